@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
+import os
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -40,6 +43,12 @@ OBSTACLES = {"gpu": gpu_obstacle, "browser": browser_obstacle}
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--without-gpu", action="store_true", help="skip GPU tests where there is a GPU, too")
+    parser.addoption("--processor", help="compile kernels for it, as VIRTUALGPU_CPU would")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--processor"):
+        os.environ["VIRTUALGPU_CPU"] = config.getoption("--processor")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -90,9 +99,16 @@ def chromium_path() -> str:
     return path
 
 
+@pytest.fixture(scope="session")
+def learners(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where tests find a folder each: few make it, and making one for each takes longer than most tests."""
+    home = tmp_path_factory.mktemp("learners")
+    return (home / str(number) for number in itertools.count())
+
+
 @pytest.fixture(autouse=True)
-def learner_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def learner_folder(learners: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> Path:
     """Keep predictions and progress of the person who runs the tests out of them."""
-    folder = tmp_path / "learner"
+    folder = next(learners)
     monkeypatch.setenv("GPULAB_HOME", str(folder))
     return folder

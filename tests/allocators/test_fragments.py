@@ -17,7 +17,12 @@ def segment(
     """Pieces are sizes in MiB, and whether they are free."""
     blocks, place = [], start
     for size, free in pieces:
-        blocks.append(Block(place, int(size * MIB), free, 0 if free else int(size * MIB) - 100))
+        blocks.append(
+            Block(
+                address=place, size_bytes=int(size * MIB), is_free=free,
+                requested_bytes=0 if free else int(size * MIB) - 100,
+            )
+        )  # fmt: skip
         place += int(size * MIB)
     return Segment(start, place - start, stream, tuple(blocks), pool, expandable)
 

@@ -58,5 +58,20 @@ def test_one_streams_segments_and_what_nobody_can_explain() -> None:
     assert (len(found), unnamed) == (3, MIB)
 
 
+def test_a_segment_that_went_does_not_hide_a_larger_one_in_its_place() -> None:
+    base = 1 << 30
+    rows = [("segment_alloc", base + 4 * MIB, 2 * MIB, 0, 0, -1), ("segment_free", 0, 2 * MIB, 0, 0, -1),
+            ("segment_alloc", base, 8 * MIB, 0, 0, -1), ("alloc", base + 5 * MIB, MIB, MIB, 0, -1),
+            ("segment_alloc", 2 * base, 6 * MIB, 0, 0, -1)]  # fmt: skip
+    freed = [("free_completed", base + 5 * MIB, MIB, 0, 0, -1), ("segment_free", 0, 14 * MIB, 0, 0, -1)]
+    _, unnamed = named(trace_of([]).first, trace_of([*rows, freed[1]]).events)
+    assert unnamed == 14 * MIB, "a block is in use in one of them"
+    found, unnamed = named(trace_of([]).first, trace_of([*rows, *freed]).events)
+    assert unnamed == 0
+    assert [row[:3] for row in found.rows()][-2:] == [
+        ("segment_free", base, 8 * MIB), ("segment_free", 2 * base, 6 * MIB),
+    ]  # fmt: skip
+
+
 def replace_size(row: tuple[str, int, int, int, int, int], size: int) -> tuple[str, int, int, int, int, int]:
     return row[0], row[1], size, *row[3:]

@@ -123,8 +123,33 @@ def test_room_made_by_the_allocator_is_not_the_programs_wish() -> None:
         ([Request("free", 3)], "Allocation 3 is freed"),
         ([Request("alloc", 0, 8), Request("free", 0), Request("free", 0)], "not alive"),
         ([Request("record_stream", 3, stream=1)], "another stream"),
+        ([Request("alloc", 0, 1 << 50), Request("free", 0), Request("free", 0)], "not alive"),
     ],
 )
 def test_requests_that_cannot_be_are_refused(requests: list[Request], said: str) -> None:
     with pytest.raises(RequestError, match=said):
         replay(requests, TorchAllocator())
+
+
+def test_what_did_not_fit_is_given_back_at_once_but_for_the_last() -> None:
+    """A program goes on after a refusal that it has caught; the last one may be what ended it."""
+    requests = [
+        Request("alloc", 0, 90 * MIB, time_ns=10), Request("alloc", 1, MIB, time_ns=20),
+        Request("alloc", 2, 80 * MIB, time_ns=30),
+    ]  # fmt: skip
+    told = requests_of(replay(requests, TorchAllocator(capacity_bytes=64 * MIB)))
+    assert [(r.kind, r.number, r.time_ns) for r in told] == [
+        ("alloc", 0, 10), ("free", 0, 10), ("alloc", 1, 20), ("alloc", 2, 30),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("settings", ["", "expandable_segments:True"])
+def test_each_request_is_of_the_time_of_its_event(settings: str) -> None:
+    for seed in range(6):
+        trace = replay(program(seed), TorchAllocator(settings))
+        told = [(r.time_ns, r.kind) for r in requests_of(trace)]
+        assert [time_ns for time_ns, _ in told] == sorted(time_ns for time_ns, _ in told)
+        emptied = {r.time_ns for r in program(seed) if r.kind == "empty_cache"}
+        assert {time_ns for time_ns, kind in told if kind == "empty_cache"} <= {
+            *emptied, *(time_ns for time_ns, kind in told if kind == "complete"),
+        }  # fmt: skip

@@ -201,8 +201,8 @@ def test_segments_alone_and_old_snapshots(tmp_path: Path) -> None:
     found = opened(path)
     (segment,) = found.last[0].segments
     assert segment.blocks == (
-        Block(4096, 1024, is_free=False, requested_bytes=900, stack=0),
-        Block(5120, 2048, is_free=True),
+        Block(address=4096, size_bytes=1024, is_free=False, requested_bytes=900, stack=0),
+        Block(address=5120, size_bytes=2048, is_free=True),
     )
     assert found.traces[0].stacks == ((Frame("a.py", 3, "f"),),)
 
@@ -377,6 +377,16 @@ def test_unknown_events_are_left_out_and_told(tmp_path: Path) -> None:
     path = tmp_path / "new.pickle"
     path.write_bytes(_snapshot(lambda s: s["device_traces"][0].append({"action": "user_defined"}), tmp_path))
     assert "1 'user_defined'" in opened(path).traces[0].note
+
+
+def test_of_many_kinds_of_unknown_events_a_few_are_named(tmp_path: Path) -> None:
+    kinds = [{"action": "common"}] * 3 + [{"action": f"{n} " + "x" * 500} for n in range(300)]
+    path = tmp_path / "new.pickle"
+    path.write_bytes(_snapshot(lambda s: s["device_traces"][0].extend(kinds), tmp_path))
+    note = opened(path).traces[0].note
+    assert "3 'common'" in note
+    assert "296 of 296 more kinds" in note
+    assert len(note) < 600
 
 
 BOMBS = {

@@ -34,7 +34,9 @@ def of_nested(nested: dict[str, Any]) -> AllocatorStatistics:
         for key, value in tables.items()
     }
     counts = {key: value for key, value in nested.items() if key not in tables}
-    return AllocatorStatistics(RECORDED, 0, "PyTorch CUDA memory summary", figures, counts)
+    return AllocatorStatistics(
+        provenance=RECORDED, device_id=0, title="PyTorch CUDA memory summary", figures=figures, counts=counts
+    )
 
 
 @pytest.mark.skipif(not RECORDINGS, reason="no recording of PyTorch's allocator")

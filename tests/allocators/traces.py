@@ -19,15 +19,20 @@ def trace_of(
     rows: list[Row], first: BlockMap | None = None, allocator: str = "CuPy's pool", **more: int
 ) -> AllocatorTrace:
     columns = [np.array([row[at] for row in rows], np.int64) for at in range(1, 6)]
+    addresses, sizes, requested, streams, stacks = columns
     events = AllocatorEvents(
-        np.array([ACTIONS.index(row[0]) for row in rows], np.uint8), *columns[:4],
-        np.arange(len(rows), dtype=np.int64) * 1000, columns[4].astype(np.int32),
+        actions=np.array([ACTIONS.index(row[0]) for row in rows], np.uint8), addresses=addresses,
+        size_bytes=sizes, requested_bytes=requested, streams=streams,
+        time_ns=np.arange(len(rows), dtype=np.int64) * 1000, stacks=stacks.astype(np.int32),
     )  # fmt: skip
     empty = BlockMap(MODELLED, 0, 0, more.pop("limit_bytes", 0), ())
     lines = tuple(
         (Frame("train.py", 10 + 7 * at, "step"), Frame("train.py", 3, "<module>")) for at in range(8)
     )
-    return AllocatorTrace(MODELLED, 0, allocator, first or empty, events, lines, **more)
+    return AllocatorTrace(
+        provenance=MODELLED, device_id=0, allocator=allocator, first=first or empty, events=events,
+        stacks=lines, **more,
+    )  # fmt: skip
 
 
 def random_rows(seed: int, events: int, *, expandable: bool = False, waits: bool = True) -> list[Row]:

@@ -11,16 +11,19 @@ import pytest
 
 import gpulab as gl
 from gpulab.views._base import module_text
-from gpulab.views.access import picture, words
+from gpulab.views.access import access_text, picture
 from gpulab.views.parts.pack import pack
+from tests.counters import cases, patterns
+from tests.counters.test_microscope import traced
 from tests.views.test_access import transposed
 from virtualgpu.records.access import Access, AccessPattern, Rule
 
 pytestmark = pytest.mark.browser
 
 TWIN = """globalThis.twin = { memoryCost, bankCost, placesOf, patternOf, expression, notes, lanesPlot,
-    memoryPlot, banksPlot, say: laneSentences, figures: (a) => [...memoryFigures(a), ...bankFigures(a)] };
+    memoryPlot, banksPlot, laneSentences, figures };
     const unused ="""
+PAGE = json.loads(json.dumps(access_text.PAGE))
 RULES: tuple[Rule, ...] = ("load", "store", "atomic", "count", "swap")
 
 
@@ -46,21 +49,25 @@ def test_the_pages_twin_is_the_rule(open_saved: Any) -> None:
     page.wait_for_function("globalThis.twin !== undefined")
     accesses = [random_access(seed) for seed in range(60)]
     told = page.evaluate(
-        """all => JSON.stringify(all.map((a) => { const say = twin.say(a, true, true); return [
-            twin.memoryCost(a), twin.bankCost(a), say, twin.figures(a), twin.notes(a, true, true),
-            [twin.lanesPlot(a, say), twin.memoryPlot(a, say), twin.banksPlot(a, say)]]; }))""",
-        [asdict(access) for access in accesses],
+        """([all, said]) => JSON.stringify(all.map((a) => {
+            const say = twin.laneSentences(said, a, true, true);
+            const of = (rows) => twin.figures(a, rows);
+            return [twin.memoryCost(a), twin.bankCost(a), say,
+                [...of(a.space === "const" ? said.constant : said.memory), ...of(said.banks)],
+                twin.notes(said, a, true, true),
+                [twin.lanesPlot(a, say), twin.memoryPlot(a, say), twin.banksPlot(a, say)]]; }))""",
+        [[asdict(access) for access in accesses], PAGE],
     )
     for access, found in zip(accesses, json.loads(told), strict=True):
         memory, banks = access.memory(), access.banks()
-        say = words.lane_sentences(access, True, True)
-        figures = [*words.memory_figures(access), *words.bank_figures(access)]
+        say = access_text.lane_sentences(access, True, True)
+        figures = [*access_text.memory_figures(access), *access_text.bank_figures(access)]
         for name, value in found[0].items():
             assert value == getattr(memory, name), (name, access)
         pieces = [[p.lane, p.row, p.depth, p.bank, p.banks] for p in access.pieces()]
         assert found[1].pop("pieces") == pieces, access
         assert all(value == getattr(banks, name) for name, value in found[1].items()), access
-        assert found[2:5] == [say, [list(f) for f in figures], words.notes(access, True, True)]
+        assert found[2:5] == [say, [list(f) for f in figures], access_text.notes(access, True, True)]
         plots = (picture.lanes_plot, picture.memory_plot, picture.banks_plot)
         for drawn, plot in zip(found[5], plots, strict=True):
             assert drawn == plain(plot(access, say))
@@ -72,15 +79,52 @@ def test_the_pages_twin_is_the_rule(open_saved: Any) -> None:
     ]  # fmt: skip
     plain_ones = [AccessPattern(pattern.stride, pattern.offset % 32) for pattern in patterns]
     found = page.evaluate(
-        """([all, plain]) => [all.map((p) => [twin.placesOf(p), twin.expression(p)]),
+        """([all, plain, said]) => [all.map((p) => [twin.placesOf(p), twin.expression(said, p)]),
             plain.map((a) => twin.patternOf({addresses: a, size_bytes: 4}))]""",
         [
             [{name: getattr(p, name) for name in p.__slots__} for p in patterns],
             [p.places() for p in plain_ones],
+            PAGE,
         ],
     )
-    assert found[0] == [[list(p.places()), words.expression(p)] for p in patterns]
+    assert found[0] == [[list(p.places()), access_text.expression(p)] for p in patterns]
     assert [AccessPattern(**held) for held in found[1]] == plain_ones
+
+
+@pytest.mark.parametrize("group", [
+    "shared_load_1", "shared_load_4", "shared_load_8", "shared_load_16", "shared_store_8", "shared_atom_4",
+    "shared_count_4", "shared_cas_4", "shared_exch_8", "global_load_4", "global_load_16", "global_store_8",
+    "global_atom_4", "global_cas_8",
+])  # fmt: skip
+def test_an_access_costs_the_same_compiled_in_python_and_on_the_page(group: str, open_saved: Any) -> None:
+    """LLVM counts while a warp accesses random places; Python and the page are given their addresses."""
+    rng = np.random.default_rng(len(group))
+    accesses, counted = [], []
+    for few in (2, 5, 16, 40, 100, 512):
+        places = rng.integers(0, few, 32).astype(np.int32)
+        if few % 8 == 0:
+            places = np.repeat(places, 2)[:32]  # neighbours that agree
+        masks = {2: 0xF, 5: 0xFFFFFFFF, 16: 0xFF00, 40: 0xFFFFFFFF}  # some parts of a warp take no part
+        mask = np.uint32(masks.get(few, int(rng.integers(1, 1 << 32))))
+        arrays = (places, mask, np.zeros(2048 * 16, np.uint8))
+        (trace,) = traced(cases.source(patterns.FILE), group, 32, arrays, patterns.SHARED_BYTES)
+        for at in range(len(trace)):
+            found = trace.counters.accesses[trace.site[at]]
+            if found.requests == 1:
+                accesses.append(trace.access(at))
+                counted.append(found)
+    assert {group.partition("_")[0], "global"} == {access.space for access in accesses}
+    page = open_saved(gl.access())
+    page.add_script_tag(content=module_text("access/view").replace("export default", TWIN), type="module")
+    page.wait_for_function("globalThis.twin !== undefined")
+    told = page.evaluate(
+        "all => all.map((a) => ({ ...twin.memoryCost(a), ...twin.bankCost(a) }))", [*map(asdict, accesses)]
+    )
+    names = {"shared": ("wavefronts", "ideal_wavefronts"), "global": ("sectors",)}
+    for access, compiled, page_cost in zip(accesses, counted, told, strict=True):
+        python_cost = asdict(access.memory()) | asdict(access.banks())
+        for name in (*names[access.space], "bytes_requested"):
+            assert getattr(compiled, name) == python_cost[name] == page_cost[name], (name, access)
 
 
 def figures_of(page: Any) -> list[str]:
@@ -113,7 +157,7 @@ def test_a_kernels_accesses_are_chosen_and_edited_by_keys(open_saved: Any) -> No
     page.locator(".gl-accesses tr.gl-chosen button").press("ArrowDown")
     view.row = 1
     assert view.access is not None
-    figures = words.memory_figures(view.access)
+    figures = access_text.memory_figures(view.access)
     assert figures_of(page) == [figure.value for figure in figures]
     page.keyboard.press("Home")
     page.get_by_text("Edit this access").press("Enter")

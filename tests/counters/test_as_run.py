@@ -42,7 +42,7 @@ def images(file: str, code: str) -> tuple[str, dict[str, tuple[sass.SassInstruct
     return ptx, sass.disassemble(cubin)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def anchored(counted: Counted) -> Anchored:
     @functools.cache
     def run(kernel: str, size: int) -> AsRun:

@@ -205,7 +205,7 @@ def test_notes_are_the_sectors_that_are_counted(kernel: str) -> None:
     backend, made = session.backend(), case(kernel).launch(case(kernel).sizes[0])
     launch = Launch.of(KernelSource(kernel, code()), made.grid, made.block, made.arguments(session.cp()))
     prepared = backend.prepared(launch)
-    watch = caching.watch_caches(prepared, "cold")
+    watch = caching.watch_caches(replace(prepared, cold=True))
     finished = prepared.run(replace(prepared.options, observer=watch.notes))
     rows = watch.notes.rows
     asked = np.bincount(

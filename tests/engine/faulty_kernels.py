@@ -170,7 +170,12 @@ OUT_OF_BOUNDS = (
     Faulty(
         "shared_dynamic_forgotten", space="shared", fault=_illegal(address=0, words=("0 bytes of shared",))
     ),
-    Faulty("shared_negative_index", block=64, space="shared", fault=_illegal(words=("read 4 bytes",))),
+    Faulty(
+        "shared_negative_index",
+        block=64,
+        space="shared",
+        fault=_illegal(address=-4, words=("read 4 bytes at shared-memory offset -4,",)),
+    ),
     Faulty("local_past_end", (Array(128), np.int32(5)), space="local", fault=_illegal(words=("own stack",))),
 )
 

@@ -12,7 +12,8 @@ import pytest
 from tests.fuzz import generator, virtual_run
 from tests.trace_state import registers_at
 from virtualgpu.compile import nvrtc
-from virtualgpu.compile.ptx import callgraph, inline, ir, parser
+from virtualgpu.compile.ptx import inline, ir, parser
+from virtualgpu.compile.ptx.flow import callgraph
 from virtualgpu.cuda_errors import IllegalAddressError, LaunchFailure, LaunchTimeoutError
 from virtualgpu.engine import LaunchResult, PackedLaunch, Program, RunOptions, TraceRequest
 from virtualgpu.engine.run import program
@@ -506,11 +507,17 @@ def every_function(module: ir.Module, entry: str) -> set[str]:
     return {n for n in below if n not in callgraph.reachable(module, callgraph.callees(module.functions[n]))}
 
 
+def forget_code() -> None:
+    """What is kept by a kernel's text holds only while the same functions are copied."""
+    program._compiled_for.cache_clear()
+    program._shares.cache_clear()
+
+
 @pytest.fixture
 def fresh_code() -> Iterator[None]:
-    program._compiled.cache_clear()
+    forget_code()
     yield
-    program._compiled.cache_clear()
+    forget_code()
 
 
 @pytest.mark.parametrize("target", [75, 100])
@@ -530,7 +537,7 @@ def test_copied_functions_do_what_called_ones_do(
 
     monkeypatch.setattr(virtual_run, "Program", Listening)
     answers = [generator.digest(virtual_run.run(loaded, k, instrument="counters")) for k in calling]
-    program._compiled.cache_clear()
+    forget_code()
     monkeypatch.setattr(callgraph, "waiting", every_function)
     assert [generator.digest(virtual_run.run(loaded, k, instrument="counters")) for k in calling] == answers
     for called, copied in zip(results[: len(calling)], results[len(calling) :], strict=True):

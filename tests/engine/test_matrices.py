@@ -13,7 +13,6 @@ from gpulab import cp, session
 from virtualgpu.compile import nvrtc
 from virtualgpu.compile.ptx import parser
 from virtualgpu.engine.lower import codegen
-from virtualgpu.engine.run import split
 
 pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
 
@@ -85,6 +84,19 @@ def stored(values: npt.NDArray[np.float32], kind: str, order: str) -> npt.NDArra
     return (lines.view(np.uint32) >> 16).astype(np.uint16) if kind == "bf16" else lines
 
 
+def cut_sums(a: Any, b: Any, c: Any) -> Any:
+    """Each sum as an H200 makes it: terms cut behind the 25th bit after the largest one's, and added."""
+    wide, power = [x.astype(np.float64) for x in (a, b, c)], [np.frexp(x)[1] - 1 for x in (a, b, c)]
+    terms = np.concatenate([wide[0][:, :, None] * wide[1], wide[2][:, None]], axis=1)
+    powers = np.concatenate([power[0][:, :, None] + power[1], power[2][:, None]], axis=1)
+    unit = np.ldexp(1.0, powers.max(axis=1) - 25)
+    total = np.trunc(terms / unit[:, None]).sum(axis=1) * unit
+    if c.dtype == np.float16:
+        return total.astype(np.float16)
+    last = np.ldexp(1.0, np.frexp(total)[1] - 24)
+    return (np.trunc(total / last) * last).astype(np.float32)
+
+
 @pytest.mark.parametrize(("kind", "shape", "total", "order"), CASES)
 def test_every_shape_type_and_layout(
     kind: str, shape: tuple[int, int, int], total: str, order: tuple[str, str]
@@ -97,8 +109,7 @@ def test_every_shape_type_and_layout(
     kernel = cp.RawKernel(multiplying(kind, shape, total, order), "k")
     args = [cp.asarray(v) for v in (stored(a, kind, order[0]), stored(b, kind, order[1]), c)]
     counters = gl.count(kernel, 1, 32, (*args, d))
-    exact = a.astype(np.float64) @ b.astype(np.float64) + c
-    np.testing.assert_array_equal(cp.asnumpy(d).T, exact.astype(c.dtype))
+    np.testing.assert_array_equal(cp.asnumpy(d).T, cut_sums(a, b, c))
     # Every lane moves its share of each matrix, an element at a time.
     loads = [x for x in counters.accesses if x.kind == "load" and "wmma" in x.text]
     assert sum(x.requests for x in loads) == (m * k + k * n + m * n) // 32
@@ -201,32 +212,3 @@ def test_a_fault_names_the_fragment_that_leaves_its_array() -> None:
     assert hazard.kind == "out of bounds"
     assert hazard.second is not None
     assert "fb[i]" in hazard.second.source
-
-
-def test_a_large_kernel_translated_in_halves_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    ptx = nvrtc.compile_ptx(unrolled(6), target=80).ptx
-    text = codegen.generate(parser.parse(ptx), "k", count=True, trace=False).text
-    assert split.split(text) is None  # small as it is
-    monkeypatch.setattr(split, "_FEWEST", 0)
-    halves = split.split(text)
-    assert halves is not None
-    assert "count_sectors" in halves.support
-    assert "define i32 @run_blocks" in halves.own
-    rng = np.random.default_rng(3)
-    a, b = (rng.integers(-4, 5, (32, 16 * 6)).astype(np.float16) for _ in range(2))
-    d = cp.zeros((32, 32), cp.float32)
-    kernel = cp.RawKernel(unrolled(6), "k")
-    counters = gl.count(kernel, 1, 32, (cp.asarray(a), cp.asarray(b), d))
-    np.testing.assert_array_equal(cp.asnumpy(d), a.astype(np.float32) @ b.astype(np.float32).T)
-    loads = [x for x in counters.accesses if x.kind == "load" and "wmma" in x.text]
-    assert sum(x.requests for x in loads) == 6 * 4 * 8
-
-
-def test_kernels_that_call_stay_in_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
-    code = """__device__ __noinline__ int f(int n) { return n < 2 ? n : f(n - 1) + f(n - 2); }
-    extern "C" __global__ void k(int* out) { out[threadIdx.x] = f(threadIdx.x % 8); }"""
-    text = codegen.generate(
-        parser.parse(nvrtc.compile_ptx(code, target=80).ptx), "k", count=True, trace=False
-    ).text
-    monkeypatch.setattr(split, "_FEWEST", 0)
-    assert split.split(text) is None

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 
+import llvmlite.binding as llvm
 import pytest
 
-from virtualgpu.engine.run import jit
+from virtualgpu.engine.machine import jit
 from virtualgpu.errors import NotSupportedError
 
 RUNS = """
@@ -27,3 +28,14 @@ def test_functions_of_the_c_library_are_found() -> None:
     body = "%x = uitofp i64 %a to float %y = frem float %x, 7.0 %z = fptoui float %y to i32"
     code = jit.Code(RUNS.format(body=body, result="%z"))
     assert code.run_blocks(None, 12, 0) == 5
+
+
+def test_code_has_no_tables_for_unwinding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They would outlive it in libgcc's books, and the next backtrace end the process."""
+    kept: list[bytes] = []
+    monkeypatch.setattr(jit.disk_cache, "load", lambda kind, key: None)
+    monkeypatch.setattr(jit.disk_cache, "store", lambda kind, key, code: kept.append(code))
+    jit.Code(RUNS.format(body="", result=1))
+    sections = [section.name() or b"" for section in llvm.ObjectFileRef.from_data(kept[0]).sections()]
+    assert any(name.startswith(b".text") for name in sections)
+    assert not [name for name in sections if b"eh_frame" in name or b"unwind" in name]

@@ -25,6 +25,25 @@ def device() -> Iterator[None]:
         yield
 
 
+NOTED = r"""
+extern "C" __global__ void k(int* noted, int* found) {
+    if (threadIdx.x == 0) atomicExch(noted, blockIdx.x);
+    __syncthreads();
+    if (threadIdx.x == 0) found[blockIdx.x] = atomicAdd(noted, 0);
+}"""
+CHAIN = r"""
+extern "C" __global__ void k(int* state, int* sums) {
+    __shared__ int tile;
+    if (threadIdx.x == 0) tile = atomicAdd(state, 1);
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        int before = 0;
+        while (tile && !(before = atomicAdd(sums + tile, 0))) { }
+        atomicExch(sums + tile + 1, before + 1);
+    }
+}"""
+
+
 def ran(grid: int) -> list[int]:
     """The order in which blocks of a kernel run, as they note it themselves."""
     taken, order = gl.cp.zeros(1, dtype=np.int32), gl.cp.zeros(grid, dtype=np.int32)
@@ -41,8 +60,29 @@ def test_every_block_runs_once(order: str, blocks: int) -> None:
 def test_seeds_give_different_orders_and_the_same_ones_again() -> None:
     first, again, other = (block_sequence("random", 100, seed).tolist() for seed in (1, 1, 2))
     assert first == again != other
-    with pytest.raises(ValueError, match="'in order', 'reversed', 'random', not 'shuffled'"):
+    with pytest.raises(ValueError, match="'random', 'in turns', not 'shuffled'"):
         block_sequence("shuffled", 4)
+
+
+@needs_nvrtc
+def test_blocks_that_take_turns_go_on_while_one_is_at_a_barrier() -> None:
+    kernel = gl.cp.RawKernel(NOTED, "k")
+    kept = {}
+    for order in ORDERS:
+        noted, found = gl.cp.zeros(1, dtype=np.int32), gl.cp.zeros(40, dtype=np.int32)
+        with gl.block_order(order, 1):
+            kernel((40,), (64,), (noted, found))
+        kept[order] = int((found == gl.cp.arange(40)).sum())
+    assert kept["in turns"] < 40 == kept["in order"] == kept["reversed"] == kept["random"]
+
+
+@needs_nvrtc
+def test_a_chain_of_blocks_ends_where_they_take_turns() -> None:
+    """Each waits for the one before: more are begun only as far as it helps."""
+    state, sums = gl.cp.zeros(1, dtype=np.int32), gl.cp.zeros(501, dtype=np.int32)
+    with gl.block_order("in turns", 3):
+        gl.cp.RawKernel(CHAIN, "k")((500,), (32,), (state, sums))
+    np.testing.assert_array_equal(sums.get(), np.arange(501))
 
 
 @needs_nvrtc
@@ -59,3 +99,18 @@ def test_block_order_holds_inside_the_with_statement() -> None:
     with pytest.raises(ValueError, match="not 'sideways'"), gl.block_order("sideways"):
         pass
     assert ran(9) == list(range(9))
+
+
+PASSED_ON = """extern "C" __global__ void k(QUALIFIER int* data, int* flag, int* out) {
+  if (threadIdx.x == 0 && blockIdx.x == 0) { data[0] = 42; FENCE atomicExch(flag, 1); }
+  if (threadIdx.x == 0 && blockIdx.x == 1) { while (atomicAdd(flag, 0) == 0) { } FENCE out[0] = data[0]; }
+}"""
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("qualifier", ["", "volatile"])
+def test_volatile_is_no_fence_between_blocks(qualifier: str) -> None:
+    for fence, clean in (("__threadfence();", True), ("", False)):
+        code = PASSED_ON.replace("QUALIFIER", qualifier).replace("FENCE", fence)
+        data = [gl.cp.zeros(1, dtype=np.int32) for _ in range(3)]
+        assert gl.sanitize(gl.cp.RawKernel(code, "k"), 2, 32, tuple(data)).clean == clean

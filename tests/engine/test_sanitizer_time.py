@@ -76,7 +76,7 @@ def test_a_single_block_that_a_plain_launch_ends_is_not_endless(monkeypatch: pyt
     monkeypatch.setattr(run, "PATIENCE", 0.02)
     report = sanitized(LONG, 1, 900)
     assert (report.blocks_checked, report.clean, report.fault) == (0, True, "")
-    assert report.verdict.startswith("0 of 1 blocks checked")
+    assert report.verdict.startswith("0 of 1 block checked")
 
 
 @pytest.mark.parametrize("code", [STUCK_AT_LAST, ONE_STAYS], ids=["after 63 blocks", "after 200 threads"])

@@ -10,7 +10,6 @@ import contextlib
 import json
 import re
 import sys
-import time
 import traceback
 from collections import Counter
 from functools import lru_cache
@@ -108,18 +107,17 @@ def main() -> None:
         import resource
 
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT_BYTES, MEMORY_LIMIT_BYTES))
+        # Whoever computes without an end is ended by the system, however busy the machine is.
+        resource.setrlimit(resource.RLIMIT_CPU, (60 + 2 * count, 90 + 2 * count))
     outcomes: Counter[str] = Counter()
     unexpected = []
-    slowest: tuple[float, int] = (0.0, -1)
     for seed in range(first, first + count):
         print(seed, file=sys.stderr, flush=True)
-        started = time.monotonic()
         outcome, where = attempt(seed, run)
-        slowest = max(slowest, (time.monotonic() - started, seed))
         outcomes[outcome] += 1
         if where:
             unexpected.append(where)
-    report: dict[str, Any] = {"outcomes": outcomes, "unexpected": unexpected, "slowest": slowest}
+    report: dict[str, Any] = {"outcomes": outcomes, "unexpected": unexpected}
     print(json.dumps(report))
 
 

@@ -26,7 +26,7 @@ from virtualgpu.compile.ptx import ir, parser
 from virtualgpu.cuda_errors import KernelFault
 from virtualgpu.engine import PackedLaunch, Program, RunOptions
 from virtualgpu.engine.lower import codegen
-from virtualgpu.engine.run import jit
+from virtualgpu.engine.machine import jit
 from virtualgpu.launch.signature import source_params
 from virtualgpu.model.memory import DeviceMemory
 

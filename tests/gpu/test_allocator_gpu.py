@@ -66,7 +66,7 @@ def test_the_pool_as_it_is_now_shows_living_arrays_and_says_what_is_missing(fres
     cp.zeros(5 * MIB, cp.uint8)
     a = gl.allocator()
     (block,) = [b for b in a.at(0).blocks if b.address == kept.data.ptr]
-    assert (block.size_bytes, block.label) == (360_448, "float32 array of shape (300, 300)")
+    assert (block.size_bytes, block.label) == (360_448, "kept: float32 array of shape (300, 300)")
     assert "does not tell its segments" in a.record.note
     assert "bytes of it are not shown" in a.record.note
 

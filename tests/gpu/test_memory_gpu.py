@@ -71,7 +71,7 @@ def test_out_of_memory_is_told_and_passes(cp: Any) -> None:
 
 @pytest.mark.hardware("what watching costs")
 def test_a_hook_costs_microseconds(cp: Any, record_property: Any) -> None:
-    from gpulab.lab.memory.hook import AllocationRecorder
+    from gpulab.session.pools.hook import AllocationRecorder
 
     code = compile("for _ in range(2000): cp.cuda.alloc(1000)", "<cell>", "exec")
 
@@ -112,9 +112,10 @@ def test_the_chart_does_not_slow_a_gemm(cp: Any, record_property: Any) -> None:
     for _ in range(6):
         plain.append(run())
         m = gl.memory(rate_hz=10)
-        began, before = time.perf_counter(), m.cpu_ns
+        m.start()
+        began, before = time.perf_counter(), m._recorder.sampler.cpu_ns
         watched.append(run())
-        cpu.append((m.cpu_ns - before) / 1e9 / (time.perf_counter() - began))
+        cpu.append((m._recorder.sampler.cpu_ns - before) / 1e9 / (time.perf_counter() - began))
         m.stop()
     slower = np.median(watched) / np.median(plain) - 1
     text = f"GEMM with the chart at 10 Hz: {100 * slower:+.2f} %, and {100 * np.median(cpu):.2f} % of a core"

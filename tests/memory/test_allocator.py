@@ -12,7 +12,7 @@ import pytest
 
 import gpulab as gl
 from gpulab.lab.memory.allocator import AllocatorReport
-from gpulab.lab.memory.pool import block_map
+from gpulab.session.pools.pool import block_map
 from virtualgpu.errors import GpulabError
 from virtualgpu.records.memory import BlockMap
 
@@ -46,7 +46,7 @@ def test_the_last_step_is_what_the_pool_holds(seed: int) -> None:
     kept = [cp.empty(3 * MIB, cp.uint8)]
     refused = 0
     with gl.allocator() as a:
-        assert repr(a) == "A memory pool that is being recorded."
+        assert repr(a) == "Memory pool that is being recorded."
         for _ in range(200):
             act = draw.random()
             if act < 0.55:
@@ -87,7 +87,7 @@ def test_blocks_tell_the_programs_lines_and_the_page_shows_their_text() -> None:
     assert frame.function == test_blocks_tell_the_programs_lines_and_the_page_shows_their_text.__name__
     assert a.record.texts[block.stack] == "kept = gl.cp.zeros(1000, gl.cp.float32)"
     assert block.requested_bytes == kept.nbytes
-    assert "kept = gl.cp.zeros" in a._view.html()
+    assert "kept = gl.cp.zeros" in a._picture().html()
 
 
 def test_the_same_requests_beside_pytorchs_allocator() -> None:
@@ -187,7 +187,7 @@ def test_a_pool_that_tells_nothing_is_shown_by_the_arrays_that_live() -> None:
     now, note = block_map(Silent())
     assert [b.size_bytes for b in now.blocks if b.address in {a.data.ptr for a in kept}] == [8192, 16384]
     assert "arrays that lived" in note
-    assert {b.label for b in now.blocks} >= {"float32 array of shape (64, 64)"}
+    assert {b.label for b in now.blocks} >= {"kept[1]: float32 array of shape (64, 64)"}
 
 
 def test_a_pool_of_ones_own_is_the_one_that_is_shown() -> None:

@@ -8,6 +8,7 @@ import json
 import threading
 import time
 import weakref
+from dataclasses import replace
 from io import StringIO
 
 import numpy as np
@@ -16,6 +17,7 @@ from PIL import Image
 
 import gpulab as gl
 from gpulab.lab.memory.chart import parse_size
+from gpulab.views.memory.memory_text import sentence
 from virtualgpu.records import io
 
 MIB = 1 << 20
@@ -88,11 +90,13 @@ def test_nothing_is_left_after_the_block_nor_after_a_forgotten_recording():
     assert m.state == "stopped"
     with pytest.raises(gl.errors.GpulabError, match="ended"):
         m.resume()
-    with pytest.raises(gl.errors.GpulabError, match="ended"), m:
+    with pytest.raises(gl.errors.GpulabError, match=r"make a new one: with gl\.memory"), m:
         pass
     forgotten = gl.memory(rate_hz=50)
+    forgotten.start()
     alive = weakref.ref(forgotten)
-    del forgotten
+    with pytest.warns(ResourceWarning, match="memory recording was started and never stopped"):
+        del forgotten
     gc.collect()
     until = time.monotonic() + 5
     while threads() and time.monotonic() < until:
@@ -104,15 +108,40 @@ def test_nothing_is_left_after_the_block_nor_after_a_forgotten_recording():
 
 def test_a_chart_that_is_shown_ends_with_its_view():
     m = gl.memory(rate_hz=50)
-    m._chart().close()
+    assert (m.state, threads()) == ("new", 0), "a recording that nobody sees does nothing"
+    assert repr(m) == "Memory recording that has not begun: write `with gl.memory() as m:` or display it."
+    with pytest.raises(gl.errors.GpulabError, match="has not begun"):
+        m.save("x.png")
+    m._repr_mimebundle_()
+    assert (m.state, threads()) == ("live", 1)
+    m._repr_mimebundle_()  # a second display shows the same one
+    assert threads() == 1
+    m._picture().close()
     assert m.state == "stopped"
     assert threads() == 0
+
+
+def test_a_line_is_told_once():
+    m = gl.memory(rate_hz=1)
+    m.start()
+    gl.cp.zeros(3)
+    sent = []
+    m._picture().send = lambda content, buffers=None: sent.append(content)
+    gl.cp.zeros(4)
+    for _ in range(3):
+        m._recorder.sampler.take()
+    m.stop()
+    told = [line for content in sent if content["kind"] == "tick" for line in content["lines"]]
+    assert len(told) == 1
+    assert told[0].endswith("gl.cp.zeros(4)")
+    assert len(m.record.lines) == 2
 
 
 def test_buttons_do_as_they_say():
     pool = gl.cp.get_default_memory_pool()
     m = gl.memory(rate_hz=50)
-    view = m._chart()
+    m.start()
+    view = m._picture()
     sent = []
     view.send = lambda content, buffers=None: sent.append(content)
 
@@ -145,16 +174,14 @@ def test_files_hold_what_the_record_holds(tmp_path):
         m.pause()
         m.resume()
     r = m.record
-    rows = list(csv.DictReader(StringIO(m.export(tmp_path / "x.csv").read_text())))
+    rows = list(csv.DictReader(StringIO(m.save(tmp_path / "x.csv").read_text())))
     assert [float(row["used_bytes"] or "nan") for row in rows] == pytest.approx(
         r.used_bytes.tolist(), nan_ok=True
     )
-    told = json.loads(m.export(tmp_path / "x.json").read_text())
+    told = json.loads(m.save(tmp_path / "x.json").read_text())
     assert told["marks"]["allocated_bytes"] == [x.nbytes]
     assert told["used_bytes"][1] is None
     assert told["provenance"]["source"] == "modelled"
-    with pytest.raises(ValueError, match=r"csv or \.json"):
-        m.export(tmp_path / "x.txt")
     m.save(tmp_path / "x.png")
     with Image.open(tmp_path / "x.png") as picture:
         assert picture.size[0] == 1800
@@ -180,18 +207,19 @@ def test_words():
     assert "3 MiB used (peak 3 MiB" in said
     assert "(stopped)" in said
     assert said.endswith("modelled on virtual A100-SXM4-80GB.")
-    assert "x = gl.cp.zeros(3 * MIB, gl.cp.uint8): 1 allocation, 3 MiB." in m._chart().describe()
+    assert "x = gl.cp.zeros(3 * MIB, gl.cp.uint8): 1 allocation, 3 MiB." in m._picture().describe()
     assert x.size
 
 
 def test_a_device_that_cannot_tell_everything_is_drawn_without_it():
     m = gl.memory(rate_hz=50)
-    m._sampler._read._read = lambda: (_ for _ in ()).throw(RuntimeError("gone"))
+    m.start()
+    m._recorder.sampler._read._read = lambda: (_ for _ in ()).throw(RuntimeError("gone"))
     time.sleep(0.1)
     m.stop()
     assert "not available" not in repr(m) or m.record.note
     assert "RuntimeError: gone" in m.record.note
-    assert m._chart().png()
+    assert m._picture().png()
 
 
 @pytest.mark.parametrize(
@@ -208,14 +236,31 @@ def test_what_is_no_size_is_refused(text: str):
         parse_size(text)
 
 
+def test_a_size_beyond_any_memory_is_refused_in_a_few_letters():
+    for text in ("9" * 400, "9" * 30, "9" * 400 + "k"):
+        with pytest.raises(ValueError, match="more than any memory holds") as error:
+            parse_size(text)
+        assert len(str(error.value)) < 100
+
+
 def test_a_tick_costs_little():
     """A tenth of the goal of 3 % of a core at 10 Hz would be 300 us; what a busy machine adds is allowed."""
     m = gl.memory(rate_hz=100)
-    m._chart().send = lambda content, buffers=None: json.dumps(content)
+    m.start()
+    m._picture().send = lambda content, buffers=None: json.dumps(content)
     m.stop()
-    before = m.cpu_ns
+    before = m._recorder.sampler.cpu_ns
     for _ in range(200):
         gl.cp.cuda.alloc(1000)
-        m._sampler.take()
-    assert (m.cpu_ns - before) / 200 < 3e6
+        m._recorder.sampler.take()
+    assert (m._recorder.sampler.cpu_ns - before) / 200 < 3e6
     assert np.isfinite(m.record.used_bytes).any()
+
+
+def test_readings_that_are_not_of_one_moment_leave_nothing_below_zero():
+    """A pool that has grown since the device was asked: no memory is cached, and none the driver's."""
+    with gl.memory(rate_hz=5) as m:
+        pass
+    size = np.array([5.0 * MIB])
+    record = replace(m.record, used_bytes=2 * size, reserved_bytes=size, device_bytes=size / 2)
+    assert ", 0 B cached, 0 B driver and others, " in sentence(record, "stopped")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import random
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -89,4 +90,8 @@ def test_what_it_says() -> None:
     assert {len(line) for line in lines[:-1]} == {77}
     assert lines[7] == "| Pinned memory         |   4096 KiB |   4096 KiB |   4096 KiB |      0 B   |"
     assert lines[-1] == "Modelled on virtual T4."
+    shown, _ = h._repr_mimebundle_() or ({}, {})
+    assert shown["text/plain"] == h.describe()
+    assert "modelled on virtual T4" in shown["text/html"]
+    assert re.search(r"active bytes +4 MiB +4 MiB +4 MiB +0 B", h.describe())
     del kept

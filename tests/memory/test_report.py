@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 
 import numpy as np
@@ -192,3 +193,22 @@ def test_tables_say_it_in_words():
     assert re.search(r"T4 +16 GiB +15.5 GiB", text)
     assert page.count("<table") == 2
     assert type(r.record).__name__ == "MemoryReport"
+
+
+def test_looking_for_names_keeps_nothing_alive() -> None:
+    def again() -> None:
+        y = zeros(1)
+        for _ in range(6):
+            y = y + 1
+            gc.collect()
+
+    assert gl.memory_report(again).record.needed_bytes == 2 * MIB
+
+
+def test_arrays_of_the_device_before_are_not_there():
+    before = zeros(5)
+    gl.use_device("virtual:T4")
+    mine = [zeros(2) for _ in range(3)]
+    assert before.nbytes < sum(each.nbytes for each in mine), "or it would not fit anyway"
+    names = [group.arrays.partition(":")[0] for group in gl.memory_report(lambda: None).alive]
+    assert names == ["mine[0]", "mine[1]", "mine[2]"]

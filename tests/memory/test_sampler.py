@@ -19,7 +19,7 @@ def samplers() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "gpulab sampler"]
 
 
-def until(look, seconds: float = 5.0) -> None:
+def until(look, seconds: float = 60.0) -> None:
     end = time.monotonic() + seconds
     while not look():
         assert time.monotonic() < end, "waited in vain"
@@ -56,10 +56,11 @@ def test_ten_minutes_at_20_hz_do_not_grow():
 def test_readings_come_at_the_rate_pause_and_end():
     sampler = Sampler(lambda: (1.0,), 1, rate_hz=50)
     sampler.start()
-    time.sleep(0.5)
+    until(lambda: sampler.added > 20)
     sampler.pause()
     taken = sampler.added
-    assert 12 <= taken <= 28
+    apart = np.diff(sampler.rows()[:-1, 0])
+    assert np.median(apart) > 0.9e9 / 50
     assert sampler.state == "paused"
     time.sleep(0.1)
     assert sampler.added <= taken + 1  # one that was on its way
@@ -96,9 +97,9 @@ def test_a_reading_that_fails_is_a_row_without_values():
 def test_a_slow_reading_lowers_the_rate_and_stops_nobody():
     sampler = Sampler(lambda: (time.sleep(0.05),) and (1.0,), 1, rate_hz=100)
     sampler.start()
-    time.sleep(0.4)
+    until(lambda: sampler.added > 3)
     sampler.stop()
-    assert 3 <= sampler.added <= 9
+    assert np.diff(sampler.rows()[:, 0]).min() > 50e6
 
 
 def test_the_thread_ends_with_who_holds_the_sampler():
@@ -118,13 +119,25 @@ def test_the_thread_ends_with_who_holds_the_sampler():
 
 def test_the_process_ends_at_once_with_one_that_goes_on():
     code = "from gpulab.sampler import Sampler; s = Sampler(lambda: (1.0,), 1, 100); s.start(); print('end')"
-    began = time.monotonic()
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, "end\n", "")
-    assert time.monotonic() - began < 20
 
 
 @pytest.mark.parametrize("rate", [0, -1, 1000, float("nan"), "fast"])
 def test_a_rate_that_is_none_is_refused(rate: float):
     with pytest.raises(ValueError, match="rate_hz"):
         Sampler(lambda: (1.0,), 1, rate)
+
+
+def test_what_a_pool_counts_while_the_device_refuses_was_never_reserved():
+    from gpulab.session.pools.hook import AllocationRecorder
+    from gpulab.session.pools.readings import _Readings
+    from virtualgpu.records.memory import MemoryReading
+
+    counted = iter([100, 100 + (1 << 40), 300, None])
+    read = _Readings(
+        lambda: MemoryReading(50, next(counted), 0, 400, None),
+        AllocationRecorder(),
+        capacity_bytes=1 << 30,
+    )
+    assert [read()[1] for _ in range(4)] == [100, 100, 300, None]

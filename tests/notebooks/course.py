@@ -11,13 +11,26 @@ import nbformat
 from tools.cells import CHECK, SOLUTION
 
 FOLDER = Path(__file__).resolve().parents[2] / "notebooks"
-NOTEBOOKS = sorted(FOLDER.glob("[0-9][0-9]_*.ipynb"))
+NOTEBOOKS = sorted(FOLDER.glob("[0-9][0-9]*_*.ipynb"))
 
 _HINT = re.compile(r"<summary>Hint for (?P<id>[\w-]+)</summary>")
 
 
 def read(path: Path) -> Any:
     return nbformat.read(path, as_version=4)
+
+
+def number(path: Path) -> str:
+    """A notebook's number: 05a of ``05a_sectors.ipynb``."""
+    return path.name.split("_")[0]
+
+
+def subjects() -> dict[str, list[Any]]:
+    """Subject -> its notebooks, of which a long one has two: 05 -> those of 05a and 05b."""
+    found: dict[str, list[Any]] = {}
+    for path in NOTEBOOKS:
+        found.setdefault(number(path)[:2], []).append(read(path))
+    return found
 
 
 def code_cells(notebook: Any) -> list[Any]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import multiprocessing
+
 import pytest
 
 import gpulab as gl
-from gpulab.course.n01_devices import context, sensors
+from gpulab.course.n01_devices import context, forks, sensors
 from gpulab.course.n03_lanes import machine_code
 from gpulab.lab import kernels
 from tests.notebooks.course import FOLDER, code_cells, read
@@ -63,3 +65,11 @@ def test_the_shipped_machine_code_is_what_it_would_be_here(monkeypatch: pytest.M
     assert [(a.line, a.opcode, a.executions) for a in here.record.accesses] == [
         (a.line, a.opcode, a.executions) for a in shipped.record.accesses
     ]
+
+
+@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="this system cannot fork")
+def test_a_forked_worker_is_refused_and_one_started_anew_is_not() -> None:
+    gl.use_device("virtual:T4")
+    told = dict(line.strip().split(": ", 1) for line in forks.tried().splitlines())
+    assert told["parent"] == told["spawn"] == "an array of 4 elements"
+    assert told["fork"].startswith("CUDARuntimeError: cudaErrorInitializationError")

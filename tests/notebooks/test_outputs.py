@@ -40,14 +40,16 @@ def test_views_are_stored_as_pictures_with_a_sentence(path: Path) -> None:
     views = [cell for cell in code_cells(read(path)) if shows_a_view(cell.source)]
     for cell in views:
         (output,) = [output for output in cell.outputs if output.output_type == "execute_result"]
-        assert "image/png" in output.data, cell.id
         assert len(output.data["text/plain"]) > 20, cell.id
+        if output.data.get("text/html", "").startswith("<table"):
+            continue  # a table is read as it stands
+        assert "image/png" in output.data, cell.id
         assert output.metadata["image/png"]["alt"] == output.data["text/plain"], "exports and screen readers"
 
 
 # What stands where nobody answered: the number, and a tempting answer.
 _COMPARED = re.compile(
-    r"No prediction\. (?P<found>.+?)\. (?:For comparison: (?P<tempting>.+?)\. )?(?P<source>[A-Z])"
+    r"No prediction\. (?P<found>.+?)\. (?:The usual wrong answer: (?P<tempting>.+?)\. )?(?P<source>[A-Z])"
 )
 
 

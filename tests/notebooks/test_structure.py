@@ -11,7 +11,18 @@ from pathlib import Path
 import pytest
 
 from gpulab.teach import folders
-from tests.notebooks.course import FOLDER, NOTEBOOKS, code_cells, exercises, hints, read, solutions, text
+from tests.notebooks.course import (
+    FOLDER,
+    NOTEBOOKS,
+    code_cells,
+    exercises,
+    hints,
+    number,
+    read,
+    solutions,
+    subjects,
+    text,
+)
 
 MAX_CELL_LINES = 25
 MAX_BYTES = 700_000
@@ -27,7 +38,7 @@ def test_the_first_notebooks_are_there() -> None:
 def test_it_opens_with_title_objectives_and_device(path: Path) -> None:
     notebook = read(path)
     title, objectives = notebook.cells[:2]
-    assert title.source.startswith(f"# {path.name[:2]} · ")
+    assert title.source.startswith(f"# {number(path)} · ")
     assert objectives.source.startswith("## Objectives")
     goals = re.findall(r"^- .*$", objectives.source, re.MULTILINE)
     assert goals
@@ -55,29 +66,32 @@ def test_a_prediction_comes_before_its_comparison_in_a_cell_of_its_own(path: Pat
     assert all(second[name] > number for name, number in first.items())
 
 
-@each_notebook
-def test_its_predictions_are_those_of_its_folder(path: Path) -> None:
-    names = [name for cell in code_cells(read(path)) for name in asked(cell.source)]
+@pytest.mark.parametrize("subject", subjects())
+def test_its_predictions_are_those_of_its_folder(subject: str) -> None:
+    cells = [cell for notebook in subjects()[subject] for cell in code_cells(notebook)]
+    names = [name for cell in cells for name in asked(cell.source)]
     assert len(set(names)) == len(names)
-    own = {key for f in folders.folders() if f.number == path.name[:2] for key in f.predictions}
+    own = {key for f in folders.folders() if f.number == subject for key in f.predictions}
     assert set(names) == own
 
 
 @each_notebook
 def test_exercises_have_check_hint_and_solution(path: Path) -> None:
     notebook = read(path)
-    expected = {name for name in folders.exercises() if name.startswith(path.name[:2] + "-")}
-    assert set(exercises(notebook)) == expected
-    assert hints(notebook) == expected
-    assert set(solutions(notebook)) == expected
+    assert set(exercises(notebook)) == hints(notebook) == set(solutions(notebook))
 
 
-@each_notebook
-def test_its_quiz_is_the_one_of_its_folder(path: Path) -> None:
-    notebook = read(path)
-    code = "\n".join(cell.source for cell in code_cells(notebook))
-    own = [f.topic for f in folders.folders() if f.number == path.name[:2] and f.quiz]
-    assert re.findall(r'gl\.quiz\("(\w+)"\)', code) == own
+@pytest.mark.parametrize("subject", subjects())
+def test_its_exercises_are_those_of_its_folder(subject: str) -> None:
+    names = [name for notebook in subjects()[subject] for name in exercises(notebook)]
+    assert sorted(names) == sorted(name for name in folders.exercises() if name.startswith(f"{subject}-"))
+
+
+@pytest.mark.parametrize("subject", subjects())
+def test_its_quiz_is_the_one_of_its_folder(subject: str) -> None:
+    code = "\n".join(cell.source for notebook in subjects()[subject] for cell in code_cells(notebook))
+    own = [f.topic for f in folders.folders() if f.number == subject and f.quiz]
+    assert sorted(re.findall(r'gl\.quiz\("(\w+)"\)', code)) == sorted(own)
 
 
 @each_notebook

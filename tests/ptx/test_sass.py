@@ -15,8 +15,8 @@ from gpulab.views.tables.as_run import AsRunTable
 from tools.corpus import kernel_code, kernel_files
 from virtualgpu.compile import nvrtc, sass
 from virtualgpu.compile.as_run import anchor
+from virtualgpu.compile.ptx.flow.regions import regions
 from virtualgpu.compile.ptx.parser import parse
-from virtualgpu.compile.ptx.regions import regions
 from virtualgpu.records import AccessCounters, BranchCounters, KernelCounters, KernelSource, Provenance
 from virtualgpu.records.as_run import AccessAsRun, AsRun, BranchAsRun
 
@@ -125,11 +125,19 @@ def counters() -> KernelCounters:
         kind = {"ld": "load", "st": "store"}.get(i.root)
         if kind:
             requests = 3 if kind == "store" else 8
-            accesses.append(AccessCounters(i.pc, 0, i.text, "shared", kind, 4, requests, 0, 8, 8, 128))  # type: ignore[arg-type]
+            accesses.append(
+                AccessCounters(
+                    pc=i.pc, line=0, text=i.text, space="shared", kind=kind, size_bytes=4, requests=requests,
+                    sectors=0, wavefronts=8, ideal_wavefronts=8, bytes_requested=128,
+                )
+            )  # type: ignore[arg-type]  # fmt: skip
         elif i.root == "bra":
             branches.append(BranchCounters(i.pc, 0, i.text, 8, 3))
     here = Provenance("modelled", "virtual A100")
-    return KernelCounters(here, "k", (1, 1, 1), (256, 1, 1), 64, 0, 0, tuple(accesses), tuple(branches))
+    return KernelCounters(
+        provenance=here, kernel_name="k", grid=(1, 1, 1), block=(256, 1, 1), shared_bytes=64,
+        warp_instructions=0, thread_instructions=0, accesses=tuple(accesses), branches=tuple(branches),
+    )  # fmt: skip
 
 
 def machine(*rows: tuple[str, bool, str]) -> dict[str, tuple[sass.SassInstruction, ...]]:

@@ -372,7 +372,7 @@ class FakeCupti:
             self._kept.append(name)
             self._records.append(
                 Kernel(kind=10, name=name, grid=activity.grid or (1, 1, 1), block=activity.block or (1, 1, 1),
-                       dynamic_shared=activity.shared_bytes, **place)
+                       dynamic_shared=activity.shared_bytes, registers=activity.registers_per_thread, **place)
             )  # fmt: skip
         elif activity.kind == "MEMSET":
             self._records.append(Memset(kind=2, size=activity.size_bytes, **place))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
@@ -10,13 +11,16 @@ from typing import Any
 BUS_ID = "0000:{:02X}:00.0"
 NOT_SUPPORTED = 3
 NOT_FOUND = 6
+GPU_IS_LOST = 15
 
 
 class NVMLError(Exception):
     """Like ``pynvml.NVMLError``."""
 
     def __init__(self, value: int) -> None:
-        super().__init__({NOT_SUPPORTED: "Not Supported", NOT_FOUND: "Not Found"}[value])
+        super().__init__(
+            {NOT_SUPPORTED: "Not Supported", NOT_FOUND: "Not Found", GPU_IS_LOST: "GPU is lost"}[value]
+        )
         self.value = value
 
 
@@ -35,8 +39,12 @@ READINGS: dict[str, Any] = {
     "GetEnforcedPowerLimit": 72_000,  # mW
     "GetClockInfo": lambda clock: {1: 2_040, 2: 6_251}[clock],  # MHz
     "GetCurrentClocksEventReasons": 0x4 | 0x20,
-    "GetComputeRunningProcesses": [SimpleNamespace(pid=os.getpid()), SimpleNamespace(pid=1)],
+    "GetComputeRunningProcesses": [
+        SimpleNamespace(pid=os.getpid(), usedGpuMemory=1 << 30),
+        SimpleNamespace(pid=1, usedGpuMemory=None),
+    ],
     "GetComputeMode": 0,
+    "GetNvLinkState": lambda link: int(link < 3),
 }
 
 
@@ -48,13 +56,36 @@ def module(readings: dict[str, Any] | None = None) -> Any:
     made.NVML_TEMPERATURE_GPU = 0
     made.NVML_CLOCK_SM, made.NVML_CLOCK_MEM = 1, 2
     made.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS = 3
+    made.NVML_NVLINK_MAX_LINKS = 18
+    made.nvmlGpmQueryDeviceSupport = lambda device: SimpleNamespace(isSupportedDevice=0)
     made.nvmlInit = made.nvmlShutdown = lambda: None
     made.nvmlSystemGetDriverVersion = lambda: "580.65"
     made.nvmlDeviceGetHandleByIndex = lambda index: index
     made.nvmlDeviceGetHandleByPciBusId = handle
-    for name in (*READINGS, "GetFanSpeed", "GetMigMode", "GetTemperature"):
+    for name in (*READINGS, "GetFanSpeed", "GetMigMode", "GetTemperature", "GetTotalEnergyConsumption"):
         setattr(made, f"nvmlDevice{name}", _reader(known.get(name)))
     return made
+
+
+def with_gpm(module: Any, metrics: Callable[[int], dict[int, float]]) -> Any:
+    """Give a module GPM: `metrics` tells by number what was counted up to a sample, of which each is one."""
+    taken = itertools.count()
+    module.NVML_GPM_METRICS_GET_VERSION = 1
+    module.nvmlGpmQueryDeviceSupport = lambda device: SimpleNamespace(isSupportedDevice=1)
+    module.nvmlGpmSampleAlloc = lambda: SimpleNamespace(number=-1)
+    module.nvmlGpmSampleFree = lambda sample: None
+    module.nvmlGpmSampleGet = lambda device, sample: setattr(sample, "number", next(taken))
+    module.c_nvmlGpmMetricsGet_t = lambda: SimpleNamespace(metrics=[SimpleNamespace() for _ in range(98)])
+
+    def get(asked: Any) -> None:
+        earlier, later = metrics(asked.sample1.number), metrics(asked.sample2.number)
+        for metric in asked.metrics[: asked.numMetrics]:
+            known = metric.metricId in later
+            metric.nvmlReturn = 0 if known else NOT_SUPPORTED
+            metric.value = later[metric.metricId] - earlier[metric.metricId] if known else 0.0
+
+    module.nvmlGpmMetricsGet = get
+    return module
 
 
 def handle(bus_id: str) -> int:

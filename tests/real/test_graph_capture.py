@@ -13,7 +13,6 @@ from tests.session.test_graph_capture import (  # noqa: F401  (collects these te
     TestCallable,
     TestCompare,
     TestLaunch,
-    TestLoop,
     TestPool,
     TestRecord,
     TestRefusals,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,16 +10,9 @@ import pytest
 from gpulab.real.nvml import NvmlDevice, NvmlError, sharing
 from tests.real import fake_nvml
 from virtualgpu.records import DeviceMetrics, Provenance
-from virtualgpu.records.device_attributes import READINGS
+from virtualgpu.records.device.attributes import READINGS
 
 HERE = Provenance("measured", "NVIDIA L4")
-
-
-@pytest.fixture
-def nvml(monkeypatch: pytest.MonkeyPatch) -> Any:
-    module = fake_nvml.module()
-    monkeypatch.setitem(sys.modules, "pynvml", module)
-    return module
 
 
 def values(metrics: DeviceMetrics) -> dict[str, tuple[float | str | None, str]]:
@@ -67,6 +60,19 @@ def test_what_only_nvml_knows_of_a_device(nvml: Any, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(nvml, "nvmlDeviceGetMigMode", lambda handle: [handle == 1, 0])
     assert device.mig_enabled is True
     assert NvmlDevice(fake_nvml.BUS_ID.format(0)).mig_enabled is False
+
+
+def test_how_a_device_is_set_up(nvml: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    device = NvmlDevice(fake_nvml.BUS_ID.format(0))
+    mig, links, gpm = device.setup()
+    assert (mig.value, links.value, gpm.value) == (None, 3, "no")
+    assert "does not tell" in mig.why
+    monkeypatch.setattr(nvml, "nvmlDeviceGetMigMode", lambda handle: [0, 1])
+    monkeypatch.setattr(
+        nvml, "nvmlGpmQueryDeviceSupport", lambda handle: SimpleNamespace(isSupportedDevice=1)
+    )
+    del nvml.nvmlDeviceGetNvLinkState
+    assert [metric.value for metric in device.setup()] == ["off", None, "yes"]
 
 
 def test_who_else_uses_the_device(nvml: Any, monkeypatch: pytest.MonkeyPatch) -> None:

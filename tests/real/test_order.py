@@ -16,7 +16,7 @@ from gpulab import session
 from gpulab.session import sides
 from virtualgpu.backend import VirtualBackend
 from virtualgpu.compile import nvrtc
-from virtualgpu.protocol import Blocks, Launch
+from virtualgpu.protocol import Block, Blocks, Counters, Hazards, Launch
 from virtualgpu.records import LaunchTrace
 
 pytestmark = pytest.mark.gpu
@@ -124,11 +124,9 @@ def test_a_replay_that_takes_too_long_gives_way_and_comes_later(
     twin = session.twin()
     assert twin is not None
     before = twin.machine.current_device.watchdog_s
-    start = time.perf_counter()
-    seen = session.observe(asked(turns=300_000), Blocks())
+    seen = session.observe(asked(turns=1_500_000), Blocks())
     assert events == ["copied", "twin", "real"]
     assert twin.machine.current_device.watchdog_s == before > 1
-    assert time.perf_counter() - start < 60
     assert seen.beside is not None
     assert seen.beside() is not None
     assert events == ["copied", "twin", "real", "copied", "twin"]
@@ -151,11 +149,11 @@ def test_in_a_notebook_the_prediction_comes_after_the_picture(
     monkeypatch.setattr("IPython.core.getipython.get_ipython", lambda: shell)
     chart = gl.launch(launch.kernel, launch.grid, launch.block, launch.args)
     assert chart.trace.provenance.source == "measured"
-    assert chart.compare is None
+    assert chart.other is None
     assert events == ["real"]
     waiting[0](None)
-    assert chart.compare is not None
-    assert chart.compare.provenance.source == "modelled"
+    assert chart.other is not None
+    assert chart.other.provenance.source == "modelled"
     assert not waiting
 
 
@@ -179,8 +177,106 @@ def test_a_kernel_is_compiled_once_for_both_sides(monkeypatch: pytest.MonkeyPatc
     x = gl.cp.ones(32, gl.cp.int32)
     kernel = gl.cp.RawKernel(fresh, "as_often")
     chart = gl.launch(kernel, 1, 32, (x,))
-    assert chart.compare is not None
+    assert chart.other is not None
     gl.warps(kernel, 1, 32, (x,))
     gl.count(kernel, 1, 32, (x,))
     assert ["-G" in options for _, _, options, *_ in compiled] == [False, True]
     np.testing.assert_array_equal(x.get(), 8)
+
+
+def test_a_slider_runs_untried_only_smaller_blocks_that_divide_the_launch(
+    events: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other block sizes of a launch that is too large to be tried could end the context."""
+    monkeypatch.setattr(sides, "SMALL_THREADS", 0)
+    monkeypatch.setattr(sides, "QUICK_THREADS", 31)
+    x = gl.cp.zeros(1024, gl.cp.int32)
+    chart = gl.launch(gl.cp.RawKernel(AS_OFTEN, "as_often"), 4, 256, (x,))
+    events.clear()
+    for threads in (192, 512, 96):
+        chart.block_threads = threads
+        assert "only smaller block sizes that divide its 1,024 threads evenly" in chart.error
+    assert events == []
+    chart.block_threads = 128
+    assert chart.error == ""
+    assert chart.trace.block == (128, 1, 1)
+    assert set(events) == {"real"}
+
+
+@pytest.mark.parametrize(("watchdog_s", "allowed_s"), [(0.2, 0.2), (60, 0.5)])
+def test_a_first_replay_keeps_to_the_shorter_of_two_limits(
+    watchdog_s: float, allowed_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sides, "FIRST_S", 0.5)
+    gl.use_device(watchdog_s=watchdog_s)
+    seen = []
+    observe = VirtualBackend.observe
+
+    def noted(self: VirtualBackend, *what: Any) -> Any:
+        seen.append(self.machine.current_device.watchdog_s)
+        return observe(self, *what)
+
+    monkeypatch.setattr(VirtualBackend, "observe", noted)
+    session.observe(asked(), Blocks())
+    assert seen == [allowed_s]
+    twin = session.twin()
+    assert twin is not None
+    assert twin.machine.current_device.watchdog_s == watchdog_s
+
+
+def test_several_observations_are_one_launch_on_either_side(events: list[str]) -> None:
+    launch = asked()
+    blocks, counters = session.observe(launch, Blocks(), Counters("warm"))
+    assert events == ["copied", "twin", "real"]
+    assert int(launch.args[0][0]) == 10
+    assert blocks.record.provenance.source == "measured"
+    assert counters.record.provenance.source == "modelled"
+    assert counters.note
+    assert counters.record.caches is not None
+    assert blocks.beside is not None
+    assert blocks.beside() == session.observe(asked(), Blocks()).beside()  # type: ignore[misc]
+    assert (
+        counters.record.thread_instructions == session.observe(asked(), Counters()).record.thread_instructions
+    )
+
+
+def test_what_only_the_twin_tells_still_runs_on_the_real_gpu_once(events: list[str]) -> None:
+    launch = asked()
+    session.observe(launch, Counters(), Counters("cold"))
+    assert events == ["copied", "twin"]
+    assert int(launch.args[0][0]) == 10
+    session.observe(launch, Hazards(), Blocks(restore=True))
+    assert int(launch.args[0][0]) == 10
+
+
+def test_a_gpu_repeats_what_it_can_only_show_apart() -> None:
+    launch = asked()
+    blocks, warp = session.observe(launch, Blocks(), Block())
+    assert int(launch.args[0][0]) == 10
+    assert warp.beside is not None
+    assert (blocks.record.provenance, warp.beside().provenance) == (session.backend().provenance,) * 2
+    assert warp.record.provenance.source == "modelled"
+
+
+def test_a_cold_launch_is_measured_after_l2_was_emptied(monkeypatch: pytest.MonkeyPatch) -> None:
+    from gpulab.real import blocks
+    from gpulab.real.backend import CudaBackend
+
+    seen: list[str] = []
+    empty, trace = CudaBackend._empty_l2, blocks.trace_blocks
+
+    def emptied(backend: CudaBackend) -> None:
+        seen.append("emptied")
+        empty(backend)
+
+    def traced(*args: Any, **named: Any) -> LaunchTrace:
+        seen.append("measured")
+        return trace(*args, **named)
+
+    monkeypatch.setattr(CudaBackend, "_empty_l2", emptied)
+    monkeypatch.setattr(blocks, "trace_blocks", traced)
+    session.observe(asked(), Blocks(), Counters("cold"))
+    assert seen == ["emptied", "measured"]
+    session.observe(asked(), Blocks(), Counters("warm"))
+    session.observe(asked(), Blocks())
+    assert seen[2:] == ["measured", "measured"]

@@ -20,11 +20,15 @@ TRACES = sorted(record.name for record in records())
 def a_launch_trace() -> LaunchTrace:
     here = Provenance("measured", "NVIDIA H200", "alone")
     limits = {"warps": 8, "blocks": 32, "registers": 8, "shared memory": 228}
-    occupancy = Occupancy(here, 256, 32, 0, 8, 64, 64, limits, ("warps", "registers"))
+    occupancy = Occupancy(
+        provenance=here, block_threads=256, registers_per_thread=32, shared_bytes=0, blocks_per_sm=8,
+        warps_per_sm=64, max_warps_per_sm=64, blocks_by_limit=limits, limiters=("warps", "registers"),
+    )  # fmt: skip
     times = np.array([0, 32, 64], np.int64)
     return LaunchTrace(
-        here, "k", (3, 1, 1), (256, 1, 1), 0, 132, np.arange(3), np.array([0, 1, 2], np.int32), times,
-        times + 320, occupancy, timer_step_ns=32,
+        provenance=here, kernel_name="k", grid=(3, 1, 1), block=(256, 1, 1), shared_bytes=0, sm_count=132,
+        block_index=np.arange(3), sm_id=np.array([0, 1, 2], np.int32), start_ns=times, end_ns=times + 320,
+        occupancy=occupancy, timer_step_ns=32,
     )  # fmt: skip
 
 

@@ -81,7 +81,9 @@ def test_the_list_is_a_table_and_each_record_a_picture() -> None:
     assert all(record.name in shown for record in records())
     assert "NVIDIA H200, 2026-" in shown
     assert "<table" in gl.recorded()._repr_html_()  # type: ignore[union-attr]
-    assert gl.recorded().record == (*records(), *timelines())  # type: ignore[union-attr]
+    *others, session = gl.recorded().record  # type: ignore[union-attr]
+    assert tuple(others) == (*records(), *timelines())
+    assert session.name == "h200_monitor"
     chart, stepper = gl.recorded("h200_vector_add_blocks"), gl.recorded("h200_maze_warp")
     assert isinstance(chart, LaunchChart)
     assert isinstance(stepper, WarpStepper)
@@ -154,8 +156,8 @@ def test_a_launch_lays_the_record_beside_its_picture() -> None:
     kernel = cp.RawKernel(IN_OTHER_WORDS, "add")
     chart = gl.launch(kernel, 4096, 256, (a, b, c, np.int32(N)), beside="H200")
     assert chart.trace.provenance.source == "modelled"
-    assert chart.compare is not None
-    assert chart.compare.sm_count == 132
+    assert chart.other is not None
+    assert chart.other.sm_count == 132
     assert "; modelled on virtual A100" in repr(chart)
     assert re.search(r", beside recorded on NVIDIA H200 \(20\d\d-\d\d-\d\d, driver .+\)\.$", repr(chart))
     assert "beside it recorded on NVIDIA H200 (2026-" in chart.caption

@@ -268,6 +268,17 @@ def test_waves_and_their_tail() -> None:
     assert moments.tolist() == sorted({t for row in ROWS for t in row[2:]})
 
 
+@pytest.mark.parametrize(
+    "rows", [ROWS, [*ROWS, (7, 0, 50, 60), (8, 1, 52, 55)]], ids=["on end", "with a pause"]
+)
+def test_blocks_on_the_sms_that_are_busy_just_then(rows: list[tuple[int, int, int, int]]) -> None:
+    waves = LaunchWaves(launch_trace(rows, (len(rows), 1, 1), 2, 2))
+    moments, per_sm = waves.running_on_busy()
+    for moment, told in zip(moments.tolist(), per_sm.tolist(), strict=True):
+        there = [sm for _, sm, start, end in rows if start <= moment < end]
+        assert told == (len(there) / len(set(there)) if there else 0)
+
+
 @pytest.mark.parametrize(("grid", "full", "tail"), [
     ((8, 1, 1), 2, 0), ((2, 2, 2), 2, 0), ((3, 3, 1), 2, 1), ((3, 1, 1), 0, 3), ((1, 1, 1), 0, 1),
 ])  # fmt: skip
@@ -285,6 +296,7 @@ def test_every_nth_block_stands_for_n() -> None:
     waves = LaunchWaves(launch_trace(rows, (12, 1, 1), 3, 2, sampled=3))
     assert waves.wave.tolist() == [0, 0, 1, 1]
     assert waves.running()[1][:-1] == pytest.approx(np.full(200, 6.0))  # six at once, all the time
+    assert waves.running_on_busy()[1][:-1] == pytest.approx(np.full(200, 3.0))
 
 
 def test_a_launch_of_nothing_has_no_waves() -> None:

@@ -17,12 +17,17 @@ PER_SM, WARPS, MOST_WARPS = 8, 8, 64
 
 def launched(durations: npt.NDArray[np.float64], sm_count: int = 108) -> LaunchTrace:
     sm, start, end = place_blocks(durations, sm_count, PER_SM, 0.6)
-    fit = Occupancy(MODELLED, 32 * WARPS, 32, 0, PER_SM, PER_SM * WARPS, MOST_WARPS, {}, ())
-    times = (np.rint(each).astype(np.int64) for each in (start, end))
-    blocks = np.arange(sm.size)
+    fit = Occupancy(
+        provenance=MODELLED, block_threads=32 * WARPS, registers_per_thread=32, shared_bytes=0,
+        blocks_per_sm=PER_SM, warps_per_sm=PER_SM * WARPS, max_warps_per_sm=MOST_WARPS, blocks_by_limit={},
+        limiters=(),
+    )  # fmt: skip
+    start, end = (np.rint(each).astype(np.int64) for each in (start, end))
     return LaunchTrace(
-        MODELLED, "k", (sm.size, 1, 1), (32 * WARPS, 1, 1), 0, sm_count, blocks, sm, *times, fit
-    )
+        provenance=MODELLED, kernel_name="k", grid=(sm.size, 1, 1), block=(32 * WARPS, 1, 1), shared_bytes=0,
+        sm_count=sm_count, block_index=np.arange(sm.size), sm_id=sm, start_ns=start, end_ns=end,
+        occupancy=fit,
+    )  # fmt: skip
 
 
 def busy_by_hand(trace: LaunchTrace) -> list[int]:
@@ -79,10 +84,14 @@ def test_idle_sms_stay_idle_in_a_sample() -> None:
     number = np.arange(300_000)
     sm = (number % 27 * 4 + 3).astype(np.int32)
     start = number // 27 * 100 + np.where(number >= 150_000, 400_000, 0)
-    fit = Occupancy(MODELLED, 32, 32, 0, 1, 1, 64, {}, ())
+    fit = Occupancy(
+        provenance=MODELLED, block_threads=32, registers_per_thread=32, shared_bytes=0, blocks_per_sm=1,
+        warps_per_sm=1, max_warps_per_sm=64, blocks_by_limit={}, limiters=(),
+    )  # fmt: skip
     whole = LaunchTrace(
-        MODELLED, "k", (300_000, 1, 1), (32, 1, 1), 0, 108, number, sm, start, start + 100, fit
-    )
+        provenance=MODELLED, kernel_name="k", grid=(300_000, 1, 1), block=(32, 1, 1), shared_bytes=0,
+        sm_count=108, block_index=number, sm_id=sm, start_ns=start, end_ns=start + 100, occupancy=fit,
+    )  # fmt: skip
     listed = whole.thinned(MAX_LISTED_BLOCKS)
     assert set(listed.sm_id.tolist()) == set(range(3, 108, 4))
     assert listed.sm_busy_ns[0] == 0

@@ -23,7 +23,7 @@ from virtualgpu.records import (
     SanitizerReport,
 )  # fmt: skip
 from virtualgpu.records.as_run import AccessAsRun, AsRun, BranchAsRun
-from virtualgpu.records.device_attributes import ATTRIBUTES, info_fields
+from virtualgpu.records.device.attributes import ATTRIBUTES, info_fields
 from virtualgpu.records.io import TraceFormatError, as_recorded, check_version, load, read, save
 from virtualgpu.records.memory import Block, BlockMap, Segment
 
@@ -52,13 +52,41 @@ HEADER = {
     97: ("MaxSharedMemoryPerBlockOptin", "sharedMemPerBlockOptin"),
     106: ("MaxBlocksPerMultiprocessor", "maxBlocksPerMultiProcessor"),
     111: ("ReservedSharedMemoryPerBlock", "reservedSharedMemPerBlock"), 115: ("MemoryPoolsSupported", ""),
+    11: ("MaxPitch", "memPitch"), 14: ("TextureAlignment", "textureAlignment"),
+    21: ("MaxTexture1DWidth", "maxTexture1D"), 22: ("MaxTexture2DWidth", ""), 23: ("MaxTexture2DHeight", ""),
+    24: ("MaxTexture3DWidth", ""), 25: ("MaxTexture3DHeight", ""), 26: ("MaxTexture3DDepth", ""),
+    27: ("MaxTexture2DLayeredWidth", ""), 28: ("MaxTexture2DLayeredHeight", ""),
+    29: ("MaxTexture2DLayeredLayers", ""), 30: ("SurfaceAlignment", "surfaceAlignment"),
+    42: ("MaxTexture1DLayeredWidth", ""), 43: ("MaxTexture1DLayeredLayers", ""),
+    51: ("TexturePitchAlignment", "texturePitchAlignment"), 55: ("MaxSurface1DWidth", "maxSurface1D"),
+    56: ("MaxSurface2DWidth", ""), 57: ("MaxSurface2DHeight", ""), 58: ("MaxSurface3DWidth", ""),
+    59: ("MaxSurface3DHeight", ""), 60: ("MaxSurface3DDepth", ""), 61: ("MaxSurface1DLayeredWidth", ""),
+    62: ("MaxSurface1DLayeredLayers", ""), 63: ("MaxSurface2DLayeredWidth", ""),
+    64: ("MaxSurface2DLayeredHeight", ""), 65: ("MaxSurface2DLayeredLayers", ""),
+    69: ("MaxTexture1DLinearWidth", "maxTexture1DLinear"), 70: ("MaxTexture2DLinearWidth", ""),
+    71: ("MaxTexture2DLinearHeight", ""), 72: ("MaxTexture2DLinearPitch", ""),
+    79: ("GlobalL1CacheSupported", "globalL1CacheSupported"),
+    80: ("LocalL1CacheSupported", "localL1CacheSupported"),
+    86: ("HostNativeAtomicSupported", "hostNativeAtomicSupported"),
+    90: ("ComputePreemptionSupported", "computePreemptionSupported"),
+    91: ("CanUseHostPointerForRegisteredMem", "canUseHostPointerForRegisteredMem"),
+    99: ("HostRegisterSupported", ""),
+    100: ("PageableMemoryAccessUsesHostPageTables", "pageableMemoryAccessUsesHostPageTables"),
+    101: ("DirectManagedMemAccessFromHost", "directManagedMemAccessFromHost"),
+    108: ("MaxPersistingL2CacheSize", "persistingL2CacheMaxSize"),
+    109: ("MaxAccessPolicyWindowSize", "accessPolicyMaxWindowSize"), 120: ("ClusterLaunch", ""),
 }  # fmt: skip
-# What the virtual H200 says: an H200's own answers (see tests/virtual/test_device_attributes.py), and 0 for
-# what the virtual GPU does not have (mapped and managed memory, ECC, pools); its watchdog is on.
+# What the virtual H200 says: an H200's own answers (see tests/virtual/test_device_attributes.py), what
+# the CUDA C++ Programming Guide says of textures and surfaces, and 0 for what the virtual GPU does not have
+# (ECC, persisting L2, clusters).
 H200 = {
     1: 1024, 2: 1024, 3: 1024, 4: 64, 5: 2**31 - 1, 6: 65535, 7: 65535, 8: 48 << 10, 9: 64 << 10, 10: 32,
-    12: 65536, 13: 1_980_000, 16: 132, 17: 1, 31: 1, 36: 3_201_000, 37: 6016, 38: 60 << 20, 39: 2048, 40: 3,
+    12: 65536, 13: 1_980_000, 16: 132, 19: 1, 31: 1, 36: 3_201_000, 37: 6016, 38: 60 << 20, 39: 2048, 40: 3,
     41: 1, 75: 9, 76: 0, 78: 1, 81: 228 << 10, 82: 65536, 95: 1, 97: 227 << 10, 106: 32, 111: 1024,
+    11: 2**31 - 1, 14: 512, 21: 131072, 22: 131072, 23: 65536, 24: 16384, 25: 16384, 26: 16384, 27: 32768,
+    28: 32768, 29: 2048, 30: 512, 42: 32768, 43: 2048, 51: 32, 55: 32768, 56: 131072, 57: 65536, 58: 16384,
+    59: 16384, 60: 16384, 61: 32768, 62: 2048, 63: 32768, 64: 32768, 65: 2048, 69: 1 << 28, 70: 131072,
+    71: 65000, 72: 2097120, 79: 1, 80: 1, 83: 1, 89: 1, 90: 1, 91: 1, 99: 1, 115: 1,
 }  # fmt: skip
 
 
@@ -94,7 +122,10 @@ def test_a_device_read_by_number() -> None:
 
 
 def _access(space: str, kind: str, requests: int, wavefronts: int) -> AccessCounters:
-    return AccessCounters(0, 1, "", space, kind, 4, requests, 3, wavefronts, 2, 128)  # type: ignore[arg-type]
+    return AccessCounters(
+        pc=0, line=1, text="", space=space, kind=kind, size_bytes=4, requests=requests, sectors=3,
+        wavefronts=wavefronts, ideal_wavefronts=2, bytes_requested=128,
+    )  # type: ignore[arg-type]  # fmt: skip
 
 
 def test_counters_of_a_space_and_kind() -> None:
@@ -104,7 +135,10 @@ def test_counters_of_a_space_and_kind() -> None:
         _access("shared", "load", 100, 7),
     )
     branches = (BranchCounters(0, 1, "", 5, 2), BranchCounters(1, 2, "", 9, 4))
-    counters = KernelCounters(MODELLED, "k", (1, 1, 1), (32, 1, 1), 0, 10, 160, rows, branches)
+    counters = KernelCounters(
+        provenance=MODELLED, kernel_name="k", grid=(1, 1, 1), block=(32, 1, 1), shared_bytes=0,
+        warp_instructions=10, thread_instructions=160, accesses=rows, branches=branches,
+    )  # fmt: skip
     assert counters.total("requests") == 111
     assert counters.total("requests", "global") == 11
     assert counters.total("requests", kind="load") == 101
@@ -117,7 +151,10 @@ def test_counters_of_a_space_and_kind() -> None:
 
 
 def _run(space: str, kind: str, requests: int | None, executions: int | None, note: str = "") -> AccessAsRun:
-    return AccessAsRun(0, 1, "", space, kind, "LDG", 4, 9, requests, executions, None, note)  # type: ignore[arg-type]
+    return AccessAsRun(
+        pc=0, line=1, text="", space=space, kind=kind, opcode="LDG", size_bytes=4, written=9,
+        requests=requests, executions=executions, merged_into=None, note=note,
+    )  # type: ignore[arg-type]  # fmt: skip
 
 
 def test_machine_codes_counts_are_unknown_where_one_is() -> None:
@@ -126,8 +163,14 @@ def test_machine_codes_counts_are_unknown_where_one_is() -> None:
         _run("global", "store", 10, None),
         _run("shared", "load", 0, 7, "merged"),
     )
-    branches = (BranchAsRun(0, 1, "", "BRA", 3, 2), BranchAsRun(1, 1, "", "", 3, 0, "predicated"))
-    run = AsRun(MODELLED, "k", "sm_90", (1, 1, 1), (32, 1, 1), rows, branches, (("spilled registers", 2),))
+    branches = (
+        BranchAsRun(pc=0, line=1, text="", opcode="BRA", written=3, divergent=2),
+        BranchAsRun(pc=1, line=1, text="", opcode="", written=3, divergent=0, note="predicated"),
+    )
+    run = AsRun(
+        provenance=MODELLED, kernel_name="k", target="sm_90", grid=(1, 1, 1), block=(32, 1, 1), accesses=rows,
+        branches=branches, extra=(("spilled registers", 2),),
+    )  # fmt: skip
     assert run.total("requests") == 11
     assert run.total("requests", "global", "load") == 1
     assert run.total("requests", kind="load") == 1
@@ -138,15 +181,21 @@ def test_machine_codes_counts_are_unknown_where_one_is() -> None:
     assert run.total("executions", "local") == 0
     assert run.differences == ("merged", "predicated")  # each sentence once, accesses first
     assert run.divergent_branches == 2
-    unknown = dataclasses.replace(run, branches=(*branches, BranchAsRun(2, 1, "", "BRA", 1, None)))
+    unknown = dataclasses.replace(
+        run, branches=(*branches, BranchAsRun(pc=2, line=1, text="", opcode="BRA", written=1, divergent=None))
+    )
     assert unknown.divergent_branches is None
     extra = (("spilled registers", 2), ("branches of a division", 1))
     assert dataclasses.replace(run, extra=extra).divergent_branches is None
 
 
 def test_bytes_of_a_pool() -> None:
-    first = (Block(512, 512, False, 500, "x"), Block(1024, 1024, True), Block(2048, 512, False, 1))
-    second = (Block(8192, 1536, True),)
+    first = (
+        Block(address=512, size_bytes=512, is_free=False, requested_bytes=500, label="x"),
+        Block(address=1024, size_bytes=1024, is_free=True),
+        Block(address=2048, size_bytes=512, is_free=False, requested_bytes=1),
+    )
+    second = (Block(address=8192, size_bytes=1536, is_free=True),)
     pool = BlockMap(MODELLED, 0, 0, 0, (Segment(512, 2048, 0, first), Segment(8192, 1536, 7, second)))
     assert pool.blocks == first + second
     assert (pool.total_bytes, pool.used_bytes, pool.free_bytes) == (3584, 1024, 2560)
@@ -160,18 +209,42 @@ def test_launches_hazards_and_activities() -> None:
     trace = launch_trace([(0, 0, 0, 7), (1, 1, 2, 5)], (3, 4, 5), 6, 4)
     assert (trace.span_ns, trace.blocks_per_wave, trace.waves) == (7, 24, 60 / 24)
     assert trace.occupancy.fraction == 8 / 64
-    assert Occupancy(MODELLED, 1, 1, 1, 1, 1, 0, {}, ()).fraction == 0.0
+    assert (
+        Occupancy(
+            provenance=MODELLED,
+            block_threads=1,
+            registers_per_thread=1,
+            shared_bytes=1,
+            blocks_per_sm=1,
+            warps_per_sm=1,
+            max_warps_per_sm=0,
+            blocks_by_limit={},
+            limiters=(),
+        ).fraction
+        == 0.0
+    )
     assert len(warp_trace([0, 1, 1])) == 3
-    assert Activity("MEMCPY", "copy", 0, 7, 1, 30, 100).duration_ns == 70
+    assert (
+        Activity(
+            kind="MEMCPY", name="copy", device_id=0, stream_id=7, correlation_id=1, start_ns=30, end_ns=100
+        ).duration_ns
+        == 70
+    )
     assert Provenance("measured", "H200").label == "measured on H200"
     assert Provenance("recorded", "H200", "in May").label == "recorded on H200 (in May)"
 
     place = Place(3, "x;", (0, 0, 0), (1, 0, 0))
     error, note = (
-        Hazard("race", kind, severity, "shared", "k", None, place, 0, "tile", 1, "")  # type: ignore[arg-type]
+        Hazard(
+            tool="race", kind=kind, severity=severity, space="shared", kernel="k", first=None, second=place,
+            address=0, array="tile", count=1, message="",
+        )  # type: ignore[arg-type]
         for kind, severity in (("RAW", "error"), ("NaN", "info"))
-    )
-    report = SanitizerReport(MODELLED, "k", (1, 1, 1), (32, 1, 1), 0, ("race",), "in order", (error, note))
+    )  # fmt: skip
+    report = SanitizerReport(
+        provenance=MODELLED, kernel_name="k", grid=(1, 1, 1), block=(32, 1, 1), shared_bytes=0,
+        tools=("race",), block_order="in order", hazards=(error, note),
+    )  # fmt: skip
     assert (report.found("RAW"), report.found("NaN"), report.found("WAR")) == ((error,), (note,), ())
     assert not report.clean
     assert dataclasses.replace(report, hazards=(note,)).clean
@@ -184,10 +257,14 @@ def test_launches_hazards_and_activities() -> None:
 def test_records_survive_their_file(tmp_path: Path) -> None:
     trace = warp_trace([0, 1, 1], detail=detail([0, 0, 0], range(2), [(1, 1)]), note="°C")
     counters = KernelCounters(
-        MODELLED, "k", (1, 1, 1), (32, 1, 1), 0, 1, 2, (_access("global", "load", 1, 2),),
+        provenance=MODELLED, kernel_name="k", grid=(1, 1, 1), block=(32, 1, 1), shared_bytes=0,
+        warp_instructions=1, thread_instructions=2, accesses=(_access("global", "load", 1, 2),),
         line_warp_instructions={3: 4, 10: 1},
     )  # fmt: skip
-    run = AsRun(MODELLED, "k", "sm_90", (1, 1, 1), (32, 1, 1), (_run("global", "load", None, 1),), ())
+    run = AsRun(
+        provenance=MODELLED, kernel_name="k", target="sm_90", grid=(1, 1, 1), block=(32, 1, 1),
+        accesses=(_run("global", "load", None, 1),), branches=(),
+    )  # fmt: skip
     for record in (trace, counters, run, launch_trace([(0, 0, 0, 7)], (1, 1, 1), 1, 1), device_info("H200")):
         for name, written in (("record", "record.npz"), ("record.gpu", "record.gpu")):
             target = save(record, tmp_path / name)

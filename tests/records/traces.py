@@ -23,38 +23,23 @@ def shared_writes(
             offset[row, lane], value[row, lane] = at, bits
             mask[row] |= np.uint32(1 << lane)
     return SharedWrites(
-        size_bytes=size_bytes,
-        sequence=np.array([row[0] for row in rows], np.int64),
-        warp=np.zeros(len(rows), np.int16),
-        mask=mask,
-        offset=offset,
-        width_bytes=np.array([row[1] for row in rows], np.int8),
-        value=value,
-        type_index=np.zeros(len(rows), np.int16),
-        types=("u32",),
-    )
+        size_bytes=size_bytes, sequence=np.array([row[0] for row in rows], np.int64),
+        warp=np.zeros(len(rows), np.int16), mask=mask, offset=offset,
+        width_bytes=np.array([row[1] for row in rows], np.int8), value=value,
+        type_index=np.zeros(len(rows), np.int16), types=("u32",),
+    )  # fmt: skip
 
 
 def detail(depth: Sequence[int], order: Sequence[int], loops: Sequence[tuple[int, int]]) -> StepDetail:
     """Of a trace that says nothing but how deep its calls are and where its loops lie."""
     none, wide = np.zeros(0, np.int32), np.zeros((0, 32), np.uint64)
     return StepDetail(
-        sequence=np.arange(len(depth), dtype=np.int64),
-        depth=np.array(depth, np.int16),
-        extra_step=none,
-        extra_name=none,
-        extra_value=wide,
-        extra_register=(),
-        extra_type=(),
-        stored_step=none,
-        stored_part=none.astype(np.int16),
-        stored_width_bytes=none.astype(np.int8),
-        stored_value=wide,
-        stored_type=(),
-        order=np.array(order, np.int32),
-        loops=np.array(loops, np.int32).reshape(-1, 2),
+        sequence=np.arange(len(depth), dtype=np.int64), depth=np.array(depth, np.int16), extra_step=none,
+        extra_name=none, extra_value=wide, extra_register=(), extra_type=(), stored_step=none,
+        stored_part=none.astype(np.int16), stored_width_bytes=none.astype(np.int8), stored_value=wide,
+        stored_type=(), order=np.array(order, np.int32), loops=np.array(loops, np.int32).reshape(-1, 2),
         shared=shared_writes(0, []),
-    )
+    )  # fmt: skip
 
 
 def warp_trace(places: Sequence[int], **more: object) -> WarpTrace:
@@ -80,7 +65,13 @@ def launch_trace(
 ) -> LaunchTrace:
     """Rows of (block, SM, start, end)."""
     block, sm, start, end = np.array(rows, np.int64).reshape(-1, 4).T
-    fit = Occupancy(MODELLED, 64, 32, 0, blocks_per_sm, 2 * blocks_per_sm, 64, {}, ())
+    fit = Occupancy(
+        provenance=MODELLED, block_threads=64, registers_per_thread=32, shared_bytes=0,
+        blocks_per_sm=blocks_per_sm, warps_per_sm=2 * blocks_per_sm, max_warps_per_sm=64, blocks_by_limit={},
+        limiters=(),
+    )  # fmt: skip
     return LaunchTrace(
-        MODELLED, "k", grid, (64, 1, 1), 0, sm_count, block, sm.astype(np.int32), start, end, fit, 1, sampled
-    )
+        provenance=MODELLED, kernel_name="k", grid=grid, block=(64, 1, 1), shared_bytes=0, sm_count=sm_count,
+        block_index=block, sm_id=sm.astype(np.int32), start_ns=start, end_ns=end, occupancy=fit,
+        timer_step_ns=1, sampled=sampled,
+    )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 import threading
 from collections.abc import Callable
@@ -78,6 +79,17 @@ def test_a_device_number_that_is_not_there(fake_cupy: FakeCupy) -> None:
     with pytest.raises(CudaUnavailableError, match="no cuda:2; this machine has cuda:0 to cuda:1"):
         gl.use_device("cuda:2")
     assert gl.which_device().index == 1, "a failed choice changes nothing"
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_where_there_are_several_gpus_nccl_is_there_unasked(
+    fake_cupy: FakeCupy, monkeypatch: pytest.MonkeyPatch, devices: int
+) -> None:
+    fake_cupy(devices=devices)
+    loads, asked = importlib.import_module, list[str]()
+    monkeypatch.setattr(importlib, "import_module", lambda name: asked.append(name) or loads(name))
+    assert gl.use_device("cuda").kind == "cuda"  # the fake has no NCCL, which is no error
+    assert ("cupy.cuda.nccl" in asked) == (devices > 1)
 
 
 @pytest.mark.parametrize("name", ["T4", "t4", "virtual:T4", " virtual: T4 ", "Virtual:t4"])
@@ -182,3 +194,16 @@ def test_another_device_for_a_moment_gives_the_first_one_back() -> None:
     with pytest.raises(RuntimeError, match="inside"), session.on_device("L4"):
         raise RuntimeError("inside")
     assert machine.current() is before
+
+
+def test_a_machine_is_looked_at_again_whenever_its_gpu_is_asked_for(fake_cupy: FakeCupy) -> None:
+    fake_cupy(count=100)
+    assert gl.use_device("auto").kind == "virtual"
+    sys.modules.pop("cupy")
+    fake_cupy()
+    assert gl.use_device("auto").kind == "cuda"
+    assert gl.use_device("cuda").kind == "cuda"
+    sys.modules.pop("cupy")
+    fake_cupy(synchronize=999)
+    with pytest.raises(CudaUnavailableError, match="refuses work"):
+        gl.use_device("cuda")

@@ -33,8 +33,10 @@ def test_the_console_script_is_registered() -> None:
     assert [script.load() for script in scripts] == [cli.main]
 
 
-def test_doctor_prints_a_table_and_json() -> None:
+def test_doctor_prints_a_line_a_table_and_json() -> None:
     done = run("doctor")
+    details = run("doctor", "--details").stdout.splitlines()
+    assert (details[0], len(details) > 8) == (done.stdout.splitlines()[0], True)
     data = json.loads(run("doctor", "--json").stdout)
     assert done.returncode == data["exit_code"]
     assert done.stdout.splitlines()[0] == data["verdict"]
@@ -83,6 +85,9 @@ def test_lab_opens_the_first_notebook_in_its_folder(
     (settings,) = [word for word in words if word.startswith("--LabApp.app_settings_dir=")]
     assert json.loads((Path(settings.split("=")[1]) / "overrides.json").read_text())
     words.remove(settings)
+    (colours,) = [word for word in words if word.startswith("--LabApp.extra_labextensions_path=")]
+    assert (Path(colours.split("=")[1]) / "gpulab-cuda" / "package.json").is_file()
+    words.remove(colours)
     words.remove("--LabApp.default_url=/lab/tree/00_a.ipynb")
     assert folder == str(tmp_path.resolve())
     assert words == ["-m", "jupyterlab", *added, "--no-browser", "--port=9", "00_a.ipynb"]

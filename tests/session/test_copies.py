@@ -10,7 +10,8 @@ from typing import Any
 import nbformat
 import pytest
 
-from gpulab import cli, copies
+from gpulab import cli
+from gpulab.course import copies
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -65,8 +66,14 @@ def test_a_copy_shows_no_answer_below_its_question(path: Path) -> None:
     code = [cell for cell in copy.cells if cell.cell_type == "code"]
     assert not [cell for cell in code if cell.outputs or cell.execution_count or "NBVAL" in cell.source]
     assert not [cell.id for cell in code if "because=" in cell.source], "answers lie in the course's folder"
-    links = re.findall(r"\]\((?!https?://|#)([^)]+)\)", "\n".join(cell.source for cell in copy.cells))
-    assert set(links) <= set(copies.originals()), "a link that leads nowhere from a learner's folder"
+    prose = "\n".join(cell.source for cell in copy.cells if cell.cell_type == "markdown")
+    prose = re.sub(r"```.*?```|`[^`\n]*`", "", prose, flags=re.DOTALL)  # f[x](y) is no link in code
+    for link in re.findall(r"\]\((?!https?://|#)([^)]+)\)", prose):
+        name, _, heading = link.partition("#")
+        assert name in copies.originals(), "a link that leads nowhere from a learner's folder"
+        if heading:
+            cells = nbformat.read(copies.originals()[name], as_version=4).cells
+            assert [cell for cell in cells if cell.source.startswith(f"## {heading}\n")], link
 
 
 def test_copies_are_made_once_and_then_left_alone(course: Path, mine: Path) -> None:
@@ -121,10 +128,29 @@ def test_a_notebook_that_left_the_course_is_never_lost(course: Path, mine: Path,
     mine_before = change(mine / "01_next.ipynb", edit)
     said = copies.update(mine)
     assert said[0] == "01_renamed.ipynb is new."
-    assert said[1].startswith("01_next.ipynb is no longer in the course.")
+    assert said[1].startswith("01_next.ipynb became 01_renamed.ipynb. Yours ")
     (kept,) = [*mine.glob("01_next.ipynb"), *mine.glob("earlier/*")]
     assert kept.read_bytes() == mine_before
     assert (kept.parent == mine) is (edit is not None)
+
+
+def test_a_notebook_that_was_split_names_both_halves(course: Path, mine: Path) -> None:
+    original = (course / "01_next.ipynb").read_bytes()
+    (course / "01_next.ipynb").unlink()
+    for half in ("01a_first.ipynb", "01b_second.ipynb"):
+        (course / half).write_bytes(original)
+    assert copies.update(mine)[:2] == ["01a_first.ipynb is new.", "01b_second.ipynb is new."]
+    assert sorted(path.name for path in mine.glob("*.ipynb")) == [
+        "00_start.ipynb", "01a_first.ipynb", "01b_second.ipynb",
+    ]  # fmt: skip
+
+
+def test_what_became_of_a_notebook_is_said(course: Path, mine: Path) -> None:
+    (course / "01_next.ipynb").rename(course / "01a_first.ipynb")
+    (course / "00_start.ipynb").rename(course / "07_start.ipynb")
+    told = "\n".join(copies.update(mine))
+    assert "01_next.ipynb became 01a_first.ipynb." in told
+    assert "00_start.ipynb is no longer in the course." in told
 
 
 def test_learners_own_notebooks_are_not_touched(course: Path, mine: Path) -> None:
@@ -145,6 +171,17 @@ def test_a_damaged_copy_is_named_kept_and_can_begin_anew(course: Path, mine: Pat
     assert [path.read_bytes() for path in (mine / "earlier").iterdir()] == [content]
 
 
+@pytest.mark.parametrize("note", ["evil", 3, None, ["a"], {"made_from": ["a"]}])
+def test_strange_metadata_of_one_copy_does_not_lock_the_others(course: Path, mine: Path, note: Any) -> None:
+    damaged = nbformat.read(mine / "00_start.ipynb", 4)
+    damaged.metadata["gpulab"] = note
+    nbformat.write(damaged, mine / "00_start.ipynb")
+    (mine / "01_next.ipynb").unlink()
+    said = copies.update(mine)
+    assert "01_next.ipynb is new." in said
+    assert any(text.startswith("00_start.ipynb has a newer version; yours") for text in said)
+
+
 def test_resetting_often_keeps_every_old_one(course: Path, mine: Path) -> None:
     for number in range(4):
         change(mine / "00_start.ipynb", f"number {number}")
@@ -157,6 +194,8 @@ def test_a_name_that_fits_nothing_resets_nothing(course: Path, mine: Path) -> No
     edited = change(mine / "00_start.ipynb", "my work")
     with pytest.raises(copies.CopyError, match=r"'07'.*00_start"):
         copies.reset(mine, ["00", "07"])
+    with pytest.raises(copies.CopyError, match="starts with ''"):
+        copies.reset(mine, [""])
     assert (mine / "00_start.ipynb").read_bytes() == edited
 
 
@@ -164,6 +203,13 @@ def test_a_folder_that_cannot_be_made_is_a_sentence(course: Path, tmp_path: Path
     (tmp_path / "file").write_text("")
     with pytest.raises(copies.CopyError, match=r"cannot be written.*--folder"):
         copies.update(tmp_path / "file" / "gpulab-course")
+
+
+def test_what_cannot_be_written_is_named(course: Path, mine: Path) -> None:
+    change(mine / "00_start.ipynb", "my work")
+    (mine / "earlier").write_text("")
+    with pytest.raises(copies.CopyError, match=r"earlier cannot be written"):
+        copies.reset(mine, ["00"])
 
 
 def test_where_the_copies_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

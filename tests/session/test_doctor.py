@@ -31,7 +31,7 @@ def test_it_says_what_this_machine_has() -> None:
     assert found.virtual_gpu
     assert not [item for item in found.findings if item.status == "wrong" and not item.remedy]
     for item in found.shown:
-        assert item.subject in repr(found)
+        assert item.subject in found.describe()
         assert html.escape(item.subject) in found._repr_html_()
     assert json.loads(json.dumps(found.to_json()))["verdict"] == found.verdict
 
@@ -73,12 +73,21 @@ def of_a_machine(without: str = checks.NO_DRIVER, **status: str) -> Diagnosis:
 
 def test_the_verdict_comes_first_and_no_gpu_takes_one_line() -> None:
     found = of_a_machine()
-    text = repr(found)
+    text = str(found)
+    assert repr(found) == found.verdict == "Ready: the course runs here on the virtual GPU."
     assert text.startswith("Ready: the course runs here on the virtual GPU.\n\nok       Python")
     assert [item.subject for item in found.shown] == ["Python", "real GPU", "NVRTC", "virtual GPU"]
     assert "-> Nothing to do: the virtual GPU stands in for it." in text
     assert found._repr_html_().index(found.verdict) < found._repr_html_().index("<table")
+    assert found._repr_html_().startswith("<details><summary>")
     assert len(found.to_json()["findings"]) == len(found.findings) == 11
+
+
+def test_what_is_wrong_is_told_unasked() -> None:
+    ok, wrong = Finding("Python", "ok", "3.12"), Finding("CuPy", "wrong", "two of them", "remove one")
+    found = Diagnosis((ok, Finding("real GPU", "missing", ""), Finding("virtual GPU", "ok", ""), wrong))
+    assert repr(found).splitlines()[1:] == ["wrong    CuPy  two of them", "           -> remove one"]
+    assert found._repr_html_().startswith("<details open>")
 
 
 @pytest.mark.parametrize(

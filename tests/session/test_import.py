@@ -53,6 +53,20 @@ def test_star_import_gives_the_public_names() -> None:
     assert done.stdout.startswith("True True ")
 
 
+def test_what_follows_the_arguments_of_a_launch_has_to_be_named() -> None:
+    """The fifth place of one call would else be a block, and that of the next bytes of shared memory."""
+    kinds = {
+        name: {p.name: p.kind for p in inspect.signature(value).parameters.values()}
+        for name in gpulab.__all__
+        if inspect.isfunction(value := getattr(gpulab, name))
+    }
+    launching = {name: found for name, found in kinds.items() if "kernel" in found}
+    assert {"access", "as_run", "count", "launch", "occupancy", "sanitize", "warps"} <= launching.keys()
+    for name, found in launching.items():
+        by_place = [each for each, kind in found.items() if kind is not inspect.Parameter.KEYWORD_ONLY]
+        assert by_place == [each for each in ("kernel", "grid", "block", "args") if each in found], name
+
+
 def test_unknown_names_raise_as_usual() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'lunch'"):
         gpulab.lunch  # noqa: B018
@@ -69,7 +83,8 @@ def test_version_is_the_package_metadata() -> None:
 
 def test_version_of_a_package_that_is_only_on_the_path(tmp_path: Path) -> None:
     (tmp_path / "gpulab").mkdir()
-    shutil.copy(ROOT / "gpulab" / "__init__.py", tmp_path / "gpulab")
+    for file in ("__init__.py", "_names.py"):
+        shutil.copy(ROOT / "gpulab" / file, tmp_path / "gpulab")
     # -S leaves out site-packages, and with them what an installation has written there.
     command = [sys.executable, "-S", "-c", "import gpulab; print(gpulab.__version__)"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import time
+import gc
+import weakref
 from typing import Any
 
 import numpy as np
@@ -65,6 +66,40 @@ def test_the_slider_keeps_the_work_and_the_arrays(addition: Any) -> None:
     assert chart.trace.block == (64, 1, 1)
     assert chart.trace.grid == (-(-GRID * BLOCK // 64), 1, 1)
     assert (args[2].get() == 7).all(), "moving a slider leaves the learner's arrays as they were"
+
+
+def test_a_chart_keeps_no_arrays() -> None:
+    """Of earlier cells, too, whose views stay open."""
+    kernel, pool = gl.cp.RawKernel(VECTOR_ADD, "vector_add"), gl.cp.get_default_memory_pool()
+    before, charts = pool.used_bytes(), []
+    for _ in range(3):
+        x = gl.cp.ones(1 << 16, gl.cp.float32)
+        charts.append(gl.launch(kernel, 1 << 8, 256, (x, x, gl.cp.zeros_like(x), np.int32(x.size))))
+    trace = charts[-1].trace
+    del x
+    gc.collect()
+    assert pool.used_bytes() - before == 3 * (1 << 18), "arrays without a name, which are small"
+    for _ in range(8):
+        gl.launch(kernel, 1, 32, (*[gl.cp.ones(32, gl.cp.float32) for _ in range(3)], np.int32(0)))
+    gc.collect()
+    assert pool.used_bytes() - before <= 8 * 3 * 512
+    charts[-1].block_threads = 64
+    assert "The arrays of this launch are gone" in charts[-1].error
+    assert charts[-1].trace is trace
+
+
+def test_arrays_without_a_name_stay_for_the_slider() -> None:
+    kernel, size = gl.cp.RawKernel(VECTOR_ADD, "vector_add"), np.int32(1024)
+    chart = gl.launch(kernel, 4, 256, (*[gl.cp.ones(size, gl.cp.float32) for _ in range(3)], size))
+    gc.collect()
+    chart.block_threads = 64
+    assert chart.error == ""
+    large = gl.cp.zeros(1 << 21, gl.cp.float32)
+    held = weakref.ref(large)
+    gl.launch(kernel, 1, 32, (large, large[5:], large[:9], size))
+    del large
+    gc.collect()
+    assert held() is None, "a view is small, and its memory is not"
 
 
 def test_the_slider_shows_a_fault_instead_of_raising_it() -> None:
@@ -173,11 +208,9 @@ def test_mistakes_are_short_errors_and_later_calls_work(addition: Any, function:
 def test_an_endless_loop_ends_with_the_watchdog() -> None:
     gl.use_device(watchdog_s=0.5)
     kernel = gl.cp.RawKernel(FOREVER, "forever")
-    start = time.perf_counter()
     with pytest.raises(RuntimeError, match="forever") as caught:
         gl.launch(kernel, 1, 32, (gl.cp.zeros(1, gl.cp.int32),))
     assert caught.value.status == 702  # type: ignore[attr-defined]
-    assert time.perf_counter() - start < 10
 
 
 def test_each_function_runs_the_kernel_exactly_once() -> None:

@@ -122,6 +122,17 @@ def test_everything_is_shown_when_it_is_asked_for(jupyter: NotebookClient) -> No
     assert any("check_shape" in line for line in traceback(run(jupyter, failing)))
 
 
+def test_what_ends_a_thread_is_told_without_our_frames(jupyter: NotebookClient) -> None:
+    run(jupyter, SETUP)
+    source = (
+        "def rank():\n    f((1,), (2048,), (x, 100))\nt = threading.Thread(target=rank)\nt.start(); t.join()"
+    )
+    told = "".join(output.get("text", "") for output in run(jupyter, source))
+    assert "in rank" in told
+    assert "CUDADriverError: CUDA_ERROR_INVALID_VALUE" in told
+    assert "virtualgpu/" not in told.replace("\\", "/")
+
+
 def test_a_learners_own_frames_and_causes_stay(jupyter: NotebookClient) -> None:
     jupyter.allow_errors = True
     run(jupyter, SETUP)

@@ -40,10 +40,10 @@ def test_launch_is_measured_with_the_prediction_beside(addition: Any) -> None:
     chart = gl.launch(kernel, GRID, 256, args)
     np.testing.assert_array_equal(args[2].get(), expected)
     assert chart.trace.provenance.source == "measured"
-    assert chart.compare is not None
-    assert chart.compare.provenance.source == "modelled"
-    assert chart.compare.sm_count == chart.trace.sm_count
-    assert chart.compare.occupancy.blocks_per_sm == chart.trace.occupancy.blocks_per_sm
+    assert chart.other is not None
+    assert chart.other.provenance.source == "modelled"
+    assert chart.other.sm_count == chart.trace.sm_count
+    assert chart.other.occupancy.blocks_per_sm == chart.trace.occupancy.blocks_per_sm
     args[2].fill(3)
     chart.block_threads = 128
     assert chart.error == ""

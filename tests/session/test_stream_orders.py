@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from gpulab import session
 from tests.session.stream_patterns import RIGHT, made, pinned, two
 from virtualgpu.model.orders.deferral import Deferral
+from virtualgpu.model.orders.late_faults import LateFaults
 from virtualgpu.trace.hazards import StreamChecker
 
 ORDERS = [("last first", 0), ("random", 1), ("random", 2)]
@@ -230,3 +232,72 @@ def test_what_was_given_last_runs_first_where_nothing_orders_it() -> None:
     assert ran[4:] == [5]
     with pytest.raises(ValueError, match="'last first' or 'random'"):
         Deferral("backwards")
+
+
+def test_work_that_is_held_back_takes_no_memory_from_what_comes_after() -> None:
+    """On a GPU an array that Python has dropped is free, though its kernels have not run yet."""
+
+    def in_turns(cp: Any) -> Any:
+        x = cp.arange(4 * N, dtype=np.float32)
+        kept = cp.zeros(4, dtype=np.float32)
+        pool = cp.get_default_memory_pool()
+        pool.set_limit(size=pool.total_bytes() + x.nbytes)  # one array more, not two
+        root = cp.RawKernel(
+            'extern "C" __global__ void root(const float* x, float* y) '
+            "{ int i = blockIdx.x * blockDim.x + threadIdx.x; y[i] = sqrtf(x[i]); }",
+            "root",
+        )
+        last = cp.RawKernel(
+            f'extern "C" __global__ void last(const float* x, float* y) {{ *y = x[{4 * N - 1}]; }}', "last"
+        )
+        for k in range(4):
+            work = cp.empty(4 * N, dtype=np.float32)
+            root((4,), (N,), (x, work))
+            last((1,), (1,), (work, kept[k:]))
+            del work
+        return kept.get()
+
+    assert not differs(in_turns)
+    assert results(in_turns).tolist() == [np.sqrt(np.float32(4 * N - 1))] * 4
+
+
+def test_graphs_run_though_their_arrays_have_been_dropped() -> None:
+    """A graph keeps no array alive; on a GPU the bytes are there all the same."""
+
+    def launched(cp: Any) -> Any:
+        add = cp.RawKernel(
+            'extern "C" __global__ void add(float* y, const float* x) { y[threadIdx.x] += x[threadIdx.x]; }',
+            "add",
+        )
+        with cp.cuda.Stream(non_blocking=True) as stream:
+            y, one = cp.zeros(N, dtype=np.float32), cp.ones(N, dtype=np.float32)
+            stream.begin_capture()
+            add((1,), (N,), (y, one))
+            graph = stream.end_capture()
+            graph.launch(stream)
+            graph.launch(stream)
+            del one
+            return y.get()
+
+    assert not differs(launched)
+    assert results(launched).tolist() == [2.0] * N
+
+
+@pytest.mark.parametrize(
+    "deferral", [Deferral("last first"), LateFaults(blocking=False)], ids=["late", "faults"]
+)
+def test_what_dies_on_a_thread_of_an_operation_does_not_wait_for_it(deferral: Deferral) -> None:
+    died = []
+
+    def let_go() -> None:
+        deferral.let_go()
+        died.append(True)
+
+    def run() -> None:
+        thread = threading.Thread(target=let_go, daemon=True)
+        thread.start()
+        thread.join(20)
+
+    deferral.hold(1, run, ())
+    deferral.require()
+    assert died

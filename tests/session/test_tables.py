@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from html.parser import HTMLParser
+from typing import Any
 
 import pytest
 
@@ -17,19 +18,20 @@ CODE = "line one\n  y[i] = x[2 * i]; // a < b\n  if (i < n) s[i] = 1;"
 @pytest.fixture
 def counters() -> KernelCounters:
     return KernelCounters(
-        provenance=Provenance("modelled", "virtual T4"),
-        kernel_name="gather",
-        grid=(10, 2, 1),
-        block=(64, 1, 1),
-        shared_bytes=2048,
-        warp_instructions=1_000,
-        thread_instructions=24_000,
+        provenance=Provenance("modelled", "virtual T4"), kernel_name="gather", grid=(10, 2, 1),
+        block=(64, 1, 1), shared_bytes=2048, warp_instructions=1_000, thread_instructions=24_000,
         accesses=(
-            AccessCounters(3, 2, "ld.global.f32", "global", "load", 4, 40, 320, 0, 0, 5_120),
-            AccessCounters(5, 3, "st.shared.f32", "shared", "store", 4, 40, 0, 80, 40, 5_120),
+            AccessCounters(
+                pc=3, line=2, text="ld.global.f32", space="global", kind="load", size_bytes=4, requests=40,
+                sectors=320, wavefronts=0, ideal_wavefronts=0, bytes_requested=5_120,
+            ),
+            AccessCounters(
+                pc=5, line=3, text="st.shared.f32", space="shared", kind="store", size_bytes=4, requests=40,
+                sectors=0, wavefronts=80, ideal_wavefronts=40, bytes_requested=5_120,
+            ),
         ),
         branches=(BranchCounters(4, 3, "@%p1 bra", 1_234, 20),),
-    )
+    )  # fmt: skip
 
 
 class Cells(HTMLParser):
@@ -57,7 +59,7 @@ class Cells(HTMLParser):
 
 
 def test_a_counter_table_is_the_counters(counters: KernelCounters) -> None:
-    table = CounterTable.of(counters, CODE)
+    table = CounterTable.of(counters, code=CODE)
     assert isinstance(table, KernelCounters)
     assert table.total("sectors", "global") == 320
     assert table.divergent_branches == 20
@@ -65,7 +67,7 @@ def test_a_counter_table_is_the_counters(counters: KernelCounters) -> None:
 
 
 def test_text_names_source_device_and_lines(counters: KernelCounters) -> None:
-    text = repr(CounterTable.of(counters, CODE, "counted in a replay"))
+    text = repr(CounterTable.of(counters, code=CODE, note="counted in a replay"))
     first = text.splitlines()[0]
     assert first == (
         "gather: grid 10 × 2, block 64, 2,048 bytes of shared memory a block; "
@@ -80,8 +82,17 @@ def test_text_names_source_device_and_lines(counters: KernelCounters) -> None:
     assert "y[i] = x[2 * i]; // a < b" in text
 
 
+def test_floating_point_operations_are_told_by_type(counters: KernelCounters) -> None:
+    counted = replace(counters, flops={"f16": 8_192, "f32": 1_234}, tensor_flops={"f16": 4_096})
+    row = {line.split("  ")[0]: line for line in repr(CounterTable.of(counted)).splitlines()}
+    assert "8,192" in row["f16 operations"]
+    assert row["f16 operations"].endswith("; 4,096 by tensor cores")
+    assert "1,234" in row["f32 operations"]
+    assert "tensor" not in row["f32 operations"]
+
+
 def test_html_has_the_same_cells_and_escapes_the_source(counters: KernelCounters) -> None:
-    table = CounterTable.of(counters, CODE)
+    table = CounterTable.of(counters, code=CODE)
     markup = table._repr_html_()
     cells = Cells()
     cells.feed(markup)
@@ -94,9 +105,12 @@ def test_html_has_the_same_cells_and_escapes_the_source(counters: KernelCounters
 
 def test_what_the_caches_make_of_it_is_said_to_be_modelled(counters: KernelCounters) -> None:
     load, store = counters.accesses
-    caches = CacheCounters("cold", 320, 80, 240, 60, 5_760, 640, 10, 70, 4)
+    caches = CacheCounters(
+        start="cold", l1_sectors=320, l1_hit_sectors=80, l2_sectors=240, l2_hit_sectors=60,
+        dram_read_bytes=5_760, dram_write_bytes=640, constant_requests=10, constant_passes=70, one_in=4,
+    )  # fmt: skip
     known = replace(counters, caches=caches, accesses=(replace(load, l1_hit_sectors=80), store))
-    text = repr(CounterTable.of(known, CODE))
+    text = repr(CounterTable.of(known, code=CODE))
     row = {line.split("  ")[0]: line for line in text.splitlines()}
     assert (
         "25.0 %  80 of 320 sectors of loads; modelled from empty caches, from one line in 4"
@@ -105,10 +119,10 @@ def test_what_the_caches_make_of_it_is_said_to_be_modelled(counters: KernelCount
     assert "25.0 %  60 of 240 sectors" in row["L2 hit rate"]
     assert "6,400  bytes, 5,760 read, 640 written; modelled" in row["memory (DRAM)"]
     assert "10  requests, 70 passes" in row["constant accesses"]
-    accesses = CounterTable.of(known, CODE).tables()[1]
+    accesses = CounterTable.of(known, code=CODE).tables()[1]
     at = accesses.headings.index("L1 hits")
     assert [line[at] for line in accesses.rows] == ["25 %", "–"]
-    plain = CounterTable.of(counters, CODE)
+    plain = CounterTable.of(counters, code=CODE)
     assert "modelled from" not in repr(plain)
     assert "L1 hits" not in plain.tables()[1].headings
 
@@ -121,25 +135,37 @@ LONG = (
 
 def unrolled() -> KernelCounters:
     """A loop body that the compiler copied: two copies ran, one never did; and a line that never ran."""
-    load = ("ld.global.f32", "global", "load", 4)
+    load: dict[str, Any] = {"text": "ld.global.f32", "space": "global", "kind": "load", "size_bytes": 4}
+    none = dict.fromkeys(("requests", "sectors", "wavefronts", "ideal_wavefronts", "bytes_requested"), 0)
     return KernelCounters(
-        Provenance("modelled", "virtual T4"), "blur", (1, 1, 1), (32, 1, 1), 0, 100, 3_200,
+        provenance=Provenance("modelled", "virtual T4"), kernel_name="blur", grid=(1, 1, 1), block=(32, 1, 1),
+        shared_bytes=0, warp_instructions=100, thread_instructions=3_200,
         accesses=(
-            AccessCounters(1, 1, *load, 10, 130, 0, 0, 1_280, 3),
-            AccessCounters(2, 1, *load, 0, 0, 0, 0, 0, 3),
-            AccessCounters(3, 1, *load, 30, 30, 0, 0, 3_840, 3),
-            AccessCounters(4, 2, *load, 0, 0, 0, 0, 0, 3),
-            AccessCounters(5, 1, "st.shared.f32", "shared", "store", 4, 10, 0, 40, 10, 1_280, 3),
+            AccessCounters(
+                pc=1, line=1, **load, requests=10, sectors=130, wavefronts=0, ideal_wavefronts=0,
+                bytes_requested=1_280, column=3,
+            ),
+            AccessCounters(pc=2, line=1, **load, **none, column=3),
+            AccessCounters(
+                pc=3, line=1, **load, requests=30, sectors=30, wavefronts=0, ideal_wavefronts=0,
+                bytes_requested=3_840, column=3,
+            ),
+            AccessCounters(pc=4, line=2, **load, **none, column=3),
+            AccessCounters(
+                pc=5, line=1, text="st.shared.f32", space="shared", kind="store", size_bytes=4, requests=10,
+                sectors=0, wavefronts=40, ideal_wavefronts=10, bytes_requested=1_280, column=3,
+            ),
         ),
         branches=(
-            BranchCounters(6, 1, "@%p1 bra", 50, 2, 3), BranchCounters(7, 1, "@%p2 bra", 0, 0, 3),
+            BranchCounters(6, 1, "@%p1 bra", 50, 2, 3),
+            BranchCounters(7, 1, "@%p2 bra", 0, 0, 3),
             BranchCounters(8, 1, "@%p3 bra", 20, 5, 3),
         ),
     )  # fmt: skip
 
 
 def test_copies_of_a_line_are_one_row_and_open_to_those_that_ran() -> None:
-    table = CounterTable.of(unrolled(), LONG + "\n  y[i] = x[i];")
+    table = CounterTable.of(unrolled(), code=LONG + "\n  y[i] = x[i];")
     _, accesses, branches = table.tables()
     named = [dict(zip(accesses.headings, row, strict=True)) for row in accesses.rows]
     first, never, shared = named
@@ -155,7 +181,7 @@ def test_copies_of_a_line_are_one_row_and_open_to_those_that_ran() -> None:
     assert [row[2:] for row in branches.rows] == [("70", "7")]
     assert "conflicts" in accesses.headings
     plain = replace(unrolled(), accesses=unrolled().accesses[:4])
-    assert "conflicts" not in CounterTable.of(plain, LONG).tables()[1].headings
+    assert "conflicts" not in CounterTable.of(plain, code=LONG).tables()[1].headings
     page = Cells()
     page.feed(table._repr_html_())
     assert not page.open
@@ -164,7 +190,7 @@ def test_copies_of_a_line_are_one_row_and_open_to_those_that_ran() -> None:
 
 
 def test_a_long_line_shows_what_accesses_memory() -> None:
-    table = CounterTable.of(unrolled(), LONG)
+    table = CounterTable.of(unrolled(), code=LONG)
     source = table.tables()[1].rows[0][1]
     assert "sum += in[(y + dy) * w + x + dx] * weight;" in source
     assert source.startswith("…")
@@ -184,7 +210,10 @@ def test_a_long_line_shows_what_accesses_memory() -> None:
     (40, 160, 40, 40), (1_280, 5_120, 40, 160),  # one lane a request; a sector for each lane
 ])  # fmt: skip
 def test_sectors_at_best(sectors: int, bytes_requested: int, requests: int, best: int) -> None:
-    access = AccessCounters(0, 0, "ld", "global", "load", 4, requests, sectors, 0, 0, bytes_requested)
+    access = AccessCounters(
+        pc=0, line=0, text="ld", space="global", kind="load", size_bytes=4, requests=requests,
+        sectors=sectors, wavefronts=0, ideal_wavefronts=0, bytes_requested=bytes_requested,
+    )  # fmt: skip
     assert access.ideal_sectors == best
 
 

@@ -76,7 +76,8 @@ def test_one_never_closed_ends_when_it_is_forgotten_or_stopped() -> None:
         pass
     kept.stop()
     forgotten = gl.timeline().__enter__()
-    del forgotten
+    with pytest.warns(ResourceWarning, match="timeline was started and never stopped"):
+        del forgotten
     gc.collect()
     with gl.timeline():
         pass
@@ -159,7 +160,7 @@ def test_it_is_saved_and_opened_again(tmp_path: Path) -> None:
         assert repr(again) == repr(t)
     assert t.save(tmp_path / "t.png").read_bytes().startswith(b"\x89PNG")
     assert "<html" in t.save(str(tmp_path / "t.html")).read_text("utf-8")
-    with pytest.raises(ValueError, match=r"saved as .json, .json.gz, .html or .png, not as 't.txt'"):
+    with pytest.raises(ValueError, match=r"saved as .json, .json.gz, .html, .htm or .png, not as 't.txt'"):
         t.save("t.txt")
     with pytest.raises(FileNotFoundError, match="There is no file"):
         gl.open_timeline(tmp_path / "none.json")

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+import gpulab as gl
 from gpulab import session
 from gpulab.course.n00_start import device_card, figures
 from gpulab.course.n05_memory import figures as n05_figures
+from gpulab.course.n10_allocator import figures as pool_figures
+from gpulab.course.n11_graphs import figures as graph_figures
 from gpulab.session.choose import DeviceChoice
 from gpulab.teach import picture
 from virtualgpu.records import Provenance
@@ -86,3 +90,36 @@ def test_traffic_counts_each_array_once_and_says_how_many_times_it_is_asked_for(
     assert n05_figures.least_bytes((x, y, x, np.int32(7))) == 400 + 800
     drawn = n05_figures.traffic({"copy": 800, "turn": 6400}, {"copy": 800, "turn": 800}, MODELLED)
     assert repr(drawn).endswith("modelled on virtual T4: copy 1 times, turn 8 times what it needs.")
+
+
+def test_a_graph_pays_when_it_has_saved_what_it_cost() -> None:
+    gl.use_device("virtual:A100")
+    cp = gl.cp
+    even = graph_figures.break_even(graph_figures.forty, cp.zeros(64, cp.float32))
+    cost, saved = even.capture_us + even.end_us, even.eager_us - even.launch_us
+    assert (even.launches - 1) * saved < cost <= even.launches * saved
+    dear = replace(even, end_us=10 * saved)
+    assert dear.launches == 10 + math.ceil(even.capture_us / saved)
+    assert replace(even, launch_us=even.eager_us).launches == 0
+
+
+@pytest.mark.parametrize(("mode", "said"), [("global", "Unsupported"), ("relaxed", "captured")])
+def test_the_mode_of_a_capture_decides_whether_the_pool_may_grow(mode: str, said: str) -> None:
+    gl.use_device("virtual:A100")
+    x = gl.cp.ones(64, gl.cp.float32)
+    assert said in graph_figures.in_a_capture(lambda _: x + 1, mode=mode)
+
+
+def test_settings_change_what_pytorchs_allocator_reserves() -> None:
+    gl.use_device("virtual:A100")
+    gl.cp.get_default_memory_pool().free_all_blocks()
+    with gl.allocator() as trace:
+        pool_figures.settings_try(gl.cp)
+    better = {"expandable_segments": True}, {"max_split_size_mb": 32}, {"roundup_power2_divisions": 4}
+    plain, *others = (
+        trace.replayed("PyTorch", **settings).statistics().nested()["reserved_bytes"]["all"]["peak"]
+        for settings in ({}, *better)
+    )
+    assert max(others) < plain
+    shown = pool_figures.with_settings(trace, *better)
+    assert all(f"{size >> 20:,} MiB" in shown for size in (plain, *others))

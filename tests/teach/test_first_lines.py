@@ -42,3 +42,21 @@ def test_printf_in_a_checked_kernel(capsys: pytest.CaptureFixture[str]) -> None:
     assert verdict, verdict.message
     assert len(lines) == MOST_LINES + 1
     assert lines[-1].endswith("more lines were printed during the check.")
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("y[i] += 1;", "it takes longer than 3 s of processor time (line 3"),
+        ("if (x[i] > 1e30f) break;", "it does not end (line 3"),
+    ],
+    ids=["stores", "does nothing"],
+)
+def test_only_what_stores_nothing_new_is_said_not_to_end(body: str, said: str) -> None:
+    code = """extern "C" __global__ void saxpy(float a, const volatile float* x, volatile float* y, int n) {
+        int i = min(blockIdx.x * blockDim.x + threadIdx.x, n - 1);
+        while (true) { BODY }
+    }"""
+    verdict = gl.check("00-saxpy", code.replace("BODY", body))
+    assert not verdict
+    assert said in verdict.message

@@ -18,7 +18,7 @@ EXERCISES = """
 from gpulab.teach.judge import NotYet, PythonExercise
 
 def judge(answer):
-    if answer != 42:
+    if answer.value() != 42:
         raise NotYet("think again.")
     return "that is it."
 
@@ -83,7 +83,7 @@ def test_a_folder_may_have_nothing_but_figures(made_up: Path) -> None:
 
 def test_one_exercise_loads_its_own_folder_alone(made_up: Path) -> None:
     (made_up / "exercises.py").write_text("raise RuntimeError('someone is editing this')")
-    assert check("00-blocks", lambda n, info: (-(-n // 512), 512))
+    assert check("00-blocks", lambda n, i: (-(-n // i.max_threads_per_block), i.max_threads_per_block))
     with pytest.raises(RuntimeError, match="someone is editing this"):
         folders.exercises()
 

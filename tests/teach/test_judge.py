@@ -201,10 +201,10 @@ def swallow(n: int) -> None:
         (lambda n: sys.exit(3), "it calls exit(3), which would end Python"),
         (lambda n: os._exit(0), "it ended Python with status 0 before it returned"),
         (lambda n: os.kill(os.getpid(), signal.SIGSEGV), "it crashed Python (SIGSEGV)"),
-        (lambda n: [0 for _ in iter(int, 1)], "it did not finish within 1 s"),
-        (lambda n: sum(range(10**12)), "it did not finish within 1 s"),
-        (lambda n: time.sleep(100), "it did not finish within 1 s"),
-        (swallow, "it did not finish within 1 s"),
+        (lambda n: [0 for _ in iter(int, 1)], "it takes longer than 1 s of processor time (in f(1))"),
+        (lambda n: sum(range(10**12)), "it takes longer than 1 s of processor time (in f(1))"),
+        (lambda n: time.sleep(100), "it waits (in f(1))"),
+        (swallow, "it takes longer than 1 s of processor time (in f(1))"),
         (lambda n: [bytearray(1 << 28) for _ in range(1000)], ""),
         (lambda n: bytearray(1 << 50), "f(1) raised MemoryError"),
         (lambda n: input("?"), "f(1) raised EOFError"),
@@ -216,11 +216,9 @@ def swallow(n: int) -> None:
     ],
 )  # fmt: skip
 def test_python_answers_get_a_verdict(answer: Any, says: str) -> None:
-    begun = time.monotonic()
     verdict = judge(PLUS_ONE, answer)
     assert says in repr(verdict)
     assert "\n" not in repr(verdict)
-    assert time.monotonic() - begun < 20
 
 
 def test_what_an_answer_prints_is_shown_in_part(capsys: pytest.CaptureFixture[str]) -> None:
@@ -250,14 +248,15 @@ def test_an_answer_changes_nothing_in_the_notebook() -> None:
 
 
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs POSIX signals")
-def test_ctrl_c_stops_a_check() -> None:
+@pytest.mark.parametrize("after_s", [0.02, 1.0])
+def test_ctrl_c_stops_a_check(after_s: float) -> None:
     me = threading.get_ident()
-    stop = threading.Timer(1.0, lambda: signal.pthread_kill(me, signal.SIGINT))
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
+    stop = threading.Timer(after_s, lambda: signal.pthread_kill(me, signal.SIGINT))
     stop.start()
-    begun = time.monotonic()
     verdict = judge(PythonExercise("demo", "Demo", plus_one, limit_s=30), swallow)
+    signal.signal(signal.SIGINT, before)
     assert repr(verdict) == "demo: not yet: you stopped the check."
-    assert time.monotonic() - begun < 10
 
 
 # Programs
@@ -367,7 +366,7 @@ def test_unknown_exercise_suggests_the_nearest() -> None:
 
 def test_passing_is_remembered_and_a_later_slip_does_not_undo_it() -> None:
     assert not progress().exercises["00-blocks"]
-    assert check("00-blocks", lambda n, info: (-(-n // 512), 512))
+    assert check("00-blocks", lambda n, i: (-(-n // i.max_threads_per_block), i.max_threads_per_block))
     assert progress().exercises["00-blocks"]
     assert not check("00-blocks", lambda n, info: (n // 512, 512))
     assert progress().exercises["00-blocks"]
@@ -402,6 +401,9 @@ SPENDTHRIFTS = {
     "sectors": ELEMENT.format("x[i % 256]") + " if (i < n && x[8 * i % min(n, 256)] == 1234.5f) y[i] = 0;",
     "conflict_ways": "__shared__ float box[32 * 32]; int t = threadIdx.x % 32; box[32 * t] = 2; __syncwarp();"
     + ELEMENT.format("x[i % 256]").replace("2 *", "box[32 * t] *"),
+    # Two ways in every second block, none in the others.
+    "conflict_ways at times": "__shared__ float box[64]; int t = threadIdx.x % 32 * (1 + blockIdx.x % 2); "
+    "box[t] = 2; __syncwarp();" + ELEMENT.format("x[i % 256]").replace("2 *", "box[t] *"),
     "local_bytes": "volatile float two[2]; two[n & 1] = 2; "
     + ELEMENT.format("x[i % 256]").replace("2 *", "two[n & 1] *"),
     "dram_bytes": ELEMENT.format("x[i]"),
@@ -409,20 +411,20 @@ SPENDTHRIFTS = {
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("counter", SPENDTHRIFTS)
-def test_a_budget_catches_what_exceeds_it_alone(counter: str) -> None:
+@pytest.mark.parametrize("case", SPENDTHRIFTS)
+def test_a_budget_catches_what_exceeds_it_alone(case: str) -> None:
     bounds = {"sectors": None, "conflict_ways": 1, "local_bytes": 0, "dram_bytes": None}
     budgets = tuple(Budget(name, name, most=most) for name, most in bounds.items())
     exercise = Frugal(
         "demo", "Demo", "twice", "const float* x, float* y, int n", twice_all, "-",
         budgets=budgets, blocks=lambda rng: [(32, 1, 1)] * 3, measured=Measured(1024, (32, 1, 1), slack=9),
     )  # fmt: skip
-    verdict = judge(exercise, TWICE.format(SPENDTHRIFTS[counter]))
+    verdict = judge(exercise, TWICE.format(SPENDTHRIFTS[case]))
     assert verdict.failed_stage == "budget", str(verdict)
     over = {
         item.counter for item, score in zip(budgets, verdict.scores, strict=True) if not passes(item, score)
     }
-    assert over == {counter}
+    assert over == {case.split()[0]}
     assert judge(exercise, FRUGAL)
 
 

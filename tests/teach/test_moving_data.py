@@ -28,8 +28,11 @@ def t4() -> Iterator[None]:
 
 def activity(number: int, copy_kind: Any, pinned: bool | None, took_ns: int, **more: Any) -> Activity:
     start = 10_000_000 * number
-    return Activity("MEMCPY", f"Memcpy {copy_kind}", 0, 0, number, start, start + took_ns, 16 * MIB,
-                    copy_kind, pinned, **more)  # fmt: skip
+    return Activity(
+        kind="MEMCPY", name=f"Memcpy {copy_kind}", device_id=0, stream_id=0, correlation_id=number,
+        start_ns=start, end_ns=start + took_ns, size_bytes=16 * MIB, copy_kind=copy_kind, pinned=pinned,
+        **more,
+    )  # fmt: skip
 
 
 def timeline(*activities: Activity, calls_ns: tuple[int, ...] = ()) -> gl.timeline:
@@ -41,8 +44,11 @@ def timeline(*activities: Activity, calls_ns: tuple[int, ...] = ()) -> gl.timeli
     from gpulab.lab.timeline import TimelineReport
 
     return TimelineReport(
-        Timeline(Provenance("recorded", "NVIDIA H200"), "CUPTI", 0, 1 << 40, activities, calls)
-    )
+        Timeline(
+            provenance=Provenance("recorded", "NVIDIA H200"), method="CUPTI", start_ns=0, end_ns=1 << 40,
+            activities=activities, calls=calls,
+        )
+    )  # fmt: skip
 
 
 def test_a_move_has_its_way_its_rate_and_what_the_host_did() -> None:

@@ -17,11 +17,11 @@ def test_each_rung_is_faster_and_a_small_tile_does_not_relieve_l2(device: str) -
         step = kernels.launch(f"transpose_{name}", x, turned).step
         step()
         assert (turned.get() == x.get().T).all()
-        spans.append(gl.launch(*step).trace.span_ns)
+        spans.append(gl.launch(**step).trace.span_ns)
     assert spans == sorted(spans, reverse=True)
     assert spans[1] < 0.7 * spans[0]
     a, b, c = (cp.ones((256, 256), dtype=cp.float32) for _ in range(3))
-    counts = {name: gl.count(*kernels.launch(f"sgemm_{name}", a, b, c).step) for name in ("naive", "tiled")}
+    counts = {name: gl.count(**kernels.launch(f"sgemm_{name}", a, b, c).step) for name in ("naive", "tiled")}
     naive, tiled = (counts[name].caches for name in ("naive", "tiled"))
     assert naive is not None
     assert tiled is not None

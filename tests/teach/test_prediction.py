@@ -41,7 +41,7 @@ def test_a_comparison_reads_well_for_right_sure_and_missing_answers() -> None:
     )
     nobody = reveal("98-blocks", 4, HOST_CLOCK, n=1, exact=1)
     assert repr(nobody).startswith(
-        "No prediction. 4 blocks. For comparison: 3 blocks. Measured on this computer (host clock)."
+        "No prediction. 4 blocks. The usual wrong answer: 3 blocks. Measured on this computer (host clock)."
     )
     assert nobody.right is None
 
@@ -50,7 +50,7 @@ def test_the_answer_for_comparison_may_come_from_the_cell(monkeypatch: pytest.Mo
     asked = PredictionQuestion("98-sms", "Of {sms} SMs?", "So.", unit="SMs", comparison="{sms}")
     monkeypatch.setattr(folders, "prediction", {"98-sms": asked}.get)
     predict("98-sms", sms=40)
-    assert "For comparison: 40 SMs." in repr(reveal("98-sms", 4, VIRTUAL))
+    assert "The usual wrong answer: 40 SMs." in repr(reveal("98-sms", 4, VIRTUAL))
 
 
 def test_a_field_that_is_missing_is_named() -> None:

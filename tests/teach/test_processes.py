@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import psutil
 import pytest
 
-from gpulab.teach.judge import PythonExercise
-from gpulab.teach.judge.python import processes
+from gpulab.teach.judge import Answer, NotYet, PythonExercise, call
+from gpulab.teach.judge.process import processes, talk
+from gpulab.teach.judge.process.processes import Process
 from gpulab.teach.judge.python.apart import judge_apart
-from gpulab.teach.judge.python.processes import Process
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks on Linux only")
 
 
-def answer_of(answer: Any) -> str:
+def answer_of(answer: Answer) -> str:
     return str(answer())
 
 
@@ -52,8 +56,7 @@ def test_what_one_answer_changes_the_next_does_not_see() -> None:
 def test_it_is_forked_anew_where_the_first_process_was_ended() -> None:
     begun = int(judged(lambda: os.getppid()))
     assert begun != os.getpid()
-    line = processes._server(os.getpid())
-    line.shutdown(2)  # it ends as its line does
+    processes._server(os.getpid()).line.shutdown(2)  # it ends as its line does
     assert judged(lambda: "still judged") == "still judged"
 
 
@@ -81,3 +84,328 @@ def test_killing_it_ends_what_it_has_started() -> None:
     finally:
         for pipe in (process.stdin, process.stdout, process.stderr):
             pipe.close()
+
+
+# What an answer starts ends with it
+
+
+def alive(mark: str) -> list[int]:
+    """Processes that have `mark` among their arguments, or are named so."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if mark in process.cmdline() and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process.pid)
+    return found
+
+
+def none_left(mark: str) -> bool:
+    until = time.monotonic() + 10
+    while alive(mark) and time.monotonic() < until:
+        time.sleep(0.02)
+    return not alive(mark)
+
+
+def daemon(mark: str) -> None:
+    """Start a program that nobody waits for, far from its parents: another session, and twice forked."""
+    if not os.fork():
+        os.setsid()
+        if os.fork():
+            os._exit(0)
+        os.execv(sys.executable, [sys.executable, "-c", "import time; time.sleep(1000)", mark])
+    os.wait()
+    while not alive(mark):
+        time.sleep(0.01)
+
+
+def starts_a_daemon() -> str:
+    daemon("gpulab-test-daemon")
+    return "started"
+
+
+def endless_with_a_daemon() -> None:
+    daemon("gpulab-test-daemon")
+    while True:
+        pass
+
+
+def ends_its_keeper() -> str:
+    daemon("gpulab-test-daemon")
+    os.kill(os.getppid(), signal.SIGKILL)
+    time.sleep(100)
+    return "lives"
+
+
+def stops_its_keeper() -> str:
+    os.kill(os.getppid(), signal.SIGSTOP)
+    return "stopped"
+
+
+def stops_the_server() -> str:
+    os.kill(psutil.Process(os.getppid()).ppid(), signal.SIGSTOP)
+    return "stopped"
+
+
+@pytest.mark.parametrize("answer", [starts_a_daemon, endless_with_a_daemon, ends_its_keeper])
+def test_daemons_of_an_answer_end_with_it(answer: Any) -> None:
+    judge_apart(PythonExercise("00-demo", "Demo", answer_of, limit_s=0.5), answer)
+    assert none_left("gpulab-test-daemon")
+
+
+@pytest.mark.parametrize("answer", [stops_its_keeper, stops_the_server])
+def test_who_is_stopped_holds_nobody_up(answer: Any) -> None:
+    assert judged(answer) == "stopped"
+    assert judged(lambda: "the next") == "the next"
+
+
+NOTEBOOK = """
+import sys
+from tests.teach import test_processes as here
+print(here.judged(lambda: "up"), flush=True)
+exercise = here.PythonExercise("00-demo", "Demo", here.answer_of, limit_s=300)
+here.judge_apart(exercise, here.endless_with_a_daemon)
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_an_endless_answer_ends_with_its_notebook(how: int) -> None:
+    root = str(Path(__file__).parent.parent.parent)
+    notebook = subprocess.Popen(
+        [sys.executable, "-c", NOTEBOOK], stdout=subprocess.PIPE, cwd=root,
+        env=os.environ | {"PYTHONPATH": root},
+    )  # fmt: skip
+    assert notebook.stdout is not None
+    with notebook.stdout:
+        assert notebook.stdout.readline() == b"up\n"
+        while not alive("gpulab-test-daemon"):
+            assert notebook.poll() is None
+            time.sleep(0.02)
+        (daemon_,) = alive("gpulab-test-daemon")
+        keeper = psutil.Process(daemon_).parent()
+        assert keeper is not None
+        below = [keeper, *keeper.children(recursive=True)]
+        assert len(below) == 3
+        notebook.send_signal(how)
+        notebook.wait()
+    assert none_left("gpulab-test-daemon")
+    psutil.wait_procs(below, timeout=10)
+    assert not any(process.is_running() for process in below)
+
+
+# Limits
+
+
+def computes_in_children() -> None:
+    for _ in range(4):
+        if not os.fork():
+            until = time.process_time() + 0.5
+            while time.process_time() < until:
+                pass
+            os._exit(0)
+    for _ in range(4):
+        os.wait()
+    while True:
+        time.sleep(1)
+
+
+def remembers_in_children() -> None:
+    for _ in range(3):
+        if not os.fork():
+            kept = b"x" * (30 << 20)
+            time.sleep(1000)
+            os._exit(len(kept))
+    time.sleep(1000)
+
+
+def test_time_is_summed_over_all_that_an_answer_starts() -> None:
+    verdict = judge_apart(PythonExercise("00-demo", "Demo", answer_of, limit_s=1.5), computes_in_children)
+    assert "it takes longer than 1.5 s of processor time" in verdict.message
+
+
+def test_memory_is_summed_over_all_that_an_answer_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    judged(lambda: 0)
+    base = judge_apart(
+        PythonExercise("00-demo", "Demo", answer_of), lambda: psutil.Process().memory_info().rss
+    )
+    monkeypatch.setattr(talk, "MEMORY_BYTES", int(base.message) + (64 << 20))
+    assert "GiB of memory" in judged(remembers_in_children)
+
+
+def test_shared_memory_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def shares() -> str:
+        kept = b"x" * (40 << 20)
+        for _ in range(5):
+            if not os.fork():
+                time.sleep(0.5)
+                os._exit(len(kept) & 1)
+        for _ in range(5):
+            os.wait()
+        return "shared"
+
+    base = judge_apart(
+        PythonExercise("00-demo", "Demo", answer_of), lambda: psutil.Process().memory_info().rss
+    )
+    monkeypatch.setattr(talk, "MEMORY_BYTES", int(base.message) + (100 << 20))
+    assert judged(shares) == "shared"
+
+
+def test_many_processes_are_refused_and_ended() -> None:
+    def many() -> None:
+        for _ in range(300):
+            if not os.fork():
+                time.sleep(1000)
+        time.sleep(1000)
+
+    before = set(psutil.pids())
+    assert "it has started more than 200 processes" in judged(many)
+    until = time.monotonic() + 10
+    while len(set(psutil.pids()) - before) > 100 and time.monotonic() < until:
+        time.sleep(0.02)
+    assert len(set(psutil.pids()) - before) <= 100  # other tests may run beside it
+
+
+def test_who_only_waits_is_told_so() -> None:
+    verdict = judge_apart(PythonExercise("00-demo", "Demo", answer_of, limit_s=0.3), lambda: time.sleep(1000))
+    assert "it waits" in verdict.message
+    assert "processor time" not in verdict.message
+
+
+def test_a_process_that_waits_for_its_children_does_not_wait() -> None:
+    def parent() -> str:
+        if not os.fork():
+            until = time.process_time() + 1
+            while time.process_time() < until:
+                pass
+            os._exit(0)
+        os.wait()
+        return "done"
+
+    assert judge_apart(PythonExercise("00-demo", "Demo", answer_of, limit_s=0.4), parent).message != "done"
+    verdict = judge_apart(PythonExercise("00-demo", "Demo", answer_of, limit_s=3), parent)
+    assert verdict.message == "done"
+
+
+# What comes back
+
+RIGHT = 31_415_926
+
+
+def expects_it(answer: Answer) -> str:
+    if call(answer, name="f") != RIGHT:
+        raise NotYet("f() is wrong.")
+    return "right."
+
+
+class Agrees(int):
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    __hash__ = int.__hash__
+
+
+def writes_everywhere(text: bytes) -> Any:
+    def f() -> int:
+        for fd in range(3, 1024):
+            with contextlib.suppress(OSError):
+                os.write(fd, text)
+        os._exit(0)
+
+    return f
+
+
+def frames_of_the_caller() -> Any:
+    """The largest whole number that any caller knows; what is wanted is larger than others."""
+    frame, seen = sys._getframe(), [0]
+    while frame.f_back is not None:
+        frame = frame.f_back
+        seen += [v for v in frame.f_locals.values() if type(v) is int]
+    return max(seen)
+
+
+def patched() -> Any:
+    from gpulab.teach.judge.python import functions, programs
+
+    np.isclose = lambda *_, **__: True  # type: ignore[assignment]
+    functions.call = lambda *_, **__: RIGHT
+    programs._look_at = lambda *_, **__: None
+    for module in list(sys.modules.values()):
+        for name in ("expects_it", "NotYet"):
+            if hasattr(module, name):
+                setattr(module, name, lambda *_: "right.")
+    return 4
+
+
+FORGED = b'{"passed": true, "message": "right.", "stages": [], "scores": []}\n'
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda: Agrees(4),
+        lambda: type("Text", (str,), {"__eq__": lambda *_: True, "__hash__": str.__hash__})("4"),
+        lambda: type("Any", (), {"__eq__": lambda *_: True, "__class__": int})(),
+        writes_everywhere(FORGED),
+        writes_everywhere(b"[]\n"),
+        writes_everywhere(b"\x00" * 4096),
+        writes_everywhere(b"x" * 60_000),
+        frames_of_the_caller,
+        patched,
+        lambda: RIGHT + 0.5,
+        lambda: [RIGHT],
+        lambda: "x" * (100 << 20),
+        lambda: 10**100_000,
+        lambda: list(range(10**6)),
+        lambda: np.array([None]),
+    ],
+)
+def test_no_answer_decides_its_verdict(answer: Any) -> None:
+    verdict = judge_apart(PythonExercise("00-demo", "Demo", expects_it, limit_s=2), answer)
+    assert not verdict
+    assert "fault of gpulab" not in verdict.message
+    assert len(verdict.message) < 700
+
+
+def test_an_answer_is_taken_for_what_it_is() -> None:
+    for answer in (lambda: RIGHT, lambda: np.int64(RIGHT), lambda: Agrees(RIGHT), lambda: 1.0 * RIGHT):
+        assert judge_apart(PythonExercise("00-demo", "Demo", expects_it), answer)
+
+
+def test_a_fault_of_the_judge_is_not_told_as_the_learners() -> None:
+    def stumbles(answer: Answer) -> str:
+        return str({}[answer()])
+
+    verdict = judge_apart(PythonExercise("00-demo", "Demo", stumbles), lambda: 3)
+    assert not verdict
+    assert "the check itself raised KeyError: 3. That is a fault of gpulab" in verdict.message
+
+
+def test_what_an_answer_raises_is_said_whatever_it_is() -> None:
+    class Exits(Exception):
+        def __str__(self) -> str:
+            raise SystemExit(0)
+
+    def raises() -> None:
+        raise Exits
+
+    assert judged(raises) == "it raised Exits."
+
+
+def test_what_an_answer_raises_can_be_printed() -> None:
+    def raises() -> None:
+        raise ValueError("half of a pair \udc80, \x1b[2J a terminal's code")
+
+    said = judged(raises)
+    assert said.startswith("it raised ValueError: half of a pair")
+    assert said.isprintable()
+    said.encode()
+
+
+def test_who_prints_on_and_on_is_told_so() -> None:
+    def prints() -> None:
+        while True:
+            os.write(1, b"x" * 65_536)
+
+    assert (
+        "it prints more than 256 MiB"
+        in judge_apart(PythonExercise("00-demo", "Demo", answer_of, limit_s=60), prints).message
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -79,7 +80,7 @@ def test_waits_time_and_overlap_are_counted() -> None:
     assert yours["device_waits"] == 0
     assert 10 < yours["hidden_percent"] <= 100
     assert yours["microseconds"] < 1000  # what the host did before the call does not count
-    assert "1 waits for the whole device, and none" in judge(HALVE, pieces(1, whole_device)).message
+    assert "1 wait for the whole device, and none" in judge(HALVE, pieces(1, whole_device)).message
     assert "it has 0 % of what can be hidden" in judge(HALVE, pieces(1, one)).message
 
 
@@ -115,3 +116,111 @@ def test_results_that_depend_on_the_order_are_found_where_no_hazard_shows() -> N
     verdict = judge(exercise, last_of)
     assert verdict.failed_stage == "orders"
     assert "In another order that its streams allow, last_of(array of (64,)): the result" in verdict.message
+
+
+def doubled(data: Draw, n: int) -> ProgramCase:
+    x = data.floats(n)
+    return ProgramCase((x,), 2 * x, True, place="device", unchanged=True)
+
+
+DOUBLE = ProgramExercise("demo", "Demo", "double", doubled, lambda x: 2 * x, sizes=(7, 100), checked=True)
+
+
+def test_what_a_program_is_given_is_still_being_written() -> None:
+    def elsewhere(x: Any) -> Any:
+        with gl.cp.cuda.Stream(non_blocking=True):
+            return 2 * x
+
+    def behind_it(x: Any) -> Any:
+        current, stream = gl.cp.cuda.get_current_stream(), gl.cp.cuda.Stream(non_blocking=True)
+        stream.wait_event(current.record())
+        with stream:
+            y = 2 * x
+        current.wait_event(stream.record())
+        return y
+
+    verdict = judge(DOUBLE, elsewhere)
+    assert verdict.failed_stage == "hazards"
+    assert "current may still be writing it" in verdict.message
+    lines = {int(line) for line in re.findall(r"line (\d+)", verdict.message)}
+    assert lines == {elsewhere.__code__.co_firstlineno + 2}, "no line of the judge"
+    assert judge(DOUBLE, behind_it)
+
+
+def test_place_type_and_arguments_are_looked_at() -> None:
+    def there_and_back(x: Any) -> Any:
+        x *= 2
+        y = x.copy()
+        x /= 2
+        return y
+
+    def in_place(x: Any) -> Any:
+        x *= 2
+        return x
+
+    assert "should stay on the device; it is a NumPy array" in judge(DOUBLE, lambda x: (2 * x).get()).message
+    assert "is float64, it should be float32" in judge(DOUBLE, lambda x: 2 * x.astype(float)).message
+    assert "changes x, which belongs to its caller" in judge(DOUBLE, in_place).message
+    verdict = judge(DOUBLE, there_and_back)  # what x holds afterwards is what it held before
+    assert (verdict.failed_stage, "changes x" in verdict.message) == ("hazards", True)
+
+    def at_home(data: Draw, n: int) -> ProgramCase:
+        return replace(doubled(data, n), place="host")
+
+    here = replace(DOUBLE, case=at_home)
+    assert "should be a NumPy array; it is still on the device" in judge(here, lambda x: 2 * x).message
+    assert judge(here, lambda x: (2 * x).get())
+
+
+def test_budgets_hold_for_every_size_but_those_for_large_ones() -> None:
+    def small_by_the_host(x: Any) -> Any:
+        return 2 * x if x.size > 50 else gl.cp.asarray(2 * x.get())
+
+    item = Budget("to_host_copies", "Stay there.", most=0)
+    verdict = judge(replace(DOUBLE, budgets=(item,), sizes=(7, 80, 100)), small_by_the_host)
+    assert verdict.failed_stage == "counts"
+    assert "double(array of (7,))" in verdict.message
+    assert judge(replace(DOUBLE, budgets=(replace(item, large=True),), sizes=(7, 80, 100)), small_by_the_host)
+
+
+def test_streams_and_graphs_count_only_where_the_result_rests_on_them() -> None:
+    def works(x: Any, needed: bool) -> Any:
+        cp = gl.cp
+        current, stream = cp.cuda.get_current_stream(), cp.cuda.Stream(non_blocking=True)
+        here = 2 * x
+        stream.wait_event(current.record())
+        with stream:
+            there = here + 0
+        current.wait_event(stream.record())
+        return there if needed else here
+
+    def replayed(x: Any, needed: bool) -> Any:
+        cp, stream = gl.cp, gl.cp.cuda.get_current_stream()
+        y = cp.empty_like(x)
+        stream.begin_capture()
+        cp.multiply(x, 2, out=y)
+        graph = stream.end_capture()
+        graph.launch()
+        return y if needed else 2 * x
+
+    for program, item in (
+        (works, Budget("streams", least=2)),
+        (replayed, Budget("working_graph_launches", least=1)),
+        (replayed, Budget("graph_kernels", least=1)),
+    ):
+        exercise = replace(DOUBLE, budgets=(item,))
+        assert judge(exercise, lambda x, program=program: program(x, True))
+        assert judge(exercise, lambda x, program=program: program(x, False)).failed_stage == "counts"
+
+
+def test_asking_whether_it_is_done_is_a_wait() -> None:
+    def asks(x: Any) -> Any:
+        y = 2 * x
+        end = gl.cp.cuda.get_current_stream().record()
+        while not end.done:
+            pass
+        return y
+
+    exercise = replace(DOUBLE, budgets=(Budget("waits", most=0),))
+    assert judge(exercise, lambda x: 2 * x)
+    assert "1 wait of the host" in judge(exercise, asks).message

@@ -9,6 +9,7 @@ import pytest
 
 import gpulab as gl
 from gpulab.teach import folders
+from gpulab.teach.judge import scores
 from gpulab.teach.question import PredictionQuestion
 from gpulab.teach.store import store
 
@@ -42,10 +43,22 @@ def test_predictions_are_counted_once_compared_and_tell_how_well_calibrated() ->
     assert repr(found).endswith("When sure, right 2 of 3 (67%); when guessing, 1 of 2 (50%).")
 
 
+def test_one_who_was_sure_and_never_right_is_told_so() -> None:
+    lock("00-0", 3, 4, sure=True)
+    assert repr(gl.progress()).endswith("When sure, right 0 of 1 (0%); when guessing, 0 of 0.")
+    lock("00-1", 3, 4, sure=False)
+    assert repr(gl.progress()).endswith("When sure, right 0 of 1 (0%); when guessing, 0 of 1 (0%).")
+
+
+def test_one_who_guessed_and_was_never_right_is_told_so() -> None:
+    lock("00-0", 3, 4, sure=False)
+    assert repr(gl.progress()).endswith("When sure, right 0 of 0; when guessing, 0 of 1 (0%).")
+
+
 def test_exercises_show_their_best_score() -> None:
     name = next(iter(folders.exercises()))
     store().put("exercises", name, True)
-    store().put("scores", name, {"sectors": 1563})
+    scores.keep(folders.exercises()[name], {"sectors": 1563})
     found = gl.progress()
     assert found.passed == 1
     assert f"{name}: 1,563 sectors" in str(found)
@@ -67,3 +80,38 @@ def test_a_file_for_the_instructor_holds_answers_and_outcomes(tmp_path: Path) ->
     (notebook,) = [n for n in told["notebooks"] if n["number"] == "00"]
     assert notebook["predictions"][0] == {"key": "00-0", "value": 3, "sure": True, "right": False}
     assert {"question", "first", "right"} == set(notebook["quiz"][0])
+
+
+def test_a_notebook_without_a_quiz_counts_for_no_questions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folders.Folder, "quiz", property(lambda f: None))
+    found = gl.progress()
+    assert {(each.quiz, each.points) for each in found.notebooks} == {((), (0, 0))}
+    assert found.quizzes == {}
+
+
+def test_the_next_exercise_is_the_first_that_has_not_passed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second, *_, last = folders.exercises()
+    assert f"Your next exercise: {first}." in repr(gl.progress())
+    store().put("exercises", first, True)
+    store().put("exercises", last, True)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / f"{second[:2]}a_elsewhere.ipynb").write_text("{}")
+    notebook = json.dumps({"source": [f'gl.check("{second}", answer)']})
+    (tmp_path / f"{second[:2]}b_here.ipynb").write_text(notebook)
+    found = gl.progress()
+    assert f"Your next exercise: {second}." in repr(found)
+    assert f'Your next exercise: <a href="{second[:2]}b_here.ipynb">{second}</a>.' in found._repr_html_()
+    for name in folders.exercises():
+        store().put("exercises", name, True)
+    assert "next exercise" not in repr(gl.progress())
+
+
+def test_the_story_grows_with_the_notebooks_that_were_begun() -> None:
+    assert "The story so far" not in str(gl.progress())
+    lock("00-0", 3, 4)
+    assert "five kernels, plainly written" in str(gl.progress())
+    assert "as one graph" not in gl.progress()._repr_html_()
+    store().put("exercises", "11-replay", True)
+    assert "as one graph" in gl.progress()._repr_html_()

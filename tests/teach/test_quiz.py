@@ -156,3 +156,13 @@ def test_progress_counts_first_answers() -> None:
     assert [answer.right for answer in mine.quiz][:2] == [False, True]
     assert sum(bool(answer.right) for answer in mine.quiz) == 1
     assert {folder.number for folder in folders.folders()} == {n.number for n in progress().notebooks}
+
+
+def test_the_text_numbers_questions_as_answers_do() -> None:
+    lines = str(small()).splitlines()
+    for number, question in enumerate(SMALL, start=1):
+        where = lines.index(f"{number}. {question.text}")
+        choices = [
+            f"   {letter}) {o.text}" for letter, o in zip("abc", small().options(number), strict=False)
+        ]
+        assert lines[where + 1 : where + 1 + len(choices)] == choices

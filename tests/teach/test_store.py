@@ -69,6 +69,7 @@ def test_a_damaged_file_is_set_aside_and_said_once(
     kept = LearnerStore(path)
     if first == "read":
         assert kept.section("predictions") == {}
+        assert not path.exists(), "it is kept before anything is written"
     kept.put("predictions", "b", 2)
     assert LearnerStore(path).section("predictions") == {"b": 2}
     (aside,) = path.parent.glob("learner.json.damaged-*")
@@ -154,3 +155,14 @@ def test_a_value_that_json_cannot_carry_does_not_spoil_later_ones(path: Path) ->
 def test_home_may_begin_with_a_tilde(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPULAB_HOME", "~/answers")
     assert data_dir() == Path.home() / "answers"
+
+
+def test_the_same_answers_make_the_same_file_in_whatever_order_they_came(tmp_path: Path) -> None:
+    kept = [("quiz", "start", 1), ("exercises", "b", True), ("exercises", "a", False), ("quiz", "grid", 2)]
+    files = []
+    for number, order in enumerate((kept, kept[::-1])):
+        store = LearnerStore(tmp_path / f"{number}.json")
+        for row in order:
+            store.put(*row)
+        files.append(store.path.read_bytes())
+    assert files[0] == files[1]

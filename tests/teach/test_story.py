@@ -11,7 +11,7 @@ import pytest
 import gpulab as gl
 from gpulab import session
 from gpulab.course import story
-from gpulab.course.story import attention, pictures
+from gpulab.course.story import attention, pictures, rungs
 
 
 @pytest.fixture(autouse=True)
@@ -48,12 +48,12 @@ def test_the_block_is_clean(cp: Any) -> None:
     launches, _ = story.steps(cp, 9, 6)
     for name, step in launches.items():
         step()  # the next one reads what it wrote
-        assert gl.sanitize(*step).clean, name
+        assert gl.sanitize(**step).clean, name
 
 
 def test_a_step_can_be_shown(cp: Any) -> None:
     launches, arrays = story.steps(cp, 40, 8)
-    chart = gl.launch(*launches["layer_norm"])
+    chart = gl.launch(**launches["layer_norm"])
     assert chart.trace.kernel_name == "layer_norm"
     assert cp.asnumpy(arrays["normed"]).any()
     chart.close()
@@ -90,4 +90,71 @@ def test_pictures_are_clean(cp: Any) -> None:
         pictures.step(cp, "life", 19, 18, board, cp.empty_like(board), *size),
         pictures.step(cp, "blur", 19, 18, image, cp.empty_like(image), *size, np.int32(2)),
     ):
-        assert gl.sanitize(*step).clean
+        assert gl.sanitize(**step).clean
+
+
+@pytest.mark.parametrize("rung", [each.number for each in rungs.RUNGS])
+@pytest.mark.parametrize(("n", "d"), [(33, 17), (128, 64)])
+def test_every_rung_gives_what_numpy_gives(cp: Any, rung: str, n: int, d: int) -> None:
+    found = story.run(cp, n, d, seed=3, rung=rung)
+    expected = story.reference(cp.asnumpy(found["x"]))
+    if rung < "13":
+        np.testing.assert_allclose(cp.asnumpy(found["out"]), expected["out"], rtol=2e-5, atol=2e-6)
+        return
+    # A score of some tens is off by half a step of BF16, and a weight by that share of itself.
+    off = cp.asnumpy(found["out"]) - expected["out"]
+    assert 1e-4 < np.sqrt((off**2).mean() / (expected["out"] ** 2).mean()) < 0.02
+    normed = (cp.asnumpy(found["normed"]).astype(np.uint32) << 16).view(np.float32)
+    np.testing.assert_allclose(normed, expected["normed"], rtol=2**-8, atol=1e-6)
+
+
+def test_a_rung_stands_on_those_before_it(cp: Any) -> None:
+    launches, arrays = story.steps(cp, rung="10")
+    assert "__shared__" in launches["matmul"].kernel.code
+    assert "__shared__" not in launches["softmax"].kernel.code
+    assert launches["softmax"].grid[0] == 32 * story.steps(cp, rung="05")[0]["softmax"].grid[0]
+    assert arrays["weights"].data.ptr == arrays["scores"].data.ptr
+    plain = story.steps(cp)[1]
+    assert plain["weights"].data.ptr != plain["scores"].data.ptr
+    with pytest.raises(ValueError, match=r"no rung '.*there are 00, 04, 05"):
+        rungs.up_to("")
+
+
+@pytest.mark.parametrize("device", ["virtual:A100", "virtual:T4", "virtual:RTX 4090", "virtual:H100"])
+def test_each_rung_gains_what_its_notebook_is_about(device: str) -> None:
+    gl.use_device(device)
+    lines = {line.number: line for line in story.table().record}
+    assert list(lines) == sorted(lines)
+    assert lines["04"].block == lines["00"].block  # what is right stays as it is
+    assert lines["05"].block.time_ns < lines["00"].block.time_ns
+    assert lines["06"].block.time_ns < lines["05"].block.time_ns
+    assert lines["07"].block.time_ns <= lines["06"].block.time_ns  # the host's launches are the limit now
+    assert lines["07"].block.time_ns < lines["05"].block.time_ns
+    assert lines["10"].block.array_bytes < lines["07"].block.array_bytes
+    assert lines["10"].life.array_bytes < lines["07"].life.array_bytes
+    assert (lines["10"].block.launches, lines["11"].block.launches) == (20, 1)
+    assert lines["11"].block.time_ns < lines["10"].block.time_ns
+    assert lines["11"].life.time_ns < lines["10"].life.time_ns
+    assert lines["12"].block.time_ns < lines["11"].block.time_ns
+    assert lines["13"].block.array_bytes < lines["12"].block.array_bytes
+    assert lines["15"].block == lines["13"].block  # one GPU
+
+
+def test_sequences_take_turns_on_the_gpus_that_there_are() -> None:
+    gl.use_device("virtual:H200", count=8)
+    lines = {line.number: line for line in story.table("15").record}
+    assert (lines["13"].block.launches, lines["15"].block.launches) == (1, 4)
+    gl.use_device("virtual:H200", count=2)
+    again = {line.number: line for line in story.table("15").record}
+    assert again["15"].block.launches == 2
+    assert again["15"].block.array_bytes == lines["15"].block.array_bytes
+
+
+def test_generations_are_those_of_life(cp: Any) -> None:
+    for take_turns in (False, True):
+        launches, boards = story.generations(cp, 5, 24, seed=2, take_turns=take_turns)
+        expected = story.life(np, cp.asnumpy(boards[0]), 5)
+        for step in launches:
+            step()
+        np.testing.assert_array_equal(cp.asnumpy(boards[5 % len(boards)]), expected)
+        assert len(boards) == (2 if take_turns else 6)

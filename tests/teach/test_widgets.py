@@ -54,7 +54,7 @@ def test_a_verdict_shows_a_sign_beside_its_colour() -> None:
     verdict = check("00-blocks", lambda n, info: (n // 512, 512))
     assert "✗ 00-blocks: not yet:" in verdict._repr_html_()
     assert "&lt;" not in verdict._repr_html_()
-    passed = check("00-blocks", lambda n, info: (-(-n // 512), 512))
+    passed = check("00-blocks", lambda n, i: (-(-n // i.max_threads_per_block), i.max_threads_per_block))
     assert "✓ 00-blocks: passed:" in passed._repr_html_()
 
 
@@ -144,7 +144,7 @@ def test_the_number_can_be_shown_without_a_prediction(monkeypatch: pytest.Monkey
     guess = predict("How many?", key="n", unit="blocks", default=1)
     _, form = waiting(guess, monkeypatch)
     say(form)
-    assert shown(form) == "No prediction. 42 blocks. For comparison: 1 block. Counted."
+    assert shown(form) == "No prediction. 42 blocks. The usual wrong answer: 1 block. Counted."
     assert guess.final
 
 
@@ -201,3 +201,14 @@ def test_a_form_shows_that_answers_are_not_saved(tmp_path: Path, monkeypatch: py
     say(form)
     say(form, value="8", sure=True)
     assert form.notice == "", "said once a session"
+
+
+def test_the_browser_is_told_what_a_form_shows_and_that_it_was_heard() -> None:
+    taken: list[dict[str, Any]] = []
+    form = Form("quiz", {"title": "T"}, lambda: {"taken": len(taken)}, taken.append)
+    say(form, pressed="lock")
+    form.refresh()
+    told = form.get_state()
+    assert taken == [{"pressed": "lock"}]
+    for name, value in {"form": "quiz", "facts": {"title": "T"}, "state": {"taken": 1}, "heard": 1}.items():
+        assert told[name] == value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,13 @@ import pytest
 
 from tools.bench import simulator as bench_simulator
 from tools.bench import table as bench
+from tools.bench import timelines
 from tools.bench.timelines import recorded_launches
 from tools.bench.traces import slowest_trace
 from tools.corpus import CASES
-from virtualgpu.records import Provenance
+from virtualgpu.errors import GpulabError
+from virtualgpu.model.recording.timeline import Recording
+from virtualgpu.records import Provenance, Timeline
 
 
 def test_row_sums_up_in_milliseconds() -> None:
@@ -83,9 +87,23 @@ def test_simulator_row_scales_by_threads() -> None:
     assert bench.simulator_row(loaded, 0.004, None, "why").note == "not available: why"
 
 
-def test_recording_a_timeline_is_timed_beside_the_plain_run() -> None:
-    recorded_s, plain_s = recorded_launches(400)
-    assert 0.3 < recorded_s / plain_s < 2  # of so few launches, on a machine that does more than that
+def test_recording_a_timeline_is_timed_beside_the_plain_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of the two times holds its own launches, by a clock that ticks once a launch."""
+    ticks = iter([0.0, 400.0, 1000.0])
+    monkeypatch.setattr(timelines, "time", SimpleNamespace(perf_counter=lambda: next(ticks)))
+    assert recorded_launches(400) == (600.0, 400.0)
+
+
+def test_a_timeline_that_lost_a_launch_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    stop = Recording.stop
+
+    def short(self: Recording) -> Timeline:
+        found = stop(self)
+        return dataclasses.replace(found, activities=found.activities[1:])
+
+    monkeypatch.setattr(Recording, "stop", short)
+    with pytest.raises(GpulabError, match=r"holds 39 of 40 launches"):
+        recorded_launches(40)
 
 
 @pytest.mark.slow

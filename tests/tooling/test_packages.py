@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -33,7 +35,12 @@ def test_the_wheel_carries_the_packages_and_the_course(tmp_path: Path) -> None:
     wanted = tracked("gpulab", "virtualgpu")
     wanted |= {f"gpulab/{name}" for name in tracked("notebooks") if name.endswith(".ipynb")}
     assert wanted - files == set()
-    assert {name.split("/")[0] for name in files} == {"gpulab", "virtualgpu"}
+    shared = {name for name in files if ".data/data/" in name}
+    assert {name.split("/")[0] for name in files - shared} == {"gpulab", "virtualgpu"}
+    assert {name.partition(".data/data/")[2] for name in shared} == {
+        f"share/jupyter/labextensions/gpulab-cuda/{name}"
+        for name in ("install.json", "package.json", "static/remoteEntry.js")
+    }
     assert not [name for name in files if name.endswith(".pyc")]
 
 
@@ -58,3 +65,11 @@ def test_an_editable_install_is_found_from_the_folder_above_a_clone(tmp_path: Pa
     command = [sys.executable, "-S", "-c", code]
     done = subprocess.run(command, cwd=tmp_path / "above", capture_output=True, text=True, env={})
     assert done.stdout.strip() == str(ROOT / "gpulab" / "__init__.py"), done.stderr
+
+
+def test_the_extension_that_colours_has_the_packages_version() -> None:
+    folder = ROOT / "gpulab" / "data" / "labextensions" / "gpulab-cuda"
+    package = json.loads((folder / "package.json").read_text())
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert package["version"] == version
+    assert (folder / package["jupyterlab"]["_build"]["load"]).stat().st_size < 20_000

@@ -47,8 +47,9 @@ class Run:
         )
         order = sorted(self.activities, key=lambda a: (a.start_ns, a.correlation_id))
         return Timeline(
-            MODELLED, "model", 0, end, tuple(order), tuple(self.calls), tuple(self.waits), streams=streams
-        )
+            provenance=MODELLED, method="model", start_ns=0, end_ns=end, activities=tuple(order),
+            calls=tuple(self.calls), synchronizations=tuple(self.waits), streams=streams,
+        )  # fmt: skip
 
 
 def simulate(steps: list[Step]) -> Timeline:
@@ -62,14 +63,21 @@ def simulate(steps: list[Step]) -> Timeline:
             follows = [last[s] for s in (step.stream, *step.waits_for) if s in last]
             start = max([run.now, *(a.end_ns for a in follows)])
             after = tuple(dict.fromkeys(a.correlation_id for a in follows))
-            place = (0, step.stream, begun, begun, "cudaStreamWaitEvent")
             for stream in step.waits_for:
                 if stream in last and stream != step.stream:
                     of = (last[stream].correlation_id,)
-                    wait = Synchronization("STREAM_WAIT_EVENT", *place, 0, stream, of, source=line)
-                    run.waits.append(wait)
+                    run.waits.append(
+                        Synchronization(
+                            type="STREAM_WAIT_EVENT", device_id=0, stream_id=step.stream, start_ns=begun,
+                            end_ns=begun, name="cudaStreamWaitEvent", event_stream_id=stream, after=of,
+                            source=line,
+                        )
+                    )  # fmt: skip
             name, end = f"k{number}", start + step.time_ns
-            made = Activity("CONCURRENT_KERNEL", name, 0, step.stream, number, start, end, after=after)
+            made = Activity(
+                kind="CONCURRENT_KERNEL", name=name, device_id=0, stream_id=step.stream,
+                correlation_id=number, start_ns=start, end_ns=end, after=after,
+            )  # fmt: skip
             last[step.stream] = made
             run.activities.append(made)
             run.calls.append(HostCall("cuLaunchKernel", begun, run.now, 1, number, line))
@@ -77,8 +85,12 @@ def simulate(steps: list[Step]) -> Timeline:
             until = max([run.now, *(a.end_ns for s, a in last.items() if s == step.stream)])
             run.now = until
             run.calls.append(HostCall("cudaStreamSynchronize", begun, until, 1, 0, line))
-            asked = ("STREAM_SYNCHRONIZE", 0, step.stream, begun, until, "cudaStreamSynchronize")
-            run.waits.append(Synchronization(*asked, source=line))
+            run.waits.append(
+                Synchronization(
+                    type="STREAM_SYNCHRONIZE", device_id=0, stream_id=step.stream, start_ns=begun,
+                    end_ns=until, name="cudaStreamSynchronize", source=line,
+                )
+            )  # fmt: skip
     return run.timeline()
 
 

@@ -145,5 +145,25 @@ def test_there_are_few_and_the_first_saves_most() -> None:
 
 
 def test_nothing_is_said_where_nothing_stands_out() -> None:
-    assert advice(Timeline(MODELLED, "model", 0, 0)) == ()
+    assert advice(Timeline(provenance=MODELLED, method="model", start_ns=0, end_ns=0)) == ()
     assert advice(simulate([Step("launch", 1, 5_000, 4), Step("launch", 1, 5_000, 4), Step("wait", 1)])) == ()
+
+
+def test_copies_alone_are_not_to_be_cut_for_overlap() -> None:
+    x, y, there, back = cp.zeros(SIZE, cp.float32), cp.zeros(SIZE, cp.float32), pinned(), pinned()
+
+    def copies() -> None:
+        for _ in range(3):
+            x.set(there)
+            y.get(out=back)
+
+    def computes() -> None:
+        for _ in range(3):
+            x.set(there)
+            cp.multiply(x, 2, out=y)
+            y.get(out=back)
+
+    for work in (copies, computes):
+        work()
+    assert "overlap" not in {each.topic for each in advice(recorded(copies))}
+    assert "overlap" in {each.topic for each in advice(recorded(computes))}

@@ -73,6 +73,19 @@ def test_an_event_leads_to_the_other_stream() -> None:
 
 
 def test_nothing_has_one_link_or_none() -> None:
-    assert critical_path(Timeline(MODELLED, "model", 0, 0)) == ()
-    idle = critical_path(Timeline(MODELLED, "model", 5, 25))
+    assert critical_path(Timeline(provenance=MODELLED, method="model", start_ns=0, end_ns=0)) == ()
+    idle = critical_path(Timeline(provenance=MODELLED, method="model", start_ns=5, end_ns=25))
     assert [(s.kind, s.duration_ns) for s in idle] == [("host", 20)]
+
+
+def test_an_operation_that_ends_as_its_follower_is_given_out_is_told_rather_than_the_host() -> None:
+    steps = [Step("launch", 1, 50), Step("compute", 1, 46), Step("launch", 1, 20), Step("wait", 1)]
+    timeline = simulate(steps)
+    first, second = timeline.activities
+    assert first.end_ns == timeline.calls[1].end_ns == second.start_ns
+    path = critical_path(timeline)
+    assert [(s.kind, s.name, s.duration_ns) for s in path] == [
+        ("host", "cuLaunchKernel", 4),
+        ("operation", "k1", 50),
+        ("operation", "k3", 20),
+    ]

@@ -21,7 +21,7 @@ OFFSETS: dict[int, tuple[int, dict[str, int]]] = {
     kinds.CONCURRENT_KERNEL: (208, {
         "start": 16, "end": 24, "device": 40, "context": 44, "stream": 48, "grid_x": 52, "grid_y": 56,
         "grid_z": 60, "block_x": 64, "block_y": 68, "block_z": 72, "static_shared": 76, "dynamic_shared": 80,
-        "correlation": 92, "name": 104, "node": 144, "graph": 156,
+        "correlation": 92, "name": 104, "node": 144, "graph": 156, "registers": 6,
     }),
     kinds.MEMCPY: (96, {
         "kind": 4, "source": 5, "target": 6, "size": 8, "start": 16, "end": 24, "device": 32, "context": 36,
@@ -80,6 +80,14 @@ class TestLayout:
         ("_ZN12_GLOBAL__N_11kEPi", "(anonymous namespace)::k"),
         ("_ZN33a_namespace_with_a_very_long_name31another_one_that_is_hardly_less6kernelIfLi4EEEvPT_",
          "kernel<...>"),
+        # As the C++ library writes them: brackets of casts and of lambdas among template arguments.
+        ("void cub::CUB_300102_SM_900::Kernel<cub::hub<double, (cub::SortOrder)0>, 0>(double const*)",
+         "Kernel<...>"),
+        ("void at::native::vectorized<4, at::f(at::X&)::{lambda()#2}::operator()() const, char*>(int, char*)",
+         "vectorized<...>"),
+        ("void gemv2T_kernel_val<int, int, Params<int, Batched<float const>, float> >(Params<int, float>)",
+         "gemv2T_kernel_val<...>"),
+        ("void ns::Functor::operator()(int)", "ns::Functor::operator()"),
         ("", ""),
     ],
 )  # fmt: skip

@@ -40,7 +40,10 @@ def test_gaps_are_what_no_operation_covers(seed: int) -> None:
 def kernel(
     number: int, stream: int, start: int, end: int, after: tuple[int, ...] = (), **more: Any
 ) -> Activity:
-    return Activity("CONCURRENT_KERNEL", f"k{number}", 0, stream, number, start, end, after=after, **more)
+    return Activity(
+        kind="CONCURRENT_KERNEL", name=f"k{number}", device_id=0, stream_id=stream, correlation_id=number,
+        start_ns=start, end_ns=end, after=after, **more,
+    )  # fmt: skip
 
 
 def call(number: int, start: int, end: int, name: str = "cuLaunchKernel") -> HostCall:
@@ -52,7 +55,10 @@ def by_hand(
 ) -> Timeline:
     streams = tuple(StreamInfo(0, n, "default stream" if n == 0 else f"stream {n}") for n in (0, 1, 2))
     end = max(a.end_ns for a in activities)
-    return Timeline(MODELLED, "model", 0, end, tuple(activities), tuple(calls), waits, streams=streams)
+    return Timeline(
+        provenance=MODELLED, method="model", start_ns=0, end_ns=end, activities=tuple(activities),
+        calls=tuple(calls), synchronizations=waits, streams=streams,
+    )  # fmt: skip
 
 
 def second_gap(timeline: Timeline, where: str) -> Gap:
@@ -61,8 +67,9 @@ def second_gap(timeline: Timeline, where: str) -> Gap:
 
 
 WAITED = Synchronization(
-    "STREAM_SYNCHRONIZE", 0, 1, 20, 50, "cudaStreamSynchronize", after=(1,), hidden=True, source=LINE[7]
-)
+    type="STREAM_SYNCHRONIZE", device_id=0, stream_id=1, start_ns=20, end_ns=50, name="cudaStreamSynchronize",
+    after=(1,), hidden=True, source=LINE[7],
+)  # fmt: skip
 ONE = (kernel(1, 1, 10, 50), call(1, 0, 10))
 
 
@@ -112,8 +119,9 @@ def test_a_call_that_gives_out_nothing_is_named() -> None:
 
 OTHER = kernel(3, 2, 15, 80)
 EVENT = Synchronization(
-    "STREAM_WAIT_EVENT", 0, 1, 22, 22, "cudaStreamWaitEvent", 5, 2, after=(3,), source=LINE[6]
-)
+    type="STREAM_WAIT_EVENT", device_id=0, stream_id=1, start_ns=22, end_ns=22, name="cudaStreamWaitEvent",
+    event_id=5, event_stream_id=2, after=(3,), source=LINE[6],
+)  # fmt: skip
 
 
 def across(waits: tuple[Synchronization, ...], first_stream: int = 1, **more: Any) -> Gap:
@@ -136,7 +144,10 @@ def test_causes_across_streams() -> None:
 
 
 def test_an_engine_waits_for_a_copy_of_the_same_stream_and_a_stream_for_a_busy_engine() -> None:
-    copy = Activity("MEMCPY", "copy", 0, 1, 3, 15, 80, copy_kind="HtoD", pinned=True)
+    copy = Activity(
+        kind="MEMCPY", name="copy", device_id=0, stream_id=1, correlation_id=3, start_ns=15, end_ns=80,
+        copy_kind="HtoD", pinned=True,
+    )  # fmt: skip
     calls = [ONE[1], call(3, 10, 15), call(2, 15, 25)]
     timeline = by_hand([ONE[0], copy, kernel(2, 1, 80, 90, (3,))], calls)
     assert second_gap(timeline, "compute").cause == "waiting for its stream"

@@ -11,6 +11,7 @@ from virtualgpu.records import Provenance, SourceLine
 from virtualgpu.records.acts import (
     HOST,
     Act,
+    Allocation,
     EventRecord,
     EventWait,
     GraphLaunch,
@@ -18,8 +19,10 @@ from virtualgpu.records.acts import (
     HostWait,
     NewStream,
     Region,
+    Release,
     Work,
 )
+from virtualgpu.trace import hazards
 from virtualgpu.trace.hazards import find
 from virtualgpu.trace.uses import overlap
 
@@ -49,7 +52,10 @@ def program(draw: random.Random, length: int) -> list[Act]:
         reads = tuple(region(memories) for _ in range(draw.randint(0, 2)))
         writes = tuple(region(memories) for _ in range(draw.randint(0, 1)))
         atomics = tuple(region([device]) for _ in range(draw.random() < 0.2))
-        return Work(number, "op", device, stream, reads, writes, SourceLine("p", number), peer, atomics)
+        return Work(
+            number=number, name="op", device_id=device, stream_id=stream, reads=reads, writes=writes,
+            source=SourceLine("p", number), is_peer_copy=peer, atomics=atomics,
+        )  # fmt: skip
 
     for _ in range(length):
         device, stream = draw.choice(streams)
@@ -203,10 +209,48 @@ def test_an_atomic_operation_does_not_hide_the_write_before_it() -> None:
     """Another stream's atomic operation needs no order with the atomic one, but with the write."""
     x = Region(0, BASE, 4)
     acts: list[Act] = [
-        Work(1, "fill", 0, 0x20, writes=(x,), source=SourceLine("p", 1)),
-        Work(2, "count", 0, 0x20, atomics=(x,), source=SourceLine("p", 2)),
-        Work(3, "count", 0, 0x30, atomics=(x,), source=SourceLine("p", 3)),
+        Work(number=1, name="fill", device_id=0, stream_id=0x20, writes=(x,), source=SourceLine("p", 1)),
+        Work(number=2, name="count", device_id=0, stream_id=0x20, atomics=(x,), source=SourceLine("p", 2)),
+        Work(number=3, name="count", device_id=0, stream_id=0x30, atomics=(x,), source=SourceLine("p", 3)),
     ]
     (finding,) = find([NewStream(0, 0x20, "a", False), NewStream(0, 0x30, "b", False), *acts], HERE).findings
     assert finding.first.source == SourceLine("p", 1)
     assert not find(acts[1:], HERE).findings
+
+
+def test_the_latest_releases_are_known_however_many_there_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two writes without order, the finding says that the memory had been given back between them."""
+    monkeypatch.setattr(hazards, "_KEPT_RELEASES", 4)
+    x = Region(0, BASE, 4)
+    others = [Region(0, BASE + 0x100 * at, 4) for at in range(1, 13)]
+    for before in range(10):
+        acts: list[Act] = [
+            NewStream(0, 0x20, "a", False), NewStream(0, 0x30, "b", False),
+            *(Release(each, 0, 0x20) for each in others[:before]),
+            Work(number=1, name="fill", device_id=0, stream_id=0x20, writes=(x,), source=SourceLine("p", 1)),
+            Release(x, 0, 0x20, SourceLine("p", 2)),
+            Release(others[10], 0, 0x20), Allocation(x, 0, None, SourceLine("p", 3)),
+            Work(number=2, name="fill", device_id=0, stream_id=0x30, writes=(x,), source=SourceLine("p", 4)),
+        ]  # fmt: skip
+        assert [finding.kind for finding in find(acts, HERE).findings] == ["reused too early"], before
+
+
+@pytest.mark.parametrize("late", [True, False])
+def test_a_wait_for_a_third_stream_is_named_where_it_came_after_the_operation(late: bool) -> None:
+    """What a third stream had done before the operation was given out cannot have been meant to order it."""
+    x, y = Region(0, BASE, 4), Region(0, BASE + 16, 4)
+    fill = Work(number=1, name="fill", device_id=0, stream_id=0x20, writes=(x,), source=SourceLine("p", 1))
+    record = EventRecord(7, 1, 0x10, SourceLine("p", 2))
+    acts: list[Act] = [
+        NewStream(0, 0x20, "a", False),
+        NewStream(0, 0x30, "b", False),
+        NewStream(1, 0x10, "c", False),
+        Work(number=2, name="other", device_id=1, stream_id=0x10, writes=(y,)),
+        *((fill, record) if late else (record, fill)),
+        EventWait(7, 0, 0x30, SourceLine("p", 3)),
+        Work(number=3, name="read", device_id=0, stream_id=0x30, reads=(x,)),
+    ]
+    (finding,) = find(acts, HERE).findings
+    told = "b waits in line 3 for c only, which does not wait for a." in str(finding)
+    assert told == late
+    assert ("nothing orders the two" in str(finding)) == (not late)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
+from gpulab.views.parts.boxes import Box
 from virtualgpu.records import (
     DeviceInfo,
     DeviceMetrics,
@@ -16,6 +18,7 @@ from virtualgpu.records import (
     SourceLine,
     WarpTrace,
 )
+from virtualgpu.records.launch.roofline import Ceilings, Roofline, RooflinePoint
 from virtualgpu.records.memory import (
     CacheCapacity,
     LevelBandwidth,
@@ -115,32 +118,18 @@ def warp_trace(threads: int = 256, warp: int = 0, n: int = 10_000, repeat: int =
         for a, s in zip(address, space, strict=True)
     ]
     return WarpTrace(
-        provenance=MODELLED,
-        kernel_name="scale_roots",
-        code=KERNEL,
-        grid=(40, 1, 1),
-        block=(threads, 1, 1),
-        block_index=(0, 0, 0),
-        warp_index=warp,
-        granularity="instruction",
-        instruction=TEXTS,
-        pc=np.array([row[0] for row in rows], np.int32),
-        line=np.array([row[1] for row in rows], np.int32),
-        column=np.ones(len(rows), np.int32),
-        active_mask=np.array([row[2] for row in rows], np.uint32),
+        provenance=MODELLED, kernel_name="scale_roots", code=KERNEL, grid=(40, 1, 1), block=(threads, 1, 1),
+        block_index=(0, 0, 0), warp_index=warp, granularity="instruction", instruction=TEXTS,
+        pc=np.array([row[0] for row in rows], np.int32), line=np.array([row[1] for row in rows], np.int32),
+        column=np.ones(len(rows), np.int32), active_mask=np.array([row[2] for row in rows], np.uint32),
         executed_mask=np.array([row[3] for row in rows], np.uint32),
-        text_index=np.array([row[0] for row in rows], np.int32),
-        space=SPACES,
-        access_space=space,
+        text_index=np.array([row[0] for row in rows], np.int32), space=SPACES, access_space=space,
         access_is_store=np.array([row[5] for row in rows], bool),
-        access_size_bytes=np.where(space >= 0, 4, -1).astype(np.int16),
-        address=address,
-        sectors=np.array(sectors, np.int32),
-        wavefronts=np.array(passes, np.int32),
+        access_size_bytes=np.where(space >= 0, 4, -1).astype(np.int16), address=address,
+        sectors=np.array(sectors, np.int32), wavefronts=np.array(passes, np.int32),
         value=np.array([np.zeros(32) if row[7] is None else row[7] for row in rows], np.uint64),
-        value_type=TYPES,
-        value_register=REGISTERS,
-    )
+        value_type=TYPES, value_register=REGISTERS,
+    )  # fmt: skip
 
 
 def measured_blocks(trace: WarpTrace, flip_at: int | None = None) -> WarpTrace:
@@ -151,22 +140,11 @@ def measured_blocks(trace: WarpTrace, flip_at: int | None = None) -> WarpTrace:
     if flip_at is not None:
         masks[flip_at] ^= 1
     return WarpTrace(
-        provenance=MEASURED,
-        kernel_name=trace.kernel_name,
-        code=trace.code,
-        grid=trace.grid,
-        block=trace.block,
-        block_index=trace.block_index,
-        warp_index=trace.warp_index,
-        granularity="basic block",
-        instruction=trace.instruction,
-        pc=trace.pc[rows],
-        line=trace.line[rows],
-        column=trace.column[rows],
-        active_mask=masks,
-        executed_mask=masks,
-        text_index=trace.text_index[rows],
-    )
+        provenance=MEASURED, kernel_name=trace.kernel_name, code=trace.code, grid=trace.grid,
+        block=trace.block, block_index=trace.block_index, warp_index=trace.warp_index,
+        granularity="basic block", instruction=trace.instruction, pc=trace.pc[rows], line=trace.line[rows],
+        column=trace.column[rows], active_mask=masks, executed_mask=masks, text_index=trace.text_index[rows],
+    )  # fmt: skip
 
 
 def occupancy(
@@ -183,16 +161,10 @@ def occupancy(
     }
     blocks = min(limits.values())
     return Occupancy(
-        provenance=provenance,
-        block_threads=threads,
-        registers_per_thread=registers,
-        shared_bytes=shared_bytes,
-        blocks_per_sm=blocks,
-        warps_per_sm=blocks * warps,
-        max_warps_per_sm=64,
-        blocks_by_limit=limits,
-        limiters=tuple(name for name, value in limits.items() if value == blocks),
-    )
+        provenance=provenance, block_threads=threads, registers_per_thread=registers,
+        shared_bytes=shared_bytes, blocks_per_sm=blocks, warps_per_sm=blocks * warps, max_warps_per_sm=64,
+        blocks_by_limit=limits, limiters=tuple(name for name, value in limits.items() if value == blocks),
+    )  # fmt: skip
 
 
 def occupancies(registers: int = 40) -> list[Occupancy]:
@@ -220,19 +192,11 @@ def launch_trace(
         free[place] = end[block]
     step = 32 if provenance.source == "measured" else 1
     return LaunchTrace(
-        provenance=provenance,
-        kernel_name="scale_roots",
-        grid=(total, 1, 1),
-        block=(threads, 1, 1),
-        shared_bytes=fit.shared_bytes,
-        sm_count=sm_count,
-        block_index=np.arange(total, dtype=np.int64),
-        sm_id=sm,
-        start_ns=(start // step * step).astype(np.int64),
-        end_ns=(end // step * step).astype(np.int64),
-        occupancy=fit,
-        timer_step_ns=step,
-    )
+        provenance=provenance, kernel_name="scale_roots", grid=(total, 1, 1), block=(threads, 1, 1),
+        shared_bytes=fit.shared_bytes, sm_count=sm_count, block_index=np.arange(total, dtype=np.int64),
+        sm_id=sm, start_ns=(start // step * step).astype(np.int64),
+        end_ns=(end // step * step).astype(np.int64), occupancy=fit, timer_step_ns=step,
+    )  # fmt: skip
 
 
 def wide_launch(blocks: int) -> LaunchTrace:
@@ -242,18 +206,11 @@ def wide_launch(blocks: int) -> LaunchTrace:
     order = np.arange(blocks)
     start = order // slots * 4_000
     return LaunchTrace(
-        provenance=MODELLED,
-        kernel_name="scale_roots",
-        grid=(blocks, 1, 1),
-        block=(256, 1, 1),
-        shared_bytes=0,
-        sm_count=108,
-        block_index=order.astype(np.int64),
-        sm_id=(order % 108).astype(np.int32),
-        start_ns=start.astype(np.int64),
-        end_ns=(start + 4_000).astype(np.int64),
-        occupancy=fit,
-    )
+        provenance=MODELLED, kernel_name="scale_roots", grid=(blocks, 1, 1), block=(256, 1, 1),
+        shared_bytes=0, sm_count=108, block_index=order.astype(np.int64),
+        sm_id=(order % 108).astype(np.int32), start_ns=start.astype(np.int64),
+        end_ns=(start + 4_000).astype(np.int64), occupancy=fit,
+    )  # fmt: skip
 
 
 def _device(
@@ -272,32 +229,17 @@ def _device(
     **more: float | str | None,
 ) -> DeviceInfo:
     return DeviceInfo(
-        provenance=Provenance("modelled", name, "published figures"),
-        name=name,
-        compute_capability=capability,
-        sm_count=sm_count,
-        fp32_lanes_per_sm=lanes,
-        max_threads_per_block=1024,
-        max_block_dim=(1024, 1024, 64),
-        max_grid_dim=(2**31 - 1, 65535, 65535),
+        provenance=Provenance("modelled", name, "published figures"), name=name,
+        compute_capability=capability, sm_count=sm_count, fp32_lanes_per_sm=lanes, max_threads_per_block=1024,
+        max_block_dim=(1024, 1024, 64), max_grid_dim=(2**31 - 1, 65535, 65535),
         max_warps_per_sm=32 if capability == (7, 5) else 64 if capability[1] == 0 else 48,
-        max_blocks_per_sm=16 if capability == (7, 5) else 32,
-        registers_per_sm=65536,
-        registers_per_block=65536,
-        shared_per_sm_bytes=shared_kib * 1024,
-        shared_per_block_bytes=48 * 1024,
-        shared_per_block_optin_bytes=(shared_kib - 1) * 1024,
-        reserved_shared_per_block_bytes=1024,
-        l2_bytes=l2_mib << 20,
-        memory_bytes=memory_gib << 30,
-        memory_type=memory_type,
-        memory_bus_bits=bus_bits,
-        memory_clock_mhz=clock_mhz,
-        memory_bandwidth_gbps=bandwidth,
-        boost_clock_mhz=boost_mhz,
-        copy_engines=3,
-        **more,
-    )
+        max_blocks_per_sm=16 if capability == (7, 5) else 32, registers_per_sm=65536,
+        registers_per_block=65536, shared_per_sm_bytes=shared_kib * 1024, shared_per_block_bytes=48 * 1024,
+        shared_per_block_optin_bytes=(shared_kib - 1) * 1024, reserved_shared_per_block_bytes=1024,
+        l2_bytes=l2_mib << 20, memory_bytes=memory_gib << 30, memory_type=memory_type,
+        memory_bus_bits=bus_bits, memory_clock_mhz=clock_mhz, memory_bandwidth_gbps=bandwidth,
+        boost_clock_mhz=boost_mhz, copy_engines=3, **more,
+    )  # fmt: skip
 
 
 def devices() -> tuple[DeviceInfo, ...]:
@@ -339,10 +281,20 @@ def names(infos: Sequence[DeviceInfo]) -> list[str]:
 
 def boxes(tree: object, kind: str) -> list[dict]:
     """All boxes of a kind in a display list."""
+    if isinstance(tree, Box):
+        tree = tree.wire()
     if isinstance(tree, dict):
         here = [tree] if tree.get("box") == kind else []
         return here + [found for value in tree.values() for found in boxes(value, kind)]
     return [found for each in tree for found in boxes(each, kind)] if isinstance(tree, list) else []
+
+
+def items(box: Any, kind: str) -> list[dict[str, Any]]:
+    """All items of one kind in a box and those inside it."""
+    found = [item.wire() for item in getattr(box, "items", ()) if item.kind == kind]
+    for inner in getattr(box, "boxes", ()):
+        found += items(inner, kind)
+    return found
 
 
 def ladder(provenance: Provenance = MODELLED, slower: float = 1.0) -> MemoryLadder:
@@ -364,6 +316,30 @@ def ladder(provenance: Provenance = MODELLED, slower: float = 1.0) -> MemoryLadd
     )
 
 
+def roofline(provenance: Provenance = MODELLED, modelled: bool = False) -> Roofline:
+    """Three kernels, and a copy that computes nothing; DRAM gives 2,000 GB/s, FP32 20 TFLOP/s."""
+    ceilings = Ceilings(
+        device="A100-SXM4-80GB",
+        gbps={"DRAM": 2000.0, "L2": 5000.0, "shared": 20_000.0},
+        gflops={"f32": 20_000.0, "f64": 10_000.0},
+    )
+    kernels = (
+        ("saxpy", {"f32": 2_000_000}, (8_000_000, 12_000_000, 0), 8e3),
+        ("stencil", {"f32": 20_000_000, "f64": 10_000_000}, (20_000_000, 30_000_000, 0), 16e3),
+        ("matmul", {"f32": 2_000_000_000}, (20_000_000, 200_000_000, 4_000_000_000), 250e3),
+        ("copy", {}, (4_000_000, 8_000_000, 0), 8e3),
+    )
+    points = [
+        RooflinePoint(
+            name=name, provenance=provenance, flops=flops, time_ns=time_ns,
+            size_bytes=dict(zip(("DRAM", "L2", "shared"), moved, strict=True)),
+            modelled_ns=time_ns * 1.25 if modelled else None,
+        )
+        for name, flops, moved, time_ns in kernels
+    ]  # fmt: skip
+    return Roofline(ceilings=ceilings, points=tuple(points), path=True)
+
+
 def memory_samples(readings: int = 600) -> MemorySamples:
     """A minute of ten readings a second: used memory climbs and falls, with a pause in the middle."""
     time_ns = np.arange(readings) * 1e8
@@ -373,6 +349,8 @@ def memory_samples(readings: int = 600) -> MemorySamples:
     every = time_ns[::10]
     marks = [every, np.ones_like(every), 10 * used[9] + 0 * every, 0 * every, 0 * every, 0 * every, 0 * every]
     return MemorySamples(
-        MODELLED, 0, 80 << 30, time_ns, used, reserved, used * 1.1, 0 * used, reserved + (1 << 29), 0 * used,
-        MemoryMarks(*marks), (SourceLine("cell [3]", 2, "x = cp.zeros(n)"),),
+        provenance=MODELLED, device_id=0, capacity_bytes=80 << 30, time_ns=time_ns, used_bytes=used,
+        reserved_bytes=reserved, peak_bytes=used * 1.1, limit_bytes=0 * used,
+        device_bytes=reserved + (1 << 29), others_bytes=0 * used, marks=MemoryMarks.of(np.array(marks).T),
+        lines=(SourceLine("cell [3]", 2, "x = cp.zeros(n)"),),
     )  # fmt: skip

@@ -183,7 +183,7 @@ def test_a_kernel_without_accesses() -> None:
 
 
 def _rects(box: Box) -> list[dict[str, Any]]:
-    return [item for item in box["items"] if item["item"] == "rects"]
+    return [item.wire() for item in box.items if item.kind == "rects"]
 
 
 @pytest.mark.parametrize("seed", range(6))

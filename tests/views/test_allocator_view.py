@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 import traitlets
 from PIL import Image
 
+from gpulab.views.allocator.columns import contents
 from gpulab.views.allocator.layout import places
 from gpulab.views.allocator.maps import Maps
 from gpulab.views.allocator.view import AllocatorView
@@ -19,7 +21,7 @@ from gpulab.views.parts import palette
 from tests.allocators.traces import MIB, trace_of
 from tests.views import pools
 from virtualgpu.allocators import steps
-from virtualgpu.records.memory import ACTIONS
+from virtualgpu.records.memory import ACTIONS, Block, Segment
 
 BASE = 1 << 40
 
@@ -146,3 +148,91 @@ def test_a_damaged_trace_ends_in_a_picture(seed: int) -> None:
     assert len(view.png()) > 1000
     assert view.describe()
     view.close()
+
+
+def test_a_place_is_kept_for_a_segment_that_fits_well() -> None:
+    """20 MiB leave their place; 2 MiB do not take it, the next 18 MiB do."""
+    sizes = {1: 20 * MIB, 2: 2 * MIB, 3: 18 * MIB}
+    rows = [
+        ("segment_alloc", BASE, sizes[1], 0, 0, -1), ("segment_free", BASE, sizes[1], 0, 0, -1),
+        ("segment_alloc", 2 * BASE, sizes[2], 0, 0, -1), ("segment_alloc", 3 * BASE, sizes[3], 0, 0, -1),
+    ]  # fmt: skip
+    (found,) = places([steps.history(trace_of(rows))])
+    start = dict(zip((found.low // BASE).tolist(), found.start.tolist(), strict=True))
+    assert start[1] == start[3]
+    assert start[2] >= 20 * MIB
+
+
+@pytest.mark.parametrize(("small", "share"), [(20, 50), (600, 150), (2000, 500)])
+def test_small_segments_are_as_wide_as_there_is_room(small: int, share: int) -> None:
+    rows = [("segment_alloc", BASE, 4096 * MIB, 0, 0, -1)]
+    rows += [("segment_alloc", BASE * (2 + at), 2 * MIB, 0, 0, -1) for at in range(small)]
+    (found,) = places([steps.history(trace_of(rows))], 12)
+    assert found.rows <= 12
+    narrow = found.wide[found.size_bytes == 2 * MIB]
+    assert narrow.size == small
+    assert found.row_bytes / share <= narrow.min()
+    assert narrow.max() < found.row_bytes / 10
+
+
+def test_a_crowded_map_takes_more_rows_but_no_more_than_there_are() -> None:
+    """Five streams with a row each and eighty blocks; with few blocks the rows stay five."""
+    rows = [("segment_alloc", BASE * (1 + at), 80 * MIB, 0, at, -1) for at in range(5)]
+    (few,) = places([steps.history(trace_of(rows))], 12)
+    rows += [("alloc", BASE + at * MIB, MIB, MIB, 0, -1) for at in range(80)]
+    (many,) = places([steps.history(trace_of(rows))], 12)
+    assert (few.rows, many.rows) == (5, 10)
+
+
+def test_where_nothing_was_refused_the_moment_with_the_most_memory_is_told() -> None:
+    rows = [
+        ("segment_alloc", BASE, 16 * MIB, 0, 0, -1), ("alloc", BASE, 3 * MIB, 3 * MIB, 0, 1),
+        ("alloc", BASE + 3 * MIB, 5 * MIB, 5 * MIB, 0, 1), ("free_completed", BASE, 3 * MIB, 0, 0, -1),
+    ]  # fmt: skip
+    maps = Maps([pools.panel(trace_of(rows))])
+    assert "at event 3 of 4: 8 MiB in use, 8 MiB free" in maps.sentence()
+
+
+def test_maps_of_requests_tell_what_was_asked_and_freed() -> None:
+    view = pools.two()
+    told = {request.kind: view.maps.moment(at) for at, request in enumerate(view.maps.requests, 1)}
+    assert " asked" in told["alloc"]
+    assert " freed" in told["free"]
+    assert view.maps.sentence(20).count("CuPy's pool: ") == 1
+    assert "; PyTorch's caching allocator: " in view.maps.sentence(20)
+    view.close()
+
+
+def test_a_stream_that_only_asked_has_a_name_too() -> None:
+    rows = [("segment_alloc", BASE, 2 * MIB, 0, 0, -1), ("oom", 0, 8 * MIB, 8 * MIB, 5, -1)]
+    maps = Maps([pools.panel(trace_of(rows))])
+    assert "refused, stream" in maps.moment(2)
+
+
+def test_forty_segments_are_told_and_the_others_counted() -> None:
+    rows = [("segment_alloc", BASE * (1 + at), 2 * MIB, 0, 0, -1) for at in range(43)]
+    view = AllocatorView(Maps([pools.panel(trace_of(rows))]))
+    view.step = 40
+    assert "more segment" not in view.describe()
+    view.step = 43
+    assert view.describe().count("Segment of 2 MiB") == 40
+    assert "And 3 more segments." in view.describe()
+    view.close()
+
+
+def test_blocks_from_before_the_trace_keep_what_they_are_called() -> None:
+    blocks = tuple(
+        Block(
+            address=BASE + at * MIB, size_bytes=MIB, is_free=False, requested_bytes=MIB,
+            label=f"array {at % 2}",
+        )
+        for at in range(3)
+    )  # fmt: skip
+    segments = (
+        Segment(BASE, 4 * MIB, 0, (*blocks, Block(address=BASE + 3 * MIB, size_bytes=MIB, is_free=True))),
+    )
+    rows = [("alloc", BASE + 3 * MIB, MIB, MIB, 0, 1)]
+    first = replace(trace_of([]).first, segments=segments)
+    panel = contents(Maps([pools.panel(trace_of(rows, first))]), "")["panels"][0]
+    names = [panel["labels"][at] if at >= 0 else "" for at in panel["block"]["label"].tolist()]
+    assert names == ["array 0", "array 1", "array 0", ""]

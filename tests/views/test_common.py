@@ -7,8 +7,6 @@ import html
 import io
 import re
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,38 +17,14 @@ from PIL import Image
 
 from gpulab.views import (
     DeviceCard,
-    DeviceComparison,
-    LadderChart,
     LaunchChart,
-    MemoryChart,
     OccupancyChart,
-    TimelineView,
     WarpStepper,
 )
 from gpulab.views import _base as base
 from gpulab.views.parts import page
-from tests.views import pools, synthetic, timelines
-
-MAKERS: dict[str, Callable[[], Any]] = {
-    "memory map": pools.one,
-    "memory maps": pools.two,
-    "stepper": lambda: WarpStepper(synthetic.warp_trace(), synthetic.measured_blocks(synthetic.warp_trace())),
-    "memory": lambda: MemoryChart(synthetic.memory_samples),
-    "ladder": lambda: LadderChart([synthetic.ladder()]),
-    "ladders": lambda: LadderChart([synthetic.ladder(), synthetic.ladder(synthetic.MEASURED, 1.1)]),
-    "launch": lambda: LaunchChart(synthetic.launch_trace()),
-    "beside": lambda: LaunchChart(
-        synthetic.launch_trace(), compare=synthetic.launch_trace(provenance=synthetic.MEASURED, jitter=0.1)
-    ),
-    "card": lambda: DeviceCard(synthetic.devices()[0], synthetic.devices()[1:], synthetic.metrics),
-    "comparison": lambda: DeviceComparison(synthetic.devices()),
-    "few blocks": lambda: LaunchChart(synthetic.launch_trace(blocks=4)),
-    "occupancy": lambda: OccupancyChart(synthetic.occupancies(), 256),
-    "timeline": lambda: TimelineView(timelines.overlapped(), summary="Copies and kernels overlap."),
-    "timelines": lambda: TimelineView(
-        timelines.overlapped(3, 6), timelines.overlapped(3, 6, synthetic.MEASURED, 1.12)
-    ),
-}
+from tests.views import synthetic
+from tests.views.makers import MAKERS
 
 
 @pytest.fixture(params=MAKERS)
@@ -141,7 +115,7 @@ def test_a_view_gives_its_record() -> None:
     trace, (info, *others) = synthetic.launch_trace(), synthetic.devices()
     made = (
         (LaunchChart(trace), trace),
-        (LaunchChart(trace, compare=trace), (trace, trace)),
+        (LaunchChart(trace, beside=trace), (trace, trace)),
         (DeviceCard(info), info),
         (DeviceCard(info, others), (info, *others)),
         (OccupancyChart(synthetic.occupancies(), 256), tuple(synthetic.occupancies())),
@@ -153,17 +127,6 @@ def test_a_view_gives_its_record() -> None:
     stepper = WarpStepper(warp)
     assert stepper.record is warp
     stepper.close()
-
-
-def test_a_picture_takes_at_most_80_ms_of_processor_time(view: Any) -> None:
-    """Every display is followed by one. The best of several: the machine may be busy with something else."""
-    view.png()
-    spent = []
-    for _ in range(9):
-        start = time.thread_time()
-        view._repr_mimebundle_()
-        spent.append(1000 * (time.thread_time() - start))
-    assert min(spent) <= 80, spent
 
 
 def test_a_saved_page_is_whole_and_names_nothing_outside(view: Any, tmp_path: Path) -> None:

@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+import gpulab as gl
 from gpulab.views import DeviceCard, DeviceComparison, OccupancyChart
-from gpulab.views._text import duration, number, percent, shape, size
 from gpulab.views.device.facts import LIMITS, QUANTITIES, fp32_tflops, short_names
 from tests.views import synthetic
 from tests.views.synthetic import boxes
 from virtualgpu.records import DeviceMetrics
+from virtualgpu.words import number
 
 
 def rows(card: DeviceCard) -> dict[str, str]:
@@ -120,6 +121,14 @@ def test_readings_and_what_is_not_available() -> None:
     card.close()
 
 
+def test_how_a_device_is_set_up_has_an_origin_of_its_own() -> None:
+    virtual = gl.device()
+    assert "As set up, modelled on virtual " in virtual.describe()
+    assert "Stack of a thread 1 KiB" in virtual.describe()
+    assert "L2 set aside to persist not available" in virtual.describe()
+    assert "As set up" not in gl.device("T4").describe(), "nobody knows how a GPU of the table is set up"
+
+
 def test_failing_readings_are_shown() -> None:
     def metrics() -> DeviceMetrics:
         raise OSError("NVML: driver not loaded")
@@ -153,20 +162,3 @@ def test_occupancy_refuses_what_it_cannot_show() -> None:
         OccupancyChart([], 256)
     with pytest.raises(ValueError, match="No point has 100 threads a block"):
         OccupancyChart(synthetic.occupancies(), 100)
-
-
-def test_numbers_are_written_one_way() -> None:
-    assert [number(v) for v in (0, 5, 12.345, 123.4, 65536, 0.00123)] == [
-        "0", "5", "12.3", "123", "65,536", "0.00123",
-    ]  # fmt: skip
-    assert [size(v) for v in (512, 49152, 60 << 20, 79.2 * 2**30)] == [
-        "512 B",
-        "48 KiB",
-        "60 MiB",
-        "79.2 GiB",
-    ]
-    assert [duration(v) for v in (640, 12_340, 4_100_000, 2e9)] == ["640 ns", "12.3 µs", "4.1 ms", "2 s"]
-    assert [percent(v) for v in (0, 0.5, 0.0004, 1)] == ["0 %", "50 %", "0.04 %", "100 %"]
-    assert [shape(d) for d in ((256, 1, 1), (16, 16, 1), (1, 1, 1), (2, 1, 3))] == [
-        "256", "16 × 16", "1", "2 × 1 × 3",
-    ]  # fmt: skip

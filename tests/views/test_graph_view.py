@@ -12,8 +12,9 @@ import pytest
 from PIL import Image
 
 from gpulab.views import GraphView
-from gpulab.views.graph import words
+from gpulab.views.graph import graph_text
 from gpulab.views.graph.folding import groups
+from gpulab.views.parts.boxes import Plot, Switch
 from virtualgpu.records import (
     Activity,
     DanglingArray,
@@ -40,7 +41,10 @@ def kernel(number: int, name: str = "add", grid: int = 4, address: int = X) -> G
         NodeParameter(address.to_bytes(8, "little"), 0, "x", "float*", (address,)),
         NodeParameter(np.float32(2.5).tobytes(), 8, "y", "float"),
     )
-    return GraphNode(number, "KERNEL", name, (grid, 1, 1), (256, 1, 1), 0, parameters)
+    return GraphNode(
+        number=number, kind="KERNEL", name=name, grid=(grid, 1, 1), block=(256, 1, 1), shared_bytes=0,
+        parameters=parameters,
+    )  # fmt: skip
 
 
 def graph(*nodes: GraphNode, edges: Any = None, **more: Any) -> GraphRecord:
@@ -56,19 +60,25 @@ def chain(count: int) -> GraphRecord:
 def timeline(record: GraphRecord, as_graph: bool) -> Timeline:
     step = 1_000 if as_graph else 4_000
     activities = tuple(
-        Activity("CONCURRENT_KERNEL", node.name, 0, 7, n + 1, n * step, n * step + 800 + n,
-                 graph_id=5 if as_graph else 0, graph_node_id=n if as_graph else 0)
+        Activity(
+            kind="CONCURRENT_KERNEL", name=node.name, device_id=0, stream_id=7, correlation_id=n + 1,
+            start_ns=n * step, end_ns=n * step + 800 + n, graph_id=5 if as_graph else 0,
+            graph_node_id=n if as_graph else 0,
+        )
         for n, node in enumerate(record.nodes)
     )  # fmt: skip
-    return Timeline(WHERE, "CUPTI", 0, len(activities) * step, activities)
+    return Timeline(
+        provenance=WHERE, method="CUPTI", start_ns=0, end_ns=len(activities) * step, activities=activities
+    )
 
 
 def compared(record: GraphRecord) -> GraphComparison:
     nodes = len(record.nodes)
-    both = (timeline(record, as_graph=False), timeline(record, as_graph=True))
     return GraphComparison(
-        WHERE, nodes, 10, 4_000.0 * nodes, 1_000.0 * nodes, 3_900.0 * nodes, 1_600.0, *both
-    )
+        provenance=WHERE, nodes=nodes, repeats=10, eager_device_ns=4_000.0 * nodes,
+        graph_device_ns=1_000.0 * nodes, eager_host_ns=3_900.0 * nodes, graph_host_ns=1_600.0,
+        eager=timeline(record, as_graph=False), replay=timeline(record, as_graph=True),
+    )  # fmt: skip
 
 
 class TestFolding:
@@ -88,15 +98,15 @@ class TestFolding:
         record = chain(1_000)
         self.expand(record)
         (only,) = groups(record)[0]
-        assert words.group_text(only) == ("1,000 × add", "<<<4, 256>>>")
+        assert graph_text.group_text(only) == ("1,000 × add", "<<<4, 256>>>")
 
     def test_a_pattern_that_comes_again(self) -> None:
         names = ["norm", "matmul", "softmax"] * 20 + ["gelu"]
         record = graph(*(kernel(n, name) for n, name in enumerate(names)))
         self.expand(record)
         first, last = groups(record)[0]
-        assert words.group_text(first) == ("20 × 3 nodes", "norm, matmul, softmax")
-        assert words.group_text(last)[0] == "gelu"
+        assert graph_text.group_text(first) == ("20 × 3 nodes", "norm, matmul, softmax")
+        assert graph_text.group_text(last)[0] == "gelu"
 
     def test_branches_that_do_the_same(self) -> None:
         edges = [(0, n) for n in range(1, 41)] + [(n, 41) for n in range(1, 41)]
@@ -148,10 +158,10 @@ class TestPicture:
     def test_both_timelines_and_the_graph_share_a_trait(self) -> None:
         record = chain(5)
         view = GraphView(record, compared(record), "step")
-        *_, picture, timelines = view.draw()["boxes"]
-        assert picture["items"][0]["picks"] == "node"
-        assert "node" in timelines["items"][0]["picks"]
-        item = timelines["items"][0]
+        *_, picture, timelines = view.draw().boxes
+        assert picture.items[0].columns["picks"] == "node"
+        assert "node" in timelines.items[0].columns["picks"]
+        item = timelines.items[0].wire()
         replayed = [
             int(n) for n, panel in zip(item["node"], item["panel"], strict=True) if panel == 1 and n >= 0
         ]
@@ -160,10 +170,23 @@ class TestPicture:
 
     def test_a_click_on_a_folded_node_chooses_its_first(self) -> None:
         view = GraphView(chain(50))
-        item = view.draw()["boxes"][-1]["items"][0]
+        item = next(box for box in view.draw().boxes if isinstance(box, Plot)).items[0].wire()
         assert item["first"] == [0]
         assert item["owner"] == [0] * 50
         view.close()
+
+    def test_a_folded_node_unfolds_below_the_graph(self) -> None:
+        names = ["add", "mul"] * 30
+        view = GraphView(graph(kernel(0, "load"), *(kernel(n, name) for n, name in enumerate(names, 1))))
+        unfolds = next(box for box in view.draw().boxes if isinstance(box, Switch))
+        assert set(unfolds.cases) == {"-1", "1"}, "under the number that a click on the node chooses"
+        drawn = unfolds.cases["1"].boxes[-1].items[0].wire()
+        assert drawn["text"][:3] == ["add", "mul", "add"]
+        assert "39 more like them" in str(unfolds.cases["1"].wire())
+        view.close()
+        small = GraphView(chain(3))
+        assert not any(isinstance(box, Switch) for box in small.draw().boxes), "nothing is folded"
+        small.close()
 
     def test_an_array_that_dangles_has_a_red_arrow_and_the_remedy(self) -> None:
         array = GraphArray("a", OLD, 4096, "float32", (1024,))
@@ -182,7 +205,7 @@ class TestPicture:
             f"a dangles: nodes 1 and 3 still use [1, 2, …] at {OLD:#x}, but a is now [9, 8, …] at {X:#x}. "
             "Write a[...] = new instead of a = new, or call g.update(a=a)."
         ) in view.describe()
-        item = view.draw()["boxes"][-1]["items"][0]
+        item = view.draw().boxes[-1].items[0].wire()
         assert item["text"][:2] == ["old a", "a now"]
 
     def test_an_empty_graph_says_so(self) -> None:
@@ -195,7 +218,7 @@ class TestPicture:
 class TestWords:
     def test_a_node(self) -> None:
         record = chain(2)
-        told = words.node_sentence(record, record.nodes[1])
+        told = graph_text.node_sentence(record, record.nodes[1])
         assert told == "Node 1: kernel add, grid 4, block 256, with x = a (float32 1,024), y = 2.5"
 
     def test_the_line_that_gave_it_to_the_stream(self) -> None:
@@ -207,11 +230,14 @@ class TestWords:
     def test_parameters_without_names(self) -> None:
         record = chain(1)
         bare = [replace(p, name="", type="") for p in record.nodes[0].parameters]
-        assert [words.parameter_text(record, p) for p in bare] == ["a (float32 1,024)", "0x40200000"]
+        assert [graph_text.parameter_text(record, p) for p in bare] == ["a (float32 1,024)", "0x40200000"]
         inside = NodeParameter(b"", addresses=(X + 8,))
-        assert words.parameter_text(record, inside) == "a + 8 B (float32 1,024)"
-        assert words.parameter_text(record, NodeParameter(b"", addresses=(OLD,))) == f"temporary at {OLD:#x}"
-        assert words.parameter_text(record, NodeParameter(bytes(24))) == "24 bytes"
+        assert graph_text.parameter_text(record, inside) == "a + 8 B (float32 1,024)"
+        assert (
+            graph_text.parameter_text(record, NodeParameter(b"", addresses=(OLD,)))
+            == f"temporary at {OLD:#x}"
+        )
+        assert graph_text.parameter_text(record, NodeParameter(bytes(24))) == "24 bytes"
 
     @pytest.mark.parametrize(
         ("name", "shown"),
@@ -225,7 +251,7 @@ class TestWords:
         ],
     )
     def test_kernels_have_short_names(self, name: str, shown: str) -> None:
-        assert words.name_of(kernel(0, name)) == shown
+        assert graph_text.name_of(kernel(0, name)) == shown
 
     def test_what_it_costs(self) -> None:
         record = chain(10)

@@ -4,21 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from gpulab.views import LadderChart
 from tests.views import synthetic
+from tests.views.synthetic import items
 from virtualgpu.records.memory import MemoryLadder
-
-
-def items(box: Any, kind: str) -> list[dict[str, Any]]:
-    """All items of one kind in a box and those inside it."""
-    found = [item for item in box.get("items", ()) if item["item"] == kind]
-    for inner in box.get("boxes", ()):
-        found += items(inner, kind)
-    return found
 
 
 def test_the_sentence_names_each_step_and_rate() -> None:

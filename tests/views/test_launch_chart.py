@@ -144,7 +144,7 @@ def test_slides_from_several_threads_leave_one_whole_picture() -> None:
 
 def test_both_launches_carry_their_labels() -> None:
     measured = synthetic.launch_trace(provenance=synthetic.MEASURED)
-    view = LaunchChart(measured, compare=synthetic.launch_trace())
+    view = LaunchChart(measured, beside=synthetic.launch_trace())
     assert "Measured on NVIDIA H200" in heads(view)
     assert "Modelled on A100-SXM4-80GB" in heads(view)
     assert "beside it modelled on A100-SXM4-80GB (virtual GPU)" in view.caption
@@ -275,12 +275,12 @@ def test_ticks_are_round_and_inside(limit: float) -> None:
 def test_a_launch_laid_beside_later_joins_the_picture() -> None:
     view = LaunchChart(synthetic.launch_trace(provenance=synthetic.MEASURED))
     alone = view.png()
-    view.lay_beside(lambda: None)
-    assert view.compare is None
+    view.beside(lambda: None)
+    assert view.other is None
     assert view.png() == alone
     predicted = synthetic.launch_trace()
-    view.lay_beside(lambda: predicted)
-    assert view.compare is predicted
+    view.beside(lambda: predicted)
+    assert view.other is predicted
     assert repr(view).endswith(f"beside {predicted.provenance.label}.")
     assert predicted.provenance.label in view.caption
     assert view.png() != alone
@@ -293,6 +293,6 @@ def test_an_error_of_the_launch_beside_is_shown_and_the_measurement_stays() -> N
     def faulty() -> LaunchTrace:
         raise RuntimeError("illegal address at line 4")
 
-    view.lay_beside(faulty)
+    view.beside(faulty)
     assert "illegal address at line 4" in view.error
     assert view.trace is trace

@@ -118,15 +118,15 @@ def test_a_long_chain_goes_on_in_the_next_band() -> None:
     count = 3 * dags.COLUMNS + 2
     nodes = {str(n): Shown(str(n), members=(n,)) for n in range(count)}
     box = dag(nodes, [(str(n), str(n + 1)) for n in range(count - 1)], label="chain")
-    item = box["items"][0]
+    item = box.items[0].wire()
     assert [round(float(x)) for x in item["x0"]] == [n % dags.COLUMNS for n in range(count)]
     assert len({float(y) for y in item["y0"]}) == 4
-    assert float(max(item["y1"])) < box["height"] <= 4 * (dags.NODE_PX + dags.GAP_PX + dags.BAND_PX)
+    assert float(max(item["y1"])) < box.height <= 4 * (dags.NODE_PX + dags.GAP_PX + dags.BAND_PX)
 
 
 def test_a_high_graph_has_lower_nodes() -> None:
     nodes = {str(n): Shown(str(n), detail="d") for n in range(10)}
     high, low = (dag(nodes, [], label="fan", most_px=most) for most in (1000, 250))
-    assert low["height"] < 0.6 * high["height"]
-    assert set(high["items"][0]["detail"]) == {"d"}
-    assert set(low["items"][0]["detail"]) == {""}
+    assert low.height < 0.6 * high.height
+    assert set(high.items[0].detail) == {"d"}
+    assert set(low.items[0].detail) == {""}

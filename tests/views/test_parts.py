@@ -13,14 +13,15 @@ import pytest
 from PIL import Image
 
 from gpulab.views import LaunchChart
-from gpulab.views._text import number
 from gpulab.views.parts import palette, picture
 from gpulab.views.parts.dag import dag
+from gpulab.views.parts.items import Line, Rects, Spans
 from gpulab.views.parts.pack import pack
 from gpulab.views.parts.plot_picture import said
-from gpulab.views.parts.plots import lane_grid, line, plot, spans, x_axis
+from gpulab.views.parts.plots import lane_grid, plot, x_axis
 from tests.views import synthetic
 from tests.views.sample import queue_view
+from virtualgpu.words import number
 
 SHARP = picture.SHARPNESS
 
@@ -30,7 +31,7 @@ def rgb(name: str) -> tuple[int, ...]:
 
 
 def painted(box: dict[str, Any], width: float = 500) -> Image.Image:
-    pen = picture.Pen(width, box["height"])
+    pen = picture.Pen(width, box.height)
     picture.lay(box, width)[1](pen, 0, 0)
     return pen.image
 
@@ -70,8 +71,10 @@ def test_packing_keeps_numbers_and_shares_arrays() -> None:
 
 
 def test_pieces_make_sentences() -> None:
-    item = {"x0": np.array([5, 1_500]), "x1": np.array([1_234, 4_100_000]), "row": np.array([0, 1]),
-            "names": ["SM 3", "SM 7"], "block": np.array([2, 12_345])}  # fmt: skip
+    item = Rects(
+        np.array([5, 1_500]), np.array([1_234, 4_100_000]), [0, 0], [1, 1], "accent",
+        columns={"names": ["SM 3", "SM 7"], "block": np.array([2, 12_345]), "row": np.array([0, 1])},
+    )  # fmt: skip
     pieces = [
         "Block ",
         ["block"],
@@ -88,18 +91,18 @@ def test_pieces_make_sentences() -> None:
 @pytest.mark.parametrize("limit", [1, 7, 12.4, 108, 9_080, 1_000_000])
 @pytest.mark.parametrize("zoom", [False, True])
 def test_ticks_come_in_finenesses_and_stay_inside(limit: float, zoom: bool) -> None:
-    levels = x_axis(0, limit, number, "x", zoom=zoom)["levels"]
+    levels = x_axis(0, limit, number, "x", zoom=zoom).levels
     steps = [step for step, _ in levels]
     assert steps == sorted(steps, reverse=True)
     assert all(step * (len(texts) - 1) <= limit * 1.001 for step, texts in levels)
     assert 2 <= len(levels[0][1]) <= 5
     assert len(levels[-1][1]) > (2 * 64 if zoom else 5), "two ticks in sight at the strongest zoom"
-    whole = x_axis(0, 12, number, "x", whole=True)["levels"]
+    whole = x_axis(0, 12, number, "x", whole=True).levels
     assert min(step for step, _ in whole) == 1
 
 
 def test_spans_are_where_they_say_and_in_their_colour() -> None:
-    chart = plot(100, (0, 100), spans(
+    chart = plot(100, (0, 100), Spans(
         np.array([0, 50, 60]), np.array([20, 60, 100]), np.array([0, 1, 1]), np.array([0, 1, 2]),
         ["accent", "accent-2", "tail"], rows=2, top=0, height=100), left=0, right=0,
     )  # fmt: skip
@@ -122,7 +125,7 @@ def test_very_many_spans_leave_what_a_plain_painter_leaves() -> None:
     start = np.sort(random.uniform(0, 100, 3000))
     end, row = start + random.exponential(0.2, 3000), random.integers(0, 3, 3000)
     colour = random.integers(0, 2, 3000)
-    made = spans(start, end, row, colour, ["accent", "tail"], rows=3, top=0, height=30, joined=True)
+    made = Spans(start, end, row, colour, ["accent", "tail"], rows=3, top=0, height=30, joined=True)
     shown = np.asarray(painted(plot(30, (0, 100), made, left=0, right=0), 200))
     expected = np.full((3, 400), -1)
     reached = [0] * 3
@@ -142,31 +145,31 @@ def test_a_long_staircase_keeps_its_peaks() -> None:
     steps = 100_000
     y = np.full(steps, 50.0)
     y[77_777] = 3
-    item = line(np.arange(steps), y, "accent", step=True)
-    assert len(item["x"]) < 10_000
-    assert item["y"].min() == 3
-    assert abs(item["x"][item["y"].argmin()] - 77_777) < 50
+    item = Line(np.arange(steps), y, "accent", step=True)
+    assert len(item.x) < 10_000
+    assert item.y.min() == 3
+    assert abs(item.x[item.y.argmin()] - 77_777) < 50
 
 
 def test_lanes_merge_to_spans_and_back() -> None:
     states = np.random.default_rng(5).integers(0, 3, (32, 200))
     item = lane_grid(states, ["grid", "accent", "warn"], top=0, row_height=4)
     again = np.full(states.shape, -1)
-    for start, end, row, colour in zip(item["x0"], item["x1"], item["row"], item["colour"], strict=True):
+    for start, end, row, colour in zip(item.x0, item.x1, item.row, item.colour, strict=True):
         assert (again[row, int(start) : int(end)] == -1).all()
         again[row, int(start) : int(end)] = colour
     assert (again == states).all()
-    assert (np.diff(item["x0"]) >= 0).all()
+    assert (np.diff(item.x0) >= 0).all()
 
 
 def test_a_graph_stands_in_layers_and_has_no_circle() -> None:
     nodes = {name: (name, "accent") for name in "abcd"}
     box = dag(nodes, [("a", "b"), ("b", "d"), ("a", "d"), ("c", "d")], label="graph")
-    x = dict(zip("abcd", box["items"][0]["x0"], strict=True))
+    x = dict(zip("abcd", box.items[0].x0, strict=True))
     assert x == {"a": 0, "b": 1, "c": 0, "d": 2}
     with pytest.raises(ValueError, match="circle"):
         dag(nodes, [("a", "b"), ("b", "a")], label="graph")
-    assert dag({}, [], label="empty")["height"] > 0
+    assert dag({}, [], label="empty").height > 0
 
 
 def test_the_tail_is_painted_as_the_tail() -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from gpulab.views import WarpStepper
 from gpulab.views.warp.columns import SharedStates, lane_rows
+from gpulab.views.warp.step_text import confirm, value_type
 from gpulab.views.warp.steps import WarpSteps
-from gpulab.views.warp.words import confirm, value_type
 from tests.trace_state import shared_at
 from tests.views import synthetic
 from virtualgpu.records.warp.columns import SharedWrites

@@ -31,13 +31,19 @@ def line(number: int, text: str = "") -> SourceLine:
 
 def kernel(stream: int, number: int, start: int, end: int, name: str = "scale", **more: Any) -> Activity:
     shape = {"grid": (4096, 1, 1), "block": (256, 1, 1)}
-    return Activity("CONCURRENT_KERNEL", name, 0, stream, number, start, end, **{**shape, **more})
+    return Activity(
+        kind="CONCURRENT_KERNEL", name=name, device_id=0, stream_id=stream, correlation_id=number,
+        start_ns=start, end_ns=end, **{**shape, **more},
+    )  # fmt: skip
 
 
 def copy(stream: int, number: int, start: int, end: int, kind: str, **more: Any) -> Activity:
     words = {"HtoD": "Host -> Device", "DtoH": "Device -> Host"}.get(kind, "Device -> Device")
     given = {"size_bytes": MIB, "copy_kind": kind, "pinned": True, **more}
-    return Activity("MEMCPY", f"Memcpy {kind} ({words})", 0, stream, number, start, end, **given)
+    return Activity(
+        kind="MEMCPY", name=f"Memcpy {kind} ({words})", device_id=0, stream_id=stream, correlation_id=number,
+        start_ns=start, end_ns=end, **given,
+    )  # fmt: skip
 
 
 def overlapped(
@@ -73,25 +79,37 @@ def overlapped(
     sync = line(9, "total = float(result)")
     ops.sort(key=lambda op: op.start_ns)
     waits = (
-        Synchronization("STREAM_WAIT_EVENT", 0, streams + 6, wait_at, wait_at + 800, "cudaStreamWaitEvent", 1,
-                        7, (event,), source=line(8)),
-        Synchronization("CONTEXT_SYNCHRONIZE", 0, None, wait_at + 2_000, start + 30_000, "cudaMemcpy",
-                        hidden=True, source=sync),
-        Synchronization("STREAM_SYNCHRONIZE", 0, 7, start + 32_000, end - 10_000, "stream.synchronize()",
-                        source=line(10, "stream.synchronize()")),
+        Synchronization(
+            type="STREAM_WAIT_EVENT", device_id=0, stream_id=streams + 6, start_ns=wait_at,
+            end_ns=wait_at + 800, name="cudaStreamWaitEvent", event_id=1, event_stream_id=7, after=(event,),
+            source=line(8),
+        ),
+        Synchronization(
+            type="CONTEXT_SYNCHRONIZE", device_id=0, stream_id=None, start_ns=wait_at + 2_000,
+            end_ns=start + 30_000, name="cudaMemcpy", hidden=True, source=sync,
+        ),
+        Synchronization(
+            type="STREAM_SYNCHRONIZE", device_id=0, stream_id=7, start_ns=start + 32_000, end_ns=end - 10_000,
+            name="stream.synchronize()", source=line(10, "stream.synchronize()"),
+        ),
     )  # fmt: skip
     ranges = (
-        NvtxRange("pipeline", None, 500, end - 2_000, 1),
-        NvtxRange("submit", 0xFF00FF00, 900, wait_at, 1, 1),
-        NvtxRange("chunk 0", None, 1_000, 19_000, 1, 2),
-        NvtxRange("half way", None, 90_000, 90_000, 1, 2, is_mark=True),
+        NvtxRange(name="pipeline", color=None, start_ns=500, end_ns=end - 2_000, thread=1),
+        NvtxRange(name="submit", color=0xFF00FF00, start_ns=900, end_ns=wait_at, thread=1, depth=1),
+        NvtxRange(name="chunk 0", color=None, start_ns=1_000, end_ns=19_000, thread=1, depth=2),
+        NvtxRange(
+            name="half way", color=None, start_ns=90_000, end_ns=90_000, thread=1, depth=2, is_mark=True
+        ),
     )
     infos = tuple(
         StreamInfo(0, at + 7, "default stream" if not at else f"stream {at}") for at in range(streams)
     )
     method = "model" if provenance.source == "modelled" else "CUPTI"
     note = "The host's own work is not modelled."
-    return Timeline(provenance, method, 0, end, tuple(ops), tuple(calls), waits, ranges, infos, note=note)
+    return Timeline(
+        provenance=provenance, method=method, start_ns=0, end_ns=end, activities=tuple(ops),
+        calls=tuple(calls), synchronizations=waits, ranges=ranges, streams=infos, note=note,
+    )  # fmt: skip
 
 
 def tiny_kernels(count: int = 40, graph: bool = False, provenance: Provenance = MEASURED) -> Timeline:
@@ -112,8 +130,10 @@ def tiny_kernels(count: int = 40, graph: bool = False, provenance: Provenance = 
     if graph:
         source = line(2, "graph.launch()")
         calls = (HostCall("cudaGraphLaunch", origin + 1_000, origin + 8_000, 1, 1, source),)
-    return Timeline(provenance, "CUPTI", origin, ops[-1].end_ns + 1_000, ops, calls,
-                    streams=(StreamInfo(0, 7, "default stream"),))  # fmt: skip
+    return Timeline(
+        provenance=provenance, method="CUPTI", start_ns=origin, end_ns=ops[-1].end_ns + 1_000, activities=ops,
+        calls=calls, streams=(StreamInfo(0, 7, "default stream"),),
+    )  # fmt: skip
 
 
 def many(count: int = 100_000, streams: int = 12, seed: int = 1) -> Timeline:
@@ -138,7 +158,9 @@ def many(count: int = 100_000, streams: int = 12, seed: int = 1) -> Timeline:
             else kernel(s + 7, number + 1, start, end, f"kernel_{what[number]}", after=after)
         )
     ops.sort(key=lambda op: op.start_ns)
-    return Timeline(MODELLED, "model", 0, int(tail.max()), tuple(ops))
+    return Timeline(
+        provenance=MODELLED, method="model", start_ns=0, end_ns=int(tail.max()), activities=tuple(ops)
+    )
 
 
 def two_devices() -> Timeline:
@@ -158,8 +180,11 @@ def two_devices() -> Timeline:
 
 def alone() -> Timeline:
     """One operation, in no stream that has a name."""
-    return Timeline(MODELLED, "model", 1_000, 21_000, (kernel(0, 5, 6_000, 18_345, LONG),))
+    return Timeline(
+        provenance=MODELLED, method="model", start_ns=1_000, end_ns=21_000,
+        activities=(kernel(0, 5, 6_000, 18_345, LONG),),
+    )  # fmt: skip
 
 
 def empty() -> Timeline:
-    return Timeline(MODELLED, "model", 0, 0)
+    return Timeline(provenance=MODELLED, method="model", start_ns=0, end_ns=0)

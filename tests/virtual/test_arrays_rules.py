@@ -7,7 +7,6 @@ import gc
 import pickle
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -394,15 +393,17 @@ class TestDevices:
             assert cp.cuda.runtime.getDevice() == 1
             b = cp.arange(4)
             assert b.device.id == 1
-            with pytest.raises(ValueError, match=r"resides \(0\) is different from the current device \(1\)"):
-                a + 1
+            reached = r"resides \(0\) is different from the current device \(1\)\. Peer access has been"
+            with pytest.warns(cp._util.PerformanceWarning, match=reached):
+                np.testing.assert_array_equal((a + 1).get(), [1, 2, 3, 4])
             moved = cp.asarray(a)
             assert moved.device.id == 1
             np.testing.assert_array_equal((moved + b).get(), [0, 2, 4, 6])
         assert cp.cuda.runtime.getDevice() == 0
-        with pytest.raises(ValueError, match="different from the current device"):
-            a + b
-        np.testing.assert_array_equal(b.get(), [0, 1, 2, 3])
+        with pytest.warns(cp._util.PerformanceWarning, match="activated automatically"):
+            total = a + b
+        assert total.device.id == 0
+        np.testing.assert_array_equal(total.get(), [0, 2, 4, 6])
         assert a.device < b.device
 
     def test_arrays_of_a_former_machine_stay_readable(self, two_gpus: Machine) -> None:
@@ -433,8 +434,8 @@ class TestModule:
             cp.insert  # noqa: B018
         with pytest.raises(AttributeError, match=r"Did you mean cp\.arange"):
             cp.arrange  # noqa: B018
-        with pytest.raises(AttributeError, match=r"between virtual GPUs with cp\.asarray"):
-            cp.cuda.nccl  # noqa: B018
+        with pytest.raises(AttributeError, match=r"use cp\.dot, cp\.matmul"):
+            cp.cuda.cublas  # noqa: B018
         assert not hasattr(cp, "no_such_thing")
 
     def test_everything_listed_exists(self) -> None:
@@ -502,12 +503,10 @@ def test_scattered_values_may_lie_on_the_host() -> None:
 
 
 def test_huge_indices_take_no_time() -> None:
-    """NumPy steps towards the range once for each time that an index wraps around."""
-    started = time.monotonic()
+    """NumPy steps towards the range once for each time that an index wraps around: here for weeks."""
     a = cp.arange(10)
     cp.put(a, cp.array([1 << 50]), 7)
     assert cp.take(a, cp.array([1 << 50])).item() == 7
-    assert time.monotonic() - started < 2
 
 
 def test_a_generator_draws_from_the_bits_it_is_given() -> None:
@@ -526,10 +525,9 @@ def test_devices_are_compared_with_devices() -> None:
     ["cp.arange(10**12)", "cp.linspace(0, 1, 10**13)", "cp.eye(10**7)", "cp.random.random(10**13)"],
 )
 def test_what_the_device_cannot_hold_is_never_computed(expression: str) -> None:
-    started = time.monotonic()
+    # Computed, it would take hours or more memory than any computer has.
     with pytest.raises(cp.cuda.memory.OutOfMemoryError, match="Out of memory allocating 8"):
         eval(expression, {"cp": cp})
-    assert time.monotonic() - started < 2
 
 
 def test_room_is_asked_for_within_a_pools_limit() -> None:

@@ -97,7 +97,7 @@ k((1,), (1,), (cupy.zeros(1, 'i4'),))""",
     "of its own": ("raise KeyError('mine')", "KeyError: 'mine'"),
     "of a name": ("cupy.arrange", "Did you mean cp.arange"),
     "of an import": ("from cupy import arrange", "Did you mean cp.arange"),
-    "of a module": ("import cupyx.scipy.ndimage", "SciPy"),
+    "of a module": ("import cupyx.scipy.sparse", "scipy.sparse"),
 }
 
 
@@ -313,7 +313,7 @@ def test_ranges_and_settings() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "says"), [("jit", "RawKernel"), ("scipy", "SciPy"), ("rsqr", "cupyx.rsqrt")]
+    ("name", "says"), [("jit", "RawKernel"), ("cusparse", "NVIDIA's libraries"), ("rsqr", "cupyx.rsqrt")]
 )
 def test_absent_names_of_cupyx_are_explained(name: str, says: str) -> None:
     from virtualgpu import cupyx

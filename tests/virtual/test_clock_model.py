@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import virtualgpu.cp as cp
 from virtualgpu.model import machine as slot
-from virtualgpu.model.clock import _Engine
+from virtualgpu.model.clock import Engine
 from virtualgpu.model.cost import HOST
 from virtualgpu.model.devices import device_info
 from virtualgpu.model.machine import Machine
@@ -230,12 +230,18 @@ def test_a_graph_orders_its_nodes_as_streams_and_events_do(program: list[Any]) -
 
 def test_an_engine_forgets_old_work_but_never_overlaps_it() -> None:
     """Of more pieces than it keeps, the older half only bounds from below when the next may start."""
-    engine, kept = _Engine(), 256
+    engine, kept = Engine(), 256
+
+    def place(ready_ns: int, duration_ns: int, share: float) -> int:
+        start = engine.earliest(ready_ns, duration_ns, share, 0)
+        engine.take(start, start + duration_ns, share)
+        return start
+
     for n in range(kept + 1):
-        assert engine.place(20 * n, 10, 1.0, 0) == 20 * n
+        assert place(20 * n, 10, 1.0) == 20 * n
     # Of 257 pieces the first 128 are gone: the gap after the 128th is the first that can be had.
-    assert engine.place(0, 10, 1.0, 0) == 20 * 127 + 10
-    assert engine.place(0, 10, 1.0, 0) == 20 * 128 + 10
-    assert engine.place(0, 11, 1.0, 0) == 20 * kept + 10
-    assert engine.place(20 * 300, 5, 0.5, 0) == engine.place(20 * 300, 5, 0.5, 0) == 20 * 300
-    assert engine.place(20 * 300, 5, 0.5, 0) == 20 * 300 + 5
+    assert place(0, 10, 1.0) == 20 * 127 + 10
+    assert place(0, 10, 1.0) == 20 * 128 + 10
+    assert place(0, 11, 1.0) == 20 * kept + 10
+    assert place(20 * 300, 5, 0.5) == place(20 * 300, 5, 0.5) == 20 * 300
+    assert place(20 * 300, 5, 0.5) == 20 * 300 + 5

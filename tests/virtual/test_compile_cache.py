@@ -64,6 +64,19 @@ def test_entries_that_others_made_or_moved_are_not_loaded(
     assert cache.load("engine", "a") is None
 
 
+def test_what_was_used_last_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPULAB_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(cache, "MAX_ENTRIES", 20)
+    for number in range(20):
+        cache.store("kind", str(number), b"code")
+        os.utime(tmp_path / "kind" / str(number), (number, number))
+    assert cache.load("kind", "0") == b"code"
+    cache.store("kind", "new", b"code")
+    left = {path.name for path in (tmp_path / "kind").iterdir()}
+    assert {"0", "new"} < left
+    assert not {"1", "2"} & left
+
+
 def test_the_cache_folder_may_begin_with_a_tilde(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPULAB_CACHE_DIR", "~/compiled")
     assert cache.directory() == Path.home() / "compiled"

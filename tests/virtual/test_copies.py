@@ -150,13 +150,15 @@ def two(name: str) -> Iterator[Machine]:
 @pytest.mark.parametrize("door", DEVICE_TO_DEVICE)
 @pytest.mark.parametrize(
     ("device", "low_gbps", "high_gbps"),
-    # NVLink of an A100: 600 GB/s both ways; a T4 has none, and PCIe 3.0 x16 of 15.75 GB/s.
-    [("A100", 240, 300), ("T4", 11, 15.75)],
+    # NVLink of an A100: 600 GB/s both ways; a T4 has none, and goes twice over PCIe 3.0 x16 of 15.75 GB/s.
+    [("A100", 220, 300), ("T4", 7.5, 15.75)],
 )
 def test_copies_between_gpus_take_the_link(door: str, device: str, low_gbps: float, high_gbps: float) -> None:
     for machine in two(device):
         x = cp.full(SIZE, 3, dtype=cp.uint8)
         with cp.cuda.Device(1):
+            if runtime.deviceCanAccessPeer(1, 0):
+                runtime.deviceEnablePeerAccess(0)
             y = cp.zeros(SIZE, dtype=cp.uint8)
             DEVICE_TO_DEVICE[door](y, x)
             done = last(machine, 1)
@@ -178,7 +180,7 @@ def test_unlike_gpus_copy_at_the_slower_link_both_ways(names: tuple[str, str], i
             DEVICE_TO_DEVICE["memcpyPeer"](arrays[into], arrays[1 - into])
             done = last(machine, into)
             assert int(arrays[into].max()) == int(arrays[into].min()) == 1 - into
-        assert 11 < SIZE / done.duration_ns < 15.75
+        assert 7.5 < SIZE / done.duration_ns < 15.75
 
 
 @pytest.mark.parametrize("door", [d for d in DEVICE_TO_DEVICE if d != "asarray"])

@@ -19,6 +19,7 @@ from virtualgpu.cp.cuda import runtime
 from virtualgpu.cuda_errors import CUDARuntimeError
 from virtualgpu.model import bus
 from virtualgpu.model.machine import Machine
+from virtualgpu.model.memory.host import host_view
 from virtualgpu.model.memory.managed import PAGE_BYTES, ManagedPages
 
 HOST_REFUSED = "prefetch to the host"  # by CuPy with CUDA 13
@@ -105,6 +106,53 @@ def test_memory_given_back_is_no_kernels_business(machine: Machine) -> None:
     assert not memory.is_lent(address)
     with pytest.raises(CUDARuntimeError):
         cp.RawKernel(code, "one")((1,), (32,), (x,))
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("how", ["hostAlloc", "alloc_pinned_memory", "empty_pinned", "hostRegister"])
+def test_the_bare_address_of_page_locked_memory_is_a_kernels_argument(machine: Machine, how: str) -> None:
+    """With unified addressing, inside a structure as well as alone."""
+    code = r"""struct Both { float* x; int n; };
+    extern "C" __global__ void one(Both b) { if (threadIdx.x < b.n) b.x[threadIdx.x] += 1; }
+    extern "C" __global__ void two(float* x) { x[blockIdx.x * blockDim.x + threadIdx.x] += 2; }"""
+    module, n = cp.RawModule(code=code), 1 << 20
+    owned: Any = np.zeros(n, np.float32) if how == "hostRegister" else None
+    if how == "hostAlloc":
+        address = runtime.hostAlloc(4 * n, runtime.hostAllocMapped)
+    elif how == "alloc_pinned_memory":
+        address = (owned := cp.cuda.alloc_pinned_memory(4 * n)).ptr
+    elif how == "empty_pinned":
+        address = (owned := cupyx.empty_pinned(n, np.float32)).ctypes.data
+    else:
+        runtime.hostRegister(address := owned.ctypes.data, owned.nbytes)
+    host = host_view(address, 4 * n).view(np.float32)
+    host[:] = np.arange(n)
+    arrays_before = machine.current_device.memory.ledger.array_bytes
+    both = np.array((address, 32), np.dtype([("x", "u8"), ("n", "i4")], align=True))
+    module.get_function("one")((1,), (64,), (both,))
+    module.get_function("two")((n // 1024,), (1024,), (np.uint64(address),))
+    assert (host == np.arange(n) + 2 + (np.arange(n) < 32)).all()
+    last = machine.current_device.work.log[-1]
+    assert last.duration_ns > 4 * n / 26.0  # over the bus of an A100, there and back
+    assert machine.current_device.memory.ledger.array_bytes == arrays_before  # not the device's
+    with pytest.raises(CUDARuntimeError, match=r"right after the end of the page-locked host memory"):
+        module.get_function("two")((1,), (32,), (np.uint64(address + 4 * n),))
+    if how == "hostAlloc":
+        runtime.freeHost(address)
+    elif how == "hostRegister":
+        runtime.hostUnregister(address)
+        with pytest.raises(CUDARuntimeError, match=r"host memory of 4,194,304 bytes that has been freed"):
+            module.get_function("two")((1,), (32,), (np.uint64(address),))
+
+
+@needs_nvrtc
+def test_the_bare_address_of_managed_memory_brings_its_pages(machine: Machine) -> None:
+    code = 'extern "C" __global__ void one(char* x) { x[threadIdx.x] = 1; }'
+    address = runtime.mallocManaged(65 * PAGE_BYTES - 7)  # the driver's granularity is larger
+    cp.RawKernel(code, "one")((1,), (32,), (np.uint64(address),))
+    pages = machine.current_device.memory.managed[address]
+    assert pages.on_device.sum() == 1
+    runtime.free(address)
 
 
 def test_arrays_over_host_memory_copy_like_host_memory(machine: Machine) -> None:

@@ -15,7 +15,7 @@ from virtualgpu.model import machine as slot
 from virtualgpu.model.devices import device_info, names
 from virtualgpu.model.machine import Machine
 from virtualgpu.records import DeviceInfo, Provenance
-from virtualgpu.records.device_attributes import ATTRIBUTES, info_fields
+from virtualgpu.records.device.attributes import ATTRIBUTES, info_fields
 
 pytestmark = pytest.mark.usefixtures("machine")
 
@@ -32,8 +32,8 @@ H200 = {
     "StreamPrioritiesSupported": 1, "TccDriver": 0, "TotalConstantMemory": 65536, "UnifiedAddressing": 1,
     "WarpSize": 32,
 }  # fmt: skip
-# The same device's ``getDeviceProperties``, without what the virtual GPU does otherwise (ECC, watchdog,
-# managed and mapped memory) and the size of memory, of which the driver keeps a part.
+# The same device's ``getDeviceProperties``, without what the virtual GPU does otherwise (ECC) and the size of
+# memory, of which the driver keeps a part.
 H200_PROPERTIES = {
     "sharedMemPerBlock": 49152, "regsPerBlock": 65536, "warpSize": 32, "maxThreadsPerBlock": 1024,
     "maxThreadsDim": (1024, 1024, 64), "maxGridSize": (2147483647, 65535, 65535), "clockRate": 1980000,
@@ -114,7 +114,7 @@ def test_attributes_by_number_and_by_name() -> None:
     slot.use(Machine([info]))
     assert runtime.deviceGetAttribute(runtime.cudaDevAttrMultiProcessorCount, 0) == 108
     assert runtime.deviceGetAttribute(runtime.cudaDevAttrAsyncEngineCount, 0) == 0
-    assert runtime.deviceGetAttribute(115, 0) == 0  # no stream-ordered pools
+    assert runtime.deviceGetAttribute(115, 0) == 1  # stream-ordered pools
     with pytest.raises(CUDARuntimeError, match="does not model device attribute 5000"):
         runtime.deviceGetAttribute(5000, 0)
     with pytest.raises(AttributeError, match="cudaDevAttrNothing"):

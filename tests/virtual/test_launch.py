@@ -10,6 +10,7 @@ import pytest
 from virtualgpu import cp
 from virtualgpu.compile import nvrtc
 from virtualgpu.compile.ptx import ir
+from virtualgpu.cuda_errors import CUDADriverError
 from virtualgpu.errors import ArgumentWarning
 from virtualgpu.launch import compiled
 from virtualgpu.launch.launch import Launch
@@ -136,6 +137,20 @@ def test_numbers_read_as_others(param: ir.Param, value: Any, says: str) -> None:
 def test_numbers_that_do_not_fit(param: ir.Param, value: Any, error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says):
         bytes_of(param, value)
+
+
+def test_local_memory_of_a_thread_has_a_limit() -> None:
+    code = """extern "C" __global__ void k(char* p, int n) {
+        volatile char l[SIZE];
+        for (int i = 0; i < n; i++) l[i] = i;
+        p[0] = l[n - 1];
+    }"""
+    found = cp.zeros(1, np.int8)
+    cp.RawKernel(code.replace("SIZE", "500000"), "k")((1,), (1,), (found, np.int32(9)))
+    assert int(found[0]) == 8
+    with pytest.raises(CUDADriverError, match=r"needs 1,073,741,824 bytes of local memory") as error:
+        cp.RawKernel(code.replace("SIZE", "1 << 30"), "k")((1,), (1,), (found, np.int32(9)))
+    assert error.value.status == 701
 
 
 @pytest.mark.parametrize("percent", [-1, 0, 37, 100])

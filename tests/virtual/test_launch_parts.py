@@ -14,7 +14,8 @@ from virtualgpu.compile.cubin import KernelResources
 from virtualgpu.compile.ptx import ir
 from virtualgpu.cuda_errors import CUDADriverError
 from virtualgpu.errors import ArgumentWarning
-from virtualgpu.launch import compiled, limits
+from virtualgpu.launch import compiled, limits, loose_ptx
+from virtualgpu.launch.compiled import fit
 from virtualgpu.launch.copies import Copies, size_bytes, stand_ins
 from virtualgpu.launch.launch import Launch, kernel_source
 from virtualgpu.launch.loose_ptx import loose_module, target_of
@@ -28,7 +29,10 @@ pytestmark = pytest.mark.usefixtures("machine")
 
 # Limits -------------------------------------------------------------------------------------------------
 
-STATS = KernelStats(Provenance("modelled", "H200"), "k", "sm_90", 80, 1000, 0, 0, 768)
+STATS = KernelStats(
+    provenance=Provenance("modelled", "H200"), name="k", target="sm_90", registers_per_thread=80,
+    static_shared_bytes=1000, local_bytes=0, constant_bytes=0, max_threads_per_block=768,
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(("grid", "block", "says"), [
@@ -307,6 +311,61 @@ def test_resources_of_ptx_are_those_of_what_a_kernel_reaches() -> None:
     assert far.registers_per_thread == 7 + 4
     assert near.registers_per_thread == 4 + 4
     assert (far.launch_bound_threads, near.launch_bound_threads) == (192, None)
+
+
+def many_values(count: int) -> str:
+    """PTX of a kernel that holds so many values at once."""
+    loads = "".join(f"    ld.global.u32 %r{n}, [%rd1+{4 * n}];\n" for n in range(count))
+    sums = "".join(f"    add.u32 %r0, %r0, %r{n};\n" for n in range(1, count))
+    return f""".version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 x)
+{{
+    .reg .b64 %rd<2>;
+    .reg .b32 %r<{count}>;
+    ld.param.u64 %rd1, [x];
+{loads}{sums}    st.global.u32 [%rd1+{4 * count}], %r0;
+    ret;
+}}
+.visible .entry other(.param .u64 x) {{ ret; }}
+"""
+
+
+def test_an_estimate_of_registers_refuses_no_launch() -> None:
+    module = cp.cuda.function.Module()
+    module.load(many_values(100).encode())
+    kernel = module.get_function("k")
+    assert kernel.stats.registers_per_thread > 100
+    assert kernel.stats.max_threads_per_block == 1024
+    x = cp.arange(101, dtype="uint32")
+    kernel((1,), (1024,), (x,))
+    assert int(x[100]) == 99 * 100 // 2
+    info = device_info("A100")
+    found = module.compiled.resources["k"]
+    fits = fit(info, found, 1024, 0)
+    assert (fits.blocks_per_sm, fits.registers_per_thread) == (1, 64)
+    assert "estimated" in fits.provenance.label
+    assert fit(info, found, 128, 0).registers_per_thread == found.registers_per_thread
+    assert fit(info, replace(found, estimated=False), 1024, 0).blocks_per_sm == 0
+
+
+def test_resources_are_estimated_for_the_kernel_that_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    known = loose_ptx.register_estimate
+
+    def noted(function: ir.Function) -> int:
+        asked.append(function.name)
+        return known(function)
+
+    monkeypatch.setattr(loose_ptx, "register_estimate", noted)
+    module = cp.cuda.function.Module()
+    module.load(many_values(5).encode())
+    kernel = module.get_function("k")
+    kernel((1,), (32,), (cp.zeros(8, "uint32"),))
+    assert set(asked) == {"k"}
+    with pytest.raises(CUDADriverError, match="It has: k, other"):
+        module.get_function("missing")
 
 
 @pytest.mark.parametrize(("target", "number"), [("sm_90a", 90), ("sm_75", 75), ("sm_120", 120), ("", 0)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,11 @@ import numpy as np
 import pytest
 
 from virtualgpu import cp
+from virtualgpu.cuda_errors import IllegalAddressError
 from virtualgpu.errors import NotSupportedError
 from virtualgpu.model import machine as slot
 from virtualgpu.model.machine import Machine
+from virtualgpu.records.device import images
 
 pytestmark = pytest.mark.usefixtures("machine")
 
@@ -126,7 +129,7 @@ def test_what_cannot_be_loaded_is_refused_with_cudas_codes(module: Any) -> None:
     newer = ptx[:first] + b".version 99.7" + ptx[ptx.index(b"\n", first) :]
     for_b200, _ = cp.cuda.compiler.compile_using_nvrtc(CODE, arch="100")
     empty = cp.cuda.function.Module()
-    for image, status in ((newer, 222), (for_b200, 209), (b"nonsense", 218)):
+    for image, status in ((newer, 222), (for_b200, 218), (b"nonsense", 218)):
         with pytest.raises(cp.cuda.driver.CUDADriverError) as refused:
             empty.load(image)
         assert refused.value.status == status
@@ -138,6 +141,65 @@ def test_what_cannot_be_loaded_is_refused_with_cudas_codes(module: Any) -> None:
         with pytest.raises(cp.cuda.driver.CUDADriverError) as missing:
             ask("nothing")
         assert missing.value.status == 500
+
+
+@pytest.mark.parametrize(
+    ("target", "capability", "runs"),
+    [
+        ("sm_80", (8, 0), True), ("sm_80", (8, 9), True), ("sm_86", (8, 0), False), ("sm_80", (9, 0), False),
+        ("compute_75", (10, 0), True), ("compute_90", (8, 9), False), ("compute_90a", (9, 0), True),
+        ("compute_90a", (10, 0), False), ("sm_90a", (9, 0), True), ("compute_100f", (10, 3), True),
+        ("compute_100f", (12, 0), False), ("sm_100", (7, 5), False), ("sm_89", (8, 10), True),
+    ],
+)  # fmt: skip
+def test_targets_run_where_nvidia_says(target: str, capability: tuple[int, int], runs: bool) -> None:
+    assert images.Part.of(target).runs_on(capability) is runs
+
+
+def test_machine_code_comes_before_ptx_and_the_newest_first() -> None:
+    held = [images.Part.of(name) for name in ("sm_75", "sm_80", "sm_86", "compute_80", "compute_86")]
+    taken = {capability: images.chosen(held, capability) for capability in ((7, 0), (8, 0), (8, 9), (9, 0))}
+    assert [part and (part.kind, part.number) for part in taken.values()] == [
+        None, ("cubin", 80), ("cubin", 86), ("PTX", 86)
+    ]  # fmt: skip
+    with pytest.raises(ValueError, match="no target"):
+        images.Part.of("8.0")
+
+
+def _fat(*entries: tuple[int, int, bytes, int]) -> bytes:
+    """A fat binary of (kind, target, data, flags), laid out as fatbinary lays it out."""
+    body = b"".join(
+        struct.pack("<HHIQ", kind, 0x101, 64, len(data))
+        + struct.pack("<12I", 0, 0, 0, target, 0, 0, flags, *[0] * 5)
+        + data
+        for kind, target, data, flags in entries
+    )  # fmt: skip
+    return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(body)) + body
+
+
+def test_a_fat_binary_is_asked_as_a_driver_asks_it() -> None:
+    ptx, _ = cp.cuda.compiler.compile_using_nvrtc(CODE)
+    elf = b"\x7fELF\x02\x01\x01A\x08".ljust(48, b"\0") + struct.pack("<I", 90 << 8 | 2) + bytes(12)
+    module = cp.cuda.Module()
+    module.load(_fat((2, 90, elf, 0x11), (1, 80, ptx, 0x11)))
+    assert isinstance(module.get_function("scale"), cp.cuda.Function)
+    for image in (_fat((2, 90, elf, 0x11)), elf):
+        with pytest.raises(cp.cuda.driver.CUDADriverError, match="cubin for sm_90, and") as refused:
+            module.load(image)
+        assert refused.value.status == 209
+    with pytest.raises(NotSupportedError, match="compressed"):
+        module.load(_fat((1, 80, b"packed", 0x8011)))
+    with pytest.raises(NotSupportedError, match="machine code"):
+        module.load(_fat((2, 80, elf, 0x11), (1, 80, ptx, 0x11)))
+
+
+def test_ptx_of_another_devices_own_features_is_refused() -> None:
+    ptx, _ = cp.cuda.compiler.compile_using_nvrtc(CODE)
+    own = ptx.replace(b".target sm_80", b".target sm_80a", 1)
+    cp.cuda.Module().load(own)
+    with pytest.raises(cp.cuda.driver.CUDADriverError, match="sm_75a") as refused:
+        cp.cuda.Module().load(own.replace(b"sm_80a", b"sm_75a"))
+    assert refused.value.status == 218
 
 
 def test_ptx_of_a_file(tmp_path: Path) -> None:
@@ -157,7 +219,7 @@ def test_a_modules_kernels_run_where_it_was_loaded(two_gpus: Machine) -> None:
     scale = module.get_function("scale")
     scale((1,), (32,), (x, np.int32(32)))
     assert not x.get().any()
-    with pytest.raises(ValueError, match="device"):
+    with pytest.raises(IllegalAddressError, match=r"memory of device 0.*deviceEnablePeerAccess\(0\)"):
         scale((1,), (32,), (cp.ones(32, cp.float32), np.int32(32)))
 
 

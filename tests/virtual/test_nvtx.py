@@ -26,8 +26,8 @@ def test_ranges_nest_and_have_the_modelled_clock_s_times(machine: Machine) -> No
     machine.clock.advance(70)
     nvtx.RangePop()
     assert nvtx.ranges() == (
-        NvtxRange("inner", 0xFF00FF00, start, start + 500, HERE, depth=1),
-        NvtxRange("outer", None, start, start + 570, HERE, depth=0),
+        NvtxRange(name="inner", color=0xFF00FF00, start_ns=start, end_ns=start + 500, thread=HERE, depth=1),
+        NvtxRange(name="outer", color=None, start_ns=start, end_ns=start + 570, thread=HERE, depth=0),
     )
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -89,18 +87,6 @@ def test_large_grids_keep_the_capacity() -> None:
     assert busiest(sm, start, end, 16) <= 4
     # No schedule beats all slots busy all the time.
     assert durations.sum() / 64 <= end.max() <= durations.sum() / 64 * 1.01
-
-
-def test_thirty_two_thousand_blocks_place_in_time() -> None:
-    durations = np.random.default_rng(4).uniform(500.0, 3000.0, 32_768)
-    best = min(_seconds(durations) for _ in range(3))
-    assert best < 0.2  # 17 ms on an idle core; the limit leaves room for a busy machine
-
-
-def _seconds(durations: Times) -> float:
-    begin = time.perf_counter()
-    place_blocks(durations, 132, 8, 0.6)
-    return time.perf_counter() - begin
 
 
 def test_no_blocks() -> None:

@@ -82,15 +82,20 @@ def test_architectures_are_those_of_cccl() -> None:
 
 def work(sectors: int, requests: int, given: int, cold: int = 0) -> cost.KernelWork:
     access = AccessCounters(
-        0, 0, "ld", "global", "load", 4, requests, sectors, requests, requests, 0,
+        pc=0, line=0, text="ld", space="global", kind="load", size_bytes=4, requests=requests,
+        sectors=sectors, wavefronts=requests, ideal_wavefronts=requests, bytes_requested=0,
         missed_sectors=sectors, half_lines=sectors if sectors >= 16 * requests else sectors // 2,
     )  # fmt: skip
     here = Provenance("modelled", "virtual A100")
-    counters = KernelCounters(here, "k", (4, 1, 1), (256, 1, 1), 0, 4000, 0, (access,))
+    counters = KernelCounters(
+        provenance=here, kernel_name="k", grid=(4, 1, 1), block=(256, 1, 1), shared_bytes=0,
+        warp_instructions=4000, thread_instructions=0, accesses=(access,),
+    )  # fmt: skip
     row, parts = np.full(4, 1000, np.int64), np.full(4, sectors // 4, np.int64)
     pace = cost.Pace(np.zeros((1, 9)), np.zeros((1, 5)), ((0,),), frozenset())
     arrays = cost.ArrayBytes(given, given, cold)
-    return cost.KernelWork(row, row, parts, counters, np.ones(1, np.int64), pace, arrays)
+    once, lanes = np.ones(1, np.int64), np.full(1, 32)
+    return cost.KernelWork(row, row, parts, counters, once, lanes, pace, arrays)
 
 
 def test_bytes_from_memory() -> None:

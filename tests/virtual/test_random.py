@@ -84,6 +84,11 @@ def test_shapes_and_dtypes(call: Any, shape: tuple[int, ...], dtype: str) -> Non
         (lambda n: cp.random.exponential(2, n), 2.0, 2.0),
         (lambda n: cp.random.binomial(10, 0.3, n), 3.0, 2.1**0.5),
         (lambda n: cp.random.normal(cp.zeros(n), cp.ones(n)), 0.0, 1.0),
+        (lambda n: cp.log(cp.random.lognormal(1, 0.5, n)), 1.0, 0.5),
+        (lambda n: cp.random.laplace(1, 2, n), 1.0, 8**0.5),
+        (lambda n: cp.random.gamma(4, 0.5, n), 2.0, 1.0),
+        (lambda n: cp.random.beta(2, 2, n), 0.5, 0.05**0.5),
+        (lambda n: cp.random.geometric(0.25, n), 4.0, 12**0.5),
     ],
 )
 def test_moments(draw: Any, mean: float, std: float) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from contextlib import nullcontext
 from itertools import pairwise
@@ -127,6 +128,19 @@ class TestStreams:
         outer.use()
         assert cp.cuda.get_current_stream() == outer
         cp.cuda.Stream.null.use()
+
+    @pytest.mark.parametrize("first", [cp.cuda.Stream.null, cp.cuda.Stream.ptds], ids=["null", "ptds"])
+    def test_after_a_block_comes_the_block_around_it_whatever_was_used(self, first: Any) -> None:
+        """As CuPy has it (cupy#5143): at the end of the outermost one the default stream."""
+        one, other, inner = (cp.cuda.Stream() for _ in range(3))
+        first.use()
+        with one:
+            other.use()
+            assert cp.cuda.get_current_stream() == other
+            with inner:
+                assert cp.cuda.get_current_stream() == inner
+            assert cp.cuda.get_current_stream() == one
+        assert cp.cuda.get_current_stream() == cp.cuda.Stream.null
 
     def test_arrays_submit_to_the_current_stream(self, machine: Machine) -> None:
         stream = cp.cuda.Stream()
@@ -286,6 +300,22 @@ class TestEvents:
         assert wrapped == stream
         with pytest.raises(TypeError, match="__cuda_stream__"):
             cp.cuda.Stream.from_external(object())
+        answers = {
+            7: "2-tuple",
+            (0, 1, 2): "2-tuple",
+            (0, "1"): r"\(int, str\)",
+            (1, 7): "unsupported version 1",
+        }
+        for answer, says in answers.items():
+            foreign = type("Foreign", (), {"__cuda_stream__": lambda _, answer=answer: answer})()
+            with pytest.raises(TypeError, match=says):
+                cp.cuda.Stream.from_external(foreign)
+        handle, gone = stream.ptr, weakref.ref(stream)
+        wrapped = cp.cuda.Stream.from_external(stream)
+        del stream
+        assert gone() is not None  # or its handle would mean nothing
+        assert wrapped.ptr == handle
+        stream = gone()
         with pytest.warns(DeprecationWarning, match="from_external"):
             assert cp.cuda.ExternalStream(stream.ptr) == stream
 

@@ -305,6 +305,23 @@ def test_what_cuda_refuses() -> None:
         cp.RawKernel('extern "C" __global__ void f(float x) {}', "f")((1,), (1,), (made(array),))
 
 
+def test_textures_are_arguments_of_elementwise_kernels() -> None:
+    texture, runtime = cp.cuda.texture, cp.cuda.runtime
+    held = texture.CUDAarray(texture.ChannelFormatDescriptor(32, 0, 0, 0, FLOAT), 16, 4)
+    picture = np.random.default_rng(1).random((4, 16), np.float32)
+    held.copy_from(cp.asarray(picture))
+    resource = texture.ResourceDescriptor(runtime.cudaResourceTypeArray, held)
+    handle = texture.TextureObject(resource, texture.TextureDescriptor())
+    for declared in ("U t", "uint64 t"):
+        kernel = cp.ElementwiseKernel(
+            f"float32 x, {declared}, int32 width", "float32 y",
+            "y = x + tex2D<float>(t, i % width + 0.5f, i / width + 0.5f)", "add_picture",
+        )  # fmt: skip
+        assert (kernel(cp.ones((4, 16), np.float32), handle, 16).get() == picture + 1).all()
+    with pytest.raises(TypeError, match="t is uint64 where the kernel takes float32"):
+        cp.ElementwiseKernel("float32 x, float32 t", "float32 y", "y = x")(cp.ones(3, np.float32), handle)
+
+
 def test_arrays_are_copied_both_ways_in_a_stream() -> None:
     runtime, texture = cp.cuda.runtime, cp.cuda.texture
     channels = texture.ChannelFormatDescriptor(16, 16, 0, 0, UNSIGNED)

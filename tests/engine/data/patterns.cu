@@ -1947,3 +1947,37 @@ extern "C" __global__ void k(int* x, int* y, int n){
   }
   y[t]=v;
 }
+
+//! wrong: match with a full mask in a guard | 1 64 | mask-names-an-absent-lane
+extern "C" __global__ void k(const float* x, int* y, int* n) {
+  int i = threadIdx.x;
+  if (i < 40) y[i] = __match_any_sync(0xffffffff, (int)x[i]);
+}
+
+//! wrong: ballot after some have returned | 1 64 | mask-names-an-absent-lane
+extern "C" __global__ void k(const float* x, int* y, int* n) {
+  int i = threadIdx.x;
+  if (i >= 40) return;
+  y[i] = __ballot_sync(0xffffffff, x[i] > 20);
+}
+
+//! wrong: reduction after some have returned | 1 64 | mask-names-an-absent-lane
+extern "C" __global__ void k(const float* x, int* y, int* n) {
+  int i = threadIdx.x;
+  if (i >= 40) return;
+  y[i] = __reduce_add_sync(0xffffffff, (int)x[i]);
+}
+
+//! right: full masks in a last warp of eight threads | 1 40 |
+extern "C" __global__ void k(const float* x, int* y, int* n) {
+  int i = threadIdx.x, v = (int)x[i];
+  y[i] = __match_any_sync(0xffffffff, v) + __ballot_sync(0xffffffff, v > 20) + __reduce_add_sync(0xffffffff, v);
+}
+
+//! right: votes with masks of those who come | 1 64 |
+extern "C" __global__ void k(const float* x, int* y, int* n) {
+  int i = threadIdx.x;
+  unsigned here = __ballot_sync(0xffffffff, i < 40);
+  if (i >= 40) return;
+  y[i] = __match_any_sync(here, (int)x[i]) + __any_sync(__activemask(), x[i] > 20);
+}

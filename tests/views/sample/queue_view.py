@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpulab.views._base import View
-from gpulab.views._text import count, duration, number, time_unit
 from gpulab.views.parts.boxes import Box, column, fold, legend, numbers, row, table
 from gpulab.views.parts.dag import dag
-from gpulab.views.parts.plots import labels, plot, spans, x_axis
+from gpulab.views.parts.items import Labels, Spans
+from gpulab.views.parts.plots import plot, x_axis
 from virtualgpu.records import Provenance
+from virtualgpu.words import count, duration, number, time_unit
 
 KINDS = {"kernel": "accent", "copy": "good-text", "memset": "tail-text"}
 ROW_PX = 26
@@ -94,11 +95,11 @@ class QueueView(View):
         return plot(
             height + 34,
             domain,
-            spans(start, end, at, kinds, list(KINDS.values()), rows=len(streams), top=0, height=height,
-                  name=np.arange(len(self.work)),
+            Spans(start, end, at, kinds, list(KINDS.values()), rows=len(streams), top=0, height=height,
+                  columns={"name": np.arange(len(self.work))},
                   say=[["name", [w.name for w in self.work]], ": ", ["x0", "time"], " to ", ["x1", "time"]]),
-            labels(start, middle, [w.name for w in self.work], colour="on-accent", dx=4, room=end - start),
-            labels([0.0] * len(streams), [ROW_PX * (i + 0.5) for i in range(len(streams))],
+            Labels(start, middle, [w.name for w in self.work], colour="on-accent", dx=4, room=end - start),
+            Labels([0.0] * len(streams), [ROW_PX * (i + 0.5) for i in range(len(streams))],
                    [f"stream {s}" for s in streams], anchor="end", dx=-5, pin=True),
             x_axis(height, self.span_ns, number, f"time ({unit})", scale=scale, zoom=True),
             label=self.sentence(), left=70, zoom=True, hint="Point at a piece of work.",

@@ -1,0 +1,146 @@
+"""No instruction becomes a call of a function that this package does not bring, on any level of processor."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from typing import Any
+
+import llvmlite.binding as llvm
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from tests.engine.every_instruction import FAMILIES, LANE_BYTES, OWN_BYTES, kernel, results
+from tests.engine.ptx_runner import launch
+from virtualgpu.compile.ptx import parser
+from virtualgpu.engine.lower import codegen
+from virtualgpu.engine.lower.ops import arith, bitops, warp_ops
+from virtualgpu.engine.lower.ops.floating import convert
+from virtualgpu.engine.machine import jit, object_code, processor, stand_ins
+
+# What every C library has, as the C standard wants it of one that compilers may count on.
+EVERYWHERE = {"memcpy", "memmove", "memset"}
+COMPILED_PYTHON = (
+    ("virtualgpu.sanitizer.touched", "observer"),
+    ("virtualgpu.sanitizer.events", "observer"),
+    ("virtualgpu.engine.caches.notes", "observer"),
+    ("virtualgpu.engine.caches.replay", "player"),
+)
+# Has two results; it is made of nothing but what the others are.
+ELSEWHERE = {"elect"}
+
+
+# Ends and neighbours of ends, of each width: zeros, subnormal ones, infinities, NaN.
+ENDS = {
+    16: [0, 1, 0x3FF, 0x400, 0x3C00, 0x3C01, 0x7BFF, 0x7C00, 0x7E00, 0x7FFF, 0x8000, 0x8001, 0xBC00, 0xFC00,
+         0xFFFF],
+    32: [0, 1, 0x7FFFFF, 0x800000, 0x33000000, 0x387FC000, 0x3F000000, 0x3F800000, 0x7F7FFFFF, 0x7F800000,
+         0x7FC00000, 0x7FFFFFFF, 0x80000000, 0x80000001, 0xFF800000, 0xFFFFFFFF],
+}  # fmt: skip
+
+
+def operands(which: str) -> npt.NDArray[np.uint64]:
+    """What the lanes of a warp read: random bits, usual numbers or the ends of a width."""
+    rng = np.random.default_rng(len(which))
+    words = rng.integers(0, 1 << 63, 32 * OWN_BYTES // 8, np.uint64) * np.uint64(2)
+    if which in ("float32", "float64"):
+        numbers = words.view(which)
+        numbers[:] = rng.standard_normal(numbers.size) * 10.0 ** rng.integers(-6, 6, numbers.size)
+    elif which != "random":
+        narrow = words.view(f"uint{which}")
+        narrow[:] = rng.choice(np.array(ENDS[int(which)], narrow.dtype), narrow.size)
+    return words
+
+
+def without_payloads(values: npt.NDArray[np.uint64], opcode: str, kind: str) -> npt.NDArray[Any]:
+    """Results of one line with every NaN alike: which of two NaN an operation passes on is left open."""
+    width = {"f": "4", "g": "8", "r": "2", "h": "2"}.get(kind, "")
+    if not width or (kind in "rh" and "f16" not in opcode):
+        return values
+    numbers = values.view(f"f{width}").copy()
+    numbers[np.isnan(numbers)] = np.nan
+    return numbers.view(np.uint64)
+
+
+@functools.cache
+def text_of(family: str, counted: bool) -> str:
+    module = parser.parse(kernel(FAMILIES[family]))
+    return codegen.generate(module, "k", count=counted, trace=False, observe=counted).text
+
+
+def called(text: str, level: str) -> set[str]:
+    """Functions that code for a level calls from outside; made here, wherever it could run."""
+    made_for = processor.level(level)
+    module = llvm.parse_assembly(stand_ins.fitted(text, made_for))
+    module.verify()
+    return set(object_code.undefined(jit.target_machine(made_for, 1).emit_object(module)))
+
+
+@pytest.mark.parametrize("level", processor.levels())
+@pytest.mark.parametrize("family", FAMILIES)
+def test_no_instruction_calls_for_help(family: str, level: str) -> None:
+    assert called(text_of(family, False), level) <= EVERYWHERE
+
+
+@pytest.mark.parametrize("level", processor.levels()[:1])
+@pytest.mark.parametrize("family", ["memory", "textures", "warps"])
+def test_nor_when_it_is_counted_and_observed(family: str, level: str) -> None:
+    assert called(text_of(family, True), level) <= EVERYWHERE
+
+
+@pytest.mark.parametrize("level", processor.levels()[:1])
+@pytest.mark.parametrize(("module", "name"), COMPILED_PYTHON)
+def test_nor_do_functions_that_look_on(
+    module: str, name: str, level: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts: list[str] = []
+
+    class Enough(Exception):
+        pass
+
+    def library(text: str, _entry: str) -> None:
+        texts.append(text)
+        raise Enough
+
+    monkeypatch.setattr(jit, "Library", library)
+    with pytest.raises(Enough):
+        getattr(importlib.import_module(module), name).__wrapped__()
+    assert called(texts[0], level) <= EVERYWHERE
+
+
+@pytest.mark.parametrize("which", ["random", "float32", "float64", "16", "32"])
+@pytest.mark.parametrize("family", [family for family in FAMILIES if family != "textures"])
+def test_every_processor_gives_the_same_bits(
+    family: str, which: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = FAMILIES[family]
+    places = results(lines)
+    given = [operands(which), np.zeros(len(places) * 32 * LANE_BYTES // 8, np.uint64)]
+    found = {}
+    for name in ("native", *(level for level in processor.levels() if not processor.lacking(level))):
+        monkeypatch.setenv(processor.VARIABLE, name)
+        found[name] = launch(kernel(lines), "k", given)
+    memory, values = found.pop("native")
+    for name, (own_memory, own_values) in found.items():
+        kept = [without_payloads(words, "f16", "r") for words in (own_memory, memory)]
+        assert np.array_equal(*kept), name
+        for (line, kind), mine, other in zip(
+            places, own_values.reshape(-1, 32), values.reshape(-1, 32), strict=True
+        ):
+            opcode = line.split(" ")[0]
+            same = without_payloads(mine, opcode, kind) == without_payloads(other, opcode, kind)
+            assert same.all(), f"{name}: {line} in lane {np.flatnonzero(~same)[0]}"
+
+
+def test_every_root_has_its_line() -> None:
+    there = {line.split(" ")[0].split(".")[0] for lines in FAMILIES.values() for line in lines}
+    known = {root for module in (arith, bitops, convert, warp_ops) for root in module.HANDLERS}
+    assert known - there <= ELSEWHERE
+
+
+@pytest.mark.skipif(processor.architecture() != "x86", reason="x86's lowest level lacks both")
+def test_the_test_sees_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stand_ins, "fitted", lambda text, _: text)
+    assert "fmaf" in called(text_of("floats", False), "x86-64-v2")
+    assert "__truncsfhf2" in called(text_of("halves", False), "x86-64-v2")

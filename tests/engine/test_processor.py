@@ -1,0 +1,88 @@
+"""The processor that kernels are compiled for: named by a variable, checked before anything is compiled."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import llvmlite.binding as llvm
+import pytest
+
+from virtualgpu.engine.machine import jit, processor
+from virtualgpu.errors import UnknownProcessorError
+
+X86 = processor.architecture() == "x86"
+PROGRAM = """
+from virtualgpu import cp
+cp.RawKernel('extern "C" __global__ void k() { never compiled }', "k")((1,), (1,), ())
+"""
+
+
+def test_by_default_it_is_this_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(processor.VARIABLE, raising=False)
+    assert processor.chosen().name == llvm.get_host_cpu_name()
+    monkeypatch.setenv(processor.VARIABLE, "native")
+    assert processor.chosen() is processor.native()
+
+
+@pytest.mark.parametrize("name", processor.levels())
+def test_a_level_is_taken_or_refused_by_what_this_processor_has(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(processor.VARIABLE, name)
+    if processor.lacking(name):
+        with pytest.raises(UnknownProcessorError, match=f"asks for {name}"):
+            processor.chosen()
+    else:
+        assert processor.chosen().choice == name
+
+
+@pytest.mark.skipif(not X86, reason="levels of x86")
+def test_levels_build_on_each_other_and_are_made_of_their_instructions() -> None:
+    text = "define <16 x float> @f(<16 x float> %x) { %r = fmul <16 x float> %x, %x ret <16 x float> %r }"
+    found = {}
+    for name in processor.levels():
+        machine = jit.target_machine(processor.level(name))
+        found[name] = machine.emit_assembly(llvm.parse_assembly(text))
+    assert "ymm" not in found["x86-64-v2"]
+    assert "ymm" in found["x86-64-v3"]
+    assert "zmm" not in found["x86-64-v3"]
+    assert "zmm" in found["x86-64-v4"]
+    features = [processor.level(name).features for name in processor.levels()]
+    assert features[0] < features[1] < features[2]
+
+
+@pytest.mark.skipif(not X86, reason="levels of x86")
+def test_what_the_processor_lacks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    older = processor.level("x86-64-v3")
+    monkeypatch.setattr(processor, "native", lambda: older)
+    processor._named.cache_clear()
+    monkeypatch.setenv(processor.VARIABLE, "x86-64-v4")
+    with pytest.raises(UnknownProcessorError, match=r"lacks its AVX-512; .*x86-64-v2, x86-64-v3 or native\."):
+        processor.chosen()
+    processor._named.cache_clear()
+
+
+def test_an_unknown_name_is_refused_in_one_sentence_before_anything_is_compiled() -> None:
+    environment = {**os.environ, processor.VARIABLE: "sparc"}
+    ended = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True)
+    last = ended.stderr.rstrip().split("\n")[-1]
+    assert "UnknownProcessorError" in last
+    assert "'sparc'" in last
+    assert "native" in last
+    assert "never" not in last
+
+
+def test_code_of_one_processor_is_not_another_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    from virtualgpu.compile import cache as disk_cache
+
+    keys = []
+    monkeypatch.setattr(disk_cache, "load", lambda kind, key: keys.append(key))
+    monkeypatch.setattr(disk_cache, "store", lambda *_: None)
+    text = "define i32 @run_blocks() { ret i32 0 }\ndefine i32 @run_block() { ret i32 0 }"
+    usable = [name for name in processor.levels() if not processor.lacking(name)]
+    for name in (*usable, "native"):
+        monkeypatch.setenv(processor.VARIABLE, name)
+        jit.Code(text)
+    assert len(set(keys)) == len(usable) + 1

@@ -1,0 +1,115 @@
+"""When a launch is stopped, and what is said of it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import gpulab as gl
+from gpulab import cp, session
+from virtualgpu.compile import nvrtc
+from virtualgpu.cuda_errors import LaunchTimeoutError, Progress
+from virtualgpu.engine.run import stopwatch
+from virtualgpu.model import machine
+
+pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+
+KERNEL = """extern "C" __global__ void k(volatile int* out, int n) {{
+  volatile __shared__ int s[32];
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  s[threadIdx.x % 32] = 0;
+  for (int j = 0; n > 0; j++) {{ {body} }}
+  out[i] = s[0];
+}}"""
+SILENT = "if (out[0]) break;"
+STORES = {
+    "global": "out[i] += 1;",
+    "shared": "s[threadIdx.x % 32] += 1;",
+    "atomic": "atomicAdd((int*)out, 1);",
+    "printf": r'if (j % 100000 == 0) printf("%d\n", j);',
+}
+NOTHING_NEW = {
+    "nothing": SILENT,
+    "the same": "out[i] = 5;",
+    "a lock": "if (!atomicCAS((int*)out, 7, 0)) j = 0;",
+}
+SLOW = """extern "C" __global__ void k(volatile int* out, int n) {
+  float v = threadIdx.x;
+  for (int j = 0; j < n; j++) v = v * 1.0001f + 1.0f;
+  out[blockIdx.x * blockDim.x + threadIdx.x] = v;
+}"""
+
+
+@pytest.fixture(autouse=True)
+def device() -> Iterator[None]:
+    with session.on_device("virtual:A100"):
+        gl.use_device(watchdog_s=0.5)
+        yield
+
+
+def stopped(code: str, grid: int = 1, n: int = 1) -> LaunchTimeoutError:
+    out = cp.zeros(32 * grid, np.int32)
+    with pytest.raises(LaunchTimeoutError) as error:
+        cp.RawKernel(code, "k")((grid,), (32,), (out, np.int32(n)))
+    return error.value
+
+
+def progress(error: LaunchTimeoutError) -> Progress:
+    assert error.progress is not None
+    return error.progress
+
+
+@pytest.mark.parametrize("body", STORES.values(), ids=STORES)
+def test_what_stores_or_prints_is_not_called_endless(body: str) -> None:
+    error = stopped(KERNEL.format(body=body))
+    assert error.kind == "too long"
+    assert "after 0.5 s of processor time" in str(error)
+    assert "It was still storing or printing" in str(error)
+    assert "cannot end" not in str(error)
+
+
+@pytest.mark.parametrize("body", NOTHING_NEW.values(), ids=NOTHING_NEW)
+def test_what_stores_nothing_new_is_endless(body: str) -> None:
+    error = stopped(KERNEL.format(body=body))
+    assert error.kind == "endless"
+    assert "Nothing new was stored or printed any more" in str(error)
+
+
+def test_more_memory_than_is_looked_at_is_no_reason_to_call_it_endless(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("virtualgpu.engine.run.watchdog._MOST_BYTES", 1000)
+    assert stopped(KERNEL.format(body=SILENT)).kind == "too long"
+
+
+def test_patience_with_kernels_of_which_nothing_comes_may_be_less() -> None:
+    gl.use_device(watchdog_s=4)
+    device = machine.current().current_device
+    device.idle_s = 0.4
+    assert progress(stopped(KERNEL.format(body=SILENT))).spent_s < 2
+    assert progress(stopped(KERNEL.format(body=STORES["global"]))).spent_s == 4
+
+
+@pytest.mark.skipif(not hasattr(time, "pthread_getcpuclockid"), reason="threads have no clocks here")
+def test_on_a_busy_machine_wall_time_counts_where_nothing_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread gets a third of a core, by the clock of its stopwatch."""
+    slow = SimpleNamespace(
+        pthread_getcpuclockid=time.pthread_getcpuclockid,
+        clock_gettime=lambda clock: time.clock_gettime(clock) / 3,
+        monotonic=time.monotonic,
+    )
+    monkeypatch.setattr(stopwatch, "time", slow)
+    monkeypatch.setattr("virtualgpu.engine.run.watchdog._BUSY_S", 1.0)
+    gl.use_device(watchdog_s=1)
+    for body in (SILENT, STORES["global"]):
+        assert progress(stopped(KERNEL.format(body=body))).spent_s < 0.9
+    blocks = 30_000 * (os.cpu_count() or 1)
+    error = stopped(SLOW, grid=blocks, n=100_000)
+    assert "Blocks were still ending" in str(error)
+    assert progress(error).spent_s == 1
+    assert 0 < progress(error).ended < blocks

@@ -1,0 +1,270 @@
+"""Interviews: locked answers are measured, misses come back, what is damaged is put aside."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from datetime import date, timedelta
+from pathlib import Path
+from random import Random
+
+import pytest
+
+import gpulab as gl
+from gpulab.course.n17_interview import figures
+from gpulab.teach.interview import again
+from gpulab.teach.interview.cards import KINDS, Card, Drawn, Found, Outcome, Part, merit
+from gpulab.teach.interview.opening import UnknownCardError, everything
+from gpulab.teach.interview.scorecard import Scorecard
+from gpulab.teach.interview.talk import Interview
+from gpulab.teach.store import store
+from gpulab.views.tables import Table
+
+MONDAY = date(2026, 3, 2)
+LEAST = {"estimate": 12, "diagnose": 12, "refute": 10, "whiteboard": 10, "bug": 12, "ladder": 4}
+
+
+def small(rng: Random) -> Drawn:
+    n = rng.choice([20, 40])
+    table = Table("seen", ("what", "value"), (("n", str(n)),))
+
+    def judged(code: str) -> Outcome:
+        return Outcome(float("right" in code), "right" in code, "read", "judged here")
+
+    return Drawn(
+        parts=(
+            Part(question=f"Twice {n}?", unit="blocks", near=1.0, table=table,
+                 measure=lambda: Found(2 * n, "arithmetic", "So it is.")),
+            Part(question="And red?", measure=lambda: Found("red", "seen"), choices=("red", "blue")),
+            Part(question="A kernel?", judge=judged, code="start"),
+        ),
+        points=("doubled it", "said the unit"),
+        sentence="Twice as many.",
+        parameters={"n": n},
+    )  # fmt: skip
+
+
+CARD = Card("small-twice", "estimate", "L3", "Twice", small, ("02",))
+
+
+def talk(chair: str = "candidate", today: date = MONDAY, seed: int = 1) -> Interview:
+    return Interview([CARD, CARD], seed, chair, lambda: today)  # type: ignore[arg-type]
+
+
+def answered(found: Interview, right: bool = True, sure: bool = True) -> Interview:
+    n = found.drawn.parameters["n"]
+    found.answer(2 * n if right else n, sure=sure)
+    found.answer("red", sure=sure)
+    found.answer("right", sure=sure)
+    found.tick(1, 2)
+    return found
+
+
+class TestCards:
+    def test_there_are_enough_of_each_kind_with_keys_of_their_own(self) -> None:
+        cards = everything()
+        assert len({card.key for card in cards}) == len(cards) >= 60
+        kinds = Counter(card.kind for card in cards)
+        assert all(kinds[kind] >= least for kind, least in LEAST.items())
+        assert set(kinds) == set(KINDS)
+        assert {card.level for card in cards} <= {"L3", "L4", "L5", "L6"}
+        assert all(card.taught for card in cards)
+
+    def test_a_number_is_worth_less_by_its_factor(self) -> None:
+        assert merit(20, 17, 1.25) == (1.0, True)
+        assert merit(19, 17, 1.0)[1] is False
+        assert merit(170, 17, 1.0) == (0.0, False)
+        assert merit(-17, 17, 1.25) == (0.0, False)
+        low, high = merit(5, 10, 1.0)[0], merit(20, 10, 1.0)[0]
+        assert low == pytest.approx(high)
+        assert 0.6 < low < 0.8
+        assert merit("a", "a", 1.0) == (1.0, True)
+
+    def test_what_is_no_answer_is_refused_and_nothing_is_locked(self) -> None:
+        found = talk()
+        for wrong in ("many", True, float("nan"), None, [3]):
+            with pytest.raises(ValueError, match="number"):
+                found.answer(wrong)
+        assert not found.outcomes
+        found.answer("40 blocks")
+        with pytest.raises(ValueError, match="not one of the choices: red, blue"):
+            found.answer("green")
+        found.answer(2)
+        with pytest.raises(ValueError, match="text of a kernel"):
+            found.answer(7)
+
+
+class TestTalk:
+    def test_an_answer_is_locked_measured_and_explained(self) -> None:
+        found = talk()
+        n = found.drawn.parameters["n"]
+        said = found.answer(n, sure=True)
+        assert not said.right
+        assert said.said == f"{2 * n} blocks; you said {n} blocks, 2 times too low. So it is."
+        assert said.label == "arithmetic"
+        assert "And red?" in str(found)
+        with pytest.raises(ValueError, match="rubric opens once"):
+            found.tick(1)
+
+    def test_a_seed_draws_the_same_card_again_and_another_seed_others(self) -> None:
+        drawn = [CARD.drawn(seed).parameters["n"] for seed in range(20)]
+        assert drawn == [CARD.drawn(seed).parameters["n"] for seed in range(20)]
+        assert len(set(drawn)) == 2
+
+    def test_the_score_is_coverage_times_calibration(self) -> None:
+        best = answered(talk()).scorecard
+        assert (best.coverage, best.calibration) == (1.0, pytest.approx(0.99))
+        guessed = answered(talk(), sure=False).scorecard
+        assert guessed.score == pytest.approx(0.75)
+        missed = answered(talk(), right=False).scorecard
+        assert missed.cards[0].calibration == pytest.approx(1 - (0.81 + 0.01 + 0.01) / 3)
+        assert missed.score < guessed.score + 0.1
+        assert missed.score == pytest.approx(missed.coverage * missed.calibration)
+
+    def test_a_scorecard_is_kept_as_json(self, tmp_path: Path) -> None:
+        found = answered(talk())
+        kept = json.loads(found.save(tmp_path / "card.json").read_text(encoding="utf-8"))
+        assert kept["format"] == "gpulab-interview"
+        assert kept["cards"][0]["parts"][0]["origin"] == "arithmetic"
+        assert kept["cards"][0]["parameters"] == found.drawn.parameters
+        assert kept["score"] == pytest.approx(found.scorecard.score)
+        assert found.save(tmp_path / "card.html").read_text(encoding="utf-8").count("<tr>") == 3
+        assert "none answered yet" in repr(Scorecard(1, "2026-03-02", ()))
+
+    def test_the_interviewer_sees_truth_and_rubric_and_keeps_nothing(self) -> None:
+        found = talk("interviewer")
+        text = str(found)
+        assert f"Truth: {2 * found.drawn.parameters['n']} blocks, arithmetic." in text
+        assert "doubled it" in text
+        assert "doubled it" not in str(talk())
+        found.tick(1)
+        answered(found)
+        assert again.kept(CARD.key).met == 0
+
+    def test_a_form_locks_ticks_and_goes_on(self) -> None:
+        from gpulab.teach.interview import form
+
+        found = talk()
+        box = form.room(found)
+        asking = next(child for child in box.children if getattr(child, "form", "") == "prediction")
+        asking._hear(asking, {"value": "", "sure": True}, None)
+        assert asking.state["wrong"] == "Choose or type an answer first."
+        asking._hear(asking, {"value": "many", "sure": True}, None)
+        assert "not a number" in asking.state["wrong"]
+        asking._hear(asking, {"value": str(2 * found.drawn.parameters["n"]), "sure": True}, None)
+        assert found.outcomes[0].right
+        found.answer("red")
+        found.answer("right")
+        box = form.room(found)
+        rubric = next(child for child in box.children if getattr(child, "form", "") == "quiz")
+        rubric._hear(rubric, {"number": 1, "answer": "twice"}, None)
+        assert rubric.state["answers"][0]["points"] == list(found.drawn.points)
+        rubric._hear(rubric, {"number": 1, "ticked": [1]}, None)
+        assert found.ticked == (1,)
+        box.children[-1].click()
+        assert found.at == 1
+        assert "Twice" in form.page_of(found)
+
+
+class TestAgain:
+    def test_misses_come_back_after_one_three_and_seven_days(self) -> None:
+        day, waits = MONDAY, []
+        answered(talk(today=day), right=False)
+        while (due := again.kept(CARD.key).due) is not None:
+            waits.append((due - day).days)
+            assert again.due([CARD.key], due - timedelta(days=1)) == []
+            assert again.due([CARD.key], due) == [CARD.key]
+            day = due
+            answered(talk(today=day))
+        assert waits == [1, 3, 7]
+        assert again.kept(CARD.key).met == 4
+
+    def test_a_miss_begins_anew(self) -> None:
+        answered(talk(), right=False)
+        answered(talk(today=MONDAY + timedelta(days=1)))
+        answered(talk(today=MONDAY + timedelta(days=4)), right=False)
+        assert again.kept(CARD.key).due == MONDAY + timedelta(days=5)
+
+    def test_what_was_known_at_once_does_not_come_back(self) -> None:
+        answered(talk())
+        assert again.kept(CARD.key).due is None
+
+    @pytest.mark.parametrize(
+        "damaged",
+        [7, "text", [], {}, {"met": 1}, {"met": 1, "score": 0, "box": 5, "due": "2026-03-02", "last": {}},
+         {"met": 1, "score": 0, "box": 0, "due": "tomorrow", "last": {}},
+         {"met": "1", "score": 0, "box": None, "due": None, "last": {}},
+         {"met": 1, "score": 0, "box": 0, "due": None, "last": {}}],
+    )  # fmt: skip
+    def test_what_is_damaged_is_put_aside_and_never_written_over(self, damaged: object) -> None:
+        store().put(again.SECTION, CARD.key, damaged)
+        assert again.kept(CARD.key).met == 0
+        answered(talk())
+        assert again.kept(CARD.key).met == 1
+        assert store().get(again.ASIDE, CARD.key) == [damaged]
+
+
+class TestOpening:
+    def test_an_unknown_kind_is_an_error_that_names_the_nearest(self) -> None:
+        with pytest.raises(UnknownCardError, match="'estimate'"):
+            gl.interview("estimates")
+        with pytest.raises(ValueError, match="candidate"):
+            gl.interview(chair="judge")  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="at least one"):
+            gl.interview(cards=0)
+
+    def test_the_same_seed_gives_the_same_cards_of_all_kinds(self) -> None:
+        one, other = (gl.interview(seed=3, cards=12) for _ in range(2))
+        assert [card.key for card in one.cards] == [card.key for card in other.cards]
+        assert Counter(card.kind for card in one.cards) == dict.fromkeys(KINDS, 2)
+        assert [card.key for card in one.cards] != [card.key for card in gl.interview(seed=4, cards=12).cards]
+
+    def test_what_is_due_comes_first(self) -> None:
+        card = next(card for card in everything() if card.key == "estimate-amdahl")
+        before = again.Kept().after(0.0, False, MONDAY, {})
+        again.keep(card.key, before)
+        found = gl.interview("estimate", cards=3, today=lambda: MONDAY + timedelta(days=1))
+        assert found.cards[0].key == card.key
+        assert len(found.cards) == 3
+        assert "1 card came back" in repr(found)
+        assert gl.interview("estimate", cards=3, seed=1, today=lambda: MONDAY).why == ""
+
+
+ESTIMATES = [card for card in everything() if card.kind == "estimate"]
+
+
+@pytest.mark.parametrize("card", ESTIMATES, ids=lambda card: card.key)
+def test_an_estimate_is_found_by_the_laboratory_with_its_origin(card: Card) -> None:
+    seen = set()
+    for seed in (1, 2, 3):
+        drawn = card.drawn(seed)
+        assert 3 <= len(drawn.points) <= 5
+        for part in drawn.parts:
+            assert part.measure is not None
+            found = part.measure()
+            assert isinstance(found.value, int | float)
+            assert found.value > 0
+            assert found.label
+            assert part.outcome(found.value).right
+            assert not part.outcome(3 * found.value).right
+            seen.add(part.question)
+    assert len(seen) > 1, "parameters differ from seed to seed"
+
+
+def test_a_sheet_has_the_devices_numbers_and_the_learners_own(tmp_path: Path) -> None:
+    gl.use_device("virtual:T4")
+    before = figures.sheet()
+    assert len(before.tables) == 1
+    assert "published for T4" in repr(before)
+    assert "modelled on virtual T4" in repr(before)
+    found = answered(talk())
+    after = figures.sheet()
+    asked = [row[0] for row in after.tables[1].rows]
+    assert asked == [part.question for part in found.drawn.parts]
+    assert after.save(tmp_path / "sheet.html").read_text(encoding="utf-8").count("<table") == 2
+
+
+def test_a_capstone_is_scored_beside_a_naive_and_a_good_kernel() -> None:
+    costs = figures.scored(figures.attend("attend.cu"), heads=2, tokens=40, device="T4")
+    assert costs.loads["yours"] == costs.loads["good"] < costs.loads["naive"]
+    assert costs.provenance.source == "modelled"

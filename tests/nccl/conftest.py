@@ -1,0 +1,56 @@
+"""Ranks on virtual GPUs: all in one thread, or a thread a rank."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from virtualgpu import cp
+from virtualgpu.model import machine as slot
+from virtualgpu.model.devices import device_info
+from virtualgpu.model.machine import Machine
+from virtualgpu.records.traffic.ports import LinkKind
+
+Gpus = Callable[..., Machine]
+
+
+@pytest.fixture
+def gpus() -> Iterator[Gpus]:
+    """Makes a machine of so many GPUs, joined like this, the current one."""
+    before = slot._slot.machine
+
+    def make(count: int = 2, links: LinkKind | None = None, name: str = "H200") -> Machine:
+        machine = Machine([device_info(name)] * count, links=links)
+        slot.use(machine)
+        return machine
+
+    yield make
+    slot._slot.machine = before
+
+
+def on(device: int, make: Callable[[], Any]) -> Any:
+    """What a function makes on a device."""
+    with cp.cuda.Device(device):
+        return make()
+
+
+def in_threads(count: int, rank: Callable[[int], Any]) -> list[Any]:
+    """What a function gives for each rank, each in a thread of its own on its own device; or its error."""
+    found: list[Any] = [None] * count
+
+    def run(number: int) -> None:
+        try:
+            cp.cuda.Device(number).use()
+            found[number] = rank(number)
+        except Exception as error:
+            found[number] = error
+
+    threads = [threading.Thread(target=run, args=(n,), name=f"rank {n}") for n in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return found

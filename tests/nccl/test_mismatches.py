@@ -1,0 +1,349 @@
+"""What does not fit is an error that names ranks and calls, where NCCL would hang."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.pool import ThreadPool
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.nccl.conftest import Gpus, in_threads, on
+from virtualgpu import cp
+from virtualgpu.cp.cuda._nccl import cliques
+from virtualgpu.model.machine import current
+
+nccl = cp.cuda.nccl
+F, S = nccl.NCCL_FLOAT, nccl.NCCL_SUM
+
+
+def refused(call: Any, status: int, *words: str) -> str:
+    """The words of a call's error."""
+    with pytest.raises(nccl.NcclError) as error:
+        call()
+    text = str(error.value)
+    assert error.value.status == status, text
+    for word in words:
+        assert word.lower() in text.lower(), text
+    return text
+
+
+def ring(count: int = 2) -> tuple[list[Any], list[Any]]:
+    comms = nccl.NcclCommunicator.initAll(count)
+    return comms, [on(n, lambda: cp.zeros(8, cp.float32)) for n in range(count)]
+
+
+PAIRS: dict[str, tuple[Any, Any, tuple[str, ...]]] = {
+    "count": (
+        lambda c, p: c.allReduce(p, p, 8, F, S, 0),
+        lambda c, p: c.allReduce(p, p, 7, F, S, 0),
+        ("rank 0 calls allReduce(8 x float32, sum)", "rank 1 calls allReduce(7 x float32, sum)"),
+    ),
+    "dtype": (
+        lambda c, p: c.allReduce(p, p, 8, F, S, 0),
+        lambda c, p: c.allReduce(p, p, 8, nccl.NCCL_INT, S, 0),
+        ("8 x float32", "8 x int32"),
+    ),
+    "op": (
+        lambda c, p: c.reduce(p, p, 8, F, nccl.NCCL_MAX, 0, 0),
+        lambda c, p: c.reduce(p, p, 8, F, nccl.NCCL_MIN, 0, 0),
+        ("max", "min"),
+    ),
+    "root": (
+        lambda c, p: c.broadcast(p, p, 8, F, 0, 0),
+        lambda c, p: c.broadcast(p, p, 8, F, 1, 0),
+        ("root 0", "root 1"),
+    ),
+    "call": (
+        lambda c, p: c.allReduce(p, p, 8, F, S, 0),
+        lambda c, p: c.broadcast(p, p, 8, F, 0, 0),
+        ("rank 0 calls allReduce", "rank 1 calls broadcast"),
+    ),
+    "sent and received": (
+        lambda c, p: c.send(p, 8, F, 1, 0),
+        lambda c, p: c.recv(p, 4, F, 0, 0),
+        ("rank 0 calls send(8 x float32, peer 1)", "rank 1 calls recv(4 x float32, peer 0)"),
+    ),
+    "two sends": (
+        lambda c, p: c.send(p, 8, F, 1, 0),
+        lambda c, p: c.send(p, 8, F, 0, 0),
+        ("rank 0 waits in send", "rank 1 waits in send", "groupStart()"),
+    ),
+    "send and collective": (
+        lambda c, p: c.send(p, 8, F, 1, 0),
+        lambda c, p: c.allReduce(p, p, 8, F, S, 0),
+        ("rank 0 calls send", "rank 1 calls allReduce"),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", PAIRS)
+def test_calls_that_differ_in_a_group(gpus: Gpus, kind: str) -> None:
+    gpus()
+    first, second, words = PAIRS[kind]
+    comms, arrays = ring()
+    nccl.groupStart()
+    first(comms[0], arrays[0].data.ptr)
+    second(comms[1], arrays[1].data.ptr)
+    refused(nccl.groupEnd, 5, *words)
+    # Nothing is left over: the group has ended, and the communicators say why they are of no use.
+    refused(nccl.groupEnd, 5, "without a groupStart")
+    refused(comms[1].check_async_error, 5, *words, "make new ones")
+    refused(lambda: first(comms[0], arrays[0].data.ptr), 5, "make new ones")
+
+
+@pytest.mark.parametrize("kind", PAIRS)
+def test_calls_that_differ_in_threads(gpus: Gpus, kind: str) -> None:
+    gpus()
+    uid = nccl.get_unique_id()
+
+    def rank(r: int) -> None:
+        comm = nccl.NcclCommunicator(2, uid, r)
+        x = cp.zeros(8, cp.float32)
+        PAIRS[kind][r](comm, x.data.ptr)
+
+    errors = in_threads(2, rank)
+    assert [type(error) for error in errors] == [nccl.NcclError] * 2
+    for word in PAIRS[kind][2]:
+        # Whichever came second found it out, and says it from its side.
+        assert all(word.lower() in str(error).lower() for error in errors), errors
+
+
+def test_one_thread_without_a_group(gpus: Gpus) -> None:
+    gpus()
+    comms, arrays = ring()
+    refused(
+        lambda: comms[0].allReduce(arrays[0].data.ptr, arrays[0].data.ptr, 8, F, S, 0),
+        5, "Rank 0 waits in allReduce(8 x float32, sum)", "rank 1 has not called", "groupStart()",
+    )  # fmt: skip
+
+
+def test_a_group_that_lacks_a_rank(gpus: Gpus) -> None:
+    gpus(4)
+    comms, arrays = ring(4)
+    nccl.groupStart()
+    for r in (0, 1, 3):
+        comms[r].allReduce(arrays[r].data.ptr, arrays[r].data.ptr, 8, F, S, 0)
+    refused(nccl.groupEnd, 5, "rank 2 has not called")
+
+
+def dies(r: int, uid: bytes, last: int) -> None:
+    comm = nccl.NcclCommunicator(3, uid, r)
+    x = cp.zeros(8, cp.float32)
+    comm.allReduce(x.data.ptr, x.data.ptr, 8, F, S, 0)
+    if r == last:
+        raise ZeroDivisionError
+    comm.reduceScatter(x.data.ptr, x.data.ptr, 2, F, S, 0)
+
+
+def test_a_rank_that_dies(gpus: Gpus) -> None:
+    gpus(3)
+    uid = nccl.get_unique_id()
+    errors = in_threads(3, lambda r: dies(r, uid, 1))
+    assert isinstance(errors[1], ZeroDivisionError)
+    for r in (0, 2):
+        assert isinstance(errors[r], nccl.NcclError)
+        assert "rank 1 has not called, and its thread (rank 1) has ended" in str(errors[r])
+        assert "reduceScatter(2 x float32, sum)" in str(errors[r])
+        assert errors[r].status == 6
+
+
+def test_a_rank_that_dies_in_a_pool(gpus: Gpus) -> None:
+    """Its thread lives on, and waits for the next task."""
+    gpus(3)
+    uid = nccl.get_unique_id()
+    errors: list[Any] = []
+
+    def rank(r: int) -> None:
+        cp.cuda.Device(r).use()
+        try:
+            dies(r, uid, 2)
+        except nccl.NcclError as error:
+            errors.append(error)
+
+    with ThreadPoolExecutor(3) as pool:
+        tasks = [pool.submit(rank, r) for r in range(3)]
+    assert isinstance(tasks[2].exception(), ZeroDivisionError)
+    assert len(errors) == 2
+    assert all("rank 2 has not called" in str(error) for error in errors)
+
+
+@pytest.mark.parametrize("kind", ["daemons", "pool made before"])
+def test_threads_of_any_kind_are_waited_for(gpus: Gpus, kind: str) -> None:
+    pool = ThreadPool(3) if kind == "pool made before" else None
+    gpus(3)
+    uid, found = nccl.get_unique_id(), [0.0] * 3
+
+    def rank(r: int) -> None:
+        cp.cuda.Device(r).use()
+        comm = nccl.NcclCommunicator(3, uid, r)
+        for late in range(3):
+            if r == late:
+                time.sleep(0.1)  # no bound: the others wait
+            x = cp.ones(1, cp.float32)
+            comm.allReduce(x.data.ptr, x.data.ptr, 1, F, S, 0)
+            found[r] += float(x[0])
+
+    if pool is not None:
+        with pool:
+            pool.map(rank, range(3))
+    else:
+        threads = [threading.Thread(target=rank, args=(r,), daemon=True) for r in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert found == [9, 9, 9]
+
+
+def test_a_rank_that_runs_a_long_kernel_is_waited_for(gpus: Gpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It waits for the worker threads of the engine meanwhile."""
+    monkeypatch.setattr(cliques, "_LOOKS", 0)
+    monkeypatch.setattr(cliques, "_LOOK_S", 0.001)
+    gpus()
+    uid = nccl.get_unique_id()
+    kernel = cp.RawKernel(
+        r"""
+        extern "C" __global__ void spin(float* x) {
+            for (int i = 0; i < 20000; ++i) x[blockIdx.x * 32 + threadIdx.x] += 1;
+        }""",
+        "spin",
+    )
+
+    def rank(r: int) -> float:
+        comm = nccl.NcclCommunicator(2, uid, r)
+        x = cp.zeros(64 * 32, cp.float32)
+        if r:
+            kernel((64,), (32,), (x,))
+        comm.broadcast(x.data.ptr, x.data.ptr, 1, F, 1, 0)
+        return float(x[0])
+
+    first, second = in_threads(2, rank)
+    assert first == second == 20000
+
+
+def test_a_rank_that_never_comes(gpus: Gpus) -> None:
+    gpus(2)
+    uid = nccl.get_unique_id()
+    text = refused(lambda: nccl.NcclCommunicator(2, uid, 0), 5, "rank 1 has not called")
+    assert "Rank 0 waits in NcclCommunicator(2, id, 0)" in text
+    assert "threads of one process, not processes" in text
+
+
+def test_a_rank_that_does_not_call_in_time(gpus: Gpus) -> None:
+    """Its thread lives and does something else."""
+    machine = gpus(2)
+    for device in machine.devices:
+        device.watchdog_s = 0.05
+    uid, over = nccl.get_unique_id(), threading.Event()
+
+    def rank(r: int) -> None:
+        comm = nccl.NcclCommunicator(2, uid, r)
+        if r:
+            over.wait(60)
+            return
+        x = cp.zeros(8, cp.float32)
+        try:
+            comm.broadcast(x.data.ptr, x.data.ptr, 8, F, 1, 0)
+        finally:
+            over.set()
+
+    error = in_threads(2, rank)[0]
+    assert isinstance(error, nccl.NcclError)
+    assert "rank 1 has not called within" in str(error)
+
+
+def test_a_rank_that_is_aborted(gpus: Gpus) -> None:
+    gpus()
+    comms, arrays = ring()
+    comms[1].abort()
+    refused(comms[1].rank_id, 4, "was aborted")
+    refused(
+        lambda: comms[0].broadcast(arrays[0].data.ptr, arrays[0].data.ptr, 8, F, 0, 0),
+        6, "Rank 0 waits in broadcast(8 x float32, root 0)", "rank 1 was aborted",
+    )  # fmt: skip
+
+
+def test_pointers_are_looked_at(gpus: Gpus) -> None:
+    gpus()
+    comms, arrays = ring()
+    here, there = (x.data.ptr for x in arrays)
+    call = comms[0].allReduce
+    refused(lambda: call(there, here, 8, F, S, 0), 1, "sendbuf", "memory of device 1", "rank's device is 0")
+    refused(
+        lambda: call(here, here, 9, F, S, 0), 1, "allReduce of rank 0: sendbuf (9 x float32", "has 8 from"
+    )
+    refused(lambda: call(here, 0, 8, F, S, 0), 1, "recvbuf", "in no array")
+    refused(lambda: call(here + 2, here, 4, F, S, 0), 1, "not aligned")
+    refused(lambda: comms[0].allGather(here, here, 8, F, 0), 1, "recvbuf (16 x float32", "n times as long")
+    host = np.zeros(8, np.float32)
+    refused(lambda: call(host.ctypes.data, here, 8, F, S, 0), 1, "in no array")
+    stream = on(1, lambda: cp.cuda.Stream(non_blocking=True))
+    refused(lambda: call(here, here, 8, F, S, stream.ptr), 1, "stream belongs to device 1")
+    comms[0].check_async_error()  # nothing of it has harmed the others
+
+
+def test_arguments_are_looked_at(gpus: Gpus) -> None:
+    gpus()
+    comms, arrays = ring()
+    at = arrays[0].data.ptr
+    refused(lambda: comms[0].allReduce(at, at, 8, 77, S, 0), 4, "77 is no type")
+    refused(lambda: comms[0].allReduce(at, at, 8, F, 9, 0), 4, "9 is no operation")
+    refused(lambda: comms[0].broadcast(at, at, 8, F, 2, 0), 4, "root 2 is no rank", "0 to 1")
+    refused(lambda: comms[0].send(at, 8, F, -1, 0), 4, "peer -1 is no rank")
+    with pytest.raises(OverflowError):
+        comms[0].allReduce(at, at, -1, F, S, 0)
+    with pytest.raises(TypeError, match="integer"):
+        comms[0].allReduce(arrays[0], at, 8, F, S, 0)
+
+
+def test_communicators_that_cannot_be(gpus: Gpus) -> None:
+    gpus()
+    make, uid = nccl.NcclCommunicator, nccl.get_unique_id()
+    assert len(uid) == 128
+    assert uid != nccl.get_unique_id()
+    refused(lambda: make(2, uid, 2), 4, "Rank 2 of 2")
+    refused(lambda: make.initAll(3), 4, "Device 2 is not there", "count=n")
+    refused(lambda: make.initAll([0, 0]), 5, "Duplicate GPU: ranks 0 and 1")
+    refused(lambda: make(1, bytes(128), 0), 5, "not of this process")
+    with pytest.raises(ValueError, match="commId length 10 != 128"):
+        make(1, b"1234567890", 0)
+    for wrong in (None, (1, 2, 3)):
+        with pytest.raises(TypeError):
+            make(1, wrong, 0)
+    errors = in_threads(2, lambda _: (cp.cuda.Device(0).use(), make(2, uid, _))[1])
+    assert all("are both on device 0" in str(error) for error in errors)
+    comm = make(1, nccl.get_unique_id(), 0)
+    comm.destroy()
+    comm.destroy()
+    refused(comm.size, 4, "was destroyed")
+
+
+def test_a_capturing_stream_is_refused(gpus: Gpus) -> None:
+    gpus(1)
+    comm, x = nccl.NcclCommunicator.initAll(1)[0], cp.zeros(8, cp.float32)
+    stream = cp.cuda.Stream(non_blocking=True)
+    stream.begin_capture()
+    refused(lambda: comm.allReduce(x.data.ptr, x.data.ptr, 8, F, S, stream.ptr), 5, "captures a graph")
+    stream.end_capture()
+
+
+def test_errors_travel(gpus: Gpus) -> None:
+    error = nccl.NcclError(5, "why")
+    again = pickle.loads(pickle.dumps(error))
+    assert (again.status, str(again)) == (5, str(error))
+    assert str(nccl.NcclError(2)).startswith("NCCL_ERROR_SYSTEM_ERROR: unhandled system error")
+
+
+def test_communicators_end_with_their_machine(gpus: Gpus) -> None:
+    gpus()
+    comm = nccl.NcclCommunicator.initAll(2)[0]
+    nccl.groupStart()
+    gpus()
+    refused(comm.rank_id, 5, "no longer the selected device")
+    refused(nccl.groupEnd, 5, "without a groupStart")  # the new machine knows of no group
+    assert current().devices[0].work.log == type(current().devices[0].work.log)(maxlen=65536)

@@ -1,0 +1,138 @@
+"""Programs of random calls, a thread a rank, at random paces: each gives what NumPy says."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.nccl.conftest import Gpus
+from virtualgpu import cp
+
+nccl = cp.cuda.nccl
+CALLS = ("all", "scattered", "gathered", "broadcast", "all to all", "round", "from 0 to 1", "host barrier")
+DOUBLE = nccl.NCCL_DOUBLE
+
+
+class Rank:
+    """One rank: makes its calls, and what they should give."""
+
+    def __init__(self, comm: Any, rank: int, ranks: int, barrier: threading.Barrier) -> None:
+        self.comm, self.rank, self.ranks, self.barrier = comm, rank, ranks, barrier
+
+    def call(self, what: str, size: int, root: int, k: int) -> tuple[Any, Any]:
+        """What a call gave this rank, and what it should."""
+        n, r, c = self.ranks, self.rank, self.comm
+        hosts = [np.arange(size * n) * (j + 1.0) + k for j in range(n)]
+        x, y, wanted = cp.asarray(hosts[r]), cp.zeros(size * n), np.zeros(size * n)
+        send, recv, stream = x.data.ptr, y.data.ptr, cp.cuda.get_current_stream().ptr
+        mine = slice(r * size, (r + 1) * size)
+        if what == "all":
+            c.allReduce(send, recv, size * n, DOUBLE, nccl.NCCL_SUM, stream)
+            wanted = sum(hosts)
+        elif what == "scattered":
+            c.reduceScatter(send, recv, size, DOUBLE, nccl.NCCL_SUM, stream)
+            wanted[:size] = sum(hosts)[mine]
+        elif what == "gathered":
+            c.allGather(send, recv, size, DOUBLE, stream)
+            wanted = np.concatenate([host[:size] for host in hosts])
+        elif what == "broadcast":
+            c.broadcast(send, recv, size * n, DOUBLE, root, stream)
+            wanted = hosts[root]
+        elif what == "all to all":
+            nccl.groupStart()
+            for peer in range(n):
+                c.send(send + 8 * size * peer, size, DOUBLE, peer, stream)
+                c.recv(recv + 8 * size * peer, size, DOUBLE, peer, stream)
+            nccl.groupEnd()
+            wanted = np.concatenate([host[mine] for host in hosts])
+        elif what == "round":
+            nccl.groupStart()
+            c.send(send, size * n, DOUBLE, (r + 1) % n, stream)
+            c.recv(recv, size * n, DOUBLE, (r - 1) % n, stream)
+            nccl.groupEnd()
+            wanted = hosts[(r - 1) % n]
+        elif what == "from 0 to 1" and r == 0:
+            c.send(send, size, DOUBLE, 1, stream)
+        elif what == "from 0 to 1" and r == 1:
+            c.recv(recv, size, DOUBLE, 0, stream)
+            wanted[:size] = hosts[0][:size]
+        elif what == "host barrier":
+            self.barrier.wait()
+        return y.get(), wanted
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_random_program(gpus: Gpus, seed: int) -> None:
+    draw = random.Random(seed)
+    ranks = draw.choice([2, 3, 4, 8])
+    gpus(ranks, draw.choice(["nvswitch", "pairs", "host"]))
+    plan = [(draw.choice(CALLS), draw.randrange(1, 50), draw.randrange(ranks)) for _ in range(10)]
+    comms = nccl.NcclCommunicator.initAll(ranks) if seed % 2 else None
+    uid, barrier = nccl.get_unique_id(), threading.Barrier(ranks)
+    wrong: list[Any] = []
+
+    def run(r: int) -> None:
+        pace = random.Random(100 * seed + r)
+        try:
+            cp.cuda.Device(r).use()
+            rank = Rank(comms[r] if comms else nccl.NcclCommunicator(ranks, uid, r), r, ranks, barrier)
+            with cp.cuda.Stream(non_blocking=True):
+                for k, (what, size, root) in enumerate(plan):
+                    if pace.random() < 0.3:
+                        time.sleep(0.003 * pace.random())
+                    found, wanted = rank.call(what, size, root, k)
+                    if not np.array_equal(found, wanted):
+                        wrong.append((k, what, r))
+        except Exception as error:
+            wrong.append((r, error))
+            barrier.abort()
+
+    if seed % 4 < 2:
+        with ThreadPoolExecutor(ranks) as pool:
+            list(pool.map(run, range(ranks)))
+    else:
+        threads = [threading.Thread(target=run, args=(r,)) for r in range(ranks)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert wrong == []
+
+
+@pytest.mark.parametrize("order", ["last first", "random"])
+def test_every_lawful_order_of_streams_gives_the_same(gpus: Gpus, order: str) -> None:
+    machine = gpus(3)
+    comms = nccl.NcclCommunicator.initAll(3)
+
+    def program(ordered: bool) -> list[float]:
+        arrays, streams, results = [], [], []
+        for r in range(3):
+            with cp.cuda.Device(r):
+                streams.append(cp.cuda.Stream(non_blocking=True))
+                with streams[r]:
+                    arrays.append(cp.full(4, r + 1.0))
+        nccl.groupStart()
+        for r, comm in enumerate(comms):
+            at = arrays[r].data.ptr
+            comm.allReduce(at, at, 4, DOUBLE, nccl.NCCL_SUM, streams[r].ptr)
+        nccl.groupEnd()
+        for r in range(3):
+            with cp.cuda.Device(r), streams[r] if ordered else cp.cuda.Stream(non_blocking=True):
+                results.append(arrays[r] * 2)
+        for r in range(3):
+            cp.cuda.Device(r).synchronize()
+        return [float(result.get()[0]) for result in results]
+
+    seen = []
+    for seed in range(4):
+        with machine.stream_order(order, seed):
+            assert program(ordered=True) == [12, 12, 12]
+        with machine.stream_order(order, seed):
+            seen.append(program(ordered=False))
+    assert any(results != [12, 12, 12] for results in seen), "a wait that lacks shows"

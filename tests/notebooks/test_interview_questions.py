@@ -1,0 +1,53 @@
+"""Questions that lists of interview questions ask: each has a card or a section that answers it."""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+
+from gpulab.teach.interview.opening import everything
+from tests.notebooks.course import NOTEBOOKS, number, read
+
+FILE = Path(__file__).resolve().parents[2] / "gpulab/course/n17_interview/interview_questions.tsv"
+LEAST = 70
+# Lists A to O of the collection; K's and others' wrong answers stand under their own names.
+LISTS = {*"ABCDEFGHIJKLMNO", "Modal", "seeds"}
+
+
+def rows() -> list[dict[str, str]]:
+    with FILE.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+
+
+def places() -> set[str]:
+    """What may be named: ``card:key``, ``02 §3``, ``02 cell-id``."""
+    found = {f"card:{card.key}" for card in everything()}
+    for path in NOTEBOOKS:
+        for cell in read(path).cells:
+            found.add(f"{number(path)} {cell.id}")
+            if cell.cell_type == "markdown":
+                headed = re.findall(r"^## (\d+) · ", cell.source, re.MULTILINE)
+                found |= {f"{number(path)} §{section}" for section in headed}
+    return found
+
+
+def test_each_question_is_answered_by_something_that_is_there() -> None:
+    known = places()
+    for row in rows():
+        answers = [answer.strip() for answer in row["answered"].split(";")]
+        assert answers
+        assert set(answers) <= known, f"{row['question']}: {sorted(set(answers) - known)}"
+
+
+def test_each_list_is_there_and_no_question_twice() -> None:
+    asked = [row["question"] for row in rows()]
+    assert len(asked) == len(set(asked)) >= LEAST
+    assert {row["list"] for row in rows()} == LISTS
+    assert all(question[-1] in "?." for question in asked)
+
+
+def test_each_kind_of_card_answers_some() -> None:
+    named = {name for row in rows() for name in re.findall(r"card:(\S+?)(?:;|$)", row["answered"])}
+    kinds = {card.kind for card in everything() if card.key in named}
+    assert kinds == {"estimate", "diagnose", "whiteboard", "bug", "refute", "ladder"}

@@ -1,0 +1,71 @@
+"""What a notebook's opening, its headings and the README promise is what its text and exercises take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell
+
+from tests.notebooks.course import NOTEBOOKS, number, read
+from tools import minutes
+
+# To be split or cut.
+TOO_LONG: set[str] = set()
+
+each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+
+
+@each_notebook
+def test_promised_minutes_are_those_that_it_takes(path: Path) -> None:
+    notebook = read(path)
+    told = f"python -m tools.minutes --write {number(path)}"
+    assert minutes.said(notebook) == minutes.total(notebook), told
+    assert minutes.said_in_readme(number(path)) == minutes.total(notebook), told
+    said = minutes.said_by_section(notebook)
+    taken = {section.title: max(round(section.minutes), 1) for section in minutes.sections(notebook)}
+    numbered = {title for title in taken if title[:1].isdigit()}
+    assert said == {title: taken[title] for title in said.keys() | numbered}, told
+
+
+@each_notebook
+def test_nothing_takes_longer_than_a_lesson(path: Path) -> None:
+    too_long = minutes.total(read(path)) > minutes.MOST
+    assert too_long == (number(path) in TOO_LONG)
+
+
+SOLUTION = """<details><summary>Hint for 00-x</summary>
+
+{hint}
+
+</details>
+
+<details><summary>Solution of 00-x</summary>
+
+```python
+{code}
+```
+
+</details>"""
+
+
+def taken(*cells: Any) -> float:
+    return sum(section.minutes for section in minutes.sections(nbformat.v4.new_notebook(cells=list(cells))))
+
+
+def test_the_rule() -> None:
+    assert taken(new_markdown_cell("word " * 300)) == pytest.approx(2)
+    assert taken(new_code_cell("x = 1\n\ny = 2\nz = 3")) == pytest.approx(0.2)
+    assert taken(new_code_cell('gl.predict("00-x", n=n)')) == pytest.approx(0.75)
+    questions = [new_markdown_cell("## Questions\n" + "word " * 900), new_code_cell("x = 1\n" * 300)]
+    assert taken(*questions) == pytest.approx(10)
+
+
+@pytest.mark.parametrize(("lines", "expected"), [(0, 5), (4, 8), (400, 35)])
+def test_an_exercise_takes_as_long_as_its_solution_is_new(lines: int, expected: float) -> None:
+    code = "\n".join(["def f(x):", *(f"    y = {n}" for n in range(lines))])
+    stub = new_code_cell('def f(x):\n    pass\n\n\ngl.check("00-x", f)')
+    folded = new_markdown_cell(SOLUTION.format(hint="word " * 600, code=code))
+    assert taken(stub, folded) == pytest.approx(expected)

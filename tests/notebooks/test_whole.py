@@ -1,0 +1,83 @@
+"""The course as a whole: each notebook opens, keeps what its opening promises, and leads on.
+
+``promises.tsv`` names for each opening words of it and the cell that keeps them.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+
+import pytest
+
+from gpulab.course.story import rungs
+from tests.notebooks.course import FOLDER, NOTEBOOKS, code_cells, number, read
+
+NUMBERS = [number(path) for path in NOTEBOOKS]
+PROMISES = Path(__file__).with_name("promises.tsv")
+LEAST_PROMISES = 2
+
+each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+
+
+def links(text: str) -> list[str]:
+    """Numbers of the notebooks that a text leads to."""
+    return re.findall(r"\]\((\d\d[ab]?)_\w+\.ipynb\)", text)
+
+
+def promises() -> dict[str, list[tuple[str, str]]]:
+    found: dict[str, list[tuple[str, str]]] = {}
+    with PROMISES.open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE):
+            found.setdefault(row["notebook"], []).append((row["promise"], row["kept"]))
+    return found
+
+
+@each_notebook
+def test_its_opening_says_minutes_and_what_an_earlier_notebook_left(path: Path) -> None:
+    opening = read(path).cells[0].source
+    assert re.search(r"\*\*\d+ minutes", opening), "minutes"
+    if number(path) != "00":
+        earlier = NUMBERS[: NUMBERS.index(number(path))]
+        assert set(links(opening)) & set(earlier), "it leads back to an earlier notebook"
+
+
+@each_notebook
+def test_its_ending_leads_back_and_on(path: Path) -> None:
+    ending = read(path).cells[-1].source
+    assert "**Next:**" in ending
+    at = NUMBERS.index(number(path))
+    if at:
+        assert "**Back:**" in ending
+        assert set(links(ending)) & set(NUMBERS[:at])
+    if at + 1 < len(NUMBERS):
+        after = ending.partition("**Next:**")[2]
+        assert set(links(after)) <= set(NUMBERS[at + 1 :]), "what comes next comes later"
+
+
+@each_notebook
+def test_its_opening_keeps_its_promises(path: Path) -> None:
+    notebook = read(path)
+    opening = notebook.cells[0].source
+    made = promises().get(number(path), [])
+    assert len(made) >= LEAST_PROMISES, "promises.tsv names the cells that keep them"
+    code = {cell.id: cell for cell in code_cells(notebook)}
+    for words, kept in made:
+        assert words in opening, f"{words!r} does not stand in the opening"
+        assert kept in code, f"no code cell {kept!r}"
+        assert code[kept].outputs, f"{kept!r} shows nothing"
+
+
+def test_promises_are_of_notebooks_that_are_there() -> None:
+    assert set(promises()) == set(NUMBERS)
+
+
+def test_each_rung_of_the_story_has_its_row_in_its_notebook() -> None:
+    shown = {
+        name for path in NOTEBOOKS for cell in code_cells(read(path))
+        for name in re.findall(r'story\.table\("(\d\d)"\)', cell.source)
+    }  # fmt: skip
+    # 00 begins it, and 04 looks at it and mends nothing.
+    assert {rung.number for rung in rungs.RUNGS} <= shown | {"00", "04"}
+    assert (FOLDER / "glossary.ipynb").is_file()

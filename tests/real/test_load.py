@@ -1,0 +1,130 @@
+"""What a GPU does, read from a `pynvml` that answers from a table: units, gaps, a GPU that is lost."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from gpulab.real import load
+from gpulab.real.load import GpuLostError, LoadReader
+from gpulab.real.nvml import NvmlDevice
+from gpulab.sampler import Sampler
+from tests.real import fake_nvml
+from virtualgpu.records.device.load import GPM_COLUMNS, LOAD_COLUMNS
+
+
+def reader() -> LoadReader:
+    return LoadReader(NvmlDevice(fake_nvml.BUS_ID.format(0)))
+
+
+def row(read: LoadReader) -> dict[str, float | None]:
+    return dict(zip(LOAD_COLUMNS, read(), strict=True))
+
+
+def test_a_gpu_without_gpm_gives_nvmls_readings_and_says_what_it_has_not(nvml: Any) -> None:
+    read = reader()
+    found = row(read)
+    assert {name: found[name] for name in LOAD_COLUMNS if found[name] is not None} == {
+        "utilization": 37,
+        "memory_utilization": 11,
+        "power": 56.7,
+        "temperature": 41,
+        "sm_clock": 2040,
+        "memory_clock": 6251,
+        "memory_used": 3072,
+        "clock_reasons": 0x24,
+        "processes": 2,
+    }
+    assert all("Hopper" in read.missing[name] for name in GPM_COLUMNS)
+    assert read.missing["energy"] == "this GPU does not tell"
+    assert [held for _, held in read.processes] == [1024, None]
+    assert read.facts()["power_limit_w"] == 72
+    assert read.facts()["mig"] is None
+
+
+def test_what_a_gpu_never_tells_is_not_asked_again(nvml: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def energy(device: int) -> int:
+        asked.append(device)
+        raise nvml.NVMLError(fake_nvml.NOT_SUPPORTED)
+
+    monkeypatch.setattr(nvml, "nvmlDeviceGetTotalEnergyConsumption", energy)
+    read = reader()
+    read(), read(), read()
+    assert len(asked) == 1
+
+
+def test_gpm_gives_means_between_samples_that_lie_apart(nvml: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(load.time, "monotonic", lambda: now[0])
+    # SM active 50 % more with each sample, and a metric (3) that this GPU does not count.
+    fake_nvml.with_gpm(nvml, lambda number: {2: 50.0 * number**2})
+    read = reader()
+    seen = []
+    for at in (10.0, 10.2, 10.3, 10.4):
+        now[0] = at
+        seen.append(row(read)["sm_active"])
+    # The third comes too early for a mean of its own.
+    assert seen == [None, 50, 50, 150]
+    assert row(read)["sm_occupancy"] is None
+    assert "sm_active" not in read.missing
+    assert read.missing["sm_occupancy"] == "this GPU does not count it"
+
+
+def test_what_changes_slowly_is_read_less_often(nvml: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    now, heat = [10.0], [40]
+    monkeypatch.setattr(load.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(nvml, "nvmlDeviceGetTemperatureV", lambda device, sensor: heat[0])
+    read = reader()
+    seen = []
+    for at in (10.0, 10.1, 10.6):
+        now[0] = at
+        seen.append(row(read)["temperature"])
+        heat[0] += 1
+    assert seen == [40, 40, 42]
+
+
+def test_a_gpu_that_is_lost_is_named_and_comes_back(nvml: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = reader()
+    sampler = Sampler(read, len(LOAD_COLUMNS))
+    sampler.take()
+    answer, lost = nvml.nvmlDeviceGetUtilizationRates, nvml.NVMLError(fake_nvml.GPU_IS_LOST)
+
+    def gone(device: int) -> Any:
+        raise lost
+
+    monkeypatch.setattr(nvml, "nvmlDeviceGetUtilizationRates", gone)
+    with pytest.raises(GpuLostError, match="GPU is lost"):
+        read()
+    sampler.take()
+    assert "GPU is lost" in sampler.failure
+    assert math.isnan(sampler.rows()[1, 1])
+    monkeypatch.setattr(nvml, "nvmlDeviceGetUtilizationRates", answer)
+    sampler.take()
+    assert not sampler.failure
+    assert sampler.rows()[2, 1] == 37
+
+
+def test_an_nvml_that_hangs_does_not_hang_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    free, hanging = threading.Event(), threading.Event()
+    calls = []
+
+    def read() -> list[float]:
+        calls.append(time.monotonic())
+        if len(calls) > 1:
+            hanging.set()
+            free.wait(30)
+        return [1.0]
+
+    sampler = Sampler(read, 1, rate_hz=50)
+    sampler.start()
+    assert hanging.wait(10)
+    try:
+        assert sampler.stop() is False
+    finally:
+        free.set()

@@ -1,0 +1,174 @@
+"""Collective operations: results against NumPy's, bytes against arithmetic, times against two H200."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import pytest
+
+import gpulab as gl
+from gpulab import session
+from gpulab.lab.links import schedules
+from virtualgpu.records.traffic.collective import Move, Operation, after, begin
+
+OPERATIONS = get_args(Operation)
+
+
+@pytest.fixture(autouse=True)
+def h200() -> None:
+    gl.use_device("virtual:H200")
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("algorithm", schedules.ALGORITHMS)
+@pytest.mark.parametrize("gpus", [2, 3, 5, 8])
+def test_every_gpu_ends_with_what_it_should(operation: str, algorithm: str, gpus: int) -> None:
+    view = gl.collective(operation, algorithm, gpus=gpus, size_bytes=4 * 1003)
+    record = view.record
+    assert record.right == (True,) * gpus
+    last = record.held[-1]
+    for rank in range(gpus):
+        for chunk, parts in enumerate(last[rank]):
+            assert record.wanted(rank, chunk) in (None, parts)
+    assert sum(record.chunk_bytes) == 4 * 1003
+    assert "every result is right; modelled on virtual H200" in repr(view)
+
+
+@pytest.mark.parametrize("gpus", [2, 3, 8, 16])
+def test_a_ring_passes_each_port_no_more_than_it_must(gpus: int) -> None:
+    """2·(n − 1)/n of the data out and in of each port, within one chunk where n does not divide."""
+    size = 4 * 1009
+    traffic = gl.collective(gpus=gpus, size_bytes=size).record.traffic
+    chunk = 4 * -(-1009 // gpus)
+    for gpu in range(gpus):
+        for moved in (traffic.out_bytes(gpu), traffic.in_bytes(gpu)):
+            assert abs(moved - 2 * (gpus - 1) / gpus * size) <= chunk
+    assert {(c.source + 1) % gpus for c in traffic.crossings if c.target == 0} == {0}
+
+
+def test_ports_of_the_others() -> None:
+    naive, tree = (gl.collective(algorithm=way, size_bytes=1 << 14).record for way in ("naive", "tree"))
+    assert (naive.volume, tree.volume) == (7, 3)
+    assert naive.traffic.in_bytes(0) == naive.traffic.out_bytes(0) == 7 << 14
+    assert naive.traffic.in_bytes(5) == naive.traffic.out_bytes(5) == 1 << 14
+    assert (len(naive.steps), len(tree.steps)) == (2, 6)
+    gather = gl.collective("all-gather", "tree", gpus=4, size_bytes=1 << 12).record
+    assert len(gather.traffic.crossings) == 2 + 1 + 1 + 2, "chunks of one way are one message"
+
+
+@pytest.mark.parametrize(("size", "us"), [(4096, 22), (1 << 20, 23), (16 << 20, 79)])
+def test_two_gpus_take_what_nccl_was_recorded_to_take(size: int, us: float) -> None:
+    """256 MiB took 900 µs; here that needs a gigabyte, and gives 886."""
+    assert gl.collective(gpus=2, size_bytes=size).record.time_ns == pytest.approx(1000 * us, rel=0.2)
+
+
+def test_few_bytes_want_few_steps_and_many_bytes_little_at_each_port() -> None:
+    small, large = (
+        {way: gl.collective(algorithm=way, size_bytes=size).record.time_ns for way in schedules.ALGORITHMS}
+        for size in (4096, 8 << 20)
+    )
+    assert min(small, key=lambda way: small[way]) == "tree"
+    assert min(large, key=lambda way: large[way]) == "ring"
+
+
+def test_links_are_those_asked_for_or_in_use() -> None:
+    def over(**how: Any) -> set[str]:
+        return {c.over for c in gl.collective(gpus=4, size_bytes=4096, **how).record.traffic.crossings}
+
+    assert over() == {"NVLink"}
+    assert over(links="pairs") == {"NVLink", "PCIe"}
+    gl.use_device("virtual:H200", count=4, links="host")
+    before = session.cp().cuda.runtime.getDeviceCount()
+    assert over() == {"PCIe"}
+    assert gl.peers().record[0, 1] is False
+    assert session.cp().cuda.runtime.getDeviceCount() == before
+    gl.use_device("virtual:T4")
+    assert over() == {"PCIe"}
+
+
+def test_a_schedule_of_ones_own() -> None:
+    def pairs(n: int) -> list[Any]:
+        return [[(r, r ^ d, 0, "add") for r in range(n)] for d in (1, 2)]
+
+    assert gl.collective("all-reduce", pairs, gpus=4, size_bytes=400).record.algorithm == "pairs"
+    late = gl.collective("all-reduce", [[(0, 1, 0, "add")], [(1, 0, 1, "copy")]], gpus=2, size_bytes=400)
+    assert late.record.right == (False, False)
+    assert "GPU 0 ends with something else" in repr(late)
+    assert "GPU 0: 200 B out, 200 B in. Its chunk 0 is 0." in late.describe()
+    assert "Its chunk 1 is 1." in late.describe()
+    twice = gl.collective("reduce", [[(1, 0, 0, "add")], [(1, 0, 0, "add")]], gpus=2, size_bytes=400)
+    assert twice.record.right == (False, True)
+    assert "Its chunk 0 is 0+2×1." in twice.describe()
+
+
+def test_moves_of_one_step_read_what_was_there_before() -> None:
+    moves = [Move(0, 1, 0, True), Move(1, 2, 0, True)]
+    assert after(begin(3, 1), moves) == (((1, 0, 0),), ((1, 1, 0),), ((0, 1, 1),))
+    swapped = [[(0, 1, 0, "copy"), (1, 0, 0, "copy")], [(0, 1, 0, "add"), (1, 0, 0, "add")]]
+    assert gl.collective("all-reduce", swapped, gpus=2, size_bytes=400).record.right == (True, True)
+
+
+BAD: dict[str, tuple[dict[str, Any], str]] = {
+    "operation": ({"operation": "sum"}, "no operation 'sum'; there are 'all-reduce'"),
+    "algorithm": ({"algorithm": "star"}, "no algorithm 'star'.*your own"),
+    "one": ({"gpus": 1}, "from 2 to 16, not 1"),
+    "true": ({"gpus": True}, "from 2 to 16, not True"),
+    "small": ({"size_bytes": 28}, "room for an element of 4 bytes in each of 8 chunks"),
+    "large": ({"size_bytes": 1 << 28}, "at most 1 GiB"),
+    "links": ({"links": "ring"}, "`links` is"),
+    "move": ({"algorithm": [[(0, 1, 0)]]}, r"Step 1: a move is .*not \(0, 1, 0\)"),
+    "how": ({"algorithm": [[], [(0, 1, 0, "put")]]}, "Step 2: a move is"),
+    "itself": ({"algorithm": [[(1, 1, 0, "add")]]}, "no two different GPUs from 0 to 7"),
+    "nobody": ({"algorithm": [[(0, 8, 0, "add")]]}, "no two different GPUs from 0 to 7"),
+    "clash": ({"algorithm": [[(0, 2, 0, "copy"), (1, 2, 0, "add")]]}, "chunk 0 of GPU 2 is overwritten"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_what_cannot_be_is_refused_with_a_remedy(case: str) -> None:
+    how, said = BAD[case]
+    with pytest.raises(ValueError, match=said):
+        gl.collective(**how)
+
+
+def test_the_picture_shows_each_step_and_the_port_that_glows(tmp_path: Any) -> None:
+    view = gl.collective(algorithm="naive", gpus=4, size_bytes=400)
+    drawn = view.draw().wire()
+    switch = next(box.wire() for box in drawn["boxes"] if box.wire()["box"] == "switch")
+    assert (switch["trait"], list(switch["cases"])) == ("step", ["0", "1", "2"])
+
+    def ports(step: int) -> list[dict[str, Any]]:
+        found: Any = view._ports(step)
+        rows: list[dict[str, Any]] = found.boxes[1].rows
+        return rows
+
+    hot = {row["label"]: row["value"] for row in ports(2) if row["mark"]}
+    assert hot == {"GPU 0 out": "1.17 KiB", "GPU 0 in": "1.17 KiB"}
+    assert not [row for row in ports(0) if row["mark"]]
+    assert not [row for row in gl.collective(gpus=4, size_bytes=400)._ports(6).boxes[1].rows if row["mark"]]  # type: ignore[attr-defined]
+    assert "GPU 2 sends chunk 0, GPU 0 adds it" in view.describe()
+    page = view.save(tmp_path / "ring.html")
+    assert "all-reduce, naive, 4 GPUs" in page.read_text(encoding="utf-8")
+
+
+def test_where_a_session_has_enough_gpus_of_its_own_it_runs_on_those(monkeypatch: Any) -> None:
+    """Played by two virtual ones: their steps are measured, and bytes follow from the moves."""
+    gl.use_device("virtual:H200", count=2)
+    monkeypatch.setattr(session, "real_cp", session.cp)
+    record = gl.collective(gpus=2, size_bytes=4 * 101).record
+    assert record.right == (True, True)
+    assert all(step.time_ns >= step.copies_ns > 0 for step in record.steps)
+    assert record.links == "nvswitch"
+    assert [record.traffic.out_bytes(gpu) for gpu in (0, 1)] == [4 * 101, 4 * 101]
+    assert record.held[-1][0] == ((1, 1), (1, 1))
+
+
+def test_peers_say_who_reaches_whom() -> None:
+    gl.use_device("virtual:H200", count=4, links="pairs")
+    shown = gl.peers()
+    assert {pair for pair, reached in shown.record.items() if reached} == {(0, 1), (1, 0), (2, 3), (3, 2)}
+    assert "GB/s" in repr(shown)
+    assert "  395" in repr(shown)
+    assert "38.2, host" in repr(shown)
+    assert "modelled on virtual H200" in repr(shown)
+    assert "<table" in shown._repr_html_()

@@ -1,0 +1,137 @@
+"""``gl.diagnose``: one run, sentences with line and counter, another launch beside it, refusals, files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpulab as gl
+from gpulab import session
+from virtualgpu.protocol import Blocks, Costs, Launch
+
+N = 1 << 18
+CODE = r"""
+extern "C" __global__ void strided(const float* x, float* y, int* runs, int stride) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i == 0) atomicAdd(runs, 1);
+    y[i] = 2.0f * x[i * stride];
+}"""
+
+
+@pytest.fixture(autouse=True, params=["T4", "A100", "RTX 4090", "H100"])
+def on_a_virtual_gpu(request: pytest.FixtureRequest) -> Iterator[None]:
+    with session.on_device(f"virtual:{request.param}"):
+        yield
+
+
+class Strided:
+    """A launch that reads every so many floats and counts its runs."""
+
+    def __init__(self, stride: int) -> None:
+        cp = session.cp()
+        self.runs = cp.zeros(1, np.int32)
+        arrays = cp.zeros(N * 16, np.float32), cp.zeros(N, np.float32), self.runs
+        self.step = cp.RawKernel(CODE, "strided"), N // 256, 256, (*arrays, np.int32(stride))
+
+
+def test_a_cause_has_its_line_counter_ceiling_remedy_gain_and_notebook() -> None:
+    strided = Strided(16)
+    found = gl.diagnose(*strided.step)
+    assert int(strided.runs[0]) == 1, "the kernel runs once"
+    assert found.main is not None
+    assert (found.main.kind, found.main.line) == ("uncoalesced", 5)
+    # Every lane has a sector of its own; side by side, eight share one.
+    assert (found.main.figures["sectors"], found.main.figures["ideal"]) == (32, 4)
+    text = repr(found)
+    parts = ("Line 5, y[i] = 2.0f * x[i * stride];", "32 sectors a request where 4 would", "Ceiling: ",
+             "neighbouring lanes take neighbouring addresses", " × as fast, ", "Notebook 05a")  # fmt: skip
+    for words in parts:
+        assert words in text, text
+    assert found.main.gain == pytest.approx(found.time_ns / found.main.after_ns)
+
+
+def test_the_stated_gain_is_that_of_the_mended_kernel() -> None:
+    flawed, mended = gl.diagnose(*Strided(16).step), gl.diagnose(*Strided(1).step)
+    assert flawed.main is not None
+    assert flawed.time_ns / mended.time_ns == pytest.approx(flawed.main.gain, rel=0.1)
+
+
+def test_another_launch_beside_it_tells_what_changed_and_what_it_bought() -> None:
+    before, after = Strided(16), Strided(1)
+    found = gl.diagnose(*after.step, beside=before.step)
+    assert (int(before.runs[0]), int(after.runs[0])) == (1, 1)
+    assert found.beside is not None
+    bought = found.beside.time_ns / found.time_ns
+    (told,) = [text for text in found.sentences() if text.startswith("Beside it")]
+    assert f"{bought:.2f} × as fast" in told or f"{bought:.1f} × as fast" in told
+    assert "Mended: " in told
+    assert "uncoalesced" in told
+    back = gl.diagnose(*before.step, beside=after.step).sentences()[-1]
+    assert "× as slow" in back
+    assert "New: " in back
+    same = gl.diagnose(*after.step, beside=Strided(1).step).sentences()[-1]
+    assert "this one is 1 × as fast" in same
+
+
+def test_costs_are_of_the_run_that_blocks_show() -> None:
+    trace, costs = session.observe(Launch.of(*Strided(4).step), Blocks(caches="cold"), Costs("cold"))
+    assert costs.record.time_ns == pytest.approx(trace.record.span_ns + costs.record.stages["start"], abs=2)
+    with pytest.raises(ValueError, match="cold caches or warm ones"):
+        session.observe(Launch.of(*Strided(4).step), Blocks(caches="cold"), Costs("warm"))
+
+
+def test_it_is_saved_and_shown_as_tables_are(tmp_path: Path) -> None:
+    found = gl.diagnose(*Strided(16).step)
+    page = found.save(tmp_path / "why.html").read_text(encoding="utf-8")
+    assert "Main cause: uncoalesced" in page
+    assert found.save(tmp_path / "why.txt").read_text(encoding="utf-8").startswith("strided: grid")
+    assert "modelled on virtual" in found.caption
+
+
+@pytest.mark.parametrize(
+    ("more", "error", "words"),
+    [({"beside": 3}, TypeError, "`beside` is a launch, not int"),
+     ({"beside": (1, 2)}, TypeError, "`beside` has 2 parts"),
+     ({"beside": (None, 1, 1, ())}, TypeError, "None is what a launch returns"),
+     ({"shared_bytes": -1}, ValueError, "shared_bytes")],
+)  # fmt: skip
+def test_bad_input_is_named(more: dict[str, Any], error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        gl.diagnose(*Strided(1).step, **more)
+
+
+def test_what_ptxas_spills_is_told() -> None:
+    terms = "\n".join(f"    float r{k} = x[i + {k} * n];" for k in range(64))
+    sums = "\n".join(f"    r{k} = r{k} * r{(k * 7 + 1) % 64} + 1;" for k in range(64))
+    total = " + ".join(f"r{k}" for k in range(64))
+    code = f"""extern "C" __global__ void many(const float* x, float* y, int n) {{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+{terms}
+    for (int round = 0; round < 3; round++) {{
+{sums}
+    }}
+    y[i] = {total};
+}}"""
+    cp = session.cp()
+    args = cp.zeros(1 << 16, np.float32), cp.zeros(1024, np.float32), np.int32(1024)
+    few = cp.RawKernel(code, "many", options=("--maxrregcount=32",))
+    spilled = session.backend().kernel_stats(few).local_bytes
+    assert spilled > 0
+    assert f"ptxas keeps {spilled} bytes" in repr(gl.diagnose(few, 16, 64, args))
+    assert "ptxas" not in repr(gl.diagnose(cp.RawKernel(code, "many"), 16, 64, args))
+
+
+def test_kernels_that_do_next_to_nothing_are_diagnosed() -> None:
+    cp = session.cp()
+    empty = cp.RawKernel('extern "C" __global__ void nothing() { }', "nothing")
+    found = gl.diagnose(empty, 1, 1)
+    assert found.main is not None
+    assert found.main.kind == "launch"
+    early = cp.RawKernel(
+        'extern "C" __global__ void early(float* x, int n) { if (n) return; *x = 1; }', "early"
+    )
+    assert gl.diagnose(early, 4, 33, (cp.zeros(1, np.float32), np.int32(1))).time_ns > 0

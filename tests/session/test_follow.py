@@ -1,0 +1,107 @@
+"""``gl.follow``: what a call went through, here and as it was recorded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gpulab as gl
+from gpulab.lab.libraries import follow as module
+from gpulab.views.layers.view import MOST, LayersView
+from virtualgpu.errors import GpulabError
+from virtualgpu.records import Provenance
+from virtualgpu.records.libraries.layers import LAYERS, Followed
+
+cp: Any = None
+PLANTED = Followed(
+    provenance=Provenance("recorded", "NVIDIA Test", "planted"), package="PyTorch", call="x @ w",
+    layers=(
+        (("matmul", 1),), (("libcublas: cublasSgemm_v2", 1),), (("cudaLaunchKernelExC", 2),), (),
+        (("gemm", 1),),
+    ),
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def on_a_virtual_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    global cp
+    gl.use_device("virtual:T4")
+    cp = gl.cp
+    monkeypatch.setattr(module, "recorded", lambda: (PLANTED,))
+    yield
+    cp = None
+
+
+def test_a_product_is_followed_and_what_was_recorded_stands_beside_it() -> None:
+    x = cp.ones((32, 32), cp.float32)
+    own, other = gl.follow(lambda: x @ x).record
+    assert own.of("framework") == (("@", 1),)
+    assert own.of("library") == ()
+    assert own.of("driver") == (("cuLaunchKernel", 1),)
+    assert own.of("device") == (("cupy_matmul", 1),)
+    assert "names of calls are CUDA" in own.note
+    assert other is PLANTED
+    assert own.provenance.source == "modelled"
+
+
+def test_a_copy_needs_the_runtime_and_no_kernel() -> None:
+    x = cp.ones(100)
+    (own,) = gl.follow(lambda: cp.asnumpy(x)).record
+    assert (own.of("CUDA runtime"), own.of("driver")) == ((("cudaMemcpyAsync", 1),), ())
+    assert own.of("device") == (("Memcpy DtoH", 1),)
+
+
+def test_kernels_are_told_apart_by_what_ran() -> None:
+    kernel = cp.RawKernel('extern "C" __global__ void k(float* x) { x[0] = 1; }', "k")
+    x = cp.zeros(4, cp.float32)
+    report = gl.follow(lambda y: kernel((1,), (1,), (y,)), x)
+    assert report.record[0].of("device") == (("k", 1),)
+    assert x[0] == 1
+    assert len(report.record) == 1
+
+
+def test_a_recorded_call_by_its_name() -> None:
+    assert gl.follow("x @ w").record == (PLANTED,)
+    with pytest.raises(GpulabError, match=r"'sort' is not recorded\. There is 'x @ w'"):
+        gl.follow("sort")
+
+
+def test_nothing_is_invented_where_nothing_ships(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "recorded", lambda: ())
+    with pytest.raises(GpulabError, match="Nothing is"):
+        gl.follow("x @ w")
+
+
+def test_its_picture_says_what_it_shows(tmp_path: Path) -> None:
+    x = cp.ones((32, 32), cp.float32)
+    report = gl.follow(lambda: x @ x)
+    assert repr(report).count("symbol") == 7
+    assert "PyTorch, CUDA runtime: cudaLaunchKernelExC (2 times)." in report.describe()
+    assert "PyTorch, driver: nothing was seen." in report.describe()
+    report.save(tmp_path / "layers.png")
+    assert (tmp_path / "layers.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_more_symbols_than_are_drawn_are_counted() -> None:
+    many = tuple((f"cuCall{n}", n + 1) for n in range(MOST + 2))
+    view = LayersView(
+        [Followed(provenance=PLANTED.provenance, package="CuPy", call="c", layers=((), (), (), many, ()))]
+    )
+    drawn = json.dumps(
+        view.draw().wire(), default=lambda box: box.wire() if hasattr(box, "wire") else str(box)
+    )
+    assert "driver: 2 more symbols" in drawn
+    assert "cuCall6 (7 times)" in view.describe()
+    assert len(LAYERS) == len(view.record[0].layers)
+
+
+def test_what_ships_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    for each in module.recorded():
+        assert each.provenance.source == "recorded"
+        assert len(each.layers) == len(LAYERS)
+        assert each.of("device")

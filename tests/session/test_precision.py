@@ -1,0 +1,178 @@
+"""Formats of numbers and ``gl.precision``: exact rounding against NumPy, ``struct`` and fractions; the "
+"view."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import struct
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import gpulab as gl
+from gpulab.views import PrecisionView
+from virtualgpu.records.formats import BF16, E4M3, E5M2, FORMATS, FP16, FP32, FP64, TF32, Format
+
+RNG = np.random.default_rng(13)
+MANY = np.ldexp(RNG.standard_normal(4000), RNG.integers(-160, 140, 4000))
+each_format = pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.name)
+narrow = pytest.mark.parametrize("form", [BF16, FP16, E4M3, E5M2], ids=lambda form: form.name)
+
+
+def same(a: float, b: float) -> bool:
+    return (a == b and math.copysign(1, a) == math.copysign(1, b)) or (math.isnan(a) and math.isnan(b))
+
+
+def nearest(number: float, form: Format) -> float:
+    """The same, found by looking through all numbers of a format: nearest first, then even bits."""
+    codes = range(2 ** (form.bits - 1))
+    finite = [(form.value(code), code) for code in codes if math.isfinite(form.value(code))]
+    # What would come after the largest number stands for infinity, or NaN.
+    step = finite[-1][0] - finite[-2][0]
+    beyond = (finite[-1][0] + step, finite[-1][1] + 1)
+    size = abs(Fraction(number))
+    value, code = min([*finite, beyond], key=lambda each: (abs(each[0] - size), each[1] % 2))
+    found = (math.inf if form.has_infinity else math.nan) if code == beyond[1] else float(value)
+    return math.copysign(found, number)
+
+
+def test_halves_are_numpys() -> None:
+    with np.errstate(over="ignore"):
+        wanted = MANY.astype(np.float16).astype(np.float64)
+    assert np.array_equal(FP16.round_all(MANY), wanted)
+    for code, value in enumerate(np.arange(65536, dtype=np.uint16).view(np.float16).astype(float)):
+        assert same(float(FP16.value(code)), value)
+        assert math.isnan(value) or FP16.code(float(value)) == code
+
+
+def test_singles_and_doubles_are_structs() -> None:
+    for number in MANY[:500]:
+        with np.errstate(over="ignore"):
+            single = float(np.float32(number))
+        assert same(FP32.round(float(number)), single)
+        assert FP32.code(single) == struct.unpack("<I", struct.pack("<f", single))[0]
+        assert FP64.code(float(number)) == struct.unpack("<Q", struct.pack("<d", number))[0]
+        assert FP64.round(float(number)) == number
+        assert float(FP64.value(FP64.code(float(number)))) == number
+
+
+@pytest.mark.parametrize("form", [E4M3, E5M2], ids=lambda form: form.name)
+def test_bytes_are_the_nearest_of_all(form: Format) -> None:
+    finite = [float(form.value(code)) for code in range(128) if math.isfinite(form.value(code))]
+    ties = [(a + b) / 2 for a, b in itertools.pairwise(finite)]
+    top = finite[-1] + (finite[-1] - finite[-2]) / 2
+    for number in [*ties, *(-tie for tie in ties), top, top * 1.0001, top * 0.9999, *MANY[:40]]:
+        assert same(form.round(float(number)), nearest(float(number), form)), number
+
+
+@pytest.mark.parametrize("form", [BF16, TF32], ids=lambda form: form.name)
+def test_those_of_fp32s_range_are_its_upper_bits_rounded(form: Format) -> None:
+    bits = RNG.integers(0, 2**32, 3000, dtype=np.uint64)
+    low = 23 - form.fraction_bits
+    bits = np.where(RNG.random(3000) < 0.3, bits >> low << low | 1 << low - 1, bits)
+    for each, value in zip(bits.tolist(), bits.astype(np.uint32).view(np.float32).tolist(), strict=True):
+        if math.isnan(value):
+            continue
+        cut = each + (1 << low - 1) - 1 + (each >> low & 1) >> low << low
+        assert form.round(value) == struct.unpack("<f", struct.pack("<I", cut))[0]
+
+
+@each_format
+def test_one_number_and_many_are_rounded_alike(form: Format) -> None:
+    special = [0.0, -0.0, math.inf, -math.inf, math.nan, form.largest, -form.smallest, form.smallest / 2]
+    numbers = np.concatenate([MANY[:600], special])
+    many = form.round_all(numbers)
+    assert all(same(form.round(float(x)), float(y)) for x, y in zip(numbers, many, strict=True))
+
+
+@narrow
+def test_neighbours_are_the_next_codes(form: Format) -> None:
+    ordered = sorted({float(form.value(c)) for c in range(2**form.bits) if math.isfinite(form.value(c))})
+    for low, here, high in zip(ordered[:-2], ordered[1:-1], ordered[2:], strict=True):
+        assert form.neighbours(here) == (low, high)
+    assert same(form.neighbours(form.largest)[1], math.inf if form.has_infinity else math.nan)
+
+
+def test_ranges_are_the_published_ones() -> None:
+    assert (E4M3.largest, E4M3.smallest_normal, E4M3.smallest) == (448, 2**-6, 2**-9)
+    assert (E5M2.largest, E5M2.smallest_normal, E5M2.smallest) == (57344, 2**-14, 2**-16)
+    assert (FP16.largest, FP16.smallest) == (65504, 2**-24)
+    assert np.float32(FP32.largest) == np.finfo(np.float32).max
+    assert FP64.largest == np.finfo(np.float64).max
+    assert BF16.largest == float.fromhex("0x1.fep127")
+    assert [form.bits for form in FORMATS] == [64, 32, 19, 16, 16, 8, 8]
+
+
+def test_against_ml_dtypes() -> None:
+    other = pytest.importorskip("ml_dtypes")
+    kinds = {BF16: other.bfloat16, E4M3: other.float8_e4m3fn, E5M2: other.float8_e5m2}
+    singles = MANY.astype(np.float32)
+    for form, kind in kinds.items():
+        wanted = singles.astype(kind).astype(np.float64)
+        assert np.array_equal(form.round_all(singles), wanted, equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("given", "bits"),
+    [
+        ("1/3", "0011111010101011"),
+        (0.1, "0011110111001101"),
+        ("0x1p-133", "0000000000000001"),
+        (-0.0, "1000000000000000"),
+        ("inf", "0111111110000000"),
+        (np.float16(-2), "1100000000000000"),
+        ("\N{MINUS SIGN}1_000", "1100010001111010"),
+    ],
+)
+def test_bits_of_what_is_typed(given: object, bits: str) -> None:
+    seen = gl.precision(given, formats=["BF16"]).record[0]
+    assert "".join(seen.form.parts(seen.code)) == bits
+
+
+def test_what_is_typed_is_taken_exactly() -> None:
+    typed, computed = gl.precision("0.1", ["FP64"]).record[0], gl.precision(0.1, ["FP64"]).record[0]
+    assert typed.error == float(Fraction(0.1) - Fraction(1, 10))
+    assert computed.error == 0
+
+
+@pytest.mark.parametrize("wrong", ["", "one", "1/0", "1e999999999", "0x", "1" * 1000])
+def test_no_number(wrong: str) -> None:
+    with pytest.raises(ValueError, match="is no number; write one such as"):
+        gl.precision(wrong)
+
+
+@pytest.mark.parametrize("wrong", [None, 1j, [1, 2], object()])
+def test_nothing_like_a_number(wrong: object) -> None:
+    with pytest.raises(TypeError, match="a number or its text"):
+        gl.precision(wrong)
+
+
+def test_no_such_format() -> None:
+    with pytest.raises(ValueError, match=r"no format 'FP17'; there are FP64, .* FP8 E5M2.*FP16"):
+        gl.precision(1, formats=["FP17"])
+
+
+def test_sliders_move_and_scale_the_number() -> None:
+    view = gl.precision(1, formats=["BF16", "FP16", "E4M3"])
+    assert isinstance(view, PrecisionView)
+    view.step = 8  # eight eighths of BF16's step
+    assert [each.value for each in view.record] == [1 + 2**-7, 1 + 2**-7, 1]
+    view.power = -16
+    assert view.shown == Fraction(1 + 2**-7) * Fraction(2) ** -16
+    assert [each.value for each in view.record[1:]] == [2**-16 * (1 + 2**-7), 0]
+    assert view.pictured == {"step": 8, "power": -16}
+    assert not view.error
+
+
+@pytest.mark.parametrize("value", [0, "-0.0", "inf", "nan", "448.1", "1e400", "1e-400", "-65520"])
+def test_every_number_has_a_sentence_and_a_picture(value: object) -> None:
+    view = gl.precision(value)
+    assert repr(view).endswith("; computed exactly.")
+    assert view.describe().count("\n") == len(FORMATS)
+    assert view.png().startswith(b"\x89PNG")
+    if value in (0, "1e400"):
+        for step, power in ((64, 48), (-64, -48)):
+            view.step, view.power = step, power
+            assert not view.error

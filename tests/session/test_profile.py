@@ -1,0 +1,192 @@
+"""``gl.profile`` and ``%%gpu_profile``: what a learner types, on a virtual GPU."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+
+import gpulab as gl
+from gpulab.lab.profiling.profile import ProfileReport
+from tests.session.notebooks import run
+from virtualgpu.errors import GpulabError
+
+N = 1 << 16
+SOURCE = r"""
+extern "C" __global__ void axpy(const float* x, float* y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] += 2.0f * x[i];
+}
+extern "C" __global__ void tiled(float* y) {
+    __shared__ float tile[12288];
+    tile[threadIdx.x] = y[threadIdx.x];
+    __syncthreads();
+    y[threadIdx.x] = tile[(threadIdx.x + 1) % blockDim.x];
+}
+"""
+
+
+@pytest.fixture(autouse=True)
+def virtual() -> None:
+    gl.use_device("virtual:A100")
+
+
+@pytest.fixture
+def program() -> Any:
+    cp = gl.cp
+    module = cp.RawModule(code=SOURCE)
+    axpy, tiled = module.get_function("axpy"), module.get_function("tiled")
+    x, y = cp.ones(N, cp.float32), cp.zeros(N, cp.float32)
+
+    def program(times: int = 3, threads: int = 256) -> Any:
+        with gl.cupyx.profiler.time_range("layer 1"):
+            for _ in range(times):
+                axpy((N // threads,), (threads,), (x, y, np.int32(N)))
+        with gl.cupyx.profiler.time_range("layer 2"):
+            tiled((1,), (128,), (y,))
+            z = x * 2
+        return float(z[0]), y.get()
+
+    return program
+
+
+def test_kernels_have_what_was_counted_and_what_the_timeline_has(program: Any) -> None:
+    p = gl.profile(program)
+    record, ran = p.record, p.timeline.record.activities
+    axpy = record.kernel("axpy")
+    assert axpy.count == 3
+    assert axpy.device_time_total_ns == sum(a.duration_ns for a in ran if a.name == "axpy")
+    # Two arrays read, one written; one multiply-add an element.
+    assert axpy.moved_bytes == pytest.approx(3 * 3 * 4 * N, rel=1e-3)
+    assert axpy.flop == 3 * 2 * N
+    assert axpy.gb_per_s == axpy.moved_bytes / axpy.device_time_total_ns
+    assert record.kernel("tiled").count == 1
+    assert record.wall_ns == p.timeline.record.duration_ns
+    assert sum(copy.count for copy in record.copies) == 2
+    assert record.peak_bytes is not None
+    assert record.before_bytes is not None
+    assert record.peak_bytes - record.before_bytes == 4 * N  # z
+    with pytest.raises(KeyError, match="'axpi' did not run; "):
+        record.kernel("axpi")
+
+
+def test_occupancy_is_that_of_gl_occupancy_static_shared_memory_included(program: Any) -> None:
+    cp = gl.cp
+    record = gl.profile(program, 1, 64).record
+    module = cp.RawModule(code=SOURCE)
+    for name, threads in (("axpy", 64), ("tiled", 128)):
+        chart = gl.occupancy(module.get_function(name), threads)
+        (right,) = (each.fraction for each in chart.record if each.block_threads == threads)
+        assert record.kernel(name).occupancy == pytest.approx(right), name
+    assert (record.kernel("tiled").occupancy or 1) < 0.5  # held by its shared memory
+
+
+def test_time_in_a_layer_is_that_of_the_kernels_given_in_it(program: Any) -> None:
+    record = gl.profile(program).record
+    ranges = {each.key: each for each in record.ranges}
+    assert ranges["layer 1"].device_time_total_ns == record.kernel("axpy").device_time_total_ns
+    others = sum(k.device_time_total_ns for k in record.kernels if k.key != "axpy")
+    assert ranges["layer 2"].device_time_total_ns == others
+    assert ranges["layer 2"].operations == 2
+
+
+def test_a_graphs_kernels_are_counted_at_each_launch(program: Any) -> None:
+    cp = gl.cp
+    axpy = cp.RawModule(code=SOURCE).get_function("axpy")
+    x, y = cp.ones(N, cp.float32), cp.zeros(N, cp.float32)
+    stream = cp.cuda.Stream(non_blocking=True)
+    with stream:
+        stream.begin_capture()
+        axpy((N // 256,), (256,), (x, y, np.int32(N)))
+        graph = stream.end_capture()
+    with gl.profile() as p:
+        graph.launch(stream)
+        graph.launch(stream)
+        stream.synchronize()
+    assert p.record.kernel("axpy").count == 2
+    assert p.record.kernel("axpy").flop == 2 * 2 * N
+    assert p.record.kernel("axpy").occupancy == 1.0
+
+
+def test_it_reads_as_tables_with_pytorchs_names_and_the_origin(program: Any) -> None:
+    p = gl.profile(program, record_shapes=True)
+    text = p.describe()
+    for words in ("key", "count", "device_time_total", "of wall", "occupancy", "GFLOP/s", "layer 2",
+                  "256 × 256", "memcpy DtoH, pageable", "hidden: the line asks for none",
+                  "test_profile.py, line", "The memory pool held", "modelled on virtual A100"):  # fmt: skip
+        assert words in text, words
+    assert repr(p).startswith("Profile of program: ")
+    assert repr(p).endswith("; modelled on virtual A100-SXM4-80GB.")
+    bundle, _ = p._repr_mimebundle_() or ({}, {})
+    assert "<table" in bundle["text/html"]
+
+
+def test_a_warm_up_runs_unseen_and_what_is_given_to_the_function_arrives(program: Any) -> None:
+    calls: list[tuple[int, ...]] = []
+
+    def fn(*given: int) -> None:
+        calls.append(given)
+        program(1)
+
+    assert gl.profile(fn, 1, 2, warmup=2).record.kernel("axpy").count == 1
+    assert calls == [(1, 2)] * 3
+
+
+def test_two_profiles_side_by_side(program: Any) -> None:
+    before, after = gl.profile(program, 4), gl.profile(program, 1)
+    both = before.beside(after)
+    row = next(row for row in both.table().rows if row[0] == "axpy")
+    assert row[2:4] == ("4", "1")
+    first, second = (each.record.kernel("axpy").device_time_total_ns for each in (before, after))
+    assert row[7] == f"{first / second:.3g} ×"
+    assert row[6].startswith("−")
+    assert both.table().rows == before.beside(after.record).table().rows
+    assert "then program" in repr(both)
+    with pytest.raises(TypeError, match="not int"):
+        before.beside(3)  # type: ignore[arg-type]
+
+
+def test_it_is_saved(program: Any, tmp_path: Path) -> None:
+    p = gl.profile(program)
+    assert json.loads(p.save(tmp_path / "p.json").read_text("utf-8"))["kernels"][0]["key"]
+    assert "device_time_total" in p.save(tmp_path / "p.html").read_text("utf-8")
+    assert p.save(tmp_path / "p.txt").read_text("utf-8").strip() == p.describe()
+
+
+def test_an_error_ends_the_recording_and_passes(program: Any) -> None:
+    def fails() -> None:
+        program(1)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        gl.profile(fails)
+    assert gl.profile(program).record.kernels
+
+
+def test_what_cannot_be_profiled_is_refused(program: Any) -> None:
+    with pytest.raises(TypeError, match="not int"):
+        gl.profile(3)  # type: ignore[arg-type]
+    with pytest.raises(GpulabError, match="ended"):
+        gl.profile().record  # noqa: B018
+    with pytest.raises(GpulabError, match="has no timeline"):
+        ProfileReport(gl.profile(program).record).timeline  # noqa: B018
+    with gl.timeline(), pytest.raises(GpulabError, match="do not nest"):
+        gl.profile(program)
+    with gl.profile() as nothing:
+        pass
+    assert nothing.record.kernels == ()
+    assert "0 launches" in repr(nothing)
+
+
+def test_the_magic_profiles_its_cell(jupyter: NotebookClient) -> None:
+    run(jupyter, "import gpulab as gl\nfrom gpulab import cp\nx = cp.zeros(8)")
+    assert "Kernels" in str(run(jupyter, "%%gpu_profile p\nx.fill(1)\ny = float(x[0])"))
+    lines = run(jupyter, "print([str(line.source) for line in p.record.lines])")
+    assert "cell [2], line 2" in str(lines)
+    with pytest.raises(CellExecutionError, match="takes one name"):
+        run(jupyter, "%%gpu_profile a b\nx.fill(2)")

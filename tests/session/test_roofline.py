@@ -1,0 +1,124 @@
+"""``gl.roofline``: intensities worked out by hand, of bytes that were moved; refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpulab as gl
+from gpulab import session
+
+N = 1 << 16
+CODE = r"""
+#define FMA(v) v = fmaf(v, 1.5f, 2.0f)
+extern "C" {
+// Eight multiply-adds, 16 operations, for each float read; nothing is written.
+__global__ void dense(const float* x, float* out) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    float v = x[i];
+    FMA(v); FMA(v); FMA(v); FMA(v); FMA(v); FMA(v); FMA(v); FMA(v);
+    if (v == -1.0f) out[0] = v;
+}
+// The same of every 16th float: each stands in a sector, and in 64 bytes, of its own.
+__global__ void sparse(const float* x, float* out) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    float v = x[16 * i];
+    FMA(v); FMA(v); FMA(v); FMA(v); FMA(v); FMA(v); FMA(v); FMA(v);
+    if (v == -1.0f) out[0] = v;
+}
+// A store without and a load with four-way conflicts: five wavefronts a warp, and one multiply-add a lane.
+__global__ void banks(const float* x, float* out) {
+    __shared__ float s[128];
+    s[threadIdx.x] = x[threadIdx.x];
+    s[threadIdx.x + 32] = 0; s[threadIdx.x + 64] = 0; s[threadIdx.x + 96] = 0;
+    __syncthreads();
+    float v = s[4 * threadIdx.x];
+    FMA(v);
+    if (v == -1.0f) out[0] = v;
+}
+__global__ void doubles(const double* x, double* out) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    double v = fma(x[i], 1.5, 2.0);
+    if (v == -1.0) out[0] = v;
+}
+__global__ void integers(const int* x, int* out) { out[threadIdx.x] = x[threadIdx.x] + 1; }
+}"""
+
+
+@pytest.fixture(autouse=True, params=["T4", "A100", "RTX 4090", "H100"])
+def on_a_virtual_gpu(request: pytest.FixtureRequest) -> Iterator[None]:
+    with session.on_device(f"virtual:{request.param}"):
+        yield
+
+
+def launch(name: str, threads: int = N, floats: int = N, kind: type[Any] = np.float32) -> tuple[Any, ...]:
+    cp = session.cp()
+    arrays = cp.zeros(floats, kind), cp.zeros(32, kind)
+    return cp.RawModule(code=CODE).get_function(name), threads // 32, 32, arrays
+
+
+def test_a_multiply_add_counts_two_and_bytes_are_those_moved() -> None:
+    chart = gl.roofline(launch("dense"), launch("sparse", N // 16))
+    dense, sparse = chart.record.points
+    assert dense.flops == {"f32": 16 * N}
+    assert dense.size_bytes["L2"] == dense.size_bytes["DRAM"] == 4 * N
+    assert dense.intensities == {"DRAM": 4.0, "L2": 4.0}
+    # 4 bytes a lane are asked for. A sector of 32 comes from L2, and 32 or 64 bytes from DRAM.
+    assert sparse.flops == {"f32": N}
+    assert sparse.intensities["L2"] == 16 / 32
+    assert sparse.intensities["DRAM"] in (16 / 32, 16 / 64)
+    assert dense.gflops == dense.operations / dense.time_ns
+    chart.close()
+
+
+def test_a_wavefront_of_shared_memory_moves_128_bytes() -> None:
+    (point,) = gl.roofline(launch("banks", 32)).record.points
+    assert point.size_bytes["shared"] == (4 + 4) * 128
+    assert point.intensities["shared"] == 64 / 1024
+
+
+def test_ceilings_are_the_published_ones() -> None:
+    chart = gl.roofline(launch("dense"), launch("doubles", kind=np.float64))
+    info, kept = session.backend().device_info(), chart.record.ceilings
+    assert kept.gbps["DRAM"] == info.memory_bandwidth_gbps
+    assert info.boost_clock_mhz is not None
+    clocks = info.sm_count * info.boost_clock_mhz / 1e3
+    assert kept.gbps["shared"] == pytest.approx(128 * clocks)
+    assert kept.gbps["DRAM"] < kept.gbps["L2"] < kept.gbps["shared"]
+    assert kept.gflops["f32"] == pytest.approx(2 * info.fp32_lanes_per_sm * clocks, rel=0.05)
+    halved = {(7, 5): 32, (8, 0): 2, (8, 9): 64, (9, 0): 2}[info.compute_capability]
+    assert kept.gflops["f32"] / kept.gflops["f64"] == pytest.approx(halved, rel=0.05)
+    assert chart.record.points[1].flops == {"f64": 2 * N}
+    assert all(each.gflops <= chart.record.roof(each)[1] for each in chart.record.points)
+    chart.close()
+
+
+def test_names_are_told_apart_or_given() -> None:
+    twice = gl.roofline(launch("dense"), launch("dense"), launch("integers", 32, kind=np.int32))
+    assert [each.name for each in twice.record.points] == ["dense 1", "dense 2", "integers"]
+    assert "integers is not in the chart: it computes no floating-point number" in twice.describe()
+    kernel, grid, block, args = launch("dense")
+    step = {"kernel": kernel, "grid": grid, "block": block, "args": args}
+    named = gl.roofline(step, launch("sparse", N // 16), names=("before", "after"), path=True)
+    assert "before → after: " in named.describe()
+    twice.close()
+    named.close()
+
+
+@pytest.mark.parametrize(
+    ("given", "more", "error", "words"),
+    [((), {}, ValueError, "at least one launch"), ((3,), {}, TypeError, "Launch 1 is a launch, not int"),
+     (((1, 2),), {}, TypeError, "Launch 1 has 2 parts"), (({"grid": 1},), {}, TypeError, "has no 'kernel'"),
+     (("dense",), {"names": "dense"}, ValueError, "as many as launches, 1"),
+     (("dense",), {"names": ("a", "b")}, ValueError, "as many as launches, 1"),
+     (({"kernel": 1, "grid": 1, "block": 1, "arg": 2},), {}, TypeError, "'arg', which is none")],
+)  # fmt: skip
+def test_what_is_no_launch_is_refused(
+    given: tuple[Any, ...], more: dict[str, Any], error: type[Exception], words: str
+) -> None:
+    given = tuple(launch(each) if isinstance(each, str) else each for each in given)
+    with pytest.raises(error, match=words):
+        gl.roofline(*given, **more)

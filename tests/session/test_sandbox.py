@@ -1,0 +1,293 @@
+"""`gl.sandbox` and `%%gpu_sandbox`: whatever happens in there, this process lives on and says what it was."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from IPython.testing.globalipapp import start_ipython
+
+import gpulab as gl
+from gpulab import session
+from gpulab.lab.faults import jobs
+from gpulab.lab.faults.sandbox import _keep
+from virtualgpu.errors import GpulabError
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks on Linux only")
+
+SHIFTED = r"""extern "C" __global__ void shifted(float* x, int n, long long by) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) x[i + by] = i;
+}"""
+KERNELS: dict[str, str] = {
+    "assert": 'extern "C" __global__ void k(float* x) { assert(x[0] == 1); }',
+    "misaligned": 'extern "C" __global__ void k(char* x) { *(double*)(x + 1) = 1; }',
+    "trap": 'extern "C" __global__ void k(float* x) { if (x[0] == 0) __trap(); }',
+    "illegal": 'extern "C" __global__ void k(float* x) { x[1ll << 40] = 1; }',
+}
+
+
+def faulty(kind: str) -> None:
+    cp = gl.cp
+    kernel = cp.RawKernel(KERNELS[kind], "k")
+    x = cp.zeros(256, dtype=cp.float32)
+    x += 1
+    x -= 1
+    kernel((2,), (32,), (x,))
+    y = x * 2
+    y.get()
+
+
+@pytest.mark.parametrize(
+    ("kind", "status"), [("illegal", 700), ("assert", 710), ("misaligned", 716), ("trap", 719)]
+)
+def test_a_fault_shows_where_a_call_waits_and_its_launch_is_named(kind: str, status: int) -> None:
+    seen = gl.sandbox(faulty, kind)
+    record = seen.record
+    assert not seen.ok
+    assert record.status == status
+    assert record.sticky
+    assert record.raised is not None
+    assert record.raised.text == "y.get()"
+    assert record.culprit is not None
+    assert record.culprit.source is not None
+    assert record.culprit.source.text == "kernel((2,), (32,), (x,))"
+    assert record.culprit.launch == 3  # CuPy's two came before
+    assert record.culprit.place is not None
+    assert record.culprit.place.block == (0, 0, 0)
+
+
+def test_with_launch_blocking_the_launch_itself_raises() -> None:
+    seen = gl.sandbox(faulty, "illegal", launch_blocking=True)
+    assert seen.record.raised is not None
+    assert seen.record.raised.text == "kernel((2,), (32,), (x,))"
+    assert "an illegal memory access" in seen.record.error  # CUDA's words, which name no kernel
+    assert "the context was lost" in repr(seen).lower()
+
+
+def test_work_that_nobody_waits_for_is_told_at_the_end() -> None:
+    def forgotten() -> None:
+        gl.cp.RawKernel(KERNELS["illegal"], "k")((1,), (1,), (gl.cp.zeros(1, dtype="f4"),))
+
+    seen = gl.sandbox(forgotten)
+    assert seen.record.at_end
+    assert seen.record.raised is None
+    assert "nothing in the program waits" in repr(seen)
+
+
+def test_an_error_that_is_not_sticky_loses_no_context() -> None:
+    def large() -> Any:
+        return gl.cp.zeros(1 << 50)
+
+    seen = gl.sandbox(large)
+    assert "OutOfMemoryError" in seen.record.error
+    assert not seen.record.sticky
+
+    def refused() -> None:
+        gl.cp.RawKernel(SHIFTED, "shifted")((1,), (4096,), (gl.cp.zeros(1, dtype="f4"), 1, 0))
+
+    seen = gl.sandbox(refused)
+    assert seen.record.status == 1
+    assert not seen.record.sticky
+
+
+def test_arrays_cross_by_value_and_results_come_back_where_declared() -> None:
+    x = gl.cp.arange(8, dtype=gl.cp.float32)
+    factor = np.float32(3)
+
+    def change() -> Any:
+        x[...] = x * factor
+        print("changed", int(x.sum()))
+        return {"x": x, "where": os.getpid()}
+
+    seen = gl.sandbox(change, returns=True)
+    assert seen.ok, seen
+    assert seen.output == "changed 84\n"
+    np.testing.assert_array_equal(seen.result["x"].get(), 3 * np.arange(8))
+    assert seen.result["where"] != os.getpid()
+    np.testing.assert_array_equal(x.get(), np.arange(8))
+    with pytest.raises(GpulabError, match="returns=True"):
+        gl.sandbox(change).result  # noqa: B018
+
+
+def test_a_fault_in_there_costs_this_process_nothing() -> None:
+    x = gl.cp.arange(4)
+    launches = session.virtual_side().machine.kernel_launches
+    gl.sandbox(faulty, "illegal")
+    assert session.virtual_side().machine.kernel_launches == launches
+    assert (x + 1).get().tolist() == [1, 2, 3, 4]
+
+
+def killed() -> None:
+    print("so far", flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def much() -> None:
+    while True:
+        os.write(1, b"x" * 65535 + b"\n")
+
+
+def forked() -> int:
+    if not os.fork():
+        signal.pause()
+    return 5
+
+
+def both_return() -> int:
+    os.fork()
+    return 5
+
+
+def endless() -> None:
+    kernel = gl.cp.RawKernel('extern "C" __global__ void g(volatile int* x) { while (x[0] == 0); }', "g")
+    x = gl.cp.zeros(1, dtype=gl.cp.int32)
+    kernel((1,), (1,), (x,))
+    x.get()
+
+
+def unpicklable() -> Any:
+    return (n for n in range(3))
+
+
+def memory() -> None:
+    held = []
+    while True:
+        held.append(np.ones(1 << 22))
+
+
+def sleeps() -> None:
+    threading.Event().wait()
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (killed, "SIGKILL"),
+        (much, "prints more than 256 MiB"),
+        (forked, "left processes behind"),
+        (both_return, ""),
+        (endless, "cudaErrorLaunchTimeout"),
+        (unpicklable, "a generator, cannot leave the sandbox"),
+        (memory, "GiB of memory"),
+        (sleeps, "it waits"),
+        (sys.exit, "exit()"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_bad_input_is_named_and_nothing_hangs(function: Callable[[], Any], words: str) -> None:
+    # What has a limit of its own is to reach that first, with nothing compiled before on a busy machine.
+    limit_s = 20 if function in (endless, memory) else 3
+    seen = gl.sandbox(function, returns=True, limit_s=limit_s, memory_bytes=1 << 29)
+    assert words in repr(seen._picture())
+    again = gl.sandbox(lambda: 7, returns=True)
+    assert again.result == 7
+
+
+def test_what_was_printed_before_the_end_comes_back() -> None:
+    assert gl.sandbox(killed).output == "so far\n"
+    seen = gl.sandbox(much)
+    assert len(seen.output) == 64 << 10
+    assert "more lines" in seen._picture().printed
+
+
+def test_what_cannot_cross_is_listed_before_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream, lock = gl.cp.cuda.Stream(), threading.Lock()
+    with pytest.raises(GpulabError, match=r"stream \(a Stream\).*lock \(lock\)|lock \(lock\).*stream"):
+        gl.sandbox(lambda: (stream, lock))
+    monkeypatch.setattr(jobs, "MOST_BYTES", 1000)
+    large = gl.cp.zeros(1000)
+    with pytest.raises(GpulabError, match=r"large with 8,000 bytes"):
+        gl.sandbox(lambda: large + 1)
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 51, float("nan")])
+def test_a_limit_that_is_none_is_refused(wrong: float) -> None:
+    with pytest.raises(ValueError, match="limit_s"):
+        gl.sandbox(len, (), limit_s=wrong)
+
+
+def test_no_function_is_refused() -> None:
+    with pytest.raises(TypeError, match="takes a function"):
+        gl.sandbox(3)  # type: ignore[arg-type]
+
+
+def test_figures_come_back_as_pictures() -> None:
+    pytest.importorskip("matplotlib")
+
+    def drawn() -> None:
+        import matplotlib.pyplot as plt
+
+        plt.plot([1, 2])
+
+    seen = gl.sandbox(drawn)
+    assert [figure[:4] for figure in seen.figures] == [b"\x89PNG"]
+    found = seen._repr_mimebundle_()
+    assert found is not None
+    assert "data:image/png;base64" in found[0]["text/html"]
+
+
+def test_it_uses_the_device_of_the_session() -> None:
+    def which() -> str:
+        return str(session.which_device().device)
+
+    with session.on_device("virtual:T4", 2):
+        assert gl.sandbox(which, returns=True).result == "T4"
+        assert gl.sandbox(lambda: gl.cp.cuda.runtime.getDeviceCount(), returns=True).result == 2
+    assert gl.sandbox(which, returns=True).result == session.which_device().device
+
+
+def test_a_process_is_kept_warm_and_a_dead_one_replaced() -> None:
+    gl.sandbox(len, ())
+    spare = _keep(os.getpid())._spare
+    assert spare is not None
+    spare[2].join()
+    os.kill(spare[1]._process.pid, signal.SIGKILL)
+    assert gl.sandbox(lambda: 1, returns=True).result == 1
+
+
+def test_it_saves_a_page_and_a_text(tmp_path: Any) -> None:
+    path = gl.sandbox(faulty, "illegal").save(tmp_path / "seen.html")
+    assert "launch 3" in path.read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def shell() -> Any:
+    from gpulab.lab import magics
+
+    shell = start_ipython()  # type: ignore[no-untyped-call]
+    magics.register(shell)
+    return shell
+
+
+def test_a_cell_takes_the_names_it_uses_and_gives_those_declared(shell: Any) -> None:
+    shell.user_ns.update(factor=3, unused=threading.Lock())
+    seen = shell.run_cell_magic(
+        "gpu_sandbox", "s -o y, z", "y = factor * 2\nz = [y]\nfactor = 9\nprint('hi')\ny"
+    )
+    assert seen.ok, seen
+    assert (shell.user_ns["y"], shell.user_ns["z"], shell.user_ns["factor"]) == (6, [6], 3)
+    assert shell.user_ns["s"] is seen
+    assert seen.output == "hi\n"
+    assert seen._repr_mimebundle_()[0]["text/plain"].endswith("\n6")
+
+
+def test_a_cells_error_names_its_line(shell: Any) -> None:
+    shell.user_ns["gl"] = gl
+    seen = shell.run_cell_magic("gpu_sandbox", "--blocking", "x = 1\nraise ValueError('here')")
+    assert seen.record.raised.text == "raise ValueError('here')"
+    assert seen.record.raised.line == 3  # below the magic's own
+    assert seen.record.blocking
+
+
+def test_a_cell_that_does_not_make_what_it_was_to_give(shell: Any) -> None:
+    seen = shell.run_cell_magic("gpu_sandbox", "-o nothing_there", "x = 1")
+    assert "nothing_there" in seen.record.error
+    with pytest.raises(GpulabError, match="takes a name"):
+        shell.run_cell_magic("gpu_sandbox", "one two", "x = 1")

@@ -1,0 +1,172 @@
+"""The course's tracing compiler: kernels behind guards, compiled anew when one of them fails, never wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpulab as gl
+from gpulab.course.n12_fusion.compiler.jit import MOST_ENTRIES, Compiled, compiled
+
+cp: Any = None
+FACTOR: Any = 2.0
+HELD: Any = None
+
+
+@pytest.fixture(autouse=True)
+def on_two_virtual_gpus() -> Iterator[None]:
+    global cp, FACTOR, HELD
+    gl.use_device("virtual:T4", count=2)
+    cp, FACTOR, HELD = gl.cp, 2.0, None
+    yield
+    gl.use_device("virtual:T4", count=1)
+
+
+def scaled(x: Any, w: Any) -> Any:
+    return cp.tanh(x * w) * FACTOR
+
+
+def held(x: Any) -> Any:
+    return x * (HELD + 1)
+
+
+def shifted(x: Any, y: Any) -> Any:
+    y += 1
+    return x + y
+
+
+def near(found: Any, wanted: Any) -> None:
+    assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
+    np.testing.assert_allclose(found.get(), wanted.get(), rtol=2e-3 if found.dtype == np.float16 else 1e-5)
+
+
+def why(function: Compiled) -> list[str]:
+    return [entry.because for entry in function.entries]
+
+
+def test_a_second_call_runs_the_kernel_of_the_first() -> None:
+    function, x, w = (
+        compiled(scaled),
+        cp.linspace(0, 1, 60, dtype=cp.float32).reshape(6, 10),
+        cp.ones(10, "f"),
+    )
+    function(x, w)
+    with gl.timeline() as seen:
+        near(function(x + 1, w * 3), scaled(x + 1, w * 3))
+    assert repr(function) == "scaled: compiled 1 time, 1 hit."
+    names = [a.name for a in seen.record.activities]
+    assert names.count("scaled_0") == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda x, w: (x.astype(cp.float16), w), "x.dtype was float32 and is float16"),
+        (lambda x, w: (x[:3], w), "x.shape was (6, 10) and is (3, 10)"),
+        (lambda x, w: (x.T.copy().T, w), "x.contiguous was True and is False"),
+        (lambda x, w: (x, 2.5), "w.dtype was float32 and is None"),
+        (lambda x, w: (x, x[0]), "x and w share memory was False and is True"),
+    ],
+    ids=["dtype", "shape", "layout", "number", "memory"],
+)
+def test_a_guard_that_fails_is_named_and_the_result_is_right(change: Any, said: str) -> None:
+    function, x, w = (
+        compiled(scaled),
+        cp.linspace(0, 1, 60, dtype=cp.float32).reshape(6, 10),
+        cp.ones(10, "f"),
+    )
+    for args in ((x, w), change(x, w), (x, w), change(x, w)):
+        near(function(*args), scaled(*args))
+    assert why(function) == ["the first call", said]
+    assert [entry.hits for entry in function.entries] == [1, 1]
+    assert said in repr(function.explain())
+
+
+def test_another_device_is_another_program() -> None:
+    function = compiled(scaled)
+    for device in (0, 1, 0, 1):
+        with cp.cuda.Device(device):
+            x = cp.ones((2, 4), dtype=cp.float32)
+            near(function(x, x[0] + 1), scaled(x, x[0] + 1))
+    assert why(function) == ["the first call", "device was 0 and is 1"]
+
+
+def test_numbers_are_constants_of_the_code_and_guarded() -> None:
+    global FACTOR
+    function, x = compiled(scaled), cp.ones(4, dtype=cp.float32)
+    function(x, 3)
+    FACTOR = 5.0
+    near(function(x, 3), scaled(x, 3))
+    near(function(x, 4), scaled(x, 4))
+    assert why(function)[1:] == [
+        "FACTOR, a name from outside, is 5.0, and was 2.0",
+        "w was 3 and is 4",
+    ]
+    assert "5.0f" in function.source
+
+
+def test_an_array_from_outside_may_change_in_place_and_by_name() -> None:
+    global HELD
+    HELD = cp.ones(4, dtype=cp.float32)
+    function, x = compiled(held), cp.ones(4, dtype=cp.float32)
+    near(function(x), held(x))
+    HELD[...] = 7
+    near(function(x), held(x))
+    HELD = cp.full(4, 3, dtype=cp.float32)
+    near(function(x), held(x))
+    assert why(function) == ["the first call", "HELD, a name from outside, is another array"]
+
+
+def test_arguments_that_share_memory_are_no_surprise() -> None:
+    function = compiled(shifted)
+    for _ in range(2):
+        x, y = cp.arange(4.0), cp.arange(4.0)
+        near(function(x, y), cp.arange(4.0) * 2 + 1)
+        near(y, cp.arange(4.0) + 1)
+        near(function(x, x), cp.arange(4.0) * 2 + 2)
+    assert len(function.entries) == 2
+
+
+def test_a_value_that_python_asks_for_leaves_the_function_as_written() -> None:
+    def chosen(x: Any) -> Any:
+        return x + 1 if float(x.sum()) > 0 else x - 1
+
+    function = compiled(chosen)
+    for sign in (1, -1, 1):
+        x = cp.full(4, sign, dtype=cp.float32)
+        near(function(x), chosen(x))
+    assert "as written: float of what 'sum' gives" in repr(function.explain())
+
+
+def test_streams_of_with_blocks_run_where_they_were_traced() -> None:
+    side = cp.cuda.Stream(non_blocking=True)
+
+    def aside(x: Any) -> Any:
+        y = x + 1
+        with side:
+            z = y * 2
+        return z - 3 if cp.cuda.is_available() else z
+
+    def plain(x: Any) -> Any:
+        return (x + 1) * 2 - 3
+
+    function, x = compiled(aside), cp.ones(1000, dtype=cp.float32)
+    function(x)
+    with gl.check_streams() as checked, gl.timeline() as seen:
+        found = function(x)
+    near(found, plain(x))
+    assert checked.record.clean
+    kernels = [a for a in seen.record.activities if a.name.startswith("aside_")]
+    assert len({a.stream_id for a in kernels}) == 2
+    assert "cuda.is_available() = True" in repr(function.explain())
+
+
+def test_it_gives_up_compiling_what_never_fits() -> None:
+    function = compiled(scaled)
+    for n in range(1, MOST_ENTRIES + 4):
+        x = cp.ones(n, dtype=cp.float32)
+        near(function(x, 2), scaled(x, 2))
+    assert len(function.entries) == MOST_ENTRIES

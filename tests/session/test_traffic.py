@@ -1,0 +1,298 @@
+"""``gl.traffic``: expressions as passes with their bytes, fused kernels with the same results, red edges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpulab as gl
+from gpulab.course.n12_fusion.compiler.plan import (
+    ALIAS,
+    CONSUMERS,
+    HOST,
+    KERNEL,
+    MATMUL,
+    REDUCTION,
+    STREAM,
+    Plan,
+)
+from gpulab.course.n12_fusion.compiler.program import Program
+from gpulab.course.n12_fusion.compiler.trace import traced
+from gpulab.lab.fusion.traffic import AS_WRITTEN, BY_HAND
+from gpulab.lab.fusion.traffic import REDUCTION as FUSED
+from virtualgpu.errors import GpulabError
+
+cp: Any = None  # of the device in use, as a notebook has it
+F = 4  # bytes of a float32
+ROWS, COLUMNS = 48, 160
+N = ROWS * COLUMNS
+
+
+@pytest.fixture(autouse=True)
+def on_a_virtual_gpu() -> Iterator[None]:
+    global cp
+    gl.use_device("virtual:T4")
+    cp = gl.cp
+    yield
+    cp = None
+
+
+def gelu(v: Any) -> Any:
+    return v / (1 + cp.exp(v * (v * v * -0.0713548 - 1.5957691)))
+
+
+def affine(x: Any, w: Any, b: Any) -> Any:
+    return gelu(x * w + b)
+
+
+def norm(x: Any) -> Any:
+    centred = x - x.mean(axis=1, keepdims=True)
+    return centred / cp.sqrt((centred * centred).mean(axis=1, keepdims=True) + 1e-5)
+
+
+def softmax(x: Any) -> Any:
+    e = cp.exp(x - x.max(axis=1)[:, None])
+    return e / e.sum(axis=1)[:, None]
+
+
+def root_mean_square(x: Any) -> Any:
+    return cp.sqrt((x * x).mean(axis=1)), x.min(axis=0)
+
+
+def product(x: Any) -> Any:
+    return gelu(x @ x.T)
+
+
+def running(x: Any) -> Any:
+    x[1:] += x[:-1]
+    return x * 2
+
+
+def in_place(x: Any) -> Any:
+    x += 1
+    x *= 2
+    return x
+
+
+def chosen(x: Any) -> Any:
+    y = x * 2
+    if float(y.sum()) > 0:
+        y = y + 1
+    return y
+
+
+def mixed(x: Any, k: Any) -> Any:
+    return cp.where(x > 0, x * k, 0.25) + cp.maximum(k, 2) - cp.abs(x), cp.sign(x) * np.float32(3)
+
+
+def aside(x: Any) -> Any:
+    y = x + 1
+    with cp.cuda.Stream(non_blocking=True):
+        z = y * 2 - 1
+    return z * 3 if cp.cuda.is_available() else z
+
+
+CASES: dict[Callable[..., Any], tuple[int, int, int]] = {  # passes as written, fused, in rows
+    affine: (9, 1, 1),
+    norm: (7, 4, 1),
+    softmax: (5, 4, 1),
+    root_mean_square: (4, 2, 2),
+    product: (8, 2, 2),
+    running: (3, 3, 3),
+    in_place: (2, 1, 1),
+    chosen: (3, 3, 3),
+    mixed: (9, 3, 3),
+    aside: (4, 3, 3),
+}
+
+
+def arguments(function: Callable[..., Any], kind: str = "float32") -> list[Any]:
+    rng = np.random.default_rng(5)
+    x = cp.asarray(rng.standard_normal((ROWS, COLUMNS)).astype(kind))
+    more = {affine: (x[0].copy(), x[1].copy()), mixed: (cp.arange(COLUMNS, dtype=cp.int32) - 60,)}
+    return [x, *more.get(function, ())]
+
+
+def copies(args: list[Any]) -> list[Any]:
+    return [one.copy() for one in args]
+
+
+def as_tuple(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+@pytest.mark.parametrize("function", CASES, ids=lambda f: f.__name__)
+def test_fused_kernels_give_what_the_function_gives(function: Callable[..., Any]) -> None:
+    kind = ("float32", "float16", "float64")[len(function.__name__) % 3]
+    args = arguments(function, kind)
+    trace = traced(function, *copies(args))
+    wanted = as_tuple(function(*copies(args)))
+    rng = np.random.default_rng(9)
+    for way in ("single", "maps", "reductions"):
+        found = as_tuple(Program(Plan(trace, way))(copies(args)))
+        for one, other in zip(found, wanted, strict=True):
+            assert (one.dtype, one.shape) == (other.dtype, other.shape)
+            near = {"float16": 4e-3, "float32": 1e-5, "float64": 1e-12}[kind]
+            np.testing.assert_allclose(one.get(), other.get(), rtol=near, atol=near)
+    other_args = copies(args)
+    other_args[0][...] = cp.asarray(np.abs(rng.standard_normal((ROWS, COLUMNS)).astype(kind)))
+    again = as_tuple(Program(Plan(trace))(copies(other_args)))
+    for one, other in zip(again, as_tuple(function(*copies(other_args))), strict=True):
+        np.testing.assert_allclose(one.get(), other.get(), rtol=4e-3, atol=4e-3)
+
+
+@pytest.mark.parametrize("function", CASES, ids=lambda f: f.__name__)
+def test_passes_are_launches_and_their_bytes_those_of_the_arrays(function: Callable[..., Any]) -> None:
+    args = arguments(function)
+    with gl.timeline() as seen:
+        function(*copies(args))
+    record = gl.traffic(function, *args).record
+    assert tuple(record.way(way).kernels for way in (AS_WRITTEN, FUSED, BY_HAND)) == CASES[function]
+    # What the virtual GPU's own functions were priced with, which knows nothing of traces.
+    launched = [a for a in seen.record.activities if a.name.startswith("cupy_") and "copy" not in a.name]
+    mine = [e for e in record.expressions if e.kernel >= 0 and e.name != "copyto"]
+    # Of v * v it counts two reads; memory sees one.
+    squares = [
+        len(e.after) == 1 and e.launches[0].endswith("multiply__float32_float32_float32") for e in mine
+    ]
+    assert [
+        (e.launches[0], e.read_bytes * (1 + square) + e.written_bytes)
+        for e, square in zip(mine, squares, strict=True)
+    ] == [(a.name, a.size_bytes) for a in launched]
+
+
+def test_nine_passes_become_one_that_reads_and_writes_once() -> None:
+    report = gl.traffic(affine, *arguments(affine))
+    record = report.record
+    assert record.way(FUSED).moved_bytes == (2 * N + 2 * COLUMNS) * F
+    assert record.way(AS_WRITTEN).moved_bytes == (20 * N + 2 * COLUMNS) * F
+    assert not record.edges
+    assert "expf" in report.source or "exp(" in report.source
+    assert repr(report).startswith("affine: 9 passes moving")
+
+
+def reasons(function: Callable[..., Any]) -> set[str]:
+    return {edge.why for edge in gl.traffic(function, *arguments(function)).record.edges}
+
+
+def test_a_red_edge_says_why() -> None:
+    assert reasons(norm) == {REDUCTION, CONSUMERS}
+    assert reasons(product) == {MATMUL}
+    assert ALIAS in reasons(running)
+    assert reasons(aside) == {STREAM}
+    assert HOST in reasons(chosen)
+
+
+@pytest.mark.parametrize("function", [norm, softmax, chosen], ids=lambda f: f.__name__)
+def test_cupy_can_put_its_own_names_into_a_reduction(
+    function: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For CUB it writes in0 and out0 where a parameter's letters stand, and has no types for such names."""
+    made: list[tuple[str, ...]] = []
+
+    class Noted(cp.ReductionKernel):  # type: ignore[misc, name-defined]
+        def __init__(self, *args: Any, **options: Any) -> None:
+            made.append(args)
+            super().__init__(*args, **options)
+
+    monkeypatch.setattr(cp, "ReductionKernel", Noted)
+    gl.traffic(function, *arguments(function))
+    assert made
+    for takes, gives, mapped, _, post, *_ in made:
+        for declared, text in ((takes, mapped), (gives, post)):
+            for name in (each.split()[1] for each in declared.split(", ")):
+                assert name not in ("in0", "out0")
+                assert text.count(name) == 1
+
+
+def test_rows_longer_than_shared_memory_stay_apart() -> None:
+    x = cp.ones((2, 20_000), dtype=cp.float32)
+    assert gl.traffic(softmax, x).record.way(BY_HAND).kernels == 4
+
+
+def test_a_kernel_of_ones_own_is_counted_and_taken_as_it_is() -> None:
+    code = (
+        'extern "C" __global__ void twice(const float* x, float* y, int n) '
+        "{ int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = 2 * x[i]; }"
+    )
+    twice = cp.RawKernel(code, "twice")
+
+    def own(x: Any) -> Any:
+        y = cp.empty_like(x)
+        twice((-(-N // 256),), (256,), (x, y, np.int32(N)))
+        return y + 1
+
+    (x,) = arguments(own)
+    record = gl.traffic(own, x).record
+    assert {edge.why for edge in record.edges} == {KERNEL}
+    assert [(e.read_bytes, e.written_bytes) for e in record.expressions if e.name == "twice"] == [
+        (N * F, N * F)
+    ]
+    program = Program(Plan(traced(own, x.copy())))
+    np.testing.assert_allclose(program([x * 3]).get(), 6 * x.get() + 1, rtol=1e-6)
+
+
+def test_kernels_that_a_function_makes_are_followed() -> None:
+    def made(x: Any) -> Any:
+        half = cp.ElementwiseKernel("float32 x", "float32 y", "y = x / 2", "half")
+        total = cp.ReductionKernel("float32 x", "float32 y", "x", "a + b", "y = a", "0", "total")
+        return total(half(x) + 1), cp.fuse(gelu)(x)
+
+    (x,) = arguments(made)
+    record = gl.traffic(made, x).record
+    assert [e.name for e in record.expressions if e.kernel >= 0] == ["half", "add", "total", "gelu"]
+    found, wanted = Program(Plan(traced(made, x.copy())))([x]), made(x)
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(one.get(), other.get(), rtol=1e-5)
+
+
+def test_what_is_no_array_is_folded_and_what_the_host_asks_is_named() -> None:
+    assert gl.traffic(aside, *arguments(aside)).record.folded == ("cuda.is_available() = True",)
+    record = gl.traffic(chosen, *arguments(chosen)).record
+    assert record.breaks == ("float of what 'sum' gives",)
+
+
+def test_arguments_are_left_as_they_were() -> None:
+    (x,) = arguments(in_place)
+    before = x.get()
+    gl.traffic(in_place, x)
+    np.testing.assert_array_equal(x.get(), before)
+
+
+@pytest.mark.parametrize(
+    ("function", "error", "said"),
+    [
+        (3, TypeError, "Give the function itself"),
+        (lambda x: 3, GpulabError, "returns no device array"),
+        (lambda x: [x := x + 1 for _ in range(1000)][-1], GpulabError, "more than 400 expressions"),
+        (lambda x: gl.cp.exp(x), GpulabError, "use cp as a name of the notebook"),
+    ],
+    ids=["number", "nothing", "endless", "cp by another name"],
+)
+def test_what_cannot_be_followed_says_what_to_do(function: Any, error: type[Exception], said: str) -> None:
+    with pytest.raises(error, match=said):
+        gl.traffic(function, cp.ones(4))
+
+
+def test_the_dots_of_nine_passes_merge_into_one_higher_up() -> None:
+    *alone, fused = (
+        gl.traffic(affine, cp.ones((4096, COLUMNS), dtype=cp.float32), *arguments(affine)[1:])
+        .roofline()
+        .record.points
+    )
+    assert len(alone) == 9
+    assert sum(each.operations for each in alone) == fused.operations
+    intensity = [each.operations / each.size_bytes["DRAM"] for each in (*alone, fused)]
+    assert intensity[-1] > 8 * max(intensity[:-1])
+
+
+def test_the_picture_says_what_it_shows(tmp_path: Any) -> None:
+    report = gl.traffic(norm, *arguments(norm))
+    said = report.describe()
+    assert "7 passes as written" in said
+    assert f"Red: mean → subtract: {REDUCTION}." in said
+    assert report.save(tmp_path / "norm.png").stat().st_size > 10_000
+    assert "true_divide" in report.save(tmp_path / "norm.html").read_text(encoding="utf-8")

@@ -1,0 +1,175 @@
+"""A kernel's costs count in launches that nobody can type in, and best scores under the rules of today."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpulab.teach import folders
+from gpulab.teach.judge import Budget, Case, Draw, KernelExercise, Measured, draw, scores
+from gpulab.teach.judge.check import check, judge
+from gpulab.teach.judge.compare import unlike, wrong_elements
+from gpulab.teach.progress import progress
+from gpulab.teach.store import store
+from virtualgpu.compile import nvrtc
+
+needs_nvrtc = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+
+COPY = 'extern "C" __global__ void copied(const float* x, float* y, int n) {{ {} }}'
+INDEX = "int i = blockIdx.x * blockDim.x + threadIdx.x;"
+GOOD = "if (i < n) y[i] = x[i];"
+ALONE = "if (i == 0) for (int k = 0; k < n; ++k) y[k] = x[k];"
+# Lanes 33 elements apart: the same result, many more sectors.
+APART = (
+    "int T = gridDim.x * blockDim.x, each = (n + T - 1) / T * 4; for (int k = i * each; k < i * each"
+    " + each && k < n; ++k) y[k] = x[k];"
+)
+
+
+def copied(data: Draw, n: int, block: Any) -> Case:
+    x = data.floats(n)
+    return Case(draw.blocks_for(n, block[0]), {"x": x, "n": n}, {"y": x})
+
+
+class Copied(KernelExercise):
+    def source(self, file: str) -> str:
+        return COPY.format(f"{INDEX} {GOOD}")
+
+
+EXERCISE = Copied(
+    "demo", "Demo", "copied", "const float* x, float* y, int n", copied, "-",
+    budgets=(Budget("sectors"),), measured=Measured(4096, (256, 1, 1)),
+)  # fmt: skip
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("special", ["n == 4096", "blockDim.x == 256", "n == 4096 && blockDim.x == 256"])
+@pytest.mark.parametrize(("bad", "stage"), [(ALONE, "parallelism"), (APART, "budget")])
+def test_good_for_the_score_alone_is_not_good(special: str, bad: str, stage: str) -> None:
+    cheat = COPY.format(f"{INDEX} if ({special}) {{ {GOOD} }} else {{ {bad} }}")
+    verdict = judge(EXERCISE, cheat)
+    assert verdict.failed_stage == stage, str(verdict)
+    assert "n = 4,096," not in verdict.message
+
+
+@needs_nvrtc
+def test_a_special_case_for_large_launches_is_seen_at_the_largest() -> None:
+    cheat = COPY.format(f"{INDEX} if (n < 50000) {{ {GOOD} }} else {{ {APART} }}")
+    verdict = judge(EXERCISE, cheat)
+    assert verdict.failed_stage == "budget", str(verdict)
+
+
+@needs_nvrtc
+def test_a_special_case_for_small_launches_is_seen_in_the_busiest() -> None:
+    verdict = judge(EXERCISE, COPY.format(f"{INDEX} if (n > 900) {{ {GOOD} }} else {{ {ALONE} }}"))
+    assert verdict.failed_stage == "parallelism", str(verdict)
+
+
+@needs_nvrtc
+def test_one_block_in_eight_may_not_do_the_work_of_all() -> None:
+    eighth = COPY.format(
+        "int each = blockDim.x * 8, first = blockIdx.x / 8 * each; if (blockIdx.x % 8 == 0)"
+        " for (int k = threadIdx.x; k < each && first + k < n; k += blockDim.x) y[first + k] = x[first + k];"
+    )
+    verdict = judge(EXERCISE, eighth)
+    assert verdict.failed_stage == "parallelism", str(verdict)
+    assert "few threads do the work of many" in verdict.message
+    # As many instructions in every warp are another matter.
+    costly = COPY.format(f"{INDEX} if (i < n) {{ float v = x[i]; y[i] = powf(v, 1) + 0 * sinf(v * 0); }}")
+    verdict = judge(replace(EXERCISE, measured=Measured(4096, (256, 1, 1), slack=40)), costly)
+    assert "few threads" not in verdict.message
+
+
+def test_launches_are_drawn_from_the_answer() -> None:
+    made = [
+        tuple(draw.cost_launches(4096, draw.lines(np.random.default_rng(seed)), np.random.default_rng(seed)))
+        for seed in range(20)
+    ]
+    assert len(set(made)) == 20
+    for small, large in made:
+        assert small[0] < 4096 < large[0]
+        assert small[1] != large[1]
+        assert any(block[0] % 32 for _, block in (small, large))
+
+
+@needs_nvrtc
+def test_a_best_score_of_other_rules_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    exercise = folders.exercises()["00-saxpy"]
+    assert isinstance(exercise, KernelExercise)
+    code = exercise.source(exercise.reference)
+    store().put("scores", "00-saxpy", {"sectors": 3})  # as it was kept before rules had a number
+    assert "3 sectors" not in str(progress())
+    assert store().get("scores", "00-saxpy") is None
+    best = check("00-saxpy", code).scores[0].best
+    assert best is not None
+    assert best > 3
+    assert scores.best(exercise) == {"sectors": best}
+    older = replace(exercise, rules=exercise.rules - 1)
+    scores.keep(older, {"sectors": 3})
+    assert check("00-saxpy", code).scores[0].best == best
+    assert scores.best(exercise) == {"sectors": best}
+
+
+GROUPED = """extern "C" __global__ void copied(const float* x, float* y, int n) {{
+    int i = blockIdx.x * blockDim.x + threadIdx.x, lane = threadIdx.x % 32, other = 7;
+    if (lane < 16) other = __shfl_down_sync(0xffffffff, i, 16);
+    if (i < n) y[i] = {} ? 0 : x[i];
+}}"""
+
+
+@needs_nvrtc
+def test_only_a_use_of_what_an_absent_lane_gives_is_wrong() -> None:
+    exercise = replace(EXERCISE, blocks=draw.whole_warps)
+    assert judge(exercise, GROUPED.format("lane > 16 && other != 7"))
+    verdict = judge(exercise, GROUPED.format("lane < 16 && other != i + 16"))
+    assert verdict.failed_stage == "hazards", str(verdict)
+    assert "takes no part in the shuffle" in verdict.message
+
+
+def test_arrays_that_cannot_be_compared_are_told_apart_in_words() -> None:
+    floats = np.array([1, 2.5], np.float32)
+    assert unlike("y", floats, floats) == ""
+    assert unlike("y", floats[:1], floats) == "y has the shape (1,), it should be (2,)"
+    assert unlike("y", np.array([1, 2]), floats) == "y holds int64, and float32 is asked for"
+    assert wrong_elements(np.array([1, 2]), floats).tolist() == [False, True]
+    assert wrong_elements(np.array(["1", "2"]), floats).all()
+
+
+@needs_nvrtc
+def test_parameters_change_from_launch_to_launch() -> None:
+    for comment in "abc":
+        code = f'extern "C" __global__ void saxpy(float a, const float* x, float* y, int n) {{ // {comment}\n'
+        verdict = judge(
+            folders.exercises()["00-saxpy"], f"{code} {INDEX} if (i < n) y[i] += fabsf(a) * x[i]; }}"
+        )
+        assert verdict.failed_stage == "results", str(verdict)
+
+
+@needs_nvrtc
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (COPY.format("// \ud800"), "line 1 has half a character (U+D800): type it again."),
+        (COPY.format("").replace(", int n", ""), "it has 2 parameters instead of 3"),
+        (COPY.format("").replace(", int n", ", int n, int m"), "it has 4 parameters instead of 3"),
+    ],
+)
+def test_what_cannot_be_tried_is_told_in_words(text: str, says: str) -> None:
+    assert says in judge(EXERCISE, text).message
+
+
+@needs_nvrtc
+def test_blocks_that_wait_are_tried_with_more_than_fit_at_once() -> None:
+    """A number of its own instead of a ticket goes wrong where a block cannot begin, and there alone."""
+    scan = folders.exercises()["06-scan"]
+    assert isinstance(scan, KernelExercise)
+    code = scan.source(scan.reference).replace(
+        "atomicAdd(state, 1)", "n < 9000 ? atomicAdd(state, 1) : blockIdx.x"
+    )
+    verdict = judge(scan, code)
+    assert verdict.failed_stage == "orders"
+    assert "take a ticket" in verdict.message
+    assert judge(replace(scan, crowded=False), code)

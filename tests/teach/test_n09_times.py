@@ -1,0 +1,67 @@
+"""Notebook 09's programs: their stages are what NumPy makes, and each waits for what its name says."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+import gpulab as gl
+from gpulab.course.n07_streams.work import simmered
+from gpulab.course.n09_profiling.times import exercises, mutants, stages
+from gpulab.lab.timeline import TimelineReport
+from gpulab.teach.judge import Right
+from virtualgpu.compile import nvrtc
+
+pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+
+
+@pytest.fixture(autouse=True, params=["A100", "T4", "RTX 4090", "H100"])
+def virtual(request: pytest.FixtureRequest) -> None:
+    gl.use_device(f"virtual:{request.param}")
+
+
+@pytest.mark.parametrize("name", stages.NAMES)
+def test_a_stage_is_what_numpy_makes_of_it(name: str) -> None:
+    x = np.random.default_rng(1).random(77, dtype=np.float32)
+    given = gl.cp.asarray(x)
+    stages.run(name, given, 3, blocks=2)
+    assert np.allclose(given.get(), simmered(x, 3), rtol=1e-4)
+
+
+def recorded(key: str) -> TimelineReport:
+    """A program's timeline, warm."""
+    program = exercises.PROGRAMS[key][1]
+    program(*exercises.arguments(key, True, 0))
+    given = exercises.arguments(key, True, 0)
+    gl.cp.cuda.Device().synchronize()
+    with gl.timeline() as t:
+        program(*given)
+    return t
+
+
+@pytest.mark.parametrize(("key", "cause"), [("A", "launch-bound"), ("C", "hidden synchronisation")])
+def test_the_gaps_of_a_program_say_the_cause_that_the_exercise_wants(key: str, cause: str) -> None:
+    idle: Counter[str] = Counter()
+    for gap in recorded(key).gaps():
+        if gap.where == "compute":
+            idle[gap.cause] += gap.duration_ns
+    assert idle.most_common(1)[0][0] == cause
+
+
+def test_the_second_program_copies_for_longer_than_it_computes() -> None:
+    ran = recorded("B").record.activities
+    copies = sum(a.duration_ns for a in ran if a.copy_kind == "HtoD")
+    assert copies > sum(a.duration_ns for a in ran if a.kind == "CONCURRENT_KERNEL")
+
+
+def test_the_last_program_keeps_one_stream_busy_and_its_remedy_several() -> None:
+    right = next(
+        one.answer for one in mutants.DECLARED if one.exercise_id == "09-timelines" and isinstance(one, Right)
+    )
+    told = exercises.tried(right, "D", 3)
+    assert told["before/counts"]["one stream"] == 1
+    assert told["after/counts"]["one stream"] > 1
+    assert told["after"] < told["before"]
+    assert told["hazards/True"] == []

@@ -1,0 +1,94 @@
+"""Notebook 13: counters that stop, errors as random walks against NumPy and an H200, what was recorded."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpulab.course.n13_libraries import errors, exercises, figures
+from virtualgpu.records.formats import BF16, E4M3, E5M2, FORMATS, FP16, FP32, TF32
+
+# So many sums that their RMS is known to 1 %: with 1,000 seeds, it is to 3 %.
+SEEDS = 20_000
+
+
+def test_counters_end_where_the_course_says() -> None:
+    ends = figures.Counters((FP32, TF32, FP16, BF16, E4M3, E5M2)).record
+    assert list(ends.values()) == [10_000, 2048, 2048, 256, 16, 8]
+    assert [figures.stops_at(form) for form in figures.COUNTERS] == [2**24, 2048, 2048, 256, 16]
+
+
+def test_a_counter_is_what_numpy_counts() -> None:
+    held, counted = np.float16(0), [0]
+    for _ in range(2100):
+        held = np.float16(held + np.float16(1))
+        counted.append(int(held))
+    assert figures.count_by_ones(FP16, 2100) == counted
+
+
+@pytest.mark.parametrize("n", [256, 1000])
+@pytest.mark.parametrize("kind", ["normal", "uniform"])
+def test_sums_in_fp32_are_off_as_a_random_walk_is(n: int, kind: str) -> None:
+    rng = np.random.default_rng(n)
+    x: Any = rng.standard_normal((SEEDS, n)) if kind == "normal" else rng.random((SEEDS, n))
+    x = x.astype(np.float32)
+    off = np.add.accumulate(x, axis=1, dtype=np.float32)[:, -1] - x.sum(axis=1, dtype=np.float64)
+    mean, spread = (0.0, 1.0) if kind == "normal" else (0.5, 12**-0.5)
+    assert math.sqrt((off**2).mean()) == pytest.approx(errors.walk_rms(n, FP32, mean, spread), rel=0.05)
+    shares = np.abs(off) / np.abs(x).sum(axis=1, dtype=np.float64)
+    assert shares.max() <= errors.worst_share(n, FP32)
+
+
+@pytest.mark.parametrize("form", [FP16, BF16], ids=lambda form: form.name)
+def test_sums_in_narrow_formats_are(form: Any) -> None:
+    x = np.random.default_rng(3).standard_normal((8000, 100))
+    off = errors.sum_errors(x, form)
+    assert math.sqrt((off**2).mean()) == pytest.approx(errors.walk_rms(100, form), rel=0.05)
+    assert (np.abs(off) <= errors.worst_share(100, form) * np.abs(form.round_all(x)).sum(axis=1)).all()
+
+
+def test_a_sum_that_stops_is_no_random_walk() -> None:
+    off = errors.sum_errors(np.random.default_rng(4).random((50, 1000)), BF16)
+    assert math.sqrt((off**2).mean()) > 5 * errors.walk_rms(1000, BF16, 0.5, 12**-0.5)
+
+
+@pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.name)
+def test_one_rounding_is_evenly_spread(form: Any) -> None:
+    x = np.random.default_rng(5).standard_normal(200_000)
+    if form.bits == 64:
+        assert errors.mean_square_ulp(form) == pytest.approx(errors.mean_square_ulp(FP32) * 4.0**-29)
+        return
+    off = form.round_all(x) - x
+    assert math.sqrt((off**2).mean()) == pytest.approx(math.sqrt(errors.mean_square_ulp(form) / 12), rel=0.02)
+
+
+def test_products_on_an_h200_are_as_modelled() -> None:
+    rows = {name: (found, model) for name, _, found, model in figures.ErrorsAndSpeeds().record}
+    assert list(rows) == ["FP32", "TF32", "BF16", "FP16", "FP8 E4M3"]
+    for name in ("TF32", "BF16", "FP16", "FP8 E4M3"):
+        assert rows[name][0] == pytest.approx(rows[name][1], rel=0.05), name
+    assert rows["FP32"][0] < rows["FP32"][1]  # a library adds up parts first
+    with pytest.raises(ValueError, match="No product with k = 7 was recorded; there are 64, 256"):
+        figures.ErrorsAndSpeeds(7)
+
+
+def test_what_was_recorded_says_where() -> None:
+    view = figures.ErrorsAndSpeeds(64)
+    assert "recorded on NVIDIA H200" in repr(view)
+    assert view.png().startswith(b"\x89PNG")
+    assert "recorded on an NVIDIA H200" in figures.switches()
+    assert "float16     bfloat16" in figures.autocast()
+    by_case = {each["case"]: each["rms"] for each in figures.recorded()["cupy_switches"]}
+    assert by_case["env after a product"] == by_case["nothing"] < 1e-5 < by_case["env before import"]
+
+
+def test_exact_sums_and_the_reference_product() -> None:
+    rng = np.random.default_rng(6)
+    x = (rng.standard_normal(5000) * 2.0 ** rng.integers(-20, 12, 5000)).astype(np.float16)
+    assert exercises.exact_sum(x) == float(np.float32(math.fsum(x.tolist())))
+    a, b = (rng.standard_normal((40, 40)).astype(np.float32) for _ in range(2))
+    assert exercises.error_in_u(exercises.in_three(a, b), a, b) < exercises.error_in_u(a @ b, a, b) * 2
+    assert exercises.error_in_u(exercises.on_tensor_cores(a, b), a, b) > 100

@@ -1,0 +1,66 @@
+"""Notebook 15's figures and the machines that its answers are tried on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpulab as gl
+from gpulab.course.n15_several import figures
+from gpulab.teach.judge.python import several as machines
+
+
+def test_records_of_two_gpus_are_said_to_be_recorded() -> None:
+    gl.use_device("virtual:H200", count=8)
+    assert figures.published_gbps() == 900
+    assert "recorded on NVIDIA H200" in figures.recorded_copies().text()
+    text = figures.beside_records((4096,)).text()
+    assert "modelled on virtual H200" in text
+    assert text.count("–") == 3  # sizes that are not asked for
+    assert "900 µs" in text
+
+
+def test_processes_add_up_what_they_tell() -> None:
+    gl.use_device("virtual:H200")
+    code = (
+        "import json, sys\nrank, ranks, steps = map(int, sys.argv[1:])\nseen = []\n"
+        "for step in range(steps):\n    print(json.dumps([rank + 1, step]), flush=True)\n"
+        "    seen.append(json.loads(sys.stdin.readline()))\nprint(json.dumps({'rank': rank, 'seen': seen}))"
+    )
+    assert figures.in_processes(code, ranks=2, steps=2) == [
+        {"rank": 0, "seen": [[3, 0], [3, 2]]},
+        {"rank": 1, "seen": [[3, 0], [3, 2]]},
+    ]
+    with pytest.raises(RuntimeError, match="Rank 0 ended in step 0"):
+        figures.in_processes("raise SystemExit", ranks=2, steps=1)
+
+
+def _late(cp: Any, parts: Any, streams: Any, wait: bool) -> None:
+    with cp.cuda.Device(0), streams[0]:
+        cp.copyto(parts[1], parts[0])
+        sent = streams[0].record()
+    if wait:
+        with cp.cuda.Device(1):
+            streams[1].wait_event(sent)
+
+
+@pytest.mark.parametrize("how", machines.HOWS)
+def test_a_missing_event_between_devices_shows(how: Any) -> None:
+    found = {}
+    for wait in (True, False):
+        with machines.gpus(2) as made, machines.tried(made, how) as said:
+            parts = [made.put(gpu, np.full(4, gpu, np.float32)) for gpu in range(2)]
+            with made.cp.cuda.Device(1):
+                before = made.streams[1].record()
+            with made.cp.cuda.Device(0):
+                made.streams[0].wait_event(before)
+            _, facts = made.called(lambda parts=parts, wait=wait, m=made: _late(m.cp, parts, m.streams, wait))
+            found[wait] = made.read(1, parts[1]).tolist()
+        assert facts["waits"] == facts["host_bytes"] == 0
+        if how == "as given":
+            assert (facts["out"], facts["in"], facts["messages"]) == ([16, 0], [0, 16], [0, 1])
+        assert bool(said) == (how == "checked" and not wait)
+    assert found[True] == [0.0] * 4
+    assert (found[False] == [0.0] * 4) == (how in ("as given", "checked"))

@@ -1,0 +1,75 @@
+"""Notebook 16's matrix and processes: what is loaded agrees with the rules, on every device."""
+
+from __future__ import annotations
+
+import pytest
+
+import gpulab as gl
+from gpulab.course.n16_platform import configuration, exercises, figures
+from virtualgpu.records.device import images
+
+
+@pytest.mark.parametrize("gpu", [gpu for gpu in exercises.GPUS if gpu != "RTX 3090"])
+def test_a_virtual_gpu_refuses_what_the_rules_refuse(gpu: str) -> None:
+    gl.use_device(f"virtual:{gpu}")
+    assert {name: figures.load(name)[0] for name in figures.artefacts()} == {
+        name: figures.by_the_rules(name, gpu) for name in figures.artefacts()
+    }
+
+
+def test_artefacts_are_what_their_names_say() -> None:
+    for name, image in figures.artefacts().items():
+        held = [
+            f"{part.kind} {part.number // 10}.{part.number % 10}{part.suffix}" for part in images.parts(image)
+        ]
+        said = name.removeprefix("fat ").split(" + ")
+        kind = "cubin" if name.startswith("fat") else ""
+        assert sorted(held) == sorted(p if " " in p else f"{kind} {p}" for p in said)
+
+
+def test_a_learners_matrix_is_read_and_compared() -> None:
+    matrix = figures.Matrix("PTX 7.5: c c c c c c r\nnonsense: r r\ncubin 8.0: - r r r - ? –")
+    assert matrix.right() == (12, 13)
+    assert matrix.record["PTX 9.0a"]["B200"] == figures.REFUSED
+    assert "B200 compiles (not runs)" in matrix.describe()
+    assert "yours: 12 of 13 right" in repr(matrix)
+
+
+def test_the_known_cells() -> None:
+    rules = {
+        ("PTX 9.0a", "H100"): "compiles", ("PTX 9.0a", "B200"): "–", ("PTX 9.0", "B200"): "compiles",
+        ("cubin 8.6", "A100"): "–", ("cubin 8.0", "RTX 4090"): "runs",
+        ("fat 8.0 + 9.0 + PTX 9.0", "T4"): "–", ("fat 8.0 + 9.0 + PTX 9.0", "B200"): "compiles",
+    }  # fmt: skip
+    assert {place: figures.by_the_rules(*place) for place in rules} == rules
+
+
+def test_a_variable_is_verified_in_a_process_of_its_own() -> None:
+    gl.use_device("virtual:T4")
+    plain = configuration.child()
+    set_before = configuration.child({"CUPY_GPU_MEMORY_LIMIT": "1048576"})
+    assert plain["device"] == "T4"
+    assert {what for what in plain if plain[what] != set_before[what]} == {"pool limit", "larger array"}
+    assert configuration._changes(plain, plain) == "nothing"
+
+
+def test_tables_without_a_record_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(configuration, "recorded", lambda: None)
+    assert "not recorded" in configuration.on_an_h200().text()
+    assert "not recorded" in configuration.options().text()
+
+
+@pytest.mark.parametrize(
+    ("targets", "capability", "taken"),
+    [
+        (["sm_80", "compute_80"], (8, 9), "sm_80"), (["compute_90a", "compute_75"], (10, 0), "compute_75"),
+        (["sm_86"], (8, 0), None), (["compute_100", "compute_90"], (12, 0), "compute_100"),
+    ],
+)  # fmt: skip
+def test_what_a_driver_takes(targets: list[str], capability: tuple[int, int], taken: str | None) -> None:
+    assert exercises.taken(targets, capability) == taken
+
+
+def test_the_shortest_wheel() -> None:
+    found = exercises.wheel(["8.9", "10.0", "8.0", "10.3"])
+    assert found == ["sm_80", "sm_100", "compute_103"]

@@ -1,0 +1,92 @@
+"""The gallery's pages work alone, its index leads to all of them, and the README's pictures lead into it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tools import gallery
+
+ROOT = Path(__file__).resolve().parents[2]
+SHIPPED = ROOT / "gallery"
+# What a browser would fetch; XML's namespaces and links in texts are none of it.
+FETCHED = re.compile(r"""(?:\bsrc|<link[^>]+href)\s*=\s*["']?(?:https?:)?//|@import|import\(["']http""")
+
+
+def linked(folder: Path) -> list[str]:
+    return re.findall(r'(?:href|src)="([^"]+)"', (folder / "index.html").read_text(encoding="utf-8"))
+
+
+def test_the_shipped_gallery_is_whole() -> None:
+    pages = {path.name for path in SHIPPED.glob("*.html")} - {"index.html"}
+    assert pages == {f"{name}.html" for name in gallery.CELLS}
+    assert {name for name in linked(SHIPPED) if name.endswith(".html")} == pages
+    assert all((SHIPPED / name).is_file() for name in linked(SHIPPED))
+    assert set(gallery.TITLES) == set(gallery.CELLS)
+    assert sum(path.stat().st_size for path in SHIPPED.iterdir()) < 2_500_000
+
+
+def test_the_readmes_pictures_lead_into_it() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    pictures = re.findall(r"!\[[^\]]*\]\(notebooks/images/(\w+)\.png\)", readme)
+    assert pictures
+    assert re.findall(r"^\[!\[.*\.png\)\]\(gallery/(\w+)\.html\)$", readme, re.M) == pictures
+
+
+def test_pages_fetch_nothing() -> None:
+    for path in SHIPPED.glob("*.html"):
+        assert not FETCHED.search(path.read_text(encoding="utf-8")), path.name
+    assert FETCHED.search('<script src="https://x/y.js">')
+
+
+def test_a_gallery_elsewhere_brings_its_pictures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GPULAB_DEVICE", "virtual:A100")
+    gallery.main([str(tmp_path / "out"), "--only", "access"])
+    assert "1 pages and an index" in capsys.readouterr().out
+    assert sorted(linked(tmp_path / "out")) == ["access.html", "access.png"]
+    text = (tmp_path / "out" / "access.html").read_text(encoding="utf-8")
+    assert "Access microscope" in text
+    assert not FETCHED.search(text)
+
+
+def notebook(path: Path, *cells: tuple[str, str]) -> Path:
+    made: list[dict[str, Any]] = [
+        {"cell_type": kind, "id": f"cell-{at}", "metadata": {}, "source": text}
+        | ({"outputs": [], "execution_count": None} if kind == "code" else {})
+        for at, (kind, text) in enumerate(cells)
+    ]
+    path.write_text(json.dumps({"cells": made, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))
+    return path
+
+
+def test_a_notebooks_views_become_pages(tmp_path: Path) -> None:
+    made = notebook(
+        tmp_path / "07_tiny.ipynb",
+        ("markdown", "# 07 · Tiny\n\ntext"),
+        ("code", "import gpulab as gl\nprint('hello')"),
+        ("markdown", "## A section\n"),
+        ("code", "gl.access(stride=3)"),
+        ("code", "3"),
+    )
+    pages = gallery.course_pages(tmp_path, made)
+    assert [(page.file, page.title) for page in pages] == [("07-cell-3.html", "07 · Tiny: A section")]
+    assert pages[0].said.startswith("Access microscope, stride 3")
+    assert (tmp_path / "07-cell-3.html").is_file()
+    assert "07-cell-3.html" in gallery.index(pages)
+
+
+def test_a_notebook_that_fails_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match=r"07_none\.ipynb did not run"):
+        gallery.course_pages(tmp_path, tmp_path / "07_none.ipynb")
+
+
+def test_text_of_views_is_no_markup() -> None:
+    text = gallery.index([gallery.Page('"><script>.html', "<b>", "a < b")])
+    assert "<script>" not in text
+    assert "<b>" not in text

@@ -1,0 +1,45 @@
+"""The list of supported instructions is what the engine goes by."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.engine.every_instruction import FAMILIES, kernel
+from tools.instructions import text
+from virtualgpu.compile.ptx import parser
+from virtualgpu.engine.lower import codegen, function
+from virtualgpu.engine.lower.ops import arith, bitops
+from virtualgpu.errors import NotSupportedError
+
+LISTED = set().union(*function.supported().values())
+
+
+def test_what_every_family_uses_is_listed() -> None:
+    used = {
+        i.root
+        for lines in FAMILIES.values()
+        for found in parser.parse(kernel(lines)).functions.values()
+        for i in found.instructions
+    }
+    assert len(used) > 60
+    assert used <= LISTED
+
+
+def test_what_is_listed_is_printed_and_nothing_else() -> None:
+    words = {word for line in text().splitlines() for word in line[15:].split()}
+    assert words == LISTED
+    assert {"fma", "vabsdiff4", "mma", "tex", "bra"} <= words
+    assert not {"tld4", "sured", "wgmma", "tcgen05"} & words
+
+
+@pytest.mark.parametrize(("room", "line"), [(arith, "fma.rn.f32 f, f, f, f"), (bitops, "popc.b32 r, r")])
+def test_what_is_not_listed_is_refused(room: Any, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that no instruction can work and be missing from the list."""
+    module = parser.parse(kernel([line]))
+    codegen.generate(module, "k", count=False, trace=False)
+    opcode = line.partition(" ")[0]
+    monkeypatch.setattr(room, "ROOTS", room.ROOTS - {opcode.partition(".")[0]})
+    with pytest.raises(NotSupportedError, match=f"does not do {opcode}"):
+        codegen.generate(module, "k", count=False, trace=False)

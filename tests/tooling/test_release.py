@@ -1,0 +1,292 @@
+"""What a release consists of: sizes, licences, platforms, templates, workflows, recipes, addresses."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import sys
+import tomllib
+import zipfile
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+import yaml
+from hatchling.builders.wheel import WheelBuilder
+
+from tools.classroom import simulate
+from tools.release import addresses, contents, platforms, weekly
+
+ROOT = Path(__file__).resolve().parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+CLASSROOM = ROOT / "tools" / "classroom"
+
+
+def load(path: str) -> Any:
+    return yaml.safe_load((ROOT / path).read_text(encoding="utf-8"))
+
+
+# --- sizes and licences ---
+
+
+def test_download_and_installed_size(tmp_path: Path) -> None:
+    (made,) = WheelBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"])
+    with zipfile.ZipFile(made) as wheel:
+        unpacked = sum(item.file_size for item in wheel.infolist())
+    assert Path(made).stat().st_size < 9_000_000
+    assert unpacked < 30_000_000
+
+
+def test_what_is_required_has_a_licence_and_a_bounded_size() -> None:
+    packages = contents.closure()
+    if not packages:
+        pytest.skip("gpulab's own metadata are not installed here")
+    assert {"numpy", "llvmlite", "jupyterlab"} <= {package.name.lower() for package in packages}
+    assert not [package.name for package in packages if not package.licence]
+    assert sum(package.size_bytes for package in packages) < 1_000_000_000
+
+    assert not {"hypothesis", "playwright"} & {package.name.lower() for package in packages}
+
+
+def test_requirements_of_extras_are_left_out() -> None:
+    found = contents.required(["a>=1", "b[x]; python_version < '4'", "c; extra == 'test'", "d.e-f (>=2)"])
+    assert list(found) == ["a", "b", "d.e-f"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (["License-Expression: MIT"], "MIT"),
+        (["Classifier: License :: OSI Approved :: BSD License"], "BSD License"),
+        (["Classifier: License :: OSI Approved", "License: Apache 2.0"], "Apache 2.0"),
+        ([], ""),
+    ],
+)
+def test_a_licence_is_read_where_it_stands(tmp_path: Path, lines: list[str], said: str) -> None:
+    folder = tmp_path / "x-1.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text(
+        "\n".join(["Metadata-Version: 2.1", "Name: x", "Version: 1", *lines, ""])
+    )
+    assert contents.licence(metadata.Distribution.at(folder)) == said
+
+
+# --- platforms ---
+
+
+def test_pythons_that_are_tried_are_those_that_are_named() -> None:
+    named = [text.rpartition(" ")[2] for text in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", text)]
+    assert tuple(named) == platforms.PYTHONS
+    assert PROJECT["requires-python"] == f">={platforms.PYTHONS[0]}"
+    assert f"{sys.version_info[0]}.{sys.version_info[1]}" in platforms.PYTHONS
+
+
+def test_every_platform_is_tried_from_wheels_alone() -> None:
+    asked = list(platforms.asked_for(platforms.PYTHONS, list(platforms.PLATFORMS), list(platforms.EXTRAS)))
+    assert len(asked) == 4 * (5 + 5 + 3 + 3)
+    assert set(platforms.EXTRAS) - {""} <= set(PROJECT["optional-dependencies"])
+    words = " ".join(platforms.command("3.14", "macos", "test"))
+    for wanted in ("--only-binary :all:", "--python-version 3.14", "aarch64-apple-darwin", "--extra test"):
+        assert wanted in words
+
+
+def test_answers_of_the_resolver() -> None:
+    good = platforms.read("3.12", "linux", "", 0, "a==1\nb==2 ; python_version < '4'\n", "")
+    assert (good.packages, good.problem, platforms.surprising(good)) == (2, "", False)
+    bad = platforms.read(
+        "3.12", "macos-x86", "", 1, "", "  × No solution\n  ╰─▶ Because llvmlite>=0.48 has no wheels"
+    )
+    assert "No solution Because llvmlite" in bad.line
+    assert not platforms.surprising(bad)
+    assert platforms.surprising(platforms.read("3.12", "macos", "", 1, "", "Because llvmlite>=0.48 has none"))
+    assert platforms.surprising(platforms.read("3.12", "macos-x86", "", 1, "", "Because numpy>=2 has none"))
+    assert platforms.surprising(platforms.read("3.12", "linux", "", 2, "", ""))
+
+
+def test_the_exit_status_tells_what_is_new(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failing: set[str] = {"macos-x86"}
+
+    def outcome(python: str, platform: str, extra: str) -> platforms.Outcome:
+        return platforms.Outcome(python, platform, extra, 9, "llvmlite>=1" if platform in failing else "")
+
+    monkeypatch.setattr(platforms, "outcome", outcome)
+    assert platforms.main(["--python", "3.13", "--extra", "test"]) == 0
+    assert "4 of 5 can be had" in capsys.readouterr().out
+    failing.add("windows")
+    assert platforms.main(["--python", "3.13", "--extra", "test"]) == 1
+
+
+# --- what rots ---
+
+
+def test_addresses_are_found_and_examples_are_not_asked() -> None:
+    text = (
+        "See [a](https://cupy.dev/x#y), <https://a.example/z>, http://localhost:8000, "
+        "`http://this-computer:8000`, and https://docs.nvidia.com/cuda/."
+    )
+    assert weekly.addresses([text, text]) == ["https://cupy.dev/x", "https://docs.nvidia.com/cuda/"]
+    assert len(weekly.addresses(weekly._texts())) > 20
+
+
+def test_all_steps_run_even_if_one_fails(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ran = []
+    monkeypatch.setattr(
+        weekly, "STEPS", {"a": lambda: bool(ran.append("a")), "b": lambda: not ran.append("b")}
+    )
+    assert weekly.main([]) == 1
+    assert ran == ["a", "b"]
+    assert capsys.readouterr().out.split() == ["FAILED", "a", "passed", "b"]
+    assert weekly.main(["b"]) == 0
+    with pytest.raises(SystemExit):
+        weekly.main(["c"])
+
+
+def test_the_newest_ptx_is_read_by_code_that_compiles() -> None:
+    ast.parse(weekly._PARSE)
+
+
+# --- files for others ---
+
+
+def test_the_citation_has_the_packages_version_and_licence() -> None:
+    cited = load("CITATION.cff")
+    assert (cited["version"], cited["license"]) == (PROJECT["version"], PROJECT["license"])
+    assert {"cff-version", "message", "title", "authors", "type"} <= set(cited)
+    assert cited["authors"] == PROJECT["authors"]
+
+
+@pytest.mark.parametrize("name", ["confusing", "broken", "surprising-figure"])
+def test_templates_of_issues_ask_for_what_helps(name: str) -> None:
+    form = load(f".github/ISSUE_TEMPLATE/{name}.yml")
+    assert {"name", "description", "body"} <= set(form)
+    assert [part["id"] for part in form["body"]] == ["place", "what", "doctor"]
+    assert "gpulab doctor --json" in form["body"][2]["attributes"]["description"]
+    assert all(part["attributes"]["label"] for part in form["body"])
+
+
+def test_the_workflow_runs_the_readmes_test_command() -> None:
+    job = load(".github/workflows/test.yml")["jobs"]["test"]
+    assert "make test" in [step.get("run") for step in job["steps"]]
+    assert "```sh\nmake test\n```" in README
+    assert job["strategy"]["matrix"]["python"] == [platforms.PYTHONS[0], platforms.PYTHONS[-1]]
+    steps = load(".github/workflows/weekly.yml")["jobs"]["weekly"]["steps"]
+    assert ".venv/bin/python -m tools.release.weekly" in [step.get("run") for step in steps]
+
+
+# --- classrooms ---
+
+
+def test_recipes_start_what_the_tried_one_starts() -> None:
+    values = load("tools/classroom/zero-to-jupyterhub.yaml")["singleuser"]
+    docker = (CLASSROOM / "Dockerfile").read_text()
+    assert (
+        values["cmd"] == json.loads(re.findall(r"^CMD (.*)$", docker, re.M)[0]) == ["gpulab", "lab", "--hub"]
+    )
+    assert values["storage"]["homeMountPath"] in docker
+    variables = dict(pair.split("=") for pair in re.findall(r"^ENV (.*)$", docker, re.M)[0].split())
+    assert values["extraEnv"] == variables
+    littlest = (CLASSROOM / "tljh_config.py").read_text()
+    ast.parse(littlest)
+    assert '"lab", "--hub"]' in littlest
+    told = (CLASSROOM / "README.md").read_text()
+    recipes = {path.name for path in CLASSROOM.iterdir() if path.suffix in (".yaml", "") and path.is_file()}
+    assert recipes <= set(re.findall(r"`([\w.-]+)`", told))
+
+
+def test_the_simulated_class_uses_the_recipe(tmp_path: Path) -> None:
+    hub = simulate.Hub(tmp_path, sys.executable, "some proxy")
+    text = hub.config.read_text()
+    ast.parse(text)
+    assert str(CLASSROOM / "jupyterhub_config.py") in text
+    assert hub.token in text
+    assert len(set(re.findall(r":(\d{4,5})", text))) == 2
+    learner = simulate.Learner(hub, "ada")
+    saved = tmp_path / "ada" / "gpulab-course" / simulate.NOTEBOOK
+    saved.parent.mkdir(parents=True)
+    for simulated, kept in (("ada", True), ("bob", False)):
+        saved.write_text(json.dumps({"metadata": {"simulated": simulated}}))
+        assert learner.kept() is kept
+    assert (ROOT / "notebooks" / simulate.NOTEBOOK).is_file()
+
+
+def test_figures_of_a_shared_gpu_are_the_recorded_ones() -> None:
+    record = json.loads((CLASSROOM / "recorded" / "h200_sharing.json").read_text())
+
+    def shares(work: str, how: str) -> list[float]:
+        alone = record[f"{work}: alone"][0]
+        plain = [one for one in record[f"{work}: {how}"] if one["role"] == "plain"]
+        return [one["count"] / one["seconds"] / (alone["count"] / alone["seconds"]) for one in plain]
+
+    small, product = "small kernels", "gemm 2048"
+    mps = shares(small, "eight, MPS")
+    for work, share in ((product, 12), (small, 13)):
+        assert {round(100 * found) for found in shares(work, "eight")} == {share}
+    assert (round(100 * min(mps)), round(100 * max(mps))) == (63, 89)
+    assert {round(100 * found) for found in shares(product, "eight, MPS")} == {13}
+    text = " ".join(README.split())
+    for said in ("12 % of the matrix products", "13 % of the small kernels", "63 to 89 %", "stayed at 13 %"):
+        assert said in text
+    others = {one["role"]: one for one in record[f"{small}: eight"]}
+    assert "Out of memory" in others["greedy"]["oom"]
+    assert "IllegalAddress" in others["crash"]["error"]
+    assert record["device"].startswith("NVIDIA H200, 580.159.04")
+
+
+# --- addresses of the project ---
+
+
+def checkout(folder: Path, urls: str = "") -> Path:
+    (folder / "notebooks").mkdir()
+    (folder / "pyproject.toml").write_text(f'[project]\nname = "x"\n{urls}')
+    (folder / "README.md").write_text("# gpulab\n\n**Learn.**\n")
+    notebook = nbformat.v4.new_notebook(  # type: ignore[no-untyped-call]
+        cells=[nbformat.v4.new_markdown_cell("# 00"), nbformat.v4.new_code_cell("1")]  # type: ignore[no-untyped-call]
+    )
+    nbformat.write(notebook, folder / "notebooks" / "00_x.ipynb")  # type: ignore[no-untyped-call]
+    return folder
+
+
+URLS = '[project.urls]\nRepository = "https://github.com/owner/name.git"\n'
+
+
+def test_no_address_no_badges_and_no_cells(capsys: pytest.CaptureFixture[str]) -> None:
+    """While pyproject.toml has no address, nothing pretends to have one."""
+    assert addresses.stale() == []
+    if not addresses.repository():
+        assert "badge" not in README
+        assert addresses.badges("") == ""
+        assert addresses.main([]) == 0
+        assert "no [project.urls] Repository" in capsys.readouterr().out
+
+
+def test_one_entry_feeds_badges_and_cells(tmp_path: Path) -> None:
+    root = checkout(tmp_path, URLS)
+    assert addresses.stale(root) == ["README.md", "notebooks/00_x.ipynb"]
+    assert addresses.write(root) == ["README.md", "notebooks/00_x.ipynb"]
+    assert addresses.write(root) == []
+    readme = (root / "README.md").read_text()
+    assert readme.splitlines()[2].count("https://") == 4
+    assert "github/owner/name/blob/HEAD/notebooks/00_start_here.ipynb" in readme
+    assert readme.endswith("\n\n**Learn.**\n")
+    cells = nbformat.read(root / "notebooks" / "00_x.ipynb", as_version=4).cells  # type: ignore[no-untyped-call]
+    assert [cell.id for cell in cells][1] == "set-up"
+    assert cells[1].metadata["jupyter"]["source_hidden"]
+    assert '%pip install --quiet "gpulab @ git+https://github.com/owner/name"' in cells[1].source
+    (root / "pyproject.toml").write_text('[project]\nname = "x"\n')
+    addresses.write(root)
+    assert (root / "README.md").read_text() == "# gpulab\n\n**Learn.**\n"
+    cells = nbformat.read(root / "notebooks" / "00_x.ipynb", as_version=4).cells  # type: ignore[no-untyped-call]
+    assert len(cells) == 2
+
+
+def test_another_kind_of_address_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no GitHub repository"):
+        addresses.repository(checkout(tmp_path, URLS.replace("github.com", "git.example")))

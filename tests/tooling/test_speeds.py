@@ -1,0 +1,43 @@
+"""``gpulab bench --check`` fails for what has become slow, and for nothing else."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tools.bench import speeds, table
+
+
+def thrice() -> None:
+    for _ in range(3):
+        speeds.reference()
+
+
+def test_what_takes_three_times_as_long_is_slow_on_a_busy_machine_too() -> None:
+    limits = {"figure": 1.6}
+    assert not speeds.judged("figure", speeds.reference, limits).slow
+    assert speeds.judged("figure", thrice, limits).slow
+
+
+@pytest.mark.parametrize(("work", "status"), [(speeds.reference, 0), (thrice, 1)])
+def test_a_slow_figure_fails_the_command_and_is_named(
+    work: speeds.Work, status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def works(folder: Path) -> Iterator[tuple[str, speeds.Work]]:
+        yield "import gpulab", work
+
+    monkeypatch.setattr(speeds, "works", works)
+    monkeypatch.setitem(speeds.LIMITS, "import gpulab", 1.6)
+    assert table.main(["--check"]) == status
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "import gpulab" in line]
+    assert ("slow" in line) is bool(status)
+
+
+def test_processor_time_of_processes_counts() -> None:
+    begun = speeds.spent_s()
+    with contextlib.chdir(speeds.ROOT):
+        speeds._imports()
+    assert speeds.spent_s() > begun

@@ -1,0 +1,149 @@
+"""A timeline added up: against SQL over the same records, and by hand where SQL has no word for it."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import replace
+
+import numpy as np
+
+from tests.trace.programs import MODELLED
+from virtualgpu.records import Activity, HostCall, NvtxRange, SourceLine, Synchronization, Timeline
+from virtualgpu.trace.profile import profile
+
+KERNELS = """
+SELECT name, COUNT(*), SUM(stop - start), AVG(stop - start), SUM(moved), SUM(flop)
+FROM ran WHERE kind = 'CONCURRENT_KERNEL' GROUP BY name ORDER BY SUM(stop - start) DESC
+"""
+RANGES = """
+SELECT r.name, SUM(a.stop - a.start), COUNT(*) FROM (SELECT DISTINCT name FROM ranges) r
+JOIN ran a ON EXISTS (
+  SELECT 1 FROM calls c JOIN ranges o ON o.thread = c.thread
+  WHERE c.number = a.number AND o.name = r.name AND o.start <= c.start AND c.start < o.stop
+) GROUP BY r.name
+"""
+
+
+def made_up(seed: int = 0) -> Timeline:
+    """Launches and copies of two threads, and ranges that nest, overlap and come back."""
+    rng = np.random.default_rng(seed)
+    activities, calls, ranges = [], [], []
+    for number in range(1, 200):
+        begun, thread = number * 100, int(rng.integers(2))
+        copy = bool(rng.random() < 0.3)
+        start = begun + int(rng.integers(10, 5_000))
+        activities.append(
+            Activity(
+                kind="MEMCPY" if copy else "CONCURRENT_KERNEL",
+                name="Memcpy HtoD" if copy else f"kernel_{rng.integers(4)}", device_id=0,
+                stream_id=int(rng.integers(2)), correlation_id=number, start_ns=start,
+                end_ns=start + int(rng.integers(1, 3_000)), size_bytes=64, copy_kind="HtoD" if copy else None,
+                grid=None if copy else (1, 1, 1), block=None if copy else (int(rng.integers(1, 3)), 1, 1),
+                moved_bytes=None if copy else int(rng.integers(9_000)),
+                flop=None if copy else int(rng.integers(9_000)),
+            )
+        )  # fmt: skip
+        line = SourceLine("cell [1]", number % 5)
+        calls.append(HostCall("cuLaunchKernel", begun, begun + 90, thread, number, line))
+    for _ in range(40):
+        start = int(rng.integers(18_000))
+        name, thread = f"layer {rng.integers(3)}", int(rng.integers(2))
+        end = start + int(rng.integers(1, 3_000))
+        ranges.append(NvtxRange(name=name, color=None, start_ns=start, end_ns=end, thread=thread))
+    return Timeline(
+        provenance=MODELLED, method="model", start_ns=0, end_ns=30_000, ranges=tuple(ranges),
+        activities=tuple(sorted(activities, key=lambda a: a.start_ns)), calls=tuple(calls),
+    )  # fmt: skip
+
+
+def in_sql(timeline: Timeline) -> sqlite3.Connection:
+    db = sqlite3.connect(":memory:")
+    db.execute("CREATE TABLE ran (number, name, kind, start, stop, moved, flop)")
+    db.execute("CREATE TABLE calls (number, thread, start)")
+    db.execute("CREATE TABLE ranges (name, thread, start, stop)")
+    for a in timeline.activities:
+        row = (a.correlation_id, a.name, a.kind, a.start_ns, a.end_ns, a.moved_bytes, a.flop)
+        db.execute("INSERT INTO ran VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+    for c in timeline.calls:
+        db.execute("INSERT INTO calls VALUES (?, ?, ?)", (c.correlation_id, c.thread, c.start_ns))
+    for r in timeline.ranges:
+        db.execute("INSERT INTO ranges VALUES (?, ?, ?, ?)", (r.name, r.thread, r.start_ns, r.end_ns))
+    return db
+
+
+def test_kernels_and_ranges_are_what_sql_adds_up() -> None:
+    for seed in range(5):
+        timeline = made_up(seed)
+        found, db = profile(timeline), in_sql(timeline)
+        rows = [
+            (k.key, k.count, k.device_time_total_ns, k.device_time_ns, k.moved_bytes, k.flop)
+            for k in found.kernels
+        ]
+        assert rows == db.execute(KERNELS).fetchall()
+        ranges = {r.key: (r.device_time_total_ns, r.operations) for r in found.ranges}
+        assert ranges == {name: (time, count) for name, time, count in db.execute(RANGES)}
+        lines = sum(line.device_time_total_ns for line in found.lines)
+        assert lines == sum(a.duration_ns for a in timeline.activities)
+        assert sum(line.count for line in found.lines) == len(timeline.activities)
+
+
+def test_a_range_within_one_of_its_name_counts_once() -> None:
+    nested = [
+        NvtxRange(name="step", color=None, start_ns=start, end_ns=end, thread=thread, depth=depth)
+        for start, end, thread, depth in ((0, 100, 0, 0), (10, 60, 0, 1), (200, 230, 0, 0))
+    ]
+    call = HostCall("cuLaunchKernel", 20, 25, 0, 1)
+    kernel = Activity(
+        kind="CONCURRENT_KERNEL", name="k", device_id=0, stream_id=0, correlation_id=1, start_ns=30,
+        end_ns=530,
+    )  # fmt: skip
+    timeline = replace(made_up(), ranges=tuple(nested), calls=(call,), activities=(kernel,))
+    (step,) = profile(timeline).ranges
+    assert (step.count, step.cpu_time_total_ns) == (3, 130)
+    assert (step.device_time_total_ns, step.operations) == (500, 1)
+    assert profile(replace(timeline, calls=())).ranges[0].device_time_total_ns is None
+
+
+def test_shapes_are_told_apart_when_asked_and_what_is_unknown_stays_so() -> None:
+    timeline = made_up()
+    found = profile(timeline, by_shape=True, occupancy=lambda kernel: 0.5)
+    assert {(k.key, k.block) for k in found.kernels} == {
+        (a.name, a.block) for a in timeline.activities if a.block
+    }
+    assert all(k.occupancy == 0.5 for k in found.kernels)
+    (first, *rest) = (a for a in timeline.activities if a.name == "kernel_0")
+    other = profile(
+        replace(timeline, activities=(replace(first, moved_bytes=None), *rest)),
+        occupancy=lambda kernel: None if kernel == first else 1.0,
+    ).kernel("kernel_0")
+    assert other.moved_bytes is other.gb_per_s is None
+    assert other.gflop_per_s is not None
+
+
+def test_occupancy_is_a_mean_over_the_time() -> None:
+    launches = [
+        Activity(
+            kind="CONCURRENT_KERNEL", name="k", device_id=0, stream_id=0, correlation_id=n, start_ns=0,
+            end_ns=time, block=(n, 1, 1),
+        )
+        for n, time in ((1, 100), (2, 300))
+    ]  # fmt: skip
+    timeline = replace(made_up(), activities=tuple(launches))
+    shares = {(1, 1, 1): 1.0, (2, 1, 1): 0.2}
+    kernel = profile(timeline, occupancy=lambda a: shares[a.block or (0, 0, 0)]).kernel("k")
+    assert np.isclose(kernel.occupancy or 0, (100 * 1.0 + 300 * 0.2) / 400)
+
+
+def test_waits_are_added_up_by_line_and_a_stream_that_waits_is_none() -> None:
+    def wait(kind: str, line: int, hidden: bool = False) -> Synchronization:
+        return Synchronization(
+            type=kind, device_id=0, stream_id=0, start_ns=0, end_ns=10 * line, name="call",
+            source=SourceLine("cell [1]", line), hidden=hidden,
+        )  # type: ignore[arg-type]  # fmt: skip
+
+    waits = (wait("STREAM_SYNCHRONIZE", 1), wait("STREAM_SYNCHRONIZE", 1), wait("STREAM_WAIT_EVENT", 9),
+             wait("STREAM_SYNCHRONIZE", 3, hidden=True))  # fmt: skip
+    found = profile(replace(made_up(), synchronizations=waits)).waits
+    assert [(w.source.line, w.count, w.cpu_time_total_ns, w.hidden) for w in found if w.source] == [
+        (3, 1, 30, True), (1, 2, 20, False)
+    ]  # fmt: skip

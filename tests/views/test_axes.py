@@ -1,0 +1,66 @@
+"""Axes: values stand where their logarithms say, ticks have their lines, points speak."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpulab.views.parts.axes import Axes, Axis, log_axis
+
+AXES = Axes(
+    Axis(1, 1000, {1: "1", 10: "10", 1000: "1,000"}, "bytes", 10, grid=True),
+    Axis(2, 64, {2: "two", 64: "many"}, "ns", 2, grid=True), 100, 20,
+)  # fmt: skip
+
+
+def test_equal_ratios_are_equal_distances() -> None:
+    assert AXES.y(2) == 120
+    assert AXES.y(64) == 20
+    assert np.diff(AXES.y([2, 4, 8, 16])) == pytest.approx([-20, -20, -20])
+    assert AXES.x([1, 10, 1000]) == pytest.approx([0, 1, 3])
+    linear = Axes(Axis(0, 4), Axis(0, 50), 100, 0)
+    assert list(linear.y([0, 25, 50])) == [100, 50, 0]
+    upside_down = Axes(Axis(0, 4), Axis(5, 0), 100, 10)
+    assert list(upside_down.y([0, 1, 5])) == [10, 30, 110]
+
+
+def test_every_tick_has_its_line_and_its_text() -> None:
+    box = AXES.plot(left=40, label="chart")
+    across, upright = [item.wire() for item in box.items if item.kind == "rules"]
+    assert list(across["y0"]) == list(across["y1"]) == [120, 20]
+    assert list(upright["x0"]) == list(upright["x1"]) == pytest.approx([0, 1, 3])
+    assert {*upright["y0"], *upright["y1"]} == {20, 120}
+    up, name, ticks, below = [item.wire() for item in box.items if item.kind == "labels"]
+    assert (list(up["text"]), list(up["y"])) == (["two", "many"], [120, 20])
+    assert (list(ticks["text"]), list(ticks["x"])) == (["1", "10", "1,000"], pytest.approx([0, 1, 3]))
+    assert (name["text"], below["text"]) == (["ns"], ["bytes"])
+    assert box.height > ticks["y"][0] > 120
+
+
+def test_texts_without_a_line_keep_within_the_chart() -> None:
+    texts, *_ = Axes(Axis(0, 1), Axis(0, 1, {0: "0", 1: "1"}), 100, 10).sides(30)
+    assert all(10 < y < 110 for y in texts.wire()["y"])
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "marks", "ticks"),
+    [(3, 180, (1, 2, 5), [2, 5, 10, 20, 50, 100, 200]), (3, 180, (1,), [1, 10, 100, 1000]),
+     (20, 20, (1, 2, 5), [20, 50]), (0.02, 0.3, (1,), [0.01, 0.1, 1])],
+)  # fmt: skip
+def test_ticks_lie_around_what_is_shown(
+    least: float, most: float, marks: tuple[int, ...], ticks: list[float]
+) -> None:
+    axis = log_axis(least, most, "", marks)
+    assert [*axis.ticks] == pytest.approx(ticks)
+    assert axis.domain == pytest.approx(tuple(np.log10([ticks[0], ticks[-1]])))
+
+
+def test_points_stand_on_their_values_and_speak() -> None:
+    item: dict[str, Any] = AXES.points([10, 100], [4, 8], ["low", "high"], [0, 1], ["accent", "tail"]).wire()
+    middle = (np.asarray(item["x0"]) + np.asarray(item["x1"])) / 2
+    assert middle == pytest.approx([1, 2])
+    assert (np.asarray(item["y0"]) + np.asarray(item["y1"])) / 2 == pytest.approx([100, 80])
+    assert [item["say"][0][1][at] for at in item["which"]] == ["low", "high"]
+    assert (item["colour"], item["colours"]) == ([0, 1], ["accent", "tail"])

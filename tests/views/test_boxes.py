@@ -1,0 +1,27 @@
+"""Boxes: the browser gets what they hold and nothing else, and what no box has is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpulab.views.parts.boxes import column, fold, slider, words
+from gpulab.views.parts.pack import pack
+from gpulab.views.parts.plots import plot
+
+
+def test_the_browser_gets_the_fields_and_no_absent_ones() -> None:
+    inner = plot(40, (0, 2), trait="at", values=[1, 2])
+    packed, _ = pack(column(words("a", only="page"), fold("more", inner), None))
+    said, folded = packed["boxes"]
+    assert said == {"box": "words", "text": "a", "style": "plain", "only": "page"}
+    assert (folded["box"], folded["summary"], folded["opened"]) == ("fold", "more", True)
+    assert (folded["inner"]["trait"], folded["inner"]["values"]) == ("at", [1, 2])
+    assert not {"only", "name", "hint", "marks", "chosen", "most_zoom"} & folded["inner"].keys()
+    assert slider("n", "n", (1, 2), ("one", "two")).wire()["values"] == [1, 2]
+
+
+def test_a_name_that_no_box_has_is_refused() -> None:
+    with pytest.raises(TypeError, match="hnit"):
+        plot(40, (0, 2), hnit="Point at something.")
+    with pytest.raises(TypeError, match="colour"):
+        words("a", colour="accent")

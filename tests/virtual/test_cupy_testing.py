@@ -1,0 +1,209 @@
+"""``cp.testing``: that its arrays are what they say, and that its comparisons can fail."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from virtualgpu import cp
+from virtualgpu.cp import testing
+
+pytestmark = pytest.mark.usefixtures("machine")
+
+
+@testing.for_all_dtypes()
+@pytest.mark.parametrize("xp", [np, cp])
+def test_arrays_of_every_dtype(xp: Any, dtype: Any) -> None:
+    up, down = testing.shaped_arange((2, 3), xp, dtype), testing.shaped_reverse_arange((2, 3), xp, dtype)
+    assert up.dtype == down.dtype == testing.shaped_random((2, 3), xp, dtype).dtype == dtype
+    assert isinstance(up, xp.ndarray)
+    if np.dtype(dtype).kind == "b":
+        expected = np.array([[False, True, False], [True, False, True]])
+    elif np.dtype(dtype).kind == "c":
+        expected = (1 + 1j) * np.arange(1, 7).reshape(2, 3)
+    else:
+        expected = np.arange(1, 7).reshape(2, 3)
+    assert (cp.asnumpy(up) == expected).all()
+    assert (cp.asnumpy(down).ravel() == expected.ravel()[::-1]).all()
+
+
+def test_random_arrays_are_the_same_for_host_and_device_and_spread_to_their_scale() -> None:
+    host, device = (testing.shaped_random((1000,), xp, np.float64, scale=4, seed=3) for xp in (np, cp))
+    assert (device.get() == host).all()
+    assert 0 <= host.min() < 0.1
+    assert 3.9 < host.max() < 4
+    assert (testing.shaped_random((1000,), np, np.float64, scale=4, seed=4) != host).any()
+    assert testing.shaped_linspace(-2, 2, (5,), np, np.uint8).tolist() == [0, 0, 1, 1, 2]
+
+
+def test_matrices_have_the_singular_values_asked_for() -> None:
+    a = testing.generate_matrix((4, 3), dtype=np.complex128, singular_values=[3.0, 2.0, 0.5])
+    np.testing.assert_allclose(np.linalg.svd(a.get(), compute_uv=False), [3, 2, 0.5])
+    with pytest.raises(ValueError, match="not negative"):
+        testing.generate_matrix((2, 2), singular_values=[1, -1])
+
+
+def equal(xp: Any) -> Any:
+    return xp.arange(4, dtype=np.float32) * 2
+
+
+COMPARING: dict[str, Callable[..., Any]] = {
+    "allclose": testing.numpy_cupy_allclose(),
+    "allclose_by_dtype": testing.numpy_cupy_allclose(rtol={np.float32: 1e-6, "default": 0}),
+    "equal": testing.numpy_cupy_array_equal(strides_check=True),
+    "almost_equal": testing.numpy_cupy_array_almost_equal(),
+    "nulp": testing.numpy_cupy_array_almost_equal_nulp(),
+    "ulp": testing.numpy_cupy_array_max_ulp(),
+    "list": testing.numpy_cupy_array_list_equal(),
+}
+
+
+@pytest.mark.parametrize("name", COMPARING)
+def test_comparisons_pass_and_fail(name: str) -> None:
+    def off(xp: Any) -> Any:
+        return [equal(xp) + np.float32(xp is cp)]
+
+    COMPARING[name](equal)()
+    with pytest.raises(AssertionError):
+        COMPARING[name](off)()
+
+
+@pytest.mark.parametrize(
+    ("test", "says"),
+    [
+        (lambda xp: xp.zeros(2, np.float32 if xp is cp else np.float64), "dtypes differ"),
+        (lambda xp: xp.zeros(2 if xp is cp else (2, 1)), "shapes differ"),
+        (lambda xp: xp.zeros((2, 3)).T if xp is cp else np.zeros((3, 2)), "c_contiguous"),
+        (lambda xp: xp.zeros(2) if xp is cp else np.zeros((2,))[5], "Only NumPy raised"),
+        (lambda xp: np.zeros(2) if xp is np else xp.zeros((2,))[5], "Only cp raised"),
+        (lambda xp: xp.zeros(2)[5], "cp raised IndexError"),
+    ],
+)
+def test_what_differs_is_named(test: Callable[[Any], Any], says: str) -> None:
+    with pytest.raises(AssertionError, match=says):
+        testing.numpy_cupy_allclose()(test)()
+
+
+def test_errors_on_both_sides() -> None:
+    def index(xp: Any) -> Any:
+        return xp.zeros(2)[5]
+
+    def either(xp: Any) -> Any:
+        raise IndexError if xp is cp else KeyError
+
+    testing.numpy_cupy_raises()(index)()
+    testing.numpy_cupy_allclose(accept_error=IndexError)(index)()
+    with pytest.raises(AssertionError, match="cp raised IndexError"):
+        testing.numpy_cupy_raises()(either)()
+    with pytest.raises(AssertionError, match="Neither"):
+        testing.numpy_cupy_raises()(equal)()
+    with pytest.raises(AssertionError, match="results differ"):
+        testing.numpy_cupy_equal()(lambda xp: xp is cp)()
+
+
+def test_each_dtype_comes_in_each_place() -> None:
+    seen: list[tuple[Any, Any]] = []
+    testing.for_all_dtypes_combination(("one", "other"))(lambda one, other: seen.append((one, other)))()
+    kinds = {np.dtype(code).type for code in "?bhilqBHILQefdFD"}
+    assert {one for one, _ in seen} == {other for _, other in seen} == kinds
+    assert any(one != other for one, other in seen)
+    assert len(seen) < len(kinds) ** 2
+    full: list[Any] = []
+    testing.for_signed_dtypes_combination(("a", "b", "c"), full=True)(lambda a, b, c: full.append(a))()
+    assert len(full) == 5**3
+
+
+def test_the_case_that_failed_is_named() -> None:
+    def fails(dtype: Any, order: Any) -> None:
+        assert (dtype, order) != (np.float16, "F")
+
+    with pytest.raises(AssertionError) as caught:
+        testing.for_float_dtypes()(testing.for_orders("CF")(fails))()
+    assert caught.value.__notes__ == ["order is 'F'", "dtype is float16"]
+
+
+def test_products() -> None:
+    assert testing.product({"b": [1, 2], "a": [3]}) == [{"a": 3, "b": 1}, {"a": 3, "b": 2}]
+    both = testing.product_dict([{"a": 1}, {"a": 2}], [{"b": 3}])
+    assert both == testing.product([[{"a": 1}, {"a": 2}], [{"b": 3}]]) == [{"a": 1, "b": 3}, {"a": 2, "b": 3}]
+
+
+def test_versions() -> None:
+    assert testing.installed("numpy>=1.20", "pytest")
+    assert testing.numpy_satisfies(">=1.20")
+    assert not testing.installed("numpy<1.20")
+    assert not testing.installed("no-such-package")
+    assert testing.with_requires("cupy>=14").args == (False,)
+    assert testing.with_requires("numpy>=999").args == (True,)
+
+
+def test_fixed_random_numbers_come_again_and_leave_the_generators_alone() -> None:
+    def numbers() -> list[float]:
+        return [float(np.random.rand()), float(cp.random.rand()), testing.generate_seed()]
+
+    np.random.seed(5)
+    fixed = testing.fix_random()(numbers)
+    expected = np.random.RandomState(5).rand()
+    assert fixed() == fixed() != numbers()
+    np.random.seed(5)
+    fixed()
+    assert np.random.rand() == expected
+
+
+TESTS = """
+import numpy, pytest, unittest, cupy
+from cupy import testing
+
+seeds = set()
+
+@testing.parameterize({"by": lambda x: 2 * x, "n": 3}, {"by": abs, "n": 4})
+@testing.fix_random()
+class TestCase(unittest.TestCase):
+    @testing.numpy_cupy_array_equal()
+    def test_by(self, xp):
+        return self.by(testing.shaped_arange((self.n,), xp))
+
+@testing.parameterize(*testing.product({"n": [1, 3], "axis": [0, 1]}))
+@testing.fix_random()
+class TestSums:
+    @testing.for_float_dtypes()
+    @testing.numpy_cupy_allclose(rtol={numpy.float16: 1e-2, "default": 1e-5})
+    def test_sum(self, xp, dtype):
+        return testing.shaped_random((self.n, 4), xp, dtype).sum(self.axis)
+
+    def test_seed(self):
+        seeds.add(testing.generate_seed())
+        assert len(seeds) == 1
+
+    @testing.multi_gpu(2)
+    def test_elsewhere(self):
+        assert False
+
+    @testing.slow
+    @testing.with_requires("numpy>=999")
+    def test_later(self):
+        assert False
+
+    @testing.numpy_cupy_array_equal()
+    def test_wrong(self, xp):
+        return xp.full(self.n, xp is cupy)
+"""
+
+
+def test_a_file_of_tests_runs_by_the_plugin(tmp_path: Path) -> None:
+    (tmp_path / "test_sums.py").write_text(TESTS)
+    command = (
+        "-p virtualgpu.pytest_plugin --virtual-gpu -q -p no:cacheprovider -W error::pytest.PytestWarning"
+    )
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", *command.split(), str(tmp_path)],
+        capture_output=True, text=True, cwd=tmp_path, timeout=300, check=False,
+    )  # fmt: skip
+    assert "4 failed, 10 passed, 8 skipped" in run.stdout, run.stdout + run.stderr
+    assert "test_wrong[axis=0, n=3]" in run.stdout
