@@ -4,12 +4,13 @@
 #   PYTHON=python3.12 which Python makes it (an environment that is there is kept without this)
 #   GPULAB_CUDA=none  CuPy for another CUDA than the driver's: 13, 12 or none
 #   GPULAB_PYTHON=... run `test-gpu`, `bench` and `notebooks` with an environment of your own
+#   GPULAB_TEST_ALL=1 run tests, too, of which nothing has changed since they passed
 #   ARGS="..."        more arguments for JupyterLab, pytest or the benchmark
 
 VENV ?= .venv
 PYTHON ?= python3
 ARGS ?=
-STAGES ?= lint types unit fake-gpu notebooks browser
+STAGES ?= unit processors types fake-gpu notebooks lint browser
 
 BIN := $(VENV)/bin
 ENVIRONMENT = @$(PYTHON) -m tools.environment --venv $(VENV) $(if $(filter file,$(origin PYTHON)),--keep-python)
@@ -71,5 +72,5 @@ env-bench:
 	$(ENVIRONMENT) --extras bench
 
 clean:  ## Remove the environment, caches and build output
-	rm -rf $(VENV) .venv-lowest build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-lowest build dist *.egg-info .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find gpulab virtualgpu tests notebooks tools -name __pycache__ -o -name .ipynb_checkpoints | xargs rm -rf
