@@ -17,6 +17,7 @@ from gpulab import cli
 from gpulab.course.n00_start import mutants
 from gpulab.teach import folders
 from gpulab.teach.classroom import answers, golf, instructor, report
+from gpulab.teach.judge.process import talk
 from gpulab.teach.store import store
 
 SAXPY = next(right.answer for right in mutants.RIGHT if right.exercise_id == "00-saxpy")
@@ -91,14 +92,27 @@ def test_python_runs_where_answers_run_and_only_its_name_counts(
     ],
 )
 def test_python_that_goes_wrong_is_not_yet(
-    here: Path, capsys: pytest.CaptureFixture[str], exercise: str, text: str, said: str
-) -> None:
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+    exercise: str, text: str, said: str,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(talk, "LONGEST_S", 600.0)  # processor time decides, however busy this machine is
     (here / "mine.py").write_text(text)
     status, out, err = check(capsys, exercise, "mine.py")
     assert status == 1, (out, err)
     assert out.startswith(f"{exercise}: not yet: ")
     assert said in out
     assert len(out.splitlines()) == 1
+
+
+def test_a_busy_computer_is_named(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(talk, "LONGEST_S", 0.3)
+    (here / "mine.py").write_text("while True: pass")
+    status, out, _ = check(capsys, "00-blocks", "mine.py")
+    assert status == 1
+    assert "it was not done after 0.3 s" in out
+    assert "try again when less is running" in out
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ _SHOWN_COLUMNS = 200
 _LOOK_S = 0.02
 _START_S = 60.0  # until the process stands; a busy machine may take long
 _PATIENCE = 2  # an answer that does not compute, but waits, has so many times its seconds
-_LONGEST_S = 20.0  # however busy the machine is
+LONGEST_S = 20.0  # however busy the machine is
 _PIECE = 1 << 16
 _CONTROL = re.compile(r"\x1b\[[\d;]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
 
@@ -51,12 +51,12 @@ class Talk:
     """
 
     def __init__(
-        self, device: str, limit_s: float, longest_s: float = _LONGEST_S, memory_bytes: int | None = None,
+        self, device: str, limit_s: float, longest_s: float | None = None, memory_bytes: int | None = None,
         kept_bytes: int = _SHOWN_BYTES, variables: Mapping[str, str] | None = None,
     ) -> None:  # fmt: skip
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         environment |= {"GPULAB_DEVICE": device, **(variables or {})}
-        self._limit_s, self._longest_s = limit_s, longest_s
+        self._limit_s, self._longest_s = limit_s, longest_s or LONGEST_S
         self._memory_bytes = memory_bytes or MEMORY_BYTES
         self._nonce = os.urandom(child.NONCE_BYTES)
         self._process = Process(environment)
