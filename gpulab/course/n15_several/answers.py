@@ -37,7 +37,9 @@ def exchange_with(**how: Any) -> Any:
                     side.wait_event(ready[source])
                     side.wait_event(ready[target])
                 with side:
-                    cp.copyto(parts[target[0]][target[1]][into], parts[source[0]][source[1]][out])
+                    sent = parts[source[0]][source[1]][out]
+                    sent = sent.astype(how["kind"]) if "kind" in how else sent
+                    cp.copyto(parts[target[0]][target[1]][into], sent)
                     done = side.record()
                 if how.get("host"):
                     side.synchronize()
@@ -184,9 +186,13 @@ def shard_with(**how: Any) -> Any:
         outs = []
         for gpu, own in enumerate(parts):
             with cp.cuda.Device(gpu):
-                keys = own if how.get("local") else _whole(cp, parts, gpu)
+                if how.get("aside"):
+                    with cp.cuda.Stream(non_blocking=True):
+                        keys = _whole(cp, parts, gpu)
+                else:
+                    keys = own if how.get("local") else _whole(cp, parts, gpu)
                 values = _whole(cp, parts, gpu) if how.get("again") else keys
-                out = _attended(cp, own, keys, values, **how)
+                out = _attended(cp, own, keys, values, **how).astype(how.get("kind", "float32"))
                 outs.append(_whole(cp, parts, gpu) * 0 + 1 if how.get("all") else out)
         return outs
 

@@ -57,6 +57,16 @@ def _rung(answer: Any, many: int, brought: list[Any], how: Any) -> Told:
     return {**told, "said": said}
 
 
+# Floats would round such integers; those of the floats are exact in any order, and no integers.
+_SUMMED = {"int32": (2 * 10**8, 1), "int64": (10**17, 1), "float32": (10**5, 8), "float64": (10**13, 8)}
+
+
+def _summed(rng: np.random.Generator, kind: str, length: int) -> npt.NDArray[Any]:
+    most, parts = _SUMMED[kind]
+    values = rng.integers(-most, most, length)
+    return (values if parts == 1 else values / parts).astype(kind)
+
+
 def judge_ring(answer: Answer) -> str:
     """``ring(cp, parts, streams)``: each GPU's array becomes the sum, along a ring."""
     must_be_a_function("ring", answer.is_function, answer.kind)
@@ -68,10 +78,9 @@ def judge_ring(answer: Answer) -> str:
         (5, 3),
         (8, int(rng.integers(300, 400)) * 8 + 5),
     ]
-    for many, length in cases:
-        kind = rng.choice(["int32", "int64"])
-        most = 2 * 10**8 if kind == "int32" else 10**17  # floats would round
-        brought = [rng.integers(-most, most, length).astype(kind) for _ in range(many)]
+    kinds = [str(kind) for kind in rng.permutation(["int32", "int64", "float32", "float64"])]
+    for (many, length), kind in zip(cases, [*kinds, str(rng.choice(kinds[:2]))], strict=True):
+        brought = [_summed(rng, kind, length) for _ in range(many)]
         wanted = np.sum(brought, axis=0, dtype=kind)
         for how in HOWS if many in (3, 4) else HOWS[:2]:
             shown = f"ring on {many} GPUs with {count(length, 'element')}"
@@ -145,12 +154,19 @@ def _sent(answer: Any, arrays: list[Any], targets: list[int], turned: list[int],
     with gpus(1 + max(targets)) as made, tried(made, how) as said:
         cp = made.cp
         with cp.cuda.Device(0):
-            given = [cp.asarray(array.T if k in turned else array) for k, array in enumerate(arrays)]
-            given = [array.T if k in turned else array for k, array in enumerate(given)]
+            # A copy with the axes exchanged, seen the other way: its elements do not lie in its own order.
+            given = [
+                cp.asarray(np.ascontiguousarray(array.T)).T if k in turned else cp.asarray(array)
+                for k, array in enumerate(arrays)
+            ]
         made.quiet()
-        result, told = made.called(lambda: answer(cp, given, list(targets)))
+        result, told = made.called(lambda: answer(cp, list(given), list(targets)))
         lists = [list(each) for each in result] if isinstance(result, list | tuple) else None
         made.quiet()
+        told["kept"] = all(
+            here.shape == array.shape and np.array_equal(_got(cp, here), array)
+            for here, array in zip(given, arrays, strict=True)
+        )
         told["lists"] = None
         if lists is not None and all(isinstance(a, cp.ndarray) for each in lists for a in each):
             told["lists"] = [
@@ -163,13 +179,14 @@ def judge_broadcast(answer: Answer) -> str:
     """``broadcast(cp, arrays, targets)``: GPU 0's arrays on other GPUs, in few messages."""
     must_be_a_function("broadcast", answer.is_function, answer.kind)
     rng = answer.rng
-    for many, targets in ((1, [1]), (12, [2, 1]), (57, [1, 3]), (400, [1])):
+    cases: list[tuple[int, list[int], Any]] = [(1, [1], "checked"), (12, [2, 1], "as given")]
+    cases += [(12, [1, 2], "checked"), (57, [1, 3], HOWS[-1]), (400, [1], "as given")]
+    for many, targets, how in cases:
         arrays = _arrays(rng, many)
         turned = [k for k, array in enumerate(arrays) if array.ndim == 2 and rng.random() < 0.5]
         shown = f"broadcast of {count(many, 'array')} to {count(len(targets), 'GPU')}"
-        told = answer.ask(_sent, arrays, targets, turned, "as given", shown=shown)
-        if told["host_bytes"]:
-            _fine(shown, {**told, "waits": 0}, "as given")
+        told = answer.ask(_sent, arrays, targets, turned, how, shown=shown)
+        _fine(shown, {**told, "waits": 0}, "as given")  # the host may wait here
         lists = told["lists"]
         if lists is None or [len(each) for each in lists] != [many] * len(targets):
             raise NotYet(
@@ -177,7 +194,10 @@ def judge_broadcast(answer: Answer) -> str:
             )
         for target, each in zip(targets, lists, strict=True):
             for number, ((gpu, off, found), wanted) in enumerate(zip(each, arrays, strict=True)):
-                _arrived(f"{shown}: array {number} of GPU {target}", gpu, target, off, found, wanted)
+                at = f"{shown}{_elsewhere(how)}: array {number} of GPU {target}"
+                _arrived(at, gpu, target, off, found, wanted)
+        if not told["kept"]:
+            raise NotYet(f"{shown} changes the arrays on GPU 0, which belong to the caller.")
         for target in targets:
             if told["messages"][target] > MOST_MESSAGES:
                 raise NotYet(
@@ -265,15 +285,17 @@ def judge_exchange(answer: Answer) -> str:
     rng = answer.rng
     for rows, cols in ((3, 1), (1, 3), (2, 2), (3, 2), (3, 3)):
         h, w = (int(n) for n in rng.integers(2, 7, 2))
-        whole = rng.permutation(rows * h * cols * w).reshape(rows * h, cols * w).astype("float32") + 1
-        rim = np.zeros((rows * h + 2, cols * w + 2), "float32")
+        kind = str(rng.choice(["float32", "float64"]))
+        # No two are equal, no integer type and no shorter float holds them.
+        whole = (rng.permutation(rows * h * cols * w).reshape(rows * h, cols * w) / 3 + 2048).astype(kind)
+        rim = np.zeros((rows * h + 2, cols * w + 2), kind)
         rim[1:-1, 1:-1] = whole
         cuts = [
             [np.s_[i * h : i * h + h + 2, j * w : j * w + w + 2] for j in range(cols)] for i in range(rows)
         ]
         wanted = [[rim[cut] for cut in line] for line in cuts]
         # What lies in the rims before is of no use; beyond the edge of the whole it is 0, and stays.
-        fields = [[np.where(part == 0, part, -1).astype("float32") for part in line] for line in wanted]
+        fields = [[np.where(part == 0, part, -1).astype(kind) for part in line] for line in wanted]
         for old, new in zip(fields, wanted, strict=True):
             for a, b in zip(old, new, strict=True):
                 a[1:-1, 1:-1] = b[1:-1, 1:-1]
@@ -291,7 +313,7 @@ def judge_exchange(answer: Answer) -> str:
                     "though the links could serve both at once. Give each direction a stream of its own."
                 )
             if how == "as given":
-                most = 2 * (h + w + 6) * 4 * 2
+                most = 2 * (h + w + 6) * whole.itemsize * 2
                 if max(told["out"]) > most:
                     raise NotYet(
                         f"{shown}: {size(max(told['out']))} go out of one GPU. Send edges, not whole parts: "
@@ -404,9 +426,9 @@ def _attention(h: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return made
 
 
-def _sharded(answer: Any, rows: list[Any]) -> Told:
+def _sharded(answer: Any, rows: list[Any], how: Any) -> Told:
     """Where the answer is: what it returned, and on which GPU."""
-    with gpus(len(rows)) as made:
+    with gpus(len(rows)) as made, tried(made, how) as said:
         cp = made.cp
         parts = [made.put(gpu, array) for gpu, array in enumerate(rows)]
         made.quiet()
@@ -416,7 +438,7 @@ def _sharded(answer: Any, rows: list[Any]) -> Told:
         good = all(isinstance(out, cp.ndarray) for out in outs)
         told["found"] = [[out.device.id, _got(cp, out)] for out in outs] if good else None
         told["kept"] = [np.array_equal(_got(cp, part), row) for part, row in zip(parts, rows, strict=True)]
-    return {**told, "said": []}
+    return {**told, "said": said}
 
 
 def judge_shard(answer: Answer) -> str:
@@ -431,9 +453,10 @@ def judge_shard(answer: Answer) -> str:
         starts = np.cumsum([0, *lengths]).tolist()
         rows = [whole[a:b] for a, b in pairwise(starts)]
         shown = f"shard of {' + '.join(map(str, lengths))} rows of {d}"
-        told = answer.ask(_sharded, rows, shown=shown)
-        if told["host_bytes"]:
-            _fine(shown, {**told, "waits": 0}, "as given")
+        how = HOWS[(0, 1, 3, 1)[number]]
+        told = answer.ask(_sharded, rows, how, shown=shown)
+        _fine(shown, {**told, "waits": 0}, "as given")  # the host may wait here
+        shown += _elsewhere(how)
         found = told["found"]
         if found is None or [gpu for gpu, _ in found] != list(range(len(rows))):
             raise NotYet(f"{shown} should return a list of device arrays, the k-th one on GPU k.")
@@ -444,6 +467,11 @@ def judge_shard(answer: Answer) -> str:
             if out.shape != wanted[a:b].shape:
                 raise NotYet(
                     f"{shown}: GPU {gpu} returns shape {out.shape}, and has rows of {wanted[a:b].shape}."
+                )
+            if out.dtype != whole.dtype:
+                raise NotYet(
+                    f"{shown}: GPU {gpu} returns {out.dtype}, and its rows are {whole.dtype}. A NumPy number "
+                    "of another type, such as np.sqrt(d), makes everything that it meets that type."
                 )
             if np.allclose(out, wanted[a:b], rtol=2e-4, atol=2e-5):
                 continue

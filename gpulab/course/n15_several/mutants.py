@@ -201,6 +201,11 @@ def _elsewhere(kind: str) -> Any:
     return ring
 
 
+def _as_integers(cp: Any, parts: Any, streams: Any) -> None:
+    """The bits of floats, added as integers of their size."""
+    _ring()(cp, [part.view(f"int{8 * part.itemsize}") for part in parts], streams)
+
+
 def _polling(cp: Any, parts: Any, streams: Any) -> None:
     for r, stream in enumerate(streams):
         with cp.cuda.Device(r):
@@ -230,6 +235,7 @@ _RING = (
     Wrong("15-ring", "into other arrays", _elsewhere(""), "", ""),
     Wrong("15-ring", "in single precision", _elsewhere("float32"), "", ""),
     Wrong("15-ring", "asks streams until they are done", _polling, "", "lets the host wait"),
+    Wrong("15-ring", "floats added as integers", _as_integers, "", "something else than the sum"),
     Right("15-ring", "the reference", _ring()),
     Right("15-ring", "chunks rounded up", _ring(ceil=True)),
     Right("15-ring", "the other way round", _ring_backwards),
@@ -347,6 +353,44 @@ def _padded(cp: Any, arrays: Any, targets: Any) -> Any:
     return _in_bytes(4096)(cp, arrays, targets)
 
 
+def _as_they_lie(cp: Any, arrays: Any, targets: Any) -> Any:
+    """Transposed arrays are joined as they lie in memory."""
+    flat = [a.ravel("K") if a.ndim == 2 else a for a in arrays]
+    sent = _by_type()(cp, flat, targets)
+    return [[m.reshape(a.shape) for m, a in zip(mine, arrays, strict=True)] for mine in sent]
+
+
+def _runs_ahead(cp: Any, arrays: Any, targets: Any) -> Any:
+    """A stream of its own on each GPU, which does not wait for the joined array."""
+    with cp.cuda.Device(0):
+        joined = cp.concatenate([a.ravel().view("uint8") for a in _whole_words(cp, arrays)])
+    out = []
+    for target in targets:
+        with cp.cuda.Device(target), cp.cuda.Stream(non_blocking=True):
+            there, at, mine = cp.empty_like(joined), 0, []
+            cp.copyto(there, joined)
+            for a in arrays:
+                mine.append(there[at : at + a.nbytes].view(a.dtype).reshape(a.shape))
+                at += -(-a.nbytes // 16) * 16
+        out.append(mine)
+    return out
+
+
+def _whole_words(cp: Any, arrays: Any) -> Any:
+    for a in arrays:
+        padded = cp.zeros(-(-a.nbytes // 16) * 16, "uint8")
+        if a.size:
+            padded[: a.nbytes] = a.ravel().view("uint8")
+        yield padded
+
+
+def _emptied(cp: Any, arrays: Any, targets: Any) -> Any:
+    result = _by_type()(cp, arrays, targets)
+    for array in arrays:
+        array.fill(0)
+    return result
+
+
 _BROADCAST = (
     Wrong("15-broadcast", "400 copies", _copied_one_by_one, "", "messages; 4 are enough"),
     Wrong("15-broadcast", "the order of the types", _by_type(grouped=True), "", ""),
@@ -361,6 +405,9 @@ _BROADCAST = (
     Wrong("15-broadcast", "the first GPU only", _by_type(first=True), "", "a list for each GPU"),
     Wrong("15-broadcast", "through the host", _carried, "", "through the host's memory"),
     Wrong("15-broadcast", "a page for each array", _padded, "", "would do"),
+    Wrong("15-broadcast", "transposed ones as they lie", _as_they_lie, "", "its own order"),
+    Wrong("15-broadcast", "a stream that runs ahead", _runs_ahead, "", "nothing orders the two"),
+    Wrong("15-broadcast", "the first ones are emptied", _emptied, "", "belong to the caller"),
     Wrong("15-broadcast", "a dictionary", lambda cp, arrays, targets: {}, "", "a list for each GPU"),
     Right("15-broadcast", "a message for each type", _by_type()),
     Right("15-broadcast", "bytes, 16 at a time", _in_bytes(16)),
@@ -387,6 +434,8 @@ _HALO = (
           "nothing orders the two"),
     Wrong("15-halo", "one stream on 3 × 3 GPUs", lambda cp, p, s: answers.exchange_with(one_stream=len(p) * len(p[0]) == 9)(cp, p, s), "",
           "a stream of its own"),
+    Wrong("15-halo", "through half precision", answers.exchange_with(kind="float16"), "", "of the rim is"),
+    Wrong("15-halo", "through integers", answers.exchange_with(kind="int32"), "", "of the rim is"),
     Right("15-halo", "rows and then columns", answers.exchange_with()),
     Right("15-halo", "columns and then rows", answers.exchange_with(columns_first=True)),
     Right("15-halo", "fetched, diagonals too", answers.pulled),
@@ -507,6 +556,8 @@ _SHARD = (
     Wrong("15-shard", "into the parts", answers.in_place, "", "belong to the caller"),
     Wrong("15-shard", "GPUs exchanged", lambda cp, parts: answers.backwards(answers.shard_with()(cp, parts)), "", "the k-th one on GPU k"),
     Wrong("15-shard", "no maximum", answers.shard_with(maximum=False), "", ""),
+    Wrong("15-shard", "in double precision", answers.shard_with(kind="float64"), "", "returns float64"),
+    Wrong("15-shard", "gathered in a stream that nobody waits for", answers.shard_with(aside=True), "", "nothing orders the two"),
     Right("15-shard", "rows gathered once", answers.shard_with()),
     Right("15-shard", "online, shard after shard", answers.online),
     Right("15-shard", "gathered round a ring", answers.passed_round),
