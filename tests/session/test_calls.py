@@ -89,6 +89,8 @@ def test_other_operations() -> None:
     assert one(lambda: a.sum(axis=0))[0] == "sum of columns"
     assert one(lambda: v.astype(cp.int32))[0] == "astype"
     assert one(lambda: cp.sort(v))[0] == "sort"
+    chosen = v > 2
+    assert one(lambda: cp.where(chosen, v, v))[:2] == ("where", "float32")
     assert one(lambda: v[::2].sum())[3] == "strided"
     square = cp.eye(20)
     assert one(lambda: cp.linalg.solve(square, square[0])) == ("solve", "float64", "small", "row-major")
@@ -187,6 +189,8 @@ def test_on_a_gpu_kernels_bring_their_routines() -> None:
     [
         ("cublasLtMatmul", "cuBLASLt"),
         ("cublasSgemm_v2", "cuBLAS"),
+        ("cudnnBackendExecute", "cuDNN"),
+        ("sm90_xmma_fprop_implicit_gemm_f32f32_f32f32_f32_nchwkcrs_nchw__5x_cudnn", "cuDNN"),
         ("cusolverDnSgetrf", "cuSOLVER"),
         ("void cub::DeviceReduceKernel<float>", "CUB"),
         ("void at::native::vectorized_elementwise_kernel<4>", "PyTorch's own"),

@@ -16,7 +16,8 @@ _OTHER_NAMES = {"curand_random": "random", "curand_standard_normal": "standard_n
 SMALL, MEDIUM, LARGE = "small", "medium", "large"
 # Which library a routine or a kernel is from, by its name; the first that fits.
 _LIBRARIES = {
-    "cuBLASLt": r"cublasLt", "cuBLAS": r"cublas|nvjet|gemm|gemv|xmma|splitK", "cuDNN": r"cudnn",
+    "cuDNN": r"cudnn|fprop|dgrad|wgrad", "cuBLASLt": r"cublasLt",
+    "cuBLAS": r"cublas|nvjet|gemm|gemv|xmma|splitK",
     "cuFFT": r"cufft|(regular|vector)_fft|_fft_", "cuSOLVER": r"cusolver|getrf|potrf|geqr|syevd|trsm|gesvd",
     "cuSPARSE": r"cusparse|csrmv|csrmm|spgemm", "cuRAND": r"curand|gen_sequenced|generate_seed|init_curand",
     "NCCL": r"nccl", "CUB": r"cub::|Device(\w*Reduce|RadixSort|Scan|MergeSort|Compact|Select|Histogram)",
@@ -35,7 +36,7 @@ def operation_of(call: LibraryCall) -> Operation:
     kernel, reads, writes = call
     name = _OTHER_NAMES.get(kernel, kernel.removeprefix("cupy_").split("__")[0])
     arrays = reads or writes
-    dtype = arrays[0][0] if arrays else ""
+    dtype = (arrays[1] if name == "where" and len(arrays) > 1 else arrays[0])[0] if arrays else ""
     if name == "copy" and reads and writes and reads[0][0] != writes[0][0]:
         name = "astype"
     if name in PRODUCTS:

@@ -1,0 +1,303 @@
+"""What `tools.recordings.calls` calls: operations of CuPy and PyTorch, most wanted first.
+
+Each case is a few lines that make arrays and an expression that is recorded. Its key (name, dtype, size,
+layout) is what `gl.calls` finds it by: of CuPy's the one that the virtual GPU tells of the same expression.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+SMALL, MEDIUM, LARGE = "small", "medium", "large"
+_ELEMENTS = {SMALL: 1 << 12, MEDIUM: 1 << 20, LARGE: 1 << 24}
+_EDGES = {SMALL: 64, MEDIUM: 1024, LARGE: 4096}
+_LINALG_EDGES = {SMALL: 64, MEDIUM: 512, LARGE: 2048}
+_REALS = ("float32", "float64")
+_COMPLEX = ("complex64", "complex128")
+_SPARSE_CUPY = """
+i, n = np.arange(1 << 18), 1 << 14
+where = xp.asarray(i * 7919 % n), xp.asarray(i * 104729 % n)
+s = sparse.coo_matrix((xp.ones(i.size, dt), where), shape=(n, n)).tocsr()
+s.sum_duplicates()
+v, d = xp.ones(n, dt), xp.ones((n, 32), dt)
+t = sparse.eye(n, dtype=dt, format="csr") * 3 + s * dt(1e-3)
+"""
+_SPARSE_TORCH = """
+i, n = np.arange(1 << 18), 1 << 14
+where = xp.from_numpy(np.stack([i * 7919 % n, i * 104729 % n])).to("cuda")
+s = xp.sparse_coo_tensor(where, xp.ones(i.size, dtype=dt, device="cuda"), (n, n)).coalesce()
+r = s.to_sparse_csr()
+v, d = xp.ones(n, dtype=dt, device="cuda"), xp.ones((n, 32), dtype=dt, device="cuda")
+"""
+_HALVES = {"cupy": ("float16",), "torch": ("float16", "bfloat16")}
+
+
+@dataclass(frozen=True, slots=True)
+class CallCase:
+    """One operation: `made` are statements, `call` the expression, in which ``xp`` is the package."""
+
+    package: str
+    name: str
+    dtype: str
+    size: str
+    layout: str
+    made: str
+    call: str
+
+    @property
+    def key(self) -> list[str]:
+        """What the record is found by."""
+        return [self.package, self.name, self.dtype, self.size, self.layout]
+
+    def function(self, space: dict[str, Any]) -> Any:
+        """Make the arrays and return the expression as a function; `space` has xp and what else is named."""
+        names = {**space, "dt": getattr(space["xp"], self.dtype.replace("tf32", "float32"))}
+        exec(self.made, names)
+        return eval(f"lambda: {self.call}", names)
+
+
+def cases(package: str) -> list[CallCase]:
+    """All cases of a package, most wanted first."""
+    groups = (_cupy if package == "cupy" else _torch)()
+    found = [case for group in groups for case in group]
+    assert len({tuple(case.key) for case in found}) == len(found)
+    return found
+
+
+def _cupy() -> Iterator[Iterator[CallCase]]:
+    yield _fft("cupy")
+    yield _linalg("cupy")
+    yield _sparse_cupy()
+    yield _products("cupy")
+    yield _sorts("cupy")
+    yield _random_cupy()
+    yield _elementwise("cupy")
+
+
+def _torch() -> Iterator[Iterator[CallCase]]:
+    yield _cudnn()
+    yield _products("torch")
+    yield _epilogues()
+    yield _fft("torch")
+    yield _linalg("torch")
+    yield _sparse_torch()
+    yield _sorts("torch")
+    yield _layers()
+    yield _random_torch()
+    yield _elementwise("torch")
+
+
+def _ones(package: str, name: str, shape: str, dtype: str) -> str:
+    """An array of numbers that are all different enough, of a dtype that may be complex or half."""
+    count = f"int(np.prod({shape}))"
+    values = f"(np.arange({count}) * 0.7548776662466927 % 1 + 0.01).reshape({shape})"
+    if package == "torch":
+        return f"{name} = xp.from_numpy({values}).to('cuda').to(dt)"
+    return f"{name} = xp.asarray({values}).astype(dt)"
+
+
+def _fft(package: str) -> Iterator[CallCase]:
+    for size in (MEDIUM, SMALL, LARGE):
+        n = _ELEMENTS[size]
+        side = int(n**0.5)
+        flat, square = f"({n},)", f"({side}, {side})"
+        for name, dtypes, shape in (
+            ("fft", (*_COMPLEX, *_REALS), flat), ("rfft", _REALS, flat), ("ifft", _COMPLEX, flat),
+            ("fft2", (*_COMPLEX, *_REALS), square), ("irfft", _COMPLEX, flat), ("fftn", _COMPLEX, square),
+            ("ifft2", _COMPLEX, square), ("rfft2", _REALS, square),
+        ):  # fmt: skip
+            for dtype in dtypes:
+                made = _ones(package, "x", shape, dtype)
+                yield CallCase(package, name, dtype, size, "contiguous", made, f"xp.fft.{name}(x)")
+
+
+def _linalg(package: str) -> Iterator[CallCase]:
+    calls = {
+        "solve": "xp.linalg.solve(a, b)", "inv": "xp.linalg.inv(a)", "cholesky": "xp.linalg.cholesky(a)",
+        "qr": "xp.linalg.qr(a)", "svd": "xp.linalg.svd(a)", "eigh": "xp.linalg.eigh(a)",
+        "det": "xp.linalg.det(a)", "slogdet": "xp.linalg.slogdet(a)", "eigvalsh": "xp.linalg.eigvalsh(a)",
+        "lstsq": "xp.linalg.lstsq(a, b, rcond=None)", "pinv": "xp.linalg.pinv(a)",
+        "norm": "xp.linalg.norm(a)",
+    }  # fmt: skip
+    if package == "torch":
+        calls["lstsq"] = "xp.linalg.lstsq(a, b)"
+    for size in (MEDIUM, SMALL, LARGE):
+        n = _LINALG_EDGES[size]
+        made = [
+            _ones(package, "a", f"({n}, {n})", ""),
+            # Symmetric and positive definite, so that every decomposition has one.
+            f"a = a @ a.T / {n} + xp.eye({n}, dtype=dt{', device=a.device' if package == 'torch' else ''})",
+            "b = a[:, :1].copy()" if package == "cupy" else "b = a[:, :1].clone()",
+        ]
+        for name, call in calls.items():
+            if size == LARGE and name in ("svd", "eigh", "eigvalsh", "lstsq", "pinv"):
+                continue  # seconds each
+            dtypes = (*_REALS, *_COMPLEX) if size == MEDIUM else _REALS
+            for dtype in dtypes:
+                yield CallCase(package, name, dtype, size, "row-major", "\n".join(made), call)
+
+
+def _sparse_cupy() -> Iterator[CallCase]:
+    for dtype in (*_REALS, *_COMPLEX):
+        made = _SPARSE_CUPY
+        for name, call in {
+            "sparse by vector": "s @ v", "sparse by matrix": "s @ d", "sparse by sparse": "s @ s",
+            "sparse add": "s + t", "sparse tocsc": "s.tocsc()", "sparse toarray": "s[:512].toarray()",
+        }.items():  # fmt: skip
+            yield CallCase("cupy", name, dtype, MEDIUM, "CSR", made, call)
+        if dtype in _REALS:
+            small = made.replace("1 << 18", "1 << 11").replace("1 << 14", "1 << 9")
+            yield CallCase("cupy", "sparse solve", dtype, SMALL, "CSR", small, "sparse_linalg.spsolve(t, v)")
+
+
+def _sparse_torch() -> Iterator[CallCase]:
+    for dtype in _REALS:
+        for name, layout, call in (
+            ("sparse by vector", "CSR", "r @ v"), ("sparse by matrix", "CSR", "r @ d"),
+            ("sparse by sparse", "CSR", "r @ r"), ("sparse by matrix", "COO", "s @ d"),
+            ("sparse by vector", "COO", "xp.mv(s, v)"),
+        ):  # fmt: skip
+            yield CallCase("torch", name, dtype, MEDIUM, layout, _SPARSE_TORCH, call)
+
+
+def _products(package: str) -> Iterator[CallCase]:
+    layouts = {
+        "row-major": "a @ b", "a transposed": "a.T @ b", "b transposed": "a @ b.T",
+        "column-major": "a.T @ b.T", "strided": "wide[::2, ::2] @ b",
+    }  # fmt: skip
+    for dtype in ("float32", *_HALVES[package], "float64", "tf32", "complex64"):
+        for size in (MEDIUM, SMALL, LARGE):
+            n = _EDGES[size]
+            made = "\n".join(_ones(package, name, f"({n}, {n})", dtype) for name in "ab")
+            wide = _ones(package, "wide", f"({2 * n}, {2 * n})", dtype)
+            for layout, call in layouts.items() if size == MEDIUM else (("row-major", "a @ b"),):
+                more = f"{made}\n{wide}" if layout == "strided" else made
+                yield CallCase(package, "matmul", dtype, size, layout, more, call)
+        n = _EDGES[MEDIUM]
+        made = _ones(package, "a", f"({n}, {n})", dtype)
+        yield CallCase(package, "matrix-vector", dtype, MEDIUM, "row-major", made, "a @ a[0]")
+        yield CallCase(package, "dot", dtype, MEDIUM, "row-major", made, "xp.dot(a[0], a[1])")
+        made = "\n".join(_ones(package, name, "(16, 512, 512)", dtype) for name in "ab")
+        yield CallCase(package, "batched matmul", dtype, MEDIUM, "row-major", made, "xp.matmul(a, b)")
+
+
+def _epilogues() -> Iterator[CallCase]:
+    calls = {
+        "addmm": "xp.addmm(v, a, b)", "addmm, relu": "xp._addmm_activation(v, a, b)",
+        "addmm, gelu": "xp._addmm_activation(v, a, b, use_gelu=True)", "linear": "F.linear(a, b, v)",
+        "addmm, matrix added": "xp.addmm(b, a, b)",
+    }  # fmt: skip
+    n = _EDGES[MEDIUM]
+    for dtype in ("float16", "bfloat16", "float32", "tf32", "float64"):
+        made = "\n".join([*(_ones("torch", name, f"({n}, {n})", dtype) for name in "ab"), "v = a[0].clone()"])
+        for name, call in calls.items():
+            yield CallCase("torch", name, dtype, MEDIUM, "row-major", made, call)
+
+
+def _cudnn() -> Iterator[CallCase]:
+    for dtype in ("float32", "float16", "bfloat16", "tf32", "float64"):
+        made = "\n".join((
+            _ones("torch", "x", "(16, 64, 56, 56)", dtype), _ones("torch", "w", "(64, 64, 3, 3)", dtype),
+            "y = F.conv2d(x, w, padding=1)", "g, b = w[:, 0, 0, 0].clone(), w[0, :, 0, 0].clone()",
+        ))  # fmt: skip
+        last = f"{made}\nx, w, y = (one.to(memory_format=xp.channels_last) for one in (x, w, y))"
+        gradient = "xp.ops.aten.convolution_backward(y, x, w, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1"
+        for name, layout, lines, call in (
+            ("conv2d", "NCHW", made, "F.conv2d(x, w, padding=1)"),
+            ("conv2d", "NHWC", last, "F.conv2d(x, w, padding=1)"),
+            ("conv2d, gradient of x", "NCHW", made, f"{gradient}, [True, False, False])"),
+            ("conv2d, gradient of w", "NCHW", made, f"{gradient}, [False, True, False])"),
+            ("conv_transpose2d", "NCHW", made, "F.conv_transpose2d(x, w, padding=1)"),
+            ("batch norm", "NCHW", made, "F.batch_norm(x, None, None, g, b, training=True)"),
+            ("max_pool2d", "NCHW", made, "F.max_pool2d(x, 2)"),
+        ):
+            yield CallCase("torch", name, dtype, MEDIUM, layout, lines, call)
+    for dtype in ("float32", "float16"):
+        made = f"net = xp.nn.LSTM(256, 256).to('cuda').to(dt)\n{_ones('torch', 'x', '(64, 32, 256)', dtype)}"
+        yield CallCase("torch", "lstm", dtype, MEDIUM, "row-major", made, "net(x)")
+
+
+def _sorts(package: str) -> Iterator[CallCase]:
+    dtypes = (*_REALS, "int32", *_HALVES[package][:1])
+    calls = {
+        "sort": "xp.sort(x)", "cumsum": "xp.cumsum(x{dim})", "argsort": "xp.argsort(x)", "sum": "x.sum()",
+        "max": "x.max()", "unique": "xp.unique(x)",
+    }  # fmt: skip
+    for name, call in calls.items():
+        for size in (MEDIUM, SMALL, LARGE):
+            for dtype in dtypes if size == MEDIUM else _REALS:
+                made = _ones(package, "x", f"({_ELEMENTS[size]},)", dtype)
+                if dtype == "int32":
+                    made = made.replace(" % 1", " % 1 * 1e6")
+                code = call.format(dim=", 0" if package == "torch" else "")
+                yield CallCase(package, name, dtype, size, "contiguous", made, code)
+    for name, axis in (("sum of rows", 1), ("sum of columns", 0)):
+        for dtype in (*_REALS, *_HALVES[package][:1]):
+            made = _ones(package, "x", "(2048, 512)", dtype)
+            yield CallCase(package, name, dtype, MEDIUM, "contiguous", made, f"x.sum({axis})")
+    if package == "torch":
+        for dtype in (*_REALS, "float16"):
+            made = _ones("torch", "x", f"({_ELEMENTS[MEDIUM]},)", dtype)
+            yield CallCase("torch", "topk", dtype, MEDIUM, "contiguous", made, "xp.topk(x, 10)")
+
+
+def _random_cupy() -> Iterator[CallCase]:
+    for size in (MEDIUM, SMALL, LARGE):
+        n = _ELEMENTS[size]
+        for name, call in {
+            "random": f"xp.random.random({n})", "standard_normal": f"xp.random.standard_normal({n})",
+            "Generator.random": f"rng.random({n})",
+        }.items():  # fmt: skip
+            made = "rng = xp.random.default_rng(1)" if "rng" in call else ""
+            yield CallCase("cupy", name, "float64", size, "contiguous", made, call)
+
+
+def _random_torch() -> Iterator[CallCase]:
+    n = _ELEMENTS[MEDIUM]
+    for dtype in _REALS:
+        for name, call in {
+            "rand": f"xp.rand({n}, dtype=dt, device='cuda')",
+            "randn": f"xp.randn({n}, dtype=dt, device='cuda')",
+            "randperm": f"xp.randperm({n}, device='cuda')",
+        }.items():  # fmt: skip
+            yield CallCase("torch", name, dtype, MEDIUM, "contiguous", "", call)
+
+
+def _layers() -> Iterator[CallCase]:
+    n = _EDGES[MEDIUM]
+    for dtype in ("float32", "float16", "bfloat16", "float64"):
+        made = _ones("torch", "a", f"({n}, {n})", dtype)
+        heads = "\n".join(_ones("torch", name, "(4, 8, 512, 64)", dtype) for name in "qkv")
+        for name, lines, call in (
+            ("attention", heads, "F.scaled_dot_product_attention(q, k, v)"),
+            ("softmax", made, "F.softmax(a, 1)"), ("layer norm", made, f"F.layer_norm(a, ({n},))"),
+            ("gelu", made, "F.gelu(a)"), ("dropout", made, "F.dropout(a)"),
+        ):  # fmt: skip
+            yield CallCase("torch", name, dtype, MEDIUM, "row-major", lines, call)
+
+
+def _elementwise(package: str) -> Iterator[CallCase]:
+    torch = package == "torch"
+    calls = {
+        "add": "x + x", "multiply": "x * x", "exp": "xp.exp(x)", "copy": "x.clone()" if torch else "x.copy()",
+        "mean": "x.mean()", "astype": "x.to(xp.int32)" if torch else "x.astype(xp.int32)",
+        "take": "xp.take(x, i)", "boolean index": "x[m]",
+        "where": "xp.where(m, x, x)",
+        "histogram": "xp.histc(x, 10)" if torch else "xp.histogram(x, 10)",
+    }  # fmt: skip
+    if torch:
+        calls["index_select"] = "xp.index_select(x, 0, i)"
+    for dtype in _REALS:
+        flat = f"({_ELEMENTS[MEDIUM]},)"
+        whole = "i = (x * 100).to(xp.int64)" if torch else "i = (x * 100).astype(xp.int64)"
+        made = f"{_ones(package, 'x', flat, dtype)}\n{whole}\nm = x > 0.5"
+        for name, call in calls.items():
+            yield CallCase(package, name, dtype, MEDIUM, "contiguous", made, call)
+        square = _ones(package, "x", "(1024, 1024)", dtype)
+        across = "x.T.contiguous()" if torch else "xp.ascontiguousarray(x.T)"
+        yield CallCase(package, "transpose copy", dtype, MEDIUM, "contiguous", square, across)
+        if not torch:
+            by_hand = "(lambda e: e / e.sum(1, keepdims=True))(xp.exp(x - x.max(1, keepdims=True)))"
+            yield CallCase(package, "softmax by hand", dtype, MEDIUM, "contiguous", square, by_hand)
