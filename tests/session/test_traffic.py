@@ -277,6 +277,15 @@ def test_what_cannot_be_followed_says_what_to_do(function: Any, error: type[Exce
         gl.traffic(function, cp.ones(4))
 
 
+def test_nothing_reads_a_traced_array_by_its_interface() -> None:
+    def asks(x: Any) -> Any:
+        assert hasattr(gl.cp.ones(1), "__cuda_array_interface__")
+        assert not hasattr(x, "__cuda_array_interface__")
+        return x + 1
+
+    assert gl.traffic(asks, cp.ones(4)).record.expressions
+
+
 def test_the_dots_of_nine_passes_merge_into_one_higher_up() -> None:
     *alone, fused = (
         gl.traffic(affine, cp.ones((4096, COLUMNS), dtype=cp.float32), *arguments(affine)[1:])

@@ -259,6 +259,8 @@ class Value:
         return f"<traced {self._node.dtype} {self._node.shape}>"
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # or else CuPy reads the array by its interface, and nothing is traced
+            raise AttributeError(f"a traced Value has no {name}")
         found = getattr(self._array, name)
         if isinstance(found, self._trace.cp.ndarray):  # .T, .real
             made = self._trace.add(name, "view", found, (self._node.number,))
