@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from gpulab.session import on_device
 from gpulab.teach.judge import Answer, NotYet, PythonExercise, call, parts_of, spell, spelt
+from gpulab.teach.judge.python.counts import QUERIES
 from gpulab.teach.judge.python.functions import must_be_a_function
 from virtualgpu.records.device.images import Capability, Part, chosen
 from virtualgpu.words import count
@@ -272,42 +274,75 @@ def translate(cp: Any, host: np.ndarray, index: int) -> tuple[Any, int]:
     return z, used
 
 
-def _translated(answer: Any, host: np.ndarray, index: int) -> dict[str, Any]:
-    """Where the answer is: what it returns and did, beside what the reference did."""
-    from gpulab.lab.timeline import timeline
+def _translated(answer: Any, host: np.ndarray, index: int, held: int) -> dict[str, Any]:
+    """Where the answer is: what it returns and did, beside what the reference did.
+
+    Somebody else holds memory of that GPU, another one is current, and no current stream is the default.
+    """
+    from gpulab.lab.streams import check_streams
 
     told: dict[str, Any] = {}
-    with on_device("virtual:T4", count=3) as cp:
+    with on_device("virtual:T4", count=3) as cp, ExitStack() as around:
+        elsewhere, others = 3 - index, []
+        for device in range(3):
+            with cp.cuda.Device(device):
+                stream = around.enter_context(cp.cuda.Stream(non_blocking=True))
+                others.append((cp.empty(held, "uint8"), stream))
         for whose, function in (("reference", translate), ("answer", answer)):
             for device in range(3):
                 with cp.cuda.Device(device):
                     cp.get_default_memory_pool().free_all_blocks()
-            with timeline() as seen:
-                result = function(cp, host.copy(), index)
-            with cp.cuda.Device(index):
-                streams = {a.stream_id for a in seen.record.activities if a.kind == "CONCURRENT_KERNEL"}
-            calls = seen.record.synchronizations
-            waits = [s for s in calls if s.type != "STREAM_WAIT_EVENT"]
-            pair = list(result) if isinstance(result, (tuple, list)) else []
-            array = pair[0] if len(pair) == 2 else None
-            told[whose] = {
-                "pair": len(pair) == 2,
-                "array": isinstance(array, cp.ndarray),
-                "place": array.device.id if isinstance(array, cp.ndarray) else None,
-                "value": array.get() if isinstance(array, cp.ndarray) else None,
-                "used": int(pair[1]) if len(pair) == 2 and isinstance(pair[1], (int, np.integer)) else None,
-                "current": cp.cuda.runtime.getDevice(),
-                "stream": cp.cuda.get_current_stream().ptr,
-                "copies": [a.copy_kind for a in seen.record.activities if a.kind in ("MEMCPY", "MEMCPY2")],
-                "waits": len(waits),
-                "stream_waits": len(calls) - len(waits),
-                "streams": len(streams),
-                "devices": sorted({a.device_id for a in seen.record.activities}),
-            }
-            cp.cuda.Device(0).use()
-            cp.cuda.Stream.null.use()
-            del result, pair, array
+            cp.cuda.Device(elsewhere).use()
+            told[whose] = _seen(cp, lambda function=function: function(cp, host.copy(), index))
+            told[whose]["stays"] = cp.cuda.runtime.getDevice() == elsewhere
+            told[whose]["streams stay"] = all(
+                _current(cp, device) == stream.ptr for device, (_, stream) in enumerate(others)
+            )
+            told[whose]["current"] = cp.cuda.runtime.getDevice()
+        cp.cuda.Device(elsewhere).use()
+        with check_streams() as found:
+            _seen(cp, lambda: answer(cp, host.copy(), index))
+        # Memory given back early is left out: so do PyTorch's lines, which let go of y while it is read.
+        unordered = [one.message for one in found.findings if one.kind.startswith(("read", "write"))]
+        told["answer"]["hazards"] = unordered[:1]
+        cp.cuda.Device(0).use()
     return told
+
+
+def _current(cp: Any, device: int) -> int:
+    with cp.cuda.Device(device):
+        return int(cp.cuda.get_current_stream().ptr)
+
+
+def _seen(cp: Any, program: Callable[[], Any]) -> dict[str, Any]:
+    """What a program returns, as whoever called it reads it, and what it did."""
+    from gpulab.lab.timeline import timeline
+
+    with timeline() as seen:
+        result = program()
+    pair = list(result) if isinstance(result, (tuple, list)) else []
+    array = pair[0] if len(pair) == 2 and isinstance(pair[0], cp.ndarray) else None
+    value = None
+    if array is not None:
+        with cp.cuda.Device(array.device.id):
+            value = array.get()
+    record = seen.record
+    waits = [s for s in record.synchronizations if s.type != "STREAM_WAIT_EVENT"]
+    polls = sum(call.name in QUERIES for call in record.calls)
+    kernels = [a for a in record.activities if a.kind == "CONCURRENT_KERNEL"]
+    return {
+        "pair": len(pair) == 2,
+        "array": array is not None,
+        "place": None if array is None else array.device.id,
+        "value": value,
+        "used": int(pair[1]) if len(pair) == 2 and isinstance(pair[1], (int, np.integer)) else None,
+        "copies": [a.copy_kind for a in record.activities if a.kind in ("MEMCPY", "MEMCPY2")],
+        "waits": len(waits) + polls,
+        "streams": len({a.stream_id for a in kernels}),
+        "all streams": len({(a.device_id, a.stream_id) for a in record.activities}),
+        "devices": sorted({a.device_id for a in record.activities}),
+        "hazards": [],
+    }
 
 
 def judge_translate(answer: Answer) -> str:
@@ -318,7 +353,8 @@ def judge_translate(answer: Answer) -> str:
         rows, columns = int(rng.integers(3, 200)), int(rng.integers(100, 3000))
         host = rng.integers(-4, 5, (rows, columns)).astype(np.float32)
         shown = f"translated(cp, host, {index})"
-        told = answer.ask(_translated, host, index, shown=shown)
+        held = int(rng.integers(1 << 10, 1 << 20))
+        told = answer.ask(_translated, host, index, held, shown=shown)
         _compare_programs(shown, told["answer"], told["reference"], index)
     return "the same result on the same GPU, with one copy, no wait of the host, and nothing left changed."
 
@@ -335,13 +371,16 @@ def _compare_programs(shown: str, mine: dict[str, Any], other: dict[str, Any], i
         f"leaves z on GPU {mine['place']}. All of it belongs on GPU {index}: `with cp.cuda.Device(index):`",
     )
     refuse(
-        mine["current"] != 0,
+        not mine["stays"],
         f"leaves GPU {mine['current']} current. `with torch.cuda.device` puts the former one back; so does "
         "`with cp.cuda.Device`, and .use() does not.",
     )
-    refuse(mine["stream"] != 0, "leaves another stream current: `with side:` puts the former one back.")
+    stay = mine["streams stay"]
+    refuse(not stay, "leaves another stream current: `with side:` puts the former one back.")
     wrong = mine["value"].shape != other["value"].shape or not np.array_equal(mine["value"], other["value"])
     refuse(wrong, "gives other numbers: z is the sum of squares of each row, and 1.")
+    kind, right_kind = mine["value"].dtype, other["value"].dtype
+    refuse(kind != right_kind, f"returns {kind}: PyTorch keeps the host's type, {right_kind}.")
     refuse(mine["devices"] != [index], f"works on GPUs {mine['devices']}; only {index} has anything to do.")
     more = [kind for kind in mine["copies"] if kind != "HtoD"]
     refuse(bool(more), f"copies {more[0] if more else ''}: PyTorch's lines copy once, from the host.")
@@ -355,8 +394,14 @@ def _compare_programs(shown: str, mine: dict[str, Any], other: dict[str, Any], i
     )
     refuse(mine["streams"] < 2, "runs everything in one stream: the squares belong in the side stream.")
     refuse(
-        mine["stream_waits"] < 2,
-        "lets a stream run ahead: the side stream waits for the copy, the current one for the squares.",
+        bool(mine["hazards"]),
+        "lets a stream run ahead: the side stream waits for the copy, the current one for the squares. "
+        + "".join(mine["hazards"]),
+    )
+    refuse(
+        mine["all streams"] > other["all streams"],
+        f"works in {count(mine['all streams'], 'stream')}; PyTorch's lines use two: the current one of that "
+        "GPU, cp.cuda.get_current_stream(), and side.",
     )
     refuse(
         mine["used"] != other["used"],

@@ -296,7 +296,7 @@ _VARIABLES = (
 
 def _ours(
     place: bool = True, side: bool = True, wait: bool = True, join: bool = True, sync: str = "", end: str = "z",
-    after: Any = None, base: bool = True, total: bool = False, twice: bool = False, legacy: bool = False,
+    after: Any = None, base: bool = True, early: bool = False, total: bool = False, twice: bool = False, legacy: bool = False,
 ) -> Any:  # fmt: skip
     """The reference with parts of it otherwise."""
 
@@ -313,9 +313,12 @@ def _ours(
                 stream.wait_event(cp.cuda.get_current_stream().record())
             if sync == "device":
                 cp.cuda.Device(index).synchronize()
+            event = stream.record()
             with stream:
                 y = (x * x).sum(axis=1)
-                event = stream.record()
+                event = event if early else stream.record()
+            while sync == "query" and not event.done:
+                pass
             if sync == "stream":
                 stream.synchronize()
             if sync == "event":
@@ -365,6 +368,40 @@ def _stream_kept(cp: Any, host: Any, index: int) -> Any:
         return z, pool.used_bytes() - before
 
 
+def _third_stream(cp: Any, host: Any, index: int) -> Any:
+    """The copy in a stream of its own, too."""
+    with cp.cuda.Device(index):
+        pool, side = cp.get_default_memory_pool(), cp.cuda.Stream(non_blocking=True)
+        before = pool.used_bytes()
+        with cp.cuda.Stream(non_blocking=True) as up:
+            x = cp.asarray(host)
+            side.wait_event(up.record())
+        with side:
+            y = (x * x).sum(axis=1)
+        cp.cuda.get_current_stream().wait_event(side.record())
+        return y + 1, pool.used_bytes() - before
+
+
+def _null_stream(cp: Any, host: Any, index: int) -> Any:
+    """Takes the default stream for the current one."""
+    with cp.cuda.Device(index):
+        pool, side = cp.get_default_memory_pool(), cp.cuda.Stream(non_blocking=True)
+        before, x = pool.used_bytes(), cp.asarray(host)
+        side.wait_event(cp.cuda.Stream.null.record())
+        with side:
+            y = (x * x).sum(axis=1)
+        cp.cuda.Stream.null.wait_event(side.record())
+        z = y + 1
+        return z, pool.used_bytes() - before
+
+
+def _back_to_zero(cp: Any, host: Any, index: int) -> Any:
+    cp.cuda.Device(index).use()
+    result = _ours()(cp, host, index)
+    cp.cuda.Device(0).use()
+    return result
+
+
 def _explicit_events(cp: Any, host: Any, index: int) -> Any:
     with cp.cuda.Device(index):
         start, stop = (cp.cuda.Event(disable_timing=True) for _ in range(2))
@@ -408,6 +445,12 @@ _TRANSLATE = (
     Wrong("16-translate", "the device waits", _ours(sync="device"), "", "makes the host wait"),
     Wrong("16-translate", "the stream waits", _ours(sync="stream", join=False), "", "makes the host wait"),
     Wrong("16-translate", "the event waits", _ours(sync="event"), "", "makes the host wait"),
+    Wrong("16-translate", "the host asks until it is done", _ours(sync="query"), "", "makes the host wait"),
+    Wrong("16-translate", "an event from before the squares", _ours(early=True), "", "run ahead"),
+    Wrong("16-translate", "the default stream, not the current one", _null_stream, "", "run ahead"),
+    Wrong("16-translate", "a third stream", _third_stream, "", "PyTorch's lines use two"),
+    Wrong("16-translate", "back to GPU 0, whichever was current", _back_to_zero, "", "leaves GPU 0 current"),
+    Wrong("16-translate", "less nothing", _ours(base=False), "", "memory_allocated is what arrays hold"),
     Wrong("16-translate", "a number for a look", _ours(sync="float"), "", "copies DtoH"),
     Wrong("16-translate", "to the host", _ours(end="host"), "", "on the GPU"),
     Wrong("16-translate", "there and back", _ours(twice=True), "", "copies DtoH"),

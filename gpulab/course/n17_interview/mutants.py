@@ -7,6 +7,8 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from gpulab.teach.judge import Right, Wrong
 
 # --- 17-estimate
@@ -101,6 +103,16 @@ def as_text(work: Any, card: Any) -> Any:
     return {**found, "bytes": f"{found['bytes']} bytes"}
 
 
+def in_32_bits(work: Any, card: Any) -> Any:
+    moved = sum(int(np.prod(shape, dtype=np.int32)) for shape in work["reads"] + work["writes"])
+    return {**napkin(work, card), "bytes": moved * work["bytes_each"]}
+
+
+def more_bytes_than_operations(work: Any, card: Any) -> Any:
+    found = napkin(work, card)
+    return {**found, "bound": "memory" if found["bytes"] > found["operations"] else "arithmetic"}
+
+
 def step_by_step(work: Any, card: Any) -> Any:
     found: dict[str, Any] = {"bytes": 0}
     for shape in (*work["reads"], *work["writes"]):
@@ -135,6 +147,8 @@ _NAPKINS = (
     Wrong("17-estimate", "a multiply-add as one", fma_as_one, "", "it should be"),
     Wrong("17-estimate", "errors that cancel, bytes", cancelling, "", "Something is counted half"),
     Wrong("17-estimate", "errors that cancel, operations", cancelling_operations, "", "it should be"),
+    Wrong("17-estimate", "elements in 32 bits", in_32_bits, "", "bytes is"),
+    Wrong("17-estimate", "bytes against operations", more_bytes_than_operations, "", "what takes longer"),
     Wrong("17-estimate", "milliseconds", milliseconds, "", "These are milliseconds"),
     Wrong("17-estimate", "nanoseconds", nanoseconds, "", "These are nanoseconds"),
     Wrong("17-estimate", "the sum of both", summed, "", "not the sum"),
@@ -270,6 +284,24 @@ _CAUSES = (
     Wrong("17-diagnose", "four sectors are too many", any_sectors, "", "it is"),
     Wrong("17-diagnose", "what is short is well", by_time, "", "it is"),
     Wrong("17-diagnose", "few blocks where there are enough", blocks_of_256, "", "it is"),
+    Wrong(
+        "17-diagnose",
+        "few is what is below 16",
+        lambda seen: "grid" if seen["blocks"] < 16 else no_grid(seen),
+        "",
+        "it is 'grid'",
+    ),
+    Wrong(
+        "17-diagnose",
+        "32 sectors or nothing",
+        lambda seen: (
+            cause({**seen, "sectors_per_load": 8 * (seen["sectors_per_load"] // 32)})
+            if seen["sectors_per_load"] < 32
+            else cause(seen)
+        ),
+        "",
+        "it is 'uncoalesced'",
+    ),
     Wrong("17-diagnose", "in words", in_words, "", "name one of"),
     Right("17-diagnose", "blocks first", cause),
     Right("17-diagnose", "in another order", other_order),
@@ -405,6 +437,23 @@ def means(claim: Any, run: Any) -> str:
     return _verdict(claim, statistics.mean(first) / statistics.mean(_times(claim, run, claim["to"], 4)))
 
 
+def second_run(claim: Any, run: Any) -> str:
+    return _verdict(claim, _times(claim, run, claim["from"], 2)[1] / _times(claim, run, claim["to"], 2)[1])
+
+
+def mean_of_many(claim: Any, run: Any) -> str:
+    first, then = (statistics.mean(_times(claim, run, claim[side], 20)[1:]) for side in ("from", "to"))
+    return _verdict(claim, first / then)
+
+
+def nearly(claim: Any, run: Any) -> str:
+    return settle({**claim, "times_as_fast": 0.8 * claim["times_as_fast"]}, run)
+
+
+def twice_as_fast(claim: Any, run: Any) -> str:
+    return settle({**claim, "times_as_fast": 2.0}, run)
+
+
 def upside_down(claim: Any, run: Any) -> str:
     before = statistics.median(_times(claim, run, claim["from"]))
     return _verdict(claim, statistics.median(_times(claim, run, claim["to"])) / before)
@@ -460,6 +509,10 @@ _SETTLED = (
     Wrong("17-refute", "two things are changed", two_changed, "", "confounded"),
     Wrong("17-refute", "one run each", one_run, "", "cold first run"),
     Wrong("17-refute", "means of a few", means, "", "cold first run"),
+    Wrong("17-refute", "the second run each", second_run, "", "cold first run"),
+    Wrong("17-refute", "means of many, without the first", mean_of_many, "", "cold first run"),
+    Wrong("17-refute", "four fifths will do", nearly, "", "and settle says 'holds'"),
+    Wrong("17-refute", "twice, whatever is claimed", twice_as_fast, "", "with what is claimed"),
     Wrong("17-refute", "upside down", upside_down, "", "Compare from / to"),
     Wrong("17-refute", "any gain will do", any_gain, "", "and settle says 'holds'"),
     Wrong("17-refute", "200 runs", too_many, "", "60 are enough"),

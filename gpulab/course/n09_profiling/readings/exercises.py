@@ -189,9 +189,15 @@ def _sessions(rng: np.random.Generator) -> list[tuple[str, Samples, str]]:
         return [(seconds, 0, 0.2 * boost, 0.12 * limit, 35, _IDLE)]
 
     def work(
-        seconds: float, bits: int = 0, clock: float = 1.0, power: float = 0.7, heat: float = 60
+        seconds: float,
+        bits: int = 0,
+        clock: float = 1.0,
+        power: float = 0.7,
+        heat: float = 60,
+        least: int = 20,
     ) -> list[Any]:
-        return [(seconds, int(rng.integers(20, 101)), clock * boost, power * limit, heat, bits)]
+        busy = least if least < 20 else int(rng.integers(least, 101))
+        return [(seconds, busy, clock * boost, power * limit, heat, bits)]
 
     brake = "0x80 is a power brake; 0x8 alone says only that hardware slowed down."
     quiet = "what holds the clocks of an idle GPU slows nothing down: only busy time counts."
@@ -202,6 +208,7 @@ def _sessions(rng: np.random.Generator) -> list[tuple[str, Samples, str]]:
     warm = "thermal slowdown is 0x20 or 0x40, whatever the power is."
     hidden = "the mean over a session hides a phase; look at each reading."
     other = "application clocks, sync boost and display clocks were asked for: neither power nor heat."
+    share = "a tenth of the busy time counts, however long the GPU rests."
     both = "where both held the clocks, the cause is the one that did so for longer."
     drawn = [
         ("a GPU that mostly rests", rest(8.0) + work(2.0, clock=0.98), idle),
@@ -210,16 +217,31 @@ def _sessions(rng: np.random.Generator) -> list[tuple[str, Samples, str]]:
         ("a fan that failed", work(4.0) + work(5.0, 0x20, 0.6, 0.5, 88), warm),
         ("a power brake", work(3.0) + work(4.0, 0x08 | 0x80, 0.4, 0.4, 50), brake),
         ("a hot board", work(3.0) + work(2.0, 0x08 | 0x40, 0.4, 0.6, 95), warm),
-        ("one burst at the cap", work(20.0) + work(0.3, 0x04, 0.9, 1.0), burst),
+        ("one burst at the cap", work(20.0) + work(1.5, 0x04, 0.9, 1.0), burst),
+        (
+            "a cap in what little work there is",
+            rest(30.0) + work(4.0, least=1) + work(1.0, 0x04, 0.9, 1.0),
+            share,
+        ),
         ("a slow phase", work(7.0) + work(2.0, 0x20, 0.7, 0.6, 90) + work(6.0), hidden),
         ("a session that ends in the cap", work(9.5) + work(0.2, 0x04, 0.9, 1.0) + rest(4.0), burst),
         ("clocks that were set", work(6.0, 0x02, 0.7) + work(1.0, 0x10) + work(1.0, 0x100), other),
         ("power, then heat", work(2.0, 0x04, 0.9, 1.0, 80) + work(5.0, 0x20, 0.7, 0.8, 90), both),
         ("heat, then power", work(2.0, 0x40, 0.7, 0.6, 92) + work(5.0, 0x04, 0.9, 1.0, 70), both),
         ("both", work(4.0) + work(2.0, 0x24, 0.6, 1.0, 90) + work(1.0, 0x20, 0.6, 0.8, 90), both),
+        (
+            "a brake, then a hot board",
+            work(1.0, 0x88, 0.4, 0.4) + work(2.0, 0x48, 0.4, 0.6, 95) + work(3.0),
+            brake,
+        ),
         ("a cap while nothing ran", [*rest(1.0), *resting, *work(5.0)], quiet),
     ]
     found = [(what, _sampled(rng, phases), lesson) for what, phases, lesson in drawn]
+    for at in rng.permutation(len(found))[: len(found) // 2]:  # cards of other sizes
+        for one in found[int(at)][1]:
+            one["power"] = round(0.15 * one["power"], 1)
+    alone = "a sample holds until the next one: a single one lasts for no time."
+    found.append(("one sample at the cap", _sampled(rng, work(1.0, 0x04, 0.9, 1.0))[:1], alone))
     # Few readings in the phase that is held, many beside it, and the other way round.
     sparse = _sampled(rng, work(5.0), 0.05) + _sampled(rng, work(5.0, 0x04, 0.8, 1.0), 1.0, 5.0)
     dense = _sampled(rng, work(19.5), 1.0) + _sampled(rng, work(0.5, 0x20, 0.8, 0.9, 85), 0.02, 19.5)

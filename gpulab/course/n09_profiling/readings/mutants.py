@@ -151,6 +151,13 @@ def _low_clock(samples: Any) -> Verdict:
     return ("heat" if hot else "power", len(low) / len(samples)) if low else ("no", 0.0)
 
 
+def _tenth_of_all(samples: Any) -> Verdict:
+    cause, share = _throttled(samples, least=0.0)
+    busy = sum(b["time_s"] - a["time_s"] for a, b in pairwise(samples) if a["utilization"] > 0)
+    whole = samples[-1]["time_s"] - samples[0]["time_s"]
+    return (cause, share) if share * busy > 0.1 * whole else ("no", 0.0)
+
+
 def _last_one(samples: Any) -> Verdict:
     bits = samples[-1]["clock_reasons"]
     return ("power", 1.0) if bits & POWER else ("heat", 1.0) if bits & HEAT else ("no", 0.0)
@@ -230,6 +237,11 @@ _SESSIONS: tuple[Wrong | Right, ...] = (
     Wrong("09-throttled", "a single reading is enough", _misread(least=0.0), "", "is a burst"),
     Wrong("09-throttled", "hot means heat", _by_temperature, "", "the reason says power"),
     Wrong("09-throttled", "many watts mean power", _by_watts, "", ""),
+    Wrong("09-throttled", "busy from 6 %", lambda s: _throttled([one | {"utilization": max(0, one["utilization"] - 5)} for one in s]), "", ""),
+    Wrong("09-throttled", "a twentieth counts", _misread(least=0.05), "", "is a burst"),
+    Wrong("09-throttled", "hardware slowdown is power", _misread(power=POWER | 0x08), "", "power brake"),
+    Wrong("09-throttled", "a tenth of the whole", _tenth_of_all, "", "however long the GPU rests"),
+    Wrong("09-throttled", "two samples at least", lambda s: _throttled(s) if s[1] else None, "", "IndexError"),
     Wrong("09-throttled", "idle time counts", _misread(busy_only=False), "", ""),
     Wrong("09-throttled", "samples are counted", _misread(lasts=lambda one, following: 1.0), "", "until the next one"),
     Wrong("09-throttled", "no power brake", _misread(power=0x04), "", "power brake"),

@@ -43,6 +43,34 @@ def fewer_rounds(x: Any, rounds: int) -> Any:
     return x
 
 
+def on_a_copy(x: Any, rounds: int) -> Any:
+    """A: right, and x as it was."""
+    return one_launch(x.copy(), rounds)
+
+
+def kept_by_length(parts: list[Any], weights: Any, kept: dict[int, Any] = {}) -> list[Any]:  # noqa: B006
+    """B: one copy for ever, of weights of that length."""
+    w = kept.setdefault(weights.size, session.cp().asarray(weights))
+    return [part * w for part in parts]
+
+
+def into_the_parts(parts: list[Any], weights: Any) -> list[Any]:
+    """B: one copy, and results where the parts were."""
+    w = session.cp().asarray(weights)
+    for part in parts:
+        part *= w
+    return parts
+
+
+def left_there(x: Any, rounds: int) -> list[Any]:
+    """C: means that are no numbers yet."""
+    means = []
+    for _ in range(rounds):
+        stages.run("gate", x, 500)
+        means.append(x.mean())
+    return means
+
+
 def copied_once(parts: list[Any], weights: Any) -> list[Any]:
     """B: one copy for all parts."""
     w = session.cp().asarray(weights)

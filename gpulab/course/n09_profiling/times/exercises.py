@@ -14,6 +14,7 @@ from gpulab.lab.profiling.profile import ProfileReport, profile
 from gpulab.lab.streams import check_streams
 from gpulab.lab.timeline import timeline
 from gpulab.teach.judge import Answer, NotYet, PythonExercise, as_float, is_number, parts_of, spelt
+from gpulab.teach.judge.process.values import OnDevice
 from gpulab.teach.judge.python.functions import call_here
 from virtualgpu.records import Timeline
 
@@ -270,11 +271,12 @@ def staged_drawn(rng: np.random.Generator) -> list[tuple[str, list[Stage], float
     a, b, c = names()
     long = [(a, turns(30_000), 1, 0), (b, turns(4_000), 30, 0), (c, turns(2_000), 4, 0)]
     d, e, f = names()
-    slack = [(d, turns(9_000), 10, 0), (e, turns(3_000), 9, 0), (f, turns(6_000), 1, 0)]
+    one, other = (int(n) for n in rng.permutation(2))
+    slack = [(d, turns(9_000), 10, one), (e, turns(3_000), 9, one), (f, turns(6_000), 1, other)]
     g, h, i = names()
     full = [(g, turns(9_000), 12, 0), (h, turns(9_000), 6, 0), (i, turns(2_000), 2, 0)]
     j, k, m = names()
-    hidden = [(j, turns(8_000), 8, 1), (k, turns(7_000), 8, 0), (m, turns(4_000), 8, 0)]
+    hidden = [(j, turns(8_000), 8, one), (k, turns(7_000), 8, other), (m, turns(4_000), 8, other)]
     n, o, p = names()
     host = [(n, turns(8_000), 6, 0), (o, turns(4_000), 6, 0), (p, turns(10_000), 1, 0)]
     return [
@@ -436,25 +438,28 @@ def tried(answer: Any, key: str, seed: int) -> dict[str, Any]:
                 given = arguments(key, large, seed)  # still being written when the program begins
                 result = call_here(run, *given, name=key, shown=f"program {key}")
                 told[f"{of}/{large}"] = _on_host(result)
+                told[f"{of} left/{large}"] = _on_host(list(given))
         told[f"hazards/{large}"] = [
             f"nothing orders {each.first.name} and {each.second.name}, which use the same memory"
             for each in found.findings
         ]
     for of, run in (("before", slow), ("after", program)):
-        given = arguments(key, True, seed)
+        given = arguments(key, True, seed + 1)  # other numbers: nothing that was kept is right again
         session.cp().cuda.Device().synchronize()
         with timeline() as t, session.cp().cuda.Stream(non_blocking=True) as stream:
-            run(*given)
+            result = run(*given)
             stream.synchronize()
+        told[f"{of} again"] = _on_host(result)
         told[of] = t.record.duration_ns
         told[f"{of}/counts"] = _counts(t.record)
     return told
 
 
 def _on_host(result: Any) -> Any:
+    """What arrays hold, those of the device marked as such."""
     if isinstance(result, list | tuple):
         return [_on_host(each) for each in result]
-    return result.get() if isinstance(result, session.cp().ndarray) else result
+    return OnDevice(result.get()) if isinstance(result, session.cp().ndarray) else result
 
 
 def _counts(record: Timeline) -> dict[str, int]:
@@ -489,13 +494,18 @@ def _judge_mended(key: str, cause: str, told: dict[str, Any]) -> None:
     if told["cause"] != cause:
         raise NotYet(f'program {key} does not wait for "{told["cause"]}": {_FAULTS[cause]}.')
     for large in (False, True):
-        if not _same(told[f"result/{large}"], told[f"right/{large}"]):
-            raise NotYet(f"the cause of program {key} is right, and what it returns now is not what it was.")
+        _judge_results(key, told[f"result/{large}"], told[f"right/{large}"])
+        if not _same(told[f"result left/{large}"], told[f"right left/{large}"]):
+            raise NotYet(
+                f"the cause of program {key} is right, and its arguments hold something else afterwards than "
+                "before it was mended: change what it changed, and nothing else."
+            )
         if told[f"hazards/{large}"]:
             raise NotYet(
                 f"program {key} is faster, and a race: {told[f'hazards/{large}'][0]}. Let streams wait for "
                 "each other by events, there and back."
             )
+    _judge_results(key, told["after again"], told["before again"])
     before, after = told["before/counts"], told["after/counts"]
     left = {
         "launches": after["launches"] > before["launches"] // 4,
@@ -519,7 +529,25 @@ def _judge_mended(key: str, cause: str, told: dict[str, Any]) -> None:
         )
 
 
+def _judge_results(key: str, found: Any, right: Any) -> None:
+    if not _same(found, right):
+        which = "where" if _same(_values(found), _values(right)) else "what"
+        raise NotYet(
+            f"the cause of program {key} is right, and what it returns now is not {which} it was"
+            + (": numbers stay numbers, and arrays of the device on the device." if which == "where" else ".")
+        )
+
+
+def _values(result: Any) -> Any:
+    """Arrays wherever they are."""
+    if isinstance(result, list | tuple):
+        return [_values(each) for each in result]
+    return result.values if isinstance(result, OnDevice) else result
+
+
 def _same(found: Any, right: Any) -> bool:
+    if isinstance(found, OnDevice) and isinstance(right, OnDevice):
+        return found.values.dtype == right.values.dtype and _same(found.values, right.values)
     if isinstance(right, list):
         return isinstance(found, list | tuple) and len(found) == len(right) and all(map(_same, found, right))
     if not isinstance(found, float | int | np.ndarray | np.generic):

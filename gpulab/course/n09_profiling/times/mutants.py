@@ -309,6 +309,18 @@ def _path_times(p: Any, faster: dict[str, float], name: str) -> float:
     return _amdahl(p.record.wall_ns, _on_path(p).get(name, 0), faster[name])
 
 
+def _of_a_stream(at: int) -> Callable[[Any, dict[str, float]], Found]:
+    """Reckons with the kernels of one stream, as if nothing else kept the program waiting."""
+
+    def times(p: Any, faster: dict[str, float], name: str) -> float:
+        ran = [a for a in p.timeline.record.activities if a.name in faster]
+        stream = sorted({a.stream_id for a in ran})[at]
+        mine = sum(a.duration_ns for a in ran if a.name == name and a.stream_id == stream)
+        return _amdahl(p.record.wall_ns, mine, faster[name])
+
+    return _first_by(times)
+
+
 def _picked(pick: Callable[[Any, str], float]) -> Callable[[Any, dict[str, float]], Found]:
     """A kernel by what catches the eye, with the right formula for it."""
 
@@ -450,6 +462,8 @@ _FIRSTS = (
         "",
         "the share of the GPU's time",
     ),
+    Wrong("09-first", "the first stream's kernels", _of_a_stream(0), "", ""),
+    Wrong("09-first", "the last stream's kernels", _of_a_stream(-1), "", ""),
     Wrong("09-first", "no figure", _said(lambda p, faster, found: found[0]), "", "how many times as fast"),
     Wrong("09-first", "a copy", _said(lambda p, faster, found: ("memcpy", 2.0)), "", "its kernels are"),
     Right("09-first", "the critical path", _first_by(_path_times)),
@@ -531,6 +545,14 @@ _TIMELINES = (
         _with(A=("launches", answers.in_a_graph)),
         "",
         "hardly shorter",
+    ),
+    Wrong("09-timelines", "A on a copy", _with(A=("launches", answers.on_a_copy)), "", "its arguments hold"),
+    Wrong(
+        "09-timelines", "B in place", _with(B=("copies", answers.into_the_parts)), "", "its arguments hold"
+    ),
+    Wrong("09-timelines", "B by length", _with(B=("copies", answers.kept_by_length)), "", "not what it was"),
+    Wrong(
+        "09-timelines", "C on the device", _with(C=("waits", answers.left_there)), "", "numbers stay numbers"
     ),
     Wrong("09-timelines", "less work", _with(A=("launches", answers.fewer_rounds)), "", "is not what it was"),
     Wrong(
