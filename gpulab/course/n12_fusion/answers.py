@@ -273,33 +273,57 @@ def first_argument_only(compile: Callable[..., Any]) -> Callable[..., Any]:
 
 
 # --- 12-fuses ---
-Steps = list[tuple[str, str, tuple[str, ...]]]
+Steps = list[tuple[str, str, tuple[str, ...], str | None]]
 
 
 def fused(
-    *, products: bool = True, one: bool = True, complete: bool = True, stored: bool = True, ends: bool = True
+    *,
+    products: bool = True,
+    one: bool = True,
+    complete: bool = True,
+    stored: bool = True,
+    ends: bool = True,
+    shifts: bool = True,
+    behind: bool = True,
+    aliases: bool = True,
+    in_place: bool = True,
+    alone: bool = False,
 ) -> Callable[[Steps], list[list[str]]]:
-    """The rules, less one."""
+    """The rules, less one; or with one too many."""
 
     def kernels(steps: Steps) -> list[list[str]]:
         groups: list[list[Any]] = []
+        memory = {"x": "x"}
+        for name, _, _, into in steps:
+            memory[name] = memory[into] if into and aliases else name
+
+        def torn(group: list[Any]) -> bool:
+            for at, (_, does, reads, _) in enumerate(group):
+                made = {memory[name] for name, *_ in (group if behind else group[:at])}
+                if does == "shift" and any(memory[read] in made for read in reads):
+                    return True
+            return False
+
         for at, step in enumerate(steps):
             group = [*groups[-1], step] if groups else [step]
-            reduced = [name for name, does, _ in group if does == "reduce"]
-            later = {name for _, _, reads in steps[at + 1 :] for name in reads}
-            inner = {name for name, _, _ in group} - {*reduced}
+            reduced = [name for name, does, *_ in group if does == "reduce"]
+            later = {name for _, _, reads, _ in steps[at + 1 :] for name in reads}
+            inner = {name for name, *_ in group} - {*reduced}
             bad = (
-                (products and any(does == "product" for _, does, _ in group))
+                (products and any(does == "product" for _, does, *_ in group))
                 or (one and len(reduced) > 1)
-                or (complete and any(name in reads for name in reduced for _, _, reads in group))
+                or (complete and any(name in reads for name in reduced for _, _, reads, _ in group))
                 or (ends and bool(reduced) and group[-1][1] != "reduce")
                 or (stored and bool(reduced) and bool(inner & later))
+                or (in_place and bool(reduced) and any(into for *_, into in group))
+                or (shifts and torn(group))
+                or (alone and any(into for *_, into in group))
             )
             if groups and not bad:
                 groups[-1] = group
             else:
                 groups.append([step])
-        return [[name for name, _, _ in group] for group in groups]
+        return [[name for name, *_ in group] for group in groups]
 
     return kernels
 
@@ -318,13 +342,23 @@ def by_last(steps: Steps) -> list[list[str]]:
 def with_state(steps: Steps) -> tuple[tuple[str, ...], ...]:
     """The same rules, with a state instead of a search; tuples for lists."""
     groups: list[list[str]] = []
-    open_for_more = False
-    for at, (name, does, _) in enumerate(steps):
-        later = {one for _, _, reads in steps[at + 1 :] for one in reads}
-        joins = open_for_more and (does == "map" or (does == "reduce" and not later & {*groups[-1]}))
+    lies_in = {"x": "x"}
+    made, shifted = set[str](), set[str]()  # memory that the last kernel stores, and reads elsewhere
+    open_for_more = reducible = False
+    for at, (name, does, reads, into) in enumerate(steps):
+        lies_in[name] = lies_in[into] if into is not None else name
+        later = {one for step in steps[at + 1 :] for one in step[2]}
+        asked = {lies_in[one] for one in reads} if does == "shift" else set[str]()
+        joins = open_for_more and does != "product" and not asked & made and lies_in[name] not in shifted
+        if joins and does == "reduce":
+            joins = reducible and not later & {*groups[-1]}
         if joins:
             groups[-1].append(name)
         else:
             groups.append([name])
-        open_for_more = does == "map"
+            made, shifted, reducible = set(), set(), True
+        made.add(lies_in[name])
+        shifted |= asked
+        reducible = reducible and into is None
+        open_for_more = does in ("map", "shift")
     return tuple(map(tuple, groups))

@@ -77,7 +77,10 @@ def largest_sizes(rng: np.random.Generator) -> tuple[int, ...]:
 
 def largest_case(drawn: Draw, n: Any) -> ProgramCase:
     """Numbers whose largest may be negative, or NaN, or infinite."""
-    x = (drawn.rng.standard_normal(n) * 100).astype(np.float32)
+    # Of such a size at times that squares are infinite, or 0.
+    x = (drawn.rng.standard_normal(n) * 10.0 ** drawn.rng.choice((2, 36, -25))).astype(np.float32)
+    if n > 1 and drawn.rng.random() < 0.3:
+        x[int(drawn.rng.integers(n))] = -np.inf
     wanted: Any = np.float32(np.abs(x).max(initial=0))
     mistakes = []
     if n > 1:
@@ -125,7 +128,7 @@ def largest_at_length(x: Any) -> Any:
 def softmax_case(drawn: Draw, size: Any, block: Dim3) -> Case:
     """Scaled and shifted scores, and the softmax of each row of them."""
     rows, cols = size
-    x = drawn.rng.uniform(-3, 3, size) + drawn.rng.choice((0, 0, 60, -60, 900), (rows, 1))
+    x = drawn.rng.uniform(-3, 3, size) + drawn.rng.choice((0, 0, 60, -60, 900, -3000), (rows, 1))
     steep = drawn.rng.random(rows) < 0.3
     x[steep] += np.linspace(0, 150, cols)[:: drawn.rng.choice((1, -1))]
     x = np.rint(x).astype(np.float32) if drawn.kind == draw.DUPLICATES else x.astype(np.float32)
@@ -212,8 +215,11 @@ def _told(value: Any) -> Told:
     return "number", type(value).__name__, float(value)
 
 
-def play(cached: Any, calls: Sequence[Sequence[Told]]) -> tuple[list[list[Told]], list[int]]:
-    """Where the answer is: call what it returns; what was compiled, and which program served each call."""
+def play(cached: Any, calls: Sequence[Sequence[Told]]) -> tuple[list[list[Told]], list[int], bool]:
+    """Where the answer is: call what it returns.
+
+    What was compiled, which program served each call, and whether a cache of another compiler is another.
+    """
     made: list[list[Told]] = []
 
     def compile(*args: Any) -> Any:
@@ -221,21 +227,21 @@ def play(cached: Any, calls: Sequence[Sequence[Told]]) -> tuple[list[list[Told]]
         made.append([_told(one) for one in args])
         return lambda *later: (number, [_told(one) for one in later])
 
-    run = cached(compile)
+    run, other = cached(compile), cached(lambda *args: lambda *later: ("other", []))
     served = []
     for each in calls:
         number, got = run(*map(_argument, each))
         served.append(number if got == [_told(_argument(one)) for one in each] else -1)
-    return made, served
+    return made, served, other(*map(_argument, calls[0]))[0] == "other"
 
 
 def judge_cached(answer: Answer) -> str:
     """Pairs of calls that differ in one thing, and calls that come again."""
     calls = _calls(answer.rng)
     found = answer.ask(play, calls, shown="cached(compile)")
-    if not isinstance(found, tuple) or len(found) != 2:
+    if not isinstance(found, tuple) or len(found) != 3:
         raise NotYet("cached(compile) should return a function that calls what compile(*args) gives.")
-    made, served = found
+    made, served, own = found
     for each, number in zip(calls, served, strict=True):
         wanted = [_told(_argument(one)) for one in each]
         if number < 0:
@@ -245,6 +251,11 @@ def judge_cached(answer: Answer) -> str:
             raise NotYet(
                 f"{_spelt(each)} ran the program that was compiled for {_spelt(have)}. {_why(have, wanted)}"
             )
+    if not own:
+        raise NotYet(
+            "cached(compile) was called for two compilers, and one ran the other's program: each cache has "
+            "programs of its own."
+        )
     distinct = {tuple(_told(_argument(one)) for one in each) for each in calls}
     if len(made) > len(distinct):
         raise NotYet(
@@ -268,7 +279,8 @@ def _calls(rng: np.random.Generator) -> list[list[Told]]:
     calls = [[base, other], [base, other]]
     for one in near:
         calls += [[one, other], [base, one], [base, other]]
-    for kind, value in (("int", 1), ("float", 1), ("bool", 1), ("int", 2), ("float", 2.5)):
+    numbers = ("int", 1), ("float", 1), ("bool", 1), ("int", 2), ("float", 2.5), ("float", 2.25), ("int", -2)
+    for kind, value in numbers:
         calls += [[base, ("number", kind, value)]]
     calls += [[base, number], [number, base], [base], [other, base], [base, other]]
     calls += [calls[int(k)] for k in rng.integers(0, len(calls), 12)]
@@ -305,11 +317,16 @@ def _spelt(call: Sequence[Told]) -> str:
 
 @dataclass(frozen=True)
 class Step:
-    """A step of a program: what it is called, what it does (map, reduce or product), and what it reads."""
+    """A step of a program: what it is called and does (map, shift, reduce or product), and what it reads.
+
+    A shift is a map that reads other elements than the one it writes; ``into`` is the array in whose memory a
+    map stores, in place.
+    """
 
     name: str
     does: str
     reads: tuple[str, ...]
+    into: str | None = None
 
 
 def kernels_of(steps: Sequence[Step]) -> list[list[str]]:
@@ -317,23 +334,33 @@ def kernels_of(steps: Sequence[Step]) -> list[list[str]]:
 
     Rules: a product is alone. A kernel holds maps and at most one reduction. What a reduction gives is not
     there before the kernel's end, so that nothing in the same kernel reads it. What is reduced in a kernel,
-    and needed outside, would have to be stored by it, and a reduction's kernel stores its result alone.
+    and needed outside, would have to be stored by it, and a reduction's kernel stores its result alone: in
+    place neither. What a shift reads is no other thread's work of the same kernel, by whatever name.
     """
     return [[one.name for one in group] for group in _grouped(steps)]
 
 
 def _grouped(steps: Sequence[Step]) -> list[list[Step]]:
     groups: list[list[Step]] = []
+    memory = _memory(steps)
     for at, step in enumerate(steps):
         joined = [*groups[-1], step] if groups else [step]
-        if groups and not _forbidden(joined, steps[at + 1 :]):
+        if groups and not _forbidden(joined, steps[at + 1 :], memory):
             groups[-1] = joined
         else:
             groups.append([step])
     return groups
 
 
-def _forbidden(group: Sequence[Step], later: Sequence[Step]) -> str:
+def _memory(steps: Sequence[Step]) -> dict[str, str]:
+    """In which array's memory each name lies."""
+    found = {"x": "x"}
+    for one in steps:
+        found[one.name] = found[one.into] if one.into else one.name
+    return found
+
+
+def _forbidden(group: Sequence[Step], later: Sequence[Step], memory: dict[str, str]) -> str:
     """Why these steps are no kernel; empty if they are one."""
     reduced = [one.name for one in group if one.does == "reduce"]
     if any(one.does == "product" for one in group):
@@ -345,16 +372,26 @@ def _forbidden(group: Sequence[Step], later: Sequence[Step]) -> str:
     names = {one.name for one in group} - {*reduced}
     if reduced and (group[-1].does != "reduce" or names & {name for one in later for name in one.reads}):
         return "a kernel that ends in a reduction stores its result alone, and other values are needed later"
+    if reduced and any(one.into for one in group):
+        return "a kernel that ends in a reduction stores its result alone, and nothing in place"
+    shifted = {memory[name] for one in group if one.does == "shift" for name in one.reads}
+    if any(one.into and memory[one.name] in shifted for one in group):
+        return (
+            "a shift reads other elements of memory that the same kernel changes in place: other threads "
+            "have changed it already, or have not yet, whatever the array is called"
+        )
+    if any(memory[one.name] in shifted for one in group):
+        return "a shift reads other elements than its own, which other threads of the same kernel make"
     return ""
 
 
 def judge_kernels(answer: Answer) -> str:
     """Named programs first, then random ones."""
     rng = answer.rng
-    programs = [*_NAMED.values(), *(_program(rng, int(rng.integers(2, 9))) for _ in range(40))]
+    programs = [*_NAMED.values(), *(_program(rng, int(rng.integers(2, 9))) for _ in range(60))]
     for steps in programs:
-        given = [(one.name, one.does, one.reads) for one in steps]
-        shown = "kernels(" + " ".join(f"{n} = {d}({', '.join(r)});" for n, d, r in given).rstrip(";") + ")"
+        given = [(one.name, one.does, one.reads, one.into) for one in steps]
+        shown = f"kernels({'; '.join(map(_shown, steps))})"
         found = call(answer, given, name="kernels", shown=shown)
         groups = [[str(name) for name in group] for group in found] if _is_groups(found) else None
         if groups is None:
@@ -367,16 +404,20 @@ def judge_kernels(answer: Answer) -> str:
     return "every kernel as long as it may be, and none longer."
 
 
+def _shown(step: Step) -> str:
+    return f"{step.name} = {step.does}({', '.join(step.reads)})" + (f" into {step.into}" if step.into else "")
+
+
 def _is_groups(found: Any) -> bool:
     lists = (list, tuple)
     return isinstance(found, lists) and all(isinstance(one, lists) and one for one in found)
 
 
 def _difference(steps: Sequence[Step], groups: Sequence[Sequence[str]]) -> str:
-    by_name = {one.name: one for one in steps}
+    by_name, memory = {one.name: one for one in steps}, _memory(steps)
     for group in groups:
         last = max(at for at, one in enumerate(steps) if one.name in group)
-        why = _forbidden([by_name[name] for name in group], steps[last + 1 :])
+        why = _forbidden([by_name[name] for name in group], steps[last + 1 :], memory)
         if why:
             return why
     return "more steps fit into one kernel"
@@ -385,11 +426,14 @@ def _difference(steps: Sequence[Step], groups: Sequence[Sequence[str]]) -> str:
 def _program(rng: np.random.Generator, length: int) -> list[Step]:
     steps: list[Step] = []
     for at in range(length):
-        does = str(rng.choice(("map", "map", "map", "reduce", "product")))
+        does = str(rng.choice(("map", "map", "map", "shift", "reduce", "product")))
         known = ["x", *(one.name for one in steps)]
         latest = known[-1] if rng.random() < 0.8 else str(rng.choice(known))
         more = (str(rng.choice(known)),) if does == "map" and rng.random() < 0.4 else ()
-        steps.append(Step("abcdefghi"[at], does, tuple(dict.fromkeys((latest, *more)))))
+        reads = tuple(dict.fromkeys((latest, *more)))
+        whole = [name for name in reads if name not in {one.name for one in steps if one.does == "reduce"}]
+        into = whole[-1] if does == "map" and whole and rng.random() < 0.4 else None
+        steps.append(Step("abcdefghi"[at], does, reads, into))
     return steps
 
 
@@ -400,8 +444,17 @@ _NAMED = {
     "softmax": [Step("a", "reduce", ("x",)), Step("b", "map", ("x", "a")), Step("c", "reduce", ("b",)),
                 Step("d", "map", ("b", "c"))],
     "twice": [Step("a", "map", ("x",)), Step("b", "reduce", ("a",)), Step("c", "map", ("a",))],
+    "read much later": [Step("a", "map", ("x",)), Step("b", "reduce", ("a",)), Step("c", "map", ("b",)),
+                        Step("d", "product", ("c",)), Step("e", "map", ("a", "d"))],
     "two sums": [Step("a", "reduce", ("x",)), Step("b", "reduce", ("x",))],
     "product": [Step("a", "map", ("x",)), Step("b", "product", ("a",)), Step("c", "map", ("b",))],
+    "shifted": [Step("a", "shift", ("x",)), Step("b", "map", ("a", "x")), Step("c", "shift", ("b",))],
+    "in place": [Step("a", "map", ("x",), "x"), Step("b", "map", ("a",), "a"), Step("c", "map", ("b",))],
+    "in place, shifted": [Step("a", "map", ("x",), "x"), Step("b", "shift", ("x",))],
+    "shifted, in place": [Step("a", "shift", ("x",)), Step("b", "map", ("a", "x"), "x")],
+    "by its other name": [Step("a", "map", ("x",), "x"), Step("b", "product", ("x",)),
+                          Step("c", "shift", ("x",)), Step("d", "map", ("c", "a"), "a")],
+    "in place, reduced": [Step("a", "map", ("x",), "x"), Step("b", "reduce", ("a",))],
 }  # fmt: skip
 
 
