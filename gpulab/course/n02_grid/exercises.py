@@ -75,14 +75,16 @@ def squares(drawn: Draw, size: Any, block: Dim3) -> Case:
 
 
 def address(drawn: Draw, size: Any, block: Dim3) -> Case:
-    """Warp within the block and lane, for every thread of a grid of up to three dimensions."""
+    """Warp within the block, lane and row of every thread of a grid of up to three dimensions."""
     in_block, blocks = np.arange(prod(block), dtype=np.int32), np.arange(prod(size), dtype=np.int32)
     wanted: dict[str, Any] = {
         "warp": np.tile(in_block // 32, blocks.size),
         "lane": np.tile(in_block % 32, blocks.size),
     }
-    # Without it, blocks that are numbered otherwise would leave the same.
-    wanted["column"] = np.repeat(blocks % size[0], in_block.size)
+    # Without it, blocks and threads that are numbered otherwise would leave the same: of all coordinates, y
+    # alone tells every other order from x, y, z.
+    of_block, of_thread = blocks // size[0] % size[1], in_block // block[0] % block[1]
+    wanted["row"] = (of_block[:, None] * block[1] + of_thread).astype(np.int32).ravel()
     return Case(size, {}, wanted)
 
 
@@ -295,7 +297,7 @@ EXERCISES = (
         "02-address",
         "Any shape at all",
         kernel="address",
-        parameters="int* warp, int* lane, int* column",
+        parameters="int* warp, int* lane, int* row",
         once=True,
         case=address,
         reference="address.cu",
@@ -317,8 +319,8 @@ EXERCISES = (
                 "Two threads have the same g: blocks and threads are numbered x fastest, then y, then z.",
             ),
             Advice(
-                lambda m: m.name == "column" and m.found is not None and not advice.partly_unwritten(m),
-                "Blocks stand in another order: they are numbered x fastest, then y, then z.",
+                lambda m: m.name == "row" and m.found is not None and not advice.partly_unwritten(m),
+                "Blocks or threads stand in another order: both are numbered x fastest, then y, then z.",
             ),
             Advice(
                 advice.partly_unwritten,

@@ -11,7 +11,7 @@ from gpulab.teach.judge import Right, Wrong, kernel_text
 _squares = kernel_text("squares(const float* x, float* y, int n)")
 _scale = kernel_text("scale2d(const float* x, float* y, int rows, int cols)")
 _add = kernel_text("add_row(const float* m, const float* row, float* out, int rows, int cols)")
-_address = kernel_text("address(int* warp, int* lane, int* column)")
+_address = kernel_text("address(int* warp, int* lane, int* row)")
 
 _I = "int i = blockIdx.x * blockDim.x + threadIdx.x;"
 _CR = "int c = blockIdx.x * blockDim.x + threadIdx.x, r = blockIdx.y * blockDim.y + threadIdx.y;"
@@ -250,23 +250,23 @@ _REPAIRS = (
 _BLOCK = "int block = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);"
 _T = "int t = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);"
 _G = "int g = block * (blockDim.x * blockDim.y * blockDim.z) + t;"
-_COLUMN = "column[g] = blockIdx.x;"
-_WRITE = f"warp[g] = t / 32; lane[g] = t % 32; {_COLUMN}"
+_ROW = "row[g] = blockIdx.y * blockDim.y + threadIdx.y;"
+_WRITE = f"warp[g] = t / 32; lane[g] = t % 32; {_ROW}"
 
 _ADDRESSES = (
     Wrong("02-address", "x alone", _address("int g = blockIdx.x * blockDim.x + threadIdx.x, t = threadIdx.x;" + _WRITE),
           "results", ""),
-    Wrong("02-address", "warp of the grid", _address(f"{_BLOCK}{_T}{_G} warp[g] = g / 32; lane[g] = g % 32; {_COLUMN}"), "results",
+    Wrong("02-address", "warp of the grid", _address(f"{_BLOCK}{_T}{_G} warp[g] = g / 32; lane[g] = g % 32; {_ROW}"), "results",
           ""),
     Wrong("02-address", "z first",
           _address(f"{_BLOCK} int t = threadIdx.z + blockDim.z * (threadIdx.y + blockDim.y * threadIdx.x); {_G}"
                    "warp[g] = (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) / 32;"
-                   f"lane[g] = (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32; {_COLUMN}"),
+                   f"lane[g] = (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32; {_ROW}"),
           "results", ""),
-    Wrong("02-address", "lane from x", _address(f"{_BLOCK}{_T}{_G} warp[g] = t / 32; lane[g] = threadIdx.x % 32; {_COLUMN}"),
+    Wrong("02-address", "lane from x", _address(f"{_BLOCK}{_T}{_G} warp[g] = t / 32; lane[g] = threadIdx.x % 32; {_ROW}"),
           "results", ""),
     Wrong("02-address", "lane from long rows",
-          _address(f"{_BLOCK}{_T}{_G} warp[g] = t / 32; lane[g] = (blockDim.x > 32 ? threadIdx.x : t) % 32; {_COLUMN}"),
+          _address(f"{_BLOCK}{_T}{_G} warp[g] = t / 32; lane[g] = (blockDim.x > 32 ? threadIdx.x : t) % 32; {_ROW}"),
           "results", "lane["),
     Wrong("02-address", "blocks without z",
           _address(f"int block = blockIdx.x + gridDim.x * blockIdx.y; {_T}{_G}{_WRITE}"), "results", ""),
@@ -279,25 +279,31 @@ _ADDRESSES = (
           "results", ""),
     Wrong("02-address", "block y before x, all three dimensions",
           _address("int block = blockIdx.y + gridDim.y * (blockIdx.x + gridDim.x * blockIdx.z);"
-                   f"{_T}{_G}{_WRITE}"), "results", "Blocks stand in another order"),
+                   f"{_T}{_G}{_WRITE}"), "results", "Blocks or threads stand in another order"),
     Wrong("02-address", "blocks numbered z first",
           _address("int block = blockIdx.z + gridDim.z * (blockIdx.y + gridDim.y * blockIdx.x);"
-                   f"{_T}{_G}{_WRITE}"), "results", "Blocks stand in another order"),
-    Wrong("02-address", "lane and warp swapped", _address(f"{_BLOCK}{_T}{_G} lane[g] = t / 32; warp[g] = t % 32; {_COLUMN}"),
+                   f"{_T}{_G}{_WRITE}"), "results", "Blocks or threads stand in another order"),
+    Wrong("02-address", "blocks numbered x, z, y",
+          _address("int block = blockIdx.x + gridDim.x * (blockIdx.z + gridDim.z * blockIdx.y);"
+                   f"{_T}{_G}{_WRITE}"), "results", "Blocks or threads stand in another order"),
+    Wrong("02-address", "threads numbered x, z, y",
+          _address(f"{_BLOCK} int t = threadIdx.x + blockDim.x * (threadIdx.z + blockDim.z * threadIdx.y);"
+                   f"{_G}{_WRITE}"), "results", "Blocks or threads stand in another order"),
+    Wrong("02-address", "lane and warp swapped", _address(f"{_BLOCK}{_T}{_G} lane[g] = t / 32; warp[g] = t % 32; {_ROW}"),
           "results", ""),
-    Wrong("02-address", "warps of 16", _address(f"{_BLOCK}{_T}{_G} warp[g] = t / 16; lane[g] = t % 16; {_COLUMN}"), "results", ""),
+    Wrong("02-address", "warps of 16", _address(f"{_BLOCK}{_T}{_G} warp[g] = t / 16; lane[g] = t % 16; {_ROW}"), "results", ""),
     Wrong("02-address", "one thread writes its block's",
           _address(f"{_BLOCK}{_T} int n = blockDim.x * blockDim.y * blockDim.z; if (t == 0) for (int k = 0; k < n; ++k)"
-                   " { warp[block * n + k] = k / 32; lane[block * n + k] = k % 32; column[block * n + k] = blockIdx.x; }"), "parallelism", ""),
+                   " { warp[block * n + k] = k / 32; lane[block * n + k] = k % 32; row[block * n + k] = blockIdx.y * blockDim.y + k / blockDim.x % blockDim.y; }"), "parallelism", ""),
     Right("02-address", "by hand", _address(f"{_BLOCK}{_T}{_G}{_WRITE}")),
     Right("02-address", "cooperative groups",
           _address("auto block = cg::this_thread_block(); int t = block.thread_rank(); long long g ="
                    f" cg::this_grid().thread_rank(); {_WRITE}",
                    "#include <cooperative_groups.h>\nnamespace cg = cooperative_groups;")),
-    Right("02-address", "bits", _address(f"{_BLOCK}{_T}{_G} warp[g] = t >> 5; lane[g] = t & 31; {_COLUMN}")),
+    Right("02-address", "bits", _address(f"{_BLOCK}{_T}{_G} warp[g] = t >> 5; lane[g] = t & 31; {_ROW}")),
     Right("02-address", "asks the hardware",
           _address(f"{_BLOCK}{_T}{_G} unsigned id; asm(\"mov.u32 %0, %%laneid;\" : \"=r\"(id)); lane[g] = id;"
-                   f" warp[g] = t / 32; {_COLUMN} // threadIdx.x % 32 would be wrong\n")),
+                   f" warp[g] = t / 32; {_ROW} // threadIdx.x % 32 would be wrong\n")),
 )  # fmt: skip
 
 

@@ -289,6 +289,7 @@ _KEPT = (
           "which lane's atomic comes first"),
     Wrong("03-compact", "keeps zeros", _compact(f"{_VOTE.replace('x[i] > 0', 'x[i] >= 0')} {_PLACE} {_COUNT}"), "results",
           ""),
+    Wrong("03-compact", "next to nothing is nothing", _compact(f"{_VOTE.replace('x[i] > 0', 'x[i] > 1e-20f')} {_PLACE} {_COUNT}"), "results", ""),
     Wrong("03-compact", "keeps NaN", _compact(f"{_VOTE.replace('x[i] > 0', '!(x[i] <= 0)')} {_PLACE} {_COUNT}"), "results",
           ""),
     Wrong("03-compact", "clears the rest",

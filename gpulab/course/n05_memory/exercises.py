@@ -159,6 +159,7 @@ def judge_ways(answer: Answer) -> str:
         ("few random words", rng.choice(rng.integers(0, 400, 6), 32)),
         ("addresses beyond 2 GiB", lanes.astype(np.int64) * 64 + (1 << 31)),
         ("addresses beyond 32 bits", lanes.astype(np.int64) * 33 + (1 << 34) + offset),
+        ("two lanes, words 2**32 apart", np.array([offset, offset + (1 << 32)])),
         ("two lanes, words 32 apart", 32 * lanes[:2] + offset),
         ("two lanes, one word", np.full(2, offset)),
         ("words 0, 0, 32, 32, 64 and so on", 32 * (lanes // 2)),

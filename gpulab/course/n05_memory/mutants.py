@@ -318,6 +318,7 @@ _WAYS = (
     Wrong("05-ways", "bytes for numbers", lambda w: _right_ways(w.astype(np.uint8)), "", "yours says"),
     Wrong("05-ways", "neighbouring lanes", lambda w: 1 + int(((w[1:] != w[:-1]) & (w[1:] % 32 == w[:-1] % 32)).sum()), "", "yours says"),
     Wrong("05-ways", "all that wait", lambda w: 1 + len(np.unique(w)) - len(np.unique(w % 32)), "", "yours says"),
+    Wrong("05-ways", "words in 32 bits", lambda w: np.bincount(np.unique(w.astype(np.int32)) % 32).max(), "", "2-way"),
     Wrong("05-ways", "equal to everything", lambda w: _Agrees(3), "", "yours says 3"),
     Right("05-ways", "a counter", _right_ways),
     Right("05-ways", "a number of its own kind", lambda w: _Own(_right_ways(w))),

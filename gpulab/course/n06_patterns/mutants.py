@@ -432,6 +432,8 @@ _SOFTMAXES = (
     Wrong("06-softmax", "three passes",
           _soft(f"{_ROW} for (int i = t; i < cols; i += blockDim.x) most = fmaxf(most, from[i]); {_PLAIN_MOST} __syncthreads();"
                 f" if (most > lowest) for (int i = t; i < cols; i += blockDim.x) sum += expf(from[i] - most); {_PLAIN_SUM} {_DIVIDE}"), "budget", "in one pass"),
+    Wrong("06-softmax", "a third pass over long rows", _softened((_IN_WARP, "if (cols > 3000) { sum = 0; for (int i = t; i < cols; i += blockDim.x)"
+          " if (from[i] > lowest) sum += expf(from[i] - most); } " + _IN_WARP)), "budget", "in one pass"),
     Wrong("06-softmax", "every warp reads the row", _softened(("int i = t; i < cols; i += blockDim.x) { float", "int i = lane; i < cols; i += 32) { float"),
                                                                (_IN_BLOCK, "")), "budget", ""),
     Wrong("06-softmax", "thread 0 alone", _soft(f"{_ROW} if (t == 0) {{ {_ONLINE.replace('int i = t', 'int i = 0').replace('i += blockDim.x', 'i += 1')}"

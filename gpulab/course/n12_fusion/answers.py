@@ -226,6 +226,18 @@ def guards(*fields: str, number: bool = True, kind: bool = True, first: bool = F
 ALL = ("dtype", "shape", "contiguous", "device")
 
 
+def one_for_all(compile: Callable[..., Any], programs: dict[Any, Any] = {}) -> Callable[..., Any]:  # noqa: B006
+    """A default that all caches share."""
+    key = guards(*ALL)
+
+    def call(*args: Any) -> Any:
+        if key(*args) not in programs:
+            programs[key(*args)] = compile(*args)
+        return programs[key(*args)](*args)
+
+    return call
+
+
 def checked_one_by_one(compile: Callable[..., Any]) -> Callable[..., Any]:
     """A list of programs, each with its guards, as a tracing compiler has it."""
     programs: list[tuple[Any, Any]] = []

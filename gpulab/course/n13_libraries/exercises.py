@@ -56,7 +56,14 @@ def to_bf16(drawn: Draw, size: Any, block: Dim3) -> Case:
     x = bits.view(np.float32)
     grid = int(drawn.rng.integers(1, draw.blocks_for(size, block[0]) + 2))
     wanted = BF16.round_all(x).astype(np.float32)
-    return Case(grid, {"x": x, "n": size}, {"y": Near(wanted, 0.0, ulps=0)})
+    return Case(grid, {"x": x, "n": size}, {"y": Near(wanted, 0.0, ulps=0, zero_bits=0xFFFF)})
+
+
+def _low_bits(m: Mistake) -> bool:
+    """Whether a NaN has bits that BF16 lacks, and no number is wrong."""
+    if m.found is None or m.wrong.any():
+        return False
+    return bool((np.asarray(m.found).view(np.uint32) & 0xFFFF)[np.isnan(m["x"])].any())
 
 
 def _rounded_as(rule: Callable[[npt.NDArray[np.uint32]], npt.NDArray[Any]]) -> Callable[[Mistake], bool]:
@@ -140,6 +147,11 @@ def judge_halfsum(answer: Answer) -> str:
         if got != wanted and not (math.isnan(got) and math.isnan(wanted)):
             raise NotYet(
                 f"half_sum of {name} gives {got:.9g}; the sum, rounded to FP32, is {wanted:.9g}. {why}"
+            )
+        if as_float(found) != got and not math.isnan(got):
+            raise NotYet(
+                f"half_sum of {name} gives {as_float(found):.17g}, which FP32 does not have: round the sum, "
+                "np.float32(…)."
             )
     return "every order gives the same sum, to its last bit: it was rounded once."
 
@@ -390,6 +402,7 @@ EXERCISES = (
         advice=(
             Advice(advice.out_of_bounds, "Guard the end: i < n."),
             Advice(advice.written_twice, "Each element belongs to one thread."),
+            Advice(_low_bits, "The lower 16 bits are 0 in a NaN, too: no BF16 number has them."),
             Advice(
                 lambda m: m.found is not None and bool(np.isnan(m["x"])[m.wrong].all()),
                 "NaN has to stay NaN: neither carry into its sign, nor clear all of its fraction.",

@@ -53,7 +53,9 @@ _ROUND = (
     Right("13-round", "by the rest", _rounding(_ADD, "unsigned rest = bits & 0xFFFFu; if (!isnan(x[i]) && (rest > 0x8000u"
           " || (rest == 0x8000u && (bits & 0x10000u)))) bits += 0x10000u; if (isnan(x[i])) bits |= 0x10000u;")),
     Right("13-round", "from the last element on", _rounding(_LOOP, f"for (int i = n - 1 - int({_THREAD}); i >= 0; i -= int(gridDim.x * blockDim.x))")),
-    Right("13-round", "NaN first", _rounding(_ADD, "if (x[i] != x[i]) { y[i] = x[i]; continue; } bits += 0x7FFF; bits += (bits - 0x7FFF) >> 16 & 1;")),
+    Wrong("13-round", "NaN as it was", _rounding(_ADD, "if (x[i] != x[i]) { y[i] = x[i]; continue; } bits += 0x7FFF + (bits >> 16 & 1);"),
+          "results", "0 in a NaN, too"),
+    Right("13-round", "NaN first", _rounding(_ADD, "if (x[i] != x[i]) { y[i] = __int_as_float(0x7FFF0000); continue; } bits += 0x7FFF; bits += (bits - 0x7FFF) >> 16 & 1;")),
     Right("13-round", "the library's conversion", "#include <cuda_bf16.h>\n" + _rounding("__uint_as_float(bits & 0xFFFF0000u)",
           "__bfloat162float(__float2bfloat16_rn(x[i]))")),
 )  # fmt: skip
@@ -155,6 +157,7 @@ _SUMS = (
           if np.isfinite(x).all() else np.float32(x.astype(np.float64).sum()), "", ""),
     Wrong("13-halfsum", "units in 32 bits", lambda x: np.float32((x.astype(np.float64) * 2.0**24).astype(np.int64).astype(np.int32)
           .sum(dtype=np.int32) / 2**24) if np.isfinite(x).all() else np.float32(x.astype(np.float64).sum()), "", ""),
+    Wrong("13-halfsum", "not rounded", lambda x: math.fsum(x.tolist()), "", "FP32 does not have"),
     Wrong("13-halfsum", "nothing", lambda x: None, "", "returns nothing"),
     Wrong("13-halfsum", "running sums", lambda x: np.cumsum(x, dtype=np.float64), "", "one number"),
     Right("13-halfsum", "whole units", _units),

@@ -59,9 +59,20 @@ def _only_later_wrong(m: Mistake) -> bool:
 def tile_sums(drawn: Draw, size: Any, block: Dim3) -> Case:
     """The sum of each 256 elements, in the order of one tree; any number of blocks walks over the tiles."""
     x = drawn.floats(size)
+    x[~np.isfinite(x)] = 1
     if drawn.kind == draw.RANDOM:
         x = x * np.float32(10.0) ** drawn.rng.integers(-3, 4, size).astype(np.float32)
     tiles = -(-size // 256)
+    # A whole tile of -0 has the sum -0; of infinities and NaN a tile has one, or they would all be NaN.
+    lone = np.arange(tiles) * 256 + drawn.rng.integers(0, 256, tiles)
+    lone = lone[(lone < size) & (drawn.rng.random(tiles) < 0.7)]
+    if drawn.kind == draw.ZEROS:
+        x[: size // 512 * 256] = drawn.rng.choice((0.0, -0.0, -0.0), 1)
+        x[size // 256 * 256 :] = -0.0
+    elif drawn.kind == draw.INFINITE:
+        x[lone] = drawn.rng.choice((np.inf, -np.inf), lone.size)
+    elif drawn.kind == draw.NAN:
+        x[lone] = np.nan
     grid = int(drawn.rng.integers(1, tiles + 3))
     return Case(grid, {"x": x, "n": size}, {"sums": Near(tile_tree(x), 0.0, ulps=0)})
 
@@ -79,14 +90,25 @@ def dropout(drawn: Draw, size: Any, block: Dim3) -> Case:
     x = drawn.floats(size)
     offset = int(rng.choice([0, 1, 6, 4 * 2**32 - 5, 2**33 + 3])) + int(rng.integers(4))
     key = int(rng.integers(2**64, dtype=np.uint64))
-    dropped = int(rng.choice([0, 2**30, 2**31, 3 * 2**30, 2**32 - 1]))
     scale = np.float32(2 ** int(rng.integers(0, 4)))
     words = philox_words(key, offset // 4, size // 4 + 2).ravel()[offset % 4 :][:size]
+    # Mostly one of the words itself, or the next number: the first is kept, the other dropped.
+    near = int(rng.choice(words)) if size else 0
+    dropped = int(rng.choice([0, 2**30, 3 * 2**30, 2**32 - 1, near, near, min(near + 1, 2**32 - 1)]))
     with np.errstate(over="ignore"):
         wanted = np.where(words < dropped, np.float32(0), x * scale)
     grid = int(rng.integers(1, draw.blocks_for(size, block[0]) + 2))
     values = {"x": x, "key0": key & 0xFFFFFFFF, "key1": key >> 32, "offset": offset, "dropped": dropped}
     return Case(grid, {**values, "scale": scale, "n": size}, {"y": wanted})
+
+
+def _at_the_limit(m: Mistake) -> bool:
+    """Only elements are wrong whose word is `dropped`, or next to it."""
+    if m.found is None or not m.wrong.any():
+        return False
+    key, offset = m["key0"] | m["key1"] << 32, m["offset"]
+    words = philox_words(key, offset // 4, m["n"] // 4 + 2).ravel()[offset % 4 :][: m["n"]]
+    return bool((np.abs(words[m.wrong].astype(np.int64) - m["dropped"]) <= 1).all())
 
 
 def _mask_as(m: Mistake, offset: int, counter_bits: int = 64) -> bool:
@@ -226,8 +248,11 @@ def judge_needed(answer: Answer) -> str:
     rng = answer.rng
     cases: list[tuple[str, ...]] = [("fixed order",), ("seed",), (), ("seed", "fixed order"), SWITCHES]
     cases += [tuple(name for name in SWITCHES if rng.random() < 0.5) for _ in range(4)]
-    for number, causes in enumerate(cases):
-        shares = {name: float(rng.choice([0.95, 0.6, 0.35])) for name in causes}
+    often, seldom = (0.95, 0.6, 0.35), (0.35,)
+    # Who looks five times misses one of ten seldom causes.
+    tried = [(causes, often) for causes in cases] + [(SWITCHES, seldom)] * 12
+    for number, (causes, kinds) in enumerate(tried):
+        shares = {name: float(rng.choice(kinds)) for name in causes}
         shown = f"needed(run, switches) for program {number + 1}"
         found, runs = answer.ask(_asked, shares, int(rng.integers(10**6)), shown=shown)
         if not isinstance(found, list):
@@ -354,6 +379,11 @@ EXERCISES = (
         measured=Measured(1 << 14, (256, 1, 1), slack=6.0),
         advice=(
             Advice(advice.out_of_bounds, "Guard the end: i < n, for each of a thread's elements."),
+            Advice(
+                _at_the_limit,
+                "Words less than `dropped` are dropped, `dropped` itself is not: compare them as the whole "
+                "numbers without signs that they are.",
+            ),
             Advice(advice.written_twice, "Every element belongs to one thread."),
             Advice(
                 advice.partly_unwritten,

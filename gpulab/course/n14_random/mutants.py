@@ -112,6 +112,8 @@ _SUMS = (
     Wrong("14-sum", "one tile a block", _sums("for (int tile = blockIdx.x; tile < (n + 255) / 256; tile += gridDim.x) {",
           "int tile = blockIdx.x; if (tile < (n + 255) / 256) {"), "results", "each walks on"),
     Wrong("14-sum", "no guard", _sums("i < n ? x[i] : 0", "x[i]"), "results", "may have fewer"),
+    Wrong("14-sum", "-0 beyond n", _sums("x[i] : 0;", "x[i] : -0.0f;"), "results", "not the same bits"),
+    Wrong("14-sum", "NaN for a lone infinity", _sums("sums[tile] = s[0]", "sums[tile] = s[0] + 0 * s[1]"), "results", ""),
     Wrong("14-sum", "no barrier after loading", _sums("        }\n        __syncthreads();\n        for (int half", "        }\n        for (int half"), "results", ""),
     Wrong("14-sum", "a barrier of the warp", _sums("s[k] += s[k + half];\n            __syncthreads();", "s[k] += s[k + half];\n            __syncwarp();"), "results", ""),
     Wrong("14-sum", "all threads write", _sums("if (threadIdx.x == 0) sums", "sums"), "hazards", "One thread writes"),
@@ -153,6 +155,8 @@ _MASKS = (
     Wrong("14-dropout", "32 bits of the counter", _dropout("unsigned(at >> 34)", "0"), "results", "counters have 64 bits"),
     Wrong("14-dropout", "32 bits of the offset", _dropout(_AT, "unsigned at = unsigned(offset) + i;", "unsigned(at >> 34)", "0"), "results", ""),
     Wrong("14-dropout", "kept and dropped exchanged", _dropout("word < dropped", "word >= dropped"), "results", ""),
+    Wrong("14-dropout", "the limit is dropped, too", _dropout("word < dropped", "word <= dropped"), "results", "whole numbers"),
+    Wrong("14-dropout", "compared as shares", _dropout("word < dropped", "word * 2.3283064e-10f < dropped * 2.3283064e-10f"), "results", "whole numbers"),
     Wrong("14-dropout", "not scaled", _dropout("x[i] * scale", "x[i]"), "results", ""),
     Wrong("14-dropout", "multiplied by a mask", _dropout("word < dropped ? 0 : x[i] * scale", "float(word >= dropped) * x[i] * scale"), "results", ""),
     Wrong("14-dropout", "one element a thread", _dropout(_LOOP, f"int i = {_THREAD}; if (i < n) {{"), "results", "threads walk on"),
@@ -240,6 +244,20 @@ def _copied_in(work: Any, rngs: Any) -> Any:
     return [first, work()]
 
 
+def _other_arrays(work: Any, rngs: Any) -> Any:
+    python, numpy = rngs["python"].getstate(), rngs["numpy"].bit_generator.state
+    held = []
+    for rng in rngs["gpus"]:
+        with rng.bit_generator._state.device:
+            held.append(rng.bit_generator._state.copy())
+    first = work()
+    rngs["python"].setstate(python)
+    rngs["numpy"].bit_generator.state = numpy
+    for rng, state in zip(rngs["gpus"], held, strict=True):
+        rng.bit_generator._state = state
+    return first, work()
+
+
 def _half_a_state(work: Any, rngs: Any) -> Any:
     """Keeps the first half of each state only."""
     held = [rng.bit_generator._state.get() for rng in rngs["gpus"]]
@@ -320,6 +338,7 @@ _STATES = (
     Wrong("14-state", "put back at the end, too", _put_back_again, "", "what follows one run"),
     Right("14-state", "bytes on the host", _twice()),
     Right("14-state", "copies on the devices", _by_arrays),
+    Right("14-state", "other arrays put in", _other_arrays),
     Right("14-state", "host generators copied", _copied_in),
     Right("14-state", "a list of functions", _by_functions),
 )
@@ -381,6 +400,7 @@ _SWITCHES = (
     Wrong("14-switch", "none", lambda run, switches: set(), "", "leaves out"),
     Wrong("14-switch", "two runs each", _one_off(2), "", "agree prove nothing"),
     Wrong("14-switch", "three runs each", _one_off(3), "", "agree prove nothing"),
+    Wrong("14-switch", "five runs each", _one_off(5), "", "agree prove nothing"),
     Wrong("14-switch", "one run each", _one_off(1), "", "leaves out"),
     Wrong("14-switch", "one on at a time", _one_on, "", ""),
     Wrong("14-switch", "until it agrees", _until_it_agrees, "", "for nothing"),

@@ -54,7 +54,7 @@ conflict_ways, local_bytes, l2_sectors, dram_bytes, shared_bytes, divergent_bran
 ``Budget("sectors")`` allows 1.25 times the reference's, ``allowance=1.5`` that many times; ``most=0`` forbids
 ("no atomics"), ``least=1`` demands. Figures of the reference and the naive version are counted, never written
 down. The score is counted in the launch that `Measured` names. Bounds have to hold in two more, whose size
-and block are drawn from the answer's text, and in the largest launch of the first stage, so that no special
+and block are drawn from the answer's text, and in the large launches of the first stage, so that no special
 case helps; one that the reference itself exceeds there is not asked for. Where there is neither ``most`` nor
 ``least``, figures become the learner's score, and the best is kept for as long as the exercise's ``rules``
 stay the same: raise them with whatever may refuse an answer that has passed.

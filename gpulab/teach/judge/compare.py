@@ -19,12 +19,14 @@ class Near:
     ``scale`` is what was added up, in absolute values: roundings are as large as the terms, not as what is
     left of them. A sum of n terms lies within about log2(n) units if added as a tree, n if in a row; keep
     ``ulps`` so small that ``ulps * eps`` of the scale is far below one term, or a lost element passes. Sums
-    of `Draw.whole` numbers are exact and need no `Near` at all.
+    of `Draw.whole` numbers are exact and need no `Near` at all. With 0 ``ulps`` the bits have to be the same,
+    a zero's sign as well; ``zero_bits`` are 0 in every element, NaN included.
     """
 
     values: Array
     scale: Array | float
     ulps: float = DEFAULT_ULPS
+    zero_bits: int = 0
 
 
 def values_of(wanted: Array | Near) -> Array:
@@ -48,7 +50,12 @@ def wrong_elements(found: Array, wanted: Array | Near) -> Array:
         close = np.abs(got - exact) <= room
     # Infinities and NaN have no neighbours: the same, or wrong.
     same = (got == exact) | (np.isnan(got) & np.isnan(exact))
-    return np.asarray(~np.where(np.isfinite(exact) & np.isfinite(got), close, same))
+    wrong = ~np.where(np.isfinite(exact) & np.isfinite(got), close, same)
+    if not near.ulps:
+        wrong |= (exact == 0) & (np.signbit(got) != np.signbit(exact))
+    if near.zero_bits:
+        wrong |= found.view(f"u{found.itemsize}") & near.zero_bits != 0
+    return np.asarray(wrong)
 
 
 def unlike(name: str, found: Array, wanted: Array | Near) -> str:
@@ -70,6 +77,9 @@ def first_wrong(name: str, found: Array, wanted: Array, wrong: Array) -> str:
     index = f"[{', '.join(map(str, first))}]" if first else ""
     count = f"{int(wrong.sum()):,} of {wrong.size:,} elements differ" if wrong.size > 1 else ""
     said = f"{name}{index} is {shown(found[first])}, it should be {shown(wanted[first])}"
+    if wanted.dtype.kind == "f" and np.isnan(found[first]) and np.isnan(wanted[first]):
+        bits = found[first].view(f"u{found.itemsize}")
+        said = f"{name}{index} is NaN with the bits {int(bits):#x}"
     return f"{said} ({count})" if count else said
 
 

@@ -236,7 +236,7 @@ class KernelExercise:
     blocks: Callable[[np.random.Generator], Sequence[Dim3]] = draw.lines
     budgets: tuple[Budget, ...] = ()
     measured: Measured = field(default_factory=Measured)
-    rules: int = 2
+    rules: int = 3
     once: bool = False
     crowded: bool = False
     advice: tuple[Advice, ...] = ()
@@ -316,6 +316,8 @@ class ProgramExercise:
         are large, and the score is counted at the last, which should be the same for all.
     checked
         Whether the order between its streams is checked, too, at all sizes but the last.
+    returns
+        Whether the program has to return something; where it does not, ``calls`` knows its result.
     rules
         As a kernel exercise's.
     calls
@@ -336,6 +338,7 @@ class ProgramExercise:
     sizes: tuple[Any, ...] | Callable[[np.random.Generator], tuple[Any, ...]] = (1, 33, 10_000)
     budgets: tuple[Budget, ...] = ()
     checked: bool = False
+    returns: bool = True
     calls: Callable[..., Any] = lambda bench, program, *arguments: program(*arguments)
     rules: int = 2
     advice: tuple[tuple[str, str], ...] = ()

@@ -110,6 +110,10 @@ class CurandGenerator(BitGenerator):
         self._fill(self._size)
         return self._memory
 
+    @_state.setter
+    def _state(self, states: ndarray) -> None:
+        self._memory, self._filled = states, self._size
+
     def _fill(self, threads: int) -> None:
         """See to the states of the first `threads`: a small array needs few of a quarter of a million."""
         if threads > self._filled:

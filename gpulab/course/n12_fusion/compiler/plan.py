@@ -26,7 +26,8 @@ ROW_BYTES = 48 * 1024  # of shared memory, which every block may have
 WORKS = ("map", "reduce", "matmul", "kernel", "other")
 
 REDUCTION = "a row must be complete before its consumer begins"
-CONSUMERS = "two consumers: it is needed outside as well, so it is stored, or computed twice"
+BETWEEN = "a reduction lies in between, and has to be complete first"
+CONSUMERS = "two consumers: what leads to it is needed elsewhere, too, so it is stored, or computed twice"
 ALIAS = "in place: other elements of the same memory are read, before or after they change"
 SHAPE = "another shape: a thread of the one is no thread of the other"
 MATMUL = "a matrix product: each element needs a whole row and a whole column"
@@ -163,7 +164,7 @@ class Plan:
         except CycleError:
             least, most = min(joined), max(joined)
             between = {n.kind for n in self.nodes[least:most] if n.number not in joined}
-            return HOST if "host" in between else REDUCTION if "reduce" in between else OTHER
+            return HOST if "host" in between else BETWEEN if "reduce" in between else OTHER
         return ""
 
     def _orders(self) -> list[tuple[int, int]]:

@@ -23,7 +23,7 @@ _ALONE, _MORE_ALONE = 20, 300
 
 
 def counted(trial: Trial) -> list[Counted]:
-    """The launch of the score first, then two drawn from the answer's text, then the largest there was."""
+    """The launch of the score first, then two drawn from the answer's text, then the large ones."""
     trial.counted = trial.counted or list(_count(trial))
     return trial.counted
 
@@ -44,8 +44,7 @@ def _count(trial: Trial) -> Iterator[Counted]:
             reference, naive = _costs(trial.bench, exercise, exercise.reference, case), None
         run = trial.run(case, "budget", counting=counting)
         yield Counted(case, budget.Costs(run.counters, stats), reference, naive)
-    if trial.largest is not None and not counting.caches:
-        case, counters = trial.largest
+    for case, counters in [] if counting.caches else trial.large:
         reference = _costs(trial.bench, exercise, exercise.reference, case)
         yield Counted(case, budget.Costs(counters, stats), reference)
 

@@ -92,7 +92,7 @@ def large_results(trial: Trial) -> str:
     sizes = []
     trial.bench.be_patient()
     for case in trial.large_cases():
-        trial.largest = case, trial.run(case, "results").counters
+        trial.large.append((case, trial.run(case, "results").counters))
         sizes.append(" × ".join(f"{n:,}" for n in np.atleast_1d(case.size)))
     return f"and with {' and '.join(sizes)}." if sizes else "."
 

@@ -44,8 +44,8 @@ class Trial:
     """An answer, the bench it runs on, and what has been found out about it.
 
     ``hopeless`` is the mistake of a kernel that works so much more than the reference that large sizes are
-    left out: its small results are right, and it fails for its cost. ``largest`` is the last launch there was
-    with what was counted in it, ``longest`` the small one with the busiest warp.
+    left out: its small results are right, and it fails for its cost. ``large`` are the large launches with
+    what was counted in them, ``longest`` is the small one with the busiest warp.
     """
 
     exercise: KernelExercise
@@ -54,7 +54,7 @@ class Trial:
     seed: int = 0
     scores: list[Score] = field(default_factory=list)
     hopeless: Mistake | None = None
-    largest: tuple[Case, KernelCounters] | None = None
+    large: list[tuple[Case, KernelCounters]] = field(default_factory=list)
     longest: tuple[Case, KernelCounters] | None = None
     counted: list[Counted] = field(default_factory=list)
 
