@@ -249,6 +249,7 @@ def sanitize(
     block_order: str = "in order",
     seed: int = 0,
     nan: bool = False,
+    tool: str = "",
 ) -> SanitizerTable:
     """Run a kernel under checks for mistakes that a plain launch may hide, and report them.
 
@@ -271,11 +272,16 @@ def sanitize(
         Which of the orders that are drawn.
     nan
         Stop at the first NaN that arithmetic makes of operands that are none.
+    tool
+        ``"compute-sanitizer"`` lets NVIDIA's tool check the kernel on a real GPU, over copies of the arrays
+        in processes of their own, a process for each of `tools`. Where it is absent, refuses the device or
+        takes longer than a minute, the report says so: ``unavailable`` has the cause and what helps.
 
     Returns
     -------
     SanitizerTable
-        The report (`virtualgpu.records.SanitizerReport`): ``clean``, ``hazards`` and ``found(kind)``.
+        The report (`virtualgpu.records.SanitizerReport`): ``clean``, ``hazards`` and ``found(kind)``. Two
+        checkers' reports of one launch are compared line by line by ``.beside(other)``.
 
     Raises
     ------
@@ -293,6 +299,12 @@ def sanitize(
 
     names = (tools,) if isinstance(tools, str) else tuple(tools)
     asked = Launch.of(kernel, grid, block, args, shared_bytes)
+    if tool:
+        if tool != "compute-sanitizer":
+            raise ValueError(f"`tool` is 'compute-sanitizer', or left out for our own checks, not {tool!r}.")
+        from gpulab.lab.faults.nvidia import check
+
+        return SanitizerTable.of(check(asked, names))
     seen = session.observe(asked, Hazards(names, block_order, seed, nan))
     return SanitizerTable.of(seen.record, note=seen.note)
 

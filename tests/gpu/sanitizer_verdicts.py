@@ -2,7 +2,7 @@
 
 ``python -m tests.gpu.sanitizer_verdicts OUT.json [NAME ...]`` on a machine with a GPU records the
 verdicts of the whole catalogue or of some kernels, ``--barriers OUT.json`` what synccheck says of the
-patterns of ``barriers.cu``.
+patterns of ``barriers.cu``, and ``--xml OUT.json [NAME ...]`` the tool's own files, for who reads those.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,12 @@ from tests.engine.faulty_kernels import BY_NAME, CATALOGUE, Faulty, arguments
 ROOT = Path(__file__).resolve().parent.parent.parent
 PLAIN_LIMIT_S, TOOL_LIMIT_S, HANG_LIMIT_S = 30, 60, 12
 AT_ONCE = 8
+# One of each tool, and of each shape of a report.
+XML_OF = (
+    "global_read_past_end", "misaligned_float4", "shared_static_past_end", "missing_barrier",
+    "missing_syncwarp", "global_never_written", "barrier_in_one_branch", "device_assert",
+    "endless_recursion", "huge_shift",
+)  # fmt: skip
 _NOISE = re.compile(
     r"^(COMPUTE-SANITIZER|ERROR SUMMARY|RACECHECK SUMMARY|Target application|Error: process|Saved host|"
     r"Host Frame|Device Frame|\d+ errors? |\s*$)"
@@ -126,6 +133,35 @@ def verdict(faulty: Faulty) -> dict[str, Any]:
     return found
 
 
+def record_xml(path: Path, names: Sequence[str]) -> None:
+    """Keep the XML that the tool writes of some kernels; the empty text where it wrote none."""
+
+    def one(name: str) -> str:
+        tool = BY_NAME[name].tool or "memcheck"
+        more = ["--racecheck-report", "all"] if tool == "racecheck" else []
+        more += ["--report-api-errors", "no"] if tool == "memcheck" else []
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "wrote.xml"
+            command = [
+                "compute-sanitizer",
+                "--tool",
+                tool,
+                *more,
+                "--print-limit",
+                "3",
+                "--xml",
+                "--save",
+                str(file),
+            ]
+            said = _child([*command, sys.executable, "-m", "tests.gpu.sanitizer_verdicts", "--run", name], 60)
+            return file.read_text(errors="replace") if file.exists() else f"no file: {said}"
+
+    result: dict[str, Any] = _asked()
+    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+        result["xml"] = dict(zip(names, pool.map(one, names), strict=True))
+    path.write_text(json.dumps(result, indent=1) + "\n")
+
+
 def _asked() -> dict[str, Any]:
     """Which GPU and which tool."""
     asked = {"device": "nvidia-smi --query-gpu=name,driver_version --format=csv,noheader",
@@ -162,5 +198,7 @@ if __name__ == "__main__":
         run_barrier(sys.argv[2])
     elif sys.argv[1] == "--barriers":
         record_barriers(Path(sys.argv[2]))
+    elif sys.argv[1] == "--xml":
+        record_xml(Path(sys.argv[2]), sys.argv[3:] or XML_OF)
     else:
         record(Path(sys.argv[1]), sys.argv[2:])

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 import re
 import shutil
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 from virtualgpu.errors import GpulabError
+from virtualgpu.trace.files.ncu import DURATION as DURATION
+from virtualgpu.trace.files.ncu import Launch as Launch
+from virtualgpu.trace.files.ncu import parse_csv as parse_csv
 
 # Memory accesses of loads and stores, and branches, as the hardware counts them.
 CORE_METRICS = (
@@ -26,19 +27,10 @@ SASS_METRICS = (
     "smsp__inst_executed.sum",
     "smsp__thread_inst_executed.sum",
 )
-DURATION = "gpu__time_duration.sum"
 
 
 class NsightError(GpulabError):
     """Nsight Compute is absent, may not read counters, or printed something unknown."""
-
-
-@dataclass(slots=True)
-class Launch:
-    """One profiled launch: the kernel's name and its metrics."""
-
-    kernel: str
-    metrics: dict[str, float] = field(default_factory=dict)
 
 
 def available() -> bool:
@@ -88,24 +80,6 @@ def profile(
             + (" ".join(problems[-4:]) or done.stderr[-400:] or "no output")
         )
     return launches
-
-
-def parse_csv(text: str) -> list[Launch]:
-    """Read ncu's CSV: one row a launch and metric, after lines of ncu's and the program's own."""
-    lines = text.splitlines()
-    start = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), None)
-    if start is None:
-        return []
-    launches: dict[str, Launch] = {}
-    for row in csv.DictReader(lines[start:]):
-        if not row.get("Metric Name"):
-            continue
-        launch = launches.setdefault(row["ID"], Launch(row["Kernel Name"].split("(")[0]))
-        try:
-            launch.metrics[row["Metric Name"]] = float(row["Metric Value"].replace(",", ""))
-        except ValueError:  # "n/a"
-            continue
-    return list(launches.values())
 
 
 def _ncu() -> str:

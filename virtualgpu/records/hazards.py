@@ -54,6 +54,7 @@ class SanitizerReport:
     ``fault`` names the exception an ordinary launch would raise, and is empty if it would end well.
     ``left_out`` says what the checks did not cover. Where time ran out on a launch that was getting on,
     ``blocks_checked`` are the blocks that came to their end; it is None where all did, or a fault ended it.
+    ``checker`` is whose checks they were; ``unavailable`` says why there were none.
     """
 
     provenance: Provenance
@@ -67,16 +68,19 @@ class SanitizerReport:
     fault: str = ""
     left_out: str = ""
     blocks_checked: int | None = None
+    checker: str = "gpulab"
+    unavailable: str = ""
 
     @property
     def complete(self) -> bool:
         """Whether the checks saw the launch to its end."""
-        return not self.fault and self.blocks_checked is None
+        return not self.fault and self.blocks_checked is None and not self.unavailable
 
     @property
     def clean(self) -> bool:
         """Whether nothing above the severity ``info`` was found in what was checked (see `complete`)."""
-        return not self.fault and all(hazard.severity == "info" for hazard in self.hazards)
+        checked = not self.fault and not self.unavailable
+        return checked and all(hazard.severity == "info" for hazard in self.hazards)
 
     def found(self, kind: str) -> tuple[Hazard, ...]:
         """The hazards of one kind, such as ``RAW``."""

@@ -97,11 +97,31 @@ class ProfiledRange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HardwareCounters:
+    """What a GPU's own counters say of all launches of one kernel; None where one was not counted.
+
+    ``sectors`` are those of 32 bytes that loads and stores of global memory ask L1 for, ``dram_bytes`` what
+    DRAM read and wrote, ``flop`` operations outside the tensor cores. Hit rates are 0 to 1.
+    """
+
+    key: str
+    count: int
+    sectors: int | None
+    dram_bytes: int | None
+    warp_instructions: int | None
+    flop: int | None
+    l1_hit_rate: float | None
+    l2_hit_rate: float | None
+    time_ns: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
     """What a program did between two moments, added up; the longest first.
 
     ``busy_ns`` is how long any operation ran. ``peak_bytes`` is the most that the pool held,
-    ``before_bytes`` what it held before; None where that was not seen.
+    ``before_bytes`` what it held before; None where that was not seen. ``counters`` are those of the
+    hardware, of a run of their own, where they were asked for; ``no_counters`` says why there are none.
     """
 
     provenance: Provenance
@@ -117,6 +137,8 @@ class Profile:
     before_bytes: int | None = None
     peak_bytes: int | None = None
     note: str = ""
+    counters: tuple[HardwareCounters, ...] = ()
+    no_counters: str = ""
 
     def kernel(self, key: str) -> ProfiledKernel:
         """The kernel of that name.

@@ -26,8 +26,9 @@ class ProfilerInUseError(GpulabError):
 
 
 def profile(
-    fn: Callable[..., Any] | None = None, *args: Any, warmup: int = 0, record_shapes: bool = False
-) -> ProfileReport:
+    fn: Callable[..., Any] | None = None, *args: Any, warmup: int = 0, record_shapes: bool = False,
+    counters: bool = False,
+) -> ProfileReport:  # fmt: skip
     """Run a function and tell what it cost: kernels, copies, waits, NVTX ranges, memory, by Python line.
 
     Parameters
@@ -40,6 +41,11 @@ def profile(
         How often it is called before, unseen: the first call of a program compiles, allocates, fills caches.
     record_shapes
         Whether launches of one kernel with other grids and blocks are rows of their own.
+    counters
+        Whether to read hardware counters, too: sectors, DRAM bytes, warp instructions, FLOP and hit rates by
+        kernel. Nsight Compute (``ncu``) reads them in a process of its own, where the function runs twice
+        more, on copies of its arguments and of the globals that it names. Where that cannot be done,
+        ``.record.no_counters`` says why.
 
     Returns
     -------
@@ -56,7 +62,7 @@ def profile(
     GpulabError
         Where CUPTI is missing, or a timeline is being recorded already.
     TypeError
-        If `fn` cannot be called.
+        If `fn` cannot be called, or there is none to be run again for counters.
 
     Notes
     -----
@@ -69,7 +75,7 @@ def profile(
     >>> gl.profile(lambda a: (a * 2 + 1).sum(), cp.ones(1 << 20, cp.float32))
     """
     report = ProfileReport(record_shapes=record_shapes)
-    if fn is None:
+    if fn is None and not counters:
         return report
     if not callable(fn):
         raise TypeError(f"profile takes a function and its arguments, not {type(fn).__name__}.")
@@ -79,6 +85,13 @@ def profile(
     report.name = getattr(fn, "__name__", type(fn).__name__)
     with report:
         fn(*args)
+    if counters:
+        from gpulab.lab.faults.jobs import Call
+        from gpulab.lab.faults.under import run
+        from virtualgpu.trace.files import ncu
+
+        told = run("ncu", ncu.OPTIONS, lambda: Call(fn, args), ncu.refusal)
+        report._record = ncu.with_counters(report.record, *told)
     return report
 
 

@@ -30,7 +30,9 @@ class ProfileTable(Shown[Profile], Profile):
 
     def tables(self) -> tuple[Table, ...]:
         """Kernels, copies, waits of the host, ranges: those that there are."""
-        made = (self._kernels(), self._copies(), self._waits(), self._ranges(), self._lines())
+        made = (
+            self._kernels(), self._counters(), self._copies(), self._waits(), self._ranges(), self._lines(),
+        )  # fmt: skip
         return tuple(table.without_empty_columns() for table in made if table.rows)
 
     def sentences(self) -> Sequence[str]:
@@ -51,12 +53,33 @@ class ProfileTable(Shown[Profile], Profile):
             said.append(
                 "GB/s is what SMs and L2 exchange, in sectors of 32 bytes; gl.count tells it by line."
             )
-        elif self.kernels:
+        elif self.kernels and not self.counters:
             said.append(
                 "What kernels move and compute is not known here: hardware counters tell it (ncu), or "
                 "gl.count for one launch."
             )
+        if self.counters:
+            said.append(
+                "Hardware counters are measured by Nsight Compute in a run of its own, after one that is not "
+                "counted; sectors are those of loads and stores of global memory, FLOP without tensor cores."
+            )
+        if self.no_counters:
+            said.append(f"Hardware counters: {self.no_counters}.")
         return [*said, *([self.note] if self.note else [])]
+
+    def _counters(self) -> Table:
+        rows = [
+            (
+                each.key, number(each.count), *map(_whole, (each.sectors, each.dram_bytes)),
+                *map(_whole, (each.warp_instructions, each.flop)),
+                *map(_rate, (each.l1_hit_rate, each.l2_hit_rate)),
+            )
+            for each in self.counters
+        ]  # fmt: skip
+        headings = (
+            "key", "count", "sectors", "DRAM bytes", "warp instructions", "FLOP", "L1 hits", "L2 hits",
+        )  # fmt: skip
+        return _table("Hardware counters", headings, rows)
 
     def _kernels(self) -> Table:
         device = sum(kernel.device_time_total_ns for kernel in self.kernels)
@@ -199,6 +222,14 @@ def _copy(each: ProfiledCopy) -> str:
 
 def _share(part: float, whole: float) -> str:
     return percent(part / whole) if whole else NOTHING
+
+
+def _rate(value: float | None) -> str:
+    return NOTHING if value is None else percent(value)
+
+
+def _whole(value: int | None) -> str:
+    return NOTHING if value is None else f"{value:,}"
 
 
 def _number(value: float | None) -> str:

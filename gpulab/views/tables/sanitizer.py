@@ -6,10 +6,11 @@ import html
 from dataclasses import dataclass
 from math import prod
 
-from gpulab.views.tables import Shown, Table, short
+from gpulab.views.tables import NOTHING, Shown, Table, Texts, short
 from virtualgpu.records import Dim3, Hazard, Place, SanitizerReport
 from virtualgpu.words import count, number, shape
 
+NOT_HERE = "not available on this machine"
 _RACES = {
     "RAW": ("writes", "reads it"),
     "WAR": ("reads", "writes it"),
@@ -31,6 +32,8 @@ class SanitizerTable(Shown[SanitizerReport], SanitizerReport):
         launch = f"{self.kernel_name}: grid {shape(self.grid)}, block {shape(self.block)}"
         if self.shared_bytes:
             launch += f", {count(self.shared_bytes, 'byte')} of dynamic shared memory"
+        if self.unavailable:
+            return f"{launch}; {self.checker}: {self.unavailable}."
         text = (
             f"{launch}; {self.provenance.label}. Checked: {', '.join(self.tools)}; "
             f"order of blocks: {self.block_order}."
@@ -40,6 +43,8 @@ class SanitizerTable(Shown[SanitizerReport], SanitizerReport):
     @property
     def verdict(self) -> str:
         """How many findings of each severity there are."""
+        if self.unavailable:
+            return NOT_HERE
         counts = [
             (sum(hazard.severity == severity for hazard in self.hazards), word)
             for severity, word in (("error", "error"), ("warning", "warning"), ("info", "remark"))
@@ -50,6 +55,17 @@ class SanitizerTable(Shown[SanitizerReport], SanitizerReport):
             return text
         done = f"{number(self.blocks_checked)} of {count(prod(self.grid), 'block')} checked"
         return f"{done}: {text[:1].lower()}{text[1:]}"
+
+    def beside(self, other: SanitizerReport) -> SanitizerComparison:
+        """Compare with another checker's report of the same launch, line by line.
+
+        Examples
+        --------
+        >>> ours.beside(gl.sanitize(kernel, 4, 256, (x, y, n), tool="compute-sanitizer"))
+        """
+        if not isinstance(other, SanitizerReport):
+            raise TypeError(f"A report is what gl.sanitize gives, not {type(other).__name__}.")
+        return SanitizerComparison(self, other)
 
     def tables(self) -> tuple[Table, ...]:
         """One row a place: a race has two, the earlier one first; no table where nothing was found."""
@@ -80,6 +96,56 @@ class SanitizerTable(Shown[SanitizerReport], SanitizerReport):
             f'<div role="group"><p>{html.escape(self.caption)}</p>'
             f"<p><strong>{html.escape(self.verdict)}</strong></p>{body}</div>"
         )
+
+
+class SanitizerComparison(Texts):
+    """Two checkers' reports of one launch, a row for each line that either names; ``records`` holds them."""
+
+    def __init__(self, ours: SanitizerReport, theirs: SanitizerReport) -> None:
+        self.records = ours, theirs
+
+    @property
+    def caption(self) -> str:
+        """Which launch, and what each of them could see."""
+        said = [f"{record.checker}: {_seen(record)}" for record in self.records]
+        return f"{self.records[0].kernel_name}: grid {shape(self.records[0].grid)}. {' '.join(said)}"
+
+    def table(self) -> Table:
+        """A row a line, in the order of the source."""
+        named = {(each.second.line, each.second.source) for one in self.records for each in one.hazards}
+        rows = tuple(
+            (str(line) if line else NOTHING, short(source), *(_found(one, line) for one in self.records))
+            for line, source in sorted(named)
+        )
+        return Table("", ("line", "source", *(record.checker for record in self.records)), rows)
+
+    def __repr__(self) -> str:
+        table = self.table()
+        return "\n\n".join([self.caption, table.text()] if table.rows else [self.caption, "Nothing found."])
+
+    def _repr_html_(self) -> str:
+        table = self.table()
+        body = table.html() if table.rows else "<p>Nothing found.</p>"
+        return f'<div role="group"><p>{html.escape(self.caption)}</p>{body}</div>'
+
+
+def _seen(record: SanitizerReport) -> str:
+    if record.unavailable:
+        return f"{NOT_HERE}: {record.unavailable}."
+    ended = f" The launch ended with {record.fault.rstrip('.')}." if record.fault else ""
+    return f"{record.provenance.label}; checked {', '.join(record.tools)}.{ended} {record.left_out}".rstrip()
+
+
+def _found(record: SanitizerReport, line: int) -> str:
+    if record.unavailable:
+        return NOT_HERE
+    found = [each for each in record.hazards if each.second.line == line]
+    return "; ".join(f"{_name(each)} ({_times(each.count)})" for each in found) or NOTHING
+
+
+def _times(count: int) -> str:
+    """How often: once, 32 times."""
+    return "once" if count == 1 else f"{number(count)} times"
 
 
 def _name(hazard: Hazard) -> str:

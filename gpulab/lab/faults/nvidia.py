@@ -1,0 +1,64 @@
+"""``gl.sanitize(..., tool="compute-sanitizer")``: the same questions, asked by NVIDIA's tool on the GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from gpulab import session
+from gpulab.lab.faults.jobs import Call
+from gpulab.lab.faults.under import LIMIT_S, run
+from virtualgpu.protocol import Hazards, Launch
+from virtualgpu.records import KernelSource, SanitizerReport
+from virtualgpu.trace.files.compute_sanitizer import CHECKER, OPTIONS, ToolRun, joined, read, refusal
+
+
+def check(launch: Launch, tools: Sequence[str], limit_s: float = LIMIT_S) -> SanitizerReport:
+    """What compute-sanitizer finds in a launch, each tool in a process of its own; why not, as a value."""
+    source = launch.source
+    report = SanitizerReport(
+        provenance=replace(session.backend().provenance, detail=CHECKER), kernel_name=source.name,
+        grid=launch.grid, block=launch.block, shared_bytes=launch.shared_bytes,
+        tools=Hazards(tuple(tools)).tools, block_order="as the GPU has it", checker=CHECKER,
+    )  # fmt: skip
+
+    def job() -> Call:
+        return Call(
+            launched, (source, launch.grid, launch.block, _by_value(launch.args), launch.shared_bytes)
+        )
+
+    def one(tool: str) -> ToolRun:
+        data, raised, why_not = run(CHECKER, OPTIONS[tool], job, refusal, limit_s)
+        return ToolRun(tool, () if why_not else read(data, tool, source.code, source.name), raised, why_not)
+
+    with ThreadPoolExecutor(len(OPTIONS)) as pool:
+        return joined(report, tuple(pool.map(one, report.tools)))
+
+
+def launched(source: KernelSource, grid: Any, block: Any, args: tuple[Any, ...], shared_bytes: int) -> None:
+    """Launch a kernel with line numbers over copies of its arguments; what is one array stays one."""
+    cp = session.cp()
+    kept = {key: cp.asarray(data) for key, data, _ in (a for a in args if isinstance(a, tuple))}
+    values = tuple(kept[a[0]][a[2] :] if isinstance(a, tuple) else a for a in args)
+    options = tuple(dict.fromkeys((*source.options, "-lineinfo")))
+    names = source.name_expressions or None
+    kernel = cp.RawModule(code=source.code, options=options, name_expressions=names).get_function(source.name)
+    if shared_bytes > 48 << 10:
+        kernel.max_dynamic_shared_size_bytes = shared_bytes
+    kernel(grid, block, values, shared_mem=shared_bytes)
+
+
+def _by_value(args: Sequence[Any]) -> tuple[Any, ...]:
+    """Arguments as they cross: of an array its bounds, the bytes between them, and where it begins there."""
+    cp, found = session.cp(), list[Any]()
+    for value in args:
+        if isinstance(value, cp.ndarray):
+            low, high = cp.byte_bounds(value)
+            whole = cp.ndarray((high - low,), np.uint8, memptr=value.data + (low - value.data.ptr))
+            value = ((low, high), whole.get(), value.data.ptr - low)
+        found.append(value)
+    return tuple(found)

@@ -1,0 +1,104 @@
+"""A job in a process under one of NVIDIA's command-line tools, which end a context or replay its kernels."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from gpulab import session
+from gpulab.lab.faults.jobs import Call, packed
+from gpulab.teach.judge.process.tree import end_descendants
+from virtualgpu.compile.toolkit import find_tool
+from virtualgpu.errors import ToolMissingError
+
+LIMIT_S = 60.0
+_MOST_BYTES = 64 << 20  # of what a tool writes
+
+
+def run(
+    tool: str, options: Sequence[str], job: Callable[[], Call], refusal: Callable[[str], str],
+    limit_s: float = LIMIT_S,
+) -> tuple[bytes, str, str]:  # fmt: skip
+    """Run a job under a tool; what the tool wrote, what the job raised, and why the tool did nothing.
+
+    Parameters
+    ----------
+    tool, options
+        Its name, and its options; the path of its file follows them.
+    job
+        Makes what runs. Under ``ncu`` it runs twice, and is counted the second time.
+    refusal
+        Why the tool did nothing, from its words; empty if they do not say so.
+
+    Raises
+    ------
+    GpulabError
+        If something of the job cannot cross into another process.
+    """
+    try:
+        if session.which_device().kind == "virtual":
+            raise ToolMissingError("it looks at a real GPU, and a virtual one is in use")
+        with tempfile.TemporaryDirectory() as folder:
+            wrote, given, ended, log = (Path(folder) / name for name in ("wrote", "job", "ended", "log"))
+            program = [find_tool(tool), *options, str(wrote), sys.executable, "-m", __name__, tool]
+            given.write_bytes(packed(job()))
+            variables = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+            variables["GPULAB_DEVICE"] = f"cuda:{int(session.cp().cuda.Device().id)}"
+            with log.open("wb") as said:
+                process = subprocess.Popen(
+                    [*program, str(given), str(ended)], stdin=subprocess.DEVNULL, stdout=said, stderr=said,
+                    env=os.environ | variables,
+                )  # fmt: skip
+                try:
+                    process.wait(limit_s)
+                except subprocess.TimeoutExpired:
+                    helps = "give it a smaller launch, or one that ends"
+                    raise ToolMissingError(f"{tool} was not done after {limit_s:g} s: {helps}") from None
+                finally:
+                    end_descendants(process.pid)
+                    process.kill()
+                    process.wait()
+            text = (_head(log) + _head(wrote)).decode(errors="replace")
+            if why := refusal(text):
+                raise ToolMissingError(f"{tool}: {why}")
+            if not ended.exists() or not wrote.exists():
+                last = " ".join(text.split()[-40:]) or "no word"
+                raise ToolMissingError(f"{tool} ended with status {process.returncode}: {last}")
+            return _head(wrote), ended.read_text(), ""
+    except ToolMissingError as missing:
+        return b"", "", str(missing)
+
+
+def _head(path: Path) -> bytes:
+    with suppress(OSError), path.open("rb") as file:
+        return file.read(_MOST_BYTES + 1)
+    return b""
+
+
+def main(tool: str, given: str, ended: str) -> None:
+    """What the process under the tool does."""
+    cp, raised = session.cp(), ""
+    try:
+        job = pickle.loads(Path(given).read_bytes())
+        if tool == "ncu":  # what is loaded and compiled once is not counted
+            job()
+            cp.cuda.Device().synchronize()
+            cp.cuda.runtime.profilerStart()
+        else:
+            cp.cuda.set_allocator(None)  # a pool's blocks are larger than the arrays in them
+        job()
+        cp.cuda.Device().synchronize()
+    except Exception as error:
+        raised = f"{type(error).__name__}: {error}"[:2000]
+    Path(ended).write_text(raised)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
+    os._exit(0)  # a context that is lost does not end well by itself
