@@ -18,6 +18,7 @@ from virtualgpu.launch import caching, debugging
 from virtualgpu.launch.compiled import CompiledModule, compiled_module, fit
 from virtualgpu.launch.launch import Launch, kernel_source
 from virtualgpu.launch.prepare import FinishedLaunch, PreparedLaunch, prepare
+from virtualgpu.launch.watching import WatchedLaunch
 from virtualgpu.model.machine import Machine
 from virtualgpu.model.recording.checking import Watching
 from virtualgpu.model.recording.ports import PortRecorder
@@ -212,14 +213,19 @@ def _observed(
     modelled = any(isinstance(each, Counters) and each.caches for each in what)
     watch = caching.watch_caches(prepared) if modelled else None
     request = _traced(what)
-    naming = debugging.beside(prepared, request) if request is not None and request.steps else None
+    debugged = debugging.beside(prepared, request) if request is not None and request.steps else None
+    seen: dict[Observation[Any], WatchedLaunch] = {
+        each: WatchedLaunch(prepared, debugged, each.watch, each.stop)
+        for each in what
+        if debugged is not None and isinstance(each, Warp | Block) and (each.watch or each.stop)
+    }
     options = replace(prepared.options, trace=request, observer=watch.notes if watch is not None else None)
     if any(isinstance(each, Blocks) and each.restore for each in what):
         with _restored(prepared):
             done = prepared.run(options)
     else:
         done = run(options)
-    return {each: _record(done, each, watch, naming) for each in what}
+    return {each: _record(done, each, watch, debugged, seen.get(each)) for each in what}
 
 
 def _traced(what: Sequence[Observation[Any]]) -> TraceRequest | None:
@@ -243,7 +249,8 @@ def _record(
     done: FinishedLaunch,
     what: Observation[Any],
     watch: caching.CacheWatch | None,
-    naming: debugging.Naming | None,
+    debugged: debugging.Debugged | None,
+    watching: WatchedLaunch | None,
 ) -> Any:
     result = done.result
     match what:
@@ -257,13 +264,17 @@ def _record(
             return result.counters
         case Accesses():
             return result.access_trace
-        case Warp() if naming is not None:
-            warp = result.trace
-            return replace(warp, variables=naming((warp,))) if warp is not None else None
-        case Block() if naming is not None and result.block_trace is not None:
-            block = result.block_trace
-            variables = naming(block.warps)
-            return replace(block, warps=tuple(replace(each, variables=variables) for each in block.warps))
+        case Warp() | Block() if debugged is not None:
+            block, one = result.block_trace, result.trace
+            traced = (one,) if isinstance(what, Warp) and one is not None else block.warps if block else ()
+            variables = debugged.name(traced)
+            traced = tuple(replace(each, variables=variables) for each in traced)
+            traced = watching.of(traced) if watching is not None else traced
+            return (
+                replace(block, warps=traced)
+                if isinstance(what, Block) and block
+                else next(iter(traced), None)
+            )
     raise NotSupportedError(f"A virtual GPU cannot observe {what!r}.")
 
 

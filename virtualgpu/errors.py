@@ -39,6 +39,10 @@ class PtxError(GpulabError, ValueError):
     """PTX that cannot be read; the message names the line."""
 
 
+class WatchError(GpulabError, ValueError):
+    """A watch expression or a stop that cannot be read or evaluated; the message says what to write."""
+
+
 @dataclass(frozen=True, slots=True)
 class FaultSite:
     """Where on the device a kernel fault happened."""

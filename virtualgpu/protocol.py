@@ -79,23 +79,32 @@ class Blocks(Observation[LaunchTrace]):
 
 @dataclass(frozen=True, slots=True)
 class Warp(Observation[WarpTrace]):
-    """Every step of one warp, at most ``max_steps``. A real GPU tells its basic blocks and their masks."""
+    """Every step of one warp, at most ``max_steps``. A real GPU tells its basic blocks and their masks.
+
+    Only a virtual GPU evaluates ``watch`` expressions (``"x[i] * 2"``) at every step, and tells the steps at
+    which it would ``stop``: ``"line 12"``, ``"any(i >= n)"``, ``"all(...)"``, ``"write y[3]"``.
+    """
 
     block_index: Dim3 = (0, 0, 0)
     warp: int = 0
     max_steps: int = 20_000
+    watch: tuple[str, ...] = ()
+    stop: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Block(Observation[BlockTrace]):
     """Every step of all warps of one block; ``max_steps`` bounds them all together.
 
-    Only a virtual GPU can; beside it a real one tells the masks of ``warp``.
+    Only a virtual GPU can; beside it a real one tells the masks of ``warp``. ``watch`` and ``stop`` as for
+    `Warp`, for each of the warps.
     """
 
     block_index: Dim3 = (0, 0, 0)
     warp: int = 0
     max_steps: int = 60_000
+    watch: tuple[str, ...] = ()
+    stop: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from numbers import Number
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from gpulab.session import current
-from virtualgpu.errors import GpulabError
+from virtualgpu.errors import GpulabError, WatchError
 from virtualgpu.launch.copies import Copies, size_bytes, stand_ins
 from virtualgpu.model.occupancy import occupancy
 from virtualgpu.protocol import (
@@ -263,13 +263,15 @@ class _Replay:
         ------
         KernelFault
             For what would end the real GPU's context: here it names the line and the thread.
+        WatchError
+            For a watch expression or a stop that makes no sense.
         ArgumentWarning
             Where the learner has made warnings errors: nothing has looked at the launch then.
         """
         try:
             return self.run(copies)
         except Exception as error:
-            if isinstance(error, Warning) or getattr(error, "status", None) in CONTEXT_ENDING:
+            if isinstance(error, Warning | WatchError) or getattr(error, "status", None) in CONTEXT_ENDING:
                 raise
             return None
 

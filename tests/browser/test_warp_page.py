@@ -279,3 +279,102 @@ def test_steps_of_a_long_trace_are_all_made(open_saved: Any, record_property: An
     median = sorted(times)[len(times) // 2]
     record_property("figure", f"a step among 20,000: median {median:.1f} ms, goal 40 ms")
     assert int(slider.input_value()) == began + len(times)
+
+
+WATCHED = r"""
+extern "C" __global__ void stray(int* rows, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    int sum = 0;
+    #pragma unroll 1
+    for (int k = 0; k <= (i & 3); ++k) sum += k;
+    if (i <= n) rows[i] = sum;
+}
+"""
+
+
+def watching(**asked: Any) -> WarpStepper:
+    gl.use_device("virtual:A100")
+    rows = cp.zeros(64, dtype=np.int32)
+    asked = {"watch": ["i", "rows[i]", "sum * 2"], "stop": ["write sum", "any(i >= n)"]} | asked
+    return gl.warps(cp.RawKernel(WATCHED, "stray"), 1, 64, (rows, np.int32(63)), warp=1, **asked)
+
+
+@pytest.mark.parametrize("by_line", [False, True], ids=["instruction", "line"])
+def test_keys_lead_to_the_next_stop_and_run_back(open_saved: Any, by_line: bool) -> None:
+    view = watching()
+    view.by_line = by_line
+    page, steps = open_saved(view), view.steps
+    listing, sentence = page.locator(".gl-listing"), page.locator(".gl-sentence")
+    name = "_visit" if by_line else ""
+    at, way = view.step, [view.step]
+    assert sentence.text_content() == steps.sentence(at, by_line)
+    assert "Stop " in sentence.text_content()
+    while (to := int(steps.moves[f"next_stop{name}"][at])) != at:
+        listing.press("s")
+        assert sentence.text_content() == steps.sentence(to, by_line)
+        at = to
+        way.append(at)
+    assert len(way) > 3
+    assert page.locator("[data-move=next-stop]").get_attribute("aria-disabled") == "true"
+    for to in reversed(way[:-1]):
+        listing.press("Shift+S")
+        assert sentence.text_content() == steps.sentence(to, by_line)
+    page.locator("[data-move=next-stop]").click()
+    assert sentence.text_content() == steps.sentence(way[1], by_line)
+    page.locator("[data-move=previous-stop]").click()
+    assert sentence.text_content() == steps.sentence(way[0], by_line)
+
+
+def test_watched_values_are_those_of_the_record(open_saved: Any) -> None:
+    view = by_instruction(watching(stop="write rows[63]"))
+    page = open_saved(view)
+    assert page.locator(".gl-sentence").text_content() == view.steps.sentence(view.step)
+    for step in range(len(view.trace)):
+        page.evaluate(STEP, step)
+        for lane in (0, 3, 31):
+            page.locator(".gl-lane").nth(lane).click()
+            shown = page.evaluate(
+                "[...document.querySelectorAll('.gl-watch')].map(row => [row.children[0].textContent, "
+                "row.children[2].textContent])"
+            )
+            view.step, view.lane = step, lane
+            said = [line.partition(f" in lane {lane}: ") for line in view.describe().splitlines()[-3:]]
+            assert shown == [[name, text] for name, _, text in said]
+
+
+def test_a_saved_page_says_where_it_stops(open_saved: Any) -> None:
+    page = open_saved(watching())
+    note = page.locator(".gl-confirmation").first.text_content()
+    assert note.startswith("Stop at write sum: ")
+    assert "Stop at any(i >= n): never." not in note
+    assert "s and S next and previous stop" in page.locator(".gl-note").all_text_contents()[-2]
+    without = open_saved(watching(watch=[], stop=[]))
+    assert without.locator("[data-move=next-stop]").count() == 0
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize(("width", "height"), [(640, 700), (1024, 700), (1400, 900)])
+def test_watches_have_room(open_saved: Any, width: int, height: int, dark: bool) -> None:
+    """All of a few watch expressions are in sight, and nothing lies on anything else."""
+    from tests.browser.conftest import PICTURES
+
+    page = open_saved(watching(), width, height, dark)
+    page.screenshot(path=PICTURES / f"watch_{width}_{'dark' if dark else 'light'}.png")
+    clipped = page.evaluate(
+        """[...document.querySelectorAll('.gl-watch span, button, .gl-sentence')]
+            .filter(e => e.scrollWidth > e.clientWidth + 1 && e.clientWidth).map(e => e.textContent)"""
+    )
+    assert clipped == []
+    boxes = page.evaluate(
+        """['.gl-registers', '.gl-access', '.gl-lanes'].map(s => {
+            const box = document.querySelector(s).getBoundingClientRect(); return [box.top, box.bottom]; })"""
+    )
+    (top, bottom), (access, _), (_, lanes) = boxes
+    assert lanes <= top
+    assert bottom <= access
+    rows = page.evaluate(
+        "[...document.querySelectorAll('.gl-watch')].map(row => row.getBoundingClientRect().bottom)"
+    )
+    assert len(rows) == 3
+    assert max(rows) <= bottom + 1

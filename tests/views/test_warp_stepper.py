@@ -7,7 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import gpulab as gl
+from gpulab import cp
 from gpulab.views import WarpStepper
+from gpulab.views.warp import step_text
 from gpulab.views.warp.columns import SharedStates, lane_rows
 from gpulab.views.warp.step_text import confirm, value_type
 from gpulab.views.warp.steps import WarpSteps
@@ -201,3 +204,78 @@ def test_shared_memory_is_said_as_its_writes_leave_it() -> None:
             if mine.size:
                 words[word] = states.bits[mine[-1]]
         assert words.view(np.uint8)[:size].tolist() == memory.tolist()
+
+
+WATCHED = r"""
+extern "C" __global__ void counted(const int* w, int* x, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    int sum = 0;
+    #pragma unroll 1
+    for (int k = 0; k < (i & 3); ++k) sum += w[k];
+    if (i <= n) x[i] = sum;
+}
+"""
+
+
+def watched_view(**asked: object) -> WarpStepper:
+    gl.use_device("virtual:A100")
+    w, x = cp.arange(4, dtype=np.int32) + 1, cp.zeros(64, dtype=np.int32)
+    kernel = cp.RawKernel(WATCHED, "counted")
+    return gl.warps(kernel, 1, 64, (w, x, np.int32(40)), **asked)
+
+
+def test_a_view_begins_where_it_first_stops_and_says_so() -> None:
+    view = watched_view(watch=["sum", "x[i + 60]"], stop=["any(sum > 3)", "write x[41]"])
+    (sums, write), trace = view.trace.stops, view.trace
+    assert view.step == sums.step[0] > 0
+    assert write.step.size == 0
+    line = int(trace.line[view.step])
+    said = f"Stop at any(sum > 3): 1 time, first at instruction {view.step + 1} (line {line})."
+    assert said in repr(view)
+    assert "Stop at write x[41]: never." in repr(view)
+    assert "Stop 1 of 1, any(sum > 3): true in lane" in view.describe()
+    assert view.describe().splitlines()[-2:] == [
+        "sum in lane 0: 0",
+        "x[i + 60] in lane 0: 0",
+    ]
+    view.lane = 7
+    assert view.describe().splitlines()[-2:] == [
+        "sum in lane 7: 6",
+        "x[i + 60] in lane 7: outside: the indices of x are 0 to 63",
+    ]
+    assert view.register == "sum"
+    view.close()
+
+
+def test_of_a_block_the_warp_that_stops_first_is_shown() -> None:
+    view = watched_view(whole_block=True, stop="write x[40]")
+    assert view.warp == 1
+    assert view.trace.stops[0].lanes.tolist() == [1 << 8]
+    assert view.step == view.trace.stops[0].step[0]
+    assert f"first at instruction {view.step + 1} of warp 1 (line 8)." in repr(view)
+    view.close()
+
+
+def test_moves_between_stops_are_those_that_a_walk_finds() -> None:
+    view = watched_view(stop=["line 7", "write sum"])
+    steps = view.steps
+    stops = sorted({step for stop in view.trace.stops for step in stop.step.tolist()})
+    assert len(stops) > 4
+    of = steps.visits.of.tolist()
+    for here in range(len(steps)):
+        ahead, behind = [s for s in stops if s > here], [s for s in stops if s < here]
+        assert steps.moves["next_stop"][here] == next(iter(ahead), here)
+        assert steps.moves["previous_stop"][here] == (behind[-1] if behind else here)
+        later, earlier = [s for s in stops if of[s] > of[here]], [s for s in stops if of[s] < of[here]]
+        assert steps.moves["next_stop_visit"][here] == next(iter(later), here)
+        first = next((s for s in earlier if of[s] == of[earlier[-1]]), here)
+        assert steps.moves["previous_stop_visit"][here] == first
+    view.close()
+
+
+def test_lanes_are_named_in_few_words() -> None:
+    assert step_text.lanes_named(0xFFFFFFFF) == "lanes 0 to 31"
+    assert step_text.lanes_named(1 << 31) == "lane 31"
+    assert step_text.lanes_named(0b1011) == "lanes 0 to 1 and 3"
+    assert step_text.lanes_named(0x55555555) == "lanes 0, 2, 4 and 13 more"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from virtualgpu.cuda_errors import CompileException, CUDADriverError, KernelFault
 from virtualgpu.errors import GpulabError
@@ -18,9 +19,24 @@ from virtualgpu.records import WarpTrace
 from virtualgpu.records.warp.columns import Variable
 
 if TYPE_CHECKING:
+    from virtualgpu.compile.ptx.dwarf import CType, Declared
     from virtualgpu.engine import TraceRequest
 
-Naming = Callable[[tuple[WarpTrace, ...]], tuple[Variable, ...]]
+
+@dataclass(frozen=True)
+class Debugged:
+    """What a debug build tells of a kernel's variables: where they are declared, and their types.
+
+    ``name`` tells the variables of warps that the launch itself traced. ``why`` says, if there is no debug
+    build here, why not; then nothing is declared and nothing named.
+    """
+
+    name: Callable[[tuple[WarpTrace, ...]], tuple[Variable, ...]] = lambda warps: ()
+    declared: tuple[Declared, ...] = ()
+    types: Mapping[int, CType] = field(default_factory=dict)
+    labels: frozenset[str] = frozenset()
+    why: str = ""
+
 
 # The debug build may write wherever the kernel may: all device memory is put back, if it is not too much.
 _MOST_BYTES = 256 << 20
@@ -28,21 +44,18 @@ _MOST_BYTES = 256 << 20
 _STEPS_FOR_ONE, _MOST_STEPS, _WATCHDOG_S = 6, 120_000, 5.0
 
 
-def beside(prepared: PreparedLaunch, request: TraceRequest) -> Naming:
-    """Run the traced block's debug build, and put memory back as it was.
-
-    Returns
-    -------
-    callable
-        Names the variables of the warps that the launch itself traced; none of what has no debug build here.
-    """
+def beside(prepared: PreparedLaunch, request: TraceRequest) -> Debugged:
+    """Run the traced block's debug build, and put memory back as it was."""
     from virtualgpu.compile.ptx.dwarf import declared_variables
     from virtualgpu.engine.observe.results import linear
     from virtualgpu.engine.observe.variables import Run, find_variables
 
     module, device, packed = prepared.module, prepared.device, prepared.packed
-    if module.in_advance or packed.cooperative or "malloc" in module.ptx:
-        return lambda warps: ()
+    if module.in_advance:
+        return Debugged(why="NVRTC, which makes debug information, is not installed here.")
+    if packed.cooperative or "malloc" in module.ptx:
+        what = "blocks that wait for each other" if packed.cooperative else "memory that a kernel asks for"
+        return Debugged(why=f"a debug build is not run beside {what}.")
     source = prepared.launch.source
     block = np.array([linear(request.block_index, packed.grid)], np.int64)
     traced = replace(
@@ -60,35 +73,44 @@ def beside(prepared: PreparedLaunch, request: TraceRequest) -> Naming:
         debug = compiled_module(
             source.code, (*source.options, "-G"), source.name_expressions, device.info.compute_capability
         )
-        declared = declared_variables(debug.ptx)
+        declared, types = declared_variables(debug.ptx)
         program = debug.program(device)
         with _unchanged(device.memory) as possible:
             if not possible:
-                return lambda warps: ()
+                return Debugged(why="more memory is in use than can be put back after a debug build has run.")
             done = program.launch(packed, device.memory, options)
-    except (CompileException, CUDADriverError, GpulabError, KernelFault):
-        return lambda warps: ()
+    except (CompileException, CUDADriverError, GpulabError, KernelFault) as error:
+        return Debugged(why=f"its debug build failed ({type(error).__name__}).")
     block_trace, one = done.block_trace, done.trace
+    scalars = [each for each in declared if each.kind and each.function]
     slow = block_trace.warps if block_trace is not None else (one,) if one is not None else ()
 
     def named(warps: tuple[WarpTrace, ...]) -> tuple[Variable, ...]:
         fast = Run(warps, module.program(device).traced_kernel(packed.name, count=True))
         debugged = Run(slow, program.traced_kernel(packed.name, count=False))
-        return find_variables(fast, debugged, declared, program.module) if slow and warps else ()
+        return find_variables(fast, debugged, scalars, program.module) if slow and warps else ()
 
-    return named
+    labels = frozenset(program.module.functions[packed.name].labels)
+    return Debugged(named, tuple(declared), types, labels)
 
 
 @contextmanager
 def _unchanged(memory: DeviceMemory) -> Iterator[bool]:
     """Whether all device memory can be kept; if so, it is put back."""
-    starts, ends = (column.tolist() for column in memory.live())
-    if sum(ends) - sum(starts) > _MOST_BYTES:
+    kept = contents(memory)
+    if kept is None:
         yield False
         return
-    kept = [(start, memory.view(start, end - start).copy()) for start, end in zip(starts, ends, strict=True)]
     try:
         yield True
     finally:
-        for start, contents in kept:
-            memory.view(start, contents.size)[:] = contents
+        for start, before in kept:
+            memory.view(start, before.size)[:] = before
+
+
+def contents(memory: DeviceMemory) -> list[tuple[int, npt.NDArray[np.uint8]]] | None:
+    """A copy of all that is in device memory, by address; None if that is too much."""
+    starts, ends = (column.tolist() for column in memory.live())
+    if sum(ends) - sum(starts) > _MOST_BYTES:
+        return None
+    return [(start, memory.view(start, end - start).copy()) for start, end in zip(starts, ends, strict=True)]

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from virtualgpu import records
 from virtualgpu.errors import GpulabError
 from virtualgpu.records import Provenance, as_run, memory
-from virtualgpu.records.warp import columns
+from virtualgpu.records.warp import columns, watched
 
 FORMAT = "gpulab-record"
 VERSION = 1
@@ -29,7 +29,7 @@ Record = TypeVar("Record")
 Array = npt.NDArray[Any]
 _RECORD_TYPES = {
     name: thing
-    for module in (records, as_run, columns, memory)
+    for module in (records, as_run, columns, memory, watched)
     for name, thing in vars(module).items()
     if isinstance(thing, type) and dataclasses.is_dataclass(thing)
 }

@@ -115,11 +115,27 @@ def of_warp(steps: WarpSteps, texts: Texts, shared: SharedStates | None = None) 
         if trace.address is not None:
             addresses = trace.address[steps.accesses].astype(np.uint64)
             columns |= lane_rows("address", addresses, trace.executed_mask[steps.accesses])
+    if steps.stop_words:
+        columns |= {"stop_step": steps.stop_step, "stop_words": texts.numbers(steps.stop_words)}
+    columns |= _of_watches(trace, texts)
     if trace.detail is not None:
         columns["sequence"] = trace.detail.sequence
         if shared is not None:
             columns["shared_words"] = texts.numbers(shared.sentences)[shared.said(trace.detail.sequence)]
     return narrow(columns | _of_values(trace, texts))
+
+
+def _of_watches(trace: WarpTrace, texts: Texts) -> Columns:
+    """Values of watch expressions: those of one are the rows ``watch_rows[i]`` to ``watch_rows[i + 1]``."""
+    seen = trace.watched
+    if not seen:
+        return {}
+    names = ("step", "value", "known", "outside")
+    step, value, known, outside = (np.concatenate([getattr(each, name) for each in seen]) for name in names)
+    at = np.cumsum([0, *(each.step.size for each in seen)])
+    columns = {"watch_rows": at, "watch_step": step, "watch_known": known, "watch_outside": outside}
+    notes = texts.numbers(each.note for each in seen)
+    return columns | {"watch_note": notes} | lane_rows("watch", value, known)
 
 
 def _natural(register: str) -> list[tuple[int, str]]:

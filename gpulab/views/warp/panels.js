@@ -1,5 +1,6 @@
 import { element } from "../parts/frame.js";
 import { upTo } from "../parts/items.js";
+import { watched } from "../parts/watch.js";
 import { sharedWord, valueText } from "./record.js";
 
 // The values of one lane, and shared memory as 4-byte words: a column is a bank, a row 128 bytes.
@@ -24,20 +25,23 @@ export function valuesPanel(onChoose) {
   /** Show the values of a lane after a step: of variables in scope at `line`, or of registers if that is null. */
   const show = (steps, step, lane, chosen, line) => {
     const variables = line === null ? [] : steps.variables(step, lane, line);
-    const found = line === null ? steps.registers(step, lane).map((value) => ({ what: value.what, ctype: value.type, known: true, value })) : variables;
+    const watches = watched(steps, step, lane);
+    const others = line === null ? steps.registers(step, lane).map((value) => ({ what: value.what, ctype: value.type, known: true, value })) : variables;
+    const found = [...watches, ...others.filter(({ what }) => !watches.some((each) => each.what === what))];
     const kind = line === null ? "Registers" : "Variables";
     heading.textContent = found.length ? `${kind} of lane ${lane} after this ${line === null ? "step" : "line"}` : `${kind}: none known here`;
-    const nodes = found.map(({ what, ctype, known, value }) => {
+    const nodes = found.map(({ what, ctype, known, value, said, why }) => {
       const row = rowOf(what);
       const now = value?.step === step;
       const where = !value ? "" : now ? "now" : steps.place(value.step);
-      const text = value ? valueText(value.bits, value.type) : known ? "not yet" : "not known";
+      const text = value ? valueText(value.bits, value.type) : said || (known ? "not yet" : "not known");
       [what, ctype, text, where].forEach((each, at) => { row.children[at].textContent = each; });
       row.classList.toggle("gl-now", Boolean(now));
       row.classList.toggle("gl-unknown", !value);
+      row.classList.toggle("gl-watch", said !== undefined);
       row.setAttribute("aria-pressed", String(what === chosen));
       row.setAttribute("aria-label", `${what}, ${ctype}: ${text}${where && `, written ${where}`}`);
-      row.title = value ? `${what} (${ctype}) = ${valueText(value.bits, value.type, true)}, written by ${steps.instruction(value.step)}. Press to see it in all lanes.` : known ? "the compiled code has not computed it yet" : UNKNOWN;
+      row.title = value ? `${what} (${ctype}) = ${valueText(value.bits, value.type, true)}, written by ${steps.instruction(value.step)}. Press to see it in all lanes.` : why ?? (known ? "the compiled code has not computed it yet" : UNKNOWN);
       return row;
     });
     // Rows that stay are not touched, so that a focused one keeps the focus.

@@ -1,4 +1,5 @@
 import { above, groupedBy, upTo } from "../parts/items.js";
+import { stopWords, watchedIn } from "../parts/watch.js";
 import { filled, grouped } from "../parts/words.js";
 
 // A traced block as Python laid it out: everything here is looked up, or bits written as a number.
@@ -15,7 +16,7 @@ export class WarpRecord {
 
   clamp(step) { return Math.max(0, Math.min(step, this.length - 1)); }
   /** Where a move such as `next_line` leads; the step itself where it leads nowhere. */
-  target(move, step) { return step + this[move][step]; }
+  target(move, step) { return step + (this[move]?.[step] ?? 0); }
   says(column, row) { return this.texts[this[column][row]]; }
   place(step) { return this.says("site_place", this.site[step]); }
   instruction(step) { return this.says("site_words", this.site[step]); }
@@ -43,6 +44,7 @@ export class WarpRecord {
       place: byLine ? this.says("visit_place", visit) : this.place(step), turn: turns && `, ${turns}`,
       lanes: byLine ? this.says("visit_words", visit) : this.says("mask_words", this.mask[step]), text: this.instruction(step),
       access: byLine ? this.briefly(step) : this.accesses(step).map(({ sentence }) => ` ${sentence}`).join(""), moved: this.says("visit_moved", visit),
+      stop: byLine ? stopWords(this, this.visit_begin[visit], this.visitEnd(visit)) : stopWords(this, step, step),
     };
     return filled(this.contents[byLine ? "line_sentence" : "sentence"], words);
   }
@@ -139,7 +141,7 @@ export class WarpRecord {
   /** The values of a variable or a register in all lanes after a step. */
   named(name, step) {
     const variable = this.contents.variables.findIndex(([each, , , , , known]) => each === name && known);
-    return upTo(32, (lane) => (variable < 0 ? this.registers(step, lane, name)[0] ?? null : this.variable(variable, step, lane)));
+    return watchedIn(this, name, step) ?? upTo(32, (lane) => (variable < 0 ? this.registers(step, lane, name)[0] ?? null : this.variable(variable, step, lane)));
   }
 
   /** The registers that a lane has a value in, each as it was last written in the call that a step is in. */

@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from virtualgpu.records import WarpTrace
+from virtualgpu.records import WARP_SIZE, WarpTrace
 from virtualgpu.words import count, listing, noun, number
 
-SENTENCE = "Step {step} of {steps}, {place}{turn}: {lanes}. {text}.{access}"
-LINE_SENTENCE = "Step {step} of {steps}, {place}{turn}: {lanes}.{access}{moved}"
+SENTENCE = "Step {step} of {steps}, {place}{turn}: {lanes}.{stop} {text}.{access}"
+LINE_SENTENCE = "Step {step} of {steps}, {place}{turn}: {lanes}.{stop}{access}{moved}"
 # Of different kinds of access; the view lists all.
 MOST_BRIEFS = 3
 EMPTY = "The warp ran no instruction."
@@ -134,10 +134,63 @@ def moved_words(lines: tuple[int, ...]) -> str:
     return f" Part of {noun(len(lines), 'line')} {named} runs here: moved by the compiler." if lines else ""
 
 
-def keys(looping: bool, values: bool, several: bool) -> str:
-    """Which keys step through a trace with loops, register values and several warps, or without."""
+def lanes_named(mask: int) -> str:
+    """The lanes of a mask, neighbours together: ``lanes 0 to 3 and 8``."""
+    lanes = [lane for lane in range(WARP_SIZE) if mask >> lane & 1]
+    runs = [lane for lane in lanes if lane - 1 not in lanes]
+    ends = [lane for lane in lanes if lane + 1 not in lanes]
+    named = [f"{a} to {b}" if b > a else str(a) for a, b in zip(runs, ends, strict=True)]
+    more = (
+        [*named[:MOST_BRIEFS], f"{len(named) - MOST_BRIEFS} more"] if len(named) > MOST_BRIEFS + 1 else named
+    )
+    return f"{noun(len(lanes), 'lane')} {listing(more)}"
+
+
+@_kept
+def stop_words(text: str, kind: str, mask: int, at: int, of: int) -> str:
+    """Why a step stops, and which of the stops of its kind it is."""
+    why = {
+        "line": "", "write": f" by {lanes_named(mask)}", "any": f": true in {lanes_named(mask)}",
+        "all": ": true in all lanes that have values",
+    }[kind]  # fmt: skip
+    return f"Stop {number(at)} of {number(of)}, {text}{why}."
+
+
+def stops_note(text: str, note: str, times: int, first: str) -> str:
+    """How often a block's warps stop for one reason, and where first."""
+    if not times:
+        return f"Stop at {text}: never{f' ({note})' if note else ''}."
+    return f"Stop at {text}: {count(times, 'time')}, first at {first}."
+
+
+def watched_words(trace: WarpTrace, step: int, lane: int) -> list[str]:
+    """The watch expressions of a lane after a step, one sentence each."""
+    found = []
+    for each in trace.watched:
+        row = int(np.searchsorted(each.step, step, side="right")) - 1
+        if row >= 0 and each.known[row] >> lane & 1:
+            said = read_bits(int(each.value[row, lane]), each.kind)
+        else:
+            outside = row >= 0 and each.outside[row] >> lane & 1
+            said = each.note if outside or row < 0 else "not known here"
+        found.append(f"{each.text} in lane {lane}: {said}")
+    return found
+
+
+def read_bits(bits: int, kind: str) -> str:
+    """Bits as the number that they stand for."""
+    if kind == "pred":
+        return "true" if bits & 1 else "false"
+    letter, size = {"s": "i", "u": "u", "f": "f"}[kind[0]], int(kind[1:]) // 8
+    value = np.array([bits & ((1 << 8 * size) - 1)], f"u{size}").view(f"{letter}{size}")[0]
+    return f"{value:.9g}" if letter == "f" else str(value)
+
+
+def keys(looping: bool, values: bool, several: bool, stopping: bool = False) -> str:
+    """Which keys step through a trace with loops, register values, several warps and stops, or without."""
     found = "Keys: ← → step, ↑ ↓ source line, Page Up and Page Down memory access, Home, End, space plays"
     found += ", i and I iteration, o out of the loop" if looping else ""
+    found += ", s and S next and previous stop" if stopping else ""
     return f"{found}{', comma and full stop lane' if values else ''}{', [ and ] warp' if several else ''}."
 
 

@@ -31,6 +31,7 @@ function render({ model, el }) {
   const [step, byLine] = [() => model.get("step"), () => model.get("by_line")];
   const move = (to) => { if (steps.clamp(to) !== step()) frame.send("step", steps.clamp(to)); };
   const go = (name) => () => move(steps.target(name, step()));
+  const stop = (name) => () => move(steps.target(byLine() ? `${name}_visit` : name, step()));
   const by = (name, count) => () => (byLine() ? go(name)() : move(step() + count));
   const [next, previous] = [by("next_line", 1), by("previous_line", -1)];
   const atEnd = () => (byLine() ? steps.visit(steps.clamp(step())) === steps.visit_begin.length - 1 : step() >= steps.length - 1);
@@ -82,6 +83,8 @@ function render({ model, el }) {
     ["previous-iteration", "Previous iteration", "Shift+I", "I", "◀", go("previous_iteration")],
     ["next-iteration", "Next iteration", "I", "i", "Iteration ▶", go("next_iteration")],
     ["past-loop", "Past the loop", "O", "o", "Past loop", go("past_loop")],
+    ["previous-stop", "Previous stop (run back)", "Shift+S", "S", "◀", stop("previous_stop")],
+    ["next-stop", "Next stop", "S", "s", "Stop ▶", stop("next_stop")],
   ]) {
     keys[key] = onclick;
     buttons[name] = element("button", { type: "button", onclick, "aria-label": label, title: `${label} (${shown})`, "data-move": name }, text);
@@ -122,6 +125,7 @@ function render({ model, el }) {
       element("div", { class: "gl-groups" },
         group("", ...(warps.size > 1 ? [element("label", {}, "Warp ", warpChoice)] : []), "first", "previous", "next", "last", "play", play.speed),
         group("gl-loops", "access", ...(looping ? ["previous-iteration", "next-iteration", "past-loop", fold, turnsText] : [])),
+        ...(contents.stopping ? [group("", "previous-stop", "next-stop")] : []),
         group("gl-unit", element("label", {}, "Step by ", unit), ptx)),
       lanesOverSteps.node, slider, spoken,
     ),
@@ -129,7 +133,7 @@ function render({ model, el }) {
     access.node, ...(memory ? [memory.node] : []), note(contents.keys),
   );
   frame.root.addEventListener("keydown", (event) => {
-    if (event.altKey || event.ctrlKey || event.metaKey || (event.shiftKey && event.key !== "I")) return;
+    if (event.altKey || event.ctrlKey || event.metaKey || (event.shiftKey && !"IS".includes(event.key))) return;
     const inside = event.target.closest("select, input, button, summary");
     // A focused button keeps its own space bar, a list its own arrows.
     if (inside?.matches("select") || (event.key === " " && inside) || !keys[event.key]) return;
@@ -164,6 +168,7 @@ function render({ model, el }) {
     const ends = {
       first, previous: first, next: last, last,
       "past-loop": stays("past_loop"), "previous-iteration": stays("previous_iteration"), "next-iteration": stays("next_iteration"),
+      "previous-stop": stays(`previous_stop${line ? "_visit" : ""}`), "next-stop": stays(`next_stop${line ? "_visit" : ""}`),
     };
     for (const [name, end] of Object.entries(ends)) buttons[name].setAttribute("aria-disabled", String(end));
     const site = steps.site[at];

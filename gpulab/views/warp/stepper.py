@@ -47,6 +47,11 @@ class WarpStepper(View, module="warp/stepper"):
         self._trace, self.measured = trace, measured
         first = traces[0]
         shown = warp if warp in self._warps else first.warp_index
+        stopping = [(t.detail.sequence[s.stop_step[0]], w) for w, s in self._warps.items()
+                    if (t := s.trace).detail is not None and s.stop_step.size]  # fmt: skip
+        if stopping and not self._warps[shown].stop_step.size:
+            shown = min(stopping)[1]
+        begin = int(self._warps[shown].stop_step[0]) if stopping else 0
         compared = measured.warp_index if measured is not None else shown
         self.confirmation = ""
         if measured is not None and compared in self._warps:
@@ -63,7 +68,9 @@ class WarpStepper(View, module="warp/stepper"):
             title=f"{what} of block {_at(trace)} in {trace.kernel_name}",
             caption=f"{seen} {'; masks also '.join(sources)}.",
             source=trace.provenance.source, contents=contents, data=data, warp=shown,
+            register=first.watched[0].text if first.watched else "",
         )  # fmt: skip
+        self.step = begin
 
     @property
     def record(self) -> WarpTrace | BlockTrace:
@@ -103,15 +110,42 @@ class WarpStepper(View, module="warp/stepper"):
         return (
             f"Warp {trace.warp_index}{among} of block {_at(trace)} in kernel {trace.kernel_name}: "
             f"{count(len(trace), trace.granularity)}, {spread}, {accesses}; {trace.provenance.label}{beside}."
+            f"{''.join(f' {note}' for note in self._stop_notes())}"
         )
 
     def describe(self) -> str:
         parts = [self.sentence(), *self._notes(self.trace)]
         if len(self.trace):
             parts.append(self.steps.sentence(self.step, self.by_line))
+            parts += step_text.watched_words(self.trace, self._after, self.lane)
             if (shared := self._shared) is not None and self.trace.detail is not None:
                 parts.append(shared.sentences[int(shared.said(self.trace.detail.sequence)[self.step])])
         return "\n".join(parts)
+
+    @property
+    def _after(self) -> int:
+        """The step after which values are shown: the one chosen, or the last of its line."""
+        visits = self.steps.visits
+        return int(visits.end[visits.of[self.step]]) if self.by_line else self.step
+
+    def _stop_notes(self) -> list[str]:
+        """Of each stop how often the warps stop for it, and where first."""
+        every, notes = self._warps.values(), []
+        for n, stop in enumerate(next(iter(every)).trace.stops):
+            found = [
+                (int(sequence[step[0]]), each.trace.warp_index, int(step[0]), int(each.line[step[0]]))
+                for each in every
+                if each.trace.detail is not None
+                and (step := each.trace.stops[n].step).size
+                and (sequence := each.trace.detail.sequence).size
+            ]
+            times, first = sum(each.trace.stops[n].step.size for each in every), ""
+            if found:
+                _, warp, at, line = min(found)
+                among = f" of warp {warp}" if len(self._warps) > 1 else ""
+                first = f"instruction {number(at + 1)}{among} ({step_text.place(line)})"
+            notes.append(step_text.stops_note(stop.text, stop.note, times, first))
+        return notes
 
     def draw(self) -> Box:
         return picture.draw(self.steps, self.confirmation)
@@ -123,7 +157,13 @@ class WarpStepper(View, module="warp/stepper"):
             stops = (
                 f"The trace stops after {count(self._trace.steps, 'step')} of all warps; the block ran on."
             )
-        return [note for note in (self.confirmation, stops if trace.truncated else "", trace.note) if note]
+        notes = (
+            self.confirmation,
+            " ".join(self._stop_notes()),
+            stops if trace.truncated else "",
+            trace.note,
+        )
+        return [note for note in notes if note]
 
     def _contents(self, first: WarpTrace) -> dict[str, Any]:
         """What the browser shows: texts, and columns that number them."""
@@ -142,7 +182,11 @@ class WarpStepper(View, module="warp/stepper"):
                 [each.name, each.type, each.kind, each.first_line, each.last_line, bool(each.written_by)]
                 for each in first.variables
             ],
-            "keys": step_text.keys(looping, first.detail is not None, len(warps) > 1),
+            "watches": [[each.text, each.type, each.kind] for each in first.watched],
+            "stopping": any(steps.stop_words for steps in every),
+            "keys": step_text.keys(
+                looping, first.detail is not None, len(warps) > 1, any(steps.stop_words for steps in every)
+            ),
             "texts": list(texts.known),
         }  # fmt: skip
 

@@ -6,12 +6,13 @@ import numpy as np
 
 from gpulab.views.warp import step_text
 from virtualgpu.records import WarpTrace
+from virtualgpu.records.warp.loops import Ints, neighbours
 from virtualgpu.records.warp.steps import TraceSteps, kinds
 from virtualgpu.words import number
 
 
 class WarpSteps(TraceSteps):
-    """A warp's steps with words for each kind of site, of masks and of access (``access_kinds``)."""
+    """A warp's steps with words for each kind of site, masks, access (``access_kinds``), and for stops."""
 
     def __init__(self, trace: WarpTrace) -> None:
         super().__init__(trace)
@@ -37,6 +38,27 @@ class WarpSteps(TraceSteps):
             for index, *row in zip(*rows, strict=True)
         ]
 
+        self.stop_step, self.stop_words = self._stops(trace)
+        if trace.stops:
+            here, visits = np.arange(len(trace), dtype=np.int32), self.visits
+            self.moves["next_stop"], self.moves["previous_stop"] = neighbours(np.unique(self.stop_step), here)
+            # By line, of several stops in one visit the first is gone to, and those of one's own are reached.
+            of = np.unique(visits.of[self.stop_step], return_index=True)
+            on, back = (np.searchsorted(of[0], visits.of, side=side) for side in ("right", "left"))
+            at = np.append(self.stop_step[of[1]], 0).astype(np.int32)
+            self.moves["next_stop_visit"] = np.where(on < of[0].size, at[on], here)
+            self.moves["previous_stop_visit"] = np.where(back > 0, at[back - 1], here)
+
+    @staticmethod
+    def _stops(trace: WarpTrace) -> tuple[Ints, list[str]]:
+        """Steps that stop, in order, and why."""
+        found = sorted(
+            (step, step_text.stop_words(each.text, each.kind, mask, at, each.step.size))
+            for each in trace.stops
+            for at, (step, mask) in enumerate(zip(each.step.tolist(), each.lanes.tolist(), strict=True), 1)
+        )
+        return np.array([step for step, _ in found], np.int32), [words for _, words in found]
+
     def sentence(self, step: int, by_line: bool = False) -> str:
         """One step in words, or the visit of a source line that it belongs to."""
         visit = int(self.visits.of[step])
@@ -57,5 +79,8 @@ class WarpSteps(TraceSteps):
             if by_line
             else "".join(f" {access.sentence}" for access in accesses),
             moved=step_text.moved_words(self.visits.moved[visit]),
+            stop="".join(f" {words}" for words in self.stop_words[
+                slice(*np.searchsorted(self.stop_step, (first, last + 1)))
+            ]),
         )  # fmt: skip
         return said

@@ -8,24 +8,46 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 _SECTION = re.compile(r"\.section\s+\.debug_(\w+)\s*\{(.*?)\}", re.S)
 _DATA = re.compile(r"\.b(8|16|32|64)\s+([^\n]+)")
 _SUBPROGRAM, _PARAMETER, _BLOCK, _VARIABLE = 0x2E, 0x05, 0x0B, 0x34
-_POINTER, _BASE, _TYPEDEF, _CONST, _VOLATILE = 0x0F, 0x24, 0x16, 0x26, 0x35
+_POINTER, _BASE, _TYPEDEF, _CONST, _VOLATILE, _ENUM = 0x0F, 0x24, 0x16, 0x26, 0x35, 0x04
+_ARRAY, _SUBRANGE, _STRUCT, _UNION, _MEMBER = 0x01, 0x21, 0x13, 0x17, 0x0D
+_AT_COUNT, _AT_UPPER, _AT_MEMBER_LOCATION = 0x37, 0x2F, 0x38
 _AT_LOCATION, _AT_NAME, _AT_SIZE, _AT_LOW, _AT_HIGH = 0x02, 0x03, 0x0B, 0x11, 0x12
 _AT_ENCODING, _AT_DECLARED, _AT_TYPE = 0x3E, 0x3B, 0x49
-_REGX = 0x90
+_REGX, _ADDR, _PLUS = 0x90, 0x03, 0x23
+# Structs that hold one number.
+_NUMBERS = {"__half": "f16", "__nv_bfloat16": "bf16"}
 _KINDS = {0x02: "u", 0x04: "f", 0x05: "s", 0x06: "s", 0x07: "u", 0x08: "u"}
 _FIXED = {0x01: 8, 0x0B: 1, 0x05: 2, 0x06: 4, 0x07: 8, 0x0C: 1, 0x11: 1, 0x12: 2, 0x13: 4, 0x14: 8}
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
-    """A scalar variable: where it is declared, its scope as labels, the registers that ever hold it.
+class CType:
+    """A type of the source, without const: a number (``kind``, as ``s32``), a pointer, an array, a struct.
 
-    ``kind`` reads its bits, such as ``s32``; ``parameter`` is its place among the parameters, -1 for none.
+    ``of`` is the key of the type pointed to, or of an array's elements, of which it has ``count`` (0 if that
+    is open, -1 for what is no array). ``members`` are names, offsets in bytes and keys of types.
+    """
+
+    name: str
+    size_bytes: int
+    kind: str = ""
+    of: int | None = None
+    count: int = -1
+    members: tuple[tuple[str, int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A variable: where it is declared, its scope as labels, the registers that ever hold it, or its symbol.
+
+    ``kind`` reads its bits, such as ``s32``, and is empty for arrays and structs; ``ctype`` is the key of its
+    type. ``parameter`` is its place among the parameters, -1 for none. ``function`` is empty for a variable
+    outside of functions; ``offset`` is its place in bytes after the symbol.
     """
 
     name: str
@@ -36,6 +58,9 @@ class Declared:
     scope: tuple[str, str]
     registers: frozenset[str]
     parameter: int = -1
+    ctype: int = 0
+    symbol: str = ""
+    offset: int = 0
 
 
 @dataclass
@@ -54,12 +79,14 @@ class _Entry:
     parent: _Entry | None = None
 
 
-def declared_variables(ptx: str) -> list[Declared]:
-    """Scalar variables and parameters of all functions; none in PTX without debug sections."""
+def declared_variables(ptx: str) -> tuple[list[Declared], dict[int, CType]]:
+    """Variables and parameters, with the table of types; none of either in PTX without debug sections."""
     sections = {name: _assembled(text) for name, text in _SECTION.findall(ptx)}
-    if not {"info", "abbrev", "loc"} <= sections.keys():
-        return []
+    if not {"info", "abbrev"} <= sections.keys():
+        return [], {}
+    lists = sections.get("loc", _Section()).data  # left out where no variable moves
     entries = dict(_entries(sections["info"], _abbreviations(bytes(sections["abbrev"].data))))
+    types = _types(entries)
     found, parameters = [], dict[int, int]()
     for entry in entries.values():
         if entry.tag not in (_VARIABLE, _PARAMETER) or _AT_NAME not in entry.values:
@@ -71,22 +98,33 @@ def declared_variables(ptx: str) -> list[Declared]:
         function = scope
         while function is not None and function.tag != _SUBPROGRAM:
             function = function.parent
-        text, kind = _type(entries, entry.values.get(_AT_TYPE))
-        if scope is None or function is None or not kind or _AT_LOW not in function.values:
+        key = entry.values.get(_AT_TYPE)
+        ctype = types.get(key) if isinstance(key, int) else None
+        if ctype is None or (function is not None and _AT_LOW not in function.values):
             continue
         registers: frozenset[str] = frozenset()
-        location = entry.values.get(_AT_LOCATION)
+        location, symbol, offset = entry.values.get(_AT_LOCATION), "", 0
         if isinstance(location, int):
-            registers = _registers(sections["loc"].data, location)
-        elif isinstance(location, bytes):
+            registers = _registers(lists, location)
+        elif isinstance(location, _Block):
             registers = frozenset(filter(None, [_register(location)]))
-        bounds = scope if _AT_LOW in scope.values else function
+            if location[:1] == bytes([_ADDR]):
+                symbol = location.symbol
+                offset = _uleb(location, 10)[0] if location[9:10] == bytes([_PLUS]) else 0
+        bounds = scope if scope is not None and _AT_LOW in scope.values else function
+        low, high = (str(bounds.values[at]) if bounds and function else "" for at in (_AT_LOW, _AT_HIGH))
         found.append(Declared(
-            str(entry.values[_AT_NAME]), text, kind, int(str(entry.values.get(_AT_DECLARED, 0))),
-            str(function.values[_AT_LOW]), (str(bounds.values[_AT_LOW]), str(bounds.values[_AT_HIGH])),
-            registers, place,
+            str(entry.values[_AT_NAME]), ctype.name, ctype.kind, int(str(entry.values.get(_AT_DECLARED, 0))),
+            str(function.values[_AT_LOW]) if function else "", (low, high), registers, place,
+            int(str(key)), symbol, offset,
         ))  # fmt: skip
-    return found
+    return found, types
+
+
+class _Block(bytes):
+    """A location's expression, and the symbol that stands in it."""
+
+    symbol = ""
 
 
 def _assembled(text: str) -> _Section:
@@ -166,7 +204,9 @@ def _value(info: _Section, at: int, form: int) -> tuple[object, int]:
     if form in (0x0A, 0x03, 0x04):  # a block with its length before it
         width = {0x0A: 1, 0x03: 2, 0x04: 4}[form]
         size = int.from_bytes(data[at : at + width], "little")
-        return bytes(data[at + width : at + width + size]), at + width + size
+        block = _Block(data[at + width : at + width + size])
+        block.symbol = info.names.get(at + width + 1, "")
+        return block, at + width + size
     if form in (0x0D, 0x0F):
         return _uleb(data, at)
     width = _FIXED[form]
@@ -176,21 +216,66 @@ def _value(info: _Section, at: int, form: int) -> tuple[object, int]:
     return int.from_bytes(data[at : at + width], "little"), at + width
 
 
-def _type(entries: dict[int, _Entry], place: object) -> tuple[str, str]:
-    """A type as C writes it, without const, and as PTX reads its bits; no kind for what no register holds."""
+def _types(entries: dict[int, _Entry]) -> dict[int, CType]:
+    """Types by the places of their entries: as C writes them, without const, and as PTX reads their bits."""
+    inside: dict[int, list[_Entry]] = {}
+    for entry in entries.values():
+        inside.setdefault(id(entry.parent), []).append(entry)
+    found: dict[int, CType] = {}
+    for place in entries:
+        _type(entries, inside, found, place)
+    return {place: ctype for place, ctype in found.items() if ctype.size_bytes or ctype.count == 0}
+
+
+def _type(
+    entries: dict[int, _Entry], inside: dict[int, list[_Entry]], found: dict[int, CType], place: object
+) -> CType:
     entry = entries.get(place) if isinstance(place, int) else None
-    if entry is None:
-        return "void", ""
-    name = str(entry.values.get(_AT_NAME, ""))
-    if entry.tag == _BASE:
-        kind = _KINDS.get(int(str(entry.values.get(_AT_ENCODING, 0))), "")
-        return name, f"{kind}{8 * int(str(entry.values[_AT_SIZE]))}" if kind else ""
-    inner, kind = _type(entries, entry.values.get(_AT_TYPE))
-    if entry.tag == _POINTER:
-        return f"{inner}*", "u64"
-    if entry.tag == _TYPEDEF:
-        return name, kind
-    return (inner, kind) if entry.tag in (_CONST, _VOLATILE) else ("", "")
+    if entry is None or not isinstance(place, int):
+        return CType("void", 0)
+    if place in found:
+        return found[place]
+    name, size = str(entry.values.get(_AT_NAME, "")), int(str(entry.values.get(_AT_SIZE, 0)))
+    key = entry.values.get(_AT_TYPE)
+    of = key if isinstance(key, int) else None
+    kind, made = "", CType("", 0)
+    if entry.tag in (_STRUCT, _UNION):
+        members = []
+        for each in inside.get(id(entry), []):
+            if each.tag == _MEMBER and isinstance(each.values.get(_AT_TYPE), int):
+                at = each.values.get(_AT_MEMBER_LOCATION)
+                offset = _uleb(at, 1)[0] if isinstance(at, bytes) and at else int(str(at or 0))
+                members.append((str(each.values.get(_AT_NAME, "")), offset, int(str(each.values[_AT_TYPE]))))
+        made = CType(name, size, _NUMBERS.get(name, ""), members=tuple(members))
+    elif entry.tag in (_BASE, _ENUM):
+        kind = "s" if entry.tag == _ENUM else _KINDS.get(int(str(entry.values.get(_AT_ENCODING, 0))), "")
+        made = CType(name, size, f"{kind}{8 * size}" if kind else "")
+    elif entry.tag == _POINTER:
+        made = CType(f"{_type(entries, inside, found, of).name}*", 8, "u64", of)
+    elif entry.tag == _ARRAY:
+        made = _array(entries, inside, found, entry)
+    elif entry.tag in (_TYPEDEF, _CONST, _VOLATILE):
+        inner = _type(entries, inside, found, of)
+        made = replace(inner, name=name if entry.tag == _TYPEDEF else inner.name)
+    found[place] = made
+    return made
+
+
+def _array(
+    entries: dict[int, _Entry], inside: dict[int, list[_Entry]], found: dict[int, CType], entry: _Entry
+) -> CType:
+    """An array of one or several dimensions; the inner ones get keys of their own, below 0."""
+    key = entry.values.get(_AT_TYPE)
+    element = _type(entries, inside, found, key)
+    made, shape = element, ""
+    for each in reversed([each for each in inside.get(id(entry), []) if each.tag == _SUBRANGE]):
+        upper, count = each.values.get(_AT_UPPER), each.values.get(_AT_COUNT)
+        many = int(str(count)) if count is not None else int(str(upper)) + 1 if upper is not None else 0
+        shape = f"[{many or ''}]{shape}"
+        made = CType(f"{element.name}{shape}", many * made.size_bytes, of=int(str(key)), count=many)
+        key = -1 - len(found)
+        found[key] = made
+    return made
 
 
 def _registers(data: bytearray, at: int) -> frozenset[str]:

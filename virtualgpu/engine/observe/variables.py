@@ -151,7 +151,8 @@ def find_variables(
         by = _writers(fast, slow, each, wrote, candidates) if wrote else ()
         # What is known of a parameter is in the call; one that the compiler holds nowhere is left out.
         if by or (wrote and each.parameter < 0):
-            found.append(Variable(each.name, each.type, each.kind, each.line, _last_line(function, each), by))
+            last = _last_line(function, each)
+            found.append(Variable(each.name, each.type, each.kind, each.line, last, by, function.name))
     return tuple(found)
 
 
@@ -224,8 +225,12 @@ def _sets_constant(i: ir.Instruction) -> bool:
 
 
 def _fits(register: str, kind: str) -> bool:
-    """Whether a register of one type may hold a variable of another: as wide, and a float only floats."""
-    return register[1:] == kind[1:] and (register[0] == "f") == (kind[0] == "f" and register[0] != "b")
+    """Whether a register of one type may hold a variable of another: as wide, and a float only floats.
+
+    Bytes have registers of 16 bits, for there are none of 8.
+    """
+    wide = register[1:] == ("16" if kind[1:] == "8" else kind[1:])
+    return wide and (register[0] == "f") == (kind[0] == "f" and register[0] != "b")
 
 
 def _guesses(fitting: list[Definition], line: int) -> Iterator[list[int]]:

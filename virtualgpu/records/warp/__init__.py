@@ -11,6 +11,7 @@ import numpy.typing as npt
 from virtualgpu.records.kernel import Dim3
 from virtualgpu.records.origin import Provenance
 from virtualgpu.records.warp.columns import SharedWrites, StepDetail, Variable
+from virtualgpu.records.warp.watched import Stop, Watched
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +23,7 @@ class WarpTrace:
     instruction's own predicate into account. ``line`` is 1-based in ``code``, 0 if unknown.
     Memory columns hold -1 where a step does not access memory. ``value`` is the first register a step
     wrote; what else a virtual GPU tells of it is in ``detail``. ``variables`` are those of the source, as far
-    as the compiler or a debug build of the kernel tells of them.
+    as the compiler or a debug build of the kernel tells of them; ``watched`` and ``stops`` were asked for.
     """
 
     provenance: Provenance
@@ -54,6 +55,8 @@ class WarpTrace:
     truncated: bool = False
     note: str = ""
     detail: StepDetail | None = None
+    watched: tuple[Watched, ...] = ()
+    stops: tuple[Stop, ...] = ()
 
     def __len__(self) -> int:
         return int(self.pc.size)

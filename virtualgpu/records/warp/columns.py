@@ -41,7 +41,7 @@ class Variable:
     ``kind`` tells how to read its bits, such as ``s32``; ``first_line`` to ``last_line`` is its scope.
     ``written_by`` are places in `WarpTrace.instruction` whose first result is always the variable's new
     value, proven for this launch by running the kernel compiled for debugging, too. It is empty where the
-    compiler keeps the variable in no register of its own.
+    compiler keeps the variable in no register of its own. ``function`` declares it.
     """
 
     name: str
@@ -50,6 +50,7 @@ class Variable:
     first_line: int
     last_line: int
     written_by: tuple[int, ...] = ()
+    function: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
