@@ -62,8 +62,9 @@ def test_it_finds_what_was_recorded_where_it_was(name: str, kind: str, space: st
     assert not report.unavailable
     assert not report.clean
     assert report.provenance.source == "measured"
-    found = report.hazards[0]
-    assert (found.kind, found.space) == (kind, space), found
+    assert report.found(kind), report
+    found = report.found(kind)[0]
+    assert found.space == space
     lines = {place.line for each in report.hazards for place in (each.first, each.second) if place}
     assert lines >= set(RECORDED[name].get("lines", ())), (lines, report.hazards)
     if "block" in RECORDED[name]:

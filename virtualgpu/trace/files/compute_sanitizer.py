@@ -21,7 +21,7 @@ OPTIONS = {
     name: ("--tool", tool, *more, "--print-limit", "10000", "--xml", "--save")
     for name, tool, *more in (
         ("memory", "memcheck", "--report-api-errors", "no"),
-        ("race", "racecheck", "--racecheck-report", "all"),
+        ("race", "racecheck", "--racecheck-report", "hazard"),
         ("init", "initcheck"), ("sync", "synccheck"),
     )
 }  # fmt: skip
