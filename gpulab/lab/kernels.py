@@ -89,6 +89,8 @@ def warps(
     shared_bytes: int = 0,
     max_steps: int | None = None,
     whole_block: bool = False,
+    watch: str | Sequence[str] = (),
+    stop: str | Sequence[str] = (),
 ) -> WarpStepper:
     """Run a kernel and step through one of its warps: source lines, lanes, registers, shared memory.
 
@@ -105,6 +107,16 @@ def warps(
         with `whole_block` (60,000).
     whole_block
         Trace all warps of the block; the stepper then switches between them.
+    watch
+        C expressions to evaluate in all lanes at every step: of variables, parameters, arrays in shared and
+        device memory, structs, pointers (``p->x``) and built-in indices, as in ``["i", "x[i] * 2",
+        "tile[threadIdx.x]"]``. What the compiler has optimised out is said to be so; ``options=("-G",)`` of
+        a `cp.RawKernel` keeps all. Memory that other blocks change meanwhile is known at this block's own
+        accesses only.
+    stop
+        Where to stop: ``"line 12"``, a condition over lanes that becomes true, ``"any(i >= n)"`` or
+        ``"all(...)"``, or a write, ``"write y[3]"``; or several. The view begins at the first stop; keys s
+        and S (or buttons) lead to the next one and run back to the one before.
 
     Returns
     -------
@@ -114,15 +126,24 @@ def warps(
         named where a debug build of the kernel, run beside it over the same memory, proves which
         registers hold them. A block that computes on and on is stopped, and its trace says so.
 
+    Raises
+    ------
+    WatchError
+        For a watch expression or a stop with a typo, a call, a condition that is no truth value, or names
+        of a kernel without debug information. Device memory is then as it was.
+
     Examples
     --------
     >>> gl.warps(kernel, 4, 256, (x, y, n), block_index=3, warp=7)
+    >>> gl.warps(kernel, 4, 256, (x, y, n), watch=["i", "x[i] * 2"], stop="any(i >= n)")
     """
     from gpulab.views import WarpStepper
 
     asked = Launch.of(kernel, grid, block, args, shared_bytes)
     position = asked.warp_position(block_index, warp)
     what: Warp | Block = Block(*position) if whole_block else Warp(*position)
+    watches, stops = ((text,) if isinstance(text, str) else tuple(text) for text in (watch, stop))
+    what = replace(what, watch=watches, stop=stops)
     if max_steps is not None:
         what = replace(what, max_steps=max_steps)
     seen: session.Observed[BlockTrace | WarpTrace] = session.observe(asked, what)
