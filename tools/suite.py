@@ -155,7 +155,9 @@ def browser() -> list[list[str]]:
 def fake_gpu() -> list[list[str]]:
     """The code for real GPUs, with a virtual GPU in the place of one."""
     plugin = ("-p", "tests.real.fake_gpu", "--fake-gpu", "-p", "no:cacheprovider")
-    gpu_tests = [f"tests/gpu/test_{name}.py" for name in ("device", "judge_gpu", "public", "traces")]
+    gpu_tests = [
+        f"tests/gpu/test_{name}.py" for name in ("device", "judge_gpu", "public", "several_gpu", "traces")
+    ]
     return [pytest(*left_out("fake-gpu"), *plugin, "-m", "gpu", "tests/real", "tests/session", *gpu_tests)]
 
 

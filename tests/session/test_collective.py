@@ -9,6 +9,9 @@ import pytest
 import gpulab as gl
 from gpulab import session
 from gpulab.lab.links import schedules
+from gpulab.lab.links.records import records
+from virtualgpu.model.cost import collective_ns, peer_copy_ns
+from virtualgpu.model.devices import device_info
 from virtualgpu.records.traffic.collective import Move, Operation, after, begin
 
 OPERATIONS = get_args(Operation)
@@ -152,13 +155,15 @@ def test_the_picture_shows_each_step_and_the_port_that_glows(tmp_path: Any) -> N
 
 
 def test_where_a_session_has_enough_gpus_of_its_own_it_runs_on_those(monkeypatch: Any) -> None:
-    """Played by two virtual ones: their steps are measured, and bytes follow from the moves."""
+    """Played by two virtual ones: steps and the whole are measured, and bytes follow from the moves."""
     gl.use_device("virtual:H200", count=2)
     monkeypatch.setattr(session, "real_cp", session.cp)
     record = gl.collective(gpus=2, size_bytes=4 * 101).record
     assert record.right == (True, True)
-    assert all(step.time_ns >= step.copies_ns > 0 for step in record.steps)
+    assert all(step.time_ns > step.copies_ns == 0 for step in record.steps)
     assert record.links == "nvswitch"
+    assert record.time_ns == record.in_one_go_ns > 0
+    assert record.bytes_are == "computed from the moves"
     assert [record.traffic.out_bytes(gpu) for gpu in (0, 1)] == [4 * 101, 4 * 101]
     assert record.held[-1][0] == ((1, 1), (1, 1))
 
@@ -172,3 +177,58 @@ def test_peers_say_who_reaches_whom() -> None:
     assert "38.2, host" in repr(shown)
     assert "modelled on virtual H200" in repr(shown)
     assert "<table" in shown._repr_html_()
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_nccls_own_call_gives_numpys_results(operation: Operation) -> None:
+    view = gl.collective(operation, "nccl", gpus=3, size_bytes=4 * 1000)
+    record = view.record
+    assert record.right == (True, True, True)
+    assert record.algorithm == "NCCL"
+    assert record.size_bytes == 4 * (999 if operation in ("all-gather", "reduce-scatter") else 1000)
+    assert all(
+        record.wanted(rank, chunk) in (None, parts)
+        for rank, chunks in enumerate(record.held[-1])
+        for chunk, parts in enumerate(chunks)
+    )
+    ring = gl.collective(operation, "ring", gpus=3, size_bytes=record.size_bytes).record.traffic
+    assert record.traffic.matrix == ring.matrix
+    for said in (repr(view), view.describe()):
+        assert "one call" in said
+        assert "computed as of a ring; every result is right; modelled on virtual H200" in said
+    assert "tells neither chunks nor steps" in view.describe()
+
+
+def _modelled(gpu: str, gpus: int, size: int) -> float:
+    """NCCL's all-reduce in µs: a ring's bytes through each port, and its steps."""
+    info = device_info(gpu)
+    moved = 2 * (gpus - 1) * size // gpus
+    return collective_ns([(info, info, moved, True)], 2 * (gpus - 1)) / 1000
+
+
+@pytest.mark.parametrize("known", [r for r in records() if r["gpus"] == 2], ids=lambda known: known["gpu"])
+def test_two_gpus_take_what_such_were_recorded_to_take(known: dict[str, Any]) -> None:
+    """Within 20 % at four sizes, and large copies, too."""
+    sizes = [4 << 10, 1 << 20, 16 << 20, 256 << 20]
+    assert [row["size_bytes"] for row in known["all_reduce"]] == sizes
+    for row in known["all_reduce"]:
+        modelled = _modelled(known["gpu"], 2, row["size_bytes"])
+        assert modelled == pytest.approx(row["nccl_us"], rel=0.2), row
+    info, row = device_info(known["gpu"]), known["copies"][-1]
+    assert row["size_bytes"] == 256 << 20
+    for way, direct in (("direct", True), ("host", False)):
+        took_ns = peer_copy_ns(info, info, row["size_bytes"], direct)
+        assert row["size_bytes"] / took_ns == pytest.approx(row[f"{way}_gbps"], rel=0.2), way
+
+
+def test_what_was_recorded_of_such_gpus_stands_beside() -> None:
+    view = gl.collective(gpus=2, size_bytes=4096)
+    assert "Recorded on 2 NVIDIA H200, 4 KiB: NCCL 22 µs, torch.distributed 38 µs" in view.describe()
+    for other in (
+        gl.collective(gpus=3, size_bytes=4096),
+        gl.collective(gpus=2, size_bytes=4000),
+        gl.collective("broadcast", gpus=2, size_bytes=4096),
+    ):
+        assert "ecorded" not in other.describe()
+    gl.use_device("virtual:T4")
+    assert "ecorded" not in gl.collective(gpus=2, size_bytes=4096).describe()

@@ -7,13 +7,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from importlib import resources
 from typing import Any
 
 from gpulab import session
 from gpulab.course.ranges import among as among
 from gpulab.lab.links.collective import collective
+from gpulab.lab.links.records import record_of
 from gpulab.views import CollectiveView
+from gpulab.views.collective.view import RECORDED
 from gpulab.views.tables import Table
 from virtualgpu.words import duration, number, size
 
@@ -21,9 +22,8 @@ _PATIENCE_S = 120
 
 
 def recorded() -> Any:
-    """What two H200 did."""
-    file = resources.files("gpulab.course.n15_several") / "recorded.json"
-    return json.loads(file.read_text(encoding="utf-8"))
+    """What two GPUs of one host did: such as are in use where there is a record, else H200."""
+    return record_of(session.which_device().device) or record_of("H200")
 
 
 def published_gbps() -> float:
@@ -64,25 +64,28 @@ def compared(*views: CollectiveView) -> Table:
 
 
 def beside_records(sizes: Sequence[int] = (4096, 1 << 20, 16 << 20)) -> Table:
-    """The ring on two GPUs, modelled, beside NCCL and torch.distributed, recorded."""
+    """The ring on two GPUs, modelled or measured, beside what was recorded."""
     known = recorded()
+    columns = {
+        name: head for name, head in RECORDED.items() if any(row.get(name) for row in known["all_reduce"])
+    }
     rows = []
     for each in known["all_reduce"]:
         took = "–"
         if each["size_bytes"] in sizes:
             took = duration(collective(gpus=2, size_bytes=each["size_bytes"]).record.time_ns)
-        told = (duration(1000 * each[name]) for name in ("nccl_us", "torch_us"))
+        told = (duration(1000 * each[name]) if each.get(name) else "–" for name in columns)
         rows.append((size(each["size_bytes"]), took, *told))
     return Table(
-        f"All-reduce on two GPUs: gl.collective {session.backend().provenance.label}; NCCL and "
-        f"torch.distributed recorded on {known['device']}, {known['what']}",
-        ("data", "gl.collective, ring", "NCCL", "torch.distributed"),
+        f"All-reduce on two GPUs: gl.collective {session.backend().provenance.label}; the other columns "
+        f"recorded on {known['device']}, {known['what']}",
+        ("data", "gl.collective, ring", *columns.values()),
         tuple(rows),
     )
 
 
 def recorded_copies() -> Table:
-    """Copies between two H200, with and without peer access."""
+    """Copies between two GPUs, with and without peer access."""
     known = recorded()
     rows = tuple(
         (size(each["size_bytes"]), f"{each['host_gbps']} GB/s", f"{each['direct_gbps']} GB/s")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import traitlets
@@ -18,6 +19,10 @@ from virtualgpu.words import count, duration, listing, noun, number, size
 
 COLOURS = ("accent", "warn", "good", "purple", "accent-2", "tail", "other", "range")
 ROW_PX, STEPS_PX, LEFT_PX, RIGHT_PX = 32, 30, 46, 106
+_HIDDEN = "the library tells neither chunks nor steps"
+# What a row of such a record holds, in microseconds.
+RECORDED = {"nccl_us": "NCCL", "torch_us": "torch.distributed", "ring_us": "the ring in one go",
+            "tree_us": "the tree", "naive_us": "all through GPU 0"}  # fmt: skip
 HOT = 1.5  # times the mean of all ports, and more than the data
 
 
@@ -28,6 +33,9 @@ class CollectiveView(View):
     ----------
     record
         The operation.
+    known
+        What was recorded of as many such GPUs, as `gpulab.lab.links.records` has it; shown beside the rest
+        where it is of the same operation and size.
 
     Attributes
     ----------
@@ -37,16 +45,21 @@ class CollectiveView(View):
 
     step = traitlets.Int(0).tag(sync=True, echo_update=False)
 
-    def __init__(self, record: Collective) -> None:
-        self._collective = record
+    def __init__(self, record: Collective, known: Mapping[str, Any] | None = None) -> None:
+        self._collective, self._beside = record, _recorded(record, known or {})
         self._held = record.held
         self._ways: tuple[Over, ...] = tuple(dict.fromkeys(c.over for c in record.traffic.crossings))
-        clock = (
-            "by the host's clock" if record.provenance.source == "measured" else "without the host's share"
-        )
+        clock = "without the host's share"
+        if record.provenance.source == "measured":
+            clock = "by the host's clock"
+        if record.in_one_go_ns:
+            clock += f"; in one go, where they overlap, {duration(record.in_one_go_ns)}"
+        steps = f"Steps one after another, {clock}"
+        if record.opaque:
+            steps = f"One call of {record.algorithm}, between events"
         super().__init__(
             title=f"{record.operation}, {record.algorithm}, {record.gpus} GPUs",
-            caption=f"Steps one after another, {clock}; times {record.provenance.label}.",
+            caption=f"{steps}; times {record.provenance.label}. Bytes are {record.bytes_are}.",
             source=record.provenance.source,
             step=(len(record.steps) + 1) // 2,
         )
@@ -61,18 +74,21 @@ class CollectiveView(View):
         record = self._collective
         wrong = [rank for rank, right in enumerate(record.right) if not right]
         told = f"GPU {wrong[0]} ends with something else" if wrong else "every result is right"
+        many = "one call" if record.opaque else count(len(record.steps), "step")
+        whole = " in one go" if record.in_one_go_ns else ""
         return (
             f"{record.operation} of {size(record.size_bytes)} on {record.gpus} GPUs by {record.algorithm}: "
-            f"{count(len(record.steps), 'step')}, {duration(record.time_ns)}, "
-            f"{number(record.volume)} times the "
-            f"data through the busiest port over {listing(self._ways) or 'none'}; {told}; "
-            f"{record.provenance.label}."
+            f"{many}, {duration(record.time_ns)}{whole}, {number(record.volume)} times the "
+            f"data through the busiest port over {listing(self._ways) or 'none'}, {record.bytes_are}; "
+            f"{told}; {record.provenance.label}."
         )
 
     def describe(self) -> str:
-        lines = [self.sentence()]
+        lines = [self.sentence(), *([self._beside] if self._beside else [])]
         for at, step in enumerate(self._collective.steps, 1):
-            lines.append(f"Step {at}, {duration(step.time_ns)}: {'; '.join(map(_told, step.moves))}.")
+            lines.append(
+                f"Step {at}, {duration(step.time_ns)}: {'; '.join(map(_told, step.moves)) or _HIDDEN}."
+            )
         out, into = self._passed(len(self._collective.steps))
         lines += [
             f"GPU {rank}: {size(out[rank])} out, {size(into[rank])} in. {self._ends(rank)}"
@@ -109,6 +125,7 @@ class CollectiveView(View):
             switch("step", self.step, cases),
             legend([("fg", "came in this step"), ("other-pale", "part of a result, or what it began with"),
                     ("accent", "finished chunk, a colour each")]),
+            words(self._beside, "note") if self._beside else None,
             words("Click a step, or focus the steps and use the arrow keys.", "note", only="page"),
         )  # fmt: skip
 
@@ -134,11 +151,13 @@ class CollectiveView(View):
             told = f"Before the first step: each GPU holds {size(record.size_bytes)} of its own."
         else:
             step = record.steps[at - 1]
-            told = (
-                f"Step {at} of {len(record.steps)}: {count(len(step.moves), 'chunk')} on the way, "
-                f"{duration(step.copies_ns)} for the busiest port, {duration(step.time_ns)} "
-                "with what is added."
-            )
+            whole = duration(step.time_ns)
+            told = f"Step {at} of {len(record.steps)}: {count(len(step.moves), 'chunk')} on the way, {whole}."
+            if step.copies_ns:
+                port = f"{duration(step.copies_ns)} for the busiest port, {whole} with what is added."
+                told = told.replace(f"{whole}.", port)
+            if record.opaque:
+                told = f"After the call, {whole}: {_HIDDEN}."
         return column(
             words(told, "strong"),
             row(self._chunks(at), self._ports(at), weights=[1.6, 1], least=[420, 230]),
@@ -250,3 +269,18 @@ def _sends(moves: Sequence[Move]) -> str:
 def _told(move: Move) -> str:
     how = "adds it" if move.add else "takes it"
     return f"GPU {move.source} sends chunk {move.chunk}, GPU {move.target} {how}"
+
+
+def _recorded(record: Collective, known: Mapping[str, Any]) -> str:
+    """What such GPUs were recorded to take for the same; empty where nothing is known of that."""
+    if record.operation != "all-reduce":
+        return ""
+    rows = [row for row in known.get("all_reduce", ()) if row["size_bytes"] == record.size_bytes]
+    told = [
+        f"{name} {duration(1000 * row[key])}"
+        for row in rows
+        for key, name in RECORDED.items()
+        if row.get(key)
+    ]
+    head = f"Recorded on {record.gpus} {known.get('device')}, {size(record.size_bytes)}"
+    return f"{head}: {', '.join(told)}." if told else ""

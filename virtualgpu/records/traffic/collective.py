@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from itertools import pairwise
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
 
 from virtualgpu.records.origin import Provenance
-from virtualgpu.records.traffic.ports import LinkKind, PortTraffic
+from virtualgpu.records.traffic.ports import Crossing, LinkKind, PortTraffic
 
 Operation = Literal["all-reduce", "broadcast", "reduce", "all-gather", "reduce-scatter"]
 # How often what each GPU brought is in a sum: one number a GPU.
@@ -27,7 +31,7 @@ class Move:
 @dataclass(frozen=True, slots=True)
 class CollectiveStep:
     """Moves that happen at the same time: each reads what was there before the step. ``time_ns`` is what the
-    step takes, ``copies_ns`` the part of it in which the busiest port is used."""
+    step takes, ``copies_ns`` the part of it in which the busiest port is used, 0 if that is not known."""
 
     moves: tuple[Move, ...]
     time_ns: int = 0
@@ -39,7 +43,9 @@ class Collective:
     """A collective operation among GPUs that each begin with an array of `size_bytes`, cut into chunks.
 
     ``right`` says of each GPU whether it ended with what it should; ``traffic`` is what passed the ports.
-    ``begins`` has the number of crossings before each step.
+    ``begins`` has the number of crossings before each step. ``bytes_are`` says how its bytes are known;
+    ``in_one_go_ns`` is what a real machine took where steps may overlap, 0 if that was not tried.
+    ``opaque``: one call of a library, which tells neither chunks nor steps.
     """
 
     provenance: Provenance
@@ -51,6 +57,22 @@ class Collective:
     right: tuple[bool, ...]
     traffic: PortTraffic
     begins: tuple[int, ...]
+    bytes_are: str = "counted at the ports"
+    in_one_go_ns: int = 0
+    opaque: bool = False
+
+    @classmethod
+    def of(
+        cls, origin: Provenance, links: LinkKind, bounds: Sequence[int], crossings: Sequence[Crossing],
+        right: tuple[bool, ...], **more: Any,
+    ) -> Collective:  # fmt: skip
+        """That of arrays of 32-bit numbers whose chunks lie between `bounds`."""
+        traffic = PortTraffic(provenance=origin, links=links, devices=len(right), crossings=tuple(crossings))
+        widths = tuple(4 * (end - begin) for begin, end in pairwise(bounds))
+        return cls(
+            provenance=origin, size_bytes=4 * bounds[-1], chunk_bytes=widths, right=right, traffic=traffic,
+            **more,
+        )  # fmt: skip
 
     @property
     def gpus(self) -> int:
@@ -64,8 +86,8 @@ class Collective:
 
     @property
     def time_ns(self) -> int:
-        """All steps, one after another."""
-        return sum(step.time_ns for step in self.steps)
+        """In one go where that was measured, else all steps, one after another."""
+        return self.in_one_go_ns or sum(step.time_ns for step in self.steps)
 
     @property
     def volume(self) -> float:
@@ -77,8 +99,15 @@ class Collective:
         """Before the first step and after each: of each GPU and chunk, whose contributions it is made of."""
         states = [begin(self.gpus, len(self.chunk_bytes))]
         for step in self.steps:
-            states.append(after(states[-1], step.moves))
+            states.append(self._wanted(states[-1]) if self.opaque else after(states[-1], step.moves))
         return tuple(states)
+
+    def _wanted(self, before: State) -> State:
+        """What a library leaves behind: results where there are any."""
+        return tuple(
+            tuple(self.wanted(rank, chunk) or old for chunk, old in enumerate(chunks))
+            for rank, chunks in enumerate(before)
+        )
 
     def wanted(self, rank: int, chunk: int) -> Parts | None:
         """What a GPU should hold of a chunk in the end; None: anything."""
@@ -118,3 +147,38 @@ def wanted(operation: Operation, gpus: int, rank: int, chunk: int) -> Parts | No
             return tuple(int(k == 0) for k in range(gpus))
         case "all-gather":
             return tuple(int(k == chunk) for k in range(gpus))
+
+
+def brought(gpus: int, elements: int) -> list[npt.NDArray[np.int32]]:
+    """An array for each GPU; the same ones in every process."""
+    rng = np.random.default_rng(gpus)
+    return [rng.integers(-999, 1000, elements, dtype=np.int32) for _ in range(gpus)]
+
+
+def is_right(
+    operation: Operation, rank: int, found: npt.NDArray[np.int32], bounds: Sequence[int],
+    own: Sequence[npt.NDArray[np.int32]],
+) -> bool:  # fmt: skip
+    """Whether a GPU ends with what it should, given what all brought; chunks lie between `bounds`."""
+    for chunk in range(len(bounds) - 1):
+        here = slice(bounds[chunk], bounds[chunk + 1])
+        parts = wanted(operation, len(own), rank, chunk)
+        if parts is not None:
+            sums = sum(array[here] for array, n in zip(own, parts, strict=True) if n)
+            if not (found[here] == sums).all():
+                return False
+    return True
+
+
+def crossings_of(
+    moves: Sequence[Move], bounds: Sequence[int], joined: set[tuple[int, int]], name: str
+) -> list[Crossing]:
+    """What passes the ports as it follows from moves, where nobody watches; `joined` go over NVLink."""
+    return [
+        Crossing(
+            name=name, source=move.source, target=move.target, start_ns=0, end_ns=0,
+            size_bytes=4 * (bounds[move.chunk + 1] - bounds[move.chunk]),
+            over="NVLink" if (move.source, move.target) in joined else "PCIe",
+        )
+        for move in moves
+    ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -59,8 +60,16 @@ class PortTraffic:
     @property
     def busiest_bytes(self) -> int:
         """The most that went through one port in one direction."""
+        return self._busiest(lambda each: each.size_bytes)
+
+    @property
+    def busiest_ns(self) -> int:
+        """The longest that one port had to let through in one direction, one after another."""
+        return self._busiest(lambda each: each.end_ns - each.start_ns)
+
+    def _busiest(self, what: Callable[[Crossing], int]) -> int:
         ways: dict[tuple[int, Over, bool], int] = {}
         for each in self.crossings:
             for way in ((each.source, each.over, True), (each.target, each.over, False)):
-                ways[way] = ways.get(way, 0) + each.size_bytes
+                ways[way] = ways.get(way, 0) + what(each)
         return max(ways.values(), default=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from virtualgpu.records.traffic.collective import Move, Operation
 
@@ -55,3 +56,15 @@ def _tree(gpus: int) -> list[list[tuple[int, int, int]]]:
         steps.append([(r, r + apart, apart) for r in range(0, gpus - apart, 2 * apart)])
         apart *= 2
     return steps
+
+
+def messages(moves: Sequence[Move]) -> list[tuple[Move, int]]:
+    """Moves, those of neighbouring chunks between the same GPUs as one; and the chunk behind the last."""
+    made: list[tuple[Move, int]] = []
+    for move in moves:
+        first, end = made[-1] if made else (move, -1)
+        if end == move.chunk and replace(move, chunk=first.chunk) == first:
+            made[-1] = (first, end + 1)
+        else:
+            made.append((move, move.chunk + 1))
+    return made

@@ -1,0 +1,108 @@
+"""NCCL itself: one call of several ranks, a process for each real GPU, or a thread for each virtual one."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+from gpulab import session
+from gpulab.teach.judge.process.group import Group
+from virtualgpu.errors import GpulabError
+from virtualgpu.records.traffic.collective import Operation, brought, is_right
+
+NAME = "nccl"
+LIMIT_S = 60.0
+_ROUNDS, _IN_A_ROW = 7, 20
+At = Callable[[str], object]
+
+
+def called(
+    cp: Any, operation: Operation, gpus: int, elements: int, limit_s: float = LIMIT_S
+) -> tuple[tuple[bool, ...], int]:
+    """Whether each GPU ends with what it should, and what a call takes in ns, between events.
+
+    Parameters
+    ----------
+    cp
+        The module of virtual GPUs, where ranks are threads and times are modelled; None for real ones.
+    operation, gpus, elements
+        What is done, by how many, with arrays of so many integers.
+    limit_s
+        After so many seconds real GPUs' ranks are ended.
+
+    Raises
+    ------
+    GpulabError
+        If a rank fails, or they are not done in time; all have been ended.
+    """
+    if cp is None:
+        with Group([f"cuda:{rank}" for rank in range(gpus)], limit_s) as ranks:
+            key = ranks.ask(_key)[0]
+            told = ranks.ask(_rank, key, gpus, operation, elements, _ROUNDS, _IN_A_ROW)
+    else:
+        made = list(cp.cuda.nccl.get_unique_id()), True
+
+        def thread(rank: int) -> tuple[bool, int]:
+            cp.cuda.Device(rank).use()
+            return _rank(str, rank, made, gpus, operation, elements, 1, 1, cp)
+
+        with ThreadPoolExecutor(gpus, thread_name_prefix="rank") as pool:
+            told = list(pool.map(thread, range(gpus)))
+    return tuple(right for right, _ in told), max(ns for _, ns in told)
+
+
+def _key(at: At, rank: int) -> tuple[list[int], bool]:
+    """By what the ranks find each other: of rank 0. Each makes its context meanwhile."""
+    at(f"cp.cuda.Device({rank})")
+    cp = session.cp()
+    cp.cuda.Device().synchronize()
+    nccl = cp.cuda.nccl
+    if not getattr(nccl, "available", False):
+        raise GpulabError("CuPy finds no NCCL here: install nvidia-nccl-cu13 (or cu12, as CuPy is built).")
+    at("get_unique_id()")
+    key = nccl.get_unique_id() if rank == 0 else b""
+    return list(key), isinstance(key, bytes)  # CuPy before 14 has a tuple
+
+
+def _rank(
+    at: At, rank: int, key: tuple[Sequence[int], bool], gpus: int, operation: Operation, elements: int,
+    rounds: int, in_a_row: int, cp: Any = None,
+) -> tuple[bool, int]:  # fmt: skip
+    """One rank: whether its result is right, and what a call took in ns, the median of a few rounds."""
+    cp = session.cp() if cp is None else cp
+    nccl, own = cp.cuda.nccl, brought(gpus, elements)
+    at(f"NcclCommunicator({gpus}, id, {rank})")
+    comm = nccl.NcclCommunicator(gpus, bytes(key[0]) if key[1] else tuple(key[0]), rank)
+    bounds = [at * elements // gpus for at in range(gpus + 1)]
+    x, stream, share = cp.asarray(own[rank]), cp.cuda.Stream(non_blocking=True), elements // gpus
+    cp.cuda.Device().synchronize()
+    # In place, as NCCL wants it: a rank's own part lies where it belongs in the whole.
+    whole, mine, kind, add = x.data.ptr, x.data.ptr + 4 * bounds[rank], nccl.NCCL_INT32, nccl.NCCL_SUM
+    calls: dict[Operation, tuple[str, *tuple[int, ...]]] = {
+        "all-reduce": ("allReduce", whole, whole, elements, kind, add),
+        "reduce": ("reduce", whole, whole, elements, kind, add, 0),
+        "broadcast": ("broadcast", whole, whole, elements, kind, 0),
+        "all-gather": ("allGather", mine, whole, share, kind),
+        "reduce-scatter": ("reduceScatter", whole, mine, share, kind, add),
+    }
+    name, *given = calls[operation]
+    call = partial(getattr(comm, str(name)), *given, stream.ptr)
+    at(f"{name}({elements:,} x int32)")
+    call()
+    stream.synchronize()
+    right = is_right(operation, rank, x.get(), bounds, own)
+    at(f"{name}({elements:,} x int32), timed")
+    taken = []
+    for _ in range(rounds):
+        call()  # behind it all ranks are there
+        begin, end = cp.cuda.Event(), cp.cuda.Event()
+        begin.record(stream)
+        for _ in range(in_a_row):
+            call()
+        end.record(stream)
+        end.synchronize()
+        taken.append(1e6 * cp.cuda.get_elapsed_time(begin, end) / in_a_row)
+    return right, int(statistics.median(taken))

@@ -1,0 +1,22 @@
+"""What several GPUs of one host did on a day, shipped for those who have none."""
+
+from __future__ import annotations
+
+import json
+from importlib import resources
+from typing import Any
+
+FOLDER = "data/recordings/several"
+
+
+def records() -> tuple[dict[str, Any], ...]:
+    """All of them: what `tools.recordings.several` writes."""
+    folder = resources.files("gpulab").joinpath(FOLDER)
+    files = sorted((file for file in folder.iterdir() if file.name.endswith(".json")), key=lambda f: f.name)
+    return tuple(json.loads(file.read_text(encoding="utf-8")) for file in files)
+
+
+def record_of(device: str, gpus: int = 2) -> dict[str, Any] | None:
+    """That of so many GPUs of a name, such as ``H200`` or ``NVIDIA H200``; None if there is none."""
+    words = device.split()
+    return next((each for each in records() if each["gpu"] in words and each["gpus"] == gpus), None)

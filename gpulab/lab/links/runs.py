@@ -1,0 +1,141 @@
+"""Arrays on several GPUs, and a schedule's moves between them: slices, streams, and events between."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+from virtualgpu.records.traffic.collective import Move, Operation, brought, is_right
+from virtualgpu.records.traffic.schedules import messages
+
+# A slice is so large that its copy outlasts what its launches cost the host, and no chunk has more of them.
+SLICE_BYTES, MOST_SLICES = 8 << 20, 4
+# A GPU; its array (-1), or which of the boxes beside it; a chunk; and which slice of that.
+Place = tuple[int, int, int, int]
+ARRAY = -1
+
+
+class Run:
+    """Arrays of integers, one a GPU, cut into chunks at `bounds`.
+
+    Each GPU has a stream that sends and one that adds. What comes in to be added goes into a box beside the
+    array. Nothing but events orders them, and the host waits for nothing until `wait`.
+    """
+
+    def __init__(self, cp: Any, gpus: int, bounds: Sequence[int]) -> None:
+        self.cp, self.gpus, self.bounds = cp, gpus, bounds
+        runtime = cp.cuda.runtime
+        self.joined = reachable(runtime, gpus)
+        self.brought = brought(gpus, bounds[-1])
+        self.slices = min(MOST_SLICES, max(1, 4 * max(b - a for a, b in pairwise(bounds)) // SLICE_BYTES))
+        self._arrays: dict[tuple[int, int], Any] = {}
+        self._streams = []
+        for rank, own in enumerate(self.brought):
+            with cp.cuda.Device(rank):
+                for peer in range(gpus):
+                    if (rank, peer) in self.joined:
+                        with suppress(runtime.CUDARuntimeError):  # it was before; else copies go by the host
+                            runtime.deviceEnablePeerAccess(peer)
+                self._arrays[rank, ARRAY] = cp.asarray(own)
+                self._streams.append([cp.cuda.Stream(non_blocking=True) for _ in ("sends", "adds")])
+            with cp.cuda.Device(rank):
+                self._array(rank, 0)[...] += self._array(rank)  # compiled before anything is timed
+        self.wait()
+
+    def wait(self) -> None:
+        """Wait until nothing runs any more."""
+        for rank in range(self.gpus):
+            self.cp.cuda.Device(rank).synchronize()
+        # Streams with their events: of the last that wrote a place, and of all that have read it since.
+        self._written: dict[Place, tuple[Any, Any]] = {}
+        self._read: defaultdict[Place, list[tuple[Any, Any]]] = defaultdict(list)
+
+    def begin_again(self) -> None:
+        """Every GPU holds what it brought."""
+        for rank, own in enumerate(self.brought):
+            with self.cp.cuda.Device(rank):
+                self._array(rank).set(own)
+        self.wait()
+
+    def right(self, operation: Operation) -> tuple[bool, ...]:
+        """Of each GPU, whether it holds what it should."""
+        return tuple(
+            is_right(operation, rank, self._array(rank).get(), self.bounds, self.brought)
+            for rank in range(self.gpus)
+        )
+
+    def give(self, moves: Sequence[Move], slices: int = 1) -> None:
+        """Give the GPUs moves that happen at the same time: a slice leaves everywhere before one is changed.
+
+        A slice is sent on as soon as it has been added, while the next one is still coming in.
+        """
+        leaving = {(move.source, move.chunk) for move in moves}
+        sent = messages(moves) if slices == 1 else [(move, move.chunk + 1) for move in moves]
+        for at in range(slices):
+            taken: defaultdict[tuple[int, int], int] = defaultdict(int)
+            landed = []
+            for move, end in sent:
+                chunks = range(move.chunk, end)
+                first, size = self.bounds[move.chunk], self.bounds[end] - self.bounds[move.chunk]
+                part = slice(first + at * size // slices, first + (at + 1) * size // slices)
+                into = [(move.target, chunk) for chunk in chunks]
+                box = max(taken[each] for each in into)
+                if not move.add and leaving.isdisjoint(into):
+                    box = ARRAY  # straight into its place
+                taken.update(dict.fromkeys(into, box + 1))
+                here, there, own = (
+                    [(gpu, which, chunk, at) for chunk in chunks]
+                    for gpu, which in ((move.source, ARRAY), (move.target, box), (move.target, ARRAY))
+                )
+                self._do(move.source, 0, here, there, partial(self._copy, move, part, box))
+                if box != ARRAY:
+                    landed.append((move.target, 1, there, own, partial(self._take_in, move, part, box)))
+            for each in landed:
+                self._do(*each)
+
+    def _do(
+        self, gpu: int, which: int, reads: list[Place], writes: list[Place], work: Callable[[Any], None]
+    ) -> None:
+        """Give one of a GPU's streams work, behind all that it must not overtake."""
+        stream = self._streams[gpu][which]
+        before = [self._written[place] for place in (*reads, *writes) if place in self._written]
+        before += [done for place in writes for done in self._read.pop(place, ())]
+        with self.cp.cuda.Device(gpu), stream:
+            for other, event in before:
+                if other is not stream:
+                    stream.wait_event(event)
+            work(stream)
+            event = self.cp.cuda.Event(disable_timing=True)
+            event.record(stream)
+        for place in reads:
+            self._read[place].append((stream, event))
+        self._written.update(dict.fromkeys(writes, (stream, event)))
+
+    def _copy(self, move: Move, part: slice, box: int, stream: Any) -> None:
+        source, target = self._array(move.source)[part], self._array(move.target, box)[part]
+        self.cp.cuda.runtime.memcpyPeerAsync(
+            target.data.ptr, move.target, source.data.ptr, move.source, source.nbytes, stream.ptr
+        )
+
+    def _take_in(self, move: Move, part: slice, box: int, _: Any) -> None:
+        mine, come = self._array(move.target)[part], self._array(move.target, box)[part]
+        if move.add:
+            self.cp.add(mine, come, out=mine)
+        else:
+            mine[...] = come
+
+    def _array(self, gpu: int, box: int = ARRAY) -> Any:
+        """A GPU's array, or a box beside it, which is made where there is none yet."""
+        if (gpu, box) not in self._arrays:
+            with self.cp.cuda.Device(gpu):
+                self._arrays[gpu, box] = self.cp.empty_like(self._arrays[gpu, ARRAY])
+        return self._arrays[gpu, box]
+
+
+def reachable(runtime: Any, gpus: int) -> set[tuple[int, int]]:
+    """Pairs of GPUs of which the first can reach the second's memory."""
+    return {(a, b) for a in range(gpus) for b in range(gpus) if a != b and runtime.deviceCanAccessPeer(a, b)}

@@ -1,0 +1,449 @@
+"""Record what several GPUs of one host take: NCCL, torch.distributed, our own schedules, copies.
+
+    python -m tools.recordings.several --out FOLDER     # with 2 or more GPUs, CuPy, torch; 170 s at most
+    python -m tools.recordings.several --ship FOLDER/several.json     # into the package, where no GPU is
+
+Every part runs in a process of its own with a time limit, and tells line by line: what hangs or fails costs
+that part's rest alone, and what was told before is kept. NCCL by our call and by torch.distributed take
+turns, in one run. NVLink multicast stays off in all of them, managed memory is not used.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import datetime
+import importlib
+import json
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from gpulab.lab.links import records
+
+SIZES = (4 << 10, 1 << 20, 16 << 20, 256 << 20)
+LIMIT_S, PART_S, LEAST_S = 170.0, 50.0, 12.0
+SAFE = {"NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1", "NVSHMEM_DISABLE_NVLS": "1"}
+# The most important first: whatever there is no time for is left out.
+PARTS = ("facts", "nccl", "torch", "ring", "copies", "nccl", "torch", "tree", "naive", "nccl_all", "slices")
+ROUNDS, IN_A_ROW = 7, 20
+FORMAT = "gpulab-several"
+Tell = Callable[[str, Any], None]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Record, or ship what was recorded; the process's exit status."""
+    parser = argparse.ArgumentParser(prog="python -m tools.recordings.several", description=__doc__)
+    parser.add_argument("--out", type=Path, help="folder for several.json")
+    parser.add_argument("--ship", type=Path, help="put such a file's records into the package")
+    parser.add_argument("--limit", type=float, default=LIMIT_S, help="seconds in all")
+    parser.add_argument("--part", choices=(*dict.fromkeys(PARTS), "torch_rank"), help=argparse.SUPPRESS)
+    parser.add_argument("--gpus", type=int, default=2, help=argparse.SUPPRESS)
+    parser.add_argument("--rank", type=int, default=0, help=argparse.SUPPRESS)
+    parser.add_argument("--lines", type=Path, help=argparse.SUPPRESS)
+    asked = parser.parse_args(arguments)
+    if asked.ship is not None:
+        for path in ship(json.loads(asked.ship.read_text(encoding="utf-8"))):
+            print(path)
+        return 0
+    if asked.part is not None:
+        return _part(asked.part, asked.gpus, asked.rank, asked.lines)
+    if asked.out is None:
+        parser.error("--out FOLDER, or --ship FILE")
+    return _all(asked.out, asked.limit)
+
+
+def _all(out: Path, limit_s: float) -> int:
+    """All parts one after another; after each, the file holds what is known."""
+    out.mkdir(parents=True, exist_ok=True)
+    file, begun = out / "several.json", time.monotonic()
+    told: dict[int, list[tuple[str, Any]]] = {2: []}
+    log: list[str] = []
+    many = [2]
+    for gpus in many:
+        for number, part in enumerate(PARTS):
+            if gpus != 2 and part in PARTS[:number]:
+                continue  # once is enough
+            if gpus != 2 and part == "facts":
+                told[gpus] = [each for each in told[2] if each[0] in ("device", "driver", "versions")]
+                continue
+            left_s = limit_s - (time.monotonic() - begun)
+            if left_s < LEAST_S:
+                log.append(f"{gpus} GPUs: no time left for {', '.join(PARTS[number:])}")
+                break
+            # Beside two, four get what is left.
+            at = time.monotonic()
+            lines, said = _in_a_process(part, gpus, min(PART_S, left_s - 5))
+            told[gpus] += lines
+            log.append(f"{gpus} GPUs, {part}: {time.monotonic() - at:.1f} s; {said or 'done'}")
+            print(log[-1], flush=True)
+            found = _kept(file, told, log)
+            if part == "facts":
+                many += [4] if dict(lines).get("there", 0) >= 4 else []
+    found = _kept(file, told, log)
+    for record in found:
+        print("\n".join(compared(record)), flush=True)
+    print(_text(found), flush=True)
+    return 0 if found[0]["all_reduce"] else 1
+
+
+def _kept(file: Path, told: dict[int, list[tuple[str, Any]]], log: list[str]) -> list[dict[str, Any]]:
+    """The records of what is known so far, which the file has, too."""
+    found = [_record(gpus, each) for gpus, each in told.items()]
+    file.write_text(_text({"format": f"{FORMAT}-run", "records": found, "log": log}), encoding="utf-8")
+    return found
+
+
+def _in_a_process(part: str, gpus: int, limit_s: float) -> tuple[list[tuple[str, Any]], str]:
+    """What a part told, and how it ended if not well."""
+    with tempfile.TemporaryDirectory() as folder:
+        lines, words = Path(folder) / "lines", Path(folder) / "words"
+        with words.open("w") as to:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "tools.recordings.several",
+                 "--part", part, "--gpus", str(gpus), "--lines", str(lines)],
+                stdin=subprocess.DEVNULL, stdout=to, stderr=to, env=os.environ | SAFE, start_new_session=True,
+            )  # fmt: skip
+            try:
+                status: int | str = process.wait(limit_s)
+            except subprocess.TimeoutExpired:
+                status = f"not done after {limit_s:.0f} s"
+            finally:
+                with contextlib.suppress(OSError):
+                    os.killpg(process.pid, 9)
+                process.wait()
+        found: list[tuple[str, Any]] = []
+        if lines.exists():
+            found = [tuple(json.loads(line)) for line in lines.read_text().splitlines() if line.endswith("]")]
+        last = words.read_text(errors="replace").strip()[-600:]
+        return found, f"{status}: {last}" if status else ""
+
+
+def _record(gpus: int, told: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """What was told, as it ships: of what was measured more than once, the least."""
+    known = dict(told)
+    device = str(known.get("device", ""))
+    rows: dict[str, dict[int, dict[str, Any]]] = {"all_reduce": {}, "copies": {}}
+    for key, value in told:
+        kind, _, name = key.partition("/")
+        if kind in rows:
+            row = rows[kind].setdefault(value[0], {"size_bytes": value[0]})
+            better = max if name.endswith("gbps") else min
+            row[name] = better(row.get(name, value[1]), value[1])
+    words = [word for word in device.split() if word != "NVIDIA"]
+    return {
+        "format": FORMAT, "gpu": words[0] if words else "", "device": device, "gpus": gpus,
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "what": f"{gpus} of one host; driver {known.get('driver')}, {known.get('versions')}",
+        "copies": [rows["copies"][at] for at in sorted(rows["copies"])],
+        "matrix": {key.partition("/")[2]: value for key, value in told if key.startswith("matrix/")},
+        "kernel_gbps": known.get("kernel_gbps"), "both_ways_gbps": known.get("both_ways_gbps"),
+        "all_reduce": [rows["all_reduce"][at] for at in sorted(rows["all_reduce"])],
+        "calls": {key.partition("/")[2]: value for key, value in told if key.startswith("calls/")},
+        "wrong": [value for key, value in told if key == "wrong"],
+        "slices": [value for key, value in told if key == "slices"],
+    }  # fmt: skip
+
+
+def compared(record: dict[str, Any]) -> list[str]:
+    """What was promised of two GPUs, beside what was measured."""
+    from virtualgpu.model.cost import collective_ns
+    from virtualgpu.model.devices import device_info
+
+    lines = [f"{record['gpus']} {record['device']}:"]
+    with contextlib.suppress(Exception):
+        info = device_info(record["gpu"])
+        for row in record["all_reduce"]:
+            n, moved = record["gpus"], 2 * row["size_bytes"] * (record["gpus"] - 1) // record["gpus"]
+            row = {**row, "modelled": collective_ns([(info, info, moved, True)], 2 * (n - 1)) / 1000}
+            told = [f"{name} {value:.1f}" for name, value in row.items() if name != "size_bytes"]
+            if row.get("nccl_us"):
+                shares = [f"{name} / NCCL {row[f'{name}_us'] / row['nccl_us']:.2f}"
+                          for name in ("torch", "ring") if row.get(f"{name}_us")]  # fmt: skip
+                told += [*shares, f"modelled / NCCL {row['modelled'] / row['nccl_us']:.2f}"]
+            lines.append(f"  {row['size_bytes']:>11,} B: {', '.join(told)}")
+    return lines
+
+
+def ship(run: dict[str, Any]) -> list[Path]:
+    """Write a run's records where the package finds them; a file each."""
+    folder = Path(records.__file__).resolve().parents[2] / records.FOLDER
+    paths = []
+    for record in run["records"]:
+        if record["all_reduce"]:
+            paths.append(folder / f"{record['gpu'].lower()}x{record['gpus']}.json")
+            paths[-1].write_text(_text(record), encoding="utf-8")
+    return paths
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, indent=1) + "\n"
+
+
+# Parts
+
+
+def _part(part: str, gpus: int, rank: int, lines: Path | None) -> int:
+    os.environ.update(SAFE)
+
+    def tell(key: str, value: Any) -> None:
+        print(key, value, flush=True)
+        if lines is not None:
+            with lines.open("a") as to:
+                to.write(json.dumps([key, value]) + "\n")
+
+    if part == "torch_rank":
+        _torch_rank(gpus, rank, tell)
+        return 0
+    try:
+        work: Callable[[int, Tell], None] = globals()[f"_{part}"]
+        work(gpus, tell)
+    except Exception:
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+def _facts(_: int, tell: Tell) -> None:
+    import cupy
+
+    runtime = cupy.cuda.runtime
+    tell("there", int(runtime.getDeviceCount()))
+    tell("device", runtime.getDeviceProperties(0)["name"].decode())
+    versions = [f"CuPy {cupy.__version__}", f"CUDA driver {runtime.driverGetVersion()}"]
+    with contextlib.suppress(Exception):
+        from cupy.cuda import nccl
+
+        versions.append(f"NCCL {nccl.get_version()}")
+    with contextlib.suppress(Exception):
+        torch: Any = importlib.import_module("torch")
+        theirs = ".".join(map(str, torch.cuda.nccl.version()))
+        versions.append(f"torch {torch.__version__} with NCCL {theirs}")
+    tell("versions", ", ".join(versions))
+    with contextlib.suppress(Exception):
+        asked = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader", "-i", "0"]
+        tell("driver", subprocess.run(asked, capture_output=True, text=True, timeout=20).stdout.strip())
+
+
+def _nccl(
+    gpus: int, tell: Tell, operations: Sequence[Any] = ("all-reduce",), sizes: Sequence[int] = SIZES
+) -> None:
+    """By our call: child processes, as `gl.collective(algorithm="nccl")`."""
+    from gpulab import session
+    from gpulab.lab.links import nccl
+
+    session.use_device("cuda:0")
+    for operation in operations:
+        for size in sizes:
+            right, took_ns = nccl.called(None, operation, gpus, size // 4, limit_s=40)
+            if not all(right):
+                tell("wrong", f"NCCL {operation}, {size} bytes: {right}")
+            if operation == "all-reduce":
+                tell("all_reduce/nccl_us", (size, round(took_ns / 1000, 2)))
+            else:
+                tell(f"calls/{operation}, {size}", round(took_ns / 1000, 2))
+
+
+def _nccl_all(gpus: int, tell: Tell) -> None:
+    _nccl(gpus, tell, ("reduce", "broadcast", "all-gather", "reduce-scatter"), (1 << 20,))
+
+
+def _schedule(gpus: int, tell: Tell, algorithm: str) -> None:
+    """One of our own schedules, in one go and step by step."""
+    from gpulab import session
+    from gpulab.lab.links import collective
+    from gpulab.lab.links.schedules import schedule_of
+
+    session.use_device("cuda:0")
+    name, steps = schedule_of("all-reduce", algorithm, gpus)
+    chunks = 1 + max(move.chunk for step in steps for move in step)
+    for size in SIZES:
+        bounds = [at * (size // 4) // chunks for at in range(chunks + 1)]
+        made = collective.by_schedule(None, "all-reduce", name, gpus, bounds, steps)
+        tell(f"all_reduce/{algorithm}_us", (size, round(made.in_one_go_ns / 1000, 2)))
+        stepwise = sum(step.time_ns for step in made.steps)
+        tell(f"all_reduce/{algorithm}_by_steps_us", (size, round(stepwise / 1000, 2)))
+        if not all(made.right):
+            tell("wrong", f"{algorithm}, {size} bytes: {made.right}")
+
+
+def _ring(gpus: int, tell: Tell) -> None:
+    _schedule(gpus, tell, "ring")
+
+
+def _tree(gpus: int, tell: Tell) -> None:
+    _schedule(gpus, tell, "tree")
+
+
+def _naive(gpus: int, tell: Tell) -> None:
+    _schedule(gpus, tell, "naive")
+
+
+def _slices(gpus: int, tell: Tell) -> None:
+    """The ring with slices of other sizes."""
+    from gpulab import session
+    from gpulab.lab.links import runs
+    from virtualgpu.records.traffic.schedules import ring
+
+    session.use_device("cuda:0")
+    steps = ring("all-reduce", gpus)
+    for size in (16 << 20, 256 << 20):
+        run = runs.Run(session.cp(), gpus, [at * (size // 4) // gpus for at in range(gpus + 1)])
+        for slices in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32):
+            taken = []
+            for _ in range(ROUNDS + 1):
+                begin = time.perf_counter_ns()
+                for step in steps:
+                    run.give(step, slices)
+                issued = time.perf_counter_ns()
+                run.wait()
+                taken.append((time.perf_counter_ns() - begin, issued - begin))
+            ring_us, issue_us = (
+                round(statistics.median(each) / 1000, 1) for each in zip(*taken[1:], strict=True)
+            )
+            tell("slices", {"size_bytes": size, "slices": slices, "ring_us": ring_us, "issue_us": issue_us})
+
+
+def _enable(cupy: Any, gpus: int) -> None:
+    for gpu in range(gpus):
+        with cupy.cuda.Device(gpu):
+            for peer in range(gpus):
+                if peer != gpu and cupy.cuda.runtime.deviceCanAccessPeer(gpu, peer):
+                    with contextlib.suppress(cupy.cuda.runtime.CUDARuntimeError):
+                        cupy.cuda.runtime.deviceEnablePeerAccess(peer)
+
+
+def _copies(gpus: int, tell: Tell) -> None:
+    """``memcpyPeerAsync`` between two events, without peer access and with it, and who reads over a link."""
+    import cupy
+
+    runtime = cupy.cuda.runtime
+    arrays = []
+    for gpu in range(gpus):
+        with cupy.cuda.Device(gpu):
+            arrays.append([cupy.zeros(SIZES[-1], "uint8") for _ in ("from", "to")])
+            cupy.cuda.Device().synchronize()
+
+    def rate(source: int, target: int, size: int) -> float:
+        """GB/s, the median of a few copies."""
+        taken = []
+        with cupy.cuda.Device(source):
+            for _ in range(ROUNDS + 2):
+                begin, end = cupy.cuda.Event(), cupy.cuda.Event()
+                begin.record()
+                there, here = arrays[target][1].data.ptr, arrays[source][0].data.ptr
+                stream = cupy.cuda.get_current_stream().ptr
+                runtime.memcpyPeerAsync(there, target, here, source, size, stream)
+                end.record()
+                end.synchronize()
+                taken.append(cupy.cuda.get_elapsed_time(begin, end))
+        return round(size / float(statistics.median(taken[2:])) / 1e6, 2)
+
+    for way in ("host", "direct"):
+        if way == "direct":
+            _enable(cupy, gpus)
+        for size in SIZES:
+            tell(f"copies/{way}_gbps", (size, rate(0, 1, size)))
+        tell(
+            f"matrix/{way}_gbps",
+            [[rate(a, b, SIZES[-1]) if a != b else None for b in range(gpus)] for a in range(gpus)],
+        )
+    streams, taken = [], []
+    for gpu in (0, 1):
+        with cupy.cuda.Device(gpu):
+            streams.append(cupy.cuda.Stream(non_blocking=True))
+    for _ in range(ROUNDS + 2):
+        begin_s = time.perf_counter()
+        for gpu, stream in enumerate(streams):
+            with cupy.cuda.Device(gpu):
+                runtime.memcpyPeerAsync(arrays[1 - gpu][1].data.ptr, 1 - gpu, arrays[gpu][0].data.ptr, gpu,
+                                        SIZES[-1], stream.ptr)  # fmt: skip
+        for stream in streams:
+            stream.synchronize()
+        taken.append(time.perf_counter() - begin_s)
+    tell("both_ways_gbps", round(2 * SIZES[-1] / statistics.median(taken[2:]) / 1e9, 1))
+    with cupy.cuda.Device(0):
+        far, near = arrays[1][0].view("float32"), arrays[0][1].view("float32")
+        spent = []
+        for _ in range(ROUNDS + 2):
+            begin, end = cupy.cuda.Event(), cupy.cuda.Event()
+            begin.record()
+            cupy.add(far, 1, out=near)
+            end.record()
+            end.synchronize()
+            spent.append(cupy.cuda.get_elapsed_time(begin, end))
+    tell("kernel_gbps", round(SIZES[-1] / statistics.median(spent[2:]) / 1e6, 1))
+
+
+def _torch(gpus: int, tell: Tell) -> None:
+    """``torch.distributed``'s all-reduce, a process a GPU, all ended together."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    with tempfile.TemporaryDirectory() as folder:
+        lines = Path(folder) / "lines"
+        ranks = [
+            subprocess.Popen(
+                [sys.executable, "-m", "tools.recordings.several", "--part", "torch_rank",
+                 "--gpus", str(gpus), "--rank", str(rank), *(["--lines", str(lines)] if rank == 0 else [])],
+                env=os.environ | SAFE | meeting,
+            )
+            for rank in range(gpus)
+        ]  # fmt: skip
+        until = time.monotonic() + PART_S - 10
+        try:
+            while any(rank.poll() is None for rank in ranks) and time.monotonic() < until:
+                if any(rank.poll() for rank in ranks):
+                    break
+                time.sleep(0.05)
+        finally:
+            for each in ranks:
+                each.kill()
+                each.wait()
+        for line in lines.read_text().splitlines() if lines.exists() else ():
+            tell(*json.loads(line))
+        failed = [rank for rank, each in enumerate(ranks) if each.returncode]
+        if failed:
+            raise RuntimeError(f"ranks {failed} of torch.distributed failed")
+
+
+def _torch_rank(gpus: int, rank: int, tell: Tell) -> None:
+    torch: Any = importlib.import_module("torch")
+    dist: Any = importlib.import_module("torch.distributed")
+    torch.cuda.set_device(rank)
+    dist.init_process_group("nccl", rank=rank, world_size=gpus, timeout=datetime.timedelta(seconds=30))
+    for size in SIZES:
+        x = torch.ones(size // 4, dtype=torch.int32, device="cuda")
+        dist.all_reduce(x)
+        torch.cuda.synchronize()
+        right = bool((x == gpus).all())
+        taken = []
+        for _ in range(ROUNDS):
+            dist.all_reduce(x)
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            begin.record()
+            for _ in range(IN_A_ROW):
+                dist.all_reduce(x)
+            end.record()
+            end.synchronize()
+            taken.append(1000 * begin.elapsed_time(end) / IN_A_ROW)
+        # The slowest rank's, as of our call.
+        slowest = torch.tensor(statistics.median(taken), device="cuda")
+        dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
+        tell("all_reduce/torch_us", (size, round(float(slowest), 2)))
+        if not right:
+            tell("wrong", f"torch.distributed, {size} bytes")
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
