@@ -299,9 +299,12 @@ def _telling(rng: np.random.Generator, gpus: list[DeviceInfo]) -> list[tuple[Job
     found: list[tuple[Job, str]] = []
     for number, (wrong, why) in enumerate(_MISTAKES):
         found += [(job, why) for job in _jobs_against(rng, gpus, wrong, imagined=number % 2 == 1)]
-    for _ in range(12):  # memory decides
-        job = _job(rng, gpus, imagined=bool(rng.integers(2)))
-        found.append((job, "a GPU whose memory is too small cannot run it at all."))
+    for number in range(12):  # memory decides
+        chosen, memory, moved, flop = _job(rng, gpus, imagined=bool(rng.integers(2)))
+        if number % 2:  # just more than the fastest has, or just as much
+            fastest = min(chosen, key=lambda gpu: max(_seconds(gpu, moved, flop)))
+            memory = float(fastest.memory_bytes + int(rng.choice([0, 1, 1 << 20])))
+        found.append(((chosen, memory, moved, flop), "a GPU whose memory is too small cannot run it at all."))
     return found
 
 

@@ -355,6 +355,8 @@ _CHOICES = (
           "FP32 arithmetic decides"),
     Wrong("01-choose", "arithmetic alone", lambda g, m, b, f: _best(_fitting(g, m), lambda i: i.fp32_tflops), "",
           "bandwidth decides"),
+    Wrong("01-choose", "in whole GB", lambda g, m, b, f: _choose([i for i in g if i.memory_bytes // 10**9 >= m // 10**9], 0, b, f), "",
+          "memory is too small"),
     Wrong("01-choose", "memory alone", lambda g, m, b, f: _best(_fitting(g, m), lambda i: i.memory_bytes), "", ""),
     Wrong("01-choose", "whether it fits or not", lambda g, m, b, f: _choose(g, 0, b, f), "", "no GPU holds it"),
     Wrong("01-choose", "fails if none fits", lambda g, m, b, f: min(_fitting(g, m), key=lambda i: _seconds(i, b, f)).name,

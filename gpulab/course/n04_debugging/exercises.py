@@ -43,7 +43,11 @@ def judge_whodunit(answer: Answer) -> str:
         launches = int(rng.integers(6, 14))
         turns = np.cumsum(rng.integers(1, len(SUSPECTS), launches)) % len(SUSPECTS)  # neighbours differ
         names = [SUSPECTS[turn] for turn in turns]
-        wrong = sorted(int(n) for n in rng.choice(np.arange(2, launches - 1), faults, replace=False))
+        wrong = sorted(int(n) for n in rng.choice(np.arange(2, launches), faults, replace=False))
+        if wrong and faults + waits == 2:
+            wrong[0] = 1  # the very first
+        elif wrong and not waits:
+            wrong[-1] = launches  # the very last
         stops = sorted(int(n) for n in rng.choice(np.arange(2, launches), waits, replace=False))
         _judge_named(answer.ask(_investigated, names, wrong, stops, shown="whodunit(program)"), names, wrong)
     return "the first that failed is named, and a program that is well runs without waits."
@@ -147,8 +151,11 @@ def judge_hunt(answer: Answer) -> str:
     for kind in ("made", "none", "in place", "input", "made", "infinite", "stale", "in place", "two"):
         rows, cols = (int(n) for n in rng.integers(3, 9, 2))
         x = rng.integers(1, 9, (rows, cols)).astype(np.float32)
-        at = int(rng.integers(1, len(STEPS) - 1))
+        at = len(STEPS) if kind == "two" else int(rng.integers(1, len(STEPS) - 1))
         cells = [tuple(int(v) for v in rng.integers(0, (rows, cols))) for _ in range(3)]
+        if kind == "two":  # of which the first by rows is the last by columns
+            (row, low), (col, left) = (sorted(rng.choice(k, 2, replace=False).tolist()) for k in (rows, cols))
+            cells[:2] = [(low, col), (row, left)]
         seen = answer.ask(_hunted, kind, x, at, cells, shown="hunt(steps, arrays)")
         _judge_cell(seen, kind)
     return "kernel and cell are named, whatever stood in the arrays before."
@@ -204,6 +211,8 @@ def _program(
                 for cell in cells[: 2 if kind == "two" else 1]:
                     values[cell] = np.nan
             if number == at and kind == "infinite":
+                values[cells[2]] = np.inf
+                values[cells[1]] = -np.inf  # with the other one a sum is NaN, and no element
                 values[cells[0]] = np.inf
             if number == at + 1 and kind == "infinite":
                 values[cells[0]] = values[cells[0]] - values[cells[0]]

@@ -173,6 +173,33 @@ def _waits_first(program: Any) -> Any:
     return None
 
 
+def _trusts_the_first(program: Any) -> Any:
+    noted: list[Any] = []
+
+    def after(name: str, number: int) -> None:
+        noted.append((name, number))
+        if number > 1:
+            _wait()
+
+    for way in (_nothing, after):
+        try:
+            program(way)
+            _wait()
+            return None
+        except _error():
+            continue
+    return noted[-1]
+
+
+def _no_last_wait(program: Any) -> Any:
+    """Believes a program that has not raised."""
+    try:
+        program(_nothing)
+    except _error():
+        return _looks_closer(program)
+    return None
+
+
 def _never_waits(program: Any) -> Any:
     try:
         program(_nothing)
@@ -205,6 +232,8 @@ _WHODUNIT = (
     Wrong("04-whodunit", "blocking set after the context is there", _environment_too_late, "", "the last that was given"),
     Wrong("04-whodunit", "waits in every run", _waits_always, "", "Run it once without"),
     Wrong("04-whodunit", "notes after the wait", _waits_first, "", "note name and number of each launch first"),
+    Wrong("04-whodunit", "no wait behind the first launch", _trusts_the_first, "", "launch 1,"),
+    Wrong("04-whodunit", "no wait at the end", _no_last_wait, "", "nobody waited"),
     Wrong("04-whodunit", "nobody waits", _never_waits, "", "nobody waited"),
     Wrong("04-whodunit", "counts from 0", _from_zero, "", "count from 1"),
     Wrong("04-whodunit", "the name alone", _name_alone, "", "the number of its launch"),
@@ -349,6 +378,35 @@ def _the_last_cell(steps: Any, arrays: Any) -> Any:
     return found and (found[0], tuple(wrong[-1].tolist()))
 
 
+def _without_the_last(steps: Any, arrays: Any) -> Any:
+    found = None
+    for name in list(steps)[:-1]:
+        steps[name]()
+        found = found or next(((n, c) for n in ("x", name) if (c := _cell(arrays[n])) is not None), None)
+    steps[list(steps)[-1]]()
+    return found
+
+
+def _sums_of_cells(steps: Any, arrays: Any) -> Any:
+    """A sum is NaN if an element is; or if it has infinities of both signs."""
+    for name in ("x", *steps):
+        if name != "x":
+            steps[name]()
+        if _cp().isnan(arrays[name].sum()):
+            return name, _cell(arrays[name]) or (0, 0)
+    return None
+
+
+def _columns_first(steps: Any, arrays: Any) -> Any:
+    for name in ("x", *steps):
+        if name != "x":
+            steps[name]()
+        wrong = np.argwhere(np.isnan(arrays[name].get().T))
+        if wrong.size:
+            return name, tuple(wrong[0][::-1].tolist())
+    return None
+
+
 def _runs_them_twice(steps: Any, arrays: Any) -> Any:
     for step in steps.values():
         step()
@@ -364,6 +422,9 @@ _HUNT = (
     Wrong("04-hunt", "compared with NaN", _compared_with_nan, "", "cp.isnan"),
     Wrong("04-hunt", "the input is above suspicion", _without_the_input, "", "look at the input first"),
     Wrong("04-hunt", "a flat index", _flat, "", "(row, column)"),
+    Wrong("04-hunt", "the last array is not looked at", _without_the_last, "", ""),
+    Wrong("04-hunt", "sums of cells", _sums_of_cells, "", "infinity is no NaN yet"),
+    Wrong("04-hunt", "columns first", _columns_first, "", "row by row"),
     Wrong("04-hunt", "the last cell", _the_last_cell, "", ""),
     Wrong("04-hunt", "each step twice", _runs_them_twice, "", "more than once"),
     Right("04-hunt", "after each step", _after_each),

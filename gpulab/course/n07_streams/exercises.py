@@ -148,7 +148,8 @@ def energy_case(drawn: Draw, size: int) -> ProgramCase:
     half = x * np.float32(0.5)
     total = np.float32((half * half).sum(dtype=np.float64))
     label = f"energy(x) of {counted(size, 'element')}"
-    return ProgramCase((x,), Near(np.asarray(total), float(total), 8), True, label, place="device")
+    near = Near(np.asarray(total), float(total), 8)
+    return ProgramCase((x,), near, True, label, place="device", unchanged=True)
 
 
 def energy(x: Any) -> Any:
@@ -249,6 +250,7 @@ CONVEYOR = ProgramExercise(
     sizes=conveyor_sizes,
     checked=True,
     calls=on_pinned,
+    returns=False,
     budgets=(
         Budget("to_device_bytes", "Each element crosses the bus once each way.", allowance=1.0),
         Budget("to_host_bytes", "Each element crosses the bus once each way.", allowance=1.0),

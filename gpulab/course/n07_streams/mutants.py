@@ -295,6 +295,13 @@ def _for_show(x: Any) -> Any:
     return total
 
 
+def _in_place(x: Any) -> Any:
+    x *= np.float32(0.5)
+    total = _energy(x * 2)
+    x *= np.float32(2)
+    return total
+
+
 def _asks_until_it_is_done(x: Any) -> Any:
     cp = session.cp()
     stream = cp.cuda.Stream(non_blocking=True)
@@ -341,6 +348,7 @@ _RACES = (
     Wrong("07-race", "the second stream is for show", _for_show, "counts", "1 stream that works for the result"),
     Wrong("07-race", "polling", _asks_until_it_is_done, "counts", "leaves the host free"),
     Wrong("07-race", "in double precision", lambda x: _energy(x).astype(np.float64), "results", "should be float32"),
+    Wrong("07-race", "halves x itself", _in_place, "hazards", "belongs to its caller"),
     Right("07-race", "two events", _energy),
     Right("07-race", "one event of the runtime, twice", _by_the_runtime),
     Right("07-race", "events without time, an urgent stream", _timeless_events),
@@ -476,7 +484,8 @@ _CONVEYORS = (
     Right("07-conveyor", "three streams in turns", exercises.conveyor),
     Right("07-conveyor", "pieces of one size", _conveyors(size=lambda n: 1 << 16)),
     Right("07-conveyor", "a buffer for each stream", _conveyors(buffer=lambda number: number % 3)),
-    Right("07-conveyor", "two streams, 16 pieces", _conveyors(streams=2, size=lambda n: max(1, -(-n // 16)))),
+    Right("07-conveyor", "two streams, 16 pieces, and nothing is returned", lambda x, y, step: [
+          _conveyors(streams=2, size=lambda n: max(1, -(-n // 16)))(x, y, step), None][1]),
     Right("07-conveyor", "a stream for copies in, one for work, one for copies out", _three_stations),
     Right("07-conveyor", "a stream and an event for each piece", _an_event_for_each),
     Right("07-conveyor", "blocking streams", _conveyors(make=lambda: session.cp().cuda.Stream())),

@@ -435,6 +435,7 @@ _RING = (
     Wrong("08-ring", "the host's array", lambda data: data.copy(), "results", "stay on the device"),
     Wrong("08-ring", "eight buffers and no wait", lambda data: _ring(data, buffers=8, wait="none"), "hazards",
           "Before you fill a buffer again"),
+    Wrong("08-ring", "64 buffers and no wait", lambda data: _ring(data, buffers=64, wait="none"), "hazards", "Before you fill a buffer again"),
     Wrong("08-ring", "float32 typed in", lambda data: _ring(data.astype(np.float32)), "results", "should be"),
     Wrong("08-ring", "all of it by cp.asarray", lambda data: _cp().asarray(data), "counts", "once at the end"),
     Right("08-ring", "two buffers", _ring),

@@ -64,7 +64,8 @@ def judge_after_one(answer: Answer) -> str:
     """Sizes around every limit, and some at random."""
     rng = answer.rng
     page = 2 * MIB * int(rng.integers(6, 40))
-    ends = [whole - part for whole in (20 * MIB, page) for part in (1, 512, 513, MIB - 512, MIB, MIB + 512)]
+    parts = (-1, 1, 512, 513, MIB - 512, MIB, MIB + 512)
+    ends = [whole - part for whole in (20 * MIB, page) for part in parts]
     sizes = [
         0,
         *_ODD,
@@ -75,10 +76,10 @@ def judge_after_one(answer: Answer) -> str:
     for size in sizes:
         found = call(answer, size, name="after_one")
         right = after_one(size)
-        parts = parts_of(found)
-        if parts is None or len(parts) != 4 or not all(map(is_number, parts)):
+        four = parts_of(found)
+        if four is None or len(four) != 4 or not all(map(is_number, four)):
             raise NotYet(f"after_one({size:,}) should return four numbers, as a tuple.")
-        for part, got, wanted in zip(_PARTS, parts, right, strict=True):
+        for part, got, wanted in zip(_PARTS, four, right, strict=True):
             if got != wanted:
                 said = f"after {size:,} bytes, {wanted:,} are {part}; you say {spelt(got)}."
                 raise NotYet(f"{said}{_why(size, part)}")

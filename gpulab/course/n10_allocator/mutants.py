@@ -1,5 +1,7 @@
 """Wrong and right answers to the exercises of notebook 10."""
 
+import numpy as np
+
 from gpulab.course.n10_allocator import exercises, pool, pools, programs, sizes
 from gpulab.teach.judge import Right, Wrong
 
@@ -19,6 +21,7 @@ _PREDICT = (
     Wrong("10-predict", "nothing", lambda size: None, "", "returns nothing"),
     Wrong("10-predict", "texts", lambda size: tuple(map(str, exercises.after_one(size))), "", "should return four numbers"),
     Wrong("10-predict", "numbers of MiB", lambda size: tuple(n / _MIB for n in exercises.after_one(size)), "", "512 bytes"),
+    Wrong("10-predict", "blocks in single precision", lambda size: exercises.after_one(int(np.float32(size))), "", "512 bytes"),
     Wrong("10-predict", "cuts where 1 MiB is left", sizes.cuts_at_one_mib, "", "used whole"),
     Right("10-predict", "the reference", exercises.after_one),
     Right("10-predict", "a list of floats", lambda size: list(map(float, exercises.after_one(size)))),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -293,7 +294,7 @@ def _translated(answer: Any, host: np.ndarray, index: int, held: int) -> dict[st
                 with cp.cuda.Device(device):
                     cp.get_default_memory_pool().free_all_blocks()
             cp.cuda.Device(elsewhere).use()
-            told[whose] = _seen(cp, lambda function=function: function(cp, host.copy(), index))
+            told[whose] = _seen(cp, partial(function, cp, host.copy(), index))
             told[whose]["stays"] = cp.cuda.runtime.getDevice() == elsewhere
             told[whose]["streams stay"] = all(
                 _current(cp, device) == stream.ptr for device, (_, stream) in enumerate(others)
@@ -301,7 +302,7 @@ def _translated(answer: Any, host: np.ndarray, index: int, held: int) -> dict[st
             told[whose]["current"] = cp.cuda.runtime.getDevice()
         cp.cuda.Device(elsewhere).use()
         with check_streams() as found:
-            _seen(cp, lambda: answer(cp, host.copy(), index))
+            _seen(cp, partial(answer, cp, host.copy(), index))
         # Memory given back early is left out: so do PyTorch's lines, which let go of y while it is read.
         unordered = [one.message for one in found.findings if one.kind.startswith(("read", "write"))]
         told["answer"]["hazards"] = unordered[:1]

@@ -38,14 +38,15 @@ def exit_said(error: SystemExit) -> str:
     return f"it calls exit({'' if error.code is None else spelt(error.code)}), which would end Python."
 
 
-def call_here(function: Any, *args: Any, name: str, shown: str) -> Any:
+def call_here(function: Any, *args: Any, name: str, shown: str, returns: bool = True) -> Any:
     """`answer.call` in the answer's own process, of the function itself."""
     must_be_a_function(name, callable(function), type(function).__name__)
     try:
         result = function(*args)
     except Exception as error:
         raise NotYet(f"{shown} {unexpected(error).removeprefix('it ')}") from error
-    must_return(shown, result)
+    if returns:
+        must_return(shown, result)
     return result
 
 

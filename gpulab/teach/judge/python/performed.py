@@ -36,6 +36,8 @@ class Task:
         As in `ProgramCase`.
     how
         How its work is run, and whether that is checked.
+    returns
+        `ProgramExercise.returns`.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Task:
     on_device: bool = False
     unchanged: bool = False
     how: How = "as given"
+    returns: bool = True
 
 
 def perform(program: Any, task: Task) -> dict[str, Any]:
@@ -82,8 +85,9 @@ def perform(program: Any, task: Task) -> dict[str, Any]:
                 bench.acts.clear()
 
                 def called(*arguments: Any) -> Any:
+                    names = {"name": task.name, "shown": task.label}
                     return bench.watched(
-                        lambda: call_here(program, *arguments, name=task.name, shown=task.label)
+                        lambda: call_here(program, *arguments, returns=task.returns, **names)
                     )
 
                 result = task.calls(bench, called, *given)

@@ -160,7 +160,8 @@ def run(
         If it raises, returns or changes something else than it should, or leaves out an order.
     """
     label = _label(exercise, case)
-    task = Task(exercise.name, label, exercise.calls, case.arguments, case.on_device, case.unchanged, how)
+    given = case.arguments, case.on_device, case.unchanged
+    task = Task(exercise.name, label, exercise.calls, *given, how, exercise.returns)
     told = _facts(program.ask(perform, task, shown=label))
     if told["hazards"]:
         raise NotYet(f"{label}: {told['hazards'][0]}")
