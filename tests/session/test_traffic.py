@@ -11,6 +11,7 @@ import pytest
 import gpulab as gl
 from gpulab.course.n12_fusion.compiler.plan import (
     ALIAS,
+    BETWEEN,
     CONSUMERS,
     HOST,
     KERNEL,
@@ -179,7 +180,7 @@ def reasons(function: Callable[..., Any]) -> set[str]:
 
 
 def test_a_red_edge_says_why() -> None:
-    assert reasons(norm) == {REDUCTION, CONSUMERS}
+    assert reasons(norm) == {REDUCTION, BETWEEN, CONSUMERS}
     assert reasons(product) == {MATMUL}
     assert ALIAS in reasons(running)
     assert reasons(aside) == {STREAM}
@@ -302,6 +303,6 @@ def test_the_picture_says_what_it_shows(tmp_path: Any) -> None:
     report = gl.traffic(norm, *arguments(norm))
     said = report.describe()
     assert "7 passes as written" in said
-    assert f"Red: mean → subtract: {REDUCTION}." in said
+    assert f"Red: mean → subtract and sqrt → true_divide: {REDUCTION}." in said  # a reason stands once
     assert report.save(tmp_path / "norm.png").stat().st_size > 10_000
     assert "true_divide" in report.save(tmp_path / "norm.html").read_text(encoding="utf-8")

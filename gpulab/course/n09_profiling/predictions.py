@@ -58,8 +58,8 @@ PREDICTIONS = (
         "09-energy",
         "Warps that only look at a clock fill every SM of the H200, and compute nothing. How much power does "
         "it draw, beside the idle GPU?",
-        "Warps have to be scheduled, whatever they do. A busy GPU that computes nothing costs nearly as much "
-        "as one that computes.",
+        "Warps have to be scheduled, whatever they do. A busy GPU that computes nothing costs most of what "
+        "one costs that computes.",
         choices=("about as much", "half as much again", "more than twice as much"),
         comparison="about as much",
         misconception="A program that computes nothing costs no energy.",

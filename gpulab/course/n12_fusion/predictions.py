@@ -8,8 +8,9 @@ PREDICTIONS = (
         "x has a million floats. How many do the nine expressions read and write together, in millions?",
         "Each of the nine writes a million. Reads are more: v is read twice to be squared and divided, and "
         "whatever has two operands of full size reads both. Memory sees v * v as one read.",
+        unit="million",
         comparison=3,
-        misconception="The arrays are read once and the result written once, so it is about 2 or 3 millions.",
+        misconception="The arrays are read once and the result written once, so it is about 2 or 3 million.",
     ),
     PredictionQuestion(
         "12-norm",
@@ -44,6 +45,7 @@ PREDICTIONS = (
         "12-factor",
         "Sixteen passes over 67 million floats become one on an H200. How many times as fast?",
         "All passes move the same bytes and are limited by them, so the factor is their number.",
+        unit="times",
         comparison=5,
         misconception="Fusion gains a factor of 2 to 5.",
     ),

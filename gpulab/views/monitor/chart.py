@@ -33,7 +33,7 @@ class _Strip(NamedTuple):
     @property
     def height_px(self) -> int:
         """All strips together fit a projector; one line alone needs less than several."""
-        return 50 if self.whole else 27
+        return 42 if self.whole else 22
 
 
 STRIPS = (
@@ -145,7 +145,7 @@ class LoadChart(Steered):
                 if (colour, name) in names and record.latest(key) is not None]  # fmt: skip
         absent = " ".join(monitor_text.missing(record))
         return column(
-            numbers(_figures(record), least=190),
+            numbers(_figures(record), least=150),
             legend(used),
             self._plot(record),
             paragraph(f"{monitor_text.state_of(record)} {absent}".strip(), "note"),
@@ -193,7 +193,7 @@ def _figures(record: LoadSamples) -> list[tuple[str, str, str]]:
         ("SMs active", share(last("sm_active")), monitor_text.sms(record, last("sm_active"))),
         ("Occupancy", share(last("sm_occupancy")), ""),
         ("Tensor cores", share(last("tensor")), ""),
-        ("DRAM", share(last("dram")), "of peak bandwidth"),
+        ("DRAM", share(last("dram")), "of its peak"),
         ("Power", reading(last("power"), "W"), f"limit {number(limit)} W" if limit else ""),
         ("Energy", reading(joules, "J"), "since it began"),
         ("SM clock", reading(last("sm_clock"), "MHz"), ""),

@@ -9,7 +9,7 @@ import numpy as np
 
 from gpulab.views._base import View
 from gpulab.views.parts.axes import Axes, log_axis
-from gpulab.views.parts.boxes import Box, column, legend, table, words
+from gpulab.views.parts.boxes import Box, column, fold, legend, table, words
 from gpulab.views.parts.items import Item, Labels, Line, Rules
 from gpulab.views.parts.pen import text_width
 from virtualgpu.records.launch.roofline import LEVELS, Level, Roofline, RooflinePoint
@@ -19,6 +19,7 @@ COLOURS = {"DRAM": "tail", "L2": "accent", "shared": "good"}
 MODELLED = "purple"
 NAMES: dict[Level | None, str] = {"DRAM": "DRAM", "L2": "L2", "shared": "shared memory", None: "arithmetic"}
 HEIGHT_PX, TOP_PX, LEFT_PX, LINE_PX = 260, 14, 64, 13
+MOST_ROWS = 6  # below the chart; with more, a projector would not show both
 # Places that are one to the eye: so far apart, in powers of ten.
 _ONE = 0.05
 
@@ -127,6 +128,8 @@ class RooflineChart(View):
             share = percent(each.gflops / roof)
             rows.append([each.name, _rate(each.gflops), share, NAMES[level], duration(each.time_ns)])
         below = table(rows, ["kernel", "achieved", "of its roof", "roof", "time"]) if rows else None
+        if below and len(rows) > MOST_ROWS:
+            below = fold("Each kernel", below, opened=False)
         said = [words(text, "note") for text in [*self._changes(), *self._left_out()]]
         return column(legend(entries), chart, below, *said)
 

@@ -49,7 +49,7 @@ class Table:
         # A figure stays beside its unit.
         aligns = ["right;white-space:nowrap" if right else "left" for right in self._right()]
         head = "".join(
-            f'<th scope="col" style="text-align:{align.partition(";")[0]}">{html.escape(heading)}</th>'
+            f'<th scope="col" style="text-align:{align.partition(";")[0]}">{_breaking(heading)}</th>'
             for heading, align in zip(self.headings, aligns, strict=True)
         )
         body = "".join(
@@ -110,6 +110,11 @@ def _line(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) ->
         space = " " * (width - len(cell))
         padded.append(space + cell if at_right else cell + space)
     return "  ".join(padded).rstrip()
+
+
+def _breaking(heading: str) -> str:
+    """A heading as HTML; names as long as nvidia-smi's may break where they have a dot or an underscore."""
+    return re.sub(r"(?<=\w)([._])(?=\w)", r"\1<wbr>", html.escape(heading))
 
 
 def _html_cell(text: str) -> str:

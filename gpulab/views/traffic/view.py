@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 from gpulab.views._base import View
 from gpulab.views.parts.boxes import Box, bars, column, fold, table, words
 from gpulab.views.parts.dag import Shown, dag
-from virtualgpu.records.traffic import Expression, KernelSet, RedEdge, Traffic
-from virtualgpu.words import count, duration, number, size
+from virtualgpu.records.traffic import Expression, KernelSet, Traffic
+from virtualgpu.words import count, duration, listing, number, size
 
 COLOURS = ("accent", "good", "warn", "purple", "accent-2", "other")
 SHAPES = {"reduce": "hexagon", "matmul": "copy", "input": "round", "kernel": "set"}
@@ -45,7 +47,7 @@ class TrafficView(View):
     def describe(self) -> str:
         lines = [self.sentence()]
         lines += [_row_text(each) for each in self._traffic.expressions if each.kernel >= 0]
-        lines += [self._why(each) for each in self._traffic.edges]
+        lines += self._reasons()
         lines += [f"Folded while tracing: {each}." for each in self._traffic.folded]
         lines += [f"Python asks for a value: {each}." for each in self._traffic.breaks]
         return "\n".join(lines)
@@ -63,7 +65,7 @@ class TrafficView(View):
             bars([self._bar(each, whole) for each in record.ways], label=0.3),
             words("Expressions in the colours of their kernels; red: cannot be fused.", "note"),
             self._graph(),
-            *(words(self._why(each), "strong") for each in record.edges[:6]),
+            *(words(each, "strong") for each in self._reasons()[:6]),
             *(words(f"Folded while tracing: {each}", "note") for each in record.folded),
             *(words(f"Python asks for a value: {each}", "note") for each in record.breaks),
             fold("Each expression by itself", table(
@@ -114,9 +116,13 @@ class TrafficView(View):
             number = self._traffic.expressions[number].after[0]
         return number
 
-    def _why(self, edge: RedEdge) -> str:
-        first, then = (self._traffic.expressions[n].name for n in (edge.first, edge.then))
-        return f"Red: {first} → {then}: {edge.why}."
+    def _reasons(self) -> list[str]:
+        """Each reason for red edges once, behind all edges that it holds for."""
+        held = defaultdict[str, list[str]](list)
+        for edge in self._traffic.edges:
+            first, then = (self._traffic.expressions[n].name for n in (edge.first, edge.then))
+            held[edge.why].append(f"{first} → {then}")
+        return [f"Red: {listing([*dict.fromkeys(names)])}: {why}." for why, names in held.items()]
 
 
 def _row_text(each: Expression) -> str:
