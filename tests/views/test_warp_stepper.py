@@ -245,6 +245,9 @@ def test_a_view_begins_where_it_first_stops_and_says_so() -> None:
         "x[i + 60] in lane 7: outside: the indices of x are 0 to 63",
     ]
     assert view.register == "sum"
+    drawn = str(view.draw())
+    assert said in drawn
+    assert "sum in lane 7: 6; x[i + 60] in lane 7: outside" in drawn
     view.close()
 
 

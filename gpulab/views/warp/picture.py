@@ -21,9 +21,9 @@ LINE_PX, LOOP_PX, ACTIVE_PX = 16, 12, 36
 _STATES = (("grid", "inactive"), ("warn", "predicated off"), ("accent", "active"))
 
 
-def draw(steps: WarpSteps, confirmation: str) -> Box:
+def draw(steps: WarpSteps, notes: str) -> Box:
     """Source lines with how often they ran and how full, beside all lanes over all steps."""
-    note = paragraph(confirmation, "note") if confirmation else None
+    note = paragraph(notes, "note") if notes else None
     if not len(steps):
         return column(paragraph(step_text.EMPTY), note)
     source = _source(steps)

@@ -148,7 +148,10 @@ class WarpStepper(View, module="warp/stepper"):
         return notes
 
     def draw(self) -> Box:
-        return picture.draw(self.steps, self.confirmation)
+        said = [self.confirmation, *self._stop_notes()]
+        if len(self.trace) and (values := step_text.watched_words(self.trace, self._after, self.lane)):
+            said.append(f"At instruction {number(self.step + 1)}: {'; '.join(values)}.")
+        return picture.draw(self.steps, " ".join(filter(None, said)))
 
     def _notes(self, trace: WarpTrace) -> list[str]:
         """What a learner must know of a trace before reading it."""
