@@ -557,6 +557,7 @@ _FREED = (
     Wrong("04-freed", "the wrong stream waits", lambda x: _freed(x, lambda here, side, early: side.wait_event(here.record())), "hazards", ""),
     Wrong("04-freed", "no wait on the way back", _freed, "hazards", ""),
     Wrong("04-freed", "no wait on the way there", _no_wait_there, "hazards", ""),
+    Wrong("04-freed", "orders small ones only", lambda x: _freed(x, _here_waits) if x.size < 60_000 else _no_wait_there(x), "orders", "another order"),
     Wrong("04-freed", "one stream", _one_stream, "counts", "two streams"),
     Wrong("04-freed", "a larger array", _larger_array, "hazards", ""),
     Wrong("04-freed", "changes its input", _in_place, "results", ""),

@@ -181,14 +181,14 @@ def in_three(a: Singles, b: Singles, product: Callable[[Any, Any], Singles] = on
     return result
 
 
-def _three(answer: Any, a: Singles, b: Singles) -> tuple[Any, int]:
-    """Where the answer is: what it makes of a and b, and how many products it takes."""
+def _three(answer: Any, a: Singles, b: Singles, times: float = 1) -> tuple[Any, int]:
+    """Where the answer is: what it makes of a and b and of so many times the products, and of how many."""
     calls = 0
 
     def product(x: Any, y: Any) -> Singles:
         nonlocal calls
         calls += 1
-        return on_tensor_cores(x, y)
+        return on_tensor_cores(x, y) * np.float32(times)
 
     return answer(a.copy(), b.copy(), product), calls
 
@@ -230,6 +230,12 @@ def judge_tf32x3(answer: Answer) -> str:
             )
         if found.dtype != np.float32:
             raise NotYet(f"{shown} gives {found.dtype}: keep FP32 throughout, the GPU has little FP64.")
+        twice, _ = answer.ask(_three, a, b, 2.0, shown=shown)
+        if not np.array_equal(twice, 2 * found):
+            raise NotYet(
+                f"{shown} would return something else than twice as much if each product gave twice as much: "
+                "all of the multiplying is the tensor cores' work."
+            )
         error, best = error_in_u(found, a, b), error_in_u(in_three(a, b), a, b)
         if not error <= 1.6 * best:
             raise NotYet(

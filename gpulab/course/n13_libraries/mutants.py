@@ -236,6 +236,8 @@ _THREES = (
     Wrong("13-tf32x3", "BF16's parts", _three(lambda x: (x.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)), "", ""),
     Wrong("13-tf32x3", "NumPy's product", lambda a, b, product: a @ b, "", "never calls product"),
     Wrong("13-tf32x3", "NumPy's, and one for show", lambda a, b, product: a @ b + 0 * product(a, b), "", ""),
+    Wrong("13-tf32x3", "what is left over by NumPy", lambda a, b, product: product(_near(a), _near(b)) + (
+          (a - _near(a)) @ b + _near(a) @ (b - _near(b))), "", "the tensor cores' work"),
     Wrong("13-tf32x3", "float64 in the end", lambda a, b, product: _three(_near)(a, b, product).astype(np.float64), "", "keep FP32"),
     Wrong("13-tf32x3", "transposed", lambda a, b, product: _three(_near)(a, b, product).T, "", "return the product"),
     Right("13-tf32x3", "the reference", exercises.in_three),

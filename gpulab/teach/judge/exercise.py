@@ -315,7 +315,8 @@ class ProgramExercise:
         What to try, or a function of a generator that draws it: the seed comes from the answer. The last two
         are large, and the score is counted at the last, which should be the same for all.
     checked
-        Whether the order between its streams is checked, too, at all sizes but the last.
+        Whether the order between its streams is checked, too: at all sizes but the last, and there by trying
+        other orders.
     returns
         Whether the program has to return something; where it does not, ``calls`` knows its result.
     rules

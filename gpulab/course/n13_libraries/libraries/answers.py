@@ -119,12 +119,13 @@ def tuner(
     of: Callable[[Sequence[float]], float] = median,
     keep: bool = True,
     check_once: bool = False,
+    kept: dict[Any, str] | None = None,
 ) -> Way:
     """A tuner, whole or less one of its parts."""
     key = key or key_by(*ALL)
 
     def make(candidates: dict[str, Way], reference: Way, timed: Callable[[str, Any], float]) -> Way:
-        chosen: dict[Any, str] = {}
+        chosen: dict[Any, str] = {} if kept is None else kept
         passed: list[str] = []
 
         def choose(x: Any) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -141,16 +142,20 @@ _WRONG = {
     "last": (*_RIGHT[:-1], 12.5),
     "first": (1.5, *_RIGHT[1:]),
     "nan": (*_RIGHT[:2], float("nan"), *_RIGHT[3:]),
-    "scaled": tuple(1.01 * one for one in _RIGHT),
+    "scaled": _RIGHT,  # all of it by 1 %
     "short": _RIGHT[:-1],
+    "exchanged": (_RIGHT[1], _RIGHT[0], *_RIGHT[2:]),
 }
 _MOST_TIMED = 60  # of one candidate and kind
 
 
 def play_tuner(
     tuner: Any, calls: Sequence[Kind], behaviour: dict[str, dict[Kind, Behaviour]]
-) -> list[tuple[Any, dict[str, int], list[str]]]:
-    """Where the answer is: each choice, how often each candidate was timed for it, and which ran."""
+) -> tuple[list[tuple[Any, dict[str, int], list[str]]], bool]:
+    """Where the answer is: each choice, how often each candidate was timed for it, and which ran.
+
+    And whether another tuner, for which all candidates are new, looks for itself.
+    """
     kinds = {kind: at for at, kind in enumerate(dict.fromkeys(calls))}
     timed_so_far: dict[tuple[str, Kind], int] = {}
     timed_now: dict[str, int] = {}
@@ -164,7 +169,9 @@ def play_tuner(
             ran.append(name)
             at = kinds[kind_of(x)]
             error = 1 + 1e-7 * (list(behaviour).index(name) + 1)  # another order of the same sums
-            values = _WRONG.get(behaviour[name][kind_of(x)][3], _RIGHT)
+            wrong = behaviour[name][kind_of(x)][3]
+            error *= 1.01 if wrong == "scaled" else 1
+            values = _WRONG.get(wrong, _RIGHT)
             return [error * (one + at) for one in values]
 
         return run
@@ -187,7 +194,10 @@ def play_tuner(
         ran.clear()
         chosen = choose(Stand(dtype, tuple(shape), _Device(device)))
         found.append((chosen if isinstance(chosen, str) else repr(chosen), dict(timed_now), list(ran)))
-    return found
+    timed_now.clear()
+    another = tuner({name: candidate(name) for name in behaviour}, reference, timed)
+    another(Stand(calls[0][0], tuple(calls[0][1]), _Device(calls[0][2])))
+    return found, bool(timed_now)
 
 
 def judge_tuner(answer: Answer) -> str:
@@ -196,7 +206,8 @@ def judge_tuner(answer: Answer) -> str:
     kinds = _kinds(rng)
     behaviour, best = _behaviour(rng, kinds)
     calls = [*kinds, *(kinds[int(at)] for at in rng.integers(0, len(kinds), 10))]
-    found = answer.ask(play_tuner, calls, behaviour, shown="tuner(candidates, reference, timed)")
+    asked = "tuner(candidates, reference, timed)"
+    found, own = answer.ask(play_tuner, calls, behaviour, shown=asked)
     seen: list[Kind] = []
     for kind, (chosen, timed, _) in zip(calls, found, strict=True):
         new = kind not in seen
@@ -218,6 +229,8 @@ def judge_tuner(answer: Answer) -> str:
                 f"{shown} timed one candidate {max(timed.values())} times: the median of a few calls will do."
             )
         seen.append(kind)
+    if not own:
+        raise NotYet(f"{asked} keeps choices for all tuners: each has candidates, and choices, of its own.")
     return "results first, medians of warm calls, and one choice for each device, dtype and shape."
 
 
@@ -261,6 +274,7 @@ def _kinds(rng: np.random.Generator) -> list[Kind]:
         ("float32", (columns, rows), 0), ("float32", (rows, 2 * columns), 0),
         ("float32", (rows * columns,), 0), ("float16", (rows, columns), 1),
         ("float32", (1, rows, columns), 0), ("float32", (rows + 1, columns), 0),
+        ("float32", (rows, columns - 1), 0),
     ]  # fmt: skip
     order = rng.permutation(len(near))
     return [base, *(near[int(at)] for at in order)]
@@ -271,6 +285,7 @@ def _behaviour(
 ) -> tuple[dict[str, dict[Kind, Behaviour]], dict[Kind, str]]:
     """What every candidate does for each kind: of neighbours in the list another one is best."""
     names = [str(name) for name in rng.permutation(_NAMES)[:4]]
+    mistakes = cycle(str(name) for name in rng.permutation(list(_WRONG)))
     behaviour: dict[str, dict[Kind, Behaviour]] = {name: {} for name in names}
     best: dict[Kind, str] = {}
     for at, kind in enumerate(kinds):
@@ -278,7 +293,7 @@ def _behaviour(
         best[kind] = ranked[0]
         wrong = dict.fromkeys(names, "")
         if at % 3 != 2:
-            wrong[ranked[1]] = str(rng.choice(list(_WRONG)))
+            wrong[ranked[1]] = next(mistakes)
         for rank, name in enumerate(ranked):
             warm = float(rng.uniform(20, 400)) if rank == 0 else 0.0
             if rank:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from gpulab.course.n13_libraries.libraries import answers
 from gpulab.course.n13_libraries.libraries.answers import close, key_by, median, product, tuner
 from gpulab.teach.judge import Right, Wrong
@@ -49,9 +51,13 @@ _TUNER = (
     Wrong("13-tuner", "key without shape", tuner(key_by("dtype", "device")), "", "shape belongs"),
     Wrong("13-tuner", "key of dimensions", tuner(key_by("dtype", "ndim", "device")), "", "shape belongs"),
     Wrong("13-tuner", "key of elements", tuner(key_by("dtype", "size", "device")), "", "shape belongs"),
-    Wrong("13-tuner", "key without device", tuner(key_by("dtype", "shape")), "", "device belongs"),
+    Wrong("13-tuner", "key without device", tuner(key_by("dtype", "shape")), "", "in the key"),
     Wrong("13-tuner", "key of the object", tuner(id), "", ""),
     Wrong("13-tuner", "no cache", tuner(keep=False), "", "keep the choice"),
+    Wrong("13-tuner", "right to 2 %", tuner(right=lambda f, w: len(f) == len(w) and bool(np.allclose(f, w, rtol=0.02))), "", "Before it is timed"),
+    Wrong("13-tuner", "sums are compared", tuner(right=lambda f, w: close([sum(f)], [sum(w)])), "", "Before it is timed"),
+    Wrong("13-tuner", "choices of all tuners in one place", tuner(kept={}), "", "of its own"),
+    Wrong("13-tuner", "key of tiles", tuner(lambda x: (x.dtype, x.device.id, tuple(-(-n // 64) for n in x.shape))), "", "shape belongs"),
     Wrong("13-tuner", "without looking", answers.last_name, "", ""),
     Wrong("13-tuner", "the function itself", answers.gives_the_function, "", "the name of a candidate"),
     Wrong("13-tuner", "without bounds", answers.thousands, "", "a few calls"),
