@@ -224,8 +224,8 @@ def test_what_a_module_is_made_of() -> None:
     for given in ({}, {"code": CODE, "path": "x.cubin"}):
         with pytest.raises(TypeError, match="Exactly one"):
             cp.RawModule(**given)
-    with pytest.raises(NotSupportedError, match="source only"):
-        cp.RawModule(path="x.cubin")
+    with pytest.raises(CUDADriverError, match=r"FILE_NOT_FOUND.*no such\.cubin"):
+        cp.RawModule(path="no such.cubin").get_function("k")
     for wrong in ({"backend": "nvcc"}, {"jitify": True}, {"translate_cucomplex": True}):
         with pytest.raises(NotSupportedError):
             cp.RawModule(code=CODE, **wrong)

@@ -47,6 +47,12 @@ SAME_AS_NUMPY = {
     "r_": lambda xp: xp.r_[1:4, 0, xp.asarray(X[0]), 0:1:3j],
     "c_": lambda xp: xp.c_[xp.asarray(X[0]), xp.asarray(X[1])],
     "c_list": lambda xp: xp.c_[[1, 2], [3, 4]],
+    "einsum_lists": lambda xp: xp.einsum(xp.asarray(X), [0, 1], xp.asarray(X.T), [1, 2], [2, 0]),
+    "einsum_implied": lambda xp: xp.einsum(xp.asarray(X), [26, 0]),
+    "einsum_rest": lambda xp: xp.einsum(xp.asarray(X), [..., 1], [1, ...]),
+    "piecewise": lambda xp: xp.piecewise(
+        xp.asarray(X), [xp.asarray(X) < 2, xp.asarray(X) > 4], [-1.0, 7, 0.5]
+    ),
     "ix_": lambda xp: xp.asarray(X)[xp.ix_([1, 0], [2, 0])],
     "ix_mask": lambda xp: xp.ix_(xp.array([True, False, True]), xp.array([], dtype=int)),
     "along_axis_number": lambda xp: xp.apply_along_axis(lambda a: a.sum(), 0, xp.asarray(X)),

@@ -298,7 +298,7 @@ def test_unknown_global() -> None:
     [
         lambda: RawKernel(CODE, "saxpy", backend="nvcc"),
         lambda: RawKernel(CODE, "saxpy", jitify=True),
-        lambda: RawModule(path="kernel.cubin"),
+        lambda: RawModule(code=CODE, backend="nvcc"),
     ],
 )
 def test_what_is_not_supported_says_so(make: Any) -> None:

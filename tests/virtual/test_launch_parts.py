@@ -11,7 +11,8 @@ import pytest
 from virtualgpu import cp
 from virtualgpu.compile import nvrtc
 from virtualgpu.compile.cubin import KernelResources
-from virtualgpu.compile.ptx import ir
+from virtualgpu.compile.ptx import ir, parser
+from virtualgpu.compile.ptx.flow import cfg
 from virtualgpu.cuda_errors import CUDADriverError
 from virtualgpu.errors import ArgumentWarning
 from virtualgpu.launch import compiled, limits, loose_ptx
@@ -348,6 +349,33 @@ def test_an_estimate_of_registers_refuses_no_launch() -> None:
     assert "estimated" in fits.provenance.label
     assert fit(info, found, 128, 0).registers_per_thread == found.registers_per_thread
     assert fit(info, replace(found, estimated=False), 1024, 0).blocks_per_sm == 0
+
+
+MIXED = r"""
+extern "C" __global__ void k(double* d, float* f, long long* l, int n) {
+    for (int i = threadIdx.x; i < n; i += 32) {
+        double a = d[i], b = d[i + 1];
+        float x = f[i], y = x * n;
+        if (a > b) { long long t = l[i] * i; a += t; l[i] = t ^ n; } else y = sinf(y);
+        d[i] = a / b + y;
+        f[n - i] = (float)(a * x);
+    }
+}"""
+
+
+def test_an_estimate_is_the_most_that_is_alive_at_any_place() -> None:
+    function = parser.parsed(nvrtc.compile_ptx(MIXED, target=80).ptx).entries["k"]
+    flow = cfg.build(function)
+    words = {name: {"pred": 0, "b64": 2, "f64": 2}.get(kind, 1) for name, kind in function.registers.items()}
+    most = 0
+    for block, leaving in zip(flow.blocks, cfg.live_out(function, flow), strict=True):
+        live = set(leaving)
+        for instruction in reversed(function.instructions[block.first : block.end]):
+            defined, used = cfg.definitions_and_uses(instruction)
+            most = max(most, sum(words.get(name, 0) for name in live.union(defined)))
+            live = live.difference(defined).union(used)
+    assert most > 10
+    assert loose_ptx.register_estimate(function) == most + 4
 
 
 def test_resources_are_estimated_for_the_kernel_that_is_used(monkeypatch: pytest.MonkeyPatch) -> None:

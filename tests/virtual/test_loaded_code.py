@@ -65,6 +65,22 @@ def test_ptx_runs_with_variables_of_its_own(module: Any) -> None:
     assert not x.any(), "the source's module has a factor of its own, which is 0"
 
 
+def test_a_file_of_ptx_is_a_module_as_source_is(tmp_path: Path) -> None:
+    file = tmp_path / "scale.ptx"
+    file.write_bytes(cp.cuda.compiler.compile_using_nvrtc(CODE)[0])
+    made = cp.RawModule(path=str(file))
+    assert made.file_path in repr(made)
+    factor = cp.ndarray((), np.float32, made.get_global("factor"))
+    factor[...] = 3
+    x = cp.ones(600, cp.float32)
+    scale = made.get_function("scale")
+    scale((3,), (256,), (x, np.int32(600)))
+    np.testing.assert_array_equal(x.get(), np.full(600, 3, np.float32))
+    assert (scale.file_path, scale.shared_size_bytes) == (made.file_path, 256)
+    with pytest.raises(cp.cuda.driver.CUDADriverError, match=r"NOT_FOUND.*It has: scale"):
+        made.get_function("scales")
+
+
 def test_the_driver_tells_what_ptxas_decided() -> None:
     driver = cp.cuda.driver
     kernel = cp.RawKernel(CODE, "scale")

@@ -86,19 +86,27 @@ def _resources(module: ir.Module, kernel: ir.Function) -> KernelResources:
 def register_estimate(function: ir.Function) -> int:
     """The largest number of 32-bit registers that hold values which are still needed."""
     flow = cfg.build(function)
+    words = {name: _words(kind) for name, kind in function.registers.items()}
+
+    def held(names: set[str]) -> int:
+        return sum(words.get(name, 0) for name in names)
+
     most = 0
     for block, leaving in zip(flow.blocks, cfg.live_out(function, flow), strict=True):
         live = set(leaving)
+        # Kept as the block is gone through: with thousands alive at once, counting anew takes minutes.
+        count = held(live)
         for instruction in reversed(function.instructions[block.first : block.end]):
-            defined, used = cfg.definitions_and_uses(instruction)
-            most = max(most, sum(_words(function, name) for name in live.union(defined)))
-            live.difference_update(defined)
-            live.update(used)
+            defined, used = map(set, cfg.definitions_and_uses(instruction))
+            most = max(most, count + held(defined - live))
+            count -= held(live & defined)
+            live -= defined
+            count += held(used - live)
+            live |= used
     return most + _OVERHEAD_REGISTERS
 
 
-def _words(function: ir.Function, name: str) -> int:
-    kind = function.registers.get(name, "pred")
+def _words(kind: str) -> int:
     return 0 if kind == "pred" else ceil(int("".join(c for c in kind if c.isdigit()) or "32") / 32)
 
 

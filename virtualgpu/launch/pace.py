@@ -169,34 +169,52 @@ def _chain_clk(piece: _Piece, latency: float, clk: dict[str, float]) -> float:
     compared: dict[str, float] = {}
     start = 0.0
     marks = [0.0]
+    # Each instruction's answers once: long pieces are gone through many times.
+    steps = []
+    for i, each, (defined, used) in zip(piece.code, piece.made, piece.flow, strict=True):
+        space = "shared" if "shared" in i.parts else "local" if "local" in i.parts else "global"
+        reads = i.root == "ld" and each.waits not in ("", "const", "parameter")
+        writes = not reads and i.root in ("st", "red", "atom")
+        asks = i.guard if piece.backward and i.root == "bra" else None
+        compares = i.root == "setp" or i.type == "pred"
+        takes = each.latency + waits[each.waits]
+        fences = each.waits == "barrier"
+        ordered = reads and "nc" not in i.parts
+        steps.append(
+            (used, defined, each.issued, takes, space, reads, ordered, writes, asks, compares, fences)
+        )
     for _ in range(ROUNDS if piece.loops else 1):
         last = fence = ended = start
         stored = {"global": start, "shared": start, "local": start}
         loads: list[float] = []
         for _ in range(piece.copies):
-            for i, each, (defined, used) in zip(piece.code, piece.made, piece.flow, strict=True):
-                begin = max([fence, *(ready[name] for name in used if name in ready)])
-                space = "shared" if "shared" in i.parts else "local" if "local" in i.parts else "global"
-                if i.root == "ld" and each.waits not in ("", "const", "parameter"):
-                    if "nc" not in i.parts:
+            for used, defined, issued, takes, space, reads, ordered, writes, asks, compares, fences in steps:
+                begin = fence
+                for name in used:
+                    known = ready.get(name, 0.0)
+                    if known > begin:
+                        begin = known
+                if reads:
+                    if ordered:
                         begin = max(begin, stored[space])
                     if space == "global":
                         if len(loads) >= LOADS_IN_FLIGHT:
                             begin = max(begin, loads[-LOADS_IN_FLIGHT])
                         loads.append(begin + latency)
-                elif i.root in ("st", "red", "atom"):
+                elif writes:
                     stored[space] = max(stored[space], begin)
                     if space == "global":
                         ended = max(ended, begin + STORE_CLK)
-                if piece.backward and i.root == "bra" and i.guard in compared:
-                    begin = max(begin, compared[i.guard] + PREDICATE_CLK)
-                last = max(last, begin + each.issued)
-                done = begin + each.latency + waits[each.waits]
-                if each.waits == "barrier":
+                if asks in compared:
+                    begin = max(begin, compared[asks] + PREDICATE_CLK)
+                if begin + issued > last:
+                    last = begin + issued
+                done = begin + takes
+                if fences:
                     fence = done = last + BARRIER_CLK
                 for name in defined:
                     ready[name] = done
-                    if i.root == "setp" or i.type == "pred":
+                    if compares:
                         compared[name] = done
         start = max(last, fence, start + busy * piece.copies)
         if piece.code and piece.code[-1].root in ("bra", "brx"):

@@ -6,7 +6,8 @@ modelled time on the stream's clock.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -60,6 +61,7 @@ class RawKernel:
         self.enable_cooperative_groups = bool(enable_cooperative_groups)
         self.file_path: str | None = None
         self.name_expressions: tuple[str, ...] = ()
+        self._from_file: Callable[[], CompiledModule] | None = None
         self._functions: WeakKeyDictionary[VirtualDevice, Function] = WeakKeyDictionary()
         self._carveout = -1
 
@@ -213,9 +215,7 @@ class RawKernel:
 
     def _function_on(self, device: VirtualDevice) -> Function:
         if device not in self._functions:
-            module = compiled_module(
-                self.code, self.options, self.name_expressions, device.info.compute_capability
-            )
+            module = self._module(device)
             self._functions[device] = Module.of(module, device).get_function(self.name)
         return self._functions[device]
 
@@ -228,8 +228,10 @@ class RawKernel:
         self.__init__(**state)  # type: ignore[misc]
         self.name_expressions = expressions
 
-    def _module(self) -> CompiledModule:
-        info = _machine.current().current_device.info
+    def _module(self, device: VirtualDevice | None = None) -> CompiledModule:
+        if self._from_file is not None:
+            return self._from_file()
+        info = (device or _machine.current().current_device).info
         return compiled_module(self.code, self.options, self.name_expressions, info.compute_capability)
 
     def __repr__(self) -> str:
@@ -237,14 +239,14 @@ class RawKernel:
 
 
 class RawModule:
-    """CUDA C++ source with several kernels, templates or ``__device__`` variables.
+    """CUDA C++ source, or PTX in a file, with several kernels, templates or ``__device__`` variables.
 
     Parameters
     ----------
     code : str
         CUDA C++ source.
     path : str
-        Precompiled code; not supported by the virtual GPU.
+        A file of PTX, or a fat binary that holds some, in place of `code`.
     options : tuple of str
         NVRTC options.
     backend : str
@@ -267,14 +269,13 @@ class RawModule:
     ) -> None:
         if (code is None) == (path is None):
             raise TypeError("Exactly one of `code` and `path` keyword arguments should be given.")
-        if code is None:
-            raise NotSupportedError("The virtual GPU compiles source only; pass code= instead of path=.")
-        _check_source(code, options, backend, translate_cucomplex, jitify)
+        _check_source(code or "", options, backend, translate_cucomplex, jitify)
         self.code = code
         self.options = tuple(options)
         self.backend = backend
         self.enable_cooperative_groups = bool(enable_cooperative_groups)
-        self.file_path: str | None = None
+        self.file_path = None if path is None else os.fspath(path)
+        self._loaded: WeakKeyDictionary[VirtualDevice, CompiledModule] = WeakKeyDictionary()
         self.name_expressions = None if name_expressions is None else tuple(name_expressions)
 
     def compile(self, log_stream: Any = None) -> None:
@@ -293,13 +294,15 @@ class RawModule:
         """
         symbol = self._module().symbol(name)
         kernel = RawKernel(
-            self.code,
+            self.code or "",
             symbol,
             self.options,
             self.backend,
             enable_cooperative_groups=self.enable_cooperative_groups,
         )
         kernel.name_expressions = self.name_expressions or ()
+        if self.file_path is not None:
+            kernel.file_path, kernel._from_file = self.file_path, self._module
         return kernel
 
     def get_global(self, name: str) -> MemoryPointer:
@@ -315,10 +318,19 @@ class RawModule:
         return MemoryPointer(UnownedMemory(address, size, self, device.id), 0)
 
     def _module(self) -> CompiledModule:
-        info = _machine.current().current_device.info
+        device = _machine.current().current_device
+        info = device.info
+        if self.code is None:
+            if device not in self._loaded:
+                file = Module()
+                file.load_file(str(self.file_path))
+                self._loaded[device] = file.compiled
+            return self._loaded[device]
         return compiled_module(self.code, self.options, self.name_expressions or (), info.compute_capability)
 
     def __repr__(self) -> str:
+        if self.code is None:
+            return f"<RawModule of {self.file_path}>"
         return f"<RawModule of {len(self.code.splitlines())} lines>"
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
+from string import ascii_letters
 from typing import Any
 
 import numpy as np
@@ -229,6 +231,20 @@ nonzero, argwhere, flatnonzero = (
 )
 extract, compress = lift(np.extract, operands=2, waits=True), lift(np.compress, waits=True)
 select = lift(np.select)
+
+
+def _piecewise(x: Any, condlist: Any, funclist: Any) -> Any:
+    if [item for item in funclist if callable(item)]:
+        raise NotImplementedError("Callable functions are not supported currently: give values, or arrays.")
+    # An array's elements go where they stand, and not one by one to where the condition holds.
+    result = np.piecewise(x, condlist, [0 if np.ndim(item) else item for item in funclist])
+    for holds, item in zip(condlist, funclist, strict=False):
+        if np.ndim(item):
+            np.copyto(result, item, where=holds, casting="unsafe")
+    return result
+
+
+piecewise = lift(_piecewise, name="piecewise")
 diagonal, tril, triu = lift(np.diagonal), lift(np.tril), lift(np.triu)
 diagflat = lift(np.diagflat)
 
@@ -377,8 +393,21 @@ def _einsum(*operands: Any, subscripts: str, **kwargs: Any) -> Any:
 _lifted_einsum = lift(_einsum, name="einsum", operands=64)
 
 
-def einsum(subscripts: str, *operands: Any, dtype: Any = None, optimize: Any = False) -> ndarray:
+def _lettered(given: Sequence[Any]) -> tuple[str, list[Any]]:
+    """Subscripts in letters, and the operands, of those in lists: ``a, [0, 1], b, [1, 2], [0, 2]``."""
+
+    def term(labels: Any) -> str:
+        return "".join("..." if label is ... else ascii_letters.swapcase()[label] for label in labels)
+
+    operands, lists = list(given[: len(given) // 2 * 2 : 2]), given[1::2]
+    result = [f"->{term(given[-1])}"] if len(given) % 2 else []
+    return "".join([",".join(map(term, lists)), *result]), operands
+
+
+def einsum(subscripts: Any, *operands: Any, dtype: Any = None, optimize: Any = False) -> ndarray:
     """Einstein summation, like ``numpy.einsum``, on device arrays."""
+    if not isinstance(subscripts, str):
+        subscripts, operands = _lettered((subscripts, *operands))
     result: ndarray = _lifted_einsum(*operands, subscripts=subscripts, dtype=dtype, optimize=optimize)
     return result
 

@@ -151,10 +151,16 @@ class Module:
         device.machine.own(LoadedCode)[self.ptr] = self
 
     def load_file(self, filename: str) -> None:
-        """Load PTX from a file."""
+        """Load PTX from a file; `load`'s errors, and ``CUDA_ERROR_FILE_NOT_FOUND`` (301)."""
         from pathlib import Path
 
-        self.load(Path(filename).read_bytes())
+        try:
+            held = Path(filename).read_bytes()
+        except FileNotFoundError as error:
+            raise CUDADriverError(
+                301, "CUDA_ERROR_FILE_NOT_FOUND", f"file not found: {filename}; is the path right?"
+            ) from error
+        self.load(held)
 
     def get_global_var(self, name: str) -> int:
         """Address of a ``__device__`` or ``__constant__`` variable.
