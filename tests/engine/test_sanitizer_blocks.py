@@ -103,7 +103,7 @@ def test_block_order_holds_inside_the_with_statement() -> None:
 
 PASSED_ON = """extern "C" __global__ void k(QUALIFIER int* data, int* flag, int* out) {
   if (threadIdx.x == 0 && blockIdx.x == 0) { data[0] = 42; FENCE atomicExch(flag, 1); }
-  if (threadIdx.x == 0 && blockIdx.x == 1) { while (atomicAdd(flag, 0) == 0) { } FENCE out[0] = data[0]; }
+  if (threadIdx.x == 0 && blockIdx.x == 1) { while (atomicAdd(flag, 0) == 0) { } BEHIND out[0] = data[0]; }
 }"""
 
 
@@ -111,6 +111,22 @@ PASSED_ON = """extern "C" __global__ void k(QUALIFIER int* data, int* flag, int*
 @pytest.mark.parametrize("qualifier", ["", "volatile"])
 def test_volatile_is_no_fence_between_blocks(qualifier: str) -> None:
     for fence, clean in (("__threadfence();", True), ("", False)):
-        code = PASSED_ON.replace("QUALIFIER", qualifier).replace("FENCE", fence)
-        data = [gl.cp.zeros(1, dtype=np.int32) for _ in range(3)]
-        assert gl.sanitize(gl.cp.RawKernel(code, "k"), 2, 32, tuple(data)).clean == clean
+        assert passed_on(qualifier, fence, fence) == clean
+
+
+def passed_on(qualifier: str, fence: str, behind: str) -> bool:
+    """Whether a number passed on with these fences before and behind its flag is found to be in order."""
+    code = PASSED_ON.replace("QUALIFIER", qualifier).replace("FENCE", fence).replace("BEHIND", behind)
+    data = [gl.cp.zeros(1, dtype=np.int32) for _ in range(3)]
+    return gl.sanitize(gl.cp.RawKernel(code, "k"), 2, 32, tuple(data)).clean
+
+
+@needs_nvrtc
+def test_both_sides_of_a_flag_between_blocks_need_a_fence_of_the_device() -> None:
+    """PTX's causality order: a release and an acquire pattern, of a scope that holds both threads."""
+    wide, narrow = "__threadfence();", "__threadfence_block();"
+    assert passed_on("", wide, wide)
+    assert not passed_on("", wide, "")
+    assert not passed_on("", narrow, narrow)
+    assert not passed_on("", narrow, wide)
+    assert not passed_on("", wide, narrow)

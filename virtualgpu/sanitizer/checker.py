@@ -242,9 +242,12 @@ class Checker:
 
     def access(self, block: int, warp: int, number: int, addresses: npt.NDArray[np.int64], mask: int) -> bool:
         here = self.sites[self._rows[number].number]
-        fenced = ctypes.c_int32.from_address(self.ordering.slot(block).row.fenced + 4 * warp).value
+        row = self.ordering.slot(block).row
+        fenced, wide = (
+            ctypes.c_int32.from_address(lanes + 4 * warp).value for lanes in (row.fenced, row.wide)
+        )
         # Who waits for it gets a turn, or this warp would run ahead and publish what it does next as well.
-        return self._flags.meet(here, block, warp, addresses, mask, fenced)
+        return self._flags.meet(here, block, warp, addresses, mask, fenced, wide)
 
     def asked(
         self, block: int, warp: int, what: int, lanes: npt.NDArray[np.int64] | None, mask: int, extra: int
@@ -253,6 +256,8 @@ class Checker:
             self.ordering.grow()
         elif what == structures.DRAIN:
             self.flush()
+        elif what == structures.LEARN:
+            self.ordering.learn(block)
         elif what == structures.KNOW:
             self.ordering.matrix(self.ordering.slot(block))
         elif what == structures.DESCRIBE:
@@ -361,6 +366,7 @@ class Checker:
             places = self._waiting.pop(block, [])
             for other in places[1:]:
                 self.findings.apart(block, other, places[0])
+        self.ordering.learn(block)
         arrived = self._arrived.pop((block, number), None)
         if everyone and arrived is None:
             self.ordering.full_barrier(block)

@@ -17,6 +17,7 @@ from virtualgpu.sanitizer.structures import (
     ARRIVED,
     DESCRIBE,
     KNOW,
+    LEARN,
     MIXED,
     NOWHERE,
     SITE_BYTES,
@@ -98,6 +99,8 @@ def wait(c: Context, b: Block, g: Checker, lanes: int, mask: int) -> None:
 
 def opens(c: Context, b: Block, g: Checker) -> None:
     """All threads of the block pass its barrier 0."""
+    if b.heard:
+        call(b.ask, c, LEARN, 0, 0, 0)
     if b.mixed or b.arrived:
         call(b.ask, c, layout.BLOCK_OPENS, 0, 0, 0)
     else:
@@ -130,6 +133,9 @@ def observe(c: Context, site: int, lanes: int, mask: int, values: int) -> None:
             call(b.ask, c, DESCRIBE, 0, site, values)
         if s.space == NOWHERE:
             return
+        if b.heard and s.writes and s.meets == 0:
+            # A store is not made before the loads that decide whether it is; a load may be.
+            call(b.ask, c, LEARN, 0, 0, 0)
         access(c, b, g, s, lanes, mask, values, s.step)
         if s.meets:
             fenced = load32(b.fenced + 4 * c.warp) & mask
@@ -144,9 +150,14 @@ def observe(c: Context, site: int, lanes: int, mask: int, values: int) -> None:
     elif site == layout.SHUFFLE:
         if g.shuffles:
             shuffle(c, b, g, lanes, mask, values)
-    elif site == layout.FENCE:
+    elif site == layout.FENCE or site == layout.BLOCK_FENCE:
         place = b.fenced + 4 * c.warp
         store32(place, load32(place) | mask)
+        if site == layout.FENCE:
+            place = b.wide + 4 * c.warp
+            store32(place, load32(place) | mask)
+            if b.heard:
+                call(b.ask, c, LEARN, 0, 0, 0)
     elif site == layout.ARRIVE:
         b.arrived = 1
         call(b.ask, c, site, lanes, mask, values)

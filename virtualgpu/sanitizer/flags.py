@@ -24,11 +24,18 @@ class Flags:
         self._messages: dict[int, Message] = {}
 
     def meet(
-        self, here: Site, block: int, warp: int, addresses: npt.NDArray[np.int64], mask: int, fenced: int
+        self,
+        here: Site,
+        block: int,
+        warp: int,
+        addresses: npt.NDArray[np.int64],
+        mask: int,
+        fenced: int,
+        wide: int,
     ) -> bool:
         """An atomic, strong or volatile access: it publishes, learns of what is published, or both.
 
-        Lanes in `fenced` have executed a memory fence.
+        Lanes in `fenced` have executed a memory fence, those in `wide` one for other blocks, too.
 
         Returns
         -------
@@ -48,10 +55,12 @@ class Flags:
             message = self._messages.get(key)
             awaited |= here.writes and message is not None
             if here.reads and message is not None and self.ordering.news(block, threads, message):
-                self.ordering.acquire(block, threads, message)
+                self.ordering.acquire(block, threads, message, here.acquires)
             sending = [warp * layout.LANES + lane for lane in mine if releasing >> lane & 1]
             if sending:
                 message = self._messages.setdefault(key, Message())
-                self.ordering.release(block, sending, message)
+                told = here.releases and "cta" not in here.instruction.parts
+                told |= any(wide >> lane & 1 for lane in mine)
+                self.ordering.release(block, sending, message, told)
         self.ordering.shared.messages = len(self._messages)
         return awaited

@@ -40,6 +40,7 @@ class Slot:
     known: npt.NDArray[np.int32] | None = None
     told: npt.NDArray[np.int64] | None = None
     ticks: dict[int, int] = field(default_factory=dict)  # of other blocks, as in `told`
+    heard: dict[int, int] = field(default_factory=dict)  # those that no fence or barrier has come behind yet
 
 
 class Ordering:
@@ -84,6 +85,7 @@ class Ordering:
             slot = next(slot for slot in self.slots if slot.row.number == block)
             self._held[block] = slot
             slot.ticks.clear()
+            slot.heard.clear()
         return slot
 
     def _renew(self, row: structures.Block) -> None:
@@ -128,26 +130,36 @@ class Ordering:
         row = message.rows.get(block)
         return row is not None and bool((self.matrix(slot)[threads] < row).any())
 
-    def acquire(self, block: int, threads: Sequence[int], message: Message) -> None:
-        """Threads of a block read what others published."""
+    def acquire(self, block: int, threads: Sequence[int], message: Message, fenced: bool = True) -> None:
+        """Threads of a block read what others published; of other blocks, a fence is to come behind."""
         slot = self.slot(block)
         for b, tick in message.ticks.items():
-            if b != block and slot.ticks.get(b, -1) < tick:
-                slot.ticks[b] = tick
-                if slot.told is None:
-                    slot.told = np.zeros(self.blocks, np.int64)
-                slot.told[b] = (block + 1 << 32) + tick + 1
-                slot.row.published = slot.told.ctypes.data
+            if b != block and max(slot.ticks.get(b, -1), slot.heard.get(b, -1)) < tick:
+                slot.heard[b], slot.row.heard = tick, 1
+        if fenced:
+            self.learn(block)
         row = message.rows.get(block)
         if row is not None:
             known = self.matrix(slot)
             known[threads] = np.maximum(known[threads], row)
 
-    def release(self, block: int, threads: Sequence[int], message: Message) -> None:
-        """Threads of a block publish what they did and know; the block's next access is later."""
+    def learn(self, block: int) -> None:
+        """Behind a fence or barrier, a block's accesses come after those of blocks that it has heard of."""
+        slot = self.slot(block)
+        for b, tick in slot.heard.items():
+            slot.ticks[b] = tick
+            if slot.told is None:
+                slot.told = np.zeros(self.blocks, np.int64)
+            slot.told[b] = (block + 1 << 32) + tick + 1
+            slot.row.published = slot.told.ctypes.data
+        slot.heard.clear()
+        slot.row.heard = 0
+
+    def release(self, block: int, threads: Sequence[int], message: Message, wide: bool = True) -> None:
+        """Threads publish what they did and know, to their block or `wide`; its next access is later."""
         self.has_messages = True
         slot = self.slot(block)
-        for b, tick in (*slot.ticks.items(), (block, slot.row.tick)):
+        for b, tick in (*slot.ticks.items(), (block, slot.row.tick)) if wide else ():
             message.ticks[b] = max(message.ticks.get(b, -1), tick)
         row = self.matrix(slot)[threads].max(axis=0)
         row[threads] = slot.row.cut
@@ -168,7 +180,7 @@ def new_slot(shared: structures.Checker, ask: int, *, races: bool, unwritten: bo
 
     words = shared.shared_words
     row.checker, row.ask, row.number = address_of(shared), ask, -1
-    row.fenced = zeros(shared.warps, np.int32)
+    row.fenced, row.wide = zeros(shared.warps, np.int32), zeros(shared.warps, np.int32)
     if races:
         row.planes, row.step = zeros(structures.PLANES * words, np.int64), 8 * words
         if shared.partial:

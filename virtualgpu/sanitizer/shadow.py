@@ -83,9 +83,11 @@ def begin(c: Context, b: Block, g: Checker) -> None:
     b.wait_pc = -1
     b.mixed = 0
     b.arrived = 0
+    b.heard = 0
     n = 0
     while n < g.warps:
         store32(b.fenced + 4 * n, 0)
+        store32(b.wide + 4 * n, 0)
         n += 1
     if b.copied:
         n = 0

@@ -30,6 +30,7 @@ class Site:
     volatile: bool
     flag: bool  # a volatile access where threads wait for what others write
     releases: bool
+    acquires: bool
     scalar: bool
     swaps: bool
     copies: bool  # a cp.async, whose data arrive later
@@ -111,6 +112,7 @@ def site(
         volatile="volatile" in parts,
         flag=bool(polled) and (kind == "store" or id(i) in polled),
         releases=bool(parts & {"release", "acq_rel"}) or i.text.startswith(_ARRIVES),
+        acquires=bool(parts & {"acquire", "acq_rel"}) or i.text.startswith("mbarrier"),
         scalar=kind == "store" and memory_ops.vector_width(i) == 1,
         swaps="cas" in parts,
         copies=async_ops.COPYING in parts,
@@ -121,7 +123,7 @@ def site(
 
 def register_site(number: int, i: ir.Instruction) -> Site:
     """Describe an instruction that touches no memory."""
-    return Site(number, i, "", 0, *(False,) * 9, *UNBOUNDED)
+    return Site(number, i, "", 0, *(False,) * 10, *UNBOUNDED)
 
 
 def granule_bytes(instructions: list[ir.Instruction]) -> int:

@@ -27,7 +27,7 @@ ENTRIES = 4096
 ISSUED, ARRIVED, BOUND, LANDED = 1, 2, 3, 4
 
 # What Python is asked besides what the engine tells (`layout`).
-GROW, DRAIN, REGION, HEAP, MIXED, KNOW, DESCRIBE = (-(1 << 30) - n for n in range(7))
+GROW, DRAIN, REGION, HEAP, MIXED, KNOW, DESCRIBE, LEARN = (-(1 << 30) - n for n in range(8))
 
 
 class Context:
@@ -133,7 +133,9 @@ class Block:
     floor: int  # accesses packed below this are of an earlier epoch
     known: int  # matrix of cuts, by thread and other thread; 0: nothing known
     published: int  # by block, up to which tick its accesses are known
-    fenced: int
+    fenced: int  # by warp, lanes that have executed a fence
+    wide: int  # by warp, those of them whose fence is for other blocks, too
+    heard: int  # its threads read what other blocks have published, and no fence or barrier has come since
     wait_pc: int
     wait_warp: int
     wait_mask: int

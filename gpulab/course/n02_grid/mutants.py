@@ -289,6 +289,9 @@ _ADDRESSES = (
     Wrong("02-address", "threads numbered x, z, y",
           _address(f"{_BLOCK} int t = threadIdx.x + blockDim.x * (threadIdx.z + blockDim.z * threadIdx.y);"
                    f"{_G}{_WRITE}"), "results", "Blocks or threads stand in another order"),
+    Wrong("02-address", "the SM's place for the warp",
+          _address(f"{_BLOCK}{_T}{_G} unsigned id; asm(\"mov.u32 %0, %%warpid;\" : \"=r\"(id)); warp[g] = id; lane[g] = t % 32; {_ROW}"),
+          "results", "warp["),
     Wrong("02-address", "lane and warp swapped", _address(f"{_BLOCK}{_T}{_G} lane[g] = t / 32; warp[g] = t % 32; {_ROW}"),
           "results", ""),
     Wrong("02-address", "warps of 16", _address(f"{_BLOCK}{_T}{_G} warp[g] = t / 16; lane[g] = t % 16; {_ROW}"), "results", ""),

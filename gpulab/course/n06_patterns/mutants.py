@@ -147,6 +147,8 @@ _SCANS = (
           _scanned(("int* sums", "volatile int* sums"), ("__threadfence(); atomicExch", "atomicExch"), ("{ } __threadfence();", "{ }")), "hazards", "__threadfence()"),
     Wrong("06-scan", "volatile, and does not wait",
           _scanned(("int* sums", "volatile int* sums"), ("while (atomicAdd(&ready[tile - 1], 0) == 0) { }", "")), "orders", "__threadfence()"),
+    Wrong("06-scan", "fences of the block", _scanned(("__threadfence()", "__threadfence_block()")), "hazards", "on both sides"),
+    Wrong("06-scan", "no fence behind the flag", _scanned(("{ } __threadfence();", "{ }")), "hazards", "on both sides"),
     Wrong("06-scan", "flag before the sum",
           _scanned(("sums[tile] = sum + part[blockDim.x - 1]; __threadfence(); atomicExch(&ready[tile], 1);",
                     "atomicExch(&ready[tile], 1); __threadfence(); sums[tile] = sum + part[blockDim.x - 1];")), "hazards", "__threadfence()"),
@@ -330,6 +332,8 @@ _BLURS = (
     Wrong("06-blur", "leaves at the right edge", _smoothed((_WALK, f"if (col >= cols) return; {_WALK}")), "results", ""),
     Wrong("06-blur", "one tile a block", _smoothed((_WALK, "int top = blockIdx.y * blockDim.y;")), "results", "each walks on"),
     Wrong("06-blur", "a tile for blocks of 32 × 8", _smoothed(("int width = blockDim.x + 4", "int width = 36")), "results", ""),
+    Wrong("06-blur", "a tile of 36 × 12", _smoothed(("extern __shared__ float tile[];", "__shared__ float tile[36 * 12];")), "results",
+          "blockDim.x + 4"),
     Wrong("06-blur", "one halo pixel a thread",
           _smoothed((_FILL, ("int r = min(max(top - 2 + (int)threadIdx.y, 0), rows - 1), c = min(max(left + (int)threadIdx.x, 0), cols - 1);"
                      " tile[threadIdx.y * width + threadIdx.x] = x[r * cols + c];"))), "results", ""),

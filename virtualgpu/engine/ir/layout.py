@@ -33,8 +33,8 @@ BAD_CALL, NAN_PRODUCED, BAD_TEXTURE, OUTSIDE_SURFACE = 15, 16, 17, 18
 WARP_SYNC, FENCE, SHUFFLE = -1, -2, -3
 # Threads arrive at a barrier without waiting, or come to one and wait; from COPY down, by site and event: what happens to a copy.
 ARRIVE, AT_BLOCK_BARRIER, COPY = -4, -5, -16
-# All threads of a block that live pass its barrier 0.
-BLOCK_OPENS = -6
+# All threads of a block that live pass its barrier 0; a fence that other blocks know nothing of.
+BLOCK_OPENS, BLOCK_FENCE = -6, -7
 # Its data arrive as its thread waits; it is bound to an mbarrier's phase; they arrive with that phase.
 BY_WAIT, TO_BARRIER, BY_BARRIER = 0, 1, 2
 

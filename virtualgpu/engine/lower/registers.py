@@ -138,7 +138,13 @@ class Registers:
         if name.startswith("%lanemask_"):
             return self.lane_mask(name[-2:]), "i32"
         if name in ("%warpid", "%nwarpid"):
-            return e.splat("i32", e.context_load(name[1:5] if name == "%warpid" else "warps")), "i32"
+            warps = e.context_load("warps")
+            if name == "%nwarpid":
+                return e.splat("i32", warps), "i32"
+            # Which of the SM's places a warp has, of 32 on the smallest: not its number in the block.
+            block = e.op(f"trunc i64 {e.context_load('block_linear')} to i32")
+            place = e.op(f"add i32 {e.op(f'mul i32 {block}, {warps}')}, {e.context_load('warp')}")
+            return e.splat("i32", e.op(f"and i32 {place}, 31")), "i32"
         if name in ("%clock", "%clock64", "%clock_hi", "%globaltimer", "%globaltimer_lo"):
             now = e.context_load("clock")
             if name == "%clock_hi":

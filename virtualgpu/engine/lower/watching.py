@@ -73,7 +73,8 @@ class Watching(Registers):
     def observe_synchronisation(self, i: ir.Instruction) -> None:
         """Tell the observer of a fence or a ``__syncwarp``, if the instruction is one."""
         if i.root in ("membar", "fence"):
-            self.observe(layout.FENCE, "zeroinitializer", self.executed(i))
+            site = layout.BLOCK_FENCE if "cta" in i.parts else layout.FENCE
+            self.observe(site, "zeroinitializer", self.executed(i))
         elif cfg.is_warp_meeting(i):
             members = self.e.convert("zext", "i32", self.get(i.operands[-1], "b32"), "i64")
             self.observe(layout.WARP_SYNC, members, self.mask)

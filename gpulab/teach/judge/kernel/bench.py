@@ -28,6 +28,11 @@ _GAP_BYTES = 1 << 18
 _SHOWN_CHARACTERS = 70
 
 
+# What a kernel with dynamic shared memory declares. In one without, an array that is too small would reach
+# into what the launch asks for.
+_DYNAMIC = re.compile(r'\bextern\b(?!\s*"C")')
+
+
 class Fault(Exception):
     """The kernel was stopped, or refused before its first thread. ``kind`` as in `Mistake.fault`."""
 
@@ -80,7 +85,7 @@ class Bench:
             If it does something illegal, does not end, or has other parameters.
         """
         arrays, args, start = on_device(self.cp, exercise, case, seed)
-        launch = Launch.of(source, case.grid, case.block, args, case.shared_bytes)
+        launch = Launch.of(source, case.grid, case.block, args, _dynamic(source, case))
         counters = self._observe(exercise, case, launch, counting or Counters())
         found = {name: self.cp.asnumpy(arrays[name]) for name in case.wanted}
         inputs = [p.name for p in exercise.arguments if p.pointer and p.read_only]
@@ -95,7 +100,7 @@ class Bench:
     ) -> tuple[SanitizerReport, dict[str, Array]]:
         """Launch a kernel under all checks, and what its outputs hold then (`Hazards.restore`)."""
         arrays, args, _ = on_device(self.cp, exercise, case)
-        launch = Launch.of(source, case.grid, case.block, args, case.shared_bytes)
+        launch = Launch.of(source, case.grid, case.block, args, _dynamic(source, case))
         report: SanitizerReport = self._observe(exercise, case, launch, Hazards(restore=False))
         return report, {name: self.cp.asnumpy(arrays[name]) for name in case.wanted}
 
@@ -205,6 +210,10 @@ def _first_error(log: str, code: str) -> str:
     source = code.splitlines()
     text = short(source[number - 1]) if 0 < number <= len(source) else ""
     return f"line {number} `{text}`: {what}." if text else f"line {number}: {what}."
+
+
+def _dynamic(source: KernelSource, case: Case) -> int:
+    return case.shared_bytes if _DYNAMIC.search(source.code) else 0
 
 
 def short(text: str) -> str:
