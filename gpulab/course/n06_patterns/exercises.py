@@ -118,7 +118,7 @@ def _rows(rng: np.random.Generator, at_once: int) -> list[Any]:
         (4, int(rng.integers(513, 1000))),
         (2, wide),
         (3, 4 * 1024 + a),
-        (700, int(rng.integers(40, 90))),
+        (900, int(rng.integers(73, 95))),  # more than 16 bits count
     ]
 
 

@@ -147,9 +147,9 @@ def _rows(rng: np.random.Generator, at_once: int) -> list[Any]:
     """(rows, columns): few and many columns, around a warp and a block, and long rows."""
     a, b = (int(n) for n in rng.integers(2, 40, 2))
     wide = int(rng.integers(1025, 2200))
-    some, many, few = (int(rng.integers(*limits)) for limits in ((34, 300), (513, 1000), (40, 90)))
+    some, many, few = (int(rng.integers(*limits)) for limits in ((34, 300), (513, 1000), (73, 95)))
     short = [(6, 64), (1, 1), (3, 1), (a, 31), (5, 32), (b, 33), (7, some)]
-    return [*short, (4, many), (2, wide), (3, 4 * 1024 + a), (700, few)]
+    return [*short, (4, many), (2, wide), (3, 4 * 1024 + a), (900, few)]
 
 
 def _unscaled(m: Mistake) -> Any:

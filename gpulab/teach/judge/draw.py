@@ -140,9 +140,9 @@ def lines(rng: np.random.Generator) -> list[Dim3]:
 
 
 def whole_warps(rng: np.random.Generator, warps: int = 1) -> list[Dim3]:
-    """One-dimensional blocks of multiples of so many warps: some drawn, the fewest and the most."""
-    counts = (*(int(rng.integers(low, high)) for low, high in ((2, 6), (6, 12), (12, 25))), 1, 32)
-    return [(32 * max(warps, count // warps * warps), 1, 1) for count in counts]
+    """One-dimensional blocks of multiples of so many warps: some drawn, the fewest, one more, the most."""
+    counts = (*(int(rng.integers(low, high)) for low, high in ((3, 6), (6, 12), (12, 25))), 1, 2, 32)
+    return [(threads, 1, 1) for threads in dict.fromkeys(32 * max(warps, n // warps * warps) for n in counts)]
 
 
 def planes(rng: np.random.Generator) -> list[Dim3]:
