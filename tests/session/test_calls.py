@@ -222,7 +222,7 @@ def test_the_shipped_record() -> None:
     shipped = known_calls(known, module.RECORD)
     assert "NVIDIA H200" in shipped.provenance.label
     keys = [each.operation for each in shipped.endings]
-    assert len(set(keys)) == len(keys) > 150
+    assert len(set(keys)) == len(keys) > 600
     for each in shipped.endings:
         assert each.operation is not None
         assert each.kernels, each.operation
@@ -230,5 +230,14 @@ def test_the_shipped_record() -> None:
     (gelu,) = shipped.named("torch.addmm, gelu", dtype="float16")
     assert gelu.routines == (("cublasLtMatmul", 1),)
     assert gelu.libraries == ("cuBLASLt",)
-    (sort,) = shipped.named("cupy.sort", dtype="float32")
-    assert "CUB" in sort.libraries
+    assert all("CUB" in each.libraries for each in shipped.named("cupy.sort", dtype="float32"))
+    for name, library, routine in (
+        ("cupy.matmul", "cuBLAS", "cublasGemmEx"),
+        ("cupy.fft.rfft", "cuFFT", "cufft"),
+        ("cupy.linalg.solve", "cuSOLVER", "cusolverDn"),
+        ("cupy.sparse by vector", "cuSPARSE", "cusparse"),
+        ("torch.nn.functional.conv2d", "cuDNN", "cudnnBackendExecute"),
+    ):
+        for each in shipped.named(name, dtype="float32"):
+            assert library in each.libraries, each
+            assert any(called.startswith(routine) for called, _ in each.routines), each

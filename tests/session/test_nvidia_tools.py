@@ -70,6 +70,25 @@ def test_reports_of_many_threads_are_one_finding() -> None:
     assert hazard.address == 0x7F00000000A0
 
 
+# As compute-sanitizer 2025.3.1 wrote it on an H200, without its host stack.
+RECORDED_RACE = """<record><kind>Hazard</kind><what><text>Potential RAW hazard detected</text>
+<common><gridid>2</gridid><type>RAW</type><address>0x47c</address>
+<blockIdx><x>2</x><y>0</y><z>0</z></blockIdx><current>0</current><isCudaBarrierOp>false</isCudaBarrierOp></common>
+<thread0><access>Write</access><threadIdx><x>31</x><y>0</y><z>0</z></threadIdx>
+<where><func>k</func><path>/tmp/a9f6.cubin.cu</path><line>3</line><pc>0xf0</pc></where></thread0>
+<thread1><access>Read</access><threadIdx><x>32</x><y>0</y><z>0</z></threadIdx>
+<where><func>k</func><path>/tmp/a9f6.cubin.cu</path><line>4</line><pc>0x100</pc></where></thread1></what></record>"""
+
+
+def test_a_recorded_race_is_of_shared_memory_and_has_both_its_sides() -> None:
+    (hazard,) = read(file(RECORDED_RACE), "race", CODE)
+    assert (hazard.kind, hazard.space, hazard.address) == ("RAW", "shared", 0x47C)
+    assert hazard.first is not None
+    assert (hazard.first.line, hazard.first.thread, hazard.first.block) == (3, (31, 0, 0), (2, 0, 0))
+    assert (hazard.second.line, hazard.second.thread, hazard.second.block) == (4, (32, 0, 0), (2, 0, 0))
+    assert hazard.message == "Potential RAW hazard detected"
+
+
 def test_a_race_has_both_its_sides() -> None:
     (hazard,) = read(file(record(RACE, 3, level="Warning")), "race", CODE)
     assert (hazard.kind, hazard.space, hazard.severity) == ("RAW", "shared", "warning")

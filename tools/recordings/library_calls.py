@@ -60,6 +60,8 @@ class LibraryCalls:
         self._wanted, self._apart = re.compile(wanted), re.compile(apart)
         size = most * _CODE_BYTES
         self._memory = mmap.mmap(-1, size, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+        # Tables point there until the process has ended, and libraries still call while it ends.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._memory))
         self._base = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
         self._size = size
         self._names: list[str] = []

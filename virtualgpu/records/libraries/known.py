@@ -48,7 +48,8 @@ class KnownCalls:
             yield with_libraries(Ending(operation=None, routines=known, kernels=((name, times),)))
 
     def named(self, name: str, **wanted: str) -> tuple[Ending, ...]:
-        """All that is recorded of a name, such as ``torch.addmm`` or ``matmul``; of ``""`` everything.
+        """All that is recorded of a name, such as ``torch.addmm``, ``cupy.linalg.solve`` or ``matmul``;
+        of ``""`` everything.
 
         Raises
         ------
@@ -58,6 +59,7 @@ class KnownCalls:
         package, _, operation = name.replace("cp.", "cupy.", 1).partition(".")
         if package not in ("cupy", "torch"):
             package, operation = "", name
+        operation = operation.rpartition(".")[2]  # cupy.linalg.solve, torch.nn.functional.conv2d
         keys = {"package": package, "name": operation, **wanted}
         asked = {field: value for field, value in keys.items() if value}
         found = tuple(

@@ -199,13 +199,17 @@ def _hazard(record: Element, tool: str, lines: Sequence[str], kernel: str) -> Ha
     first = sites[0] if tool == "race" and len(sites) == 2 else None
     second = sites[1] if first else next(iter((*places, *sites)), Place(0, "", (0, 0, 0), (0, 0, 0)))
     space = _SPACE.search(text)
+    # Races are looked for in shared memory alone, which the record of one does not say.
+    where = space[1] if space else (record.findtext("what/space") or "").strip("_")
+    where = where or ("shared" if tool == "race" else "")
+    told = ": ".join(filter(None, (record.findtext(f"what/{tag}") for tag in ("text", "exception", "type"))))
     warns = "warn" in f"{record.findtext('level') or ''} {text[:40]}".lower()
     return Hazard(
         tool=tool, kind=kind or text[:60].strip() or "unknown", severity="warning" if warns else "error",
-        space=(space[1] if space else (record.findtext("what/space") or "").strip("_")).lower()[:20],
+        space=where.lower()[:20],
         kernel=(record.findtext("where/func") or kernel)[:200], first=first,
         second=second, address=_address(record), array="", count=1,
-        message=text[:_TEXT],
+        message=(told or text)[:_TEXT],
     )  # fmt: skip
 
 
