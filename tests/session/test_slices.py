@@ -102,4 +102,4 @@ def test_large_chunks_are_cut_and_small_ones_are_not() -> None:
     with several.gpus(2) as made:
         assert runs.Run(made.cp, 2, bounds_of(1000, 2)).slices == 1
         large = runs.Run(made.cp, 2, [0, 1, (5 * runs.SLICE_BYTES) // 4])
-    assert large.slices == 4
+    assert large.slices == runs.MOST_SLICES > 1

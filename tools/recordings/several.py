@@ -141,6 +141,7 @@ def _record(gpus: int, told: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     words = [word for word in device.split() if word != "NVIDIA"]
     return {
         "format": FORMAT, "gpu": words[0] if words else "", "device": device, "gpus": gpus,
+        "ranks": "a process each",
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "what": f"{gpus} of one host; driver {known.get('driver')}, {known.get('versions')}",
         "copies": [rows["copies"][at] for at in sorted(rows["copies"])],
@@ -179,7 +180,7 @@ def ship(run: dict[str, Any]) -> list[Path]:
     paths = []
     for record in run["records"]:
         if record["all_reduce"]:
-            paths.append(folder / f"{record['gpu'].lower()}x{record['gpus']}.json")
+            paths.append(folder / f"{record['gpu'].lower()}x{record['gpus']}_processes.json")
             paths[-1].write_text(_text(record), encoding="utf-8")
     return paths
 

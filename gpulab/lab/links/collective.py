@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpulab import session
 from gpulab.lab.links import nccl
-from gpulab.lab.links.records import record_of
+from gpulab.lab.links.records import records_of
 from gpulab.lab.links.runs import Run, reachable
 from gpulab.lab.links.schedules import Schedule, check_operation, schedule_of
 from gpulab.session.choose import MAX_VIRTUAL_DEVICES
@@ -123,7 +123,7 @@ def collective(
     if side is not None and there:
         origin = replace(made.provenance, detail=f"this computer has {there} of {gpus} GPUs")
         made = replace(made, provenance=origin)
-    return CollectiveView(made, record_of(made.provenance.device, gpus))
+    return CollectiveView(made, records_of(made.provenance.device, gpus))
 
 
 def _real_gpus() -> int:

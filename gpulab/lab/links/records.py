@@ -16,7 +16,7 @@ def records() -> tuple[dict[str, Any], ...]:
     return tuple(json.loads(file.read_text(encoding="utf-8")) for file in files)
 
 
-def record_of(device: str, gpus: int = 2) -> dict[str, Any] | None:
-    """That of so many GPUs of a name, such as ``H200`` or ``NVIDIA H200``; None if there is none."""
+def records_of(device: str, gpus: int = 2) -> tuple[dict[str, Any], ...]:
+    """Those of so many GPUs of a name, such as ``H200`` or ``NVIDIA H200``: ranks as threads first."""
     words = device.split()
-    return next((each for each in records() if each["gpu"] in words and each["gpus"] == gpus), None)
+    return tuple(each for each in records() if each["gpu"] in words and each["gpus"] == gpus)

@@ -13,7 +13,7 @@ from virtualgpu.records.traffic.collective import Move, Operation, brought, is_r
 from virtualgpu.records.traffic.schedules import messages
 
 # A slice is so large that its copy outlasts what its launches cost the host, and no chunk has more of them.
-SLICE_BYTES, MOST_SLICES = 8 << 20, 4
+SLICE_BYTES, MOST_SLICES = 8 << 20, 2
 # A GPU; its array (-1), or which of the boxes beside it; a chunk; and which slice of that.
 Place = tuple[int, int, int, int]
 ARRAY = -1

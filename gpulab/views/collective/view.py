@@ -45,8 +45,9 @@ class CollectiveView(View):
 
     step = traitlets.Int(0).tag(sync=True, echo_update=False)
 
-    def __init__(self, record: Collective, known: Mapping[str, Any] | None = None) -> None:
-        self._collective, self._beside = record, _recorded(record, known or {})
+    def __init__(self, record: Collective, known: Sequence[Mapping[str, Any]] = ()) -> None:
+        self._collective = record
+        self._beside = " ".join(filter(None, (_recorded(record, each) for each in known)))
         self._held = record.held
         self._ways: tuple[Over, ...] = tuple(dict.fromkeys(c.over for c in record.traffic.crossings))
         clock = "without the host's share"
@@ -275,12 +276,12 @@ def _recorded(record: Collective, known: Mapping[str, Any]) -> str:
     """What such GPUs were recorded to take for the same; empty where nothing is known of that."""
     if record.operation != "all-reduce":
         return ""
-    rows = [row for row in known.get("all_reduce", ()) if row["size_bytes"] == record.size_bytes]
+    rows = [row for row in known["all_reduce"] if row["size_bytes"] == record.size_bytes]
     told = [
         f"{name} {duration(1000 * row[key])}"
         for row in rows
         for key, name in RECORDED.items()
         if row.get(key)
     ]
-    head = f"Recorded on {record.gpus} {known.get('device')}, {size(record.size_bytes)}"
+    head = f"Recorded on {record.gpus} {known['device']}, {known['ranks']}, {size(record.size_bytes)}"
     return f"{head}: {', '.join(told)}." if told else ""
