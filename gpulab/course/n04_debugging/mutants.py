@@ -6,9 +6,8 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from gpulab import session
+from gpulab.course.n04_debugging import answers
 from gpulab.teach.judge import Right, Wrong, kernel_text
 
 
@@ -250,187 +249,24 @@ _WHODUNIT = (
 # 04-hunt
 
 
-def _cell(array: Any) -> Any:
-    wrong = np.argwhere(np.isnan(array.get()))
-    return tuple(wrong[0].tolist()) if wrong.size else None
-
-
-def _after_each(steps: Any, arrays: Any) -> Any:
-    found = None
-    for name in ("x", *steps):
-        if name != "x":
-            steps[name]()
-        if found is None and _cell(arrays[name]) is not None:
-            found = name, _cell(arrays[name])
-    return found
-
-
-def _on_the_device(steps: Any, arrays: Any) -> Any:
-    cp = _cp()
-    for name in arrays:
-        if name in steps:
-            steps[name]()
-        wrong = cp.isnan(arrays[name])
-        if wrong.any():
-            at = int(wrong.ravel().argmax())
-            rest = list(steps)[list(steps).index(name) + 1 :] if name in steps else list(steps)
-            for later in rest:
-                steps[later]()
-            return name, divmod(at, arrays[name].shape[1])
-    return None
-
-
-def _stops_there(steps: Any, arrays: Any) -> Any:
-    if (cell := _cell(arrays["x"])) is not None:
-        return "x", cell
-    for name, step in steps.items():
-        step()
-        if (cell := _cell(arrays[name])) is not None:
-            return [name, list(cell)]
-    return None
-
-
-def _unequal_to_itself(steps: Any, arrays: Any) -> Any:
-    launches = {"x": lambda: None, **steps}
-    for name, launch in launches.items():
-        launch()
-        values = arrays[name].get()
-        for row in range(values.shape[0]):
-            for col in range(values.shape[1]):
-                if values[row, col] != values[row, col]:
-                    return name, (row, col)
-    return None
-
-
-def _at_the_end(steps: Any, arrays: Any) -> Any:
-    for step in steps.values():
-        step()
-    for name in arrays:
-        if (cell := _cell(arrays[name])) is not None:
-            return name, cell
-    return None
-
-
-def _before_they_run(steps: Any, arrays: Any) -> Any:
-    for name in arrays:
-        if (cell := _cell(arrays[name])) is not None:
-            return name, cell
-    return _after_each(steps, arrays)
-
-
-def _the_last(steps: Any, arrays: Any) -> Any:
-    found = None
-    for name in ("x", *steps):
-        if name != "x":
-            steps[name]()
-        if _cell(arrays[name]) is not None:
-            found = name, _cell(arrays[name])
-    return found
-
-
-def _silenced(steps: Any, arrays: Any) -> Any:
-    cp = _cp()
-    found = None
-    for name in ("x", *steps):
-        if name != "x":
-            steps[name]()
-        if found is None and _cell(arrays[name]) is not None:
-            found = name, _cell(arrays[name])
-        arrays[name][...] = cp.nan_to_num(arrays[name])
-    return found
-
-
-def _infinity_too(steps: Any, arrays: Any) -> Any:
-    for name in ("x", *steps):
-        if name != "x":
-            steps[name]()
-        wrong = np.argwhere(~np.isfinite(arrays[name].get()))
-        if wrong.size:
-            return name, tuple(wrong[0].tolist())
-    return None
-
-
-def _compared_with_nan(steps: Any, arrays: Any) -> Any:
-    for name in ("x", *steps):
-        if name != "x":
-            steps[name]()
-        if (arrays[name] == np.nan).any():
-            return name, _cell(arrays[name])
-    return None
-
-
-def _without_the_input(steps: Any, arrays: Any) -> Any:
-    for name, step in steps.items():
-        step()
-        if (cell := _cell(arrays[name])) is not None:
-            return name, cell
-    return None
-
-
-def _flat(steps: Any, arrays: Any) -> Any:
-    found = _stops_there(steps, arrays)
-    return found and (found[0], found[1][0] * arrays["x"].shape[1] + found[1][1])
-
-
-def _the_last_cell(steps: Any, arrays: Any) -> Any:
-    found = _stops_there(steps, arrays)
-    wrong = found and np.argwhere(np.isnan(arrays[found[0]].get()))
-    return found and (found[0], tuple(wrong[-1].tolist()))
-
-
-def _without_the_last(steps: Any, arrays: Any) -> Any:
-    found = None
-    for name in list(steps)[:-1]:
-        steps[name]()
-        found = found or next(((n, c) for n in ("x", name) if (c := _cell(arrays[n])) is not None), None)
-    steps[list(steps)[-1]]()
-    return found
-
-
-def _sums_of_cells(steps: Any, arrays: Any) -> Any:
-    """A sum is NaN if an element is; or if it has infinities of both signs."""
-    for name in ("x", *steps):
-        if name != "x":
-            steps[name]()
-        if _cp().isnan(arrays[name].sum()):
-            return name, _cell(arrays[name]) or (0, 0)
-    return None
-
-
-def _columns_first(steps: Any, arrays: Any) -> Any:
-    for name in ("x", *steps):
-        if name != "x":
-            steps[name]()
-        wrong = np.argwhere(np.isnan(arrays[name].get().T))
-        if wrong.size:
-            return name, tuple(wrong[0][::-1].tolist())
-    return None
-
-
-def _runs_them_twice(steps: Any, arrays: Any) -> Any:
-    for step in steps.values():
-        step()
-    return _after_each(steps, arrays)
-
-
 _HUNT = (
-    Wrong("04-hunt", "at the end", _at_the_end, "", ""),
-    Wrong("04-hunt", "before they run", _before_they_run, "", "left over from earlier"),
-    Wrong("04-hunt", "the last that has one", _the_last, "", "NaN spreads"),
-    Wrong("04-hunt", "nan_to_num on the way", _silenced, "", "is not mended"),
-    Wrong("04-hunt", "infinity counts", _infinity_too, "", "infinity is no NaN yet"),
-    Wrong("04-hunt", "compared with NaN", _compared_with_nan, "", "cp.isnan"),
-    Wrong("04-hunt", "the input is above suspicion", _without_the_input, "", "look at the input first"),
-    Wrong("04-hunt", "a flat index", _flat, "", "(row, column)"),
-    Wrong("04-hunt", "the last array is not looked at", _without_the_last, "", ""),
-    Wrong("04-hunt", "sums of cells", _sums_of_cells, "", "infinity is no NaN yet"),
-    Wrong("04-hunt", "columns first", _columns_first, "", "row by row"),
-    Wrong("04-hunt", "the last cell", _the_last_cell, "", ""),
-    Wrong("04-hunt", "each step twice", _runs_them_twice, "", "more than once"),
-    Right("04-hunt", "after each step", _after_each),
-    Right("04-hunt", "on the device, by argmax", _on_the_device),
-    Right("04-hunt", "stops at the first", _stops_there),
-    Right("04-hunt", "what is unequal to itself", _unequal_to_itself),
+    Wrong("04-hunt", "at the end", answers.at_the_end, "", ""),
+    Wrong("04-hunt", "before they run", answers.before_they_run, "", "left over from earlier"),
+    Wrong("04-hunt", "the last that has one", answers.the_last, "", "NaN spreads"),
+    Wrong("04-hunt", "nan_to_num on the way", answers.silenced, "", "is not mended"),
+    Wrong("04-hunt", "infinity counts", answers.infinity_too, "", "infinity is no NaN yet"),
+    Wrong("04-hunt", "compared with NaN", answers.compared_with_nan, "", "cp.isnan"),
+    Wrong("04-hunt", "the input is above suspicion", answers.without_the_input, "", "look at the input first"),
+    Wrong("04-hunt", "a flat index", answers.flat, "", "(row, column)"),
+    Wrong("04-hunt", "the last array is not looked at", answers.without_the_last, "", ""),
+    Wrong("04-hunt", "sums of cells", answers.sums_of_cells, "", "infinity is no NaN yet"),
+    Wrong("04-hunt", "columns first", answers.columns_first, "", "row by row"),
+    Wrong("04-hunt", "the last cell", answers.the_last_cell, "", ""),
+    Wrong("04-hunt", "each step twice", answers.runs_them_twice, "", "more than once"),
+    Right("04-hunt", "after each step", answers.after_each),
+    Right("04-hunt", "on the device, by argmax", answers.on_the_device),
+    Right("04-hunt", "stops at the first", answers.stops_there),
+    Right("04-hunt", "what is unequal to itself", answers.unequal_to_itself),
 )  # fmt: skip
 
 
