@@ -17,6 +17,10 @@ from gpulab.lab import recorded
 from virtualgpu.protocol import Block, Blocks, Counters, Hazards, Launch, Shape, Warp
 from virtualgpu.records import WARP_SIZE, BlockTrace, WarpTrace
 
+_NOT_REPLAYED = (
+    "Nothing was watched: only a replay tells values, and the launch is too large or too slow for one."
+)
+
 if TYPE_CHECKING:
     from gpulab.views import LaunchChart, OccupancyChart, WarpStepper
     from gpulab.views.tables.as_run import AsRunTable
@@ -142,13 +146,16 @@ def warps(
     asked = Launch.of(kernel, grid, block, args, shared_bytes)
     position = asked.warp_position(block_index, warp)
     what: Warp | Block = Block(*position) if whole_block else Warp(*position)
-    watches, stops = ((text,) if isinstance(text, str) else tuple(text) for text in (watch, stop))
+    watches, stops = ((text,) if isinstance(text, str) else tuple(text or ()) for text in (watch, stop))
     what = replace(what, watch=watches, stop=stops)
     if max_steps is not None:
         what = replace(what, max_steps=max_steps)
     seen: session.Observed[BlockTrace | WarpTrace] = session.observe(asked, what)
     measured = seen.beside() if seen.beside is not None else None
-    return WarpStepper(seen.record, measured=measured, warp=position[1])
+    record = seen.record
+    if (watches or stops) and isinstance(record, WarpTrace) and record.detail is None:
+        record = replace(record, note=_NOT_REPLAYED)
+    return WarpStepper(record, measured=measured, warp=position[1])
 
 
 def occupancy(kernel: Any, block: Shape = 256, *, shared_bytes: int = 0) -> OccupancyChart:

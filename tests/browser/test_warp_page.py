@@ -296,7 +296,7 @@ extern "C" __global__ void stray(int* rows, int n)
 def watching(**asked: Any) -> WarpStepper:
     gl.use_device("virtual:A100")
     rows = cp.zeros(64, dtype=np.int32)
-    asked = {"watch": ["i", "rows[i]", "sum * 2"], "stop": ["write sum", "any(i >= n)"]} | asked
+    asked = {"watch": ["i", "rows[i + 1]", "sum * 2"], "stop": ["write sum", "any(i >= n)"]} | asked
     return gl.warps(cp.RawKernel(WATCHED, "stray"), 1, 64, (rows, np.int32(63)), warp=1, **asked)
 
 

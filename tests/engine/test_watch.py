@@ -434,3 +434,33 @@ def test_watches_are_saved_with_the_record(tmp_path: Any) -> None:
 
 def _plain(record: Any) -> dict[str, Any]:
     return {"value": 0, "known": 0, "outside": 0} if isinstance(record, Watched) else {"lanes": 0}
+
+
+def test_device_variables_of_a_namespace_are_known_from_the_first_launch_on() -> None:
+    code = r"""
+    namespace apart { __device__ float bias = 2; __constant__ int size[2] = {3, 4}; }
+    extern "C" __global__ void biased(float* x)
+    {
+        x[threadIdx.x] += apart::bias * apart::size[threadIdx.x & 1];
+    }"""
+    x = cp.ones(32, dtype=np.float32)
+    trace = observed(
+        cp.RawKernel(code, "biased"), 1, 32, (x,), Warp(watch=("bias * 2", "size[threadIdx.x & 1]"))
+    )
+    assert numbers(trace.watched[0], 0).tolist() == [4] * 32
+    assert numbers(trace.watched[1], 0).tolist() == [3, 4] * 16
+
+
+def test_a_kernel_that_does_nothing_can_be_watched() -> None:
+    kernel = cp.RawKernel('extern "C" __global__ void idle(int n) {}', "idle")
+    trace = observed(kernel, 1, 32, (np.int32(3),), Warp(watch=("n + 1",), stop=("any(n == 3)", "line 1")))
+    assert numbers(trace.watched[0], 0).tolist() == [4] * 32
+    assert [stop.step.tolist() for stop in trace.stops] == [[0], [0]]
+
+
+@pytest.mark.parametrize(
+    "text", ["-" * 3000 + "i", "+".join(["i"] * 300), "(" * 500 + "i" + ")" * 500, "i + 1e"]
+)
+def test_what_no_parser_takes_is_refused(text: str) -> None:
+    with pytest.raises(WatchError):
+        filled(Warp(watch=(text,)))

@@ -280,3 +280,26 @@ def test_a_cold_launch_is_measured_after_l2_was_emptied(monkeypatch: pytest.Monk
     session.observe(asked(), Blocks(), Counters("warm"))
     session.observe(asked(), Blocks())
     assert seen[2:] == ["measured", "measured"]
+
+
+def test_watches_come_from_the_replay_and_a_mistake_keeps_the_kernel_from_running(events: list[str]) -> None:
+    x = gl.cp.full(32, 3, gl.cp.int32)
+    kernel = gl.cp.RawKernel(AS_OFTEN, "as_often")
+    with pytest.raises(gl.errors.GpulabError, match=r"has no variable `turn`\. Did you mean .turns.\?"):
+        gl.warps(kernel, 1, 32, (x,), watch="turn")
+    assert "real" not in events
+    view = gl.warps(kernel, 1, 32, (x,), watch="turns", stop="write x[5]")
+    np.testing.assert_array_equal(x.get(), 6)
+    assert [each.value[-1].tolist() for each in view.trace.watched] == [[3] * 32]
+    assert set(view.trace.stops[0].lanes.tolist()) == {1 << 5}
+
+
+def test_where_nothing_can_be_replayed_the_view_says_that_nothing_was_watched(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sides, "SMALL_THREADS", 0)
+    monkeypatch.setattr(sides, "QUICK_THREADS", 31)
+    x = gl.cp.ones(32, gl.cp.int32)
+    view = gl.warps(gl.cp.RawKernel(AS_OFTEN, "as_often"), 1, 32, (x,), watch="turns", stop="line 4")
+    assert view.trace.granularity == "basic block"
+    assert "Nothing was watched" in view.describe()

@@ -41,8 +41,13 @@ class WatchedLaunch:
         self._watch = [reading.expression(text) for text in watch]
         self._stops = [reading.stop(text) for text in stop]
         self._symbols = self._symbols_of(debugged)
-        for each in (*self._watch, *(stop.of for stop in self._stops if stop.of is not None)):
-            self._symbols.check(each.names, each.text)
+        every = [*self._watch, *(stop.of for stop in self._stops if stop.of is not None)]
+        for expression in every:
+            self._symbols.check(expression.names, expression.text)
+        names = {name for each in every for name in each.names}
+        for each in debugged.declared:  # a device variable gets its place, and its contents, when asked for
+            if each.name in names and not each.function:
+                self._symbols.address_of(each.symbol)
         self._before = contents(prepared.device.memory) or []
 
     def of(self, warps: tuple[WarpTrace, ...]) -> tuple[WarpTrace, ...]:

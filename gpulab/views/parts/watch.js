@@ -38,7 +38,9 @@ export function watchedIn(steps, name, step) {
 /** Why steps from `first` to `last` stop, in words. */
 export function stopWords(steps, first, last) {
   const [from, to] = [first - 1, last].map((step) => above(steps.stop_step ?? [], step));
-  return upTo(to - from, (at) => ` ${steps.says("stop_words", from + at)}`).join("");
+  const most = steps.contents.most_briefs;
+  const said = upTo(Math.min(most, to - from), (at) => ` ${steps.says("stop_words", from + at)}`);
+  return said.join("") + (to - from > most ? " …" : "");
 }
 
 /** Marks above the bars of the steps that stop; `shown` are the steps that have a bar. */

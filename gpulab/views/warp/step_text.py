@@ -156,6 +156,11 @@ def stop_words(text: str, kind: str, mask: int, at: int, of: int) -> str:
     return f"Stop {number(at)} of {number(of)}, {text}{why}."
 
 
+def some(words: list[str]) -> str:
+    """A few sentences, each behind a space, and a sign where there are more."""
+    return "".join(f" {each}" for each in words[:MOST_BRIEFS]) + (" …" if len(words) > MOST_BRIEFS else "")
+
+
 def stops_note(text: str, note: str, times: int, first: str) -> str:
     """How often a block's warps stop for one reason, and where first."""
     if not times:

@@ -79,8 +79,6 @@ class WarpSteps(TraceSteps):
             if by_line
             else "".join(f" {access.sentence}" for access in accesses),
             moved=step_text.moved_words(self.visits.moved[visit]),
-            stop="".join(f" {words}" for words in self.stop_words[
-                slice(*np.searchsorted(self.stop_step, (first, last + 1)))
-            ]),
+            stop=step_text.some(self.stop_words[slice(*np.searchsorted(self.stop_step, (first, last + 1)))]),
         )  # fmt: skip
         return said

@@ -114,11 +114,20 @@ def declared_variables(ptx: str) -> tuple[list[Declared], dict[int, CType]]:
         bounds = scope if scope is not None and _AT_LOW in scope.values else function
         low, high = (str(bounds.values[at]) if bounds and function else "" for at in (_AT_LOW, _AT_HIGH))
         found.append(Declared(
-            str(entry.values[_AT_NAME]), ctype.name, ctype.kind, int(str(entry.values.get(_AT_DECLARED, 0))),
+            _written(str(entry.values[_AT_NAME])), ctype.name, ctype.kind,
+            int(str(entry.values.get(_AT_DECLARED, 0))),
             str(function.values[_AT_LOW]) if function else "", (low, high), registers, place,
             int(str(key)), symbol, offset,
         ))  # fmt: skip
     return found, types
+
+
+def _written(name: str) -> str:
+    """A name without the namespaces that it is given with, mangled."""
+    rest = name.removeprefix("_ZN") if name.startswith("_ZN") else ""
+    while (length := re.match(r"\d+", rest)) is not None:
+        name, rest = rest[length.end() :][: int(length[0])], rest[length.end() + int(length[0]) :]
+    return name
 
 
 class _Block(bytes):
@@ -238,7 +247,7 @@ def _type(
     name, size = str(entry.values.get(_AT_NAME, "")), int(str(entry.values.get(_AT_SIZE, 0)))
     key = entry.values.get(_AT_TYPE)
     of = key if isinstance(key, int) else None
-    kind, made = "", CType("", 0)
+    kind, made = "", CType(name or "void", 0)
     if entry.tag in (_STRUCT, _UNION):
         members = []
         for each in inside.get(id(entry), []):

@@ -167,6 +167,7 @@ class Memory:
             bool(traces) and len(traces) * WARP_SIZE >= prod(traces[0].block) and prod(traces[0].grid) == 1
         )
         self._stays = (then == _STORE) | ((then == _LOAD) & finds) | ((then == _ATOMIC) & alone)
+        last = last[: first.size]  # none of nothing
         self._stays[last] = ~there | (after == self._byte[last]) | self._truncated
         found = before == self._byte[first]
         self._stays_at_first = there & np.where(what[first] == _LOAD, found, (what[first] == _STORE) | alone)

@@ -32,6 +32,8 @@ _ALLOWED = (
 )  # fmt: skip
 _NO_C = (ast.FloorDiv, ast.Pow, ast.MatMult, ast.Is, ast.IsNot, ast.In, ast.NotIn)
 _REMEDY = "Write a C expression of variables, as in x[i] * 2 or tile[threadIdx.x]."
+_MOST_NODES = 400
+_TOO_LONG = "`{}…` is too long to be a watch: split it, for several may be watched."
 _STOP = re.compile(r"(line|write|any|all)\b\s*(.*)", re.S)
 _HOW_TO_STOP = (
     'Write a line (stop="line 12"), a condition over lanes ("any(i >= n)", "all(...)") or a write '
@@ -90,10 +92,14 @@ def expression(text: str) -> Expression:
         python = c.sub(word, python)
     try:
         tree = ast.parse(python.strip(), mode="eval").body
+    except (RecursionError, MemoryError):
+        raise WatchError(_TOO_LONG.format(text[:40])) from None
     except (SyntaxError, ValueError) as error:
         reason = error.msg if isinstance(error, SyntaxError) else str(error)
         said = "a pointer's element is p[0], not *p. " if text.lstrip().startswith("*") else ""
         raise WatchError(f"`{text}` cannot be read ({reason}): {said}{_REMEDY}") from None
+    if sum(1 for _ in ast.walk(tree)) > _MOST_NODES:
+        raise WatchError(_TOO_LONG.format(text[:40]))
     for node in ast.walk(tree):
         if isinstance(node, ast.Name):
             node.id = node.id.removesuffix(_END)
@@ -107,6 +113,10 @@ def expression(text: str) -> Expression:
             )
         if isinstance(node, _NO_C) or not isinstance(node, _ALLOWED):
             raise WatchError(f"`{text}` uses {_named(node)}, which C has not, or watches have not. {_REMEDY}")
+        if isinstance(node, ast.Constant) and isinstance(node.value, int) and node.value >= 1 << 64:
+            raise WatchError(
+                f"`{text}`: no C type holds {node.value}; the largest number is {(1 << 64) - 1}."
+            )
         if isinstance(node, ast.Constant) and not isinstance(node.value, (bool, int, float, complex)):
             raise WatchError(f"`{text}` holds {node.value!r}, which is no number. {_REMEDY}")
     return Expression(text, tree)
