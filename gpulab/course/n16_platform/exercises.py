@@ -437,7 +437,7 @@ def _waved(code: Any, launches: Sequence[tuple[int, int, int]], seed: int) -> li
     with on_device("virtual:A100") as cp:
         kernels = {width: cp.RawKernel(for_waves(code, width), _KERNEL) for width in (32, 64)}
         for width, block, n in launches:
-            x = np.random.default_rng(seed + n).integers(-9, 10, n).astype(np.float32)
+            x = np.random.default_rng(seed + n).integers(-36, 37, n).astype(np.float32) / 4
             grid = max(1, -(-n // block))
             args = cp.asarray(x), cp.full(grid, 77, "f4"), cp.full(grid, 77, "i4"), np.int32(n)
             try:

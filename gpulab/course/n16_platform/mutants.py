@@ -510,6 +510,7 @@ _WARP64 = (
     Wrong("16-warp64", "__popc", _waves("__popcll", "__popc"), "", "__popcll"),
     Wrong("16-warp64", "warpSize in an array's bound", _waves("float sum[32]", "float sum[1024 / warpSize]"), "", "has to be a constant"),
     Wrong("16-warp64", "room for 16 waves", _waves("float sum[32]", "float sum[16]", "int count[32]", "int count[16]"), "", ""),
+    Wrong("16-warp64", "sums of whole numbers", _waves("float v = i", "int v = i"), "", ""),
     Wrong("16-warp64", "no barrier", _waves("    __syncthreads();\n", ""), "", ""),
     Wrong("16-warp64", "early return", _waves("    float v = i", "    if (i >= n) return;\n    float v = i"), "", ""),
     Wrong("16-warp64", "one thread adds", _BY_ONE, "", "busiest warp"),
