@@ -286,6 +286,13 @@ def test_a_cells_error_names_its_line(shell: Any) -> None:
     assert seen.record.blocking
 
 
+def test_a_cells_function_knows_its_lines_in_there(shell: Any) -> None:
+    shell.run_cell("def late():\n    one = 1\n    raise ValueError(one)")
+    seen = gl.sandbox(shell.user_ns["late"])
+    assert (seen.record.raised.line, seen.record.raised.text) == (3, "raise ValueError(one)")
+    assert "dynamic-code" not in str(seen._repr_mimebundle_())
+
+
 def test_a_cell_that_does_not_make_what_it_was_to_give(shell: Any) -> None:
     seen = shell.run_cell_magic("gpu_sandbox", "-o nothing_there", "x = 1")
     assert "nothing_there" in seen.record.error

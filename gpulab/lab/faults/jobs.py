@@ -6,9 +6,11 @@ import ast
 import builtins
 import inspect
 import sys
+from collections import ChainMap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import ModuleType
+from io import BytesIO
+from types import CodeType, ModuleType
 from typing import Any
 
 from gpulab.lab.faults.child import Shown
@@ -78,6 +80,23 @@ def used_by(code: str, space: Mapping[str, Any]) -> dict[str, Any]:
     return {name: space[name] for name in sorted(named) if name in space}
 
 
+def _with_places(job: Call | Cell) -> bytes:
+    """A pickle in which functions still know their file; cloudpickle 3.1.2 calls it ``<dynamic-code>``, so
+    that equal functions have equal pickles, and nobody could say any more which of a cell's lines raised."""
+    import cloudpickle
+
+    plain = cloudpickle.Pickler.dispatch_table
+
+    def reduced(code: CodeType) -> tuple[Any, ...]:
+        make, args = plain[CodeType](code)
+        return make, tuple(code.co_filename if one == "<dynamic-code>" else one for one in args)
+
+    table = ChainMap({CodeType: reduced}, plain)
+    placed = type("Placed", (cloudpickle.Pickler,), {"dispatch_table": table})
+    placed(file := BytesIO()).dump(job)
+    return file.getvalue()
+
+
 def packed(job: Call | Cell) -> bytes:
     """A job as bytes.
 
@@ -86,8 +105,6 @@ def packed(job: Call | Cell) -> bytes:
     GpulabError
         If something of it cannot cross, or all of it is too large: each by its name.
     """
-    import cloudpickle
-
     named = job.names if isinstance(job, Cell) else _named(job)
     sizes, refused = {}, {}
     for name, value in named.items():
@@ -104,7 +121,7 @@ def packed(job: Call | Cell) -> bytes:
             "events, graphs, files and locks, is to be made in there."
         )
     try:
-        whole: bytes = cloudpickle.dumps(job)
+        whole = _with_places(job)
     except Exception as error:
         raise GpulabError(
             f"Cannot cross into the sandbox ({type(error).__name__}: {error}): make in there what belongs to "

@@ -29,7 +29,7 @@ class LayersView(View):
         self._followed = tuple(record)
         first = self._followed[0]
         super().__init__(
-            title=f"{first.call}, layer by layer",
+            title=f"Layer by layer: {first.call}",
             source=first.provenance.source,
             caption="Each layer's symbols in the order of their first call, mere questions last. "
             + " ".join(f"{each.package}: {each.provenance.label}." for each in self._followed),

@@ -56,7 +56,7 @@ def workspaces() -> Table:
                 times,
             )
         )
-    headings = ("m × n × k", "dtype", "kernels", "with", "kernels", "without", "of the time")
+    headings = ("m × n × k", "dtype", "kernels with", "time", "kernels without", "time", "times as long")
     return Table(_title("Products with cuBLAS's workspace and without"), headings, tuple(rows))
 
 

@@ -27,6 +27,7 @@ PREDICTIONS = (
         "times as long does it take?",
         "So few elements of the result keep few SMs busy. With a workspace cuBLAS cuts the long sums into "
         "pieces (split k) and adds the pieces' sums afterwards; they have to lie somewhere in between.",
+        unit="×",
         comparison=1,
         misconception="The workspace is a detail that changes some per cent.",
     ),
