@@ -388,6 +388,39 @@ def test_the_header_of_complex_numbers() -> None:
     np.testing.assert_allclose(out.get(), expected, rtol=1e-12)
 
 
+OF_NUMPY = {f"arc{name}": f"a{name}" for name in ("cos", "sin", "tan", "cosh", "sinh", "tanh")}
+OF_NUMPY |= {name: name for name in ("tan", "tanh", "sqrt", "log10")}
+
+
+@pytest.mark.parametrize("name", OF_NUMPY)
+def test_functions_of_complex_numbers_are_numpys_on_cuts_and_far_out(name: str) -> None:
+    code = f"""
+    #include <cupy/complex.cuh>
+    extern "C" __global__ void k(const complex<double>* z, complex<double>* out) {{
+        out[threadIdx.x] = {OF_NUMPY[name]}(z[threadIdx.x]);
+    }}"""
+    rng = np.random.default_rng(3)
+    near = rng.normal(size=20) + 1j * rng.normal(size=20)
+    ends = [2, -2, -4, 3j, -3j, 0, 0.5, 400 + 3j, -50 - 1j, 2 - 600j, complex(-4, -0.0), 1e-300]
+    z = np.concatenate([near, near * 1e-6, near * 1e3, ends])
+    out = cp.zeros(z.size, "c16")
+    cp.RawKernel(code, "k")((1,), (z.size,), (cp.asarray(z), out))
+    with np.errstate(divide="ignore"):
+        expected = getattr(np, name)(z)
+    np.testing.assert_allclose(out.get(), expected, rtol=1e-12)
+
+
+def test_infinite_complex_numbers_times_a_number_have_no_nan() -> None:
+    code = """
+    #include <cupy/complex.cuh>
+    extern "C" __global__ void k(complex<float> z, complex<float>* out) {
+        out[0] = z * 2, out[1] = 2.0f * z, out[2] = z / 2;
+    }"""
+    out = cp.zeros(3, "c8")
+    cp.RawKernel(code, "k")((1,), (1,), (np.complex64(np.inf), out))
+    assert out.tolist() == [complex(np.inf, 0)] * 3
+
+
 def test_the_header_of_complex_numbers_keeps_line_numbers() -> None:
     code = COMPLEX.replace("y[tid] =", "wrong =")
     with pytest.raises(cp.cuda.compiler.CompileException, match=r"kernel\.cu\(8\)"):
