@@ -255,8 +255,8 @@ def _sum(parts: Parts) -> str:
 
 
 def _short(parts: Parts) -> str:
-    """How many contributions, where there is no room for whose."""
-    return f"{sum(parts)}"
+    """How many contributions, where there is no room for whose; a bare number would be a GPU's."""
+    return count(sum(parts), "part")
 
 
 def _sends(moves: Sequence[Move]) -> str:
