@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# Run tests as an arm64 processor would: bash tools/arm64.sh FOLDER tests/engine/test_half_atomics.py ...
+# Run tests as an arm64 processor would: bash tools/arm64.sh FOLDER [tests/engine/test_half_atomics.py ...]
 # Makes in FOLDER, once, a Debian root with Python and wheels for arm64, and an emulator (apt-get, x86-64 Debian).
-# Emulated, a test takes some hundred times as long: choose few.
+# Without tests it runs those of tools/arm64.txt, a batch a line; what each said is in FOLDER/logs.
+# Emulated, compilers take a hundred times as long. Hence the tests first run here, where LLVM translates for arm64,
+# too (tools/arm64_ahead.py), and then on the emulator, which finds PTX and machine code in its cache.
 set -euo pipefail
 here=$(cd "$(dirname "$0")/.." && pwd)
 mkdir -p "$1" && there=$(cd "$1" && pwd)
@@ -32,6 +34,35 @@ if [ ! -e "$there/ready" ]; then
     touch "$there/ready"
 fi
 cd "$here"
-export PYTHONHOME=$root/usr PYTHONPATH=$here:$site GPULAB_CACHE_DIR=$there/cache
-exec "$there/qemu/usr/bin/qemu-aarch64-static" -L "$root" "$root/usr/bin/python3" \
-    -m pytest -p no:cacheprovider --without-gpu "$@"
+export GPULAB_CACHE_DIR=$there/cache ARM64_SITE=$site
+python=$here/.venv/bin/python
+[ -x "$python" ] || python=python3
+
+here_first() {
+    VIRTUALGPU_CPU=x86-64-v3 "$python" -m pytest -q -p tools.arm64_ahead -p no:cacheprovider --without-gpu "$@"
+}
+
+emulated() {
+    PYTHONHOME=$root/usr PYTHONPATH=$here:$site VIRTUALGPU_CPU=armv8-a \
+        "$there/qemu/usr/bin/qemu-aarch64-static" -L "$root" "$root/usr/bin/python3" \
+        -m pytest -p no:cacheprovider --without-gpu "$@"
+}
+
+if [ $# -gt 0 ]; then
+    here_first "$@" || true # what fails here has no bearing on arm64
+    emulated "$@"
+    exit
+fi
+mkdir -p "$there/logs"
+status=0
+number=0
+while read -r line; do
+    case $line in "#"*) continue ;; esac
+    number=$((number + 1))
+    eval "batch=($line)"
+    # shellcheck disable=SC2154
+    here_first "${batch[@]}" >"$there/logs/$number.here.log" 2>&1 </dev/null || true
+    emulated -v "${batch[@]}" >"$there/logs/$number.log" 2>&1 </dev/null || status=1
+    echo "$line: $(tail -1 "$there/logs/$number.log")"
+done <"$here/tools/arm64.txt"
+exit $status
