@@ -148,10 +148,13 @@ STEPS = ("normed", "scores", "weights", "mixed", "out")
 def judge_hunt(answer: Answer) -> str:
     """``hunt(steps, arrays)``: who made the first NaN, and in which cell."""
     rng = answer.rng
-    for kind in ("made", "none", "in place", "input", "made", "infinite", "stale", "in place", "two"):
+    kinds = ("made", "none", "in place", "input", "made", "infinite", "stale", "in place", "two")
+    for turn, kind in enumerate(kinds):
         rows, cols = (int(n) for n in rng.integers(3, 9, 2))
         x = rng.integers(1, 9, (rows, cols)).astype(np.float32)
         at = len(STEPS) if kind == "two" else int(rng.integers(1, len(STEPS) - 1))
+        if turn == kinds.index("in place"):
+            at = 3  # in an array that has an earlier name, too
         cells = [tuple(int(v) for v in rng.integers(0, (rows, cols))) for _ in range(3)]
         if kind == "two":  # of which the first by rows is the last by columns
             (row, low), (col, left) = (sorted(rng.choice(k, 2, replace=False).tolist()) for k in (rows, cols))
