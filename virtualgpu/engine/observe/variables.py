@@ -152,7 +152,10 @@ def find_variables(
         # What is known of a parameter is in the call; one that the compiler holds nowhere is left out.
         if by or (wrote and each.parameter < 0):
             last = _last_line(function, each)
-            found.append(Variable(each.name, each.type, each.kind, each.line, last, by, function.name))
+            found.append(Variable(
+                name=each.name, type=each.type, kind=each.kind, first_line=each.line, last_line=last,
+                written_by=by, function=function.name,
+            ))  # fmt: skip
     return tuple(found)
 
 

@@ -262,7 +262,10 @@ def watched(scene: Scene, expression: reading.Expression) -> Watched:
     except UnknownHereError as unknown:
         none = np.zeros((0, WARP_SIZE), np.uint64)
         masks = np.zeros(0, np.uint32)
-        return Watched(expression.text, "", "", np.zeros(0, np.int32), none, masks, masks, str(unknown))
+        return Watched(
+            text=expression.text, type="", kind="", step=np.zeros(0, np.int32), value=none, known=masks,
+            outside=masks, note=str(unknown),
+        )  # fmt: skip
     shape = len(scene.trace), WARP_SIZE
     bits = np.broadcast_to(lanes.to_bits(found.numbers), shape)
     outside = np.broadcast_to(found.outside, shape) & scene.threads
@@ -276,8 +279,8 @@ def watched(scene: Scene, expression: reading.Expression) -> Watched:
     kind = "pred" if found.type.kind == "pred" or found.type.name == "bool" else found.type.kind
     kind = "f32" if kind in ("f16", "bf16") else kind
     return Watched(
-        expression.text, found.type.name, kind, step.astype(np.int32), bits[step], _mask(known[step]),
-        _mask(outside[step]), evaluator.outside,
+        text=expression.text, type=found.type.name, kind=kind, step=step.astype(np.int32), value=bits[step],
+        known=_mask(known[step]), outside=_mask(outside[step]), note=evaluator.outside,
     )  # fmt: skip
 
 

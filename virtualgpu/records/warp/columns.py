@@ -34,7 +34,7 @@ class SharedWrites:
     final: npt.NDArray[np.uint8] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Variable:
     """A variable of the source, and which instructions write it.
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
     """An expression's values in 32 lanes, after every step; a row for each step that changes one.
 
