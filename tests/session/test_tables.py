@@ -103,6 +103,12 @@ def test_html_has_the_same_cells_and_escapes_the_source(counters: KernelCounters
     assert "modelled on virtual T4" in markup
 
 
+def test_long_names_in_headings_may_break_at_dots_and_underscores() -> None:
+    said = Table("", ("clocks_event_reasons.active", "device time."), (("1", "2"),)).html()
+    assert "clocks_<wbr>event_<wbr>reasons.<wbr>active" in said
+    assert "device time.</th>" in said
+
+
 def test_what_the_caches_make_of_it_is_said_to_be_modelled(counters: KernelCounters) -> None:
     load, store = counters.accesses
     caches = CacheCounters(

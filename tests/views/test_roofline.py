@@ -99,3 +99,11 @@ def test_launches_at_one_place_share_a_label_that_stays_in_the_chart() -> None:
     assert heights[0] + 12 < heights[1] < heights[2] - 12
     assert heights[2] < TOP_PX + HEIGHT_PX
     chart.close()
+
+
+def test_a_table_of_many_kernels_waits_for_a_click() -> None:
+    found = synthetic.roofline()
+    for times, folded in ((2, False), (3, True)):  # of 4 launches, 3 have a place in the chart
+        chart = RooflineChart(dataclasses.replace(found, points=found.points * times))
+        assert ("Each kernel" in repr(chart.draw())) == folded
+        chart.close()

@@ -219,7 +219,7 @@ class Reveal:
             beside = ""
             if tempting is not None and tempting != self.found:
                 beside = f" The usual wrong answer: {scale.show(tempting)}."
-            return f"No prediction. {found[:1].upper()}{found[1:]}.{beside}"
+            return f"No prediction. {found if '_' in found else found[:1].upper() + found[1:]}.{beside}"
         said = f"you {_SAID[asked.sure]}"
         if asked.value == self.found:
             return f"{found}, as you {_SAID[asked.sure].replace('were sure of', 'were sure')}."

@@ -17,7 +17,7 @@ from gpulab.views.parts.boxes import words as paragraph
 from gpulab.views.parts.items import Item, Labels, Line, Rects, Rules, Time
 from gpulab.views.parts.plots import nice_ticks, plot, speaking, y_ticks
 from virtualgpu.records.device.load import LoadSamples, clock_reasons
-from virtualgpu.words import duration, number
+from virtualgpu.words import duration, number, size
 
 LEFT_PX, RIGHT_PX, PHASES_PX, GAP_PX, HELD_PX, AXIS_PX = 76, 14, 34, 19, 14, 34
 SPANS_S = (10, 60, 600)
@@ -145,7 +145,7 @@ class LoadChart(Steered):
                 if (colour, name) in names and record.latest(key) is not None]  # fmt: skip
         absent = " ".join(monitor_text.missing(record))
         return column(
-            numbers(_figures(record), least=150),
+            numbers(_figures(record), least=140),
             legend(used),
             self._plot(record),
             paragraph(f"{monitor_text.state_of(record)} {absent}".strip(), "note"),
@@ -198,7 +198,7 @@ def _figures(record: LoadSamples) -> list[tuple[str, str, str]]:
         ("Energy", reading(joules, "J"), "since it began"),
         ("SM clock", reading(last("sm_clock"), "MHz"), ""),
         ("Temperature", reading(last("temperature"), "°C"), ""),
-        ("Memory", reading(last("memory_used"), "MiB"), f"of {number(memory)} MiB" if memory else ""),
+        ("Memory", reading(last("memory_used"), "MiB"), f"of {size(memory * 2**20)}" if memory else ""),
     ]
 
 
