@@ -263,6 +263,11 @@ _COUNTS = (
           _bins(f"{_I} int key = i < n ? keys[i] : -1; for (int k = 0; k < 8; ++k) {{"
                 " unsigned b = __ballot_sync(0xffffffff, key == k);"
                 " if (b && threadIdx.x % 32 == 0) atomicAdd(&bins[k], __popc(b)); }")),
+    Right("03-bins", "a round for each key that is there",
+          _bins("int i = blockIdx.x * blockDim.x + threadIdx.x; bool todo = i < n; int key = todo ? keys[i] : 0;"
+                 " unsigned all = __ballot_sync(__activemask(), true), left; while ((left = __ballot_sync(all, todo)) != 0) {"
+                 " int first = __ffs(left) - 1, k = __shfl_sync(all, key, first); unsigned same = __ballot_sync(all, todo && key == k);"
+                 " if (threadIdx.x % 32 == first) atomicAdd(bins + k, __popc(same)); if (key == k) todo = false; }")),
     Right("03-bins", "labeled groups",
           _bins(f"{_I} auto w = cg::tiled_partition<32>(cg::this_thread_block()); int key = i < n ? keys[i] : -1;"
                 "auto g = cg::labeled_partition(w, key); if (key >= 0 && g.thread_rank() == 0)"

@@ -436,6 +436,8 @@ _PLACES = (
           "results", "the row's length"),
     Wrong("04-places", "one thread", _places(f"{_I} if (i == 0) for (int k = 0; k < n; ++k)"
                                              f" {{ from[k] = {_FROM}; to[k] = {_TO}; }}".replace("[i]", "[k]")), "parallelism", ""),
+    Wrong("04-places", "wide only where a square would be", _both("(cols < 46341 ? (long long)(row[i] * cols) : (long long)row[i] * cols) + col[i]", _TO),
+          "results", ""),
     Right("04-places", "a factor widened", _both(_FROM, _TO)),
     Right("04-places", "the length widened", _places(f"{_I} long long wide = cols, high = rows; if (i >= n) return;"
                                                      " from[i] = row[i] * wide + col[i]; to[i] = high * col[i] + row[i];")),
