@@ -179,7 +179,7 @@ class Memory:
         before, after = np.zeros((2, address.size), np.uint8)
         which = np.searchsorted(self._starts, address, side="right") - 1
         there = (which >= 0) & (address < self._ends[which] if self._ends.size else False)
-        for number in np.unique(which[there]).tolist():
+        for number in np.flatnonzero(np.bincount(which[there])).tolist():
             here, region = np.flatnonzero(there & (which == number)), self._regions[number]
             before[here] = region.before[address[here] - region.start]
             after[here] = region.after[address[here] - region.start]
