@@ -245,6 +245,7 @@ def _launches(info: DeviceInfo) -> tuple[tuple[Dim3, Dim3, int, str, str], ...]:
         ((1, grid_y + 1, 1), warp, 0, "grid", f"a grid is at most {grid_y:,} high; put the long axis in x."),
         ((1, 1, grid_y + 1), warp, 0, "grid", f"a grid is at most {grid_y:,} deep."),
         ((grid_y + 1, 1, 1), warp, 0, "ok", "x has a limit of its own, far above y's."),
+        ((grid_y + 1, grid_y, 1), warp, 0, "ok", "each axis of a grid has a limit, and their product none."),
         ((1, grid_y + 1, 1), (1, 1, deep + 1), 0, "block", "the block comes before the grid in the order."),
         ((1, grid_y + 1, 1), warp, shared + 1, "grid", "the grid comes before shared memory in the order."),
         (one, warp, shared + 1, "shared", f"{shared:,} bytes of shared memory are the default limit."),

@@ -162,6 +162,8 @@ def _in_a_row(info: Any, grid: Any, block: Any, shared_bytes: int) -> str:
 
 
 _LIMITS = (
+    Wrong("01-limits", "blocks of the grid counted", lambda info, g, b, s: "grid" if _limits(info, g, b, 0) == "ok" and math.prod(g) >= 2**31
+          else _limits(info, g, b, s), "", "their product none"),
     Wrong("01-limits", "typed in", _typed_in, "", "does not read info.max_threads_per_block"),
     Wrong("01-limits", "shared memory typed in", _changed(shared_per_block_bytes=49152), "",
           "does not read info.shared_per_block_bytes"),
