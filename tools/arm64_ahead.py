@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import sysconfig
-from typing import Any
 
 import llvmlite.binding as llvm
 import pytest
@@ -56,9 +55,9 @@ def pytest_configure(config: pytest.Config) -> None:
     llvm.initialize_all_asmprinters()
     here, library = jit.Code.__init__, jit.Library.__init__
 
-    def code(self: jit.Code, text: str, *args: Any) -> None:
+    def code(self: jit.Code, text: str, made_for: processor.Processor | None = None) -> None:
         _kernel(text)
-        here(self, text, *args)
+        here(self, text, made_for)
 
     def functions(self: jit.Library, text: str, entry: str) -> None:
         _translate(stand_ins.fitted(text, ARM), thorough=True)

@@ -393,13 +393,13 @@ def _einsum(*operands: Any, subscripts: str, **kwargs: Any) -> Any:
 _lifted_einsum = lift(_einsum, name="einsum", operands=64)
 
 
-def _lettered(given: Sequence[Any]) -> tuple[str, list[Any]]:
+def _lettered(given: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
     """Subscripts in letters, and the operands, of those in lists: ``a, [0, 1], b, [1, 2], [0, 2]``."""
 
     def term(labels: Any) -> str:
         return "".join("..." if label is ... else ascii_letters.swapcase()[label] for label in labels)
 
-    operands, lists = list(given[: len(given) // 2 * 2 : 2]), given[1::2]
+    operands, lists = tuple(given[: len(given) // 2 * 2 : 2]), given[1::2]
     result = [f"->{term(given[-1])}"] if len(given) % 2 else []
     return "".join([",".join(map(term, lists)), *result]), operands
 
