@@ -19,7 +19,8 @@ ROOT = Path(gpulab.__file__).parents[1]
 HEAVY = ("cupy", "numpy", "llvmlite", "matplotlib", "anywidget", "ipywidgets", "IPython")
 
 
-def test_import_takes_less_than_300_ms_of_python() -> None:
+def test_the_import_loads_nothing_heavy() -> None:
+    """How long it takes, `gpulab bench --check` holds."""
     done = subprocess.run(
         [sys.executable, "-X", "importtime", "-c", "import gpulab"],
         cwd=ROOT,
@@ -27,13 +28,10 @@ def test_import_takes_less_than_300_ms_of_python() -> None:
         text=True,
         check=True,
     )
-    lines = [line.split("|") for line in done.stderr.splitlines() if line.rstrip().endswith(" gpulab")]
-    assert len(lines) == 1
-    cumulative_us = int(lines[0][1])
-    assert cumulative_us < 300_000
     loaded = {
         line.rsplit("|", 1)[1].strip().split(".")[0] for line in done.stderr.splitlines() if "|" in line
     }
+    assert "gpulab" in loaded
     assert not loaded & set(HEAVY)
 
 

@@ -154,7 +154,8 @@ def test_two_profiles_side_by_side(program: Any) -> None:
 def test_it_is_saved(program: Any, tmp_path: Path) -> None:
     p = gl.profile(program)
     assert json.loads(p.save(tmp_path / "p.json").read_text("utf-8"))["kernels"][0]["key"]
-    assert "device_time_total" in p.save(tmp_path / "p.html").read_text("utf-8")
+    page = p.save(tmp_path / "p.html").read_text("utf-8")
+    assert "device_time_total" in page.replace("<wbr>", "")  # where a long heading may break
     assert p.save(tmp_path / "p.txt").read_text("utf-8").strip() == p.describe()
 
 

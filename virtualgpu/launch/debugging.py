@@ -87,8 +87,10 @@ def beside(prepared: PreparedLaunch, request: TraceRequest) -> Debugged:
 
     def named(warps: tuple[WarpTrace, ...]) -> tuple[Variable, ...]:
         fast = Run(warps, module.program(device).traced_kernel(packed.name, count=True))
-        debugged = Run(slow, program.traced_kernel(packed.name, count=False))
-        return find_variables(fast, debugged, scalars, program.module) if slow and warps else ()
+        # Of a whole block's debug build the same warps: values are compared warp by warp.
+        mine = tuple(each for each in slow if any(each.warp_index == other.warp_index for other in warps))
+        debugged = Run(mine, program.traced_kernel(packed.name, count=False))
+        return find_variables(fast, debugged, scalars, program.module) if mine and warps else ()
 
     labels = frozenset(program.module.functions[packed.name].labels)
     return Debugged(named, tuple(declared), types, labels)

@@ -45,7 +45,8 @@ def child(before: Mapping[str, str] | None = None, late: Mapping[str, str] | Non
         If it ends with an error, or takes longer than `LIMIT_S` seconds.
     """
     here = session.which_device()
-    name = f"virtual:{here.device}" if here.kind == "virtual" else f"cuda:{here.index}"
+    # Not by its number: a variable may hide it, and then another device serves.
+    name = f"virtual:{here.device}" if here.kind == "virtual" else "auto"
     environment = {**os.environ, "GPULAB_DEVICE": name, **(before or {})}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
     command = [sys.executable, "-c", _PROGRAM, json.dumps(dict(late or {}))]
