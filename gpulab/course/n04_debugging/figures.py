@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from gpulab import session
+from gpulab.views import WarpStepper
+from virtualgpu.errors import WatchError
 from virtualgpu.records.faults.history import Write
 
 
@@ -19,6 +21,14 @@ def on_virtual() -> Iterator[Any]:
         return
     with session.on_device("virtual") as cp:
         yield cp
+
+
+def by_name(step: Callable[[str], WarpStepper], name: str, value: str) -> WarpStepper:
+    """What `step` shows of a variable; of its value where nothing tells of names, without NVRTC."""
+    try:
+        return step(name)
+    except WatchError:
+        return step(f"({value})")
 
 
 # The neighbour's bytes
