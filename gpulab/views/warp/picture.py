@@ -65,10 +65,10 @@ def _lanes(steps: WarpSteps, body: float) -> Box:
     heights = base - ACTIVE_PX / WARP_SIZE * sums / np.diff(edges)
     marks = edges[np.unique(np.searchsorted(edges, steps.accesses, side="right") - 1)]
     spent = [
-        f"{number(int(took.sum()))} {unit}, at best {number(int(best.sum()))}"
-        for took, best, unit in (
-            (steps.sectors, steps.ideal_sectors * (steps.sectors > 0), "sectors of 32 B"),
-            (steps.wavefronts, steps.ideal_wavefronts * (steps.wavefronts > 0), "shared passes"),
+        f"{count(int(took.sum()), one, many)}, at best {number(int(best[took > 0].sum()))}"
+        for took, best, one, many in (
+            (steps.sectors, steps.ideal_sectors, "sector of 32 B", "sectors of 32 B"),
+            (steps.wavefronts, steps.ideal_wavefronts, "shared pass", "shared passes"),
         )
         if took.sum()
     ]
