@@ -247,15 +247,37 @@ def test_an_answer_changes_nothing_in_the_notebook() -> None:
     assert "GPULAB_MEDDLED" not in os.environ
 
 
-@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs POSIX signals")
-@pytest.mark.parametrize("after_s", [0.02, 1.0])
-def test_ctrl_c_stops_a_check(after_s: float) -> None:
-    me = threading.get_ident()
+class Interrupted:
+    """An answer that has its judge interrupted at one place: no clock decides where that is."""
+
+    def __init__(self, where: str) -> None:
+        self.where, self.judge_pid = where, os.getpid()
+
+    def interrupt_at(self, where: str) -> None:
+        if self.where == where:
+            os.kill(self.judge_pid, signal.SIGINT)
+
+    def __getstate__(self) -> dict[str, Any]:
+        self.interrupt_at("sent")
+        return self.__dict__
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.interrupt_at("received")
+
+    def __call__(self, n: int) -> None:
+        self.interrupt_at("called")
+        swallow(n)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
+@pytest.mark.parametrize("where", ["sent", "received", "called"])
+def test_ctrl_c_stops_a_check(where: str) -> None:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
-    stop = threading.Timer(after_s, lambda: signal.pthread_kill(me, signal.SIGINT))
-    stop.start()
-    verdict = judge(PythonExercise("demo", "Demo", plus_one, limit_s=30), swallow)
-    signal.signal(signal.SIGINT, before)
+    try:
+        verdict = judge(PythonExercise("demo", "Demo", plus_one, limit_s=30), Interrupted(where))
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert repr(verdict) == "demo: not yet: you stopped the check."
 
 
