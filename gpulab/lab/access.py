@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from gpulab import session
+from gpulab import session, views
 from virtualgpu.protocol import Accesses, Launch, Shape
 from virtualgpu.records.access import AccessPattern
-
-if TYPE_CHECKING:
-    from gpulab.views import AccessMicroscope
 
 SIDES = ("both", "global", "shared")
 
@@ -31,7 +28,7 @@ def access(
     padding: int = 0,
     swizzle: bool = False,
     space: str = "both",
-) -> AccessMicroscope:
+) -> views.AccessMicroscope:
     """Show how the 32 lanes of an access fall into sectors of memory and banks of shared memory.
 
     Without a kernel, sliders change a pattern: lane l asks for element ``offset + stride * l`` of a tile with
@@ -77,12 +74,12 @@ def access(
     >>> gl.access(stride=2).access.memory().sectors
     8
     """
-    from gpulab.views import AccessMicroscope
-
     if space not in SIDES:
         raise ValueError(f"`space` is {', '.join(map(repr, SIDES))}, not {space!r}.")
     if kernel is None:
-        return AccessMicroscope(AccessPattern(stride, offset, element_bytes, padding, bool(swizzle)), space)
+        return views.AccessMicroscope(
+            AccessPattern(stride, offset, element_bytes, padding, bool(swizzle)), space
+        )
     asked = Launch.of(kernel, grid, block, args, shared_bytes)
     seen = session.observe(asked, Accesses(*asked.warp_position(block_index, warp)))
     lines = sorted({a.line for a in seen.record.counters.accesses if a.requests})
@@ -91,4 +88,4 @@ def access(
         raise ValueError(
             f"Line {line} of the kernel accesses no memory in this launch. Lines that do: {named}."
         )
-    return AccessMicroscope(seen.record, line=line, note=seen.note)
+    return views.AccessMicroscope(seen.record, line=line, note=seen.note)

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
-from gpulab import session
+from gpulab import session, views
 from virtualgpu.errors import UnknownDeviceError
 from virtualgpu.records import DeviceInfo
 
-if TYPE_CHECKING:
-    from gpulab.views import DeviceCard, DeviceComparison
 
-
-def device(name: str | None = None) -> DeviceCard:
+def device(name: str | None = None) -> views.DeviceCard:
     """Show what a GPU can do: capability, limits against other GPUs and live readings.
 
     Parameters
@@ -33,18 +29,16 @@ def device(name: str | None = None) -> DeviceCard:
     >>> gl.device("H200").info.sm_count
     132
     """
-    from gpulab.views import DeviceCard
-
     if name is not None:
         info = session.table_info(name)
-        return DeviceCard(info, others=_others(info))
+        return views.DeviceCard(info, others=_others(info))
     backend = session.backend()
     info = backend.device_info()
     live = backend.metrics if session.which_device().kind == "cuda" else None
-    return DeviceCard(info, others=_others(info), metrics=live, setup=backend.setup())
+    return views.DeviceCard(info, others=_others(info), metrics=live, setup=backend.setup())
 
 
-def compare(*names: str) -> DeviceComparison:
+def compare(*names: str) -> views.DeviceComparison:
     """Show several GPUs side by side: a column each, differences marked.
 
     Parameters
@@ -63,14 +57,12 @@ def compare(*names: str) -> DeviceComparison:
     --------
     >>> gl.compare("T4", "A100", "H200")
     """
-    from gpulab.views import DeviceComparison
-
     if not names:
         raise TypeError('Name the GPUs to compare: gl.compare("T4", "H200").')
     infos = [session.table_info(name) for name in names]
     if len(infos) == 1:
         infos.insert(0, session.backend().device_info())
-    return DeviceComparison(infos)
+    return views.DeviceComparison(infos)
 
 
 def _others(info: DeviceInfo) -> tuple[DeviceInfo, ...]:

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from gpulab import session
+from gpulab import session, views
 from gpulab.lab._base import Pictured
+from gpulab.views.graph.graph_text import cost_sentence
 from virtualgpu.errors import GpulabError
 from virtualgpu.records import Activity, GraphComparison, GraphNode, GraphRecord, Timeline
-
-if TYPE_CHECKING:
-    from gpulab.views import GraphView
 
 _COPIES = ("MEMCPY", "MEMCPY2")
 
@@ -32,17 +30,13 @@ class ComparedGraph(Pictured):
     def __init__(self, record: GraphComparison, graph: GraphRecord, name: str) -> None:
         self.record, self.graph, self.name = record, graph, name
 
-    def view(self) -> GraphView:
+    def view(self) -> views.GraphView:
         """The picture as a widget."""
-        from gpulab.views import GraphView
-
-        return GraphView(self.graph, self.record, self.name)
+        return views.GraphView(self.graph, self.record, self.name)
 
     _picture = view
 
     def __repr__(self) -> str:
-        from gpulab.views.graph.graph_text import cost_sentence
-
         return cost_sentence(self.record)
 
 

@@ -6,21 +6,19 @@ import operator
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from gpulab import session
+from gpulab import session, views
 from gpulab.lab._base import Pictured
 from gpulab.lab.graph_capture import Capture, GraphPool, arrays_in, check_shapes, restored, shapes
 from gpulab.lab.graph_cost import ComparedGraph, compared
 from gpulab.lab.graph_names import Named, array_record, global_arrays, named_arrays
+from gpulab.views.graph.graph_text import sentence
 from virtualgpu.errors import GpulabError, warn
 from virtualgpu.records import DanglingArray, GraphArray, GraphNode, GraphRecord
 from virtualgpu.words import count
-
-if TYPE_CHECKING:
-    from gpulab.views import GraphView
 
 SHOWN_ELEMENTS = 4
 EMPTY = (
@@ -350,17 +348,13 @@ class CapturedGraph(Pictured):
     def _name(self) -> str:
         return str(getattr(self.fn, "__name__", "a function"))
 
-    def view(self) -> GraphView:
+    def view(self) -> views.GraphView:
         """The picture as a widget; with the timelines of the last `beside`, if there was one."""
-        from gpulab.views import GraphView
-
-        return GraphView(self.record, self._compared.record if self._compared else None, self._name)
+        return views.GraphView(self.record, self._compared.record if self._compared else None, self._name)
 
     _picture = view
 
     def __repr__(self) -> str:
-        from gpulab.views.graph.graph_text import sentence
-
         return "A graph that was reset." if self._captured is None else sentence(self.record, self._name)
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:

@@ -10,22 +10,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from gpulab import session
+from gpulab import session, views
 from gpulab.lab import recorded
+from gpulab.views.tables.as_run import AsRunTable
+from gpulab.views.tables.count import CounterTable
+from gpulab.views.tables.sanitizer import SanitizerTable
 from virtualgpu.protocol import Block, Blocks, Counters, Hazards, Launch, Shape, Warp
 from virtualgpu.records import WARP_SIZE, BlockTrace, WarpTrace
 
 _NOT_REPLAYED = (
     "Nothing was watched: only a replay tells values, and the launch is too large or too slow for one."
 )
-
-if TYPE_CHECKING:
-    from gpulab.views import LaunchChart, OccupancyChart, WarpStepper
-    from gpulab.views.tables.as_run import AsRunTable
-    from gpulab.views.tables.count import CounterTable
-    from gpulab.views.tables.sanitizer import SanitizerTable
 
 
 def launch(
@@ -36,7 +33,7 @@ def launch(
     *,
     shared_bytes: int = 0,
     beside: str | None = None,
-) -> LaunchChart:
+) -> views.LaunchChart:
     """Run a kernel and show which SM ran each block, and when.
 
     Parameters
@@ -70,14 +67,12 @@ def launch(
     >>> gl.launch(kernel, 4, 256, (x, y, n))
     >>> gl.launch(kernel, 4, 256, (x, y, n)).record.sm_id  # the SM of each block
     """
-    from gpulab.views import LaunchChart, after_cell
-
     asked = Launch.of(kernel, grid, block, args, shared_bytes)
     other = recorded.beside(beside, asked) if beside is not None else None
     seen = session.observe(asked, Blocks())
-    chart = LaunchChart(seen.record, at_block_size=session.at_block_size(asked), beside=other)
+    chart = views.LaunchChart(seen.record, at_block_size=session.at_block_size(asked), beside=other)
     predicted = seen.beside
-    if predicted is not None and other is None and not after_cell(lambda: chart.beside(predicted)):
+    if predicted is not None and other is None and not views.after_cell(lambda: chart.beside(predicted)):
         chart.beside(predicted)
     return chart
 
@@ -95,7 +90,7 @@ def warps(
     whole_block: bool = False,
     watch: str | Sequence[str] = (),
     stop: str | Sequence[str] = (),
-) -> WarpStepper:
+) -> views.WarpStepper:
     """Run a kernel and step through one of its warps: source lines, lanes, registers, shared memory.
 
     Parameters
@@ -141,8 +136,6 @@ def warps(
     >>> gl.warps(kernel, 4, 256, (x, y, n), block_index=3, warp=7)
     >>> gl.warps(kernel, 4, 256, (x, y, n), watch=["i", "x[i] * 2"], stop="any(i >= n)")
     """
-    from gpulab.views import WarpStepper
-
     asked = Launch.of(kernel, grid, block, args, shared_bytes)
     position = asked.warp_position(block_index, warp)
     what: Warp | Block = Block(*position) if whole_block else Warp(*position)
@@ -155,10 +148,10 @@ def warps(
     record = seen.record
     if (watches or stops) and isinstance(record, WarpTrace) and record.detail is None:
         record = replace(record, note=_NOT_REPLAYED)
-    return WarpStepper(record, measured=measured, warp=position[1])
+    return views.WarpStepper(record, measured=measured, warp=position[1])
 
 
-def occupancy(kernel: Any, block: Shape = 256, *, shared_bytes: int = 0) -> OccupancyChart:
+def occupancy(kernel: Any, block: Shape = 256, *, shared_bytes: int = 0) -> views.OccupancyChart:
     """Show how many warps of a kernel an SM can hold at each block size, and what limits them.
 
     Parameters
@@ -174,8 +167,6 @@ def occupancy(kernel: Any, block: Shape = 256, *, shared_bytes: int = 0) -> Occu
     --------
     >>> gl.occupancy(kernel, 256, shared_bytes=16_384)
     """
-    from gpulab.views import OccupancyChart
-
     asked = Launch.of(kernel, 1, block, (), shared_bytes)
     backend, threads = session.backend(), asked.block_threads
     most = min(
@@ -186,7 +177,9 @@ def occupancy(kernel: Any, block: Shape = 256, *, shared_bytes: int = 0) -> Occu
             f"A block of {threads:,} threads is over this kernel's limit of {most:,} on this device."
         )
     sizes = sorted({*range(WARP_SIZE, most + 1, WARP_SIZE), threads})
-    return OccupancyChart([backend.occupancy(kernel, size, asked.shared_bytes) for size in sizes], threads)
+    return views.OccupancyChart(
+        [backend.occupancy(kernel, size, asked.shared_bytes) for size in sizes], threads
+    )
 
 
 def count(
@@ -219,8 +212,6 @@ def count(
     --------
     >>> gl.count(kernel, 4, 256, (x, y, n))
     """
-    from gpulab.views.tables.count import CounterTable
-
     asked = Launch.of(kernel, grid, block, args, shared_bytes)
     seen = session.observe(asked, Counters(caches))
     return CounterTable.of(seen.record, code=asked.source.code, note=seen.note)
@@ -255,7 +246,6 @@ def as_run(
     --------
     >>> gl.as_run(kernel, 4, 256, (x, y, n))
     """
-    from gpulab.views.tables.as_run import AsRunTable
     from virtualgpu.compile import as_run, sass
 
     if not sass.available():
@@ -324,8 +314,6 @@ def sanitize(
     >>> gl.sanitize(kernel, 4, 256, (x, y, n)).clean
     True
     """
-    from gpulab.views.tables.sanitizer import SanitizerTable
-
     names = (tools,) if isinstance(tools, str) else tuple(tools)
     asked = Launch.of(kernel, grid, block, args, shared_bytes)
     if tool:

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from gpulab import session
+from gpulab import session, views
 from gpulab.lab._base import Pictured, Recorded
 from gpulab.views._saving import Writers
+from gpulab.views.tables import timeline as tables
+from virtualgpu.protocol import TimelineRecorder
 from virtualgpu.records import Advice, Gap, Overlap, PathStep, Timeline
 from virtualgpu.trace import advice, critical_path, gaps, overlap, sentences
 from virtualgpu.words import percent
-
-if TYPE_CHECKING:
-    from gpulab.views import TimelineView
-    from gpulab.views.tables.timeline import Answers
-    from virtualgpu.protocol import TimelineRecorder
 
 
 def timeline() -> TimelineReport:
@@ -78,7 +74,7 @@ def open_timeline(path: str | Path, *, most_events: int = 100_000) -> TimelineRe
     return TimelineReport(open_file(path, most_events))
 
 
-def timelines(*timelines: TimelineReport | Timeline) -> TimelineView:
+def timelines(*timelines: TimelineReport | Timeline) -> views.TimelineView:
     """Show several timelines one below the other on one axis, each from its own beginning.
 
     Parameters
@@ -98,11 +94,9 @@ def timelines(*timelines: TimelineReport | Timeline) -> TimelineView:
     ...     kernel((4,), (256,), (x, y, n))
     >>> gl.timelines(one, one)
     """
-    from gpulab.views import TimelineView
-
     if not timelines:
         raise TypeError("Give the timelines to show: gl.timelines(t1, t2).")
-    return TimelineView(*(_record_of(each) for each in timelines))
+    return views.TimelineView(*(_record_of(each) for each in timelines))
 
 
 def _record_of(given: TimelineReport | Timeline) -> Timeline:
@@ -129,7 +123,7 @@ class TimelineReport(Recorded[Timeline], what="timeline", write="with gl.timelin
     def _recorder_of_now(self) -> TimelineRecorder:
         return session.backend().timeline_recorder()
 
-    def overlap(self) -> Answers[Overlap]:
+    def overlap(self) -> tables.Answers[Overlap]:
         """How much of the work of each two engines, and of each two streams, ran at the same time.
 
         In percent of the shorter of the two busy times; see `virtualgpu.trace.overlap`.
@@ -139,26 +133,18 @@ class TimelineReport(Recorded[Timeline], what="timeline", write="with gl.timelin
         >>> t.overlap()
         >>> t.overlap()[0].percent
         """
-        from gpulab.views.tables import timeline as tables
-
         return tables.overlaps(overlap.overlap(self.record), self.record)
 
-    def gaps(self, min_ns: int = 0) -> Answers[Gap]:
+    def gaps(self, min_ns: int = 0) -> tables.Answers[Gap]:
         """When each stream and each engine was idle (for `min_ns` or longer), and why."""
-        from gpulab.views.tables import timeline as tables
-
         return tables.gaps(gaps.gaps(self.record, min_ns), self.record)
 
-    def critical_path(self) -> Answers[PathStep]:
+    def critical_path(self) -> tables.Answers[PathStep]:
         """The chain of operations and host stretches that determines the duration."""
-        from gpulab.views.tables import timeline as tables
-
         return tables.path(critical_path.critical_path(self.record), self.record)
 
-    def advice(self) -> Answers[Advice]:
+    def advice(self) -> tables.Answers[Advice]:
         """What would help, at most four sentences, each with the gain to expect."""
-        from gpulab.views.tables import timeline as tables
-
         return tables.advice(advice.advice(self.record), self.record)
 
     def describe(self) -> str:
@@ -177,14 +163,12 @@ class TimelineReport(Recorded[Timeline], what="timeline", write="with gl.timelin
         write = partial(save, self.record)
         return {".json": write, ".json.gz": write, **Pictured._writers(self)}
 
-    def beside(self, *others: TimelineReport | Timeline) -> TimelineView:
+    def beside(self, *others: TimelineReport | Timeline) -> views.TimelineView:
         """Show it above others on one axis, such as modelled above measured; see `timelines`."""
         return timelines(self, *others)
 
-    def _make_picture(self) -> TimelineView:
-        from gpulab.views import TimelineView
-
-        return TimelineView(self.record, summary=self._summary())
+    def _make_picture(self) -> views.TimelineView:
+        return views.TimelineView(self.record, summary=self._summary())
 
     def _summary(self) -> str:
         """What overlapped, for above the picture."""

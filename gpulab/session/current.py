@@ -28,16 +28,22 @@ from gpulab.session.choose import (
 from gpulab.session.cuda import CudaUnavailableError, open_cuda_device
 from gpulab.session.waiting import KernelLine
 from virtualgpu.errors import GpulabError, UnknownDeviceError
+from virtualgpu.model import devices
+from virtualgpu.model import machine as slot
+from virtualgpu.model.caches.geometry import cache_sizes
 from virtualgpu.model.choice import DEFAULT_DEVICE
+from virtualgpu.model.cost import links as link_cost
+from virtualgpu.model.cost.ceilings import ceilings as ceilings_of
+from virtualgpu.model.links.topology import check_links
+from virtualgpu.model.orders import late_faults as orders
+from virtualgpu.model.recording import program_lines as lines
+from virtualgpu.model.recording.program_names import ProgramNames
+from virtualgpu.protocol import Backend
+from virtualgpu.records import DeviceInfo
+from virtualgpu.records.launch.roofline import Ceilings
 
 if TYPE_CHECKING:
     from virtualgpu.backend import VirtualBackend
-    from virtualgpu.model.orders.late_faults import LateFaults
-    from virtualgpu.model.recording.program_lines import ProgramLines
-    from virtualgpu.model.recording.program_names import ProgramNames
-    from virtualgpu.protocol import Backend
-    from virtualgpu.records import DeviceInfo
-    from virtualgpu.records.launch.roofline import Ceilings
 
 TWIN_WATCHDOG_S = 5.0
 _ALL_THERE = "`count` and `links` are for virtual devices; CUDA devices are all there already, as they are."
@@ -189,24 +195,18 @@ def backend() -> Backend:
         return session.real[index]
 
 
-def program_lines() -> ProgramLines:
+def program_lines() -> lines.ProgramLines:
     """Who tells lines of the learner's program from those of libraries."""
-    from virtualgpu.model.recording.program_lines import ProgramLines
-
-    return ProgramLines()
+    return lines.ProgramLines()
 
 
 def shown_file(name: str) -> str:
     """A file of the learner's program as a page shows it: ``cell [12]`` for a notebook's cell."""
-    from virtualgpu.model.recording import program_lines
-
-    return program_lines.shown(name)
+    return lines.shown(name)
 
 
 def program_names(key: Callable[[Any], int] = id) -> ProgramNames:
     """Who knows what the learner's program calls its arrays, each told by what `key` gives for it."""
-    from virtualgpu.model.recording.program_names import ProgramNames
-
     return ProgramNames(program_lines(), key)
 
 
@@ -219,9 +219,6 @@ def twin() -> VirtualBackend | None:
         session = _current()
         if session.virtual is not None:
             return None
-        from virtualgpu.model import devices
-        from virtualgpu.model import machine as slot
-
         if session.twin is None:
             session.twin = _new_virtual(devices.modelled(backend().device_info()))
             # A replay that comes beside a measurement may not keep the learner waiting.
@@ -262,8 +259,6 @@ def bench(
     VirtualBackend
         Its machine serves the virtual array module meanwhile.
     """
-    from virtualgpu.model import machine as slot
-
     before = slot.current()  # asked first: looking for the twin makes it the current one
     fresh = _new_virtual(virtual_side().device_info() if info is None else info, count, links)
     slot.use(fresh.machine)
@@ -274,7 +269,7 @@ def bench(
 
 
 @contextmanager
-def late_faults(blocking: bool = False) -> Iterator[LateFaults | None]:
+def late_faults(blocking: bool = False) -> Iterator[orders.LateFaults | None]:
     """Let the device in use tell faults as CUDA does: late, and at every call that follows.
 
     Parameters
@@ -288,8 +283,6 @@ def late_faults(blocking: bool = False) -> Iterator[LateFaults | None]:
     LateFaults or None
         What a virtual device knows of the first fault; a real one tells nothing.
     """
-    from virtualgpu.model.orders import late_faults as orders
-
     with _lock:
         virtual = _current().virtual
     with nullcontext() if virtual is None else orders.late_faults(virtual.machine, blocking) as late:
@@ -298,8 +291,6 @@ def late_faults(blocking: bool = False) -> Iterator[LateFaults | None]:
 
 def table() -> tuple[DeviceInfo, ...]:
     """Every GPU that the virtual one can be, from the device table."""
-    from virtualgpu.model import devices
-
     return tuple(devices.device_info(name) for name in devices.names())
 
 
@@ -311,31 +302,23 @@ def table_info(name: str) -> DeviceInfo:
     UnknownDeviceError
         If no GPU has that name; the message suggests the nearest.
     """
-    from virtualgpu.model import devices
-
     return devices.device_info(name)
 
 
 def ceilings() -> Ceilings:
     """What the device in use can do at most."""
-    from virtualgpu.model.cost.ceilings import ceilings
-
-    return ceilings(backend().device_info())
+    return ceilings_of(backend().device_info())
 
 
 def l1_bytes(info: DeviceInfo) -> int:
     """How much each SM's L1 cache of a GPU holds where no block uses shared memory."""
-    from virtualgpu.model.caches.geometry import cache_sizes
-
     return cache_sizes(info, 0, 1).l1_bytes
 
 
 def peer_gbps(direct: bool) -> float:
     """Modelled rate of large copies between two GPUs like the one in use: over their link, or by the host."""
-    from virtualgpu.model.cost import links
-
     info = backend().device_info()
-    return links.peer_gbps(info, info, direct)
+    return link_cost.peer_gbps(info, info, direct)
 
 
 def arguments_of(args: Sequence[Any]) -> Arguments:
@@ -417,17 +400,13 @@ def _make_current(session: _Session) -> None:
 
         cupy.cuda.Device(session.choice.index).use()
         return
-    from virtualgpu.model import machine as slot
-
     slot.use(session.virtual.machine)
 
 
 def _new_virtual(info: DeviceInfo, count: int = 1, links: str | None = None) -> VirtualBackend:
     from virtualgpu.backend import VirtualBackend
-    from virtualgpu.model.links.topology import check_links
-    from virtualgpu.model.machine import Machine
 
-    return VirtualBackend(Machine([info] * count, onlooker=KernelLine, links=check_links(links)))
+    return VirtualBackend(slot.Machine([info] * count, onlooker=KernelLine, links=check_links(links)))
 
 
 def _set_watchdog(session: _Session, seconds: float | None) -> None:

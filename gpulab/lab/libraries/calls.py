@@ -7,17 +7,15 @@ import lzma
 from collections import Counter
 from collections.abc import Callable
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpulab import session
 from gpulab.lab._base import Pictured
 from gpulab.lab.timeline import timeline
+from gpulab.views.tables.libraries import CallsTable
 from virtualgpu.records.libraries import Calls
 from virtualgpu.records.libraries.known import NOTHING_KNOWN, KnownCalls, known_calls
 from virtualgpu.words import count, listing
-
-if TYPE_CHECKING:
-    from gpulab.views.tables.libraries import CallsTable
 
 RECORD = "h200_calls.json.xz"
 
@@ -88,8 +86,6 @@ class CallsReport(Pictured):
         return tuple(dict.fromkeys(one for each in self.record.endings for one in each.libraries))
 
     def _picture(self) -> CallsTable:
-        from gpulab.views.tables.libraries import CallsTable
-
         return CallsTable.of(self.record)
 
     def __repr__(self) -> str:

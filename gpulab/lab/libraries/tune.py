@@ -6,19 +6,17 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from gpulab import session
 from gpulab.lab._base import Pictured
+from gpulab.views.tables.libraries import TuningTable
 from virtualgpu.errors import GpulabError
 from virtualgpu.records import Provenance
 from virtualgpu.records.libraries import Candidate, Choice, Tuning
 from virtualgpu.words import count, number
-
-if TYPE_CHECKING:
-    from gpulab.views.tables.libraries import TuningTable
 
 Way = Callable[..., Any]
 FORMAT = "gpulab-tuning"
@@ -218,8 +216,6 @@ class Tuner(Pictured):
                 self._chosen.setdefault(choice.key, choice)
 
     def _picture(self) -> TuningTable:
-        from gpulab.views.tables.libraries import TuningTable
-
         return TuningTable.of(self.record)
 
     def __repr__(self) -> str:

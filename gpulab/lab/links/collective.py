@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from gpulab import session
+from gpulab import session, views
 from gpulab.lab.links import nccl
 from gpulab.lab.links.records import records_of
 from gpulab.lab.links.runs import Run, reachable
@@ -23,9 +23,6 @@ from virtualgpu.records.traffic.ports import Crossing, LinkKind
 from virtualgpu.records.traffic.schedules import Steps
 from virtualgpu.words import count, size
 
-if TYPE_CHECKING:
-    from gpulab.views import CollectiveView
-
 MOST_BYTES = 1 << 30  # in all arrays together
 _ROUNDS, _MOST_NS = 10, 10**9  # in one go, the first of them unmeasured
 
@@ -37,7 +34,7 @@ def collective(
     gpus: int | None = None,
     size_bytes: int = 8 << 20,
     links: LinkKind | None = None,
-) -> CollectiveView:
+) -> views.CollectiveView:
     """Let several GPUs bring their arrays together, step by step, and show what each held and sent.
 
     The arrays are real ones of 32-bit integers, one a GPU; chunks are copied from GPU to GPU and added there,
@@ -88,8 +85,6 @@ def collective(
     >>> gl.collective("all-reduce", algorithm="ring", gpus=8)
     >>> gl.collective("broadcast", algorithm=lambda n: [[(0, r, 0, "copy")] for r in range(1, n)])
     """
-    from gpulab.views import CollectiveView
-
     what = check_operation(operation)
     there = 0 if links is not None else _real_gpus()
     gpus = (there if there > 1 else 8) if gpus is None else gpus
@@ -123,7 +118,7 @@ def collective(
     if side is not None and there:
         origin = replace(made.provenance, detail=f"this computer has {there} of {gpus} GPUs")
         made = replace(made, provenance=origin)
-    return CollectiveView(made, records_of(made.provenance.device, gpus))
+    return views.CollectiveView(made, records_of(made.provenance.device, gpus))
 
 
 def _real_gpus() -> int:

@@ -6,23 +6,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from gpulab import views
 from gpulab.lab._base import Recorded
 from gpulab.session.pools.pool import PoolRecorder
 from gpulab.views._saving import Writers
+from gpulab.views.allocator.maps import Maps, Panel
 from virtualgpu.allocators import steps
 from virtualgpu.allocators.fragments import fragmentation
+from virtualgpu.allocators.replay import Allocator, replay, requests_of
 from virtualgpu.errors import GpulabError, did_you_mean
-from virtualgpu.records.memory import AllocatorHistory, AllocatorTrace, BlockMap, Fragmentation, Request
-
-if TYPE_CHECKING:
-    from gpulab.views import AllocatorView
-    from gpulab.views.allocator.maps import Maps
-    from virtualgpu.allocators.replay import Allocator
-    from virtualgpu.records.memory import AllocatorEvents, AllocatorStatistics
+from virtualgpu.records import memory
 
 MOST_EVENTS = 200_000
 """A page with more would take long to open: it has the last ones, and says so."""
@@ -89,7 +86,7 @@ def open_allocator(path: str | Path, device: int | None = None) -> AllocatorRepo
     return AllocatorReport(max(traces, key=lambda trace: (len(trace.events), trace.first.total_bytes)))
 
 
-class AllocatorReport(Recorded[AllocatorTrace], what="memory pool", write="with gl.allocator() as a:"):
+class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write="with gl.allocator() as a:"):
     """What a pool did, or holds now. ``with`` records it; afterwards it is displayed, asked and saved.
 
     Parameters
@@ -98,7 +95,7 @@ class AllocatorReport(Recorded[AllocatorTrace], what="memory pool", write="with 
         One that has been recorded before; None: the pool as it is now, unless ``with`` begins.
     """
 
-    def __init__(self, trace: AllocatorTrace | None = None) -> None:
+    def __init__(self, trace: memory.AllocatorTrace | None = None) -> None:
         super().__init__(trace)
         if trace is None:
             self._record = PoolRecorder().stop()
@@ -109,23 +106,21 @@ class AllocatorReport(Recorded[AllocatorTrace], what="memory pool", write="with 
         return PoolRecorder()
 
     @cached_property
-    def history(self) -> AllocatorHistory:
+    def history(self) -> memory.AllocatorHistory:
         """The record as lives of blocks, of which `at` tells any step."""
         return steps.history(self.record)
 
     @cached_property
-    def requests(self) -> list[Request]:
+    def requests(self) -> list[memory.Request]:
         """What the program asked of the allocator: the record without what the allocator made of it."""
-        from virtualgpu.allocators.replay import requests_of
-
         return requests_of(self.record)
 
     @property
-    def events(self) -> AllocatorEvents:
+    def events(self) -> memory.AllocatorEvents:
         """The record's events, as columns."""
         return self.record.events
 
-    def at(self, step: int) -> BlockMap:
+    def at(self, step: int) -> memory.BlockMap:
         """The map after so many events; from the end if negative.
 
         Raises
@@ -141,11 +136,11 @@ class AllocatorReport(Recorded[AllocatorTrace], what="memory pool", write="with 
         last = self.history.last_step
         return steps.at(self.history, step if step >= 0 else last + 1 + step)
 
-    def fragmentation(self, step: int = -1) -> Fragmentation:
+    def fragmentation(self, step: int = -1) -> memory.Fragmentation:
         """Free memory in numbers, in all and for each stream, and which request fails; see `at`."""
         return fragmentation(self.at(step), self.record.capacity_bytes)
 
-    def beside(self, other: str = "PyTorch", **settings: Any) -> AllocatorView:
+    def beside(self, other: str = "PyTorch", **settings: Any) -> views.AllocatorView:
         """Show another allocator's map for the same requests below this one, on one slider.
 
         Parameters
@@ -165,9 +160,6 @@ class AllocatorReport(Recorded[AllocatorTrace], what="memory pool", write="with 
         --------
         >>> a.beside("PyTorch", expandable_segments=True)
         """
-        from gpulab.views import AllocatorView
-        from gpulab.views.allocator.maps import Maps
-
         record, requests = self.record, self.requests
         theirs = self._replayed(other, settings)
         moments = np.arange(len(requests) + 1)
@@ -178,9 +170,9 @@ class AllocatorReport(Recorded[AllocatorTrace], what="memory pool", write="with 
             name += f" ({', '.join(f'{key}={value}' for key, value in settings.items())})"
         panels = [_panel(self.history, record.allocator, mine),
                   _panel(steps.history(theirs), name, after)]  # fmt: skip
-        return AllocatorView(Maps(panels, requests))
+        return views.AllocatorView(Maps(panels, requests))
 
-    def statistics(self) -> AllocatorStatistics:
+    def statistics(self) -> memory.AllocatorStatistics:
         """Current, peak and accumulated figures under the names of ``torch.cuda.memory_stats``.
 
         Examples
@@ -214,9 +206,7 @@ class AllocatorReport(Recorded[AllocatorTrace], what="memory pool", write="with 
         """
         return AllocatorReport(self._replayed(other, settings))
 
-    def _replayed(self, other: str, settings: dict[str, Any]) -> AllocatorTrace:
-        from virtualgpu.allocators.replay import replay
-
+    def _replayed(self, other: str, settings: dict[str, Any]) -> memory.AllocatorTrace:
         record, requests = self.record, self.requests
         if len(requests) > MOST_EVENTS:
             raise GpulabError(f"{len(requests):,} requests are too many to step two allocators through.")
@@ -238,30 +228,24 @@ class AllocatorReport(Recorded[AllocatorTrace], what="memory pool", write="with 
 
     @cached_property
     def _maps(self) -> Maps:
-        from gpulab.views.allocator.maps import Maps
-
         record = self.record
         many = len(record.events) > MOST_EVENTS
         shown = steps.history(steps.tail(record, MOST_EVENTS)) if many else self.history
         return Maps([_panel(shown, record.allocator)])
 
-    def _make_picture(self) -> AllocatorView:
-        from gpulab.views import AllocatorView
-
-        return AllocatorView(self._maps)
+    def _make_picture(self) -> views.AllocatorView:
+        return views.AllocatorView(self._maps)
 
     def _sentence(self) -> str:
         return self._maps.sentence()
 
 
-def _panel(history: AllocatorHistory, name: str, after: Any = None) -> Any:
-    from gpulab.views.allocator.maps import Panel
-
+def _panel(history: memory.AllocatorHistory, name: str, after: Any = None) -> Any:
     figures = partial(fragmentation, capacity_bytes=history.trace.capacity_bytes)
     return Panel(history, name, partial(steps.at, history), figures, after)
 
 
-def _model(other: str, record: AllocatorTrace, settings: dict[str, Any]) -> Allocator:
+def _model(other: str, record: memory.AllocatorTrace, settings: dict[str, Any]) -> Allocator:
     """An allocator to be fed with the requests, on a device like the record's."""
     where: dict[str, Any] = {"device_id": record.device_id, "device_name": record.provenance.device}
     if record.capacity_bytes:
@@ -284,7 +268,7 @@ def _model(other: str, record: AllocatorTrace, settings: dict[str, Any]) -> Allo
     )
 
 
-def _after(record: AllocatorTrace, requests: Sequence[Request]) -> Any:
+def _after(record: memory.AllocatorTrace, requests: Sequence[memory.Request]) -> Any:
     """How many events had happened when each request was done; requests carry their events' times."""
     times = np.array([0, *(request.time_ns for request in requests)], np.int64)
     found = np.searchsorted(record.events.time_ns, times, side="right")

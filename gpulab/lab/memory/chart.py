@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from gpulab import session
+from gpulab import session, views
 from gpulab.lab._base import Sampled
 from gpulab.session.pools.readings import MemoryRecorder
 from gpulab.views._saving import Writers, csv_writer
+from gpulab.views.memory.memory_text import sentence
 from virtualgpu.records.memory import MemorySamples
 from virtualgpu.records.memory.samples import COLUMNS
-
-if TYPE_CHECKING:
-    from gpulab.views import MemoryChart
 
 _MOST_BYTES = 1 << 62
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
@@ -122,17 +120,13 @@ class MemoryRecording(
 
     # Display
 
-    def _make_picture(self) -> MemoryChart:
-        from gpulab.views import MemoryChart
-
+    def _make_picture(self) -> views.MemoryChart:
         lines = len(self.record.lines)
-        view = MemoryChart(lambda: self.record, self.state, self._act)
+        view = views.MemoryChart(lambda: self.record, self.state, self._act)
         self._recorder.tell(view.tick, lines)
         return view
 
     def _sentence(self) -> str:
-        from gpulab.views.memory.memory_text import sentence
-
         return sentence(self.record, self.state)
 
 

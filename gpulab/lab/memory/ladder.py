@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from gpulab import session
+from gpulab import session, views
 from gpulab.lab.memory import hierarchy
 from gpulab.lab.recorded import NotRecordedError
 from virtualgpu.records import io
 from virtualgpu.records.memory import MemoryLadder
 
-if TYPE_CHECKING:
-    from gpulab.views import LadderChart
-
 _ENDING = ".npz"
 
 
-def ladder(device: str | None = None, *, beside: str | None = None) -> LadderChart:
+def ladder(device: str | None = None, *, beside: str | None = None) -> views.LadderChart:
     """Show the memory hierarchy: latency over the working set, and what each level delivers.
 
     Parameters
@@ -46,14 +43,12 @@ def ladder(device: str | None = None, *, beside: str | None = None) -> LadderCha
     >>> gl.ladder("H200")
     >>> gl.ladder("H200").record.latency_at(16 << 10)  # ns
     """
-    from gpulab.views import LadderChart
-
     shown = [recorded_ladder(device) if device is not None else hierarchy.measure()]
     if beside is not None:
         shown.append(recorded_ladder(beside))
     elif device is None and session.which_device().kind == "virtual":
         shown += [recorded_ladder(name) for name in recorded_names()]
-    return LadderChart(shown, find=recorded_ladder)
+    return views.LadderChart(shown, find=recorded_ladder)
 
 
 def recorded_names() -> list[str]:

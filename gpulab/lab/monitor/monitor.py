@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from gpulab import views
 from gpulab.lab._base import Sampled
 from gpulab.lab.monitor.recorder import recorder
 from gpulab.views._saving import Writers, csv_writer, data_as_json, text_writer
+from gpulab.views.monitor.monitor_text import phases, sentence
+from gpulab.views.tables import Table
 from virtualgpu.records.device.load import LOAD_COLUMNS, LoadSamples
-
-if TYPE_CHECKING:
-    from gpulab.views import LoadChart
-    from gpulab.views.tables import Table
 
 
 def monitor(rate_hz: float = 10.0) -> Monitor:
@@ -85,8 +84,6 @@ class Monitor(Sampled[LoadSamples], what="monitor", write="with gl.monitor() as 
         --------
         >>> m.table()
         """
-        from gpulab.views.monitor.monitor_text import phases
-
         return phases(self.record)
 
     def _switch(self, how: str) -> None:
@@ -103,10 +100,8 @@ class Monitor(Sampled[LoadSamples], what="monitor", write="with gl.monitor() as 
         as_rows = csv_writer(("time_ns", *LOAD_COLUMNS), lambda: _rows(record))
         return {".csv": as_rows, **super()._writers(), ".json": as_data}
 
-    def _make_picture(self) -> LoadChart:
-        from gpulab.views import LoadChart
-
-        view = LoadChart(
+    def _make_picture(self) -> views.LoadChart:
+        view = views.LoadChart(
             lambda: self.record, self.state, lambda on: self._switch("pause" if on else "resume")
         )
         if self._recorder is not None:
@@ -114,8 +109,6 @@ class Monitor(Sampled[LoadSamples], what="monitor", write="with gl.monitor() as 
         return view
 
     def _sentence(self) -> str:
-        from gpulab.views.monitor.monitor_text import sentence
-
         return sentence(self.record, self.state)
 
 

@@ -5,18 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from gpulab import views
 from virtualgpu.errors import did_you_mean
 from virtualgpu.records.formats import FORMATS, Format, Number
-
-if TYPE_CHECKING:
-    from gpulab.views import PrecisionView
 
 _LONGEST = 400  # digits and exponents of what is typed: beyond every format's range
 
 
-def precision(value: Any, formats: Sequence[str] = ()) -> PrecisionView:
+def precision(value: Any, formats: Sequence[str] = ()) -> views.PrecisionView:
     """Show what FP64, FP32, TF32, BF16, FP16 and FP8 make of a number, bit by bit.
 
     Parameters
@@ -48,9 +46,7 @@ def precision(value: Any, formats: Sequence[str] = ()) -> PrecisionView:
     >>> gl.precision("0.1", formats=("FP16", "FP8 E4M3")).record[1].value
     0.1015625
     """
-    from gpulab.views import PrecisionView
-
-    return PrecisionView(_exact(value), [_format(name) for name in formats] or FORMATS)
+    return views.PrecisionView(_exact(value), [_format(name) for name in formats] or FORMATS)
 
 
 def _format(name: str) -> Format:

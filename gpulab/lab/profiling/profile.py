@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpulab import session
 from gpulab.lab._base import Recorded
 from gpulab.lab.timeline import TimelineReport
 from gpulab.session.pools.hook import AllocationRecorder
+from gpulab.views.tables.profile import ProfileComparison, ProfileTable
 from virtualgpu.errors import GpulabError
 from virtualgpu.records import Timeline
 from virtualgpu.records.profile import Profile
 from virtualgpu.trace.profile import profile as add_up
 from virtualgpu.words import count, duration
-
-if TYPE_CHECKING:
-    from gpulab.views.tables.profile import ProfileComparison, ProfileTable
 
 _FEW_EVENTS = 1_000  # of the allocator, which are not looked at
 
@@ -126,8 +124,6 @@ class ProfileReport(Recorded[Profile], what="profile", write="with gl.profile() 
         --------
         >>> before.beside(after)
         """
-        from gpulab.views.tables.profile import ProfileComparison
-
         record = other.record if isinstance(other, ProfileReport) else other
         if not isinstance(record, Profile):
             raise TypeError(f"A profile is what gl.profile() gives, not {type(other).__name__}.")
@@ -138,8 +134,6 @@ class ProfileReport(Recorded[Profile], what="profile", write="with gl.profile() 
         return self._seen
 
     def _make_picture(self) -> ProfileTable:
-        from gpulab.views.tables.profile import ProfileTable
-
         return ProfileTable.of(self.record)
 
     def _sentence(self) -> str:

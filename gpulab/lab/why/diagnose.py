@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from gpulab import session
 from gpulab.lab.why.steps import launch_of
+from gpulab.views.tables.diagnosis import DiagnosisTable
 from virtualgpu.protocol import Blocks, Costs, Launch, Shape
-
-if TYPE_CHECKING:
-    from gpulab.views.tables.diagnosis import DiagnosisTable
 
 
 def diagnose(
@@ -56,8 +54,6 @@ def diagnose(
     >>> gl.diagnose(kernel, 4, 256, (x, y, n))
     >>> gl.diagnose(kernel, 4, 256, (x, y, n), beside=(kernel, 1, 1000, (x, y, n))).main
     """
-    from gpulab.views.tables.diagnosis import DiagnosisTable
-
     asked = Launch.of(kernel, grid, block, args, shared_bytes)
     first = launch_of("`beside`", beside) if beside is not None else None
     before = session.observe(first, Costs(caches)).record if first is not None else None

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from gpulab import session
+from gpulab import session, views
 from gpulab.lab.why.steps import launch_of
 from virtualgpu.protocol import Blocks, Counters, Launch
 from virtualgpu.records.launch.roofline import Roofline, RooflinePoint
 
-if TYPE_CHECKING:
-    from gpulab.views import RooflineChart
-
 
 def roofline(
     *launches: Any, names: Sequence[str] = (), path: bool = False, caches: Literal["cold", "warm"] = "cold"
-) -> RooflineChart:
+) -> views.RooflineChart:
     """Run launches and show them under the ceilings of the device: DRAM, L2, shared memory, arithmetic.
 
     Each runs once. It stands as high as it computes a second, and for every level of memory as far to the
@@ -54,8 +51,6 @@ def roofline(
     --------
     >>> gl.roofline((kernel, 4, 256, (x, y, n)), (kernel, 2, 512, (x, y, n)), path=True)
     """
-    from gpulab.views import RooflineChart
-
     if not launches:
         raise ValueError("Pass at least one launch: gl.roofline((kernel, grid, block, args)).")
     if isinstance(names, str) or (names and len(names) != len(launches)):
@@ -64,7 +59,7 @@ def roofline(
     seen = [_point(each, name, caches) for each, name in zip(asked, names or _names(asked), strict=True)]
     note = next((note for _, note in seen if note), "")
     points = tuple(point for point, _ in seen)
-    return RooflineChart(Roofline(ceilings=session.ceilings(), points=points, path=path, note=note))
+    return views.RooflineChart(Roofline(ceilings=session.ceilings(), points=points, path=path, note=note))
 
 
 def _names(asked: Sequence[Launch]) -> list[str]:
