@@ -77,6 +77,22 @@ def test_what_was_used_last_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert not {"1", "2"} & left
 
 
+def test_what_is_compiled_ahead_for_all_is_read_and_never_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everybodys, mine = tmp_path / "everybodys", tmp_path / "mine"
+    monkeypatch.setenv("GPULAB_CACHE_DIR", str(everybodys))
+    cache.store("engine", "a", b"code")
+    monkeypatch.setenv("GPULAB_CACHE_DIR", str(mine))
+    assert cache.load("engine", "a") is None
+    monkeypatch.setenv("GPULAB_CACHE_SHARED", str(everybodys))
+    assert cache.load("engine", "a") == b"code"
+    cache.store("engine", "b", b"more")
+    assert [path.name for path in (everybodys / "engine").iterdir()] == ["a"]
+    (everybodys / "engine" / "a").chmod(0o666)
+    assert cache.load("engine", "a") is None, "somebody else may have written it"
+
+
 def test_the_cache_folder_may_begin_with_a_tilde(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPULAB_CACHE_DIR", "~/compiled")
     assert cache.directory() == Path.home() / "compiled"

@@ -19,6 +19,8 @@ c.Spawner.environment = {
     "GPULAB_DEVICE": os.environ.get("GPULAB_DEVICE", "auto"),
     # Threads of a learner's virtual GPU. A kernel of the course takes milliseconds: a few are enough.
     "VIRTUALGPU_THREADS": os.environ.get("VIRTUALGPU_THREADS", "2"),
+    # What `python -m tools.classroom.compile_ahead` has compiled for all; without it each compiles alone.
+    "GPULAB_CACHE_SHARED": os.environ.get("GPULAB_CACHE_SHARED", "/var/cache/gpulab"),
 }
 # Whoever has an account may log in. To name them instead: c.Authenticator.allowed_users = {"ada", "alan"}.
 c.Authenticator.allow_all = True

@@ -25,6 +25,12 @@ def directory() -> Path:
     return Path(chosen).expanduser() if chosen else user_cache_path("gpulab")
 
 
+def shared() -> Path | None:
+    """Where one may keep what all on this computer use and none of them changes: ``GPULAB_CACHE_SHARED``."""
+    chosen = os.environ.get("GPULAB_CACHE_SHARED")
+    return Path(chosen).expanduser() if chosen else None
+
+
 def key(*parts: str) -> str:
     """Digest of everything an entry depends on."""
     digest = hashlib.sha256()
@@ -36,7 +42,12 @@ def key(*parts: str) -> str:
 
 def load(kind: str, name: str) -> bytes | None:
     """An entry's bytes, or None where there is none, only a damaged one, or one that others have made."""
-    path = directory() / kind / name
+    common = shared()
+    found = _read(directory() / kind / name, name)
+    return found if found is not None or common is None else _read(common / kind / name, name)
+
+
+def _read(path: Path, name: str) -> bytes | None:
     try:
         data = path.read_bytes()
         status = path.stat()

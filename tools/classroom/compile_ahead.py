@@ -1,0 +1,63 @@
+"""Compile the course's kernels once for all learners of a computer.
+
+``python -m tools.classroom.compile_ahead /var/cache/gpulab``, with the Python that serves them, runs the
+notebooks there and keeps what is compiled in that folder, for all to read. `jupyterhub_config.py` names it to
+each learner's kernel as ``GPULAB_CACHE_SHARED``. The code is for this computer's processor: where it is
+another, or the folder is missing, kernels are compiled when they are first used.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from nbclient import NotebookClient
+
+from gpulab.course import copies
+
+CELL_S = 600
+
+
+def compile_ahead(folder: Path, begins: Sequence[str], device: str) -> int:
+    """Run the notebooks whose names begin so; how many entries the folder holds then."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="gpulab-") as home:
+        environment = os.environ | {
+            "GPULAB_CACHE_DIR": str(folder.resolve()), "GPULAB_DEVICE": device, "GPULAB_HOME": home,
+        }  # fmt: skip
+        for name, path in copies.originals().items():
+            if not name.startswith(tuple(begins)):
+                continue
+            print(name, flush=True)
+            place = {"metadata": {"path": home}}
+            client = NotebookClient(
+                copies.as_copy(path), timeout=CELL_S, kernel_name="python3", resources=place
+            )
+            client.execute(env=environment)
+    return opened(folder)
+
+
+def opened(folder: Path) -> int:
+    """Let all read what lies in a folder, and its owner alone change it; how many files that is."""
+    files = 0
+    for path in [folder, *folder.rglob("*")]:
+        path.chmod(0o755 if path.is_dir() else 0o644)
+        files += path.is_file()
+    return files
+
+
+def main() -> None:
+    """Compile what the command line names."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("notebooks", nargs="*", default=[""], help="such as 00 01; without, all")
+    parser.add_argument("--device", default="virtual:A100", help="the virtual GPU that the class uses")
+    chosen = parser.parse_args()
+    print(f"{compile_ahead(chosen.folder, chosen.notebooks, chosen.device)} files in {chosen.folder}")
+
+
+if __name__ == "__main__":
+    main()
