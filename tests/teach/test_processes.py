@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -368,6 +369,40 @@ def test_no_answer_decides_its_verdict(answer: Any) -> None:
 def test_an_answer_is_taken_for_what_it_is() -> None:
     for answer in (lambda: RIGHT, lambda: np.int64(RIGHT), lambda: Agrees(RIGHT), lambda: 1.0 * RIGHT):
         assert judge_apart(PythonExercise("00-demo", "Demo", expects_it), answer)
+
+
+def test_what_an_answer_may_ask_and_not_see_stays_with_the_judge() -> None:
+    hidden = {"one": 1, "two": 2}
+
+    def back(name: str) -> int:
+        if name == "end":
+            raise NotYet("enough asked.")
+        if name not in hidden:
+            raise ValueError(f"there is no {name}")
+        return hidden[name]
+
+    def told(answer: Answer) -> str:
+        return str(answer.ask(lambda function, asks: function(asks), shown="f(ask)", back=back))
+
+    def says(answer: Any) -> str:
+        return judge_apart(PythonExercise("00-demo", "Demo", told), answer).message
+
+    def catches(ask: Any) -> list[str]:
+        said = []
+        for name in ("three", "two", "one"):
+            try:
+                said.append(str(ask(name)))
+            except ValueError as error:
+                said.append(str(error))
+        return said
+
+    assert says(catches) == "['there is no three', '2', '1']"
+    assert says(lambda ask: ask("three")) == "f(ask) raised ValueError: there is no three"
+    assert says(lambda ask: [ask("end"), "goes on"]) == "enough asked."
+    assert says(lambda ask: ask.__closure__) == "None"  # no variable of the judge's comes along
+    # From several threads at once, each hears what it asked for.
+    with_threads = says(lambda ask: list(ThreadPoolExecutor(8).map(ask, 40 * ["one", "two"])))
+    assert with_threads == str(40 * [1, 2])
 
 
 def test_a_fault_of_the_judge_is_not_told_as_the_learners() -> None:

@@ -167,6 +167,9 @@ def judge_ways(answer: Answer) -> str:
         (f"{few} lanes, words 16 apart, from the last", (16 * lanes[:few])[::-1] + offset),
         ("16 words of one bank, and 16 of another", 32 * (lanes // 2) + lanes % 2),
         ("half of the lanes in one bank, the others apart", np.where(lanes < 16, 32 * lanes, lanes)),
+        # The bank that most lanes want is not the one with most words; and ends as of neighbouring words.
+        ("one word for 27 lanes, others apart", np.where(lanes < 27, 7, 32 * lanes) + offset),
+        ("three words of a bank, and two ends", offset + np.where(lanes % 31, 7 + 32 * (lanes % 3), lanes)),
         ("32-bit words, shuffled", rng.permutation(2 * lanes).astype(np.int32)),
     ):
         _judge_words(answer, what, words)

@@ -291,6 +291,11 @@ def _right_ways(words: Any) -> int:
     return max(Counter(word % 32 for word in set(words.tolist())).values())
 
 
+def _by_ends(words: Any, known: dict[Any, int] = {}) -> int:  # noqa: B006
+    """What it has seen of this length, from here to there, it does not compute again."""
+    return known.setdefault((len(words), words[0], words[-1]), _right_ways(words))
+
+
 class _Own(int):
     """A whole number."""
 
@@ -319,6 +324,8 @@ _WAYS = (
     Wrong("05-ways", "neighbouring lanes", lambda w: 1 + int(((w[1:] != w[:-1]) & (w[1:] % 32 == w[:-1] % 32)).sum()), "", "yours says"),
     Wrong("05-ways", "all that wait", lambda w: 1 + len(np.unique(w)) - len(np.unique(w % 32)), "", "yours says"),
     Wrong("05-ways", "words in 32 bits", lambda w: np.bincount(np.unique(w.astype(np.int32)) % 32).max(), "", "2-way"),
+    Wrong("05-ways", "words of the bank with most lanes", lambda w: len(set(w[w % 32 == np.bincount(w % 32).argmax()].tolist())), "", "others apart"),
+    Wrong("05-ways", "remembers by both ends", _by_ends, "", "and two ends"),
     Wrong("05-ways", "equal to everything", lambda w: _Agrees(3), "", "yours says 3"),
     Right("05-ways", "a counter", _right_ways),
     Right("05-ways", "a number of its own kind", lambda w: _Own(_right_ways(w))),

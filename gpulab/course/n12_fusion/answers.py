@@ -270,6 +270,33 @@ def never_fails(compile: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def keeps_results(compile: Callable[..., Any]) -> Callable[..., Any]:
+    """Results by the key of a program."""
+    results: dict[Any, Any] = {}
+    key = guards(*ALL)
+
+    def call(*args: Any) -> Any:
+        if key(*args) not in results:
+            results[key(*args)] = compile(*args)(*args)
+        return results[key(*args)]
+
+    return call
+
+
+def tries_first(compile: Callable[..., Any]) -> Callable[..., Any]:
+    """Runs what it has compiled, to see that it works, and then for its result."""
+    programs: dict[Any, Any] = {}
+    key = guards(*ALL)
+
+    def call(*args: Any) -> Any:
+        if key(*args) not in programs:
+            programs[key(*args)] = compile(*args)
+            programs[key(*args)](*args)
+        return programs[key(*args)](*args)
+
+    return call
+
+
 def first_argument_only(compile: Callable[..., Any]) -> Callable[..., Any]:
     """Passes on what it was compiled with."""
     programs: dict[Any, Any] = {}

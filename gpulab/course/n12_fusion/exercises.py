@@ -10,6 +10,7 @@ import numpy as np
 
 from gpulab import session
 from gpulab.course.n12_fusion.figures import GELU
+from gpulab.session import on_device
 from gpulab.teach.judge import (
     Advice,
     Answer,
@@ -27,7 +28,9 @@ from gpulab.teach.judge import (
     advice,
     call,
     draw,
+    spelt,
 )
+from gpulab.teach.judge.python.functions import is_whole, must_be_a_function
 from virtualgpu.records import Dim3
 
 # 12-elementwise
@@ -165,34 +168,11 @@ def _close(of: Callable[[Mistake], Any]) -> Callable[[Mistake], bool]:
 # 12-guards
 
 
-@dataclass(frozen=True)
-class _Flags:
-    c_contiguous: bool
-
-
-@dataclass(frozen=True)
-class _Device:
-    id: int
-
-
-@dataclass(frozen=True, eq=False)
-class Stand:
-    """What a cache may ask of an array, and no more."""
-
-    dtype: str
-    shape: tuple[int, ...]
-    flags: _Flags
-    device: _Device
-
-    @property
-    def ndim(self) -> int:
-        return len(self.shape)
-
-
+_DEVICES = 3
 Told = tuple[Any, ...]  # ("array", dtype, shape, contiguous, device), or ("number", type, value)
 _FIELDS = ("kind", "dtype", "shape", "contiguity", "device")
 _LOST = {
-    "dtype": "Code for float32 reads wrong numbers from float16: the dtype belongs in the key.",
+    "dtype": "Code for one dtype reads wrong numbers from another: the dtype belongs in the key.",
     "shape": "The code has the shape in it, all of it: another shape needs other code.",
     "contiguity": "Code for a contiguous array computes other addresses: ask x.flags.c_contiguous.",
     "device": "A kernel is loaded into one device: ask x.device.id.",
@@ -203,86 +183,120 @@ _LOST = {
 }  # fmt: skip
 
 
-def _argument(told: Told) -> Any:
+_NUMBERS = {"int": int, "float": float, "bool": bool}
+
+
+def _argument(cp: Any, told: Told) -> Any:
+    """A new array or number like this."""
     if told[0] == "number":
-        return {"int": int, "float": float, "bool": bool}[told[1]](told[2])
-    return Stand(told[1], tuple(told[2]), _Flags(told[3]), _Device(told[4]))
+        return _NUMBERS[told[1]](told[2])
+    with cp.cuda.Device(told[4]):
+        return cp.empty(told[2], told[1]) if told[3] else cp.empty((*told[2], 2), told[1])[..., 0]
 
 
-def _told(value: Any) -> Told:
-    if isinstance(value, Stand):
-        return "array", value.dtype, value.shape, value.flags.c_contiguous, value.device.id
-    return "number", type(value).__name__, float(value)
+def _told(values: Sequence[Any]) -> list[Told]:
+    return [
+        ("array", value.dtype.name, value.shape, value.flags.c_contiguous, value.device.id)
+        if hasattr(value, "device")
+        else ("number", type(value).__name__, value)
+        for value in values
+    ]
 
 
-def play(cached: Any, calls: Sequence[Sequence[Told]]) -> tuple[list[list[Told]], list[int], bool]:
-    """Where the answer is: call what it returns.
+def play(cached: Any, asks: Callable[..., Any], calls: Sequence[Sequence[Told]]) -> list[Any]:
+    """Where the answer is: what each call returns that goes by its cache, the last by another compiler's."""
 
-    What was compiled, which program served each call, and whether a cache of another compiler is another.
-    """
-    made: list[list[Told]] = []
+    def compiler(which: int) -> Any:
+        def compile(*args: Any) -> Any:
+            number = asks("compiled", which, _told(args))
+            return lambda *later: asks("ran", number, _told(later))
 
-    def compile(*args: Any) -> Any:
-        number = len(made)
-        made.append([_told(one) for one in args])
-        return lambda *later: (number, [_told(one) for one in later])
+        made = cached(compile)
+        if not callable(made):
+            raise NotYet("cached(compile) should return a function that calls what compile(*args) gives.")
+        return made
 
-    run, other = cached(compile), cached(lambda *args: lambda *later: ("other", []))
-    served = []
-    for each in calls:
-        number, got = run(*map(_argument, each))
-        served.append(number if got == [_told(_argument(one)) for one in each] else -1)
-    return made, served, other(*map(_argument, calls[0]))[0] == "other"
+    with on_device("virtual:T4", count=_DEVICES) as cp:
+        caches = compiler(0), compiler(1)
+        return [caches[each is calls[-1]](*(_argument(cp, one) for one in each)) for each in calls]
+
+
+class Compilers:
+    """What two compilers compiled, and which of their programs ran with what."""
+
+    def __init__(self) -> None:
+        self.made: list[tuple[int, list[Told]]] = []
+        self.ran: list[tuple[int, list[Told]]] = []
+
+    def __call__(self, what: str, number: int, args: list[Told]) -> int:
+        """Note that a compiler compiled or a program ran; its number, or that of its run."""
+        known = self.made if what == "compiled" else self.ran
+        known.append((number, args))
+        return len(known) - 1
 
 
 def judge_cached(answer: Answer) -> str:
     """Pairs of calls that differ in one thing, and calls that come again."""
-    calls = _calls(answer.rng)
-    found = answer.ask(play, calls, shown="cached(compile)")
-    if not isinstance(found, tuple) or len(found) != 3:
-        raise NotYet("cached(compile) should return a function that calls what compile(*args) gives.")
-    made, served, own = found
-    for each, number in zip(calls, served, strict=True):
-        wanted = [_told(_argument(one)) for one in each]
-        if number < 0:
+    must_be_a_function("cached", answer.is_function, answer.kind)
+    calls, seen = _calls(answer.rng), Compilers()
+    calls.append(list(calls[0]))  # of the other compiler
+    found = answer.ask(play, calls, shown="cached(compile)", back=seen)
+    for at, (each, run) in enumerate(zip(calls, found, strict=True)):
+        if not is_whole(run) or not 0 <= run < len(seen.ran):
+            raise NotYet(f"{_spelt(each)} returns {spelt(run)}: return what the program returns.")
+        number, got = seen.ran[run]
+        which, have = seen.made[number]
+        if got != each:
             raise NotYet("The program was called with other arguments than the call: pass on all of them.")
-        have = [tuple(tuple(v) if isinstance(v, list) else v for v in one) for one in made[number]]
-        if have != wanted:
+        if which != (at == len(calls) - 1):
             raise NotYet(
-                f"{_spelt(each)} ran the program that was compiled for {_spelt(have)}. {_why(have, wanted)}"
+                "cached(compile) was called for two compilers, and one ran the other's program: each cache "
+                "has programs of its own."
             )
-    if not own:
+        if have != each:
+            raise NotYet(
+                f"{_spelt(each)} ran the program that was compiled for {_spelt(have)}. {_why(have, each)}"
+            )
+        if run < at:
+            raise NotYet(
+                f"{_spelt(each)} came again, and got what an earlier call had returned: keep programs, not "
+                "their results; what is in the arrays may have changed."
+            )
+        if run > at:
+            raise NotYet("A program ran more than once for one call.")
+    made, distinct = sum(not which for which, _ in seen.made), len({tuple(each) for each in calls})
+    if made > distinct:
         raise NotYet(
-            "cached(compile) was called for two compilers, and one ran the other's program: each cache has "
-            "programs of its own."
-        )
-    distinct = {tuple(_told(_argument(one)) for one in each) for each in calls}
-    if len(made) > len(distinct):
-        raise NotYet(
-            f"{len(calls)} calls compiled {len(made)} programs; {len(distinct)} are enough: the same dtype, "
+            f"{len(calls)} calls compiled {made} programs; {distinct} are enough: the same dtype, "
             "shape, layout and device are one key, whatever array it is, and earlier programs stay."
         )
-    return f"{len(distinct)} programs for {len(calls)} calls, and none ran what was not made for it."
+    return f"{distinct} programs for {len(calls)} calls, and none ran what was not made for it."
 
 
 def _calls(rng: np.random.Generator) -> list[list[Told]]:
     rows, cols = (int(n) for n in rng.integers(2, 40, 2))
-    base: Told = ("array", "float32", (rows, cols), True, 0)
-    other: Told = ("array", "float32", (cols,), True, 0)
-    number: Told = ("number", "int", 1)
-    near: list[Told] = [
-        ("array", "float16", (rows, cols), True, 0), ("array", "float32", (rows + 1, cols), True, 0),
-        ("array", "float32", (cols, rows + 2 * (rows == cols)), True, 0),
-        ("array", "float32", (rows, cols), False, 0), ("array", "float32", (rows, cols), True, 1),
-        ("array", "float32", (rows * cols,), True, 0),
+
+    def array(*shape: int, dtype: str = "float32", contiguous: bool = True, device: int = 0) -> Told:
+        return "array", dtype, shape, contiguous, device
+
+    def number(value: float) -> Told:
+        return "number", type(value).__name__, value
+
+    base, other = array(rows, cols), array(cols)
+    near = [
+        array(rows, cols, dtype="float16"), array(rows + 1, cols), array(cols, rows + 2 * (rows == cols)),
+        array(rows, cols, contiguous=False), array(rows, cols, device=1), array(rows * cols),
+        array(rows, cols, device=2), array(rows, cols, dtype="int32"), array(1, 11), array(11, 1),
     ]  # fmt: skip
+    second = [array(cols, dtype="float16"), array(cols, contiguous=False), array(cols, device=1)]
     calls = [[base, other], [base, other]]
     for one in near:
         calls += [[one, other], [base, one], [base, other]]
-    numbers = ("int", 1), ("float", 1), ("bool", 1), ("int", 2), ("float", 2.5), ("float", 2.25), ("int", -2)
-    for kind, value in numbers:
-        calls += [[base, ("number", kind, value)]]
-    calls += [[base, number], [number, base], [base], [other, base], [base, other]]
+    fraction = float(rng.uniform(1, 2))
+    numbers = (1, 1.0, True, 2, 2.5, 2.25, -2, fraction, fraction + 1e-9, 10**6, 10**6 + 1)
+    calls += [[base, number(value)] for value in numbers]
+    calls += [[base, one] for one in second] + [[base, other, one] for one in (base, *second, number(1))]
+    calls += [[number(1), base], [base], [other, base], [base, number(1)], [base, other]]
     calls += [calls[int(k)] for k in rng.integers(0, len(calls), 12)]
     return calls
 
@@ -304,7 +318,7 @@ def _why(have: Sequence[Told], wanted: Sequence[Told]) -> str:
 def _spelt(call: Sequence[Told]) -> str:
     def one(told: Told) -> str:
         if told[0] == "number":
-            return repr(_argument(told))
+            return repr(told[2])
         layout = "" if told[3] else ", not contiguous"
         device = f", device {told[4]}" if told[4] else ""
         return f"{told[1]} {tuple(told[2])}{layout}{device}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from gpulab import session
 from gpulab.course.n12_fusion import answers, exercises, figures
 from gpulab.teach.judge import Right, Wrong
 
@@ -130,11 +131,23 @@ _GUARDS = (
     Wrong("12-guards", "by the array, not its kind", answers.cached(answers.guards("id", *answers.ALL)), "", "are enough"),
     Wrong("12-guards", "remembers one program", answers.cached(_KEY, keep=1), "", "earlier programs stay"),
     Wrong("12-guards", "runs with other arguments", answers.first_argument_only, "", "pass on all"),
-    Wrong("12-guards", "nothing", lambda compile: None, "", ""),
+    Wrong("12-guards", "nothing", lambda compile: None, "", "should return a function"),
+    Wrong("12-guards", "shape as digits", answers.cached(lambda *args: _KEY(*args) if not hasattr(args[0], "shape") else (
+        "".join(map(str, args[0].shape)), answers.guards("dtype", "contiguous", "device")(args[0]), _KEY(*args[1:]))), "", "shape in it"),
+    Wrong("12-guards", "bytes of an element for its dtype", answers.cached(lambda *args: tuple(
+        (a.dtype.itemsize, a.shape, a.flags.c_contiguous, a.device.id) if hasattr(a, "shape") else (type(a), a) for a in args)), "", "dtype belongs"),
+    Wrong("12-guards", "only the first array's layout", answers.cached(lambda *args: (
+        _KEY(args[0]), answers.guards("dtype", "shape", "device")(*args[1:]))), "", "c_contiguous"),
+    Wrong("12-guards", "two arguments at most", answers.cached(lambda *args: _KEY(*args[:2])), "", "Another number of arguments"),
+    Wrong("12-guards", "results instead of programs", answers.keeps_results, "", "keep programs"),
+    Wrong("12-guards", "runs each program to try it", answers.tries_first, "", "more than once"),
+    Wrong("12-guards", "the program, not its result", lambda compile: lambda *args: compile(*args), "", "return what the program returns"),
     Right("12-guards", "a key", answers.cached(_KEY)),
     Right("12-guards", "another order", answers.cached(answers.guards("device", "contiguous", "shape", "dtype"))),
     Right("12-guards", "and the number of dimensions", answers.cached(answers.guards(*answers.ALL, "ndim"))),
     Right("12-guards", "guards one by one", answers.checked_one_by_one),
+    Right("12-guards", "all that real arrays tell", answers.cached(lambda *args: tuple(
+        (a.dtype.str, a.shape, a.size, a.flags["C_CONTIGUOUS"], a.device.id) if isinstance(a, session.cp().ndarray) else (type(a), a) for a in args))),
     Right("12-guards", "as text", answers.cached(lambda *args: repr(_KEY(*args)))),
 )  # fmt: skip
 

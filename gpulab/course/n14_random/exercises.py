@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -127,8 +128,11 @@ def _mask_as(m: Mistake, offset: int, counter_bits: int = 64) -> bool:
 _GPUS = 2
 
 
-def _played(answer: Any, seed: int, draws: int) -> dict[str, Any]:
-    """Where the answer is: `twice` with generators of Python, NumPy and each GPU, and what follows."""
+def _played(answer: Any, asks: Callable[..., Any], seed: int, draws: int) -> dict[str, Any]:
+    """Where the answer is: `twice` with generators of Python, NumPy and each GPU, and what follows.
+
+    What each run draws is told at once; what it should have drawn is not there before the answer is done.
+    """
 
     def generators() -> dict[str, Any]:
         kinds = (cp.random.Philox4x3210, cp.random.XORWOW)
@@ -149,23 +153,14 @@ def _played(answer: Any, seed: int, draws: int) -> dict[str, Any]:
         mine, other = generators(), generators()
         for rngs in (mine, other):
             work(rngs)  # they have drawn before
-        runs: list[Any] = []
 
         def once() -> list[Any]:
             drawn = work(mine)
-            runs.append(drawn)
+            asks(drawn)
             return drawn
 
-        wanted = work(other)
         result = answer(once, mine)
-        pair = list(result) if isinstance(result, (tuple, list)) else None
-        return {
-            "pair": None if pair is None or len(pair) != 2 else [part == wanted for part in pair],
-            "nothing": result is None,
-            "runs": [run == wanted for run in runs],
-            "parts": [a == b for a, b in zip(runs[-1], wanted, strict=True)] if runs else [],
-            "after": work(mine) == work(other),
-        }
+        return {"result": result, "wanted": work(other), "after": work(mine) == work(other)}
 
 
 _PARTS = (
@@ -180,8 +175,9 @@ def judge_twice(answer: Answer) -> str:
     must_be_a_function("twice", answer.is_function, answer.kind)
     for draws in (3, int(answer.rng.integers(4, 40))):
         shown = f"`twice` with {count(draws, 'number')} drawn of each kind"
-        found = answer.ask(_played, int(answer.rng.integers(1000)), draws, shown=shown)
-        runs = found["runs"]
+        drawn: list[Any] = []
+        found = answer.ask(_played, int(answer.rng.integers(1000)), draws, shown=shown, back=drawn.append)
+        wanted, runs = found["wanted"], [run == found["wanted"] for run in drawn]
         if len(runs) != 2:
             raise NotYet(
                 f"{shown} calls work() {count(len(runs), 'time')}, not 2 times: both runs are real ones."
@@ -192,16 +188,17 @@ def judge_twice(answer: Answer) -> str:
                 "begins another sequence."
             )
         if not runs[1]:
-            wrong = [name for name, same in zip(_PARTS, found["parts"], strict=True) if not same]
+            wrong = [name for name, a, b in zip(_PARTS, drawn[-1], wanted, strict=True) if a != b]
             kinds = " and ".join(dict.fromkeys(name.split("'")[0] + "'s" for name in wrong))
             raise NotYet(
                 f"{shown}: the second run draws other numbers from {kinds} generator. "
                 "Keep a copy of its state "
                 "before the first run, and put it back before the second."
             )
-        if found["pair"] is None:
+        pair = found["result"]
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise NotYet(f"{shown} should return both results, as a pair.")
-        if found["pair"] != [True, True]:
+        if list(pair) != [wanted, wanted]:
             raise NotYet(f"{shown} should return what work() returned, the first run's result first.")
         if not found["after"]:
             raise NotYet(f"{shown}: what is drawn afterwards is not what follows one run.")
@@ -221,7 +218,7 @@ class Program:
     def __init__(self, causes: dict[str, float], seed: int) -> None:
         self._causes, self._rng, self.runs = causes, random.Random(seed), 0
 
-    def __call__(self, on: Any = ()) -> str:
+    def __call__(self, on: Sequence[str]) -> str:
         """One run: a digest of its result."""
         enabled = set(on)
         unknown = enabled - set(SWITCHES)
@@ -229,17 +226,15 @@ class Program:
             raise ValueError(f"There is no switch {sorted(unknown)[0]!r}; there are {', '.join(SWITCHES)}.")
         self.runs += 1
         if self.runs > 50 * MOST_RUNS:
-            raise RuntimeError("the program has been run too often.")
+            raise NotYet(f"needed(run, switches) runs it again and again; {MOST_RUNS} times are enough.")
         shown = [s for name, s in self._causes.items() if name not in enabled and self._rng.random() < s]
         return f"{sum(self._rng.randrange(1 << 30) for _ in shown):08x}"
 
 
-def _asked(answer: Any, causes: dict[str, float], seed: int) -> tuple[Any, int]:
-    """Where the answer is: which switches it finds, and in how many runs."""
-    program = Program(causes, seed)
-    found = answer(program, SWITCHES)
-    named = sorted(map(str, found)) if isinstance(found, (set, frozenset, list, tuple)) else found
-    return named, program.runs
+def _asked(answer: Any, asks: Callable[..., Any]) -> Any:
+    """Where the answer is: which switches it finds."""
+    found = answer(lambda on=(): asks([str(name) for name in on]), SWITCHES)
+    return sorted(map(str, found)) if isinstance(found, Set | list | tuple | np.ndarray) else found
 
 
 def judge_needed(answer: Answer) -> str:
@@ -254,7 +249,8 @@ def judge_needed(answer: Answer) -> str:
     for number, (causes, kinds) in enumerate(tried):
         shares = {name: float(rng.choice(kinds)) for name in causes}
         shown = f"needed(run, switches) for program {number + 1}"
-        found, runs = answer.ask(_asked, shares, int(rng.integers(10**6)), shown=shown)
+        program = Program(shares, int(rng.integers(10**6)))
+        found = answer.ask(_asked, shown=shown, back=program)
         if not isinstance(found, list):
             raise NotYet(f"{shown} gives {spelt(found)}: return a set of names of switches.")
         left = [name for name in causes if name not in found]
@@ -273,8 +269,8 @@ def judge_needed(answer: Answer) -> str:
                 "Turn all on, then one "
                 "off at a time."
             )
-        if runs > MOST_RUNS:
-            raise NotYet(f"{shown} runs it {runs:,} times; {MOST_RUNS} are enough.")
+        if program.runs > MOST_RUNS:
+            raise NotYet(f"{shown} runs it {program.runs:,} times; {MOST_RUNS} are enough.")
     return f"the causes are found, no switch is on for nothing, within {MOST_RUNS} runs."
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -410,7 +411,20 @@ _SWITCHES = (
         "14-switch", "a switch that is not there", lambda run, switches: run({"manual_seed"}), "", "no switch"
     ),
     Wrong("14-switch", "seed and order", lambda run, switches: ["seed", "fixed order"], "", "for nothing"),
+    Wrong(
+        "14-switch", "looks at what it was handed", lambda run, switches: set(run._causes), "", "no attribute"
+    ),
+    Wrong(
+        "14-switch",
+        "looks at who called",
+        lambda run, switches: set(sys._getframe(1).f_locals["causes"]),
+        "",
+        "causes",
+    ),
     Right("14-switch", "one off, thirty runs", _one_off(30)),
+    Right(
+        "14-switch", "keys of a dict", lambda run, switches: dict.fromkeys(_one_off(30)(run, switches)).keys()
+    ),
     Right("14-switch", "against all on", _against_all_on),
     Right("14-switch", "dropped one by one", _dropping),
     Right("14-switch", "stops at the first difference", _stops_early),

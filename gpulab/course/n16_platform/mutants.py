@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 from typing import Any
 
@@ -242,6 +243,23 @@ def _by_heart(run: Any, variables: Any) -> Any:
     return {name: (known[name], "start") if name in known else (None, "never") for name in variables}
 
 
+def _handed(run: Any, variables: Any) -> Any:
+    return {name: run._effects.get(name, (None, "never")) for name in variables}
+
+
+def _found_somewhere(run: Any, variables: Any) -> Any:
+    """Any dictionary with pairs of this kind is the truth."""
+    found = dict.fromkeys(variables, (None, "never"))
+    for one in gc.get_objects():
+        if type(one) is dict:
+            found |= {
+                k: v
+                for k, v in one.items()
+                if k in variables and type(v) is tuple and v[1:] in (("any",), ("start",))
+            }
+    return found
+
+
 def _counted(run: Any, variables: Any) -> Any:
     """What never moves with nothing set is what can be believed."""
     plain = [run() for _ in range(9)]
@@ -275,6 +293,9 @@ def _lists(run: Any, variables: Any) -> Any:
 _VARIABLES = (
     Wrong("16-variables", "set after the start", _verified(before=False), "", "most variables are read once"),
     Wrong("16-variables", "set before the start only", _verified(late=False), "", "setting it late works, too"),
+    Wrong("16-variables", "six runs without", _verified(runs=6), "", "differs from run to run"),
+    Wrong("16-variables", "reads what it was handed", _handed, "", "no attribute"),
+    Wrong("16-variables", "looks for a table in all there is", _found_somewhere, "", "finds nothing"),
     Wrong("16-variables", "one run without, one with", _one_each, "", ""),
     Wrong("16-variables", "all at once", _verified(together=True), "", ""),
     Wrong("16-variables", "by heart", _by_heart, "", ""),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -302,15 +302,15 @@ class Bench:
         self._misleading = pair[holds]  # what slow runs slow down more: it makes the verdict look false
         self.asked: set[tuple[str, tuple[tuple[str, int], ...]]] = set()
 
-    def __call__(self, device: str = "T4", **setting: int) -> float:
+    def __call__(self, device: str, setting: dict[str, int]) -> float:
         """One run. What is not said of the setting is as on the bench: n = 2**20, block = 256 and so on."""
         unknown = set(setting) - set(SETTING)
         if unknown:
             raise TypeError(f"run() has no {sorted(unknown)[0]!r}; there are {', '.join(SETTING)}.")
         self.runs += 1
         if self.runs > 40 * MOST_RUNS:
-            raise RuntimeError("the bench has been asked too often.")
-        now = {**SETTING, **{name: int(value) for name, value in setting.items()}}
+            raise NotYet(f"settle runs on and on; {MOST_RUNS} runs are enough.")
+        now = {**SETTING, **setting}
         key = device, tuple(sorted(now.items()))
         self.asked.add(key)
         change = self._claimed[1]
@@ -354,22 +354,13 @@ class Bench:
         return shape(to) / shape(start)
 
 
-def _settled(answer: Any, seed: int, claim: dict[str, Any], gain: float) -> dict[str, Any]:
-    """Where the answer is: what it says, in how many runs, and what it looked at."""
-    pair = claim["from"], claim["to"]
-    holds = gain >= claim["times_as_fast"]
-    bench = Bench(seed, claim["device"], claim["change"], pair, claim["setting"], gain, holds)
-    said = answer(dict(claim, setting=dict(claim["setting"])), bench)
-    wanted = [
-        (claim["device"], tuple(sorted({**SETTING, **claim["setting"], claim["change"]: value}.items())))
-        for value in pair
-    ]
-    return {
-        "said": said,
-        "runs": bench.runs,
-        "looked": [key in bench.asked for key in wanted],
-        "device": any(device == claim["device"] for device, _ in bench.asked),
-    }
+def _settled(answer: Any, asks: Callable[..., Any], claim: dict[str, Any]) -> Any:
+    """Where the answer is: what it says."""
+
+    def run(device: str = "T4", **setting: int) -> Any:
+        return asks(device, {name: int(value) for name, value in setting.items()})
+
+    return answer(claim, run)
 
 
 def _claims(rng: random.Random) -> list[tuple[dict[str, Any], float]]:
@@ -404,15 +395,25 @@ def judge_settle(answer: Answer) -> str:
         truth = "holds" if gain >= claim["times_as_fast"] else "refuted"
         changed = f"{claim['change']} {claim['from']} → {claim['to']}"
         shown = f"settle for claim {number}, {changed} on {claim['device']}"
-        found = answer.ask(_settled, rng.randrange(10**6), claim, gain, shown=shown)
-        said = found["said"]
+        pair = claim["from"], claim["to"]
+        bench = Bench(
+            rng.randrange(10**6),
+            claim["device"],
+            claim["change"],
+            pair,
+            claim["setting"],
+            gain,
+            truth == "holds",
+        )
+        said = answer.ask(_settled, claim, shown=shown, back=bench)
         if said not in ("holds", "refuted"):
             raise NotYet(f"{shown} gives {spelt(said)}: return 'holds' or 'refuted'.")
-        if not found["runs"]:
+        if not bench.runs:
             raise NotYet(f"{shown} runs nothing: a verdict without an experiment cannot fail.")
-        if not found["device"]:
+        if not any(device == claim["device"] for device, _ in bench.asked):
             raise NotYet(f"{shown} measures on another device: the claim is about {claim['device']}.")
-        if not all(found["looked"]):
+        compared = [{**SETTING, **claim["setting"], claim["change"]: value} for value in pair]
+        if not {(claim["device"], tuple(sorted(one.items()))) for one in compared} <= bench.asked:
             raise NotYet(
                 f"{shown} never runs the two settings that the claim compares, {claim['setting']} with "
                 f"{claim['change']} "
@@ -428,8 +429,8 @@ def judge_settle(answer: Answer) -> str:
                 f"and a "
                 "few slow ones do not move."
             )
-        if found["runs"] > MOST_RUNS:
-            raise NotYet(f"{shown} takes {plural(found['runs'], 'run')}; {MOST_RUNS} are enough.")
+        if bench.runs > MOST_RUNS:
+            raise NotYet(f"{shown} takes {plural(bench.runs, 'run')}; {MOST_RUNS} are enough.")
     return "claims that hold and claims that do not are told apart, each where it was made."
 
 

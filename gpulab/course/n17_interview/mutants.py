@@ -517,6 +517,13 @@ _SETTLED = (
     Wrong("17-refute", "any gain will do", any_gain, "", "and settle says 'holds'"),
     Wrong("17-refute", "200 runs", too_many, "", "60 are enough"),
     Wrong("17-refute", "True or False", truth_value, "", "return 'holds' or 'refuted'"),
+    Wrong(
+        "17-refute",
+        "looks into the bench",
+        lambda claim, run: "holds" if run._claimed[4] >= claim["times_as_fast"] else "refuted",
+        "",
+        "no attribute",
+    ),
     Right("17-refute", "medians", settle),
     Right("17-refute", "by the least", by_the_least),
     Right("17-refute", "in turns", in_turns),

@@ -9,8 +9,9 @@ import contextlib
 import os
 import pickle
 import sys
+import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, BinaryIO
 
 from gpulab.teach.judge.exercise import NotYet
@@ -36,10 +37,11 @@ def main() -> None:
     nonce = asked.read(NONCE_BYTES)
     _tell(told, nonce, values.encode("ready"))
     answer: Any = None
+    back = _Back(asked, told, nonce)
     while request := _read(asked):
         try:
-            function, arguments = _request(request)
-            answer, reply = _done(function, answer, arguments)
+            function, asks, *arguments = pickle.loads(request)
+            answer, reply = _done(function, answer, [back.ask, *arguments] if asks else arguments)
         except BaseException as error:
             reply = _failed(error)
         _tell(told, nonce, reply)
@@ -66,12 +68,24 @@ def call_it(answer: Any, *arguments: Any) -> Any:
     return answer(*arguments)
 
 
-def _request(request: bytes) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    function, *arguments = pickle.loads(request)
-    return function, tuple(arguments)
+class _Back:
+    """Asks the judge, in the midst of a request: what an answer must not see stays there."""
+
+    def __init__(self, asked: BinaryIO, told: int, nonce: bytes) -> None:
+        self._asked, self._told, self._nonce, self._lock = asked, told, nonce, threading.Lock()
+
+    def ask(self, *arguments: Any) -> Any:
+        """What the judge's function says of plain data, or raises."""
+        question = values.encode(("asks", arguments))
+        with self._lock:
+            _tell(self._told, self._nonce, question)
+            raised, said = pickle.loads(_read(self._asked))
+        if raised:
+            raise said
+        return said
 
 
-def _done(function: Callable[..., Any], answer: Any, arguments: tuple[Any, ...]) -> tuple[Any, bytes]:
+def _done(function: Callable[..., Any], answer: Any, arguments: Sequence[Any]) -> tuple[Any, bytes]:
     if function is load:
         answer = load(answer, *arguments)
         return answer, values.encode(("value", (callable(answer), type(answer).__name__)))

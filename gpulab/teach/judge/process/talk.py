@@ -95,8 +95,13 @@ class Talk:
         self._limit_s, self._longest_s, self._memory_bytes = limit_s, longest_s, memory_bytes
         self.begin()
 
-    def ask(self, shown: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    def ask(
+        self, shown: str, function: Callable[..., Any], *arguments: Any,
+        back: Callable[..., Any] | None = None,
+    ) -> Any:  # fmt: skip
         """What ``function(answer, *arguments)`` returns there, as plain data.
+
+        With `back` it is ``function(answer, asks, *arguments)``: what `asks` is given there comes to `back`.
 
         Raises
         ------
@@ -105,16 +110,21 @@ class Talk:
         """
         import cloudpickle
 
-        request = cloudpickle.dumps((function, *arguments))
-        head = len(request).to_bytes(child.LENGTH_BYTES, "big")
-        match values.decode(self._exchange(shown, head + request)):
-            case ("value", value):
-                return value
-            case ("raised", str(said)):
-                raise NotYet(_printable(f"{shown} {said.removeprefix('it ')}" if shown else said))
-            case ("not yet", str(said)):
-                raise NotYet(_printable(said))
-        raise values.DamagedError("no reply")
+        request: Any = (function, back is not None, *arguments)
+        while True:
+            sent = cloudpickle.dumps(request)
+            head = len(sent).to_bytes(child.LENGTH_BYTES, "big")
+            match values.decode(self._exchange(shown, head + sent)):
+                case ("asks", tuple(given)) if back is not None:
+                    request = _said(back, given)
+                case ("value", value):
+                    return value
+                case ("raised", str(said)):
+                    raise NotYet(_printable(f"{shown} {said.removeprefix('it ')}" if shown else said))
+                case ("not yet", str(said)):
+                    raise NotYet(_printable(said))
+                case _:
+                    raise values.DamagedError("no reply")
 
     def _exchange(self, shown: str, request: bytes) -> bytes:
         """Send bytes, wait for those that come back, and look at the limits meanwhile."""
@@ -231,6 +241,14 @@ class Talk:
         left_out = count - len(lines)
         if left_out > 0:
             print(f"... {left_out:,} more lines were printed during the check.")
+
+
+def _said(back: Callable[..., Any], given: tuple[Any, ...]) -> tuple[bool, Any]:
+    """Whether the judge's function raises something that the answer may catch, and that or its value."""
+    try:
+        return False, back(*given)
+    except (ValueError, TypeError) as error:
+        return True, error
 
 
 def _printable(said: str) -> str:

@@ -52,9 +52,17 @@ class Answer:
         """The answer itself, where it is a value."""
         return self.ask(child.itself)
 
-    def ask(self, function: Callable[..., Any], *arguments: Any, shown: str = "") -> Any:
-        """What ``function(answer, *arguments)`` returns, called where the answer is."""
-        return self._asking(shown, function, *arguments)
+    def ask(
+        self, function: Callable[..., Any], *arguments: Any, shown: str = "",
+        back: Callable[..., Any] | None = None,
+    ) -> Any:  # fmt: skip
+        """What ``function(answer, *arguments)`` returns, called where the answer is.
+
+        What an answer may ask and must not look into stays here: `back` is called as often as
+        ``function(answer, asks, *arguments)`` calls ``asks``, with plain data; a ValueError or TypeError is
+        raised there, anything else is the verdict.
+        """
+        return self._asking(shown, function, *arguments, back=back)
 
     @cached_property
     def rng(self) -> np.random.Generator:
