@@ -21,10 +21,7 @@ class Diagnosis(Texts):
     findings: tuple[Finding, ...]
 
     def __getitem__(self, subject: str) -> Finding:
-        for finding in self.findings:
-            if finding.subject == subject:
-                return finding
-        raise KeyError(subject)
+        return {finding.subject: finding for finding in self.findings}[subject]
 
     @property
     def virtual_gpu(self) -> bool:
@@ -61,8 +58,8 @@ class Diagnosis(Texts):
     def shown(self) -> tuple[Finding, ...]:
         """The findings, those about a GPU as one where the machine has none."""
         of_a_gpu = [finding for finding in self.findings if finding.subject in ABOUT_A_GPU]
-        driver = next((finding for finding in of_a_gpu if finding.subject == DRIVER), None)
-        if driver is None or driver.found != NO_DRIVER or any(f.status != "missing" for f in of_a_gpu):
+        no_driver = (DRIVER, NO_DRIVER) in [(finding.subject, finding.found) for finding in of_a_gpu]
+        if not no_driver or any(finding.status != "missing" for finding in of_a_gpu):
             return self.findings
         one = Finding(
             REAL_GPU, "missing", f"no NVIDIA GPU: {NO_DRIVER}", _STANDS_IN if self.virtual_gpu else ""

@@ -12,7 +12,7 @@ import struct
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import metadata
+from importlib import metadata, resources
 from typing import Any, Literal
 
 import numpy as np
@@ -38,20 +38,10 @@ _OLDEST_CUDA = (12, 0)
 _OLDEST_LLVMLITE = (0, 48)
 _NEEDS_A_GPU = "only a real GPU needs it"
 
-_SELF_TEST = r"""
-extern "C" __global__ void scale(const float* x, float* y, int n) {
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) y[i] = 3.0f * x[i] + (float)(i % 7);
-}
-"""
-_HEADER_TEST = r"""
-#include <cooperative_groups.h>
-#include <cuda_fp16.h>
-extern "C" __global__ void headers(__half* x) {
-    auto tile = cooperative_groups::tiled_partition<32>(cooperative_groups::this_thread_block());
-    if (tile.thread_rank() == 0) *x = __float2half(1.0f);
-}
-"""
+_SELF_TEST, _HEADER_TEST = (
+    (resources.files("gpulab.diagnosis") / f"{name}.cu").read_text(encoding="utf-8")
+    for name in ("self_test", "headers")
+)
 _LIBRARY_HEADER_TEST = "#include <cuda/std/cstdint>\n#include <mma.h>\n"
 _HEADERS = (
     "pip install nvidia-cuda-runtime nvidia-cuda-cccl nvidia-cuda-crt "

@@ -5,44 +5,20 @@ from __future__ import annotations
 import ctypes
 import sys
 from dataclasses import dataclass
+from importlib import resources
 
 _LIBRARIES = ("nvcuda.dll",) if sys.platform == "win32" else ("libcuda.so.1", "libcuda.so")
 
+
+def rows(name: str) -> list[list[str]]:
+    """A table that ships with the package, without its headings."""
+    text = (resources.files("gpulab") / "data" / name).read_text(encoding="utf-8")
+    return [line.split("\t") for line in text.splitlines()[1:]]
+
+
 # Why a device cannot be used, and what to do, by CUDA's error code: of cuInit (cuda.h), and of a tiny use
 # of a device (driver_types.h), which number them alike.
-CUDA_ERRORS = {
-    2: ("its memory is used up by other processes", "Close programs that use the GPU, then try again."),
-    3: (
-        "CUDA cannot be initialised (with MIG on, no instance may be assigned)",
-        "Restart the machine or the container that holds the GPU.",
-    ),
-    34: (
-        "a stub library stands in for the driver",
-        "Remove the toolkit's `stubs` folder from LD_LIBRARY_PATH.",
-    ),
-    35: ("the NVIDIA driver is too old for this CuPy", "Update the driver, or install an older CuPy."),
-    46: (
-        "it is busy in exclusive mode, or MIG is on without an instance",
-        "`nvidia-smi` shows which process holds it, and the MIG instances.",
-    ),
-    100: (
-        "the driver finds no CUDA device",
-        "Nothing to do without a GPU; in a container, start it with `--gpus all`.",
-    ),
-    101: ("there is no such device", "`nvidia-smi` lists those there are."),
-    209: ("this CuPy has no code for its compute capability", "Install a newer CuPy."),
-    222: ("the driver is too old for the PTX of this CuPy", "Update the driver."),
-    802: ("the system is not ready yet (NVIDIA's fabric manager)", "Start NVIDIA's fabric manager service."),
-    803: (
-        "the driver's kernel module and its library differ in version",
-        "Restart the machine; in a container, remove the cuda-compat package.",
-    ),
-    804: (
-        "the driver is used in forward compatibility on a GPU without it",
-        "Remove the cuda-compat package.",
-    ),
-    999: ("the driver reports an unknown error", "Restart the machine, or run `sudo nvidia-modprobe -u`."),
-}
+CUDA_ERRORS = {int(code): (why, remedy) for code, why, remedy in rows("cuda_errors.tsv")}
 NO_DEVICE = 100
 
 

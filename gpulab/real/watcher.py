@@ -27,7 +27,6 @@ from virtualgpu.errors import GpulabError, NotSupportedError
 from virtualgpu.model.recording.watch import Regions, RunWatched, StreamPlace, Watch
 from virtualgpu.records import ActivityKind, SourceLine
 from virtualgpu.records.acts import HOST, Act, Region, Work
-from virtualgpu.trace.cupti import kinds
 from virtualgpu.words import count
 
 _P = c_void_p
@@ -40,7 +39,9 @@ _UNSEEN = (
 
 
 class _Event:
-    """An event of the program, by its handle while that is its own."""
+    """An event of the program, by its handle while that is its own; new if it was made meanwhile."""
+
+    is_new = False
 
 
 class _Bytes:
@@ -120,7 +121,6 @@ class RealWatcher:
         self._kernels = Kernels(device_id, ptx)
         self._open = ExitStack()
         self._events: dict[int, _Event] = {}
-        self._new_events: set[int] = set()
         self._gone: dict[int, int] = {}  # how often a stream's handle was given away
         self._places: dict[int, StreamPlace] = {}
         self._fresh: dict[int, SourceLine | None] = {}  # blocks that nothing has written, with their lines
@@ -271,9 +271,8 @@ class RealWatcher:
             self._ran(stream or 0, _Operation("MEMSET", "Memset", None, (), (_Bytes(address, size),)))
 
     def _event_made(self, event: Any, _: int) -> None:
-        handle = event.contents.value or 0
-        self._events[handle] = _Event()
-        self._new_events.add(handle)
+        made = self._events[event.contents.value or 0] = _Event()
+        made.is_new = True
 
     def _recorded(self, event: int, stream: int | None) -> None:
         capture = self._capturing(stream or 0)
@@ -290,8 +289,8 @@ class RealWatcher:
                 own = capture.frontiers.get(stream or 0, ())
                 capture.frontiers[stream or 0] = tuple(dict.fromkeys((*own, *capture.events[event])))
                 return
-        recorded = event not in self._new_events
-        self._watch.waits(self._event(event), self._place(stream or 0), recorded)
+        awaited = self._event(event)
+        self._watch.waits(awaited, self._place(stream or 0), not awaited.is_new)
 
     def _event_awaited(self, event: int) -> None:
         self._watch.host_waited("event", event=self._event(event))
@@ -304,7 +303,6 @@ class RealWatcher:
 
     def _event_gone(self, event: int) -> None:
         self._events.pop(event, None)
-        self._new_events.discard(event)
 
     def _stream_made(self, made: Any, flags: int = 0, _: int = 0) -> None:
         handle = made.contents.value or 0
@@ -518,7 +516,4 @@ _CALLS = {
     "cudaGraphInstantiate": _Call(RealWatcher._instantiated, (POINTER(_P), _P)),
     "cudaGraphLaunch": _Call(RealWatcher._graph_launched, (_P, _P)),
 }
-_FUNCTIONS = {
-    kinds.DRIVER_API: frozenset(name for name in _CALLS if not name.startswith("cuda")),
-    kinds.RUNTIME_API: frozenset(name for name in _CALLS if name.startswith("cuda")),
-}
+_FUNCTIONS = library.by_api(_CALLS)

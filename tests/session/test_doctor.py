@@ -36,11 +36,6 @@ def test_it_says_what_this_machine_has() -> None:
     assert json.loads(json.dumps(found.to_json()))["verdict"] == found.verdict
 
 
-def diagnosis_of(**status: str) -> Diagnosis:
-    everything = {"Python": "ok", "real GPU": "missing", "virtual GPU": "ok", **status}
-    return Diagnosis(tuple(Finding(name, value, "") for name, value in everything.items()))  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize(
     ("status", "code", "says"),
     [
@@ -52,7 +47,7 @@ def diagnosis_of(**status: str) -> Diagnosis:
     ],
 )
 def test_verdict_and_exit_code(status: dict[str, str], code: int, says: str) -> None:
-    found = diagnosis_of(**status)
+    found = of_a_machine(**status)
     assert found.exit_code == code
     assert says in found.verdict
 
@@ -117,6 +112,13 @@ def test_a_check_that_breaks_is_a_finding_and_hides_no_other(monkeypatch: pytest
     broken, python = checks.run_checks()
     assert (broken.status, broken.found) == ("wrong", "RuntimeError: first line")
     assert python.status == "ok"
+
+
+def test_another_profiler_is_known_by_its_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LD_PRELOAD", "/opt/NCU/lib.so")
+    assert checks.cupti.rival() == "Nsight Compute"
+    monkeypatch.setenv("NSYS_PROFILING_SESSION_ID", "1")
+    assert checks.cupti.rival() == "Nsight Systems"
 
 
 def driver_of(

@@ -15,10 +15,11 @@ import os
 import re
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from ctypes import POINTER, byref, c_char_p, c_size_t, c_uint8, c_uint32, c_uint64, c_void_p
 from typing import Any, Final
 
+from gpulab.real.driver import rows
 from virtualgpu.errors import GpulabError
 from virtualgpu.trace.cupti.kinds import DRIVER, DRIVER_API, GRAPH_HOST_NODE, RUNTIME, RUNTIME_API
 
@@ -204,6 +205,12 @@ _CHOOSE = {
 }
 
 
+def by_api(names: Collection[str]) -> dict[int, frozenset[str]]:
+    """Names of CUDA's functions, by the API that has them."""
+    runtime = frozenset(name for name in names if name.startswith("cuda"))
+    return {DRIVER_API: frozenset(names) - runtime, RUNTIME_API: runtime}
+
+
 @functools.cache
 def load() -> Cupti | None:
     """The process's CUPTI, None where it is not installed."""
@@ -222,22 +229,9 @@ def load() -> Cupti | None:
 
 def rival() -> str:
     """The other tool that holds CUPTI in this process, empty if none is known."""
-    for variable, tool in (
-        ("NSYS_PROFILING_SESSION_ID", "Nsight Systems"),
-        ("NV_NSIGHT_INJECTION_TRANSPORT_TYPE", "Nsight Compute"),
-    ):
-        if os.environ.get(variable):
-            return tool
-    injected = f"{os.environ.get('CUDA_INJECTION64_PATH', '')} {os.environ.get('LD_PRELOAD', '')}".lower()
-    for mark, tool in (
-        ("sanitizer", "Compute Sanitizer"),
-        ("nsight-compute", "Nsight Compute"),
-        ("ncu", "Nsight Compute"),
-        ("nsight-systems", "Nsight Systems"),
-        ("nsys", "Nsight Systems"),
-        ("toolsinjection", "Nsight Systems"),
-    ):
-        if mark in injected:
+    for tool, variable, mark in rows("profilers.tsv"):
+        said = os.environ.get(variable, "").lower()
+        if said and mark in said:
             return tool
     torch: Any = sys.modules.get("torch")
     if torch is not None and torch.autograd._profiler_enabled():

@@ -14,6 +14,7 @@ import cupy
 from cupy.cuda import runtime
 
 from gpulab.real.cupti import library as cupti
+from gpulab.real.driver import rows
 from virtualgpu.errors import GpulabError
 from virtualgpu.model.recording.line_watch import LineWatch
 from virtualgpu.records import Provenance, Timeline
@@ -28,27 +29,7 @@ _KINDS = (
     kinds.HOST_LAUNCH,
 )  # fmt: skip
 # What gives work to a stream, waits, or takes long. CuPy asks for much more, such as the current device.
-_CALLS = {
-    kinds.DRIVER_API: frozenset(
-        {"cuLaunchKernel", "cuLaunchKernelEx", "cuLaunchCooperativeKernel", "cuModuleLoadData",
-         "cuModuleLoadDataEx", "cuLibraryLoadData", "cuGraphLaunch", "cuStreamSynchronize",
-         "cuEventSynchronize", "cuCtxSynchronize", "cuMemcpyAsync", "cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync",
-         "cuMemcpyDtoDAsync", "cuStreamWaitEvent", "cuMemAllocAsync", "cuMemFreeAsync"}
-    ),
-    kinds.RUNTIME_API: frozenset(
-        {"cudaLaunchKernel", "cudaLaunchKernelExC", "cudaLaunchCooperativeKernel", "cudaLaunchHostFunc",
-         "cudaMemcpy", "cudaMemcpyAsync", "cudaMemcpy2D", "cudaMemcpy2DAsync", "cudaMemcpy3D",
-         "cudaMemcpy3DAsync", "cudaMemcpyPeer", "cudaMemcpyPeerAsync", "cudaMemcpyToSymbolAsync",
-         "cudaMemset", "cudaMemsetAsync", "cudaMalloc", "cudaMallocAsync", "cudaMallocManaged",
-         "cudaMallocHost", "cudaHostAlloc", "cudaFree", "cudaFreeAsync", "cudaFreeHost", "cudaHostRegister",
-         "cudaHostUnregister", "cudaMemPrefetchAsync", "cudaMemAdvise", "cudaDeviceSynchronize",
-         "cudaStreamSynchronize", "cudaEventSynchronize", "cudaStreamWaitEvent", "cudaEventRecord",
-         "cudaEventRecordWithFlags", "cudaEventQuery", "cudaStreamQuery", "cudaStreamCreate",
-         "cudaStreamCreateWithFlags", "cudaStreamCreateWithPriority", "cudaStreamDestroy",
-         "cudaStreamBeginCapture", "cudaStreamEndCapture", "cudaGraphInstantiate",
-         "cudaGraphInstantiateWithFlags", "cudaGraphLaunch", "cudaGraphUpload", "cudaGraphExecUpdate"}
-    ),
-}  # fmt: skip
+_CALLS = cupti.by_api([name for (name,) in rows("timeline_calls.tsv")])
 _ALIAS = 1  # cudaStreamLegacy, another handle of the default stream
 _DEFAULT = {0: "default stream", _ALIAS: "default stream", 2: "per-thread default stream"}
 
@@ -127,15 +108,10 @@ class CuptiRecorder:
 
     def _seen(self, streams: dict[int, StreamInfo]) -> Seen:
         ahead, line = self._ahead_ns, self._lines.line
-        return Seen(
-            streams,
-            {
-                thread.native_id: thread.ident
-                for thread in threading.enumerate()
-                if thread.native_id is not None and thread.ident is not None
-            },
-            lambda thread, time_ns, call: line(thread, time_ns - ahead, call),
-        )
+        threads = {
+            each.native_id: each.ident for each in threading.enumerate() if each.native_id and each.ident
+        }
+        return Seen(streams, threads, lambda thread, time_ns, call: line(thread, time_ns - ahead, call))
 
 
 @contextlib.contextmanager
