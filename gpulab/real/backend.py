@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, TypeVar, overload
+from typing import Any
 
 import cupy
 from cupy.cuda import driver
@@ -51,7 +51,6 @@ from virtualgpu.records import (
 from virtualgpu.records.device.attributes import driver_limits
 from virtualgpu.records.memory import MemoryReading
 
-R = TypeVar("R")
 _UNSEEN: dict[type[Observation[Any]], str] = {
     Accesses: "addresses",
     Block: "registers and shared memory step by step",
@@ -113,9 +112,7 @@ class CudaBackend:
         """Ask the driver how many blocks fit on an SM; the limits are those of its calculator."""
         with self._device:
             kernel = raw_kernel(kernel)
-            return self._occupancy(
-                kernel.kernel.ptr, kernel.num_regs, kernel.shared_size_bytes, block_threads, shared_bytes
-            )
+            return self._occupancy(kernel.kernel.ptr, kernel.num_regs, kernel, block_threads, shared_bytes)
 
     def timeline_recorder(self) -> TimelineRecorder:
         self._timeline = RealRecorder(self.provenance)
@@ -124,10 +121,6 @@ class CudaBackend:
     def stream_watcher(self) -> StreamWatcher:
         return RealWatcher(int(self._device.id), self.ptx)
 
-    @overload
-    def observe(self, launch: Launch, what: Observation[R], /) -> R: ...
-    @overload
-    def observe(self, launch: Launch, /, *what: Observation[Any]) -> tuple[Any, ...]: ...
     def observe(self, launch: Launch, /, *what: Observation[Any]) -> Any:
         """Run an instrumented copy of the kernel in its place, and tell what it saw.
 
@@ -163,21 +156,10 @@ class CudaBackend:
     def _trace_blocks(self, kernel: Any, launch: Launch) -> LaunchTrace:
         probe = self._probe(kernel, instrument.trace_blocks)
         fit = self._occupancy(
-            probe.function.ptr,
-            probe.registers,
-            kernel.shared_size_bytes,
-            launch.block_threads,
-            launch.shared_bytes,
+            probe.function.ptr, probe.registers, kernel, launch.block_threads, launch.shared_bytes
         )
-        return blocks.trace_blocks(
-            probe,
-            kernel,
-            launch,
-            provenance=self.provenance,
-            sm_count=self.device_info().sm_count,
-            occupancy=fit,
-            note=self._probe_cost(kernel, fit, launch),
-        )
+        note = self._probe_cost(kernel, fit, launch)
+        return blocks.trace_blocks(probe, kernel, launch, self.device_info(), fit, note)
 
     def _empty_l2(self) -> None:
         """Write twice what L2 holds, so that nothing else is left there."""
@@ -222,13 +204,13 @@ class CudaBackend:
         return probe
 
     def _occupancy(
-        self, function: int, registers: int, static_shared: int, block_threads: int, shared_bytes: int
+        self, function: int, registers: int, kernel: Any, block_threads: int, shared_bytes: int
     ) -> Occupancy:
         rules = occupancy(
             self.device_info(),
             block_threads,
             registers,
-            static_shared + shared_bytes,
+            kernel.shared_size_bytes + shared_bytes,
             provenance=self.provenance,
         )
         measured = int(

@@ -11,21 +11,14 @@ import numpy as np
 from gpulab.real.modules import Probe
 from virtualgpu.compile.instrument import block_buffer, read_blocks, timer_step_ns
 from virtualgpu.protocol import Launch
-from virtualgpu.records import LaunchTrace, Occupancy, Provenance
+from virtualgpu.records import DeviceInfo, LaunchTrace, Occupancy
 
 # Above this many blocks only one in two, four, ... is recorded (24 bytes each).
 MAX_RECORDED_BLOCKS = 1 << 20
 
 
 def trace_blocks(
-    probe: Probe,
-    kernel: Any,
-    launch: Launch,
-    *,
-    provenance: Provenance,
-    sm_count: int,
-    occupancy: Occupancy,
-    note: str = "",
+    probe: Probe, kernel: Any, launch: Launch, info: DeviceInfo, occupancy: Occupancy, note: str
 ) -> LaunchTrace:
     """Run the instrumented kernel once and read its blocks' records.
 
@@ -35,7 +28,9 @@ def trace_blocks(
         The kernel's copy, instrumented by `virtualgpu.compile.instrument.trace_blocks`.
     kernel, launch
         The launch, and its kernel as CuPy's.
-    provenance, sm_count, occupancy, note
+    info
+        The device.
+    occupancy, note
         For the record; ``occupancy`` is the instrumented copy's, whose blocks are those seen.
 
     Returns
@@ -58,12 +53,12 @@ def trace_blocks(
     start_ns = (start - first).astype(np.int64)
     end_ns = np.where(ended, (end - first).astype(np.int64), start_ns)
     return LaunchTrace(
-        provenance=provenance,
+        provenance=info.provenance,
         kernel_name=kernel.name,
         grid=launch.grid,
         block=launch.block,
         shared_bytes=launch.shared_bytes,
-        sm_count=sm_count,
+        sm_count=info.sm_count,
         block_index=block_index,
         sm_id=sm_id,
         start_ns=start_ns,

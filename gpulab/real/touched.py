@@ -11,8 +11,7 @@ import ctypes
 import gc
 import math
 import struct
-from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -62,9 +61,8 @@ class Kernels:
         if function not in self._cupys:
             names = (symbol, kernel_name(symbol))
             self._cupys[function] = symbol.startswith("cupy_") or any(
-                each.ptr == function if type(each) is cupy.cuda.function.Function else each.name in names
-                for each in gc.get_objects()
-                if type(each) in (cupy.cuda.function.Function, cupy.RawKernel)
+                each.name in names if type(each) is cupy.RawKernel else each.ptr == function
+                for each in _living(cupy.cuda.function.Function, cupy.RawKernel)
             )
         return self._cupys[function]
 
@@ -79,12 +77,9 @@ class Kernels:
             # Its source cannot be had: it may do anything with what it is given.
             found = tuple(region for region in regions if region is not None)
             return Touched(found, found)
-        touched: dict[int, list[Region]] = defaultdict(list)
-        for use, region in zip(uses, regions, strict=True):
-            for what in (READ, WRITTEN, ATOMIC):
-                if use & what and region is not None:
-                    touched[what].append(region)
-        return Touched(tuple(touched[READ]), tuple(touched[WRITTEN]), tuple(touched[ATOMIC]))
+        used = [(use, region) for use, region in zip(uses, regions, strict=True) if region is not None]
+        kinds = (READ, WRITTEN, ATOMIC)
+        return Touched(*(tuple(region for use, region in used if use & kind) for kind in kinds))
 
     # CuPy's own kernels
 
@@ -115,8 +110,7 @@ class Kernels:
     def _uses_of(self, function: int, symbol: str) -> list[int] | None:
         if function not in self._uses:
             # Kernels are told apart by their source: to ask one for its handle would compile it, here.
-            named = [each for each in gc.get_objects() if type(each) is cupy.RawKernel
-                     and each.name in (symbol, kernel_name(symbol))]  # fmt: skip
+            named = [each for each in _living(cupy.RawKernel) if each.name in (symbol, kernel_name(symbol))]
             self._uses[function] = None
             with suppress(GpulabError, KeyError, TypeError, ValueError):
                 if len({kernel_source(each) for each in named}) == 1:
@@ -124,32 +118,25 @@ class Kernels:
         return self._uses[function]
 
     def _arguments(self, params: Sequence[bytes]) -> list[Region | None]:
-        """What lies at each parameter that is an address: the array passed, or what follows in its block."""
+        """What lies at each parameter that is an address."""
         words = [struct.unpack("<Q", param)[0] if len(param) == _WORD else 0 for param in params]
-        passed = _arguments_passed(words)
-        regions: list[Region | None] = []
-        for number, word in enumerate(words):
-            block = self._block(word) if word else None
-            if block is None:
-                regions.append(None)
-            elif passed is not None and isinstance(passed[number], cupy.ndarray):
-                array = passed[number]
-                regions.append(
-                    Region.of_array(self._device_id, word, array.itemsize, array.shape, array.strides)
-                )
-            else:
-                regions.append(Region(self._device_id, word, block[0] + block[1] - word))
-        return regions
+        return list(map(self._region, words, _arguments_passed(words) or words))
+
+    def _region(self, word: int, given: Any) -> Region | None:
+        """What lies at an address: the array that was passed, or what follows in its block."""
+        block = self._block(word) if word else None
+        if block is None:
+            return None
+        if isinstance(given, cupy.ndarray):
+            return Region.of_array(self._device_id, word, given.itemsize, given.shape, given.strides)
+        return Region(self._device_id, word, block[0] + block[1] - word)
 
     def _block(self, address: int) -> tuple[int, int] | None:
         """Start and size of the block that holds an address."""
-        size = self.blocks.get(address)
-        if size is not None:
-            return address, size
-        for start, size in (*self.blocks.items(), *self.segments.items()):
-            if start <= address < start + size:
-                return start, size
-        return None
+        if address in self.blocks:
+            return address, self.blocks[address]
+        known = (*self.blocks.items(), *self.segments.items())
+        return next(((start, size) for start, size in known if start <= address < start + size), None)
 
 
 def load_driver() -> Any:
@@ -171,20 +158,21 @@ def read_parameters(driver: Any, function: int, values: Any) -> list[bytes]:
 
 def _array_at(address: int) -> Any:
     """An array that begins at an address."""
-    for generation in (0, 1, 2):
-        for each in gc.get_objects(generation):
-            if type(each) is cupy.ndarray and each.data.ptr == address:
-                return each
-    return None
+    return next((each for each in _living(cupy.ndarray) if each.data.ptr == address), None)
 
 
 def _arguments_passed(words: Sequence[int]) -> tuple[Any, ...] | None:
     """The tuple of arguments that a launch under way was given: its arrays lie at these addresses."""
-    for generation in (0, 1, 2):
-        for each in gc.get_objects(generation):
-            if type(each) is tuple and len(each) == len(words):
-                arrays = [(word, item) for word, item in zip(words, each, strict=True)
-                          if type(item) is cupy.ndarray]  # fmt: skip
-                if arrays and all(item.data.ptr == word for word, item in arrays):
-                    return each
+    for each in _living(tuple):
+        if len(each) == len(words):
+            pairs = zip(words, each, strict=True)
+            arrays = [(word, item) for word, item in pairs if type(item) is cupy.ndarray]
+            if arrays and all(item.data.ptr == word for word, item in arrays):
+                found: tuple[Any, ...] = each
+                return found
     return None
+
+
+def _living(*kinds: type) -> Iterator[Any]:
+    """Objects of these classes, those made last first."""
+    return (each for age in range(3) for each in gc.get_objects(age) if type(each) in kinds)
