@@ -23,10 +23,17 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class Pictured(Saved):
-    """What displays as a picture: a view, or tables; `_picture` makes it."""
+    """What displays as a picture: a view, or tables; `_make_picture` makes it, once."""
+
+    _made: Any = None
+
+    def _make_picture(self) -> View | Shown[Any]:
+        raise NotImplementedError
 
     def _picture(self) -> View | Shown[Any]:
-        raise NotImplementedError
+        made: View | Shown[Any] = self._make_picture() if self._made is None else self._made
+        self._made = made
+        return made
 
     def _writers(self) -> Writers:
         return self._picture()._writers()
@@ -76,14 +83,9 @@ class Recorded(Pictured, Generic[R]):
         self._recorder: Any = None  # a Recorder[R], one that is live after its end, too
         self._device: DeviceChoice | None = None
         self._is_new, self._is_going = record is None, False
-        self._made: Any = None
 
     def _recorder_of_now(self) -> Recorder[R]:
         """A recorder for the device in use."""
-        raise NotImplementedError
-
-    def _make_picture(self) -> View | Shown[Any]:
-        """A view of the record, or its tables."""
         raise NotImplementedError
 
     def _sentence(self) -> str:
@@ -154,11 +156,10 @@ class Recorded(Pictured, Generic[R]):
         return self._record is not None or (self._live and self._recorder is not None)
 
     def _picture(self) -> Any:
-        if self._made is None:
-            self._made = self._make_picture()
-            if self._display:
-                self._made.ended = self.stop
-        return self._made
+        picture: Any = super()._picture()
+        if self._display:
+            picture.ended = self.stop
+        return picture
 
     def _writers(self) -> Writers:
         return {".json": text_writer(lambda: as_json(self.record)), **super()._writers()}

@@ -224,13 +224,7 @@ class CapturedGraph(Pictured):
         tuple of DanglingArray
             Each with the nodes that still read or write the old array; empty if all is well.
         """
-        now = self._by_name(now)
-        unknown = now.keys() - self._names.keys()
-        if unknown:
-            raise TypeError(
-                f"The graph knows no array called {_listed(unknown)}; it has {_listed(self._names)}."
-            )
-        return self._dangling(self.record, now)
+        return self._dangling(self.record, self._by_name(now))
 
     def _dangling(self, record: GraphRecord, now: Mapping[str, Any]) -> tuple[DanglingArray, ...]:
         found = []
@@ -293,18 +287,25 @@ class CapturedGraph(Pictured):
                 return
             names = self._by_name(names)
             for name, array in names.items():
-                if name not in self._names:
-                    raise TypeError(
-                        f"The graph knows no array called {name!r}; it has {_listed(self._names)}."
-                    )
                 _same_kind(name, self._names[name].array, array)
             for name, array in names.items():
                 self._rebind(self._names[name], array)
 
     def _by_name(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Arrays by the names that the graph has for them, where the function's own were given."""
+        """Arrays by the names that the graph has for them, where the function's own were given.
+
+        Raises
+        ------
+        TypeError
+            For a name that the graph does not know.
+        """
         own = {name.parameter: name.name for name in self._names.values()}
-        return {key if key in self._names else own.get(key, key): array for key, array in given.items()}
+        named = {key if key in self._names else own.get(key, key): array for key, array in given.items()}
+        if unknown := named.keys() - self._names.keys():
+            raise TypeError(
+                f"The graph knows no array called {_listed(unknown)}; it has {_listed(self._names)}."
+            )
+        return named
 
     def _rebind(self, name: Named, array: Any) -> None:
         captured, old = self._alive, name.record()

@@ -7,19 +7,17 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from gpulab import views
 from gpulab.lab.monitor import recorder as sessions
+from gpulab.lab.monitor.monitor import Monitor
+from gpulab.lab.timeline import TimelineReport
+from gpulab.views.tables import Table
 from virtualgpu.compile.same_program import same_program
 from virtualgpu.errors import GpulabError, did_you_mean
 from virtualgpu.protocol import Launch
 from virtualgpu.records import Dim3, KernelSource, LaunchTrace, Timeline, io
-
-if TYPE_CHECKING:
-    from gpulab.lab.monitor.monitor import Monitor
-    from gpulab.lab.timeline import TimelineReport
-    from gpulab.views import LaunchChart, WarpStepper
-    from gpulab.views.tables import Table
 
 FORMAT = "gpulab-recorded-launches"
 INDEX = "launches.json"
@@ -61,13 +59,15 @@ class RecordedLaunch:
 
 
 @dataclass(frozen=True, slots=True)
-class RecordedTimeline:
-    """A timeline that was recorded: what ran, in words, on what, when."""
-
+class _InWords:
     name: str
     says: str
     device: str
     date: str
+
+
+class RecordedTimeline(_InWords):
+    """A timeline that was recorded: what ran, in words, on what, when."""
 
     @property
     def timeline(self) -> Timeline:
@@ -76,14 +76,8 @@ class RecordedTimeline:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedSession:
+class RecordedSession(_InWords):
     """What a GPU was recorded doing, phase by phase, in words, on what, when."""
-
-    name: str
-    says: str
-    device: str
-    date: str
 
 
 class RecordedTable:
@@ -93,8 +87,6 @@ class RecordedTable:
         self.record = tuple(records)
 
     def _table(self) -> Table:
-        from gpulab.views.tables import Table
-
         rows = tuple(
             (r.name, r.what, _size(r.grid), _size(r.block), ", ".join(r.arguments), f"{r.device}, {r.date}")
             if isinstance(r, RecordedLaunch)
@@ -117,7 +109,7 @@ _KINDS = {RecordedTimeline: "timeline", RecordedSession: "monitor"}
 
 def recorded(
     name: str | None = None,
-) -> RecordedTable | LaunchChart | WarpStepper | TimelineReport | Monitor:
+) -> RecordedTable | views.LaunchChart | views.WarpStepper | TimelineReport | Monitor:
     """Show what was recorded on a named GPU and ships with gpulab: the list, or one record's picture.
 
     Parameters
@@ -141,27 +133,21 @@ def recorded(
     --------
     >>> gl.recorded()
     """
-    known: dict[str, Record] = {}
-    known.update((one.name, one) for one in records())
-    known.update((one.name, one) for one in timelines())
-    known[sessions.RECORDED] = _session()
+    shipped: tuple[Record, ...] = (*records(), *timelines(), _session())
+    known = {one.name: one for one in shipped}
     if name is None:
-        return RecordedTable(tuple(known.values()))
+        return RecordedTable(shipped)
     if name not in known:
         raise NotRecordedError(
             f"There is no record {name!r}.{did_you_mean(name, known)} gl.recorded() lists them."
         )
-    from gpulab.lab.monitor.monitor import Monitor
-    from gpulab.lab.timeline import TimelineReport
-    from gpulab.views import LaunchChart, WarpStepper
-
     found = known[name]
     if isinstance(found, RecordedSession):
         return Monitor(record=sessions.recorded_session())
     if isinstance(found, RecordedTimeline):
         return TimelineReport(found.timeline)
     trace = found.trace
-    return LaunchChart(trace) if isinstance(trace, LaunchTrace) else WarpStepper(trace)
+    return views.LaunchChart(trace) if isinstance(trace, LaunchTrace) else views.WarpStepper(trace)
 
 
 def beside(device: str, launch: Launch) -> LaunchTrace:

@@ -111,10 +111,9 @@ def _failed(error: BaseException, seen: dict[str, Any]) -> None:
 
 def _frames(tb: TracebackType | None) -> list[tuple[str, int]]:
     lines = session.program_lines()
-    walked = [(frame, line) for frame, line in traceback.walk_tb(tb)]
     return [
         (frame.f_code.co_filename, line)
-        for frame, line in walked
+        for frame, line in traceback.walk_tb(tb)
         if lines.belongs(frame.f_code.co_filename, str(frame.f_globals.get("__name__")))
     ][-20:]
 

@@ -54,11 +54,10 @@ class Cell:
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
         exec(compile(tree, self.file, "exec"), space)
         bundle: dict[str, Any] = {}
-        if isinstance(last, ast.Expr) and not self.code.rstrip().endswith(";"):
+        if isinstance(last, ast.Expr):
             value = eval(compile(ast.Expression(last.value), self.file, "eval"), space)
-            bundle = {} if value is None else _bundle(value)
-        elif isinstance(last, ast.Expr):
-            eval(compile(ast.Expression(last.value), self.file, "eval"), space)
+            if value is not None and not self.code.rstrip().endswith(";"):
+                bundle = _bundle(value)
         missing = [name for name in self.gives if name not in space]
         if missing:
             raise NameError(f"the cell was to give {', '.join(missing)}, and has not made it")
@@ -141,9 +140,7 @@ def _named(job: Call) -> dict[str, Any]:
     """Arguments and globals of a call, by name."""
     function = inspect.unwrap(job.function)
     named = {f"argument {number}": value for number, value in enumerate(job.args, 1)}
-    if not inspect.isfunction(function):
-        return named
-    if _is_importable(function):
+    if not inspect.isfunction(function) or _is_importable(function):
         return named
     found = inspect.getclosurevars(function)
     return {**found.globals, **found.nonlocals, **named}

@@ -99,12 +99,10 @@ def run(
         raise ValueError(f"limit_s is a number of seconds above 0 and up to {MOST_S:g}, not {limit_s!r}.")
     whole, limits = packed(job), (limit_s, _PATIENCE * limit_s, memory_bytes)
     record, found = _once(whole, name, returns, blocking, limits)
-    if record.sticky and record.culprit is None and not blocking:
-        again, _ = _once(whole, name, False, True, limits)
-        if again.raised is not None:
+    if record.sticky and record.culprit is None:
+        again = record if blocking else _once(whole, name, False, True, limits)[0]
+        if blocking or again.raised is not None:
             record = replace(record, culprit=Culprit(0, again.raised))
-    elif record.sticky and record.culprit is None:
-        record = replace(record, culprit=Culprit(0, record.raised))
     return Sandboxed(record, found, returns)
 
 
@@ -194,14 +192,11 @@ def _once(
         output=output,
         output_lines=lines,
         ended=ended,
-        error=found.get("error", ""),
         frames=tuple(_line(*frame) for frame in found.get("frames", ())),
-        status=found.get("status", 0),
-        sticky=found.get("sticky", False),
-        at_end=found.get("at_end", False),
         culprit=None if place is None else _culprit(place),
         blocking=blocking,
         notes=tuple(found.get("notes", ())),
+        **{name: found[name] for name in ("error", "status", "sticky", "at_end") if name in found},
     )
     return record, found
 

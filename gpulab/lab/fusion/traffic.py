@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from gpulab import session
+from gpulab import session, views
 from gpulab.course.n12_fusion.compiler.code import Generated
 from gpulab.course.n12_fusion.compiler.plan import Plan
 from gpulab.course.n12_fusion.compiler.program import Program
@@ -18,9 +18,6 @@ from virtualgpu.records import SECTOR_BYTES
 from virtualgpu.records.launch.roofline import Roofline, RooflinePoint
 from virtualgpu.records.traffic import Expression, KernelSet, RedEdge, Traffic
 from virtualgpu.words import count, number, size
-
-if TYPE_CHECKING:
-    from gpulab.views import RooflineChart, TrafficView
 
 AS_WRITTEN, ELEMENTWISE = "as written", "ElementwiseKernel"
 REDUCTION, BY_HAND = "fuse, ReductionKernel", "RawKernel, a block a row"
@@ -78,24 +75,23 @@ def traffic(function: Callable[..., Any], *args: Any) -> TrafficReport:
     flop = sum(each.flop for each in expressions)
     moved = {at: each.read_bytes + each.written_bytes for at, each in enumerate(expressions)}
     own = {n.number: moved[n.number] for n in trace.nodes if n.kind == "kernel"}
-    times = [sum(ns for _, ns in each) for each in played]
-    ways = [
-        KernelSet(way=AS_WRITTEN, kernels=len(single.groups), moved_bytes=sum(moved.values()), flop=flop,
-                  time_ns=times[0]),
-        KernelSet(way=ELEMENTWISE, kernels=len(maps.groups), moved_bytes=maps.moved_bytes(own), flop=flop,
-                  time_ns=times[1]),
-        KernelSet(way=REDUCTION, kernels=len(fused.groups), moved_bytes=fused.moved_bytes(own), flop=flop,
-                  time_ns=times[2]),
-        KernelSet(way=BY_HAND, kernels=len(rows.groups), moved_bytes=rows.moved_bytes(own), flop=flop,
-                  note="not generated: what a kernel written by hand could reach"),
-    ]  # fmt: skip
+    plans = {AS_WRITTEN: single, ELEMENTWISE: maps, REDUCTION: fused, BY_HAND: rows}
+    times = {way: sum(ns for _, ns in each) for way, each in zip(plans, played, strict=False)}
+    ways = tuple(
+        KernelSet(
+            way=way, kernels=len(plan.groups), flop=flop, time_ns=times.get(way),
+            moved_bytes=sum(moved.values()) if plan is single else plan.moved_bytes(own),
+            note="" if way in times else "not generated: what a kernel written by hand could reach",
+        )
+        for way, plan in plans.items()
+    )  # fmt: skip
     return TrafficReport(
         Traffic(
             provenance=session.backend().provenance,
             function=trace.name,
             expressions=expressions,
             edges=tuple(RedEdge(e.first, e.then, e.why) for e in fused.edges),
-            ways=tuple(ways),
+            ways=ways,
             kernels=tuple(_kernel(fused, at, expressions, step, own) for at, step in enumerate(played[2])),
             sources=tuple(_source(programs[2], at) for at in range(len(fused.groups))),
             folded=tuple(f"{what} = {value}" for what, value in trace.folded),
@@ -109,20 +105,17 @@ class TrafficReport(Pictured):
 
     def __init__(self, record: Traffic) -> None:
         self.record = record
-        self._made: TrafficView | None = None
 
     @property
     def source(self) -> str:
         """The whole CUDA C++ of all generated kernels."""
         return "\n\n".join(code for _, code in self.record.sources if code)
 
-    def roofline(self) -> RooflineChart:
+    def roofline(self) -> views.RooflineChart:
         """The roofline with a dot for each expression by itself and one for each fused kernel.
 
         Bytes are those of the arrays, as if none of them were in L2 before.
         """
-        from gpulab.views import RooflineChart
-
         record = self.record
         alone = [each for each in record.expressions if each.kernel >= 0]
         points = [
@@ -136,13 +129,10 @@ class TrafficReport(Pictured):
             for each in (*alone, *record.kernels)
             if each.flop and each.time_ns
         ]
-        return RooflineChart(Roofline(ceilings=session.ceilings(), points=tuple(points)))
+        return views.RooflineChart(Roofline(ceilings=session.ceilings(), points=tuple(points)))
 
-    def _picture(self) -> TrafficView:
-        from gpulab.views import TrafficView
-
-        self._made = self._made or TrafficView(self.record)
-        return self._made
+    def _make_picture(self) -> views.TrafficView:
+        return views.TrafficView(self.record)
 
     def __repr__(self) -> str:
         one, fused = self.record.way(AS_WRITTEN), self.record.way(REDUCTION)
@@ -173,20 +163,17 @@ def _played(program: Program, args: Sequence[Any]) -> list[tuple[tuple[str, ...]
 
 
 def _expression(node: Node, plan: Plan, step: tuple[tuple[str, ...], int] | None, kernel: int) -> Expression:
-    read = written = 0
+    moved: Sequence[int] = (0, 0)
     if step is not None:
-        read = sum(n.nbytes for n in plan.reads([node.number]))
-        written = node.nbytes
-        counted = _counted(plan, node)
-        if counted is not None:
-            read, written = counted
+        read_bytes = sum(n.nbytes for n in plan.reads([node.number]))
+        moved = _counted(plan, node) or (read_bytes, node.nbytes)
     return Expression(
         name=node.name,
         kind=node.kind,
         after=node.before,
         launches=step[0] if step else (),
-        read_bytes=read,
-        written_bytes=written,
+        read_bytes=moved[0],
+        written_bytes=moved[1],
         flop=_flop(plan, node),
         time_ns=step[1] if step else 0,
         kernel=kernel,

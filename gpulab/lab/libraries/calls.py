@@ -14,7 +14,7 @@ from gpulab.lab._base import Pictured
 from gpulab.lab.timeline import timeline
 from gpulab.views.tables.libraries import CallsTable
 from virtualgpu.records.libraries import Calls
-from virtualgpu.records.libraries.known import NOTHING_KNOWN, KnownCalls, known_calls
+from virtualgpu.records.libraries.known import KnownCalls, known_calls
 from virtualgpu.words import count, listing
 
 RECORD = "h200_calls.json.xz"
@@ -121,10 +121,6 @@ def _seen(function: Callable[..., Any], args: tuple[Any, ...]) -> Calls:
 
 
 def recorded() -> KnownCalls:
-    """The shipped record; an empty one where none ships."""
+    """The shipped record."""
     file = resources.files("gpulab") / "data" / "recordings" / RECORD
-    return (
-        known_calls(json.loads(lzma.decompress(file.read_bytes())), RECORD)
-        if file.is_file()
-        else NOTHING_KNOWN
-    )
+    return known_calls(json.loads(lzma.decompress(file.read_bytes())), RECORD)

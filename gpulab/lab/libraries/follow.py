@@ -71,21 +71,18 @@ class FollowReport(Pictured):
 
     def __init__(self, record: tuple[Followed, ...]) -> None:
         self.record = record
-        self._made: LayersView | None = None
 
-    def _picture(self) -> LayersView:
+    def _make_picture(self) -> LayersView:
         from gpulab.views.layers.view import LayersView
 
-        self._made = self._made or LayersView(self.record)
-        return self._made
+        return LayersView(self.record)
 
     def __repr__(self) -> str:
-        return self._picture().sentence()
+        layers: Any = self._picture()
+        return str(layers.sentence())
 
 
 def recorded() -> tuple[Followed, ...]:
-    """The shipped record of calls; nothing where none ships."""
+    """The shipped record of calls."""
     file = resources.files("gpulab") / "data" / "recordings" / RECORD
-    if not file.is_file():
-        return ()
     return known_layers(json.loads(file.read_text(encoding="utf-8")))

@@ -7,6 +7,7 @@ from typing import Any
 
 from gpulab import session, views
 from gpulab.lab._base import Sampled
+from gpulab.session.pools.pool import current_pool
 from gpulab.session.pools.readings import MemoryRecorder
 from gpulab.views._saving import Writers, csv_writer
 from gpulab.views.memory.memory_text import sentence
@@ -98,8 +99,6 @@ class MemoryRecording(
 
     def _change(self, what: str, size: str) -> str:
         cp = session.cp()
-        own = getattr(cp.cuda.get_allocator(), "__self__", None)
-        pool = own if isinstance(own, cp.cuda.MemoryPool) else cp.get_default_memory_pool()
         if what == "allocate":
             self._held.append(cp.cuda.alloc(parse_size(size)))
             return f"Allocated {size}."
@@ -111,10 +110,10 @@ class MemoryRecording(
             del freed
             return f"Freed {size_bytes:,} B; the pool keeps it."
         if what == "empty":
-            pool.free_all_blocks()
+            current_pool().free_all_blocks()
             return "Free blocks went back to the device."
         if what == "limit":
-            pool.set_limit(size=parse_size(size))
+            current_pool().set_limit(size=parse_size(size))
             return f"Limit set to {size}." if parse_size(size) else "The pool has no limit now."
         raise ValueError(f"There is no button {what!r}.")
 

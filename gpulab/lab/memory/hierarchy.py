@@ -13,6 +13,7 @@ import statistics
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from importlib import resources
 from typing import Any
 
@@ -120,6 +121,13 @@ class _Bench:
             times.append(1e6 * self.cp.cuda.get_elapsed_time(begin, until))
         return float(statistics.median(times))
 
+    def apart_ns(
+        self, run: Callable[[int], Any], longer: int, shorter: int, before: Callable[[], Any] | None = None
+    ) -> float:
+        """By how much a run of one length takes longer than one of another."""
+        longer_ns, shorter_ns = (self.ns(partial(run, count), before) for count in (longer, shorter))
+        return longer_ns - shorter_ns
+
     # --- latency ------------------------------------------------------------------------------------
     def latencies(self, begin: Callable[[], None]) -> npt.NDArray[np.float64]:
         """What one load of the chain of each working set takes, in ns."""
@@ -145,13 +153,11 @@ class _Bench:
         def sweep() -> None:
             self._read(whole, lines * LINE_BYTES // VECTOR_BYTES, 1)
 
-        def follow(count: int) -> Callable[[], None]:
-            args = (whole, self.end, np.int32(warm), np.int32(count))
-            return lambda: chase((1,), (1,), args)
+        def follow(count: int) -> None:
+            chase((1,), (1,), (whole, self.end, np.int32(warm), np.int32(count)))
 
-        follow(16)()
-        longer, shorter = (self.ns(follow(count), sweep) for count in (16 + steps, 16))
-        return (longer - shorter) / steps
+        follow(16)
+        return self.apart_ns(follow, 16 + steps, 16, sweep) / steps
 
     def _read(self, array: Any, vectors: int, rounds: int) -> None:
         grid = max(1, min(8 * self.info.sm_count, vectors // 256))
@@ -173,14 +179,13 @@ class _Bench:
             if kernel == "l1":
                 args = (self.cp.zeros((grid, 2048 * 4), self.cp.uint32), *args)
 
-            def run(count: int) -> Callable[[], Any]:
-                return lambda: self.kernels[kernel]((grid,), (block,), (*args, np.int32(count)))
+            def run(count: int) -> None:
+                self.kernels[kernel]((grid,), (block,), (*args, np.int32(count)))
 
-            run(2)()
-            ns = self.ns(run(2 * rounds)) - self.ns(run(rounds))
-            gbps: float = (
-                grid * block * loads * VECTOR_BYTES * rounds / ns
-            )  # four registers are 16 bytes, too
+            run(2)
+            ns = self.apart_ns(run, 2 * rounds, rounds)
+            # Four registers are 16 bytes, too.
+            gbps: float = grid * block * loads * VECTOR_BYTES * rounds / ns
             return gbps
 
         gbps = loop("registers", self.out, np.float32(0.5), np.float32(1), loads=64)
@@ -206,9 +211,7 @@ class _Bench:
         array, rounds = self.cp.zeros(size_bytes // 4, self.cp.float32), max(16, self.effort.rounds // 4)
         vectors = size_bytes // VECTOR_BYTES
         self._read(array, vectors, 1)
-        ns = self.ns(lambda: self._read(array, vectors, 2 * rounds)) - self.ns(
-            lambda: self._read(array, vectors, rounds)
-        )
+        ns = self.apart_ns(partial(self._read, array, vectors), 2 * rounds, rounds)
         how = f"All SMs read the same {size(size_bytes)} again and again, past L1."
         return LevelBandwidth("L2", size_bytes * rounds / ns, how)
 
@@ -216,8 +219,7 @@ class _Bench:
         count = self.stream_bytes // 4
         array = self.cp.zeros(count, self.cp.float32)
         vectors = array.nbytes // VECTOR_BYTES
-        twice = self.ns(lambda: self._read(array, vectors, 2))
-        ns = twice - self.ns(lambda: self._read(array, vectors, 1))
+        ns = self.apart_ns(partial(self._read, array, vectors), 2, 1)
         how = f"All SMs read {size(array.nbytes)}; the difference of two rounds and one."
         yield LevelBandwidth("memory, read", array.nbytes / ns, how, *published["memory"])
         half = array.nbytes // 2
@@ -270,11 +272,8 @@ def _published(info: DeviceInfo) -> dict[str, tuple[float | None, str]]:
         info = session.table_info(info.name)
     document = info.provenance.detail if info.provenance.source == "published" else "the driver's clocks"
     links = info.nvlink_gbps / 2 if info.nvlink_gbps else info.pcie_gbps
-    return {
-        "memory": (info.memory_bandwidth_gbps, document),
-        "host": (info.pcie_gbps, document),
-        "peer": (links, document),
-    }
+    rates = {"memory": info.memory_bandwidth_gbps, "host": info.pcie_gbps, "peer": links}
+    return {name: (gbps, document) for name, gbps in rates.items()}
 
 
 def _capacities(info: DeviceInfo) -> Iterator[CacheCapacity]:

@@ -44,11 +44,8 @@ class HostMemoryReport(
     def _recorder_of_now(self) -> PinnedRecorder:
         return PinnedRecorder()
 
-    def _make_picture(self) -> HostMemoryTable:
-        return HostMemoryTable.of(self.statistics())
-
     def _picture(self) -> HostMemoryTable:
-        return self._make_picture()  # buffers end after the block, too
+        return HostMemoryTable.of(self.statistics())  # anew: buffers end after the block, too
 
     def free_all_blocks(self) -> None:
         """Unlock the buffers of the block's pool that nobody uses."""

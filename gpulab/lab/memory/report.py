@@ -6,14 +6,17 @@ import gc
 import re
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 from gpulab import session
 from gpulab.session.pools.hook import ALLOC, FREE_COMPLETED, OOM, AllocationRecorder
 from gpulab.session.pools.pool import lies_here
+from gpulab.views.tables.memory import MemoryReportTable
 from virtualgpu.records.memory import (
     AliveBlocks,
     AllocatorEvents,
@@ -21,11 +24,10 @@ from virtualgpu.records.memory import (
     MemoryReading,
     MemoryReport,
     Room,
+    Stack,
 )
 from virtualgpu.records.memory.report import Stay
-
-if TYPE_CHECKING:
-    from gpulab.views.tables.memory import MemoryReportTable
+from virtualgpu.records.timeline import SourceLine
 
 KEPT_EVENTS = 1_000_000
 # Looking for arrays may take this time, and this part of the call's own; then only among the young ones, and
@@ -121,8 +123,6 @@ class _Run:
 
     def report(self, failure: str = "") -> MemoryReportTable:
         """What was seen."""
-        from gpulab.views.tables.memory import MemoryReportTable
-
         self.end()
         before = self._before.used_bytes or 0
         events = self.seen.events(device=self._device)
@@ -132,19 +132,19 @@ class _Run:
         )
         used = np.concatenate(([before], before + np.cumsum(steps)))
         failures = np.flatnonzero(events.actions == OOM)
-        failed = None
         at = int(used.argmax())  # the number of events that had happened
         if failure:
             at = int(failures[-1]) + 1 if len(failures) else len(used) - 1
-            source = self._source(events, at) if len(failures) else None
-            failed = FailedRequest(int(events.size_bytes[at - 1]) if len(failures) else 0, source, failure)
+        source, stack = self._place(int(events.stacks[at - 1]) if at else -1)
+        failed = FailedRequest(0, None, failure) if failure else None
+        if failure and len(failures):
+            failed = FailedRequest(int(events.size_bytes[at - 1]), source, failure)
         peak = int(used[at]) + (failed.size_bytes if failed else 0)
-        stack = int(events.stacks[at - 1]) if at else -1
         record = MemoryReport(
             provenance=self._backend.provenance, device_id=self._device, name=self.name, before_bytes=before,
             peak_bytes=peak, peak_reserved_bytes=self.seen.most_reserved,
             after_bytes=(self._after.used_bytes if self._after else None) or 0,
-            source=self._source(events, at), stack=self.seen.stacks[stack] if stack >= 0 else (),
+            source=source, stack=stack,
             alive=self._alive(events, at, "at the failure" if failed else None),
             allocations=int(np.count_nonzero(events.actions == ALLOC)),
             frees=int(np.count_nonzero(events.actions == FREE_COMPLETED)),
@@ -155,9 +155,9 @@ class _Run:
         )  # fmt: skip
         return MemoryReportTable.of(record)
 
-    def _source(self, events: AllocatorEvents, at: int) -> Any:
-        stack = int(events.stacks[at - 1]) if at else -1
-        return self.seen.sources[stack] if stack >= 0 else None
+    def _place(self, stack: int) -> tuple[SourceLine | None, Stack]:
+        """The line that a stack ends in, and the stack."""
+        return (self.seen.sources[stack], self.seen.stacks[stack]) if stack >= 0 else (None, ())
 
     def _alive(self, events: AllocatorEvents, at: int, stay: Stay | None) -> tuple[AliveBlocks, ...]:
         """The blocks that were there after the first `at` events, by line, array and fate."""
@@ -175,57 +175,43 @@ class _Run:
         for number, (action, address, *_) in enumerate(rows[at:], at):
             if action == FREE_COMPLETED:
                 later.setdefault(address, number)
-        groups: dict[tuple[int, str, Stay], list[int]] = {}
-        named: dict[tuple[int, str, Stay], str] = {}
+        # Arrays, bytes and what was asked for of each block; all of a list are one group.
+        groups: defaultdict[tuple[int, str, Stay], list[tuple[str, int, int]]] = defaultdict(list)
         for address, (number, size, requested, stack) in live.items():
             fate: Stay = stay or ("temporary" if address in later else "kept")
             freed_ns = times[later[address]] if address in later else np.inf
             arrays = self._arrays.at(address, times[number], freed_ns)
-            key = stack, _MEMBER.sub("[…]", arrays), fate  # all of a list are one row
-            named[key] = key[1] if key in named else arrays
-            group = groups.setdefault(key, [0, 0, 0])
-            for place, value in enumerate((1, size, requested)):
-                group[place] += value
+            groups[stack, _MEMBER.sub("[…]", arrays), fate].append((arrays, size, requested))
         found = []
-        for (stack, arrays, fate), sums in groups.items():
-            arrays = named[stack, arrays, fate]
-            source, frames = (self.seen.sources[stack], self.seen.stacks[stack]) if stack >= 0 else (None, ())
+        for (stack, listed, fate), blocks in groups.items():
+            source, frames = self._place(stack)
+            each, sizes, requests = zip(*blocks, strict=True)
             found.append(
                 AliveBlocks(
-                    source=source, stack=frames, arrays=arrays, blocks=sums[0], size_bytes=sums[1],
-                    requested_bytes=sums[2], stay=fate,
+                    source=source, stack=frames, arrays=listed if each[1:] else each[0], blocks=len(blocks),
+                    size_bytes=sum(sizes), requested_bytes=sum(requests), stay=fate,
                 )
             )  # fmt: skip
         rest = (self._before.used_bytes or 0) - sum(
             row[2] for row in rows[:at] if row[0] == FREE_COMPLETED and row[1] in gone
         )
+        before = partial(AliveBlocks, source=None, stack=(), stay="before the call")
         for arrays, size, requested in self._arrays.older({row[1] for row in rows if row[0] == ALLOC} | gone):
             if size <= rest:
-                found.append(
-                    AliveBlocks(
-                        source=None, stack=(), arrays=arrays, blocks=1, size_bytes=size,
-                        requested_bytes=requested, stay="before the call",
-                    )
-                )  # fmt: skip
+                found.append(before(arrays=arrays, blocks=1, size_bytes=size, requested_bytes=requested))
                 rest -= size
         if rest > 0:
-            found.append(
-                AliveBlocks(
-                    source=None, stack=(), arrays="", blocks=0, size_bytes=rest, requested_bytes=0,
-                    stay="before the call",
-                )
-            )  # fmt: skip
+            found.append(before(arrays="", blocks=0, size_bytes=rest, requested_bytes=0))
         return tuple(sorted(found, key=lambda group: -group.size_bytes))
 
     def _rooms(self, before: int, needed: int) -> tuple[Room, ...]:
         info, now = self._backend.device_info(), self._before
         free = info.memory_bytes - (now.device_bytes or 0) + (now.reserved_bytes or 0) - before
         room = min(free, now.limit_bytes - before) if now.limit_bytes else free
-        rooms = [Room(self._backend.provenance, info.memory_bytes, room, room / needed if needed else None)]
+        rooms = [(self._backend.provenance, info.memory_bytes, room)]
         for other in session.table():
-            room = other.memory_bytes - DRIVER_BYTES - before
-            rooms.append(Room(other.provenance, other.memory_bytes, room, room / needed if needed else None))
-        return tuple(rooms)
+            rooms.append((other.provenance, other.memory_bytes, other.memory_bytes - DRIVER_BYTES - before))
+        return tuple(Room(*room, room[-1] / needed if needed else None) for room in rooms)
 
 
 class _Arrays:

@@ -27,11 +27,9 @@ def launch_of(what: str, given: Any) -> Launch:
                 f"has no {missing[0]!r}" if missing else f"has {unknown[0]!r}, which is none of a launch's"
             )
             raise TypeError(f"{what} {wrong}: its names are {', '.join(_WANTED)}.")
-        return Launch.of(given["kernel"], given["grid"], given["block"], given.get("args", ()),
-                         given.get("shared_bytes", 0))  # fmt: skip
+        given = (*(given[name] for name in _WANTED[:3]), given.get("args", ()), given.get("shared_bytes", 0))
     if not isinstance(given, tuple | list):
         raise TypeError(f"{what} is a launch, not {type(given).__name__}: {_WRITE}.")
     if not 3 <= len(given) <= len(_WANTED):
         raise TypeError(f"{what} has {len(given)} parts: {_WRITE}.")
-    kernel, grid, block, args, shared_bytes = (*given, (), 0)[:5] if len(given) == 3 else (*given, 0)[:5]
-    return Launch.of(kernel, grid, block, args, shared_bytes)
+    return Launch.of(*given, *((), 0)[len(given) - 3 :])
