@@ -27,11 +27,14 @@ from pathlib import Path
 from typing import IO, Any
 
 from gpulab.teach.judge.process.tree import children, end_descendants, is_stopped
+from virtualgpu.compile import nvrtc
 
 MAIN = "gpulab.teach.judge.process.child"
 # What a judged answer is sure to need.
 _LOADED = (
     MAIN,
+    "cloudpickle",
+    "concurrent.futures.thread",
     "gpulab.course",
     "gpulab.lab.graphs",
     "gpulab.lab.kernels",
@@ -41,6 +44,7 @@ _LOADED = (
     "virtualgpu.backend",
     "virtualgpu.cp",
     "virtualgpu.cupyx",
+    "virtualgpu.sanitizer",
 )
 _MESSAGE_BYTES = 1 << 20
 _FDS = 4
@@ -222,6 +226,7 @@ def serve(line: socket.socket) -> None:
     """Fork a keeper for each message that comes."""
     for name in _LOADED:
         importlib.import_module(name)
+    nvrtc.available()  # looks for it, once for all
     gc.collect()
     gc.freeze()
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
