@@ -171,6 +171,8 @@ _MATRICES = (
                  " if (r < rows && c < cols) y[r * cols + c] = 2 * x[r * cols + c];"), "results", ""),
     Wrong("02-index", "off by one", _scale(f"{_CR} if (r <= rows && c < cols) y[r * cols + c] = 2 * x[r * cols + c];"),
           "results", "Guard both edges"),
+    Wrong("02-index", "columns in 16 bits", _scale(f"{_CR} short s = c; if (r < rows && c < cols) y[r * cols + s] = 2 * x[r * cols + s];"),
+          "results", ""),
     Wrong("02-index", "first block only",
           _scale("int c = threadIdx.x, r = threadIdx.y; if (r < rows && c < cols) y[r * cols + c] = 2 * x[r * cols + c];"),
           "results", ""),

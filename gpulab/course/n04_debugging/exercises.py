@@ -25,7 +25,7 @@ from gpulab.teach.judge import (
     advice,
     draw,
 )
-from gpulab.teach.judge.python.functions import must_be_a_function, spelt
+from gpulab.teach.judge.python.functions import is_whole, must_be_a_function, parts_of, spelt
 from virtualgpu.records import Dim3
 from virtualgpu.words import count as counted
 
@@ -167,7 +167,6 @@ def judge_hunt(answer: Answer) -> str:
 def _hunted(answer: Any, kind: str, x: Any, at: int, cells: list[tuple[int, int]]) -> dict[str, Any]:
     """Where the answer is: what it finds, what there was to find, and whether it left the arrays alone."""
     must_be_a_function("hunt", callable(answer), type(answer).__name__)
-    _, wanted, expected = _program(kind, x, at, cells, run=True)
     (steps, arrays), _, _ = _program(kind, x, at, cells, run=False)
     calls: list[str] = []
 
@@ -180,11 +179,9 @@ def _hunted(answer: Any, kind: str, x: Any, at: int, cells: list[tuple[int, int]
 
     given = {name: counted(name, step) for name, step in steps.items()}
     found = answer(given, dict(arrays))
-    if found is not None and isinstance(found, tuple | list) and len(found) == 2:
-        name, cell = found
-        if isinstance(cell, tuple | list):
-            cell = tuple(int(c) for c in cell if hasattr(c, "__int__"))
-        found = (name, cell)
+    _, wanted, expected = _program(kind, x, at, cells, run=True)  # not there before the answer is done
+    if isinstance(found, tuple | list) and len(found) == 2 and (cell := parts_of(found[1])) is not None:
+        found = (found[0], tuple(int(c) for c in cell if is_whole(c)))
     there = expected[min(len(calls), len(STEPS))]
     same = all(np.array_equal(arrays[n].get(), there[n], equal_nan=True) for n in arrays)
     return {"found": found, "wanted": wanted, "calls": calls, "same": same}
@@ -425,6 +422,11 @@ FREED = ProgramExercise(
             "Nothing but the result lives on: order the streams, and let the block go back.",
             allowance=1.05,
             large=True,
+        ),
+        Budget(
+            "driver_calls",
+            "cudaFree lets the host wait for the whole device: leave the memory to the pool.",
+            allowance=2.0,
         ),
     ),
     advice=(("reused too early", "The block goes back when its array dies; order the streams before that."),),

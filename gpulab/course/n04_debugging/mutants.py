@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 from gpulab import session
 from gpulab.course.n04_debugging import answers
@@ -263,7 +266,9 @@ _HUNT = (
     Wrong("04-hunt", "columns first", answers.columns_first, "", "row by row"),
     Wrong("04-hunt", "the last cell", answers.the_last_cell, "", ""),
     Wrong("04-hunt", "each step twice", answers.runs_them_twice, "", "more than once"),
+    Wrong("04-hunt", "looks at who called", lambda steps, arrays: sys._getframe(1).f_locals["wanted"], "", "wanted"),
     Right("04-hunt", "after each step", answers.after_each),
+    Right("04-hunt", "a cell as an array", lambda steps, arrays: (found := answers.after_each(steps, arrays)) and (found[0], np.array(found[1]))),
     Right("04-hunt", "on the device, by argmax", answers.on_the_device),
     Right("04-hunt", "stops at the first", answers.stops_there),
     Right("04-hunt", "what is unequal to itself", answers.unequal_to_itself),
@@ -342,6 +347,12 @@ def _keeps_it(x: Any) -> Any:
     return y * z
 
 
+def _without_pool(x: Any) -> Any:
+    """Nothing comes back too early: cudaFree waits until the device has done all."""
+    with _cp().cuda.using_allocator(None):
+        return _freed(x, then=_here_waits)
+
+
 def _list_that_keeps_all() -> Callable[[Any], Any]:
     kept = []
 
@@ -398,6 +409,7 @@ _FREED = (
     Wrong("04-freed", "a larger array", _larger_array, "hazards", ""),
     Wrong("04-freed", "changes its input", _in_place, "results", ""),
     Wrong("04-freed", "a list that keeps all", _list_that_keeps_all(), "counts", "Nothing but the result"),
+    Wrong("04-freed", "without a pool", _without_pool, "counts", "cudaFree lets the host wait"),
     Right("04-freed", "the wait before the free", lambda x: _freed(x, _here_waits)),
     Right("04-freed", "kept until the wait", _keeps_it),
     Right("04-freed", "made where it is used", _made_where_it_is_used),

@@ -162,13 +162,18 @@ def _behind(m: Mistake) -> bool:
     return not m.wrong[: int((m["x"] > 0).sum())].any()
 
 
+def _never_filled(m: Mistake) -> bool:
+    """NaN where numbers should be: what shared memory holds before anything is stored there."""
+    return _tile_edges(m, 0) and bool(np.isfinite(m["x"]).all() and np.isnan(m.found[m.wrong]).any())  # type: ignore[index]
+
+
 def _inside_right(m: Mistake) -> bool:
     """Right wherever a pixel's 25 lie inside."""
-    return m.found is not None and m.wanted is not None and not m.wrong[2:-2, 2:-2].any()
+    return _tile_edges(m) and not m.wrong[2:-2, 2:-2].any()
 
 
-def _tile_edges(m: Mistake) -> bool:
-    return m.found is not None and m["rows"] > 4 and m["cols"] > 4
+def _tile_edges(m: Mistake, least: int = 4) -> bool:
+    return m.found is not None and m["rows"] > least and m["cols"] > least
 
 
 def _masked_rows_wrong(m: Mistake) -> bool:
@@ -370,6 +375,11 @@ EXERCISES = (
                 advice.partly_unwritten,
                 "Some pixels were never written: there may be fewer blocks than tiles, so each walks on by "
                 "gridDim.y tiles.",
+            ),
+            Advice(
+                _never_filled,
+                "NaN is what the tile holds where nothing has been stored yet: fill all of it, and let a "
+                "__syncthreads() stand between filling and reading.",
             ),
             Advice(
                 _inside_right,

@@ -327,6 +327,8 @@ _BLURS = (
                      "bool corner = (k / width < 2 || k / width >= height - 2) && (k % width < 2 || k % width >= width - 2); if (!corner) tile[k] = x[r * cols + c];")),
           "results", ""),
     Wrong("06-blur", "no barrier before reading", _smoothed(("} __syncthreads(); int row", "} int row")), "results", ""),
+    Wrong("06-blur", "no barrier for two warps", _smoothed(("} __syncthreads(); int row", "} if (threads > 64) __syncthreads(); else __syncwarp(); int row")),
+          "results", "fill all of it"),
     Wrong("06-blur", "no barrier before the next tile", _smoothed(("/ 25; } __syncthreads(); }", "/ 25; } }")), "results", ""),
     Wrong("06-blur", "barrier in the guard",
           _smoothed(("if (row < rows && col < cols) {", "if (row < rows && col < cols) { __syncthreads();"), ("} __syncthreads(); int row", "} int row")),

@@ -124,12 +124,13 @@ def some_lengths(rng: np.random.Generator, at_once: int) -> list[Any]:
 
 
 def matrices(rng: np.random.Generator, at_once: int) -> list[Any]:
-    """(rows, columns): whole blocks, a single element, lines, ragged on either side, about three waves."""
+    """(rows, columns): whole blocks, one element, lines, ragged on either side, long, about three waves."""
     a, b, c, d = (int(n) for n in rng.integers(2, 70, 4))
     small = [(1, 1), (1, 33), (33, 1), (32, 32), (31, 33), (a, 64), (64, b), (c, d)]
     lines = [(1, int(rng.integers(1025, 1400))), (int(rng.integers(300, 900)), 2)]
+    long = [(2, int(rng.integers(32_800, 36_000))), (int(rng.integers(32_800, 36_000)), 2)]  # beyond 16 bits
     side = int((3 * at_once) ** 0.5)
-    return [six_tiles, *small, *lines, (257, 65), (side - 5, side + 3)]
+    return [six_tiles, *small, *lines, (257, 65), *long, (side - 5, side + 3)]
 
 
 def lines(rng: np.random.Generator) -> list[Dim3]:
@@ -146,11 +147,11 @@ def whole_warps(rng: np.random.Generator, warps: int = 1) -> list[Dim3]:
 
 
 def planes(rng: np.random.Generator) -> list[Dim3]:
-    """Two-dimensional blocks: wide, a line, high and square ones, all drawn; a single thread, the most."""
+    """Two-dimensional blocks: wide, a line of two warps, high and square ones, a single thread, the most."""
     wide = (int(rng.integers(20, 64)), int(rng.integers(2, 8)), 1)
     high = (int(rng.integers(3, 9)), int(rng.integers(17, 40)), 1)
     side = int(rng.integers(6, 20))
-    line = (int(rng.integers(33, 200)), 1, 1)
+    line = (int(rng.integers(33, 65)), 1, 1)
     return [wide, line, high, (side, side, 1), (1, 1, 1), (32, 32, 1)]
 
 

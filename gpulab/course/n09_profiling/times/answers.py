@@ -54,6 +54,12 @@ def kept_by_length(parts: list[Any], weights: Any, kept: dict[int, Any] = {}) ->
     return [part * w for part in parts]
 
 
+def kept_by_array(parts: list[Any], weights: Any, kept: dict[int, Any] = {}) -> list[Any]:  # noqa: B006
+    """B: one copy of each array of the host, whatever it holds later."""
+    w = kept.setdefault(id(weights), session.cp().asarray(weights))
+    return [part * w for part in parts]
+
+
 def into_the_parts(parts: list[Any], weights: Any) -> list[Any]:
     """B: one copy, and results where the parts were."""
     w = session.cp().asarray(weights)

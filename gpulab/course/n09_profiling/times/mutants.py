@@ -508,6 +508,7 @@ _TIMELINES = (
     Wrong("09-timelines", "A on a copy", _with(A=("launches", answers.on_a_copy)), "", "its arguments hold"),
     Wrong("09-timelines", "B in place", _with(B=("copies", answers.into_the_parts)),
           "", "its arguments hold"),
+    Wrong("09-timelines", "B by array", _with(B=("copies", answers.kept_by_array)), "", "not what it was"),
     Wrong("09-timelines", "B by length", _with(B=("copies", answers.kept_by_length)), "", "not what it was"),
     Wrong("09-timelines", "C on the device", _with(C=("waits", answers.left_there)),
           "", "numbers stay numbers"),
