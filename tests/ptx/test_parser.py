@@ -277,3 +277,29 @@ TWO: ret;
     assert end.root == "ret"
     assert module.variables["start"].initial == bytes([1, 2, 255])
     assert module.variables["start"].size_bytes == 6
+
+
+def test_a_name_means_what_its_scope_declares_and_then_again_what_is_outside() -> None:
+    module = parser.parse(
+        """.version 8.0
+.target sm_80
+.entry k()
+{
+.reg .b32 %r1;
+mov.u32 %r1, 1;
+{ .reg .b32 %r1; mov.u32 %r1, 2; }
+mov.u32 %r1, 3;
+ret;
+}
+.entry other()
+{
+.reg .b64 %r1;
+mov.u64 %r1, 4;
+ret;
+}
+"""
+    )
+    one, two, three = (i.operands[0] for i in module.functions["k"].instructions[:3])
+    assert one == three
+    assert one != two
+    assert module.functions["other"].registers == {"%r1": "b64"}

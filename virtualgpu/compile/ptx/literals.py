@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from virtualgpu.compile.ptx import ir
 from virtualgpu.errors import PtxError
 
+_BRACKET = re.compile(r"[\[\](){}]")
 _INTEGER = re.compile(r"-?(?:0[xX][0-9a-fA-F]+|0[bB][01]+|(?P<octal>0[0-7]+)|0|[1-9][0-9]*)U?")
 _FLOAT_BITS = re.compile(r"(?P<single>0[fF][0-9a-fA-F]{8})|0[dD][0-9a-fA-F]{16}")
 _FRACTION = re.compile(r"-?[0-9]*\.[0-9]*(?:[eE][-+]?[0-9]+)?")
@@ -16,9 +17,12 @@ _FRACTION = re.compile(r"-?[0-9]*\.[0-9]*(?:[eE][-+]?[0-9]+)?")
 
 def split(text: str) -> Iterator[str]:
     """Pieces between the commas that are in no brackets."""
-    depth = start = 0
     if not text.strip():
         return
+    if not _BRACKET.search(text):
+        yield from text.split(",")
+        return
+    depth = start = 0
     for position, character in enumerate(text):
         if character in "[{(":
             depth += 1

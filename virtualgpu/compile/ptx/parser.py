@@ -77,6 +77,7 @@ class _Parser:
         self.scopes: list[dict[str, str]] = []
         self.scope_count = 0
         self.function: ir.Function | None = None
+        self.known: dict[str, ir.Operand] = {}  # the function's registers outside scopes, as they are written
 
     def fail(self, message: str) -> PtxError:
         line = self.text.count("\n", 0, self.at) + 1
@@ -134,7 +135,7 @@ class _Parser:
             self.module.externals.add(name)
             return
         self.function = function
-        self.scopes = []
+        self.scopes, self.known = [], {}
         self.line = self.column = 0
         self.body(function)
         self.module.externals.discard(name)
@@ -298,7 +299,8 @@ class _Parser:
     # -- instructions ----------------------------------------------------------------------------
 
     def instruction(self, function: ir.Function, statement: str) -> None:
-        text = " ".join(_BLANK.sub(" ", statement).split()).rstrip(" ;")
+        plain = _BLANK.sub(" ", statement) if "/" in statement else statement
+        text = " ".join(plain.split()).rstrip(" ;")
         guard, negated, rest = None, False, text
         if found := _GUARD.match(rest):
             negated, guard = bool(found[1]), self.rename(found[2])
@@ -332,6 +334,14 @@ class _Parser:
 
     def operand(self, text: str) -> ir.Operand | None:
         text = text.strip()
+        known = self.known.get(text)
+        if known is None or self.scopes:
+            known = self.new_operand(text)
+            if isinstance(known, ir.Register) and not self.scopes:
+                self.known[text] = known
+        return known
+
+    def new_operand(self, text: str) -> ir.Operand | None:
         if text == "_":
             return None
         if not text:

@@ -3,7 +3,8 @@
 LLVM needs a good part of a millisecond for each operation over 32 lanes that it writes out, and a long
 kernel has ten thousand of them. Here each kind of operation becomes one function, which takes and gives
 rows of lanes by address and is translated once; what is left of the kernel's own function are calls and
-scalars. Masks (``<32 x i1>``) become 32-bit integers.
+scalars. Masks (``<32 x i1>``) become 32-bit integers. Functions and constants are found by pointers on the
+stack: LLVM's quick selection of instructions knows no names that may be far away, and its other takes twice as long.
 """
 
 from __future__ import annotations
@@ -34,12 +35,19 @@ _FORMS = {
     "binary": rf"(?P<op>\w+(?: contract)?) (?P<kind>{_KIND}) (?P<a>{_VALUE}), (?P<b>{_VALUE})",
 }
 _FORM = {name: re.compile(_RESULT + text) for name, text in _FORMS.items()}
+# Forms by the word that a line begins with, where that is not the form's name; all others are "binary".
+_FORM_OF = {
+    "icmp": "compare", "fcmp": "compare", "fneg": "unary", "freeze": "unary", "insertelement": "insert",
+    "extractelement": "extract", "shufflevector": "shuffle", "bitcast": "cast", "inttoptr": "cast",
+    "ptrtoint": "cast", "zext": "cast", "sext": "cast", "trunc": "cast", "fpext": "cast", "fptrunc": "cast",
+    "fptosi": "cast", "fptoui": "cast", "sitofp": "cast", "uitofp": "cast",
+}  # fmt: skip
 _ARGUMENT = re.compile(rf"({_KIND})((?: align \d+)?) ({_VALUE})(?:, |$)")
 _COMING = re.compile(rf"\[({_VALUE}), %([\w.]+)\]")
 _SPLAT = re.compile(r"splat \(\w+ ([^)]*)\)")
 _NAME = re.compile(r"%[\w.]+")
-_LABEL = re.compile(r"([\w.]+):")
 _BLOCK = re.compile(r"bb\d+")
+_FAR = re.compile(r"@(?!llvm\.)[\w.]+")
 _PLAIN = re.compile(r"label %| alloca | getelementptr (?!.*, <)")
 _TARGET = re.compile(r"label %([\w.]+)")
 _BITS = {"half": 16, "float": 32, "double": 64, "ptr": 64}
@@ -172,6 +180,8 @@ class _Function:
         self.numbers: dict[str, str] = {}  # the scalar in every lane
         self.bits_of: dict[str, str] = {}  # lanes' own bits of a mask
         self.acts: list[_Act] = []
+        self.pointers: dict[str, str] = {}  # where the address of a function or constant is
+        self.found = 0
 
     # -- reading -------------------------------------------------------------------------------------
 
@@ -186,13 +196,13 @@ class _Function:
             self._take(line.strip())
 
     def _take(self, line: str) -> None:
-        for form, pattern in _FORM.items():
-            found = pattern.fullmatch(line)
-            if found is not None:
-                reader: Callable[[re.Match[str]], None] = getattr(self, f"_{form}")
-                reader(found)
-                return
-        raise UnreadableError(line)
+        word = line[line.find(" = ") + 3 if line[0] == "%" else 0 :].split(" ", 1)[0]
+        form = _FORM_OF.get(word, word if word in _FORM else "binary")
+        found = _FORM[form].fullmatch(line)
+        if found is None:
+            raise UnreadableError(line)
+        reader: Callable[[re.Match[str]], None] = getattr(self, f"_{form}")
+        reader(found)
 
     def _phis(self) -> list[tuple[str, str]]:
         """Rows that meet from several blocks; they are named before they are known."""
@@ -400,7 +410,22 @@ class _Function:
                 out += meeting
                 meeting = []
             out += self._written(act, places, meeting)
+        for name, place in self.pointers.items():
+            head += [f"  {place} = alloca ptr", f"  store ptr {name}, ptr {place}"]
         return [*out[:2], *head, *out[2:]]  # after the function's first label
+
+    def _calls(self, line: str) -> list[str]:
+        """A call of functions and with constants that may be far away."""
+        lines: list[str] = []
+
+        def there(found: re.Match[str]) -> str:
+            place = self.pointers.setdefault(found[0], f"%far.{len(self.pointers)}")
+            self.found += 1
+            lines.append(f"  %at.{self.found} = load ptr, ptr {place}")
+            return f"%at.{self.found}"
+
+        called = _FAR.sub(there, line)
+        return [*lines, called]
 
     def _places(self, last: dict[str, int]) -> tuple[dict[str, str], list[str]]:
         """A place for every row, of which those no longer needed are taken again; and what makes them."""
@@ -436,11 +461,11 @@ class _Function:
 
     def _written(self, act: _Act, places: dict[str, str], meeting: list[str]) -> list[str]:
         if act.text:
-            return [act.text]
+            return self._calls(act.text) if " call " in act.text else [act.text]
         if act.coming:
             ways = ", ".join(f"[{self._row(value, places)}, %{label}]" for value, label in act.coming)
             copy = self.rows.function(f"load {act.made}, ptr {{0}}, align 64", [("ptr", "plain")], act.made)
-            meeting.append(f"  call void @{copy}(ptr {places[act.to]}, ptr {act.to}.p)")
+            meeting += self._calls(f"  call void @{copy}(ptr {places[act.to]}, ptr {act.to}.p)")
             return [f"  {act.to}.p = phi ptr {ways}"]
         name = self.rows.function(act.template, [(o.kind, o.how) for o in act.operands], act.made)
         given = [f"ptr {places[act.to]}"] if act.to and _is_wide(act.made) else []
@@ -453,7 +478,7 @@ class _Function:
         answer = "void" if act.made == "void" or _is_wide(act.made) else act.made
         answer = "i32" if answer == MASK else answer
         call = f"call {answer} @{name}({', '.join(given)})"
-        return [f"  {act.to} = {call}" if answer != "void" else f"  {call}"]
+        return self._calls(f"  {act.to} = {call}" if answer != "void" else f"  {call}")
 
     def _row(self, operand: _Operand, places: dict[str, str]) -> str:
         return places[operand.value] if operand.value[0] == "%" else operand.value
@@ -465,9 +490,8 @@ class _Function:
         block_of: list[int] = []
         number, label = 0, ""
         for at, act in enumerate(self.acts):
-            found = _LABEL.fullmatch(act.text)
-            if found is not None:
-                label = found[1]
+            if act.text.endswith(":"):
+                label = act.text[:-1]
                 labels[label] = at
                 number += _BLOCK.fullmatch(label) is not None
             block_of.append(number)
@@ -484,7 +508,7 @@ class _Function:
         loops = sorted(
             (at, labels[target])
             for at, act in enumerate(self.acts)
-            if "label %" in act.text
+            if act.text and "label %" in act.text
             for target in _TARGET.findall(act.text)
             if labels[target] <= at and block_of[labels[target]] == block_of[at]
         )

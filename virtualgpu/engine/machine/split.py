@@ -75,7 +75,7 @@ def split(text: str) -> Halves | None:
                     return None
                 function = []
             into = support
-    called = set(re.findall(r"@([\w.]+)\(", "\n".join(own)))
+    called = set(re.findall(r"@([\w.]+)", "\n".join(own)))
     names = [name for name in declared if name in called]
     head = [*both, *(declared[name] for name in names), *rows.declared, *rows.definitions()]
     return Halves(
