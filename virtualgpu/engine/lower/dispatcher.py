@@ -54,6 +54,10 @@ def prologue(c: WarpCode) -> None:
     e.raw("br label %dispatch")
     c.begin("failed")
     e.raw(f"ret i32 {layout.FAULT}")
+    if c.meets:  # lanes are parked, or were named wrongly
+        c.begin("unmet")
+        failed = e.op(f"icmp ne i32 {e.context_load('fault_code')}, 0")
+        e.raw(f"br i1 {failed}, label %failed, label %dispatch")
     if c.expired:
         rotation(c)
 

@@ -239,47 +239,23 @@ class FunctionCompiler(WarpCode):
         operand = warp_ops.member_mask(i)
         if operand is None:
             return
-        e, number = self.e, self.block.number
-        masks = self.get(operand, "b32")
-        own = e.binary("and", "i32", masks, self.lane_mask("eq"))
-        outside = e.mask_bits(e.compare("eq", "i32", own, constant("i32", 0)))
-        outside = e.op(f"and i32 {outside}, {self.mask}")
-        self.fault_if(outside, layout.OUTSIDE_MASK, i.pc)
-        active = e.select("i32", self.mask_v, masks, constant("i32", 0))
-        e.declared.add("declare i32 @llvm.vector.reduce.or.v32i32(<32 x i32>)")
-        named = e.op(f"call i32 @llvm.vector.reduce.or.v32i32(<32 x i32> {active})")
-        pcs = e.op("load <32 x i32>, ptr %frame, align 64")
-        gone = e.mask_bits(e.compare("eq", "i32", pcs, constant("i32", layout.EXITED)))
-        alive = e.op(f"or i32 {e.op(f'xor i32 {gone}, -1')}, {self.mask}")
-        needed = e.op(f"and i32 {named}, {alive}")
-        missing = e.op(f"and i32 {needed}, {e.op(f'xor i32 {self.mask}, -1')}")
-        complete = e.op(f"icmp eq i32 {missing}, 0")
-        first, gather, park, force, held = (
-            self.here, e.name("gather"), e.name("park"), e.name("force"), e.name("held"),
-        )  # fmt: skip
+        e, first = self.e, self.here
         met = e.name("met")
-        e.raw(f"br i1 {complete}, label %{met}, label %{gather}")
-        self.begin(gather)
-        waiting = e.mask_bits(e.compare("eq", "i32", pcs, constant("i32", layout.PARKED + number)))
-        together = e.op(f"or i32 {self.mask}, {waiting}")
-        still = e.op(f"and i32 {needed}, {e.op(f'xor i32 {together}, -1')}")
-        all_here = e.op(f"icmp eq i32 {still}, 0")
-        e.raw(f"br i1 {all_here}, label %{met}, label %{force}")
-        self.begin(force)
-        forced = e.op(f"icmp ne i32 {e.context_load('forced')}, 0")
-        e.raw(f"br i1 {forced}, label %{held}, label %{park}")
-        self.begin(held)
-        if i.root in ("bar", "barrier"):
-            e.raw(f"br label %{met}")
-        else:
-            self.fault(layout.UNMET_MASK, i.pc)
-        self.begin(park)
-        self.store_pcs(self.mask_v, constant("i32", layout.PARKED + number))
-        e.raw("br label %dispatch")
+        self.need(*warp_ops.MEET)
+        self.meets = True
+        ways = ""
+        if self.fixed(operand) in (0xFFFFFFFF, -1):  # nobody can be missing from a whole warp
+            ask = e.name("ask")
+            e.raw(f"br i1 {e.op(f'icmp eq i32 {self.mask}, -1')}, label %{met}, label %{ask}")
+            self.begin(ask)
+            ways = f", [{self.mask}, %{first}]"
+        strict = int(i.root not in ("bar", "barrier"))
+        at = f"i32 {self.index}, i32 {i.pc}, i32 {layout.PARKED + self.block.number}, i32 {strict}"
+        masks = self.get(operand, "b32")
+        here = e.op(f"call i32 @meet(ptr %ctx, ptr %frame, <32 x i32> {masks}, i32 {self.mask}, {at})")
+        e.raw(f"br i1 {e.op(f'icmp eq i32 {here}, 0')}, label %unmet, label %{met}")
+        ways = f"[{here}, %{self.here}]{ways}"
         self.begin(met)
-        ways = f"[{self.mask}, %{first}], [{together}, %{gather}]"
-        if i.root in ("bar", "barrier"):
-            ways += f", [{together}, %{held}]"
         self.mask = e.op(f"phi i32 {ways}")
         e.context_store("forced", "0")
         self.cache.clear()

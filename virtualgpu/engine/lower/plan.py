@@ -53,6 +53,7 @@ class FunctionPlan:
     local_offsets: dict[str, int]
     local_bytes: int
     answers: frozenset[str]  # results of calls that depend on what other threads write
+    constants: dict[str, ir.Immediate]  # registers that never hold anything but this
 
     @property
     def symbol(self) -> str:
@@ -90,5 +91,36 @@ def plan(function: ir.Function, index: int, answers: frozenset[str] = frozenset(
         local_at += variable.size_bytes
     local_bytes = -(-local_at // 16) * 16
     return FunctionPlan(
-        function, index, flow, live, slots, records, -(-at // 64) * 64, local_offsets, local_bytes, answers
-    )
+        function, index, flow, live, slots, records, -(-at // 64) * 64, local_offsets, local_bytes, answers,
+        _constants(function),
+    )  # fmt: skip
+
+
+def _constants(function: ir.Function) -> dict[str, ir.Immediate]:
+    """Registers that one instruction alone writes, always, and of which it is known what."""
+    found: dict[str, ir.Immediate] = {}
+    written: set[str] = set()
+    for i in function.instructions:
+        if i.root == "call":  # what it answers may stand anywhere
+            names = [name for operand in i.operands for name in _registers(operand)]
+        else:
+            names = _registers(i.operands[0]) if i.operands else []
+        for name in names:
+            if name in written:
+                found.pop(name, None)
+            elif (
+                i.root == "mov"
+                and i.guard is None
+                and isinstance(i.operands[1], ir.Immediate)
+                and llvm_of(i.type) == llvm_of(function.registers[name])
+            ):
+                found[name] = i.operands[1]
+            written.add(name)
+    return found
+
+
+def _registers(operand: ir.Operand | None) -> list[str]:
+    if isinstance(operand, ir.Register):
+        return [operand.name]
+    items = (operand.first, operand.second) if isinstance(operand, ir.Pair) else getattr(operand, "items", ())
+    return [name for item in items for name in _registers(item)]

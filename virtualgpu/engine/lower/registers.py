@@ -48,6 +48,7 @@ class Registers:
         self.carry = constant("i1", 0)
         self.mask = self.wait = ""
         self._lanes: dict[tuple[str, str], str] = {}
+        self._read: set[str] | None = None
         self.loop: Loop | None = None
         self.block: cfg.Block = self.flow.blocks[0]
         self.here = ""
@@ -55,6 +56,7 @@ class Registers:
         self.incoming: dict[int, list[tuple[str, str, str]]] = {b.number: [] for b in self.flow.blocks}
         self.expired: list[tuple[str, str, str, str]] = []
         self.allocas: list[str] = []
+        self.meets = False  # somewhere lanes wait for each other, at a warp-wide instruction
 
     @property
     def mask_v(self) -> str:
@@ -82,6 +84,19 @@ class Registers:
             return self.e.cast(self.symbol(operand), "i64", llvm)
         raise NotSupportedError(f"The virtual GPU cannot read the operand {operand!r}.")
 
+    def is_read(self, operand: ir.Operand | None) -> bool:
+        """Whether any instruction of the function reads the register."""
+        if self._read is None:
+            used = (cfg.definitions_and_uses(i)[1] for i in self.function.instructions)
+            self._read = {name for names in used for name in names}
+        return isinstance(operand, ir.Register) and operand.name in self._read
+
+    def fixed(self, operand: ir.Operand | None) -> int | None:
+        """The whole number that an operand is in every lane, where that is known before the kernel runs."""
+        if isinstance(operand, ir.Register):
+            operand = self.plan.constants.get(operand.name)
+        return operand.value if isinstance(operand, ir.Immediate) and not operand.float_bits else None
+
     def immediate(self, operand: ir.Immediate, llvm: str) -> str:
         floating = llvm in ("float", "double", "half")
         value, width = operand.value, operand.float_bits
@@ -98,7 +113,9 @@ class Registers:
         if name in self.cache:
             return self.cache[name]
         llvm = llvm_of(self.function.registers[name])
-        if name not in self.plan.slots:
+        if name in self.plan.constants:
+            value = self.immediate(self.plan.constants[name], llvm)
+        elif name not in self.plan.slots:
             value = constant(llvm, 0) if llvm[0] == "i" else float_constant(llvm, 0)
         elif self.loop is not None:
             value = self.loop.read(name)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 from virtualgpu.compile.ptx import ir
 from virtualgpu.engine.ir import lanes, layout
-from virtualgpu.engine.ir.emit import constant, llvm_of, signed
-from virtualgpu.engine.ir.text import IOTA_I32
+from virtualgpu.engine.ir.emit import Emitter, constant, llvm_of, signed
+from virtualgpu.engine.ir.text import IOTA_I32, LANE_BITS, active, load_field, splat
 from virtualgpu.engine.lower.warp_code import WarpCode
 from virtualgpu.errors import NotSupportedError
 
@@ -46,6 +47,64 @@ done:
 """,
 )
 
+# Lanes of `mask` have come to a warp-wide instruction; `masks` says whom each waits for. The answer is who goes
+# on together, or 0: lanes are parked until the others come, or there is a fault.
+MEET = (
+    "meet",
+    f"""
+declare i32 @llvm.vector.reduce.or.v32i32(<32 x i32>)
+define internal i32 @meet(ptr %ctx, ptr %frame, <32 x i32> %masks, i32 %mask, i32 %function, i32 %pc, i32 %parked, i32 %strict) noinline {{
+entry:
+  %own = and <32 x i32> %masks, {LANE_BITS}
+  %not.named = icmp eq <32 x i32> %own, zeroinitializer
+  %unnamed = bitcast <32 x i1> %not.named to i32
+  %outside = and i32 %unnamed, %mask
+  %wrong = icmp ne i32 %outside, 0
+  br i1 %wrong, label %out, label %inside
+out:
+  %l0 = call i32 @llvm.cttz.i32(i32 %outside, i1 false)
+  call void @fault(ptr %ctx, i32 {layout.OUTSIDE_MASK}, i32 %function, i32 %pc, i32 %l0, i32 0, i64 0)
+  ret i32 0
+inside:
+{active("%mask", "%m")}  %asked = select <32 x i1> %m, <32 x i32> %masks, <32 x i32> zeroinitializer
+  %named = call i32 @llvm.vector.reduce.or.v32i32(<32 x i32> %asked)
+  %pcs = load <32 x i32>, ptr %frame, align 64
+  %left = icmp ne <32 x i32> %pcs, splat (i32 {layout.EXITED})
+  %there = bitcast <32 x i1> %left to i32
+  %alive = or i32 %there, %mask
+  %needed = and i32 %named, %alive
+  %others = xor i32 %mask, -1
+  %missing = and i32 %needed, %others
+  %complete = icmp eq i32 %missing, 0
+  br i1 %complete, label %met, label %gather
+gather:
+{splat("i32", "%parked", "%place")}  %waits = icmp eq <32 x i32> %pcs, %place
+  %waiting = bitcast <32 x i1> %waits to i32
+  %together = or i32 %mask, %waiting
+  %nobody = xor i32 %together, -1
+  %still = and i32 %needed, %nobody
+  %all.here = icmp eq i32 %still, 0
+  br i1 %all.here, label %met, label %force
+force:
+{load_field("forced", "%forced")}  %held = icmp ne i32 %forced, 0
+  br i1 %held, label %alone, label %park
+alone:
+  %must = icmp ne i32 %strict, 0
+  br i1 %must, label %unmet, label %met
+unmet:
+  %l1 = call i32 @llvm.cttz.i32(i32 %mask, i1 false)
+  call void @fault(ptr %ctx, i32 {layout.UNMET_MASK}, i32 %function, i32 %pc, i32 %l1, i32 0, i64 0)
+  ret i32 0
+park:
+  %new = select <32 x i1> %m, <32 x i32> %place, <32 x i32> %pcs
+  store <32 x i32> %new, ptr %frame, align 64
+  ret i32 0
+met:
+  %who = phi i32 [%mask, %inside], [%together, %gather], [%together, %alone]
+  ret i32 %who
+}}
+""",
+)
 
 # Turns small numbers and large ones, of either sign, into others.
 _SPOIL = 0x5A5A5A5A
@@ -82,11 +141,41 @@ def _members(c: WarpCode, i: ir.Instruction) -> str:
 def _shfl(c: WarpCode, i: ir.Instruction) -> None:
     e = c.e
     mode = next(p for p in i.parts if p in ("up", "down", "bfly", "idx"))
-    target = i.operands[0]
+    target = i.operands[0] if isinstance(i.operands[0], ir.Pair) else ir.Pair(i.operands[0], None)
+    asked = target.second if c.options.trace or c.is_read(target.second) else None
     value = c.get(i.operands[1], "b32")
+    delta, control = c.fixed(i.operands[2]), c.fixed(i.operands[3])
+    inside = ""
+    if delta is not None and control is not None:
+        sources, bits = known_sources(mode, delta, control)
+        source = "<" + ", ".join(f"i32 {lane}" for lane in sources) + ">"
+        _observe_sources(c, i, source)
+        moved = e.op(f"shufflevector <32 x i32> {value}, <32 x i32> poison, <32 x i32> {source}")
+        if asked is not None:
+            inside = e.mask_vector(str(bits))
+    else:
+        given = [c.get(operand, "u32") for operand in i.operands[2:4]]
+        c.need(*lanes.permute("i32"))
+        source = ""
+        if asked is not None or c.options.observe:
+            source, inside = _sources(e, mode, *given)
+            _observe_sources(c, i, source)
+            moved = e.op(f"call <32 x i32> @permute_i32(<32 x i32> {value}, <32 x i32> {source})")
+        else:
+            c.need(*_shuffle(mode))
+            kinds = ", ".join(f"<32 x i32> {each}" for each in (value, *given))
+            moved = e.op(f"call <32 x i32> @shuffle_{mode}({kinds})")
+    if c.options.observe:
+        moved = _spoiled(c, i, moved, source)
+    c.set(target.first, moved, "b32")
+    if asked is not None:
+        c.set(asked, inside, "pred")
+
+
+def _sources(e: Emitter, mode: str, delta: str, control: str) -> tuple[str, str]:
+    """Whose value each lane of a shuffle gets, and the lanes for which that is whom they asked."""
     five = constant("i32", 31)
-    delta = e.binary("and", "i32", c.get(i.operands[2], "u32"), five)
-    control = c.get(i.operands[3], "u32")
+    delta = e.binary("and", "i32", delta, five)
     segment = e.binary("and", "i32", e.binary("lshr", "i32", control, constant("i32", 8)), five)
     clamp = e.binary("and", "i32", control, five)
     outside = e.binary("xor", "i32", segment, constant("i32", -1))
@@ -103,19 +192,42 @@ def _shfl(c: WarpCode, i: ir.Instruction) -> None:
         else:
             source = e.binary("or", "i32", low, e.binary("and", "i32", delta, outside))
         inside = e.compare("sle", "i32", source, high)
-    source = e.select("i32", inside, source, IOTA_I32)
-    _observe_sources(c, i, source)
-    c.need(*lanes.permute("i32"))
-    moved = e.op(f"call <32 x i32> @permute_i32(<32 x i32> {value}, <32 x i32> {source})")
-    if c.options.observe:
-        moved = _spoiled(c, i, moved, source)
-    if isinstance(target, ir.Pair):
-        if target.first is not None:
-            c.set(target.first, moved, "b32")
-        if target.second is not None:
-            c.set(target.second, inside, "pred")
-    else:
-        c.set(target, moved, "b32")
+    return e.select("i32", inside, source, IOTA_I32), inside
+
+
+def known_sources(mode: str, delta: int, control: int) -> tuple[list[int], int]:
+    """What `_sources` finds out when all lanes ask the same and that is known; the lanes as bits of a mask."""
+    delta, segment, clamp = delta & 31, control >> 8 & 31, control & 31
+    sources, inside = [], 0
+    for lane in range(layout.LANES):
+        low = lane & segment
+        high = low | (clamp & ~segment)
+        wanted = {
+            "up": lane - delta, "down": lane + delta, "bfly": lane ^ delta, "idx": low | (delta & ~segment)
+        }[mode]  # fmt: skip
+        fits = wanted >= high if mode == "up" else wanted <= high
+        inside |= fits << lane
+        sources.append(wanted if fits else lane)
+    return sources, inside
+
+
+@functools.cache
+def _shuffle(mode: str) -> tuple[str, str]:
+    """A shuffle whose lanes may each ask another one, as a support function."""
+    e = Emitter()
+    source, _ = _sources(e, mode, "%delta", "%control")
+    row = "<32 x i32>"
+    lines = "\n".join(e.lines)
+    return (
+        f"shuffle_{mode}",
+        f"""
+define internal {row} @shuffle_{mode}({row} %v, {row} %delta, {row} %control) noinline {{
+{lines}
+  %r = call {row} @permute_i32({row} %v, {row} {source})
+  ret {row} %r
+}}
+""",
+    )
 
 
 def _observe_sources(c: WarpCode, i: ir.Instruction, source: str) -> None:
