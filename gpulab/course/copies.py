@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import nbformat
-
 from virtualgpu.errors import GpulabError
 
 FOLDER = "gpulab-course"
 EARLIER = "earlier"
+_FORMAT = 4
 _PACKAGE = Path(__file__).parent.parent
 
 
@@ -128,12 +128,22 @@ def reset(folder: Path, prefixes: Sequence[str]) -> list[str]:
 
 
 def as_copy(path: Path) -> Any:
-    """The notebook at `path` as learners get it: without outputs."""
-    notebook = nbformat.read(path, as_version=4)
-    for cell in notebook.cells:
-        if cell.cell_type == "code":
-            cell.outputs, cell.execution_count = [], None
-    notebook.metadata["gpulab"] = {"name": path.name, "made_from": _text_of(notebook)}
+    """The notebook at `path` as learners get it, as JSON: without outputs."""
+    notebook = _loaded(path)
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "code":
+            cell["outputs"], cell["execution_count"] = [], None
+    notebook["metadata"]["gpulab"] = {"name": path.name, "made_from": _text_of(notebook)}
+    return notebook
+
+
+def _loaded(path: Path) -> Any:
+    # nbformat would do; it takes over a second of each start of JupyterLab to be imported.
+    notebook = json.loads(path.read_text(encoding="utf-8"))
+    if notebook["nbformat"] != _FORMAT:
+        raise ValueError(f"{path} has format {notebook['nbformat']}")
+    for cell in notebook["cells"]:
+        cell["source"] = "".join(cell["source"])  # one text, or its lines
     return notebook
 
 
@@ -144,33 +154,36 @@ def is_edited(notebook: Any) -> bool:
 
 def _text_of(notebook: Any) -> str:
     # JupyterLab adds an empty cell when the last one is run: that is no edit.
-    cells = [f"{cell.cell_type}\0{cell.source}" for cell in notebook.cells if cell.source.strip()]
+    texts = [(cell["cell_type"], cell["source"]) for cell in notebook["cells"]]
+    cells = [f"{kind}\0{source}" for kind, source in texts if source.strip()]
     return hashlib.sha256("\0\0".join(cells).encode()).hexdigest()[:16]
 
 
 def _note(notebook: Any) -> dict[str, str]:
-    note = notebook.metadata.get("gpulab")
+    note = notebook["metadata"].get("gpulab")
     return dict(note) if isinstance(note, dict) else {}
 
 
 def _has_run(notebook: Any) -> bool:
-    return any(cell.get("outputs") for cell in notebook.cells)
+    return any(cell.get("outputs") for cell in notebook["cells"])
 
 
 def _read(path: Path) -> Any | None:
     """A learner's notebook; None where it is damaged."""
     try:
-        notebook = nbformat.read(path, as_version=4)
+        notebook = _loaded(path)
         _note(notebook), _text_of(notebook), _has_run(notebook)
         return notebook
-    except Exception:  # nbformat's errors have many types, and one damaged file must not lock the rest
+    except Exception:  # whatever is wrong with it: one damaged file must not lock the rest
         return None
 
 
 def _write(notebook: Any, path: Path) -> None:
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        nbformat.write(notebook, unfinished)
+        cells = [cell | {"source": cell["source"].splitlines(True)} for cell in notebook["cells"]]
+        text = json.dumps(notebook | {"cells": cells}, ensure_ascii=False, indent=1, sort_keys=True)
+        unfinished.write_text(text + "\n", encoding="utf-8")
         unfinished.replace(path)
     finally:
         unfinished.unlink(missing_ok=True)

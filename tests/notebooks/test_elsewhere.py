@@ -35,7 +35,7 @@ assert not nvrtc.available()
 
 
 def run(path: Path, folder: Path, first: Sequence[str] = ()) -> None:
-    notebook = copies.as_copy(path)
+    notebook = nbformat.from_dict(copies.as_copy(path))
     notebook.cells[:0] = [nbformat.v4.new_code_cell(source) for source in first]
     place = {"metadata": {"path": str(folder)}}
     until_alive(

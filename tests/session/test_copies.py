@@ -60,7 +60,7 @@ def change(path: Path, source: str | None = None, run: bool = False, cell: int =
 
 @pytest.mark.parametrize("path", copies.originals().values(), ids=lambda path: path.stem)
 def test_a_copy_shows_no_answer_below_its_question(path: Path) -> None:
-    original, copy = nbformat.read(path, as_version=4), copies.as_copy(path)
+    original, copy = nbformat.read(path, as_version=4), nbformat.from_dict(copies.as_copy(path))
     nbformat.validate(copy)
     assert len(copy.cells) == len(original.cells)
     code = [cell for cell in copy.cells if cell.cell_type == "code"]

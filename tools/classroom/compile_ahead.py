@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+import nbformat
 from nbclient import NotebookClient
 
 from gpulab.course import copies
@@ -33,9 +34,8 @@ def compile_ahead(folder: Path, begins: Sequence[str], device: str) -> int:
                 continue
             print(name, flush=True)
             place = {"metadata": {"path": home}}
-            client = NotebookClient(
-                copies.as_copy(path), timeout=CELL_S, kernel_name="python3", resources=place
-            )
+            copy = nbformat.from_dict(copies.as_copy(path))
+            client = NotebookClient(copy, timeout=CELL_S, kernel_name="python3", resources=place)
             client.execute(env=environment)
     return opened(folder)
 
