@@ -150,7 +150,10 @@ class Learner:
     async def run(self, sources: Sequence[str]) -> list[str]:
         """Run cells over the proxy; returns what the last one printed or gave."""
         address = f"{self.hub.url.replace('http', 'ws')}/user/{self.name}/api/kernels/{self.kernel}/channels"
-        request = HTTPRequest(address, headers={"Authorization": f"token {self.hub.token}"})
+        request = HTTPRequest(
+            address, headers={"Authorization": f"token {self.hub.token}"},
+            connect_timeout=START_S, request_timeout=START_S,
+        )  # fmt: skip
         line = await websocket_connect(request, max_message_size=1 << 28)
         told: list[str] = []
         try:
