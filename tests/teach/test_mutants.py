@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+import numpy as np
 import pytest
 
 import gpulab.course
@@ -63,6 +64,18 @@ def test_enough_of_both_are_declared(name: str) -> None:
     assert len(wrong) >= LEAST_WRONG
     assert len(right) >= LEAST_RIGHT
     assert len({one.what for one in [*wrong, *right]}) == len(wrong) + len(right)
+
+
+ASKED = sorted(name for name, found in folders.exercises().items() if not isinstance(found, KernelExercise))
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_whatever_an_answer_returns_is_no_fault_of_the_check(name: str) -> None:
+    several = np.array([1, 2])
+    for returned in (several, (several, several), {"A": several}):
+        verdict = judge(folders.exercises()[name], lambda *_, returned=returned, **__: returned)
+        assert not verdict
+        assert "a fault of gpulab" not in verdict.message
 
 
 KERNELS = sorted(name for name, found in folders.exercises().items() if isinstance(found, KernelExercise))

@@ -25,7 +25,7 @@ from gpulab.teach.judge import (
     advice,
     draw,
 )
-from gpulab.teach.judge.python.functions import is_whole, must_be_a_function, parts_of, spelt
+from gpulab.teach.judge.python.functions import equals, is_whole, must_be_a_function, parts_of, spelt
 from virtualgpu.records import Dim3
 from virtualgpu.words import count as counted
 
@@ -116,7 +116,7 @@ def _judge_named(seen: dict[str, Any], names: list[str], wrong: list[int]) -> No
     right = (names[number - 1], number)
     if isinstance(found, list):
         found = tuple(found)
-    if found == right:
+    if equals(found, right):
         return
     if found is None and not any(seen["lost"]):
         raise NotYet(
@@ -124,9 +124,9 @@ def _judge_named(seen: dict[str, Any], names: list[str], wrong: list[int]) -> No
             "you believe that all is well."
         )
     told = f"whodunit(program) returns {spelt(found)}, and launch {number}, {right[0]}, failed first"
-    if not isinstance(found, tuple) or len(found) != 2:
+    if not isinstance(found, tuple) or len(found) != 2 or not is_whole(found[1]):
         raise NotYet(f"{told}: return the kernel's name and the number of its launch.")
-    if found[1] == number - 1 and found[0] == right[0]:
+    if found[1] == number - 1 and equals(found[0], right[0]):
         raise NotYet(f"{told}: launches count from 1.")
     if found[1] in wrong[1:]:
         raise NotYet(f"{told}: that one fails, too, but a context is lost once, by the first.")
@@ -248,7 +248,7 @@ def _judge_cell(seen: dict[str, Any], kind: str) -> None:
         )
     if len(calls) > len(set(calls)):
         raise NotYet(f"{told}, but runs {calls[0]} more than once: each step runs once, in order.")
-    if found == wanted:
+    if equals(found, wanted):
         return
     if kind == "stale":
         raise NotYet(
@@ -261,7 +261,7 @@ def _judge_cell(seen: dict[str, Any], kind: str) -> None:
     if found is None:
         hint = " Look after each step: a later one may write over it." if kind == "in place" else ""
         raise NotYet(f"{right}.{hint or ' Ask with cp.isnan: no comparison with NaN is true.'}")
-    if not isinstance(found, tuple) or len(found) != 2:
+    if not isinstance(found, tuple) or len(found) != 2 or not isinstance(found[0], str):
         raise NotYet(f"{right}: return the name of the array and the cell's row and column.")
     if kind == "infinite" and found[0] != wanted[0]:
         raise NotYet(f"{right}: infinity is no NaN yet.")

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpulab.teach.judge import Answer, NotYet, PythonExercise
-from gpulab.teach.judge.python.functions import must_be_a_function, spelt
+from gpulab.teach.judge.python.functions import is_whole, must_be_a_function, parts_of, spelt
 from gpulab.teach.judge.python.several import HOWS, Gpus, gpus, tried
 from virtualgpu.words import count, size
 
@@ -391,10 +391,8 @@ def judge_place(answer: Answer) -> str:
     for words, many, joined, rings in _topologies(answer.rng):
         shown = f"place for {words}"
         given = sorted([list(pair) for pair in joined])
-        found = answer.calling(shown, many, given, [list(ring) for ring in rings])
-        if not isinstance(found, list | tuple) or sorted(found, key=str) != list(
-            map(int, sorted(range(many), key=str))
-        ):
+        found = parts_of(answer.calling(shown, many, given, [list(ring) for ring in rings]))
+        if found is None or not all(map(is_whole, found)) or sorted(found) != list(range(many)):
             raise NotYet(
                 f"{shown} should return a list with each GPU from 0 to {many - 1} once, in the ranks' order."
             )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import permutations
 from typing import Any
 
+import numpy as np
+
 from gpulab.course.n15_several import answers
 from gpulab.teach.judge import Right, Wrong
 
@@ -535,6 +537,7 @@ _PLACE = (
     Wrong("15-place", "ranks of GPUs", lambda g, j, r: [_searched(g, j, r).index(k) for k in range(g)], "", "over PCIe"),
     Wrong("15-place", "true and false", lambda g, j, r: [True] * g, "", "once"),
     Right("15-place", "search with going back", _searched),
+    Right("15-place", "as an array", lambda g, j, r: np.array(_searched(g, j, r))),
     Right("15-place", "as a tuple", lambda g, j, r: tuple(_searched(g, j, r))),
     Right("15-place", "rings as they come", lambda g, j, r: _searched(g, j, r, order=lambda rings: [k for ring in rings for k in ring])),
     Right("15-place", "smallest rings last, from their ends", lambda g, j, r: _searched(

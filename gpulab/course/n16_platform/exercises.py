@@ -14,7 +14,7 @@ import numpy as np
 from gpulab.session import on_device
 from gpulab.teach.judge import Answer, NotYet, PythonExercise, call, parts_of, spell, spelt
 from gpulab.teach.judge.python.counts import QUERIES
-from gpulab.teach.judge.python.functions import must_be_a_function
+from gpulab.teach.judge.python.functions import equals, must_be_a_function
 from virtualgpu.records.device.images import Capability, Part, chosen
 from virtualgpu.words import count
 
@@ -40,7 +40,7 @@ def taken(targets: Iterable[str], capability: Capability) -> str | None:
 
 def _why_taken(targets: Sequence[str], capability: Capability, found: Any, wanted: str | None) -> str:
     """What to say of a wrong choice."""
-    if found not in (None, *targets):
+    if found is not None and not (isinstance(found, str) and found in targets):
         return "Return one of the targets, or None."
     if found is None:
         part = Part.of(wanted or "")
@@ -79,7 +79,7 @@ def judge_matrix(answer: Answer) -> str:
     found = answer.ask(_all_taken, asked, shown="taken(targets, capability)")
     for (targets, capability), got in zip(asked, found, strict=True):
         wanted = taken(targets, capability)
-        if got != wanted:
+        if not equals(got, wanted):
             raise NotYet(
                 f"{spell('taken', (targets, capability))} gives {spelt(got)}, not {spelt(wanted)}. "
                 + _why_taken(targets, capability, got, wanted)

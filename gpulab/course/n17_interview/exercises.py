@@ -28,7 +28,7 @@ from gpulab.teach.judge import (
     advice,
     draw,
 )
-from gpulab.teach.judge.python.functions import is_number, must_be_a_function, spelt
+from gpulab.teach.judge.python.functions import equals, is_number, must_be_a_function, spelt
 from virtualgpu.records import Dim3
 from virtualgpu.words import count as plural
 
@@ -215,14 +215,14 @@ def judge_cause(answer: Answer) -> str:
         found = [each for launch in launches(cp, rng) if (each := seen_of(launch))[1] in CAUSES]
     for seen, truth in found:
         said = answer.calling(f"cause({seen})", dict(seen))
-        if said == truth:
+        if equals(said, truth):
             continue
         shown = f"On {info(device).name}, for {seen}, cause says {spelt(said)}"
         if isinstance(said, str) and said in SYMPTOMS:
             raise NotYet(
                 f"{shown}: that is a symptom, which unit is busy. Name the cause: one of {', '.join(CAUSES)}."
             )
-        if said not in CAUSES:
+        if not isinstance(said, str) or said not in CAUSES:
             raise NotYet(f"{shown}: name one of {', '.join(CAUSES)}.")
         raise NotYet(
             f"{shown}; without {_NAMED[truth]} it would gain most, so it is {truth!r}. {_TELLS[truth]}"
@@ -406,7 +406,7 @@ def judge_settle(answer: Answer) -> str:
             truth == "holds",
         )
         said = answer.ask(_settled, claim, shown=shown, back=bench)
-        if said not in ("holds", "refuted"):
+        if not isinstance(said, str) or said not in ("holds", "refuted"):
             raise NotYet(f"{shown} gives {spelt(said)}: return 'holds' or 'refuted'.")
         if not bench.runs:
             raise NotYet(f"{shown} runs nothing: a verdict without an experiment cannot fail.")

@@ -240,6 +240,7 @@ def staged(steps: list[Stage], host_us: float = 0.0) -> None:
 def first_seen(answer: Any, steps: list[Stage], host_us: float, faster: dict[str, float]) -> dict[str, Any]:
     """Where the answer is: what it says of a profile, and what mending each kernel really buys."""
     report = profile(staged, steps, host_us, warmup=1)
+    found = call_here(answer, report, dict(faster), name="first", shown="first(p, faster)")
     least = profile(staged, [(name, 0, 1, 0) for name in stages.NAMES], warmup=1).record
     walls = {}
     for name in stages.NAMES:
@@ -251,7 +252,6 @@ def first_seen(answer: Any, steps: list[Stage], host_us: float, faster: dict[str
             for of, rounds, calls, number in steps
         ]
         walls[name] = profile(staged, mended, host_us).record.wall_ns
-    found = call_here(answer, report, dict(faster), name="first", shown="first(p, faster)")
     return {"found": found, "wall": report.record.wall_ns, "walls": walls, "kernels": _rows(report)}
 
 

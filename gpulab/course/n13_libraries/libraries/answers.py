@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -201,6 +202,12 @@ class Tuner:
 def last_name(candidates: dict[str, Way], reference: Way, timed: Callable[[str, Any], float]) -> Way:
     """Chooses without looking."""
     return lambda x: next(iter(candidates))
+
+
+def reads_the_table(candidates: dict[str, Way], reference: Way, timed: Any) -> Way:
+    """Takes the times from where it believes them."""
+    table = inspect.getclosurevars(timed).nonlocals["behaviour"]
+    return lambda x: min(table, key=lambda name: table[name][x.kind][1])
 
 
 def gives_the_function(candidates: dict[str, Way], reference: Way, timed: Callable[[str, Any], float]) -> Way:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import cycle
 from typing import Any
@@ -119,7 +119,7 @@ class _Device:
 class Stand:
     """What a tuner may ask of an array, and no more."""
 
-    dtype: str
+    dtype: np.dtype[Any]
     shape: tuple[int, ...]
     device: _Device
 
@@ -130,6 +130,10 @@ class Stand:
     @property
     def size(self) -> int:
         return int(np.prod(self.shape))
+
+    @property
+    def kind(self) -> Kind:
+        return self.dtype.name, self.shape, self.device.id
 
 
 Kind = tuple[str, tuple[int, ...], int]  # dtype, shape, device
@@ -147,57 +151,64 @@ _WRONG = {
     "exchanged": (_RIGHT[1], _RIGHT[0], *_RIGHT[2:]),
 }
 _MOST_TIMED = 60  # of one candidate and kind
+_TUNER = "tuner(candidates, reference, timed)"
+
+
+class Candidates:
+    """What each candidate gives and takes for each kind of array; how often it was timed in each turn."""
+
+    def __init__(self, calls: Sequence[Kind], behaviour: dict[str, dict[Kind, Behaviour]]) -> None:
+        self._kinds, self._behaviour = {kind: at for at, kind in enumerate(dict.fromkeys(calls))}, behaviour
+        self._timed_so_far: dict[tuple[str, Kind], int] = {}
+        self.timed: list[dict[str, int]] = []
+
+    def __call__(self, asked: str, name: str, kind: Kind) -> Any:
+        """A turn begins, or a candidate or the reference runs, or a candidate is timed."""
+        if asked == "begins":
+            self.timed.append({})
+            return None
+        if name not in self._behaviour and asked != "reference":
+            raise ValueError(f"There is no candidate {name!r}.")
+        at = self._kinds[kind]
+        if asked == "reference":
+            return [one + at for one in _RIGHT]
+        cold, warm, delays, wrong = self._behaviour[name][kind]
+        if asked == "runs":
+            error = 1 + 1e-7 * (list(self._behaviour).index(name) + 1)  # another order of the same sums
+            error *= 1.01 if wrong == "scaled" else 1
+            return [error * (one + at) for one in _WRONG.get(wrong, _RIGHT)]
+        number = self._timed_so_far.get((name, kind), 0)
+        self._timed_so_far[name, kind] = number + 1
+        self.timed[-1][name] = self.timed[-1].get(name, 0) + 1
+        return cold if number == 0 else warm * delays[(number - 1) % len(delays)]
 
 
 def play_tuner(
-    tuner: Any, calls: Sequence[Kind], behaviour: dict[str, dict[Kind, Behaviour]]
-) -> tuple[list[tuple[Any, dict[str, int], list[str]]], bool]:
-    """Where the answer is: each choice, how often each candidate was timed for it, and which ran.
-
-    And whether another tuner, for which all candidates are new, looks for itself.
-    """
-    kinds = {kind: at for at, kind in enumerate(dict.fromkeys(calls))}
-    timed_so_far: dict[tuple[str, Kind], int] = {}
-    timed_now: dict[str, int] = {}
-    ran: list[str] = []
-
-    def kind_of(x: Any) -> Kind:
-        return x.dtype, tuple(x.shape), x.device.id
+    tuner: Any, asks: Callable[..., Any], calls: Sequence[Kind], names: Sequence[str]
+) -> list[str]:
+    """Where the answer is: each choice, the last of another tuner, for which all candidates are new."""
 
     def candidate(name: str) -> Any:
-        def run(x: Any) -> list[float]:
-            ran.append(name)
-            at = kinds[kind_of(x)]
-            error = 1 + 1e-7 * (list(behaviour).index(name) + 1)  # another order of the same sums
-            wrong = behaviour[name][kind_of(x)][3]
-            error *= 1.01 if wrong == "scaled" else 1
-            values = _WRONG.get(wrong, _RIGHT)
-            return [error * (one + at) for one in values]
+        return lambda x: asks("runs", name, x.kind)
 
-        return run
+    def made() -> Any:
+        candidates = {name: candidate(name) for name in names}
+        choose = tuner(
+            candidates,
+            lambda x: asks("reference", "", x.kind),
+            lambda name, x: asks("timed", str(name), x.kind),
+        )
+        if not callable(choose):
+            raise NotYet(f"{_TUNER} should return a function, choose(x).")
+        return choose
 
-    def timed(name: str, x: Any) -> float:
-        key = name, kind_of(x)
-        number = timed_so_far.get(key, 0)
-        timed_so_far[key] = number + 1
-        timed_now[name] = timed_now.get(name, 0) + 1
-        cold, warm, delays, _ = behaviour[name][kind_of(x)]
-        return cold if number == 0 else warm * delays[(number - 1) % len(delays)]
+    def chosen(choose: Any, kind: Kind) -> str:
+        asks("begins", "", kind)
+        name = choose(Stand(np.dtype(kind[0]), kind[1], _Device(kind[2])))
+        return name if isinstance(name, str) else repr(name)
 
-    def reference(x: Any) -> list[float]:
-        return [one + kinds[kind_of(x)] for one in _RIGHT]
-
-    choose = tuner({name: candidate(name) for name in behaviour}, reference, timed)
-    found = []
-    for dtype, shape, device in calls:
-        timed_now.clear()
-        ran.clear()
-        chosen = choose(Stand(dtype, tuple(shape), _Device(device)))
-        found.append((chosen if isinstance(chosen, str) else repr(chosen), dict(timed_now), list(ran)))
-    timed_now.clear()
-    another = tuner({name: candidate(name) for name in behaviour}, reference, timed)
-    another(Stand(calls[0][0], tuple(calls[0][1]), _Device(calls[0][2])))
-    return found, bool(timed_now)
+    choose = made()
+    return [*(chosen(choose, kind) for kind in calls), chosen(made(), calls[0])]
 
 
 def judge_tuner(answer: Answer) -> str:
@@ -206,10 +217,10 @@ def judge_tuner(answer: Answer) -> str:
     kinds = _kinds(rng)
     behaviour, best = _behaviour(rng, kinds)
     calls = [*kinds, *(kinds[int(at)] for at in rng.integers(0, len(kinds), 10))]
-    asked = "tuner(candidates, reference, timed)"
-    found, own = answer.ask(play_tuner, calls, behaviour, shown=asked)
+    candidates = Candidates(calls, behaviour)
+    found = answer.ask(play_tuner, calls, list(behaviour), shown=_TUNER, back=candidates)
     seen: list[Kind] = []
-    for kind, (chosen, timed, _) in zip(calls, found, strict=True):
+    for kind, chosen, timed in zip(calls, found[:-1], candidates.timed[:-1], strict=True):
         new = kind not in seen
         shown = f"for {_spelt(kind)} choose(x)"
         if chosen not in behaviour:
@@ -229,8 +240,8 @@ def judge_tuner(answer: Answer) -> str:
                 f"{shown} timed one candidate {max(timed.values())} times: the median of a few calls will do."
             )
         seen.append(kind)
-    if not own:
-        raise NotYet(f"{asked} keeps choices for all tuners: each has candidates, and choices, of its own.")
+    if not candidates.timed[-1]:
+        raise NotYet(f"{_TUNER} keeps choices for all tuners: each has candidates, and choices, of its own.")
     return "results first, medians of warm calls, and one choice for each device, dtype and shape."
 
 

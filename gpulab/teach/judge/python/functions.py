@@ -69,6 +69,14 @@ def parts_of(found: Any) -> list[Any] | None:
     return list(found) if isinstance(found, tuple | list) else None
 
 
+def equals(found: Any, right: Any) -> bool:
+    """Whether an answer is that text, number, None or tuple of them; an array of several never is."""
+    try:
+        return bool(found == right)
+    except ValueError:  # of elements, each of which is equal or not
+        return False
+
+
 def is_whole(value: Any) -> bool:
     """Whether it is a whole number, of Python or NumPy."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
