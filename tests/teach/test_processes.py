@@ -404,6 +404,34 @@ def test_what_an_answer_may_ask_and_not_see_stays_with_the_judge() -> None:
     with_threads = says(lambda ask: list(ThreadPoolExecutor(8).map(ask, 40 * ["one", "two"])))
     assert with_threads == str(40 * [1, 2])
 
+    def in_another_process(ask: Any) -> int:
+        child = os.fork()
+        if not child:
+            try:
+                ask("one")
+            except RuntimeError:
+                os._exit(3)
+        return os.waitpid(child, 0)[1] >> 8
+
+    assert says(in_another_process) == "3"
+
+
+def test_who_asks_after_the_call_gets_no_reply_of_another() -> None:
+    def twice(answer: Answer) -> str:
+        return str([answer.ask(lambda function, asks: function(asks), back=lambda n=n: n) for n in (1, 2)])
+
+    kept: list[Any] = []
+
+    def answer(ask: Any) -> Any:
+        kept.append(ask)
+        try:
+            return kept[0]()
+        except RuntimeError as error:
+            return str(error)
+
+    said = judge_apart(PythonExercise("00-demo", "Demo", twice), answer).message
+    assert said.startswith("[1, 'this runs in the process and during the call")
+
 
 def test_a_fault_of_the_judge_is_not_told_as_the_learners() -> None:
     def stumbles(answer: Answer) -> str:

@@ -131,10 +131,6 @@ class Stand:
     def size(self) -> int:
         return int(np.prod(self.shape))
 
-    @property
-    def kind(self) -> Kind:
-        return self.dtype.name, self.shape, self.device.id
-
 
 Kind = tuple[str, tuple[int, ...], int]  # dtype, shape, device
 Behaviour = tuple[
@@ -169,6 +165,8 @@ class Candidates:
             return None
         if name not in self._behaviour and asked != "reference":
             raise ValueError(f"There is no candidate {name!r}.")
+        if kind not in self._kinds:
+            raise ValueError(f"There is no array of {kind[0]} {kind[1]} on device {kind[2]} here.")
         at = self._kinds[kind]
         if asked == "reference":
             return [one + at for one in _RIGHT]
@@ -188,15 +186,18 @@ def play_tuner(
 ) -> list[str]:
     """Where the answer is: each choice, the last of another tuner, for which all candidates are new."""
 
+    def kind_of(x: Any) -> Kind:
+        return np.dtype(x.dtype).name, tuple(map(int, x.shape)), int(x.device.id)
+
     def candidate(name: str) -> Any:
-        return lambda x: asks("runs", name, x.kind)
+        return lambda x: asks("runs", name, kind_of(x))
 
     def made() -> Any:
         candidates = {name: candidate(name) for name in names}
         choose = tuner(
             candidates,
-            lambda x: asks("reference", "", x.kind),
-            lambda name, x: asks("timed", str(name), x.kind),
+            lambda x: asks("reference", "", kind_of(x)),
+            lambda name, x: asks("timed", str(name), kind_of(x)),
         )
         if not callable(choose):
             raise NotYet(f"{_TUNER} should return a function, choose(x).")

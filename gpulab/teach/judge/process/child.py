@@ -37,13 +37,14 @@ def main() -> None:
     nonce = asked.read(NONCE_BYTES)
     _tell(told, nonce, values.encode("ready"))
     answer: Any = None
-    back = _Back(asked, told, nonce)
     while request := _read(asked):
+        back = _Back(asked, told, nonce)
         try:
             function, asks, *arguments = pickle.loads(request)
             answer, reply = _done(function, answer, [back.ask, *arguments] if asks else arguments)
         except BaseException as error:
             reply = _failed(error)
+        back.close()
         _tell(told, nonce, reply)
     os._exit(0)  # threads that the answer left behind do not matter
 
@@ -73,11 +74,19 @@ class _Back:
 
     def __init__(self, asked: BinaryIO, told: int, nonce: bytes) -> None:
         self._asked, self._told, self._nonce, self._lock = asked, told, nonce, threading.Lock()
+        self._process: int | None = os.getpid()
+
+    def close(self) -> None:
+        """Threads that the answer left behind get no more replies, which would be another request's."""
+        with self._lock:
+            self._process = None
 
     def ask(self, *arguments: Any) -> Any:
         """What the judge's function says of plain data, or raises."""
         question = values.encode(("asks", arguments))
         with self._lock:
+            if os.getpid() != self._process:
+                raise RuntimeError("this runs in the process and during the call that it was handed to")
             _tell(self._told, self._nonce, question)
             raised, said = pickle.loads(_read(self._asked))
         if raised:
