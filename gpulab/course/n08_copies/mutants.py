@@ -105,6 +105,13 @@ _STAY = (
 # 08-report
 
 
+def _by_length(x: Any, known: dict[int, Any] = {}) -> Any:  # noqa: B006
+    """What it has reported of so many elements, it reports again."""
+    if x.size not in known:
+        known[x.size] = exercises.report(x)
+    return known[x.size]
+
+
 def _assigns(x: Any) -> Any:
     cp = _cp()
     out = cp.empty(3, cp.float32)
@@ -168,6 +175,7 @@ def _small_ones_at_home(x: Any) -> Any:
 
 
 _REPORT = (
+    Wrong("08-report", "remembers by length", _by_length, "hazards", "keep nothing"),
     Wrong("08-report", "one by one", exercises.report_one_by_one, "counts", "then copy once"),
     Wrong("08-report", "on the host", lambda x: np.array([f(x.get()) for f in (np.min, np.max, np.sum)], np.float32),
           "counts", "three numbers are 12 bytes"),
