@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 
 from virtualgpu.compile.ptx import ir
@@ -162,7 +161,8 @@ def _shfl(c: WarpCode, i: ir.Instruction) -> None:
             _observe_sources(c, i, source)
             moved = e.op(f"call <32 x i32> @permute_i32(<32 x i32> {value}, <32 x i32> {source})")
         else:
-            c.need(*_shuffle(mode))
+            if f"shuffle_{mode}" not in c.tables.support:
+                c.need(*_shuffle(mode))
             kinds = ", ".join(f"<32 x i32> {each}" for each in (value, *given))
             moved = e.op(f"call <32 x i32> @shuffle_{mode}({kinds})")
     if c.options.observe:
@@ -211,7 +211,6 @@ def known_sources(mode: str, delta: int, control: int) -> tuple[list[int], int]:
     return sources, inside
 
 
-@functools.cache
 def _shuffle(mode: str) -> tuple[str, str]:
     """A shuffle whose lanes may each ask another one, as a support function."""
     e = Emitter()
