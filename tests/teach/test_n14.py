@@ -60,5 +60,5 @@ def test_switches_cost_what_was_recorded() -> None:
 
 def test_a_program_differs_only_while_a_cause_is_left() -> None:
     program = exercises.Program({"seed": 1.0}, seed=1)
-    assert len({program() for _ in range(5)}) == 5
-    assert len({program({"seed"}) for _ in range(5)}) == 1
+    assert len({program(()) for _ in range(5)}) == 5
+    assert len({program(["seed"]) for _ in range(5)}) == 1
