@@ -114,6 +114,16 @@ def test_the_kernels_own_half_has_no_wide_operation_left() -> None:
     assert "count_sectors" in halves.support
 
 
+def test_the_kernels_own_half_calls_nothing_by_its_name() -> None:
+    """LLVM's quick selection of instructions does not take names that may be far away."""
+    halves = halves_of(MIXED)
+    body = halves.own.split("define internal i32 @warp_0")[1].split("\n}")[0]
+    calls = [line for line in body.split("\n") if " call " in line and "@llvm." not in line]
+    assert len(calls) > 100
+    assert not [line for line in calls if "@" in line]
+    assert {name for name in halves.names if f"store ptr @{name}, " in body} >= {"fault"}
+
+
 @pytest.mark.usefixtures("in_passing")
 def test_what_has_run_for_long_is_translated_well_before_its_next_launch() -> None:
     text = codegen.generate(
