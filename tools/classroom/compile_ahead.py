@@ -34,7 +34,7 @@ def compile_ahead(folder: Path, begins: Sequence[str], device: str) -> int:
                 continue
             print(name, flush=True)
             place = {"metadata": {"path": home}}
-            copy = nbformat.from_dict(copies.as_copy(path))
+            copy = nbformat.from_dict(copies.as_copy(path))  # type: ignore[no-untyped-call]
             client = NotebookClient(copy, timeout=CELL_S, kernel_name="python3", resources=place)
             client.execute(env=environment)
     return opened(folder)
