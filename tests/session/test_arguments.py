@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gpulab.session import arguments, calls
 from virtualgpu.launch.launch import Launch, dims
 from virtualgpu.records import KernelSource
 
@@ -104,3 +105,16 @@ def test_only_one_dimensional_launches_are_resized() -> None:
     assert Launch.of(KERNEL, 9, 64).is_one_dimensional
     assert not Launch.of(KERNEL, (9, 2), 64).is_one_dimensional
     assert not Launch.of(KERNEL, 9, (8, 8)).is_one_dimensional
+
+
+def test_arrays_of_the_last_launches_alone_are_held() -> None:
+    held = arguments.recent_arrays()
+    for launch in range(1000):
+        held.append([launch])
+    assert held[-1] == [999]
+    assert len(held) < 100
+
+
+def test_no_calls_are_seen_without_cupti(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls.library, "load", lambda: None)
+    assert calls.driver_calls(lambda: 1 / 0, ()) == ((), ())

@@ -105,6 +105,7 @@ def test_several_virtual_devices() -> None:
     assert "3 virtual H200" in str(choice)
     assert gl.use_device(count=2).count == 2
     assert len(machine.current().devices) == 2
+    assert gl.use_device(count=2, watchdog_s=60).count == 2  # as it is, with more patience
 
 
 def test_an_unknown_name_suggests_the_nearest_and_changes_nothing() -> None:
