@@ -145,7 +145,7 @@ def judge_limits(answer: Answer) -> str:
         if not isinstance(found, str) or found != wanted:
             raise NotYet(f"{shown} returns {spelt(found)}, it should be {wanted!r}: {lesson}")
     _reads_info(answer, info)
-    for _ in range(60):
+    for _ in range(120):
         _judge_launch(answer, *_drawn_launch(answer.rng, info))
     return "it finds every broken limit, on any device."
 

@@ -314,16 +314,19 @@ def _behaviour(
             # The fastest one compiles longest.
             cold = float(40_000 * (1 - 0.2 * rank) * rng.uniform(0.95, 1.05))
             # Whichever single call of the fastest is looked at, for some kinds it is a disturbed one.
-            behaviour[name][kind] = cold, warm, _delays(rng, at + rank), wrong[name]
+            behaviour[name][kind] = cold, warm, _delays(rng, at + rank, 3 if rank else 15), wrong[name]
     return behaviour, best
 
 
-def _delays(rng: np.random.Generator, turn: int) -> tuple[float, ...]:
-    """Factors of a call's time: of every four one is disturbed, and never two of three in a row."""
+def _delays(rng: np.random.Generator, turn: int, least: float) -> tuple[float, ...]:
+    """Factors of a call's time: of every four one is disturbed, and never two of three in a row.
+
+    Which one goes by turns, so that no call is undisturbed for all kinds. The fastest is delayed most.
+    """
     found: list[float] = []
     for _ in range(20):
         group = rng.uniform(0.99, 1.01, 4)
-        group[int(rng.integers(0, 2))] *= rng.uniform(3, 30)
+        group[turn // 4 % 2] *= rng.uniform(least, 2 * least)
         found += [float(one) for one in group]
     return tuple(np.roll(found, turn % 4).tolist())
 
