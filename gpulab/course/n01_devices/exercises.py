@@ -300,7 +300,7 @@ def _telling(rng: np.random.Generator, gpus: list[DeviceInfo]) -> list[tuple[Job
     found: list[tuple[Job, str]] = []
     for number, (wrong, why) in enumerate(_MISTAKES):
         found += [(job, why) for job in _jobs_against(rng, gpus, wrong, imagined=number % 2 == 1)]
-    for number in range(12):  # memory decides
+    for number in range(24):  # memory decides
         chosen, memory, moved, flop = _job(rng, gpus, imagined=bool(rng.integers(2)))
         if number % 2:  # just more than the fastest has, or just as much
             fastest = min(chosen, key=lambda gpu: max(_seconds(gpu, moved, flop)))
