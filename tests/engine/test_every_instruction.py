@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import re
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -17,7 +18,8 @@ from virtualgpu.compile.ptx import parser
 from virtualgpu.engine.lower import codegen
 from virtualgpu.engine.lower.ops import arith, bitops, warp_ops
 from virtualgpu.engine.lower.ops.floating import convert
-from virtualgpu.engine.machine import jit, object_code, processor, stand_ins
+from virtualgpu.engine.machine import jit, object_code, processor, split, stand_ins
+from virtualgpu.engine.machine.processor import Processor
 
 # What every C library has, as the C standard wants it of one that compilers may count on.
 EVERYWHERE = {"memcpy", "memmove", "memset"}
@@ -64,15 +66,30 @@ def without_payloads(values: npt.NDArray[np.uint64], opcode: str, kind: str) -> 
 
 
 @functools.cache
-def text_of(family: str, counted: bool) -> str:
-    module = parser.parse(kernel(FAMILIES[family]))
+def text_of(family: str, counted: bool, constant: bool = False) -> str:
+    ptx = kernel(FAMILIES[family])
+    module = parser.parse(with_constants(ptx) if constant else ptx)
     return codegen.generate(module, "k", count=counted, trace=False, observe=counted).text
+
+
+# A register that holds one number alone becomes that number in the text, which then looks otherwise.
+NUMBERS = {"f": "0f3F8CCCCD", "g": "0d3FF199999999999A"}
+
+
+def with_constants(ptx: str) -> str:
+    """A kernel of `kernel` whose operands are not loaded, but numbers that stand in it."""
+    loaded = re.compile(r"ld\.global\.(\w+) %([rhdfg])(\d), \[%from\+\d+\];")
+    return loaded.sub(lambda m: f"mov.{m[1]} %{m[2]}{m[3]}, {NUMBERS.get(m[2], 15361 + int(m[3]))};", ptx)
 
 
 def called(text: str, level: str) -> set[str]:
     """Functions that code for a level calls from outside; made here, wherever it could run."""
     made_for = processor.level(level)
-    module = llvm.parse_assembly(stand_ins.fitted(text, made_for))
+    return outside(stand_ins.fitted(text, made_for), made_for)
+
+
+def outside(fitted: str, made_for: Processor) -> set[str]:
+    module = llvm.parse_assembly(fitted)
     module.verify()
     return set(object_code.undefined(jit.target_machine(made_for, 1).emit_object(module)))
 
@@ -87,6 +104,17 @@ def test_no_instruction_calls_for_help(family: str, level: str) -> None:
 @pytest.mark.parametrize("family", ["memory", "textures", "warps"])
 def test_nor_when_it_is_counted_and_observed(family: str, level: str) -> None:
     assert called(text_of(family, True), level) <= EVERYWHERE
+
+
+@pytest.mark.parametrize("level", processor.levels()[:1])
+@pytest.mark.parametrize("constant", [False, True])
+@pytest.mark.parametrize("family", ["floats", "halves", "conversions", "comparisons", "integers"])
+def test_nor_what_a_long_kernel_shares(family: str, constant: bool, level: str) -> None:
+    """Each kind of step is a function of its own there, which knows of no number."""
+    made_for = processor.level(level)
+    halves = split.split(stand_ins.fitted(text_of(family, False, constant), made_for))
+    assert halves is not None
+    assert outside(halves.support, made_for) <= EVERYWHERE
 
 
 @pytest.mark.parametrize("level", processor.levels()[:1])

@@ -10,9 +10,10 @@ import re
 
 from virtualgpu.engine.machine.processor import Processor
 
+# A value is a name, or a constant, which has spaces where it is one in each lane.
 _HALVES = re.compile(
-    r"\b(?:fpext (?P<short><\d+ x half>|half)|fptrunc (?P<long><\d+ x float>|float)) (?P<value>[^ ]+) to "
-    r"(?:<\d+ x )?(?:half|float)>?(?=[ \n])"
+    r"\b(?:fpext (?P<short><\d+ x half>|half)|fptrunc (?P<long><\d+ x float>|float)) "
+    r"(?P<value>splat \([^)]*\)|<[^>]*>|[^ ]+) to (?:<\d+ x )?(?:half|float)>?(?=[ \n])"
 )
 _FUSED = re.compile(r"@llvm\.fma\.(v32f32|v32f64)\(")
 _DIRECTED = re.compile(
