@@ -101,11 +101,9 @@ def _constants(function: ir.Function) -> dict[str, ir.Immediate]:
     found: dict[str, ir.Immediate] = {}
     written: set[str] = set()
     for i in function.instructions:
-        if i.root == "call":  # what it answers may stand anywhere
-            names = [name for operand in i.operands for name in _registers(operand)]
-        else:
-            names = _registers(i.operands[0]) if i.operands else []
-        for name in names:
+        defined, used = cfg.definitions_and_uses(i)
+        # What a call answers stands among all that it names.
+        for name in used if i.root == "call" else defined:
             if name in written:
                 found.pop(name, None)
             elif (
@@ -117,10 +115,3 @@ def _constants(function: ir.Function) -> dict[str, ir.Immediate]:
                 found[name] = i.operands[1]
             written.add(name)
     return found
-
-
-def _registers(operand: ir.Operand | None) -> list[str]:
-    if isinstance(operand, ir.Register):
-        return [operand.name]
-    items = (operand.first, operand.second) if isinstance(operand, ir.Pair) else getattr(operand, "items", ())
-    return [name for item in items for name in _registers(item)]

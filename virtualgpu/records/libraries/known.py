@@ -84,9 +84,6 @@ class KnownCalls:
         return max((one for one in known if one and one.name == operation.name), key=common, default=None)
 
 
-NOTHING_KNOWN = KnownCalls(Provenance("recorded", "no GPU"), ())
-
-
 def known_calls(data: Any, name: str) -> KnownCalls:
     """The records of a file, as JSON gives it.
 
