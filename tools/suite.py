@@ -156,7 +156,8 @@ def fake_gpu() -> list[list[str]]:
     """The code for real GPUs, with a virtual GPU in the place of one."""
     plugin = ("-p", "tests.real.fake_gpu", "--fake-gpu", "-p", "no:cacheprovider")
     gpu_tests = [
-        f"tests/gpu/test_{name}.py" for name in ("device", "judge_gpu", "public", "several_gpu", "traces")
+        f"tests/gpu/test_{name}.py"
+        for name in ("check_streams_gpu", "device", "judge_gpu", "public", "several_gpu", "traces")
     ]
     return [pytest(*left_out("fake-gpu"), *plugin, "-m", "gpu", "tests/real", "tests/session", *gpu_tests)]
 

@@ -168,11 +168,15 @@ def _arguments_passed(words: Sequence[int]) -> tuple[Any, ...] | None:
             pairs = zip(words, each, strict=True)
             arrays = [(word, item) for word, item in pairs if type(item) is cupy.ndarray]
             if arrays and all(item.data.ptr == word for word, item in arrays):
-                found: tuple[Any, ...] = each
-                return found
+                return tuple(each)
     return None
 
 
 def _living(*kinds: type) -> Iterator[Any]:
-    """Objects of these classes, those made last first."""
-    return (each for age in range(3) for each in gc.get_objects(age) if type(each) in kinds)
+    """Objects of these classes, those made last first.
+
+    A generator must not go through what the collector lists itself: that list holds the generator, too, and
+    the circle would keep every array alive that the program frees.
+    """
+    for age in range(3):
+        yield from [each for each in gc.get_objects(age) if type(each) in kinds]
