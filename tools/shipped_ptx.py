@@ -1,15 +1,14 @@
-"""Compile the course's kernels in advance, for machines without NVRTC, or check that this was done.
+"""Compile the course's kernels in advance, for machines without NVRTC.
 
 Which kernels those are is found out by running everything that compiles one: the corpus, the notebooks
-with their folded solutions, the README's example and ``gpulab doctor``. ``--check`` writes nothing and
-fails if a kernel is missing or NVRTC, if it is the one that made the file, makes something else now; an
-image's key is its source's, so of the other targets than the first it looks only whether they are there.
+with their folded solutions, the README's example and ``gpulab doctor``. Which of these compiles what is
+written beside it (`COMPILED`): a notebook's test runs it once more and compares.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
+import functools
 import os
 import re
 import sys
@@ -23,6 +22,7 @@ from tools.cells import ROOT, cells, notebooks, run
 DEVICE = "virtual:A100"
 # A kernel of notebook 02 is told how many blocks an SM of this device can hold.
 ELSEWHERE = {"02": ("virtual:T4", "virtual:RTX 4090")}
+COMPILED = ROOT / "tools" / "shipped_ptx.tsv"
 
 _FENCED = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
@@ -33,33 +33,86 @@ class Request:
 
     code: str
     options: tuple[str, ...]
-    name_expressions: tuple[str, ...]
+    name_expressions: tuple[str, ...] = ()
+
+    def key(self, target: int) -> str:
+        """What its image ships under."""
+        from virtualgpu.compile import shipped
+
+        return shipped.key_of(self.code, target, self.options, self.name_expressions)
 
 
-def requests() -> list[Request]:
-    """Everything that the course compiles, each request once."""
-    from gpulab import session
-    from gpulab.diagnosis import doctor
+@dataclass(frozen=True)
+class Made:
+    """What NVRTC made of a request for a target."""
+
+    request: Request
+    target: int
+    ptx: str
+    lowered_names: dict[str, str]
+
+
+def of_files() -> list[Request]:
+    """What the corpus, the course's folders, what learners call and random numbers are compiled from."""
     from tools.corpus import CASES
     from tools.corpus.workloads import WORKLOADS
     from virtualgpu.compile import nvrtc
     from virtualgpu.cp._random import bits
 
-    found = [Request(c.code, (*c.options, *nvrtc.CUPY_OPTIONS), ()) for c in CASES]
-    found += [Request(w.code, nvrtc.CUPY_OPTIONS, ()) for w in WORKLOADS]
-    found += [Request(code, nvrtc.CUPY_OPTIONS, ()) for code in course_kernels()]
+    found = [Request(c.code, (*c.options, *nvrtc.CUPY_OPTIONS)) for c in CASES]
+    found += [Request(w.code, nvrtc.CUPY_OPTIONS) for w in WORKLOADS]
+    found += [Request(code, nvrtc.CUPY_OPTIONS) for code in course_kernels()]
     for code, options in map(bits.source, bits.STRUCTS):
-        found.append(Request(code, (*options, *nvrtc.CUPY_OPTIONS), ()))
-    with recorded(found), kernels_alone():
-        doctor()
+        found.append(Request(code, (*options, *nvrtc.CUPY_OPTIONS)))
+    return list({request.key(0): request for request in found}.values())
+
+
+def of_course() -> dict[str, list[Request]]:
+    """What each notebook compiles on each of its devices, and what doctor and README do."""
+    from gpulab import session
+
+    found: dict[str, list[Made]] = {}
+    with kernels_alone():
+        with recorded(found.setdefault("doctor and README", [])):
+            doctor_and_readme()
         for path in notebooks():
-            for device in (*ELSEWHERE.get(path.name[:2], ()), DEVICE):
+            for device in devices(path.name):
                 session.use_device("virtual:V100")
                 session.use_device(device)  # a fresh one, whose pool holds nothing of the notebook before
-                run(list(cells(path)), path.name)
-        session.use_device(DEVICE)
-        run(_FENCED.findall((ROOT / "README.md").read_text(encoding="utf-8"))[:1], "README.md")
-    return list({(r.options, r.name_expressions, plain_key(r)): r for r in found}.values())
+                forget()
+                with recorded(found.setdefault(title(path.name, device), [])):
+                    run(list(cells(path)), path.name)
+    return {name: [made.request for made in each] for name, each in found.items()}
+
+
+def devices(name: str) -> tuple[str, ...]:
+    """The devices for which a notebook's kernels are compiled: on others they are the same."""
+    return (*ELSEWHERE.get(name[:2], ()), DEVICE)
+
+
+def title(name: str, device: str) -> str:
+    """What `COMPILED` calls a notebook on a device."""
+    return f"{name} on {device.removeprefix('virtual:')}"
+
+
+def doctor_and_readme() -> None:
+    """Run what a learner may run before the first notebook."""
+    from gpulab import session
+    from gpulab.diagnosis import doctor
+
+    forget()
+    doctor()
+    session.use_device(DEVICE)
+    run(_FENCED.findall((ROOT / "README.md").read_text(encoding="utf-8"))[:1], "README.md")
+
+
+def forget() -> None:
+    """Let everything be asked for again that this process has compiled."""
+    from virtualgpu.compile import nvrtc
+    from virtualgpu.launch import compiled
+
+    compiled._compile.cache_clear()
+    nvrtc._compile_both.cache_clear()
 
 
 def course_kernels() -> list[str]:
@@ -71,22 +124,17 @@ def course_kernels() -> list[str]:
     return [*map(kernel_code, kernel_files()), *folders.kernels().values(), *called]
 
 
-def plain_key(request: Request) -> str:
-    """The part of a source that decides what it becomes."""
-    from virtualgpu.compile import shipped
-
-    return shipped.plain(request.code)
-
-
 @contextlib.contextmanager
-def recorded(found: list[Request]) -> Iterator[None]:
+def recorded(found: list[Made]) -> Iterator[None]:
     """Note every source that is compiled meanwhile and does compile."""
     from virtualgpu.compile import nvrtc
 
     def noting(compile_it: Any) -> Any:
         def noted(code: str, *, target: int, options: Sequence[str] = (), **more: Any) -> Any:
             image = compile_it(code, target=target, options=options, **more)
-            found.append(Request(code, tuple(options), tuple(more.get("name_expressions", ()))))
+            request = Request(code, tuple(options), tuple(more.get("name_expressions", ())))
+            ptx = image[0] if isinstance(image, tuple) else image
+            found.append(Made(request, target, ptx.ptx, ptx.lowered_names))
             return image
 
         return noted
@@ -122,63 +170,77 @@ def kernels_alone() -> Iterator[None]:
 
 
 def main() -> int:
-    """Write the file, or check it."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; fail if the file is out of date")
-    options = parser.parse_args()
+    """Write both files."""
     with tempfile.TemporaryDirectory(prefix="gpulab-") as scratch:
         os.environ.update(GPULAB_HOME=scratch, GPULAB_DEVICE=DEVICE, MPLBACKEND="Agg")
-        return refresh(check=options.check)
+        course = of_course()
+        lines = [f"{name}\t{key}\n" for name, each in course.items() for key in sorted(own(each))]
+        COMPILED.write_text("".join(lines), encoding="utf-8")
+        return write([*of_files(), *(r for each in course.values() for r in each)])
 
 
-def refresh(*, check: bool) -> int:
-    """Compile every request for every target and write or compare."""
+def write(requests: Sequence[Request]) -> int:
+    """Compile every request for every target."""
     from virtualgpu.compile import nvrtc, shipped
     from virtualgpu.compile.cubin import kernel_resources
 
-    wanted, known = requests(), shipped.keys()
+    wanted = list({request.key(0): request for request in requests}.values())
     made: dict[str, shipped.ShippedImage] = {}
     for r in wanted:
         for target in shipped.TARGETS:
             asked: dict[str, Any] = {"options": r.options, "name_expressions": r.name_expressions}
-            key = shipped.key_of(r.code, target, r.options, r.name_expressions)
-            there = shipped.image(key) if check and key in known else None
-            if there is not None and target != shipped.TARGETS[0]:
-                made[key] = there
-                continue
             image = nvrtc.compile_ptx(r.code, target=target, **asked)
-            ptx = shipped.strip(image.ptx)
-            if there is not None and (there.ptx, there.lowered_names) == (ptx, image.lowered_names):
-                made[key] = there  # of the same PTX the same compiler makes the same machine code
-                continue
             resources = kernel_resources(nvrtc.compile_cubin(r.code, target=target, **asked).cubin)
-            made[key] = shipped.ShippedImage(ptx, image.lowered_names, resources)
+            made[r.key(target)] = shipped.ShippedImage(image.ptx, image.lowered_names, resources)
     version = ".".join(map(str, nvrtc.version()))
-    summary = f"{len(wanted)} sources for {len(shipped.TARGETS)} targets by NVRTC {version}"
-    if check:
-        problems = compare(made, version)
-        print("\n".join([*problems, "run `make shipped-ptx`"]) if problems else f"{summary}: up to date")
-        return int(bool(problems))
     path = ROOT / "virtualgpu" / "data" / shipped.FILE
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(shipped.pack(made.items(), version))
+    summary = f"{len(wanted)} sources for {len(shipped.TARGETS)} targets by NVRTC {version}"
     print(f"{summary}: {path.relative_to(ROOT)}, {path.stat().st_size:,} bytes")
     return 0
 
 
-def compare(made: dict[str, Any], version: str) -> list[str]:
-    """What is missing, left over or different in the file that ships."""
-    from virtualgpu.compile import shipped
+@functools.cache
+def keys_of_files() -> frozenset[str]:
+    """What files hold whoever compiles it."""
+    return frozenset(request.key(0) for request in of_files())
 
-    there = shipped.keys()
-    problems = [f"{len(set(made) - there)} of {len(made)} images are missing"] if set(made) - there else []
-    if there - set(made):
-        problems.append(f"{len(there - set(made))} images belong to no kernel of the course any more")
-    if version == shipped.compiler():
-        stale = [key for key in made if key in there and shipped.image(key) != made[key]]
-        if stale:
-            problems.append(f"{len(stale)} images differ from what NVRTC {version} makes")
-    return problems
+
+def own(requests: Sequence[Request]) -> set[str]:
+    """What `COMPILED` has of requests: those that no file holds."""
+    return {request.key(0) for request in requests} - keys_of_files()
+
+
+def compiled_by() -> dict[str, set[str]]:
+    """What `COMPILED` tells: who asks for which requests."""
+    found: dict[str, set[str]] = {}
+    for line in COMPILED.read_text(encoding="utf-8").splitlines():
+        name, key = line.split("\t")
+        found.setdefault(name, set()).add(key)
+    return found
+
+
+def problems(name: str, made: Sequence[Made]) -> list[str]:
+    """What is missing, left over or different in the files of what something has just compiled."""
+    from virtualgpu.compile import nvrtc, shipped
+
+    known, there = compiled_by().get(name, set()), own([each.request for each in made])
+    found = []
+    for what, some in (("are missing", there - known), ("are not compiled any more", known - there)):
+        if some:
+            found.append(f"{len(some)} of the sources of {name} {what}: run `make shipped-ptx`")
+    same_compiler = ".".join(map(str, nvrtc.version())) == shipped.compiler()
+    for each in made:
+        where = f"{each.request.code.strip()[:60]!r} for {each.target}: run `make shipped-ptx`"
+        # A device of another compute capability takes the image of one before.
+        image = shipped.image(each.request.key(max(t for t in shipped.TARGETS if t <= each.target)))
+        comparable = same_compiler and each.target in shipped.TARGETS
+        if image is None:
+            found.append(f"There is no image of {where}")
+        elif comparable and (image.ptx, image.lowered_names) != (shipped.strip(each.ptx), each.lowered_names):
+            found.append(f"NVRTC makes something else of {where}")
+    return found
 
 
 if __name__ == "__main__":

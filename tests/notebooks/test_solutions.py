@@ -10,13 +10,16 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
+import nbformat
 import numpy as np
 import pytest
 
 import gpulab as gl
 from gpulab.teach.folders import exercises as all_exercises
 from tests.kernels import until_alive
+from tests.notebooks import compiling
 from tests.notebooks.course import NOTEBOOKS, exercises, output_text, read, solutions, with_solutions
+from tools import shipped_ptx
 from tools.cells import CHECK
 
 CELL_TIMEOUT_S = 240
@@ -34,13 +37,27 @@ def run(notebook: Any, folder: Path) -> Any:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_the_notebook_runs_with_its_solutions(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    root = path.parents[1]
+@pytest.mark.parametrize(
+    ("path", "device"),
+    [
+        pytest.param(path, device, id=shipped_ptx.title(path.stem, device))
+        for path in NOTEBOOKS
+        for device in shipped_ptx.devices(path.name)
+    ],
+)
+def test_the_notebook_runs_with_its_solutions(
+    path: Path, device: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And compiles what ships compiled in advance."""
+    root, noted = path.parents[1], tmp_path / "noted"
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")]))
-    notebook = run(with_solutions(read(path)), path.parent)
-    for name, cell in exercises(notebook).items():
+    monkeypatch.setenv("GPULAB_DEVICE", device)
+    notebook = with_solutions(read(path))
+    for at, source in ((0, compiling.BEGIN), (len(notebook.cells) + 1, compiling.end_in(noted))):
+        notebook.cells.insert(at, nbformat.v4.new_code_cell(source))
+    for name, cell in exercises(run(notebook, path.parent)).items():
         assert output_text(cell).startswith(f"{name}: passed: "), output_text(cell)
+    assert not shipped_ptx.problems(shipped_ptx.title(path.name, device), compiling.noted(noted))
 
 
 def folded() -> dict[str, str]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +13,14 @@ import pytest
 
 from gpulab import session
 from gpulab.diagnosis.checks import check_nvrtc, check_virtual_gpu
+from tools import shipped_ptx
+from tools.cells import notebooks
 from tools.corpus import CASES, Case, kernel_code, kernel_files
 from tools.recordings.record import run_case
 from virtualgpu.compile import nvrtc, shipped
 from virtualgpu.compile.ptx.parser import parse
 from virtualgpu.launch import compiled
 from virtualgpu.records import KernelSource
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -41,17 +40,43 @@ def kernel_of(c: Case) -> Any:
     return session.cp().RawKernel(c.code, c.kernel, options=c.options)
 
 
-@pytest.mark.slow
-def test_the_file_holds_every_kernel_of_the_course_as_it_stands() -> None:
-    """It runs all notebooks with their solutions, to see what they compile."""
-    if not nvrtc.available():
-        pytest.skip("needs NVRTC, to compare with")
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, "-m", "tools.shipped_ptx", "--check"],
-        cwd=ROOT, capture_output=True, text=True, env=environment, timeout=600, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
+@pytest.mark.skipif(not nvrtc.available(), reason="needs NVRTC, to compare with")
+def test_doctor_and_readme_compile_what_ships(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each notebook's test says the same of what the notebook compiles."""
+    monkeypatch.setenv("GPULAB_HOME", str(tmp_path))
+    made: list[shipped_ptx.Made] = []
+    with shipped_ptx.recorded(made):
+        shipped_ptx.doctor_and_readme()
+    assert made
+    assert not shipped_ptx.problems("doctor and README", made)
+    other = replace(made[0], ptx=made[0].ptx + "// and more\n.visible .entry more() { ret; }\n")
+    unknown = replace(made[0], request=replace(made[0].request, code="// of nobody\nint k;"))
+    for wrong in ([other, *made[1:]], [unknown, *made], made[1:]):
+        assert shipped_ptx.problems("doctor and README", wrong)
+
+
+def test_nothing_else_ships() -> None:
+    asked = shipped_ptx.keys_of_files().union(*shipped_ptx.compiled_by().values())
+    assert len(shipped.keys()) == len(asked) * len(shipped.TARGETS), "run `make shipped-ptx`"
+    of = [
+        shipped_ptx.title(path.name, each) for path in notebooks() for each in shipped_ptx.devices(path.name)
+    ]
+    assert shipped_ptx.compiled_by().keys() <= {*of, "doctor and README"}
+
+
+FROM_FILES = shipped_ptx.of_files()
+
+
+@pytest.mark.skipif(not nvrtc.available(), reason="needs NVRTC, to compare with")
+@pytest.mark.parametrize("number", range(len(FROM_FILES)))
+def test_what_files_hold_ships(number: int) -> None:
+    request, (target, *others) = FROM_FILES[number], shipped.TARGETS
+    assert {request.key(each) for each in others} <= shipped.keys(), "run `make shipped-ptx`"
+    image = shipped.image(request.key(target))
+    assert image is not None, "run `make shipped-ptx`"
+    if ".".join(map(str, nvrtc.version())) == shipped.compiler():
+        now = nvrtc.compile_ptx(request.code, target=target, options=request.options)
+        assert image.ptx == shipped.strip(now.ptx)
 
 
 @pytest.mark.parametrize("target", shipped.TARGETS)
