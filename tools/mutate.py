@@ -70,6 +70,7 @@ def _teach(*names: str) -> tuple[str, ...]:
 _GPU = "gpu:"
 _GPU_PLUGIN = ("-p", "tests.real.fake_gpu", "--fake-gpu")
 _ON_A_GPU = ("gpu:tests/real", "gpu:tests/session/test_real_gpu.py")
+_WATCHERS = tuple(f"gpu:{name}" for name in _in("gpu", ("check_streams_gpu", "graphs_gpu", "timeline_gpu")))
 
 # Room -> the tests that belong to it: files and folders, the quickest first.
 ROOMS: dict[str, tuple[str, ...]] = {
@@ -179,7 +180,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "gpulab/lab/profiling": ("tests/session/test_profile.py", "tests/trace/test_profile.py"),
     "gpulab/lab/why": ("tests/session/test_diagnose.py", "tests/session/test_roofline.py"),
     "gpulab/lab/memory": ("tests/memory", "tests/session/test_ladder.py"),
-    "gpulab/real": (*_ON_A_GPU, "tests/real"),
+    "gpulab/real": (*_ON_A_GPU, *_WATCHERS, "tests/real"),
     "gpulab/real/cupti": (*_ON_A_GPU, "tests/trace/test_cupti_records.py"),
     "gpulab/real/memory": ("tests/memory",),
     "gpulab/views": _views("common", "launch_chart", "device_and_occupancy", "timeline"),

@@ -43,14 +43,14 @@ def firsts() -> list[int]:
 
 
 def packs() -> list[int]:
-    """The first packs and a sample of the others; for other processors than this one a third as many, and
+    """The first packs and a sample of the others; for other processors than this one a fifth as many, and
     others for each, which nothing else takes."""
     found, chosen = firsts(), os.environ.get(processor.VARIABLE, "native")
     own = [*found[:QUICK_PACKS], *found[QUICK_PACKS::SAMPLE]]
     if chosen == "native" or SAMPLE == 1:
         return own
     left = sorted(set(found) - set(own))
-    count = len(own) // 3
+    count = len(own) // 5
     return left[processor.levels().index(chosen) :: len(left) // count][:count]
 
 
