@@ -30,7 +30,7 @@ from virtualgpu.records.acts import HOST, Act, Region, Work
 from virtualgpu.words import count
 
 _P = c_void_p
-_PINNED, _DEVICE, _MANAGED = 1, 2, 3  # cudaMemoryType
+_PINNED, _DEVICE, _MANAGED = runtime.memoryTypeHost, runtime.memoryTypeDevice, runtime.memoryTypeManaged
 _LEGACY, _ALIAS, _PER_THREAD = 0, 1, 2
 _UNSEEN = (
     "A kernel that is given an address counts as using the whole array there; what a host function does, and "

@@ -46,6 +46,18 @@ def test_a_gpu_without_gpm_gives_nvmls_readings_and_says_what_it_has_not(nvml: A
     assert read.facts()["mig"] is None
 
 
+def test_metrics_are_those_of_nvidias_own_list() -> None:
+    pynvml: Any = pytest.importorskip("pynvml")
+    of_nvidia = {
+        "sm_active": "SM_UTIL", "sm_occupancy": "SM_OCCUPANCY", "integer": "INTEGER_UTIL",
+        "tensor": "ANY_TENSOR_UTIL", "dram": "DRAM_BW_UTIL", "fp64": "FP64_UTIL", "fp32": "FP32_UTIL",
+        "fp16": "FP16_UTIL", "pcie_tx": "PCIE_TX_PER_SEC", "pcie_rx": "PCIE_RX_PER_SEC",
+        "nvlink_rx": "NVLINK_TOTAL_RX_PER_SEC", "nvlink_tx": "NVLINK_TOTAL_TX_PER_SEC",
+    }  # fmt: skip
+    wanted = {name: getattr(pynvml, f"NVML_GPM_METRIC_{there}") for name, there in of_nvidia.items()}
+    assert wanted == load._GPM
+
+
 def test_what_a_gpu_never_tells_is_not_asked_again(nvml: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 

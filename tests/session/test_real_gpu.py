@@ -120,6 +120,24 @@ def test_occupancy_is_the_drivers(addition: Any) -> None:
     assert gl.occupancy(kernel, 256).point.provenance.source == "measured"
 
 
+def test_a_driver_that_knows_better_is_the_limit(addition: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from gpulab.real import backend
+
+    class Fewer:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(drivers, name)
+
+        def occupancyMaxActiveBlocksPerMultiprocessor(self, *_: Any) -> int:  # noqa: N802
+            return 2
+
+    drivers = backend.driver
+    monkeypatch.setattr(backend, "driver", Fewer())
+    found = gl.occupancy(addition[0], 96).point
+    assert (found.blocks_per_sm, found.warps_per_sm) == (2, 6)
+    assert found.blocks_by_limit["driver"] == 2
+    assert found.limiters == ("driver",)
+
+
 def test_device_shows_live_readings() -> None:
     card = gl.device()
     assert card.has_metrics

@@ -296,12 +296,12 @@ def on_device(
             value = garbage(seed + number, wanted.shape, wanted.dtype) if value is None else value
             start[name] = value
         if parameter.pointer:
-            gaps.append(cp.empty(_GAP_BYTES, np.uint8))
+            gaps.append(cp.cuda.alloc(_GAP_BYTES))
             arrays[name] = cp.asarray(value)
             args.append(arrays[name])
         else:
             args.append(parameter.scalar(value))
-    gaps.append(cp.empty(_GAP_BYTES, np.uint8))
+    gaps.append(cp.cuda.alloc(_GAP_BYTES))
     return arrays, tuple(args), start
 
 
