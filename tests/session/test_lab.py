@@ -4,25 +4,34 @@ from __future__ import annotations
 
 import gc
 import weakref
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import gpulab as gl
+from gpulab.lab.graph_cost import numbered
 from gpulab.views.tables.count import CounterTable
 from tests.session.kernels import COLUMN_SUM, COUNT_UP, FOREVER, NO_TAIL_CHECK, VECTOR_ADD
+from virtualgpu.compile import sass
 from virtualgpu.records import (
+    Activity,
     BlockTrace,
     DeviceInfo,
+    GraphNode,
+    GraphRecord,
     KernelCounters,
     LaunchTrace,
     Occupancy,
+    Provenance,
     SanitizerReport,
+    Timeline,
     WarpTrace,
 )
 
 N = 10_000
+MEASURED = Provenance("measured", "a GPU")
 BLOCK = 256
 GRID = -(-N // BLOCK)
 
@@ -238,3 +247,52 @@ def test_every_result_has_its_record(addition: Any) -> None:
         assert type(record[0] if isinstance(record, tuple) else record) is kind
     assert counted.record.total("requests") == counted.total("requests") > 0
     assert checked.record.clean
+
+
+def test_what_is_left_out_of_an_access_is_the_first_warp_and_neighbours() -> None:
+    pattern = gl.access().access
+    assert (pattern.memory().sectors, pattern.banks().wavefronts) == (4, 1)
+    code = """extern "C" __global__ void k(float* x) {
+        int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+        x[(1 + warp) * lane] = 1.0f;
+    }"""
+    args = (gl.cp.zeros(64, np.float32),)
+    assert gl.access(gl.cp.RawKernel(code, "k"), 1, 64, args).access.memory().sectors == 4
+    assert gl.access(gl.cp.RawKernel(code, "k"), 1, 64, args, warp=1).access.memory().sectors == 8
+
+
+def test_counts_as_run_stand_beside_the_programs_lines() -> None:
+    if not sass.available():
+        pytest.skip("needs nvdisasm")
+    table = gl.as_run(gl.cp.RawKernel(COUNT_UP, "count_up"), 1, 32, (gl.cp.zeros(32, np.int32), np.int32(32)))
+    assert "if (i < n) x[i] += 1;" in str(table)
+
+
+def test_a_graph_takes_an_array_that_was_put_in_by_name_for_its_own() -> None:
+    x, other = gl.cp.ones(32, np.float32), gl.cp.full(32, 5, np.float32)
+    g = gl.graph(lambda x: x + 1, x)
+    g.update(x=other)
+    assert [array is other for array in g.arrays] == [True]
+    assert float(g()[0]) == 6
+
+
+def test_nodes_of_a_launch_that_cupti_saw_are_numbered_as_the_graphs() -> None:
+    """CUPTI's numbers are its own; another launch's operations keep theirs."""
+    kinds: Any = (("KERNEL", "add", None), ("MEMCPY", "copy", "DtoD"), ("KERNEL", "add", None))
+    nodes = tuple(
+        GraphNode(number=k, kind=kind, name=name, copy_kind=way) for k, (kind, name, way) in enumerate(kinds)
+    )
+    graph = GraphRecord(MEASURED, nodes, ((0, 1), (1, 2)))
+    launched: Any = ("CONCURRENT_KERNEL", "add", None)
+    seen: Any = ((*launched, 7), ("MEMCPY", "copy", "DtoD", 7), (*launched, 0), (*launched, 7))
+    activities = tuple(
+        Activity(
+            kind=kind, name=name, device_id=0, stream_id=7, correlation_id=10 + k, start_ns=k, end_ns=k + 1,
+            copy_kind=way, graph_id=of, graph_node_id=99,
+        )
+        for k, (kind, name, way, of) in enumerate(seen)
+    )  # fmt: skip
+    told = Timeline(provenance=MEASURED, method="CUPTI", start_ns=0, end_ns=9, activities=activities)
+    assert [each.graph_node_id for each in numbered(told, graph).activities] == [0, 1, 99, 2]
+    modelled = replace(told, provenance=Provenance("modelled", "a device"))
+    assert numbered(modelled, graph) is modelled

@@ -67,6 +67,7 @@ def test_count_is_modelled_and_runs_the_kernel_once() -> None:
     assert bool((x == 1).all())
     assert table.provenance.source == "modelled"
     assert table.total("sectors", "global", "load") == 125
+    assert "Counted in a replay on the virtual GPU" in str(table)
 
 
 def test_accesses_are_traced_in_a_replay_and_the_kernel_runs_once() -> None:
@@ -127,7 +128,7 @@ def test_a_driver_that_knows_better_is_the_limit(addition: Any, monkeypatch: pyt
         def __getattr__(self, name: str) -> Any:
             return getattr(drivers, name)
 
-        def occupancyMaxActiveBlocksPerMultiprocessor(self, *_: Any) -> int:  # noqa: N802
+        def occupancyMaxActiveBlocksPerMultiprocessor(self, *_: Any) -> int:
             return 2
 
     drivers = backend.driver
