@@ -212,14 +212,14 @@ def test_a_page_and_a_sentence() -> None:
         assert words in page
         assert words in found.describe()
     assert "\n" not in repr(found)
-    assert " more." not in repr(found)
+    assert " more)" not in repr(found)
     with gl.check_streams() as several:
         race(gl.cp)
         y = gl.cp.arange(50)
         with gl.cp.cuda.Stream(non_blocking=True):
             y += 1
     assert len(several.findings) > 1
-    assert repr(several).endswith(f" And {len(several.findings) - 1} more.")
+    assert repr(several).endswith(f" (and {len(several.findings) - 1} more)")
     assert gl.check_streams()._repr_mimebundle_() is None
 
 
