@@ -206,7 +206,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "gpulab/teach/interview": ("tests/interview",),
     "gpulab/teach/predictions": _teach("numbers", "prediction", "course_predictions", "widgets"),
     "gpulab/teach/classroom": _teach("classroom"),
-    "gpulab/teach/judge": _teach("judge", "kernel_costs"),
+    "gpulab/teach/judge": _teach("advice", "judge", "kernel_costs"),
     "gpulab/teach/judge/kernel": _teach("judge", "kernel_costs"),
     "gpulab/teach/judge/python": _teach("programs", "moving_data"),
     "gpulab/teach/judge/process": _teach("processes"),
