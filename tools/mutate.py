@@ -58,8 +58,12 @@ def _sanitizer(*names: str) -> tuple[str, ...]:
     return _in("engine", tuple(f"sanitizer{name}" for name in names))
 
 
+# What every view says and draws of records made for that.
+_DRAWN = "tests/views/test_drawn.py"
+
+
 def _views(*names: str) -> tuple[str, ...]:
-    return _in("views", names)
+    return (*_in("views", names), _DRAWN)
 
 
 def _teach(*names: str) -> tuple[str, ...]:
@@ -191,9 +195,9 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "gpulab/views/graph": _views("graph_view"),
     "gpulab/views/ladder": _views("ladder_chart"),
     "gpulab/views/launch": _views("launch_chart"),
-    "gpulab/views/memory": ("tests/memory/test_chart.py",),
-    "gpulab/views/monitor": ("tests/session/test_monitor.py",),
-    "gpulab/views/roofline": ("tests/session/test_roofline.py",),
+    "gpulab/views/memory": ("tests/memory/test_chart.py", _DRAWN),
+    "gpulab/views/monitor": ("tests/session/test_monitor.py", _DRAWN),
+    "gpulab/views/roofline": ("tests/session/test_roofline.py", _DRAWN),
     "gpulab/views/layers": ("tests/session/test_follow.py",),
     "gpulab/views/traffic": ("tests/session/test_traffic.py",),
     "gpulab/views/occupancy": _views("device_and_occupancy"),

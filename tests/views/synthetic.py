@@ -18,6 +18,7 @@ from virtualgpu.records import (
     SourceLine,
     WarpTrace,
 )
+from virtualgpu.records.device.load import LOAD_COLUMNS, LoadSamples
 from virtualgpu.records.launch.roofline import Ceilings, Roofline, RooflinePoint
 from virtualgpu.records.memory import (
     CacheCapacity,
@@ -338,6 +339,21 @@ def roofline(provenance: Provenance = MODELLED, modelled: bool = False) -> Roofl
         for name, flops, moved, time_ns in kernels
     ]  # fmt: skip
     return Roofline(ceilings=ceilings, points=tuple(points), path=True)
+
+
+def load_samples(readings: int = 60) -> LoadSamples:
+    """Half a minute in two phases: busy, then held back by its power."""
+    at, nothing = np.arange(readings) / 2, np.full(readings, np.nan)
+    busy = np.where(at < 12, 20 + 2 * at, 95.0)
+    given = {
+        "utilization": busy, "sm_active": 0.8 * busy, "sm_occupancy": busy / 2, "dram": 0.6 * busy,
+        "power": 100 + 6 * busy, "temperature": 40 + busy / 4, "sm_clock": 1980 - 3 * busy,
+        "memory_used": 1000 + 40 * at, "clock_reasons": np.where(at < 12, 1.0, 4.0),
+    }  # fmt: skip
+    return LoadSamples(
+        provenance=MEASURED, time_ns=at * 1e9, sms=108, phases=(("copy", 0.0), ("compute", 12e9)),
+        columns={name: given.get(name, nothing) for name in LOAD_COLUMNS},
+    )  # fmt: skip
 
 
 def memory_samples(readings: int = 600) -> MemorySamples:

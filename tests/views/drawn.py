@@ -1,0 +1,137 @@
+"""What views hold, in lines of text: sentence, description and display list, arrays by a few figures each.
+
+``python -m tests.views.drawn`` writes `FOLDER` anew. Do that after a change that is meant, when you have
+looked at the pictures, which it puts into the folder that it names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gpulab.views import AccessMicroscope, AllocatorView, GraphView, LoadChart
+from gpulab.views.parts.boxes import Box
+from gpulab.views.parts.items import Item
+from tests.views import graphs, pools, synthetic
+from tests.views.makers import MAKERS
+from virtualgpu.records.access import AccessPattern
+
+FOLDER = Path(__file__).with_name("drawn")
+_NUMBER = re.compile(r"-?\d+\.\d+(?:e[-+]\d+)?|-?\d+(?:e[-+]\d+)?")
+_LONG, _MANY = 100, 12  # characters of a line, elements that stand in one
+_NUMBERS = (int, float, np.number)
+
+
+def _allocator() -> AllocatorView:
+    view = pools.two(300, 5)
+    view.step //= 2
+    return view
+
+
+ALL: dict[str, Callable[[], Any]] = {
+    **MAKERS,
+    "allocators half way": _allocator,
+    "access": lambda: AccessMicroscope(AccessPattern(stride=3, offset=1, padding=1)),
+    "graph": lambda: GraphView(graphs.chain(5)),
+    "graph compared": lambda: GraphView(graphs.chain(12), graphs.compared(graphs.chain(12))),
+    "load": lambda: LoadChart(lambda: synthetic.load_samples()),
+}
+
+
+def lines(view: Any) -> list[str]:
+    """Everything that a view says and draws."""
+    found = [
+        repr(view),
+        "",
+        *view.describe().split("\n"),
+        "",
+        f"title: {view.title}",
+        f"caption: {view.caption}",
+    ]
+    for control in view.controls:
+        found += _told("control", control, 0)
+    return [line.rstrip() for line in [*found, *_told("drawn", view.draw(), 0)]]
+
+
+def _told(name: str, node: Any, depth: int) -> Iterator[str]:
+    start = f"{'  ' * depth}{name}"
+    if isinstance(node, Item | Box):
+        node = node.wire()
+    if isinstance(node, dict):
+        yield f"{start} {node.get('box') or node.get('item') or ''}".rstrip()
+        for key, value in node.items():
+            if key not in ("box", "item"):
+                yield from _told(str(key), value, depth + 1)
+    elif isinstance(node, np.ndarray):
+        yield f"{start}: {_figures(node)}"
+    elif isinstance(node, list | tuple) and len(node) > _MANY and all(isinstance(v, _NUMBERS) for v in node):
+        yield f"{start}: {_figures(np.array(node))}"
+    elif isinstance(node, list | tuple) and len(node) > _MANY and all(isinstance(v, str) for v in node):
+        digest = hashlib.sha256("\n".join(node).encode()).hexdigest()[:12]
+        yield f"{start}: {len(node)} texts from {node[0]!r} to {node[-1]!r}, sha256 {digest}"
+    elif isinstance(node, list | tuple) and len(line := f"{start}: {_plain(node)}") > _LONG:
+        yield start
+        for value in node:
+            yield from _told("-", value, depth + 1)
+    else:
+        yield line if isinstance(node, list | tuple) else f"{start}: {_plain(node)}"
+
+
+def _plain(node: Any) -> str:
+    if isinstance(node, float | np.floating):
+        return f"{float(node):.6g}"
+    if isinstance(node, list | tuple):
+        return f"[{', '.join(map(_plain, node))}]"
+    if isinstance(node, Item | Box | dict | np.ndarray):
+        return " " * _LONG  # has lines of its own
+    return str(node).replace("\n", " ⏎ ")
+
+
+def _figures(array: np.ndarray[Any, Any]) -> str:
+    if not array.size or array.dtype.kind not in "biuf":
+        return f"{array.dtype}{list(array.shape)} {' '.join(map(str, array.ravel()[:8]))}".rstrip()
+    values = array.astype(np.float64).ravel()
+    finite = values[np.isfinite(values)]
+    # The place of each value counts, too.
+    weighed = float((np.abs(finite) * (1 + np.arange(finite.size) % 7)).sum())
+    ends = " .. ".join(_plain(value) for value in (values[0], values[-1]))
+    return f"{array.dtype.kind}{list(array.shape)} {ends}, sum {finite.sum():.6g}, weighed {weighed:.6g}"
+
+
+def differences(wanted: list[str], found: list[str]) -> list[str]:
+    """Lines that are not the same; numbers may differ by a thousandth, as those of other processors do."""
+    told = []
+    for number, (one, other) in enumerate(zip_longest(wanted, found, fillvalue=""), 1):
+        same_words = _NUMBER.sub("#", one) == _NUMBER.sub("#", other)
+        pairs = zip(_NUMBER.findall(one), _NUMBER.findall(other), strict=False)
+        if not same_words or not all(np.isclose(float(a), float(b), rtol=1e-3, atol=1e-6) for a, b in pairs):
+            told += [f"line {number}", f"  - {one}", f"  + {other}"]
+    return told
+
+
+def kept(name: str) -> Path:
+    """Where the lines of a view are."""
+    return FOLDER / f"{name.replace(' ', '_')}.txt"
+
+
+def main() -> None:
+    pictures = Path(tempfile.mkdtemp(prefix="gpulab-drawn-"))
+    FOLDER.mkdir(exist_ok=True)
+    for name, make in ALL.items():
+        view = make()
+        kept(name).write_text("\n".join(lines(view)) + "\n", encoding="utf-8")
+        (pictures / f"{name}.png").write_bytes(view.png())
+        view.close()
+    print(f"{len(ALL)} views; look at their pictures in {pictures}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
