@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from dataclasses import replace
 
@@ -282,9 +283,13 @@ def test_time_to_lay_out_grows_no_faster_than_the_number_of_names() -> None:
     def laid_s(count: int) -> float:
         record = timelines.many(count)
         named = tuple(replace(a, name=f"kernel {n}") for n, a in enumerate(record.activities))
-        begun = time.thread_time()
-        items(replace(record, activities=named))
-        return time.thread_time() - begun
+        took = []
+        for _ in range(3):  # other things take time, too: the least is what it needs
+            gc.collect()
+            begun = time.thread_time()
+            items(replace(record, activities=named))
+            took.append(time.thread_time() - begun)
+        return min(took)
 
     laid_s(1000)
     assert laid_s(16_000) < 8 * max(laid_s(4_000), 0.01), "four times as long; sixteen where all are compared"
