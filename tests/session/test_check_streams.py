@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import linecache
+import re
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -34,12 +35,24 @@ def test_right_programs(name: str) -> None:
     assert not found.findings, found.describe()
 
 
+# What is said of a kind; of others, who does it while who may still do what.
+SAID = {
+    "used after it was freed": r" uses .+, whose memory was given back or went to another array",
+    "freed too early": r" is given back.* while .+ may still be (reading|writing) it",
+    "reused too early": r" was given back.*, and .+ uses its memory again .*while .+ may still be ",
+}
+BY_THE_HOST = r"^The host .+ while .+ may still be (reading|writing) it"
+BY_A_STREAM = r"^(?!The host ).+ (writes|reads) .+ while .+ may still be (reading|writing) it"
+
+
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_programs(name: str) -> None:
     program, kinds = WRONG[name]
     found = checked(program)
     assert {finding.kind for finding in found.findings} == kinds, found.describe()
     for finding in found.findings:
+        said = SAID.get(finding.kind, BY_A_STREAM if finding.second.stream else BY_THE_HOST)
+        assert re.search(said, finding.message), finding.message
         for use in (finding.first, finding.second):
             assert use.source is not None
             assert use.source.file == "stream_patterns.py"
