@@ -76,7 +76,7 @@ def shown_in_notebooks(devices: Iterable[str]) -> list[Shown]:
     with (
         tempfile.TemporaryDirectory(prefix="gpulab-") as scratch,
         mock.patch.dict(os.environ, GPULAB_HOME=scratch),  # not the learner's own progress
-        mock.patch.object(gpulab, "check", lambda *_: None),
+        mock.patch.object(gpulab, "check", return_value=None),
     ):
         for device in devices:
             for path in notebooks():
