@@ -425,10 +425,10 @@ class Passage:
         lines = self.tests_of.get(mutant.path, {})
         # What is compiled is passed over by whichever test comes first, and run by all.
         compiled = _TRANSLATED in (ROOT / mutant.path).read_text(encoding="utf-8")
-        if compiled and not mutant.at_import:
-            lines = {mutant.line: [*self.seconds]}
         if mutant.at_import:
             lines = {mutant.line: [test for tests in lines.values() for test in tests]}
+        elif compiled:
+            lines = {mutant.line: [*self.seconds]}
         found = lines.get(mutant.line) or []
         if not found:
             found = [t for n in range(mutant.line, mutant.last_line + 1) for t in lines.get(n, ())]

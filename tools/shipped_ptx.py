@@ -212,6 +212,13 @@ def own(requests: Sequence[Request]) -> set[str]:
     return {request.key(0) for request in requests} - keys_of_files()
 
 
+def same_compiler() -> bool:
+    """Whether what is compiled here may be compared with what ships."""
+    from virtualgpu.compile import nvrtc, shipped
+
+    return nvrtc.available() and ".".join(map(str, nvrtc.version())) == shipped.compiler()
+
+
 def compiled_by() -> dict[str, set[str]]:
     """What `COMPILED` tells: who asks for which requests."""
     found: dict[str, set[str]] = {}
@@ -223,19 +230,19 @@ def compiled_by() -> dict[str, set[str]]:
 
 def problems(name: str, made: Sequence[Made]) -> list[str]:
     """What is missing, left over or different in the files of what something has just compiled."""
-    from virtualgpu.compile import nvrtc, shipped
+    from virtualgpu.compile import shipped
 
     known, there = compiled_by().get(name, set()), own([each.request for each in made])
     found = []
     for what, some in (("are missing", there - known), ("are not compiled any more", known - there)):
         if some:
             found.append(f"{len(some)} of the sources of {name} {what}: run `make shipped-ptx`")
-    same_compiler = ".".join(map(str, nvrtc.version())) == shipped.compiler()
+    same = same_compiler()
     for each in made:
         where = f"{each.request.code.strip()[:60]!r} for {each.target}: run `make shipped-ptx`"
         # A device of another compute capability takes the image of one before.
         image = shipped.image(each.request.key(max(t for t in shipped.TARGETS if t <= each.target)))
-        comparable = same_compiler and each.target in shipped.TARGETS
+        comparable = same and each.target in shipped.TARGETS
         if image is None:
             found.append(f"There is no image of {where}")
         elif comparable and (image.ptx, image.lowered_names) != (shipped.strip(each.ptx), each.lowered_names):

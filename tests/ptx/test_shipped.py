@@ -19,7 +19,6 @@ from tools.corpus import CASES, Case, kernel_code, kernel_files
 from tools.recordings.record import run_case
 from virtualgpu.compile import nvrtc, shipped
 from virtualgpu.compile.ptx.parser import parse
-from virtualgpu.launch import compiled
 from virtualgpu.records import KernelSource
 
 
@@ -27,12 +26,10 @@ from virtualgpu.records import KernelSource
 def without_nvrtc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A machine on which the compiler's library is not found."""
     monkeypatch.setattr(nvrtc, "_load", lambda: FileNotFoundError("no libnvrtc"))
-    compiled._compile.cache_clear()
-    nvrtc._compile_both.cache_clear()
+    shipped_ptx.forget()
     session.use_device("virtual:A100")
     yield
-    compiled._compile.cache_clear()
-    nvrtc._compile_both.cache_clear()
+    shipped_ptx.forget()
     session.use_device("auto")
 
 
@@ -45,14 +42,16 @@ def test_doctor_and_readme_compile_what_ships(tmp_path: Path, monkeypatch: pytes
     """Each notebook's test says the same of what the notebook compiles."""
     monkeypatch.setenv("GPULAB_HOME", str(tmp_path))
     made: list[shipped_ptx.Made] = []
-    with shipped_ptx.recorded(made):
-        shipped_ptx.doctor_and_readme()
+    try:
+        with shipped_ptx.recorded(made):
+            shipped_ptx.doctor_and_readme()
+    finally:
+        session.use_device("auto")
     assert made
     assert not shipped_ptx.problems("doctor and README", made)
     other = replace(made[0], ptx=made[0].ptx + "// and more\n.visible .entry more() { ret; }\n")
     unknown = replace(made[0], request=replace(made[0].request, code="// of nobody\nint k;"))
-    same_compiler = ".".join(map(str, nvrtc.version())) == shipped.compiler()
-    for wrong in ([unknown, *made], made[1:], *([[other, *made[1:]]] if same_compiler else [])):
+    for wrong in ([unknown, *made], made[1:], *([[other, *made[1:]]] if shipped_ptx.same_compiler() else [])):
         assert shipped_ptx.problems("doctor and README", wrong)
 
 
@@ -75,7 +74,7 @@ def test_what_files_hold_ships(number: int) -> None:
     assert {request.key(each) for each in others} <= shipped.keys(), "run `make shipped-ptx`"
     image = shipped.image(request.key(target))
     assert image is not None, "run `make shipped-ptx`"
-    if ".".join(map(str, nvrtc.version())) == shipped.compiler():
+    if shipped_ptx.same_compiler():
         now = nvrtc.compile_ptx(request.code, target=target, options=request.options)
         assert image.ptx == shipped.strip(now.ptx)
 
