@@ -4,7 +4,8 @@
 #   PYTHON=python3.12 which Python makes it (an environment that is there is kept without this)
 #   GPULAB_CUDA=none  CuPy for another CUDA than the driver's: 13, 12 or none
 #   GPULAB_PYTHON=... run `test-gpu`, `bench` and `notebooks` with an environment of your own
-#   GPULAB_TEST_ALL=1 run tests, too, of which nothing has changed since they passed
+#   GPULAB_TEST_ALL=1 run tests, too, of which nothing has changed since they passed, or whose turn it is not
+#   GPULAB_TURN=n     run the tests whose turn it was in another run
 #   ARGS="..."        more arguments for JupyterLab, pytest or the benchmark
 
 VENV ?= .venv

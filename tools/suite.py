@@ -26,7 +26,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools import lowest, unchanged
+from tools import lowest, turns, unchanged
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTEST_COUNT = re.compile(r"(\d+) (passed|failed|errors?|skipped|xfailed|xpassed|deselected)")
@@ -180,11 +180,12 @@ OF_PROCESSORS = (
 
 
 def processors() -> list[list[str]]:
-    """What processors may differ in, with code for those that most people have, where it runs here."""
+    """What processors may differ in, with code for those that most people have, where it runs here: for one
+    of them a day, where tests take turns."""
     from virtualgpu.engine.machine import processor
 
     commands = []
-    for level in processor.levels()[:2]:
+    for level in turns.part(processor.levels()[:2], 2):
         if lacks := processor.lacking(level):
             print(f"skipped {level}: this processor lacks {', '.join(lacks)}", flush=True)
             continue
@@ -248,6 +249,10 @@ def stage_environment(scratch: str) -> dict[str, str]:
     environment.setdefault("GPULAB_CACHE_DIR", str(ROOT / ".cache" / "tests"))
     environment["IPYTHONDIR"] = str(Path(scratch) / "ipython")
     environment["PYDEVD_DISABLE_FILE_VALIDATION"] = "1"
+    if environment.get(unchanged.ALL):
+        environment.pop(turns.VARIABLE, None)
+    else:
+        environment.setdefault(turns.VARIABLE, turns.today())
     # Hundreds of processes import the same modules: none of them should compile those again.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     # A notebook's kernel finds this checkout, whatever is installed.
@@ -386,6 +391,11 @@ def main() -> None:
     stages = parser.parse_args().stages
     with tempfile.TemporaryDirectory(prefix="gpulab-") as scratch:
         environment = stage_environment(scratch)
+        if turn := environment.get(turns.VARIABLE):
+            os.environ[turns.VARIABLE] = turn  # stages are made up here
+            shown(
+                f"Turn {turn}: GPULAB_TURN={turn} repeats it, GPULAB_TEST_ALL=1 tries what others try, too."
+            )
         results = run_all(stages, environment)
     print(summarise(results), flush=True)
     raise SystemExit(0 if all(result.ok for result in results) else 1)

@@ -3,9 +3,9 @@
 ``pytest -p tools.unchanged --unchanged=.cache/green/unit.json`` notes, for each file whose tests all ran and
 passed, a digest of everything they may depend on, and leaves the file out while that stays the same. What it
 may depend on is taken widely: the interpreter, packages and variables in use, ``virtualgpu`` and ``tools``,
-every helper and data file of its folder and of those that it names, and the rest of the checkout but other
-tests, unless nothing that it reaches speaks of that. Files with a skipped test, and those about the checkout
-itself, always run.
+every helper and data file of its folder and of those that it names, the rest of the checkout but other
+tests, unless nothing that it reaches speaks of that, and the turn, where a part is tried (`tools.turns`).
+Files with a skipped test, and those about the checkout itself, always run.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from pathlib import Path
 
 import pytest
 
+from tools import turns
+
 ALL = "GPULAB_TEST_ALL"
 # Folders that are no sources, and tests that look at all of the checkout.
 _NO_SOURCES = {"artifacts", "build", "dist", "__pycache__"}
@@ -33,7 +35,9 @@ _BEYOND = re.compile(rb"gpulab|notebooks|README|CONTRIBUTING|Makefile|parents|pa
 _WITHIN = ("virtualgpu/", "tools/", "pyproject.toml")
 _NAMED = re.compile(rb"\btests\.(\w+)(?:\.(test_\w+))?|\bfrom tests import (\w+)")
 # Variables that say where things are kept, or differ from run to run.
-_PLACES = {"GPULAB_HOME", "GPULAB_CACHE_DIR", "GPULAB_CHROMIUM", ALL}
+_PLACES = {"GPULAB_HOME", "GPULAB_CACHE_DIR", "GPULAB_CHROMIUM", ALL, turns.VARIABLE}
+# What those tests name that try a part of what they could.
+_IN_TURNS = re.compile(rb"\bturns\b")
 
 
 def wanted() -> bool:
@@ -76,15 +80,16 @@ class Sources:
         if test.startswith(_OF_CHECKOUT) or test not in self._texts:
             return ""
         used = self._used(test)
-        code = (path for path in used if path.endswith(".py"))
-        beyond = not test.startswith("tests/") or any(_BEYOND.search(self._texts[path]) for path in code)
+        texts = [self._texts[path] for path in used if path.endswith(".py")]
+        beyond = not test.startswith("tests/") or any(map(_BEYOND.search, texts))
+        whose = str(turns.turn()) if any(map(_IN_TURNS.search, texts)) else ""
         used |= {
             path
             for path in self._texts
             if path.startswith(_WITHIN) or (beyond and not path.startswith("tests/"))
         }
         used |= self._shared("")
-        return _digest([*self._about, *(self._sums[path].encode() for path in sorted(used))])
+        return _digest([*self._about, whose.encode(), *(self._sums[path].encode() for path in sorted(used))])
 
     def _used(self, test: str) -> set[str]:
         """A file, the helpers and data of its folder and of those named there, and modules that they name."""

@@ -16,6 +16,7 @@ import pytest
 
 from tests.fuzz import generator, virtual_run
 from tests.fuzz.record import source_digest
+from tools import turns
 from virtualgpu.compile import nvrtc
 from virtualgpu.engine.machine import processor
 
@@ -43,29 +44,22 @@ def firsts() -> list[int]:
 
 
 def packs() -> list[int]:
-    """The first packs and a sample of the others; for other processors than this one a fifth as many, and
-    others for each, which nothing else takes."""
+    """The first packs and a sample of the others, and where tests take turns, another sample each day; for
+    other processors than this one a fifth as many, and others for each, which nothing else takes."""
     found, chosen = firsts(), os.environ.get(processor.VARIABLE, "native")
+    if SAMPLE == 1:
+        return found
+    turn, levels = turns.turn(), processor.levels()
+    if turn is not None and chosen == "native":
+        return found[turn % 20 :: 20]
+    if turn is not None:
+        return found[(turn + levels.index(chosen)) % 33 :: 33]
     own = [*found[:QUICK_PACKS], *found[QUICK_PACKS::SAMPLE]]
-    if chosen == "native" or SAMPLE == 1:
+    if chosen == "native":
         return own
     left = sorted(set(found) - set(own))
     count = len(own) // 5
-    return left[processor.levels().index(chosen) :: len(left) // count][:count]
-
-
-def compare(first: int) -> None:
-    program, kernels = virtual_run.compiled(first, TARGET)
-    assert source_digest(program.code) == recording()["sources"][str(first)], (
-        "The generator has changed since the recording: run tests.fuzz.record on a GPU again."
-    )
-    wanted = recording()["digests"][str(first)].split()
-    differing = []
-    for (seed, kernel), digest in zip(kernels.items(), wanted, strict=True):
-        found = generator.digest(virtual_run.run(program, kernel))
-        if (found == digest) == (seed in BARRIER_AFTER_RECURSION):
-            differing.append(seed)
-    assert not differing
+    return left[levels.index(chosen) :: len(left) // count][:count]
 
 
 def test_the_recording_is_large_and_repeatable() -> None:
@@ -77,15 +71,25 @@ def test_the_recording_is_large_and_repeatable() -> None:
     assert QUICK_PACKS * generator.PACK >= 200
 
 
-@pytest.mark.parametrize("first", packs()[:QUICK_PACKS])
+@pytest.mark.parametrize(
+    "first",
+    [
+        pytest.param(first, marks=[pytest.mark.slow] if number >= QUICK_PACKS else [])
+        for number, first in enumerate(packs())
+    ],
+)
 def test_results_are_an_h200s(first: int) -> None:
-    compare(first)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("first", packs()[QUICK_PACKS:])
-def test_more_results_are_an_h200s(first: int) -> None:
-    compare(first)
+    program, kernels = virtual_run.compiled(first, TARGET)
+    assert source_digest(program.code) == recording()["sources"][str(first)], (
+        "The generator has changed since the recording: run tests.fuzz.record on a GPU again."
+    )
+    wanted = recording()["digests"][str(first)].split()
+    differing = []
+    for (seed, kernel), digest in zip(kernels.items(), wanted, strict=True):
+        found = generator.digest(virtual_run.run(program, kernel))
+        if (found == digest) == (seed in BARRIER_AFTER_RECURSION):
+            differing.append(seed)
+    assert not differing
 
 
 def test_exceptions_are_of_their_kind() -> None:

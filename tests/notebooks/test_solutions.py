@@ -19,7 +19,7 @@ from gpulab.teach.folders import exercises as all_exercises
 from tests.kernels import until_alive
 from tests.notebooks import compiling
 from tests.notebooks.course import NOTEBOOKS, exercises, output_text, read, solutions, with_solutions
-from tools import shipped_ptx
+from tools import shipped_ptx, turns
 from tools.cells import CHECK
 
 CELL_TIMEOUT_S = 240
@@ -39,11 +39,14 @@ def run(notebook: Any, folder: Path) -> Any:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "device"),
-    [
-        pytest.param(path, device, id=shipped_ptx.title(path.stem, device))
-        for path in NOTEBOOKS
-        for device in shipped_ptx.devices(path.name)
-    ],
+    turns.part(
+        [
+            pytest.param(path, device, id=shipped_ptx.title(path.stem, device))
+            for path in NOTEBOOKS
+            for device in shipped_ptx.devices(path.name)
+        ],
+        2,
+    ),
 )
 def test_the_notebook_runs_with_its_solutions(
     path: Path, device: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -1,7 +1,8 @@
 """Every exercise is tried with the wrong and right answers that its notebook's folder declares.
 
 `mutants.py` of a course folder has `WRONG`, each with the stage that must catch it and words of the sentence
-it earns, and `RIGHT`. That the folded solutions pass is tested with the notebooks.
+it earns, and `RIGHT`; of each exercise's, `make test` judges every fourth, others each day. That the folded
+solutions pass is tested with the notebooks.
 """
 
 from __future__ import annotations
@@ -16,9 +17,12 @@ import gpulab.course
 from gpulab.teach import folders
 from gpulab.teach.judge import KernelExercise, Right, Wrong
 from gpulab.teach.judge.check import judge
+from tools import turns
 from virtualgpu.compile import nvrtc
 
 LEAST_WRONG, LEAST_RIGHT = 8, 4
+# Within so many days every answer has had its turn.
+DAYS = 4
 
 pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
 
@@ -42,7 +46,7 @@ DECLARED = declared()
 @pytest.mark.parametrize("name", sorted(DECLARED))
 def test_wrong_answers_fail_and_right_ones_pass(name: str, record_property: Any) -> None:
     exercise = folders.exercises()[name]
-    wrong, right = DECLARED[name]
+    wrong, right = (turns.part(answers, DAYS) for answers in DECLARED[name])
     misjudged = []
     for one in wrong:
         verdict = judge(exercise, one.answer)
@@ -81,7 +85,7 @@ def test_whatever_an_answer_returns_is_no_fault_of_the_check(name: str) -> None:
 KERNELS = sorted(name for name, found in folders.exercises().items() if isinstance(found, KernelExercise))
 
 
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("name", turns.part(KERNELS, 2))
 def test_the_reference_passes_and_the_naive_version_is_over_budget(name: str) -> None:
     exercise = folders.exercises()[name]
     assert isinstance(exercise, KernelExercise)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tools import suite, unchanged
+from tools import suite, turns, unchanged
 
 ROOT = Path(__file__).resolve().parents[2]
 FREE, BEYOND = "tests/one/test_free.py", "tests/two/test_beyond.py"
@@ -85,6 +85,40 @@ def test_variables_and_arguments_belong_to_it(checkout: Path, monkeypatch: pytes
     assert unchanged.Sources(checkout, "--processor=x86-64-v3").digest(FREE) != before
     monkeypatch.setenv("GPULAB_FUZZ", "all")
     assert unchanged.Sources(checkout).digest(FREE) != before
+
+
+def test_the_turn_belongs_to_what_is_tried_in_turns(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = unchanged.Sources(checkout).digest(FREE)
+    monkeypatch.setenv(turns.VARIABLE, "3")
+    assert unchanged.Sources(checkout).digest(FREE) == before
+    with (checkout / FREE).open("a") as file:
+        file.write("from tools import turns\n")
+    third = unchanged.Sources(checkout).digest(FREE)
+    monkeypatch.setenv(turns.VARIABLE, "4")
+    assert unchanged.Sources(checkout).digest(FREE) != third
+
+
+@pytest.mark.parametrize("many", [0, 1, 3, 4, 11])
+def test_everything_has_its_turn(many: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    each = []
+    for now in range(738_000, 738_004):
+        monkeypatch.setenv(turns.VARIABLE, str(now))
+        each.append(turns.part(range(many), 4))
+    assert {one for chosen in each for one in chosen} == set(range(many))
+    assert all(chosen for chosen in each) or not many
+    assert max(map(len, each)) <= many / 4 + 1
+    monkeypatch.delenv(turns.VARIABLE)
+    assert turns.part(range(many), 4) == list(range(many))
+
+
+def test_a_run_of_the_suite_has_one_turn_unless_all_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (turns.VARIABLE, unchanged.ALL):
+        monkeypatch.delenv(name, raising=False)
+    assert suite.stage_environment("scratch")[turns.VARIABLE] == turns.today()
+    monkeypatch.setenv(turns.VARIABLE, "5")
+    assert suite.stage_environment("scratch")[turns.VARIABLE] == "5"
+    monkeypatch.setenv(unchanged.ALL, "1")
+    assert turns.VARIABLE not in suite.stage_environment("scratch")
 
 
 def ran(checkout: Path, *arguments: str, **variables: str) -> dict[str, int]:

@@ -166,8 +166,6 @@ _SPILLS = (
           f"\n#pragma unroll 1\nfor (int k = 0; k < 5; ++k) v[k] = w[k]; {_BUBBLES} y[i] = v[2];"), "budget", "every index must be known"),
     Wrong("05-spill", "not unrolled", _median(f"{_I} {_FIVE} for (int r = 0; r < 4; ++r)\n#pragma unroll 1\nfor (int k = 0; k < 4; ++k)"
           f" {_SWAP} y[i] = v[2];"), "budget", "loops have fixed bounds"),
-    Wrong("05-spill", "volatile", _median(f"{_I} {_FIVE.replace('int v[5]', 'volatile int v[5]')}"
-          f"{_BUBBLES} y[i] = v[2];"), "budget", "A register has a number"),
     Wrong("05-spill", "no guard", _median(f"{_I} {_FIVE.replace('if (i >= n) return;', '')} {_BUBBLES} y[i] = v[2];"), "results", ""),
     Wrong("05-spill", "ends not repeated",
           _median(f"{_I} {_FIVE.replace('min(max(i + k - 2, 0), n - 1)', 'i + k - 2')} {_BUBBLES} y[i] = v[2];"), "results",
