@@ -9,6 +9,7 @@ import warnings
 from contextlib import suppress
 from typing import Any
 
+from gpulab.real.cupti import library
 from gpulab.real.driver import CUDA_ERRORS, driver_status
 from gpulab.real.nvml import sharing, text
 from gpulab.session.choose import DeviceChoice
@@ -56,6 +57,7 @@ def open_cuda_device(index: int = 0) -> DeviceChoice:
         ) from error
     if count > 1:
         _import_collectives()
+    library.load()  # before the program's first NVTX range: later, timelines would not see any
     properties = runtime.getDeviceProperties(index)
     name = text(properties["name"])
     capability = (int(properties["major"]), int(properties["minor"]))

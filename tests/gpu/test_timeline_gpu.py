@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import statistics
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -350,6 +351,22 @@ class TestRanges:
         launch = next(c for c in record.calls if c.correlation_id)
         assert one.start_ns <= launch.start_ns <= launch.end_ns <= one.end_ns
         assert one.thread == launch.thread
+
+    @pytest.mark.hardware("NVTX itself, in a process of its own")
+    def test_of_a_program_that_used_some_before_its_first_timeline(self) -> None:
+        code = """
+import gpulab as gl
+from cupyx.profiler import time_range
+x = gl.cp.zeros(10)
+with time_range("before"):
+    x += 1
+with gl.timeline() as t:
+    with time_range("within"):
+        x += 1
+print([r.name for r in t.record.ranges])
+"""
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert done.stdout == "['within']\n", done.stderr
 
 
 class TestGraphs:
