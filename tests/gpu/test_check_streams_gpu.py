@@ -85,6 +85,22 @@ def test_checks_do_not_nest(cp: Any) -> None:
     assert not checked(cp, lambda cp: cp.arange(10) + 1).findings
 
 
+@pytest.mark.parametrize("before", [True, False])
+def test_an_event_of_before_the_check_is_no_wait_for_nothing(cp: Any, before: bool) -> None:
+    a, b = cp.cuda.Stream(non_blocking=True), cp.cuda.Stream(non_blocking=True)
+    x, event = cp.arange(1000.0), cp.cuda.Event()
+    event.record()
+    with gl.check_streams() as found:
+        with a:
+            x += 1
+        b.wait_event(event if before else cp.cuda.Event())
+        with b:
+            y = x * 2
+    del y
+    assert "for an event that was not recorded yet, which" in str(found) or before
+    assert "nothing orders the two" in str(found) or not before
+
+
 def test_a_timeline_and_a_check_at_once(cp: Any) -> None:
     with gl.timeline() as t, gl.check_streams() as found:
         _ = cp.arange(1000.0) * 2

@@ -103,7 +103,7 @@ class Synchronization(ctypes.Structure):
 
 SIZES = {10: Kernel, 1: Memcpy, 2: Memset, 4: Api, 5: Api, 12: Marker, 13: MarkerData, 36: CudaEvent,
          38: Synchronization}  # fmt: skip
-DRIVER_CALLS: tuple[str, ...] = ("cuLaunchKernel",)
+DRIVER_CALLS: tuple[str, ...] = ("cuLaunchKernel", "cuLaunchKernelEx", "cuLaunchCooperativeKernel")
 RUNTIME_CALLS = (
     "cudaMemcpyAsync_v3020", "cudaMemcpyPeerAsync_v4000", "cudaMemsetAsync_ptsz_v7000",
     "cudaLaunchHostFunc_v10000", "cudaGraphLaunch_v10000", "cudaEventRecord_v3020",
@@ -113,6 +113,8 @@ RUNTIME_CALLS = (
     "cudaStreamCreateWithPriority_v5050",
     "cudaStreamCreateWithPriority_v5050",
     "cudaMalloc_v3020", "cudaFree_v3020", "cudaMallocAsync_v11020", "cudaFreeAsync_v11020",
+    "cudaMemcpy_v3020", "cudaEventDestroy_v3020", "cudaStreamDestroy_v5050", "cudaFreeHost_v3020",
+    "cudaGraphInstantiate_v10000",
 )  # fmt: skip
 COPIES = {"HtoD": 1, "DtoH": 2, "DtoD": 8, "PtoP": 10}
 WAITS = {"EVENT_SYNCHRONIZE": 1, "STREAM_WAIT_EVENT": 2, "STREAM_SYNCHRONIZE": 3, "CONTEXT_SYNCHRONIZE": 4}

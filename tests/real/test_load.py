@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import threading
 import time
 from typing import Any
@@ -46,7 +47,7 @@ def test_a_gpu_without_gpm_gives_nvmls_readings_and_says_what_it_has_not(nvml: A
     assert read.facts()["mig"] is None
 
 
-def test_metrics_are_those_of_nvidias_own_list() -> None:
+def test_columns_are_metrics_of_nvidias_own_list(monkeypatch: pytest.MonkeyPatch) -> None:
     pynvml: Any = pytest.importorskip("pynvml")
     of_nvidia = {
         "sm_active": "SM_UTIL", "sm_occupancy": "SM_OCCUPANCY", "integer": "INTEGER_UTIL",
@@ -54,8 +55,15 @@ def test_metrics_are_those_of_nvidias_own_list() -> None:
         "fp16": "FP16_UTIL", "pcie_tx": "PCIE_TX_PER_SEC", "pcie_rx": "PCIE_RX_PER_SEC",
         "nvlink_rx": "NVLINK_TOTAL_RX_PER_SEC", "nvlink_tx": "NVLINK_TOTAL_TX_PER_SEC",
     }  # fmt: skip
-    wanted = {name: getattr(pynvml, f"NVML_GPM_METRIC_{there}") for name, there in of_nvidia.items()}
-    assert wanted == load._GPM
+    numbers = {name: getattr(pynvml, f"NVML_GPM_METRIC_{there}") for name, there in of_nvidia.items()}
+    fake = fake_nvml.with_gpm(fake_nvml.module(), lambda taken: {n: 1.0 * n * taken for n in range(100)})
+    monkeypatch.setitem(sys.modules, "pynvml", fake)
+    now = iter((1.0, 1.0, 2.0, 2.0))
+    monkeypatch.setattr(load.time, "monotonic", lambda: next(now))
+    read = reader()
+    read()
+    found = row(read)
+    assert {name: found[name] for name in GPM_COLUMNS} == numbers
 
 
 def test_what_a_gpu_never_tells_is_not_asked_again(nvml: Any, monkeypatch: pytest.MonkeyPatch) -> None:

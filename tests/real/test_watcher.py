@@ -1,0 +1,277 @@
+"""Calls that CUPTI tells of and the stand-in of a GPU never makes: which acts they are. With `--fake-gpu`."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import pytest
+
+import gpulab as gl
+from gpulab import session
+from tests.real import fake_gpu
+from virtualgpu.records.acts import (
+    HOST,
+    Act,
+    Allocation,
+    EventRecord,
+    EventWait,
+    GraphLaunch,
+    GraphMade,
+    HostUse,
+    HostWait,
+    NewStream,
+    Release,
+    Work,
+)
+
+pytestmark = pytest.mark.gpu
+A, B, C = 0x1110, 0x2220, 0x3330  # streams
+E, F = 0x77, 0x78  # events
+
+
+class Told(NamedTuple):
+    """What calls are told with, the acts that came of them, and what ends the check."""
+
+    tell: Callable[..., None]
+    acts: list[Act]
+    stop: Callable[[], str]
+
+
+pointers: list[Any] = []
+
+
+@pytest.fixture
+def x() -> int:
+    """The address of an array on the device."""
+    pytest.importorskip("cupy")
+    assert gl.use_device("auto").kind == "cuda"
+    array = gl.cp.zeros(256, gl.cp.uint8)
+    pointers.append(array)
+    return int(array.data.ptr)
+
+
+@pytest.fixture
+def told(request: pytest.FixtureRequest, x: int) -> Iterator[Told]:
+    fake = request.config.stash.get(fake_gpu.CUPTI, None)
+    if fake is None:
+        pytest.skip("tells a stand-in what to tell")
+    acts: list[Act] = []
+    watcher = session.backend().stream_watcher()
+    watcher.start(acts.append)
+    ended = False
+
+    def stop() -> str:
+        nonlocal ended
+        ended = True
+        return watcher.stop()
+
+    yield Told(fake.callbacks.tell, acts, stop)
+    if not ended:
+        watcher.stop()
+    gl.use_device("auto")
+
+
+def pointer(value: int) -> int:
+    """The address of a handle, as calls are given one to fill in."""
+    made = ctypes.c_void_p(value)
+    pointers.append(made)
+    return ctypes.addressof(made)
+
+
+def work(act: Work) -> tuple[Any, ...]:
+    return act.name, act.stream_id, *(tuple((r.memory, r.start, r.end) for r in used)
+                                      for used in (act.reads, act.writes))  # fmt: skip
+
+
+def test_a_graph_has_the_nodes_and_edges_of_its_capture(told: Told, x: int) -> None:
+    tell, acts = told.tell, told.acts
+    tell("cudaStreamBeginCapture", A, 0)
+    tell("cudaMemsetAsync", x, 0, 8, A)
+    tell("cudaEventRecord", E, A)
+    tell("cudaStreamWaitEvent", B, E, 0)
+    tell("cudaMemsetAsync", x, 0, 16, B)
+    tell("cudaMemsetAsync", x, 0, 24, A)
+    tell("cudaMemsetAsync", x, 0, 99, C)  # of no capture
+    tell("cudaEventRecord", F, B)
+    tell("cudaStreamWaitEvent", A, F, 0)
+    tell("cudaMemsetAsync", x, 0, 32, A)
+    tell("cudaStreamEndCapture", A, pointer(0x500))
+    tell("cudaMemsetAsync", x, 0, 40, A)
+    tell("cudaGraphInstantiate", pointer(0x600), 0x500)
+    tell("cudaGraphInstantiate", pointer(0x601), 0x501)  # of a graph that was made before
+    for graph in (0x600, 0x601):
+        tell("cudaGraphLaunch", graph, C)
+    (made,) = (act for act in acts if isinstance(act, GraphMade))
+    (graph_launch,) = (act for act in acts if isinstance(act, GraphLaunch))
+    assert graph_launch.graph_id == made.graph_id
+    assert (graph_launch.device_id, graph_launch.stream_id) == (0, C)
+    sizes = [(node.writes[0].end - x, node.stream_id) for node in graph_launch.nodes]
+    assert sizes == [(8, A), (16, B), (24, A), (32, A)]
+    assert sorted(graph_launch.edges) == [(0, 1), (0, 2), (1, 3), (2, 3)]
+    eager = [act for act in acts if isinstance(act, Work)]
+    assert [act.writes[0].end - x for act in eager] == [99, 40]
+    assert not [act for act in acts if isinstance(act, EventRecord | EventWait)]
+    tell("cudaMemcpy", x, x + 128, 8, 3)
+    *_, copy, wait = acts
+    assert isinstance(copy, Work)
+    assert isinstance(wait, HostWait)
+    assert copy.number == wait.number == 6 + len(graph_launch.nodes) + 1
+    tell("cudaStreamBeginCapture", A, 0)
+    tell("cudaEventRecord", E, A)
+    tell("cudaEventRecord", E, B)  # outside: the capture's is no more
+    tell("cudaStreamWaitEvent", C, E, 0)
+    assert [type(act) for act in acts[-2:]] == [EventRecord, EventWait]
+    tell("cudaStreamDestroy", A)
+    tell("cudaMemsetAsync", x, 0, 8, A)
+    assert isinstance(acts[-1], Work)
+
+
+def test_copies_name_what_they_use_after_the_call_has_returned(told: Told, x: int) -> None:
+    tell, acts = told.tell, told.acts
+    locked = gl.cp.cuda.alloc_pinned_memory(64).ptr
+    pageable = ctypes.addressof(ctypes.create_string_buffer(64))
+    there, here = ((0, x, x + 16),), ((HOST, locked, locked + 16),)
+    for target, source, name, reads, writes in (
+        (x, locked, "Memcpy HtoD", here, there),
+        (x, pageable, "Memcpy HtoD", (), there),
+        (locked, x, "Memcpy DtoH", there, here),
+        (pageable, x, "Memcpy DtoH", there, ()),
+        (x, x, "Memcpy DtoD", there, there),
+    ):
+        acts.clear()
+        tell("cudaMemcpyAsync", target, source, 16, 4, A)
+        copy = next(act for act in acts if isinstance(act, Work))
+        assert work(copy) == (name, A, reads, writes)
+        # Of what was sent to pageable memory, the call itself waits for the end.
+        waits = [(w.scope, w.number) for w in acts if isinstance(w, HostWait)]
+        assert waits == ([("work", copy.number)] if target == pageable else [])
+        acts.clear()
+        tell("cudaMemcpy", target, source, 16, 4)
+        at_once = next(act for act in acts if isinstance(act, Work))
+        assert work(at_once) == (name, 0, reads, writes)
+        assert isinstance(acts[-1], HostWait)
+        assert (acts[-1].scope, acts[-1].number) == ("work", copy.number + 1)
+    acts.clear()
+    for call in ("cudaMemcpyAsync", "cudaMemcpy"):
+        tell(call, x, locked, 0, *((4, A) if call.endswith("Async") else (4,)))
+    tell("cudaMemsetAsync", x, 0, 0, A)
+    assert not [act for act in acts if isinstance(act, Work)]
+    tell("cudaMemcpyPeerAsync", x, 1, x + 64, 0, 16, B)
+    assert isinstance(acts[-1], Work)
+    assert acts[-1].is_peer_copy
+    assert work(acts[-1]) == ("Memcpy PtoP", B, ((0, x + 64, x + 80),), there)
+
+
+def test_what_the_host_sends_from_and_a_copy_or_a_function_fills_it_has_not_changed(told: Told) -> None:
+    tell, acts = told.tell, told.acts
+    x, locked = gl.cp.zeros(256, gl.cp.uint8), gl.cp.cuda.alloc_pinned_memory(64).ptr
+    sent = locked + 8
+    buffer = (ctypes.c_uint8 * 16).from_address(sent)
+
+    def changed_after(*calls: tuple[Any, ...]) -> bool:
+        tell("cudaMemcpyAsync", x.data.ptr, sent, 16, 1, A)
+        acts.clear()
+        for call in calls:
+            tell(*call)
+        buffer[3] += 1
+        tell("cudaDeviceSynchronize")
+        return any(isinstance(act, HostUse) for act in acts)
+
+    assert changed_after()
+    assert not changed_after(("cudaMemcpyAsync", locked, x.data.ptr, 16, 2, B))
+    assert changed_after(("cudaMemcpyAsync", locked + 32, x.data.ptr, 16, 2, B))
+    assert not changed_after(("cudaLaunchHostFunc", B, None, None))
+    assert not changed_after(("cudaFreeHost", locked))
+    assert [(act.region.memory, act.region.start) for act in acts if isinstance(act, Release)] == [
+        (HOST, locked)
+    ]
+
+
+def test_streams_and_events_are_what_their_handles_mean_now(told: Told, x: int) -> None:
+    tell, acts = told.tell, told.acts
+    for create, blocking in (
+        (("cudaStreamCreateWithPriority", pointer(A), 0, 0), True),
+        (("cudaStreamCreateWithPriority", pointer(A), 1, 0), False),
+    ):
+        tell(*create)
+        tell("cudaMemsetAsync", x, 0, 8, A)
+        new, used = acts[-2:]
+        assert isinstance(new, NewStream)
+        assert isinstance(used, Work)
+        assert (new.stream_id, new.blocking) == (used.stream_id, blocking)
+    first, second = (act.stream_id for act in acts if isinstance(act, Work))
+    assert (first, second != first) == (A, True)
+    acts.clear()
+    for handle, stream in ((None, 0), (1, 0), (2, 2)):
+        tell("cudaMemsetAsync", x, 0, 8, handle)
+        assert isinstance(acts[-1], Work)
+        assert acts[-1].stream_id == stream
+    tell("cudaEventRecord", E, A)
+    tell("cudaEventQuery", E)
+    tell("cudaStreamQuery", A)
+    recorded, *waits = acts[-3:]
+    assert isinstance(recorded, EventRecord)
+    assert recorded.stream_id == second
+    assert [(w.scope, w.event_id, w.stream_id) for w in waits if isinstance(w, HostWait)] == [
+        ("event", recorded.event_id, 0), ("stream", 0, second)
+    ]  # fmt: skip
+    tell("cudaEventDestroy", E)
+    tell("cudaEventRecord", E, A)
+    assert isinstance(acts[-1], EventRecord)
+    assert acts[-1].event_id != recorded.event_id
+
+
+def test_memory_comes_and_goes(told: Told) -> None:
+    tell, acts = told.tell, told.acts
+    tell("cudaMalloc", pointer(0x9000), 512)
+    tell("cudaFree", 0x9000)
+    tell("cudaMallocAsync", pointer(0xA000), 256, B)
+    tell("cudaFreeAsync", 0xA000, C)
+    taken, waited, freed, in_order, given_back = acts
+    for act, place, size, stream in (
+        (taken, 0x9000, 512, None), (freed, 0x9000, 512, None), (in_order, 0xA000, 256, B),
+        (given_back, 0xA000, 256, C),
+    ):  # fmt: skip
+        assert isinstance(act, Allocation | Release)
+        assert (act.region.start, act.region.end, act.stream_id) == (place, place + size, stream)
+    assert isinstance(waited, HostWait)
+    acts.clear()
+    tell("cudaFree", None)
+    tell("cudaFreeAsync", 0xA000, C)  # again, or of before the check
+    assert acts == []
+    tell("cudaFree", 0x9000)
+    assert [(w.scope, w.device_id) for w in acts if isinstance(w, HostWait)] == [("device", 0)]
+
+
+def test_what_libraries_launch_writes_what_its_line_has_made(told: Told, x: int) -> None:
+    tell, acts = told.tell, told.acts
+    values = pointer(0)
+    config = (ctypes.c_uint8 * 64)()
+    ctypes.c_void_p.from_address(ctypes.addressof(config) + 32).value = B
+    y, launch = gl.cp.empty(64, gl.cp.uint8), ("cuLaunchKernel", 5, *(1,) * 7, A, values, None)
+    tell(*launch, symbol="gemm")
+    assert work(acts[-1]) == ("gemm", A, (), ())
+    tell("cuLaunchKernelEx", ctypes.addressof(config), 5, values, None, symbol="gemm_ex")
+    tell("cuLaunchCooperativeKernel", 5, *(1,) * 7, C, values, symbol="reduce")
+    works = [work(act)[:2] for act in acts if isinstance(act, Work)]
+    assert works[1:] == [("gemm_ex", B), ("reduce", C)]
+    z, told_now = gl.cp.empty(64, gl.cp.uint8), tell(*launch, symbol="gemm")  # one line
+    written = acts[-1]
+    assert isinstance(written, Work)
+    assert [region.start for region in written.writes] == [z.data.ptr]
+    del y, told_now
+    before = len(acts)
+    tell("cuLaunchKernel", 5, *(1,) * 7, A, None, None, symbol="gemm")  # arguments in one piece
+    tell("cudaMemsetAsync", x, 0, 8, A, status=700)
+    assert len(acts) == before
+    assert "What 4 kernels of libraries read is not known" in told.stop()
+
+
+def test_a_call_that_cannot_be_read_is_counted_and_does_not_reach_the_program(told: Told) -> None:
+    told.tell("cudaMalloc", None, 512)
+    told.tell("cudaMallocAsync", None, 512, A)
+    said = told.stop()
+    assert "2 calls could not be read (cudaMalloc: ValueError('NULL pointer access'))." in said
+    assert "libraries" not in said
