@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
 from tests.trace.programs import MODELLED, Step, longer, program, simulate
-from virtualgpu.records import Timeline
+from virtualgpu.records import HostCall, SourceLine, Timeline
 from virtualgpu.trace.critical_path import critical_path
 
 
@@ -89,3 +90,70 @@ def test_an_operation_that_ends_as_its_follower_is_given_out_is_told_rather_than
         ("operation", "k1", 50),
         ("operation", "k3", 20),
     ]
+
+
+def links(timeline: Timeline) -> list[tuple[str, str, int, int]]:
+    return [(s.kind, s.name, s.start_ns, s.end_ns) for s in critical_path(timeline)]
+
+
+def test_an_operation_that_starts_late_has_a_link_of_its_own() -> None:
+    timeline = simulate([Step("launch", 1, 50), Step("launch", 1, 20)])
+    first, second = timeline.activities
+    late = replace(timeline, activities=(first, replace(second, start_ns=60, end_ns=80)), end_ns=80)
+    assert links(late) == [
+        ("host", "cuLaunchKernel", 0, 4), ("operation", "k1", 4, 54), ("start-up", "start of k2", 54, 60),
+        ("operation", "k2", 60, 80),
+    ]  # fmt: skip
+    assert critical_path(late)[2].where == "stream 1"
+    unknown = replace(late, calls=())
+    assert links(unknown)[0] == ("start-up", "start of k1", 0, 4)
+    # What had begun before the recording did.
+    cut = replace(unknown, start_ns=10)
+    assert links(cut)[0] == ("operation", "k1", 10, 54)
+
+
+def test_an_engine_that_is_busy_leads_to_the_operation_that_it_was_busy_with() -> None:
+    timeline = simulate([Step("launch", 1, 50), Step("launch", 2, 20)])
+    first, second = timeline.activities
+    full = replace(timeline, activities=(first, replace(second, start_ns=54, end_ns=74)), end_ns=74)
+    assert [name for _, name, *_ in links(full)] == ["cuLaunchKernel", "k1", "k2"]
+    copied = replace(full.activities[1], kind="MEMCPY", copy_kind="HtoD")
+    assert links(replace(full, activities=(first, copied)))[1:] == [
+        ("start-up", "start of k2", 8, 54), ("operation", "k2", 54, 74)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("names", "name"),
+    [
+        ("a", "the host computes"),
+        ("ab", "a and b"),
+        ("abab", "2 × a and 2 × b"),
+        ("abcaa", "3 × a, b and others"),
+    ],
+)
+def test_a_stretch_of_the_host_s_is_named_after_its_calls_if_they_take_half_of_it(
+    names: str, name: str
+) -> None:
+    calls = [
+        HostCall(each, 10 * at, 10 * at + 10, 1, 0, SourceLine("p", at % 2)) for at, each in enumerate(names)
+    ]
+    end = 40 if len(names) == 2 else 10 * len(names) if len(names) > 2 else 21
+    timeline = Timeline(provenance=MODELLED, method="model", start_ns=0, end_ns=end, calls=tuple(calls))
+    (step,) = critical_path(timeline)
+    assert (step.name, step.where, step.correlation_id) == (name, "host", 0)
+    assert step.source == SourceLine("p", 0)
+    assert (
+        critical_path(replace(timeline, calls=tuple(replace(c, source=None) for c in calls)))[0].source
+        is None
+    )
+
+
+def test_the_thread_whose_call_ended_last_is_followed() -> None:
+    timeline = simulate([Step("launch", 1, 50), Step("wait", 1)])
+    other = HostCall("cudaMalloc", 10, 30, 2, 0)
+    assert [name for _, name, *_ in links(replace(timeline, calls=(*timeline.calls, other)))] == [
+        "cuLaunchKernel", "k1"
+    ]  # fmt: skip
+    longer = replace(timeline, calls=(*timeline.calls, replace(other, end_ns=70)), end_ns=70)
+    assert links(longer) == [("host", "cudaMalloc", 0, 70)]

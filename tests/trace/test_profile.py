@@ -87,6 +87,54 @@ def test_kernels_and_ranges_are_what_sql_adds_up() -> None:
         assert sum(line.count for line in found.lines) == len(timeline.activities)
 
 
+def test_copies_are_added_up_by_way_and_kind_of_memory() -> None:
+    timeline = made_up()
+    kinds = [
+        ("MEMCPY", "HtoD", True),
+        ("MEMCPY", "HtoD", False),
+        ("MEMCPY2", "PtoP", None),
+        ("MEMSET", None, None),
+    ]
+    activities = [
+        replace(a, kind=kind, copy_kind=way, pinned=pinned, size_bytes=100 * at)
+        for at, a in enumerate(timeline.activities)
+        for kind, way, pinned in [kinds[at % 4]]
+    ]
+    found = profile(
+        replace(timeline, activities=tuple(activities), note="cut"), "mine", before_bytes=7, peak_bytes=9
+    )
+    wanted = []
+    for _, way, pinned in kinds:
+        group = [a for a in activities if (a.copy_kind, a.pinned) == (way, pinned)]
+        wanted.append(
+            (
+                way,
+                pinned,
+                len(group),
+                sum(a.size_bytes for a in group),
+                sum(a.end_ns - a.start_ns for a in group),
+            )
+        )
+    assert [(c.way, c.pinned, c.count, c.size_bytes, c.device_time_total_ns) for c in found.copies] == sorted(
+        wanted, key=lambda row: -row[-1]
+    )
+    assert found.kernels == ()
+    busy = {t for a in activities for t in range(a.start_ns, a.end_ns)}
+    assert (found.busy_ns, found.wall_ns) == (len(busy), 30_000)
+    assert (found.name, found.note, found.method) == ("mine", "cut", "model")
+    assert (found.before_bytes, found.peak_bytes) == (7, 9)
+
+
+def test_lines_name_what_they_gave_once() -> None:
+    timeline = made_up()
+    first = profile(timeline).lines[0]
+    given = [a for a in timeline.activities if a.correlation_id % 5 == first.source.line]
+    assert (first.source.file, first.count) == ("cell [1]", len(given))
+    assert first.keys == tuple(dict.fromkeys(a.name for a in given))
+    times = [line.device_time_total_ns for line in profile(timeline).lines]
+    assert times == sorted(times, reverse=True)
+
+
 def test_a_range_within_one_of_its_name_counts_once() -> None:
     nested = [
         NvtxRange(name="step", color=None, start_ns=start, end_ns=end, thread=thread, depth=depth)
@@ -144,6 +192,9 @@ def test_waits_are_added_up_by_line_and_a_stream_that_waits_is_none() -> None:
     waits = (wait("STREAM_SYNCHRONIZE", 1), wait("STREAM_SYNCHRONIZE", 1), wait("STREAM_WAIT_EVENT", 9),
              wait("STREAM_SYNCHRONIZE", 3, hidden=True))  # fmt: skip
     found = profile(replace(made_up(), synchronizations=waits)).waits
+    assert {w.key for w in found} == {"call"}
+    unnamed = profile(replace(made_up(), synchronizations=(replace(waits[0], name=""),))).waits
+    assert [w.key for w in unnamed] == ["STREAM_SYNCHRONIZE"]
     assert [(w.source.line, w.count, w.cpu_time_total_ns, w.hidden) for w in found if w.source] == [
         (3, 1, 30, True), (1, 2, 20, False)
     ]  # fmt: skip

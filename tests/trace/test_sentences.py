@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.trace.programs import Step, simulate
-from virtualgpu.records import Timeline
-from virtualgpu.trace.sentences import sentence
+from virtualgpu.records import SourceLine, Timeline
+from virtualgpu.trace.sentences import at_lines, sentence
 
 
 def ran(timeline: Timeline) -> str:
@@ -34,4 +34,25 @@ def test_copies_are_told_by_direction() -> None:
     )
     assert ran(replace(timeline, activities=changed)) == (
         "1 kernel, 3 copies (1 D2H, 2 H2D) and 1 memset in 1 stream."
+    )
+
+
+def test_lines_are_named_up_to_three() -> None:
+    first, *rest = lines = [SourceLine("cell [1]", number, "") for number in range(1, 5)]
+    assert at_lines([None]) == at_lines([]) == ""
+    assert at_lines([first, None, first]) == " in cell [1], line 1"
+    assert at_lines([replace(first, text="x = y")]) == " in cell [1], line 1 (`x = y`)"
+    assert at_lines(rest) == " in cell [1], line 2, cell [1], line 3 and cell [1], line 4"
+    assert at_lines(lines) == " in cell [1], line 1, cell [1], line 2, cell [1], line 3 and others"
+
+
+def test_ranges_host_functions_and_copies_of_no_known_way_are_told() -> None:
+    timeline = simulate([Step("launch", 1, 5) for _ in range(4)])
+    one, two, three, four = timeline.activities
+    changed = (
+        replace(one, kind="RANGE"), replace(two, kind="HOST_LAUNCH"),
+        replace(three, kind="MEMCPY2", copy_kind="PtoP"), replace(four, kind="MEMCPY", copy_kind="AtoA"),
+    )  # fmt: skip
+    assert ran(replace(timeline, activities=changed)) == (
+        "2 copies (1 P2P, 1 other), 1 host function and 1 range between events in 1 stream."
     )
