@@ -15,8 +15,10 @@ import pytest
 
 import gpulab as gl
 from gpulab import session
+from gpulab.lab.monitor import recorder
 from gpulab.real.load import LoadReader
 from gpulab.real.nvml import NvmlDevice
+from gpulab.views import LoadChart
 from tests.real import fake_nvml
 from virtualgpu.errors import GpulabError
 from virtualgpu.records import Provenance
@@ -76,6 +78,7 @@ def test_a_block_is_recorded_with_its_phases(nvml: Any, tmp_path: Path) -> None:
     with seen.save(tmp_path / "m.csv").open(encoding="utf-8") as file:
         table = list(csv.DictReader(file))
     assert len(table) == len(record)
+    assert [float(row["time_ns"]) for row in table] == record.time_ns.tolist()
     assert float(table[3]["power"]) == 56.7
     again = LoadSamples.of_data(json.loads(seen.save(tmp_path / "m.json").read_text(encoding="utf-8")))
     for name in LOAD_COLUMNS:
@@ -116,10 +119,80 @@ def test_a_gpu_that_is_lost_half_way_is_named(nvml: Any, monkeypatch: pytest.Mon
 
 def test_an_nvml_that_hangs_is_named(nvml: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     with gl.monitor(rate_hz=50) as seen:
-        recorder: Any = seen._recorder
-        later = recorder.sampler.now_ns + 5e9
-        monkeypatch.setattr(type(recorder.sampler), "now_ns", property(lambda self: later))
-        assert "NVML has not answered for" in recorder._note(0.0)
+        reading: Any = seen._recorder
+        later = reading.sampler.now_ns + 5e9
+        monkeypatch.setattr(type(reading.sampler), "now_ns", property(lambda self: later))
+        assert "NVML has not answered for" in reading._note(0.0)
+        # Two seconds, and the time from one reading to the next.
+        assert reading._note(later - 2.03e9) == "NVML has not answered for 2 s: it, or the driver, hangs."
+        assert reading._note(later - 2.01e9) == ""
+        monkeypatch.undo()
+    assert reading._note(-9e9) == "", "it has ended"
+
+
+def test_a_recording_knows_the_device_and_the_day(nvml: Any) -> None:
+    del nvml.nvmlDeviceGetTotalEnergyConsumption
+    with gl.monitor(rate_hz=50) as seen:
+        assert time.strftime("%Y-%m-%d") >= seen.record.date
+    record = seen.record
+    assert record.date == time.strftime("%Y-%m-%d")
+    assert (record.memory_mib, record.power_limit_w, record.mig, record.driver) == (24576, 72, None, "580.65")
+    assert record.sms == session.backend().device_info().sm_count
+    assert record.provenance == session.backend().provenance
+    assert [held for _, held in record.processes] == [1024, None]
+    assert record.missing["energy"] == "this nvidia-ml-py does not know it"
+    assert record.note == ""
+
+
+def test_the_chart_is_told_of_new_readings_twice_a_second(nvml: Any) -> None:
+    for rate_hz, told_at in ((10, [0, 5, 10]), (1, [*range(12)]), (5, [0, 2, 4, 6, 8, 10])):
+        made = recorder.recorder(rate_hz)
+        assert isinstance(made, recorder.LoadRecorder)
+        seen: list[int] = []
+        made.sampler.take()  # nobody to be told yet
+        made = recorder.LoadRecorder(LoadReader(NvmlDevice()), rate_hz)
+        made.tell(lambda to=seen, of=made: to.append(of.sampler.added - 1))
+        for _ in range(12):
+            made.sampler.take()
+        assert seen == told_at
+
+
+def test_an_end_takes_a_last_reading_unless_the_one_before_never_came_back(
+    nvml: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for ended in (True, False):
+        made = recorder.LoadRecorder(LoadReader(NvmlDevice()), 1)
+        monkeypatch.setattr(made.sampler, "stop", lambda ended=ended: ended)
+        assert len(made.stop()) == ended
+
+
+def test_buttons_pause_the_readings_and_the_chart_shows_the_state(
+    nvml: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ticks: list[object] = []
+    monkeypatch.setattr(LoadChart, "tick", lambda self: ticks.append(self))
+    seen = gl.monitor(rate_hz=50)
+    assert seen.state == "new"
+    with pytest.raises(GpulabError, match="there when the block has ended"):
+        seen.record  # noqa: B018
+    with pytest.raises(GpulabError, match="This monitor has not begun, or has ended"):
+        seen.mark("early")
+    seen._repr_mimebundle_()
+    chart: Any = seen._picture()
+    assert (seen.state, chart.paused) == ("live", 0)
+    for _ in range(25):
+        seen._recorder.sampler.take()
+    assert ticks[0] is chart
+    for paused, state in ((1, "paused"), (0, "live")):
+        chart.paused = paused
+        assert seen.state == state
+    seen.pause()
+    assert chart.paused == 1
+    seen.resume()
+    assert chart.paused == 0
+    until(lambda: len(seen.record) > 2)
+    seen.stop()
+    assert (seen.state, chart.paused) == ("stopped", 0)
 
 
 def test_a_reading_belongs_to_the_phase_in_which_its_time_began() -> None:
@@ -136,8 +209,6 @@ def test_a_reading_belongs_to_the_phase_in_which_its_time_began() -> None:
 
 
 def test_the_chart_says_what_held_the_clocks_and_what_is_missing() -> None:
-    from gpulab.views import LoadChart
-
     record = samples([1, 2, 3], utilization=[100, 100, 100], clock_reasons=[1, 4, 4])
     chart = LoadChart(lambda: record)
     assert "clocks held back by software power cap" in chart.sentence()
@@ -157,9 +228,16 @@ def test_a_rate_that_none_can_have_is_refused() -> None:
 
 def test_without_sensors_a_recorded_session_is_shown(tmp_path: Path) -> None:
     with gl.monitor() as seen:
+        assert seen.state == "recorded"
         seen.mark("mine")
-        seen.pause()
+        for switch in (seen.pause, seen.resume):
+            switch()
+        assert seen.state == "recorded"
+        assert "mine" not in [name for name, _ in seen.record.phases]
     assert seen.state == "recorded"
+    assert recorder.NoSensors("none").stop().note == (
+        "none Shown is what a real GPU was recorded doing, not this program."
+    )
     record = seen.record
     assert record.provenance.label.startswith("recorded on NVIDIA H200")
     assert "no sensors" in record.note
@@ -172,6 +250,7 @@ def test_without_sensors_a_recorded_session_is_shown(tmp_path: Path) -> None:
     assert "not this program" in seen.describe()
     again: Any = gl.recorded("h200_monitor")
     assert again.record["power"].tolist() == record["power"].tolist()
+    assert (again.state, again.record.note) == ("recorded", "")
     assert "monitor" in repr(gl.recorded())
     assert again.save(tmp_path / "m.png").stat().st_size > 10_000
 
