@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import re
+import sys
+import threading
+import traceback as traceback_module
+from types import SimpleNamespace, TracebackType
 from typing import Any
 
 import pytest
 from nbclient import NotebookClient
 
+import gpulab as gl
+from gpulab.lab import messages
 from tests.session.notebooks import run
+from virtualgpu.errors import GpulabError
 
 SETUP = '''
 import os, signal, threading
@@ -131,6 +138,123 @@ def test_what_ends_a_thread_is_told_without_our_frames(jupyter: NotebookClient) 
     assert "in rank" in told
     assert "CUDADriverError: CUDA_ERROR_INVALID_VALUE" in told
     assert "virtualgpu/" not in told.replace("\\", "/")
+
+
+def test_whoever_showed_what_ends_a_thread_still_does_and_the_error_keeps_its_frames() -> None:
+    told: list[tuple[Any, list[str]]] = []
+
+    def before(args: Any) -> None:
+        own = args.exc_traceback
+        told.append((args, [frame.name for frame in traceback_module.extract_tb(own)]))
+
+    show = messages._of_threads(before)
+    with pytest.raises(TypeError) as caught:
+        gl.launch(None, 1, 32, ())
+    error, thread = caught.value, threading.current_thread()
+    whole = error.__traceback__
+    show(threading.ExceptHookArgs((TypeError, error, whole, thread)))
+    ((args, names),) = told
+    assert (args.exc_type, args.exc_value, args.thread) == (TypeError, error, thread)
+    assert names == ["test_whoever_showed_what_ends_a_thread_still_does_and_the_error_keeps_its_frames"]
+    assert error.__traceback__ is whole
+    nothing = threading.ExceptHookArgs((SystemExit, None, None, thread))
+    show(nothing)
+    assert told[1][0] is nothing
+
+
+class Shell:
+    """What IPython's handler of errors asks of a shell, and what it was given to show."""
+
+    def __init__(self, mode: str = "Context") -> None:
+        self.InteractiveTB = SimpleNamespace(mode=mode, structured_traceback=self._lines)
+        self.shown: list[tuple[Any, bool, list[str]]] = []
+
+    def _lines(self, kind: type, error: Exception, tb: Any, tb_offset: Any) -> list[str]:
+        return [*(frame.name for frame in traceback_module.extract_tb(tb)), f"{kind.__name__}: {error}"]
+
+    def showtraceback(self, told: Any, tb_offset: Any) -> None:
+        kind, error, tb = told
+        ours = hasattr(error, "_render_traceback_")
+        self.shown.append(
+            (tb_offset, ours, error._render_traceback_() if ours else self._lines(kind, error, tb, 0))
+        )
+
+    def show(self, error: Exception) -> tuple[Any, bool, list[str]]:
+        try:
+            raise error
+        except type(error):
+            messages._show(self, type(error), error, error.__traceback__, 3)
+        assert not hasattr(error, "_render_traceback_")
+        return self.shown[-1]
+
+
+def test_an_import_that_failed_is_answered_once_with_what_to_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    gl.use_device("virtual:T4")
+    error, shell = ModuleNotFoundError("No module named 'triton.x'", name="triton.x"), Shell()
+    for _ in range(2):
+        offset, ours, lines = shell.show(error)
+        assert (offset, ours, lines[-1]) == (3, True, "ModuleNotFoundError: No module named 'triton.x'")
+    (note,) = error.__notes__
+    assert note.startswith("Triton cannot run on the virtual GPU. Write `from gpulab import cp`")
+    monkeypatch.setitem(sys.modules, "triton", None)
+    for other in (
+        ModuleNotFoundError("no", name="triton"),
+        ModuleNotFoundError("no", name="else"),
+        ImportError("no"),
+    ):
+        assert messages._advice(other) == ""
+    missing = "cannot import name 'lunch' from 'gpulab' (somewhere)"
+    assert "launch" in messages._advice(ImportError(missing))
+    assert messages._advice(ImportError(missing.replace("lunch", "launch"))) == ""
+
+
+def test_a_program_s_own_error_is_shown_as_it_is_and_one_of_ours_without_our_frames() -> None:
+    for mode, error, ours in (
+        ("Context", ValueError("mine"), False),
+        ("Verbose", GpulabError("ours " * 20), False),
+        ("Context", GpulabError("ours " * 20), True),
+    ):
+        offset, rendered, lines = Shell(mode).show(error)
+        assert (offset, rendered, lines[0]) == (3, ours, "show")
+        assert ("\n" in lines[-1]) is ours
+        if ours:
+            assert sys.last_traceback is error.__traceback__
+    with pytest.raises(TypeError) as caught:
+        gl.launch(None, 1, 32, ())
+    shell = Shell()
+    messages._show(shell, TypeError, caught.value, caught.value.__traceback__)
+    ((offset, rendered, lines),) = shell.shown
+    assert (offset, rendered) == (None, True)
+    assert lines[:-1] == ["test_a_program_s_own_error_is_shown_as_it_is_and_one_of_ours_without_our_frames"]
+    assert isinstance(caught.value.__traceback__, TracebackType)
+    assert caught.value.__traceback__.tb_next is not None, "the whole one is put back"
+
+
+LONG = "ValueError: " + "word " * 20
+
+
+@pytest.mark.parametrize(
+    ("line", "broken"),
+    [
+        (LONG, ("ValueError:" + " word" * 12, " ".join(["word"] * 8))),
+        (f"\x1b[31mValueError\x1b[39m: {'word ' * 20}",
+         ("\x1b[31mValueError\x1b[39m:" + " word" * 12, " ".join(["word"] * 8))),
+        ("    source " + "word " * 20, None),  # a compiler quotes it
+        ("ValueError: " + "w" * 80, ("ValueError:", "w" * 80)),
+        ("x = 1", None),
+        ("-" * 75, ("-" * 72,)),
+        ("-" * 72, None),
+        ("TypeError" + " " * 32 + "Traceback (most recent call last)",
+         ("TypeError" + " " * 30 + "Traceback (most recent call last)",)),
+    ],
+)  # fmt: skip
+def test_messages_are_broken_at_words_and_headings_shortened(
+    line: str, broken: tuple[str, ...] | None
+) -> None:
+    said = {re.sub(r"\x1b\[\d+m", "", line)} if "ord" in line or "www" in line else set()
+    assert messages._broken(f"{line}\nx", said) == "\n".join([*(broken or (line,)), "x"])
+    if said:
+        assert messages._broken(line, set()) == line, "text of the program"
 
 
 def test_a_learners_own_frames_and_causes_stay(jupyter: NotebookClient) -> None:
