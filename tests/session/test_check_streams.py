@@ -110,6 +110,7 @@ def test_checks_nest_and_each_sees_its_own_block() -> None:
             x += 3
     assert not inner.findings
     assert len(outer.findings) == 2
+    assert repr(outer) == f"{outer.findings[0].message} (and 1 more)"
     assert inner.record.operations == 1
 
 
