@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from gpulab.session import arguments, calls
+from virtualgpu.errors import GpulabError
 from virtualgpu.launch.launch import Launch, dims
 from virtualgpu.records import KernelSource
 
@@ -113,6 +115,39 @@ def test_arrays_of_the_last_launches_alone_are_held() -> None:
         held.append([launch])
     assert held[-1] == [999]
     assert len(held) < 100
+
+
+class Array:
+    """What is asked of an array: its bytes, and the memory that it keeps alive."""
+
+    def __init__(self, nbytes: int, memory_bytes: int | None = None) -> None:
+        self.nbytes = nbytes
+        self.data = SimpleNamespace(mem=None if memory_bytes is None else SimpleNamespace(size=memory_bytes))
+
+
+def test_arrays_of_a_launch_alone_stay_if_they_are_small_and_others_as_long_as_somebody_has_them() -> None:
+    mine, recent = Array(1 << 30), arguments.recent_arrays()
+    kept = arguments.Arguments(
+        (mine, 7, Array(4 << 20), Array(0, 4 << 20)), lambda each: isinstance(each, Array), recent
+    )
+    assert [[array.nbytes for array in each] for each in recent] == [[4 << 20, 0]]
+    first, number, *_ = kept.now()
+    assert (first, number) == (mine, 7)
+    del first, mine
+    with pytest.raises(GpulabError, match="arrays of this launch are gone"):
+        kept.now()
+    for large in ((4 << 20) + 1, None), (8, (4 << 20) + 1):
+        gone = arguments.Arguments((Array(*large), 1.5), lambda each: isinstance(each, Array), recent)
+        assert recent[-1] == []
+        with pytest.raises(GpulabError, match="gone"):
+            gone.now()
+    for _ in range(7):
+        again = arguments.Arguments((Array(8),), lambda each: isinstance(each, Array), recent)
+    assert len(recent) == 8
+    assert again.now()[0].nbytes == 8
+    recent.clear()
+    with pytest.raises(GpulabError, match="gone"):
+        again.now()
 
 
 def test_no_calls_are_seen_without_cupti(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import importlib
 import sys
 import threading
@@ -12,6 +13,7 @@ import pytest
 
 import gpulab as gl
 from gpulab import session
+from gpulab.session.choose import DeviceChoice, parse_device
 from gpulab.session.cuda import CudaUnavailableError
 from virtualgpu.errors import GpulabError, UnknownDeviceError
 from virtualgpu.model import machine
@@ -108,6 +110,133 @@ def test_several_virtual_devices() -> None:
     assert gl.use_device(count=2, watchdog_s=60).count == 2  # as it is, with more patience
 
 
+CHANGE = "or the environment variable GPULAB_DEVICE changes that."
+
+
+@pytest.mark.parametrize(
+    ("choice", "said"),
+    [
+        (
+            DeviceChoice("virtual", "T4", (7, 5), reason="no <NVIDIA> driver was found"),
+            (
+                "This session uses a virtual T4 (compute capability 7.5), because no <NVIDIA> driver was "
+                "found: kernels really run, on the CPU, while times are modelled, not measured; "
+                f'gl.use_device("virtual:H200") {CHANGE}'
+            ),
+        ),
+        (
+            DeviceChoice("virtual", "H200", (9, 0), count=8, links="pairs"),
+            (
+                "This session uses 8 virtual H200 GPUs, joined in pairs by NVLink, (compute capability 9.0): "
+                "kernels really run, on the CPU, while times are modelled, not measured; "
+                f'gl.use_device("virtual:T4") {CHANGE}'
+            ),
+        ),
+        (
+            DeviceChoice("cuda", "NVIDIA L4", (8, 9), 1, 2, caution="MIG is on"),
+            (
+                "This session uses the real NVIDIA L4 (cuda:1, compute capability 8.9) (note: MIG is on): "
+                "times and "
+                f'block placements are measured on it; gl.use_device("virtual:T4") {CHANGE}'
+            ),
+        ),
+        (
+            DeviceChoice("cuda", "NVIDIA L4", (8, 9)),
+            (
+                "This session uses the real NVIDIA L4 (cuda:0, compute capability 8.9): times and block "
+                "placements "
+                f'are measured on it; gl.use_device("virtual:T4") {CHANGE}'
+            ),
+        ),
+    ],
+)
+def test_a_choice_in_one_sentence(choice: DeviceChoice, said: str) -> None:
+    assert str(choice) == repr(choice) == said
+    assert html.unescape(choice._repr_html_()) == f"<p>{said}</p>"
+    assert "<NVIDIA>" not in choice._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("text", "parsed"),
+    [
+        ("auto", ("auto", "")), ("auto:1", ("virtual", "auto:1")), ("cuda", ("cuda", "0")),
+        ("GPU: 12 ", ("cuda", "12")), ("virtual", ("virtual", "A100")), ("virtual:", ("virtual", "A100")),
+        (" H200 ", ("virtual", "H200")), ("T4:x", ("virtual", "T4:x")),
+    ],
+)  # fmt: skip
+def test_names_of_devices(text: str, parsed: tuple[str, str]) -> None:
+    assert parse_device(text) == parsed
+
+
+def test_what_names_no_device() -> None:
+    with pytest.raises(TypeError, match=r'named by a string such as "cuda:0" or "virtual:T4", not 0'):
+        gl.use_device(0)  # type: ignore[arg-type]
+    with pytest.raises(
+        UnknownDeviceError, match=r'"cuda:T4" is no CUDA device: .* a virtual one is "virtual:T4"'
+    ):
+        gl.use_device("cuda:T4")
+
+
+def test_several_devices_are_joined_as_they_are_sold_or_as_is_asked() -> None:
+    for asked, links, words in (
+        ("nvswitch", "nvswitch", "all with each other by NVLink"), ("pairs", "pairs", "in pairs by NVLink"),
+        ("host", "host", "through the host only"), (None, "nvswitch", "all with each other by NVLink"),
+    ):  # fmt: skip
+        choice = gl.use_device("virtual:H200", count=4, links=asked)
+        assert (choice.count, choice.links) == (4, links)
+        assert f"joined {words}," in str(choice)
+    before = machine.current()
+    assert gl.use_device(links="nvswitch") is choice
+    assert gl.use_device(count=4, watchdog_s=9) is choice
+    assert machine.current() is before
+    assert {device.watchdog_s for device in before.devices} == {9}
+    assert gl.use_device(links="pairs").links == "pairs"
+    assert (gl.which_device().count, gl.which_device().device) == (4, choice.device)
+    assert gl.use_device("virtual:H200").links == "", "one has none"
+
+
+def test_real_devices_cannot_be_multiplied(fake_cupy: FakeCupy) -> None:
+    fake_cupy(devices=2)
+    for wrong in ({"count": 2}, {"links": "host"}):
+        with pytest.raises(ValueError, match="are for virtual devices"):
+            gl.use_device("cuda", **wrong)  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="are for virtual devices"):
+            gl.use_device("auto", **wrong)  # type: ignore[arg-type]
+    gl.use_device("cuda:1")
+    for wrong in ({"count": 1}, {"links": "pairs"}):
+        with pytest.raises(ValueError, match="CUDA devices are all there already"):
+            gl.use_device(**wrong)  # type: ignore[arg-type]
+    assert gl.use_device(watchdog_s=3).index == 1
+    assert session.real_cp() is gl.which_device().cp
+
+
+def test_a_bench_is_fresh_and_goes_when_it_is_done() -> None:
+    gl.use_device("T4")
+    x, before = session.cp().ones(8), machine.current()
+    with session.bench() as fresh:
+        assert machine.current() is fresh.machine is not before
+        assert fresh.device_info().name == "T4"
+        assert session.cp().get_default_memory_pool().used_bytes() == 0
+    with session.bench(session.table_info("H200"), 2, "host") as other:
+        assert [device.info.sm_count for device in other.machine.devices] == [132] * 2
+        assert other.machine.links.kind == "host"
+    assert machine.current() is before
+    assert float(x.sum()) == 8
+    assert session.real_cp() is None
+    assert session.virtual_side().machine is before
+    assert session.twin() is None
+
+
+def test_figures_of_the_device_in_use() -> None:
+    gl.use_device("virtual:H200", count=2)
+    assert session.peer_gbps(direct=True) > 5 * session.peer_gbps(direct=False)
+    assert session.l1_bytes(session.table_info("H200")) == 256 << 10
+    assert session.l1_bytes(session.table_info("T4")) == 64 << 10
+    names = [info.name for info in session.table()]
+    assert len(names) == len({*names}) >= 10
+    assert session.ceilings().gbps["DRAM"] == session.backend().device_info().memory_bandwidth_gbps
+
+
 def test_an_unknown_name_suggests_the_nearest_and_changes_nothing() -> None:
     gl.use_device("T4")
     with pytest.raises(UnknownDeviceError, match="H200"):
@@ -140,9 +269,12 @@ def test_a_wrong_environment_is_named(
 
 
 def test_a_wrong_watchdog_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GPULAB_WATCHDOG_S", "soon")
-    with pytest.raises(ValueError, match="GPULAB_WATCHDOG_S=soon"):
-        gl.use_device("T4")
+    for text in ("soon", "0", "-1", "nan"):
+        monkeypatch.setenv("GPULAB_WATCHDOG_S", text)
+        with pytest.raises(ValueError, match=f"GPULAB_WATCHDOG_S={text} is no number of seconds above 0"):
+            gl.use_device("T4")
+    monkeypatch.setenv("GPULAB_WATCHDOG_S", " ")
+    gl.use_device("T4")
 
 
 def test_the_watchdog_can_be_set_alone() -> None:

@@ -168,6 +168,19 @@ def test_the_twin_has_the_real_devices_limits() -> None:
     assert virtual.provenance.source == "modelled"
 
 
+def test_calls_are_counted() -> None:
+    stream, x = gl.cp.cuda.Stream(non_blocking=True), gl.cp.zeros(64, gl.cp.uint8)
+
+    def work(times: int) -> None:
+        for _ in range(times):
+            x.data.memset_async(0, 64, stream)
+        stream.synchronize()
+
+    calls, _ = session.driver_calls(work, (3,))
+    counted = dict(calls)
+    assert (counted["cudaMemsetAsync"], counted["cudaStreamSynchronize"]) == (3, 1)
+
+
 @pytest.mark.hardware("the doctor asks the driver's library itself")
 def test_the_doctor_finds_the_gpu() -> None:
     found = gl.doctor()

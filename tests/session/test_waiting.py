@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,12 +18,14 @@ from nbclient.exceptions import CellExecutionError
 import gpulab as gl
 from gpulab import cp, session
 from gpulab.lab.memory import hierarchy
+from gpulab.session import waiting
 from gpulab.teach.folders import exercise
 from gpulab.teach.judge.check import judge
 from gpulab.teach.judge.exercise import KernelExercise
 from tests.session.kernels import FOREVER
 from tests.session.notebooks import printed, run
 from virtualgpu.compile import nvrtc
+from virtualgpu.records.launch.whereabouts import Whereabouts
 
 pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
 
@@ -110,6 +114,112 @@ def test_a_program_says_nothing() -> None:
     done = subprocess.run([sys.executable, "-c", f"{SETUP}\n{swallowed}{STEPS}"],
                           capture_output=True, text=True, check=True)  # fmt: skip
     assert (done.stdout.split(), done.stderr) == (["stopped", "0"], "")
+
+
+class Cell:
+    """A notebook's cell that runs now, in this process, with a clock and timers that a test turns."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_s, self.said, self.timers = 100.0, list[tuple[str, str, bool]](), list[Any]()
+        self.shell = SimpleNamespace(
+            kernel=object(),
+            get_parent=lambda: {"header": {"msg_type": "execute_request"}},
+            display_pub=SimpleNamespace(publish=self._publish),
+        )
+        monkeypatch.setattr(waiting, "_shell", lambda: self.shell)
+        monkeypatch.setattr(waiting.time, "monotonic", lambda: self.now_s)
+        monkeypatch.setattr(waiting.threading, "Timer", self._timer)
+
+    def _publish(self, data: Any, _: Any, transient: dict[str, str], update: bool) -> None:
+        self.said.append((data["text/plain"], transient["display_id"], update))
+
+    def _timer(self, seconds: float, function: Any, args: Any) -> Any:
+        made = SimpleNamespace(seconds=seconds, finished=threading.Event(), start=lambda: None)
+        made.fire, made.cancel, made.daemon = lambda: function(*args), made.finished.set, False
+        self.timers.append(made)
+        return made
+
+
+@pytest.fixture
+def cell(monkeypatch: pytest.MonkeyPatch) -> Cell:
+    return Cell(monkeypatch)
+
+
+def test_a_kernel_s_line_comes_after_three_seconds_and_again_after_one(cell: Cell) -> None:
+    line = waiting.KernelLine()
+    where = Whereabouts("spin", line=7, source_text="x += 1;", block=(2, 0, 0), ended=1200, blocks=5000)
+    for after, words in ((2.9, None), (3.0, 3), (3.9, None), (4.0, 4), (9.5, 9), (10.4, None), (10.5, 10)):
+        cell.now_s, before = 100.0 + after, len(cell.said)
+        line.look(lambda: where)
+        assert len(cell.said) - before == (words is not None)
+        if words is not None:
+            assert cell.said[-1][0] == (
+                f"Kernel 'spin' has run for {words} s: near line 7 `x += 1;`, block (2, 0, 0), 1,200 of "
+                f"5,000 blocks done. {STOP}"
+            )
+    line.end()
+    assert cell.said[-1][0] == ""
+    assert len({place for _, place, _ in cell.said}) == 1
+    assert [update for *_, update in cell.said] == [False, *[True] * (len(cell.said) - 1)]
+    short = waiting.KernelLine()
+    short.end()
+    assert cell.said[-1][0] == "", "nothing was said, and nothing is taken back"
+    assert len(cell.said) == 5
+
+
+def test_without_lines_the_block_is_told(cell: Cell) -> None:
+    where = Whereabouts("spin", line=0, source_text="", block=(0, 0, 0), ended=0, blocks=1)
+    line = waiting.KernelLine()
+    cell.now_s += 3
+    line.look(lambda: where)
+    line.look(lambda: 1 / 0)  # not asked before its time
+    assert cell.said[0][0].startswith("Kernel 'spin' has run for 3 s: block (0, 0, 0), 0 of 1 block done.")
+
+
+def test_it_is_said_below_cells_alone(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
+    from IPython.core.displaypub import CapturingDisplayPublisher
+
+    assert waiting._cell_runs()
+    seen: list[bool] = []
+    thread = threading.Thread(target=lambda: seen.append(waiting._cell_runs()))
+    thread.start()
+    thread.join()
+    assert seen == [False]
+    cell.shell.get_parent = lambda: {"header": {"msg_type": "comm_msg"}}
+    assert not waiting._cell_runs()
+    cell.shell.get_parent = dict
+    assert not waiting._cell_runs()
+    cell.shell.get_parent = lambda: {"header": {"msg_type": "execute_request"}}
+    cell.shell.display_pub = CapturingDisplayPublisher()
+    assert not waiting._cell_runs()
+    cell.shell = SimpleNamespace(kernel=None)
+    assert not waiting._cell_runs()
+    with session.steps(3, "gl.something") as begin:
+        begin()
+    assert (cell.timers, cell.said) == ([], [])
+
+
+def test_steps_are_told_from_the_time_on_and_the_last_word_is_taken_back(cell: Cell) -> None:
+    with session.steps(4, "gl.something") as begin:
+        (timer,) = cell.timers
+        assert (timer.seconds, timer.daemon) == (3, True)
+        begin()
+        begin()
+        assert cell.said == []
+        timer.fire()
+        assert [text for text, *_ in cell.said] == [f"gl.something: 2 of 4. {STOP}"]
+        timer.finished.set()
+        begin()
+    assert [text for text, *_ in cell.said[1:]] == [f"gl.something: 3 of 4. {STOP}", ""]
+    cell.said.clear()
+    with session.steps(4, "gl.quick"):
+        pass
+    assert cell.timers[1].finished.is_set()
+    cell.timers[1].fire()  # as it may once it is over
+    assert cell.said == []
+    with session.steps(4, "gl.slow"):
+        cell.timers[2].fire()
+    assert [text for text, *_ in cell.said] == [f"gl.slow: 1 of 4. {STOP}", ""]
 
 
 @pytest.fixture

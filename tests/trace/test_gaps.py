@@ -209,6 +209,33 @@ def test_what_held_the_host_up_for_most_of_a_gap_counts_before_what_did_when_it_
     assert (gap.cause, gap.source) == ("synchronisation", LINE[8])
 
 
+@pytest.mark.parametrize(
+    ("waits", "cause", "line"),
+    [
+        ([(60, 70)], "launch-bound", 2),
+        ([(60, 86)], "synchronisation", 8),  # more than half of it
+        ([(52, 60), (62, 83)], "synchronisation", 7),
+        ([(52, 70), (70, 80)], "synchronisation", 8),
+    ],
+)
+def test_waits_of_less_than_half_a_gap_are_not_to_blame_and_else_the_longer_one_is(
+    waits: list[tuple[int, int]], cause: str, line: int
+) -> None:
+    asked = [
+        replace(WAITED, start_ns=start, end_ns=end, hidden=False, source=LINE[8 - at], after=(3 + at,))
+        for at, (start, end) in enumerate(waits)
+    ]
+    others = [kernel(3 + at, 2, 15 + at, end) for at, (_, end) in enumerate(waits)]
+    calls = [ONE[1], *(call(other.correlation_id, 10, 12) for other in others), call(2, 86, 100)]
+    giving = (
+        HostCall("cuLaunchKernel", 50, 60, 1, 0, LINE[5]),
+        HostCall("cuLaunchKernel", 70, 86, 1, 0, LINE[5]),
+    )
+    timeline = by_hand([ONE[0], *others, kernel(2, 1, 100, 110, (1,))], [*calls, *giving], tuple(asked))
+    gap = next(g for g in gaps(timeline) if g.where == "stream 1" and g.start_ns == 50)
+    assert (gap.cause, gap.source) == (cause, LINE[line])
+
+
 def test_before_a_stream_s_first_operation_the_host_s_longest_wait_counts() -> None:
     long = replace(WAITED, start_ns=12, end_ns=50)
     late = kernel(2, 2, 66, 70)

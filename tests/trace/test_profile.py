@@ -135,6 +135,23 @@ def test_lines_name_what_they_gave_once() -> None:
     assert times == sorted(times, reverse=True)
 
 
+def test_a_graph_s_nodes_are_of_the_line_that_launched_it() -> None:
+    """CUPTI gives nodes the numbers that follow their launch's."""
+    nodes = [
+        Activity(
+            kind="CONCURRENT_KERNEL", name=f"k{n}", device_id=0, stream_id=0, correlation_id=n,
+            start_ns=10 * n, end_ns=10 * n + n, graph_id=1,
+        )
+        for n in (3, 5, 6, 7, 8, 9)
+    ]  # fmt: skip
+    calls = [HostCall("cudaGraphLaunch", 2 * n, 2 * n + 1, 0, n, SourceLine("p", n)) for n in (5, 8)]
+    timeline = replace(made_up(), activities=tuple(nodes), calls=tuple(calls), ranges=())
+    assert [(line.source.line, line.keys, line.count) for line in profile(timeline).lines] == [
+        (5, ("k5", "k6", "k7"), 3), (8, ("k8", "k9"), 2)
+    ]  # fmt: skip
+    assert profile(replace(timeline, calls=())).lines == ()
+
+
 def test_a_range_within_one_of_its_name_counts_once() -> None:
     nested = [
         NvtxRange(name="step", color=None, start_ns=start, end_ns=end, thread=thread, depth=depth)
