@@ -60,6 +60,38 @@ def test_a_free_block_of_another_stream_does_not_serve() -> None:
     assert fragmentation(no_limit, 60 * MIB).largest_request_bytes == 20 * MIB
 
 
+@pytest.mark.parametrize(
+    ("pool", "pieces", "limit", "released", "most"),
+    [
+        # Whole pages of 20 MiB, or of 2, go back; what is left of a tail joins what is mapped behind it.
+        ("large", [(5, False), (40, True), (15, False)], 100, 20, 60),
+        ("large", [(15, False), (25, True)], 100, 20, 85),
+        ("small", [(1, False), (5, True), (2, False)], 10, 4, 1),
+        ("small", [(1, False), (0.5, True), (0.5, False)], 3.9, 0, 0.5),
+    ],
+)
+def test_pages_of_expandable_segments_on_paper(
+    pool: str, pieces: list[tuple[float, bool]], limit: float, released: int, most: float
+) -> None:
+    one = segment(1 << 40, 0, *pieces, pool=pool, expandable=True)  # type: ignore[arg-type]
+    found = fragmentation(BlockMap(MODELLED, 0, 0, int(limit * MIB), (one,)))
+    assert found.releasable_bytes == released * MIB
+    (arena,) = (each for each in found.arenas if each.pool == pool)
+    assert arena.largest_request_bytes == most * MIB
+
+
+@pytest.mark.parametrize(
+    ("room", "small", "large"), [(1.9, 0, 0), (2, 1, 0), (9.9, 1, 0), (10, 1, 10), (13.9, 1, 12)]
+)
+def test_what_the_device_serves_where_nothing_is_free(room: float, small: int, large: int) -> None:
+    one = segment(1 << 40, 7, (2, False), pool="small")
+    found = fragmentation(BlockMap(MODELLED, 0, 0, int((2 + room) * MIB), (one,)))
+    assert {arena.pool: arena.largest_request_bytes for arena in found.arenas} == {
+        "small": small * MIB, "large": large * MIB,
+    }  # fmt: skip
+    assert [(arena.stream, arena.free_blocks) for arena in found.arenas] == [(7, 0)] * 2
+
+
 def test_an_empty_pool_is_not_fragmented() -> None:
     found = fragmentation(BlockMap(MODELLED, 0, 0, 0, ()))
     assert (found.external, found.free_bytes, found.arenas) == (0, 0, ())

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from tests.allocators.traces import MIB, random_rows, trace_of
 from virtualgpu.allocators.released import named
-from virtualgpu.records.memory import ACTIONS
+from virtualgpu.records.memory import ACTIONS, Block, Segment
 
 FREED = ACTIONS.index("segment_free")
 
@@ -56,6 +58,51 @@ def test_one_streams_segments_and_what_nobody_can_explain() -> None:
     assert unnamed == 0
     found, unnamed = named(trace_of([]).first, trace_of([*rows, replace_size(gone, MIB)]).events)
     assert (len(found), unnamed) == (3, MIB)
+
+
+@pytest.mark.parametrize(
+    ("streams", "gone", "known"),
+    [
+        (10, [3, 8], True),
+        (10, [*range(9)], True),
+        (11, [3, 8], False),
+        (11, [10], True),
+        (11, [*range(11)], True),
+    ],
+)
+def test_of_up_to_ten_streams_any_may_have_given_segments_back_of_more_one_or_all(
+    streams: int, gone: list[int], known: bool
+) -> None:
+    base = 1 << 30
+    rows = [("segment_alloc", base * (n + 1), 2 * MIB << n, 0, n, -1) for n in range(streams)]
+    size = sum(2 * MIB << n for n in gone)
+    found, unnamed = named(trace_of([]).first, trace_of([*rows, ("segment_free", 0, size, 0, 0, -1)]).events)
+    assert unnamed == (0 if known else size)
+    freed = [
+        (address, stream) for action, address, _, _, stream, *_ in found.rows() if action == "segment_free"
+    ]
+    assert freed == ([(base * (n + 1), n) for n in gone] if known else [])
+
+
+def test_what_is_told_of_the_rest_stays_as_it_was() -> None:
+    base = 1 << 30
+    first = replace(
+        trace_of([]).first,
+        segments=(
+            Segment(base, 2 * MIB, 3, (Block(address=base, size_bytes=2 * MIB, is_free=False),)),
+            Segment(4 * base, 2 * MIB, 3, (Block(address=4 * base, size_bytes=2 * MIB, is_free=True),)),
+        ),
+    )
+    rows = [
+        ("segment_free", 0, 2 * MIB, 0, 0, 5), ("free_completed", base, 2 * MIB, 9, 3, 6),
+        ("segment_free", 0, 2 * MIB, 0, 0, 7),
+    ]  # fmt: skip
+    found, unnamed = named(first, trace_of(rows).events)
+    assert unnamed == 0
+    assert list(found.rows()) == [
+        ("segment_free", 4 * base, 2 * MIB, 0, 3, 0, 5), ("free_completed", base, 2 * MIB, 9, 3, 1000, 6),
+        ("segment_free", base, 2 * MIB, 0, 3, 2000, 7),
+    ]  # fmt: skip
 
 
 def test_a_segment_that_went_does_not_hide_a_larger_one_in_its_place() -> None:

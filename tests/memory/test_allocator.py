@@ -7,10 +7,12 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import gpulab as gl
+from gpulab.lab.memory import allocator
 from gpulab.lab.memory.allocator import AllocatorReport
 from gpulab.session.pools.pool import block_map
 from virtualgpu.errors import GpulabError
@@ -172,6 +174,98 @@ def test_mistakes_are_named() -> None:
         a.save("x.doc")
     with pytest.raises(IndexError):
         a.at(5)
+
+
+def one_and_another() -> AllocatorReport:
+    """A report of a pool that grew, shrank and grew."""
+    cp = gl.cp
+    with gl.allocator() as a:
+        kept = [cp.empty(n, cp.uint8) for n in (300_000, 3 * MIB, 600)]
+        del kept[1]
+    return a
+
+
+def test_a_step_is_counted_from_either_end() -> None:
+    a = one_and_another()
+    last = a.history.last_step
+    for step in range(last + 1):
+        assert held(a.at(step)) == held(a.at(step - last - 1))
+        assert a.fragmentation(step).used_bytes == a.at(step).used_bytes
+    assert a.fragmentation().used_bytes == a.at(last).used_bytes
+    with pytest.raises(IndexError):
+        a.at(-last - 2)
+    assert a.record.capacity_bytes
+    assert a.fragmentation(0).room_bytes == a.record.capacity_bytes
+
+
+def test_what_another_allocator_does_is_a_report_of_its_own() -> None:
+    a = one_and_another()
+    theirs = a.replayed("pytorch", max_split_size_mb=64)
+    assert theirs.record.settings == "max_split_size_mb:64"
+    assert theirs.at(-1).total_bytes == 22 * MIB
+    assert (theirs.record.device_id, theirs.record.provenance.device) == (0, a.record.provenance.device)
+    assert theirs.record.capacity_bytes == a.record.capacity_bytes
+    assert theirs.record.texts == a.record.texts
+    assert theirs.record.stacks == a.record.stacks
+    # A request is a moment, and its events have its number.
+    assert theirs.events.time_ns.tolist()[:2] == [1, 1]
+    assert theirs.events.time_ns.max() == len(a.requests)
+    assert held(a.replayed("CuPy").at(-1)) != held(a.at(0))
+    assert "PyTorch CUDA memory summary" in theirs.summary()
+    shown = a.beside("CuPy").panels
+    assert [panel.name for panel in shown] == [a.record.allocator, "CuPy's allocator"]
+    name = a.beside("PyTorch", max_split_size_mb=64, expandable_segments=False).panels[1].name
+    assert name == "PyTorch's allocator (max_split_size_mb=64, expandable_segments=False)"
+    with pytest.raises(
+        ValueError, match=r"'PyTorc' is no allocator known here: CuPy or PyTorch\. Did you mean"
+    ):
+        a.replayed("PyTorc")
+
+
+def test_of_very_many_events_the_last_are_shown_and_too_many_requests_are_not_replayed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    a = one_and_another()
+    whole = len(a.events)
+    monkeypatch.setattr(allocator, "MOST_EVENTS", whole)
+    assert "Only the last" not in a._picture().html()
+    assert a.replayed().events
+    again = AllocatorReport(a.record)
+    monkeypatch.setattr(allocator, "MOST_EVENTS", len(again.requests) - 1)
+    with pytest.raises(GpulabError, match=f"{len(again.requests)} requests are too many to step two"):
+        again.beside()
+    assert f"Only the last {len(again.requests) - 1} of {whole} events are shown." in again._picture().html()
+
+
+def test_of_a_snapshot_of_several_devices_the_busiest_is_shown_unless_one_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    few, many = gl.allocator().record, one_and_another().record
+    found = {1: replace(few, device_id=1), 0: replace(many, device_id=0), 2: replace(few, device_id=2)}
+    monkeypatch.setattr(
+        "virtualgpu.allocators.snapshot.read_snapshot", lambda path: SimpleNamespace(traces=found)
+    )
+    assert gl.open_allocator("x.pickle").record.device_id == 0
+    assert gl.open_allocator("x.pickle", 2).record.device_id == 2
+    with pytest.raises(GpulabError, match=r"x\.pickle has nothing of device 3; it has devices 1, 0, 2\."):
+        gl.open_allocator(tmp_path / "x.pickle", 3)
+    found.clear()
+    with pytest.raises(GpulabError, match=r"x\.pickle is a snapshot of no device: nothing was"):
+        gl.open_allocator("x.pickle")
+    with pytest.raises(GpulabError, match="has nothing of device 0; it has devices none"):
+        gl.open_allocator("x.pickle", 0)
+
+
+def test_a_report_that_records_forgets_what_it_showed_before() -> None:
+    a = gl.allocator()
+    before = a.history.last_step, len(a.requests), repr(a)
+    with a:
+        kept = gl.cp.empty(MIB, gl.cp.uint8)
+    assert before[0] == 0
+    assert a.history.last_step == len(a.events) > 0
+    assert len(a.requests) > before[1]
+    assert repr(a) != before[2]
+    assert kept.size
 
 
 def test_a_pool_that_tells_nothing_is_shown_by_the_arrays_that_live() -> None:

@@ -16,6 +16,7 @@ import pytest
 from PIL import Image
 
 import gpulab as gl
+from gpulab.lab.memory import chart
 from gpulab.lab.memory.chart import parse_size
 from gpulab.views.memory.memory_text import sentence
 from virtualgpu.records import io
@@ -163,9 +164,31 @@ def test_buttons_do_as_they_say():
     assert m.state == view.state == "paused"
     press("resume")
     assert m.state == view.state == "live"
-    assert next(c["text"] for c in sent if c["kind"] == "answer") == "Allocated 2 MiB."
+    assert "There is no button" in press("explode")
+    assert press("free") == ""
+    assert [c["text"] for c in sent if c["kind"] == "answer" and c["text"]] == [
+        "Allocated 2 MiB.", "Freed 2,097,152 B; the pool keeps it.", "Free blocks went back to the device.",
+        "Limit set to 1 MiB.", "The pool has no limit now.",
+        "Nothing allocated by this button; del frees an array of yours.",
+    ]  # fmt: skip
+    for size in ("512", "3 KiB"):
+        press("allocate", size)
+    press("free")
+    assert pool.used_bytes() == 512, "the last one goes first"
     m.stop()
-    assert m.record.marks.allocations.sum() == 1
+    assert pool.used_bytes() == 0, "what a button holds goes with the recording"
+    assert m.record.marks.allocations.sum() == 3
+
+
+def test_buttons_work_on_the_device_of_their_chart():
+    m = gl.memory(rate_hz=50)
+    m.start()
+    gl.use_device("virtual:T4")
+    view = m._picture()
+    view._on_message(view, {"kind": "act", "what": "allocate", "size": "1 MiB"}, [])
+    assert "the session has moved to another device" in view.error
+    assert gl.cp.get_default_memory_pool().used_bytes() == 0
+    m.stop()
 
 
 def test_files_hold_what_the_record_holds(tmp_path):
@@ -224,8 +247,11 @@ def test_a_device_that_cannot_tell_everything_is_drawn_without_it():
 
 @pytest.mark.parametrize(
     ("text", "size"),
-    [("64 MiB", 64 * MIB), ("1.5 GiB", 3 << 29), ("4096", 4096), ("2k", 2048), ("1,024 B", 1024), ("0", 0)],
-)
+    [
+        ("64 MiB", 64 * MIB), ("1.5 GiB", 3 << 29), ("4096", 4096), ("2k", 2048), ("1,024 B", 1024), ("0", 0),
+        ("1 TB", 1 << 40), (" 1_000 kb", 1_024_000), ("0.5", 0), ("4194303.9 TiB", int(4194303.9 * 2**40)),
+    ],
+)  # fmt: skip
 def test_sizes_as_people_write_them(text: str, size: int):
     assert parse_size(text) == size
 
@@ -237,10 +263,11 @@ def test_what_is_no_size_is_refused(text: str):
 
 
 def test_a_size_beyond_any_memory_is_refused_in_a_few_letters():
-    for text in ("9" * 400, "9" * 30, "9" * 400 + "k"):
+    for text in ("9" * 400, "9" * 30, "9" * 400 + "k", "4194304 TiB"):
         with pytest.raises(ValueError, match="more than any memory holds") as error:
             parse_size(text)
         assert len(str(error.value)) < 100
+    assert [chart.short("9" * digits) for digits in (40, 41)] == [f"'{'9' * 40}'", f"'{'9' * 40}'..."]
 
 
 def test_a_tick_costs_little():
