@@ -87,7 +87,10 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *_virtual("signature"),
     ),
     "virtualgpu/compile/ptx": ("tests/ptx", "tests/engine", "tests/fuzz/test_parser_fuzz.py"),
-    "virtualgpu/sanitizer": _sanitizer("", "_order", "_copies", "_patterns", "_blocks", "_words"),
+    "virtualgpu/sanitizer": (
+        *_sanitizer("", "_order", "_copies", "_patterns", "_blocks", "_words"),
+        "tests/session/test_who_wrote.py",
+    ),
     "virtualgpu/sanitizer/report": _sanitizer("_words", "_patterns", ""),
     "virtualgpu/engine/run": ("tests/engine", *_virtual("kernels")),
     "virtualgpu/engine/ir": ("tests/engine", "tests/counters"),
