@@ -113,6 +113,33 @@ def test_a_trace_that_began_too_late_shows_what_it_saw() -> None:
     assert at(lives, 6).segments == ()
 
 
+def test_what_lies_between_segments_that_nobody_saw_makes_them_one() -> None:
+    base = 1 << 30
+    rows = [(base + at * KIB, 4 * KIB) for at in (0, 8, 16, 4, 12)]
+    lives = history(trace_of([("alloc", start, size, size, 0, -1) for start, size in rows]))
+    (whole,) = at(lives, 5).segments
+    assert (whole.address, whole.size_bytes, len(whole.blocks)) == (base, 20 * KIB, 5)
+    assert {block.state for block in whole.blocks} == {"used"}
+    (holes,) = at(lives, 3).segments
+    assert [block.state for block in holes.blocks] == ["used", "unmapped", "used", "unmapped", "used"]
+
+
+@pytest.mark.parametrize(("reach", "segments"), [(6, [6, 4]), (10, [12]), (12, [12]), (14, [14])])
+def test_a_block_over_what_is_known_and_what_is_not_joins_what_it_meets(
+    reach: int, segments: list[int]
+) -> None:
+    base = 1 << 30
+    apart = [("alloc", base + at * KIB, 4 * KIB, 4 * KIB, 0, -1) for at in (0, 8)]
+    gone = [("free_completed", base + at * KIB, 4 * KIB, 0, 0, -1) for at in (0, 8)]
+    lives = history(trace_of([*apart, *gone, ("alloc", base, reach * KIB, reach * KIB, 0, -1)]))
+    found = at(lives, 5)
+    assert [segment.size_bytes // KIB for segment in found.segments] == segments
+    first, *rest = found.blocks
+    assert (first.address, first.size_bytes, first.state) == (base, reach * KIB, "used")
+    assert sum(block.size_bytes for block in rest if block.is_free) == (sum(segments) - reach) * KIB
+    assert (lives.used_bytes[5], lives.reserved_bytes[5]) == (reach * KIB, sum(segments) * KIB)
+
+
 @pytest.mark.parametrize("most", [0, 1, 150, 400, 1000])
 def test_the_tail_of_a_trace_ends_as_the_trace_does(most: int) -> None:
     trace = trace_of(random_rows(3, 400))
