@@ -278,6 +278,38 @@ def test_a_cell_takes_the_names_it_uses_and_gives_those_declared(shell: Any) -> 
     assert seen._repr_mimebundle_()[0]["text/plain"].endswith("\n6")
 
 
+@pytest.mark.parametrize(("magic", "said"), [("gpu_timeline", "Timeline of"), ("gpu_profile", "Profile of")])
+def test_a_recorded_cell_is_kept_under_its_name_and_its_error_is_shown_once(
+    shell: Any, capsys: pytest.CaptureFixture[str], magic: str, said: str
+) -> None:
+    gl.use_device("virtual:T4")
+    shell.user_ns.update(cp=gl.cp, kept=None)
+    shell.run_cell("one = 1", store_history=True)
+    before = shell.execution_count
+    seen = shell.run_cell_magic(magic, "kept", "x = cp.zeros(8)\ny = float(x[0])")
+    assert shell.user_ns["kept"] is seen
+    assert (shell.user_ns["y"], shell.execution_count) == (0, before)
+    assert repr(seen).startswith(said)
+    record = seen.record
+    lines = {
+        row.source.line for row in (record.calls if magic == "gpu_timeline" else record.lines) if row.source
+    }
+    assert lines <= {2, 3}, "below the magic's own"
+    assert lines
+    capsys.readouterr()
+    for cell, error in (("x.fill(2)\n1 / 0", ZeroDivisionError), ("1 +", SyntaxError)):
+        with pytest.raises(error):
+            shell.run_cell_magic(magic, "again", cell)
+        assert "Error" not in "".join(capsys.readouterr())
+        assert repr(shell.user_ns.pop("again")).startswith(said)
+    assert not {"showtraceback", "showsyntaxerror"} & {*shell.__dict__}
+    unnamed = shell.run_cell_magic(magic, "", "x.fill(3)")
+    assert unnamed is not seen
+    with pytest.raises(GpulabError, match=f"%%{magic} takes one name, under which it is kept, not 'a b'"):
+        shell.run_cell_magic(magic, "a b", "x.fill(4)")
+    assert float(gl.cp.asnumpy(shell.user_ns["x"])[0]) == 3
+
+
 def test_a_cells_error_names_its_line(shell: Any) -> None:
     shell.user_ns["gl"] = gl
     seen = shell.run_cell_magic("gpu_sandbox", "--blocking", "x = 1\nraise ValueError('here')")
