@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gc
 import re
+from functools import partial
 
 import numpy as np
 import pytest
 
 import gpulab as gl
+from gpulab.lab.memory import report
 
 MIB = 1 << 20
 
@@ -193,6 +195,70 @@ def test_tables_say_it_in_words():
     assert re.search(r"T4 +16 GiB +15.5 GiB", text)
     assert page.count("<table") == 2
     assert type(r.record).__name__ == "MemoryReport"
+
+
+def test_arrays_of_a_list_are_one_group_and_what_no_array_holds_has_no_name():
+    unnamed = gl.cp.cuda.alloc(7 * MIB)
+    xs = [zeros(1)]
+
+    def fill(count: int):
+        for _ in range(count):
+            xs.append(zeros(2))
+        return zeros(4)
+
+    r = gl.memory_report(fill, 3)
+    assert [(g.arrays, g.blocks, g.size_bytes // MIB, g.stay) for g in r.alive] == [
+        ("", 0, 7, "before the call"),
+        ("xs[…]: uint8 (2097152,)", 3, 6, "kept"),
+        ("uint8 (4194304,)", 1, 4, "kept"),
+        ("xs[0]: uint8 (1048576,)", 1, 1, "before the call"),
+    ]
+    assert r.alive[1].requested_bytes == 6 * MIB
+    del xs[:]
+    one = gl.memory_report(fill, 1)
+    assert ("xs[0]: uint8 (2097152,)", "kept", 2) in fates(one)
+    assert unnamed.mem.size == 7 * MIB
+
+
+def test_of_very_many_events_the_first_are_lost_and_that_is_said(monkeypatch: pytest.MonkeyPatch):
+    def busy():
+        for _ in range(5):
+            zeros(1)
+        return zeros(3)
+
+    assert gl.memory_report(busy).note == ""
+    monkeypatch.setattr(report, "KEPT_EVENTS", 4)
+    lost = re.fullmatch(r"The first of its events are lost: (\d+)\.", gl.memory_report(busy).note)
+    assert lost is not None
+    assert (
+        16 - 2 * 4 <= int(lost[1]) <= 16 - 4
+    )  # of six allocations, and five frees that are asked for and done
+
+
+def test_a_peak_of_before_the_call_is_none_of_its_own():
+    held = [zeros(9)]
+
+    def shrink():
+        held.clear()
+        return zeros(2)
+
+    r = gl.memory_report(shrink)
+    assert (r.before_bytes, r.peak_bytes, r.after_bytes, r.needed_bytes) == (9 * MIB, 9 * MIB, 2 * MIB, 0)
+    assert (r.source, r.stack, r.rooms[0].times) == (None, (), None)
+    assert fates(r) == [("", "before the call", 9)]
+
+
+def test_a_request_that_fails_without_the_pool_is_told_without_its_size():
+    def runs_out():
+        zeros(2)
+        raise gl.cp.cuda.memory.OutOfMemoryError(512, 1024)
+
+    r = gl.memory_report(runs_out)
+    assert r.failed is not None
+    assert (r.failed.size_bytes, r.failed.source) == (0, None)
+    assert r.failed.message
+    assert (r.peak_bytes, r.name) == (0, "runs_out")
+    assert gl.memory_report(partial(zeros, 1)).name == "partial"
 
 
 def test_looking_for_names_keeps_nothing_alive() -> None:
