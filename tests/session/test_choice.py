@@ -6,6 +6,7 @@ import html
 import importlib
 import sys
 import threading
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import gpulab as gl
 from gpulab import session
 from gpulab.session.choose import DeviceChoice, parse_device
 from gpulab.session.cuda import CudaUnavailableError
+from tests.real import fake_nvml
 from virtualgpu.errors import GpulabError, UnknownDeviceError
 from virtualgpu.model import machine
 
@@ -92,6 +94,24 @@ def test_where_there_are_several_gpus_nccl_is_there_unasked(
     monkeypatch.setattr(importlib, "import_module", lambda name: asked.append(name) or loads(name))
     assert gl.use_device("cuda").kind == "cuda"  # the fake has no NCCL, which is no error
     assert ("cupy.cuda.nccl" in asked) == (devices > 1)
+    asked.clear()
+
+    def load(name: str) -> object:
+        asked.append(name)
+        if name not in ("cupy.cuda.nccl", "cupyx.distributed"):
+            return loads(name)
+        return warnings.warn("CuPy's own, which nobody asked for", stacklevel=1)
+
+    monkeypatch.setattr(importlib, "import_module", load)
+    assert gl.use_device("cuda").kind == "cuda"
+    assert ({"cupy.cuda.nccl", "cupyx.distributed"} <= {*asked}) == (devices > 1)
+
+
+def test_who_else_uses_the_device_is_said(fake_cupy: FakeCupy, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", fake_nvml.module())
+    fake_cupy()
+    assert gl.use_device("cuda").caution == "1 other process on it, so times vary"
+    assert "capability 9.0) (note: 1 other process on it, so times vary): times" in str(gl.which_device())
 
 
 @pytest.mark.parametrize("name", ["T4", "t4", "virtual:T4", " virtual: T4 ", "Virtual:t4"])
