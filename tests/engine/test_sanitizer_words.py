@@ -11,7 +11,9 @@ import pytest
 import gpulab as gl
 from gpulab import cp, session
 from virtualgpu.compile import nvrtc
-from virtualgpu.records import Hazard
+from virtualgpu.cuda_errors import KernelFault
+from virtualgpu.records import Hazard, SanitizerReport
+from virtualgpu.sanitizer import checker
 from virtualgpu.sanitizer.report.declarations import declarations
 
 needs_nvrtc = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
@@ -301,3 +303,65 @@ def test_what_a_kernel_writes_first_it_may_read() -> None:
     body = "if (threadIdx.x) x[threadIdx.x] = 1; __syncthreads();\ny[threadIdx.x] = x[0];"
     (hazard,) = found(body, fresh, y, n)
     assert (hazard.kind, hazard.array) == ("uninitialised read", "x[0]")
+
+
+# -- what a report says of itself -------------------------------------------------------------------------
+
+
+def report(body: str, *args: Any, grid: int = 1, block: int = 32, **how: Any) -> SanitizerReport:
+    code = f'extern "C" __global__ void k(float* x, float* y, int* n) {{\n{body}\n}}'
+    given = args or (cp.ones(256, np.float32), cp.zeros(256, np.float32), cp.arange(256, dtype=np.int32))
+    made: SanitizerReport = gl.sanitize(cp.RawKernel(code, "k"), grid, block, given, **how).record
+    return made
+
+
+@needs_nvrtc
+def test_of_very_many_pairs_of_lines_the_first_are_listed() -> None:
+    def lines(count: int) -> str:
+        return "\n".join(f"x[n[{at}]] = threadIdx.x;" for at in range(count))
+
+    seen = report(lines(66), tools="race")
+    assert (len(seen.hazards), seen.left_out) == (64, "Only the first 64 pairs of source lines are listed.")
+    assert {hazard.second.line for hazard in seen.hazards} <= set(range(2, 68))
+    fewer = report(lines(64), tools="race")
+    assert (len(fewer.hazards), fewer.left_out, fewer.clean) == (64, "", False)
+
+
+@needs_nvrtc
+def test_arrays_that_are_too_large_are_not_checked_for_races(monkeypatch: pytest.MonkeyPatch) -> None:
+    body = "x[n[0]] = threadIdx.x;\ny[n[0]] = threadIdx.x;"
+    assert [hazard.array for hazard in report(body).hazards] == ["x[0]", "y[0]"]
+    monkeypatch.setattr(checker, "_REGION_WORDS", 256)
+    assert report(body).left_out == ""
+    large = cp.zeros(1000, np.float32)
+    seen = report(body, cp.ones(256, np.float32), large, cp.arange(256, dtype=np.int32))
+    assert [hazard.array for hazard in seen.hazards] == ["x[0]"]
+    assert seen.left_out == "Arrays of more than 1 GiB were not checked for races."
+
+
+@needs_nvrtc
+def test_a_report_names_the_tools_the_order_and_the_launch() -> None:
+    plain = report("x[threadIdx.x] = 1;", grid=2, shared_bytes=64)
+    assert (plain.kernel_name, plain.grid, plain.block) == ("k", (2, 1, 1), (32, 1, 1))
+    assert (plain.tools, plain.block_order) == (("memory", "race", "init", "sync"), "in order")
+    assert (plain.shared_bytes, plain.fault, plain.blocks_checked) == (64, "", None)
+    assert plain.provenance.label == "modelled on virtual A100-SXM4-80GB"
+    assert report("x[threadIdx.x] = 1;", block_order="reversed", seed=7).block_order == "reversed"
+    drawn = report("x[threadIdx.x] = 1;", tools=("race",), nan=True, block_order="random", seed=7)
+    assert (drawn.tools, drawn.block_order) == (("race", "nan"), "random, seed 7")
+
+
+@needs_nvrtc
+def test_a_fault_stands_first_and_what_else_was_found_behind_it() -> None:
+    body = "y[n[0]] = threadIdx.x;\n__syncthreads();\nx[threadIdx.x + 4096] = 1;"
+    seen = report(body)
+    first, second = seen.hazards
+    assert (first.kind, first.severity, first.second.line, first.count) == ("out of bounds", "error", 4, 1)
+    assert (second.kind, second.array) == ("WAW", "y[0]")
+    assert seen.fault == "IllegalAddressError"
+    assert not first.message.startswith("cudaError")
+    assert seen.left_out == "The launch stopped at the fault; what would have come after it was not checked."
+    with pytest.raises(KernelFault):
+        report(body, tools=("race", "sync"))
+    only = report("x[n[0]] = sqrtf(-y[n[0]] - 1 - threadIdx.x);", tools=(), nan=True)
+    assert [(hazard.kind, hazard.tool) for hazard in only.hazards] == [("NaN", "nan")]

@@ -81,6 +81,29 @@ def test_a_small_launch_is_replayed_once_before_the_real_gpu_runs_it(events: lis
     assert int(launch.args[0][0]) == 10
 
 
+@pytest.mark.parametrize(
+    ("size_bytes", "blocks", "small"),
+    [(32 << 20, 1, True), ((32 << 20) + 4, 1, False), (128, 1 << 13, True), (128, (1 << 13) + 1, False)],
+)
+def test_small_are_up_to_32_mib_and_a_quarter_of_a_million_threads(
+    size_bytes: int, blocks: int, small: bool, events: list[str]
+) -> None:
+    x = gl.cp.zeros(size_bytes // 4, gl.cp.int32)
+    session.observe(Launch.of(gl.cp.RawKernel(AS_OFTEN, "as_often"), blocks, 32, (x,)), Blocks())
+    assert events == (["copied", "twin", "real"] if small else ["real"])
+
+
+def test_what_takes_moments_is_replayed_when_it_is_asked_for() -> None:
+    twin = session.twin()
+    assert twin is not None
+    kernel, x = gl.cp.RawKernel(AS_OFTEN, "as_often"), gl.cp.zeros(8, gl.cp.int32)
+    for args, blocks, quick in (
+        ((x,), 1 << 17, True), ((x,), (1 << 17) + 1, False), ((gl.cp.empty(64 << 20, gl.cp.int32),), 1, True),
+        ((gl.cp.empty((64 << 20) + 1, gl.cp.int32),), 1, False),
+    ):  # fmt: skip
+        assert sides._Replay(Launch.of(kernel, blocks, 32, args), (Blocks(),), twin).quick is quick
+
+
 @pytest.mark.usefixtures("large")
 def test_a_larger_launch_is_measured_first_and_nothing_goes_to_the_host(events: list[str]) -> None:
     launch = asked()
