@@ -208,3 +208,99 @@ def test_end_follows_start_by_the_blocks_work() -> None:
     took_ns = trace.end_ns - trace.start_ns
     assert took_ns[1::2].min() > 3 * took_ns[::2].max()
     assert trace.start_ns.min() == 0
+
+
+def test_without_nvml_the_rest_is_told_and_why_there_are_no_readings(monkeypatch: pytest.MonkeyPatch) -> None:
+    from gpulab.real import backend, device
+    from gpulab.real.nvml import NvmlError
+
+    def refuses(*_: Any) -> Any:
+        raise NvmlError("no NVML")
+
+    seen = session.backend()
+    monkeypatch.setattr(device, "NvmlDevice", refuses)
+    bare = backend.CudaBackend(0)
+    (reading,) = bare.metrics().metrics
+    assert (reading.name, reading.value, reading.why) == (
+        "NVML",
+        None,
+        "NVML does not answer on this machine",
+    )
+    with pytest.raises(gl.errors.NotSupportedError, match="some containers and VMs have none"):
+        bare.load_reader()
+    told = {metric.name for metric in bare.setup().metrics}
+    assert told < {metric.name for metric in seen.setup().metrics}
+    assert "MIG" not in told
+    assert told
+    info, whole = bare.device_info(), seen.device_info()
+    assert bare.device_info() is info
+    assert (info.pcie_gbps, info.notes) == (None, "")
+    assert info.driver is not None
+    assert whole.driver is not None
+    assert info.driver.startswith("CUDA ")
+    assert whole.driver.endswith(f"({info.driver})")
+    assert info.memory_bytes == whole.memory_bytes == gl.cp.cuda.runtime.memGetInfo()[1]
+    assert info.fp32_tflops == round(
+        2 * info.fp32_lanes_per_sm * info.sm_count * info.boost_clock_mhz / 1e6, 1
+    )
+
+
+@pytest.mark.parametrize(
+    ("capability", "cores", "sms", "lanes"),
+    [
+        ((6, 0), None, 56, 64), ((6, 1), None, 20, 128), ((7, 5), None, 40, 64), ((7, 0), 0, 80, 64),
+        ((8, 0), None, 108, 64), ((8, 6), None, 82, 128), ((9, 0), None, 132, 128), ((9, 0), 16896, 132, 128),
+        ((9, 0), 16897, 132, 128), ((12, 0), 640, 10, 64),
+    ],
+)  # fmt: skip
+def test_lanes_are_nvmls_or_those_of_the_guide(
+    capability: tuple[int, int], cores: int | None, sms: int, lanes: int
+) -> None:
+    from gpulab.real import device
+
+    nvml: Any = SimpleNamespace(ask=lambda name: cores if name == "nvmlDeviceGetNumGpuCores" else None)
+    assert device._lanes_per_sm(capability, sms, nvml) == lanes
+    if cores is None:
+        assert device._lanes_per_sm(capability, sms, None) == lanes
+
+
+def test_what_the_probes_cost_is_said_where_fewer_blocks_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    from gpulab.real import modules
+
+    x = gl.cp.arange(1024, dtype=gl.cp.int32)
+    kernel = gl.cp.RawKernel(SHARED, "reverse")
+    assert gl.launch(kernel, 1, 1024, (x,), shared_bytes=4096).trace.note == ""
+    plain = session.backend().occupancy(kernel, 1024, 4096)
+    monkeypatch.setattr(modules.Probe, "registers", property(lambda self: 64))
+    trace = gl.launch(kernel, 1, 1024, (x,), shared_bytes=4096).trace
+    assert trace.occupancy.registers_per_thread == 64
+    assert trace.note == (
+        f"the probes take registers ({plain.registers_per_thread} to 64 a thread), so that "
+        f"{trace.occupancy.blocks_per_sm} blocks fit on an SM instead of {plain.blocks_per_sm}"
+        if trace.occupancy.blocks_per_sm != plain.blocks_per_sm
+        else ""
+    )
+
+
+def test_of_very_many_blocks_one_in_a_power_of_two_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    from gpulab.real import blocks
+
+    x = gl.cp.zeros(32 * 16, gl.cp.int32)
+    for most, sampled in ((16, 1), (15, 2), (8, 2), (7, 4), (4, 4)):
+        monkeypatch.setattr(blocks, "MAX_RECORDED_BLOCKS", most)
+        trace = gl.launch(gl.cp.RawKernel(SHARED, "reverse"), 16, 32, (x,), shared_bytes=128).trace
+        assert (trace.sampled, len(trace.block_index)) == (sampled, 16 // sampled)
+        assert trace.start_ns.min() == 0
+
+
+def test_a_kernel_s_facts_are_the_drivers() -> None:
+    code = (
+        'extern "C" __global__ void k(int* x) { __shared__ int t[96]; t[threadIdx.x] = *x; __syncthreads();'
+    )
+    kernel = gl.cp.RawKernel(code + " *x = t[95 - threadIdx.x]; }", "k")
+    stats = session.backend().kernel_stats(kernel)
+    assert (stats.name, stats.provenance) == ("k", session.backend().provenance)
+    assert (stats.registers_per_thread, stats.local_bytes) == (kernel.num_regs, kernel.local_size_bytes)
+    assert (stats.static_shared_bytes, stats.constant_bytes) == (384, kernel.const_size_bytes)
+    assert stats.max_threads_per_block == kernel.max_threads_per_block
+    assert stats.target == f"sm_{gl.cp.cuda.Device().compute_capability}"
