@@ -18,9 +18,8 @@ class NVMLError(Exception):
     """Like ``pynvml.NVMLError``."""
 
     def __init__(self, value: int) -> None:
-        super().__init__(
-            {NOT_SUPPORTED: "Not Supported", NOT_FOUND: "Not Found", GPU_IS_LOST: "GPU is lost"}[value]
-        )
+        words = {NOT_SUPPORTED: "Not Supported", NOT_FOUND: "Not Found", GPU_IS_LOST: "GPU is lost"}
+        super().__init__(words.get(value, f"Error {value}"))
         self.value = value
 
 

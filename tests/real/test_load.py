@@ -79,6 +79,73 @@ def test_what_a_gpu_never_tells_is_not_asked_again(nvml: Any, monkeypatch: pytes
     assert len(asked) == 1
 
 
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        *((code, "gone") for code in (1, 9, 15, 16)),
+        (3, "this GPU does not tell"), (4, "it needs administrator rights"),
+        (13, "this driver does not know it"), *((code, None) for code in (2, 5, 8, 10, 14, 17, 999)),
+    ],
+)  # fmt: skip
+def test_an_error_is_for_now_for_ever_or_of_a_gpu_that_has_gone(
+    code: int, why: str | None, nvml: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def power(device: int) -> int:
+        asked.append(device)
+        raise nvml.NVMLError(code)
+
+    monkeypatch.setattr(nvml, "nvmlDeviceGetPowerUsage", power)
+    read = reader()
+    if why == "gone":
+        with pytest.raises(
+            GpuLostError, match=f"NVML does not answer for this GPU any more: .*{code}|is lost"
+        ):
+            read()
+        return
+    read()
+    assert row(read)["power"] is None
+    assert read.missing.get("power") == why
+    assert len(asked) == (1 if why else 2)
+
+
+def test_counters_that_a_gpu_refuses_are_missing_together(nvml: Any) -> None:
+    asked = []
+
+    def refuses(device: int, sample: object) -> None:
+        asked.append(sample)
+        raise nvml.NVMLError(4)
+
+    fake_nvml.with_gpm(nvml, lambda number: {2: 1.0})
+    nvml.nvmlGpmSampleGet, freed = refuses, []
+    nvml.nvmlGpmSampleFree = freed.append
+    read = reader()
+    assert "sm_active" not in read.missing
+    found = row(read)
+    assert len(freed) == 2, "its samples are of no use any more"
+    read()
+    assert len(asked) == 1
+    assert {read.missing[name] for name in GPM_COLUMNS} == {"it needs administrator rights"}
+    assert {found[name] for name in GPM_COLUMNS} == {None}
+    assert found["utilization"] == 37
+
+
+def test_facts_that_nvml_does_not_tell_are_none(nvml: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = reader()
+    assert read.facts() == {"memory_mib": 24576, "power_limit_w": 72, "mig": None, "driver": "580.65"}
+    del nvml.nvmlDeviceGetMemoryInfo, nvml.nvmlDeviceGetEnforcedPowerLimit
+
+    def none() -> str:
+        raise nvml.NVMLError(9)
+
+    monkeypatch.setattr(nvml, "nvmlSystemGetDriverVersion", none)
+    assert read.facts() == {"memory_mib": None, "power_limit_w": None, "mig": None, "driver": ""}
+    del nvml.nvmlDeviceGetClockInfo
+    assert row(read)["sm_clock"] is None
+    assert read.missing["sm_clock"] == "this nvidia-ml-py does not know it"
+
+
 def test_gpm_gives_means_between_samples_that_lie_apart(nvml: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr(load.time, "monotonic", lambda: now[0])

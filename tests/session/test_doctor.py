@@ -8,7 +8,10 @@ import importlib.util
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -150,6 +153,50 @@ def test_driver_states(
     assert found[0] == driver_result
     assert says in found[1]
     assert checks.check_cuda_version()[0] == version_result
+
+
+@pytest.mark.parametrize(
+    ("there", "code", "version", "found"),
+    [
+        ((), 0, 13020, driver.DriverStatus(None, None, None, 0)),
+        (("libcuda.so.1", "nvcuda.dll"), 0, 13020, driver.DriverStatus("", 0, (13, 2), 3)),
+        (("libcuda.so", "nvcuda.dll"), 0, 12090, driver.DriverStatus("", 0, (12, 9), 3)),
+        (("libcuda.so.1", "nvcuda.dll"), 100, 13000, driver.DriverStatus("", 100, (13, 0), 0)),
+        (("libcuda.so.1", "nvcuda.dll"), 35, 0, driver.DriverStatus("", 35, None, 0)),
+        (("libcuda.so.1", "nvcuda.dll"), 35, -1, driver.DriverStatus("", 35, None, 0)),
+    ],
+)
+def test_the_drivers_library_is_asked(
+    there: tuple[str, ...],
+    code: int,
+    version: int,
+    found: driver.DriverStatus,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+
+    def told(place: Any, value: int) -> int:
+        place._obj.value = value
+        return 0 if value >= 0 else 1
+
+    def load(name: str) -> Any:
+        asked.append(name)
+        if name not in there:
+            raise OSError(name)
+        return SimpleNamespace(
+            cuInit=lambda flags: code,
+            cuDriverGetVersion=lambda place: told(place, version),
+            cuDeviceGetCount=lambda place: told(place, 3),
+        )
+
+    monkeypatch.setattr(driver.ctypes, "CDLL", load)
+    status = driver.driver_status()
+    names = ["nvcuda.dll"] if sys.platform == "win32" else ["libcuda.so.1", "libcuda.so"]
+    tried = next((at for at, name in enumerate(names, 1) if name in there), len(names))
+    assert asked == names[:tried]
+    assert status == (replace(found, library=asked[-1]) if there else found)
+    assert status.usable is (found.device_count > 0)
+    assert (status.problem == "") is status.usable
 
 
 def test_packed_cuda_versions() -> None:
