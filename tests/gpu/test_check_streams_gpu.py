@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import linecache
 from typing import Any
 
+import numpy as np
 import pytest
 
 import gpulab as gl
-from tests.session.stream_patterns import RIGHT, WRONG
+from tests.session.stream_patterns import RIGHT, WRONG, N, made, twice, two
 from virtualgpu.errors import GpulabError, NotSupportedError
 
 pytestmark = pytest.mark.gpu
@@ -99,6 +101,17 @@ def test_an_event_of_before_the_check_is_no_wait_for_nothing(cp: Any, before: bo
     del y
     assert "for an event that was not recorded yet, which" in str(found) or before
     assert "nothing orders the two" in str(found) or not before
+
+
+def test_kernels_and_arrays_of_long_ago_are_known(cp: Any) -> None:
+    """Two launches read one array and write one each: no order is needed."""
+    kernel, (x, y, z), (a, b) = twice(cp), made(cp, N, N, N), two(cp)
+    gc.collect()
+    with gl.check_streams() as found:
+        for stream, target in ((a, y), (b, z)):
+            with stream:
+                kernel((16,), (256,), (x, target, np.int32(N)))
+    assert not found.findings, found.describe()
 
 
 def test_a_timeline_and_a_check_at_once(cp: Any) -> None:
