@@ -208,6 +208,10 @@ def test_streams_and_events_are_what_their_handles_mean_now(told: Told, x: int) 
         tell("cudaMemsetAsync", x, 0, 8, handle)
         assert isinstance(acts[-1], Work)
         assert acts[-1].stream_id == stream
+    for handle, stream in ((B, B), (None, 0)):
+        tell("cudaLaunchHostFunc", handle, None, None)
+        assert isinstance(acts[-1], Work)
+        assert work(acts[-1]) == ("host function", stream, (), ())
     tell("cudaEventRecord", E, A)
     tell("cudaEventQuery", E)
     tell("cudaStreamQuery", A)
