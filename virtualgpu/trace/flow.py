@@ -25,10 +25,6 @@ class Wait:
     asked: Synchronization | None
     source: SourceLine | None
 
-    @property
-    def is_copy(self) -> bool:
-        return self.asked is None
-
 
 class Flow:
     """A timeline, ready to be asked.
