@@ -149,6 +149,16 @@ def test_a_stretch_of_the_host_s_is_named_after_its_calls_if_they_take_half_of_i
     )
 
 
+def test_where_nobody_says_what_an_operation_followed_it_is_the_one_before_in_its_stream() -> None:
+    timeline = simulate([Step("launch", 1, 50), Step("launch", 2, 90), Step("launch", 1, 20)])
+    first, other, last = (replace(each, after=()) for each in timeline.activities)
+    copy = replace(first, kind="MEMCPY", copy_kind="HtoD")
+    told = replace(
+        timeline, activities=(copy, replace(other, end_ns=50), replace(last, end_ns=200)), end_ns=200
+    )
+    assert [name for _, name, *_ in links(told)] == ["cuLaunchKernel", "k1", "k3"]
+
+
 def test_the_thread_whose_call_ended_last_is_followed() -> None:
     timeline = simulate([Step("launch", 1, 50), Step("wait", 1)])
     other = HostCall("cudaMalloc", 10, 30, 2, 0)

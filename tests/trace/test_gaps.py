@@ -117,6 +117,27 @@ def test_a_call_that_gives_out_nothing_is_named() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("ends", "cause"), [(70, "launch-bound"), (75, "launch-bound"), (76, "host computing")]
+)
+def test_a_call_that_gives_out_nothing_is_to_blame_for_most_of_a_gap_alone(ends: int, cause: str) -> None:
+    loading = HostCall("cuModuleLoadData", 50, ends, 1, 0, LINE[5])
+    other = HostCall("cudaMemcpyAsync", ends, 88, 1, 0, LINE[6])
+    timeline = by_hand([ONE[0], kernel(2, 1, 100, 110)], [ONE[1], loading, other, call(2, 88, 100)])
+    assert second_gap(timeline, "compute").cause == cause
+
+
+def test_a_wait_of_half_a_gap_without_any_call_leaves_the_launch_to_blame() -> None:
+    waited = replace(WAITED, start_ns=60, end_ns=85, after=(3,))
+    timeline = by_hand(
+        [ONE[0], kernel(3, 2, 15, 85), kernel(2, 1, 100, 110)],
+        [ONE[1], call(3, 10, 12), call(2, 100, 100)],
+        (waited,),
+    )
+    gap = next(g for g in gaps(timeline) if g.where == "stream 1" and g.start_ns == 50)
+    assert (gap.cause, gap.reason) == ("launch-bound", "the host was giving out work (0 calls)")
+
+
 OTHER = kernel(3, 2, 15, 80)
 EVENT = Synchronization(
     type="STREAM_WAIT_EVENT", device_id=0, stream_id=1, start_ns=22, end_ns=22, name="cudaStreamWaitEvent",
@@ -243,6 +264,15 @@ def test_before_a_stream_s_first_operation_the_host_s_longest_wait_counts() -> N
     first = next(g for g in gaps(timeline) if g.where == "stream 2")
     assert (first.start_ns, first.end_ns) == (0, 66)
     assert (first.cause, first.source) == ("hidden synchronisation", LINE[7])
+
+
+def test_calls_that_take_no_time_are_counted_and_those_within_others_are_not() -> None:
+    calls = [
+        HostCall("cuLaunchKernel", start, end, 1, 0, LINE[1])
+        for start, end in ((0, 5), (5, 5), (6, 9), (7, 8), (6, 6))
+    ]
+    timeline = by_hand([kernel(1, 1, 12, 20)], [*calls, call(1, 9, 12)])
+    assert gaps(timeline)[0].reason == "the host was giving out work (4 calls)"
 
 
 def test_a_busy_stream_has_none() -> None:
