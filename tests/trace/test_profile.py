@@ -119,6 +119,8 @@ def test_copies_are_added_up_by_way_and_kind_of_memory() -> None:
         wanted, key=lambda row: -row[-1]
     )
     assert found.kernels == ()
+    (one,) = profile(replace(timeline, activities=tuple(activities[1:2]))).copies
+    assert (one.way, one.pinned, one.count, one.size_bytes) == ("HtoD", False, 1, 100)
     busy = {t for a in activities for t in range(a.start_ns, a.end_ns)}
     assert (found.busy_ns, found.wall_ns) == (len(busy), 30_000)
     assert (found.name, found.note, found.method) == ("mine", "cut", "model")

@@ -205,6 +205,16 @@ def test_overlap_of_regions() -> None:
         assert overlap(a, b) == bool(touched(a) & touched(b))
 
 
+@pytest.mark.parametrize("size", [2**31 - 1, 2**31, 2**33])
+def test_overlap_of_regions_beyond_what_numpy_takes_for_an_item(size: int) -> None:
+    large = Region(0, BASE, size)
+    for address, meets in ((BASE + size - 6, True), (BASE + size, False)):
+        assert overlap(large, Region(0, address, 1, (3,), (2,))) is meets
+    rows = Region(0, BASE, size, (2,), (2 * size,))
+    assert overlap(rows, Region(0, BASE + size + 2, 1, (3,), (2,))) is False
+    assert overlap(rows, Region(0, BASE + 2 * size, 1, (3,), (2,))) is True
+
+
 def test_an_atomic_operation_does_not_hide_the_write_before_it() -> None:
     """Another stream's atomic operation needs no order with the atomic one, but with the write."""
     x = Region(0, BASE, 4)
