@@ -214,3 +214,15 @@ def test_the_launches_that_notebooks_show_are_found(tmp_path: Path) -> None:
     assert in_words(large.args) == in_words(ARGS)
     assert all(isinstance(launch.args[0], np.ndarray) for launch in launches)
     assert len({each.title for each in shown}) == len(shown)
+
+
+@pytest.mark.parametrize(("read", "name"), [("records", "FORMAT"), ("timelines", "TIMELINE_FORMAT")])
+def test_an_index_of_another_format_is_refused(read: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = getattr(recorded, read)
+    before = listed()
+    listed.cache_clear()
+    monkeypatch.setattr(recorded, name, "another")
+    with pytest.raises(ValueError, match=r"\.json is no another file"):
+        listed()
+    monkeypatch.undo()
+    assert listed() == before

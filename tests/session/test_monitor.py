@@ -255,6 +255,15 @@ def test_without_sensors_a_recorded_session_is_shown(tmp_path: Path) -> None:
     assert again.save(tmp_path / "m.png").stat().st_size > 10_000
 
 
+def test_a_session_of_another_format_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorder.recorded_session.cache_clear()
+    monkeypatch.setattr(recorder, "FORMAT", "another")
+    with pytest.raises(ValueError, match="h200_monitor"):
+        recorder.recorded_session()
+    monkeypatch.undo()
+    assert recorder.recorded_session() is recorder.recorded_session()
+
+
 def test_a_share_below_what_reading_costs_is_told_as_less() -> None:
     from gpulab.views.monitor.monitor_text import share
 
