@@ -11,13 +11,14 @@ import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from gpulab.views import AccessMicroscope, AllocatorView, GraphView, LoadChart
+from gpulab.views import AccessMicroscope, AllocatorView, GraphView, LaunchChart, LoadChart
 from gpulab.views.parts.boxes import Box
 from gpulab.views.parts.items import Item
 from tests.views import graphs, pools, synthetic
@@ -28,6 +29,7 @@ from virtualgpu.records.access import AccessPattern
 FOLDER = Path(__file__).with_name("drawn")
 _NUMBER = re.compile(r"-?\d+\.\d+(?:e[-+]\d+)?|-?\d+(?:e[-+]\d+)?")
 _LONG, _MANY = 100, 12  # characters of a line, elements that stand in one
+_ELSEWHERE = {"controls", "scene", "data", "contents", "layout", "tabbable", "tooltip"}
 _NUMBERS = (int, float, np.number)
 
 
@@ -49,8 +51,28 @@ def _folded() -> GraphView:
     )
 
 
+def _launch(threads: int, blocks: int, sms: int, slower: int, **more: Any) -> LaunchChart:
+    trace = synthetic.launch_trace(threads, sm_count=sms, blocks=blocks)
+    times = {name: getattr(trace, name) * slower for name in ("start_ns", "end_ns")}
+    return LaunchChart(replace(trace, **times, **more), synthetic.launch_trace)
+
+
+def _very_many_blocks() -> LaunchChart:
+    """More than are drawn, for more than 2.1 s, with a pause on every second SM."""
+    trace = synthetic.wide_launch(70_000)
+    away = 30_000 * ((trace.sm_id % 2 == 1) & (trace.block_index >= 40_000))
+    return LaunchChart(
+        replace(trace, start_ns=(trace.start_ns + away) * 5_000, end_ns=(trace.end_ns + away) * 5_000)
+    )
+
+
 ALL: dict[str, Callable[[], Any]] = {
     **MAKERS,
+    "launch of nothing": lambda: _launch(256, 0, 4, 1),
+    "launch on one SM": lambda: _launch(128, 1, 1, 1, timer_step_ns=32, note="The SM was busy before."),
+    "launch on 14 SMs": lambda: _launch(192, 1000, 14, 40_000, grid=(10, 20, 5), block=(64, 3, 1)),
+    "launch on 17 SMs": lambda: _launch(256, 1229, 17, 1, grid=(1229, 1, 1)),
+    "launch of very many": _very_many_blocks,
     "allocators by line": lambda: _allocator("line"),
     "allocators by stream": lambda: _allocator("stream"),
     "allocators by age": lambda: _allocator("age"),
@@ -69,15 +91,24 @@ def lines(view: Any) -> list[str]:
         "",
         *view.describe().split("\n"),
         "",
-        f"title: {view.title}",
-        f"caption: {view.caption}",
+        f"record: {_kinds(view.record)}",
     ]
+    for name, trait in sorted(view.traits(sync=True).items()):
+        if name not in _ELSEWHERE and not name.startswith("_"):
+            own = "" if trait.metadata.get("echo_update", True) else " (of the page, never sent back)"
+            found.append(f"{name}{own}: {str(getattr(view, name))!r}")
     for control in view.controls:
         found += _told("control", control, 0)
     found += _told("drawn", view.draw(), 0)
     if hasattr(view, "contents"):
         found += _told("contents", _unpacked(view.contents, view.data), 0)
     return [line.rstrip() for line in found]
+
+
+def _kinds(record: Any) -> str:
+    if isinstance(record, list | tuple):
+        return f"[{', '.join(map(_kinds, record))}]" if len(record) <= _MANY else f"{len(record)} records"
+    return type(record).__name__
 
 
 def _unpacked(node: Any, data: bytes) -> Any:
