@@ -499,7 +499,16 @@ def _run_here(tree: Path, paths: list[str], arguments: list[str], environment: d
 
 def load_what_tests_share() -> None:
     """Load what takes long to import and is not ours, for the forked processes to have."""
-    for name in ("pytest", "numpy", "llvmlite.binding", "hypothesis", "PIL.Image", "ipywidgets", "psutil"):
+    for name in (
+        "pytest",
+        "numpy",
+        "llvmlite.binding",
+        "hypothesis",
+        "PIL.Image",
+        "ipywidgets",
+        "psutil",
+        "nbformat",
+    ):
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
 
