@@ -499,16 +499,8 @@ def _run_here(tree: Path, paths: list[str], arguments: list[str], environment: d
 
 def load_what_tests_share() -> None:
     """Load what takes long to import and is not ours, for the forked processes to have."""
-    for name in (
-        "pytest",
-        "numpy",
-        "llvmlite.binding",
-        "hypothesis",
-        "PIL.Image",
-        "ipywidgets",
-        "psutil",
-        "nbformat",
-    ):
+    drawing = ("PIL.Image", "ipywidgets", "nbformat")
+    for name in ("pytest", "numpy", "llvmlite.binding", "hypothesis", "psutil", *drawing):
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
 
