@@ -19,8 +19,10 @@ from typing import Any
 import numpy as np
 
 from gpulab.views import AccessMicroscope, AllocatorView, GraphView, LaunchChart, LoadChart
+from gpulab.views.allocator.maps import Maps
 from gpulab.views.parts.boxes import Box
 from gpulab.views.parts.items import Item
+from tests.allocators.traces import trace_of
 from tests.views import graphs, pools, synthetic
 from tests.views.makers import MAKERS
 from virtualgpu.records import DanglingArray, GraphArray
@@ -36,6 +38,10 @@ _NUMBERS = (int, float, np.number)
 def _allocator(colour_by: str) -> AllocatorView:
     view = pools.two(300, 5)
     view.step //= 2
+    return _coloured(view, colour_by)
+
+
+def _coloured(view: AllocatorView, colour_by: str) -> AllocatorView:
     view.colour_by = colour_by
     return view
 
@@ -76,6 +82,13 @@ ALL: dict[str, Callable[[], Any]] = {
     "allocators by line": lambda: _allocator("line"),
     "allocators by stream": lambda: _allocator("stream"),
     "allocators by age": lambda: _allocator("age"),
+    "allocators without refusals": lambda: pools.two(50, 3),
+    "allocator of nothing": lambda: AllocatorView(Maps([pools.panel(trace_of([]))])),
+    "allocator of expandable segments": pools.expandable,
+    "allocator by age": lambda: _coloured(pools.expandable(), "age"),
+    "allocator of a crowded segment": pools.crowded,
+    "allocator of five streams": lambda: pools.streams(5),
+    "allocator of nine streams": lambda: pools.streams(9),
     "graph folded": _folded,
     "access": lambda: AccessMicroscope(AccessPattern(stride=3, offset=1, padding=1)),
     "graph": lambda: GraphView(graphs.chain(5)),

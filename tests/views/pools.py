@@ -9,7 +9,7 @@ import numpy as np
 
 from gpulab.views.allocator.maps import Maps, Panel
 from gpulab.views.allocator.view import AllocatorView
-from tests.allocators.traces import MIB, random_requests, random_rows, trace_of
+from tests.allocators.traces import MIB, Row, random_requests, random_rows, trace_of
 from tests.views.synthetic import MODELLED
 from virtualgpu.allocators import steps
 from virtualgpu.allocators.cupy.model import CuPyAllocator
@@ -39,3 +39,34 @@ def two(count: int = 200, seed: int = 3, settings: str = "") -> AllocatorView:
         after = np.searchsorted(trace.events.time_ns, np.arange(len(asked) + 1), side="right")
         panels.append(panel(trace, after=after))
     return AllocatorView(Maps(panels, asked))
+
+
+def expandable() -> AllocatorView:
+    """The end of a trace: blocks from before it, some that wait, and addresses without memory."""
+    trace = trace_of(random_rows(7, 400, expandable=True), limit_bytes=60 * MIB)
+    return AllocatorView(Maps([panel(steps.tail(trace, 200))]), step=198)
+
+
+def crowded() -> AllocatorView:
+    """A segment over several rows: a block over most of them, and others of less than a pixel."""
+    base, tiny = 1 << 40, 512
+    sizes = [*[30 * MIB + 4096] * 2, *[100 << 10] * 70, *[tiny] * 1200]
+    rows: list[Row] = [("segment_alloc", base, 80 * MIB, 0, 0, -1)]
+    at = base
+    for number, size in enumerate(sizes):
+        rows.append(("alloc", at, size, size - number % 3, 0, number % 9 - 1))
+        at += size + tiny * (number % 4)
+    rows += [(kind, base, sizes[0], 0, 0, -1) for kind in ("free_requested", "free_completed")]
+    return AllocatorView(Maps([panel(trace_of(rows))]), step=len(rows))
+
+
+def streams(many: int) -> AllocatorView:
+    """A segment for each stream, the later ones larger, and a block in each; no limit is known."""
+    base = 1 << 40
+    rows: list[Row] = []
+    for at in range(many):
+        rows.append(("segment_alloc", base + at * 64 * MIB, (2 + at) * MIB, 0, at, -1))
+        rows.append(("alloc", base + at * 64 * MIB, (1 + at) * MIB, 0, at, at % 8))
+    view = AllocatorView(Maps([panel(trace_of(rows))]))
+    view.colour_by = "stream"
+    return view

@@ -54,15 +54,14 @@ def draw(maps: Maps, moment: int, colour_by: str) -> Box:
 
 
 def _legend(maps: Maps, colour_by: str) -> list[tuple[str, str]]:
-    match colour_by:
-        case "age":
-            named = [(colour, text) for _, text, colour in columns.AGES]
-        case "stream":
-            named = list(zip(columns.COLOURS, maps.streams.values(), strict=False))
-        case _:
-            named = list(zip(columns.COLOURS, maps.owners.names, strict=False))
-            if len(maps.owners.names) > len(columns.COLOURS):
-                named.append((columns.REST, "other lines"))
+    if colour_by == "age":
+        named = [(colour, text) for _, text, colour in columns.AGES]
+    else:
+        by_stream = colour_by == "stream"
+        names = [*maps.streams.values()] if by_stream else maps.owners.names
+        named = list(zip(columns.COLOURS, names, strict=False))
+        if len(names) > len(columns.COLOURS):
+            named.append((columns.REST, "other streams" if by_stream else "other lines"))
     return [*[(colour, text or "unknown") for colour, text in named], ("panel", "hatched: free")]
 
 
