@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from gpulab.views import AccessMicroscope, AllocatorView, GraphView, LaunchChart, LoadChart
+from gpulab.views import AccessMicroscope, AllocatorView, GraphView, LaunchChart, LoadChart, TimelineView
 from gpulab.views.allocator.maps import Maps
 from gpulab.views.parts.boxes import Box
 from gpulab.views.parts.items import Item
 from tests.allocators.traces import trace_of
-from tests.views import graphs, pools, synthetic
+from tests.views import graphs, pools, synthetic, timelines
 from tests.views.makers import MAKERS
 from virtualgpu.records import DanglingArray, GraphArray
 from virtualgpu.records.access import AccessPattern
@@ -72,6 +72,13 @@ def _very_many_blocks() -> LaunchChart:
     )
 
 
+def _many_orders() -> TimelineView:
+    """More arrows than are drawn at once, and two reads that came too early."""
+    view = TimelineView(timelines.many(5000, 5))
+    view.panels[0].faults = [(3, 9), (20, 21)]
+    return view
+
+
 ALL: dict[str, Callable[[], Any]] = {
     **MAKERS,
     "launch of nothing": lambda: _launch(256, 0, 4, 1),
@@ -90,6 +97,15 @@ ALL: dict[str, Callable[[], Any]] = {
     "allocator of five streams": lambda: pools.streams(5),
     "allocator of nine streams": lambda: pools.streams(9),
     "graph folded": _folded,
+    "timelines of a graph": lambda: TimelineView(
+        timelines.tiny_kernels(50), timelines.tiny_kernels(50, graph=True), names=("eager", "graph")
+    ),
+    "timeline of two devices": lambda: TimelineView(timelines.two_devices()),
+    "timeline of one operation": lambda: TimelineView(timelines.alone(), selected=5, node=2, panel=0),
+    "timeline of nothing": lambda: TimelineView(timelines.empty()),
+    "timeline of threads": lambda: TimelineView(timelines.threads()),
+    "timeline of many streams": lambda: TimelineView(timelines.overlapped(30, 90)),
+    "timeline of many orders": _many_orders,
     "access": lambda: AccessMicroscope(AccessPattern(stride=3, offset=1, padding=1)),
     "graph": lambda: GraphView(graphs.chain(5)),
     "graph compared": lambda: GraphView(graphs.chain(12), graphs.compared(graphs.chain(12))),

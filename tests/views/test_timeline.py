@@ -8,14 +8,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import traitlets
 from PIL import Image
 
 from gpulab.views import TimelineView
 from gpulab.views.parts import palette, picture
+from gpulab.views.parts.boxes import slider
 from gpulab.views.parts.items import Time, Tracks
 from gpulab.views.parts.plots import plot, time_ticks
 from gpulab.views.timeline.chart import chart, lanes_of
 from gpulab.views.timeline.lanes import ENGINES, Lanes
+from gpulab.views.timeline.steered import SteeredTimeline
 from tests.views import timelines
 from tests.views.synthetic import MEASURED
 from virtualgpu.records import NvtxRange, Synchronization, Timeline
@@ -182,6 +185,45 @@ def test_two_timelines_have_one_axis_and_each_its_own_start() -> None:
         "Timeline of 40 operations (40 kernels) on 1 stream in 322 µs, measured on NVIDIA H200; above one of "
         "40 operations (40 kernels) on 1 stream in 129 µs, measured on NVIDIA H200."
     )
+    view.close()
+
+
+class Chunks(SteeredTimeline):
+    """A slider for the number of chunks; more than eight do not work."""
+
+    chunks = traitlets.Int(2).tag(sync=True)
+
+    def __init__(self) -> None:
+        super().__init__(timelines.empty())
+        self.steer(slider("Chunks", "chunks", [2, 4, 16], ["2", "4", "16"]))
+
+    def chosen(self) -> str:
+        return f"The run with {self.chunks} chunks"
+
+    def show_chosen(self) -> None:
+        if self.chunks > 8:
+            raise ValueError("too many")
+        record = timelines.overlapped(2, self.chunks)
+        self.show(record, names=("run",), summary=f"{self.chunks} chunks.", faults=[(0, 2)])
+
+
+def test_a_slider_shows_another_timeline_or_says_why_not() -> None:
+    view = Chunks()
+    assert [control["trait"] for control in view.controls] == ["chunks"]
+    assert (view.pictured, view.pictures) == ({"chunks": 2}, 0)
+    assert len(view.record.activities) == 7
+    before = view.scene
+    view.chunks = 4
+    assert (view.pictured, view.pictures, view.error) == ({"chunks": 4}, 1, "")
+    assert view.describe().startswith("Timeline of 13 operations")
+    assert "\n4 chunks.\nrun: " in view.describe()
+    assert "red arrows: 1 read" in str(view.scene)
+    assert view.scene != before
+    shown = view.scene
+    view.chunks = 16
+    assert view.error == "The run with 16 chunks failed. ValueError: too many"
+    assert (view.pictured, view.pictures) == ({"chunks": 4}, 2), "the page is answered all the same"
+    assert view.scene == shown
     view.close()
 
 

@@ -188,3 +188,32 @@ def alone() -> Timeline:
 
 def empty() -> Timeline:
     return Timeline(provenance=MODELLED, method="model", start_ns=0, end_ns=0)
+
+
+def threads() -> Timeline:
+    """Three threads with ranges within ranges, work of each engine, and waits without a name."""
+    base, plain = 3_000_000_000, {"grid": None, "block": None}
+    ops = (
+        kernel(7, 1, base + 100, base + 900, "void f<(anonymous namespace)::g>(int)"),
+        copy(7, 2, base + 1_000, base + 3_000, "DtoD"),
+        replace(copy(7, 3, base + 3_000, base + 3_500, "HtoD"), pinned=False, size_bytes=0),
+        replace(kernel(8, 4, base + 500, base + 2_500, "callback"), kind="HOST_LAUNCH", **plain),
+        replace(kernel(9, 5, base + 4_000, base + 4_000, "between events"), kind="RANGE", **plain),
+        replace(kernel(9, 6, base + 4_100, 2 * base, "Memset", after=(2,)), kind="MEMSET", **plain),
+    )  # fmt: skip
+    calls = tuple(
+        HostCall("cudaLaunch", 1_000 * n, 1_000 * n + 700, thread, max(0, n - 1), line(n) if n % 2 else None)
+        for n, thread in enumerate((5, 6, 7, 5, 6))
+    )  # fmt: skip
+    ranges = tuple(
+        NvtxRange(name=f"range {n}", color=None, start_ns=n, end_ns=9_000 - n, thread=5 + n // 5, depth=n)
+        for n in range(7)
+    )  # fmt: skip
+    waits = tuple(
+        Synchronization(type=kind, device_id=0, stream_id=None, start_ns=at, end_ns=at + 40, hidden=at > 500)
+        for at, kind in ((100, "STREAM_SYNCHRONIZE"), (900, "CONTEXT_SYNCHRONIZE"))
+    )  # fmt: skip
+    return Timeline(
+        provenance=MEASURED, method="file", start_ns=0, end_ns=2 * base + 100, activities=ops, calls=calls,
+        synchronizations=waits, ranges=ranges, lost=1, note="the clocks were aligned.",
+    )  # fmt: skip
