@@ -18,12 +18,20 @@ from typing import Any
 
 import numpy as np
 
-from gpulab.views import AccessMicroscope, AllocatorView, GraphView, LaunchChart, LoadChart, TimelineView
+from gpulab.views import (
+    AccessMicroscope,
+    AllocatorView,
+    GraphView,
+    LaunchChart,
+    LoadChart,
+    TimelineView,
+    WarpStepper,
+)
 from gpulab.views.allocator.maps import Maps
 from gpulab.views.parts.boxes import Box
 from gpulab.views.parts.items import Item
 from tests.allocators.traces import trace_of
-from tests.views import graphs, pools, synthetic, timelines
+from tests.views import graphs, pools, synthetic, timelines, warps
 from tests.views.makers import MAKERS
 from virtualgpu.records import DanglingArray, GraphArray
 from virtualgpu.records.access import AccessPattern
@@ -79,6 +87,13 @@ def _many_orders() -> TimelineView:
     return view
 
 
+def _stepped(trace: Any, measured: Any, warp: int | None, **chosen: Any) -> WarpStepper:
+    view = WarpStepper(trace, measured, warp)
+    for name, value in chosen.items():
+        setattr(view, name, value)
+    return view
+
+
 ALL: dict[str, Callable[[], Any]] = {
     **MAKERS,
     "launch of nothing": lambda: _launch(256, 0, 4, 1),
@@ -106,6 +121,13 @@ ALL: dict[str, Callable[[], Any]] = {
     "timeline of threads": lambda: TimelineView(timelines.threads()),
     "timeline of many streams": lambda: TimelineView(timelines.overlapped(30, 90)),
     "timeline of many orders": _many_orders,
+    "stepper of a block": lambda: _stepped(warps.block(), synthetic.measured_blocks(warps.told(2)), 1),
+    "stepper of a warp": lambda: _stepped(
+        warps.told(1, 1, stops=()), None, None, lane=9, step=5, by_line=False
+    ),
+    "stepper of a warp that stops": lambda: _stepped(warps.told(2, 2, watched=()), None, None, step=20),
+    "stepper of many steps": lambda: _stepped(warps.long(), None, None, step=700),
+    "stepper of no steps": lambda: _stepped(warps.nothing(), None, None),
     "access": lambda: AccessMicroscope(AccessPattern(stride=3, offset=1, padding=1)),
     "graph": lambda: GraphView(graphs.chain(5)),
     "graph compared": lambda: GraphView(graphs.chain(12), graphs.compared(graphs.chain(12))),

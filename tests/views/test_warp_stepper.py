@@ -282,3 +282,30 @@ def test_lanes_are_named_in_few_words() -> None:
     assert step_text.lanes_named(1 << 31) == "lane 31"
     assert step_text.lanes_named(0b1011) == "lanes 0 to 1 and 3"
     assert step_text.lanes_named(0x55555555) == "lanes 0, 2, 4 and 13 more"
+
+
+def test_of_many_things_a_few_are_said() -> None:
+    assert step_text.briefly(["a", "b", "a"]) == " 2 × a. b."
+    assert step_text.briefly("abc") == " a. b. c."
+    assert step_text.briefly("abcd") == " a. b. c. …"
+    assert step_text.some(["a.", "b.", "c."]) == " a. b. c."
+    assert step_text.some(["a.", "b.", "c.", "d."]) == " a. b. c. …"
+    assert step_text.moved_words((7, 9)) == " Part of lines 7 and 9 runs here: moved by the compiler."
+    assert step_text.lanes_named(0b10101011) == "lanes 0 to 1, 3, 5 and 7"
+
+
+@pytest.mark.parametrize(
+    ("bits", "kind", "said"),
+    [
+        (3, "pred", "true"),
+        (2, "pred", "false"),
+        (0xFFFF_FF80, "s8", "-128"),
+        (0xFFFF_FF80, "u8", "128"),
+        (0xFFFF_FFFF_FFFF_FFFE, "s64", "-2"),
+        (0x3FC0_0000, "f32", "1.5"),
+        (0x3FF8_0000_0000_0000, "f64", "1.5"),
+        (0x3E00, "f16", "1.5"),
+    ],
+)
+def test_bits_are_read_as_their_type_says(bits: int, kind: str, said: str) -> None:
+    assert step_text.read_bits(bits, kind) == said
