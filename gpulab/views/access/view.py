@@ -126,7 +126,7 @@ class AccessMicroscope(View, module="access/view"):
     @property
     def record(self) -> AccessPattern | AccessTrace:
         """The pattern as the sliders stand, or the kernel's accesses."""
-        return self.trace or self.pattern
+        return self.pattern if self.trace is None else self.trace
 
     @property
     def pattern(self) -> AccessPattern:
@@ -194,7 +194,7 @@ class AccessMicroscope(View, module="access/view"):
         return column(
             table(shown, HEADINGS) if shown else None,
             paragraph(f"and {more} more", "note") if more > 0 else None,
-            paragraph(said, "heading" if self.trace else "mono"),
+            paragraph(said, "mono" if self.trace is None else "heading"),
             picture.draw(access, *self._sides(access)) if access is not None else None,
             gap=8,
         )
