@@ -18,7 +18,9 @@ from PIL import Image
 import gpulab as gl
 from gpulab.lab.memory import chart
 from gpulab.lab.memory.chart import parse_size
+from gpulab.views import MemoryChart
 from gpulab.views.memory.memory_text import sentence
+from tests.views import synthetic
 from virtualgpu.records import io
 
 MIB = 1 << 20
@@ -291,3 +293,20 @@ def test_readings_that_are_not_of_one_moment_leave_nothing_below_zero():
     size = np.array([5.0 * MIB])
     record = replace(m.record, used_bytes=2 * size, reserved_bytes=size, device_bytes=size / 2)
     assert ", 0 B cached, 0 B driver and others, " in sentence(record, "stopped")
+
+
+def test_a_page_is_told_each_state_and_all_readings_at_the_end():
+    """Between times the readings go to it one by one; what it missed of them it asks for."""
+    read = [10]
+    view = MemoryChart(lambda: synthetic.memory_samples(read[0]), "live")
+    view.show_state("paused")
+    assert view.state == "paused"
+    read[0] = 20
+    view.show_state("live")
+    assert (view.state, view.scene["columns"]["used_bytes"]["$"][2]) == ("live", 10)
+    view._handle_custom_msg({"kind": "all"}, [])
+    assert view.scene["columns"]["used_bytes"]["$"][2] == 20
+    read[0] = 30
+    view.show_state("stopped")
+    assert (view.state, view.scene["columns"]["used_bytes"]["$"][2]) == ("stopped", 30)
+    view.close()

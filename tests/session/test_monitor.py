@@ -221,6 +221,35 @@ def test_the_chart_says_what_held_the_clocks_and_what_is_missing() -> None:
     assert clock_reasons(0x20 | 0x40) == "software thermal slowdown, hardware thermal slowdown"
 
 
+def test_a_live_chart_shows_what_is_new_and_pauses_as_it_is_told() -> None:
+    from gpulab.views import LoadChart
+
+    told: list[bool] = []
+    read = [samples([1, 2], power=[100, 200])]
+    chart = LoadChart(lambda: read[0], "live", told.append)
+    shown = chart.scene
+    read[0] = samples([1, 2, 3], power=[100, 200, 300])
+    chart.tick()
+    assert chart.scene != shown
+    chart.span_s = 10
+    assert (told, chart.pictured) == ([], {"paused": 0, "span_s": 10})
+    chart.paused = 1
+    assert told == [True]
+    assert (chart.pictured, chart.pictures) == ({"paused": 1, "span_s": 10}, 2)
+    chart.show("paused")
+    assert told == [True], "what the program does is not asked for again"
+    shown = chart.scene
+    read[0] = samples([1], power=[7])
+    chart.tick()
+    assert chart.scene == shown
+    chart.show("live")
+    shown = chart.scene
+    read[0] = samples([1, 2], power=[7, 9])
+    chart.close()
+    chart.tick()
+    assert chart.scene == shown
+
+
 def test_a_rate_that_none_can_have_is_refused() -> None:
     with pytest.raises(ValueError, match="at most 100"):
         gl.monitor(rate_hz=1000)
@@ -266,6 +295,8 @@ def test_a_session_of_another_format_is_refused(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_share_below_what_reading_costs_is_told_as_less() -> None:
     from gpulab.views.monitor.monitor_text import share
+
+    assert (share(9.54), share(10.4), share(None)) == ("9.5 %", "10 %", "not available")
 
     assert [share(each) for each in (None, 0.0, 5.2e-6, 0.0035, 12.4)] == [
         "not available", "0 %", "< 0.001 %", "0.0035 %", "12 %",

@@ -30,6 +30,7 @@ from gpulab.views import (
 from gpulab.views.allocator.maps import Maps
 from gpulab.views.parts.boxes import Box
 from gpulab.views.parts.items import Item
+from gpulab.views.parts.pack import pack
 from tests.allocators.traces import trace_of
 from tests.views import graphs, pools, synthetic, timelines, unusual, warps
 from tests.views.makers import MAKERS
@@ -84,6 +85,7 @@ def _many_orders() -> TimelineView:
     """More arrows than are drawn at once, and two reads that came too early."""
     view = TimelineView(timelines.many(5000, 5))
     view.panels[0].faults = [(3, 9), (20, 21)]
+    view.redraw()
     return view
 
 
@@ -151,7 +153,10 @@ def lines(view: Any) -> list[str]:
             found.append(f"{name}{own}: {str(getattr(view, name))!r}")
     for control in view.controls:
         found += _told("control", control, 0)
-    found += _told("drawn", view.draw(), 0)
+    found += _told("drawn", drawn := view.draw(), 0)
+    found.append(f"sent: {(how := _sent(view, drawn))}")
+    if how == "of its own":
+        found += _told("scene", _unpacked(view.scene, view.data), 0)
     if hasattr(view, "contents"):
         found += _told("contents", _unpacked(view.contents, view.data), 0)
     return [line.rstrip() for line in found]
@@ -161,6 +166,13 @@ def _kinds(record: Any) -> str:
     if isinstance(record, list | tuple):
         return f"[{', '.join(map(_kinds, record))}]" if len(record) <= _MANY else f"{len(record)} records"
     return type(record).__name__
+
+
+def _sent(view: Any, drawn: Any) -> str:
+    """Whether the page has the picture."""
+    if not view.scene:
+        return "nothing"
+    return "as drawn" if (view.scene, view.data) == pack(drawn) else "of its own"
 
 
 def _unpacked(node: Any, data: bytes) -> Any:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import traitlets
 
 import gpulab as gl
 from gpulab import cp, session
@@ -106,6 +107,28 @@ def test_the_sliders_change_what_it_says() -> None:
 def test_impossible_patterns_are_refused(given: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         gl.access(**given)
+
+
+@pytest.mark.parametrize(
+    ("trait", "least", "most"),
+    [
+        ("stride", 0, 4096),
+        ("offset", 0, 4096),
+        ("padding", 0, 32),
+        ("lane", 0, 31),
+        ("row", 0, None),
+        ("request", 0, None),
+    ],
+)
+def test_the_page_cannot_ask_for_what_is_not_there(trait: str, least: int, most: int | None) -> None:
+    view = AccessMicroscope(AccessPattern())
+    for wrong in (least - 1, most + 1) if most else (least - 1,):
+        with pytest.raises(traitlets.TraitError, match=trait):
+            setattr(view, trait, wrong)
+    for end in (least, most or 9):
+        setattr(view, trait, end)
+        assert getattr(view, trait) == end
+    view.close()
 
 
 def test_a_kernels_accesses_stand_worst_first() -> None:

@@ -108,7 +108,7 @@ def test_readings_and_what_is_not_available() -> None:
 
     card = DeviceCard(synthetic.devices()[0], metrics=metrics)
     assert len(taken) == 1
-    card._on_message(card, {"kind": "refresh"}, [])
+    card._handle_custom_msg({"kind": "refresh"}, [])
     assert len(taken) == 2
     shown = {row["name"]: row for row in card.readings["rows"]}
     assert shown["Fan speed"]["text"] == "not available"

@@ -114,14 +114,16 @@ def refusals() -> MemorySamples:
     """A pool with a limit that is set late, refusals, gaps, seven lines, and much that is not the pool's."""
     at = np.arange(40.0)
     used = MIB * (1 + at % 7)
-    used[[9, 10, 39]] = np.nan
+    used[[2, 3, 4, 9, 10, 39]] = np.nan
+    reserved = 12 * used
+    reserved[15:18] = np.nan
     limit = np.where(at < 20, 0.0, 30.0 * MIB)
     # time, allocations, bytes, frees, bytes, failures, line
     rows = [(1e8 * n, n % 3, MIB * n, (n + 1) % 2, MIB, n == 8, n % 9 - 1) for n in range(0, 36, 4)]
     lines = tuple(SourceLine("cell [4]", n, f"x{n} = f()" if n % 2 else "") for n in range(8))
     return replace(
         synthetic.memory_samples(40), provenance=synthetic.MEASURED, used_bytes=used,
-        reserved_bytes=10 * used,
+        reserved_bytes=reserved,
         peak_bytes=1.5 * used, limit_bytes=limit, device_bytes=np.where(at > 5, 1e9 + 1e7 * at, np.nan),
         marks=MemoryMarks.of(np.array(rows, np.float64)), lines=lines, note="The driver was restarted.",
         capacity_bytes=8 << 30,
@@ -170,6 +172,14 @@ def _unknown_device() -> Any:
         synthetic.devices()[2], provenance=synthetic.MEASURED, name="NVIDIA H200", boost_clock_mhz=None,
         fp32_tflops=None, memory_bandwidth_gbps=None, memory_type="", pcie_gbps=None, nvlink_gbps=None,
         driver="570.86", notes="Two of its SMs are off.",
+    )  # fmt: skip
+
+
+def _slow_device() -> Any:
+    return replace(
+        synthetic.devices()[1], name="H200", boost_clock_mhz=987.654, memory_clock_mhz=405.678,
+        memory_bandwidth_gbps=123.456, pcie_gbps=3.93846, nvlink_gbps=25.7821, fp16_tensor_tflops=65.1294,
+        l2_bytes=1 << 19, max_grid_dim=(2**31 - 1, 70_000, 1),
     )  # fmt: skip
 
 
@@ -264,8 +274,9 @@ ALL: dict[str, Callable[[], Any]] = {
     "access shared": lambda: AccessMicroscope(AccessPattern(32, 0, 16, 0, True), "shared"),
     "access global": lambda: AccessMicroscope(AccessPattern(0, 5, 1), "global"),
     "access padded": lambda: AccessMicroscope(AccessPattern(33, 2, 8, 4, True)),
+    "access of 18 lines": lambda: AccessMicroscope(AccessPattern(18)),
     "access of a kernel": lambda: AccessMicroscope(accesses()),
-    "access of an atomic": lambda: _chosen(AccessMicroscope(accesses(True), line=9, note="So."), request=1),
+    "access of an atomic": lambda: _chosen(AccessMicroscope(accesses(True), line=9, note="So."), request=9),
     "access edited": lambda: _chosen(AccessMicroscope(accesses(), line=11), edited=True, stride=2, offset=7),
     "access not made": lambda: AccessMicroscope(accesses(), line=6),
     "access of local memory": lambda: AccessMicroscope(accesses(), line=12),
@@ -280,7 +291,7 @@ ALL: dict[str, Callable[[], Any]] = {
         synthetic.devices()[1], [*synthetic.devices()[1:3], _unknown_device()]
     ),
     "comparison of twins": lambda: DeviceComparison([
-        _unknown_device(), replace(_unknown_device(), name="H200"), replace(_unknown_device(), name="H200")
+        _unknown_device(), replace(_unknown_device(), name="H200"), _slow_device()
     ]),
     "three ladders": lambda: LadderChart(_ladders()),
     "ladder without levels": lambda: LadderChart(_ladders()[2:]),
