@@ -32,7 +32,7 @@ from gpulab.views.parts.boxes import Box
 from gpulab.views.parts.items import Item
 from gpulab.views.parts.pack import pack
 from tests.allocators.traces import trace_of
-from tests.views import graphs, pools, synthetic, timelines, unusual, warps
+from tests.views import exchanges, graphs, pools, synthetic, timelines, unusual, warps
 from tests.views.makers import MAKERS
 from virtualgpu.records import DanglingArray, GraphArray
 from virtualgpu.records.access import AccessPattern
@@ -99,6 +99,7 @@ def _stepped(trace: Any, measured: Any, warp: int | None, **chosen: Any) -> Warp
 ALL: dict[str, Callable[[], Any]] = {
     **MAKERS,
     **unusual.ALL,
+    **exchanges.ALL,
     "launch of nothing": lambda: _launch(256, 0, 4, 1),
     "launch on one SM": lambda: _launch(128, 1, 1, 1, timer_step_ns=32, note="The SM was busy before."),
     "launch on 14 SMs": lambda: _launch(192, 1000, 14, 40_000, grid=(10, 20, 5), block=(64, 3, 1)),

@@ -151,8 +151,9 @@ def _error(each: Rounded) -> str:
         return "too large" if _finite(each.given) else "none"
     if not each.error:
         return "0"
-    share = abs(Fraction(each.error) / Fraction(each.given)) if each.given else 0
-    return f"{each.error:+.3g} ({100 * float(share):.2g} %)".replace("-", "\N{MINUS SIGN}")
+    share = float(100 * abs(Fraction(each.error) / Fraction(each.given))) if each.given else 0.0
+    told = f"{share:.2g}" if share < 99.5 else f"{share:.0f}"
+    return f"{each.error:+.3g} ({told} %)".replace("-", "\N{MINUS SIGN}")
 
 
 def _range(form: Format) -> tuple[str, ...]:

@@ -1,0 +1,182 @@
+"""Views of several GPUs, of fused expressions, of formats and of layers, from records made by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+from gpulab.views import CollectiveView, PrecisionView, TrafficView
+from gpulab.views.layers.view import LayersView
+from tests.views import synthetic
+from virtualgpu.records.formats import BF16, E4M3, E5M2, FORMATS, FP16, FP64
+from virtualgpu.records.libraries.layers import Followed
+from virtualgpu.records.traffic import Expression, KernelSet, RedEdge, Traffic
+from virtualgpu.records.traffic.collective import Collective, CollectiveStep, Move, Operation
+from virtualgpu.records.traffic.ports import Crossing
+
+MIB = 1 << 20
+KNOWN = {
+    "device": "H200", "ranks": "one process each",
+    "all_reduce": [{"size_bytes": 4096, "nccl_us": 31.5, "ring_us": 87.0, "tree_us": 0},
+                   {"size_bytes": 8192, "nccl_us": 40.0}],
+}  # fmt: skip
+
+
+def ring(gpus: int, sums: int, gathers: int) -> list[list[Move]]:
+    """Each GPU sends a chunk to the next: first to be added there, then to be kept."""
+    return [
+        [Move((c + at) % gpus, (c + at + 1) % gpus, c, add=at < sums) for c in range(gpus)]
+        for at in range(sums + gathers)
+    ]
+
+
+def collective(
+    steps: Sequence[Sequence[Move]], gpus: int, operation: Operation = "all-reduce", **more: Any
+) -> Collective:
+    """Each step takes a microsecond for each move, and half of it for the busiest port."""
+    bounds = [1024 * at // gpus for at in range(gpus + 1)]
+    crossings, begins, now = [], [], 0
+    for moves in steps:
+        begins.append(len(crossings))
+        crossings += [
+            Crossing(name="copy", source=each.source, target=each.target, size_bytes=4096 // gpus,
+                     over="PCIe" if each.source > 2 else "NVLink", start_ns=now, end_ns=now + 500)
+            for each in moves
+        ]  # fmt: skip
+        now += 1000
+    made = tuple(
+        CollectiveStep(tuple(moves), 1000 * len(moves), 500 * len(moves) * (at % 2))
+        for at, moves in enumerate(steps)
+    )
+    given = {"algorithm": "ring", "right": (True,) * gpus, **more}
+    return Collective.of(
+        synthetic.MODELLED, "nvswitch", bounds, crossings, operation=operation, steps=made,
+        begins=tuple(begins), **given,
+    )  # fmt: skip
+
+
+def _wrong() -> Collective:
+    """A GPU adds what it has already, to two others at once; most goes through GPU 0."""
+    steps = [
+        [Move(rank, 0, chunk, add=True) for rank in (1, 2, 3) for chunk in range(4)],
+        [Move(0, rank, chunk) for rank in (1, 2) for chunk in range(4)],
+        [Move(1, 3, 0, add=True), Move(2, 3, 1), Move(2, 0, 1, add=True)],
+    ]
+    return collective(
+        steps, 4, algorithm="own", right=(False, True, True, False), bytes_are="as the model has them"
+    )
+
+
+def _at(view: Any, step: int) -> Any:
+    view.step = step
+    return view
+
+
+def _opaque() -> Collective:
+    made = collective([[]], 4, "reduce-scatter", algorithm="NCCL", opaque=True, in_one_go_ns=34_000)
+    return replace(made, provenance=synthetic.MEASURED)
+
+
+# --- expressions ------------------------------------------------------------------------------------
+
+
+def traffic() -> Traffic:
+    """Every kind of expression, an edge for each reason, two edges for one, and views between."""
+
+    def one(
+        name: str, kind: str, *after: int, kernel: int = -1, read: int = 0, written: int = 0
+    ) -> Expression:
+        moved = {"read_bytes": read * MIB, "written_bytes": written * MIB}
+        took = 1000 * (read + written)
+        return Expression(name=name, kind=kind, after=after, time_ns=took, kernel=kernel, **moved)
+
+    expressions = (
+        one("x", "input"),
+        one("x * 2", "elementwise", 0, kernel=0, read=4, written=4),
+        one("T", "view", 1),
+        one("sum", "reduce", 2, kernel=0, read=4),
+        one("w @ y", "matmul", 1, 3, kernel=1, read=9, written=1),
+        one("host", "host", 4),
+        one("custom", "kernel", 5, 0, kernel=2, read=2, written=2),
+        one("y", "input"),
+        *(one(f"e{at}", "elementwise", at + 7, kernel=at + 3, read=1) for at in range(6)),
+    )
+    edges = (
+        RedEdge(3, 4, "a product needs all of it"),
+        RedEdge(1, 4, "a product needs all of it"),
+        RedEdge(4, 6, "a kernel of one's own"),
+        *(RedEdge(7 + at, 8 + at, f"reason {at}") for at in range(6)),
+    )
+    ways = (
+        KernelSet(way="as written", kernels=1, moved_bytes=64 * MIB, flop=900, time_ns=33_000),
+        KernelSet(way="fused", kernels=3, moved_bytes=32 * MIB, flop=900, time_ns=None, note="by hand"),
+        KernelSet(way="at best", kernels=0, moved_bytes=0, flop=900, time_ns=0),
+    )
+    return Traffic(
+        provenance=synthetic.MODELLED, function="step", expressions=expressions, edges=edges, ways=ways,
+        sources=(("x * 2; sum", "__global__ f"), ("w @ y", "")), folded=("2 * 3",), breaks=("if x > 0",),
+    )  # fmt: skip
+
+
+def no_traffic() -> Traffic:
+    one = replace(
+        traffic(), expressions=traffic().expressions[:1], edges=(), sources=(), folded=(), breaks=()
+    )
+    return replace(
+        one,
+        ways=(
+            KernelSet(way="as written", kernels=0, moved_bytes=0, flop=0),
+            KernelSet(way="fused", kernels=0, moved_bytes=0, flop=0),
+        ),
+    )
+
+
+# --- layers -----------------------------------------------------------------------------------------
+
+
+def followed(many: int = 7) -> list[Followed]:
+    """One stack of a few symbols, one with more than are drawn, and layers of which nothing was seen."""
+    first = Followed(
+        provenance=synthetic.MEASURED, package="CuPy", call="x @ w", note="",
+        layers=(
+            (("cupy.matmul", 1),), (("cublas: cublasGemmEx", 2), ("cublas: cublasSetStream", 1)), (),
+            (("cuLaunchKernel", 1),),
+            (("a_kernel_of_a_very_long_name_indeed", 1), ("exactly_26_characters_long", 3)),
+        ),
+    )  # fmt: skip
+    symbols = tuple((f"cuCall{at}", at + 1) for at in range(many))
+    second = Followed(
+        provenance=synthetic.MODELLED, package="PyTorch", call="x @ w", note="The driver is not asked.",
+        layers=((("torch.mm", 1), ("torch.add", 1)), (), symbols, symbols[:6], symbols[:5]),
+    )  # fmt: skip
+    return [first, second]
+
+
+ALL: dict[str, Callable[[], Any]] = {
+    "collective ring": lambda: CollectiveView(collective(ring(4, 3, 3), 4), [KNOWN]),
+    "collective in one go": lambda: _at(CollectiveView(collective(ring(2, 1, 1), 2, in_one_go_ns=5_000)), 2),
+    "collective of nine": lambda: _at(CollectiveView(collective(ring(9, 8, 0), 9, "reduce-scatter")), 8),
+    "collective all-gather": lambda: _at(
+        CollectiveView(collective(ring(3, 0, 2), 3, "all-gather"), [KNOWN]), 0
+    ),
+    "collective wrong": lambda: _at(CollectiveView(_wrong()), 3),
+    "collective of a library": lambda: CollectiveView(_opaque()),
+    "traffic": lambda: TrafficView(traffic()),
+    "traffic of nothing": lambda: TrafficView(no_traffic()),
+    "precision": lambda: PrecisionView(Fraction(1, 10), FORMATS),
+    "precision moved": lambda: _moved(PrecisionView(Fraction(-3), (FP64, FP16)), 5, -20),
+    "precision of much": lambda: _moved(PrecisionView(Fraction(10**400), (BF16, E4M3)), 0, 1),
+    "precision of little": lambda: PrecisionView(Fraction(-1, 10**400), (FP16, E5M2)),
+    "precision of 0": lambda: _moved(PrecisionView(Fraction(0), (FP16, E4M3)), -3, 0),
+    "precision of infinity": lambda: PrecisionView(float("-inf"), FORMATS),
+    "precision of no number": lambda: PrecisionView(float("nan"), FORMATS),
+    "layers": lambda: LayersView(followed()),
+    "layers of one call": lambda: LayersView(followed()[1:]),
+}  # fmt: skip
+
+
+def _moved(view: Any, step: int, power: int) -> Any:
+    view.step, view.power = step, power
+    return view
