@@ -208,7 +208,11 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "gpulab/views/occupancy": _views("device_and_occupancy"),
     "gpulab/views/precision": ("tests/session/test_precision.py", _DRAWN),
     "gpulab/views/parts": _views("parts", "layers", "contrast", "common", "graph_view", "timeline"),
-    "gpulab/views/tables": (*_views("trace_views"), "tests/session/test_tables.py"),
+    "gpulab/views/tables": (
+        *_in("session", ("tables", "diagnose", "profile", "calls", "who_wrote", "check_streams", "sandbox")),
+        *("tests/memory/test_report.py", "tests/counters/test_as_run.py", _DRAWN),
+        *_sanitizer("_words"),
+    ),
     "gpulab/views/timeline": _views("timeline", "trace_views"),
     "gpulab/views/warp": _views("warp_stepper"),
     "gpulab/teach": _teach("store", "folders", "prediction", "quiz", "progress", "widgets", "first_lines"),
