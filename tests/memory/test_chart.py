@@ -306,6 +306,8 @@ def test_a_page_is_told_each_state_and_all_readings_at_the_end():
     assert (view.state, view.scene["columns"]["used_bytes"]["$"][2]) == ("live", 10)
     view._handle_custom_msg({"kind": "all"}, [])
     assert view.scene["columns"]["used_bytes"]["$"][2] == 20
+    view._handle_custom_msg({"kind": "act", "what": "empty"}, [])
+    assert view.error == "", "it has no buttons"
     read[0] = 30
     view.show_state("stopped")
     assert (view.state, view.scene["columns"]["used_bytes"]["$"][2]) == ("stopped", 30)

@@ -40,7 +40,7 @@ from virtualgpu.records.access import AccessPattern
 FOLDER = Path(__file__).with_name("drawn")
 _NUMBER = re.compile(r"-?\d+\.\d+(?:e[-+]\d+)?|-?\d+(?:e[-+]\d+)?")
 _LONG, _MANY = 100, 12  # characters of a line, elements that stand in one
-_ELSEWHERE = {"controls", "scene", "data", "contents", "layout", "tabbable", "tooltip"}
+_BESIDE, _OTHERS = {"controls", "scene", "data", "contents"}, {"layout", "tabbable", "tooltip"}
 _NUMBERS = (int, float, np.number)
 
 
@@ -149,11 +149,12 @@ def lines(view: Any) -> list[str]:
         f"record: {_kinds(view.record)}",
     ]
     for name, trait in sorted(view.traits(sync=True).items()):
-        if name not in _ELSEWHERE and not name.startswith("_"):
+        if name not in _BESIDE | _OTHERS and not name.startswith("_"):
             own = "" if trait.metadata.get("echo_update", True) else " (of the page, never sent back)"
             found.append(f"{name}{own}: {str(getattr(view, name))!r}")
     for control in view.controls:
         found += _told("control", control, 0)
+    found.append(f"beside these: {', '.join(sorted(_BESIDE & view.traits(sync=True).keys()))}")
     found += _told("drawn", drawn := view.draw(), 0)
     found.append(f"sent: {(how := _sent(view, drawn))}")
     if how == "of its own":

@@ -22,7 +22,7 @@ from gpulab.views import (
     WarpStepper,
 )
 from gpulab.views import _base as base
-from gpulab.views.parts import page
+from gpulab.views.parts import page, palette
 from tests.views import synthetic
 from tests.views.makers import MAKERS
 
@@ -201,6 +201,16 @@ def test_modules_are_joined_without_leftover_imports() -> None:
         assert text.count("export ") == 1
         assert text.count("class Frame") == 1
         assert "http" not in text.replace("http://www.w3.org/2000/svg", "")
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [(WarpStepper, "warp/stepper"), (DeviceCard, "device/card"), (LaunchChart, "parts/view")],
+)
+def test_a_view_brings_the_module_and_the_style_of_its_own(kind: Any, name: str) -> None:
+    assert kind._esm == base.module_text(name)
+    assert kind._css == base.style_text(name)
+    assert kind._css.startswith(palette.css())
 
 
 def test_unknown_view_name() -> None:
