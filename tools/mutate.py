@@ -192,7 +192,10 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "gpulab/real": (*_ON_A_GPU, *_WATCHERS, "tests/real", "tests/session/test_doctor.py"),
     "gpulab/real/cupti": (*_ON_A_GPU, "tests/trace/test_cupti_records.py"),
     "gpulab/real/memory": ("tests/memory",),
-    "gpulab/views": _views("common", "launch_chart", "device_and_occupancy", "timeline"),
+    "gpulab/views": (
+        *_views("common", "launch_chart", "device_and_occupancy", "timeline"),
+        "tests/session/test_saving.py",
+    ),
     "gpulab/views/access": _views("access"),
     "gpulab/views/allocator": _views("allocator_view"),
     "gpulab/views/collective": ("tests/session/test_collective.py", _DRAWN),

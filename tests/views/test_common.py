@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import io
+import math
 import re
 import threading
 from pathlib import Path
@@ -20,6 +21,7 @@ from gpulab.views import (
     LaunchChart,
     OccupancyChart,
     WarpStepper,
+    _saving,
 )
 from gpulab.views import _base as base
 from gpulab.views.parts import page, palette
@@ -71,7 +73,7 @@ def test_equal_records_give_equal_sentences_and_pictures() -> None:
 def test_bundle_holds_widget_picture_and_text(view: Any) -> None:
     data, metadata = view._repr_mimebundle_()
     assert data["text/plain"] == repr(view)
-    assert data[base.WIDGET_MIME]["model_id"] == view.model_id
+    assert data[base.WIDGET_MIME] == {"version_major": 2, "version_minor": 0, "model_id": view.model_id}
     picture = base64.b64decode(data["image/png"])
     assert picture.startswith(b"\x89PNG")
     assert metadata["image/png"]["width"] == 900
@@ -137,6 +139,8 @@ def test_a_saved_page_is_whole_and_names_nothing_outside(view: Any, tmp_path: Pa
     assert "://" not in re.sub(r"base64,[\w+/=]+", "", text)
     assert "import " not in [line[:7] for line in text.splitlines()]
     assert page.NOTE in text
+    assert f'"view_name": "{view.view_name}"' in text.replace('":"', '": "')
+    assert "_model_module" not in text
     view.save(tmp_path / "view.png")
     assert (tmp_path / "view.png").read_bytes() == view.png()
 
@@ -192,6 +196,64 @@ def test_without_a_notebook_nothing_is_closed() -> None:
     assert first.comm is not None
     first.close()
     second.close()
+
+
+def test_in_a_cell_the_picture_is_an_output_of_its_own_behind_the_widget(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waiting: list[tuple[str, Any]] = []
+    shown: list[dict[str, Any]] = []
+    parent = {"header": {"msg_type": "execute_request", "msg_id": "7"}}
+    shell = SimpleNamespace(
+        get_parent=lambda: parent,
+        events=SimpleNamespace(
+            register=lambda *each: waiting.append(each), unregister=lambda *each: waiting.remove(each)
+        ),
+        display_pub=SimpleNamespace(publish=lambda **output: shown.append(output)),
+    )
+    monkeypatch.setattr("IPython.core.getipython.get_ipython", lambda: shell)
+    view = MAKERS["occupancy"]()
+    data, metadata = view._repr_mimebundle_()
+    assert (set(data), metadata) == ({"text/plain", base.WIDGET_MIME}, {})
+    ((event, after),) = waiting
+    assert (event, shown) == ("post_run_cell", [])
+    after()
+    assert not waiting, "it waits for one cell"
+    (output,) = shown
+    assert set(output["data"]) == {"text/plain", "image/png"}
+    assert output["metadata"]["image/png"]["alt"] == repr(view)
+    view._repr_mimebundle_()
+    parent = {"header": {"msg_type": "execute_request", "msg_id": "8"}}
+    waiting[0][1]()
+    assert len(shown) == 1, "another cell has begun"
+    ready: list[Any] = []
+    thread = threading.Thread(target=lambda: ready.append(view._repr_mimebundle_()[0]))
+    thread.start()
+    thread.join()
+    parent = {"header": {"msg_type": "comm_msg", "msg_id": "9"}}
+    ready.append(view._repr_mimebundle_()[0])
+    assert [set(each) for each in ready] == [{"text/plain", "image/png", base.WIDGET_MIME}] * 2
+    assert not waiting
+    view.close()
+
+
+def test_what_ends_with_a_view_ends_once_it_is_closed() -> None:
+    view, ended = MAKERS["occupancy"](), []
+    view.ended = lambda: ended.append(view.comm)
+    view.close()
+    assert ended == [None]
+    assert view.layout.comm is None
+
+
+def test_numbers_stand_in_files_as_files_have_them(tmp_path: Path) -> None:
+    assert [_saving.plain(each) for each in (2.0, 2.5, math.nan, -math.inf)] == [2, 2.5, None, None]
+    data = {"a": np.array([[1.0, math.nan], [2.5, -3.0]]), "b": ("x", [True, None]), "é": np.arange(2)}
+    text = _saving.data_as_json(data)
+    assert text == '{"a": [[1, null], [2.5, -3]], "b": ["x", [true, null]], "é": [0, 1]}'
+    assert _saving.data_as_json({"a": 1}, indent=1) == '{\n "a": 1\n}'
+    path = tmp_path / "x.csv"
+    _saving.csv_writer(("a", "b"), lambda: [(1.0, math.nan), (2.5, 3.0)])(path)
+    assert path.read_bytes() == b"a,b\r\n1,\r\n2.5,3\r\n"
 
 
 def test_modules_are_joined_without_leftover_imports() -> None:
