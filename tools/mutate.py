@@ -210,7 +210,9 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "gpulab/views/traffic": ("tests/session/test_traffic.py", _DRAWN),
     "gpulab/views/occupancy": _views("device_and_occupancy"),
     "gpulab/views/precision": ("tests/session/test_precision.py", _DRAWN),
-    "gpulab/views/parts": _views("parts", "layers", "contrast", "common", "graph_view", "timeline"),
+    "gpulab/views/parts": _views(
+        "parts", "picture", "axes", "boxes", "layers", "contrast", "common", "graph_view", "timeline"
+    ),
     "gpulab/views/tables": (
         *_in("session", ("tables", "diagnose", "profile", "calls", "who_wrote", "check_streams", "sandbox")),
         *("tests/memory/test_report.py", "tests/counters/test_as_run.py", _DRAWN),
