@@ -1,6 +1,6 @@
 """Do the tests bite? Plant small faults in a copy of the package and see which ones the tests catch.
 
-``python tools/mutate.py virtualgpu/compile --sample 30`` plants thirty faults in that room, one at a time,
+``python -m tools.mutate virtualgpu/compile --sample 30`` plants thirty faults in that room, one at a time,
 runs those of the room's own tests that pass over the changed line, and lists the faults that no test saw.
 ``--list`` names the rooms and their tests. Nothing is changed in the checkout.
 
@@ -27,17 +27,17 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any, NoReturn
+
+from tools import passed
 
 ROOT = Path(__file__).resolve().parent.parent
 EQUIVALENT = Path(__file__).with_name("equivalent_mutants.tsv")
-_WATCH, _REPORT = "GPULAB_MUTATE_WATCH", "GPULAB_MUTATE_REPORT"
+_REPORT = "GPULAB_MUTATE_REPORT"
 # What the tests of one mutant may take without the fault, and how much longer with it.
 _BUDGET_S, _PATIENCE, _GRACE_S = 6.0, 4.0, 40.0
 # What a module of functions that are compiled imports, and how much longer its tests may take.
@@ -462,8 +462,10 @@ def _pytest(tree: Path, arguments: list[str], environment: dict[str, str], limit
     """Exit status of pytest in a tree, or None past the limit; whatever it started ends with it."""
     arguments = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", *arguments]
     paths = [str(tree), str(tree / "tools")]
-    environment = {**environment, "PYTHONPATH": os.pathsep.join(paths)}
-    if _WATCH not in environment and hasattr(os, "fork"):
+    path = os.pathsep.join(filter(None, [environment.get("PYTHONPATH"), *paths]))
+    # What a process wrote of a module with one fault would pass for the next of the same second and length.
+    environment = {**environment, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+    if _REPORT not in environment and hasattr(os, "fork"):
         child = os.fork()
         if child == 0:
             _run_here(tree, paths, arguments, environment)
@@ -541,7 +543,7 @@ def passage(tree: Path, room: str, tests: list[str], cache: Path) -> Passage:
         *files_of(room, tree),
         *(str(f.relative_to(tree)) for place in places for f in _python_files(place)),
     }
-    for name in sorted(own):
+    for name in sorted({*own, str(Path(passed.__file__).relative_to(ROOT))}):
         digest.update(name.encode() + b"\0" + (tree / name).read_bytes())
     kept = (
         Path(tempfile.gettempdir())
@@ -551,13 +553,16 @@ def passage(tree: Path, room: str, tests: list[str], cache: Path) -> Passage:
     if not kept.exists():
         kept.parent.mkdir(exist_ok=True)
         temporary = kept.with_suffix(f".{os.getpid()}")
-        environment = {_WATCH: str(tree / room), _REPORT: str(temporary), "GPULAB_CACHE_DIR": str(cache)}
+        own_folder = tempfile.TemporaryDirectory(prefix="gpulab-passed-")
+        environment = passed.environment(tree / room, Path(own_folder.name) / "shared", Path(own_folder.name))
+        environment |= {_REPORT: str(temporary), "GPULAB_CACHE_DIR": str(cache)}
         facts: dict[str, Any] = {"seconds": {}, "lines": {}}
         for prefix, mine in _by_device(tests):
             chosen = (*_GPU_PLUGIN, "-m", "gpu") if prefix else ("-m", "not gpu and not browser and not slow")
             if _pytest(tree, ["-p", "mutate", *chosen, *mine], environment, 3600) not in (0, 1):
                 raise SystemExit(f"The tests of {room} do not run.")
             _add_facts(facts, json.loads(temporary.read_text(encoding="utf-8")), prefix)
+        own_folder.cleanup()
         temporary.write_text(json.dumps(facts), encoding="utf-8")
         temporary.replace(kept)
     facts = json.loads(kept.read_text(encoding="utf-8"))
@@ -726,38 +731,22 @@ def main() -> None:
 
 # The pytest plugin that notes which test runs over which line -------------------------------------------
 
-if _WATCH in os.environ:
+if _REPORT in os.environ:
     import pytest
 
-    _folder = os.environ[_WATCH]
     _root = str(ROOT) + os.sep
-    _now: dict[str, set[int]] = {}
     _lines: dict[str, dict[int, list[str]]] = {}
     _seconds: dict[str, float] = {}
     _failed: set[str] = set()
-
-    def _trace(frame: FrameType, event: str, _arg: object) -> Any:
-        name = frame.f_code.co_filename
-        if not name.startswith(_folder):
-            return None
-        seen = _now.setdefault(name, set())
-        seen.add(frame.f_lineno)
-
-        def line(inner: FrameType, _event: str, _arg: object) -> Any:
-            seen.add(inner.f_lineno)
-            return line
-
-        return line
+    _passed = passed.Passed.of_environment()
 
     def _note(test: str) -> None:
-        for name, numbers in _now.items():
+        for name, numbers in _passed.taken().items():
             by_line = _lines.setdefault(name.removeprefix(_root), {})
             for number in numbers:
                 by_line.setdefault(number, []).append(test)
-        _now.clear()
 
-    threading.settrace(_trace)
-    sys.settrace(_trace)  # already here, for what conftest.py imports
+    _passed.watch()  # already here, for what conftest.py imports
 
     def pytest_sessionstart() -> None:
         """Take fewer examples of each property."""
@@ -769,14 +758,13 @@ if _WATCH in os.environ:
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-        """Watch one test."""
+        """Watch one test, and the processes that it starts."""
         _note("")  # whatever ran outside of tests: imports
         started = sum(os.times()[:4])  # processor time, children's too: others compute meanwhile
-        threading.settrace(_trace)
-        sys.settrace(_trace)
+        _passed.watch()
         yield
         if item.nodeid in _failed:  # as some do that measure time, which watching takes
-            _now.clear()
+            _passed.taken()
             return
         _note(item.nodeid)
         _seconds[item.nodeid] = sum(os.times()[:4]) - started
