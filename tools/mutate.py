@@ -226,8 +226,10 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "gpulab/teach/classroom": _teach("classroom"),
     "gpulab/teach/judge": _teach("advice", "judge", "kernel_costs"),
     "gpulab/teach/judge/kernel": _teach("judge", "kernel_costs"),
-    "gpulab/teach/judge/python": _teach("programs", "moving_data"),
-    "gpulab/teach/judge/process": _teach("processes"),
+    "gpulab/teach/judge/python": _teach(
+        *("counts", "results", "judging_programs", "programs", "n15", "judge", "processes")
+    ),
+    "gpulab/teach/judge/process": (*_teach("talk", "judge", "processes"), "tests/session/test_ranks.py"),
     "gpulab/diagnosis": ("tests/session/test_doctor.py",),
     "gpulab/course": ("tests/teach",),
 }

@@ -111,7 +111,7 @@ def _virtual_device() -> str:
 
 
 def _unsendable(error: Exception) -> str:
-    if isinstance(error, RecursionError | MemoryError):
+    if isinstance(error.__cause__ or error, RecursionError | MemoryError):  # cloudpickle raises another
         return "it holds too much to be checked; keep what it needs inside the function."
     if isinstance(error, pickle.PicklingError | TypeError | AttributeError):
         what = unexpected(error).partition(": ")[2] or type(error).__name__

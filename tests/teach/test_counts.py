@@ -1,0 +1,293 @@
+"""What a device program costs, and what its result rests on, read off a timeline made up for that."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import pytest
+
+from gpulab.teach.judge import Budget
+from gpulab.teach.judge.budget import complaint, passes
+from gpulab.teach.judge.python import counts
+from gpulab.teach.judge.python.counts import COUNTS, OF_CHECKED, Seen, counted, scored
+from gpulab.teach.judge.python.flow import Flow, beside, flow, held_up
+from gpulab.teach.judge.python.memory_use import MemoryUse
+from virtualgpu.records import Activity, HostCall, Provenance, Synchronization, Timeline
+from virtualgpu.records.acts import Act, GraphLaunch, HostWait, Region, Work
+from virtualgpu.words import filled
+
+CURRENT, OTHER = 7, 8
+
+
+def kernel(number: int, start: int = 0, end: int = 0, stream: int = CURRENT, **more: Any) -> Activity:
+    fields = {"kind": "CONCURRENT_KERNEL", "name": "k"} | more
+    return Activity(
+        device_id=0, stream_id=stream, correlation_id=number, start_ns=start, end_ns=end, **fields
+    )
+
+
+def copy(number: int, way: Any, size: int, start: int = 0, end: int = 0, **more: Any) -> Activity:
+    more = {"kind": "MEMCPY", "name": "c", "size_bytes": size, "copy_kind": way} | more
+    return kernel(number, start, end, **more)
+
+
+# In two launches of one graph (30 to 34 and 40 to 42): a launch, then nodes that wait for it and each other.
+ACTIVITIES = (
+    copy(1, "HtoD", 1000, 0, 100, pinned=False),
+    copy(2, "HtoD", 200, 100, 200, pinned=True),
+    kernel(3, 150, 250, after=(2,), double_flop=5),
+    kernel(4, 300, 400, stream=OTHER, after=(3,), double_flop=6),
+    kernel(5, 400, 410, after=(3,), name="cupy_copy_strided"),
+    kernel(6, 410, 420, after=(4, 5)),
+    copy(7, "DtoD", 16, kind="MEMCPY"),
+    copy(8, "PtoP", 32, kind="MEMCPY2"),
+    copy(9, "DtoH", 40, 400, 440, pinned=False),
+    kernel(10, kind="MEMSET"),
+    *(
+        kernel(30 + n, graph_id=3, graph_node_id=n, after=after, kind=kind)
+        for n, after, kind in (
+            (0, (10,), "HOST"),
+            (1, (30,), "CONCURRENT_KERNEL"),
+            (2, (31,), "CONCURRENT_KERNEL"),
+            (3, (30, 6), "MEMSET"),
+            (4, (32, 33), "CONCURRENT_KERNEL"),
+        )
+    ),
+    kernel(40, graph_id=3, after=(34,), kind="HOST"),
+    kernel(41, graph_id=3, graph_node_id=1, after=(40, 34)),
+    kernel(42, graph_id=3, graph_node_id=2, after=(41,)),
+    kernel(50, graph_id=5, kind="HOST"),
+)  # fmt: skip
+
+
+def timeline(*activities: Activity, waits: str = "", calls: str = "") -> Timeline:
+    """Waits by a letter each, calls by a letter each in the order of time, told in another order."""
+    kinds: dict[str, Any] = {"c": "CONTEXT_SYNCHRONIZE", "w": "STREAM_WAIT_EVENT", "s": "STREAM_SYNCHRONIZE"}
+    names = {"e": "cudaEventQuery", "s": "cudaStreamQuery", "m": "cudaMemcpyAsync"}
+    made = [HostCall(names[letter], at, at + 1, 0) for at, letter in enumerate(calls)]
+    return Timeline(
+        provenance=Provenance("simulated", "A100"), method="", start_ns=1000, end_ns=9999,
+        activities=tuple(reversed(activities)), calls=tuple(reversed(made)),
+        synchronizations=tuple(
+            Synchronization(type=kinds[letter], device_id=0, stream_id=0, start_ns=0, end_ns=0)
+            for letter in waits
+        ),
+    )  # fmt: skip
+
+
+def memory(**fields: int) -> MemoryUse:
+    use = MemoryUse()
+    for name, value in fields.items():
+        setattr(use, name, value)
+    return use
+
+
+USED = {
+    "driver_calls": 3, "segments": 2, "peak_reserved_bytes": 4096, "peak_used_bytes": 1024, "kept_bytes": 512
+}  # fmt: skip
+
+
+def test_every_count_is_read_off_the_timeline() -> None:
+    seen = Seen(
+        timeline(*ACTIVITIES, waits="ccwwws", calls="eemsmme"), 4, 77, memory(**USED), stream_id=CURRENT
+    )
+    seen.flow = Flow(frozenset({1, 3, 4, 5, 6, 31, 34, 42}), 2)
+    assert counted(seen) == {
+        "launches": 9, "host_launches": 7, "graph_launches": 3, "graphs": 2, "graph_depth": 4,
+        "double_flop": 11, "memsets": 2, "copies": 5, "copied_bytes": 1288, "to_device_copies": 2,
+        "to_device_bytes": 1200, "to_host_copies": 1, "to_host_bytes": 40, "pageable_copies": 2,
+        "bus_bytes": 1317, "waits": 7, "device_waits": 2, "stream_waits": 3, "hidden_percent": 29,
+        "microseconds": 8, **USED, "wasted_bytes": 3072, "streams": 2, "beside": 3, "held_up": 3,
+        "working_graph_launches": 2, "computed_outside": 3, "graph_kernels": 3,
+    }  # fmt: skip
+    assert [a.correlation_id for a in seen.activities] == [a.correlation_id for a in ACTIVITIES]
+
+
+def test_nothing_costs_nothing() -> None:
+    counts_of_nothing = counted(Seen(timeline(), 0))
+    assert counts_of_nothing.pop("microseconds") == 8
+    assert set(counts_of_nothing.values()) == {0}
+
+
+def test_what_runs_at_once_is_hidden() -> None:
+    def hidden(*spans: tuple[int, int, str]) -> int:
+        made = [
+            kernel(n, start, end) if way == "kernel" else copy(n, way, 1, start, end)
+            for n, (start, end, way) in enumerate(spans)
+        ]
+        return Seen(timeline(*made), 0).hidden_percent
+
+    assert hidden((0, 100, "HtoD"), (100, 200, "kernel"), (200, 300, "DtoH")) == 0
+    assert hidden((0, 100, "HtoD"), (0, 100, "kernel"), (0, 100, "DtoH")) == 100
+    assert hidden((0, 100, "HtoD"), (50, 150, "kernel")) == 50
+    assert hidden((0, 100, "HtoD"), (75, 150, "kernel"), (100, 150, "DtoH")) == 60
+    # Two in one engine take no more of it, and other copies none of the three.
+    assert hidden((0, 100, "kernel"), (0, 100, "kernel"), (0, 50, "DtoH")) == 100
+    assert hidden((0, 100, "kernel"), (0, 100, "DtoD")) == 0
+    assert hidden((0, 100, "kernel")) == 0
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_every_count_has_words_for_one_and_for_many(name: str) -> None:
+    words = COUNTS[name][0]
+    one, many = (filled(words, {"n": n}) for n in (1, 2))
+    assert (one != many) == ("<" in words)
+    assert "<" not in one + many
+
+
+def test_asking_is_counted_by_bouts() -> None:
+    def polls(calls: str) -> int:
+        return Seen(timeline(calls=calls), 0).polls
+
+    assert [polls(calls) for calls in ("", "m", "e", "eses", "eme", "mesms", "sme")] == [0, 0, 1, 1, 2, 2, 2]
+
+
+# What may run beside, and what has to wait
+
+
+def test_kernels_are_beside_each_other_where_nothing_orders_them() -> None:
+    first, there, here = kernel(1), kernel(2, stream=OTHER), kernel(3, after=(1,))
+    joined = kernel(4, after=(2, 3))
+    every = [first, there, here, joined]
+    assert beside(every, every) == 3  # all but the last, which waits for both
+    assert beside([first, here], every) == 0  # in one stream
+    after = kernel(2, stream=OTHER, after=(1,))
+    assert beside([first, after], [first, after]) == 0
+    # An order that comes about by what is none of them counts, too.
+    between = copy(2, "DtoD", 1, after=(1,))
+    third = kernel(3, stream=OTHER, after=(2,))
+    assert beside([first, third], [first, between, third]) == 0
+    # What was given before it was watched orders nothing here.
+    assert beside([kernel(5, after=(1,)), kernel(6, stream=OTHER)], [kernel(5, after=(1,)), kernel(6)]) == 2
+
+
+def test_kernels_are_held_up_by_those_of_other_streams_alone() -> None:
+    every = [
+        kernel(1),
+        kernel(2, stream=OTHER, after=(1,)),
+        kernel(3, after=(1,)),
+        copy(4, "DtoD", 1, after=(2, 3)),
+        kernel(5, after=(4,)),
+        kernel(6, after=(5,)),
+        kernel(7, stream=OTHER, after=(6,)),
+    ]
+    kernels = [a for a in every if a.kind == "CONCURRENT_KERNEL"]
+    assert held_up(kernels, every, CURRENT) == 2
+    assert held_up(kernels, every, OTHER) == 2
+    assert held_up([a for a in kernels if a.correlation_id != 2], every, CURRENT) == 0
+
+
+# What a result rests on
+
+
+def at(address: int, size: int = 8, memory_: int = 0) -> Region:
+    return Region(memory_, address, size)
+
+
+def work(number: int, reads: Any = (), writes: Any = (), atomics: Any = ()) -> Work:
+    places = {"reads": reads, "writes": writes, "atomics": atomics}
+    regions: dict[str, Any] = {name: tuple(map(at, which)) for name, which in places.items()}
+    return Work(number=number, name="k", device_id=0, stream_id=CURRENT, **regions)
+
+
+def rests(acts: list[Act], *places: int) -> tuple[set[int], int]:
+    found = flow(acts, [at(place) for place in places])
+    return set(found.numbers), found.graph_launches
+
+
+def test_a_result_rests_on_who_wrote_it_and_what_they_read() -> None:
+    chain: list[Act] = [
+        work(1, writes=[0]),
+        work(2, reads=[0], writes=[100]),
+        work(3, reads=[0], writes=[200]),
+        HostWait("device"),
+        work(4, reads=[100], writes=[300]),
+    ]
+    assert rests(chain, 300) == ({1, 2, 4}, 0)
+    assert rests(chain, 200) == ({1, 3}, 0)
+    assert rests(chain, 200, 300) == ({1, 2, 3, 4}, 0)
+    assert rests(chain, 900) == (set(), 0)
+    # What is written over whole rests on nothing before; what is added to does, and a part of it as well.
+    assert rests([*chain, work(5, writes=[300])], 300) == ({5}, 0)
+    assert rests([*chain, work(5, atomics=[300])], 300) == ({1, 2, 4, 5}, 0)
+    assert rests([*chain, work(5, reads=[300], writes=[300])], 300) == ({1, 2, 4, 5}, 0)
+    half = Work(number=5, name="k", device_id=0, stream_id=CURRENT, writes=(at(304, 4),))
+    assert rests([*chain, half], 300) == ({1, 2, 4, 5}, 0)
+    # What comes after it is not under it.
+    assert rests([work(1, reads=[0], writes=[100]), work(2, writes=[0])], 100) == ({1}, 0)
+
+
+def test_graphs_count_where_the_result_rests_on_a_node() -> None:
+    def graph(*nodes: Work) -> GraphLaunch:
+        return GraphLaunch(0, CURRENT, nodes, ())
+
+    first = graph(work(11, writes=[100]), work(12, reads=[100], writes=[200]))
+    second = graph(work(21, reads=[200], writes=[300]), work(22, writes=[400]))
+    assert rests([first, second], 300) == ({11, 12, 21}, 2)
+    assert rests([first, second], 200) == ({11, 12}, 1)
+    assert rests([first, second], 400) == ({22}, 1)
+    assert rests([first, second], 900) == (set(), 0)
+
+
+def test_only_kernels_work() -> None:
+    found = Flow(frozenset({1, 2})).kernels([kernel(1), copy(2, "DtoD", 1), kernel(3)])
+    assert [a.correlation_id for a in found] == [1]
+    assert Flow() == Flow(frozenset(), 0)
+
+
+# Scores
+
+
+def test_a_score_has_the_figures_of_all_three() -> None:
+    def of(item: Budget, naive: dict[str, int] | None = None) -> Any:
+        return scored(item, {"waits": 3}, {"waits": 1}, naive)
+
+    score = of(Budget("waits", "Wait once."), {"waits": 9})
+    assert score.said == "3 waits of the host for the device; naive 9, reference 1"
+    assert not passes(Budget("waits"), score)
+    assert complaint(Budget("waits", "Wait once."), score).endswith(
+        "and 1 is allowed (reference 1). Wait once."
+    )
+    assert of(Budget("waits")).naive is None
+    kinds = ({}, {"most": 2}, {"most": 0}, {"least": 1}, {"least_share": 0.5})
+    assert [of(Budget("waits", **kind)).golf for kind in kinds] == [True, True, False, False, False]
+
+
+def test_what_asks_for_more_than_a_timeline_is_among_all() -> None:
+    assert set(OF_CHECKED) < set(COUNTS)
+    assert set(counts.QUERIES) == {"cudaEventQuery", "cudaStreamQuery"}
+
+
+# Memory
+
+
+class Ledger:
+    def __init__(self) -> None:
+        self.driver_calls, self.segments, self.reserved_bytes, self.array_bytes = 10, 5, 4000, 300
+        self.peak_reserved_bytes, self.peak_array_bytes = 99_999, 99_999
+
+    def mark(self) -> None:
+        self.peak_reserved_bytes, self.peak_array_bytes = self.reserved_bytes, self.array_bytes
+
+
+def test_memory_is_what_a_program_takes_beyond_what_was_there() -> None:
+    class Memory:
+        ledger = Ledger()
+
+    class Device:
+        memory = Memory()
+
+    use, ledger = MemoryUse(), Memory.ledger
+    with use.counting(Device()):
+        ledger.driver_calls, ledger.segments = 13, 7
+        ledger.peak_reserved_bytes, ledger.peak_array_bytes = 4096, 340
+        ledger.reserved_bytes, ledger.array_bytes = 4050, 310
+    assert vars(use) == {
+        "driver_calls": 3, "segments": 2, "peak_reserved_bytes": 96, "peak_used_bytes": 40, "kept_bytes": 10
+    }  # fmt: skip
+    assert use.wasted_bytes == 56
+    with contextlib.suppress(ZeroDivisionError), use.counting(Device()):
+        ledger.segments += 1
+        raise ZeroDivisionError
+    assert (use.segments, use.peak_used_bytes) == (1, 0)

@@ -1,0 +1,572 @@
+"""How a device program is judged: which runs there are, and what is said of what they tell, made up here."""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpulab as gl
+from gpulab import session
+from gpulab.teach.judge import Answer, Budget, Draw, NotYet, ProgramCase, ProgramExercise, PythonExercise
+from gpulab.teach.judge.process import child
+from gpulab.teach.judge.process.values import DamagedError, OnDevice, Other
+from gpulab.teach.judge.python import apart
+from gpulab.teach.judge.python.answer import call, seed_of_answer
+from gpulab.teach.judge.python.counts import COUNTS
+from gpulab.teach.judge.python.performed import Task, perform
+from gpulab.teach.judge.python.programs import advised, judge_program, run
+from gpulab.teach.judge.verdict import StageResult, Verdict
+
+ZERO = dict.fromkeys(COUNTS, 0)
+SIZES = (2, 3, 5, 8)
+Tell = Callable[[Task], Any]
+
+
+def doubled(data: Draw, n: int) -> ProgramCase:
+    x = data.floats(n)
+    return ProgramCase((x, 1), 2 * x)
+
+
+def reference(x: Any, by: Any) -> Any:
+    return 2 * x
+
+
+def naive(x: Any, by: Any) -> Any:
+    return x + x
+
+
+DOUBLE = ProgramExercise("demo", "Demo", "double", doubled, reference, sizes=SIZES, checked=True)
+
+
+def size(task: Task) -> int:
+    return int(task.arguments[0].size)
+
+
+def facts(task: Task, **more: Any) -> dict[str, Any]:
+    return {"result": 2 * task.arguments[0], "counts": ZERO, "hazards": [], "changed": []} | more
+
+
+def answering(tell: Tell, seed: int = 1) -> Answer:
+    """An answer of which `tell` makes up what it returned and cost."""
+    return Answer(lambda shown, function, task, back=None: tell(task), seed, True, "function")
+
+
+def judged(tell: Tell, exercise: ProgramExercise = DOUBLE, seed: int = 1, **programs: Tell) -> Verdict:
+    @contextlib.contextmanager
+    def beside() -> Iterator[Callable[[Any], Answer]]:
+        yield lambda program: answering(programs.get(program.__name__, facts))
+
+    return judge_program(exercise, answering(tell, seed), beside)
+
+
+def costs(counter: str, cost: Callable[[Task], int]) -> Tell:
+    return lambda task: facts(task, counts=ZERO | {counter: cost(task)})
+
+
+# Which runs there are
+
+
+def runs(exercise: ProgramExercise = DOUBLE, seed: int = 1) -> list[Task]:
+    made: list[Task] = []
+
+    def tell(task: Task) -> Any:
+        made.append(task)
+        return facts(task)
+
+    assert judged(tell, exercise, seed)
+    return made
+
+
+def test_all_sizes_are_run_all_but_the_last_checked_and_two_in_other_orders() -> None:
+    first, second = ("last first", 0), ("random", 1)
+    assert [(task.how, size(task)) for task in runs()] == [
+        *(("as given", n) for n in SIZES),
+        *(("checked", n) for n in SIZES[:-1]),
+        *((how, n) for how in (first, second) for n in (3, 8)),
+    ]
+    assert [(task.how, size(task)) for task in runs(replace(DOUBLE, sizes=(4,)))] == [
+        ("as given", 4), ("checked", 4), (first, 4), (second, 4)
+    ]  # fmt: skip
+    assert [task.how for task in runs(replace(DOUBLE, checked=False))] == 4 * ["as given"]
+
+
+def test_each_run_has_other_data_that_the_seed_decides() -> None:
+    def drawn(seed: int) -> list[bytes]:
+        return [task.arguments[0].tobytes() for task in runs(seed=seed)]
+
+    assert len(set(drawn(1) + drawn(2))) == 22
+    assert drawn(1) == drawn(1)
+    any_size = replace(DOUBLE, sizes=lambda rng: tuple(map(int, rng.integers(1, 10**4, 3))))
+    sizes = {tuple(size(task) for task in runs(any_size, seed)[:3]) for seed in (1, 2, 1)}
+    assert len(sizes) == 2
+
+
+def test_a_task_says_what_the_exercise_says() -> None:
+    def case(data: Draw, n: int) -> ProgramCase:
+        x = data.floats(n)
+        return ProgramCase((x, "a"), 2 * x, n > 2, "" if n > 2 else "small", unchanged=n > 3)
+
+    made = runs(replace(DOUBLE, case=case, returns=False))[:3]
+    assert [(t.name, t.label, t.on_device, t.unchanged, t.returns) for t in made] == [
+        ("double", "small", False, False, False),
+        ("double", "double(array of (3,), 'a')", True, False, False),
+        ("double", "double(array of (5,), 'a')", True, True, False),
+    ]
+    assert runs()[0].returns
+    assert made[0].calls is DOUBLE.calls
+
+
+# What is said of them
+
+
+def told(verdict: Verdict) -> list[tuple[str, str, str]]:
+    return [(stage.name, stage.state, stage.said) for stage in verdict.stages]
+
+
+PASSED = [
+    ("results", "passed", "right for 4 sizes."),
+    ("hazards", "passed", "everything that has to wait does."),
+    ("orders", "passed", "right in 2 other orders that its streams allow."),
+]
+ONCE = Budget("waits", "Wait once.", most=1)
+
+
+def test_who_passes_hears_of_every_stage() -> None:
+    verdict = judged(facts, replace(DOUBLE, praise="well done."))
+    assert (verdict.passed, verdict.message, told(verdict), verdict.scores) == (
+        True, "well done.", PASSED, ()
+    )  # fmt: skip
+    two = replace(DOUBLE, budgets=(ONCE, Budget("copies", most=0)), praise="well done.")
+    verdict = judged(costs("waits", lambda task: 1), two)
+    assert (verdict.passed, verdict.message) == (True, "well done.")
+    counts = ("counts", "passed", "1 wait of the host for the device; 0 copies.")
+    assert told(verdict) == [*PASSED, counts]
+    assert [score.yours for score in verdict.scores] == [1, 0]
+    assert told(judged(facts, replace(two, checked=False)))[1:] == [
+        ("counts", "passed", "0 waits of the host for the device; 0 copies.")
+    ]
+
+
+def test_a_real_device_counts_nothing() -> None:
+    verdict = judged(lambda task: facts(task, counts=None), replace(DOUBLE, budgets=(ONCE,)))
+    assert (verdict.passed, verdict.message, told(verdict)) == (True, DOUBLE.praise, PASSED[:1])
+
+
+def wrong_if(where: Callable[[Task], bool], **more: Any) -> Tell:
+    return lambda task: (
+        facts(task, **(more or {"result": 0 * task.arguments[0]})) if where(task) else facts(task)
+    )
+
+
+@pytest.mark.parametrize(
+    ("where", "more", "stage", "says"),
+    [
+        (lambda t: size(t) == 8, {}, "results", "double(array of (8,), 1): the result[0] is "),
+        (lambda t: t.how == "checked", {}, "hazards", "With other numbers it was right: keep nothing of"),
+        (lambda t: t.how == "checked", {"hazards": ["one.", "two."]}, "hazards", "(array of (2,), 1): one."),
+        (lambda t: t.how == ("random", 1), {}, "orders", "In another order that its streams allow, double("),
+        (lambda t: size(t) == 5, {"changed": [1]}, "results", "(5,), 1) changes by, which belongs to its"),
+        (lambda t: size(t) == 5, {"changed": [0, 1]}, "results", "(5,), 1) changes x, which belongs to"),
+        (lambda t: True, {"result": None}, "results", "returns NoneType, and the result should be an array"),
+    ],
+)  # fmt: skip
+def test_the_first_stage_that_fails_ends_it(where: Any, more: Any, stage: str, says: str) -> None:
+    verdict = judged(wrong_if(where, **more), replace(DOUBLE, budgets=(ONCE,)))
+    assert not verdict
+    assert says in verdict.message
+    names = ["results", "hazards", "orders", "counts"]
+    failed = names.index(stage)
+    later = [(name, "not reached", "") for name in names[failed + 1 :]]
+    assert told(verdict) == [*PASSED[:failed], (stage, "failed", verdict.message), *later]
+
+
+def test_a_wrong_result_at_first_is_told_without_a_word_of_orders() -> None:
+    message = judged(wrong_if(lambda task: True)).message
+    assert message.startswith("double(array of (2,), 1): the result[0] is ")
+    assert "With other numbers" not in message
+
+
+def test_advice_is_given_for_the_words_of_a_failure() -> None:
+    exercise = replace(
+        DOUBLE, advice=(("shape", "Look at its shape."), ("result", "Look."), ("res", "Never."))
+    )
+    assert advised(exercise, "the result is bad ") == "the result is bad. Look."
+    assert advised(exercise, "Is its shape right?") == "Is its shape right? Look at its shape."
+    assert advised(exercise, "result!") == "result! Look."
+    assert advised(exercise, "result.") == "result. Look."
+    assert advised(exercise, "nothing") == "nothing"
+    assert judged(wrong_if(lambda task: True), exercise).message.endswith("differ). Look.")
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"counts": 3},
+        {"counts": {}},
+        {"counts": ZERO | {"more": 1}},
+        {"counts": ZERO | {"waits": 0.0}},
+        {"counts": ZERO | {"waits": True}},
+        {"hazards": None},
+        {"hazards": ()},
+        {"hazards": [1]},
+        {"changed": None},
+        {"changed": (0,)},
+        {"changed": [9]},
+        {"changed": [-1]},
+        {"more": 1},
+    ],
+)
+def test_what_is_no_facts_of_a_program_is_not_taken_for_any(more: Any) -> None:
+    with pytest.raises(DamagedError):
+        judged(lambda task: facts(task, **more))
+
+
+def test_what_is_nothing_like_facts_is_not_taken_for_any() -> None:
+    for other in (None, [], "result counts hazards changed", {}, {"result": 0}):
+        with pytest.raises(DamagedError):
+            judged(lambda task, other=other: other)
+
+
+def test_what_a_run_cost_comes_back() -> None:
+    case = doubled(Draw(1), 4)
+    found = run(DOUBLE, answering(costs("waits", lambda task: 3)), case)
+    assert found == ZERO | {"waits": 3}
+    assert run(DOUBLE, answering(lambda task: facts(task, counts=None)), case) is None
+
+
+# Budgets
+
+
+def test_a_budget_that_is_not_kept_is_told_with_the_size() -> None:
+    exercise = replace(DOUBLE, budgets=(Budget("copies", most=0), ONCE))
+    verdict = judged(costs("waits", lambda task: 2 if size(task) == 3 else 0), exercise)
+    assert not verdict
+    assert verdict.message == (
+        "double(array of (3,), 1): the results are right, but it takes 2 waits of the host for the device, "
+        "and 1 is allowed (reference 0). Wait once."
+    )
+    assert told(verdict) == [*PASSED, ("counts", "failed", verdict.message)]
+    assert [score.yours for score in verdict.scores] == [0, 0]  # of the last size
+    # The largest size comes first, and in it the budgets in their order.
+    assert "(8,)" in judged(costs("waits", lambda task: 2), exercise).message
+    both = judged(lambda task: facts(task, counts=ZERO | {"waits": 2, "copies": 1}), exercise)
+    assert "1 copy" in both.message
+
+
+@pytest.mark.parametrize(("at", "large", "passes"), [
+    (8, True, False), (5, True, False), (3, True, True), (2, True, True), (3, False, False), (2, False, False)
+])  # fmt: skip
+def test_budgets_for_large_sizes_hold_for_the_last_two(at: int, large: bool, passes: bool) -> None:
+    exercise = replace(DOUBLE, budgets=(replace(ONCE, large=large),))
+    assert bool(judged(costs("waits", lambda task: 2 * (size(task) == at)), exercise)) == passes
+
+
+def test_figures_are_compared_with_the_reference_at_the_same_size() -> None:
+    seen: list[tuple[Any, int]] = []
+
+    def of_reference(task: Task) -> Any:
+        seen.append((task.how, size(task)))
+        return facts(task, counts=ZERO | {"waits": size(task), "streams": size(task)})
+
+    budgets = (
+        Budget("waits", allowance=1),
+        Budget("waits", least_share=1.0),
+        Budget("streams", least_share=1),
+    )
+    exercise = replace(DOUBLE, budgets=budgets, naive=naive)
+
+    def same(task: Task) -> Any:
+        return facts(task, counts=ZERO | {"waits": size(task), "streams": size(task)})
+
+    verdict = judged(same, exercise, reference=of_reference, naive=costs("waits", lambda task: 99))
+    assert verdict
+    # What asks for the order of memory was checked at all but the last: the largest of those stands for it.
+    assert [(s.yours, s.reference, s.naive) for s in verdict.scores] == [(8, 8, 99), (8, 8, 99), (5, 5, 0)]
+    assert len(seen) == len(set(seen)) == 7  # each size once, as given and checked
+    assert set(seen) == {("as given", n) for n in SIZES} | {("checked", n) for n in SIZES[:-1]}
+    less = costs("streams", lambda task: 4)
+    assert "it has 4 streams" in judged(less, replace(exercise, budgets=budgets[2:]), reference=same).message
+    more = costs("waits", lambda task: size(task) + (size(task) == 3))
+    assert "(3,), 1): the results are right, but it takes 4 waits" in judged(
+        more, replace(exercise, budgets=budgets[:1]), reference=same
+    ).message  # fmt: skip
+    alone = judged(same, replace(exercise, naive=None), reference=same)
+    assert [score.naive for score in alone.scores] == [None] * 3
+
+
+# A call, performed
+
+
+def task(calls: Any = DOUBLE.calls, *arguments: Any, **more: Any) -> Task:
+    return Task("double", "double(x)", calls, arguments or (np.arange(4, dtype=np.float32),), **more)
+
+
+_OF_MODELS = {"microseconds", "waits", "driver_calls", "segments"} | {
+    n for n in COUNTS if n.startswith("peak")
+}
+_OF_MODELS |= {"wasted_bytes"}
+
+
+def test_a_call_gets_arrays_of_the_host_and_they_stay_the_judges() -> None:
+    given = np.arange(4, dtype=np.float32)
+    found = perform(lambda x: x + gl.cp.asarray(x).get(), task(DOUBLE.calls, given))
+    assert found["result"].tolist() == [0, 2, 4, 6]
+    assert (found["hazards"], found["changed"]) == ([], [])
+    counts = {name: count for name, count in found["counts"].items() if count and name not in _OF_MODELS}
+    assert counts == {
+        "copies": 2, "copied_bytes": 32, "to_device_copies": 1, "to_device_bytes": 16, "to_host_copies": 1,
+        "to_host_bytes": 16, "pageable_copies": 1, "bus_bytes": 32,
+    }  # fmt: skip
+    assert found["counts"]["peak_used_bytes"] == 16
+
+
+def test_results_come_as_their_caller_reads_them() -> None:
+    cp = gl.cp
+
+    def several(x: Any) -> Any:
+        return [cp.asarray(x), x, 3, (2 * cp.asarray(x),)]
+
+    device, host, number, inner = perform(several, task())["result"]
+    assert isinstance(device, OnDevice)
+    assert device.values.tolist() == host.tolist() == [0, 1, 2, 3]
+    assert number == 3
+    assert inner[0].values.tolist() == [0, 2, 4, 6]
+
+
+@pytest.mark.parametrize("how", ["as given", "checked", ("last first", 0), ("random", 1)])
+def test_arguments_of_the_device_are_written_as_the_call_begins(how: Any) -> None:
+    found = perform(lambda x, n: n * x, task(DOUBLE.calls, np.arange(4.0), 2, on_device=True, how=how))
+    assert found["result"].values.tolist() == [0, 2, 4, 6]
+    assert found["counts"]["launches"] == 1  # what the judge does is not counted
+    assert found["hazards"] == []
+    assert found["counts"]["streams"] == (how == "checked")
+
+
+def test_who_does_not_wait_for_arguments_finds_what_nobody_wants() -> None:
+    cp = gl.cp
+
+    def elsewhere(x: Any) -> Any:
+        with cp.cuda.Stream(non_blocking=True) as stream:
+            y = x + x
+        stream.synchronize()
+        return y
+
+    for given, found in ((np.arange(4.0), [np.nan] * 4), (np.arange(4), [2] * 4)):
+        late = perform(elsewhere, task(DOUBLE.calls, given, on_device=True, how=("last first", 0)))
+        np.testing.assert_array_equal(late["result"].values, found)
+    hazards = perform(elsewhere, task(on_device=True, how="checked"))["hazards"]
+    assert 1 <= len(hazards) <= 3
+    assert "current may still be writing it" in hazards[0]
+    assert perform(elsewhere, task(on_device=True))["hazards"] == []
+
+
+def test_arguments_that_were_to_stay_are_told_by_their_number() -> None:
+    def arguments() -> tuple[Any, ...]:
+        return np.arange(4.0), 3, np.zeros(4), np.ones(4)
+
+    def changed(program: Any, **more: Any) -> Any:
+        return perform(program, task(DOUBLE.calls, *arguments(), **({"unchanged": True} | more)))["changed"]
+
+    def second(x: Any, n: Any, y: Any, z: Any) -> Any:
+        y[1] = n
+        return x
+
+    def back(x: Any, n: Any, y: Any, z: Any) -> Any:
+        z *= 2
+        z /= 2
+        return x
+
+    assert changed(second) == changed(second, on_device=True) == [2]
+    assert changed(second, unchanged=False, on_device=True) == []
+    assert changed(back, on_device=True) == []
+    assert changed(back, on_device=True, how="checked") == [3]
+    assert changed(lambda x, n, y, z: x, on_device=True, how="checked") == []
+
+
+def test_only_what_the_program_does_is_counted_within_the_judges_calls() -> None:
+    def calls(bench: Any, program: Any, x: Any) -> Any:
+        before, pinned = bench.cp.asarray(x), bench.pinned(x)
+        bench.compute(5000)
+        y = program(pinned)
+        bench.cp.cuda.Device().synchronize()
+        assert pinned.tolist() == x.tolist()
+        assert before.sum() == 6
+        return bench.read(y)
+
+    found = perform(lambda x: 2 * gl.cp.asarray(x), task(calls))
+    assert found["result"].tolist() == [0, 2, 4, 6]
+    counts = found["counts"]
+    assert (counts["launches"], counts["copies"], counts["pageable_copies"]) == (1, 1, 0)
+    assert counts["microseconds"] < 1000
+    assert counts["device_waits"] == 0
+
+    def nested(bench: Any, program: Any, x: Any) -> Any:
+        return bench.watched(lambda: program(x) + program(x))
+
+    assert perform(lambda x: 2 * gl.cp.asarray(x), task(nested))["counts"]["launches"] == 3
+    empty = perform(lambda x: x, task(lambda bench, program, x: program(bench.pinned(x[:0]))))
+    assert empty["result"].shape == (0,)
+
+
+def test_what_the_host_reads_after_the_call_has_to_be_there() -> None:
+    def left(x: Any) -> Any:
+        y = np.frombuffer(gl.cp.cuda.alloc_pinned_memory(16), np.float32, 4)
+        gl.cp.asarray(x).get(out=y, blocking=False)
+        return y
+
+    def waits(x: Any) -> Any:
+        y = left(x)
+        gl.cp.cuda.get_current_stream().synchronize()
+        return y
+
+    assert "The host reads after the call" in perform(left, task(how="checked"))["hazards"][0]
+    assert perform(waits, task(how="checked"))["hazards"] == []
+
+
+def test_a_call_that_fails_is_told_with_its_label() -> None:
+    with pytest.raises(NotYet, match=re.escape("double(x) raised ZeroDivisionError: division by zero")):
+        perform(lambda x: 1 / 0, task())
+    with pytest.raises(NotYet, match=re.escape("double(x) returns nothing")):
+        perform(lambda x: None, task())
+    assert perform(lambda x: None, task(returns=False))["result"] is None
+
+
+# Answers
+
+
+def asking(found: Any) -> tuple[Answer, list[Any]]:
+    asked: list[Any] = []
+
+    def ask(shown: str, function: Any, *arguments: Any, back: Any = None) -> Any:
+        asked.append((shown, function, arguments, back))
+        return found
+
+    return Answer(ask, 7, True, "function"), asked
+
+
+def test_an_answer_is_asked_with_the_call_as_it_is_shown() -> None:
+    answer, asked = asking(5)
+    assert answer(1, 2) == answer.calling("f(1)", 1) == answer.value() == answer.ask(len, 3, shown="s") == 5
+    assert asked == [
+        ("", child.call_it, (1, 2), None),
+        ("f(1)", child.call_it, (1,), None),
+        ("", child.itself, (), None),
+        ("s", len, (3,), None),
+    ]
+    assert call(answer, 1, "b", name="g") == 5
+    assert asked[-1][0] == "g(1, 'b')"
+    assert call(answer, 1, name="g", shown="g(…)") == 5
+    assert asked[-1][0] == "g(…)"
+    assert answer.ask(len, back=print) == 5
+    assert asked[-1][3] is print
+
+
+def test_an_answer_draws_from_its_seed() -> None:
+    answer, _ = asking(0)
+    first, second = (answer.draw().floats(3).tolist() for _ in range(2))
+    assert first == second == Draw(7).floats(3).tolist()
+    assert answer.rng is answer.rng
+    assert answer.rng.integers(1 << 30) == np.random.default_rng(7).integers(1 << 30)
+
+
+@pytest.mark.parametrize("found", [None, Other("ellipsis")])
+def test_a_stub_is_told_to_be_replaced(found: Any) -> None:
+    with pytest.raises(NotYet, match=re.escape("g() returns nothing; replace the TODO")):
+        call(asking(found)[0], name="g")
+
+
+def test_what_is_no_stub_is_what_it_is() -> None:
+    assert call(asking(Other("Stream"))[0], name="g") == Other("Stream")
+    with pytest.raises(NotYet, match="g should be a function, not int"):
+        call(Answer(print, 0, False, "int"), name="g")
+
+
+def test_the_seed_is_of_the_text_and_not_of_its_layout() -> None:
+    def one(x: Any) -> Any:
+        return x + 1
+
+    def two(x: Any) -> Any:
+        return x + 2
+
+    first, second = (seed_of_answer(f, b"") for f in (one, two))
+    assert first != second
+    assert seed_of_answer(one, b"other bytes") == first
+    assert seed_of_answer(3, b"a") == seed_of_answer(4, b"a") != seed_of_answer(3, b"b")
+
+
+# In a process of its own, and on a GPU as well
+
+
+def test_what_cannot_leave_the_notebook_is_told() -> None:
+    def says(error: Exception) -> str:
+        class Held:
+            def __reduce__(self) -> Any:
+                raise error
+
+        return apart.judge_apart(PythonExercise("demo", "Demo", str), Held()).message
+
+    big = "it holds too much to be checked; keep what it needs inside the function."
+    assert says(RecursionError("deep")) == says(MemoryError()) == big
+    for error in (pickle.PicklingError("a lock"), TypeError("a lock"), AttributeError("a lock")):
+        assert says(error).startswith(
+            "it holds something that cannot leave this notebook (a lock); make streams"
+        )
+    assert "this notebook (TypeError)" in says(TypeError())
+    assert says(OSError("no file")) == "it cannot be checked: it raised OSError: no file"
+
+
+def test_very_large_data_are_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(apart, "_SENT_BYTES", 1000)
+    verdict = apart.judge_apart(PythonExercise("demo", "Demo", str), bytes(1001))
+    assert (verdict.passed, verdict.exercise_id) == (False, "demo")
+    assert verdict.message == "it brings very large data along; make them inside the function."
+
+
+def test_a_program_is_tried_on_the_gpu_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = Verdict(
+        "demo", True, "right.", (StageResult("results", "passed", "all."), StageResult("orders", "passed"))
+    )
+    wrong = Verdict("demo", False, "bad.", (StageResult("results", "failed", "bad."),))
+    asked: list[str] = []
+
+    def said(virtual: Verdict, real: Verdict, exercise: Any = DOUBLE, gpu: Any = gl.cp) -> Verdict:
+        def judged_on(_: Any, answer: Any, device: str) -> Verdict:
+            asked.append(device)
+            return real if device.startswith("cuda") else virtual
+
+        monkeypatch.setattr(apart, "_judged", judged_on)
+        monkeypatch.setattr(session, "real_cp", lambda: gpu)
+        return apart.judge_apart(exercise, None)
+
+    chosen = SimpleNamespace(device="NVIDIA H200", index=3)
+    monkeypatch.setattr(session, "which_device", lambda: chosen)
+    both = said(right, right)
+    assert asked == ["virtual:H200", "cuda:3"]
+    assert both == replace(
+        right, stages=(replace(right.stages[0], said="all. The same on the NVIDIA H200."), right.stages[1])
+    )
+    assert said(right, wrong) == replace(wrong, message="on the NVIDIA H200: bad.")
+    asked.clear()
+    assert said(wrong, right) is wrong
+    assert said(right, wrong, PythonExercise("demo", "Demo", str)) is right
+    assert said(right, wrong, gpu=None) is right
+    chosen.device = "of nobody's table"
+    said(right, right)
+    assert asked == [*["virtual:H200"] * 3, "virtual", "cuda:3"]
+
+
+def test_ctrl_c_is_a_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*_: Any) -> Verdict:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(apart, "_judged", stopped)
+    verdict = apart.judge_apart(DOUBLE, None)
+    assert (verdict.exercise_id, verdict.passed, verdict.message) == ("demo", False, "you stopped the check.")

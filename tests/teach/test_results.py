@@ -1,0 +1,222 @@
+"""Results of programs compared with what is wanted, and the words that calls and values get in messages."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpulab.teach.judge import Near, NotYet, ProgramCase
+from gpulab.teach.judge.process.values import OnDevice, Other
+from gpulab.teach.judge.python import functions
+from gpulab.teach.judge.python.results import compare
+
+F32 = np.float32
+WANTED = np.arange(6, dtype=F32).reshape(2, 3)
+
+
+def said(found: Any, wanted: Any = WANTED, **more: Any) -> str:
+    """What is said of a result, without the label; nothing where it is right."""
+    try:
+        compare("f(x)", found, ProgramCase((), wanted, **more))
+    except NotYet as reason:
+        return str(reason).removeprefix("f(x)").removeprefix(": ")
+    return ""
+
+
+WRONG = WANTED + F32(0)
+WRONG[1, 2] = 9
+
+
+@pytest.mark.parametrize(
+    ("found", "says"),
+    [
+        (WANTED, ""),
+        (OnDevice(WANTED), ""),
+        (WRONG, "the result[1, 2] is 9, it should be 5"),
+        (OnDevice(WRONG), "the result[1, 2] is 9, it should be 5"),
+        (WANTED.T, "the result has the shape (3, 2), it should be (2, 3)."),
+        (WANTED.astype(float), "the result is float64, it should be float32."),
+        (WANTED.astype(np.int32), "the result is int32, it should be float32."),
+        (WANTED.astype(complex), "it should hold numbers."),
+        (WANTED.astype(str), "it should hold numbers."),
+        (None, " returns NoneType, and the result should be an array or a number."),
+        ("5", " returns str, and the result should be an array or a number."),
+        ([1, 2], " returns list, and the result should be an array or a number."),
+        (Other("Stream"), " returns Stream, and the result should be an array or a number."),
+        (3, "the result has the shape (), it should be (2, 3)."),
+    ],
+)
+def test_a_result_is_right_in_kind_shape_type_and_values(found: Any, says: str) -> None:
+    assert says in said(found)
+    assert bool(said(found)) == bool(says)
+
+
+@pytest.mark.parametrize(
+    ("found", "right"),
+    [(3.0, True), (3, True), (F32(3), True), (np.array(3, F32), True), (np.int64(3), False), (4, False)],
+)
+def test_a_number_of_python_may_be_a_number_of_any_type(found: Any, right: bool) -> None:
+    assert (said(found, F32(3)) == "") == right
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted"),
+    [
+        (2.5, np.int32(2)),
+        (2 + (1 << 32), np.int32(2)),
+        (-1, np.uint8(255)),
+        (2, np.bool_(True)),
+        (1e300, F32(1)),
+    ],
+)
+def test_a_number_is_not_cut_to_the_type_that_is_wanted(found: Any, wanted: Any) -> None:
+    assert "the result is " in said(found, wanted)
+    assert said(1.0 * int(wanted), wanted) == ""
+
+
+def test_a_result_is_where_it_is_wanted() -> None:
+    on_host = "the result should stay on the device; it is a NumPy array."
+    assert said(WANTED, place="device") == on_host
+    assert said(3, place="device") == "the result should stay on the device; it is a number of the host."
+    assert said(OnDevice(WANTED), place="device") == ""
+    left = "the result should be a NumPy array; it is still on the device."
+    assert said(OnDevice(WANTED), place="host") == left
+    assert said(3.0, 3.0, place="host") == "the result should be a NumPy array; it is a number."
+    assert said(WANTED, place="host") == ""
+
+
+def test_several_results_are_compared_one_by_one() -> None:
+    wanted = (WANTED, F32(3))
+    assert said((WANTED, 3), wanted) == ""
+    assert said([WANTED, 3], wanted) == ""
+    assert said((WANTED, 4), wanted).startswith("result 2 is 4, it should be 3")
+    assert said((WRONG, 4), wanted).startswith("result 1[1, 2] is 9, it should be 5")
+    for found in (WANTED, (WANTED,), (WANTED, 3, 3), 3):
+        assert said(found, wanted) == " should return 2 results, as a tuple."
+    assert said(3, (3,)) == " should return 1 result, as a tuple."
+    assert said((3, "x"), (3, 4)) == " returns str, and result 2 should be an array or a number."
+    assert said((OnDevice(WANTED), 3), wanted, place="device").startswith(
+        "result 2 should stay on the device"
+    )
+
+
+def test_roundings_are_allowed_as_near_says() -> None:
+    high = WANTED + F32(1e-3)
+    assert said(high).startswith("the result[0, 0] is 0.001, it should be 0")
+    assert said(high, Near(WANTED, 1e4)) == ""
+
+
+def test_a_function_may_look_at_what_is_returned() -> None:
+    def positive(found: Any) -> None:
+        if found < 0:
+            raise NotYet("f(x) should be positive.")
+
+    assert said(3, positive) == ""
+    assert said(-3, positive) == " should be positive."
+
+
+def test_known_mistakes_earn_their_sentence_only_where_values_are_wrong() -> None:
+    mistakes = ((WRONG, "The last one is new."), (WRONG, "Later."), (-WANTED, "It is turned."))
+    assert said(WRONG, mistakes=mistakes).endswith("elements differ). The last one is new.")
+    assert said(OnDevice(-WANTED), mistakes=mistakes).endswith(" It is turned.")
+    assert said(WANTED + F32(7), mistakes=mistakes).endswith("elements differ).")
+    assert said(WRONG.astype(float), mistakes=mistakes).endswith("should be float32.")
+    assert said(WANTED, mistakes=((WANTED, "Never."),)) == ""
+
+
+# Words for calls and values
+
+
+class Silent:
+    def __repr__(self) -> str:
+        raise SystemExit(1)
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        (3, "3"),
+        ("a\n b", "'a\\n b'"),
+        ("x" * 200, "'xxxxxxxxxxxxxxxxxxxxxxxxxxx...xxxxxxxxxxxxxxxxxxxxxxxxxxxx'"),
+        (10**80, "1000000000000000000000000000...00000000000000000000000000000"),
+        (np.zeros((2, 2)), "array([[0., 0.], [0., 0.]])"),
+        (Silent(), "a value of type Silent"),
+    ],
+)
+def test_a_value_is_spelt_short_and_on_one_line(value: Any, says: str) -> None:
+    assert functions.spelt(value) == says
+
+
+def test_a_call_is_spelt_as_it_would_be_written() -> None:
+    assert functions.spell("f", (1, "two")) == "f(1, 'two')"
+    assert functions.spell("f", ()) == "f()"
+
+
+class Wordless(Exception):
+    def __str__(self) -> str:
+        raise SystemExit(1)
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (ValueError("no\nmore"), "it raised ValueError: no"),
+        (ValueError("  "), "it raised ValueError."),
+        (ValueError(), "it raised ValueError."),
+        (ValueError(None), "it raised ValueError."),
+        (KeyError("a"), "it raised KeyError: 'a'"),
+        (Wordless("a"), "it raised Wordless."),
+        (ValueError("x" * 201), "it raised ValueError: " + 200 * "x"),
+        (ValueError("x" * 200), "it raised ValueError: " + 200 * "x"),
+    ],
+)
+def test_what_was_raised_is_said_in_a_line(error: Exception, says: str) -> None:
+    assert functions.unexpected(error) == says
+
+
+@pytest.mark.parametrize(("code", "shown"), [(None, ""), (0, "0"), ("bye", "'bye'")])
+def test_an_exit_is_said_as_it_was_called(code: Any, shown: str) -> None:
+    assert functions.exit_said(SystemExit(code)) == f"it calls exit({shown}), which would end Python."
+
+
+def call_here(function: Any, *args: Any, **more: Any) -> Any:
+    return functions.call_here(function, *args, name="f", shown="f(x)", **more)
+
+
+@pytest.mark.parametrize(
+    ("function", "says"),
+    [
+        (3, "f should be a function, not int; pass it without calling it."),
+        (lambda x: None, "f(x) returns nothing; replace the TODO and end with a return."),
+        (lambda x: ..., "f(x) returns nothing; replace the TODO and end with a return."),
+        (lambda x: 1 / x, "f(x) raised ZeroDivisionError: division by zero"),
+    ],
+)
+def test_a_call_that_gives_nothing_is_told(function: Any, says: str) -> None:
+    with pytest.raises(NotYet, match=f"^{re.escape(says)}$"):
+        call_here(function, 0)
+
+
+def test_a_call_gives_what_the_function_returns() -> None:
+    assert call_here(lambda x: x + 1, 1) == 2
+    assert call_here(lambda x: 0, 1) == 0
+    assert call_here(lambda x: None, 1, returns=False) is None
+
+
+def test_answers_are_told_apart_by_what_they_are() -> None:
+    assert functions.parts_of((1, 2)) == functions.parts_of([1, 2]) == [1, 2]
+    assert functions.parts_of(np.array([1, 2])) == [1, 2]
+    assert functions.parts_of(np.zeros((2, 2))) is None
+    assert functions.parts_of("ab") is None
+    assert [functions.equals(found, 2) for found in (2, 2.0, 3, np.int64(2), np.array([2, 2]))] == [
+        True, True, False, True, False
+    ]  # fmt: skip
+    whole = [2, np.uint8(2), True, 2.0, "2", np.array(2)]
+    assert [functions.is_whole(value) for value in whole] == [True, True, False, False, False, False]
+    numbers = [2, 2.5, F32(2), np.array(2), np.array(2.5), np.array(2 + 1j), np.array([2]), True, "2", None]
+    assert [functions.is_number(value) for value in numbers] == [True] * 5 + [False] * 5
+    assert not functions.is_number(np.array(True))
+    assert [functions.as_float(n) for n in (3, 10**400, -(10**400))] == [3.0, np.inf, -np.inf]
