@@ -188,7 +188,7 @@ class Puppet:
         threading.Thread(target=self._serve, daemon=True).start()
 
     def _serve(self) -> None:
-        with contextlib.suppress(OSError, ValueError, IndexError):
+        with contextlib.suppress(OSError, ValueError, IndexError), self.inside:
             self.nonce = self.inside.read(child.NONCE_BYTES)
             self.tell(encode("ready"))
             while request := self.inside.read(int.from_bytes(self.inside.read(child.LENGTH_BYTES), "big")):
