@@ -224,8 +224,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "gpulab/teach/interview": ("tests/interview",),
     "gpulab/teach/predictions": _teach("numbers", "prediction", "course_predictions", "widgets"),
     "gpulab/teach/classroom": _teach("classroom"),
-    "gpulab/teach/judge": _teach("advice", "judge", "kernel_costs"),
-    "gpulab/teach/judge/kernel": _teach("judge", "kernel_costs"),
+    "gpulab/teach/judge": _teach("advice", "exercises", "judge", "kernel_costs"),
+    "gpulab/teach/judge/kernel": _teach("kernels_judged", "judge", "kernel_costs"),
     "gpulab/teach/judge/python": _teach(
         *("counts", "results", "judging_programs", "programs", "n15", "judge", "processes")
     ),

@@ -474,7 +474,7 @@ def test_limits_may_be_changed_and_are_those_of_the_module(puppets: list[Puppet]
         (b"x" * 200 + b"\n", "x" * 200 + "\n"),
         (b"x" * 201 + b"\n", "x" * 200 + "…\n"),
         (b"line\n" * 20, "line\n" * 20),
-        (b"line\n" * 21, "line\n" * 20 + "... 1 more lines were printed during the check.\n"),
+        (b"line\n" * 21, "line\n" * 20 + "... 1 more line was printed during the check.\n"),
         (b"line\n" * 3000, "line\n" * 20 + "... 2,980 more lines were printed during the check.\n"),
     ],
     ids=range(10),

@@ -19,6 +19,7 @@ from gpulab.teach.judge.exercise import Case, KernelExercise, NotYet, Unwritten
 from virtualgpu.errors import ArgumentWarning
 from virtualgpu.protocol import Counters, Hazards, Launch, kernel_source
 from virtualgpu.records import KernelCounters, KernelSource, KernelStats, SanitizerReport
+from virtualgpu.words import count
 
 # A kernel of an exercise takes milliseconds of processor time: this one takes too long, or does not end if
 # for a while nothing comes of it.
@@ -231,7 +232,7 @@ def _parameters(exercise: KernelExercise, error: Exception) -> str:
         wanted = exercise.parameters.split(",")[int(number[1]) - 1].strip()
         what = f"parameter {number[1]}, `{number[2]}`, is to be `{wanted}`"
     elif takes:
-        what = f"it has {takes[1]} parameters instead of {takes[2]}"
+        what = f"it has {count(int(takes[1]), 'parameter')} instead of {takes[2]}"
     return f"{what}; keep the given list: {exercise.signature}."
 
 

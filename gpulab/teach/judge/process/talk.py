@@ -17,6 +17,7 @@ from gpulab.teach.judge.exercise import NotYet
 from gpulab.teach.judge.process import child, values
 from gpulab.teach.judge.process.processes import Process
 from gpulab.teach.judge.process.tree import MOST_PROCESSES, Watch
+from virtualgpu.words import noun
 
 MEMORY_BYTES = 3 << 30
 SHOWN_LINES = 20
@@ -240,7 +241,9 @@ class Talk:
             print(line if len(line) <= _SHOWN_COLUMNS else f"{line[:_SHOWN_COLUMNS]}…")
         left_out = count - len(lines)
         if left_out > 0:
-            print(f"... {left_out:,} more lines were printed during the check.")
+            print(
+                f"... {left_out:,} {noun(left_out, 'more line was', 'more lines were')} printed during the check."
+            )
 
 
 def _said(back: Callable[..., Any], given: tuple[Any, ...]) -> tuple[bool, Any]:
