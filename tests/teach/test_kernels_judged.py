@@ -1,0 +1,789 @@
+"""How a kernel is judged: its launches, stages, limits and words, with counts and faults made up for that."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from math import prod
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpulab import session
+from gpulab.teach.judge import Advice, Budget, Case, Draw, KernelExercise, Measured, NotYet, advice, draw
+from gpulab.teach.judge.budget import Costs
+from gpulab.teach.judge.exercise import Mistake, Unwritten
+from gpulab.teach.judge.kernel import bench, costs, stages
+from gpulab.teach.judge.kernel.bench import Bench, Fault, Run
+from gpulab.teach.judge.kernel.trial import Counted, Trial, made_case
+from virtualgpu.errors import ArgumentWarning
+from virtualgpu.protocol import Counters
+from virtualgpu.records import KernelSource
+
+CODE = 'extern "C" __global__ void twice(const float* x, float* y, int n) {}'
+SOURCE = KernelSource("twice", CODE)
+BLOCKS = ((64, 1, 1), (33, 1, 1), (8, 4, 1))
+SIZES = (1, 40, 900, 5000, 5001, 20_000)
+
+
+def twice(data: Draw, n: int, block: Any) -> Case:
+    x = data.floats(n)
+    return Case(draw.blocks_for(n, prod(block)), {"x": x, "n": n}, {"y": 2 * x})
+
+
+class Shipped(KernelExercise):
+    def source(self, file: str) -> str:
+        return f"{CODE} // {file}"
+
+
+EXERCISE = Shipped(
+    "demo", "Demo", "twice", "const float* x, float* y, int n", twice, "good.cu",
+    sizes=lambda rng, at_once: SIZES, blocks=lambda rng: BLOCKS, measured=Measured(4096, (256, 1, 1)),
+)  # fmt: skip
+
+
+# What an answer is
+
+PASS_IT = 'pass the kernel itself: cp.RawKernel(code, "twice"), or its CUDA C++ text'
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        ("void other()", f"this text has no kernel `twice`; {PASS_IT}."),
+        (3, f"a value of type int is no kernel; {PASS_IT}."),
+        (len, "the function `len` is no kernel; pass"),
+        (KernelSource("other", CODE), "this kernel is called `other`; the exercise asks for `twice`."),
+        (KernelSource("twice2", CODE), "this kernel is called `twice2`"),
+        (KernelSource("_Z5other", CODE), "this kernel is called `_Z5other`"),
+        (f"\n{CODE} // \udc80", "line 2 has half a character (U+DC80): type it again."),
+        (KernelSource("twice", "// \ud800"), "line 1 has half a character (U+D800): type it again."),
+    ],
+)  # fmt: skip
+def test_what_is_no_kernel_of_the_exercise_is_told(answer: Any, says: str) -> None:
+    if isinstance(answer, KernelSource):
+        answer = SimpleNamespace(name=answer.name, code=answer.code, options=())
+    with pytest.raises(NotYet) as error:
+        bench.read(EXERCISE, answer)
+    assert str(error.value).startswith(says)
+
+
+@pytest.mark.parametrize("name", ["twice", "twice<float>", "_Z5twiceIfEvPKfPfi"])
+def test_a_kernel_is_its_text_or_what_compiles_it(name: str) -> None:
+    assert bench.read(EXERCISE, CODE) == SOURCE
+    kernel = SimpleNamespace(name=name, code=CODE, options=("-I.",))
+    assert bench.read(EXERCISE, kernel).name == name
+
+
+def says_of(error: Exception, code: str = CODE) -> str:
+    def stats(source: KernelSource) -> Any:
+        raise error
+
+    place: Any = SimpleNamespace(stats=stats)
+    with pytest.raises(NotYet) as told:
+        bench.compiled(place, EXERCISE, KernelSource("twice", code))
+    return str(told.value)
+
+
+class Logged(Exception):
+    def __init__(self, log: Any) -> None:
+        super().__init__("CUDA_ERROR_INVALID: kernel 'twice': it   fails\n here")
+        self.log = log
+
+
+LONG = "float a = 1;" + " " * 9 + "x" * 70
+
+
+@pytest.mark.parametrize(
+    ("log", "says"),
+    [
+        ("\na.cu(1): warning: w\na.cu(2): error: no x.\na.cu(1): error: y", f"line 2 `{'y' * 70}`: no x."),
+        ("a.cu(3): catastrophic error: no more\n", f"line 3 `float a = 1;{' ' * 9}{'x' * 48}…`: no more."),
+        ("a.cu(4): error: at the end", "line 4: at the end."),
+        ("a.cu(9): error: behind it", "line 9: behind it."),
+        ("a.cu(0): error: before it", "line 0: before it."),
+        ("ld: an error of another kind", "ld: an error of another kind."),
+        ("something else\nmore", "something else."),
+        ("", "no reason given."),
+    ],
+)
+def test_the_first_error_of_a_compiler_is_told_with_the_line(log: str, says: str) -> None:
+    code = "\n".join([CODE, f"  {'y' * 70}", f" {LONG}", "  "])
+    assert says_of(Logged(log), code) == f"it does not compile: {says}"
+
+
+def test_what_has_no_log_is_told_plainly() -> None:
+    assert says_of(Logged(None)) == "it fails here"
+    assert says_of(RuntimeError("named symbol not found: kernel 'x' is missing")) == "is missing"
+    divides: Any = SimpleNamespace(stats=lambda source: 1 / 0)
+    with pytest.raises(Unwritten):
+        bench.compiled(divides, EXERCISE, KernelSource("twice", f"{CODE} // TODO"))
+    bench.compiled(SimpleNamespace(stats=lambda source: 0), EXERCISE, SOURCE)  # type: ignore[arg-type]
+
+
+# What stops a launch
+
+
+class Stopped(RuntimeError):
+    def __init__(
+        self, said: str, kind: str = "out of bounds", line: int = 3, text: str = "y[9] = 1;", **more: Any
+    ):
+        super().__init__(said)
+        self.kind, self.array, self.space = kind, more.get("array", ""), more.get("space", "")
+        if more.get("site", True):
+            self.site = SimpleNamespace(
+                line=line, source_text=text, block=(1, 0, 0), thread=(2, 0, 0), address=255
+            )
+
+
+BOUNDS = "out of bounds"
+BLOCK = "the block has 1,024 bytes of shared memory"
+NEAR = "at address 0xff, near no array: check the pointer."
+TIME = "processor time"
+NO_END = "Look for a loop that never stops, or for a wait in vain."
+TURNS = "Look for a loop that takes more turns than it should."
+WHERE = "line 3 `y[9] = 1;`, block (1, 0, 0), thread (2, 0, 0)"
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "says"),
+    [
+        (Stopped("wrote far", array="y (parameter y)"), BOUNDS, f"{WHERE}, writes outside `y`."),
+        (Stopped("read far", array="y (parameter y)"), BOUNDS, f"{WHERE}, reads outside `y`."),
+        (Stopped("added", array="x (parameter x)"), BOUNDS, f"{WHERE}, changes an element outside `x`."),
+        (Stopped("wrote 4 bytes `y[9] = 1;` there"), BOUNDS, "wrote 4 bytes `y[9] = 1;` there"),
+        (Stopped("read 4 bytes", space="shared"), BOUNDS, f"{WHERE}, reads outside shared memory."),
+        (Stopped(f"read 4 bytes: {BLOCK}, no more", space="shared"), BOUNDS,
+         f"{WHERE}, reads outside shared memory: {BLOCK}."),
+        (Stopped("added: No allocation is near"), BOUNDS, f"{WHERE}, changes an element {NEAR}"),
+        (Stopped("wrote to a null pointer"), BOUNDS, f"{WHERE}, writes {NEAR}"),
+        (Stopped("x", "endless"), "endless", f"it does not end ({WHERE}). {NO_END}"),
+        (Stopped("x", "too long"), "too long", f"it takes longer than 2.5 s of {TIME} ({WHERE}). {TURNS}"),
+        (Stopped("x", "endless", text=""), "endless", "it does not end (line 3, block (1, 0, 0), thread"),
+        (Stopped("x", "endless", line=0), "endless", "it does not end (block (1, 0, 0), thread (2, 0, 0))."),
+        (Stopped("cudaErrorLaunchFailure: trap  here", "trap"), "trap", "trap here"),
+        (Stopped("CUDA_ERROR_X: kernel 'twice' refuses", "", site=False), "refused", "refuses"),
+        (Stopped("no site", "lanes missing", site=False), "lanes missing", "no site"),
+    ],
+)  # fmt: skip
+def test_what_stopped_a_kernel_is_told_in_its_words(error: Any, kind: str, says: str) -> None:
+    side = SimpleNamespace(
+        observe=lambda launch, what: raising(error),
+        machine=SimpleNamespace(current_device=SimpleNamespace(watchdog_s=2.5)),
+    )
+    case = made_case(EXERCISE, Draw(1), 4, (64, 1, 1))
+    with pytest.raises(Fault) as stop:
+        Bench(side, None)._observe(EXERCISE, case, None, None)  # type: ignore[arg-type]
+    assert stop.value.kind == kind
+    assert stop.value.said.startswith(says)
+    assert str(stop.value) == stop.value.said
+    assert stop.value.array == ({"y": "y", "x": "x"}.get(error.array[:1], ""))
+
+
+def raising(error: Exception) -> Any:
+    raise error
+
+
+def test_an_array_without_elements_has_none_to_reach() -> None:
+    side = SimpleNamespace(
+        observe=lambda launch, what: raising(Stopped("wrote to a null pointer")),
+        machine=SimpleNamespace(current_device=SimpleNamespace(watchdog_s=2.5)),
+    )
+    with pytest.raises(Fault, match="writes an element of an array that has none"):
+        Bench(side, None)._observe(EXERCISE, made_case(EXERCISE, Draw(1), 0, (64, 1, 1)), None, None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (TypeError("argument 2 ('y') is a float"), "parameter 2, `y`, is to be `float* y`"),
+        (ArgumentWarning("argument 3 ('m') is cut"), "parameter 3, `m`, is to be `int n`"),
+        (TypeError("argument 4 ('m') is cut"), "its parameters are not those of the exercise"),
+        (TypeError("takes 2 arguments but 3 were given"), "it has 2 parameters instead of 3"),
+        (TypeError("takes 1 argument but 3 were given"), "it has 1 parameter instead of 3"),
+        (TypeError("else"), "its parameters are not those of the exercise"),
+    ],
+)
+def test_other_parameters_are_told_with_the_right_list(error: Exception, says: str) -> None:
+    place = Bench(SimpleNamespace(observe=lambda launch, what: raising(error)), None)
+    with pytest.raises(Fault) as stop:
+        place._observe(EXERCISE, made_case(EXERCISE, Draw(1), 4, (64, 1, 1)), None, None)  # type: ignore[arg-type]
+    assert stop.value.kind == "parameters"
+    assert stop.value.said == f"{says}; keep the given list: twice(const float* x, float* y, int n)."
+
+
+@contextlib.contextmanager
+def on_bench() -> Iterator[Bench]:
+    with bench.bench() as place:
+        yield place
+
+
+def test_a_bench_has_patience_and_orders_for_a_while() -> None:
+    with on_bench() as place:
+        device = place.side.machine.current_device
+        assert (device.watchdog_s, device.idle_s) == (3.0, 1.0)
+        info = place.side.device_info()
+        assert place.threads_at_once == info.sm_count * info.max_threads_per_sm
+        for order, turns in (("reversed", False), ("in turns", True)):
+            with place.order(order, 5):
+                assert list(device.block_order(4)) != list(range(4)) or turns
+                assert (device.turns_seed is not None) == turns
+            assert (device.block_order, device.turns_seed) == (None, None)
+        place.be_patient()
+        assert (device.watchdog_s, device.idle_s) == (8.0, 1.0)
+
+
+def test_outputs_hold_garbage_unless_they_are_read_and_arrays_lie_apart() -> None:
+    gaps: list[int] = []
+    cp: Any = SimpleNamespace(asarray=np.array, cuda=SimpleNamespace(alloc=gaps.append))
+    case = made_case(EXERCISE, Draw(1), 4, (64, 1, 1))
+    arrays, args, start = bench.on_device(cp, EXERCISE, case, 7)
+    assert gaps == [1 << 18] * 3  # before, between and behind
+    assert arrays["x"].tolist() == case.values["x"].tolist()
+    assert [type(args[0]), args[0] is arrays["x"], args[1] is arrays["y"], args[2]] == [
+        np.ndarray,
+        True,
+        True,
+        4,
+    ]
+    assert type(args[2]) is np.int32
+    assert list(start) == ["y"]
+    np.testing.assert_array_equal(start["y"], draw.garbage(8, (4,), np.float32))
+    np.testing.assert_array_equal(arrays["y"], start["y"])
+    case.values["y"] = np.ones(4, np.float32)
+    assert bench.on_device(cp, EXERCISE, case, 7)[2]["y"].tolist() == [1] * 4
+
+
+# The launches of a trial
+
+
+class Place:
+    """Stands for a `Bench`: what launches leave and cost is made up."""
+
+    threads_at_once = 2048
+
+    def __init__(self, run: Callable[[Case, int], Any] | None = None, **costs_of: tuple[int, int]) -> None:
+        self._run, self.costs_of = run, costs_of
+        self.launched: list[tuple[Case, int]] = []
+        self.orders: list[tuple[str, int]] = []
+        self.reports: list[Any] = []
+        self.patient = 0
+        self.side = SimpleNamespace(device_info=lambda: SimpleNamespace(name="A100"))
+
+    def stats(self, source: KernelSource) -> Any:
+        return SimpleNamespace(local_bytes=0)
+
+    def run(self, exercise: Any, source: Any, case: Case, seed: int = 0, counting: Any = None) -> Run:
+        file = source.code.partition("// ")[2]
+        if file not in ("", "TODO"):
+            return run_of(case, *self.costs_of.get(file.removesuffix(".cu"), (100, 10)))
+        self.launched.append((case, seed))
+        made = self._run(case, seed) if self._run else None
+        return made or run_of(case)
+
+    @contextlib.contextmanager
+    def order(self, order: str, seed: int = 0) -> Iterator[None]:
+        self.orders.append((order, seed))
+        yield
+
+    def be_patient(self) -> None:
+        self.patient += 1
+
+    def sanitize(self, exercise: Any, source: Any, case: Case) -> Any:
+        self.launched.append((case, 0))
+        report = self.reports.pop(0) if self.reports else clean()
+        if isinstance(report, Exception):
+            raise report
+        return report, {name: wanted + self.off for name, wanted in case.wanted.items()}
+
+    off = 0.0
+
+
+def counters(total: int = 100, longest: int = 10, lanes: float = 1.0) -> Any:
+    return SimpleNamespace(
+        warp_instructions=total, longest_warp_instructions=longest, lane_efficiency=lanes, shared_bytes=total
+    )
+
+
+def run_of(case: Case, total: int = 100, longest: int = 10, **more: Any) -> Run:
+    found: Any = {name: np.array(wanted) for name, wanted in case.wanted.items()}
+    given: dict[str, Any] = {
+        "found": found,
+        "start": {n: np.full_like(v, -7) for n, v in found.items()},
+        "overwritten": (),
+    }
+    return Run(**(given | more), counters=counters(total, longest))
+
+
+def clean(*hazards: Any, complete: bool = True, blocks: int | None = None) -> Any:
+    return SimpleNamespace(hazards=hazards, complete=complete, blocks_checked=blocks)
+
+
+def trial(place: Any = None, exercise: KernelExercise = EXERCISE, **more: Any) -> Any:
+    return Trial(exercise, more.pop("source", SOURCE), place or Place(), 3, **more)
+
+
+def test_small_sizes_come_first_and_5000_is_small() -> None:
+    small = trial().small_cases
+    assert [case.size for case in small if case.size > 33] == [40] * 3 + [900] * 3 + [5000] * 3
+    assert [case.block for case in small if case.size == 1] == list(BLOCKS)
+    assert [case.size for case in trial().large_cases()] == [5001, 20_000]
+
+
+def test_each_launch_has_numbers_of_its_own() -> None:
+    one = trial()
+    first, other, again = one.case(40, BLOCKS[0]), one.case(40, BLOCKS[1]), one.case(40, BLOCKS[0])
+    assert first.values["x"].tolist() == again.values["x"].tolist()
+    assert first.values["x"].tolist() != other.values["x"].tolist()
+    assert one.case(41, BLOCKS[0]).values["x"][:40].tolist() != first.values["x"].tolist()
+
+
+def test_every_kind_of_data_is_tried_in_two_launches() -> None:
+    cases = trial().data_cases()
+    kinds = [case.label.partition("data with ")[2] for case in cases]
+    assert kinds == [kind for kind in draw.KINDS[1:] for _ in range(2)]
+    assert {case.size for case in cases[::2]} == {900}
+    assert {(case.size, case.block) for case in cases[1::2]} == {(5000, (64, 1, 1))}
+
+    def whole(data: Draw, n: int, block: Any) -> Case:
+        x = data.whole(n)
+        return Case(1, {"x": x, "n": n}, {"y": x})
+
+    numbers = trial(exercise=replace(EXERCISE, case=whole)).data_cases()
+    assert {case.label.partition("data with ")[2] for case in numbers} == {draw.DUPLICATES, draw.EXTREME}
+
+
+def test_orders_are_tried_with_several_blocks() -> None:
+    cases = trial().order_cases()
+    grids = [prod(case.launch_grid) for case in cases]
+    every = sorted(prod(c.launch_grid) for c in trial().small_cases if prod(c.launch_grid) > 1)
+    assert grids == [every[len(every) // 2], every[-1]]
+    crowded = trial(exercise=replace(EXERCISE, crowded=True)).order_cases()
+    assert [case.size for case in crowded][2:] == [20_000]
+    alone = trial(exercise=replace(EXERCISE, sizes=lambda rng, n: (1,)))
+    assert alone.order_cases() == []
+
+
+def test_hazards_are_looked_for_in_every_block_shape() -> None:
+    def sizes(rng: Any, at_once: int) -> Any:
+        return (1, 20, 30, 40, 4096, 5000)
+
+    def blocks(rng: Any) -> Any:
+        return ((64, 1, 1), (256, 1, 1))
+
+    cases = trial(exercise=replace(EXERCISE, sizes=sizes, blocks=blocks)).hazard_cases()
+    assert [(case.size, case.block[0]) for case in cases] == [
+        (4096, 64),
+        (20, 64),
+        (4096, 256),
+        (20, 256),
+        (1, 64),
+    ]
+
+
+def test_a_launch_is_named_by_its_numbers_and_blocks() -> None:
+    def labelled(size: int, block: Any, kind: str = "") -> str:
+        return str(made_case(EXERCISE, Draw(1, kind), size, block).label)
+
+    assert labelled(5000, (64, 1, 1)) == "n = 5,000, 79 blocks of 64 threads"
+    assert labelled(1, (1, 1, 1)) == "n = 1, 1 block of 1 thread"
+    assert labelled(40, (8, 4, 1), "NaN") == "n = 40, 2 blocks of 8×4 threads, data with NaN"
+    case = made_case(EXERCISE, Draw(1), 40, (8, 4, 1))
+    assert (case.size, case.block, case.threads) == (40, (8, 4, 1), 64)
+
+
+# What is said of a launch
+
+
+def said(one: Trial, case: Case, seed: int = 0) -> str:
+    try:
+        one.run(case, "results", seed)
+    except NotYet as reason:
+        return str(reason).removeprefix(case.label)
+    return ""
+
+
+def test_a_launch_is_right_or_told() -> None:
+    hints = (Advice(advice.unchanged, "Write it."), Advice(advice.fault("endless"), "End it."))
+    advised = replace(EXERCISE, advice=hints)
+
+    def of(run: Any, seed: int = 0, **more: Any) -> str:
+        one = trial(Place(run), advised, **more)
+        return said(one, one.case(4, BLOCKS[0]), seed)
+
+    assert of(None) == of(None, 3) == ""
+    wrong = of(lambda case, seed: run_of(case, found={"y": case.wanted["y"] + 1}))
+    assert re.fullmatch(r": y\[0\] is .*, it should be .* \(4 of 4 elements differ\)\.", wrong)
+    same = {"y": np.zeros(4, np.float32)}
+    untouched = lambda case, seed: run_of(case, found=same, start=same)  # noqa: E731
+    assert of(untouched).endswith("differ). Write it.")
+    assert of(untouched, source=KernelSource("twice", CODE + "// TODO")) == bench.unwritten().args[0]
+    done = lambda case, seed: run_of(case, found=same)  # noqa: E731
+    assert of(done, source=KernelSource("twice", CODE + "// TODO")).endswith("elements differ).")
+    assert (
+        of(lambda case, seed: run_of(case, overwritten=("x",)))
+        == ": it writes to `x`, which it may only read."
+    )
+    assert (
+        of(lambda case, seed: raising(Fault("endless", "it does not end."))) == ": it does not end. End it."
+    )
+    assert of(lambda case, seed: raising(Fault("parameters", "all other."))) == "all other."
+
+
+def test_what_depends_on_the_garbage_of_an_output_is_told_so() -> None:
+    def by_seed(case: Case, seed: int) -> Any:
+        return run_of(case, found={"y": case.wanted["y"] + 1}) if seed else None
+
+    one = trial(Place(by_seed))
+    told = said(one, one.case(4, BLOCKS[0]), 2)
+    assert told.startswith(
+        ": the result depends on what the output held before, and that can be anything: write"
+    )
+    always = trial(Place(lambda case, seed: run_of(case, found={"y": case.wanted["y"] + 1})))
+    assert said(always, always.case(4, BLOCKS[0]), 2).startswith(": y[0] is")
+
+
+def test_the_mistake_holds_what_advice_looks_at() -> None:
+    seen: list[Mistake] = []
+    one = trial(exercise=replace(EXERCISE, advice=(Advice(lambda m: bool(seen.append(m)), ""),)))
+    case = one.case(4, BLOCKS[0])
+    with pytest.raises(NotYet):
+        one.compare("orders", case, {"y": case.wanted["y"] + 1}, {"y": case.wanted["y"] - 9})
+    (mistake,) = seen
+    assert (mistake.stage, mistake.case, mistake.name, mistake.fault) == ("orders", case, "y", "")
+    assert mistake.found is not None
+    assert mistake.start is not None
+    np.testing.assert_array_equal(mistake.wanted, case.wanted["y"])
+    assert (mistake.start < mistake.found).all()
+    one.stopped("hazards", case, Fault("out of bounds", "it reads.", "x"))
+    assert (seen[1].stage, seen[1].fault, seen[1].array) == ("hazards", "out of bounds", "x")
+
+
+# The stages
+
+
+def judged(*steps: tuple[str, Any], **more: Any) -> tuple[list[Any], int]:
+    begun: list[int] = []
+    found = stages._judged(trial(**more), steps, lambda: begun.append(1))  # type: ignore[arg-type]
+    return [(stage.state, stage.said) for stage in found], len(begun)
+
+
+def fails(_: Any) -> str:
+    raise NotYet("bad.")
+
+
+def says(text: str) -> Any:
+    return lambda _: text
+
+
+LEFT = ("not reached", "")
+
+
+def test_the_first_stage_that_fails_ends_it_but_a_budget() -> None:
+    passed = [("passed", "a. b."), ("passed", "c."), LEFT, LEFT, LEFT]
+    assert judged(("results", says("a.")), ("orders", says("c.")), ("results", says("b."))) == (passed, 3)
+    later = ("hazards", says("never"))
+    assert judged(("results", says("a.")), ("results", fails), later)[0] == [("failed", "bad."), *[LEFT] * 4]
+    both = judged(("budget", fails), ("parallelism", fails), ("results", says("never")))
+    assert both == ([LEFT] * 3 + [("failed", "bad.")] * 2, 3)
+    spent = judged(("budget", fails), ("parallelism", says("even.")), ("results", says("never")))
+    assert spent[0] == [LEFT] * 3 + [("failed", "bad."), ("passed", "even.")]
+    assert judged(("budget", fails), ("hazards", says("never")))[0] == [LEFT] * 3 + [("failed", "bad."), LEFT]
+    hopeless = judged(("budget", fails), ("orders", says("o.")), hopeless=Mistake("parallelism", None, "x"))  # type: ignore[arg-type]
+    assert hopeless == ([LEFT, ("passed", "o."), LEFT, LEFT, LEFT], 2)
+    with pytest.raises(Unwritten):
+        judged(("results", lambda _: raising(bench.unwritten())))
+
+
+def test_results_are_counted_in_words_and_hopeless_work_is_seen() -> None:
+    one = trial(Place(good=(100, 10)))
+    assert stages.results(one) == "22 launches with 4 small sizes and 3 block shapes"
+    assert [seed for _, seed in one.bench.launched] == list(range(22))
+    assert one.hopeless is None
+    assert one.longest[1].longest_warp_instructions == 10
+    # The most work counts, in blocks of more than a warp, beside the reference's.
+    for most, hopeless in ((4000, False), (4001, True)):
+        much = trial(
+            Place(lambda case, seed, m=most: run_of(case, m if case.size == 40 else 9), good=(100, 10))
+        )
+        stages.results(much)
+        assert (much.hopeless is not None) == hopeless
+    assert much.hopeless.case.size == 40
+    assert prod(much.hopeless.case.block) > 32
+    assert "it executes 4,001 instructions where 100 are enough" in much.hopeless.said
+    few = trial(Place(lambda case, seed: run_of(case, 9999 if prod(case.block) == 32 else 9)))
+    stages.results(few)
+    assert few.hopeless is None
+    tiny = trial(
+        Place(lambda case, seed: run_of(case, 9999)), replace(EXERCISE, blocks=lambda rng: ((32, 1, 1),) * 2)
+    )
+    stages.results(tiny)
+    assert tiny.hopeless is not None
+    busy = trial(Place(lambda case, seed: run_of(case, 9, case.size)))
+    stages.results(busy)
+    assert busy.longest[0].size == 5000
+
+
+def test_large_sizes_are_named_and_left_out_where_it_is_hopeless() -> None:
+    one = trial()
+    assert stages.large_results(one) == "and with 5,001 and 20,000."
+    assert one.bench.patient == 1
+    assert [case.size for case, _ in one.large] == [5001, 20_000]
+    assert stages.large_results(trial(exercise=replace(EXERCISE, sizes=lambda rng, n: (40,)))) == "."
+    lost = trial(hopeless=Mistake("parallelism", None, "x"))  # type: ignore[arg-type]
+    assert stages.large_results(lost) == "."
+    assert lost.bench.launched == []
+    assert stages.counted_results(lost) == ""
+    assert lost.bench.launched == []
+    assert stages.counted_results(one) == ""
+    assert len(one.counted) == 5
+
+    def matrix(data: Draw, size: Any, block: Any) -> Case:
+        x = data.floats(size)
+        return Case(4, {"x": x, "n": size[0]}, {"y": x})
+
+    wide = replace(EXERCISE, case=matrix, sizes=lambda rng, n: ((3, 3), (60, 2000)))
+    assert stages.large_results(trial(exercise=wide)) == "and with 60 × 2,000."
+
+
+def test_orders_name_the_run_and_why() -> None:
+    one = trial()
+    assert stages.orders(one) == (
+        "the same with blocks in order, reversed, at random, and taking turns at barriers."
+    )
+    assert one.bench.orders == 2 * [("reversed", 0), ("random", 1), ("in turns", 2)]
+    assert [seed for _, seed in one.bench.launched] == 2 * [0, 1, 2]
+
+    def told(order: str, hazards: bool = False) -> str:
+        place = Place(lambda case, seed: run_of(case, found={"y": case.wanted["y"] + 1}))
+        place.reports = [clean(hazard("race", "two write"))] if hazards else []
+        run = place._run
+        place._run = lambda case, seed: run(case, seed) if place.orders[-1][0] == order else None  # type: ignore[misc]
+        with pytest.raises(NotYet) as error:
+            stages.orders(trial(place))
+        return str(error.value)
+
+    assert ", run in reverse order: y[0] is" in told("reversed")
+    assert told("random").endswith(
+        "CUDA promises no order of blocks: let them work on different elements, or use atomics."
+    )
+    assert ", run in random order: " in told("random")
+    assert ", run with blocks that take turns at barriers: " in told("in turns")
+    assert told("in turns").endswith("has to hold whatever they did meanwhile.")
+    assert told("in turns", hazards=True).endswith("the result is right by luck only: two write")
+    assert "CUDA promises no order" in told("reversed", hazards=True)
+
+
+def hazard(kind: str, message: str, severity: str = "error") -> Any:
+    return SimpleNamespace(kind=kind, message=message, severity=severity)
+
+
+def test_hazards_are_told_where_they_are_ones() -> None:
+    def told(*reports: Any, off: float = 0.0, **more: Any) -> str:
+        place = Place()
+        place.reports, place.off = list(reports), off
+        one = trial(place, replace(EXERCISE, **more))
+        try:
+            return stages.hazards(one)
+        except NotYet as reason:
+            return str(reason).partition("threads: ")[2]
+
+    launches = len(trial().hazard_cases())
+    fine = f"no races or stray accesses, nothing read unwritten, masks in order ({launches} launches)."
+    assert told() == fine
+    assert told(clean(), clean(hazard("RAW", "one reads."))) == "the result is right by luck only: one reads."
+    assert told(clean(hazard("WAW", "same value", "info"))) == fine
+    twice_ = clean(hazard("WAW", "two write x, and nothing says who", "info"))
+    assert told(twice_, once=True) == "two write x. Every element belongs to one thread."
+    assert told(clean(hazard("RAW", "some", "info")), once=True) == fine
+    absent = clean(hazard("shuffle from an absent lane", "a lane is absent."))
+    assert told(absent) == fine
+    assert told(absent, off=1.0) == "the result is right by luck only: a lane is absent."
+    both = clean(hazard("shuffle from an absent lane", "x"), hazard("RAW", "y."))
+    assert told(both).endswith("only: y.")
+    assert told(Fault("endless", "it does not end.")) == "it does not end."
+    some = told(clean(complete=False, blocks=1))
+    assert re.fullmatch(
+        r"it takes so long that the checks saw only 1 of \d+ blocks; let threads share the work\.", some
+    )
+    assert "saw only 0 of" in told(clean(complete=False))
+
+
+def test_hopeless_work_fails_in_parallelism() -> None:
+    case = trial().case(4, BLOCKS[0])
+    with pytest.raises(NotYet, match=r"^too much\.$"):
+        stages.parallelism(trial(hopeless=Mistake("parallelism", case, "too much.")))
+
+
+def test_a_real_gpu_is_tried_with_every_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Case] = []
+
+    def on_gpu(cp: Any, exercise: Any, source: Any, case: Case) -> Any:
+        seen.append(case)
+        bad = 1 if case.size == 5001 and cp == "bad" else 0
+        return {"y": case.wanted["y"] + bad}, {"y": case.wanted["y"] - 1}
+
+    monkeypatch.setattr(stages, "on_gpu", on_gpu)
+    monkeypatch.setattr(session, "which_device", lambda: SimpleNamespace(device="NVIDIA L4"))
+    monkeypatch.setattr(session, "real_cp", lambda: "good")
+    one = trial()
+    assert stages.on_real_gpu(one) == "The same on the NVIDIA L4."
+    assert len(seen) == 24
+    monkeypatch.setattr(session, "real_cp", lambda: "bad")
+    with pytest.raises(NotYet, match=r"threads, on the NVIDIA L4: y\[0\]"):
+        stages.on_real_gpu(one)
+
+
+# Costs
+
+
+def launch(yours: Any, reference: Any = None, naive: Any = None, size: int = 4096) -> Counted:
+    stats: Any = SimpleNamespace(local_bytes=0)
+    case = made_case(EXERCISE, Draw(0), size, (256, 1, 1))
+    made = [None if c is None else Costs(c, stats) for c in (yours, reference or counters(), naive)]
+    return Counted(case, *made)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("yours", "reference", "says"),
+    [
+        (counters(6800, 10), counters(100, 10), ""),  # 4 times, and 50 for each of 128 warps
+        (
+            counters(6801, 10),
+            counters(100, 10),
+            "it executes 6,801 instructions where 100 are enough: threads repeat",
+        ),
+        (counters(1000, 300), counters(1000, 100), ""),  # three times the share
+        (
+            counters(1000, 301),
+            counters(1000, 100),
+            "its busiest warp executes 301 instructions where 100 are enough",
+        ),
+        (counters(10, 9), counters(100, 9), ""),  # a larger share of less, and no more than the reference
+        (counters(10, 10), counters(100, 9), "its busiest warp executes 10 instructions where 9 are enough"),
+        (counters(lanes=0.5), counters(lanes=1.0), ""),
+        (
+            counters(lanes=0.49),
+            counters(lanes=1.0),
+            "on average 49% of the lanes are at work (reference 100%): one",
+        ),
+        (counters(0, 0), counters(0, 0), ""),
+    ],
+)
+def test_threads_share_the_work(yours: Any, reference: Any, says: str) -> None:
+    one = trial(counted=[launch(yours, reference)])
+    if not says:
+        of, longest = yours.lane_efficiency, yours.longest_warp_instructions
+        assert (
+            costs.share_work(one)
+            == f"{of:.0%} of the lanes at work, {longest} instructions in the busiest warp."
+        )
+        return
+    with pytest.raises(NotYet) as error:
+        costs.share_work(one)
+    assert str(error.value).startswith(
+        f"n = 4,096, 16 blocks of 256 threads: the results are right, but {says}"
+    )
+
+
+def test_the_busiest_warp_of_a_small_launch_is_looked_at_as_well() -> None:
+    case = made_case(EXERCISE, Draw(0), 40, (64, 1, 1))
+
+    def of(longest: int) -> str:
+        one = trial(
+            Place(good=(100, 10)),
+            counted=[launch(counters(1000, 20, 0.75))],
+            longest=(case, counters(9, longest)),
+        )
+        return costs.share_work(one)
+
+    assert of(500) == "75% of the lanes at work, 20 instructions in the busiest warp."
+    with pytest.raises(
+        NotYet, match=r"^n = 40, 1 block of 64 threads: .* executes 501 instructions where 10 are"
+    ):
+        of(501)
+
+
+BUDGET = Budget("shared_bytes", "Take less.", allowance=1)
+
+
+def test_a_budget_holds_in_every_launch_that_the_reference_keeps_it_in() -> None:
+    one = trial(
+        exercise=replace(EXERCISE, budgets=(BUDGET,)),
+        counted=[launch(counters(), naive=counters(300)), launch(counters(90))],
+    )
+    assert costs.keep_budget(one) == (
+        "100 bytes of shared memory a block; within bounds in 1 other launches, too."
+    )
+    assert [(s.yours, s.reference, s.naive) for s in one.scores] == [(100, 100, 300)]
+    late = trial(exercise=one.exercise, counted=[launch(counters()), launch(counters(101), size=9000)])
+    with pytest.raises(
+        NotYet, match=r"n = 9,000, .* takes 101 bytes of shared memory a block, and 100 are allowed"
+    ):
+        costs.keep_budget(late)
+    assert [score.yours for score in late.scores] == [100]
+    for limit in ({"most": 99}, {"least": 101}):
+        unkept = replace(EXERCISE, budgets=(Budget("shared_bytes", **limit),))
+        assert costs.keep_budget(
+            trial(exercise=unkept, counted=[launch(counters(500 if "most" in limit else 1))])
+        )
+    for limit in ({"most": 100}, {"least": 100}):
+        kept = replace(EXERCISE, budgets=(Budget("shared_bytes", **limit),))
+        with pytest.raises(NotYet):
+            costs.keep_budget(
+                trial(exercise=kept, counted=[launch(counters(101 if "most" in limit else 99))])
+            )
+    assert costs.keep_budget(trial()) == "this exercise has no budget."
+
+
+def test_costs_are_counted_once_in_the_launch_of_the_score_two_drawn_and_the_large(monkeypatch: Any) -> None:
+    asked: list[Any] = []
+
+    def shipped(exercise: Any, file: str, size: Any, block: Any, device: str) -> Costs:
+        asked.append((file, size, block, device))
+        return Costs(counters(5), SimpleNamespace(local_bytes=0))  # type: ignore[arg-type]
+
+    monkeypatch.setattr(costs, "_shipped", shipped)
+    drawn = [(700, (64, 1, 1)), (6000, (128, 1, 1))]
+    measured = replace(EXERCISE.measured, drawn=lambda rng: drawn)
+    exercise = replace(EXERCISE, naive="slow.cu", budgets=(BUDGET,), measured=measured)
+    case = made_case(exercise, Draw(1), 20_000, (64, 1, 1))
+    one = trial(Place(good=(40, 4)), exercise, large=[(case, counters(77))])
+    found = costs.counted(one)
+    assert [(c.case.size, c.case.block[0]) for c in found] == [
+        (4096, 256),
+        (700, 64),
+        (6000, 128),
+        (20_000, 64),
+    ]
+    assert [c.reference.counters.warp_instructions for c in found] == [5, 40, 40, 40]
+    assert [c.naive and c.naive.counters.warp_instructions for c in found] == [5, None, None, None]
+    assert [c.yours.counters.warp_instructions for c in found] == [100, 100, 100, 77]
+    assert asked == [(file, 4096, (256, 1, 1), "A100") for file in ("good.cu", "slow.cu")]
+    assert costs.counted(one) is found
+    assert len(one.bench.launched) == 3
+    assert costs.counted(trial(exercise=EXERCISE))[0].naive is None
+    assert len(costs.counted(trial())) == 3
+    # Of caches, and where there are few columns, large launches say nothing.
+    cold = replace(exercise, budgets=(Budget("dram_bytes"),))
+    assert len(costs.counted(trial(Place(), cold, large=[(case, counters())]))) == 3
+    for columns, more in ((31, 0), (32, 1)):
+        flat = replace(case, size=(700, columns))
+        assert len(costs.counted(trial(Place(), exercise, large=[(flat, counters())]))) == 3 + more
+
+
+def test_what_is_counted_is_what_budgets_ask_for() -> None:
+    seen: list[Any] = []
+
+    class Noting(Place):
+        def run(self, exercise: Any, source: Any, case: Case, seed: int = 0, counting: Any = None) -> Run:
+            seen.append(counting)
+            return super().run(exercise, source, case, seed, counting)
+
+    costs.counted(trial(Noting(), replace(EXERCISE, budgets=(Budget("l2_sectors"),))))
+    assert Counters("cold") in seen
+    assert Counters("") not in seen
