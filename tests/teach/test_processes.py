@@ -64,6 +64,15 @@ def test_it_is_forked_anew_where_the_first_process_was_ended() -> None:
 def test_where_none_can_be_forked_one_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "_forked", lambda environment: None)
     assert judged(lambda: "started") == "started"
+    assert judged(lambda: os.getsid(0) == os.getpid()) == "True"
+
+
+def test_who_closes_the_line_is_told_so() -> None:
+    def closes() -> None:
+        os.closerange(3, 1024)
+        time.sleep(1000)
+
+    assert judged(closes).startswith("it closed the line to the check; leave file descriptors alone")
 
 
 @pytest.mark.parametrize("ended", [signal.SIGKILL, signal.SIGSEGV])

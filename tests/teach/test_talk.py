@@ -508,13 +508,13 @@ def test_a_process_says_how_it_ended(way: str, monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setattr(processes, "_MESSAGE_BYTES", 10)  # what is longer than a message
     elif sys.platform != "linux":
         pytest.skip("forks on Linux only")
-    for ended in (0, -signal.SIGKILL):
+    for ended in ("by itself", "killed", "stopped"):
         process = Process(dict(os.environ))
         with process.stdin, process.stdout, process.stderr:
             assert process.poll() is None
             assert (process.top == process.pid) == (way == "started")
             assert process.top in descendants(os.getpid())
-            if ended == 0:
+            if ended == "by itself":
                 os.write(process.stdin.fileno(), b"n" * child.NONCE_BYTES)
                 assert process.stdout.read(child.NONCE_BYTES) == b"n" * child.NONCE_BYTES
                 process.stdin.close()  # nobody asks any more
@@ -525,6 +525,8 @@ def test_a_process_says_how_it_ended(way: str, monkeypatch: pytest.MonkeyPatch) 
                 process.kill()
                 assert process.poll() == 0  # as it ended by itself
             else:
+                if ended == "stopped":  # whoever watches over it stands still
+                    os.kill(process.top, signal.SIGSTOP)
                 process.kill()
                 assert process.poll() == -signal.SIGKILL
                 process.kill()

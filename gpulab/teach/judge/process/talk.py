@@ -241,9 +241,8 @@ class Talk:
             print(line if len(line) <= _SHOWN_COLUMNS else f"{line[:_SHOWN_COLUMNS]}…")
         left_out = count - len(lines)
         if left_out > 0:
-            print(
-                f"... {left_out:,} {noun(left_out, 'more line was', 'more lines were')} printed during the check."
-            )
+            more = noun(left_out, "more line was", "more lines were")
+            print(f"... {left_out:,} {more} printed during the check.")
 
 
 def _said(back: Callable[..., Any], given: tuple[Any, ...]) -> tuple[bool, Any]:
