@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,8 @@ from gpulab.teach import folders, predict, reveal
 from gpulab.teach.predictions import UnknownPredictionError, asking
 from gpulab.teach.predictions.verdicts import Scale
 from gpulab.teach.question import Kind, PredictionQuestion, Value
+from gpulab.teach.store import store
+from gpulab.views.parts import palette
 from tests.teach import asked
 from virtualgpu.records import HOST_CLOCK, Provenance
 
@@ -91,6 +94,27 @@ def test_an_unknown_key_suggests_the_nearest(monkeypatch: pytest.MonkeyPatch) ->
         (3, 12, "lane", "index", "nine too low"),
         (4, 4, "", None, ""),
         (0, 2.5, "", "quantity", "2.5 too low"),
+        # Where one way of saying it ends and the next begins.
+        (1.14, 1.0, "times", None, "14 % too high"),
+        (1.15, 1.0, "times", None, "1.1 times too high"),
+        (0.88, 1.0, "times", None, "12 % too low"),
+        (9.0, 1.0, "times", None, "9 times too high"),
+        (9.96, 1.0, "times", None, "10 times too high"),
+        (12.34, 1.0, "times", None, "12 times too high"),
+        (6, 4, "blocks", None, "two too many"),
+        (3, 1, "blocks", None, "two too many"),
+        (4, 1, "blocks", None, "4 times too high"),
+        (9, 6, "blocks", None, "1.5 times too high"),
+        (149, 100, "blocks", None, "49 too many"),
+        (42, 32, "rows", None, "ten too many"),
+        (43, 32, "rows", None, "11 too many"),
+        (-3, 2, "blocks", None, "five too few"),
+        (3, -2, "blocks", "quantity", "five too high"),
+        (0, 0.5, "%", None, "0.5 points too low"),
+        (2.5, 4, "blocks", "count", "1.5 too low"),
+        (2.5, 3, "blocks", "count", "0.5 too low"),
+        ("a", "b", "", None, ""),
+        (1, 2, "", "choice", ""),
     ],
 )
 def test_how_far_off(said: Value, found: Value, unit: str, kind: Kind | None, words: str) -> None:
@@ -103,6 +127,104 @@ def test_nearness_counts_for_quantities_and_shares_only() -> None:
     assert not Scale("blocks").right(1000, 1001)
     assert not Scale("").right(231, 232)
     assert Scale("", "choice").right("16", 16)
+
+
+def test_a_kind_is_declared_or_told_by_number_and_unit() -> None:
+    units = {"%": "share", "percent": "share", "": "index", "blocks": "count", "GB/s": "quantity"}
+    units |= {
+        "times": "quantity",
+        "µs": "quantity",
+        "MiB": "quantity",
+        "bytes": "quantity",
+        "kHz": "quantity",
+    }
+    units |= {"W": "quantity", "TFLOPS": "quantity", "misses": "count", "SMs": "count"}
+    assert {unit: Scale(unit).kind_of(4) for unit in units} == units
+    assert Scale("blocks").kind_of(4.5) == Scale("").kind_of(4.5) == "quantity"
+    assert Scale("blocks").kind_of("host") == "choice"
+    assert Scale("blocks", "index").kind_of(4.5) == "index"
+
+
+def test_near_is_within_the_tolerance() -> None:
+    assert [Scale("times").right(said, 1.0) for said in (1.1, 1.11, 1.12, 0.88, -1.0)] == [
+        True, True, False, False, False
+    ]  # fmt: skip
+    assert [Scale("times", tolerance=0.5).right(said, 1.0) for said in (0.5, 0.49)] == [True, False]
+    assert Scale("%").right(0.0, 1e-13)
+    assert [Scale("").right(said, 4) for said in (4, 4.0, "4")] == [True, True, True]
+    assert not Scale("").right("four", 4)
+
+
+def test_a_number_is_shown_with_its_unit() -> None:
+    shown = [Scale(unit).show(value) for unit, value in (
+        ("blocks", 1), ("blocks", 2000), ("blocks", 0), ("SMs", 1), ("ms", 1), ("", 1234), ("GB/s", 1234.56),
+        ("%", 0.12345), ("blocks", "host"), ("µs", 1.0))]  # fmt: skip
+    assert shown == ["1 block", "2,000 blocks", "0 blocks", "1 SM", "1 ms", "1,234", "1,235 GB/s", "0.1235 %",
+                     "host", "1 µs"]  # fmt: skip
+
+
+def test_a_comparison_stands_on_the_page_in_the_colour_of_its_outcome() -> None:
+    for answer, colour, sign in ((5, "good", "✓ "), (4, "tail", "✗ "), (None, "accent", "")):
+        found = asked.predict("How many?", key=f"n{answer}", answer=answer).reveal(
+            5, "counted", "So `it` is."
+        )
+        page_ = str(found._repr_mimebundle_()["text/html"])
+        assert palette.light(colour) in page_
+        assert f"<b>{sign}" in page_
+        assert "Counted. So <code>it</code> is." in page_
+        assert found.sign == sign.strip()
+
+
+def test_without_a_prediction_what_was_found_begins_a_sentence() -> None:
+    def head(found: Value, **more: Any) -> str:
+        return asked.predict("Which?", key="which", **more).reveal(found).head
+
+    assert head("device") == "No prediction. Device."
+    assert head("cp_async") == "No prediction. cp_async."
+    assert head(3, default=3) == "No prediction. 3."
+    assert head(3, default=4) == "No prediction. 3. The usual wrong answer: 4."
+    assert repr(asked.predict("Which?", key="which").reveal("x")) == "No prediction. X."
+
+
+def test_what_a_prediction_says_of_itself() -> None:
+    guess = asked.predict("How many?", key="n", unit="blocks")
+    assert (guess.shown(), guess.locked, guess.final, guess.scale.kind) == ("", False, False, None)
+    assert guess.lock(3).shown() == "Locked: 3 blocks."
+    assert guess.lock(4, sure=True).shown() == "Locked: 4 blocks, sure."
+    assert guess.lock(5, sure=False).shown() == "Locked: 5 blocks, a guess."
+    guess.unlock()
+    assert (guess.locked, guess.sure, guess.shown()) == (False, None, "")
+    assert store().get("predictions", "n") is None
+    guess.look()
+    assert guess.shown() == "The number below was shown without a prediction."
+    assert store().get("predictions", "n") == {"seen": True}
+    assert repr(guess) == "Prediction 'n' (How many?): open."
+
+
+def test_choices_may_be_numbers_and_are_kept_as_they_are() -> None:
+    guess = asked.predict("Which?", key="which", choices=(32, 64))
+    assert guess.lock("32").value == 32
+    assert guess.scale.kind == "choice"
+    assert repr(guess.reveal(64)) == "✗ 64; you said 32."
+    assert store().get("predictions", "which") == {"value": 32, "sure": None, "right": False}
+
+
+def test_fields_are_written_as_numbers_or_as_they_are() -> None:
+    fields: dict[str, Value] = {"n": 1234567, "x": 1234.567, "s": "sm_90", "b": 0.000123456}
+    assert asking.filled("{n} {x} {s} {b}", fields, "k") == "1,234,567 1,235 sm_90 0.0001235"
+    assert asking.filled("nothing", fields, "k") == "nothing"
+    with pytest.raises(TypeError, match="'k' needs"):
+        asking.filled("{0}", fields, "k")
+
+
+def test_a_comparison_of_what_nobody_asked_since_the_start_is_one_all_the_same() -> None:
+    shown = reveal("98-where", "device", "looked up")
+    assert repr(shown) == "No prediction. Device. Looked up. Here."
+    predict("98-where", answer="host")
+    asking._prediction.cache_clear()
+    again = reveal("98-where", "device", "looked up")
+    assert repr(again) == "✗ device; you said host. Looked up. Here."
+    assert again.right is False
 
 
 def test_one_is_singular() -> None:

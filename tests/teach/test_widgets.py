@@ -122,6 +122,31 @@ def test_a_prediction_of_an_earlier_day_is_still_locked() -> None:
     assert (form.state["value"], form.state["locked"]) == ("7", True)
 
 
+def test_the_form_says_what_is_asked_and_what_became_of_it() -> None:
+    guess = predict("How many?", key="n", unit="blocks")
+    form = asking_form(guess)
+    assert form.facts == {"question": "How many?", "choices": [], "unit": "blocks"}
+    assert form.state == {"value": "", "locked": False, "final": False, "note": "", "wrong": ""}
+    guess.look()
+    form.refresh()
+    seen = "The number below was shown without a prediction."
+    assert form.state == {"value": "", "locked": True, "final": True, "note": seen, "wrong": ""}
+    say(form, value="4", sure=True)
+    assert not guess.locked
+
+
+def test_a_comparison_says_whether_it_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    for answer, verdict in ((42, "right"), (41, "wrong")):
+        guess = predict("How many?", key=f"n{answer}")
+        _, form = waiting(guess, monkeypatch)
+        assert form.facts == {"wait": "Lock your prediction above, and the comparison appears here."}
+        assert form.state == {"verdict": "", "sign": "", "head": "", "rest": ""}
+        guess.lock(answer)
+        assert (form.state["verdict"], form.state["rest"]) == (verdict, "Counted.")
+        shown_again = guess.reveal(42)._repr_mimebundle_()
+        assert WIDGET not in shown_again, "it waits for nothing"
+
+
 def waiting(guess: Prediction, monkeypatch: pytest.MonkeyPatch) -> tuple[Reveal, Form]:
     """A comparison that stands on the page before anything is locked."""
     monkeypatch.setattr(page, "in_jupyter", lambda: True)
