@@ -220,10 +220,13 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "gpulab/views/timeline": _views("timeline", "trace_views"),
     "gpulab/views/warp": _views("warp_stepper"),
-    "gpulab/teach": _teach("store", "folders", "prediction", "quiz", "progress", "widgets", "first_lines"),
+    "gpulab/teach": (
+        *_teach("store", "folders", "prediction", "quiz", "progress", "widgets", "first_lines", "figures"),
+        "tests/session/test_names.py",
+    ),
     "gpulab/teach/interview": ("tests/interview",),
     "gpulab/teach/predictions": _teach("numbers", "prediction", "course_predictions", "widgets"),
-    "gpulab/teach/classroom": _teach("classroom"),
+    "gpulab/teach/classroom": _teach("classroom_made_up", "classroom"),
     "gpulab/teach/judge": _teach("advice", "exercises", "judge", "kernel_costs"),
     "gpulab/teach/judge/kernel": _teach("kernels_judged", "judge", "kernel_costs"),
     "gpulab/teach/judge/python": _teach(

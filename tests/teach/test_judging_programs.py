@@ -95,6 +95,8 @@ def test_all_sizes_are_run_all_but_the_last_checked_and_two_in_other_orders() ->
     assert [(task.how, size(task)) for task in runs(replace(DOUBLE, sizes=(4,)))] == [
         ("as given", 4), ("checked", 4), (first, 4), (second, 4)
     ]  # fmt: skip
+    five = [size(task) for task in runs(replace(DOUBLE, sizes=(2, 3, 5, 6, 8)))]
+    assert five[-4:] == [5, 8, 5, 8]
     assert [task.how for task in runs(replace(DOUBLE, checked=False))] == 4 * ["as given"]
 
 

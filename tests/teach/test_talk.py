@@ -568,6 +568,8 @@ class Tree:
 
 
 def test_what_a_tree_uses_is_summed(monkeypatch: pytest.MonkeyPatch) -> None:
+    Tree().install(monkeypatch)
+    assert Watch(1).look(9) == Use(1, 0.0, 0, True)
     held = Tree(p1=(1.0, 0.0, 1000, "sleeping"), p2=(2.0, 1.0, 500, "sleeping"))
     held.install(monkeypatch)
     watch = Watch(1)
