@@ -8,6 +8,8 @@ import sys
 from collections.abc import Iterator
 from typing import TextIO
 
+from virtualgpu.words import noun
+
 MOST_LINES = 20
 
 
@@ -36,4 +38,5 @@ def first_lines() -> Iterator[None]:
         yield
     left_out = printed.lines - MOST_LINES
     if left_out > 0:
-        print(f"... {left_out:,} more lines were printed during the check.")
+        more = noun(left_out, "more line was", "more lines were")
+        print(f"... {left_out:,} {more} printed during the check.")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import gpulab as gl
-from gpulab.teach.names import NameRow, everything
+from gpulab.teach.names import NameRow, Names, everything
 from tests.notebooks.course import NOTEBOOKS, number, read, text
 
 ROWS = everything()
@@ -65,6 +65,32 @@ def test_a_name_is_found_alone(asked: str) -> None:
     assert row.torch == "memory_reserved"
     assert "total_bytes()" in repr(gl.names(asked))
     assert "10a §1" in gl.names(asked)._repr_html_()
+
+
+def test_a_row_says_what_differs() -> None:
+    def said(**more: str) -> str:
+        fields = dict.fromkeys(("torch", "meaning", "here", "kind", "where", "section", "run", "notes"), "")
+        (row,) = Names("", [NameRow(**fields | {"meaning": "waits"} | more)])._table.rows
+        return str(row[2])
+
+    assert said(kind="direct") == said(kind="none") == "waits"
+    assert said(kind="nearest") == "waits (nearest)"
+    assert said(kind="composed", notes="of two") == "waits (composed); of two"
+    assert said(kind="direct", notes="late") == "waits; late"
+
+
+def test_the_title_says_how_many_and_about_what() -> None:
+    def title(asked: str = "") -> str:
+        return repr(gl.names(asked)).splitlines()[0]
+
+    assert title() == f"torch.cuda and CuPy: {len(ROWS)} names."
+    assert title("torch.memory_reserved") == "torch.cuda and CuPy: 1 name about 'torch.memory_reserved'."
+    near = title("memory_reservd")
+    assert near.startswith(
+        "torch.cuda and CuPy: 0 names about 'memory_reservd'. Did you mean 'memory_reserved'"
+    )
+    assert not any("\\n" in row.run for row in ROWS)
+    assert any("\n" in row.run for row in ROWS)
 
 
 def test_parts_of_either_side_are_found() -> None:

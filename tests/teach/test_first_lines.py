@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 import gpulab as gl
@@ -21,6 +23,21 @@ def test_few_lines_stay_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
     with first_lines():
         print("one\ntwo", end="")
     assert capsys.readouterr().out == "one\ntwo"
+
+
+@pytest.mark.parametrize(
+    ("lines", "left_out"), [(20, []), (21, ["... 1 more line was printed during the check."])]
+)
+def test_what_is_one_too_many_is_counted_however_it_is_written(
+    lines: int, left_out: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with first_lines():
+        assert sys.stdout.write("a\nb\n") == 4
+        sys.stdout.write("".join(f"{n}\n" for n in range(2, 19)))
+        for n in range(19, lines):
+            print(n)
+        sys.stdout.flush()
+    assert capsys.readouterr().out.splitlines() == ["a", "b", *map(str, range(2, 20)), *left_out]
 
 
 def test_it_ends_with_an_error_too(capsys: pytest.CaptureFixture[str]) -> None:

@@ -93,6 +93,16 @@ def test_exercises_are_named_after_their_notebook() -> None:
         assert all(name.startswith(f"{folder.number}-") for name in folder.exercises), folder.path.name
 
 
+def test_of_one_name_the_others_folders_are_not_asked() -> None:
+    for name, found in list(folders.exercises().items())[:3]:
+        assert folders.exercise(name) is found
+    for key, asked in list(folders.predictions().items())[:3]:
+        assert folders.prediction(key) is asked
+    for nothing in ("", "00", "00-nothing", "99-saxpy"):
+        assert folders.exercise(nothing) is None
+        assert folders.prediction(nothing) is None
+
+
 def test_every_folder_is_a_package_so_that_it_is_installed() -> None:
     assert all((folder.path / "__init__.py").is_file() for folder in folders.folders())
 

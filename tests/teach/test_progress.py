@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 import gpulab as gl
 from gpulab.teach import folders
 from gpulab.teach.judge import scores
+from gpulab.teach.progress import Answered, Exercised, NotebookProgress, Predicted, Progress
 from gpulab.teach.question import PredictionQuestion
 from gpulab.teach.store import store
 
@@ -106,6 +108,53 @@ def test_the_next_exercise_is_the_first_that_has_not_passed(
     for name in folders.exercises():
         store().put("exercises", name, True)
     assert "next exercise" not in repr(gl.progress())
+
+
+def made_up() -> Progress:
+    """Two notebooks, the second not begun."""
+    best = Exercised("00-a", True, "1,563 sectors, 2 waits")
+    exercises = (best, Exercised("00-b", False), Exercised("00-c", True))
+    predicted = (
+        Predicted("00-x", 3, True, True), Predicted("00-y", 3, True, False),
+        Predicted("00-z", "a", False, True), Predicted("00-v", 1, None, True),
+        Predicted("00-w", 1, True, None), Predicted("00-u"),
+    )  # fmt: skip
+    quiz = (Answered("?", "a", True), Answered("!", "b", False), Answered("…", None, None))
+    return Progress((
+        NotebookProgress("00", "made_up", "00_a&b.ipynb", exercises, predicted, quiz, (1, 2)),
+        NotebookProgress("01", "later", "", (Exercised("01-a", False),), (), (), (0, 0)),
+    ))  # fmt: skip
+
+
+def test_progress_is_told_in_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = made_up()
+    assert repr(found) == (
+        "Progress: 2 of 4 exercises passed; 3 of 4 predictions right, of 6 that the course asks for; 1 of 3 "
+        "questions right first time. Your next exercise: 00-b. When sure, right 1 of 2 (50%); when guessing, "
+        "1 of 1 (100%)."
+    )
+    assert (found.passed, found.quizzes) == (2, {"made_up": (1, 3)})
+    assert (found.calibration(True), found.calibration(False)) == ((1, 2), (1, 1))
+    begun: list[str] = []
+    monkeypatch.setattr(folders, "story", lambda number: begun.append(number) or None)
+    title, head, *rows = [line for line in str(found).splitlines() if line.strip(" -─")]
+    assert title == repr(found)
+    cells = [[cell.strip() for cell in line.split("  ") if cell.strip()] for line in (head, *rows)]
+    assert cells == [
+        ["notebook", "exercises passed", "predictions right", "quiz right first time", "best scores"],
+        ["00 made up", "2 of 3", "3 of 4 (6 asked)", "1 of 3", "00-a: 1,563 sectors, 2 waits"],
+        ["01 later", "0 of 1", "none yet (0 asked)", "0 of 0"],
+    ]
+    page = found._repr_html_()
+    assert '<a href="00_a&amp;b.ipynb">00 made up</a></th><td>2 of 3</td><td>3 of 4 (6 asked)</td>' in page
+    assert '<th scope="row" style="text-align:left">01 later</th><td>0 of 1</td>' in page
+    assert page.count("<tr>") == 3
+    assert begun == ["00", "00"]
+    nothing = replace(found, notebooks=found.notebooks[1:])
+    assert nothing._repr_html_().endswith("</table>")
+    assert begun == ["00", "00"]
+    assert json.loads(found.json())["notebooks"][0]["points"] == [1, 2]
+    assert (json.loads(found.json())["version"], found.next_exercise) == (1, found.notebooks[0].exercises[1])
 
 
 def test_the_story_grows_with_the_notebooks_that_were_begun() -> None:

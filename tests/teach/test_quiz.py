@@ -11,6 +11,7 @@ from gpulab.teach import folders, quiz
 from gpulab.teach.progress import progress
 from gpulab.teach.question import Choice, Question, WhyQuestion
 from gpulab.teach.quizzes import Quiz, UnknownQuizError, quizzes
+from gpulab.teach.store import store
 
 TOPICS = tuple(quizzes())
 ALL = [question for _, questions in quizzes().values() for question in questions]
@@ -141,9 +142,79 @@ def test_wrong_numbers_and_letters_are_named() -> None:
         asked.answer(1, 0)
 
 
+def test_a_choice_is_a_letter_of_either_case_or_a_place() -> None:
+    asked = small()
+    at = right_place(asked, 1)
+    for choice in (at, "abc"[at - 1], f" {'ABC'[at - 1]} "):
+        assert asked.answer(1, choice) == "Right. It is not."
+    assert asked.score_words() == "1 of 2 answered, 1 right first time."
+    for choice in ("d", "ab", "", 4, "1"):
+        with pytest.raises(ValueError, match=f"^{choice!r} is no choice; use a to c\\.$"):
+            asked.answer(1, choice)
+    for number in (0, 4):
+        with pytest.raises(ValueError, match=f"^Question {number} does not exist; there are 1 to 3\\.$"):
+            asked.answer(number, "a")
+    with pytest.raises(ValueError, match="There is no point 0"):
+        asked.tick(2, 0)
+    assert asked.options(2) == ()
+
+
+def test_the_first_answer_counts_and_the_last_is_shown() -> None:
+    asked = small()
+    asked.answer(1, wrong_place(asked, 1))
+    asked.answer(1, right_place(asked, 1))
+    first, last = (asked.given(SMALL[0], which) for which in ("first", "last"))  # type: ignore[arg-type]
+    assert first is not None
+    assert last is not None
+    assert (first.right, last.right) == (False, True)
+    assert (asked.answered, asked.score) == (1, 0)
+    assert asked.given(SMALL[2]) is None  # type: ignore[arg-type]
+
+
+def test_a_reason_is_said_with_its_points_and_how_to_tick_them() -> None:
+    asked = small()
+    assert asked.words(SMALL[1]) is None  # type: ignore[arg-type]
+    assert asked.points == (0, 3)
+    assert asked.answer(2, "I think so.") == (
+        "A good answer says:\n  1. Because of this.\n  2. Because of that.\n  3. And yet.\n"
+        "Tick what yours says: q.tick(2, 1, 2)."
+    )
+    assert asked.tick(2, 3) == "1 of 3 points."
+    assert (asked.ticked(SMALL[1]), asked.points) == ([2], (1, 3))  # type: ignore[arg-type]
+    assert repr(asked) == "Quiz 'small': 2 questions, none answered yet; 1 of 3 points in your own words."
+    asked.tick(2)
+    assert repr(asked) == "Quiz 'small': 2 questions, none answered yet."
+    (alone,) = SMALL[1:2]
+    one = Quiz("one", "One", (SMALL[0], WhyQuestion("Why?", ("So.",))))
+    one.tick(2, 1)
+    assert one.score_words() == "1 question, none answered yet; 1 of 1 point in your own words."
+    assert isinstance(alone, WhyQuestion)
+
+
+def test_the_page_is_in_an_order_that_is_nobodys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked = Quiz("small", "A `small` quiz", SMALL)
+    pages = set()
+    for learner in range(4):
+        monkeypatch.setenv("GPULAB_HOME", str(tmp_path / str(learner)))
+        pages.add(str(Quiz("small", "A `small` quiz", SMALL)._repr_mimebundle_()["text/html"]))
+    (page,) = pages
+    assert "<b>A <code>small</code> quiz</b>" in page
+    assert page.count("<li>") == 9
+    assert asked._repr_mimebundle_()["text/plain"] == str(asked)
+    assert str(asked).splitlines()[-1] == "Answer with q.answer(number, 'a')."
+
+
+def test_what_was_kept_by_nobody_is_no_answer() -> None:
+    for kept in (3, {"answers": [1]}, {}):
+        store().put("quizzes", "small", kept)
+        assert small().answered == 0
+
+
 def test_unknown_topic_suggests_the_nearest() -> None:
     with pytest.raises(UnknownQuizError, match="Did you mean 'devices'"):
         quiz("device")
+    with pytest.raises(UnknownQuizError, match=", ".join(TOPICS)):
+        quiz("nothing at all")
 
 
 def test_progress_counts_first_answers() -> None:
