@@ -36,7 +36,11 @@ def first_lines() -> Iterator[None]:
     printed = _FirstLines(sys.stdout)
     with contextlib.redirect_stdout(printed):
         yield
-    left_out = printed.lines - MOST_LINES
-    if left_out > 0:
-        more = noun(left_out, "more line was", "more lines were")
-        print(f"... {left_out:,} {more} printed during the check.")
+    say_left_out(printed.lines - MOST_LINES)
+
+
+def say_left_out(lines: int) -> None:
+    """Print how many lines were left out, if any."""
+    if lines > 0:
+        more = noun(lines, "more line was", "more lines were")
+        print(f"... {lines:,} {more} printed during the check.")

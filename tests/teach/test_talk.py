@@ -118,13 +118,18 @@ def nested(depth: int) -> Any:
         ((nested(19),), (nested(20),), "too many parts"),
         ([0] * 99_999, [0] * 100_000, "too many parts"),
         ((1 << 4096) - 1, 1 << 4096, "a number of thousands of digits"),
-        (bytes, np.zeros((64 << 20) + 1, np.uint8), "more than 64 MiB"),
-        (bytes, [np.zeros(33 << 20, np.uint8)] * 2, "more than 64 MiB"),
-        (bytes, "x" * (64 << 20), "more than 64 MiB"),
+        (np.zeros((1 << 20) - 200, np.uint8), np.zeros((1 << 20) + 1, np.uint8), "more than 1 MiB"),
+        (None, [np.zeros(600_000, np.uint8)] * 2, "more than 1 MiB"),
+        (None, np.broadcast_to(np.uint8(0), (64 << 20) + 1), "more than 64 MiB"),
+        ("x" * ((1 << 20) - 200), "x" * (1 << 20), "more than 1 MiB"),
     ],
-    ids=range(8),
+    ids=range(9),
 )
-def test_what_is_too_large_does_not_cross(most: Any, too_much: Any, says: str) -> None:
+def test_what_is_too_large_does_not_cross(
+    most: Any, too_much: Any, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if "1 MiB" in says:
+        monkeypatch.setattr(values, "MOST_BYTES", 1 << 20)
     encode(most)
     with pytest.raises(TooMuchError, match=says):
         encode(too_much)

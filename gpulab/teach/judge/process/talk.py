@@ -13,11 +13,11 @@ import time
 from collections.abc import Callable, Mapping
 from typing import IO, Any, Self
 
+from gpulab.teach.first_lines import say_left_out
 from gpulab.teach.judge.exercise import NotYet
 from gpulab.teach.judge.process import child, values
 from gpulab.teach.judge.process.processes import Process
 from gpulab.teach.judge.process.tree import MOST_PROCESSES, Watch
-from virtualgpu.words import noun
 
 MEMORY_BYTES = 3 << 30
 SHOWN_LINES = 20
@@ -239,10 +239,7 @@ class Talk:
         lines = text.splitlines()[:SHOWN_LINES]
         for line in lines:
             print(line if len(line) <= _SHOWN_COLUMNS else f"{line[:_SHOWN_COLUMNS]}…")
-        left_out = count - len(lines)
-        if left_out > 0:
-            more = noun(left_out, "more line was", "more lines were")
-            print(f"... {left_out:,} {more} printed during the check.")
+        say_left_out(count - len(lines))
 
 
 def _said(back: Callable[..., Any], given: tuple[Any, ...]) -> tuple[bool, Any]:
