@@ -487,7 +487,8 @@ def test_the_first_stage_that_fails_ends_it_but_a_budget() -> None:
     passed = [("passed", "a. b."), ("passed", "c."), LEFT, LEFT, LEFT]
     assert judged(("results", says("a.")), ("orders", says("c.")), ("results", says("b."))) == (passed, 3)
     later = ("hazards", says("never"))
-    assert judged(("results", says("a.")), ("results", fails), later)[0] == [("failed", "bad."), *[LEFT] * 4]
+    failed = judged(("results", says("a.")), ("results", fails), later, later)
+    assert failed == ([("failed", "bad."), *[LEFT] * 4], 3)
     both = judged(("budget", fails), ("parallelism", fails), ("results", says("never")))
     assert both == ([LEFT] * 3 + [("failed", "bad.")] * 2, 3)
     spent = judged(("budget", fails), ("parallelism", says("even.")), ("results", says("never")))

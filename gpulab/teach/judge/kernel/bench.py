@@ -106,7 +106,7 @@ class Bench:
         return report, {name: self.cp.asnumpy(arrays[name]) for name in case.wanted}
 
     @contextmanager
-    def order(self, order: str, seed: int = 0) -> Iterator[None]:
+    def order(self, order: str, seed: int) -> Iterator[None]:
         """Let blocks run in another order for a while."""
         with self.side.machine.keeping("block_order", "turns_seed"):
             self.side.machine.current_device.set_block_order(order, seed)
