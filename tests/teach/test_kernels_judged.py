@@ -370,7 +370,7 @@ def test_orders_are_tried_with_several_blocks() -> None:
 
 def test_hazards_are_looked_for_in_every_block_shape() -> None:
     def sizes(rng: Any, at_once: int) -> Any:
-        return (1, 20, 30, 40, 4096, 5000)
+        return (1, 2, 30, 40, 4096, 5000)
 
     def blocks(rng: Any) -> Any:
         return ((64, 1, 1), (256, 1, 1))
@@ -378,9 +378,9 @@ def test_hazards_are_looked_for_in_every_block_shape() -> None:
     cases = trial(exercise=replace(EXERCISE, sizes=sizes, blocks=blocks)).hazard_cases()
     assert [(case.size, case.block[0]) for case in cases] == [
         (4096, 64),
-        (20, 64),
+        (2, 64),
         (4096, 256),
-        (20, 256),
+        (2, 256),
         (1, 64),
     ]
 

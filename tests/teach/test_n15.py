@@ -64,3 +64,51 @@ def test_a_missing_event_between_devices_shows(how: Any) -> None:
         assert bool(said) == (how == "checked" and not wait)
     assert found[True] == [0.0] * 4
     assert (found[False] == [0.0] * 4) == (how in ("as given", "checked"))
+
+
+@pytest.mark.parametrize(("links", "pcie"), [("nvswitch", 0), ("host", 32)])
+def test_what_a_program_costs_is_counted_by_gpu(links: str, pcie: int) -> None:
+    with machines.gpus(3, links) as made:
+        cp = made.cp
+        parts = [made.put(gpu, np.full(4, gpu, np.float32)) for gpu in range(3)]
+        assert [(part.device.id, made.read(gpu, part)[0]) for gpu, part in enumerate(parts)] == [
+            (0, 0.0), (1, 1.0), (2, 2.0)
+        ]  # fmt: skip
+        made.quiet()
+
+        def work() -> Any:
+            with cp.cuda.Device(0), made.streams[0]:
+                cp.copyto(parts[1], parts[0])
+                cp.copyto(parts[2], parts[0])
+                sent = made.streams[0].record()
+                assert not sent.done  # asking is a wait
+            with cp.cuda.Device(1), made.streams[1]:
+                made.streams[1].wait_event(sent)
+                return made.read(1, parts[1] + 5)
+
+        result, facts = made.called(work)
+        assert result.tolist() == [5.0] * 4
+        assert facts["pcie"] == pcie
+        told = {name: facts[name] for name in ("waits", "host_bytes", "out", "in", "messages")}
+        assert told == {
+            "waits": 2,
+            "host_bytes": 16,
+            "out": [32, 0, 0],
+            "in": [0, 16, 16],
+            "messages": [0, 1, 1],
+        }
+        first, second, add, back = sorted(made.after)
+        assert made.follows(back, first)
+        assert made.follows(add, second)
+        assert not made.follows(first, second)
+        assert not made.follows(second, add)
+        assert not made.follows(first, first)
+
+
+def test_hazards_of_several_gpus_are_told_one_by_one_in_their_words() -> None:
+    with machines.gpus(2) as made, machines.tried(made, "checked") as said:
+        parts = [made.put(gpu, np.full(4, gpu, np.float32)) for gpu in range(2)]
+        _late(made.cp, parts, made.streams, wait=False)
+        made.read(1, parts[1])
+    assert len(said) == 1
+    assert "streams[0]" in said[0]
