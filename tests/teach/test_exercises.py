@@ -77,7 +77,7 @@ def test_what_an_exercise_does_not_say() -> None:
     assert kernel.measured == Measured(16_384, (256, 1, 1), 4.0, 3.0, 0.5, None)
     assert (kernel.rules, kernel.once, kernel.crowded) == (3, False, False)
     program = ProgramExercise("demo", "Demo", "f", lambda *_: None, print)  # type: ignore[arg-type,return-value]
-    assert (program.sizes, program.rules, program.limit_s) == ((1, 33, 10_000), 2, 10.0)
+    assert (program.sizes, program.rules, program.limit_s) == ((1, 33, 10_000), 3, 10.0)
     assert (program.checked, program.returns) == (False, True)
     assert program.calls(None, lambda *given: given, 1, 2) == (1, 2)
     assert PythonExercise("demo", "Demo", str).limit_s == 4.0

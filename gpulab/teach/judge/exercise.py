@@ -341,7 +341,7 @@ class ProgramExercise:
     checked: bool = False
     returns: bool = True
     calls: Callable[..., Any] = lambda bench, program, *arguments: program(*arguments)
-    rules: int = 2
+    rules: int = 3
     advice: tuple[tuple[str, str], ...] = ()
     praise: str = "right, and within its budget."
     limit_s: float = 10.0
