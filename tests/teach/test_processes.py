@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from gpulab.teach.judge import Answer, NotYet, PythonExercise, call
-from gpulab.teach.judge.process import processes, talk
+from gpulab.teach.judge.process import processes, talk, values
 from gpulab.teach.judge.process.processes import Process
 from gpulab.teach.judge.python.apart import judge_apart
 
@@ -203,6 +203,44 @@ def test_an_endless_answer_ends_with_its_notebook(how: int) -> None:
 
 
 # Limits
+
+
+def test_nobody_has_to_watch_for_a_process_to_end() -> None:
+    def limits() -> list[Any]:
+        import resource
+
+        return [resource.getrlimit(kind) for kind in (resource.RLIMIT_CPU, resource.RLIMIT_CORE)]
+
+    assert judged(limits) == str([(60, 60), (0, 0)])
+
+
+def test_what_is_said_of_an_answer_is_not_longer_than_a_paragraph() -> None:
+    def refuses(answer: Answer) -> str:
+        return str(answer.ask(says_long))
+
+    for length, said in ((600, 600 * "x"), (601, 600 * "x" + "…")):
+        verdict = judge_apart(PythonExercise("00-demo", "Demo", refuses), lambda n=length: n * "x")
+        assert verdict.message == said
+
+
+def says_long(answer: Any) -> None:
+    raise NotYet(answer())
+
+
+def test_a_coroutine_is_what_it_is_and_nothing_is_printed_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+    async def waits() -> int:
+        return 3
+
+    assert judged(waits) == "a value of type coroutine"
+    assert capsys.readouterr() == ("", "")
+
+
+def test_what_is_printed_is_not_what_is_read() -> None:
+    def reads() -> tuple[Any, ...]:
+        print("to nobody")
+        return os.read(0, 9), os.fstat(1).st_ino == os.fstat(2).st_ino
+
+    assert judged(reads) == str((values.Other("bytes"), True))
 
 
 def computes_in_children() -> None:

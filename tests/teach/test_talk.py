@@ -440,11 +440,12 @@ def test_a_process_that_does_not_stand_in_time_is_told_of(puppets: list[Puppet],
     monkeypatch.setattr(talk, "Watch", Uses)
     monkeypatch.setattr(Puppet, "tell", lambda self, reply: None)
     monkeypatch.setattr(Uses, "uses", staticmethod(lambda: Use(1, 99.0, 0, True)))
-    clock(monkeypatch, 3.0)
+    told = clock(monkeypatch, 3.0)
     with pytest.raises(
         NotYet, match=r"^the check could not start in time: this computer is very busy; try again.$"
     ):
         Talk("virtual:T4", 1.0).__enter__()
+    assert 60 < told.now < 100
     assert puppets[0].killed
 
 
