@@ -233,6 +233,15 @@ def test_entries_of_another_kind_are_no_scores(course: Course, change: dict[str,
         golf.read(Path("s.json"))
 
 
+def test_a_file_that_is_too_long_holds_no_scores(course: Course, monkeypatch: pytest.MonkeyPatch) -> None:
+    golf.enter(Path("s.json"), "05-x", Path("a.cu"), "Ada")
+    monkeypatch.setattr(golf, "_MOST_BYTES", Path("s.json").stat().st_size)
+    assert len(golf.read(Path("s.json"))) == 2
+    monkeypatch.setattr(golf, "_MOST_BYTES", Path("s.json").stat().st_size - 1)
+    with pytest.raises(golf.GolfError, match="is no file of scores"):
+        golf.read(Path("s.json"))
+
+
 def test_the_table_of_scores(course: Course, capsys: pytest.CaptureFixture[str]) -> None:
     golf.enter(Path("s.json"), "05-x", Path("a.cu"), "Ada")
     status, out, _ = run(capsys, "golf", "s.json")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import math
 import struct
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import gpulab as gl
 from gpulab import session
@@ -41,6 +43,14 @@ def test_pictures_are_png_with_a_sentence() -> None:
     assert isinstance(bundle["image/png"], bytes)
     assert size_of(bundle["image/png"]) == (860, 430)
     assert bundle["text/plain"] == repr(figures.stacks())
+
+
+def test_a_picture_is_on_white_whatever_the_figure_is_on() -> None:
+    figure = figures.Figure(figsize=(1, 1), facecolor="black")
+    made = picture.Picture.of(figure, "a caption")
+    with Image.open(io.BytesIO(made.png)) as image:
+        assert image.convert("RGB").getpixel((0, 0)) == (255, 255, 255)
+    assert repr(made) == "a caption"
 
 
 def test_the_stacks_say_what_stands_in_for_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:

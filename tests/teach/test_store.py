@@ -152,6 +152,13 @@ def test_a_value_that_json_cannot_carry_does_not_spoil_later_ones(path: Path) ->
     assert LearnerStore(path).section("predictions") == {"b": 2}
 
 
+def test_what_is_kept_has_reached_the_disk(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", synced.append)
+    LearnerStore(path).put("predictions", "a", 1)
+    assert synced
+
+
 def test_home_may_begin_with_a_tilde(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPULAB_HOME", "~/answers")
     assert data_dir() == Path.home() / "answers"

@@ -235,5 +235,6 @@ def test_the_browser_is_told_what_a_form_shows_and_that_it_was_heard() -> None:
     form.refresh()
     told = form.get_state()
     assert taken == [{"pressed": "lock"}]
+    assert told["notice"] == ""
     for name, value in {"form": "quiz", "facts": {"title": "T"}, "state": {"taken": 1}, "heard": 1}.items():
         assert told[name] == value
