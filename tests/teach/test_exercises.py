@@ -11,7 +11,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpulab.teach.judge import Budget, Case, Near, ProgramExercise, PythonExercise, advice, draw, scores
+from gpulab.teach.judge import (
+    Budget,
+    Case,
+    Near,
+    ProgramCase,
+    ProgramExercise,
+    PythonExercise,
+    advice,
+    draw,
+    scores,
+)
 from gpulab.teach.judge import check as checking
 from gpulab.teach.judge.budget import COUNTERS, Costs, Score, complaint, counting, passes, score
 from gpulab.teach.judge.compare import first_wrong, shown, values_of, wrong_elements
@@ -80,6 +90,8 @@ def test_what_an_exercise_does_not_say() -> None:
     assert (program.sizes, program.rules, program.limit_s) == ((1, 33, 10_000), 3, 10.0)
     assert (program.checked, program.returns) == (False, True)
     assert program.calls(None, lambda *given: given, 1, 2) == (1, 2)
+    case = ProgramCase((1,), 2)
+    assert (case.on_device, case.unchanged, case.place, case.label) == (False, False, "", "")
     assert PythonExercise("demo", "Demo", str).limit_s == 4.0
     mistake = Mistake("results", Case(1, {"x": 3}, {}), "said")
     assert (mistake["x"], mistake.fault, mistake.hazard) == (3, "", "")
