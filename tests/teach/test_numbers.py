@@ -61,6 +61,11 @@ def test_what_could_be_two_numbers_is_asked_about(typed: str, ways: str) -> None
         read_number(way)
 
 
+def test_whole_powers_are_exact() -> None:
+    assert read_number("3^40") == 3**40
+    assert read_number("5*3**40") == 5 * 3**40
+
+
 def test_the_question_says_what_it_would_mean() -> None:
     with pytest.raises(
         ValueError, match=r"^12\.500 means 12,500 in some countries\. Write 12\.5 or 12500\.$"

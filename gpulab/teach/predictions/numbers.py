@@ -70,9 +70,8 @@ def _unsigned(text: str) -> Number:
         return _unsigned(over[0]) / _unsigned(over[1])
     if power := _POWER.fullmatch(text):
         factor = _decimal(power["factor"]) if power["factor"] else 1
-        exponent = int(power["sign"] + power["exponent"])
-        base = _decimal(power["base"])
-        return factor * (base**exponent if exponent >= 0 else float(base) ** exponent)
+        raised: Number = _decimal(power["base"]) ** int(power["sign"] + power["exponent"])
+        return factor * raised
     mantissa, e, exponent_text = text.lower().partition("e")
     if e:
         if not re.fullmatch(r"[+-]?[0-9]{1,3}", exponent_text):
