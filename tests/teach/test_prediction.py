@@ -99,6 +99,7 @@ def test_an_unknown_key_suggests_the_nearest(monkeypatch: pytest.MonkeyPatch) ->
         (1.15, 1.0, "times", None, "1.1 times too high"),
         (0.88, 1.0, "times", None, "12 % too low"),
         (9.0, 1.0, "times", None, "9 times too high"),
+        (9.5, 1.0, "times", None, "9.5 times too high"),
         (9.96, 1.0, "times", None, "10 times too high"),
         (12.34, 1.0, "times", None, "12 times too high"),
         (6, 4, "blocks", None, "two too many"),
