@@ -273,6 +273,8 @@ def test_what_cannot_be_is_put_aside_once(wrong: dict[str, Any]) -> None:
     good = again.Kept(1, 0.5, 2, MONDAY, {"a": 1}).as_json()
     store().put(again.SECTION, "k", good)
     assert again.kept("k") == again.Kept(1, 0.5, 2, MONDAY, {"a": 1})
+    store().put(again.SECTION, "k", good | {"met": 0, "score": 1})
+    assert again.kept("k") == again.Kept(0, 1.0, 2, MONDAY, {"a": 1})
     store().put(again.SECTION, "k", good | wrong)
     assert again.kept("k") == again.kept("k") == again.Kept()
     assert store().get(again.ASIDE, "k") == [good | wrong]

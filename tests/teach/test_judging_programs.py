@@ -221,7 +221,7 @@ def test_advice_is_given_for_the_words_of_a_failure() -> None:
         {"hazards": [1]},
         {"changed": None},
         {"changed": (0,)},
-        {"changed": [9]},
+        {"changed": [2]},
         {"changed": [-1]},
         {"more": 1},
     ],

@@ -167,7 +167,7 @@ def run(
     label = _label(exercise, case)
     given = case.arguments, case.on_device, case.unchanged
     task = Task(exercise.name, label, exercise.calls, *given, how, exercise.returns)
-    told = _facts(program.ask(perform, task, shown=label))
+    told = _facts(program.ask(perform, task, shown=label), len(case.arguments))
     if told["hazards"]:
         raise NotYet(f"{label}: {told['hazards'][0]}")
     try:
@@ -187,7 +187,7 @@ def run(
     return counts
 
 
-def _facts(told: Any) -> dict[str, Any]:
+def _facts(told: Any, arguments: int) -> dict[str, Any]:
     """What `perform` returned, or something that the answer has put in its place."""
     if isinstance(told, dict) and told.keys() == {"result", "counts", "hazards", "changed"}:
         counts, hazards, changed = told["counts"], told["hazards"], told["changed"]
@@ -197,7 +197,8 @@ def _facts(told: Any) -> dict[str, Any]:
             and all(type(count) is int for count in counts.values())
         )
         texts = isinstance(hazards, list) and all(type(said) is str for said in hazards)
-        if whole and texts and isinstance(changed, list) and all(number in range(9) for number in changed):
+        numbers = isinstance(changed, list) and all(number in range(arguments) for number in changed)
+        if whole and texts and numbers:
             return told
     raise DamagedError("no facts of a program")
 
