@@ -191,10 +191,11 @@ def spotlight_case(data: Draw, size: tuple[int, int], block: Dim3) -> Case:
     """Pixels within r of (cx, cy) twice as bright, 255 at most; the others half as bright."""
     height, width = size
     picture = data.rng.integers(0, 256, (height, width)).astype(np.uint8)
-    # In the picture or beside it; no further than floats are exact for the squares of distances.
+    # In the picture or beside it, and no larger than floats are exact for the squares of distances near r,
+    # and for their roots.
     far = int(data.rng.choice((2, 400)))
     cx, cy = (int(data.rng.integers(-far, side + far)) for side in (width, height))
-    near = int(data.rng.integers(0, max(size)))
+    near = int(data.rng.integers(0, min(max(size), 2000)))
     r = int(data.rng.choice([0, 1, near, far + near]))
     y, x = np.ogrid[:height, :width]
     lit = (x - cx) ** 2 + (y - cy) ** 2 <= r * r

@@ -347,6 +347,12 @@ PICTURE_WRONG = [
         "parallelism",
         "few threads do the work of many",
     ),
+    (
+        "nothing to the left of the picture",
+        f"{PLACE} {GUARD} {{ {PAINT} }}".replace("x - cx", "x - max(cx, 0)"),
+        "results",
+        "it should be",
+    ),
     ("no guard", f"{PLACE} {PAINT}", "results", "Guard both edges"),
     ("right edge alone", f"{PLACE} if (x < width) {{ {PAINT} }}", "results", "Guard both edges"),
     ("lower edge alone", f"{PLACE} if (y < height) {{ {PAINT} }}", "results", "outside"),
@@ -470,6 +476,10 @@ PICTURE_RIGHT = [
             f" f = dx * dx + dy * dy <= (float)r * r ? 2.f : .5f;"
             " out[i] = (unsigned char)fminf(floorf(f * picture[i]), 255.f); }"
         ),
+    ),
+    (
+        "by the root",
+        f"{PLACE} {GUARD} {{ {PAINT} }}".replace("dx * dx + dy * dy <= r * r", "sqrtf(dx * dx + dy * dy) <= r"),
     ),
     (
         "comments, macros, no layout",
