@@ -94,6 +94,26 @@ def exact_sum(x: Halves) -> float:
     return FP32.round(Fraction(units, 1 << UNIT))
 
 
+def halfs_of(units: int) -> Halves:
+    """Halfs whose sum is so many units: as many as fit of the largest, then smaller ones."""
+    most = 65504 << UNIT
+    many, left = divmod(abs(units), most)
+    found = [65504.0] * many
+    while left:
+        below = max(0, left.bit_length() - 11)  # a half has 11 bits
+        found.append(math.ldexp(left >> below, below - UNIT))
+        left -= left >> below << below
+    return np.array(found, np.float16) * np.float16(math.copysign(1, units))
+
+
+def _between(rng: np.random.Generator, beside: int) -> Halves:
+    """Halfs whose sum lies in the middle of two FP32 numbers, or `beside` it towards the odd one."""
+    # Beyond 2**54, where FP64 has every fourth number and FP32 every 2**31st.
+    even = 2 * int(rng.integers(1 << 22, 1 << 23))
+    units = (even << 31) + (1 << 30) * (beside or 1) + beside
+    return rng.permutation(halfs_of(int(rng.choice((-1, 1))) * units))
+
+
 def _sums(rng: np.random.Generator) -> list[tuple[str, Halves, str]]:
     """Name of the data, the data, and the sentence that a wrong sum of it earns."""
     n, ones = 100_000 - int(rng.integers(0, 999)), int(rng.integers(50_000, 65_000)) | 1
@@ -109,6 +129,10 @@ def _sums(rng: np.random.Generator) -> list[tuple[str, Halves, str]]:
         "A float forgets a small number beside a large sum, and which ones depends on the order. Every "
         "FP16 number "
         "is a whole number of 2**-24: such units add up without rounding."
+    )
+    twice = (
+        "Rounded to FP64 first, and that to FP32, is rounded twice: an np.int64 becomes FP32 in one step, "
+        "units.astype(np.float32), and dividing that by a power of two rounds no more."
     )
     return [
         (f"{ones:,} ones", np.ones(ones, np.float16),
@@ -129,6 +153,12 @@ def _sums(rng: np.random.Generator) -> list[tuple[str, Halves, str]]:
         ("halfs with −∞", np.append(np.float16(-np.inf), few), "An infinity among them is the sum."),
         ("∞ and −∞", np.array([np.inf, 1, -np.inf], np.float16), "∞ − ∞ is NaN."),
         ("halfs with a NaN", np.append(few, np.float16(np.nan)), "With a NaN among them the sum is NaN."),
+        ("halfs with ∞ and a NaN", rng.permutation(np.append(few, np.array([np.inf, np.nan], np.float16))),
+         "With a NaN among them the sum is NaN."),
+        ("halfs whose sum lies a little above the middle of two FP32 numbers", _between(rng, 1), twice),
+        ("halfs whose sum lies a little below the middle of two FP32 numbers", _between(rng, -1), twice),
+        ("halfs whose sum lies in the middle of two FP32 numbers", _between(rng, 0),
+         "In the middle of two numbers IEEE takes the one whose last bit is 0."),
     ]  # fmt: skip
 
 

@@ -89,7 +89,62 @@ def _pairwise(x: Any) -> Any:
 def _units(x: Any) -> Any:
     if not np.isfinite(x).all():
         return np.float32(x.astype(np.float64).sum())
+    return (x.astype(np.float64) * 2.0**24).astype(np.int64).sum().astype(np.float32) / np.float32(2**24)
+
+
+def _units_by_fp64(x: Any) -> Any:
+    if not np.isfinite(x).all():
+        return np.float32(x.astype(np.float64).sum())
     return np.float32(int((x.astype(np.float64) * 2.0**24).astype(np.int64).sum()) / 2**24)
+
+
+def _infinity_first(x: Any) -> Any:
+    if np.isposinf(x).any() and not np.isneginf(x).any():
+        return np.float32(np.inf)
+    return _units(x)
+
+
+def _halves_up(x: Any) -> Any:
+    if not np.isfinite(x).all():
+        return np.float32(x.astype(np.float64).sum())
+    units = int((x.astype(np.float64) * 2.0**24).astype(np.int64).sum())
+    below = max(0, abs(units).bit_length() - 24)
+    kept = (abs(units) + (1 << below >> 1)) >> below
+    return np.float32(math.copysign(math.ldexp(kept, below - 24), units))
+
+
+def _largest_first(x: Any) -> Any:
+    wide = x.astype(np.float64)
+    return np.float32(np.add.accumulate(wide[np.argsort(-np.abs(wide))])[-1] if x.size else 0)
+
+
+def _fsum_to_odd(x: Any) -> Any:
+    """What fsum leaves out decides its last bit, so that rounding again does no harm."""
+    if not np.isfinite(x).all():
+        return np.float32(x.astype(np.float64).sum())
+    numbers = x.tolist()
+    total = math.fsum(numbers)
+    rest = math.fsum([*numbers, -total])
+    if rest and not int(np.float64(total).view(np.int64)) & 1:
+        total = math.nextafter(total, math.copysign(math.inf, rest))
+    return np.float32(total)
+
+
+def _nearest_of_three(x: Any) -> Any:
+    if not np.isfinite(x).all():
+        return float(x.astype(np.float64).sum())
+    kinds, many = np.unique(x, return_counts=True)
+    exact = sum((Fraction(float(v)) * int(c) for v, c in zip(kinds, many, strict=True)), Fraction(0))
+    near = np.float32(float(exact))
+    around = [near, *(np.nextafter(near, np.float32(end)) for end in (-np.inf, np.inf))]
+    return min(around, key=lambda v: (abs(Fraction(float(v)) - exact), int(v.view(np.int32)) & 1))
+
+
+def _high_and_low(x: Any) -> Any:
+    if not np.isfinite(x).all():
+        return np.float32(x.astype(np.float64).sum())
+    high, low = (np.ldexp(part, 24).astype(np.int64) for part in np.modf(x.astype(np.float64)))
+    return np.ldexp(np.int64(sum(high.tolist()) + sum(low.tolist())).astype(np.float32), -24)
 
 
 def _by_fsum(x: Any) -> Any:
@@ -129,13 +184,14 @@ def _fractions(x: Any) -> Any:
     return np.float32(float(exact))
 
 
-def _two_parts(x: Any) -> Any:
-    """Large and small ones apart: within 53 bits each, and the two together rounded by fsum."""
+def _by_hand(x: Any) -> Any:
     if not np.isfinite(x).all():
         return float(x.astype(np.float64).sum())
-    wide = x.astype(np.float64)
-    large = np.trunc(wide)
-    return np.float32(math.fsum([large.sum(), (wide - large).sum()]))
+    units = sum(int(value * 2**24) for value in x.tolist())
+    below = max(0, abs(units).bit_length() - 24)
+    kept, left = divmod(abs(units), 1 << below)
+    kept += 2 * left > 1 << below or (2 * left == 1 << below and kept & 1)
+    return math.ldexp(kept if units > 0 else -kept, below - 24)
 
 
 _SUMS = (
@@ -147,6 +203,13 @@ _SUMS = (
     Wrong("13-halfsum", "in float32, NumPy's order", lambda x: x.sum(dtype=np.float32), "", ""),
     Wrong("13-halfsum", "in float64", lambda x: np.float32(x.sum(dtype=np.float64)), "", "forgets a small number"),
     Wrong("13-halfsum", "Kahan's sum in float32", _kahan, "", ""),
+    Wrong("13-halfsum", "units, by way of FP64", _units_by_fp64, "", "is rounded twice"),
+    Wrong("13-halfsum", "math.fsum", _by_fsum, "", "is rounded twice"),
+    Wrong("13-halfsum", "fractions, by way of FP64", _fractions, "", "is rounded twice"),
+    Wrong("13-halfsum", "Neumaier's sum in float64", _neumaier, "", "is rounded twice"),
+    Wrong("13-halfsum", "largest ones first, in float64", _largest_first, "", "a little above the middle"),
+    Wrong("13-halfsum", "halves always up", _halves_up, "", "the sum, rounded to FP32"),
+    Wrong("13-halfsum", "an infinity before a NaN", _infinity_first, "", "With a NaN among them"),
     Wrong("13-halfsum", "sorted first", lambda x: np.float32(np.sort(x).sum(dtype=np.float64)), "", "forgets a small number"),
     Wrong("13-halfsum", "clamped", _clamped, "", "do not clamp"),
     Wrong("13-halfsum", "exact, then a half", lambda x: np.float16(_units(x)), "", ""),
@@ -161,10 +224,10 @@ _SUMS = (
     Wrong("13-halfsum", "nothing", lambda x: None, "", "returns nothing"),
     Wrong("13-halfsum", "running sums", lambda x: np.cumsum(x, dtype=np.float64), "", "one number"),
     Right("13-halfsum", "whole units", _units),
-    Right("13-halfsum", "math.fsum", _by_fsum),
-    Right("13-halfsum", "fractions", _fractions),
-    Right("13-halfsum", "Neumaier's sum in float64", _neumaier),
-    Right("13-halfsum", "whole parts and the rest", _two_parts),
+    Right("13-halfsum", "fractions", _nearest_of_three),
+    Right("13-halfsum", "math.fsum, and what it leaves out", _fsum_to_odd),
+    Right("13-halfsum", "whole parts and the rest", _high_and_low),
+    Right("13-halfsum", "in Python's integers", _by_hand),
 )  # fmt: skip
 
 
