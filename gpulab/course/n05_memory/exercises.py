@@ -15,6 +15,7 @@ from gpulab.teach.judge import (
     KernelExercise,
     Measured,
     Mistake,
+    Near,
     NotYet,
     PythonExercise,
     advice,
@@ -32,13 +33,13 @@ _BANKS = 32
 def copy4(drawn: Draw, size: Any, block: Dim3) -> Case:
     """A copy, by a thread for every four elements."""
     x = drawn.floats(size, moved=True)
-    return Case(draw.blocks_for(-(-size // 4), block[0]), {"x": x, "n": size}, {"y": x})
+    return Case(draw.blocks_for(-(-size // 4), block[0]), {"x": x, "n": size}, {"y": Near(x, 0.0, ulps=0)})
 
 
 def split(drawn: Draw, size: Any, block: Dim3) -> Case:
     """Points (x, y, z), taken apart into three arrays."""
     xyz = drawn.floats((size, 3), moved=True)
-    wanted: dict[str, Any] = {name: xyz[:, axis].copy() for axis, name in enumerate("xyz")}
+    wanted: dict[str, Any] = {name: Near(xyz[:, axis].copy(), 0.0, ulps=0) for axis, name in enumerate("xyz")}
     return Case(draw.blocks_for(size, block[0]), {"xyz": xyz, "n": size}, wanted)
 
 
@@ -47,7 +48,7 @@ def transpose(drawn: Draw, size: Any, block: Dim3) -> Case:
     rows, cols = size
     x = drawn.floats((rows, cols), moved=True)
     grid = draw.blocks_for(cols, _TILE), draw.blocks_for(rows, _TILE)
-    return Case(grid, {"x": x, "rows": rows, "cols": cols}, {"y": x.T.copy()})
+    return Case(grid, {"x": x, "rows": rows, "cols": cols}, {"y": Near(x.T.copy(), 0.0, ulps=0)})
 
 
 def padded(drawn: Draw, size: Any, block: Dim3) -> Case:
@@ -69,6 +70,11 @@ def median5(drawn: Draw, size: Any, block: Dim3) -> Case:
     windows = np.stack([around[k : k + size] for k in range(5)])
     wanted = np.sort(windows, axis=0)[2]
     return Case(draw.blocks_for(size, block[0]), {"x": x, "n": size}, {"y": wanted})
+
+
+def _around_five(rng: np.random.Generator, at_once: int) -> list[Any]:
+    """Arrays of fewer than five elements, too."""
+    return [*draw.lengths(rng, at_once), 2, 3]
 
 
 def matmul(drawn: Draw, size: Any, block: Dim3) -> Case:
@@ -422,6 +428,7 @@ EXERCISES = (
         case=median5,
         reference="median5.cu",
         naive="median5_naive.cu",
+        sizes=_around_five,
         kind="repair",
         budgets=(
             Budget(

@@ -147,6 +147,8 @@ _TURNS = (
           "results", ""),
     Wrong("05-transpose", "one row a thread", _turn(_TURN.replace("for (int k = threadIdx.y; k < 32; k += blockDim.y)",
           "for (int k = threadIdx.y; k < blockDim.y; k += blockDim.y)")), "results", "where nothing has been stored"),
+    Wrong("05-transpose", "the last bit lost",
+          _turn(_tile(take="__int_as_float(__float_as_int(tile[threadIdx.x][k]) & ~1)")), "results", "it should be"),
     Right("05-transpose", "padded", _turn(_TURN)),
     Right("05-transpose", "swizzled", _turn(_tile("tile[32][32]", "tile[k][threadIdx.x ^ k]", "tile[threadIdx.x][k ^ threadIdx.x]"))),
     Right("05-transpose", "turned while it is stored", _turn(_tile(put="tile[threadIdx.x][k]", take="tile[k][threadIdx.x]"))),
@@ -179,6 +181,7 @@ _SPILLS = (
     Wrong("05-spill", "less and more by sums", _median(f"{_I} {_FIVE} {_BUBBLES} y[i] = v[2];"
           .replace("min(v[k], v[k + 1])", "(v[k] + v[k + 1] - abs(v[k] - v[k + 1])) / 2")
           .replace("max(v[k], v[k + 1])", "(v[k] + v[k + 1] + abs(v[k] - v[k + 1])) / 2")), "results", ""),
+    Wrong("05-spill", "fewer than four left alone", _median(f"{_I} {_FIVE} {_BUBBLES} y[i] = n < 4 ? x[i] : v[2];"), "results", "n = 3"),
     Right("05-spill", "bubbles with fixed bounds", _median(f"{_I} {_FIVE} {_BUBBLES} y[i] = v[2];")),
     Right("05-spill", "a network of five", _median(
         f"{_I} if (i >= n) return; int a = x[max(i - 2, 0)], b = x[max(i - 1, 0)], c = x[i], d = x[min(i + 1, n - 1)],"

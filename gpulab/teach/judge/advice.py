@@ -41,7 +41,9 @@ def unchanged(m: Mistake) -> bool:
 
 def partly_unwritten(m: Mistake) -> bool:
     """Wherever the output is wrong, it holds what it held before."""
-    return m.found is not None and m.start is not None and _same(m.found[m.wrong], m.start[m.wrong])
+    if m.found is None or m.start is None or not m.wrong.any():
+        return False
+    return _same(m.found[m.wrong], m.start[m.wrong])
 
 
 def not_finite(m: Mistake) -> bool:
