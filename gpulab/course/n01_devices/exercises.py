@@ -50,6 +50,7 @@ _TFLOPS_LESSONS = {
     0.5: "a fused multiply-add is two operations.",
     1e3: "TFLOP are 10^12 operations; the clock is in MHz.",
     1e6: "TFLOP are 10^12 operations; the clock is in MHz.",
+    1e12 / 2**40: "TFLOP are 10^12 operations, not 2^40.",
     1e-3: "TFLOP are 10^12 operations; the clock is in MHz.",
 }
 _GBPS_LESSONS = {
@@ -57,6 +58,7 @@ _GBPS_LESSONS = {
     8: "the bus width is in bits; a byte has eight.",
     4: "the bus width is in bits, and data moves twice in each clock.",
     1e3: "GB are 10^9 bytes; the clock is in MHz.",
+    1e9 / 2**30: "GB are 10^9 bytes, not 2^30.",
     1e-3: "GB are 10^9 bytes; the clock is in MHz.",
 }
 
@@ -270,6 +272,8 @@ def judge_choose(answer: Answer) -> str:
         _judge_choice(answer, (gpus, memory, moved, flop), why)
     exact = replace(gpus[0], memory_bytes=16 << 30)
     _judge_choice(answer, ([exact], float(16 << 30), 1e9, 1e9), "a job may fill the memory to the last byte.")
+    too_small = "a GPU whose memory is too small cannot run it at all."
+    _judge_choice(answer, ([exact], float((16 << 30) + 1), 1e9, 1e9), too_small)
     _judge_choice(answer, ([], 1e9, 1e9, 1e9), "there is no GPU: return None.")
     for job, why in _telling(rng, gpus):
         _judge_choice(answer, job, why)

@@ -42,6 +42,7 @@ _PEAKS = (
     Wrong("01-peak", "GFLOP", lambda i: (_peak(i)[0] * 1e3, _peak(i)[1]), "", "10^12"),
     Wrong("01-peak", "MB/s", lambda i: (_peak(i)[0], _peak(i)[1] * 1e3), "", "10^9"),
     Wrong("01-peak", "the other way round", lambda i: _peak(i)[::-1], "", "TFLOP/s"),
+    Wrong("01-peak", "2^30 bytes", lambda i: (_peak(i)[0], _peak(i)[1] * 1e9 / 2**30), "", "not 2^30"),
     Wrong("01-peak", "one number", lambda i: _peak(i)[0], "", "return two numbers"),
     Wrong("01-peak", "text", lambda i: tuple(f"{rate:.1f}" for rate in _peak(i)), "", "return numbers"),
     Wrong("01-peak", "64 lanes", lambda i: (i.sm_count * 128 * i.boost_clock_mhz / 1e6, _peak(i)[1]), "", "TFLOP/s"),
@@ -366,6 +367,8 @@ _CHOICES = (
     Wrong("01-choose", "the slowest", lambda g, m, b, f: max(_fitting(g, m), key=lambda i: _seconds(i, b, f)).name
           if _fitting(g, m) else None, "", "it should be"),
     Wrong("01-choose", "by capability", lambda g, m, b, f: _best(_fitting(g, m), lambda i: i.compute_capability), "", ""),
+    Wrong("01-choose", "the only one, whatever its memory", lambda g, m, b, f: g[0].name if len(g) == 1 else _choose(g, m, b, f),
+          "", "it should be None"),
     Wrong("01-choose", "the GPU itself", lambda g, m, b, f: next(i for i in g if i.name == _choose(g, m, b, f))
           if _choose(g, m, b, f) else None, "", "return the `.name`"),
     Wrong("01-choose", "the faster of the two", lambda g, m, b, f: min(_fitting(g, m), key=lambda i: min(
