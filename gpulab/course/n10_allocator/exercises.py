@@ -199,6 +199,9 @@ def fit_case(drawn: Draw, size: tuple[int, int]) -> ProgramCase:
         starts[:] = np.where((starts == first) & (np.arange(count) != starts.argmin()), last, starts)
         starts[starts.argmin()] = first = 0
         x[first] = -3000
+    if count > 3:  # two windows are the same
+        _, one, other, *_ = starts.argsort()
+        starts[one] = starts[other]
     found = np.array([np.sqrt(np.abs(x[s : s + n])).max() for s in starts], np.float32)
     right = np.repeat(found[:, None], KEPT, axis=1)
     label = f"tops(x, starts, {n:,}) with {counted(count, 'window')}"

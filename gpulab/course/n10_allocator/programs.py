@@ -285,6 +285,30 @@ def tops_of_shorter_windows(x: Any, starts: tuple[int, ...], n: int) -> Any:
     return kept
 
 
+def tops_by_start(x: Any, starts: tuple[int, ...], n: int) -> Any:
+    """A row for each start, and one for two windows that are the same."""
+    cp = session.cp()
+    work = cp.empty(n, np.float32)
+    rows = {start: cp.empty(KEPT, np.float32) for start in starts}
+    for start, row in rows.items():
+        cp.sqrt(cp.abs(x[start : start + n], out=work), out=work)
+        row.fill(work.max())
+    return cp.stack(list(rows.values()))
+
+
+def tops_in_pieces(x: Any, starts: tuple[int, ...], n: int) -> Any:
+    """A quarter of a window at a time."""
+    cp = session.cp()
+    kept = cp.zeros((len(starts), KEPT), np.float32)
+    work, top = cp.empty(-(-n // 4), np.float32), cp.empty((), np.float32)
+    for row, start in zip(kept, starts, strict=True):
+        for begin in range(start, start + n, work.size):
+            piece = x[begin : min(begin + work.size, start + n)]
+            cp.abs(piece, out=work[: piece.size]).max(out=top)
+            cp.maximum(row, cp.sqrt(top, out=top), out=row)
+    return kept
+
+
 def tops_by_kernels(x: Any, starts: tuple[int, ...], n: int) -> Any:
     """Kernels of its own, and a workspace that is made and dropped for each window."""
     cp = session.cp()
