@@ -83,7 +83,7 @@ def blur(drawn: Draw, size: Any, block: Dim3) -> Case:
 def softmax(drawn: Draw, size: Any, block: Dim3) -> Case:
     """The softmax of each row. Some scores are -infinity, and all of some rows, which become 0."""
     rows, cols = size
-    offset = drawn.rng.choice((0, 0, 100, -100, 3000, -30_000), (rows, 1))
+    offset = drawn.rng.choice((0, 0, 100, -100, 3000, -30_000, -1e31), (rows, 1))
     x = drawn.rng.uniform(-2, 2, size) + offset
     rising = drawn.rng.random(rows) < 0.3  # every element is the largest so far
     x[rising] = np.sort(x[rising], axis=1)
@@ -99,7 +99,8 @@ def softmax(drawn: Draw, size: Any, block: Dim3) -> Case:
     powers = np.exp(wide - np.where(np.isfinite(most), most, 0))
     total = powers.sum(axis=1, keepdims=True)
     wanted = powers / np.where(total > 0, total, 1)
-    near = Near(wanted.astype(np.float32), np.where(masked, 0, wanted + 1e-6), ulps=48)
+    # Fast exponentials are off by what their argument, of up to 64, is rounded by.
+    near = Near(wanted.astype(np.float32), np.where(masked, 0, wanted), ulps=160)
     return Case(rows, {"x": x, "rows": rows, "cols": cols}, {"y": near})
 
 
@@ -182,6 +183,11 @@ def _masked_rows_wrong(m: Mistake) -> bool:
         return False
     rows = m.found[m.wrong.any(axis=1)]
     return bool((np.isnan(rows) | (rows == 0)).all())
+
+
+def _nearly(m: Mistake) -> bool:
+    """Right to two digits, as after a rounding."""
+    return m.found is not None and bool(np.allclose(m.found, m.wanted, rtol=0.01, atol=0))
 
 
 _ATOMIC_ORDER = (
@@ -430,6 +436,11 @@ EXERCISES = (
             Advice(
                 advice.partly_unwritten,
                 "Some elements were never written: a row may be longer than the block.",
+            ),
+            Advice(
+                _nearly,
+                "It is right to a few digits: keep sums in float, and subtract the largest score before "
+                "anything else; added to a logarithm, it takes the digits away.",
             ),
             Advice(
                 lambda m: m.found is not None,

@@ -447,6 +447,19 @@ _SOFTMAXES = (
                                                                (_IN_BLOCK, "")), "budget", ""),
     Wrong("06-softmax", "thread 0 alone", _soft(f"{_ROW} if (t == 0) {{ {_ONLINE.replace('int i = t', 'int i = 0').replace('i += blockDim.x', 'i += 1')}"
                                                " mosts[0] = most; sums[0] = sum; } __syncthreads(); most = mosts[0]; sum = sums[0]; " + _DIVIDE), "parallelism", ""),
+    Wrong("06-softmax", "what weighs little is 0", _softened(("sum > 0 ? expf", "sum > 0 && from[i] - most > -30 ? expf")), "results", "it should be"),
+    Wrong("06-softmax", "below −100,000 is −∞", _softened(("sum > 0 ? expf", "most > -1e5f ? expf")), "results", "it should be"),
+    Wrong("06-softmax", "sums in half precision", _softened(("sum += expf(v - most); }", "sum = __half2float(__float2half(sum + expf(v - most))); }"),
+                                                            before="#include <cuda_fp16.h>"), "results", "right to a few digits"),
+    Wrong("06-softmax", "the logarithm of the sum added to the largest",
+          _softened(("for (int i = t; i < cols; i += blockDim.x) y", "float l = sum > 0 ? most + logf(sum) : 0; for (int i = t; i < cols; i += blockDim.x) y"),
+                    ("expf(from[i] - most) / sum", "expf(from[i] - l)")), "results", "it should be"),
+    Right("06-softmax", "scaled only where the largest grows by much", _softened((
+        "if (v > most) {", "if (v > most + (most > lowest ? 8 : 0)) {"))),
+    Right("06-softmax", "atomics in shared memory",
+          _soft("__shared__ float total; if (threadIdx.x == 0) total = 0;" + f" {_ROW} {_ONLINE} {_IN_WARP} if (lane == 0) mosts[warp] = most; __syncthreads();"
+                " float m = lowest; for (int w = 0; w < blockDim.x / 32; ++w) m = fmaxf(m, mosts[w]);"
+                f" if (lane == 0 && most > lowest) atomicAdd(&total, sum * expf(most - m)); __syncthreads(); most = m; sum = total; {_DIVIDE}")),
     Right("06-softmax", "online by lanes, warps and the block", _softened()),
     Right("06-softmax", "a warp of −∞ adds 0 times 0", _softened(("mosts[w] > lowest ? sums[w] * expf(mosts[w] - most) : 0", "sums[w] * expf(mosts[w] - most)"))),
     Right("06-softmax", "fast exponentials", _softened(("expf(", "__expf("))),

@@ -161,13 +161,16 @@ class Mistake:
     found: Array | None = None
     wanted: Array | None = None
     start: Array | None = None
+    differs: Array | None = None
     fault: str = ""
     array: str = ""
     hazard: str = ""
 
     @property
     def wrong(self) -> Array:
-        """Where `found` and `wanted` differ."""
+        """Where `found` and `wanted` differ: as the judge compares them, where it has."""
+        if self.differs is not None:
+            return self.differs
         assert self.found is not None
         assert self.wanted is not None
         with np.errstate(invalid="ignore"):

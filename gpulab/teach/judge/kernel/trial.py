@@ -159,7 +159,7 @@ class Trial:
                 raise unwritten()
             values = values_of(wanted)
             said = f"{case.label}: {first_wrong(name, found[name], values, wrong)}."
-            raise self.mistaken(Mistake(stage, case, said, name, found[name], values, start[name]))
+            raise self.mistaken(Mistake(stage, case, said, name, found[name], values, start[name], wrong))
 
 
 def made_case(exercise: KernelExercise, drawn: Draw, size: Any, block: Dim3) -> Case:
