@@ -188,6 +188,16 @@ def test_registered_memory_is_page_locked_until_it_is_unregistered(machine: Mach
     assert (host == 3).all()
 
 
+@pytest.mark.parametrize("n", [5, 1 << 20])
+@pytest.mark.usefixtures("machine")
+def test_page_locked_memory_is_set_to_zero_where_it_lies(n: int) -> None:
+    host = cupyx.zeros_pinned(n + 2, np.float32)
+    x = mapped(host)
+    x.fill(3)
+    x[1:-1] = 0
+    assert (host == [3, *np.zeros(n), 3]).all()
+
+
 @pytest.mark.parametrize(
     ("call", "status"),
     [

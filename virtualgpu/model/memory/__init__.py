@@ -511,5 +511,8 @@ class DeviceMemory:
 
     def zero(self, address: int, size_bytes: int) -> None:
         """Set a range to zero without writing to whole pages where the host allows that."""
-        self.view(address, size_bytes)
-        self._arena.zero(address, size_bytes)
+        there = self.view(address, size_bytes)
+        if self.peer_of(address) is not None or self.is_lent(address):
+            there[:] = 0
+        else:
+            self._arena.zero(address, size_bytes)
