@@ -101,6 +101,10 @@ def trace(drawn: Draw, count: int) -> tuple[Ask, ...]:
     """What has to be split, joined and chosen, in small puzzles; then requests drawn at random."""
     rng, unit, number = drawn.rng, UNIT_BYTES, 0
     asks: list[Ask] = []
+    # Streams are told apart as a whole, not by some of their bits.
+    some = int(rng.integers(1, 9))
+    streams = 0, some, some + (1 << int(rng.integers(2, 21)))
+    other = streams[2]
 
     def malloc(size: int, stream: int = 0, pool: int = 0) -> int:
         nonlocal number
@@ -130,8 +134,14 @@ def trace(drawn: Draw, count: int) -> tuple[Ask, ...]:
         # To the last multiple: what is left of a block serves what just fits.
         asks.append(Ask("empty"))
         free(malloc(64 * unit))
-        for little, rest in ((1, 63 * unit), (unit + 1, 62 * unit), (3 * unit, 61 * unit - 1)):
-            free(malloc(little), malloc(rest))
+        for one, rest in (
+            (1, 63 * unit),
+            (unit + 1, 62 * unit),
+            (3 * unit, 61 * unit - 1),
+            (63 * unit, 1),
+            (62 * unit - 1, 2 * unit),
+        ):
+            free(malloc(one), malloc(rest))
         asks.append(Ask("empty"))
         # The smallest that fits, whichever lies first and whichever was freed last.
         for _ in range(3):
@@ -156,17 +166,17 @@ def trace(drawn: Draw, count: int) -> tuple[Ask, ...]:
         free(left, right, parts[3])
         # A segment with one block in use stays; one that is free as a whole does not.
         kept = malloc(20 * unit), malloc(20 * unit)
-        other = malloc(90 * unit)
-        free(kept[0], other)
+        large = malloc(90 * unit)
+        free(kept[0], large)
         asks.append(Ask("empty"))
         free(kept[1])
         asks.append(Ask("empty"))
         # Streams apart, and two pools.
-        free(malloc(16 * unit, 7))
+        free(malloc(16 * unit, other))
         free(malloc(16 * unit, 0))
-        free(malloc(16 * unit, 7))
+        free(malloc(16 * unit, other))
         free(malloc(40 * unit, pool=1), pool=1)
-        free(malloc(16 * unit, 7, 1), malloc(40 * unit, pool=1), pool=1)
+        free(malloc(16 * unit, other, 1), malloc(40 * unit, pool=1), pool=1)
         free(malloc(40 * unit))
         asks += [Ask("empty", pool=1), Ask("empty")]
     alive: list[int] = []
@@ -177,7 +187,7 @@ def trace(drawn: Draw, count: int) -> tuple[Ask, ...]:
             free(alive.pop(int(rng.integers(len(alive)))))
         else:
             size = int(rng.integers(1, 9)) * int(rng.choice([100, unit, 4 * unit, 40 * unit]))
-            alive.append(malloc(size + int(rng.integers(-1, 2)), int(rng.integers(3))))
+            alive.append(malloc(size + int(rng.integers(-1, 2)), int(rng.choice(streams))))
     free(*alive)
     if alive:
         asks.append(Ask("refuse", alive[-1]))

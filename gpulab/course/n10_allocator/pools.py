@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, ClassVar
 
 import numpy as np
@@ -59,6 +60,62 @@ class IgnoresStreams(MyPool):
 
     def malloc(self, size: int, stream: int) -> int:
         return super().malloc(size, 0)
+
+
+class FewStreams(MyPool):
+    """Keeps lists for a few streams, by the last bits of their numbers."""
+
+    def malloc(self, size: int, stream: int) -> int:
+        return super().malloc(size, stream % 4)
+
+
+class LeavesLittle(MyPool):
+    """A rest of a single multiple is not worth a block of its own."""
+
+    def malloc(self, size: int, stream: int) -> int:
+        size = -(-size // UNIT_BYTES) * UNIT_BYTES
+        fits = [(block[0], address) for address, block in self.blocks.items()
+                if block[3] and block[1] == stream and block[0] >= size]  # fmt: skip
+        if fits and min(fits)[0] - size == UNIT_BYTES:
+            address = min(fits)[1]
+            self.blocks[address][3] = False
+            return address
+        return super().malloc(size, stream)
+
+
+class Units:
+    """Notes of each segment which of its multiples are in use: free neighbours need no joining."""
+
+    def __init__(self, driver: Any) -> None:
+        self.driver = driver
+        self.segments: dict[int, tuple[int, list[bool]]] = {}
+        self.used: dict[int, tuple[list[bool], slice]] = {}
+
+    def malloc(self, size: int, stream: int) -> int:
+        many = -(-size // UNIT_BYTES)
+        runs = []
+        for start, (owner, units) in self.segments.items():
+            text = "".join("x" if used else "." for used in units) if owner == stream else ""
+            runs += [(len(run[0]), start, run.start()) for run in re.finditer(r"\.+", text)]
+        fits = [run for run in runs if run[0] >= many]
+        if not fits:
+            address = int(self.driver.malloc(many * UNIT_BYTES))
+            self.segments[address] = stream, [False] * many
+            fits = [(many, address, 0)]
+        _, start, first = min(fits)
+        units, taken = self.segments[start][1], slice(first, first + many)
+        units[taken] = [True] * many
+        self.used[start + first * UNIT_BYTES] = units, taken
+        return start + first * UNIT_BYTES
+
+    def free(self, address: int) -> None:
+        units, taken = self.used.pop(address)
+        units[taken] = [False] * (taken.stop - taken.start)
+
+    def empty_cache(self) -> None:
+        for start in [start for start, (_, units) in self.segments.items() if not any(units)]:
+            del self.segments[start]
+            self.driver.free(start)
 
 
 class TakesDoubleFrees(MyPool):
