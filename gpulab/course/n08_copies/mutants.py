@@ -513,6 +513,13 @@ def _gives_back_too_early(table: Any, choose: Any) -> Any:
     return mapped(locked)[choose()]
 
 
+def _clears(table: Any, choose: Any) -> Any:
+    in_place = mapped(table)
+    found = in_place[choose()]
+    in_place[...] = 0
+    return found
+
+
 def _waits(table: Any, choose: Any) -> Any:
     found = exercises.lookup(table, choose)
     _cp().cuda.get_current_stream().synchronize()
@@ -531,6 +538,8 @@ _LOOKUP = (
     Wrong("08-lookup", "waits at the end", _waits, "counts", "leave them there"),
     Wrong("08-lookup", "looks at the numbers too early", _reads_rows_too_early, "hazards", ""),
     Wrong("08-lookup", "gives the table back too early", _gives_back_too_early, "hazards", "must stay"),
+    Wrong("08-lookup", "clears the table", _clears, "results", "belongs to its caller"),
+    Wrong("08-lookup", "equal rows once", lambda table, choose: mapped(table)[_cp().unique(choose())], "results", ""),
     Wrong("08-lookup", "pageable", lambda table, choose: mapped(np.array(table))[choose()], "results",
           "A kernel reads pinned memory only"),
     Wrong("08-lookup", "locks it twice", _registers, "results", "page-locked from the beginning"),

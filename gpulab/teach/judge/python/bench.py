@@ -43,7 +43,7 @@ class Bench:
         self.acts: list[Act] = []
         self._checker: StreamChecker | None = None
         self._watching = False
-        self._pinned: list[npt.NDArray[Any]] = []
+        self._pinned: list[tuple[npt.NDArray[Any], npt.NDArray[Any]]] = []
 
     def watched(self, program: Callable[[], Any]) -> Any:
         """Call a program and note what it costs; within another such call, as part of that."""
@@ -67,8 +67,12 @@ class Bench:
         memory = self.cp.cuda.alloc_pinned_memory(max(array.nbytes, 1))
         copy: npt.NDArray[Any] = np.frombuffer(memory, array.dtype, array.size).reshape(array.shape)
         copy[...] = array
-        self._pinned.append(copy)
+        self._pinned.append((array, copy))
         return copy
+
+    def pinned_of(self, array: Any) -> list[npt.NDArray[Any]]:
+        """The page-locked copies that were made of an array."""
+        return [copy for source, copy in self._pinned if source is array]
 
     def read(self, result: Any) -> Any:
         """Read a result as the caller would, in the current stream: an array of the device or of the host."""

@@ -102,7 +102,10 @@ def perform(program: Any, task: Task) -> dict[str, Any]:
                 for number, (argument, before) in enumerate(zip(given, kept, strict=True))
                 if task.unchanged
                 and before is not None
-                and (written[number] or _differs(cp, argument, before))
+                and (
+                    written[number]
+                    or any(_differs(cp, each, before) for each in (argument, *bench.pinned_of(argument)))
+                )
             ]
         said = [hazard.message for hazard in (found or ())[:_MOST_HAZARDS]]
         counts = bench.seen and counted(bench.seen)
