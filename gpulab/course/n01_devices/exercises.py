@@ -366,6 +366,7 @@ def judge_select(answer: Answer) -> str:
     """``make_on(cp, device_id, n)``: 0, 1, ... n - 1 on a device, without changing the current one."""
     must_be_a_function("make_on", answer.is_function, answer.kind)
     sizes = [5, 1, 300, 70_000, int(answer.rng.integers(129, 60_000)), 0]
+    instead = ""
     for current, device_id, n in zip((0, 0, 1, 2, 1, 2), (1, 0, 0, 1, 2, 2), sizes, strict=True):
         shown = f"with device {current} current, make_on(cp, {device_id}, {n:,})"
         made, too_large = answer.ask(_made, current, device_id, n, shown=shown)
@@ -375,6 +376,13 @@ def judge_select(answer: Answer) -> str:
                 f"make_on(cp, {device_id}, {_TOO_MANY:,}) runs out of memory and leaves device "
                 f"{too_large['now']} current instead of {current}: let a `with` block give the device back."
             )
+        if too_large["given"]:
+            instead = (
+                f"device {device_id} has no memory for make_on(cp, {device_id}, {_TOO_MANY:,}), and yet it "
+                f"returns {too_large['given']}: let the exception through."
+            )
+    if instead:
+        raise NotYet(instead)
     return "the array is where it should be, and the caller's device comes back, after an error, too."
 
 
@@ -385,6 +393,12 @@ _LITTLE_BYTES = 1 << 20
 def _made(make_on: Any, current: int, device_id: int, n: int) -> tuple[dict[str, Any], dict[str, Any]]:
     """Where the answer is: what comes of a call, and of one for which there is no memory."""
     with on_device("virtual:T4", count=3) as cp:
+        for other in ((device_id + 1) % 3, device_id):
+            with cp.cuda.Device(current):
+                earlier = make_on(cp, other, n)
+            if isinstance(earlier, cp.ndarray):
+                with earlier.device:
+                    earlier.fill(9)  # it is the caller's
         with cp.cuda.Device(current):
             result = make_on(cp, device_id, n)
             now = cp.cuda.Device().id
@@ -398,9 +412,19 @@ def _made(make_on: Any, current: int, device_id: int, n: int) -> tuple[dict[str,
         with cp.cuda.Device(device_id):
             cp.get_default_memory_pool().set_limit(size=_LITTLE_BYTES)
         with cp.cuda.Device(current):
+            given = ""
             with suppress(Exception):
-                make_on(cp, device_id, _TOO_MANY)
-            return facts, {"now": cp.cuda.Device().id}
+                given = _instead(cp, make_on(cp, device_id, _TOO_MANY), device_id)
+            return facts, {"given": given, "now": cp.cuda.Device().id}
+
+
+def _instead(cp: Any, result: Any, device_id: int) -> str:
+    """What is returned in place of an array on the device, of as many elements as do not fit there."""
+    if not isinstance(result, cp.ndarray):
+        return "nothing" if result is None else f"a {type(result).__name__}"
+    if (result.device.id, result.size) == (device_id, _TOO_MANY):
+        return ""
+    return f"{result.size:,} elements on device {result.device.id}"
 
 
 def _judge_made(shown: str, made: dict[str, Any], current: int, device_id: int, n: int) -> None:

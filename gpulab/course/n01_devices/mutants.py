@@ -276,7 +276,53 @@ def _named(cp: Any, device_id: int, n: int) -> Any:
         there.__exit__(None, None, None)
 
 
+def _swallows(cp: Any, device_id: int, n: int) -> Any:
+    with cp.cuda.Device(device_id):
+        try:
+            return cp.arange(n)
+        except cp.cuda.memory.OutOfMemoryError:
+            return None
+
+
+def _falls_back(cp: Any, device_id: int, n: int) -> Any:
+    try:
+        with cp.cuda.Device(device_id):
+            return cp.arange(n)
+    except cp.cuda.memory.OutOfMemoryError:
+        return cp.arange(n)
+
+
+def _kept_for(key: Any) -> Any:
+    """Hands out what it has made before."""
+    kept: dict[Any, Any] = {}
+
+    def make_on(cp: Any, device_id: int, n: int) -> Any:
+        if key(device_id, n) not in kept:
+            kept[key(device_id, n)] = _with(cp, device_id, n)
+        return kept[key(device_id, n)]
+
+    return make_on
+
+
+def _lifts_the_limit(cp: Any, device_id: int, n: int) -> Any:
+    with cp.cuda.Device(device_id):
+        cp.get_default_memory_pool().set_limit(size=0)
+        return cp.arange(n)
+
+
 _SELECTED = (
+    Wrong(
+        "01-select", "hides that memory ran out", _swallows, "", "returns nothing: let the exception through"
+    ),
+    Wrong("01-select", "falls back to the caller's device", _falls_back, "", "elements on device"),
+    Wrong("01-select", "kept by size", _kept_for(lambda device_id, n: n), "", "makes the array on device"),
+    Wrong(
+        "01-select",
+        "kept by size and device",
+        _kept_for(lambda device_id, n: (device_id, n)),
+        "",
+        "element 0 is 9",
+    ),
     Wrong("01-select", "leaves it", _leaves, "", "the caller's device must come back"),
     Wrong("01-select", "by hand", _by_hand, "", "runs out of memory and leaves device"),
     Wrong("01-select", "back to 0", _back_to_0, "", "leaves device"),
@@ -310,6 +356,12 @@ _SELECTED = (
         "integers are asked for",
     ),
     Right("01-select", "with", _with),
+    Right("01-select", "lifts the pool's limit", _lifts_the_limit),
+    Right(
+        "01-select",
+        "every other element",
+        _made_as(lambda cp, n: cp.arange(2 * n, dtype=cp.uint32)[::2] // 2),
+    ),
     Right("01-select", "32 bits", _made_as(lambda cp, n: cp.arange(n, dtype=cp.int32))),
     Right("01-select", "finally", _finally),
     Right("01-select", "copied from the host", _copied),
