@@ -38,14 +38,23 @@ def block_stats(drawn: Draw, size: Any, block: Dim3) -> Case:
 
 
 def scan(drawn: Draw, size: Any, block: Dim3) -> Case:
-    """What lies before each element: the exclusive prefix sum, over all blocks."""
-    x = drawn.integers(size, -100, 2000)  # whose sums soon fit into no float
-    if drawn.rng.random() < 0.5:
-        x[: block[0]] = 0  # a sum of 0 is a sum
-    blocks = draw.blocks_for(size, block[0])
+    """What lies before each element: the exclusive prefix sum, over all blocks.
+
+    Sums are drawn and numbers are their differences, so that sums of either sign reach far and none leaves
+    an int, and what blocks pass on is among it what a flag in its place might be.
+    """
+    blocks, threads = draw.blocks_for(size, block[0]), block[0]
+    most = 1 << (30 if drawn.kind == draw.EXTREME else int(drawn.rng.choice((12, 30))))
+    sums = drawn.integers(size + 1, -most, most, np.int64)
+    sums[0] = 0
+    ends = np.arange(0, size + 1, threads)
+    told = np.where(drawn.rng.random(ends.size) < 0.2, drawn.rng.choice((0, 1, -1), ends.size), sums[ends])
+    for k in np.flatnonzero(drawn.rng.random(ends.size - 1) < 0.2):
+        told[k + 1] = told[k] + drawn.rng.choice((0, -1))  # of a block alone
+    sums[ends[1:]] = told[1:]
     state = np.zeros(2 * blocks + 2, np.int32)
-    wanted = np.cumsum(x, dtype=np.int32) - x
-    return Case(blocks, {"x": x, "state": state, "n": size}, {"y": wanted})
+    x = np.diff(sums).astype(np.int32)
+    return Case(blocks, {"x": x, "state": state, "n": size}, {"y": sums[:-1].astype(np.int32)})
 
 
 def compact(drawn: Draw, size: Any, block: Dim3) -> Case:
@@ -274,14 +283,23 @@ EXERCISES = (
             ),
             Advice(
                 advice.endless,
-                "It waits for what nobody writes: each block sets its flag, and the first waits for none.",
+                "It waits for what nobody writes: each block sets its flag, and the first waits for none. A "
+                "sum alone is no flag: it may be any number.",
             ),
             Advice(
                 advice.fault("out of bounds", "state"),
                 "`state` has two ints, and two more for each block.",
             ),
             Advice(advice.out_of_bounds, "Threads beyond n neither load nor store; they add 0."),
-            Advice(advice.written_twice, "Every element belongs to one thread."),
+            Advice(
+                advice.both(advice.written_twice, lambda m: " writes y[" in m.said),
+                "Every element belongs to one thread.",
+            ),
+            Advice(
+                advice.both(advice.written_twice, lambda m: " writes state[" in m.said),
+                "What one block writes and another polls goes through atomics on both sides: atomicExch sets "
+                "a flag, atomicAdd(p, 0) reads it. And only one thread of a block passes its sum on.",
+            ),
             Advice(
                 advice.hazard("RAW", "WAR", "WAW"),
                 "In shared memory a __syncthreads() must stand between storing and reading, and again "

@@ -128,6 +128,15 @@ def _scanned(*changes: tuple[str, str], before: str = "") -> str:
     return str(_scan(text, before))
 
 
+def _summed_flag(waits: str, told: str) -> str:
+    """A chain without flags: `waits` for the sum alone, and passes on what is `told`."""
+    return _scanned(
+        ("while (atomicAdd(&ready[tile - 1], 0) == 0) { } __threadfence(); sum = sums[tile - 1];", waits),
+        ("sums[tile] = sum + part[blockDim.x - 1]; __threadfence(); atomicExch(&ready[tile], 1);",
+         f"atomicExch(&sums[tile], {told});"),
+    )  # fmt: skip
+
+
 _LOOK_BACK = (
     "if (t == 0) { unsigned long long* s = (unsigned long long*)(state + 2); int sum = 0, all = part[blockDim.x - 1];"
     " atomicExch(s + tile, 1ull << 32 | (unsigned)all); for (int at = tile - 1; at >= 0; --at) { unsigned long long seen;"
@@ -160,12 +169,17 @@ _SCANS = (
           _scanned((_BLOCKWISE, ("for (int s = 1; s < blockDim.x; s *= 2) { int k = 2 * s * (t + 1) - 1; if (k < blockDim.x) part[k] += part[k - s];"
                     " __syncthreads(); } for (int s = blockDim.x / 4; s > 0; s /= 2) { int k = 2 * s * (t + 1) - 1; if (k + s < blockDim.x)"
                     " part[k + s] += part[k]; __syncthreads(); }"))), "results", ""),
-    Wrong("06-scan", "sums in floats", _scanned(("int sum = 0;", "float sum = 0;")), "orders", ""),
+    Wrong("06-scan", "sums in floats", _scanned(("int sum = 0;", "float sum = 0;")), "results", ""),
     Wrong("06-scan", "waits until the sum is not 0",
-          _scanned(("while (atomicAdd(&ready[tile - 1], 0) == 0) { } __threadfence(); sum = sums[tile - 1];",
-                    "while ((sum = atomicAdd(&sums[tile - 1], 0)) == 0) { }"),
-                   ("sums[tile] = sum + part[blockDim.x - 1]; __threadfence(); atomicExch(&ready[tile], 1);",
-                    "atomicExch(&sums[tile], sum + part[blockDim.x - 1]);")), "results", ""),
+          _summed_flag("while ((sum = atomicAdd(&sums[tile - 1], 0)) == 0) { }", "sum + part[blockDim.x - 1]"), "results", ""),
+    Wrong("06-scan", "waits until the sum and one are not 0",
+          _summed_flag("while ((sum = atomicAdd(&sums[tile - 1], 0)) == 0) { } --sum;", "sum + part[blockDim.x - 1] + 1"),
+          "results", "A sum alone is no flag"),
+    Wrong("06-scan", "the sum's sign is the flag",
+          _summed_flag("while ((sum = atomicAdd(&sums[tile - 1], 0)) == 0) { } sum &= 0x7fffffff;",
+                       "(sum + part[blockDim.x - 1]) | 0x80000000"), "results", ""),
+    Wrong("06-scan", "polls what is stored without an atomic", _scanned(("atomicExch(&ready[tile], 1);", "ready[tile] = 1;")),
+          "hazards", "atomicExch sets a flag"),
     Wrong("06-scan", "another block's ticket",
           _scanned(("tile = atomicAdd(state, 1);", "atomicAdd(state, 1); __syncthreads(); if (t == 0) tile = atomicAdd(state, 0) - 1;")),
           "orders", "others go on"),
