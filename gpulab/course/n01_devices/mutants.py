@@ -163,6 +163,10 @@ def _in_a_row(info: Any, grid: Any, block: Any, shared_bytes: int) -> str:
 
 
 _LIMITS = (
+    Wrong("01-limits", "product of 32 bits", lambda i, g, b, s: "threads" if int(np.prod(b, dtype=np.int32)) > i.max_threads_per_block
+          else _limits(i, g, b if math.prod(b) <= i.max_threads_per_block else (1, 1, 1), s), "", "however large that is"),
+    Wrong("01-limits", "2^40 blocks at most", lambda i, g, b, s: "grid" if math.prod(g) > 2**40 and _limits(i, g, b, 0) == "ok"
+          else _limits(i, g, b, s), "", "all at once"),
     Wrong("01-limits", "blocks of the grid counted", lambda info, g, b, s: "grid" if _limits(info, g, b, 0) == "ok" and math.prod(g) >= 2**31
           else _limits(info, g, b, s), "", "their product none"),
     Wrong("01-limits", "typed in", _typed_in, "", "does not read info.max_threads_per_block"),

@@ -28,16 +28,20 @@ from virtualgpu.words import count as counted
 # 07-stopwatch
 
 
-# Times of calls in turns, as shares of their mean: no single one of them, nor their middle, is near that.
-_SHARES: dict[int, tuple[float, ...]] = {1: (1,), 3: (0.5, 0.6, 1.9), 5: (0.4, 0.5, 0.7, 0.8, 2.6)}
 _SAME = 0.05
+
+
+def _shares(rng: np.random.Generator, n: int) -> list[float]:
+    """Times of calls in turns, as shares of their mean: no single one, nor their middle, is near that."""
+    short = [float(share) for share in rng.uniform(0.4, 0.8, n - 1)]
+    return [float(share) for share in rng.permutation([*short, n - sum(short)])]
 
 
 def judge_stopwatch(answer: Answer) -> str:
     """``stopwatch(work, n)``: the mean of `n` calls in ms, warm, of the current stream's own time."""
-    for n, rounds in ((1, 50_000), (5, 40_000), (3, 40_000)):
-        shares = answer.rng.permutation(_SHARES[n])
+    for n, rounds in ((1, 50_000), (5, 40_000), (int(answer.rng.integers(11, 30)), 8_000), (2, 40_000)):
         shown = f"stopwatch(work, {n})"
+        shares = _shares(answer.rng, n)
         seen = answer.ask(_timed, n, [int(rounds * share) for share in shares], shown=shown)
         _judge_time(shown, seen, n)
     return "warm, between two events of the right stream, and nobody else was waited for."
@@ -51,8 +55,9 @@ def _timed(answer: Any, n: int, rounds: list[int]) -> dict[str, Any]:
     calls: list[int] = []
 
     def timed() -> None:
-        # The first call does more, as where something is compiled, allocated or brought into a cache.
-        work.simmer(x, rounds[len(calls) % n] if calls else 3 * max(rounds), blocks=1)
+        # The first call does more, as where something is compiled, allocated or brought into a cache: so much
+        # that the mean with it is no single call's time.
+        work.simmer(x, rounds[len(calls) % n] if calls else (8 if n < 10 else 3) * max(rounds), blocks=1)
         calls.append(len(calls))
 
     cp.cuda.Device().synchronize()
@@ -64,7 +69,7 @@ def _timed(answer: Any, n: int, rounds: list[int]) -> dict[str, Any]:
         "found": found,
         "calls": len(calls),
         "runs": [(a.start_ns, a.end_ns) for a in seen.record.activities
-                 if a.kind == "CONCURRENT_KERNEL" and a.stream_id == stream.ptr],
+                 if a.name == "simmer" and a.stream_id == stream.ptr],
         "events": [call.name for call in seen.record.calls].count("cudaEventRecord"),
         "waits": sorted({"device" if w.type == "CONTEXT_SYNCHRONIZE"
                          else "own" if w.stream_id in (stream.ptr, None) else "other" for w in waits}),
@@ -75,9 +80,15 @@ def _judge_time(shown: str, seen: dict[str, Any], n: int) -> None:
     found, calls, runs = seen["found"], seen["calls"], seen["runs"]
     if isinstance(found, bool) or not isinstance(found, int | float | np.integer | np.floating):
         raise NotYet(f"{shown} returns {kind_of(found)}; return a number of milliseconds.")
-    if not calls or not runs:
+    if not calls:
         raise NotYet(f"{shown} never calls work().")
-    if calls <= n:
+    if len(runs) < calls:
+        raise NotYet(
+            f"{shown} lets work() run in another stream than the caller's: call it in the current stream."
+        )
+    if calls < n:
+        raise NotYet(f"{shown} calls work() {calls} times: call it once to warm up, and then {n} times.")
+    if calls == n:
         raise NotYet(
             f"{shown} calls work() {calls} times, so the first, cold call is among those that are timed; "
             "call it once before you start."

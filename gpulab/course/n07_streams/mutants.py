@@ -96,6 +96,11 @@ def _pairs(work: Callable[[], Any], n: int) -> float:
     return sum(float(cp.cuda.get_elapsed_time(*pair)) for pair in pairs) / n
 
 
+def _aside(work: Callable[[], Any], n: int) -> float:
+    with session.cp().cuda.Stream(non_blocking=True):
+        return _events(work, n)
+
+
 def _waits_for(what: Callable[[Any], Any]) -> Callable[..., float]:
     return lambda work, n: _events(work, n, wait=what)
 
@@ -128,6 +133,8 @@ _STOPWATCHES = (
           lambda w, n: (session.cp().cuda.Device().synchronize(), _events(w, n))[1], "", "the whole device"),
     Wrong("07-stopwatch", "waits for the default stream",
           lambda w, n: (_events(w, n), session.cp().cuda.Stream.null.synchronize())[0], "", "another stream"),
+    Wrong("07-stopwatch", "ten calls at most", lambda w, n: _events(w, min(n, 10)), "", "and then"),
+    Wrong("07-stopwatch", "in a stream of its own", _aside, "", "call it in the current stream"),
     Wrong("07-stopwatch", "one call too many", lambda w, n: _events(w, n, calls=lambda n: n + 1), "", "nothing else between"),
     Right("07-stopwatch", "two events", _events),
     Right("07-stopwatch", "several calls to warm up", lambda w, n: [w() for _ in range(3)] and _events(w, n)),
@@ -135,6 +142,7 @@ _STOPWATCHES = (
     Right("07-stopwatch", "the stream is waited for",
           _waits_for(lambda end: session.cp().cuda.get_current_stream().synchronize())),
     Right("07-stopwatch", "polling", _waits_for(lambda end: [None for _ in iter(lambda: end.done, True)])),
+    Right("07-stopwatch", "work of its own afterwards", lambda w, n: (_events(w, n), session.cp().zeros(9).sum())[0]),
     Right("07-stopwatch", "NumPy's number", lambda w, n: np.float32(_events(w, n))),
 )  # fmt: skip
 

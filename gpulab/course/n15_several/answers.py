@@ -171,8 +171,10 @@ def _gelu(cp: Any, x: Any) -> Any:
 def _attended(cp: Any, own: Any, keys: Any, values: Any, **how: Any) -> Any:
     scores = own @ keys.T
     if how.get("scaled", True):
-        scores = scores / np.float32(np.sqrt(own.shape[1]))
-    if how.get("maximum", True):
+        scores = scores / np.float32(np.sqrt(how.get("width", own.shape[1])))
+    if how.get("own_maximum"):
+        scores = scores - (own @ own.T / np.float32(np.sqrt(own.shape[1]))).max(axis=1, keepdims=True)
+    elif how.get("maximum", True):
         scores = scores - scores.max(axis=1, keepdims=True)
     powers = cp.exp(scores)
     mixed = powers / powers.sum(axis=1, keepdims=True) @ values
@@ -192,6 +194,14 @@ def shard_with(**how: Any) -> Any:
                 else:
                     keys = own if how.get("local") else _whole(cp, parts, gpu)
                 values = _whole(cp, parts, gpu) if how.get("again") else keys
+                if how.get("nobody_waits"):
+                    made = cp.cuda.Event()
+                    made.record()
+                    stream = cp.cuda.Stream(non_blocking=True)
+                    stream.wait_event(made)
+                    with stream:
+                        outs.append(_attended(cp, own, keys, values))
+                    continue
                 out = _attended(cp, own, keys, values, **how).astype(how.get("kind", "float32"))
                 outs.append(_whole(cp, parts, gpu) * 0 + 1 if how.get("all") else out)
         return outs

@@ -431,10 +431,11 @@ def _sharded(answer: Any, rows: list[Any], how: Any) -> Told:
         parts = [made.put(gpu, array) for gpu, array in enumerate(rows)]
         made.quiet()
         result, told = made.called(lambda: answer(cp, list(parts)))
-        made.quiet()
         outs = list(result) if isinstance(result, list | tuple) else [result]
         good = all(isinstance(out, cp.ndarray) for out in outs)
+        # As whoever goes on in each GPU's default stream reads them.
         told["found"] = [[out.device.id, _got(cp, out)] for out in outs] if good else None
+        made.quiet()
         told["kept"] = [np.array_equal(_got(cp, part), row) for part, row in zip(parts, rows, strict=True)]
     return {**told, "said": said}
 
@@ -444,14 +445,18 @@ def judge_shard(answer: Answer) -> str:
     must_be_a_function("shard", answer.is_function, answer.kind)
     rng = answer.rng
     drawn = [int(n) for n in rng.integers(2, 14, 3)]
-    for number, lengths in enumerate(([8, 8], [5, 11], [7, 3, 9, 1], drawn)):
-        d = int(rng.choice([4, 8, 12]))
+    widths = [int(d) for d in rng.permutation([4, 5, 8, 12])]
+    # The same shapes come twice, with other numbers.
+    for number, lengths in enumerate(([8, 8], [5, 11], [7, 3, 9, 1], drawn, drawn)):
+        d = widths[min(number, 3)]
         # Scores of the second and the last are so large that their powers overflow.
-        whole = (rng.standard_normal((sum(lengths), d)) * (1, 12)[number % 2]).astype(np.float32)
+        whole = (rng.standard_normal((sum(lengths), d)) * (1, 12, 3, 12, 3)[number]).astype(np.float32)
+        if number == 2:  # and here those of the first GPU's rows against a long one of the third
+            whole[-2] = 40 * np.sign(whole[0])
         starts = np.cumsum([0, *lengths]).tolist()
         rows = [whole[a:b] for a, b in pairwise(starts)]
         shown = f"shard of {' + '.join(map(str, lengths))} rows of {d}"
-        how = HOWS[(0, 1, 3, 1)[number]]
+        how = HOWS[(0, 1, 3, 1, 0)[number]]
         told = answer.ask(_sharded, rows, how, shown=shown)
         _fine(shown, {**told, "waits": 0}, "as given")  # the host may wait here
         shown += _elsewhere(how)
