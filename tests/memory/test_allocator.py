@@ -116,14 +116,19 @@ def test_what_was_there_before_was_asked_for_before_the_first_event() -> None:
     before = gl.cp.empty(5 * MIB, gl.cp.uint8)
     with gl.allocator() as a:
         kept = gl.cp.empty(MIB, gl.cp.uint8)
+        more = gl.cp.empty(2 * MIB, gl.cp.uint8)
     record = a.record
     # As in a snapshot of PyTorch: what it held first has the time of the first event.
     late = replace(record, first=replace(record.first, time_ns=int(record.events.time_ns[0])))
     view = AllocatorReport(late).beside("PyTorch")
     ours, theirs = view.panels
-    assert [ours.step(at) for at in range(3)] == [0, 0, a.history.last_step]
+    steps = [ours.step(at) for at in range(4)]
+    assert steps[:2] == [0, 0]
+    assert 0 < steps[2] < steps[3] == a.history.last_step
+    assert ours.at(steps[2]).used_bytes == before.nbytes + kept.nbytes
     assert theirs.at(theirs.step(1)).used_bytes == before.nbytes
     assert theirs.at(theirs.step(2)).used_bytes == before.nbytes + kept.nbytes
+    assert theirs.at(theirs.step(3)).used_bytes == before.nbytes + kept.nbytes + more.nbytes
 
 
 def test_the_limit_is_the_one_that_refused() -> None:
