@@ -144,6 +144,10 @@ def test_a_call_that_only_frees_or_does_nothing():
     nothing = gl.memory_report(lambda: None)
     assert (nothing.peak_bytes, nothing.alive) == (0, ())
     assert repr(nothing)
+    old = zeros(3)
+    gc.collect()  # it has been there for long
+    assert fates(gl.memory_report(lambda: None)) == [("old: uint8 (3145728,)", "before the call", 3)]
+    assert old.size
 
 
 def test_memory_without_a_pool_is_said_to_be_unseen():
