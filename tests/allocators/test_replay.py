@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
+from tests.allocators.traces import trace_of
 from virtualgpu.allocators.replay import RequestError, replay, requests_of
 from virtualgpu.allocators.torch import TorchAllocator
-from virtualgpu.records.memory import AllocatorTrace, BlockMap, Request
+from virtualgpu.records.memory import AllocatorTrace, BlockMap, Frame, Request
 
 MIB = 1 << 20
 
@@ -141,6 +143,41 @@ def test_what_did_not_fit_is_given_back_at_once_but_for_the_last() -> None:
     assert [(r.kind, r.number, r.time_ns) for r in told] == [
         ("alloc", 0, 10), ("free", 0, 10), ("alloc", 1, 20), ("alloc", 2, 30),
     ]  # fmt: skip
+
+
+def test_a_replay_says_of_which_allocator_with_which_settings_it_is() -> None:
+    pool = TorchAllocator("max_split_size_mb:20", capacity_bytes=64 * MIB)
+    trace = replay([Request("alloc", 0, 100)], pool, ((Frame("a.py", 1, "f"),),))
+    assert (trace.settings, trace.capacity_bytes) == ("max_split_size_mb:20", 64 * MIB)
+    assert (trace.allocator, trace.stacks) == (pool.name, ((Frame("a.py", 1, "f"),),))
+
+
+@pytest.mark.parametrize(
+    ("more", "kinds"),
+    [
+        ([], ["complete", "empty_cache"]),
+        ([("alloc", 1 << 31, 512, 512, 0, -1)], ["complete", "alloc"]),
+        (
+            [("free_requested", 1 << 30, 512, 512, 0, -1)],
+            ["complete", "empty_cache", "record_stream", "free"],
+        ),
+        ([("oom", 0, 512, 512, 0, -1)], ["complete", "alloc"]),
+        (
+            [("oom", 0, 512, 512, 0, -1), ("alloc", 1 << 31, 512, 512, 0, -1)],
+            ["complete", "alloc", "free", "alloc"],
+        ),
+    ],
+)
+def test_what_waited_for_a_stream_is_over_where_the_trace_says_so(more: list[Any], kinds: list[str]) -> None:
+    """Allocators look after streams when they allocate; else somebody asks them to."""
+    first, second = 1 << 29, 1 << 30
+    rows = [
+        ("alloc", second, 512, 512, 0, -1), ("alloc", first, 512, 512, 0, -1),
+        ("free_requested", first, 512, 512, 0, -1), ("alloc", 1 << 32, 512, 512, 0, -1),
+        ("free_completed", first, 512, 512, 0, -1), *more,
+    ]  # fmt: skip
+    told = [request.kind for request in requests_of(trace_of(rows))]
+    assert told == ["alloc", "alloc", "record_stream", "free", "alloc", *kinds]
 
 
 @pytest.mark.parametrize("settings", ["", "expandable_segments:True"])

@@ -110,6 +110,9 @@ def test_a_trace_that_began_too_late_shows_what_it_saw() -> None:
     assert (segment.address, segment.size_bytes) == (base, 8 * KIB)
     assert [block.state for block in at(lives, 4).blocks] == ["free", "used"]
     assert not lives.segments.is_seen[0]
+    numbers = lives.event_blocks.tolist()
+    assert (numbers[2], numbers[5]) == (-1, -1), "of no block that is known"
+    assert numbers[3] == numbers[0] != numbers[1]
     assert at(lives, 6).segments == ()
 
 
