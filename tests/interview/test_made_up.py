@@ -310,6 +310,7 @@ def test_coverage_counts_parts_by_merit_and_points_by_ticks() -> None:
     assert (one.done, one.well) == (True, False)
     right = (part(True, True), part(True, False))
     assert [scored(*right, ticked=n).well for n in range(4)] == [False, False, True, True]
+    assert replace(scored(*right, ticked=2), points=("a", "b", "c", "d")).well, "half of the points"
     assert not scored(*right[:1], ticked=3).well
     assert scored(*right, part(True, True)).done is False
 
@@ -332,6 +333,8 @@ def test_a_scorecard_is_of_the_cards_that_were_begun() -> None:
         ["k", "estimate", "L3", "0", "of", "2", "0", "of", "3", "0", "%", "75", "%", "2", "s"],
         ["z", "estimate", "L3", "0", "of", "2", "0", "of", "3"],
     ]
+    said = replace(cards[0], words="4 µs")
+    assert '"words": "4 µs"' in Scorecard(7, "d", (said,)).json()
     kept = json.loads(card.json())
     assert {name: kept[name] for name in ("format", "version", "seed", "day")} == {
         "format": "gpulab-interview", "version": 1, "seed": 7, "day": "2026-03-02"
@@ -404,6 +407,7 @@ def test_the_room_asks_tells_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> Non
     _, writing, onward = box.children
     question, code, buttons, problem = writing.children
     assert (code.value, "A kernel?" in question.value, problem.value) == ("start", True, "")
+    assert code.layout.width == "100%"
     code.value = "nowhere"
     buttons.children[0].click()
     assert "It cannot be measured &lt;here&gt;." in problem.value
