@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
+import sys
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -116,6 +118,75 @@ def test_all_answers_are_told_in_a_line_each(class_: Path, capsys: pytest.Captur
         "05-y.cu": ("05-y.cu is broken.", False, "", False), "ada/05-x.cu": ("", True, "well.", True),
         "ada/05-y.cu": ("ada/05-y.cu: 05-y.cu is broken.", False, "", False),
     }  # fmt: skip
+
+
+def test_each_line_is_there_as_soon_as_its_answer_is_judged(
+    class_: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Noted(io.StringIO):
+        seen = ""
+
+        def flush(self) -> None:
+            self.seen = self.getvalue()
+
+    for arguments, lines in ((["--all", "class"], 2), (["05-x", "class/ada/05-x.cu"], 4)):
+        out = Noted()
+        monkeypatch.setattr(sys, "stdout", out)
+        check.main(arguments)
+        assert len(out.seen.splitlines()) == lines
+    errors = Noted()
+    monkeypatch.setattr(sys, "stderr", errors)
+    (class_ / "05-y.cu").write_text("broken")
+    check.main(["05-y", "class/05-y.cu"])
+    assert errors.seen.endswith("gpulab: 05-y.cu is broken.\n")
+
+
+HELP = {
+    check: ["05-transpose", "a kernel (.cu), or Python that defines the answer", "print JSON",
+            "prog: gpulab check", "judge every file in FOLDER and below that is called after",
+            "an exercise: 05-transpose.cu",
+            "Judge an answer as gl.check does, and keep nothing. Exit status: 0 passed, 1 not yet, 2"],
+    golf: ["the file of scores; made with the first entry", "such as 05-transpose", "whose answer it is",
+           "a .cu or .py file, as `gpulab check` takes it", "A file of best scores:", "prog: gpulab golf",
+           "judge the entries whose answers are in FOLDER again"],
+    report: ["files of gl.progress().save(...), in folders or not", "print JSON", "prog: gpulab report",
+             "print CSV, with a column for each notebook", "A class's progress files in one table."],
+    instructor: ["how its name starts, such as 05a", "write a page for every notebook there",
+                 "HTML instead of Markdown", "A page for whoever teaches: minutes,", "prog: gpulab instructor"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("module", HELP, ids=lambda module: module.__name__)
+def test_help_says_what_each_argument_is(module: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        module.main(["--help"])
+    told = " ".join(capsys.readouterr().out.split())
+    for words in HELP[module]:
+        assert words.replace("prog:", "usage:") in told
+    names = {
+        check: ["NN-NAME", "--all FOLDER"],
+        golf: ["NN-NAME", "--verify FOLDER"],
+        instructor: ["NN", "--all FOLDER"],
+    }
+    assert all(name in told for name in names.get(module, []))
+
+
+def test_a_report_is_either_csv_or_json(reports: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        report.main(["class", "--csv", "--json"])
+    assert "not allowed with argument" in capsys.readouterr().err
+
+
+def test_an_answer_may_be_so_long_and_no_longer(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (here / "a.cu").write_bytes(b"0123456789")
+    monkeypatch.setattr(answers, "judge", lambda exercise, text: text)
+    for most in (10, 9):
+        monkeypatch.setattr(answers, "_MOST_BYTES", most)
+        if most == 10:
+            assert answers.judged("00-saxpy", here / "a.cu") == "0123456789"
+        else:
+            with pytest.raises(answers.AnswerError, match="which no answer has"):
+                answers.judged("00-saxpy", here / "a.cu")
 
 
 def test_a_file_called_almost_so_is_named(class_: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -240,6 +311,12 @@ def test_a_file_that_is_too_long_holds_no_scores(course: Course, monkeypatch: py
     monkeypatch.setattr(golf, "_MOST_BYTES", Path("s.json").stat().st_size - 1)
     with pytest.raises(golf.GolfError, match="is no file of scores"):
         golf.read(Path("s.json"))
+
+
+def test_an_exercise_without_rules_has_the_first(course: Course, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(golf, "exercise_called", lambda exercise: SimpleNamespace())
+    golf.enter(Path("s.json"), "05-x", Path("a.cu"), "Ada")
+    assert [entry[-1] for entry in scores()] == [0, 0]
 
 
 def test_the_table_of_scores(course: Course, capsys: pytest.CaptureFixture[str]) -> None:
