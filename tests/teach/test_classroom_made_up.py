@@ -77,6 +77,7 @@ def test_one_answer_is_told_with_its_stages(class_: Path, capsys: pytest.Capture
     told = run(capsys, "check", "05-x", "class/ada/05-x.cu")
     assert told == (0, f"{replace(verdict(True, 7), exercise_id='05-x')!s}\n", "an answer prints\n")
     status, out, _ = run(capsys, "check", "05-y", "class/ada/05-y.py", "--json")
+    assert out.startswith('{\n  "exercise": "05-y",\n')
     assert (status, json.loads(out)) == (
         1,
         {
@@ -152,7 +153,7 @@ HELP = {
     report: ["files of gl.progress().save(...), in folders or not", "print JSON", "prog: gpulab report",
              "print CSV, with a column for each notebook", "A class's progress files in one table."],
     instructor: ["how its name starts, such as 05a", "write a page for every notebook there",
-                 "HTML instead of Markdown", "A page for whoever teaches: minutes,", "prog: gpulab instructor"],
+                 "HTML instead of Markdown", "A page for whoever teaches:", "prog: gpulab instructor"],
 }  # fmt: skip
 
 
@@ -424,7 +425,9 @@ def test_a_report_as_csv_and_json(reports: Path, capsys: pytest.CaptureFixture[s
         "ada,ada/progress.json,02,3,4,2,4,1,2,1,1,1,3,2,3,1,1,0,0,0,0",
         "progress,progress.json,01,0,0,0,0,0,0,0,0,0,0,,,0,0,,,,",
     ]
-    found = json.loads(run(capsys, "report", "class", "--json")[1])
+    text = run(capsys, "report", "class", "--json")[1]
+    assert text.startswith('[\n  {\n    "learner": "-bob",\n')
+    found = json.loads(text)
     assert found[1] == {
         "learner": "ada", "file": "ada/progress.json", "last": "02", "exercises": [3, 4],
         "predictions": [2, 4], "sure": [1, 2], "guesses": [1, 1], "quiz": [1, 3],
