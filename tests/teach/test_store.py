@@ -173,3 +173,4 @@ def test_the_same_answers_make_the_same_file_in_whatever_order_they_came(tmp_pat
             store.put(*row)
         files.append(store.path.read_bytes())
     assert files[0] == files[1]
+    assert files[0].decode().splitlines()[:3] == ["{", ' "exercises": {', '  "a": false,']
