@@ -258,6 +258,19 @@ def test_outputs_hold_garbage_unless_they_are_read_and_arrays_lie_apart() -> Non
     assert bench.on_device(cp, EXERCISE, case, 7)[2]["y"].tolist() == [1] * 4
 
 
+def test_only_what_declares_dynamic_shared_memory_gets_some() -> None:
+    launched: list[Any] = []
+    cuda = SimpleNamespace(alloc=lambda size: None)
+    cp = SimpleNamespace(asarray=np.array, asnumpy=np.asarray, cuda=cuda)
+    side = SimpleNamespace(observe=lambda launch, what: launched.append(launch))
+    case = made_case(EXERCISE, Draw(1), 4, (64, 1, 1))
+    case.shared_bytes = 96
+    for code in (CODE, f"extern __shared__ float box[]; {CODE}"):
+        Bench(side, cp).run(EXERCISE, KernelSource("twice", code), case)
+        Bench(side, cp).sanitize(EXERCISE, KernelSource("twice", code), case)
+    assert [launch.shared_bytes for launch in launched] == [0, 0, 96, 96]
+
+
 # The launches of a trial
 
 
