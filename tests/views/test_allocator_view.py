@@ -212,7 +212,7 @@ def test_maps_of_requests_tell_what_was_asked_and_freed() -> None:
 @pytest.mark.parametrize(
     ("files", "owner"),
     [
-        (["/home/me/my.code/train.py", "/home/me/run.py"], "train.py:1"),
+        (["/srv/me/my.code/train.py", "/srv/me/run.py"], "train.py:1"),
         ([r"C:\Users\me\net.py"], "net.py:1"),
         (["/env/site-packages/cupy/x.py", "/env/torch/nn/y.py", "a/loss.py"], "loss.py:3"),
         (["??", "/env/dist-packages/z.py"], "??:1"),
