@@ -168,6 +168,9 @@ ALL: dict[str, Callable[[], Any]] = {
     "precision": lambda: PrecisionView(Fraction(1, 10), FORMATS),
     "precision moved": lambda: _moved(PrecisionView(Fraction(-3), (FP64, FP16)), 5, -20),
     "precision of much": lambda: _moved(PrecisionView(Fraction(10**400), (BF16, E4M3)), 0, 1),
+    "precision of the largest": lambda: _moved(
+        PrecisionView(Fraction(BF16.largest), (FP64, BF16)), 3, 0
+    ),
     "precision of little": lambda: PrecisionView(Fraction(-1, 10**400), (FP16, E5M2)),
     "precision of 0": lambda: _moved(PrecisionView(Fraction(0), (FP16, E4M3)), -3, 0),
     "precision of infinity": lambda: PrecisionView(float("-inf"), FORMATS),
