@@ -177,3 +177,12 @@ def test_every_number_has_a_sentence_and_a_picture(value: object) -> None:
         for step, power in ((64, 48), (-64, -48)):
             view.step, view.power = step, power
             assert not view.error
+
+
+def test_as_many_digits_are_told_as_part_the_formats_numbers() -> None:
+    told = gl.precision("0.1").describe()
+    assert "FP32 0.1000000015, TF32 0.09997558594" in told
+    assert "nearest 0.10000000000000001, error +5.55e−18 (5.6e−15 %)" in told
+    assert "next below 0.099999999999999992, next above 0.10000000000000002." in told
+    assert "error −1e−09 (100 %)" in gl.precision("1e-9", ("FP16",)).describe(), "all of it is lost"
+    assert "error 0," in gl.precision("0", ("FP16",)).describe()

@@ -151,7 +151,7 @@ def _error(each: Rounded) -> str:
         return "too large" if _finite(each.given) else "none"
     if not each.error:
         return "0"
-    share = float(100 * abs(Fraction(each.error) / Fraction(each.given))) if each.given else 0.0
+    share = float(100 * abs(Fraction(each.error) / Fraction(each.given)))
     told = f"{share:.2g}" if share < 99.5 else f"{share:.0f}"
     return f"{each.error:+.3g} ({told} %)".replace("-", "\N{MINUS SIGN}")
 
