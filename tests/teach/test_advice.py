@@ -36,13 +36,14 @@ FIRST = mistake([1, *START[1:]])
 LAST_TWO = mistake([1, 2, 3, 4, -3, 9])
 HOLE = mistake([1, 2, -3, 4, 5, 6])
 NOT_A_NUMBER = mistake([1, 2, np.nan, 4, 5, 6])
+NEAR = mistake(WANTED * np.float32(1 + 1e-6), differs=np.full(6, True))
 DOUBLED = mistake(2 * WANTED)
 ADDED = mistake(WANTED + START)
 SQUARE = np.arange(4, dtype=np.float32).reshape(2, 2)
 TURNED = mistake(SQUARE.T, wanted=SQUARE, start=np.full((2, 2), -3, np.float32))
 ALL = {
     "stopped": STOPPED, "slow": SLOW, "race": RACE, "twice": TWICE, "as before": AS_BEFORE, "first": FIRST,
-    "last two": LAST_TWO, "hole": HOLE, "nan": NOT_A_NUMBER, "doubled": DOUBLED, "added": ADDED,
+    "last two": LAST_TWO, "hole": HOLE, "nan": NOT_A_NUMBER, "near": NEAR, "doubled": DOUBLED, "added": ADDED,
     "turned": TURNED,
 }  # fmt: skip
 MATCHED = {
@@ -55,6 +56,7 @@ MATCHED = {
     "in hazards": (advice.in_stage("hazards"), {"race", "twice"}),
     "unchanged": (advice.unchanged, {"as before"}),
     "partly unwritten": (advice.partly_unwritten, {"as before", "first", "hole"}),
+    "nearly": (advice.nearly, {"near"}),
     "not finite": (advice.not_finite, {"nan"}),
     "only the first": (advice.only_first, {"first"}),
     "written twice": (advice.written_twice, {"twice"}),

@@ -224,6 +224,8 @@ _REPAIRS = (
           "columns in x and the rows in y"),
     Wrong("02-repair", "guard of the product", _add(f"{_CR} if (r * c < rows * cols) out[r * cols + c] = m[r * cols + c]"
                                                     " + row[c];"), "results", "Guard both edges"),
+    Wrong("02-repair", "adds to what is there", _add(f"{_CR} if (r < rows && c < cols) out[r * cols + c] += m[r * cols + c] + row[c];"),
+          "results", "adds to what the output held"),
     Wrong("02-repair", "row by row", _add(f"{_CR} if (r < rows && c < cols) out[r * cols + c] = m[r * cols + c] + row[r];"),
           "results", ""),
     Wrong("02-repair", "flat guard", _add(f"{_CR} int k = r * cols + c; if (k < rows * cols) out[k] = m[k] + row[k % cols];"),

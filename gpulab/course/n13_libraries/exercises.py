@@ -61,7 +61,7 @@ def to_bf16(drawn: Draw, size: Any, block: Dim3) -> Case:
 
 def _low_bits(m: Mistake) -> bool:
     """Whether a NaN has bits that BF16 lacks, and no number is wrong."""
-    if m.found is None or m.wrong.any():
+    if m.found is None or (m.wrong & ~np.isnan(m["x"])).any():
         return False
     return bool((np.asarray(m.found).view(np.uint32) & 0xFFFF)[np.isnan(m["x"])].any())
 

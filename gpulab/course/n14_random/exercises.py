@@ -78,10 +78,6 @@ def tile_sums(drawn: Draw, size: Any, block: Dim3) -> Case:
     return Case(grid, {"x": x, "n": size}, {"sums": Near(tile_tree(x), 0.0, ulps=0)})
 
 
-def _nearly(m: Mistake) -> bool:
-    return m.found is not None and m.wanted is not None and not m.wrong.any()
-
-
 # 14-dropout
 
 
@@ -342,7 +338,7 @@ EXERCISES = (
                 "It depends on which block comes first: no atomics on floats.",
             ),
             Advice(
-                _nearly,
+                advice.nearly,
                 "As good as right, but not the same bits: the order of additions has to "
                 "be the one asked for, "
                 "whatever blockDim.x is: s[k] += s[k + half] for half = 128, 64, … 1.",

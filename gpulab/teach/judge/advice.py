@@ -51,6 +51,13 @@ def not_finite(m: Mistake) -> bool:
     return m.found is not None and not np.isfinite(m.found[m.wrong]).all()
 
 
+def nearly(m: Mistake) -> bool:
+    """Right but for roundings."""
+    if m.found is None or m.wanted is None:
+        return False
+    return bool(np.allclose(m.found, m.wanted, rtol=1e-4, atol=1e-30, equal_nan=True))
+
+
 def only_first(m: Mistake) -> bool:
     """Element 0 is right, and nothing else was written."""
     return partly_unwritten(m) and m.wrong.size > 1 and not m.wrong.flat[0] and bool(m.wrong.flat[1:].all())
@@ -111,7 +118,7 @@ def not_(matcher: Matcher) -> Matcher:
 
 def advised(own: tuple[Advice, ...], mistake: Mistake) -> str:
     """What is said of a mistake, with the first advice that fits."""
-    found = next((advice.says for advice in (*own, *_ALWAYS) if advice.when(mistake)), "")
+    found = next((advice.says for advice in (_ADDS, *own, *_ALWAYS) if advice.when(mistake)), "")
     return f"{mistake.said} {found}".rstrip()
 
 
@@ -128,14 +135,17 @@ def _initial_contents(m: Mistake) -> bool:
     # What was added to garbage that no kernel may count on.
     if m.found is None or m.start is None or m.wanted is None or m.name in m.case.values:
         return False
+    if unchanged(m) or not np.isfinite(m.start).all():
+        return False
     with np.errstate(all="ignore"):
         return _close(m.found, m.wanted + m.start)
 
 
+# No other mistake looks like it.
+_ADDS = Advice(
+    _initial_contents, "It adds to what the output held before, and nobody has cleared it: write with =."
+)
 _ALWAYS = (
     Advice(written_twice, "Every element belongs to one thread."),
-    Advice(
-        _initial_contents, "It adds to what the output held before, and nobody has cleared it: write with =."
-    ),
     Advice(unchanged, "Nothing was written: is the result stored, and by the right threads?"),
 )

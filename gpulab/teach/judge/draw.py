@@ -86,9 +86,12 @@ class Draw:
         return values.astype(np.int32)
 
 
-def garbage(seed: int, shape: Shape, dtype: Any) -> Array:
-    """What an output holds before the kernel writes it: numbers that a kernel must not rely on."""
-    rng = np.random.default_rng(seed)
+def garbage(seed: int, shape: Shape, dtype: Any, number: int = 0) -> Array:
+    """What output `number` holds before the kernel writes it: numbers that a kernel must not rely on.
+
+    NaN, to which nothing can be added, comes for some seeds, not for 0, with which mistakes are explained.
+    """
+    rng = np.random.default_rng((seed, number))
     kind = np.dtype(dtype)
     if kind.kind == "f" and seed % 3 == 2:
         return np.full(shape, np.nan, kind)

@@ -294,7 +294,7 @@ def on_device(
         value = case.values.get(name)
         if name in case.wanted:
             wanted = values_of(case.wanted[name])
-            value = garbage(seed + number, wanted.shape, wanted.dtype) if value is None else value
+            value = garbage(seed, wanted.shape, wanted.dtype, number) if value is None else value
             start[name] = value
         if parameter.pointer:
             gaps.append(cp.cuda.alloc(_GAP_BYTES))
