@@ -479,7 +479,9 @@ PICTURE_RIGHT = [
     ),
     (
         "by the root",
-        f"{PLACE} {GUARD} {{ {PAINT} }}".replace("dx * dx + dy * dy <= r * r", "sqrtf(dx * dx + dy * dy) <= r"),
+        f"{PLACE} {GUARD} {{ {PAINT} }}".replace(
+            "dx * dx + dy * dy <= r * r", "sqrtf(dx * dx + dy * dy) <= r"
+        ),
     ),
     (
         "comments, macros, no layout",

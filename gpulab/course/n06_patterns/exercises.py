@@ -196,7 +196,9 @@ def _masked_rows_wrong(m: Mistake) -> bool:
 
 def _nearly(m: Mistake) -> bool:
     """Right to two digits, as after a rounding."""
-    return m.found is not None and bool(np.allclose(m.found, m.wanted, rtol=0.01, atol=0))
+    if m.found is None or m.wanted is None:
+        return False
+    return bool(np.allclose(m.found, m.wanted, rtol=0.01, atol=0))
 
 
 _ATOMIC_ORDER = (

@@ -131,7 +131,7 @@ def _sums(rng: np.random.Generator) -> list[tuple[str, Halves, str]]:
         "is a whole number of 2**-24: such units add up without rounding."
     )
     twice = (
-        "Rounded to FP64 first, and that to FP32, is rounded twice: an np.int64 becomes FP32 in one step, "
+        "It was rounded to FP64 first, and that to FP32: an np.int64 becomes FP32 in one step, "
         "units.astype(np.float32), and dividing that by a power of two rounds no more."
     )
     return [
