@@ -85,9 +85,10 @@ def dropout(drawn: Draw, size: Any, block: Dim3) -> Case:
     """Dropout of x by the words from an offset on, with a grid of any size."""
     rng = drawn.rng
     x = drawn.floats(size)
-    offset = int(rng.choice([0, 1, 6, 4 * 2**32 - 5, 2**33 + 3])) + int(rng.integers(4))
+    far = int(rng.integers(2**55, 2**62))
+    offset = int(rng.choice([0, 1, 6, 4 * 2**32 - 5, 2**33 + 3, far])) + int(rng.integers(4))
     key = int(rng.integers(2**64, dtype=np.uint64))
-    scale = np.float32(2 ** int(rng.integers(0, 4)))
+    scale = np.float32(rng.uniform(0.3, 9))
     words = philox_words(key, offset // 4, size // 4 + 2).ravel()[offset % 4 :][:size]
     # Mostly one of the words itself, or the next number: the first is kept, the other dropped.
     near = int(rng.choice(words)) if size else 0

@@ -249,14 +249,28 @@ _TELLS = {
 def argmax_case(data: Draw, size: tuple[int, int], block: Dim3) -> Case:
     """Where each row's largest element is, the first of several; -1 for an empty row."""
     rows, cols = size
-    x = data.integers((rows, cols), -40, 40) if data.rng.random() < 0.6 else data.any_integers((rows, cols))
+    least, most = -(2**31), 2**31 - 1
+    x = data.integers((rows, cols), -40, 40)
+    for row, kind in zip(x, data.rng.integers(0, 6, rows) if cols else (), strict=False):
+        if kind == 1:
+            row[:] = data.any_integers(cols)
+        elif kind > 1:  # equals and neighbours, which floats do not tell apart, at one end or just above it
+            row[:] = (
+                least + data.rng.integers(0, 3, cols) if kind < 4 else most - data.rng.integers(0, 3, cols)
+            )
+        if kind == 3:  # whose difference to the others is no int
+            row[int(data.rng.integers(cols))] = data.rng.integers(1, most)
     if rows and cols:
-        low = int(data.rng.integers(rows))
-        x[low] = np.int32(data.rng.choice([-7, -(2**31)]))  # a row of equals, all negative
-        x[int(data.rng.integers(rows)), -1] = 2**31 - 1
+        x[int(data.rng.integers(rows))] = np.int32(data.rng.choice([-7, least]))  # a row of equals
+        x[int(data.rng.integers(rows)), -1] = most
     wanted = np.full(rows, -1, np.int32) if cols == 0 else x.argmax(axis=1).astype(np.int32)
     grid = max(1, rows) + int(data.rng.integers(0, 3))
     return Case(grid, {"x": x, "rows": rows, "cols": cols}, {"at": wanted})
+
+
+def _rows_and_empty_ones(rng: np.random.Generator, at_once: int) -> list[Any]:
+    """`draw.matrices`, one without columns, and a row of more columns than 16 bits count."""
+    return [*draw.matrices(rng, at_once), (int(rng.integers(2, 30)), 0), (1, 66_000)]
 
 
 def _other_of_equals(m: Mistake) -> bool:
@@ -476,7 +490,7 @@ EXERCISES = (
         argmax_case,
         reference="row_argmax.cu",
         kind="repair",
-        sizes=draw.matrices,
+        sizes=_rows_and_empty_ones,
         once=True,
         measured=Measured((40, 700), (256, 1, 1)),
         budgets=(Budget("atomics", "A tree in shared memory needs none.", most=0),),
@@ -492,6 +506,7 @@ EXERCISES = (
                 "Other warps have written what is read: a barrier of the whole block after each step.",
             ),
             Advice(advice.written_twice, "One thread writes a row's answer."),
+            Advice(lambda m: m["cols"] == 0, "Each row has an answer, an empty one -1."),
             Advice(
                 _other_of_equals,
                 "Of several equal ones the first is asked for: compare places where values are equal.",

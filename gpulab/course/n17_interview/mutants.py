@@ -345,6 +345,11 @@ _BUGS = (
           "      int seen = atomicCAS(at + row, old, c); if (seen == old) break; old = seen; }\n  }\n}\n", "budget", "needs none"),
     Wrong("17-bug", "silenced: one thread looks", _SIGN + "  int row = blockIdx.x; if (row >= rows || threadIdx.x) return;\n  int w = -1;\n"
           "  for (int c = 0; c < cols; ++c) if (w < 0 || x[row * cols + c] > x[row * cols + w]) w = c;\n  at[row] = w;\n}\n", "parallelism", ""),
+    Wrong("17-bug", "compared as floats", _largest("best[o] > best[t] || (best[o] == best[t]", "(float)best[o] > (float)best[t] || ((float)best[o] == (float)best[t]"), "results", ""),
+    Wrong("17-bug", "0 for a row without elements", _largest("at[row] = place[0]", "at[row] = max(place[0], 0)"), "results", "an empty one -1"),
+    Wrong("17-bug", "nothing for a row without elements", _largest("if (row >= rows)", "if (row >= rows || cols == 0)"), "results", "an empty one -1"),
+    Wrong("17-bug", "places of 16 bits", _largest("int best[1024], place[1024]", "int best[1024]; __shared__ unsigned short place[1024]",
+          "place[o] >= 0", "place[o] != 65535", "place[t] < 0", "place[t] == 65535", "at[row] = place[0]", "at[row] = place[0] == 65535 ? -1 : place[0]"), "results", ""),
     Wrong("17-bug", "all threads write", _largest("if (t == 0) at[row]", "at[row]"), "hazards", "One thread of one block"),
     Wrong("17-bug", "columns beyond the block are left out", _largest("for (int c = t; c < cols; c += blockDim.x) {", "int c = t; if (c < cols) {"), "results", ""),
     Wrong("17-bug", "256 threads at most", _largest("best[1024], place[1024]", "best[256], place[256]"), "results", ""),
