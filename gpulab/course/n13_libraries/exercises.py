@@ -36,6 +36,9 @@ Halves = npt.NDArray[np.float16]
 
 # 13-round
 
+# NaN of either sign, whose fractions lie in the lower bits, in the upper ones, or in both.
+_ODD = np.array([0x7FFFFFFF, 0xFFFFFFFF, 0x7F800001, 0xFF800001, 0x7F80FFFF, 0xFFC00000], np.uint32)
+
 
 def to_bf16(drawn: Draw, size: Any, block: Dim3) -> Case:
     """Numbers with any lower bits, exact ties of both kinds, those next to ties, and what rounds up to ∞."""
@@ -51,7 +54,7 @@ def to_bf16(drawn: Draw, size: Any, block: Dim3) -> Case:
         )
         bits = np.where(drawn.rng.random(size) < 0.05, edge, bits)
     if drawn.kind == draw.NAN:
-        odd = drawn.rng.choice(np.array([0x7FFFFFFF, 0xFFFFFFFF, 0x7F800001, 0xFFC00000], np.uint32), size)
+        odd = drawn.rng.choice(_ODD, size)
         bits = np.where(np.isnan(x), odd, bits)
     x = bits.view(np.float32)
     grid = int(drawn.rng.integers(1, draw.blocks_for(size, block[0]) + 2))
@@ -67,10 +70,10 @@ def _low_bits(m: Mistake) -> bool:
 
 
 def _rounded_as(rule: Callable[[npt.NDArray[np.uint32]], npt.NDArray[Any]]) -> Callable[[Mistake], bool]:
-    """Whether it is what another rule makes of finite numbers."""
+    """Whether it is what another rule makes of finite numbers, and not right for them."""
 
     def fits(m: Mistake) -> bool:
-        if m.found is None:
+        if m.found is None or not m.wrong[np.isfinite(m["x"])].any():
             return False
         bits = m["x"].view(np.uint32)
         finite = np.isfinite(m["x"])
@@ -78,6 +81,19 @@ def _rounded_as(rule: Callable[[npt.NDArray[np.uint32]], npt.NDArray[Any]]) -> C
         return bool((made == np.asarray(m.found).view(np.uint32))[finite].all())
 
     return fits
+
+
+def _tiny(x: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    return np.asarray(np.abs(x) < np.finfo(np.float32).smallest_normal)
+
+
+def _wrong_at(m: Mistake, which: Callable[[npt.NDArray[Any]], npt.NDArray[np.bool_]]) -> bool:
+    """Whether such numbers alone are wrong."""
+    if m.found is None or m.wanted is None:
+        return False
+    found, wanted = np.asarray(m.found), np.asarray(m.wanted)
+    wrong = m.wrong | (np.signbit(found) != np.signbit(wanted)) & ~np.isnan(wanted)
+    return bool(wrong.any()) and bool(which(m["x"])[wrong].all())
 
 
 # 13-halfsum
@@ -440,8 +456,14 @@ EXERCISES = (
             Advice(advice.written_twice, "Each element belongs to one thread."),
             Advice(_low_bits, "The lower 16 bits are 0 in a NaN, too: no BF16 number has them."),
             Advice(
-                lambda m: m.found is not None and bool(np.isnan(m["x"])[m.wrong].all()),
+                lambda m: _wrong_at(m, np.isnan),
                 "NaN has to stay NaN: neither carry into its sign, nor clear all of its fraction.",
+            ),
+            Advice(lambda m: _wrong_at(m, np.isinf), "An infinity is no NaN, and stays as it is."),
+            Advice(
+                lambda m: _wrong_at(m, _tiny),
+                "Subnormal numbers and zeros round like all others, and keep their sign: what computes with "
+                "floats, or compares them, may take them for 0.",
             ),
             Advice(_rounded_as(lambda u: u), "That cuts the lower 16 bits off: it is rounding towards 0."),
             Advice(_rounded_as(lambda u: u + 0x8000), f"Ties go up here, always. {_TIES}"),

@@ -39,6 +39,9 @@ _ROUND = (
           "if (!isnan(x[i])) { unsigned f = bits + 0x7FFFu + (bits >> 16 & 1u); bits = (bits & 0xFF800000u) | (f & 0x7FFFFFu); }"), "results", ""),
     Wrong("13-round", "clamped at the largest", _rounding(_ADD, _ADD + " if ((bits & 0x7FFF0000u) == 0x7F800000u && isfinite(x[i]))"
           " bits = (bits & 0x80000000u) | 0x7F7F0000u;"), "results", "becomes ∞"),
+    Wrong("13-round", "infinities become NaN", _rounding("(bits & 0x7FFFFFFFu) > 0x7F800000u", "(bits & 0x7F800000u) == 0x7F800000u"), "results",
+          "An infinity is no NaN"),
+    Wrong("13-round", "compared with 0", _rounding("y[i] =", "y[i] = x[i] == 0 ? 0 :"), "results", "keep their sign"),
     Wrong("13-round", "subnormal numbers are 0", _rounding("unsigned bits =", "unsigned bits = (__float_as_uint(x[i]) & 0x7F800000u) == 0 ?"
           " __float_as_uint(x[i]) & 0x80000000u :"), "results", ""),
     Wrong("13-round", "the sign is lost", _rounding("& 0xFFFF0000u", "& 0x7FFF0000u"), "results", ""),

@@ -459,12 +459,18 @@ def decoding_step(data: Draw, size: tuple[int, int], block: Dim3) -> Case:
     """Attention of one query a head; scores are small, or so large that their exponentials overflow."""
     heads, tokens = size
     rng = data.rng
-    query, keys, values = (
-        rng.standard_normal(shape).astype(np.float32)
-        for shape in ((heads, 32), (heads, tokens, 32), (heads, tokens, 32))
-    )
-    scale = np.float32(rng.choice([0.1768, 1.0, 6.0]))
+    shapes = (heads, 32), (heads, tokens, 32), (heads, tokens, 32)
+    query, keys, values = (rng.standard_normal(shape).astype(np.float32) for shape in shapes)
+    scale = np.float32(rng.choice([rng.uniform(0.1, 0.3), 1.0, -1.5, rng.uniform(4, 7)]))
+    if rng.random() < 0.4:  # whole scores, thousands above or below 0, which no order of adding rounds
+        query, keys = (rng.integers(low, 4, shape) for low, shape in zip((1, -3), shapes, strict=False))
+        keys = (keys + 40 * rng.choice([-1, 1], (heads, 1, 1))).astype(np.float32)
+        query, scale = query.astype(np.float32), np.float32(rng.choice([0.125, 0.5, 1]))
+    values *= np.float32(rng.choice([1, 1000]))
     scores = np.einsum("hd,htd->ht", query.astype(float), keys.astype(float)) * float(scale)
+    if tokens > 1000:  # where one alone may have all the weight, the last shares it
+        best = scores.argmax(axis=1)
+        keys[:, -1], scores[:, -1] = keys[range(heads), best], scores[range(heads), best]
     weights = np.exp(scores - scores.max(axis=1, keepdims=True))
     weights /= weights.sum(axis=1, keepdims=True)
     wanted, terms = (np.einsum("ht,htd->hd", weights, v) for v in (values, np.abs(values)))
@@ -474,9 +480,9 @@ def decoding_step(data: Draw, size: tuple[int, int], block: Dim3) -> Case:
 
 
 def _some_heads(rng: np.random.Generator, at_once: int) -> list[Any]:
-    """(heads, tokens): one of each, fewer tokens than warps, whole and ragged."""
+    """(heads, tokens): one of each, fewer tokens than warps, whole and ragged, more than fit into a block."""
     drawn = [(int(rng.integers(2, 9)), int(rng.integers(2, 200))) for _ in range(3)]
-    return [(1, 1), (2, 5), (3, 32), (5, 33), *drawn, (7, 300)]
+    return [(1, 1), (2, 5), (3, 32), (5, 33), *drawn, (7, 300), (1, int(rng.integers(12_300, 13_000)))]
 
 
 EXERCISES = (
