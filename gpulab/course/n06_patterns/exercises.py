@@ -266,6 +266,7 @@ EXERCISES = (
         kernel="scan",
         parameters="const int* x, int* y, int* state, int n",
         once=True,
+        rules=4,
         crowded=True,
         case=scan,
         reference="scan.cu",
