@@ -51,12 +51,12 @@ def test_levels_say_what_was_read_and_what_to_expect_and_deliver_what_they_did(t
     ]  # fmt: skip
     assert "128 KiB" in t4.latency_method
     assert "128 bytes apart" in t4.latency_method
-    # On the modelled clock, which is the same everywhere: what it gave when somebody looked.
+    # On the modelled clock, which is nearly the same on every computer: what it gave when somebody looked.
     shares = [100 * e.gbps / e.published_gbps for e in t4.bandwidths if e.gbps and e.published_gbps]
-    assert shares == pytest.approx([96.5917, 95.3405, 92.5989, 116.2811, 82.8089, 77.5552, 77.793], rel=2e-5)
-    assert t4.bandwidth("L2") == pytest.approx(798.307, rel=2e-5)
+    assert shares == pytest.approx([96.5917, 95.3405, 92.5989, 116.2811, 82.8089, 77.5552, 77.793], rel=1e-3)
+    assert t4.bandwidth("L2") == pytest.approx(798.307, rel=1e-3)
     assert t4.latency_ns[[0, 9, 10, 12, 13]] == pytest.approx(
-        [21.79907, 21.78516, 177.36084, 177.36084, 475.07156], rel=2e-5
+        [21.79907, 21.78516, 177.36084, 177.36084, 475.07156], rel=1e-3
     )
 
 

@@ -252,7 +252,9 @@ def test_outputs_hold_garbage_unless_they_are_read_and_arrays_lie_apart() -> Non
     ]
     assert type(args[2]) is np.int32
     assert list(start) == ["y"]
-    np.testing.assert_array_equal(start["y"], draw.garbage(8, (4,), np.float32))
+    np.testing.assert_array_equal(start["y"], draw.garbage(7, (4,), np.float32, 1))
+    assert np.isfinite(start["y"]).all()
+    assert np.isnan(bench.on_device(cp, EXERCISE, case, 8)[2]["y"]).all()
     np.testing.assert_array_equal(arrays["y"], start["y"])
     case.values["y"] = np.ones(4, np.float32)
     assert bench.on_device(cp, EXERCISE, case, 7)[2]["y"].tolist() == [1] * 4

@@ -95,7 +95,7 @@ def test_arrays_count_whichever_pool_they_are_from(pool: str) -> None:
 
 
 def test_traces_keep_the_rules_of_programs() -> None:
-    """Nothing is freed that is not in use, and all is freed at the end."""
+    """Nothing is freed that is not in use, and all is freed at the end; two streams differ in high bits only."""
     asks = pool.trace(Draw(3), 300)
     alive: set[int] = set()
     for ask in asks:
@@ -106,7 +106,9 @@ def test_traces_keep_the_rules_of_programs() -> None:
         elif ask.kind == "free":
             alive.remove(ask.number)
     assert not alive
-    assert {ask.stream for ask in asks} == {0, 1, 2, 7}
+    null, some, other = sorted({ask.stream for ask in asks})
+    assert null == 0 < some < other
+    assert (some ^ other).bit_count() == 1
     assert {ask.pool for ask in asks} == {0, 1}
 
 
