@@ -95,7 +95,7 @@ def test_arrays_count_whichever_pool_they_are_from(pool: str) -> None:
 
 
 def test_traces_keep_the_rules_of_programs() -> None:
-    """Nothing is freed that is not in use, and all is freed at the end; two streams differ in high bits only."""
+    """Nothing is freed that is not in use, all is freed at the end, and two streams differ in one bit."""
     asks = pool.trace(Draw(3), 300)
     alive: set[int] = set()
     for ask in asks:
