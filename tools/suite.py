@@ -393,9 +393,7 @@ def main() -> None:
         environment = stage_environment(scratch)
         if turn := environment.get(turns.VARIABLE):
             os.environ[turns.VARIABLE] = turn  # stages are made up here
-            shown(
-                f"Turn {turn}: GPULAB_TURN={turn} repeats it, GPULAB_TEST_ALL=1 tries what others try, too."
-            )
+            shown(f"Turn {turn}: GPULAB_TURN={turn} repeats it, GPULAB_TEST_ALL=1 tries everything.")
         results = run_all(stages, environment)
     print(summarise(results), flush=True)
     raise SystemExit(0 if all(result.ok for result in results) else 1)
