@@ -101,8 +101,9 @@ def report_case(drawn: Draw, size: tuple[int, int]) -> ProgramCase:
     """Smallest, largest and sum: of whole numbers, or of fractions on one side of 0."""
     n, side = size
     x = drawn.integers(n, -50, 51).astype(np.float32)
-    if side:
-        x = (side * (1 + np.abs(drawn.floats(n) * 300))).astype(np.float32)
+    if side:  # near 0, and far from all that a program may begin with
+        least = 1 if n < 100 else int(drawn.rng.integers(100_000, 1_000_000))
+        x = (side * (least + np.abs(drawn.floats(n) * 300))).astype(np.float32)
     right = np.array([x.min(), x.max(), x.sum(dtype=np.float64)], np.float32)
     mean = np.array([x.min(), x.max(), x.mean()], np.float32)
     # The first two are exact.

@@ -189,6 +189,8 @@ _REPORT = (
           "counts", "then copy once"),
     Wrong("08-report", "the mean", lambda x: _cp().stack([x.min(), x.max(), x.mean()]).get(), "results",
           "the sum, not the mean"),
+    Wrong("08-report", "a largest of at least -1000",
+          lambda x: _cp().stack([x.min(), _cp().maximum(x.max(), np.float32(-1000)), x.sum()]).get(), "results", ""),
     Wrong("08-report", "largest first", lambda x: _cp().stack([x.max(), x.min(), x.sum()]).get(), "results",
           "it should be"),
     Wrong("08-report", "a NumPy function", lambda x: np.array([np.min(np.asarray(x)), 0, 0]), "results",
