@@ -114,9 +114,24 @@ def test_volatile_is_no_fence_between_blocks(qualifier: str) -> None:
         assert passed_on(qualifier, fence, fence) == clean
 
 
-def passed_on(qualifier: str, fence: str, behind: str) -> bool:
+@needs_nvrtc
+@pytest.mark.parametrize("read", ["atomicAdd(flag, 0)", "atomicOr(flag, 0)", "*(volatile int*)flag"])
+@pytest.mark.parametrize("qualifier", ["", "volatile"])
+def test_a_flag_is_a_volatile_store_that_a_loop_waits_for(qualifier: str, read: str) -> None:
+    stored = "*(volatile int*)flag = 1"
+    for fence, clean in (("__threadfence();", True), ("", False)):
+        assert passed_on(qualifier, fence, fence, stored, read) == clean
+    assert not passed_on(qualifier, "__threadfence();", "__threadfence();", "*flag = 1", read)
+
+
+def passed_on(
+    qualifier: str, fence: str, behind: str, stored: str = "atomicExch(flag, 1)", read: str = ""
+) -> bool:
     """Whether a number passed on with these fences before and behind its flag is found to be in order."""
     code = PASSED_ON.replace("QUALIFIER", qualifier).replace("FENCE", fence).replace("BEHIND", behind)
+    code = code.replace("atomicExch(flag, 1)", stored).replace(
+        "atomicAdd(flag, 0)", read or "atomicAdd(flag, 0)"
+    )
     data = [gl.cp.zeros(1, dtype=np.int32) for _ in range(3)]
     return gl.sanitize(gl.cp.RawKernel(code, "k"), 2, 32, tuple(data)).clean
 

@@ -54,7 +54,8 @@ UNBOUNDED = (0, (1 << 63) - 1)
 
 
 def polls(plans: Iterable[FunctionPlan]) -> Set[int]:
-    """Ids of the volatile loads that loops repeat until another thread writes what they wait for.
+    """Ids of the volatile loads, and of atomics that change nothing, that loops repeat until another thread
+    writes what they wait for.
 
     Volatile accesses to shared memory mostly stem from times when warps ran in lockstep, and race; those to
     global memory order nothing. Those to a flag that others poll do not race.
@@ -70,9 +71,16 @@ def polls(plans: Iterable[FunctionPlan]) -> Set[int]:
                         found |= {
                             id(i)
                             for i in plan.function.instructions[inner.first : inner.end]
-                            if i.root == "ld" and "volatile" in i.parts
+                            if (i.root == "ld" and "volatile" in i.parts) or _only_reads(i)
                         }
     return found
+
+
+def _only_reads(i: ir.Instruction) -> bool:
+    """Whether it is an atomic that changes nothing, as ``atomicAdd(flag, 0)``."""
+    last = i.operands[-1] if i.operands else None
+    nothing = isinstance(last, ir.Immediate) and last.value == 0
+    return i.root == "atom" and nothing and not {"add", "or", "xor"}.isdisjoint(i.parts)
 
 
 def waits_in_part(plans: Iterable[FunctionPlan]) -> bool:
