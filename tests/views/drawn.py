@@ -10,6 +10,7 @@ import hashlib
 import re
 import sys
 import tempfile
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import zip_longest
@@ -28,9 +29,11 @@ from gpulab.views import (
     WarpStepper,
 )
 from gpulab.views.allocator.maps import Maps
+from gpulab.views.parts import picture
 from gpulab.views.parts.boxes import Box
 from gpulab.views.parts.items import Item
 from gpulab.views.parts.pack import pack
+from gpulab.views.parts.pen import Pen
 from tests.allocators.traces import trace_of
 from tests.views import exchanges, graphs, pools, synthetic, timelines, unusual, warps
 from tests.views.makers import MAKERS
@@ -139,6 +142,39 @@ ALL: dict[str, Callable[[], Any]] = {
 }
 
 
+class Strokes(Pen):
+    """A pen that notes where it draws, by kind of stroke, colour and look."""
+
+    def __init__(self) -> None:
+        super().__init__(1, 1)
+        self.noted: defaultdict[str, list[float]] = defaultdict(list)
+
+    def rect(self, x0: float, y0: float, x1: float, y1: float, colour: str) -> None:
+        self.noted[f"rect {colour}"] += (x0, y0, x1, y1)
+
+    def outline(self, x0: float, y0: float, x1: float, y1: float, colour: str, width: float = 2) -> None:
+        self.noted[f"outline {colour} {width}"] += (x0, y0, x1, y1)
+
+    def line(self, points: list[tuple[float, float]], colour: str, width: float = 1) -> None:
+        self.noted[f"line {colour} {width}"] += (at for point in points for at in point)
+
+    def polygon(self, points: list[tuple[float, float]], colour: str) -> None:
+        self.noted[f"polygon {colour}"] += (at for point in points for at in point)
+
+    def text(self, x: float, y: float, text: str, **look: Any) -> None:
+        looks = " ".join(f"{key}={value}" for key, value in sorted(look.items()))
+        self.noted[f"text {looks}".rstrip()] += (x, y, len(text))
+
+
+def painted(scene: Box) -> list[str]:
+    """What the static picture of a scene consists of, a line for each kind of stroke."""
+    height, paint = picture.lay(scene, picture.WIDTH_PX - 2 * picture.MARGIN_PX)
+    pen = Strokes()
+    paint(pen, 0, 0)
+    strokes = [f"  {kind}: {_figures(np.array(at))}" for kind, at in sorted(pen.noted.items())]
+    return [f"picture: {_plain(height)} high", *strokes]
+
+
 def lines(view: Any) -> list[str]:
     """Everything that a view says and draws."""
     found = [
@@ -161,7 +197,7 @@ def lines(view: Any) -> list[str]:
         found += _told("scene", _unpacked(view.scene, view.data), 0)
     if hasattr(view, "contents"):
         found += _told("contents", _unpacked(view.contents, view.data), 0)
-    return [line.rstrip() for line in found]
+    return [line.rstrip() for line in [*found, *painted(drawn)]]
 
 
 def _kinds(record: Any) -> str:

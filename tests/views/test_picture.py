@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from PIL import Image, ImageChops
 
-from gpulab.views.parts import boxes, picture
+from gpulab.views.parts import boxes, palette, picture
 from gpulab.views.parts.boxes import Box, column, fold, legend, matrix, numbers, row, switch, table, words
-from gpulab.views.parts.pen import Pen, shortened, text_width, wrapped
+from gpulab.views.parts.pen import SHARPNESS, Pen, shortened, text_width, wrapped
 
 
 class Noted(Pen):
@@ -158,3 +159,31 @@ def test_texts_break_at_words_and_are_cut_with_a_sign() -> None:
     assert cut.endswith("…")
     assert "one two".startswith(cut[:-1])
     assert text_width(cut, 11) <= two - 1 < text_width("one two"[: len(cut)] + "…", 11)
+
+
+def inked(pen: Pen) -> tuple[int, int, int, int]:
+    """Left, top, right and bottom of what was drawn, in nominal pixels."""
+    ground = Image.new("RGB", pen.image.size, pen.image.getpixel((0, 0)))
+    box = ImageChops.difference(pen.image, ground).getbbox()
+    assert box is not None
+    left, top, right, bottom = (at // SHARPNESS for at in box)
+    return left, top, right, bottom
+
+
+def test_an_outline_has_its_colour_and_leaves_what_is_within() -> None:
+    pen = Pen(40, 30)
+    pen.outline(5, 6, 35, 24, "error")
+    colour = tuple(bytes.fromhex(palette.light("error")[1:]))
+    assert {pen.image.getpixel(at) for at in ((10, 30), (70, 30), (40, 12), (40, 48))} == {colour}
+    assert pen.image.getpixel((40, 30)) == pen.image.getpixel((0, 0))
+    assert inked(pen) == (5, 6, 35, 24)
+
+
+@pytest.mark.parametrize("turn", [False, True])
+def test_turned_text_reads_upwards_around_its_place(turn: bool) -> None:
+    pen = Pen(120, 120)
+    pen.text(60, 50, "HHHHHH", size=12, anchor="middle", turn=turn)
+    left, top, right, bottom = inked(pen)
+    assert (bottom - top > right - left) == turn
+    assert ((left + right) / 2, (top + bottom) / 2) == pytest.approx((60, 50), abs=1.5)
+    assert max(bottom - top, right - left) == pytest.approx(text_width("HHHHHH", 12), abs=3)
