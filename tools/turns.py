@@ -28,6 +28,6 @@ def turn() -> int | None:
 
 
 def part(many: Sequence[T], days: int) -> list[T]:
-    """Those whose turn it is: every so-manieth, another each day, and each at least once in so many days."""
+    """Those whose turn it is: one in so many, others each day, and each at least once within so many days."""
     now = turn()
     return list(many) if now is None else list(many[now % days :: days] or many[:1])

@@ -37,7 +37,7 @@ _NAMED = re.compile(rb"\btests\.(\w+)(?:\.(test_\w+))?|\bfrom tests import (\w+)
 # Variables that say where things are kept, or differ from run to run.
 _PLACES = {"GPULAB_HOME", "GPULAB_CACHE_DIR", "GPULAB_CHROMIUM", ALL, turns.VARIABLE}
 # What those tests name that try a part of what they could.
-_IN_TURNS = re.compile(rb"\bturns\b")
+_IN_TURNS = re.compile(rb"\bfrom tools import .*\bturns\b")
 
 
 def wanted() -> bool:
