@@ -174,8 +174,7 @@ class Mistake:
         assert self.found is not None
         assert self.wanted is not None
         with np.errstate(invalid="ignore"):
-            wrong = ~np.isclose(self.found, self.wanted, rtol=1e-4, atol=1e-30, equal_nan=True)
-            return wrong if wrong.any() else ~np.isclose(self.found, self.wanted, 0, 0, equal_nan=True)
+            return ~np.isclose(self.found, self.wanted, rtol=1e-4, atol=1e-30, equal_nan=True)
 
     def __getitem__(self, name: str) -> Any:
         return self.case.values[name]
