@@ -6,7 +6,6 @@ objects): the model accepts any and follows.
 
 from __future__ import annotations
 
-import gc
 from typing import Any
 
 import hypothesis.strategies as st
@@ -47,7 +46,6 @@ class PoolAgainstModel(RuleBasedStateMachine):
 
     @initialize()
     def start(self) -> None:
-        gc.freeze()  # a pool at its limit collects garbage, which takes long in a large test process
         self.previous = slot._slot.machine
         slot.use(Machine([device_info("A100")]))
         self.pool = cp.cuda.MemoryPool()
@@ -68,7 +66,6 @@ class PoolAgainstModel(RuleBasedStateMachine):
             self.held.clear()
             self.books.__exit__(None, None, None)
             slot._slot.machine = self.previous
-            gc.unfreeze()
 
     @rule(units=st.integers(1, 3), stream=st.integers(0, 1))
     def malloc_piece(self, units: int, stream: int) -> None:
