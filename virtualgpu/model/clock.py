@@ -251,7 +251,8 @@ class Schedule:
             queue = self.queue(handle)
             ready = max(self.clock.now_ns, queue.tail_ns)
             if handle in (LEGACY_QUEUE, LEGACY_ALIAS):
-                tails = (q.tail_ns for q in self._queues.values() if q.blocking)
+                # A list: what ends meanwhile, as garbage does at any allocation, takes its queue away.
+                tails = [q.tail_ns for q in [*self._queues.values()] if q.blocking]
                 return max(ready, self._retired_tail_ns, *tails)
             return max(ready, self._queues[LEGACY_QUEUE].tail_ns) if queue.blocking else ready
 
@@ -350,7 +351,7 @@ class Schedule:
         self.settle()
         if not self._pending:
             return
-        for queue in self._queues.values():
+        for queue in [*self._queues.values()]:
             queue.tail_ns = self._end_of(queue.tail_ns, queue.frontier)
         for moment in self._moments:
             moment.time_ns = self._end_of(moment.time_ns, moment.after)
@@ -425,7 +426,7 @@ class Schedule:
         legacy = self._queues[LEGACY_QUEUE]
         if not queue.blocking:
             return queue.frontier
-        others = self._queues.values() if queue is legacy else (legacy,)
+        others = [*self._queues.values()] if queue is legacy else [legacy]
         news = [q.frontier for q in others if q.blocking and (q.waits or q.last > queue.last)]
         if queue is legacy and self._retired:
             news.append(tuple(number for number in self._retired if number > queue.last))
