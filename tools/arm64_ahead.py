@@ -9,34 +9,37 @@ for. `tools/arm64.sh` runs its tests once with this before it runs them on the e
 
 from __future__ import annotations
 
+import functools
 import os
 import sysconfig
+from typing import Any
 
 import llvmlite.binding as llvm
 import pytest
 
 from virtualgpu.compile import cache, nvrtc
-from virtualgpu.engine.machine import jit, processor, split, stand_ins
+from virtualgpu.engine.machine import jit, pieces, processor, split, stand_ins
 
 LEVEL = "armv8-a"
 FEATURES = ("fp-armv8", "neon")
 ARM = processor.Processor(LEVEL, "generic", ",".join(f"+{name}" for name in FEATURES), frozenset(FEATURES))
 
 
-def _translate(text: str, *, quick: bool = False, thorough: bool = False) -> None:
+def _keep(text: str, effort: jit.Effort = "usual", entries: tuple[str, ...] = pieces.ENTRIES) -> None:
     """Keep the machine code that `jit` would make of a module on arm64."""
     key = jit._key(text, ARM)
-    if cache.load("engine", key) is not None:
-        return
-    target = llvm.Target.from_triple("aarch64-unknown-linux-gnu")
-    machine = target.create_target_machine(
-        cpu=ARM.name, features=ARM.settings, opt=0 if quick else 2, jit=True
-    )
-    module = llvm.parse_assembly(text)
-    for function in module.functions:
-        if not function.is_declaration:
-            function.add_function_attribute(jit._NEVER_UNWOUND)
-    jit._generate(module, machine, key, quick, thorough)
+    if cache.load("engine", key) is None:
+        here = jit._host
+        jit._host = _arm
+        try:
+            jit.kept(key, text, ARM, effort, entries)
+        finally:
+            jit._host = here
+
+
+@functools.cache
+def _arm() -> Any:
+    return llvm.Target.from_triple("aarch64-unknown-linux-gnu")
 
 
 def _kernel(text: str) -> None:
@@ -44,10 +47,10 @@ def _kernel(text: str) -> None:
     long = split.whole_s(text, ARM.register_bytes) > jit._LONG_S
     halves = split.split(text) if long else None
     if halves is None:
-        _translate(text)
+        _keep(text)
     else:
-        _translate(halves.support)
-        _translate(halves.own, quick=True)
+        _keep(halves.support, entries=halves.names)
+        _keep(halves.own, "quick")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -60,7 +63,7 @@ def pytest_configure(config: pytest.Config) -> None:
         here(self, text, made_for)
 
     def functions(self: jit.Library, text: str, entry: str) -> None:
-        _translate(stand_ins.fitted(text, ARM), thorough=True)
+        _keep(stand_ins.fitted(text, ARM), "thorough")
         library(self, text, entry)
 
     headers = nvrtc.include_options()

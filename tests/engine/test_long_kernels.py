@@ -207,7 +207,7 @@ define i32 @run_block(ptr %c, i64 %a, i32 %b) {
 }"""
     halves = split.split(text)
     assert halves is not None
-    support = jit._engine(halves.support, processor.chosen())
+    support = jit._engine(halves.support, processor.chosen(), entries=halves.names)
     places = {name: support.get_function_address(name) for name in halves.names}
     own = jit._engine(halves.own, processor.chosen(), places)
     out = np.zeros(32, np.int32)

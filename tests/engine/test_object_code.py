@@ -7,7 +7,7 @@ import sys
 import llvmlite.binding as llvm
 import pytest
 
-from virtualgpu.engine.machine import jit
+from virtualgpu.engine.machine import jit, object_code
 from virtualgpu.errors import NotSupportedError
 
 RUNS = """
@@ -35,7 +35,10 @@ def test_code_has_no_tables_for_unwinding(monkeypatch: pytest.MonkeyPatch) -> No
     kept: list[bytes] = []
     monkeypatch.setattr(jit.disk_cache, "load", lambda kind, key: None)
     monkeypatch.setattr(jit.disk_cache, "store", lambda kind, key, code: kept.append(code))
-    jit.Code(RUNS.format(body="", result=1))
-    sections = [section.name() or b"" for section in llvm.ObjectFileRef.from_data(kept[0]).sections()]
-    assert any(name.startswith(b".text") for name in sections)
-    assert not [name for name in sections if b"eh_frame" in name or b"unwind" in name]
+    jit.Code(RUNS.format(body="", result=100))
+    codes, _ = object_code.unpacked(kept[-1])
+    assert len(codes) == 2
+    for code in codes:
+        sections = [section.name() or b"" for section in llvm.ObjectFileRef.from_data(code).sections()]
+        assert any(name.startswith(b".text") for name in sections)
+        assert not [name for name in sections if b"eh_frame" in name or b"unwind" in name]

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import sys
 import threading
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import llvmlite
 import llvmlite.binding as llvm
 
 from virtualgpu.compile import cache as disk_cache
 from virtualgpu.compile.interruptible import interruptible
-from virtualgpu.engine.machine import object_code, processor, split, stand_ins
+from virtualgpu.engine.machine import object_code, pieces, processor, split, stand_ins
 from virtualgpu.engine.machine.processor import Processor
 
 _RUN_BLOCKS = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
@@ -23,6 +24,10 @@ _RUN_BLOCK = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, c
 # Code without tables for unwinding. LLVM would register them with libgcc, which since GCC 13 looks them up in a
 # tree where they outlive the code: any backtrace then ends the process, and NumPy takes one for large arrays.
 _NEVER_UNWOUND = "nounwind"
+# How machine code is made and kept, for keys: entries that were made in other ways are not found.
+_MADE = f"{_NEVER_UNWOUND}, in pieces"
+
+Effort = Literal["quick", "usual", "thorough"]
 
 
 @functools.cache
@@ -57,7 +62,7 @@ class Code:
             self._engines = [_engine(text, made_for)]
         else:
             self._text = text if self._spare_s < _NEVER_S else ""
-            support = _engine(halves.support, made_for)
+            support = _engine(halves.support, made_for, entries=halves.names)
             places = {name: support.get_function_address(name) for name in halves.names}
             self._engines = [_engine(halves.own, made_for, places), support]
         self._enter()
@@ -90,7 +95,7 @@ class Library:
 
 
 def _key(text: str, made_for: Processor) -> str:
-    return disk_cache.key(llvmlite.__version__, made_for.name, made_for.settings, _NEVER_UNWOUND, text)
+    return disk_cache.key(llvmlite.__version__, made_for.name, made_for.settings, _MADE, text)
 
 
 def _is_kept(text: str, made_for: Processor) -> bool:
@@ -98,24 +103,29 @@ def _is_kept(text: str, made_for: Processor) -> bool:
 
 
 def _engine(
-    text: str, made_for: Processor, places: Mapping[str, int] | None = None, *, thorough: bool = False
+    text: str,
+    made_for: Processor,
+    places: Mapping[str, int] | None = None,
+    *,
+    entries: tuple[str, ...] = pieces.ENTRIES,
+    thorough: bool = False,
 ) -> Any:
     """One module translated; with addresses of functions that it calls, quickly rather than well."""
-    quick = places is not None
-    machine = target_machine(made_for, 0 if quick else 2)
-    module = llvm.parse_assembly(text)
-    for function in module.functions:
-        if not function.is_declaration:
-            function.add_function_attribute(_NEVER_UNWOUND)
+    effort: Effort = "thorough" if thorough else "usual" if places is None else "quick"
     key = _key(text, made_for)
-    code = disk_cache.load("engine", key)
-    if code is None:
-        code = interruptible(lambda: _generate(module, machine, key, quick, thorough))
+    data = disk_cache.load("engine", key)
+    if data is None:
+        data = interruptible(lambda: kept(key, text, made_for, effort, entries))
+    (*codes, last), needs = object_code.unpacked(data)
+    machine = target_machine(made_for, 0 if places else 2)
+    module = llvm.parse_assembly("\n".join(f"declare void @{name}()" for name in places or ()))
     engine = llvm.create_mcjit_compiler(module, machine)
-    object_code.check(code, places or {})
+    object_code.check(needs, places or {})
     for name, place in (places or {}).items():
         engine.add_global_mapping(module.get_function(name), place)
-    engine.set_object_cache(None, lambda _: code)
+    for code in codes:
+        engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+    engine.set_object_cache(None, lambda _: last)
     # On a thread of its own: Python drops a KeyboardInterrupt that it raises within a callback from C.
     thread = threading.Thread(target=engine.finalize_object)
     thread.start()
@@ -123,18 +133,48 @@ def _engine(
     return engine
 
 
-def _generate(module: Any, machine: Any, key: str, quick: bool, thorough: bool) -> bytes:
-    """Machine code of a module, which is also kept on disk."""
+def kept(
+    key: str, text: str, made_for: Processor, effort: Effort, entries: tuple[str, ...] = pieces.ENTRIES
+) -> bytes:
+    """The machine code of a module, which is also kept on disk; in pieces where much of it is shared."""
+    if effort == "usual" and sys.platform != "win32":  # COFF objects are known to load one at a time
+        made = [
+            _shared(piece.text, made_for) if piece.shared else _generated(piece.text, made_for, effort)
+            for piece in pieces.pieces(text, entries)
+        ]
+    else:
+        made = [_generated(text, made_for, effort)]
+    data = object_code.packed(made)
+    disk_cache.store("engine", key, data)
+    return data
+
+
+@functools.lru_cache(maxsize=512)
+def _shared(text: str, made_for: Processor) -> bytes:
+    """Machine code of a function that many kernels have."""
+    key = _key(text, made_for)
+    code = disk_cache.load("engine", key)
+    if code is None:
+        code = _generated(text, made_for, "usual")
+        disk_cache.store("engine", key, code)
+    return code
+
+
+def _generated(text: str, made_for: Processor, effort: Effort) -> bytes:
+    """Machine code of one module."""
+    machine = target_machine(made_for, 0 if effort == "quick" else 2)
+    module = llvm.parse_assembly(text)
+    for function in module.functions:
+        if not function.is_declaration:
+            function.add_function_attribute(_NEVER_UNWOUND)
     module.verify()
-    if thorough:
+    if effort == "thorough":
         options = llvm.create_pipeline_tuning_options(speed_level=3)
         builder = llvm.create_pass_builder(machine, options)
         builder.getModulePassManager().run(module, builder)
-    elif not quick:
+    elif effort == "usual":
         _optimize(module, machine)
-    code: bytes = machine.emit_object(module)
-    disk_cache.store("engine", key, code)
-    return code
+    return bytes(machine.emit_object(module))
 
 
 def _optimize(module: Any, machine: Any) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+import itertools
+import json
+from collections.abc import Container, Sequence
 
 import llvmlite.binding as llvm
 import numpy as np
@@ -15,28 +17,53 @@ _SYMBOL = np.dtype(
 )
 
 
-def undefined(code: bytes) -> list[str]:
-    """Names that an object file uses and does not define; none where it is not ELF."""
-    sections = {section.name(): section.data() for section in llvm.ObjectFileRef.from_data(code).sections()}
-    table, text = sections.get(b".symtab"), sections.get(b".strtab")
-    if not table or not text:
-        return []
-    entries = np.frombuffer(table, _SYMBOL)
-    starts = entries["name"][(entries["section"] == 0) & (entries["name"] > 0)]
-    return [text[start : text.index(b"\0", start)].decode() for start in starts.tolist()]
+def packed(codes: Sequence[bytes]) -> bytes:
+    """Object files that are linked with each other as one entry of a cache, with what they need besides."""
+    found = [_names(code) for code in codes]
+    here = set().union(*(defined for _, defined in found))
+    needs = sorted(set().union(*(used for used, _ in found)) - here)
+    head = json.dumps({"sizes": [len(code) for code in codes], "needs": needs})
+    return b"\n".join([head.encode(), b"".join(codes)])
 
 
-def check(code: bytes, known: Container[str]) -> None:
-    """Refuse code that calls what neither this process nor `known` has.
+def unpacked(data: bytes) -> tuple[list[bytes], list[str]]:
+    """The object files of an entry, and the names that they need."""
+    head, _, rest = data.partition(b"\n")
+    facts = json.loads(head)
+    ends = [*itertools.accumulate(facts["sizes"], initial=0)]
+    return [rest[begin:end] for begin, end in itertools.pairwise(ends)], facts["needs"]
+
+
+def check(needs: Sequence[str], known: Container[str]) -> None:
+    """Refuse code that calls what neither this process, which has linked code before, nor `known` has.
 
     Raises
     ------
     NotSupportedError
         Naming the first missing function.
     """
-    for name in undefined(code):
+    for name in needs:
         if name not in known and llvm.address_of_symbol(name) is None:
             raise NotSupportedError(
                 f"The virtual GPU needs the function {name} for this kernel, which this computer's C library "
                 "does not have; run the kernel on a real GPU."
             )
+
+
+def undefined(code: bytes) -> list[str]:
+    """Names that an object file uses and does not define; none where it is not ELF."""
+    return sorted(_names(code)[0])
+
+
+def _names(code: bytes) -> tuple[set[str], set[str]]:
+    """Names that an object file uses and does not define, and those that it defines."""
+    sections = {section.name(): section.data() for section in llvm.ObjectFileRef.from_data(code).sections()}
+    table, text = sections.get(b".symtab"), sections.get(b".strtab")
+    if not table or not text:
+        return set(), set()
+    entries = np.frombuffer(table, _SYMBOL)
+    used, defined = set[str](), set[str]()
+    for start, section in zip(entries["name"].tolist(), entries["section"].tolist(), strict=True):
+        if start:
+            (defined if section else used).add(text[start : text.index(b"\0", start)].decode())
+    return used, defined

@@ -1,0 +1,144 @@
+"""Kernels translated in pieces: each function once, and linked to the same as in one piece."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from virtualgpu.engine.machine import jit, object_code, pieces, processor
+
+KERNEL = """
+declare i32 @llvm.ctpop.i32(i32)
+declare i32 @llvm.bswap.i32(i32)
+@table = internal constant [2 x i32] [i32 40, i32 2]
+define internal i32 @never(i32 %a) noinline {
+  ret i32 %a
+}
+define internal i32 @bits(i32 %a) noinline {
+  %n = call i32 @llvm.ctpop.i32(i32 %a)
+  ret i32 %n
+}
+define internal i32 @entry(i32 %at) noinline {
+  %n = call i32 @bits(i32 %at)
+  %p = getelementptr i32, ptr @table, i32 %n
+  %v = load i32, ptr %p
+  ret i32 %v
+}
+define internal i32 @warp_1(i32 %at) noinline {
+  %v = call i32 @entry(i32 %at)
+  ret i32 %v
+}
+define internal i32 @warp_0(ptr noalias %ctx, i32 %b) {
+  %v = call i32 @warp_1(i32 %b)
+  %w = add i32 %v, ADDED
+  ret i32 %w
+}
+define i32 @run_block(ptr %ctx, i64 %a, i32 %b) {
+  %v = call i32 @warp_0(ptr %ctx, i32 %b)
+  ret i32 %v
+}
+define i32 @run_blocks(ptr %ctx, i64 %a, i64 %b) { ret i32 7 }"""
+
+
+def kernel(added: int) -> str:
+    return KERNEL.replace("ADDED", str(added))
+
+
+def defined(piece: pieces.Piece) -> list[str]:
+    lines = [line for line in piece.text.split("\n") if line.startswith("define")]
+    return [pieces.declaration(line)[0] for line in lines]
+
+
+def test_each_function_comes_after_those_that_it_calls_and_unused_ones_not_at_all() -> None:
+    made = pieces.pieces(kernel(0))
+    assert [defined(piece) for piece in made] == [
+        ["run_blocks"], ["bits"], ["entry"], ["warp_1", "warp_0"], ["run_block"],
+    ]  # fmt: skip
+    assert [piece.shared for piece in made] == [True, True, True, False, True]
+
+
+def test_a_piece_declares_what_it_uses_and_nothing_else() -> None:
+    text = pieces.pieces(kernel(0))[2].text
+    assert text.split("\n")[:3] == [
+        "declare i32 @bits(i32)", "@table = internal constant [2 x i32] [i32 40, i32 2]",
+        "define i32 @entry(i32 %at) noinline {",
+    ]  # fmt: skip
+    assert "ctpop" not in text
+    assert "bswap" not in text
+
+
+@pytest.mark.parametrize(
+    ("line", "declared"),
+    [
+        ("define internal void @f() noinline cold {", "declare void @f()"),
+        (
+            "define internal <32 x i32> @a.b_1(ptr noalias %c, <32 x i64> %a, i1 %m) noinline strictfp {",
+            "declare <32 x i32> @a.b_1(ptr noalias, <32 x i64>, i1)",
+        ),
+        ("define { i32, i1 } @pair(i32 %a.1) {", "declare { i32, i1 } @pair(i32)"),
+    ],
+)
+def test_how_others_declare_a_function(line: str, declared: str) -> None:
+    assert pieces.declaration(line)[1] == declared
+
+
+def test_what_begins_no_function_is_refused() -> None:
+    with pytest.raises(ValueError, match="no function begins with 'declare"):
+        pieces.declaration("declare void @f()")
+
+
+def test_functions_that_call_each_other_come_once() -> None:
+    text = "\n".join(
+        f"define internal void @{name}() noinline {{\n  call void @{other}()\n  ret void\n}}"
+        for name, other in (("ping", "pong"), ("pong", "ping"))
+    )
+    made = pieces.pieces(text, ("ping",))
+    assert sorted(name for piece in made for name in defined(piece)) == ["ping", "pong"]
+
+
+def test_pieces_do_what_the_whole_does() -> None:
+    one, other = jit.Code(kernel(0)), jit.Code(kernel(100))
+    for bits in (0, 1, 8):
+        known = [40, 2][bits.bit_count()]
+        assert one.run_block(None, 0, bits) == known
+        assert other.run_block(None, 0, bits) == known + 100
+    assert one.run_blocks(None, 0, 0) == 7
+
+
+def test_what_kernels_share_is_translated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: Counter[str] = Counter()
+    known = jit._generated
+
+    def generated(text: str, made_for: processor.Processor, effort: jit.Effort) -> bytes:
+        seen[text] += 1
+        return known(text, made_for, effort)
+
+    kept: dict[str, bytes] = {}
+    monkeypatch.setattr(jit, "_generated", generated)
+    monkeypatch.setattr(jit.disk_cache, "load", lambda kind, key: kept.get(key))
+    monkeypatch.setattr(jit.disk_cache, "store", lambda kind, key, code: kept.update({key: code}))
+    jit._shared.cache_clear()
+    jit.Code(kernel(1))
+    assert len(seen) == 5
+    jit._shared.cache_clear()  # another process, with the same folder
+    jit.Code(kernel(2))
+    assert len(seen) == 6
+    assert set(seen.values()) == {1}
+    jit.Code(kernel(1))
+    assert len(seen) == 6
+    assert set(seen.values()) == {1}
+
+
+def test_an_entry_of_the_cache_tells_what_it_needs_from_outside() -> None:
+    def made(text: str) -> bytes:
+        return jit._generated(text, processor.chosen(), "usual")
+
+    caller = made("declare void @callee()\ndefine void @caller() { call void @callee() ret void }")
+    callee = made("declare void @gone()\ndefine void @callee() { call void @gone() ret void }")
+    data = object_code.packed([callee, caller])
+    codes, needs = object_code.unpacked(data)
+    assert codes == [callee, caller]
+    if object_code.undefined(caller):  # where object files are ELF
+        assert needs == ["gone"]
+        assert object_code.unpacked(object_code.packed([caller]))[1] == ["callee"]
