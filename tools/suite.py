@@ -198,9 +198,11 @@ def processors() -> list[list[str]]:
 
 
 def oldest() -> list[list[str]]:
-    """The oldest packages allowed: the wheel in an empty folder, then the tests that lean on others most."""
-    tests = ["session", "views", "ptx", "teach/test_widgets.py", "teach/test_store.py"]
-    chosen = ("-m", "not browser and not slow", "--without-gpu", *(f"tests/{name}" for name in tests))
+    """The oldest packages allowed: the wheel in an empty folder, then the tests that lean on others most, by
+    halves where tests take turns."""
+    halves = (("session", "teach/test_store.py"), ("views", "ptx", "teach/test_widgets.py"))
+    tests = [f"tests/{name}" for half in turns.part(halves, 2) for name in half]
+    chosen = ("-m", "not browser and not slow", "--without-gpu", *tests)
     # Older packages may be slower; the order of streams leans on none of them.
     chosen = ("-k", "not (processor_time or check_streams or stream_orders or graph_capture)", *chosen)
     run_tests = pytest("-p", "no:cacheprovider", *chosen)

@@ -16,8 +16,10 @@ from gpulab import session
 from gpulab.lab import recorded
 from gpulab.lab.recorded import NotRecordedError, RecordedTimeline, beside, in_words, records, timelines
 from gpulab.views import LaunchChart, WarpStepper
+from tools import cells, turns
 from tools.corpus import case
 from tools.corpus.workloads import workload
+from tools.recordings import traces
 from tools.recordings.record import BLOCK_TRACES, SEED, WARP_TRACES
 from tools.recordings.traces import Recorder, Shown, note_shown, read_shown, record_blocks, record_warps
 from virtualgpu.compile import nvrtc
@@ -202,8 +204,11 @@ def test_what_is_recorded_is_found_again(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.slow
-def test_the_launches_that_notebooks_show_are_found(tmp_path: Path) -> None:
-    """What `gpulab record` makes again on a real GPU."""
+def test_the_launches_that_notebooks_show_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `gpulab record` makes again on a real GPU: of the first notebooks, and of others in turns."""
+    showing = [path for path in cells.notebooks() if any("gl.launch(" in cell for cell in cells.cells(path))]
+    chosen = [*showing[:2], *turns.part(showing[2:], 3)]
+    monkeypatch.setattr(traces, "notebooks", lambda: chosen)
     note_shown(tmp_path / "shown", "some GPU that the table lacks")
     shown = read_shown(tmp_path / "shown")
     launches = [each.launch for each in shown]
