@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -18,10 +19,9 @@ pytestmark = pytest.mark.skipif(
     not nvrtc.available() or not nvrtc.include_options(), reason="NVRTC or the CUDA headers are not installed"
 )
 NEWEST = ("virtual:H100", "virtual:B200")
+HEADERS = "#include <cuda/barrier>\n#include <cooperative_groups.h>\n"
 GROUPS = """
-#include <cuda/barrier>
-#include <cooperative_groups.h>
-extern "C" __global__ void k(const float4* a, float4* b) {
+extern "C" __global__ void NAME(const float4* a, float4* b) {
     __shared__ alignas(16) float4 s[256];
     __shared__ cuda::barrier<cuda::thread_scope_block> bar;
     auto block = cooperative_groups::this_thread_block();
@@ -39,7 +39,24 @@ COPIES = {
     "thread, aligned": "cuda::memcpy_async(&s[threadIdx.x], &a[blockIdx.x * 256 + threadIdx.x], "
     "cuda::aligned_size_t<16>(sizeof(float4)), bar);",
 }
-WAIT = "bar.arrive_and_wait();"
+WAITS = ("bar.arrive_and_wait();", "block.sync();")
+
+
+@functools.cache
+def groups() -> cp.RawModule:
+    """All forms, waited for and not: their headers take NVRTC a second each time."""
+    kernels = [
+        GROUPS.replace("NAME", f"k{n}_{waits}").replace("COPY", copy).replace("WAIT", wait)
+        for n, copy in enumerate(COPIES.values())
+        for waits, wait in zip((1, 0), WAITS, strict=True)
+    ]
+    return cp.RawModule(code=HEADERS + "".join(kernels), options=("--std=c++17",))
+
+
+def group(form: str, *, waits: bool) -> Any:
+    return groups().get_function(f"k{[*COPIES].index(form)}_{int(waits)}")
+
+
 # Thread 0 copies `bytes` for all, who wait for a phase's parity; then a row goes back to global memory.
 BY_HAND = r"""
 __device__ unsigned at(const void* p) { return (unsigned)__cvta_generic_to_shared(p); }
@@ -94,9 +111,7 @@ def test_copies_with_a_barrier_arrive(form: str, device: str) -> None:
     with session.on_device(device):
         a = cp.arange(4096, dtype="f4")
         b = cp.zeros_like(a)
-        kernel = cp.RawKernel(
-            GROUPS.replace("COPY", COPIES[form]).replace("WAIT", WAIT), "k", ("--std=c++17",)
-        )
+        kernel = group(form, waits=True)
         kernel((4,), (256,), (a, b))
         np.testing.assert_array_equal(b.get().reshape(4, 256, 4), a.get().reshape(4, 256, 4)[:, ::-1])
         report = gl.sanitize(kernel, 4, 256, (a, b))
@@ -108,8 +123,7 @@ def test_copies_with_a_barrier_arrive(form: str, device: str) -> None:
 def test_who_does_not_wait_finds_nothing_there_and_is_named(form: str, device: str) -> None:
     with session.on_device(device):
         a, b = cp.ones(4096, "f4"), cp.zeros(4096, "f4")
-        code = GROUPS.replace("COPY", COPIES[form]).replace("WAIT", "block.sync();")
-        kernel = cp.RawKernel(code, "k", ("--std=c++17",))
+        kernel = group(form, waits=False)
         kernel((4,), (256,), (a, b))
         assert (b.get() != 1).all()
         hazards = gl.sanitize(kernel, 4, 256, (a, b)).hazards
