@@ -146,3 +146,20 @@ def test_what_fails_on_a_gpu_is_said_and_the_record_shown(
     table = elsewhere.two_processes()
     assert "recorded on NVIDIA H200" in repr(table)
     assert "On this NVIDIA L4 it failed: RuntimeError: no IPC here" in capsys.readouterr().out
+
+
+def as_list(x: Any) -> Any:
+    """Three arrays of the device in a list, as an answer may return them."""
+    return [x.min(), x.max(), x.sum()]
+
+
+def as_tuple(x: Any) -> Any:
+    """The same in a tuple."""
+    return x.min(), x.max(), x.sum()
+
+
+@pytest.mark.parametrize(("answer", "kind"), [(as_list, "list"), (as_tuple, "tuple")])
+def test_a_wrong_kind_of_result_is_called_what_it_is(answer: Any, kind: str) -> None:
+    verdict = gl.check("08-report", answer)
+    assert not verdict.passed
+    assert f" returns {kind}, and the result should be" in repr(verdict)

@@ -126,7 +126,8 @@ def _differs(cp: Any, found: Any, before: Any) -> bool:
 def _brought(bench: Bench, result: Any) -> Any:
     """What a result holds for its caller: arrays of the device marked as such, those of the host copied."""
     if isinstance(result, tuple | list):
-        return tuple(_brought(bench, part) for part in result)
+        parts = [_brought(bench, part) for part in result]
+        return parts if isinstance(result, list) else tuple(parts)
     if isinstance(result, bench.cp.ndarray):
         return OnDevice(bench.read(result))
     found = bench.read(result)
