@@ -27,7 +27,9 @@ def notebooks() -> list[Path]:
 
 def cells(path: Path) -> Iterator[str]:
     """The code of a notebook, exercises with their folded solutions."""
-    sources = [(cell.cell_type, cell.source) for cell in nbformat.read(path, as_version=4).cells]
+    sources = [
+        (cell.cell_type, cell.source) for cell in nbformat.v4.reads(path.read_text(encoding="utf-8")).cells
+    ]
     text = "\n".join(source for kind, source in sources if kind == "markdown")
     answers = {match["id"]: match["code"] for match in SOLUTION.finditer(text)}
     for kind, source in sources:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import nbformat
 import pytest
 
 from gpulab.teach import folders
@@ -32,6 +33,11 @@ each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path
 
 def test_the_first_notebooks_are_there() -> None:
     assert [path.name[:2] for path in NOTEBOOKS][:4] == ["00", "01", "02", "03"]
+
+
+@each_notebook
+def test_it_is_a_valid_notebook(path: Path) -> None:
+    nbformat.validate(read(path))
 
 
 @each_notebook
