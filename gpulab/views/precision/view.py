@@ -149,11 +149,13 @@ def _text(value: Number, form: Format | None = None) -> str:
 def _error(each: Rounded) -> str:
     if each.error is None:
         return "too large" if _finite(each.given) else "none"
-    if not each.error:
+    exact = Fraction(each.value) - Fraction(each.given)
+    if not exact:
         return "0"
-    share = float(100 * abs(Fraction(each.error) / Fraction(each.given)))
+    share = float(100 * abs(exact / Fraction(each.given)))
     told = f"{share:.2g}" if share < 99.5 else f"{share:.0f}"
-    return f"{each.error:+.3g} ({told} %)".replace("-", "\N{MINUS SIGN}")
+    by = f"{each.error:+.3g}" if each.error else "less than FP64 tells"
+    return f"{by} ({told} %)".replace("-", "\N{MINUS SIGN}")
 
 
 def _range(form: Format) -> tuple[str, ...]:
