@@ -143,7 +143,6 @@ class CollectiveView(View):
                   **speaking(said)),
             texts([(at + 0.5, STEPS_PX / 2 - 2, name, 1) for at, name in enumerate(names)]),
             label="Steps", left=LEFT_PX, trait="step", values=here.tolist(), chosen=int(self.step),
-            marks=names, mark_y=-20,
         )  # fmt: skip
 
     def _shown(self, at: int) -> Box:

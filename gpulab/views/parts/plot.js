@@ -426,6 +426,10 @@ export class Plot {
     pen.lineWidth = 2;
     const inset = item.inset ?? 0;
     pen.strokeRect(left + inset - 1, top - 1, Math.max(3, right - left - 2 * inset + 2), Math.max(3, high) + 2);
+    if (box.values) {
+      this.canvas.setAttribute("aria-valuetext", said(item, chosen));
+      this.canvas.setAttribute("aria-valuenow", box.values[chosen]);
+    }
     if (!box.marks) return;
     // Away from the nearer edge, so that it is never cut off.
     const late = left > box.left + this.wide / 2;
@@ -434,8 +438,6 @@ export class Plot {
     pen.textBaseline = "middle";
     pen.textAlign = late ? "right" : "left";
     pen.fillText(late ? `${box.marks[chosen]} ▼` : `▼ ${box.marks[chosen]}`, (left + right) / 2 + (late ? 5 : -5), box.mark_y * (1 + this.growth / box.height));
-    this.canvas.setAttribute("aria-valuetext", said(item, chosen));
-    this.canvas.setAttribute("aria-valuenow", box.values[chosen]);
   }
 
   // Pointing and keys -----------------------------------------------------------------------------

@@ -92,11 +92,12 @@ class RooflineChart(View):
         for each in self.roofline.points:
             if each in self._drawn:
                 continue
-            why = "it moved no bytes" if each.operations else "it computes no floating-point number"
-            moved = f"; it moved {size(max(each.size_bytes.values()))} in {duration(each.time_ns)}"
-            found.append(
-                f"{each.name} is not in the chart: {why if each.time_ns else 'too short to time'}{moved}."
-            )
+            why = "" if each.operations else "it computes no floating-point number; "
+            most = max(each.size_bytes.values())
+            moved = f"it moved {size(most) if most else 'no bytes'} in {duration(each.time_ns)}"
+            if not each.time_ns:
+                why = "too short to time; "
+            found.append(f"{each.name} is not in the chart: {why}{moved}.")
         return found
 
     def draw(self) -> Box:
