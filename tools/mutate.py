@@ -176,7 +176,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "gpulab/session/pools": ("tests/memory",),
     "gpulab/lab": ("tests/session", "tests/recordings", *_ON_A_GPU),
-    "gpulab/lab/faults": ("tests/session/test_sandbox.py", "tests/session/test_who_wrote.py"),
+    "gpulab/lab/faults": _in("session", ("sandbox_parts", "under", "who_wrote", "sandbox", "nvidia_tools")),
     "gpulab/lab/fusion": ("tests/session/test_traffic.py",),
     "gpulab/lab/libraries": (
         "tests/session/test_calls.py",

@@ -7,7 +7,6 @@ import os
 import pickle
 import sys
 import traceback
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -17,9 +16,7 @@ import psutil
 from gpulab import session
 from gpulab.teach.judge.process.tree import children
 from gpulab.teach.judge.python.functions import exit_said
-from virtualgpu.tracebacks import trimmed
 
-_PACKAGES = [Path(__file__).resolve().parents[2]]
 _COMPILER = "virtualgpu/compile/"
 _LONGEST = 4000  # characters of an error's text
 _MOST_FIGURES = 16
@@ -30,9 +27,7 @@ def warm(_: Any, count: int) -> None:
     """Load what a job needs, and make the context, before there is a job."""
     if count > 1:
         session.use_device(count=count)
-    cp = session.cp()  # which opens the device
-    cp.cuda.Device().synchronize()
-    cp.arange(2).sum().get()
+    session.cp().ones(()).sum().get()  # which opens the device
 
 
 def there(_: Any) -> bool:
@@ -105,8 +100,7 @@ def _failed(error: BaseException, seen: dict[str, Any]) -> None:
         seen["error"] = f"{type(error).__name__}: {text}" if text else type(error).__name__
     status = getattr(error, "status", 0)
     seen["status"] = status if isinstance(status, int) else 0
-    with trimmed(error, _PACKAGES):
-        seen["frames"] = _frames(error.__traceback__)
+    seen["frames"] = _frames(error.__traceback__)
 
 
 def _frames(tb: TracebackType | None) -> list[tuple[str, int]]:
@@ -121,8 +115,6 @@ def _frames(tb: TracebackType | None) -> list[tuple[str, int]]:
 def _again(cp: Any) -> int:
     """What the device says to the next call: an error that stays, or 0."""
     try:
-        cp.cuda.runtime.deviceSynchronize()
-        cp.zeros(1)
         cp.cuda.runtime.deviceSynchronize()
     except Exception as error:
         status = getattr(error, "status", 0)

@@ -47,7 +47,7 @@ def launched(source: KernelSource, grid: Any, block: Any, args: tuple[Any, ...],
     options = tuple(dict.fromkeys((*source.options, "-lineinfo")))
     names = source.name_expressions or None
     kernel = cp.RawModule(code=source.code, options=options, name_expressions=names).get_function(source.name)
-    if shared_bytes > 48 << 10:
+    if shared_bytes:  # beside static arrays less than 48 KiB may be too much, unless asked for
         kernel.max_dynamic_shared_size_bytes = shared_bytes
     kernel(grid, block, values, shared_mem=shared_bytes)
 

@@ -101,7 +101,7 @@ def run(
     record, found = _once(whole, name, returns, blocking, limits)
     if record.sticky and record.culprit is None:
         again = record if blocking else _once(whole, name, False, True, limits)[0]
-        if blocking or again.raised is not None:
+        if again.raised is not None:
             record = replace(record, culprit=Culprit(0, again.raised))
     return Sandboxed(record, found, returns)
 
