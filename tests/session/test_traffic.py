@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import gpulab as gl
+from gpulab import session
 from gpulab.course.n12_fusion.compiler.plan import (
     ALIAS,
     BETWEEN,
@@ -22,9 +25,11 @@ from gpulab.course.n12_fusion.compiler.plan import (
 )
 from gpulab.course.n12_fusion.compiler.program import Program
 from gpulab.course.n12_fusion.compiler.trace import traced
+from gpulab.lab.fusion import traffic
 from gpulab.lab.fusion.traffic import AS_WRITTEN, BY_HAND
 from gpulab.lab.fusion.traffic import REDUCTION as FUSED
 from virtualgpu.errors import GpulabError
+from virtualgpu.records.traffic import Expression, KernelSet, Traffic
 
 cp: Any = None  # of the device in use, as a notebook has it
 F = 4  # bytes of a float32
@@ -306,3 +311,195 @@ def test_the_picture_says_what_it_shows(tmp_path: Any) -> None:
     assert f"Red: mean → subtract and sqrt → true_divide: {REDUCTION}." in said  # a reason stands once
     assert report.save(tmp_path / "norm.png").stat().st_size > 10_000
     assert "true_divide" in report.save(tmp_path / "norm.html").read_text(encoding="utf-8")
+
+
+def small(x: Any, w: Any, b: Any) -> Any:
+    z = x @ w + b
+    return cp.sqrt(z).sum(axis=1), x.astype("f8")
+
+
+def test_a_record_holds_each_expression_and_each_way_to_make_kernels() -> None:
+    args = [cp.ones(shape, dtype=cp.float32) for shape in ((4, 6), (6, 5), (5,))]
+    report = gl.traffic(small, *args)
+    record = report.record
+    assert (record.provenance, record.function) == (gl.traffic(small, *args).record.provenance, "small")
+    assert record.provenance.source == "modelled"
+    facts = [
+        (e.name, e.kind, e.after, len(e.launches), e.read_bytes, e.written_bytes, e.flop, e.kernel)
+        for e in record.expressions
+    ]
+    product, added, converted = facts[3][-1], facts[4][-1], facts[7][-1]
+    assert {product, added, converted} == {0, 1, 2}
+    assert facts == [
+        ("x", "input", (), 0, 0, 0, 0, -1),
+        ("w", "input", (), 0, 0, 0, 0, -1),
+        ("b", "input", (), 0, 0, 0, 0, -1),
+        ("matmul", "matmul", (0, 1), 1, 54 * F, 20 * F, 2 * 4 * 6 * 5, product),
+        ("add", "map", (3, 2), 1, 25 * F, 20 * F, 20, added),
+        ("sqrt", "map", (4,), 1, 20 * F, 20 * F, 20, added),
+        ("sum", "reduce", (5,), 1, 20 * F, 4 * F, 20, added),
+        ("astype", "map", (0,), 1, 24 * F, 24 * 8, 0, converted),
+    ]
+    works = record.expressions[3:]
+    assert all(e.time_ns > 0 for e in works)
+    assert [e.time_ns for e in record.expressions[:3]] == [0, 0, 0]
+    assert [e.launches[0].split("__")[0] for e in works] == [
+        "cupy_matmul", "cupy_add", "cupy_sqrt", "cupy_sum", "cupy_copy",
+    ]  # fmt: skip
+    assert [(e.first, e.then, e.why) for e in record.edges] == [(3, 4, MATMUL)]
+    kernels = [(k.read_bytes, k.written_bytes, k.flop, len(k.launches)) for k in record.kernels]
+    wanted = {
+        product: (54 * F, 20 * F, 240, 1),
+        converted: (24 * F, 24 * 8, 0, 1),
+        added: (25 * F, 4 * F, 60, 1),
+    }
+    assert kernels == [wanted[at] for at in range(3)]
+    assert [(k.name, k.kind, k.kernel, k.after) for k in record.kernels] == [
+        (f"kernel {at + 1}", "kernel", at, ()) for at in range(3)
+    ]
+    assert record.kernels[product].launches == works[0].launches
+    assert all(k.time_ns > 0 for k in record.kernels)
+    written, maps, fused, rows = record.ways
+    assert [(w.way, w.kernels, w.moved_bytes, w.flop) for w in record.ways] == [
+        ("as written", 5, 183 * F + 288, 300), ("ElementwiseKernel", 4, 143 * F + 288, 300),
+        ("fuse, ReductionKernel", 3, 103 * F + 288, 300), ("RawKernel, a block a row", 3, 103 * F + 288, 300),
+    ]  # fmt: skip
+    assert written.time_ns == sum(e.time_ns for e in works)
+    assert fused.time_ns == sum(k.time_ns for k in record.kernels)
+    assert maps.time_ns is not None
+    assert maps.time_ns > 0
+    assert (rows.time_ns, {w.note for w in record.ways[:3]}) == (None, {""})
+    assert rows.note == "not generated: what a kernel written by hand could reach"
+    assert record.sources[product] == ("matmul: runs as it is written", "")
+    made = [record.sources[at] for at in sorted((added, converted))]
+    assert "double" in record.sources[converted][0]
+    assert "sqrt" in record.sources[added][0]
+    assert report.source == "\n\n".join(code for _, code in made)
+    assert (record.folded, record.breaks) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("function", "shapes", "flop"),
+    [
+        (lambda a, b: a @ b, [(4, 6), (6, 5)], 2 * 120),
+        (lambda a, b: a @ b, [(3, 4, 6), (3, 6, 5)], 2 * 360),
+        (lambda a: a @ a, [(5,)], 10),
+        (lambda a, b: cp.outer(a, b), [(5,), (7,)], 35),
+        (lambda a, b: cp.kron(a, b), [(4, 6), (6, 5)], 720),
+        (lambda a: cp.tensordot(a, a, axes=2), [(4, 6)], 48),
+        (lambda a, b: cp.tensordot(a, b, axes=1), [(4, 6), (6, 5)], 2 * 120),
+        (lambda a: cp.vdot(a, a), [(4, 6)], 48),
+        (lambda a: cp.inner(a, a), [(4, 2)], 2 * 32),
+        (lambda a, b: cp.dot(a, b), [(4, 6), (6,)], 2 * 24),
+        (lambda a: a.sum(axis=0), [(4, 6)], 24),
+        (lambda a: a.copy(), [(4, 6)], 0),
+        (lambda a: a + 1, [(4, 6)], 24),
+        (lambda a: cp.concatenate((a, a)), [(4, 6)], 0),
+    ],
+)  # fmt: skip
+def test_operations_are_counted_by_what_is_computed(
+    function: Callable[..., Any], shapes: list[tuple[int, ...]], flop: int
+) -> None:
+    trace = traced(function, *(cp.ones(shape, dtype=cp.float32) for shape in shapes))
+    assert traffic._flop(Plan(trace, "single"), trace.nodes[-1]) == flop
+
+
+def test_nothing_is_computed_for_no_elements() -> None:
+    trace = traced(lambda a, b: cp.tensordot(a, b, axes=1), cp.ones((0, 3)), cp.ones((3, 4)))
+    assert traffic._flop(Plan(trace, "single"), trace.nodes[-1]) == 0
+
+
+def test_what_belongs_to_a_step_began_within_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    ranges = [SimpleNamespace(name=f"step {at}", start_ns=100 * at, end_ns=100 * at + 50) for at in (0, 1)]
+    calls = [(0, 1), (49, 2), (50, 3), (99, 4), (100, 5), (120, 0), (149, 6), (150, 7)]
+    work = [
+        (1, "a", 3),
+        (2, "b", 4),
+        (3, "no", 9),
+        (4, "no", 9),
+        (0, "no", 9),
+        (6, "d", 6),
+        (5, "c", 5),
+        (7, "no", 9),
+    ]
+    record = SimpleNamespace(
+        ranges=ranges,
+        calls=[SimpleNamespace(start_ns=start, correlation_id=number) for start, number in calls],
+        activities=[
+            SimpleNamespace(correlation_id=number, name=name, start_ns=1000, end_ns=1000 + took)
+            for number, name, took in work
+        ],
+    )
+    monkeypatch.setattr(traffic, "timeline", lambda: nullcontext(SimpleNamespace(record=record)))
+    ran: list[Any] = []
+
+    class Made:
+        plan = SimpleNamespace(groups=[[0], [1, 2]])
+
+        def __call__(self, args: Any, around: Any = None) -> None:
+            ran.append((args, around))
+
+    x = cp.zeros(3)
+    assert traffic._played(Made(), [x]) == [(("a", "b"), 7), (("d", "c"), 11)]  # type: ignore[arg-type]
+    (first, untimed), (second, around) = ran
+    assert (untimed, around is None) == (None, False)  # it was compiled before it is timed
+    assert len({x.data.ptr, first[0].data.ptr, second[0].data.ptr}) == 3
+
+
+def test_what_has_no_code_of_ours_says_so() -> None:
+    nodes = [SimpleNamespace(name=name) for name in ("x", "sort", "sum")]
+    code = SimpleNamespace(operation="y = x", source="code")
+    plan = SimpleNamespace(nodes=nodes, groups=[[1, 2], [1], [2]])
+    program: Any = SimpleNamespace(plan=plan, kernels=[None, None, code], refused={1: "what sort does"})
+    assert [traffic._source(program, at) for at in range(3)] == [
+        ("sort, sum: runs as it is written", ""),
+        ("sort: runs as it is written (no C++ here for what sort does)", ""),
+        ("y = x", "code"),
+    ]
+
+
+def test_a_roofline_has_what_computes_and_was_timed() -> None:
+    def made(name: str, **facts: Any) -> Expression:
+        return Expression(name=name, kind="map", **{"flop": 6, "time_ns": 5, "kernel": 0, **facts})
+
+    alone = (made("x", kernel=-1), made("add", read_bytes=8, written_bytes=4), made("copy", flop=0),
+             made("sum", kernel=1), made("never", time_ns=0))  # fmt: skip
+    way = KernelSet(way="as written", kernels=2, moved_bytes=1, flop=1)
+    provenance = gl.traffic(lambda x: x + 1, cp.ones(2)).record.provenance
+    record = Traffic(provenance=provenance, function="f", expressions=alone, edges=(), ways=(way,),
+                     kernels=(made("kernel 1", flop=7, time_ns=9),))  # fmt: skip
+    seen = traffic.TrafficReport(record).roofline().record
+    told = [(p.name, p.provenance, p.flops, p.size_bytes, p.time_ns) for p in seen.points]
+    assert told == [
+        ("add", provenance, {"f32": 6}, {"DRAM": 12}, 5),
+        ("sum", provenance, {"f32": 6}, {"DRAM": 0}, 5),
+        ("kernel 1", provenance, {"f32": 7}, {"DRAM": 0}, 9),
+    ]
+    assert seen.ceilings == session.ceilings()
+    assert traffic.TrafficReport(record).source == ""
+
+
+SHARED = r"""extern "C" __global__ void own(const float* x, float* y) {
+  __shared__ float all[12288];
+  extern __shared__ float more[];
+  float* s = TAKES;
+  s[threadIdx.x] = x[threadIdx.x];
+  y[threadIdx.x] = s[threadIdx.x];
+}"""
+
+
+@pytest.mark.parametrize(("takes", "given"), [("all", {}), ("more", {"shared_mem": 128})])
+def test_a_kernel_of_ones_own_gets_its_shared_memory_and_no_more(takes: str, given: dict[str, int]) -> None:
+    size = "1" if takes == "more" else "12288"  # as much as there is without asking
+    kernel = cp.RawKernel(SHARED.replace("12288", size).replace("TAKES", takes), "own")
+
+    def launched(x: Any) -> Any:
+        y = cp.empty_like(x)
+        kernel((1,), (32,), (x, y), **given)
+        return y + 1
+
+    record = gl.traffic(launched, cp.ones(32, dtype=cp.float32)).record
+    own, add = (e for e in record.expressions if e.kernel >= 0)
+    assert (own.read_bytes, own.written_bytes, add.read_bytes) == (32 * F, 32 * F, 32 * F)
+    assert [(k.read_bytes, k.written_bytes) for k in record.kernels] == [(64 * F, 0), (32 * F, 32 * F)]
+    assert record.way(AS_WRITTEN).moved_bytes == record.way(FUSED).moved_bytes == 128 * F

@@ -145,13 +145,11 @@ class TrafficReport(Pictured):
 
 def _played(program: Program, args: Sequence[Any]) -> list[tuple[tuple[str, ...], int]]:
     """For each group of a program the names of what it launched, and how long that took in nanoseconds."""
-    cp, time_range = session.cp(), session.cupyx().profiler.time_range
+    time_range = session.cupyx().profiler.time_range
     program([one.copy() for one in args])  # compiles
     copies = [one.copy() for one in args]
-    cp.cuda.Device().synchronize()
-    with timeline() as seen:
+    with timeline() as seen:  # which waits at its end
         program(copies, lambda at: time_range(f"step {at}"))
-        cp.cuda.Device().synchronize()
     found: list[tuple[tuple[str, ...], int]] = []
     ranges = {r.name: r for r in seen.record.ranges}
     for at in range(len(program.plan.groups)):
@@ -206,7 +204,7 @@ def _counted(plan: Plan, node: Node) -> list[int] | None:
     """What a `RawKernel` reads and writes, as the virtual GPU counts its sectors."""
     if not isinstance(node.call, session.cp().RawKernel):
         return None
-    grid, block, args = (_arrays(plan, one) for one in node.args[:3])
+    grid, block, args = (_arrays(plan, one) for one in node.args)
     launch = Launch.of(node.call, grid, block, args, node.kwargs.get("shared_mem", 0))
     counters = session.observe(launch, Counters()).record
     return [SECTOR_BYTES * counters.total("sectors", "global", kind) for kind in ("load", "store")]
@@ -227,8 +225,16 @@ def _flop(plan: Plan, node: Node) -> int:
     if node.kind == "reduce":
         return sum(map(math.prod, inputs))
     if node.kind == "matmul" and inputs:
-        return 2 * math.prod(node.shape) * (inputs[0][-1] if inputs[0] else 1)
+        return math.prod(node.shape) * _flop_of_each(node, inputs[0], inputs[-1])
     return 0
+
+
+def _flop_of_each(node: Node, left: Sequence[int], right: Sequence[int]) -> int:
+    """Operations for each element of a product: a multiplication and an addition for each pair summed up."""
+    if node.name in ("matmul", "einsum"):  # of many matrices, too
+        return 2 * left[-1]
+    summed = math.isqrt(math.prod(left) * math.prod(right) // max(math.prod(node.shape), 1))
+    return 2 * summed if summed > 1 else 1
 
 
 def _source(program: Program, at: int) -> tuple[str, str]:
