@@ -183,7 +183,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "tests/session/test_follow.py",
         "tests/session/test_tune.py",
     ),
-    "gpulab/lab/links": ("tests/session/test_collective.py",),
+    "gpulab/lab/links": _in("session", ("links_parts", "collective", "slices", "ranks")),
     "gpulab/lab/monitor": ("tests/session/test_monitor.py", "tests/real/test_load.py"),
     "gpulab/lab/precision": ("tests/session/test_precision.py",),
     "gpulab/lab/profiling": ("tests/session/test_profile.py", "tests/trace/test_profile.py"),

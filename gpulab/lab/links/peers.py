@@ -15,7 +15,7 @@ class Peers:
 
     def __init__(self, reach: dict[tuple[int, int], bool], rates: dict[bool, float], origin: str) -> None:
         self.record = reach
-        gpus = range(1 + max((a for a, _ in reach), default=0))
+        gpus = range(1 + max(a for a, _ in reach))
         told = {True: "direct", False: "by the host"}
         if rates:
             told = {True: number(rates[True]), False: f"{number(rates[False])}, host"}

@@ -31,7 +31,7 @@ class Run:
         runtime = cp.cuda.runtime
         self.joined = reachable(runtime, gpus)
         self.brought = brought(gpus, bounds[-1])
-        self.slices = min(MOST_SLICES, max(1, 4 * max(b - a for a, b in pairwise(bounds)) // SLICE_BYTES))
+        self.slices = slices_of(bounds)
         self._arrays: dict[tuple[int, int], Any] = {}
         self._streams = []
         for rank, own in enumerate(self.brought):
@@ -40,10 +40,9 @@ class Run:
                     if (rank, peer) in self.joined:
                         with suppress(runtime.CUDARuntimeError):  # it was before; else copies go by the host
                             runtime.deviceEnablePeerAccess(peer)
-                self._arrays[rank, ARRAY] = cp.asarray(own)
+                self._arrays[rank, ARRAY] = mine = cp.asarray(own)
+                cp.add(mine, mine)  # compiled before anything is timed
                 self._streams.append([cp.cuda.Stream(non_blocking=True) for _ in ("sends", "adds")])
-            with cp.cuda.Device(rank):
-                self._array(rank, 0)[...] += self._array(rank)  # compiled before anything is timed
         self.wait()
 
     def wait(self) -> None:
@@ -134,6 +133,11 @@ class Run:
             with self.cp.cuda.Device(gpu):
                 self._arrays[gpu, box] = self.cp.empty_like(self._arrays[gpu, ARRAY])
         return self._arrays[gpu, box]
+
+
+def slices_of(bounds: Sequence[int]) -> int:
+    """Into how many slices chunks of integers are cut, by the largest of them."""
+    return min(MOST_SLICES, max(1, 4 * max(b - a for a, b in pairwise(bounds)) // SLICE_BYTES))
 
 
 def reachable(runtime: Any, gpus: int) -> set[tuple[int, int]]:
