@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,8 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
 import gpulab as gl
-from gpulab.lab.profiling.profile import ProfileReport
+from gpulab import session
+from gpulab.lab.profiling.profile import ProfileReport, ProfilerInUseError
 from tests.session.notebooks import run
 from virtualgpu.errors import GpulabError
 
@@ -191,3 +193,134 @@ def test_the_magic_profiles_its_cell(jupyter: NotebookClient) -> None:
     assert "cell [2], line 2" in str(lines)
     with pytest.raises(CellExecutionError, match="takes one name"):
         run(jupyter, "%%gpu_profile a b\nx.fill(2)")
+
+
+class Watcher:
+    """A recorder of timelines that is made up: it notes when it begins and ends, and may see nothing."""
+
+    def __init__(self, said: list[str], blind: str, record: Any) -> None:
+        self.said, self.blind, self.result = said, blind, record
+
+    def start(self) -> None:
+        self.said.append("start")
+
+    def stop(self) -> Any:
+        self.said.append("stop")
+        return self.result
+
+
+@pytest.fixture
+def watched(program: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Let `Watcher` record; give it why it is blind, and the pool's bytes."""
+    real = gl.profile(program).timeline.record
+    backend = session.backend()
+
+    def watch(said: list[str], blind: str = "", used_bytes: int | None = 1000) -> None:
+        made = SimpleNamespace(
+            provenance=backend.provenance,
+            timeline_recorder=lambda: Watcher(said, blind, real),
+            memory_reader=lambda: lambda: SimpleNamespace(used_bytes=used_bytes),
+        )
+        monkeypatch.setattr(session, "backend", lambda: made)
+
+    return watch
+
+
+@pytest.mark.parametrize(
+    ("why", "kind"),
+    [
+        ("it is in use by another tool", ProfilerInUseError),
+        ("there is no CUPTI on this machine", GpulabError),
+    ],
+)
+def test_where_kernels_cannot_be_seen_nothing_runs_and_the_remedy_is_said(
+    why: str, kind: type[Exception], watched: Any
+) -> None:
+    said: list[str] = []
+    calls: list[int] = []
+    watched(said, blind=why)
+    with pytest.raises(GpulabError) as told:
+        gl.profile(lambda: calls.append(1))
+    assert type(told.value) is kind
+    assert str(told.value) == (
+        f"A profile needs CUPTI to see kernels and copies, and {why}. End the other tool's session first; "
+        "gl.timeline() goes without, and sees what NVTX ranges hold."
+    )
+    assert (said, calls) == (["start", "stop"], [])
+    assert gl.cp.cuda.memory_hook.get_memory_hooks() == {}
+
+
+def test_the_pools_peak_is_told_where_the_pool_tells_what_it_held(watched: Any) -> None:
+    said: list[str] = []
+    watched(said)
+
+    def allocates() -> None:
+        said.append("runs")
+        first = gl.cp.empty(1024, "u1")
+        second = gl.cp.empty(512, "u1")
+        del first, second
+        gl.cp.empty(1024, "u1")
+
+    record = gl.profile(allocates).record
+    assert said == ["start", "runs", "stop"]
+    assert (record.before_bytes, record.peak_bytes) == (1000, 1000 + 1536)
+    assert gl.cp.cuda.memory_hook.get_memory_hooks() == {}  # nobody looks on any more
+    watched(said, used_bytes=None)
+    record = gl.profile(allocates).record
+    assert (record.before_bytes, record.peak_bytes) == (None, None)
+
+
+def test_what_a_warm_up_left_running_is_waited_for() -> None:
+    x = gl.cp.ones(1 << 22, "f4")
+
+    def given() -> None:
+        for _ in range(8):
+            x.sum()
+
+    given()
+    gl.cp.cuda.Device().synchronize()
+    alone, warm = gl.profile(given).record, gl.profile(given, warmup=5).record
+    assert warm.wall_ns < 1.5 * alone.wall_ns
+    assert warm.busy_ns == alone.busy_ns
+    assert not any(each.count for each in warm.waits) or warm.waits == alone.waits
+
+
+def test_a_function_runs_once_and_shapes_are_told_apart_where_asked(program: Any) -> None:
+    calls: list[int] = []
+
+    def twice() -> None:
+        calls.append(1)
+        gl.cp.zeros(512, "f4")
+
+    plain = gl.profile(twice)
+    assert calls == [1]
+    program(1, 64)
+
+    def two_shapes() -> None:
+        program(1, 64)
+        program(1, 256)
+
+    for how, counts in (({}, [2]), ({"record_shapes": False}, [2]), ({"record_shapes": True}, [1, 1])):
+        assert [k.count for k in gl.profile(two_shapes, **how).record.kernels if k.key == "axpy"] == counts  # type: ignore[arg-type]
+    with gl.profile(record_shapes=True) as block:
+        two_shapes()
+    assert [k.count for k in block.record.kernels if k.key == "axpy"] == [1, 1]
+    assert block.record.name == "block"
+    assert ProfileReport(plain.record).name == "twice"
+    assert gl.profile(program).record.no_counters == ""  # nobody asked for any
+
+
+def test_what_has_no_name_is_called_by_its_kind() -> None:
+    class Model:
+        def __call__(self) -> None:
+            gl.cp.zeros(4)
+
+    assert gl.profile(Model()).record.name == "Model"
+    with pytest.raises(GpulabError, match="it is there when the block has ended"):
+        gl.profile().timeline  # noqa: B018
+    started = gl.profile()
+    with started, pytest.raises(GpulabError, match="it is there when the block has ended"):
+        started.timeline  # noqa: B018
+    assert started.timeline.record.activities == ()
+    with pytest.raises(TypeError, match=r"A profile is what gl\.profile\(\) gives, not str"):
+        started.beside("x")  # type: ignore[arg-type]
