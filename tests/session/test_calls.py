@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import lzma
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from importlib import resources
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +17,7 @@ import gpulab as gl
 from gpulab.lab.libraries import calls as module
 from virtualgpu.errors import GpulabError
 from virtualgpu.records import Provenance
-from virtualgpu.records.libraries import Ending, Operation
+from virtualgpu.records.libraries import Calls, Ending, Operation
 from virtualgpu.records.libraries.known import FORMAT, KnownCalls, known_calls, with_libraries
 from virtualgpu.records.libraries.operations import library_of
 
@@ -241,3 +243,66 @@ def test_the_shipped_record() -> None:
         for each in shipped.named(name, dtype="float32"):
             assert library in each.libraries, each
             assert any(called.startswith(routine) for called, _ in each.routines), each
+
+
+def test_one_sentence_names_the_libraries_once_and_what_was_not_recorded() -> None:
+    gemm, lost = RECORDS[0], replace(RECORDS[2], recorded=False, libraries=())
+    own = replace(RECORDS[2], recorded=None, libraries=("CuPy's own", "cuBLAS"))
+
+    def said(*endings: Ending) -> str:
+        report = module.CallsReport(Calls(provenance=PLANTED, function="f", endings=endings))
+        return repr(report).removesuffix(f"; {PLANTED.label}.")
+
+    assert said(gemm, gemm, own) == "f: 3 operations into cuBLAS and CuPy's own"
+    assert said(lost, gemm, lost) == "f: 3 operations into cuBLAS; 2 not recorded"
+    assert said(lost) == "f: 1 operation; 1 not recorded"
+    assert said() == "f: 0 operations"
+
+
+def test_on_a_gpu_what_ran_is_looked_up_by_its_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    from gpulab import session
+
+    measured = Provenance("measured", "NVIDIA Test")
+    kinds = [("CONCURRENT_KERNEL", "nvjet_h"), ("MEMCPY", "nvjet_s"), ("CONCURRENT_KERNEL", "nvjet_h")]
+    record = SimpleNamespace(
+        activities=[SimpleNamespace(kind=kind, name=name) for kind, name in kinds], note="CUPTI was lost"
+    )
+    order: list[str] = []
+
+    @contextmanager
+    def timeline() -> Iterator[Any]:
+        order.append("timeline")
+        yield SimpleNamespace(record=record)
+
+    device = SimpleNamespace(synchronize=lambda: order.append("waits"))
+    monkeypatch.setattr(module, "timeline", timeline)
+    monkeypatch.setattr(session, "cp", lambda: SimpleNamespace(cuda=SimpleNamespace(Device=lambda: device)))
+    monkeypatch.setattr(session, "backend", lambda: SimpleNamespace(provenance=measured))
+
+    class Model:
+        def __call__(self, what: str) -> None:
+            order.append(what)
+
+    found = gl.calls(Model(), "runs").record
+    assert order == ["waits", "timeline", "runs"]  # what went before is none of its own
+    assert (found.provenance, found.function, found.note) == (measured, "Model", "CUPTI was lost")
+    assert [(e.kernels, e.routines) for e in found.endings] == [((("nvjet_h", 2),), (("cublasGemmEx", 0),))]
+
+
+def test_on_a_virtual_gpu_the_note_says_whose_the_operations_are() -> None:
+    def added(x: Any) -> None:
+        x + 1
+
+    record = gl.calls(added, cp.ones(4)).record
+    assert record.function == "added"
+    assert record.note == "Operations are those that the virtual T4 ran, without any of these libraries."
+    assert gl.calls("torch.addmm").record.function == "torch.addmm"
+    assert gl.calls().record.function == "all that was recorded"
+    assert (gl.calls().record.provenance, gl.calls().record.note) == (PLANTED, "")
+    with pytest.raises(TypeError, match="function or a recorded operation's name, not int"):
+        gl.calls(3)  # type: ignore[arg-type]
+
+
+def test_what_ships_is_read_from_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    assert len(module.recorded().endings) > 600

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -105,3 +106,30 @@ def test_what_ships_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
         assert each.provenance.source == "recorded"
         assert len(each.layers) == len(LAYERS)
         assert each.of("device")
+
+
+def test_on_a_gpu_the_drivers_calls_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    from gpulab import session
+
+    asked: list[Any] = []
+    calls: list[str] = []
+    below = ((("cudaLaunchKernel", 1),), (("cuLaunchKernel", 1),))
+
+    def function(what: str) -> None:
+        calls.append(what)
+
+    def driver_calls(*what: Any) -> Any:
+        asked.append(what)
+        return below
+
+    monkeypatch.setattr(session, "driver_calls", driver_calls)
+    (own,) = gl.follow(function, "x").record
+    assert (asked, calls, own.of("driver")) == ([], ["x", "x"], ())
+    provenance = Provenance("measured", "NVIDIA Test")
+    backend = session.backend()
+    made = SimpleNamespace(provenance=provenance, timeline_recorder=backend.timeline_recorder)
+    monkeypatch.setattr(session, "backend", lambda: made)
+    (own,) = gl.follow(function, "y").record
+    assert asked == [(function, ("y",))]
+    assert (own.of("CUDA runtime"), own.of("driver")) == below
+    assert (own.provenance, own.note, own.call) == (provenance, "", "function")

@@ -98,14 +98,12 @@ class CallsReport(Pictured):
 
 def _seen(function: Callable[..., Any], args: tuple[Any, ...]) -> Calls:
     """Call the function once, and tell what ran."""
-    backend, device = session.backend(), session.cp().cuda.Device()
-    machine = session.virtual_side().machine
-    device.synchronize()
+    backend, machine = session.backend(), session.virtual_side().machine
+    session.cp().cuda.Device().synchronize()
     before, machine.library_calls = machine.library_calls, []
     try:
-        with timeline() as seen:
+        with timeline() as seen:  # which waits at its end
             function(*args)
-            device.synchronize()
         given = machine.library_calls
     finally:
         machine.library_calls = before

@@ -57,9 +57,8 @@ def follow(function: Callable[..., Any] | str, *args: Any) -> FollowReport:
     if isinstance(function, str):
         return FollowReport(named(known, function))
     ended = calls(function, *args).record
-    with timeline() as seen:
+    with timeline() as seen:  # which waits at its end
         function(*args)
-        session.cp().cuda.Device().synchronize()
     here = session.backend().provenance
     below = session.driver_calls(function, args) if here.source == "measured" else None
     own = stack(here, function, seen.record, ended, below)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -103,7 +104,9 @@ def tune(
 class Tuner(Pictured):
     """Calls the best candidate for its arguments, and chooses it at the first call for such ones."""
 
-    warmup, repeats, max_ms = 2, 20, 30.0
+    warmup: int
+    repeats: int
+    max_ms: float
 
     def __init__(self, ways: dict[str, Way], reference: Way, check: Any, tolerance: float | None) -> None:
         self._ways, self._reference, self._check = ways, reference, check
@@ -129,7 +132,7 @@ class Tuner(Pictured):
             raise GpulabError(
                 f"No candidate's result is right: {'; '.join(f'{c.name}: {c.why}' for c in tried)}."
             )
-        best = min(right, key=lambda each: each.median_ns or 0)
+        best = min(right, key=lambda each: statistics.median(each.times_ns))
         few = [each.name for each in right if len(each.times_ns) < self.repeats]
         note = (
             f"max_ms={number(self.max_ms)} cut {', '.join(few)} short of {self.repeats} calls." if few else ""
