@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 
 import gpulab as gl
@@ -292,3 +294,56 @@ def test_a_pool_of_ones_own_is_the_one_that_is_shown() -> None:
     with cp.cuda.using_allocator(own.malloc), gl.allocator() as a:
         kept = cp.zeros(5 * MIB, cp.uint8)
     assert a.at(-1).total_bytes == own.total_bytes() == kept.nbytes
+
+
+@pytest.mark.parametrize(("capacity_bytes", "refused"), [(10 * MIB, 1), (100 * MIB, 0), (None, 0)])
+@pytest.mark.parametrize("other", ["PyTorch", "CuPy"])
+def test_another_allocator_has_as_much_memory_as_the_device(
+    other: str, capacity_bytes: int | None, refused: int
+) -> None:
+    a = one_and_another()
+    record = replace(a.record, capacity_bytes=capacity_bytes, first=replace(a.record.first, limit_bytes=0))
+    more = AllocatorReport(record)
+    more.requests[1:2] = [replace(more.requests[1], size_bytes=30 * MIB)]
+    theirs = more.replayed(other)
+    assert [row[0] for row in theirs.events.rows()].count("oom") == refused
+    assert theirs.record.capacity_bytes == capacity_bytes
+
+
+class Times:
+    """Events of which only the times are known."""
+
+    def __init__(self, *time_ns: int) -> None:
+        self.time_ns = np.array(time_ns, np.int64)
+
+    def __len__(self) -> int:
+        return len(self.time_ns)
+
+
+def after(states: str, limit_bytes: int, times: tuple[int, ...], *asked: int) -> list[int]:
+    """Events that had happened at each request; the pool held blocks used (u), waiting (w) or free (f)."""
+    kinds = {"u": "used", "w": "waiting", "f": "free"}
+    blocks = [SimpleNamespace(state=kinds[state]) for state in states]
+    first = SimpleNamespace(segments=[SimpleNamespace(blocks=blocks)], limit_bytes=limit_bytes)
+    record: Any = SimpleNamespace(events=Times(*times), first=first)
+    requests: Any = [SimpleNamespace(time_ns=at) for at in asked]
+    return list(allocator._after(record, requests))
+
+
+def test_what_the_pool_held_first_was_asked_for_before_any_event() -> None:
+    assert after("", 0, (5, 5, 9, 12), 5, 9, 9, 10) == [0, 2, 3, 3, 4]  # the last has them all
+    assert after("", 0, (0, 5), 5) == [0, 2]
+    assert after("uf", 0, (5, 5, 9), 5, 9) == [0, 0, 3]
+    assert after("u", 0, (5, 5, 9), 5, 5, 9) == [0, 0, 2, 3]
+    assert after("u", 8, (5, 5, 9), 0, 5, 5, 9) == [0, 0, 0, 2, 3]
+    # A block that waits is asked for, used by another stream, and freed.
+    assert after("wu", 0, (5, 5, 9), 5, 0, 0, 5, 5, 9) == [0, 0, 0, 0, 0, 2, 3]
+    assert after("", 0, (5, 9), 9, 5, 9) == [0, 2, 2, 2]  # never back
+
+
+def test_another_allocator_has_the_same_limit() -> None:
+    pool = gl.cp.get_default_memory_pool()
+    pool.set_limit(size=30 * MIB)
+    a = one_and_another()
+    theirs = a.replayed("PyTorch").record
+    assert theirs.first.limit_bytes == a.record.first.limit_bytes == 30 * MIB

@@ -312,3 +312,18 @@ def test_a_page_is_told_each_state_and_all_readings_at_the_end():
     view.show_state("stopped")
     assert (view.state, view.scene["columns"]["used_bytes"]["$"][2]) == ("stopped", 30)
     view.close()
+
+
+def test_it_reads_ten_times_a_second_unless_told_otherwise(monkeypatch):
+    rates = []
+
+    class Recorder(chart.MemoryRecorder):
+        def __init__(self, rate_hz: float) -> None:
+            rates.append(rate_hz)
+            super().__init__(rate_hz)
+
+    monkeypatch.setattr(chart, "MemoryRecorder", Recorder)
+    for how in ({}, {"rate_hz": 25}):
+        with gl.memory(**how):
+            pass
+    assert rates == [10, 25]

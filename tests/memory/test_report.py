@@ -5,12 +5,15 @@ from __future__ import annotations
 import gc
 import re
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import gpulab as gl
+from gpulab import session
 from gpulab.lab.memory import report
+from virtualgpu.records.memory import MemoryReading
 
 MIB = 1 << 20
 
@@ -282,3 +285,238 @@ def test_arrays_of_the_device_before_are_not_there():
     assert before.nbytes < sum(each.nbytes for each in mine), "or it would not fit anyway"
     names = [group.arrays.partition(":")[0] for group in gl.memory_report(lambda: None).alive]
     assert names == ["mine[0]", "mine[1]", "mine[2]"]
+
+
+# Figures of records that are made up, to the byte -------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("reserved", "device", "limit", "room"),
+    [(0, 0, 0, 980), (30, 0, 0, 1010), (30, 100, 0, 910), (None, None, 0, 980), (30, 100, 400, 380),
+     (30, 100, 930, 910), (30, 100, 931, 910), (30, 100, 929, 909), (None, None, None, 980)],
+)  # fmt: skip
+def test_room_is_what_is_free_and_what_the_pool_keeps_up_to_its_limit(
+    reserved: int | None, device: int | None, limit: int | None, room: int
+) -> None:
+    run = report._Run("f")
+    run._before = MemoryReading(20, reserved, limit, device, None)
+    run._backend = SimpleNamespace(device_info=lambda: SimpleNamespace(memory_bytes=1000), provenance="here")
+    here, *others = run._rooms(20, 40)
+    assert (here.provenance, here.memory_bytes, here.room_bytes, here.times) == (
+        "here",
+        1000,
+        room,
+        room / 40,
+    )
+    table = session.table()
+    assert [o.room_bytes for o in others] == [info.memory_bytes - (512 << 20) - 20 for info in table]
+    assert [o.times for o in others] == [o.room_bytes / 40 for o in others]
+    assert {o.times for o in run._rooms(20, 0)} == {None}
+
+
+def test_the_most_that_the_pool_has_held_is_asked_as_it_grows() -> None:
+    held: list[int | None] = [5, 9, 3, None]
+    seen = report._Recorder(0, lambda: held.pop(0))
+    assert seen.most_reserved == 5
+    for most in (9, 9, 9):
+        seen.taken(0, 64, 1)
+        assert seen.most_reserved == most
+    assert [row[:3] for row in seen.events().rows()] == [("segment_alloc", 1, 64)] * 3
+    silent = report._Recorder(0, lambda: None)
+    silent.taken(0, 64, 1)
+    assert silent.most_reserved == 0
+
+
+def test_of_failures_the_last_is_told() -> None:
+    gl.cp.get_default_memory_pool().set_limit(size=50 * MIB)
+
+    def tries():
+        kept = zeros(4)
+        for mib in (60, 70):
+            try:
+                zeros(mib)
+            except gl.cp.cuda.memory.OutOfMemoryError:
+                kept = zeros(8)
+        return kept, zeros(80)
+
+    r = gl.memory_report(tries)
+    assert (r.failed.size_bytes, r.peak_bytes) == (80 * MIB, 88 * MIB)
+    assert r.failed.source.text == r.source.text == "return gl.cp.zeros(mib * MIB, gl.cp.uint8)"
+    assert r.stack[1].line == tries.__code__.co_firstlineno + 7
+    assert (r.allocations, r.frees, r.device_id) == (3, 2, 0)
+    assert r.after_bytes == 8 * MIB
+    assert r.provenance.label.startswith("modelled on virtual A100")
+
+
+def test_what_comes_out_of_the_pools_own_is_none_of_before() -> None:
+    """An array in a block that the pool had is the call's, though its size would fit into what was there."""
+    zeros(5)
+    zeros(3)
+    unnamed = gl.cp.cuda.alloc(20 * MIB)
+    mine = []
+
+    def fill():
+        mine.append(zeros(5))
+        mine.append(zeros(3))
+
+    r = gl.memory_report(fill)
+    (old,) = (group for group in r.alive if not group.arrays)
+    assert (old.blocks, old.requested_bytes, old.source, old.stack) == (0, 0, None, ())
+    assert sorted(fates(r)) == [
+        ("", "before the call", 20), ("mine[0]: uint8 (5242880,)", "kept", 5),
+        ("mine[1]: uint8 (3145728,)", "kept", 3),
+    ]  # fmt: skip
+    assert unnamed.mem.size == 20 * MIB
+
+
+def test_blocks_of_before_that_the_call_freed_are_not_alive_at_its_peak() -> None:
+    held = [zeros(9), zeros(4)]
+    name = gl.cp.zeros(100, gl.cp.uint8)
+
+    def trades():
+        del held[0]
+        return zeros(30)
+
+    r = gl.memory_report(trades)
+    assert (r.before_bytes, r.peak_bytes) == (13 * MIB + 512, 34 * MIB + 512)
+    assert [(g.arrays, g.stay, g.size_bytes, g.requested_bytes, g.blocks) for g in r.alive] == [
+        ("uint8 (31457280,)", "kept", 30 * MIB, 30 * MIB, 1),
+        ("held[0]: uint8 (4194304,)", "before the call", 4 * MIB, 4 * MIB, 1),
+        ("name: uint8 (100,)", "before the call", 512, 100, 1),
+    ]
+    assert [(g.source is None, g.stack == ()) for g in r.alive] == [
+        (False, False),
+        (True, True),
+        (True, True),
+    ]
+    assert name.size == 100
+
+
+# Looking for arrays -------------------------------------------------------------------------------------
+
+
+class Clock:
+    """Time as a test sets it; each look takes as long as is said."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+    def perf_counter_ns(self) -> int:
+        return int(1e9 * self.now)
+
+
+@pytest.fixture
+def looking(monkeypatch: pytest.MonkeyPatch):
+    """An `_Arrays` whose looks are noted, and take as long as the test says."""
+    clock, seen, looks = Clock(), SimpleNamespace(held=1000, most_held=1000), []
+    monkeypatch.setattr(report, "time", clock)
+    arrays = report._Arrays(seen)
+    took = [0.0]
+
+    def objects(*generation: int) -> list[object]:
+        looks.append(generation)
+        clock.now += took[0] / (1 if not generation else 2)
+        return []
+
+    monkeypatch.setattr(report, "gc", SimpleNamespace(get_objects=objects))
+    return SimpleNamespace(arrays=arrays, clock=clock, seen=seen, looks=looks, took=took)
+
+
+EVERYWHERE, YOUNG = [()], [(0,), (1,)]
+
+
+@pytest.mark.parametrize(
+    ("held", "most", "looks"),
+    [
+        (1000, 1000, EVERYWHERE),
+        (1000, 1020, EVERYWHERE),
+        (1000, 1021, []),
+        (0, 0, []),
+        (0, 5, []),
+        (1, 1, EVERYWHERE),
+    ],
+)
+def test_it_looks_near_a_peak(looking, held: int, most: int, looks: list[tuple[int, ...]]) -> None:
+    looking.seen.held, looking.seen.most_held = held, most
+    looking.arrays.at_event()
+    assert looking.looks == looks
+
+
+def test_looks_take_a_small_part_of_the_calls_time(looking) -> None:
+    """0.05 s and a tenth of what has passed; beyond that only among the young, and at a much higher peak."""
+
+    def event(held: int, at_s: float) -> list[tuple[int, ...]]:
+        looking.looks.clear()
+        looking.seen.held = looking.seen.most_held = held
+        looking.clock.now = 100 + at_s
+        looking.arrays.at_event()
+        return list(looking.looks)
+
+    looking.took[0] = 0.0625
+    assert event(1000, 0) == EVERYWHERE
+    assert event(1000, 0.1) == []  # it has spent 0.0625 s, and 0.06 may be
+    assert event(1020, 0.1) == []  # 2 % more than where it looked
+    assert event(1021, 0.1) == YOUNG
+    looking.took[0] = 0
+    assert event(1041, 0.5) == []  # of 0.125 s 0.1 may be spent
+    assert event(900, 0.74) == []
+    assert event(900, 0.76) == EVERYWHERE
+    assert event(1041, 0.5) == []  # where it has looked is the highest of all
+    assert event(1042, 0.5) == YOUNG
+
+
+def test_the_young_are_those_of_two_generations() -> None:
+    arrays = report._Arrays(SimpleNamespace(held=1, most_held=1))
+    old = zeros(1)
+    gc.collect()
+    gc.disable()
+    try:
+        young = zeros(2)
+        gc.collect(0)
+        new = zeros(3)
+        arrays.look()
+        assert {told[-1] for each in arrays._found.values() for told in each} == {2 * MIB, 3 * MIB}
+        arrays.look(everywhere=True)
+    finally:
+        gc.enable()
+    assert {told[1] for each in arrays._found.values() for told in each} >= {
+        "old: uint8 (1048576,)", "young: uint8 (2097152,)", "new: uint8 (3145728,)",
+    }  # fmt: skip
+    assert old.size < young.size < new.size
+
+
+def test_what_lay_in_a_block_is_told_by_time_and_by_name() -> None:
+    arrays = report._Arrays(SimpleNamespace(held=0, most_held=0))
+    arrays._found = {
+        64: [(10, "u1 (5,)", 512, 5), (20, "x: u1 (3,)", 512, 3), (30, "y: u1 (4,)", 512, 4),
+             (30, "u1 (9,)", 512, 9)],
+        128: [(10, "u1 (7,)", 1024, 7), (11, "u1 (8,)", 1024, 8)],
+        256: [(10, "z: u1 (1,)", 1024, 1)],
+        0: [(10, "w: u1 (0,)", 4096, 0)],
+    }  # fmt: skip
+    spans = (10, 10), (10, 20), (11, 19), (20, 30), (31, np.inf), (0, 9)
+    assert [arrays.at(64, *span) for span in spans] == [
+        "u1 (5,)", "x: u1 (3,)", "", "y: u1 (4,)", "", "",
+    ]  # fmt: skip
+    assert arrays.at(128, 0, np.inf) == "u1 (7,)"
+    assert arrays.at(32, 0, np.inf) == ""
+    assert arrays.older(set()) == [("z: u1 (1,)", 1024, 1), ("u1 (7,)", 1024, 7), ("y: u1 (4,)", 512, 4)]
+    assert arrays.older({64, 256}) == [("u1 (7,)", 1024, 7)]
+
+
+def test_views_without_a_name_are_passed_by() -> None:
+    arrays = report._Arrays(SimpleNamespace(held=0, most_held=0))
+    whole = [zeros(1)]
+    part = whole[0][:512]
+    nameless = [whole[0][512:]]
+    arrays.look(everywhere=True)
+    (found,) = arrays._found.values()
+    names = sorted(told[1] for told in found)
+    assert "part: uint8 (512,)" in names
+    assert "whole[0]: uint8 (1048576,)" in names
+    assert len({told[2] for told in found}) == 1
+    assert part.size == 512
+    assert nameless

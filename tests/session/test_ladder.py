@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
+from itertools import islice
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -194,3 +200,266 @@ def test_recorded_ladders_are_shown_without_a_gpu() -> None:
         assert name in chart.record.provenance.device
         assert chart.record.latency_ns.size > 30
         chart.close()
+
+
+# What is launched, and what follows from its times ------------------------------------------------------
+
+Launch = tuple[str, int, int, tuple[Any, ...]]
+
+
+class Counted:
+    """A bench whose kernels only note what they are given, on a clock that a test sets."""
+
+    def __init__(self, effort: hierarchy._Effort = hierarchy._REAL, **info: Any) -> None:
+        self.bench = hierarchy._Bench(replace(session.backend().device_info(), **info), effort)
+        self.bench.stream_bytes = 16 << 20
+        self.launches: list[Launch] = []
+        self.bench.kernels = {name: partial(self.noted, name) for name in self.bench.kernels}
+        self.bench.ns = self.ns  # type: ignore[method-assign]
+
+    def noted(self, name: str, grid: tuple[int], block: tuple[int], args: tuple[Any, ...]) -> None:
+        self.launches.append((name, *grid, *block, args))
+
+    def ns(self, run: Any, before: Any = None) -> float:
+        """A launch of `count` rounds takes 1,000 + 3 x count."""
+        if before is not None:
+            before()
+        run()
+        return 1000 + 3 * int(self.launches[-1][-1][-1]) if self.launches else 4000.0
+
+    def counts(self) -> list[tuple[str, int]]:
+        return [(name, int(args[-1])) for name, _, _, args in self.launches]
+
+
+@pytest.fixture
+def on_t4() -> Iterator[None]:
+    with session.on_device("virtual:T4"):
+        yield
+
+
+@pytest.mark.usefixtures("on_t4")
+def test_all_sms_run_each_level_for_two_lengths_of_time() -> None:
+    seen = Counted()
+    found = [*islice(seen.bench.bandwidths(), 3)]
+    kernels = ("registers", "shared_memory", "l1")
+    assert seen.counts() == [(name, count) for name in kernels for count in (2, 4096, 2048)]
+    assert {(grid, block) for _, grid, block, _ in seen.launches} == {(4 * 40, 512)}
+    lanes = 4 * 40 * 512
+    assert [level.gbps for level in found] == pytest.approx([lanes * n * 16 / 3 for n in (64, 4, 4)])
+    blocks = seen.launches[-1][-1][0]
+    assert (blocks.shape, blocks.dtype) == ((4 * 40, 8192), np.uint32)  # 32 KiB for each
+    assert [args[0] for _, _, _, args in seen.launches[:6]] == [seen.bench.out] * 6
+    assert [level.published_gbps for level in found] == pytest.approx(
+        [16 * 64 * 40 * 1.59, 128 * 40 * 1.59, 128 * 40 * 1.59]
+    )
+    unknown = islice(Counted(boost_clock_mhz=None).bench.bandwidths(), 3)
+    assert [level.published_gbps for level in unknown] == [None] * 3
+
+
+@pytest.mark.usefixtures("on_t4")
+@pytest.mark.parametrize(("rounds", "reads"), [(2048, 512), (64, 16), (68, 17), (4, 16)])
+def test_l2_is_read_over_and_over(rounds: int, reads: int) -> None:
+    seen = Counted(replace(hierarchy._REAL, rounds=rounds))
+    level = seen.bench._l2()
+    assert seen.counts() == [("reads", 1), ("reads", 2 * reads), ("reads", reads)]
+    _, grid, block, (array, out, vectors, _) = seen.launches[0]
+    assert (grid, block, int(vectors), array.nbytes) == (256, 256, 65536, 1 << 20)  # a quarter of it
+    assert out is seen.bench.out
+    assert level.gbps == pytest.approx((1 << 20) / 3)
+    assert Counted(l2_bytes=(4 << 20) - 4).bench._l2().method.count("512 KiB") == 1
+
+
+@pytest.mark.usefixtures("on_t4")
+def test_memory_is_read_by_all_and_copied_by_halves() -> None:
+    seen = Counted()
+    read, copy = seen.bench._memory({"memory": (320.0, "a sheet")})
+    assert seen.counts() == [("reads", 2), ("reads", 1)]
+    _, grid, _, (array, _, vectors, _) = seen.launches[0]
+    assert (grid, int(vectors), array.nbytes) == (8 * 40, 1 << 20, 16 << 20)
+    assert read.gbps == pytest.approx((16 << 20) / 3)
+    assert copy.gbps == pytest.approx(2 * (8 << 20) / (1003 / 8))  # eight copies in a row
+    assert (read.published_gbps, read.document, copy.published_gbps) == (320.0, "a sheet", 320.0)
+
+
+@pytest.mark.usefixtures("on_t4")
+def test_a_few_vectors_are_read_by_one_block() -> None:
+    seen = Counted()
+    for vectors in (1, 255, 512, 256 * 320, 256 * 321):
+        seen.bench._read("array", vectors, 7)
+    assert [grid for _, grid, _, _ in seen.launches] == [1, 1, 2, 320, 320]
+    assert seen.launches[0][-1][-1].dtype == np.int32
+    assert seen.launches[0][-1][-2].dtype == np.int64
+
+
+@pytest.mark.usefixtures("on_t4")
+@pytest.mark.parametrize(
+    ("lines", "chain", "steps"),
+    [(8, 5000, 4096), (8, 4000, 4000), (32768, 5000, 4096), (32769, 5000, 5000), (8193, 4096, 4096)],
+)
+def test_the_chain_goes_through_every_line_once(lines: int, chain: int, steps: int) -> None:
+    """Up to L2 no longer than is needed; as many loads as an L1 has lines go before."""
+    seen = Counted(replace(hierarchy._REAL, chain=chain))
+    whole = seen.bench.cp.zeros(16 * 32769, np.uint64)
+    assert seen.bench._latency(whole, lines, np.random.default_rng(3)) == pytest.approx(3)
+    assert seen.counts() == [("chase", 16), ("reads", 1), ("chase", 16 + steps), ("reads", 1), ("chase", 16)]
+    _, grid, block, (array, end, warm, _) = seen.launches[0]
+    assert (grid, block, int(warm)) == (1, 1, min(lines, 8192))
+    assert array is whole
+    assert end is seen.bench.end
+    assert int(seen.launches[1][-1][2]) == 8 * lines
+    words, first = whole.get(), int(whole.data.ptr)
+    nexts = (words[: 16 * lines : 16] - np.uint64(first)) // 128
+    assert np.array_equal(np.sort(nexts), np.arange(lines))
+    if lines == 8:
+        at, passed = 0, []
+        for _ in range(lines):
+            at = int(nexts[at])
+            passed.append(at)
+        assert sorted(passed) == list(range(8)), "one cycle"
+        assert passed != [*range(1, 8), 0], "in no order that helps"
+
+
+@pytest.mark.usefixtures("on_t4")
+def test_each_working_set_has_its_latency() -> None:
+    effort = replace(hierarchy._REAL, most_bytes=1 << 13, steps_an_octave=2)
+    bench, begun, asked = hierarchy._Bench(session.backend().device_info(), effort), [], []
+    bench._latency = lambda whole, lines, rng: asked.append((whole.nbytes, lines)) or 7.0  # type: ignore[func-returns-value, method-assign]
+    assert bench.latencies(lambda: begun.append(1)).tolist() == [7.0] * 7
+    assert len(begun) == 7
+    assert asked == [(8192, lines) for lines in (8, 11, 16, 22, 32, 45, 64)]
+
+
+@pytest.mark.usefixtures("on_t4")
+def test_copies_are_timed_in_a_row_after_such_a_row() -> None:
+    bench, done = hierarchy._Bench(session.backend().device_info(), hierarchy._REAL), []
+
+    def ns(run: Any) -> float:
+        done.append("timed")
+        run()
+        return 4000.0
+
+    bench.ns = ns  # type: ignore[method-assign, assignment]
+    assert bench._copies_ns(lambda: done.append("copy")) == 500
+    assert done == ["copy"] * 8 + ["timed"] + ["copy"] * 8
+
+
+class Link:
+    """GPUs that are made up: they note what is copied, on which stream, and from where to where."""
+
+    def __init__(self, here: int = 0, count: int = 1) -> None:
+        self.said: list[Any] = []
+        self.on = here
+        pinned = bytearray(4 << 20)
+        self.cp = SimpleNamespace(
+            zeros=self.zeros, uint8=np.uint8,
+            cuda=SimpleNamespace(
+                alloc_pinned_memory=lambda size: pinned, get_current_stream=lambda: "stream",
+                Device=self.device, Stream=self.stream, runtime=SimpleNamespace(getDeviceCount=lambda: count),
+            ),
+        )  # fmt: skip
+
+    def zeros(self, size: int, dtype: Any) -> Any:
+        def copied(data: Any, size_bytes: int, stream: Any) -> None:
+            self.said.append((data.on, made.on, size_bytes, stream))
+
+        made = SimpleNamespace(
+            set=lambda data, stream: self.said.append(("set", data.nbytes, stream)),
+            get=lambda stream, out, blocking: self.said.append(("get", out.nbytes, stream, blocking)),
+            data=SimpleNamespace(copy_from_device_async=copied, on=self.on), on=self.on, size=size,
+        )  # fmt: skip
+        return made
+
+    def device(self, number: int | None = None) -> Any:
+        link, before = self, self.on
+
+        class Device:
+            id = before
+
+            def __enter__(self) -> None:
+                link.on = number  # type: ignore[assignment]
+
+            def __exit__(self, *_: object) -> None:
+                link.on = before
+
+        return Device()
+
+    @contextmanager
+    def stream(self, non_blocking: bool = False) -> Iterator[str]:
+        yield f"of its own: {non_blocking}"
+
+
+@pytest.mark.usefixtures("on_t4")
+def test_copies_to_the_host_and_back_are_behind_one_another_on_a_stream() -> None:
+    seen, link = Counted(replace(hierarchy._REAL, copies=1)), Link()
+    seen.bench.cp = link.cp
+    to_device, to_host = seen.bench._host({"host": (16.0, "a sheet")})
+    size = 4 << 20
+    assert link.said == [("set", size, "stream")] * 2 + [("get", size, "stream", False)] * 2
+    assert (to_device.gbps, to_host.gbps) == (size / 4000, size / 4000)
+    assert (to_device.published_gbps, to_host.document) == (16.0, "a sheet")
+
+
+@pytest.mark.usefixtures("on_t4")
+@pytest.mark.parametrize(("here", "count", "there"), [(0, 2, 1), (1, 2, 0), (2, 4, 3), (3, 4, 0)])
+def test_a_peer_is_the_next_gpu(here: int, count: int, there: int) -> None:
+    seen, link = Counted(replace(hierarchy._REAL, copies=1)), Link(here, count)
+    seen.bench.cp = link.cp
+    peer = seen.bench._peer({"peer": (450.0, "a sheet")})
+    assert link.said == [(here, there, 4 << 20, "of its own: True")] * 2
+    assert (peer.gbps, peer.published_gbps, peer.why) == ((4 << 20) / 4000, 450.0, "")
+
+
+class Measured:
+    """A bench that only notes what it was made for."""
+
+    made: list[Any]
+
+    def __init__(self, info: Any, effort: hierarchy._Effort) -> None:
+        Measured.made.append(effort)
+        self.sizes = np.arange(5)
+
+    def latencies(self, begin: Any) -> Any:
+        for _ in range(5):
+            begin()
+        return np.zeros(5)
+
+    def bandwidths(self) -> Iterator[Any]:
+        yield "bandwidth"
+
+
+@pytest.mark.parametrize(
+    ("device", "effort"),
+    [
+        ("virtual:T4", hierarchy._Effort(1, 8 << 20, 1, 104857, 32, 16 << 20, 3, 1)),
+        ("virtual:A100", hierarchy._Effort(1, 128 << 20, 1, (40 << 20) // 40, 32, 256 << 20, 3, 1)),
+    ],
+)
+def test_a_virtual_gpu_is_asked_for_what_shows_its_levels(
+    device: str, effort: hierarchy._Effort, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Measured.made = []
+    begun: list[Any] = []
+
+    @contextmanager
+    def steps(total: int, what: str) -> Iterator[Any]:
+        begun.append((total, what))
+        yield lambda: begun.append("step")
+
+    monkeypatch.setattr(hierarchy, "_Bench", Measured)
+    with session.on_device(device):
+        monkeypatch.setattr(session, "steps", steps)
+        found = hierarchy.measure()
+        assert Measured.made == [effort]
+        assert begun == [(6, "gl.ladder"), *["step"] * 6]
+        assert found.bandwidths == ("bandwidth",)
+        assert found.latency_method.startswith("One thread follows")
+        assert "The modelled clock" in found.latency_method
+        assert found.provenance.source == "modelled"
+        monkeypatch.setattr(session, "which_device", lambda: SimpleNamespace(kind="cuda"))
+        real = hierarchy.measure()
+    assert Measured.made[1] is hierarchy._REAL
+    assert "modelled" not in real.latency_method
+    assert (real.provenance.source, real.provenance.device) == (
+        "measured",
+        session.table_info(device[8:]).name,
+    )

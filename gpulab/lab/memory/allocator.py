@@ -272,8 +272,9 @@ def _after(record: memory.AllocatorTrace, requests: Sequence[memory.Request]) ->
     """How many events had happened when each request was done; requests carry their events' times."""
     times = np.array([0, *(request.time_ns for request in requests)], np.int64)
     found = np.searchsorted(record.events.time_ns, times, side="right")
-    # What was there before the first event was never seen to be asked for.
-    before = sum(1 for s in record.first.segments for b in s.blocks if b.state in ("used", "waiting"))
+    # What was there before the first event was never seen to be asked for; see `requests_of`.
+    asked = {"used": 1, "waiting": 3}
+    before = sum(asked.get(b.state, 0) for s in record.first.segments for b in s.blocks)
     found[: before + 1 + bool(record.first.limit_bytes)] = 0
     found[-1] = len(record.events)
     return np.maximum.accumulate(found)

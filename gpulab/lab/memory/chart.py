@@ -58,7 +58,7 @@ class MemoryRecording(
 ):
     """A device's memory over time: live from its display, or the beginning of its block, to `stop`."""
 
-    def __init__(self, rate_hz: float = 10.0) -> None:
+    def __init__(self, rate_hz: float) -> None:
         super().__init__(rate_hz)
         self._held: list[Any] = []  # what the chart's button has allocated
 

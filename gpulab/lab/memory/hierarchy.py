@@ -232,7 +232,7 @@ class _Bench:
         )  # fmt: skip
 
     def _host(self, published: dict[str, tuple[float | None, str]]) -> Iterator[LevelBandwidth]:
-        size_bytes = min(self.stream_bytes // 4, 256 * MIB)
+        size_bytes = self.stream_bytes // 4
         pinned = np.frombuffer(self.cp.cuda.alloc_pinned_memory(size_bytes), np.uint8, size_bytes)
         array, stream = self.cp.zeros(size_bytes, self.cp.uint8), self.cp.cuda.get_current_stream()
         how = f"Copies of {size(size_bytes)} from pinned memory by a copy engine."
@@ -243,7 +243,7 @@ class _Bench:
                              *published["host"])  # fmt: skip
 
     def _peer(self, published: dict[str, tuple[float | None, str]]) -> LevelBandwidth:
-        size_bytes = min(self.stream_bytes // 4, 256 * MIB)
+        size_bytes = self.stream_bytes // 4
         how = f"Copies of {size(size_bytes)} to another GPU, with peer access where they have it."
         here, count = self.cp.cuda.Device().id, self.cp.cuda.runtime.getDeviceCount()
         if count == 1:

@@ -73,9 +73,8 @@ def memory_report(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> MemoryRe
     ran_out: type[Exception] = session.cp().cuda.memory.OutOfMemoryError
     try:
         with run.seen:
-            result = fn(*args, **kwargs)
+            _result = fn(*args, **kwargs)  # there until its end has been read
             run.end()
-            del result
     except ran_out as error:
         return run.report(str(error))
     except Exception as error:
@@ -116,7 +115,6 @@ class _Run:
     def end(self) -> None:
         """The call has returned, and what it returned is still there."""
         if self._after is None:
-            self.seen.at_event = None
             self.seen.stop()
             self._after = self._read()
             self._arrays.look(everywhere=True)
