@@ -88,10 +88,10 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "virtualgpu/compile/ptx": ("tests/ptx", "tests/engine", "tests/fuzz/test_parser_fuzz.py"),
     "virtualgpu/sanitizer": (
-        *_sanitizer("", "_order", "_copies", "_patterns", "_blocks", "_words", "_touched"),
+        *_sanitizer("", "_order", "_copies", "_patterns", "_blocks", "_words", "_touched", "_report"),
         "tests/session/test_who_wrote.py",
     ),
-    "virtualgpu/sanitizer/report": _sanitizer("_words", "_patterns", ""),
+    "virtualgpu/sanitizer/report": _sanitizer("_report", "_words", "_patterns", ""),
     "virtualgpu/engine/run": ("tests/engine", *_virtual("kernels")),
     "virtualgpu/engine/ir": ("tests/engine", "tests/counters"),
     "virtualgpu/engine/machine": ("tests/engine",),

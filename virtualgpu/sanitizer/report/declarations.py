@@ -16,7 +16,9 @@ _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 _DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+(.+?)[ \t]*$", re.M)
 _CONSTANTS = re.compile(r"\bconst(?:expr)?\s+([^;(){}]+);")
 _CONSTANT = re.compile(r"(\w+)\s*=\s*(.+)$", re.S)
-_DECLARED = re.compile(r"\b__(?:shared|device|constant|managed)__\s+([^;(){}=]+?)\s*[;={]")
+_DECLARED = re.compile(
+    r"\b__(?:shared|device|constant|managed)__\s+((?:[^;(){}=\[\]]|\[[^;{}\]]*\])+?)\s*[;={]"
+)
 _DECLARATOR = re.compile(
     r"^(?P<type>.*?)(?P<pointer>[*\s])\s*(?P<name>\w+)\s*(?P<extents>(?:\[[^\]]*\]\s*)*)$", re.S
 )
@@ -75,7 +77,7 @@ class Declarations:
             return ""
         if size_bytes:
             count = math.prod(shape)
-            if count <= 0 or size_bytes % count or (unit and unit * count != size_bytes):
+            if size_bytes % count or (unit and unit * count != size_bytes):
                 return ""
             unit = size_bytes // count
         if not unit:
@@ -98,7 +100,7 @@ class Declarations:
             inner = self._shape(extents[1:], 0)
             if inner is None:
                 return None
-            return [max(count // max(math.prod(inner), 1), 1), *inner]
+            return [max(count // math.prod(inner), 1), *inner]
         missing = {name for text in extents for name in self._unknown(text, ())}
         if not missing:
             return self._values(extents, {})
@@ -114,7 +116,7 @@ class Declarations:
         return None
 
     def _values(self, extents: Sequence[str], known: Mapping[str, int]) -> list[int] | None:
-        values = [self._value(text, known, ()) for text in extents]
+        values = [self._value(text, known) for text in extents]
         found = [value for value in values if value is not None and value > 0]
         return found if len(found) == len(values) else None
 
@@ -128,27 +130,26 @@ class Declarations:
                 found |= self._unknown(self.constants[name], (*above, name))
         return found
 
-    def _value(self, text: str, known: Mapping[str, int], above: tuple[str, ...]) -> int | None:
+    def _value(self, text: str, known: Mapping[str, int]) -> int | None:
         """What a constant expression of integers comes to."""
         try:
-            return self._evaluated(
-                ast.parse(re.sub(r"(?<=\d)[uUlL]+\b", "", text).strip(), mode="eval").body, known, above
-            )
+            plain = re.sub(r"(?<=\d)[uUlL]+\b", "", text).strip()
+            return self._evaluated(ast.parse(plain, mode="eval").body, known)
         except (SyntaxError, ValueError, ZeroDivisionError, RecursionError):
             return None
 
-    def _evaluated(self, node: ast.expr, known: Mapping[str, int], above: tuple[str, ...]) -> int:
+    def _evaluated(self, node: ast.expr, known: Mapping[str, int]) -> int:
         if isinstance(node, ast.Constant) and isinstance(node.value, int):
             return node.value
         if isinstance(node, ast.Name):
             if node.id in known:
                 return known[node.id]
-            if node.id in self.constants and node.id not in above:
-                value = self._value(self.constants[node.id], known, (*above, node.id))
+            if node.id in self.constants:
+                value = self._value(self.constants[node.id], known)
                 if value is not None:
                     return value
         if isinstance(node, ast.BinOp):
-            left, right = (self._evaluated(side, known, above) for side in (node.left, node.right))
+            left, right = (self._evaluated(side, known) for side in (node.left, node.right))
             match node.op:
                 case ast.Add():
                     return left + right
@@ -170,7 +171,7 @@ class Declarations:
 def declarations(code: str) -> Declarations:
     """What a CUDA C++ source declares in shared, global and constant memory."""
     text = _ALIGNED.sub(" ", _COMMENT.sub(" ", code.replace("\\\n", " ")))
-    constants = {name: value for name, value in _DEFINE.findall(text) if "(" not in name}
+    constants = dict(_DEFINE.findall(text))
     for group in _CONSTANTS.findall(text):
         constants |= {m[1]: m[2] for part in _split(group) if (m := _CONSTANT.search(part))}
     found: dict[str, list[Declaration]] = {}
@@ -182,10 +183,9 @@ def declarations(code: str) -> Declarations:
                 continue
             if n == 0:
                 kind = " ".join(match["type"].split())
-            pointer = match["pointer"] == "*" or match["type"].rstrip().endswith("*")
             extents = tuple(_EXTENT.findall(match["extents"]))
             found.setdefault(match["name"], []).append(
-                Declaration("size_t" if pointer else kind.rstrip("* "), extents)
+                Declaration("size_t" if match["pointer"] == "*" else kind.rstrip("* "), extents)
             )
     return Declarations(found, constants)
 

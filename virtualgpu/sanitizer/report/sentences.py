@@ -115,11 +115,8 @@ def update_message(
     elif update.atomic in ("", "none"):
         fix = "Make it one atomic: a loop around atomicCAS() does where no other atomic fits."
     else:
-        fix = (
-            f"Use {update.atomic}(&{array.split(' (')[0]}, ...)."
-            if " of " not in array
-            else (f"Use {update.atomic}().")
-        )
+        element = array.split(" (")[0]  # without where it stands in an array of several axes
+        fix = f"Use {update.atomic}({'' if ' of ' in element else f'&{element}, ...'})."
     lock = " If a lock guards it, put __threadfence() before the lock is opened." if locks else ""
     return f"{what} {fix}{lock}"
 
