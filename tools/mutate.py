@@ -190,7 +190,11 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "gpulab/lab/why": ("tests/session/test_diagnose.py", "tests/session/test_roofline.py"),
     "gpulab/lab/memory": ("tests/memory", "tests/session/test_ladder.py"),
     "gpulab/real": (*_ON_A_GPU, *_WATCHERS, "tests/real", "tests/session/test_doctor.py"),
-    "gpulab/real/cupti": (*_ON_A_GPU, "tests/trace/test_cupti_records.py"),
+    "gpulab/real/cupti": (
+        *_ON_A_GPU,
+        "tests/trace/test_cupti_library.py",
+        "tests/trace/test_cupti_records.py",
+    ),
     "gpulab/real/memory": ("tests/memory",),
     "gpulab/views": (
         *_views("common", "launch_chart", "device_and_occupancy", "timeline"),

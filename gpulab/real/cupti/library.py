@@ -23,7 +23,7 @@ from gpulab.real.driver import rows
 from virtualgpu.errors import GpulabError
 from virtualgpu.trace.cupti.kinds import DRIVER, DRIVER_API, GRAPH_HOST_NODE, RUNTIME, RUNTIME_API
 
-_SUCCESS, _MAX_LIMIT_REACHED, _NOT_SUPPORTED, _INVALID_KIND = 0, 12, 27, 21
+_SUCCESS = 0
 TAKEN = 39  # CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED
 _SYSTEM_THREADS = 1  # CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM
 _FLUSH_FORCED = 1
@@ -121,7 +121,8 @@ class Cupti:
             self.call("cuptiSetThreadIdType", _SYSTEM_THREADS)
             self._registered = True
             atexit.register(self.stop)
-        self._full.clear()
+        while self._full:  # what nobody has read
+            del self._buffers[self._full.popleft()[0]]
         try:
             for kind in kinds:
                 try:
@@ -165,7 +166,7 @@ class Cupti:
             offsets, record = [], c_void_p()
             following, where = self._library.cuptiActivityGetNextRecord, byref(record)
             while following(c_void_p(address), c_size_t(size), where) == _SUCCESS:
-                offsets.append((record.value or 0) - address)
+                offsets.append((record.value or address) - address)
             yield memoryview(buffer).cast("B")[:size], offsets
 
     def _requested(self, buffer: Any, size: Any, records: Any) -> None:

@@ -1,0 +1,461 @@
+"""What gpulab asks of CUPTI's library and makes of its answers, held against a library made up for it.
+
+Its numbers are those of cupti_result.h, cupti_activity.h and cupti_callbacks.h of CUDA 13.0.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import sys
+from ctypes import c_size_t, c_void_p
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gpulab.real.cupti import callbacks, library
+from gpulab.real.cupti.library import Cupti, CuptiError
+from virtualgpu.errors import GpulabError
+
+SUCCESS, INVALID_PARAMETER, INVALID_KIND, MAX_LIMIT_REACHED, NOT_SUPPORTED = 0, 1, 21, 12, 27
+MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED = 39
+DRIVER, RUNTIME, CONCURRENT_KERNEL, MEMSET, GRAPH_HOST_NODE, HOST_LAUNCH = 4, 5, 10, 2, 56, 58
+DRIVER_API, RUNTIME_API = 1, 2
+ATTR_ZEROED_OUT_ACTIVITY_BUFFER, THREAD_ID_TYPE_SYSTEM, FLAG_FLUSH_FORCED = 5, 1, 1
+NAMES = {
+    DRIVER_API: {1: b"cuInit", 2: b"cuLaunchKernel_ptsz", 700: b"cuLaunchKernelEx_v2"},
+    RUNTIME_API: {
+        1: b"cudaMalloc_v3020", 2: b"cudaMemcpyAsync_ptsz_v7000", 3: b"INVALID", 4: b"", 5: None,
+        6: b"cudaEventRecord_v3020", 600: b"cudaLast_v2", 1999: b"cudaFar",
+    },
+}  # fmt: skip
+RECORD_BYTES = 24
+
+
+class Library:
+    """CUPTI's functions as `ctypes` gives them; each call is noted, and ``refused`` gives other results."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+        self.refused: dict[tuple[str, int], int] = {}
+        self.names = NAMES
+        self.time = 1000
+        self.asked: list[tuple[int, int]] = []
+        self.has_words = True
+
+    def _note(self, name: str, *arguments: Any) -> int:
+        self.calls.append((name, *arguments))
+        return self.refused.get((name, arguments[0] if arguments else 0), SUCCESS)
+
+    def named(self, name: str) -> list[tuple[Any, ...]]:
+        return [rest for called, *rest in self.calls if called == name]  # type: ignore[misc]
+
+    def cuptiGetVersion(self, version: Any) -> int:
+        version._obj.value = 130001
+        return self._note("version")
+
+    def cuptiGetTimestamp(self, time: Any) -> int:
+        time._obj.value = (1 << 40) + self.time
+        return self._note("timestamp")
+
+    def cuptiGetResultString(self, result: int, words: Any) -> int:
+        if self.has_words:
+            words._obj.value = {21: b"CUPTI_ERROR_INVALID_KIND"}.get(result, b"CUPTI_ERROR")
+        return SUCCESS
+
+    def cuptiActivitySetAttribute(self, attribute: int, size: Any, value: Any) -> int:
+        return self._note("attribute", attribute, size._obj.value, bytes(value._obj))
+
+    def cuptiActivityRegisterCallbacks(self, requested: Any, completed: Any) -> int:
+        self.requested, self.completed = requested, completed
+        return self._note("register")
+
+    def cuptiSetThreadIdType(self, kind: int) -> int:
+        return self._note("threads", kind)
+
+    def cuptiActivityEnable(self, kind: int) -> int:
+        return self._note("enable", kind)
+
+    def cuptiActivityDisable(self, kind: int) -> int:
+        return self._note("disable", kind)
+
+    def cuptiActivityEnableDriverApi(self, cbid: Any, on: Any) -> int:
+        return self._note("driver", cbid.value, on.value)
+
+    def cuptiActivityEnableRuntimeApi(self, cbid: Any, on: Any) -> int:
+        return self._note("runtime", cbid.value, on.value)
+
+    def cuptiActivityFlushAll(self, flag: int) -> int:
+        return self._note("flush", flag)
+
+    def cuptiActivityGetNumDroppedRecords(self, context: Any, stream: Any, dropped: Any) -> int:
+        assert (context, stream.value) == (None, 0)
+        dropped._obj.value = 3
+        return self._note("dropped")
+
+    def cuptiActivityGetNextRecord(self, buffer: Any, size: Any, record: Any) -> int:
+        last = record._obj.value
+        at = buffer.value if last is None else last + RECORD_BYTES
+        if at >= buffer.value + size.value:
+            return MAX_LIMIT_REACHED
+        record._obj.value = at
+        return SUCCESS
+
+    def cuptiGetCallbackName(self, domain: int, cbid: Any, name: Any) -> int:
+        self.asked.append((domain, cbid.value))
+        if cbid.value not in self.names[domain]:
+            return INVALID_PARAMETER
+        name._obj.value = self.names[domain][cbid.value]
+        return SUCCESS
+
+    def cuptiSubscribe(self, subscriber: Any, callback: Any, data: Any) -> int:
+        assert data is None
+        self.callback = callback
+        subscriber._obj.value = 77
+        return self._note("subscribe")
+
+    def cuptiEnableCallback(self, on: Any, subscriber: Any, domain: int, cbid: Any) -> int:
+        return self._note("callback", domain, cbid.value, on.value, subscriber.value)
+
+    def cuptiUnsubscribe(self, subscriber: Any) -> int:
+        return self._note("unsubscribe", subscriber.value)
+
+    # What CUPTI does when it has records
+
+    def request(self) -> tuple[int, int, int]:
+        """Ask for a buffer: its address, its size, how many records may go there (0: any)."""
+        buffer, size, records = c_void_p(), c_size_t(1), c_size_t(99)
+        self.requested(ctypes.pointer(buffer), ctypes.pointer(size), ctypes.pointer(records))
+        return buffer.value or 0, size.value, records.value
+
+    def give(self, data: bytes) -> int:
+        address, size, _ = self.request()
+        ctypes.memmove(address, data, len(data))
+        self.completed(None, 0, address, size, len(data))
+        return address
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> Library:
+    monkeypatch.setattr(library, "_BUFFER_BYTES", 1 << 12)
+    monkeypatch.setattr(library.atexit, "register", lambda function: exits.append(function))
+    exits.clear()
+    return Library()
+
+
+exits: list[Any] = []
+CALLS = {DRIVER_API: frozenset({"cuLaunchKernel"}), RUNTIME_API: frozenset({"cudaMalloc", "cudaEventRecord"})}
+
+
+def test_a_recording_from_its_begin_to_its_end(fake: Library) -> None:
+    cupti = Cupti(fake)
+    assert not cupti.recording
+    cupti.stop()
+    assert fake.calls == [], "nothing has been asked for yet"
+    cupti.start([CONCURRENT_KERNEL, MEMSET], CALLS)
+    assert cupti.recording
+    assert fake.calls == [
+        ("attribute", ATTR_ZEROED_OUT_ACTIVITY_BUFFER, 1, b"\x01"), ("register",),
+        ("threads", THREAD_ID_TYPE_SYSTEM), ("enable", CONCURRENT_KERNEL), ("enable", MEMSET),
+        ("enable", DRIVER), ("driver", 1, 0), ("enable", RUNTIME), ("runtime", 2, 0), ("runtime", 600, 0),
+    ]  # fmt: skip
+    fake.calls.clear()
+    cupti.stop()
+    assert not cupti.recording
+    assert fake.calls[0] == fake.calls[-1] == ("flush", FLAG_FLUSH_FORCED), "before the kinds end, and after"
+    assert sorted(fake.calls[1:-1]) == [
+        ("disable", kind) for kind in sorted((CONCURRENT_KERNEL, MEMSET, DRIVER, RUNTIME))
+    ]
+    assert exits == [cupti.stop], "a process that ends meanwhile stops it"
+
+
+def test_what_is_registered_stays_for_the_next_recording(fake: Library) -> None:
+    cupti = Cupti(fake)
+    for _ in range(2):
+        cupti.start([MEMSET], {})
+        cupti.stop()
+    assert len(fake.named("register")) == len(fake.named("threads")) == len(fake.named("attribute")) == 1
+    assert fake.named("enable") == fake.named("disable") == [[MEMSET]] * 2
+    assert len(exits) == 1
+    fake.calls.clear()
+    cupti.stop()
+    assert fake.calls == [("flush", FLAG_FLUSH_FORCED)], "ended twice, nothing is there to disable"
+
+
+def test_what_could_not_be_registered_is_tried_again(fake: Library) -> None:
+    cupti = Cupti(fake)
+    fake.refused["register", 0] = NOT_SUPPORTED
+    with pytest.raises(CuptiError, match="cuptiActivityRegisterCallbacks"):
+        cupti.start([MEMSET], {})
+    assert not cupti.recording
+    fake.refused.clear()
+    cupti.start([MEMSET], {})
+    assert len(fake.named("register")) == 2
+
+
+@pytest.mark.parametrize("kind", [GRAPH_HOST_NODE, HOST_LAUNCH])
+def test_kinds_that_an_older_cupti_does_not_know_are_left_out(fake: Library, kind: int) -> None:
+    cupti = Cupti(fake)
+    fake.refused["enable", kind] = INVALID_KIND
+    cupti.start([MEMSET, kind, CONCURRENT_KERNEL], {})
+    cupti.stop()
+    assert sorted(fake.named("disable")) == [[MEMSET], [CONCURRENT_KERNEL]]
+
+
+@pytest.mark.parametrize(
+    ("function", "first", "result"),
+    [
+        ("enable", CONCURRENT_KERNEL, INVALID_KIND), ("enable", GRAPH_HOST_NODE - 1, INVALID_KIND),
+        ("enable", GRAPH_HOST_NODE, MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED),
+        ("enable", CONCURRENT_KERNEL, MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED), ("enable", DRIVER, NOT_SUPPORTED),
+        ("driver", 1, INVALID_PARAMETER),
+    ],
+)  # fmt: skip
+def test_where_cupti_refuses_nothing_is_recorded(
+    fake: Library, function: str, first: int, result: int
+) -> None:
+    cupti = Cupti(fake)
+    fake.refused[function, first] = result
+    with pytest.raises(CuptiError) as raised:
+        cupti.start([MEMSET, CONCURRENT_KERNEL, GRAPH_HOST_NODE - 1, GRAPH_HOST_NODE], CALLS)
+    assert raised.value.result == result
+    assert (result == library.TAKEN) == (result == MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED)
+    assert not cupti.recording
+    enabled = [kind for (kind,) in fake.named("enable") if fake.refused.get(("enable", kind)) is None]
+    assert sorted(kind for (kind,) in fake.named("disable")) == sorted(enabled)
+    assert len(fake.named("flush")) == 2
+
+
+def test_errors_say_what_was_refused_and_why(fake: Library) -> None:
+    cupti = Cupti(fake)
+    fake.refused = {("timestamp", 0): INVALID_KIND}
+    with pytest.raises(CuptiError, match=r"^cuptiGetTimestamp: CUPTI_ERROR_INVALID_KIND$") as raised:
+        cupti.timestamp()
+    assert isinstance(raised.value, GpulabError)
+    fake.has_words = False
+    with pytest.raises(CuptiError, match=r"^cuptiGetTimestamp: error 21$"):
+        cupti.timestamp()
+
+
+def test_plain_questions(fake: Library) -> None:
+    cupti = Cupti(fake)
+    assert cupti.version == 130001
+    assert cupti.timestamp() == (1 << 40) + 1000
+    assert cupti.dropped() == 3
+    assert [name for name, *_ in fake.calls] == ["version", "timestamp", "dropped"]
+
+
+# -- buffers ----------------------------------------------------------------------------------------------
+
+
+def test_buffers_are_ready_before_the_recording_begins(
+    fake: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cleared: list[int] = []
+    memset = ctypes.memset
+
+    def noted(target: Any, value: int, size: int) -> Any:
+        cleared.append(ctypes.addressof(target))
+        assert (value, size, ctypes.sizeof(target)) == (0, 1 << 12, 1 << 12)
+        return memset(target, value, size)
+
+    monkeypatch.setattr(library.ctypes, "memset", noted)
+    cupti = Cupti(fake)
+    cupti.start([MEMSET], {})
+    assert len(cleared) == 4
+    asked = [fake.request() for _ in range(6)]
+    assert {address for address, _, _ in asked[:4]} == set(cleared), "and the pages are there"
+    assert len({address for address, _, _ in asked}) == 6
+    assert {ctypes.sizeof(made) for made in cupti._buffers.values()} == {1 << 12}, "as it is told"
+    assert {(address % 8, size, most) for address, size, most in asked} == {(0, 1 << 12, 0)}
+    assert not any(any(ctypes.string_at(address, 1 << 12)) for address, _, _ in asked)
+    cupti.stop()
+    cupti.start([MEMSET], {})
+    assert len(cleared) == 8, "those that were used are made up for"
+
+
+def test_the_size_of_a_buffer() -> None:
+    made = Library()
+    cupti = Cupti(made)
+    cupti._ready = [(ctypes.c_uint64 * (1 << 20))() for _ in range(4)]
+    cupti.start([MEMSET], {})
+    assert made.request()[1] == 8 << 20
+    cupti.stop()
+
+
+def test_records_are_read_buffer_by_buffer_and_once(fake: Library) -> None:
+    cupti = Cupti(fake)
+    cupti.start([MEMSET], {})
+    first, second = bytes(range(1, 73)), bytes(range(100, 124))
+    fake.give(first)
+    fake.give(b"")
+    fake.give(second)
+    gc.collect()
+    cupti.stop()
+    found = [(bytes(buffer), offsets) for buffer, offsets in cupti.buffers()]
+    assert found == [(first, [0, 24, 48]), (second, [0])]
+    assert list(cupti.buffers()) == []
+    assert cupti._buffers == {}, "nobody keeps what has been read, or holds nothing"
+
+
+def test_what_was_not_read_is_forgotten_when_the_next_recording_begins(fake: Library) -> None:
+    cupti = Cupti(fake)
+    cupti.start([MEMSET], {})
+    fake.give(bytes(24))
+    cupti.stop()
+    cupti.start([MEMSET], {})
+    fake.give(b"\x07" * 48)
+    cupti.stop()
+    assert [(bytes(buffer), offsets) for buffer, offsets in cupti.buffers()] == [(b"\x07" * 48, [0, 24])]
+    assert cupti._buffers == {}
+
+
+# -- names ------------------------------------------------------------------------------------------------
+
+
+def test_names_of_calls_lose_the_version_that_cupti_adds(fake: Library) -> None:
+    cupti = Cupti(fake)
+    assert cupti.call_names(RUNTIME_API) == {
+        1: "cudaMalloc", 2: "cudaMemcpyAsync", 6: "cudaEventRecord", 600: "cudaLast",
+    }  # fmt: skip
+    assert cupti.call_names(DRIVER_API) == {1: "cuInit", 2: "cuLaunchKernel"}
+    asked = [cbid for domain, cbid in fake.asked if domain == RUNTIME_API]
+    assert (asked[0], asked[-1]) == (1, 601), "gaps are passed over as far as the functions of CUDA go"
+    asked = [*fake.asked]
+    assert cupti.call_names(RUNTIME_API) is cupti.call_names(RUNTIME_API)
+    assert fake.asked == asked
+
+
+def test_names_behind_the_first_six_hundred(fake: Library) -> None:
+    fake.names = {DRIVER_API: {599: b"cuOne", 601: b"cuTwo", 603: b"cuThree"}}
+    assert Cupti(fake).call_names(DRIVER_API) == {599: "cuOne", 601: "cuTwo"}
+    fake.names = {DRIVER_API: {cbid: f"cu{cbid}_v2".encode() for cbid in range(1, 3000)}}
+    names = Cupti(fake).call_names(DRIVER_API)
+    assert (min(names), max(names), names[1999]) == (1, 1999, "cu1999")
+    assert len(names) == 1999
+
+
+def test_calls_by_the_api_that_has_them() -> None:
+    assert library.by_api(["cudaFree", "cuLaunchKernel", "cudaMalloc"]) == {
+        DRIVER_API: {"cuLaunchKernel"}, RUNTIME_API: {"cudaFree", "cudaMalloc"},
+    }  # fmt: skip
+    assert library.by_api([]) == {DRIVER_API: set(), RUNTIME_API: set()}
+
+
+# -- callbacks --------------------------------------------------------------------------------------------
+
+
+def called_back(fake: Library, domain: int, cbid: int, site: int) -> None:
+    data = callbacks.CallData(site=site, function_name=b"f", correlation_id=9)
+    fake.callback(None, domain, cbid, ctypes.pointer(data))
+
+
+def test_a_handler_is_told_of_calls_by_their_names(fake: Library) -> None:
+    seen: list[tuple[str, bool, int]] = []
+    wanted = {DRIVER_API: frozenset({"cuLaunchKernel"}), RUNTIME_API: frozenset({"cudaMalloc", "cudaFree"})}
+    handler = lambda name, done, data: seen.append((name, done, data.correlation_id))  # noqa: E731
+    with callbacks.subscribed(Cupti(fake), wanted, handler):
+        assert fake.calls == [
+            ("subscribe",), ("callback", DRIVER_API, 2, 1, 77), ("callback", RUNTIME_API, 1, 1, 77),
+        ]  # fmt: skip
+        called_back(fake, DRIVER_API, 2, 0)
+        called_back(fake, RUNTIME_API, 1, 1)
+        called_back(fake, RUNTIME_API, 99, 1)
+    assert seen == [("cuLaunchKernel", False, 9), ("cudaMalloc", True, 9), ("", True, 9)]
+    assert fake.calls[-1] == ("unsubscribe", 77)
+
+
+def test_a_subscription_ends_whatever_happens(fake: Library) -> None:
+    fake.refused["callback", RUNTIME_API] = INVALID_PARAMETER
+    wanted = {RUNTIME_API: frozenset({"cudaMalloc"})}
+    with pytest.raises(CuptiError), callbacks.subscribed(Cupti(fake), wanted, lambda *_: None):
+        pytest.fail("nothing is subscribed")
+    assert fake.calls[-1] == ("unsubscribe", 77)
+    fake.calls.clear()
+    fake.refused = {("subscribe", 0): MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED}
+    with pytest.raises(CuptiError), callbacks.subscribed(Cupti(fake), wanted, lambda *_: None):
+        pytest.fail("another tool holds it")
+    assert fake.calls == [("subscribe",)], "who did not subscribe does not unsubscribe"
+
+
+def test_data_of_a_callback_lie_where_the_header_puts_them() -> None:
+    offsets = {name: getattr(callbacks.CallData, name).offset for name, _ in callbacks.CallData._fields_}
+    assert offsets == {
+        "site": 0, "function_name": 8, "params": 16, "return_value": 24, "symbol_name": 32, "context": 40,
+        "context_uid": 48, "correlation_data": 56, "correlation_id": 64,
+    }  # fmt: skip
+    assert ctypes.sizeof(callbacks.CallData) == 72
+
+
+# -- where it is ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def unloaded(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.delenv("NVTX_INJECTION64_PATH", raising=False)
+    monkeypatch.setattr(library.ctypes, "CDLL", lambda path: f"library at {path}")
+    monkeypatch.setattr(library.sys, "platform", "linux")
+
+    def found(name: str) -> Any:
+        assert name == "cupti"
+        return SimpleNamespace(abs_path="/somewhere/libcupti.so.13")
+
+    pathfinder = SimpleNamespace(load_nvidia_dynamic_lib=found)
+    monkeypatch.setitem(sys.modules, "cuda", SimpleNamespace(pathfinder=pathfinder))
+    return pathfinder
+
+
+def load() -> Cupti | None:
+    return library.load.__wrapped__()  # type: ignore[attr-defined, no-any-return]
+
+
+def test_the_library_is_looked_for_and_nvtx_is_told(unloaded: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = load()
+    assert made is not None
+    assert made._library == "library at /somewhere/libcupti.so.13"
+    assert library.os.environ["NVTX_INJECTION64_PATH"] == "/somewhere/libcupti.so.13"
+    monkeypatch.setenv("NVTX_INJECTION64_PATH", "a profiler's")
+    assert load() is not None
+    assert library.os.environ["NVTX_INJECTION64_PATH"] == "a profiler's"
+
+
+@pytest.mark.parametrize("error", [ImportError, RuntimeError, OSError])
+def test_without_the_library_there_is_none(unloaded: Any, error: type[Exception]) -> None:
+    def missing(_: str) -> Any:
+        raise error
+
+    unloaded.load_nvidia_dynamic_lib = missing
+    assert load() is None
+    assert "NVTX_INJECTION64_PATH" not in library.os.environ
+
+
+def test_there_is_none_on_other_systems(unloaded: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library.sys, "platform", "win32")
+    assert load() is None
+
+
+@pytest.mark.parametrize(
+    ("variables", "torch", "tool"),
+    [
+        ({}, None, ""),
+        ({"NSYS_PROFILING_SESSION_ID": "7"}, None, "Nsight Systems"),
+        ({"NSYS_PROFILING_SESSION_ID": ""}, None, ""),
+        ({"CUDA_INJECTION64_PATH": "/opt/Compute-Sanitizer/lib.so"}, None, "Compute Sanitizer"),
+        ({"CUDA_INJECTION64_PATH": "/opt/other.so"}, None, ""),
+        ({"LD_PRELOAD": "/opt/NSYS/lib.so"}, None, "Nsight Systems"),
+        ({}, True, "torch.profiler"),
+        ({}, False, ""),
+    ],
+)
+def test_other_tools_that_hold_cupti(
+    variables: dict[str, str], torch: bool | None, tool: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _, variable, _ in library.rows("profilers.tsv"):
+        monkeypatch.delenv(variable, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    profiler = SimpleNamespace(_profiler_enabled=lambda: torch)
+    made = SimpleNamespace(autograd=profiler)
+    monkeypatch.setitem(sys.modules, "torch", None if torch is None else made)
+    assert library.rival() == tool
