@@ -88,7 +88,9 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "virtualgpu/compile/ptx": ("tests/ptx", "tests/engine", "tests/fuzz/test_parser_fuzz.py"),
     "virtualgpu/sanitizer": (
-        *_sanitizer("", "_order", "_copies", "_patterns", "_blocks", "_words", "_touched", "_report"),
+        *_sanitizer(
+            "", "_order", "_copies", "_patterns", "_blocks", "_words", "_touched", "_report", "_shadow"
+        ),
         "tests/session/test_who_wrote.py",
     ),
     "virtualgpu/sanitizer/report": _sanitizer("_report", "_words", "_patterns", ""),
