@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gpulab.views.tables import Table, short
+from gpulab.views.tables import Table, place, short, times
 from gpulab.views.tables.count import CounterTable
 from virtualgpu.records import AccessCounters, BranchCounters, CacheCounters, KernelCounters, Provenance
 
@@ -235,3 +236,73 @@ def test_columns_line_up() -> None:
 def test_an_empty_table_still_shows_its_headings() -> None:
     assert Table("", ("name", "count"), ()).text().splitlines()[0] == "name  count"
     assert "<th" in Table("", ("name",), ()).html()
+
+
+DIGITS = "0123456789" * 8
+
+
+@pytest.mark.parametrize(("column", "shown"), [
+    (0, f"{DIGITS[:59]}…"), (23, f"{DIGITS[:59]}…"), (24, f"…{DIGITS[2:60]}…"), (42, f"…{DIGITS[20:78]}…"),
+    (43, f"…{DIGITS[21:]}"), (80, f"…{DIGITS[21:]}"),
+])  # fmt: skip
+def test_of_a_long_line_what_lies_around_a_column_is_shown(column: int, shown: str) -> None:
+    assert short(f"  {DIGITS}", column) == shown
+    assert short(f"  {DIGITS[:60]} ", column) == DIGITS[:60]
+
+
+def test_of_a_place_the_line_is_given_or_the_instruction() -> None:
+    first, second = "y[i] = 1; ", "x[j] = 2; "
+    code = f"one\n{first}{' ' * 80}{second}\x0b\n  last"
+    assert place(code, 3, "ld", 1) == ("3", "last"), "lines are parted by line breaks alone"
+    assert place(code, 4, "ld") == ("4", "ld")
+    assert place(code, 0, "ld") == ("–", "ld")
+    assert place(code, -1, "ld") == ("-1", "ld")
+    assert place(code, 2, "st", access=True)[1].startswith(first)
+    for column in (0, 1):
+        assert place(code, 2, "st", column, access=True)[1].startswith(first)
+    assert second.strip() in place(code, 2, "st", 2 + len(first), access=True)[1]
+    assert second.strip() not in place(code, 2, "st", 1)[1]
+    assert place(code, 2, "st", 500, access=True)[1].endswith(second.strip())
+
+
+def test_how_often() -> None:
+    assert [times(n, "LDG") for n in (0, 1, 2, 1_000)] == ["LDG", "LDG", "2 × LDG", "1,000 × LDG"]
+
+
+def test_columns_of_figures_stand_at_the_right_and_those_without_any_are_left_out() -> None:
+    table = Table(
+        "<a>", ("name", "1", "none", "source"), (("x", "1", "–", "a\nb"), ("y", "", "–", "")),
+        (Table("inner", ("name", "1", "none", "source"), (("z", "2", "3", "c"),)), None),
+    )  # fmt: skip
+    less = table.without_empty_columns()
+    assert less.headings == ("name", "1", "source")
+    assert less.rows == (("x", "1", "a\nb"), ("y", "", ""))
+    assert less.inner[0] is not None
+    assert less.inner[0].rows == (("z", "2", "c"),)
+    assert less.inner[1] is None
+    page = less.html()
+    assert page.count("white-space:nowrap") == 3, "a figure stays beside its unit, in both rows and within"
+    assert 'min-width:11em;text-align:left">a<br>b</td>' in page
+    assert '<caption style="text-align:left;caption-side:top">&lt;a&gt;</caption>' in page
+    assert page.count("<details>") == 1
+    assert 'colspan="2"' in page
+    assert str(table) == table.text()
+    assert table._repr_html_() == table.html()
+
+
+def test_a_table_of_a_record_is_the_record_and_shows_as_text_and_page(counters: KernelCounters) -> None:
+    shown = CounterTable.of(counters, code=CODE, note="once")
+    assert shown.record == counters
+    assert type(shown.record) is KernelCounters
+    assert (shown.code, shown.note) == (CODE, "once")
+    assert shown.describe() == repr(shown)
+    bundle, more = shown._repr_mimebundle_(include=None)
+    assert bundle == {"text/plain": repr(shown), "text/html": shown._repr_html_()}
+    assert more == {}
+
+
+def test_a_table_is_saved_as_text_and_as_a_page(counters: KernelCounters, tmp_path: Path) -> None:
+    shown = CounterTable.of(counters, code=CODE)
+    assert shown.save(tmp_path / "counts.txt").read_text(encoding="utf-8") == f"{shown!r}\n"
+    page = shown.save(tmp_path / "counts.html").read_text(encoding="utf-8")
+    assert page == f'<!doctype html>\n<meta charset="utf-8">\n{shown._repr_html_()}\n'

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gpulab.views.tables import NOTHING, Shown, Table, place
 from virtualgpu.records.launch.causes import Cause, CauseKind, LaunchCosts
-from virtualgpu.words import count, duration, listing, number, percent, shape
+from virtualgpu.words import count, duration, listing, noun, number, percent, shape
 
 WORTH = 1.25
 """What is worth an hour of somebody's time: so many times as fast."""
@@ -132,7 +132,7 @@ class DiagnosisTable(Shown[LaunchCosts], LaunchCosts):
         return [told]
 
     def _place(self, cause: Cause) -> tuple[str, str]:
-        return place(self.code, cause.line, cause.text, cause.column or 1, access=bool(cause.text))
+        return place(self.code, cause.line, cause.text, cause.column, access=bool(cause.text))
 
     def _changes(self) -> list[str]:
         other = self.beside
@@ -149,7 +149,7 @@ class DiagnosisTable(Shown[LaunchCosts], LaunchCosts):
             ("New", [name for name in after if name not in before]),
         ):
             told += f"{word}: {listing(list(dict.fromkeys(names)))}. " if names else ""
-        saved = {stage: other.stages.get(stage, 0.0) - ns for stage, ns in self.stages.items()}
+        saved = {stage: other.stages[stage] - ns for stage, ns in self.stages.items()}
         most = max(saved, key=lambda stage: saved[stage])
         if saved[most] > 0.3 * (other.time_ns - self.time_ns) > 0.0:
             took = f"{duration(other.stages[most])} → {duration(self.stages[most])}"
@@ -275,10 +275,10 @@ def _in_flight(c: Cause, _: DiagnosisTable) -> Words:
     if c.detail == "narrow":
         counted = f"a lane moves {count(c.figures['size_bytes'], 'byte')} at a time, too few in flight"
         return counted, "Move 4 to 16 bytes a lane, as uchar4 or int4"
-    share, warps = percent(c.figures["memory"]), count(c.figures["warps"], "warp")
+    share, warps = percent(c.figures["memory"]), c.figures["warps"]
     counted = (
-        f"a warp waits for memory {share} of what it takes alone, and {warps} on an SM keep too few bytes in "
-        "flight to fill its bandwidth"
+        f"a warp waits for memory {share} of what it takes alone, and {count(warps, 'warp')} on an SM "
+        f"{noun(warps, 'keeps', 'keep')} too few bytes in flight to fill its bandwidth"
     )
     return (
         counted,
@@ -292,7 +292,8 @@ def _latency(c: Cause, _: DiagnosisTable) -> Words:
             "Follow several chains at once in a thread, or lay the data out so that addresses can be computed"
         )
     warps = count(c.figures["warps"], "warp")
-    return f"each instruction waits for the one before it, and {warps} on an SM do not fill the gaps", (
+    do = noun(c.figures["warps"], "does", "do")
+    return f"each instruction waits for the one before it, and {warps} on an SM {do} not fill the gaps", (
         "Give a thread independent work, such as four accumulators, or have more warps"
     )
 

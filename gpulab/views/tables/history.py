@@ -33,7 +33,8 @@ class HistoryTable(Shown[ElementHistory], ElementHistory):
         where = f" of launch {last.launch}" if last.launch else ""
         by = f"{last.name}{where}"
         if last.place is not None:
-            by += f", block {last.place.block}, thread {last.place.thread}, line {last.place.line}"
+            by += f", block {last.place.block}, thread {last.place.thread}"
+            by += f", line {last.place.line}" if last.place.line else ""
         at = f" ({last.source})" if last.source else ""
         return f"{self.element} is {_value(last.value)}, written by {by}{at}."
 

@@ -168,7 +168,7 @@ class ProfileComparison(Texts):
         parts = [_parts(record) for record in self.records]
         keys = sorted(
             dict.fromkeys([*parts[0], *parts[1]]),
-            key=lambda key: -abs(parts[0].get(key, (0, 0))[1] - parts[1].get(key, (0, 0))[1]),
+            key=lambda key: -abs(_took(parts[0].get(key)) - _took(parts[1].get(key))),
         )
         rows = [_compared(key, *(each.get(key) for each in parts)) for key in keys]
         headings = ("key", "of", "count", "then", "device_time_total", "then", "change", "times as fast")
@@ -201,11 +201,15 @@ def _parts(record: Profile) -> dict[tuple[str, str], _Row]:
     return found
 
 
+def _took(row: _Row | None) -> float:
+    return row[1] if row else 0
+
+
 def _compared(key: tuple[str, str], before: _Row | None, after: _Row | None) -> tuple[str, ...]:
     cells = [*key]
     cells += [number(each[0]) if each else NOTHING for each in (before, after)]
     cells += [duration(each[1]) if each else NOTHING for each in (before, after)]
-    first, second = (each[1] if each else 0 for each in (before, after))
+    first, second = _took(before), _took(after)
     more = second - first
     cells.append(f"{'+' if more > 0 else '−' if more else ''}{duration(abs(more))}")
     return *cells, f"{number(first / second)} ×" if first and second else NOTHING
