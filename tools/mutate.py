@@ -217,9 +217,19 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "gpulab/views/occupancy": _views("device_and_occupancy"),
     "gpulab/views/precision": ("tests/session/test_precision.py", _DRAWN),
     "gpulab/views/parts": _views(
-        "parts", "picture", "axes", "boxes", "layers", "contrast", "common", "graph_view", "timeline"
+        "scenes",
+        "parts",
+        "picture",
+        "axes",
+        "boxes",
+        "layers",
+        "contrast",
+        "common",
+        "graph_view",
+        "timeline",
     ),
     "gpulab/views/tables": (
+        "tests/views/test_told.py",
         *_in("session", ("tables", "diagnose", "profile", "calls", "who_wrote", "check_streams", "sandbox")),
         *("tests/memory/test_report.py", "tests/counters/test_as_run.py", _DRAWN),
         *_sanitizer("_words"),
@@ -233,7 +243,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "gpulab/teach/interview": ("tests/interview",),
     "gpulab/teach/predictions": _teach("numbers", "prediction", "course_predictions", "widgets"),
     "gpulab/teach/classroom": _teach("classroom_made_up", "classroom"),
-    "gpulab/teach/judge": _teach("advice", "exercises", "judge", "kernel_costs"),
+    "gpulab/teach/judge": _teach("draw", "advice", "exercises", "judge", "kernel_costs"),
     "gpulab/teach/judge/kernel": _teach("kernels_judged", "judge", "kernel_costs"),
     "gpulab/teach/judge/python": _teach(
         *("counts", "results", "judging_programs", "programs", "n15", "judge", "processes")

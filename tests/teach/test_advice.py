@@ -89,6 +89,41 @@ def test_what_always_helps_is_said_after_the_exercises_own() -> None:
     assert advice.advised(own, HOLE) == "said."
 
 
+def test_the_first_and_the_last_of_few_elements() -> None:
+    def of(found: list[float], wanted: list[float]) -> Mistake:
+        return mistake(found, wanted=np.array(wanted, np.float32), start=np.full(len(found), -3, np.float32))
+
+    assert advice.tail_wrong(of([1, -3], [1, 2]))
+    assert advice.only_first(of([1, -3], [1, 2]))
+    assert not advice.only_first(of([-3, 2], [1, 2]))
+    for none in (of([], []), of([1], [1]), of([-3], [1]), of([1, 2], [1, 2])):
+        assert not advice.tail_wrong(none)
+        assert not advice.only_first(none)
+
+
+def test_what_is_close_is_the_same_to_advice_and_no_more() -> None:
+    wanted = np.array([0, 100, np.nan, np.inf], np.float32)
+    for found, close in (
+        ([0, 200, np.nan, np.inf], True), ([9e-7, 200.01, np.nan, np.inf], True),
+        ([2e-6, 200, np.nan, np.inf], False), ([0, 200.03, np.nan, np.inf], False),
+        ([0, 200, 1, np.inf], False), ([0, 200, np.nan, -np.inf], False),
+    ):  # fmt: skip
+        assert advice.times(2)(mistake(found, wanted=wanted)) is close
+        assert advice.holds(lambda m: 2 * wanted)(mistake(found, wanted=wanted)) is close
+    for off, close in ((1 + 9e-5, True), (1 + 2e-4, False)):
+        assert advice.nearly(mistake(WANTED * np.float32(off))) is close
+    assert not advice.nearly(mistake([0, 1e-20], wanted=np.zeros(2, np.float32))), "next to 0 all is far"
+    assert advice.nearly(mistake([np.nan], wanted=np.array([np.nan], np.float32)))
+    assert not advice.times(2)(mistake([2], wanted=np.ones(2, np.float32))), "of another shape"
+
+
+def test_what_was_added_to_garbage_that_is_no_number_is_not_told() -> None:
+    for garbage in (np.nan, np.inf):
+        start = np.array([-3, garbage, -3, -3, -3, -3], np.float32)
+        assert advice.advised((), mistake(WANTED + start, start=start)) == "said."
+    assert "adds to what the output held" not in advice.advised((), mistake(START, wanted=np.zeros(6)))
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_sizes_hold_what_kernels_get_wrong(seed: int) -> None:
     rng, at_once = np.random.default_rng(seed), 20_480
@@ -150,6 +185,22 @@ def test_exact_results_are_compared_by_their_bits_where_that_is_asked() -> None:
     low = np.array([0.0, np.float32(1) + np.finfo(np.float32).eps, np.nan], np.float32)
     assert wrong_elements(low, Near(wanted, 1.0, ulps=2, zero_bits=1)).tolist() == [False, True, False]
     assert not wrong_elements(low, Near(wanted, 1.0, ulps=2)).any()
+
+
+def test_what_is_no_number_is_wrong_where_floats_are_wanted() -> None:
+    wanted = np.arange(3, dtype=np.float32)
+    for found in (wanted.astype(np.complex64), wanted.astype("U3"), wanted.astype(object)):
+        assert wrong_elements(found, wanted).tolist() == [True] * 3
+    for kind in (np.int8, np.uint32, np.float64, np.float16):
+        assert wrong_elements(wanted.astype(kind), wanted).tolist() == [False] * 3
+    assert wrong_elements(np.array([True, False]), np.array([1.0, 1.0])).tolist() == [False, True]
+
+
+def test_signs_of_zero_count_where_bits_do() -> None:
+    wanted = Near(np.array([0.0, -0.0, 1.0, -1.0], np.float32), 1.0, ulps=0)
+    assert not wrong_elements(wanted.values.copy(), wanted).any()
+    turned = np.array([-0.0, 0.0, -1.0, -1.0], np.float32)
+    assert wrong_elements(turned, wanted).tolist() == [True, True, True, False]
 
 
 def test_a_best_is_kept_of_what_has_no_limit() -> None:

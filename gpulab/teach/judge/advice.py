@@ -60,7 +60,7 @@ def nearly(m: Mistake) -> bool:
 
 def only_first(m: Mistake) -> bool:
     """Element 0 is right, and nothing else was written."""
-    return partly_unwritten(m) and m.wrong.size > 1 and not m.wrong.flat[0] and bool(m.wrong.flat[1:].all())
+    return partly_unwritten(m) and not m.wrong.flat[0] and bool(m.wrong.flat[1:].all())
 
 
 def written_twice(m: Mistake) -> bool:
@@ -70,7 +70,7 @@ def written_twice(m: Mistake) -> bool:
 
 def tail_wrong(m: Mistake) -> bool:
     """Wrong from some element on to the end, and right before it."""
-    if m.found is None or m.wrong.size < 2:
+    if m.found is None or not m.wrong.size:
         return False
     wrong = m.wrong.ravel()
     first = int(wrong.argmax())
