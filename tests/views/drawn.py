@@ -13,7 +13,7 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,7 @@ from virtualgpu.records.access import AccessPattern
 FOLDER = Path(__file__).with_name("drawn")
 _NUMBER = re.compile(r"-?\d+\.\d+(?:e[-+]\d+)?|-?\d+(?:e[-+]\d+)?")
 _LONG, _MANY = 100, 12  # characters of a line, elements that stand in one
+_ROWS = 40  # of an image, that stand in lines of their own
 _BESIDE, _OTHERS = {"controls", "scene", "data", "contents"}, {"layout", "tabbable", "tooltip"}
 _NUMBERS = (int, float, np.number)
 
@@ -142,12 +143,31 @@ ALL: dict[str, Callable[[], Any]] = {
 }
 
 
+class Paper:
+    """What images are pasted on: notes where each is, and what it holds."""
+
+    def __init__(self, noted: defaultdict[str, list[float]]) -> None:
+        self.noted = noted
+
+    def paste(self, image: Any, place: tuple[int, int]) -> None:
+        pixels = np.asarray(image.convert("RGB")).astype(np.int64) @ (1 << 16, 1 << 8, 1)
+        edge = [0, *(np.flatnonzero((pixels[1:] != pixels[:-1]).any(axis=1)) + 1), len(pixels)]
+        where = f"pasted {image.size[0]} × {image.size[1]} at {place[0]}, {place[1]}"
+        for above, below in pairwise(edge) if len(edge) <= _ROWS else ():
+            starts = np.flatnonzero(np.diff(pixels[above], prepend=-1))
+            inks = [f"{ink:06x}" for ink in pixels[above][starts[:_MANY]].tolist()]
+            self.noted[f"{where}, from {above:03} to {below}: {' '.join(inks)}"] += starts.tolist()
+        if len(edge) > _ROWS:
+            self.noted[f"{where}, changes"] += np.flatnonzero(np.diff(pixels.ravel(), prepend=-1)).tolist()
+
+
 class Strokes(Pen):
     """A pen that notes where it draws, by kind of stroke, colour and look."""
 
     def __init__(self) -> None:
         super().__init__(1, 1)
         self.noted: defaultdict[str, list[float]] = defaultdict(list)
+        self.image: Any = Paper(self.noted)
 
     def rect(self, x0: float, y0: float, x1: float, y1: float, colour: str) -> None:
         self.noted[f"rect {colour}"] += (x0, y0, x1, y1)

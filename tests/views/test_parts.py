@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ from gpulab.views.parts import palette, picture
 from gpulab.views.parts.dag import dag
 from gpulab.views.parts.items import Line, Rects, Spans
 from gpulab.views.parts.pack import pack
+from gpulab.views.parts.page import NOTE, page
 from gpulab.views.parts.plot_picture import said
 from gpulab.views.parts.plots import lane_grid, plot, x_axis
 from tests.views import synthetic
@@ -68,6 +70,96 @@ def test_packing_keeps_numbers_and_shares_arrays() -> None:
     assert tree["whole"]["$"][0] == "i4", "JavaScript cannot compute with 8-byte integers beside others"
     assert pack(np.array([1 << 40]))[0]["$"][0] == "f8"
     assert column(tree["true"]).tolist() == [1]
+
+
+def test_what_is_packed_is_kept_apart_by_what_it_is_not_where_it_lay() -> None:
+    """Arrays that are made while a tree is walked, and die there, have places of their own all the same."""
+
+    class Made(Line):
+        def wire(self) -> dict[str, Any]:
+            return {"x": np.arange(5) + len(self.x), "n": np.float32(1.5), "on": np.bool_(True)}
+
+    tree, data = pack([Made(range(n), range(n), "accent") for n in range(20)])
+    assert [each["x"]["$"] for each in tree] == [["i4", 24 * n, 5] for n in range(20)]
+    assert np.frombuffer(data, "<i4").reshape(20, 6)[:, 0].tolist() == [*range(20)]
+    assert {(each["n"], each["on"]) for each in tree} == {(1.5, True)}
+
+
+@pytest.mark.parametrize(("values", "kind"), [
+    ([(1 << 31) - 1], "i4"), ([-(1 << 31) + 1], "i4"), ([1 << 31], "f8"), ([-(1 << 31)], "f8"),
+    ([0, -(1 << 40)], "f8"), ([], "i4"),
+])  # fmt: skip
+def test_whole_numbers_go_as_four_bytes_where_they_fit(values: list[int], kind: str) -> None:
+    tree, data = pack(np.array(values, np.int64))
+    assert tree["$"] == [kind, 0, len(values)]
+    assert np.frombuffer(data, f"<{kind}")[: len(values)].tolist() == values
+
+
+def test_colours_of_a_page_are_those_of_both_themes() -> None:
+    told = palette.css(".mine")
+    light, dark, system, pictures = told.split("\n")[:4]
+    assert light.startswith(
+        ".mine { --gl-fg: var(--jp-ui-font-color0, var(--vscode-editor-foreground, #1f2328));"
+    )
+    assert "--gl-accent: #0072b2;" in light
+    assert "--gl-accent: #4aa8e0;" in dark
+    assert dark.startswith('body[data-jp-theme-light="false"] .mine, body.vscode-dark .mine { --gl-fg: ')
+    assert system.startswith("@media (prefers-color-scheme: dark) { body:not([data-jp-theme-light])")
+    assert system.count("{") == system.count("}") == 2
+    assert "invert(0.87)" in pictures
+    assert palette.css().startswith(".gpulab-view {")
+    mixed = [round(0.4 * a + 0.6 * b) for a, b in zip(rgb("accent"), rgb("panel"), strict=True)]
+    assert rgb("accent-pale") == tuple(mixed)
+    assert [palette.ink(name) for name in ("accent", "grid", "lane")] == ["on-accent", "fg", "on-lane"]
+
+
+def test_a_page_holds_the_view_in_words_and_as_a_picture_and_ends_nothing_early() -> None:
+    traits = {"data": b"\x00\xff", "text": "</script>ä"}
+    told = page(traits, "export default {}", "p {}", 'a "title" <x>', "words <y>", b"png")
+    assert "<title>a &quot;title&quot; &lt;x&gt;</title>" in told
+    assert '<img alt="a &quot;title&quot; &lt;x&gt;" src="data:image/png;base64,cG5n">' in told
+    assert "<p>words &lt;y&gt;</p>" in told
+    assert "const gpulabView = {}" in told
+    sent = json.loads(told.partition("const traits = ")[2].partition(";\n")[0])
+    assert sent == {"data": {"$bytes": "AP8="}, "text": "</script>ä", "saved": NOTE}
+    assert told.count("</script>") == 1
+    assert "p {}" in told
+
+
+def shades(pen: picture.Pen, *places: tuple[float, float]) -> list[str]:
+    """The colours' names at places in nominal pixels."""
+    names = {rgb(name): name for name in ("accent", "tail", "bg")}
+    return [names[pen.image.getpixel((int(x * SHARP), int(y * SHARP)))] for x, y in places]
+
+
+def test_a_pen_draws_in_nominal_pixels() -> None:
+    pen = picture.Pen(40, 30)
+    assert pen.image.size == (80, 60)
+    pen.rect(5, 5, 10, 12, "accent")
+    assert (
+        shades(pen, (5, 5), (9.5, 11.5), (4.5, 5), (5, 4.5), (10, 11), (9, 12)) == ["accent"] * 2 + ["bg"] * 4
+    )
+    pen.rect(20.1, 5, 20.1, 5, "tail")  # a pixel at least
+    assert shades(pen, (20, 5), (20.5, 5), (20, 5.5)) == ["tail", "bg", "bg"]
+    pen.line([(2, 20), (30, 20)], "accent", 3)
+    assert shades(pen, (15, 20), (15, 19), (15, 17), (15, 23), (32, 20)) == ["accent"] * 2 + ["bg"] * 3
+    pen.line([(35, 2), (35, 10)], "tail", 0.1)  # a pixel at least
+    assert shades(pen, (35, 5), (35.5, 5), (34.5, 5), (35, 12)) == ["tail", "bg", "bg", "bg"]
+    pen.polygon([(20, 24), (30, 24), (30, 29)], "tail")
+    assert shades(pen, (25, 25), (29, 28), (21, 28), (30.5, 24)) == ["tail", "tail", "bg", "bg"]
+
+
+def test_a_picture_has_a_frame_and_letters_keep_their_smooth_edges() -> None:
+    shown = Image.open(io.BytesIO(picture.png(plot(40, (0, 1)), "a title", "a caption"))).convert("RGB")
+    wide, high = shown.size
+    assert {shown.getpixel(at) for at in ((0, 0), (1, 1), (wide - 1, high - 1), (wide // 2, 0))} == {
+        rgb("rule")
+    }
+    assert {shown.getpixel(at) for at in ((2, 2), (wide - 3, high - 3))} == {rgb("bg")}
+    for text, ground in itertools.product(picture._LETTERS, picture._GROUNDS):
+        ramp = np.linspace(rgb(text), rgb(ground), 28)[np.newaxis].round().astype(np.uint8)
+        kept = np.asarray(Image.open(io.BytesIO(picture.encoded(Image.fromarray(ramp)))).convert("RGB"))
+        assert np.abs(kept.astype(int) - ramp).max() <= 26, (text, ground)
 
 
 def test_pieces_make_sentences() -> None:
