@@ -211,7 +211,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "gpulab/views/launch": _views("launch_chart"),
     "gpulab/views/memory": ("tests/memory/test_chart.py", _DRAWN),
     "gpulab/views/monitor": ("tests/session/test_monitor.py", _DRAWN),
-    "gpulab/views/roofline": ("tests/session/test_roofline.py", _DRAWN),
+    "gpulab/views/roofline": (*_views("roofline"), "tests/session/test_roofline.py"),
     "gpulab/views/layers": ("tests/session/test_follow.py", _DRAWN),
     "gpulab/views/traffic": ("tests/session/test_traffic.py", _DRAWN),
     "gpulab/views/occupancy": _views("device_and_occupancy"),

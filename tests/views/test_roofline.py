@@ -10,9 +10,11 @@ import pytest
 from PIL import Image
 
 from gpulab.views import RooflineChart
-from gpulab.views.roofline.chart import HEIGHT_PX, TOP_PX
+from gpulab.views.parts.boxes import Plot
+from gpulab.views.roofline.chart import HEIGHT_PX, LINE_PX, TOP_PX, _apart
 from tests.views import synthetic
 from tests.views.synthetic import items
+from virtualgpu.records.launch.roofline import Ceilings, Level, Roofline, RooflinePoint
 
 
 def test_each_kernel_has_a_point_a_level_at_its_intensity_and_rate() -> None:
@@ -107,3 +109,53 @@ def test_a_table_of_many_kernels_waits_for_a_click() -> None:
         chart = RooflineChart(dataclasses.replace(found, points=found.points * times))
         assert ("Each kernel" in repr(chart.draw())) == folded
         chart.close()
+
+
+def test_names_keep_a_line_apart_and_off_the_foot() -> None:
+    foot = TOP_PX + HEIGHT_PX - LINE_PX / 2
+    assert _apart([foot + 5, 20.0, foot]) == [foot, 20.0, foot - LINE_PX]
+    assert _apart([30.0, 30.0, 200.0, 31.0, 30.0 + 2 * LINE_PX]) == [30.0, 43.0, 200.0, 56.0, 69.0]
+    assert _apart([-50.0, 0.0]) == [-50.0, 0.0]
+    assert _apart([]) == []
+
+
+def under(highest: float, *gbps: float) -> Plot:
+    """The chart of one launch that reaches half of what is possible, at the foot of the flat line."""
+    levels: dict[Level, float] = dict(zip(("DRAM", "L2", "shared"), gbps, strict=True))  # type: ignore[arg-type]
+    point = RooflinePoint(
+        name="k", provenance=synthetic.MODELLED, flops={"f32": 1_000_000_000}, time_ns=2e9 / highest,
+        size_bytes={"DRAM": round(1e9 * gbps[0] / highest), "L2": 0, "shared": 0},
+    )  # fmt: skip
+    ceilings = Ceilings(device="a GPU", gbps=levels, gflops={"f32": highest})
+    chart = RooflineChart(Roofline(ceilings=ceilings, points=(point,), path=False))
+    (drawn,) = [box for box in chart.draw().boxes if isinstance(box, Plot)]
+    chart.close()
+    return drawn
+
+
+@pytest.mark.parametrize(("ridge", "low", "high"), [
+    (19, 1, 100), (20, 1, 1_000), (10.5, 1, 100), (10.3, 0.1, 100), (76, 1, 1_000), (190, 10, 1_000),
+])  # fmt: skip
+def test_the_axis_of_intensities_has_room_beside_the_ridge(ridge: float, low: float, high: float) -> None:
+    assert np.power(10, under(ridge, 1, 10, 100).domain) == pytest.approx((low, high))
+
+
+@pytest.mark.parametrize(("highest", "low", "high"), [
+    (131, "1", "1,000"), (129.9, "0.1", "1,000"), (76, "0.1", "100"), (77, "0.1", "1,000"),
+])  # fmt: skip
+def test_the_axis_of_rates_has_room_above_the_highest(highest: float, low: str, high: str) -> None:
+    ticks = next(item["text"] for item in items(under(highest, highest, 2e3, 3e3), "labels") if item["pin"])
+    assert (ticks[0], ticks[-1]) == (low, high)
+
+
+@pytest.mark.parametrize(("gbps", "anchors"), [
+    ((1, 10, 99), {"DRAM": "start", "L2": "end", "shared": "end"}),
+    ((1, 10, 100), {"DRAM": "start", "L2": "end"}),  # whose slope would end where the chart begins
+    ((1, 200, 5), {"DRAM": "start", "shared": "end"}),
+    ((5, 1, 10), {"DRAM": "end", "L2": "start", "shared": "end"}),
+])  # fmt: skip
+def test_slopes_that_are_in_sight_are_named_and_the_lowest_below_it(
+    gbps: tuple[float, ...], anchors: dict[str, str]
+) -> None:
+    named = {item["text"][0]: item["anchor"] for item in items(under(10, *gbps), "labels")}
+    assert {name: anchor for name, anchor in named.items() if name in ("DRAM", "L2", "shared")} == anchors

@@ -219,7 +219,7 @@ def _named(drawn: Sequence[RooflinePoint]) -> dict[tuple[float, float], str]:
 
 def _apart(heights: Sequence[float]) -> list[float]:
     """Heights of texts a line apart at least, each as near its own as others and the foot allow."""
-    found, last = [0.0] * len(heights), -LINE_PX * 2.0
+    found, last = [*heights], -math.inf
     order = sorted(range(len(heights)), key=heights.__getitem__)
     for at in order:
         found[at] = last = max(heights[at], last + LINE_PX)
