@@ -79,6 +79,56 @@ class TestFolding:
         record = graph(*(kernel(n, draw.choice("ab")) for n in range(count)), edges=sorted(edges))
         self.expand(record)
 
+    def folded(self, names: str, apart: frozenset[int] = frozenset()) -> list[str]:
+        """What stands on the groups of a chain of kernels with these names."""
+        found, _ = groups(graph(*(kernel(n, name) for n, name in enumerate(names))), apart)
+        return [graph_text.group_text(group)[0] for group in found]
+
+    def test_what_comes_again_is_told_from_four_nodes_on(self) -> None:
+        assert self.folded("aaaa") == ["4 × a"]
+        assert self.folded("aaab") == ["a", "a", "a", "b"]
+        assert self.folded("abab") == ["2 × 2 nodes"]
+        assert self.folded("abcabc") == ["2 × 3 nodes"]
+        assert self.folded("abcab") == [*"abcab"]
+        assert self.folded("xababab") == ["x", "3 × 2 nodes"]
+        assert self.folded("aaaaaaaa") == ["8 × a"], "the shortest pattern"
+        assert self.folded("aabaab") == ["2 × 3 nodes"], "the one that covers most"
+
+    def test_patterns_are_twelve_nodes_long_at_most(self) -> None:
+        assert self.folded("abcdefghijkl" * 2) == ["2 × 12 nodes"]
+        assert self.folded("abcdefghijklm" * 2) == [*"abcdefghijklm" * 2]
+
+    def test_nodes_that_stay_alone(self) -> None:
+        assert self.folded("aaaaaaaaa", frozenset({4})) == ["4 × a", "a", "4 × a"]
+        edges = [(0, n) for n in range(1, 8)]
+        record = graph(*(kernel(n, "root" if n == 0 else "leaf") for n in range(8)), edges=edges)
+        for apart, told in ((set(), ["root", "7 × leaf"]), ({3}, ["root", "6 × leaf", "leaf"])):
+            found, between = groups(record, frozenset(apart))
+            assert [graph_text.group_text(group)[0] for group in found] == told
+            assert sorted(between) == [(0, n) for n in range(1, len(told))]
+
+    def test_a_fan_has_four_branches_at_least_and_is_none_of_another(self) -> None:
+        for many, told in ((3, ["root", "leaf", "leaf", "leaf"]), (4, ["root", "4 × leaf"])):
+            edges = [(0, n) for n in range(1, many + 1)]
+            record = graph(*(kernel(n, "leaf" if n else "root") for n in range(many + 1)), edges=edges)
+            assert [graph_text.group_text(group)[0] for group in groups(record)[0]] == told
+        # Two roots with four leaves each: the leaves of one are not those of the other.
+        edges = [(n // 5 * 5, n) for n in range(10) if n % 5]
+        record = graph(*(kernel(n, "leaf" if n % 5 else f"root {n}") for n in range(10)), edges=edges)
+        found, _ = groups(record)
+        assert [graph_text.group_text(group)[0] for group in found] == [
+            "root 0",
+            "4 × leaf",
+            "root 5",
+            "4 × leaf",
+        ]
+        assert [group.members for group in found if group.is_fan] == [(1, 2, 3, 4), (6, 7, 8, 9)]
+
+    def test_of_nothing_there_is_nothing(self) -> None:
+        assert groups(graph()) == ([], [])
+        one = kernel(0)
+        assert groups(graph(one, kernel(1)), fold=False)[1] == [(0, 1)]
+
     def test_different_shapes_are_not_the_same(self) -> None:
         record = graph(*(kernel(n, grid=1 + n) for n in range(30)))
         assert len(groups(record)[0]) == 30
@@ -151,6 +201,26 @@ class TestPicture:
         item = view.draw().boxes[-1].items[0].wire()
         assert item["text"][:2] == ["old a", "a now"]
 
+    def test_what_uses_an_old_array_first_stays_alone(self) -> None:
+        found = DanglingArray(GraphArray("a", OLD, 4096, "float32", (1024,)), X, (5, 6), (1.0,), (2.0,))
+        view = GraphView(graph(*map(kernel, range(30)), dangling=(found,)))
+        assert [(group.members[0], len(group.members)) for group in view.groups] == [(0, 5), (5, 1), (6, 24)]
+        view.close()
+
+    @pytest.mark.parametrize(("count", "drawn"), [(21, 21), (22, 1)])
+    def test_more_than_21_nodes_are_folded(self, count: int, drawn: int) -> None:
+        view = GraphView(chain(count))
+        assert len(view.groups) == drawn
+        view.close()
+
+    @pytest.mark.parametrize(("leaves", "drawn"), [(14, 15), (15, 2)])
+    def test_what_would_be_too_high_is_folded(self, leaves: int, drawn: int) -> None:
+        nodes = [kernel(n, "leaf" if n else "root") for n in range(leaves + 1)]
+        view = GraphView(graph(*nodes, edges=[(0, n) for n in range(1, leaves + 1)]))
+        assert len(view.groups) == drawn
+        assert ("drawn as 2." in view.caption) == (drawn == 2)
+        view.close()
+
     def test_an_empty_graph_says_so(self) -> None:
         view = GraphView(graph(edges=()))
         assert "The graph has no nodes." in str(view.draw())
@@ -159,6 +229,49 @@ class TestPicture:
 
 
 class TestWords:
+    @pytest.mark.parametrize(("nodes", "users"), [
+        ((3,), "node 3 still uses"), ((1, 2, 3, 4), "nodes 1, 2, 3 and 4 still use"),
+        ((1, 2, 3, 4, 7), "nodes 1, 2, 3 and 2 more still use"),
+    ])  # fmt: skip
+    def test_who_uses_an_old_array(self, nodes: tuple[int, ...], users: str) -> None:
+        array = GraphArray("a", OLD, 4096, "float32", (1024,))
+        told = graph_text.dangling_sentence(DanglingArray(array, X, nodes, (1.0, 2.5), ()))
+        assert told == (
+            f"a dangles: {users} [1, 2.5, …] at {OLD:#x}, but a is now … at {X:#x}. Write a[...] = new "
+            "instead of a = new, or call g.update(a=a)."
+        )
+        gone = graph_text.dangling_sentence(DanglingArray(replace(array, name="x[0]"), None, nodes, (), ()))
+        assert gone == (
+            f"x[0] dangles: {users} … at {OLD:#x}, but x[0] is no array any more. Write x[0][...] = new "
+            "instead of x[0] = new, or call g.update(**{'x[0]': x[0]})."
+        )
+
+    @pytest.mark.parametrize(("many", "told"), [(0, ""), (1, ", with 0x0"), (8, "0x7"), (9, "0x7, 1 more")])
+    def test_eight_parameters_are_told(self, many: int, told: str) -> None:
+        given = tuple(NodeParameter(bytes([n]), n, "", "") for n in range(many))
+        said = graph_text.node_sentence(chain(1), replace(kernel(0), parameters=given))
+        assert said.startswith("Node 0: kernel add, grid 4, block 256")
+        assert said.endswith(told)
+        assert ("more" in said) == (many == 9)
+        assert ("with" in said) == (many > 0)
+
+    @pytest.mark.parametrize(("kind", "data", "told"), [
+        ("float", np.float32(2.5).tobytes(), "2.5"), ("float", bytes(8), "0x0"), ("half", b"\1\2", "0x201"),
+        ("Big", bytes(16), "0x0"), ("Big", bytes(17), "17 bytes"), ("bool", b"\x01", "1"),
+        ("long long", (-3).to_bytes(8, "little", signed=True), "-3"),
+    ])  # fmt: skip
+    def test_values_are_told_as_their_types_say(self, kind: str, data: bytes, told: str) -> None:
+        assert graph_text.parameter_text(chain(1), NodeParameter(data, 0, "n", kind)) == f"n = {told}"
+        assert graph_text.parameter_text(chain(1), NodeParameter(data, 0, "", kind)) == told
+
+    @pytest.mark.parametrize(("address", "told"), [
+        (X, "a (float32 1,024)"), (X + 4095, "a + 4,095 B (float32 1,024)"),
+        (X + 4096, f"temporary at {X + 4096:#x}"),
+    ])  # fmt: skip
+    def test_pointers_are_told_by_the_arrays_that_they_point_into(self, address: int, told: str) -> None:
+        pointer = NodeParameter(address.to_bytes(8, "little"), 0, "x", "float*", (address,))
+        assert graph_text.parameter_text(chain(1), pointer) == f"x = {told}"
+
     def test_a_node(self) -> None:
         record = chain(2)
         told = graph_text.node_sentence(record, record.nodes[1])

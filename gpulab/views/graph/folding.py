@@ -55,13 +55,12 @@ def groups(
     if not fold:
         return whole, list(record.edges)
     found = [group for chain in _chains(record) for group in _folded(record, chain, apart)]
-    for _ in range(len(found)):
+    while True:
         edges = _edges_between(found, record.edges)
         fans = _fans(found, edges, apart)
         if len(fans) == len(found):
             return found, edges
-        found = fans
-    return found, _edges_between(found, record.edges)
+        found = fans  # fewer
 
 
 def _chains(record: GraphRecord) -> list[list[int]]:
@@ -97,7 +96,7 @@ def _folded(record: GraphRecord, chain: Sequence[int], apart: frozenset[int]) ->
             (_repeats(kinds, at, length) for length in range(1, LONGEST_PATTERN + 1)),
             key=lambda each: (each[0] * each[1], -each[0]) if each[1] > 1 else (0, 0),
         )
-        if times < 2 or length * times < LEAST_FOLDED:
+        if length * times < LEAST_FOLDED:
             length, times = 1, 1
         end = at + length * times
         found.append(Group(tuple(chain[at:end]), tuple(nodes[at : at + length]), times))
