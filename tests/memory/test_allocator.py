@@ -200,6 +200,8 @@ def test_a_step_is_counted_from_either_end() -> None:
         a.at(-last - 2)
     assert a.record.capacity_bytes
     assert a.fragmentation(0).room_bytes == a.record.capacity_bytes
+    for panel in (*a._picture().panels, *a.beside("CuPy").panels):
+        assert panel.figures(panel.at(0)).room_bytes == a.record.capacity_bytes
 
 
 def test_what_another_allocator_does_is_a_report_of_its_own() -> None:

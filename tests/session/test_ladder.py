@@ -294,7 +294,14 @@ def test_a_few_vectors_are_read_by_one_block() -> None:
 @pytest.mark.usefixtures("on_t4")
 @pytest.mark.parametrize(
     ("lines", "chain", "steps"),
-    [(8, 5000, 4096), (8, 4000, 4000), (32768, 5000, 4096), (32769, 5000, 5000), (8193, 4096, 4096)],
+    [
+        (8, 5000, 4096),
+        (8, 4000, 4000),
+        (32768, 5000, 4096),
+        (32769, 5000, 5000),
+        (8193, 4096, 4096),
+        (32769, hierarchy._REAL.chain, 4096),
+    ],
 )
 def test_the_chain_goes_through_every_line_once(lines: int, chain: int, steps: int) -> None:
     """Up to L2 no longer than is needed; as many loads as an L1 has lines go before."""
