@@ -167,7 +167,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "virtualgpu/trace/files": ("tests/trace/test_files.py", "tests/session/test_recorded_timelines.py"),
     "virtualgpu/trace/cupti": ("tests/trace/test_cupti_records.py", "tests/trace/test_stream_order.py"),
     "virtualgpu/model/recording": (
-        *_virtual("recorder", "nvtx", "line_watch"),
+        *_virtual("program_names", "recorder", "nvtx", "line_watch"),
         "tests/session/test_timeline.py",
         "tests/session/test_check_streams.py",
     ),

@@ -205,7 +205,7 @@ class _Answers:
         self._exact_until = min(silenced.values(), default=None)
         self._learnt: dict[str, set[tuple[CodeType, int]]] = defaultdict(set)
         self._early: set[tuple[CodeType, int]] | None = None
-        self._used: dict[int, int] = {}  # by thread: the last beginning that a call was given to
+        self._used: dict[int, int] = {}  # by thread: since then, the last beginning that a call was given to
 
     def line(self, thread: int, time_ns: int, call: str) -> tuple[CodeType, int] | None:
         at = bisect.bisect_right(self._times.get(thread, ()), time_ns) - 1
@@ -214,7 +214,6 @@ class _Answers:
         begun = self._lines[thread][at]
         if self._exact_until is None or time_ns < self._exact_until:
             self._learnt[call].add(begun)
-            self._used[thread] = at
             return begun
         # Lines have fallen silent: this one, which began last, or a silent one makes the call.
         known = self._learnt[call]
