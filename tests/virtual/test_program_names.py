@@ -368,8 +368,10 @@ def test_operations_that_were_overtaken_get_their_new_times() -> None:
     for number in range(1, 5):
         made.ran(operation(number, start=10 * number), FACTS, 0)
     made.moved({})
-    made.moved({2: operation(2, start=70), 4: operation(4, start=90)})
-    assert [a.start_ns for a in made.activities] == [10, 70, 30, 90]
+    made.moved({3: operation(3, start=80), 4: operation(4, start=90)})
+    assert [a.start_ns for a in made.activities] == [10, 20, 80, 90]
+    made.moved({1: operation(1, start=5), 3: operation(3, start=70)})
+    assert [a.start_ns for a in made.activities] == [5, 20, 70, 90]
 
 
 def test_a_copy_holds_up_the_call_that_gave_it_out() -> None:
@@ -604,6 +606,13 @@ def test_buffers_are_forgotten() -> None:
     assert changed(lambda made: made.watch.host_released(made.start + 64, 64)) == both[:1]
     assert changed(lambda made: setattr(made, "pinned", False)) == []
 
+    def given_back_and_taken(made: Pinned) -> None:
+        made.pinned = False
+        made.watch.finish()
+        made.pinned = True
+
+    assert changed(given_back_and_taken) == [], "other memory may lie there now"
+
 
 def test_of_very_many_buffers_the_last_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "_MOST_BUFFERS", 2)
@@ -675,6 +684,8 @@ def test_events_graphs_and_memory() -> None:
         EventRecord, EventRecord, EventWait, EventWait, HostWait, HostWait, GraphLaunch, GraphMade,
     ]  # fmt: skip
     assert [getattr(act, "event_id", None) for act in acts[:6]] == [1, 2, 1, 3, 2, 0]
+    assert {(act.device_id, act.stream_id) for act in acts[:4]} == {(1, 7)}
+    assert all(act.source for act in acts[:7])
     assert (acts[4].device_id, acts[4].stream_id, acts[5].scope) == (1, 7, "device")
     assert (acts[6].device_id, acts[6].nodes, acts[6].edges, acts[6].graph_id) == (1, (), ((1, 2),), 6)
     made.watch.allocated(1, 2000, 64, 7)

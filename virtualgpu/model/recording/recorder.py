@@ -99,7 +99,7 @@ class Recorder:
         """Operations, by number, turned out to run at another time: a more urgent one came in between."""
         if planned:
             first = min(planned)
-            for at in range(len(self.activities) - 1, -1, -1):
+            for at in reversed(range(len(self.activities))):
                 number = self.activities[at].correlation_id
                 if number < first:
                     return
@@ -141,7 +141,7 @@ class Recorder:
         """The call that gave out a copy lasted until now, since it read pageable memory or `waited`."""
         now_ns = self._now()
         line = None
-        for at in range(len(self._calls) - 1, -1, -1):
+        for at in reversed(range(len(self._calls))):
             name, start_ns, _, thread, number, line = self._calls[at]
             if number == copy.correlation_id:
                 self._calls[at] = (name, start_ns, now_ns, thread, number, line)
