@@ -14,6 +14,7 @@ import weakref
 from array import array
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from inspect import CO_OPTIMIZED
 from types import CodeType, FrameType
 from typing import Any, Self
 
@@ -32,7 +33,6 @@ MOST_STACKS = 20_000  # the lines of later ones are not kept
 MOST_FOREIGN = 16  # a stack ends where so many frames in a row are not the program's
 _COLUMNS = 8
 _ROW = struct.Struct(f"{_COLUMNS}q")
-_OPTIMIZED = 0x1  # CO_OPTIMIZED: the code of a function, and of no module or cell
 
 Row = tuple[int, int, int, int, int, int, int, int]
 """Action, address, size, requested bytes, stream, time, stack and device of an event."""
@@ -223,7 +223,8 @@ class AllocationRecorder:
         """0 for a line of a library, 1 for one of the program, 2 if the program starts here."""
         code = frame.f_code
         kind = int(self._lines.belongs(code.co_filename, str(frame.f_globals.get("__name__"))))
-        if kind and not code.co_flags & _OPTIMIZED and frame.f_globals.get("__name__") == "__main__":
+        # The code of a function is optimized, that of a module or a cell is not.
+        if kind and not code.co_flags & CO_OPTIMIZED and frame.f_globals.get("__name__") == "__main__":
             kind = 2
         self._codes.append(code)
         self._kinds[id(code)] = kind
