@@ -172,7 +172,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "tests/session/test_check_streams.py",
     ),
     "gpulab/session": (
-        *_in("session", ("choice", "arguments", "waiting", "observe")),
+        *_in("session", ("sides", "choice", "arguments", "waiting", "observe")),
         "gpu:tests/real/test_order.py",
         "gpu:tests/session/test_real_gpu.py",
     ),
