@@ -135,6 +135,16 @@ def test_what_is_too_large_does_not_cross(
         encode(too_much)
 
 
+def test_parts_are_counted_at_every_depth(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(values, "_MOST_PARTS", 5)
+    for most in ([0] * 4, [[0, 0], 0], ({0: (0,)},), {0: 0, 1: 0}):
+        assert decode(encode(most)) == most
+    for too_much in ([0] * 5, [[0, 0], 0, 0], ({0: (0, 0)},), {0: 0, 1: [0]}):
+        with pytest.raises(TooMuchError, match="too many parts"):
+            encode(too_much)
+    encode([0] * 4)  # each value by itself
+
+
 def whole(text: str, rest: bytes = b"") -> bytes:
     return len(text).to_bytes(8, "big") + text.encode() + rest
 
@@ -536,7 +546,11 @@ def test_a_process_says_how_it_ended(way: str, monkeypatch: pytest.MonkeyPatch) 
                 process.kill()
                 assert process.poll() == -signal.SIGKILL
                 process.kill()
-        assert process.pid not in descendants(os.getpid()) or tree._is_over(process.pid)
+        until = time.monotonic() + 10
+        while not (tree._is_over(process.pid) and tree._is_over(process.top)) and time.monotonic() < until:
+            time.sleep(0.005)
+        assert tree._is_over(process.pid)
+        assert tree._is_over(process.top), "who watches over it ends with it"
 
 
 # What they use
@@ -596,6 +610,18 @@ def test_what_a_tree_uses_is_summed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert watch.look(9999).processes == 200
     held.uses[201] = (9.0, 0.0, 1, "running")
     assert watch.look(9999) == Use(201, 8.5 + 199 * 9.75, 0, False)  # too many to look at
+
+
+def test_children_are_found_where_the_system_has_no_list(monkeypatch: Any, tmp_path: Any) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as begun:
+        for place in (tree._PROC, tmp_path):
+            monkeypatch.setattr(tree, "_PROC", place)
+            assert begun.pid in tree.children(os.getpid())
+            assert begun.pid in descendants(os.getpid())
+            assert tree.children(begun.pid) == []
+            assert not tree._is_over(begun.pid)
+    assert tree.children(begun.pid) == []
+    assert tree._is_over(begun.pid)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
