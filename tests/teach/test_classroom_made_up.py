@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
@@ -20,6 +21,7 @@ from gpulab.course import copies
 from gpulab.teach import folders
 from gpulab.teach.classroom import answers, check, golf, instructor, report
 from gpulab.teach.judge.budget import Score
+from gpulab.teach.judge.mutants import Wrong
 from gpulab.teach.judge.verdict import StageResult, Verdict
 from gpulab.teach.question import Choice, PredictionQuestion, Question, WhyQuestion
 
@@ -353,7 +355,7 @@ def test_entries_are_borne_out_one_by_one(course: Course, capsys: pytest.Capture
         [both[0], "05-x, vote: 90 by Ada: judged again: 1,091", "1 of 2 entries borne out."],
     )
     course.verdict = verdict(True, 69)
-    assert verified()[1][1] == "05-x, vote: 90 by Ada: judged again: None"
+    assert verified()[1][1] == "05-x, vote: 90 by Ada: judged again: no such figure"
     course.verdict = verdict(False)
     assert verified()[1][0].startswith("05-x, sector: 70 by Ada: It does not pass")
     Path("a.cu").rename("a.txt")
@@ -466,6 +468,25 @@ def test_a_file_that_is_too_long_is_not_read(here: Path, monkeypatch: pytest.Mon
     learner(here, "b\x1b/progress.json", notebook("01"))
     monkeypatch.undo()
     assert {one.learner for one in report.read(here)[0]} == {"ada", "b?"}
+
+
+@pytest.mark.parametrize("module", [report, golf, answers])
+def test_a_file_is_read_up_to_its_limit(here: Path, monkeypatch: pytest.MonkeyPatch, module: Any) -> None:
+    most, told = {report: 16 << 20, golf: 16 << 20, answers: 1 << 20}[module], list[str]()
+    monkeypatch.setattr(Path, "read_text", lambda *_, **__: told.append("read") or "{")
+    monkeypatch.setattr(answers, "judge", lambda *_: None)
+    for size in (most, most + 1):
+        with (here / "a.json").open("wb") as file:
+            file.truncate(size)  # takes no room
+        with contextlib.suppress(golf.GolfError, answers.AnswerError):
+            told += report.read(here)[1] if module is report else ()
+            golf.read(here / "a.json") if module is golf else None
+            answers.judged("00-saxpy", here / "a.json") if module is answers else None
+        told.append("and then")
+    assert told.count("read") == 1
+    assert told.index("read") < told.index("and then")
+    if module is report:
+        assert told[-2] == "a.json is left out: it is no progress file, or damaged (more than 16 MiB)."
 
 
 # --- gpulab instructor ---
@@ -597,7 +618,10 @@ def test_an_instructors_page_is_made_of_the_notebook(
     status, out, err = run(capsys, "instructor", "--all", "pages/of/all")
     assert (status, out, err) == (0, "", f"{Path('pages/of/all/09.md')}\n")
     assert Path("pages/of/all/09.md").read_text(encoding="utf-8") == f"{PAGE}\n"
-    status, out, _ = run(capsys, "instructor", "09", "--html")
+
+
+def test_an_instructors_page_may_be_html(made_up: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(capsys, "instructor", "09", "--html")
     assert out.startswith('<!doctype html>\n<html lang="en">')
     assert "</html>" in out
     assert "<h2" in out
@@ -619,6 +643,28 @@ def test_either_a_notebook_or_all(arguments: list[str], capsys: pytest.CaptureFi
     with pytest.raises(SystemExit):
         instructor.main(arguments)
     assert "name a notebook, or --all FOLDER" in capsys.readouterr().err
+
+
+def test_mistakes_are_told_with_their_stage_and_the_words_that_they_earn(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = [
+        ("09-x", "rounds up", "results", "is wrong"),
+        ("09-y", "waits", "", ""),
+        ("09-x", "sleeps", "", "z"),
+    ]
+    wrong = [Wrong(name, what, None, stage, says) for name, what, stage, says in made]
+    monkeypatch.setitem(sys.modules, "gpulab.course.n09_up.mutants", SimpleNamespace(WRONG=wrong))
+    for name in ("n09_up", "n10_up", "n09_none"):
+        (here / name).mkdir()
+    for name in ("n09_up", "n10_up"):
+        (here / name / "mutants.py").write_text("")
+    held = [SimpleNamespace(number=name[1:3], path=here / name) for name in ("n10_up", "n09_none", "n09_up")]
+    monkeypatch.setattr(folders, "folders", lambda: held)
+    assert instructor._mistakes("09") == {
+        "09-x": ["- rounds up (fails in *results*): “is wrong”", "- sleeps: “z”"], "09-y": ["- waits"],
+    }  # fmt: skip
+    assert instructor._mistakes("11") == {}
 
 
 def test_mistakes_are_those_that_the_judge_is_tried_with() -> None:

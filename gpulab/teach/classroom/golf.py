@@ -179,13 +179,13 @@ def _verify(entries: Sequence[Entry], folder: Path) -> int:
                 except GpulabError as error:
                     seen[key] = str(error)
             figures = seen[key]
-            mine = figures if isinstance(figures, str) else figures.get(entry.counter, (None, 0, ""))[0]
-            said = (
-                mine
-                if isinstance(mine, str)
-                else f"judged again: {mine if mine is None else format(mine, ',')}"
-            )
-            if isinstance(mine, int) and mine <= entry.score:
+            if isinstance(figures, str):
+                said = figures
+            elif entry.counter not in figures:
+                said = "judged again: no such figure"
+            elif (mine := figures[entry.counter][0]) > entry.score:
+                said = f"judged again: {mine:,}"
+            else:
                 borne_out, said = borne_out + 1, "borne out"
         print(f"{entry.exercise}, {entry.counter}: {entry.score:,} by {entry.name}: {said}")
     print(f"{borne_out} of {count(len(entries), 'entry', 'entries')} borne out.")
