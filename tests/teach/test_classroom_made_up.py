@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import io
 import json
+import linecache
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -16,12 +17,14 @@ from typing import Any
 import pytest
 
 import gpulab
-from gpulab import cli
+from gpulab import cli, session
 from gpulab.course import copies
 from gpulab.teach import folders
 from gpulab.teach.classroom import answers, check, golf, instructor, report
+from gpulab.teach.judge import KernelExercise, PythonExercise
 from gpulab.teach.judge.budget import Score
 from gpulab.teach.judge.mutants import Wrong
+from gpulab.teach.judge.process.values import DamagedError
 from gpulab.teach.judge.verdict import StageResult, Verdict
 from gpulab.teach.question import Choice, PredictionQuestion, Question, WhyQuestion
 
@@ -221,6 +224,133 @@ def test_a_module_is_what_its_text_defines_under_either_name() -> None:
     assert function(*arguments) == 3
 
 
+class Line:
+    """Stands for a `Talk`: what is asked runs here."""
+
+    given: tuple[Any, ...] = ()
+    raises: Exception | None = None
+
+    def __init__(self, *given: Any) -> None:
+        Line.given = given
+
+    def __enter__(self) -> Line:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def ask(self, shown: str, function: Any, *arguments: Any) -> Any:
+        if Line.raises:
+            raise Line.raises
+        return function(None, *arguments)
+
+
+@pytest.fixture
+def files(here: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str, str], Any]:
+    """What the judge gets of a file with a text, for an exercise of a kernel or of Python."""
+    kernel = KernelExercise("05-k", "", "k", "int n", lambda *_: None, "-")  # type: ignore[arg-type,return-value]
+    monkeypatch.setattr(folders, "exercise", {"05-k": kernel, "05-p": PythonExercise("05-p", "", str)}.get)
+    monkeypatch.setattr(answers, "name_in_the_notebook", lambda exercise: "mine")
+    monkeypatch.setattr(answers, "judge", lambda exercise, answer: answer)
+    monkeypatch.setattr(answers, "Talk", Line)
+    monkeypatch.setattr(Line, "raises", None)
+
+    def judged(exercise: str, name: str, text: str) -> Any:
+        (here / name).write_text(text, encoding="utf-8")
+        try:
+            return answers.judged(exercise, here / name)
+        except answers.AnswerError as error:
+            return str(error)
+
+    return judged
+
+
+def test_an_answer_goes_to_the_judge_as_what_it_is(files: Callable[[str, str, str], Any]) -> None:
+    code = 'extern "C" __global__ void k(int n) {}'
+    assert files("05-k", "a.cu", code) == code
+    assert files("05-k", "a.cu", f"\ufeff{code}") == code, "a mark of the bytes' order is no part of it"
+    assert files("05-p", "a.py", "mine = 3") == answers.Module("mine = 3", "mine", "a.py")
+    with session.on_device("virtual:T4"):
+        assert files("05-k", "a.py", f"mine = {code!r}") == code
+        assert files("05-k", "a.py", f"answer = {code!r}") == code
+    assert Line.given == ("virtual:T4", 10.0)
+    made = files("05-k", "a.py", f"import gpulab\nmine = gpulab.cp.RawKernel({code!r}, 'k', ('-DX',))")
+    assert (made.name, made.code, made.options) == ("k", code, ("-DX",))
+    for text in ("answer = 3", "answer = None"):
+        said = files("05-k", "a.py", text)
+        assert repr(said) == (
+            "05-k: not yet: `mine` in a.py is no kernel: let it be a cp.RawKernel or its CUDA C++ text."
+        )
+    assert repr(files("05-k", "a.py", "x = 3")).startswith("05-k: not yet: a.py defines no `mine`, as")
+    Line.raises = DamagedError()
+    assert repr(files("05-k", "a.py", "mine = 3")) == (
+        "05-k: not yet: it wrote to a file that is not its own; leave descriptors alone."
+    )
+
+
+def test_why_a_file_is_no_answer(files: Callable[[str, str, str], Any], here: Path) -> None:
+    assert files("05-p", "a.cu", "") == "05-p is answered in Python: name a .py file, not a.cu."
+    assert (
+        files("05-k", "a.txt", "") == files("05-p", "a.txt", "") == "a.txt is neither a .cu nor a .py file."
+    )
+    assert files("05-p", "a.py", "x = 1\ny = (") == "a.py, line 2: this is no Python: '(' was never closed."
+    assert files("05-p", "a.py", "x = 1\0").startswith("a.py: this is no Python: source code")
+    (here / "b.py").write_bytes(b"abc\xff")
+    (here / "c.py").mkdir()
+    for name, said in (
+        ("b.py", "is no text in UTF-8: byte 3 fits none."), ("c.py", "is no file."),
+        ("none.py", "cannot be read: No such file or directory."),
+    ):  # fmt: skip
+        with pytest.raises(answers.AnswerError) as error:
+            answers.judged("05-p", here / name)
+        assert str(error.value) == f"{here / name} {said}"
+
+
+def test_an_answer_is_called_as_its_notebook_calls_it(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, text in {
+        "00.ipynb": "",
+        "01.ipynb": r'"gl.check(\"05-x\", saxpy)", "gl.check(\"05-y\", 3)"',
+    }.items():
+        (here / name).write_text(text)
+    monkeypatch.setattr(copies, "originals", lambda: {path.name: path for path in sorted(here.iterdir())})
+    assert [answers.name_in_the_notebook(name) for name in ("05-x", "05-z", "05")] == [
+        "saxpy",
+        "answer",
+        "answer",
+    ]
+
+
+def test_lines_of_a_file_are_known_where_they_fail() -> None:
+    answers.defined("one = 1\nanswer = lambda: 1 / 0\n", "f", "made/up.py")
+    assert linecache.getlines("made/up.py") == ["one = 1\n", "answer = lambda: 1 / 0\n"]
+
+
+def test_what_check_is_not_told_is_said(class_: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments, said in (
+        ([], "name an exercise and a file, or --all FOLDER"), (["05-x"], "name an exercise and a file, or"),
+        (["05-x", "a.cu", "--all", "class"], "--all takes the exercises from the files' names"),
+        (["05-x", "--all", "class"], "--all takes the exercises from the files' names"),
+    ):  # fmt: skip
+        with pytest.raises(SystemExit):
+            check.main(arguments)
+        assert said in capsys.readouterr().err
+    assert run(capsys, "check", "--all", "nowhere") == (2, "", "gpulab: nowhere is no folder.\n")
+    (class_ / "empty").mkdir()
+    status, out, err = run(capsys, "check", "--all", "class/empty")
+    assert (status, out) == (2, "")
+    assert "holds no answer: call files after exercises, such as 05-transpose.cu." in err
+
+
+def test_names_are_printed_as_they_are_spelt(class_: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (class_ / "Zoë").mkdir()
+    (class_ / "Zoë" / "05-x.cu").write_text("right")
+    assert '"file": "Zoë/05-x.cu"' in run(capsys, "check", "--all", "class", "--json")[1]
+    learner(class_ / "all", "Zoë.json", notebook("01"))
+    assert '"learner": "Zoë"' in run(capsys, "report", "class/all", "--json")[1]
+    assert "Zoë,Zoë.json," in (text := run(capsys, "report", "class/all", "--csv")[1])
+    assert "\r" not in text
+
+
 # --- gpulab golf ---
 
 
@@ -314,6 +444,31 @@ def test_a_file_that_is_too_long_holds_no_scores(course: Course, monkeypatch: py
     monkeypatch.setattr(golf, "_MOST_BYTES", Path("s.json").stat().st_size - 1)
     with pytest.raises(golf.GolfError, match="is no file of scores"):
         golf.read(Path("s.json"))
+
+
+def test_a_file_of_anything_else_is_named_before_an_answer_is_judged(
+    course: Course, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("s.json").write_text("{}")
+    monkeypatch.setattr(golf, "judged", lambda *_: pytest.fail("it judges"))
+    with pytest.raises(golf.GolfError, match="is no file of scores"):
+        golf.enter(Path("s.json"), "05-x", Path("a.cu"), "Ada")
+    assert Path("s.json").read_text() == "{}"
+
+
+def test_a_file_of_scores_can_be_read_by_people(course: Course, here: Path) -> None:
+    golf.enter(Path("s.json"), "05-x", Path("a.cu"), "Zoë")
+    text = Path("s.json").read_text(encoding="utf-8")
+    assert text.startswith(
+        '{\n "format": "gpulab-golf",\n "version": 1,\n "entries": [\n  {\n   "exercise": "05-x",'
+    )
+    assert '"name": "Zoë"' in text
+    assert text.endswith("}\n")
+    (here / "folder").mkdir()
+    with pytest.raises(golf.GolfError, match=r"^folder cannot be read: Is a directory\.$"):
+        golf.read(Path("folder"))
+    with pytest.raises(report.ReportError, match=r"^nowhere is no folder\.$"):
+        report.read(Path("nowhere"))
 
 
 def test_an_exercise_without_rules_has_the_first(course: Course, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -456,6 +611,27 @@ def test_files_of_another_kind_are_named(here: Path, notebooks: Any, more: Any, 
     found, left_out = report.read(here)
     assert [one.learner for one in found] == ["good"]
     assert left_out == [f"x/bad.json is left out: it is no progress file, or damaged ({why})."]
+
+
+def test_a_file_that_cannot_be_read_is_left_out_and_the_status_says_so(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learner(here, "class/good.json", notebook("01"))
+    assert run(capsys, "report", "class")[0] == 0
+    (here / "class/locked.json").write_text("{}")
+    read_text = Path.read_text
+
+    def locked(self: Path, **more: Any) -> str:
+        if self.name == "locked.json":
+            raise PermissionError(13, "Permission denied")
+        return read_text(self, **more)
+
+    monkeypatch.setattr(Path, "read_text", locked)
+    status, out, err = run(capsys, "report", "class")
+    assert (status, err) == (1, "gpulab: locked.json is left out: Permission denied.\n")
+    assert "Progress of 1 learner\n" in out
+    (here / "class/deep.json").write_text("[" * 100_000)
+    assert "damaged (nested too deeply)." in run(capsys, "report", "class")[2]
 
 
 def test_a_file_that_is_too_long_is_not_read(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -618,6 +794,9 @@ def test_an_instructors_page_is_made_of_the_notebook(
     status, out, err = run(capsys, "instructor", "--all", "pages/of/all")
     assert (status, out, err) == (0, "", f"{Path('pages/of/all/09.md')}\n")
     assert Path("pages/of/all/09.md").read_text(encoding="utf-8") == f"{PAGE}\n"
+    assert run(capsys, "instructor", "--all", "pages/of/all")[0] == 0, "once more"
+    with pytest.raises(instructor.InstructorError, match=r"no notebook '08'\. .*There are: 09\."):
+        instructor.page("08")
 
 
 def test_an_instructors_page_may_be_html(made_up: Path, capsys: pytest.CaptureFixture[str]) -> None:
