@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, get_args
@@ -111,6 +112,19 @@ def test_what_is_not_said_is_an_all_reduce_of_eight_mebibytes() -> None:
     cut = gl.collective("all-gather", [[(0, 1, 0, "copy")]], gpus=3, size_bytes=44).record
     assert cut.chunk_bytes == (12, 16, 16)
     assert gl.collective(gpus=2, size_bytes=9).record.chunk_bytes == (4, 4)
+
+
+def test_an_array_that_nobody_sizes_has_eight_mebibytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def raises(*what: Any) -> None:
+        raise Asked(*what)
+
+    monkeypatch.setattr(collective, "_gpus", lambda *_: nullcontext())
+    monkeypatch.setattr(collective, "by_schedule", raises)
+    with pytest.raises(Asked) as told:
+        gl.collective()
+    (_, operation, name, gpus, bounds, steps) = told.value.args
+    assert (operation, name, gpus, len(steps)) == ("all-reduce", "ring", 8, 14)
+    assert bounds == [at << 18 for at in range(9)]
 
 
 def test_on_too_few_real_gpus_virtual_ones_take_part_and_that_is_said(
@@ -513,6 +527,15 @@ def test_neighbouring_chunks_are_one_message_unless_they_are_sliced() -> None:
             assert min(a.start_ns for a in copies) < max(a.end_ns for a in work if a.copy_kind is None)
             np.testing.assert_array_equal(run._array(1).get(), [*own[0][:70], *own[1][70:]])
             np.testing.assert_array_equal(run._array(0).get(), [*own[0][:70], *own[1][70:]])
+
+
+def test_when_it_has_waited_nothing_runs_any_more() -> None:
+    with several.gpus(2) as made:
+        run = runs.Run(made.cp, 2, [0, 1 << 21])
+        streams = [stream for pair in run._streams for stream in pair]
+        run.give([Move(0, 1, 0, True), Move(1, 0, 0, True)])
+        run.wait()
+        assert all(stream.done for stream in streams)
 
 
 def test_who_reaches_whom_is_asked_of_pairs() -> None:

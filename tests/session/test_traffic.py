@@ -374,6 +374,7 @@ def test_a_record_holds_each_expression_and_each_way_to_make_kernels() -> None:
     made = [record.sources[at] for at in sorted((added, converted))]
     assert "double" in record.sources[converted][0]
     assert "sqrt" in record.sources[added][0]
+    assert "reduce: a + b" in record.sources[added][0]
     assert report.source == "\n\n".join(code for _, code in made)
     assert (record.folded, record.breaks) == ((), ())
 
