@@ -153,7 +153,8 @@ def test_several_observations_are_asked_of_whom_they_concern(both: tuple[Real, T
     assert found[what[2]].record == ("twin", what[2])
     assert found[what[2]].beside() == ("real", what[2])
     assert found[what[3]].beside() == ("real", warp)
-    session.observe(launch(), Blocks(), Counters("warm"))
+    two = session.observe(launch(), Blocks(), Counters("warm"))
+    assert [each.record[0] for each in two] == ["real", "twin"]
     assert real.asked[-1] == (Blocks(),)
 
 
@@ -363,6 +364,23 @@ def test_a_bench_is_one_device_unless_more_are_asked_for() -> None:
         assert len(fresh.machine.devices) == 1
     with session.bench(count=2) as fresh:
         assert len(fresh.machine.devices) == 2
+
+
+def test_another_device_for_a_moment_may_be_joined_otherwise() -> None:
+    with session.on_device("virtual:H200", 2, "host") as cp:
+        assert (gl.which_device().count, gl.which_device().links) == (2, "host")
+        assert cp is session.cp()
+    assert gl.which_device().device == "T4"
+
+
+def test_a_real_device_is_made_current_again(fake_cupy: Callable[..., None]) -> None:
+    fake_cupy(devices=2)
+    session.use_device("cuda:1")
+    used: list[int] = []
+    session.cp().cuda.Device.use = lambda device: used.append(device.index)
+    with session.on_device("T4"):
+        assert used == []
+    assert used == [1]
 
 
 def test_late_faults_are_those_of_the_virtual_device(monkeypatch: pytest.MonkeyPatch) -> None:
