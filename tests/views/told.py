@@ -132,6 +132,7 @@ def as_run(**more: Any) -> AsRunTable:
         "accesses": (
             made(2, "global", "load", "LDG.E.64", note="Merged."), made(2, "global", "load", "", column=3),
             made(2, "global", "load", "LDG.E.64"), made(3, "global", "store", ""),
+            made(1, "global", "load", "LDG", column=3),
             made(5, "shared", "store", "STS", executions=None),
             made(6, "generic", "atomic", "ATOM", text="atom.add.u32 y", note="Merged."),
         ),
@@ -269,7 +270,7 @@ def all_hazards(**more: Any) -> SanitizerTable:
     """One of each kind, with indexes of one, two and three numbers."""
     first = Place(0, "", (2, 0, 0), (0, 3, 0))
     kinds = ("RAW", "WAR", "WAW", "lost update", "copy not awaited", "divergent barrier")
-    races = [hazard(kind, replace(first, block=(0, 0, n)), count=1_000 + n) for n, kind in enumerate(kinds)]
+    races = [hazard(kind, replace(first, block=(3, 0, n)), count=1_000 + n) for n, kind in enumerate(kinds)]
     return sanitized(
         *races, hazard("RAW"), hazard("out of bounds", severity="warning", space=""),
         hazard("uninitialised read", severity="info", space="global"), **more,
@@ -457,6 +458,9 @@ ALL: dict[str, Callable[[], Any]] = {
     **{f"bound by {stage.replace('/', ' ')}": lambda stage=stage: bound(stage)  # type: ignore[misc]
        for stage in ("DRAM", "L2", "load/store", "issue", "fp64", "tensor")},
     "bound by more than all": lambda: bound("DRAM", DRAM=9_000.0),
+    "causes of what is bound by more than all": lambda: diagnosis(
+        cause("grid"), more={"stages": {"start": 1.0, "latency": 2.0, "DRAM": 9_000.0}}
+    ),
     "bound by what is half": lambda: bound("latency", L2=3_000.0),
     "bound by what is less than half": lambda: bound("start", L2=2_999.0),
     "faster beside": lambda: beside(cause("uncoalesced"), cause("grid"), cause("spills", 1.2), DRAM=11_000.0,
