@@ -185,7 +185,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "tests/session/test_follow.py",
         "tests/session/test_tune.py",
     ),
-    "gpulab/lab/links": _in("session", ("links_parts", "collective", "slices", "ranks")),
+    "gpulab/lab/links": _in("session", ("collective_parts", "collective", "slices", "ranks")),
     "gpulab/lab/monitor": ("tests/session/test_monitor.py", "tests/real/test_load.py"),
     "gpulab/lab/precision": ("tests/session/test_precision.py",),
     "gpulab/lab/profiling": ("tests/session/test_profile.py", "tests/trace/test_profile.py"),
@@ -453,7 +453,7 @@ class Passage:
 
         Where none was, it may be in another process: then those that come nowhere near the room are tried.
         What runs when a module is imported belongs to every test that comes to the module, first to those
-        that have its name.
+        that have its name, or begin with it.
         """
         lines = self.tests_of.get(mutant.path, {})
         # What is compiled is passed over by whichever test comes first, and run by all.
@@ -470,7 +470,8 @@ class Passage:
         total = 0.0
         out: list[str] = []
         stem = Path(mutant.path).stem
-        of_others = {t for t in chosen if mutant.at_import and f"/test_{stem}.py::" not in t}
+        own = f"/test_{stem}.py::", f"/test_{stem}_"
+        of_others = {t for t in chosen if mutant.at_import and not any(name in t for name in own)}
         for test in sorted(chosen, key=lambda t: (t in of_others, self.seconds[t], t)):
             total += self.seconds[test]
             if total > _BUDGET_S * (_MORE if compiled else 1) and out:

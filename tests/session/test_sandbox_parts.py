@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import os
 import pickle
 import subprocess
 import sys
@@ -48,6 +49,11 @@ def ran(job: Any, *args: Any, returns: bool = False, blocking: bool = False, wat
 def alone(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """No processes but those that a test puts into this list, and no figures."""
     pids: list[int] = []
+
+    def ends(status: int) -> None:
+        raise AssertionError(f"it would have ended this process, with {status}")
+
+    monkeypatch.setattr(os, "_exit", ends)
     monkeypatch.setattr(child, "children", lambda me: pids)
     monkeypatch.delitem(sys.modules, "matplotlib.pyplot", raising=False)
     gl.use_device("virtual:T4")
