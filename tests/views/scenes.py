@@ -250,6 +250,9 @@ ALL: dict[str, Callable[[], Box]] = {
         domain=(0, 4)),
     "graph of one": lambda: graph(1),
     "graph of six": lambda: graph(6),
+    "graph of long names": lambda: dag.dag(
+        {shape: Shown(LONG, shape=shape, detail=LONG) for shape in dag.SHAPES}, [], label="long names"
+    ),
     "graph of two bands": lambda: graph(17),
     "graph of crossings": lambda: tangle(3, 30, 3, 12),
     "graph of more crossings": lambda: tangle(4, 40, 2, 40),

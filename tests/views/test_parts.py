@@ -15,6 +15,7 @@ from PIL import Image
 
 from gpulab.views import LaunchChart
 from gpulab.views.parts import palette, picture
+from gpulab.views.parts.boxes import words
 from gpulab.views.parts.dag import dag
 from gpulab.views.parts.items import Line, Rects, Spans
 from gpulab.views.parts.pack import pack
@@ -150,7 +151,10 @@ def test_a_pen_draws_in_nominal_pixels() -> None:
 
 
 def test_a_picture_has_a_frame_and_letters_keep_their_smooth_edges() -> None:
-    shown = Image.open(io.BytesIO(picture.png(plot(40, (0, 1)), "a title", "a caption"))).convert("RGB")
+    made = picture.png(plot(40, (0, 1)), "a title", "a caption")
+    lines = (picture.lay(words("", style), 100)[0] for style in ("title", "note"))
+    assert picture.nominal_size(made) == (900, round(40 + 2 * 8 + sum(lines)) + 24)
+    shown = Image.open(io.BytesIO(made)).convert("RGB")
     wide, high = shown.size
     assert {shown.getpixel(at) for at in ((0, 0), (1, 1), (wide - 1, high - 1), (wide // 2, 0))} == {
         rgb("rule")
