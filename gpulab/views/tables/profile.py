@@ -183,7 +183,7 @@ class ProfileComparison(Texts):
         return f'<div role="group"><p>{escape(self.caption)}</p>{self.table().html()}</div>'
 
 
-_Row = tuple[int, float]  # count, time
+_Row = tuple[int, float | None]  # count, and time where it is known
 
 
 def _parts(record: Profile) -> dict[tuple[str, str], _Row]:
@@ -193,25 +193,27 @@ def _parts(record: Profile) -> dict[tuple[str, str], _Row]:
         ("kernel", [(each.key, each.count, each.device_time_total_ns) for each in record.kernels]),
         ("copy", [(_copy(each), each.count, each.device_time_total_ns) for each in record.copies]),
         ("wait", [(each.key, each.count, each.cpu_time_total_ns) for each in record.waits]),
-        ("range", [(r.key, r.count, r.device_time_total_ns or 0) for r in record.ranges]),
+        ("range", [(r.key, r.count, r.device_time_total_ns) for r in record.ranges]),
     ):
         for key, count, time_ns in rows:
-            before = found.get((key, kind), (0, 0))
-            found[key, kind] = before[0] + count, before[1] + time_ns
+            before, took = found.get((key, kind), (0, 0))
+            known = None if took is None or time_ns is None else took + time_ns
+            found[key, kind] = before + count, known
     return found
 
 
 def _took(row: _Row | None) -> float:
-    return row[1] if row else 0
+    return (row[1] or 0) if row else 0
 
 
 def _compared(key: tuple[str, str], before: _Row | None, after: _Row | None) -> tuple[str, ...]:
     cells = [*key]
     cells += [number(each[0]) if each else NOTHING for each in (before, after)]
-    cells += [duration(each[1]) if each else NOTHING for each in (before, after)]
+    times = [NOTHING if not each or each[1] is None else duration(each[1]) for each in (before, after)]
     first, second = _took(before), _took(after)
     more = second - first
-    cells.append(f"{'+' if more > 0 else '−' if more else ''}{duration(abs(more))}")
+    change = f"{'+' if more > 0 else '−' if more else ''}{duration(abs(more))}"
+    cells += [*times, NOTHING if any(each and each[1] is None for each in (before, after)) else change]
     return *cells, f"{number(first / second)} ×" if first and second else NOTHING
 
 
