@@ -293,7 +293,7 @@ def _negative_rows(m: Mistake) -> bool:
 
 MOST_RUNS = 60
 SETTING = {"n": 1 << 20, "block": 256, "pad": 0, "unroll": 1}
-_CLOSE = 1.12
+_CLOSE = 1.03
 
 
 class Bench:
@@ -308,8 +308,9 @@ class Bench:
         setting: dict[str, int],
         gain: float,
         holds: bool,
+        number: int,
     ) -> None:
-        self._rng, self.runs = random.Random(seed), 0
+        self._rng, self.runs, self._number = random.Random(seed), 0, number
         self._claimed = device, change, pair, dict(setting), gain
         self._times: dict[Any, int] = {}
         self._slow: dict[Any, int] = {}
@@ -333,9 +334,11 @@ class Bench:
         us *= 1.6 if device == "T4" else 1.0
         us *= self._factor(device, now)
         times = self._times[key] = self._times.get(key, 0) + 1
-        # One of every six runs of a setting is slow, so that neither a single run nor a mean tells anything.
+        # One of every six runs of a setting is slow, so that neither a single run nor a mean tells anything:
+        # where a slow one misleads, it is another one for each claim, and each of them for one or two claims.
         if times % 6 == 1:
-            self._slow[key] = times + self._rng.randrange(6) if times > 1 else self._rng.choice((2, 3))
+            at = self._number if now[change] == self._misleading else self._rng.randrange(30)
+            self._slow[key] = times + (at % 6 if times > 1 else 1 + at % 5)
         first = self._rng.uniform(8.0, 20.0) if self.runs == 1 else self._rng.uniform(2.0, 5.0)
         us *= self._rng.uniform(1.0, 1.04) * (first if times == 1 else 1.0)
         slow = self._rng.uniform(7.0, 9.0) if now[change] == self._misleading else self._rng.uniform(1.5, 2.0)
@@ -418,6 +421,7 @@ def judge_settle(answer: Answer) -> str:
             claim["setting"],
             gain,
             truth == "holds",
+            number,
         )
         said = answer.ask(_settled, claim, shown=shown, back=bench)
         if not isinstance(said, str) or said not in ("holds", "refuted"):

@@ -474,6 +474,22 @@ def too_many(claim: Any, run: Any) -> str:
     return _verdict(claim, before / statistics.median(_times(claim, run, claim["to"], 100)))
 
 
+def nine_tenths(claim: Any, run: Any) -> str:
+    return settle({**claim, "times_as_fast": 0.9 * claim["times_as_fast"]}, run)
+
+
+def a_tenth_more(claim: Any, run: Any) -> str:
+    return settle({**claim, "times_as_fast": 1.1 * claim["times_as_fast"]}, run)
+
+
+def warm_then_one(claim: Any, run: Any) -> str:
+    return _verdict(claim, _times(claim, run, claim["from"], 4)[3] / _times(claim, run, claim["to"], 4)[3])
+
+
+def the_last_run(claim: Any, run: Any) -> str:
+    return _verdict(claim, _times(claim, run, claim["from"])[-1] / _times(claim, run, claim["to"])[-1])
+
+
 def truth_value(claim: Any, run: Any) -> Any:
     return settle(claim, run) == "holds"
 
@@ -482,6 +498,12 @@ def by_the_least(claim: Any, run: Any) -> str:
     return _verdict(
         claim, min(_times(claim, run, claim["from"], 10)) / min(_times(claim, run, claim["to"], 10))
     )
+
+
+def ratios(claim: Any, run: Any) -> str:
+    """The median of what each pair of runs says."""
+    pairs = [[_times(claim, run, claim[side], 1)[0] for side in ("from", "to")] for _ in range(25)]
+    return _verdict(claim, statistics.median(before / after for before, after in pairs))
 
 
 def in_turns(claim: Any, run: Any) -> str:
@@ -517,6 +539,10 @@ _SETTLED = (
     Wrong("17-refute", "the second run each", second_run, "", "cold first run"),
     Wrong("17-refute", "means of many, without the first", mean_of_many, "", "cold first run"),
     Wrong("17-refute", "four fifths will do", nearly, "", "and settle says 'holds'"),
+    Wrong("17-refute", "nine tenths will do", nine_tenths, "", "and settle says 'holds'"),
+    Wrong("17-refute", "a tenth more is asked for", a_tenth_more, "", "and settle says 'refuted'"),
+    Wrong("17-refute", "three to warm up, then one", warm_then_one, "", "cold first run"),
+    Wrong("17-refute", "the last run each", the_last_run, "", "cold first run"),
     Wrong("17-refute", "twice, whatever is claimed", twice_as_fast, "", "with what is claimed"),
     Wrong("17-refute", "upside down", upside_down, "", "Compare from / to"),
     Wrong("17-refute", "any gain will do", any_gain, "", "and settle says 'holds'"),
@@ -532,6 +558,7 @@ _SETTLED = (
     Right("17-refute", "medians", settle),
     Right("17-refute", "by the least", by_the_least),
     Right("17-refute", "in turns", in_turns),
+    Right("17-refute", "ratios of pairs", ratios),
     Right("17-refute", "warmed up, a low quantile", warmed),
 )
 
