@@ -29,6 +29,9 @@ _CUBINS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_
 _PTX = ("compute_75", "compute_80", "compute_86", "compute_89", "compute_90", "compute_100", "compute_120")
 _OWN = ("sm_90a", "sm_100a", "compute_90a", "compute_100a", "compute_120a")
 _CAPABILITIES = ((7, 5), (8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (10, 3), (12, 0), (12, 1))
+# Jetsons, and a letter of its own on a minor version: what a table of the ones above would lack.
+_OTHER_TARGETS = ("sm_87", "sm_110", "sm_121", "sm_103a", "compute_87", "compute_103", "compute_110")
+_OTHERS = ((8, 7), (11, 0))
 
 
 def taken(targets: Iterable[str], capability: Capability) -> str | None:
@@ -76,6 +79,15 @@ def judge_matrix(answer: Answer) -> str:
         targets = [str(name) for name in pool[: int(rng.integers(2, 6))]]
         if not {t + "a" for t in targets} & set(targets):
             asked.append((targets, _CAPABILITIES[int(rng.integers(len(_CAPABILITIES)))]))
+    targets_known, all_known = (*_CUBINS, *_PTX, *_OWN, *_OTHER_TARGETS), (*_CAPABILITIES, *_OTHERS)
+    others = [([target], capability) for target in targets_known for capability in all_known
+              if target in _OTHER_TARGETS or capability in _OTHERS]  # fmt: skip
+    asked += [others[n] for n in rng.permutation(len(others))]
+    asked += [(["compute_90a", "sm_90"], (9, 0)), (["sm_100", "compute_100a"], (10, 0))]
+    for _ in range(20):
+        pool = rng.permutation([*_CUBINS, *_PTX, *_OTHER_TARGETS[:3], *_OTHER_TARGETS[4:]])
+        capability = all_known[int(rng.integers(len(all_known)))]
+        asked.append(([str(name) for name in pool[: int(rng.integers(2, 7))]], capability))
     found = answer.ask(_all_taken, asked, shown="taken(targets, capability)")
     for (targets, capability), got in zip(asked, found, strict=True):
         wanted = taken(targets, capability)

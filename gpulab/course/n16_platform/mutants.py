@@ -74,6 +74,14 @@ def _in_two(targets: Any, capability: Any) -> Any:
     return max(codes or [t for t in fits if t[0] == "c"], key=lambda t: number[t], default=None)
 
 
+_KNOWN = ((7, 5), (8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (10, 3), (12, 0), (12, 1))
+
+
+def _off_a_table(targets: Any, capability: Any) -> Any:
+    """Right for the devices that a table names, and nothing for others."""
+    return _by()(targets, capability) if tuple(capability) in _KNOWN else None
+
+
 def _sorted_first(targets: Any, capability: Any) -> Any:
     for target in sorted(targets, key=lambda t: (t[0] != "s", -_read(t)[1], -_read(t)[2])):
         if _by()([target], capability):
@@ -93,6 +101,8 @@ _MATRIX = (
     Wrong("16-matrix", "nothing takes an a", _by(own=lambda v, w: False), "", "the device that it names"),
     Wrong("16-matrix", "PTX before machine code", _by(order=lambda t: (not t[0], t[1], t[2])), "", "comes before any PTX"),
     Wrong("16-matrix", "the newest, PTX or not", _by(order=lambda t: (t[1], t[2], t[0])), "", "comes before any PTX"),
+    Wrong("16-matrix", "an a before all others", _by(order=lambda t: (t[3], t[0], t[1], t[2])), "", "comes before any PTX"),
+    Wrong("16-matrix", "devices off a table", _off_a_table, "", ""),
     Wrong("16-matrix", "the oldest", _by(order=lambda t: (t[0], -t[1], -t[2])), "", "the newest is taken"),
     Wrong("16-matrix", "compared by letters", _by(order=lambda t: (t[0], str(10 * t[1] + t[2]))), "", "numbers, not letters"),
     Wrong("16-matrix", "by the first digit", _by_letter, "", ""),
