@@ -224,6 +224,15 @@ def _rim(m: Mistake) -> bool:
     return m.found is not None and bool((_spot(m, False)[m.wrong] == 0).all())
 
 
+def _pictures(rng: np.random.Generator, at_once: int) -> list[Any]:
+    """`draw.matrices`, the long ones half as long: the square of a distance is to fit into an int."""
+    sizes = draw.matrices(rng, at_once)
+    return [
+        size if callable(size) or max(size) <= 1 << 15 else tuple(max(2, side // 2) for side in size)
+        for size in sizes
+    ]
+
+
 PICTURE = KernelExercise(
     "00-picture",
     "A spotlight",
@@ -233,7 +242,7 @@ PICTURE = KernelExercise(
     "spotlight.cu",
     level="stretch",
     naive="spotlight_down_the_rows.cu",
-    sizes=draw.matrices,
+    sizes=_pictures,
     blocks=draw.planes,
     measured=Measured((190, 250), (32, 8, 1)),
     once=True,

@@ -127,6 +127,11 @@ def _only_part(m: Mistake) -> bool:
     return m.start is not None and advice.partly_unwritten(m) and m.case.size[0] != m.case.size[1]
 
 
+def _in_16_bits(m: Mistake) -> bool:
+    """What the first 65,536 threads of a direction write is right."""
+    return m.found is not None and m.wrong.size > 1 << 16 and not m.wrong.ravel()[: 1 << 16].any()
+
+
 def judge_achieved(answer: Answer) -> str:
     """``occupancy(start_ns, end_ns, warps_per_block, sm_count, places)``: achieved, from 0 to 1."""
     rng = answer.rng
@@ -259,6 +264,7 @@ EXERCISES = (
         advice=(
             Advice(advice.out_of_bounds, f"{_GUARD} The index is row * cols + col, with col from x."),
             Advice(advice.written_twice, f"Threads beyond the last column write into the next row. {_GUARD}"),
+            Advice(_in_16_bits, "Rows and columns are ints: 16 bits count no further than 65,535."),
             Advice(
                 _only_part,
                 "Some elements were never written: x counts columns and y counts rows; the index is "

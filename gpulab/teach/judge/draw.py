@@ -131,7 +131,7 @@ def matrices(rng: np.random.Generator, at_once: int) -> list[Any]:
     a, b, c, d = (int(n) for n in rng.integers(2, 70, 4))
     small = [(1, 1), (1, 33), (33, 1), (32, 32), (31, 33), (a, 64), (64, b), (c, d)]
     lines = [(1, int(rng.integers(1025, 1400))), (int(rng.integers(300, 900)), 2)]
-    long = [(2, int(rng.integers(32_800, 36_000))), (int(rng.integers(32_800, 36_000)), 2)]  # beyond 16 bits
+    long = [(1, int(rng.integers(65_600, 68_000))), (int(rng.integers(65_600, 68_000)), 1)]  # beyond 16 bits
     side = int((3 * at_once) ** 0.5)
     return [six_tiles, *small, *lines, (257, 65), *long, (side - 5, side + 3)]
 
