@@ -229,6 +229,8 @@ def judge_asked(answer: Answer) -> str:
             ("random floats, some more than once", rng.choice(rng.integers(0, 300, 20), 32), 4),
             ("two lanes, one before the end of a sector, one behind it", np.array([7, 8]), 4),
             ("a far pair", np.array([0, 1 << 22]), 4),
+            ("a pair 4 GiB apart", np.array([0, 1 << 30]), 4),
+            ("a float4 for each lane", lanes, 16),
             (f"{few} bytes, {gap} from the start", lanes[:few] + gap, 1),
         ):
             _judge_request(answer, what, base + width * np.asarray(places, np.int64), width)
@@ -259,7 +261,9 @@ def _judge_request(answer: Answer, what: str, addresses: Any, width: int) -> Non
         (len(addresses), "lanes whose bytes lie in one sector share it."),
     )
     why = ""
-    if found[0] != right[0]:
+    if span > 1 << 32:
+        why = "addresses have 64 bits: the lower 32 of these two are alike."
+    elif found[0] != right[0]:
         why = next((text for guess, text in of_sectors if found[0] == guess), "")
     elif found[1] == width * len(addresses):
         why = "a byte that several lanes read counts once."

@@ -358,11 +358,16 @@ _ASKED = (
     Wrong("05-asked", "all 32 lanes", lambda a, width: (len(np.unique(a // 32)), 32 * width), "", ""),
     Wrong("05-asked", "all that travels", lambda a, width: (len(np.unique(a // 32)), 32 * len(np.unique(a // 32))), "", "all that travels"),
     Wrong("05-asked", "floats", lambda a, width: (len(np.unique(a // 32)), 4 * len(np.unique(a))), "", ""),
-    Wrong("05-asked", "32 bits of an address", lambda a, width: (len(np.unique(a.astype(np.uint16) // 32)), width * len(np.unique(a))), "", ""),
+    Wrong("05-asked", "the lower 32 bits of an address", lambda a, width: (
+        len(np.unique(a.astype(np.uint32) // 32)), width * len(np.unique(a))), "", "addresses have 64 bits"),
+    Wrong("05-asked", "256 bytes at most", lambda a, width: (len(np.unique(a // 32)), min(256, width * len(np.unique(a)))), "", "yours says"),
+    Wrong("05-asked", "16 bits of an address", lambda a, width: (len(np.unique(a.astype(np.uint16) // 32)), width * len(np.unique(a))), "", ""),
     Wrong("05-asked", "a share", lambda a, width: len(np.unique(a)) * width / len(np.unique(a // 32)) / 32, "", "two numbers"),
     Right("05-asked", "byte by byte", _right_asked),
     Right("05-asked", "NumPy", _shared_by(32)),
     Right("05-asked", "sets", lambda a, width: [len({x >> 5 for x in a.tolist()}), len(set(a.tolist())) * width]),
+    Right("05-asked", "each byte's address", lambda a, width: tuple(
+        np.array([np.unique((a[:, None] + np.arange(width)) >> shift).size for shift in (5, 0)]))),
     Right("05-asked", "sorted", lambda a, width: (1 + int((np.diff(np.sort(a) // 32) > 0).sum()), width * (1 + int((np.diff(np.sort(a)) > 0).sum())))),
 )  # fmt: skip
 
