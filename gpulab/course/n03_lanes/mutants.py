@@ -111,6 +111,10 @@ _SUMS = (
     Wrong("03-warp-sum", "asks all 32 lanes",
           _sum(f"{_LOAD} int s = 0; for (int k = 0; k < 32; ++k) s += __shfl_sync(0xffffffff, v, k); v = s; {_STORE}"),
           "budget", "in five steps"),
+    Wrong("03-warp-sum", "two and a half trees",
+          _sum(f"{_LOAD} int s = 0; for (int k = 0; k < 8; ++k) s += __shfl_down_sync(0xffffffff, v, 4 * k, 32) * (threadIdx.x % 32 < 4);"
+               f" v = s; for (int o = 2; o > 0; o /= 2) v += __shfl_down_sync(0xffffffff, v, o); v = __shfl_sync(0xffffffff, v, 0); {_STORE}"),
+          "budget", "in five steps"),
     Wrong("03-warp-sum", "half of the lanes shuffle",
           _sum(f"{_LOAD} for (int o = 16; o > 0; o /= 2) if (threadIdx.x % 32 < o)"
                f" v += __shfl_down_sync(0xffffffff, v, o); {_STORE}"), "hazards", "takes no part in the shuffle"),
@@ -134,6 +138,8 @@ _SUMS = (
           _sum(f"auto w = cg::tiled_partition<32>(cg::this_thread_block()); {_LOAD}"
                "for (int o = w.size() / 2; o > 0; o /= 2) v += w.shfl_down(v, o); if (w.thread_rank() == 0) out[i / 32] = v;",
                _GROUPS)),
+    Right("03-warp-sum", "in 64 bits",
+          _sum(f"{_LOAD.replace('int v', 'long long v')} {_TREE} {_STORE}")),
     Right("03-warp-sum", "scan, last lane writes",
           _sum(f"{_LOAD} int lane = threadIdx.x & 31; for (int o = 1; o < 32; o <<= 1) {{ int u ="
                " __shfl_up_sync(0xffffffff, v, o); if (lane >= o) v += u; } if (lane == 31) out[i >> 5] = v;")),
