@@ -282,6 +282,14 @@ _WIDE = (1, 33, 40_000, 46_341, 50_000, 70_000, 1_500_000)
 def places(drawn: Draw, size: Any, block: Dim3) -> Case:
     """Where elements of a large matrix lie, and where they lie in its transpose."""
     rows, cols = (int(n) for n in drawn.rng.choice(_WIDE, 2))
+    among = drawn.rng.random()
+    if among < 0.2:  # just beyond an int, with sides below those that the text names
+        rows, cols = (int(n) for n in drawn.rng.integers(46_341, 50_000, 2))
+    elif among < 0.35:  # more than 40 bits
+        rows, cols = (int(n) for n in drawn.rng.integers(1_200_000, 1_500_000, 2))
+    elif among < 0.65:  # one of a side whose square would fit into an int
+        sides = int(drawn.rng.integers(31_000, 46_341)), int(drawn.rng.integers(70_000, 1_500_000))
+        rows, cols = sides if among < 0.5 else sides[::-1]
     row = drawn.rng.integers(0, rows, size).astype(np.int32)
     col = drawn.rng.integers(0, cols, size).astype(np.int32)
     far = drawn.rng.random(size) < 0.3

@@ -450,6 +450,11 @@ _PLACES = (
                                              f" {{ from[k] = {_FROM}; to[k] = {_TO}; }}".replace("[i]", "[k]")), "parallelism", ""),
     Wrong("04-places", "wide only where a square would be", _both("(cols < 46341 ? (long long)(row[i] * cols) : (long long)row[i] * cols) + col[i]", _TO),
           "results", ""),
+    Wrong("04-places", "wide from 50,000 on", _both(f"cols >= 50000 || rows >= 50000 ? {_FROM} : row[i] * cols + col[i]",
+                                                    f"cols >= 50000 || rows >= 50000 ? {_TO} : col[i] * rows + row[i]"), "results", ""),
+    Wrong("04-places", "40 bits", _both(f"({_FROM}) & 0xffffffffffLL", f"({_TO}) & 0xffffffffffLL"), "results", ""),
+    Right("04-places", "there, and from there back", _both(_FROM, "from[i] % cols * rows + from[i] / cols")),
+    Right("04-places", "in double precision", _both("(long long)((double)row[i] * cols + col[i])", "(long long)((double)col[i] * rows + row[i])")),
     Right("04-places", "a factor widened", _both(_FROM, _TO)),
     Right("04-places", "the length widened", _places(f"{_I} long long wide = cols, high = rows; if (i >= n) return;"
                                                      " from[i] = row[i] * wide + col[i]; to[i] = high * col[i] + row[i];")),
