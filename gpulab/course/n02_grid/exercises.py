@@ -111,7 +111,7 @@ def _boxes(rng: np.random.Generator) -> list[Dim3]:
         (a, b, c),
         (int(rng.integers(33, 150)), 1, 1),
         (a + 7, b, 1),
-        (1, int(rng.integers(20, 70)), c),
+        (1, int(rng.integers(130, 170)), c),  # with two blocks above each other more rows than a byte counts
         wide,
     ]
     return [*drawn, *fixed]

@@ -305,6 +305,11 @@ _ADDRESSES = (
     Wrong("02-address", "the SM's place for the warp",
           _address(f"{_BLOCK}{_T}{_G} unsigned id; asm(\"mov.u32 %0, %%warpid;\" : \"=r\"(id)); warp[g] = id; lane[g] = t % 32; {_ROW}"),
           "results", "warp["),
+    Wrong("02-address", "rows in a byte",
+          _address(f"{_BLOCK}{_T}{_G} warp[g] = t / 32; lane[g] = t % 32; row[g] = (unsigned char)(blockIdx.y * blockDim.y + threadIdx.y);"),
+          "results", "row["),
+    Wrong("02-address", "row within the block", _address(f"{_BLOCK}{_T}{_G} warp[g] = t / 32; lane[g] = t % 32; row[g] = threadIdx.y;"),
+          "results", "row["),
     Wrong("02-address", "lane and warp swapped", _address(f"{_BLOCK}{_T}{_G} lane[g] = t / 32; warp[g] = t % 32; {_ROW}"),
           "results", ""),
     Wrong("02-address", "warps of 16", _address(f"{_BLOCK}{_T}{_G} warp[g] = t / 16; lane[g] = t % 16; {_ROW}"), "results", ""),
@@ -316,6 +321,9 @@ _ADDRESSES = (
           _address("auto block = cg::this_thread_block(); int t = block.thread_rank(); long long g ="
                    f" cg::this_grid().thread_rank(); {_WRITE}",
                    "#include <cooperative_groups.h>\nnamespace cg = cooperative_groups;")),
+    Right("02-address", "one number after another",
+          _address(f"{_BLOCK} unsigned g = ((block * blockDim.z + threadIdx.z) * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;"
+                   f"unsigned t = g % (blockDim.x * blockDim.y * blockDim.z); {_WRITE}")),
     Right("02-address", "bits", _address(f"{_BLOCK}{_T}{_G} warp[g] = t >> 5; lane[g] = t & 31; {_ROW}")),
     Right("02-address", "asks the hardware",
           _address(f"{_BLOCK}{_T}{_G} unsigned id; asm(\"mov.u32 %0, %%laneid;\" : \"=r\"(id)); lane[g] = id;"
