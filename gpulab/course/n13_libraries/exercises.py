@@ -250,9 +250,11 @@ def judge_tf32x3(answer: Answer) -> str:
     """``three(a, b, product)``: FP32's accuracy from three products by TF32."""
     must_be_a_function("three", answer.is_function, answer.kind)
     rng = answer.rng
+    m = n = k = 0
     for kind in ("random", "positive", "of many sizes"):
-        m, n, k = (int(v) for v in rng.integers(9, 40, 3))
-        k *= 12
+        if kind != "of many sizes":  # as large as the ones before, so that nothing kept of them fits
+            m, n, k = (int(v) for v in rng.integers(9, 40, 3))
+            k *= 12
         wide = rng.standard_normal((m, k)), rng.standard_normal((k, n))
         if kind == "positive":
             wide = np.abs(wide[0]), np.abs(wide[1])
@@ -283,7 +285,8 @@ def judge_tf32x3(answer: Answer) -> str:
                 "all of the multiplying is the tensor cores' work."
             )
         error, best = error_in_u(found, a, b), error_in_u(in_three(a, b), a, b)
-        if not error <= 1.6 * best:
+        # Which of the three is added last shows where all are positive, which matrix was cut where none is.
+        if not error <= (1.6 if kind == "positive" else 1.28) * best:
             raise NotYet(
                 f"{shown} is off by {error:.2g} u (FP32's u, RMS); {best:.2g} u are possible. "
                 f"{_why(found, a, b)}"

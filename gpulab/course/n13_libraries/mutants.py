@@ -288,6 +288,35 @@ def _by_twelve_bits(x: Any) -> Any:
     return c - (c - x)
 
 
+def _one_cut(which: str) -> Any:
+    def three(a: Any, b: Any, product: Any) -> Any:
+        a1, b1 = (_cut if which == "a" else _near)(a), (_cut if which == "b" else _near)(b)
+        return product(_near(a - a1), b1) + product(a1, _near(b - b1)) + product(a1, b1)
+
+    return three
+
+
+def _keeps_b() -> Any:
+    """The parts of b, kept for the next matrix of the same shape."""
+    known: dict[Any, Any] = {}
+
+    def three(a: Any, b: Any, product: Any) -> Any:
+        a1 = _near(a)
+        b1, b2 = known.setdefault(b.shape, (_near(b), _near(b - _near(b))))
+        return product(_near(a - a1), b1) + product(a1, b2) + product(a1, b1)
+
+    return three
+
+
+def _two_products(a: Any, b: Any, product: Any) -> Any:
+    a1, b1 = _near(a), _near(b)
+    return product(np.hstack([a - a1, a1]), np.vstack([b1, b - b1])) + product(a1, b1)
+
+
+def _of_the_transposed(a: Any, b: Any, product: Any) -> Any:
+    return _three(_near)(np.ascontiguousarray(b.T), np.ascontiguousarray(a.T), product).T
+
+
 _THREES = (
     Wrong("13-tf32x3", "one product", lambda a, b, product: product(a, b), "", "one product's error"),
     Wrong("13-tf32x3", "one product of rounded ones", _partly("big"), "", "one product's error"),
@@ -295,6 +324,9 @@ _THREES = (
     Wrong("13-tf32x3", "the lower part of a dropped", _partly("right big"), "", "lower part of one matrix"),
     Wrong("13-tf32x3", "cut, not rounded", _three(_cut), "", "do not cut"),
     Wrong("13-tf32x3", "big parts cut, small ones rounded", _three(_cut, _near), "", "do not cut"),
+    Wrong("13-tf32x3", "a cut, b rounded", _one_cut("a"), "", "do not cut"),
+    Wrong("13-tf32x3", "b cut, a rounded", _one_cut("b"), "", "do not cut"),
+    Wrong("13-tf32x3", "b's parts are kept", _keeps_b(), "", "is off by"),
     Wrong("13-tf32x3", "four products", _four, "", "3 are enough"),
     Wrong("13-tf32x3", "small times small for small times big", _wrong_pairs, "", ""),
     Wrong("13-tf32x3", "big one left out", _partly("left right"), "", "Three products"),
@@ -307,6 +339,10 @@ _THREES = (
     Wrong("13-tf32x3", "float64 in the end", lambda a, b, product: _three(_near)(a, b, product).astype(np.float64), "", "keep FP32"),
     Wrong("13-tf32x3", "transposed", lambda a, b, product: _three(_near)(a, b, product).T, "", "return the product"),
     Right("13-tf32x3", "the reference", exercises.in_three),
+    Right("13-tf32x3", "big ones first", lambda a, b, product: (lambda a1, b1: product(a1, b1) + product(a1, b - b1)
+          + product(a - a1, b1))(_near(a), _near(b))),
+    Right("13-tf32x3", "two products", _two_products),
+    Right("13-tf32x3", "of the transposed", _of_the_transposed),
     Right("13-tf32x3", "by bits", _three(_by_bits, _by_bits)),
     Right("13-tf32x3", "ties up", _three(_ties_up, _ties_up)),
     Right("13-tf32x3", "small parts as they are", _three(_near)),
