@@ -85,7 +85,7 @@ def judge_matrix(answer: Answer) -> str:
     asked += [others[n] for n in rng.permutation(len(others))]
     asked += [(["compute_90a", "sm_90"], (9, 0)), (["sm_100", "compute_100a"], (10, 0))]
     for _ in range(20):
-        pool = rng.permutation([*_CUBINS, *_PTX, *_OTHER_TARGETS[:3], *_OTHER_TARGETS[4:]])
+        pool = list(rng.permutation([*_CUBINS, *_PTX, *_OTHER_TARGETS[:3], *_OTHER_TARGETS[4:]]))
         capability = all_known[int(rng.integers(len(all_known)))]
         asked.append(([str(name) for name in pool[: int(rng.integers(2, 7))]], capability))
     found = answer.ask(_all_taken, asked, shown="taken(targets, capability)")
