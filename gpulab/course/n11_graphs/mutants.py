@@ -156,6 +156,11 @@ _NOISE = (
     Wrong("11-noise", "nobody waits at the end", noises.draws(wait=False), "hazards", ""),
     Wrong("11-noise", "captures every round", noises.draws(recapture=True), "counts", "Capture once"),
     Wrong("11-noise", "no graph", noises.draws_eagerly, "counts", "with a launch of the graph"),
+    Wrong(
+        "11-noise", "one launch for all rounds", noises.draws_at_once, "counts", "with a launch of the graph"
+    ),
+    Wrong("11-noise", "copies too late", noises.draws_late, "results", ""),
+    Wrong("11-noise", "eight rounds", noises.draws_of_few_rounds, "results", ""),
     Wrong("11-noise", "eight blocks", noises.draws(blocks=8), "results", ""),
     Wrong(
         "11-noise",

@@ -104,3 +104,66 @@ def draws_by_add(source: str, seed: int, rounds: int, n: int) -> Any:
             graph.launch(stream)
             rows.append(out.copy())
         return cp.stack(rows)
+
+
+def draws_at_once(source: str, seed: int, rounds: int, n: int) -> Any:
+    """One graph of all rounds, launched once."""
+    import numpy as np
+
+    cp = session.cp()
+    noise, advance = (cp.RawKernel(source, name) for name in ("noise", "advance"))
+    now, rows = cp.zeros(1, dtype=cp.uint32), cp.empty((rounds, n), dtype=cp.uint32)
+
+    def all_of_them() -> None:
+        for row in rows:
+            noise((-(-n // 256),), (256,), (now, np.uint32(seed), row, np.int32(n)))
+            advance((1,), (1,), (now,))
+
+    with own_stream() as stream:
+        captured(stream, all_of_them).launch(stream)
+    return rows
+
+
+def draws_late(source: str, seed: int, rounds: int, n: int) -> Any:
+    """A row is copied when the next one has been drawn."""
+    import numpy as np
+
+    cp = session.cp()
+    noise, advance = (cp.RawKernel(source, name) for name in ("noise", "advance"))
+    now, out = cp.zeros(1, dtype=cp.uint32), cp.empty(n, dtype=cp.uint32)
+    rows = cp.empty((rounds, n), dtype=cp.uint32)
+
+    def one() -> None:
+        noise((-(-n // 256),), (256,), (now, np.uint32(seed), out, np.int32(n)))
+        advance((1,), (1,), (now,))
+
+    with own_stream() as stream:
+        graph = captured(stream, one)
+        for row in range(rounds):
+            graph.launch(stream)
+            if row:
+                rows[row - 1] = out
+        rows[-1] = out
+    return rows
+
+
+def draws_of_few_rounds(source: str, seed: int, rounds: int, n: int) -> Any:
+    """The number of the round has three bits."""
+    import numpy as np
+
+    cp = session.cp()
+    noise = cp.RawKernel(source, "noise")
+    now, out = cp.zeros(1, dtype=cp.uint32), cp.empty(n, dtype=cp.uint32)
+    rows = cp.empty((rounds, n), dtype=cp.uint32)
+
+    def one() -> None:
+        noise((-(-n // 256),), (256,), (now, np.uint32(seed), out, np.int32(n)))
+        cp.add(now, 1, out=now)
+        cp.bitwise_and(now, 7, out=now)
+
+    with own_stream() as stream:
+        graph = captured(stream, one)
+        for row in range(rounds):
+            graph.launch(stream)
+            rows[row] = out
+    return rows
