@@ -427,6 +427,15 @@ def test_living_arrays_stand_for_blocks(monkeypatch: pytest.MonkeyPatch) -> None
     assert len(kept) == 6
 
 
+def test_blocks_of_a_pool_that_tells_have_the_program_s_names() -> None:
+    kept = gl.cp.zeros(100, gl.cp.int8)
+    now, note = block_map(gl.cp.get_default_memory_pool())
+    labels = [block.label for block in now.blocks if block.address == int(kept.data.ptr)]
+    assert len(labels) == 1
+    assert labels[0].startswith("kept: ")
+    assert note == ""
+
+
 def test_what_a_pool_gave_back_is_seen_at_the_next_event(monkeypatch: pytest.MonkeyPatch) -> None:
     made = PoolRecorder()
     made.pool = silent = Silent(3000)

@@ -15,7 +15,7 @@ import pytest
 
 import gpulab as gl
 from gpulab import session
-from gpulab.session import calls, cuda, current, history, sides
+from gpulab.session import calls, cuda, current, history, sides, waiting
 from tests.trace.test_cupti_library import Library, called_back
 from virtualgpu.cuda_errors import CUDADriverError, CUDARuntimeError
 from virtualgpu.errors import GpulabError, NotSupportedError, WatchError
@@ -354,6 +354,9 @@ def test_a_real_gpu_tells_nobody_s_writes(monkeypatch: pytest.MonkeyPatch) -> No
         raise KeyError("mine")
 
     assert history.element_history(x[1:2], "x[1]", fails).error == "KeyError: 'mine'"
+    monkeypatch.setattr("virtualgpu.sanitizer.history._MOST_WRITES", 3)
+    seen = history.element_history(x[1:2], "x[1]", lambda: [x.fill(each) for each in range(5)])
+    assert ([write.value for write in seen.writes], seen.left_out) == ([2.0, 3.0, 4.0], 3)
     monkeypatch.setattr(history.current, "real_cp", lambda: session.cp())
     with pytest.raises(NotSupportedError, match="make the arrays on a virtual one"):
         history.element_history(x[1:2], "x[1]", lambda: None)
@@ -434,6 +437,12 @@ def test_the_virtual_gpu_in_cupy_s_place_is_no_cupy(monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(sys.modules, "cupy", sys.modules["virtualgpu.cp"])
     with pytest.raises(cuda.CudaUnavailableError, match="means the virtual GPU here"):
         cuda.open_cuda_device()
+
+
+def test_kernels_of_the_session_say_where_they_are() -> None:
+    assert machine.current().onlooker is waiting.KernelLine
+    with session.bench() as fresh:
+        assert fresh.machine.onlooker is waiting.KernelLine
 
 
 def test_the_watchdog_of_a_session_is_that_of_all_its_devices() -> None:

@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from virtualgpu.model.recording import line_watch, program_lines, program_names, recorder, watch
+from virtualgpu.errors import GpulabError
+from virtualgpu.model.machine import Machine
+from virtualgpu.model.recording import line_watch, ports, program_lines, program_names, recorder, watch
 from virtualgpu.model.recording.line_watch import LineWatch, _Answers
 from virtualgpu.model.recording.program_lines import ProgramLines, shown
 from virtualgpu.model.recording.program_names import ProgramNames
@@ -43,8 +45,8 @@ from virtualgpu.records.acts import (
 @pytest.mark.parametrize(
     ("name", "module", "own"),
     [
-        ("/home/me/program.py", "program", True),
-        ("/home/me/program.py", "numpyish.core", True),
+        ("/elsewhere/program.py", "program", True),
+        ("/elsewhere/program.py", "numpyish.core", True),
         ("<ipython-input-3>", "__main__", True),
         ("<string>", "program", True),
         ("<string>", "gpulab.views", False),
@@ -126,7 +128,7 @@ def test_names_that_several_modules_share_are_asked_about_each_time() -> None:
 
 def test_files_as_a_page_shows_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace())
-    assert shown("/home/me/program.py") == "program.py"
+    assert shown("/elsewhere/program.py") == "program.py"
     assert shown("<string>") == "<string>"
     told = {
         "/tmp/1.py": ("cell", "In [12]"),
@@ -819,6 +821,61 @@ def test_tracing_ends_when_enough_was_seen_and_passes_errors_over(
     assert set(found[1:21]) <= {9, None}
     assert found[1:15] == [9] * 14
     assert found[-1] is None
+
+
+def test_before_python_3_12_lines_are_traced(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_to: list[Any] = []
+    system = SimpleNamespace(
+        version_info=(3, 11), gettrace=lambda: None, settrace=set_to.append, _getframe=sys._getframe
+    )
+    monkeypatch.setattr(line_watch, "sys", system)
+    here = sys._getframe()
+    before = here.f_trace
+    here.f_trace = None
+    made = LineWatch()
+    made.start()
+    in_frame = here.f_trace
+    here.f_trace = before
+    (entered,) = set_to
+    inner = SimpleNamespace(f_code=A, f_lineno=7, f_back=here, f_trace=None)
+    library = module("numpy.fake", "def f(entered, frame):\n    return entered(frame(), 'call', None)\n")["f"]
+    assert library(entered, lambda: sys._getframe(1)) is None
+    assert entered(here, "call", None) is in_frame
+    made._ours[A] = True
+    for event in ("line", "return", "exception", "call"):
+        assert in_frame(inner, event, None) is in_frame
+    assert [code for _, _, code, _ in made._begun] == [A, here.f_code], "its caller goes on"
+    assert made.line(threading.get_native_id(), time.time_ns(), "x") is not None
+    monkeypatch.setattr(line_watch, "KEPT", 2)
+    assert in_frame(inner, "line", None) is None, "seen often enough"
+    assert set_to[1:] == [None]
+    assert made.line(threading.get_native_id(), time.time_ns() + 1, "x") is None
+    made.stop()
+    assert set_to[1:] == [None], "once"
+    system.gettrace = lambda: entered
+    debugged = LineWatch()
+    debugged.start()
+    assert len(set_to) == 2, "it gives way to a debugger"
+
+
+def test_what_passes_the_ports_of_a_machine(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = ports.PortRecorder(machine)
+    with pytest.raises(GpulabError, match="has not begun"):
+        made.stop()
+    made.start()
+    seen = made._seen
+    assert seen is not None
+    monkeypatch.setattr(ports, "MAX_CROSSINGS", 2)
+    found = made.stop()
+    assert (found.links, found.devices, found.crossings, found.lost) == (
+        machine.links.kind, len(machine.devices), (), 0,
+    )  # fmt: skip
+    made.start()
+    assert made._seen is not None
+    made._seen += ["a", "b", "c"]  # type: ignore[list-item]
+    found = made.stop()
+    assert (found.crossings, found.lost) == (("a", "b"), 1)
+    assert found.provenance.source == "modelled"
 
 
 def test_a_name_that_several_modules_share_says_nothing_of_the_next(monitored: Any) -> None:

@@ -103,10 +103,10 @@ class Report:
     def _update(self, found: Finding) -> Update | None:
         """The read-modify-write that both sides of a race are."""
         assert found.first is not None
-        pair = [
+        first, second = (
             self.updates.get(id(self._site(access).instruction)) for access in (found.first, found.second)
-        ]
-        return pair[0] if pair[0] is not None and pair[0] == pair[1] else None
+        )
+        return first if first == second else None
 
     def _is_reserved(self, found: Finding) -> bool:
         at = self.names.offsets.get(layout.RESERVED_SHARED)
