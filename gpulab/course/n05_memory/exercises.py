@@ -229,7 +229,7 @@ def judge_asked(answer: Answer) -> str:
             ("random floats, some more than once", rng.choice(rng.integers(0, 300, 20), 32), 4),
             ("two lanes, one before the end of a sector, one behind it", np.array([7, 8]), 4),
             ("a far pair", np.array([0, 1 << 22]), 4),
-            ("a pair 4 GiB apart", np.array([0, 1 << 30]), 4),
+            ("a pair further apart than 32 bits tell", np.array([0, 1 << 30]), 4),
             ("a float4 for each lane", lanes, 16),
             (f"{few} bytes, {gap} from the start", lanes[:few] + gap, 1),
         ):

@@ -1,0 +1,1 @@
+"""Claims to settle by experiment."""
