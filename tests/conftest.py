@@ -126,8 +126,9 @@ def learners(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(autouse=True)
-def learner_folder(learners: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Keep predictions and progress of the person who runs the tests out of them."""
+def learner_folder(learners: Iterator[Path]) -> Iterator[Path]:
+    """Keep predictions and progress of the person who runs the tests out of them, whatever they undo."""
     folder = next(learners)
-    monkeypatch.setenv("GPULAB_HOME", str(folder))
-    return folder
+    with pytest.MonkeyPatch.context() as own:
+        own.setenv("GPULAB_HOME", str(folder))
+        yield folder

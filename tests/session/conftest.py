@@ -75,14 +75,14 @@ class cuda:
 
 
 @pytest.fixture(autouse=True)
-def fresh_session(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Each test chooses its device anew and leaves none behind."""
-    monkeypatch.delenv("GPULAB_DEVICE", raising=False)
-    monkeypatch.delenv("GPULAB_WATCHDOG_S", raising=False)
-    monkeypatch.setattr(current, "_session", None)
-    before = machine._slot.machine
-    yield
-    machine._slot.machine = before
+def fresh_session() -> Iterator[None]:
+    """Each test chooses its device anew and leaves none behind, though it may undo what it has patched."""
+    with pytest.MonkeyPatch.context() as own:
+        own.delenv("GPULAB_DEVICE", raising=False)
+        own.delenv("GPULAB_WATCHDOG_S", raising=False)
+        own.setattr(current, "_session", None)
+        own.setattr(machine._slot, "machine", machine._slot.machine)
+        yield
 
 
 @pytest.fixture
