@@ -103,10 +103,11 @@ def cores() -> int:
 
 
 def workers() -> list[str]:
-    """Spread tests over the cores; an idle worker takes over what another has left."""
+    """Spread tests over the cores, and over one more, since tests wait for processes that they start; an idle
+    worker takes over what another has left."""
     if cores() == 1 or importlib.util.find_spec("xdist") is None:
         return []
-    return ["-n", str(cores()), "--dist", "worksteal"]
+    return ["-n", str(cores() + 1), "--dist", "worksteal"]
 
 
 def left_out(stage: str) -> tuple[str, ...]:
