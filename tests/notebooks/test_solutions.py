@@ -45,7 +45,7 @@ def run(notebook: Any, folder: Path) -> Any:
             for path in NOTEBOOKS
             for device in shipped_ptx.devices(path.name)
         ],
-        2,
+        3,
     ),
 )
 def test_the_notebook_runs_with_its_solutions(
