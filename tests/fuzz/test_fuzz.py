@@ -26,6 +26,8 @@ TARGET = 90
 QUICK_PACKS = 10
 # A slow run takes a sample of the other packs; GPULAB_FUZZ=all takes them all (some ten minutes).
 SAMPLE = 1 if os.environ.get("GPULAB_FUZZ") == "all" else 20
+# Within so many days every pack has had its turn.
+DAYS = 33
 
 # Kernels whose threads recurse apart from each other and then meet at a barrier. On the H200 (code of
 # NVRTC 13.0) the barrier lets some of them through too early: 989 gave two answers in two runs, and 363,
@@ -44,16 +46,15 @@ def firsts() -> list[int]:
 
 
 def packs() -> list[int]:
-    """The first packs and a sample of the others, and where tests take turns, another sample each day; for
-    other processors than this one a fifth as many, and others for each, which nothing else takes."""
+    """The first packs and a sample of the others, and for other processors than this one a fifth as many, which
+    nothing else takes; where tests take turns, three each day, others for each processor."""
     found, chosen = firsts(), os.environ.get(processor.VARIABLE, "native")
     if SAMPLE == 1:
         return found
     turn, levels = turns.turn(), processor.levels()
-    if turn is not None and chosen == "native":
-        return found[turn % 20 :: 20]
     if turn is not None:
-        return found[(turn + levels.index(chosen)) % 33 :: 33]
+        place = len(levels) if chosen == "native" else levels.index(chosen)
+        return found[(turn + place) % DAYS :: DAYS]
     own = [*found[:QUICK_PACKS], *found[QUICK_PACKS::SAMPLE]]
     if chosen == "native":
         return own
