@@ -46,8 +46,8 @@ def firsts() -> list[int]:
 
 
 def packs() -> list[int]:
-    """The first packs and a sample of the others, and for other processors than this one a fifth as many, which
-    nothing else takes; where tests take turns, three each day, others for each processor."""
+    """The first packs and a sample of the others, and for other processors a fifth as many, which nobody else
+    takes; where tests take turns, three each day, others for each processor."""
     found, chosen = firsts(), os.environ.get(processor.VARIABLE, "native")
     if SAMPLE == 1:
         return found
