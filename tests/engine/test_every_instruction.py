@@ -91,7 +91,7 @@ def called(text: str, level: str) -> set[str]:
 def outside(fitted: str, made_for: Processor) -> set[str]:
     module = llvm.parse_assembly(fitted)
     module.verify()
-    return set(object_code.undefined(jit.target_machine(made_for, 1).emit_object(module)))
+    return object_code.symbols(jit.target_machine(made_for, 1).emit_object(module))[0]
 
 
 @pytest.mark.parametrize("level", processor.levels())

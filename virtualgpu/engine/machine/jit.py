@@ -117,7 +117,7 @@ def _engine(
     if data is None:
         data = interruptible(lambda: kept(key, text, made_for, effort, entries))
     (*codes, last), needs = object_code.unpacked(data)
-    machine = target_machine(made_for, 0 if places else 2)
+    machine = target_machine(made_for, 0 if effort == "quick" else 2)
     module = llvm.parse_assembly("\n".join(f"declare void @{name}()" for name in places or ()))
     engine = llvm.create_mcjit_compiler(module, machine)
     object_code.check(needs, places or {})

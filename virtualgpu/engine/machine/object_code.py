@@ -19,7 +19,7 @@ _SYMBOL = np.dtype(
 
 def packed(codes: Sequence[bytes]) -> bytes:
     """Object files that are linked with each other as one entry of a cache, with what they need besides."""
-    found = [_names(code) for code in codes]
+    found = [symbols(code) for code in codes]
     here = set().union(*(defined for _, defined in found))
     needs = sorted(set().union(*(used for used, _ in found)) - here)
     head = json.dumps({"sizes": [len(code) for code in codes], "needs": needs})
@@ -50,13 +50,8 @@ def check(needs: Sequence[str], known: Container[str]) -> None:
             )
 
 
-def undefined(code: bytes) -> list[str]:
-    """Names that an object file uses and does not define; none where it is not ELF."""
-    return sorted(_names(code)[0])
-
-
-def _names(code: bytes) -> tuple[set[str], set[str]]:
-    """Names that an object file uses and does not define, and those that it defines."""
+def symbols(code: bytes) -> tuple[set[str], set[str]]:
+    """Names that an object file uses and does not define, and those that it defines; none where it is not ELF."""
     sections = {section.name(): section.data() for section in llvm.ObjectFileRef.from_data(code).sections()}
     table, text = sections.get(b".symtab"), sections.get(b".strtab")
     if not table or not text:

@@ -11,11 +11,10 @@ import re
 from dataclasses import dataclass
 
 from virtualgpu.engine.machine.by_address import Rows, UnreadableError, by_address
+from virtualgpu.engine.machine.pieces import declaration
 
 _WARP = "define internal i32 @warp_"
 _OWN = re.compile(r"define (?:internal )?\w+ @(?:warp_\d+|run_blocks?)\(")
-_SUPPORT = re.compile(r"define internal (.+?) @([\w.]+)\((.*)\)")
-_NAME = re.compile(r" %[\w.]+")
 _ROW = re.compile(r"<(\d+) x ([a-z]+)(\d*)>")
 _BITS = {"half": 16, "float": 32, "double": 64, "ptr": 64}
 # Translating a machine instruction of a wide operation, measured on kernels of 3,000 to 12,000 operations.
@@ -61,10 +60,8 @@ def split(text: str) -> Halves | None:
             continue
         if line.startswith("define "):
             into = function if line.startswith(_WARP) else own if _OWN.match(line) else support
-            found = _SUPPORT.match(line)
-            if into is support and found is not None:
-                kinds = ", ".join(_NAME.sub("", kind) for kind in _arguments(found[3]))
-                declared[found[2]] = f"declare {found[1]} @{found[2]}({kinds})"
+            if into is support and line.startswith("define internal "):
+                name, declared[name] = declaration(line)
                 line = line.replace("define internal", "define", 1)
         into.append(line)
         if line == "}":
@@ -81,7 +78,3 @@ def split(text: str) -> Halves | None:
     return Halves(
         "\n".join([*head, *own]), "\n".join([*both, *support, *rows.texts]), (*names, *rows.names.values())
     )
-
-
-def _arguments(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",")] if text else []
