@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +9,10 @@ import numpy as np
 import traitlets
 
 from gpulab import session
+from gpulab.course.n09_profiling.phases import ADDITION as ADDITION
+from gpulab.course.n09_profiling.phases import SPINS as SPINS
+from gpulab.course.n09_profiling.phases import phases as phases
+from gpulab.course.n09_profiling.phases import spinning as spinning
 from gpulab.course.n09_profiling.predictions import LESS_THAN_HALF as LESS_THAN_HALF
 from gpulab.course.ranges import among as among
 from gpulab.lab.monitor.monitor import Monitor
@@ -23,60 +26,11 @@ from virtualgpu.errors import GpulabError
 from virtualgpu.records.device.load import LoadSamples
 from virtualgpu.words import number
 
-SPIN = r"""
-extern "C" __global__ void spin(long long for_ns) {
-    long long begin, now;
-    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(begin));
-    do { asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now)); } while (now - begin < for_ns);
-}
-"""
-# Blocks and threads of the launches that only spin; of the others the session's phases tell the names.
-SPINS = ((1, 32), (1, 1024), (66, 1024), (132, 256), (264, 1024))
-PRODUCT, ADDITION = "half product 8192³", "x += 1 over 1 GiB"
-LOADER, SMALL = "loader that stalls", "small kernels from Python"
-_SECONDS = 2.0
+PRODUCT = "half product 8192³"
 _SIDE_PX, _COLUMNS = 15, 44
 
 
-def spinning(blocks: int, threads: int) -> str:
-    """The name of a phase in which so many blocks spin."""
-    return f"spin: {blocks} {'block' if blocks == 1 else 'blocks'} of {threads:,}"
-
-
 # --- a session ------------------------------------------------------------------------------------------
-def phases() -> list[tuple[str, Callable[[], object]]]:
-    """What a GPU is watched doing; nothing on a virtual one, which has no sensors."""
-    if session.which_device().kind == "virtual":
-        return []
-    cp = session.cp()
-    spin = cp.RawKernel(SPIN, "spin")
-    x, half = cp.zeros(1 << 28, cp.float32), cp.ones((8192, 8192), cp.float16)
-    small, wait = cp.zeros(1024, cp.float32), cp.cuda.Device().synchronize
-
-    def spins(blocks: int, threads: int) -> Callable[[], object]:
-        return lambda: (spin((blocks,), (threads,), (np.int64(_SECONDS * 1e9),)), wait())
-
-    def repeated(what: Callable[[], object], times: int, pause_s: float = 0.0) -> Callable[[], object]:
-        def run() -> None:
-            until = time.perf_counter() + _SECONDS
-            while time.perf_counter() < until:
-                time.sleep(pause_s)
-                for _ in range(times):
-                    what()
-                wait()
-
-        return run
-
-    return [
-        ("idle", lambda: time.sleep(_SECONDS)),
-        *((spinning(*each), spins(*each)) for each in SPINS),
-        (ADDITION, repeated(lambda: cp.add(x, 1, out=x), 20)),
-        (PRODUCT, repeated(lambda: half @ half, 20)),
-        (LOADER, repeated(lambda: half @ half, 4, pause_s=0.03)),
-        (SMALL, repeated(lambda: cp.add(small, 1, out=small), 2000)),
-    ]
-
-
 def with_counters(watched: Monitor) -> Monitor:
     """A monitor, or the recorded one where its GPU does not count its SMs."""
     return watched if watched.record.mean("sm_active") is not None else Monitor(record=recorded_session())

@@ -1,0 +1,79 @@
+"""The programs that notebook 09's monitor watches: they spin, stream and multiply for a few seconds each."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from gpulab import session
+
+SPIN = r"""
+extern "C" __global__ void spin(long long for_ns) {
+    long long begin, now;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(begin));
+    do { asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now)); } while (now - begin < for_ns);
+}
+"""
+WIDE = r"""
+extern "C" __global__ void add_one(float4* x, long long n) {
+    long long step = (long long)gridDim.x * blockDim.x;
+    for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
+        float4 v = x[i];
+        x[i] = make_float4(v.x + 1, v.y + 1, v.z + 1, v.w + 1);
+    }
+}
+"""
+# Blocks and threads of the launches that only spin.
+SPINS = ((1, 32), (1, 1024), (66, 1024), (132, 256), (264, 1024))
+ADDITION, ADDITION_WIDE = "x += 1 over 1 GiB", "x += 1, 16 bytes per lane"
+ONES, PRODUCT = "FP16 product 8192³, ones", "FP16 product 8192³, random"
+LOADER, SMALL = "loader that stalls", "small kernels from Python"
+_SECONDS = 2.0
+
+
+def spinning(blocks: int, threads: int) -> str:
+    """Return the name of a phase in which so many blocks spin."""
+    return f"spin: {blocks} {'block' if blocks == 1 else 'blocks'} of {threads:,}"
+
+
+def phases() -> list[tuple[str, Callable[[], object]]]:
+    """Return the programs to watch, by name; none on a virtual GPU, which has no sensors."""
+    if session.which_device().kind == "virtual":
+        return []
+    cp = session.cp()
+    spin, add_one = cp.RawKernel(SPIN, "spin"), cp.RawKernel(WIDE, "add_one")
+    x, small = cp.zeros(1 << 28, cp.float32), cp.zeros(1024, cp.float32)
+    ones = cp.ones((8192, 8192), cp.float16)
+    random = cp.random.default_rng(9).standard_normal(ones.size, dtype=cp.float32).astype(cp.float16)
+    half, out = random.reshape(ones.shape), cp.empty_like(ones)
+    wait, blocks = cp.cuda.Device().synchronize, 8 * session.backend().device_info().sm_count
+
+    def spins(blocks: int, threads: int) -> Callable[[], object]:
+        return lambda: (spin((blocks,), (threads,), (np.int64(_SECONDS * 1e9),)), wait())
+
+    def repeated(what: Callable[[], object], times: int, pause_s: float = 0.0) -> Callable[[], object]:
+        def run() -> None:
+            until = time.perf_counter() + _SECONDS
+            while time.perf_counter() < until:
+                time.sleep(pause_s)
+                for _ in range(times):
+                    what()
+                wait()
+
+        return run
+
+    programs: list[tuple[str, Callable[[], object]]] = [
+        (ADDITION, repeated(lambda: cp.add(x, 1, out=x), 20)),
+        (ADDITION_WIDE, repeated(lambda: add_one((blocks,), (256,), (x, np.int64(x.size // 4))), 20)),
+        (ONES, repeated(lambda: cp.matmul(ones, ones, out=out), 20)),
+        (PRODUCT, repeated(lambda: cp.matmul(half, half, out=out), 20)),
+        (LOADER, repeated(lambda: cp.matmul(half, half, out=out), 4, pause_s=0.03)),
+        (SMALL, repeated(lambda: cp.add(small, 1, out=small), 2000)),
+    ]
+    return [
+        ("idle", lambda: time.sleep(_SECONDS)),
+        *((spinning(*each), spins(*each)) for each in SPINS),
+        *programs,
+    ]

@@ -1,0 +1,136 @@
+"""Record what a GPU does while notebook 09's programs run: NVML and GPM, with ``nvidia-smi`` next to them.
+
+``python -m tools.recordings.load FOLDER`` on a GPU that runs nothing else writes ``h200_monitor.json`` (for
+``gpulab/data/recordings``) and ``smi.json`` (for ``gpulab/course/n09_profiling``), and prints what
+``nvidia-smi -q`` reports of power and clocks during the product of random numbers.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+import threading
+import time
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from gpulab.course.n09_profiling.phases import PRODUCT, phases
+from gpulab.lab.monitor.recorder import LoadRecorder, recorder
+from gpulab.views._saving import data_as_json
+from gpulab.views.monitor.monitor_text import phases as table
+
+DMON = "nvidia-smi dmon -s pucm -d 1"
+QUERIED = (
+    "utilization.gpu", "utilization.memory", "power.draw.instant", "clocks.current.sm", "temperature.gpu",
+    "clocks_event_reasons.active",
+)  # fmt: skip
+QUERY = f"nvidia-smi --query-gpu={','.join(QUERIED)} --format=csv -lms 1000"
+# Headings and columns of dmon's lines that are kept.
+SHOWN = {"pwr": "pwr (W)", "gtemp": "gtemp (C)", "sm": "sm (%)", "mem": "mem (%)", "mclk": "mclk (MHz)",
+         "pclk": "pclk (MHz)", "fb": "fb (MB)"}  # fmt: skip
+
+
+class Lines:
+    """The lines that a command prints, each with the time at which it came."""
+
+    def __init__(self, command: str) -> None:
+        master, slave = pty.openpty()  # a terminal, so that the command keeps no lines back
+        self.lines: list[tuple[float, str]] = []
+        self._process = subprocess.Popen(command.split(), stdout=slave, stderr=slave)
+        os.close(slave)
+        self._stream = os.fdopen(master, encoding="utf-8", errors="replace")
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        try:
+            for line in self._stream:
+                self.lines.append((time.perf_counter(), line.strip()))
+        except OSError:  # the command has ended
+            return
+
+    def stop(self) -> None:
+        self._process.terminate()
+        self._process.wait()
+
+    def last_of(self, begin_s: float, end_s: float) -> str:
+        """The last line of numbers that came between two times."""
+        mine = [line for at, line in self.lines if begin_s < at <= end_s and line[:1].isdigit()]
+        return mine[-1] if mine else ""
+
+
+def main(folder: Path) -> None:
+    """Run the programs, and write what was read while they ran."""
+    programs = phases()
+    for name, run in programs[6:]:  # compile, and let cuBLAS choose, before anything is read
+        if "loader" not in name:
+            run()
+    time.sleep(5)
+    watched = recorder(10.0)
+    assert isinstance(watched, LoadRecorder), "this needs a real GPU"
+    dmon, query = Lines(DMON), Lines(QUERY)
+    watched.start()
+    times, report = list[tuple[str, float]](), ""
+    for name, run in (*programs, ("idle again", lambda: time.sleep(3))):
+        watched.mark(name)
+        times.append((name, time.perf_counter()))
+        run()
+        if name == PRODUCT:
+            shown = subprocess.Popen(
+                ["nvidia-smi", "-q", "-d", "POWER,PERFORMANCE,CLOCK"], stdout=subprocess.PIPE, text=True
+            )
+            run()
+            report = shown.communicate()[0]
+    record = watched.stop()
+    times.append(("", time.perf_counter()))
+    for lines in (dmon, query):
+        lines.stop()
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "h200_monitor.json").write_text(_by_line(data_as_json(record.as_data())), encoding="utf-8")
+    (folder / "smi.json").write_text(
+        json.dumps(_smi(record, times, dmon, query), indent=1, ensure_ascii=False)
+    )
+    print(table(record).text())
+    print(report)
+
+
+def _smi(record: Any, times: list[tuple[str, float]], dmon: Lines, query: Lines) -> dict[str, Any]:
+    heading = next(line.lstrip("# ").split() for _, line in dmon.lines if "pclk" in line)
+    kept = [heading.index(name) for name in SHOWN]
+    rows: dict[str, list[Any]] = {"dmon": [], "query": []}
+    for (name, begin_s), (_, end_s) in pairwise(times):
+        cells = dmon.last_of(begin_s, end_s).split()
+        rows["dmon"].append([name, [cells[place] for place in kept] if cells else []])
+        rows["query"].append([name, [cell.strip() for cell in query.last_of(begin_s, end_s).split(",")]])
+    units = next(line for _, line in query.lines if line.startswith("utilization"))
+    return {
+        "device": record.provenance.device,
+        "date": record.date,
+        "driver": record.driver,
+        "dmon": {
+            "command": f"{DMON}, some of its columns",
+            "headings": list(SHOWN.values()),
+            "rows": rows["dmon"],
+        },
+        "query": {
+            "command": "nvidia-smi --query-gpu=... --format=csv -lms 1000",
+            "headings": [cell.strip() for cell in units.split(",")],
+            "rows": rows["query"],
+        },
+    }
+
+
+def _by_line(text: str) -> str:
+    """A record as JSON with one line for each column, and six digits of each number."""
+    data = json.loads(text, parse_float=lambda number: float(f"{float(number):.6g}"))
+    columns = data.pop("columns")
+    short = [f' "{name}": {json.dumps(value, ensure_ascii=False)}' for name, value in data.items()]
+    long = [f'  "{name}": {json.dumps(value, separators=(",", ":"))}' for name, value in columns.items()]
+    return "{\n" + ",\n".join(short) + ',\n "columns": {\n' + ",\n".join(long) + "\n }\n}\n"
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,98 @@
+"""Record what NVIDIA's and PyTorch's own tools print of small programs, for notebooks 04 and 09.
+
+``python -m tools.recordings.screens FOLDER`` on a GPU writes ``compute_sanitizer.json`` (for
+``gpulab/course/n04_debugging``) and ``torch_profiler.json`` (for ``gpulab/course/n09_profiling``): a program
+each, the commands that ran it, and what they printed.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+BLOCK_SUM = '''\
+import sys
+import cupy as cp
+
+if "no-pool" in sys.argv:  # each array is an allocation of its own, whose end memcheck knows
+    cp.cuda.set_allocator(None)
+code = r"""
+extern "C" __global__ void block_sum(const int* x, int* sums) {
+    __shared__ int part[256];
+    int t = threadIdx.x;
+    part[t] = x[blockIdx.x * blockDim.x + t];
+    for (int half = 128; half > 0; half /= 2) {
+        __syncthreads();
+        if (t < half) part[t] += part[t + half];
+    }
+    if (t == 32) sums[blockIdx.x] = part[0];
+}
+"""
+block_sum = cp.RawKernel(code, "block_sum", options=("-lineinfo",))
+x, sums = cp.zeros(5 * 256, dtype=cp.int32), cp.zeros(4, dtype=cp.int32)
+block_sum((5,), (256,), (x, sums))  # five blocks, and room for four sums
+cp.cuda.Device().synchronize()
+'''
+STEPS = """\
+import torch
+from torch.profiler import ProfilerActivity, profile, record_function
+
+model = torch.nn.Sequential(torch.nn.Linear(1024, 4096), torch.nn.GELU(), torch.nn.Linear(4096, 1024)).cuda()
+x = torch.randn(512, 1024, device="cuda")
+model(x)  # warm-up: the first call loads libraries
+both = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
+with profile(activities=both, record_shapes=True, profile_memory=True) as prof:
+    for _ in range(8):
+        with record_function("forward"):
+            y = model(x)
+        with record_function("loss"):
+            loss = float(y.square().mean())  # waits for the GPU
+print(prof.key_averages().table(sort_by="cuda_time_total", row_limit=8, max_name_column_width=44))
+prof.export_chrome_trace("steps.json")  # for Perfetto, or gl.open_timeline
+"""
+SCREENS = {
+    "compute_sanitizer": ("block_sum.py", BLOCK_SUM, "compute-sanitizer --version", (
+        "compute-sanitizer --tool memcheck python block_sum.py",
+        "compute-sanitizer --tool memcheck python block_sum.py no-pool",
+        "compute-sanitizer --tool racecheck --racecheck-report all python block_sum.py",
+    )),
+    "torch_profiler": (
+        "steps.py", STEPS, "python -c 'import torch; print(torch.__version__)'", ("python steps.py",),
+    ),
+}  # fmt: skip
+
+
+def printed(command: str, folder: str) -> str:
+    """Everything that a command prints."""
+    words = command.replace("python ", f"{sys.executable} ", 1)
+    done = subprocess.run(
+        words, shell=True, cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    return done.stdout.replace(folder, ".")
+
+
+def main(folder: Path) -> None:
+    """Run every program under its commands."""
+    folder.mkdir(parents=True, exist_ok=True)
+    device = printed("nvidia-smi --query-gpu=name,driver_version --format=csv,noheader", ".").strip()
+    for name, (file, program, version, commands) in SCREENS.items():
+        with tempfile.TemporaryDirectory() as there:
+            (Path(there) / file).write_text(program, encoding="utf-8")
+            screens = [{"command": command, "printed": printed(command, there)} for command in commands]
+            told = {
+                "device": device, "date": time.strftime("%Y-%m-%d"),
+                "version": printed(version, there).strip(),
+                "file": file, "program": program, "screens": screens,
+            }  # fmt: skip
+        text = json.dumps(told, indent=1, ensure_ascii=False)
+        (folder / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+        for screen in screens:
+            print(f"$ {screen['command']}\n{screen['printed']}")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
