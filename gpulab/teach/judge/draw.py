@@ -170,7 +170,7 @@ def tried(sizes: Sequence[Any], blocks: Sequence[Dim3], many: int = 5000) -> lis
         if callable(size):
             plan += [(size(block), block) for block in blocks]
         elif count > many:
-            plan.append((size, blocks[1 - number % 2]))
+            plan.append((size, blocks[(1 - number % 2) % len(blocks)]))
         else:
             fit = [block for block in blocks if count <= _MOST_BLOCKS * prod(block)] or list(blocks)
             first = number if count > _FEW else 0

@@ -79,6 +79,7 @@ class Case:
     block: Dim3 = (1, 1, 1)
     label: str = ""
     size: Any = None
+    shipped: Case | None = None
 
     @property
     def launch_grid(self) -> Dim3:
@@ -257,7 +258,7 @@ class KernelExercise:
 
     def source(self, file: str) -> str:
         """The text of a file in the ``kernels`` of the folder that declares this exercise."""
-        folder = Path(inspect.getfile(self.case)).parent / "kernels"
+        folder = Path(inspect.getfile(inspect.unwrap(self.case))).parent / "kernels"
         return (folder / file).read_text(encoding="utf-8")
 
 

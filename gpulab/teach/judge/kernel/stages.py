@@ -185,7 +185,7 @@ def _hopeless(trial: Trial, cases: list[Case], runs: list[Run]) -> Mistake | Non
     trial.longest = cases[longest], runs[longest].counters
     exercise, yours = trial.exercise, runs[most].counters
     source = KernelSource(exercise.kernel, exercise.source(exercise.reference))
-    reference = trial.bench.run(exercise, source, cases[most]).counters
+    reference = trial.bench.run(exercise, source, cases[most].shipped or cases[most]).counters
     if yours.warp_instructions <= _HOPELESS * reference.warp_instructions:
         return None
     return Mistake("parallelism", cases[most], repeated(cases[most], yours, reference))
