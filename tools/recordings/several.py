@@ -28,12 +28,15 @@ from pathlib import Path
 from typing import Any
 
 from gpulab.lab.links import records
+from tools.recordings import captured
 
-SIZES = (4 << 10, 1 << 20, 16 << 20, 256 << 20)
-LIMIT_S, PART_S, LEAST_S = 170.0, 50.0, 12.0
+SIZES = captured.SIZES
+LIMIT_S, PART_S, LEAST_S = 170.0, 60.0, 12.0
 SAFE = {"NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1", "NVSHMEM_DISABLE_NVLS": "1"}
+# A hardware queue for each stream: one that waits must not hold others back.
+QUEUES = {"CUDA_DEVICE_MAX_CONNECTIONS": "32"}
 # The most important first: whatever there is no time for is left out.
-PARTS = ("facts", "nccl", "torch", "ring", "copies", "nccl", "torch", "tree", "naive", "nccl_all", "slices")
+PARTS = ("schedules", "blocks", "nccl", "torch", "copies")
 ROUNDS, IN_A_ROW = 7, 20
 FORMAT = "gpulab-several"
 Tell = Callable[[str, Any], None]
@@ -45,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, help="folder for several.json")
     parser.add_argument("--ship", type=Path, help="put such a file's records into the package")
     parser.add_argument("--limit", type=float, default=LIMIT_S, help="seconds in all")
-    parser.add_argument("--part", choices=(*dict.fromkeys(PARTS), "torch_rank"), help=argparse.SUPPRESS)
+    parser.add_argument("--part", choices=("facts", *PARTS, "torch_rank"), help=argparse.SUPPRESS)
     parser.add_argument("--gpus", type=int, default=2, help=argparse.SUPPRESS)
     parser.add_argument("--rank", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("--lines", type=Path, help=argparse.SUPPRESS)
@@ -62,37 +65,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _all(out: Path, limit_s: float) -> int:
-    """All parts one after another; after each, the file holds what is known."""
+    """All parts one after another, of all GPUs and then of two; after each, the file holds what is known."""
     out.mkdir(parents=True, exist_ok=True)
     file, begun = out / "several.json", time.monotonic()
-    told: dict[int, list[tuple[str, Any]]] = {2: []}
-    log: list[str] = []
-    many = [2]
-    for gpus in many:
+    facts, said = _in_a_process("facts", 2, PART_S)
+    log = [f"facts: {said or 'done'}"]
+    told = {gpus: list(facts) for gpus in sorted({2, int(dict(facts).get("there", 2))}, reverse=True)}
+    for gpus in told:
         for number, part in enumerate(PARTS):
-            if gpus != 2 and part in PARTS[:number]:
-                continue  # once is enough
-            if gpus != 2 and part == "facts":
-                told[gpus] = [each for each in told[2] if each[0] in ("device", "driver", "versions")]
-                continue
-            left_s = limit_s - (time.monotonic() - begun)
+            at = time.monotonic()
+            left_s = limit_s - (at - begun)
             if left_s < LEAST_S:
                 log.append(f"{gpus} GPUs: no time left for {', '.join(PARTS[number:])}")
                 break
-            # Beside two, four get what is left.
-            at = time.monotonic()
             lines, said = _in_a_process(part, gpus, min(PART_S, left_s - 5))
             told[gpus] += lines
             log.append(f"{gpus} GPUs, {part}: {time.monotonic() - at:.1f} s; {said or 'done'}")
             print(log[-1], flush=True)
             found = _kept(file, told, log)
-            if part == "facts":
-                many += [4] if dict(lines).get("there", 0) >= 4 else []
     found = _kept(file, told, log)
     for record in found:
         print("\n".join(compared(record)), flush=True)
-    print(_text(found), flush=True)
-    return 0 if found[0]["all_reduce"] else 1
+    return 0 if all(record["schedules"] for record in found) else 1
 
 
 def _kept(file: Path, told: dict[int, list[tuple[str, Any]]], log: list[str]) -> list[dict[str, Any]]:
@@ -110,7 +104,8 @@ def _in_a_process(part: str, gpus: int, limit_s: float) -> tuple[list[tuple[str,
             process = subprocess.Popen(
                 [sys.executable, "-m", "tools.recordings.several",
                  "--part", part, "--gpus", str(gpus), "--lines", str(lines)],
-                stdin=subprocess.DEVNULL, stdout=to, stderr=to, env=os.environ | SAFE, start_new_session=True,
+                stdin=subprocess.DEVNULL, stdout=to, stderr=to, env=os.environ | SAFE | QUEUES,
+                start_new_session=True,
             )  # fmt: skip
             try:
                 status: int | str = process.wait(limit_s)
@@ -128,49 +123,35 @@ def _in_a_process(part: str, gpus: int, limit_s: float) -> tuple[list[tuple[str,
 
 
 def _record(gpus: int, told: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """What was told, as it ships: of what was measured more than once, the least."""
+    """What was told, as it ships."""
     known = dict(told)
     device = str(known.get("device", ""))
     rows: dict[str, dict[int, dict[str, Any]]] = {"all_reduce": {}, "copies": {}}
     for key, value in told:
         kind, _, name = key.partition("/")
         if kind in rows:
-            row = rows[kind].setdefault(value[0], {"size_bytes": value[0]})
-            better = max if name.endswith("gbps") else min
-            row[name] = better(row.get(name, value[1]), value[1])
+            rows[kind].setdefault(value[0], {"size_bytes": value[0]})[name] = value[1]
     words = [word for word in device.split() if word != "NVIDIA"]
     return {
         "format": FORMAT, "gpu": words[0] if words else "", "device": device, "gpus": gpus,
         "ranks": "a process each",
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "what": f"{gpus} of one host; driver {known.get('driver')}, {known.get('versions')}",
+        "what": f"{gpus} of one host; driver {known.get('driver')}, {known.get('versions')}, NVLS off",
         "copies": [rows["copies"][at] for at in sorted(rows["copies"])],
         "matrix": {key.partition("/")[2]: value for key, value in told if key.startswith("matrix/")},
         "kernel_gbps": known.get("kernel_gbps"), "both_ways_gbps": known.get("both_ways_gbps"),
         "all_reduce": [rows["all_reduce"][at] for at in sorted(rows["all_reduce"])],
-        "calls": {key.partition("/")[2]: value for key, value in told if key.startswith("calls/")},
         "wrong": [value for key, value in told if key == "wrong"],
-        "slices": [value for key, value in told if key == "slices"],
+        "schedules": [value for key, value in told if key == "schedules"],
+        "blocks": [value for key, value in told if key == "blocks"],
+        "nccl": [value for key, value in told if key == "nccl"],
     }  # fmt: skip
 
 
 def compared(record: dict[str, Any]) -> list[str]:
-    """What was promised of two GPUs, beside what was measured."""
-    from virtualgpu.model.cost import collective_ns
-    from virtualgpu.model.devices import device_info
-
+    """Every schedule and NCCL, as recorded."""
     lines = [f"{record['gpus']} {record['device']}:"]
-    with contextlib.suppress(Exception):
-        info = device_info(record["gpu"])
-        for row in record["all_reduce"]:
-            n, moved = record["gpus"], 2 * row["size_bytes"] * (record["gpus"] - 1) // record["gpus"]
-            row = {**row, "modelled": collective_ns([(info, info, moved, True)], 2 * (n - 1)) / 1000}
-            told = [f"{name} {value:.1f}" for name, value in row.items() if name != "size_bytes"]
-            if row.get("nccl_us"):
-                shares = [f"{name} / NCCL {row[f'{name}_us'] / row['nccl_us']:.2f}"
-                          for name in ("torch", "ring") if row.get(f"{name}_us")]  # fmt: skip
-                told += [*shares, f"modelled / NCCL {row['modelled'] / row['nccl_us']:.2f}"]
-            lines.append(f"  {row['size_bytes']:>11,} B: {', '.join(told)}")
+    lines += [json.dumps(row) for row in (*record["schedules"], *record["nccl"])]
     return lines
 
 
@@ -180,7 +161,7 @@ def ship(run: dict[str, Any]) -> list[Path]:
     paths = []
     for record in run["records"]:
         if record["all_reduce"]:
-            paths.append(folder / f"{record['gpu'].lower()}x{record['gpus']}_processes.json")
+            paths.append(folder / f"{record['gpu'].lower()}x{record['gpus']}.json")
             paths[-1].write_text(_text(record), encoding="utf-8")
     return paths
 
@@ -193,7 +174,7 @@ def _text(value: Any) -> str:
 
 
 def _part(part: str, gpus: int, rank: int, lines: Path | None) -> int:
-    os.environ.update(SAFE)
+    os.environ.update(SAFE | QUEUES)
 
     def tell(key: str, value: Any) -> None:
         print(key, value, flush=True)
@@ -234,83 +215,24 @@ def _facts(_: int, tell: Tell) -> None:
         tell("driver", subprocess.run(asked, capture_output=True, text=True, timeout=20).stdout.strip())
 
 
-def _nccl(
-    gpus: int, tell: Tell, operations: Sequence[Any] = ("all-reduce",), sizes: Sequence[int] = SIZES
-) -> None:
-    """By our call: child processes, as `gl.collective(algorithm="nccl")`."""
-    from gpulab import session
-    from gpulab.lab.links import nccl
-
-    session.use_device("cuda:0")
-    for operation in operations:
-        for size in sizes:
-            right, took_ns = nccl.called(None, operation, gpus, size // 4, limit_s=40)
-            if not all(right):
-                tell("wrong", f"NCCL {operation}, {size} bytes: {right}")
-            if operation == "all-reduce":
-                tell("all_reduce/nccl_us", (size, round(took_ns / 1000, 2)))
-            else:
-                tell(f"calls/{operation}, {size}", round(took_ns / 1000, 2))
+def _schedules(gpus: int, tell: Tell) -> None:
+    captured.schedules(importlib.import_module("cupy"), gpus, tell)
 
 
-def _nccl_all(gpus: int, tell: Tell) -> None:
-    _nccl(gpus, tell, ("reduce", "broadcast", "all-gather", "reduce-scatter"), (1 << 20,))
+def _blocks(gpus: int, tell: Tell) -> None:
+    captured.blocks(importlib.import_module("cupy"), gpus, tell)
 
 
-def _schedule(gpus: int, tell: Tell, algorithm: str) -> None:
-    """One of our own schedules, in one go and step by step."""
-    from gpulab import session
-    from gpulab.lab.links import collective
-    from gpulab.lab.links.schedules import schedule_of
+def _nccl(gpus: int, tell: Tell) -> None:
+    """By processes as those of `gl.collective(algorithm="nccl")`."""
 
-    session.use_device("cuda:0")
-    name, steps = schedule_of("all-reduce", algorithm, gpus)
-    chunks = 1 + max(move.chunk for step in steps for move in step)
-    for size in SIZES:
-        bounds = [at * (size // 4) // chunks for at in range(chunks + 1)]
-        made = collective.by_schedule(None, "all-reduce", name, gpus, bounds, steps)
-        tell(f"all_reduce/{algorithm}_us", (size, round(made.in_one_go_ns / 1000, 2)))
-        stepwise = sum(step.time_ns for step in made.steps)
-        tell(f"all_reduce/{algorithm}_by_steps_us", (size, round(stepwise / 1000, 2)))
-        if not all(made.right):
-            tell("wrong", f"{algorithm}, {size} bytes: {made.right}")
+    def also(key: str, row: Any) -> None:
+        tell(key, row)
+        tell("all_reduce/nccl_us", (row["size_bytes"], row["in_a_row_us"]))
+        if not row["right"]:
+            tell("wrong", f"NCCL, {row['size_bytes']} bytes")
 
-
-def _ring(gpus: int, tell: Tell) -> None:
-    _schedule(gpus, tell, "ring")
-
-
-def _tree(gpus: int, tell: Tell) -> None:
-    _schedule(gpus, tell, "tree")
-
-
-def _naive(gpus: int, tell: Tell) -> None:
-    _schedule(gpus, tell, "naive")
-
-
-def _slices(gpus: int, tell: Tell) -> None:
-    """The ring with slices of other sizes."""
-    from gpulab import session
-    from gpulab.lab.links import runs
-    from virtualgpu.records.traffic.schedules import ring
-
-    session.use_device("cuda:0")
-    steps = ring("all-reduce", gpus)
-    for size in (16 << 20, 256 << 20):
-        run = runs.Run(session.cp(), gpus, [at * (size // 4) // gpus for at in range(gpus + 1)])
-        for slices in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32):
-            taken = []
-            for _ in range(ROUNDS + 1):
-                begin = time.perf_counter_ns()
-                for step in steps:
-                    run.give(step, slices)
-                issued = time.perf_counter_ns()
-                run.wait()
-                taken.append((time.perf_counter_ns() - begin, issued - begin))
-            ring_us, issue_us = (
-                round(statistics.median(each) / 1000, 1) for each in zip(*taken[1:], strict=True)
-            )
-            tell("slices", {"size_bytes": size, "slices": slices, "ring_us": ring_us, "issue_us": issue_us})
+    captured.nccl_calls(gpus, also)
 
 
 def _enable(cupy: Any, gpus: int) -> None:

@@ -49,6 +49,10 @@ class Run:
         """Wait until nothing runs any more."""
         for rank in range(self.gpus):
             self.cp.cuda.Device(rank).synchronize()
+        self.forget()
+
+    def forget(self) -> None:
+        """Order what comes next behind nothing that was given before."""
         # Streams with their events: of the last that wrote a place, and of all that have read it since.
         self._written: dict[Place, tuple[Any, Any]] = {}
         self._read: defaultdict[Place, list[tuple[Any, Any]]] = defaultdict(list)
