@@ -53,7 +53,7 @@ def _floats() -> Iterator[str]:
     yield from (
         "rsqrt.approx.f64 g, g",
         "div.full.f32 f, f, f",
-        "add.sat.ftz.f32 f, f, f",
+        "add.ftz.sat.f32 f, f, f",
         "fma.rn.sat.f32 f, f, f, f",
     )
     yield from (

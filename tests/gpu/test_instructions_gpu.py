@@ -15,6 +15,13 @@ import pytest
 
 from tests.engine import ptx_runner
 from tests.engine.test_conversions import *  # noqa: F403
+from tests.engine.test_forms import (  # noqa: F401
+    test_a_saturated_sum_of_an_upper_product,
+    test_a_subnormal_sign_is_flushed_where_asked,
+    test_an_integer_as_a_saturated_float,
+    test_extremes_of_signs_and_sizes,
+    test_relu_keeps_nan,
+)
 from tests.engine.test_instructions import *  # noqa: F403  (collects their tests here too)
 from tests.engine.test_narrow_types import *  # noqa: F403
 from tests.engine.test_regressions import (  # noqa: F401

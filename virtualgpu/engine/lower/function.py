@@ -11,7 +11,7 @@ from virtualgpu.compile.ptx import ir
 from virtualgpu.compile.ptx.flow import cfg
 from virtualgpu.engine.ir import layout
 from virtualgpu.engine.ir.emit import constant
-from virtualgpu.engine.lower import calls, dispatcher, loops
+from virtualgpu.engine.lower import calls, dispatcher, forms, loops
 from virtualgpu.engine.lower.ops import (
     arith,
     async_ops,
@@ -192,6 +192,7 @@ class FunctionCompiler(WarpCode):
 
     def barrier(self, i: ir.Instruction) -> None:
         """``bar``: lanes wait with the barrier's number; counts and predicates go to the context."""
+        forms.check(i)
         e = self.e
         if not self.function.is_entry:
             self.fault(layout.NESTED_BARRIER, i.pc)
@@ -275,6 +276,7 @@ class FunctionCompiler(WarpCode):
             e.add_to(e.op(f"getelementptr i64, ptr {pointer}, i64 1"), lanes)
 
     def instruction(self, i: ir.Instruction) -> None:
+        forms.check(i)
         if i.root in _NOTHING_TO_DO:
             if self.options.observe:
                 self.observe_synchronisation(i)

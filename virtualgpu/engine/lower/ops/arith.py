@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from virtualgpu.compile.ptx import ir
 from virtualgpu.compile.ptx.contract import NEGATED_ADDEND, NEGATED_PRODUCT
@@ -153,6 +153,8 @@ def _mad(c: WarpCode, i: ir.Instruction) -> None:
     addend = c.get(i.operands[3], kind)
     if "cc" in i.parts or i.root == "madc":
         _with_carry(c, i, value, addend, False)
+    elif "sat" in i.parts:
+        c.set(i.operands[0], c.e.intrinsic("sadd.sat", "i32", value, addend), kind)
     else:
         c.set(i.operands[0], c.e.binary("add", llvm_of(kind), value, addend), kind)
 
@@ -225,12 +227,28 @@ def _min_max(c: WarpCode, i: ir.Instruction) -> None:
     name = i.root + ("imum" if "NaN" in i.parts else "imumnum")
     if llvm == "half":
         values = [floats.widen_half(c, value) for value in values]
+    wide = "float" if llvm == "half" else llvm
+    sign = ""
+    if "xorsign" in i.parts:  # of the sizes, with the product's sign
+        sign = _sign_of_product(c, wide, values)
+        values = [e.intrinsic("fabs", wide, value) for value in values]
     result = values[0]
     for value in values[1:]:
-        result = e.intrinsic(name, "float" if llvm == "half" else llvm, result, value)
+        result = e.intrinsic(name, wide, result, value)
+    if sign:
+        result = e.intrinsic("copysign", wide, result, sign)
+    if "NaN" in i.parts:
+        result = floats.canonical_nan(c, wide, result)
     if llvm == "half":
         result = floats.narrow_half(c, result)
     floats.result(c, i, llvm, result)
+
+
+def _sign_of_product(c: WarpCode, llvm: str, values: Sequence[str]) -> str:
+    """Numbers that have the sign of the product of two numbers."""
+    e, integer = c.e, f"i{bits(llvm)}"
+    first, second = (e.convert("bitcast", llvm, value, integer) for value in values)
+    return e.convert("bitcast", integer, e.binary("xor", integer, first, second), llvm)
 
 
 def _copysign(c: WarpCode, i: ir.Instruction) -> None:
@@ -313,7 +331,8 @@ def _setp(c: WarpCode, i: ir.Instruction) -> None:
     target = i.operands[0]
     combine = next((p for p in i.parts[2:] if p in ("and", "or", "xor")), None)
     if isinstance(target, ir.Pair):
-        test = compare(c, i.parts[1], i.type, c.get(i.operands[1], i.type), c.get(i.operands[2], i.type))
+        a, b = (c.get(operand, i.type) for operand in i.operands[1:3])
+        test = compare(c, i.parts[1], i.type, a, b, "ftz" in i.parts)
         opposite = c.e.binary("xor", "i1", test, constant("i1", 1))
         if combine:
             other = c.get(i.operands[3], "pred")
@@ -348,9 +367,10 @@ def _selp(c: WarpCode, i: ir.Instruction) -> None:
 def _slct(c: WarpCode, i: ir.Instruction) -> None:
     kind, test_kind = i.parts[-2], i.parts[-1]
     zero = float_constant("float", 0) if test_kind == "f32" else constant("i32", 0)
-    test = c.e.compare(
-        "oge" if test_kind == "f32" else "sge", llvm_of(test_kind), c.get(i.operands[3], test_kind), zero
-    )
+    value = c.get(i.operands[3], test_kind)
+    if "ftz" in i.parts:
+        value = floats.flush(c, "float", value)
+    test = c.e.compare("oge" if test_kind == "f32" else "sge", llvm_of(test_kind), value, zero)
     a, b = c.get(i.operands[1], kind), c.get(i.operands[2], kind)
     c.set(i.operands[0], c.e.select(llvm_of(kind), test, a, b), kind)
 

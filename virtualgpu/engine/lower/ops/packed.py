@@ -17,7 +17,7 @@ ROOTS = {*_PACKED, *(f"v{what}{n}" for what in ("add", "sub", "avrg", "absdiff",
 
 def emit(c: WarpCode, i: ir.Instruction) -> bool:
     """Emit a packed integer instruction; False if it is none."""
-    if i.root in ("min", "max") and "relu" in i.parts and i.parts[1] == "s32":
+    if i.root in ("min", "max") and {"relu", "s32"} <= set(i.parts):
         _relu(c, i)
     elif i.root in _PACKED and ("u16x2" in i.parts or "s16x2" in i.parts):
         _packed(c, i)

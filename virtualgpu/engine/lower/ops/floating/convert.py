@@ -105,9 +105,12 @@ def _integer_to_float(c: WarpCode, i: ir.Instruction, value: str, source: str, t
     up = "sitofp" if source[0] == "s" else "uitofp"
     mode = floats.rounding(i)
     if target in ("f32", "f64"):
+        llvm = llvm_of(target)
         if mode != "rn":
-            return directed_whole(c, mode, llvm_of(target), source, value)
-        return e.convert(up, whole, value, llvm_of(target))
+            value = directed_whole(c, mode, llvm, source, value)
+        else:
+            value = e.convert(up, whole, value, llvm)
+        return floats.saturate(c, llvm, value) if "sat" in i.parts else value
     if bits(whole) <= 16:
         wide = e.convert(up, whole, value, "float")
     else:

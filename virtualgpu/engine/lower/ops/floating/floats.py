@@ -95,14 +95,22 @@ def saturate(c: WarpCode, llvm: str, value: str) -> str:
     """Clamp to 0..1; NaN becomes 0, and so does -0."""
     if llvm == "half":
         return narrow_half(c, saturate(c, "float", widen_half(c, value)))
-    return c.e.intrinsic("minimumnum", llvm, relu(c, llvm, value), float_constant(llvm, ONE[llvm]))
+    positive = c.e.intrinsic("maximumnum", llvm, value, float_constant(llvm, 0))
+    return c.e.intrinsic("minimumnum", llvm, positive, float_constant(llvm, ONE[llvm]))
 
 
 def relu(c: WarpCode, llvm: str, value: str) -> str:
-    """Negative lanes, NaN and -0 to 0."""
+    """Negative lanes and -0 to 0; NaN stays NaN, in the form that an H200 writes."""
     if llvm == "half":
         return narrow_half(c, relu(c, "float", widen_half(c, value)))
-    return c.e.intrinsic("maximumnum", llvm, value, float_constant(llvm, 0))
+    return canonical_nan(c, llvm, c.e.intrinsic("maximum", llvm, value, float_constant(llvm, 0)))
+
+
+def canonical_nan(c: WarpCode, llvm: str, value: str) -> str:
+    """Every NaN as the one that the hardware's min, max and relu write: all bits but the sign set."""
+    e, integer = c.e, f"i{bits(llvm)}"
+    nan = e.convert("bitcast", integer, constant(integer, (1 << (bits(llvm) - 1)) - 1), llvm)
+    return e.select(llvm, e.compare("uno", llvm, value, value), nan, value)
 
 
 def rounding(i: ir.Instruction) -> str:

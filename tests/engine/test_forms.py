@@ -1,0 +1,166 @@
+"""Every modifier of an instruction is either executed or refused; none is ignored.
+
+The walk puts each modifier of PTX at each position of each instruction that the virtual GPU has. An accepted
+modifier must change the code that is generated, unless `SAME` gives a reason.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from tests.engine.every_instruction import FAMILIES, kernel
+from tests.engine.ptx_runner import apply
+from virtualgpu.compile.ptx import parser
+from virtualgpu.engine.lower import codegen, forms
+from virtualgpu.engine.lower.function import supported
+from virtualgpu.errors import NotSupportedError, PtxError
+
+# Modifiers that change a result or what a launch does, from the PTX ISA, chapter 9.7.
+MODIFIERS = (
+    "rn", "rz", "rm", "rp", "rna", "rs", "rni", "rzi", "rmi", "rpi", "ftz", "sat", "satfinite",
+    "relu", "NaN", "abs", "xorsign.abs", "approx", "full", "cc", "noftz", "oob", "wide", "hi", "lo",
+    "clamp", "wrap", "shiftamt", "and", "or", "xor", "add", "popc", "red", "arrive", "trans", "sp",
+    "sp::ordered_metadata", "scale", "negate", "pack", "to", "f4e", "b4e", "rc8", "ecl", "ecr",
+    "rc16", "multicast::cluster", "noinc", "async", "cluster", "x2", "block_scale",
+)  # fmt: skip
+# Accepted modifiers that leave the generated code as it is, with the reason.
+SAME = {
+    r"(add|sub|mul)\.rn\..*": "it is the default rounding",
+    r"cvt\.r[nzmp]\.(sat\.)?f(32|64)\.(b?f16|f32)": "to a wider type no rounding is needed",
+    r"cvt\.r[nzmp]\.sat\.(f16\.f16|f32\.f32|f64\.f64)": "nor to the same type",
+    r"cvt\.r[nzmp]i\.sat\.[us]\d+\.f\d+": "conversions of floats to integers saturate anyway",
+    r"cvt\.r[nzmp]\.ftz\.f32\.[us]\d+": "integers are never subnormal",
+    r"(addc|subc|madc\.hi)\.cc\..*": "the carry is read by the next instruction, which is not there",
+}
+FAMILIES_WALKED = ("floats", "halves", "conversions", "comparisons", "integers", "bits", "warps", "matrices")
+
+
+def _changed(line: str) -> Iterator[tuple[str, str]]:
+    """A line with one modifier more, or another in the place of one that it has."""
+    opcode, _, operands = line.partition(" ")
+    parts = opcode.split(".")
+    for modifier in MODIFIERS:
+        for place in range(1, len(parts) + 1):
+            if modifier not in parts:
+                yield modifier, f"{'.'.join([*parts[:place], modifier, *parts[place:]])} {operands}"
+
+
+def _fits_anyway(opcode: str) -> bool:
+    """Whether a saturating conversion of integers has nothing to cut off."""
+    found = re.fullmatch(r"cvt\.sat\.([us])(\d+)\.([us])(\d+)", opcode)
+    if found is None:
+        return False
+    target, source = int(found[2]) - (found[1] == "s"), int(found[4]) - (found[3] == "s")
+    return target >= source and (found[1] == "s" or found[3] == "u")
+
+
+@functools.cache
+def _code(line: str) -> str:
+    """The code that is generated for a kernel of one line."""
+    return codegen.generate(parser.parse(kernel([line])), "k", count=False, trace=False, observe=False).text
+
+
+@pytest.mark.parametrize("family", FAMILIES_WALKED)
+def test_each_accepted_modifier_changes_the_code(family: str) -> None:
+    seen: set[str] = set()
+    silent = []
+    for line in FAMILIES[family]:
+        for modifier, other in _changed(line):
+            opcode = other.partition(" ")[0]
+            if opcode in seen or not forms.is_supported(tuple(opcode.split("."))):
+                continue
+            seen.add(opcode)
+            try:
+                code = _code(other)
+            except (PtxError, NotSupportedError):
+                continue
+            same = any(re.fullmatch(form, opcode) for form in SAME) or _fits_anyway(opcode)
+            if code == _code(line) and not same:
+                silent.append(f"{opcode}: .{modifier} changes nothing")
+    assert not silent
+
+
+def test_every_instruction_has_its_forms() -> None:
+    there = {root for roots in supported().values() for root in roots}
+    assert there == forms.listed() | (forms.UNCHECKED & there)
+
+
+@pytest.mark.parametrize(
+    "opcode",
+    [
+        "add.f32.f16", "min.abs.f32", "fma.rn.oob.f16", "cvt.rs.f16x2.f32",
+        "cvt.rn.satfinite.f16.f32", "lop3.or.b32", "prmt.b32.f4e", "mad24.lo.sat.s32",
+        "mul.sat.s32", "vadd4.u32.u32.u32.sat", "isspacep.const", "barrier.cluster.arrive",
+        "mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32",
+        "mma.sync.aligned.m16n8k32.row.col.kind::mxf8f6f4.block_scale.f32.e4m3.e4m3.f32.ue8m0",
+        "redux.sync.min.abs.f32", "wmma.mma.sync.aligned.row.col.m16n16k16.f16.f16.satfinite",
+        "cp.reduce.async.bulk.global.shared::cta.add.u32",
+    ],
+)  # fmt: skip
+def test_forms_that_are_not_executed_are_refused(opcode: str) -> None:
+    assert not forms.is_supported(tuple(opcode.split(".")))
+
+
+F = np.float32
+QUIET, CANONICAL = 0x7FC00001, 0x7FFFFFFF
+
+
+def bits(*values: float) -> np.ndarray:
+    return np.array(values, F).view(np.uint32)
+
+
+@pytest.mark.parametrize(
+    ("opcode", "a", "b", "expected"),
+    [
+        ("max.xorsign.abs.f32", bits(-1), bits(2), bits(-2)),
+        ("min.xorsign.abs.f32", bits(-1), bits(-2), bits(1)),
+        ("max.xorsign.abs.f32", np.array([QUIET], "u4"), bits(-2), bits(-2)),
+        ("max.NaN.xorsign.abs.f32", np.array([QUIET], "u4"), bits(2), np.array([CANONICAL], "u4")),
+        ("min.NaN.f32", bits(1), np.array([QUIET], "u4"), np.array([CANONICAL], "u4")),
+    ],
+)
+def test_extremes_of_signs_and_sizes(opcode: str, a: np.ndarray, b: np.ndarray, expected: np.ndarray) -> None:
+    """Bits that an H200 gives (driver 580, CuPy 14.2)."""
+    found = apply(f"{opcode} %out, %in0, %in1;", "f32", ["f32", "f32"], [a.view(F), b.view(F)])
+    assert found.view(np.uint32).tolist() == expected.tolist()
+
+
+def test_a_saturated_sum_of_an_upper_product() -> None:
+    columns = [1 << 30, 1 << 30, 5], [1 << 30, -(1 << 30), 7], [2**31 - 1, -(2**31), 9]
+    operands = [np.array(column, np.int32) for column in columns]
+    found = apply("mad.hi.sat.s32 %out, %in0, %in1, %in2;", "s32", ["s32"] * 3, operands)
+    assert found.tolist() == [2**31 - 1, -(2**31), 9]
+
+
+@pytest.mark.parametrize("opcode", ["cvt.rn.relu.f16.f32", "cvt.rz.relu.f16.f32", "cvt.rn.relu.bf16.f32"])
+def test_relu_keeps_nan(opcode: str) -> None:
+    given = np.array([0x7FC00000, 0xFFC00000, 0xC0400000, 0x80000000], np.uint32).view(F)
+    found = apply(f"{opcode} %out, %in0;", "b16", ["f32"], [given])
+    assert [hex(value) for value in found] == ["0x7fff", "0x7fff", "0x0", "0x0"]
+
+
+def test_an_integer_as_a_saturated_float() -> None:
+    found = apply("cvt.rn.sat.f32.s32 %out, %in0;", "f32", ["s32"], [np.array([-3, 0, 1, 5], np.int32)])
+    assert found.tolist() == [0, 0, 1, 1]
+
+
+def test_a_subnormal_sign_is_flushed_where_asked() -> None:
+    tiny = np.array([-1e-40, 1e-40], F)
+    one, two = np.array([1, 1], np.uint32), np.array([2, 2], np.uint32)
+    plain = apply("slct.u32.f32 %out, %in0, %in1, %in2;", "u32", ["u32", "u32", "f32"], [one, two, tiny])
+    flushed = apply(
+        "slct.ftz.u32.f32 %out, %in0, %in1, %in2;", "u32", ["u32", "u32", "f32"], [one, two, tiny]
+    )
+    assert plain.tolist() == [2, 1]
+    assert flushed.tolist() == [1, 1]
+
+
+def test_messages_name_instruction_and_line() -> None:
+    text = kernel(["add.u32 r, r, r"]).replace("add.u32", "add.rn.u32")
+    with pytest.raises(NotSupportedError, match=re.escape("add.rn.u32")):
+        codegen.generate(parser.parse(text), "k", count=False, trace=False, observe=False)

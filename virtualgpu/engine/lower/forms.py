@@ -1,0 +1,208 @@
+"""Which forms of each PTX instruction the virtual GPU executes, modifiers and types included.
+
+A modifier that the lowering did not read would give wrong numbers without a word, so a form that is not in this
+table is refused. Names and order of modifiers follow the PTX ISA, chapter 9.7. Modifiers that change only the
+speed or the order of memory accesses (cache hints, scopes) are accepted and ignored.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+
+from virtualgpu.compile.ptx import ir
+from virtualgpu.compile.ptx.contract import NEGATED_ADDEND, NEGATED_PRODUCT
+from virtualgpu.errors import NotSupportedError
+
+_INTEGER = r"\.[bus](16|32|64)"
+_ANY_INTEGER = r"\.[us](8|16|32|64)"
+_WORD = r"\.[bus](32|64)"
+_ROUNDING = r"\.r[nzmp]"
+_ROUNDED = rf"({_ROUNDING})?"
+_FTZ, _SAT, _RELU, _NAN = r"(\.ftz)?", r"(\.sat)?", r"(\.relu)?", r"(\.NaN)?"
+_HALF, _BFLOAT = r"\.f16(x2)?", r"\.bf16(x2)?"
+_FLOAT = r"\.(f16|bf16|f32|f64)"
+_BOOLEAN = r"(\.(and|or|xor))?"
+_COMPARISON = r"\.(eq|ne|lt|le|gt|ge|lo|ls|hi|hs|equ|neu|ltu|leu|gtu|geu|num|nan)"
+_NEGATED = rf"(\.({NEGATED_PRODUCT}|{NEGATED_ADDEND}))*"
+_SIGNED_MAGNITUDE = r"(\.xorsign\.abs)?"
+_SPACE = r"(\.(global|shared(::cta|::cluster)?|local|const|param(::entry|::func)?))?"
+_SHARED = r"\.shared(::cta|::cluster)?"
+_ORDER = r"\.(weak|relaxed|acquire|release|acq_rel|volatile|mmio|cta|cluster|gpu|sys)"
+_CACHE = r"\.(nc|ca|cg|cs|lu|cv|wb|wt|unified|L1::(evict_\w+|no_allocate)|L2::(evict_\w+|cache_hint|\d+B))"
+_VECTOR = r"(\.v[248])?"
+_SHAPE = r"\.m\d+n\d+k\d+"
+_MATRIX_TYPE = r"\.(f16|bf16|tf32|f32|s32|e4m3|e5m2|s8|u8)"
+
+_SUM = (
+    rf"{_INTEGER}|\.sat\.s32|\.cc{_WORD}|{_ROUNDED}{_FTZ}{_SAT}\.f32|{_ROUNDED}\.f64"
+    rf"|(\.rn)?{_FTZ}{_SAT}{_HALF}|(\.rn)?{_BFLOAT}"
+)
+_FUSED = rf"{_ROUNDED}{_FTZ}{_SAT}{_NEGATED}\.f32|{_ROUNDED}{_NEGATED}\.f64"
+_EXTREME = (
+    rf"{_INTEGER}|{_RELU}\.s32|\.s32\.relu|{_RELU}\.s16x2|\.s16x2\.relu|\.u16x2|{_FTZ}{_NAN}{_SIGNED_MAGNITUDE}(\.f32|{_HALF})"
+    rf"|\.f64|{_NAN}{_SIGNED_MAGNITUDE}{_BFLOAT}"
+)
+_ROOT = rf"(\.approx|{_ROUNDING}){_FTZ}\.f32|{_ROUNDING}\.f64"
+_LOGIC = rf"{_INTEGER}|\.pred"
+_ACCESS = rf"({_ORDER}|{_CACHE})*{_SPACE}({_ORDER}|{_CACHE})*{_VECTOR}\.([busf](8|16|32|64)|b128)"
+_ATOMIC = (
+    rf"({_ORDER})*{_SPACE}\.(add|min|max|and|or|xor|exch|cas|inc|dec)(\.noftz)?(\.L2::cache_hint)?{_VECTOR}"
+    rf"\.([busf](16|32|64)|{_HALF[2:]}|{_BFLOAT[2:]})"
+)
+
+_FORMS = {
+    "add": rf"{_SUM}|\.[us]16x2",
+    "sub": _SUM,
+    "addc": rf"(\.cc)?{_WORD}",
+    "subc": rf"(\.cc)?{_WORD}",
+    "madc": rf"\.(lo|hi)(\.cc)?{_WORD}",
+    "mul": (
+        rf"\.(lo|hi|wide){_INTEGER}|{_ROUNDED}{_FTZ}{_SAT}\.f32|{_ROUNDED}\.f64"
+        rf"|(\.rn)?{_FTZ}{_SAT}{_HALF}|(\.rn)?{_BFLOAT}"
+    ),
+    "mul24": r"\.(lo|hi)\.[us]32",
+    "mad24": r"\.(lo|hi)\.[us]32|\.hi\.sat\.s32",
+    "mad": rf"\.(lo|hi|wide){_INTEGER}|\.hi\.sat\.s32|\.(lo|hi)\.cc{_WORD}|{_FUSED}",
+    "fma": rf"{_FUSED}|(\.rn)?{_FTZ}({_SAT}|{_RELU}){_NEGATED}{_HALF}|(\.rn)?{_RELU}{_NEGATED}{_BFLOAT}",
+    "div": rf"{_INTEGER}|(\.approx|\.full|{_ROUNDING}){_FTZ}\.f32|{_ROUNDING}\.f64",
+    "rem": _INTEGER,
+    "sad": _INTEGER,
+    "abs": rf"{_INTEGER}|{_FTZ}(\.f32|{_HALF})|\.f64|{_BFLOAT}",
+    "neg": rf"{_INTEGER}|{_FTZ}(\.f32|{_HALF})|\.f64|{_BFLOAT}",
+    "min": _EXTREME,
+    "max": _EXTREME,
+    "copysign": r"\.f(32|64)",
+    "rcp": rf"{_ROOT}|\.approx\.ftz\.f64",
+    "sqrt": _ROOT,
+    "rsqrt": rf"\.approx{_FTZ}\.f(32|64)",
+    "sin": rf"\.approx{_FTZ}\.f32",
+    "cos": rf"\.approx{_FTZ}\.f32",
+    "lg2": rf"\.approx{_FTZ}\.f32",
+    "ex2": rf"\.approx{_FTZ}\.f32|\.approx{_HALF}|\.approx\.ftz{_BFLOAT}",
+    "tanh": rf"\.approx(\.f32|{_HALF}|{_BFLOAT})",
+    "setp": rf"{_COMPARISON}{_BOOLEAN}({_INTEGER}|{_FTZ}\.(f32|f16)|\.bf16|\.f64)",
+    "set": (
+        rf"{_COMPARISON}{_BOOLEAN}{_FTZ}\.([us](16|32)|f32)({_INTEGER}|{_FLOAT})"
+        rf"|{_COMPARISON}{_BOOLEAN}({_FTZ}(\.f16\.f16|\.f16x2\.f16x2)|\.bf16\.bf16|\.bf16x2\.bf16x2)"
+        rf"|{_COMPARISON}{_BOOLEAN}{_FTZ}\.[us]32(\.f16x2|\.bf16x2)"
+    ),
+    "selp": rf"{_INTEGER}|\.f(32|64)",
+    "slct": rf"{_FTZ}\.([bus](16|32|64)|f32|f64)\.f32|\.([bus](16|32|64)|f32|f64)\.s32",
+    "testp": r"\.(finite|infinite|number|notanumber|normal|subnormal)\.f(32|64)",
+    "and": _LOGIC,
+    "or": _LOGIC,
+    "xor": _LOGIC,
+    "not": _LOGIC,
+    "cnot": _INTEGER,
+    "lop3": r"\.b32",
+    "shl": _INTEGER,
+    "shr": _INTEGER,
+    "shf": r"\.[lr]\.(clamp|wrap)\.b32",
+    "bfe": _WORD,
+    "bfi": _WORD,
+    "bfind": rf"(\.shiftamt)?{_WORD}",
+    "bmsk": r"\.(clamp|wrap)\.b32",
+    "szext": r"\.(clamp|wrap)\.[us]32",
+    "brev": _WORD,
+    "clz": _WORD,
+    "popc": _WORD,
+    "prmt": r"\.b32",
+    "fns": r"\.b32",
+    "dp4a": r"\.[us]32\.[us]32",
+    "dp2a": r"\.(lo|hi)\.[us]32\.[us]32",
+    **{
+        f"v{what}{pieces}": r"(\.[us]32){3}(\.add)?"
+        for what in ("add", "sub", "avrg", "absdiff", "min", "max")
+        for pieces in "24"
+    },
+    "cvt": (
+        rf"{_SAT}{_ANY_INTEGER}{_ANY_INTEGER}"
+        rf"|(\.r[nzmp]i)?{_SAT}{_ANY_INTEGER}{_FLOAT}|(\.r[nzmp]i)?\.ftz{_SAT}{_ANY_INTEGER}\.f32"
+        rf"|{_ROUNDED}{_SAT}{_FLOAT}{_ANY_INTEGER}|{_ROUNDED}\.ftz{_SAT}\.f32{_ANY_INTEGER}"
+        rf"|(\.r[nzmp]i?)?{_SAT}{_FLOAT}{_FLOAT}|(\.r[nzmp]i?)?\.ftz{_SAT}({_FLOAT}\.f32|\.f32{_FLOAT})"
+        rf"|\.r[nz]{_RELU}\.b?f16(x2)?\.f32"
+        rf"|\.rn\.satfinite{_RELU}\.e(4m3|5m2)x2\.(f32|f16x2)"
+        rf"|\.rn{_RELU}\.f16x2\.e(4m3|5m2)x2"
+        rf"|\.rna(\.satfinite)?\.tf32\.f32|\.r[nz](\.satfinite)?{_RELU}\.tf32\.f32"
+    ),
+    "mov": rf"{_INTEGER}|\.(pred|f32|f64|b128)",
+    "cvta": rf"(\.to)?{_SPACE}\.u(32|64)",
+    "isspacep": r"\.(global|local|shared(::cta|::cluster)?)",
+    "ld": _ACCESS,
+    "ldu": _ACCESS,
+    "st": _ACCESS,
+    "atom": _ATOMIC,
+    "red": _ATOMIC,
+    "createpolicy": r"\..*",
+    "shfl": r"(\.sync)?\.(up|down|bfly|idx)\.b32",
+    "vote": r"(\.sync)?(\.(all|any|uni)\.pred|\.ballot\.b32)",
+    "match": r"\.(any|all)\.sync\.b(32|64)",
+    "redux": r"\.sync\.(add|min|max)\.[us]32|\.sync\.(and|or|xor)\.b32",
+    "activemask": r"\.b32",
+    "elect": r"\.sync",
+    "bar": (r"(\.cta)?\.(sync|arrive)|(\.cta)?\.red(\.popc\.u32|\.(and|or)\.pred)|\.warp\.sync"),
+    "barrier": (
+        r"(\.cta)?\.(sync|arrive)(\.aligned)?|(\.cta)?\.red(\.(popc|and|or))(\.aligned)?\.(u32|pred)"
+    ),
+    "ldmatrix": rf"\.sync\.aligned\.m8n8\.x[124](\.trans)?({_SHARED})?\.b16",
+    "wmma": (
+        rf"\.(load\.[abc]|store\.d)\.sync\.aligned\.(row|col){_SHAPE}(\.global|{_SHARED})?{_MATRIX_TYPE}"
+        rf"|\.mma\.sync\.aligned\.(row|col)\.(row|col){_SHAPE}(({_MATRIX_TYPE}){{2}}|({_MATRIX_TYPE}){{4}})"
+        rf"|\.mma\.sync\.aligned\.(row|col)\.(row|col){_SHAPE}\.s32\.[su]8\.[su]8\.s32\.satfinite"
+    ),
+    "mma": (rf"\.sync\.aligned{_SHAPE}\.row\.col(({_MATRIX_TYPE}){{4}}|\.satfinite\.s32\.[su]8\.[su]8\.s32)"),
+    "cp": (
+        rf"\.async\.c[ag]{_SHARED}\.global(\.L2::(cache_hint|\d+B))*"
+        r"|\.async\.(commit_group|wait_group|wait_all)"
+        rf"|\.async\.mbarrier\.arrive(\.noinc)?({_SHARED})?\.b64"
+        rf"|\.async\.bulk{_SHARED}\.global\.mbarrier::complete_tx::bytes(\.L2::cache_hint)?"
+        rf"|\.async\.bulk\.global{_SHARED}\.bulk_group(\.L2::cache_hint)?"
+        r"|\.async\.bulk\.(commit_group|wait_group(\.read)?)"
+        # Tensor maps and clusters, which async_ops refuses with an alternative.
+        r"|\.async\.bulk\.(tensor\.|prefetch\.|shared::cluster\.shared::cta).*|\.async\.bulk\..*multicast.*"
+    ),
+    "mbarrier": (
+        rf"\.(init|inval|pending_count|expect_tx|complete_tx|arrive(_drop)?(\.expect_tx)?|(test|try)_wait(\.parity)?)"
+        rf"(\.noComplete|{_ORDER}|{_SHARED})*\.b64"
+    ),
+}
+# Control flow and textures check their own forms; the others change no result here.
+UNCHECKED = frozenset(
+    {
+        "bra", "brx", "ret", "exit", "trap", "call", "tex", "suld", "sust", "tld4", "txq", "suq", "sured", "membar",
+        "fence", "prefetch", "prefetchu", "nanosleep", "pmevent", "discard", "applypriority", "griddepcontrol",
+    }
+)  # fmt: skip
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_known(root: str, suffix: str) -> bool:
+    return re.fullmatch(_FORMS[root], suffix) is not None
+
+
+def is_supported(parts: tuple[str, ...]) -> bool:
+    """Return whether the virtual GPU executes an instruction with these modifiers and types.
+
+    An instruction that has no row in the table is not judged here.
+
+    Examples
+    --------
+    >>> is_supported(("max", "NaN", "xorsign", "abs", "f32")), is_supported(("lop3", "or", "b32"))
+    (True, False)
+    """
+    return parts[0] not in _FORMS or _is_known(parts[0], "".join(f".{part}" for part in parts[1:]))
+
+
+def check(i: ir.Instruction) -> None:
+    """Raise `NotSupportedError` for an instruction with a modifier or type that is not implemented."""
+    if not is_supported(i.parts):
+        raise NotSupportedError(
+            f"The virtual GPU does not support {i.opcode} (line {i.line}): it has {i.root!r}, but not with these "
+            "modifiers and types. Write the kernel without it, or run it on a real GPU."
+        )
+
+
+def listed() -> frozenset[str]:
+    """Return the instructions whose forms this table lists."""
+    return frozenset(_FORMS)
