@@ -9,7 +9,7 @@ from gpulab.course.n16_platform import configuration, exercises, figures
 from virtualgpu.records.device import images
 
 
-@pytest.mark.parametrize("gpu", [gpu for gpu in exercises.GPUS if gpu != "RTX 3090"])
+@pytest.mark.parametrize("gpu", [gpu for gpu in exercises.GPUS if gpu not in ("RTX 3090", "B300")])
 def test_a_virtual_gpu_refuses_what_the_rules_refuse(gpu: str) -> None:
     gl.use_device(f"virtual:{gpu}")
     assert {name: figures.load(name)[0] for name in figures.artefacts()} == {
@@ -31,15 +31,17 @@ def test_a_learners_matrix_is_read_and_compared() -> None:
     matrix = figures.Matrix("PTX 7.5: c c c c c c r\nnonsense: r r\ncubin 8.0: - r r r - ? –")
     assert matrix.right() == (12, 13)
     assert matrix.record["PTX 9.0a"]["B200"] == figures.REFUSED
-    assert "B200 compiles (not runs)" in matrix.describe()
+    assert "B300 compiles (not runs)" in matrix.describe()
     assert "yours: 12 of 13 right" in repr(matrix)
 
 
 def test_the_known_cells() -> None:
     rules = {
-        ("PTX 9.0a", "H100"): "compiles", ("PTX 9.0a", "B200"): "–", ("PTX 9.0", "B200"): "compiles",
+        ("PTX 9.0a", "H200"): "compiles", ("PTX 9.0a", "B200"): "–", ("PTX 9.0", "B200"): "compiles",
         ("cubin 8.6", "A100"): "–", ("cubin 8.0", "RTX 4090"): "runs",
         ("fat 8.0 + 9.0 + PTX 9.0", "T4"): "–", ("fat 8.0 + 9.0 + PTX 9.0", "B200"): "compiles",
+        ("cubin 10.0", "B300"): "runs", ("PTX 10.0a", "B300"): "–", ("PTX 10.0f", "B300"): "compiles",
+        ("PTX 10.0f", "H200"): "–",
     }  # fmt: skip
     assert {place: figures.by_the_rules(*place) for place in rules} == rules
 
@@ -63,7 +65,10 @@ def test_tables_without_a_record_say_so(monkeypatch: pytest.MonkeyPatch) -> None
     ("targets", "capability", "taken"),
     [
         (["sm_80", "compute_80"], (8, 9), "sm_80"), (["compute_90a", "compute_75"], (10, 0), "compute_75"),
-        (["sm_86"], (8, 0), None), (["compute_100", "compute_90"], (12, 0), "compute_100"),
+        (["sm_86"], (8, 0), None), (["sm_100f"], (10, 3), "sm_100f"), (["sm_100f"], (12, 0), None),
+        (["compute_100f", "compute_90"], (12, 0), "compute_90"), (["sm_103f"], (10, 0), None),
+        (["sm_86"], (8, 7), None), (["sm_87"], (8, 9), None), (["sm_87"], (8, 7), "sm_87"),
+        (["compute_100", "compute_90"], (12, 0), "compute_100"),
     ],
 )  # fmt: skip
 def test_what_a_driver_takes(targets: list[str], capability: tuple[int, int], taken: str | None) -> None:

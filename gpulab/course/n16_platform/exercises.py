@@ -19,19 +19,20 @@ from virtualgpu.records.device.images import Capability, Part, chosen
 from virtualgpu.words import count
 
 GPUS: dict[str, Capability] = {
-    "T4": (7, 5), "A100": (8, 0), "RTX 3090": (8, 6), "RTX 4090": (8, 9), "H100": (9, 0), "H200": (9, 0),
-    "B200": (10, 0),
+    "T4": (7, 5), "A100": (8, 0), "RTX 3090": (8, 6), "RTX 4090": (8, 9), "H200": (9, 0), "B200": (10, 0),
+    "B300": (10, 3),
 }  # fmt: skip
 
 # 16-matrix
 
 _CUBINS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120")
 _PTX = ("compute_75", "compute_80", "compute_86", "compute_89", "compute_90", "compute_100", "compute_120")
-_OWN = ("sm_90a", "sm_100a", "compute_90a", "compute_100a", "compute_120a")
+_OWN = ("sm_90a", "sm_100a", "sm_100f", "sm_103f", "compute_90a", "compute_100a", "compute_100f", "compute_120a",
+        "compute_120f")  # fmt: skip
 _CAPABILITIES = ((7, 5), (8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (10, 3), (12, 0), (12, 1))
-# Jetsons, and a letter of its own on a minor version: what a table of the ones above would lack.
-_OTHER_TARGETS = ("sm_87", "sm_110", "sm_121", "sm_103a", "compute_87", "compute_103", "compute_110")
-_OTHERS = ((8, 7), (11, 0))
+# What a table of the ones above would lack. Not 8.7, a Jetson's: it runs no machine code but its own.
+_OTHER_TARGETS = ("sm_70", "sm_110", "sm_121", "sm_103a", "compute_70", "compute_103", "compute_110")
+_OTHERS = ((7, 0), (11, 0))
 
 
 def taken(targets: Iterable[str], capability: Capability) -> str | None:
@@ -49,6 +50,8 @@ def _why_taken(targets: Sequence[str], capability: Capability, found: Any, wante
         part = Part.of(wanted or "")
         if part.kind == "PTX" and not part.suffix:
             return "PTX without a letter runs on every later device, of whatever major version."
+        if part.suffix == "f":
+            return "With an f it runs on its own minor version and on later ones of the same major version."
         if part.suffix:
             return "With an a it runs on the device that it names."
         return "Machine code runs on its own minor version and on later ones of the same major version."
@@ -57,7 +60,9 @@ def _why_taken(targets: Sequence[str], capability: Capability, found: Any, wante
         if part.kind == "PTX" and wanted and Part.of(wanted).kind == "cubin":
             return "Machine code that fits comes before any PTX."
         return "Of several that fit, the newest is taken; compare numbers, not letters."
-    if part.suffix and part.capability != capability:
+    if part.suffix == "f" and part.capability[0] != capability[0]:
+        return "An f ties it to the major version that it names, PTX as well."
+    if part.suffix == "a" and part.capability != capability:
         return "An a ties it to the one compute capability that it names, PTX as well."
     if part.capability > capability:
         return "What is made for a newer device does not run on an older one, minor versions among them."
@@ -74,10 +79,12 @@ def judge_matrix(answer: Answer) -> str:
     asked += [(["compute_100", "compute_90", "compute_75"], (12, 0)), (["compute_90a", "sm_86"], (10, 0))]
     asked += [(["sm_80", "compute_86", "compute_75"], (8, 9)), (["sm_100", "compute_103"], (10, 3))]
     asked += [(["compute_80", "sm_80"], (8, 6)), (["sm_90a", "compute_80"], (10, 0))]
+    asked += [(["sm_100f", "sm_103"], (10, 3)), (["compute_120f", "compute_100"], (12, 1))]
+    asked += [(["sm_100f", "compute_103"], (10, 3)), (["compute_100f", "compute_90"], (12, 0))]
     for _ in range(40):
         pool = list(rng.permutation([*_CUBINS, *_PTX] if rng.random() < 0.6 else [*_PTX, *_OWN]))
         targets = [str(name) for name in pool[: int(rng.integers(2, 6))]]
-        if not {t + "a" for t in targets} & set(targets):
+        if len({t.rstrip("af") for t in targets}) == len(targets):
             asked.append((targets, _CAPABILITIES[int(rng.integers(len(_CAPABILITIES)))]))
     targets_known, all_known = (*_CUBINS, *_PTX, *_OWN, *_OTHER_TARGETS), (*_CAPABILITIES, *_OTHERS)
     others = [([target], capability) for target in targets_known for capability in all_known
@@ -151,7 +158,7 @@ def _why_wheel(case: Sequence[str], targets: list[str], wanted: list[str]) -> st
             else f"One PTX is enough: of the newest, {wanted[-1]}."
         )
     if any(part.suffix for part in held):
-        return "A letter behind the number ties code to one device."
+        return "A letter after the number ties code to one device or to one family."
     for text in case:
         capability = tuple(int(part) for part in text.split("."))
         if not any(part.kind == "cubin" and part.runs_on((capability[0], capability[1])) for part in held):

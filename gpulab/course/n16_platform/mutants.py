@@ -15,25 +15,26 @@ from gpulab.teach.judge import Right, Wrong
 # 16-matrix
 
 
-def _read(target: str) -> tuple[bool, int, int, bool]:
-    """Whether it is machine code, its major and minor version, whether it has an a."""
+def _read(target: str) -> tuple[bool, int, int, str]:
+    """Whether it is machine code, its major and minor version, and its letter, if it has one."""
     digits = "".join(c for c in target if c.isdigit())
-    return target.startswith("sm_"), int(digits[:-1]), int(digits[-1]), target.endswith("a")
+    return target.startswith("sm_"), int(digits[:-1]), int(digits[-1]), target[-1] if target[-1] in "af" else ""
 
 
 def _by(
     cubin: Any = lambda v, w: v[0] == w[0] and v[1] <= w[1],
     ptx: Any = lambda v, w: v <= w,
     own: Any = lambda v, w: v == w,
+    family: Any = lambda v, w: v[0] == w[0] and v[1] <= w[1],
     order: Any = lambda t: (t[0], 10 * t[1] + t[2]),
 ) -> Any:
-    """An answer by rules for machine code, PTX, and what has an a, and an order among those that fit."""
+    """An answer by rules for machine code, PTX, and both letters, and an order among those that fit."""
 
     def answer(targets: Any, capability: Any) -> Any:
         fits = []
         for target in targets:
-            code, major, minor, has_own = _read(target)
-            rule = own if has_own else cubin if code else ptx
+            code, major, minor, letter = _read(target)
+            rule = {"a": own, "f": family}.get(letter, cubin if code else ptx)
             if rule((major, minor), tuple(capability)):
                 fits.append(target)
         return max(fits, key=lambda target: order(_read(target)), default=None)
@@ -52,11 +53,11 @@ def _as_loop(targets: Any, capability: Any) -> Any:
     major, minor = capability
     for target in targets:
         kind, _, number = target.partition("_")
-        plain = int(number.rstrip("a"))
+        plain = int(number.rstrip("af"))
         if number.endswith("a"):
             if plain != major * 10 + minor:
                 continue
-        elif kind == "sm":
+        elif kind == "sm" or number.endswith("f"):
             if plain // 10 != major or plain % 10 > minor:
                 continue
         elif plain > major * 10 + minor:
@@ -70,6 +71,7 @@ def _in_two(targets: Any, capability: Any) -> Any:
     now = 10 * capability[0] + capability[1]
     number = {t: int(re.sub(r"\D", "", t)) for t in targets}
     fits = [t for t in targets if (number[t] == now if t[-1] == "a" else number[t] <= now)]
+    fits = [t for t in fits if t[-1] != "f" or number[t] // 10 == capability[0]]
     codes = [t for t in fits if t[:3] == "sm_" and number[t] // 10 == capability[0]]
     return max(codes or [t for t in fits if t[0] == "c"], key=lambda t: number[t], default=None)
 
@@ -89,6 +91,17 @@ def _sorted_first(targets: Any, capability: Any) -> Any:
     return None
 
 
+def _reads_no_f(targets: Any, capability: Any) -> Any:
+    """The course's solution until it knew family targets."""
+    fits = []
+    for target in targets:
+        kind, number = target.split("_")
+        own, version = number.endswith("a"), divmod(int(number.rstrip("a")), 10)
+        if version == capability if own else version <= capability and (kind != "sm" or version[0] == capability[0]):
+            fits.append((kind == "sm", version, target))
+    return max(fits)[2] if fits else None
+
+
 _MATRIX = (
     Wrong("16-matrix", "newer devices run all older machine code", _by(cubin=lambda v, w: v <= w), "", "does not cross"),
     Wrong("16-matrix", "older devices run newer machine code", _by(cubin=lambda v, w: v[0] == w[0]), "", "made for a newer device"),
@@ -99,9 +112,13 @@ _MATRIX = (
     Wrong("16-matrix", "an a is only a letter", _by(own=lambda v, w: v <= w), "", "ties it to the one"),
     Wrong("16-matrix", "an a holds for its major version", _by(own=lambda v, w: v[0] == w[0] and v <= w), "", "ties it to the one"),
     Wrong("16-matrix", "nothing takes an a", _by(own=lambda v, w: False), "", "the device that it names"),
+    Wrong("16-matrix", "an f is only a letter", _by(family=lambda v, w: v <= w), "", "ties it to the major version"),
+    Wrong("16-matrix", "an f is an a", _by(family=lambda v, w: v == w), "", "With an f it runs on its own minor"),
+    Wrong("16-matrix", "nothing takes an f", _by(family=lambda v, w: False), "", "With an f it runs on its own minor"),
+    Wrong("16-matrix", "reads no f", _reads_no_f, "", "invalid literal"),
     Wrong("16-matrix", "PTX before machine code", _by(order=lambda t: (not t[0], t[1], t[2])), "", "comes before any PTX"),
     Wrong("16-matrix", "the newest, PTX or not", _by(order=lambda t: (t[1], t[2], t[0])), "", "comes before any PTX"),
-    Wrong("16-matrix", "an a before all others", _by(order=lambda t: (t[3], t[0], t[1], t[2])), "", "comes before any PTX"),
+    Wrong("16-matrix", "an a before all others", _by(order=lambda t: (t[3] == "a", t[0], t[1], t[2])), "", "comes before any PTX"),
     Wrong("16-matrix", "devices off a table", _off_a_table, "", ""),
     Wrong("16-matrix", "the oldest", _by(order=lambda t: (t[0], -t[1], -t[2])), "", "the newest is taken"),
     Wrong("16-matrix", "compared by letters", _by(order=lambda t: (t[0], str(10 * t[1] + t[2]))), "", "numbers, not letters"),

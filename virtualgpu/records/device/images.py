@@ -20,6 +20,7 @@ Capability = tuple[int, int]
 ELF, _FAT = b"\x7fELF", b"\x50\xed\x55\xba"
 _TARGET = re.compile(rb"^\s*\.target\s+sm_(\d+)([af]?)", re.MULTILINE)
 _COMPRESSED = 0xA000  # flags of an entry: packed by LZ4 or by zstd
+_TEGRA = ((5, 3), (6, 2), (7, 2), (8, 7))  # Jetsons run machine code for their own capability only
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class Part:
 
     def runs_on(self, capability: Capability) -> bool:
         """Whether a device takes it. (A cubin says nothing of its suffix: those it cannot tell apart.)"""
-        if self.suffix == "a":
+        if self.suffix == "a" or (self.kind == "cubin" and {self.capability, capability} & set(_TEGRA)):
             return capability == self.capability
         if self.kind == "cubin" or self.suffix == "f":
             return capability[0] == self.capability[0] and capability[1] >= self.capability[1]
