@@ -138,12 +138,14 @@ class Quiz:
     def score_words(self) -> str:
         """How far the learner is."""
         asked = len(self._with_choices)
-        said = f"{count(asked, 'question')}, none answered yet."
-        if self.answered:
-            said = f"{self.answered} of {asked} answered, {self.score} right first time."
+        own_words = len(self.questions) - asked
         made, there = self.points
-        own = f"{made} of {count(there, 'point')} in your own words."
-        return f"{said[:-1]}; {own}" if there and made else said
+        if not self.answered and not made:
+            kinds = f" with choices and {own_words} in your own words" if own_words else ""
+            return f"{count(asked, 'question')}{kinds}, none answered yet."
+        kinds = " with choices" if own_words else ""
+        points = f"; {made} of {count(there, 'point')} in your own words" if made else ""
+        return f"{self.answered} of {asked}{kinds} answered, {self.score} right first time{points}."
 
     @property
     def _with_choices(self) -> list[Question]:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from gpulab.teach import folders
+from gpulab.teach.predictions import asking
 from tests.notebooks.course import NOTEBOOKS, code_cells, exercises, output_text, read
 
 each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -76,3 +78,19 @@ def test_the_answer_for_comparison_is_wrong_more_often_than_right(path: Path) ->
     found = [match for shown in comparisons(path).values() if (match := _COMPARED.search(shown))]
     tempting = [match for match in found if match["tempting"]]
     assert sum(match["tempting"] == match["found"] for match in tempting) <= len(tempting) / 2
+
+
+def test_a_fixed_position_is_right_no_more_often_than_by_chance() -> None:
+    hits, by_chance = dict.fromkeys((0, 1, -1), 0), 0.0
+    for path in NOTEBOOKS:
+        for cell in code_cells(read(path)):
+            asked = re.search(r'reveal\(\s*"([\w-]+)"', cell.source)
+            found = _COMPARED.search(output_text(cell))
+            question = folders.prediction(asked[1]) if asked else None
+            if found and question and question.choices:
+                choices = [str(choice).casefold() for choice in asking._for_now(question, {}).choices]
+                by_chance += 1 / len(choices)
+                for place in hits:
+                    hits[place] += choices[place] == found["found"].casefold()
+    assert by_chance > 20
+    assert all(0.7 * by_chance < hit < 1.3 * by_chance for hit in hits.values()), (hits, by_chance)

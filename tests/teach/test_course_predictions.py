@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from dataclasses import replace
 from string import Formatter
 
 import pytest
 
 from gpulab.teach import folders
+from gpulab.teach.predictions import Prediction, asking
 from gpulab.teach.predictions.asking import filled
 from gpulab.teach.predictions.numbers import read_number
 from gpulab.teach.question import PredictionQuestion
+from gpulab.teach.store import store
 
 ALL = tuple(folders.predictions().values())
 
@@ -30,6 +34,25 @@ def test_question_and_reason_are_sentences(asked: PredictionQuestion) -> None:
         fields = {name: 1 for _, name, _, _ in Formatter().parse(text) if name}
         assert "{" not in filled(text, fields, asked.key)
         assert text.count("`") % 2 == 0
+
+
+def test_the_order_of_choices_follows_from_the_key_and_keeps_stored_answers() -> None:
+    for asked in (question for question in ALL if question.choices):
+        shown = asking._for_now(asked, {})
+        turned = asking._for_now(replace(asked, choices=asked.choices[::-1]), {})
+        assert shown.choices == turned.choices, "not from the position at which a choice is written"
+        assert sorted(map(str, shown.choices)) == sorted(map(str, asked.choices))
+        store().put("predictions", asked.key, {"value": asked.choices[0], "sure": True})
+        prediction = Prediction(asked.key)
+        prediction.ask(shown, asked.question)
+        assert (prediction.value, prediction.sure) == (asked.choices[0], True)
+
+
+def test_tempting_answers_stand_at_every_position() -> None:
+    asked = [asking._for_now(question, {}) for question in ALL if len(question.choices) == 3]
+    places = Counter(question.choices.index(question.comparison) for question in asked
+                     if question.comparison in question.choices)  # fmt: skip
+    assert all(0.2 < places[place] / places.total() < 0.47 for place in range(3)), places
 
 
 @each

@@ -87,12 +87,14 @@ def test_each_learner_has_an_order_that_stays(tmp_path: Path, monkeypatch: pytes
 
 def test_feedback_and_score() -> None:
     asked = small()
-    assert repr(asked) == "Quiz 'small': 2 questions, none answered yet."
+    assert repr(asked) == (
+        "Quiz 'small': 2 questions with choices and 1 in your own words, none answered yet."
+    )
     assert asked.answer(1, wrong_place(asked, 1)).startswith("Not quite. No.")
     assert asked.answer(1, "abc"[right_place(asked, 1) - 1]) == "Right. It is not."
     assert asked.score == 0, "the first answer counts"
     assert asked.answer(3, right_place(asked, 3)) == "Right. So."
-    assert repr(asked) == "Quiz 'small': 2 of 2 answered, 1 right first time."
+    assert repr(asked) == "Quiz 'small': 2 of 2 with choices answered, 1 right first time."
 
 
 def test_answers_are_there_again_in_the_next_session() -> None:
@@ -104,7 +106,9 @@ def test_answers_are_there_again_in_the_next_session() -> None:
     assert (
         repr(later)
         == repr(asked)
-        == ("Quiz 'small': 1 of 2 answered, 1 right first time; 2 of 3 points in your own words.")
+        == (
+            "Quiz 'small': 1 of 2 with choices answered, 1 right first time; 2 of 3 points in your own words."
+        )
     )
     assert later.given(SMALL[0]).text == "red"  # type: ignore[arg-type,union-attr]
     assert later.words(SMALL[1]) == "Because."  # type: ignore[arg-type]
@@ -147,7 +151,7 @@ def test_a_choice_is_a_letter_of_either_case_or_a_place() -> None:
     at = right_place(asked, 1)
     for choice in (at, "abc"[at - 1], f" {'ABC'[at - 1]} "):
         assert asked.answer(1, choice) == "Right. It is not."
-    assert asked.score_words() == "1 of 2 answered, 1 right first time."
+    assert asked.score_words() == "1 of 2 with choices answered, 1 right first time."
     for choice in ("d", "ab", "", 4, "1"):
         with pytest.raises(ValueError, match=f"^{choice!r} is no choice; use a to c\\.$"):
             asked.answer(1, choice)
@@ -181,13 +185,19 @@ def test_a_reason_is_said_with_its_points_and_how_to_tick_them() -> None:
     )
     assert asked.tick(2, 3) == "1 of 3 points."
     assert (asked.ticked(SMALL[1]), asked.points) == ([2], (1, 3))  # type: ignore[arg-type]
-    assert repr(asked) == "Quiz 'small': 2 questions, none answered yet; 1 of 3 points in your own words."
+    assert repr(asked) == (
+        "Quiz 'small': 0 of 2 with choices answered, 0 right first time; 1 of 3 points in your own words."
+    )
     asked.tick(2)
-    assert repr(asked) == "Quiz 'small': 2 questions, none answered yet."
+    assert repr(asked) == (
+        "Quiz 'small': 2 questions with choices and 1 in your own words, none answered yet."
+    )
     (alone,) = SMALL[1:2]
     one = Quiz("one", "One", (SMALL[0], WhyQuestion("Why?", ("So.",))))
     one.tick(2, 1)
-    assert one.score_words() == "1 question, none answered yet; 1 of 1 point in your own words."
+    assert one.score_words() == (
+        "0 of 1 with choices answered, 0 right first time; 1 of 1 point in your own words."
+    )
     assert isinstance(alone, WhyQuestion)
 
 

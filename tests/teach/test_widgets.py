@@ -185,7 +185,7 @@ def test_a_quiz_answers_with_feedback_and_score() -> None:
         "right": True,
         "text": "Right. It is not.",
     }
-    assert form.state["score"] == "1 of 2 answered, 0 right first time."
+    assert form.state["score"] == "1 of 2 with choices answered, 0 right first time."
 
 
 def test_a_reason_shows_its_points_only_after_the_answer() -> None:

@@ -27,8 +27,10 @@ GPUS: dict[str, Capability] = {
 
 _CUBINS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120")
 _PTX = ("compute_75", "compute_80", "compute_86", "compute_89", "compute_90", "compute_100", "compute_120")
-_OWN = ("sm_90a", "sm_100a", "sm_100f", "sm_103f", "compute_90a", "compute_100a", "compute_100f", "compute_120a",
-        "compute_120f")  # fmt: skip
+_OWN = (
+    "sm_90a", "sm_100a", "sm_100f", "sm_103f", "compute_90a", "compute_100a", "compute_100f", "compute_120a",
+    "compute_120f",
+)  # fmt: skip
 _CAPABILITIES = ((7, 5), (8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (10, 3), (12, 0), (12, 1))
 # What a table of the ones above would lack. Not 8.7, a Jetson's: it runs no machine code but its own.
 _OTHER_TARGETS = ("sm_70", "sm_110", "sm_121", "sm_103a", "compute_70", "compute_103", "compute_110")

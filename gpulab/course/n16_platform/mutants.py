@@ -18,7 +18,12 @@ from gpulab.teach.judge import Right, Wrong
 def _read(target: str) -> tuple[bool, int, int, str]:
     """Whether it is machine code, its major and minor version, and its letter, if it has one."""
     digits = "".join(c for c in target if c.isdigit())
-    return target.startswith("sm_"), int(digits[:-1]), int(digits[-1]), target[-1] if target[-1] in "af" else ""
+    return (
+        target.startswith("sm_"),
+        int(digits[:-1]),
+        int(digits[-1]),
+        target[-1] if target[-1] in "af" else "",
+    )
 
 
 def _by(
@@ -97,7 +102,11 @@ def _reads_no_f(targets: Any, capability: Any) -> Any:
     for target in targets:
         kind, number = target.split("_")
         own, version = number.endswith("a"), divmod(int(number.rstrip("a")), 10)
-        if version == capability if own else version <= capability and (kind != "sm" or version[0] == capability[0]):
+        if (
+            version == capability
+            if own
+            else version <= capability and (kind != "sm" or version[0] == capability[0])
+        ):
             fits.append((kind == "sm", version, target))
     return max(fits)[2] if fits else None
 

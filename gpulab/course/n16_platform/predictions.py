@@ -25,18 +25,19 @@ PREDICTIONS = (
     PredictionQuestion(
         "16-own",
         "PTX for compute_90 runs on the B200. Does PTX for compute_90a?",
-        "The a says: with features of this very device, such as warp-group products, which later ones need "
-        "not have.",
+        "The a means: with features of this very device, such as warp-group products, which later devices "
+        "need not have.",
         choices=("yes", "no"),
         comparison="yes",
         misconception="PTX runs on every later GPU, whatever stands behind the number.",
     ),
     PredictionQuestion(
         "16-newest",
-        'archs = ["sm_75", "sm_90", "sm_100"]. What is max(archs)?',
-        "Texts are compared letter by letter, and 9 comes after 1.",
-        choices=("sm_75", "sm_90", "sm_100"),
-        comparison="sm_100",
+        'A build script knows archs = ["sm_75", "sm_90", "sm_100"] and compiles for max(archs) alone. Which '
+        "GPU runs the result?",
+        "max(archs) is sm_90: strings are compared character by character, and 9 comes after 1.",
+        choices=("the T4", "the H200", "the B200"),
+        comparison="the B200",
         misconception="Names of architectures sort like numbers.",
     ),
     PredictionQuestion(

@@ -76,7 +76,7 @@ QUESTIONS = (
         ),
     ),
     Question(
-        "Three small models are to share one GPU so that none can slow another or touch its memory. "
+        "Three small models are to share one GPU so that none takes SMs, cache or memory from another. "
         "Which way is it?",
         (
             Choice("time slices", "They take turns on the whole GPU, and its memory is shared."),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -107,9 +108,17 @@ def filled(text: str, fields: dict[str, Value], key: str) -> str:
 
 
 def _for_now(asked: PredictionQuestion, fields: dict[str, Value]) -> PredictionQuestion:
-    """The question with a tempting answer that depends on the device, such as ``"{sms}"``, put in."""
+    """The question with its choices in their order and a tempting answer such as ``"{sms}"`` filled in.
+
+    The order follows from a hash of key and choice, so that the right answer's position tells nothing. It is
+    the same for all learners: a class can point at "the second".
+    """
+    choices = sorted(
+        asked.choices, key=lambda choice: hashlib.sha256(f"{choice}@{asked.key}".encode()).digest()
+    )
     name = re.fullmatch(r"\{(\w+)\}", str(asked.comparison))
-    return replace(asked, comparison=fields.get(name[1])) if name else asked
+    comparison = fields.get(name[1]) if name else asked.comparison
+    return replace(asked, choices=tuple(choices), comparison=comparison)
 
 
 def _figure(value: Value) -> str:
