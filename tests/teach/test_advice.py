@@ -124,6 +124,21 @@ def test_what_was_added_to_garbage_that_is_no_number_is_not_told() -> None:
     assert "adds to what the output held" not in advice.advised((), mistake(START, wanted=np.zeros(6)))
 
 
+def test_nearly_what_was_added_to_garbage_is_another_mistake() -> None:
+    start = np.array([7, 60, 99, 3], np.int32)
+    wanted = np.array([10**7, -(10**8), 10**9, 2**31 - 2], np.int32)
+    with np.errstate(over="ignore"):
+        added = wanted + start  # the last wraps around, as it does on the device
+    assert "adds to what the output held" in advice.advised((), mistake(added, wanted=wanted, start=start))
+    for off in (1, -1):
+        assert advice.advised((), mistake(added + off, wanted=wanted, start=start)) == "said."
+    assert not advice.times(1)(mistake(added, wanted=wanted)), "integers are the same or they are not"
+    floats, before = np.array([1e6, -3e6], np.float32), np.array([900, -500], np.float32)
+    assert "adds to" in advice.advised((), mistake(floats + before, wanted=floats, start=before))
+    assert advice.advised((), mistake(floats * np.float32(1.00001), wanted=floats, start=before)) == "said."
+    assert advice.advised((), mistake([np.nan, np.nan], wanted=floats, start=before)) == "said."
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_sizes_hold_what_kernels_get_wrong(seed: int) -> None:
     rng, at_once = np.random.default_rng(seed), 20_480

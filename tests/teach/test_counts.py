@@ -95,7 +95,7 @@ def test_every_count_is_read_off_the_timeline() -> None:
     seen.flow = Flow(frozenset({1, 3, 4, 5, 6, 31, 34, 42}), 2)
     assert counted(seen) == {
         "launches": 9, "host_launches": 7, "graph_launches": 3, "graphs": 2, "graph_depth": 4,
-        "double_flop": 11, "memsets": 2, "copies": 5, "copied_bytes": 1288, "to_device_copies": 2,
+        "double_flop": 11, "memsets": 2, "copies": 6, "copied_bytes": 1288, "to_device_copies": 2,
         "to_device_bytes": 1200, "to_host_copies": 1, "to_host_bytes": 40, "pageable_copies": 2,
         "bus_bytes": 1317, "waits": 7, "device_waits": 2, "stream_waits": 3, "hidden_percent": 29,
         "microseconds": 8, **USED, "wasted_bytes": 3072, "streams": 2, "beside": 3, "held_up": 3,

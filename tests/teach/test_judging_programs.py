@@ -540,7 +540,7 @@ def test_a_program_is_tried_on_the_gpu_as_well(monkeypatch: pytest.MonkeyPatch) 
     asked: list[str] = []
 
     def said(virtual: Verdict, real: Verdict, exercise: Any = DOUBLE, gpu: Any = gl.cp) -> Verdict:
-        def judged_on(_: Any, answer: Any, device: str) -> Verdict:
+        def judged_on(_: Any, answer: Any, device: str, past: Any) -> Verdict:
             asked.append(device)
             return real if device.startswith("cuda") else virtual
 

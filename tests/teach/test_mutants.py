@@ -1,13 +1,15 @@
 """Every exercise is tried with the wrong and right answers that its notebook's folder declares.
 
 `mutants.py` of a course folder has `WRONG`, each with the stage that must catch it and words of the sentence
-it earns, and `RIGHT`; of each exercise's, `make test` judges every fourth, others each day. That the folded
-solutions pass is tested with the notebooks.
+it earns, and `RIGHT`; of each exercise's, `make test` judges every fourth, others each day. All of them are
+judged with five draws of data each where everything is tried. That the folded solutions pass is tested with
+the notebooks.
 """
 
 from __future__ import annotations
 
 import importlib
+import itertools
 from typing import Any
 
 import numpy as np
@@ -17,10 +19,13 @@ import gpulab.course
 from gpulab.teach import folders
 from gpulab.teach.judge import KernelExercise, Right, Wrong
 from gpulab.teach.judge.check import judge
+from gpulab.teach.judge.past import Past
 from tools import turns
 from virtualgpu.compile import nvrtc
 
 LEAST_WRONG, LEAST_RIGHT = 8, 4
+# With so many draws of data each answer is tried where everything is tried (GPULAB_TEST_ALL=1).
+DRAWS = 5 if turns.turn() is None else 1
 # Within so many days every answer has had its turn.
 DAYS = 4
 
@@ -48,16 +53,16 @@ def test_wrong_answers_fail_and_right_ones_pass(name: str, record_property: Any)
     exercise = folders.exercises()[name]
     wrong, right = (turns.part(answers, DAYS) for answers in DECLARED[name])
     misjudged = []
-    for one in wrong:
-        verdict = judge(exercise, one.answer)
+    for one, number in itertools.product(wrong, range(DRAWS)):
+        verdict = judge(exercise, one.answer, Past(number=number))
         if verdict or verdict.failed_stage != one.stage or one.says not in verdict.message:
-            misjudged.append(f"{one.what}: [{verdict.failed_stage}] {verdict!r}")
+            misjudged.append(f"{one.what}, draw {number}: [{verdict.failed_stage}] {verdict!r}")
         if "\n" in verdict.message:
             misjudged.append(f"{one.what}: more than a line")
-    for other in right:
-        verdict = judge(exercise, other.answer)
+    for other, number in itertools.product(right, range(DRAWS)):
+        verdict = judge(exercise, other.answer, Past(number=number))
         if not verdict:
-            misjudged.append(f"{other.what}: [{verdict.failed_stage}] {verdict!r}")
+            misjudged.append(f"{other.what}, draw {number}: [{verdict.failed_stage}] {verdict!r}")
     record_property("figure", f"{name}: {len(wrong)} wrong and {len(right)} right answers")
     assert not misjudged, "\n" + "\n".join(misjudged)
 

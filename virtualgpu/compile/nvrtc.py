@@ -11,7 +11,8 @@ import ctypes
 import functools
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from virtualgpu.errors import GpulabError, NotSupportedError, ToolMissingError
 # Seconds of processor time that one compilation may take.
 LIMIT_VARIABLE = "VIRTUALGPU_COMPILE_S"
 _LIMIT_S, _LIMIT_BYTES = 20.0, 3 << 30
+_lent: dict[str, float] = {}  # other limits for a while
 _HEADER_LIBRARIES = ("cudart", "cccl", "curand")
 
 # What CuPy adds to every RawKernel's options (cupy/cuda/compiler.py, 14.x): subnormal floats become
@@ -272,10 +274,10 @@ def _compile_now(
     NVRTC (13.5) ends its process over a template kernel with a pointer to a type that nobody declared, such
     as ``uint32_t*`` without its header. Without name expressions the same source gets an ordinary error.
     """
-    limit_s = _limit_s()
+    limit_s, limit_bytes = _limit_s(), int(_lent.get("limit_bytes", _LIMIT_BYTES))
     request = {
         "code": code, "file_name": file_name, "options": list(options), "expressions": list(expressions),
-        "kinds": list(kinds), "limit_s": limit_s, "limit_bytes": _LIMIT_BYTES,
+        "kinds": list(kinds), "limit_s": limit_s, "limit_bytes": limit_bytes,
         "folder": str(Path.cwd()),
     }  # fmt: skip
     try:
@@ -294,12 +296,14 @@ def _compile_now(
             "<cuda_fp16.h>."
         ) from None
     if "over" in facts:
-        used = f"{limit_s:g} s of processor time"
+        used, more = f"{limit_s:g} s of processor time", ""
         if facts["over"] == "memory":
-            used = f"{_LIMIT_BYTES / 2**30:.2g} GiB of memory"
+            used = f"{limit_bytes / 2**30:.2g} GiB of memory"
+        elif not _lent:
+            more = f"; for a source that is that long, set {LIMIT_VARIABLE} to more seconds"
         raise NvrtcCompileError(
             f"NVRTC was stopped after it had taken {used}. Look for macros or templates that expand into one "
-            f"another; for a source that is that long, set {LIMIT_VARIABLE} to more seconds."
+            f"another{more}."
         )
     if "failed" in facts:
         raise GpulabError(facts["failed"])
@@ -308,8 +312,22 @@ def _compile_now(
     return images, facts["log"], facts["lowered"]
 
 
+@contextmanager
+def limited(limit_s: float, limit_bytes: int) -> Iterator[None]:
+    """Let a compilation take no more than that in a block."""
+    before = _lent.copy()
+    _lent.update(limit_s=limit_s, limit_bytes=limit_bytes)
+    try:
+        yield
+    finally:
+        _lent.clear()
+        _lent.update(before)
+
+
 def _limit_s() -> float:
     """Processor time that a source may take to compile."""
+    if "limit_s" in _lent:
+        return _lent["limit_s"]
     text = os.environ.get(LIMIT_VARIABLE, "")
     try:
         return max(float(text), 0.1)

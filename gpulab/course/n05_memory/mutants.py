@@ -269,7 +269,7 @@ _PRODUCTS = (
           "budget", "side by side"),
     Wrong("05-matmul", "b's tile turned, unpadded", _product(_TILED.replace("bs[32][33]", "bs[32][32]").replace("bs[ty][tx]", "bs[tx][ty]")
           .replace("bs[k][tx]", "bs[tx][k]")), "budget", "down b's column"),
-    Wrong("05-matmul", "adds to the result", _product(_TILED.replace("] = sum;", "] += sum;")), "results", "nobody has cleared it"),
+    Wrong("05-matmul", "adds to the result", _product(_TILED.replace("] = sum;", "] += sum;")), "results", "adds to what the output held before"),
     Wrong("05-matmul", "adds whole numbers", _product(_TILED.replace("float sum", "int sum")), "results", ""),
     Wrong("05-matmul", "tiles of bytes", _product(_TILED.replace("float as[32][33]", "signed char as[32][36]")
           .replace("bs[32][33]", "bs[32][36]")), "results", ""),

@@ -49,6 +49,11 @@ its scale, and few ``ulps``: a lost element must show. ``case`` is called with m
 (`draw.some_lengths` leaves that out), and must itself choose a grid that covers them. Make it fail for what
 learners get wrong: odd sizes, negative numbers, zeros where "positive" matters, extremes at both ends.
 
+*The table*, ``table=(Row("all negative", lambda data, n, block: ...), ...)``, has what the text admits and
+chance may leave out: signs, both ends of a range, equal values, empty and full, two conditions at once.
+Every answer is tried with every row, beside what is drawn. Programs have such a table, too; the judge of a
+Python function has rows of its own. A mistake that passes is closed by a row, not by more draws.
+
 *Budgets* name a counter of `budget.COUNTERS` (sectors, atomics, atomic_lanes, shuffles, bank_conflicts,
 conflict_ways, local_bytes, l2_sectors, dram_bytes, shared_bytes, divergent_branches, warp_instructions ...).
 ``Budget("sectors")`` allows 1.25 times the reference's, ``allowance=1.5`` that many times; ``most=0`` forbids
@@ -85,10 +90,15 @@ lists, tuples, dictionaries and arrays, so that no answer can decide its own ver
 
     WAVES = PythonExercise("02-waves", "Waves and tail", judge_waves, level="warm-up")
 
-``answer.value()`` is an answer that is no function. ``answer.ask(script, *arguments)`` calls
+An answer that has failed gets new data when it is tried again, after the case on which the last one failed
+(`past`). ``answer.value()`` is an answer that is no function. ``answer.ask(script, *arguments)`` calls
 ``script(answer, *arguments)`` where the answer is, for what needs a device or an object with methods: the
-script reports what happened, the judge decides. An answer can still forge what is counted beside it; progress
-is no examination.
+script reports what happened, the judge decides. Truth stays here: what an answer has to find out is asked
+through ``back``, never held by something that it is handed.
+
+*Forgeries.* Progress is no examination. Nothing keeps an answer from replacing parts of gpulab in its own
+process, which count its costs and watch its streams, from calling a library for show, or from reading this
+folder's files. What it is handed and what it returns must not decide the verdict; more is not tried.
 
 **A device program** is a Python function that uses ``cp``. It runs in a process of its own, too, on a
 virtual GPU; results are compared, and its costs are counted: kernel launches, copies, bytes, waits of the
@@ -144,6 +154,7 @@ from gpulab.teach.judge.exercise import (
     ProgramCase,
     ProgramExercise,
     PythonExercise,
+    Row,
 )
 from gpulab.teach.judge.mutants import Right, Wrong, kernel_text
 from gpulab.teach.judge.python.answer import Answer, call
@@ -165,6 +176,7 @@ __all__ = [
     "ProgramExercise",
     "PythonExercise",
     "Right",
+    "Row",
     "Wrong",
     "advice",
     "as_float",

@@ -7,9 +7,10 @@ from typing import Any
 
 from gpulab.teach import folders
 from gpulab.teach.first_lines import first_lines
-from gpulab.teach.judge import scores
+from gpulab.teach.judge import past, scores
 from gpulab.teach.judge.exercise import Exercise, KernelExercise
 from gpulab.teach.judge.kernel.stages import judge_kernel
+from gpulab.teach.judge.past import Past
 from gpulab.teach.judge.python.apart import judge_apart
 from gpulab.teach.judge.verdict import Verdict
 from gpulab.teach.store import store
@@ -55,18 +56,22 @@ def check(exercise_id: str, answer: Any) -> Verdict:
             f"There is no exercise {exercise_id!r}.{did_you_mean(exercise_id, names)} "
             f"Exercises: {', '.join(names)}."
         )
-    return _kept(exercise, judge(exercise, answer))
+    verdict = judge(exercise, answer, past.of(exercise_id))
+    if verdict:
+        past.forget(exercise_id)
+    return _kept(exercise, verdict)
 
 
-def judge(exercise: Exercise, answer: Any) -> Verdict:
-    """Judge an answer, and keep nothing."""
+def judge(exercise: Exercise, answer: Any, past: Past | None = None) -> Verdict:
+    """Judge an answer, and keep nothing but what it failed on, in `past`."""
+    past = past or Past()
     if answer is None or answer is ...:
         return Verdict(exercise.exercise_id, False, "nothing to check; replace the TODO with your answer.")
     if not isinstance(exercise, KernelExercise):
-        return judge_apart(exercise, answer)
+        return judge_apart(exercise, answer, past)
     try:
         with first_lines():
-            return judge_kernel(exercise, answer)
+            return judge_kernel(exercise, answer, past)
     except KeyboardInterrupt:
         return Verdict(exercise.exercise_id, False, "you stopped the check.")
 

@@ -94,6 +94,25 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
+class Row:
+    """A row of the table of what an exercise's text admits: tried in every judgement, whatever is drawn.
+
+    Parameters
+    ----------
+    what
+        What is special about it, for messages: ``all negative``.
+    case
+        Makes it, with the parameters of the exercise's own ``case``.
+    sizes
+        The sizes to make it with, each once; without any, a middling one.
+    """
+
+    what: str
+    case: Callable[..., Any]
+    sizes: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Budget:
     """What a solution may cost, in one counter of a launch (`budget.COUNTERS`).
 
@@ -206,6 +225,8 @@ class KernelExercise:
         Name and parameter list as in CUDA C++. Pointers to ``const`` are inputs, other pointers outputs.
     case
         ``case(draw, size, block)`` makes one launch: data from `draw`, the grid, and by NumPy what is wanted.
+    table
+        Launches that every answer is tried with beyond those that are drawn.
     sizes, blocks
         ``sizes(rng, threads_at_once)`` and ``blocks(rng)`` choose what to try (see `draw`); the seed comes
         from the answer's text, so that none of them can be hard-coded.
@@ -236,6 +257,7 @@ class KernelExercise:
     level: Level = "core"
     kind: Kind = "write"
     naive: str = ""
+    table: tuple[Row, ...] = ()
     sizes: Callable[[np.random.Generator, int], Sequence[Any]] = draw.lengths
     blocks: Callable[[np.random.Generator], Sequence[Dim3]] = draw.lines
     budgets: tuple[Budget, ...] = ()
@@ -311,6 +333,8 @@ class ProgramExercise:
     ----------
     case
         ``case(draw, size)`` makes the arguments of one call, and what is wanted.
+    table
+        Calls whose results are looked at beyond those of the `sizes`.
     reference, naive
         Functions that solve it, well and at a higher cost.
     name
@@ -341,6 +365,7 @@ class ProgramExercise:
     level: Level = "core"
     kind: Kind = "write"
     sizes: tuple[Any, ...] | Callable[[np.random.Generator], tuple[Any, ...]] = (1, 33, 10_000)
+    table: tuple[Row, ...] = ()
     budgets: tuple[Budget, ...] = ()
     checked: bool = False
     returns: bool = True

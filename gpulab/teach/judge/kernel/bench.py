@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import unicodedata
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from gpulab import session
 from gpulab.teach.judge.compare import Array, values_of
 from gpulab.teach.judge.draw import garbage
 from gpulab.teach.judge.exercise import Case, KernelExercise, NotYet, Unwritten
+from virtualgpu.compile import nvrtc
 from virtualgpu.errors import ArgumentWarning
 from virtualgpu.protocol import Counters, Hazards, Launch, kernel_source
 from virtualgpu.records import KernelCounters, KernelSource, KernelStats, SanitizerReport
@@ -27,6 +29,9 @@ WATCHDOG_S, PATIENT_WATCHDOG_S, IDLE_S = 3.0, 8.0, 1.0
 # Between two arrays lies so much that belongs to nobody: an access that leaves its array is a fault there.
 _GAP_BYTES = 1 << 18
 _SHOWN_CHARACTERS = 70
+_BYTE_ORDER_MARK = "\ufeff"  # some editors put it before a text
+# A kernel of an exercise compiles within seconds.
+_COMPILE_S, _COMPILE_BYTES = 8.0, 1 << 30
 
 
 # What a kernel with dynamic shared memory declares. In one without, an array that is too small would reach
@@ -149,6 +154,7 @@ def read(exercise: KernelExercise, answer: Any) -> KernelSource:
     """
     pass_it = f'pass the kernel itself: cp.RawKernel(code, "{exercise.kernel}"), or its CUDA C++ text'
     if isinstance(answer, str):
+        answer = answer.removeprefix(_BYTE_ORDER_MARK)
         if exercise.kernel not in answer:
             raise NotYet(f"this text has no kernel `{exercise.kernel}`; {pass_it}.")
         return _of_characters(KernelSource(exercise.kernel, answer))
@@ -181,7 +187,8 @@ def compiled(bench: Bench, exercise: KernelExercise, source: KernelSource) -> No
         If it does not compile, with the first error and the learner's line.
     """
     try:
-        bench.stats(source)
+        with nvrtc.limited(_COMPILE_S, _COMPILE_BYTES):
+            bench.stats(source)
     except Exception as error:
         if has_todo(source):
             raise unwritten() from None
@@ -206,11 +213,19 @@ def _first_error(log: str, code: str) -> str:
     first = next((line for line in lines if "error" in line), lines[0] if lines else "no reason given")
     found = re.match(r".*?\((\d+)\): (?:catastrophic )?error: (.*)", first)
     if found is None:
-        return first.strip() + "."
+        return f"{first.strip().rstrip('.')}."
     number, what = int(found[1]), found[2].strip().rstrip(".")
     source = code.splitlines()
     text = short(source[number - 1]) if 0 < number <= len(source) else ""
-    return f"line {number} `{text}`: {what}." if text else f"line {number}: {what}."
+    said = f"line {number} `{text}`: {what}." if text else f"line {number}: {what}."
+    return said + (_pasted(text) if "token" in what else "")
+
+
+def _pasted(line: str) -> str:
+    """What is said of a character that only looks like one of C++, as text pasted from a page may hold."""
+    letter = next((letter for letter in line if ord(letter) > 127 and not letter.isalnum()), "")
+    name = unicodedata.name(letter, "no printable character") if letter else ""
+    return f" U+{ord(letter):04X} ({name}) means nothing to C++: type it again." if letter else ""
 
 
 def _dynamic(source: KernelSource, case: Case) -> int:

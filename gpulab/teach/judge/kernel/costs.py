@@ -20,6 +20,8 @@ from virtualgpu.records import Dim3, KernelCounters, KernelSource
 _MORE = 50
 # The busiest warp of a small launch may execute so many times the reference's, and so many more.
 _ALONE, _MORE_ALONE = 20, 300
+# A warp is busy alone only with so many times the instructions of the reference's busiest.
+_BUSY = 1.5
 _WIDE = 32
 
 
@@ -96,7 +98,7 @@ def _complaint(trial: Trial, launch: Counted) -> str:
     right = f"{launch.case.label}: the results are right, but"
     lopsided = _share_of_busiest(yours) > limits.busiest * _share_of_busiest(reference)
     warps = prod(launch.case.launch_grid) * -(-prod(launch.case.block) // 32)
-    if lopsided and yours.longest_warp_instructions > reference.longest_warp_instructions:
+    if lopsided and yours.longest_warp_instructions > _BUSY * reference.longest_warp_instructions:
         return _alone(launch.case, yours, reference)
     if yours.warp_instructions > limits.slack * reference.warp_instructions + _MORE * warps:
         return repeated(launch.case, yours, reference)

@@ -16,6 +16,7 @@ from gpulab.teach.judge.exercise import Case, KernelExercise, Mistake, NotYet, S
 from gpulab.teach.judge.kernel.bench import Fault, Run, bench, compiled, on_gpu, read
 from gpulab.teach.judge.kernel.costs import counted, keep_budget, repeated, share_work
 from gpulab.teach.judge.kernel.trial import Trial
+from gpulab.teach.judge.past import Past
 from gpulab.teach.judge.verdict import StageResult, Verdict
 from virtualgpu.records import KernelSource
 from virtualgpu.words import count
@@ -38,7 +39,7 @@ _ABSENT = "shuffle from an absent lane"
 _HOPELESS = 40
 
 
-def judge_kernel(exercise: KernelExercise, answer: Any) -> Verdict:
+def judge_kernel(exercise: KernelExercise, answer: Any, past: Past) -> Verdict:
     """Judge a kernel in five stages."""
     name = exercise.exercise_id
     steps = _STEPS if session.real_cp() is not None else _STEPS[:-1]
@@ -46,11 +47,14 @@ def judge_kernel(exercise: KernelExercise, answer: Any) -> Verdict:
         try:
             source = read(exercise, answer)
             compiled(place, exercise, source)
-            trial = Trial(exercise, source, place, draw.seed_of(name + source.code))
+            seed = past.seed(draw.seed_of(name + source.code))
+            trial = Trial(exercise, source, place, seed, past)
             done = _judged(trial, steps, begin)
         except NotYet as reason:
             return Verdict(name, False, str(reason))
     failed = [stage for stage in done if stage.state == "failed"]
+    if failed:
+        past.failed(failed[-1].name, trial.failed)
     # What few threads do alone costs more as well: the last stage that failed has the reason.
     message = failed[-1].said if failed else exercise.praise
     return Verdict(name, not failed, message, tuple(done), tuple(trial.scores))
@@ -76,8 +80,8 @@ def _judged(trial: Trial, steps: Sequence[_Step], begin: Callable[[], None]) -> 
 
 
 def results(trial: Trial) -> str:
-    """Small sizes with every block shape, and every kind of data."""
-    cases = [*trial.small_cases, *trial.data_cases()]
+    """Small sizes with every block shape, every kind of data, and the exercise's table."""
+    cases = [*trial.small_cases, *trial.data_cases(), *trial.table_cases()]
     runs = [trial.run(case, "results", number) for number, case in enumerate(cases)]
     trial.hopeless = _hopeless(trial, cases, runs)
     sizes, shapes = len({case.size for case in cases}), len({case.block for case in cases})
@@ -157,7 +161,7 @@ def on_real_gpu(trial: Trial) -> str:
     """The same launches on the real GPU: last, for a fault would end its context."""
     cp: Any = session.real_cp()
     device = session.which_device().device
-    cases = [*trial.small_cases, *trial.data_cases(), *trial.large_cases()]
+    cases = [*trial.small_cases, *trial.data_cases(), *trial.table_cases(), *trial.large_cases()]
     for case in cases:
         found, start = on_gpu(cp, trial.exercise, trial.source, case)
         trial.compare("results", replace(case, label=f"{case.label}, on the {device}"), found, start)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
@@ -17,6 +17,7 @@ from gpulab.teach.judge.compare import Array, first_wrong, values_of, wrong_elem
 from gpulab.teach.judge.draw import Draw
 from gpulab.teach.judge.exercise import Case, KernelExercise, Mistake, NotYet, Stage
 from gpulab.teach.judge.kernel.bench import Bench, Fault, Run, has_todo, unwritten
+from gpulab.teach.judge.past import Past
 from virtualgpu.protocol import Counters
 from virtualgpu.records import Dim3, KernelCounters, KernelSource
 from virtualgpu.words import count, noun
@@ -27,6 +28,8 @@ SMALL = 5000
 _DATA_SIZE = 1000
 # Launches under checks have at most so many threads.
 _HAZARD_THREADS = 4096
+# Rows of a table are tried with so many blocks at most, where there is such a block.
+_MOST_BLOCKS = 600
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +48,16 @@ class Trial:
 
     ``hopeless`` is the mistake of a kernel that works so much more than the reference that large sizes are
     left out: its small results are right, and it fails for its cost. ``large`` are the large launches with
-    what was counted in them, ``longest`` is the small one with the busiest warp.
+    what was counted in them, ``longest`` is the small one with the busiest warp. ``failed`` is the launch
+    that went wrong.
     """
 
     exercise: KernelExercise
     source: KernelSource
     bench: Bench
     seed: int = 0
+    past: Past = field(default_factory=Past)
+    failed: Case | None = None
     scores: list[Score] = field(default_factory=list)
     hopeless: Mistake | None = None
     large: list[tuple[Case, KernelCounters]] = field(default_factory=list)
@@ -67,12 +73,19 @@ class Trial:
 
     @cached_property
     def small_cases(self) -> list[Case]:
-        """The plan's small launches with random data."""
-        return [self.case(size, block) for size, block in self.plan if np.prod(size) <= SMALL]
+        """The launch on which the last answer failed, and the plan's small ones with random data."""
+        own = [self.case(size, block) for size, block in self.plan if np.prod(size) <= SMALL]
+        return [*self._again(True), *own]
+
+    def _again(self, small: bool, *stages: str) -> list[Case]:
+        """The launch on which the last answer failed, if it is small or large and was in such a stage."""
+        case = self.past.again_in(*stages) if stages else self.past.again
+        return [case] if case is not None and (np.prod(case.size) <= SMALL) == small else []
 
     def large_cases(self) -> Iterator[Case]:
         """The others, each made when it is its turn."""
-        return (self.case(size, block) for size, block in self.plan if np.prod(size) > SMALL)
+        yield from self._again(False)
+        yield from (self.case(size, block) for size, block in self.plan if np.prod(size) > SMALL)
 
     def data_cases(self) -> list[Case]:
         """For every kind of data a middling launch, and one of the largest block."""
@@ -84,18 +97,32 @@ class Trial:
         widest = max(small, key=lambda at: (prod(at[1]), np.prod(at[0])))
         return [self.case(*at, kind) for kind in kinds for at in dict.fromkeys(((size, block), widest))]
 
+    def table_cases(self) -> list[Case]:
+        """The rows of the exercise's table, with blocks of the plan."""
+        middling, block = min(self.plan, key=lambda at: abs(int(np.prod(at[0])) - _DATA_SIZE))
+        blocks = list(dict.fromkeys(at[1] for at in self.plan))
+        cases = []
+        for number, row in enumerate(self.exercise.table):
+            for turn, size in enumerate(row.sizes or (middling,)):
+                fit = [b for b in blocks if np.prod(size) <= _MOST_BLOCKS * prod(b)] if row.sizes else [block]
+                chosen = (fit or blocks)[(number + turn) % len(fit or blocks)]
+                drawn = Draw([self.seed, number, turn])
+                cases.append(made_case(self.exercise, drawn, size, chosen, row.case, row.what))
+        return cases
+
     def order_cases(self) -> list[Case]:
         """A middling and a larger launch of several blocks; of three waves where blocks may wait."""
         several = [case for case in self.small_cases if prod(case.launch_grid) > 1]
         several.sort(key=lambda case: prod(case.launch_grid))
-        chosen = [several[len(several) // 2], several[-1]] if several else []
+        chosen = self._again(True, "orders")
+        chosen += [several[len(several) // 2], several[-1]] if several else []
         if self.exercise.crowded:
             chosen.append(self.case(*max(self.plan, key=lambda at: int(np.prod(at[0])))))
         return chosen
 
     def hazard_cases(self) -> list[Case]:
         """For every block shape a launch of many blocks and one with many idle threads; a single element."""
-        chosen: list[Case] = []
+        chosen = self._again(True, "hazards")
         small = [case for case in self.small_cases if case.threads <= _HAZARD_THREADS]
         for shape in dict.fromkeys(case.block for case in small):
             own = [case for case in small if case.block == shape]
@@ -147,6 +174,7 @@ class Trial:
 
     def mistaken(self, mistake: Mistake) -> NotYet:
         """The verdict on a mistake: what was found, and what helps."""
+        self.failed = mistake.case
         return NotYet(advised(self.exercise.advice, mistake))
 
     def compare(self, stage: Stage, case: Case, found: dict[str, Array], start: dict[str, Array]) -> None:
@@ -162,14 +190,17 @@ class Trial:
             raise self.mistaken(Mistake(stage, case, said, name, found[name], values, start[name], wrong))
 
 
-def made_case(exercise: KernelExercise, drawn: Draw, size: Any, block: Dim3) -> Case:
-    """A launch with the label that messages open with."""
-    case = exercise.case(drawn, size, block)
+def made_case(
+    exercise: KernelExercise, drawn: Draw, size: Any, block: Dim3,
+    make: Callable[..., Case] | None = None, what: str = "",
+) -> Case:  # fmt: skip
+    """A launch with the label that messages open with: the exercise's own, or a row of its table."""
+    case = (make or exercise.case)(drawn, size, block)
     case.block, case.size = block, size
     threads = "×".join(str(n) for n in block if n > 1) or "1"
     shape = f"{count(prod(case.launch_grid), 'block')} of {threads} {noun(prod(block), 'thread')}"
     numbers = {p.name: case.values.get(p.name) for p in exercise.arguments if not p.pointer}
     whole = [f"{name} = {n:,}" for name, n in numbers.items() if isinstance(n, int | np.integer)]
-    data = f", data with {drawn.kind}" if drawn.kind else ""
+    data = f", data with {drawn.kind}" if drawn.kind else f", {what}" if what else ""
     case.label = f"{', '.join([*whole, shape])}{data}"
     return case

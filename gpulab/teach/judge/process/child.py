@@ -20,6 +20,7 @@ from gpulab.teach.judge.python.functions import exit_said, unexpected
 
 NONCE_BYTES = 16
 LENGTH_BYTES = 8
+LINE_CLOSED = 87  # the status with which it ends where nothing can be told any more
 _LONGEST = 600  # a value in a message may be of any size
 _HIGH_FD = 200  # beyond what an answer closes or writes to by mistake
 _CPU_S = 60  # no process of an answer computes longer than this, whoever is left to watch
@@ -125,7 +126,7 @@ def _tell(told: int, nonce: bytes, reply: bytes) -> None:
         while left:
             left = left[os.write(told, left) :]
     except BaseException:
-        os._exit(1)
+        os._exit(LINE_CLOSED)
 
 
 def _high(fd: int) -> int:

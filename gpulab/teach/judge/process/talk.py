@@ -221,7 +221,7 @@ class Talk:
         until = time.monotonic() + 1
         while (status := self._process.poll()) is None and time.monotonic() < until:
             time.sleep(0.001)
-        if status is None:
+        if status in (None, child.LINE_CLOSED):
             return "it closed the line to the check; leave file descriptors alone that are not yours."
         if status < 0:
             return f"it crashed Python ({signal.Signals(-status).name})."

@@ -15,6 +15,7 @@ from typing import Any
 import gpulab.course
 from gpulab import session
 from gpulab.teach.judge.exercise import NotYet, ProgramExercise, PythonExercise
+from gpulab.teach.judge.past import Past
 from gpulab.teach.judge.process import child
 from gpulab.teach.judge.process.talk import Talk
 from gpulab.teach.judge.process.values import DamagedError
@@ -31,31 +32,31 @@ _DAMAGED = (
 )
 
 
-def judge_apart(exercise: PythonExercise | ProgramExercise, answer: Any) -> Verdict:
+def judge_apart(exercise: PythonExercise | ProgramExercise, answer: Any, past: Past | None = None) -> Verdict:
     """Judge a Python answer in a process of its own, and a program on a real GPU as well, if there is one.
 
     An answer that does not end, takes too much memory or ends Python is a verdict, not an error; Ctrl-C
     stops the check.
     """
     try:
-        return _on_both(exercise, answer)
+        return _on_both(exercise, answer, past or Past())
     except KeyboardInterrupt:
         return Verdict(exercise.exercise_id, False, "you stopped the check.")
 
 
-def _on_both(exercise: PythonExercise | ProgramExercise, answer: Any) -> Verdict:
-    verdict = _judged(exercise, answer, _virtual_device())
+def _on_both(exercise: PythonExercise | ProgramExercise, answer: Any, past: Past) -> Verdict:
+    verdict = _judged(exercise, answer, _virtual_device(), past)
     if not verdict or not isinstance(exercise, ProgramExercise) or session.real_cp() is None:
         return verdict
     choice = session.which_device()
-    real = _judged(exercise, answer, f"cuda:{choice.index}")
+    real = _judged(exercise, answer, f"cuda:{choice.index}", past)
     if real:
         first = replace(verdict.stages[0], said=f"{verdict.stages[0].said} The same on the {choice.device}.")
         return replace(verdict, stages=(first, *verdict.stages[1:]))
     return replace(real, message=f"on the {choice.device}: {real.message}")
 
 
-def _judged(exercise: PythonExercise | ProgramExercise, answer: Any, device: str) -> Verdict:
+def _judged(exercise: PythonExercise | ProgramExercise, answer: Any, device: str, past: Past) -> Verdict:
     import cloudpickle
 
     def not_yet(message: str) -> Verdict:
@@ -67,15 +68,20 @@ def _judged(exercise: PythonExercise | ProgramExercise, answer: Any, device: str
         return not_yet(_unsendable(error))
     if len(pickled) > _SENT_BYTES:
         return not_yet("it brings very large data along; make them inside the function.")
+    own = seed_of_answer(answer, pickled)
     try:
-        with Talk(device, exercise.limit_s) as talk:
-            try:
-                there = _put(talk, pickled, seed_of_answer(answer, pickled))
-                if isinstance(exercise, ProgramExercise):
-                    return judge_program(exercise, there, lambda: _beside(device, exercise.limit_s))
-                return Verdict(exercise.exercise_id, True, exercise.judge(there))
-            finally:
-                talk.show_printed()
+        if isinstance(exercise, ProgramExercise):
+            with _talk(device, exercise.limit_s) as talk:
+                there = _put(talk, pickled, past.seed(own))
+                return judge_program(exercise, there, lambda: _beside(device, exercise.limit_s), past)
+        for seed in dict.fromkeys([*([past.again] if past.again is not None else []), past.seed(own)]):
+            with _talk(device, exercise.limit_s) as talk:
+                try:
+                    praise = exercise.judge(_put(talk, pickled, seed))
+                except NotYet:
+                    past.failed("", seed)
+                    raise
+        return Verdict(exercise.exercise_id, True, praise)
     except NotYet as reason:
         return not_yet(str(reason))
     except DamagedError:
@@ -85,6 +91,16 @@ def _judged(exercise: PythonExercise | ProgramExercise, answer: Any, device: str
         return not_yet(
             f"the check itself {said}. That is a fault of gpulab, not of your answer; please report it."
         )
+
+
+@contextlib.contextmanager
+def _talk(device: str, limit_s: float) -> Iterator[Talk]:
+    """A process for an answer; what that prints is shown in the end."""
+    with Talk(device, limit_s) as talk:
+        try:
+            yield talk
+        finally:
+            talk.show_printed()
 
 
 def _put(talk: Talk, pickled: bytes, seed: int) -> Answer:

@@ -39,6 +39,11 @@ class Seen:
         return [a for a in found if not kinds or a.copy_kind in kinds]
 
     @property
+    def copied_by_kernels(self) -> int:
+        """How often a kernel of CuPy's made a copy of an array."""
+        return len([a for a in self.of_kind("CONCURRENT_KERNEL") if a.name.startswith(_COPIES)])
+
+    @property
     def polls(self) -> int:
         """How often the host asked, again and again or once, whether something has ended: a wait, too."""
         calls = sorted(self.timeline.calls, key=lambda call: call.start_ns)
@@ -96,9 +101,10 @@ class Seen:
         return [a for a in self.activities if a.kind == kind]
 
 
+_COPIES = "cupy_copy"
 # Kernels that only bring elements elsewhere.
 _MOVES = (
-    "cupy_copy",
+    _COPIES,
     "cupy_stack",
     "cupy_vstack",
     "cupy_hstack",
@@ -161,7 +167,7 @@ COUNTS: dict[str, tuple[str, Callable[[Seen], int]]] = {
         lambda seen: sum(a.double_flop or 0 for a in seen.activities),
     ),
     "memsets": ("memory <n set|sets>", lambda seen: len(seen.of_kind("MEMSET"))),
-    "copies": ("<n copy|copies>", lambda seen: len(seen.copies())),
+    "copies": ("<n copy|copies>", lambda seen: len(seen.copies()) + seen.copied_by_kernels),
     "copied_bytes": ("<n byte|bytes> copied", _bytes()),
     "to_device_copies": ("<n copy|copies> to the device", lambda seen: len(seen.copies("HtoD"))),
     "to_device_bytes": ("<n byte|bytes> copied to the device", _bytes("HtoD")),

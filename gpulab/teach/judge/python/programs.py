@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from gpulab.teach.judge import budget
 from gpulab.teach.judge.budget import Score
 from gpulab.teach.judge.draw import Draw
 from gpulab.teach.judge.exercise import Budget, NotYet, ProgramCase, ProgramExercise, Stage
+from gpulab.teach.judge.past import Past
 from gpulab.teach.judge.process.values import DamagedError
 from gpulab.teach.judge.python.answer import Answer
 from gpulab.teach.judge.python.counts import COUNTS, OF_CHECKED, scored
@@ -24,6 +26,7 @@ from gpulab.teach.judge.verdict import StageResult, Verdict
 from virtualgpu.words import count
 
 Counts = dict[str, int]
+Call = tuple[ProgramCase, How]
 Beside = Callable[[], AbstractContextManager[Callable[[Any], Answer]]]
 
 # Other lawful orders in which a program has to give the same results.
@@ -32,17 +35,24 @@ _HOWS: tuple[How, ...] = ("as given", "checked", *ORDERS)
 _LARGE = 2  # so many of the last sizes
 
 
-def judge_program(exercise: ProgramExercise, answer: Answer, beside: Beside) -> Verdict:
+def judge_program(
+    exercise: ProgramExercise, answer: Answer, beside: Beside, past: Past | None = None
+) -> Verdict:
     """Judge a program: every size, the order of its streams, and its budgets.
 
-    `beside` gives a process that the answer does not reach, and puts the reference there.
+    `beside` gives a process that the answer does not reach, and puts the reference there. The call on which
+    the last answer failed comes first.
     """
-    trial = _Trial(exercise, answer.seed)
+    past = past or Past()
+    trial = _Trial(exercise, answer.seed, past.again)
     names: list[Stage] = ["results", "hazards", "orders", "counts"]
     if not exercise.checked:
         names = ["results", "counts"]
     with session.steps(len(names), "gl.check") as begin:
-        return _judged(trial, names, answer, beside, begin)
+        verdict = _judged(trial, names, answer, beside, begin)
+    if not verdict:
+        past.failed(verdict.failed_stage, trial.failed)
+    return verdict
 
 
 def _judged(
@@ -54,7 +64,9 @@ def _judged(
     checked: dict[int, Counts] = {}
     try:
         begin()
+        trial.once_more(answer)
         yours = {number: trial.run(answer, number) for number in sizes}
+        trial.table(answer)
         results += (StageResult("results", "passed", f"right for {count(len(sizes), 'size')}."),)
         if not all(yours.values()):  # on a real device, where nothing is counted
             return Verdict(name, True, exercise.praise, results)
@@ -86,10 +98,14 @@ def _judged(
 
 
 class _Trial:
-    """An exercise with sizes and data that are drawn from one seed."""
+    """An exercise with sizes and data that are drawn from one seed.
 
-    def __init__(self, exercise: ProgramExercise, seed: int) -> None:
-        self.exercise, self._seed = exercise, seed
+    ``failed`` is the call on which the answer has failed.
+    """
+
+    def __init__(self, exercise: ProgramExercise, seed: int, again: Call | None = None) -> None:
+        self.exercise, self._seed, self._again = exercise, seed, again
+        self.failed: Call | None = None
         sizes = exercise.sizes
         self.sizes: Sequence[Any] = sizes(np.random.default_rng(seed)) if callable(sizes) else sizes
 
@@ -99,7 +115,26 @@ class _Trial:
 
     def run(self, program: Answer, number: int, how: How = "as given") -> Counts:
         """`run` with one of the sizes, and the data that belong to how it is run."""
-        return run(self.exercise, program, self._case(number, how), how) or {}
+        return self._run(program, self._case(number, how), how)
+
+    def once_more(self, program: Answer) -> None:
+        """The call on which the last answer failed."""
+        if self._again is not None:
+            self._run(program, *self._again)
+
+    def table(self, program: Answer) -> None:
+        """The rows of the exercise's table."""
+        for number, row in enumerate(self.exercise.table):
+            for turn, size in enumerate(row.sizes or (self.sizes[len(self.sizes) // 2],)):
+                case = row.case(Draw([self._seed, len(_HOWS), number, turn]), size)
+                label = f"{_label(self.exercise, case)}, {row.what}"
+                self._run(program, replace(case, label=label), "as given")
+
+    def _run(self, program: Answer, case: ProgramCase, how: How) -> Counts:
+        self.failed = case, how
+        counts = run(self.exercise, program, case, how) or {}
+        self.failed = None
+        return counts
 
     def counted(
         self, put: Callable[[Any], Answer], yours: dict[int, Counts], checked: dict[int, Counts]
@@ -137,7 +172,8 @@ class _Trial:
         def costs(number: int, of_checked: bool) -> Counts:
             if (number, of_checked) not in known:
                 how: How = "checked" if of_checked else "as given"
-                known[number, of_checked] = self.run(put(program), number, how)
+                case = self._case(number, how)
+                known[number, of_checked] = run(self.exercise, put(program), case, how) or {}
             return known[number, of_checked]
 
         return costs

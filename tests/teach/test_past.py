@@ -1,0 +1,176 @@
+"""What a check remembers of failures: the case is tried again, with new data after it, until one passes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpulab.teach.judge import (
+    Answer,
+    Case,
+    Draw,
+    KernelExercise,
+    NotYet,
+    ProgramCase,
+    ProgramExercise,
+    PythonExercise,
+    Row,
+    call,
+    draw,
+    past,
+)
+from gpulab.teach.judge import check as checking
+from gpulab.teach.judge.check import judge
+from gpulab.teach.judge.kernel.bench import Bench
+from gpulab.teach.judge.past import Past
+from gpulab.teach.judge.python.programs import judge_program
+from virtualgpu.compile import nvrtc
+
+needs_nvrtc = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+
+
+def test_only_what_has_failed_gets_other_data() -> None:
+    one = Past(salt=3)
+    assert one.seed(7) == one.seed(7) == 7
+    one.failed("results", None)
+    second = one.seed(7)
+    one.failed("results", None)
+    assert len({7, second, one.seed(7), Past(4, failures=one.failures).seed(7)}) == 4
+    assert one.seed(8) == 8, "another text has data of its own"
+    assert len({Past(number=number).seed(7) for number in range(5)}) == 5
+
+
+# Kernels
+
+_BODY = 'extern "C" __global__ void twice(const int* x, int* y, int n) {'
+_INDEX = "int i = blockIdx.x * blockDim.x + threadIdx.x;"
+RIGHT = f"{_BODY} {_INDEX} if (i < n) y[i] = 2 * x[i]; }}"
+# Wrong for long arrays, and for numbers whose double is no int of 31 bits.
+LONG = f"{_BODY} {_INDEX} if (i < n && i < 700) y[i] = 2 * x[i]; }}"
+WIDE = f"{_BODY} {_INDEX} if (i < n) y[i] = x[i] > (1 << 29) ? 0 : 2 * x[i]; }}"
+
+
+def twice(data: Draw, n: int, block: Any) -> Case:
+    return of(data.integers(n), block)
+
+
+def of(x: Any, block: Any) -> Case:
+    return Case(draw.blocks_for(x.size, block[0]), {"x": x, "n": x.size}, {"y": 2 * x})
+
+
+class Shipped(KernelExercise):
+    def source(self, file: str) -> str:
+        return RIGHT
+
+
+ROW = Row("large numbers", lambda data, n, block: of(data.integers(n, 1 << 29, 1 << 30), block), (5, 40))
+KERNEL = Shipped(
+    "demo", "Demo", "twice", "const int* x, int* y, int n", twice, "twice.cu", table=(ROW,),
+    sizes=lambda rng, at_once: (1, 30 + int(rng.integers(30)), 900), blocks=lambda rng: [(64, 1, 1)],
+)  # fmt: skip
+
+
+@needs_nvrtc
+def test_every_row_of_a_table_is_tried_and_named() -> None:
+    verdict = judge(KERNEL, WIDE)
+    assert verdict.failed_stage == "results"
+    assert "n = 5, 1 block of 64 threads, large numbers: y[0] is 0" in verdict.message
+    assert judge(replace(KERNEL, table=()), WIDE), "what is drawn does not show it"
+
+
+@needs_nvrtc
+def test_the_launch_that_failed_comes_first_and_the_others_have_new_data(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    launched: list[Case] = []
+    run = Bench.run
+
+    def noted(self: Bench, exercise: Any, source: Any, case: Case, *more: Any, **named: Any) -> Any:
+        launched.append(case)
+        return run(self, exercise, source, case, *more, **named)
+
+    monkeypatch.setattr(Bench, "run", noted)
+    known = Past(salt=1)
+    first = judge(KERNEL, LONG, known)
+    assert "n = 900" in first.message
+    assert known.again in launched
+    before = [case.label for case in launched]
+    launched.clear()
+    assert judge(KERNEL, LONG, known).message == first.message
+    assert launched[0] is known.again
+    assert judge(KERNEL, RIGHT, known)
+    assert [case.label for case in launched][1 : len(before)] != before[1:]
+
+
+# Python functions and programs
+
+
+def judge_parity(answer: Answer) -> str:
+    n = int(answer.rng.integers(1 << 40))
+    if call(answer, n, name="parity") != n % 2:
+        raise NotYet(f"parity({n})")
+    return "right."
+
+
+def test_a_table_of_what_the_judge_has_said_does_not_help(capsys: pytest.CaptureFixture[str]) -> None:
+    exercise, known = PythonExercise("demo", "Demo", judge_parity), Past(salt=1)
+
+    def parity(n: int) -> int:
+        print(n)
+        return -1
+
+    messages = [judge(exercise, parity, known).message for _ in range(3)]
+    assert len(set(messages)) == 1, "the number that failed is asked for until it is right"
+    capsys.readouterr()
+    first = int(messages[0][len("parity(") : -1])
+    for _ in range(3):
+        assert not judge(exercise, lambda n: n % 2 if n == first else -1, known)
+    said = judge(exercise, lambda n: n % 2, known)
+    assert said.passed
+
+
+SIZES = (1, 5, 9)
+
+
+def doubled(data: Draw, n: int) -> ProgramCase:
+    x = data.whole(n)
+    return ProgramCase((x,), 2 * x)
+
+
+PROGRAM = ProgramExercise(
+    "demo", "Demo", "double", doubled, lambda x: x + x, sizes=SIZES,
+    table=(Row("only zeros", lambda data, n: ProgramCase((np.zeros(n, np.float32),), np.zeros(n, np.float32)), (3,)),),
+)  # fmt: skip
+
+
+def test_a_program_is_tried_with_its_table_and_with_the_call_that_failed() -> None:
+    asked: list[int] = []
+
+    def answering(wrong: int) -> Answer:
+        def tell(shown: str, function: Any, task: Any, back: Any = None) -> Any:
+            (x,) = task.arguments
+            asked.append(x.size)
+            return {"result": 2 * x + (x.size == wrong), "counts": None, "hazards": [], "changed": []}
+
+        return Answer(tell, 1, True, "function")
+
+    known = Past()
+    said = judge_program(PROGRAM, answering(3), lambda: None, known).message  # type: ignore[arg-type,return-value]
+    assert "only zeros" in said
+    assert asked == [*SIZES, 3]
+    asked.clear()
+    assert judge_program(PROGRAM, answering(-1), lambda: None, known)  # type: ignore[arg-type,return-value]
+    assert asked == [3, *SIZES, 3]
+
+
+def test_what_has_passed_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    exercise = PythonExercise("00-demo", "Demo", judge_parity)
+    monkeypatch.setattr(checking.folders, "exercise", lambda name: exercise)
+    monkeypatch.setattr(past, "_known", {})
+    assert not checking.check("00-demo", lambda n: -1)
+    assert past.of("00-demo").again is not None
+    assert checking.check("00-demo", lambda n: n % 2)
+    assert past.of("00-demo").again is None
