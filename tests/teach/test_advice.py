@@ -22,7 +22,7 @@ def case(**values: Any) -> Case:
 
 
 def mistake(found: Any = None, *, wanted: Any = WANTED, start: Any = START, **more: Any) -> Mistake:
-    array = None if found is None else np.asarray(found, np.float32)
+    array = found if found is None or isinstance(found, np.ndarray) else np.asarray(found, np.float32)
     return Mistake(
         more.pop("stage", "results"), more.pop("case", case()), "said.", "y", array, wanted, start, **more
     )

@@ -142,7 +142,7 @@ def doubled(data: Draw, n: int) -> ProgramCase:
 
 PROGRAM = ProgramExercise(
     "demo", "Demo", "double", doubled, lambda x: x + x, sizes=SIZES,
-    table=(Row("only zeros", lambda data, n: ProgramCase((np.zeros(n, np.float32),), np.zeros(n, np.float32)), (3,)),),
+    table=(Row("only zeros", lambda data, n: ProgramCase((np.zeros(n, "f"),), np.zeros(n, "f")), (3,)),),
 )  # fmt: skip
 
 
