@@ -122,19 +122,18 @@ def halfs_of(units: int) -> Halves:
     return np.array(found, np.float16) * np.float16(math.copysign(1, units))
 
 
-def _between(rng: np.random.Generator, beside: int) -> Halves:
-    """Halfs whose sum lies in the middle of two FP32 numbers, or `beside` it towards the odd one."""
+def _between(rng: np.random.Generator, beside: int, sign: int, odd: int = 0) -> Halves:
+    """Halfs whose sum lies in the middle of two FP32 numbers, or `beside` it: behind an even or `odd` one."""
     # Beyond 2**54, where FP64 has every fourth number and FP32 every 2**31st.
-    even = 2 * int(rng.integers(1 << 22, 1 << 23))
-    units = (even << 31) + (1 << 30) * (beside or 1) + beside
-    return rng.permutation(halfs_of(int(rng.choice((-1, 1))) * units))
+    lower = 2 * int(rng.integers(1 << 22, (1 << 23) - 1)) + odd
+    return rng.permutation(halfs_of(sign * ((lower << 31) + (1 << 30) + beside)))
 
 
 def _sums(rng: np.random.Generator) -> list[tuple[str, Halves, str]]:
     """Name of the data, the data, and the sentence that a wrong sum of it earns."""
     n, ones = 100_000 - int(rng.integers(0, 999)), int(rng.integers(50_000, 65_000)) | 1
     tiny = np.full(n, 2.0**-UNIT, np.float16)
-    big = np.full(n // 3, 65504, np.float16)
+    big, most = np.full(n // 3, 65504, np.float16), np.full(100_000, 65504, np.float16)
     # An odd number of units beside 2**31: more bits than a double has, in whatever order it is added.
     small = np.float16((2 * int(rng.integers(0, 500)) + 1) * 2.0**-UNIT)
     lost = np.concatenate([big, [small], -big])
@@ -171,10 +170,19 @@ def _sums(rng: np.random.Generator) -> list[tuple[str, Halves, str]]:
         ("halfs with a NaN", np.append(few, np.float16(np.nan)), "With a NaN among them the sum is NaN."),
         ("halfs with ∞ and a NaN", rng.permutation(np.append(few, np.array([np.inf, np.nan], np.float16))),
          "With a NaN among them the sum is NaN."),
-        ("halfs whose sum lies a little above the middle of two FP32 numbers", _between(rng, 1), twice),
-        ("halfs whose sum lies a little below the middle of two FP32 numbers", _between(rng, -1), twice),
-        ("halfs whose sum lies in the middle of two FP32 numbers", _between(rng, 0),
-         "In the middle of two numbers IEEE takes the one whose last bit is 0."),
+        ("halfs whose sum lies a little above the middle of two FP32 numbers", _between(rng, 1, 1), twice),
+        ("halfs whose sum lies a little below the middle of two FP32 numbers", _between(rng, -1, 1, 1),
+         twice),
+        ("halfs whose sum, below 0, lies a little off the middle of two FP32 numbers", _between(rng, 1, -1),
+         twice),
+        *((f"halfs whose sum lies in the middle of two FP32 numbers, {side}", _between(rng, 0, sign, odd),
+           "In the middle of two numbers IEEE takes the one whose last bit is 0.")
+          for sign, odd, side in ((1, 0, "below it the even one"), (1, 1, "above it the even one"),
+                                  (-1, 0, "negative"), (-1, 1, "negative"))),
+        ("100,000 times 65,504", most, f"The sum is more than FP16 holds. {wide}"),
+        ("100,000 times −65,504", -most, f"The sum is more than FP16 holds. {wide}"),
+        ("one half", few[:1], "Add all of them, and round once, at the end."),
+        ("one half of the smallest size", np.array([-(2.0**-UNIT)], np.float16), forgets),
     ]  # fmt: skip
 
 
@@ -227,16 +235,25 @@ def in_three(a: Singles, b: Singles, product: Callable[[Any, Any], Singles] = on
     return result
 
 
-def _three(answer: Any, a: Singles, b: Singles, times: float = 1) -> tuple[Any, int]:
-    """Where the answer is: what it makes of a and b and of so many times the products, and of how many."""
-    calls = 0
+def _three(answer: Any, asks: Callable[..., Any], a: Singles, b: Singles) -> Any:
+    """Where the answer is: what it makes of a and b; the judge multiplies."""
+    return answer(a.copy(), b.copy(), lambda x, y: asks(np.asarray(x), np.asarray(y)))
 
-    def product(x: Any, y: Any) -> Singles:
-        nonlocal calls
-        calls += 1
-        return on_tensor_cores(x, y) * np.float32(times)
 
-    return answer(a.copy(), b.copy(), product), calls
+def _of_products(found: Singles, products: Sequence[Singles], size: Any) -> bool:
+    """Whether it is a sum of multiples of the products, or of their blocks, but for roundings."""
+    m, n = found.shape
+    terms = []
+    for made in (turned for each in products for turned in (each, each.T)):
+        rows, columns = made.shape
+        if rows and columns and rows % m == columns % n == 0:
+            blocks = made.reshape(rows // m, m, columns // n, n).transpose(0, 2, 1, 3)
+            terms += list(blocks.reshape(-1, m * n).astype(np.float64))
+    if not terms:
+        return False
+    weights, known = 1 / size.ravel(), np.array(terms[:12])
+    factors = np.linalg.lstsq((known * weights).T, found.ravel() * weights, rcond=None)[0]
+    return bool((np.abs(factors @ known - found.ravel()) * weights <= 8 * FP32.roundoff).all())
 
 
 def error_in_u(found: Any, a: Singles, b: Singles) -> float:
@@ -251,10 +268,10 @@ def judge_tf32x3(answer: Answer) -> str:
     must_be_a_function("three", answer.is_function, answer.kind)
     rng = answer.rng
     m = n = k = 0
-    for kind in ("random", "positive", "of many sizes"):
+    for kind in ("random", "positive", "of many sizes", "large and small"):
         if kind != "of many sizes":  # as large as the ones before, so that nothing kept of them fits
-            m, n, k = (int(v) for v in rng.integers(9, 40, 3))
-            k *= 12
+            m, n = (int(v) for v in rng.permutation(np.arange(9, 40))[:2])
+            k = 12 * int(rng.integers(9, 40))
         wide = rng.standard_normal((m, k)), rng.standard_normal((k, n))
         if kind == "positive":
             wide = np.abs(wide[0]), np.abs(wide[1])
@@ -263,25 +280,36 @@ def judge_tf32x3(answer: Answer) -> str:
                 wide[0] * 2.0 ** rng.integers(-24, 24, (m, k)),
                 wide[1] * 2.0 ** rng.integers(-24, 24, (k, n)),
             )
+        if kind == "large and small":
+            wide = wide[0] * 2.0**60, wide[1] * 2.0**-50
         a, b = wide[0].astype(np.float32), wide[1].astype(np.float32)
         shown = f"three(a, b, product) for {kind} numbers, {m} x {k} times {k} x {n}"
-        found, calls = answer.ask(_three, a, b, shown=shown)
+        products: list[Singles] = []
+
+        def product(x: Any, y: Any, products: list[Singles] = products) -> Singles:
+            if not x.ndim == y.ndim == 2 or x.shape[1] != y.shape[0]:
+                raise ValueError(f"product takes two matrices that fit, not {x.shape} and {y.shape}.")
+            products.append(on_tensor_cores(x, y))
+            return products[-1]
+
+        found = answer.ask(_three, a, b, shown=shown, back=product)
         if found is None:
             raise NotYet("three returns nothing; replace the TODO and end with a return.")
         if not isinstance(found, np.ndarray) or found.shape != (m, n):
             raise NotYet(f"{shown} gives {spelt(found)}: return the product, an array of {m} x {n}.")
-        if not calls:
+        if not products:
             raise NotYet(f"{shown} never calls product: the tensor cores have to do the work.")
-        if calls > MOST_PRODUCTS:
+        if len(products) > MOST_PRODUCTS:
             raise NotYet(
-                f"{shown} takes {calls} products; {MOST_PRODUCTS} are enough: small times small is lost."
+                f"{shown} takes {len(products)} products; {MOST_PRODUCTS} are enough: small times small is "
+                "lost."
             )
         if found.dtype != np.float32:
             raise NotYet(f"{shown} gives {found.dtype}: keep FP32 throughout, the GPU has little FP64.")
-        twice, _ = answer.ask(_three, a, b, 2.0, shown=shown)
-        if not np.array_equal(twice, 2 * found):
+        size = np.abs(a).astype(np.float64) @ np.abs(b).astype(np.float64)
+        if np.isfinite(found).all() and not _of_products(found, products, size):
             raise NotYet(
-                f"{shown} would return something else than twice as much if each product gave twice as much: "
+                f"{shown} returns something else than a sum of what product gave: "
                 "all of the multiplying is the tensor cores' work."
             )
         error, best = error_in_u(found, a, b), error_in_u(in_three(a, b), a, b)
@@ -355,26 +383,54 @@ def judge_lossscale(answer: Answer) -> str:
     """``scaled_step(weights, backward, state)``: one step with gradients in half precision."""
     must_be_a_function("scaled_step", answer.is_function, answer.kind)
     rng = answer.rng
-    for _turn in range(3):
-        n, interval = int(rng.integers(4, 30)), int(rng.integers(2, 6))
+    # Scales below 1, far beyond 2**24 and in between; intervals of 1 and more.
+    for low, interval in ((-7, 1), (31, 2), (10, int(rng.integers(3, 6))), (14, int(rng.integers(2, 6)))):
+        n = int(rng.integers(4, 30))
         rate = float(2.0 ** rng.integers(-9, -3)) * 0.9
         # As small as what the steps change: a step that is a little wrong shows.
-        weights = (rng.standard_normal(n) * 2.0**-28).astype(np.float32)
-        state = {"scale": float(2.0 ** rng.integers(10, 17)), "good": 0, "interval": interval, "rate": rate}
+        scale = float(2.0 ** (low + rng.integers(0, 3)))
+        weights = (rng.standard_normal(n) * 2.0**-12 / scale).astype(np.float32)
+        state = {"scale": scale, "good": 0, "interval": interval, "rate": rate}
         grads: list[Any] = []
-        for step in range(5 * interval + 4):
-            size = 2.0 ** rng.integers(-28, -16, n)
-            g = rng.standard_normal(n) * size
-            if step == 1 or (step > interval and rng.random() < 0.2):
-                g[int(rng.integers(n))] = float(rng.choice([1e9, -1e9, np.nan]))
-            if step == interval + 2:
-                g[0] = 1e9
-            if step == interval + 3:
-                g[0] = np.nan
-            grads.append(g)
-        found = answer.ask(_train, weights, grads, dict(state), shown="scaled_step(weights, backward, state)")
-        _same_training(found, grads, state)
+        for step in range(5 * interval + 12):
+            # Of gradients as they leave backward: tiny, and so large that only the scale's halving helps.
+            g = rng.standard_normal(n) * 2.0 ** rng.integers(-12, 0, n) / scale
+            kind = {1: "bad", interval + 2: "inf", interval + 3: "nan", interval + 4: "-inf"}.get(step, "")
+            if step > 2 * interval + 5 and rng.random() < 0.2:
+                kind = "bad"
+            last = 2 * interval + 5  # good steps that look bad, in halfs, or that count as good all the same
+            kind = {last: "large", last + 1: "largest", last + 2: "zeros", last + 3: "both"}.get(step, kind)
+            grads.append((kind or "good", g))
+        true = _gradients(rng, grads, dict(state))
+        found = answer.ask(_train, weights, true, dict(state), shown="scaled_step(weights, backward, state)")
+        _same_training(found, true, state)
     return "what is tiny arrives, what overflows is skipped, and the scale finds its place by itself."
+
+
+def _gradients(
+    rng: np.random.Generator, drawn: Sequence[tuple[str, Any]], state: dict[str, Any]
+) -> list[Any]:
+    """Gradients, some of which become at the scale of their step what they are called."""
+    made = []
+    for kind, g in drawn:
+        at, n = int(rng.integers(len(g))), len(g)
+        if kind == "bad":
+            kind = str(rng.choice(("inf", "-inf", "nan")))
+        if kind == "both":
+            g[:2] = np.inf, -np.inf
+        elif kind == "large":  # each is finite, their sum is not in halfs
+            g[:] = rng.uniform(30_000, 60_000, n) / state["scale"]
+        elif kind == "largest":  # the largest halfs of either sign
+            g[[at, at - 1]] = np.array([65504, -65504]) / state["scale"]
+        elif kind == "zeros":
+            g[:] = 0
+        elif kind != "good":
+            g[at] = {"inf": 1e30, "-inf": -1e30, "nan": np.nan}[kind]
+        made.append(g)
+        with np.errstate(all="ignore"):
+            raw = (g * state["scale"]).astype(np.float16)
+        scaled_step(np.zeros(n, np.float32), lambda _scale, raw=raw: raw, state)
+    return made
 
 
 def _same_training(found: Any, grads: Sequence[Any], state: dict[str, Any]) -> None:

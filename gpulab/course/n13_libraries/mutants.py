@@ -107,12 +107,12 @@ def _infinity_first(x: Any) -> Any:
     return _units(x)
 
 
-def _halves_up(x: Any) -> Any:
+def _halves_up(x: Any, up: int = 1) -> Any:
     if not np.isfinite(x).all():
         return np.float32(x.astype(np.float64).sum())
     units = int((x.astype(np.float64) * 2.0**24).astype(np.int64).sum())
     below = max(0, abs(units).bit_length() - 24)
-    kept = (abs(units) + (1 << below >> 1)) >> below
+    kept = (abs(units) + (1 << below >> 1) - (1 - up if below else 0)) >> below
     return np.float32(math.copysign(math.ldexp(kept, below - 24), units))
 
 
@@ -212,6 +212,7 @@ _SUMS = (
     Wrong("13-halfsum", "Neumaier's sum in float64", _neumaier, "", "rounded to FP64 first"),
     Wrong("13-halfsum", "largest ones first, in float64", _largest_first, "", "a little above the middle"),
     Wrong("13-halfsum", "halves always up", _halves_up, "", "the sum, rounded to FP32"),
+    Wrong("13-halfsum", "halves towards 0", lambda x: _halves_up(x, up=0), "", "whose last bit is 0"),
     Wrong("13-halfsum", "an infinity before a NaN", _infinity_first, "", "With a NaN among them"),
     Wrong("13-halfsum", "sorted first", lambda x: np.float32(np.sort(x).sum(dtype=np.float64)), "", "forgets a small number"),
     Wrong("13-halfsum", "clamped", _clamped, "", "do not clamp"),
@@ -317,6 +318,16 @@ def _of_the_transposed(a: Any, b: Any, product: Any) -> Any:
     return _three(_near)(np.ascontiguousarray(b.T), np.ascontiguousarray(a.T), product).T
 
 
+def _in_double_for_show(a: Any, b: Any, product: Any) -> Any:
+    one = np.ones((1, 1), np.float32)
+    return ((a.astype(np.float64) @ b) * product(one, one)[0, 0]).astype(np.float32)
+
+
+def _scaled_parts(a: Any, b: Any, product: Any) -> Any:
+    (a1, b1), up = (_near(a), _near(b)), np.float32(2048)
+    return product(a1, b1) + (product(_near((a - a1) * up), b1) + product(a1, _near((b - b1) * up))) / up
+
+
 _THREES = (
     Wrong("13-tf32x3", "one product", lambda a, b, product: product(a, b), "", "one product's error"),
     Wrong("13-tf32x3", "one product of rounded ones", _partly("big"), "", "one product's error"),
@@ -334,6 +345,7 @@ _THREES = (
     Wrong("13-tf32x3", "BF16's parts", _three(lambda x: (x.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)), "", ""),
     Wrong("13-tf32x3", "NumPy's product", lambda a, b, product: a @ b, "", "never calls product"),
     Wrong("13-tf32x3", "NumPy's, and one for show", lambda a, b, product: a @ b + 0 * product(a, b), "", ""),
+    Wrong("13-tf32x3", "in double, times what product makes of ones", _in_double_for_show, "", "the tensor cores' work"),
     Wrong("13-tf32x3", "what is left over by NumPy", lambda a, b, product: product(_near(a), _near(b)) + (
           (a - _near(a)) @ b + _near(a) @ (b - _near(b))), "", "the tensor cores' work"),
     Wrong("13-tf32x3", "float64 in the end", lambda a, b, product: _three(_near)(a, b, product).astype(np.float64), "", "keep FP32"),
@@ -347,13 +359,14 @@ _THREES = (
     Right("13-tf32x3", "ties up", _three(_ties_up, _ties_up)),
     Right("13-tf32x3", "small parts as they are", _three(_near)),
     Right("13-tf32x3", "Veltkamp's split", _three(_by_twelve_bits)),
+    Right("13-tf32x3", "small parts scaled by 2,048", _scaled_parts),
     Right("13-tf32x3", "one long product", _three(_near, _near, "stacked")),
 )  # fmt: skip
 
 
 def _scaler(
     *, skip: str = "isfinite", backoff: float = 0.5, growth: float = 2.0, every: bool = False, reset: bool = True,
-    divide: str = "float32", where: bool = False, counts: bool = True, late: bool = False, calls: int = 1,
+    divide: str = "float32", limits: tuple[float, float] = (0.0, math.inf), where: bool = False, counts: bool = True, late: bool = False, calls: int = 1,
     after: bool = False, bad_reset: bool = True,
 ) -> Any:  # fmt: skip
     """An answer to 13-lossscale, right unless told otherwise."""
@@ -364,7 +377,7 @@ def _scaler(
             raw = backward(state["scale"])
         bad = {
             "isfinite": not np.isfinite(raw).all(), "isinf": bool(np.isinf(raw).any()),
-            "isnan": bool(np.isnan(raw).any()), "never": False, "first": not np.isfinite(raw[-1]),
+            "isnan": bool(np.isnan(raw).any()), "sum": not np.isfinite(raw.sum()), "never": False, "first": not np.isfinite(raw[-1]),
         }[skip]  # fmt: skip
         used = state["scale"]
         if late:
@@ -389,6 +402,7 @@ def _scaler(
             if state["good"] >= state["interval"] or every:
                 state["scale"] *= growth
                 state["good"] = 0 if reset else state["good"]
+        state["scale"] = min(max(state["scale"], limits[0]), limits[1])
         new = weights - np.float32(state["rate"]) * grads
         if after:
             new = new / np.float32(used)
@@ -454,6 +468,9 @@ _SCALERS = (
     Wrong("13-lossscale", "only inf is skipped", _scaler(skip="isinf"), "", "hold NaN"),
     Wrong("13-lossscale", "only NaN is skipped", _scaler(skip="isnan"), "", "hold an infinity"),
     Wrong("13-lossscale", "looks at one element", _scaler(skip="first"), "", "the whole step is skipped"),
+    Wrong("13-lossscale", "looks at the sum of halfs", _scaler(skip="sum"), "", "with good gradients"),
+    Wrong("13-lossscale", "a scale of 1 at least", _scaler(limits=(1, math.inf)), "", ""),
+    Wrong("13-lossscale", "a scale of 2**24 at most", _scaler(limits=(0, 2.0**24)), "", ""),
     Wrong("13-lossscale", "bad elements are left out", _scaler(where=True), "", "the whole step is skipped"),
     Wrong("13-lossscale", "the scale never grows", _scaler(growth=1.0), "", "only ever shrinks"),
     Wrong("13-lossscale", "the scale never shrinks", _scaler(backoff=1.0), "", "halve it"),

@@ -71,6 +71,12 @@ def by_numpy(gemm: Way, a: Any, b: Any, c: Any, m: int, n: int, k: int, lda: int
     c.reshape(m, ldc)[:, :n] = a.reshape(m, lda)[:, :k] @ b.reshape(k, ldb)[:, :n]
 
 
+def for_show(gemm: Way, a: Any, b: Any, c: Any, m: int, n: int, k: int, lda: int, ldb: int, ldc: int) -> None:
+    """A call that computes nothing, and NumPy."""
+    gemm("N", "N", 0, 0, 0, b, ldb, a, lda, c, ldc)
+    by_numpy(gemm, a, b, c, m, n, k, lda, ldb, ldc)
+
+
 def row_by_row(
     gemm: Way, a: Any, b: Any, c: Any, m: int, n: int, k: int, lda: int, ldb: int, ldc: int
 ) -> None:

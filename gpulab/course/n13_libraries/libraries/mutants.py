@@ -25,6 +25,7 @@ _COLUMNS = (
     Wrong("13-columns", "turned afterwards", answers.transposed_after, "", "neither a nor b nor c"),
     Wrong("13-columns", "turned first", answers.copied_first, "", "neither a nor b nor c"),
     Wrong("13-columns", "without the library", answers.by_numpy, "", "never called gemm"),
+    Wrong("13-columns", "called for show", answers.for_show, "", "did not compute"),
     Wrong("13-columns", "a call a row", answers.row_by_row, "", "one call computes"),
     Wrong("13-columns", "a is changed", answers.spoils_a, "", "only read"),
     Wrong("13-columns", "zeros behind the rows", answers.tidied, "", "space behind"),
