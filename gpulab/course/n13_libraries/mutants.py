@@ -212,7 +212,7 @@ _SUMS = (
     Wrong("13-halfsum", "Neumaier's sum in float64", _neumaier, "", "rounded to FP64 first"),
     Wrong("13-halfsum", "largest ones first, in float64", _largest_first, "", "a little above the middle"),
     Wrong("13-halfsum", "halves always up", _halves_up, "", "the sum, rounded to FP32"),
-    Wrong("13-halfsum", "halves towards 0", lambda x: _halves_up(x, up=0), "", "whose last bit is 0"),
+    Wrong("13-halfsum", "halves towards 0", lambda x: _halves_up(x, up=0), "", ""),
     Wrong("13-halfsum", "an infinity before a NaN", _infinity_first, "", "With a NaN among them"),
     Wrong("13-halfsum", "sorted first", lambda x: np.float32(np.sort(x).sum(dtype=np.float64)), "", "forgets a small number"),
     Wrong("13-halfsum", "clamped", _clamped, "", "do not clamp"),
