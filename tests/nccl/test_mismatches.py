@@ -14,6 +14,7 @@ import pytest
 
 from tests.nccl.conftest import Gpus, in_threads, on
 from virtualgpu import cp
+from virtualgpu.cp.cuda import nccl as module
 from virtualgpu.cp.cuda._nccl import cliques
 from virtualgpu.model.machine import current
 
@@ -255,6 +256,58 @@ def test_a_rank_that_does_not_call_in_time(gpus: Gpus) -> None:
     error = in_threads(2, rank)[0]
     assert isinstance(error, nccl.NcclError)
     assert "rank 1 has not called within" in str(error)
+
+
+def test_communicators_called_in_crossed_order(gpus: Gpus) -> None:
+    """Each thread waits in one communicator for a rank whose thread waits in the other one."""
+    machine = gpus()
+    for device in machine.devices:
+        device.watchdog_s = 1000
+    ids = [nccl.get_unique_id() for _ in range(2)]
+
+    def rank(r: int) -> None:
+        comms = [nccl.NcclCommunicator(2, uid, r) for uid in ids]
+        x = cp.zeros(8, cp.float32)
+        for comm in comms if r else reversed(comms):
+            comm.allReduce(x.data.ptr, x.data.ptr, 8, F, S, 0)
+
+    for error in in_threads(2, rank):
+        assert isinstance(error, nccl.NcclError)
+        assert error.status == 5
+        assert "of communicator 1 (this is communicator 2)" in str(error) or (
+            "of communicator 2 (this is communicator 1)" in str(error)
+        )
+        assert "the same calls in the same order" in str(error)
+
+
+def test_a_lock_around_a_call(gpus: Gpus) -> None:
+    """The others stand where the lock is taken, for as long as a kernel may run; they are not computing."""
+    machine, lock = gpus(), threading.Lock()
+    for device in machine.devices:
+        device.watchdog_s = 0.3
+    uid = nccl.get_unique_id()
+
+    def rank(r: int) -> None:
+        comm = nccl.NcclCommunicator(2, uid, r)
+        x = cp.zeros(8, cp.float32)
+        with lock:
+            comm.allReduce(x.data.ptr, x.data.ptr, 8, F, S, 0)
+
+    for error in in_threads(2, rank):
+        assert isinstance(error, nccl.NcclError)
+        assert error.status == 6
+        assert "lock" in str(error)
+        assert f"line {rank.__code__.co_firstlineno + 3} of rank()" in str(error)
+
+
+def test_more_ranks_than_gpus(gpus: Gpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is made for each of them first."""
+    gpus()
+    monkeypatch.setattr(module, "Clique", None)
+    uid = nccl.get_unique_id()
+    for many in (3, 10**9):
+        text = refused(lambda many=many: nccl.NcclCommunicator(many, uid, 0), 4, f"ndev is {many:,}")
+        assert "2 virtual GPUs" in text
 
 
 def test_a_rank_that_is_aborted(gpus: Gpus) -> None:

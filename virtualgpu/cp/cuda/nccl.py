@@ -27,6 +27,7 @@ from virtualgpu.cp.cuda._nccl.calls import (
 )
 from virtualgpu.cp.cuda._nccl.cliques import GROUPED, THREADS, Clique, give, group, leave, world
 from virtualgpu.model.machine import current
+from virtualgpu.words import count
 
 __all__ = [
     "NcclCommunicator",
@@ -142,6 +143,14 @@ class NcclCommunicator:
         ndev, rank = _whole(ndev), _whole(rank)
         if not 0 <= rank < ndev:
             raise NcclError(INVALID_ARGUMENT, f"Rank {rank} of {ndev} cannot be: ranks are 0 to {ndev - 1}.")
+        there = len(current().devices)
+        if ndev > there:
+            raise NcclError(
+                INVALID_ARGUMENT,
+                f"ndev is {ndev:,}, but this machine has {count(there, 'virtual GPU')}, and each rank needs "
+                "one of its own. ndev is the number of ranks, not of elements; gl.use_device(name, count=n) "
+                "gives the machine more virtual GPUs.",
+            )
         if not commId.startswith(_ID_WORD + os.getpid().to_bytes(8, "little")):
             raise NcclError(
                 INVALID_USAGE,

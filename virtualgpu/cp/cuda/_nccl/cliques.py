@@ -14,7 +14,9 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import count
+from types import FrameType
 
 from virtualgpu.cp.cuda._nccl import work
 from virtualgpu.cp.cuda._nccl.calls import (
@@ -46,6 +48,8 @@ class World:
         self.cliques: dict[bytes, Clique] = {}
         self.groups: dict[object, bytes] = {}  # of cupyx.distributed: the id that ranks meet by
         self.numbers = count(1)
+        self.made = count(1)  # communicators, in messages
+        self.waiting: dict[threading.Thread, Waiting] = {}
         # Of a notebook, say: they serve others, and call nothing here.
         self.servants = weakref.WeakSet(thread for thread in threading.enumerate() if thread.daemon)
 
@@ -57,6 +61,15 @@ class World:
             thread for thread in threading.enumerate()
             if thread is not me and thread not in servants and not thread.name.startswith("gpulab")
         ]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What a thread waits for: an end of waiting, in which clique, and in words."""
+
+    done: Callable[[], bool]
+    clique: Clique
+    what: str
 
 
 def world() -> World:
@@ -75,11 +88,11 @@ class Clique:
 
     def __init__(self, size: int) -> None:
         self.world = world()
+        self.number = next(self.world.made)
         self.size = size
         self.members: dict[int, Member] = {}
         self.queues: list[deque[Item]] = [deque() for _ in range(size)]
         self.broken: NcclError | None = None
-        self.waiting: dict[threading.Thread, Callable[[], bool]] = {}  # for what
 
     # Ranks come
 
@@ -262,23 +275,65 @@ class Clique:
             If they do not come.
         """
         me, since, alike = threading.current_thread(), time.monotonic(), 0
-        self.waiting[me] = done
+        still: tuple[object, float] = (), since
+        self.world.waiting[me] = Waiting(done, self, what)
         try:
             while not done():
                 if self.broken is not None:
                     raise self.again()
-                status, why, sure = self._lost(missing(), time.monotonic() - since, remedy)
+                now, ranks = time.monotonic(), missing()
+                here = self._standing(ranks)
+                if here is None or here != still[0]:
+                    still = here, now
+                status, why, sure = self._lost(ranks, now - since, now - still[1], remedy)
                 alike = alike + 1 if why else 0
                 if why and (sure or alike > _LOOKS):
-                    raise self.fail(status, f"{what}: {why}")
+                    raise self._fail_all(status, f"{what}: {why}")
                 self.world.changed.wait(_LOOK_S)
         except KeyboardInterrupt:
             self.fail(REMOTE, f"{what}, and was interrupted.")
             raise
         finally:
-            del self.waiting[me]
+            del self.world.waiting[me]
 
-    def _lost(self, missing: Sequence[int], waited_s: float, remedy: str) -> tuple[int, str, bool]:
+    def _fail_all(self, status: int, why: str) -> NcclError:
+        """Break this clique and those in which its missing ranks wait, and return the error."""
+        for member in self.members.values():
+            other = self.world.waiting.get(member.thread)
+            if other is not None and other.clique is not self and not other.done():
+                other.clique.fail(status, why)
+        return self.fail(status, why)
+
+    def _standing(self, missing: Sequence[int]) -> object:
+        """Where the threads of missing ranks are; None if one is not known or runs a kernel."""
+        found = []
+        for rank in missing:
+            member = self.members.get(rank)
+            top = _frame(member.thread) if member is not None and member.used else None
+            if top is None or any(_ours(frame) for frame in _stack(top)):
+                return None
+            found.append((id(top), top.f_lasti))
+        return tuple(found)
+
+    def _where(self, missing: Sequence[int]) -> str:
+        """What the threads of missing ranks do instead, as sentences; empty if that is not known."""
+        me, told = threading.current_thread(), []
+        for rank in missing:
+            member = self.members.get(rank)
+            if member is None or not member.used or member.thread is me:
+                continue
+            elsewhere = self.world.waiting.get(member.thread)
+            if elsewhere is not None and elsewhere.clique is not self:
+                number = elsewhere.clique.number
+                told.append(f"{elsewhere.what} of communicator {number} (this is communicator {self.number})")
+            elif (top := _frame(member.thread)) is not None:
+                frame = next((each for each in _stack(top) if not _waits_in(each)), top)
+                told.append(f"rank {rank} is at line {frame.f_lineno} of {frame.f_code.co_name}()")
+        return "".join(f" {each[0].upper()}{each[1:]}." for each in told)
+
+    def _lost(
+        self, missing: Sequence[int], waited_s: float, still_s: float, remedy: str
+    ) -> tuple[int, str, bool]:
         """Why ranks that are missing will not come, NCCL's status for it, and whether that can be told by one
         look; empty if they may."""
         me = threading.current_thread()
@@ -293,14 +348,20 @@ class Clique:
                 return REMOTE, f"rank {rank} was {member.ended} and calls no more.", True
         names = ", ".join(map(str, missing))
         have = f"rank{'s' * (len(missing) > 1)} {names} {'have' if len(missing) > 1 else 'has'}"
-        stuck = {thread for thread, done in list(self.waiting.items()) if not done()}
+        stuck = {thread for thread, other in list(self.world.waiting.items()) if not other.done()}
+        crossed = any(self.members[rank].thread in stuck - {me} for rank in missing if rank in self.members)
+        if crossed:
+            remedy = "All ranks make the same calls in the same order, whatever communicator they are of"
         others = [thread for thread in self.world.others() if thread not in stuck]
         if not any(_acts(thread) for thread in others):
-            why = f"{have} not called, and no other thread runs that could. {remedy}."
+            why = f"{have} not called, and no other thread runs that could.{self._where(missing)} {remedy}."
             return INVALID_USAGE, why, not others
         watchdog_s = current().current_device.watchdog_s
-        if waited_s > _PATIENCE * watchdog_s:
-            return REMOTE, f"{have} not called within {waited_s:.0f} s. {remedy}.", True
+        if waited_s > _PATIENCE * watchdog_s or still_s > watchdog_s:
+            why = f"{have} not called within {waited_s:.0f} s.{self._where(missing)}"
+            if not crossed and still_s > watchdog_s:
+                remedy = "A rank that waits for a lock that another rank holds in this call never comes to it"
+            return REMOTE, f"{why} {remedy}.", True
         return 0, "", False
 
 
@@ -319,17 +380,41 @@ def split(calls: Sequence[Call]) -> None:
             call.given = None if member is None else (clique, member)
 
 
+def _frame(thread: threading.Thread) -> FrameType | None:
+    """Where a thread is; None if it has ended."""
+    return sys._current_frames().get(thread.ident or 0) if thread.is_alive() else None
+
+
+def _stack(top: FrameType) -> Iterable[FrameType]:
+    """A frame and those that called it."""
+    frame: FrameType | None = top
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _ours(frame: FrameType) -> bool:
+    """Whether a frame runs code of the virtual GPU."""
+    return bool(frame.f_globals.get("__name__", "").startswith(f"{__name__.partition('.')[0]}."))
+
+
+def _waits_in(frame: FrameType) -> bool:
+    """Whether a frame is of Python's own modules for threads."""
+    path = frame.f_code.co_filename.replace("\\", "/")
+    return path.endswith("/threading.py") or "/concurrent/futures/" in path
+
+
 def _acts(thread: threading.Thread) -> bool:
     """Whether a thread may still call: it lives, and waits neither for threads nor for a pool's next task.
 
     A thread that is about to go on looks for a moment as if it still waited. One that waits for threads of
     our own, which compile or run a kernel for it, acts.
     """
-    if not thread.is_alive():
+    top = _frame(thread)
+    if top is None:
         return False
-    top = frame = sys._current_frames().get(thread.ident or 0)
     waits = False
-    while frame is not None:
+    for frame in _stack(top):
         path, name = frame.f_code.co_filename.replace("\\", "/"), frame.f_code.co_name
         if path.endswith("/concurrent/futures/thread.py"):
             if name == "_worker" and frame is top:
@@ -339,8 +424,7 @@ def _acts(thread: threading.Thread) -> bool:
         elif path.endswith("/threading.py"):
             waits = waits or name == "join"
         else:
-            return not waits or frame.f_globals.get("__name__", "").startswith("virtualgpu.")
-        frame = frame.f_back
+            return not waits or _ours(frame)
     return not waits
 
 
