@@ -62,6 +62,26 @@ def test_arrows_lead_from_before_to_after() -> None:
     chart.close()
 
 
+def test_all_arrows_of_a_path_are_at_the_level_whose_traffic_changes_most() -> None:
+    """As a naive, a tiled and a register-tiled product: the tile only adds a level, registers relieve L2."""
+    first, *_ = synthetic.roofline().points
+    moved: list[dict[Level, int]] = [
+        {"DRAM": 100, "L2": 1000}, {"DRAM": 100, "L2": 1000, "shared": 4000},
+        {"DRAM": 90, "L2": 250, "shared": 1000},
+    ]  # fmt: skip
+    points = [
+        dataclasses.replace(first, name=name, flops={"f32": 6000}, size_bytes=sizes, time_ns=time_ns)
+        for name, sizes, time_ns in zip("abc", moved, (8.0, 6.0, 4.0), strict=True)
+    ]
+    chart = RooflineChart(dataclasses.replace(synthetic.roofline(), points=tuple(points)))
+    arrows = [rule for rule in items(chart.draw(), "rules") if rule["arrow"]]
+    ends = [10 ** np.array([*rule["x0"], *rule["x1"]]) for rule in arrows]
+    assert ends[0] == pytest.approx([6, 6])
+    assert ends[1] == pytest.approx([6, 24])
+    assert "The arrows join the points of L2." in chart.describe()
+    chart.close()
+
+
 def test_modelled_points_stand_beside_measured_ones() -> None:
     chart = RooflineChart(synthetic.roofline(synthetic.MEASURED, modelled=True))
     (marks,) = items(chart.draw(), "rects")

@@ -79,10 +79,23 @@ class RooflineChart(View):
         return [*dict.fromkeys(kind for each in self._drawn for kind in each.flops)] or ["f32"]
 
     def _changes(self) -> list[str]:
+        level = self._path_level()
+        where = [f"The arrows join the points of {NAMES[level]}."] if level else []
         return [
             f"{before.name} → {after.name}: {number(before.time_ns / after.time_ns)} × as fast."
             for before, after in self._pairs()
-        ]
+        ] + where
+
+    def _path_level(self) -> Level | None:
+        """The level of all arrows: of those that every launch uses, the one whose traffic changes most."""
+        drawn = self._drawn if self._pairs() else []
+        common = [level for level in LEVELS if drawn and all(level in each.intensities for each in drawn)]
+
+        def change(level: Level) -> float:
+            values = [each.intensities[level] for each in drawn]
+            return max(values) / min(values)
+
+        return max(common, key=change, default=None)
 
     def _pairs(self) -> list[tuple[RooflinePoint, RooflinePoint]]:
         return [*zip(self._drawn, self._drawn[1:], strict=False)] if self.roofline.path else []
@@ -114,7 +127,7 @@ class RooflineChart(View):
         axes = Axes(across, up, HEIGHT_PX, TOP_PX)
         chart = axes.plot(
             *_ceilings(axes, self.roofline, peaks), *_points(axes, drawn, self.told),
-            *[_arrow(axes, self.roofline, *pair) for pair in self._pairs()],
+            *[_arrow(axes, self._path_level(), *pair) for pair in self._pairs()],
             label=self.sentence(), left=LEFT_PX, hint="Point at a kernel, or use the arrow keys.",
             right=16 + round(max([text_width(name, 11) for name in _named(drawn).values()], default=0)),
         )  # fmt: skip
@@ -230,10 +243,8 @@ def _apart(heights: Sequence[float]) -> list[float]:
     return found
 
 
-def _arrow(axes: Axes, roofline: Roofline, before: RooflinePoint, after: RooflinePoint) -> Item:
-    """From a launch to what became of it, at the level that held the first one down, or that both have."""
-    level, _ = roofline.roof(before)
-    both = [each for each in (level, *LEVELS) if each in before.intensities and each in after.intensities]
-    x = [point.intensities[both[0]] if both else max(point.intensities.values()) for point in (before, after)]
+def _arrow(axes: Axes, level: Level | None, before: RooflinePoint, after: RooflinePoint) -> Item:
+    """From a launch to what became of it, at one level; where they share none, from name to name."""
+    x = [point.intensities[level] if level else max(point.intensities.values()) for point in (before, after)]
     (x0, x1), (y0, y1) = axes.x(x), axes.y([before.gflops, after.gflops])
     return Rules([x0], [y0], [x1], [y1], "fg", width=1.5, arrow=True)
