@@ -45,7 +45,7 @@ def test_one_block_is_busy_and_uses_one_sm(record_property: Callable[[str, objec
         cp.cuda.Device().synchronize()
         sampler = seen._recorder.sampler
     one = seen.record.within("one block")
-    assert one["utilization"].max() > 90
+    assert np.nanmax(one["utilization"]) > 90
     if "sm_active" in seen.record.missing:
         pytest.skip(f"this GPU does not count its SMs: {seen.record.missing['sm_active']}")
     counted = one["sm_active"][~np.isnan(one["sm_active"])]

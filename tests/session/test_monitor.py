@@ -208,6 +208,20 @@ def test_a_reading_belongs_to_the_phase_in_which_its_time_began() -> None:
         record.within("third")
 
 
+def test_a_mean_that_reaches_back_into_the_phase_before_is_left_out() -> None:
+    """NVML's utilization is a mean over up to a second; GPM's are of 0.2 s, and repeated for as long."""
+    times = [1, 1.9, 2.1, 2.3, 2.5, 3.2]  # the second phase begins at 2 s
+    record = samples(
+        times, utilization=[100, 100, 100, 60, 10, 10], tensor=[90, 90, 45, 20, 0, 0], sm_clock=[1] * 6
+    )
+    second = record.within("second")
+    assert second.mean("utilization") == 10
+    assert second.mean("tensor") == 0
+    assert second.mean("sm_clock") == 1
+    short = samples(times[:4], utilization=[100, 100, 100, 60]).within("second")
+    assert short.mean("utilization") == 60  # better than nothing: every mean reaches back
+
+
 def test_the_chart_says_what_held_the_clocks_and_what_is_missing() -> None:
     record = samples([1, 2, 3], utilization=[100, 100, 100], clock_reasons=[1, 4, 4])
     chart = LoadChart(lambda: record)
@@ -272,7 +286,7 @@ def test_without_sensors_a_recorded_session_is_shown(tmp_path: Path) -> None:
     assert "no sensors" in record.note
     # One SM of 132.
     one = record.within("spin: 1 block of 32")
-    assert max(one["utilization"]) == 100
+    assert np.nanmax(one["utilization"]) == 100
     assert one.mean("sm_active") == pytest.approx(100 / 132, abs=0.02)
     assert record.within("spin: 264 blocks of 1,024").mean("sm_occupancy") > 95
     assert "software power cap" in seen.table().text()

@@ -54,6 +54,9 @@ LOAD_READINGS = (
 LOAD_COLUMNS = tuple(each.name for each in LOAD_READINGS)
 GPM_COLUMNS = LOAD_COLUMNS[2:14]
 """What GPUs from Hopper on count of their own units (GPM), as a mean between two readings."""
+# How far a reading reaches back: NVML's utilization is a mean over up to a second (nvml.h); GPM's counters
+# are means of 0.2 s, and are repeated for up to as long.
+_REACH_NS = {"utilization": 1e9, "memory_utilization": 1e9, **dict.fromkeys(GPM_COLUMNS, 0.4e9)}
 
 # nvmlClocksEventReasons bits (nvml.h), in words.
 CLOCK_REASONS = (
@@ -138,7 +141,9 @@ class LoadSamples:
         return float(known[-1]) if len(known) else None
 
     def within(self, phase: str) -> LoadSamples:
-        """The readings of one phase alone, times since it began.
+        """Return the readings of one phase alone, with times since it began.
+
+        A mean that reaches back into the phase before is NaN, unless the phase is so short that all do.
 
         Raises
         ------
@@ -154,8 +159,9 @@ class LoadSamples:
         # A reading speaks of the time before it: those that began earlier belong to what came before.
         before = np.concatenate(([-np.inf], self.time_ns[:-1]))
         mine = (before >= begin) & (self.time_ns <= end)
-        kept = {name: column[mine] for name, column in self.columns.items()}
-        return replace(self, time_ns=self.time_ns[mine] - begin, columns=kept, phases=((phase, 0.0),))
+        since = self.time_ns[mine] - begin
+        kept = {name: _settled(column[mine], since, name) for name, column in self.columns.items()}
+        return replace(self, time_ns=since, columns=kept, phases=((phase, 0.0),))
 
     def mean(self, name: str) -> float | None:
         """The mean of a column's readings, None without any."""
@@ -191,3 +197,9 @@ class LoadSamples:
         for name in ("processes", "phases"):
             told[name] = tuple(tuple(each) for each in data[name])
         return cls(**told)
+
+
+def _settled(column: Column, since_ns: Column, name: str) -> Column:
+    """Return the column without means that reach back to before 0; unchanged where none would be left."""
+    early = since_ns < _REACH_NS.get(name, 0)
+    return column if np.isnan(column[~early]).all() else np.where(early, np.nan, column)
