@@ -12,6 +12,11 @@ from virtualgpu.errors import did_you_mean
 from virtualgpu.words import count
 
 FILE = "torch_names.tsv"
+_TAKES = {
+    "GPU": "on a real GPU",
+    "NVML": "with NVIDIA's driver",
+    "driver": "with NVIDIA's driver and cuda-bindings",
+}
 _HEADINGS = ("torch.cuda", "CuPy, NVML", "what it does", "course")
 
 
@@ -31,11 +36,11 @@ class NameRow:
         ``"direct"``, ``"composed"`` of several, the ``"nearest"`` that there is, or ``"none"``.
     where : str
         What that takes: ``"everywhere"`` CuPy or the virtual GPU, CuPy on a ``"GPU"``, ``"NVML"``, the
-        ``"driver"``'s bindings; ``"none"``: it does not exist.
+        ``"driver"``'s bindings; ``"none"``: it does not exist, or is no code.
     section : str
         Notebook and section of the course, such as ``"10a §1"``.
     run : str
-        The same, ready to run.
+        The same, ready to run, with every call that ``here`` and ``notes`` recommend.
     notes : str
         What differs.
     """
@@ -102,4 +107,5 @@ def everything() -> tuple[NameRow, ...]:
 
 def _said(row: NameRow) -> str:
     exact = "" if row.kind == "direct" else f" ({row.kind})" if row.kind != "none" else ""
-    return f"{row.meaning}{exact}; {row.notes}" if row.notes else f"{row.meaning}{exact}"
+    takes = [_TAKES[row.where]] if row.where in _TAKES else []
+    return "; ".join([f"{row.meaning}{exact}", *takes, *([row.notes] if row.notes else [])])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,23 +28,89 @@ def at_hand() -> dict[str, Any]:
     }
 
 
+def recommended(row: NameRow) -> set[tuple[str, ...]]:
+    """Names of CuPy and gpulab that a row tells one to use, and what it calls of their results."""
+    text = f"{row.here} ; {row.notes}"
+    calls = re.findall(r"\b((?:pool|stream|event|hook|a|c|h|s|tuned)(?:\.\w+)+)\(", text)
+    return {
+        tuple(name.split(".")[1:])
+        for name in [*re.findall(r"\b(?:cupyx?|gl)(?:\.[A-Za-z_]\w*)+", text), *calls]
+    }
+
+
+def keywords(text: str, function: str) -> set[str]:
+    """Keywords that calls of a function in a text have."""
+    calls = re.findall(rf"(?<!torch\.cuda\.)\b{re.escape(function)}\(([^()]*)", text)
+    return {word for call in calls for word in re.findall(r"(\w+)=(?!=)", call)}
+
+
 @pytest.mark.parametrize("row", [row for row in ROWS if row.where == "everywhere"], ids=lambda row: row.torch)
-def test_its_cupy_side_runs(row: NameRow) -> None:
-    assert row.run
+def test_every_call_that_a_row_recommends_runs(
+    row: NameRow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     exec(row.run, at_hand())
+    run = set(re.findall(r"\w+", row.run))
+    assert not [name for name in recommended(row) if name[-1] not in run]
+    for name in ("sandbox", "tune", "Stream", "Event", "set_limit", "time_range"):
+        assert keywords(f"{row.here} ; {row.notes}", name) <= keywords(row.run, name) | {"message"}
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row.where == "GPU"], ids=lambda row: row.torch)
 def test_what_takes_a_gpu_is_not_there_without(row: NameRow) -> None:
-    with pytest.raises(AttributeError, match="virtual GPU"):
+    with pytest.raises(AttributeError, match=r"virtual GPU|no attribute"):
         exec(row.run, at_hand())
+    assert "on a real GPU" in repr(gl.names(row.torch))
 
 
-def test_names_of_nvml_exist() -> None:
+def test_calls_of_nvml_fit_its_functions() -> None:
     pynvml = pytest.importorskip("pynvml")
-    used = {name for row in ROWS if row.where == "NVML" for name in re.findall(r"pynvml\.(\w+)", row.here)}
-    assert used
-    assert not [name for name in used if not hasattr(pynvml, name)]
+    calls = {
+        call
+        for row in ROWS
+        if row.where == "NVML"
+        for call in re.findall(r"pynvml\.(\w+)\(([^()]*)\)", row.here)
+    }
+    assert calls
+    for name, arguments in calls:
+        values = [eval(text.strip(), {"pynvml": pynvml, "h": 0, "pid": 0}) for text in arguments.split(",")]
+        inspect.signature(getattr(pynvml, name)).bind(*values)
+
+
+def test_what_cannot_run_says_why() -> None:
+    for row in ROWS:
+        assert bool(row.run) == (row.where in ("everywhere", "GPU")), row.torch
+        if row.where in ("NVML", "driver"):
+            assert "driver" in repr(gl.names(row.torch)), row.torch
+        if row.where == "none":
+            assert row.notes, row.torch
+
+
+SAME = (
+    ("Stream Sanitizer", "TORCH_CUDA_SANITIZER"), ("TunableOp", "tunable.enable", "tunable.tuning_enable"),
+    ("memory_reserved", "memory_cached"), ("max_memory_reserved", "max_memory_cached"),
+    ("memory_stats", "memory_stats_as_nested_dict"),
+    ("host_memory_stats", "host_memory_stats_as_nested_dict"),
+    ("AcceleratorError", "CudaError"),
+    ("backends.cuda.matmul.allow_tf32", "backends.cuda.matmul.fp32_precision"),
+    ("set_float32_matmul_precision", "backends.cuda.matmul.fp32_precision"),
+    ("get_sync_debug_mode", "set_sync_debug_mode"), ("Tensor.to(\"cuda\")", "Tensor.cuda()"),
+    ("nvtx.range", "profiler.record_function"),
+)  # fmt: skip
+
+
+def test_no_two_rows_contradict_each_other() -> None:
+    by_name = {row.torch: row for row in ROWS}
+    for group in SAME:
+        first, *others = (by_name[name] for name in group)
+        for row in others:
+            assert (row.kind, row.where, row.section) == (first.kind, first.where, first.section), row.torch
+            assert recommended(row) & recommended(first) or row.here == first.here, row.torch
+    for row in ROWS:
+        assert (row.kind == "none") == row.here.startswith("no "), row.torch
+        assert row.kind != "none" or not recommended(row), (
+            f"{row.torch} has no equivalent, and recommends one"
+        )
 
 
 def test_every_row_says_what_it_takes_and_where_the_course_shows_it() -> None:
