@@ -43,22 +43,30 @@ from torch.profiler import ProfilerActivity, profile, record_function
 
 model = torch.nn.Sequential(torch.nn.Linear(1024, 4096), torch.nn.GELU(), torch.nn.Linear(4096, 1024)).cuda()
 x = torch.randn(512, 1024, device="cuda")
-model(x)  # warm-up: the first call loads libraries
-both = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
-with profile(activities=both, record_shapes=True, profile_memory=True) as prof:
+
+
+@torch.no_grad()
+def step():
+    with record_function("forward"):
+        y = model(x)
+    with record_function("loss"):
+        return y.square().mean().item()  # waits for the GPU
+
+
+step()  # the first call loads libraries and kernels
+with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as prof:
     for _ in range(8):
-        with record_function("forward"):
-            y = model(x)
-        with record_function("loss"):
-            loss = float(y.square().mean())  # waits for the GPU
-print(prof.key_averages().table(sort_by="cuda_time_total", row_limit=8, max_name_column_width=44))
+        step()
+print(prof.key_averages().table(sort_by="cuda_time_total", row_limit=12, max_name_column_width=40))
 prof.export_chrome_trace("steps.json")  # for Perfetto, or gl.open_timeline
 """
+# Without the host's stack, and without the errors of its calls that follow the first.
+_SHORT = "--show-backtrace no --report-api-errors no"
 SCREENS = {
     "compute_sanitizer": ("block_sum.py", BLOCK_SUM, "compute-sanitizer --version", (
-        "compute-sanitizer --tool memcheck python block_sum.py",
-        "compute-sanitizer --tool memcheck python block_sum.py no-pool",
-        "compute-sanitizer --tool racecheck --racecheck-report all python block_sum.py",
+        f"compute-sanitizer --tool memcheck {_SHORT} python block_sum.py",
+        f"compute-sanitizer --tool memcheck {_SHORT} python block_sum.py no-pool",
+        f"compute-sanitizer --tool racecheck {_SHORT} python block_sum.py",
     )),
     "torch_profiler": (
         "steps.py", STEPS, "python -c 'import torch; print(torch.__version__)'", ("python steps.py",),
