@@ -117,6 +117,8 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "one": ({"gpus": 1}, "from 2 to 16, not 1"),
     "true": ({"gpus": True}, "from 2 to 16, not True"),
     "small": ({"size_bytes": 28}, "room for an element of 4 bytes in each of 8 chunks"),
+    "infinite": ({"size_bytes": float("inf")}, "a number of bytes"),
+    "no number": ({"size_bytes": float("nan")}, "a number of bytes"),
     "large": ({"size_bytes": 1 << 28}, "at most 1 GiB"),
     "links": ({"links": "ring"}, "`links` is"),
     "move": ({"algorithm": [[(0, 1, 0)]]}, r"Step 1: a move is .*not \(0, 1, 0\)"),

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from functools import partial
+from itertools import repeat
 from types import SimpleNamespace
 from typing import Any, get_args
 
@@ -455,9 +456,31 @@ def test_a_move_that_is_none_is_named_with_its_step(move: Any, said: str) -> Non
 
 @pytest.mark.parametrize(("first", "then"), [("copy", "add"), ("add", "copy"), ("copy", "copy")])
 def test_what_nobody_knows_the_order_of_is_refused(first: str, then: str) -> None:
-    said = "Step 1: chunk 5 of GPU 1 is overwritten while something else comes in; nobody knows which is last"
+    said = "Step 1: chunk 5 of GPU 1 is overwritten while another move writes it, too"
     with pytest.raises(ValueError, match=said):
         steps_of([(0, 1, 5, first), (2, 1, 5, then)])
+
+
+ONE = (0, 1, 0, "add")
+
+
+@pytest.mark.parametrize(
+    ("schedule", "said"),
+    [
+        ([[ONE]] * 20_000, "Step 1001: a schedule has at most 1,000 steps"),
+        (lambda _: repeat([ONE]), "Step 1001: a schedule has at most 1,000 steps"),
+        ([[ONE], repeat(ONE)], "Step 2: a schedule has at most 10,000 moves"),
+        ([[(0, 1, 10**9, "add")]], "Step 1: .* steps times GPUs times chunks are at most 200,000"),
+        ([[(0, 1, float("inf"), "add")]], "Step 1: source, target and chunk are integers"),
+        ([[(0, 1.5, 0, "add")]], "Step 1: source, target and chunk are integers"),
+        ([[(0, 1, 0, [])]], "Step 1: a move is"),
+        ([5], "Step 1: a step is a list"),
+        (5, "A schedule is a list of steps"),
+    ],
+)
+def test_a_schedule_without_an_end_or_a_form_is_refused(schedule: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        schedules.schedule_of("all-reduce", schedule, 3)
 
 
 def test_the_words_that_there_are_stand_in_the_refusal() -> None:

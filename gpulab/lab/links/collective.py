@@ -95,7 +95,12 @@ def collective(
     chunks = 1 + max((move.chunk for step in steps for move in step), default=0)
     if what in ("all-gather", "reduce-scatter"):
         chunks = max(chunks, gpus)
-    elements = int(size_bytes) // 4
+    try:
+        elements = int(size_bytes) // 4
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(
+            f"`size_bytes` is a number of bytes, such as 8 << 20 (8 MiB), not {size_bytes!r}."
+        ) from None
     if elements < chunks or 4 * elements * gpus > MOST_BYTES:
         raise ValueError(
             f"`size_bytes` has room for an element of 4 bytes in each of {chunks} chunks, and all GPUs "

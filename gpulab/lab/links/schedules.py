@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from operator import index
 from typing import Any, get_args
 
 from virtualgpu.records.traffic.collective import Move, Operation
 from virtualgpu.records.traffic.schedules import Steps, ring, star_or_tree
 
 ALGORITHMS = ("ring", "tree", "naive")
+MOST_STEPS, MOST_MOVES, MOST_CELLS = 1_000, 10_000, 200_000
 _HOWS = {"add": True, "copy": False}
 
 
@@ -34,7 +37,7 @@ def schedule_of(operation: Operation, algorithm: Any, gpus: int) -> tuple[str, S
     Raises
     ------
     ValueError
-        For an unknown name, or a step that no GPU can take.
+        For an unknown name, a step that no GPU can take, or a schedule that is too long.
     """
     if isinstance(algorithm, str):
         if algorithm not in ALGORITHMS:
@@ -46,28 +49,56 @@ def schedule_of(operation: Operation, algorithm: Any, gpus: int) -> tuple[str, S
         return algorithm, made
     name = getattr(algorithm, "__name__", "your schedule") if callable(algorithm) else "your schedule"
     steps = algorithm(gpus) if callable(algorithm) else algorithm
-    return name, [_own_step(at, step, gpus) for at, step in enumerate(steps, 1)]
+    if not isinstance(steps, Iterable):
+        raise ValueError(
+            f"A schedule is a list of steps, each a list of (source, target, chunk, 'add' or 'copy'), not "
+            f"{steps!r}."
+        )
+    made: Steps = []
+    moves = chunks = 0
+    for at, step in enumerate(steps, 1):
+        made.append(_own_step(at, step, gpus, MOST_MOVES - moves))
+        moves += len(made[-1])
+        chunks = max(chunks, 1 + max((move.chunk for move in made[-1]), default=0))
+        if at > MOST_STEPS or at * gpus * chunks > MOST_CELLS:
+            raise ValueError(
+                f"Step {at}: a schedule has at most {MOST_STEPS:,} steps, and steps times GPUs times chunks "
+                f"are at most {MOST_CELLS:,}. Take fewer steps or chunks."
+            )
+    return name, made
 
 
-def _own_step(at: int, step: Iterable[Any], gpus: int) -> list[Move]:
-    moves = []
+def _own_step(at: int, step: Any, gpus: int, most: int) -> list[Move]:
+    moves: list[Move] = []
+    into: Counter[tuple[int, int]] = Counter()
+    if not isinstance(step, Iterable):
+        raise ValueError(
+            f"Step {at}: a step is a list of (source, target, chunk, 'add' or 'copy'), not {step!r}."
+        )
     for given in step:
         parts = tuple(given) if isinstance(given, list | tuple) else ()
-        if len(parts) != 4 or parts[3] not in _HOWS:
+        if len(parts) != 4 or not isinstance(parts[3], str) or parts[3] not in _HOWS:
             raise ValueError(f"Step {at}: a move is (source, target, chunk, 'add' or 'copy'), not {given!r}.")
-        source, target, chunk = map(int, parts[:3])
+        try:
+            source, target, chunk = map(index, parts[:3])
+        except TypeError:
+            raise ValueError(
+                f"Step {at}: source, target and chunk are integers, not as in {given!r}."
+            ) from None
         if not (0 <= source < gpus and 0 <= target < gpus and chunk >= 0) or source == target:
             raise ValueError(
                 f"Step {at}: {given!r} names no two different GPUs from 0 to {gpus - 1}, or no chunk."
             )
+        if len(moves) == most:
+            raise ValueError(f"Step {at}: a schedule has at most {MOST_MOVES:,} moves in all its steps.")
         moves.append(Move(source, target, chunk, _HOWS[parts[3]]))
-    into = [(move.target, move.chunk) for move in moves if not move.add]
+        into[target, chunk] += parts[3] == "copy"
     for move in moves:
-        if into.count((move.target, move.chunk)) > (1 if not move.add else 0):
+        if into[move.target, move.chunk] > (1 if not move.add else 0):
             raise ValueError(
-                f"Step {at}: chunk {move.chunk} of GPU {move.target} is overwritten while "
-                "something else comes "
-                "in; nobody knows which is last."
+                f"Step {at}: chunk {move.chunk} of GPU {move.target} is overwritten while another move "
+                "writes it, too, so its final value is not defined. Put one of the moves into a step of "
+                "its own."
             )
     return moves
 
