@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -186,12 +187,14 @@ _LOST = {
 _NUMBERS = {"int": int, "float": float, "bool": bool}
 
 
-def _argument(cp: Any, told: Told) -> Any:
-    """A new array or number like this."""
+def _argument(cp: Any, told: Told, turn: int) -> Any:
+    """A new array or number like this; every second array is laid out in another way."""
     if told[0] == "number":
         return _NUMBERS[told[1]](told[2])
     with cp.cuda.Device(told[4]):
-        return cp.empty(told[2], told[1]) if told[3] else cp.empty((*told[2], 2), told[1])[..., 0]
+        if told[3]:
+            return cp.empty((2, *told[2]), told[1])[1] if turn % 2 else cp.empty(told[2], told[1])
+        return cp.empty((*told[2], 2 + turn % 2), told[1])[..., 0]
 
 
 def _told(values: Sequence[Any]) -> list[Told]:
@@ -218,7 +221,12 @@ def play(cached: Any, asks: Callable[..., Any], calls: Sequence[Sequence[Told]])
 
     with on_device("virtual:T4", count=_DEVICES) as cp:
         caches = compiler(0), compiler(1)
-        return [caches[each is calls[-1]](*(_argument(cp, one) for one in each)) for each in calls]
+        turns = Counter[Told]()
+        found = []
+        for each in calls:
+            turns.update(each)
+            found.append(caches[each is calls[-1]](*(_argument(cp, one, turns[one]) for one in each)))
+        return found
 
 
 class Compilers:
@@ -287,14 +295,22 @@ def _calls(rng: np.random.Generator) -> list[list[Told]]:
         array(rows, cols, dtype="float16"), array(rows + 1, cols), array(cols, rows + 2 * (rows == cols)),
         array(rows, cols, contiguous=False), array(rows, cols, device=1), array(rows * cols),
         array(rows, cols, device=2), array(rows, cols, dtype="int32"), array(1, 11), array(11, 1),
+        array(), array(1), array(1, 1), array(rows, cols, dtype="uint32"), array(1, rows, cols),
     ]  # fmt: skip
     second = [array(cols, dtype="float16"), array(cols, contiguous=False), array(cols, device=1)]
     calls = [[base, other], [base, other]]
     for one in near:
         calls += [[one, other], [base, one], [base, other]]
     fraction = float(rng.uniform(1, 2))
-    numbers = (1, 1.0, True, 2, 2.5, 2.25, -2, fraction, fraction + 1e-9, 10**6, 10**6 + 1)
+    # Pairs that are equal, or become so in fewer digits or bits, or that have one hash.
+    numbers = (
+        1, 1.0, True, 0, 0.0, False, 2, 2.5, 2.25, -2, -1, -1.0, fraction, fraction + 1e-9, fraction + 4e-15,
+        10**6, 10**6 + 1, 2**61 - 1, 5, 5 + 2**32, 1e-9, 2e-9,
+    )  # fmt: skip
     calls += [[base, number(value)] for value in numbers]
+    pairs = ((1, 2), (2, 1), (1, -1), (-1, 1), (-1, -2), (-2, -2), (1.0, 2), (12, 0), (1, 20))
+    calls += [[number(a), number(b)] for a, b in pairs]
+    calls += [[array(rows, cols, contiguous=False)], [array(rows, cols)]] * 2
     calls += [[base, one] for one in second] + [[base, other, one] for one in (base, *second, number(1))]
     calls += [[number(1), base], [base], [other, base], [base, number(1)], [base, other]]
     calls += [calls[int(k)] for k in rng.integers(0, len(calls), 12)]

@@ -132,6 +132,9 @@ _GUARDS = (
     Wrong("12-guards", "remembers one program", answers.cached(_KEY, keep=1), "", "earlier programs stay"),
     Wrong("12-guards", "runs with other arguments", answers.first_argument_only, "", "pass on all"),
     Wrong("12-guards", "nothing", lambda compile: None, "", "should return a function"),
+    Wrong("12-guards", "hashes of numbers", answers.cached(lambda *args: hash(_KEY(*args))), "", "constant of the code"),
+    Wrong("12-guards", "strides for the layout", answers.cached(lambda *args: tuple(
+        (str(a.dtype), a.shape, a.strides, a.device.id) if hasattr(a, "shape") else (type(a), a) for a in args)), "", "are enough"),
     Wrong("12-guards", "shape as digits", answers.cached(lambda *args: _KEY(*args) if not hasattr(args[0], "shape") else (
         "".join(map(str, args[0].shape)), answers.guards("dtype", "contiguous", "device")(args[0]), _KEY(*args[1:]))), "", "shape in it"),
     Wrong("12-guards", "bytes of an element for its dtype", answers.cached(lambda *args: tuple(

@@ -151,13 +151,17 @@ def _played(answer: Any, asks: Callable[..., Any], seed: int, draws: int) -> dic
         for rngs in (mine, other):
             work(rngs)  # they have drawn before
 
+        runs: list[None] = []
+
         def once() -> list[Any]:
             drawn = work(mine)
+            runs.append(None)
             asks(drawn)
             return drawn
 
         result = answer(once, mine)
-        return {"result": result, "wanted": work(other), "after": work(mine) == work(other)}
+        told = {"result": result, "runs": len(runs), "wanted": work(other)}
+        return {**told, "after": work(mine) == work(other)}
 
 
 _PARTS = (
@@ -175,9 +179,9 @@ def judge_twice(answer: Answer) -> str:
         drawn: list[Any] = []
         found = answer.ask(_played, int(answer.rng.integers(1000)), draws, shown=shown, back=drawn.append)
         wanted, runs = found["wanted"], [run == found["wanted"] for run in drawn]
-        if len(runs) != 2:
+        if not len(runs) == found["runs"] == 2:
             raise NotYet(
-                f"{shown} calls work() {count(len(runs), 'time')}, not 2 times: both runs are real ones."
+                f"{shown} calls work() {count(found['runs'], 'time')}, not 2 times: both runs are real ones."
             )
         if not runs[0]:
             raise NotYet(
