@@ -203,6 +203,7 @@ def shard_with(**how: Any) -> Any:
                         outs.append(_attended(cp, own, keys, values))
                     continue
                 out = _attended(cp, own, keys, values, **how).astype(how.get("kind", "float32"))
+                out += how.get("more", 0)
                 outs.append(_whole(cp, parts, gpu) * 0 + 1 if how.get("all") else out)
         return outs
 

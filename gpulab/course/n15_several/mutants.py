@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import permutations
+from itertools import pairwise, permutations
 from typing import Any
 
 import numpy as np
@@ -399,7 +399,7 @@ _BROADCAST = (
     Wrong("15-broadcast", "not aligned", _in_bytes(1), "", "bytes off a multiple"),
     Wrong("15-broadcast", "aligned to four bytes", _in_bytes(4), "", "bytes off a multiple"),
     Wrong("15-broadcast", "mixed types joined", _all_joined(None), "", "mixed types"),
-    Wrong("15-broadcast", "as doubles, and back", _all_joined("float64"), "", "its own place"),
+    Wrong("15-broadcast", "as doubles, and back", _all_joined("float64"), "", "which rounds"),
     Wrong("15-broadcast", "as integers, and back", _all_joined("int64"), "", "its own place"),
     Wrong("15-broadcast", "shapes lost", _by_type(flat=True), "", "reshape"),
     Wrong("15-broadcast", "columns first", _in_bytes(16, "memory"), "", "its own order"),
@@ -479,6 +479,12 @@ def _searched(gpus: int, joined: Any, rings: Any, *, order: Any = None) -> list[
     return [found.get(rank, 0) for rank in range(gpus)]
 
 
+def _not_closed(gpus: int, joined: Any, rings: Any) -> list[int]:
+    """Each rank beside the one before it; that the last one talks to the first is forgotten."""
+    pairs = [[a, b] for ring in rings for a, b in pairwise(ring)]
+    return _searched(gpus, joined, pairs, order=lambda _: [rank for ring in rings for rank in ring])
+
+
 def _greedy(gpus: int, joined: Any, rings: Any) -> list[int]:
     links = {frozenset(pair) for pair in joined}
     found: dict[int, int] = {}
@@ -531,6 +537,7 @@ _PLACE = (
     Wrong("15-place", "good for 4, not for 8", lambda g, j, r: _every_way(g, j, r) if g <= 4 else [*range(g)], "", "over PCIe"),
     Wrong("15-place", "good for islands, not for a cube", _in_islands, "", ""),
     Wrong("15-place", "never goes back", _greedy, "", "over PCIe"),
+    Wrong("15-place", "rings that do not close", _not_closed, "", "over PCIe"),
     Wrong("15-place", "even ones, then odd ones", lambda g, j, r: [*range(0, g, 2), *range(1, g, 2)], "", "over PCIe"),
     Wrong("15-place", "one GPU for all", lambda g, j, r: [0] * g, "", "once"),
     Wrong("15-place", "a GPU is missing", lambda g, j, r: _searched(g, j, r)[:-1], "", "once"),
@@ -555,6 +562,7 @@ _SHARD = (
     Wrong("15-shard", "scaled for rows of 8", answers.shard_with(width=8), "", "is right"),
     Wrong("15-shard", "less the maximum of its own rows", answers.shard_with(own_maximum=True), "", "less their maximum"),
     Wrong("15-shard", "made in a stream that nobody waits for", answers.shard_with(nobody_waits=True), "", "may still be"),
+    Wrong("15-shard", "a little more in each element", answers.shard_with(more=1e-5), "", "is right"),
     Wrong("15-shard", "no GELU", answers.shard_with(gelu=False), "", ""),
     Wrong("15-shard", "all rows everywhere", answers.shard_with(all=True), "", "returns shape"),
     Wrong("15-shard", "GPU 0 does it all", answers.on_zero, "", ""),
