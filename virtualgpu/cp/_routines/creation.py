@@ -162,9 +162,17 @@ def _is_f_only(host: np.ndarray[Any, Any]) -> bool:
     return bool(host.flags.f_contiguous and not host.flags.c_contiguous)
 
 
-def asarray(a: Any, dtype: Any = None, order: str = "K", *, blocking: bool = False) -> ndarray:
-    """`a` as a device array; device arrays of the wanted dtype are returned as they are."""
-    return array(a, dtype, copy=None, order=order, blocking=blocking)
+def asarray(
+    a: Any, dtype: Any = None, order: str | None = "K", *, copy: bool | None = None, blocking: bool = False
+) -> ndarray:
+    """`a` as a device array; device arrays of the wanted dtype are returned as they are.
+
+    With ``copy=True`` they are copied, too; with ``copy=False`` a needed copy is a ``ValueError``.
+    """
+    result = array(a, dtype, copy=bool(copy), order=order or "K", blocking=blocking)
+    if copy is False and result is not a:
+        raise ValueError("Unable to avoid copy while creating an array as requested.")
+    return result
 
 
 asanyarray = asarray
@@ -264,6 +272,9 @@ def logspace(
     axis: int = 0,
 ) -> ndarray:
     """`num` values spaced evenly on a log scale."""
+    if np.ndim(start) or np.ndim(stop):
+        result: ndarray = base ** linspace(start, stop, num, endpoint, axis=axis)
+        return result if dtype is None else result.astype(dtype)
     check_room(num * np.dtype(dtype or np.float64).itemsize)
     return _generated(np.logspace, start, stop, num, endpoint=endpoint, base=base, dtype=dtype, axis=axis)
 

@@ -13,6 +13,7 @@ from virtualgpu.cp._core.arguments import Traceable, check_device, unsupported
 from virtualgpu.cp._core.array import ndarray
 from virtualgpu.cp._core.library_kernels import run_kernel
 from virtualgpu.cp._routines.documented import ON_THE_DEVICE, document
+from virtualgpu.cp._routines.host_operands import computes_on_the_host, read_operands
 from virtualgpu.cp.cuda.stream import get_current_stream, is_capturing, refuse_in_capture, settle
 from virtualgpu.model import machine as _machine
 from virtualgpu.model.machine import VirtualDevice
@@ -167,6 +168,9 @@ def lift(
         for value in args:
             if isinstance(value, Traceable):
                 return value.fused_call(title, args, kwargs)
+        if computes_on_the_host(title, args):
+            return function(*args, **kwargs)
+        args, kwargs = read_operands(title, args, kwargs)
         for value in args[:operands]:
             _check_operand(value)
         device = _machine.current().current_device
@@ -207,17 +211,6 @@ def lift(
         return result
 
     document(call, function, title, lacks, place)
-    return call
-
-
-def reduction(function: Callable[..., Any], *, name: str = "", lacks: tuple[str, ...] = ()) -> Any:
-    """`lift`, where CuPy calls the array's own method, which answers for a NumPy array on the host."""
-    lifted = lift(function, name=name, lacks=lacks)
-
-    @functools.wraps(lifted)
-    def call(a: Any, *args: Any, **kwargs: Any) -> Any:
-        return (function if isinstance(a, np.ndarray | np.generic) else lifted)(a, *args, **kwargs)
-
     return call
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from virtualgpu.cp._core.arguments import Traceable
 from virtualgpu.cp._core.array import ndarray
 from virtualgpu.cp._core.operators import check_kind
-from virtualgpu.cp._routines.from_numpy import host_only, lift, reduction
+from virtualgpu.cp._routines.from_numpy import host_only, lift
 from virtualgpu.cp._routines.ufunc import ufunc
 
 _REDUCTION = ("initial", "where")
@@ -88,9 +88,9 @@ left_shift, right_shift = ufunc(np.left_shift), ufunc(np.right_shift)
 bitwise_invert, bitwise_left_shift, bitwise_right_shift = invert, left_shift, right_shift
 
 # Reductions and statistics
-sum, prod = reduction(np.sum, lacks=_REDUCTION), reduction(np.prod, lacks=_REDUCTION)
-max = amax = reduction(np.max, name="max", lacks=_REDUCTION)
-min = amin = reduction(np.min, name="min", lacks=_REDUCTION)
+sum, prod = lift(np.sum, lacks=_REDUCTION), lift(np.prod, lacks=_REDUCTION)
+max = amax = lift(np.max, name="max", lacks=_REDUCTION)
+min = amin = lift(np.min, name="min", lacks=_REDUCTION)
 
 
 def _argmax(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False) -> Any:
@@ -107,12 +107,12 @@ def _argmin(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdi
     return found if dtype is None else np.asarray(found, dtype)
 
 
-argmax, argmin = reduction(_argmax, name="argmax"), reduction(_argmin, name="argmin")
+argmax, argmin = lift(_argmax, name="argmax"), lift(_argmin, name="argmin")
 all, any = lift(np.all, lacks=("where",)), lift(np.any, lacks=("where",))
-mean = reduction(np.mean, lacks=("where",))
+mean = lift(np.mean, lacks=("where",))
 std, var = (
-    reduction(np.std, lacks=("where", "mean", "correction")),
-    reduction(np.var, lacks=("where", "mean", "correction")),
+    lift(np.std, lacks=("where", "mean", "correction")),
+    lift(np.var, lacks=("where", "mean", "correction")),
 )
 median, average, ptp = lift(np.median), lift(np.average, operands=1), lift(np.ptp)
 percentile, quantile = lift(np.percentile), lift(np.quantile)
@@ -301,6 +301,10 @@ _copy_here = lift(np.copyto)
 
 @functools.wraps(_copy_here)
 def copyto(dst: Any, src: Any, *args: Any, **kwargs: Any) -> None:
+    if isinstance(src, np.ndarray):
+        if src.size != 1:
+            raise ValueError("non-scalar numpy.ndarray cannot be used for copyto")
+        src = src.reshape(())[()]
     if not isinstance(dst, ndarray) or not isinstance(src, ndarray) or dst.device == src.device:
         _copy_here(dst, src, *args, **kwargs)
     elif dst.nbytes == src.nbytes and dst.dtype == src.dtype and _alike(dst, src) and not (args or kwargs):

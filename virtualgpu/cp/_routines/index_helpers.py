@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from virtualgpu.cp._core.array import ndarray
-from virtualgpu.cp._routines.creation import array
+from virtualgpu.cp._routines.creation import array, asarray
 from virtualgpu.cp._routines.from_numpy import lift
 from virtualgpu.cp._routines.functions import expand_dims, moveaxis, stack
 
@@ -99,7 +99,7 @@ def apply_over_axes(func: Callable[[ndarray, int], Any], a: ndarray, axes: Any) 
 
     `func` may keep the axis, with length 1, or drop it; the result keeps all.
     """
-    result = a
+    result = asarray(a)
     for given in axes if isinstance(axes, (tuple, list)) else (int(axes),):
         axis = given + a.ndim if given < 0 else given
         one = func(result, axis)

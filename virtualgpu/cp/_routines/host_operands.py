@@ -1,0 +1,187 @@
+"""Which operands in host memory a function of ``cp`` takes, as in the sources of CuPy 14.2."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from virtualgpu.cp._core.arguments import unsupported
+from virtualgpu.cp._core.array import ndarray
+
+# A function and its parameters in CuPy's order. A mark tells what happens to a value on the host:
+#   +  CuPy copies array-likes to the device (cupy.asarray)
+#   ^  it does so with NumPy arrays, but reads attributes such as `ndim` first, which a list does not have
+#   *  `+` for each further argument;  ~  `+` for each item of a sequence
+#   #  it reads the numbers on the host
+#   !  it refuses everything but device arrays and scalars
+# `indices=obj`: CuPy calls the parameter `indices`, NumPy calls it `obj`.
+_TABLE = """
+allclose a+ b+
+append arr+ values+
+around a+
+array_split ary indices_or_sections#
+atleast_1d *
+atleast_2d *
+atleast_3d *
+average a+ axis weights+
+bincount x weights!
+broadcast_to array shape#
+choose a choices!
+compress condition+ a
+cond x+
+corrcoef a=x^ y^
+cov a=m^ y^ rowvar bias ddof fweights! aweights!
+cross a+ b+
+delete arr indices=obj+
+diagflat v^
+diff a+ n axis prepend+ append+
+dsplit ary indices_or_sections#
+dstack tup~
+ediff1d arr=ary to_end! to_begin!
+einsum *
+extract condition+ a=arr
+flip a=m
+fliplr a=m
+flipud a=m
+gradient f+ *
+histogram x=a bins+ range density weights!
+histogramdd sample bins range weights+
+hsplit ary indices_or_sections#
+hstack tup~
+imag val+
+in1d ar1=element ar2=test_elements
+isclose a+ b+
+intersect1d arr1=ar1^ arr2=ar2^
+lexsort keys!
+linspace start+ stop+
+matrix_power M=a
+matrix_rank M=A
+matrix_transpose a=x
+norm x^
+pad array pad_width#
+percentile a q+
+place arr mask+ vals+
+polyval p x+
+put a ind+ v+
+put_along_axis arr indices^ values+
+putmask a mask! values!
+quantile a q+
+ravel_multi_index multi_index dims#
+real val+
+repeat a repeats
+reshape a shape#
+resize a+ new_shape#
+roll a shift# axis#
+rot90 a=m k axes#
+round a+
+searchsorted a v! side sorter!
+setdiff1d ar1^ ar2^
+setxor1d ar1^ ar2^
+split ary indices_or_sections#
+stack tup=arrays
+take a indices+
+take_along_axis a=arr indices^
+tile A+ reps#
+transpose a axes#
+trapezoid y x!
+tril m+
+triu m+
+union1d arr1=ar1 arr2=ar2
+unique ar^
+unique_all x^
+unique_counts x^
+unique_inverse x^
+unique_values x^
+unravel_index indices! dims=shape#
+unwrap p+
+vander x+
+vstack tup~
+vsplit ary indices_or_sections#
+fftshift x+
+ifftshift x+
+ndimage_affine_transform input matrix+ offset+
+ndimage_shift input shift#
+ndimage_zoom input zoom#
+"""
+# Functions that call the method of their first argument. A NumPy array has it, too, and computes on the host.
+_OWN_METHODS = """
+argmax argmin argpartition argsort choose clip diagonal dot fliplr flipud matrix_transpose max mean min
+partition prod ravel repeat reshape sort squeeze std sum swapaxes take trace transpose var
+""".split()  # noqa: SIM905 - shorter
+
+
+@dataclass(frozen=True, slots=True)
+class _Parameter:
+    name: str
+    numpy_name: str
+    mark: str
+
+
+def _parameters(words: list[str]) -> tuple[_Parameter, ...]:
+    parameters = []
+    for word in words:
+        text = word.rstrip("+^*~#!")
+        name, _, other = text.partition("=")
+        parameters.append(_Parameter(name, other or name, word[len(text) :]))
+    return tuple(parameters)
+
+
+_FUNCTIONS = {line.split()[0]: _parameters(line.split()[1:]) for line in _TABLE.strip().split("\n")}
+
+
+def computes_on_the_host(title: str, args: tuple[Any, ...]) -> bool:
+    """Whether the function called `title` is the method of a NumPy array, which the host computes."""
+    return (
+        title in _OWN_METHODS
+        and bool(args)
+        and isinstance(args[0], np.ndarray | np.generic)
+        and not any(isinstance(value, ndarray) for value in args)
+    )
+
+
+def read_operands(
+    title: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Copy the operands of the function called `title` to the device that CuPy copies.
+
+    Returns
+    -------
+    args, kwargs
+        With device arrays in place of the copied operands, lists in place of the NumPy arrays that the host
+        reads, and NumPy's names for parameters.
+
+    Raises
+    ------
+    TypeError
+        For an operand that CuPy refuses.
+    """
+    parameters = _FUNCTIONS.get(title, ())
+    if not parameters:
+        return args, kwargs
+    values, named = list(args), dict(kwargs)
+    for index, parameter in enumerate(parameters):
+        if parameter.mark == "*" and not parameter.name:
+            values[index:] = [_read(value, "+") for value in values[index:]]
+        elif index < len(values):
+            values[index] = _read(values[index], parameter.mark)
+        elif parameter.name in named:
+            named[parameter.numpy_name] = _read(named.pop(parameter.name), parameter.mark)
+        elif parameter.numpy_name in named:
+            named[parameter.numpy_name] = _read(named[parameter.numpy_name], parameter.mark)
+    return tuple(values), named
+
+
+def _read(value: Any, mark: str) -> Any:
+    if mark == "~" and isinstance(value, list | tuple):
+        return [_read(item, "+") for item in value]
+    if not isinstance(value, np.ndarray | list | tuple | range):
+        return value
+    if mark == "+" or (mark == "^" and isinstance(value, np.ndarray)):
+        return ndarray._module.asarray(value)
+    if mark == "#" and isinstance(value, np.ndarray):
+        return value.tolist()
+    if mark in "!^" and mark:
+        raise unsupported(value)
+    return value
