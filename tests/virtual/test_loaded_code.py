@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import pickle
 import struct
@@ -145,12 +146,10 @@ def test_what_cannot_be_loaded_is_refused_with_cudas_codes(module: Any) -> None:
     newer = ptx[:first] + b".version 99.7" + ptx[ptx.index(b"\n", first) :]
     for_b200, _ = cp.cuda.compiler.compile_using_nvrtc(CODE, arch="100")
     empty = cp.cuda.function.Module()
-    for image, status in ((newer, 222), (for_b200, 218), (b"nonsense", 218)):
+    for image, status in ((newer, 222), (for_b200, 218), (b"nonsense", 218), (b"\x7fELF\x02\x01", 200)):
         with pytest.raises(cp.cuda.driver.CUDADriverError) as refused:
             empty.load(image)
         assert refused.value.status == status
-    with pytest.raises(NotSupportedError, match="PTX"):
-        empty.load(b"\x7fELF\x02\x01")
     with pytest.raises(cp.cuda.driver.CUDADriverError, match="load"):
         empty.get_function("scale")
     for ask in (module.get_function, module.get_global_var):
@@ -207,6 +206,21 @@ def test_a_fat_binary_is_asked_as_a_driver_asks_it() -> None:
         module.load(_fat((1, 80, b"packed", 0x8011)))
     with pytest.raises(NotSupportedError, match="machine code"):
         module.load(_fat((2, 80, elf, 0x11), (1, 80, ptx, 0x11)))
+
+
+def test_a_damaged_file_ends_with_the_drivers_error(tmp_path: Path) -> None:
+    ptx, _ = cp.cuda.compiler.compile_using_nvrtc(CODE)
+    elf = b"\x7fELF".ljust(100, b"\0")
+    whole = _fat((2, 90, elf, 0x11), (1, 80, ptx, 0x11))
+    (tmp_path / "damaged.fatbin").write_bytes(whole[:4] + bytes(60))
+    with pytest.raises(cp.cuda.driver.CUDADriverError, match="CUDA_ERROR_INVALID_IMAGE"):
+        cp.RawModule(path=str(tmp_path / "damaged.fatbin")).get_function("scale")
+    for size in (4, 7, 16, 40, 63, 64, 179, 200, 300, len(whole) - 1):
+        with pytest.raises(cp.cuda.driver.CUDADriverError, match=r"INVALID_IMAGE|NO_BINARY"):
+            cp.cuda.Module().load(whole[:size])
+    for start in range(0, 250, 4):  # zeros in a header or in a part: some are loaded, none goes on for ever
+        with contextlib.suppress(cp.cuda.driver.CUDADriverError):
+            cp.cuda.Module().load(whole[:start] + bytes(4) + whole[start + 4 :])
 
 
 def test_ptx_of_another_devices_own_features_is_refused() -> None:

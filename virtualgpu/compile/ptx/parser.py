@@ -116,8 +116,8 @@ class _Parser:
                     raise self.fail(f"cannot read {statement[:60]!r}.")
             else:
                 raise self.fail(f"cannot read {self.text[self.at : self.at + 60]!r}.")
-        if not self.module.version:
-            raise PtxError("This is no PTX: it has no .version line.")
+        if not re.fullmatch(r"\d+\.\d+", self.module.version):
+            raise PtxError("This is no PTX: it has no .version line with a number such as 8.5.")
         return self.module
 
     # -- functions -------------------------------------------------------------------------------

@@ -95,13 +95,21 @@ class Module:
         CUDADriverError
             ``CUDA_ERROR_INVALID_PTX`` (218), also for PTX that is not for this device;
             ``CUDA_ERROR_UNSUPPORTED_PTX_VERSION`` (222) for a newer one than the compiler writes;
-            ``CUDA_ERROR_NO_BINARY_FOR_GPU`` (209) for machine code, or a file, with nothing for this device.
+            ``CUDA_ERROR_NO_BINARY_FOR_GPU`` (209) for machine code, or a file, with nothing for this device;
+            ``CUDA_ERROR_INVALID_IMAGE`` (200) for a damaged file.
         NotSupportedError
             For machine code that a real device would take.
         """
         device = _machine.current().current_device
         major, minor = device.info.compute_capability
         held = images.parts(cubin)
+        if not held and cubin.startswith((images.ELF, images.FAT)):
+            raise CUDADriverError(
+                200,
+                "CUDA_ERROR_INVALID_IMAGE",
+                f"device kernel image is invalid: these {len(cubin):,} bytes begin like a cubin or a fat "
+                "binary, but no part of it is complete. Copy or build the file again.",
+            )
         taken = images.chosen(held, (major, minor))
         if held and taken is None and held[0].kind == "PTX" and held[0].data is cubin:
             # Alone it is compiled, and that fails; within a file nothing is found (as an H200 answers).

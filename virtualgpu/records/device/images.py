@@ -17,7 +17,7 @@ from typing import Literal
 Kind = Literal["cubin", "PTX"]
 Capability = tuple[int, int]
 
-ELF, _FAT = b"\x7fELF", b"\x50\xed\x55\xba"
+ELF, FAT = b"\x7fELF", b"\x50\xed\x55\xba"
 _TARGET = re.compile(rb"^\s*\.target\s+sm_(\d+)([af]?)", re.MULTILINE)
 _COMPRESSED = 0xA000  # flags of an entry: packed by LZ4 or by zstd
 _TEGRA = ((5, 3), (6, 2), (7, 2), (8, 7))  # Jetsons run machine code for their own capability only
@@ -64,22 +64,26 @@ def parts(image: bytes) -> tuple[Part, ...]:
     if image.startswith(ELF) and len(image) >= 64:
         flags = struct.unpack_from("<I", image, 48)[0]
         return (Part("cubin", flags >> 8 & 0xFF if image[8] >= 8 else flags & 0xFF, data=image),)
-    if image.startswith(_FAT):
+    if image.startswith(FAT):
         return tuple(_entries(image))
     found = _TARGET.search(image)
     return (Part("PTX", int(found[1]), found[2].decode(), image),) if found else ()
 
 
 def _entries(image: bytes) -> Iterator[Part]:
-    at = struct.unpack_from("<H", image, 6)[0]
-    while at + 48 <= len(image):
-        kind, _, header, size = struct.unpack_from("<HHIQ", image, at)
-        data, number = image[at + header : at + header + size], struct.unpack_from("<I", image, at + 28)[0]
+    """The whole entries of a fat binary; damaged ones end it."""
+    start = struct.unpack_from("<H", image, 6)[0] if len(image) >= 8 else len(image)
+    while start + 48 <= len(image):
+        kind, _, header, size = struct.unpack_from("<HHIQ", image, start)
+        end = start + header + size
+        if header < 48 or not size or end > len(image):
+            return
+        data, number = image[start + header : end], struct.unpack_from("<I", image, start + 28)[0]
         if kind == 2:
             yield Part("cubin", number, data=data)
-        elif struct.unpack_from("<I", image, at + 40)[0] & _COMPRESSED:
+        elif struct.unpack_from("<I", image, start + 40)[0] & _COMPRESSED:
             yield Part("PTX", number)
         else:
             found = _TARGET.search(data)
             yield Part("PTX", number, found[2].decode() if found else "", data)
-        at += header + size
+        start = end
