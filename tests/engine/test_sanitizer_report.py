@@ -252,6 +252,12 @@ def race(
     return sentences.race_message(kind, first, second, "s[1]", where, agree, sort, pairs)
 
 
+FLAGGED = (
+    "Blocks run in any order and at once: let the reader wait for a flag, with __threadfence() before the "
+    "flag is written and after it is read, or launch twice."
+)
+OWN = "et one thread write it, or give each an element of its own."
+VARIABLE = "ead into a variable, then __syncthreads(), then write."
 AGAIN = "Put __syncthreads() after line 6, before line 4 runs again."
 REASON = "lanes of a warp do not wait for each other by themselves."
 BEHIND = (
@@ -285,7 +291,17 @@ def test_a_race_says_who_did_what() -> None:
         ((2,), {}, "WAW", "Blocks run in any order and at once: let one thread write it, or use an atomic."),
         ((2,), {}, "RAW",
          "Blocks run in any order and at once: write to another array, use an atomic, or launch twice."),
-        ((1, True), {"same": True}, "WAW", "Put __syncthreads() between two turns of the loop."),
+        ((2, False, 0, 0, True), {}, "RAW", FLAGGED),
+        ((2, False, 0, 0, True, True), {}, "RAW",
+         "Write the flag with an atomic, such as atomicExch(), and put __threadfence() before it."),
+        ((1, False, 0, 0, False, False, True), {}, "RAW",
+         f"Put __syncthreads() between lines 4 and 6.{sentences.LOCK}"),
+        ((1, True), {"same": True}, "WAW",
+         f"Put __syncthreads() between two turns of the loop. If the race remains, l{OWN}"),
+        ((1, True), {"same": True}, "RAW",
+         f"Put __syncthreads() between two turns of the loop. If the race remains, r{VARIABLE}"),
+        ((1, True, 0, 7), {"same": True}, "WAR", f"R{VARIABLE}"),
+        ((1, True, 0, 7), {"same": True}, "WAW", f"L{OWN}"),
         ((1, True), {}, "RAW", "Put __syncthreads() between lines 4 and 6."),
         ((1, True), {"back": True}, "WAR",
          AGAIN),
@@ -336,7 +352,7 @@ def test_a_lost_update_names_the_atomic_that_does_the_same() -> None:
     assert of("").endswith(other)
     assert of("none").endswith(other)
     assert " Compare and write in one atomic: atomicCAS(), or atomicMax() and atomicMin()" in of("compare")
-    lock = " If a lock guards it, put __threadfence() before the lock is opened."
+    lock = " If a lock guards it, put __threadfence() after the lock is taken and before it is opened."
     assert of("atomicAdd", locks=True).endswith(f" Use atomicAdd(&h[2], ...).{lock}")
 
 
@@ -747,7 +763,7 @@ def test_an_unrolled_loop_is_one() -> None:
     apart = Case(write, write, read, read).race(2, 1, "WAR").hazard().message
     assert apart.endswith("between lines 2 and 5."), "first all of one, then all of the other"
     own = Case(SHARED[2], SHARED[2]).race(0, 0, "WAW").hazard().message
-    assert own.endswith("Put __syncthreads() between two turns of the loop.")
+    assert "Put __syncthreads() between two turns of the loop. If the race remains, let one thread" in own
     alone = Case(SHARED[2]).race(0, 0, "WAW").hazard().message
     assert alone.endswith("Let one thread write it, or give each an element of its own.")
 
@@ -830,7 +846,7 @@ def test_a_lost_update_is_one_hazard() -> None:
         address=made.start + 64, array="x[16]", count=9,
         message="thread (1, 1, 0) of block (0, 1, 0) and thread (3, 0, 0) of block (1, 0, 0) both read "
         "x[16], change it and write it back: one of the two changes can get lost. Use atomicAdd(&x[16], ...)."
-        " If a lock guards it, put __threadfence() before the lock is opened.",
+        " If a lock guards it, put __threadfence() after the lock is taken and before it is opened.",
     )  # fmt: skip
     assert "__threadfence" not in Case(*code).race(0, 2, "WAR", space="global").hazard().message
     read = Case(*code, "6| ld.global.u32 %r3, [%rd4]").race(2, 3, "RAW", space="global").hazard()

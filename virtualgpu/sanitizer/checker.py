@@ -173,6 +173,7 @@ class Checker:
         self.left_out = 0
         self._numbers: dict[int, int] = {}
         self._collects = races or unwritten or strays or heap
+        self._written: dict[int, npt.NDArray[np.uint8]] = {}
         self._kept: list[npt.NDArray[Any]] = []
         warps = -(-shape.threads // layout.LANES)
         shared = self.shared = structures.Checker()
@@ -231,6 +232,15 @@ class Checker:
                     return None
                 found.add(low)
         return found
+
+    def never_written(self, start: int) -> npt.NDArray[np.bool_] | None:
+        """Which granules of the allocation at `start` nothing has written; None if the kernel writes none."""
+        unwritten, written = self.unwritten_words.get(start), self._written.get(start)
+        left = unwritten if written is None or unwritten is None else unwritten & (written == 0)
+        if unwritten is None or left is None:
+            return None
+        writes = self._expected is not None and start in self._expected
+        return left if writes or (unwritten & ~left).any() else None
 
     # -- what the engine tells -----------------------------------------------------------------------
 
@@ -311,6 +321,7 @@ class Checker:
             written = self._table(np.dtype(np.uint8), words)
             written[:] = ~unwritten
             row.written = written.ctypes.data
+            self._written[row.start] = written
         if self.races:
             row.quiet = self._expected is not None and row.start not in self._expected
             try:

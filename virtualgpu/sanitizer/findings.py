@@ -14,6 +14,7 @@ from virtualgpu.sanitizer.sites import Site
 # Pairs of source lines that a report lists at most.
 MOST_HAZARDS = 64
 UNWRITTEN, ABSENT = "uninitialised read", "shuffle from an absent lane"
+NEVER = "output not written"
 UNMET = "mask names an absent lane"
 STRAY = "outside its array"
 HASTY = "copy not awaited"

@@ -19,7 +19,7 @@ from virtualgpu.protocol import TOOLS, Hazards
 from virtualgpu.records import Hazard, Place, SanitizerReport
 from virtualgpu.sanitizer.block_orders import IN_ORDER, REVERSED, block_sequence, turns_seed
 from virtualgpu.sanitizer.checker import Checker, Shape
-from virtualgpu.sanitizer.findings import LEAK, MOST_HAZARDS, Findings
+from virtualgpu.sanitizer.findings import LEAK, MOST_HAZARDS, NEVER, UNWRITTEN, Findings
 from virtualgpu.sanitizer.report.declarations import declarations
 from virtualgpu.sanitizer.report.hazards import Report
 from virtualgpu.sanitizer.report.names import Names
@@ -104,7 +104,10 @@ def sanitize(
     if "memory" in names and left and fault is None and stopped is None:
         hazards.append(_leak(left, name))
     if checker is not None:
-        hazards += _report(launch, kernel, findings, shape).hazards()
+        report = _report(launch, kernel, findings, shape)
+        hazards += report.hazards()
+        if "init" in names and fault is None and stopped is None:
+            hazards += _never_written(launch, checker, report.names, hazards)
     if fault is not None:
         known = (fault.kind, fault.site.line)
         hazards = [hazard for hazard in hazards if (hazard.kind, hazard.second.line) != known]
@@ -241,6 +244,35 @@ def _unwritten(memory: DeviceMemory, unit: int, arrays: Sequence[int]) -> dict[i
             parts = np.repeat(words, 4 // unit)
             granules[: parts.size] = parts
             found[allocation.address] = granules
+    return found
+
+
+def _never_written(
+    launch: PreparedLaunch, checker: Checker, names: Names, known: Sequence[Hazard]
+) -> list[Hazard]:
+    """Elements of array arguments that ``cp.empty`` left open, that no thread wrote, and that none read."""
+    memory, unit, found = launch.device.memory, checker.granule_bytes, []
+    reads = [hazard.address for hazard in known if hazard.kind == UNWRITTEN and hazard.space == "global"]
+    for address, size in launch.arrays.items():
+        allocation = memory.nearest(address)
+        words = None if allocation is None else checker.never_written(allocation.address)
+        told = any(at is not None and address <= at < address + size for at in reads)
+        if allocation is None or words is None or told:
+            continue
+        start = (address - allocation.address) // unit
+        here = slice(start, start + size // unit)
+        left, before = words[here], checker.unwritten_words[allocation.address][here]
+        if left.any():
+            first = address + int(np.flatnonzero(left)[0]) * unit
+            array, place = names.device(first), Place(0, "", (0, 0, 0), (0, 0, 0))
+            missing, opened = int(left.sum()) * unit, int(before.sum()) * unit
+            found.append(Hazard(
+                tool="init", kind=NEVER, severity="info", space="global", kernel=launch.stats.name,
+                first=None, second=place, address=first, array=array, count=int(left.sum()),
+                message=f"no thread wrote {array}: {missing:,} of the {opened:,} bytes that cp.empty left open "
+                "in this array have no value after the launch. Let the threads cover all elements, or make "
+                "the array with cp.zeros.",
+            ))  # fmt: skip
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 
 from virtualgpu.compile.ptx import ir
@@ -67,13 +67,26 @@ def polls(plans: Iterable[FunctionPlan]) -> Set[int]:
                 if plan.flow.is_back_edge(block.number, head) and cfg.waits_on_memory(
                     plan.function, plan.flow, block.number, head
                 ):
-                    for inner in plan.flow.blocks[head : block.number + 1]:
-                        found |= {
-                            id(i)
-                            for i in plan.function.instructions[inner.first : inner.end]
-                            if (i.root == "ld" and "volatile" in i.parts) or _only_reads(i)
-                        }
+                    inner = plan.flow.blocks[head : block.number + 1]
+                    code = [i for b in inner for i in plan.function.instructions[b.first : b.end]]
+                    found |= {
+                        id(i)
+                        for i in _deciding(code)
+                        if (i.root == "ld" and "volatile" in i.parts) or _only_reads(i)
+                    }
     return found
+
+
+def _deciding(code: Sequence[ir.Instruction]) -> list[ir.Instruction]:
+    """The instructions of a loop whose results its branches depend on: not all that a lock guards."""
+    needed = {i.guard for i in code if i.root in ("bra", "brx") and i.guard}
+    registers = [(i, *cfg.definitions_and_uses(i)) for i in code]
+    while True:
+        deciding = [(i, used) for i, defined, used in registers if not needed.isdisjoint(defined)]
+        more = {name for _, used in deciding for name in used} - needed
+        if not more:
+            return [i for i, _ in deciding]
+        needed |= more
 
 
 def _only_reads(i: ir.Instruction) -> bool:

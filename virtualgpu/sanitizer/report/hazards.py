@@ -144,8 +144,7 @@ class Report:
         address = self._address(found.space, found)
         array = self._element(found.space, address)
         if race.update is not None:
-            locks = any(site.swaps for site in self.findings.sites)
-            message = sentences.update_message(race.update, first, second, array, race.relation, locks)
+            message = sentences.update_message(race.update, first, second, array, race.relation, self._locks)
             return Hazard(
                 tool="race", kind=LOST_UPDATE, severity="error", space=found.space, kernel=self.kernel,
                 first=first, second=second, address=address, array=array, count=found.count, message=message,
@@ -174,10 +173,20 @@ class Report:
             for other in all_races
             if self._lines(other.found) == mine and other.found.space == space
         )
-        in_loop, inside, outside = self._turns(race.found)
+        in_loop, inside, outside = self._turns(race.found, relation)
         if relation == sentences.BLOCK and self._ordering.has_messages:
             relation = sentences.FLAGS
-        return sentences.Remedied(relation, in_loop, inside, outside)
+        sides = self._sides(race.found)
+        return sentences.Remedied(
+            relation, in_loop, inside, outside,
+            polls=any(site.flag and site.reads for site in self.findings.sites),
+            is_flag=any(site.flag and site.reads for site in sides),
+            locks=self._locks,
+        )  # fmt: skip
+
+    @property
+    def _locks(self) -> bool:
+        return any(site.swaps for site in self.findings.sites)
 
     def _sides(self, found: Finding) -> tuple[Site, Site]:
         assert found.first is not None
@@ -187,8 +196,11 @@ class Report:
         assert found.first is not None
         return frozenset((self._site(found.first).line, self._site(found.second).line))
 
-    def _turns(self, found: Finding) -> tuple[bool, int, int]:
-        """Whether one loop has both accesses, and lines of its barriers: between theirs, and elsewhere."""
+    def _turns(self, found: Finding, relation: int) -> tuple[bool, int, int]:
+        """Whether one loop has both accesses, and lines of its barriers: between theirs, and elsewhere.
+
+        Between lanes of a warp, those of a warp count, too.
+        """
         assert found.first is not None
         first, second = (self._site(access).instruction for access in (found.first, found.second))
         own = self.function.instructions
@@ -199,7 +211,12 @@ class Report:
         low, high = sorted((first.line, second.line))
         inside = outside = 0
         for i in own:
-            if cfg.is_block_barrier(i) and self._in_one_loop(first, i) and self._in_one_loop(second, i):
+            of_warp = relation == sentences.WARP and i.root in ("bar", "barrier") and "warp" in i.parts
+            if (
+                (of_warp or cfg.is_block_barrier(i))
+                and self._in_one_loop(first, i)
+                and self._in_one_loop(second, i)
+            ):
                 if low < i.line < high:
                     inside = inside or i.line
                 else:

@@ -27,6 +27,7 @@ _MEANT = {
     MIXED: "Compare-and-swaps change the same array: a plain write beside them is right only where any of "
     "the values will do, as in the shortening of a path; elsewhere, swap here as well.",
 }
+LOCK = " If a lock guards it, put __threadfence() after the lock is taken and before it is opened."
 AFTER_COPY = " The write is an asynchronous copy: its thread waits for it first, then for the others."
 
 
@@ -52,13 +53,17 @@ class Remedied:
     """Where the remedy of a race belongs.
 
     ``relation`` says whom it must part. ``in_loop``: one loop has both accesses; ``inside`` and ``outside``
-    are then lines of its barriers between theirs and elsewhere, 0 for none.
+    are then lines of its barriers between theirs and elsewhere, 0 for none. ``polls``: the kernel waits for
+    flags, and ``is_flag``: this is one of them. ``locks``: the kernel has compare-and-swaps.
     """
 
     relation: int
     in_loop: bool = False
     inside: int = 0
     outside: int = 0
+    polls: bool = False
+    is_flag: bool = False
+    locks: bool = False
 
 
 def race_message(
@@ -76,27 +81,37 @@ def race_message(
         return f"{what} {_MEANT[sort]}{also}"
     if kind == "WAW" and agree:
         return f"{what} All of them write the same value, so the result does not depend on it."
-    return f"{what} {_remedy(kind, first.line, second.line, where)}"
+    lock = LOCK if where.locks and where.relation != WARP else ""
+    return f"{what} {_remedy(kind, first.line, second.line, where)}{lock}"
 
 
 def _remedy(kind: str, first: int, second: int, where: Remedied) -> str:
     low, high = sorted((first, second))
+    if where.is_flag:
+        return "Write the flag with an atomic, such as atomicExch(), and put __threadfence() before it."
+    if where.relation == GRID and where.polls and kind == "RAW":
+        return (
+            "Blocks run in any order and at once: let the reader wait for a flag, with __threadfence() "
+            "before the flag is written and after it is read, or launch twice."
+        )
     if where.relation == GRID:
         if kind == "WAW":
             return "Blocks run in any order and at once: let one thread write it, or use an atomic."
         return "Blocks run in any order and at once: write to another array, use an atomic, or launch twice."
     wait, why = _WAIT[where.relation], _WHY[where.relation]
-    if where.in_loop and first == second:
-        return why.format(f"Put {wait} between two turns of the loop")
-    if where.in_loop and not where.outside and (where.inside or first > second):
+    within = f"Read into a variable, then {wait}, then write"
+    if kind == "WAW":
+        within = "Let one thread write it, or give each an element of its own"
+    if where.in_loop and first == second and not where.inside and not where.outside:
+        remains = f"If the race remains, {within[0].lower()}{within[1:]}"
+        return why.format(f"Put {wait} between two turns of the loop. {remains}")
+    if where.in_loop and first != second and not where.outside and (where.inside or first > second):
         stands = f"The barrier in line {where.inside} does not part two turns of the loop. "
         turn = f"Put {wait} after line {high}, before line {low} runs again"
         return why.format(f"{stands if where.inside else ''}{turn}")
     if first != second:
         return why.format(f"Put {wait} between lines {low} and {high}")
-    if kind == "WAW":
-        return "Let one thread write it, or give each an element of its own."
-    return why.format(f"Read into a variable, then {wait}, then write")
+    return f"{within}." if kind == "WAW" else why.format(within)
 
 
 def update_message(
@@ -117,8 +132,7 @@ def update_message(
     else:
         element = array.split(" (")[0]  # without where it stands in an array of several axes
         fix = f"Use {update.atomic}({'' if ' of ' in element else f'&{element}, ...'})."
-    lock = " If a lock guards it, put __threadfence() before the lock is opened." if locks else ""
-    return f"{what} {fix}{lock}"
+    return f"{what} {fix}{LOCK if locks else ''}"
 
 
 def apart_message(mask: int, first: Place | None, second: Place, overlooked: bool) -> str:
