@@ -369,7 +369,7 @@ def test_a_record_holds_each_expression_and_each_way_to_make_kernels() -> None:
     assert maps.time_ns is not None
     assert maps.time_ns > 0
     assert (rows.time_ns, {w.note for w in record.ways[:3]}) == (None, {""})
-    assert rows.note == "not generated: what a kernel written by hand could reach"
+    assert rows.note == "not generated: by hand, with whole rows in each block"
     assert record.sources[product] == ("matmul: runs as it is written", "")
     made = [record.sources[at] for at in sorted((added, converted))]
     assert "double" in record.sources[converted][0]

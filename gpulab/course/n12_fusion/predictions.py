@@ -6,8 +6,8 @@ PREDICTIONS = (
     PredictionQuestion(
         "12-passes",
         "x has a million floats. How many do the nine expressions read and write together, in millions?",
-        "Each of the nine writes a million. Reads are more: v is read twice to be squared and divided, and "
-        "whatever has two operands of full size reads both. Memory sees v * v as one read.",
+        "Each of the nine kernels writes a million. Seven of them read one array of that size, and two read "
+        "two: v * (…) and v / (…). So three kernels read v: v * v, v * (…) and v / (…). v * v reads it once.",
         unit="million",
         comparison=3,
         misconception="The arrays are read once and the result written once, so it is about 2 or 3 million.",
@@ -23,13 +23,14 @@ PREDICTIONS = (
     ),
     PredictionQuestion(
         "12-gemm",
-        "A product, layer norm and GELU. How many kernels are left if someone writes them by hand, with a "
-        "row in each block's shared memory?",
-        "A block of a product computes a tile, part of many rows; a layer norm needs whole rows. Between "
-        "them lies memory, or one block that computes whole rows and so reads the whole second factor.",
-        choices=("1", "2", "4 or more"),
-        comparison="1",
-        misconception="GEMM + LayerNorm + GELU can be done in one read and one write.",
+        "This kernel computes the product, the layer norm and GELU. The other way is cuBLAS's product, and a "
+        "second kernel for the rest, with one more round trip through memory. x has 8,192 rows of 1,024. "
+        "How long does the one kernel take on an H200, compared with these two?",
+        "Each block loads the whole second factor and uses each element for only 8 rows. A tile of cuBLAS "
+        "uses each element for many more. This saves more time than the round trip through memory takes.",
+        choices=("less time", "about as long", "longer"),
+        comparison="less time",
+        misconception="The kernel that moves the fewest bytes of memory takes the least time.",
     ),
     PredictionQuestion(
         "12-one-launch",

@@ -26,8 +26,8 @@ QUESTIONS = (
         (
             Choice("a reduction needs the shared memory that others would use as well", "So may any kernel."),
             Choice(
-                "what consumes it needs elements that other blocks still add up",
-                "Between them lies an end of all blocks.",
+                "its consumer needs the sum, and other blocks may still be adding",
+                "The end of a kernel is where all blocks are done.",
                 right=True,
             ),
             Choice("sums would be rounded differently", "They may be, and that stops no fuser."),
@@ -67,18 +67,22 @@ QUESTIONS = (
         ),
     ),
     Question(
-        "A compiled function is called with batches of 1, 2, 3, … rows. What happens?",
+        "`torch.compile` with its default options compiles a function, which is called with batches of 4, 8, "
+        "9 and 16 rows. How often is it compiled?",
         (
             Choice(
-                "one program serves all of them, as it does in C++",
-                "The shape is part of what it was compiled for.",
+                "once: the first program serves all of them",
+                "The first program rests on 4 rows. Its guard fails at 8.",
             ),
             Choice(
-                "it is compiled for each, up to a limit",
-                "Then it runs as written: pad, or let shapes be symbols.",
+                "twice: for 4 rows, and then for any number of rows",
+                "When a size changes, the second program has a symbol in its place.",
                 right=True,
             ),
-            Choice("it is compiled for the largest", "Nobody knows it beforehand."),
+            Choice(
+                "four times: once for each shape",
+                "That is what `dynamic=False` does, and the compiler of this notebook.",
+            ),
         ),
     ),
     Question(
@@ -94,11 +98,12 @@ QUESTIONS = (
         ),
     ),
     WhyQuestion(
-        "Why can no kernel do a matrix product, a layer norm and a GELU in one read and one write?",
+        "One kernel can do a matrix product, a layer norm and a GELU with one read and one write of memory. "
+        "Why do libraries rarely do so?",
         (
-            "A layer norm's row is spread over the tiles of several blocks, and must be complete first.",
-            "A block that computed whole rows would read all of the second factor, so traffic grows there.",
-            "GELU alone can join the product, as its epilogue: it needs only the element in the register.",
+            "A block must own whole rows, so each block reads the whole second factor, from L2.",
+            "Registers have space for a few whole rows only, so each loaded element is used for a few rows.",
+            "It saves one round trip of the product. This matters only where the product is a large part.",
         ),
     ),
 )

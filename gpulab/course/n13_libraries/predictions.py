@@ -33,10 +33,9 @@ PREDICTIONS = (
     ),
     PredictionQuestion(
         "13-toolarge",
-        "E4M3 ends at 448. What does 1,000 become in it, rounded as its definition has it?",
-        "E4M3 spends ∞'s bits on numbers, so only NaN is left; a conversion that saturates has to be asked "
-        "for, and "
-        "gives 448.",
+        "The largest number of E4M3 is 448. CUDA's `__nv_cvt_float_to_fp8` has a mode with saturation "
+        "(`__NV_SATFINITE`) and one without (`__NV_NOSAT`). What does 1,000 become without?",
+        "E4M3 uses ∞'s bits for numbers, so only NaN is left. With saturation 1,000 becomes 448.",
         choices=("448", "∞", "NaN"),
         comparison="∞",
         misconception="Every float format has infinities.",
@@ -46,8 +45,9 @@ PREDICTIONS = (
         "Sums of n random numbers in FP32, each addition rounded. n grows a hundredfold; how many times as "
         "large is "
         "the typical error, as a share of the sum of absolute values?",
-        "Errors go up and down and largely cancel, like steps of a random walk: they grow as the root of n.",
-        choices=("as large as before", "10 times at most", "100 times"),
+        "Errors go up and down and largely cancel, like the steps of a random walk. They grow about as the "
+        "root of n.",
+        choices=("as large as before", "about 10 times", "100 times"),
         comparison="100 times",
         misconception="Each addition adds its worst error.",
     ),

@@ -39,8 +39,8 @@ def traffic(function: Callable[..., Any], *args: Any) -> TrafficReport:
     Returns
     -------
     TrafficReport
-        The graph of expressions in the colours of their kernels, **red edges** where two cannot share one
-        with the reason, bytes and times of each way to make kernels, and the generated CUDA C++.
+        The graph of expressions in the colours of their kernels, **red edges** where the fuser keeps two
+        apart, with the reason, bytes and times of each way to make kernels, and the generated CUDA C++.
         ``.record`` holds the data (`virtualgpu.records.traffic.Traffic`). Bytes follow from the arrays, each
         counted once for each kernel that reads or writes it; those of a `RawKernel` are counted by the
         virtual GPU. Times are measured on a real GPU, modelled on a virtual one.
@@ -81,7 +81,7 @@ def traffic(function: Callable[..., Any], *args: Any) -> TrafficReport:
         KernelSet(
             way=way, kernels=len(plan.groups), flop=flop, time_ns=times.get(way),
             moved_bytes=sum(moved.values()) if plan is single else plan.moved_bytes(own),
-            note="" if way in times else "not generated: what a kernel written by hand could reach",
+            note="" if way in times else "not generated: by hand, with whole rows in each block",
         )
         for way, plan in plans.items()
     )  # fmt: skip

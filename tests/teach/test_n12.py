@@ -1,0 +1,103 @@
+"""Notebook 12: a layer in one kernel against NumPy and an H200's counters, passes, and what was recorded."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpulab as gl
+from gpulab import session
+from gpulab.course.n12_fusion import figures
+from tests.notebooks.course import FOLDER, read
+from virtualgpu import cp
+
+
+def strings(source: str) -> list[str]:
+    """CUDA C++ that a cell writes down, in its order."""
+    constants = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant))
+    return [node.value for node in constants if isinstance(node.value, str) and "{" in node.value]
+
+
+def code() -> str:
+    """The notebook's kernel, with the second one that it is compared with."""
+    cells = {cell.id: cell.source for cell in read(FOLDER / "12_fusion.ipynb").cells}
+    pieces = [strings(cells[name])[0] for name in ("one-product", "one-norm", "one-kernels")]
+    return "".join(pieces) + figures.SECOND
+
+
+@pytest.fixture
+def layer() -> Any:
+    """The arrays of the notebook's layer, and its result in double precision."""
+    rng = np.random.default_rng(1)
+    x, w = (rng.standard_normal(shape, dtype=np.float32) for shape in ((1024, 256), (256, 1024)))
+    b = np.linspace(-1, 1, 1024, dtype=np.float32)
+    product = x.astype(np.float64) @ w.astype(np.float64)
+    centred = product - product.mean(axis=1, keepdims=True)
+    v = centred / np.sqrt((centred**2).mean(axis=1, keepdims=True) + 1e-5) * b + b
+    return x, w, b, product, v / (1 + np.exp(v * (v * v * -0.0713548 - 1.5957691)))
+
+
+def test_one_kernel_does_a_product_a_layer_norm_and_gelu(layer: Any) -> None:
+    x, w, b, product, expected = layer
+    module, y = cp.RawModule(code=code()), cp.empty((1024, 1024), "float32")
+    module.get_function("one_kernel")((128,), (256,), (*map(cp.asarray, (x, w, b)), y))
+    assert np.abs(cp.asnumpy(y) - expected).max() < 2e-5
+    y[...] = 0
+    h = cp.asarray(product.astype(np.float32))
+    module.get_function("second_kernel")((1024,), (256,), (h, cp.asarray(b), y))
+    assert np.abs(cp.asnumpy(y) - expected).max() < 2e-5
+
+
+def test_it_reads_of_memory_what_an_h200_counts(layer: Any) -> None:
+    with session.on_device("virtual:H200"):
+        x, w, b = map(cp.asarray, layer[:3])
+        kernel, y = cp.RawKernel(code(), "one_kernel"), cp.empty((1024, 1024), "float32")
+        caches: Any = gl.count(kernel, 128, 256, (x, w, b, y)).record.caches
+    recorded = figures.recorded()["whole_layer_memory"]["kernels"]["one_kernel"]
+    assert caches.dram_read_bytes == x.nbytes + w.nbytes + b.nbytes
+    assert caches.dram_read_bytes == pytest.approx(recorded["dram_read_bytes"], rel=0.03)
+    assert caches.l2_sectors - y.nbytes / 32 == pytest.approx(recorded["l2_read_sectors"], rel=0.05)
+
+
+def test_nine_expressions_read_eleven_arrays_and_write_nine() -> None:
+    """By NumPy: an array that counts what is read and written."""
+    moved = []
+
+    class Counting(np.ndarray):
+        def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+            plain = [np.asarray(one) for one in inputs]
+            whole = {id(one) for one, base in zip(inputs, plain, strict=True) if base.shape == (4, 8)}
+            result = getattr(ufunc, method)(*plain, **kwargs)
+            moved.append((len(whole), 1))
+            return result.view(Counting)
+
+    x = np.ones((4, 8), np.float32).view(Counting)
+    v = x * np.ones(8, np.float32) + np.ones(8, np.float32)
+    _ = v / (1 + np.exp(v * (v * v * -0.0713548 - 1.5957691)))
+    assert [sum(each) for each in zip(*moved, strict=True)] == [11, 9]
+
+
+def test_recorded_layers_are_in_the_order_that_the_text_has() -> None:
+    layers = figures.recorded()["whole_layer"]
+    assert all(row["one_us"]["8"] > row["two_us"] for row in layers)
+    assert [row["one_us"]["4"] < row["two_us"] for row in layers] == [True, False, False, False]
+    assert all(row["one_us"]["4"] < row["one_us"]["8"] for row in layers)
+    gains = [row["two_us"] / row["one_us"] for row in figures.recorded()["narrow_layers"]["layers"]]
+    assert gains == sorted(gains, reverse=True)
+    assert gains[0] > 1.5
+    assert gains[-1] < 1.1
+
+
+def test_recorded_programs_follow_automatic_dynamic_shapes() -> None:
+    for row in figures.recorded()["symbols"]:
+        guards, programs = list[set[int]](), []
+        for size in row["sizes"]:
+            if not any(size in guard for guard in guards):
+                constant = size < 2 or row["option"] == "dynamic=False"
+                constant |= row["option"] == "default" and not guards
+                guards.append({size} if constant else set(range(2, 1000)))
+            programs.append(len(guards))
+        assert programs == row["compiled_after_each_call"], row["option"]
