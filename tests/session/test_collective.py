@@ -165,6 +165,7 @@ def test_where_a_session_has_enough_gpus_of_its_own_it_runs_on_those(monkeypatch
     assert all(step.time_ns > step.copies_ns == 0 for step in record.steps)
     assert record.links == "nvswitch"
     assert record.time_ns == record.in_one_go_ns > 0
+    assert record.from_host_ns > 0
     assert record.bytes_are == "computed from the moves"
     assert [record.traffic.out_bytes(gpu) for gpu in (0, 1)] == [4 * 101, 4 * 101]
     assert record.held[-1][0] == ((1, 1), (1, 1))

@@ -146,8 +146,13 @@ class Made:
 
     def __init__(self, cp: Any, gpus: int, bounds: Any) -> None:
         self.slices, self.joined, self.done = 5, {(0, 1), (1, 0)}, list[Any]()
-        self.told = [(True, True), (True, False)]
+        self.told = [(True, True), (True, False), (True, True)]
         Made.last = self
+
+    def as_graph(self, steps: Any, slices: int) -> Callable[[], int]:
+        self.done.append(("graph", len(steps), slices))
+        taken = iter([10**9, 5, 9, 7, *[7] * 10])
+        return lambda: self.done.append("launch") or next(taken)
 
     last: Made
 
@@ -180,10 +185,12 @@ def test_real_gpus_go_round_ten_times_or_for_a_second(
     record = collective.by_schedule(None, "reduce", "mine", 2, [0, 10, 30], steps)
     one = [(0, 5), (1, 5), "wait"]
     assert Made.last.done == [
-        *one, "reduce", *one * (rounds - 1), "again", (0, 1), "wait", (1, 1), "wait", "reduce",
+        *one, "reduce", *one * (rounds - 1), "again", ("graph", 2, 5), "launch", "reduce", "launch", "again",
+        (0, 1), "wait", (1, 1), "wait", "reduce",
     ]  # fmt: skip
     assert record.right == (True, False)
-    assert record.in_one_go_ns == record.time_ns == takes_ns
+    assert record.from_host_ns == takes_ns
+    assert record.in_one_go_ns == record.time_ns == 5
     assert [(s.moves, s.time_ns, s.copies_ns) for s in record.steps] == [
         (tuple(step), takes_ns, 0) for step in steps
     ]
@@ -196,12 +203,27 @@ def test_real_gpus_go_round_ten_times_or_for_a_second(
 
 
 def test_times_of_one_go_are_the_median_without_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    ticks = iter([0, 10**9, 0, 5, 0, 9, 0, 0])
+    ticks = iter([0, 10**9, 0, 15, 0, 19, *[0] * 9])
     monkeypatch.setattr(collective, "Run", Made)
     monkeypatch.setattr(collective, "_ROUNDS", 3)
     monkeypatch.setattr(collective, "_MOST_NS", 10**10)
     monkeypatch.setattr(collective, "time", SimpleNamespace(perf_counter_ns=lambda: next(ticks)))
-    assert collective.by_schedule(None, "reduce", "m", 2, [0, 1], [[Move(0, 1, 0)]]).in_one_go_ns == 7
+    record = collective.by_schedule(None, "reduce", "m", 2, [0, 1], [[Move(0, 1, 0)]])
+    assert (record.from_host_ns, record.in_one_go_ns) == (17, 7)
+
+
+def test_where_nothing_can_be_captured_the_hosts_time_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    gl.use_device("virtual:H200", count=2)
+    error = session.cp().cuda.runtime.CUDARuntimeError
+
+    def refuse(*_: Any) -> Any:
+        raise error(900, "cudaErrorStreamCaptureUnsupported", "not in a graph")
+
+    monkeypatch.setattr(session, "real_cp", session.cp)
+    monkeypatch.setattr(runs.Run, "as_graph", refuse)
+    record = gl.collective(gpus=2, size_bytes=4 * 101).record
+    assert record.in_one_go_ns == 0
+    assert record.time_ns == record.from_host_ns > 0
 
 
 def test_a_modelled_step_is_its_busiest_port_and_its_slowest_sum() -> None:

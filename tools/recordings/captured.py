@@ -15,6 +15,7 @@ Everything is timed in three ways, between events of GPU 0:
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import statistics
 import time
 import traceback
@@ -174,16 +175,6 @@ class Ways:
         return {name: round(value, 2) for name, value in zip(names, medians, strict=True)}
 
 
-class DefaultRun(Run):
-    """A run whose copies are ``memcpyAsync``: the addresses tell which GPUs."""
-
-    def _copy(self, move: Any, part: slice, box: int, stream: Any) -> None:
-        source, target = self._array(move.source)[part], self._array(move.target, box)[part]
-        self.cp.cuda.runtime.memcpyAsync(
-            target.data.ptr, source.data.ptr, source.nbytes, _DEFAULT_KIND, stream.ptr
-        )
-
-
 def schedules(cp: Any, gpus: int, tell: Tell, sizes: Sequence[int] = SIZES) -> None:
     """Every schedule of an all-reduce, in every way; and whether the sums are right after a graph."""
     from gpulab.lab.links.schedules import ALGORITHMS, schedule_of
@@ -194,52 +185,36 @@ def schedules(cp: Any, gpus: int, tell: Tell, sizes: Sequence[int] = SIZES) -> N
             _, steps = schedule_of("all-reduce", algorithm, gpus)
             chunks = 1 + max(move.chunk for step in steps for move in step)
             bounds = [at * (size // 4) // chunks for at in range(chunks + 1)]
-            for kind, made in (("peer", Run), ("default", DefaultRun)):
-                if kind == "default" and "graph" not in ways.failed:
-                    continue  # the first kind can be captured
-                ways.failed.discard("graph")
-                run = made(cp, gpus, bounds)
-                streams = [(gpu, each) for gpu, both in enumerate(run._streams) for each in both]
+            run = Run(cp, gpus, bounds)
+            streams = [(gpu, each) for gpu, both in enumerate(run._streams) for each in both]
 
-                for slices in sorted({1, run.slices}):
+            for slices in sorted({1, run.slices}):
 
-                    def issue(run: Run = run, steps: Any = steps, slices: int = slices) -> None:
-                        run.forget()
-                        for step in steps:
-                            run.give(step, slices)
-
-                    issue()
-                    run.wait()
-                    row = {
-                        "algorithm": algorithm, "size_bytes": size, "slices": slices, "copies": kind,
-                        **ways.times(streams, issue),
-                    }  # fmt: skip
+                def issue(run: Run = run, steps: Any = steps, slices: int = slices) -> None:
                     run.forget()
-                    row["right"] = _right(run, streams, issue, ways)
-                    row["by_steps_us"] = _by_steps(run, steps, slices)
-                    tell("schedules", row)
-                del run
-                cp.get_default_memory_pool().free_all_blocks()
+                    for step in steps:
+                        run.give(step, slices)
+
+                issue()
+                run.wait()
+                row = {
+                    "algorithm": algorithm, "size_bytes": size, "slices": slices,
+                    **ways.times(streams, issue),
+                }  # fmt: skip
+                run.forget()
+                row["right"] = _right(run, steps, slices, ways)
+                row["by_steps_us"] = _by_steps(run, steps, slices)
+                tell("schedules", row)
+            del run
+            cp.get_default_memory_pool().free_all_blocks()
 
 
-def _right(run: Run, streams: Any, issue: Callable[[], None], ways: Ways) -> bool | None:
+def _right(run: Run, steps: Any, slices: int, ways: Ways) -> bool | None:
     """Whether one launch of the graph leaves the sums everywhere; None if there is no graph."""
     if "graph" in ways.failed:
         return None
     run.begin_again()
-    with run.cp.cuda.Device(0):
-        ways.origin.begin_capture()
-        try:
-            begin = run.cp.cuda.Event(disable_timing=True)
-            begin.record(ways.origin)
-            ways._fork(streams, begin)
-            issue()
-            ways._join(streams)
-        finally:
-            graph = ways.origin.end_capture()
-        graph.launch(ways.origin)
-        ways.origin.synchronize()
-    run.forget()
+    run.as_graph(steps, slices)()
     return all(run.right("all-reduce"))
 
 
@@ -282,7 +257,7 @@ class Blocks:
                     self.lanes[gpu, lane] = cp.cuda.Stream(non_blocking=True)
                 cp.cuda.Device().synchronize()
 
-    def issue(self, pieces: Sequence[Piece], copy: str) -> None:
+    def issue(self, pieces: Sequence[Piece]) -> None:
         events: list[Any] = []
         for what, gpu, lane, at, other, size, behind in pieces:
             stream = self.lanes[gpu, lane]
@@ -290,21 +265,19 @@ class Blocks:
                 for index in behind:
                     if pieces[index][1:3] != (gpu, lane):
                         stream.wait_event(events[index])
-                self._do(what, gpu, at, other, size, stream, copy)
+                self._do(what, gpu, at, other, size, stream)
                 event = self.cp.cuda.Event(disable_timing=True)
                 event.record(stream)
             events.append(event)
 
-    def _do(self, what: str, gpu: int, at: int, other: int, size: int, stream: Any, copy: str) -> None:
+    def _do(self, what: str, gpu: int, at: int, other: int, size: int, stream: Any) -> None:
         mine, box = self.arrays[gpu, 0], self.arrays[gpu, at]
         if what == "copy":
-            into, runtime = self.arrays[other, at], self.cp.cuda.runtime
-            if copy == "peer":
-                runtime.memcpyPeerAsync(into.data.ptr, other, mine.data.ptr, gpu, size, stream.ptr)
-            else:
-                runtime.memcpyAsync(into.data.ptr, mine.data.ptr, size, _DEFAULT_KIND, stream.ptr)
+            into = self.arrays[other, at]  # CUDA captures this call, and not memcpyPeerAsync
+            self.cp.cuda.runtime.memcpyAsync(into.data.ptr, mine.data.ptr, size, _DEFAULT_KIND, stream.ptr)
         elif what == "add":
-            self.cp.add(mine[: size // 4], box[: size // 4], out=mine[: size // 4])
+            sum_ = mine[: size // 4]  # one array in and out: CuPy would copy another one first
+            self.cp.add(sum_, box[: size // 4], out=sum_)
         elif what == "pull":  # a kernel adds what it reads of the other GPU's memory
             blocks = max(1, min(1056, size // 4096))
             far = self.arrays[other, at]
@@ -372,36 +345,33 @@ def blocks(cp: Any, gpus: int, tell: Tell, limit_s: float = 40.0) -> None:
     """The building blocks, in every way."""
     ways, begun = Ways(cp, gpus), time.monotonic()
     small, large = Blocks(cp, gpus, 16 * MIB, 7), Blocks(cp, gpus, SIZES[-1], 1)
-    for copy in ("peer", "default"):
-        if copy == "default" and "graph" not in ways.failed:
+    for name, many, size, pieces in programs(gpus):
+        if time.monotonic() - begun > limit_s:
+            print(f"no time left for {name} {many} {size}")
             continue
-        ways.failed.discard("graph")
-        for name, many, size, pieces in programs(gpus):
-            if time.monotonic() - begun > limit_s:
-                print(f"no time left for {name} {many} {size}")
-                continue
-            here = small if size <= 16 * MIB else large
-            used = list(dict.fromkeys(piece[1:3] for piece in pieces))
-            streams = [(gpu, here.lanes[gpu, lane]) for gpu, lane in used]
+        here = small if size <= 16 * MIB else large
+        used = list(dict.fromkeys(piece[1:3] for piece in pieces))
+        streams = [(gpu, here.lanes[gpu, lane]) for gpu, lane in used]
 
-            def issue(here: Blocks = here, pieces: list[Piece] = pieces, copy: str = copy) -> None:
-                here.issue(pieces, copy)
+        def issue(here: Blocks = here, pieces: list[Piece] = pieces) -> None:
+            here.issue(pieces)
 
-            row = ways.times(streams, issue)
-            tell("blocks", {"what": name, "many": many, "size_bytes": size, "copies": copy, **row})
+        tell("blocks", {"what": name, "many": many, "size_bytes": size, **ways.times(streams, issue)})
 
 
-def nccl_rank(
-    at: Callable[[str], object], rank: int, key: tuple[Sequence[int], bool], gpus: int, sizes: Sequence[int]
-) -> list[tuple[int, bool, float, float, float]]:
-    """One rank's all-reduces: size, right, and us per call: alone, of twenty in a row, of twenty captured."""
-    from gpulab import session
+def nccl_rank(link: Any, rank: int, gpus: int, sizes: Sequence[int]) -> None:
+    """One rank's all-reduces: size, right, and us per call: alone, of twenty in a row, of twenty captured.
 
-    cp = session.cp()
-    nccl = cp.cuda.nccl
-    at(f"NcclCommunicator({gpus}, id, {rank})")
-    comm = nccl.NcclCommunicator(gpus, bytes(key[0]) if key[1] else tuple(key[0]), rank)
-    stream, found = cp.cuda.Stream(non_blocking=True), []
+    It sends the id to the other end of `link` if it is rank 0, receives it, and sends a row per size.
+    """
+    import cupy as cp
+    from cupy.cuda import nccl
+
+    cp.cuda.Device(rank).use()
+    if rank == 0:
+        link.send(nccl.get_unique_id())
+    comm = nccl.NcclCommunicator(gpus, link.recv(), rank)
+    stream = cp.cuda.Stream(non_blocking=True)
     for size in sizes:
         x = cp.full(size // 4, rank + 1, "int32")
         cp.cuda.Device().synchronize()
@@ -409,11 +379,11 @@ def nccl_rank(
         def call(x: Any = x) -> None:
             comm.allReduce(x.data.ptr, x.data.ptr, x.size, nccl.NCCL_INT32, nccl.NCCL_SUM, stream.ptr)
 
-        def twenty() -> None:
+        def twenty(call: Callable[[], None] = call) -> None:
             for _ in range(20):
                 call()
 
-        def timed(work: Callable[[], None], calls: int) -> float:
+        def timed(work: Callable[[], None], calls: int, call: Callable[[], None] = call) -> float:
             taken = []
             for _ in range(7):
                 call()  # behind it all ranks are there
@@ -423,16 +393,12 @@ def nccl_rank(
                 end.record(stream)
                 end.synchronize()
                 taken.append(1000 * cp.cuda.get_elapsed_time(begin, end) / calls)
-            return float(statistics.median(taken))
+            return round(float(statistics.median(taken)), 2)
 
-        at(f"allReduce({size} bytes)")
         call()
         stream.synchronize()
         right = bool((x == gpus * (gpus + 1) // 2).all())
-        alone = timed(call, 1)
-        row = timed(twenty, 20)
-        at(f"allReduce({size} bytes), captured")
-        captured = 0.0
+        alone, row, captured = timed(call, 1), timed(twenty, 20), 0.0
         try:
             stream.begin_capture()
             try:
@@ -442,20 +408,37 @@ def nccl_rank(
             captured = timed(partial(graph.launch, stream), 20)
         except Exception as error:
             print(f"NCCL cannot be captured: {error!r}")
-        found.append((size, right, round(alone, 2), round(row, 2), round(captured, 2)))
-    return found
+        link.send((size, right, alone, row, captured))
 
 
-def nccl_calls(gpus: int, tell: Tell, sizes: Sequence[int] = SIZES) -> None:
+def nccl_calls(gpus: int, tell: Tell, sizes: Sequence[int] = SIZES, limit_s: float = 45.0) -> None:
     """NCCL's all-reduce, a process for each GPU; of each time the slowest rank's."""
-    from gpulab.lab.links import nccl
-    from gpulab.teach.judge.process.group import Group
+    context, until = multiprocessing.get_context("spawn"), time.monotonic() + limit_s
+    links, ranks = [], []
+    for rank in range(gpus):
+        mine, theirs = context.Pipe()
+        links.append(mine)
+        ranks.append(context.Process(target=nccl_rank, args=(theirs, rank, gpus, sizes), daemon=True))
+        ranks[-1].start()
+        theirs.close()
 
-    with Group([f"cuda:{rank}" for rank in range(gpus)], 45) as ranks:
-        key = ranks.ask(nccl._key)[0]
-        for rows in zip(*ranks.ask(nccl_rank, key, gpus, sizes), strict=True):
+    def received(link: Any) -> Any:
+        if not link.poll(max(0.0, until - time.monotonic())):
+            raise TimeoutError(f"a rank of NCCL is not done after {limit_s:.0f} s")
+        return link.recv()
+
+    try:
+        key = received(links[0])
+        for link in links:
+            link.send(key)
+        for _ in sizes:
+            rows = [received(link) for link in links]
             alone, row, captured = (max(each) for each in list(zip(*rows, strict=True))[2:])
             tell("nccl", {
                 "size_bytes": rows[0][0], "right": all(each[1] for each in rows), "alone_us": alone,
                 "in_a_row_us": row, "captured_us": captured,
             })  # fmt: skip
+    finally:
+        for process in ranks:
+            process.kill()
+            process.join()

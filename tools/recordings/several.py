@@ -48,6 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, help="folder for several.json")
     parser.add_argument("--ship", type=Path, help="put such a file's records into the package")
     parser.add_argument("--limit", type=float, default=LIMIT_S, help="seconds in all")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="which of them, in order")
     parser.add_argument("--part", choices=("facts", *PARTS, "torch_rank"), help=argparse.SUPPRESS)
     parser.add_argument("--gpus", type=int, default=2, help=argparse.SUPPRESS)
     parser.add_argument("--rank", type=int, default=0, help=argparse.SUPPRESS)
@@ -61,10 +62,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _part(asked.part, asked.gpus, asked.rank, asked.lines)
     if asked.out is None:
         parser.error("--out FOLDER, or --ship FILE")
-    return _all(asked.out, asked.limit)
+    return _all(asked.out, asked.limit, asked.parts)
 
 
-def _all(out: Path, limit_s: float) -> int:
+def _all(out: Path, limit_s: float, parts: Sequence[str] = PARTS) -> int:
     """All parts one after another, of all GPUs and then of two; after each, the file holds what is known."""
     out.mkdir(parents=True, exist_ok=True)
     file, begun = out / "several.json", time.monotonic()
@@ -72,11 +73,11 @@ def _all(out: Path, limit_s: float) -> int:
     log = [f"facts: {said or 'done'}"]
     told = {gpus: list(facts) for gpus in sorted({2, int(dict(facts).get("there", 2))}, reverse=True)}
     for gpus in told:
-        for number, part in enumerate(PARTS):
+        for number, part in enumerate(parts):
             at = time.monotonic()
             left_s = limit_s - (at - begun)
             if left_s < LEAST_S:
-                log.append(f"{gpus} GPUs: no time left for {', '.join(PARTS[number:])}")
+                log.append(f"{gpus} GPUs: no time left for {', '.join(parts[number:])}")
                 break
             lines, said = _in_a_process(part, gpus, min(PART_S, left_s - 5))
             told[gpus] += lines
@@ -86,7 +87,7 @@ def _all(out: Path, limit_s: float) -> int:
     found = _kept(file, told, log)
     for record in found:
         print("\n".join(compared(record)), flush=True)
-    return 0 if all(record["schedules"] for record in found) else 1
+    return 0 if all(record[part] for record in found for part in parts if part in record) else 1
 
 
 def _kept(file: Path, told: dict[int, list[tuple[str, Any]]], log: list[str]) -> list[dict[str, Any]]:

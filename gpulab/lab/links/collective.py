@@ -5,8 +5,8 @@ from __future__ import annotations
 import statistics
 import time
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -66,11 +66,11 @@ def collective(
         Coloured chunks of each GPU after each step, and the bytes that passed each port. ``.record`` holds
         the data (`virtualgpu.records.traffic.collective.Collective`).
 
-        It runs on virtual GPUs like the one in use, with modelled times: what each step's busiest port and
-        slowest sum take, without the host's share. Where the session uses real GPUs, and there are enough,
-        it runs on those, once step by step and once in one go (`Collective.in_one_go_ns`), measured by the
-        host's clock; bytes then follow from the moves. NCCL has a process for each real GPU there, and is
-        measured between events.
+        It runs on virtual GPUs like the one in use, with modelled times. Where the session uses real GPUs,
+        and there are enough, it runs on those: as one CUDA graph, measured between events
+        (`Collective.in_one_go_ns`); message by message from Python, measured by the host's clock
+        (`Collective.from_host_ns`); and step by step. Bytes then follow from the moves. NCCL has a process
+        for each real GPU there, and is measured between events.
 
     Raises
     ------
@@ -143,20 +143,33 @@ def _gpus(gpus: int, there: int, links: LinkKind | None) -> AbstractContextManag
 def by_schedule(
     side: Any, what: Operation, name: str, gpus: int, bounds: Sequence[int], steps: Steps
 ) -> Collective:
-    """A schedule step by step, and on real GPUs, where `side` is None, in one go, too."""
-    run = Run(session.cp() if side is None else side.cp, gpus, bounds)
-    taken: list[int] = []
+    """A schedule step by step; where `side` is None, on real GPUs, also as one CUDA graph and from Python."""
+    cp = session.cp() if side is None else side.cp
+    run = Run(cp, gpus, bounds)
+    from_host_ns = graph_ns = 0
     verdicts = []
-    if side is None:
+
+    def rounds(one: Callable[[], int]) -> int:
+        """The median of a few, without the first, after which the results are looked at."""
+        taken: list[int] = []
         while len(taken) < 2 or (len(taken) < _ROUNDS and sum(taken) < _MOST_NS):
-            begin = time.perf_counter_ns()
-            for step in steps:
-                run.give(step, run.slices)
-            run.wait()
-            taken.append(time.perf_counter_ns() - begin)
+            taken.append(one())
             if len(taken) == 1:
                 verdicts.append(run.right(what))
         run.begin_again()
+        return int(statistics.median(taken[1:]))
+
+    def from_host() -> int:
+        begin = time.perf_counter_ns()
+        for step in steps:
+            run.give(step, run.slices)
+        run.wait()
+        return time.perf_counter_ns() - begin
+
+    if side is None:
+        from_host_ns = rounds(from_host)
+        with suppress(cp.cuda.runtime.CUDARuntimeError):  # a driver that cannot capture such copies
+            graph_ns = rounds(run.as_graph(steps, run.slices))
     crossings: list[Crossing] = []
     timed, begins = [], []
     for step in steps:
@@ -174,7 +187,7 @@ def by_schedule(
     right = tuple(map(all, zip(*verdicts, run.right(what), strict=True)))
     return Collective.of(
         *_origin(side, run.joined, gpus), bounds, crossings, right, operation=what, algorithm=name,
-        steps=tuple(timed), begins=tuple(begins), in_one_go_ns=int(statistics.median(taken[1:] or [0])),
+        steps=tuple(timed), begins=tuple(begins), in_one_go_ns=graph_ns, from_host_ns=from_host_ns,
         bytes_are="counted at the ports" if side is not None else "computed from the moves",
     )  # fmt: skip
 

@@ -45,8 +45,9 @@ def schedule_of(operation: Operation, algorithm: Any, gpus: int) -> tuple[str, S
                 f"There is no algorithm {algorithm!r}; there are {', '.join(map(repr, ALGORITHMS))}, or your "
                 "own: a list of steps, each a list of (source, target, chunk, 'add' or 'copy')."
             )
-        made = ring(operation, gpus) if algorithm == "ring" else star_or_tree(operation, gpus, algorithm)
-        return algorithm, made
+        if algorithm == "ring":
+            return algorithm, ring(operation, gpus)
+        return algorithm, star_or_tree(operation, gpus, algorithm)
     name = getattr(algorithm, "__name__", "your schedule") if callable(algorithm) else "your schedule"
     steps = algorithm(gpus) if callable(algorithm) else algorithm
     if not isinstance(steps, Iterable):

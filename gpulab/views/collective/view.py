@@ -54,7 +54,9 @@ class CollectiveView(View):
         if record.provenance.source == "measured":
             clock = "by the host's clock"
         if record.in_one_go_ns:
-            clock += f"; in one go, where they overlap, {duration(record.in_one_go_ns)}"
+            clock += f"; as one CUDA graph, in which they may overlap, {duration(record.in_one_go_ns)}"
+        if record.from_host_ns:
+            clock += f"; without waiting between steps, from Python, {duration(record.from_host_ns)}"
         steps = f"Steps one after another, {clock}"
         if record.opaque:
             steps = f"One call of {record.algorithm}, between events"
@@ -76,7 +78,7 @@ class CollectiveView(View):
         wrong = [rank for rank, right in enumerate(record.right) if not right]
         told = f"GPU {wrong[0]} ends with something else" if wrong else "every result is right"
         many = "one call" if record.opaque else count(len(record.steps), "step")
-        whole = " in one go" if record.in_one_go_ns else ""
+        whole = " in one go" if record.in_one_go_ns or record.from_host_ns else ""
         return (
             f"{record.operation} of {size(record.size_bytes)} on {record.gpus} GPUs by {record.algorithm}: "
             f"{many}, {duration(record.time_ns)}{whole}, {number(record.volume)} times the "

@@ -44,7 +44,8 @@ class Collective:
 
     ``right`` says of each GPU whether it ended with what it should; ``traffic`` is what passed the ports.
     ``begins`` has the number of crossings before each step. ``bytes_are`` says how its bytes are known;
-    ``in_one_go_ns`` is what a real machine took where steps may overlap, 0 if that was not tried.
+    ``in_one_go_ns`` is what real GPUs took for all steps as one CUDA graph, in which steps may overlap, and
+    ``from_host_ns`` what they took with the host giving them message by message; 0 if that was not tried.
     ``opaque``: one call of a library, which tells neither chunks nor steps.
     """
 
@@ -59,6 +60,7 @@ class Collective:
     begins: tuple[int, ...]
     bytes_are: str = "counted at the ports"
     in_one_go_ns: int = 0
+    from_host_ns: int = 0
     opaque: bool = False
 
     @classmethod
@@ -87,7 +89,7 @@ class Collective:
     @property
     def time_ns(self) -> int:
         """In one go where that was measured, else all steps, one after another."""
-        return self.in_one_go_ns or sum(step.time_ns for step in self.steps)
+        return self.in_one_go_ns or self.from_host_ns or sum(step.time_ns for step in self.steps)
 
     @property
     def volume(self) -> float:
