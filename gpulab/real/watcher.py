@@ -130,6 +130,9 @@ class RealWatcher:
         self._graph_ids = itertools.count(1)
         self._number = 0
         self._guessed = 0
+        # Host memory that work of a stream may still change: ranges of addresses, by the stream's handle.
+        self._host_writes: dict[int, set[tuple[int, int]]] = {}
+        self._event_writes: dict[int, tuple[int, frozenset[tuple[int, int]]]] = {}  # those before an event
         self._errors: list[str] = []
 
     def start(self, see: Callable[[Act], None]) -> None:
@@ -239,6 +242,7 @@ class RealWatcher:
     def _copied_at_once(self, target: int, source: int, size: int, kind: int) -> None:
         self._copied(target, source, size, kind, _LEGACY)
         self._watch.host_waited("work", number=self._number)
+        self._host_writes.get(_LEGACY, set()).discard((target, target + size))
 
     def _copied(self, target: int, source: int, size: int, kind: int, stream: int | None) -> None:
         if not size:
@@ -252,7 +256,7 @@ class RealWatcher:
                 # The call itself has read or filled pageable memory when it returns.
                 arrays.append((_host_bytes(address, size),) if kind_of == _PINNED else ())
         if types[0] == _PINNED:
-            self._watch.forget_buffers(target, target + size)
+            self._writes_host(stream or 0, target, target + size)
         way = "".join("D" if kind_of in (_DEVICE, _MANAGED) else "H" for kind_of in reversed(types))
         self._fresh.pop(target, None)
         self._ran(stream or 0, _Operation("MEMCPY", f"Memcpy {way[0]}to{way[1]}", None, arrays[1], arrays[0]))
@@ -282,6 +286,7 @@ class RealWatcher:
         for other in self._captures.values():
             other.events.pop(event, None)
         self._watch.recorded(self._event(event), self._place(stream or 0))
+        self._event_writes[event] = stream or 0, frozenset(self._host_writes.get(stream or 0, ()))
 
     def _stream_waits(self, stream: int | None, event: int, _: int) -> None:
         for capture in self._captures.values():
@@ -294,12 +299,16 @@ class RealWatcher:
 
     def _event_awaited(self, event: int) -> None:
         self._watch.host_waited("event", event=self._event(event))
+        stream, over = self._event_writes.get(event, (0, frozenset()))
+        self._host_writes[stream] = self._host_writes.get(stream, set()) - over
 
     def _stream_awaited(self, stream: int | None) -> None:
         self._watch.host_waited("stream", self._place(stream or 0))
+        self._host_writes.pop(stream or 0, None)
 
     def _device_awaited(self) -> None:
         self._watch.host_waited("device", self._place(_LEGACY))
+        self._host_writes.clear()
 
     def _event_gone(self, event: int) -> None:
         self._events.pop(event, None)
@@ -361,7 +370,7 @@ class RealWatcher:
     # Graphs
 
     def _host_function(self, stream: int | None, *_: Any) -> None:
-        self._watch.forget_buffers()
+        self._writes_host(stream or 0)
         self._ran(stream or 0, _Operation("CONCURRENT_KERNEL", "host function", Touched()))
 
     def _capture_begun(self, stream: int, _: int) -> None:
@@ -393,11 +402,22 @@ class RealWatcher:
         capture, place = self._capturing(stream), self._place(stream)
         if capture is None:
             self._watch.run(place, self._number, operation)
+            for start, end in set().union(*self._host_writes.values()):
+                self._watch.forget_buffers(start, end)
             return
         _, work = self._watch.node(place, self._number, operation, None)
         capture.edges += [(first, len(capture.nodes)) for first in capture.frontiers[stream]]
         capture.frontiers[stream] = (len(capture.nodes),)
         capture.nodes.append(work)
+
+    def _writes_host(self, stream: int, start: int = 0, end: int = 1 << 64) -> None:
+        """Work of a stream may change host memory until that stream has been awaited.
+
+        A change there must not be taken for the program's own. It may come after a later copy has read the
+        memory, so the memory is not watched again before that.
+        """
+        self._host_writes.setdefault(stream, set()).add((start, end))
+        self._watch.forget_buffers(start, end)
 
     def _event(self, handle: int) -> _Event:
         return self._events.setdefault(handle, _Event())

@@ -126,7 +126,7 @@ def bits(*values: float) -> np.ndarray:
 )
 def test_extremes_of_signs_and_sizes(opcode: str, a: np.ndarray, b: np.ndarray, expected: np.ndarray) -> None:
     """Bits that an H200 gives (driver 580, CuPy 14.2)."""
-    found = apply(f"{opcode} %out, %in0, %in1;", "f32", ["f32", "f32"], [a.view(F), b.view(F)])
+    found = apply(f"{opcode} %out, %in0, %in1;", "f32", ["f32", "f32"], [a.view(F), b.view(F)], target=90)
     assert found.view(np.uint32).tolist() == expected.tolist()
 
 

@@ -6,6 +6,7 @@ import ctypes
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 
 import gpulab as gl
@@ -279,3 +280,40 @@ def test_a_call_that_cannot_be_read_is_counted_and_does_not_reach_the_program(to
     said = told.stop()
     assert "2 calls could not be read (cudaMalloc: ValueError('NULL pointer access'))." in said
     assert "libraries" not in said
+
+
+def test_what_a_pending_host_function_changes_is_not_the_programs_own(told: Told, x: int) -> None:
+    """The function may run after a later copy has read the memory, and before the program waits."""
+    pinned = gl.cp.cuda.alloc_pinned_memory(64)
+    buffer = np.frombuffer(pinned, np.uint8, 64)
+    buffer[:] = 1
+    tell, address = told.tell, buffer.ctypes.data
+
+    def changed() -> list[str]:
+        return [act.name for act in told.acts if isinstance(act, HostUse)]
+
+    tell("cudaLaunchHostFunc", A, 0, 0)
+    tell("cudaMemcpyAsync", x, address, 64, 1, A)
+    buffer[:] = 2  # as the host function would
+    tell("cudaStreamSynchronize", A)
+    assert changed() == []
+    tell("cudaMemcpyAsync", x, address, 64, 1, A)
+    buffer[:] = 3  # the program, too early
+    tell("cudaStreamSynchronize", A)
+    assert changed() == ["changed a buffer"]
+
+
+def test_nor_is_what_a_copy_from_the_device_fills(told: Told, x: int) -> None:
+    pinned = gl.cp.cuda.alloc_pinned_memory(64)
+    buffer = np.frombuffer(pinned, np.uint8, 64)
+    tell, address = told.tell, buffer.ctypes.data
+    tell("cudaMemcpyAsync", address, x, 64, 2, A)
+    tell("cudaEventRecord", E, A)
+    tell("cudaMemcpyAsync", x, address, 64, 1, A)
+    buffer[:] = 2  # as the first copy would
+    tell("cudaEventSynchronize", E)
+    tell("cudaMemcpyAsync", x, address, 64, 1, A)
+    assert not [act for act in told.acts if isinstance(act, HostUse)]
+    buffer[:] = 3
+    tell("cudaStreamSynchronize", A)
+    assert [act.name for act in told.acts if isinstance(act, HostUse)] == ["changed a buffer"]
