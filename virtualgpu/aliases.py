@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -14,6 +16,8 @@ from virtualgpu.model import machine as _machine
 
 # CuPy's packages, and what stands for them.
 PACKAGES = {"cupy": "virtualgpu.cp", "cupyx": "virtualgpu.cupyx"}
+# Modules of these names for processes that the program starts: spawned workers, a notebook's kernel.
+CHILDREN = Path(__file__).resolve().parent / "children"
 
 
 class AsCupy:
@@ -28,6 +32,7 @@ class AsCupy:
     def __init__(self, device: str | None = None, count: int | None = None) -> None:
         check_free()
         self._finders = () if is_on() else (_Finder(), _Explainer())
+        self._environment: dict[str, str | None] = {}
         self._before = None if device is None and count is None else _machine.current()
         if self._before is not None:
             _machine.use_device(device, count)
@@ -36,6 +41,18 @@ class AsCupy:
             sys.meta_path.append(self._finders[1])
             for name, home in PACKAGES.items():
                 sys.modules[name] = importlib.import_module(home)
+            sys.path.append(str(CHILDREN))  # which multiprocessing hands on to its workers
+            others = os.environ.get("PYTHONPATH")
+            self._export("PYTHONPATH", os.pathsep.join([str(CHILDREN), *([others] if others else [])]))
+        if device is not None:
+            self._export("VIRTUALGPU_DEVICE", device)
+        if count is not None:
+            self._export("VIRTUALGPU_COUNT", str(count))
+
+    def _export(self, name: str, value: str) -> None:
+        """Set a variable of the environment, which processes that the program starts inherit."""
+        self._environment[name] = os.environ.get(name)
+        os.environ[name] = value
 
     def undo(self) -> None:
         """Take the names back, and the machine that was in use before."""
@@ -43,7 +60,14 @@ class AsCupy:
             sys.meta_path[:] = [finder for finder in sys.meta_path if finder not in self._finders]
             for name in [name for name in sys.modules if name.split(".")[0] in PACKAGES]:
                 del sys.modules[name]
+            sys.path[:] = [folder for folder in sys.path if folder != str(CHILDREN)]
             self._finders = ()
+        for name, value in self._environment.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+        self._environment = {}
         if self._before is not None:
             _machine.use(self._before)
             self._before = None

@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import virtualgpu
+
 ROOT = Path(__file__).resolve().parents[2]
 ABSENT = """
 import sys
@@ -67,6 +69,21 @@ def test_a_script_runs_unchanged(tmp_path: Path) -> None:
     out = printed("-m", "virtualgpu", "--device", "T4", str(script), "--size", "3")
     assert out.startswith("['--size', '3'] T4 ")
     assert printed("-m", "virtualgpu", str(script), VIRTUALGPU_DEVICE="H200").startswith("[] H200 ")
+
+
+def test_processes_that_a_program_starts_find_the_same_gpus(tmp_path: Path) -> None:
+    script = tmp_path / "workers.py"
+    script.write_text(
+        "import multiprocessing, subprocess, sys\nimport cupy\n"
+        "def name(n):\n    return n, cupy.cuda.runtime.getDeviceProperties(0)['name'].decode()\n"
+        "if __name__ == '__main__':\n"
+        "    with multiprocessing.get_context('spawn').Pool(1) as pool:\n"
+        "        print(pool.map(name, [1, 2]))\n"
+        "    code = 'import cupyx.scipy.fft, cupy; print(cupy.cuda.runtime.getDeviceCount())'\n"
+        "    print(subprocess.run([sys.executable, '-c', code], capture_output=True, text=True).stdout)\n"
+    )
+    told = printed("-m", "virtualgpu", "--device", "T4", "--count", "2", str(script))
+    assert told.split("\n")[:2] == ["[(1, 'T4'), (2, 'T4')]", "2"]
 
 
 def test_a_module_and_a_line_of_code(tmp_path: Path) -> None:
@@ -164,6 +181,18 @@ assert not [name for name in sys.modules if name.split(".")[0] in ("cupy", "cupy
 assert not [finder for finder in sys.meta_path if type(finder).__module__ == "virtualgpu.aliases"]
 """
     printed("-c", code)
+
+
+def test_the_environment_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", "somewhere")
+    monkeypatch.delenv("VIRTUALGPU_DEVICE", raising=False)
+    before = list(sys.path)
+    with virtualgpu.as_cupy("T4"):
+        assert os.environ["VIRTUALGPU_DEVICE"] == "T4"
+        assert os.environ["PYTHONPATH"].endswith(os.pathsep + "somewhere")
+    assert os.environ["PYTHONPATH"] == "somewhere"
+    assert "VIRTUALGPU_DEVICE" not in os.environ
+    assert sys.path == before
 
 
 def test_a_cupy_that_is_there_already_is_left_alone(tmp_path: Path) -> None:

@@ -58,9 +58,27 @@ def test_entries_that_others_made_or_moved_are_not_loaded(
     assert cache.load("engine", "a") is None, "everybody may write it"
     (tmp_path / "engine" / "a").chmod(0o600)
     assert cache.load("engine", "a") == b"code"
+    (tmp_path / "engine").chmod(0o777)
+    assert cache.load("engine", "a") is None, "everybody may put another there"
+    cache.store("engine", "c", b"code")
+    assert cache.load("engine", "a") == b"code", "what is stored is kept where only its owner may write"
     mine = (tmp_path / "engine" / "a").stat()
     owned_by_another = os.stat_result([*mine[:4], 4242, *mine[5:]])
-    monkeypatch.setattr(Path, "stat", lambda _: owned_by_another)
+    monkeypatch.setattr(os, "fstat", lambda _: owned_by_another)
+    assert cache.load("engine", "a") is None
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_pipes_and_links_are_neither_waited_for_nor_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPULAB_CACHE_DIR", str(tmp_path))
+    cache.store("engine", "a", b"code")
+    (tmp_path / "engine" / "a").rename(tmp_path / "elsewhere")
+    os.mkfifo(tmp_path / "engine" / "a")
+    assert cache.load("engine", "a") is None  # and it returns, though nothing will ever write to the pipe
+    (tmp_path / "engine" / "a").unlink()
+    (tmp_path / "engine" / "a").symlink_to(tmp_path / "elsewhere")
     assert cache.load("engine", "a") is None
 
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import stat
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from platformdirs import user_cache_path
@@ -41,27 +43,51 @@ def key(*parts: str) -> str:
 
 
 def load(kind: str, name: str) -> bytes | None:
-    """An entry's bytes, or None where there is none, only a damaged one, or one that others have made."""
+    """Return an entry's bytes; None if it is missing or damaged, or could be another user's."""
     common = shared()
-    found = _read(directory() / kind / name, name)
-    return found if found is not None or common is None else _read(common / kind / name, name)
+    data = _read(directory() / kind, name)
+    return data if data is not None or common is None else _read(common / kind, name)
 
 
-def _read(path: Path, name: str) -> bytes | None:
+def _read(folder: Path, name: str) -> bytes | None:
     try:
-        data = path.read_bytes()
-        status = path.stat()
+        with os.fdopen(_opened(folder, name), "rb") as file:
+            # The open file is checked, not its path, which may lead elsewhere a moment later.
+            if not _is_trusted(os.fstat(file.fileno()), stat.S_ISREG):
+                return None
+            data = file.read()
+            with contextlib.suppress(OSError):
+                os.utime(file.fileno() if os.utime in os.supports_fd else folder / name)
     except OSError:
         return None
-    # What is loaded runs: a folder that others may write must not lend them this process.
-    if hasattr(os, "getuid") and (status.st_uid not in (os.getuid(), 0) or status.st_mode & 0o022):
-        return None
     # Bad machine code would crash the process: a file cut short, or another's under this name.
-    if _signed(name, data[32:]) != data[:32]:
-        return None
-    with contextlib.suppress(OSError):
-        os.utime(path)
-    return data[32:]
+    return data[32:] if _signed(name, data[32:]) == data[:32] else None
+
+
+def _opened(folder: Path, name: str) -> int:
+    """Open an entry, without following a link or waiting for a pipe's other end.
+
+    Raises
+    ------
+    OSError
+        If there is no such file, or other users may write to its folder.
+    """
+    if not hasattr(os, "getuid"):
+        return os.open(folder / name, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+    within = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        if not _is_trusted(os.fstat(within), stat.S_ISDIR):
+            raise PermissionError(f"Other users may write to {folder}.")
+        return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=within)
+    finally:
+        os.close(within)
+
+
+def _is_trusted(status: os.stat_result, is_kind: Callable[[int], bool]) -> bool:
+    """Return whether only this user and root can write a file or folder. What is loaded from it runs."""
+    if not is_kind(status.st_mode):
+        return False
+    return not hasattr(os, "getuid") or (status.st_uid in (os.getuid(), 0) and not status.st_mode & 0o022)
 
 
 def _signed(name: str, data: bytes) -> bytes:
@@ -73,6 +99,8 @@ def store(kind: str, name: str, data: bytes) -> None:
     with contextlib.suppress(OSError):
         folder = directory() / kind
         folder.mkdir(parents=True, exist_ok=True)
+        if hasattr(os, "getuid") and folder.stat().st_mode & 0o022:
+            folder.chmod(0o755)  # made under a umask that lets the group write
         replace_file(folder / name, _signed(name, data) + data)
         kept = [entry for entry in folder.iterdir() if not entry.name.startswith(".")]
         if len(kept) > MAX_ENTRIES:
