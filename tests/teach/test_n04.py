@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import sys
+from typing import Any
 
+import numpy as np
 import pytest
 
 import gpulab as gl
@@ -46,14 +49,36 @@ def test_the_arrow_points_at_the_byte_that_was_hit() -> None:
         assert f'aria-label="{stray.describe()}"' in page
 
 
-def test_what_the_hunt_is_to_find_depends_on_its_kind() -> None:
-    import numpy as np
+def nans(program: Any) -> list[str]:
+    """Names of arrays with a NaN, in the order of their steps: what is unequal to itself."""
+    return [name for name, values in {"x": program.states[0]["x"], **program.writes}.items()
+            if (values != values).any()]  # fmt: skip
 
-    x = np.ones((4, 4), np.float32)
-    cells = [(2, 1), (1, 3), (0, 0)]
-    wanted = {kind: exercises._program(kind, x, 2, cells, run=True)[1]
-              for kind in ("made", "none", "in place", "input", "infinite", "stale", "two")}  # fmt: skip
-    assert wanted == {
-        "made": ("scores", (2, 1)), "none": None, "in place": ("scores", (2, 1)), "input": ("x", (2, 1)),
-        "infinite": ("weights", (2, 1)), "stale": None, "two": ("scores", (1, 3)),
-    }  # fmt: skip
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_the_hunt_is_to_find_depends_on_its_kind(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    for stale, kind in itertools.product((False, True), exercises.KINDS):
+        program = exercises.drawn_program(rng, kind, stale)
+        names = list(program.writes)
+        made = nans(program)
+        assert (program.wanted is None) == (kind == "none") == (not made)
+        if program.wanted is not None:
+            assert program.wanted[0] == made[0]
+        if kind in ("last", "two", "alone"):
+            assert made == [names[-1]]
+        if kind in ("two", "twice"):
+            row, col = program.wanted[1]
+            rows, cols = np.nonzero(np.isnan(program.writes[made[0]]))
+            assert (rows.min(), cols[rows.argmin()]) == (row, col)
+            assert cols.min() < col
+        assert (made[:1] == ["x"]) == (kind == "input")
+        assert len(set(program.means.values())) < len(program.means) or kind not in (
+            "in place",
+            "over the input",
+        )
+        before = [program.states[0][program.means[name]] for name in names]
+        own = [values for name, values in zip(names, before, strict=True) if program.means[name] != "x"]
+        assert all(np.isnan(values).all() == stale for values in own)
+        assert program.is_after(0, list(program.states[0].values()))
+        assert program.is_after(len(names), list(program.states[-1].values()))

@@ -187,3 +187,22 @@ def runs_them_twice(steps: Any, arrays: Any) -> Any:
     for step in steps.values():
         step()
     return after_each(steps, arrays)
+
+
+def new_ones(steps: Any, arrays: Any) -> Any:
+    """Cells that are NaN and were not before: a NaN in an old one's place is missed."""
+    found = None
+    if (cell := first_cell(arrays["x"])) is not None:
+        found = "x", cell
+    for name, step in steps.items():
+        before = np.isnan(arrays[name].get())
+        step()
+        wrong = np.argwhere(np.isnan(arrays[name].get()) & ~before)
+        if found is None and wrong.size:
+            found = name, tuple(wrong[0].tolist())
+    return found
+
+
+def sorted_steps(steps: Any, arrays: Any) -> Any:
+    """Runs the steps by name."""
+    return after_each({name: steps[name] for name in sorted(steps)}, arrays)

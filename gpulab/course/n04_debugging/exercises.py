@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -49,16 +50,31 @@ def judge_whodunit(answer: Answer) -> str:
         elif wrong and not waits:
             wrong[-1] = launches  # the very last
         stops = sorted(int(n) for n in rng.choice(np.arange(2, launches), waits, replace=False))
-        _judge_named(answer.ask(_investigated, names, wrong, stops, shown="whodunit(program)"), names, wrong)
+        asked: list[int] = []  # launches of each run
+
+        def stray(begins: bool, asked: list[int] = asked, wrong: list[int] = wrong) -> int:
+            if begins:
+                asked.append(0)
+                return 0
+            asked[-1] += 1
+            return _STRAY if asked[-1] in wrong else 0
+
+        seen = answer.ask(_investigated, names, stops, shown="whodunit(program)", back=stray)
+        if asked != seen["asked"]:
+            raise NotYet("whodunit(program) looks into the program: run it, and see what CUDA tells.")
+        _judge_named(seen, names, wrong)
     return "the first that failed is named, and a program that is well runs without waits."
 
 
-def _investigated(answer: Any, names: list[str], wrong: list[int], stops: list[int]) -> dict[str, Any]:
+def _investigated(
+    answer: Any, asks: Callable[[bool], int], names: list[str], stops: list[int]
+) -> dict[str, Any]:
     """Where the answer is: what it returns, how often it ran the program, and how often the host waited."""
     must_be_a_function("whodunit", callable(answer), type(answer).__name__)
     cp, kernels = session.cp(), _kernels()
     runs: list[Any] = []
     given: list[int] = []
+    asked: list[int] = []
     with ExitStack() as contexts:
 
         def program(after: Callable[[str, int], Any]) -> None:
@@ -66,10 +82,11 @@ def _investigated(answer: Any, names: list[str], wrong: list[int], stops: list[i
             late = contexts.enter_context(session.late_faults())
             runs.append(late)
             given.append(0)
+            asked.append(asks(True))
             x = cp.zeros(_ELEMENTS, dtype=cp.float32)
             for number, name in enumerate(names, 1):
-                stray = _STRAY if number in wrong else 0
-                kernels[name]((2,), (32,), (x, np.int32(_ELEMENTS), np.int64(stray)))
+                asked[-1] = number
+                kernels[name]((2,), (32,), (x, np.int32(_ELEMENTS), np.int64(asks(False))))
                 given[-1] = number
                 after(name, number)
                 if number in stops:
@@ -85,7 +102,7 @@ def _investigated(answer: Any, names: list[str], wrong: list[int], stops: list[i
             ) from error
         waits = [late.waits for late in runs]
         lost = [late.fault is not None for late in runs]
-    return {"found": found, "runs": len(runs), "waits": waits, "lost": lost, "given": given,
+    return {"found": found, "runs": len(runs), "waits": waits, "lost": lost, "given": given, "asked": asked,
             "own": len(stops) + bool(stops)}  # fmt: skip
 
 
@@ -142,73 +159,86 @@ WHODUNIT = PythonExercise("04-whodunit", "Whodunit", judge_whodunit, level="warm
 
 # 04-hunt
 
-STEPS = ("normed", "scores", "weights", "mixed", "out")
+_NAMES = ("normed", "scores", "weights", "mixed", "out", "gated", "masked")
+KINDS = ("made", "none", "in place", "input", "infinite", "two", "twice", "over the input", "last", "alone")
 
 
 def judge_hunt(answer: Answer) -> str:
     """``hunt(steps, arrays)``: who made the first NaN, and in which cell."""
-    rng = answer.rng
-    kinds = ("made", "none", "in place", "input", "made", "infinite", "stale", "in place", "two")
-    for turn, kind in enumerate(kinds):
-        rows, cols = (int(n) for n in rng.integers(3, 9, 2))
-        x = rng.integers(1, 9, (rows, cols)).astype(np.float32)
-        at = len(STEPS) if kind == "two" else int(rng.integers(1, len(STEPS) - 1))
-        if turn == kinds.index("in place"):
-            at = 3  # in an array that has an earlier name, too
-        cells = [tuple(int(v) for v in rng.integers(0, (rows, cols))) for _ in range(3)]
-        if kind == "two":  # of which the first by rows is the last by columns
-            (row, low), (col, left) = (sorted(rng.choice(k, 2, replace=False).tolist()) for k in (rows, cols))
-            cells[:2] = [(low, col), (row, left)]
-        seen = answer.ask(_hunted, kind, x, at, cells, shown="hunt(steps, arrays)")
-        _judge_cell(seen, kind)
+    for stale in (False, True):  # whether arrays hold NaN before their step has run
+        for kind in KINDS:
+            program = drawn_program(answer.rng, kind, stale)
+            calls: list[str] = []
+            touched: list[str] = []
+
+            def step(
+                name: str, now: list[Any], program: _Program = program, calls: list[str] = calls,
+                touched: list[str] = touched,
+            ) -> Any:  # fmt: skip
+                if not program.is_after(len(calls), now):
+                    touched.append(name)
+                calls.append(name)
+                return program.writes[name]
+
+            seen = answer.ask(
+                _hunted, program.states[0], program.means, list(program.writes),
+                shown="hunt(steps, arrays)", back=step,
+            )  # fmt: skip
+            same = not touched and program.is_after(len(calls), seen["left"])
+            _judge_cell(seen["found"], program, calls, same)
     return "kernel and cell are named, whatever stood in the arrays before."
 
 
-def _hunted(answer: Any, kind: str, x: Any, at: int, cells: list[tuple[int, int]]) -> dict[str, Any]:
-    """Where the answer is: what it finds, what there was to find, and whether it left the arrays alone."""
-    must_be_a_function("hunt", callable(answer), type(answer).__name__)
-    (steps, arrays), _, _ = _program(kind, x, at, cells, run=False)
-    calls: list[str] = []
+@dataclass(frozen=True)
+class _Program:
+    """Steps and what they write, by name; arrays after each step, whose names mean which; the first NaN.
 
-    def counted(name: str, step: Callable[[], None]) -> Callable[[], None]:
-        def call() -> None:
-            calls.append(name)
-            step()
+    All of that stays with the judge: a step asks for what it writes.
+    """
 
-        return call
+    kind: str
+    stale: bool
+    writes: dict[str, Any]
+    means: dict[str, str]
+    states: list[dict[str, Any]]
+    wanted: tuple[str, tuple[int, ...]] | None
 
-    given = {name: counted(name, step) for name, step in steps.items()}
-    found = answer(given, dict(arrays))
-    _, wanted, expected = _program(kind, x, at, cells, run=True)  # not there before the answer is done
-    if isinstance(found, tuple | list) and len(found) == 2 and (cell := parts_of(found[1])) is not None:
-        found = (found[0], tuple(int(c) for c in cell if is_whole(c)))
-    there = expected[min(len(calls), len(STEPS))]
-    same = all(np.array_equal(arrays[n].get(), there[n], equal_nan=True) for n in arrays)
-    return {"found": found, "wanted": wanted, "calls": calls, "same": same}
+    def is_after(self, calls: int, now: list[Any]) -> bool:
+        """Whether arrays hold what they have to after so many steps."""
+        there = self.states[min(calls, len(self.writes))].values()
+        return all(np.array_equal(a, b, equal_nan=True) for a, b in zip(there, now, strict=True))
 
 
-def _program(
-    kind: str, x: Any, at: int, cells: list[tuple[int, int]], run: bool
-) -> tuple[tuple[dict[str, Any], dict[str, Any]], Any, list[dict[str, Any]]]:
-    """Steps and arrays; and, if they run, who made the first NaN, and the arrays after each step."""
-    cp = session.cp()
-    arrays: dict[str, Any] = {"x": cp.asarray(x)}
-    for name in STEPS:
-        arrays[name] = cp.full(x.shape, np.nan if kind == "stale" else 1, dtype=cp.float32)
-    if kind == "in place":  # what comes later is written over what comes before
-        arrays["weights"] = arrays["scores"]
-        arrays["out"] = arrays["mixed"]
+def drawn_program(rng: np.random.Generator, kind: str, stale: bool) -> _Program:
+    """Steps of a kind, of which one makes a NaN, or none."""
+    count = 1 if kind == "alone" else int(rng.integers(4, len(_NAMES) + 1))
+    names = [str(name) for name in rng.permutation(_NAMES)[:count]]
+    rows, cols = (int(n) for n in rng.integers(2, 9, 2) + (rng.permutation(2) == 0))  # no square
+    at = count if kind in ("two", "last", "alone") else int(rng.integers(1, count - 1))
+    if kind == "in place":
+        at = 3  # in an array that has an earlier name, too
+    cells = [divmod(int(at), cols) for at in rng.permutation(rows * cols)[:3]]
+    if kind in ("two", "twice"):  # of which the first by rows is the last by columns
+        (row, low), (col, left) = (sorted(rng.choice(k, 2, replace=False).tolist()) for k in (rows, cols))
+        cells[:2] = [(low, col), (row, left)]
+    x = rng.integers(1, 9, (rows, cols)).astype(np.float32)
     if kind == "input":
-        arrays["x"][cells[0]] = np.nan
-    order = ["x", *STEPS]
-
-    def step(number: int) -> Callable[[], None]:
-        name, before = order[number], order[number - 1]
-
-        def launch() -> None:
-            values = arrays[before] * 0.5 + 1
-            if number == at and kind in ("made", "in place", "two"):
-                for cell in cells[: 2 if kind == "two" else 1]:
+        x[cells[0]] = np.nan
+    order = ["x", *names]
+    means = {name: name for name in order}
+    if kind == "in place":
+        means[names[2]], means[names[-1]] = names[1], means[names[-2]]
+    if kind == "over the input":
+        means[names[0]] = "x"
+    state = {name: np.full_like(x, np.nan if stale else 1) for name in dict.fromkeys(means.values())}
+    state["x"] = x
+    states, writes = [dict(state)], {}
+    first = _first_cell("x", x)
+    for number, name in enumerate(names, 1):
+        with np.errstate(invalid="ignore"):
+            values = state[means[order[number - 1]]] * np.float32(0.5) + np.float32(1)
+            if number == at and kind not in ("none", "input", "infinite"):
+                for cell in cells[: 2 if kind in ("two", "twice") else 1]:
                     values[cell] = np.nan
             if number == at and kind == "infinite":
                 values[cells[2]] = np.inf
@@ -216,41 +246,65 @@ def _program(
                 values[cells[0]] = np.inf
             if number == at + 1 and kind == "infinite":
                 values[cells[0]] = values[cells[0]] - values[cells[0]]
-            if number == len(order) - 1 and kind == "in place":
-                values = cp.where(
-                    cp.isnan(values), cp.float32(0), values
-                )  # and nothing is to be seen any more
-            arrays[name][...] = values
+        if number == count and kind == "in place":
+            values = np.nan_to_num(values, nan=0.0)  # and nothing is to be seen any more
+        writes[name] = values
+        state = state | {means[name]: values}
+        states.append(state)
+        first = first or _first_cell(name, values)
+    return _Program(kind, stale, writes, means, states, first)
+
+
+def _first_cell(name: str, values: Any) -> tuple[str, tuple[int, ...]] | None:
+    wrong = np.argwhere(np.isnan(values))
+    return (name, tuple(int(v) for v in wrong[0])) if wrong.size else None
+
+
+def _hunted(
+    answer: Any, asks: Callable[..., Any], start: dict[str, Any], means: dict[str, str], names: list[str]
+) -> dict[str, Any]:
+    """Where the answer is: what it finds, and what it leaves in the arrays."""
+    must_be_a_function("hunt", callable(answer), type(answer).__name__)
+    cp = session.cp()
+    arrays = {name: cp.asarray(values) for name, values in start.items()}
+
+    def now() -> list[Any]:
+        return [array.get() for array in arrays.values()]
+
+    def step(name: str) -> Callable[[], None]:
+        def launch() -> None:
+            arrays[means[name]][...] = cp.asarray(asks(name, now()))
 
         return launch
 
-    steps = {name: step(number) for number, name in enumerate(STEPS, 1)}
-    wanted: Any = None
-    held = []
-    if run:
-        for name in order:
-            if name != "x":
-                steps[name]()
-            held.append({each: array.get() for each, array in arrays.items()})
-            wrong = np.argwhere(np.isnan(arrays[name].get()))
-            if wrong.size and wanted is None:
-                wanted = (name, tuple(int(v) for v in wrong[0]))
-    return (steps, arrays), wanted, held
+    found = answer({name: step(name) for name in names}, {name: arrays[of] for name, of in means.items()})
+    return {"found": found, "left": now()}
 
 
-def _judge_cell(seen: dict[str, Any], kind: str) -> None:
-    found, wanted, calls = seen["found"], seen["wanted"], seen["calls"]
+def _is_left_over(found: Any, program: _Program) -> bool:
+    """Whether a step writes another number than NaN to the cell that was found."""
+    if not isinstance(found, tuple) or not isinstance(found[0], str) or found[0] not in program.writes:
+        return False
+    values, cell = program.writes[found[0]], found[1]
+    inside = len(cell) == 2 and 0 <= cell[0] < values.shape[0] and 0 <= cell[1] < values.shape[1]
+    return inside and bool(np.isfinite(values[cell]))
+
+
+def _judge_cell(found: Any, program: _Program, calls: list[str], same: bool) -> None:
+    kind, wanted = program.kind, program.wanted
+    if isinstance(found, tuple | list) and len(found) == 2 and (cell := parts_of(found[1])) is not None:
+        found = (found[0], tuple(int(c) for c in cell if is_whole(c)))
     told = f"hunt(steps, arrays) returns {spelt(found)}"
-    if not seen["same"] and len(set(calls)) == len(calls):
+    if calls != list(program.writes)[: len(calls)]:
+        raise NotYet(f"{told}, but runs the steps {', '.join(calls)}: each runs once, in order.")
+    if not same:
         raise NotYet(
             f"{told}, and leaves other numbers in the arrays than the steps make: looking for a NaN must not "
             "change one. A NaN that is replaced is not mended."
         )
-    if len(calls) > len(set(calls)):
-        raise NotYet(f"{told}, but runs {calls[0]} more than once: each step runs once, in order.")
     if equals(found, wanted):
         return
-    if kind == "stale":
+    if program.stale and _is_left_over(found, program):
         raise NotYet(
             f"{told}, and no step makes a NaN there: what an array held before its step has run is left over "
             "from earlier."

@@ -229,6 +229,13 @@ def _always_somebody(program: Any) -> Any:
     return _looks_closer(program) or ("scale", 1)
 
 
+def _asks_itself(program: Any) -> Any:
+    asks = next(cell.cell_contents for cell in program.__closure__ if callable(cell.cell_contents))
+    asks(True)
+    strays = [asks(False) for _ in range(14)]
+    return next((("scale", number) for number, stray in enumerate(strays, 1) if stray), None)
+
+
 _WHODUNIT = (
     Wrong("04-whodunit", "the line that raised", _the_line_that_raised, "", "the last that was given"),
     Wrong("04-whodunit", "blocking set after the context is there", _environment_too_late, "", "the last that was given"),
@@ -241,6 +248,7 @@ _WHODUNIT = (
     Wrong("04-whodunit", "the name alone", _name_alone, "", "the number of its launch"),
     Wrong("04-whodunit", "lets the error pass", _lets_it_pass, "", "catch it"),
     Wrong("04-whodunit", "accuses somebody always", _always_somebody, "", "nothing fails"),
+    Wrong("04-whodunit", "asks what the program asks", _asks_itself, "", "looks into the program"),
     Wrong("04-whodunit", "does not run it", lambda program: None, "", "never runs the program"),
     Right("04-whodunit", "a second run that waits", _looks_closer),
     Right("04-whodunit", "one note, another wait", _keeps_one),
@@ -265,8 +273,10 @@ _HUNT = (
     Wrong("04-hunt", "sums of cells", answers.sums_of_cells, "", "infinity is no NaN yet"),
     Wrong("04-hunt", "columns first", answers.columns_first, "", "row by row"),
     Wrong("04-hunt", "the last cell", answers.the_last_cell, "", ""),
-    Wrong("04-hunt", "each step twice", answers.runs_them_twice, "", "more than once"),
+    Wrong("04-hunt", "each step twice", answers.runs_them_twice, "", "each runs once, in order"),
     Wrong("04-hunt", "looks at who called", lambda steps, arrays: sys._getframe(1).f_locals["wanted"], "", "wanted"),
+    Wrong("04-hunt", "the first NaN that was not there before", answers.new_ones, "", ""),
+    Wrong("04-hunt", "each step in a set", answers.sorted_steps, "", "in order"),
     Right("04-hunt", "after each step", answers.after_each),
     Right("04-hunt", "a cell as an array", lambda steps, arrays: (found := answers.after_each(steps, arrays)) and (found[0], np.array(found[1]))),
     Right("04-hunt", "on the device, by argmax", answers.on_the_device),

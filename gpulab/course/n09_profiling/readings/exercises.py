@@ -178,6 +178,11 @@ def _of_share(given: float, samples: Samples) -> str:
         return ": it is a share of the busy time, not of the whole."
     if np.isclose(given, 100 * (power if cause == "power" else heat), atol=1e-7):
         return ": a share is at most 1."
+    before = sum(b["time_s"] - a["time_s"] for a, b in pairwise(samples) if b["utilization"] > 0)
+    held = sum(b["time_s"] - a["time_s"] for a, b in pairwise(samples)
+               if b["utilization"] > 0 and int(b["clock_reasons"]) & mask)  # fmt: skip
+    if before and np.isclose(given, held / before, atol=1e-9):
+        return ": each sample holds until the next one, not since the one before."
     return "." if cause != "no" else ': of "no" the share is 0.'
 
 
@@ -240,6 +245,23 @@ def _sessions(rng: np.random.Generator) -> list[tuple[str, Samples, str]]:
     for at in rng.permutation(len(found))[: len(found) // 2]:  # cards of other sizes
         for one in found[int(at)][1]:
             one["power"] = round(0.15 * one["power"], 1)
+    each = "a cause counts if it alone held the clocks for more than a tenth of the busy time."
+    exact = "exactly a tenth is not more than a tenth."
+    found += [
+        ("power and heat, neither for a tenth", _exact((84, 0), (8, 0x04), (8, 0x20)), each),
+        ("heat and power, neither for a tenth", _exact((5, 0x40), (86, 0), (9, 0x80)), each),
+        ("a cap for exactly a tenth", _exact((45, 0), (10, 0x04), (45, 0)), exact),
+        (
+            "heat for exactly a tenth, and a cap for a little more",
+            _exact((10, 0x20), (11, 0x04), (79, 0)),
+            exact,
+        ),
+        ("heat in a ninth, a cap in half", _exact((11, 0x40), (39, 0), (50, 0x80)), both),
+        ("a cap in a ninth, heat in half", _exact((11, 0x80), (39, 0), (50, 0x40)), both),
+        ("both at once, the cap for longer", _exact((8, 0x24), (6, 0x04), (86, 0)), each),
+        ("a brake and heat at once, then heat", _exact((30, 0xC8), (15, 0x20), (55, 0x1)), both),
+        ("heat from the first sample to the last", _exact((100, 0x20)), warm),
+    ]
     alone = "a sample holds until the next one: a single one lasts for no time."
     found.append(("one sample at the cap", _sampled(rng, work(1.0, 0x04, 0.9, 1.0))[:1], alone))
     # Few readings in the phase that is held, many beside it, and the other way round.
@@ -247,6 +269,16 @@ def _sessions(rng: np.random.Generator) -> list[tuple[str, Samples, str]]:
     dense = _sampled(rng, work(19.5), 1.0) + _sampled(rng, work(0.5, 0x20, 0.8, 0.9, 85), 0.02, 19.5)
     ends = "samples lie unevenly; each counts for the time until the next one."
     return [*found, ("readings that come slowly", sparse, ends), ("a short dense burst", dense, ends)]
+
+
+def _exact(*phases: tuple[int, int]) -> Samples:
+    """A busy GPU for so many seconds with each of these reasons, in samples of a second or less."""
+    bits = [reason for seconds, reason in phases for _ in range(seconds)]
+    return [
+        {"time_s": float(at), "utilization": 1 + at % 100, "sm_clock": 1000, "power": 200.0,
+         "temperature": 60, "clock_reasons": reason}
+        for at, reason in enumerate([*bits, bits[-1]])
+    ]  # fmt: skip
 
 
 def _sampled(rng: np.random.Generator, phases: list[Any], every_s: float = 0.1, at_s: float = 0.0) -> Samples:

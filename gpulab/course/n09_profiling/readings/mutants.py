@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gpulab.course.n09_profiling.readings.exercises import HEAT, LEAST, POWER, dot_of
+from gpulab.course.n09_profiling.readings.exercises import HEAT, LEAST, POWER, dot_of, held_shares
 from gpulab.teach.judge import Right, Wrong
 
 
@@ -189,6 +189,19 @@ def _of_the_whole(samples: Any) -> Verdict:
     return cause, share * busy / (samples[-1]["time_s"] - samples[0]["time_s"])
 
 
+def _together(samples: Any) -> Verdict:
+    """Power and heat add up to more than a tenth."""
+    power, heat = held_shares(samples)
+    if power + heat <= LEAST:
+        return "no", 0.0
+    return ("power", power) if power > heat else ("heat", heat)
+
+
+def _since_the_one_before(samples: Any) -> Verdict:
+    shifted = [b | {"time_s": a["time_s"]} for a, b in pairwise(samples)]
+    return _throttled([*shifted, samples[-1]])
+
+
 def _with_arrays(samples: Any) -> Any:
     time_s, use, bits = (
         np.array([one[name] for one in samples]) for name in ("time_s", "utilization", "clock_reasons")
@@ -238,6 +251,9 @@ _SESSIONS: tuple[Wrong | Right, ...] = (
     Wrong("09-throttled", "hot means heat", _by_temperature, "", "the reason says power"),
     Wrong("09-throttled", "many watts mean power", _by_watts, "", ""),
     Wrong("09-throttled", "busy from 6 %", lambda s: _throttled([one | {"utilization": max(0, one["utilization"] - 5)} for one in s]), "", ""),
+    Wrong("09-throttled", "both together count", _together, "", "it alone held"),
+    Wrong("09-throttled", "from a tenth on", _misread(least=0.1 - 1e-12), "", "not more than a tenth"),
+    Wrong("09-throttled", "since the sample before", _since_the_one_before, "", ""),
     Wrong("09-throttled", "a twentieth counts", _misread(least=0.05), "", "is a burst"),
     Wrong("09-throttled", "hardware slowdown is power", _misread(power=POWER | 0x08), "", "power brake"),
     Wrong("09-throttled", "a tenth of the whole", _tenth_of_all, "", "however long the GPU rests"),

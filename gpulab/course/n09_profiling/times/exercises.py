@@ -23,12 +23,38 @@ from virtualgpu.records import Timeline
 _ANNOTATED = "annotated(layers)"
 
 
+# How layers are called, in turns: with a number by name, by position, all by name, with more of either.
+_CALLS: tuple[Callable[[Any, float], tuple[tuple[Any, ...], dict[str, Any]]], ...] = (
+    lambda x, gain: ((x,), {"gain": gain}),
+    lambda x, gain: ((x, gain), {}),
+    lambda x, gain: ((), {"x": x, "gain": gain}),
+    lambda x, gain: ((x, gain, None, "causal"), {"training": True}),
+)
+
+
+def _given(number: int, x: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    return _CALLS[number % len(_CALLS)](x, number + 0.5)
+
+
+def _noted(args: tuple[Any, ...], named: dict[str, Any]) -> str:
+    """What a layer is called with, but for the array."""
+    return f"{args[1:]} {sorted((name, value) for name, value in named.items() if name != 'x')}"
+
+
+class _Stopped(BaseException):
+    """Such as Ctrl-C, which is no `Exception`."""
+
+
 class _Layers:
     """Layers that note what they were called with, and in which threads."""
 
-    def __init__(self, rounds: list[int], broken: int = -1, barrier: threading.Barrier | None = None) -> None:
+    def __init__(
+        self, rounds: list[int], broken: int = -1, barrier: threading.Barrier | None = None,
+        error: type[BaseException] = LookupError,
+    ) -> None:  # fmt: skip
         self.ran: list[int] = []  # in which threads
-        self.gains: list[float] = []
+        self.given: list[str] = []
+        self._error = error
         made: dict[int, Callable[..., Any]] = {}
         self.functions = []
         for number, turns in enumerate(rounds):
@@ -40,27 +66,31 @@ class _Layers:
     def _layer(self, turns: int, broken: bool, barrier: threading.Barrier | None) -> Callable[..., Any]:
         name = stages.NAMES[turns % len(stages.NAMES)]
 
-        def layer(x: Any, gain: float = 1.0) -> Any:
+        def layer(*args: Any, **named: Any) -> Any:
+            x = args[0] if args else named["x"]
             if barrier is not None:
                 barrier.wait(timeout=5)
             stages.run(name, x, turns)
             if barrier is not None:
                 barrier.wait(timeout=5)
-            self.gains.append(gain)
+            self.given.append(_noted(args, named))
             self.ran.append(threading.get_ident())
             if broken:
-                raise LookupError("this layer has no weights")
+                raise self._error("this layer has no weights")
             return x
 
         layer.__name__ = name
         return layer
 
 
-def nvtx_seen(answer: Any, rounds: list[int], broken: int, threads: int) -> dict[str, Any]:
+def nvtx_seen(
+    answer: Any, rounds: list[int], broken: int, threads: int, stopped: bool = False
+) -> dict[str, Any]:
     """Where the answer is: a model goes through its layers; what a profile says of them, and what was so."""
     cp = session.cp()
     barrier = threading.Barrier(threads) if threads > 1 else None
-    layers = _Layers(rounds, broken, barrier)
+    error = _Stopped if stopped else LookupError
+    layers = _Layers(rounds, broken, barrier, error)
     arrays = [cp.full(64, 0.3, cp.float32) for _ in range(threads)]
     for turns in sorted(set(rounds)):  # compiled before
         stages.run(stages.NAMES[turns % len(stages.NAMES)], arrays[0], 1)
@@ -76,12 +106,14 @@ def nvtx_seen(answer: Any, rounds: list[int], broken: int, threads: int) -> dict
         for number, layer in enumerate(made):
             begun = clock()
             try:
-                if layer(x, gain=number + 0.5) is not x:
+                args, named = _given(number, x)
+                if layer(*args, **named) is not x:
                     told["notes"].append("result")
                 if number == broken:
                     told["notes"].append("swallowed")
-            except LookupError as error:
-                if number != broken or str(error.args[0]) != "this layer has no weights":
+            except (LookupError, _Stopped) as raised:
+                own = number == broken and type(raised) is error
+                if not own or str(raised.args[0]) != "this layer has no weights":
                     raise
             spans.append((number, threading.get_ident(), begun, clock()))
 
@@ -114,7 +146,7 @@ def nvtx_seen(answer: Any, rounds: list[int], broken: int, threads: int) -> dict
         "right": right,
         "ranges": {r.key: (r.count, r.device_time_total_ns or 0, r.operations) for r in record.ranges},
         "waits": sum(w.count for w in record.waits),
-        "gains": sorted(layers.gains),
+        "given": sorted(layers.given),
         "open": sorted({r.name for r in ran.ranges if r.end_ns > last.start_ns and r is not last}),
     }
     return told
@@ -133,13 +165,14 @@ def judge_nvtx(answer: Answer) -> str:
     turns = [int(n) for n in rng.choice(range(20, 400), 12, replace=False)]
     shared = [turns[0], turns[1], turns[0], turns[2]]
     broken = int(rng.integers(0, 3))
-    for rounds, at, threads, what in (
-        (shared, -1, 1, "four layers, of which 0 and 2 are the same function"),
-        (turns, -1, 1, "twelve layers"),
-        (turns[:4], broken, 1, f"four layers, of which layer {broken} raises an exception"),
-        (turns[3:6], -1, 2, "three layers in two threads at once"),
+    for rounds, at, threads, stopped, what in (
+        (shared, -1, 1, False, "four layers, of which 0 and 2 are the same function"),
+        (turns, -1, 1, False, "twelve layers"),
+        (turns[:4], broken, 1, False, f"four layers, of which layer {broken} raises an exception"),
+        (turns[:4], broken, 1, True, f"four layers, of which layer {broken} is stopped, as by Ctrl-C"),
+        (turns[3:6], -1, 2, False, "three layers in two threads at once"),
     ):
-        told = answer.ask(nvtx_seen, rounds, at, threads, shown=_ANNOTATED)
+        told = answer.ask(nvtx_seen, rounds, at, threads, stopped, shown=_ANNOTATED)
         _judge_nvtx(told, rounds, at, threads, what)
     return "each layer has a range of its own, on its own thread, that ends whatever happens."
 
@@ -158,10 +191,10 @@ def _judge_nvtx(told: dict[str, Any], rounds: list[int], broken: int, threads: i
         )
     if "swallowed" in notes:
         raise NotYet(f"with {what}, the exception does not reach the caller: end the range, and let it pass.")
-    if told["gains"] != sorted([n + 0.5 for n in range(len(rounds))] * threads):
+    if told["given"] != sorted([_noted(*_given(number, None)) for number in range(len(rounds))] * threads):
         raise NotYet(
             f"with {what}, the layers do not get what they are called with: each is to be called once, with "
-            "all arguments, those by name too."
+            "all arguments, by position and by name."
         )
     if "result" in notes:
         raise NotYet(f"with {what}, what a layer returns does not come back.")
@@ -277,6 +310,13 @@ def staged_drawn(rng: np.random.Generator) -> list[tuple[str, list[Stage], float
     full = [(g, turns(9_000), 12, 0), (h, turns(9_000), 6, 0), (i, turns(2_000), 2, 0)]
     j, k, m = names()
     hidden = [(j, turns(8_000), 8, one), (k, turns(7_000), 8, other), (m, turns(4_000), 8, other)]
+    r, s, t = names()
+    both = [
+        (r, turns(9_000), 10, one),
+        (s, turns(4_000), 4, other),
+        (t, turns(2_000), 3, other),
+        (r, turns(9_000), 3, other),
+    ]
     n, o, p = names()
     host = [(n, turns(8_000), 6, 0), (o, turns(4_000), 6, 0), (p, turns(10_000), 1, 0)]
     return [
@@ -284,6 +324,7 @@ def staged_drawn(rng: np.random.Generator) -> list[tuple[str, list[Stage], float
         ("a kernel far below its peak that hardly counts", slack, 0.0, {d: 1.6, e: 1.5, f: 20.0}),
         ("the largest share, almost at its peak", full, 0.0, {g: 1.04, h: 3.0, i: 6.0}),
         ("two streams", hidden, 0.0, {j: 8.0, k: 1.3, m: 1.1}),
+        ("a kernel that runs in both streams", both, 0.0, {r: 1.5, s: 4.0, t: 8.0}),
         ("a host that is busy, too", host, float(rng.uniform(300, 600)), {n: 2.0, o: 2.5, p: 3.0}),
     ]
 
@@ -344,6 +385,8 @@ def _formula(times: float, told: dict[str, Any], name: str, faster: dict[str, fl
         "that is what the kernel gains; the rest of the program stays as it is.": speed,
         "that is the share of the GPU's time; the host's part, and what runs side by side, are missing: "
         "divide by the program's wall time.": 1 / (1 - total / gpu * (1 - 1 / speed)),
+        "a part of its calls runs behind other work: only what the program waits for is saved.":
+            wall / (wall - total * (1 - 1 / speed)),
         "that is the share of the time that is saved; divide the time before by the time after.":
             1 - told["walls"][name] / wall,
         "that is the time after by the time before; it is the other way round.": told["walls"][name] / wall,

@@ -107,12 +107,12 @@ def _when_made(number: int, layer: Layer) -> Layer:
 
 
 def _swallows(number: int, layer: Layer) -> Layer:
-    def run(x: Any, **kwargs: Any) -> Any:
+    def run(*args: Any, **kwargs: Any) -> Any:
         with _range(f"layer {number}"):
             try:
-                return layer(x, **kwargs)
+                return layer(*args, **kwargs)
             except Exception:
-                return x
+                return None
 
     return run
 
@@ -121,6 +121,29 @@ def _positions_only(number: int, layer: Layer) -> Layer:
     def run(x: Any, *args: Any, **kwargs: Any) -> Any:
         with _range(f"layer {number}"):
             return layer(x, *args)
+
+    return run
+
+
+def _one_and_names(number: int, layer: Layer) -> Layer:
+    def run(x: Any, **kwargs: Any) -> Any:
+        with _range(f"layer {number}"):
+            return layer(x, **kwargs)
+
+    return run
+
+
+def _exceptions_only(number: int, layer: Layer) -> Layer:
+    def run(*args: Any, **kwargs: Any) -> Any:
+        nvtx = session.cp().cuda.nvtx
+        nvtx.RangePush(f"layer {number}")
+        try:
+            out = layer(*args, **kwargs)
+        except Exception:
+            nvtx.RangePop()
+            raise
+        nvtx.RangePop()
+        return out
 
     return run
 
@@ -262,7 +285,9 @@ _RANGES = (
     Wrong("09-nvtx", "ended by the next layer", _ended_by_the_next, "", "never ended"),
     Wrong("09-nvtx", "ended by nobody", _stack, "", "never ended"),
     Wrong("09-nvtx", "swallows the exception", _each(_swallows), "", "does not reach the caller"),
-    Wrong("09-nvtx", "arguments by place only", _each(_positions_only), "", "those by name too"),
+    Wrong("09-nvtx", "arguments by place only", _each(_positions_only), "", "by position and by name"),
+    Wrong("09-nvtx", "one array and names", _each(_one_and_names), "", "takes 1 positional argument"),
+    Wrong("09-nvtx", "not ended after Ctrl-C", _each(_exceptions_only), "", "an exception skips its end"),
     Wrong("09-nvtx", "no result", _each(_no_result), "", "does not come back"),
     Wrong("09-nvtx", "one function", lambda layers: layers[0], "", "a list of 4 functions"),
     Wrong("09-nvtx", "the layers as they are", lambda layers: layers, "", 'no range has the name "layer 0"'),
@@ -307,6 +332,11 @@ def _on_path(p: Any) -> dict[str, float]:
 
 def _path_times(p: Any, faster: dict[str, float], name: str) -> float:
     return _amdahl(p.record.wall_ns, _on_path(p).get(name, 0), faster[name])
+
+
+def _of_all_calls(p: Any, faster: dict[str, float], found: Found) -> Found:
+    total = p.record.kernel(found[0]).device_time_total_ns
+    return found[0], _amdahl(p.record.wall_ns, total, faster[found[0]])
 
 
 def _of_a_stream(at: int) -> Callable[[Any, dict[str, float]], Found]:
@@ -464,6 +494,9 @@ _FIRSTS = (
     ),
     Wrong("09-first", "the first stream's kernels", _of_a_stream(0), "", ""),
     Wrong("09-first", "the last stream's kernels", _of_a_stream(-1), "", ""),
+    Wrong(
+        "09-first", "the path's kernel, and all of its time", _said(_of_all_calls), "", "behind other work"
+    ),
     Wrong("09-first", "no figure", _said(lambda p, faster, found: found[0]), "", "how many times as fast"),
     Wrong("09-first", "a copy", _said(lambda p, faster, found: ("memcpy", 2.0)), "", "its kernels are"),
     Right("09-first", "the critical path", _first_by(_path_times)),
