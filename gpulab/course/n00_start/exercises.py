@@ -20,10 +20,12 @@ from gpulab.teach.judge import (
     Near,
     NotYet,
     PythonExercise,
+    Row,
     advice,
     blocks_for,
     call,
     draw,
+    is_number,
     is_whole,
     parts_of,
     spelt,
@@ -40,6 +42,7 @@ def judge_blocks(answer: Answer) -> str:
     sizes = [1000, 1, most // 4, most // 4 + 1, most, most + 1, 33, 100_000, most * int(rng.integers(2, 99))]
     # More elements than a float counts, as many as whole blocks of any usual size hold, and one too many.
     sizes += [1024 * int(n) + more for n in rng.integers(1 << 15, 1 << 17, 2) for more in (0, 1)]
+    sizes += [(1 << 31) + 1, (1 << 32) + 1]  # beyond 32 bits
     _try_shapes(answer, here, [*sizes, *map(int, rng.integers(2, 100_000_000, 4))], "")
     # GPUs of other kinds: fewer threads a block, and a grid of few blocks.
     for threads, blocks in (
@@ -74,7 +77,8 @@ def _census(answer: Answer, n: int, info: DeviceInfo, where: str) -> None:
     if parts is None or len(parts) != 2:
         raise NotYet(f"{case}; return two numbers, the blocks and the threads of each: (blocks, threads).")
     if not all(map(is_whole, parts)):
-        raise NotYet(f"{case}, and a grid takes whole numbers: divide with // instead of /.")
+        divide = ": divide with // instead of /" if all(map(is_number, parts)) else ""
+        raise NotYet(f"{case}, and a grid takes whole numbers{divide}.")
     blocks, threads = map(int, parts)
     if blocks < 1 or threads < 1:
         raise NotYet(f"{case}, and a launch has at least 1 block of 1 thread; round up.")
@@ -111,12 +115,30 @@ def saxpy_case(data: Draw, n: int, block: Dim3) -> Case:
     """``y[i] = a * x[i] + y[i]``."""
     a, x, y = np.float32(data.rng.uniform(1.5, 3) * data.rng.choice((-1, 1))), data.floats(n), data.floats(n)
     if data.kind:
-        a = data.rng.choice(np.array((0, 1, -1, 0.125, a), np.float32))
+        a = data.rng.choice(np.array((1, -1, 0.125, a), np.float32))
+    return _saxpy_of(a, x, y, block)
+
+
+def _saxpy_of(a: Any, x: Any, y: Any, block: Dim3) -> Case:
+    n, a = x.size, np.float32(a)
     with np.errstate(invalid="ignore"):
         # In double precision: whether the GPU rounds once or twice is its affair.
         product, old = a.astype(np.float64) * x, y.astype(np.float64)
         wanted = Near((product + old).astype(np.float32), np.abs(product) + np.abs(old))
     return Case(blocks_for(n, block[0]), {"a": a, "x": x, "y": y, "n": n}, {"y": wanted})
+
+
+def _with_factor(a: float) -> Any:
+    """A row's case: that factor, and elements of all kinds."""
+
+    def case(data: Draw, n: int, block: Dim3) -> Case:
+        values = np.array((0, -0.0, np.inf, -np.inf, np.nan, 1.5, -1e30), np.float32)
+        return _saxpy_of(a, data.rng.choice(values, n), data.rng.choice(values, n), block)
+
+    return case
+
+
+_FACTORS = tuple(Row(f"a = {a}", _with_factor(a), (40,)) for a in (0.0, -1.0, 1e-30, np.inf, np.nan))
 
 
 def _ragged(m: Mistake) -> bool:
@@ -130,6 +152,7 @@ SAXPY = KernelExercise(
     "float a, const float* x, float* y, int n",
     saxpy_case,
     "saxpy.cu",
+    table=_FACTORS,
     budgets=(Budget("sectors", "Neighbouring threads belong on neighbouring elements.", 1.5),),
     advice=(
         Advice(_ragged, "The last block has more threads than elements left: guard with `if (i < n)`."),
@@ -166,6 +189,7 @@ REPAIR = KernelExercise(
     "const float* x, float* y, int n",
     smooth_case,
     "smooth.cu",
+    table=(Row("hardly any elements", smooth_case, (2, 3, 4)),),
     kind="repair",
     once=True,
     advice=(
@@ -197,12 +221,39 @@ def spotlight_case(data: Draw, size: tuple[int, int], block: Dim3) -> Case:
     cx, cy = (int(data.rng.integers(-far, side + far)) for side in (width, height))
     near = int(data.rng.integers(0, min(max(size), 2000)))
     r = int(data.rng.choice([0, 1, near, far + near]))
+    return _spotlight_of(picture, cx, cy, r, block)
+
+
+def _spotlight_of(picture: Any, cx: int, cy: int, r: int, block: Dim3) -> Case:
+    height, width = picture.shape
     y, x = np.ogrid[:height, :width]
     lit = (x - cx) ** 2 + (y - cy) ** 2 <= r * r
     wanted = np.where(lit, np.minimum(2 * picture.astype(int), 255), picture // 2).astype(np.uint8)
     grid = blocks_for(width, block[0]), blocks_for(height, block[1])
     values = {"picture": picture, "width": width, "height": height, "cx": cx, "cy": cy, "r": r}
     return Case(grid, values, {"out": wanted})
+
+
+def _lit(cx: int, cy: int, r: int) -> Any:
+    """A row's case: a spot, and a picture of all bytes."""
+
+    def case(data: Draw, size: tuple[int, int], block: Dim3) -> Case:
+        picture = data.rng.permutation(np.resize(np.arange(256), size[0] * size[1])).astype(np.uint8)
+        return _spotlight_of(picture.reshape(size), cx, cy, r, block)
+
+    return case
+
+
+# Far away means as far as the square of a distance fits into an int, and no pixel is near the rim.
+_SPOTS = (
+    Row("everything lit", _lit(10, 10, 400), ((20, 30),)),
+    Row("nothing lit", _lit(-3, 5, 2), ((20, 30), (1, 1))),
+    Row("one pixel lit", _lit(3, 5, 0), ((20, 30),)),
+    Row("a corner on the rim", _lit(-3, -4, 5), ((20, 30),)),
+    Row("a dark spot far to the left", _lit(-40_000, 3, 30_000), ((20, 300),)),
+    Row("a dark spot far below", _lit(3, 40_000, 30_000), ((300, 20),)),
+    Row("a large spot", _lit(-20_000, -20_000, 46_340), ((20, 30),)),
+)
 
 
 def _spot(m: Mistake, transposed: bool) -> Any:
@@ -242,6 +293,7 @@ PICTURE = KernelExercise(
     "spotlight.cu",
     level="stretch",
     naive="spotlight_down_the_rows.cu",
+    table=_SPOTS,
     sizes=_pictures,
     blocks=draw.planes,
     measured=Measured((190, 250), (32, 8, 1)),

@@ -153,7 +153,7 @@ BLOCKS_WRONG: list[tuple[str, Any, str]] = [
     ("divides with /", lambda n, info: (n / 256, 256), "divide with // instead of /"),
     ("threads first", lambda n, info: (256, -(-n // 256)), "the blocks come first"),
     ("one block", lambda n, info: (1, n), "info.max_threads_per_block"),
-    ("one thread a block", lambda n, info: (n, 1), "64 blocks there"),
+    ("one thread a block", lambda n, info: (n, 1), "take larger ones"),
     ("block size typed in", lambda n, info: (-(-n // 256), 256), "take larger ones"),
     ("512 everywhere", lambda n, info: (-(-n // 512), 512), "blocks there"),
     (

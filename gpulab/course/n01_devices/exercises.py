@@ -367,9 +367,9 @@ def _judge_choice(answer: Answer, job: Job, why: str) -> None:
 def judge_select(answer: Answer) -> str:
     """``make_on(cp, device_id, n)``: 0, 1, ... n - 1 on a device, without changing the current one."""
     must_be_a_function("make_on", answer.is_function, answer.kind)
-    sizes = [5, 1, 300, 70_000, int(answer.rng.integers(129, 60_000)), 0]
+    sizes = [5, 1, 300, 70_000, int(answer.rng.integers(129, 60_000)), 0, _MANY]
     instead = ""
-    for current, device_id, n in zip((0, 0, 1, 2, 1, 2), (1, 0, 0, 1, 2, 2), sizes, strict=True):
+    for current, device_id, n in zip((0, 0, 1, 2, 1, 2, 1), (1, 0, 0, 1, 2, 2, 0), sizes, strict=True):
         shown = f"with device {current} current, make_on(cp, {device_id}, {n:,})"
         made, too_large = answer.ask(_made, current, device_id, n, shown=shown)
         _judge_made(shown, made, current, device_id, n)
@@ -388,14 +388,16 @@ def judge_select(answer: Answer) -> str:
     return "the array is where it should be, and the caller's device comes back, after an error, too."
 
 
+_MANY = (1 << 24) + 4  # more than a float counts
 _TOO_MANY = 1 << 20
 _LITTLE_BYTES = 1 << 20
+_SHOWN = 70_000  # so many of the last elements are looked at
 
 
 def _made(make_on: Any, current: int, device_id: int, n: int) -> tuple[dict[str, Any], dict[str, Any]]:
     """Where the answer is: what comes of a call, and of one for which there is no memory."""
     with on_device("virtual:T4", count=3) as cp:
-        for other in ((device_id + 1) % 3, device_id):
+        for other in ((device_id + 1) % 3, device_id) if n < _MANY else ():
             with cp.cuda.Device(current):
                 earlier = make_on(cp, other, n)
             if isinstance(earlier, cp.ndarray):
@@ -406,7 +408,8 @@ def _made(make_on: Any, current: int, device_id: int, n: int) -> tuple[dict[str,
             now = cp.cuda.Device().id
         facts: dict[str, Any] = {"now": now, "kind": type(result).__name__, "at": None}
         if isinstance(result, cp.ndarray):
-            facts |= {"at": result.device.id, "holds": cp.asnumpy(result)}
+            holds = cp.asnumpy(result)
+            facts |= {"at": result.device.id, "shape": holds.shape, "holds": holds.ravel()[-_SHOWN:]}
         elif result is None or result is ...:
             raise NotYet(
                 f"make_on(cp, {device_id}, {n}) returns nothing; replace the TODO and end with a return."
@@ -445,12 +448,16 @@ def _judge_made(shown: str, made: dict[str, Any], current: int, device_id: int, 
     holds = made["holds"]
     if n and holds.dtype.kind not in "iu":
         raise NotYet(f"{shown} holds {holds.dtype.name}: integers are asked for.")
-    if holds.shape != (n,):
-        raise NotYet(f"{shown} has the shape {holds.shape}, it should be ({n},).")
-    wrong = np.nonzero(holds != np.arange(n))[0]
+    if made["shape"] != (n,):
+        raise NotYet(f"{shown} has the shape {made['shape']}, it should be ({n},).")
+    right = np.arange(n - holds.size, n)
+    wrong = np.nonzero(holds != right)[0]
     if wrong.size:
         first = int(wrong[0])
-        raise NotYet(f"{shown}: element {first:,} is {holds[first]}, it should be {first:,}.")
+        why = " A float counts no further than 16,777,216." if n == _MANY else ""
+        raise NotYet(
+            f"{shown}: element {right[first]:,} is {holds[first]}, it should be {right[first]:,}.{why}"
+        )
 
 
 EXERCISES = (

@@ -7,7 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from gpulab.teach.judge import Advice, Budget, Case, Draw, KernelExercise, Measured, Mistake, advice, draw
+from gpulab.teach.judge import (
+    Advice,
+    Budget,
+    Case,
+    Draw,
+    KernelExercise,
+    Measured,
+    Mistake,
+    Row,
+    advice,
+    draw,
+)
 from virtualgpu.records import Dim3
 
 _WARP = 32
@@ -57,6 +68,16 @@ def warp_sum(drawn: Draw, size: Any, block: Dim3) -> Case:
     return Case(blocks, {"x": x, "n": size}, {"out": _by_warp(x, warps).sum(axis=1, dtype=np.int32)})
 
 
+def _in_many_warps(drawn: Draw, size: Any, block: Dim3) -> Case:
+    """Far more warps than elements, and than 16 bits count."""
+    x = drawn.integers(size, -_LARGE, _LARGE)
+    blocks = (1 << 16) // (block[0] // _WARP) + 1
+    out = np.zeros(blocks * block[0] // _WARP, np.int32)
+    own = _by_warp(x, -(-size // _WARP)).sum(axis=1, dtype=np.int32)
+    out[: own.size] = own
+    return Case(blocks, {"x": x, "n": size}, {"out": out})
+
+
 def warp_max(drawn: Draw, size: Any, block: Dim3) -> Case:
     """The largest element of each warp that has one. Some warps hold negative numbers alone."""
     least, most = np.iinfo(np.int32).min, np.iinfo(np.int32).max
@@ -64,9 +85,29 @@ def warp_max(drawn: Draw, size: Any, block: Dim3) -> Case:
     if size % 2:
         x = np.where(x > 0, ~x, x)
         x[-1] = least  # often alone in its warp: the largest there is what nothing is below
-    blocks, _ = _warps(size, block)
-    out = _by_warp(x, -(-size // _WARP), least).max(axis=1)
-    return Case(blocks, {"x": x, "n": size}, {"out": out})
+    return _most_of(x, block)
+
+
+def _most_of(x: Any, block: Dim3) -> Case:
+    blocks, _ = _warps(x.size, block)
+    out = _by_warp(x, -(-x.size // _WARP), np.iinfo(np.int32).min).max(axis=1)
+    return Case(blocks, {"x": x, "n": x.size}, {"out": out})
+
+
+def _all_are(value: int) -> Any:
+    """A row's case: elements of one value, and in each warp a last one that is larger by 1."""
+
+    def case(drawn: Draw, size: Any, block: Dim3) -> Case:
+        x = np.full(size, value, np.int32)
+        x[_WARP - 1 :: _WARP] += 1
+        return _most_of(x, block)
+
+    return case
+
+
+_ENDS = tuple(
+    Row(f"elements of {value:,}", _all_are(value), (1, 33, 500)) for value in (-(1 << 31), -1, (1 << 31) - 2)
+)
 
 
 def count_keys(drawn: Draw, size: Any, block: Dim3) -> Case:
@@ -74,8 +115,30 @@ def count_keys(drawn: Draw, size: Any, block: Dim3) -> Case:
     keys, bins = drawn.integers(size, 0, _KEYS), drawn.integers(_KEYS, -(10**9), 10**9)
     if drawn.rng.random() < 0.5:  # one key for nearly all
         keys[drawn.rng.random(size) < 0.9] = drawn.rng.integers(0, _KEYS)
+    return _counted(keys, bins, block)
+
+
+def _counted(keys: Any, bins: Any, block: Dim3) -> Case:
+    size = keys.size
     wanted = bins + np.bincount(keys, minlength=_KEYS).astype(np.int32)
     return Case(draw.blocks_for(size, block[0]), {"keys": keys, "bins": bins, "n": size}, {"bins": wanted})
+
+
+def _keys(*few: int, bins: int = 0) -> Any:
+    """A row's case: these keys in turns, and what all bins hold before."""
+
+    def case(drawn: Draw, size: Any, block: Dim3) -> Case:
+        return _counted(np.resize(np.array(few, np.int32), size), np.full(_KEYS, bins, np.int32), block)
+
+    return case
+
+
+_COUNTS = (
+    Row("one key, the last", _keys(7)),
+    Row("one key, the first", _keys(0, bins=5)),
+    Row("two keys", _keys(3, 5, bins=-(1 << 31))),
+    Row("each key in turn", _keys(*range(_KEYS), bins=(1 << 31) - 2000)),
+)
 
 
 def compact(drawn: Draw, size: Any, block: Dim3) -> Case:
@@ -85,6 +148,11 @@ def compact(drawn: Draw, size: Any, block: Dim3) -> Case:
         x = np.where(drawn.rng.random(size) < 0.2, np.float32(2e-38), x)
     whole = drawn.rng.choice((0, 1, -1), -(-size // _WARP)).repeat(_WARP)[:size]
     x = np.where(whole == 0, x, np.copysign(x, whole)).astype(np.float32)  # warps that keep all, or nothing
+    return _compact_of(drawn, x, block)
+
+
+def _compact_of(drawn: Draw, x: Any, block: Dim3) -> Case:
+    size = x.size
     blocks, warps = _warps(size, block)
     kept = _by_warp(x, warps) > 0
     out = drawn.integers((warps, _WARP), 1, 100).astype(np.float32)
@@ -93,6 +161,21 @@ def compact(drawn: Draw, size: Any, block: Dim3) -> Case:
     for row, (keep, elements) in enumerate(zip(kept, _by_warp(x, warps), strict=True)):
         wanted[row, : keep.sum()] = elements[keep]
     return Case(blocks, values, {"out": wanted.ravel(), "counts": kept.sum(axis=1, dtype=np.int32)})
+
+
+def _of(*values: float) -> Any:
+    """A row's case: these numbers in turns."""
+    return lambda drawn, size, block: _compact_of(drawn, np.resize(np.array(values, np.float32), size), block)
+
+
+_KEPT = (
+    Row("all kept", _of(1, 2, 3, 4, 5)),
+    Row("none kept", _of(-1, -np.inf, np.nan, 0, -0.0)),
+    Row("0, -0, NaN and infinities", _of(0, np.inf, -0.0, np.nan, -np.inf)),
+    Row("one kept, the last of its warp", _of(*[-1] * 31, 7)),
+    Row("one kept, the first of its warp", _of(7, *[-1] * 31)),
+    Row("next to nothing is kept, too", _of(2e-38, -2e-38)),
+)
 
 
 def _ragged_warp_wrong(m: Mistake) -> bool:
@@ -177,6 +260,7 @@ EXERCISES = (
         parameters="const int* x, int* out, int n",
         once=True,
         case=warp_sum,
+        table=(Row("more warps than 16 bits count", _in_many_warps, (100,)),),
         reference="warp_sum.cu",
         blocks=draw.whole_warps,
         budgets=(
@@ -219,6 +303,7 @@ EXERCISES = (
         parameters="const int* x, int* out, int n",
         once=True,
         case=warp_max,
+        table=_ENDS,
         reference="warp_max.cu",
         kind="repair",
         sizes=draw.some_lengths,
@@ -248,6 +333,7 @@ EXERCISES = (
         kernel="count_keys",
         parameters="const int* keys, int* bins, int n",
         case=count_keys,
+        table=_COUNTS,
         reference="count_keys.cu",
         naive="count_keys_naive.cu",
         budgets=(
@@ -281,6 +367,7 @@ EXERCISES = (
         kernel="compact",
         parameters="const float* x, float* out, int* counts, int n",
         case=compact,
+        table=_KEPT,
         reference="compact.cu",
         level="stretch",
         blocks=draw.whole_warps,

@@ -18,6 +18,7 @@ from gpulab.teach.judge import (
     Near,
     NotYet,
     PythonExercise,
+    Row,
     advice,
     call,
     draw,
@@ -55,12 +56,37 @@ def padded(drawn: Draw, size: Any, block: Dim3) -> Case:
     """Twice what is valid of each row, 0 in its padding, which holds anything, NaN included."""
     rows, cols = size
     x, length = drawn.floats((rows, cols)), drawn.integers(rows, 0, cols + 1)
+    return _padded_of(drawn, x, length, block)
+
+
+def _padded_of(drawn: Draw, x: Any, length: Any, block: Dim3) -> Case:
+    rows, cols = x.shape
     valid = np.arange(cols) < length[:, None]
     behind = ~valid & (drawn.rng.random((rows, cols)) < 0.5)
     x[behind] = drawn.rng.choice((np.nan, np.inf, -np.inf), int(behind.sum()))
     grid = draw.blocks_for(cols, block[0]), draw.blocks_for(rows, block[1])
     values = {"x": x, "length": length, "rows": rows, "cols": cols}
     return Case(grid, values, {"y": np.where(valid, 2 * x, np.float32(0))})
+
+
+def _lengths(length: Any) -> Any:
+    """A row's case: how much of each row is valid."""
+
+    def case(drawn: Draw, size: Any, block: Dim3) -> Case:
+        rows, cols = size
+        values = np.array((1, -2, np.nan, np.inf, 0), np.float32)  # also where it is valid
+        lengths = np.resize(np.array(length(cols), np.int32), rows)
+        return _padded_of(drawn, drawn.rng.choice(values, size), lengths, block)
+
+    return case
+
+
+_VALID = (
+    Row("no padding", _lengths(lambda cols: [cols])),
+    Row("nothing but padding", _lengths(lambda cols: [0])),
+    Row("one element of padding, one valid", _lengths(lambda cols: [cols - 1, 1])),
+    Row("empty and full rows", _lengths(lambda cols: [0, cols])),
+)
 
 
 def median5(drawn: Draw, size: Any, block: Dim3) -> Case:
@@ -90,6 +116,14 @@ def matmul(drawn: Draw, size: Any, block: Dim3) -> Case:
     grid = draw.blocks_for(cols, block[0]), draw.blocks_for(rows, block[1])
     values = {"a": a, "b": b, "rows": rows, "cols": cols, "inner": inner}
     return Case(grid, values, {"c": a @ b})
+
+
+def _infinite_end(drawn: Draw, size: Any, block: Dim3) -> Case:
+    """What is multiplied last is infinite: what lies outside must count as 0 on both sides."""
+    case = matmul(drawn, size, block)
+    a, b = case.values["a"], case.values["b"]
+    a[:, -1], b[-1, 0] = 1, np.inf
+    return Case(case.grid, case.values, {"c": a @ b})
 
 
 def _flat(rng: np.random.Generator) -> list[Dim3]:
@@ -462,6 +496,7 @@ EXERCISES = (
         parameters="const float* x, const int* length, float* y, int rows, int cols",
         once=True,
         case=padded,
+        table=_VALID,
         reference="padded.cu",
         naive="padded_naive.cu",
         sizes=draw.matrices,
@@ -499,6 +534,7 @@ EXERCISES = (
         parameters="const float* a, const float* b, float* c, int rows, int cols, int inner",
         once=True,
         case=matmul,
+        table=(Row("an infinity at the end", _infinite_end, ((5, 7, 35), (17, 3, 2))),),
         reference="matmul.cu",
         naive="matmul_naive.cu",
         level="stretch",

@@ -15,6 +15,7 @@ from gpulab.teach.judge import (
     Measured,
     Mistake,
     Near,
+    Row,
     advice,
     draw,
 )
@@ -29,12 +30,38 @@ def block_stats(drawn: Draw, size: Any, block: Dim3) -> Case:
     most = (1 << 31) // max(threads, 4)  # whose sums fit into an int, and into no float
     x = drawn.integers(size, -most, most)
     negative = np.repeat(drawn.rng.random(blocks) < 0.4, threads)[:size]
-    x = np.where(negative & (x > 0), ~x, x)
+    return _stats_of(np.where(negative & (x > 0), ~x, x), block)
+
+
+def _stats_of(x: Any, block: Dim3) -> Case:
+    size, threads = x.size, block[0]
+    blocks = draw.blocks_for(size, threads)
     sums, largest = np.zeros(blocks, np.int32), np.full(blocks, _LEAST, np.int32)
     for at in range(-(-size // threads)):
         own = x[at * threads : (at + 1) * threads]
-        sums[at], largest[at] = own.sum(), own.max()
+        sums[at], largest[at] = own.sum(dtype=np.int32), own.max()  # wraps around, as int does on the device
     return Case(blocks, {"x": x, "n": size}, {"sums": sums, "largest": largest})
+
+
+def _alone(drawn: Draw, size: Any, block: Dim3, value: int, others: int) -> Case:
+    """One number of each block is another than all others, the last of a block that is full."""
+    x = np.full(size, others, np.int32)
+    x[block[0] - 1 :: block[0]] = value
+    return _stats_of(x, block)
+
+
+def _any_ints(drawn: Draw, size: Any, block: Dim3) -> Case:
+    return _stats_of(drawn.rng.integers(_LEAST, -_LEAST, size).astype(np.int32), block)
+
+
+_STATS = (
+    Row("any ints", _any_ints, (1, 33, 1000)),
+    Row("the largest int last, others just below",
+        lambda data, n, block: _alone(data, n, block, -_LEAST - 1, -_LEAST - 2)),
+    Row("all the least int", lambda data, n, block: _alone(data, n, block, _LEAST, _LEAST), (1, 40)),
+    Row("zeros and one -1 a block", lambda data, n, block: _alone(data, n, block, -1, 0)),
+    Row("all -1", lambda data, n, block: _alone(data, n, block, -1, -1)),
+)  # fmt: skip
 
 
 def scan(drawn: Draw, size: Any, block: Dim3) -> Case:
@@ -43,7 +70,7 @@ def scan(drawn: Draw, size: Any, block: Dim3) -> Case:
     Sums are drawn and numbers are their differences, so that sums of either sign reach far and none leaves
     an int, and what blocks pass on is among it what a flag in its place might be.
     """
-    blocks, threads = draw.blocks_for(size, block[0]), block[0]
+    threads = block[0]
     most = 1 << (30 if drawn.kind == draw.EXTREME else int(drawn.rng.choice((12, 30))))
     sums = drawn.integers(size + 1, -most, most, np.int64)
     sums[0] = 0
@@ -52,9 +79,32 @@ def scan(drawn: Draw, size: Any, block: Dim3) -> Case:
     for k in np.flatnonzero(drawn.rng.random(ends.size - 1) < 0.2):
         told[k + 1] = told[k] + drawn.rng.choice((0, -1))  # of a block alone
     sums[ends[1:]] = told[1:]
+    return _scan_of(sums, block)
+
+
+def _scan_of(sums: Any, block: Dim3) -> Case:
+    """A scan whose results are `sums`, and the sum of all behind them."""
+    blocks = draw.blocks_for(sums.size - 1, block[0])
     state = np.zeros(2 * blocks + 2, np.int32)
     x = np.diff(sums).astype(np.int32)
-    return Case(blocks, {"x": x, "state": state, "n": size}, {"y": sums[:-1].astype(np.int32)})
+    return Case(blocks, {"x": x, "state": state, "n": x.size}, {"y": sums[:-1].astype(np.int32)})
+
+
+def _to_both_ends(drawn: Draw, size: Any, block: Dim3) -> Case:
+    """The sum before a block is the largest int, the least, or next to 0; no block's own leaves an int."""
+    ends = (0, -_LEAST - 1, 0, _LEAST, -1)
+    at = np.arange(size + 1)
+    told = np.array([ends[k % len(ends)] for k in range(size // block[0] + 2)], np.float64)
+    return _scan_of(np.rint(np.interp(at, block[0] * np.arange(told.size), told)).astype(np.int64), block)
+
+
+_SCANNED = (
+    Row("sums at both ends of an int", _to_both_ends, (300, 1000)),
+    Row("all 0", lambda data, n, block: _scan_of(np.zeros(n + 1, np.int64), block)),
+    Row("all -1", lambda data, n, block: _scan_of(-np.arange(n + 1), block)),
+    Row("large numbers that cancel within each block",
+        lambda data, n, block: _scan_of(np.where(np.arange(n + 1) % block[0] == 0, 0, -_LEAST - 1), block)),
+)  # fmt: skip
 
 
 def compact(drawn: Draw, size: Any, block: Dim3) -> Case:
@@ -63,6 +113,12 @@ def compact(drawn: Draw, size: Any, block: Dim3) -> Case:
     blocks, threads = draw.blocks_for(size, block[0]), block[0]
     whole = np.repeat(drawn.rng.choice((0, 0, 1, -1), blocks), threads)[:size]
     x = np.where((whole > 0) & (x <= 0), np.maximum(~x, 1), np.where((whole < 0) & (x > 0), ~x, x))
+    return _compact_of(drawn, x, block)
+
+
+def _compact_of(drawn: Draw, x: Any, block: Dim3) -> Case:
+    size, threads = x.size, block[0]
+    blocks = draw.blocks_for(size, threads)
     kept = x[x > 0]
     out = drawn.integers(size + 8, 1, 10**9)  # as if it had been used before
     wanted = out.copy()
@@ -70,6 +126,26 @@ def compact(drawn: Draw, size: Any, block: Dim3) -> Case:
     before = np.concatenate(([0], np.cumsum(x > 0)))[np.arange(blocks) * threads].astype(np.int32)
     values = {"x": x, "before": before, "out": out, "n": size}
     return Case(blocks, values, {"out": wanted, "count": np.array([kept.size], np.int32)})
+
+
+def _of(*values: int, every: int = 1) -> Any:
+    """A row's case: these numbers in turns, from every so many places on, and 0 between."""
+
+    def case(drawn: Draw, size: Any, block: Dim3) -> Case:
+        x = np.zeros(size, np.int32)
+        x[::every] = np.resize(np.array(values, np.int32), -(-size // every))
+        return _compact_of(drawn, x[::-1].copy(), block)
+
+    return case
+
+
+_KEPT = (
+    Row("all kept", _of(7, 1, -_LEAST - 1)),
+    Row("none kept", _of(0, -1, _LEAST)),
+    Row("every second kept", _of(5, every=2)),
+    Row("one of each 40 kept", _of(3, every=40)),
+    Row("all but one of each 5 kept", _of(1, 2, 3, 4, _LEAST)),
+)
 
 
 def blur(drawn: Draw, size: Any, block: Dim3) -> Case:
@@ -102,15 +178,36 @@ def softmax(drawn: Draw, size: Any, block: Dim3) -> Case:
         x = np.rint(x)
     masked = drawn.rng.random(size) < drawn.rng.choice((0, 0, 0.3, 0.9), (rows, 1))
     masked |= np.arange(cols) < drawn.rng.choice((0, 0, 0, 33, 200, cols), (rows, 1))
-    x = np.where(masked, -np.inf, x).astype(np.float32)
+    return _softmax_of(np.where(masked, -np.inf, x).astype(np.float32))
+
+
+def _softmax_of(x: Any) -> Case:
+    rows, cols = x.shape
     wide = x.astype(np.float64)
     most = wide.max(axis=1, keepdims=True)
     powers = np.exp(wide - np.where(np.isfinite(most), most, 0))
     total = powers.sum(axis=1, keepdims=True)
     wanted = powers / np.where(total > 0, total, 1)
     # Fast exponentials are off by what their argument, of up to 64, is rounded by.
-    near = Near(wanted.astype(np.float32), np.where(masked, 0, wanted), ulps=160)
+    near = Near(wanted.astype(np.float32), np.where(np.isinf(x), 0, wanted), ulps=160)
     return Case(rows, {"x": x, "rows": rows, "cols": cols}, {"y": near})
+
+
+def _scores(drawn: Draw, size: Any, block: Dim3) -> Case:
+    """Rows with one score, first, last and in the middle; equal ones; and both ends of what a float holds."""
+    x = np.full(size, -np.inf, np.float32)
+    rows, cols = size
+    for row in range(rows):
+        match row % 7:
+            case 0 | 1 | 2:
+                x[row, (0, cols - 1, cols // 2)[row % 7]] = (5, -3e38, 3e38)[row % 7]
+            case 3:
+                x[row] = 1e5
+            case 4:
+                x[row] = np.where(np.arange(cols) % 2, 3e38, -3e38)
+            case 5:
+                x[row] = np.where(np.arange(cols) % 3, -np.inf, -100.5)
+    return _softmax_of(x)
 
 
 def _pictures(rng: np.random.Generator, at_once: int) -> list[Any]:
@@ -144,10 +241,10 @@ def _halved(m: Mistake) -> Any:
     return left[:, 0]
 
 
-def _too_large(m: Mistake) -> bool:
+def _not_below_0(m: Mistake) -> bool:
     if m.name != "largest" or m.found is None or m.wanted is None:
         return False
-    return bool((m.found[m.wrong] > m.wanted[m.wrong]).all())
+    return bool((m.found == np.maximum(m.wanted, 0)).all())
 
 
 def _inclusive(m: Mistake) -> Any:
@@ -213,6 +310,7 @@ EXERCISES = (
         parameters="const int* x, int* sums, int* largest, int n",
         once=True,
         case=block_stats,
+        table=_STATS,
         reference="block_stats.cu",
         naive="block_stats_naive.cu",
         level="warm-up",
@@ -226,7 +324,8 @@ EXERCISES = (
             Budget(
                 "shared_wavefronts",
                 "Let neighbouring threads add, so that whole warps are done early: in every step thread "
-                "t adds what lies behind the middle of what is left.",
+                "t adds what lies behind the middle of what is left. Sums and maxima in arrays of their own "
+                "do not conflict.",
                 allowance=1.5,
             ),
             Budget("load_sectors", "Each element is read once, by the thread it belongs to."),
@@ -245,7 +344,7 @@ EXERCISES = (
                 "and after every step of the tree, the last ones included. A warp is no barrier.",
             ),
             Advice(
-                _too_large,
+                _not_below_0,
                 "All elements of a block may be negative: 0 is not the number that never wins a maximum.",
             ),
             Advice(
@@ -269,6 +368,7 @@ EXERCISES = (
         rules=4,
         crowded=True,
         case=scan,
+        table=_SCANNED,
         reference="scan.cu",
         budgets=(
             Budget(
@@ -323,6 +423,7 @@ EXERCISES = (
         parameters="const int* x, const int* before, int* out, int* count, int n",
         once=True,
         case=compact,
+        table=_KEPT,
         reference="compact.cu",
         naive="compact_naive.cu",
         blocks=draw.whole_warps,
@@ -426,6 +527,7 @@ EXERCISES = (
         parameters="const float* x, float* y, int rows, int cols",
         once=True,
         case=softmax,
+        table=(Row("one score, equal ones, both ends", _scores, ((14, 70), (7, 33), (7, 1300), (7, 2))),),
         reference="softmax.cu",
         naive="softmax_naive.cu",
         level="stretch",

@@ -82,6 +82,12 @@ _BLOCKS = (
     Wrong("06-block", "each thread reads the block's elements",
           _stats(f"{_I} if (t == 0) {{ int s = 0, m = {_LEAST}; for (int k = i; k < i + blockDim.x && k < n; ++k)"
                  " { s += x[k]; m = max(m, x[k]); } sums[blockIdx.x] = s; largest[blockIdx.x] = m; }"), "parallelism", ""),
+    Right("06-block", "coalesced groups reduce",
+          _stats("__shared__ int s[32], m[32];" + _I + f" auto w = cg::coalesced_threads(); int a = cg::reduce(w, i < n ? x[i] : 0, cg::plus<int>()),"
+                 f" b = cg::reduce(w, i < n ? x[i] : {_LEAST}, cg::greater<int>()); if (t % 32 == 0) {{ s[t / 32] = a; m[t / 32] = b; }}"
+                 " __syncthreads(); if (t == 0) { for (int k = 1; k < (blockDim.x + 31) / 32; ++k) { a += s[k]; b = max(b, m[k]); }"
+                 " sums[blockIdx.x] = a; largest[blockIdx.x] = b; }",
+                 _GROUPS.replace("\n", "\n#include <cooperative_groups/reduce.h>\n"))),
     Right("06-block", "halves, rounded up", _stats(f"{_BOXES} {_STORE} {_FOLD} {_WRITE}")),
     Right("06-block", "filled up to a power of two",
           _stats(f"{_BOXES} int p = 1; while (p < blockDim.x) p *= 2; {_STORE}"
@@ -178,6 +184,11 @@ _SCANS = (
     Wrong("06-scan", "the sum's sign is the flag",
           _summed_flag("while ((sum = atomicAdd(&sums[tile - 1], 0)) == 0) { } sum &= 0x7fffffff;",
                        "(sum + part[blockDim.x - 1]) | 0x80000000"), "results", ""),
+    Wrong("06-scan", "the flag in bit 0, the sum in 31",
+          _scanned(("while (atomicAdd(&ready[tile - 1], 0) == 0) { } __threadfence(); sum = sums[tile - 1];",
+                    "int seen; while (((seen = atomicAdd(&ready[tile - 1], 0)) & 1) == 0) { } sum = seen >> 1;"),
+                   ("sums[tile] = sum + part[blockDim.x - 1]; __threadfence(); atomicExch(&ready[tile], 1);",
+                    "atomicExch(&ready[tile], (sum + part[blockDim.x - 1]) << 1 | 1);")), "results", "both ends of an int"),
     Wrong("06-scan", "polls what is stored without an atomic", _scanned(("atomicExch(&ready[tile], 1);", "ready[tile] = 1;")),
           "hazards", "atomicExch sets a flag"),
     Wrong("06-scan", "another block's ticket",

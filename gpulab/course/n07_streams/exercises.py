@@ -29,6 +29,7 @@ from virtualgpu.words import count as counted
 
 
 _SAME = 0.05
+_FEW_WAITS = 3  # such as one behind the warm-up, and one in the end
 
 
 def _shares(rng: np.random.Generator, n: int) -> list[float]:
@@ -71,6 +72,7 @@ def _timed(answer: Any, n: int, rounds: list[int]) -> dict[str, Any]:
         "runs": [(a.start_ns, a.end_ns) for a in seen.record.activities
                  if a.name == "simmer" and a.stream_id == stream.ptr],
         "events": [call.name for call in seen.record.calls].count("cudaEventRecord"),
+        "given": len(waits),
         "waits": sorted({"device" if w.type == "CONTEXT_SYNCHRONIZE"
                          else "own" if w.stream_id in (stream.ptr, None) else "other" for w in waits}),
     }  # fmt: skip
@@ -109,6 +111,11 @@ def _judge_time(shown: str, seen: dict[str, Any], n: int) -> None:
         raise NotYet(
             f"{shown} is right here, but it waits for another stream than the current one: wait for the "
             "event alone, with end.synchronize()."
+        )
+    if seen["given"] > max(_FEW_WAITS, n // 2):
+        raise NotYet(
+            f"{shown} lets the host wait {seen['given']} times. What it waits for between the calls is "
+            "followed by a gap, which counts as their time: give all calls, then wait once."
         )
 
 

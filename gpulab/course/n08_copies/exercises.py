@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy.typing as npt
 
 from gpulab import session
 from gpulab.course.n08_copies.memory import mapped
-from gpulab.teach.judge import Budget, Draw, Near, ProgramCase, ProgramExercise
+from gpulab.teach.judge import Budget, Draw, Near, ProgramCase, ProgramExercise, Row
 from virtualgpu.words import count as counted
 
 _NOT_ON_THE_HOST = (
@@ -30,6 +31,8 @@ def stay_sizes(rng: np.random.Generator) -> tuple[tuple[int, float], ...]:
         (2, 0.0),
         (33, 0.375),
         (257, 1e30),
+        (40, -5.0),
+        (41, math.inf),
         (1000, float(rng.uniform(1, 300))),
         (n, limit),
         (10_000, 200.0),
@@ -42,7 +45,7 @@ def stay_case(drawn: Draw, size: tuple[int, float]) -> ProgramCase:
     x = drawn.integers(n, -100, 400).astype(np.float32)
     if limit < 100:
         x = x / np.float32(64)
-    if limit > 1e20:
+    if 1e20 < limit < math.inf:
         x = x * np.float32(1e28)
     right = np.minimum(x - x.min(), np.float32(limit))
     return ProgramCase(
@@ -104,13 +107,38 @@ def report_case(drawn: Draw, size: tuple[int, int]) -> ProgramCase:
     if side:  # near 0, and far from all that a program may begin with
         least = 1 if n < 100 else int(drawn.rng.integers(100_000, 1_000_000))
         x = (side * (least + np.abs(drawn.floats(n) * 300))).astype(np.float32)
-    right = np.array([x.min(), x.max(), x.sum(dtype=np.float64)], np.float32)
+    return _report_of(x)
+
+
+def _report_of(x: Any) -> ProgramCase:
+    n = x.size
+    with np.errstate(invalid="ignore"):
+        right = np.array([x.min(), x.max(), x.sum(dtype=np.float64)], np.float32)
     mean = np.array([x.min(), x.max(), x.mean()], np.float32)
     # The first two are exact.
     near = Near(right, np.array([0, 0, np.abs(x).sum(dtype=np.float64)]), 16)
     label = f"report(x) with {counted(n, 'element')}"
     known = ((mean, "The third is the sum, not the mean."),)
     return ProgramCase((x,), near, True, label, known, place="host", unchanged=True)
+
+
+def _special(*values: float) -> Any:
+    """A row's case: small numbers, and these among them."""
+
+    def case(drawn: Draw, n: int) -> ProgramCase:
+        x = drawn.integers(n, -50, 51).astype(np.float32)
+        x[drawn.rng.permutation(n)[: len(values)]] = values
+        return _report_of(x)
+
+    return case
+
+
+_REPORTS = (
+    Row("a NaN among them", _special(np.nan), (1, 40)),
+    Row("infinity among them", _special(np.inf), (1, 40)),
+    Row("infinities of both signs", _special(np.inf, -np.inf), (2, 40)),
+    Row("all alike", lambda drawn, n: _report_of(np.full(n, -3.5, np.float32)), (40,)),
+)
 
 
 def report(x: Any) -> Any:
@@ -126,7 +154,7 @@ def report_one_by_one(x: Any) -> Any:
 
 REPORT = ProgramExercise(
     "08-report", "Three numbers, one way home", "report", report_case, report, report_one_by_one,
-    sizes=report_sizes, checked=True,
+    sizes=report_sizes, table=_REPORTS, checked=True,
     budgets=(
         Budget("to_host_bytes", "Reduce on the device: three numbers are 12 bytes.", allowance=2),
         Budget("to_host_copies", "Put the three beside each other on the device, then copy once.", most=1),
@@ -198,14 +226,17 @@ PACK = ProgramExercise(
 def ring_sizes(rng: np.random.Generator) -> tuple[tuple[Any, ...], ...]:
     """Shapes, and kinds of numbers: one piece, two, very many, pieces that are matrices."""
     many, n = int(rng.integers(100, 200)), int(rng.integers(1_000, 9_000))
-    small = ((1, 33), "f4"), ((2, 1), "i4"), ((3, 7, 5), "f8")
+    small = ((1, 33), "f4"), ((2, 1), "i4"), ((3, 7, 5), "f8"), ((5, 11), "u1"), ((4, 3), "f2"), ((7, 2), "?")
     return *small, ((many, 9), "i8"), ((int(rng.integers(14, 20)), n), "f4"), ((6, 1 << 16), "f4")
 
 
 def ring_case(drawn: Draw, size: Any) -> ProgramCase:
     """Pieces of a larger array, which may go through two small buffers only."""
     shape, kind = size
-    data = (drawn.floats(shape, np.float64) * (1 << 20)).astype(kind)
+    if np.dtype(kind).itemsize < 4:
+        data = drawn.integers(shape, 0, 250).astype(kind)
+    else:
+        data = (drawn.floats(shape, np.float64) * (1 << 20)).astype(kind)
     n = int(np.prod(shape[1:]))
     label = f"stream_in(data) with {counted(shape[0], 'piece')} of {n:,} elements"
     return ProgramCase((data,), data, False, label, place="device", unchanged=True)

@@ -116,6 +116,7 @@ def scale_sizes(rng: np.random.Generator) -> tuple[tuple[int, float], ...]:
         (1, 1.0),
         (2, 1e8),
         (33, 0.375),
+        (40, 2e-4),  # less than 1 from end to end
         (int(rng.integers(100, 5000)), 1e-3 * int(rng.integers(1000, 9000))),
         (int(rng.integers(64, 1000)), -2.5),
         (int(rng.integers(1001, 2000)), -0.5),
@@ -132,7 +133,7 @@ def scale_case(drawn: Draw, size: tuple[int, float]) -> ProgramCase:
     elif factor < 0:
         x = (1 + np.abs(x)) * np.float32(-1 if n < 1000 else 1)
     elif n > 1:
-        x[:2] = -1000 * factor, 0.1
+        x[:2] = -1000 * factor, min(0.1, 1000 * factor)
     wide = x.astype(np.float64)
     low, high = wide.min(), wide.max()
     right = (wide - low) / max(high - low, 1.0) * 2 - 1
