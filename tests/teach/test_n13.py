@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from gpulab.course.n13_libraries import errors, exercises, figures
+from virtualgpu import cp
 from virtualgpu.records.formats import BF16, E4M3, E5M2, FORMATS, FP16, FP32, TF32
 
 # So many sums that their RMS is known to 1 %: with 1,000 seeds, it is to 3 %.
@@ -92,3 +93,61 @@ def test_exact_sums_and_the_reference_product() -> None:
     a, b = (rng.standard_normal((40, 40)).astype(np.float32) for _ in range(2))
     assert exercises.error_in_u(exercises.in_three(a, b), a, b) < exercises.error_in_u(a @ b, a, b) * 2
     assert exercises.error_in_u(exercises.on_tensor_cores(a, b), a, b) > 100
+
+
+@pytest.mark.parametrize("form", [E4M3, E5M2], ids=lambda form: form.name)
+@pytest.mark.parametrize("mode", ["NOSAT", "SATFINITE"])
+def test_conversions_to_fp8_have_two_modes_as_an_h200_has(form: Any, mode: str) -> None:
+    name = form.name.removeprefix("FP8 ")
+    code = f"""
+#include <cuda_fp8.h>
+extern "C" __global__ void convert(const float* x, unsigned char* codes) {{
+    codes[threadIdx.x] = __nv_cvt_float_to_fp8(x[threadIdx.x], __NV_{mode}, __NV_{name});
+}}"""
+    recorded = figures.recorded()["fp8_codes"]
+    x = cp.asarray([float(row["x"]) for row in recorded], dtype="float32")
+    codes = cp.zeros(len(recorded), "uint8")
+    cp.RawKernel(code, "convert")((1,), (len(recorded),), (x, codes))
+    assert cp.asnumpy(codes).tolist() == [row[name][mode] for row in recorded]
+    if (
+        mode == "NOSAT"
+    ):  # as the definition rounds: too large is NaN in E4M3, infinity in E5M2
+        values = [form.value(int(code)) for code in cp.asnumpy(codes)]
+        expected = [form.round(float(value)) for value in cp.asnumpy(x)]
+        np.testing.assert_array_equal(np.array(values, float), np.array(expected, float))
+
+
+def test_tf32_in_cublas_is_rounded_and_not_cut() -> None:
+    recorded = figures.recorded()["tf32"]
+    for library in ("CuPy", "PyTorch"):
+        assert recorded["identity"][library]["nearest, ties to even"] == 1
+    assert recorded["identity"]["mma.sync"]["cut"] == 1
+    a, b = np.random.default_rng(7).standard_normal((2, 128, recorded["k"]), dtype=np.float32)
+    exact = a.astype(np.float64) @ b.T.astype(np.float64)
+
+    def error(keep: Any) -> float:
+        off = keep(a).astype(np.float64) @ keep(b).T.astype(np.float64) - exact
+        return float(np.sqrt((off**2).mean() / (exact**2).mean()))
+
+    cut = error(lambda x: (x.view(np.uint32) & 0xFFFFE000).view(np.float32))
+    assert error(TF32.round_all) == pytest.approx(recorded["errors"]["normal"]["cuBLAS"], rel=0.02)
+    assert cut > 2 * recorded["errors"]["normal"]["cuBLAS"]
+
+
+def test_an_h200_keeps_14_bits_of_fp8_sums_and_fast_sums_lose_most_digits() -> None:
+    kept = figures.recorded()["accumulators"]
+    assert {kept[f"FP8 fast {place}"] for place in ("(0, 1, 2)", "(0, 64, 128)", "(0, 256, 511)")} == {14}
+    assert kept["FP8 (0, 1, 2)"] == 14
+    assert kept["FP8 (0, 128, 256)"] == kept["FP16 (0, 128, 256)"] == 24
+    rms = next(row["rms"] for row in figures.recorded()["positive_sums"] if row["k"] == 4096)
+    assert rms["fp8 fast=True"] > 100 * rms["fp8 fast=False"] > 100 * rms["the same numbers as fp16"]
+
+
+def test_errors_of_sums_grow_about_ten_times_where_n_grows_a_hundred_times() -> None:
+    share = {n: errors.walk_rms(n, FP32, mean=0.5, spread=12**-0.5) / (n / 2) for n in (100, 10_000)}
+    x = np.random.default_rng(13).random((1_000, 10_000), dtype=np.float32)
+    for n in share:
+        added = np.add.accumulate(x[:, :n], axis=1, dtype=np.float32)[:, -1]
+        off = added - x[:, :n].sum(axis=1, dtype=np.float64)
+        assert np.sqrt((off**2).mean()) / (n / 2) == pytest.approx(share[n], rel=0.1)
+    assert 10 < share[10_000] / share[100] < 12  # "10 times at most" was wrong

@@ -140,6 +140,43 @@ def autocast() -> str:
     return Table(title, ("operation", "to float16", "to bfloat16"), rows).text()
 
 
+def accumulators() -> Table:
+    """Bits of a sum that an H200's tensor cores keep, by how far apart its terms are."""
+    known = recorded()
+    products = {
+        "FP16, BF16 or TF32": "FP16",
+        "FP8 E4M3": "FP8",
+        "FP8 E4M3, use_fast_accum=True": "FP8 fast",
+    }
+    places = ("(0, 1, 2)", "(0, 64, 128)", "(0, 128, 256)")
+    rows = tuple(
+        (name, *(str(known["accumulators"][f"{key} {place}"]) for place in places))
+        for name, key in products.items()
+    )
+    headings = ("product", "terms next to each other", "64 terms apart", "128 terms apart")
+    return Table(f"Bits that a sum keeps, cuBLAS, {origin().label}", headings, rows)
+
+
+def positive_sums(k: int = 4096) -> str:
+    """Errors of sums of so many products of positive FP8 numbers, on an H200."""
+    row = next(each["rms"] for each in recorded()["positive_sums"] if each["k"] == k)
+    fast, slow, half = (row[name] for name in ("fp8 fast=True", "fp8 fast=False", "the same numbers as fp16"))
+    return (
+        f"Sums of {k:,} products of positive FP8 numbers: typical error {slow:.1e}, with use_fast_accum "
+        f"{fast:.1e}, of the same numbers as FP16 {half:.1e}; {origin().label}"
+    )
+
+
+def tf32_rounding() -> str:
+    """What cuBLAS does with the bits that TF32 has no place for, on an H200."""
+    known = recorded()["tf32"]
+    share = known["identity"]["PyTorch"]["nearest, ties to even"]
+    return (
+        f"cuBLAS: typical error {known['errors']['normal']['cuBLAS']:.1e}; in a product with the identity "
+        f"{share:.0%} of the elements are rounded to the nearest; {origin().label}"
+    )
+
+
 class ErrorsAndSpeeds(View):
     """One product of matrices in each format: its typical error over its speed, as an H200 had them.
 

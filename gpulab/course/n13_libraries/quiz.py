@@ -20,24 +20,24 @@ QUESTIONS = (
         ),
     ),
     Question(
-        "A sum of a million halfs comes out infinite, though their mean is about 1. What mends it?",
+        "A sum of a million FP16 numbers is infinite, although their mean is about 1. How can it be fixed?",
         (
             Choice(
                 "a wider accumulator, converted once at the end",
-                "Numbers may stay halfs; sums may not.",
+                "The numbers can stay in FP16, but their sum cannot.",
                 right=True,
             ),
             Choice("adding the smallest ones first", "The sum itself is too large for FP16."),
-            Choice("clamping each partial sum at 65,504", "That is a wrong number instead of none."),
+            Choice("clamping each partial sum at 65,504", "That is a wrong number instead of ∞."),
         ),
     ),
     Question(
         "What does TF32 change about a matrix in memory?",
         (
-            Choice("it takes 19 bits of memory an element instead of 32", "Elements stay 32 bits wide."),
+            Choice("it takes 19 bits of memory per element instead of 32", "Elements stay 32 bits wide."),
             Choice(
-                "nothing: tensor cores look at fewer of its bits",
-                "Inputs are rounded on their way in.",
+                "nothing: tensor cores use fewer of its bits",
+                "cuBLAS rounds the inputs while it loads them.",
                 right=True,
             ),
             Choice("it is converted once, and kept", "There is no array of TF32."),
@@ -58,16 +58,16 @@ QUESTIONS = (
     Question(
         "The scaled gradients hold an infinity. What does a step with loss scaling do?",
         (
-            Choice("it clips the gradients to the largest half", "What they were is not known any more."),
+            Choice("it clips the gradients to the largest FP16 number", "Their values are lost."),
             Choice("it sets that one gradient to 0 and goes on", "The others come from the same overflow."),
             Choice("it leaves weights alone, and halves the scale", "The next step tries again.", right=True),
         ),
     ),
     Question(
-        "Two FP16 matrices are multiplied on tensor cores with an FP32 accumulator. Where is precision lost?",
+        "Tensor cores of an H200 multiply two FP16 matrices, and add in FP32. Where is precision lost?",
         (
             Choice("in each product of two elements", "11 bits times 11 bits fit into FP32's 24."),
-            Choice("where inputs became halfs, and a little where sums are cut", "That is all.", right=True),
+            Choice("where inputs became FP16, and a little where sums are cut", "That is all.", right=True),
             Choice("nowhere: an FP32 accumulator makes the result FP32's", "The inputs had been rounded."),
         ),
     ),
