@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import importlib.util
+import io
 import json
 import os
 import subprocess
@@ -41,6 +42,7 @@ class CommandError(GpulabError):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the result is the process's exit status."""
+    _write_all_letters()
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         if given and given[0] in _OF_A_CLASS:
@@ -98,6 +100,14 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _write_all_letters() -> None:
+    """Let output hold any name: UTF-8 in a pipe or file, escapes for what a chosen encoding lacks."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            free = "PYTHONIOENCODING" not in os.environ and not stream.isatty()
+            stream.reconfigure(encoding="utf-8" if free else None, errors="backslashreplace")
+
+
 def _tool(command: str) -> Any:
     """Load a developers' command from the checkout this package lies in."""
     root = Path(__file__).resolve().parents[1]
@@ -131,11 +141,18 @@ def _say(sentences: Sequence[str]) -> None:
 
 
 def _lab(as_it_is: Path | None, folder: Path | None, arguments: Sequence[str], *, hub: bool) -> int:
+    if hub and os.name != "nt":
+        # On a computer that learners share, only a learner may read their own notebooks and histories.
+        os.umask(0o077)
     if as_it_is is None:
         from gpulab.course import copies
 
         as_it_is = _folder(folder)
         _say(copies.update(as_it_is))
+        if hub and os.name != "nt":
+            for own in (as_it_is, Path.home() / ".ipython"):
+                if own.is_dir():
+                    own.chmod(0o700)
     first = find_first_notebook(as_it_is)
     if importlib.util.find_spec("jupyterlab") is None:
         raise CommandError("JupyterLab is not installed: pip install jupyterlab")

@@ -7,7 +7,16 @@ from collections.abc import Iterator
 from dataclasses import astuple, dataclass
 from typing import Any
 
-from gpulab.diagnosis.checks import ABOUT_A_GPU, DRIVER, NO_DRIVER, REAL_GPU, VIRTUAL_GPU, Finding, run_checks
+from gpulab.diagnosis.checks import (
+    ABOUT_A_GPU,
+    DRIVER,
+    FIRST_CELL,
+    NO_DRIVER,
+    REAL_GPU,
+    VIRTUAL_GPU,
+    Finding,
+    run_checks,
+)
 from gpulab.views.tables import Table, Texts
 
 _COLUMNS = ("part", "status", "found", "remedy")
@@ -47,6 +56,8 @@ class Diagnosis(Texts):
     def verdict(self) -> str:
         """The outcome in a sentence or two."""
         repair = f" Wrong here: {', '.join(self.wrong)}; each line names its remedy." if self.wrong else ""
+        if FIRST_CELL in self.wrong and (self.real_gpu or self.virtual_gpu):
+            return f"Not ready: the parts work, but a notebook's first cell does not.{repair}"
         if self.real_gpu:
             also = " and on the virtual one" if self.virtual_gpu else ", but not on the virtual one"
             return f"Ready: the course runs here on the real GPU{also}.{repair}"

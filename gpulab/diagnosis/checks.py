@@ -7,6 +7,7 @@ breaks is itself a finding, so that no part hides another.
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import struct
 import sys
@@ -29,6 +30,8 @@ Status = Literal["ok", "missing", "wrong"]
 
 REAL_GPU = "real GPU"
 VIRTUAL_GPU = "virtual GPU"
+FIRST_CELL = "first cell"
+_SIDES = {"cuda": "real", "virtual": "virtual"}
 DRIVER = "NVIDIA driver"
 NO_DRIVER = "no driver library (libcuda)"
 ABOUT_A_GPU = (DRIVER, "CUDA version", "NVML", "GPU sharing", "CuPy", "CuPy's NVRTC", REAL_GPU, "CUPTI")
@@ -308,6 +311,24 @@ def _self_test_data() -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]
     return x, (3 * x + index % 7).astype(np.float32)
 
 
+def check_cell() -> Result:
+    """Whether the first line of every notebook gives a device that computes."""
+    from gpulab import session
+
+    chosen = os.environ.get("GPULAB_DEVICE")
+    try:
+        device = session.which_device()
+        total = int(session.cp().arange(4).sum())
+    except Exception as error:
+        remedy = (
+            "See the lines above." if chosen is None else f"GPULAB_DEVICE is {chosen!r}: correct or unset it."
+        )
+        return "wrong", _short(error), remedy
+    if total != 6:
+        return "wrong", f"0 + 1 + 2 + 3 is {total} on the {device.device}", "See the lines above."
+    return "ok", f"`from gpulab import cp` works, on the {_SIDES[device.kind]} {device.device}", ""
+
+
 # --- Jupyter ---
 
 
@@ -355,6 +376,7 @@ _CHECKS: tuple[tuple[str, Callable[[], Any]], ...] = (
     ("NVRTC", check_nvrtc),
     ("CUDA headers", check_headers),
     (VIRTUAL_GPU, check_virtual_gpu),
+    (FIRST_CELL, check_cell),
     ("JupyterLab", check_jupyterlab),
     ("widgets", check_widgets),
 )

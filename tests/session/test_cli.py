@@ -95,8 +95,14 @@ def test_lab_opens_the_first_notebook_in_its_folder(
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no exec")
 def test_a_hub_gets_a_server_that_opens_no_browser(tmp_path: Path, started: list[list[str]]) -> None:
-    with pytest.raises(SystemExit):
-        cli.main(["lab", "--hub", "--folder", "course"])
+    before = os.umask(0o022)
+    try:
+        with pytest.raises(SystemExit):
+            cli.main(["lab", "--hub", "--folder", "course"])
+        assert os.umask(before) == 0o077  # the server and its kernels write for the learner alone
+    finally:
+        os.umask(before)
+    assert (tmp_path / "course").stat().st_mode & 0o777 == 0o700
     ((folder, *words),) = started
     assert folder == str(tmp_path / "course")
     assert words[:2] == ["-m", "jupyterhub.singleuser"]

@@ -6,6 +6,7 @@ import html
 import importlib.metadata
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -47,12 +48,33 @@ def test_it_says_what_this_machine_has() -> None:
         ({"real GPU": "ok", "virtual GPU": "missing"}, 0, "on the real GPU, but not"),
         ({"virtual GPU": "missing"}, 1, "Not ready: "),
         ({"CuPy": "wrong"}, 1, "Wrong here: CuPy"),
+        ({"first cell": "wrong"}, 1, "Not ready: the parts work, but a notebook's first cell does not."),
     ],
 )
 def test_verdict_and_exit_code(status: dict[str, str], code: int, says: str) -> None:
     found = of_a_machine(**status)
     assert found.exit_code == code
     assert says in found.verdict
+
+
+@pytest.mark.parametrize("chosen", ["cuda:99", "virtual:nope"])
+def test_a_device_that_no_cell_can_use_is_wrong(chosen: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "gpulab", "doctor"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "GPULAB_DEVICE": chosen},
+    )
+    assert done.returncode == 1
+    assert done.stdout.startswith("Not ready")
+    assert f"GPULAB_DEVICE is {chosen!r}: correct or unset it." in done.stdout
+
+
+def test_cells_run_without_docstrings() -> None:
+    """`python -OO` leaves them out, and some of ours are made of NumPy's."""
+    code = "from gpulab import cp; print(cp.arange(4).sum(), cp.exp(cp.zeros(1)))"
+    done = subprocess.run([sys.executable, "-OO", "-c", code], capture_output=True, text=True)
+    assert done.stdout.split() == ["6", "[1.]"], done.stderr
 
 
 def of_a_machine(without: str = checks.NO_DRIVER, **status: str) -> Diagnosis:
@@ -63,7 +85,7 @@ def of_a_machine(without: str = checks.NO_DRIVER, **status: str) -> Diagnosis:
         "NVRTC": "ok",
         "virtual GPU": "ok",
     }
-    lines = {name: without if name == checks.DRIVER else "" for name in found}
+    lines = {name: without if name == checks.DRIVER else "" for name in (*found, *status)}
     return Diagnosis(
         tuple(Finding(name, value, lines[name]) for name, value in {**found, **status}.items())  # type: ignore[arg-type]
     )

@@ -262,7 +262,7 @@ def test_the_pools_peak_is_told_where_the_pool_tells_what_it_held(watched: Any) 
         del first, second
         gl.cp.empty(1024, "u1")
 
-    # Arrays of earlier tests that only a collection frees would be freed during the profile, and lower its peak.
+    # A collection during the profile would free arrays of earlier tests and lower its peak.
     gc.collect()
     record = gl.profile(allocates).record
     assert said == ["start", "runs", "stop"]

@@ -313,6 +313,25 @@ def test_the_picture_says_what_it_shows(tmp_path: Any) -> None:
     assert "true_divide" in report.save(tmp_path / "norm.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x * OUTSIDE[0],
+        lambda x: (x * OUTSIDE[0]).sum(),
+        lambda x: x.reshape(4, 4) @ OUTSIDE[0].reshape(4, 4),
+        lambda x: cp.where(x > 0, OUTSIDE[0], 2.0)[::-1] + x,
+    ],
+)
+def test_a_function_that_uses_an_outer_array_has_its_picture(function: Callable[..., Any]) -> None:
+    OUTSIDE[:] = [cp.ones(16, dtype=cp.float32)]
+    shown = gl.traffic(function, cp.ones(16, dtype=cp.float32))._repr_mimebundle_()
+    data = shown[0] if isinstance(shown, tuple) else shown
+    assert "as written" in data["text/plain"]
+
+
+OUTSIDE: list[Any] = []
+
+
 def small(x: Any, w: Any, b: Any) -> Any:
     z = x @ w + b
     return cp.sqrt(z).sum(axis=1), x.astype("f8")

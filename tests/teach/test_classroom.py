@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -405,3 +406,18 @@ def test_a_file_of_anything_else_is_left_as_it_is(
         status, _, err = play(capsys, *arguments)
         assert (status, "no file of scores" in err) == (1, True)
     assert (here / "scores.json").read_text() == text
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "ascii"])
+def test_a_report_holds_any_name_in_any_encoding(here: Path, encoding: str) -> None:
+    (here / "class").mkdir()
+    gl.progress().save(here / "class" / "Łukasz.json")
+    done = subprocess.run(
+        [sys.executable, "-m", "gpulab", "report", "class"],
+        capture_output=True,
+        text=True,
+        encoding=encoding,
+        env={**os.environ, "PYTHONIOENCODING": encoding},
+    )
+    assert done.returncode == 0, done.stderr
+    assert "\\u0141ukasz" in done.stdout

@@ -174,3 +174,8 @@ def _source(_: Any, text: str, name: str, file: str, cupy: bool) -> tuple[str, s
             f"`{name}` in {file} is no kernel: let it be a cp.RawKernel or its CUDA C++ text."
         ) from None
     return source.name, source.code, list(source.options), list(source.name_expressions)
+
+
+def printable(text: str) -> str:
+    """Return a text of strangers without letters that a terminal would obey."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)

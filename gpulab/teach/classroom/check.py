@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from gpulab.teach import folders
-from gpulab.teach.classroom.answers import SUFFIXES, AnswerError, judged
+from gpulab.teach.classroom.answers import SUFFIXES, AnswerError, judged, printable
 from gpulab.teach.judge.verdict import Verdict
 from virtualgpu.errors import GpulabError, did_you_mean
 from virtualgpu.words import count
@@ -90,7 +90,10 @@ def _answers(folder: Path) -> list[tuple[str, Path]]:
             found.append((path.stem, path))
         elif path.stem[:2].isdigit():
             near = did_you_mean(path.stem, known)
-            print(f"gpulab: {path} is left out: no exercise is called so.{near}", file=sys.stderr)
+            print(
+                f"gpulab: {printable(str(path))} is left out: no exercise is called so.{near}",
+                file=sys.stderr,
+            )
     if not found:
         raise AnswerError(f"{folder} holds no answer: call files after exercises, such as 05-transpose.cu.")
     return found
@@ -119,4 +122,4 @@ def _say(result: dict[str, Any], verdict: Verdict | None) -> None:
         print(verdict, flush=True)
     else:
         state = "passed" if result["passed"] else "not yet"
-        print(f"{state:<7}  {result['file']}: {result['message']}", flush=True)
+        print(f"{state:<7}  {printable(result['file'])}: {result['message']}", flush=True)

@@ -12,11 +12,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock
 
 import gpulab
-from gpulab.teach.classroom.answers import SUFFIXES, exercise_called, judged
+from gpulab.teach.classroom.answers import SUFFIXES, exercise_called, judged, printable
 from gpulab.views.tables import Table
 from virtualgpu.errors import GpulabError
 from virtualgpu.words import count
@@ -93,7 +94,7 @@ def read(path: Path) -> tuple[Entry, ...]:
         if (data["format"], data["version"]) != (FORMAT, VERSION):
             raise ValueError
         entries = tuple(
-            Entry(**{each.name: row[each.name] for each in fields(Entry)}) for row in data["entries"]
+            Entry(**{each.name: _shown(row[each.name]) for each in fields(Entry)}) for row in data["entries"]
         )
         if not all(type(value) is (int if key in ("score", "reference", "rules") else str)
                    for entry in entries for key, value in asdict(entry).items()):  # fmt: skip
@@ -103,6 +104,10 @@ def read(path: Path) -> tuple[Entry, ...]:
         raise GolfError(f"{path} cannot be read: {error.strerror or error}.") from None
     except (ValueError, KeyError, TypeError, RecursionError):
         raise GolfError(f"{path} is no file of scores, and stays as it is: name another.") from None
+
+
+def _shown(value: Any) -> Any:
+    return printable(value) if isinstance(value, str) else value
 
 
 def enter(path: Path, exercise_id: str, answer: Path, name: str) -> list[str]:

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from gpulab.teach.classroom.answers import printable
 from gpulab.views.tables import Table
 from virtualgpu.errors import GpulabError
 from virtualgpu.words import count
@@ -149,8 +150,8 @@ def _learner(path: Path, name: Path) -> Learner:
     sure, guesses = ([p for p in predictions if p.get("sure") is kind] for kind in (True, False))
     begun = [number for number, one in notebooks.items() if _begun(one)]
     return Learner(
-        learner=_printable(name.parent.name if name.stem == "progress" and name.parent.name else name.stem),
-        file=_printable(str(name)), last=max(begun, default="none yet"), notebooks=passed,
+        learner=printable(name.parent.name if name.stem == "progress" and name.parent.name else name.stem),
+        file=printable(str(name)), last=max(begun, default="none yet"), notebooks=passed,
         exercises=(sum(done for done, _ in passed.values()), sum(all_ for _, all_ in passed.values())),
         predictions=_right(predictions), sure=_right(sure), guesses=_right(guesses),
         quiz=(_right(answered)[0], len(answered)),
@@ -184,7 +185,3 @@ def _right(things: Sequence[dict[str, Any]]) -> Share:
 def _begun(notebook: dict[str, Any]) -> bool:
     predicted = any(p.get("value") is not None for p in _list(notebook, "predictions"))
     return predicted or _passed(notebook)[0] > 0 or _right(_list(notebook, "quiz"))[1] > 0
-
-
-def _printable(text: str) -> str:
-    return "".join(letter if letter.isprintable() else "?" for letter in text)

@@ -100,7 +100,12 @@ class TrafficView(View):
             if each.kind not in ("view", "host")
         }
         edges = list(
-            dict.fromkeys((str(self._behind(n)), at) for at in shown for n in expressions[int(at)].after)
+            dict.fromkeys(
+                (str(source), at)
+                for at in shown
+                for n in expressions[int(at)].after
+                if (source := self._behind(n)) is not None
+            )
         )
         return dag(
             shown,
@@ -110,10 +115,12 @@ class TrafficView(View):
             marked=red,
         )
 
-    def _behind(self, number: int) -> int:
-        """The expression behind views of its result."""
-        while self._traffic.expressions[number].kind in ("view", "host"):
-            number = self._traffic.expressions[number].after[0]
+    def _behind(self, number: int) -> int | None:
+        """The expression behind views of its result; None for a constant or an array from outside."""
+        while (each := self._traffic.expressions[number]).kind in ("view", "host"):
+            if not each.after:
+                return None
+            number = each.after[0]
         return number
 
     def _reasons(self) -> list[str]:

@@ -161,7 +161,9 @@ def document(
         told = inspect.signature(function).parameters.items()
         kept = [parameter.replace(annotation=empty) for name, parameter in told if name not in lacks]
         stand_in.__signature__ = inspect.Signature(kept)
-    words = _ELSEWHERE.split(function.__doc__ or getattr(np, title).__doc__, maxsplit=1)[0]
+    # `python -OO` leaves docstrings out.
+    text = function.__doc__ or getattr(getattr(np, title, None), "__doc__", None) or ""
+    words = _ELSEWHERE.split(text, maxsplit=1)[0]
     indent = "    " if words.startswith("\n    ") else ""
     if words.startswith(f"{title}("):
         words = words.partition("\n\n")[2]  # after the signature
@@ -173,8 +175,8 @@ def document(
 
 def words_for_elements(function: np.ufunc) -> str:
     """The docstring of an element-wise function: NumPy's first sentence, and CuPy's parameters."""
-    summary = (function.__doc__ or "").split("\n\n")[1].strip()
-    return f"{summary}\n\n{_ELEMENTS}"
+    paragraphs = (function.__doc__ or "").split("\n\n")
+    return f"{paragraphs[1].strip()}\n\n{_ELEMENTS}" if len(paragraphs) > 1 else _ELEMENTS
 
 
 def signature_of(function: np.ufunc) -> inspect.Signature:
