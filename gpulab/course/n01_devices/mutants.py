@@ -268,7 +268,7 @@ def _copied(cp: Any, device_id: int, n: int) -> Any:
     import numpy as np
 
     with cp.cuda.Device(device_id):
-        return cp.asarray(np.arange(min(n, 1 << 20)))
+        return cp.asarray(np.arange(n))
 
 
 def _named(cp: Any, device_id: int, n: int) -> Any:
@@ -366,6 +366,7 @@ _SELECTED = (
         "every other element",
         _made_as(lambda cp, n: cp.arange(2 * n, dtype=cp.uint32)[::2] // 2),
     ),
+    Wrong("01-select", "by way of float32", _made_as(lambda cp, n: cp.arange(n, dtype=cp.float32).astype(int)), "", "counts no further"),
     Right("01-select", "32 bits", _made_as(lambda cp, n: cp.arange(n, dtype=cp.int32))),
     Right("01-select", "finally", _finally),
     Right("01-select", "copied from the host", _copied),

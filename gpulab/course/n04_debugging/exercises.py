@@ -23,6 +23,7 @@ from gpulab.teach.judge import (
     ProgramCase,
     ProgramExercise,
     PythonExercise,
+    Row,
     advice,
     draw,
 )
@@ -348,6 +349,33 @@ def places(drawn: Draw, size: Any, block: Dim3) -> Case:
     col = drawn.rng.integers(0, cols, size).astype(np.int32)
     far = drawn.rng.random(size) < 0.3
     row[far], col[far] = rows - 1, cols - 1
+    return _places_of(row, col, rows, cols, block)
+
+
+def _in_a_matrix(rows: int, cols: int) -> Row:
+    """A matrix of that size, with its corners, and what lies next to them."""
+
+    def case(drawn: Draw, size: Any, block: Dim3) -> Case:
+        row = drawn.rng.choice((0, min(1, rows - 1), rows - 1), size).astype(np.int32)
+        col = drawn.rng.choice((0, min(1, cols - 1), cols - 1), size).astype(np.int32)
+        row[-1], col[-1] = rows - 1, cols - 1
+        return _places_of(row, col, rows, cols, block)
+
+    return Row(f"corners of a matrix of {rows:,} × {cols:,}", case, (40,))
+
+
+_MOST = (1 << 31) - 1
+_MATRICES = tuple(
+    _in_a_matrix(rows, cols)
+    for rows, cols in (
+        (1, 1), (7, 5), (46_341, 46_341), (50_000, 50_000), (65_536, 65_536), (1, _MOST), (_MOST, 1),
+        (1_500_000, 1_500_000), (_MOST, _MOST),
+    )
+)  # fmt: skip
+
+
+def _places_of(row: Any, col: Any, rows: int, cols: int, block: Dim3) -> Case:
+    size = row.size
     values = {"row": row, "col": col, "rows": rows, "cols": cols, "n": size}
     wide_row, wide_col = row.astype(np.int64), col.astype(np.int64)
     wanted = {"from": wide_row * cols + wide_col, "to": wide_col * rows + wide_row}
@@ -376,6 +404,7 @@ PLACES = KernelExercise(
     parameters="const int* row, const int* col, long long* from, long long* to, int rows, int cols, int n",
     once=True,
     case=places,
+    table=_MATRICES,
     reference="places.cu",
     kind="repair",
     advice=(
@@ -403,8 +432,30 @@ PLACES = KernelExercise(
 
 def tree_sum(drawn: Draw, size: Any, block: Dim3) -> Case:
     """The sum of each block's elements."""
-    blocks, threads = draw.blocks_for(size, block[0]), block[0]
-    x = drawn.integers(size, -(1 << 20), 1 << 20)
+    return _sums_of(drawn.integers(size, -(1 << 20), 1 << 20), block)
+
+
+def _alone(value: int, others: int) -> Any:
+    """A row's case: the last element of each block is another than all others."""
+
+    def case(drawn: Draw, size: Any, block: Dim3) -> Case:
+        x = np.full(size, others, np.int32)
+        x[block[0] - 1 :: block[0]] = value
+        return _sums_of(x, block)
+
+    return case
+
+
+_SUMS = (
+    Row("0 but for the largest int", _alone((1 << 31) - 1, 0)),
+    Row("0 but for the least int", _alone(-(1 << 31), 0)),
+    Row("all -1,000,001", _alone(-1_000_001, -1_000_001)),
+)
+
+
+def _sums_of(x: Any, block: Dim3) -> Case:
+    size, threads = x.size, block[0]
+    blocks = draw.blocks_for(size, threads)
     sums = np.zeros(blocks, np.int32)
     for at in range(-(-size // threads)):
         sums[at] = x[at * threads : (at + 1) * threads].sum()
@@ -418,6 +469,7 @@ BARRIER = KernelExercise(
     parameters="const int* x, int* sums, int n",
     once=True,
     case=tree_sum,
+    table=_SUMS,
     reference="tree_sum.cu",
     kind="repair",
     level="stretch",

@@ -37,6 +37,14 @@ def copy4(drawn: Draw, size: Any, block: Dim3) -> Case:
     return Case(draw.blocks_for(-(-size // 4), block[0]), {"x": x, "n": size}, {"y": Near(x, 0.0, ulps=0)})
 
 
+def _next_to_nothing(drawn: Draw, size: Any, block: Dim3) -> Case:
+    """What a sum or a product with 1 would change: -0, subnormal numbers, NaN of any bits."""
+    x = np.array([0x80000000, 1, 0x80000001, 0x7FC00001, 0x7F800000], np.uint32).view(np.float32)
+    values = {"x": np.resize(x, size), "n": size}
+    wanted: dict[str, Any] = {"y": Near(values["x"].copy(), 0.0, ulps=0)}
+    return Case(draw.blocks_for(-(-size // 4), block[0]), values, wanted)
+
+
 def split(drawn: Draw, size: Any, block: Dim3) -> Case:
     """Points (x, y, z), taken apart into three arrays."""
     xyz = drawn.floats((size, 3), moved=True)
@@ -326,6 +334,7 @@ EXERCISES = (
         parameters="const float* x, float* y, int n",
         once=True,
         case=copy4,
+        table=(Row("next to nothing", _next_to_nothing, (1, 2, 3, 7, 43)),),
         reference="copy4.cu",
         naive="copy4_naive.cu",
         level="warm-up",

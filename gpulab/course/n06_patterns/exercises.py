@@ -200,7 +200,7 @@ def _scores(drawn: Draw, size: Any, block: Dim3) -> Case:
     for row in range(rows):
         match row % 7:
             case 0 | 1 | 2:
-                x[row, (0, cols - 1, cols // 2)[row % 7]] = (5, -3e38, 3e38)[row % 7]
+                x[row, (0, cols - 1, cols // 2)[row % 7]] = (5, -3.4e38, 3.4e38)[row % 7]
             case 3:
                 x[row] = 1e5
             case 4:

@@ -114,7 +114,7 @@ def _report_of(x: Any) -> ProgramCase:
     n = x.size
     with np.errstate(invalid="ignore"):
         right = np.array([x.min(), x.max(), x.sum(dtype=np.float64)], np.float32)
-    mean = np.array([x.min(), x.max(), x.mean()], np.float32)
+        mean = np.array([x.min(), x.max(), x.mean()], np.float32)
     # The first two are exact.
     near = Near(right, np.array([0, 0, np.abs(x).sum(dtype=np.float64)]), 16)
     label = f"report(x) with {counted(n, 'element')}"

@@ -142,9 +142,14 @@ def _sorts(x: Any) -> Any:
     return cp.stack([ordered[0], ordered[-1], x.sum()]).get()[:3]
 
 
-def _sorted_first(x: Any) -> Any:
-    ordered = _cp().sort(x).get()
-    return np.array([ordered[0], ordered[-1], ordered.sum()], np.float32)
+def _all_home(x: Any) -> Any:
+    home = x.get()
+    return np.array([home.min(), home.max(), home.sum()], np.float32)
+
+
+def _without_nan(x: Any) -> Any:
+    cp = _cp()
+    return cp.stack([cp.nanmin(x), cp.nanmax(x), cp.nansum(x)]).get()
 
 
 def _sum_apart(x: Any) -> Any:
@@ -175,11 +180,13 @@ def _small_ones_at_home(x: Any) -> Any:
 
 
 _REPORT = (
-    Wrong("08-report", "remembers by length", _by_length, "hazards", "keep nothing"),
+    Wrong("08-report", "remembers by length", _by_length, "results", ""),
+    Wrong("08-report", "leaves NaN out", _without_nan, "results", "a NaN among them"),
+    Wrong("08-report", "sorted, the first and the last", _sorts, "results", "a NaN among them"),
     Wrong("08-report", "one by one", exercises.report_one_by_one, "counts", "then copy once"),
     Wrong("08-report", "on the host", lambda x: np.array([f(x.get()) for f in (np.min, np.max, np.sum)], np.float32),
           "counts", "three numbers are 12 bytes"),
-    Wrong("08-report", "one copy of all", _sorted_first, "counts", "three numbers are 12 bytes"),
+    Wrong("08-report", "one copy of all", _all_home, "counts", "three numbers are 12 bytes"),
     Wrong("08-report", "the sum apart", _sum_apart, "counts", "then copy once"),
     Wrong("08-report", "waits, then waits", _waits_twice, "counts", "One is enough"),
     Wrong("08-report", "lists", _by_lists, "counts", "then copy once"),
@@ -204,7 +211,6 @@ _REPORT = (
     Right("08-report", "into one array", _assigns),
     Right("08-report", "out=", _with_outs),
     Right("08-report", "through a pinned buffer", _through_pinned),
-    Right("08-report", "sorted", _sorts),
 )  # fmt: skip
 
 

@@ -105,11 +105,14 @@ class Row:
         Makes it, with the parameters of the exercise's own ``case``.
     sizes
         The sizes to make it with, each once; without any, a middling one.
+    block
+        The block of a kernel's launch; without one, of those that are drawn.
     """
 
     what: str
     case: Callable[..., Any]
     sizes: tuple[Any, ...] = ()
+    block: Dim3 | None = None
 
 
 @dataclass(frozen=True, slots=True)

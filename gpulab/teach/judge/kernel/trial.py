@@ -105,7 +105,7 @@ class Trial:
         for number, row in enumerate(self.exercise.table):
             for turn, size in enumerate(row.sizes or (middling,)):
                 fit = [b for b in blocks if np.prod(size) <= _MOST_BLOCKS * prod(b)] if row.sizes else [block]
-                chosen = (fit or blocks)[(number + turn) % len(fit or blocks)]
+                chosen = row.block or (fit or blocks)[(number + turn) % len(fit or blocks)]
                 drawn = Draw([self.seed, number, turn])
                 cases.append(made_case(self.exercise, drawn, size, chosen, row.case, row.what))
         return cases
