@@ -31,6 +31,11 @@ class Provenance:
         tail = f" ({self.detail})" if self.detail else ""
         return f"{self.source} {'for' if self.source == 'published' else 'on'} {self.device}{tail}"
 
+    @property
+    def of_results(self) -> str:
+        """`label` for results, masks and addresses: a virtual GPU executes them and models only times."""
+        return f"executed{self.label.removeprefix('modelled')}" if self.source == "modelled" else self.label
+
 
 HOST_CLOCK = Provenance("measured", "this computer", "host clock")
 """Of times taken with Python's own clock, such as ``time.perf_counter()``."""

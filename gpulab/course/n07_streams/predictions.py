@@ -1,6 +1,9 @@
 """Predictions of notebook 07."""
 
+from gpulab.course.ranges import ranges
 from gpulab.teach.question import PredictionQuestion
+
+BLOCK = (1.05, 2, 3.5)
 
 PREDICTIONS = (
     PredictionQuestion(
@@ -93,10 +96,10 @@ PREDICTIONS = (
         "07-block",
         "Four sequences through the attention block, {launches} small launches in all: how many times as "
         "fast in four streams as in one?",
-        "Kernels so small fit beside each other, but all of them come from one host, one after the other. "
-        "See below in which order.",
-        unit="times",
-        comparison=4.0,
+        "{times} times here. Kernels so small fit beside each other, but all of them come from one host, one "
+        "after the other. See below in which order.",
+        choices=ranges(*BLOCK),
+        comparison=ranges(*BLOCK)[3],
         misconception="Four streams, four times as fast.",
     ),
 )

@@ -3,18 +3,17 @@
 from gpulab.course.ranges import ranges
 from gpulab.teach.question import PredictionQuestion
 
-ROUND_TRIP, MANAGED = (2, 10, 30), (2, 5, 15)
+PAGEABLE, ROUND_TRIP, MANAGED = (1.2, 8), (2, 10, 30), (2, 5, 15)
 
 PREDICTIONS = (
     PredictionQuestion(
         "08-pageable",
         "16 MiB go to the device, once from an ordinary NumPy array, once from pinned memory. How many "
         "times as long does the ordinary array take?",
-        "The copy engine needs addresses that do not move. From pageable memory a core of the CPU first "
-        "copies piece by piece into a buffer of the driver.",
-        unit="times",
-        comparison=1.0,
-        tolerance=0.25,
+        "{times} times here. The copy engine needs addresses that do not move. From pageable memory a core of "
+        "the CPU first copies piece by piece into a buffer of the driver.",
+        choices=ranges(*PAGEABLE),
+        comparison=ranges(*PAGEABLE)[0],
         misconception="Host memory is host memory: the bus sets the pace.",
     ),
     PredictionQuestion(

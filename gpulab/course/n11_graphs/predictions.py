@@ -1,16 +1,18 @@
 """Predictions of notebook 11."""
 
+from gpulab.course.ranges import ranges
 from gpulab.teach.question import PredictionQuestion
+
+IDLE = (25, 50, 75)
 
 PREDICTIONS = (
     PredictionQuestion(
         "11-idle",
         "Forty tiny kernels, one after the other. For what share of the time is the GPU computing?",
         "Each launch keeps the host busy for microseconds, and each kernel the GPU for less: it waits "
-        "for the next one most of the time.",
-        unit="%",
-        kind="share",
-        comparison=90,
+        "for the next one most of the time. Here it computes for {busy} % of it.",
+        choices=ranges(*IDLE, unit="%"),
+        comparison=ranges(*IDLE, unit="%")[3],
         misconception="A GPU that is given work without a pause is busy.",
     ),
     PredictionQuestion(

@@ -66,13 +66,13 @@ class AccessMicroscope(View, module="access/view"):
         self.trace = shown if isinstance(shown, AccessTrace) else None
         self.rows = rows(shown) if isinstance(shown, AccessTrace) else []
         if isinstance(shown, AccessTrace):
-            counters = shown.counters
+            counters, origin = shown.counters, shown.counters.provenance.of_results
             said = (f"{note.removesuffix('.')}." if note else "", *([_CUT] if shown.truncated else []))
             super().__init__(
                 title=f"Memory accesses of {counters.kernel_name}",
-                source=counters.provenance.source,
+                source=origin.split()[0],
                 caption=f"Table: all warps of grid {shape(counters.grid)}, block {shape(counters.block)}. "
-                f"Picture: {self._whose()}. Counts {counters.provenance.label}. {' '.join(said)}".strip(),
+                f"Picture: {self._whose()}. Accesses {origin}. {' '.join(said)}".strip(),
                 row=next((at for at, row in enumerate(self.rows) if row.line == line), 0),
             )
         else:
@@ -168,12 +168,12 @@ class AccessMicroscope(View, module="access/view"):
                 f"{count(p.element_bytes, 'byte')} a lane{more}: {costs}; modelled."
             )
         if not self.rows:
-            return f"{self.title}: none; {self.trace.provenance.label}."
+            return f"{self.title}: none; {self.trace.provenance.of_results}."
         cells = self.rows[0].cells
         worst = f"{cells[2]} on line {cells[0]}: {cells[4]} a request, at best {cells[5]}"
         return (
             f"{self.title}: {count(len(self.rows), 'access', 'accesses')} by source line, "
-            f"the worst a {worst}; {self.trace.provenance.label}."
+            f"the worst a {worst}; {self.trace.provenance.of_results}."
         )
 
     def describe(self) -> str:

@@ -35,7 +35,7 @@ class SanitizerTable(Shown[SanitizerReport], SanitizerReport):
         if self.unavailable:
             return f"{launch}; {self.checker}: {self.unavailable}."
         text = (
-            f"{launch}; {self.provenance.label}. Checked: {', '.join(self.tools)}; "
+            f"{launch}; {self.provenance.of_results}. Checked: {', '.join(self.tools)}; "
             f"order of blocks: {self.block_order}."
         )
         return " ".join(part for part in (text, self.note, self.left_out) if part)
@@ -133,7 +133,8 @@ def _seen(record: SanitizerReport) -> str:
     if record.unavailable:
         return f"{NOT_HERE}: {record.unavailable}."
     ended = f" The launch ended with {record.fault.rstrip('.')}." if record.fault else ""
-    return f"{record.provenance.label}; checked {', '.join(record.tools)}.{ended} {record.left_out}".rstrip()
+    checked = f"{record.provenance.of_results}; checked {', '.join(record.tools)}."
+    return f"{checked}{ended} {record.left_out}".rstrip()
 
 
 def _found(record: SanitizerReport, line: int) -> str:

@@ -60,14 +60,14 @@ class WarpStepper(View, module="warp/stepper"):
                 self.confirmation = f"Warp {compared}: {self.confirmation}"
         detail = first.detail
         self._shared = columns.SharedStates(detail.shared) if detail and detail.shared.size_bytes else None
-        sources = [trace.provenance.label] + ([measured.provenance.label] if measured else [])
+        sources = [trace.provenance.of_results] + ([measured.provenance.label] if measured else [])
         what = f"Warp {shown}" if len(traces) == 1 else count(len(traces), "warp")
         seen = "Masks, addresses and values" if detail is not None else "Masks and addresses"
         contents, data = pack(self._contents(first))
         super().__init__(
             title=f"{what} of block {_at(trace)} in {trace.kernel_name}",
-            caption=f"{seen} {'; masks also '.join(sources)}.",
-            source=trace.provenance.source, contents=contents, data=data, warp=shown,
+            caption=f"{seen}: {'; masks also '.join(sources)}.",
+            source=trace.provenance.of_results.split()[0], contents=contents, data=data, warp=shown,
             register=first.watched[0].text if first.watched else "",
         )  # fmt: skip
         self.step = begin
@@ -109,7 +109,8 @@ class WarpStepper(View, module="warp/stepper"):
         accesses = count(steps.accesses.size, "memory access", "memory accesses")
         return (
             f"Warp {trace.warp_index}{among} of block {_at(trace)} in kernel {trace.kernel_name}: "
-            f"{count(len(trace), trace.granularity)}, {spread}, {accesses}; {trace.provenance.label}{beside}."
+            f"{count(len(trace), trace.granularity)}, {spread}, {accesses}; "
+            f"{trace.provenance.of_results}{beside}."
             f"{''.join(f' {note}' for note in self._stop_notes())}"
         )
 
