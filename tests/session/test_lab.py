@@ -146,7 +146,7 @@ def test_warps_follows_the_chosen_warp(addition: Any) -> None:
     stores = [i for i in range(len(trace)) if trace.access_is_store is not None and trace.access_is_store[i]]
     assert [int(trace.executed_mask[i]) for i in stores] == [0xFFFF]
     np.testing.assert_array_equal(args[2].get(), expected)
-    assert "modelled on virtual A100" in repr(stepper)
+    assert "executed on virtual A100" in repr(stepper)
 
 
 def test_count_matches_arithmetic_on_the_back_of_an_envelope() -> None:

@@ -136,7 +136,7 @@ def test_a_kernels_accesses_stand_worst_first() -> None:
     assert isinstance(view.record, AccessTrace)
     assert view.rows[0].line == 9
     assert "the worst a shared load, 4 B on line 9: 32 passes a request, at best 1" in repr(view)
-    assert repr(view).endswith("modelled on virtual T4.")
+    assert repr(view).endswith("executed on virtual T4.")
     assert view.access is not None
     assert view.access.banks().ways == 32
     counted = {(a.line, a.space, a.kind): a for a in view.record.counters.accesses}

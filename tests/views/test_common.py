@@ -46,7 +46,7 @@ def test_repr_is_one_stable_sentence_with_its_provenance(view: Any) -> None:
     assert text.endswith(".")
     assert "\n" not in text
     assert "0x" not in text
-    assert view.source in ("measured", "modelled", "recorded")
+    assert view.source in ("measured", "executed", "modelled", "recorded")
     assert f"{view.source} on A100-SXM4-80GB" in text
     assert view.describe().startswith(text)
 
