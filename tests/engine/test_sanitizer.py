@@ -122,7 +122,7 @@ def test_report_as_text_and_html() -> None:
     report = sanitize(BY_NAME["missing_barrier"])
     text, page = repr(report), report._repr_html_()
     for words in (
-        "modelled on virtual H200",
+        "executed on virtual H200",
         "order of blocks: in order",
         "RAW race, shared memory",
         "s[t] = x[i]",

@@ -75,7 +75,7 @@ def test_accesses_are_traced_in_a_replay_and_the_kernel_runs_once() -> None:
     kernel = gl.cp.RawKernel(COUNT_UP, "count_up")
     view = gl.access(kernel, 4, 256, (x, np.int32(1000)), block_index=3, warp=7)
     assert bool((x == 1).all())
-    assert view.source == "modelled"
+    assert view.source == "executed"
     assert "replay on the virtual GPU" in view.caption
     assert [row.cells[4] for row in view.rows] == ["3.91 sectors"] * 2
     assert view.access is not None
