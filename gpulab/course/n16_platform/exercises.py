@@ -307,7 +307,8 @@ def translate(cp: Any, host: np.ndarray, index: int) -> tuple[Any, int]:
 def _translated(answer: Any, host: np.ndarray, index: int, held: int) -> dict[str, Any]:
     """Where the answer is: what it returns and did, beside what the reference did.
 
-    Somebody else holds memory of that GPU, another one is current, and no current stream is the default.
+    Of each GPU another program holds memory, of each as much as of no other; another one is current, and no
+    current stream is the default.
     """
     from gpulab.lab.streams import check_streams
 
@@ -317,7 +318,7 @@ def _translated(answer: Any, host: np.ndarray, index: int, held: int) -> dict[st
         for device in range(3):
             with cp.cuda.Device(device):
                 stream = around.enter_context(cp.cuda.Stream(non_blocking=True))
-                others.append((cp.empty(held, "uint8"), stream))
+                others.append((cp.empty(held << device, "uint8"), stream))
         for whose, function in (("reference", translate), ("answer", answer)):
             for device in range(3):
                 with cp.cuda.Device(device):
@@ -368,6 +369,7 @@ def _seen(cp: Any, program: Callable[[], Any]) -> dict[str, Any]:
         "used": int(pair[1]) if len(pair) == 2 and isinstance(pair[1], (int, np.integer)) else None,
         "copies": [a.copy_kind for a in record.activities if a.kind in ("MEMCPY", "MEMCPY2")],
         "waits": len(waits) + polls,
+        "kernel copies": sum(a.name.startswith("cupy_copy") for a in kernels),
         "streams": len({a.stream_id for a in kernels}),
         "all streams": len({(a.device_id, a.stream_id) for a in record.activities}),
         "devices": sorted({a.device_id for a in record.activities}),
@@ -379,9 +381,9 @@ def judge_translate(answer: Answer) -> str:
     """``translated(cp, host, index)``: ten lines of torch.cuda with CuPy."""
     must_be_a_function("translated", answer.is_function, answer.kind)
     rng = answer.rng
-    for index in (2, 1):
-        rows, columns = int(rng.integers(3, 200)), int(rng.integers(100, 3000))
-        host = rng.integers(-4, 5, (rows, columns)).astype(np.float32)
+    for index, kind in ((2, np.float32), (1, np.float64)):
+        rows, columns = int(rng.integers(3, 80)), int(rng.integers(100, 1500))  # less than 1 MiB
+        host = rng.integers(-4, 5, (rows, columns)).astype(kind)
         shown = f"translated(cp, host, {index})"
         held = int(rng.integers(1 << 10, 1 << 20))
         told = answer.ask(_translated, host, index, held, shown=shown)
@@ -419,6 +421,10 @@ def _compare_programs(shown: str, mine: dict[str, Any], other: dict[str, Any], i
         f"makes {count(len(mine['copies']), 'copy', 'copies')}; the host's array is copied once.",
     )
     refuse(
+        mine["kernel copies"] > other["kernel copies"],
+        "copies an array on the GPU: PyTorch's lines copy once, from the host.",
+    )
+    refuse(
         mine["waits"] > other["waits"],
         "makes the host wait where PyTorch's lines do not: streams wait for each other by events.",
     )
@@ -454,7 +460,7 @@ def kernel_file(name: str) -> str:
 
 def for_waves(code: str, width: int) -> str:
     """A kernel written with HIP's warp functions, for waves of so many lanes."""
-    return f"#define WAVE {width}\n{kernel_file('wave.cuh')}\n{code}"
+    return f"#define gpulab_lanes {width}\n{kernel_file('wave.cuh')}\n{code}"
 
 
 def _waved(code: Any, launches: Sequence[tuple[int, int, int]], seed: int) -> list[dict[str, Any]]:
@@ -503,6 +509,8 @@ def judge_warp64(answer: Answer) -> str:
     code = answer.value()
     if not isinstance(code, str):
         raise NotYet("The answer is a kernel's text: a string.")
+    if "gpulab_" in code:
+        raise NotYet("Names that begin with gpulab_ belong to the check: take warpSize and HIP's functions.")
     rng = answer.rng
     launches = [
         (64, 256, 900),
@@ -511,6 +519,7 @@ def judge_warp64(answer: Answer) -> str:
         (64, 64 * int(rng.integers(1, 9)), int(rng.integers(1, 2000))),
     ]
     launches += [
+        (32, 256, 600),
         (32, 1024, 2500),
         (32, 32, 100),
         (32, 32 * int(rng.integers(1, 17)), int(rng.integers(1, 2000))),
@@ -525,7 +534,9 @@ def judge_warp64(answer: Answer) -> str:
         sums, counts = seen["right"]
         if not (sums and counts):
             what = "sums and counts are" if not (sums or counts) else "sums are" if not sums else "counts are"
-            raise NotYet(f"{where} {what} wrong. {_WIDTH_ADVICE[width, bool(sums)]}")
+            raise NotYet(
+                f"{where} {what} wrong. {_MANY if block == 1024 else _WIDTH_ADVICE[width, bool(sums)]}"
+            )
     last = told[-1]
     if last["hazards"]:
         raise NotYet(f"With waves of 32 lanes the sanitizer finds: {last['hazards'][0]}")
@@ -542,13 +553,12 @@ _FAULT_ADVICE = "All lanes of a wave come to a shuffle, and all threads of a blo
 _WIDTH_ADVICE = {
     (64, False): "Where does it take for granted that there are 32 lanes: a shuffle's first step, a mask, "
     "a remainder, a number of warps?",
-    (64, True): "A vote of 64 lanes has 64 bits: keep it in unsigned long long, and count it with __popcll.",
-    (32, False): "With 32 lanes there are more waves in a block: up to 32 parts.",
-    (
-        32,
-        True,
-    ): "With 32 lanes there are more waves in a block, up to 32 parts, and votes whose upper bits are 0.",
+    (64, True): "Only what is greater than 0 counts. A vote of 64 lanes has 64 bits: keep it in unsigned "
+    "long long, and count it with __popcll.",
+    (32, False): "With 64 it is right: where does it take for granted that there are 64 lanes?",
+    (32, True): "With 64 they are right: where does it take for granted that there are 64 lanes?",
 }
+_MANY = "With 32 lanes there are more waves in a block, up to 32 parts."
 
 
 def _waved_text(answer: Any, code: str, launches: Any, seed: int) -> list[dict[str, Any]]:

@@ -354,15 +354,19 @@ _VARIABLES = (
 def _ours(
     place: bool = True, side: bool = True, wait: bool = True, join: bool = True, sync: str = "", end: str = "z",
     after: Any = None, base: bool = True, early: bool = False, total: bool = False, twice: bool = False, legacy: bool = False,
+    outside: bool = False, again: bool = False,
 ) -> Any:  # fmt: skip
     """The reference with parts of it otherwise."""
 
     def answer(cp: Any, host: Any, index: int) -> Any:
+        elsewhere = cp.get_default_memory_pool().used_bytes()
         with cp.cuda.Device(index if place else 0):
             pool = cp.get_default_memory_pool()
             size = pool.total_bytes if total else pool.used_bytes
-            before = size() if base else 0
+            before = elsewhere if outside else size() if base else 0
             x = cp.asarray(host)
+            if again:
+                x = cp.array(x)
             if twice:
                 x = cp.asarray(cp.asnumpy(x))
             stream = cp.cuda.Stream(non_blocking=not legacy) if side else cp.cuda.get_current_stream()
@@ -508,6 +512,8 @@ _TRANSLATE = (
     Wrong("16-translate", "a third stream", _third_stream, "", "PyTorch's lines use two"),
     Wrong("16-translate", "back to GPU 0, whichever was current", _back_to_zero, "", "leaves GPU 0 current"),
     Wrong("16-translate", "less nothing", _ours(base=False), "", "memory_allocated is what arrays hold"),
+    Wrong("16-translate", "less what another GPU holds", _ours(outside=True), "", "memory_allocated is what arrays hold"),
+    Wrong("16-translate", "a copy by a kernel", _ours(again=True), "", "copy once, from the host"),
     Wrong("16-translate", "a number for a look", _ours(sync="float"), "", "copies DtoH"),
     Wrong("16-translate", "to the host", _ours(end="host"), "", "on the GPU"),
     Wrong("16-translate", "there and back", _ours(twice=True), "", "copies DtoH"),
@@ -559,7 +565,8 @@ _WARP64 = (
     Wrong("16-warp64", "shifted by 5", _waves("threadIdx.x / warpSize", "threadIdx.x >> 5"), "", ""),
     Wrong("16-warp64", "blockDim.x / 32 parts", _waves("blockDim.x / warpSize", "blockDim.x / 32"), "", ""),
     Wrong("16-warp64", "everything 32", _waves("warpSize", "32"), "", "counts are wrong"),
-    Wrong("16-warp64", "everything 64", _waves("warpSize", "64"), "", "With waves of 32"),
+    Wrong("16-warp64", "everything 64", _waves("warpSize", "64"), "", "that there are 64 lanes"),
+    Wrong("16-warp64", "the check's number of lanes", _waves("warpSize", "gpulab_lanes"), "", "belong to the check"),
     Wrong("16-warp64", "a mask of 32 bits", _waves("~0ull, v, d", "0xffffffff, v, d"), "", "64 bits"),
     Wrong("16-warp64", "a mask of 32 ones in 64 bits", _waves("~0ull, v, d", "0xffffffffull, v, d"), "", "sums are wrong"),
     Wrong("16-warp64", "a vote among 32", _waves("~0ull, v > 0", "0xffffffffull, v > 0"), "", "counts are wrong"),

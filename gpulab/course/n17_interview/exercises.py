@@ -46,8 +46,11 @@ def napkin_of(work: Mapping[str, Any], card: Mapping[str, Any]) -> dict[str, flo
     return dict(zip(_FIGURES, (moved, operations, memory_us, compute_us, us), strict=True))
 
 
-def _works(rng: np.random.Generator) -> list[dict[str, Any]]:
-    """Work to estimate: an element-wise kernel, a product, a sum of rows, and something drawn.
+def _works(rng: np.random.Generator, knee: float) -> list[dict[str, Any]]:
+    """Work to estimate: an element-wise kernel, a product, a sum of rows, something drawn, and edges.
+
+    `knee` are the operations a byte at which a card changes from one bound to the other: some works lie next
+    to it, on either side.
 
     The first does more operations than it moves bytes, and is held by memory all the same; the third has more
     elements than 32 bits count.
@@ -56,6 +59,12 @@ def _works(rng: np.random.Generator) -> list[dict[str, Any]]:
     long = (int(rng.integers(50_000, 90_000)), int(rng.integers(90_000, 200_000)))
     each = [2, 4, 8, 4]
     rng.shuffle(each)
+
+    def beside(share: float) -> dict[str, Any]:
+        operations = int(share * knee * 8 * m * n)
+        return {"reads": [(m, n)], "writes": [(m, n)], "bytes_each": 4, "multiply_adds": operations // 3,
+                "others": operations - operations // 3 * 2}  # fmt: skip
+
     return [
         {"reads": [(m, n), (m, n)], "writes": [(m, n)], "bytes_each": each[0],
          "multiply_adds": 4 * each[0] * m * n, "others": m * n},
@@ -70,6 +79,9 @@ def _works(rng: np.random.Generator) -> list[dict[str, Any]]:
             "multiply_adds": int(rng.integers(10**6, 10**9)),
             "others": int(rng.integers(10**6)),
         },
+        *(beside(share) for share in (0.9, 1.1, 0.5, 2.0)),
+        {"reads": [], "writes": [(m, n)], "bytes_each": 4, "multiply_adds": 0, "others": m * n},
+        {"reads": [(n,)], "writes": [()], "bytes_each": 8, "multiply_adds": n, "others": 0},
     ]  # fmt: skip
 
 
@@ -97,8 +109,9 @@ def judge_napkin(answer: Answer) -> str:
     """``napkin(work, card)``: bytes, operations, both times and the larger, each of them judged."""
     must_be_a_function("napkin", answer.is_function, answer.kind)
     cards = [info(str(name)) for name in answer.rng.permutation(DEVICES)[:3]]
-    for at, work in enumerate(_works(answer.rng)):
-        of = cards[at % len(cards)]
+    knees = [1e3 * one.fp32_tflops / one.memory_bandwidth_gbps for one in cards]
+    works = [(card, _works(answer.rng, knee)) for card, knee in zip(cards, knees, strict=True)]
+    for of, work in [(card, work) for card, all_of_it in works for work in all_of_it]:
         card = {"gb_per_s": of.memory_bandwidth_gbps, "tflops": of.fp32_tflops}
         shown = f"napkin(...) for reads {work['reads']}, writes {work['writes']} on {of.name}"
         found, right = answer.calling(shown, dict(work), dict(card)), napkin_of(work, card)
@@ -146,33 +159,36 @@ SYMPTOMS = ("memory-bound", "compute-bound", "latency-bound", "slow", "DRAM", "i
 
 
 def launches(cp: Any, rng: random.Random) -> list[tuple[Any, ...]]:
-    """Kernels with one flaw each, in an order that is drawn: kernel, grid, block, arguments, shared bytes."""
-    n = rng.choice([1 << 17, 3 << 16])
-    ints, zeros, bins = cp.zeros(n, "int32"), cp.zeros(n, "float32"), cp.zeros(64, "float32")
+    """Kernels with one flaw each, in an order that is drawn: kernel, grid, block, arguments, shared bytes.
 
-    def strided(step: int, many: int) -> tuple[Any, ...]:
-        x, y = cp.zeros(many * step, "float32"), cp.zeros(many, "float32")
-        return kernel(cp, "strided"), many // 256, 256, (x, y, np.int32(step), np.int32(many)), 0
+    Each flaw is as slight as it may be and still be worth mending on every device: 12 sectors for a load,
+    fewer than 4 wavefronts for a request, three branches. Of those without a flaw one keeps DRAM busy, the
+    other does not.
+    """
+    blocks = rng.randint(400, 700)
+    n = 256 * blocks
+    zeros, bins = cp.zeros(n, "float32"), cp.zeros(64, "float32")
+    sms, few, many = session.backend().device_info().sm_count, rng.randint(2, 12), rng.randint(3500, 4500)
+
+    def strided(step: int) -> tuple[Any, ...]:
+        x, y = cp.zeros(256 * many * step, "float32"), cp.zeros(256 * many, "float32")
+        return kernel(cp, "strided"), many, 256, (x, y, np.int32(step), np.int32(256 * many)), 0
 
     def tabled(step: int) -> tuple[Any, ...]:
-        args = (cp.zeros(128 * step, "float32"), zeros, np.int32(step), np.int32(rng.choice([48, 64])))
-        return kernel(cp, "tabled", 512 * step), n // 128, 128, args, 512 * step
+        args = (cp.zeros(128 * step, "float32"), zeros, np.int32(step), np.int32(rng.randint(72, 100)))
+        return kernel(cp, "tabled", 512 * step), 2 * blocks, 128, args, 512 * step
 
     def forked(ways: int) -> tuple[Any, ...]:
-        return kernel(cp, "forked"), n // 256, 256, (zeros, zeros, np.int32(ways), np.int32(32)), 0
+        return kernel(cp, "forked"), blocks, 256, (zeros, zeros, np.int32(ways), np.int32(32)), 0
 
-    sms = session.backend().device_info().sm_count
-    few, many = rng.choice([2, 5, 12]), 1 << 22
-    bins_of, x, y = np.int32(rng.choice([1, 8, 64])), cp.zeros(many, "float32"), cp.zeros(many, "float32")
+    def scaled(grid: int, n: int) -> tuple[Any, ...]:
+        x, y = (cp.zeros(n, "float32") for _ in range(2))
+        return kernel(cp, "scaled"), grid, 256, (x, y, np.int32(n)), 0
+
+    counts = cp.zeros(n, "int32"), bins, np.int32(rng.choice([1, 8, 64])), np.int32(n)
     made = [
-        strided(4, 1 << 20),
-        tabled(rng.choice([16, 24])),
-        (kernel(cp, "counted"), n // 256, 256, (ints, bins, bins_of, np.int32(n)), 0),
-        forked(rng.choice([4, 8])),
-        (kernel(cp, "scaled"), few, 256, (zeros, cp.zeros(n, "float32"), np.int32(n)), 0),
-        (kernel(cp, "scaled"), sms // 2, 256, (zeros, cp.zeros(n, "float32"), np.int32(n)), 0),
-        strided(1, many),
-        (kernel(cp, "scaled"), many // 256, 256, (x, y, np.int32(many)), 0),
+        strided(3), tabled(4), (kernel(cp, "counted"), blocks, 256, counts, 0), forked(3), scaled(few, n),
+        scaled(max(sms // 2, 36) - rng.randint(0, 3), n), forked(1), scaled(4 * many, 1024 * many),
     ]  # fmt: skip
     rng.shuffle(made)
     return made

@@ -94,6 +94,11 @@ def by_the_other(work: Any, card: Any) -> Any:
     return {**found, "bound": "arithmetic" if found["bound"] == "memory" else "memory"}
 
 
+def by_twenty(work: Any, card: Any) -> Any:
+    found = napkin(work, card)
+    return {**found, "bound": "memory" if found["operations"] < 20 * found["bytes"] else "arithmetic"}
+
+
 def only_the_time(work: Any, card: Any) -> Any:
     return napkin(work, card)["us"]
 
@@ -154,6 +159,7 @@ _NAPKINS = (
     Wrong("17-estimate", "the sum of both", summed, "", "not the sum"),
     Wrong("17-estimate", "the smaller of both", smaller, "", "the larger of them"),
     Wrong("17-estimate", "always bound by memory", always_memory, "", "what takes longer"),
+    Wrong("17-estimate", "20 operations a byte, whatever the card", by_twenty, "", "what takes longer"),
     Wrong("17-estimate", "bounds exchanged", by_the_other, "", "what takes longer"),
     Wrong("17-estimate", "the time alone", only_the_time, "", "return a dict"),
     Wrong("17-estimate", "a text", as_text, "", "a number is asked for"),
@@ -264,7 +270,7 @@ def from_a_table(seen: Any) -> str:
         ("grid", seen["blocks"] < seen["sms"]),
         ("atomics", seen["atomics"] >= 1),
         ("divergence", seen["active_lanes"] <= 0.55),
-        ("bank conflicts", seen["wavefronts_per_shared"] >= 4),
+        ("bank conflicts", seen["wavefronts_per_shared"] >= 3),
         ("uncoalesced", seen["sectors_per_load"] >= 10),
         ("nothing", True),
     )
@@ -281,6 +287,20 @@ _CAUSES = (
     Wrong("17-diagnose", "sectors are not looked at", no_sectors, "", "it is 'uncoalesced'"),
     Wrong("17-diagnose", "always the same", always_uncoalesced, "", "it is"),
     Wrong("17-diagnose", "something must be wrong", always_something, "", "it is 'nothing'"),
+    Wrong(
+        "17-diagnose",
+        "eight ways or nothing",
+        lambda seen: "nothing" if 2 < seen["wavefronts_per_shared"] < 8 else from_a_table(seen),
+        "",
+        "it is 'bank conflicts'",
+    ),
+    Wrong(
+        "17-diagnose",
+        "16 sectors or nothing",
+        lambda seen: "nothing" if 8 < seen["sectors_per_load"] < 16 else from_a_table(seen),
+        "",
+        "it is 'uncoalesced'",
+    ),
     Wrong("17-diagnose", "four sectors are too many", any_sectors, "", "it is"),
     Wrong("17-diagnose", "what is short is well", by_time, "", "it is"),
     Wrong("17-diagnose", "few blocks where there are enough", blocks_of_256, "", "it is"),

@@ -1,17 +1,17 @@
-// What HIP offers kernels, for waves of WAVE lanes: 32, as here, or 64, played by two warps that meet.
+// What HIP offers kernels, for waves of gpulab_lanes lanes: 32, as here, or 64, played by two warps that meet.
 __device__ __forceinline__ int gpulab_width() {
     int lanes;
-    asm volatile("mov.u32 %0, %1;" : "=r"(lanes) : "n"(WAVE));
+    asm volatile("mov.u32 %0, %1;" : "=r"(lanes) : "n"(gpulab_lanes));
     return lanes;
 }
 #define warpSize gpulab_width()
 typedef unsigned long long gpulab_mask;
 __device__ __forceinline__ void gpulab_meet() {
-    asm volatile("barrier.sync %0, %1;" :: "r"(threadIdx.x / WAVE + 1), "n"(WAVE) : "memory");
+    asm volatile("barrier.sync %0, %1;" :: "r"(threadIdx.x / gpulab_lanes + 1), "n"(gpulab_lanes) : "memory");
 }
 template <class T> __device__ __forceinline__ T gpulab_from(T value, int lane) {
-    bool inside = lane >= 0 && lane < WAVE;
-#if WAVE == 32
+    bool inside = lane >= 0 && lane < gpulab_lanes;
+#if gpulab_lanes == 32
     T other = __shfl_sync(0xffffffffu, value, lane & 31);
     return inside ? other : value;
 #else
@@ -19,13 +19,13 @@ template <class T> __device__ __forceinline__ T gpulab_from(T value, int lane) {
     static_assert(sizeof(T) <= 8, "Values of up to 8 bytes can be shuffled.");
     *(T*)&slots[threadIdx.x] = value;
     gpulab_meet();
-    T other = *(T*)&slots[inside ? threadIdx.x / WAVE * WAVE + lane : threadIdx.x];
+    T other = *(T*)&slots[inside ? threadIdx.x / gpulab_lanes * gpulab_lanes + lane : threadIdx.x];
     gpulab_meet();
     return other;
 #endif
 }
 __device__ __forceinline__ gpulab_mask gpulab_votes(bool yes) {
-#if WAVE == 32
+#if gpulab_lanes == 32
     return __ballot_sync(0xffffffffu, yes);
 #else
     __shared__ unsigned halves[32];
@@ -42,10 +42,10 @@ template <class M> __device__ __forceinline__ bool gpulab_named(M mask, int lane
     static_assert(sizeof(M) == 8, "The mask must be a 64-bit integer.");
     return (gpulab_mask)mask >> lane & 1;
 }
-#define gpulab_lane ((int)(threadIdx.x % WAVE))
+#define gpulab_lane ((int)(threadIdx.x % gpulab_lanes))
 template <class M, class T> __device__ __forceinline__ T gpulab_sync(M mask, T value, int lane) {
     T other = gpulab_from(value, lane);
-    bool asked = lane >= 0 && lane < WAVE ? gpulab_named(mask, lane) : true;
+    bool asked = lane >= 0 && lane < gpulab_lanes ? gpulab_named(mask, lane) : true;
     return gpulab_named(mask, gpulab_lane) && asked ? other : (T)12345;
 }
 #define __shfl(v, from) gpulab_from(v, from)
