@@ -47,7 +47,7 @@ _ROOT = rf"(\.approx|{_ROUNDING}){_FTZ}\.f32|{_ROUNDING}\.f64"
 _LOGIC = rf"{_INTEGER}|\.pred"
 _ACCESS = rf"({_ORDER}|{_CACHE})*{_SPACE}({_ORDER}|{_CACHE})*{_VECTOR}\.([busf](8|16|32|64)|b128)"
 _ATOMIC = (
-    rf"({_ORDER})*{_SPACE}\.(add|min|max|and|or|xor|exch|cas|inc|dec)(\.noftz)?(\.L2::cache_hint)?{_VECTOR}"
+    rf"({_ORDER})*{_SPACE}\.(add|min|max|and|or|xor|exch|cas|inc|dec)({_ORDER})*(\.noftz)?(\.L2::cache_hint)?{_VECTOR}"
     rf"\.([busf](16|32|64)|{_HALF[2:]}|{_BFLOAT[2:]})"
 )
 
