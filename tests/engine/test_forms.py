@@ -164,3 +164,9 @@ def test_messages_name_instruction_and_line() -> None:
     text = kernel(["add.u32 r, r, r"]).replace("add.u32", "add.rn.u32")
     with pytest.raises(NotSupportedError, match=re.escape("add.rn.u32")):
         codegen.generate(parser.parse(text), "k", count=False, trace=False, observe=False)
+
+
+@pytest.mark.parametrize("opcode", ["atom.add.release.gpu.u32", "atom.release.gpu.add.u32"])
+def test_an_atomic_may_name_its_order_before_or_after_the_operation(opcode: str) -> None:
+    """The headers of cooperative groups write it after, for a barrier of the whole grid."""
+    assert forms.is_supported(tuple(opcode.split(".")))
