@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import gpulab as gl
@@ -16,3 +17,23 @@ def test_each_rung_is_faster_and_the_last_keeps_pace_with_a_copy(device: str) ->
     assert times == sorted(times, reverse=True)
     assert figures.among("06-race", race.of_the_copy(-1), (0.3, 0.8)) == "all of it, more or less"
     assert [lap.held_by for lap in race.record][:2] == ["idle lanes", "bank conflicts"]
+
+
+@pytest.mark.parametrize(("n", "threads"), [(128, 32), (256, 32), (256, 128)])
+def test_attention_in_tiles_is_right_and_each_block_reads_all_of_k_and_v(n: int, threads: int) -> None:
+    found, arrays = figures.attend(n, threads)
+    q, k, v, out = (each.get().astype(np.float64) for each in arrays)
+    weights = np.exp(q @ k.T)
+    assert np.allclose(out, weights / weights.sum(axis=1, keepdims=True) @ v, atol=1e-5)
+    assert figures.tile_bytes(found) == (n // threads) * (k.size + v.size) * 4
+    # From DRAM each comes once, and q: no scores.
+    assert found.caches is not None
+    assert found.caches.dram_read_bytes == 3 * q.size * 4
+
+
+def test_online_softmax_reads_fewer_sectors_and_no_fewer_bytes_of_dram() -> None:
+    headings, rows = (table := figures.passes()).headings, table.rows
+    sectors, dram = headings.index("sectors"), headings.index("read from DRAM")
+    three, online, once = (int(row[sectors].replace(",", "")) for row in rows)
+    assert (3 * three, 2 * three) == (4 * online, 4 * once)  # reads and the one write of a row
+    assert len({row[dram] for row in rows}) == 1

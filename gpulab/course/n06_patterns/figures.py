@@ -1,20 +1,25 @@
-"""What notebook 06 shows besides the laboratory's own views: the race of the reductions."""
+"""What notebook 06 shows besides the laboratory's own views: races of ladders, and attention in tiles."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib import resources
 from typing import Any
+
+import numpy as np
 
 from gpulab import session
 from gpulab.course import kernels
 from gpulab.course.ranges import among as among
+from gpulab.lab.kernels import count
 from gpulab.lab.timeline import timeline
 from gpulab.views._base import View
 from gpulab.views.parts.boxes import Box, bars, column, words
 from gpulab.views.tables import Table
 from virtualgpu.records import KernelCounters, Provenance
-from virtualgpu.words import duration, number
+from virtualgpu.records.kernel import SECTOR_BYTES
+from virtualgpu.words import duration, number, size
 
 ELEMENTS = 1 << 24
 
@@ -98,6 +103,60 @@ def counted(kinds: Mapping[str, KernelCounters], *counters: str) -> Table:
     ]
     first = next(iter(kinds.values()))
     return Table(f"Counted on {first.provenance.device}", ("kernel", *counters), tuple(rows))
+
+
+def passes(ladder: str = "softmax", shape: tuple[int, ...] = (1024, 1024)) -> Table:
+    """Return sectors, bytes from DRAM and time of a ladder's kernels that give a warp to each row."""
+    arrays, rows = kernels.example(ladder, shape).arrays, []
+    for rung in kernels.ladder(ladder).rungs[1:]:
+        work = kernels.launch(rung.name, *arrays)
+        busy_ns, provenance = lap(work)
+        found = count(**work.step).record
+        sectors = kernels.COUNTERS["sectors"](found)
+        dram_bytes = found.caches.dram_read_bytes if found.caches else 0
+        rows.append((rung.name, rung.says, f"{sectors:,}", size(dram_bytes), duration(busy_ns)))
+    title = (
+        f"Rows of {shape[1]:,} floats; sectors and bytes counted on the virtual GPU, times {provenance.label}"
+    )
+    return Table(title, ("kernel", "what is new", "sectors", "read from DRAM", "time"), tuple(rows))
+
+
+WIDTH = 32  # floats of a row of q, k and v
+
+
+def source(file: str) -> str:
+    """Return the CUDA C++ of one of this notebook's kernels."""
+    return (resources.files(__package__) / "kernels" / file).read_text(encoding="utf-8")
+
+
+def attend(n: int, threads: int) -> tuple[KernelCounters, list[Any]]:
+    """Run attention in tiles of `threads` rows; return its counters, and q, k, v and the result."""
+    cp, rng = session.cp(), np.random.default_rng(6)
+    arrays = [cp.asarray(rng.standard_normal((n, WIDTH), dtype=np.float32)) for _ in range(3)]
+    arrays.append(cp.empty_like(arrays[0]))
+    kernel = cp.RawKernel(source("attention.cu"), "attention")
+    return count(kernel, n // threads, threads, (*arrays, np.int32(n))).record, arrays
+
+
+def tile_bytes(found: KernelCounters) -> int:
+    """Return the bytes of k and v that blocks of attention read, from whatever memory serves them."""
+    lines = source("attention.cu").splitlines()
+    mine = {place for place, line in enumerate(lines, 1) if "= k[" in line or "= v[" in line}
+    reads = [each for each in found.accesses if each.space == "global" and each.line in mine]
+    return SECTOR_BYTES * sum(each.sectors for each in reads)
+
+
+def attention() -> Table:
+    """Return what attention in tiles reads, for several lengths and two heights of a tile."""
+    rows = []
+    for threads in (32, 128):
+        for n in (256, 512, 1024):
+            found, _ = attend(n, threads)
+            dram_bytes = found.caches.dram_read_bytes if found.caches else 0
+            rows.append((f"{threads}", f"{n:,}", size(tile_bytes(found)), size(dram_bytes), size(4 * n * n)))
+    title = f"Attention in tiles, rows of {WIDTH} floats, counted on {found.provenance.device}"
+    headings = "rows in a tile of q", "n", "k and v, read by the SMs", "read from DRAM", "scores, if stored"
+    return Table(title, headings, tuple(rows))
 
 
 def race(ladder: str = "reduction", elements: int = ELEMENTS) -> Race:

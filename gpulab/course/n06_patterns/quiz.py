@@ -23,7 +23,10 @@ QUESTIONS = (
             Choice("0", "It beats every negative number."),
             Choice("the smallest int", "It never wins.", right=True),
             Choice("their own thread number", "It would win now and then."),
-            Choice("none: they return before the tree", "They would be missed at the barrier."),
+            Choice(
+                "none: they return before the tree",
+                "No barrier waits for them, but the tree reads their elements, which nothing has stored.",
+            ),
         ),
     ),
     Question(
