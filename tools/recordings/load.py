@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 import threading
@@ -90,9 +91,9 @@ def main(folder: Path) -> None:
         lines.stop()
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "h200_monitor.json").write_text(_by_line(data_as_json(record.as_data())), encoding="utf-8")
-    (folder / "smi.json").write_text(
-        json.dumps(_smi(record, times, dmon, query), indent=1, ensure_ascii=False)
-    )
+    smi = json.dumps(_smi(record, times, dmon, query), indent=1, ensure_ascii=False)
+    smi = re.sub(r"\[[^\[\]]*\]", lambda cells: re.sub(r"\s*\n\s*", "", cells[0]), smi)  # a list per line
+    (folder / "smi.json").write_text(smi + "\n", encoding="utf-8")
     print(table(record).text())
     print(report)
 

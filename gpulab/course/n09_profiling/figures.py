@@ -10,6 +10,9 @@ import traitlets
 
 from gpulab import session
 from gpulab.course.n09_profiling.phases import ADDITION as ADDITION
+from gpulab.course.n09_profiling.phases import ADDITION_WIDE as ADDITION_WIDE
+from gpulab.course.n09_profiling.phases import ONES as ONES
+from gpulab.course.n09_profiling.phases import PRODUCT as PRODUCT
 from gpulab.course.n09_profiling.phases import SPINS as SPINS
 from gpulab.course.n09_profiling.phases import phases as phases
 from gpulab.course.n09_profiling.phases import spinning as spinning
@@ -19,6 +22,7 @@ from gpulab.lab.monitor.monitor import Monitor
 from gpulab.lab.monitor.recorder import recorded_session
 from gpulab.lab.profiling.profile import ProfileReport, profile
 from gpulab.views._steered import Steered
+from gpulab.views.monitor.monitor_text import held as held
 from gpulab.views.parts.boxes import Box, bars, column, slider, words
 from gpulab.views.parts.items import Rects
 from gpulab.views.parts.plots import plot
@@ -26,7 +30,6 @@ from virtualgpu.errors import GpulabError
 from virtualgpu.records.device.load import LoadSamples
 from virtualgpu.words import number
 
-PRODUCT = "half product 8192³"
 _SIDE_PX, _COLUMNS = 15, 44
 
 

@@ -46,10 +46,10 @@ PREDICTIONS = (
     ),
     PredictionQuestion(
         "09-clock",
-        "A product of half-precision matrices keeps the tensor cores of an H200 busy. What do the clocks of "
-        "its SMs do?",
-        "Tensor cores draw so much that the driver lowers the clocks to keep the board within its power "
-        "limits: the fastest program runs at the lowest clock.",
+        "A product of half-precision matrices of random numbers keeps the tensor cores of an H200 busy. What "
+        "do the clocks of its SMs do?",
+        "The board reaches its power limit, and the driver lowers the clocks until the power stays within "
+        "it. So the program that needs most power runs at the lowest clock.",
         choices=("they rise", "they stay", "they fall"),
         comparison="they rise",
         misconception="Full load means highest clocks; a lower clock means something is broken.",
@@ -58,8 +58,8 @@ PREDICTIONS = (
         "09-energy",
         "Warps that only look at a clock fill every SM of the H200, and compute nothing. How much power does "
         "it draw, beside the idle GPU?",
-        "Warps have to be scheduled, whatever they do. A busy GPU that computes nothing costs most of what "
-        "one costs that computes.",
+        "Warps have to be scheduled, whatever they compute, and scheduling takes power. A GPU that computes "
+        "nothing is not free, although it draws far less than one whose tensor cores are busy.",
         choices=("about as much", "half as much again", "more than twice as much"),
         comparison="about as much",
         misconception="A program that computes nothing costs no energy.",

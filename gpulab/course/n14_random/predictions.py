@@ -22,9 +22,10 @@ PREDICTIONS = (
     ),
     PredictionQuestion(
         "14-whole",
-        "Each float is turned into a whole number of 2⁻²⁴ first, and those are added by atomics. How many "
-        "different sums in 200 runs?",
-        "Sums of whole numbers are exact, whatever their order, for as long as they do not overflow.",
+        "Each float is first rounded to a whole number of units of 2⁻²⁴, and those are added by atomics. How "
+        "many different sums are there in 200 runs?",
+        "Whole numbers are added exactly, in any order, as long as the sum does not overflow. Only the "
+        "conversion rounds, and it rounds each float alone, in the same way every time.",
         choices=("1", "2 to 20", "more than 20"),
         comparison="2 to 20",
         misconception="Atomics are what makes results differ.",
@@ -42,10 +43,11 @@ PREDICTIONS = (
     ),
     PredictionQuestion(
         "14-gpus",
-        "The same seed on a GPU with 40 SMs and on one with 132, a million numbers each, eight blocks of 256 "
-        "threads an SM. Which are the same?",
-        "Once every thread has given a number, the first one comes round again, earlier on the smaller GPU.",
-        choices=("all of them", "as many as the smaller one has threads", "none"),
+        "A generator with the same seed draws a million numbers on a GPU with 40 SMs and on one with 132. It "
+        "has eight blocks of 256 threads per SM. Which of the numbers are the same?",
+        "Once every thread has drawn a number, the first thread draws the next one. On the smaller GPU that "
+        "happens earlier.",
+        choices=("all of them", "the first ones, one per thread of the smaller GPU", "none"),
         comparison="all of them",
         misconception="The same seed gives the same numbers on every GPU.",
     ),

@@ -1,0 +1,51 @@
+"""What tools printed of small programs, as `tools.recordings.screens` recorded it on a GPU."""
+
+from __future__ import annotations
+
+import json
+from importlib import resources
+from itertools import pairwise
+from typing import Any
+
+
+class Screens:
+    """A program, the commands that ran it on a GPU, and what each of them printed.
+
+    Parameters
+    ----------
+    package, name
+        Where the recording is: ``name`` without its ``.json``, in a package of the course.
+    """
+
+    def __init__(self, package: str, name: str) -> None:
+        text = resources.files(package).joinpath(f"{name}.json").read_text(encoding="utf-8")
+        self._data: dict[str, Any] = json.loads(text)
+
+    @property
+    def program(self) -> str:
+        """The program, with the name of its file and its origin as comments above it."""
+        return f"# {self._data['file']}; {self.label}\n{self._data['program']}"
+
+    @property
+    def label(self) -> str:
+        """Where and when it was recorded."""
+        device, driver = self._data["device"].split(", ")
+        return f"recorded on {device} ({self._data['date']}, driver {driver})"
+
+    def screen(self, *words: str) -> str:
+        """Return the first command that has all of these words, and what it printed."""
+        for each in self._data["screens"]:
+            if all(word in each["command"].split() for word in words):
+                return f"$ {each['command']}\n{each['printed']}"
+        raise KeyError(f"No command has the words {' '.join(words)}.")
+
+    def columns(self, *headings: str) -> str:
+        """Return some columns of the table that the only command printed."""
+        lines = self._data["screens"][0]["printed"].splitlines()
+        rules = [place for place, line in enumerate(lines) if line and set(line.strip()) == {"-", " "}]
+        begins = [0, *(i + 1 for i, (a, b) in enumerate(pairwise(lines[rules[0]])) if a == " " != b)]
+        cuts = [*pairwise([*begins, None])]
+        names = [lines[rules[0] + 1][begin:end].strip() for begin, end in cuts]
+        kept = [cuts[names.index(name)] for name in headings]
+        rows = [lines[place] for place in range(rules[0], rules[-1] + 1)]
+        return "\n".join("".join(row[begin:end] for begin, end in kept).rstrip() for row in rows)
