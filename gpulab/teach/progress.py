@@ -239,7 +239,7 @@ def _quiz(folder: folders.Folder) -> tuple[tuple[Answered, ...], tuple[int, int]
 
 def _right(things: Iterable[Any]) -> tuple[int, int]:
     """How many were right, of how many that were compared or answered."""
-    outcomes = [thing.right for thing in things if thing.right is not None]
+    outcomes = [thing.right for thing in things if isinstance(thing.right, bool)]  # a file may hold anything
     return sum(outcomes), len(outcomes)
 
 

@@ -219,7 +219,6 @@ def test_both_are_tried() -> None:
         (".shared .align 3 .b8 s[4];", "alignment 3, which is no power of two"),
         (".shared .align 4 .b8 s[9999999999999];", "more than any GPU's memory"),
         (".shared .q8 s[4];", "type .q8 of s is not known"),
-        ("bra LAST;\nLAST:", "no instruction follows label LAST"),
         ("ret;\n}\n{", "cannot read"),
         (".frobnicate;", "cannot read '.frobnicate;'"),
         ("{ ret;", "does not end"),

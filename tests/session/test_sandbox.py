@@ -215,6 +215,12 @@ def test_a_limit_that_is_none_is_refused(wrong: float) -> None:
         gl.sandbox(len, (), limit_s=wrong)
 
 
+@pytest.mark.parametrize("wrong", [-1, 0, 0.5, "1 GiB"])
+def test_a_limit_of_memory_that_is_none_is_refused(wrong: Any) -> None:
+    with pytest.raises(ValueError, match="memory_bytes must be a positive number"):
+        gl.sandbox(len, (), memory_bytes=wrong)
+
+
 def test_no_function_is_refused() -> None:
     with pytest.raises(TypeError, match="takes a function"):
         gl.sandbox(3)  # type: ignore[arg-type]

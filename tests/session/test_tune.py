@@ -114,6 +114,7 @@ def test_candidates_do_not_spoil_each_others_arguments() -> None:
         (lambda x: x.sum(axis=0).astype(cp.float64), "float64"),
         (lambda x: (x.sum(axis=0), x), "2 arrays for 1"),
         (lambda x: x.nothing, "AttributeError"),
+        (lambda x: 42, "it returned int: a candidate returns a device array"),
         (lambda x: x.sum(axis=0) * cp.float32(np.nan), "wrong in 32 of 32 elements"),
     ],
 )
@@ -123,6 +124,18 @@ def test_what_is_wrong_is_said_and_not_timed(wrong: Any, words: str) -> None:
     assert words in other.why
     assert not other.times_ns
     assert words in tuned.describe()
+
+
+def test_an_array_that_is_passed_twice_is_one_array() -> None:
+    """A candidate that changes the first argument changes the second one, too."""
+
+    def accumulated(x: Any, y: Any) -> Any:
+        x += 1
+        return x + y
+
+    x = cp.zeros(8, dtype=cp.float32)
+    tuned = gl.tune([accumulated], x, x, reference=lambda x, y: 2 * (x + 1))
+    assert tuned.record.choices[0].candidates[0].why == ""
 
 
 def test_one_wrong_element_shows() -> None:

@@ -176,7 +176,7 @@ def test_all_answers_of_a_class(here: Path, capsys: pytest.CaptureFixture[str]) 
         ["passed", str(Path("ada/00-saxpy.cu"))], ["not", "yet", str(Path("bob/00-saxpy.cu"))]
     ]  # fmt: skip
     assert lines[2:] == ["1 of 3 answers passed."]
-    assert "00-saxpi.cu is left out: no exercise is called so. Did you mean '00-saxpy'?" in err
+    assert "00-saxpi.cu is left out: no exercise has this name. Did you mean '00-saxpy'?" in err
     assert f"{Path('eve/00-saxpy.py')}: 00-saxpy.py, line 1: this is no Python" in err
     (here / "class/eve/00-saxpy.py").unlink()
     status, out, _ = check(capsys, "--all", "class", "--json")

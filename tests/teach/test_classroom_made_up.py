@@ -200,7 +200,7 @@ def test_a_file_called_almost_so_is_named(class_: Path, capsys: pytest.CaptureFi
     (class_ / "05-y.py").mkdir()
     _, _, err = run(capsys, "check", "--all", "class")
     left_out = [line for line in err.splitlines() if line.startswith("gpulab")]
-    assert left_out == ["gpulab: class/05-xx.cu is left out: no exercise is called so. Did you mean '05-x'?"]
+    assert left_out == ["gpulab: class/05-xx.cu is left out: no exercise has this name. Did you mean '05-x'?"]
 
 
 def test_unknown_exercises_name_those_of_the_notebook() -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import gpulab as gl
 from gpulab.teach import folders
 from gpulab.teach.judge import scores
-from gpulab.teach.progress import Answered, Exercised, NotebookProgress, Predicted, Progress
+from gpulab.teach.progress import Answered, Exercised, NotebookProgress, Predicted, Progress, _right
 from gpulab.teach.question import PredictionQuestion
 from gpulab.teach.store import store
 
@@ -27,6 +28,10 @@ def _asked(monkeypatch: pytest.MonkeyPatch) -> None:
 def lock(key: str, answer: int, found: int, sure: bool | None = None) -> None:
     gl.predict(key, answer=answer, sure=sure)
     gl.reveal(key, found, "counted")
+
+
+def test_a_file_that_holds_other_things_than_outcomes_is_read() -> None:
+    assert _right([SimpleNamespace(right=right) for right in (True, "y", None, False, 1)]) == (1, 2)
 
 
 def test_nothing_done_yet() -> None:

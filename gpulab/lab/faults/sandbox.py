@@ -75,6 +75,9 @@ def sandbox(
     The virtual GPU tells faults in there as CUDA does: late, in few words, and again at every call that
     follows. It knows the launch nevertheless. On a real GPU a second run with launch blocking finds it.
 
+    A sandbox guards against crashes and infinite loops, not against hostile code: it runs as the same user, and
+    with ``returns=True`` its result is unpickled in this process.
+
     Examples
     --------
     >>> seen = gl.sandbox(lambda: print("from another process"))
@@ -97,6 +100,8 @@ def run(
     """Run a job in a sandbox, twice where only launch blocking tells which launch did it."""
     if not 0 < limit_s <= MOST_S:
         raise ValueError(f"limit_s is a number of seconds above 0 and up to {MOST_S:g}, not {limit_s!r}.")
+    if not (isinstance(memory_bytes, int) and memory_bytes > 0):
+        raise ValueError(f"memory_bytes must be a positive number of bytes, not {memory_bytes!r}.")
     whole, limits = packed(job), (limit_s, _PATIENCE * limit_s, memory_bytes)
     record, found = _once(whole, name, returns, blocking, limits)
     if record.sticky and record.culprit is None:

@@ -247,9 +247,12 @@ def _of_argument(value: Any) -> str:
 
 
 def copied(args: Iterable[Any]) -> list[Any]:
-    """The arguments, arrays as copies in the same layout."""
-    array = session.cp().ndarray
-    return [each.copy(order="K") if isinstance(each, array) else each for each in args]
+    """The arguments, arrays as copies in the same layout; an array that is passed twice is copied once."""
+    array, copies = session.cp().ndarray, dict[int, Any]()
+    for each in args:
+        if isinstance(each, array) and id(each) not in copies:
+            copies[id(each)] = each.copy(order="K")
+    return [copies.get(id(each), each) for each in args]
 
 
 def _results(way: Way, args: tuple[Any, ...]) -> list[Any]:
@@ -257,7 +260,14 @@ def _results(way: Way, args: tuple[Any, ...]) -> list[Any]:
     given, array = copied(args), session.cp().ndarray
     found = way(*given)
     found = [each for each in given if isinstance(each, array)] if found is None else found
-    return [each.copy() for each in (found if isinstance(found, tuple | list) else [found])]
+    results = found if isinstance(found, tuple | list) else [found]
+    for each in results:
+        if not isinstance(each, array):
+            raise TypeError(
+                f"it returned {type(each).__name__}: a candidate returns a device array, or several, "
+                "or changes its arguments"
+            )
+    return [each.copy() for each in results]
 
 
 def _named(ways: Iterable[Way]) -> dict[str, Way]:

@@ -386,7 +386,7 @@ class _Parser:
         return ir.Address(base, offset)
 
     def resolve(self, function: ir.Function) -> None:
-        for instruction in function.instructions:
+        for instruction in list(function.instructions):
             if instruction.root in ("bra", "brx") and not instruction.operands:
                 raise self.fail(f"{instruction.text!r} names no label to go to.")
             if instruction.root == "bra":
@@ -403,6 +403,7 @@ class _Parser:
         if name not in function.labels:
             raise self.fail(f"label {name} of function {function.name} is not there.")
         index = function.labels[name]
-        if index >= len(function.instructions):
-            raise self.fail(f"no instruction follows label {name} of function {function.name}.")
+        if index == len(function.instructions):  # NVRTC ends a function so after a call of a null pointer
+            end = ir.Instruction(index, "ret", ("ret",), (), None, False, self.line, self.column, "ret")
+            function.instructions.append(end)
         return index
