@@ -30,9 +30,14 @@ SOLUTION_LINE_MIN = 45 / 60
 QUESTIONS_MIN = 10
 QUESTIONS = ("Questions", "Check yourself")
 
+# Courses for less time, each with all that the one before it has.
+SHORT = (("00", "02", "05a §3"), ("04", "07", "05b §2"), ("10a", "10b", "11a", "11b", "12", "17 §7"))
+
 _HELP = re.compile(r"<details><summary>(?:Hint|Solution|Answers).*?</details>", re.DOTALL)
 _HEADING = re.compile(r"^## (?P<title>.*?)(?: \((?P<minutes>\d+) min\))?$", re.MULTILINE)
 _OPENING = re.compile(r"\*\*(?P<minutes>\d+) minutes")
+_SHORT_IN_README = re.compile(r"\*\*(?P<minutes>\d+) minutes\*\* (?=for|with)")
+_SHORT_IN_17 = re.compile(r"^\| (?P<minutes>\d+) (?=\|)", re.MULTILINE)
 _ROW = r"^(\| {number} [^|]*\| )(\d*)( \|)"
 
 
@@ -97,6 +102,53 @@ def said_in_readme(number: str) -> int | None:
     return int(match[2]) if match and match[2] else None
 
 
+def short_courses() -> list[int]:
+    """The minutes of each course in `SHORT`, exercises and questions included."""
+    read = {number(path): nbformat.read(path, as_version=4) for path in notebooks()}
+    minutes, whole = [], 0
+    for course in SHORT:
+        for name in course:
+            notebook, _, section = name.partition(" §")
+            found = [
+                part.minutes for part in sections(read[notebook]) if part.title.startswith(f"{section} ·")
+            ]
+            whole += round(found[0]) if section else total(read[notebook])
+        minutes.append(whole)
+    return minutes
+
+
+def said_of_short_courses() -> tuple[list[int], list[int]]:
+    """The minutes of `SHORT` in the README, and those in notebook 17."""
+    readme = _SHORT_IN_README.findall(README.read_text(encoding="utf-8"))
+    return [int(found) for found in readme], [
+        int(found) for found in _SHORT_IN_17.findall(_syllabi()[2].source)
+    ]
+
+
+def _syllabi() -> tuple[Path, Any, Any]:
+    """Notebook 17: its path, the notebook, and the cell with the short courses."""
+    (path,) = (path for path in notebooks() if number(path) == "17")
+    notebook = nbformat.read(path, as_version=4)
+    return path, notebook, next(cell for cell in notebook.cells if cell.id == "syllabi")
+
+
+def _write_short_courses() -> None:
+    def renewed(pattern: re.Pattern[str], text: str) -> str:
+        minutes = iter(short_courses())
+
+        def put(match: re.Match[str]) -> str:
+            return match[0].replace(match["minutes"], str(next(minutes)))
+
+        return pattern.sub(put, text)
+
+    readme = README.read_text(encoding="utf-8")
+    README.write_text(renewed(_SHORT_IN_README, readme), encoding="utf-8")
+    path, notebook, cell = _syllabi()
+    if (source := renewed(_SHORT_IN_17, cell.source)) != cell.source:
+        cell.source = source
+        nbformat.write(notebook, path)
+
+
 def number(path: Path) -> str:
     """A notebook's number: 05a of ``05a_sectors.ipynb``."""
     return path.name.split("_")[0]
@@ -136,6 +188,8 @@ def main() -> None:
         print(f"{number(path):4} {total(notebook):4} min, said: {said(notebook)}")
         for section in sections(notebook):
             print(f"     {section.minutes:5.1f}  {section.title or '(opening)'}")
+    if options.write:
+        _write_short_courses()
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,22 @@ def test_promised_minutes_are_those_that_it_takes(path: Path) -> None:
     taken = {section.title: max(round(section.minutes), 1) for section in minutes.sections(notebook)}
     numbered = {title for title in taken if title[:1].isdigit()}
     assert said == {title: taken[title] for title in said.keys() | numbered}, told
+
+
+def test_short_courses_are_said_to_take_what_they_take() -> None:
+    parts = dict.fromkeys(minutes.SHORT, 0)
+    for course in minutes.SHORT:
+        for name in course:
+            shown, _, section = name.partition(" §")
+            (path,) = (path for path in NOTEBOOKS if number(path) == shown)
+            by_section = minutes.said_by_section(read(path)) if section else {}
+            parts[course] += (
+                next(taken for title, taken in by_section.items() if title.startswith(f"{section} ·"))
+                if section
+                else minutes.said_in_readme(shown) or 0
+            )
+    wanted = list(itertools.accumulate(parts.values()))
+    assert minutes.said_of_short_courses() == (wanted, wanted), "python -m tools.minutes --write 17"
 
 
 @each_notebook
