@@ -10,8 +10,8 @@ import pytest
 
 import gpulab as gl
 from gpulab.course.n00_start import figures
-from virtualgpu.records import HOST_CLOCK
 from tests.notebooks.course import NOTEBOOKS, number, read
+from virtualgpu.records import HOST_CLOCK
 
 
 def cells(notebook: str, *names: str) -> str:
@@ -38,7 +38,8 @@ def test_one_addition_that_is_held_up_does_not_make_the_gpu_faster(monkeypatch: 
     monkeypatch.setattr(np, "ones", lambda *a, **k: ones(*a, **k).view(HeldUp))
     run = type("Run", (), {"provenance": HOST_CLOCK})
     space = {"gl": gl, "cp": side.cp, "np": np, "figures": figures, "run": run, "HOST_CLOCK": HOST_CLOCK}
-    exec("from timeit import repeat\nfrom time import perf_counter\n" + cells("00", "small", "reveal-small"), space)
+    code = cells("00", "small", "reveal-small")
+    exec(f"from timeit import repeat\nfrom time import perf_counter\n{code}", space)
     assert HeldUp.added >= 1000
     assert space["found"] == "NumPy"
 
