@@ -32,11 +32,12 @@ class Screens:
         device, driver = self._data["device"].split(", ")
         return f"recorded on {device} ({self._data['date']}, driver {driver})"
 
-    def screen(self, *words: str) -> str:
-        """Return the first command that has all of these words, and what it printed."""
+    def screen(self, *words: str, only: str = "") -> str:
+        """Return the first command that has all of these words, and the lines it printed that begin so."""
         for each in self._data["screens"]:
             if all(word in each["command"].split() for word in words):
-                return f"$ {each['command']}\n{each['printed']}"
+                kept = [line for line in each["printed"].splitlines() if line.startswith(only)]
+                return "\n".join([f"$ {each['command']}", *kept, ""])
         raise KeyError(f"No command has the words {' '.join(words)}.")
 
     def columns(self, *headings: str) -> str:

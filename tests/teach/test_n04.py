@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 import gpulab as gl
+from gpulab import cp
 from gpulab.course.n04_debugging import catalogue, exercises, figures
+from gpulab.course.screens import Screens
 from virtualgpu.records.faults.history import Write
 from virtualgpu.records.hazards import Place
 
@@ -82,3 +84,17 @@ def test_what_the_hunt_is_to_find_depends_on_its_kind(seed: int) -> None:
         assert all(np.isnan(values).all() == stale for values in own)
         assert program.is_after(0, list(program.states[0].values()))
         assert program.is_after(len(names), list(program.states[-1].values()))
+
+
+def test_the_recorded_screen_names_the_lines_that_our_checker_names() -> None:
+    screens = Screens("gpulab.course.n04_debugging", "compute_sanitizer")
+    code = screens.program.split('r"""')[1].split('"""')[0]
+    x, sums = cp.zeros(5 * 256, dtype=cp.int32), cp.zeros(5, dtype=cp.int32)
+    (found,) = gl.sanitize(cp.RawKernel(code, "block_sum"), 5, 256, (x, sums)).hazards
+    theirs = re.findall(r"\.cu:(\d+)", screens.screen("racecheck", only="========="))
+    assert found.first is not None
+    assert sorted(map(int, theirs)) == sorted([found.first.line, found.second.line])
+    assert "0 errors" in screens.screen("memcheck", only="=========")
+    (line,) = re.findall(r"\.cu:(\d+)", screens.screen("memcheck", "no-pool", only="========="))
+    assert "sums[blockIdx.x]" in code.splitlines()[int(line) - 1]
+    assert screens.screen("memcheck") != screens.screen("memcheck", "no-pool")

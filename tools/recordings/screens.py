@@ -86,7 +86,7 @@ def printed(command: str, folder: str) -> str:
 def main(folder: Path) -> None:
     """Run every program under its commands."""
     folder.mkdir(parents=True, exist_ok=True)
-    device = printed("nvidia-smi --query-gpu=name,driver_version --format=csv,noheader", ".").strip()
+    device = printed("nvidia-smi --query-gpu=name,driver_version --format=csv,noheader", ".").splitlines()[0]
     for name, (file, program, version, commands) in SCREENS.items():
         with tempfile.TemporaryDirectory() as there:
             (Path(there) / file).write_text(program, encoding="utf-8")
