@@ -24,7 +24,8 @@ SPIN = 'extern "C" __global__ void spin(long long n) { long long t = clock64(); 
 APART = {"driver"}
 ELSEWHERE = {"CUDAPluggableAllocator", "change_current_allocator", "CudaError", "Stream.record_event"}
 # Newer than the PyTorch that was recorded, of NCCL, which CuPy does not bring along, or a variable.
-ELSEWHERE |= {"current_solver_handle", "caching_allocator_disabled", "nccl.all_reduce"} | {"CUDA_LAUNCH_BLOCKING"}
+ELSEWHERE |= {"current_solver_handle", "caching_allocator_disabled", "nccl.all_reduce"}
+ELSEWHERE |= {"CUDA_LAUNCH_BLOCKING"}
 
 
 @pytest.fixture(scope="module")

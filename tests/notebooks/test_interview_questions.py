@@ -40,6 +40,24 @@ def test_each_question_is_answered_by_something_that_is_there() -> None:
         assert set(answers) <= known, f"{row['question']}: {sorted(set(answers) - known)}"
 
 
+def test_code_that_a_question_names_stands_at_the_place_that_answers_it() -> None:
+    texts: dict[str, str] = {}
+    for path in NOTEBOOKS:
+        section = ""
+        for cell in read(path).cells:
+            if cell.cell_type == "markdown" and (
+                headed := re.search(r"^## (\d+) · ", cell.source, re.MULTILINE)
+            ):
+                section = f"{number(path)} §{headed[1]}"
+            for place in (section, f"{number(path)} {cell.id}"):
+                texts[place] = texts.get(place, "") + cell.source
+    asked = [(row, code) for row in rows() for code in re.findall(r"`([^`]{3,})`", row["question"])]
+    assert len(asked) >= 3
+    for row, code in asked:
+        answers = [answer.strip() for answer in row["answered"].split(";")]
+        assert any(code in texts.get(place, "") for place in answers), row["question"]
+
+
 def test_each_list_is_there_and_no_question_twice() -> None:
     asked = [row["question"] for row in rows()]
     assert len(asked) == len(set(asked)) >= LEAST
