@@ -6,10 +6,12 @@ import html
 import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 from gpulab.teach import folders
+from gpulab.teach.interview import again
 from gpulab.teach.judge import scores
 from gpulab.teach.predictions.prediction import SECTION as PREDICTIONS
 from gpulab.teach.question import Question
@@ -73,6 +75,8 @@ class Progress(Saved):
     """
 
     notebooks: tuple[NotebookProgress, ...]
+    interview: tuple[int, int] = (0, 0)
+    """Cards of `gpulab.interview` that were answered, and how many of them are due."""
 
     @property
     def exercises(self) -> dict[str, bool]:
@@ -117,6 +121,8 @@ class Progress(Saved):
         sure, guess = self.calibration(True), self.calibration(False)
         if sure[1] or guess[1]:
             text += f" When sure, right {_share(*sure)}; when guessing, {_share(*guess)}."
+        if self.interview[0]:
+            text += f" Interview: {count(self.interview[0], 'card')} answered, {self.interview[1]} due."
         return text
 
     def __str__(self) -> str:
@@ -185,7 +191,11 @@ def progress() -> Progress:
         instructor with ``.save("progress.json")``. Below it what the notebooks begun so far have made of the
         course's program, computed anew on the device in use.
     """
-    return Progress(tuple(_of(folder) for folder in folders.folders()))
+    cards = again.everything()
+    return Progress(
+        tuple(_of(folder) for folder in folders.folders()),
+        (len(cards), len(again.due(list(cards), date.today()))),
+    )
 
 
 def _of(folder: folders.Folder) -> NotebookProgress:

@@ -16,6 +16,7 @@ from ipywidgets import Widget
 from gpulab.teach import folders, page
 from gpulab.teach.interview import again, form, opening
 from gpulab.teach.interview.cards import Card, Drawn, Found, Outcome, Part, merit
+from gpulab.teach.interview.numbers import read_answer
 from gpulab.teach.interview.scorecard import Answered, Scorecard, Scored, calibration
 from gpulab.teach.interview.talk import Interview
 from gpulab.teach.store import store
@@ -111,6 +112,29 @@ def test_an_outcome_says_what_was_found_and_how_far_it_is() -> None:
     choice = drawn(Random(1)).parts[1]
     assert (choice.outcome("blue").said, choice.outcome("blue").label) == ("red; you said blue.", "seen")
     assert Found(1, "seen").label == "seen"
+    either = replace(choice, measure=lambda: Found("red", "seen", also=("blue",)))
+    assert either.outcome("blue") == Outcome(1.0, True, "red; you said blue, which is right, too.", "seen")
+
+
+@pytest.mark.parametrize(
+    ("said", "unit", "means"),
+    [
+        ("5 ms", "µs", 5000), ("0.3 ms", "µs", 300.0), ("12.5us", "µs", 12.5), ("1/2 ms", "ms", 0.5),
+        ("2 KiB", "bytes", 2048), ("137 GB", "GiB", 137e9 / 2**30), ("1.67 TB/s", "GB/s", 1670.0),
+        ("1/32", "%", 3.125), (0.25, "%", 25.0), ("32/32", "%", 100), ("25%", "%", 25), ("0.5 %", "%", 0.5),
+        ("3.125", "%", 3.125), (1, "%", 1), ("3x", "times", 3), ("1.304", "times", 1.304), ("8-way", "wavefronts", 8),
+        ("240/s", "tokens/s", 240), ("240 tokens/s", "tokens/s", 240), ("20 FLOP/byte", "operations", 20),
+        ("2^11", "", 2048), ("17 blocks", "blocks", 17), ("1,000,448", "bytes", 1000448),
+    ],
+)  # fmt: skip
+def test_numbers_are_read_as_candidates_write_them(said: Any, unit: str, means: float) -> None:
+    assert read_answer(said, unit) == pytest.approx(means, rel=1e-12)
+
+
+@pytest.mark.parametrize(("said", "unit"), [("5 GB", "µs"), ("many", "%"), ("1 2", "µs"), ("1.000", "bytes")])
+def test_what_could_be_two_numbers_or_none_is_refused(said: str, unit: str) -> None:
+    with pytest.raises(ValueError, match=r"not a number|in some countries"):
+        read_answer(said, unit)
 
 
 # The talk
@@ -185,12 +209,13 @@ def test_the_interviewer_hears_the_truth_of_every_part_once() -> None:
     truths = [
         "40 blocks, modelled on virtual T4. So `it` is.",
         "red, seen. ",
-        "Judged as the exercise it is drawn from.",
+        "It is judged.",
     ]
     assert found.truths() == found.truths() == truths
     assert len(measured) == 1
     text = str(found)
     assert all(f"Truth: {truth}" in text for truth in truths)
+    assert "Question 2: Which?\nTruth: red, seen." in text
     assert "In one sentence: Forty" in text
     assert "1. one <thing>" in text
     assert found.tick(2) == "1 of 3 points. Forty & no more."
@@ -305,10 +330,11 @@ def test_bets_are_measured_by_brier() -> None:
 
 def test_coverage_counts_parts_by_merit_and_points_by_ticks() -> None:
     one = scored(part(True, True), part(False, True, 0.5), ticked=2)
-    assert one.coverage == pytest.approx(3.5 / 5)
-    assert one.score == pytest.approx(0.7 * 0.59)
+    assert one.coverage == pytest.approx(0.75 * (3 + 2 / 3) / 4)
+    assert one.score == pytest.approx(0.6875 * 0.59)
     assert (one.done, one.well) == (True, False)
-    right = (part(True, True), part(True, False))
+    assert not scored(part(True, True), part(True, False), ticked=3).well, "a guess"
+    right = (part(True, True), part(True, True))
     assert [scored(*right, ticked=n).well for n in range(4)] == [False, False, True, True]
     assert replace(scored(*right, ticked=2), points=("a", "b", "c", "d")).well, "half of the points"
     assert not scored(*right[:1], ticked=3).well
@@ -322,9 +348,9 @@ def test_a_scorecard_is_of_the_cards_that_were_begun() -> None:
         scored(key="z"),
     )
     card = Scorecard(7, "2026-03-02", cards)
-    assert card.coverage == pytest.approx((1 + 0) / 2)
+    assert card.coverage == pytest.approx((1 + 0 + 0) / 3)
     assert card.calibration == pytest.approx(1 - (0.01 + 0.01 + 0.25) / 3)
-    assert repr(card) == "Scorecard, seed 7: 2 of 3 cards answered; coverage 50 % × calibration 91 % = 46 %."
+    assert repr(card) == "Scorecard, seed 7: 2 of 3 cards answered; coverage 33 % × calibration 91 % = 30 %."
     assert repr(Scorecard(7, "d", cards[2:])) == "Scorecard, seed 7: 1 card, none answered yet."
     assert (Scorecard(7, "d").coverage, Scorecard(7, "d").score) == (0.0, 0.0)
     rows = [line.split() for line in str(card).splitlines() if "estimate" in line]
@@ -488,9 +514,11 @@ def test_what_is_due_comes_first_and_only_once(course: list[Card]) -> None:
     found = opened(cards=12)
     assert [card.key for card in found.cards][:2] == ["bug-1", "ladder-0"]
     assert len({card.key for card in found.cards}) == 12
-    assert repr(found).endswith("0 of 12 cards answered. 2 cards came back.")
+    assert repr(found).endswith(
+        "0 of 12 cards answered. 2 cards came back. 1 other card comes back, the next on 2026-03-04."
+    )
     assert [card.key for card in opened(cards=1).cards] == ["bug-1"]
-    assert opened(cards=1).why == " 1 card came back."
+    assert opened(cards=1).why == " 1 card came back. 2 other cards come back, the next today."
     assert opened(kind="ladder", cards=2).cards[0].key == "ladder-0"
     assert opened(seed=2).why == ""
 

@@ -1,4 +1,4 @@
-"""Which cards come back, and when: misses, and what one was wrongly sure of, after 1, 3 and 7 days."""
+"""Which cards come back, and when: those missed or guessed, after 1, 3 and 7 days."""
 
 from __future__ import annotations
 

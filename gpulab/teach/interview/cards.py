@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Literal
 
-from gpulab.teach.predictions.numbers import read_number
+from gpulab.teach.interview.numbers import read_answer
 from gpulab.teach.predictions.verdicts import Scale
 from gpulab.teach.question import Value
 from gpulab.views.tables import Table
@@ -22,13 +22,17 @@ WORTHLESS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What the laboratory found: the truth, where it comes from, and why it is so."""
+    """What the laboratory found: the truth, where it comes from, and why it is so.
+
+    ``also`` holds other choices that are right as well, such as a second cause of nearly the same weight.
+    """
 
     value: Value
     origin: Provenance | str
     because: str = ""
     table: Table | None = None
     code: str = ""
+    also: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
@@ -69,6 +73,10 @@ class Part:
         What is shown with the question: counters, a kernel.
     judge
         Judges a program instead of comparing with `measure`; ``code`` is where it begins.
+    launchable
+        Whether the candidate may choose grid and block: ``judge(code, grid=..., block=...)``.
+    model
+        A right program, for the interviewer.
     """
 
     question: str
@@ -78,7 +86,9 @@ class Part:
     near: float = 1.25
     table: Table | None = None
     code: str = ""
-    judge: Callable[[Any], Outcome] | None = None
+    judge: Callable[..., Outcome] | None = None
+    launchable: bool = False
+    model: str = ""
 
     @property
     def scale(self) -> Scale:
@@ -96,6 +106,8 @@ class Part:
         if self.judge is not None:
             if not isinstance(value, str) or not value.strip():
                 raise ValueError("This part takes the text of a kernel: answer(code).")
+            if value.split() == self.code.split():
+                raise ValueError("This is still the program that the card shows. Change it first.")
             return value
         if self.choices:
             if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= len(self.choices):
@@ -105,20 +117,23 @@ class Part:
             raise ValueError(f"{value!r} is not one of the choices: {', '.join(self.choices)}.")
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             raise ValueError(f"{value!r} is not a number; this part takes one.")
-        number = read_number(value, self.unit) if isinstance(value, str) else value
+        number = read_answer(value, self.unit)
         if not math.isfinite(number):
             raise ValueError(f"{value!r} is not a number; this part takes one.")
         return number
 
-    def outcome(self, value: Any) -> Outcome:
-        """Measure, and compare an answer with what was found."""
+    def outcome(self, value: Any, **launch: Any) -> Outcome:
+        """Measure, and compare an answer with what was found; or judge a program, with its own launch."""
+        if launch and not self.launchable:
+            raise ValueError("This part does not take a launch: answer without grid and block.")
         if self.judge is not None:
-            return self.judge(value)
+            return self.judge(value, **launch)
         assert self.measure is not None
         found = self.measure()
-        worth, right = merit(value, found.value, self.near)
+        worth, right = (1.0, True) if value in found.also else merit(value, found.value, self.near)
         shown, distance = self.scale.show(found.value), self.scale.distance(value, found.value)
         yours = "" if value == found.value else f"; you said {self.scale.show(value)}"
+        yours += ", which is right, too" if value in found.also else ""
         said = f"{shown}{yours}{f', {distance}' if distance else ''}. {found.because}".strip()
         return Outcome(worth, right, said, found.label, found.table, found.code)
 
@@ -141,7 +156,7 @@ def merit(said: Value, found: Value, near: float) -> tuple[float, bool]:
     if said * found <= 0:
         return 0.0, False
     off = max(said / found, found / said)
-    if off <= near:
+    if off <= near * (1 + 1e-9):
         return 1.0, True
     return max(0.0, 1 - math.log(off / near) / math.log(WORTHLESS / near)), False
 

@@ -25,13 +25,22 @@ def page_of(talk: Interview) -> str:
         choices = "".join(f"<li>{page.prose(choice)}</li>" for choice in talk.part.choices)
         content += f"<p>{page.prose(talk.part.question)}</p>{f'<ol>{choices}</ol>' if choices else ''}"
     if talk.chair == "interviewer":
-        content += "".join(f"<p><b>Truth:</b> {page.prose(truth)}</p>" for truth in talk.truths())
+        content += _answers(talk)
     if talk.part is None or talk.chair == "interviewer":
         points = "".join(f"<li>{page.prose(point)}</li>" for point in talk.drawn.points)
         content += (
             f"<p>A strong answer says:</p><ol>{points}</ol><p><i>{page.prose(talk.drawn.sentence)}</i></p>"
         )
     return page.boxed(content)
+
+
+def _answers(talk: Interview) -> str:
+    """All questions of the card with their truths, as the interviewer sees them."""
+    return "".join(
+        f"<p>{number}. {page.prose(question)}</p><p><b>Truth:</b> {page.prose(truth)}</p>"
+        + (_shown(model) if model else "")
+        for number, (question, truth, model) in enumerate(talk.answers(), start=1)
+    )
 
 
 def _told(talk: Interview) -> str:
@@ -61,8 +70,7 @@ def room(talk: Interview) -> Any:
     def show() -> None:
         parts: list[Any] = [widgets.HTML(f"<b>{html.escape(talk.heading)}</b>{_told(talk)}")]
         if talk.chair == "interviewer":
-            truths = "".join(f"<p><b>Truth:</b> {page.prose(truth)}</p>" for truth in talk.truths())
-            parts.append(widgets.HTML(truths))
+            parts.append(widgets.HTML(_answers(talk)))
         if talk.part is not None:
             parts.append(_asking(talk, show) if talk.part.judge is None else _writing(talk, show))
         if talk.part is None or talk.chair == "interviewer":

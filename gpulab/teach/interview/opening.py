@@ -30,8 +30,8 @@ def interview(
 ) -> Interview:
     """A mock interview that measures: answer first, then the laboratory finds the truth.
 
-    Cards are drawn with their parameters (device, sizes, kernel) by a seed. What you missed, or were
-    wrongly sure of, comes back after 1, 3 and 7 days. The score is coverage times calibration.
+    Cards are drawn with their parameters (device, sizes, kernel) by a seed. A card that you missed or
+    guessed comes back after 1, 3 and 7 days. The score is coverage times calibration.
 
     Parameters
     ----------
@@ -44,8 +44,8 @@ def interview(
     cards
         How many.
     chair
-        ``"interviewer"`` shows truth, rubric and follow-ups at once: sit opposite somebody with the same
-        seed.
+        ``"interviewer"`` shows all questions with their truths, and the rubric: sit opposite somebody with
+        the same seed.
     today
         Tells the day, for what is due.
 
@@ -82,12 +82,27 @@ def interview(
         return Interview([known[kind]], 0 if seed is None else seed, chair, today)
     of_kind = [card for card in known.values() if kind in (None, card.kind)]
     back: list[str] = []
+    why = ""
     if seed is None:
-        back = again.due([card.key for card in of_kind], today())[:cards]
         seed = SystemRandom().randrange(10_000)
+        due = [card for card in of_kind if card.key in again.due([card.key for card in of_kind], today())]
+        mixed = sorted(_drawn(due, seed, set()), key=lambda card: again.kept(card.key).due or today())
+        back = [card.key for card in mixed][:cards]
+        why = f" {count(len(back), 'card')} came back." if back else ""
+        why += _due(of_kind, set(back), today())
     chosen = [known[key] for key in back] + _drawn(of_kind, seed, set(back))
-    why = f" {count(len(back), 'card')} came back." if back else ""
     return Interview(chosen[:cards], seed, chair, today, why)
+
+
+def _due(cards: list[Card], without: set[str], today: date) -> str:
+    """How many other cards come back, and when the next of them does."""
+    days = sorted(
+        day for card in cards if card.key not in without and (day := again.kept(card.key).due) is not None
+    )
+    if not days:
+        return ""
+    when = "today" if days[0] <= today else f"on {days[0].isoformat()}"
+    return f" {count(len(days), 'other card')} {'comes' if len(days) == 1 else 'come'} back, the next {when}."
 
 
 def _drawn(cards: list[Card], seed: int, without: set[str]) -> list[Card]:

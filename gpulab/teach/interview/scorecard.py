@@ -50,8 +50,13 @@ class Scored:
 
     @property
     def coverage(self) -> float:
-        """How much of what had to be found and said was: parts by their merit, points by their ticks."""
-        return (sum(part.merit for part in self.parts) + len(self.ticked)) / (self.asked + len(self.points))
+        """The mean merit of the parts, of which the points that were ticked decide a quarter.
+
+        Points count as far as the parts were right, because nobody checks ticks.
+        """
+        merit = sum(part.merit for part in self.parts) / self.asked
+        said = len(self.ticked) / len(self.points) if self.points else 1.0
+        return merit * (3 + said) / 4
 
     @property
     def calibration(self) -> float:
@@ -65,8 +70,8 @@ class Scored:
 
     @property
     def well(self) -> bool:
-        """Whether it need not come back: every part right, at least half of the points said."""
-        right = self.done and all(part.right for part in self.parts)
+        """Whether it need not come back: every part right and no guess, at least half of the points said."""
+        right = self.done and all(part.right and part.sure for part in self.parts)
         return right and 2 * len(self.ticked) >= len(self.points)
 
 
@@ -89,7 +94,7 @@ class Scorecard(Saved):
     Attributes
     ----------
     coverage, calibration, score : float
-        Each from 0 to 1; the score is the product of the others.
+        Each from 0 to 1; the score is the product of the others. A card without an answer covers nothing.
     """
 
     seed: int
@@ -98,8 +103,7 @@ class Scorecard(Saved):
 
     @property
     def coverage(self) -> float:
-        met = [card for card in self.cards if card.parts]
-        return sum(card.coverage for card in met) / len(met) if met else 0.0
+        return sum(card.coverage for card in self.cards) / len(self.cards) if self.cards else 0.0
 
     @property
     def calibration(self) -> float:

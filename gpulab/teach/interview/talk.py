@@ -81,29 +81,34 @@ class Interview:
         """What the candidate wrote before the rubric opened."""
         return self._words.get(self.at)
 
-    def answer(self, value: Any, *, sure: bool | None = None) -> Outcome:
+    def answer(self, value: Any, *, sure: bool | None = None, grid: Any = None, block: Any = None) -> Outcome:
         """Lock an answer to the question at hand, as sure or as a guess; then measure.
 
         Parameters
         ----------
         value
-            A number or its text, a choice or its position (from 1), or a kernel's text.
+            A number or its text (``"0.3 ms"``), a choice or its position (from 1), or a kernel's text.
         sure
             Whether you bet on it. Not saying so counts as a guess.
+        grid, block
+            The launch of your kernel, on cards that let you choose it: ``block=(32, 8)`` and
+            ``grid=lambda rows, cols: ((cols + 31) // 32, (rows + 31) // 32)``, a function of the kernel's
+            integer parameters in their order.
 
         Raises
         ------
         ValueError
-            If the card is answered already, or takes something else.
+            If the card is answered already, or takes something else. Nothing is locked then.
         GpulabError
-            If it cannot be measured here; nothing is locked then.
+            If it cannot be measured here, or a kernel does not compile. Nothing is locked then.
         """
         asked = self.part
         if asked is None:
             raise ValueError("This card is answered: tick(1, 2, ...) its points, then next().")
         said = asked.valid(value)
         seconds = time.monotonic() - self._shown_s
-        found = asked.outcome(said)
+        launch = {name: chosen for name, chosen in (("grid", grid), ("block", block)) if chosen is not None}
+        found = asked.outcome(said, **launch)
         self.outcomes.append(found)
         kept = said if asked.judge is None else f"{len(said.splitlines())} lines"
         self._parts.setdefault(self.at, []).append(
@@ -177,14 +182,22 @@ class Interview:
     def truths(self) -> list[str]:
         """What the laboratory finds for the parts of this card, as the interviewer sees it."""
         if self.at not in self._truths:
-            found = [part.measure() if part.measure else None for part in self.drawn.parts]
             self._truths[self.at] = [
                 f"{part.scale.show(truth.value)}, {truth.label}. {truth.because}"
-                if truth
-                else "Judged as the exercise it is drawn from."
-                for part, truth in zip(self.drawn.parts, found, strict=True)
+                if (truth := part.measure() if part.measure else None)
+                else "It is judged. One right program:"
+                if part.model
+                else "It is judged."
+                for part in self.drawn.parts
             ]
         return self._truths[self.at]
+
+    def answers(self) -> list[tuple[str, str, str]]:
+        """Return question, truth and a right program (or ``""``) of each part, for the interviewer."""
+        return [
+            (part.question, truth, part.model)
+            for part, truth in zip(self.drawn.parts, self.truths(), strict=True)
+        ]
 
     @property
     def heading(self) -> str:
@@ -212,7 +225,8 @@ class Interview:
             lines += [f"  {at}. {choice}" for at, choice in enumerate(self.part.choices, start=1)]
             lines.append("Lock an answer: .answer(value, sure=True).")
         if self.chair == "interviewer":
-            lines += [f"Truth: {truth}" for truth in self.truths()]
+            for number, (question, truth, model) in enumerate(self.answers(), start=1):
+                lines += [f"Question {number}: {question}", f"Truth: {truth}", *filter(None, [model])]
         if self.part is None or self.chair == "interviewer":
             lines.append("A strong answer says:")
             lines += [f"  {at}. {point}" for at, point in enumerate(self.drawn.points, start=1)]
