@@ -23,6 +23,10 @@ SOUND = "sound"
 NOTHING = "nothing worth mending"
 CAUSES = tuple(cause for cause in FAMILIES if cause != SOUND)
 LEAST_GAIN = 1.4
+NEARLY = 0.6
+"""A cause whose remedy gains so much of what the first one's does is a right answer, too."""
+HARDLY, SURELY = 1.15, 1.35
+"""Around what is worth fixing (1.25), where either answer is right."""
 _TRIES = 12
 _MODULES = (laid_out,)  # its families are listed once it is imported
 
@@ -99,6 +103,16 @@ def hidden(rng: Random, cause: str) -> Hidden:
     return made
 
 
+def also_right(found: DiagnosisTable) -> tuple[str, ...]:
+    """Other causes that are nearly as worthwhile, and "nothing" where even the first is hardly worth it."""
+    main = found.main
+    causes = [cause for cause in found.causes if cause.kind != "launch"]
+    if main is None:
+        return tuple(NAMES[cause.kind] for cause in causes if min(cause.gain, cause.remaining) >= HARDLY)
+    near = {NAMES[cause.kind] for cause in found.worth_mending if cause.gain >= NEARLY * main.gain}
+    return (*sorted(near - {NAMES[main.kind]}), *([NOTHING] if main.gain < SURELY else []))
+
+
 def look(case: Case) -> Hidden:
     """Run a kernel and find what it suffers from."""
     with on(case.device) as cp:
@@ -133,7 +147,13 @@ def diagnose(rng: Random, cause: str) -> Drawn:
         where = (
             "" if symptom in NAMES.values() or symptom == seen.cause else f" ({symptom} is where it shows.)"
         )
-        return Found(seen.cause, origin, f"{told}{where}", code=only(seen.case.code, "flawed"))
+        return Found(
+            seen.cause,
+            origin,
+            f"{told}{where}",
+            code=only(seen.case.code, "flawed"),
+            also=also_right(seen.found),
+        )
 
     def gain() -> Found:
         assert main is not None

@@ -36,7 +36,8 @@ def on(device: str) -> Iterator[Any]:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What the cards take of a device's published data: GB/s, TFLOPS of FP32 without tensor cores."""
+    """What the cards take of a device's published data: GB/s; TFLOPS of FP32 without tensor cores, and of FP16 on
+    them (dense, sums in FP32)."""
 
     name: str
     sm_count: int
@@ -45,6 +46,7 @@ class Published:
     shared_per_sm_bytes: int
     memory_bandwidth_gbps: float
     fp32_tflops: float
+    fp16_tensor_tflops: float
     pcie_gbps: float
     provenance: Provenance
 

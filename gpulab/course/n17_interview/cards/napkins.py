@@ -28,25 +28,31 @@ GIB = 1 << 30
 def ridge(rng: Random) -> Drawn:
     device, then = rng.sample(DEVICES, 2)
 
-    def found(name: str) -> Found:
+    def found(name: str, tensor: bool) -> Found:
         of = info(name)
-        value = of.fp32_tflops * 1000 / of.memory_bandwidth_gbps
+        tflops = of.fp16_tensor_tflops if tensor else of.fp32_tflops
         return Found(
-            round(value, 1),
+            round(tflops * 1000 / of.memory_bandwidth_gbps, 1),
             of.provenance,
-            f"{of.fp32_tflops} TFLOPS over {of.memory_bandwidth_gbps:,} GB/s.",
+            f"{tflops} TFLOPS over {of.memory_bandwidth_gbps:,} GB/s.",
         )
 
-    def part(name: str) -> Part:
+    def part(name: str, tensor: bool = False) -> Part:
+        what = (
+            "FP16 operations on tensor cores (dense, sums in FP32)"
+            if tensor
+            else "FP32 operations outside tensor cores"
+        )
         return Part(
-            question=f"From how many FP32 operations a byte of DRAM on is a kernel bound by arithmetic on {a(name)} {name}?",
-            measure=lambda: found(name),
+            question=f"From how many {what} per byte of DRAM on is a kernel bound by arithmetic on {a(name)} {name}? A "
+            "multiply-add counts as two operations.",
+            measure=lambda: found(name, tensor),
             unit="operations",
             near=1.4,
         )
 
     return Drawn(
-        parts=(part(device), part(then)),
+        parts=(part(device), part(then), part(device, tensor=True)),
         points=(
             "It is the ridge of the roofline: peak rate over bandwidth.",
             "A multiply-add counts as two operations.",
@@ -62,28 +68,29 @@ def product(rng: Random) -> Drawn:
     device, n, then = rng.choice(DEVICES), rng.choice([2048, 4096, 6144, 8192]), ""
     then = other(rng, device)
 
-    def found(name: str) -> Found:
+    def found(name: str, tensor: bool) -> Found:
         of = info(name)
-        ms = 2 * n**3 / (of.fp32_tflops * 1e9)
-        memory = 12 * n * n / (of.memory_bandwidth_gbps * 1e6)
+        tflops, bytes_each = (of.fp16_tensor_tflops, 2) if tensor else (of.fp32_tflops, 4)
+        ms = 2 * n**3 / (tflops * 1e9)
+        memory = 3 * bytes_each * n * n / (of.memory_bandwidth_gbps * 1e6)
         return Found(
             round(ms, 3),
             of.provenance,
-            f"2 × {n:,}³ operations at {of.fp32_tflops} TFLOPS; memory alone, each matrix moved once, would take "
+            f"2 × {n:,}³ operations at {tflops} TFLOPS; memory alone, each matrix moved once, would take "
             f"{number(memory)} ms.",
         )
 
-    def part(name: str) -> Part:
+    def part(name: str, tensor: bool = False) -> Part:
+        how = "in FP16 on tensor cores (dense, sums in FP32)" if tensor else "in FP32, without tensor cores"
         return Part(
-            question=f"What is the least time for a product of two {n:,} × {n:,} matrices in FP32, without tensor "
-            f"cores, on {a(name)} {name}?",
-            measure=lambda: found(name),
+            question=f"What is the least time for a product of two {n:,} × {n:,} matrices {how}, on {a(name)} {name}?",
+            measure=lambda: found(name, tensor),
             unit="ms",
             near=1.3,
         )
 
     return Drawn(
-        parts=(part(device), part(then)),
+        parts=(part(device), part(then), part(device, tensor=True)),
         points=(
             "2 n³ operations over n² numbers: arithmetic grows with n for each byte.",
             "Two lower bounds, arithmetic and memory; the larger one counts.",
@@ -110,20 +117,21 @@ def registers(rng: Random) -> Drawn:
         of = info(name)
         # Of a warp: rounded up to units of 256 registers (CUDA's occupancy rules since compute capability 3).
         a_warp = -(-each * 32 // 256) * 256
-        value = min(of.max_warps_per_sm, of.registers_per_sm // a_warp // 4 * 4)
+        value = of.registers_per_sm // a_warp // 4 * 4
         return Found(
             value,
             of.provenance,
-            f"{of.registers_per_sm:,} / {a_warp:,} registers a warp, over four schedulers; at most "
+            f"{of.registers_per_sm:,} / {a_warp:,} registers a warp, over four schedulers. The SM holds at most "
             f"{of.max_warps_per_sm} warps.",
         )
 
     return Drawn(
         parts=(
             Part(question=f"How many KiB is the register file of one SM of {a(device)} {device}?",
-                 measure=lambda: file(device), unit="KiB", near=1.0),
+                 measure=lambda: file(device), unit="KiB", near=1.03),
             Part(question=f"A kernel takes {each} registers a thread. How many warps do the registers of an SM of "
-                 f"{a(then)} {then} allow?", measure=lambda: held(then), unit="warps", near=1.0),
+                 f"{a(then)} {then} allow, whatever its other limits are?",
+                 measure=lambda: held(then), unit="warps", near=1.1),
         ),
         points=(
             "An SM has 65,536 registers of 32 bits.",
@@ -196,12 +204,13 @@ def cache_of_keys(rng: Random) -> Drawn:
         parts=(
             Part(question=f"A model has {layers} layers with {heads} key-value heads of {dim} numbers, in FP16. How many GiB do "
                  f"the keys and values of {batch} × {tokens:,} tokens take?", measure=held, unit="GiB", near=1.1),
-            Part(question=f"Each decoded token reads all of them once. How long is that at least on {a(device)} {device}?",
+            Part(question=f"One decoding step adds a token to each of the {batch} sequence{'s' if batch > 1 else ''}, and reads all "
+                 f"these keys and values once. How long is that at least on {a(device)} {device}, were there room for them?",
                  measure=step, unit="ms", near=1.3),
         ),
         points=(
             "Keys and values: twice. Layers × key-value heads × head size × bytes, for each token of each sequence.",
-            "Decoding reads all of it, and the weights, for one token: bound by memory.",
+            "A step reads all of it, and the weights, for one token of each sequence: bound by memory.",
             "Grouped heads, narrower formats and paging make it smaller; a larger batch shares the weights only.",
         ),
         sentence="Two times layers times key-value heads times head size times bytes, for every token kept; then over "

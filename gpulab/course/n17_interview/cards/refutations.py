@@ -35,9 +35,11 @@ def _card(
     sentence: str,
     section: str,
     level: str = "L4",
+    then: Callable[[dict[str, object]], Part] | None = None,
 ) -> Card:
     """A card: `experiments` are texts with what is wrong with each, `FAIR` for the one to choose; `ask(rng)`
-    gives the claim's words for what was drawn, a question, unit, nearness, the measurement and parameters."""
+    returns the claim's words for what was drawn, a question, unit, nearness, the measurement and parameters;
+    `then` makes a follow-up of these parameters."""
 
     def draw(rng: Random) -> Drawn:
         said, question, unit, near, measure, parameters = ask(rng)
@@ -55,6 +57,7 @@ def _card(
                 Part(question=f"{claimed}Which experiment can refute it?", measure=choice,
                      choices=tuple(text for text, _ in listed)),
                 Part(question=question, measure=measure, unit=unit, near=near),
+                *([then(parameters)] if then else []),
             ),
             points=_POINTS,
             sentence=sentence,
@@ -142,7 +145,7 @@ def _energy(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], dic
 
 
 def _stack(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], dict[str, object]]:
-    mib = rng.choice([64, 96, 128])
+    mib = rng.choice([128, 160, 192])
 
     def found() -> Found:
         n = mib << 17  # floats: half is read, half is written
@@ -239,26 +242,46 @@ def _diverging(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], 
             {"device": device})  # fmt: skip
 
 
+# KiB of unused shared memory for each block of 128 threads: with some of the warps left, and with few.
+_UNUSED_KIB = {"A100": (12, 32), "H100": (20, 48), "L40S": (12, 48), "RTX 4090": (12, 48)}
+
+
+def _emptied(device: str, kib: int) -> Found:
+    n, times = 1 << 22, []
+    with on(device) as cp:
+        x, y = cp.zeros(n, "float32"), cp.empty(n, "float32")
+        for shared in (0, kib << 10):
+            seen = diagnosis(
+                kernel(cp, "scaled", shared), n // 128, 128, (x, y, np.int32(n)), shared_bytes=shared
+            )
+            times.append((seen.time_ns, seen.occupancy.warps_per_sm / seen.occupancy.max_warps_per_sm))
+    (full, most), (less, below) = times
+    assert below < most, "an experiment that changes nothing"
+    return Found(
+        round(less / full, 2), seen.provenance,
+        f"{duration(full)} at {percent(most)} occupancy, {duration(less)} at {percent(below)}: bytes in flight decide.",
+    )  # fmt: skip
+
+
 def _full(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], dict[str, object]]:
-    device, n = rng.choice(["A100", "H100"]), 1 << 22
+    device = rng.choice(list(_UNUSED_KIB))
+    kib, _ = _UNUSED_KIB[device]
+    question = (
+        f"An element-wise kernel on {info(device).name} in blocks of 128 threads, and the same with {kib} KiB of unused "
+        "shared memory a block: how many times as long?"
+    )
+    return "", question, "times", 1.25, lambda: _emptied(device, kib), {"device": device}
 
-    def found() -> Found:
-        times = []
-        with on(device) as cp:
-            x, y = cp.zeros(n, "float32"), cp.empty(n, "float32")
-            for shared in (0, 8 << 10):
-                seen = diagnosis(
-                    kernel(cp, "scaled", shared), n // 128, 128, (x, y, np.int32(n)), shared_bytes=shared
-                )
-                times.append((seen.time_ns, seen.occupancy.warps_per_sm / seen.occupancy.max_warps_per_sm))
-        (full, at), (less, below) = times
-        return Found(
-            round(less / full, 2), seen.provenance,
-            f"{duration(full)} at {percent(at)} occupancy, {duration(less)} at {percent(below)}: bytes in flight decide.",
-        )  # fmt: skip
 
-    question = f"An element-wise kernel on {info(device).name}, and the same with 8 KiB of unused shared memory a block: how many times as long?"
-    return ("", question, "times", 1.25, found, {"device": device})  # fmt: skip
+def _nearly_empty(parameters: dict[str, object]) -> Part:
+    device = str(parameters["device"])
+    _, kib = _UNUSED_KIB[device]
+    return Part(
+        question=f"And with {kib} KiB a block: how many times as long as without?",
+        measure=lambda: _emptied(device, kib),
+        unit="times",
+        near=1.6,
+    )
 
 
 def _asynchronous(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], dict[str, object]]:
@@ -320,7 +343,7 @@ CARDS = (
         ("measure a kernel that also moves memory", _CONFOUNDED),
     ), _energy, "A million millions of picojoules are a joule.", "09", "L3"),
     _card("stack", "notes that go round", "An A100 gives 460 GB/s.", (
-        ("time a kernel that streams far more than L2 holds, and count its bytes", FAIR),
+        ("time a kernel that streams several times what L2 holds, and count its bytes", FAIR),
         ("time one that fits into L2", "confounded: L2 answers, not DRAM"),
         ("time it on a T4", _OTHER_DEVICE),
         ("look whether it is slower than the data sheet says", "cannot fail: everything is a little slower than that"),
@@ -354,7 +377,8 @@ CARDS = (
         ("another block size and another unrolling", _CONFOUNDED),
         ("two kernels of full occupancy", _CANNOT),
         ("read the occupancy calculator", "no measurement of speed"),
-    ), _full, "Past what hides the latency it buys nothing.", "02", "L5"),
+    ), _full, "Past what hides the latency it buys nothing; below that, time grows as occupancy falls.", "02", "L5",
+        _nearly_empty),
     _card("asynchronous", "documentation of a framework, read in haste", "`non_blocking=True` makes a copy asynchronous.", (
         ("note when the call returns, from pageable memory", FAIR),
         ("note when it returns, from page-locked memory", "cannot fail: there it is asynchronous"),

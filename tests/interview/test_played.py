@@ -1,0 +1,433 @@
+"""Every card, played: its model answer and another right one count, two wrong ones do not, on four devices.
+
+What is expected is computed here, from data sheets and by the rule that the card's model sentence states.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any
+
+import pytest
+
+import gpulab as gl
+from gpulab.course.n17_interview.cards import (
+    bugs,
+    diagnoses,
+    estimates,
+    judged,
+    laboratory,
+    ladders,
+    napkins,
+    refutations,
+)
+from gpulab.course.n17_interview.cards.hidden import flawed, laid_out
+from gpulab.teach.interview import Card, Drawn, Part
+from gpulab.teach.interview.opening import everything
+from gpulab.views.tables.diagnosis import NAMES
+from tests.interview import whiteboards
+
+CARDS = {card.key: card for card in everything()}
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A data sheet: SMs, warps and blocks and KiB of shared memory of an SM, KiB that a block costs more, GB/s,
+    TFLOPS of FP32 and of FP16 on tensor cores, GB/s of the bus."""
+
+    sms: int
+    warps: int
+    blocks: int
+    shared: int
+    kept: int
+    gbps: float
+    fp32: float
+    tensor: float
+    bus: float
+
+
+SHEETS = {
+    "T4": Sheet(40, 32, 16, 64, 0, 320, 8.1, 65, 16),
+    "RTX 4090": Sheet(128, 48, 24, 100, 1, 1008, 82.6, 165, 32),
+    "H100": Sheet(132, 64, 32, 228, 1, 3350, 67, 989, 64),
+    "A100": Sheet(108, 64, 32, 164, 1, 2039, 19.5, 312, 32),
+}
+PAIRS = {
+    "T4": ("T4", "RTX 4090"),
+    "RTX 4090": ("RTX 4090", "H100"),
+    "H100": ("H100", "A100"),
+    "A100": ("A100", "T4"),
+}
+
+
+@pytest.fixture(params=list(SHEETS))
+def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A device that cards draw, or its partner."""
+    for module in (laboratory, estimates, napkins, ladders, flawed, laid_out):
+        if hasattr(module, "DEVICES"):
+            monkeypatch.setattr(module, "DEVICES", PAIRS[request.param])
+    return str(request.param)
+
+
+def devices_of(made: Drawn) -> list[str]:
+    """The devices that its questions name, the first one first."""
+    named = (made.parameters.get(name) for name in ("device", "then", "old", "new"))
+    return [name for name in named if isinstance(name, str)]
+
+
+def drawn_on(card: Card, device: str) -> Drawn:
+    """The card's first draw whose first device is this one, and that has only devices of `SHEETS`."""
+    several = []
+    for seed in range(200):
+        made = card.drawn(seed)
+        names = devices_of(made)
+        if all(name in SHEETS for name in names):
+            several.append(made)
+            if not names or names[0] == device:
+                return made
+    return several[0]
+
+
+def measured(part: Part) -> Part:
+    """The part, measured once."""
+    assert part.measure is not None
+    found = part.measure()
+    return replace(part, measure=lambda: found)
+
+
+def right(part: Part, answer: Any) -> bool:
+    return part.outcome(part.valid(answer)).right
+
+
+# Numbers. For each card: of its parameters, by part, what the model sentence comes to, and what people get
+# wrong. A mistake that happens to be near enough for these parameters is left out.
+def _blocks(name: str, threads: int, kib: int, kept: int | None = None) -> int:
+    of = SHEETS[name]
+    extra = of.kept if kept is None else kept
+    return min(of.warps // (threads // 32), of.blocks, of.shared // (kib + extra))
+
+
+def _waves(name: str, threads: int, blocks: int) -> int:
+    of = SHEETS[name]
+    return math.ceil(blocks / (of.sms * min(of.warps // (threads // 32), of.blocks)))
+
+
+def _warps(registers: int) -> int:
+    return 65536 // (math.ceil(registers * 32 / 256) * 256) // 4 * 4
+
+
+def _sectors(stride: int) -> int:
+    return len({4 * stride * lane // 32 for lane in range(32)})
+
+
+def _key_bytes(p: Any) -> int:
+    return int(2 * p["layers"] * p["heads"] * p["dim"] * p["tokens"] * p["batch"] * 2)
+
+
+Answers = Callable[[Any], list[tuple[float, float]]]
+NUMBERS: dict[str, Answers] = {
+    "estimate-resident": lambda p: [
+        (_blocks(name, p["threads"], p["kib"]), SHEETS[name].shared // p["kib"] + 1) for name in (p["device"], p["then"])
+    ],
+    "estimate-waves": lambda p: [
+        (_waves(name, p["threads"], p["blocks"]), math.ceil(p["blocks"] / SHEETS[name].sms)) for name in (p["device"], p["then"])
+    ],
+    "estimate-sectors": lambda p: [(_sectors(step), 2 * _sectors(step)) for step in (p["stride"], p["then"])],
+    "estimate-banks": lambda p: [(math.gcd(step, 32), 2 * math.gcd(step, 32)) for step in (p["stride"], p["then"])],
+    "estimate-scaling": lambda p: [
+        (8 * p["n"] / SHEETS[name].gbps / 1e3 + 3, 4 * p["n"] / SHEETS[name].gbps / 1e3 / 2) for name in (p["device"], p["then"])
+    ],
+    "estimate-copy": lambda p: [
+        (p["mib"] * 1.048576 / (SHEETS[name].bus if pinned else 8), p["mib"] * 1.048576 / SHEETS[name].gbps)
+        for name, pinned in ((p["device"], p["pinned"]), (p["device"], not p["pinned"]), (p["then"], True))
+    ],
+    "estimate-lanes": lambda p: [(100 / ways, 100) for ways in (p["ways"], p["then"])],
+    "estimate-launches": lambda p: [(6 * p["launches"], p["launches"] / 10), (1.5 * p["launches"], 6 * p["launches"])],
+    "estimate-pool": lambda p: [
+        ((p["arrays"] - freed) * math.ceil(4 * p["n"] / 512) * 512, (p["arrays"] - freed) * 4 * p["n"]) for freed in (1, 0)
+    ],
+    "estimate-segments": lambda p: [
+        (math.ceil(p["tensors"] / (2048 // p["kib"])) * 2 if p["kib"] <= 1024 else 20, p["tensors"] * p["kib"] / 1024)
+    ],
+    "estimate-ridge": lambda p: [
+        (SHEETS[p["device"]].fp32 * 1e3 / SHEETS[p["device"]].gbps, SHEETS[p["device"]].fp32 / SHEETS[p["device"]].gbps),
+        (SHEETS[p["then"]].fp32 * 1e3 / SHEETS[p["then"]].gbps, SHEETS[p["then"]].fp32 * 2e3 / SHEETS[p["then"]].gbps),
+        (SHEETS[p["device"]].tensor * 1e3 / SHEETS[p["device"]].gbps, SHEETS[p["device"]].fp32 * 1e3 / SHEETS[p["device"]].gbps),
+    ],
+    "estimate-product": lambda p: [
+        (2 * p["n"] ** 3 / SHEETS[p["device"]].fp32 / 1e9, p["n"] ** 3 / SHEETS[p["device"]].fp32 / 1e9),
+        (2 * p["n"] ** 3 / SHEETS[p["then"]].fp32 / 1e9, 12 * p["n"] ** 2 / SHEETS[p["then"]].gbps / 1e6),
+        (2 * p["n"] ** 3 / SHEETS[p["device"]].tensor / 1e9, 2 * p["n"] ** 3 / SHEETS[p["device"]].fp32 / 1e9),
+    ],
+    "estimate-registers": lambda p: [(256, 64), (_warps(p["registers"]), 65536 // p["registers"])],
+    "estimate-flight": lambda p: [
+        (SHEETS[name].gbps * p["latency_ns"] / 1024 / SHEETS[name].sms, SHEETS[name].gbps * p["latency_ns"] / 1024)
+        for name in (p["device"], p["then"])
+    ],
+    "estimate-keys": lambda p: [
+        (_key_bytes(p) / 2**30, _key_bytes(p) / 2**31),
+        (_key_bytes(p) / SHEETS[p["device"]].gbps / 1e6, _key_bytes(p) / SHEETS[p["device"]].gbps / 1e6 / 2),
+    ],
+    "estimate-decode": lambda p: [
+        (SHEETS[p["device"]].gbps / p["billions"] / p["bytes"], SHEETS[p["device"]].gbps / p["billions"] / p["bytes"] / 2),
+        (SHEETS[p["then"]].gbps / SHEETS[p["device"]].gbps, 1),
+    ],
+    "estimate-halves": lambda p: [(2048, p["times"]), (2**24, 2**23)],
+    "estimate-ring": lambda p: [(2 * (p["gpus"] - 1) / p["gpus"] * p["mib"], p["mib"]), ((p["gpus"] - 1) * p["mib"], 2 * p["mib"])],
+    "estimate-amdahl": lambda p: [
+        (1 / (1 - p["share"] / 100 + p["share"] / 100 / p["factor"]), p["factor"]), (100 / (100 - p["share"]), p["factor"])
+    ],
+    "refute-blocks": lambda p: [(_blocks(p["device"], 32, p["kib"]), SHEETS[p["device"]].shared // p["kib"])],
+    "refute-naive": lambda p: [((1 + 4) / 2, 32)],
+    "refute-registers": lambda p: [(256, 64)],
+    "refute-decode": lambda p: [(SHEETS[p["new"]].gbps / SHEETS[p["old"]].gbps, 1)],
+    "refute-energy": lambda p: [(p["pj"], p["pj"] / 1000)],
+    "refute-stack": lambda p: [(0.85 * 2039, 460)],
+    "refute-freed": lambda p: [(p["mib"], 0)],
+    "refute-million": lambda p: [(math.ceil(4 * p["n"] / 512) * 512, 4 * p["n"])],
+    "refute-graphs": lambda p: [(1.5, 6)],
+    "refute-diverging": lambda p: [(100, 50)],
+    "refute-full": lambda p: [(1, 2), (2, 1)],
+    "refute-asynchronous": lambda p: [(95, 5)],
+}  # fmt: skip
+# The same unit, written in another way: how many of the second are one of the first.
+OTHER_UNITS = {"µs": ("ms", 1e-3), "ms": ("µs", 1e3), "KiB": ("bytes", 1024), "MiB": ("KiB", 1024), "GiB": ("MiB", 1024),
+               "bytes": ("KiB", 1 / 1024), "GB/s": ("TB/s", 1e-3)}  # fmt: skip
+
+
+def in_another_style(value: float, unit: str) -> str:
+    """The same answer as a text: in another unit, as a share, with the unit's other word."""
+    if unit in OTHER_UNITS:
+        other, times = OTHER_UNITS[unit]
+        return f"{value * times:.15g} {other}" if value * times >= 1 else f"{value * times:.15f} {other}"
+    if unit == "%":
+        return f"{value:.0f}/100"
+    return (
+        f"~ {value:,} {unit}"
+        if isinstance(value, int)
+        else f"{value:.2f}x"
+        if unit == "times"
+        else f"{value:.4e} {unit}"
+    )
+
+
+@pytest.mark.parametrize("key", [key for key, card in CARDS.items() if card.kind in ("estimate", "refute")])
+def test_a_number_is_right_by_the_model_sentence_and_in_another_style(key: str, device: str) -> None:
+    made = drawn_on(CARDS[key], device)
+    asked = list(made.parts)
+    if CARDS[key].kind == "refute":
+        choice = measured(asked.pop(0))
+        fair = [at for at, text in enumerate(choice.choices, start=1) if right(choice, text)]
+        assert len(fair) == 1
+        assert sum(right(choice, at) for at in range(1, len(choice.choices) + 1)) == 1
+    answers = NUMBERS[key](made.parameters)
+    assert len(answers) == len(asked)
+    for part, (model, mistake) in zip(map(measured, asked), answers, strict=True):
+        assert right(part, model), (made.parameters, part.question, model, part.outcome(model))
+        another = in_another_style(model, part.unit)
+        assert right(part, another), (part.question, another)
+        for wrong in (mistake, 3.1 * model):
+            near = max(wrong, 1e-9) / model
+            if max(near, 1 / near) > part.near * 1.25 or part.near == 1.0:
+                assert not right(part, wrong), (made.parameters, part.question, wrong)
+
+
+def test_a_mistake_is_told_from_the_model_answer_in_every_card() -> None:
+    """Left out above is what is near by chance: not for all devices."""
+    for key in NUMBERS:
+        told = []
+        for at in range(6):
+            made = CARDS[key].drawn(at)
+            if all(name in SHEETS for name in devices_of(made)):
+                near = [part.near for part in made.parts if not part.choices]
+                told += [
+                    max(max(wrong, 1e-9) / model, model / max(wrong, 1e-9)) > allowed
+                    for (model, wrong), allowed in zip(NUMBERS[key](made.parameters), near, strict=True)
+                ]
+        assert not told or any(told), key
+
+
+# Choices
+
+
+def wrong_choices(part: Part) -> list[str]:
+    return [text for text in part.choices if not right(part, text)]
+
+
+@pytest.mark.parametrize("at", range(len(diagnoses.CARDS)))
+def test_a_hidden_kernels_own_flaw_is_the_right_answer(at: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(SHEETS)[at % 2 :: 2]:
+        for module in (flawed, laid_out):
+            if hasattr(module, "DEVICES"):
+                monkeypatch.setattr(module, "DEVICES", (name,))
+        made = diagnoses.CARDS[at].drawn(3)
+        cause = (*diagnoses.CAUSES, diagnoses.SOUND)[at]
+        part = measured(made.parts[0])
+        model = NAMES.get(cause, diagnoses.NOTHING)  # type: ignore[call-overload]
+        assert right(part, model), (name, made.parameters, model)
+        assert right(part, part.choices.index(model) + 1)
+        assert len(wrong_choices(part)) >= 2
+        for gain in map(measured, made.parts[1:]):
+            value = gain.outcome(1).said.split(" times")[0].replace(",", "")
+            assert right(gain, f"{1.2 * float(value):.2f} ×")
+            assert not right(gain, 3 * float(value))
+
+
+@pytest.mark.parametrize("card", ladders.CARDS, ids=lambda card: card.key)
+def test_a_ladder_does_not_claim_what_a_later_rung_refutes(
+    card: Card, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ladders, "DEVICES", (device,))
+    made = card.drawn(1)
+    table = made.parts[-1].table
+    assert table is not None
+    us = {row[0]: _us(row[3]) for row in table.rows}
+    names = list(us)
+    assert len(made.parts) >= 2
+    for part in map(measured, made.parts):
+        later = names[names.index(part.question.split("`")[1]) + 1 :]
+        faster = any(us[part.question.split("`")[1]] >= 1.26 * us[name] for name in later)
+        accepted = [text for text in part.choices if right(part, text)]
+        assert accepted
+        assert not (faster and diagnoses.NOTHING in accepted), part.question
+        assert len(wrong_choices(part)) >= 2
+        assert right(part, part.choices.index(accepted[0]) + 1)
+    for old, new in itertools.pairwise(names):
+        told = f"`{new}` ("
+        after_slower = made.sentence.partition("Slower here")[2]
+        assert (told in after_slower) == (us[new] >= 1.25 * us[old]) or abs(us[new] / us[old] - 1.25) < 0.02
+
+
+def _us(text: str) -> float:
+    number, unit = text.split()
+    return float(number.replace(",", "")) * {"µs": 1, "ms": 1000, "ns": 1e-3}[unit]
+
+
+# Programs. The judge works on one device for each card here; the devices take turns.
+
+
+def turn(at: int) -> None:
+    gl.use_device(f"virtual:{list(SHEETS)[at % len(SHEETS)]}")
+
+
+WHITEBOARDS = [card for card in CARDS.values() if card.kind == "whiteboard"]
+
+
+@pytest.mark.parametrize("at", range(len(WHITEBOARDS)), ids=[card.key for card in WHITEBOARDS])
+def test_a_textbooks_kernel_passes_with_its_own_launch(at: int) -> None:
+    turn(at)
+    (part,) = WHITEBOARDS[at].drawn(1).parts
+    name = WHITEBOARDS[at].key.removeprefix("whiteboard-")
+    code, launch = whiteboards.RIGHT[name]
+    for answer, how in ((part.model, {}), (code, launch)):
+        found = part.outcome(part.valid(answer), **how)
+        assert found.right, (name, found)
+    for wrong in whiteboards.wrong(name):
+        found = part.outcome(part.valid(wrong), **launch)
+        assert not found.right, (name, found, wrong)
+
+
+@pytest.mark.parametrize("at", range(len(bugs.CARDS)), ids=[card.key for card in bugs.CARDS])
+def test_a_bug_is_named_and_repaired(at: int) -> None:
+    turn(at + 1)
+    kind, repair = bugs.CARDS[at].drawn(at).parts
+    name = bugs.CARDS[at].key.removeprefix("bug-")
+    kind = measured(kind)
+    accepted = [text for text in kind.choices if right(kind, text)]
+    assert accepted
+    assert len(wrong_choices(kind)) >= 2
+    assert right(kind, kind.choices.index(accepted[0]) + 1)
+    if "barrier" in str(bugs.CARDS[at].drawn(at).parameters["bug"]):
+        assert judged.RACE in accepted
+    assert repair.outcome(repair.valid(repair.model)).right
+    if name in whiteboards.RIGHT and not whiteboards.RIGHT[name][1] and name != "06-scan":
+        assert repair.outcome(repair.valid(whiteboards.RIGHT[name][0])).right
+    assert not repair.outcome(repair.valid(f"// I see nothing.\n{repair.code}")).right
+    with pytest.raises(ValueError, match="still the program"):
+        repair.valid(repair.code)
+
+
+@pytest.mark.parametrize("name", bugs.BUGS)
+def test_a_missing_barrier_is_a_race(name: str) -> None:
+    for bug in bugs.BUGS[name]:
+        code = bug.program(judged.model(name))
+        assert code.count("{") == code.count("}")
+        if "barrier" in bug.what and name != "06-scan":
+            assert judged.RACE in judged.faults(name, code)[0], bug.what
+
+
+class TestLocks:
+    """What cannot be tried does not use up the only attempt."""
+
+    def talk(self) -> Any:
+        return gl.interview("whiteboard-05-transpose")
+
+    @pytest.mark.parametrize(
+        ("change", "says"),
+        [
+            (("threadIdx.x;", "threadIdx.x"), "does not compile"),
+            (("void transpose", "void transposed"), "no kernel 'transpose'"),
+            (("TILE_DIM = 32", "TILES = 32"), "undefined"),
+            (("int rows, int cols)", "int rows, int cols, int more)"), "keep the given list"),
+        ],
+    )
+    def test_what_does_not_compile_is_not_locked(self, change: tuple[str, str], says: str) -> None:
+        talk = self.talk()
+        code, launch = whiteboards.RIGHT["05-transpose"]
+        with pytest.raises(judged.UntriedError, match=says):
+            talk.answer(code.replace(*change, 1), sure=True, **launch)
+        assert not talk.outcomes
+        assert talk.answer(code, sure=True, **launch).right
+
+    def test_a_launch_that_is_none_is_not_locked(self) -> None:
+        talk = self.talk()
+        code, _ = whiteboards.RIGHT["05-transpose"]
+        for launch, says in (
+            ({"grid": 3}, "Choose the block, too"),
+            ({"block": (64, 32)}, "at most 1,024 threads"),
+            ({"block": (16, 16)}, "Choose the grid for this block"),
+            ({"block": "32"}, "one to three integers"),
+            ({"block": (32, 8), "grid": lambda n: n}, r"grid\(rows, cols\) fails"),
+        ):
+            with pytest.raises(ValueError, match=says):
+                talk.answer(code, **launch)
+        assert not talk.outcomes
+        with pytest.raises(ValueError, match="does not take a launch"):
+            gl.interview("estimate-lanes").answer(50, block=32)
+
+    def test_the_stub_is_not_an_answer(self) -> None:
+        talk = self.talk()
+        with pytest.raises(ValueError, match="still the program"):
+            talk.answer(talk.part.code)
+        assert not talk.outcomes
+
+
+def test_a_launch_of_ones_own_does_not_let_a_serial_kernel_pass() -> None:
+    code = """
+extern "C" __global__ void scale2d(const float* x, float* y, int rows, int cols) {
+    for (int k = threadIdx.x; k < rows * cols; k += blockDim.x) y[k] = 2 * x[k];
+}"""
+    for block in (1, 32):
+        found = judged.outcome("02-index", code, grid=1, block=block)
+        assert not found.right
+        assert "few threads do the work" in found.said
+
+
+def test_parameters_differ_from_seed_to_seed() -> None:
+    for card in CARDS.values():
+        if card.kind not in ("whiteboard", "diagnose", "ladder", "refute"):
+            assert (
+                len({part.question + part.code for seed in range(8) for part in card.drawn(seed).parts}) > 2
+            ), card.key
+
+
+def test_an_experiment_on_occupancy_lowers_it() -> None:
+    rng = Random(1)
+    for device, unused in refutations._UNUSED_KIB.items():
+        times = [refutations._emptied(device, kib).value for kib in unused]
+        assert times[0] < 1.25 < times[1], device  # type: ignore[operator]
+    assert refutations._full(rng)[5]["device"] in refutations._UNUSED_KIB
