@@ -19,6 +19,7 @@ from virtualgpu.launch.compiled import CompiledModule, compiled_module, fit
 from virtualgpu.launch.launch import Launch, kernel_source
 from virtualgpu.launch.prepare import FinishedLaunch, PreparedLaunch, prepare
 from virtualgpu.launch.watching import WatchedLaunch
+from virtualgpu.model import cost
 from virtualgpu.model.machine import Machine
 from virtualgpu.model.recording.checking import Watching
 from virtualgpu.model.recording.ports import PortRecorder
@@ -108,6 +109,12 @@ class VirtualBackend:
     def port_recorder(self) -> PortRecorder:
         """What records the traffic between the devices."""
         return PortRecorder(self.machine)
+
+    def step_ns(
+        self, messages: Sequence[tuple[int, int, int, bool]], sums: Sequence[tuple[int, int]]
+    ) -> tuple[float, float]:
+        """Modelled duration of a step of a schedule between the devices: its copies, and all of it."""
+        return cost.step_ns([device.info for device in self.machine.devices], messages, sums)
 
     def stream_watcher(self) -> Watching:
         """Sees all work that the program gives to the machine's devices: its order, and what it touches."""

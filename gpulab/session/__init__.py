@@ -17,6 +17,8 @@ from gpulab.session.current import program_lines as program_lines
 from gpulab.session.current import program_names as program_names
 from gpulab.session.current import real_cp as real_cp
 from gpulab.session.current import shown_file as shown_file
+from gpulab.session.current import step_ns as step_ns
+from gpulab.session.current import step_prices as step_prices
 from gpulab.session.current import table as table
 from gpulab.session.current import table_info as table_info
 from gpulab.session.current import twin as twin

@@ -28,10 +28,11 @@ from gpulab.session.choose import (
 from gpulab.session.cuda import CudaUnavailableError, open_cuda_device
 from gpulab.session.waiting import KernelLine
 from virtualgpu.errors import GpulabError, UnknownDeviceError
-from virtualgpu.model import devices
+from virtualgpu.model import cost, devices
 from virtualgpu.model import machine as slot
 from virtualgpu.model.caches.geometry import cache_sizes
 from virtualgpu.model.choice import DEFAULT_DEVICE
+from virtualgpu.model.cost import StepPrices
 from virtualgpu.model.cost import links as link_cost
 from virtualgpu.model.cost.ceilings import ceilings as ceilings_of
 from virtualgpu.model.links.topology import check_links
@@ -319,6 +320,18 @@ def peer_gbps(direct: bool) -> float:
     """Modelled rate of large copies between two GPUs like the one in use: over their link, or by the host."""
     info = backend().device_info()
     return link_cost.peer_gbps(info, info, direct)
+
+
+def step_prices() -> StepPrices:
+    """What a step of a schedule costs on GPUs like the one in use, as it is modelled."""
+    return cost.step_prices(backend().device_info())
+
+
+def step_ns(
+    name: str, gpus: int, messages: Sequence[tuple[int, int, int, bool]], sums: Sequence[tuple[int, int]]
+) -> float:
+    """Modelled duration of a step between so many GPUs of a name; see `virtualgpu.model.cost.step_ns`."""
+    return cost.step_ns([table_info(name)] * gpus, messages, sums)[1]
 
 
 def arguments_of(args: Sequence[Any]) -> Arguments:

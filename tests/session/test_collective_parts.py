@@ -226,27 +226,28 @@ def test_where_nothing_can_be_captured_the_hosts_time_is_told(monkeypatch: pytes
     assert record.time_ns == record.from_host_ns > 0
 
 
-def test_a_modelled_step_is_its_busiest_port_and_its_slowest_sum() -> None:
-    """Copies of the recorder are those at the ports, and sums of one GPU run one after another."""
-
-    def recorder(said: list[str], result: Any) -> Any:
-        return SimpleNamespace(start=lambda: said.append("start"), stop=lambda: said.append("stop") or result)
-
-    def step_of(*activities: tuple[str | None, int, int]) -> Any:
-        said: list[str] = []
-        done = [SimpleNamespace(copy_kind=k, device_id=d, duration_ns=ns) for k, d, ns in activities]
-        side: Any = SimpleNamespace(
-            port_recorder=lambda: recorder(said, SimpleNamespace(busiest_ns=100, crossings=["c"])),
-            timeline_recorder=lambda: recorder(said, SimpleNamespace(activities=done)),
-        )
-        run: Any = SimpleNamespace(give=lambda step: said.append("give"), wait=lambda: said.append("wait"))
-        made = collective._modelled(side, run, [Move(0, 1, 0)])
-        assert said == ["start", "start", "give", "wait", "stop", "stop"]
-        return made
-
-    step, passed = step_of(("PtoP", 0, 999), (None, 0, 20), (None, 1, 15), (None, 1, 7), ("DtoD", 0, 1))
-    assert (step.moves, step.time_ns, step.copies_ns, passed) == ((Move(0, 1, 0),), 122, 100, ["c"])
-    assert step_of(("PtoP", 0, 999))[0].time_ns == 100
+def test_a_modelled_step_is_its_messages_and_its_sums() -> None:
+    """Bytes are those that crossed; a copy whose place is being read goes by a box, and a kernel moves it."""
+    said: list[Any] = []
+    crossings = [SimpleNamespace(source=0, target=1, size_bytes=40, over="NVLink"),
+                 SimpleNamespace(source=1, target=0, size_bytes=80, over="PCIe")]  # fmt: skip
+    side: Any = SimpleNamespace(
+        port_recorder=lambda: SimpleNamespace(
+            start=lambda: said.append("start"),
+            stop=lambda: said.append("stop") or SimpleNamespace(crossings=crossings),
+        ),
+        step_ns=lambda *what: said.append(what) or (100.4, 121.6),
+    )
+    run: Any = SimpleNamespace(
+        give=lambda step: said.append("give"), wait=lambda: said.append("wait"), bounds=[0, 10, 30, 60]
+    )
+    moves = [Move(0, 1, 0, True), Move(1, 0, 1), Move(0, 1, 1), Move(0, 1, 2)]
+    step, passed = collective._modelled(side, run, moves)
+    assert said == [
+        "start", "give", "wait", "stop",
+        ([(0, 1, 40, True), (1, 0, 80, False)], [(1, 40), (0, 80), (1, 200)]),
+    ]  # fmt: skip
+    assert (step.moves, step.time_ns, step.copies_ns, passed) == (tuple(moves), 122, 100, crossings)
 
 
 def test_how_real_gpus_are_joined_follows_from_who_reaches_whom(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,6 +266,7 @@ def test_nccl_on_real_gpus_is_one_call_with_a_rings_bytes(
 ) -> None:
     gl.use_device("virtual:H200", count=2)
     calls: list[Any] = []
+    monkeypatch.delenv("NCCL_NVLS_ENABLE", raising=False)
     monkeypatch.setattr(session, "real_cp", session.cp)
     monkeypatch.setattr(nccl, "called", lambda *what: calls.append(what) or ((True, False), 77))
     record = gl.collective(operation, "nccl", gpus=2, size_bytes=size_bytes).record
@@ -272,6 +274,9 @@ def test_nccl_on_real_gpus_is_one_call_with_a_rings_bytes(
     assert (record.right, record.time_ns, record.begins, record.opaque) == ((True, False), 77, (0,), True)
     assert [(s.moves, s.time_ns, s.copies_ns) for s in record.steps] == [((), 77, 0)]
     assert (record.operation, record.algorithm) == (operation, "NCCL")
+    assert record.bytes_are == "computed as of a ring, while NVLink SHARP (NVLS) would need fewer"
+    monkeypatch.setenv("NCCL_NVLS_ENABLE", "0")
+    record = gl.collective(operation, "nccl", gpus=2, size_bytes=size_bytes).record
     assert record.bytes_are == "computed as of a ring"
     assert {(c.name, c.over) for c in record.traffic.crossings} == {("NCCL", "NVLink")}
 
@@ -627,6 +632,5 @@ def test_records_are_of_a_gpu_by_name_and_of_so_many(monkeypatch: pytest.MonkeyP
 
 def test_every_record_that_ships_is_read() -> None:
     known = [(each["gpu"], each["gpus"], each["ranks"]) for each in records.records()]
-    assert len(known) == len({*known}) >= 3
-    threads_first = [ranks for _, gpus, ranks in known if gpus == 2]
-    assert threads_first[0].startswith("threads")
+    assert len(known) == len({*known}) >= 2
+    assert {gpus for _, gpus, _ in known} >= {2, 4}

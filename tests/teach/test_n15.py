@@ -10,16 +10,38 @@ import pytest
 import gpulab as gl
 from gpulab.course.n15_several import figures
 from gpulab.teach.judge.python import several as machines
+from virtualgpu.words import duration
 
 
-def test_records_of_two_gpus_are_said_to_be_recorded() -> None:
+def test_tables_say_what_is_recorded_and_that_nvls_was_off() -> None:
     gl.use_device("virtual:H200", count=8)
     assert figures.published_gbps() == 900
     assert "recorded on NVIDIA H200" in figures.recorded_copies().text()
-    text = figures.beside_records((4096,)).text()
-    assert "modelled on virtual H200" in text
-    assert text.count("–") == 3  # sizes that are not asked for
-    assert "900 µs" in text
+    for text in (figures.graph_records().text(), figures.python_records().text()):
+        assert "Recorded on NVIDIA H200, 4 of one host" in text
+        assert text.splitlines()[0].endswith("NVLink SHARP (NVLS) off")
+    assert "NCCL, NVLS off" in figures.graph_records().text()
+
+
+@pytest.mark.parametrize("size", [4096, 1 << 20])
+def test_the_arithmetic_beside_the_table_is_that_of_the_steps(size: int) -> None:
+    """α and β by hand, for four GPUs."""
+    gl.use_device("virtual:H200", count=4)
+    price, beta = gl.session.step_prices(), {}
+    for way, steps, sums, turns, sum_turns, port, added in (
+        ("ring", 6, 3, 0, 0, 6 / 4, 3 / 4),
+        ("tree", 4, 2, 0, 0, 4, 2),
+        ("naive", 2, 1, 4, 2, 6, 3),
+    ):
+        view = gl.collective("all-reduce", way, size_bytes=size, gpus=4)
+        beta[way] = port * size / price.link_gbps + added * size / price.sum_gbps
+        fixed = steps * price.step_ns + sums * price.sum_ns
+        turned = turns * price.turn_ns + sum_turns * price.sum_turn_ns
+        assert view.record.time_ns == pytest.approx(fixed + turned + beta[way], abs=steps)
+        row = figures.counted(view).rows[0]
+        assert row[2] == f"{steps} × α + {sums} × sums = {duration(fixed)}"
+        assert row[3].startswith(f"{turns} + {sum_turns}: ")
+        assert row[5] == duration(view.record.time_ns)
 
 
 def test_processes_add_up_what_they_tell() -> None:

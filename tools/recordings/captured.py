@@ -177,15 +177,13 @@ class Ways:
 
 def schedules(cp: Any, gpus: int, tell: Tell, sizes: Sequence[int] = SIZES) -> None:
     """Every schedule of an all-reduce, in every way; and whether the sums are right after a graph."""
-    from gpulab.lab.links.schedules import ALGORITHMS, schedule_of
+    from gpulab.lab.links.schedules import ALGORITHMS, bounds_of, schedule_of
 
     ways = Ways(cp, gpus)
     for size in sizes:
         for algorithm in ALGORITHMS:
             _, steps = schedule_of("all-reduce", algorithm, gpus)
-            chunks = 1 + max(move.chunk for step in steps for move in step)
-            bounds = [at * (size // 4) // chunks for at in range(chunks + 1)]
-            run = Run(cp, gpus, bounds)
+            run = Run(cp, gpus, bounds_of(size // 4, steps))
             streams = [(gpu, each) for gpu, both in enumerate(run._streams) for each in both]
 
             for slices in sorted({1, run.slices}):

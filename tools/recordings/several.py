@@ -3,9 +3,10 @@
     python -m tools.recordings.several --out FOLDER     # with 2 or more GPUs, CuPy, torch; 170 s at most
     python -m tools.recordings.several --ship FOLDER/several.json     # into the package, where no GPU is
 
+The schedules and their building blocks are timed by `tools.recordings.captured`, and NCCL, too.
 Every part runs in a process of its own with a time limit, and tells line by line: what hangs or fails costs
-that part's rest alone, and what was told before is kept. NCCL by our call and by torch.distributed take
-turns, in one run. NVLink multicast stays off in all of them, managed memory is not used.
+that part's rest alone, and what was told before is kept. NVLink multicast stays off in all of them, and
+managed memory is not used.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import datetime
 import importlib
 import json
 import os
+import re
 import socket
 import statistics
 import subprocess
@@ -46,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Record, or ship what was recorded; the process's exit status."""
     parser = argparse.ArgumentParser(prog="python -m tools.recordings.several", description=__doc__)
     parser.add_argument("--out", type=Path, help="folder for several.json")
-    parser.add_argument("--ship", type=Path, help="put such a file's records into the package")
+    parser.add_argument("--ship", type=Path, nargs="+", help="put such files' records into the package")
     parser.add_argument("--limit", type=float, default=LIMIT_S, help="seconds in all")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="which of them, in order")
     parser.add_argument("--part", choices=("facts", *PARTS, "torch_rank"), help=argparse.SUPPRESS)
@@ -55,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--lines", type=Path, help=argparse.SUPPRESS)
     asked = parser.parse_args(arguments)
     if asked.ship is not None:
-        for path in ship(json.loads(asked.ship.read_text(encoding="utf-8"))):
+        for path in ship([json.loads(file.read_text(encoding="utf-8")) for file in asked.ship]):
             print(path)
         return 0
     if asked.part is not None:
@@ -93,7 +95,7 @@ def _all(out: Path, limit_s: float, parts: Sequence[str] = PARTS) -> int:
 def _kept(file: Path, told: dict[int, list[tuple[str, Any]]], log: list[str]) -> list[dict[str, Any]]:
     """The records of what is known so far, which the file has, too."""
     found = [_record(gpus, each) for gpus, each in told.items()]
-    file.write_text(_text({"format": f"{FORMAT}-run", "records": found, "log": log}), encoding="utf-8")
+    file.write_text(json.dumps({"format": f"{FORMAT}-run", "records": found, "log": log}), encoding="utf-8")
     return found
 
 
@@ -156,19 +158,90 @@ def compared(record: dict[str, Any]) -> list[str]:
     return lines
 
 
-def ship(run: dict[str, Any]) -> list[Path]:
-    """Write a run's records where the package finds them; a file each."""
+def ship(runs: Sequence[dict[str, Any]]) -> list[Path]:
+    """Write runs' records where the package finds them, a file for each number of GPUs; of what is in several
+    runs, the last one's."""
     folder = Path(records.__file__).resolve().parents[2] / records.FOLDER
     paths = []
-    for record in run["records"]:
-        if record["all_reduce"]:
-            paths.append(folder / f"{record['gpu'].lower()}x{record['gpus']}.json")
-            paths[-1].write_text(_text(record), encoding="utf-8")
+    for gpus in sorted({record["gpus"] for run in runs for record in run["records"]}):
+        merged: dict[str, Any] = {}
+        for run in runs:
+            for record in run["records"]:
+                if record["gpus"] == gpus:
+                    rows = {row["size_bytes"]: row for row in merged.get("all_reduce", ())}
+                    for row in record["all_reduce"]:
+                        rows[row["size_bytes"]] = rows.get(row["size_bytes"], {}) | row
+                    merged |= {key: value for key, value in record.items() if value}
+                    merged["all_reduce"] = list(rows.values())
+        paths.append(folder / f"{merged['gpu'].lower()}x{gpus}.json")
+        paths[-1].write_text(_lines(_shipped(merged)), encoding="utf-8")
     return paths
 
 
-def _text(value: Any) -> str:
-    return json.dumps(value, indent=1) + "\n"
+def _shipped(record: dict[str, Any]) -> dict[str, Any]:
+    """A record as it ships: times in a row for each size, and of the building blocks those in a graph."""
+    rows = {row["size_bytes"]: dict(row) for row in record["all_reduce"]}
+    for row in record.get("nccl", ()):
+        rows[row["size_bytes"]] |= {"nccl_us": row["in_a_row_us"], "nccl_graph_us": row["captured_us"]}
+    for row in record.get("schedules", ()):
+        if "graph_us" not in row:
+            continue  # copies that could not be captured
+        sliced = "_sliced" if row["slices"] > 1 else ""
+        name = f"{row['algorithm']}{sliced}"
+        rows[row["size_bytes"]] |= {
+            f"{name}_us": row["graph_us"],
+            f"{name}_python_us": row["host_us"],
+            f"{name}_issue_us": row["issue_us"],
+            f"{name}_steps_us": row["by_steps_us"],
+        }
+    blocks: dict[str, list[list[float]]] = {}
+    for row in record.get("blocks", ()):
+        if "graph_us" not in row:
+            continue
+        blocks.setdefault(row["what"], []).append([row["many"], row["size_bytes"], row["graph_us"]])
+    record["what"] = _named(record["what"])
+    names = (
+        "format",
+        "gpu",
+        "device",
+        "gpus",
+        "ranks",
+        "date",
+        "what",
+        "copies",
+        "kernel_gbps",
+        "both_ways_gbps",
+    )
+    return {
+        **{name: record[name] for name in names},
+        "all_reduce": [rows[size] for size in sorted(rows)],
+        "blocks": blocks,
+    }
+
+
+def _named(what: str) -> str:
+    """Where and with what it was recorded, for labels: NCCL's version in dots, and that its NVLS was off."""
+    dotted = re.sub(
+        r"NCCL (\d)(\d\d)(\d\d)\b", lambda m: "NCCL " + ".".join(map(str, map(int, m.groups()))), what
+    )
+    dotted = re.sub(r"CUDA driver \d+, ", "", dotted)
+    plain = dotted.removesuffix(", NVLS off").replace(" with NCCL 2.28.9", "")
+    return f"{plain}; NVLink SHARP (NVLS) off"
+
+
+def _lines(record: dict[str, Any]) -> str:
+    """JSON with a row of a table in a line."""
+    told = []
+    for name, value in record.items():
+        text = json.dumps(value)
+        if isinstance(value, list):
+            text = "[\n  " + ",\n  ".join(map(json.dumps, value)) + "\n ]"
+        elif isinstance(value, dict):
+            text = (
+                "{\n  " + ",\n  ".join(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in value.items()) + "\n }"
+            )
+        told.append(f" {json.dumps(name)}: {text}")
+    return "{\n" + ",\n".join(told) + "\n}\n"
 
 
 # Parts

@@ -6,24 +6,29 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections import Counter
+from itertools import pairwise
 from typing import Any
 
 from gpulab import session
 from gpulab.course.ranges import among as among
-from gpulab.lab.links.collective import collective
 from gpulab.lab.links.records import records_of
+from gpulab.lab.links.schedules import bounds_of, modelled_ns, operations, schedule_of
 from gpulab.views import CollectiveView
-from gpulab.views.collective.view import RECORDED
 from gpulab.views.tables import Table
 from virtualgpu.words import duration, number, size
 
 _PATIENCE_S = 120
 
 
-def recorded() -> Any:
-    """What two GPUs of one host did: such as are in use where there is a record, else H200."""
-    return (records_of(session.which_device().device) or records_of("H200"))[0]
+COPIED = (4 << 10, 64 << 10, 1 << 20, 16 << 20, 256 << 20)
+REDUCED = (4 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20, 256 << 20)
+_WAYS = {"ring": "ring", "tree": "tree", "naive": "all through GPU 0"}
+
+
+def recorded(gpus: int = 2) -> Any:
+    """What so many GPUs of one host did: such as are in use where there is a record, else H200."""
+    return (records_of(session.which_device().device, gpus) or records_of("H200", gpus))[0]
 
 
 def published_gbps() -> float:
@@ -63,25 +68,101 @@ def compared(*views: CollectiveView) -> Table:
     )
 
 
-def beside_records(sizes: Sequence[int] = (4096, 1 << 20, 16 << 20)) -> Table:
-    """The ring on two GPUs, modelled or measured, beside what was recorded."""
-    known = recorded()
-    columns = {
-        name: head for name, head in RECORDED.items() if any(row.get(name) for row in known["all_reduce"])
-    }
-    rows = []
-    for each in known["all_reduce"]:
-        took = "–"
-        if each["size_bytes"] in sizes:
-            took = duration(collective(gpus=2, size_bytes=each["size_bytes"]).record.time_ns)
-        told = (duration(1000 * each[name]) if each.get(name) else "–" for name in columns)
-        rows.append((size(each["size_bytes"]), took, *told))
+def prices() -> Table:
+    """What a step of a schedule costs, as it is modelled."""
+    each = session.step_prices()
+    rows = (
+        ("a step: its first copy, which waits for another GPU's event", "α", duration(each.step_ns)),
+        ("the sums of a step, which wait for its copies", "", duration(each.sum_ns)),
+        ("each further message at the same port", "", duration(each.turn_ns)),
+        ("each further sum on the same GPU", "", duration(each.sum_turn_ns)),
+        ("a byte at a port", "β", f"1 / ({number(each.link_gbps)} GB/s)"),
+        ("a byte that is added", "", f"1 / ({number(each.sum_gbps)} GB/s)"),
+    )
+    title = f"Prices of a step in a CUDA graph, {session.backend().provenance.label}, fitted to two H200"
+    return Table(title, ("what", "", "price"), rows)
+
+
+def counted(*views: CollectiveView) -> Table:
+    """What each schedule's time is made of, by the prices above."""
+    each, rows = session.step_prices(), []
+    for view in views:
+        record = view.record
+        ends = [*record.begins, len(record.traffic.crossings)]
+        turns = sums = sum_turns = 0
+        for step, (first, end) in zip(record.steps, pairwise(ends), strict=True):
+            crossings = record.traffic.crossings[first:end]
+            ports = Counter((c.source, "out") for c in crossings) + Counter(
+                (c.target, "in") for c in crossings
+            )
+            turns += max(ports.values()) - 1
+            added = Counter(move.target for move in step.moves if move.add)
+            sums += bool(added)
+            sum_turns += max(added.values(), default=1) - 1
+        steps = len(record.steps)
+        waits = steps * each.step_ns + sums * each.sum_ns
+        in_turn = turns * each.turn_ns + sum_turns * each.sum_turn_ns
+        rows.append(
+            (
+                _WAYS.get(record.algorithm, record.algorithm),
+                size(record.size_bytes),
+                f"{steps} × α + {sums} × sums = {duration(waits)}",
+                f"{turns} + {sum_turns}: {duration(in_turn)}",
+                duration(max(0.0, record.time_ns - waits - in_turn)),
+                duration(record.time_ns),
+            )
+        )
     return Table(
-        f"All-reduce on two GPUs: gl.collective {session.backend().provenance.label}; the other columns "
-        f"recorded on {known['device']}, {known['what']}",
-        ("data", "gl.collective, ring", *columns.values()),
+        f"{views[0].record.gpus} GPUs, times {views[0].record.provenance.label}",
+        ("schedule", "data", "steps", "further messages + sums in turn", "bytes", "together"),
         tuple(rows),
     )
+
+
+def graph_records(gpus: int = 4) -> Table:
+    """Schedules as one CUDA graph, as recorded and as modelled; and NCCL, as recorded."""
+    known, rows = recorded(gpus), []
+    for row in _rows(known):
+        told = []
+        for way in _WAYS:
+            _, steps = schedule_of("all-reduce", way, gpus)
+            ns = modelled_ns(known["gpu"], gpus, bounds_of(row["size_bytes"] // 4, steps), steps)
+            told.append(f"{duration(1000 * row[f'{way}_us'])} / {duration(ns)}")
+        rows.append((size(row["size_bytes"]), *told, duration(1000 * row["nccl_us"])))
+    return Table(
+        f"All-reduce, each schedule as one CUDA graph: recorded / modelled on virtual {known['gpu']}; NCCL "
+        f"recorded, a process per rank. Recorded on {known['device']}, {known['what']}",
+        ("data", *_WAYS.values(), "NCCL, NVLS off"),
+        tuple(rows),
+    )
+
+
+def python_records(gpus: int = 4, fitted_bytes: int = 16 << 10) -> Table:
+    """Schedules given copy by copy and sum by sum from Python: recorded, and by the host's time for each."""
+    known = recorded(gpus)
+    many = {way: operations(schedule_of("all-reduce", way, gpus)[1]) for way in _WAYS}
+    small = next(row for row in known["all_reduce"] if row["size_bytes"] == fitted_bytes)
+    each_us = small["tree_python_us"] / many["tree"]
+    rows = []
+    for row in _rows(known):
+        told = (
+            f"{duration(1000 * row[f'{way}_python_us'])} / "
+            f"{duration(1000 * max(many[way] * each_us, row[f'{way}_us']))}"
+            for way in _WAYS
+        )
+        rows.append((size(row["size_bytes"]), *told))
+    heads = (f"{words}, {many[way]} operations" for way, words in _WAYS.items())
+    return Table(
+        f"The same from Python, one copy or sum after another: recorded / computed, which is "
+        f"{duration(1000 * each_us)} for each operation (from the tree at {size(fitted_bytes)}), or the "
+        f"graph's time where that is longer. Recorded on {known['device']}, {known['what']}",
+        ("data", *heads),
+        tuple(rows),
+    )
+
+
+def _rows(known: Any) -> list[Any]:
+    return [row for row in known["all_reduce"] if row["size_bytes"] in REDUCED]
 
 
 def recorded_copies() -> Table:
@@ -90,6 +171,7 @@ def recorded_copies() -> Table:
     rows = tuple(
         (size(each["size_bytes"]), f"{each['host_gbps']} GB/s", f"{each['direct_gbps']} GB/s")
         for each in known["copies"]
+        if each["size_bytes"] in COPIED
     )
     title = f"memcpyPeerAsync, recorded on {known['device']}, {known['what']}"
     return Table(title, ("data", "no peer access", "peer access"), rows)

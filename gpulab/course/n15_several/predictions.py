@@ -50,8 +50,10 @@ PREDICTIONS = (
     ),
     PredictionQuestion(
         "15-small",
-        "Now arrays of a few KiB, on 8 GPUs. Which finishes first?",
-        "A small message costs its latency, so fewer steps one after another win.",
+        "Arrays of 4 KiB on 8 GPUs. The ring has 14 steps and the tree 6, with one message at each port. All "
+        "through GPU 0 has 2 steps, in which seven messages take turns at one port. By the prices above, "
+        "which finishes first?",
+        "With few bytes the steps that wait for each other decide, and messages in turn cost much less.",
         choices=("the ring", "the tree", "all through GPU 0"),
         comparison="the ring",
         misconception="The algorithm that moves the fewest bytes is the fastest.",

@@ -30,11 +30,11 @@ QUESTIONS = (
         (
             Choice(
                 "a ring, since it moves the fewest bytes",
-                "It has the most steps, and each costs its latency.",
+                "It has the most steps that wait for each other.",
             ),
             Choice(
-                "fewer steps, or joining it with others",
-                "A small message costs latency, not bytes.",
+                "fewer steps that wait for each other, or joining it with others",
+                "A small message costs waiting, not bytes.",
                 right=True,
             ),
             Choice("a faster link", "Hardly any of the time is spent on the bytes."),
@@ -86,7 +86,8 @@ QUESTIONS = (
         ),
     ),
     Question(
-        "Attention is split by rows over GPUs. What does each of them need from the others?",
+        "Attention is split over GPUs by rows, so that each holds some of the tokens. What does each of them "
+        "need from the others?",
         (
             Choice("nothing, as softmax works row by row", "Each row's scores are against all rows."),
             Choice("the rows that scores are computed against, once", "Then all is local.", right=True),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
@@ -14,13 +14,13 @@ from gpulab import session, views
 from gpulab.lab.links import nccl
 from gpulab.lab.links.records import records_of
 from gpulab.lab.links.runs import Run, reachable
-from gpulab.lab.links.schedules import Schedule, check_operation, schedule_of
+from gpulab.lab.links.schedules import Schedule, bounds_of, check_operation, schedule_of
 from gpulab.session.choose import MAX_VIRTUAL_DEVICES
 from virtualgpu.errors import GpulabError
 from virtualgpu.records.origin import Provenance
 from virtualgpu.records.traffic.collective import Collective, CollectiveStep, Move, Operation, crossings_of
 from virtualgpu.records.traffic.ports import Crossing, LinkKind
-from virtualgpu.records.traffic.schedules import Steps
+from virtualgpu.records.traffic.schedules import Steps, messages
 from virtualgpu.words import count, size
 
 MOST_BYTES = 1 << 30  # in all arrays together
@@ -51,7 +51,8 @@ def collective(
         function that makes it of the number of GPUs. A step is a list of moves
         ``(source, target, chunk, "add" or "copy")`` that happen at the same time; data are cut into as many
         chunks as the schedule names. ``"nccl"``: the library's own call, which tells neither chunks nor
-        steps; its bytes are computed, as of a ring.
+        steps; its bytes are computed, as of a ring. On virtual GPUs its times follow records that were
+        taken with NVLink SHARP (NVLS) off.
     gpus
         How many take part, 2 to 16. None: all real ones that the session has, else 8 virtual ones.
     size_bytes
@@ -92,15 +93,14 @@ def collective(
         raise ValueError(f"`gpus` is a whole number from 2 to {MAX_VIRTUAL_DEVICES}, not {gpus!r}.")
     library = algorithm == nccl.NAME
     name, steps = schedule_of(what, "ring" if library else algorithm, gpus)
-    chunks = 1 + max((move.chunk for step in steps for move in step), default=0)
-    if what in ("all-gather", "reduce-scatter"):
-        chunks = max(chunks, gpus)
+    least = gpus if what in ("all-gather", "reduce-scatter") else 1
     try:
         elements = int(size_bytes) // 4
     except (TypeError, ValueError, OverflowError):
         raise ValueError(
             f"`size_bytes` is a number of bytes, such as 8 << 20 (8 MiB), not {size_bytes!r}."
         ) from None
+    chunks = len(bounds_of(0, steps, least)) - 1
     if elements < chunks or 4 * elements * gpus > MOST_BYTES:
         raise ValueError(
             f"`size_bytes` has room for an element of 4 bytes in each of {chunks} chunks, and all GPUs "
@@ -113,7 +113,7 @@ def collective(
             f'gl.use_device("virtual:H200", count={gpus}), where its times are modelled.'
         )
     elements -= elements % gpus if library and what in ("all-gather", "reduce-scatter") else 0
-    bounds = [at * elements // chunks for at in range(chunks + 1)]
+    bounds = bounds_of(elements, steps, least)
     side: Any
     with _gpus(gpus, there, links) as side:
         if library:
@@ -193,19 +193,21 @@ def by_schedule(
 
 
 def _modelled(side: Any, run: Run, step: Sequence[Move]) -> tuple[CollectiveStep, Sequence[Crossing]]:
-    """A step on virtual GPUs: what a port has to let through one after another, then the slowest GPU's sums;
-    without the host."""
-    ports, work = side.port_recorder(), side.timeline_recorder()
+    """A step on virtual GPUs: what the busiest port lets through, then the slowest GPU's sums; no host."""
+    ports = side.port_recorder()
     ports.start()
-    work.start()
     run.give(step)
     run.wait()
-    passed, sums = ports.stop(), Counter[int]()
-    for done in work.stop().activities:
-        if done.copy_kind != "PtoP":
-            sums[done.device_id] += done.duration_ns
-    time_ns = passed.busiest_ns + max(sums.values(), default=0)
-    return CollectiveStep(tuple(step), time_ns, passed.busiest_ns), passed.crossings
+    crossings: Sequence[Crossing] = ports.stop().crossings
+    leaving = {(move.source, move.chunk) for move in step}
+    sums = [
+        (move.target, 4 * (run.bounds[end] - run.bounds[move.chunk]))
+        for move, end in messages(step)
+        if move.add or not leaving.isdisjoint((move.target, chunk) for chunk in range(move.chunk, end))
+    ]
+    passed = [(c.source, c.target, c.size_bytes, c.over == "NVLink") for c in crossings]
+    copies_ns, whole_ns = map(round, side.step_ns(passed, sums))
+    return CollectiveStep(tuple(step), whole_ns, copies_ns), crossings
 
 
 def _by_library(side: Any, what: Operation, gpus: int, bounds: Sequence[int], steps: Steps) -> Collective:
@@ -216,8 +218,15 @@ def _by_library(side: Any, what: Operation, gpus: int, bounds: Sequence[int], st
     crossings = crossings_of([move for step in steps for move in step], bounds, joined, "NCCL")
     return Collective.of(
         *_origin(side, joined, gpus), bounds, crossings, right, operation=what, algorithm="NCCL",
-        steps=(CollectiveStep((), took_ns),), begins=(0,), bytes_are="computed as of a ring", opaque=True,
+        steps=(CollectiveStep((), took_ns),), begins=(0,), bytes_are=_library_bytes(side), opaque=True,
     )  # fmt: skip
+
+
+def _library_bytes(side: Any) -> str:
+    """How the bytes of NCCL's call are known: of real GPUs, it may choose a way that takes fewer."""
+    if side is not None or os.environ.get("NCCL_NVLS_ENABLE") == "0":
+        return "computed as of a ring"
+    return "computed as of a ring, while NVLink SHARP (NVLS) would need fewer"
 
 
 def _origin(side: Any, joined: set[tuple[int, int]], gpus: int) -> tuple[Provenance, LinkKind]:

@@ -17,6 +17,6 @@ def records() -> tuple[dict[str, Any], ...]:
 
 
 def records_of(device: str, gpus: int = 2) -> tuple[dict[str, Any], ...]:
-    """Those of so many GPUs of a name, such as ``H200`` or ``NVIDIA H200``: ranks as threads first."""
+    """Those of so many GPUs of a name, such as ``H200`` or ``NVIDIA H200``."""
     words = device.split()
     return tuple(each for each in records() if each["gpu"] in words and each["gpus"] == gpus)

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import index
 from typing import Any, get_args
 
+from gpulab import session
 from virtualgpu.records.traffic.collective import Move, Operation
-from virtualgpu.records.traffic.schedules import Steps, ring, star_or_tree
+from virtualgpu.records.traffic.schedules import Steps, messages, ring, star_or_tree
 
 ALGORITHMS = ("ring", "tree", "naive")
 MOST_STEPS, MOST_MOVES, MOST_CELLS = 1_000, 10_000, 200_000
@@ -67,6 +68,31 @@ def schedule_of(operation: Operation, algorithm: Any, gpus: int) -> tuple[str, S
                 f"are at most {MOST_CELLS:,}. Take fewer steps or chunks."
             )
     return name, made
+
+
+def bounds_of(elements: int, steps: Steps, least: int = 1) -> list[int]:
+    """Where the chunks that a schedule names begin and end in arrays of so many elements."""
+    chunks = max(least, 1 + max((move.chunk for step in steps for move in step), default=0))
+    return [chunk * elements // chunks for chunk in range(chunks + 1)]
+
+
+def modelled_ns(device: str, gpus: int, bounds: Sequence[int], steps: Steps) -> float:
+    """What a schedule takes in one graph on GPUs of a name, each joined with each, as it is modelled.
+
+    Nothing is copied: only chunks of 32-bit elements between `bounds` are counted.
+    """
+    whole = 0.0
+    for step in steps:
+        sent = [(move, 4 * (bounds[end] - bounds[move.chunk])) for move, end in messages(step)]
+        copies = [(move.source, move.target, size, True) for move, size in sent]
+        sums = [(move.target, size) for move, size in sent if move.add]
+        whole += session.step_ns(device, gpus, copies, sums)
+    return whole
+
+
+def operations(steps: Steps) -> int:
+    """How many copies and sums the host gives the GPUs, one after another, for a schedule."""
+    return sum(1 + move.add for step in steps for move, _ in messages(step))
 
 
 def _own_step(at: int, step: Any, gpus: int, most: int) -> list[Move]:

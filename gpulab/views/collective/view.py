@@ -21,8 +21,8 @@ COLOURS = ("accent", "warn", "good", "purple", "accent-2", "tail", "other", "ran
 ROW_PX, STEPS_PX, LEFT_PX, RIGHT_PX = 32, 30, 46, 106
 _HIDDEN = "the library tells neither chunks nor steps"
 # What a row of such a record holds, in microseconds.
-RECORDED = {"nccl_us": "NCCL", "torch_us": "torch.distributed", "ring_us": "the ring in one go",
-            "tree_us": "the tree", "naive_us": "all through GPU 0"}  # fmt: skip
+SCHEDULES = {"ring": "ring", "tree": "tree", "naive": "all through GPU 0"}
+LIBRARIES = {"nccl_us": "NCCL with NVLS off", "torch_us": "torch.distributed, NVLS off"}
 HOT = 1.5  # times the mean of all ports, and more than the data
 
 
@@ -60,6 +60,8 @@ class CollectiveView(View):
         steps = f"Steps one after another, {clock}"
         if record.opaque:
             steps = f"One call of {record.algorithm}, between events"
+            if record.provenance.source == "modelled":
+                steps += ", after records with NVLink SHARP (NVLS) off"
         super().__init__(
             title=f"{record.operation}, {record.algorithm}, {record.gpus} GPUs",
             caption=f"{steps}; times {record.provenance.label}. Bytes are {record.bytes_are}.",
@@ -275,14 +277,18 @@ def _told(move: Move) -> str:
 
 def _recorded(record: Collective, known: Mapping[str, Any]) -> str:
     """What such GPUs were recorded to take for the same; empty where nothing is known of that."""
-    if record.operation != "all-reduce":
-        return ""
     rows = [row for row in known["all_reduce"] if row["size_bytes"] == record.size_bytes]
-    told = [
-        f"{name} {duration(1000 * row[key])}"
-        for row in rows
-        for key, name in RECORDED.items()
-        if row.get(key)
+    if record.operation != "all-reduce" or not rows:
+        return ""
+    row, told = rows[0], []
+    for head, ending in (("as one CUDA graph", "us"), ("message by message from Python", "python_us")):
+        times = {words: row.get(f"{name}_{ending}") for name, words in SCHEDULES.items()}
+        told.append((head, times))
+    told.append((f"{known['ranks']}", {words: row.get(name) for name, words in LIBRARIES.items()}))
+    lists = [
+        f"{head}: {', '.join(f'{words} {duration(1000 * us)}' for words, us in times.items() if us)}"
+        for head, times in told
+        if any(times.values())
     ]
-    head = f"Recorded on {record.gpus} {known['device']}, {known['ranks']}, {size(record.size_bytes)}"
-    return f"{head}: {', '.join(told)}." if told else ""
+    gpus = f"{record.gpus} {known['device']}"
+    return f"Recorded on {gpus}, {size(record.size_bytes)}, {'; '.join(lists)}." if lists else ""

@@ -1,6 +1,6 @@
 """The virtual GPU's time model: what kernels, copies and calls of the host cost."""
 
-from virtualgpu.model.cost.collectives import CHANNELS, collective_ns
+from virtualgpu.model.cost.collectives import CHANNELS, StepPrices, collective_ns, step_ns, step_prices
 from virtualgpu.model.cost.copies import copy_ns, memset_ns, pinned_gbps
 from virtualgpu.model.cost.host import (
     GRAPH_NODE_NS,
@@ -39,6 +39,7 @@ __all__ = [
     "HostCosts",
     "KernelWork",
     "Pace",
+    "StepPrices",
     "block_durations_ns",
     "call_ns",
     "clock_ghz",
@@ -57,4 +58,6 @@ __all__ = [
     "peer_copy_ns",
     "peer_gbps",
     "pinned_gbps",
+    "step_ns",
+    "step_prices",
 ]

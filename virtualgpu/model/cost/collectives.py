@@ -1,22 +1,24 @@
-"""What collective calls of several GPUs take: a ring, as NCCL's own cost model has it.
+"""What collective calls of several GPUs take: NCCL's, as a ring, and schedules of copies and sums.
 
-From two H200 of one host (NVLink, NCCL 2.28.9, ``NCCL_NVLS_ENABLE=0``), all-reduce of float32 through
-``cupy.cuda.nccl``, ranks as threads of one process, as they are here: 4 KiB 22 us, 1 MiB 23 us, 16 MiB 79 us,
-256 MiB 900 us. The bytes of a ring's steps and NCCL's latency of a step (its ``graph/tuning.cc``: ring, LL,
-0.6 us over NVLink and 1.0 us over PCIe) extrapolate from two. Four H200, a process each, were recorded since
-and not fitted: 1 MiB 25 us, 16 MiB 95 us, 256 MiB 1,180 us, for which this gives 11 to 13 % more. Where every
-rank has a process of its own, small calls take half of what they take in threads (4 KiB: 10 us of two).
+NCCL as recorded on two H200 of one host (NVLink, NCCL 2.28.9, NVLink SHARP off: ``NCCL_NVLS_ENABLE=0``),
+all-reduce of int32 through ``cupy.cuda.nccl``, a process for each rank, twenty calls in a row: 4 KiB 10 us,
+1 MiB 16 us, 16 MiB 75 us, 256 MiB 895 us. The bytes of a ring's steps and NCCL's latency of a step (its
+``graph/tuning.cc``: ring, LL, 0.6 us over NVLink and 1.0 us over PCIe) extrapolate from two. Four H200 were
+recorded and not fitted to: 4 KiB 11 us, 1 MiB 17 us, 16 MiB 94 us, 256 MiB 1,183 us; this differs from every
+recorded size by 1.36 times at most. Small calls of ranks that are threads of one process take twice as long.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-from virtualgpu.model.cost.links import nvlink_gbps, peer_gbps
+from virtualgpu.model.cost.links import DIRECT_LATENCY_NS, nvlink_gbps, peer_copy_ns, peer_gbps
+from virtualgpu.model.cost.rates import dram_gbps
 from virtualgpu.records import DeviceInfo
 
-RING_NVLINK_EFFICIENCY = 0.681
-RING_START_NS = 19_300.0
+RING_NVLINK_EFFICIENCY = 0.69
+RING_START_NS = 11_000.0
 NVLINK_STEP_NS, HOST_STEP_NS = 600.0, 1_000.0
 # Blocks of a NCCL kernel, one a channel: an assumption, so that kernels run beside it.
 CHANNELS = 24
@@ -44,3 +46,75 @@ def collective_ns(hops: Iterable[tuple[DeviceInfo, DeviceInfo, int, bool]], step
     step_ns = HOST_STEP_NS if any(not direct for *_, direct in hops) else NVLINK_STEP_NS
     slowest = max((size / ring_gbps(info, peer, direct) for info, peer, size, direct in hops), default=0.0)
     return RING_START_NS + steps * step_ns + slowest
+
+
+# Schedules: copies by the copy engines, sums by kernels of their own, events between GPUs, all in one graph.
+# From two H200 (`tools.recordings.captured`): rings, trees and stars of 4 KiB to 256 MiB, and messages that
+# take turns at a port. The same of four H200 was not fitted to: this differs from it by 1.3 times at most.
+STEP_NS, SUM_NS = 11_000.0, 9_500.0
+TURN_NS, SUM_TURN_NS = 2_200.0, 1_300.0
+COPY_NVLINK_EFFICIENCY = 0.86
+SUM_DRAM_SHARE, SUM_ACCESSES = 0.70, 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepPrices:
+    """What a step of a schedule costs within a graph.
+
+    ``step_ns``: its copies, the first of which waits for an event of another GPU; ``sum_ns``: the sums after
+    them; ``turn_ns`` and ``sum_turn_ns``: each further message at a port, and each further sum on a GPU;
+    ``link_gbps`` and ``sum_gbps``: bytes that pass a port in one direction, and bytes that are added.
+    """
+
+    step_ns: float
+    sum_ns: float
+    turn_ns: float
+    sum_turn_ns: float
+    link_gbps: float
+    sum_gbps: float
+
+
+def step_prices(info: DeviceInfo) -> StepPrices:
+    """The prices of GPUs of one kind; see `step_ns`."""
+    return StepPrices(
+        step_ns=STEP_NS, sum_ns=SUM_NS, turn_ns=TURN_NS, sum_turn_ns=SUM_TURN_NS,
+        link_gbps=nvlink_gbps(info, info) * COPY_NVLINK_EFFICIENCY,
+        sum_gbps=dram_gbps(info) * SUM_DRAM_SHARE / SUM_ACCESSES,
+    )  # fmt: skip
+
+
+def step_ns(
+    infos: Sequence[DeviceInfo],
+    messages: Sequence[tuple[int, int, int, bool]],
+    sums: Sequence[tuple[int, int]],
+) -> tuple[float, float]:
+    """Duration in ns of a step of a schedule within a graph: of its copies, and of all of it.
+
+    A message takes its turn at the port out of its source and at the port into its target.
+
+    Parameters
+    ----------
+    infos
+        The devices.
+    messages
+        Source, target, bytes, and whether they go over NVLink.
+    sums
+        On which device how many bytes are added to an array, one sum after another.
+    """
+    prices = [step_prices(info) for info in infos]
+    ports: dict[tuple[int, bool, bool], list[float]] = {}
+    for source, target, size, over_link in messages:
+        rate = min(prices[source].link_gbps, prices[target].link_gbps)
+        direct = over_link and rate > 0
+        if direct:
+            taken = size / rate
+        else:
+            taken = peer_copy_ns(infos[source], infos[target], size, False) - DIRECT_LATENCY_NS
+        for port in ((source, direct, True), (target, direct, False)):
+            ports.setdefault(port, []).append(taken)
+    copies = max((STEP_NS + (len(port) - 1) * TURN_NS + sum(port) for port in ports.values()), default=0.0)
+    work: dict[int, list[float]] = {}
+    for device, size in sums:
+        work.setdefault(device, []).append(size / prices[device].sum_gbps)
+    added = max((SUM_NS + (len(each) - 1) * SUM_TURN_NS + sum(each) for each in work.values()), default=0.0)
+    return copies, copies + added
