@@ -34,6 +34,7 @@ from gpulab.teach.judge import check as checking
 from gpulab.teach.judge.budget import passes
 from gpulab.teach.judge.check import UnknownExerciseError, judge
 from gpulab.teach.judge.compare import wrong_elements
+from gpulab.teach.judge.kernel import bench
 from gpulab.teach.judge.verdict import Verdict
 from gpulab.teach.progress import progress
 from virtualgpu.compile import nvrtc
@@ -100,6 +101,26 @@ def test_the_garbage_of_an_output_cannot_be_relied_on() -> None:
     verdict = judge(exercise, f'extern "C" __global__ void last_block(int* out, int n) {{ {body} }}')
     assert verdict.failed_stage == "results"
     assert "It adds to what the output held before" in verdict.message
+
+
+@needs_nvrtc
+def test_what_an_editor_or_a_page_adds_to_a_text_is_taken_off_or_named() -> None:
+    code = 'extern "C" __global__ void last_block(int* out, int n) { out[0] = n; }'
+    assert bench.read(ORDERED, "\ufeff" + code).code == code
+    for letter, name in (("\u00a0", "NO-BREAK SPACE"), ("\u2013", "EN DASH")):
+        verdict = judge(ORDERED, code.replace("= n", f"={letter}n"))
+        assert f"U+{ord(letter):04X} ({name}) means nothing to C++: type it again." in verdict.message
+    assert "means nothing" not in judge(ORDERED, code.replace("= n", "= m")).message
+
+
+@needs_nvrtc
+def test_a_text_that_expands_without_end_is_stopped_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "_COMPILE_S", 0.3)
+    twice = "\n".join(f"#define A{k} A{k - 1} A{k - 1}" for k in range(1, 40))
+    code = 'extern "C" __global__ void last_block(int* out, int n) { A39 }'
+    verdict = judge(ORDERED, f"#define A0 out[0] += n;\n{twice}\n{code}")
+    assert "NVRTC was stopped after it had taken 0.3 s of processor time. Look for macros" in verdict.message
+    assert verdict.message.endswith("expand into one another.")
 
 
 @needs_nvrtc

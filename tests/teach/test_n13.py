@@ -109,9 +109,7 @@ extern "C" __global__ void convert(const float* x, unsigned char* codes) {{
     codes = cp.zeros(len(recorded), "uint8")
     cp.RawKernel(code, "convert")((1,), (len(recorded),), (x, codes))
     assert cp.asnumpy(codes).tolist() == [row[name][mode] for row in recorded]
-    if (
-        mode == "NOSAT"
-    ):  # as the definition rounds: too large is NaN in E4M3, infinity in E5M2
+    if mode == "NOSAT":  # as the definition rounds: too large is NaN in E4M3, infinity in E5M2
         values = [form.value(int(code)) for code in cp.asnumpy(codes)]
         expected = [form.round(float(value)) for value in cp.asnumpy(x)]
         np.testing.assert_array_equal(np.array(values, float), np.array(expected, float))

@@ -429,6 +429,15 @@ def test_who_only_waits_has_twice_its_seconds(puppets: list[Puppet], monkeypatch
     assert "it was not done after 50 s" in limited(monkeypatch, printing)  # who prints does not wait
 
 
+def test_who_has_replied_does_not_wait(puppets: list[Puppet], monkeypatch: Any) -> None:
+    monkeypatch.setattr(talk, "Watch", Uses)
+    monkeypatch.setattr(Uses, "uses", staticmethod(lambda: Use(1, 0.0, 0, True)))
+    with Talk("virtual:T4", 10.0, longest_s=1000.0) as line:
+        clock(monkeypatch, 5.0)  # as where the judge itself gets hardly any time
+        for _ in range(9):
+            assert ask(puppets[-1], line, [("value", 1)]) == 1
+
+
 def test_who_prints_on_and_on_is_ended(puppets: list[Puppet], monkeypatch: Any) -> None:
     monkeypatch.setattr(talk, "Watch", Uses)
     monkeypatch.setattr(talk, "_PRINTED_BYTES", 1 << 20)

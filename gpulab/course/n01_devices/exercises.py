@@ -74,11 +74,8 @@ def _same_rate(info: DeviceInfo, unit: str, given: Any, right: float, lessons: d
     )
     if not lesson and found in (info.fp32_tflops, info.memory_bandwidth_gbps):
         lesson = "that is the published rate; compute it from counts, clocks and widths."
-    if (
-        not lesson
-        and "TFLOP" in unit
-        and np.isclose(found * info.fp32_lanes_per_sm % (64 * right), 0, atol=1e-6)
-    ):
+    lanes = found / right * info.fp32_lanes_per_sm / 32
+    if not lesson and "TFLOP" in unit and 0.5 < lanes < 100 and np.isclose(lanes, round(lanes), rtol=1e-6):
         lesson = "not every SM has as many lanes: info.fp32_lanes_per_sm says how many."
     said = f"peak of a {info.name} gives {found:,.4g} {unit}, it should be {right:,.4g}"
     raise NotYet(f"{said}: {lesson}" if lesson else f"{said}.")
@@ -271,14 +268,12 @@ def judge_choose(answer: Answer) -> str:
         (1e13, 1e12, 1e12, "no GPU holds it: return None."),
         (15e9, 5e11, 1.7e13, "the slower of the two, moving and computing, takes the time."),
     ):
-        _judge_choice(answer, (gpus, memory, moved, flop), why)
+        _judge_choice(answer, (gpus, memory, moved, flop), f": {why}")
     exact = replace(gpus[0], memory_bytes=16 << 30)
-    _judge_choice(answer, ([exact], float(16 << 30), 1e9, 1e9), "a job may fill the memory to the last byte.")
-    too_small = "a GPU whose memory is too small cannot run it at all."
-    _judge_choice(answer, ([exact], float((16 << 30) + 1), 1e9, 1e9), too_small)
-    _judge_choice(answer, ([], 1e9, 1e9, 1e9), "there is no GPU: return None.")
-    for job, why in _telling(rng, gpus):
-        _judge_choice(answer, job, why)
+    for gpus_there, memory in (([exact], 16 << 30), ([exact], (16 << 30) + 1), ([], 1_000_000_000)):
+        _judge_choice(answer, (gpus_there, float(memory), 1e9, 1e9))
+    for job, against in _telling(rng, gpus):
+        _judge_choice(answer, job, against=against)
     return "it chooses by what the job needs: memory first, then the slower of moving and computing."
 
 
@@ -301,17 +296,17 @@ _MISTAKES: tuple[tuple[Callable[[float, float], float], str], ...] = (
 )
 
 
-def _telling(rng: np.random.Generator, gpus: list[DeviceInfo]) -> list[tuple[Job, str]]:
+def _telling(rng: np.random.Generator, gpus: list[DeviceInfo]) -> list[tuple[Job, int]]:
     """Jobs that tell right from each mistake, on some GPUs that exist and on some that do not."""
-    found: list[tuple[Job, str]] = []
-    for number, (wrong, why) in enumerate(_MISTAKES):
-        found += [(job, why) for job in _jobs_against(rng, gpus, wrong, imagined=number % 2 == 1)]
+    found: list[tuple[Job, int]] = []
+    for number, (wrong, _) in enumerate(_MISTAKES):
+        found += [(job, number) for job in _jobs_against(rng, gpus, wrong, imagined=number % 2 == 1)]
     for number in range(24):  # memory decides
         chosen, memory, moved, flop = _job(rng, gpus, imagined=bool(rng.integers(2)))
         if number % 2:  # just more than the fastest has, or just as much
             fastest = min(chosen, key=lambda gpu: max(_seconds(gpu, moved, flop)))
             memory = float(fastest.memory_bytes + int(rng.choice([0, 1, 1 << 20])))
-        found.append(((chosen, memory, moved, flop), "a GPU whose memory is too small cannot run it at all."))
+        found.append(((chosen, memory, moved, flop), 0))
     return found
 
 
@@ -347,7 +342,30 @@ def _job(rng: np.random.Generator, gpus: list[DeviceInfo], imagined: bool) -> Jo
     return chosen, float(10 ** rng.uniform(9, 11.3)), moved, moved * float(10 ** rng.uniform(0.5, 2.5))
 
 
-def _judge_choice(answer: Answer, job: Job, why: str) -> None:
+def _why(job: Job, found: str | None, against: int) -> str:
+    """What is wrong with a choice, if a known mistake chooses the same: the one that a job is made against,
+    else another one."""
+    gpus, memory, moved, flop = job
+    fitting = [info for info in gpus if info.memory_bytes >= memory]
+    if not gpus:
+        return ": there is no GPU: return None."
+    if not fitting:
+        return ": a GPU whose memory is too small cannot run it at all."
+    if found is None and any(info.memory_bytes == memory for info in gpus):
+        return ": a job may fill the memory to the last byte."
+    fastest = min(gpus, key=lambda info: max(_seconds(info, moved, flop)))
+    if found is None and fastest not in fitting:
+        return ": a GPU whose memory is too small cannot run it at all; choose among the others."
+    if found not in [info.name for info in fitting]:
+        return ": a GPU whose memory is too small cannot run it at all." if found is not None else "."
+    for wrong, lesson in (_MISTAKES[against], *_MISTAKES):
+        times = {info.name: wrong(*_seconds(info, moved, flop)) for info in fitting}
+        if min(times, key=times.__getitem__) == found:
+            return f": {lesson}"
+    return "."
+
+
+def _judge_choice(answer: Answer, job: Job, why: str = "", against: int = 0) -> None:
     gpus, memory, moved, flop = job
     fitting = [info for info in gpus if info.memory_bytes >= memory]
     best = min((max(_seconds(info, moved, flop)) for info in fitting), default=0.0)
@@ -361,7 +379,9 @@ def _judge_choice(answer: Answer, job: Job, why: str) -> None:
         return
     wanted = repr(right[0]) if right else "None"
     named = f" among {', '.join(info.name for info in gpus)}" if 0 < len(gpus) < 5 else ""
-    raise NotYet(f"{shown}{named} gives {spelt(found)}, it should be {wanted}: {why}")
+    raise NotYet(
+        f"{shown}{named} gives {spelt(found)}, it should be {wanted}{why or _why(job, found, against)}"
+    )
 
 
 def judge_select(answer: Answer) -> str:

@@ -432,8 +432,7 @@ _CHOICES = (
         b / i.memory_bandwidth_gbps / 1e9, f / i.fp32_tflops / 1e12)).name if _fitting(g, m) else None, "", ""),
     Wrong("01-choose", "TB for GB", lambda g, m, b, f: min(_fitting(g, m), key=lambda i: max(
         b / i.memory_bandwidth_gbps / 1e12, f / i.fp32_tflops / 1e12)).name if _fitting(g, m) else None, "", ""),
-    Wrong("01-choose", "2^40 operations a second", lambda g, m, b, f: _choose(g, m, b, f * 1e12 / 2**40), "",
-          "10^12 operations"),
+    Wrong("01-choose", "2^40 operations a second", lambda g, m, b, f: _choose(g, m, b, f * 1e12 / 2**40), "", ""),
     Wrong("01-choose", "only with room to spare", lambda g, m, b, f: _choose(g, 1.1 * m, b, f), "", ""),
     Wrong("01-choose", "prints", lambda *a: print(_choose(*a)), "", "it should be"),
     Right("01-choose", "the slower of the two", _choose),

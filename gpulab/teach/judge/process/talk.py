@@ -148,6 +148,7 @@ class Talk:
                 if not piece:
                     raise NotYet(self._ended())
                 self._came += piece
+                continue  # who has answered does not wait, however late that is read
             now = time.monotonic()
             if now - looked >= self._look_s:
                 self._look(now - looked, shown)
