@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -311,6 +312,17 @@ def test_wrong_constructor_arguments() -> None:
         RawModule()
     with pytest.raises(TypeError, match="a tuple of str"):
         RawKernel(CODE, "saxpy", options="-DN=4")  # type: ignore[arg-type]
+    for make in (
+        lambda: RawKernel(CODE, "saxpy", options=["-DN=4"]),  # type: ignore[arg-type]
+        lambda: RawModule(code=CODE, options=["-DN=4"]),  # type: ignore[arg-type]
+        lambda: cp.ElementwiseKernel("T x", "T y", "y = x", "k", options=["-DN=4"])(cp.ones(2)),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(TypeError, match=r"'options' has incorrect type \(expected tuple, got list\)"):
+            make()
+    with pytest.raises(TypeError, match=r"'path' has incorrect type .*Pass str\(path\)"):
+        RawModule(path=Path("a.ptx"))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"Write \['saxpy'\]"):
+        RawModule(code=CODE, name_expressions="saxpy")
     with pytest.raises(TypeError, match="is a str"):
         RawKernel(CODE.encode(), "saxpy")  # type: ignore[arg-type]
 

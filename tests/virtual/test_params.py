@@ -193,3 +193,33 @@ def test_what_is_observed_has_as_many_arguments_as_parameters(entries: dict[str,
         TypeError, match=r"takes 2 arguments but 3 were passed\. Pass one value per parameter"
     ):
         packed(entries, "simple", (None, 7, 8))
+
+
+@pytest.mark.parametrize(
+    ("view", "number", "warned"),
+    [
+        (lambda x: x, 4, False),
+        (lambda x: x[2:], 4, False),
+        (lambda x: cp.asfortranarray(x), 4, False),
+        (lambda x: x[:, :4], 4, True),
+        (lambda x: x[:, :4], 8, False),  # the pitch
+        (lambda x: x[:, :4], 32, False),  # the pitch in bytes
+        (lambda x: x.T, 4, True),
+        (lambda x: x.T, 8, False),
+        (lambda x: x[:, 0], 4, True),
+        (lambda x: x[0, ::2], 2, False),
+        (lambda x: x[0, ::-1], 8, True),
+        (lambda x: cp.broadcast_to(x[0], (3, 8)), 0, True),
+        (lambda x: x[:1].T, 4, False),  # there is one row, without gaps
+    ],
+)
+def test_a_view_whose_strides_the_kernel_does_not_get(
+    entries: dict[str, Any], view: Any, number: int, warned: bool
+) -> None:
+    x = view(cp.zeros((4, 8), cp.float32))
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        packed(entries, "simple", (x, number))
+    texts = [str(warning.message) for warning in told]
+    assert bool(texts) == warned
+    assert all(f"argument 1 ('x'): this view of shape {x.shape} has strides" in text for text in texts)

@@ -8,7 +8,7 @@ read beyond what was given.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -92,6 +92,8 @@ def pack(
     buffer = bytearray(param_bytes)
     arrays: dict[int, int] = {}
     called: dict[int, str] = {}
+    numbers = {int(value) for value in args if isinstance(value, int | np.integer)}
+    told = any(isinstance(value, np.void) for value in args)  # a structure can hold the strides
     for index, (value, param) in enumerate(zip(args, params, strict=False)):
         spelled = known[index] if known else None
         where = f"Kernel '{kernel}', argument {index + 1}" + (f" ('{spelled.name}')" if spelled else "")
@@ -99,6 +101,8 @@ def pack(
         buffer[param.offset : param.offset + len(data)] = data
         if device.memory.reaches_out and isinstance(value, int | np.integer | MemoryPointer):
             _note_reach(int.from_bytes(data, "little"), device, arrays)
+        if isinstance(value, ndarray) and param.size_bytes == 8 and not told:
+            _warn_of_strides(value, numbers, where)
         if isinstance(value, ndarray) and value.nbytes and spelled and spelled.name:
             called.setdefault(value.data.ptr, spelled.name)
     return Packed(bytes(buffer), arrays, called)
@@ -154,6 +158,21 @@ def _bytes_of(
             f"{device.info.as_virtual.device}. Create it with the same `cp` as the kernel."
         )
     raise TypeError(f"{where}: Unsupported type {type(value)}. Pass a device array or a NumPy scalar.")
+
+
+def _warn_of_strides(array: ndarray, numbers: Set[int], where: str) -> None:
+    """Tell of a view whose strides are not among the other arguments: a kernel is given an address alone."""
+    if array.flags.c_contiguous or (array.base is None and array.flags.f_contiguous):
+        return
+    steps = {step // part for step in array.strides for part in (1, array.itemsize)}
+    rows = np.cumprod([1, *array.shape[:0:-1]]).tolist()  # the steps of an array without gaps
+    if numbers & (steps - {0, 1, array.itemsize, *rows, *(array.itemsize * row for row in rows)}):
+        return
+    warn(
+        f"{where}: this view of shape {array.shape} has strides of {array.strides} bytes, which the kernel "
+        "does not see. As with CuPy, the kernel gets the address of the first element. Pass "
+        "cp.ascontiguousarray(x), or pass the strides too and use them in the kernel."
+    )
 
 
 def _note_reach(address: int, device: VirtualDevice, arrays: dict[int, int]) -> None:

@@ -269,9 +269,9 @@ def _never_written(
             found.append(Hazard(
                 tool="init", kind=NEVER, severity="info", space="global", kernel=launch.stats.name,
                 first=None, second=place, address=first, array=array, count=int(left.sum()),
-                message=f"no thread wrote {array}: {missing:,} of the {opened:,} bytes that cp.empty left open "
-                "in this array have no value after the launch. Let the threads cover all elements, or make "
-                "the array with cp.zeros.",
+                message=f"no thread wrote {array}: {missing:,} of the {opened:,} bytes that cp.empty left "
+                "open in this array have no value after the launch. Let the threads cover all elements, or "
+                "make the array with cp.zeros.",
             ))  # fmt: skip
     return found
 

@@ -6,7 +6,6 @@ modelled time on the stream's clock.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -47,6 +46,7 @@ class RawKernel:
         name: str,
         options: tuple[str, ...] = (),
         backend: str = "nvrtc",
+        *,
         translate_cucomplex: bool = False,
         enable_cooperative_groups: bool = False,
         jitify: bool = False,
@@ -56,7 +56,7 @@ class RawKernel:
             raise TypeError(f"A kernel's name is a str, not {type(name).__name__}.")
         self.code = code
         self.name = name
-        self.options = tuple(options)
+        self.options = options
         self.backend = backend
         self.enable_cooperative_groups = bool(enable_cooperative_groups)
         self.file_path: str | None = None
@@ -269,12 +269,19 @@ class RawModule:
     ) -> None:
         if (code is None) == (path is None):
             raise TypeError("Exactly one of `code` and `path` keyword arguments should be given.")
+        if path is not None and not isinstance(path, str):
+            raise TypeError(
+                f"Argument 'path' has incorrect type (expected str, got {type(path).__name__}). "
+                "Pass str(path)."
+            )
+        if isinstance(name_expressions, str):
+            raise TypeError(f"name_expressions is a sequence of str. Write [{name_expressions!r}].")
         _check_source(code or "", options, backend, translate_cucomplex, jitify)
         self.code = code
-        self.options = tuple(options)
+        self.options = options
         self.backend = backend
         self.enable_cooperative_groups = bool(enable_cooperative_groups)
-        self.file_path = None if path is None else os.fspath(path)
+        self.file_path = path
         self._loaded: WeakKeyDictionary[VirtualDevice, CompiledModule] = WeakKeyDictionary()
         self.name_expressions = None if name_expressions is None else tuple(name_expressions)
 
@@ -337,7 +344,12 @@ class RawModule:
 def _check_source(code: Any, options: Any, backend: str, translate_cucomplex: bool, jitify: bool) -> None:
     if not isinstance(code, str):
         raise TypeError(f"CUDA C++ source is a str, not {type(code).__name__}.")
-    if isinstance(options, str) or not all(isinstance(option, str) for option in options):
+    if not isinstance(options, tuple):
+        raise TypeError(
+            f"Argument 'options' has incorrect type (expected tuple, got {type(options).__name__}). Write "
+            "it as a tuple of str, such as ('-DN=16',)."
+        )
+    if not all(isinstance(option, str) for option in options):
         raise TypeError(f"options is a tuple of str, such as ('-DN=16',), not {options!r}.")
     if backend != "nvrtc":
         raise NotSupportedError(

@@ -84,7 +84,7 @@ class ElementwiseKernel:
         self.preamble = preamble
         self.no_return = bool(no_return)
         self.return_tuple = bool(return_tuple)
-        self.options = tuple(options)
+        self.options = options
         self.loop_prep, self.after_loop = loop_prep, after_loop
         self._kernels: dict[Any, RawKernel] = {}
 

@@ -93,7 +93,7 @@ class ReductionKernel:
         self.reduce_type = self.out_params[0].c_type if reduce_type is None else reduce_type
         self.reduce_dims = bool(reduce_dims)
         self.preamble = preamble
-        self.options = tuple(options)
+        self.options = options
         self._kernels: dict[Any, RawKernel] = {}
 
     def __call__(
