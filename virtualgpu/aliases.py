@@ -18,6 +18,7 @@ from virtualgpu.model import machine as _machine
 PACKAGES = {"cupy": "virtualgpu.cp", "cupyx": "virtualgpu.cupyx"}
 # Modules of these names for processes that the program starts: spawned workers, a notebook's kernel.
 CHILDREN = Path(__file__).resolve().parent / "children"
+_NVIDIA = ("cuda", "cuda.core", "cuda.bindings")
 
 
 class AsCupy:
@@ -134,12 +135,20 @@ def _child(parent: Any, parent_name: str, name: str) -> Any:
 
 
 class _Explainer(MetaPathFinder):
-    """Comes last, where Python looks for a module because ``from cupy import name`` found no such name."""
+    """Comes last, where Python found no module: of ``from cupy import name``, or NVIDIA's own for Python."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         parent_name, _, name = fullname.rpartition(".")
+        if fullname in _NVIDIA:
+            raise ModuleNotFoundError(
+                f"No module named {fullname!r}: NVIDIA's packages for Python need its driver, and the "
+                "virtual GPU runs CuPy programs only. Write cp.cuda.Device() for Device(), cp.cuda.Stream() "
+                "for a stream, cp.cuda.alloc(n) for a buffer, and cp.RawModule(code=...) with "
+                "kernel((blocks,), (threads,), (arguments,)) for Program, compile and launch.",
+                name=fullname,
+            )
         if not f"{parent_name}.".startswith(tuple(f"{home}." for home in PACKAGES.values())):
             return None
         return ModuleSpec(fullname, _Loader(_child(sys.modules[parent_name], parent_name, name)))

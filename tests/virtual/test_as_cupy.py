@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -242,6 +243,31 @@ def test_a_suite_runs_with_the_pytest_option(tmp_path: Path, workers: tuple[str,
     out = printed(*command, "--virtual-gpu=T4", str(tmp_path))
     assert "2 passed" in out
     assert "cupy: modelled on virtual T4" in out
+
+
+def test_a_notebook_runs_with_the_pytest_option(tmp_path: Path) -> None:
+    pytest.importorskip("nbval")
+    nbformat = pytest.importorskip("nbformat")
+    code = "import cupy as cp\nprint(int(cp.arange(5).sum()), cp.cuda.Device().attributes['WarpSize'])\n"
+    code += "print(cp.cuda.runtime.getDeviceCount(), cp.cuda.Device(1).compute_capability)"
+    output = nbformat.v4.new_output("stream", name="stdout", text="10 32\n2 75\n")
+    cell = nbformat.v4.new_code_cell(code, execution_count=1, outputs=[output])
+    nbformat.write(nbformat.v4.new_notebook(cells=[cell]), tmp_path / "it.ipynb")
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    options = "--nbval", "--virtual-gpu=T4", "--virtual-gpu-count=2"
+    command = ("-m", "pytest", "-p", "virtualgpu.pytest_plugin", "-p", "no:cacheprovider", *options)
+    assert "1 passed" in printed(*command, str(tmp_path))
+
+
+def test_nvidias_own_packages_are_told_apart_from_cupy() -> None:
+    code = """import virtualgpu
+with virtualgpu.as_cupy():
+    try:
+        from cuda.core import Device
+    except ModuleNotFoundError as error:
+        print(error.name, error)
+"""
+    assert re.search(r"^cuda(\.core)? No module named 'cuda.*cp\.RawModule", printed("-c", code))
 
 
 def test_the_plugin_alone_changes_nothing(tmp_path: Path) -> None:
