@@ -27,6 +27,7 @@ from virtualgpu.model.machine import Machine
 from virtualgpu.model.recording.timeline import Recording
 from virtualgpu.records import Activity, HostCall, NvtxRange, Provenance, SourceLine, Timeline
 from virtualgpu.records.io import TraceFormatError
+from virtualgpu.trace import sentences
 from virtualgpu.trace.critical_path import critical_path
 from virtualgpu.trace.files.read import open_file
 from virtualgpu.trace.files.write import save
@@ -275,6 +276,73 @@ def test_a_foreign_file_is_asked_like_any_other_and_saved_without_loss(file: Pat
     assert open_file(save(timeline, file)) == timeline
 
 
+def test_the_categories_of_pytorch_1_8_to_1_11_are_known(file: Path) -> None:
+    old = {"kernel": "Kernel", "gpu_memcpy": "Memcpy", "gpu_memset": "Memset", "cuda_runtime": "Runtime",
+           "cpu_op": "Operator"}  # fmt: skip
+    trace = kineto()
+    file.write_text(json.dumps(trace))
+    today = open_file(file)
+    for each in trace["traceEvents"]:
+        each["cat"] = old.get(each.get("cat"), each.get("cat"))
+    file.write_text(json.dumps(trace))
+    assert open_file(file) == today
+
+
+def test_operations_without_a_duration_are_left_out_and_counted(file: Path) -> None:
+    trace = kineto()
+    file.write_text(json.dumps(trace))
+    whole = open_file(file)
+    on7 = {"device": 0, "stream": 7}
+    lost = [event("kernel", "lost", 0, 0, 0, 7, **on7), event("gpu_memcpy", "back", 150, -3, 0, 7, **on7)]
+    trace["traceEvents"] += lost
+    file.write_text(json.dumps(trace))
+    timeline = open_file(file)
+    assert replace(timeline, note="") == whole
+    assert timeline.note == "2 events with a duration of zero or less were left out."
+    file.write_text(json.dumps(lost))
+    with pytest.raises(TraceFormatError, match="holds no timeline: 2 events with a duration of zero or less"):
+        open_file(file)
+
+
+def test_a_trace_without_a_gpu_says_what_to_record(file: Path) -> None:
+    file.write_text(json.dumps([event("cpu_op", "aten::add", 1 + n, 0.5, 9, 9) for n in range(3)]))
+    timeline = open_file(file)
+    assert sentences.sentence(timeline).endswith(
+        ": no work of a GPU; 3 ranges of the host. It holds no activity of a GPU: record it with "
+        "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])."
+    )
+    file.write_text(json.dumps(OTHER))
+    assert "ProfilerActivity" not in open_file(file).note, "another program's"
+
+
+def test_gaps_name_the_operator_and_the_function_that_the_host_ran(file: Path) -> None:
+    on7, frame = {"device": 0, "stream": 7, "registers per thread": 64}, "python_function"
+    events = [
+        event(frame, "/usr/lib/python3.11/runpy.py(7): run", 0, 1000, 900, 900),
+        event(frame, "train.py(12): step", 0, 1000, 900, 900),
+        event(frame, "nn.Module: Linear_0", 10, 900, 900, 900),
+        event(frame, "torch/nn/modules/linear.py(114): forward", 20, 800, 900, 900),
+        event(frame, "<built-in function linear>", 30, 700, 900, 900),
+        event("user_annotation", "ProfilerStep#1", 0, 1000, 900, 900),
+        event("cpu_op", "aten::linear", 100, 600, 900, 900),
+        event("cpu_op", "aten::addmm", 110, 580, 900, 900),
+        event("cuda_runtime", "cudaLaunchKernel", 50, 2, 900, 900, correlation=1),
+        event("kernel", "first", 60, 10, 0, 7, correlation=1, **on7),
+        event("cuda_runtime", "cudaLaunchKernel", 680, 5, 900, 900, correlation=2),
+        event("kernel", "second", 690, 10, 0, 7, correlation=2, **on7),
+    ]
+    file.write_text(json.dumps(events))
+    timeline = open_file(file)
+    assert [a.registers_per_thread for a in timeline.activities] == [64, 64]
+    assert {call.source for call in timeline.calls} == {SourceLine("train.py", 12, "in step")}
+    (gap,) = [gap for gap in gaps(timeline) if gap.where == "stream 7" and gap.before == 2]
+    assert (gap.cause, gap.reason, str(gap.source)) == (
+        "host computing", "the host ran aten::addmm", "train.py, line 12"
+    )  # fmt: skip
+    assert "the host runs aten::addmm" in {step.name for step in critical_path(timeline)}
+    assert open_file(save(timeline, file)) == timeline
+
+
 OTHER = [
     {"ph": "B", "name": "outer", "cat": "a", "pid": 1, "tid": "main", "ts": 10},
     {"ph": "B", "name": "inner", "cat": "a", "pid": 1, "tid": "main", "ts": 12, "args": {"a": 1}},
@@ -327,7 +395,8 @@ def test_what_makes_no_sense_is_left_out_and_counted(file: Path) -> None:
     file.write_text(json.dumps([*OTHER, *nonsense]))
     timeline = open_file(file)
     assert len(timeline.ranges) == 4
-    assert timeline.note.startswith(f"{len(nonsense)} events ")
+    assert timeline.note.startswith("1 event with a duration of zero or less was left out. ")
+    assert f"{len(nonsense) - 1} events without a time or name" in timeline.note
     odd = {"grid": [1, "x"], "device": [], "stream": 2**99, "correlation": "7", "bytes": None}
     file.write_text(json.dumps([event("kernel", "k", 5, 2, "gpu", "s", **odd)]))
     kernel = open_file(file).activities[0]

@@ -102,6 +102,8 @@ class _Walk:
         if calls and issuing * 2 >= end_ns - start_ns:
             told = [f"{times:,} × {name}" if times > 1 else name for name, times in names.most_common(2)]
             name = listing([*told, *(["others"] if len(names) > 2 else [])])
+        elif running := self._flow.running(thread, start_ns, end_ns):
+            name = f"the host runs {running}"
         source = lines.most_common(1)[0][0] if lines else None
         self._add("host", name, start_ns, end_ns, "host", 0, source)
 

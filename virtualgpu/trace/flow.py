@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from virtualgpu.records import Activity, HostCall, SourceLine, Synchronization, Timeline
+from virtualgpu.records import Activity, HostCall, NvtxRange, SourceLine, Synchronization, Timeline
 from virtualgpu.trace.overlap import engine_of
 
 
@@ -173,6 +173,35 @@ class Flow:
         calls, starts, ends = self._calls_of.get(thread, ([], [], []))
         found = calls[bisect_left(ends, start_ns) : bisect_left(starts, end_ns)]
         return [call for call in found if call.end_ns > start_ns or call.start_ns == call.end_ns]
+
+    def running(self, thread: int, start_ns: int, end_ns: int) -> str:
+        """The innermost range of a profiler's file that has at least half of a stretch of a thread's time."""
+        ranges, starts, outer = self._ranges_of.get(thread, ([], [], []))
+        middle_ns = (start_ns + end_ns) // 2
+        at = bisect_right(starts, middle_ns) - 1
+        while at >= 0:
+            here = ranges[at]
+            inside_ns = min(here.end_ns, end_ns) - max(here.start_ns, start_ns)
+            if here.end_ns > middle_ns and 2 * inside_ns >= end_ns - start_ns:
+                return here.name
+            at = outer[at]
+        return ""
+
+    @cached_property
+    def _ranges_of(self) -> dict[int, tuple[list[NvtxRange], list[int], list[int]]]:
+        """The ranges of each thread in another tool's file, with their starts and which is around each."""
+        found: dict[int, tuple[list[NvtxRange], list[int], list[int]]] = {}
+        ranges = self.timeline.ranges if self.timeline.method == "file" else ()
+        for each in sorted(ranges, key=lambda r: (r.start_ns, -r.end_ns)):
+            if not each.is_mark:
+                mine, starts, outer = found.setdefault(each.thread, ([], [], []))
+                around = len(mine) - 1
+                while around >= 0 and mine[around].end_ns <= each.start_ns:
+                    around = outer[around]
+                mine.append(each)
+                starts.append(each.start_ns)
+                outer.append(around)
+        return found
 
     # The device
 

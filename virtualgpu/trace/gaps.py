@@ -141,6 +141,9 @@ class _Causes:
         busy_ns = within_ns([*calls, *waits] if waits else calls, start_ns, given_ns)
         computed_ns = length_ns - busy_ns
         if computed_ns * 2 > length_ns:
+            running = flow.running(thread, start_ns, given_ns)
+            if running:
+                return "host computing", f"the host ran {running}", issued_by
             return "host computing", f"the host computed for {duration(computed_ns)} in between", issued_by
         if held_up and sum(held_up.values()) * 2 > length_ns:
             return held_up.most_common(1)[0][0]

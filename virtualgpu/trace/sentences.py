@@ -44,11 +44,16 @@ def sentence(timeline: Timeline) -> str:
         ran += f" in {count(len(streams), 'stream')}"
     if len(devices) > 1:
         ran += f" of {count(len(devices), 'device')}"
+    if not streams and timeline.method == "file":
+        ran = "no work of a GPU"
     told = [ran, *([f"{count(waits, 'wait')} of the host"] if waits else [])]
+    if not streams and timeline.ranges:
+        told.append(f"{count(len(timeline.ranges), 'range')} of the host")
     if timeline.lost:
         told.append(f"{count(timeline.lost, 'record')} lost")
     origin = timeline.provenance.label
-    return f"Timeline of {duration(timeline.duration_ns)}, {origin}: {'; '.join(told)}."
+    note = f" {timeline.note}" if not streams and timeline.note else ""
+    return f"Timeline of {duration(timeline.duration_ns)}, {origin}: {'; '.join(told)}.{note}"
 
 
 def at_lines(lines: Sequence[SourceLine | None]) -> str:

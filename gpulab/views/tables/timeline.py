@@ -64,7 +64,8 @@ def gaps(found: Iterable[Gap], timeline: Timeline) -> Answers[Gap]:
     found = tuple(found)
 
     def kind(gap: Gap) -> tuple[str, ...]:
-        reason = gap.reason if gap.cause not in ("launch-bound", "host computing", "start-up") else NOTHING
+        hides = gap.cause in ("launch-bound", "host computing", "start-up")
+        reason = NOTHING if hides and not gap.reason.startswith("the host ran ") else gap.reason
         return gap.where, gap.cause, _line(gap.source), reason
 
     rows = _added_up(found, kind, timeline)
@@ -90,7 +91,9 @@ def advice(found: Iterable[Advice], timeline: Timeline) -> Answers[Advice]:
     found = tuple(found)
     said = tuple(each.text for each in found)
     caption = f"What would help, each by itself; {timeline.provenance.label}:"
-    if not found:
+    if not found and not timeline.activities:
+        caption = f"There is no work of a GPU to advise on; {timeline.provenance.label}."
+    elif not found:
         caption = f"Nothing stands out that would help much; {timeline.provenance.label}."
     return Answers.of(found, caption, Table("", (), ()), said)
 

@@ -8,6 +8,7 @@ share one, so operations are numbered anew here, in the order in which they were
 from __future__ import annotations
 
 import math
+import re
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -23,6 +24,7 @@ from virtualgpu.records import (
     HostCall,
     NvtxRange,
     Provenance,
+    SourceLine,
     StreamInfo,
     Synchronization,
     SynchronizationType,
@@ -37,6 +39,15 @@ _OPERATIONS: dict[str, ActivityKind] = {
     "gpu_memset": "MEMSET",
 }
 _CALLS = ("cuda_runtime", "cuda_driver", "runtime", "driver")
+# Categories as PyTorch 1.8 to 1.11 wrote them.
+_OLD = {
+    "Kernel": "kernel", "Memcpy": "gpu_memcpy", "Memset": "gpu_memset", "Runtime": "cuda_runtime",
+    "Operator": "cpu_op",
+}  # fmt: skip
+_NO_GPU = (
+    "It holds no activity of a GPU: record it with torch.profiler.profile(activities=[ProfilerActivity.CPU, "
+    "ProfilerActivity.CUDA])."
+)
 _WAITS: dict[str, SynchronizationType] = {
     "cudaStreamSynchronize": "STREAM_SYNCHRONIZE",
     "cuStreamSynchronize": "STREAM_SYNCHRONIZE",
@@ -45,9 +56,17 @@ _WAITS: dict[str, SynchronizationType] = {
     "cudaDeviceSynchronize": "CONTEXT_SYNCHRONIZE",
     "cuCtxSynchronize": "CONTEXT_SYNCHRONIZE",
     "cudaMemcpy": "STREAM_SYNCHRONIZE",
+    "hipStreamSynchronize": "STREAM_SYNCHRONIZE",
+    "hipEventSynchronize": "EVENT_SYNCHRONIZE",
+    "hipDeviceSynchronize": "CONTEXT_SYNCHRONIZE",
+    "hipMemcpy": "STREAM_SYNCHRONIZE",
 }
 # Slices that repeat what others show.
 _LEFT_OUT = ("gpu_user_annotation", "cuda_sync", "Trace", "overhead", "python_function", "ac2g", "fwdbwd")
+# Functions of Python, as the profiler names them with_stack: `train.py(12): main`; and those that are not the
+# user's.
+_FUNCTION = re.compile(r"(.+)\((\d{1,9})\): (.+)")
+_NOT_THE_USERS = re.compile(r"(?:^|/)(?:torch|site-packages|dist-packages|lib/python\d[^/]*)/|^<")
 _WAYS: tuple[CopyKind, ...] = ("HtoD", "DtoH", "DtoD", "PtoP")
 _MAX_NS = 1 << 61
 _YEAR_2015_NS, _YEAR_2100_NS = 1_420_070_400 * 10**9, 4_102_444_800 * 10**9
@@ -56,7 +75,8 @@ _MAX_DEPTH_OF_B, _MAX_OPEN, _MAX_TRACKS = 10_000, 200_000, 100_000
 _MOST_LETTERS = 20
 _MOST_LOST = 1_000_000
 _FACTS = (
-    "correlation", "device", "stream", "bytes", "grid", "block", "shared memory", "graph id", "graph node id",
+    "correlation", "device", "stream", "bytes", "grid", "block", "shared memory", "registers per thread",
+    "graph id", "graph node id",
     "wait_on_stream", "wait_on_cuda_event_record_corr_id", "wait_on_cuda_event_id",
 )  # fmt: skip
 
@@ -78,6 +98,7 @@ class Found:
     """What was found in a file: slices, the names of tracks, and how many events are not among them.
 
     ``later``: they begin later than the first `most`. ``lost``: they have no time or name.
+    ``timeless``: their duration is negative, or it is zero and that of an operation.
     """
 
     most: int
@@ -86,6 +107,7 @@ class Found:
     met: int = 0
     later: int = 0
     lost: int = 0
+    timeless: int = 0
     until_ns: float = math.inf
 
     def cut(self) -> None:
@@ -105,6 +127,8 @@ def timeline(found: Found, about: dict[str, Any], name: str) -> Timeline:
     TraceFormatError
         If no event has a time.
     """
+    if not found.slices and found.timeless:
+        raise TraceFormatError(f"{name} holds no timeline: {_timeless(found)}")
     if not found.slices:
         raise TraceFormatError(
             f"{name} holds no timeline: none of its {count(found.met, 'event')} has a time."
@@ -120,13 +144,23 @@ def timeline(found: Found, about: dict[str, Any], name: str) -> Timeline:
         provenance=_origin(about, name, base), method="file", start_ns=base, end_ns=end,
         activities=activities, calls=tuple(calls), synchronizations=tuple(wait for wait, _ in waits),
         ranges=tuple(_ranges(found.slices, threads)), streams=_streams(activities, found.tracks),
-        note=_note(found, name),
+        note=_note(found, name, bool(activities)),
     )  # fmt: skip
 
 
-def _note(found: Found, name: str) -> str:
+def _timeless(found: Found) -> str:
+    events = f"{count(found.timeless, 'event')} with a duration of zero or less"
+    return f"{events} {noun(found.timeless, 'was', 'were')} left out."
+
+
+def _note(found: Found, name: str, has_operations: bool) -> str:
     """What of the file is not there."""
     words = []
+    of_torch = any(each.category in (*_CALLS, "cpu_op") for each in found.slices)
+    if not has_operations and of_torch:
+        words.append(_NO_GPU)
+    if found.timeless:
+        words.append(_timeless(found))
     if found.later:
         first = len(found.slices)
         words.append(
@@ -213,12 +247,14 @@ def _add(
     args: dict[str, Any],
     is_mark: bool = False,
 ) -> None:
-    if end_ns is None or end_ns < start_ns or not isinstance(name, str):
+    category = _OLD.get(category, category) if isinstance(category, str) else ""
+    if end_ns is None or not isinstance(name, str):
         found.lost += 1
+    elif end_ns < start_ns or (end_ns == start_ns and category in _OPERATIONS):
+        found.timeless += 1
     elif start_ns > found.until_ns:
         found.later += 1
     else:
-        category = category if isinstance(category, str) else ""
         found.slices.append(_Slice(name, category, start_ns, end_ns, *key, args, is_mark))
         if len(found.slices) >= 2 * found.most:
             found.cut()
@@ -320,12 +356,28 @@ def _calls(
     """The calls, each with the number of the first operation it gave, and the numbers of the threads."""
     first, calls = operations.first_of(), []
     threads: dict[tuple[Any, Any], int] = {}
+    frames: dict[tuple[Any, Any], list[_Slice]] = defaultdict(list)
     for each in slices:
-        if each.category in _CALLS:
+        stack = frames[each.pid, each.tid]
+        while stack and stack[-1].end_ns <= each.start_ns:
+            stack.pop()
+        if each.category == "python_function":
+            stack.append(each)
+        elif each.category in _CALLS:
             given = first.get(_int(each.args.get("correlation")))
             number = 0 if given is None else given.correlation_id
-            calls.append(HostCall(each.name, each.start_ns, each.end_ns, _thread(each, threads), number))
+            thread, source = _thread(each, threads), _source(stack)
+            calls.append(HostCall(each.name, each.start_ns, each.end_ns, thread, number, source))
     return calls, threads
+
+
+def _source(stack: list[_Slice]) -> SourceLine | None:
+    """The innermost function that is the user's, with the line where it begins."""
+    for each in reversed(stack):
+        parts = None if _NOT_THE_USERS.search(each.name) else _FUNCTION.fullmatch(each.name)
+        if parts is not None:
+            return SourceLine(parts[1], int(parts[2]), f"in {parts[3]}")
+    return None
 
 
 def _thread(each: _Slice, threads: dict[tuple[Any, Any], int]) -> int:
@@ -346,7 +398,7 @@ def _host_waits(calls: list[HostCall], operations: _Operations) -> Iterator[_Wai
                 device_id=0 if copy is None else copy.device_id,
                 stream_id=None if copy is None else copy.stream_id, start_ns=call.start_ns,
                 end_ns=call.end_ns, name=call.name, after=() if copy is None else (copy.correlation_id,),
-                hidden=pageable or call.name == "cudaMemcpy",
+                hidden=pageable or call.name == "cudaMemcpy", source=call.source,
             ),
             0,
         )  # fmt: skip
