@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import io
 import lzma
 import os
@@ -32,7 +33,7 @@ from virtualgpu.allocators.snapshot import (
 from virtualgpu.allocators.snapshot.reader import of_arrays
 from virtualgpu.allocators.steps import at, history
 from virtualgpu.allocators.torch import TorchAllocator
-from virtualgpu.records.memory import AllocatorTrace, Block, BlockMap, Frame
+from virtualgpu.records.memory import ACTIONS, AllocatorTrace, Block, BlockMap, Frame
 
 MIB = 1 << 20
 
@@ -355,7 +356,7 @@ WRONG: dict[str, Callable[[dict[str, Any]], Any]] = {
     "trace": lambda s: s.update(device_traces=["x"]),
     "event": lambda s: s["device_traces"][0].append(3),
     "event without address": lambda s: s["device_traces"][0][0].pop("addr"),
-    "event size": lambda s: s["device_traces"][0][0].update(size=1 << 70),
+    "event size": lambda s: s["device_traces"][0][0].update(size="2"),
     "event stream": lambda s: s["device_traces"][0][0].update(stream=None),
     "action": lambda s: s["device_traces"][0][0].update(action=[]),
     "frames": lambda s: s["device_traces"][0][0].update(frames=5),
@@ -371,6 +372,39 @@ def test_snapshots_that_say_nonsense_are_refused(
     with pytest.raises(SnapshotError) as caught:
         worker.arrays(plain.load(io.BytesIO(_snapshot(change, tmp_path))))
     assert "\n" not in str(caught.value)
+
+
+def test_one_impossible_number_does_not_refuse_a_snapshot(tmp_path: Path) -> None:
+    """As PyTorch writes them: counters that fell below 0, unsigned; the handle of an internal stream."""
+    path = tmp_path / "x.pickle"
+    path.write_bytes(_snapshot(lambda s: None, tmp_path))
+    whole = opened(path).traces[0]
+
+    def change(snapshot: dict[str, Any]) -> None:
+        events, block = snapshot["device_traces"][0], snapshot["segments"][0]["blocks"][0]
+        refused = {**events[0], "action": "oom", "device_free": 2**64 - 512, "size": 64}
+        del refused["addr"]
+        events += [refused, {**events[0], "action": "alloc", "addr": 2**64 - 1, "size": 2**63}]
+        events[0]["stream"] = 2**64 - 1
+        block["requested_size"] = 2**64 - 8
+
+    path.write_bytes(_snapshot(change, tmp_path))
+    trace = opened(path).traces[0]
+    assert len(trace.events) == len(whole.events) + 1
+    assert (trace.events.actions[-1], trace.events.addresses[-1]) == (ACTIONS.index("oom"), 0)
+    assert "1 event with a size or an address that no device has was left out." in trace.note
+    np.testing.assert_array_equal(trace.events.size_bytes[1:-1], whole.events.size_bytes[1:])
+
+
+def test_a_compressed_snapshot_opens(tmp_path: Path) -> None:
+    path, packed = tmp_path / "x.pickle", tmp_path / "x.pickle.gz"
+    path.write_bytes(_snapshot(lambda s: None, tmp_path))
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    assert rows(opened(packed).traces[0]) == rows(opened(path).traces[0])
+    for damaged in (packed.read_bytes()[:-20], packed.read_bytes()[:100], b"\x1f\x8b" + bytes(50)):
+        packed.write_bytes(damaged)
+        with pytest.raises(SnapshotError):
+            opened(packed)
 
 
 def test_unknown_events_are_left_out_and_told(tmp_path: Path) -> None:

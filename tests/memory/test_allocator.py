@@ -16,8 +16,11 @@ import gpulab as gl
 from gpulab.lab.memory import allocator
 from gpulab.lab.memory.allocator import AllocatorReport
 from gpulab.session.pools.pool import block_map
+from virtualgpu.allocators.replay import replay
+from virtualgpu.allocators.snapshot import write_snapshot
+from virtualgpu.allocators.torch import TorchAllocator
 from virtualgpu.errors import GpulabError
-from virtualgpu.records.memory import BlockMap
+from virtualgpu.records.memory import ACTIONS, BlockMap, Request
 
 MIB = 1 << 20
 
@@ -349,3 +352,45 @@ def test_another_allocator_has_the_same_limit() -> None:
     a = one_and_another()
     theirs = a.replayed("PyTorch").record
     assert theirs.first.limit_bytes == a.record.first.limit_bytes == 30 * MIB
+
+
+def test_two_maps_beside_each_other() -> None:
+    cp = gl.cp
+    with gl.allocator() as one:
+        x = cp.zeros(MIB, cp.uint8)
+        del x
+    with gl.allocator() as two:
+        kept = [cp.zeros(2 * MIB, cp.uint8) for _ in range(5)]
+    assert len(kept) == 5
+    for other in (two, two.record):
+        view = one.beside(other)
+        first, second = view.panels
+        assert (first.history.trace, second.history.trace) == (one.record, two.record)
+        for moment, share in ((0, 0), (view.maps.last, 1)):
+            for panel, report in ((first, one), (second, two)):
+                now = panel.at(panel.step(moment))
+                assert held(now) == held(report.at(-1 if share else 0))
+        assert "10 MiB in use" in one.beside(two).maps.said(second, view.maps.last)
+    assert "the other" in repr(gl.allocator().beside(two))
+    assert len(two.beside(gl.allocator()).panels) == 2
+    with pytest.raises(ValueError, match=r"max_split_size_mb: settings are of an allocator"):
+        one.beside(two, max_split_size_mb=64)
+
+
+def test_a_replayed_snapshot_has_no_more_memory_than_the_device_had(tmp_path: Path) -> None:
+    """The file does not tell the device's memory; a request that was refused does."""
+    pool = TorchAllocator("", capacity_bytes=80 * MIB)
+    sizes = [30 * MIB, 30 * MIB, 50 * MIB]
+    requests = [Request("alloc", n, size, 0, n) for n, size in enumerate(sizes)]
+    trace = replay(requests, pool)
+    path = write_snapshot(tmp_path / "oom.pickle", replace(trace, capacity_bytes=0), pool.block_map())
+    snapshot = gl.open_allocator(path)
+    for other in ("CuPy", "PyTorch"):
+        theirs = snapshot.replayed(other)
+        assert ACTIONS.index("oom") in theirs.events.actions
+        assert theirs.at(-1).used_bytes == 60 * MIB
+        assert "50 MiB refused" in repr(snapshot.beside(other))
+    fits = replay(
+        [*requests[:2], Request("free", 0), Request("alloc", 3, 50 * MIB, 0, 4)], TorchAllocator("")
+    )
+    assert AllocatorReport(replace(fits, capacity_bytes=0)).replayed("CuPy").at(-1).used_bytes == 80 * MIB

@@ -140,13 +140,17 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
         """Free memory in numbers, in all and for each stream, and which request fails; see `at`."""
         return fragmentation(self.at(step), self.record.capacity_bytes)
 
-    def beside(self, other: str = "PyTorch", **settings: Any) -> views.AllocatorView:
-        """Show another allocator's map for the same requests below this one, on one slider.
+    def beside(
+        self, other: str | AllocatorReport | memory.AllocatorTrace = "PyTorch", **settings: Any
+    ) -> views.AllocatorView:
+        """Show another allocator's map for the same requests below this one, or another map, on one slider.
 
         Parameters
         ----------
         other
-            ``"PyTorch"`` or ``"CuPy"``: which allocator, as a model.
+            ``"PyTorch"`` or ``"CuPy"``: which allocator, as a model; or what another `allocator` or
+            `open_allocator` gave. The slider then steps through the events of this one, and has the other
+            one at the same share of its own events, so that both end together.
         **settings
             Of PyTorch's allocator, as in ``PYTORCH_CUDA_ALLOC_CONF``: ``expandable_segments=True``,
             ``max_split_size_mb=64``, ``garbage_collection_threshold=0.8``.
@@ -160,6 +164,12 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
         --------
         >>> a.beside("PyTorch", expandable_segments=True)
         """
+        if isinstance(other, AllocatorReport | memory.AllocatorTrace):
+            if settings:
+                raise ValueError(
+                    f"{', '.join(settings)}: settings are of an allocator that replays requests."
+                )
+            return self._beside_map(other if isinstance(other, AllocatorReport) else AllocatorReport(other))
         record, requests = self.record, self.requests
         theirs = self._replayed(other, settings)
         moments = np.arange(len(requests) + 1)
@@ -171,6 +181,23 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
         panels = [_panel(self.history, record.allocator, mine),
                   _panel(steps.history(theirs), name, after)]  # fmt: skip
         return views.AllocatorView(Maps(panels, requests))
+
+    def _beside_map(self, other: AllocatorReport) -> views.AllocatorView:
+        both = []
+        for report, name in ((self, "this"), (other, "the other")):
+            record = report.record
+            kept = steps.tail(record, MOST_EVENTS) if len(record.events) > MOST_EVENTS else record
+            history = report.history if kept is record else steps.history(kept)
+            both.append((history, f"{record.allocator} ({name})"))
+        moments = both[0][0].last_step + 1
+        panels = []
+        for history, name in both:
+            last = history.last_step
+            after = (
+                np.rint(np.linspace(0, last, moments)).astype(np.int64) if moments > 1 else np.array([last])
+            )
+            panels.append(_panel(history, name, after))
+        return views.AllocatorView(Maps(panels))
 
     def statistics(self) -> memory.AllocatorStatistics:
         """Current, peak and accumulated figures under the names of ``torch.cuda.memory_stats``.
@@ -210,13 +237,24 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
         record, requests = self.record, self.requests
         if len(requests) > MOST_EVENTS:
             raise GpulabError(f"{len(requests):,} requests are too many to step two allocators through.")
-        model = _model(other, record, settings)
+        model = _model(other, record, settings, record.capacity_bytes or self._room_bytes())
         # Each request is a moment of its own, so that events tell which request made them.
         timed = [replace(request, time_ns=at) for at, request in enumerate(requests, 1)]
         theirs = replay(timed, model, record.stacks)
         limited = replace(theirs.first, limit_bytes=record.first.limit_bytes)
         # Of a device that is not known, the model's is not told, either.
         return replace(theirs, first=limited, texts=record.texts, capacity_bytes=record.capacity_bytes)
+
+    def _room_bytes(self) -> int:
+        """What the device had for the pool, by the requests that it refused; 0 where it refused none.
+
+        Beyond what was reserved then, that is the device's free memory, and less than the request.
+        """
+        events = self.events
+        refused = np.flatnonzero(events.actions == memory.ACTIONS.index("oom"))
+        asked = np.where(events.requested_bytes > 0, events.requested_bytes, events.size_bytes)[refused]
+        more = np.minimum(events.addresses[refused], asked - 1)
+        return int((self.history.reserved_bytes[refused] + more).min(initial=1 << 62)) % (1 << 62)
 
     def _writers(self) -> Writers:
         from virtualgpu.allocators.snapshot import write_snapshot
@@ -245,11 +283,13 @@ def _panel(history: memory.AllocatorHistory, name: str, after: Any = None) -> An
     return Panel(history, name, partial(steps.at, history), figures, after)
 
 
-def _model(other: str, record: memory.AllocatorTrace, settings: dict[str, Any]) -> Allocator:
+def _model(
+    other: str, record: memory.AllocatorTrace, settings: dict[str, Any], capacity_bytes: int
+) -> Allocator:
     """An allocator to be fed with the requests, on a device like the record's."""
     where: dict[str, Any] = {"device_id": record.device_id, "device_name": record.provenance.device}
-    if record.capacity_bytes:
-        where["capacity_bytes"] = record.capacity_bytes
+    if capacity_bytes:
+        where["capacity_bytes"] = capacity_bytes
     match other.lower():
         case "pytorch":
             from virtualgpu.allocators.torch.allocator import TorchAllocator

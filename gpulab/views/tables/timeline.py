@@ -91,7 +91,7 @@ def advice(found: Iterable[Advice], timeline: Timeline) -> Answers[Advice]:
     found = tuple(found)
     said = tuple(each.text for each in found)
     caption = f"What would help, each by itself; {timeline.provenance.label}:"
-    if not found and not timeline.activities:
+    if not found and not timeline.activities and timeline.method == "file":
         caption = f"There is no work of a GPU to advise on; {timeline.provenance.label}."
     elif not found:
         caption = f"Nothing stands out that would help much; {timeline.provenance.label}."

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
 import pickle
 import struct
+import zlib
 from typing import IO, Any, NoReturn
 
 from virtualgpu.errors import GpulabError
+
+GZIP = b"\x1f\x8b"
 
 
 class SnapshotError(GpulabError, ValueError):
@@ -31,7 +35,7 @@ class _Plain(pickle.Unpickler):
 
 
 def load(file: IO[bytes]) -> Any:
-    """The plain data of a pickle.
+    """The plain data of a pickle, which can be compressed by gzip.
 
     Raises
     ------
@@ -42,6 +46,10 @@ def load(file: IO[bytes]) -> Any:
     -----
     Of a hostile pickle that only wastes memory or time this frees nobody: read it in a process with limits.
     """
+    packed = file.read(2) == GZIP
+    file.seek(0)
+    if packed:
+        file = gzip.GzipFile(fileobj=file)  # type: ignore[assignment]
     try:
         found = _Plain(file, buffers=None, fix_imports=False, encoding="bytes").load()
     except SnapshotError:
@@ -50,10 +58,14 @@ def load(file: IO[bytes]) -> Any:
         raise
     except (
         pickle.UnpicklingError, EOFError, ValueError, TypeError, KeyError, IndexError, AttributeError,
-        OverflowError, struct.error, UnicodeError, RecursionError, ImportError,
+        OverflowError, struct.error, UnicodeError, RecursionError, ImportError, zlib.error, gzip.BadGzipFile,
     ) as error:  # fmt: skip
         what = "is cut off" if isinstance(error, EOFError) or "truncated" in str(error) else "is damaged"
         raise SnapshotError(f"This pickle {what} ({type(error).__name__}: {str(error)[:80]}).") from None
-    if file.read(1):
+    try:
+        rest = file.read(1)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise SnapshotError(f"This pickle is damaged ({type(error).__name__}: {str(error)[:80]}).") from None
+    if rest:
         raise SnapshotError("Something follows this pickle's end: it is damaged, or no snapshot.")
     return found

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from virtualgpu.allocators.snapshot.plain import SnapshotError
+from virtualgpu.allocators.snapshot.plain import GZIP, SnapshotError
 from virtualgpu.allocators.snapshot.tables import FREE, WAITING
 from virtualgpu.records.memory import (
     AllocatorEvents,
@@ -30,6 +30,7 @@ from virtualgpu.records.origin import Provenance
 Array = npt.NDArray[Any]
 _KILLED = (-9, -24)  # by the limit on the processor's time: SIGKILL and SIGXCPU
 _LIMIT_S, _LIMIT_S_PER_GIB = 20, 400
+_UNPACKED = 12  # how much larger a compressed snapshot is once it is unpacked
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,9 @@ def read_snapshot(path: str | os.PathLike[str]) -> Snapshot:
     if not source.is_file():
         what = "a folder" if source.is_dir() else "no ordinary file"
         raise SnapshotError(f"{source.name!r} is {what}: a snapshot is a file, such as 'snapshot.pickle'.")
+    with source.open("rb") as file:
+        if file.read(2) == GZIP:
+            size *= _UNPACKED
     limit_bytes = (2 << 30) + 24 * size
     limit_s = _LIMIT_S + size * _LIMIT_S_PER_GIB // (1 << 30)
     with tempfile.TemporaryDirectory(prefix="snapshot") as folder:

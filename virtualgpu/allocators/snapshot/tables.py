@@ -42,6 +42,8 @@ class DeviceTables:
     times_us: list[int] = field(default_factory=list)
     stacks: list[int] = field(default_factory=list)
     left_out: dict[str, int] = field(default_factory=dict)
+    impossible: int = 0
+    """Events left out because of a size or an address that no device has."""
     block_sizes: list[int] = field(default_factory=list)
     """Sizes of blocks, for each event, in files that `write_snapshot` wrote."""
 
@@ -101,7 +103,7 @@ class Tables:
             Range(
                 address,
                 size,
-                _number(segment, "stream", 0),
+                _number({"stream": _handle(segment.get("stream", 0))}, "stream"),
                 self.pools.setdefault(pool, len(self.pools)),
                 bool(segment.get("is_expandable", False)),
             )
@@ -116,7 +118,8 @@ class Tables:
             # Before PyTorch 2.1 a block had a history instead of its own size and frames.
             history = block.get("history")
             origin = _of(dict, history[0], "history") if isinstance(history, list) and history else block
-            requested = _number(block, "requested_size", _number(origin, "real_size", length))
+            requested = block.get("requested_size", origin.get("real_size", length))
+            requested = _number({"requested_size": _counted(requested, length)}, "requested_size")
             stack = self._stack(origin.get("frames", ()))
             tables.blocks.append(FinalBlock(at, length, requested, _STATES[word], stack))
             at += length
@@ -125,11 +128,15 @@ class Tables:
 
     def _trace(self, tables: DeviceTables, trace: list[Any]) -> None:
         try:
-            kept = [entry for entry in trace if entry["action"] in CODES]
+            known = [entry for entry in trace if entry["action"] in CODES]
+            kept = [entry for entry in known if _is_possible(entry)]
+            tables.impossible = len(known) - len(kept)
             tables.actions = [CODES[entry["action"]] for entry in kept]
-            tables.addresses = [entry["addr"] if "addr" in entry else entry["device_free"] for entry in kept]
+            tables.addresses = [
+                entry["addr"] if "addr" in entry else _counted(entry["device_free"]) for entry in kept
+            ]
             tables.sizes = [entry["size"] for entry in kept]
-            tables.streams = [entry["stream"] for entry in kept]
+            tables.streams = [_handle(entry["stream"]) for entry in kept]
             tables.times_us = [entry.get("time_us", 0) for entry in kept]
             if kept and "block_size" in kept[0]:
                 tables.block_sizes = [entry["block_size"] for entry in kept]
@@ -141,7 +148,7 @@ class Tables:
             ) from None
         for column in (tables.addresses, tables.sizes, tables.streams, tables.times_us, tables.block_sizes):
             _check(column)
-        if len(kept) < len(trace):
+        if len(known) < len(trace):
             for entry in trace:
                 action = _word(entry["action"])
                 if action not in CODES:
@@ -202,6 +209,22 @@ def _number(of: dict[Any, Any], key: str, default: int | None = None) -> int:
     if type(value) is not int or not -_LIMIT < value < _LIMIT or (value < 0 and key != "line"):
         raise SnapshotError(f"{key!r} of this snapshot is {_word(value)!r}, not a size or an address.")
     return value
+
+
+def _counted(value: Any, otherwise: int = 0) -> Any:
+    """A counter of PyTorch's, or `otherwise` where it fell below 0: unsigned, it is then near 2**64."""
+    return otherwise if type(value) is int and (value < 0 or value >= _LIMIT) else value
+
+
+def _handle(value: Any) -> Any:
+    """A stream's handle, which stands for itself only: of any int one that fits."""
+    return value % _LIMIT if type(value) is int else value
+
+
+def _is_possible(entry: dict[Any, Any]) -> bool:
+    """Whether no number of an event is beyond all devices; other types are for `_check`."""
+    values = [entry.get(key, 0) for key in ("addr", "size", "time_us", "block_size")]
+    return all(type(value) is not int or 0 <= value < _LIMIT for value in values)
 
 
 def _check(column: list[Any]) -> None:

@@ -69,6 +69,11 @@ def _device(
     if found.strange:
         agree = noun(found.strange, "does", "do")
         notes.append(f"{count(found.strange, 'event')} {agree} not agree with the final state.")
+    if tables.impossible:
+        were = noun(tables.impossible, "was", "were")
+        notes.append(
+            f"{count(tables.impossible, 'event')} with a size or an address that no device has {were} left out."
+        )
     if tables.left_out:
         most = sorted(tables.left_out.items(), key=lambda pair: -pair[1])
         names = [f"{times:,} {name!r:.60}" for name, times in most[:_MOST_NAMES]]
