@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
-from pathlib import Path
-
 import pytest
 
 from virtualgpu import as_cupy
-
-# Each kernel that the tests start, as those of nbval and nbclient, runs this first: IPython runs the files in
-# `profile_default/startup` of its folder.
-_STARTUP = '__import__("virtualgpu").as_cupy({device!r}, {count!r})\n'
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -48,28 +40,9 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Know the marks of `cp.testing`, and let notebooks that the tests run find the virtual GPU, too."""
+    """Know the marks of `cp.testing`."""
     config.addinivalue_line("markers", "slow: takes long (cupy.testing.slow)")
     config.addinivalue_line("markers", "multi_gpu: needs several GPUs (cupy.testing.multi_gpu)")
-    options = config.known_args_namespace
-    if options.virtual_gpu is None:
-        return
-    folder = tempfile.TemporaryDirectory(prefix="virtualgpu-ipython-", ignore_cleanup_errors=True)
-    startup = Path(folder.name) / "profile_default" / "startup"
-    startup.mkdir(parents=True)
-    text = _STARTUP.format(device=options.virtual_gpu or None, count=options.virtual_gpu_count)
-    (startup / "00-virtualgpu.py").write_text(text, encoding="utf-8")
-    before = os.environ.get("IPYTHONDIR")
-    os.environ["IPYTHONDIR"] = folder.name
-
-    def restore() -> None:
-        if before is None:
-            os.environ.pop("IPYTHONDIR", None)
-        else:
-            os.environ["IPYTHONDIR"] = before
-        folder.cleanup()
-
-    config.add_cleanup(restore)
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
