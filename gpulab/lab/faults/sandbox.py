@@ -75,8 +75,8 @@ def sandbox(
     The virtual GPU tells faults in there as CUDA does: late, in few words, and again at every call that
     follows. It knows the launch nevertheless. On a real GPU a second run with launch blocking finds it.
 
-    A sandbox guards against crashes and infinite loops, not against hostile code: it runs as the same user, and
-    with ``returns=True`` its result is unpickled in this process.
+    A sandbox guards against crashes and infinite loops, not against hostile code: it runs as the same user,
+    and with ``returns=True`` its result is unpickled in this process.
 
     Examples
     --------
