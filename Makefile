@@ -4,8 +4,6 @@
 #   PYTHON=python3.12 which Python makes it (an environment that is there is kept without this)
 #   GPULAB_CUDA=none  CuPy for another CUDA than the driver's: 13, 12 or none
 #   GPULAB_PYTHON=... run `test-gpu`, `bench` and `notebooks` with an environment of your own
-#   GPULAB_TEST_ALL=1 run tests, too, of which nothing has changed since they passed, or whose turn it is not
-#   GPULAB_TURN=n     run the tests whose turn it was in another run
 #   ARGS="..."        more arguments for JupyterLab, pytest or the benchmark
 
 VENV ?= .venv
@@ -18,7 +16,7 @@ ENVIRONMENT = @$(PYTHON) -m tools.environment --venv $(VENV) $(if $(filter file,
 RUN = $(if $(GPULAB_PYTHON),$(GPULAB_PYTHON),$(BIN)/python)
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test test-fast test-lowest test-gpu test-browser lint format bench mutants notebooks pictures shipped-ptx env env-test clean env-bench
+.PHONY: help lab test test-all test-fast test-lowest test-gpu test-browser lint format bench mutants notebooks pictures shipped-ptx env env-test clean env-bench
 
 help:  ## Show these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,6 +26,9 @@ lab: env  ## Set up and open the course in JupyterLab
 
 test: env-test  ## Set up and run everything: ruff, mypy, unit tests, notebooks, browser tests
 	@GPULAB_CHROMIUM="$$($(PYTHON) -m tools.chromium)" $(BIN)/python -m tools.suite $(STAGES)
+
+test-all: env-test  ## As `make test`, with all of the tests of which it takes a sample
+	@GPULAB_TEST_ALL=1 GPULAB_CHROMIUM="$$($(PYTHON) -m tools.chromium)" $(BIN)/python -m tools.suite $(STAGES)
 
 test-lowest: env-test  ## The oldest packages allowed, and the wheel without a checkout
 	@$(BIN)/python -m tools.suite lowest

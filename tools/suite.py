@@ -4,8 +4,8 @@
 file. Tests that are spread over all cores come first; what takes one core runs beside them and after them,
 as many at a time as there are cores. Browser tests mostly wait, and must not be kept waiting: they run beside
 all others, which give way to them. Each stage's time, its processor time and pytest's closing line are
-repeated at the end; the exit status is 1 if any stage failed. A file whose tests have passed is left out
-until something changes (`tools.unchanged`).
+repeated at the end; the exit status is 1 if any stage failed. Of tests that are much alike a fixed sample
+runs (`tools.sample`), and with ``GPULAB_TEST_ALL=1`` all of them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools import lowest, turns, unchanged
+from tools import lowest, sample
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTEST_COUNT = re.compile(r"(\d+) (passed|failed|errors?|skipped|xfailed|xpassed|deselected)")
@@ -110,13 +110,6 @@ def workers() -> list[str]:
     return ["-n", str(cores() + 1), "--dist", "worksteal"]
 
 
-def left_out(stage: str) -> tuple[str, ...]:
-    """Let files whose tests have passed in a stage be left out of it until something changes."""
-    if not unchanged.wanted():
-        return ()
-    return ("-p", "tools.unchanged", f"--unchanged=.cache/green/{stage}.json")
-
-
 def lint() -> list[list[str]]:
     ruff = [sys.executable, "-m", "ruff"]
     places = [
@@ -130,7 +123,7 @@ def types() -> list[list[str]]:
 
 
 def unit() -> list[list[str]]:
-    return [pytest(*workers(), *left_out("unit"), "-m", "not browser", "--without-gpu", "tests")]
+    return [pytest(*workers(), "-m", "not browser", "--without-gpu", "tests")]
 
 
 def speed() -> list[list[str]]:
@@ -146,11 +139,11 @@ def notebook_cells() -> list[list[str]]:
     # Lax: a cell must run; its output is compared only where the cell asks for it (NBVAL_CHECK_OUTPUT).
     options = ("--nbval-lax", "--nbval-current-env", "--nbval-cell-timeout=240", "-p", "no:cacheprovider")
     named = notebooks()
-    return [pytest(*left_out("notebooks"), "-p", "tests.kernels", *options, *named)] if named else []
+    return [pytest("-p", "tests.kernels", *options, *named)] if named else []
 
 
 def browser() -> list[list[str]]:
-    return [pytest(*left_out("browser"), "-m", "browser", "tests/browser")]
+    return [pytest("-m", "browser", "tests/browser")]
 
 
 # Tests for a GPU of which a stand-in can pass most, and which no other place tests.
@@ -164,7 +157,7 @@ def fake_gpu() -> list[list[str]]:
     """The code for real GPUs, with a virtual GPU in the place of one."""
     plugin = ("-p", "tests.real.fake_gpu", "--fake-gpu", "-p", "no:cacheprovider")
     gpu_tests = [f"tests/gpu/test_{name}.py" for name in ON_THE_STAND_IN]
-    return [pytest(*left_out("fake-gpu"), *plugin, "-m", "gpu", "tests/real", "tests/session", *gpu_tests)]
+    return [pytest(*plugin, "-m", "gpu", "tests/real", "tests/session", *gpu_tests)]
 
 
 def gpu() -> list[list[str]]:
@@ -181,12 +174,12 @@ OF_PROCESSORS = (
 
 
 def processors() -> list[list[str]]:
-    """What processors may differ in, with code for those that most people have, where it runs here: for one
-    of them a day, where tests take turns."""
+    """What processors may differ in, with code for those that most people have, where it runs here; in a
+    sample for one of them."""
     from virtualgpu.engine.machine import processor
 
     commands = []
-    for level in turns.part(processor.levels()[:2], 2):
+    for level in sample.part(processor.levels()[:2], 2):
         if lacks := processor.lacking(level):
             print(f"skipped {level}: this processor lacks {', '.join(lacks)}", flush=True)
             continue
@@ -194,15 +187,15 @@ def processors() -> list[list[str]]:
             f"--processor={level}", "-p", "no:cacheprovider", "-p", "no:nbval",
             *(f"tests/{name}" for name in OF_PROCESSORS),
         )  # fmt: skip
-        commands.append(pytest(*left_out(f"processors-{level}"), *chosen))
+        commands.append(pytest(*chosen))
     return commands
 
 
 def oldest() -> list[list[str]]:
-    """The oldest packages allowed: the wheel in an empty folder, then the tests that lean on others most, by
-    halves where tests take turns."""
+    """The oldest packages allowed: the wheel in an empty folder, then the tests that lean on others
+    most; in a sample half of them."""
     halves = (("session", "teach/test_store.py"), ("views", "ptx", "teach/test_widgets.py"))
-    tests = [f"tests/{name}" for half in turns.part(halves, 2) for name in half]
+    tests = [f"tests/{name}" for half in sample.part(halves, 2) for name in half]
     chosen = ("-m", "not browser and not slow", "--without-gpu", *tests)
     # Older packages may be slower; the order of streams leans on none of them.
     chosen = ("-k", "not (processor_time or check_streams or stream_orders or graph_capture)", *chosen)
@@ -252,10 +245,10 @@ def stage_environment(scratch: str) -> dict[str, str]:
     environment.setdefault("GPULAB_CACHE_DIR", str(ROOT / ".cache" / "tests"))
     environment["IPYTHONDIR"] = str(Path(scratch) / "ipython")
     environment["PYDEVD_DISABLE_FILE_VALIDATION"] = "1"
-    if environment.get(unchanged.ALL):
-        environment.pop(turns.VARIABLE, None)
+    if environment.get(sample.ALL):
+        environment.pop(sample.VARIABLE, None)
     else:
-        environment.setdefault(turns.VARIABLE, turns.today())
+        environment[sample.VARIABLE] = "1"
     # Hundreds of processes import the same modules: none of them should compile those again.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     # A notebook's kernel finds this checkout, whatever is installed.
@@ -394,9 +387,9 @@ def main() -> None:
     stages = parser.parse_args().stages
     with tempfile.TemporaryDirectory(prefix="gpulab-") as scratch:
         environment = stage_environment(scratch)
-        if turn := environment.get(turns.VARIABLE):
-            os.environ[turns.VARIABLE] = turn  # stages are made up here
-            shown(f"Turn {turn}: GPULAB_TURN={turn} repeats it, GPULAB_TEST_ALL=1 tries everything.")
+        if sample.VARIABLE in environment:
+            os.environ[sample.VARIABLE] = environment[sample.VARIABLE]  # commands of stages are made here
+            shown("Tests that are much alike are tried in a fixed sample; make test-all tries all of them.")
         results = run_all(stages, environment)
     print(summarise(results), flush=True)
     raise SystemExit(0 if all(result.ok for result in results) else 1)

@@ -16,7 +16,7 @@ import pytest
 
 from tests.fuzz import generator, virtual_run
 from tests.fuzz.record import source_digest
-from tools import turns
+from tools import sample
 from virtualgpu.compile import nvrtc
 from virtualgpu.engine.machine import processor
 
@@ -26,8 +26,8 @@ TARGET = 90
 QUICK_PACKS = 10
 # A slow run takes a sample of the other packs; GPULAB_FUZZ=all takes them all (some ten minutes).
 SAMPLE = 1 if os.environ.get("GPULAB_FUZZ") == "all" else 20
-# Within so many days every pack has had its turn.
-DAYS = 33
+# A sample has one pack in so many.
+ONE_IN = 33
 
 # Kernels whose threads recurse apart from each other and then meet at a barrier. On the H200 (code of
 # NVRTC 13.0) the barrier lets some of them through too early: 989 gave two answers in two runs, and 363,
@@ -47,14 +47,13 @@ def firsts() -> list[int]:
 
 def packs() -> list[int]:
     """The first packs and a sample of the others, and for other processors a fifth as many, which nobody else
-    takes; where tests take turns, three each day, others for each processor."""
+    takes; in a sample a few, others for each processor."""
     found, chosen = firsts(), os.environ.get(processor.VARIABLE, "native")
     if SAMPLE == 1:
         return found
-    turn, levels = turns.turn(), processor.levels()
-    if turn is not None:
-        place = len(levels) if chosen == "native" else levels.index(chosen)
-        return found[(turn + place) % DAYS :: DAYS]
+    levels = processor.levels()
+    if sample.is_on():
+        return sample.part(found, ONE_IN, lambda first: f"{chosen} {first}")
     own = [*found[:QUICK_PACKS], *found[QUICK_PACKS::SAMPLE]]
     if chosen == "native":
         return own

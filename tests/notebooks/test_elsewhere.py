@@ -15,18 +15,23 @@ from nbclient import NotebookClient
 
 from gpulab.course import copies
 from tests.kernels import until_alive
-from tools import turns
+from tools import sample
 
 ROOT = Path(__file__).resolve().parents[2]
 CELL_TIMEOUT_S = 240
 
-# One a day, all three within three days; GPULAB_ELSEWHERE names one. Where tests take turns, every other
-# notebook a day: within six days each has run on all three.
-DEVICES = ("T4", "RTX 4090", "H100")
-DEVICE = os.environ.get("GPULAB_ELSEWHERE") or DEVICES[int(turns.turn() or turns.today()) % len(DEVICES)]
-
-CHOSEN = turns.part(list(copies.originals().values()), 2)
-each_copy = pytest.mark.parametrize("path", CHOSEN, ids=lambda path: path.stem)
+# GPULAB_ELSEWHERE names one. In a sample half of the notebooks run, each of them on one of the three.
+NAMED = os.environ.get("GPULAB_ELSEWHERE")
+DEVICES = (NAMED,) if NAMED else ("T4", "RTX 4090", "H100")
+CASES = sample.part(
+    [
+        pytest.param(path, device, id=f"{path.stem}-{device}")
+        for path in copies.originals().values()
+        for device in DEVICES
+    ],
+    2 * len(DEVICES),
+    lambda case: str(case.id),
+)
 
 # As on macOS. The library is looked for when the first kernel is compiled.
 HIDE_NVRTC = """
@@ -53,8 +58,7 @@ def importable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-@each_copy
-@pytest.mark.parametrize("device", [DEVICE])
+@pytest.mark.parametrize(("path", "device"), CASES)
 def test_it_runs_without_nvrtc(
     path: Path, device: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,7 +19,7 @@ from gpulab.teach.folders import exercises as all_exercises
 from tests.kernels import until_alive
 from tests.notebooks import compiling
 from tests.notebooks.course import NOTEBOOKS, exercises, output_text, read, solutions, with_solutions
-from tools import shipped_ptx, turns
+from tools import sample, shipped_ptx
 from tools.cells import CHECK
 
 CELL_TIMEOUT_S = 240
@@ -39,13 +39,14 @@ def run(notebook: Any, folder: Path) -> Any:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "device"),
-    turns.part(
+    sample.part(
         [
             pytest.param(path, device, id=shipped_ptx.title(path.stem, device))
             for path in NOTEBOOKS
             for device in shipped_ptx.devices(path.name)
         ],
         3,
+        lambda case: str(case.id),
     ),
 )
 def test_the_notebook_runs_with_its_solutions(

@@ -16,7 +16,7 @@ from gpulab import session
 from gpulab.lab import recorded
 from gpulab.lab.recorded import NotRecordedError, RecordedTimeline, beside, in_words, records, timelines
 from gpulab.views import LaunchChart, WarpStepper
-from tools import cells, turns
+from tools import cells, sample
 from tools.corpus import case
 from tools.corpus.workloads import workload
 from tools.recordings import traces
@@ -205,9 +205,9 @@ def test_what_is_recorded_is_found_again(tmp_path: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.slow
 def test_the_launches_that_notebooks_show_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What `gpulab record` makes again on a real GPU: of the first notebooks, and of others in turns."""
+    """What `gpulab record` makes again on a real GPU: of the first notebooks and a sample of the others."""
     showing = [path for path in cells.notebooks() if any("gl.launch(" in cell for cell in cells.cells(path))]
-    chosen = [*showing[:2], *turns.part(showing[2:], 3)]
+    chosen = [*showing[:2], *sample.part(showing[2:], 3, lambda path: path.stem)]
     monkeypatch.setattr(traces, "notebooks", lambda: chosen)
     note_shown(tmp_path / "shown", "some GPU that the table lacks")
     shown = read_shown(tmp_path / "shown")

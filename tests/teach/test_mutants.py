@@ -1,9 +1,8 @@
 """Every exercise is tried with the wrong and right answers that its notebook's folder declares.
 
 `mutants.py` of a course folder has `WRONG`, each with the stage that must catch it and words of the sentence
-it earns, and `RIGHT`; of each exercise's, `make test` judges every fourth, others each day. All of them are
-judged with five draws of data each where everything is tried. That the folded solutions pass is tested with
-the notebooks.
+it earns, and `RIGHT`. `make test` judges a fixed sample of them with one draw of data, `make test-all` all of
+them with five draws. That the folded solutions pass is tested with the notebooks.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ from gpulab.teach import folders
 from gpulab.teach.judge import KernelExercise, Right, Wrong
 from gpulab.teach.judge.check import judge
 from gpulab.teach.judge.past import Past
-from tools import turns
+from tools import sample
 from virtualgpu.compile import nvrtc
 
 LEAST_WRONG, LEAST_RIGHT = 8, 4
 # With so many draws of data each answer is tried where everything is tried (GPULAB_TEST_ALL=1).
-DRAWS = 5 if turns.turn() is None else 1
-# Within so many days every answer has had its turn.
-DAYS = 4
+DRAWS = 1 if sample.is_on() else 5
+# Of answers to an exercise one in so many is in the sample, and one for each stage.
+ONE_IN = 6
 
 pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
 
@@ -51,7 +50,8 @@ DECLARED = declared()
 @pytest.mark.parametrize("name", sorted(DECLARED))
 def test_wrong_answers_fail_and_right_ones_pass(name: str, record_property: Any) -> None:
     exercise = folders.exercises()[name]
-    wrong, right = (turns.part(answers, DAYS) for answers in DECLARED[name])
+    wrong = sample.part(DECLARED[name][0], ONE_IN, lambda one: f"{name}: {one.what}", lambda one: one.stage)
+    right = sample.part(DECLARED[name][1], ONE_IN, lambda one: f"{name}: {one.what}")
     misjudged = []
     for one, number in itertools.product(wrong, range(DRAWS)):
         verdict = judge(exercise, one.answer, Past(number=number))
@@ -90,7 +90,7 @@ def test_whatever_an_answer_returns_is_no_fault_of_the_check(name: str) -> None:
 KERNELS = sorted(name for name, found in folders.exercises().items() if isinstance(found, KernelExercise))
 
 
-@pytest.mark.parametrize("name", turns.part(KERNELS, 2))
+@pytest.mark.parametrize("name", sample.part(KERNELS, 2))
 def test_the_reference_passes_and_the_naive_version_is_over_budget(name: str) -> None:
     exercise = folders.exercises()[name]
     assert isinstance(exercise, KernelExercise)

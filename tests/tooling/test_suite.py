@@ -1,165 +1,37 @@
-"""Stages of the suite run side by side, and files of which nothing has changed are left out of them."""
+"""Stages of the suite run side by side, and tests that are much alike are tried in a fixed sample."""
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tools import suite, turns, unchanged
-
-ROOT = Path(__file__).resolve().parents[2]
-FREE, BEYOND = "tests/one/test_free.py", "tests/two/test_beyond.py"
-CHECKOUT = {
-    "pyproject.toml": "[tool.pytest.ini_options]\naddopts = ['--import-mode=importlib']\n",
-    "README.md": "Read me.\n",
-    "virtualgpu/engine.py": "SPEED = 1\n",
-    "gpulab/view.py": "COLOUR = 'green'\n",
-    "tools/chromium.py": "PATH = ''\n",
-    "tests/conftest.py": "import tools\n",
-    "tests/kernels.py": "ATTEMPTS = 4\n",
-    "tests/one/helper.py": "VALUE = 1\n",
-    "tests/one/data/rows.json": "[1]\n",
-    "tests/three/traces.py": "ROWS = 3\n",
-    "tests/three/test_three.py": "def test_it(): pass\n",
-    FREE: "def test_it(): assert '= 1' in open('tests/one/helper.py').read()\n\ndef test_again(): pass\n",
-    BEYOND: "# gpulab, and tests.three.traces\ndef test_it(): pass\n",
-    "tests/two/test_skips.py": "import pytest\n\ndef test_it(): pytest.skip('no GPU')\n",
-    "tests/two/test_fails.py": "def test_it(): assert False\n",
-    "tests/tooling/test_checkout.py": "def test_it(): pass\n",
-}
+from tools import sample, suite
 
 
-@pytest.fixture
-def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in ("CI", unchanged.ALL, "PYTEST_XDIST_WORKER", "PYTEST_ADDOPTS"):
-        monkeypatch.delenv(name, raising=False)
-    for name, text in CHECKOUT.items():
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return tmp_path
+@pytest.mark.parametrize("many", [0, 1, 3, 40])
+def test_a_sample_is_a_share_with_one_of_each_group(many: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(sample.VARIABLE, "1")
+    drawn = sample.part(range(many), 10, group=lambda number: number % 3)
+    assert drawn == sample.part(range(many), 10, group=lambda number: number % 3)
+    assert {number % 3 for number in drawn} == {number % 3 for number in range(many)}
+    assert len(drawn) <= many / 10 + 6
+    monkeypatch.delenv(sample.VARIABLE)
+    assert sample.part(range(many), 10) == list(range(many))
 
 
-@pytest.mark.parametrize(
-    ("changed", "reached"),
-    [
-        ("virtualgpu/engine.py", {FREE, BEYOND}),
-        ("gpulab/view.py", {BEYOND}),
-        ("README.md", {BEYOND}),
-        ("tools/chromium.py", {FREE, BEYOND}),
-        ("pyproject.toml", {FREE, BEYOND}),
-        ("tests/conftest.py", {FREE, BEYOND}),
-        ("tests/kernels.py", {FREE, BEYOND}),
-        ("tests/one/helper.py", {FREE}),
-        ("tests/one/data/rows.json", {FREE}),
-        ("tests/one/new.py", {FREE}),
-        ("tests/three/traces.py", {BEYOND}),
-        ("tests/three/test_three.py", set()),
-        (FREE, {FREE}),
-        (BEYOND, {BEYOND}),
-    ],
-)
-def test_a_digest_is_of_all_that_a_file_may_depend_on(
-    checkout: Path, changed: str, reached: set[str]
-) -> None:
-    def digests() -> dict[str, str]:
-        return {name: unchanged.Sources(checkout).digest(name) for name in (FREE, BEYOND)}
-
-    before = digests()
-    assert before == digests()
-    with (checkout / changed).open("a") as file:
-        file.write("\n")
-    after = digests()
-    assert {name for name in after if after[name] != before[name]} == reached
+def test_a_sample_keeps_its_members_when_others_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(sample.VARIABLE, "1")
+    assert set(sample.part(range(100), 5)) <= set(sample.part(range(200), 5))
 
 
-def test_variables_and_arguments_belong_to_it(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = unchanged.Sources(checkout).digest(FREE)
-    monkeypatch.setenv("GPULAB_HOME", "/elsewhere")
-    assert unchanged.Sources(checkout).digest(FREE) == before
-    assert unchanged.Sources(checkout, "--processor=x86-64-v3").digest(FREE) != before
-    monkeypatch.setenv("GPULAB_FUZZ", "all")
-    assert unchanged.Sources(checkout).digest(FREE) != before
-
-
-def test_the_turn_belongs_to_what_is_tried_in_turns(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = unchanged.Sources(checkout).digest(FREE)
-    monkeypatch.setenv(turns.VARIABLE, "3")
-    assert unchanged.Sources(checkout).digest(FREE) == before
-    with (checkout / FREE).open("a") as file:
-        file.write("from tools import turns\n")
-    third = unchanged.Sources(checkout).digest(FREE)
-    monkeypatch.setenv(turns.VARIABLE, "4")
-    assert unchanged.Sources(checkout).digest(FREE) != third
-
-
-@pytest.mark.parametrize("many", [0, 1, 3, 4, 11])
-def test_everything_has_its_turn(many: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    each = []
-    for now in range(738_000, 738_004):
-        monkeypatch.setenv(turns.VARIABLE, str(now))
-        each.append(turns.part(range(many), 4))
-    assert {one for chosen in each for one in chosen} == set(range(many))
-    assert all(chosen for chosen in each) or not many
-    assert max(map(len, each)) <= many / 4 + 1
-    monkeypatch.delenv(turns.VARIABLE)
-    assert turns.part(range(many), 4) == list(range(many))
-
-
-def test_a_run_of_the_suite_has_one_turn_unless_all_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (turns.VARIABLE, unchanged.ALL):
-        monkeypatch.delenv(name, raising=False)
-    assert suite.stage_environment("scratch")[turns.VARIABLE] == turns.today()
-    monkeypatch.setenv(turns.VARIABLE, "5")
-    assert suite.stage_environment("scratch")[turns.VARIABLE] == "5"
-    monkeypatch.setenv(unchanged.ALL, "1")
-    assert turns.VARIABLE not in suite.stage_environment("scratch")
-
-
-def ran(checkout: Path, *arguments: str, **variables: str) -> dict[str, int]:
-    command = [sys.executable, "-m", "pytest", "-p", "tools.unchanged", "--unchanged=.cache/green.json"]
-    done = subprocess.run(
-        [*command, "-p", "no:nbval", "-p", "no:cacheprovider", *arguments, "tests"],
-        cwd=checkout, capture_output=True, text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT), **variables},
-    )  # fmt: skip
-    return suite.counts(done.stdout.splitlines()[-1])
-
-
-ALL = {"passed": 5, "failed": 1, "skipped": 1}
-LEFT = {"passed": 1, "failed": 1, "skipped": 1}  # what is about the checkout, fails, or is skipped
-
-
-@pytest.mark.parametrize("spread", [(), ("-n", "2")])
-def test_what_has_passed_whole_is_left_out_until_something_changes(
-    checkout: Path, spread: tuple[str, ...]
-) -> None:
-    assert ran(checkout, *spread) == ALL
-    noted = json.loads((checkout / ".cache" / "green.json").read_text())
-    assert set(noted) == {FREE, BEYOND, "tests/three/test_three.py"}
-    assert ran(checkout, *spread) == {**LEFT, "deselected": 4} if not spread else LEFT
-    (checkout / "tests/one/helper.py").write_text("VALUE = 2\n")
-    broken = ran(checkout, *spread)
-    assert (broken["passed"], broken["failed"]) == (2, 2)
-    assert ran(checkout, *spread) == broken, "what fails is not noted"
-
-
-def test_continuous_integration_and_who_asks_for_it_run_all(checkout: Path) -> None:
-    ran(checkout)
-    assert ran(checkout, CI="true") == ALL
-    assert ran(checkout, **{unchanged.ALL: "1"}) == ALL
-
-
-def test_a_file_of_which_a_part_has_run_is_not_noted(checkout: Path) -> None:
-    (checkout / FREE).write_text("def test_it(): pass\n\ndef test_again(): raise KeyboardInterrupt\n")
-    ran(checkout)
-    noted = json.loads((checkout / ".cache" / "green.json").read_text())
-    assert FREE not in noted
+def test_the_suite_takes_the_sample_unless_all_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(sample.ALL, raising=False)
+    assert suite.stage_environment("scratch")[sample.VARIABLE] == "1"
+    monkeypatch.setenv(sample.ALL, "1")
+    assert sample.VARIABLE not in suite.stage_environment("scratch")
 
 
 # Waits until as many others as are named have begun, too.

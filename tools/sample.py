@@ -1,0 +1,62 @@
+"""A fixed sample of tests that are much alike, drawn by a hash of their names.
+
+``make test`` runs the sample; ``make test-all`` and plain pytest run all of them. The sample depends on the
+commit alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Hashable, Iterable
+from typing import TypeVar
+
+VARIABLE = "GPULAB_TEST_SAMPLE"
+ALL = "GPULAB_TEST_ALL"
+
+T = TypeVar("T")
+
+
+def is_on() -> bool:
+    """Return whether only the sample is tried, as the suite sets it for its stages."""
+    return bool(os.environ.get(VARIABLE))
+
+
+def part(
+    items: Iterable[T],
+    one_in: int,
+    name: Callable[[T], str] = str,
+    group: Callable[[T], Hashable] = lambda _: None,
+) -> list[T]:
+    """Return about one in so many items, at least one of each group; all items where no sample is wanted.
+
+    Parameters
+    ----------
+    items
+        What could be tried.
+    one_in
+        The share: 4 for a quarter.
+    name
+        A name for each item, by which it is drawn.
+    group
+        What must not go untried, such as the stage of a judge.
+
+    Examples
+    --------
+    >>> part(range(100), 10)  # doctest: +SKIP
+    [7, 16, 30, 41, 59, 64, 78, 92]
+    """
+    items = list(items)
+    if not is_on():
+        return items
+    drawn = {index for index, item in enumerate(items) if _hash(name(item)) % one_in == 0}
+    present = {group(items[index]) for index in drawn}
+    for missing in dict.fromkeys(map(group, items)):
+        if missing not in present:
+            members = [index for index, item in enumerate(items) if group(item) == missing]
+            drawn.add(min(members, key=lambda index: _hash(name(items[index]))))
+    return [items[index] for index in sorted(drawn)]
+
+
+def _hash(name: str) -> int:
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8])
