@@ -26,6 +26,7 @@ from gpulab.teach.judge import (
     ProgramCase,
     ProgramExercise,
     PythonExercise,
+    Row,
     advice,
     call,
     draw,
@@ -47,13 +48,30 @@ def affine_case(drawn: Draw, size: Any) -> ProgramCase:
     """Rows, and a factor and an offset for each column."""
     x = (drawn.rng.standard_normal(size) * 3).astype(np.float32)
     w, b = (drawn.rng.uniform(-2, 2, size[1]).astype(np.float32) for _ in range(2))
-    v = x.astype(np.float64) * w + b
-    with np.errstate(over="ignore"):
-        wanted = v / (1 + np.exp(v * (v * v * -0.0713548 - 1.5957691)))
+    return _affine(x, w, b)
 
-    near = Near(wanted.astype(np.float32), np.abs(x * w) + np.abs(b) + 1e-4, ulps=16)
-    label = f"fused_gelu(x, w, b) with {size[0]} × {size[1]} elements"
+
+def _affine(x: Any, w: Any, b: Any) -> ProgramCase:
+    v = x.astype(np.float64) * w + b
+    with np.errstate(over="ignore", invalid="ignore"):
+        wanted = v / (1 + np.exp(v * (v * v * -0.0713548 - 1.5957691)))
+        near = Near(wanted.astype(np.float32), np.abs(x * w) + np.abs(b) + 1e-4, ulps=16)
+    label = f"fused_gelu(x, w, b) with {x.shape[0]} × {x.shape[1]} elements"
     return ProgramCase((x, w, b), near, True, label, place="device", unchanged=True)
+
+
+def affine_far(drawn: Draw, size: Any) -> ProgramCase:
+    """Values of every size in each column, an infinity and NaN among them."""
+    sizes = np.array([29, 31, 40, 87, 89, 130, 1e3, 1e4, 1e7, 1e15, 1e25])
+    v = drawn.rng.permutation([*sizes, *-sizes, 0.0, -0.0, 1e-20, np.inf, np.nan])
+    w = drawn.rng.choice((-2, -1, -0.5, 0.5, 1, 2), size[1]).astype(np.float32)
+    return _affine((v[:, None] / w).astype(np.float32), w, np.zeros(size[1], np.float32))
+
+
+def affine_flat(drawn: Draw, size: Any) -> ProgramCase:
+    """Columns whose factor or offset, or both, are 0."""
+    x = (drawn.rng.standard_normal(size) * 3).astype(np.float32)
+    return _affine(x, np.array([0, 0, 1, -1], np.float32), np.array([0, -2, 0, 2], np.float32))
 
 
 def affine_gelu(x: Any, w: Any, b: Any) -> Any:
@@ -108,8 +126,34 @@ def largest_case(drawn: Draw, n: Any) -> ProgramCase:
         ]
     if n == 0:
         mistakes = [(np.asarray(np.float32(-np.inf)), "The largest of no absolute values is 0: begin there.")]
-    label = f"largest(x) with {n:,} elements"
-    return ProgramCase((x,), np.asarray(wanted), True, label, tuple(mistakes), place="device", unchanged=True)
+    return _largest(x, wanted, mistakes)
+
+
+def _largest(x: Any, wanted: Any, mistakes: Sequence[tuple[Any, str]] = ()) -> ProgramCase:
+    label = f"largest(x) with {x.size:,} elements"
+    wanted = np.asarray(np.float32(wanted))
+    return ProgramCase((x,), wanted, True, label, tuple(mistakes), place="device", unchanged=True)
+
+
+def largest_of(*edges: float, at: int = 0, wanted: float) -> Callable[[Draw, Any], ProgramCase]:
+    """Numbers between -1 and 1, and these from one index on, which decide."""
+    lost = (
+        np.asarray(np.float32(1)),
+        "One element is NaN, and it was lost: a comparison with NaN is never true.",
+    )
+
+    def case(drawn: Draw, n: Any) -> ProgramCase:
+        x = drawn.rng.uniform(-1, 1, n).astype(np.float32)
+        first = at % n
+        x[first : first + len(edges)] = edges[: n - first]
+        return _largest(x, wanted, [lost] if np.isnan(wanted) else ())
+
+    return case
+
+
+def largest_flat(value: float) -> Callable[[Draw, Any], ProgramCase]:
+    """The same number throughout."""
+    return lambda drawn, n: _largest(np.full(n, value, np.float32), abs(value))
 
 
 def largest(x: Any) -> Any:
@@ -138,13 +182,45 @@ def softmax_case(drawn: Draw, size: Any, block: Dim3) -> Case:
     x = np.rint(x).astype(np.float32) if drawn.kind == draw.DUPLICATES else x.astype(np.float32)
     scale = np.float32(drawn.rng.choice((0.125, 0.5, 1, 2)))
     bias = drawn.rng.uniform(-4, 4, cols).astype(np.float32)
-    wide = x.astype(np.float64) * scale + bias
+    return _softmax(x, scale, bias)
+
+
+def _softmax(x: Any, scale: Any, bias: Any) -> Case:
+    rows, cols = x.shape
+    wide = (x * np.float32(scale)).astype(np.float64) + bias
     powers = np.exp(wide - wide.max(axis=1, keepdims=True))
     wanted = powers / powers.sum(axis=1, keepdims=True)
-    error = np.abs(x * scale).max(axis=1, keepdims=True) + 40
+    error = np.abs(x * scale).max(axis=1, keepdims=True) + np.abs(bias).max() + 40
     near = Near(wanted.astype(np.float32), wanted * error + 1e-6, ulps=8)
     values = {"x": x, "bias": bias, "scale": scale, "rows": rows, "cols": cols}
     return Case(rows, values, {"y": near}, 4 * cols)
+
+
+def softmax_like(scale: float, spread: float, biases: float) -> Callable[[Draw, Any, Dim3], Case]:
+    """Scores and biases up to so much on either side of 0, with such a scale."""
+
+    def case(drawn: Draw, size: Any, block: Dim3) -> Case:
+        x, bias = (
+            drawn.rng.uniform(-most, most, shape).astype(np.float32)
+            for most, shape in ((spread, size), (biases, size[1]))
+        )
+        return _softmax(x, np.float32(scale), bias)
+
+    return case
+
+
+def softmax_level(drawn: Draw, size: Any, block: Dim3) -> Case:
+    """Rows of equal scores, each further from 0 than the one before, on both sides."""
+    x = (-2.0) ** np.arange(3, 3 + 9 * size[0], 9)[:, None] * np.ones(size)
+    return _softmax(x.astype(np.float32), np.float32(1), np.zeros(size[1], np.float32))
+
+
+def softmax_steep(drawn: Draw, size: Any, block: Dim3) -> Case:
+    """The largest score in the first column, in the last one and in others, far above all others."""
+    x = drawn.rng.uniform(-3, 3, size)
+    at = np.r_[0, size[1] - 1, drawn.rng.integers(0, size[1], size[0] - 2)]
+    x[np.arange(size[0]), at] += drawn.rng.choice((12, 200), size[0])
+    return _softmax(x.astype(np.float32), np.float32(1), np.zeros(size[1], np.float32))
 
 
 def _rows(rng: np.random.Generator, at_once: int) -> list[Any]:
@@ -164,6 +240,22 @@ def _unscaled(m: Mistake) -> Any:
 
 def _close(of: Callable[[Mistake], Any]) -> Callable[[Mistake], bool]:
     return lambda m: m.found is not None and np.allclose(m.found, of(m), rtol=1e-3, atol=1e-5)
+
+
+def _overflows(m: Mistake) -> bool:
+    """Wrong are rows alone whose exponentials overflow, or are all 0, if nothing is subtracted."""
+    if m.found is None or not m.wrong.any():
+        return False
+    largest = (m["x"] * m["scale"] + m["bias"]).max(axis=1)[m.wrong.any(axis=1)]
+    return advice.not_finite(m) and bool(((largest > 80) | (largest < -80)).all())
+
+
+def _sums_to_one(m: Mistake) -> bool:
+    """Rows that are wrong add up to 1 all the same."""
+    if m.found is None:
+        return False
+    rows = m.found[m.wrong.any(axis=1)].astype(np.float64)
+    return bool(np.allclose(rows.sum(axis=1), 1, atol=5e-5))
 
 
 # 12-guards
@@ -503,6 +595,11 @@ EXERCISES = (
         level="warm-up",
         kind="repair",
         sizes=affine_sizes,
+        table=(
+            Row("values of every size, ∞ and NaN", affine_far, ((27, 5), (27, 70))),
+            Row("factors and offsets of 0", affine_flat, ((9, 4),)),
+            Row("no rows", affine_case, ((0, 7),)),
+        ),
         budgets=(
             Budget("launches", "One kernel: put the whole expression into its operation.", most=1),
             Budget("memsets", "Let the kernel make its result; nothing needs to be filled before.", most=0),
@@ -522,6 +619,20 @@ EXERCISES = (
         largest,
         largest_at_length,
         sizes=largest_sizes,
+        table=(
+            Row("0 and −0 throughout", largest_flat(-0.0), (40,)),
+            Row("all equal, below 0", largest_flat(-2.5), (1, 700)),
+            Row("all tiny", largest_flat(1e-30), (300,)),
+            Row("the largest float, below 0", largest_of(-3.4e38, wanted=3.4e38), (50, 1000)),
+            Row("−∞", largest_of(-np.inf, at=-1, wanted=np.inf), (1, 33, 3000)),
+            Row("∞", largest_of(np.inf, at=5, wanted=np.inf), (33,)),
+            Row("NaN as its first element", largest_of(np.nan, wanted=np.nan), (1, 32, 2000)),
+            Row("NaN as its last element", largest_of(np.nan, at=-1, wanted=np.nan), (31, 2000)),
+            Row("NaN before ∞", largest_of(np.nan, np.inf, at=7, wanted=np.nan), (64, 1500)),
+            Row("NaN after −∞", largest_of(-np.inf, np.nan, at=7, wanted=np.nan), (64, 1500)),
+            Row("NaN below 0", largest_of(-np.nan, np.nan, at=3, wanted=np.nan), (64,)),
+            Row("NaN throughout", largest_flat(np.nan), (40,)),
+        ),
         budgets=(
             Budget("launches", "Map and reduce in one kernel: absolute values need no memory.", most=1),
             Budget("waits", "The result stays on the device: nothing has to wait for it.", most=0),
@@ -544,6 +655,14 @@ EXERCISES = (
         naive="softmax_passes.cu",
         level="stretch",
         sizes=_rows,
+        table=(
+            Row("a scale below 0", softmax_like(-1, 100, 4), ((5, 70), (2, 1300))),
+            Row("a scale of 0", softmax_like(0, 100, 30), ((3, 200),)),
+            Row("biases of hundreds", softmax_like(0.5, 3, 300), ((5, 70), (2, 1300))),
+            Row("scores of thousands on both sides", softmax_like(1, 5000, 4), ((5, 33), (2, 700))),
+            Row("rows of equal scores", softmax_level, ((5, 64), (5, 31))),
+            Row("one score far above all others", softmax_steep, ((6, 40), (5, 900), (2, 2))),
+        ),
         blocks=draw.whole_warps,
         budgets=(
             Budget("load_sectors", "Read each score once: keep the row in shared memory meanwhile.",
@@ -557,9 +676,13 @@ EXERCISES = (
             Advice(advice.written_twice, "Every element belongs to one thread."),
             Advice(advice.hazard("RAW", "WAR", "WAW"), _SHARED),
             Advice(_close(_unscaled), "This is the softmax of x: scale and bias come first."),
-            Advice(advice.not_finite, "expf overflows from 89 on: subtract the row's largest score first."),
+            Advice(_overflows, "expf overflows from 89 on: subtract the row's largest score first."),
             Advice(advice.partly_unwritten,
                    "Some elements were never written: a row may be longer than the block."),
+            Advice(advice.not_finite, "Is all of a row there before it is read, and do all threads of the "
+                   "block subtract the same largest score and divide by the same sum, behind a barrier?"),
+            Advice(_sums_to_one, "The row adds up to 1, with other weights: a score is x * scale + bias, "
+                   "with the bias of its own column."),
             Advice(lambda m: m.found is not None,
                    "Each row's elements must add up to 1: is the sum that of all threads of the block?"),
         ),

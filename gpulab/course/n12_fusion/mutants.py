@@ -23,6 +23,8 @@ _ELEMENTWISE = (
     Wrong("12-elementwise", "on the host", answers.host, "counts", ""),
     Wrong("12-elementwise", "a factor is lost",
           answers.elementwise(code="float v = x * w + b; y = v / (1.0f + expf(v * -1.5957691f));"), "results", ""),
+    Wrong("12-elementwise", "between -30 and 30", answers.elementwise(
+          code=f"float v = fminf(fmaxf(x * w + b, -30.0f), 30.0f); y = {figures.GELU};"), "results", ""),
     Wrong("12-elementwise", "no b", answers.elementwise(code=f"float v = x * w; y = {figures.GELU};"), "results", ""),
     Wrong("12-elementwise", "v is an int", answers.elementwise(code=f"int v = x * w + b; y = {figures.GELU};"), "results", ""),
     Wrong("12-elementwise", "constants that are doubles", answers.elementwise(
@@ -101,6 +103,9 @@ _SOFTMAX = (
     Wrong("12-softmax", "long rows read again", _soft(("row[i] = expf(row[i] - most);",
           "row[i] = expf((cols > 3000 ? x[blockIdx.x * cols + i] * scale + bias[i] : row[i]) - most);")), "budget", "Read each score once"),
     Wrong("12-softmax", "thread 0 alone", _soft(("int i = t; i < cols; i += blockDim.x", "int i = 0; t == 0 && i < cols; ++i")), "parallelism", ""),
+    Wrong("12-softmax", "largest begins at −99,999", _soft(("most = __int_as_float(0xff800000)", "most = -99999.0f")), "results", ""),
+    Wrong("12-softmax", "a scale above 0", _soft(("* scale", "* fabsf(scale)")), "results", "with other weights"),
+    Wrong("12-softmax", "the bias is scaled, too", _soft(("+ bias[i]", "+ bias[i] * scale")), "results", "with other weights"),
     Wrong("12-softmax", "row too short", _soft(("extern __shared__ float row[];", "__shared__ float row[1024];")), "results", ""),
     Right("12-softmax", "the row in shared memory", _FUSED),
     Right("12-softmax", "fast exponentials", _soft(("expf(", "__expf("))),
