@@ -65,13 +65,13 @@ def joined(outputs: list[Any]) -> list[Any]:
 
 
 def clean_output(output: Any) -> Any | None:
-    """Drop a live widget's reference where a picture or text stands in for it; join nothing else."""
+    """Drop a live widget's reference where a picture or text stands in for it, and lines that were taken back."""
     data = output.get("data")
     if data is not None:
         data.pop(WIDGET_VIEW, None)
         # A picture keeps its size and the sentence that screen readers and exports need.
         output.metadata = {kind: kept for kind, kept in output.metadata.items() if kind == "image/png"}
-        if not data:
+        if not any(data.values()):
             return None
     return output
 
