@@ -55,14 +55,14 @@ class Past:
 
 
 _SALT = int.from_bytes(os.urandom(4), "big")
-_known: dict[str, Past] = {}
+_failures: dict[str, Past] = {}
 
 
 def of(exercise_id: str) -> Past:
     """What this session remembers of an exercise."""
-    return _known.setdefault(exercise_id, Past(_SALT))
+    return _failures.setdefault(exercise_id, Past(_SALT))
 
 
 def forget(exercise_id: str) -> None:
     """Begin anew, once an answer has passed."""
-    _known.pop(exercise_id, None)
+    _failures.pop(exercise_id, None)
