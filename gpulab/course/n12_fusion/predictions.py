@@ -15,8 +15,8 @@ PREDICTIONS = (
     PredictionQuestion(
         "12-norm",
         "Layer norm is seven expressions. How many kernels does the fuser make of them?",
-        "Two sums over rows have to be complete before their consumers begin, and what is summed the second "
-        "time is needed again for the result: four kernels, and nearly as many bytes as before.",
+        "Two sums over rows must be complete before their consumers begin. The elements of the second sum "
+        "are needed again for the result. So there are four kernels, which move nearly as many bytes.",
         choices=("1", "2", "4", "7"),
         comparison="1",
         misconception="Fusing removes all intermediate results.",
@@ -35,9 +35,9 @@ PREDICTIONS = (
     PredictionQuestion(
         "12-one-launch",
         "On a GPU, CuPy's fuse makes a softmax of one row of a million floats into a single launch. How long "
-        "does it take, beside seven launches?",
-        "The one kernel has to finish the maximum and the sum before it goes on, with a barrier of the "
-        "whole grid: it may use only as many blocks as fit at once, and its loops are plainer than CUB's.",
+        "does it take, compared with seven launches?",
+        "The one kernel must finish the maximum and the sum before it goes on. It waits at a barrier of the "
+        "whole grid, so it can use only as many blocks as fit at once. Its loops are simpler than CUB's.",
         choices=("a seventh of the time", "about half", "longer"),
         comparison="a seventh of the time",
         misconception="Fewer launches are faster.",
@@ -54,30 +54,30 @@ PREDICTIONS = (
         "12-retraces",
         "Six calls: the same array twice, more rows, float16, a transposed one, and the first once more. How "
         "often is the function compiled?",
-        "Shape, dtype and layout are guarded; a call whose guards all hold runs what is there, however long "
-        "ago it was compiled.",
+        "Shape, dtype and layout have guards. A call whose guards all hold runs the program that is there, "
+        "however long ago it was compiled.",
         choices=("once", "3 times", "4 times", "6 times"),
         comparison="once",
         misconception="A compiled function is compiled once.",
     ),
     PredictionQuestion(
         "12-folded",
-        "A traced function asks `if verbose:`, a number of the notebook. You set it to the opposite and call "
-        "again. What happens?",
-        "The question was answered while tracing and is not in the graph. A guard on the name notices "
-        "that the answer may be another one; without it, the old code would run.",
+        "A traced function has the line `if verbose:`, where `verbose` is a number of the notebook. You "
+        "change the number and call the function again. What happens?",
+        "The branch was chosen while tracing and is not in the graph. A guard on the name notices that the "
+        "number has changed. Without this guard, the old code would run.",
         choices=("the old kernel runs, with the old answer", "it is compiled again", "an error"),
         comparison="the old kernel runs, with the old answer",
-        misconception="What is folded while tracing stays as it was for good.",
+        misconception="A value that is folded while tracing never changes again.",
     ),
     PredictionQuestion(
         "12-nvrtc",
         "The same source once more, in a new process: how long is the first launch on an H200, where "
         "compiling took 43 ms?",
-        "The cubin lies in a file whose name is a hash of source, options, architecture and versions: "
-        "nothing is left but to read it.",
+        "The compiled code is in a file whose name is a hash of source, options, architecture and versions. "
+        "CuPy only has to read it.",
         choices=("about 43 ms", "some milliseconds", "less than 1 ms"),
         comparison="about 43 ms",
-        misconception="A new process compiles its kernels anew.",
+        misconception="A new process compiles its kernels again.",
     ),
 )

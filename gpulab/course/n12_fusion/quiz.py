@@ -18,19 +18,22 @@ QUESTIONS = (
                 right=True,
             ),
             Choice("memory allocation for the temporaries", "The pool hands out the same blocks again."),
-            Choice("Python between the launches", "It runs ahead while the GPU works."),
+            Choice("Python between the launches", "Python runs ahead while the GPU works."),
         ),
     ),
     Question(
         "Why does a fuser end a kernel at a reduction?",
         (
-            Choice("a reduction needs the shared memory that others would use as well", "So may any kernel."),
+            Choice(
+                "a reduction needs the shared memory that others would use as well",
+                "Any kernel can use shared memory.",
+            ),
             Choice(
                 "its consumer needs the sum, and other blocks may still be adding",
                 "The end of a kernel is where all blocks are done.",
                 right=True,
             ),
-            Choice("sums would be rounded differently", "They may be, and that stops no fuser."),
+            Choice("sums would be rounded differently", "They can be, but this does not stop a fuser."),
         ),
     ),
     Question(
@@ -38,7 +41,7 @@ QUESTIONS = (
         (
             Choice(
                 "from e to the sum: store e, or compute it twice",
-                "The sum's kernel keeps nothing but sums; a second exp costs a read of x.",
+                "The kernel of the sum keeps only sums. A second exp costs a read of x.",
                 right=True,
             ),
             Choice(
@@ -59,11 +62,15 @@ QUESTIONS = (
         ),
     ),
     Question(
-        "A tracing compiler sees `if cp.cuda.is_available():`. What stands in its graph?",
+        "A tracing compiler sees `if cp.cuda.is_available():`. What is in its graph?",
         (
             Choice("a branch with both sides", "The trace followed one side only."),
-            Choice("a call that is made every time", "It gave no array, so nothing of it was written down."),
-            Choice("nothing: it became code", "It was folded while tracing.", right=True),
+            Choice(
+                "a call that is made every time", "It returned no array, so the trace does not contain it."
+            ),
+            Choice(
+                "nothing: tracing decided the branch", "The answer was folded into a constant.", right=True
+            ),
         ),
     ),
     Question(
@@ -88,8 +95,8 @@ QUESTIONS = (
     Question(
         "`cp.fuse` is given a function with two reductions over a whole array. What does CuPy do on a GPU?",
         (
-            Choice("it refuses", "Only what it cannot trace."),
-            Choice("it launches one kernel for each expression", "The virtual GPU does that, and says so."),
+            Choice("it refuses", "It refuses only functions that it cannot trace."),
+            Choice("it launches one kernel for each expression", "The virtual GPU does this, and says so."),
             Choice(
                 "one kernel with barriers of the grid",
                 "Intermediate results still go through memory.",

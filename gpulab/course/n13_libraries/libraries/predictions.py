@@ -6,8 +6,8 @@ PREDICTIONS = (
     PredictionQuestion(
         "13-sorts",
         "CuPy sorts a million floats on an H200. Whose kernels run?",
-        "CuPy copies, and calls Thrust, whose sort of numbers is CUB's radix sort: histograms, then a pass "
-        "for some bits at a time.",
+        "CuPy copies the array and calls Thrust. Thrust sorts numbers with CUB's radix sort: first "
+        "histograms, then one pass for each group of bits.",
         choices=("CuPy's own", "cuBLAS's", "CUB's"),
         comparison="CuPy's own",
         misconception="An array library has kernels of its own for everything.",
@@ -25,8 +25,8 @@ PREDICTIONS = (
         "13-workspace",
         "64 × 65,536 times 65,536 × 64 in FP32, on an H200. Without memory for cuBLAS's own use, how many "
         "times as long does it take?",
-        "So few elements of the result keep few SMs busy. With a workspace cuBLAS cuts the long sums into "
-        "pieces (split k) and adds the pieces' sums afterwards; they have to lie somewhere in between.",
+        "A result with few elements keeps few SMs busy. With a workspace, cuBLAS cuts the long sums into "
+        "pieces (split k), stores the sums of the pieces there, and adds them afterwards.",
         unit="×",
         comparison=1,
         misconception="The workspace is a detail that changes some per cent.",
@@ -35,8 +35,8 @@ PREDICTIONS = (
         "13-tunable",
         "PyTorch's TunableOp searches for the fastest kernel of a product. How many candidates does it have "
         "on an H200 with CUDA?",
-        "Its candidates come from rocBLAS and hipBLASLt, and are there for AMD's GPUs. With CUDA what "
-        "PyTorch calls anyway is registered, under one name.",
+        "Its candidates come from rocBLAS and hipBLASLt, for AMD's GPUs. With CUDA, it has only the call "
+        "that PyTorch makes anyway, under one name.",
         choices=("2, of one name", "some ten", "hundreds"),
         comparison="hundreds",
         misconception="TunableOp tries all kernels of cuBLAS.",
