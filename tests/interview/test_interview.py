@@ -287,3 +287,5 @@ def test_a_capstone_is_scored_beside_a_naive_and_a_good_kernel() -> None:
     costs = figures.scored(figures.attend("attend.cu"), heads=2, tokens=40, device="T4")
     assert costs.loads["yours"] == costs.loads["good"] < costs.loads["naive"]
     assert costs.provenance.source == "modelled"
+    assert "2 blocks on 40 SMs" in str(costs)
+    assert "too few blocks" not in str(costs), "the contract fixes the grid"

@@ -10,7 +10,7 @@ PREDICTIONS = (
         "Published for an H100: blocks of 32 threads with 12 KB of shared memory, 228 / 12 = 19 an SM. "
         "How many does "
         "the laboratory find?",
-        choices=("19", "more than 19", "fewer than 19"),
+        choices=("fewer than 19", "19", "more than 19"),
         comparison="19",
         misconception="An SM's shared memory divided by what a block asks for is what fits.",
         because="From compute capability 8.0 on the driver keeps 1 KB for itself in every block: 228 / 13.",
@@ -40,7 +40,7 @@ PREDICTIONS = (
     PredictionQuestion(
         "17-cause",
         "A hidden kernel keeps DRAM busy nearly all of its time. What is its main cause?",
-        choices=("memory-bound: nothing to mend", "uncoalesced loads", "one cannot tell from that"),
+        choices=("memory-bound: nothing to mend", "one cannot tell from that", "uncoalesced loads"),
         comparison="memory-bound: nothing to mend",
         misconception="A busy unit explains itself.",
         because="Two kernels stand beside each other, both with a busy DRAM: one moves what it needs, the "
@@ -51,7 +51,8 @@ PREDICTIONS = (
         "17-silence",
         "A tree loses an element where the number of threads is odd. Somebody lets one thread look at all "
         "columns "
-        "instead. Which stage of the judge refuses that?",
+        "instead. Which stage of the judge refuses that: results, hazards (races and stray accesses) or "
+        "parallelism (threads share the work)?",
         choices=("results", "hazards", "parallelism", "none: it is right"),
         comparison="none: it is right",
         misconception="What gives the right results is mended.",

@@ -11,15 +11,19 @@ QUESTIONS = (
         "You are asked for a number that you do not know. What is the best beginning?",
         (
             Choice(
-                "the first number that comes to mind, said firmly", "Firm and wrong is the dearest answer."
+                "the order of magnitude of a kernel that you know",
+                "Nobody can follow it, and no slip in it can be found.",
             ),
             Choice(
                 "its parts, and a bound for each",
                 "Whoever listens can follow, and a slip shows at once.",
                 right=True,
             ),
-            Choice("that it depends", "It does. Say on what, and how."),
-            Choice("a number from another GPU, since they are all alike", "Then say which, and scale it."),
+            Choice("what it depends on: device, size, type", "It does. Then say how, with numbers."),
+            Choice(
+                "the number of another GPU, scaled by bandwidth",
+                "Right if bandwidth sets it, which only the parts tell.",
+            ),
         ),
     ),
     Question(
@@ -29,15 +33,15 @@ QUESTIONS = (
                 "the cause: the kernel is memory-bound",
                 "That is where it shows, not why there are so many bytes.",
             ),
-            Choice("that nothing can be mended", "Only if every byte is needed, once."),
+            Choice("the limit: it cannot get faster", "Only if every byte is needed, once."),
             Choice(
                 "a symptom: compare the bytes moved with those needed",
                 "Scattered and repeated reads keep DRAM just as busy.",
                 right=True,
             ),
             Choice(
-                "a fault of the cache, which should have kept those bytes for later",
-                "It may do all that it can.",
+                "poor use of the caches",
+                "Data that is used once passes through any cache.",
             ),
         ),
     ),
@@ -64,10 +68,10 @@ QUESTIONS = (
                 right=True,
             ),
             Choice(
-                "it was not rounded to the two digits that a napkin has room for",
-                "A napkin takes two digits.",
+                "its digits: it has more of them than its inputs",
+                "Bad style, but it changes no decision.",
             ),
-            Choice("it was made too fast", "That would be no fault."),
+            Choice("the unit: µs where ms are meant", "That would be off by a thousand."),
         ),
     ),
     Question(
@@ -81,8 +85,8 @@ QUESTIONS = (
                 "The sanitizer still finds two accesses that nothing orders.",
                 right=True,
             ),
-            Choice("the compiler's optimisation", "It was allowed to do what it did."),
-            Choice("the block's occupancy", "It may be lower now, which hides the fault."),
+            Choice("the compiler's reordering of the accesses", "It was allowed to, and still is."),
+            Choice("the timing between the two warps", "It has changed, by luck: nothing orders them."),
         ),
     ),
     Question(
@@ -104,16 +108,14 @@ QUESTIONS = (
     Question(
         "A wrong program passes its only test. What do you try first?",
         (
-            Choice(
-                "the same test again, some hundred times, on a quiet machine", "It asks the same question."
-            ),
+            Choice("the same test, a hundred times", "It tries the same sizes and the same order."),
             Choice(
                 "ragged sizes, other blocks, another order",
                 "Most faults hide behind round numbers.",
                 right=True,
             ),
             Choice("a larger grid", "It may only move the fault."),
-            Choice("reading it aloud", "That helps, and comes after an input that fails."),
+            Choice("reading the code line by line", "That helps, and is quicker with an input that fails."),
         ),
     ),
     WhyQuestion(
