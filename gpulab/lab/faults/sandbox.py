@@ -100,7 +100,7 @@ def run(
     """Run a job in a sandbox, twice where only launch blocking tells which launch did it."""
     if not 0 < limit_s <= MOST_S:
         raise ValueError(f"limit_s is a number of seconds above 0 and up to {MOST_S:g}, not {limit_s!r}.")
-    if not (isinstance(memory_bytes, int) and memory_bytes > 0):
+    if type(memory_bytes) is not int or memory_bytes < 1:
         raise ValueError(f"memory_bytes must be a positive number of bytes, not {memory_bytes!r}.")
     whole, limits = packed(job), (limit_s, _PATIENCE * limit_s, memory_bytes)
     record, found = _once(whole, name, returns, blocking, limits)
