@@ -87,6 +87,7 @@ def test_peer_access_is_enabled_once_and_one_way(gpus: Gpus) -> None:
     ],
 )  # fmt: skip
 def test_a_copy_takes_what_was_recorded_on_two_h200(gpus: Gpus, size: int, direct: bool, gbps: float) -> None:
+    """On the day that the model was fitted to; records of another day ship (`test_collective.py`)."""
     gpus()
     x, y = cp.full(size, 7, cp.uint8), on(1, lambda: cp.zeros(size, cp.uint8))
     if direct:

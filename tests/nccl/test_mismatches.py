@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import threading
 import time
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.pool import ThreadPool
 from typing import Any
@@ -14,8 +15,8 @@ import pytest
 
 from tests.nccl.conftest import Gpus, in_threads, on
 from virtualgpu import cp
-from virtualgpu.cp.cuda import nccl as module
 from virtualgpu.cp.cuda._nccl import cliques
+from virtualgpu.cupyx.distributed import init_process_group
 from virtualgpu.model.machine import current
 
 nccl = cp.cuda.nccl
@@ -303,11 +304,23 @@ def test_a_lock_around_a_call(gpus: Gpus) -> None:
 def test_more_ranks_than_gpus(gpus: Gpus, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is made for each of them first."""
     gpus()
-    monkeypatch.setattr(module, "Clique", None)
+    made: list[Any] = []
+
+    def queue() -> Any:
+        made.append(deque())
+        assert len(made) < 100
+        return made[-1]
+
+    monkeypatch.setattr(cliques, "deque", queue)
     uid = nccl.get_unique_id()
     for many in (3, 10**9):
-        text = refused(lambda many=many: nccl.NcclCommunicator(many, uid, 0), 4, f"ndev is {many:,}")
-        assert "2 virtual GPUs" in text
+        for call in (
+            lambda many=many: nccl.NcclCommunicator(many, uid, 0),
+            lambda many=many: init_process_group(many, 0),
+        ):
+            text = refused(call, 4, f"{many:,} ranks need a GPU each")
+            assert "2 virtual GPUs" in text
+        refused(lambda many=many: nccl.NcclCommunicator.initAll(many), 4, "Device 2 is not there")
 
 
 def test_a_rank_that_is_aborted(gpus: Gpus) -> None:

@@ -266,13 +266,17 @@ def test_nccl_takes_what_was_recorded(known: dict[str, Any], row: dict[str, Any]
 
 
 @pytest.mark.parametrize("known", records(), ids=lambda known: str(known["gpus"]))
-def test_records_say_that_nvls_was_off_and_large_copies_are_as_modelled(known: dict[str, Any]) -> None:
+def test_records_say_that_nvls_was_off_and_copies_are_as_modelled(known: dict[str, Any]) -> None:
     assert known["what"].endswith("NVLink SHARP (NVLS) off")
-    info, row = device_info(known["gpu"]), known["copies"][-1]
-    assert row["size_bytes"] == 256 << 20
-    for way, direct in (("direct", True), ("host", False)):
-        took_ns = peer_copy_ns(info, info, row["size_bytes"], direct)
-        assert row["size_bytes"] / took_ns == pytest.approx(row[f"{way}_gbps"], rel=0.2), way
+    info = device_info(known["gpu"])
+    for row in known["copies"]:  # of less than a MiB, the call between the events is most of it
+        if row["size_bytes"] < 1 << 20:
+            continue
+        for way, direct in (("direct", True), ("host", False)):
+            modelled_gbps = row["size_bytes"] / peer_copy_ns(info, info, row["size_bytes"], direct)
+            assert 1 / MOST_APART < modelled_gbps / row[f"{way}_gbps"] < MOST_APART, (row, way)
+    assert known["copies"][-1]["size_bytes"] == 256 << 20
+    assert modelled_gbps == pytest.approx(row["host_gbps"], rel=0.1)
 
 
 def test_what_was_recorded_of_such_gpus_stands_beside() -> None:

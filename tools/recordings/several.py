@@ -159,23 +159,26 @@ def compared(record: dict[str, Any]) -> list[str]:
 
 
 def ship(runs: Sequence[dict[str, Any]]) -> list[Path]:
-    """Write runs' records where the package finds them, a file for each number of GPUs; of what is in several
-    runs, the last one's."""
+    """Write runs' records where the package finds them, a file for each number of GPUs."""
     folder = Path(records.__file__).resolve().parents[2] / records.FOLDER
     paths = []
-    for gpus in sorted({record["gpus"] for run in runs for record in run["records"]}):
-        merged: dict[str, Any] = {}
-        for run in runs:
-            for record in run["records"]:
-                if record["gpus"] == gpus:
-                    rows = {row["size_bytes"]: row for row in merged.get("all_reduce", ())}
-                    for row in record["all_reduce"]:
-                        rows[row["size_bytes"]] = rows.get(row["size_bytes"], {}) | row
-                    merged |= {key: value for key, value in record.items() if value}
-                    merged["all_reduce"] = list(rows.values())
-        paths.append(folder / f"{merged['gpu'].lower()}x{gpus}.json")
-        paths[-1].write_text(_lines(_shipped(merged)), encoding="utf-8")
+    for gpus, record in shipped(runs).items():
+        paths.append(folder / f"{record['gpu'].lower()}x{gpus}.json")
+        paths[-1].write_text(_lines(record), encoding="utf-8")
     return paths
+
+
+def shipped(runs: Sequence[dict[str, Any]]) -> dict[int, dict[str, Any]]:
+    """Runs' records by the number of GPUs, as they ship; of what is in several runs, the last one's."""
+    merged: dict[int, dict[str, Any]] = {}
+    for record in (record for run in runs for record in run["records"]):
+        known = merged.setdefault(record["gpus"], {"all_reduce": []})
+        rows = {row["size_bytes"]: row for row in known["all_reduce"]}
+        for row in record["all_reduce"]:
+            rows[row["size_bytes"]] = rows.get(row["size_bytes"], {}) | row
+        known |= {key: value for key, value in record.items() if value}
+        known["all_reduce"] = list(rows.values())
+    return {gpus: _shipped(record) for gpus, record in sorted(merged.items())}
 
 
 def _shipped(record: dict[str, Any]) -> dict[str, Any]:

@@ -27,7 +27,6 @@ from virtualgpu.cp.cuda._nccl.calls import (
 )
 from virtualgpu.cp.cuda._nccl.cliques import GROUPED, THREADS, Clique, give, group, leave, world
 from virtualgpu.model.machine import current
-from virtualgpu.words import count
 
 __all__ = [
     "NcclCommunicator",
@@ -143,14 +142,6 @@ class NcclCommunicator:
         ndev, rank = _whole(ndev), _whole(rank)
         if not 0 <= rank < ndev:
             raise NcclError(INVALID_ARGUMENT, f"Rank {rank} of {ndev} cannot be: ranks are 0 to {ndev - 1}.")
-        there = len(current().devices)
-        if ndev > there:
-            raise NcclError(
-                INVALID_ARGUMENT,
-                f"ndev is {ndev:,}, but this machine has {count(there, 'virtual GPU')}, and each rank needs "
-                "one of its own. ndev is the number of ranks, not of elements; gl.use_device(name, count=n) "
-                "gives the machine more virtual GPUs.",
-            )
         if not commId.startswith(_ID_WORD + os.getpid().to_bytes(8, "little")):
             raise NcclError(
                 INVALID_USAGE,
@@ -187,14 +178,14 @@ class NcclCommunicator:
         NcclError
             Status 4 for devices that are not there, 5 for one that is named twice.
         """
+        machine = current()
+        there = len(machine.devices)
         if isinstance(devices, int) and not isinstance(devices, bool):
-            numbers = list(range(devices))
+            numbers = list(range(min(devices, there + 1)))  # the first that is not there is named
         elif isinstance(devices, list):
             numbers = [_whole(number) for number in devices]
         else:
             raise ValueError('"devices" should be an int or a list of int.')
-        machine = current()
-        there = len(machine.devices)
         absent = [number for number in numbers if not 0 <= number < there]
         if absent or not numbers:
             what = f"Device {absent[0]} is not there" if absent else "A communicator needs a device"

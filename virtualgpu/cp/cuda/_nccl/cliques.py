@@ -18,8 +18,10 @@ from dataclasses import dataclass
 from itertools import count
 from types import FrameType
 
+from virtualgpu import words
 from virtualgpu.cp.cuda._nccl import work
 from virtualgpu.cp.cuda._nccl.calls import (
+    INVALID_ARGUMENT,
     INVALID_USAGE,
     REMOTE,
     UNHANDLED_CUDA,
@@ -84,9 +86,22 @@ class Clique:
     ----------
     size
         How many.
+
+    Raises
+    ------
+    NcclError
+        Status 4 for more ranks than the machine has GPUs: they could never all come.
     """
 
     def __init__(self, size: int) -> None:
+        there = len(current().devices)
+        if size > there:
+            raise NcclError(
+                INVALID_ARGUMENT,
+                f"{size:,} ranks need a GPU each, but this machine has {words.count(there, 'virtual GPU')}. "
+                "This is the number of ranks, not of elements; gl.use_device(name, count=n) gives more "
+                "virtual GPUs.",
+            )
         self.world = world()
         self.number = next(self.world.made)
         self.size = size
