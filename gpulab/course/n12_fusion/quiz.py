@@ -64,7 +64,7 @@ QUESTIONS = (
     Question(
         "A tracing compiler sees `if cp.cuda.is_available():`. What is in its graph?",
         (
-            Choice("a branch with both sides", "The trace followed one side only."),
+            Choice("a branch that contains both of its sides", "The trace followed one side only."),
             Choice(
                 "a call that is made every time", "It returned no array, so the trace does not contain it."
             ),
@@ -82,7 +82,7 @@ QUESTIONS = (
                 "The first program rests on 4 rows. Its guard fails at 8.",
             ),
             Choice(
-                "twice: for 4 rows, and then for any number of rows",
+                "twice: for 4 rows, then for any number",
                 "When a size changes, the second program has a symbol in its place.",
                 right=True,
             ),
