@@ -301,6 +301,24 @@ def test_a_lock_around_a_call(gpus: Gpus) -> None:
         assert f"line {rank.__code__.co_firstlineno + 3} of rank()" in str(error)
 
 
+def test_a_rank_within_one_long_call_is_waited_for(gpus: Gpus) -> None:
+    """Longer than a kernel may run: it stands still as a lock would let it, but it may be computing."""
+    machine = gpus()
+    for device in machine.devices:
+        device.watchdog_s = 0.3
+    uid = nccl.get_unique_id()
+
+    def rank(r: int) -> float:
+        comm = nccl.NcclCommunicator(2, uid, r)
+        x = cp.ones(8, cp.float32)
+        if r:
+            time.sleep(0.6)
+        comm.allReduce(x.data.ptr, x.data.ptr, 8, F, S, 0)
+        return float(x[0])
+
+    assert in_threads(2, rank) == [2, 2]
+
+
 def test_more_ranks_than_gpus(gpus: Gpus, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is made for each of them first."""
     gpus()

@@ -7,6 +7,8 @@ and calls, and the communicators are of no use afterwards, as after ``ncclCommAb
 
 from __future__ import annotations
 
+import linecache
+import re
 import sys
 import threading
 import time
@@ -36,6 +38,8 @@ from virtualgpu.model.machine import VirtualDevice, current
 # Between two looks at the others; and of looks that have to agree where one may deceive.
 _LOOK_S = 0.02
 _LOOKS = 50
+# What a line says that takes a lock or waits for an event; a thread within one call in C may be computing.
+_WAITS = re.compile(r"\bwith\b|\.(?:acquire|wait|get|join)\(")
 # Of a rank whose thread lives, times the watchdog's seconds: it may be computing.
 _PATIENCE = 3.0
 THREADS = "The ranks of virtual GPUs are threads of one process, not processes: start one for each"
@@ -320,12 +324,14 @@ class Clique:
         return self.fail(status, why)
 
     def _standing(self, missing: Sequence[int]) -> object:
-        """Where the threads of missing ranks are; None if one is not known or runs a kernel."""
+        """Where the threads of missing ranks wait for a lock or an event; None if one may be computing."""
         found = []
         for rank in missing:
             member = self.members.get(rank)
             top = _frame(member.thread) if member is not None and member.used else None
             if top is None or any(_ours(frame) for frame in _stack(top)):
+                return None
+            if not _WAITS.search(linecache.getline(top.f_code.co_filename, top.f_lineno)):
                 return None
             found.append((id(top), top.f_lasti))
         return tuple(found)
