@@ -22,6 +22,7 @@ from gpulab.teach.judge import (
     Near,
     NotYet,
     PythonExercise,
+    Row,
     advice,
     as_float,
     draw,
@@ -56,7 +57,22 @@ def to_bf16(drawn: Draw, size: Any, block: Dim3) -> Case:
     if drawn.kind == draw.NAN:
         odd = drawn.rng.choice(_ODD, size)
         bits = np.where(np.isnan(x), odd, bits)
-    x = bits.view(np.float32)
+    return _rounded(drawn, bits.view(np.float32), block)
+
+
+def bf16_edges(drawn: Draw, size: Any, block: Dim3) -> Case:
+    """Both ends and the middle of every kind of number, with either sign, in an order that is drawn."""
+    upper = np.array(
+        [0, 1, 0x7F, 0x80, 0x3F80, 0x3F81, 0x7F7E, 0x7F7F, 0x7F80, 0x7F81, 0x7FBF, 0x7FC0, 0x7FFF]
+    )
+    lower = np.array([0, 1, 0x7FFF, 0x8000, 0x8001, 0xC000, 0xFFFF])
+    bits = (upper[:, None] << 16 | lower).ravel()
+    x = drawn.rng.permutation(np.r_[bits, bits | 1 << 31]).astype(np.uint32).view(np.float32)
+    return _rounded(drawn, x, block)
+
+
+def _rounded(drawn: Draw, x: Singles, block: Dim3) -> Case:
+    size = x.size
     grid = int(drawn.rng.integers(1, draw.blocks_for(size, block[0]) + 2))
     wanted = BF16.round_all(x).astype(np.float32)
     return Case(grid, {"x": x, "n": size}, {"y": Near(wanted, 0.0, ulps=0, zero_bits=0xFFFF)})
@@ -506,6 +522,7 @@ EXERCISES = (
         kernel="to_bf16",
         parameters="const float* x, float* y, int n",
         case=to_bf16,
+        table=(Row("both ends and the middle of each kind of number", bf16_edges, (182,)),),
         reference="to_bf16.cu",
         level="warm-up",
         once=True,

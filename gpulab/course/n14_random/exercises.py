@@ -21,6 +21,7 @@ from gpulab.teach.judge import (
     Near,
     NotYet,
     PythonExercise,
+    Row,
     advice,
     draw,
 )
@@ -36,6 +37,17 @@ def random_words(drawn: Draw, size: Any, block: Dim3) -> Case:
     rng = drawn.rng
     first = int(rng.choice([0, 5, 2**32 - 3, 2**31 - 2, 2**40 + 2**32 - 7])) + int(rng.integers(3))
     keys = [int(rng.choice([0, 1, 2**31, 2**32 - 1, int(rng.integers(2**32))])) for _ in range(2)]
+    return _words(first, keys, size, block)
+
+
+def words_from(first: int, *keys: int) -> Callable[[Draw, Any, Dim3], Case]:
+    """From one counter on, by one key; without one, by any."""
+    return lambda drawn, size, block: _words(
+        first, keys or [int(key) for key in drawn.rng.integers(2**32, size=2)], size, block
+    )
+
+
+def _words(first: int, keys: Sequence[int], size: int, block: Dim3) -> Case:
     wanted = philox_words(keys[0] | keys[1] << 32, first, -(-size // 4)).ravel()[:size]
     grid = draw.blocks_for(-(-size // 4), block[0])
     return Case(grid, {"key0": keys[0], "key1": keys[1], "first": first, "n": size}, {"words": wanted})
@@ -74,8 +86,40 @@ def tile_sums(drawn: Draw, size: Any, block: Dim3) -> Case:
         x[lone] = drawn.rng.choice((np.inf, -np.inf), lone.size)
     elif drawn.kind == draw.NAN:
         x[lone] = np.nan
-    grid = int(drawn.rng.integers(1, tiles + 3))
-    return Case(grid, {"x": x, "n": size}, {"sums": Near(tile_tree(x), 0.0, ulps=0)})
+    return _summed(x, int(drawn.rng.integers(1, tiles + 3)))
+
+
+def _summed(x: Any, grid: int) -> Case:
+    return Case(grid, {"x": x, "n": x.size}, {"sums": Near(tile_tree(x), 0.0, ulps=0)})
+
+
+def tiles_of(*values: float) -> Callable[[Draw, Any, Dim3], Case]:
+    """Elements of these values alone."""
+
+    def case(drawn: Draw, size: Any, block: Dim3) -> Case:
+        x = drawn.rng.choice(np.array(values, np.float32), size)
+        return _summed(x, int(drawn.rng.integers(1, -(-size // 256) + 3)))
+
+    return case
+
+
+def many_warps(drawn: Draw, size: Any, block: Dim3) -> Case:
+    """A block for each tile, and with blocks of 1,024 threads more warps than 16 bits count."""
+    return _summed(drawn.floats(size), -(-size // 256))
+
+
+def _only_other_zeros(m: Mistake) -> bool:
+    """Wrong are the signs of zeros alone."""
+    return m.found is not None and m.wanted is not None and bool((m.found == m.wanted)[m.wrong].all())
+
+
+def _only_order(m: Mistake) -> bool:
+    """Each sum is right but for the roundings of another order."""
+    if m.found is None or m.wanted is None:
+        return False
+    sizes = tile_tree(np.abs(m["x"])).astype(np.float64)
+    with np.errstate(invalid="ignore", over="ignore"):
+        return bool((np.abs(m.found.astype(np.float64) - m.wanted) <= 4e-7 * sizes)[m.wrong].all())
 
 
 # 14-dropout
@@ -87,17 +131,45 @@ def dropout(drawn: Draw, size: Any, block: Dim3) -> Case:
     x = drawn.floats(size)
     far = int(rng.integers(2**55, 2**62))
     offset = int(rng.choice([0, 1, 6, 4 * 2**32 - 5, 2**33 + 3, far])) + int(rng.integers(4))
-    key = int(rng.integers(2**64, dtype=np.uint64))
-    scale = np.float32(rng.uniform(0.3, 9))
-    words = philox_words(key, offset // 4, size // 4 + 2).ravel()[offset % 4 :][:size]
     # Mostly one of the words itself, or the next number: the first is kept, the other dropped.
+    dropped = rng.choice(["0", "2**30", "3 * 2**30", "2**32 - 1", "a word", "a word", "a word + 1"])
+    return _dropped(drawn, x, block, offset, str(dropped), float(rng.uniform(0.3, 9)))
+
+
+def _dropped(drawn: Draw, x: Any, block: Dim3, offset: int, limit: str, scale: float) -> Case:
+    rng, size = drawn.rng, x.size
+    key = int(rng.integers(2**64, dtype=np.uint64))
+    words = philox_words(key, offset // 4, size // 4 + 2).ravel()[offset % 4 :][:size]
     near = int(rng.choice(words)) if size else 0
-    dropped = int(rng.choice([0, 2**30, 3 * 2**30, 2**32 - 1, near, near, min(near + 1, 2**32 - 1)]))
-    with np.errstate(over="ignore"):
-        wanted = np.where(words < dropped, np.float32(0), x * scale)
+    known = {"0": 0, "2**30": 2**30, "2**31": 2**31, "3 * 2**30": 3 * 2**30, "2**32 - 1": 2**32 - 1}
+    dropped = {**known, "a word": near, "a word + 1": min(near + 1, 2**32 - 1)}[limit]
+    with np.errstate(over="ignore", invalid="ignore"):
+        wanted = np.where(words < dropped, np.float32(0), x * np.float32(scale))
     grid = int(rng.integers(1, draw.blocks_for(size, block[0]) + 2))
     values = {"x": x, "key0": key & 0xFFFFFFFF, "key1": key >> 32, "offset": offset, "dropped": dropped}
-    return Case(grid, {**values, "scale": scale, "n": size}, {"y": wanted})
+    return Case(grid, {**values, "scale": np.float32(scale), "n": size}, {"y": wanted})
+
+
+def dropout_of(offset: int, limit: str, scale: float, *edges: float) -> Callable[[Draw, Any, Dim3], Case]:
+    """From one offset on, with one limit and one scale; every fifth element is one of the edges."""
+
+    def case(drawn: Draw, size: Any, block: Dim3) -> Case:
+        x = drawn.floats(size)
+        if edges:
+            x[::5] = drawn.rng.choice(np.array(edges, np.float32), x[::5].size)
+        return _dropped(drawn, x, block, offset, limit, scale)
+
+    return case
+
+
+def _times_zero(m: Mistake) -> bool:
+    """Wrong alone where an infinity or NaN is dropped."""
+    if m.found is None or m.wanted is None:
+        return False
+    x = np.asarray(m["x"])[m.wrong]
+    return bool(
+        np.isnan(m.found[m.wrong]).all() and not np.isfinite(x).any() and (m.wanted[m.wrong] == 0).all()
+    )
 
 
 def _at_the_limit(m: Mistake) -> bool:
@@ -287,6 +359,15 @@ EXERCISES = (
         kernel="random_words",
         parameters="unsigned* words, unsigned key0, unsigned key1, long long first, int n",
         case=random_words,
+        table=(
+            Row("counter 0 and key 0", words_from(0, 0, 0), (1, 2, 3, 5)),
+            Row("the largest key", words_from(1, 2**32 - 1, 2**32 - 1), (7,)),
+            Row("counters around 2³¹", words_from(2**31 - 2), (37,)),
+            Row("counters around 2³²", words_from(2**32 - 3), (38, 400)),
+            Row("counters around 2⁴⁰ + 2³²", words_from(2**40 + 2**32 - 3), (39,)),
+            Row("counters around 2⁶²", words_from(2**62 - 3), (40,)),
+            Row("the last counters, and 0 after them", words_from(-3), (41,)),
+        ),
         reference="philox.cu",
         once=True,
         measured=Measured(1 << 13, (256, 1, 1)),
@@ -322,6 +403,13 @@ EXERCISES = (
         kernel="tile_sums",
         parameters="const float* x, float* sums, int n",
         case=tile_sums,
+        table=(
+            Row("tiles of −0 alone", tiles_of(-0.0), (256, 1024, 1)),
+            Row("tiles of −0 and 0", tiles_of(-0.0, 0.0), (600,)),
+            Row("infinities of both signs in a tile", tiles_of(np.inf, -np.inf, 1), (700,)),
+            Row("sums beyond the largest float", tiles_of(3e38, -3e38, 1e38), (900,)),
+            Row("more warps than 16 bits count", many_warps, (540_000,)),
+        ),
         reference="tile_sums.cu",
         once=True,
         measured=Measured(1 << 14, (256, 1, 1)),
@@ -343,7 +431,11 @@ EXERCISES = (
                 "It depends on which block comes first: no atomics on floats.",
             ),
             Advice(
-                advice.nearly,
+                _only_other_zeros,
+                "The sign of a zero is another: −0 + −0 is −0, and −0 + 0 is 0, as beyond n.",
+            ),
+            Advice(
+                _only_order,
                 "As good as right, but not the same bits: the order of additions has to "
                 "be the one asked for, "
                 "whatever blockDim.x is: s[k] += s[k + half] for half = 128, 64, … 1.",
@@ -370,6 +462,18 @@ EXERCISES = (
             "float scale, int n"
         ),
         case=dropout,
+        table=(
+            Row("nothing dropped", dropout_of(0, "0", 1.25, np.inf, np.nan), (77,)),
+            Row("nearly all dropped", dropout_of(5, "2**32 - 1", 2.0, np.inf, -np.inf, np.nan), (300,)),
+            Row("a limit of 2³¹", dropout_of(2, "2**31", 2.0, np.inf, -np.inf, np.nan, -0.0), (1000,)),
+            Row("a word at the limit", dropout_of(3, "a word", 1.5), (1, 50)),
+            Row("a word below the limit", dropout_of(6, "a word + 1", 1.5), (1, 50)),
+            Row("a scale below 0", dropout_of(1, "2**30", -3.5), (90,)),
+            Row("a scale of 0", dropout_of(1, "2**30", 0.0), (90,)),
+            Row("words around 2³²", dropout_of(2**32 - 7, "2**31", 2.0), (40,)),
+            Row("counters around 2³²", dropout_of(2**34 - 9, "2**31", 2.0), (60,)),
+            Row("words around 2⁶²", dropout_of(2**62 - 5, "2**31", 2.0), (60,)),
+        ),
         reference="dropout.cu",
         level="stretch",
         once=True,
@@ -385,6 +489,10 @@ EXERCISES = (
             Advice(
                 advice.partly_unwritten,
                 "Some elements were never written: the grid may be smaller than n, so threads walk on.",
+            ),
+            Advice(
+                _times_zero,
+                "An infinity or NaN that is multiplied by 0 is NaN: what is dropped becomes 0, whatever it was.",
             ),
             Advice(
                 lambda m: m["offset"] > 0 and _mask_as(m, 0),

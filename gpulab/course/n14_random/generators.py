@@ -34,7 +34,7 @@ def philox_words(
         Mistakes to compute: other numbers of rounds, other steps of the key, steps before a round instead of
         after it, fewer bits of the counter.
     """
-    counters = np.uint64(first) + np.arange(blocks, dtype=np.uint64)
+    counters = np.uint64(first % 2**64) + np.arange(blocks, dtype=np.uint64)
     counters &= np.uint64(2**counter_bits - 1)
     x, y = counters & _LOW, counters >> _32
     z = w = np.zeros_like(x)
