@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gpulab import session
 from gpulab.course.n13_libraries import errors, exercises, figures
 from virtualgpu import cp
 from virtualgpu.records.formats import BF16, E4M3, E5M2, FORMATS, FP16, FP32, TF32
@@ -149,3 +150,46 @@ def test_errors_of_sums_grow_about_ten_times_where_n_grows_a_hundred_times() -> 
         off = added - x[:, :n].sum(axis=1, dtype=np.float64)
         assert np.sqrt((off**2).mean()) / (n / 2) == pytest.approx(share[n], rel=0.1)
     assert 10 < share[10_000] / share[100] < 12  # "10 times at most" was wrong
+
+
+MMA = r"""
+extern "C" __global__ void mma(const unsigned* a, const unsigned* b, float* c) {
+    int t = threadIdx.x % 4;
+    float d0, d1, d2, d3;
+    asm volatile("mma.sync.aligned.TYPES {%0, %1, %2, %3}, {%4, %4, %5, %5}, {%6, %7}, "
+                 "{%8, %8, %8, %8};"
+                 : "=f"(d0), "=f"(d1), "=f"(d2), "=f"(d3)
+                 : "r"(a[t]), "r"(a[t + 4]), "r"(b[t]), "r"(b[t + 4]), "f"(c[0]));
+    if (threadIdx.x == 0) c[1] = d0;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "types", "form", "top"),
+    [("FP16", "m16n8k16.row.col.f32.f16.f16.f32", FP16, 14),
+     ("FP8", "m16n8k32.row.col.f32.e4m3.e4m3.f32", E4M3, 16)],
+)  # fmt: skip
+def test_sums_of_mma_keep_as_many_bits_as_on_an_h200(name: str, types: str, form: Any, top: int) -> None:
+    """L + s - L, with L = 2^top: the smallest s = 2^j that is kept, in one instruction or in three."""
+    kernel = cp.RawKernel(MMA.replace("TYPES", types), "mma")
+    k, store = (16, np.uint16) if form is FP16 else (32, np.uint8)
+
+    def kept(places: tuple[int, ...], j: int) -> bool:
+        total = 0.0
+        for step in range(places[-1] // k + 1):
+            a, b = np.zeros(k, store), np.zeros(k, store)
+            for place, (sign, e) in zip(places, ((1, top), (1, j), (-1, top)), strict=True):
+                if place // k == step:
+                    a[place % k] = form.code(sign * 2.0 ** (e // 2))
+                    b[place % k] = form.code(2.0 ** (e - e // 2))
+            c = cp.asarray([total, 0], dtype="float32")
+            kernel((1,), (32,), (cp.asarray(a.view(np.uint32)), cp.asarray(b.view(np.uint32)), c))
+            total = float(c[1])
+        return total == 2.0**j
+
+    with session.on_device("virtual:H200"):
+        for places in ((0, 1, 2), (0, 4, 8), (0, k, 2 * k)):
+            bits = figures.recorded()["accumulators"][f"mma.sync {name} {places}"]
+            assert kept(places, top - bits + 1), places
+            assert not kept(places, top - bits), places
