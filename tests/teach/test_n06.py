@@ -31,7 +31,9 @@ def test_attention_in_tiles_is_right_and_each_block_reads_all_of_k_and_v(n: int,
     assert found.caches.dram_read_bytes == 3 * q.size * 4
 
 
-def test_online_softmax_reads_fewer_sectors_and_no_fewer_bytes_of_dram() -> None:
+@pytest.mark.parametrize("device", ["virtual:T4", "virtual:A100"])
+def test_online_softmax_reads_fewer_sectors_and_no_fewer_bytes_of_dram(device: str) -> None:
+    gl.use_device(device)
     headings, rows = (table := figures.passes()).headings, table.rows
     sectors, dram = headings.index("sectors"), headings.index("read from DRAM")
     three, online, once = (int(row[sectors].replace(",", "")) for row in rows)

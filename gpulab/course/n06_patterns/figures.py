@@ -105,7 +105,7 @@ def counted(kinds: Mapping[str, KernelCounters], *counters: str) -> Table:
     return Table(f"Counted on {first.provenance.device}", ("kernel", *counters), tuple(rows))
 
 
-def passes(ladder: str = "softmax", shape: tuple[int, ...] = (1024, 1024)) -> Table:
+def passes(ladder: str = "softmax", shape: tuple[int, ...] = (512, 1024)) -> Table:
     """Return sectors, bytes from DRAM and time of a ladder's kernels that give a warp to each row."""
     arrays, rows = kernels.example(ladder, shape).arrays, []
     for rung in kernels.ladder(ladder).rungs[1:]:
