@@ -456,6 +456,25 @@ def test_the_call_that_lost_the_graph_is_named(spoil: Any, called: str) -> None:
         )
 
 
+def test_a_stream_that_is_dropped_while_it_captures_is_named() -> None:
+    def fork(origin: Stream, x: Any) -> None:
+        joined = Stream(non_blocking=True)
+        joined.wait_event(origin.record())
+        with joined:
+            x.fill(1)
+        origin.wait_event(joined.record())
+
+    x, stream = array(), Stream(non_blocking=True)
+    stream.begin_capture()
+    fork(stream, x)
+    with pytest.raises(
+        CUDARuntimeError, match=r"a stream that had joined the capture was destroyed.*"
+    ) as end:
+        stream.end_capture()
+    assert "__del__" not in str(end.value)
+    assert "keep a reference to every stream of a capture until end_capture()" in str(end.value)
+
+
 class TestRefusals:
     @pytest.mark.parametrize("what", REFUSED)
     def test_status_and_whether_the_graph_survives(self, what: str) -> None:

@@ -280,6 +280,7 @@ class Capture:
     frontiers: dict[Place, tuple[int, ...]] = field(default_factory=dict)
     broken: bool = False
     spoiler: str = ""  # in words: the call that broke it
+    remedy: str = ""  # where it is not the usual one
     ended: bool = False
     lines: ProgramLines = field(default_factory=ProgramLines)
     thread: int = field(default_factory=threading.get_ident)
@@ -292,17 +293,18 @@ class Capture:
         self.nodes.append(node)
         self.frontiers[place] = (len(self.nodes) - 1,)
 
-    def spoil(self) -> None:
-        """Lose the graph; the call of the program that does so first is remembered."""
+    def spoil(self, what: str = "", remedy: str = "") -> None:
+        """Lose the graph; the call of the program that does so first is remembered, or `what` it was."""
         if not self.broken:
-            self.broken = True
+            self.broken, self.remedy = True, remedy
             line, called = self.lines.here()
             if line is not None:
-                self.spoiler = f": {called or 'a call'} in {line}{f', `{line.text}`' if line.text else ''}"
+                text = f", `{line.text}`" if line.text else ""
+                self.spoiler = f": {what or called or 'a call'} in {line}{text}"
 
     def lost(self, driver: bool = False) -> CUDARuntimeError | CUDADriverError:
         """The error for what is asked of a capture that is lost (901), with the call that broke it."""
-        return refusal(901, driver, self.spoiler)
+        return refusal(901, driver, self.spoiler, self.remedy)
 
     def join(self, place: Place, after: tuple[int, ...]) -> None:
         """Let the next node of a stream, which may be new here, follow these nodes too."""

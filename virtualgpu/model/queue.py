@@ -145,8 +145,13 @@ class WorkQueue:
         """Forget a stream; a graph that it was capturing is lost."""
         capture = self.captures.pop(stream_id, None)
         if capture is not None and not capture.ended:
-            capture.spoil()
-            capture.ended = capture.origin == (self._device_id, stream_id)
+            is_origin = capture.origin == (self._device_id, stream_id)
+            which = "the stream that captured" if is_origin else "a stream that had joined the capture"
+            capture.spoil(
+                f"{which} was destroyed, with its last reference,",
+                "The graph is lost: keep a reference to every stream of a capture until end_capture().",
+            )
+            capture.ended = is_origin
         self.schedule.destroy_queue(stream_id)
 
     # Graphs
