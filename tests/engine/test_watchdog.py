@@ -15,7 +15,7 @@ from gpulab import cp, session
 from virtualgpu.compile import nvrtc
 from virtualgpu.cuda_errors import LaunchTimeoutError, Progress
 from virtualgpu.engine.run import stopwatch
-from virtualgpu.model import machine
+from virtualgpu.model import choice, machine
 
 pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
 
@@ -113,3 +113,24 @@ def test_on_a_busy_machine_wall_time_counts_where_nothing_ends(monkeypatch: pyte
     assert "Blocks were still ending" in str(error)
     assert progress(error).spent_s == 1
     assert 0 < progress(error).ended < blocks
+
+
+def test_by_default_a_launch_whose_blocks_end_is_not_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    gl.use_device(watchdog_s=0.1)
+    blocks, n = 400 * (os.cpu_count() or 1), 100_000
+    assert "Blocks were still ending" in str(stopped(SLOW, grid=blocks, n=n))
+    monkeypatch.setattr("virtualgpu.launch.prepare.DEFAULT_WATCHDOG_S", 0.1)
+    out = cp.zeros(32 * blocks, np.int32)
+    cp.RawKernel(SLOW, "k")((blocks,), (32,), (out, np.int32(n)))
+    assert out.all()
+    assert progress(stopped(KERNEL.format(body=SILENT))).spent_s == 0.1
+
+
+def test_the_environment_sets_the_limit_of_programs_without_gpulab(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VIRTUALGPU_WATCHDOG_S", "90")
+    assert choice.initial_watchdog_s() == 90
+    monkeypatch.setenv("VIRTUALGPU_WATCHDOG_S", "soon")
+    with pytest.raises(ValueError, match="VIRTUALGPU_WATCHDOG_S is a number of seconds above 0, not soon"):
+        choice.initial_watchdog_s()
+    monkeypatch.delenv("VIRTUALGPU_WATCHDOG_S")
+    assert choice.initial_watchdog_s() == choice.DEFAULT_WATCHDOG_S

@@ -16,6 +16,7 @@ from virtualgpu.launch.launch import Launch
 from virtualgpu.launch.pace import pace
 from virtualgpu.launch.params import pack
 from virtualgpu.model import bus, cost
+from virtualgpu.model.choice import DEFAULT_WATCHDOG_S
 from virtualgpu.model.graph import Counted, Operation
 from virtualgpu.model.links.ports import Passage
 from virtualgpu.model.machine import VirtualDevice
@@ -96,6 +97,7 @@ class PreparedLaunch:
             sm_count=device.info.sm_count,
             resident_blocks=self.resident_blocks,
             watchdog_s=device.watchdog_s,
+            patient=device.watchdog_s == DEFAULT_WATCHDOG_S,
             idle_s=device.idle_s,
             stdout=device.machine.stdout,
             onlooker=device.machine.onlooker,

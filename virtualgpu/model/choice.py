@@ -9,6 +9,8 @@ from virtualgpu.records import DeviceInfo
 
 DEVICE_VARIABLE = "VIRTUALGPU_DEVICE"
 COUNT_VARIABLE = "VIRTUALGPU_COUNT"
+WATCHDOG_VARIABLE = "VIRTUALGPU_WATCHDOG_S"
+DEFAULT_WATCHDOG_S = 20.0
 DEFAULT_DEVICE = "A100"
 
 
@@ -37,3 +39,21 @@ def device_infos(name: str | None = None, count: int | None = None) -> list[Devi
             f"A number of virtual GPUs ({COUNT_VARIABLE}) is a whole number above 0, not {text}."
         )
     return [device_info(name)] * int(text)
+
+
+def initial_watchdog_s() -> float:
+    """How long a kernel may compute: ``VIRTUALGPU_WATCHDOG_S``, else 20 s.
+
+    Raises
+    ------
+    ValueError
+        If the variable is no number above 0.
+    """
+    text = os.environ.get(WATCHDOG_VARIABLE, "").strip()
+    try:
+        seconds = float(text or DEFAULT_WATCHDOG_S)
+    except ValueError:
+        seconds = 0.0
+    if not seconds > 0:
+        raise ValueError(f"{WATCHDOG_VARIABLE} is a number of seconds above 0, not {text}.")
+    return seconds

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from virtualgpu.cuda_errors import CUDARuntimeError
 from virtualgpu.model import cost
 from virtualgpu.model.caches.l2 import L2Contents
+from virtualgpu.model.choice import initial_watchdog_s
 from virtualgpu.model.clock import HostClock, Schedule
 from virtualgpu.model.links.ports import Links
 from virtualgpu.model.links.topology import check_links
@@ -33,7 +34,6 @@ from virtualgpu.records.libraries import LibraryCall
 from virtualgpu.records.traffic.ports import LinkKind
 
 T = TypeVar("T")
-DEFAULT_WATCHDOG_S = 20.0
 # Typical of what a CUDA context takes before the first allocation on data-centre GPUs.
 CONTEXT_BYTES = 512 << 20
 
@@ -58,7 +58,8 @@ class VirtualDevice:
     work : WorkQueue
         Its streams: what they are given, and when it runs on the modelled clock.
     watchdog_s : float
-        Seconds of computing, on the host, after which a kernel counts as hung.
+        Seconds of computing, on the host, after which a kernel counts as hung; with the default it goes on
+        as long as threads or blocks of it still end.
     idle_s : float, optional
         The same of a kernel that neither stores nor prints anything new meanwhile, and of which nothing ends.
     independent_threads : bool
@@ -82,7 +83,7 @@ class VirtualDevice:
             machine.next_operation,
         )
         self.l2 = L2Contents(cost.L2_USABLE_SHARE * info.l2_bytes)
-        self.watchdog_s = DEFAULT_WATCHDOG_S
+        self.watchdog_s = initial_watchdog_s()
         self.idle_s: float | None = None
         self.independent_threads = True
         self.block_order: Callable[[int], npt.NDArray[np.int64]] | None = None

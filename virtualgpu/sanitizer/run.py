@@ -86,6 +86,7 @@ def sanitize(
             block_order=order,
             turns_seed=turns_seed(what.order, what.seed),
             watchdog_s=PATIENCE * launch.device.watchdog_s,
+            patient=False,
             idle_s=None if launch.device.idle_s is None else PATIENCE * launch.device.idle_s,
         )
         stopped = None

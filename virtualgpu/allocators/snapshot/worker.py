@@ -71,9 +71,8 @@ def _device(
         notes.append(f"{count(found.strange, 'event')} {agree} not agree with the final state.")
     if tables.impossible:
         were = noun(tables.impossible, "was", "were")
-        notes.append(
-            f"{count(tables.impossible, 'event')} with a size or an address that no device has {were} left out."
-        )
+        what = f"{count(tables.impossible, 'event')} with a size or an address that no device has"
+        notes.append(f"{what} {were} left out.")
     if tables.left_out:
         most = sorted(tables.left_out.items(), key=lambda pair: -pair[1])
         names = [f"{times:,} {name!r:.60}" for name, times in most[:_MOST_NAMES]]

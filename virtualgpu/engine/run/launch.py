@@ -61,6 +61,8 @@ class RunOptions:
         end, so that one waiting for a later one may wait in vain.
     watchdog_s
         Seconds that its threads may compute before the launch is stopped.
+    patient
+        Never stop it while its threads or blocks still come to their end: so it comes to its own.
     idle_s
         Of these, seconds after which it is stopped if no thread has ended and nothing new was stored or
         printed; None: as many as there are.
@@ -89,6 +91,7 @@ class RunOptions:
     sm_count: int = 1
     resident_blocks: int = 0
     watchdog_s: float = 20.0
+    patient: bool = False
     idle_s: float | None = None
     stdout: Callable[[str], None] | None = None
     onlooker: Callable[[], Onlooker] | None = None

@@ -47,12 +47,13 @@ class Watchdog:
 
     The limit is processor time, not wall time: on a busy machine a kernel gets a share of a core. Where no
     thread comes to its end any more, though, a launch is stopped when its limit has passed as wall time, and
-    20 s at least. All readings are seconds that the launch has computed, over all its pieces.
+    20 s at least. A patient watchdog lets a launch compute on while threads end, as it will end, too. All readings are seconds that the launch has computed, over all its pieces.
     """
 
     def __init__(self, launch: RunningLaunch) -> None:
         self._launch = launch
         self._limit_s = launch.options.watchdog_s
+        self._patient = launch.options.patient
         self._idle_limit_s = launch.options.idle_s or math.inf
         self._crews: Sequence[Crew] = ()
         self._seen: list[tuple[int, int, int]] = []
@@ -105,7 +106,8 @@ class Watchdog:
             self._look(spent_s)
         idle_s = spent_s - max(self._moved_s, self._new_s)
         busy = self._wall_s > max(self._limit_s, _BUSY_S) and spent_s > _SHARE * self._limit_s
-        if spent_s > self._limit_s or idle_s > self._idle_limit_s or (busy and self._is_still(spent_s)):
+        over = spent_s > self._limit_s and not (self._patient and not self._is_still(spent_s))
+        if over or idle_s > self._idle_limit_s or (busy and self._is_still(spent_s)):
             # Told of this moment: workers may take long to stop on a busy machine, and looks take a while.
             moving = not self._is_still(spent_s)
             self._look(spent_s)
