@@ -227,3 +227,16 @@ def test_vectorize_refuses_as_cupy_does() -> None:
         cp.vectorize(abs)(3)
     with pytest.raises(TypeError, match=r"cp\.asarray"):
         cp.vectorize(lambda a, b: a)(cp.ones(3), np.ones(3))
+
+
+def test_small_tables_may_lie_on_the_host() -> None:
+    """CuPy copies footprints, structures and matrices; weights it refuses."""
+    mine, theirs, image = ours("ndimage"), scipy("ndimage"), cp.asarray(IMAGE)
+    cross = np.array([[0, 1, 0], [1, 1, 1], [0, 1, 0]])
+    same(mine.maximum_filter(image, footprint=cross), theirs.maximum_filter(IMAGE, footprint=cross))
+    same(mine.rank_filter(image, 1, None, cross), theirs.rank_filter(IMAGE, 1, None, cross))
+    same(mine.grey_erosion(image, structure=cross), theirs.grey_erosion(IMAGE, structure=cross))
+    same(mine.affine_transform(image, np.eye(2) / 2), theirs.affine_transform(IMAGE, np.eye(2) / 2))
+    same(mine.shift(image, np.array([1, 2])), theirs.shift(IMAGE, [1, 2]))
+    with pytest.raises(TypeError, match="Unsupported type"):
+        mine.convolve(image, cross)

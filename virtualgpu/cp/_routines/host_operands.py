@@ -102,6 +102,14 @@ vsplit ary indices_or_sections#
 fftshift x+
 ifftshift x+
 ndimage_affine_transform input matrix+ offset+
+ndimage_grey_dilation input size footprint+ structure+
+ndimage_grey_erosion input size footprint+ structure+
+ndimage_label input structure+
+ndimage_maximum_filter input size footprint+
+ndimage_median_filter input size footprint+
+ndimage_minimum_filter input size footprint+
+ndimage_percentile_filter input percentile size footprint+
+ndimage_rank_filter input rank size footprint+
 ndimage_shift input shift#
 ndimage_zoom input zoom#
 """

@@ -203,10 +203,8 @@ def _exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) -> Ex
         )
     if fault.code == layout.ABORTED:
         why = f": {fault.message}" if fault.message else ""
-        spent_s, longer = (
-            fault.watchdog_s,
-            "give it longer with watchdog_s in gl.use_device(), or VIRTUALGPU_WATCHDOG_S",
-        )
+        spent_s = fault.watchdog_s
+        longer = "give it longer with watchdog_s in gl.use_device(), or with VIRTUALGPU_WATCHDOG_S"
         remedy = f"Look for a loop that cannot end; or {longer}."
         if fault.progress is not None:
             spent_s = fault.progress.spent_s

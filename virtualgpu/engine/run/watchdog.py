@@ -47,7 +47,8 @@ class Watchdog:
 
     The limit is processor time, not wall time: on a busy machine a kernel gets a share of a core. Where no
     thread comes to its end any more, though, a launch is stopped when its limit has passed as wall time, and
-    20 s at least. A patient watchdog lets a launch compute on while threads end, as it will end, too. All readings are seconds that the launch has computed, over all its pieces.
+    20 s at least. A patient watchdog lets a launch go on while threads end, since it will end, too. All
+    readings are seconds that the launch has computed, over all its pieces.
     """
 
     def __init__(self, launch: RunningLaunch) -> None:
