@@ -65,7 +65,7 @@ def joined(outputs: list[Any]) -> list[Any]:
 
 
 def clean_output(output: Any) -> Any | None:
-    """Drop a live widget's reference where a picture or text stands in for it, and lines that were taken back."""
+    """Drop a live widget's reference where something stands in for it, and lines that were taken back."""
     data = output.get("data")
     if data is not None:
         data.pop(WIDGET_VIEW, None)
