@@ -80,6 +80,15 @@ def test_the_answer_for_comparison_is_wrong_more_often_than_right(path: Path) ->
     assert sum(match["tempting"] == match["found"] for match in tempting) <= len(tempting) / 2
 
 
+@each_notebook
+def test_choices_are_stored_in_the_order_in_which_they_are_shown(path: Path) -> None:
+    for cell in code_cells(read(path)):
+        asked = re.search(r'gl\.predict\(\s*"([\w-]+)"', cell.source)
+        question = folders.prediction(asked[1]) if asked else None
+        if question and question.choices:
+            assert " / ".join(map(str, asking._for_now(question, {}).choices)) in output_text(cell), cell.id
+
+
 def test_a_fixed_position_is_right_no_more_often_than_by_chance() -> None:
     hits, by_chance = dict.fromkeys((0, 1, -1), 0), 0.0
     for path in NOTEBOOKS:
