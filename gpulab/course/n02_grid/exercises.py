@@ -190,7 +190,7 @@ def _judge_trace(answer: Answer, start: Any, end: Any, warps: int, sms: int, pla
         right * sms: "idle SMs count: divide by the places of all of them.",
         right * places: "divide by the places that each SM has.",
         right * span / max(int(end.max()), 1): "the launch begins with the first block's start, not at 0.",
-        right * span / max(int(end[-1] - start[0]), 1): "the last block of the list need not end last.",
+        right * span / (int(end[-1] - start[0]) or 1): "the last block of the list need not end last.",
         warps
         * float(durations.mean())
         / (span * sms * places): "add up the blocks' times instead of averaging them.",

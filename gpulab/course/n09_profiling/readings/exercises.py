@@ -245,7 +245,8 @@ def _sessions(rng: np.random.Generator) -> list[tuple[str, Samples, str]]:
     for at in rng.permutation(len(found))[: len(found) // 2]:  # cards of other sizes
         for one in found[int(at)][1]:
             one["power"] = round(0.15 * one["power"], 1)
-    each = "a cause counts if it alone held the clocks for more than a tenth of the busy time."
+    each = "each cause has to hold for more than a tenth of the busy time by itself: they do not add up."
+    bits = "a sample may have the bits of both: then both held the clocks."
     exact = "exactly a tenth is not more than a tenth."
     found += [
         ("power and heat, neither for a tenth", _exact((84, 0), (8, 0x04), (8, 0x20)), each),
@@ -258,8 +259,8 @@ def _sessions(rng: np.random.Generator) -> list[tuple[str, Samples, str]]:
         ),
         ("heat in a ninth, a cap in half", _exact((11, 0x40), (39, 0), (50, 0x80)), both),
         ("a cap in a ninth, heat in half", _exact((11, 0x80), (39, 0), (50, 0x40)), both),
-        ("both at once, the cap for longer", _exact((8, 0x24), (6, 0x04), (86, 0)), each),
-        ("a brake and heat at once, then heat", _exact((30, 0xC8), (15, 0x20), (55, 0x1)), both),
+        ("both at once, the cap for longer", _exact((8, 0x24), (6, 0x04), (86, 0)), bits),
+        ("a brake and heat at once, then heat", _exact((30, 0xC8), (15, 0x20), (55, 0x1)), bits),
         ("heat from the first sample to the last", _exact((100, 0x20)), warm),
     ]
     alone = "a sample holds until the next one: a single one lasts for no time."

@@ -251,7 +251,7 @@ _SESSIONS: tuple[Wrong | Right, ...] = (
     Wrong("09-throttled", "hot means heat", _by_temperature, "", "the reason says power"),
     Wrong("09-throttled", "many watts mean power", _by_watts, "", ""),
     Wrong("09-throttled", "busy from 6 %", lambda s: _throttled([one | {"utilization": max(0, one["utilization"] - 5)} for one in s]), "", ""),
-    Wrong("09-throttled", "both together count", _together, "", "it alone held"),
+    Wrong("09-throttled", "both together count", _together, "", "they do not add up"),
     Wrong("09-throttled", "from a tenth on", _misread(least=0.1 - 1e-12), "", "not more than a tenth"),
     Wrong("09-throttled", "since the sample before", _since_the_one_before, "", ""),
     Wrong("09-throttled", "a twentieth counts", _misread(least=0.05), "", "is a burst"),

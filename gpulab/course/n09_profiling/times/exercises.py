@@ -570,7 +570,8 @@ def _judge_mended(key: str, cause: str, told: dict[str, Any]) -> None:
         "waits": after["waits"] > 3,
         "one stream": after["one stream"] < 2,
     }[cause]
-    times = f"{told['before'] / told['after']:.2g} times as fast as before"
+    gain = told["before"] / told["after"]
+    times = "as fast as before" if 0.95 < gain < 1.05 else f"{gain:.2g} times as fast as before"
     if left:
         counted = {
             "launches": f"the host still launches {after['launches']} times, as against {before['launches']}",
