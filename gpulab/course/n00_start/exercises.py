@@ -159,6 +159,10 @@ SAXPY = KernelExercise(
         Advice(advice.holds(lambda m: m["a"] * m["x"]), "y holds a * x; the old y is missing from the sum."),
         Advice(advice.holds(lambda m: m["a"] * m["x"] * m["y"]), "The old y is to be added, not multiplied."),
         Advice(advice.holds(lambda m: m["x"] + m["y"]), "The factor a is missing."),
+        Advice(
+            lambda m: m["a"] == 0 and advice.unchanged(m),
+            "y is unchanged, and 0 times infinity or NaN is NaN: a is a factor like any other.",
+        ),
         Advice(advice.unchanged, "y is unchanged; write the result back to y[i]."),
         Advice(advice.only_first, "Only y[0] is written: i counts threads over all blocks."),
     ),
@@ -179,7 +183,7 @@ def smooth_case(data: Draw, n: int, block: Dim3) -> Case:
 
 
 def _at_the_ends(m: Mistake) -> bool:
-    return m.fault == "out of bounds" or (m.found is not None and not m.wrong[1:-1].any())
+    return m.found is not None and m["n"] > 2 and not m.wrong[1:-1].any()
 
 
 REPAIR = KernelExercise(
@@ -202,10 +206,13 @@ REPAIR = KernelExercise(
             "Every mean is 0: what is 1 / 3, of two whole numbers?",
         ),
         Advice(
+            advice.either(advice.out_of_bounds, _at_the_ends),
+            "Which neighbours has the first element, and which the last?",
+        ),
+        Advice(
             advice.partly_unwritten,
             "Some elements are never written: how many threads come before block b's first?",
         ),
-        Advice(_at_the_ends, "Which neighbours has the first element, and which the last?"),
     ),
     praise="the index, the ends and the division are all mended.",
 )

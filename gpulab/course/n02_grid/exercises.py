@@ -128,6 +128,13 @@ def _only_part(m: Mistake) -> bool:
     return m.start is not None and advice.partly_unwritten(m) and m.case.size[0] != m.case.size[1]
 
 
+def _another_order(m: Mistake) -> bool:
+    """All rows are there, in other places."""
+    if m.name != "row" or m.found is None or m.wanted is None:
+        return False
+    return bool((np.sort(m.found) == np.sort(m.wanted)).all())
+
+
 def _in_16_bits(m: Mistake) -> bool:
     """What the first 65,536 threads of a direction write is right."""
     return m.found is not None and m.wrong.size > 1 << 16 and not m.wrong.ravel()[: 1 << 16].any()
@@ -327,7 +334,7 @@ EXERCISES = (
                 "Two threads have the same g: blocks and threads are numbered x fastest, then y, then z.",
             ),
             Advice(
-                lambda m: m.name == "row" and m.found is not None and not advice.partly_unwritten(m),
+                _another_order,
                 "Blocks or threads stand in another order: both are numbered x fastest, then y, then z.",
             ),
             Advice(

@@ -160,6 +160,14 @@ def _products(rng: np.random.Generator, at_once: int) -> list[Any]:
     return [*small, (1, 1, 1), (37, 70, 65), (side - 5, side + 3, 4)]
 
 
+def _in_the_padding(m: Mistake) -> bool:
+    """Only padding is wrong, wherever it holds no number."""
+    if m.found is None or m.wanted is None:
+        return False
+    behind = np.arange(m["cols"]) >= m["length"][:, None]
+    return not np.isfinite(m["x"][m.wrong]).any() and bool(behind[m.wrong].all())
+
+
 def _only_end_missing(m: Mistake) -> bool:
     """What is not written are the elements behind the last whole float4."""
     return advice.partly_unwritten(m) and not m.wrong[: m["n"] // 4 * 4].any()
@@ -181,7 +189,15 @@ def _outside_tile(m: Mistake) -> bool:
 
 def _never_stored(m: Mistake) -> bool:
     """NaN where numbers should be: what shared memory holds before anything is stored there."""
-    return _computed(m) and bool(np.isnan(m.found[m.wrong]).any())  # type: ignore[index]
+    finite = all(np.isfinite(value).all() for value in m.case.values.values())
+    return finite and _computed(m) and bool(np.isnan(m.found[m.wrong]).any())  # type: ignore[index]
+
+
+def _infinity_times_nothing(m: Mistake) -> bool:
+    """NaN though no factor is: infinity was multiplied by what stands for nothing."""
+    if m.found is None or m.name != "c" or np.isfinite(m["b"]).all():
+        return False
+    return bool(np.isnan(m.found[m.wrong]).all())
 
 
 def judge_ways(answer: Answer) -> str:
@@ -526,7 +542,7 @@ EXERCISES = (
             ),
             Advice(advice.written_twice, "Threads beyond the last column write into the next row."),
             Advice(
-                lambda m: m.found is not None and not np.isfinite(m["x"][m.wrong]).any(),
+                _in_the_padding,
                 "The padding may hold NaN and infinity, which times 0 are NaN: choose, do not multiply.",
             ),
             Advice(
@@ -578,6 +594,10 @@ EXERCISES = (
                 advice.holds(_whole_tiles),
                 "The last tile may be cut off: round the number of tiles up, and let what lies outside count "
                 "as 0.",
+            ),
+            Advice(
+                _infinity_times_nothing,
+                "What lies outside counts as 0 in both matrices: infinity times 0 is NaN.",
             ),
             _NEVER_STORED,
             Advice(

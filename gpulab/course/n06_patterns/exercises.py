@@ -247,6 +247,14 @@ def _not_below_0(m: Mistake) -> bool:
     return bool((m.found == np.maximum(m.wanted, 0)).all())
 
 
+def _in_floats(m: Mistake) -> bool:
+    """Right but for roundings, and all of it what a float holds: not by chance, where ints are large."""
+    if m.found is None or not advice.nearly(m):
+        return False
+    held = bool((m.found.astype(np.float32).astype(np.int64) == m.found).all())
+    return held and int((np.abs(m.found.astype(np.int64)) > 1 << 26).sum()) > 2
+
+
 def _inclusive(m: Mistake) -> Any:
     return np.cumsum(m["x"], dtype=np.int32)
 
@@ -289,6 +297,14 @@ def _masked_rows_wrong(m: Mistake) -> bool:
         return False
     rows = m.found[m.wrong.any(axis=1)]
     return bool((np.isnan(rows) | (rows == 0)).all())
+
+
+def _low_rows_wrong(m: Mistake) -> bool:
+    """Only rows are wrong whose largest score is far below 0, among others that are not, and all 0."""
+    if m.found is None or m["rows"] < 3 or m.found[m.wrong].any():
+        return False
+    rows, most = m.wrong.any(axis=1), m["x"].max(axis=1)
+    return bool((most[rows] < -20).all() and (most[~rows] > -20).any())
 
 
 def _nearly(m: Mistake) -> bool:
@@ -350,6 +366,11 @@ EXERCISES = (
             Advice(
                 lambda m: m.found is not None and m.name == "sums" and bool((m.found == _halved(m)).all()),
                 "A block need not have 64 or 256 threads: where an odd number is left, halving forgets one.",
+            ),
+            Advice(_in_floats, "Of an int's 31 bits a float keeps 24: compute with ints."),
+            Advice(
+                lambda m: m.name == "largest" and m["n"] == 0,
+                "A block without elements has the largest −2147483648.",
             ),
             Advice(
                 lambda m: m.found is not None,
@@ -438,6 +459,10 @@ EXERCISES = (
         advice=(
             Advice(advice.out_of_bounds, "Threads beyond n keep nothing, but their votes count as no."),
             Advice(
+                lambda m: m.name == "out" and m.found is not None and bool((m.found <= 0).any()),
+                "Something is kept that is not above 0.",
+            ),
+            Advice(
                 _same_elements,
                 f"The right elements, in another order. {_ATOMIC_ORDER}",
             ),
@@ -514,6 +539,10 @@ EXERCISES = (
                 "Inside it is right: at the edges the nearest pixel counts, in rows and in columns alike.",
             ),
             Advice(
+                lambda m: m.found is not None and bool(m.wrong.mean() > 0.9),
+                "Hardly a pixel is right: it is the sum of 25, in float, divided by 25.",
+            ),
+            Advice(
                 _tile_edges,
                 "Is the halo loaded on all four sides and in the corners, two pixels wide, for any block?",
             ),
@@ -550,6 +579,10 @@ EXERCISES = (
                 advice.hazard("RAW", "WAR", "WAW"),
                 "What one warp leaves for others needs a __syncthreads() before it is read, and one "
                 "before it is overwritten.",
+            ),
+            Advice(
+                _low_rows_wrong,
+                "The largest score of a row may be as low as you like: begin with −∞, not with a number.",
             ),
             Advice(
                 _masked_rows_wrong,

@@ -135,7 +135,8 @@ def hazards(trial: Trial) -> str:
         for found in report.hazards:
             if found.kind == _ABSENT and unused:
                 continue  # a lane may receive what is undefined, and drop it
-            if found.severity == "info" and trial.exercise.once and found.kind == "WAW":
+            twice = found.kind == "WAW" and found.space == "global"
+            if found.severity == "info" and trial.exercise.once and twice:
                 both = found.message.partition(", and nothing says")[0]
                 raise trial.mistaken(Mistake("hazards", case, f"{case.label}: {both}.", hazard=found.kind))
             if found.severity != "info":
