@@ -594,8 +594,8 @@ def test_orders_name_the_run_and_why() -> None:
     assert "CUDA promises no order" in told("reversed", hazards=True)
 
 
-def hazard(kind: str, message: str, severity: str = "error") -> Any:
-    return SimpleNamespace(kind=kind, message=message, severity=severity)
+def hazard(kind: str, message: str, severity: str = "error", space: str = "global") -> Any:
+    return SimpleNamespace(kind=kind, message=message, severity=severity, space=space)
 
 
 def test_hazards_are_told_where_they_are_ones() -> None:
@@ -615,6 +615,7 @@ def test_hazards_are_told_where_they_are_ones() -> None:
     assert told(clean(hazard("WAW", "same value", "info"))) == fine
     twice_ = clean(hazard("WAW", "two write x, and nothing says who", "info"))
     assert told(twice_, once=True) == "two write x. Every element belongs to one thread."
+    assert told(clean(hazard("WAW", "two write s[0] alike", "info", "shared")), once=True) == fine
     assert told(clean(hazard("RAW", "some", "info")), once=True) == fine
     absent = clean(hazard("shuffle from an absent lane", "a lane is absent."))
     assert told(absent) == fine
