@@ -331,6 +331,12 @@ def spotlight(body: str) -> str:
 GUARD = "if (x < width && y < height)"
 PICTURE_WRONG = [
     (
+        "16 bits for distances",
+        f"{PLACE} {GUARD} {{ {PAINT} }}".replace(", dx = x - cx", "; short dx = x - cx"),
+        "results",
+        "a dark spot far",
+    ),
+    (
         "bytes for distances",
         f"{PLACE} {GUARD} {{ {PAINT} }}".replace(
             "dx = x - cx, dy = y - cy;", "dx = (signed char)(x - cx), dy = (signed char)(y - cy);"

@@ -271,6 +271,8 @@ _ADDRESSES = (
           "results", ""),
     Wrong("02-address", "warp of the grid", _address(f"{_BLOCK}{_T}{_G} warp[g] = g / 32; lane[g] = g % 32; {_ROW}"), "results",
           ""),
+    Wrong("02-address", "16 bits for blocks", _address(f"{_BLOCK.replace('int', 'short')}{_T}{_G} {_WRITE}"), "results",
+          "without gaps"),
     Wrong("02-address", "z first",
           _address(f"{_BLOCK} int t = threadIdx.z + blockDim.z * (threadIdx.y + blockDim.y * threadIdx.x); {_G}"
                    "warp[g] = (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) / 32;"

@@ -88,6 +88,8 @@ _SUMS = (
     Wrong("03-warp-sum", "guard around the shuffles",
           _sum(f"{_I} if (i < n) {{ int v = x[i]; {_TREE} {_STORE} }}"), "results", ""),
     Wrong("03-warp-sum", "no guard", _sum(f"{_I} int v = x[i]; {_TREE} {_STORE}"), "results", "must not load"),
+    Wrong("03-warp-sum", "16 bits for warps", _sum(f"{_LOAD} {_TREE} {_STORE.replace('i / 32', '(unsigned short)(i / 32)')}"),
+          "results", "more warps than 16 bits count"),
     Wrong("03-warp-sum", "four steps", _sum(f"{_LOAD} {_TREE.replace('o = 16', 'o = 8')} {_STORE}"), "results", ""),
     Wrong("03-warp-sum", "stops at 2", _sum(f"{_LOAD} {_TREE.replace('o > 0', 'o > 1')} {_STORE}"), "results", ""),
     Wrong("03-warp-sum", "thread 0 writes", _sum(f"{_LOAD} {_TREE} if (threadIdx.x == 0) out[i / 32] = v;"), "results",

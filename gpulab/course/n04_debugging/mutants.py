@@ -445,6 +445,8 @@ _PLACES = (
     Wrong("04-places", "as given", _both("row[i] * cols + col[i]", "col[i] * rows + row[i]"), "results", "widen a factor"),
     Wrong("04-places", "cast after the product", _both("(long long)(row[i] * cols) + col[i]", "(long long)(col[i] * rows) + row[i]"),
           "results", "widen a factor"),
+    Wrong("04-places", "in double precision", _both("(double)row[i] * cols + col[i]", "(double)col[i] * rows + row[i]"),
+          "results", "2,147,483,647"),
     Wrong("04-places", "unsigned", _both("(unsigned)row[i] * cols + col[i]", "(unsigned)col[i] * rows + row[i]"), "results",
           "unsigned wraps"),
     Wrong("04-places", "one line mended", _both(_FROM, "col[i] * rows + row[i]"), "results", "in both lines"),

@@ -26,6 +26,7 @@ _COPIES = (
     Wrong("05-copy4", "a float for each thread", _copy(f"{_I} if (i < n) y[i] = x[i];"), "results", "there is a thread for every"),
     Wrong("05-copy4", "float by float",
           _copy(f"{_I} int t = gridDim.x * blockDim.x; for (; i < n; i += t) y[i] = x[i];"), "budget", "take a float4"),
+    Wrong("05-copy4", "adds 0 at the end", _copy(f"{_WHOLE} {_ENDS.replace('];', '] + 0.0f;')}"), "results", "next to nothing"),
     Wrong("05-copy4", "pairs", _copy(f"{_I} int t = gridDim.x * blockDim.x; for (int k = i; k < n / 2; k += t)"
           " ((float2*)y)[k] = ((const float2*)x)[k]; if (i == 0 && n % 2) y[n - 1] = x[n - 1];"), "budget", "take a float4"),
     Wrong("05-copy4", "float4 at every float",
@@ -252,6 +253,9 @@ _PRODUCTS = (
           _product(_TILED.replace(f"{_SYNC} {_ADDS}", _ADDS)), "results", "between storing and reading"),
     Wrong("05-matmul", "no barrier after the sum", _product(_TILED.replace(f"{_ADDS} {_SYNC}", _ADDS)), "results",
           "storing what others still read"),
+    Wrong("05-matmul", "outside of b comes its last row",
+          _product(_TILED.replace("k0 + ty < inner && col < cols ? b[(k0 + ty) * cols + col] : 0",
+                                  "inner && col < cols ? b[min(k0 + ty, inner - 1) * cols + col] : 0")), "results", "infinity times 0"),
     Wrong("05-matmul", "square only", _product(_TILED.replace("a[row * inner", "a[row * cols").replace("< inner", "< cols")), "results", ""),
     Wrong("05-matmul", "room for 16", _product(_TILED.replace("[32][33]", "[16][17]")), "results", "Blocks have up to 32 × 32"),
     Wrong("05-matmul", "whole tiles only", _product(_TILED.replace(_LOOP, "for (int k0 = 0; k0 + S <= inner; k0 += S)")), "results",

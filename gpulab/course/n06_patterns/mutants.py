@@ -433,6 +433,8 @@ _PLAIN_MOST = (
     " for (int w = 0; w < blockDim.x / 32; ++w) most = fmaxf(most, mosts[w]);"
 )
 _SOFTMAXES = (
+    Wrong("06-softmax", "begins with a number", _softened(("__int_as_float(0xff800000)", "-1e30f")), "results", "begin with −∞"),
+    Wrong("06-softmax", "begins with a lower number", _softened(("__int_as_float(0xff800000)", "-3.4e38f")), "results", "begin with −∞"),
     Wrong("06-softmax", "no maximum",
           _soft(f"{_ROW} for (int i = t; i < cols; i += blockDim.x) sum += expf(from[i]); {_PLAIN_SUM}"
                 " for (int i = t; i < cols; i += blockDim.x) y[blockIdx.x * cols + i] = sum > 0 ? expf(from[i]) / sum : 0;"), "results", "overflows"),

@@ -18,6 +18,14 @@ from gpulab.teach.judge import Right, Wrong
 # 07-stopwatch
 
 
+def _waits_between(work: Callable[[], Any], n: int) -> float:
+    def and_waits() -> None:
+        work()
+        session.cp().cuda.get_current_stream().synchronize()
+
+    return _events(and_waits, n)
+
+
 def _events(work: Callable[[], Any], n: int, **change: Any) -> float:
     """A right stopwatch, with parts that can be exchanged."""
     cp = session.cp()
@@ -108,6 +116,7 @@ def _waits_for(what: Callable[[Any], Any]) -> Callable[..., float]:
 _STOPWATCHES = (
     Wrong("07-stopwatch", "the host's clock alone", _host_clock_alone, "", "the host's clock"),
     Wrong("07-stopwatch", "the host's clock, with a wait", _host_clock, "", "the host's clock"),
+    Wrong("07-stopwatch", "waits after each call", _waits_between, "", "give all calls, then wait once"),
     Wrong("07-stopwatch", "no warm-up", lambda w, n: _events(w, n, warm=False), "", "first, cold call"),
     Wrong("07-stopwatch", "no wait", _waits_for(lambda end: None), "", "not ready"),
     Wrong("07-stopwatch", "events on the default stream",

@@ -79,6 +79,8 @@ _STAY = (
     Wrong("08-stay", "as given", exercises.prepare_there_and_back, "counts", "nothing has to come home"),
     Wrong("08-stay", "brings the minimum home", lambda x, limit: _cp().minimum(x - float(x.min()), limit), "counts",
           "nothing has to come home"),
+    Wrong("08-stay", "nothing below 0", lambda x, limit: _cp().maximum(_cp().minimum(x - x.min(), limit), 0),
+          "results", "prepare(x, -5)"),
     Wrong("08-stay", "item", lambda x, limit: _cp().clip(x - x.min().item(), 0, limit), "counts",
           "nothing has to come home"),
     Wrong("08-stay", "asks a device array a question", _branches, "counts", "nothing has to come home"),

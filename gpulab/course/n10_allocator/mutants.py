@@ -31,6 +31,7 @@ _PREDICT = (
 )  # fmt: skip
 
 _SCALE = (
+    Wrong("10-scale", "by less than 1", programs.by_what_there_is, "results", ""),
     Wrong("10-scale", "as given", exercises.scaled_at_length, "counts", "in place"),
     Wrong("10-scale", "changes its input", programs.changes_its_input, "results", "belongs to its caller"),
     Wrong("10-scale", "frees one step late", programs.deletes_too_late, "counts", "in place"),

@@ -568,3 +568,14 @@ def attention_in_one_buffer(h: Any) -> Any:
         scores /= scores.sum(axis=1, keepdims=True)
         out[first : first + 64] = scores @ h
     return out
+
+
+def by_what_there_is(x: Any) -> Any:
+    """Divides by the distance of the ends, unless it is 0."""
+    cp = session.cp()
+    low, high = x.min(), x.max()
+    y = x - low
+    y /= cp.where(high == low, np.float32(1), high - low)
+    y *= 2
+    y -= 1
+    return y
