@@ -15,6 +15,7 @@ pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not inst
 _HEAD = 'extern "C" __global__ void k(int* x, int* y) {\n'
 _SHARED = "__shared__ int s[128]; int t = threadIdx.x; s[t] = x[t]; __syncthreads();\n"
 LOCK = "put __threadfence() after the lock is taken and before it is opened"
+SIGNAL = "put __threadfence() before that changes and after it is read"
 VARIABLE = "Read into a variable, then __syncthreads(), then write"
 
 
@@ -89,14 +90,14 @@ REMEDIES = {
     "flag without fences": Remedy(
         "if (threadIdx.x) return;\nif (!blockIdx.x) {\nx[0] = 7;\natomicExch(y, 1);\n}\n"
         "else { while (atomicAdd(y, 0) == 0);\nx[1] = x[0]; }",
-        "__threadfence() before the flag is written and after it is read",
+        SIGNAL,
         {"atomicExch": "__threadfence(); atomicExch", "== 0);": "== 0); __threadfence();"},
         blocks=2,
     ),
     "flag without the reader's fence": Remedy(
         "if (threadIdx.x) return;\nif (!blockIdx.x) {\nx[0] = 7;\n__threadfence(); atomicExch(y, 1);\n}\n"
         "else { while (atomicAdd(y, 0) == 0);\nx[1] = x[0]; }",
-        "__threadfence() before the flag is written and after it is read",
+        SIGNAL,
         {"== 0);": "== 0); __threadfence();"},
         blocks=2,
     ),
@@ -122,6 +123,32 @@ REMEDIES = {
             ("a fence before it is opened", f"{change}; __threadfence();"),
         )
     },
+    "exchanges in a loop": Remedy(
+        _SHARED.replace("128", "130").replace("s[t] = x[t]", "s[t] = s[t + 64] = t * 37 % 64")
+        + "for (int i = 0; i < 64; i++) {\nint j = 2 * t + i % 2;\n"
+        "if (j < 127 && s[j] > s[j + 1]) { int v = s[j]; s[j] = s[j + 1]; s[j + 1] = v; }\n}\ny[t] = s[t];",
+        "put __syncthreads() between two turns of the loop",
+        {"= v; }\n}": "= v; }\n__syncthreads();\n}"},
+        threads=64,
+    ),
+    "the last block adds up": Remedy(
+        "if (threadIdx.x) return;\nx[blockIdx.x] = 5;\nif (atomicAdd(y, 1) == gridDim.x - 1) {\n"
+        "x[9] = x[0] + x[1] + x[2]; }",
+        SIGNAL,
+        {"= 5;": "= 5; __threadfence();", "{\nx[9]": "{ __threadfence();\nx[9]"},
+        blocks=3,
+    ),
+    "flag between warps": Remedy(
+        "__shared__ int s; __shared__ volatile int flag; if (!threadIdx.x) flag = 0;\n__syncthreads();\n"
+        "if (threadIdx.x == 0) { s = x[9];\nflag = 1; }\n"
+        "if (threadIdx.x == 32) { while (!flag);\ny[0] = s; }",
+        "behind a fence",
+        {
+            "flag = 1": "__threadfence_block(); flag = 1",
+            "while (!flag);": "while (!flag); __threadfence_block();",
+        },
+        threads=64,
+    ),
     "lock around a plain store": Remedy(
         "while (atomicCAS(y, 0, 1) != 0);\nx[0] = blockIdx.x;\natomicExch(y, 0);",
         LOCK,

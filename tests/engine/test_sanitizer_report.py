@@ -253,8 +253,8 @@ def race(
 
 
 FLAGGED = (
-    "Blocks run in any order and at once: let the reader wait for a flag, with __threadfence() before the "
-    "flag is written and after it is read, or launch twice."
+    "Blocks run in any order and at once: write to another array, use an atomic, or launch twice."
+    f"{sentences.SIGNAL}"
 )
 OWN = "et one thread write it, or give each an element of its own."
 VARIABLE = "ead into a variable, then __syncthreads(), then write."

@@ -323,6 +323,7 @@ def test_gaps_name_the_operator_and_the_function_that_the_host_ran(file: Path) -
         event(frame, "nn.Module: Linear_0", 10, 900, 900, 900),
         event(frame, "torch/nn/modules/linear.py(114): forward", 20, 800, 900, 900),
         event(frame, "<built-in function linear>", 30, 700, 900, 900),
+        event(frame, "C:\\Python\\lib\\site-packages\\torch\\x.py(9): go", 40, 690, 900, 900),
         event("user_annotation", "ProfilerStep#1", 0, 1000, 900, 900),
         event("cpu_op", "aten::linear", 100, 600, 900, 900),
         event("cpu_op", "aten::addmm", 110, 580, 900, 900),

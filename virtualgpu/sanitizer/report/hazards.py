@@ -144,7 +144,11 @@ class Report:
         address = self._address(found.space, found)
         array = self._element(found.space, address)
         if race.update is not None:
-            message = sentences.update_message(race.update, first, second, array, race.relation, self._locks)
+            in_loop, inside, outside = self._turns(found, race.relation)
+            message = sentences.update_message(
+                race.update, first, second, array, race.relation, self._locks,
+                turns=in_loop and not inside and not outside,
+            )  # fmt: skip
             return Hazard(
                 tool="race", kind=LOST_UPDATE, severity="error", space=found.space, kernel=self.kernel,
                 first=first, second=second, address=address, array=array, count=found.count, message=message,
@@ -174,12 +178,14 @@ class Report:
             if self._lines(other.found) == mine and other.found.space == space
         )
         in_loop, inside, outside = self._turns(race.found, relation)
-        if relation == sentences.BLOCK and self._ordering.has_messages:
+        sites = self.findings.sites
+        polls = any(site.flag and site.reads for site in sites)
+        if relation == sentences.BLOCK and (self._ordering.has_messages or polls):
             relation = sentences.FLAGS
         sides = self._sides(race.found)
         return sentences.Remedied(
             relation, in_loop, inside, outside,
-            polls=any(site.flag and site.reads for site in self.findings.sites),
+            signals=polls or any(site.instruction.root == "atom" for site in sites),
             is_flag=any(site.flag and site.reads for site in sides),
             locks=self._locks,
         )  # fmt: skip

@@ -27,6 +27,10 @@ _MEANT = {
     MIXED: "Compare-and-swaps change the same array: a plain write beside them is right only where any of "
     "the values will do, as in the shortening of a path; elsewhere, swap here as well.",
 }
+SIGNAL = (
+    " If a flag or a counter tells that it is written, put __threadfence() before that changes and after it "
+    "is read."
+)
 LOCK = " If a lock guards it, put __threadfence() after the lock is taken and before it is opened."
 AFTER_COPY = " The write is an asynchronous copy: its thread waits for it first, then for the others."
 
@@ -53,15 +57,15 @@ class Remedied:
     """Where the remedy of a race belongs.
 
     ``relation`` says whom it must part. ``in_loop``: one loop has both accesses; ``inside`` and ``outside``
-    are then lines of its barriers between theirs and elsewhere, 0 for none. ``polls``: the kernel waits for
-    flags, and ``is_flag``: this is one of them. ``locks``: the kernel has compare-and-swaps.
+    are then lines of its barriers between theirs and elsewhere, 0 for none. ``signals``: the kernel waits for
+    flags or counts with atomics, and ``is_flag``: this is such a flag. ``locks``: it has compare-and-swaps.
     """
 
     relation: int
     in_loop: bool = False
     inside: int = 0
     outside: int = 0
-    polls: bool = False
+    signals: bool = False
     is_flag: bool = False
     locks: bool = False
 
@@ -89,15 +93,12 @@ def _remedy(kind: str, first: int, second: int, where: Remedied) -> str:
     low, high = sorted((first, second))
     if where.is_flag:
         return "Write the flag with an atomic, such as atomicExch(), and put __threadfence() before it."
-    if where.relation == GRID and where.polls and kind == "RAW":
-        return (
-            "Blocks run in any order and at once: let the reader wait for a flag, with __threadfence() "
-            "before the flag is written and after it is read, or launch twice."
-        )
     if where.relation == GRID:
         if kind == "WAW":
             return "Blocks run in any order and at once: let one thread write it, or use an atomic."
-        return "Blocks run in any order and at once: write to another array, use an atomic, or launch twice."
+        signalled = SIGNAL if where.signals and kind == "RAW" else ""
+        remedy = "write to another array, use an atomic, or launch twice"
+        return f"Blocks run in any order and at once: {remedy}.{signalled}"
     wait, why = _WAIT[where.relation], _WHY[where.relation]
     within = f"Read into a variable, then {wait}, then write"
     if kind == "WAW":
@@ -115,9 +116,9 @@ def _remedy(kind: str, first: int, second: int, where: Remedied) -> str:
 
 
 def update_message(
-    update: Update, first: Place, second: Place, array: str, relation: int, locks: bool
+    update: Update, first: Place, second: Place, array: str, relation: int, locks: bool, turns: bool = False
 ) -> str:
-    """Of a read-modify-write by several threads."""
+    """Of a read-modify-write by several threads; `turns`: in a loop without a barrier."""
     what = (
         f"thread {second.thread} of block {second.block} and {_of(first, relation)} both read {array}, "
         "change it and write it back: one of the two changes can get lost."
@@ -132,6 +133,9 @@ def update_message(
     else:
         element = array.split(" (")[0]  # without where it stands in an array of several axes
         fix = f"Use {update.atomic}({'' if ' of ' in element else f'&{element}, ...'})."
+    if turns and relation != GRID:
+        wait = f"put {_WAIT[relation]} between two turns of the loop"
+        fix += f" If each element is one thread's in a turn, {wait}."
     return f"{what} {fix}{LOCK if locks else ''}"
 
 

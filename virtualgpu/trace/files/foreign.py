@@ -374,7 +374,8 @@ def _calls(
 def _source(stack: list[_Slice]) -> SourceLine | None:
     """The innermost function that is the user's, with the line where it begins."""
     for each in reversed(stack):
-        parts = None if _NOT_THE_USERS.search(each.name) else _FUNCTION.fullmatch(each.name)
+        name = each.name.replace("\\", "/")
+        parts = None if _NOT_THE_USERS.search(name) else _FUNCTION.fullmatch(name)
         if parts is not None:
             return SourceLine(parts[1], int(parts[2]), f"in {parts[3]}")
     return None
