@@ -320,6 +320,10 @@ PICTURE = KernelExercise(
             advice.holds(_wrapped),
             "A byte holds 255 at most, and what is more starts again at 0: take the min.",
         ),
+        Advice(
+            advice.both(advice.holds(_mirrored), _rim),
+            "Pixels exactly r away are lit, too; or x and y are exchanged in the circle.",
+        ),
         Advice(advice.holds(_mirrored), "x and y are exchanged in the circle."),
         Advice(_rim, "Pixels exactly r away are lit, too."),
         Advice(
