@@ -15,6 +15,11 @@ from gpulab.teach.store import store
 from virtualgpu.errors import GpulabError, did_you_mean
 from virtualgpu.records import Provenance
 
+_STEP = re.compile(
+    r"(?:(?P<beside>less than|under|more than|over|about) )?(?P<number>\d[\d,]*(?:\.\d+)?)(?!\w)"
+)
+_BESIDE = {"less than": -1, "under": -1, "more than": 1, "over": 1}
+
 
 class UnknownPredictionError(GpulabError, ValueError):
     """A prediction that the course does not ask for; the message names the nearest."""
@@ -108,17 +113,31 @@ def filled(text: str, fields: dict[str, Value], key: str) -> str:
 
 
 def _for_now(asked: PredictionQuestion, fields: dict[str, Value]) -> PredictionQuestion:
-    """The question with its choices in their order and a tempting answer such as ``"{sms}"`` filled in.
-
-    The order follows from a hash of key and choice, so that the right answer's position tells nothing. It is
-    the same for all learners: a class can point at "the second".
-    """
-    choices = sorted(
-        asked.choices, key=lambda choice: hashlib.sha256(f"{choice}@{asked.key}".encode()).digest()
-    )
+    """The question with its choices in their order and a tempting answer such as ``"{sms}"`` filled in."""
     name = re.fullmatch(r"\{(\w+)\}", str(asked.comparison))
     comparison = fields.get(name[1]) if name else asked.comparison
-    return replace(asked, choices=tuple(choices), comparison=comparison)
+    return replace(asked, choices=_ordered(asked.key, asked.choices), comparison=comparison)
+
+
+def _ordered(key: str, choices: tuple[Value, ...]) -> tuple[Value, ...]:
+    """Choices in an order that follows from the key, so that the right answer's position tells nothing.
+
+    The order is the same for all learners: a class can point at "the second". A scale such as "less than 2",
+    "2 to 10", "more than 10" stays a scale, upwards or downwards.
+    """
+
+    def digest(choice: Value) -> bytes:
+        return hashlib.sha256(f"{choice}@{key}".encode()).digest()
+
+    steps = [_STEP.match(str(choice)) for choice in choices]
+    if not choices or None in steps:
+        return tuple(sorted(choices, key=digest))
+    place = {
+        choice: (float(step["number"].replace(",", "")), _BESIDE.get(step["beside"], 0), str(choice))
+        for choice, step in zip(choices, steps, strict=True)
+        if step is not None
+    }
+    return tuple(sorted(choices, key=place.__getitem__, reverse=digest("scale")[0] % 2 == 0))
 
 
 def _figure(value: Value) -> str:
