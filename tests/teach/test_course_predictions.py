@@ -48,6 +48,12 @@ def test_the_order_of_choices_follows_from_the_key_and_keeps_stored_answers() ->
         assert (prediction.value, prediction.sure) == (asked.choices[0], True)
 
 
+def test_a_scale_stays_a_scale_upwards_or_downwards() -> None:
+    scale = ("less than 2 times", "2 to 10 times", "more than 10 times")
+    shown = {asking._ordered(f"00-{n}", (scale[1], scale[2], scale[0])) for n in range(20)}
+    assert shown == {scale, scale[::-1]}
+
+
 def test_tempting_answers_stand_at_every_position() -> None:
     asked = [asking._for_now(question, {}) for question in ALL if len(question.choices) == 3]
     places = Counter(question.choices.index(question.comparison) for question in asked
