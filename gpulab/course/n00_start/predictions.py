@@ -24,8 +24,8 @@ PREDICTIONS = (
     PredictionQuestion(
         "00-small",
         "1,000 numbers lie on the host. Who adds them sooner, so that the sums are on the host again?",
-        "{times}. The GPU needs two copies and a launch, however few the additions are. It pays when there is "
-        "much work, or when the data stays on the device.",
+        "{times}. The GPU needs two copies and a launch, however few the additions are. It pays when there "
+        "is much work, or when the data stays on the device.",
         choices=("NumPy", "the GPU", "both alike"),
         comparison="the GPU",
         misconception="A GPU is faster, whatever the size of the work.",

@@ -10,8 +10,8 @@ PREDICTIONS = (
         "08-pageable",
         "16 MiB go to the device, once from an ordinary NumPy array, once from pinned memory. How many "
         "times as long does the ordinary array take?",
-        "{times} times here. The copy engine needs addresses that do not move. From pageable memory a core of "
-        "the CPU first copies piece by piece into a buffer of the driver.",
+        "{times} times here. The copy engine needs addresses that do not move. From pageable memory a core "
+        "of the CPU first copies piece by piece into a buffer of the driver.",
         choices=ranges(*PAGEABLE),
         comparison=ranges(*PAGEABLE)[0],
         misconception="Host memory is host memory: the bus sets the pace.",
