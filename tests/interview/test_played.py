@@ -399,6 +399,14 @@ class TestLocks:
         with pytest.raises(ValueError, match="does not take a launch"):
             gl.interview("estimate-lanes").answer(50, block=32)
 
+    def test_what_was_tried_is_locked(self) -> None:
+        """Also where the message quotes the whole kernel, its parameters included."""
+        talk = gl.interview("whiteboard-05-copy4")
+        head = 'extern "C" __global__ void copy4(const float* x, float* y, int n) '
+        body = "{ int i = blockIdx.x * blockDim.x + threadIdx.x; ((float4*)y)[i] = ((const float4*)x)[i]; }"
+        assert not talk.answer(head + body, sure=True).right
+        assert talk.part is None
+
     def test_the_stub_is_not_an_answer(self) -> None:
         talk = self.talk()
         with pytest.raises(ValueError, match="still the program"):

@@ -17,6 +17,8 @@ _BYTES = {
 }
 _RATES = {f"{unit}/s": factor for unit, factor in _BYTES.items()}
 _FAMILIES = (_TIMES, _BYTES, _RATES)
+# What comes in whole numbers: in texts of others a point before three digits is a decimal point.
+_COUNTED = ("", "blocks", "waves", "warps", "sectors", "wavefronts", "bytes")
 # Other words for a unit.
 _WORDS = {
     "times": ("x", "×", "-fold", "fold"),
@@ -45,21 +47,24 @@ def read_answer(value: str | int | float, unit: str) -> Number:
     (5000, 3.125, 2048)
     """
     if not isinstance(value, str):
-        return 100 * value if unit == "%" and 0 < value < 1 else value
+        return 100 * value if unit == "%" and isinstance(value, float) and 0 < value <= 1 else value
     text = value.strip()
     for family in _FAMILIES:
         endings = "|".join(map(re.escape, family))
         if unit in family and (own := re.fullmatch(rf"(.*\d\.?)\s*({endings})", text)):
-            exact = Fraction(read_number(own[1])) * family[own[2]] / family[unit]
+            exact = Fraction(read_answer(own[1], own[2])) * family[own[2]] / family[unit]
             return int(exact) if exact.denominator == 1 else float(exact)
     percent = False
     for word in (unit, *_WORDS.get(unit, ())) if unit else ():
         if text.casefold().endswith(word.casefold()):
             text, percent = text[: -len(word)].strip(), unit == "%"
             break
-    if unit in ("%", "times") and re.fullmatch(r"\d{1,3}[.,]\d{3}", text):
-        text = f"{text.replace(',', '.')}0"  # thousands of them make no sense, so this is a decimal point
+    text = text.lstrip("~≈ ")
+    if unit not in _COUNTED and re.fullmatch(r"\d{1,3}\.\d{3}", text):
+        text += "0"  # three decimals, and no thousands
+    if unit in ("%", "times") and re.fullmatch(r"\d{1,3},\d{3}", text):
+        text = f"{text.replace(',', '.')}0"  # thousands of them make no sense
     number = read_number(text, unit)
-    if unit == "%" and not percent and (0 < number < 1 or ("/" in text and 0 < number <= 1)):
+    if unit == "%" and not percent and (0 < number < 1 or (number == 1 and re.search("[/.,]", text))):
         return 100 * number
     return number

@@ -69,7 +69,7 @@ BUGS: dict[str, tuple[Bug, ...]] = {
     "02-index": (
         _bug("rows and columns exchanged", ("row * cols + col", "col * rows + row")),
         _bug("width for height", ("row * cols + col", "row * rows + col"), also=(RESULTS, RACE)),
-        _bug("guard on one side", ("row < rows && col < cols", "col < cols")),
+        _bug("guard on one side", ("row < rows && col < cols", "col < cols"), also=(RACE,)),
     ),
     "03-warp-sum": (
         _bug("one step short", ("offset > 0", "offset > 1")),
@@ -78,8 +78,7 @@ BUGS: dict[str, tuple[Bug, ...]] = {
              also=(RESULTS,)),
     ),
     "03-bins": (
-        _bug("adds without an atomic", ("atomicAdd(&bins[key], __popc(peers))", "bins[key] += __popc(peers)"),
-             also=(RESULTS,)),
+        _bug("adds without an atomic", ("atomicAdd(&bins[key], __popc(peers))", "bins[key] += __popc(peers)")),
         _bug("one for each group", ("__popc(peers)", "1")),
         _bug("key 0 for lanes without one", ("keys[i] : -1", "keys[i] : 0")),
     ),
@@ -121,7 +120,7 @@ BUGS: dict[str, tuple[Bug, ...]] = {
     ),
     "06-compact": (
         _bug("no barrier", ("    __syncthreads();\n", ""), also=(MEMORY,)),
-        _bug("all votes of the warp", ("__popc(votes & ((1u << lane) - 1))", "__popc(votes)"), also=(MEMORY,)),
+        _bug("all votes of the warp", ("__popc(votes & ((1u << lane) - 1))", "__popc(votes)"), also=(RESULTS, MEMORY)),
         _bug("counts its own block only", ("before[blockIdx.x] + kept", "kept")),
     ),
     "06-blur": (
@@ -143,7 +142,7 @@ BUGS: dict[str, tuple[Bug, ...]] = {
         _bug("warps added without their scale", ("sums[w] * expf(mosts[w] - most)", "sums[w]")),
     ),
     "14-sum": (
-        _bug("no barrier between the steps", (_TREE, _TREE.replace("            __syncthreads();\n", "")), also=(RESULTS,)),
+        _bug("no barrier between the steps", (_TREE, _TREE.replace("            __syncthreads();\n", ""))),
         _bug("one element a thread", (
             ("        for (int k = threadIdx.x; k < 256; k += blockDim.x) {\n"
             "            int i = tile * 256 + k;\n            s[k] = i < n ? x[i] : 0;\n        }\n"),
