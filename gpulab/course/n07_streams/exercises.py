@@ -114,7 +114,7 @@ def _judge_time(shown: str, seen: dict[str, Any], n: int) -> None:
         )
     if seen["between"] > max(_FEW_WAITS, n // 2):
         raise NotYet(
-            f"{shown} lets the host wait {seen['between']} times before the last call. A wait between calls is "
+            f"{shown} lets the host wait {seen['between']} times between its calls. Such a wait is "
             "followed by a gap, which counts as their time: give all calls, then wait once."
         )
 
