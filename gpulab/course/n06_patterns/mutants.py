@@ -287,7 +287,7 @@ _COMPACTIONS = (
     Wrong("06-compact", "each thread looks back",
           _keep("int first = blockIdx.x * blockDim.x, i = first + threadIdx.x, at = before[blockIdx.x]; for (int k = first; k < min(i, n); ++k) at += x[k] > 0;"
                 " if (i < n && x[i] > 0) out[at++] = x[i]; if (blockIdx.x == gridDim.x - 1 && threadIdx.x == blockDim.x - 1) *count = at;"),
-          "parallelism", ""),
+          "budget", "loaded once, by its own thread"),
     Right("06-compact", "votes", _kept()),
     Right("06-compact", "a special register",
           _kept((_MOVE, 'unsigned below; asm("mov.u32 %0, %%lanemask_lt;" : "=r"(below)); if (keep) out[place + __popc(votes & below)] = x[i];'))),

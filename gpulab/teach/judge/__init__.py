@@ -67,7 +67,7 @@ stay the same: raise them with whatever may refuse an answer that has passed.
 *Orders.* Where blocks may wait for each other, say ``crowded=True``: a kernel that counts on the order in
 which blocks begin ends while all of them fit on the device, and only then.
 
-*Parallelism* allows 4 times the reference's instructions and a few more, with 3 times its busiest warp's
+*Parallelism* allows 6 times the reference's instructions and a few more, with 3 times its busiest warp's
 share of them, and asks for half its lane efficiency; ``Measured(slack=..., lanes=...)`` changes that.
 
 *Advice.* The first that fits a `Mistake` is said after what was found. Matchers are functions of it;

@@ -161,7 +161,7 @@ class Measured:
 
     size: Any = 1 << 14
     block: Dim3 = (256, 1, 1)
-    slack: float = 4.0
+    slack: float = 6.0
     busiest: float = 3.0
     lanes: float = 0.5
     drawn: Callable[[np.random.Generator], Sequence[tuple[Any, Dim3]]] | None = None
