@@ -492,7 +492,7 @@ EXERCISES = (
             ),
             Advice(
                 _times_zero,
-                "An infinity or NaN that is multiplied by 0 is NaN: what is dropped becomes 0, whatever it was.",
+                "An infinity that is multiplied by 0 is NaN: what is dropped becomes 0, whatever it was.",
             ),
             Advice(
                 lambda m: m["offset"] > 0 and _mask_as(m, 0),

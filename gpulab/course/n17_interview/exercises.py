@@ -25,6 +25,7 @@ from gpulab.teach.judge import (
     Near,
     NotYet,
     PythonExercise,
+    Row,
     advice,
     draw,
 )
@@ -265,7 +266,7 @@ _TELLS = {
 def argmax_case(data: Draw, size: tuple[int, int], block: Dim3) -> Case:
     """Where each row's largest element is, the first of several; -1 for an empty row."""
     rows, cols = size
-    least, most = -(2**31), 2**31 - 1
+    least, most = _LEAST, _MOST
     x = data.integers((rows, cols), -40, 40)
     for row, kind in zip(x, data.rng.integers(0, 6, rows) if cols else (), strict=False):
         if kind == 1:
@@ -279,9 +280,48 @@ def argmax_case(data: Draw, size: tuple[int, int], block: Dim3) -> Case:
     if rows and cols:
         x[int(data.rng.integers(rows))] = np.int32(data.rng.choice([-7, least]))  # a row of equals
         x[int(data.rng.integers(rows)), -1] = most
+    return _argmax(data, x)
+
+
+def _argmax(data: Draw, x: Any) -> Case:
+    rows, cols = x.shape
     wanted = np.full(rows, -1, np.int32) if cols == 0 else x.argmax(axis=1).astype(np.int32)
     grid = max(1, rows) + int(data.rng.integers(0, 3))
     return Case(grid, {"x": x, "rows": rows, "cols": cols}, {"at": wanted})
+
+
+_LEAST, _MOST = -(2**31), 2**31 - 1
+
+
+def one_above(*others: int) -> Callable[[Draw, Any, Dim3], Case]:
+    """Rows of equal elements, one of them 1 larger: the last, the first, and others; no float tells them apart."""
+
+    def case(data: Draw, size: Any, block: Dim3) -> Case:
+        rows, cols = size
+        x = np.resize(np.array(others, np.int32), (rows, 1)) * np.ones(cols, np.int32)
+        at = np.r_[cols - 1, 0, data.rng.integers(0, cols, rows)][:rows]
+        x[np.arange(rows), at] += 1
+        return _argmax(data, x)
+
+    return case
+
+
+def several_largest(data: Draw, size: Any, block: Dim3) -> Case:
+    """Each row has its largest many times, or everywhere, at both ends of what an int holds and between."""
+    rows, cols = size
+    most = np.resize(np.array([_LEAST, -5, 0, _MOST, -1, 7], np.int32), (rows, 1))
+    x = np.where(data.rng.random(size) < 0.5, most, _LEAST)
+    x[:, -1] = most[:, 0]
+    x[::2] = most[::2]
+    return _argmax(data, x.astype(np.int32))
+
+
+def several_large(data: Draw, size: Any, block: Dim3) -> Case:
+    """The largest is the largest int, or next to it, and the others are the least ones."""
+    rows, cols = size
+    x = _LEAST + data.rng.integers(0, 3, size)
+    x[np.arange(rows), data.rng.integers(0, cols, rows)] = _MOST - np.arange(rows) % 3
+    return _argmax(data, x.astype(np.int32))
 
 
 def _rows_and_empty_ones(rng: np.random.Generator, at_once: int) -> list[Any]:
@@ -299,10 +339,21 @@ def _other_of_equals(m: Mistake) -> bool:
 
 
 def _negative_rows(m: Mistake) -> bool:
-    """Wrong only where a row has nothing above zero."""
+    """Wrong only where a row has nothing above zero, and wrong in each such row of several numbers."""
     if m.found is None or m["cols"] == 0:
         return False
-    return bool((np.asarray(m["x"]).max(axis=1)[m.wrong] <= 0).all())
+    x = np.asarray(m["x"])
+    below = x.max(axis=1) <= 0
+    return bool(below[m.wrong].all() and m.wrong[below & (m.wanted != 0)].all())
+
+
+def _equal_floats(m: Mistake) -> bool:
+    """Each answer points at an element that is the largest one as a float, and not all of them as an int."""
+    if m.found is None or m.wanted is None or m["cols"] == 0:
+        return False
+    x, inside = np.asarray(m["x"], np.float32), (m.found >= 0) & (m.found < m["cols"])
+    rows = np.arange(len(x))
+    return bool(inside.all() and (x[rows, m.found] == x[rows, m.wanted]).all())
 
 
 # 17-refute
@@ -488,6 +539,39 @@ def decoding_step(data: Draw, size: tuple[int, int], block: Dim3) -> Case:
         keys = (rng.integers(-3, 4, shapes[1]) + far).astype(np.float32)
         scale = np.float32(rng.choice([0.125, 0.5, 1]))
     values *= np.float32(rng.choice([1, 1000]))
+    return _attended(data, query, keys, values, scale)
+
+
+def attended_like(
+    scale: float, far: float = 0, equal: bool = False, values: str = ""
+) -> Callable[[Draw, Any, Dim3], Case]:
+    """Attention with such a scale, scores so far from 0, keys that are all equal, or values of one kind."""
+
+    def case(data: Draw, size: Any, block: Dim3) -> Case:
+        heads, tokens = size
+        query = data.rng.integers(1, 4, (heads, 32)).astype(np.float32)
+        keys = data.rng.integers(-3, 4, (heads, 1 if equal else tokens, 32)) + far
+        keys = np.ascontiguousarray(np.broadcast_to(keys, (heads, tokens, 32)), np.float32)
+        held = data.rng.standard_normal((heads, tokens, 32)).astype(np.float32)
+        held = {"": held, "negative": -np.abs(held) - 1, "far": held + 1000}[values]
+        return _attended(data, query, keys, held, np.float32(scale))
+
+    return case
+
+
+def attended_peaks(data: Draw, size: Any, block: Dim3) -> Case:
+    """One token of each head far above or below all others, at another place in each."""
+    heads, tokens = size
+    query = data.rng.integers(1, 4, (heads, 32)).astype(np.float32)
+    keys = data.rng.integers(-3, 4, (heads, tokens, 32)).astype(np.float32)
+    at = np.arange(heads) % tokens
+    keys[np.arange(heads), at] += data.rng.choice((-40, 40, 40), (heads, 1))
+    values = data.rng.standard_normal((heads, tokens, 32)).astype(np.float32)
+    return _attended(data, query, keys, values, np.float32(0.25))
+
+
+def _attended(data: Draw, query: Any, keys: Any, values: Any, scale: Any) -> Case:
+    rng, (heads, tokens, _) = data.rng, keys.shape
     scores = np.einsum("hd,htd->ht", query.astype(float), keys.astype(float)) * float(scale)
     if tokens > 1000:  # where one alone may have all the weight, the last shares it
         best = scores.argmax(axis=1)
@@ -496,8 +580,27 @@ def decoding_step(data: Draw, size: tuple[int, int], block: Dim3) -> Case:
     weights /= weights.sum(axis=1, keepdims=True)
     wanted, terms = (np.einsum("ht,htd->hd", weights, v) for v in (values, np.abs(values)))
     given = {"query": query, "keys": keys, "values": values, "scale": scale, "heads": heads, "tokens": tokens}
-    out = Near(wanted.astype(np.float32), terms, ulps=3000)
+    # Roundings of a score are as large as its products; weights take them up.
+    products = np.einsum("hd,htd->ht", np.abs(query).astype(float), np.abs(keys).astype(float))
+    room = 16 + np.abs(float(scale)) * products.max(axis=1, keepdims=True)
+    out = Near(wanted.astype(np.float32), terms * room, ulps=4)
     return Case(heads + int(rng.integers(0, 3)), given, {"out": out})
+
+
+def _attends_as(m: Mistake, scale: Any = None, lanes: int = 32) -> bool:
+    """Whether it is what another scale, or fewer of a score's products, make of it."""
+    if m.found is None:
+        return False
+    scores = np.einsum(
+        "hd,htd->ht", m["query"][:, :lanes].astype(float), m["keys"][..., :lanes].astype(float)
+    )
+    scores *= float(m["scale"] if scale is None else scale)
+    weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+    made = np.einsum("ht,htd->hd", weights / weights.sum(axis=1, keepdims=True), m["values"])
+    near = [
+        np.allclose(held, made, rtol=1e-3, atol=1e-3 * np.abs(made).max()) for held in (m.found, m.wanted)
+    ]
+    return near == [True, False]
 
 
 def _some_heads(rng: np.random.Generator, at_once: int) -> list[Any]:
@@ -518,6 +621,19 @@ EXERCISES = (
         reference="row_argmax.cu",
         kind="repair",
         sizes=_rows_and_empty_ones,
+        table=(
+            Row(
+                "one element 1 above the others",
+                one_above(_MOST - 1, _LEAST, 2**24, -(2**24) - 2, 0, -1, -2),
+                ((7, 1500), (9, 70), (7, 1), (8, 2)),
+            ),
+            Row(
+                "one large element, others that differ by more than an int holds",
+                several_large,
+                ((6, 1300), (6, 40)),
+            ),
+            Row("several largest elements", several_largest, ((12, 1400), (12, 33), (12, 2))),
+        ),
         once=True,
         measured=Measured((40, 700), (256, 1, 1)),
         budgets=(Budget("atomics", "A tree in shared memory needs none.", most=0),),
@@ -538,12 +654,13 @@ EXERCISES = (
                 _other_of_equals,
                 "Of several equal ones the first is asked for: compare places where values are equal.",
             ),
+            Advice(_equal_floats, "Two ints next to each other may be one float: compare them as ints."),
             Advice(_negative_rows, "A row may be negative throughout: 0 is not the least there is."),
             Advice(advice.partly_unwritten, "Each row has an answer, an empty one -1."),
             Advice(
                 lambda m: m.found is not None,
-                "Does the tree lose an element where the number of threads is odd, and does every thread "
-                "see all its columns?",
+                "Does the tree lose an element where the number of threads is odd, does every thread see all "
+                "its columns, and do all threads of the block come to each barrier?",
             ),
         ),
         praise="the first of the largest, for every row, block and sign.",
@@ -560,6 +677,17 @@ EXERCISES = (
         naive="attend_naive.cu",
         level="stretch",
         sizes=_some_heads,
+        table=(
+            Row("one token", attended_like(0.25), ((3, 1),)),
+            Row("a scale of 0", attended_like(0), ((3, 40),)),
+            Row("a scale below 0", attended_like(-0.5, 3), ((3, 40), (2, 400))),
+            Row("equal keys", attended_like(0.5, equal=True), ((3, 5), (2, 300))),
+            Row("scores of tens of thousands below 0", attended_like(1, -2000), ((3, 4), (3, 90))),
+            Row("scores of tens of thousands above 0", attended_like(1, 2000), ((3, 4), (3, 90))),
+            Row("one score far off", attended_peaks, ((33, 33), (34, 34), (35, 35), (40, 70), (9, 4))),
+            Row("negative values", attended_like(0.125, values="negative"), ((3, 70),)),
+            Row("values around 1,000", attended_like(0.125, values="far"), ((3, 70),)),
+        ),
         blocks=draw.whole_warps,
         once=True,
         rules=4,
@@ -579,14 +707,27 @@ EXERCISES = (
             Advice(advice.hazard("RAW", "WAR"), "Warps meet in shared memory, and a barrier lies between."),
             Advice(advice.written_twice, "One warp writes a head's numbers."),
             Advice(
+                lambda m: _attends_as(m, scale=np.float32(1)),
+                "The scores are not scaled: each is the product of query and key, times scale.",
+            ),
+            Advice(
+                lambda m: _attends_as(m, lanes=16) or _attends_as(m, lanes=1),
+                "A score is the sum over all 32 lanes.",
+            ),
+            Advice(
                 lambda m: m.found is not None and bool(np.isnan(m.found).any()),
-                "An exponential overflows, or nothing is divided by nothing: take the largest score off, and "
-                "mind a warp that has no token.",
+                "NaN comes from an exponential that overflows (take the largest score off), from a warp "
+                "that has no token, or from what other warps have not written yet (a barrier).",
+            ),
+            Advice(
+                advice.partly_unwritten,
+                "Some numbers were never written: each head has 32.",
             ),
             Advice(
                 lambda m: m.found is not None,
-                "When a higher score comes, both the sum and the weights so far shrink, in each warp and "
-                "where warps are joined.",
+                "Compare with NumPy for one head: the score (all lanes, scale); a higher score, after which "
+                "both the sum and the weights so far shrink, in each warp and where warps are joined; and "
+                "whether all warps are joined, behind a barrier.",
             ),
         ),
         praise="every key and value read once, for any number of tokens and warps.",

@@ -365,6 +365,7 @@ _BUGS = (
           "      int seen = atomicCAS(at + row, old, c); if (seen == old) break; old = seen; }\n  }\n}\n", "budget", "needs none"),
     Wrong("17-bug", "silenced: one thread looks", _SIGN + "  int row = blockIdx.x; if (row >= rows || threadIdx.x) return;\n  int w = -1;\n"
           "  for (int c = 0; c < cols; ++c) if (w < 0 || x[row * cols + c] > x[row * cols + w]) w = c;\n  at[row] = w;\n}\n", "parallelism", ""),
+    Wrong("17-bug", "a thread compares as floats", _largest("v > most", "(float)v > (float)most"), "results", "as ints"),
     Wrong("17-bug", "compared as floats", _largest("best[o] > best[t] || (best[o] == best[t]", "(float)best[o] > (float)best[t] || ((float)best[o] == (float)best[t]"), "results", ""),
     Wrong("17-bug", "0 for a row without elements", _largest("at[row] = place[0]", "at[row] = max(place[0], 0)"), "results", "an empty one -1"),
     Wrong("17-bug", "nothing for a row without elements", _largest("if (row >= rows)", "if (row >= rows || cols == 0)"), "results", "an empty one -1"),
@@ -404,7 +405,7 @@ _REDUCE = "for (int d = 16; d > 0; d /= 2) score += __shfl_xor_sync(~0u, score, 
 _LOOP = "for (int t = warp; t < tokens; t += warps) {"
 _STEPS = (
     Wrong("17-capstone", "no maximum", _attend("float higher = fmaxf(top, score), old = expf(top - higher), now = expf(score - higher);",
-          "float higher = 0, old = 1, now = expf(score);"), "results", "An exponential overflows"),
+          "float higher = 0, old = 1, now = expf(score);"), "results", "exponential that overflows"),
     Wrong("17-capstone", "the sum does not shrink", _attend("sum = sum * old + now", "sum = sum + now"), "results", "both the sum and the weights"),
     Wrong("17-capstone", "the weights do not shrink", _attend("weight = weight * old + now", "weight = weight + now"), "results", "both the sum and the weights"),
     Wrong("17-capstone", "joined as they are", _attend("weights[w] > 0 ? expf(tops[w] - highest) : 0", "1"), "results", "where warps are joined"),
@@ -415,6 +416,8 @@ _STEPS = (
     Wrong("17-capstone", "12,288 tokens at most", _attend("t < tokens", "t < min(tokens, 12288)"), "results", ""),
     Wrong("17-capstone", "a scale above 0", _attend("* scale, top", "* fabsf(scale), top"), "results", ""),
     Wrong("17-capstone", "the last token is left out", _attend("t < tokens; t += warps", "t < tokens - 1 || t == 0; t += warps"), "results", ""),
+    Wrong("17-capstone", "joined by the first warp's largest", _attend("? expf(tops[w] - highest)", "? expf(tops[w] - top)"), "results", "NaN comes from"),
+    Wrong("17-capstone", "the largest of four warps", _attend("for (int w = 0; w < warps; ++w) highest", "for (int w = 0; w < min(warps, 4); ++w) highest"), "results", "NaN comes from"),
     Wrong("17-capstone", "the first warp's tokens only", _attend("for (int w = 0; w < warps; ++w) {", "for (int w = 0; w < 1; ++w) {"), "results", ""),
     Wrong("17-capstone", "no barrier", _attend("    __syncthreads();\n", ""), "results", ""),
     Wrong("17-capstone", "half of the lanes add", _attend("int d = 16; d > 0", "int d = 8; d > 0"), "results", ""),
