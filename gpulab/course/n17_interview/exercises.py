@@ -294,7 +294,7 @@ _LEAST, _MOST = -(2**31), 2**31 - 1
 
 
 def one_above(*others: int) -> Callable[[Draw, Any, Dim3], Case]:
-    """Rows of equal elements, one of them 1 larger: the last, the first, and others; no float tells them apart."""
+    """Rows of equal elements, one of them 1 larger: the last one, the first, and others."""
 
     def case(data: Draw, size: Any, block: Dim3) -> Case:
         rows, cols = size
@@ -308,7 +308,7 @@ def one_above(*others: int) -> Callable[[Draw, Any, Dim3], Case]:
 
 def several_largest(data: Draw, size: Any, block: Dim3) -> Case:
     """Each row has its largest many times, or everywhere, at both ends of what an int holds and between."""
-    rows, cols = size
+    rows, _ = size
     most = np.resize(np.array([_LEAST, -5, 0, _MOST, -1, 7], np.int32), (rows, 1))
     x = np.where(data.rng.random(size) < 0.5, most, _LEAST)
     x[:, -1] = most[:, 0]
@@ -589,7 +589,7 @@ def _attended(data: Draw, query: Any, keys: Any, values: Any, scale: Any) -> Cas
 
 def _attends_as(m: Mistake, scale: Any = None, lanes: int = 32) -> bool:
     """Whether it is what another scale, or fewer of a score's products, make of it."""
-    if m.found is None:
+    if m.found is None or m.wanted is None:
         return False
     scores = np.einsum(
         "hd,htd->ht", m["query"][:, :lanes].astype(float), m["keys"][..., :lanes].astype(float)
@@ -715,8 +715,8 @@ EXERCISES = (
                 "A score is the sum over all 32 lanes.",
             ),
             Advice(
-                lambda m: m.found is not None and bool(np.isnan(m.found).any()),
-                "NaN comes from an exponential that overflows (take the largest score off), from a warp "
+                lambda m: m.found is not None and not np.isfinite(m.found).all(),
+                "NaN and ∞ come from an exponential that overflows (take the largest score off), from a warp "
                 "that has no token, or from what other warps have not written yet (a barrier).",
             ),
             Advice(
