@@ -31,11 +31,11 @@ class Bug:
     also: tuple[str, ...] = ()
 
     def program(self, solution: str) -> str:
-        """The solution with the bug in it."""
+        """The solution with the bug in it, and without comments, which tell what was meant."""
         for right, wrong in self.changes:
             assert solution.count(right) == 1, (self.what, right)
             solution = solution.replace(right, wrong)
-        lines = [line for line in solution.splitlines() if not line.lstrip().startswith("//")]
+        lines = [line.partition("//")[0].rstrip() for line in solution.splitlines()]
         return "\n".join(line for line in lines if line.strip()) + "\n"
 
 

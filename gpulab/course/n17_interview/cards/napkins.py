@@ -204,8 +204,8 @@ def cache_of_keys(rng: Random) -> Drawn:
         parts=(
             Part(question=f"A model has {layers} layers with {heads} key-value heads of {dim} numbers, in FP16. How many GiB do "
                  f"the keys and values of {batch} × {tokens:,} tokens take?", measure=held, unit="GiB", near=1.1),
-            Part(question=f"One decoding step adds a token to each of the {batch} sequence{'s' if batch > 1 else ''}, and reads all "
-                 f"these keys and values once. How long is that at least on {a(device)} {device}, were there room for them?",
+            Part(question=f"One decoding step adds a token to {f'each of the {batch} sequences' if batch > 1 else 'the sequence'}, and "
+                 f"reads all these keys and values once. How long is that at least on {a(device)} {device}, were there room for them?",
                  measure=step, unit="ms", near=1.3),
         ),
         points=(

@@ -46,11 +46,11 @@ TASKS: dict[str, str] = {
     "06-scan": "Exclusive prefix sums of n integers in one launch: `y[i]` is the sum of all `x` before i, and "
     f"`y[0]` is 0. No sum overflows. {_LINE} There may be more blocks than the device holds at once, and they "
     "start in any order. `state` has 2 · gridDim.x + 2 ints, all 0 at first, to use as you like. Blocks "
-    "communicate through atomics, or with fences.",
+    "communicate through atomics, or with fences. Load each element about once.",
     "06-compact": "All positive elements of `x` go to the front of `out`, in their order; all other elements of "
     "`out` keep their values. `before[b]` is given: the number of positive elements before block b. One thread "
     "writes to `count[0]` how many positive elements there are. Launch: one-dimensional blocks of whole warps, "
-    "with a thread for each element. No atomics.",
+    "with a thread for each element. Load each element about once. No atomics.",
     "06-blur": "`y` is the mean of the 5 × 5 pixels around each pixel of `x` (rows × cols, of any shape); beyond "
     "the edges the nearest pixel counts. Load each pixel once for its block, through a tile in shared memory. "
     "Launch: two-dimensional blocks of any shape, with (blockDim.x + 4) · (blockDim.y + 4) floats of dynamic "
