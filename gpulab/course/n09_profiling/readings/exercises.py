@@ -70,17 +70,22 @@ def _lesson(
     given: tuple[float, ...], launches: list[dict[str, float]], form: str, device: dict[str, Any]
 ) -> str:
     """What a known mistake of which all three numbers are is told."""
+    intensity, rate, share = dot_of(launches, form, device)
+    of_bandwidth = launches[0]["dram_bytes"] / launches[0]["time_ns"] / device["gbps"]
+    right_so_far = _close(given[0], intensity) and _close(given[1], rate)
+    said = ": where arithmetic is the roof, the share of the bandwidth says nothing"
     for mistake, lesson in _LESSONS:
         if all(map(_close, given, dot_of(launches, form, device, **mistake))):
-            return f": {lesson}"
-    intensity, rate, share = dot_of(launches, form, device)
-    if _close(given[0], intensity) and _close(given[1], rate):
+            # Below another format's peak, the roof is the slope: both mistakes have the same numbers.
+            both = right_so_far and _close(given[2], of_bandwidth)
+            return f"{said}; {lesson}" if both else f": {lesson}"
+    if right_so_far:
         if _close(given[2], rate / device["gflops"][form]):
             return ": under the slope the roof is intensity times bandwidth, not the peak."
         if _close(given[2], 100 * share):
             return ": a share is 1 at the roof, not 100."
-        if _close(given[2], launches[0]["dram_bytes"] / launches[0]["time_ns"] / device["gbps"]):
-            return ": where arithmetic is the roof, the share of the bandwidth says nothing."
+        if _close(given[2], of_bandwidth):
+            return f"{said}."
     if _close(given[1], 1e9 * rate) or _close(given[1], rate / 1e3):
         return ": operations in a nanosecond are GFLOP/s."
     return ""
