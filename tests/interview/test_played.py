@@ -391,7 +391,9 @@ class TestLocks:
             ({"block": (64, 32)}, "at most 1,024 threads"),
             ({"block": (16, 16)}, "Choose the grid for this block"),
             ({"block": "32"}, "one to three integers"),
-            ({"block": (32, 8), "grid": lambda n: n}, r"grid\(rows, cols\) fails"),
+            ({"block": (32, 8), "grid": lambda n: n}, r"grid\(1000, 1001\) fails.*lambda rows, cols"),
+            ({"block": (32, 8), "grid": lambda rows, cols: (cols / 32, rows / 32)}, "one to three integers"),
+            ({"block": (32, 8), "grid": lambda rows, cols: (cols // 32, 32 // (rows // 8))}, "by zero"),
         ):
             with pytest.raises(ValueError, match=says):
                 talk.answer(code, **launch)

@@ -168,14 +168,18 @@ def _grid_of(grid: Any, names: list[str]) -> Callable[[list[int]], Dim3] | None:
     if not callable(grid):
         fixed = _dim3("grid", grid)
         return lambda numbers: fixed
-    called = ", ".join(names)
-    try:
-        _dim3("grid", grid(*[1000 + n for n in range(len(names))]))
-    except Exception as error:
-        raise ValueError(
-            f"grid({called}) fails ({error}). Write grid=lambda {called}: (blocks in x, blocks in y)."
-        ) from None
-    return lambda numbers: _dim3("grid", grid(*numbers))
+
+    def blocks(numbers: list[int]) -> Dim3:
+        try:
+            return _dim3("grid", grid(*numbers))
+        except Exception as error:
+            called, given = ", ".join(names), ", ".join(map(str, numbers))
+            raise ValueError(
+                f"grid({given}) fails ({error}). Write grid=lambda {called}: (blocks in x, blocks in y)."
+            ) from None
+
+    blocks([1000 + n for n in range(len(names))])
+    return blocks
 
 
 # --- what is wrong with a program -------------------------------------------------------------------
