@@ -13,7 +13,7 @@ from virtualgpu.cp._core.array import ndarray
 # A function and its parameters in CuPy's order. A mark tells what happens to a value on the host:
 #   +  CuPy copies array-likes to the device (cupy.asarray)
 #   ^  it does so with NumPy arrays, but reads attributes such as `ndim` first, which a list does not have
-#   *  `+` for each further argument;  ~  `+` for each item of a sequence
+#   *  `+` (`*^`: `^`) for each further argument;  ~  `+` for each item of a sequence
 #   #  it reads the numbers on the host
 #   !  it refuses everything but device arrays and scalars
 # `indices=obj`: CuPy calls the parameter `indices`, NumPy calls it `obj`.
@@ -29,8 +29,10 @@ average a+ axis weights+
 bincount x weights!
 broadcast_to array shape#
 choose a choices!
+clip a a_min! a_max!
 compress condition+ a
 cond x+
+copyto dst src!
 corrcoef a=x^ y^
 cov a=m^ y^ rowvar bias ddof fweights! aweights!
 cross a+ b+
@@ -45,7 +47,7 @@ extract condition+ a=arr
 flip a=m
 fliplr a=m
 flipud a=m
-gradient f+ *
+gradient f+ *^
 histogram x=a bins+ range density weights!
 histogramdd sample bins range weights+
 hsplit ary indices_or_sections#
@@ -63,6 +65,7 @@ norm x^
 pad array pad_width#
 percentile a q+
 place arr mask+ vals+
+polyfit x y deg rcond full w!
 polyval p x+
 put a ind+ v+
 put_along_axis arr indices^ values+
@@ -170,8 +173,8 @@ def read_operands(
         return args, kwargs
     values, named = list(args), dict(kwargs)
     for index, parameter in enumerate(parameters):
-        if parameter.mark == "*" and not parameter.name:
-            values[index:] = [_read(value, "+") for value in values[index:]]
+        if parameter.mark.startswith("*"):
+            values[index:] = [_read(value, parameter.mark[1:] or "+") for value in values[index:]]
         elif index < len(values):
             values[index] = _read(values[index], parameter.mark)
         elif parameter.name in named:
