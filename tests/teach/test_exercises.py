@@ -84,7 +84,7 @@ def test_an_exercise_says_its_signature_and_reads_its_kernels() -> None:
 
 def test_what_an_exercise_does_not_say() -> None:
     kernel = KernelExercise("demo", "Demo", "k", "int n", lambda *_: None, "-")  # type: ignore[arg-type,return-value]
-    assert kernel.measured == Measured(16_384, (256, 1, 1), 4.0, 3.0, 0.5, None)
+    assert kernel.measured == Measured(16_384, (256, 1, 1), 6.0, 3.0, 0.5, None)
     assert (kernel.rules, kernel.once, kernel.crowded) == (3, False, False)
     program = ProgramExercise("demo", "Demo", "f", lambda *_: None, print)  # type: ignore[arg-type,return-value]
     assert (program.sizes, program.rules, program.limit_s) == ((1, 33, 10_000), 3, 10.0)
