@@ -91,7 +91,7 @@ def _answers(folder: Path) -> list[tuple[str, Path]]:
         elif path.stem[:2].isdigit():
             near = did_you_mean(path.stem, known)
             print(
-                f"gpulab: {printable(str(path))} is left out: no exercise is called so.{near}",
+                f"gpulab: {printable(str(path))} is left out: no exercise has this name.{near}",
                 file=sys.stderr,
             )
     if not found:
