@@ -1,0 +1,36 @@
+"""What the exercises of notebook 17 try answers with."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from gpulab.course.n17_interview import exercises
+from gpulab.course.n17_interview.cards.laboratory import on
+from virtualgpu.compile import nvrtc
+
+
+@pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+@pytest.mark.parametrize("device", ["T4", "A100", "H200"])
+def test_every_cause_is_among_the_hidden_kernels(device: str) -> None:
+    with on(device) as cp:
+        found = [exercises.seen_of(launch) for launch in exercises.launches(cp, random.Random(device))]
+    causes = Counter(cause for _, cause in found)
+    assert causes == Counter({**dict.fromkeys(exercises.CAUSES, 1), "grid": 2, "nothing": 2})
+    # Slight ones: no threshold of eight ways, 16 sectors or a third of the lanes finds them.
+    slight = {cause: seen for seen, cause in found}
+    assert slight["bank conflicts"]["wavefronts_per_shared"] < 4
+    assert slight["uncoalesced"]["sectors_per_load"] == 12
+    assert slight["divergence"]["active_lanes"] > 0.4
+
+
+def test_works_lie_on_both_sides_of_a_cards_knee() -> None:
+    knee = 13.0
+    card = {"gb_per_s": 1000.0, "tflops": knee}
+    found = [exercises.napkin_of(work, card) for work in exercises._works(np.random.default_rng(0), knee)]
+    ratios = [each["memory_us"] / each["compute_us"] for each in found if each["operations"]]
+    assert sum(0.9 < ratio < 1 for ratio in ratios) == 1
+    assert sum(1 < ratio < 1.2 for ratio in ratios) == 1
