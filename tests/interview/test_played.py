@@ -194,6 +194,7 @@ NUMBERS: dict[str, Answers] = {
     "refute-full": lambda p: [(1, 2), (2, 1)],
     "refute-asynchronous": lambda p: [(95, 5)],
 }  # fmt: skip
+SAID = {"estimate-copy": "8 GB/s", "estimate-launches": "6 µs", "estimate-lanes": "one over their number"}
 # The same unit, written in another way: how many of the second are one of the first.
 OTHER_UNITS = {"µs": ("ms", 1e-3), "ms": ("µs", 1e3), "KiB": ("bytes", 1024), "MiB": ("KiB", 1024), "GiB": ("MiB", 1024),
                "bytes": ("KiB", 1 / 1024), "GB/s": ("TB/s", 1e-3)}  # fmt: skip
@@ -226,6 +227,7 @@ def test_a_number_is_right_by_the_model_sentence_and_in_another_style(key: str, 
         assert sum(right(choice, at) for at in range(1, len(choice.choices) + 1)) == 1
     answers = NUMBERS[key](made.parameters)
     assert len(answers) == len(asked)
+    assert SAID.get(key, "") in made.sentence, "the rate that is used here is the one that the card names"
     for part, (model, mistake) in zip(map(measured, asked), answers, strict=True):
         assert right(part, model), (made.parameters, part.question, model, part.outcome(model))
         another = in_another_style(model, part.unit)
@@ -234,6 +236,28 @@ def test_a_number_is_right_by_the_model_sentence_and_in_another_style(key: str, 
             near = max(wrong, 1e-9) / model
             if max(near, 1 / near) > part.near * 1.25 or part.near == 1.0:
                 assert not right(part, wrong), (made.parameters, part.question, wrong)
+
+
+@pytest.mark.parametrize("ways", [2, 4, 8, 16, 32])
+def test_a_share_is_compared_without_rounding(ways: int, device: str) -> None:
+    part = estimates.divergence(Random(1)).parts[0]
+    found = estimates._lanes(device, ways)
+    assert right(replace(part, measure=lambda: found), f"1/{ways}")
+
+
+@pytest.mark.parametrize("mib", [32, 96])
+def test_half_of_the_bus_is_near_on_old_buses_only(mib: int, device: str) -> None:
+    """Pageable memory: the host's own copy is the limit, and it does not double with the bus."""
+    found = estimates._moved(device, mib << 20, pinned=False)
+    assert found.value == pytest.approx(mib * 1.048576 / 8, rel=0.35)
+
+
+def test_the_registers_of_an_sm_are_asked_for_whatever_its_warps() -> None:
+    for seed in range(12):
+        made = napkins.registers(Random(seed))
+        part = measured(made.parts[1])
+        assert right(part, 65536 // (32 * made.parameters["registers"])), "divided on a napkin"
+        assert right(part, _warps(made.parameters["registers"]))
 
 
 def test_a_mistake_is_told_from_the_model_answer_in_every_card() -> None:
@@ -414,6 +438,13 @@ class TestLocks:
         with pytest.raises(ValueError, match="still the program"):
             talk.answer(talk.part.code)
         assert not talk.outcomes
+
+
+def test_the_scan_card_asks_for_what_is_judged() -> None:
+    (part,) = CARDS["whiteboard-06-scan"].drawn(1).parts
+    assert part.question.startswith("Exclusive prefix sums")
+    inclusive, _ = whiteboards.wrong("06-scan")
+    assert "It is inclusive" in part.outcome(inclusive).said
 
 
 def test_a_launch_of_ones_own_does_not_let_a_serial_kernel_pass() -> None:
