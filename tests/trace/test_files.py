@@ -344,6 +344,21 @@ def test_gaps_name_the_operator_and_the_function_that_the_host_ran(file: Path) -
     assert open_file(save(timeline, file)) == timeline
 
 
+def test_a_long_stretch_names_the_operator_with_the_most_time_of_its_own(file: Path) -> None:
+    events = []
+    for n in range(20):
+        events += [
+            event("cpu_op", "aten::linear", 50 * n, 40, 1, 1),
+            event("cpu_op", "aten::addmm", 50 * n + 2, 30, 1, 1),
+            event("cpu_op", "aten::relu", 50 * n + 40, 9, 1, 1),
+            event("cuda_runtime", "cudaLaunchKernel", 50 * n + 20, 2, 1, 1, correlation=n + 1),
+            event("kernel", "gemm", 50 * n + 25, 5, 0, 7, correlation=n + 1, device=0, stream=7),
+        ]
+    file.write_text(json.dumps(events))
+    timeline = open_file(file)
+    assert "the host runs aten::addmm and others" in {step.name for step in critical_path(timeline)}
+
+
 OTHER = [
     {"ph": "B", "name": "outer", "cat": "a", "pid": 1, "tid": "main", "ts": 10},
     {"ph": "B", "name": "inner", "cat": "a", "pid": 1, "tid": "main", "ts": 12, "args": {"a": 1}},

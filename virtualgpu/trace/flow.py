@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -175,7 +176,10 @@ class Flow:
         return [call for call in found if call.end_ns > start_ns or call.start_ns == call.end_ns]
 
     def running(self, thread: int, start_ns: int, end_ns: int) -> str:
-        """The innermost range of a profiler's file that has at least half of a stretch of a thread's time."""
+        """The innermost range of a profiler's file that has at least half of a stretch of a thread's time.
+
+        Of a stretch with many, it is the one with the most time of its own, and others.
+        """
         ranges, starts, outer = self._ranges_of.get(thread, ([], [], []))
         middle_ns = (start_ns + end_ns) // 2
         at = bisect_right(starts, middle_ns) - 1
@@ -185,7 +189,13 @@ class Flow:
             if here.end_ns > middle_ns and 2 * inside_ns >= end_ns - start_ns:
                 return here.name
             at = outer[at]
-        return ""
+        own: Counter[str] = Counter()
+        for here in range(bisect_left(starts, start_ns), bisect_left(starts, end_ns)):
+            length_ns = min(ranges[here].end_ns, end_ns) - ranges[here].start_ns
+            own[ranges[here].name] += length_ns
+            if outer[here] >= 0 and starts[outer[here]] >= start_ns:
+                own[ranges[outer[here]].name] -= length_ns
+        return f"{own.most_common(1)[0][0]} and others" if own else ""
 
     @cached_property
     def _ranges_of(self) -> dict[int, tuple[list[NvtxRange], list[int], list[int]]]:

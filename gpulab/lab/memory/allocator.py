@@ -57,7 +57,7 @@ def open_allocator(path: str | Path, device: int | None = None) -> AllocatorRepo
     Parameters
     ----------
     path
-        The pickle. It is read as plain data: one that would run code is refused.
+        The pickle, also compressed by gzip. It is read as plain data: one that would run code is refused.
     device
         Of which device, if the snapshot has several; None: the one with the most events.
 
