@@ -140,6 +140,8 @@ def serve_case(drawn: Draw, size: Any) -> ProgramCase:
     requests = [*reversed(range(count)), *(drawn.rng.integers(0, count, max(asked - count, 0)).tolist())][
         :asked
     ]
+    if asked > count > 2:  # the last is neither that of the first request nor batch 0
+        requests[-1] = int(drawn.rng.integers(1, count - 1))
     answers = np.maximum(batches * 2, 0) + 1
     wanted = answers[requests]
     mistakes = (
