@@ -190,11 +190,11 @@ class Flow:
                 return here.name
             at = outer[at]
         own: Counter[str] = Counter()
-        for here in range(bisect_left(starts, start_ns), bisect_left(starts, end_ns)):
-            length_ns = min(ranges[here].end_ns, end_ns) - ranges[here].start_ns
-            own[ranges[here].name] += length_ns
-            if outer[here] >= 0 and starts[outer[here]] >= start_ns:
-                own[ranges[outer[here]].name] -= length_ns
+        for at in range(bisect_left(starts, start_ns), bisect_left(starts, end_ns)):
+            length_ns = min(ranges[at].end_ns, end_ns) - ranges[at].start_ns
+            own[ranges[at].name] += length_ns
+            if outer[at] >= 0 and starts[outer[at]] >= start_ns:
+                own[ranges[outer[at]].name] -= length_ns
         return f"{own.most_common(1)[0][0]} and others" if own else ""
 
     @cached_property
