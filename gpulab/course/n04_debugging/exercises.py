@@ -314,12 +314,20 @@ def _judge_cell(found: Any, program: _Program, calls: list[str], same: bool) -> 
         raise NotYet(f"{told} where there is no NaN; return None.")
     right = f"{told}, and the first is in {wanted[0]!r} at {wanted[1]}"
     if found is None:
-        hint = " Look after each step: a later one may write over it." if kind == "in place" else ""
-        raise NotYet(f"{right}.{hint or ' Ask with cp.isnan: no comparison with NaN is true.'}")
+        hint = "Ask with cp.isnan: no comparison with NaN is true."
+        if program.stale:
+            hint = (
+                "Its step may make a NaN where the array held one before: look at what it holds afterwards."
+            )
+        if kind == "in place":
+            hint = "Look after each step: a later one may write over it."
+        raise NotYet(f"{right}. {hint}")
     if not isinstance(found, tuple) or len(found) != 2 or not isinstance(found[0], str):
         raise NotYet(f"{right}: return the name of the array and the cell's row and column.")
     if kind == "infinite" and found[0] != wanted[0]:
         raise NotYet(f"{right}: infinity is no NaN yet.")
+    if found[0] != wanted[0] and program.means.get(found[0]) == program.means[wanted[0]]:
+        raise NotYet(f"{right}: both names mean one array, and the step that made the NaN is asked for.")
     if found[0] != wanted[0]:
         raise NotYet(
             f"{right}: NaN spreads, so look at the input first, and after each step at its own array."
