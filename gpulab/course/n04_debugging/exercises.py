@@ -316,7 +316,7 @@ def _judge_cell(found: Any, program: _Program, calls: list[str], same: bool) -> 
     if found is None:
         hint = "Ask with cp.isnan: no comparison with NaN is true."
         if program.stale:
-            hint = (
+            hint = "Its step may make a NaN where the array held one before: look at it afterwards."
                 "Its step may make a NaN where the array held one before: look at what it holds afterwards."
             )
         if kind == "in place":
