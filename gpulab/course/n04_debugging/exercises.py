@@ -317,8 +317,6 @@ def _judge_cell(found: Any, program: _Program, calls: list[str], same: bool) -> 
         hint = "Ask with cp.isnan: no comparison with NaN is true."
         if program.stale:
             hint = "Its step may make a NaN where the array held one before: look at it afterwards."
-                "Its step may make a NaN where the array held one before: look at what it holds afterwards."
-            )
         if kind == "in place":
             hint = "Look after each step: a later one may write over it."
         raise NotYet(f"{right}. {hint}")
