@@ -126,14 +126,17 @@ def with_launch(of: KernelExercise, grid: Any, block: Any) -> KernelExercise:
     names = [each.name for each in of.arguments if not each.pointer and each.type == "int"]
     blocks_of = _grid_of(grid, names)
 
-    @wraps(of.case)
-    def case(drawn: Draw, size: Any, _: Dim3) -> Case:
-        usual = of.case(drawn, size, shipped)
-        usual.block = shipped
-        if blocks_of is None:
-            return usual
-        chosen = blocks_of([int(usual.values[name]) for name in names])
-        return replace(usual, grid=tuple(max(1, side) for side in chosen), shipped=usual)
+    def launched(make: Callable[..., Case]) -> Callable[..., Case]:
+        @wraps(make)
+        def case(drawn: Draw, size: Any, _: Dim3) -> Case:
+            usual = make(drawn, size, shipped)
+            usual.block = shipped
+            if blocks_of is None:
+                return usual
+            chosen = blocks_of([int(usual.values[name]) for name in names])
+            return replace(usual, grid=tuple(max(1, side) for side in chosen), shipped=usual)
+
+        return case
 
     measured = of.measured
     drawn_launches = measured.drawn
@@ -144,7 +147,8 @@ def with_launch(of: KernelExercise, grid: Any, block: Any) -> KernelExercise:
 
     return replace(
         of,
-        case=case,
+        case=launched(of.case),
+        table=tuple(replace(row, case=launched(row.case), block=None) for row in of.table),
         blocks=lambda rng: [own],
         measured=replace(
             measured, block=own, busiest=_BUSIEST, drawn=drawn_sizes if drawn_launches else None,
