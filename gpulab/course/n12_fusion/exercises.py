@@ -137,15 +137,13 @@ def _largest(x: Any, wanted: Any, mistakes: Sequence[tuple[Any, str]] = ()) -> P
 
 def largest_of(*edges: float, at: int = 0, wanted: float) -> Callable[[Draw, Any], ProgramCase]:
     """Numbers between -1 and 1, and these from one index on, which decide."""
-    lost = (
-        np.asarray(np.float32(1)),
-        "One element is NaN, and it was lost: a comparison with NaN is never true.",
-    )
 
     def case(drawn: Draw, n: Any) -> ProgramCase:
         x = drawn.rng.uniform(-1, 1, n).astype(np.float32)
         first = at % n
         x[first : first + len(edges)] = edges[: n - first]
+        kept = np.asarray(np.nanmax(np.abs(x), initial=0))
+        lost = kept, "One element is NaN, and it was lost: a comparison with NaN is never true."
         return _largest(x, wanted, [lost] if np.isnan(wanted) else ())
 
     return case
@@ -609,6 +607,10 @@ EXERCISES = (
             Budget("double_flop", "A constant without an f is a double, and so is all that it touches: write "
                    "1.5f, not 1.5.", most=0),
         ),
+        advice=(
+            ("is nan, it should be", "An exponential overflows: let it appear in the divisor alone."),
+            ("it should be nan", "What is NaN must stay NaN: fminf and fmaxf return the other operand."),
+        ),
         praise="one read, one write, and nothing in between.",
     ),
     ProgramExercise(
@@ -661,6 +663,7 @@ EXERCISES = (
             Row("biases of hundreds", softmax_like(0.5, 3, 300), ((5, 70), (2, 1300))),
             Row("scores of thousands on both sides", softmax_like(1, 5000, 4), ((5, 33), (2, 700))),
             Row("rows of equal scores", softmax_level, ((5, 64), (5, 31))),
+            Row("a long row", softmax_case, ((1, 11_000),)),
             Row("one score far above all others", softmax_steep, ((6, 40), (5, 900), (2, 2))),
         ),
         blocks=draw.whole_warps,
