@@ -244,6 +244,7 @@ def test_halves_have_roundings_of_their_own_and_integers_none() -> None:
         ([9], [3], "y[0] is 9, it should be 3"),
         (9, 3, "y is 9, it should be 3"),
         ([1 / 3], [1e9], "y[0] is 0.333333, it should be 1e+09"),
+        ([0.1], [np.nextafter(0.1, 1)], "y[0] is 0.1, it should be 0.10000000000000002"),
         ([True], [False], "y[0] is 1, it should be 0"),
         ([0] * 2000, [1] * 2000, "y[0] is 0, it should be 1 (2,000 of 2,000 elements differ)"),
     ],

@@ -76,7 +76,10 @@ def first_wrong(name: str, found: Array, wanted: Array, wrong: Array) -> str:
     first = tuple(int(axis[0]) for axis in np.nonzero(wrong)) if wrong.ndim else ()
     index = f"[{', '.join(map(str, first))}]" if first else ""
     count = f"{int(wrong.sum()):,} of {wrong.size:,} elements differ" if wrong.size > 1 else ""
-    said = f"{name}{index} is {shown(found[first])}, it should be {shown(wanted[first])}"
+    got, right = shown(found[first]), shown(wanted[first])
+    if got == right:  # the digits that tell them apart
+        got, right = str(found[first]), str(wanted[first])
+    said = f"{name}{index} is {got}, it should be {right}"
     if wanted.dtype.kind == "f" and np.isnan(found[first]) and np.isnan(wanted[first]):
         bits = found[first].view(f"u{found.itemsize}")
         said = f"{name}{index} is NaN with the bits {int(bits):#x}"
