@@ -189,7 +189,7 @@ def launches(cp: Any, rng: random.Random) -> list[tuple[Any, ...]]:
     counts = cp.zeros(n, "int32"), bins, np.int32(rng.choice([1, 8, 64])), np.int32(n)
     made = [
         strided(3), tabled(4), (kernel(cp, "counted"), blocks, 256, counts, 0), forked(3), scaled(few, n),
-        scaled(max(sms // 2, 36) - rng.randint(0, 3), n), forked(1), scaled(4 * many, 1024 * many),
+        scaled(sms // 2 - rng.randint(0, 3), n), forked(1), scaled(4 * many, 1024 * many),
     ]  # fmt: skip
     rng.shuffle(made)
     return made
@@ -227,7 +227,7 @@ def judge_cause(answer: Answer) -> str:
     """``cause(seen)``: names what hidden kernels suffer from, as the laboratory finds it."""
     must_be_a_function("cause", answer.is_function, answer.kind)
     rng = random.Random(answer.seed)
-    device = rng.choice(["T4", "A100", "H200"])
+    device = rng.choice(["RTX 4090", "A100", "H100"])
     with on(device) as cp:
         found = [each for launch in launches(cp, rng) if (each := seen_of(launch))[1] in CAUSES]
     for seen, truth in found:
