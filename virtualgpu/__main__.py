@@ -22,6 +22,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m virtualgpu",
         usage="%(prog)s [--device NAME] [--count N] (script.py | -m module | -c code) [argument ...]",
         description="Run an unchanged CuPy program on a virtual GPU.",
+        epilog="A kernel of which no thread ends any more is stopped after VIRTUALGPU_WATCHDOG_S seconds of "
+        "processor time (20).",
     )
     rest = argparse.REMAINDER
     parser.add_argument("--device", metavar="NAME", help="such as T4 or H200 (VIRTUALGPU_DEVICE, else A100)")
