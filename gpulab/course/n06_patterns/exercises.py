@@ -165,19 +165,28 @@ def blur(drawn: Draw, size: Any, block: Dim3) -> Case:
     return Case(grid, {"x": x, "rows": rows, "cols": cols}, {"y": wanted}, shared)
 
 
+# A row with much -infinity, and one without it, both around 0: they tell mistakes from each other.
+_PLAIN = 2
+
+
 def softmax(drawn: Draw, size: Any, block: Dim3) -> Case:
     """The softmax of each row. Some scores are -infinity, and all of some rows, which become 0."""
     rows, cols = size
     offset = drawn.rng.choice((0, 0, 100, -100, 3000, -30_000, -1e31), (rows, 1))
+    offset[:_PLAIN] = 0
     x = drawn.rng.uniform(-2, 2, size) + offset
     rising = drawn.rng.random(rows) < 0.3  # every element is the largest so far
     x[rising] = np.sort(x[rising], axis=1)
     steep = drawn.rng.random(rows) < 0.2
+    steep[:_PLAIN] = False
     x[steep] += np.linspace(0, 60, cols)[:: drawn.rng.choice((1, -1))]
     if drawn.kind == draw.DUPLICATES:
         x = np.rint(x)
     masked = drawn.rng.random(size) < drawn.rng.choice((0, 0, 0.3, 0.9), (rows, 1))
     masked |= np.arange(cols) < drawn.rng.choice((0, 0, 0, 33, 200, cols), (rows, 1))
+    if rows > _PLAIN:
+        masked[0] = (np.arange(cols) < 33) | (drawn.rng.random(cols) < 0.5)
+        masked[0, -1] = masked[1] = False
     return _softmax_of(np.where(masked, -np.inf, x).astype(np.float32))
 
 
@@ -291,9 +300,15 @@ def _tile_edges(m: Mistake, least: int = 4) -> bool:
     return m.found is not None and m["rows"] > least and m["cols"] > least
 
 
+_OVERFLOWS = 80  # the exponential, or it becomes 0, or nearly so
+
+
 def _masked_rows_wrong(m: Mistake) -> bool:
-    """Only rows are wrong that hold -infinity, and they are 0 or NaN throughout."""
+    """Only rows are wrong that hold -infinity, not all large or low, and they are 0 or NaN."""
     if m.found is None or m.wrong[np.isfinite(m["x"]).all(axis=1)].any():
+        return False
+    most = m["x"].max(axis=1)[m.wrong.any(axis=1)]
+    if (np.isfinite(most) & (np.abs(most) > _OVERFLOWS)).all():
         return False
     rows = m.found[m.wrong.any(axis=1)]
     return bool((np.isnan(rows) | (rows == 0)).all())
@@ -305,6 +320,16 @@ def _low_rows_wrong(m: Mistake) -> bool:
         return False
     rows, most = m.wrong.any(axis=1), m["x"].max(axis=1)
     return bool((most[rows] < -20).all() and (most[~rows] > -20).any())
+
+
+def _all_hold_infinity(m: Mistake) -> bool:
+    """All rows that are wrong hold -infinity."""
+    return bool(np.isinf(m["x"][m.wrong.any(axis=1)]).any(axis=1).all())
+
+
+def _extremely_low(m: Mistake) -> bool:
+    """All rows that are wrong are lower than what one types in."""
+    return bool((m["x"].max(axis=1)[m.wrong.any(axis=1)] < -1e20).all())
 
 
 def _nearly(m: Mistake) -> bool:
@@ -581,8 +606,13 @@ EXERCISES = (
                 "before it is overwritten.",
             ),
             Advice(
-                _low_rows_wrong,
+                advice.both(_low_rows_wrong, advice.not_(_all_hold_infinity)),
                 "The largest score of a row may be as low as you like: begin with −∞, not with a number.",
+            ),
+            Advice(
+                advice.both(_low_rows_wrong, _extremely_low),
+                "Do you begin with −∞, not with a number? Then a lane, a warp or a row that has seen nothing "
+                "but −∞ has the sum 0.",
             ),
             Advice(
                 _masked_rows_wrong,
