@@ -278,6 +278,7 @@ class Capture:
     mode: int
     nodes: list[Node] = field(default_factory=list)
     frontiers: dict[Place, tuple[int, ...]] = field(default_factory=dict)
+    left: tuple[int, ...] = ()  # the last nodes of streams that are gone
     broken: bool = False
     spoiler: str = ""  # in words: the call that broke it
     remedy: str = ""  # where it is not the usual one
@@ -310,11 +311,16 @@ class Capture:
         """Let the next node of a stream, which may be new here, follow these nodes too."""
         self.frontiers[place] = tuple(sorted({*self.frontiers.get(place, ()), *after}))
 
+    def leave(self, place: Place) -> None:
+        """A stream that took part is gone; the origin's must still wait for what it was given."""
+        self.left += self.frontiers.pop(place, ())
+
     def unjoined(self) -> bool:
         """Whether the origin's stream would end before another one that takes part."""
         last = self.frontiers[self.origin]
         reached = {*last, *self._before(last)}
-        return any(number not in reached for after in self.frontiers.values() for number in after)
+        ends = (self.left, *self.frontiers.values())
+        return any(number not in reached for after in ends for number in after)
 
     def _before(self, numbers: tuple[int, ...]) -> set[int]:
         """The nodes that come before these, directly or not."""

@@ -142,16 +142,17 @@ class WorkQueue:
         return self.schedule.log
 
     def destroy(self, stream_id: int) -> None:
-        """Forget a stream; a graph that it was capturing is lost."""
+        """Forget a stream. A graph that it began to capture is lost, one that it joined is not."""
         capture = self.captures.pop(stream_id, None)
         if capture is not None and not capture.ended:
-            is_origin = capture.origin == (self._device_id, stream_id)
-            which = "the stream that captured" if is_origin else "a stream that had joined the capture"
-            capture.spoil(
-                f"{which} was destroyed, with its last reference,",
-                "The graph is lost: keep a reference to every stream of a capture until end_capture().",
-            )
-            capture.ended = is_origin
+            if capture.origin == (self._device_id, stream_id):
+                capture.spoil(
+                    "the stream that captured was destroyed, with its last reference,",
+                    "The graph is lost: keep a reference to this stream until end_capture().",
+                )
+                capture.ended = True
+            else:
+                capture.leave((self._device_id, stream_id))
         self.schedule.destroy_queue(stream_id)
 
     # Graphs

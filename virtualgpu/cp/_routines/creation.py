@@ -167,10 +167,10 @@ def asarray(
 ) -> ndarray:
     """`a` as a device array; device arrays of the wanted dtype are returned as they are.
 
-    With ``copy=True`` they are copied, too; with ``copy=False`` a needed copy is a ``ValueError``.
+    With ``copy=True`` they are copied, too; with ``copy=False`` a needed copy of one is a ``ValueError``.
     """
     result = array(a, dtype, copy=bool(copy), order=order or "K", blocking=blocking)
-    if copy is False and result is not a:
+    if copy is False and isinstance(a, ndarray) and result is not a:
         raise ValueError("Unable to avoid copy while creating an array as requested.")
     return result
 

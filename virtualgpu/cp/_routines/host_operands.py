@@ -118,7 +118,7 @@ ndimage_zoom input zoom#
 """
 # Functions that call the method of their first argument. A NumPy array has it, too, and computes on the host.
 _OWN_METHODS = """
-argmax argmin argpartition argsort choose clip diagonal dot fliplr flipud matrix_transpose max mean min
+argpartition argsort choose clip diagonal dot fliplr flipud matrix_transpose max mean min
 partition prod ravel repeat reshape sort squeeze std sum swapaxes take trace transpose var
 """.split()  # noqa: SIM905 - shorter
 
