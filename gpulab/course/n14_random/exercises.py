@@ -108,6 +108,11 @@ def many_warps(drawn: Draw, size: Any, block: Dim3) -> Case:
     return _summed(drawn.floats(size), -(-size // 256))
 
 
+def many_blocks(drawn: Draw, size: Any, block: Dim3) -> Case:
+    """More blocks than 16 bits count, most of them without a tile."""
+    return _summed(drawn.floats(size), 2**16 + 40)
+
+
 def _only_other_zeros(m: Mistake) -> bool:
     """Wrong are the signs of zeros alone."""
     return m.found is not None and m.wanted is not None and bool((m.found == m.wanted)[m.wrong].all())
@@ -408,6 +413,7 @@ EXERCISES = (
             Row("tiles of −0 and 0", tiles_of(-0.0, 0.0), (600,)),
             Row("infinities of both signs in a tile", tiles_of(np.inf, -np.inf, 1), (700,)),
             Row("sums beyond the largest float", tiles_of(3e38, -3e38, 1e38), (900,)),
+            Row("more blocks than 16 bits count", many_blocks, (1500,)),
             Row("more warps than 16 bits count", many_warps, (540_000,)),
         ),
         reference="tile_sums.cu",

@@ -118,6 +118,7 @@ _SUMS = (
     Wrong("14-sum", "a warp's number in 16 bits", _sums("if (threadIdx.x == 0) sums[tile]",
           "short warp = (blockIdx.x * blockDim.x + threadIdx.x) / 32;\n        if (threadIdx.x == 0 && warp >= 0) sums[tile]"),
           "results", "never written"),
+    Wrong("14-sum", "a block's number in 16 bits", _sums("int tile = blockIdx.x", "short tile = blockIdx.x"), "results", ""),
     Wrong("14-sum", "NaN for a lone infinity", _sums("sums[tile] = s[0]", "sums[tile] = s[0] + 0 * s[1]"), "results", ""),
     Wrong("14-sum", "no barrier after loading", _sums("        }\n        __syncthreads();\n        for (int half", "        }\n        for (int half"), "results", ""),
     Wrong("14-sum", "a barrier of the warp", _sums("s[k] += s[k + half];\n            __syncthreads();", "s[k] += s[k + half];\n            __syncwarp();"), "results", ""),
