@@ -232,13 +232,13 @@ def judge_tuner(answer: Answer) -> str:
         shown = f"for {_spelt(kind)} choose(x)"
         if chosen not in behaviour:
             raise NotYet(f"{shown} returns {chosen}; it should return the name of a candidate.")
-        if chosen != best[kind]:
+        if chosen != best[kind] or (new and not timed):
             raise NotYet(f"{shown} is {chosen!r}: {_why(kind, chosen, timed, seen, behaviour, best)}")
         if not new and timed:
             raise NotYet(
                 f"{shown} timed candidates again, although it has chosen for such an array: keep the choice."
             )
-        if new and (not timed or set(timed) < {name for name in behaviour if not behaviour[name][kind][3]}):
+        if new and set(timed) < {name for name in behaviour if not behaviour[name][kind][3]}:
             raise NotYet(
                 f"{shown} did not time every candidate whose result is right; another could be faster."
             )
@@ -260,6 +260,8 @@ def _why(
     behaviour: dict[str, dict[Kind, Behaviour]],
     best: dict[Kind, str],
 ) -> str:
+    if not timed and not seen:
+        return "that was chosen without timing a candidate: time each whose result is right."
     if not timed and kind not in seen:
         for earlier in reversed(seen):
             differ = [
