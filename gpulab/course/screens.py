@@ -7,6 +7,8 @@ from importlib import resources
 from itertools import pairwise
 from typing import Any
 
+from gpulab.views.tables import Table
+
 
 class Screens:
     """A program, the commands that ran it on a GPU, and what each of them printed.
@@ -40,7 +42,7 @@ class Screens:
                 return "\n".join([f"$ {each['command']}", *kept, ""])
         raise KeyError(f"No command has the words {' '.join(words)}.")
 
-    def columns(self, *headings: str) -> str:
+    def columns(self, *headings: str) -> Table:
         """Return some columns of the table that the only command printed."""
         lines = self._data["screens"][0]["printed"].splitlines()
         rules = [place for place, line in enumerate(lines) if line and set(line.strip()) == {"-", " "}]
@@ -48,5 +50,7 @@ class Screens:
         cuts = [*pairwise([*begins, None])]
         names = [lines[rules[0] + 1][begin:end].strip() for begin, end in cuts]
         kept = [cuts[names.index(name)] for name in headings]
-        rows = [lines[place] for place in range(rules[0], rules[-1] + 1)]
-        return "\n".join("".join(row[begin:end] for begin, end in kept).rstrip() for row in rows)
+        rows = [
+            tuple(line[begin:end].strip() for begin, end in kept) for line in lines[rules[1] + 1 : rules[-1]]
+        ]
+        return Table(f"{self._data['file']}, {self.label}", headings, tuple(rows))
