@@ -32,7 +32,7 @@ FORM = ".jp-Cell .gpulab-form"
 @pytest.fixture(scope="module")
 def forms(lab: Any) -> Iterator[tuple[Any, Any]]:
     with lab.notebook("forms.ipynb", CELLS) as kernel:
-        lab.page.wait_for_selector(f"{FORM} >> text=1 question, none answered yet.", timeout=60_000)
+        lab.page.wait_for_selector(f"{FORM} >> text=1 question with choices and 1 in your own words, none answered yet.", timeout=60_000)
         yield lab, kernel
 
 
@@ -91,7 +91,7 @@ def test_a_quiz_answers_where_the_learner_is(forms: tuple[Any, Any]) -> None:
     lab.page.keyboard.press("Space")
     group.get_by_text("✓ Right. It is red.").wait_for()
     assert buttons.nth(right).get_attribute("aria-pressed") == "true"
-    group.get_by_text("1 of 1 answered, 0 right first time.").wait_for()
+    group.get_by_text("1 of 1 with choices answered, 0 right first time.").wait_for()
     lab.expect(kernel, "[questions.answered, questions.score]", [1, 0])
 
 
