@@ -381,3 +381,15 @@ def test_clusters_of_several_blocks_are_said_to_be_missing() -> None:
         run(code.replace("BLOCKS", "2"), zeros(2), grid=2, block=32)
     (out,) = run(code.replace("BLOCKS", "1"), zeros(2), grid=2, block=32)
     assert out.tolist() == [10, 10]
+
+
+def test_warps_of_a_cluster_of_one_block_wait_for_each_other() -> None:
+    code = """#include <cooperative_groups.h>
+    extern "C" __global__ void __cluster_dims__(1, 1, 1) k(int* out) {
+        __shared__ int last;
+        if (threadIdx.x == blockDim.x - 1) { for (int i = 0; i < 1000; ++i) last = i; }
+        cooperative_groups::this_cluster().sync();
+        out[threadIdx.x] = last;
+    }"""
+    (out,) = run(code, zeros(128), grid=1, block=128)
+    assert set(out.tolist()) == {999}

@@ -32,7 +32,8 @@ _ORDER = r"\.(weak|relaxed|acquire|release|acq_rel|volatile|mmio|cta|cluster|gpu
 _CACHE = r"\.(nc|ca|cg|cs|lu|cv|wb|wt|unified|L1::(evict_\w+|no_allocate)|L2::(evict_\w+|cache_hint|\d+B))"
 _VECTOR = r"(\.v[248])?"
 _SHAPE = r"\.m\d+n\d+k\d+"
-_MATRIX_TYPE = r"\.(f16|bf16|tf32|f32|s32|e4m3|e5m2|s8|u8)"
+# Some of them are refused with the names of those that there are.
+_MATRIX_TYPE = r"\.(f16|bf16|tf32|f32|f64|s32|e4m3|e5m2|e3m2|e2m3|e2m1|s8|u8|s4|u4|b1)"
 
 _SUM = (
     rf"{_INTEGER}|\.sat\.s32|\.cc{_WORD}|{_ROUNDED}{_FTZ}{_SAT}\.f32|{_ROUNDED}\.f64"
@@ -144,6 +145,8 @@ _FORMS = {
     "bar": (r"(\.cta)?\.(sync|arrive)|(\.cta)?\.red(\.popc\.u32|\.(and|or)\.pred)|\.warp\.sync"),
     "barrier": (
         r"(\.cta)?\.(sync|arrive)(\.aligned)?|(\.cta)?\.red(\.(popc|and|or))(\.aligned)?\.(u32|pred)"
+        # Of a cluster of one block; larger ones are refused before.
+        r"|\.cluster\.(arrive(\.release|\.relaxed)?|wait(\.acquire)?)(\.aligned)?"
     ),
     "ldmatrix": rf"\.sync\.aligned\.m8n8\.x[124](\.trans)?({_SHARED})?\.b16",
     "wmma": (

@@ -197,6 +197,11 @@ class FunctionCompiler(WarpCode):
         if not self.function.is_entry:
             self.fault(layout.NESTED_BARRIER, i.pc)
             return
+        if "cluster" in i.parts and "arrive" in i.parts:
+            # Of a cluster of one block: the block's threads wait for each other at the ``wait`` that follows.
+            self.guard = None
+            self.go_to(self.next_block())
+            return
         reduces = "red" in i.parts
         operands = list(i.operands[1:] if reduces else i.operands)
         predicate = operands.pop() if reduces else None
