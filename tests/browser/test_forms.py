@@ -32,7 +32,8 @@ FORM = ".jp-Cell .gpulab-form"
 @pytest.fixture(scope="module")
 def forms(lab: Any) -> Iterator[tuple[Any, Any]]:
     with lab.notebook("forms.ipynb", CELLS) as kernel:
-        lab.page.wait_for_selector(f"{FORM} >> text=1 question with choices and 1 in your own words, none answered yet.", timeout=60_000)
+        head = "1 question with choices and 1 in your own words, none answered yet."
+        lab.page.wait_for_selector(f"{FORM} >> text={head}", timeout=60_000)
         yield lab, kernel
 
 

@@ -386,10 +386,16 @@ def test_clusters_of_several_blocks_are_said_to_be_missing() -> None:
 def test_warps_of_a_cluster_of_one_block_wait_for_each_other() -> None:
     code = """#include <cooperative_groups.h>
     extern "C" __global__ void __cluster_dims__(1, 1, 1) k(int* out) {
-        __shared__ int last;
-        if (threadIdx.x == blockDim.x - 1) { for (int i = 0; i < 1000; ++i) last = i; }
-        cooperative_groups::this_cluster().sync();
-        out[threadIdx.x] = last;
+        __shared__ int value[128];
+        int t = threadIdx.x;
+        value[t] = t;
+        for (int round = 0; round < 4; ++round) {
+            cooperative_groups::this_cluster().sync();
+            int next = value[(t + 33) % 128];
+            cooperative_groups::this_cluster().sync();
+            value[t] = next;
+        }
+        out[t] = value[t];
     }"""
     (out,) = run(code, zeros(128), grid=1, block=128)
-    assert set(out.tolist()) == {999}
+    assert out.tolist() == [(t + 4 * 33) % 128 for t in range(128)]

@@ -95,7 +95,7 @@ def test_every_instruction_has_its_forms() -> None:
     [
         "add.f32.f16", "min.abs.f32", "fma.rn.oob.f16", "cvt.rs.f16x2.f32",
         "cvt.rn.satfinite.f16.f32", "lop3.or.b32", "prmt.b32.f4e", "mad24.lo.sat.s32",
-        "mul.sat.s32", "vadd4.u32.u32.u32.sat", "isspacep.const", 
+        "mul.sat.s32", "vadd4.u32.u32.u32.sat", "isspacep.const",
         "mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32",
         "mma.sync.aligned.m16n8k32.row.col.kind::mxf8f6f4.block_scale.f32.e4m3.e4m3.f32.ue8m0",
         "redux.sync.min.abs.f32", "wmma.mma.sync.aligned.row.col.m16n16k16.f16.f16.satfinite",
