@@ -15,6 +15,7 @@ import pytest
 
 from tests.engine.every_instruction import FAMILIES, kernel
 from tests.engine.ptx_runner import apply
+from virtualgpu.compile import nvrtc
 from virtualgpu.compile.ptx import parser
 from virtualgpu.engine.lower import codegen, forms
 from virtualgpu.engine.lower.function import supported
@@ -170,3 +171,29 @@ def test_messages_name_instruction_and_line() -> None:
 def test_an_atomic_may_name_its_order_before_or_after_the_operation(opcode: str) -> None:
     """The headers of cooperative groups write it after, for a barrier of the whole grid."""
     assert forms.is_supported(tuple(opcode.split(".")))
+
+
+@pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+@pytest.mark.parametrize("target", [75, 90])
+def test_the_forms_of_everyday_memory_accesses_are_known(target: int) -> None:
+    """As NVRTC writes them: scopes and orders stand before or after the state space."""
+    calls = [
+        f"r += atomic{name}{scope}({at}, 3);"
+        for name in ("Add", "Exch", "Min", "Max", "And", "Or", "Xor")
+        for scope in ("", "_block", "_system")
+        for at in ("g", "&s[threadIdx.x]")
+    ]
+    orders = [
+        f"{{ cuda::atomic_ref<int, cuda::thread_scope_{scope}> a(*g); "
+        f"a.fetch_add(1, cuda::memory_order_{order}); }}"
+        for scope in ("block", "device", "system")
+        for order in ("relaxed", "acq_rel", "seq_cst")
+    ]
+    hints = ["r += __ldg(g) + __ldcg(g) + __ldcs(g) + __ldcv(g);", "__stcg(g, r); __stwt(g, r);"]
+    body = " ".join([*calls, *orders, *hints])
+    code = f"""#include <cuda/atomic>
+    extern "C" __global__ void k(int* g) {{ __shared__ int s[64]; int r = 0; {body} *g = r; }}"""
+    module = parser.parse(nvrtc.compile_ptx(code, target=target, options=("-std=c++17",)).ptx)
+    opcodes = {i.opcode for function in module.functions.values() for i in function.instructions}
+    assert not [opcode for opcode in opcodes if not forms.is_supported(tuple(opcode.split(".")))]
+    assert any("shared.cta" in opcode for opcode in opcodes)  # a scope after the space

@@ -46,9 +46,11 @@ _EXTREME = (
 )
 _ROOT = rf"(\.approx|{_ROUNDING}){_FTZ}\.f32|{_ROUNDING}\.f64"
 _LOGIC = rf"{_INTEGER}|\.pred"
-_ACCESS = rf"({_ORDER}|{_CACHE})*{_SPACE}({_ORDER}|{_CACHE})*{_VECTOR}\.([busf](8|16|32|64)|b128)"
+# NVRTC, CUDA's headers and libcu++ order these modifiers in several ways.
+_ONE_SPACE, _ONE_VECTOR = _SPACE.removesuffix("?"), _VECTOR.removesuffix("?")
+_ACCESS = rf"({_ORDER}|{_CACHE}|{_ONE_SPACE}|{_ONE_VECTOR})*\.([busf](8|16|32|64)|b128)"
 _ATOMIC = (
-    rf"({_ORDER})*{_SPACE}\.(add|min|max|and|or|xor|exch|cas|inc|dec)({_ORDER})*(\.noftz)?(\.L2::cache_hint)?{_VECTOR}"
+    rf"({_ORDER}|{_ONE_SPACE}|{_ONE_VECTOR}|\.noftz|\.L2::cache_hint|\.(add|min|max|and|or|xor|exch|cas|inc|dec))+"
     rf"\.([busf](16|32|64)|{_HALF[2:]}|{_BFLOAT[2:]})"
 )
 
