@@ -94,9 +94,11 @@ def test_several_results_are_compared_one_by_one() -> None:
     assert said([WANTED, 3], wanted) == ""
     assert said((WANTED, 4), wanted).startswith("result 2 is 4, it should be 3")
     assert said((WRONG, 4), wanted).startswith("result 1[1, 2] is 9, it should be 5")
-    for found in (WANTED, (WANTED,), (WANTED, 3, 3), 3):
-        assert said(found, wanted) == " should return 2 results, as a tuple."
-    assert said(3, (3,)) == " should return 1 result, as a tuple."
+    for found in (WANTED, 3):
+        assert said(found, wanted) == " should return 2 results, as a tuple or a list."
+    assert said([WANTED], wanted) == " should return 2 results, not 1."
+    assert said((WANTED, 3, 3), wanted) == " should return 2 results, not 3."
+    assert said(3, (3,)) == " should return 1 result, as a tuple or a list."
     assert said((3, "x"), (3, 4)) == " returns str, and result 2 should be an array or a number."
     assert said((OnDevice(WANTED), 3), wanted, place="device").startswith(
         "result 2 should stay on the device"

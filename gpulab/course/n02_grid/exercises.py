@@ -124,8 +124,14 @@ def _address_costs(rng: np.random.Generator) -> list[tuple[Any, Dim3]]:
     return [((a, b, 2), (d, 9, 5)), ((3, a, b), (c, 7 + d, 3))]
 
 
-def _only_part(m: Mistake) -> bool:
-    return m.start is not None and advice.partly_unwritten(m) and m.case.size[0] != m.case.size[1]
+def _swapped(m: Mistake) -> bool:
+    """Unwritten is what the grid leaves out if x counts rows and y counts columns."""
+    if m.start is None or not advice.partly_unwritten(m):
+        return False
+    (wide, high, _), (along, down, _) = m.case.launch_grid, m.case.block
+    row, col = np.indices(m.case.size)
+    beyond = (row >= wide * along) | (col >= high * down)
+    return bool((m.wrong.reshape(m.case.size) == beyond).all())
 
 
 def _another_order(m: Mistake) -> bool:
@@ -217,6 +223,14 @@ def _judge_trace(answer: Answer, start: Any, end: Any, warps: int, sms: int, pla
 
 
 _GUARD = "Guard both edges: a thread belongs to the matrix only if its row and its column do."
+_SMALL = Advice(
+    advice.out_of_shared,
+    "A __shared__ array has to be large enough for every block shape, up to 1,024 threads; none is needed.",
+)
+_UNWRITTEN = Advice(
+    advice.both(advice.partly_unwritten, advice.not_(advice.unchanged)),
+    "Some elements were never written: each of them has a thread that stores its result, whatever it is.",
+)
 
 EXERCISES = (
     KernelExercise(
@@ -270,14 +284,16 @@ EXERCISES = (
         budgets=(_SECTORS,),
         measured=Measured((130, 70), (32, 8, 1)),
         advice=(
+            _SMALL,
             Advice(advice.out_of_bounds, f"{_GUARD} The index is row * cols + col, with col from x."),
             Advice(advice.written_twice, f"Threads beyond the last column write into the next row. {_GUARD}"),
             Advice(_in_16_bits, "Rows and columns are ints: 16 bits count no further than 65,535."),
             Advice(
-                _only_part,
+                _swapped,
                 "Some elements were never written: x counts columns and y counts rows; the index is "
                 "row * cols + col.",
             ),
+            _UNWRITTEN,
         ),
         praise="right for square, wide and tall matrices, for ragged edges on both sides and any block.",
     ),
@@ -296,13 +312,15 @@ EXERCISES = (
         budgets=(_SECTORS,),
         measured=Measured((130, 70), (32, 8, 1)),
         advice=(
+            _SMALL,
             Advice(advice.fault("out of bounds", "row"), f"`row` has one element for each column. {_GUARD}"),
             Advice(advice.out_of_bounds, f"{_GUARD} From one row to the next it is `cols` elements."),
             Advice(advice.written_twice, f"Threads beyond the last column write into the next row. {_GUARD}"),
             Advice(
-                _only_part,
+                _swapped,
                 "Some elements were never written: the grid covers the columns in x and the rows in y.",
             ),
+            _UNWRITTEN,
         ),
         praise="all three flaws are mended.",
     ),

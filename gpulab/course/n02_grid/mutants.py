@@ -201,6 +201,9 @@ _MATRICES = (
           _scale("for (int i = 0; i < rows * cols; ++i) y[i] = 2 * x[i];"), "hazards", "Guard both edges"),
     Wrong("02-index", "adds in place", _scale(f"{_CR} if (r < rows && c < cols) y[r * cols + c] += 2 * x[r * cols + c];"),
           "results", "adds to what the output held"),
+    Wrong("02-index", "leaves zeros out",
+          _scale(f"{_CR} int i = r * cols + c; if (r < rows && c < cols && x[i] != 0) y[i] = 2 * x[i];"), "results",
+          "has a thread that stores its result"),
     Right("02-index", "x + x", _scale(f"{_CR} if (r < rows && c < cols) {{ int k = c + cols * r; y[k] = x[k] + x[k]; }}")),
     Right("02-index", "early return", _scale(f"{_CR}\nif (c >= cols) return;\nif (r >= rows) return;\n"
                                              "y += r * cols; x += r * cols; y[c] = x[c] * 2.f;")),
@@ -249,6 +252,10 @@ _REPAIRS = (
     Wrong("02-repair", "changes the input",
           _add(f"{_CR} if (r < rows && c < cols) {{ ((float*)m)[r * cols + c] += row[c]; out[r * cols + c] = "
                "m[r * cols + c]; }"), "results", "may only read"),
+    Wrong("02-repair", "too little shared memory",
+          _add(f"__shared__ float s[32]; {_CR} int k = threadIdx.y * blockDim.x + threadIdx.x;"
+               " if (r < rows && c < cols) { s[k] = row[c]; out[r * cols + c] = m[r * cols + c] + s[k]; }"),
+          "results", "large enough for every block shape"),
     Right("02-repair", "mended", _add(f"{_CR} if (r < rows && c < cols) out[r * cols + c] = m[r * cols + c] + row[c];")),
     Right("02-repair", "row loaded first", _add(f"{_CR} if (c < cols) {{ float b = row[c]; if (r < rows) "
                                                 "out[r * cols + c] = b + m[r * cols + c]; }")),

@@ -166,6 +166,7 @@ KINDS = ("made", "none", "in place", "input", "infinite", "two", "twice", "over 
 
 def judge_hunt(answer: Answer) -> str:
     """``hunt(steps, arrays)``: who made the first NaN, and in which cell."""
+    early = ""
     for stale in (False, True):  # whether arrays hold NaN before their step has run
         for kind in KINDS:
             program = drawn_program(answer.rng, kind, stale)
@@ -187,6 +188,13 @@ def judge_hunt(answer: Answer) -> str:
             )  # fmt: skip
             same = not touched and program.is_after(len(calls), seen["left"])
             _judge_cell(seen["found"], program, calls, same)
+            if len(calls) < len(program.writes):
+                early = f"{len(calls)} of {counted(len(program.writes), 'step')}"
+    if early:
+        raise NotYet(
+            f"hunt(steps, arrays) names the right cell, but runs only {early}: each runs once, also those "
+            "after the first NaN."
+        )
     return "kernel and cell are named, whatever stood in the arrays before."
 
 

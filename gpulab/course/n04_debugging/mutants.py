@@ -280,8 +280,9 @@ _HUNT = (
     Right("04-hunt", "after each step", answers.after_each),
     Right("04-hunt", "a cell as an array", lambda steps, arrays: (found := answers.after_each(steps, arrays)) and (found[0], np.array(found[1]))),
     Right("04-hunt", "on the device, by argmax", answers.on_the_device),
-    Right("04-hunt", "stops at the first", answers.stops_there),
+    Wrong("04-hunt", "stops at the first", answers.stops_there, "", "after the first NaN"),
     Right("04-hunt", "what is unequal to itself", answers.unequal_to_itself),
+    Right("04-hunt", "lists, and the rest is run", answers.goes_on),
 )  # fmt: skip
 
 

@@ -23,6 +23,7 @@ from gpulab.teach.judge import (
     call,
     draw,
     is_number,
+    parts_of,
     spelt,
 )
 from virtualgpu.records import Dim3
@@ -273,10 +274,10 @@ def judge_asked(answer: Answer) -> str:
         few, base = int(rng.integers(3, 31)), 256 * int(rng.integers(1, 1 << 26)) + (1 << 34)
         stride, gap = int(rng.integers(5, 60)), int(rng.integers(1, 8))
         for what, places, width in (
+            ("every second double", 2 * lanes, 8),  # several lines, and fewer addresses in float32
             ("neighbouring floats", lanes, 4),
             (f"floats from number {gap} on", lanes + gap, 4),
             ("floats, last lane first", lanes[::-1], 4),
-            ("every second double", 2 * lanes, 8),
             (f"bytes {stride} apart", stride * lanes, 1),
             (f"{few} lanes with a float4 each", lanes[:few], 16),
             (f"float4s from number {gap} on, in pairs of lanes", lanes // 2 + gap, 16),
@@ -301,10 +302,13 @@ def _judge_request(answer: Answer, what: str, addresses: Any, width: int) -> Non
     right = len(sectors), len(read)
     shown = f"asked({what}, {width})"
     found = call(answer, addresses, width, name="asked", shown=shown)
-    if not isinstance(found, tuple | list) or len(found) != 2 or not all(map(is_number, found)):
+    two = parts_of(found)
+    if two is None or len(two) != 2 or not all(map(is_number, two)):
         raise NotYet(f"{shown} gives {spelt(found)}: return two numbers, sectors and bytes.")
-    if tuple(found) == right:
+    found = tuple(two)
+    if found == right:
         return
+    rounded = np.unique(addresses.astype(np.float32).astype(np.int64) // _SECTOR_BYTES)
     span = int(addresses.max() - addresses.min()) + width
     of_sectors = (
         (
@@ -321,7 +325,9 @@ def _judge_request(answer: Answer, what: str, addresses: Any, width: int) -> Non
     why = ""
     if span > 1 << 32:
         why = "addresses have 64 bits: the lower 32 of these two are alike."
-    elif found[0] != right[0]:
+    elif found[0] == len(rounded) != right[0]:
+        why = "do you keep every bit of an address? A float32 rounds these to a few."
+    elif found[0] != right[0] and found[1] == right[1]:
         why = next((text for guess, text in of_sectors if found[0] == guess), "")
     elif found[1] == width * len(addresses):
         why = "a byte that several lanes read counts once."

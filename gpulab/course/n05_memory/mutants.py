@@ -367,7 +367,10 @@ _ASKED = (
     Wrong("05-asked", "256 bytes at most", lambda a, width: (len(np.unique(a // 32)), min(256, width * len(np.unique(a)))), "", "yours says"),
     Wrong("05-asked", "16 bits of an address", lambda a, width: (len(np.unique(a.astype(np.uint16) // 32)), width * len(np.unique(a))), "", ""),
     Wrong("05-asked", "a share", lambda a, width: len(np.unique(a)) * width / len(np.unique(a // 32)) / 32, "", "two numbers"),
+    Wrong("05-asked", "addresses in float32", lambda a, width: _shared_by(32)(a.astype(np.float32), width), "", "every bit of an address"),
+    Wrong("05-asked", "sectors in float32", lambda a, width: (len(np.unique(a.astype(np.float32) // 32)), width * len(np.unique(a))), "", "every bit of an address"),
     Right("05-asked", "byte by byte", _right_asked),
+    Right("05-asked", "an array of two", lambda a, width: np.array(_right_asked(a, width))),
     Right("05-asked", "NumPy", _shared_by(32)),
     Right("05-asked", "sets", lambda a, width: [len({x >> 5 for x in a.tolist()}), len(set(a.tolist())) * width]),
     Right("05-asked", "each byte's address", lambda a, width: tuple(

@@ -483,9 +483,10 @@ EXERCISES = (
         measured=Measured(1 << 13, (256, 1, 1)),
         advice=(
             Advice(advice.out_of_bounds, "Threads beyond n keep nothing, but their votes count as no."),
+            Advice(_behind, "What lies behind the last kept element is not yours: leave it as it is."),
             Advice(
                 lambda m: m.name == "out" and m.found is not None and bool((m.found <= 0).any()),
-                "Something is kept that is not above 0.",
+                "Store only what is above 0: no 0, neither as an element nor to clear `out`.",
             ),
             Advice(
                 _same_elements,
@@ -494,7 +495,6 @@ EXERCISES = (
             Advice(
                 lambda m: m.name == "count", "`count` is how many there are in all; the last block knows."
             ),
-            Advice(_behind, "What lies behind the last kept element is not yours: leave it as it is."),
             Advice(advice.written_twice, "Every place belongs to one element, and `count` to one thread."),
             Advice(
                 advice.hazard("RAW", "WAR", "WAW"),

@@ -262,6 +262,9 @@ _COMPACTIONS = (
     Wrong("06-compact", "count without the last block", _kept(("before[blockIdx.x] + kept", "before[blockIdx.x]")), "results", "the last block knows"),
     Wrong("06-compact", "every block writes the count", _kept((" && blockIdx.x == gridDim.x - 1", "")), "orders", "the last block knows"),
     Wrong("06-compact", "clears what lies behind", _kept((_MOVE, "if (i < n) out[i] = 0; __syncthreads();" + _MOVE)), "results", ""),
+    Wrong("06-compact", "zeros behind the kept elements",
+          _kept((_TOTAL, _TOTAL + " int all = before[gridDim.x - 1]; for (int k = (gridDim.x - 1) * blockDim.x; k < n; ++k) all += x[k] > 0;"
+                          " if (i >= all && i < n) out[i] = 0;")), "results", "is not yours: leave it"),
     Wrong("06-compact", "pads its block with zeros",
           _kept((_MOVE, _MOVE + " else if (i < n) out[before[blockIdx.x] + kept + t - (place - before[blockIdx.x]) - __popc(votes & ((1u << lane) - 1))] = 0;")),
           "results", ""),

@@ -47,13 +47,22 @@ def stay_case(drawn: Draw, size: tuple[int, float]) -> ProgramCase:
         x = x / np.float32(64)
     if 1e20 < limit < math.inf:
         x = x * np.float32(1e28)
-    right = np.minimum(x - x.min(), np.float32(limit))
+    return _stay_of(x, limit)
+
+
+def stay_matrix(drawn: Draw, shape: tuple[int, int]) -> ProgramCase:
+    """One smallest element for all rows and columns."""
+    return _stay_of(drawn.integers(shape, -100, 400).astype(np.float32), 150.0)
+
+
+def _stay_of(x: Any, limit: float) -> ProgramCase:
     return ProgramCase(
         (x, limit),
-        right,
+        np.minimum(x - x.min(), np.float32(limit)),
         True,
-        f"prepare(x, {limit:g}) with {counted(n, 'element')}",
+        f"prepare(x, {limit:g}) with {counted(x.size, 'element')}",
         place="device",
+        unchanged=True,
         mistakes=((x - x.min(), "What lies above the limit is to be cut off."),),
     )
 
@@ -75,6 +84,7 @@ def prepare_there_and_back(x: Any, limit: float) -> Any:
 STAY = ProgramExercise(
     "08-stay", "Stay there", "prepare", stay_case, prepare, prepare_there_and_back,
     level="warm-up", kind="repair", sizes=stay_sizes, checked=True,
+    table=(Row("a matrix", stay_matrix, ((5, 9), (33, 2))),), rules=4,
     budgets=(
         Budget("to_host_copies", "x - x.min() subtracts on the device: nothing has to come home.", most=0),
         Budget("to_device_copies", "A number goes along with the launch: no array has to be sent.", most=0),
@@ -137,6 +147,11 @@ _REPORTS = (
     Row("a NaN among them", _special(np.nan), (1, 40)),
     Row("infinity among them", _special(np.inf), (1, 40)),
     Row("infinities of both signs", _special(np.inf, -np.inf), (2, 40)),
+    Row(
+        "a matrix",
+        lambda drawn, shape: _report_of(drawn.integers(shape, -50, 51).astype(np.float32)),
+        ((5, 9),),
+    ),
     Row("all alike", lambda drawn, n: _report_of(np.full(n, -3.5, np.float32)), (40,)),
 )
 
@@ -154,7 +169,7 @@ def report_one_by_one(x: Any) -> Any:
 
 REPORT = ProgramExercise(
     "08-report", "Three numbers, one way home", "report", report_case, report, report_one_by_one,
-    sizes=report_sizes, table=_REPORTS, checked=True,
+    sizes=report_sizes, table=_REPORTS, checked=True, rules=4,
     budgets=(
         Budget("to_host_bytes", "Reduce on the device: three numbers are 12 bytes.", allowance=2),
         Budget("to_host_copies", "Put the three beside each other on the device, then copy once.", most=1),
@@ -189,6 +204,13 @@ def pack_case(drawn: Draw, size: tuple[int, int]) -> ProgramCase:
     return ProgramCase((parts,), tuple(parts), False, f"upload(parts) with {count} arrays", place="device")
 
 
+def pack_nothing(drawn: Draw, count: int) -> ProgramCase:
+    """Arrays without elements."""
+    parts = [np.empty(0, np.float32) for _ in range(count)]
+    label = f"upload(parts) with {counted(count, 'array')}"
+    return ProgramCase((parts,), tuple(parts), False, label, place="device")
+
+
 def upload(parts: Any) -> Any:
     """The reference: one array, one copy, views of it."""
     cp = session.cp()
@@ -205,13 +227,12 @@ def upload_one_by_one(parts: Any) -> Any:
 
 PACK = ProgramExercise(
     "08-pack", "One parcel", "upload", pack_case, upload, upload_one_by_one, sizes=pack_sizes,
-    checked=True,
+    table=(Row("all of them empty", pack_nothing, (1, 3)),), checked=True, rules=4,
     budgets=(
         Budget(
             "to_device_copies", "Concatenate on the host, copy once, and return slices of that array.",
             least=1, most=1,
         ),
-        Budget("to_device_bytes", "Send what there is: no padding, and float32 as it came.", allowance=1.1),
         Budget("to_host_copies", "The host knows lengths and offsets; nothing has to come back.", most=0),
         Budget("waits", _NO_WAIT, most=0),
     ),

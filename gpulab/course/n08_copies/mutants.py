@@ -99,7 +99,9 @@ _STAY = (
     Wrong("08-stay", "in another stream", _in_another_stream, "hazards", "nothing orders the two"),
     Right("08-stay", "clip", lambda x, limit: (x - x.min()).clip(None, limit)),
     Right("08-stay", "one kernel more", _with_a_kernel),
-    Right("08-stay", "in place", _in_place),
+    Wrong("08-stay", "in place", _in_place, "results", "belongs to its caller"),
+    Wrong("08-stay", "each column for itself", lambda x, limit: _cp().minimum(x - x.min(axis=0), limit), "results", "a matrix"),
+    Right("08-stay", "a copy, changed in place", lambda x, limit: _in_place(x.copy(), limit)),
     Right("08-stay", "where", _by_where),
 )  # fmt: skip
 
@@ -131,7 +133,7 @@ def _with_outs(x: Any) -> Any:
 
 def _through_pinned(x: Any) -> Any:
     cp = _cp()
-    device = cp.concatenate([x.min(keepdims=True), x.max(keepdims=True), x.sum(keepdims=True)])
+    device = cp.concatenate([each.reshape(1) for each in (x.min(), x.max(), x.sum())])
     host = session.cupyx().empty_pinned(3, np.float32)
     device.get(out=host, blocking=False)
     cp.cuda.get_current_stream().synchronize()
@@ -196,6 +198,7 @@ _REPORT = (
           "results", "should be float32"),
     Wrong("08-report", "numbers as text", lambda x: np.array([float(str(v)) for v in (x.min(), x.max(), x.sum())], np.float32),
           "counts", "then copy once"),
+    Wrong("08-report", "of each column", lambda x: _cp().stack([x.min(axis=0), x.max(axis=0), x.sum(axis=0)]).get(), "results", "a matrix"),
     Wrong("08-report", "the mean", lambda x: _cp().stack([x.min(), x.max(), x.mean()]).get(), "results",
           "the sum, not the mean"),
     Wrong("08-report", "a largest of at least -1000",
@@ -270,6 +273,10 @@ def _padded(parts: Any) -> Any:
     return tuple(device[i, : part.size] for i, part in enumerate(parts))
 
 
+def _empty_ones_at_home(parts: Any) -> Any:
+    return exercises.upload(parts) if any(part.size for part in parts) else parts
+
+
 def _wider(parts: Any) -> Any:
     flat = _cp().asarray(np.concatenate([part.astype(float) for part in parts]))
     ends = np.cumsum([part.size for part in parts]).tolist()
@@ -324,7 +331,9 @@ _PACK = (
     Wrong("08-pack", "one by one", exercises.upload_one_by_one, "counts", "copy once, and return slices"),
     Wrong("08-pack", "nothing is sent", lambda parts: tuple(parts), "results", "stay on the device"),
     Wrong("08-pack", "in two parcels", _two_halves, "counts", "copy once, and return slices"),
-    Wrong("08-pack", "padded to a rectangle", _padded, "counts", "no padding"),
+    Right("08-pack", "padded to a rectangle", _padded),
+    Wrong("08-pack", "empty arrays stay at home", _empty_ones_at_home, "results", "stay on the device"),
+    Wrong("08-pack", "one array too many", lambda parts: [*exercises.upload(parts), _cp().empty(0, "f4")], "results", "1 result, not 2"),
     Wrong("08-pack", "as float64", _wider, "results", "it should be float32"),
     Wrong("08-pack", "offsets from the device", _offsets_on_the_device, "counts", "copy once"),
     Wrong("08-pack", "by way of whole numbers",

@@ -131,6 +131,7 @@ _POOL = (
     Wrong("10-pool", "tells streams apart by two bits", pools.FewStreams, "results", "free blocks of each stream apart"),
     Wrong("10-pool", "no rest of 512 bytes", pools.LeavesLittle, "results", "cut large blocks"),
     Wrong("10-pool", "takes a double free", pools.TakesDoubleFrees, "results", "should raise an error"),
+    Wrong("10-pool", "takes a free of what it gave back", pools.TakesLateFrees, "results", "should raise an error"),
     Wrong("10-pool", "joins with what is in use", pools.CrashesOnJoin, "results", ""),
     Wrong("10-pool", "no rounding", pools.NoRounding, "results", "multiples of 512 bytes"),
     Wrong("10-pool", "gives nothing back", pools.KeepsAll, "results", "after empty_cache()"),

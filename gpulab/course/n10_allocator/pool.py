@@ -120,6 +120,7 @@ def trace(drawn: Draw, count: int) -> tuple[Ask, ...]:
     free(first)
     asks.append(Ask("refuse", first))
     free(malloc(500))
+    asks += [Ask("empty"), Ask("refuse", first)]  # of which the driver has the segment back
     if count > 1:
         # Cut one segment into four, free them in the order of a puzzle, and ask for the whole again.
         free(malloc(64 * unit))

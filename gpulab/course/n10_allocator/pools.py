@@ -126,6 +126,23 @@ class TakesDoubleFrees(MyPool):
             super().free(address)
 
 
+class TakesLateFrees(MyPool):
+    """Says nothing to a free of what `empty_cache` has given back."""
+
+    def __init__(self, driver: Any) -> None:
+        super().__init__(driver)
+        self.gone: set[int] = set()
+
+    def free(self, address: int) -> None:
+        if address in self.blocks or address not in self.gone:
+            super().free(address)
+
+    def empty_cache(self) -> None:
+        before = set(self.blocks)
+        super().empty_cache()
+        self.gone |= before - set(self.blocks)
+
+
 class CrashesOnJoin(MyPool):
     """Joins with the next block even if that is in use."""
 

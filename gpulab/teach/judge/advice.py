@@ -19,6 +19,11 @@ def fault(kind: str, array: str = "") -> Matcher:
 out_of_bounds: Matcher = fault("out of bounds")
 
 
+def out_of_shared(m: Mistake) -> bool:
+    """Stopped by an access beyond the block's shared memory."""
+    return out_of_bounds(m) and "outside shared memory" in m.said
+
+
 def endless(m: Mistake) -> bool:
     """Stopped since it took too long, whether or not something still came of it."""
     return m.fault in ("endless", "too long")

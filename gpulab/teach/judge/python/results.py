@@ -38,8 +38,10 @@ def _compare(label: str, result: Any, wanted: Any, place: str) -> None:
         return
     several = isinstance(wanted, tuple)
     parts = result if several else (result,)
-    if several and (not isinstance(result, tuple | list) or len(result) != len(wanted)):
-        raise NotYet(f"{label} should return {count(len(wanted), 'result')}, as a tuple.")
+    if several and not isinstance(result, tuple | list):
+        raise NotYet(f"{label} should return {count(len(wanted), 'result')}, as a tuple or a list.")
+    if several and len(result) != len(wanted):
+        raise NotYet(f"{label} should return {count(len(wanted), 'result')}, not {len(result)}.")
     for number, (found, right) in enumerate(zip(parts, wanted if several else (wanted,), strict=True)):
         _compare_one(label, f"result {number + 1}" if several else "the result", found, right, place)
 
