@@ -201,13 +201,16 @@ def pack_case(drawn: Draw, size: tuple[int, int]) -> ProgramCase:
     parts = [drawn.floats(int(n)) * np.float32(drawn.rng.choice([1e-30, 1, 1000, 1e30])) for n in lengths]
     for part, special in zip(reversed(parts), (np.inf, -0.0, np.nan, 1e-44), strict=False):
         part[:1] = special
-    return ProgramCase((parts,), tuple(parts), False, f"upload(parts) with {count} arrays", place="device")
+    return _pack_of(parts)
 
 
 def pack_nothing(drawn: Draw, count: int) -> ProgramCase:
     """Arrays without elements."""
-    parts = [np.empty(0, np.float32) for _ in range(count)]
-    label = f"upload(parts) with {counted(count, 'array')}"
+    return _pack_of([np.empty(0, np.float32) for _ in range(count)])
+
+
+def _pack_of(parts: list[Any]) -> ProgramCase:
+    label = f"upload(parts) with {counted(len(parts), 'array')}"
     return ProgramCase((parts,), tuple(parts), False, label, place="device")
 
 
