@@ -329,6 +329,8 @@ def noise_case(drawn: Draw, size: Any) -> ProgramCase:
     """Rounds of noise."""
     n, rounds = size
     seed = int(drawn.rng.integers(1, 1 << 31))
+    if rounds > 1:  # unsigned, and more than an int holds
+        seed += 1 << 31
     more = hashed(seed, rounds + 1, n)
     wanted = more[:-1]
     mistakes = (

@@ -252,8 +252,10 @@ def in_three(a: Singles, b: Singles, product: Callable[[Any, Any], Singles] = on
 
 
 def _three(answer: Any, asks: Callable[..., Any], a: Singles, b: Singles) -> Any:
-    """Where the answer is: what it makes of a and b; the judge multiplies."""
-    return answer(a.copy(), b.copy(), lambda x, y: asks(np.asarray(x), np.asarray(y)))
+    """Where the answer is: what it makes of a and b, and whether each stays; the judge multiplies."""
+    given = a.copy(), b.copy()
+    found = answer(*given, lambda x, y: asks(np.asarray(x), np.asarray(y)))
+    return [found, np.array_equal(given[0], a), np.array_equal(given[1], b)]
 
 
 def _of_products(found: Singles, products: Sequence[Singles], size: Any) -> bool:
@@ -308,11 +310,13 @@ def judge_tf32x3(answer: Answer) -> str:
             products.append(on_tensor_cores(x, y))
             return products[-1]
 
-        found = answer.ask(_three, a, b, shown=shown, back=product)
+        found, *kept = answer.ask(_three, a, b, shown=shown, back=product)
         if found is None:
             raise NotYet("three returns nothing; replace the TODO and end with a return.")
         if not isinstance(found, np.ndarray) or found.shape != (m, n):
             raise NotYet(f"{shown} gives {spelt(found)}: return the product, an array of {m} x {n}.")
+        if not all(kept):
+            raise NotYet(f"{shown} changes {'ab'[kept.index(False)]}, which belongs to its caller.")
         if not products:
             raise NotYet(f"{shown} never calls product: the tensor cores have to do the work.")
         if len(products) > MOST_PRODUCTS:
@@ -373,11 +377,12 @@ def _train(answer: Any, weights: Singles, grads: Sequence[Any], state: dict[str,
             with np.errstate(over="ignore", under="ignore", invalid="ignore"):
                 return (np.asarray(true, np.float64) * scale).astype(np.float16)
 
-        before = w.copy()
+        given, before = w, w.copy()
         new = answer(w, backward, state)
         if isinstance(new, np.ndarray):
             w = new
-        told.append([asked, before, w.copy(), dict(state), new is None])
+        kept = np.array_equal(given, before)
+        told.append([asked, before, w.copy(), dict(state), new is None, kept])
     return told
 
 
@@ -452,7 +457,7 @@ def _gradients(
 def _same_training(found: Any, grads: Sequence[Any], state: dict[str, Any]) -> None:
     expected = dict(state)
     for at, (true, told) in enumerate(zip(grads, found, strict=True), 1):
-        asked, before, after, now, nothing = told
+        asked, before, after, now, nothing, kept = told
         where = f"Step {at} with scale {expected['scale']:,g}"
         if nothing:
             raise NotYet("scaled_step returns nothing: return the weights, in a skipped step the old ones.")
@@ -479,6 +484,8 @@ def _same_training(found: Any, grads: Sequence[Any], state: dict[str, Any]) -> N
         slack = 4 * FP32.roundoff * (np.abs(before) + np.abs(wanted))
         if not (np.abs(after - wanted) <= slack).all():
             raise NotYet(f"{what} {_weights_why(skipped, raw, before, after, scale, state['rate'])}")
+        if not kept:
+            raise NotYet(f"{where} changes weights, which belongs to its caller: return a new array.")
         if now.get("scale") != expected["scale"]:
             raise NotYet(f"{what} leaves the scale at {now.get('scale', 'nothing')}, not "
                          f"{expected['scale']:,g}. "

@@ -309,6 +309,13 @@ def _keeps_b() -> Any:
     return three
 
 
+def _in_place_of_b(a: Any, b: Any, product: Any) -> Any:
+    a1, b1 = _near(a), _near(b)
+    first = product(a - a1, b1)
+    b -= b1
+    return first + product(a1, b) + product(a1, b1)
+
+
 def _two_products(a: Any, b: Any, product: Any) -> Any:
     a1, b1 = _near(a), _near(b)
     return product(np.hstack([a - a1, a1]), np.vstack([b1, b - b1])) + product(a1, b1)
@@ -349,6 +356,7 @@ _THREES = (
     Wrong("13-tf32x3", "what is left over by NumPy", lambda a, b, product: product(_near(a), _near(b)) + (
           (a - _near(a)) @ b + _near(a) @ (b - _near(b))), "", "the tensor cores' work"),
     Wrong("13-tf32x3", "float64 in the end", lambda a, b, product: _three(_near)(a, b, product).astype(np.float64), "", "keep FP32"),
+    Wrong("13-tf32x3", "b becomes its small part", _in_place_of_b, "", "changes b, which belongs to its caller"),
     Wrong("13-tf32x3", "transposed", lambda a, b, product: _three(_near)(a, b, product).T, "", "return the product"),
     Right("13-tf32x3", "the reference", exercises.in_three),
     Right("13-tf32x3", "big ones first", lambda a, b, product: (lambda a1, b1: product(a1, b1) + product(a1, b - b1)
@@ -485,10 +493,11 @@ _SCALERS = (
     Wrong("13-lossscale", "backward twice", _scaler(calls=2), "", "not once"),
     Wrong("13-lossscale", "no scale at all", _no_scale, "", "the loss is multiplied"),
     Wrong("13-lossscale", "weights in half precision", _in_half, "", "master weights"),
+    Wrong("13-lossscale", "in place", _in_place, "", "belongs to its caller"),
     Wrong("13-lossscale", "returns nothing", lambda weights, backward, state: None, "", "returns nothing"),
     Right("13-lossscale", "the reference", exercises.scaled_step),
     Right("13-lossscale", "written with switches", _scaler()),
-    Right("13-lossscale", "in place", _in_place),
+    Right("13-lossscale", "in a copy", lambda weights, backward, state: _in_place(weights.copy(), backward, state)),
     Right("13-lossscale", "in double", _in_double),
     Right("13-lossscale", "rate over scale", _rate_first),
 )  # fmt: skip

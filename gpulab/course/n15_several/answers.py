@@ -171,13 +171,14 @@ def _gelu(cp: Any, x: Any) -> Any:
 def _attended(cp: Any, own: Any, keys: Any, values: Any, **how: Any) -> Any:
     scores = own @ keys.T
     if how.get("scaled", True):
-        scores = scores / np.float32(np.sqrt(how.get("width", own.shape[1])))
+        width = len(keys) if how.get("rows") else how.get("width", own.shape[1])
+        scores = scores / np.float32(np.sqrt(width))
     if how.get("own_maximum"):
         scores = scores - (own @ own.T / np.float32(np.sqrt(own.shape[1]))).max(axis=1, keepdims=True)
     elif how.get("maximum", True):
         scores = scores - scores.max(axis=1, keepdims=True)
     powers = cp.exp(scores)
-    mixed = powers / powers.sum(axis=1, keepdims=True) @ values
+    mixed = powers / powers.sum(axis=1, keepdims=True) @ (_gelu(cp, values) if how.get("early") else values)
     return _gelu(cp, mixed) if how.get("gelu", True) else mixed
 
 
@@ -300,6 +301,17 @@ def host_gather(cp: Any, parts: Any) -> Any:
         with cp.cuda.Device(gpu):
             there = cp.asarray(whole)
             outs.append(_attended(cp, own, there, there))
+    return outs
+
+
+def scales_its_parts(cp: Any, parts: Any) -> Any:
+    """Queries are scaled where they lie."""
+    outs = []
+    for gpu, own in enumerate(parts):
+        with cp.cuda.Device(gpu):
+            whole = _whole(cp, parts, gpu)
+            own *= np.float32(1 / np.sqrt(own.shape[1]))
+            outs.append(_attended(cp, own, whole, whole, scaled=False))
     return outs
 
 

@@ -461,13 +461,44 @@ def _room(h: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return room
 
 
-def _attention(h: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _attention(
+    h: npt.NDArray[Any], root: float = 0, first: bool = False, between: bool = False, last: bool = True
+) -> npt.NDArray[Any]:
+    """The formula, or what becomes of it with another root and with gelu elsewhere."""
+
+    def gelu(x: npt.NDArray[Any], wanted: bool) -> npt.NDArray[Any]:
+        return 0.5 * x * (1 + np.tanh(0.79788456 * (x + 0.044715 * x**3))) if wanted else x
+
     h = h.astype(np.float64)
-    scores = h @ h.T / np.sqrt(h.shape[1])
+    scores = h @ h.T / (root or np.sqrt(h.shape[1]))
     powers = np.exp(scores - scores.max(axis=1, keepdims=True))
-    mixed = powers / powers.sum(axis=1, keepdims=True) @ h
-    made: npt.NDArray[Any] = 0.5 * mixed * (1 + np.tanh(0.79788456 * (mixed + 0.044715 * mixed**3)))
-    return made
+    weights = gelu(powers / powers.sum(axis=1, keepdims=True), between)
+    return gelu(weights @ gelu(h, first), last and not first and not between)
+
+
+def _of_shards(out: Any, whole: npt.NDArray[Any], mine: slice) -> str:
+    """What is said of rows that are wrong: the cause where another formula makes them, else all steps."""
+    if not np.isfinite(out).all():
+        return "If exp overflows here, take it of a row's scores against all rows, less their maximum."
+    rows, d = whole.shape
+    right = _attention(whole)
+    known = (
+        (_attention(whole, root=1), f"The scores are not divided by √d, that is √{d}."),
+        (_attention(whole, root=np.sqrt(rows)), f"d is the length of a row, {d}; this takes √{rows}."),
+        (_attention(whole, root=d), f"The scores are divided by {d}, not by its root."),
+        (_attention(whole, last=False), "The last step is missing, gelu."),
+        (_attention(whole, first=True), "gelu comes last: of the product, not of what is multiplied."),
+        (_attention(whole, between=True), "gelu comes last: of the product, not of what is multiplied."),
+    )  # fmt: skip
+
+    def near(other: npt.NDArray[Any]) -> bool:
+        return np.allclose(out, other[mine], rtol=1e-3, atol=1e-3 * np.abs(whole).max())
+
+    fitting = [] if near(right) else [says for other, says in known if near(other)]
+    return fitting[0] if fitting else (
+        "Compare each step with NumPy's: a row's scores against all rows, over √d, less their maximum, exp, "
+        "a sum over all of them, the product, gelu."
+    )  # fmt: skip
 
 
 def _sharded(answer: Any, rows: list[Any], how: Any) -> Told:
@@ -509,6 +540,8 @@ def judge_shard(answer: Answer) -> str:
         found = told["found"]
         if found is None or [gpu for gpu, _ in found] != list(range(len(rows))):
             raise NotYet(f"{shown} should return a list of device arrays, the k-th one on GPU k.")
+        if not all(told["kept"]):
+            raise NotYet(f"{shown} changes the parts, which belong to the caller.")
         wanted, room = _attention(whole), _room(whole)
         local = np.concatenate([_attention(part) for part in rows])
         for gpu, (_, out) in enumerate(found):
@@ -532,11 +565,8 @@ def judge_shard(answer: Answer) -> str:
                 )
             raise NotYet(
                 f"{shown}: GPU {gpu} returns {out[off][0]:.7g} where {wanted[a:b][off][0]:.7g} is "
-                "right. Each row "
-                "needs its scores against all rows, less their maximum, and a sum over all of them."
+                f"right. {_of_shards(out, whole, slice(a, b))}"
             )
-        if not all(told["kept"]):
-            raise NotYet(f"{shown} changes the parts, which belong to the caller.")
         for gpu, part in enumerate(rows):
             most = whole.nbytes - part.nbytes
             if told["in"][gpu] > most:

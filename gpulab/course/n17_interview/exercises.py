@@ -163,23 +163,25 @@ def launches(cp: Any, rng: random.Random) -> list[tuple[Any, ...]]:
     """Kernels with one flaw each, in an order that is drawn: kernel, grid, block, arguments, shared bytes.
 
     Each flaw is as slight as it may be and still be worth mending on every device: 12 sectors for a load,
-    fewer than 4 wavefronts for a request, three branches. Of those without a flaw one keeps DRAM busy, the
-    other does not.
+    fewer than 4 wavefronts for a request, three branches, a block for half of the SMs. The one with 12
+    sectors keeps DRAM busy for more than 0.7 of its time, the one with branches has hardly more blocks than
+    there are SMs. Of those without a flaw one keeps DRAM busy, the other does not.
     """
     blocks = rng.randint(400, 700)
     n = 256 * blocks
     zeros, bins = cp.zeros(n, "float32"), cp.zeros(64, "float32")
     sms, few, many = session.backend().device_info().sm_count, rng.randint(2, 12), rng.randint(3500, 4500)
+    scattered = 7 * many
 
     def strided(step: int) -> tuple[Any, ...]:
-        x, y = cp.zeros(256 * many * step, "float32"), cp.zeros(256 * many, "float32")
-        return kernel(cp, "strided"), many, 256, (x, y, np.int32(step), np.int32(256 * many)), 0
+        x, y = cp.zeros(256 * scattered * step, "float32"), cp.zeros(256 * scattered, "float32")
+        return kernel(cp, "strided"), scattered, 256, (x, y, np.int32(step), np.int32(256 * scattered)), 0
 
     def tabled(step: int) -> tuple[Any, ...]:
         args = (cp.zeros(128 * step, "float32"), zeros, np.int32(step), np.int32(rng.randint(72, 100)))
         return kernel(cp, "tabled", 512 * step), 2 * blocks, 128, args, 512 * step
 
-    def forked(ways: int) -> tuple[Any, ...]:
+    def forked(ways: int, blocks: int) -> tuple[Any, ...]:
         return kernel(cp, "forked"), blocks, 256, (zeros, zeros, np.int32(ways), np.int32(32)), 0
 
     def scaled(grid: int, n: int) -> tuple[Any, ...]:
@@ -188,8 +190,9 @@ def launches(cp: Any, rng: random.Random) -> list[tuple[Any, ...]]:
 
     counts = cp.zeros(n, "int32"), bins, np.int32(rng.choice([1, 8, 64])), np.int32(n)
     made = [
-        strided(3), tabled(4), (kernel(cp, "counted"), blocks, 256, counts, 0), forked(3), scaled(few, n),
-        scaled(sms // 2 - rng.randint(0, 3), n), forked(1), scaled(4 * many, 1024 * many),
+        strided(3), tabled(4), (kernel(cp, "counted"), blocks, 256, counts, 0), scaled(few, n),
+        forked(3, sms + rng.randint(1, 8)), scaled(sms // 2, n), forked(1, blocks),
+        scaled(4 * many, 1024 * many),
     ]  # fmt: skip
     rng.shuffle(made)
     return made
@@ -336,6 +339,11 @@ def _other_of_equals(m: Mistake) -> bool:
     x, inside = np.asarray(m["x"]), (m.found >= 0) & (m.found < m["cols"])
     rows = np.arange(len(x))
     return bool(inside.all() and (x[rows, m.found] == x[rows, m.wanted]).all())
+
+
+def _only_least(m: Mistake) -> bool:
+    """Wrong only where a row has nothing but the least int."""
+    return m.found is not None and m["cols"] > 0 and bool((m["x"].max(axis=1) == _LEAST)[m.wrong].all())
 
 
 def _negative_rows(m: Mistake) -> bool:
@@ -655,6 +663,10 @@ EXERCISES = (
                 "Of several equal ones the first is asked for: compare places where values are equal.",
             ),
             Advice(_equal_floats, "Two ints next to each other may be one float: compare them as ints."),
+            Advice(
+                _only_least,
+                "A row may be negative throughout, or nothing but the least int: its first counts.",
+            ),
             Advice(_negative_rows, "A row may be negative throughout: 0 is not the least there is."),
             Advice(advice.partly_unwritten, "Each row has an answer, an empty one -1."),
             Advice(
