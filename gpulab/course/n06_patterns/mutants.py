@@ -287,10 +287,6 @@ _COMPACTIONS = (
                 " if (x[i] > 0) out[at++] = x[i]; if (blockIdx.x == gridDim.x - 1) *count = at; }"), "parallelism", ""),
     Wrong("06-compact", "lane 0 writes for its warp",
           _kept((_MOVE, "if (lane == 0) for (int k = 0; k < 32; ++k) if (votes >> k & 1) out[place++] = x[i + k];")), "parallelism", ""),
-    Wrong("06-compact", "each thread looks back",
-          _keep("int first = blockIdx.x * blockDim.x, i = first + threadIdx.x, at = before[blockIdx.x]; for (int k = first; k < min(i, n); ++k) at += x[k] > 0;"
-                " if (i < n && x[i] > 0) out[at++] = x[i]; if (blockIdx.x == gridDim.x - 1 && threadIdx.x == blockDim.x - 1) *count = at;"),
-          "budget", "loaded once, by its own thread"),
     Right("06-compact", "votes", _kept()),
     Right("06-compact", "a special register",
           _kept((_MOVE, 'unsigned below; asm("mov.u32 %0, %%lanemask_lt;" : "=r"(below)); if (keep) out[place + __popc(votes & below)] = x[i];'))),
