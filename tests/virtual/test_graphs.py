@@ -458,7 +458,7 @@ def test_the_call_that_lost_the_graph_is_named(spoil: Any, called: str) -> None:
 
 @pytest.mark.parametrize("rejoins", [True, False])
 def test_a_stream_that_joined_a_capture_may_go_out_of_scope(rejoins: bool) -> None:
-    """As on an H100: the graph has its work, if the origin waits for it."""
+    """As on an H200: the graph has its work, if the origin waits for it."""
 
     def fork(origin: Stream, x: Any) -> None:
         joined = Stream(non_blocking=True)

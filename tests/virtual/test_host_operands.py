@@ -247,7 +247,7 @@ def test_a_copied_operand_goes_over_the_bus() -> None:
 def test_a_copy_that_is_needed_can_be_refused() -> None:
     d = cp.arange(3)
     assert cp.asarray(d, copy=False) is d
-    assert cp.asarray([1, 2], copy=False).tolist() == [1, 2], "as CuPy 14.2 on an H100"
+    assert cp.asarray([1, 2], copy=False).tolist() == [1, 2], "as CuPy 14.2 on an H200"
     with pytest.raises(ValueError, match="Unable to avoid copy"):
         cp.asarray(d, cp.float32, copy=False)
     with pytest.raises(ValueError, match=r"non-scalar numpy\.ndarray cannot be used for copyto"):

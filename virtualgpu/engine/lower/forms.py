@@ -32,7 +32,7 @@ _ORDER = r"\.(weak|relaxed|acquire|release|acq_rel|volatile|mmio|cta|cluster|gpu
 _CACHE = r"\.(nc|ca|cg|cs|lu|cv|wb|wt|unified|L1::(evict_\w+|no_allocate)|L2::(evict_\w+|cache_hint|\d+B))"
 _VECTOR = r"(\.v[248])?"
 _SHAPE = r"\.m\d+n\d+k\d+"
-# Some of them are refused with the names of those that there are.
+# The lowering of matrices refuses some of these types, and its message names those that it has.
 _MATRIX_TYPE = r"\.(f16|bf16|tf32|f32|f64|s32|e4m3|e5m2|e3m2|e2m3|e2m1|s8|u8|s4|u4|b1)"
 
 _SUM = (
@@ -147,7 +147,7 @@ _FORMS = {
     "bar": (r"(\.cta)?\.(sync|arrive)|(\.cta)?\.red(\.popc\.u32|\.(and|or)\.pred)|\.warp\.sync"),
     "barrier": (
         r"(\.cta)?\.(sync|arrive)(\.aligned)?|(\.cta)?\.red(\.(popc|and|or))(\.aligned)?\.(u32|pred)"
-        # Of a cluster of one block; larger ones are refused before.
+        # Only clusters of one block come here; a launch with larger ones is refused.
         r"|\.cluster\.(arrive(\.release|\.relaxed)?|wait(\.acquire)?)(\.aligned)?"
     ),
     "ldmatrix": rf"\.sync\.aligned\.m8n8\.x[124](\.trans)?({_SHARED})?\.b16",
