@@ -80,9 +80,10 @@ def _parser() -> argparse.ArgumentParser:
     own = argparse.ArgumentParser(add_help=False)
     own.add_argument("--folder", type=Path, metavar="FOLDER", help="where your copies of the notebooks are")
     lab = commands.add_parser(
-        "lab", parents=[own],
+        "lab",
+        parents=[own],
         help="open your copies of the notebooks in JupyterLab; further arguments go to JupyterLab",
-    )  # fmt: skip
+    )
     lab.add_argument(
         "--notebooks", type=Path, metavar="FOLDER", help="open the notebooks of this folder and copy nothing"
     )

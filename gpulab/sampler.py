@@ -128,7 +128,8 @@ class Sampler:
         self.take()
         self._going.set()
         mine = weakref.ref(self, lambda _: over.set())
-        over, going = self._over, self._going
+        over = self._over
+        going = self._going
         self._thread = threading.Thread(
             target=_run, args=(mine, going, over, self._period_s), name="gpulab sampler", daemon=True
         )
@@ -156,7 +157,8 @@ class Sampler:
     def take(self) -> None:
         """Take one reading now, on the calling thread."""
         began = time.thread_time_ns()
-        number, at = self._ring.added, self.now_ns
+        number = self._ring.added
+        at = self.now_ns
         row: tuple[float | None, ...] = (at, *self._nothing)
         try:
             row = (at, *self._read())

@@ -50,16 +50,37 @@ VIRTUAL = {
 # What parts of the course's package may import, of their own package and of the virtual GPU's. A part that is
 # not listed is a front (session, lab, cli, ...), bound only by MAY_TOUCH_A_SIDE.
 COURSE = {
-    "real": {"virtualgpu.records", "virtualgpu.errors", "virtualgpu.protocol", "virtualgpu.compile",
-             "virtualgpu.model", "virtualgpu.trace", "virtualgpu.words"},
+    "real": {
+        "virtualgpu.records",
+        "virtualgpu.errors",
+        "virtualgpu.protocol",
+        "virtualgpu.compile",
+        "virtualgpu.model",
+        "virtualgpu.trace",
+        "virtualgpu.words",
+    },
     "views": {"gpulab._names", "virtualgpu.records", "virtualgpu.words"},
     # Exercises, texts and figures: no machinery, which is in `teach`.
-    "course": {"gpulab.teach", "gpulab.lab", "gpulab.session", "gpulab.views", "virtualgpu.records",
-               "virtualgpu.errors", "virtualgpu.words"},
-}  # fmt: skip
+    "course": {
+        "gpulab.teach",
+        "gpulab.lab",
+        "gpulab.session",
+        "gpulab.views",
+        "virtualgpu.records",
+        "virtualgpu.errors",
+        "virtualgpu.words",
+    },
+}
 # Only the session decides which side serves a call. The doctor examines one side.
-SIDES = {"gpulab.real", "virtualgpu.backend", "virtualgpu.model", "virtualgpu.engine", "virtualgpu.cp",
-         "virtualgpu.launch", "virtualgpu.sanitizer"}  # fmt: skip
+SIDES = {
+    "gpulab.real",
+    "virtualgpu.backend",
+    "virtualgpu.model",
+    "virtualgpu.engine",
+    "virtualgpu.cp",
+    "virtualgpu.launch",
+    "virtualgpu.sanitizer",
+}
 MAY_TOUCH_A_SIDE = {"session", "diagnosis"}
 
 MAX_FILE_BYTES = 1_000_000
@@ -68,14 +89,23 @@ REGISTRY_HOSTS = re.compile(
     "|".join(
         first + rest
         for first, rest in (
-            ("py", r"pi\.org"), ("python", r"hosted\.org"), ("pypi.nvi", r"dia\.com"),
+            ("py", r"pi\.org"),
+            ("python", r"hosted\.org"),
+            ("pypi.nvi", r"dia\.com"),
             ("npm", r"js\.(?:org|com)"),
-            ("yarn", r"pkg\.com"), ("conda.ana", r"conda\.org"), ("deb.de", r"bian\.org"),
-            ("archive.ubu", r"ntu\.com"), ("cra", r"tes\.io"), ("jsde", r"livr\.net"), ("unp", r"kg\.com"),
-            ("cdn", r"js\."), ("es", r"m\.sh"), ("sky", r"pack\.dev"),
+            ("yarn", r"pkg\.com"),
+            ("conda.ana", r"conda\.org"),
+            ("deb.de", r"bian\.org"),
+            ("archive.ubu", r"ntu\.com"),
+            ("cra", r"tes\.io"),
+            ("jsde", r"livr\.net"),
+            ("unp", r"kg\.com"),
+            ("cdn", r"js\."),
+            ("es", r"m\.sh"),
+            ("sky", r"pack\.dev"),
         )
     )
-)  # fmt: skip
+)
 MACHINE_PATHS = re.compile(r"""(?<![\w./<{$~-])/(?:work|root|Users|home)/[\w.-]+""")
 
 
@@ -193,8 +223,11 @@ def test_the_packages_import_no_developers_tools_and_no_tests() -> None:
         for node in ast.walk(parsed(path.read_text(encoding="utf-8"))):
             names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
-            wrong += [f"{module_id(path)}:{node.lineno}: {n}" for n in names
-                      if n.split(".")[0] in ("tools", "tests")]  # fmt: skip
+            wrong += [
+                f"{module_id(path)}:{node.lineno}: {n}"
+                for n in names
+                if n.split(".")[0] in ("tools", "tests")
+            ]
     assert not wrong, "\n".join(wrong)
 
 
@@ -213,8 +246,11 @@ def test_import_check_sees_relative_lazy_and_dynamic_imports() -> None:
     )
     found = imports_of(ROOT / "gpulab" / "views" / "example.py", text)
     assert {(part_of(name), line) for name, line in found} == {
-        ("gpulab.session", 1), ("gpulab.real", 2), ("virtualgpu.backend", 4), ("virtualgpu.cp", 5)
-    }  # fmt: skip
+        ("gpulab.session", 1),
+        ("gpulab.real", 2),
+        ("virtualgpu.backend", 4),
+        ("virtualgpu.cp", 5),
+    }
 
 
 def test_cupy_is_imported_only_where_a_gpu_is_in_use() -> None:
@@ -256,8 +292,11 @@ def test_public_functions_document_every_parameter() -> None:
 
 
 def test_no_tracked_file_is_large() -> None:
-    large = [f"{module_id(p)}: {p.stat().st_size:,} bytes" for p in tracked_files()
-             if p.stat().st_size > MAX_FILE_BYTES]  # fmt: skip
+    large = [
+        f"{module_id(p)}: {p.stat().st_size:,} bytes"
+        for p in tracked_files()
+        if p.stat().st_size > MAX_FILE_BYTES
+    ]
     assert not large, "\n".join(large)
 
 

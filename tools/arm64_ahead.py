@@ -56,7 +56,8 @@ def _kernel(text: str) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
-    here, library = jit.Code.__init__, jit.Library.__init__
+    here = jit.Code.__init__
+    library = jit.Library.__init__
 
     def code(self: jit.Code, text: str, made_for: processor.Processor | None = None) -> None:
         _kernel(text)

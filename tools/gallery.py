@@ -100,7 +100,8 @@ def run_notebook(out: Path, notebook: Path) -> list[Page]:
 
     shell: Any = InteractiveShell.instance()
     made = []
-    title, section = notebook.stem, ""
+    title = notebook.stem
+    section = ""
     for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
         source = "".join(cell["source"])
         if cell["cell_type"] == "markdown":

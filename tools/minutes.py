@@ -105,7 +105,8 @@ def said_in_readme(number: str) -> int | None:
 def short_courses() -> list[int]:
     """The minutes of each course in `SHORT`, exercises and questions included."""
     read = {number(path): nbformat.read(path, as_version=4) for path in notebooks()}
-    minutes, whole = [], 0
+    minutes = []
+    whole = 0
     for course in SHORT:
         for name in course:
             notebook, _, section = name.partition(" §")

@@ -39,9 +39,12 @@ ROOT = Path(__file__).resolve().parent.parent
 EQUIVALENT = Path(__file__).with_name("equivalent_mutants.tsv")
 _REPORT = "GPULAB_MUTATE_REPORT"
 # What the tests of one mutant may take without the fault, and how much longer with it.
-_BUDGET_S, _PATIENCE, _GRACE_S = 6.0, 4.0, 40.0
+_BUDGET_S = 6.0
+_PATIENCE = 4.0
+_GRACE_S = 40.0
 # What a module of functions that are compiled imports, and how much longer its tests may take.
-_TRANSLATED, _MORE = "from virtualgpu.engine.ir.compiled import", 4
+_TRANSLATED = "from virtualgpu.engine.ir.compiled import"
+_MORE = 4
 
 
 def _in(folder: str, names: tuple[str, ...]) -> tuple[str, ...]:
@@ -275,14 +278,32 @@ class Mutant:
 # Faults ------------------------------------------------------------------------------------------------
 
 _COMPARED: dict[type[ast.cmpop], type[ast.cmpop]] = {
-    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
-    ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
-}  # fmt: skip
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+}
 _COMPUTED: dict[type[ast.operator], type[ast.operator]] = {
-    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.FloorDiv, ast.FloorDiv: ast.Mult, ast.Div: ast.Mult,
-    ast.Mod: ast.FloorDiv, ast.LShift: ast.RShift, ast.RShift: ast.LShift, ast.BitAnd: ast.BitOr,
-    ast.BitOr: ast.BitAnd, ast.BitXor: ast.BitOr, ast.Pow: ast.Mult, ast.MatMult: ast.Mult,
-}  # fmt: skip
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.FloorDiv,
+    ast.FloorDiv: ast.Mult,
+    ast.Div: ast.Mult,
+    ast.Mod: ast.FloorDiv,
+    ast.LShift: ast.RShift,
+    ast.RShift: ast.LShift,
+    ast.BitAnd: ast.BitOr,
+    ast.BitOr: ast.BitAnd,
+    ast.BitXor: ast.BitOr,
+    ast.Pow: ast.Mult,
+    ast.MatMult: ast.Mult,
+}
 
 
 # Keywords that only guard: lengths that are equal anyway, a text's encoding, where a warning points.
@@ -405,9 +426,11 @@ def mutants(path: str, source: str) -> list[Mutant]:
         for new, what in faults_of(node):
             # Of a compound statement only the condition is written anew.
             if isinstance(node, (ast.If, ast.While)):
-                place, piece = node.test, new.test
+                place = node.test
+                piece = new.test
             else:
-                place, piece = node, new
+                place = node
+                piece = new
             begin = starts[place.lineno - 1] + place.col_offset
             end = starts[(place.end_lineno or 1) - 1] + (place.end_col_offset or 0)
             text = ast.unparse(piece)
@@ -680,9 +703,13 @@ def examine(
     tests = [name for name in ROOMS[room] if (tree / name.removeprefix(_GPU)).exists()]
     find = "from virtualgpu.compile.cache import directory; print(directory())"
     found_at = subprocess.run(
-        [sys.executable, "-c", find], cwd=tree, env={**os.environ, "PYTHONPATH": str(tree)},
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        [sys.executable, "-c", find],
+        cwd=tree,
+        env={**os.environ, "PYTHONPATH": str(tree)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     cache = Path(found_at.stdout.strip())
     runs = passage(tree, room, tests, cache)
     result = {"killed": 0, "timeout": 0, "survived": 0}
@@ -690,7 +717,8 @@ def examine(
         started = time.monotonic()
         selected, seen = runs.tests(mutant)
         if not selected:
-            found, note = "survived", " (no test comes here)"
+            found = "survived"
+            note = " (no test comes here)"
         else:
             expected = sum(runs.seconds[test] for test in selected)
             found = outcome(tree, mutant, selected, expected, cache)

@@ -14,7 +14,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-FOLDER, SHARED = "GPULAB_MUTATE_WATCH", "GPULAB_MUTATE_SHARED"
+FOLDER = "GPULAB_MUTATE_WATCH"
+SHARED = "GPULAB_MUTATE_SHARED"
 # Python imports it at each start, wherever it lies on the path.
 _CUSTOM = "from tools import passed\n\npassed.Passed.of_environment().watch()\n"
 

@@ -15,7 +15,8 @@ import subprocess
 import sys
 from collections.abc import Mapping
 
-OLDEST_MAJOR, NEWEST_MAJOR = 12, 13
+OLDEST_MAJOR = 12
+NEWEST_MAJOR = 13
 Version = tuple[int, int]
 
 
@@ -26,7 +27,8 @@ def from_libcuda() -> Version | None:
             library = ctypes.CDLL(name)
         except OSError:
             continue
-        count, version = ctypes.c_int(), ctypes.c_int()
+        count = ctypes.c_int()
+        version = ctypes.c_int()
         found = (
             library.cuInit(0) == 0
             and library.cuDeviceGetCount(ctypes.byref(count)) == 0

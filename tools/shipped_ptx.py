@@ -232,7 +232,8 @@ def problems(name: str, made: Sequence[Made]) -> list[str]:
     """What is missing, left over or different in the files of what something has just compiled."""
     from virtualgpu.compile import shipped
 
-    known, there = compiled_by().get(name, set()), own([each.request for each in made])
+    known = compiled_by().get(name, set())
+    there = own([each.request for each in made])
     found = []
     for what, some in (("are missing", there - known), ("are not compiled any more", known - there)):
         if some:

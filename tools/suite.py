@@ -148,9 +148,18 @@ def browser() -> list[list[str]]:
 
 # Tests for a GPU of which a stand-in can pass most, and which no other place tests.
 ON_THE_STAND_IN = (
-    "check_streams_gpu", "device", "graphs_gpu", "judge_gpu", "pools_gpu", "profile_gpu", "public",
-    "several_gpu", "timeline_gpu", "trace_files_gpu", "traces",
-)  # fmt: skip
+    "check_streams_gpu",
+    "device",
+    "graphs_gpu",
+    "judge_gpu",
+    "pools_gpu",
+    "profile_gpu",
+    "public",
+    "several_gpu",
+    "timeline_gpu",
+    "trace_files_gpu",
+    "traces",
+)
 
 
 def fake_gpu() -> list[list[str]]:
@@ -167,10 +176,14 @@ def gpu() -> list[list[str]]:
 # What a processor decides beside each instruction alone, which `test_every_instruction` takes to
 # every level: conversions and roundings of all kinds of numbers, textures, fused steps, random programs.
 OF_PROCESSORS = (
-    "engine/test_conversions.py", "engine/test_rounding.py", "engine/test_narrow_types.py",
-    "engine/test_half_atomics.py", "engine/test_contraction.py", "virtual/test_textures.py",
+    "engine/test_conversions.py",
+    "engine/test_rounding.py",
+    "engine/test_narrow_types.py",
+    "engine/test_half_atomics.py",
+    "engine/test_contraction.py",
+    "virtual/test_textures.py",
     "fuzz/test_fuzz.py",
-)  # fmt: skip
+)
 
 
 def processors() -> list[list[str]]:
@@ -184,9 +197,13 @@ def processors() -> list[list[str]]:
             print(f"skipped {level}: this processor lacks {', '.join(lacks)}", flush=True)
             continue
         chosen = (
-            f"--processor={level}", "-p", "no:cacheprovider", "-p", "no:nbval",
+            f"--processor={level}",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "no:nbval",
             *(f"tests/{name}" for name in OF_PROCESSORS),
-        )  # fmt: skip
+        )
         commands.append(pytest(*chosen))
     return commands
 
@@ -282,7 +299,9 @@ def run(
     if name in ("gpu", "notebooks") and (reason := kernel_obstacle(environment)):
         show(reason)
         return Result(name, False, 0.0, reason)
-    ok, closings, spent_s = True, [], 0.0
+    ok = True
+    closings = []
+    spent_s = 0.0
     for command in STAGES[name]() if commands is None else commands:
         status, lines, processor_s = tee(command, environment, show)
         spent_s += processor_s

@@ -159,7 +159,8 @@ class VirtualBackend:
 
     def memory_reader(self) -> Callable[[], MemoryReading]:
         """Reads the memory of the current device and of the pool that allocations come from."""
-        machine, device = self.machine, self.machine.current_device
+        machine = self.machine
+        device = self.machine.current_device
 
         def read() -> MemoryReading:
             own = getattr(machine.allocator, "__self__", None)
@@ -179,7 +180,8 @@ class VirtualBackend:
 
     def prepared(self, launch: Launch) -> PreparedLaunch:
         """Raise what a launch would raise before its first thread, and run nothing."""
-        kernel, device = launch.kernel, self.machine.current_device
+        kernel = launch.kernel
+        device = self.machine.current_device
         module = self._compiled(kernel)
         if not isinstance(kernel, RawKernel):
             return prepare(device, module, launch)
@@ -272,7 +274,8 @@ def _record(
         case Accesses():
             return result.access_trace
         case Warp() | Block() if debugged is not None:
-            block, one = result.block_trace, result.trace
+            block = result.block_trace
+            one = result.trace
             traced = (one,) if isinstance(what, Warp) and one is not None else block.warps if block else ()
             variables = debugged.name(traced)
             traced = tuple(replace(each, variables=variables) for each in traced)
@@ -302,7 +305,8 @@ def _restored(launch: PreparedLaunch, afterwards: bool = True) -> Iterator[Calla
 
     If not `afterwards`, that is the only time; else L2 holds again what it held, too.
     """
-    memory, l2 = launch.device.memory, deepcopy(launch.device.l2)
+    memory = launch.device.memory
+    l2 = deepcopy(launch.device.l2)
     saved = {address: memory.view(address, size).copy() for address, size in launch.arrays.items()}
 
     def restore() -> None:

@@ -72,7 +72,9 @@ def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.3) -> str:
 
 def warn(message: str) -> None:
     """Give an `ArgumentWarning` for the line that called this package."""
-    level, frame = 1, sys._getframe()
+    level = 1
+    frame = sys._getframe()
     while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] in ("virtualgpu", "gpulab"):
-        level, frame = level + 1, frame.f_back
+        level = level + 1
+        frame = frame.f_back
     warnings.warn(message, ArgumentWarning, stacklevel=level)

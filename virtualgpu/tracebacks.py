@@ -50,7 +50,9 @@ def trimmed(
         yield bool(within) or _length(error.__traceback__) < _length(before[0][1])
     finally:
         for e, traceback, cause, context, suppressed in before:
-            e.__traceback__, e.__cause__, e.__context__ = traceback, cause, context
+            e.__traceback__ = traceback
+            e.__cause__ = cause
+            e.__context__ = context
             e.__suppress_context__ = suppressed
 
 
@@ -77,7 +79,8 @@ def _outside(error: BaseException | None, within: set[int]) -> BaseException | N
 def _length(traceback: TracebackType | None) -> int:
     length = 0
     while traceback is not None:
-        length, traceback = length + 1, traceback.tb_next
+        length = length + 1
+        traceback = traceback.tb_next
     return length
 
 

@@ -46,7 +46,8 @@ def originals() -> dict[str, Path]:
 
 def folder_here() -> Path:
     """Where the copies belong: ``gpulab-course`` in this checkout, or else in the current folder."""
-    here, checkout = Path.cwd(), _PACKAGE.parent
+    here = Path.cwd()
+    checkout = _PACKAGE.parent
     if here.name == FOLDER:
         return here
     inside = (checkout / "pyproject.toml").is_file() and here.is_relative_to(checkout)
@@ -71,7 +72,8 @@ def update(folder: Path) -> list[str]:
     first = bool(said)
     with _writing(folder):
         for name, path in course.items():
-            mine, fresh = folder / name, as_copy(path)
+            mine = folder / name
+            fresh = as_copy(path)
             if not mine.exists():
                 _write(fresh, mine)
                 said += [] if first else [f"{name} is new."]

@@ -50,7 +50,8 @@ _HEADERS = (
     "pip install nvidia-cuda-runtime nvidia-cuda-cccl nvidia-cuda-crt "
     "(conda: cuda-cudart-dev, cuda-cccl and cuda-crt)"
 )
-_THREADS, _BLOCK = 1000, 128
+_THREADS = 1000
+_BLOCK = 128
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,14 +75,18 @@ class Recorded(Pictured, Generic[R]):
     def __init_subclass__(
         cls, what: str, write: str, live: bool = False, display: bool = False, **kwargs: Any
     ) -> None:
-        cls._what, cls._write, cls._live, cls._display = what, write, live, display
+        cls._what = what
+        cls._write = write
+        cls._live = live
+        cls._display = display
         super().__init_subclass__(**kwargs)
 
     def __init__(self, record: R | None = None) -> None:
         self._record = record
         self._recorder: Any = None  # a Recorder[R], one that is live after its end, too
         self._device: DeviceChoice | None = None
-        self._is_new, self._is_going = record is None, False
+        self._is_new = record is None
+        self._is_going = False
 
     def _recorder_of_now(self) -> Recorder[R]:
         """A recorder for the device in use."""
@@ -114,9 +118,12 @@ class Recorded(Pictured, Generic[R]):
             raise GpulabError(f"This {self._what} is being recorded already.")
         if not self._is_new:
             raise GpulabError(f"This {self._what} holds a recording; make a new one: {self._write}")
-        recorder, self._device = self._recorder_of_now(), session.which_device()
+        recorder = self._recorder_of_now()
+        self._device = session.which_device()
         recorder.start()
-        self._recorder, self._is_new, self._is_going = recorder, False, True
+        self._recorder = recorder
+        self._is_new = False
+        self._is_going = True
         self._record = self._made = None
 
     def stop(self) -> None:

@@ -34,7 +34,8 @@ class GraphPool:
     """
 
     def __init__(self, pool: Any, stream: Any) -> None:
-        self.pool, self.stream = pool, stream
+        self.pool = pool
+        self.stream = stream
 
     def warm_up(self, fn: Callable[..., Any], arrays: tuple[Any, ...]) -> Any:
         """Call `fn` in the stream, behind what the current one was given, and wait for it."""
@@ -84,7 +85,8 @@ class GraphPool:
 @contextmanager
 def restored(arrays: Iterable[Any]) -> Iterator[None]:
     """Put back the contents of the arrays at the end, if there is memory to keep them in."""
-    cp, saved = session.cp(), []
+    cp = session.cp()
+    saved = []
     try:
         saved = [(array, array.copy()) for array in arrays]
     except MemoryError:

@@ -28,7 +28,9 @@ class ComparedGraph(Pictured):
     """
 
     def __init__(self, record: GraphComparison, graph: GraphRecord, name: str) -> None:
-        self.record, self.graph, self.name = record, graph, name
+        self.record = record
+        self.graph = graph
+        self.name = name
 
     def view(self) -> views.GraphView:
         """The picture as a widget."""
@@ -54,15 +56,22 @@ def compared(
         begin()
         replay = _recorded(launch, stream)
     return GraphComparison(
-        provenance=session.backend().provenance, nodes=len(graph.nodes), repeats=repeats,
-        eager_device_ns=first[0], graph_device_ns=then[0], eager_host_ns=first[1], graph_host_ns=then[1],
-        eager=begun, replay=replay and numbered(replay, graph),
-    )  # fmt: skip
+        provenance=session.backend().provenance,
+        nodes=len(graph.nodes),
+        repeats=repeats,
+        eager_device_ns=first[0],
+        graph_device_ns=then[0],
+        eager_host_ns=first[1],
+        graph_host_ns=then[1],
+        eager=begun,
+        replay=replay and numbered(replay, graph),
+    )
 
 
 def _timed(run: Callable[[], object], stream: Any, repeats: int) -> tuple[float, float]:
     """Time of one run in ns, between events and on the host."""
-    cp, clock = session.cp(), session.backend().host_ns
+    cp = session.cp()
+    clock = session.backend().host_ns
     run()
     stream.synchronize()
     begin = stream.record()

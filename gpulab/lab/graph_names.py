@@ -101,7 +101,8 @@ def look_up(name: str, variables: dict[str, Any]) -> Any:
 
 def _outer_variables(fn: Any) -> Iterator[tuple[str, Any, Callable[[], Any]]]:
     """Variables that a function uses without being given them: name, value, and how to look it up again."""
-    code, seen = getattr(fn, "__code__", None), getattr(fn, "__globals__", {})
+    code = getattr(fn, "__code__", None)
+    seen = getattr(fn, "__globals__", {})
     if code is None:
         return
     for name, cell in zip(code.co_freevars, fn.__closure__ or (), strict=True):

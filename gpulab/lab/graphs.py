@@ -108,7 +108,8 @@ class CapturedGraph(Pictured):
     def __init__(
         self, fn: Callable[..., Any], arrays: tuple[Any, ...], names: tuple[Named, ...], pool: GraphPool
     ) -> None:
-        self.fn, self.arrays = fn, arrays
+        self.fn = fn
+        self.arrays = arrays
         self.pool: GraphPool | None = pool
         self._names = {name.name: name for name in names}
         self._here = session.here()
@@ -125,7 +126,8 @@ class CapturedGraph(Pictured):
 
     def _name_others(self, fn: Callable[..., Any]) -> None:
         """Find names for what nodes use and the function does not read itself, such as a model's weights."""
-        captured, ndarray = self._alive, session.cp().ndarray
+        captured = self._alive
+        ndarray = session.cp().ndarray
         known = [*(name.record() for name in self._names.values()), *_outputs(captured.result, ndarray)]
         used = {address for node in captured.record.nodes for address in node.addresses}
         rest = {address for address in used if not any(address in array for array in known)}
@@ -192,7 +194,9 @@ class CapturedGraph(Pictured):
     def reset(self) -> None:
         """Give up the graph, its results and its hold on arrays and pool; it cannot be launched any more."""
         self._captured = None
-        self.arrays, self._names, self.pool = (), {}, None
+        self.arrays = ()
+        self._names = {}
+        self.pool = None
         self._compared = None
 
     @property
@@ -268,7 +272,8 @@ class CapturedGraph(Pictured):
         >>> g.update(x=other)
         >>> g.update(step, other, y)
         """
-        cp, captured = session.cp(), self._alive
+        cp = session.cp()
+        captured = self._alive
         if (fn is None) == (not names):
             raise TypeError(
                 "g.update takes a function with its arrays, or arrays by name, as in g.update(x=other)."
@@ -281,7 +286,8 @@ class CapturedGraph(Pictured):
                 session.backend().update_graph(captured.graph, other.graph)
                 self._captured = Capture(captured.graph, other.result, other.record)
                 self._template = other
-                self.fn, self.arrays = fn, arrays
+                self.fn = fn
+                self.arrays = arrays
                 self._names = {n.name: n for n in named_arrays(fn, arrays, sys._getframe(1), cp.ndarray)}
                 self._name_others(fn)
                 return
@@ -308,7 +314,8 @@ class CapturedGraph(Pictured):
         return named
 
     def _rebind(self, name: Named, array: Any) -> None:
-        captured, old = self._alive, name.record()
+        captured = self._alive
+        old = name.record()
         new = int(array.data.ptr)
         for node in captured.record.nodes:
             moves = {a: a - old.address + new for a in node.addresses if a in old}
@@ -337,7 +344,8 @@ class CapturedGraph(Pictured):
         """
         if operator.index(repeats) < 1:
             raise ValueError("`repeats` is at least 1.")
-        record, launch = self.record, self.graph.launch
+        record = self.record
+        launch = self.graph.launch
         with self._here(), restored(name.array for name in self._names.values()), self.stream:
             found = compared(record, lambda: self.fn(*self.arrays), launch, self.stream, repeats)
         self._compared = ComparedGraph(found, record, self._name)

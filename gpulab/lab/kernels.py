@@ -168,7 +168,8 @@ def occupancy(kernel: Any, block: Shape = 256, *, shared_bytes: int = 0) -> view
     >>> gl.occupancy(kernel, 256, shared_bytes=16_384)
     """
     asked = Launch.of(kernel, 1, block, (), shared_bytes)
-    backend, threads = session.backend(), asked.block_threads
+    backend = session.backend()
+    threads = asked.block_threads
     most = min(
         backend.device_info().max_threads_per_block, backend.kernel_stats(kernel).max_threads_per_block
     )
@@ -251,7 +252,8 @@ def as_run(
     if not sass.available():
         raise sass.NvdisasmMissingError
     asked = Launch.of(kernel, grid, block, args, shared_bytes)
-    counters, source = session.observe(asked, Counters()).record, asked.source
+    counters = session.observe(asked, Counters()).record
+    source = asked.source
     target = int(session.virtual_side().kernel_stats(source).target.removeprefix("sm_"))
     return AsRunTable.of(as_run.as_run(counters, source, target), code=source.code)
 

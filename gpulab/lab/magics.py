@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-GPU_TIMELINE, GPU_PROFILE = "gpu_timeline", "gpu_profile"
+GPU_TIMELINE = "gpu_timeline"
+GPU_PROFILE = "gpu_profile"
 GPU_SANDBOX = "gpu_sandbox"
 _SANDBOX_LINE = re.compile(
     r"(?P<name>[^\W\d]\w*)?\s*(?P<blocking>--blocking)?\s*(?:-o\s+(?P<gives>[\w\s,]+))?"

@@ -80,7 +80,9 @@ class EventRecorder:
             pop()
             self._pop()
 
-        nvtx.RangePush, nvtx.RangePushC, nvtx.RangePop = range_push, range_push_c, range_pop
+        nvtx.RangePush = range_push
+        nvtx.RangePushC = range_push_c
+        nvtx.RangePop = range_pop
 
     def stop(self) -> Timeline:
         """Wait for the device, end, and return what was recorded."""
@@ -88,7 +90,8 @@ class EventRecorder:
             setattr(nvtx, name, original)
         end_ns = time.time_ns()
         cupy.cuda.runtime.deviceSynchronize()
-        activities, ranges = [], []
+        activities = []
+        ranges = []
         streams: dict[int, StreamInfo] = {}
         for number, (begun, ended, host_end_ns, thread, depth) in enumerate(self._ended, 1):
             device = int(cupy.cuda.Device().id)
@@ -97,23 +100,35 @@ class EventRecorder:
             start, end = (self._start_ns + self._since(event) for event in (begun.begun, ended))
             activities.append(
                 Activity(
-                    kind="RANGE", name=begun.name, device_id=device, stream_id=info.stream_id,
-                    correlation_id=number, start_ns=start, end_ns=end,
+                    kind="RANGE",
+                    name=begun.name,
+                    device_id=device,
+                    stream_id=info.stream_id,
+                    correlation_id=number,
+                    start_ns=start,
+                    end_ns=end,
                 )
-            )  # fmt: skip
+            )
             ranges.append(
                 NvtxRange(
-                    name=begun.name, color=None, start_ns=begun.host_ns, end_ns=host_end_ns, thread=thread,
+                    name=begun.name,
+                    color=None,
+                    start_ns=begun.host_ns,
+                    end_ns=host_end_ns,
+                    thread=thread,
                     depth=depth,
                 )
-            )  # fmt: skip
+            )
         return Timeline(
-            provenance=self._provenance, method="events", start_ns=self._start_ns,
+            provenance=self._provenance,
+            method="events",
+            start_ns=self._start_ns,
             end_ns=max([end_ns, *(each.end_ns for each in activities)]),
             activities=tuple(sorted(activities, key=lambda each: each.start_ns)),
             ranges=tuple(sorted(ranges, key=lambda each: (each.start_ns, each.depth))),
-            streams=tuple(streams.values()), note=f"{self._why}: {NOTE}",
-        )  # fmt: skip
+            streams=tuple(streams.values()),
+            note=f"{self._why}: {NOTE}",
+        )
 
     @contextmanager
     def range(self, name: str) -> Iterator[None]:

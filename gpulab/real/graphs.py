@@ -15,8 +15,10 @@ from virtualgpu.records.graph import ADDRESS_BYTES
 NO_BINDINGS = "Nodes are not available: the package cuda-bindings is not installed."
 _KINDS = get_args(NodeKind)
 _COPY_KINDS: dict[tuple[bool, bool], CopyKind] = {
-    (False, True): "HtoD", (True, False): "DtoH", (True, True): "DtoD",
-}  # fmt: skip
+    (False, True): "HtoD",
+    (True, False): "DtoH",
+    (True, True): "DtoD",
+}
 _DEVICE_MEMORY = 2  # CU_MEMORYTYPE_DEVICE
 _LEAST_ADDRESS = 1 << 16
 _UPDATE_FAILURE = 910
@@ -55,7 +57,9 @@ def set_node(graph: Any, node: GraphNode, template: Any) -> None:
     CUDADriverError
         As CUDA refuses it.
     """
-    driver, handle, like = _driver(), _handles(graph)[node.number], _handles(template)[node.number]
+    driver = _driver()
+    handle = _handles(graph)[node.number]
+    like = _handles(template)[node.number]
     executable = driver.CUgraphExec(graph.graphExec)
     if node.kind == "KERNEL":
         assert node.grid is not None
@@ -116,18 +120,26 @@ def _node(number: int, handle: Any) -> GraphNode:
         params = checked(driver.cuGraphKernelNodeGetParams(handle))[0]
         function = params.func if int(params.func) else checked(driver.cuKernelGetFunction(params.kern))[0]
         return GraphNode(
-            number=number, kind="KERNEL", name=checked(driver.cuFuncGetName(function))[0].decode(),
+            number=number,
+            kind="KERNEL",
+            name=checked(driver.cuFuncGetName(function))[0].decode(),
             grid=(params.gridDimX, params.gridDimY, params.gridDimZ),
-            block=(params.blockDimX, params.blockDimY, params.blockDimZ), shared_bytes=params.sharedMemBytes,
-            parameters=tuple(_parameters(function, int(params.kernelParams or 0))), device_id=device,
-        )  # fmt: skip
+            block=(params.blockDimX, params.blockDimY, params.blockDimZ),
+            shared_bytes=params.sharedMemBytes,
+            parameters=tuple(_parameters(function, int(params.kernelParams or 0))),
+            device_id=device,
+        )
     if kind == "MEMSET":
         params = checked(driver.cuGraphMemsetNodeGetParams(handle))[0]
         size = params.elementSize * params.width * max(1, params.height)
         return GraphNode(
-            number=number, kind=kind, name="Memset", parameters=(_pointer("destination", int(params.dst)),),
-            size_bytes=size, device_id=device,
-        )  # fmt: skip
+            number=number,
+            kind=kind,
+            name="Memset",
+            parameters=(_pointer("destination", int(params.dst)),),
+            size_bytes=size,
+            device_id=device,
+        )
     if kind == "MEMCPY":
         params = checked(driver.cuGraphMemcpyNodeGetParams(handle))[0]
         ends = [_end(params, name) for name in ("src", "dst")]
@@ -135,15 +147,23 @@ def _node(number: int, handle: Any) -> GraphNode:
         copy_kind = _COPY_KINDS.get((bool(source.addresses), bool(destination.addresses)))
         size = params.WidthInBytes * max(1, params.Height) * max(1, params.Depth)
         name = f"Memcpy {copy_kind or 'on the host'}"
-        return GraphNode(number=number, kind=kind, name=name, parameters=(source, destination),
-                         size_bytes=size, copy_kind=copy_kind, device_id=device)  # fmt: skip
+        return GraphNode(
+            number=number,
+            kind=kind,
+            name=name,
+            parameters=(source, destination),
+            size_bytes=size,
+            copy_kind=copy_kind,
+            device_id=device,
+        )
     name = "Host function" if kind == "HOST" else kind.replace("_", " ").capitalize()
     return GraphNode(number=number, kind=kind if kind in _KINDS else "OTHER", name=name, device_id=device)
 
 
 def _parameters(function: Any, values: int) -> Iterator[NodeParameter]:
     """A kernel's parameters, whose values lie where the pointers at `values` lead."""
-    driver, number = _driver(), 0
+    driver = _driver()
+    number = 0
     while values:
         status, offset, size = driver.cuFuncGetParamInfo(function, number)
         if int(status):
@@ -158,13 +178,17 @@ def _parameters(function: Any, values: int) -> Iterator[NodeParameter]:
 
 def _end(copy: Any, name: str) -> int:
     """Address of one end of a copy, by whichever field holds it."""
-    host, device = getattr(copy, f"{name}Host"), int(getattr(copy, f"{name}Device"))
+    host = getattr(copy, f"{name}Host")
+    device = int(getattr(copy, f"{name}Device"))
     return device or int(host or 0)
 
 
 def _pointer(name: str, address: int) -> NodeParameter:
-    return NodeParameter(address.to_bytes(ADDRESS_BYTES, "little"), name=name,
-                         addresses=(address,) if _on_device(address) else ())  # fmt: skip
+    return NodeParameter(
+        address.to_bytes(ADDRESS_BYTES, "little"),
+        name=name,
+        addresses=(address,) if _on_device(address) else (),
+    )
 
 
 def _word(parameter: NodeParameter) -> int:

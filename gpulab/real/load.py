@@ -19,9 +19,19 @@ from virtualgpu.records.device.load import GPM_COLUMNS, LOAD_COLUMNS
 
 # Metric numbers of nvml.h (nvmlGpmMetricId_t).
 _GPM = {
-    "sm_active": 2, "sm_occupancy": 3, "integer": 4, "tensor": 5, "dram": 10, "fp64": 11, "fp32": 12,
-    "fp16": 13, "pcie_tx": 20, "pcie_rx": 21, "nvlink_rx": 60, "nvlink_tx": 61,
-}  # fmt: skip
+    "sm_active": 2,
+    "sm_occupancy": 3,
+    "integer": 4,
+    "tensor": 5,
+    "dram": 10,
+    "fp64": 11,
+    "fp32": 12,
+    "fp16": 13,
+    "pcie_tx": 20,
+    "pcie_rx": 21,
+    "nvlink_rx": 60,
+    "nvlink_tx": 61,
+}
 _SUCCESS = 0
 _LEAST_APART_S = 0.19  # between two samples, which cost the most of a row; NVIDIA asks for 0.1 s
 _SLOWLY_S = 0.5
@@ -125,7 +135,8 @@ class _Gpm:
     """The GPU's own counters between this call and one at least `_LEAST_APART_S` before it."""
 
     def __init__(self, device: NvmlDevice) -> None:
-        nvml, self._device = device.nvml, device
+        nvml = device.nvml
+        self._device = device
         self._samples = [nvml.nvmlGpmSampleAlloc(), nvml.nvmlGpmSampleAlloc()]
         for sample in self._samples:
             weakref.finalize(self, nvml.nvmlGpmSampleFree, sample).atexit = False
@@ -146,12 +157,14 @@ class _Gpm:
             return None
 
     def __call__(self) -> dict[str, float | None]:
-        now_s, nvml = time.monotonic(), self._device.nvml
+        now_s = time.monotonic()
+        nvml = self._device.nvml
         if self._at_s >= 0 and now_s - self._at_s < _LEAST_APART_S:
             return self._told
         earlier, later = self._samples
         nvml.nvmlGpmSampleGet(self._device.handle, earlier)  # the one before is behind it from now on
-        self._samples, first = [later, earlier], self._at_s < 0
+        self._samples = [later, earlier]
+        first = self._at_s < 0
         self._at_s = now_s
         if not first:
             self._told = self._between(later, earlier)
@@ -159,7 +172,8 @@ class _Gpm:
 
     def _between(self, earlier: Any, later: Any) -> dict[str, float | None]:
         asked = self._asked
-        asked.sample1, asked.sample2 = earlier, later
+        asked.sample1 = earlier
+        asked.sample2 = later
         self._device.nvml.nvmlGpmMetricsGet(asked)
         return {
             name: float(asked.metrics[place].value) if asked.metrics[place].nvmlReturn == _SUCCESS else None

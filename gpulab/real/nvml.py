@@ -93,7 +93,8 @@ class NvmlDevice:
 
     def setup(self) -> tuple[Metric, ...]:
         """How the device is cut up, linked and observed, which no tick changes."""
-        mig, gpm = self.mig_enabled, self.ask("nvmlGpmQueryDeviceSupport")
+        mig = self.mig_enabled
+        gpm = self.ask("nvmlGpmQueryDeviceSupport")
         links = getattr(self.nvml, "NVML_NVLINK_MAX_LINKS", 0)
         states = [self.ask("nvmlDeviceGetNvLinkState", link) for link in range(links)]
         told: dict[str, float | str | None] = {

@@ -38,7 +38,8 @@ class RealRecorder:
             If a timeline is being recorded already, or a stream captures a graph.
         """
         refuse_capture()
-        cupti, rival = library.load(), library.rival()
+        cupti = library.load()
+        rival = library.rival()
         if events.recording() or (cupti is not None and cupti.recording):
             raise GpulabError(
                 "A timeline is being recorded already, and timelines do not nest: end that block first, or "
@@ -53,17 +54,20 @@ class RealRecorder:
                 taken = error.result == library.TAKEN
                 why = "CUPTI is in use by another tool" if taken else f"CUPTI cannot record here ({error})"
             else:
-                self._recorder, self.blind = recorder, ""
+                self._recorder = recorder
+                self.blind = ""
                 return
         fallback = EventRecorder(self._provenance, why)
         fallback.start()
-        self._recorder, self.blind = fallback, why
+        self._recorder = fallback
+        self.blind = why
 
     def stop(self) -> Timeline:
         """Wait for the device, end, and return what was recorded."""
         if self._recorder is None:
             raise GpulabError("This timeline has not begun: start() it first.")
-        recorder, self._recorder = self._recorder, None
+        recorder = self._recorder
+        self._recorder = None
         return recorder.stop()
 
     def launching(self, launch: Launch) -> AbstractContextManager[None]:

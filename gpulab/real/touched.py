@@ -49,7 +49,8 @@ class Kernels:
     """
 
     def __init__(self, device_id: int, ptx: Any) -> None:
-        self._device_id, self._ptx = device_id, ptx
+        self._device_id = device_id
+        self._ptx = ptx
         self._uses: dict[int, list[int] | None] = {}
         self._cupys: dict[int, bool] = {}
         # Blocks of memory by their start, with the size, and what the device itself gave out.
@@ -89,7 +90,8 @@ class Kernels:
         if size < 2 * _WORD or size % (2 * _WORD):
             return None
         address, elements, *rest = struct.unpack(f"<{size // _WORD}q", param)
-        shape, strides = rest[: len(rest) // 2], rest[len(rest) // 2 :]
+        shape = rest[: len(rest) // 2]
+        strides = rest[len(rest) // 2 :]
         if math.prod(shape) != elements or not elements or self._block(address) is None:
             return None
         known = _array_at(address)
@@ -147,7 +149,8 @@ def load_driver() -> Any:
 def read_parameters(driver: Any, function: int, values: Any) -> list[bytes]:
     """The bytes of a launch's parameters, from the addresses given to ``cuLaunchKernel``."""
     params: list[bytes] = []
-    offset, size = ctypes.c_size_t(), ctypes.c_size_t()
+    offset = ctypes.c_size_t()
+    size = ctypes.c_size_t()
     while not driver.cuFuncGetParamInfo(
         ctypes.c_void_p(function), ctypes.c_size_t(len(params)), ctypes.byref(offset), ctypes.byref(size)
     ):

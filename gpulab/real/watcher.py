@@ -30,8 +30,12 @@ from virtualgpu.records.acts import HOST, Act, Region, Work
 from virtualgpu.words import count
 
 _P = c_void_p
-_PINNED, _DEVICE, _MANAGED = runtime.memoryTypeHost, runtime.memoryTypeDevice, runtime.memoryTypeManaged
-_LEGACY, _ALIAS, _PER_THREAD = 0, 1, 2
+_PINNED = runtime.memoryTypeHost
+_DEVICE = runtime.memoryTypeDevice
+_MANAGED = runtime.memoryTypeManaged
+_LEGACY = 0
+_ALIAS = 1
+_PER_THREAD = 2
 _UNSEEN = (
     "A kernel that is given an address counts as using the whole array there; what a host function does, and "
     "when the host reads page-locked memory, is not seen."
@@ -48,7 +52,9 @@ class _Bytes:
     """Memory as `Watch` asks of an array."""
 
     def __init__(self, address: int, size_bytes: int) -> None:
-        self.itemsize, self.shape, self.strides = 1, (size_bytes,), (1,)
+        self.itemsize = 1
+        self.shape = (size_bytes,)
+        self.strides = (1,)
         self.__array_interface__ = {"data": (address, False)}
 
 
@@ -145,7 +151,8 @@ class RealWatcher:
         GpulabError
             If another tool holds it, or a check is open already.
         """
-        cupti, rival = library.load(), library.rival()
+        cupti = library.load()
+        rival = library.rival()
         if cupti is None:
             raise NotSupportedError(
                 "Streams of a real GPU are checked through CUPTI: pip install nvidia-cuda-cupti. Without it, "
@@ -218,7 +225,9 @@ class RealWatcher:
             # CUlaunchConfig: seven numbers, then the stream.
             stream = c_void_p.from_address(ctypes.addressof(config.contents) + 32).value or 0
         else:
-            function, stream, values = arguments[0], arguments[8] or 0, arguments[9]
+            function = arguments[0]
+            stream = arguments[8] or 0
+            values = arguments[9]
         if not values:
             return
         if self._kernels.is_cupys(function, symbol):
@@ -266,7 +275,8 @@ class RealWatcher:
     def _copied_between_devices(
         self, target: int, _: int, source: int, __: int, size: int, stream: int | None
     ) -> None:
-        reads, writes = (_Bytes(source, size),), (_Bytes(target, size),)
+        reads = (_Bytes(source, size),)
+        writes = (_Bytes(target, size),)
         self._ran(stream or 0, _Operation("MEMCPY2", "Memcpy PtoP", None, reads, writes))
 
     def _set(self, address: int, _: int, size: int, stream: int | None) -> None:
@@ -399,7 +409,8 @@ class RealWatcher:
 
     def _ran(self, stream: int, operation: _Operation) -> None:
         self._number += 1
-        capture, place = self._capturing(stream), self._place(stream)
+        capture = self._capturing(stream)
+        place = self._place(stream)
         if capture is None:
             self._watch.run(place, self._number, operation)
             for start, end in set().union(*self._host_writes.values()):
@@ -440,7 +451,8 @@ class RealWatcher:
 def _own_reductions() -> Iterator[None]:
     """Let CuPy sum and sort with its own kernels, whose arrays are known, and not with CUB's."""
     core = cupy._core
-    reductions, routines = core.get_reduction_accelerators(), core.get_routine_accelerators()
+    reductions = core.get_reduction_accelerators()
+    routines = core.get_routine_accelerators()
     core.set_reduction_accelerators([])
     core.set_routine_accelerators([])
     try:

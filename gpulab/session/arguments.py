@@ -12,7 +12,8 @@ from virtualgpu.errors import GpulabError
 
 # Arrays made for a launch alone, as in `gl.launch(kernel, 4, 256, (cp.zeros(1024), n))`: those of the last
 # few launches stay, if each takes no more than this.
-_MOST_BYTES, _LAST_LAUNCHES = 4 << 20, 8
+_MOST_BYTES = 4 << 20
+_LAST_LAUNCHES = 8
 
 
 class Arguments:

@@ -84,7 +84,8 @@ def parse_device(text: Any) -> tuple[Kind, str]:
     if not isinstance(text, str):
         raise TypeError(f'A device is named by a string such as "cuda:0" or "virtual:T4", not {text!r}.')
     head, _, tail = text.strip().partition(":")
-    kind, name = head.strip().lower(), tail.strip()
+    kind = head.strip().lower()
+    name = tail.strip()
     if kind == "auto" and not name:
         return "auto", ""
     if kind in ("cuda", "gpu"):

@@ -123,7 +123,8 @@ def use_device(
                 return current.choice
             if current.choice.kind == "cuda":
                 raise ValueError(_ALL_THERE)
-            device, count = f"virtual:{current.choice.device}", count or current.choice.count
+            device = f"virtual:{current.choice.device}"
+            count = count or current.choice.count
         request = (*parse_device(device), check_count(1 if count is None else count), links)
         if _session is None or _session.request != request or request[0] != "virtual":
             watchdog_s = initial_watchdog() if watchdog_s is None else watchdog_s

@@ -44,8 +44,10 @@ from virtualgpu.records import Activity, LaunchTrace
 if TYPE_CHECKING:
     from virtualgpu.backend import VirtualBackend
 
-SMALL_THREADS, SMALL_BYTES = 1 << 18, 32 << 20
-QUICK_THREADS, QUICK_BYTES = 1 << 22, 256 << 20
+SMALL_THREADS = 1 << 18
+SMALL_BYTES = 32 << 20
+QUICK_THREADS = 1 << 22
+QUICK_BYTES = 256 << 20
 FIRST_S = 0.5
 
 # cudaErrorIllegalAddress, -MisalignedAddress, -Assert, -LaunchFailure end a real GPU's context.
@@ -115,7 +117,8 @@ def _beside_its_twin(
     launch: Launch, what: Sequence[Observation[Any]], twin: VirtualBackend
 ) -> tuple[Observed[Any], ...]:
     """Observe a launch on the real GPU in use as far as it tells, and on its twin."""
-    cold, replay = caches_of(what) == "cold", _Replay(launch, what, twin)
+    cold = caches_of(what) == "cold"
+    replay = _Replay(launch, what, twin)
     replay.check()
     counted = [each for each in what if isinstance(each, Counters | Costs | Accesses)]
     # What the GPU itself is asked, for each of the others that it can tell something of.
@@ -167,8 +170,11 @@ def at_block_size(launch: Launch) -> Callable[[int], LaunchTrace] | None:
     """
     if not launch.is_one_dimensional:
         return None
-    here, backend, twin = current.here(), current.backend(), current.twin()
-    arguments, launch = current.arguments_of(launch.args), replace(launch, args=())
+    here = current.here()
+    backend = current.backend()
+    twin = current.twin()
+    arguments = current.arguments_of(launch.args)
+    launch = replace(launch, args=())
 
     def trace(threads: int) -> LaunchTrace:
         with here():
@@ -204,7 +210,9 @@ class _Replay:
     """One launch on the twin of the real GPU in use, over copies of its arrays."""
 
     def __init__(self, launch: Launch, what: Sequence[Observation[Any]], twin: VirtualBackend) -> None:
-        self.launch, self.what, self.twin = launch, what, twin
+        self.launch = launch
+        self.what = what
+        self.twin = twin
         self.here, self.cp = current.here(), current.cp()
         # The twin takes numbers and device arrays. CuPy refuses other kinds, but for a few, such as textures.
         self.plain = all(isinstance(argument, (Number, self.cp.ndarray)) for argument in launch.args)
@@ -251,7 +259,8 @@ class _Replay:
 
     def of(self, what: Observation[Any]) -> Any:
         """The twin's record of the launch as `begin` found it; None where it has none."""
-        kept, self.kept = self.kept, None
+        kept = self.kept
+        self.kept = None
         if kept is not None:
             self.found = self.attempt(kept)
         return self.found[what] if self.found is not None else None

@@ -118,7 +118,8 @@ class Progress(Saved):
         )
         if following := self.next_exercise:
             text += f" Your next exercise: {following.name}."
-        sure, guess = self.calibration(True), self.calibration(False)
+        sure = self.calibration(True)
+        guess = self.calibration(False)
         if sure[1] or guess[1]:
             text += f" When sure, right {_share(*sure)}; when guessing, {_share(*guess)}."
         if self.interview[0]:

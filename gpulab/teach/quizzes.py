@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 SECTION = "quizzes"
 _LETTERS = "abcdefgh"
-_WORDS, _POINTS = "words", "points"
+_WORDS = "words"
+_POINTS = "points"
 
 
 class UnknownQuizError(GpulabError, ValueError):
@@ -222,7 +223,8 @@ def quiz_form(quiz: Quiz) -> Form:
             told = words is not None
             points = list(question.points) if told else []
             return {"words": words or "", "points": points, "ticked": quiz.ticked(question) if told else []}
-        given, options = quiz.given(question), quiz.options(number)
+        given = quiz.given(question)
+        options = quiz.options(number)
         if given is None:
             return {}
         return {"choice": options.index(given) + 1, "right": given.right, "text": feedback(given)}

@@ -112,7 +112,8 @@ class View(anywidget.AnyWidget, Saved):
         """Send the browser what `draw` gives now, and other traits in the same message."""
         scene, data = pack(self.draw())
         with self.hold_sync():
-            self.scene, self.data = scene, data
+            self.scene = scene
+            self.data = data
             for name, value in traits.items():
                 setattr(self, name, value)
 

@@ -42,7 +42,8 @@ class Saved:
         ValueError
             For another ending; the message lists those that there are.
         """
-        path, writers = Path(path), self._writers()
+        path = Path(path)
+        writers = self._writers()
         for ending, write in writers.items():
             if path.name.lower().endswith(ending):
                 write(path)

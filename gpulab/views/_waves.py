@@ -33,7 +33,8 @@ class Waves(LaunchWaves):
 
     def numbers(self) -> list[list[str]]:
         """Rows of ``[term, value, detail]`` for a panel."""
-        trace, fit = self.trace, self.trace.occupancy
+        trace = self.trace
+        fit = self.trace.occupancy
         median = float(np.median(trace.end_ns - trace.start_ns)) if trace.end_ns.size else 0.0
         per_wave = f"{count(trace.sm_count, 'SM')} × {count(fit.blocks_per_sm, 'block')}"
         tail = (

@@ -40,7 +40,8 @@ def layout(held: BlockMap) -> list[tuple[int, list[tuple[int, bool]]]]:
 def test_equal_to_the_documented_rules_after_every_request(seeds: range) -> None:
     refused = split = 0
     for seed in seeds:
-        pool, model = CuPyAllocator(capacity_bytes=CAPACITY), Reference(CAPACITY)
+        pool = CuPyAllocator(capacity_bytes=CAPACITY)
+        model = Reference(CAPACITY)
         addresses: dict[int, int] = {}
         for request in requests(seed):
             if request.kind == "alloc":
@@ -76,7 +77,8 @@ def test_events_tell_what_the_pool_holds() -> None:
         pool = CuPyAllocator(capacity_bytes=CAPACITY)
         trace = replay(requests(seed), pool)
         lives = history(trace)
-        held, end = pool.block_map(), at(history(trace), lives.last_step)
+        held = pool.block_map()
+        end = at(history(trace), lives.last_step)
         assert layout(end) == layout(held)
         assert [s.address for s in end.segments] == [s.address for s in held.segments]
         assert (end.used_bytes, end.total_bytes) == (pool.used_bytes, pool.total_bytes)
@@ -113,7 +115,8 @@ def test_what_no_program_can_ask() -> None:
 
 def test_of_equal_blocks_the_one_recorded_first() -> None:
     pool = CuPyAllocator()
-    first, second = pool.malloc(1024, 0), pool.malloc(1024, 0)
+    first = pool.malloc(1024, 0)
+    second = pool.malloc(1024, 0)
     pool.free(second)
     pool.free(first)
     assert pool.malloc(1024, 0) == first

@@ -15,24 +15,35 @@ def segment(
     start: int, stream: int, *pieces: tuple[int, bool], pool: str = "", expandable: bool = False
 ) -> Segment:
     """Pieces are sizes in MiB, and whether they are free."""
-    blocks, place = [], start
+    blocks = []
+    place = start
     for size, free in pieces:
         blocks.append(
             Block(
-                address=place, size_bytes=int(size * MIB), is_free=free,
+                address=place,
+                size_bytes=int(size * MIB),
+                is_free=free,
                 requested_bytes=0 if free else int(size * MIB) - 100,
             )
-        )  # fmt: skip
+        )
         place += int(size * MIB)
     return Segment(start, place - start, stream, tuple(blocks), pool, expandable)
 
 
 def test_figures_on_paper() -> None:
-    found = fragmentation(BlockMap(MODELLED, 0, 0, 100 * MIB, (
-        segment(1 << 30, 0, (10, False), (6, True), (4, False), (2, True)),
-        segment(2 << 30, 0, (8, True)),
-        segment(3 << 30, 7, (30, False), (16, True)),
-    )))  # fmt: skip
+    found = fragmentation(
+        BlockMap(
+            MODELLED,
+            0,
+            0,
+            100 * MIB,
+            (
+                segment(1 << 30, 0, (10, False), (6, True), (4, False), (2, True)),
+                segment(2 << 30, 0, (8, True)),
+                segment(3 << 30, 7, (30, False), (16, True)),
+            ),
+        )
+    )
     assert (found.reserved_bytes, found.used_bytes, found.free_bytes) == (76 * MIB, 44 * MIB, 32 * MIB)
     assert found.largest_free_bytes == 16 * MIB
     assert found.external == 0.5
@@ -49,9 +60,16 @@ def test_figures_on_paper() -> None:
 
 
 def test_a_free_block_of_another_stream_does_not_serve() -> None:
-    full = BlockMap(MODELLED, 0, 0, 40 * MIB, (
-        segment(1 << 30, 0, (1, False), (19, True)), segment(2 << 30, 7, (16, False), (4, True)),
-    ))  # fmt: skip
+    full = BlockMap(
+        MODELLED,
+        0,
+        0,
+        40 * MIB,
+        (
+            segment(1 << 30, 0, (1, False), (19, True)),
+            segment(2 << 30, 7, (16, False), (4, True)),
+        ),
+    )
     main, side = fragmentation(full).arenas
     assert (main.largest_request_bytes, side.largest_request_bytes) == (19 * MIB, 4 * MIB)
     assert fragmentation(full, capacity_bytes=30 * MIB).room_bytes == 0
@@ -87,8 +105,9 @@ def test_what_the_device_serves_where_nothing_is_free(room: float, small: int, l
     one = segment(1 << 40, 7, (2, False), pool="small")
     found = fragmentation(BlockMap(MODELLED, 0, 0, int((2 + room) * MIB), (one,)))
     assert {arena.pool: arena.largest_request_bytes for arena in found.arenas} == {
-        "small": small * MIB, "large": large * MIB,
-    }  # fmt: skip
+        "small": small * MIB,
+        "large": large * MIB,
+    }
     assert [(arena.stream, arena.free_blocks) for arena in found.arenas] == [(7, 0)] * 2
 
 
@@ -111,7 +130,8 @@ def test_the_largest_request_is_the_largest_that_the_virtual_pool_serves(seed: i
             draw = random.Random(seed)
             pool = cp.cuda.MemoryPool()
             pool.set_limit(size=64 * MIB)
-            streams, kept = [cp.cuda.Stream.null, cp.cuda.Stream(non_blocking=True)], []
+            streams = [cp.cuda.Stream.null, cp.cuda.Stream(non_blocking=True)]
+            kept = []
             for _ in range(60):
                 with streams[draw.randint(0, 1)]:
                     if draw.random() < 0.6:

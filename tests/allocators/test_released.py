@@ -19,7 +19,8 @@ def test_the_segments_that_went_are_found_from_their_bytes(seed: int) -> None:
     whole = trace_of(random_rows(seed, 2000, waits=False))
     told = list(whole.events.rows())
     # As a recorder sees them: what goes at a time is one number of bytes.
-    rows, kept = [], []
+    rows = []
+    kept = []
     for at, (action, address, size, asked, stream, _, stack) in enumerate(told):
         if action == "segment_free":
             if at and told[at - 1][0] == "segment_free":
@@ -50,8 +51,11 @@ def test_the_segments_that_went_are_found_from_their_bytes(seed: int) -> None:
 
 def test_one_streams_segments_and_what_nobody_can_explain() -> None:
     base = 1 << 30
-    rows = [("segment_alloc", base, 2 * MIB, 0, 0, -1), ("segment_alloc", 2 * base, 6 * MIB, 0, 7, -1),
-            ("alloc", 3 * base, MIB, MIB, 0, -1)]  # fmt: skip
+    rows = [
+        ("segment_alloc", base, 2 * MIB, 0, 0, -1),
+        ("segment_alloc", 2 * base, 6 * MIB, 0, 7, -1),
+        ("alloc", 3 * base, MIB, MIB, 0, -1),
+    ]
     gone = ("segment_free", 0, 6 * MIB, 0, 0, -1)
     found, unnamed = named(trace_of([]).first, trace_of([*rows, gone]).events)
     assert list(found.rows())[-1][:5] == ("segment_free", 2 * base, 6 * MIB, 0, 7)
@@ -94,30 +98,37 @@ def test_what_is_told_of_the_rest_stays_as_it_was() -> None:
         ),
     )
     rows = [
-        ("segment_free", 0, 2 * MIB, 0, 0, 5), ("free_completed", base, 2 * MIB, 9, 3, 6),
+        ("segment_free", 0, 2 * MIB, 0, 0, 5),
+        ("free_completed", base, 2 * MIB, 9, 3, 6),
         ("segment_free", 0, 2 * MIB, 0, 0, 7),
-    ]  # fmt: skip
+    ]
     found, unnamed = named(first, trace_of(rows).events)
     assert unnamed == 0
     assert list(found.rows()) == [
-        ("segment_free", 4 * base, 2 * MIB, 0, 3, 0, 5), ("free_completed", base, 2 * MIB, 9, 3, 1000, 6),
+        ("segment_free", 4 * base, 2 * MIB, 0, 3, 0, 5),
+        ("free_completed", base, 2 * MIB, 9, 3, 1000, 6),
         ("segment_free", base, 2 * MIB, 0, 3, 2000, 7),
-    ]  # fmt: skip
+    ]
 
 
 def test_a_segment_that_went_does_not_hide_a_larger_one_in_its_place() -> None:
     base = 1 << 30
-    rows = [("segment_alloc", base + 4 * MIB, 2 * MIB, 0, 0, -1), ("segment_free", 0, 2 * MIB, 0, 0, -1),
-            ("segment_alloc", base, 8 * MIB, 0, 0, -1), ("alloc", base + 5 * MIB, MIB, MIB, 0, -1),
-            ("segment_alloc", 2 * base, 6 * MIB, 0, 0, -1)]  # fmt: skip
+    rows = [
+        ("segment_alloc", base + 4 * MIB, 2 * MIB, 0, 0, -1),
+        ("segment_free", 0, 2 * MIB, 0, 0, -1),
+        ("segment_alloc", base, 8 * MIB, 0, 0, -1),
+        ("alloc", base + 5 * MIB, MIB, MIB, 0, -1),
+        ("segment_alloc", 2 * base, 6 * MIB, 0, 0, -1),
+    ]
     freed = [("free_completed", base + 5 * MIB, MIB, 0, 0, -1), ("segment_free", 0, 14 * MIB, 0, 0, -1)]
     _, unnamed = named(trace_of([]).first, trace_of([*rows, freed[1]]).events)
     assert unnamed == 14 * MIB, "a block is in use in one of them"
     found, unnamed = named(trace_of([]).first, trace_of([*rows, *freed]).events)
     assert unnamed == 0
     assert [row[:3] for row in found.rows()][-2:] == [
-        ("segment_free", base, 8 * MIB), ("segment_free", 2 * base, 6 * MIB),
-    ]  # fmt: skip
+        ("segment_free", base, 8 * MIB),
+        ("segment_free", 2 * base, 6 * MIB),
+    ]
 
 
 def replace_size(row: tuple[str, int, int, int, int, int], size: int) -> tuple[str, int, int, int, int, int]:

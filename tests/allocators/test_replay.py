@@ -50,7 +50,8 @@ def check_map(found: BlockMap) -> None:
             assert block.address == end
             assert block.size_bytes > 0
             assert block.state in ("used", "waiting") or block.state != before
-            end, before = block.end, block.state
+            end = block.end
+            before = block.state
         assert end == segment.address + segment.size_bytes
 
 
@@ -136,13 +137,17 @@ def test_requests_that_cannot_be_are_refused(requests: list[Request], said: str)
 def test_what_did_not_fit_is_given_back_at_once_but_for_the_last() -> None:
     """A program goes on after a refusal that it has caught; the last one may be what ended it."""
     requests = [
-        Request("alloc", 0, 90 * MIB, time_ns=10), Request("alloc", 1, MIB, time_ns=20),
+        Request("alloc", 0, 90 * MIB, time_ns=10),
+        Request("alloc", 1, MIB, time_ns=20),
         Request("alloc", 2, 80 * MIB, time_ns=30),
-    ]  # fmt: skip
+    ]
     told = requests_of(replay(requests, TorchAllocator(capacity_bytes=64 * MIB)))
     assert [(r.kind, r.number, r.time_ns) for r in told] == [
-        ("alloc", 0, 10), ("free", 0, 10), ("alloc", 1, 20), ("alloc", 2, 30),
-    ]  # fmt: skip
+        ("alloc", 0, 10),
+        ("free", 0, 10),
+        ("alloc", 1, 20),
+        ("alloc", 2, 30),
+    ]
 
 
 def test_a_replay_says_of_which_allocator_with_which_settings_it_is() -> None:
@@ -170,12 +175,16 @@ def test_a_replay_says_of_which_allocator_with_which_settings_it_is() -> None:
 )
 def test_what_waited_for_a_stream_is_over_where_the_trace_says_so(more: list[Any], kinds: list[str]) -> None:
     """Allocators look after streams when they allocate; else somebody asks them to."""
-    first, second = 1 << 29, 1 << 30
+    first = 1 << 29
+    second = 1 << 30
     rows = [
-        ("alloc", second, 512, 512, 0, -1), ("alloc", first, 512, 512, 0, -1),
-        ("free_requested", first, 512, 512, 0, -1), ("alloc", 1 << 32, 512, 512, 0, -1),
-        ("free_completed", first, 512, 512, 0, -1), *more,
-    ]  # fmt: skip
+        ("alloc", second, 512, 512, 0, -1),
+        ("alloc", first, 512, 512, 0, -1),
+        ("free_requested", first, 512, 512, 0, -1),
+        ("alloc", 1 << 32, 512, 512, 0, -1),
+        ("free_completed", first, 512, 512, 0, -1),
+        *more,
+    ]
     told = [request.kind for request in requests_of(trace_of(rows))]
     assert told == ["alloc", "alloc", "record_stream", "free", "alloc", *kinds]
 
@@ -188,5 +197,6 @@ def test_each_request_is_of_the_time_of_its_event(settings: str) -> None:
         assert [time_ns for time_ns, _ in told] == sorted(time_ns for time_ns, _ in told)
         emptied = {r.time_ns for r in program(seed) if r.kind == "empty_cache"}
         assert {time_ns for time_ns, kind in told if kind == "empty_cache"} <= {
-            *emptied, *(time_ns for time_ns, kind in told if kind == "complete"),
-        }  # fmt: skip
+            *emptied,
+            *(time_ns for time_ns, kind in told if kind == "complete"),
+        }

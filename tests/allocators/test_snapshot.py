@@ -160,11 +160,39 @@ def _events(log: list[tuple[Any, ...]]) -> Any:
 def test_the_viewer_knows_every_opcode(tmp_path: Path) -> None:
     """Of the reader of pickles in PyTorch's ``MemoryViz.js``, which knows a few of them."""
     known = {
-        "APPEND", "APPENDS", "BINFLOAT", "BINGET", "BININT", "BININT1", "BININT2", "BINPUT", "BINUNICODE",
-        "DICT", "EMPTY_DICT", "EMPTY_LIST", "EMPTY_TUPLE", "FRAME", "LIST", "LONG1", "LONG_BINGET",
-        "LONG_BINPUT", "MARK", "MEMOIZE", "NEWFALSE", "NEWTRUE", "NONE", "PROTO", "SETITEM", "SETITEMS",
-        "SHORT_BINUNICODE", "STOP", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3",
-    }  # fmt: skip
+        "APPEND",
+        "APPENDS",
+        "BINFLOAT",
+        "BINGET",
+        "BININT",
+        "BININT1",
+        "BININT2",
+        "BINPUT",
+        "BINUNICODE",
+        "DICT",
+        "EMPTY_DICT",
+        "EMPTY_LIST",
+        "EMPTY_TUPLE",
+        "FRAME",
+        "LIST",
+        "LONG1",
+        "LONG_BINGET",
+        "LONG_BINPUT",
+        "MARK",
+        "MEMOIZE",
+        "NEWFALSE",
+        "NEWTRUE",
+        "NONE",
+        "PROTO",
+        "SETITEM",
+        "SETITEMS",
+        "SHORT_BINUNICODE",
+        "STOP",
+        "TUPLE",
+        "TUPLE1",
+        "TUPLE2",
+        "TUPLE3",
+    }
     for settings in ("", "expandable_segments:True,garbage_collection_threshold:0.5"):
         data = write_snapshot(tmp_path / "x.pickle", *traced(5, settings)).read_bytes()
         used = [(op.name, arg) for op, arg, _ in pickletools.genops(data)]
@@ -174,10 +202,14 @@ def test_the_viewer_knows_every_opcode(tmp_path: Path) -> None:
 
 def test_several_devices(tmp_path: Path) -> None:
     trace, last = traced(1, "")
-    one, other = (pickle.loads(write_snapshot(tmp_path / "x", t, m).read_bytes()) for t, m in (
-        (trace, last), (replace(trace, device_id=2), replace(last, device_id=2))))  # fmt: skip
-    both = {"segments": one["segments"] + other["segments"], "device_traces": [one["device_traces"][0], [],
-            other["device_traces"][2]]}  # fmt: skip
+    one, other = (
+        pickle.loads(write_snapshot(tmp_path / "x", t, m).read_bytes())
+        for t, m in ((trace, last), (replace(trace, device_id=2), replace(last, device_id=2)))
+    )
+    both = {
+        "segments": one["segments"] + other["segments"],
+        "device_traces": [one["device_traces"][0], [], other["device_traces"][2]],
+    }
     (tmp_path / "both.pickle").write_bytes(pickle.dumps(both))
     found = read_snapshot(tmp_path / "both.pickle")
     assert found.device_ids == (0, 2)
@@ -189,14 +221,21 @@ def test_several_devices(tmp_path: Path) -> None:
 def test_segments_alone_and_old_snapshots(tmp_path: Path) -> None:
     old = [
         {
-            "device": 0, "address": 4096, "total_size": 3072, "stream": 0, "segment_type": "small",
+            "device": 0,
+            "address": 4096,
+            "total_size": 3072,
+            "stream": 0,
+            "segment_type": "small",
             "blocks": [
-                {"size": 1024, "state": "active_allocated", "history": [
-                    {"real_size": 900, "frames": [{"filename": "a.py", "line": 3, "name": "f"}]}]},
+                {
+                    "size": 1024,
+                    "state": "active_allocated",
+                    "history": [{"real_size": 900, "frames": [{"filename": "a.py", "line": 3, "name": "f"}]}],
+                },
                 {"size": 2048, "state": "inactive"},
             ],
         }
-    ]  # fmt: skip
+    ]
     path = tmp_path / "old.pickle"
     path.write_bytes(pickle.dumps(old))
     found = opened(path)
@@ -231,7 +270,8 @@ def test_a_training_loop_on_a_gpu(tmp_path: Path) -> None:
 
 def test_a_program_that_ran_out_of_memory_on_a_gpu(tmp_path: Path) -> None:
     found = read_snapshot(real("torch_oom", tmp_path))
-    trace, last = found.traces[0], found.last[0]
+    trace = found.traces[0]
+    last = found.last[0]
     assert rows(trace)[-1][0] == "oom"
     assert rows(trace)[-1][2] == 60 * MIB
     assert trace.first.used_bytes == 64 * MIB  # cuBLAS's workspace of the loop before
@@ -255,7 +295,8 @@ class _Runs:
 
 
 def test_a_hostile_pickle_is_refused_by_name_and_does_not_run(tmp_path: Path) -> None:
-    path, flag = tmp_path / "bad.pickle", tmp_path / "flag"
+    path = tmp_path / "bad.pickle"
+    flag = tmp_path / "flag"
     for protocol in range(6):
         path.write_bytes(pickle.dumps({"segments": [], "x": _Runs(os.mkdir, str(flag))}, protocol=protocol))
         with pytest.raises(SnapshotError, match=r"would run '(posix|nt)\.mkdir'"):
@@ -381,7 +422,8 @@ def test_one_impossible_number_does_not_refuse_a_snapshot(tmp_path: Path) -> Non
     whole = opened(path).traces[0]
 
     def change(snapshot: dict[str, Any]) -> None:
-        events, block = snapshot["device_traces"][0], snapshot["segments"][0]["blocks"][0]
+        events = snapshot["device_traces"][0]
+        block = snapshot["segments"][0]["blocks"][0]
         refused = {**events[0], "action": "oom", "device_free": 2**64 - 512, "size": 64}
         del refused["addr"]
         events += [refused, {**events[0], "action": "alloc", "addr": 2**64 - 1, "size": 2**63}]
@@ -397,7 +439,8 @@ def test_one_impossible_number_does_not_refuse_a_snapshot(tmp_path: Path) -> Non
 
 
 def test_a_compressed_snapshot_opens(tmp_path: Path) -> None:
-    path, packed = tmp_path / "x.pickle", tmp_path / "x.pickle.gz"
+    path = tmp_path / "x.pickle"
+    packed = tmp_path / "x.pickle.gz"
     path.write_bytes(_snapshot(lambda s: None, tmp_path))
     packed.write_bytes(gzip.compress(path.read_bytes()))
     assert rows(opened(packed).traces[0]) == rows(opened(path).traces[0])

@@ -65,7 +65,8 @@ def test_a_trace_tells_what_pytorchs_allocator_counts(settings: str) -> None:
     retries = ooms = split = 0
     for seed in range(40):
         pool = TorchAllocator(settings, capacity_bytes=CAPACITIES[seed % 2])
-        found, counted = statistics(replay(program(seed, 200), pool)).nested(), model_figures(pool)
+        found = statistics(replay(program(seed, 200), pool)).nested()
+        counted = model_figures(pool)
         if "max_split" in settings:  # segments that are too large to split go back without a retry
             del found["num_alloc_retries"], counted["num_alloc_retries"]
         assert found == counted
@@ -86,7 +87,9 @@ def test_what_was_there_before_is_current_and_peak(settings: str) -> None:
         later = [r for r in requests[120:] if r.number == -1 or r.kind == "alloc" or r.number not in alive]
         for by_pool in pool.statistics.figures.values():
             for figure in by_pool.values():
-                figure.peak, figure.allocated, figure.freed = figure.current, 0, 0
+                figure.peak = figure.current
+                figure.allocated = 0
+                figure.freed = 0
         for name in ("num_alloc_retries", "num_ooms", "num_device_alloc", "num_device_free"):
             setattr(pool.statistics, name, 0)
         later = [r for r in later if r.kind != "record_stream"]
@@ -106,7 +109,9 @@ def sums(trace: AllocatorTrace) -> dict[str, tuple[int, int, int, int]]:
         now = peak = up = down = 0
         for action, _, size, asked, *_ in trace.events.rows():
             amount = sign.get(action, 0) * (asked if metric == "requested_bytes" else size)
-            now, up, down = now + amount, up + max(amount, 0), down - min(amount, 0)
+            now = now + amount
+            up = up + max(amount, 0)
+            down = down - min(amount, 0)
             peak = max(peak, now)
         found[metric] = now, peak, up, down
     return found

@@ -54,7 +54,8 @@ def replayed(trace: AllocatorTrace, step: int) -> list[Tile]:
 @pytest.mark.parametrize("expandable", [False, True])
 def test_any_step_in_any_order_is_what_a_replay_leaves(seed: int, expandable: bool) -> None:
     trace = trace_of(random_rows(seed, 400, expandable=expandable))
-    lives, order = history(trace), list(range(401))
+    lives = history(trace)
+    order = list(range(401))
     random.Random(seed).shuffle(order)
     for step in order[:60]:
         found = at(lives, step)
@@ -70,11 +71,18 @@ def test_any_step_in_any_order_is_what_a_replay_leaves(seed: int, expandable: bo
 
 def test_a_block_tells_what_made_it_so() -> None:
     base = 1 << 30
-    lives = history(trace_of([
-        ("segment_alloc", base, 2 * MIB, 0, 7, -1), ("alloc", base, 512, 300, 7, 3),
-        ("free_requested", base, 512, 300, 7, -1), ("free_completed", base, 512, 300, 7, -1),
-    ]))  # fmt: skip
-    used, waiting = at(lives, 2).blocks[0], at(lives, 3).blocks[0]
+    lives = history(
+        trace_of(
+            [
+                ("segment_alloc", base, 2 * MIB, 0, 7, -1),
+                ("alloc", base, 512, 300, 7, 3),
+                ("free_requested", base, 512, 300, 7, -1),
+                ("free_completed", base, 512, 300, 7, -1),
+            ]
+        )
+    )
+    used = at(lives, 2).blocks[0]
+    waiting = at(lives, 3).blocks[0]
     assert (used.state, used.event, used.requested_bytes, used.stack) == ("used", 1, 300, 3)
     assert (waiting.state, waiting.event) == ("waiting", 2)
     assert (
@@ -101,11 +109,18 @@ def test_what_was_there_before_stays_until_it_goes() -> None:
 def test_a_trace_that_began_too_late_shows_what_it_saw() -> None:
     """Blocks in segments that nobody saw: they join where they touch, and stay as free memory."""
     base = 1 << 30
-    lives = history(trace_of([
-        ("alloc", base, 4 * KIB, 4 * KIB, 0, -1), ("alloc", base + 4 * KIB, 4 * KIB, 4 * KIB, 0, -1),
-        ("free_completed", base + 64 * KIB, KIB, KIB, 0, -1), ("free_completed", base, 4 * KIB, 0, 0, -1),
-        ("alloc", base, 16 * KIB, 16 * KIB, 0, -1), ("segment_free", base, 2 * MIB, 0, 0, -1),
-    ]))  # fmt: skip
+    lives = history(
+        trace_of(
+            [
+                ("alloc", base, 4 * KIB, 4 * KIB, 0, -1),
+                ("alloc", base + 4 * KIB, 4 * KIB, 4 * KIB, 0, -1),
+                ("free_completed", base + 64 * KIB, KIB, KIB, 0, -1),
+                ("free_completed", base, 4 * KIB, 0, 0, -1),
+                ("alloc", base, 16 * KIB, 16 * KIB, 0, -1),
+                ("segment_free", base, 2 * MIB, 0, 0, -1),
+            ]
+        )
+    )
     (segment,) = at(lives, 2).segments
     assert (segment.address, segment.size_bytes) == (base, 8 * KIB)
     assert [block.state for block in at(lives, 4).blocks] == ["free", "used"]
@@ -146,10 +161,12 @@ def test_a_block_over_what_is_known_and_what_is_not_joins_what_it_meets(
 @pytest.mark.parametrize("most", [0, 1, 150, 400, 1000])
 def test_the_tail_of_a_trace_ends_as_the_trace_does(most: int) -> None:
     trace = trace_of(random_rows(3, 400))
-    whole, cut = history(trace), history(tail(trace, most))
+    whole = history(trace)
+    cut = history(tail(trace, most))
     assert cut.last_step == min(most, 400)
     for back in (0, min(most, 100)):
-        found, wanted = at(cut, cut.last_step - back), at(whole, 400 - back)
+        found = at(cut, cut.last_step - back)
+        wanted = at(whole, 400 - back)
         assert [replace(b, event=0) for b in found.blocks] == [replace(b, event=0) for b in wanted.blocks]
         assert [s.stream for s in found.segments] == [s.stream for s in wanted.segments]
     assert ("400 events" in cut.trace.note) == (most < 400)
@@ -166,21 +183,32 @@ def test_blocks_from_before_the_trace_may_be_gone_where_its_tail_begins() -> Non
     )
     first = replace(at(history(trace_of([])), 0), segments=(Segment(base, 4 * MIB, 0, blocks),))
     second, third, fourth = (base + at * MIB for at in (1, 2, 3))
-    rows = [("free_requested", second, MIB, 0, 0, -1), ("free_completed", second, MIB, 0, 0, -1),
-            ("free_requested", third, MIB, 0, 0, -1), ("free_completed", fourth, MIB, 0, 0, -1),
-            ("alloc", fourth, 4 * KIB, 4 * KIB, 0, 5)]  # fmt: skip
+    rows = [
+        ("free_requested", second, MIB, 0, 0, -1),
+        ("free_completed", second, MIB, 0, 0, -1),
+        ("free_requested", third, MIB, 0, 0, -1),
+        ("free_completed", fourth, MIB, 0, 0, -1),
+        ("alloc", fourth, 4 * KIB, 4 * KIB, 0, 5),
+    ]
     for most in range(5):
         cut = history(tail(trace_of(rows, first), most))
-        found, wanted = at(cut, 0), at(history(trace_of(rows, first)), 5 - most)
+        found = at(cut, 0)
+        wanted = at(history(trace_of(rows, first)), 5 - most)
         assert [replace(b, event=0) for b in found.blocks] == [replace(b, event=0) for b in wanted.blocks]
 
 
 def test_a_hole_in_an_expandable_segment_is_not_mapped() -> None:
     base = 1 << 40
-    lives = history(trace_of([
-        ("segment_map", base, 60 * MIB, 0, 0, -1), ("segment_unmap", base + 20 * MIB, 20 * MIB, 0, 0, -1),
-        ("segment_map", base + 20 * MIB, 20 * MIB, 0, 0, -1),
-    ], allocator="PyTorch's caching allocator"))  # fmt: skip
+    lives = history(
+        trace_of(
+            [
+                ("segment_map", base, 60 * MIB, 0, 0, -1),
+                ("segment_unmap", base + 20 * MIB, 20 * MIB, 0, 0, -1),
+                ("segment_map", base + 20 * MIB, 20 * MIB, 0, 0, -1),
+            ],
+            allocator="PyTorch's caching allocator",
+        )
+    )
     assert [b.state for b in at(lives, 2).blocks] == ["free", "unmapped", "free"]
     (segment,) = at(lives, 2).segments
     assert (segment.is_expandable, segment.pool, segment.size_bytes) == (True, "large", 60 * MIB)

@@ -12,7 +12,9 @@ from virtualgpu.allocators.torch import Settings, TorchAllocator
 from virtualgpu.allocators.torch.device import Device
 from virtualgpu.records.memory import Action
 
-_ALLOC, _MAP = 3, 5  # codes of recorded events
+# codes of recorded events
+_ALLOC = 3
+_MAP = 5
 _STATES = {"free": 0, "used": 1, "waiting": 2}
 
 

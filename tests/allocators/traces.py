@@ -9,7 +9,8 @@ import numpy as np
 from virtualgpu.records import Provenance
 from virtualgpu.records.memory import ACTIONS, AllocatorEvents, AllocatorTrace, BlockMap, Frame, Request
 
-KIB, MIB = 1 << 10, 1 << 20
+KIB = 1 << 10
+MIB = 1 << 20
 MODELLED = Provenance("modelled", "a device", "a random trace")
 Row = tuple[str, int, int, int, int, int]
 """Action, address, size, requested bytes, stream, stack."""
@@ -21,18 +22,27 @@ def trace_of(
     columns = [np.array([row[at] for row in rows], np.int64) for at in range(1, 6)]
     addresses, sizes, requested, streams, stacks = columns
     events = AllocatorEvents(
-        actions=np.array([ACTIONS.index(row[0]) for row in rows], np.uint8), addresses=addresses,
-        size_bytes=sizes, requested_bytes=requested, streams=streams,
-        time_ns=np.arange(len(rows), dtype=np.int64) * 1000, stacks=stacks.astype(np.int32),
-    )  # fmt: skip
+        actions=np.array([ACTIONS.index(row[0]) for row in rows], np.uint8),
+        addresses=addresses,
+        size_bytes=sizes,
+        requested_bytes=requested,
+        streams=streams,
+        time_ns=np.arange(len(rows), dtype=np.int64) * 1000,
+        stacks=stacks.astype(np.int32),
+    )
     empty = BlockMap(MODELLED, 0, 0, more.pop("limit_bytes", 0), ())
     lines = tuple(
         (Frame("train.py", 10 + 7 * at, "step"), Frame("train.py", 3, "<module>")) for at in range(8)
     )
     return AllocatorTrace(
-        provenance=MODELLED, device_id=0, allocator=allocator, first=first or empty, events=events,
-        stacks=lines, **more,
-    )  # fmt: skip
+        provenance=MODELLED,
+        device_id=0,
+        allocator=allocator,
+        first=first or empty,
+        events=events,
+        stacks=lines,
+        **more,
+    )
 
 
 def random_rows(seed: int, events: int, *, expandable: bool = False, waits: bool = True) -> list[Row]:
@@ -56,7 +66,8 @@ def random_rows(seed: int, events: int, *, expandable: bool = False, waits: bool
         free[stream] = joined
 
     while len(rows) < events:
-        stream, act = draw.choice((0, 0, 7)), draw.random()
+        stream = draw.choice((0, 0, 7))
+        act = draw.random()
         if act < 0.45:
             asked = draw.choice((300, 5_000, 70_000, 400_000)) * draw.randint(1, 4)
             size = -(-asked // 512) * 512
@@ -104,7 +115,8 @@ def random_rows(seed: int, events: int, *, expandable: bool = False, waits: bool
                     rows.append(("segment_free", start, size, 0, owner, -1))
                 elif expandable:  # whole pages from the start of a free piece
                     for low, high in list(free[owner]):
-                        first, last = -(-low // (2 * MIB)) * 2 * MIB, high // (2 * MIB) * 2 * MIB
+                        first = -(-low // (2 * MIB)) * 2 * MIB
+                        last = high // (2 * MIB) * 2 * MIB
                         if start < first < last == start + size:
                             free[owner].remove((low, high))
                             if low < first:

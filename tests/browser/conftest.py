@@ -51,9 +51,12 @@ class Kernel:
     def value(self, expression: str) -> Any:
         """The value of an expression whose value JSON can carry."""
         reply = self.client.execute(
-            "import json as _json", silent=True, reply=True, timeout=90,
+            "import json as _json",
+            silent=True,
+            reply=True,
+            timeout=90,
             user_expressions={"value": f"_json.dumps({expression})"},
-        )  # fmt: skip
+        )
         answer = reply["content"]["user_expressions"]["value"]
         assert answer["status"] == "ok", answer
         text = answer["data"]["text/plain"]
@@ -71,7 +74,10 @@ class Lab:
     """One JupyterLab server and one browser page."""
 
     def __init__(self, url: str, folder: Path, runtime: Path, page: Any) -> None:
-        self.url, self.folder, self.runtime, self.page = url, folder, runtime, page
+        self.url = url
+        self.folder = folder
+        self.runtime = runtime
+        self.page = page
         self.problems: list[str] = []
         page.on("pageerror", lambda error: self.note(str(error)))
 
@@ -197,7 +203,8 @@ def browser(chromium_path: str) -> Iterator[Any]:
 @pytest.fixture
 def open_saved(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
     """Opens the page that a view saves, offline and without JupyterLab; errors in it fail the test."""
-    pages, problems = [], []
+    pages = []
+    problems = []
 
     def open_page(view: Any, width: int = 1280, height: int = 900, dark: bool = False) -> Any:
         path = tmp_path / f"{len(pages)}.html"
@@ -225,7 +232,9 @@ def open_saved(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
 def lab(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """JupyterLab with settings, data and notebooks of its own, and a page of Chromium."""
     home = tmp_path_factory.mktemp("lab")
-    folder, runtime, config = home / "notebooks", home / "runtime", home / "config"
+    folder = home / "notebooks"
+    runtime = home / "runtime"
+    config = home / "config"
     (config / "labconfig").mkdir(parents=True)
     folder.mkdir()
     runtime.mkdir()
@@ -247,13 +256,19 @@ def lab(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]
         "PYTHONPATH": str(ROOT),
     }
     arguments = [
-        "--no-browser", "--allow-root", "--ServerApp.ip=127.0.0.1", "--ServerApp.port=0",
-        "--ServerApp.port_retries=0", "--IdentityProvider.token=",
+        "--no-browser",
+        "--allow-root",
+        "--ServerApp.ip=127.0.0.1",
+        "--ServerApp.port=0",
+        "--ServerApp.port_retries=0",
+        "--IdentityProvider.token=",
         "--PasswordIdentityProvider.hashed_password=",
-        "--ServerApp.disable_check_xsrf=True", f"--ServerApp.root_dir={folder}",
-        "--LabApp.expose_app_in_browser=True", "--LabApp.extension_manager=readonly",
+        "--ServerApp.disable_check_xsrf=True",
+        f"--ServerApp.root_dir={folder}",
+        "--LabApp.expose_app_in_browser=True",
+        "--LabApp.extension_manager=readonly",
         f"--LabApp.extra_labextensions_path={ROOT / 'gpulab' / 'data' / 'labextensions'}",
-    ]  # fmt: skip
+    ]
     server, url = until_alive(lambda: _serve(arguments, environment, home))
     try:
         page = browser.new_page(viewport={"width": 1280, "height": 1500})

@@ -59,7 +59,8 @@ def test_the_pages_twin_is_the_rule(open_saved: Any) -> None:
         [[asdict(access) for access in accesses], PAGE],
     )
     for access, found in zip(accesses, json.loads(told), strict=True):
-        memory, banks = access.memory(), access.banks()
+        memory = access.memory()
+        banks = access.banks()
         say = access_text.lane_sentences(access, True, True)
         figures = [*access_text.memory_figures(access), *access_text.bank_figures(access)]
         for name, value in found[0].items():
@@ -73,10 +74,14 @@ def test_the_pages_twin_is_the_rule(open_saved: Any) -> None:
             assert drawn == plain(plot(access, say))
     rng = np.random.default_rng(1)
     patterns = [
-        AccessPattern(*(int(rng.integers(0, top)) for top in (4097, 70)), int(rng.choice([1, 2, 4, 8, 16])),
-                      int(rng.integers(0, 33)), bool(rng.integers(2)))
+        AccessPattern(
+            *(int(rng.integers(0, top)) for top in (4097, 70)),
+            int(rng.choice([1, 2, 4, 8, 16])),
+            int(rng.integers(0, 33)),
+            bool(rng.integers(2)),
+        )
         for _ in range(40)
-    ]  # fmt: skip
+    ]
     plain_ones = [AccessPattern(pattern.stride, pattern.offset % 32) for pattern in patterns]
     found = page.evaluate(
         """([all, plain, said]) => [all.map((p) => [twin.placesOf(p), twin.expression(said, p)]),
@@ -91,15 +96,30 @@ def test_the_pages_twin_is_the_rule(open_saved: Any) -> None:
     assert [AccessPattern(**held) for held in found[1]] == plain_ones
 
 
-@pytest.mark.parametrize("group", [
-    "shared_load_1", "shared_load_4", "shared_load_8", "shared_load_16", "shared_store_8", "shared_atom_4",
-    "shared_count_4", "shared_cas_4", "shared_exch_8", "global_load_4", "global_load_16", "global_store_8",
-    "global_atom_4", "global_cas_8",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "group",
+    [
+        "shared_load_1",
+        "shared_load_4",
+        "shared_load_8",
+        "shared_load_16",
+        "shared_store_8",
+        "shared_atom_4",
+        "shared_count_4",
+        "shared_cas_4",
+        "shared_exch_8",
+        "global_load_4",
+        "global_load_16",
+        "global_store_8",
+        "global_atom_4",
+        "global_cas_8",
+    ],
+)
 def test_an_access_costs_the_same_compiled_in_python_and_on_the_page(group: str, open_saved: Any) -> None:
     """LLVM counts while a warp accesses random places; Python and the page are given their addresses."""
     rng = np.random.default_rng(len(group))
-    accesses, counted = [], []
+    accesses = []
+    counted = []
     for few in (2, 5, 16, 40, 100, 512):
         places = rng.integers(0, few, 32).astype(np.int32)
         if few % 8 == 0:

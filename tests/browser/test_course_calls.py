@@ -46,9 +46,7 @@ WARPS, LAUNCH, CARD, OCCUPANCY = (f".jp-Cell:nth-child({n}) .gpulab-view" for n 
 
 
 def collatz_steps(value: int) -> int:
-    return next(
-        count for count, v in enumerate(iterate(value)) if v == 1
-    )  # fmt: skip
+    return next(count for count, v in enumerate(iterate(value)) if v == 1)
 
 
 def iterate(value: int) -> Any:

@@ -14,7 +14,8 @@ import pytest
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-FIRST_PAINT_MS, STEP_MS = 150, 40
+FIRST_PAINT_MS = 150
+STEP_MS = 40
 VIEWS = {
     "device": "device-card",
     "launch": "launch-chart",

@@ -62,11 +62,13 @@ class Bare:
 
     def pixel(self, x: float, y: float) -> tuple[int, ...]:
         """Colour of a canvas at a point in page pixels."""
-        return tuple(self.page.evaluate(
-            """([x, y]) => [...document.querySelector("canvas").getContext("2d")
+        return tuple(
+            self.page.evaluate(
+                """([x, y]) => [...document.querySelector("canvas").getContext("2d")
                  .getImageData(x * devicePixelRatio, y * devicePixelRatio, 1, 1).data].slice(0, 3)""",
-            [x, y],
-        ))  # fmt: skip
+                [x, y],
+            )
+        )
 
     def width(self) -> int:
         return int(self.page.locator("canvas").first.evaluate("c => c.clientWidth"))
@@ -161,9 +163,12 @@ def test_what_belongs_together_is_in_sight_together(
 
 def test_enter_or_a_click_shows_one_sm_alone(bare: Bare) -> None:
     view = launch()
-    trace, order, slot = view.trace, view.waves.order, view.waves.slot
+    trace = view.trace
+    order = view.waves.order
+    slot = view.waves.slot
     page = bare.open(view)
-    canvas, said = page.locator("canvas"), page.locator(".gl-said")
+    canvas = page.locator("canvas")
+    said = page.locator(".gl-said")
     wide = bare.width() - 54 - 8
     box = canvas.bounding_box()
     page.mouse.click(box["x"] + 54 + 5, box["y"] + 7.5 * 17)
@@ -191,7 +196,8 @@ def launch(**more: Any) -> LaunchChart:
 def test_each_block_has_the_colour_of_its_wave(browser: Any, tmp_path: Path, scheme: str) -> None:
     """The picture on the page against the record: the tail is not painted like any wave."""
     view = launch()
-    waves, order = view.waves, view.waves.order
+    waves = view.waves
+    order = view.waves.order
     bare = Bare(browser, tmp_path, color_scheme=scheme)
     bare.open(view)
     wide = bare.width() - 54 - 8
@@ -211,7 +217,8 @@ def test_each_block_has_the_colour_of_its_wave(browser: Any, tmp_path: Path, sch
 
 def test_pointing_and_keys_say_what_the_record_holds(bare: Bare) -> None:
     view = launch()
-    trace, order = view.trace, view.waves.order
+    trace = view.trace
+    order = view.waves.order
     page = bare.open(view)
     said = page.locator(".gl-said")
     assert said.text_content() == (

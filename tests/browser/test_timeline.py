@@ -24,7 +24,8 @@ from virtualgpu.words import duration
 
 pytestmark = [pytest.mark.browser]
 
-FRAMES_PER_SECOND, FIRST_PICTURE_MS = 30, 1000
+FRAMES_PER_SECOND = 30
+FIRST_PICTURE_MS = 1000
 # Zooms in, pans and zooms out again, one step a frame, as fast as frames come.
 MOVE = """async () => {
   const canvas = document.querySelector("canvas"), frame = () => new Promise(requestAnimationFrame);
@@ -67,7 +68,8 @@ def test_canvas_and_picture_paint_the_same(browser: Any, tmp_path: Path) -> None
         box = replace(box, domain=[(low + high) / 2 - half, (low + high) / 2 + half])
         pen = picture.Pen(inside, box.height)
         picture.lay(box, inside)[1](pen, 0, 0)
-        painted, differ = np.asarray(pen.image), []
+        painted = np.asarray(pen.image)
+        differ = []
         for top in track.tops:
             y = round(2 * top) + 2
             line = page.evaluate(
@@ -95,7 +97,8 @@ def page(open_saved: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def point(page: Any, record: Timeline, time_ns: float, y: float, click: bool = False) -> None:
-    box, left = page.locator("canvas").bounding_box(), chart(lanes_of([record]), "").left
+    box = page.locator("canvas").bounding_box()
+    left = chart(lanes_of([record]), "").left
     x = box["x"] + left + time_ns / record.duration_ns * (box["width"] - left - 8)
     (page.mouse.click if click else page.mouse.move)(x, box["y"] + y)
 
@@ -134,7 +137,8 @@ def test_pointing_tells_the_operation_and_its_line(page: Callable[..., Any]) -> 
 def test_keys_walk_zoom_and_come_back(page: Callable[..., Any]) -> None:
     record = timelines.tiny_kernels()
     opened = page(record)
-    canvas, said = opened.locator("canvas"), opened.locator(".gl-said")
+    canvas = opened.locator("canvas")
+    said = opened.locator(".gl-said")
     canvas.focus()
     assert said.text_content().startswith("cudaLaunchKernel: 5 µs from 1 µs, call of the host")
     canvas.press("ArrowDown")
@@ -158,11 +162,9 @@ def test_keys_walk_zoom_and_come_back(page: Callable[..., Any]) -> None:
 def test_search_counts_dims_and_goes_from_match_to_match(page: Callable[..., Any]) -> None:
     record = timelines.overlapped(4, 8)
     opened = page(record)
-    box, told, said = (
-        opened.locator("input[type=search]"),
-        opened.locator(".gl-tracks-tools .gl-note"),
-        opened.locator(".gl-said"),
-    )
+    box = opened.locator("input[type=search]")
+    told = opened.locator(".gl-tracks-tools .gl-note")
+    said = opened.locator(".gl-said")
     green = outlined(opened, "good")
     assert green > 1000
     box.fill("SQUARE")
@@ -224,11 +226,13 @@ def test_dragging_moves_and_selects_nothing(page: Callable[..., Any]) -> None:
     canvas.press("+")
     canvas.press("+")
     box = canvas.bounding_box()
-    at, y = box["x"] + 300, box["y"] + 5 * 15 + 12
+    at = box["x"] + 300
+    y = box["y"] + 5 * 15 + 12
     opened.mouse.move(at, y)
     told = opened.locator(".gl-said").text_content()
     assert " on default stream" in told
-    before, red = canvas.screenshot(), outlined(opened, "error")
+    before = canvas.screenshot()
+    red = outlined(opened, "error")
     opened.mouse.down()
     opened.mouse.move(at - 60, y, steps=4)
     opened.mouse.up()
@@ -255,8 +259,9 @@ def test_the_axis_reads_as_python_writes_it(page: Callable[..., Any]) -> None:
     ):
         title, ticks = time_ticks(low, high, 8, "the start")
         assert opened.evaluate("([a, b]) => ticks(a, b, 8, 'the start')", [low, high]) == [
-            title, [[at, text] for at, text in ticks]
-        ]  # fmt: skip
+            title,
+            [[at, text] for at, text in ticks],
+        ]
 
 
 def test_a_hundred_thousand_operations_follow_the_hand(
@@ -289,7 +294,8 @@ def test_in_a_lab_it_is_there_at_once_and_selects_both_ways(
         devtools = lab.page.context.new_cdp_session(lab.page)
         devtools.send("Performance.enable")
         kernel.value("globals().update(w=__import__('ipywidgets.widgets.widget').widgets.widget)")
-        times, left = [], []
+        times = []
+        left = []
         for _ in range(6):
             times.append(lab.page.evaluate(RUN, [1, "timeline-view"]))
             time.sleep(0.2)
@@ -305,7 +311,8 @@ def test_in_a_lab_it_is_there_at_once_and_selects_both_ways(
             f"goal {FIRST_PICTURE_MS} ms",
         )
         print(left)
-        early, last = left[-4], left[-1]
+        early = left[-4]
+        last = left[-1]
         assert last[0] == early[0], "a cell that runs again leaves no model behind"
         # JupyterLab itself adds a hundred listeners now and then: a leak of ours is one of every run
         added = sorted(after[1] - before[1] for before, after in itertools.pairwise(left))

@@ -76,7 +76,8 @@ def shown_step(lab: Any) -> tuple[str, list[str]]:
 
 
 def expected_states(trace: Any, step: int) -> list[str]:
-    active, executed = int(trace.active_mask[step]), int(trace.executed_mask[step])
+    active = int(trace.active_mask[step])
+    executed = int(trace.executed_mask[step])
     return [
         "active" if executed >> lane & 1 else "off" if active >> lane & 1 else "inactive"
         for lane in range(32)

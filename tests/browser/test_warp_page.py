@@ -112,7 +112,8 @@ def test_registers_and_shared_memory_are_those_of_the_trace(block: BlockTrace, o
     view = by_instruction(WarpStepper(block, warp=1))
     page = open_saved(view)
     page.locator(".gl-shared summary").click()
-    trace, rng = view.trace, np.random.default_rng(5)
+    trace = view.trace
+    rng = np.random.default_rng(5)
     assert trace.detail is not None
     assert trace.detail.depth.any()
     writing = np.flatnonzero(np.isin(trace.detail.sequence, block.shared.sequence))
@@ -159,9 +160,14 @@ def test_keys_go_where_python_goes(block: BlockTrace, open_saved: Any) -> None:
     page = open_saved(view)
     listing = page.locator(".gl-listing")
     keys = {
-        "ArrowDown": "next_line", "ArrowUp": "previous_line", "PageDown": "next_access",
-        "PageUp": "previous_access", "i": "next_iteration", "Shift+I": "previous_iteration", "o": "past_loop",
-    }  # fmt: skip
+        "ArrowDown": "next_line",
+        "ArrowUp": "previous_line",
+        "PageDown": "next_access",
+        "PageUp": "previous_access",
+        "i": "next_iteration",
+        "Shift+I": "previous_iteration",
+        "o": "past_loop",
+    }
     rng = np.random.default_rng(2)
     for step in rng.integers(0, len(view.trace), 12).tolist():
         for key, move in keys.items():
@@ -199,7 +205,8 @@ def test_play_goes_on_and_stops_at_the_end(open_saved: Any) -> None:
 
 def test_lines_read_as_in_python(block: BlockTrace, open_saved: Any) -> None:
     view = WarpStepper(block)
-    page, steps = open_saved(view), view.steps
+    page = open_saved(view)
+    steps = view.steps
     for visit in range(len(steps.visits)):
         page.evaluate(STEP, visit)
         sentence, lanes = page.evaluate(SHOWN)
@@ -211,7 +218,8 @@ def test_lines_read_as_in_python(block: BlockTrace, open_saved: Any) -> None:
 
 def test_a_line_is_gone_to_by_click_and_by_enter(block: BlockTrace, open_saved: Any) -> None:
     view = WarpStepper(block)
-    page, visits = open_saved(view), view.steps.visits
+    page = open_saved(view)
+    visits = view.steps.visits
     line = int(np.bincount(visits.line).argmax())
     at = np.flatnonzero(visits.line == line)
     row = page.locator(".gl-line.gl-ran").filter(has=page.get_by_role("button", name=f"line {line}:"))
@@ -304,10 +312,13 @@ def watching(**asked: Any) -> WarpStepper:
 def test_keys_lead_to_the_next_stop_and_run_back(open_saved: Any, by_line: bool) -> None:
     view = watching()
     view.by_line = by_line
-    page, steps = open_saved(view), view.steps
-    listing, sentence = page.locator(".gl-listing"), page.locator(".gl-sentence")
+    page = open_saved(view)
+    steps = view.steps
+    listing = page.locator(".gl-listing")
+    sentence = page.locator(".gl-sentence")
     name = "_visit" if by_line else ""
-    at, way = view.step, [view.step]
+    at = view.step
+    way = [view.step]
     assert sentence.text_content() == steps.sentence(at, by_line)
     assert "Stop " in sentence.text_content()
     while (to := int(steps.moves[f"next_stop{name}"][at])) != at:
@@ -338,7 +349,8 @@ def test_watched_values_are_those_of_the_record(open_saved: Any) -> None:
                 "[...document.querySelectorAll('.gl-watch')].map(row => [row.children[0].textContent, "
                 "row.children[2].textContent])"
             )
-            view.step, view.lane = step, lane
+            view.step = step
+            view.lane = lane
             said = [line.partition(f" in lane {lane}: ") for line in view.describe().splitlines()[-3:]]
             assert shown == [[name, text] for name, _, text in said]
 

@@ -76,7 +76,8 @@ def in_graphs(cp: Any, case: Case, many: int = 50) -> float:
     """How many times as fast launches are as nodes of a graph, on the virtual GPU's clock."""
     kernel, grid, block, args, _ = case.launch(cp, "flawed")
     grid, block = ((each,) if isinstance(each, int) else each for each in (grid, block))
-    backend, stream = session.backend(), cp.cuda.Stream(non_blocking=True)
+    backend = session.backend()
+    stream = cp.cuda.Stream(non_blocking=True)
 
     def took() -> float:
         began = backend.host_ns()

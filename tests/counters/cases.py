@@ -204,10 +204,15 @@ MANY = (1_000, 10_007, 60_000)
 SQUARES = (64, 128, 256)
 
 CASES: tuple[CounterCase, ...] = (
-    CounterCase("vector_add", "vector_add.cu", MANY,
-                lambda n: _line(n, 256, floats(1, n), floats(2, n), _empty(n), _i(n))),
-    CounterCase("saxpy", "saxpy.cu", MANY,
-                lambda n: _line(n, 192, np.float32(2.5), floats(1, n), floats(2, n), _i(n))),
+    CounterCase(
+        "vector_add",
+        "vector_add.cu",
+        MANY,
+        lambda n: _line(n, 256, floats(1, n), floats(2, n), _empty(n), _i(n)),
+    ),
+    CounterCase(
+        "saxpy", "saxpy.cu", MANY, lambda n: _line(n, 192, np.float32(2.5), floats(1, n), floats(2, n), _i(n))
+    ),
     CounterCase("strided_words", "global_wide.cu", (2, 7, 33), _strided(np.float32, 1)),
     CounterCase("strided_doubles", "global_wide.cu", (2, 3, 16), _strided(np.float64, 1)),
     CounterCase("strided_quads", "global_wide.cu", (2, 3, 9), _strided(np.float32, 4)),
@@ -219,15 +224,27 @@ CASES: tuple[CounterCase, ...] = (
     CounterCase("gather_quads", "global_wide.cu", MANY, _gather(np.float32, 4)),
     CounterCase("scatter_doubles", "global_wide.cu", MANY, _scatter),
     CounterCase("part_of_warp", "global_wide.cu", (3, 16, 29), _part_of_warp),
-    CounterCase("triples", "global_wide.cu", MANY,
-                lambda n: _line(n, 128, floats(1, 3 * n), _empty(n), _i(n))),
-    CounterCase("count_keys", "global_wide.cu", MANY,
-                lambda n: _line(n, 128, below(1, n, 300), _empty(300, np.uint32), _i(n))),
-    CounterCase("take_tickets", "global_wide.cu", MANY,
-                lambda n: _line(n, 128, below(1, n, 300), _empty(300, np.uint32), _empty(n, np.uint32),
-                                _i(n))),
-    CounterCase("sum_keys_64", "global_wide.cu", MANY,
-                lambda n: _line(n, 128, below(1, n, 300), _empty(300, np.uint64), _i(n))),
+    CounterCase(
+        "triples", "global_wide.cu", MANY, lambda n: _line(n, 128, floats(1, 3 * n), _empty(n), _i(n))
+    ),
+    CounterCase(
+        "count_keys",
+        "global_wide.cu",
+        MANY,
+        lambda n: _line(n, 128, below(1, n, 300), _empty(300, np.uint32), _i(n)),
+    ),
+    CounterCase(
+        "take_tickets",
+        "global_wide.cu",
+        MANY,
+        lambda n: _line(n, 128, below(1, n, 300), _empty(300, np.uint32), _empty(n, np.uint32), _i(n)),
+    ),
+    CounterCase(
+        "sum_keys_64",
+        "global_wide.cu",
+        MANY,
+        lambda n: _line(n, 128, below(1, n, 300), _empty(300, np.uint64), _i(n)),
+    ),
     CounterCase("histogram", "histogram.cu", MANY, _histogram),
     CounterCase("matmul_naive", "matmul.cu", (40, 64, 100), _matmul),
     CounterCase("matmul_tiled", "matmul.cu", SQUARES, _matmul),
@@ -242,14 +259,26 @@ CASES: tuple[CounterCase, ...] = (
     CounterCase("doubles_strided", "shared_wide.cu", (1, 2, 16), _shared_strided(np.float64, 1024, 1)),
     CounterCase("quads_strided", "shared_wide.cu", (1, 3, 8), _shared_strided(np.float32, 512, 4)),
     CounterCase("half_warps", "shared_wide.cu", (1, 3, 8), _shared_strided(np.float64, 512, 1)),
-    CounterCase("bytes_reversed", "shared_wide.cu", MANY,
-                lambda n: _line(n, 256, words(1, n).astype(np.uint8), _empty(n, np.uint8), _i(n))),
+    CounterCase(
+        "bytes_reversed",
+        "shared_wide.cu",
+        MANY,
+        lambda n: _line(n, 256, words(1, n).astype(np.uint8), _empty(n, np.uint8), _i(n)),
+    ),
     CounterCase("block_sum", "reduce.cu", MANY, lambda n: _block_sums(n, 1024)),
     CounterCase("warp_sum", "reduce.cu", MANY, lambda n: _block_sums(n, 0)),
-    CounterCase("inclusive_scan", "scan.cu", MANY,
-                lambda n: _line(n, 256, below(1, n, 99), _empty(n, np.int32), _i(n), shared_bytes=2048)),
-    CounterCase("stencil", "stencil.cu", MANY,
-                lambda n: _line(n, 128, floats(1, n), _empty(n), _i(n), shared_bytes=(128 + 6) * 4)),
+    CounterCase(
+        "inclusive_scan",
+        "scan.cu",
+        MANY,
+        lambda n: _line(n, 256, below(1, n, 99), _empty(n, np.int32), _i(n), shared_bytes=2048),
+    ),
+    CounterCase(
+        "stencil",
+        "stencil.cu",
+        MANY,
+        lambda n: _line(n, 128, floats(1, n), _empty(n), _i(n), shared_bytes=(128 + 6) * 4),
+    ),
     CounterCase("bitonic_sort", "sort.cu", (2, 5, 20), _sort(256)),
     CounterCase("odd_even_sort", "sort.cu", (2, 5, 20), _sort(128)),
     CounterCase("two_ways", "divergence.cu", MANY, _words_out),
@@ -257,15 +286,14 @@ CASES: tuple[CounterCase, ...] = (
     CounterCase("four_ways", "divergence.cu", (4, 16, 60), _words_in_place),
     CounterCase("stairs", "divergence.cu", (4, 16, 60), _words_in_place),
     CounterCase("gcd", "divergence.cu", MANY, _gcd),
-    CounterCase("collatz", "divergence.cu", MANY,
-                lambda n: _line(n, 128, _empty(n, np.uint32), _i(n))),
+    CounterCase("collatz", "divergence.cu", MANY, lambda n: _line(n, 128, _empty(n, np.uint32), _i(n))),
     CounterCase("nested", "branches.cu", MANY, _words_out),
     CounterCase("agreed", "branches.cu", MANY, _words_out),
     CounterCase("sparse_rows", "branches.cu", MANY, _sparse),
     CounterCase("first_above", "branches.cu", MANY, _first_above),
     CounterCase("life", "life.cu", (48, 100, 200), _life),
     CounterCase("mandelbrot", "mandelbrot.cu", (48, 96, 192), _mandelbrot),
-)  # fmt: skip
+)
 
 
 def case(kernel: str) -> CounterCase:

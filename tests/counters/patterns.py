@@ -30,8 +30,10 @@ def _random(seed: int, count: int, limit: int = ROOM) -> tuple[int, ...]:
 
 def _patterns() -> tuple[Pattern, ...]:
     lanes = range(32)
-    found = [Pattern(f"stride {s}", tuple(lane * s % ROOM for lane in lanes)) for s in
-             (1, 2, 3, 4, 5, 6, 8, 9, 16, 17, 32, 33)]  # fmt: skip
+    found = [
+        Pattern(f"stride {s}", tuple(lane * s % ROOM for lane in lanes))
+        for s in (1, 2, 3, 4, 5, 6, 8, 9, 16, 17, 32, 33)
+    ]
     found += [
         Pattern("all the same", (5,) * 32),
         Pattern("shifted by one", tuple(lane + 1 for lane in lanes)),
@@ -50,18 +52,27 @@ def _patterns() -> tuple[Pattern, ...]:
         Pattern("quarters interleaved", tuple(lane % 8 * 4 + lane // 8 for lane in lanes)),
         Pattern("halves a row apart", tuple(lane % 16 + 32 * (lane // 16) for lane in lanes)),
         Pattern("pairs a row apart", tuple(lane // 2 + 32 * (lane % 2) for lane in lanes)),
-        Pattern("second half scattered",
-                tuple(lane if lane < 16 else 32 * (lane - 15) % ROOM for lane in lanes)),
+        Pattern(
+            "second half scattered", tuple(lane if lane < 16 else 32 * (lane - 15) % ROOM for lane in lanes)
+        ),
         Pattern("a column of eight", tuple(lane % 8 * 32 + lane // 8 for lane in lanes)),
         Pattern("a column of sixteen", tuple(lane % 16 * 16 + lane // 16 for lane in lanes)),
-    ]  # fmt: skip
+    ]
     for name, mask in (
-        ("lane 0", 1), ("lane 31", 1 << 31), ("first 3", 7), ("first 8", 0xFF), ("first 16", 0xFFFF),
-        ("last 16", 0xFFFF0000), ("last 8", 0xFF000000),
-        ("even lanes", 0x55555555), ("odd lanes", 0xAAAAAAAA),
-        ("every fourth", 0x11111111), ("middle", 0x00FFFF00), ("first and last", 0x80000001),
+        ("lane 0", 1),
+        ("lane 31", 1 << 31),
+        ("first 3", 7),
+        ("first 8", 0xFF),
+        ("first 16", 0xFFFF),
+        ("last 16", 0xFFFF0000),
+        ("last 8", 0xFF000000),
+        ("even lanes", 0x55555555),
+        ("odd lanes", 0xAAAAAAAA),
+        ("every fourth", 0x11111111),
+        ("middle", 0x00FFFF00),
+        ("first and last", 0x80000001),
         ("some", 0x9D2C5680),
-    ):  # fmt: skip
+    ):
         found.append(Pattern(f"{name}, stride 1", tuple(lanes), mask))
         if mask.bit_count() == 16:
             found.append(Pattern(f"{name}, stride 4", tuple(lane * 4 for lane in lanes), mask))
@@ -110,11 +121,27 @@ def _merging() -> tuple[Pattern, ...]:
     ]
     found += [
         Pattern(f"scattered under {mask:#010x}", _random(800 + k, 32), mask)
-        for k, mask in enumerate((
-            0x55555555, 0xAAAAAAAA, 0x66666666, 0x33333333, 0xCCCCCCCC, 0x0F0F0F0F, 0x55553333, 0x33335555,
-            0x11111111, 0x00005555, 0x3333FFFF, 0xFFFF5555, 0x55FF55FF, 0x00330033, 0x80000000, 0x00010100,
-        ))
-    ]  # fmt: skip
+        for k, mask in enumerate(
+            (
+                0x55555555,
+                0xAAAAAAAA,
+                0x66666666,
+                0x33333333,
+                0xCCCCCCCC,
+                0x0F0F0F0F,
+                0x55553333,
+                0x33335555,
+                0x11111111,
+                0x00005555,
+                0x3333FFFF,
+                0xFFFF5555,
+                0x55FF55FF,
+                0x00330033,
+                0x80000000,
+                0x00010100,
+            )
+        )
+    ]
     return tuple(found)
 
 

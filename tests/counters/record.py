@@ -74,9 +74,13 @@ def record(images: Path, out: Path) -> None:
     start = time.monotonic()
     known = _known_metrics()
     recording: dict[str, Any] = {
-        "format": "gpulab-counters", "version": VERSION, **_machine(images),
-        "kernels": {}, "patterns": {}, "notes": [],
-    }  # fmt: skip
+        "format": "gpulab-counters",
+        "version": VERSION,
+        **_machine(images),
+        "kernels": {},
+        "patterns": {},
+        "notes": [],
+    }
 
     def run(what: str, launches: Sequence[tuple[str, str]], names: Iterable[str]) -> dict[str, Any]:
         metrics = [m for m in names if m in known]
@@ -93,8 +97,11 @@ def record(images: Path, out: Path) -> None:
         except (nsight.NsightError, subprocess.TimeoutExpired) as error:
             recording["notes"].append(f"{what}: {str(error)[:300]}")
             return {}
-        print(f"{what}: {len(found)} of {len(launches)} launches, {len(metrics)} metrics, "
-              f"{time.monotonic() - begun:.1f} s", flush=True)  # fmt: skip
+        print(
+            f"{what}: {len(found)} of {len(launches)} launches, {len(metrics)} metrics, "
+            f"{time.monotonic() - begun:.1f} s",
+            flush=True,
+        )
         table: dict[str, Any] = {"metrics": metrics}
         for (kernel, key), launch in zip(launches, found, strict=False):
             if kernel != launch.kernel:

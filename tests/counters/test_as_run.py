@@ -54,7 +54,8 @@ def anchored(counted: Counted) -> Anchored:
 
 @pytest.mark.parametrize(("kernel", "size"), LAUNCHES)
 def test_instructions_on_shared_memory(kernel: str, size: int, anchored: Anchored, nsight_of: Nsight) -> None:
-    found, hardware = anchored(kernel, size), nsight_of(kernel, size)
+    found = anchored(kernel, size)
+    hardware = nsight_of(kernel, size)
     for kind, operation in (("load", "ld"), ("store", "st"), ("atomic", "atom")):
         # The first counts instructions, the second leaves out those with no lane on.
         assert found.total("executions", "shared", kind) == hardware[f"inst_executed_op_shared_{operation}"]
@@ -65,7 +66,8 @@ def test_instructions_on_shared_memory(kernel: str, size: int, anchored: Anchore
 
 @pytest.mark.parametrize(("kernel", "size"), LAUNCHES)
 def test_instructions_on_global_memory(kernel: str, size: int, anchored: Anchored, nsight_of: Nsight) -> None:
-    found, hardware = anchored(kernel, size), nsight_of(kernel, size)
+    found = anchored(kernel, size)
+    hardware = nsight_of(kernel, size)
     for kind, operations in KINDS:
         expected = sum(hardware[f"sass_inst_executed_op_global_{op}"] for op in operations)
         assert found.total("requests", "global", kind) == expected, kind
@@ -92,7 +94,9 @@ def test_kernels_that_run_otherwise_say_why(
     """Whoever makes their plain counts equal may take a kernel off the lists of `test_nsight`."""
     differ = False
     for size in case(kernel).sizes:
-        plain, hardware, found = counted(kernel, size), nsight_of(kernel, size), anchored(kernel, size)
+        plain = counted(kernel, size)
+        hardware = nsight_of(kernel, size)
+        found = anchored(kernel, size)
         differ |= divergent(plain) != hardware["sass_branch_targets_threads_divergent"]
         for kind, operation in (("load", "ld"), ("store", "st")):
             executed = hardware[f"inst_executed_op_shared_{operation}"]

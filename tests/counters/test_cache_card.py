@@ -14,12 +14,27 @@ TEXT = caches.CARD.read_text(encoding="utf-8")
 ROW = re.compile(r"^\| (\w+)(\**) \| (\d+) \| (.+) \|$", re.M)
 # Launches that the virtual GPU takes long for; the card has them.
 SLOW = {
-    ("copy_quads", 1 << 22), ("read_all", 160), ("read_twice", 96), ("reread", 384), ("product_tiled", 512),
-    ("same_weight", 16384), ("own_array_mixed", 65536), ("broadcast", 2048), ("seven_points", 160),
-    ("soft_rows", 24576), ("column_sums", 4096), ("pick_rows", 1 << 18), ("read_twice", 32),
-    ("rows_by_thread", 1024), ("add_words", 3 << 20), ("copy_words", 3 << 20), ("cross_points", 1024),
-    ("members", 32), ("product_naive", 256), ("write_read", 3 << 20),
-}  # fmt: skip
+    ("copy_quads", 1 << 22),
+    ("read_all", 160),
+    ("read_twice", 96),
+    ("reread", 384),
+    ("product_tiled", 512),
+    ("same_weight", 16384),
+    ("own_array_mixed", 65536),
+    ("broadcast", 2048),
+    ("seven_points", 160),
+    ("soft_rows", 24576),
+    ("column_sums", 4096),
+    ("pick_rows", 1 << 18),
+    ("read_twice", 32),
+    ("rows_by_thread", 1024),
+    ("add_words", 3 << 20),
+    ("copy_words", 3 << 20),
+    ("cross_points", 1024),
+    ("members", 32),
+    ("product_naive", 256),
+    ("write_read", 3 << 20),
+}
 # What is further off than it should be, and why.
 L1_OFF = {("read_twice", 32): "as large as all L1 caches together"}
 L2_OFF = {
@@ -53,8 +68,9 @@ def test_the_card_has_what_was_recorded() -> None:
     launches = {
         (kernel, int(size))
         for kernel, sizes in caches.recorded()["kernels"].items()
-        for size, rows in sizes.items() if "cold" in rows
-    }  # fmt: skip
+        for size, rows in sizes.items()
+        if "cold" in rows
+    }
     assert told().keys() == launches
     assert len(launches) >= 84
     assert {kernel for kernel, _ in launches} <= {c.kernel for c in CASES}

@@ -25,7 +25,8 @@ WAYS = 16
 
 
 def counted(kernel: str, size: int, start: Start = "cold", times: int = 1) -> KernelCounters:
-    cp, c = session.cp(), case(kernel)
+    cp = session.cp()
+    c = case(kernel)
     made = c.launch(size)
     values = made.arguments(cp)
     for _ in range(times):
@@ -93,16 +94,20 @@ def test_caches_of_one_set_are_those_of_a_plain_simulation(
     """With one set each, every cache is a list of the lines used last, lines of stores among them."""
     monkeypatch.setattr(replay, "STORES_AGED", 0.0)
     rng = np.random.default_rng(seed)
-    count, sms = 4_000, 3
+    count = 4_000
+    sms = 3
     whats = np.array([notes.LOAD, notes.STORE, notes.ATOMIC, notes.PAST_L1])
     line = (rng.zipf(1.4, count) * (1 + seed)) % 60
-    sectors, site, sm = rng.integers(1, 16, count), rng.integers(0, 4, count), rng.integers(0, sms, count)
+    sectors = rng.integers(1, 16, count)
+    site = rng.integers(0, 4, count)
+    sm = rng.integers(0, sms, count)
     sizes = rng.choice([4, 16, 32], count, p=[0.4, 0.2, 0.4])
     lines = replay.packed_lines(line, sectors, sizes)
     packed = np.stack([lines, sm << 32 | site, np.arange(count) * 1000], axis=1)
     found = replay.replay(packed, whats, CacheSizes(WAYS * 128, WAYS * 128), sms)
 
-    l1, l2 = [Lru(WAYS) for _ in range(sms)], Lru(WAYS)
+    l1 = [Lru(WAYS) for _ in range(sms)]
+    l2 = Lru(WAYS)
     expected = dict.fromkeys(("l1_hit", "l2", "l2_hit", "dram"), 0)
     for at, bits, what, unit, size in zip(
         *(x.tolist() for x in (line, sectors, site, sm, sizes)), strict=True
@@ -202,7 +207,8 @@ def test_constant_memory_serves_different_words_one_after_another() -> None:
 @pytest.mark.parametrize("kernel", sorted(c.kernel for c in CASES))
 def test_notes_are_the_sectors_that_are_counted(kernel: str) -> None:
     """Two programs look at the same addresses: the engine's counters, and what notes lines."""
-    backend, made = session.backend(), case(kernel).launch(case(kernel).sizes[0])
+    backend = session.backend()
+    made = case(kernel).launch(case(kernel).sizes[0])
     launch = Launch.of(KernelSource(kernel, code()), made.grid, made.block, made.arguments(session.cp()))
     prepared = backend.prepared(launch)
     watch = caching.watch_caches(replace(prepared, cold=True))
@@ -230,14 +236,24 @@ def test_notes_are_the_sectors_that_are_counted(kernel: str) -> None:
 @pytest.mark.parametrize(
     ("capability", "shared_bytes", "blocks", "kib"),
     [
-        ((9, 0), 1024 + 17 * 1024, 8, 92), ((8, 0), 1024, 1, 184), ((8, 0), 164 * 1024, 1, 28),
-        ((7, 5), 0, 4, 64), ((7, 0), 0, 32, 128), ((8, 9), 2048, 16, 64), ((6, 0), 48 * 1024, 1, 24),
-        ((12, 0), 100 * 1024, 1, 28), ((10, 0), 0, 1, 256),
+        ((9, 0), 1024 + 17 * 1024, 8, 92),
+        ((8, 0), 1024, 1, 184),
+        ((8, 0), 164 * 1024, 1, 28),
+        ((7, 5), 0, 4, 64),
+        ((7, 0), 0, 32, 128),
+        ((8, 9), 2048, 16, 64),
+        ((6, 0), 48 * 1024, 1, 24),
+        ((12, 0), 100 * 1024, 1, 28),
+        ((10, 0), 0, 1, 256),
         # As Nsight Compute says of an H200 (launch__shared_mem_config_size).
-        ((9, 0), 1024, 4, 240), ((9, 0), 1024, 8, 224), ((9, 0), 1024, 16, 224), ((9, 0), 2048, 8, 224),
-        ((9, 0), 3072, 8, 192), ((9, 0), 5248, 8, 156),
+        ((9, 0), 1024, 4, 240),
+        ((9, 0), 1024, 8, 224),
+        ((9, 0), 1024, 16, 224),
+        ((9, 0), 2048, 8, 224),
+        ((9, 0), 3072, 8, 192),
+        ((9, 0), 5248, 8, 156),
     ],
-)  # fmt: skip
+)
 def test_l1_has_what_shared_memory_leaves(
     capability: tuple[int, int], shared_bytes: int, blocks: int, kib: int
 ) -> None:

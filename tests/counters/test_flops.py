@@ -106,7 +106,9 @@ def test_operations_are_those_counted_by_hand(name: str, types: str, expected: d
 @pytest.mark.parametrize("n", [16, 37])
 def test_a_product_of_matrices_takes_two_n_cubed(n: int) -> None:
     cp = session.cp()
-    a, b, c = cp.ones((n, n), np.float32), cp.ones((n, n), np.float32), cp.zeros((n, n), np.float32)
+    a = cp.ones((n, n), np.float32)
+    b = cp.ones((n, n), np.float32)
+    c = cp.zeros((n, n), np.float32)
     found = counted("matmul", (-(-n // 16), -(-n // 16)), (16, 16), (a, b, c, np.int32(n)))
     assert (cp.asnumpy(c) == n).all()
     assert found.flops == {"f32": 2 * n**3}
@@ -114,7 +116,9 @@ def test_a_product_of_matrices_takes_two_n_cubed(n: int) -> None:
 
 def test_tensor_cores_count_as_the_product_that_they_do() -> None:
     cp = session.cp()
-    a, b, c = cp.ones((16, 32), np.float16), cp.ones((32, 16), np.float16), cp.zeros((16, 16), np.float32)
+    a = cp.ones((16, 32), np.float16)
+    b = cp.ones((32, 16), np.float16)
+    c = cp.zeros((16, 16), np.float32)
     found = counted("tiles", 3, 32, (a, b, c))
     assert (cp.asnumpy(c) == 32).all()
     assert found.flops == found.tensor_flops == {"f16": 3 * 2 * 16 * 16 * 32}
@@ -122,7 +126,9 @@ def test_tensor_cores_count_as_the_product_that_they_do() -> None:
 
 def test_whole_numbers_are_no_floating_point_operations() -> None:
     cp = session.cp()
-    a, b, c = cp.ones((16, 16), np.int8), cp.ones((16, 16), np.int8), cp.zeros((16, 16), np.int32)
+    a = cp.ones((16, 16), np.int8)
+    b = cp.ones((16, 16), np.int8)
+    c = cp.zeros((16, 16), np.int32)
     found = counted("bytes", 1, 32, (a, b, c))
     assert (cp.asnumpy(c) == 16).all()
     assert found.flops == found.tensor_flops == {}

@@ -78,8 +78,10 @@ def added_up(traces: list[AccessTrace]) -> dict[tuple[int, str], int]:
     for trace in traces:
         assert not trace.truncated
         for at in range(len(trace)):
-            site, access = int(trace.site[at]), trace.access(at)
-            banks, memory = access.banks(), access.memory()
+            site = int(trace.site[at])
+            access = trace.access(at)
+            banks = access.banks()
+            memory = access.memory()
             counts = {"requests": 1, "bytes_requested": memory.bytes_requested}
             if access.space == "shared":
                 counts |= {"wavefronts": banks.wavefronts, "ideal_wavefronts": banks.ideal_wavefronts}
@@ -92,7 +94,8 @@ def added_up(traces: list[AccessTrace]) -> dict[tuple[int, str], int]:
 
 def equal_to_counters(traces: list[AccessTrace]) -> int:
     """How many instructions were compared."""
-    total, counters = added_up(traces), traces[0].counters
+    total = added_up(traces)
+    counters = traces[0].counters
     for site, a in enumerate(counters.accesses):
         for name in ("requests", "bytes_requested", "wavefronts", "ideal_wavefronts", "sectors"):
             if a.space != "const" or name in ("requests", "bytes_requested"):

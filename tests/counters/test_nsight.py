@@ -25,8 +25,14 @@ MERGED = {"matmul_tiled"}
 # Bodies of a few instructions are predicated and the branch is gone. Where no lane is left, such an
 # instruction still counts as executed, though it makes no request.
 PREDICATED = {
-    "bitonic_sort", "block_sum", "bytes_reversed", "inclusive_scan", "odd_even_sort", "stencil", "warp_sum",
-}  # fmt: skip
+    "bitonic_sort",
+    "block_sum",
+    "bytes_reversed",
+    "inclusive_scan",
+    "odd_even_sort",
+    "stencil",
+    "warp_sum",
+}
 # ptxas copies the loop's body, and each copy has its own branch out of the loop.
 UNROLLED = {"mandelbrot"}
 
@@ -48,7 +54,8 @@ def test_enough_is_recorded(recording: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(("kernel", "size"), LAUNCHES)
 def test_global_requests_are_equal(kernel: str, size: int, counted: Counted, nsight_of: Nsight) -> None:
-    found, hardware = counted(kernel, size), nsight_of(kernel, size)
+    found = counted(kernel, size)
+    hardware = nsight_of(kernel, size)
     for kind, operations in KINDS:
         expected = metric(hardware, "t_requests_pipe_lsu_mem_global_op_{}", operations)
         assert found.total("requests", "global", kind) == expected, kind
@@ -56,7 +63,8 @@ def test_global_requests_are_equal(kernel: str, size: int, counted: Counted, nsi
 
 @pytest.mark.parametrize(("kernel", "size"), LAUNCHES)
 def test_global_sectors_are_equal(kernel: str, size: int, counted: Counted, nsight_of: Nsight) -> None:
-    found, hardware = counted(kernel, size), nsight_of(kernel, size)
+    found = counted(kernel, size)
+    hardware = nsight_of(kernel, size)
     for kind, operations in KINDS[:2]:
         expected = metric(hardware, "t_sectors_pipe_lsu_mem_global_op_{}", operations)
         assert found.total("sectors", "global", kind) == expected, kind
@@ -76,7 +84,8 @@ def test_sectors_of_atomics_are_nearly_equal(
 def test_bank_conflicts_are_within_a_thousandth(
     kernel: str, size: int, counted: Counted, nsight_of: Nsight
 ) -> None:
-    found, hardware = counted(kernel, size), nsight_of(kernel, size)
+    found = counted(kernel, size)
+    hardware = nsight_of(kernel, size)
     for kind, operation in (("load", "ld"), ("store", "st"), ("atomic", "atom")):
         expected = hardware[f"data_bank_conflicts_pipe_lsu_mem_shared_op_{operation}"]
         assert abs(found.total("bank_conflicts", "shared", kind) - expected) <= 0.001 * expected, kind
@@ -84,7 +93,8 @@ def test_bank_conflicts_are_within_a_thousandth(
 
 @pytest.mark.parametrize(("kernel", "size"), [x for x in LAUNCHES if x[0] not in MERGED])
 def test_shared_wavefronts_are_equal(kernel: str, size: int, counted: Counted, nsight_of: Nsight) -> None:
-    found, hardware = counted(kernel, size), nsight_of(kernel, size)
+    found = counted(kernel, size)
+    hardware = nsight_of(kernel, size)
     for kind, operation in (("load", "ld"), ("store", "st"), ("atomic", "atom")):
         expected = hardware[f"data_pipe_lsu_wavefronts_mem_shared_op_{operation}"]
         assert found.total("wavefronts", "shared", kind) == expected, kind
@@ -92,7 +102,8 @@ def test_shared_wavefronts_are_equal(kernel: str, size: int, counted: Counted, n
 
 @pytest.mark.parametrize(("kernel", "size"), [x for x in LAUNCHES if x[0] not in MERGED | PREDICATED])
 def test_shared_requests_are_equal(kernel: str, size: int, counted: Counted, nsight_of: Nsight) -> None:
-    found, hardware = counted(kernel, size), nsight_of(kernel, size)
+    found = counted(kernel, size)
+    hardware = nsight_of(kernel, size)
     for kind, operation in (("load", "ld"), ("store", "st"), ("atomic", "atom")):
         expected = hardware[f"inst_executed_op_shared_{operation}"]
         assert found.total("requests", "shared", kind) == expected, kind

@@ -21,7 +21,8 @@ DATA = Path(__file__).parent / "data"
 SOURCE = (DATA / "arithmetic.cu").read_text(encoding="utf-8")
 RECORDED = DATA / "arithmetic_h200.json"
 KERNELS: dict[str, str] = dict(re.findall(r"^KERNEL\((\w+), (\w+)\)", SOURCE, re.M))
-BLOCKS, THREADS = 16, 128
+BLOCKS = 16
+THREADS = 128
 COUNT = BLOCKS * THREADS
 _TYPES: dict[str, tuple[str, int]] = {
     "float": ("f4", 1),

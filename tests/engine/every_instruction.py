@@ -147,8 +147,15 @@ def _integers() -> Iterator[str]:
             yield _line(f"abs.{kind}", kind, 1)
             yield _line(f"neg.{kind}", kind, 1)
     for kind in ("u32", "u64"):
-        for root, count in (("add.cc", 2), ("addc.cc", 2), ("addc", 2), ("sub.cc", 2), ("subc", 2),
-                            ("mad.lo.cc", 3), ("madc.hi", 3)):  # fmt: skip
+        for root, count in (
+            ("add.cc", 2),
+            ("addc.cc", 2),
+            ("addc", 2),
+            ("sub.cc", 2),
+            ("subc", 2),
+            ("mad.lo.cc", 3),
+            ("madc.hi", 3),
+        ):
             yield _line(f"{root}.{kind}", kind, count)
     yield from (
         "add.sat.s32 r, r, r",
@@ -219,10 +226,16 @@ def _memory() -> Iterator[str]:
         yield f"st.{space}.v4.b32 [{at}], {{r, r, r, r}}"
     for space, at in (("global", "%from"), ("shared", "%shared")):
         for how, kinds in (
-            ("add", ("u32", "u64", "f32", "f64")), ("min", ("u32", "s32", "u64", "s64")),
-            ("max", ("u32", "s32", "u64", "s64")), ("and", ("b32", "b64")), ("or", ("b32",)),
-            ("xor", ("b32",)), ("exch", ("b32", "b64")), ("inc", ("u32",)), ("dec", ("u32",)),
-        ):  # fmt: skip
+            ("add", ("u32", "u64", "f32", "f64")),
+            ("min", ("u32", "s32", "u64", "s64")),
+            ("max", ("u32", "s32", "u64", "s64")),
+            ("and", ("b32", "b64")),
+            ("or", ("b32",)),
+            ("xor", ("b32",)),
+            ("exch", ("b32", "b64")),
+            ("inc", ("u32",)),
+            ("dec", ("u32",)),
+        ):
             for kind in kinds:
                 yield f"atom.{space}.{how}.{kind} {letter(kind)}, [{at}], {letter(kind)}"
                 yield f"red.{space}.{how}.{kind} [{at}], {letter(kind)}"
@@ -281,7 +294,8 @@ _NO_RESULT = ("st.", "red.", "sust", "membar", "fence", "cp.", "bar.sync", "bar.
 # Registers of each kind that hold what was loaded.
 _LOADED = 4
 # A lane's operands and its room of each kind of memory, and each of its results.
-OWN_BYTES, LANE_BYTES = 64, 8
+OWN_BYTES = 64
+LANE_BYTES = 8
 
 
 class _Registers:
@@ -323,13 +337,15 @@ def kernel(lines: Iterable[str]) -> str:
         for n in range(_LOADED):
             loaded = f"ld.global.{kind} %{name}{n}, [%from+{8 * n}];"
             body.append(f"setp.gt.u32 %p{n}, %r{n}, 77;" if name == "p" else loaded)
-    registers, stored = _Registers(), 0
+    registers = _Registers()
+    stored = 0
     for text in lines:
         body.append(registers.named(text))
         for kind, name in registers.results:
             if kind == "p":
                 body.append(f"selp.u32 %kept, 1, 0, {name};")
-                name, kind = "%kept", "r"
+                name = "%kept"
+                kind = "r"
             body.append(f"st.global.{REGISTERS[kind]} [%to+{LANE_BYTES * stored}], {name};")
             stored += 32
     made = registers.made
@@ -362,7 +378,8 @@ def kernel(lines: Iterable[str]) -> str:
 
 def results(lines: Iterable[str]) -> list[tuple[str, str]]:
     """The results of `kernel` in the order that they are stored in: the line and the register's letter."""
-    registers, found = _Registers(), []
+    registers = _Registers()
+    found = []
     for line in lines:
         registers.named(line)
         found += [(line, kind) for kind, _ in registers.results]

@@ -12,10 +12,21 @@ from virtualgpu.engine import PackedLaunch, Program, RunOptions
 from virtualgpu.model.memory import DeviceMemory
 
 _DTYPES = {
-    "s8": np.int8, "u8": np.uint8, "s16": np.int16, "u16": np.uint16, "b16": np.uint16, "f16": np.float16,
-    "s32": np.int32, "u32": np.uint32, "b32": np.uint32, "f32": np.float32,
-    "s64": np.int64, "u64": np.uint64, "b64": np.uint64, "f64": np.float64,
-}  # fmt: skip
+    "s8": np.int8,
+    "u8": np.uint8,
+    "s16": np.int16,
+    "u16": np.uint16,
+    "b16": np.uint16,
+    "f16": np.float16,
+    "s32": np.int32,
+    "u32": np.uint32,
+    "b32": np.uint32,
+    "f32": np.float32,
+    "s64": np.int64,
+    "u64": np.uint64,
+    "b64": np.uint64,
+    "f64": np.float64,
+}
 _PREFIX = {1: "h", 2: "h", 4: "r", 8: "d"}
 
 
@@ -36,7 +47,8 @@ def launch(
 ) -> list[npt.NDArray[Any]]:
     """Run a kernel whose parameters are all pointers; gives the arrays' contents after it."""
     memory = DeviceMemory(1 << 28)
-    params, places = b"", []
+    params = b""
+    places = []
     for array in arrays:
         address = memory.malloc(max(array.nbytes, 1))
         memory.track(address, max(array.nbytes, 1), f"{array.dtype} array of shape {array.shape}")

@@ -133,13 +133,15 @@ def inputs(kind: str, cls: str, seed: int, tiles: int) -> Any:
         c = (c & ~(255 << 23)) | (between(s, 127 - 45, 127 + 45) << 23)
     if cls == "cancel":  # products come in pairs of opposite sign; some pairs differ in the last place
         half = k // 2
-        eb, fbits = FMT[fb_][0], FMT[fb_][1]
+        eb = FMT[fb_][0]
+        fbits = FMT[fb_][1]
         a[:, :, half:] = a[:, :, :half]
         flip = b[:, :half, :] ^ (1 << eb + fbits)
         last = (raw(base + 4, flip.size).reshape(flip.shape) & np.uint64(3)) == 0
         b[:, half:, :] = np.where(last, flip ^ 1, flip)
         order = np.argsort(raw(base + 5, k))
-        a, b = a[:, :, order], b[:, order, :]
+        a = a[:, :, order]
+        b = b[:, order, :]
     return a, b, c
 
 
@@ -151,7 +153,8 @@ def places(part: str, shape: Any, bits: int) -> Any:
     """Row and column of each element that a lane holds, in the order of registers (PTX ISA)."""
     m, n, k = shape
     lane = np.arange(32)[:, None]
-    g, t = lane >> 2, lane & 3
+    g = lane >> 2
+    t = lane & 3
     if part in "cd":
         i = np.arange(4)
         return g + 8 * (i >> 1), 2 * t + (i & 1)
@@ -166,7 +169,8 @@ def places(part: str, shape: Any, bits: int) -> Any:
 
 
 def pack(codes: Any, part: str, shape: Any, fmt: str) -> Any:
-    bits, shift = FMT[fmt][4], FMT[fmt][3]
+    bits = FMT[fmt][4]
+    shift = FMT[fmt][3]
     rows, cols = places(part, shape, bits)
     held = (codes[:, rows, cols].astype(np.uint64) << np.uint64(shift)).astype(
         np.uint32
@@ -181,7 +185,8 @@ def pack(codes: Any, part: str, shape: Any, fmt: str) -> Any:
 
 def source(kind: str) -> str:
     fa, fb_, fc, (m, n, k), op = KINDS[kind]
-    na, nb = m * k * FMT[fa][4] // 1024, k * n * FMT[fb_][4] // 1024
+    na = m * k * FMT[fa][4] // 1024
+    nb = k * n * FMT[fb_][4] // 1024
     nc = 4 if fc == "f32" else 2
 
     def reg(first: int, count: int) -> str:
@@ -213,7 +218,9 @@ def source(kind: str) -> str:
 def on_gpu(cp: Any, kernel: Any, kind: str, a: Any, b: Any, c: Any) -> Any:
     fa, fb_, fc, shape, _ = KINDS[kind]
     tiles = len(a)
-    pa, pb, pc = pack(a, "a", shape, fa), pack(b, "b", shape, fb_), pack(c, "c", shape, fc)
+    pa = pack(a, "a", shape, fa)
+    pb = pack(b, "b", shape, fb_)
+    pc = pack(c, "c", shape, fc)
     kind_c = np.float32 if fc == "f32" else np.uint32
     d = cp.empty(pc.shape, kind_c)
     kernel((tiles,), (32,), (cp.asarray(pa), cp.asarray(pb), cp.asarray(pc.view(kind_c)), d))

@@ -122,7 +122,8 @@ def test_copies_with_a_barrier_arrive(form: str, device: str) -> None:
 @pytest.mark.parametrize("form", COPIES)
 def test_who_does_not_wait_finds_nothing_there_and_is_named(form: str, device: str) -> None:
     with session.on_device(device):
-        a, b = cp.ones(4096, "f4"), cp.zeros(4096, "f4")
+        a = cp.ones(4096, "f4")
+        b = cp.zeros(4096, "f4")
         kernel = group(form, waits=False)
         kernel((4,), (256,), (a, b))
         assert (b.get() != 1).all()

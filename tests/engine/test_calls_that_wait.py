@@ -47,7 +47,8 @@ def launch(
 ) -> tuple[LaunchResult, list[np.ndarray]]:
     """Run a kernel of pointers; its counters and the arrays after it."""
     memory = DeviceMemory(1 << 26)
-    params, places = b"", []
+    params = b""
+    places = []
     for array in arrays:
         address = memory.malloc(array.nbytes)
         memory.track(address, array.nbytes, f"{array.dtype} array of shape {array.shape}")
@@ -168,7 +169,9 @@ def test_structures_local_arrays_and_switches() -> None:
     rows = []
     for how in range(7):
         mine = np.array([x[(t + i * how) % n] for i in range(8)])
-        least, most, total = 1 << 30, -1, 0
+        least = 1 << 30
+        most = -1
+        total = 0
         if how == 0:
             least = x.min()
         elif how == 1:
@@ -176,7 +179,8 @@ def test_structures_local_arrays_and_switches() -> None:
         elif how == 2:
             total = mine[6].sum()
         elif how == 3:
-            total, least = n, x.min()
+            total = n
+            least = x.min()
         elif how == 4:
             most = x.max() + 1
         else:
@@ -419,11 +423,13 @@ def test_counters_add_up_over_all_calls() -> None:
     result, _ = launch(code, x[:96], grid=2)
     counters = result.counters
     assert counters is not None
-    warps, calls = 2 * 3, 3
+    warps = 2 * 3
+    calls = 3
     shared = [a for a in counters.accesses if a.space in ("shared", "generic")]
     assert [(a.line, a.kind, a.requests) for a in shared] == [
-        (3, "store", warps * calls), (5, "load", warps * calls),
-    ]  # fmt: skip
+        (3, "store", warps * calls),
+        (5, "load", warps * calls),
+    ]
     assert all(a.bytes_requested == 4 * 32 * warps * calls for a in shared)
     assert counters.line_warp_instructions[4] == warps * calls
     # The same steps as without barriers, where the function is called and not copied.
@@ -452,7 +458,8 @@ def test_a_trace_shows_the_function_as_a_call() -> None:
     result, (out,) = launch(code, x, block=32, trace=request)
     called, _ = launch(code.replace("__syncthreads", "__syncwarp"), x, block=32, trace=request)
     np.testing.assert_array_equal(out, np.roll(x, -2) + 1)
-    ours, theirs = result.trace, called.trace
+    ours = result.trace
+    theirs = called.trace
     assert ours is not None
     assert theirs is not None
     assert ours.detail is not None

@@ -53,7 +53,9 @@ def compared(code: str, target: int) -> tuple[int, int, list[str]]:
             one = re.search(r", 1, 1, |-RZ, RZ", i.operands)  # a sum or a constant by the multiplier's unit
             if re.match(r"[FDH](FMA|ADD)", i.opcode) and not one:
                 by_line[i.ptx_line].add("FMA" in i.opcode)
-    sums, fused, wrong = 0, 0, []
+    sums = 0
+    fused = 0
+    wrong = []
     for name, entry in parse(image.ptx).entries.items():
         statements = [s for s in find_entry(image.ptx, name).statements if s.is_code]
         chosen = fusions(entry)
@@ -61,7 +63,8 @@ def compared(code: str, target: int) -> tuple[int, int, list[str]]:
             found = by_line[image.ptx.count("\n", 0, statement.start) + 1] if is_sum(i) else set()
             if not found:
                 continue
-            sums, fused = sums + 1, fused + (i.pc in chosen)
+            sums = sums + 1
+            fused = fused + (i.pc in chosen)
             if found != {i.pc in chosen}:
                 wrong.append(f"{name}: {i.text}")
     return sums, fused, wrong
@@ -94,7 +97,8 @@ def random_kernel(seed: int) -> str:
             kind = rng.choice(("mul", "add", "sub"))
             pool = products if products and kind != "mul" and rng.random() < 0.8 else names
             first, second = rng.sample([rng.choice(pool), *rng.sample(names, 1)], 2)
-            name, flush = f"w{len(body)}", ".ftz" if rng.random() < 0.95 else ""
+            name = f"w{len(body)}"
+            flush = ".ftz" if rng.random() < 0.95 else ""
             reads = f'"f"({first}), "f"({second})'
             body.append(f'float {name}; asm("{kind}{flush}.f32 %0, %1, %2;" : "=f"({name}) : {reads});')
             used |= {first, second}
@@ -104,7 +108,8 @@ def random_kernel(seed: int) -> str:
                 products.append(name)
         body.extend(f"out[{len(body) + n}] = {name};" for n, name in enumerate(made) if name not in used)
 
-    names, products = [f"v{n}" for n in range(6)] + ["p", "2.5f"], list[str]()
+    names = [f"v{n}" for n in range(6)] + ["p", "2.5f"]
+    products = list[str]()
     lines(7, names, products)
     body.append("if (n > 3) { __syncthreads();")
     lines(5, [*names], [*products])
@@ -174,7 +179,7 @@ SUM = "add.f32 %f12, %f10, %f3;"
         ),
         ([PRODUCT, SUM, "sub.f32 %f13, %f10, %f2;"], [SUM, "sub.f32 %f13, %f10, %f2;"]),
     ],
-)  # fmt: skip
+)
 def test_the_edges(body: list[str], texts: list[str]) -> None:
     ends = [STORE.format(f"%f{n}") for n in (12, 13)]
     function = parse("\n".join([ENTRY, *body, *ends, "ret;", "}"])).functions["k"]

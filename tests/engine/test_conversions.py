@@ -18,8 +18,11 @@ from tests.engine.test_rounding import rounded
 INTEGERS = ("s8", "u8", "s16", "u16", "s32", "u32", "s64", "u64")
 FLOATS = ("f16", "f32", "f64")
 TO_INTEGER: dict[str, Callable[[Fraction], int]] = {
-    "rni": round, "rzi": math.trunc, "rmi": math.floor, "rpi": math.ceil,
-}  # fmt: skip
+    "rni": round,
+    "rzi": math.trunc,
+    "rmi": math.floor,
+    "rpi": math.ceil,
+}
 
 
 def values_of(kind: str) -> npt.NDArray[Any]:
@@ -49,7 +52,8 @@ def to_float(value: float, mode: str, kind: str) -> float:
 
 def to_integer(value: float, mode: str, kind: str) -> int:
     limits = np.iinfo(dtype_of(kind))
-    low, high = int(limits.min), int(limits.max)
+    low = int(limits.min)
+    high = int(limits.max)
     if isinstance(value, float):
         if math.isinf(value):
             return high if value > 0 else low

@@ -13,7 +13,9 @@ from virtualgpu.engine import PackedLaunch, Program, RunOptions
 from virtualgpu.model.memory import DeviceMemory
 from virtualgpu.sanitizer.checker import Checker, Found, Shape
 
-WARPS, WORDS, OPS = 2, 14, 26
+WARPS = 2
+WORDS = 14
+OPS = 26
 THREADS = 32 * WARPS
 GARBAGE = 0xFFFFFFFF
 
@@ -120,7 +122,8 @@ class Model:
         self.groups: list[list[list[tuple[int, int, Use]]]] = [[[]] for _ in range(THREADS)]
         self.out = np.zeros((len(program), THREADS), np.uint32)
         self.messages: dict[int, list[int]] = {}
-        at, parked = [0] * WARPS, [False] * WARPS
+        at = [0] * WARPS
+        parked = [False] * WARPS
         while any(place < len(program) for place in at):
             for warp in range(WARPS):
                 while at[warp] < len(program) and not parked[warp]:
@@ -137,7 +140,8 @@ class Model:
                     parked[warp], at[warp] = False, at[warp] + 1
             if all(parked) and len(set(at)) == 1 and program[at[0]].kind == "barrier":
                 self.meet(list(range(WARPS)), [0] * THREADS)
-                parked, at = [False] * WARPS, [place + 1 for place in at]
+                parked = [False] * WARPS
+                at = [place + 1 for place in at]
         return self.out
 
     def meet(self, warps: list[int], message: list[int]) -> None:
@@ -158,7 +162,8 @@ class Model:
         due: list[tuple[int, int, int, Use]] = []
         for t in chosen:
             event = Event(t, place, self.clock[t].copy())
-            groups, word = self.groups[t], op.word_of(t)
+            groups = self.groups[t]
+            word = op.word_of(t)
             if op.kind == "copy":
                 use = Use(event, True, True)
                 self.uses[word].append(use)
@@ -246,9 +251,13 @@ def on_the_engine(program: list[Op], data: Any) -> tuple[Any, set[int]]:
     loaded = Program(f"{HEAD}{body}\nret;\n}}\n")
     kernel = loaded.generated("k", observe=True)
     checker = Checker(
-        Shape(1, THREADS, 4 * WORDS, 0, 4), memory, kernel.plans[0].function,
-        [i for _, i in kernel.tables.accesses], found, unwritten=False,
-    )  # fmt: skip
+        Shape(1, THREADS, 4 * WORDS, 0, 4),
+        memory,
+        kernel.plans[0].function,
+        [i for _, i in kernel.tables.accesses],
+        found,
+        unwritten=False,
+    )
     checker.shared.room = 0  # each race is handed over by itself
     loaded.launch(
         PackedLaunch("k", (1, 1, 1), (THREADS, 1, 1), b"".join(p.to_bytes(8, "little") for p in places)),

@@ -40,7 +40,8 @@ def found(code: str, *args: object, tools: tuple[str, ...] = ("memory",)) -> dic
 
 
 def test_one_kernel_allocates_and_another_frees() -> None:
-    pointers, seen = cp.zeros(32, np.uint64), cp.zeros(32, np.int32)
+    pointers = cp.zeros(32, np.uint64)
+    seen = cp.zeros(32, np.int32)
     kernel(MAKE)((1,), (32,), (pointers,))
     assert len(set(pointers.get().tolist())) == 32
     kernel(HEAD + "(int** p, int* seen){ seen[threadIdx.x] = p[threadIdx.x][0]; }")(

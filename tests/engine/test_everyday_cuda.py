@@ -101,12 +101,17 @@ def test_switches_that_fall_through_and_jump_into_loops() -> None:
         at = {0: 0, 3: 1, 2: 2, 1: 3}[n % 4]
         while True:
             if at == 0:
-                s, i = s + 3 * i, i + 1
+                s = s + 3 * i
+                i = i + 1
             if at <= 1:
-                s, i = s ^ 5, i + 1
+                s = s ^ 5
+                i = i + 1
             if at <= 2:
-                s, i = s + i, i + 1
-            s, i, at = s - 1, i + 1, 0
+                s = s + i
+                i = i + 1
+            s = s - 1
+            i = i + 1
+            at = 0
             if i >= n:
                 return s
 
@@ -163,7 +168,8 @@ def test_bits_are_counted_reversed_and_shifted_as_pythons() -> None:
     for t, v in enumerate(WORDS.tolist()):
         pair = (v ^ 0xFFFFFFFF) << 32 | v
         pieces = pair.to_bytes(8, "little")
-        bytes_of, words_of = [(n, n + 1) for n in range(4)], [(0, 2), (2, 4)]
+        bytes_of = [(n, n + 1) for n in range(4)]
+        words_of = [(0, 2), (2, 4)]
 
         def part(value: int, span: tuple[int, int]) -> int:
             return int.from_bytes(value.to_bytes(4, "little")[slice(*span)], "little")
@@ -249,9 +255,13 @@ def test_lists_in_shared_memory_and_objects_on_the_heap() -> None:
 
 
 COMPARISONS: dict[str, Any] = {
-    "eq": np.equal, "ne": lambda a, b: (a != b) & ~np.isnan(a) & ~np.isnan(b), "lt": np.less,
-    "ge": np.greater_equal, "gtu": lambda a, b: ~(a <= b), "equ": lambda a, b: ~((a < b) | (a > b)),
-}  # fmt: skip
+    "eq": np.equal,
+    "ne": lambda a, b: (a != b) & ~np.isnan(a) & ~np.isnan(b),
+    "lt": np.less,
+    "ge": np.greater_equal,
+    "gtu": lambda a, b: ~(a <= b),
+    "equ": lambda a, b: ~((a < b) | (a > b)),
+}
 
 
 @pytest.mark.parametrize("how", COMPARISONS)
@@ -268,7 +278,8 @@ def test_packed_halves_are_compared_each_for_itself(kind: str, how: str) -> None
         ]
         return halves[0].astype(np.uint32) | halves[1].astype(np.uint32) << 16
 
-    a, b = packed((low, high)), packed((high, np.roll(low, 1)))
+    a = packed((low, high))
+    b = packed((high, np.roll(low, 1)))
     with np.errstate(invalid="ignore"):
         yes = [COMPARISONS[how](low, high), COMPARISONS[how](high, np.roll(low, 1))]
     masks = apply(f"set.{how}.u32.{kind} %out, %in0, %in1;", "u32", ("u32", "u32"), (a, b), target=90)
@@ -363,7 +374,8 @@ def test_dynamic_programming_instructions() -> None:
     }"""
     )
     _, out = run(code, INTS, zeros(256))
-    v, w = INTS, INTS[::-1]
+    v = INTS
+    w = INTS[::-1]
     want = np.maximum(v + w, 5) + 3 * np.maximum(np.maximum(v, w), 100) + 7 * np.minimum(np.minimum(v, w), -3)
     want += 11 * np.maximum(np.minimum(v + w, 50), 0) + 13 * np.maximum(v, w) + (v >= w)
     np.testing.assert_array_equal(out, want)

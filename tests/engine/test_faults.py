@@ -123,7 +123,8 @@ def test_printf_of_a_bad_string_pointer(machine: Machine) -> None:
 
 def test_unfilled_array_is_no_zero() -> None:
     """Reading what nothing wrote shows up in the result, as zeros would not."""
-    x, y = cp.empty(64, dtype=np.float32), cp.zeros(64, dtype=np.float32)
+    x = cp.empty(64, dtype=np.float32)
+    y = cp.zeros(64, dtype=np.float32)
     cp.RawKernel(
         'extern "C" __global__ void k(const float* x, float* y) { y[threadIdx.x] = x[threadIdx.x] + 1; }', "k"
     )((1,), (64,), (x, y))

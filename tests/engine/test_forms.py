@@ -23,12 +23,61 @@ from virtualgpu.errors import NotSupportedError, PtxError
 
 # Modifiers that change a result or what a launch does, from the PTX ISA, chapter 9.7.
 MODIFIERS = (
-    "rn", "rz", "rm", "rp", "rna", "rs", "rni", "rzi", "rmi", "rpi", "ftz", "sat", "satfinite",
-    "relu", "NaN", "abs", "xorsign.abs", "approx", "full", "cc", "noftz", "oob", "wide", "hi", "lo",
-    "clamp", "wrap", "shiftamt", "and", "or", "xor", "add", "popc", "red", "arrive", "trans", "sp",
-    "sp::ordered_metadata", "scale", "negate", "pack", "to", "f4e", "b4e", "rc8", "ecl", "ecr",
-    "rc16", "multicast::cluster", "noinc", "async", "cluster", "x2", "block_scale",
-)  # fmt: skip
+    "rn",
+    "rz",
+    "rm",
+    "rp",
+    "rna",
+    "rs",
+    "rni",
+    "rzi",
+    "rmi",
+    "rpi",
+    "ftz",
+    "sat",
+    "satfinite",
+    "relu",
+    "NaN",
+    "abs",
+    "xorsign.abs",
+    "approx",
+    "full",
+    "cc",
+    "noftz",
+    "oob",
+    "wide",
+    "hi",
+    "lo",
+    "clamp",
+    "wrap",
+    "shiftamt",
+    "and",
+    "or",
+    "xor",
+    "add",
+    "popc",
+    "red",
+    "arrive",
+    "trans",
+    "sp",
+    "sp::ordered_metadata",
+    "scale",
+    "negate",
+    "pack",
+    "to",
+    "f4e",
+    "b4e",
+    "rc8",
+    "ecl",
+    "ecr",
+    "rc16",
+    "multicast::cluster",
+    "noinc",
+    "async",
+    "cluster",
+    "x2",
+    "block_scale",
+)
 # Accepted modifiers that leave the generated code as it is, with the reason.
 SAME = {
     r"(add|sub|mul)\.rn\..*": "it is the default rounding",
@@ -56,7 +105,8 @@ def _fits_anyway(opcode: str) -> bool:
     found = re.fullmatch(r"cvt\.sat\.([us])(\d+)\.([us])(\d+)", opcode)
     if found is None:
         return False
-    target, source = int(found[2]) - (found[1] == "s"), int(found[4]) - (found[3] == "s")
+    target = int(found[2]) - (found[1] == "s")
+    source = int(found[4]) - (found[3] == "s")
     return target >= source and (found[1] == "s" or found[3] == "u")
 
 
@@ -94,21 +144,31 @@ def test_every_instruction_has_its_forms() -> None:
 @pytest.mark.parametrize(
     "opcode",
     [
-        "add.f32.f16", "min.abs.f32", "fma.rn.oob.f16", "cvt.rs.f16x2.f32",
-        "cvt.rn.satfinite.f16.f32", "lop3.or.b32", "prmt.b32.f4e", "mad24.lo.sat.s32",
-        "mul.sat.s32", "vadd4.u32.u32.u32.sat", "isspacep.const",
+        "add.f32.f16",
+        "min.abs.f32",
+        "fma.rn.oob.f16",
+        "cvt.rs.f16x2.f32",
+        "cvt.rn.satfinite.f16.f32",
+        "lop3.or.b32",
+        "prmt.b32.f4e",
+        "mad24.lo.sat.s32",
+        "mul.sat.s32",
+        "vadd4.u32.u32.u32.sat",
+        "isspacep.const",
         "mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32",
         "mma.sync.aligned.m16n8k32.row.col.kind::mxf8f6f4.block_scale.f32.e4m3.e4m3.f32.ue8m0",
-        "redux.sync.min.abs.f32", "wmma.mma.sync.aligned.row.col.m16n16k16.f16.f16.satfinite",
+        "redux.sync.min.abs.f32",
+        "wmma.mma.sync.aligned.row.col.m16n16k16.f16.f16.satfinite",
         "cp.reduce.async.bulk.global.shared::cta.add.u32",
     ],
-)  # fmt: skip
+)
 def test_forms_that_are_not_executed_are_refused(opcode: str) -> None:
     assert not forms.is_supported(tuple(opcode.split(".")))
 
 
 F = np.float32
-QUIET, CANONICAL = 0x7FC00001, 0x7FFFFFFF
+QUIET = 0x7FC00001
+CANONICAL = 0x7FFFFFFF
 
 
 def bits(*values: float) -> np.ndarray:
@@ -152,7 +212,8 @@ def test_an_integer_as_a_saturated_float() -> None:
 
 def test_a_subnormal_sign_is_flushed_where_asked() -> None:
     tiny = np.array([-1e-40, 1e-40], F)
-    one, two = np.array([1, 1], np.uint32), np.array([2, 2], np.uint32)
+    one = np.array([1, 1], np.uint32)
+    two = np.array([2, 2], np.uint32)
     plain = apply("slct.u32.f32 %out, %in0, %in1, %in2;", "u32", ["u32", "u32", "f32"], [one, two, tiny])
     flushed = apply(
         "slct.ftz.u32.f32 %out, %in0, %in1, %in2;", "u32", ["u32", "u32", "f32"], [one, two, tiny]

@@ -13,15 +13,62 @@ import pytest
 from tests.engine.ptx_runner import apply, dtype_of
 
 WORDS = np.array(
-    [0, 1, 2, 3, 7, 31, 32, 33, 63, 64, 100, 255, 256, 0x7FFF, 0x8000, 0xFFFF, 0x12345678, 0x7FFFFFFF,
-     0x80000000, 0x80000001, 0xDEADBEEF, 0xFFFFFFFE, 0xFFFFFFFF],
+    [
+        0,
+        1,
+        2,
+        3,
+        7,
+        31,
+        32,
+        33,
+        63,
+        64,
+        100,
+        255,
+        256,
+        0x7FFF,
+        0x8000,
+        0xFFFF,
+        0x12345678,
+        0x7FFFFFFF,
+        0x80000000,
+        0x80000001,
+        0xDEADBEEF,
+        0xFFFFFFFE,
+        0xFFFFFFFF,
+    ],
     np.uint32,
-)  # fmt: skip
+)
 FLOATS = np.array(
-    [0.0, -0.0, 1.0, -1.0, 0.5, 1.5, 2.5, -2.5, 1e-40, -1e-40, 1.1754944e-38, 3.4028235e38, -3.4028235e38,
-     1e10, -1e10, 2147483648.0, -2147483648.0, 4294967296.0, 0.1, 1 / 3, 123456.79, np.inf, -np.inf, np.nan],
+    [
+        0.0,
+        -0.0,
+        1.0,
+        -1.0,
+        0.5,
+        1.5,
+        2.5,
+        -2.5,
+        1e-40,
+        -1e-40,
+        1.1754944e-38,
+        3.4028235e38,
+        -3.4028235e38,
+        1e10,
+        -1e10,
+        2147483648.0,
+        -2147483648.0,
+        4294967296.0,
+        0.1,
+        1 / 3,
+        123456.79,
+        np.inf,
+        -np.inf,
+        np.nan,
+    ],
     np.float32,
-)  # fmt: skip
+)
 
 
 def pairs(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -78,7 +125,8 @@ def test_two_word_instructions(opcode: str) -> None:
 def run_of_ones(start: int, count: int, clamp: bool) -> int:
     if clamp:
         return sum(1 << n for n in range(start, min(start + count, 32))) if start < 32 else 0
-    start, count = start & 31, count & 31
+    start = start & 31
+    count = count & 31
     return sum(1 << n for n in range(start, min(start + count, 32)))
 
 
@@ -122,7 +170,8 @@ def test_one_word_instructions(opcode: str) -> None:
 
 
 def field(a: int, position: int, length: int, signed: bool) -> int:
-    position, length = position & 255, length & 255
+    position = position & 255
+    length = length & 255
     bits = [
         (s32(a) >> min(n, 31)) & 1 if signed else (a >> n) & 1 for n in range(position, position + length)
     ]
@@ -290,7 +339,8 @@ def test_float_arithmetic_is_ieee(opcode: str, function: Any, kind: str) -> None
 
 
 def exact(operation: str, a: float, b: float) -> Fraction:
-    x, y = Fraction(a), Fraction(b)
+    x = Fraction(a)
+    y = Fraction(b)
     return {"add": x + y, "sub": x - y, "mul": x * y}[operation]
 
 
@@ -299,11 +349,13 @@ def exact(operation: str, a: float, b: float) -> Fraction:
 def test_directed_rounding(operation: str, mode: str) -> None:
     rng = np.random.default_rng(4)
     a, b = (rng.standard_normal(400) * 10.0 ** rng.integers(-6, 6, 400) for _ in range(2))
-    a, b = a.astype(np.float32), b.astype(np.float32)
+    a = a.astype(np.float32)
+    b = b.astype(np.float32)
     got = apply(f"{operation}.{mode}.f32 %out, %in0, %in1;", "f32", ["f32", "f32"], [a, b])
     for x, y, g in zip(a, b, got, strict=True):
         value = exact(operation, float(x), float(y))
-        below, above = np.nextafter(g, np.float32(-np.inf)), np.nextafter(g, np.float32(np.inf))
+        below = np.nextafter(g, np.float32(-np.inf))
+        above = np.nextafter(g, np.float32(np.inf))
         down = mode == "rm" or (mode == "rz" and value > 0)
         if down:
             assert Fraction(float(g)) <= value < Fraction(float(above))

@@ -51,19 +51,24 @@ def filled(rng: np.random.Generator, kind: str, *shape: int) -> Any:
 def test_wmma(shape: tuple[int, int, int], kind: str, layout: str, saturate: bool) -> None:
     m, n, k = shape
     rng = np.random.default_rng(m + n)
-    a, b = filled(rng, kind, m, k), filled(rng, kind, k, n)
+    a = filled(rng, kind, m, k)
+    b = filled(rng, kind, k, n)
     c = rng.integers(-(2**31), 2**31 - 1, (m, n)).astype(np.int32)
     c[0], c[1] = 2**31 - 1, -(2**31)
     order = layout.split()
     code = WMMA
     for name, value in {
-        "ROW_A": f"{order[0]}_major", "ROW_B": f"{order[1]}_major", "SATURATE": str(saturate).lower(),
-        "LDA": k if order[0] == "row" else m, "LDB": n if order[1] == "row" else k,
+        "ROW_A": f"{order[0]}_major",
+        "ROW_B": f"{order[1]}_major",
+        "SATURATE": str(saturate).lower(),
+        "LDA": k if order[0] == "row" else m,
+        "LDB": n if order[1] == "row" else k,
         "TYPE": "signed char" if kind == "s8" else "unsigned char",
         "<wmma::matrix_a, M, N, K": f"<wmma::matrix_a, {m}, {n}, {k}",
         "<wmma::matrix_b, M, N, K": f"<wmma::matrix_b, {m}, {n}, {k}",
-        "accumulator, M, N, K": f"accumulator, {m}, {n}, {k}", ", N, wmma": f", {n}, wmma",
-    }.items():  # fmt: skip
+        "accumulator, M, N, K": f"accumulator, {m}, {n}, {k}",
+        ", N, wmma": f", {n}, wmma",
+    }.items():
         code = code.replace(name, str(value))
     given = [np.asfortranarray(x) if o == "col" else x for x, o in zip((a, b), order, strict=True)]
     d = cp.zeros((m, n), "i4")
@@ -77,7 +82,8 @@ def test_wmma(shape: tuple[int, int, int], kind: str, layout: str, saturate: boo
 
 def place(part: str, shape: tuple[int, int, int], lane: int, i: int) -> tuple[int, int]:
     """Row and column of element i of a lane (PTX ISA, "Matrix Fragments for mma.m8n8k16" and following)."""
-    group, inner = lane // 4, lane % 4
+    group = lane // 4
+    inner = lane % 4
     m = shape[0]
     if part == "a":
         if m == 8:
@@ -106,12 +112,14 @@ def test_mma_holds_elements_where_the_manual_has_them(
 ) -> None:
     m, n, k = shape
     rng = np.random.default_rng(k)
-    a, b = filled(rng, first, m, k), filled(rng, second, k, n)
+    a = filled(rng, first, m, k)
+    b = filled(rng, second, k, n)
     c = rng.integers(-(2**31), 2**31 - 1, (m, n)).astype(np.int32)
     c[0] = 2**31 - 1
     words = [registers(p, shape, x) for p, x in (("a", a), ("b", b), ("c", c))]
     counts = [w.shape[1] for w in words]
-    slots, at = [], 0
+    slots = []
+    at = 0
     for count in (counts[2], *counts):
         slots.append("{" + ", ".join(f"%{at + i}" for i in range(count)) + "}")
         at += count

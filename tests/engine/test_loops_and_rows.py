@@ -79,7 +79,9 @@ def collatz(start: int) -> tuple[int, int]:
 
 def run(ptx: str, arrays: list[npt.NDArray[Any]], block: int) -> tuple[list[npt.NDArray[Any]], Any]:
     """What the arrays hold after a launch of one block, and its counters."""
-    memory, params, places = DeviceMemory(1 << 24), b"", []
+    memory = DeviceMemory(1 << 24)
+    params = b""
+    places = []
     for array in arrays:
         at = memory.malloc(array.nbytes)
         memory.track(at, array.nbytes, "an array")
@@ -108,7 +110,9 @@ def test_lanes_leave_a_loop_one_by_one_and_keep_what_they_had(
     branch = counters.branches[0]
     assert branch.executed == sum(int(warp.max()) for warp in warps)
     assert branch.divergent == sum(len(np.unique(warp)) - 1 for warp in warps)
-    before, inside, after = 10, 10, 3
+    before = 10
+    inside = 10
+    after = 3
     assert counters.warp_instructions == 3 * (before + after) + inside * branch.executed
     assert counters.thread_instructions == 80 * (before + after) + inside * int(turns.sum())
 

@@ -86,7 +86,8 @@ def stored(values: npt.NDArray[np.float32], kind: str, order: str) -> npt.NDArra
 
 def cut_sums(a: Any, b: Any, c: Any) -> Any:
     """Each sum as an H200 makes it: terms cut behind the 25th bit after the largest one's, and added."""
-    wide, power = [x.astype(np.float64) for x in (a, b, c)], [np.frexp(x)[1] - 1 for x in (a, b, c)]
+    wide = [x.astype(np.float64) for x in (a, b, c)]
+    power = [np.frexp(x)[1] - 1 for x in (a, b, c)]
     terms = np.concatenate([wide[0][:, :, None] * wide[1], wide[2][:, None]], axis=1)
     powers = np.concatenate([power[0][:, :, None] + power[1], power[2][:, None]], axis=1)
     unit = np.ldexp(1.0, powers.max(axis=1) - 25)
@@ -155,7 +156,8 @@ def test_many_fragments_make_little_code_and_the_right_product() -> None:
 
 
 def test_code_and_frame_grow_little_with_each_fragment() -> None:
-    lines, frames = [], []
+    lines = []
+    frames = []
     for steps in (8, 72):
         module = parser.parse(nvrtc.compile_ptx(unrolled(steps), target=80).ptx)
         kernel = codegen.generate(module, "k", count=True, trace=False)
@@ -197,10 +199,12 @@ extern "C" __global__ void k(const unsigned short* a, const unsigned short* b, f
 
 def test_ldmatrix_feeds_mma_whatever_order_registers_come_in() -> None:
     rng = np.random.default_rng(2)
-    a, b = rng.integers(-9, 9, (16, 16)).astype(np.float16), rng.integers(-9, 9, (16, 8)).astype(np.float16)
+    a = rng.integers(-9, 9, (16, 16)).astype(np.float16)
+    b = rng.integers(-9, 9, (16, 8)).astype(np.float16)
     d = cp.zeros((16, 8), cp.float32)
     cp.RawKernel(LADDER, "k")((1,), (32,), (cp.asarray(a), cp.asarray(b), d))
-    x, y = a.astype(np.float32), b.astype(np.float32)
+    x = a.astype(np.float32)
+    y = b.astype(np.float32)
     twice = np.concatenate([x[:8, 8:], x[:8, 8:]])
     np.testing.assert_array_equal(cp.asnumpy(d), 3 * (x @ y) + twice @ y[8:])
 

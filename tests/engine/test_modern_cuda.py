@@ -216,7 +216,8 @@ def test_mma_sync_keeps_the_manuals_layout() -> None:
     }"""
     )
     rng = np.random.default_rng(1)
-    a, b = rng.integers(-9, 9, (16, 16)).astype(np.float16), rng.integers(-9, 9, (16, 8)).astype(np.float16)
+    a = rng.integers(-9, 9, (16, 16)).astype(np.float16)
+    b = rng.integers(-9, 9, (16, 8)).astype(np.float16)
     *_, d = run(
         code, a.view(np.uint32), np.ascontiguousarray(b.T).view(np.uint32), np.zeros((16, 8), np.float32)
     )
@@ -298,6 +299,7 @@ def test_integers_of_128_bits(expression: str) -> None:
     _, out = launch(ptx, "k", [a, np.zeros(128, np.uint64)], 1, 64)
     numbers = a.tolist()
     for t in range(64):
-        v, w = numbers[t] * numbers[(t + 1) % 64], numbers[63 - t] >> (t % 48)
+        v = numbers[t] * numbers[(t + 1) % 64]
+        w = numbers[63 - t] >> (t % 48)
         want = WIDE[expression](v, w) % (1 << 128)
         assert (int(out[2 * t + 1]) << 64 | int(out[2 * t])) == want

@@ -20,7 +20,8 @@ def decoded(kind: str, code: int) -> float:
     exponent_bits, mantissa_bits, largest = FORMATS[kind]
     if code > largest:
         return float("inf") if kind == "e5m2" and code == 0x7C else float("nan")
-    exponent, mantissa = code >> mantissa_bits, code & ((1 << mantissa_bits) - 1)
+    exponent = code >> mantissa_bits
+    mantissa = code & ((1 << mantissa_bits) - 1)
     bias = (1 << (exponent_bits - 1)) - 1
     if exponent == 0:
         return float(mantissa * 2.0 ** (1 - bias - mantissa_bits))
@@ -40,7 +41,8 @@ def encoded(kind: str, value: float) -> int:
     above = bisect_left(values, size)
     if values[above] == size:
         return sign | above
-    low, high = Fraction(size) - Fraction(values[above - 1]), Fraction(values[above]) - Fraction(size)
+    low = Fraction(size) - Fraction(values[above - 1])
+    high = Fraction(values[above]) - Fraction(size)
     return sign | (above if high < low or (high == low and above % 2 == 0) else above - 1)
 
 

@@ -53,17 +53,22 @@ def defined(piece: pieces.Piece) -> list[str]:
 def test_each_function_comes_after_those_that_it_calls_and_unused_ones_not_at_all() -> None:
     made = pieces.pieces(kernel(0))
     assert [defined(piece) for piece in made] == [
-        ["run_blocks"], ["bits"], ["entry"], ["warp_1", "warp_0"], ["run_block"],
-    ]  # fmt: skip
+        ["run_blocks"],
+        ["bits"],
+        ["entry"],
+        ["warp_1", "warp_0"],
+        ["run_block"],
+    ]
     assert [piece.shared for piece in made] == [True, True, True, False, True]
 
 
 def test_a_piece_declares_what_it_uses_and_nothing_else() -> None:
     text = pieces.pieces(kernel(0))[2].text
     assert text.split("\n")[:3] == [
-        "declare i32 @bits(i32)", "@table = internal constant [2 x i32] [i32 40, i32 2]",
+        "declare i32 @bits(i32)",
+        "@table = internal constant [2 x i32] [i32 40, i32 2]",
         "define i32 @entry(i32 %at) noinline {",
-    ]  # fmt: skip
+    ]
     assert "ctpop" not in text
     assert "bswap" not in text
 
@@ -98,7 +103,8 @@ def test_functions_that_call_each_other_come_once() -> None:
 
 
 def test_pieces_do_what_the_whole_does() -> None:
-    one, other = jit.Code(kernel(0)), jit.Code(kernel(100))
+    one = jit.Code(kernel(0))
+    other = jit.Code(kernel(100))
     for bits in (0, 1, 8):
         known = [40, 2][bits.bit_count()]
         assert one.run_block(None, 0, bits) == known

@@ -89,7 +89,8 @@ extern "C" __global__ void k(volatile int* flag, int* out) {
   else { out[threadIdx.x] = 4; if (lane == 31) flag[0] = 1; }
 }
 """
-    flag, out = cp.zeros(3, np.int32), cp.zeros(32, np.int32)
+    flag = cp.zeros(3, np.int32)
+    out = cp.zeros(32, np.int32)
     cp.RawKernel(code, "k")((1,), (32,), (flag, out))
     assert np.array_equal(out.get(), np.arange(32) % 4 + 1)
 
@@ -128,7 +129,8 @@ extern "C" __global__ void k(unsigned* out, int n) {
   out[threadIdx.x] = x;
 }
 """
-    kernel, out = cp.RawKernel(code, "k"), cp.zeros(32, np.uint32)
+    kernel = cp.RawKernel(code, "k")
+    out = cp.zeros(32, np.uint32)
     kernel((1,), (32,), (out, np.int32(1)))
     turns = 1 << 20
     while True:
@@ -168,7 +170,8 @@ extern "C" __global__ void k(volatile int* flag, int* out) {
 
 def test_blocks_that_fit_at_once_may_wait_for_the_last_of_them() -> None:
     gl.use_device("virtual:T4")
-    kernel, out = cp.RawKernel(WAIT_FOR_THE_LAST, "k"), cp.zeros(1, np.int32)
+    kernel = cp.RawKernel(WAIT_FOR_THE_LAST, "k")
+    out = cp.zeros(1, np.int32)
     blocks = 40  # a T4 holds one block of 1,024 threads on each of its 40 SMs
     kernel((blocks,), (1024,), (cp.zeros(1, np.int32), out))
     assert int(out[0]) == blocks
@@ -176,6 +179,7 @@ def test_blocks_that_fit_at_once_may_wait_for_the_last_of_them() -> None:
 
 def test_blocks_that_wait_for_one_that_cannot_start_say_so() -> None:
     gl.use_device("virtual:T4", watchdog_s=1)
-    kernel, out = cp.RawKernel(WAIT_FOR_THE_LAST, "k"), cp.zeros(1, np.int32)
+    kernel = cp.RawKernel(WAIT_FOR_THE_LAST, "k")
+    out = cp.zeros(1, np.int32)
     with pytest.raises(LaunchTimeoutError, match=r"40 blocks, all that the device holds.*and 14 that could"):
         kernel((54,), (1024,), (cp.zeros(1, np.int32), out))

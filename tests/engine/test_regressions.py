@@ -104,8 +104,9 @@ def test_a_difference_of_equals_is_negative_zero_when_rounded_down() -> None:
     assert np.signbit(found).all()
 
 
-@pytest.mark.parametrize(("kind", "wanted"), [("s32", -(2**31)), ("u32", 2**31), ("s64", -(2**63)),
-                                              ("u64", 2**63)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kind", "wanted"), [("s32", -(2**31)), ("u32", 2**31), ("s64", -(2**63)), ("u64", 2**63)]
+)
 def test_no_number_as_an_integer_is_the_sign_bit_if_it_was_a_double(kind: str, wanted: int) -> None:
     """PTX ISA, cvt: zero only where neither type has 64 bits."""
     found = apply(f"cvt.rzi.{kind}.f64 %out, %in0;", kind, ("f64",), (np.array([np.nan]),))
@@ -122,8 +123,12 @@ def test_long_bit_fields_start_where_their_whole_number_says() -> None:
     long = apply("bfe.u64 %out, %in0, %in1, %in2;", "u64", ("u64", "u32", "u32"), (words, positions, lengths))
     assert long.tolist() == [0x0F, 0, 0, 0xF0F]
     ones = np.full(4, 2**64 - 1, np.uint64)
-    put = apply("bfi.b64 %out, %in0, %in1, %in2, %in3;", "b64", ("b64", "b64", "u32", "u32"),
-                (np.zeros(4, np.uint64), ones, positions, lengths))  # fmt: skip
+    put = apply(
+        "bfi.b64 %out, %in0, %in1, %in2, %in3;",
+        "b64",
+        ("b64", "b64", "u32", "u32"),
+        (np.zeros(4, np.uint64), ones, positions, lengths),
+    )
     assert put.tolist() == [2**64 - 1 - 0xFF0, 2**64 - 1, 2**64 - 1, 0xF]
 
 
@@ -142,11 +147,15 @@ def test_absolute_differences_of_packed_bytes() -> None:
 
 @pytest.mark.parametrize(
     ("name", "dtype", "function"),
-    [("add.u16x2", np.uint16, np.add), ("add.s16x2", np.int16, np.add),
-     ("min.s16x2", np.int16, np.minimum), ("max.u16x2", np.uint16, np.maximum),
-     ("max.relu.s16x2", np.int16, lambda a, b: np.maximum(np.maximum(a, b), 0)),
-     ("min.relu.s16x2", np.int16, lambda a, b: np.maximum(np.minimum(a, b), 0))],
-)  # fmt: skip
+    [
+        ("add.u16x2", np.uint16, np.add),
+        ("add.s16x2", np.int16, np.add),
+        ("min.s16x2", np.int16, np.minimum),
+        ("max.u16x2", np.uint16, np.maximum),
+        ("max.relu.s16x2", np.int16, lambda a, b: np.maximum(np.maximum(a, b), 0)),
+        ("min.relu.s16x2", np.int16, lambda a, b: np.maximum(np.minimum(a, b), 0)),
+    ],
+)
 def test_packed_half_words(name: str, dtype: type, function: np.ufunc) -> None:
     a, b = (x.ravel() for x in np.meshgrid(BYTES, BYTES))
     found = apply(f"{name} %out, %in0, %in1;", "u32", ("u32", "u32"), (a, b), target=90)

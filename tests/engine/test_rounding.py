@@ -115,15 +115,21 @@ def sqrt(mode: str, kind: str, a: float) -> float:
 
 
 FUNCTIONS: dict[str, tuple[int, Callable[..., float]]] = {
-    "add": (2, add), "sub": (2, sub), "mul": (2, mul), "div": (2, div), "rcp": (1, rcp), "sqrt": (1, sqrt),
+    "add": (2, add),
+    "sub": (2, sub),
+    "mul": (2, mul),
+    "div": (2, div),
+    "rcp": (1, rcp),
+    "sqrt": (1, sqrt),
     "fma": (3, fma),
-}  # fmt: skip
+}
 
 
 def special(kind: str) -> list[float]:
     """Zeros, the ends of the subnormals and of the normal numbers, infinities, NaN."""
     digits, least, beyond = FORMATS[kind]
-    tiny, normal = float(power(least)), float(power(least + digits - 1))
+    tiny = float(power(least))
+    normal = float(power(least + digits - 1))
     huge = float(power(beyond) - power(beyond - digits))
     one = 1 + float(power(1 - digits))
     sizes = [0.0, tiny, 3 * tiny, normal - tiny, normal, 1.0, one, 3.0, huge / 2, huge, math.inf]

@@ -46,10 +46,16 @@ ONLY_OURS = {
 }
 # On the H200 these hang, under synccheck too.
 HANGING = {
-    "barrier_in_both_branches", "barrier_in_divergent_loop", "named_barrier_of_too_few",
-    "two_named_barriers", "two_shuffles_wait_for_each_other", "endless_loop", "endless_in_one_lane",
-    "warps_wait_for_each_other", "block_waits_for_itself",
-}  # fmt: skip
+    "barrier_in_both_branches",
+    "barrier_in_divergent_loop",
+    "named_barrier_of_too_few",
+    "two_named_barriers",
+    "two_shuffles_wait_for_each_other",
+    "endless_loop",
+    "endless_in_one_lane",
+    "warps_wait_for_each_other",
+    "block_waits_for_itself",
+}
 NO_TOOL = {"root_of_a_negative", "zero_over_zero"}
 
 
@@ -120,7 +126,8 @@ def test_hazard_names_threads_array_and_remedy() -> None:
 
 def test_report_as_text_and_html() -> None:
     report = sanitize(BY_NAME["missing_barrier"])
-    text, page = repr(report), report._repr_html_()
+    text = repr(report)
+    page = report._repr_html_()
     for words in (
         "executed on virtual H200",
         "order of blocks: in order",
@@ -299,10 +306,17 @@ extern "C" __global__ void k(float* x) {
         (MATRIX, [(256,)], 1, 32),
     ],
     ids=[
-        "fence and atomic", "lock", "syncwarp", "named barriers", "asynchronous copy", "barrier object",
-        "grid sync", "tiles", "matrix",
+        "fence and atomic",
+        "lock",
+        "syncwarp",
+        "named barriers",
+        "asynchronous copy",
+        "barrier object",
+        "grid sync",
+        "tiles",
+        "matrix",
     ],
-)  # fmt: skip
+)
 def test_synchronised_kernels_are_not_blamed(code: str, shape: Any, grid: int, block: int) -> None:
     args = [gl.cp.ones(size, dtype=np.float32) for size in shape]
     gl.use_device(watchdog_s=20)
@@ -345,9 +359,10 @@ def test_the_recording_covers_the_catalogue() -> None:
     assert set(RECORDED) == {faulty.name for faulty in CATALOGUE}
     assert {name for name, verdict in RECORDED.items() if verdict["plain"] == "hangs"} == HANGING
     silent = {
-        name for name, verdict in RECORDED.items()
+        name
+        for name, verdict in RECORDED.items()
         if name not in HANGING | NO_TOOL | QUIET and not verdict["errors"]
-    }  # fmt: skip
+    }
     assert silent == set(ONLY_OURS)
 
 
@@ -355,7 +370,8 @@ def test_the_recording_covers_the_catalogue() -> None:
     "name", sorted(set(RECORDED) - set(ONLY_OURS) - HANGING - NO_TOOL), ids=lambda name: str(name)
 )
 def test_verdict_is_that_of_compute_sanitizer(name: str) -> None:
-    theirs, report = RECORDED[name], sanitize(BY_NAME[name])
+    theirs = RECORDED[name]
+    report = sanitize(BY_NAME[name])
     if not theirs["errors"]:
         assert report.clean
         return

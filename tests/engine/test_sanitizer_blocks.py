@@ -46,7 +46,8 @@ extern "C" __global__ void k(int* state, int* sums) {
 
 def ran(grid: int) -> list[int]:
     """The order in which blocks of a kernel run, as they note it themselves."""
-    taken, order = gl.cp.zeros(1, dtype=np.int32), gl.cp.zeros(grid, dtype=np.int32)
+    taken = gl.cp.zeros(1, dtype=np.int32)
+    order = gl.cp.zeros(grid, dtype=np.int32)
     gl.cp.RawKernel(TICKETS, "k")((grid,), (32,), (taken, order))
     return [int(block) for block in order.get()]
 
@@ -69,7 +70,8 @@ def test_blocks_that_take_turns_go_on_while_one_is_at_a_barrier() -> None:
     kernel = gl.cp.RawKernel(NOTED, "k")
     kept = {}
     for order in ORDERS:
-        noted, found = gl.cp.zeros(1, dtype=np.int32), gl.cp.zeros(40, dtype=np.int32)
+        noted = gl.cp.zeros(1, dtype=np.int32)
+        found = gl.cp.zeros(40, dtype=np.int32)
         with gl.block_order(order, 1):
             kernel((40,), (64,), (noted, found))
         kept[order] = int((found == gl.cp.arange(40)).sum())
@@ -79,7 +81,8 @@ def test_blocks_that_take_turns_go_on_while_one_is_at_a_barrier() -> None:
 @needs_nvrtc
 def test_a_chain_of_blocks_ends_where_they_take_turns() -> None:
     """Each waits for the one before: more are begun only as far as it helps."""
-    state, sums = gl.cp.zeros(1, dtype=np.int32), gl.cp.zeros(501, dtype=np.int32)
+    state = gl.cp.zeros(1, dtype=np.int32)
+    sums = gl.cp.zeros(501, dtype=np.int32)
     with gl.block_order("in turns", 3):
         gl.cp.RawKernel(CHAIN, "k")((500,), (32,), (state, sums))
     np.testing.assert_array_equal(sums.get(), np.arange(501))
@@ -139,7 +142,8 @@ def passed_on(
 @needs_nvrtc
 def test_both_sides_of_a_flag_between_blocks_need_a_fence_of_the_device() -> None:
     """PTX's causality order: a release and an acquire pattern, of a scope that holds both threads."""
-    wide, narrow = "__threadfence();", "__threadfence_block();"
+    wide = "__threadfence();"
+    narrow = "__threadfence_block();"
     assert passed_on("", wide, wide)
     assert not passed_on("", wide, "")
     assert not passed_on("", narrow, narrow)

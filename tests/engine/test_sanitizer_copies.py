@@ -160,7 +160,8 @@ def checked(body: str) -> tuple[Any, Any, gl.records.SanitizerReport]:
     code = "".join(f"#include <{header}>\n" for header in wanted) + TILE + body
     with session.on_device("virtual:A100"):
         a = np.random.default_rng(0).integers(1, 100, (4, 256)).astype(np.float32)
-        out, kernel = cp.zeros(256, cp.float32), cp.RawKernel(code, "k")
+        out = cp.zeros(256, cp.float32)
+        kernel = cp.RawKernel(code, "k")
         args = (cp.asarray(a), out, np.int32(4))
         kernel((1,), (256,), args)
         return a, cp.asnumpy(out), gl.sanitize(kernel, 1, 256, args)

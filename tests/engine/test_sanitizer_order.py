@@ -35,8 +35,12 @@ atom.global.add.u32 %r1, [%rd2], %r3;
 ret;
 }
 """
-LOAD, STORE, ATOMIC = 0, 1, 2
-WARPS, BLOCKS, WORDS = 3, 3, 10
+LOAD = 0
+STORE = 1
+ATOMIC = 2
+WARPS = 3
+BLOCKS = 3
+WORDS = 10
 THREADS = 32 * WARPS
 
 

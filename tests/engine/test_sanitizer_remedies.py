@@ -166,7 +166,8 @@ def device() -> Iterator[None]:
 
 
 def _hazards(body: str, remedy: Remedy) -> list[str]:
-    x, y = gl.cp.zeros(128, "i"), gl.cp.zeros(128, "i")
+    x = gl.cp.zeros(128, "i")
+    y = gl.cp.zeros(128, "i")
     kernel = gl.cp.RawKernel(f"{_HEAD}{body}\n}}", "k")
     return [hazard.message for hazard in gl.sanitize(kernel, remedy.blocks, remedy.threads, (x, y)).hazards]
 
@@ -185,7 +186,8 @@ def test_a_remedy_helps(remedy: Remedy) -> None:
 
 def test_elements_of_an_output_that_no_thread_wrote_are_named() -> None:
     code = _HEAD + "int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < 100) x[i] = y[i]; }"
-    kernel, y = gl.cp.RawKernel(code, "k"), gl.cp.ones(128, "i")
+    kernel = gl.cp.RawKernel(code, "k")
+    y = gl.cp.ones(128, "i")
     (some,) = gl.sanitize(kernel, 1, 64, (gl.cp.empty(128, "i"), y)).hazards
     assert (some.kind, some.severity, some.array, some.count) == ("output not written", "info", "x[64]", 64)
     assert "256 of the 512 bytes" in some.message

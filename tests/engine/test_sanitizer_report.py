@@ -30,19 +30,48 @@ from virtualgpu.sanitizer.sites import register_site, site
 # -- declarations -----------------------------------------------------------------------------------------
 
 C = {
-    "char": ctypes.c_char, "bool": ctypes.c_bool, "int8_t": ctypes.c_int8, "uint8_t": ctypes.c_uint8,
-    "unsigned char": ctypes.c_ubyte, "short": ctypes.c_short, "unsigned short": ctypes.c_ushort,
-    "int16_t": ctypes.c_int16, "uint16_t": ctypes.c_uint16, "int": ctypes.c_int, "unsigned": ctypes.c_uint,
-    "unsigned int": ctypes.c_uint, "uint": ctypes.c_uint, "int32_t": ctypes.c_int32,
-    "uint32_t": ctypes.c_uint32, "float": ctypes.c_float, "double": ctypes.c_double, "long": ctypes.c_int64,
-    "long long": ctypes.c_longlong, "unsigned long long": ctypes.c_ulonglong, "size_t": ctypes.c_uint64,
-    "int64_t": ctypes.c_int64, "uint64_t": ctypes.c_uint64, "float*": ctypes.c_uint64,
-}  # fmt: skip
+    "char": ctypes.c_char,
+    "bool": ctypes.c_bool,
+    "int8_t": ctypes.c_int8,
+    "uint8_t": ctypes.c_uint8,
+    "unsigned char": ctypes.c_ubyte,
+    "short": ctypes.c_short,
+    "unsigned short": ctypes.c_ushort,
+    "int16_t": ctypes.c_int16,
+    "uint16_t": ctypes.c_uint16,
+    "int": ctypes.c_int,
+    "unsigned": ctypes.c_uint,
+    "unsigned int": ctypes.c_uint,
+    "uint": ctypes.c_uint,
+    "int32_t": ctypes.c_int32,
+    "uint32_t": ctypes.c_uint32,
+    "float": ctypes.c_float,
+    "double": ctypes.c_double,
+    "long": ctypes.c_int64,
+    "long long": ctypes.c_longlong,
+    "unsigned long long": ctypes.c_ulonglong,
+    "size_t": ctypes.c_uint64,
+    "int64_t": ctypes.c_int64,
+    "uint64_t": ctypes.c_uint64,
+    "float*": ctypes.c_uint64,
+}
 HALVES = ("half", "__half", "__nv_bfloat16", "nv_bfloat16")
 PARTS = {"char": 1, "uchar": 1, "half": 2, "float": 4, "int": 4, "uint": 4, "double": 8}
-VECTORS = ("half2", "float2", "int2", "uint2", "double2", "float3", "int3", "uint3", "float4", "int4",
-           "uint4",
-           "char4", "uchar4")  # fmt: skip
+VECTORS = (
+    "half2",
+    "float2",
+    "int2",
+    "uint2",
+    "double2",
+    "float3",
+    "int3",
+    "uint3",
+    "float4",
+    "int4",
+    "uint4",
+    "char4",
+    "uchar4",
+)
 
 
 def element(source: str, offset: int, size_bytes: int = 0, name: str = "a") -> str:
@@ -69,7 +98,8 @@ def test_an_element_is_as_wide_as_its_type(kind: str, size: int) -> None:
 
 @pytest.mark.parametrize("kind", VECTORS)
 def test_parts_of_vectors_have_their_letters(kind: str) -> None:
-    count, part = int(kind[-1]), PARTS[kind[:-1]]
+    count = int(kind[-1])
+    part = PARTS[kind[:-1]]
     for n in range(count):
         at = count * part + n * part
         assert element(f"__shared__ {kind} a[2];", at, 2 * count * part) == f"a[1].{'xyzw'[n]}"
@@ -81,14 +111,37 @@ def test_parts_of_vectors_have_their_letters(kind: str) -> None:
 @pytest.mark.parametrize(
     ("extent", "value"),
     [
-        ("7 + 2", 9), ("7 - 2", 5), ("3 * 4", 12), ("9 / 2", 4), ("9 % 5", 4), ("1 << 4", 16),
+        ("7 + 2", 9),
+        ("7 - 2", 5),
+        ("3 * 4", 12),
+        ("9 / 2", 4),
+        ("9 % 5", 4),
+        ("1 << 4", 16),
         ("64 >> 2", 16),
-        ("(2 + 3) * 2", 10), ("16u", 16), ("16UL + 2ull", 18), ("int(4)", None), ("1 << 64", None),
-        ("2 + (1 >> 64)", None), ("4 / 0", None), ("4 % 0", None), ("0", None), ("2 - 3", None), ("1", 1),
-        ("2.5", None), ("2 * f(3)", None), ("2 & 3", None), ("N", None), ("2 +", None), ("-1 + 4", None),
-        ("FOUR", 4), ("FOUR * EIGHT", 32), ("CALL", None), ("TWO + THREE", 5), ("2 + (1 >> 63)", 2),
+        ("(2 + 3) * 2", 10),
+        ("16u", 16),
+        ("16UL + 2ull", 18),
+        ("int(4)", None),
+        ("1 << 64", None),
+        ("2 + (1 >> 64)", None),
+        ("4 / 0", None),
+        ("4 % 0", None),
+        ("0", None),
+        ("2 - 3", None),
+        ("1", 1),
+        ("2.5", None),
+        ("2 * f(3)", None),
+        ("2 & 3", None),
+        ("N", None),
+        ("2 +", None),
+        ("-1 + 4", None),
+        ("FOUR", 4),
+        ("FOUR * EIGHT", 32),
+        ("CALL", None),
+        ("TWO + THREE", 5),
+        ("2 + (1 >> 63)", 2),
     ],
-)  # fmt: skip
+)
 def test_an_extent_is_worth_what_c_makes_of_it(extent: str, value: int | None) -> None:
     source = (
         "#define FOUR 4\n#define EIGHT \\\n (FOUR + FOUR)\n#define CALL f(FOUR)\n#define F(x) x\n"
@@ -136,8 +189,11 @@ def test_an_open_extent_is_all_that_there_is() -> None:
 def test_structures_are_counted_by_their_size() -> None:
     source = "__shared__ Node a[4];\n__shared__ Node one;"
     assert [element(source, at, 48) for at in (0, 11, 12, 47)] == [
-        "a[0]", "byte 11 of a[0]", "a[1]", "byte 11 of a[3]",
-    ]  # fmt: skip
+        "a[0]",
+        "byte 11 of a[0]",
+        "a[1]",
+        "byte 11 of a[3]",
+    ]
     assert element(source, 0, 50) == ""
     assert element(source, 5, 12, "one") == "byte 5 of one"
     assert element(source, 0, 12, "one") == "one"
@@ -198,8 +254,13 @@ def test_names_of_the_devices_memory() -> None:
     memory = DeviceMemory(1 << 20)
     assert names(memory).device(1 << 40) == ""
     starts = [memory.malloc(4096) for _ in range(5)]
-    labels = ("float32 array of shape (4, 8)", "float64 array of shape (16,)", "module variable box",
-              "module variable _ZN2abE1s", "copy of something")  # fmt: skip
+    labels = (
+        "float32 array of shape (4, 8)",
+        "float64 array of shape (16,)",
+        "module variable box",
+        "module variable _ZN2abE1s",
+        "copy of something",
+    )
     for start, size, label in zip(starts, (128, 128, 8, 8, 4096), labels, strict=True):
         memory.track(start, size, label)
     matrix, row, box, strange, plain = starts
@@ -224,17 +285,22 @@ def test_names_of_the_devices_memory() -> None:
 @pytest.mark.parametrize(
     ("symbol", "name"),
     [
-        ("tile", "tile"), ("_ZZ1kvE1s", "s"), ("_ZZ4copyPKfE4tile", "tile"), ("_ZZ1kE4tile_0", "tile"),
-        ("_Zodd", "_Zodd"), ("E4tile", "E4tile"),
+        ("tile", "tile"),
+        ("_ZZ1kvE1s", "s"),
+        ("_ZZ4copyPKfE4tile", "tile"),
+        ("_ZZ1kE4tile_0", "tile"),
+        ("_Zodd", "_Zodd"),
+        ("E4tile", "E4tile"),
     ],
-)  # fmt: skip
+)
 def test_a_mangled_name_ends_with_what_the_source_calls_it(symbol: str, name: str) -> None:
     assert spelled(symbol) == name
 
 
 # -- sentences --------------------------------------------------------------------------------------------
 
-ONE, TWO = Place(4, "", (1, 0, 0), (3, 0, 0)), Place(6, "", (2, 0, 0), (5, 0, 0))
+ONE = Place(4, "", (1, 0, 0), (3, 0, 0))
+TWO = Place(6, "", (2, 0, 0), (5, 0, 0))
 SAME = Place(4, "", (2, 0, 0), (5, 0, 0))
 
 
@@ -267,7 +333,8 @@ BEHIND = (
 
 
 def test_a_race_says_who_did_what() -> None:
-    block, grid = sentences.Remedied(sentences.BLOCK), sentences.Remedied(sentences.GRID)
+    block = sentences.Remedied(sentences.BLOCK)
+    grid = sentences.Remedied(sentences.GRID)
     meets = "and nothing says which comes first."
     who = "thread (5, 0, 0) of block (2, 0, 0)"
     assert race("RAW", block).startswith(f"{who} reads s[1] that thread (3, 0, 0) wrote, {meets}")
@@ -289,29 +356,47 @@ def test_a_race_says_who_did_what() -> None:
         ((1,), {"same": True}, "WAW", "Let one thread write it, or give each an element of its own."),
         ((1,), {}, "WAW", "Put __syncthreads() between lines 4 and 6."),
         ((2,), {}, "WAW", "Blocks run in any order and at once: let one thread write it, or use an atomic."),
-        ((2,), {}, "RAW",
-         "Blocks run in any order and at once: write to another array, use an atomic, or launch twice."),
+        (
+            (2,),
+            {},
+            "RAW",
+            "Blocks run in any order and at once: write to another array, use an atomic, or launch twice.",
+        ),
         ((2, False, 0, 0, True), {}, "RAW", FLAGGED),
-        ((2, False, 0, 0, True, True), {}, "RAW",
-         "Write the flag with an atomic, such as atomicExch(), and put __threadfence() before it."),
-        ((1, False, 0, 0, False, False, True), {}, "RAW",
-         f"Put __syncthreads() between lines 4 and 6.{sentences.LOCK}"),
-        ((1, True), {"same": True}, "WAW",
-         f"Put __syncthreads() between two turns of the loop. If the race remains, l{OWN}"),
-        ((1, True), {"same": True}, "RAW",
-         f"Put __syncthreads() between two turns of the loop. If the race remains, r{VARIABLE}"),
+        (
+            (2, False, 0, 0, True, True),
+            {},
+            "RAW",
+            "Write the flag with an atomic, such as atomicExch(), and put __threadfence() before it.",
+        ),
+        (
+            (1, False, 0, 0, False, False, True),
+            {},
+            "RAW",
+            f"Put __syncthreads() between lines 4 and 6.{sentences.LOCK}",
+        ),
+        (
+            (1, True),
+            {"same": True},
+            "WAW",
+            f"Put __syncthreads() between two turns of the loop. If the race remains, l{OWN}",
+        ),
+        (
+            (1, True),
+            {"same": True},
+            "RAW",
+            f"Put __syncthreads() between two turns of the loop. If the race remains, r{VARIABLE}",
+        ),
         ((1, True, 0, 7), {"same": True}, "WAR", f"R{VARIABLE}"),
         ((1, True, 0, 7), {"same": True}, "WAW", f"L{OWN}"),
         ((1, True), {}, "RAW", "Put __syncthreads() between lines 4 and 6."),
-        ((1, True), {"back": True}, "WAR",
-         AGAIN),
-        ((1, True, 5), {}, "RAW",
-         f"The barrier in line 5 does not part two turns of the loop. {AGAIN}"),
+        ((1, True), {"back": True}, "WAR", AGAIN),
+        ((1, True, 5), {}, "RAW", f"The barrier in line 5 does not part two turns of the loop. {AGAIN}"),
         ((1, True, 5, 7), {}, "RAW", "Put __syncthreads() between lines 4 and 6."),
         ((1, True, 0, 7), {"back": True}, "RAW", "Put __syncthreads() between lines 4 and 6."),
         ((1, False, 5, 0), {"back": True}, "RAW", "Put __syncthreads() between lines 4 and 6."),
     ],
-)  # fmt: skip
+)
 def test_a_remedy_says_where_the_wait_belongs(
     where: tuple[int, ...], how: dict[str, bool], kind: str, remedy: str
 ) -> None:
@@ -410,7 +495,8 @@ def function(*code: str, head: str = "") -> ir.Function:
     ).entries["k"]
 
 
-LOAD, STORE = "2| ld.global.u32 %r1, [%rd1]", "3| st.global.u32 [%rd1], %r2"
+LOAD = "2| ld.global.u32 %r1, [%rd1]"
+STORE = "3| st.global.u32 [%rd1], %r2"
 
 
 def found_updates(*code: str) -> list[tuple[int, int, str]]:
@@ -420,19 +506,25 @@ def found_updates(*code: str) -> list[tuple[int, int, str]]:
 @pytest.mark.parametrize(
     ("made", "atomic"),
     [
-        ("add.s32", "atomicAdd"), ("sub.s32", "atomicAdd"), ("min.s32", "atomicMin"),
+        ("add.s32", "atomicAdd"),
+        ("sub.s32", "atomicAdd"),
+        ("min.s32", "atomicMin"),
         ("max.u32", "atomicMax"),
-        ("and.b32", "atomicAnd"), ("or.b32", "atomicOr"), ("xor.b32", "atomicXor"), ("mul.lo.s32", "none"),
+        ("and.b32", "atomicAnd"),
+        ("or.b32", "atomicOr"),
+        ("xor.b32", "atomicXor"),
+        ("mul.lo.s32", "none"),
         ("shl.b32", "none"),
     ],
-)  # fmt: skip
+)
 def test_what_is_made_of_a_load_says_which_atomic_does_the_same(made: str, atomic: str) -> None:
     assert found_updates(LOAD, f"{made} %r2, %r1, %r3", STORE) == [(2, 3, atomic)]
     assert found_updates(LOAD, f"{made} %r2, %r3, %r1", STORE) == [(2, 3, atomic)]
 
 
 def test_floats_have_no_atomic_minimum() -> None:
-    load, store = "2| ld.global.f32 %f1, [%rd1]", "3| st.global.f32 [%rd1], %f2"
+    load = "2| ld.global.f32 %f1, [%rd1]"
+    store = "3| st.global.f32 [%rd1], %f2"
     assert found_updates(load, "min.f32 %f2, %f1, %f3", store) == [(2, 3, "none")]
     assert found_updates(load, "add.f32 %f2, %f1, %f3", store) == [(2, 3, "atomicAdd")]
     assert found_updates(load, "fma.rn.f32 %f2, %f3, %f4, %f1", store) == [(2, 3, "atomicAdd")]
@@ -462,9 +554,10 @@ def test_an_update_is_known_by_its_load_and_its_stores() -> None:
     load, _, first, _, second, _ = made.instructions
     found = updates(made)
     assert found == {
-        id(load): Update(2, 3, "atomicAdd"), id(first): Update(2, 3, "atomicAdd"),
+        id(load): Update(2, 3, "atomicAdd"),
+        id(first): Update(2, 3, "atomicAdd"),
         id(second): Update(2, 5, "atomicAdd"),
-    }  # fmt: skip
+    }
 
 
 def test_a_chain_of_very_many_values_is_not_followed() -> None:
@@ -477,8 +570,12 @@ def test_a_chain_of_very_many_values_is_not_followed() -> None:
 
 
 COMPARED = [
-    LOAD, "setp.gt.s32 %p1, %r3, %r1", "@!%p1 bra END", "3| st.global.u32 [%rd1], %r3", "END:",
-]  # fmt: skip
+    LOAD,
+    "setp.gt.s32 %p1, %r3, %r1",
+    "@!%p1 bra END",
+    "3| st.global.u32 [%rd1], %r3",
+    "END:",
+]
 
 
 def test_a_store_behind_a_comparison_with_what_lies_there_is_an_update() -> None:
@@ -537,7 +634,10 @@ def test_loads_that_an_atomic_minimum_compares_again() -> None:
 # -- hazards ----------------------------------------------------------------------------------------------
 
 SOURCE = ["first", " second ", "third", "fourth", "fifth", "sixth", "seventh"]
-RACE, BLOCK, WARP, GRID = structures.RACE, sentences.BLOCK, sentences.WARP, sentences.GRID
+RACE = structures.RACE
+BLOCK = sentences.BLOCK
+WARP = sentences.WARP
+GRID = sentences.GRID
 
 
 class Case:
@@ -570,10 +670,21 @@ class Case:
         )
 
     def race(
-        self, first: int, second: int, kind: str = "RAW", relation: int = BLOCK, *, word: int = 16,
-        space: str = "shared", agree: bool = False, count: int = 1, threads: tuple[int, int] = (3, 5),
-        blocks: tuple[int, int] = (1, 2), start: int = 0, what: int = RACE,
-    ) -> Case:  # fmt: skip
+        self,
+        first: int,
+        second: int,
+        kind: str = "RAW",
+        relation: int = BLOCK,
+        *,
+        word: int = 16,
+        space: str = "shared",
+        agree: bool = False,
+        count: int = 1,
+        threads: tuple[int, int] = (3, 5),
+        blocks: tuple[int, int] = (1, 2),
+        start: int = 0,
+        what: int = RACE,
+    ) -> Case:
         wrote = {"WAW": (True, True), "RAW": (True, False), "WAR": (False, True)}[kind]
         one, other = (
             Access(block, at, thread)
@@ -585,10 +696,17 @@ class Case:
 
     def report(self, **more: Any) -> Report:
         given = {
-            "findings": self.findings, "kernel": "k", "lines": SOURCE, "grid": (2, 2, 4), "block": (4, 2, 4),
-            "names": self.names, "flow": cfg.build(self.function), "function": self.function,
-            "updates": updates(self.function), "checks": checks(self.function),
-        } | more  # fmt: skip
+            "findings": self.findings,
+            "kernel": "k",
+            "lines": SOURCE,
+            "grid": (2, 2, 4),
+            "block": (4, 2, 4),
+            "names": self.names,
+            "flow": cfg.build(self.function),
+            "function": self.function,
+            "updates": updates(self.function),
+            "checks": checks(self.function),
+        } | more
         return Report(**given)
 
     def hazards(self, **more: Any) -> list[Hazard]:
@@ -601,18 +719,27 @@ class Case:
 
 SHARED = ("2| st.shared.u32 [%r2], %r1", "5| ld.shared.u32 %r3, [%r4]", "6| st.shared.u32 [%r6], %r5")
 GLOBAL = (
-    "2| st.global.u32 [%rd2], %r1", "5| ld.global.u32 %r3, [%rd4]", "6| st.global.u32 [%rd6], %r5",
-)  # fmt: skip
+    "2| st.global.u32 [%rd2], %r1",
+    "5| ld.global.u32 %r3, [%rd4]",
+    "6| st.global.u32 [%rd6], %r5",
+)
 
 
 def test_a_race_as_a_hazard() -> None:
     assert Case(*SHARED).race(0, 1, word=19, count=7, threads=(9, 30), blocks=(3, 6)).hazard() == Hazard(
-        tool="race", kind="RAW", severity="error", space="shared", kernel="k",
-        first=Place(2, "second", (1, 1, 0), (1, 0, 1)), second=Place(5, "fifth", (0, 1, 1), (2, 1, 3)),
-        address=76, array="s[0][3]", count=7,
+        tool="race",
+        kind="RAW",
+        severity="error",
+        space="shared",
+        kernel="k",
+        first=Place(2, "second", (1, 1, 0), (1, 0, 1)),
+        second=Place(5, "fifth", (0, 1, 1), (2, 1, 3)),
+        address=76,
+        array="s[0][3]",
+        count=7,
         message="thread (2, 1, 3) of block (0, 1, 1) reads s[0][3] that thread (1, 0, 1) wrote, and nothing "
         "says which comes first. Put __syncthreads() between lines 2 and 5.",
-    )  # fmt: skip
+    )
 
 
 def test_places_past_the_source_have_no_text() -> None:
@@ -627,11 +754,17 @@ def test_places_past_the_source_have_no_text() -> None:
 @pytest.mark.parametrize(
     ("kind", "relation", "agree", "severity"),
     [
-        ("RAW", WARP, False, "warning"), ("WAR", WARP, False, "warning"), ("WAW", WARP, False, "error"),
-        ("RAW", BLOCK, False, "error"), ("WAW", BLOCK, False, "error"), ("WAW", BLOCK, True, "info"),
-        ("WAW", WARP, True, "info"), ("RAW", BLOCK, True, "error"), ("WAR", GRID, False, "error"),
+        ("RAW", WARP, False, "warning"),
+        ("WAR", WARP, False, "warning"),
+        ("WAW", WARP, False, "error"),
+        ("RAW", BLOCK, False, "error"),
+        ("WAW", BLOCK, False, "error"),
+        ("WAW", BLOCK, True, "info"),
+        ("WAW", WARP, True, "info"),
+        ("RAW", BLOCK, True, "error"),
+        ("WAR", GRID, False, "error"),
     ],
-)  # fmt: skip
+)
 def test_grades(kind: str, relation: int, agree: bool, severity: str) -> None:
     hazard = Case(*GLOBAL).race(0, 1, kind, relation, space="global", agree=agree).hazard()
     assert (hazard.kind, hazard.severity) == (kind, severity)
@@ -685,7 +818,8 @@ def test_what_the_system_keeps_in_shared_memory_is_not_told() -> None:
         made.names = names(made.memory, offsets={layout.RESERVED_SHARED: 64}, sizes={}, words=4096)
         return len(made.hazards())
 
-    first, past = 64 // 4, (64 + 1024) // 4
+    first = 64 // 4
+    past = (64 + 1024) // 4
     assert [of(word) for word in (first - 1, first, past - 1, past)] == [1, 0, 0, 1]
     assert of(first, "global") == 1
     both = Case(*SHARED).race(0, 1, word=first).race(0, 1, "WAR", word=past)
@@ -700,8 +834,9 @@ def test_addresses_of_each_space() -> None:
         made = Case(*SHARED).race(0, 1, word=5)
         made.names = names(made.memory, offsets={}, words=words)
         assert (made.hazard().address, made.hazard().array) == (
-            4 * place, f"byte {4 * place} of shared memory",
-        )  # fmt: skip
+            4 * place,
+            f"byte {4 * place} of shared memory",
+        )
         made = Case("2| ld.local.u32 %r1, [%r2]")
         made.findings.add(Found(structures.UNWRITTEN, "local", 2, 0, 5, Access(0, 0, 4)))
         made.names = names(made.memory, local_words=words)
@@ -769,9 +904,11 @@ def test_an_unrolled_loop_is_one() -> None:
 
 
 ATOMICS = (
-    *GLOBAL, "1| atom.global.cas.b32 %r9, [%rd1], %r2, %r3", "3| atom.global.add.u32 %r9, [%rd1], %r2",
+    *GLOBAL,
+    "1| atom.global.cas.b32 %r9, [%rd1], %r2, %r3",
+    "3| atom.global.add.u32 %r9, [%rd1], %r2",
     "4| ld.relaxed.gpu.global.u32 %r3, [%rd4]",
-)  # fmt: skip
+)
 WRITE, READ, OTHER, SWAP, ADD, STRONG = range(6)
 
 
@@ -841,13 +978,20 @@ def test_a_lost_update_is_one_hazard() -> None:
     made.race(2, 0, "RAW", GRID, space="global", count=3).race(2, 2, "WAW", BLOCK, space="global", count=4)
     hazard = made.hazard()
     assert hazard == Hazard(
-        tool="race", kind="lost update", severity="error", space="global", kernel="k",
-        first=Place(4, "fourth", (1, 0, 0), (3, 0, 0)), second=Place(2, "second", (0, 1, 0), (1, 1, 0)),
-        address=made.start + 64, array="x[16]", count=9,
+        tool="race",
+        kind="lost update",
+        severity="error",
+        space="global",
+        kernel="k",
+        first=Place(4, "fourth", (1, 0, 0), (3, 0, 0)),
+        second=Place(2, "second", (0, 1, 0), (1, 1, 0)),
+        address=made.start + 64,
+        array="x[16]",
+        count=9,
         message="thread (1, 1, 0) of block (0, 1, 0) and thread (3, 0, 0) of block (1, 0, 0) both read "
         "x[16], change it and write it back: one of the two changes can get lost. Use atomicAdd(&x[16], ...)."
         " If a lock guards it, put __threadfence() after the lock is taken and before it is opened.",
-    )  # fmt: skip
+    )
     assert "__threadfence" not in Case(*code).race(0, 2, "WAR", space="global").hazard().message
     read = Case(*code, "6| ld.global.u32 %r3, [%rd4]").race(2, 3, "RAW", space="global").hazard()
     assert read.kind == "RAW", "a read that writes nothing back loses none"
@@ -862,16 +1006,32 @@ def test_everything_that_is_no_race() -> None:
     made.findings.absent(Access(3, 1, 7), 18)
     unwritten, absent = made.hazards()
     assert unwritten == Hazard(
-        tool="init", kind="uninitialised read", severity="warning", space="global", kernel="k", first=None,
-        second=Place(2, "second", (1, 0, 0), (1, 1, 0)), address=made.start + 36, array="x[9]", count=3,
+        tool="init",
+        kind="uninitialised read",
+        severity="warning",
+        space="global",
+        kernel="k",
+        first=None,
+        second=Place(2, "second", (1, 0, 0), (1, 1, 0)),
+        address=made.start + 36,
+        array="x[9]",
+        count=3,
         message="thread (1, 1, 0) of block (1, 0, 0) reads x[9], which nothing has written. Fill it first, "
         "or make it with cp.zeros.",
-    )  # fmt: skip
+    )
     assert absent == Hazard(
-        tool="sync", kind="shuffle from an absent lane", severity="warning", space="", kernel="k", first=None,
-        second=Place(3, "third", (0, 1, 0), (2, 1, 0)), address=None, array="", count=2,
+        tool="sync",
+        kind="shuffle from an absent lane",
+        severity="warning",
+        space="",
+        kernel="k",
+        first=None,
+        second=Place(3, "third", (0, 1, 0), (2, 1, 0)),
+        address=None,
+        array="",
+        count=2,
         message=sentences.absent_message(Place(3, "", (0, 1, 0), (2, 1, 0)), 17),
-    )  # fmt: skip
+    )
     made = Case("3| vote.sync.ballot.b32 %r1, %p1, -1")
     made.findings.absent(Access(2, 0, 6), 17)
     hazard = made.hazard()
@@ -884,7 +1044,8 @@ def test_an_access_that_left_its_array() -> None:
     other = made.memory.malloc(4096)
     made.memory.track(other, 256, "float32 array of shape (64,) (parameter y)")
     kernel = function("2| st.global.u32 [%rd1], %r1", "3| ld.global.u32 %r1, [%rd1]")
-    low, high = other, other + 256
+    low = other
+    high = other + 256
     made.findings.sites = [site(n, i, (low, high)) for n, i in enumerate(kernel.instructions[:2])]
     made.findings.add(Found(structures.STRAY, "global", 1, made.start, 3, Access(0, 0, 1)))
     before = made.hazard()
@@ -904,13 +1065,20 @@ def test_an_access_that_left_its_array() -> None:
 
 
 def test_a_copy_that_nobody_awaited() -> None:
-    code = ["2| st.async.shared.u32 [%r1], %r5", "4| ld.shared.u32 %r2, [%r3]",
-            "st.shared.u32 [%r3], %r2", "6| st.async.shared.u32 [%r1], %r5"]  # fmt: skip
+    code = [
+        "2| st.async.shared.u32 [%r1], %r5",
+        "4| ld.shared.u32 %r2, [%r3]",
+        "st.shared.u32 [%r3], %r2",
+        "6| st.async.shared.u32 [%r1], %r5",
+    ]
     made = Case(*code).race(0, 1, what=structures.HASTY)
     hazard = made.hazard()
     assert (hazard.tool, hazard.kind, hazard.severity, hazard.space) == (
-        "race", "copy not awaited", "error", "shared",
-    )  # fmt: skip
+        "race",
+        "copy not awaited",
+        "error",
+        "shared",
+    )
     assert hazard.first == Place(2, "second", (1, 0, 0), (3, 0, 0))
     call = "__pipeline_wait_prior, consumer_wait or cuda::barrier's wait in CUDA C++)"
     assert hazard.message == (
@@ -934,7 +1102,8 @@ def test_accesses_to_the_device_heap_outside_its_blocks() -> None:
     made = Case("2| st.global.u32 [%rd1], %r1", "3| ld.global.u32 %r1, [%rd1]", mib=16)
     heap = made.memory.open_heap()
     with heap.checked():
-        first, second = heap.take(64), heap.take(1500)
+        first = heap.take(64)
+        second = heap.take(1500)
         heap.give(first)
         made.findings.outside_block(Access(0, 0, 1), second + 1500)
         made.findings.outside_block(Access(0, 0, 1), second + 1600)
@@ -943,8 +1112,12 @@ def test_accesses_to_the_device_heap_outside_its_blocks() -> None:
         past, freed, other = made.hazards()
     who = "thread (1, 0, 0) of block (0, 0, 0)"
     assert (past.kind, past.tool, past.severity, past.count, past.address) == (
-        "out of bounds", "memory", "error", 2, second + 1500,
-    )  # fmt: skip
+        "out of bounds",
+        "memory",
+        "error",
+        2,
+        second + 1500,
+    )
     assert past.array == "byte 1,500 of a block of 1,500 bytes on the device heap"
     assert past.message == (
         f"{who} writes 4 bytes at {past.array}: check the index against what malloc() gave."
@@ -972,10 +1145,18 @@ def test_a_barrier_that_not_all_come_to() -> None:
 
     alone = of(0, None)
     assert alone == Hazard(
-        tool="sync", kind="divergent barrier", severity="error", space="", kernel="k", first=None,
-        second=Place(2, "second", (0, 1, 1), (2, 0, 4)), address=None, array="", count=2,
+        tool="sync",
+        kind="divergent barrier",
+        severity="error",
+        space="",
+        kernel="k",
+        first=None,
+        second=Place(2, "second", (0, 1, 1), (2, 0, 4)),
+        address=None,
+        array="",
+        count=2,
         message=sentences.apart_message(0b1100, None, Place(2, "", (0, 1, 1), (2, 0, 4)), False),
-    )  # fmt: skip
+    )
     both = of(0, 1)
     assert (both.severity, both.first) == ("error", Place(3, "third", (0, 1, 1), (3, 0, 0)))
     assert "waits at the one of line 3" in both.message

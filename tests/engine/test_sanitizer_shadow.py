@@ -48,13 +48,43 @@ shfl.sync.idx.b32 %r1, %r2, 3, 31, -1;
 barrier.sync 0;
 ret;
 """
-(LOAD_S, STORE_S, ATOM_S, STRONG_S, LOAD_G, STORE_G, ATOM_G, STRONG_G, LOAD_L, STORE_L, LOAD_A, STORE_A,
- LOAD_S2, STORE_S4, LOAD_G4, STORE_G2, LOAD_L2, COPY_S, RELEASE_G, ACQUIRE_G, BAR, BAR_1, BAR_IF, SHUFFLE,
- BAR_LOOSE) = range(25)  # fmt: skip
+(
+    LOAD_S,
+    STORE_S,
+    ATOM_S,
+    STRONG_S,
+    LOAD_G,
+    STORE_G,
+    ATOM_G,
+    STRONG_G,
+    LOAD_L,
+    STORE_L,
+    LOAD_A,
+    STORE_A,
+    LOAD_S2,
+    STORE_S4,
+    LOAD_G4,
+    STORE_G2,
+    LOAD_L2,
+    COPY_S,
+    RELEASE_G,
+    ACQUIRE_G,
+    BAR,
+    BAR_1,
+    BAR_IF,
+    SHUFFLE,
+    BAR_LOOSE,
+) = range(25)
 KINDS = {
-    LOAD_S: WEAK_READ, STORE_S: WEAK_WRITE, ATOM_S: STRONG_WRITE, STRONG_S: STRONG_READ, LOAD_G: WEAK_READ,
-    STORE_G: WEAK_WRITE, ATOM_G: STRONG_WRITE, STRONG_G: STRONG_READ,
-}  # fmt: skip
+    LOAD_S: WEAK_READ,
+    STORE_S: WEAK_WRITE,
+    ATOM_S: STRONG_WRITE,
+    STRONG_S: STRONG_READ,
+    LOAD_G: WEAK_READ,
+    STORE_G: WEAK_WRITE,
+    ATOM_G: STRONG_WRITE,
+    STRONG_G: STRONG_READ,
+}
 FULL = 0xFFFFFFFF
 
 
@@ -84,9 +114,18 @@ class Run:
     """A launch whose accesses are told one by one; worker n runs block n unless `begin` says otherwise."""
 
     def __init__(
-        self, *, blocks: int = 3, warps: int = 2, words: int = 16, local: int = 4, unit: int = 4,
-        arrays: int = 1, mib: int = 1, memory: DeviceMemory | None = None, **options: Any,
-    ) -> None:  # fmt: skip
+        self,
+        *,
+        blocks: int = 3,
+        warps: int = 2,
+        words: int = 16,
+        local: int = 4,
+        unit: int = 4,
+        arrays: int = 1,
+        mib: int = 1,
+        memory: DeviceMemory | None = None,
+        **options: Any,
+    ) -> None:
         self.memory = memory or DeviceMemory(mib << 20)
         self.starts = [self.memory.malloc(4096) for _ in range(arrays)]
         for start in self.starts:
@@ -104,14 +143,18 @@ class Run:
         self.told = Told()
         shape = Shape(blocks, 32 * warps, unit * words, unit * local, unit)
         self.code = self.function.instructions
-        self.unit, self.warps = unit, warps
+        self.unit = unit
+        self.warps = warps
         self.checker = Checker(shape, self.memory, self.function, self.code[:BAR], self.told, **options)
         self.asked = _OBSERVER(self._asked)
-        self.contexts, self.shared, self.frames = [], [], []
+        self.contexts = []
+        self.shared = []
+        self.frames = []
         self.live = np.ones((warps, 32), bool)
         self.awaited: list[bool] = []  # for each access that may pass a flag
         for block in range(blocks):
-            context, shared = np.zeros(1, layout.CONTEXT), np.zeros(unit * words, np.uint8)
+            context = np.zeros(1, layout.CONTEXT)
+            shared = np.zeros(unit * words, np.uint8)
             frames = np.zeros((warps, 64), np.int32)
             address, watched = self.checker.watch(ctypes.cast(self.asked, ctypes.c_void_p).value or 0)
             self.observe = _OBSERVER(address)
@@ -136,9 +179,12 @@ class Run:
         kept = None if lanes is None else np.array(lanes, np.int64)
         stored = None if values is None else np.array(values, np.int64)
         self.observe(
-            self.contexts[worker].ctypes.data, site, None if kept is None else kept.ctypes.data, mask,
+            self.contexts[worker].ctypes.data,
+            site,
+            None if kept is None else kept.ctypes.data,
+            mask,
             None if stored is None else stored.ctypes.data,
-        )  # fmt: skip
+        )
 
     def _asked(self, context: int, site: int, lanes: int, mask: int, extra: int) -> None:
         block, warp = (int(self.contexts[self.worker][0][name]) for name in ("block_linear", "warp"))
@@ -166,7 +212,9 @@ class Run:
     ) -> None:
         """Threads of one warp access these bytes: of shared memory, or of the first array."""
         (warp,) = {thread // 32 for thread in by_thread}
-        lanes, mask, stored = [0] * 32, 0, [0] * 32
+        lanes = [0] * 32
+        mask = 0
+        stored = [0] * 32
         for thread, place in by_thread.items():
             lanes[thread % 32], mask = place, mask | 1 << thread % 32
             stored[thread % 32] = (values or {}).get(thread, 0)
@@ -177,7 +225,8 @@ class Run:
 
     def findings(self) -> list[Found]:
         self.checker.flush()
-        found, self.told.found = self.told.found, []
+        found = self.told.found
+        self.told.found = []
         for each in found:
             assert each.what == structures.RACE or not each.agree
             assert each.space == "global" or not each.start
@@ -193,12 +242,16 @@ class Run:
         """Each as (space, word, (block, thread, site) twice, kinds, relation, count, agree)."""
         return [
             (
-                found.space, found.word,
+                found.space,
+                found.word,
                 *((self.block(a), a.thread, self.site(a)) for a in (found.first, found.second) if a),
-                found.wrote, found.relation, found.count, found.agree,
+                found.wrote,
+                found.relation,
+                found.count,
+                found.agree,
             )
             for found in self.findings()
-        ]  # fmt: skip
+        ]
 
 
 # -- against the rules ------------------------------------------------------------------------------------
@@ -244,7 +297,8 @@ class Rules:
     def access(
         self, block: int, site: int, shared: bool, words: Mapping[int, int], values: Mapping[int, int]
     ) -> None:
-        kind, before = KINDS[site], dict(self.memory)
+        kind = KINDS[site]
+        before = dict(self.memory)
         for thread in sorted(words):
             now = One(self.segments[block], block, self.epochs[block], thread, site)
             key = ("shared", block, words[thread]) if shared else ("global", words[thread])
@@ -309,11 +363,17 @@ class Rules:
     def races(self) -> list[tuple[Any, ...]]:
         return [
             (
-                space, key[-1], (first.block, first.thread, first.site), (now.block, now.thread, now.site),
-                wrote, relation, count, not differs,
+                space,
+                key[-1],
+                (first.block, first.thread, first.site),
+                (now.block, now.thread, now.site),
+                wrote,
+                relation,
+                count,
+                not differs,
             )
             for (space, _, _, wrote, relation), (count, differs, (_, key, first, now)) in self.entries.items()
-        ]  # fmt: skip
+        ]
 
 
 @pytest.mark.parametrize("unit", [1, 2, 4])
@@ -333,7 +393,8 @@ def test_findings_are_those_of_the_rules(seed: int, unit: int) -> None:
             rules.barrier(block)
             continue
         site = int(random.choice(list(KINDS), p=(0.2, 0.1, 0.1, 0.1) * 2))
-        shared, warp = site <= STRONG_S, int(random.integers(2))
+        shared = site <= STRONG_S
+        warp = int(random.integers(2))
         threads = np.sort(random.choice(32, int(random.integers(1, 4)), replace=False)) + 32 * warp
         words = {int(thread): int(random.integers(4)) for thread in threads}
         values = {int(thread): int(random.choice([7, 7, 7, 1 << 8 | 7, 5])) for thread in threads}
@@ -382,7 +443,8 @@ def pairs(*steps: tuple[Any, ...], **options: Any) -> list[tuple[int, int, int]]
     return [(race[2][1], race[3][1], race[5]) for race in told(*steps, **options).races()]
 
 
-WRITE, READ = (0, STORE_S, 3, 5), (0, LOAD_S, 9, 5)
+WRITE = (0, STORE_S, 3, 5)
+READ = (0, LOAD_S, 9, 5)
 
 
 def test_lanes_know_what_came_before_they_met() -> None:
@@ -403,7 +465,8 @@ def test_lanes_know_what_came_before_they_met() -> None:
 
 
 def test_each_meeting_counts_by_itself() -> None:
-    write, read = (0, STORE_S, 6, 5), (0, LOAD_S, 8, 5)
+    write = (0, STORE_S, 6, 5)
+    read = (0, LOAD_S, 8, 5)
     assert pairs(write, (0, "sync", 6, 1), (0, "sync", 8, 10), read) == [(6, 8, 0)]
     assert pairs((0, STORE_S, 0, 5), (0, "sync", 0, 9), (0, "sync", 8, 20), (0, LOAD_S, 9, 5)) == []
     assert pairs((0, STORE_S, 0, 5), (0, "sync", 0, 9), (0, "sync", 8, 20), read) == [(0, 8, 0)]
@@ -427,7 +490,8 @@ def test_lanes_that_name_each_other_are_a_group() -> None:
 
 def test_readers_of_each_warp_are_remembered_where_some_threads_wait() -> None:
     reads = [(0, LOAD_S, thread, 5) for thread in (1, 33, 65)]
-    write, waits = (0, STORE_S, 2, 5), (0, "named", 65, 2)
+    write = (0, STORE_S, 2, 5)
+    waits = (0, "named", 65, 2)
     assert pairs(*reads, waits, write, warps=3) == [(33, 2, 1)]
     assert pairs(*reads, (0, "named", 33, 2), waits, write, warps=3) == [(1, 2, 0)]
     assert pairs(*reads, (0, "named", 1, 33, 2), waits, write, warps=3) == []
@@ -461,8 +525,14 @@ def test_a_flag_behind_a_fence_tells_another_block() -> None:
 
 
 def test_what_came_after_the_flag_is_not_told() -> None:
-    steps = [(0, STORE_G, 33, 0), (0, "fence", 33), (0, ATOM_G, 33, 8), (0, STORE_G, 33, 1),
-             (1, ATOM_G, 34, 8), (1, "fence", 34)]  # fmt: skip
+    steps = [
+        (0, STORE_G, 33, 0),
+        (0, "fence", 33),
+        (0, ATOM_G, 33, 8),
+        (0, STORE_G, 33, 1),
+        (1, ATOM_G, 34, 8),
+        (1, "fence", 34),
+    ]
     assert pairs(*steps, (1, LOAD_G, 34, 0)) == []
     assert pairs(*steps, (1, LOAD_G, 34, 1)) == [(33, 34, 2)]
     assert pairs(*steps, (2, LOAD_G, 34, 0)) == [(33, 34, 2)], "who has not read the flag"
@@ -530,8 +600,9 @@ def test_a_worker_takes_up_one_block_after_the_other() -> None:
     made.access(0, LOAD_L, {3: 4})
     found = made.findings()
     assert [(f.what, f.space, f.word) for f in found] == [
-        (structures.UNWRITTEN, "shared", 1), (structures.UNWRITTEN, "local", 3 * 4 + 1),
-    ]  # fmt: skip
+        (structures.UNWRITTEN, "shared", 1),
+        (structures.UNWRITTEN, "local", 3 * 4 + 1),
+    ]
     assert [made.block(f.second) for f in found] == [7, 7]
     made.access(0, STORE_G, {33: made.starts[0]})
     made.access(0, ATOM_G, {33: made.starts[0] + 32})
@@ -602,8 +673,12 @@ def test_pointers_that_leave_their_array() -> None:
     made.access(0, STORE_G2, {5: at + 60})
     first, second = made.findings()
     assert (first.what, first.start, first.word, first.count, first.second.thread) == (
-        structures.STRAY, at - 4, 0, 2, 0,
-    )  # fmt: skip
+        structures.STRAY,
+        at - 4,
+        0,
+        2,
+        0,
+    )
     assert (second.start, second.second.thread, second.first) == (at + 60, 5, None)
     kind = Run(memory=memory, bounds=lambda i: (at, at + 64), strays=False, unwritten=False)
     kind.access(0, LOAD_G, {0: at - 4})
@@ -612,16 +687,18 @@ def test_pointers_that_leave_their_array() -> None:
 
 def test_generic_addresses_lead_to_each_memory() -> None:
     made = Run()
-    shared, local = layout.SHARED_TAG | 8, layout.LOCAL_TAG | 8
+    shared = layout.SHARED_TAG | 8
+    local = layout.LOCAL_TAG | 8
     made.access(0, LOAD_A, {3: shared})
     made.access(0, LOAD_A, {4: local})
     made.access(0, STORE_A, {5: made.starts[0] + 12})
     made.access(0, LOAD_A, {40: made.starts[0] + 12})
     found = {(f.what, f.space, f.word, f.second.thread) for f in made.findings()}
     assert found == {
-        (structures.UNWRITTEN, "shared", 2, 3), (structures.UNWRITTEN, "local", 4 * 4 + 2, 4),
+        (structures.UNWRITTEN, "shared", 2, 3),
+        (structures.UNWRITTEN, "local", 4 * 4 + 2, 4),
         (structures.RACE, "global", 3, 40),
-    }  # fmt: skip
+    }
     made.access(0, STORE_A, {3: shared, 4: local})
     made.access(0, LOAD_A, {3: shared, 4: local})
     assert made.findings() == []
@@ -673,8 +750,10 @@ def test_the_device_heap_is_looked_at() -> None:
         made.access(0, STORE_G, {33: block - 4, 34: block + 4, 35: block + 61})
         made.access(0, LOAD_G4, {3: block + 52})
         assert [(a.thread, place) for a, place in made.told.outside] == [
-            (33, block - 4), (35, block + 61), (3, block + 52),
-        ]  # fmt: skip
+            (33, block - 4),
+            (35, block + 61),
+            (3, block + 52),
+        ]
         assert [made.site(a) for a, _ in made.told.outside] == [STORE_G, STORE_G, LOAD_G4]
         made.access(0, STORE_G, {0: heap.address - 4, 1: heap.address + heap.size_bytes})
         assert len(made.told.outside) == 3
@@ -702,8 +781,11 @@ def test_a_copy_is_waited_for() -> None:
                 made.access(0, step[1], {step[2]: 4 * step[3]})
         return [(f.what, f.first.thread if f.first else -1, f.second.thread) for f in made.findings()]
 
-    hasty, race = structures.HASTY, structures.RACE
-    by_wait, to_barrier, by_barrier = layout.BY_WAIT, layout.TO_BARRIER, layout.BY_BARRIER
+    hasty = structures.HASTY
+    race = structures.RACE
+    by_wait = layout.BY_WAIT
+    to_barrier = layout.TO_BARRIER
+    by_barrier = layout.BY_BARRIER
     assert of(ISSUE, READ) == [(hasty, 3, 9)]
     assert of(ISSUE, (0, LOAD_S, 3, 5)) == [(hasty, 3, 3)], "its own thread, too"
     assert of(ISSUE, (0, LOAD_S, 9, 6)) == []

@@ -47,7 +47,8 @@ def device() -> Iterator[None]:
 
 
 def sanitized(code: str, grid: int, turns: int) -> Any:
-    x, y = cp.ones(256, np.float32), cp.zeros(256 * grid, np.float32)
+    x = cp.ones(256, np.float32)
+    y = cp.zeros(256 * grid, np.float32)
     report = gl.sanitize(cp.RawKernel(code, "k"), grid, 256, (x, y, np.int32(turns)))
     assert not y.any(), "arrays get their contents back"
     return report
@@ -90,7 +91,8 @@ def test_nothing_ends_any_more(code: str) -> None:
 
 
 def test_a_plain_launch_that_gets_on_is_not_called_endless_either() -> None:
-    x, y = cp.ones(256, np.float32), cp.zeros(256 * 65_000, np.float32)
+    x = cp.ones(256, np.float32)
+    y = cp.zeros(256 * 65_000, np.float32)
     with pytest.raises(
         LaunchTimeoutError, match=r"after [\d,]+ of its 65,000 blocks.*Blocks were still ending"
     ):

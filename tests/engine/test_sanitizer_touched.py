@@ -69,8 +69,10 @@ def written(places: list[int], kind: str = "int", room: int = 4096) -> tuple[tup
     """What a kernel wrote that puts elements of a type at these places, and where the array lies."""
     cp = gl.cp
     module = cp.RawModule(code=CODE, name_expressions=(f"put<{kind}>",))
-    x, at = cp.zeros(room, cp.uint8), cp.asarray(np.array(places, np.int32))
-    put, n = module.get_function(f"put<{kind}>"), len(places)
+    x = cp.zeros(room, cp.uint8)
+    at = cp.asarray(np.array(places, np.int32))
+    put = module.get_function(f"put<{kind}>")
+    n = len(places)
     return touched_by(lambda: put((-(-n // 64),), (64,), (x, at, np.int32(n)))).writes, int(x.data.ptr)
 
 
@@ -146,9 +148,11 @@ def test_page_locked_memory_is_the_hosts() -> None:
 def test_all_arrays_of_a_launch_whose_steps_are_traced_count_as_read() -> None:
     cp = gl.cp
     put = cp.RawModule(code=CODE, name_expressions=("put<int>",)).get_function("put<int>")
-    x, at = cp.zeros(16, cp.int32), cp.zeros(1, cp.int32)
+    x = cp.zeros(16, cp.int32)
+    at = cp.zeros(1, cp.int32)
     work = touched_by(lambda: gl.warps(put, 1, 32, (x, at, np.int32(1))))
     assert {(region.address, region.end - region.start) for region in work.reads} == {
-        (int(x.data.ptr), 64), (int(at.data.ptr), 4),
-    }  # fmt: skip
+        (int(x.data.ptr), 64),
+        (int(at.data.ptr), 4),
+    }
     assert (work.writes, work.atomics) == ((), ())

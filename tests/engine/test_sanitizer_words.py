@@ -85,7 +85,9 @@ def test_elements_by_their_declaration(name: str, offset: int, size_bytes: int, 
 def test_places_have_the_names_of_the_source() -> None:
     tile = "__shared__ float s[8][32];\nif (threadIdx.x == 40) s[n[2]][n[1]] = x[0];\n"
     assert [h.array for h in found(tile + "if (threadIdx.x == 70) y[0] = s[n[2]][n[1]];")] == ["s[2][1]"]
-    x, y, n = cp.ones((4, 8), np.float32), cp.zeros(512, np.float32), cp.zeros(1, np.int32)
+    x = cp.ones((4, 8), np.float32)
+    y = cp.zeros(512, np.float32)
+    n = cp.zeros(1, np.int32)
     (hazard,) = found("if (threadIdx.x % 32 == 0) x[13] = threadIdx.x;", x, y, n)
     assert hazard.array == "x[13] ([1, 5] of shape (4, 8))"
     (hazard,) = found("if (threadIdx.x % 32 == 0) y[3] = threadIdx.x;", x, y[100:], n)
@@ -100,13 +102,13 @@ UPDATES = {
     "x[0] += 1;": "atomicAdd(&x[0], ...)",
     "y[n[threadIdx.x] % 8] -= 2;": "atomicAdd(&y[0], ...)",
     "__shared__ int h[2][4]; if (threadIdx.x < 8) h[0][threadIdx.x] = 0; __syncthreads();\n"
-    "h[1][threadIdx.x % 2]++; __syncthreads(); n[blockIdx.x * 256 + threadIdx.x] = h[0][threadIdx.x % 8];":
-        "atomicAdd(&h[1][0], ...)",
+    "h[1][threadIdx.x % 2]++; __syncthreads(); "
+    "n[blockIdx.x * 256 + threadIdx.x] = h[0][threadIdx.x % 8];": "atomicAdd(&h[1][0], ...)",
     "n[0] = max(n[0], (int)threadIdx.x);": "atomicMax(&n[0], ...)",
     "n[0] |= 1 << threadIdx.x % 32;": "atomicOr(&n[0], ...)",
     "x[0] *= 1.5f;": "a loop around atomicCAS()",
     "int v = n[threadIdx.x] % 97;\nif (v > x[0])\nx[0] = v;": "Compare and write in one atomic",
-}  # fmt: skip
+}
 
 
 @needs_nvrtc
@@ -180,7 +182,7 @@ SECOND
         ("__syncthreads();", "__syncthreads();", ""),
     ],
     ids=["no second barrier", "and where", "no first barrier", "both"],
-)  # fmt: skip
+)
 def test_the_remedy_says_where_the_barrier_belongs(first: str, second: str, remedy: str) -> None:
     messages = [h.message for h in found(TILES.replace("FIRST", first).replace("SECOND", second))]
     assert any(remedy in message for message in messages) if remedy else not messages
@@ -199,8 +201,9 @@ def test_a_plain_read_beside_atomics_of_other_blocks_is_a_warning_that_says_when
     body = "if (n[0] < 100)\natomicAdd(&n[0], 1);"
     hazards = found(body, grid=4, block=32)
     assert {(h.kind, h.severity) for h in hazards if "old or the new value" in h.message} <= {
-        ("RAW", "warning"), ("WAR", "warning"),
-    }  # fmt: skip
+        ("RAW", "warning"),
+        ("WAR", "warning"),
+    }
     assert any("wrong where the read needs the last one" in h.message for h in hazards)
     plain = found("if (n[0] < 100)\nn[0] = threadIdx.x;", grid=4, block=32)
     assert any(h.severity == "error" for h in plain)
@@ -294,7 +297,8 @@ def test_lanes_that_write_one_word_are_forgiven_if_they_write_the_same(value: st
 
 @needs_nvrtc
 def test_what_a_kernel_writes_first_it_may_read() -> None:
-    x, n = cp.empty(256, np.float32), cp.arange(256, dtype=np.int32)
+    x = cp.empty(256, np.float32)
+    n = cp.arange(256, dtype=np.int32)
     y = cp.zeros(256, np.float32)
     assert (
         found("x[threadIdx.x] = 1; __syncthreads();\ny[threadIdx.x] = x[255 - threadIdx.x];", x, y, n) == ()

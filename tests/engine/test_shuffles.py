@@ -39,8 +39,11 @@ def _translated(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 
 def asked_of(mode: str, delta: int, control: int) -> tuple[list[int], list[int]]:
     """Whose value each lane gets, and whether it is the one that it asked for (PTX ISA, shfl.sync)."""
-    sources, found = [], []
-    step, bound, segments = delta & 31, control & 31, control >> 8 & 31
+    sources = []
+    found = []
+    step = delta & 31
+    bound = control & 31
+    segments = control >> 8 & 31
     for lane in range(32):
         first = lane & segments
         last = first | (bound & ~segments)
@@ -65,7 +68,9 @@ def test_lanes_known_before_and_lanes_read_from_memory_are_the_same(delta: int, 
         "add.u64 %d3, %d3, %d2;",
     ]
     for n, mode in enumerate(MODES):
-        shuffle, r, p = f"shfl.sync.{mode}.b32", 10 + 10 * n, 4 * n
+        shuffle = f"shfl.sync.{mode}.b32"
+        r = 10 + 10 * n
+        p = 4 * n
         lines += [
             f"{shuffle} %r{r}|%p{p}, %r2, {delta}, {control}, -1;",
             f"{shuffle} %r{r + 1}|%p{p + 1}, %r2, %r3, %r4, -1;",

@@ -34,16 +34,20 @@ def digest(bits: Any) -> str:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_class_of_inputs_gives_an_h200s_bits(cp: Any, kind: str) -> None:
-    kernel, known = cp.RawKernel(source(kind), "go"), RECORDED["kinds"][kind]["classes"]
-    found = {cls: digest(on_gpu(cp, kernel, kind, *inputs(kind, cls, RECORDED["seed"], RECORDED["tiles"])))
-             for cls in CLASSES}  # fmt: skip
+    kernel = cp.RawKernel(source(kind), "go")
+    known = RECORDED["kinds"][kind]["classes"]
+    found = {
+        cls: digest(on_gpu(cp, kernel, kind, *inputs(kind, cls, RECORDED["seed"], RECORDED["tiles"])))
+        for cls in CLASSES
+    }
     assert [cls for cls in CLASSES if found[cls] != known[cls]] == []
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("cls", ["near", "spread"])
 def test_a_million_random_sums_are_an_h200s(cp: Any, kind: str, cls: str) -> None:
-    kernel, known = cp.RawKernel(source(kind), "go"), RECORDED["kinds"][kind]["million"][cls]
+    kernel = cp.RawKernel(source(kind), "go")
+    known = RECORDED["kinds"][kind]["million"][cls]
     tiles = RECORDED["million_tiles"]
     drawn = inputs(kind, cls, RECORDED["million_seed"], tiles * len(known))
     pieces = [[part[at : at + tiles] for part in drawn] for at in range(0, tiles * len(known), tiles)]
@@ -53,7 +57,8 @@ def test_a_million_random_sums_are_an_h200s(cp: Any, kind: str, cls: str) -> Non
 def parts(code: int, fmt: str) -> tuple[Fraction, int]:
     """A number, and the exponent that its bits say; of 0 none that counts."""
     exponent_bits, fraction_bits, *_ = FMT[fmt]
-    bias, fraction = 2 ** (exponent_bits - 1) - 1, code & (1 << fraction_bits) - 1
+    bias = 2 ** (exponent_bits - 1) - 1
+    fraction = code & (1 << fraction_bits) - 1
     stored = code >> fraction_bits & (1 << exponent_bits) - 1
     power = max(stored, 1) - bias
     size = (

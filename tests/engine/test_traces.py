@@ -50,7 +50,8 @@ def traced(
 ) -> tuple[LaunchResult, list[npt.NDArray[Any]]]:
     """Run a kernel ``k`` with a trace; pointers first, then 32-bit numbers."""
     memory = DeviceMemory(1 << 26)
-    params, places = b"", []
+    params = b""
+    places = []
     for array in arrays:
         address = memory.malloc(array.nbytes)
         memory.track(address, array.nbytes, "array")
@@ -168,7 +169,8 @@ def test_lanes_keep_their_values_where_others_run() -> None:
         state = registers_at(trace, step)
         # The same by brute force: play every step so far.
         for name, register in state.items():
-            value, written = np.zeros(32, np.uint64), np.zeros(32, bool)
+            value = np.zeros(32, np.uint64)
+            written = np.zeros(32, bool)
             for n in range(step + 1):
                 if trace.value_register[int(trace.text_index[n])] == name:
                     lanes = (int(trace.executed_mask[n]) >> np.arange(32) & 1).astype(bool)
@@ -247,7 +249,8 @@ def test_one_warps_trace_knows_what_others_store_to_shared_memory() -> None:
     alone, _ = traced(
         SCAN, [x], (n,), block=n, shared_bytes=8 * n, request=TraceRequest(warp_index=2, max_steps=4000)
     )
-    one, same = alone.trace, block_of(whole).warps[2]
+    one = alone.trace
+    same = block_of(whole).warps[2]
     assert alone.block_trace is None
     assert one is not None
     assert one.detail is not None

@@ -92,11 +92,13 @@ def history(trace: WarpTrace, name: str) -> list[np.ndarray]:
 
 
 def test_variables_hold_what_the_source_computes() -> None:
-    x, y = cp.arange(32, dtype=np.float32), cp.zeros(32, dtype=np.float32)
+    x = cp.arange(32, dtype=np.float32)
+    y = cp.zeros(32, dtype=np.float32)
     trace = observed("branches", 32, x, y, np.int32(9))
     for lane in range(32):
         assert history(trace, "t")[lane].tolist() == [lane]
-        value, values = np.float32(lane), [np.float32(lane)]
+        value = np.float32(lane)
+        values = [np.float32(lane)]
         for k in range(lane & 7):
             value = np.float32(value * np.float32(0.5) + np.float32(k))
             values.append(value)
@@ -112,7 +114,8 @@ def test_variables_hold_what_the_source_computes() -> None:
 
 
 def test_what_the_compiler_keeps_nowhere_is_not_known() -> None:
-    x, y = cp.arange(32, dtype=np.float32), cp.zeros(32, dtype=np.float32)
+    x = cp.arange(32, dtype=np.float32)
+    y = cp.zeros(32, dtype=np.float32)
     trace = observed("unrolled", 32, x, y, np.int32(9))
     assert of(trace, "gap").written_by == ()
     assert of(trace, "gap").type == "int"
@@ -125,7 +128,8 @@ def test_what_the_compiler_keeps_nowhere_is_not_known() -> None:
 
 def test_the_kernel_runs_once_as_far_as_anyone_can_tell(capfd: pytest.CaptureFixture[str]) -> None:
     """Counters, memory behind pointers in memory, and what is printed: as after one launch."""
-    row, count = cp.zeros(32, dtype=np.int32), cp.zeros(1, dtype=np.int32)
+    row = cp.zeros(32, dtype=np.int32)
+    count = cp.zeros(1, dtype=np.int32)
     rows = cp.asarray(np.array([row.data.ptr], np.uint64))
     trace = observed("counted", 32, rows, count, np.int32(0))
     assert int(count[0]) == 32
@@ -144,6 +148,7 @@ def test_variables_of_a_block_are_proven_for_all_of_its_warps() -> None:
 
 
 def test_a_trace_without_a_debug_build_names_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    x, y = cp.arange(32, dtype=np.float32), cp.zeros(32, dtype=np.float32)
+    x = cp.arange(32, dtype=np.float32)
+    y = cp.zeros(32, dtype=np.float32)
     monkeypatch.setattr(debugging, "_MOST_BYTES", 64)  # so much memory that it is not kept
     assert observed("branches", 32, x, y, np.int32(9)).variables == ()

@@ -21,12 +21,45 @@ from virtualgpu.records.warp.watched import Watched
 
 # What the kernel computes of its variables, and a watch of the same words is to tell.
 ARITHMETIC = (
-    "a + b", "a - u", "u - 5", "a * b", "a / b", "a % b", "(0 - a) / 3", "(0 - a) % 3", "a / 2.5f", "f * 3",
-    "f / d", "a << 3", "u >> 2", "a >> 1", "~a", "-u", "!a", "s * s", "c + 1", "c == 300", "a < u", "b < 0",
-    "a > 2 && f < 9", "a == 0 || b / a > 1", "(a & 6) | (b ^ 3)", "l + a", "l * u", "1.5f * a", "1.5 * a",
-    "d - f", "f < a", "a != b", "0x10u + a", "3LL * a", "2ul + u", "p[a & 7] + 1",
-    "p[a & 7] * f", "a * 100000 * b",
-)  # fmt: skip
+    "a + b",
+    "a - u",
+    "u - 5",
+    "a * b",
+    "a / b",
+    "a % b",
+    "(0 - a) / 3",
+    "(0 - a) % 3",
+    "a / 2.5f",
+    "f * 3",
+    "f / d",
+    "a << 3",
+    "u >> 2",
+    "a >> 1",
+    "~a",
+    "-u",
+    "!a",
+    "s * s",
+    "c + 1",
+    "c == 300",
+    "a < u",
+    "b < 0",
+    "a > 2 && f < 9",
+    "a == 0 || b / a > 1",
+    "(a & 6) | (b ^ 3)",
+    "l + a",
+    "l * u",
+    "1.5f * a",
+    "1.5 * a",
+    "d - f",
+    "f < a",
+    "a != b",
+    "0x10u + a",
+    "3LL * a",
+    "2ul + u",
+    "p[a & 7] + 1",
+    "p[a & 7] * f",
+    "a * 100000 * b",
+)
 COMPUTES = (
     r"""
 extern "C" __global__ void computes(const int* x, const float* p, double* out, long long* whole)
@@ -130,7 +163,8 @@ def test_expressions_compute_as_the_kernel_does() -> None:
     x[64:] = np.abs(x[64:]) + random.integers(0, 1 << 20, 32)
     x[32:64][x[32:64] == 0] = 5
     p = random.uniform(-9, 9, 64).astype(np.float32)
-    out, whole = cp.zeros((len(ARITHMETIC), 32)), cp.zeros((len(ARITHMETIC), 32), dtype=np.int64)
+    out = cp.zeros((len(ARITHMETIC), 32))
+    whole = cp.zeros((len(ARITHMETIC), 32), dtype=np.int64)
     kernel = cp.RawKernel(COMPUTES, "computes", options=("-G", "--fmad=false"))
     args = (cp.asarray(x), cp.asarray(p), out, whole)
     trace = observed(kernel, 1, 32, args, Warp(watch=ARITHMETIC))
@@ -156,14 +190,21 @@ def test_arrays_structs_and_pointers_are_followed(options: tuple[str, ...]) -> N
     setup["n"], setup["scale"] = 100, 2.5
     y = cp.full(32, -1, dtype=np.float32)
     expected = {
-        "s.scale * s.n": np.full(32, 250.0), "p[i].next->x": held["x"][held["x"].size - 33 + 1 :][:32],
-        "p[i + 1].tag[0]": held["tag"][1:, 0], "(p + 2)->x": np.full(32, held["x"][2]),
-        "rows[1][i]": row.get(), "weights[i % 3]": np.array([0.5, 2, 8])[np.arange(32) % 3],
-        "tile[i / 8][i % 8]": held["x"][:32] * 2.5, "flags[31 - i]": np.arange(62, -1, -2),
-        "wide[i]": np.arange(32) * 0.5, "more[1]": np.full(32, 7), "p->tag[1]": np.ones(32),
-        "total[2]": np.full(32, 31 * 16), "threadIdx.x + blockDim.x * gridDim.x": np.arange(32) + 32,
+        "s.scale * s.n": np.full(32, 250.0),
+        "p[i].next->x": held["x"][held["x"].size - 33 + 1 :][:32],
+        "p[i + 1].tag[0]": held["tag"][1:, 0],
+        "(p + 2)->x": np.full(32, held["x"][2]),
+        "rows[1][i]": row.get(),
+        "weights[i % 3]": np.array([0.5, 2, 8])[np.arange(32) % 3],
+        "tile[i / 8][i % 8]": held["x"][:32] * 2.5,
+        "flags[31 - i]": np.arange(62, -1, -2),
+        "wide[i]": np.arange(32) * 0.5,
+        "more[1]": np.full(32, 7),
+        "p->tag[1]": np.ones(32),
+        "total[2]": np.full(32, 31 * 16),
+        "threadIdx.x + blockDim.x * gridDim.x": np.arange(32) + 32,
         "y[i]": np.where(np.arange(32) < 20, np.nan, -1),
-    }  # fmt: skip
+    }
     kernel = cp.RawKernel(SCENE, "scene", options=options)
     args = (p, rows, setup, y, np.int32(20))
     trace = observed(kernel, 1, 32, args, Warp(watch=tuple(expected)), shared=256)
@@ -198,7 +239,8 @@ def test_shared_memory_is_what_all_warps_left_there() -> None:
         assert warp.detail is not None
         for step in range(len(warp)):
             memory, written = shared_at(block.shared, int(warp.detail.sequence[step]))
-            words, known = memory.view(np.int32), written.reshape(-1, 4).all(axis=1)
+            words = memory.view(np.int32)
+            known = written.reshape(-1, 4).all(axis=1)
             mine = slice(32 * warp.warp_index, 32 * warp.warp_index + 32)
             wanted = np.where(known[mine], words[mine], np.nan)
             np.testing.assert_array_equal(numbers(warp.watched[0], step), wanted)
@@ -213,7 +255,9 @@ def test_shared_memory_is_what_all_warps_left_there() -> None:
 
 
 def filled(what: Any, grid: int = 3) -> tuple[WarpTrace, np.ndarray]:
-    w, x, hits = cp.arange(8, dtype=np.int32), cp.arange(96, dtype=np.int32), cp.zeros(1, dtype=np.int32)
+    w = cp.arange(8, dtype=np.int32)
+    x = cp.arange(96, dtype=np.int32)
+    hits = cp.zeros(1, dtype=np.int32)
     return observed(cp.RawKernel(FILLED, "filled"), grid, 32, (w, x, hits, np.int32(40)), what), x.get()
 
 
@@ -289,7 +333,9 @@ def test_what_other_blocks_change_is_known_at_own_accesses_only() -> None:
 
 def test_an_index_outside_of_an_array_is_said_to_be() -> None:
     store = cp.zeros(96 + 32, dtype=np.int32)
-    w, x, hits = cp.arange(8, dtype=np.int32), store[:96], cp.zeros(1, dtype=np.int32)
+    w = cp.arange(8, dtype=np.int32)
+    x = store[:96]
+    hits = cp.zeros(1, dtype=np.int32)
     kernel = cp.RawKernel(FILLED, "filled")
     what = Warp(
         (2, 0, 0), watch=("x[i + 8]", "x[0 - 1]", "hits[1]"), stop=("any(x[i + 8] == 0)", "write x[96]")
@@ -345,7 +391,7 @@ MISTAKES = {
     "'a'": "is no number",
     "[i for i in x]": "cannot be read",
     "lambda: 0": "cannot be read",
-}  # fmt: skip
+}
 STOPS = {
     "i >= n": 'Write a line (stop="line 12"), a condition over lanes',
     "any(i)": "`i` is an int, no truth value: compare it, as in any(i > 0).",
@@ -374,7 +420,9 @@ def test_a_mistake_in_a_stop_is_named(text: str, says: str) -> None:
 
 @pytest.mark.parametrize("wrong", [{"watch": ("im",)}, {"stop": ("any(i)",)}, {"watch": (3,)}])
 def test_after_a_mistake_memory_is_as_it_was(wrong: dict[str, Any]) -> None:
-    w, x, hits = cp.arange(8, dtype=np.int32), cp.arange(96, dtype=np.int32), cp.zeros(1, dtype=np.int32)
+    w = cp.arange(8, dtype=np.int32)
+    x = cp.arange(96, dtype=np.int32)
+    hits = cp.zeros(1, dtype=np.int32)
     with pytest.raises(WatchError):
         observed(cp.RawKernel(FILLED, "filled"), 3, 32, (w, x, hits, np.int32(40)), Warp(**wrong))
     assert x.get().tolist() == [*range(96)]
@@ -415,7 +463,8 @@ def test_names_where_no_variable_moves_between_registers() -> None:
 
 
 def scene_args() -> tuple[tuple[Any, ...], Any]:
-    p, row = cp.zeros(64 * 16, dtype=np.uint8), cp.zeros(32, dtype=np.float32)
+    p = cp.zeros(64 * 16, dtype=np.uint8)
+    row = cp.zeros(32, dtype=np.float32)
     rows = cp.asarray(np.array([0, row.data.ptr], np.uint64))
     setup = np.zeros(1, np.dtype([("n", "i4"), ("scale", "f4")]))[0]
     return (p, rows, setup, cp.zeros(32, dtype=np.float32), np.int32(20)), row

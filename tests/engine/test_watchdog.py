@@ -117,7 +117,8 @@ def test_on_a_busy_machine_wall_time_counts_where_nothing_ends(monkeypatch: pyte
 
 def test_by_default_a_launch_whose_blocks_end_is_not_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     gl.use_device(watchdog_s=0.1)
-    blocks, n = 400 * (os.cpu_count() or 1), 100_000
+    blocks = 400 * (os.cpu_count() or 1)
+    n = 100_000
     assert "Blocks were still ending" in str(stopped(SLOW, grid=blocks, n=n))
     monkeypatch.setattr("virtualgpu.launch.prepare.DEFAULT_WATCHDOG_S", 0.1)
     out = cp.zeros(32 * blocks, np.int32)

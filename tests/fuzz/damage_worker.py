@@ -102,7 +102,9 @@ def attempt(seed: int, run: bool) -> tuple[str, str]:
 
 
 def main() -> None:
-    first, count, run = int(sys.argv[1]), int(sys.argv[2]), "run" in sys.argv[3:]
+    first = int(sys.argv[1])
+    count = int(sys.argv[2])
+    run = "run" in sys.argv[3:]
     with contextlib.suppress(ImportError):
         import resource
 

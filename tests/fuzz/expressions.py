@@ -9,8 +9,19 @@ from tests.fuzz.tables import FLOAT_LITERALS, FLOATS, GIVING, INTEGER_LITERALS, 
 
 TYPES = (*INTEGERS, *FLOATS, "bool")
 # How often a value of each type is wanted.
-COMMON = ((2, "i8"), (2, "u8"), (3, "i16"), (3, "u16"), (10, "i32"), (12, "u32"), (6, "i64"), (7, "u64"),
-          (11, "f32"), (7, "f64"), (2, "bool"))  # fmt: skip
+COMMON = (
+    (2, "i8"),
+    (2, "u8"),
+    (3, "i16"),
+    (3, "u16"),
+    (10, "i32"),
+    (12, "u32"),
+    (6, "i64"),
+    (7, "u64"),
+    (11, "f32"),
+    (7, "f64"),
+    (2, "bool"),
+)
 
 
 @dataclass(slots=True)
@@ -77,9 +88,11 @@ class Expressions:
         if self.inputs and kind in ("u32", "f32", "i64", "f64") and rng.chance(35):
             at = self.index(scope, 256)
             return {
-                "u32": f"__ldg(&in[{at}])", "f32": f"fin[{at}].{rng.choice('xyzw')}",
-                "i64": f"lin[{at}].{rng.choice('xy')}", "f64": f"z_f64((u64)lin[{at}].{rng.choice('xy')})",
-            }[kind]  # fmt: skip
+                "u32": f"__ldg(&in[{at}])",
+                "f32": f"fin[{at}].{rng.choice('xyzw')}",
+                "i64": f"lin[{at}].{rng.choice('xy')}",
+                "f64": f"z_f64((u64)lin[{at}].{rng.choice('xy')})",
+            }[kind]
         others = [k for k in scope.values if k != kind and scope.values[k]]
         if others and rng.chance(75):
             other = rng.choice(others)
@@ -147,7 +160,8 @@ class Expressions:
         return f"({a} / z_any({b}))" if operation == "/" else f"({a} {operation} {b})"
 
     def integer(self, kind: str, scope: Scope, depth: int) -> str:
-        rng, width = self.rng, WIDTH[kind]
+        rng = self.rng
+        width = WIDTH[kind]
         wide = "u64" if width == 64 else "u32"
         if kind in GIVING and rng.chance(40):
             return self.intrinsic(kind, scope, depth)

@@ -28,8 +28,25 @@ PACK = 20
 INPUTS = 256
 TOTALS = 64
 
-_BLOCKS = ((32,), (64,), (128,), (1,), (7,), (31,), (33,), (48,), (97,), (8, 8), (5, 9), (16, 6), (32, 3),
-           (3, 4, 5), (2, 16, 3), (4, 4, 4), (1, 1, 40))  # fmt: skip
+_BLOCKS = (
+    (32,),
+    (64,),
+    (128,),
+    (1,),
+    (7,),
+    (31,),
+    (33,),
+    (48,),
+    (97,),
+    (8, 8),
+    (5, 9),
+    (16, 6),
+    (32, 3),
+    (3, 4, 5),
+    (2, 16, 3),
+    (4, 4, 4),
+    (1, 1, 40),
+)
 _GRIDS = ((1,), (2,), (3,), (5,), (2, 2), (1, 3), (3, 2), (1, 2, 2), (2, 1, 2))
 
 
@@ -173,11 +190,15 @@ def data(k: Kernel) -> Data:
     totals[16:24] = totals[40:48] = 0xFFFFFFFF  # minima and conjunctions
     return Data(
         [integers, floats, wide >> keep],
-        [np.zeros(k.planes * k.threads, np.uint64), totals, np.zeros(TOTALS, np.uint64),
-         np.zeros(k.threads, np.uint32)],
+        [
+            np.zeros(k.planes * k.threads, np.uint64),
+            totals,
+            np.zeros(TOTALS, np.uint64),
+            np.zeros(k.threads, np.uint32),
+        ],
         rng.between(3, 40),
         np.float32(rng.between(-64, 64) / 8 + 0.0625),
-    )  # fmt: skip
+    )
 
 
 def program(seeds: Sequence[int]) -> tuple[str, list[Kernel]]:

@@ -295,7 +295,8 @@ def try_file(path: Path, folders: list[Path]) -> list[Outcome]:
         try:
             stage, note = launch(program, entry, code, kernel)
         except Exception as error:
-            stage, note = "launch", f"{type(error).__name__}: {error}".replace("\n", " ")[:200]
+            stage = "launch"
+            note = f"{type(error).__name__}: {error}".replace("\n", " ")[:200]
         out.append(Outcome(path.name, kernel, stage, note))
     return out
 

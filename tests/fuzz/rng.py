@@ -63,11 +63,34 @@ def words(seed: int, count: int) -> npt.NDArray[np.uint64]:
 
 
 _SPECIAL = np.array(
-    [0x00000000, 0x80000000, 0x3F800000, 0xBF800000, 0x7F800000, 0xFF800000, 0x7FC00000, 0x00000001,
-     0x807FFFFF, 0x00800000, 0x80800001, 0x7F7FFFFF, 0x4B000000, 0x4B800001, 0x4F000000, 0xCF000000,
-     0x4EFFFFFF, 0x4F7FFFFF, 0x5F000000, 0xDF000001, 0x3F000000, 0xBF000000, 0x3FC00000, 0x40200000],
+    [
+        0x00000000,
+        0x80000000,
+        0x3F800000,
+        0xBF800000,
+        0x7F800000,
+        0xFF800000,
+        0x7FC00000,
+        0x00000001,
+        0x807FFFFF,
+        0x00800000,
+        0x80800001,
+        0x7F7FFFFF,
+        0x4B000000,
+        0x4B800001,
+        0x4F000000,
+        0xCF000000,
+        0x4EFFFFFF,
+        0x4F7FFFFF,
+        0x5F000000,
+        0xDF000001,
+        0x3F000000,
+        0xBF000000,
+        0x3FC00000,
+        0x40200000,
+    ],
     np.uint32,
-)  # fmt: skip
+)
 
 
 def float_words(seed: int, count: int) -> npt.NDArray[np.uint32]:
@@ -83,8 +106,27 @@ def float_words(seed: int, count: int) -> npt.NDArray[np.uint32]:
     return np.where(kind == 2, small.view(np.uint32), out).astype(np.uint32)
 
 
-_EDGES = np.array([0, 1, 2, 31, 32, 0x7F, 0x80, 0xFF, 0x7FFF, 0x8000, 0xFFFF, 0x7FFFFFFF, 0x80000000,
-                   0xFFFFFFFF, 0xFFFFFFFE, 0xAAAAAAAA], np.uint32)  # fmt: skip
+_EDGES = np.array(
+    [
+        0,
+        1,
+        2,
+        31,
+        32,
+        0x7F,
+        0x80,
+        0xFF,
+        0x7FFF,
+        0x8000,
+        0xFFFF,
+        0x7FFFFFFF,
+        0x80000000,
+        0xFFFFFFFF,
+        0xFFFFFFFE,
+        0xAAAAAAAA,
+    ],
+    np.uint32,
+)
 
 
 def integer_words(seed: int, count: int) -> npt.NDArray[np.uint32]:

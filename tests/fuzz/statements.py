@@ -18,7 +18,10 @@ class Statements:
     """Writes the body of one function. ``tag`` keeps the names of its global variables apart."""
 
     def __init__(self, rng: Rng, expressions: Expressions, scope: Scope, tag: str, threads: int = 0) -> None:
-        self.rng, self.x, self.scope, self.tag = rng, expressions, scope, tag
+        self.rng = rng
+        self.x = expressions
+        self.scope = scope
+        self.tag = tag
         self.threads = threads  # of a block; 0 in a device function
         self.count = 0
         self.tables: list[str] = []
@@ -57,12 +60,20 @@ class Statements:
     def divergent(self, scope: Scope, depth: int) -> list[str]:
         """Statements for a scope whose threads may be anywhere."""
         simple: list[tuple[int, Callable[[Scope, int], list[str]]]] = [
-            (6, self.assign), (2, self.declare), (2, self.local_array), (1, self.structure),
-            (1, self.vector), (1, self.constant_table),
-        ]  # fmt: skip
+            (6, self.assign),
+            (2, self.declare),
+            (2, self.local_array),
+            (1, self.structure),
+            (1, self.vector),
+            (1, self.constant_table),
+        ]
         nested: list[tuple[int, Callable[[Scope, int], list[str]]]] = [
-            (5, self.branch), (2, self.switch), (4, self.counted_loop), (2, self.open_loop), (1, self.jumps),
-        ]  # fmt: skip
+            (5, self.branch),
+            (2, self.switch),
+            (4, self.counted_loop),
+            (2, self.open_loop),
+            (1, self.jumps),
+        ]
         if self.threads:
             simple.append((2, self.own_atomic))
             simple.append((2, self.total_atomic))
@@ -109,7 +120,9 @@ class Statements:
 
     def local_array(self, scope: Scope, depth: int) -> list[str]:
         """An array indexed by values, so that it lives in local memory."""
-        rng, name, size = self.rng, self.name("arr"), self.rng.choice((4, 8, 16))
+        rng = self.rng
+        name = self.name("arr")
+        size = self.rng.choice((4, 8, 16))
         kind = rng.choice(("u8", "i16", "u32", "i32", "u64", "f32", "f64"))
         first = self.e(kind, 1, scope)
         each = f"({kind})({first} + ({kind})(i * {rng.between(1, 9)}u))"
@@ -139,11 +152,18 @@ class Statements:
         return out
 
     def vector(self, scope: Scope, depth: int) -> list[str]:
-        rng, name = self.rng, self.name("q")
+        rng = self.rng
+        name = self.name("q")
         kind, one, parts = rng.choice(
-            (("int2", "i32", "xy"), ("int4", "i32", "xyzw"), ("float4", "f32", "xyzw"),
-             ("double2", "f64", "xy"), ("uchar4", "u8", "xyzw"), ("ulonglong2", "u64", "xy"))
-        )  # fmt: skip
+            (
+                ("int2", "i32", "xy"),
+                ("int4", "i32", "xyzw"),
+                ("float4", "f32", "xyzw"),
+                ("double2", "f64", "xy"),
+                ("uchar4", "u8", "xyzw"),
+                ("ulonglong2", "u64", "xy"),
+            )
+        )
         out = [f"{kind} {name} = make_{kind}({', '.join(self.e(one, 1, scope) for _ in parts)});"]
         if kind == "float4" and self.x.inputs:
             out = [f"{kind} {name} = fin[{self.x.index(scope, 256)}];"]
@@ -170,7 +190,8 @@ class Statements:
         return [*out, "}"]
 
     def switch(self, scope: Scope, depth: int) -> list[str]:
-        rng, ways = self.rng, self.rng.between(3, 6)
+        rng = self.rng
+        ways = self.rng.between(3, 6)
         out = [f"switch ({self.e('u32', 1, scope)} % {ways + 1}u) {{"]
         for case in range(ways):
             out += [f"case {case}: {{", *self.block(scope, depth), "}"]
@@ -209,12 +230,22 @@ class Statements:
 
     def jumps(self, scope: Scope, depth: int) -> list[str]:
         """A loop with two entries, which no structured statement makes."""
-        counter, label = self.name("count"), self.name("label")
-        start, test = f"u32 {counter} = {self.e('u32', 1, scope)} & 3u;", self.e("bool", 2, scope)
+        counter = self.name("count")
+        label = self.name("label")
+        start = f"u32 {counter} = {self.e('u32', 1, scope)} & 3u;"
+        test = self.e("bool", 2, scope)
         scope.add(counter, "u32", assignable=False)
-        return [start, f"if ({test}) goto {label}_in;", f"{label}_top: {{", *self.block(scope, depth), "}",
-                f"{label}_in: {{", *self.block(scope, depth), "}",
-                f"if ({counter}-- > 0u && {counter} < 4u) goto {label}_top;"]  # fmt: skip
+        return [
+            start,
+            f"if ({test}) goto {label}_in;",
+            f"{label}_top: {{",
+            *self.block(scope, depth),
+            "}",
+            f"{label}_in: {{",
+            *self.block(scope, depth),
+            "}",
+            f"if ({counter}-- > 0u && {counter} < 4u) goto {label}_top;",
+        ]
 
     def own_atomic(self, scope: Scope, depth: int) -> list[str]:
         """An atomic on this thread's own word, whose old value is used."""
@@ -255,10 +286,19 @@ class Statements:
         rng = self.rng
         together: list[tuple[int, Callable[[], list[str]]]] = [
             (9, lambda: self.divergent(self.scope, 2)),
-            (3, self.exchange), (2, self.histogram), (2, self.tree),
-            (3, self.shuffle), (2, self.vote), (2, self.match), (2, self.some_lanes), (2, self.uniform_loop),
-            (1, self.barrier_vote), (1, self.warp_exchange), (1, self.drain), (1, self.lock),
-        ]  # fmt: skip
+            (3, self.exchange),
+            (2, self.histogram),
+            (2, self.tree),
+            (3, self.shuffle),
+            (2, self.vote),
+            (2, self.match),
+            (2, self.some_lanes),
+            (2, self.uniform_loop),
+            (1, self.barrier_vote),
+            (1, self.warp_exchange),
+            (1, self.drain),
+            (1, self.lock),
+        ]
         if self.threads >= 32:
             together.append((1, self.named_barrier))
         out = rng.weighted(together)()
@@ -272,7 +312,8 @@ class Statements:
 
     def exchange(self) -> list[str]:
         """Through shared memory to another thread of the block."""
-        rng, name = self.rng, self.name("sh")
+        rng = self.rng
+        name = self.name("sh")
         kind = rng.choice(_SHARED)
         if not self.dynamic_type:
             name = f"{name}_{self.tag}"  # dynamic shared memory has a name in the whole program
@@ -293,10 +334,18 @@ class Statements:
             out.append(f"{name}[tid] = make_int2({self.e('i32', 1)}, {self.e('i32', 1)});")
             fetch = ("i32", f"{name}[{other}].{rng.choice('xy')}")
         elif kind == "Mixed":
-            out += [f"{name}[tid].b = {self.e('f32', 1)};", f"{name}[tid].c = {self.e('u64', 1)};",
-                    f"{name}[tid].e[1] = {self.e('u8', 1)};"]  # fmt: skip
-            fetch = rng.choice((("f32", f"{name}[{other}].b"), ("u64", f"{name}[{other}].c"),
-                                ("u8", f"{name}[{other}].e[1]")))  # fmt: skip
+            out += [
+                f"{name}[tid].b = {self.e('f32', 1)};",
+                f"{name}[tid].c = {self.e('u64', 1)};",
+                f"{name}[tid].e[1] = {self.e('u8', 1)};",
+            ]
+            fetch = rng.choice(
+                (
+                    ("f32", f"{name}[{other}].b"),
+                    ("u64", f"{name}[{other}].c"),
+                    ("u8", f"{name}[{other}].e[1]"),
+                )
+            )
         else:
             out.append(f"{name}[tid] = {self.e(kind, 2)};")
             fetch = (kind, f"{name}[{other}]")
@@ -304,7 +353,8 @@ class Statements:
 
     def histogram(self) -> list[str]:
         """Shared atomics, then everybody reads."""
-        rng, name = self.rng, self.name("bins")
+        rng = self.rng
+        name = self.name("bins")
         kind = rng.choice(("u32", "u32", "i32", "u64"))
         operation, start = rng.choice((("Add", "0"), ("Max", "0"), ("Xor", "5"), ("Or", "0"), ("Min", "100")))
         self.shared.append(f"__shared__ {kind} {name}[16];")
@@ -316,13 +366,17 @@ class Statements:
             f"if ({self.e('bool', 1)}) atomic{operation}(&{key}, {self.e(kind, 2)});",
             f"atomic{operation}(&{name}[tid & 15u], {self.e(kind, 1)});",
             "__syncthreads();",
-            *([f"if (tid == nt - 1u) z_stir({name}, 16u, {self.e('u32', 1)});", "__syncthreads();"]
-              if kind == "u32" and rng.chance(50) else []),
+            *(
+                [f"if (tid == nt - 1u) z_stir({name}, 16u, {self.e('u32', 1)});", "__syncthreads();"]
+                if kind == "u32" and rng.chance(50)
+                else []
+            ),
             self.fresh(kind, f"{name}[({self.e('u32', 1)} + tid) & 15u]", self.scope),
-        ]  # fmt: skip
+        ]
 
     def tree(self) -> list[str]:
-        rng, name = self.rng, self.name("tree")
+        rng = self.rng
+        name = self.name("tree")
         kind = rng.choice(("u32", "i64", "f32", "f64", "i32"))
         self.shared.append(f"__shared__ {kind} {name}[{_MOST_THREADS}];")
         wide = {"i64": "u64", "i32": "u32"}.get(kind, kind)
@@ -343,7 +397,8 @@ class Statements:
 
     def one_shuffle(self, mask: str) -> tuple[str, str]:
         rng = self.rng
-        kind, how = rng.choice(_SHUFFLED), rng.choice(("shfl", "up", "down", "xor"))
+        kind = rng.choice(_SHUFFLED)
+        how = rng.choice(("shfl", "up", "down", "xor"))
         amount = str(rng.between(1, 31)) + "u"
         if how == "shfl":
             amount = f"{self.e('u32', 1)} & 31u"
@@ -357,17 +412,32 @@ class Statements:
 
     def vote(self) -> list[str]:
         test = self.e("bool", 2)
-        text = self.rng.choice((f"__ballot_sync(wm, {test})", f"(u32)__any_sync(wm, {test})",
-                                f"(u32)__all_sync(wm, {test})", f"(u32)z_uniform(wm, {test})"))  # fmt: skip
+        text = self.rng.choice(
+            (
+                f"__ballot_sync(wm, {test})",
+                f"(u32)__any_sync(wm, {test})",
+                f"(u32)__all_sync(wm, {test})",
+                f"(u32)z_uniform(wm, {test})",
+            )
+        )
         return [self.fresh("u32", text, self.scope)]
 
     def reduction(self, mask: str) -> tuple[str, str]:
-        name, kind = self.rng.choice((("sum", "u32"), ("most", "u32"), ("least", "i32"), ("odd", "u32"),
-                                      ("every", "u32"), ("some", "u32")))  # fmt: skip
+        name, kind = self.rng.choice(
+            (
+                ("sum", "u32"),
+                ("most", "u32"),
+                ("least", "i32"),
+                ("odd", "u32"),
+                ("every", "u32"),
+                ("some", "u32"),
+            )
+        )
         return kind, f"z_{name}({mask}, {self.e(kind, 2)})"
 
     def match(self) -> list[str]:
-        rng, groups = self.rng, self.name("g")
+        rng = self.rng
+        groups = self.name("g")
         kind = rng.choice(("u32", "u64"))
         if rng.chance(25):
             same = self.name("same")
@@ -385,7 +455,8 @@ class Statements:
 
     def some_lanes(self) -> list[str]:
         """Lanes for which a condition holds talk among themselves."""
-        mask, took = self.name("m"), self.name("c")
+        mask = self.name("m")
+        took = self.name("c")
         result = self.name("t")
         kind, text = self.one_shuffle(mask) if self.rng.chance(60) else self.reduction(mask)
         out = [
@@ -405,18 +476,22 @@ class Statements:
 
     def uniform_loop(self) -> list[str]:
         """A loop that the whole block takes together, with a barrier or a warp-wide step inside."""
-        rng, counter, name = self.rng, self.name("turn"), self.name("ring")
+        rng = self.rng
+        counter = self.name("turn")
+        name = self.name("ring")
         self.shared.append(f"__shared__ u32 {name}[{_MOST_THREADS}];")
         carried = self.name("t")
         first = self.e("u32", 2)
         self.scope.add(carried, "u32")
         inner = self.scope.inner()
         inner.add(counter, "u32", assignable=False)
-        step = rng.choice((
-            f"z_xor(wm, {carried}, 1u << ({counter} & 3u), 32u)",
-            f"z_up(wm, {carried}, 1u, 8u)",
-            f"z_sum(wm, {carried} & 0xffffu)",
-        ))  # fmt: skip
+        step = rng.choice(
+            (
+                f"z_xor(wm, {carried}, 1u << ({counter} & 3u), 32u)",
+                f"z_up(wm, {carried}, 1u, 8u)",
+                f"z_sum(wm, {carried} & 0xffffu)",
+            )
+        )
         return [
             f"u32 {carried} = {first};",
             f"for (u32 {counter} = 0; {counter} < {self.uniform(4)}; ++{counter}) {{",
@@ -436,7 +511,8 @@ class Statements:
 
     def named_barrier(self) -> list[str]:
         """Some of the block's warps meet at a barrier of their own."""
-        name, result = self.name("part"), self.name("t")
+        name = self.name("part")
+        result = self.name("t")
         self.shared.append(f"__shared__ u32 {name}[{_MOST_THREADS}];")
         count = 32 * self.rng.between(1, self.threads // 32)
         barrier = f'asm volatile("bar.sync {self.rng.between(1, 15)}, {count};" ::: "memory");'
@@ -468,8 +544,10 @@ class Statements:
 
     def drain(self) -> list[str]:
         """Lanes take turns: a loop that runs while any lane of the warp still wants to."""
-        left, total = self.name("left"), self.name("t")
-        turns, first = self.e("u32", 1), self.e("u32", 2)
+        left = self.name("left")
+        total = self.name("t")
+        turns = self.e("u32", 1)
+        first = self.e("u32", 2)
         self.scope.add(total, "u32")
         return [
             f"u32 {left} = {turns} & 3u, {total} = {first};",
@@ -481,7 +559,9 @@ class Statements:
 
     def lock(self) -> list[str]:
         """A spin lock that lanes of one warp fight for; what it guards commutes."""
-        lock, guarded, done = self.name("lock"), self.name("sum"), self.name("done")
+        lock = self.name("lock")
+        guarded = self.name("sum")
+        done = self.name("done")
         self.shared += [f"__shared__ u32 {lock};", f"__shared__ volatile u32 {guarded};"]
         return [
             "__syncthreads();",

@@ -64,10 +64,20 @@ INTRINSICS: list[Intrinsic] = [
     *_same("i32", "z_cvt8", "i32"),
     *_same("u32", "z_cvt16", "i64"),
     # Floating point. Arithmetic operators and fma have nodes of their own.
-    *_same("f32", "__fadd_rn __fadd_rz __fadd_ru __fadd_rd __fsub_rn __fsub_rz __fmul_rn __fmul_rz __fmul_ru"
-           " __fmul_rd fminf fmaxf", "f32", "f32"),
-    *_same("f64", "__dadd_rn __dadd_rz __dadd_ru __dadd_rd __dsub_rn __dsub_ru __dmul_rn __dmul_rz __dmul_ru"
-           " __dmul_rd fmin fmax", "f64", "f64"),
+    *_same(
+        "f32",
+        "__fadd_rn __fadd_rz __fadd_ru __fadd_rd __fsub_rn __fsub_rz __fmul_rn __fmul_rz __fmul_ru"
+        " __fmul_rd fminf fmaxf",
+        "f32",
+        "f32",
+    ),
+    *_same(
+        "f64",
+        "__dadd_rn __dadd_rz __dadd_ru __dadd_rd __dsub_rn __dsub_ru __dmul_rn __dmul_rz __dmul_ru"
+        " __dmul_rd fmin fmax",
+        "f64",
+        "f64",
+    ),
     *(("f32", f"__fdiv_{mode}({{}}, z_any({{}}))", ("f32", "f32")) for mode in ("rn", "rz", "ru")),
     *(("f64", f"__ddiv_{mode}({{}}, z_any({{}}))", ("f64", "f64")) for mode in ("rn", "rd")),
     *_same("f32", "__fmaf_rn __fmaf_rz __fmaf_ru __fmaf_rd", "f32", "f32", "f32"),
@@ -118,7 +128,7 @@ INTRINSICS: list[Intrinsic] = [
     *_same("bool", "isnan z_subnormal z_infinite", "f64"),
     *_same("bool", "z_normal z_finite", "f32"),
     *_same("bool", "z_halfless", "u32", "u32"),
-]  # fmt: skip
+]
 
 GIVING: dict[str, list[Intrinsic]] = {}
 for _entry in INTRINSICS:

@@ -48,7 +48,8 @@ def firsts() -> list[int]:
 def packs() -> list[int]:
     """The first packs and a sample of the others, and for other processors a fifth as many, which nobody else
     takes; in a sample a few, others for each processor."""
-    found, chosen = firsts(), os.environ.get(processor.VARIABLE, "native")
+    found = firsts()
+    chosen = os.environ.get(processor.VARIABLE, "native")
     if SAMPLE == 1:
         return found
     levels = processor.levels()

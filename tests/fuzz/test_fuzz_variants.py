@@ -72,7 +72,8 @@ def test_tracing_does_not_change_results() -> None:
 
 def checked(module: Any, k: generator.Kernel) -> tuple[SanitizerReport, str]:
     """What the checks of races, unwritten memory and synchronisation say of a kernel."""
-    device, cp = machine.current().current_device, session.cp()
+    device = machine.current().current_device
+    cp = session.cp()
     data = generator.data(k)
     outputs = [cp.asarray(array) for array in data.outputs]
     arguments = (*(cp.asarray(a) for a in data.inputs), *outputs, np.int32(data.n), data.scale)

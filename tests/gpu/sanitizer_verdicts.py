@@ -23,14 +23,23 @@ from tests.engine import barriers
 from tests.engine.faulty_kernels import BY_NAME, CATALOGUE, Faulty, arguments
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-PLAIN_LIMIT_S, TOOL_LIMIT_S, HANG_LIMIT_S = 30, 60, 12
+PLAIN_LIMIT_S = 30
+TOOL_LIMIT_S = 60
+HANG_LIMIT_S = 12
 AT_ONCE = 8
 # One of each tool, and of each shape of a report.
 XML_OF = (
-    "global_read_past_end", "misaligned_float4", "shared_static_past_end", "missing_barrier",
-    "missing_syncwarp", "global_never_written", "barrier_in_one_branch", "device_assert",
-    "endless_recursion", "huge_shift",
-)  # fmt: skip
+    "global_read_past_end",
+    "misaligned_float4",
+    "shared_static_past_end",
+    "missing_barrier",
+    "missing_syncwarp",
+    "global_never_written",
+    "barrier_in_one_branch",
+    "device_assert",
+    "endless_recursion",
+    "huge_shift",
+)
 _NOISE = re.compile(
     r"^(COMPUTE-SANITIZER|ERROR SUMMARY|RACECHECK SUMMARY|Target application|Error: process|Saved host|"
     r"Host Frame|Device Frame|\d+ errors? |\s*$)"
@@ -164,8 +173,10 @@ def record_xml(path: Path, names: Sequence[str]) -> None:
 
 def _asked() -> dict[str, Any]:
     """Which GPU and which tool."""
-    asked = {"device": "nvidia-smi --query-gpu=name,driver_version --format=csv,noheader",
-             "sanitizer": "compute-sanitizer --version"}  # fmt: skip
+    asked = {
+        "device": "nvidia-smi --query-gpu=name,driver_version --format=csv,noheader",
+        "sanitizer": "compute-sanitizer --version",
+    }
     return {
         key: (_child(command.split(), 30) or "").strip().splitlines()[-1] for key, command in asked.items()
     }

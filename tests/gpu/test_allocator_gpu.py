@@ -30,7 +30,8 @@ def fresh() -> Iterator[Any]:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_map_adds_up_to_the_pools_own_figures(fresh: Any, seed: int) -> None:
-    cp, draw = fresh, random.Random(seed)
+    cp = fresh
+    draw = random.Random(seed)
     pool = cp.get_default_memory_pool()
     side = cp.cuda.Stream(non_blocking=True)
     before = pool.total_bytes()

@@ -29,12 +29,18 @@ def watched() -> LibraryCalls:
 @pytest.mark.parametrize(
     ("name", "dtype", "begins"),
     [
-        ("fft", "complex64", "cufft"), ("rfft", "float32", "cufft"), ("solve", "float32", "cusolver"),
-        ("qr", "float64", "cusolver"), ("svd", "float32", "cusolver"), ("eigh", "float32", "cusolver"),
-        ("cholesky", "float32", "cusolver"), ("matmul", "float32", "cublas"),
-        ("sparse by vector", "float32", "cusparse"), ("random", "float64", "curand"),
+        ("fft", "complex64", "cufft"),
+        ("rfft", "float32", "cufft"),
+        ("solve", "float32", "cusolver"),
+        ("qr", "float64", "cusolver"),
+        ("svd", "float32", "cusolver"),
+        ("eigh", "float32", "cusolver"),
+        ("cholesky", "float32", "cusolver"),
+        ("matmul", "float32", "cublas"),
+        ("sparse by vector", "float32", "cusparse"),
+        ("random", "float64", "curand"),
     ],
-)  # fmt: skip
+)
 def test_routines_of_cupy(name: str, dtype: str, begins: str, cp: Any, watched: LibraryCalls) -> None:
     sparse = importlib.import_module("cupyx.scipy.sparse")
     routines, kernels = _one(case("cupy", name, dtype), {"xp": cp, "np": np, "sparse": sparse}, watched)
@@ -45,11 +51,14 @@ def test_routines_of_cupy(name: str, dtype: str, begins: str, cp: Any, watched: 
 @pytest.mark.parametrize(
     ("name", "dtype", "begins"),
     [
-        ("conv2d", "float32", "cudnn"), ("fft", "complex64", "cufft"), ("solve", "float32", "cusolver"),
-        ("sparse by matrix", "float32", "cusparse"), ("matmul", "float16", "cublas"),
+        ("conv2d", "float32", "cudnn"),
+        ("fft", "complex64", "cufft"),
+        ("solve", "float32", "cusolver"),
+        ("sparse by matrix", "float32", "cusparse"),
+        ("matmul", "float16", "cublas"),
         ("addmm, gelu", "float16", "cublasLt"),
     ],
-)  # fmt: skip
+)
 def test_routines_of_pytorch(name: str, dtype: str, begins: str, watched: LibraryCalls) -> None:
     torch = pytest.importorskip("torch")
     space = {"xp": torch, "np": np, "F": torch.nn.functional}

@@ -89,8 +89,10 @@ def test_checks_do_not_nest(cp: Any) -> None:
 
 @pytest.mark.parametrize("before", [True, False])
 def test_an_event_of_before_the_check_is_no_wait_for_nothing(cp: Any, before: bool) -> None:
-    a, b = cp.cuda.Stream(non_blocking=True), cp.cuda.Stream(non_blocking=True)
-    x, event = cp.arange(1000.0), cp.cuda.Event()
+    a = cp.cuda.Stream(non_blocking=True)
+    b = cp.cuda.Stream(non_blocking=True)
+    x = cp.arange(1000.0)
+    event = cp.cuda.Event()
     event.record()
     with gl.check_streams() as found:
         with a:

@@ -43,11 +43,22 @@ def test_device_info_agrees_with_the_table(cuda: CudaBackend) -> None:
     except UnknownDeviceError:
         pytest.skip(f"the table has no {info.name}")
     for name in (
-        "compute_capability", "sm_count", "fp32_lanes_per_sm", "max_threads_per_block", "max_block_dim",
-        "max_grid_dim", "max_warps_per_sm", "max_blocks_per_sm", "registers_per_sm", "registers_per_block",
-        "shared_per_sm_bytes", "shared_per_block_bytes", "shared_per_block_optin_bytes",
-        "reserved_shared_per_block_bytes", "copy_engines",
-    ):  # fmt: skip
+        "compute_capability",
+        "sm_count",
+        "fp32_lanes_per_sm",
+        "max_threads_per_block",
+        "max_block_dim",
+        "max_grid_dim",
+        "max_warps_per_sm",
+        "max_blocks_per_sm",
+        "registers_per_sm",
+        "registers_per_block",
+        "shared_per_sm_bytes",
+        "shared_per_block_bytes",
+        "shared_per_block_optin_bytes",
+        "reserved_shared_per_block_bytes",
+        "copy_engines",
+    ):
         assert getattr(row, name) == getattr(info, name), name
     assert row.l2_bytes == pytest.approx(info.l2_bytes, rel=0.05)
     # Data sheets count memory stacks that the driver's number leaves out (H200: 6144 and 6016 bit).
@@ -63,7 +74,8 @@ def test_every_reading_has_a_value_or_a_reason(cuda: CudaBackend) -> None:
     for metric in metrics.metrics:
         assert (metric.value is None) == bool(metric.why), metric
     assert 0 <= float(found["GPU utilization"].value or 0) <= 100
-    used, total = found["memory used"].value, found["memory total"].value
+    used = found["memory used"].value
+    total = found["memory total"].value
     if used is not None and total is not None:
         assert 0 < float(used) <= float(total)
 

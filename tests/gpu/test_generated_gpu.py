@@ -58,7 +58,8 @@ def test_fused_results(cp: Any, dtypes: tuple[str, str]) -> None:
     def work(x: Any, y: Any) -> Any:
         return cp.where(x > y, 3 * x * x - y / 4, -y), x + y
 
-    x, y = cp.arange(12).reshape(3, 4).astype(dtypes[0]), cp.arange(4).astype(dtypes[1])
+    x = cp.arange(12).reshape(3, 4).astype(dtypes[0])
+    y = cp.arange(4).astype(dtypes[1])
     for plain, fused in zip(work(x, y), cp.fuse(work)(x, y), strict=True):
         assert plain.dtype == fused.dtype
         np.testing.assert_allclose(fused.get(), plain.get(), rtol=1e-6)

@@ -101,7 +101,8 @@ def test_the_chart_does_not_slow_a_gemm(cp: Any, record_property: Any) -> None:
     out = cp.empty_like(x)
 
     def run() -> float:
-        start, end = cp.cuda.Event(), cp.cuda.Event()
+        start = cp.cuda.Event()
+        end = cp.cuda.Event()
         start.record()
         for _ in range(60):
             cp.matmul(x, x, out=out)
@@ -110,12 +111,15 @@ def test_the_chart_does_not_slow_a_gemm(cp: Any, record_property: Any) -> None:
         return float(cp.cuda.get_elapsed_time(start, end))
 
     run()
-    plain, watched, cpu = [], [], []
+    plain = []
+    watched = []
+    cpu = []
     for _ in range(6):
         plain.append(run())
         m = gl.memory(rate_hz=10)
         m.start()
-        began, before = time.perf_counter(), m._recorder.sampler.cpu_ns
+        began = time.perf_counter()
+        before = m._recorder.sampler.cpu_ns
         watched.append(run())
         cpu.append((m._recorder.sampler.cpu_ns - before) / 1e9 / (time.perf_counter() - began))
         m.stop()

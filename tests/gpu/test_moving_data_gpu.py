@@ -28,10 +28,13 @@ def test_a_right_program_is_right_here_too(cp: Any, exercise: Any) -> None:
 
 
 def test_the_map_tells_the_ways_apart(cp: Any) -> None:
-    pageable, pinned = np.ones(N, np.float32), gl.cupyx.zeros_pinned(N, np.float32)
-    x, m = cp.zeros(N, cp.float32), managed(N)
+    pageable = np.ones(N, np.float32)
+    pinned = gl.cupyx.zeros_pinned(N, np.float32)
+    x = cp.zeros(N, cp.float32)
+    m = managed(N)
     np.from_dlpack(m)[...] = 1
-    y, lent = cp.empty_like(x), mapped(pinned)
+    y = cp.empty_like(x)
+    lent = mapped(pinned)
     for array in (x, lent):
         cp.multiply(array, 2, out=y)
     x.set(pinned), x.set(pageable)
@@ -53,7 +56,8 @@ def test_the_map_tells_the_ways_apart(cp: Any) -> None:
 
 
 def test_copies_return_when_the_notebook_says(cp: Any) -> None:
-    pageable, pinned = np.ones(N, np.float32), gl.cupyx.zeros_pinned(N, np.float32)
+    pageable = np.ones(N, np.float32)
+    pinned = gl.cupyx.zeros_pinned(N, np.float32)
     x = cp.zeros(N, cp.float32)
 
     def held(call: Any) -> float:

@@ -31,7 +31,8 @@ ELSEWHERE |= {"CUDA_LAUNCH_BLOCKING"}
 @pytest.fixture(scope="module")
 def both() -> dict[str, Any]:
     torch = pytest.importorskip("torch")
-    cupy, nvml = pytest.importorskip("cupy"), pytest.importorskip("pynvml")
+    cupy = pytest.importorskip("cupy")
+    nvml = pytest.importorskip("pynvml")
     if not torch.cuda.is_available():
         pytest.skip("PyTorch has no GPU here")
     from torch.cuda import comm
@@ -77,7 +78,8 @@ def test_what_was_recorded_as_equal_is_among_them() -> None:
 
 
 def test_the_list_knows_what_the_recorded_pytorch_has() -> None:
-    known, rows = recorded(), {row.torch for row in everything()}
+    known = recorded()
+    rows = {row.torch for row in everything()}
     spoken = rows | {name.rpartition(".")[2] for name in rows}
     for module in ("cuda.memory", "cuda.nvtx", "cuda.comm", "cuda.random", "cuda.graphs", "cuda.profiler"):
         missing = [n for n in known["torch_all"].get(module, ()) if n.islower() and n not in spoken]

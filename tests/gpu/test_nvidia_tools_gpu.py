@@ -76,7 +76,8 @@ def test_it_finds_what_was_recorded_where_it_was(name: str, kind: str, space: st
 @needs("compute-sanitizer")
 def test_a_sound_kernel_is_clean_for_all_four_tools(cp: Any) -> None:
     source = 'extern "C" __global__ void k(const float* x, float* y) { y[threadIdx.x] = x[threadIdx.x] + 1; }'
-    x, y = cp.ones(64, cp.float32), cp.zeros(64, cp.float32)
+    x = cp.ones(64, cp.float32)
+    y = cp.zeros(64, cp.float32)
     report = gl.sanitize(cp.RawKernel(source, "k"), 1, 64, (x, y), tool="compute-sanitizer")
     assert report.clean, report
     assert report.tools == ("memory", "race", "init", "sync")

@@ -23,7 +23,8 @@ extern "C" __global__ void axpy(const float* x, float* y, int n) {
 
 def program_of(cp: Any) -> Any:
     axpy = cp.RawKernel(SOURCE, "axpy")
-    x, y = cp.ones(N, cp.float32), cp.zeros(N, cp.float32)
+    x = cp.ones(N, cp.float32)
+    y = cp.zeros(N, cp.float32)
 
     def program() -> None:
         for _ in range(5):

@@ -20,11 +20,20 @@ RECORDED = json.loads(
 )["verdicts"]
 # One of each tool and kind of report, and one each that a tool does not see.
 NAMES = (
-    "global_read_past_end", "use_after_free", "misaligned_float4", "shared_static_past_end",
-    "missing_barrier", "all_write_one_value", "missing_syncwarp", "global_never_written",
-    "barrier_in_one_branch", "syncwarp_outside_its_mask", "device_assert", "lost_update",
+    "global_read_past_end",
+    "use_after_free",
+    "misaligned_float4",
+    "shared_static_past_end",
+    "missing_barrier",
+    "all_write_one_value",
+    "missing_syncwarp",
+    "global_never_written",
+    "barrier_in_one_branch",
+    "syncwarp_outside_its_mask",
+    "device_assert",
+    "lost_update",
     "shuffle_from_absent_lanes",
-)  # fmt: skip
+)
 
 
 @pytest.mark.skipif(shutil.which("compute-sanitizer") is None, reason="needs compute-sanitizer")

@@ -117,9 +117,10 @@ class TestOperations:
         assert (launched["add"].grid, launched["add"].block) == ((N // 256, 1, 1), (256, 1, 1))
         assert launched["twice<float>"].shared_bytes == 512
         copies = Counter(
-            (a.copy_kind, a.pinned, a.size_bytes) for a in record.activities
+            (a.copy_kind, a.pinned, a.size_bytes)
+            for a in record.activities
             if a.copy_kind in ("HtoD", "DtoH") and a.size_bytes == 4 * N
-        )  # fmt: skip
+        )
         assert copies == {("HtoD", True, 4 * N): 1, ("HtoD", False, 4 * N): 1, ("DtoH", False, 4 * N): 1}
         by_stream = {s.stream_id: s for s in record.streams}
         upload = next(a for a in record.activities if a.pinned)
@@ -181,7 +182,8 @@ class TestCost:
             return spent / count * 1e6
 
         recorded(loop)
-        plain, seen = [], []
+        plain = []
+        seen = []
         for _ in range(9):
             plain.append(loop())
             with gl.timeline() as t:
@@ -213,16 +215,19 @@ class TestOrder:
         record = recorded(work)
         by_grid = {a.grid[0]: a for a in kernels(record) if a.grid}
         pairs = {
-            (later, earlier) for later in by_grid for earlier in by_grid
+            (later, earlier)
+            for later in by_grid
+            for earlier in by_grid
             if later != earlier and follows(record, by_grid[later], by_grid[earlier])
-        }  # fmt: skip
+        }
         assert pairs == {(2, 1), (4, 3), (4, 1)}
         wait = next(s for s in record.synchronizations if s.type == "STREAM_WAIT_EVENT")
         assert (wait.stream_id, wait.event_stream_id) == (by_grid[3].stream_id, by_grid[1].stream_id)
         assert wait.after == (by_grid[1].correlation_id,)
 
     def test_the_default_stream_waits_for_blocking_ones(self, cp: Any, program: Program) -> None:
-        blocking, apart = cp.cuda.Stream(), cp.cuda.Stream(non_blocking=True)
+        blocking = cp.cuda.Stream()
+        apart = cp.cuda.Stream(non_blocking=True)
 
         def work() -> None:
             for number, stream in enumerate((blocking, apart, cp.cuda.Stream.null, blocking, apart), 1):
@@ -231,8 +236,10 @@ class TestOrder:
 
         record = recorded(work)
         by_grid = {a.grid[0]: a for a in kernels(record) if a.grid}
-        after = {grid: {other for other in by_grid if other != grid and follows(record, a, by_grid[other])}
-                 for grid, a in by_grid.items()}  # fmt: skip
+        after = {
+            grid: {other for other in by_grid if other != grid and follows(record, a, by_grid[other])}
+            for grid, a in by_grid.items()
+        }
         assert after == {1: set(), 2: set(), 3: {1}, 4: {1, 3}, 5: {2}}
 
     def test_nothing_begins_before_what_it_follows_has_ended(self, cp: Any, program: Program) -> None:
@@ -257,7 +264,8 @@ class TestOrder:
 
 class TestWaits:
     def test_hidden_ones_are_named_with_their_line(self, cp: Any, program: Program) -> None:
-        stream, event = cp.cuda.Stream(non_blocking=True), cp.cuda.Event()
+        stream = cp.cuda.Stream(non_blocking=True)
+        event = cp.cuda.Event()
         here = sys._getframe().f_lineno
         with gl.timeline() as t:
             program.launch()
@@ -285,7 +293,8 @@ class TestWaits:
             cp.cuda.Device().synchronize()
 
         record = recorded(work)
-        wait, kernel = record.synchronizations[-1], kernels(record)[0]
+        wait = record.synchronizations[-1]
+        kernel = kernels(record)[0]
         assert kernel.duration_ns > 500_000
         assert abs(wait.end_ns - kernel.end_ns) < 200_000
         assert wait.start_ns < kernel.end_ns
@@ -342,8 +351,11 @@ class TestRanges:
 
         record = recorded(work)
         assert [(r.name, r.depth, r.is_mark) for r in record.ranges] == [
-            ("step", 0, False), ("one", 1, False), ("two", 1, False), ("here", 1, True)
-        ]  # fmt: skip
+            ("step", 0, False),
+            ("one", 1, False),
+            ("two", 1, False),
+            ("here", 1, True),
+        ]
         step, one, two, here = record.ranges
         assert step.color == 0xFF00FF00
         assert step.start_ns <= one.start_ns <= one.end_ns <= two.start_ns <= two.end_ns
@@ -462,7 +474,8 @@ class TestEvents:
     @pytest.mark.usefixtures("without_cupti")
     def test_nvtx_goes_on_as_it_was(self, cp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         """Another tool may listen to it."""
-        nvtx, heard = cp.cuda.nvtx, []
+        nvtx = cp.cuda.nvtx
+        heard = []
         monkeypatch.setattr(nvtx, "RangePush", lambda name, color: heard.append((name, color)))
         monkeypatch.setattr(nvtx, "RangePushC", lambda name, color: heard.append((name, color)))
         monkeypatch.setattr(nvtx, "RangePop", lambda: heard.append("pop"))

@@ -70,7 +70,8 @@ def test_many_blocks_spread_over_every_sm(cuda: CudaBackend, cp: Any) -> None:
     # holds blocks that are nearly gone beside new ones (9 and 10 were seen where 8 fit); not on average.
     for sm in range(0, trace.sm_count, 13):
         mine = trace.sm_id == sm
-        starts, ends = trace.start_ns[mine], trace.end_ns[mine]
+        starts = trace.start_ns[mine]
+        ends = trace.end_ns[mine]
         at_once = max(int(((starts <= t) & (ends > t)).sum()) for t in starts)
         mean = float((ends - starts).sum()) / float(ends.max() - starts.min())
         assert at_once < 2 * trace.occupancy.blocks_per_sm

@@ -45,7 +45,8 @@ def test_times_are_measured_and_every_pass_is_a_launch(cp: Any) -> None:
     passes = [each for each in record.expressions if each.kernel >= 0]
     assert [len(each.launches) for each in passes] == [1] * 9
     assert all(each.time_ns > 0 for each in passes)
-    one, fused = record.way(test_traffic.AS_WRITTEN), record.way(test_traffic.FUSED)
+    one = record.way(test_traffic.AS_WRITTEN)
+    fused = record.way(test_traffic.FUSED)
     assert one.time_ns is not None
     assert fused.time_ns is not None
     assert fused.time_ns < one.time_ns / 3

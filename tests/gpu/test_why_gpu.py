@@ -30,10 +30,12 @@ def fastest_ns(launch: tuple[Any, ...]) -> float:
     cp = session.cp()
     kernel, grid, block, args, shared_bytes = launch
     grid, block = ((each,) if isinstance(each, int) else each for each in (grid, block))
-    other, times = cp.empty(96 << 20, cp.uint8), []
+    other = cp.empty(96 << 20, cp.uint8)
+    times = []
     for _ in range(10):
         other.fill(1)
-        begin, end = cp.cuda.Event(), cp.cuda.Event()
+        begin = cp.cuda.Event()
+        end = cp.cuda.Event()
         begin.record()
         kernel(grid, block, args, shared_mem=shared_bytes)
         end.record()
@@ -68,8 +70,10 @@ def test_a_remedy_gains_on_the_gpu_what_is_stated(cause: str) -> None:
     assert found.note
     gained = fastest_ns(flawed) / fastest_ns(case.launch(cp, "mended"))
     main = found.main
-    print(f"{cause:15}{case.family:24}main {main.kind if main else 'none':15}"
-          f"stated {main.gain if main else 1:7.2f}, measured {gained:7.2f}")  # fmt: skip
+    print(
+        f"{cause:15}{case.family:24}main {main.kind if main else 'none':15}"
+        f"stated {main.gain if main else 1:7.2f}, measured {gained:7.2f}"
+    )
     # Of cold caches and small kernels a GPU's own start is in every time; the table tells how near it is.
     assert main is None or gained > 0.6
 
@@ -77,7 +81,8 @@ def test_a_remedy_gains_on_the_gpu_what_is_stated(cause: str) -> None:
 def test_arrays_are_as_after_one_launch() -> None:
     cp = session.cp()
     code = 'extern "C" __global__ void add(float* x) { x[blockIdx.x * blockDim.x + threadIdx.x] += 1; }'
-    kernel, x = cp.RawKernel(code, "add"), cp.zeros(1 << 12, np.float32)
+    kernel = cp.RawKernel(code, "add")
+    x = cp.zeros(1 << 12, np.float32)
     gl.diagnose(kernel, 16, 256, (x,))
     gl.roofline((kernel, 16, 256, (x,)))
     assert bool((x == 2).all())

@@ -33,15 +33,20 @@ def small(rng: Random) -> Drawn:
 
     return Drawn(
         parts=(
-            Part(question=f"Twice {n}?", unit="blocks", near=1.0, table=table,
-                 measure=lambda: Found(2 * n, "arithmetic", "So it is.")),
+            Part(
+                question=f"Twice {n}?",
+                unit="blocks",
+                near=1.0,
+                table=table,
+                measure=lambda: Found(2 * n, "arithmetic", "So it is."),
+            ),
             Part(question="And red?", measure=lambda: Found("red", "seen"), choices=("red", "blue")),
             Part(question="A kernel?", judge=judged, code="start"),
         ),
         points=("doubled it", "said the unit"),
         sentence="Twice as many.",
         parameters={"n": n},
-    )  # fmt: skip
+    )
 
 
 CARD = Card("small-twice", "estimate", "L3", "Twice", small, ("02",))
@@ -75,7 +80,8 @@ class TestCards:
         assert merit(19, 17, 1.0)[1] is False
         assert merit(170, 17, 1.0) == (0.0, False)
         assert merit(-17, 17, 1.25) == (0.0, False)
-        low, high = merit(5, 10, 1.0)[0], merit(20, 10, 1.0)[0]
+        low = merit(5, 10, 1.0)[0]
+        high = merit(20, 10, 1.0)[0]
         assert low == pytest.approx(high)
         assert 0.6 < low < 0.8
         assert merit("a", "a", 1.0) == (1.0, True)
@@ -191,7 +197,8 @@ class TestTalk:
 
 class TestAgain:
     def test_misses_come_back_after_one_three_and_seven_days(self) -> None:
-        day, waits = MONDAY, []
+        day = MONDAY
+        waits = []
         answered(talk(today=day), right=False)
         while (due := again.kept(CARD.key).due) is not None:
             waits.append((due - day).days)
@@ -214,11 +221,18 @@ class TestAgain:
 
     @pytest.mark.parametrize(
         "damaged",
-        [7, "text", [], {}, {"met": 1}, {"met": 1, "score": 0, "box": 5, "due": "2026-03-02", "last": {}},
-         {"met": 1, "score": 0, "box": 0, "due": "tomorrow", "last": {}},
-         {"met": "1", "score": 0, "box": None, "due": None, "last": {}},
-         {"met": 1, "score": 0, "box": 0, "due": None, "last": {}}],
-    )  # fmt: skip
+        [
+            7,
+            "text",
+            [],
+            {},
+            {"met": 1},
+            {"met": 1, "score": 0, "box": 5, "due": "2026-03-02", "last": {}},
+            {"met": 1, "score": 0, "box": 0, "due": "tomorrow", "last": {}},
+            {"met": "1", "score": 0, "box": None, "due": None, "last": {}},
+            {"met": 1, "score": 0, "box": 0, "due": None, "last": {}},
+        ],
+    )
     def test_what_is_damaged_is_put_aside_and_never_written_over(self, damaged: object) -> None:
         store().put(again.SECTION, CARD.key, damaged)
         assert again.kept(CARD.key).met == 0

@@ -26,7 +26,8 @@ from virtualgpu.errors import GpulabError
 from virtualgpu.records import Provenance
 
 MONDAY = date(2026, 3, 2)
-SEEN, TRUTH = Table("seen", ("what",), (("a row",),)), Table("truth", ("what",), (("found row",),))
+SEEN = Table("seen", ("what",), (("a row",),))
+TRUTH = Table("truth", ("what",), (("found row",),))
 
 
 def judged(code: str) -> Outcome:
@@ -71,13 +72,23 @@ def answered(found: Interview, *values: Any, sure: bool = True) -> Interview:
 @pytest.mark.parametrize(
     ("said", "found", "near", "worth", "right"),
     [
-        (10, 10, 1.0, 1.0, True), (12.5, 10, 1.25, 1.0, True), (8, 10, 1.25, 1.0, True),
-        (100, 10, 1.25, 0.0, False), (1000, 10, 1.25, 0.0, False), (1, 10, 1.25, 0.0, False),
-        (31.622776601683793, 10, 1.0, 0.5, False), (0, 10, 1.25, 0.0, False), (10, 0, 1.25, 0.0, False),
-        (0, 0, 1.25, 1.0, True), (-10, 10, 1.25, 0.0, False), (-10, -10.0, 1.25, 1.0, True),
-        ("a", "b", 1.25, 0.0, False), (35.35533905932738, 10, 1.25, 0.5, False), ("a", 1, 1.25, 0.0, False),
+        (10, 10, 1.0, 1.0, True),
+        (12.5, 10, 1.25, 1.0, True),
+        (8, 10, 1.25, 1.0, True),
+        (100, 10, 1.25, 0.0, False),
+        (1000, 10, 1.25, 0.0, False),
+        (1, 10, 1.25, 0.0, False),
+        (31.622776601683793, 10, 1.0, 0.5, False),
+        (0, 10, 1.25, 0.0, False),
+        (10, 0, 1.25, 0.0, False),
+        (0, 0, 1.25, 1.0, True),
+        (-10, 10, 1.25, 0.0, False),
+        (-10, -10.0, 1.25, 1.0, True),
+        ("a", "b", 1.25, 0.0, False),
+        (35.35533905932738, 10, 1.25, 0.5, False),
+        ("a", 1, 1.25, 0.0, False),
     ],
-)  # fmt: skip
+)
 def test_what_a_number_is_worth(said: Any, found: Any, near: float, worth: float, right: bool) -> None:
     assert merit(said, found, near) == (pytest.approx(worth), right)
 
@@ -119,15 +130,35 @@ def test_an_outcome_says_what_was_found_and_how_far_it_is() -> None:
 @pytest.mark.parametrize(
     ("said", "unit", "means"),
     [
-        ("5 ms", "µs", 5000), ("0.3 ms", "µs", 300.0), ("12.5us", "µs", 12.5), ("1/2 ms", "ms", 0.5),
-        ("2 KiB", "bytes", 2048), ("137 GB", "GiB", 137e9 / 2**30), ("1.67 TB/s", "GB/s", 1670.0),
-        ("1/32", "%", 3.125), (0.25, "%", 25.0), ("32/32", "%", 100), ("25%", "%", 25), ("0.5 %", "%", 0.5),
-        ("3.125", "%", 3.125), (1, "%", 1), ("3x", "times", 3), ("1.304", "times", 1.304), ("8-way", "wavefronts", 8),
-        ("240/s", "tokens/s", 240), ("240 tokens/s", "tokens/s", 240), ("20 FLOP/byte", "operations", 20),
-        ("203.125", "operations", 203.125), ("3.125 ms", "µs", 3125.0), ("1,304 µs", "µs", 1304), (1.0, "%", 100),
-        ("2^11", "", 2048), ("17 blocks", "blocks", 17), ("1,000,448", "bytes", 1000448),
+        ("5 ms", "µs", 5000),
+        ("0.3 ms", "µs", 300.0),
+        ("12.5us", "µs", 12.5),
+        ("1/2 ms", "ms", 0.5),
+        ("2 KiB", "bytes", 2048),
+        ("137 GB", "GiB", 137e9 / 2**30),
+        ("1.67 TB/s", "GB/s", 1670.0),
+        ("1/32", "%", 3.125),
+        (0.25, "%", 25.0),
+        ("32/32", "%", 100),
+        ("25%", "%", 25),
+        ("0.5 %", "%", 0.5),
+        ("3.125", "%", 3.125),
+        (1, "%", 1),
+        ("3x", "times", 3),
+        ("1.304", "times", 1.304),
+        ("8-way", "wavefronts", 8),
+        ("240/s", "tokens/s", 240),
+        ("240 tokens/s", "tokens/s", 240),
+        ("20 FLOP/byte", "operations", 20),
+        ("203.125", "operations", 203.125),
+        ("3.125 ms", "µs", 3125.0),
+        ("1,304 µs", "µs", 1304),
+        (1.0, "%", 100),
+        ("2^11", "", 2048),
+        ("17 blocks", "blocks", 17),
+        ("1,000,448", "bytes", 1000448),
     ],
-)  # fmt: skip
+)
 def test_numbers_are_read_as_candidates_write_them(said: Any, unit: str, means: float) -> None:
     assert read_answer(said, unit) == pytest.approx(means, rel=1e-12)
 
@@ -187,9 +218,12 @@ def test_as_text_a_card_shows_what_is_asked_and_what_was_found() -> None:
     assert "start" in str(found).splitlines()
     found.answer("right")
     assert str(found).splitlines()[-5:] == [
-        "A strong answer says:", "  1. one <thing>", "  2. another", "  3. a third",
+        "A strong answer says:",
+        "  1. one <thing>",
+        "  2. another",
+        "  3. a third",
         "In one sentence: Forty & no more.",
-    ]  # fmt: skip
+    ]
 
 
 def test_the_interviewer_hears_the_truth_of_every_part_once() -> None:
@@ -364,8 +398,11 @@ def test_a_scorecard_is_of_the_cards_that_were_begun() -> None:
     assert '"words": "4 µs"' in Scorecard(7, "d", (said,)).json()
     kept = json.loads(card.json())
     assert {name: kept[name] for name in ("format", "version", "seed", "day")} == {
-        "format": "gpulab-interview", "version": 1, "seed": 7, "day": "2026-03-02"
-    }  # fmt: skip
+        "format": "gpulab-interview",
+        "version": 1,
+        "seed": 7,
+        "day": "2026-03-02",
+    }
     assert [one["coverage"] for one in kept["cards"]] == [1.0, 0.0, 0.0]
     assert kept["cards"][0]["score"] == pytest.approx(0.99)
 

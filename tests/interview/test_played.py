@@ -131,41 +131,68 @@ def _key_bytes(p: Any) -> int:
 Answers = Callable[[Any], list[tuple[float, float]]]
 NUMBERS: dict[str, Answers] = {
     "estimate-resident": lambda p: [
-        (_blocks(name, p["threads"], p["kib"]), SHEETS[name].shared // p["kib"] + 1) for name in (p["device"], p["then"])
+        (_blocks(name, p["threads"], p["kib"]), SHEETS[name].shared // p["kib"] + 1)
+        for name in (p["device"], p["then"])
     ],
     "estimate-waves": lambda p: [
-        (_waves(name, p["threads"], p["blocks"]), math.ceil(p["blocks"] / SHEETS[name].sms)) for name in (p["device"], p["then"])
+        (_waves(name, p["threads"], p["blocks"]), math.ceil(p["blocks"] / SHEETS[name].sms))
+        for name in (p["device"], p["then"])
     ],
     "estimate-sectors": lambda p: [(_sectors(step), 2 * _sectors(step)) for step in (p["stride"], p["then"])],
-    "estimate-banks": lambda p: [(math.gcd(step, 32), 2 * math.gcd(step, 32)) for step in (p["stride"], p["then"])],
+    "estimate-banks": lambda p: [
+        (math.gcd(step, 32), 2 * math.gcd(step, 32)) for step in (p["stride"], p["then"])
+    ],
     "estimate-scaling": lambda p: [
-        (8 * p["n"] / SHEETS[name].gbps / 1e3 + 3, 4 * p["n"] / SHEETS[name].gbps / 1e3 / 2) for name in (p["device"], p["then"])
+        (8 * p["n"] / SHEETS[name].gbps / 1e3 + 3, 4 * p["n"] / SHEETS[name].gbps / 1e3 / 2)
+        for name in (p["device"], p["then"])
     ],
     "estimate-copy": lambda p: [
         (p["mib"] * 1.048576 / (SHEETS[name].bus if pinned else 8), p["mib"] * 1.048576 / SHEETS[name].gbps)
         for name, pinned in ((p["device"], p["pinned"]), (p["device"], not p["pinned"]), (p["then"], True))
     ],
     "estimate-lanes": lambda p: [(100 / ways, 100) for ways in (p["ways"], p["then"])],
-    "estimate-launches": lambda p: [(6 * p["launches"], p["launches"] / 10), (1.5 * p["launches"], 6 * p["launches"])],
+    "estimate-launches": lambda p: [
+        (6 * p["launches"], p["launches"] / 10),
+        (1.5 * p["launches"], 6 * p["launches"]),
+    ],
     "estimate-pool": lambda p: [
-        ((p["arrays"] - freed) * math.ceil(4 * p["n"] / 512) * 512, (p["arrays"] - freed) * 4 * p["n"]) for freed in (1, 0)
+        ((p["arrays"] - freed) * math.ceil(4 * p["n"] / 512) * 512, (p["arrays"] - freed) * 4 * p["n"])
+        for freed in (1, 0)
     ],
     "estimate-segments": lambda p: [
-        (math.ceil(p["tensors"] / (2048 // p["kib"])) * 2 if p["kib"] <= 1024 else 20, p["tensors"] * p["kib"] / 1024)
+        (
+            math.ceil(p["tensors"] / (2048 // p["kib"])) * 2 if p["kib"] <= 1024 else 20,
+            p["tensors"] * p["kib"] / 1024,
+        )
     ],
     "estimate-ridge": lambda p: [
-        (SHEETS[p["device"]].fp32 * 1e3 / SHEETS[p["device"]].gbps, SHEETS[p["device"]].fp32 / SHEETS[p["device"]].gbps),
-        (SHEETS[p["then"]].fp32 * 1e3 / SHEETS[p["then"]].gbps, SHEETS[p["then"]].fp32 * 2e3 / SHEETS[p["then"]].gbps),
-        (SHEETS[p["device"]].tensor * 1e3 / SHEETS[p["device"]].gbps, SHEETS[p["device"]].fp32 * 1e3 / SHEETS[p["device"]].gbps),
+        (
+            SHEETS[p["device"]].fp32 * 1e3 / SHEETS[p["device"]].gbps,
+            SHEETS[p["device"]].fp32 / SHEETS[p["device"]].gbps,
+        ),
+        (
+            SHEETS[p["then"]].fp32 * 1e3 / SHEETS[p["then"]].gbps,
+            SHEETS[p["then"]].fp32 * 2e3 / SHEETS[p["then"]].gbps,
+        ),
+        (
+            SHEETS[p["device"]].tensor * 1e3 / SHEETS[p["device"]].gbps,
+            SHEETS[p["device"]].fp32 * 1e3 / SHEETS[p["device"]].gbps,
+        ),
     ],
     "estimate-product": lambda p: [
         (2 * p["n"] ** 3 / SHEETS[p["device"]].fp32 / 1e9, p["n"] ** 3 / SHEETS[p["device"]].fp32 / 1e9),
         (2 * p["n"] ** 3 / SHEETS[p["then"]].fp32 / 1e9, 12 * p["n"] ** 2 / SHEETS[p["then"]].gbps / 1e6),
-        (2 * p["n"] ** 3 / SHEETS[p["device"]].tensor / 1e9, 2 * p["n"] ** 3 / SHEETS[p["device"]].fp32 / 1e9),
+        (
+            2 * p["n"] ** 3 / SHEETS[p["device"]].tensor / 1e9,
+            2 * p["n"] ** 3 / SHEETS[p["device"]].fp32 / 1e9,
+        ),
     ],
     "estimate-registers": lambda p: [(256, 64), (_warps(p["registers"]), 65536 // p["registers"])],
     "estimate-flight": lambda p: [
-        (SHEETS[name].gbps * p["latency_ns"] / 1024 / SHEETS[name].sms, SHEETS[name].gbps * p["latency_ns"] / 1024)
+        (
+            SHEETS[name].gbps * p["latency_ns"] / 1024 / SHEETS[name].sms,
+            SHEETS[name].gbps * p["latency_ns"] / 1024,
+        )
         for name in (p["device"], p["then"])
     ],
     "estimate-keys": lambda p: [
@@ -173,13 +200,20 @@ NUMBERS: dict[str, Answers] = {
         (_key_bytes(p) / SHEETS[p["device"]].gbps / 1e6, _key_bytes(p) / SHEETS[p["device"]].gbps / 1e6 / 2),
     ],
     "estimate-decode": lambda p: [
-        (SHEETS[p["device"]].gbps / p["billions"] / p["bytes"], SHEETS[p["device"]].gbps / p["billions"] / p["bytes"] / 2),
+        (
+            SHEETS[p["device"]].gbps / p["billions"] / p["bytes"],
+            SHEETS[p["device"]].gbps / p["billions"] / p["bytes"] / 2,
+        ),
         (SHEETS[p["then"]].gbps / SHEETS[p["device"]].gbps, 1),
     ],
     "estimate-halves": lambda p: [(2048, p["times"]), (2**24, 2**23)],
-    "estimate-ring": lambda p: [(2 * (p["gpus"] - 1) / p["gpus"] * p["mib"], p["mib"]), ((p["gpus"] - 1) * p["mib"], 2 * p["mib"])],
+    "estimate-ring": lambda p: [
+        (2 * (p["gpus"] - 1) / p["gpus"] * p["mib"], p["mib"]),
+        ((p["gpus"] - 1) * p["mib"], 2 * p["mib"]),
+    ],
     "estimate-amdahl": lambda p: [
-        (1 / (1 - p["share"] / 100 + p["share"] / 100 / p["factor"]), p["factor"]), (100 / (100 - p["share"]), p["factor"])
+        (1 / (1 - p["share"] / 100 + p["share"] / 100 / p["factor"]), p["factor"]),
+        (100 / (100 - p["share"]), p["factor"]),
     ],
     "refute-blocks": lambda p: [(_blocks(p["device"], 32, p["kib"]), SHEETS[p["device"]].shared // p["kib"])],
     "refute-naive": lambda p: [((1 + 4) / 2, 32)],
@@ -193,11 +227,18 @@ NUMBERS: dict[str, Answers] = {
     "refute-diverging": lambda p: [(100, 50)],
     "refute-full": lambda p: [(1, 2), (2, 1)],
     "refute-asynchronous": lambda p: [(95, 5)],
-}  # fmt: skip
+}
 SAID = {"estimate-copy": "8 GB/s", "estimate-launches": "6 µs", "estimate-lanes": "one over their number"}
 # The same unit, written in another way: how many of the second are one of the first.
-OTHER_UNITS = {"µs": ("ms", 1e-3), "ms": ("µs", 1e3), "KiB": ("bytes", 1024), "MiB": ("KiB", 1024), "GiB": ("MiB", 1024),
-               "bytes": ("KiB", 1 / 1024), "GB/s": ("TB/s", 1e-3)}  # fmt: skip
+OTHER_UNITS = {
+    "µs": ("ms", 1e-3),
+    "ms": ("µs", 1e3),
+    "KiB": ("bytes", 1024),
+    "MiB": ("KiB", 1024),
+    "GiB": ("MiB", 1024),
+    "bytes": ("KiB", 1 / 1024),
+    "GB/s": ("TB/s", 1e-3),
+}
 
 
 def in_another_style(value: float, unit: str) -> str:

@@ -244,7 +244,10 @@ extern "C" __global__ void tile_sums(const float* x, float* sums, int n) {
 WRONG: dict[str, tuple[tuple[str, str], tuple[str, str]]] = {
     "02-index": (("k < rows * cols", "k <= rows * cols"), ("gridDim.x * blockDim.x)\n", "blockDim.x)\n")),
     "03-warp-sum": (("    if (id < n) val", "    if (id >= n) return;\n    val"), ("mask < 32", "mask < 16")),
-    "03-bins": (("    __syncthreads();\n    int i", "    int i"), ("atomicAdd(&local[keys[i]], 1)", "local[keys[i]]++")),
+    "03-bins": (
+        ("    __syncthreads();\n    int i", "    int i"),
+        ("atomicAdd(&local[keys[i]], 1)", "local[keys[i]]++"),
+    ),
     "03-compact": (("base + pos - 1", "base + pos"), ("if (lane >= d) pos += up", "pos += up")),
     "05-copy4": (("if (id < (n & 3))", "if (id <= (n & 3))"), ("k < n4; k", "k <= n4; k")),
     "05-split": (("    __syncthreads();\n", ""), ("    if (threadIdx.x < count) {", "    {")),
@@ -257,8 +260,11 @@ WRONG: dict[str, tuple[tuple[str, str], tuple[str, str]]] = {
     "06-compact": (("out[end - 1]", "out[end]"), ("x[i] > 0 : 0", "x[i] >= 0 : 0")),
     "06-blur": (("    __syncthreads();\n", ""), ("acc / 25.f", "acc / 24.f")),
     "06-softmax": (("        if (next == -inf) continue;\n", ""), ("d * expf(m - all)", "d")),
-    "14-sum": (("half = 64; half >= 1", "half = 64; half > 1"), ("            __syncthreads();\n        }\n", "        }\n")),
-}  # fmt: skip
+    "14-sum": (
+        ("half = 64; half >= 1", "half = 64; half > 1"),
+        ("            __syncthreads();\n        }\n", "        }\n"),
+    ),
+}
 
 
 def wrong(name: str) -> list[str]:

@@ -82,18 +82,24 @@ def test_peer_access_is_enabled_once_and_one_way(gpus: Gpus) -> None:
 @pytest.mark.parametrize(
     ("size", "direct", "gbps"),
     [
-        (256 << 20, False, 38), (1 << 20, False, 16), (4096, False, 0.22),
-        (256 << 20, True, 388), (1 << 20, True, 68), (4096, True, 0.31),
+        (256 << 20, False, 38),
+        (1 << 20, False, 16),
+        (4096, False, 0.22),
+        (256 << 20, True, 388),
+        (1 << 20, True, 68),
+        (4096, True, 0.31),
     ],
-)  # fmt: skip
+)
 def test_a_copy_takes_what_was_recorded_on_two_h200(gpus: Gpus, size: int, direct: bool, gbps: float) -> None:
     """On the day that the model was fitted to; records of another day ship (`test_collective.py`)."""
     gpus()
-    x, y = cp.full(size, 7, cp.uint8), on(1, lambda: cp.zeros(size, cp.uint8))
+    x = cp.full(size, 7, cp.uint8)
+    y = on(1, lambda: cp.zeros(size, cp.uint8))
     if direct:
         runtime.deviceEnablePeerAccess(1)
     quiet()
-    begin, end = cp.cuda.Event(), cp.cuda.Event()
+    begin = cp.cuda.Event()
+    end = cp.cuda.Event()
     begin.record()
     runtime.memcpyPeerAsync(y.data.ptr, 1, x.data.ptr, 0, size, 0)
     end.record()
@@ -106,7 +112,8 @@ def test_a_kernel_reads_another_gpu_at_the_recorded_rate(gpus: Gpus) -> None:
     """366 GB/s for 256 MiB; here 16 MiB, where its start weighs more."""
     machine = gpus()
     n = 4 << 20
-    x, y = on(1, lambda: cp.arange(n, dtype=cp.float32)), cp.empty(n, cp.float32)
+    x = on(1, lambda: cp.arange(n, dtype=cp.float32))
+    y = cp.empty(n, cp.float32)
     runtime.deviceEnablePeerAccess(1)
     with machine.links.watched() as seen:
         READ((n // 256,), (256,), (x, y, n))
@@ -120,7 +127,8 @@ def test_a_kernel_reads_another_gpu_at_the_recorded_rate(gpus: Gpus) -> None:
 def test_a_kernel_writes_another_gpu(gpus: Gpus) -> None:
     """The way of the bytes follows what the kernel does, not how its parameters are declared."""
     machine = gpus()
-    x, y = cp.arange(1000, dtype=cp.float32), on(1, lambda: cp.zeros(1000, cp.float32))
+    x = cp.arange(1000, dtype=cp.float32)
+    y = on(1, lambda: cp.zeros(1000, cp.float32))
     runtime.deviceEnablePeerAccess(1)
     with machine.links.watched() as seen:
         READ((4,), (256,), (x, y, 1000))
@@ -130,7 +138,8 @@ def test_a_kernel_writes_another_gpu(gpus: Gpus) -> None:
 
 def test_a_kernel_without_access_faults_and_says_why(gpus: Gpus) -> None:
     gpus()
-    x, y = on(1, lambda: cp.zeros(256, cp.float32)), cp.zeros(256, cp.float32)
+    x = on(1, lambda: cp.zeros(256, cp.float32))
+    y = cp.zeros(256, cp.float32)
     with pytest.raises(IllegalAddressError, match=r"memory of device 1.*deviceEnablePeerAccess\(1\)"):
         READ((1,), (256,), (x, y, 256))
     with cp.cuda.Device(1):
@@ -166,7 +175,8 @@ def test_functions_take_arrays_of_two_gpus_with_a_warning(gpus: Gpus, use: str) 
     """As CuPy: peer access is turned on, with a PerformanceWarning; the kernel runs on the current device."""
     machine = gpus()
     hosts = np.arange(8.0), np.arange(8.0)[::-1].copy()
-    x, y = cp.asarray(hosts[0]), on(1, lambda: cp.asarray(hosts[1]))
+    x = cp.asarray(hosts[0])
+    y = on(1, lambda: cp.asarray(hosts[1]))
     mine, numpys = USES[use]
     before = machine.devices[1].work.log[-1].correlation_id
     with pytest.warns(cp._util.PerformanceWarning, match="activated automatically"):
@@ -180,7 +190,8 @@ def test_functions_take_arrays_of_two_gpus_with_a_warning(gpus: Gpus, use: str) 
 @pytest.mark.parametrize("use", USES)
 def test_without_a_link_they_are_refused(gpus: Gpus, use: str) -> None:
     gpus(2, "host")
-    x, y = cp.arange(8.0), on(1, lambda: cp.arange(8.0))
+    x = cp.arange(8.0)
+    y = on(1, lambda: cp.arange(8.0))
     with pytest.raises(ValueError, match="Peer access is unavailable"):
         USES[use][0](x, y)
     np.testing.assert_array_equal(y.get(), np.arange(8.0))
@@ -252,8 +263,10 @@ def test_copies_share_a_port_not_a_direction(gpus: Gpus, direct: bool, ways: Any
 def test_copies_through_the_host_share_its_port_with_uploads(gpus: Gpus) -> None:
     machine = gpus(2, "host")
     size = 16 << 20
-    upload, x = cp.cuda.Stream(non_blocking=True), cp.zeros(size, cp.uint8)
-    y, back = on(1, lambda: cp.zeros(size, cp.uint8)), on(1, lambda: cp.cuda.Stream(non_blocking=True))
+    upload = cp.cuda.Stream(non_blocking=True)
+    x = cp.zeros(size, cp.uint8)
+    y = on(1, lambda: cp.zeros(size, cp.uint8))
+    back = on(1, lambda: cp.cuda.Stream(non_blocking=True))
     host = cupyx.empty_pinned(size, np.uint8)
     z = cp.empty(size, cp.uint8)
     quiet()
@@ -267,7 +280,8 @@ def test_copies_through_the_host_share_its_port_with_uploads(gpus: Gpus) -> None
 
 def test_a_copy_in_the_default_stream_waits_for_both_devices(gpus: Gpus) -> None:
     machine = gpus()
-    x, y = cp.zeros(1 << 20, cp.uint8), on(1, lambda: cp.zeros(64 << 20, cp.uint8))
+    x = cp.zeros(1 << 20, cp.uint8)
+    y = on(1, lambda: cp.zeros(64 << 20, cp.uint8))
     quiet()
     on(1, lambda: y.__iadd__(1))
     long = machine.devices[1].work.log[-1]
@@ -284,7 +298,8 @@ def test_every_gpu_has_the_links_that_it_is_sold_with(gpus: Gpus, name: str) -> 
     machine = gpus(2, name=name)
     has_nvlink = bool(machine.devices[0].info.nvlink_gbps)
     assert bool(runtime.deviceCanAccessPeer(0, 1)) == has_nvlink
-    x, y = cp.arange(1000.0), on(1, lambda: cp.zeros(1000))
+    x = cp.arange(1000.0)
+    y = on(1, lambda: cp.zeros(1000))
     with machine.links.watched() as seen:
         cp.copyto(y, x)
     np.testing.assert_array_equal(y.get(), np.arange(1000.0))

@@ -43,7 +43,8 @@ def held(now: BlockMap) -> list[object]:
 @pytest.mark.parametrize("seed", range(2))
 def test_the_last_step_is_what_the_pool_holds(seed: int) -> None:
     """Two streams, a limit that is met, segments given back by the program, for a stream, and by the pool."""
-    cp, draw = gl.cp, random.Random(seed)
+    cp = gl.cp
+    draw = random.Random(seed)
     pool = cp.get_default_memory_pool()
     pool.set_limit(size=30 * MIB)
     side = cp.cuda.Stream(non_blocking=True)
@@ -103,8 +104,12 @@ def test_the_same_requests_beside_pytorchs_allocator() -> None:
     ours, theirs = view.panels
     assert [r.kind for r in view.maps.requests] == ["alloc", "alloc", "alloc", "free"]
     assert [ours.at(ours.step(at)).used_bytes for at in range(5)] == [
-        0, 300_032, 300_032 + 3 * MIB, 301_056 + 3 * MIB, 301_056,
-    ]  # fmt: skip
+        0,
+        300_032,
+        300_032 + 3 * MIB,
+        301_056 + 3 * MIB,
+        301_056,
+    ]
     # Blocks of up to 1 MiB come from segments of 2 MiB, larger ones up to 10 MiB from segments of 20 MiB.
     assert [theirs.at(theirs.step(at)).total_bytes // MIB for at in range(5)] == [0, 2, 22, 22, 22]
     view = a.beside("PyTorch", expandable_segments=True)
@@ -249,7 +254,8 @@ def test_of_very_many_events_the_last_are_shown_and_too_many_requests_are_not_re
 def test_of_a_snapshot_of_several_devices_the_busiest_is_shown_unless_one_is_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    few, many = gl.allocator().record, one_and_another().record
+    few = gl.allocator().record
+    many = one_and_another().record
     found = {1: replace(few, device_id=1), 0: replace(many, device_id=0), 2: replace(few, device_id=2)}
     monkeypatch.setattr(
         "virtualgpu.allocators.snapshot.read_snapshot", lambda path: SimpleNamespace(traces=found)
@@ -285,7 +291,8 @@ def test_a_pool_that_tells_nothing_is_shown_by_the_arrays_that_live() -> None:
     pool = cp.get_default_memory_pool()
 
     class Silent:
-        total_bytes, get_limit = pool.total_bytes, pool.get_limit
+        total_bytes = pool.total_bytes
+        get_limit = pool.get_limit
 
     now, note = block_map(Silent())
     assert [b.size_bytes for b in now.blocks if b.address in {a.data.ptr for a in kept}] == [8192, 16384]

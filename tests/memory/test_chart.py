@@ -37,7 +37,8 @@ def threads() -> int:
 
 
 def test_readings_are_the_pools_own_and_peaks_between_them_are_not_lost():
-    cp, pool = gl.cp, gl.cp.get_default_memory_pool()
+    cp = gl.cp
+    pool = gl.cp.get_default_memory_pool()
     old = cp.zeros(3 * MIB, cp.uint8)
     with gl.memory(rate_hz=2) as m:  # the next reading is half a second away
         kept = cp.zeros(5 * MIB, cp.uint8)
@@ -63,7 +64,8 @@ def test_marks_name_the_lines_and_add_up():
         with pytest.raises(cp.cuda.memory.OutOfMemoryError):
             cp.cuda.alloc(1 << 50)
         del x
-    marks, lines = m.record.marks, m.record.lines
+    marks = m.record.marks
+    lines = m.record.lines
     assert marks.allocations.sum() == marks.frees.sum() == 3
     assert marks.allocated_bytes.sum() == marks.freed_bytes.sum() == 3 * 1024
     assert marks.failures.sum() == 1
@@ -169,10 +171,13 @@ def test_buttons_do_as_they_say():
     assert "There is no button" in press("explode")
     assert press("free") == ""
     assert [c["text"] for c in sent if c["kind"] == "answer" and c["text"]] == [
-        "Allocated 2 MiB.", "Freed 2,097,152 B; the pool keeps it.", "Free blocks went back to the device.",
-        "Limit set to 1 MiB.", "The pool has no limit now.",
+        "Allocated 2 MiB.",
+        "Freed 2,097,152 B; the pool keeps it.",
+        "Free blocks went back to the device.",
+        "Limit set to 1 MiB.",
+        "The pool has no limit now.",
         "Nothing allocated by this button; del frees an array of yours.",
-    ]  # fmt: skip
+    ]
     for size in ("512", "3 KiB"):
         press("allocate", size)
     press("free")
@@ -250,10 +255,18 @@ def test_a_device_that_cannot_tell_everything_is_drawn_without_it():
 @pytest.mark.parametrize(
     ("text", "size"),
     [
-        ("64 MiB", 64 * MIB), ("1.5 GiB", 3 << 29), ("4096", 4096), ("2k", 2048), ("1,024 B", 1024), ("0", 0),
-        ("1 TB", 1 << 40), (" 1_000 kb", 1_024_000), ("0.5", 0), ("4194303.9 TiB", int(4194303.9 * 2**40)),
+        ("64 MiB", 64 * MIB),
+        ("1.5 GiB", 3 << 29),
+        ("4096", 4096),
+        ("2k", 2048),
+        ("1,024 B", 1024),
+        ("0", 0),
+        ("1 TB", 1 << 40),
+        (" 1_000 kb", 1_024_000),
+        ("0.5", 0),
+        ("4194303.9 TiB", int(4194303.9 * 2**40)),
     ],
-)  # fmt: skip
+)
 def test_sizes_as_people_write_them(text: str, size: int):
     assert parse_size(text) == size
 

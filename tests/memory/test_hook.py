@@ -33,7 +33,8 @@ def test_events_tell_sizes_streams_and_lines():
         a = made(1000)
         with side:
             b = made(513)
-        at, other = a.data.ptr, b.data.ptr
+        at = a.data.ptr
+        other = b.data.ptr
         del a, b
     rows = list(seen.events().rows())
     assert [row[:5] for row in rows] == [
@@ -81,7 +82,8 @@ def test_equal_stacks_are_kept_once_and_the_last_events_stay():
 
 def test_two_places_of_one_line_are_one_stack():
     with AllocationRecorder() as seen:
-        a, b = made(1), made(2)
+        a = made(1)
+        b = made(2)
     stacks = {row[6] for row in seen.events().rows() if row[0] == "alloc"}
     assert len(stacks) == len(seen.stacks) == len(seen.sources) == 1
     assert a.size < b.size
@@ -103,7 +105,8 @@ def test_a_block_that_another_thread_frees_is_freed_once():
 
 def test_two_recorders_and_one_that_is_gone_disturb_nobody():
     hooks = gl.cp.cuda.memory_hook.get_memory_hooks()
-    one, other = AllocationRecorder(), AllocationRecorder()
+    one = AllocationRecorder()
+    other = AllocationRecorder()
     one.start()
     with other:
         one.start()  # a second time changes nothing

@@ -25,10 +25,16 @@ def rounded(size: int) -> int:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_figures_of_a_random_program(seed: int) -> None:
-    draw, cupyx = random.Random(seed), gl.cupyx
+    draw = random.Random(seed)
+    cupyx = gl.cupyx
     held: list[int] = []
     kept: dict[int, int] = {}  # free buffers by size
-    arrays, used, peak, given, locked, unlocked = [], 0, 0, 0, 0, 0
+    arrays = []
+    used = 0
+    peak = 0
+    given = 0
+    locked = 0
+    unlocked = 0
     with gl.host_memory() as h:
         for _ in range(60):
             if draw.random() < 0.55:
@@ -61,7 +67,8 @@ def test_figures_of_a_random_program(seed: int) -> None:
 
 
 def test_only_its_block_counts_and_its_memory_ends_with_it() -> None:
-    cp, cupyx = gl.cp, gl.cupyx
+    cp = gl.cp
+    cupyx = gl.cupyx
     pool = cp.get_default_pinned_memory_pool()
     with gl.host_memory() as h:
         inside = cupyx.empty_pinned(1000)

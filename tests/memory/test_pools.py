@@ -49,11 +49,14 @@ def test_each_event_has_its_columns() -> None:
     seen.freed(1, 1024, 9000)
     seen.freed(1, 512, 9200)
     assert rows(seen) == [
-        ("segment_alloc", 9000, 2048, 0, 0), ("alloc", 9000, 1024, 1000, side.ptr),
-        ("alloc", 9000, 512, 7, 0), ("free_requested", 9000, 1024, 1000, side.ptr),
-        ("free_completed", 9000, 1024, 1000, side.ptr), ("free_requested", 9200, 512, 0, 0),
+        ("segment_alloc", 9000, 2048, 0, 0),
+        ("alloc", 9000, 1024, 1000, side.ptr),
+        ("alloc", 9000, 512, 7, 0),
+        ("free_requested", 9000, 1024, 1000, side.ptr),
+        ("free_completed", 9000, 1024, 1000, side.ptr),
+        ("free_requested", 9200, 512, 0, 0),
         ("free_completed", 9200, 512, 0, 0),
-    ]  # fmt: skip
+    ]
     assert rows(seen, device=0) == [("alloc", 9000, 512, 7, 0)]
     assert len(rows(seen, device=1)) == 6
     assert rows(seen, device=2) == []
@@ -89,10 +92,14 @@ def test_a_block_given_out_again_was_freed_by_another_thread() -> None:
     for turn in range(3):
         seen.allocated(0, 100 + turn, 512, 1000, True)
     assert [row[:4] for row in rows(seen)] == [
-        ("alloc", 1000, 512, 100), ("free_requested", 1000, 512, 100), ("free_completed", 1000, 512, 100),
-        ("alloc", 1000, 512, 101), ("free_requested", 1000, 512, 101), ("free_completed", 1000, 512, 101),
+        ("alloc", 1000, 512, 100),
+        ("free_requested", 1000, 512, 100),
+        ("free_completed", 1000, 512, 100),
+        ("alloc", 1000, 512, 101),
+        ("free_requested", 1000, 512, 101),
+        ("free_completed", 1000, 512, 101),
         ("alloc", 1000, 512, 102),
-    ]  # fmt: skip
+    ]
     stacks = [row[6] for row in seen.events().rows()]
     assert stacks[1] == stacks[2] == -1 != stacks[0]
     assert (seen.missed, seen.held, seen.most_held) == (2, 512, 512)
@@ -154,7 +161,8 @@ def test_memory_that_comes_from_no_pool_is_noted() -> None:
 def test_hooks_of_a_recorder_leave_with_it() -> None:
     hooks = gl.cp.cuda.memory_hook.get_memory_hooks()
     before = dict(hooks)
-    seen, other = AllocationRecorder(), AllocationRecorder()
+    seen = AllocationRecorder()
+    other = AllocationRecorder()
     with other:
         with seen:
             with seen.in_this_thread():
@@ -175,7 +183,8 @@ def test_hooks_of_a_recorder_leave_with_it() -> None:
 
 def test_a_recorder_in_another_thread_sees_nothing_after_its_end() -> None:
     seen = AllocationRecorder()
-    begun, ended = threading.Event(), threading.Event()
+    begun = threading.Event()
+    ended = threading.Event()
     left: list[int] = []
 
     def work() -> None:
@@ -308,9 +317,11 @@ def test_a_pool_of_page_locked_memory_tells_its_events() -> None:
         trace = made.stop()
     assert second.ptr == at
     assert [row[:5] for row in trace.events.rows()] == [
-        ("segment_alloc", at, 1024, 0, 0), ("alloc", at, 1024, 1000, 0),
-        ("free_completed", at, 1024, 1000, 0), ("alloc", at, 1024, 700, 0),
-    ]  # fmt: skip
+        ("segment_alloc", at, 1024, 0, 0),
+        ("alloc", at, 1024, 1000, 0),
+        ("free_completed", at, 1024, 1000, 0),
+        ("alloc", at, 1024, 700, 0),
+    ]
     times = trace.events.time_ns.tolist()
     assert times == sorted(times)
     assert 0 <= times[0] <= times[-1] < 60e9
@@ -354,7 +365,8 @@ class Silent:
     """As CuPy's pool on a real GPU: totals, but neither segments nor blocks."""
 
     def __init__(self, total: int, limit: int = 0) -> None:
-        self.total, self.limit = total, limit
+        self.total = total
+        self.limit = limit
 
     def total_bytes(self) -> int:
         return self.total
@@ -390,33 +402,46 @@ def test_where_an_array_lies(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_living_arrays_stand_for_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     class PooledMemory:
         def __init__(self, ptr: int, size: int, device_id: int = 0) -> None:
-            self.ptr, self.size, self.device_id = ptr, size, device_id
+            self.ptr = ptr
+            self.size = size
+            self.device_id = device_id
 
     class Other(PooledMemory):
         pass
 
     class Array:
-        shape, dtype = (7,), "int8"
+        shape = (7,)
+        dtype = "int8"
         __cuda_array_interface__: Any = None
 
         def __init__(self, mem: Any) -> None:
-            self.data, self.size, self.base = SimpleNamespace(mem=mem, ptr=mem.ptr), 1, None
+            self.data = SimpleNamespace(mem=mem, ptr=mem.ptr)
+            self.size = 1
+            self.base = None
 
     cp = SimpleNamespace(ndarray=Array, cuda=gl.cp.cuda)
     monkeypatch.setattr(pool.current, "cp", lambda: cp)
     one = PooledMemory(5000, 1024)
     one_of_two = Array(one)
-    kept = [Array(PooledMemory(9000, 512)), one_of_two, Array(one), Array(PooledMemory(6000, 512, 1)),
-            Array(Other(7000, 512)), Array(PooledMemory(0, 512))]  # fmt: skip
+    kept = [
+        Array(PooledMemory(9000, 512)),
+        one_of_two,
+        Array(one),
+        Array(PooledMemory(6000, 512, 1)),
+        Array(Other(7000, 512)),
+        Array(PooledMemory(0, 512)),
+    ]
     now, note = block_map(Silent(1536, 77))
     assert [(s.address, s.size_bytes, s.stream) for s in now.segments] == [(5000, 1024, 0), (9000, 512, 0)]
     blocks = [block for segment in now.segments for block in segment.blocks]
     assert [(b.address, b.size_bytes, b.is_free, b.requested_bytes) for b in blocks] == [
-        (5000, 1024, False, 0), (9000, 512, False, 0),
-    ]  # fmt: skip
+        (5000, 1024, False, 0),
+        (9000, 512, False, 0),
+    ]
     assert [b.label for b in blocks] == [
-        "one_of_two: int8 array of shape (7,)", "kept[0]: int8 array of shape (7,)",
-    ]  # fmt: skip
+        "one_of_two: int8 array of shape (7,)",
+        "kept[0]: int8 array of shape (7,)",
+    ]
     assert (now.device_id, now.limit_bytes) == (0, 77)
     told = "CuPy's pool does not tell its segments: what it held before is shown as blocks of the arrays "
     assert note == f"{told}that lived then."
@@ -447,7 +472,8 @@ def test_what_a_pool_gave_back_is_seen_at_the_next_event(monkeypatch: pytest.Mon
     def news() -> list[tuple[Any, ...]]:
         nonlocal told
         found = [*made.events().rows()]
-        new, told = found[told:], len(found)
+        new = found[told:]
+        told = len(found)
         for action, _, _, requested, stream, _, stack in new:
             assert action != "segment_free" or (requested, stream) == (0, 0)
             assert made.stacks[stack][0].function in ("test_what_a_pool_gave_back_is_seen_at_the_next_event",)
@@ -510,7 +536,8 @@ def test_notes_of_a_trace() -> None:
     assert trace.capacity_bytes == made.capacity_bytes > 0
     assert [stack[0].function for stack in trace.stacks] == ["test_notes_of_a_trace"]
     made = PoolRecorder()
-    made.unknown, made.failed = "First.", 2
+    made.unknown = "First."
+    made.failed = 2
     assert made.stop().note == "First. 2 events could not be recorded."
 
 
@@ -538,10 +565,14 @@ def events(*given: tuple[str, int, int, int]) -> AllocatorEvents:
     columns = list(zip(*given, strict=True)) if given else [()] * 4
     zeros = np.zeros(len(given), np.int64)
     return AllocatorEvents(
-        actions=np.array([ACTIONS.index(action) for action in columns[0]], np.uint8), addresses=zeros,
-        size_bytes=np.array(columns[1], np.int64), requested_bytes=zeros, streams=zeros,
-        time_ns=np.array(columns[2], np.int64), stacks=np.array(columns[3], np.int32),
-    )  # fmt: skip
+        actions=np.array([ACTIONS.index(action) for action in columns[0]], np.uint8),
+        addresses=zeros,
+        size_bytes=np.array(columns[1], np.int64),
+        requested_bytes=zeros,
+        streams=zeros,
+        time_ns=np.array(columns[2], np.int64),
+        stacks=np.array(columns[3], np.int32),
+    )
 
 
 def test_marks_are_sums_by_line() -> None:
@@ -549,11 +580,16 @@ def test_marks_are_sums_by_line() -> None:
     assert marks_of(events(("segment_alloc", 512, 5, 1), ("free_completed", 5, 5, 1)), 0) == []
     found = marks_of(
         events(
-            ("segment_alloc", 9999, 100, 3), ("alloc", 512, 130, 3), ("alloc", 1024, 120, 3),
-            ("free_requested", 512, 140, 3), ("free_completed", 512, 140, 3), ("oom", 4096, 110, -1),
+            ("segment_alloc", 9999, 100, 3),
+            ("alloc", 512, 130, 3),
+            ("alloc", 1024, 120, 3),
+            ("free_requested", 512, 140, 3),
+            ("free_completed", 512, 140, 3),
+            ("oom", 4096, 110, -1),
             ("free_requested", 256, 105, 7),
-        ), 100,
-    )  # fmt: skip
+        ),
+        100,
+    )
     assert found == [(5, 0, 0, 1, 256, 0, 7), (10, 0, 0, 0, 0, 1, -1), (20, 2, 1536, 1, 512, 0, 3)]
 
 
@@ -617,8 +653,9 @@ def test_a_recording_of_a_device_s_memory() -> None:
     assert [number for number, *_ in told] == [1, 2]
     assert [[row[1:3] for row in marks] for _, _, marks, _, _ in told] == [[(1, 1 << 20)], [(1, 1 << 21)]]
     assert [[line.text for line in lines] for *_, lines, _ in told] == [
-        ["kept = cp.cuda.alloc(1 << 20)"], ["other = cp.cuda.alloc(1 << 21)"],
-    ]  # fmt: skip
+        ["kept = cp.cuda.alloc(1 << 20)"],
+        ["other = cp.cuda.alloc(1 << 21)"],
+    ]
     assert [line.text for line in found.lines] == [lines[0].text for *_, lines, _ in told]
     assert found.marks.allocated_bytes.tolist() == [1 << 20, 1 << 21]
     assert found.marks.line.tolist() == [0, 1]

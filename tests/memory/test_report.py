@@ -180,7 +180,9 @@ def test_random_programs_agree_with_plain_books():
                     del held[0]
             return held
 
-        books, used, most = [], 0, 0
+        books = []
+        used = 0
+        most = 0
         for size, drop in zip(steps, drops, strict=True):
             books.append(-(-size // 512) * 512)
             used += books[-1]
@@ -195,7 +197,8 @@ def test_random_programs_agree_with_plain_books():
 
 def test_tables_say_it_in_words():
     r = gl.memory_report(climb, zeros(3))
-    text, page = repr(r), r._repr_html_()
+    text = repr(r)
+    page = r._repr_html_()
     assert text.startswith("climb: peak 33 MiB used, 30 MiB of it by the call")
     assert "modelled on virtual A100" in text
     assert "10 MiB of it (33 %) were temporary; 25 MiB stayed" in text
@@ -292,9 +295,18 @@ def test_arrays_of_the_device_before_are_not_there():
 
 @pytest.mark.parametrize(
     ("reserved", "device", "limit", "room"),
-    [(0, 0, 0, 980), (30, 0, 0, 1010), (30, 100, 0, 910), (None, None, 0, 980), (30, 100, 400, 380),
-     (30, 100, 930, 910), (30, 100, 931, 910), (30, 100, 929, 909), (None, None, None, 980)],
-)  # fmt: skip
+    [
+        (0, 0, 0, 980),
+        (30, 0, 0, 1010),
+        (30, 100, 0, 910),
+        (None, None, 0, 980),
+        (30, 100, 400, 380),
+        (30, 100, 930, 910),
+        (30, 100, 931, 910),
+        (30, 100, 929, 909),
+        (None, None, None, 980),
+    ],
+)
 def test_room_is_what_is_free_and_what_the_pool_keeps_up_to_its_limit(
     reserved: int | None, device: int | None, limit: int | None, room: int
 ) -> None:
@@ -363,9 +375,10 @@ def test_what_comes_out_of_the_pools_own_is_none_of_before() -> None:
     (old,) = (group for group in r.alive if not group.arrays)
     assert (old.blocks, old.requested_bytes, old.source, old.stack) == (0, 0, None, ())
     assert sorted(fates(r)) == [
-        ("", "before the call", 20), ("mine[0]: uint8 (5242880,)", "kept", 5),
+        ("", "before the call", 20),
+        ("mine[0]: uint8 (5242880,)", "kept", 5),
         ("mine[1]: uint8 (3145728,)", "kept", 3),
-    ]  # fmt: skip
+    ]
     assert unnamed.mem.size == 20 * MIB
 
 
@@ -411,7 +424,9 @@ class Clock:
 @pytest.fixture
 def looking(monkeypatch: pytest.MonkeyPatch):
     """An `_Arrays` whose looks are noted, and take as long as the test says."""
-    clock, seen, looks = Clock(), SimpleNamespace(held=1000, most_held=1000), []
+    clock = Clock()
+    seen = SimpleNamespace(held=1000, most_held=1000)
+    looks = []
     monkeypatch.setattr(report, "time", clock)
     arrays = report._Arrays(seen)
     took = [0.0]
@@ -425,7 +440,8 @@ def looking(monkeypatch: pytest.MonkeyPatch):
     return SimpleNamespace(arrays=arrays, clock=clock, seen=seen, looks=looks, took=took)
 
 
-EVERYWHERE, YOUNG = [()], [(0,), (1,)]
+EVERYWHERE = [()]
+YOUNG = [(0,), (1,)]
 
 
 @pytest.mark.parametrize(
@@ -440,7 +456,8 @@ EVERYWHERE, YOUNG = [()], [(0,), (1,)]
     ],
 )
 def test_it_looks_near_a_peak(looking, held: int, most: int, looks: list[tuple[int, ...]]) -> None:
-    looking.seen.held, looking.seen.most_held = held, most
+    looking.seen.held = held
+    looking.seen.most_held = most
     looking.arrays.at_event()
     assert looking.looks == looks
 
@@ -483,24 +500,35 @@ def test_the_young_are_those_of_two_generations() -> None:
     finally:
         gc.enable()
     assert {told[1] for each in arrays._found.values() for told in each} >= {
-        "old: uint8 (1048576,)", "young: uint8 (2097152,)", "new: uint8 (3145728,)",
-    }  # fmt: skip
+        "old: uint8 (1048576,)",
+        "young: uint8 (2097152,)",
+        "new: uint8 (3145728,)",
+    }
     assert old.size < young.size < new.size
 
 
 def test_what_lay_in_a_block_is_told_by_time_and_by_name() -> None:
     arrays = report._Arrays(SimpleNamespace(held=0, most_held=0))
     arrays._found = {
-        64: [(10, "u1 (5,)", 512, 5), (20, "x: u1 (3,)", 512, 3), (30, "y: u1 (4,)", 512, 4),
-             (30, "u1 (9,)", 512, 9)],
+        64: [
+            (10, "u1 (5,)", 512, 5),
+            (20, "x: u1 (3,)", 512, 3),
+            (30, "y: u1 (4,)", 512, 4),
+            (30, "u1 (9,)", 512, 9),
+        ],
         128: [(10, "u1 (7,)", 1024, 7), (11, "u1 (8,)", 1024, 8)],
         256: [(10, "z: u1 (1,)", 1024, 1)],
         0: [(10, "w: u1 (0,)", 4096, 0)],
-    }  # fmt: skip
+    }
     spans = (10, 10), (10, 20), (11, 19), (20, 30), (31, np.inf), (0, 9)
     assert [arrays.at(64, *span) for span in spans] == [
-        "u1 (5,)", "x: u1 (3,)", "", "y: u1 (4,)", "", "",
-    ]  # fmt: skip
+        "u1 (5,)",
+        "x: u1 (3,)",
+        "",
+        "y: u1 (4,)",
+        "",
+        "",
+    ]
     assert arrays.at(128, 0, np.inf) == "u1 (7,)"
     assert arrays.at(32, 0, np.inf) == ""
     assert arrays.older(set()) == [("z: u1 (1,)", 1024, 1), ("u1 (7,)", 1024, 7), ("y: u1 (4,)", 512, 4)]

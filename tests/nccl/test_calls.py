@@ -15,10 +15,16 @@ from virtualgpu.records.traffic.ports import Crossing
 
 nccl = cp.cuda.nccl
 NUMBERS = {
-    "int8": nccl.NCCL_INT8, "uint8": nccl.NCCL_UINT8, "int32": nccl.NCCL_INT32, "uint32": nccl.NCCL_UINT32,
-    "int64": nccl.NCCL_INT64, "uint64": nccl.NCCL_UINT64, "float16": nccl.NCCL_FLOAT16,
-    "float32": nccl.NCCL_FLOAT32, "float64": nccl.NCCL_FLOAT64,
-}  # fmt: skip
+    "int8": nccl.NCCL_INT8,
+    "uint8": nccl.NCCL_UINT8,
+    "int32": nccl.NCCL_INT32,
+    "uint32": nccl.NCCL_UINT32,
+    "int64": nccl.NCCL_INT64,
+    "uint64": nccl.NCCL_UINT64,
+    "float16": nccl.NCCL_FLOAT16,
+    "float32": nccl.NCCL_FLOAT32,
+    "float64": nccl.NCCL_FLOAT64,
+}
 OPS = {"sum": nccl.NCCL_SUM, "prod": nccl.NCCL_PROD, "max": nccl.NCCL_MAX, "min": nccl.NCCL_MIN}
 SIZES = [1, 2, 3, 7, 8, 1000, 1001]
 
@@ -49,7 +55,8 @@ def test_an_all_reduce_is_numpys(gpus: Gpus, dtype: str, op: str) -> None:
     comms = nccl.NcclCommunicator.initAll(3)
     for size in SIZES:
         hosts = drawn(3, size, dtype)
-        arrays, results = there(hosts), there([np.zeros_like(h) for h in hosts])
+        arrays = there(hosts)
+        results = there([np.zeros_like(h) for h in hosts])
         together(
             comms,
             lambda r, c, x=arrays, y=results, n=size: c.allReduce(
@@ -69,7 +76,8 @@ def test_an_all_reduce_is_numpys(gpus: Gpus, dtype: str, op: str) -> None:
 def test_every_call_gives_what_numpy_says(gpus: Gpus, ranks: int, links: Any) -> None:
     gpus(ranks, links)
     comms = nccl.NcclCommunicator.initAll(ranks)
-    size, root = 13, ranks - 1
+    size = 13
+    root = ranks - 1
     for call, wanted in {
         "reduce": lambda hosts: [sum(hosts) if r == root else np.zeros(size) for r in range(ranks)],
         "broadcast": lambda hosts: [hosts[root]] * ranks,
@@ -82,7 +90,9 @@ def test_every_call_gives_what_numpy_says(gpus: Gpus, ranks: int, links: Any) ->
         results = there([np.zeros(size * (ranks if call == "allGather" else 1))] * ranks)
 
         def one(r: int, c: Any, call: str = call, x: Any = arrays, y: Any = results) -> None:
-            a, b, kind = x[r].data.ptr, y[r].data.ptr, nccl.NCCL_DOUBLE
+            a = x[r].data.ptr
+            b = y[r].data.ptr
+            kind = nccl.NCCL_DOUBLE
             if call == "reduce":
                 c.reduce(a, b, size, kind, nccl.NCCL_SUM, root, 0)
             elif call == "bcast":
@@ -159,11 +169,14 @@ def test_floats_are_added_round_the_ring(gpus: Gpus) -> None:
     )
     wanted = np.concatenate(
         [
-            ((hosts[c][250 * c : 250 * (c + 1)] + hosts[(c + 1) % 4][250 * c : 250 * (c + 1)])
-             + hosts[(c + 2) % 4][250 * c : 250 * (c + 1)]) + hosts[(c + 3) % 4][250 * c : 250 * (c + 1)]
+            (
+                (hosts[c][250 * c : 250 * (c + 1)] + hosts[(c + 1) % 4][250 * c : 250 * (c + 1)])
+                + hosts[(c + 2) % 4][250 * c : 250 * (c + 1)]
+            )
+            + hosts[(c + 3) % 4][250 * c : 250 * (c + 1)]
             for c in range(4)
         ]
-    )  # fmt: skip
+    )
     for array in arrays:
         np.testing.assert_array_equal(array.get(), wanted)
     assert (wanted != hosts[0] + hosts[1] + hosts[2] + hosts[3]).any()
@@ -225,8 +238,10 @@ def test_the_steps_of_a_ring_lead_to_the_result(ranks: int, count: int) -> None:
         assert gathered[rank] == wanted.tolist()
 
 
-@pytest.mark.parametrize(("links", "over"), [("nvswitch", ["NVLink"] * 4), ("pairs", ["NVLink", "PCIe"] * 2),
-                                             ("host", ["PCIe"] * 4)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("links", "over"),
+    [("nvswitch", ["NVLink"] * 4), ("pairs", ["NVLink", "PCIe"] * 2), ("host", ["PCIe"] * 4)],
+)
 def test_a_ring_takes_nvlink_where_there_is_one(gpus: Gpus, links: Any, over: list[str]) -> None:
     """Peer access of the program's own is neither needed nor turned on."""
     machine = gpus(4, links)
@@ -265,7 +280,8 @@ def test_calls_in_a_row_take_that_on_the_modelled_clock(gpus: Gpus, size: int, r
     gpus(2)
     comms = nccl.NcclCommunicator.initAll(2)
     arrays = there([np.zeros(size // 4, np.float32)] * 2)
-    begin, end = cp.cuda.Event(), cp.cuda.Event()
+    begin = cp.cuda.Event()
+    end = cp.cuda.Event()
     rounds = 20
     begin.record()
     for _ in range(rounds):
@@ -345,8 +361,9 @@ def test_calls_of_one_kind_in_a_group_share_a_kernel(gpus: Gpus) -> None:
         for array in many:
             np.testing.assert_array_equal(array.get(), host * (3 if many is arrays[0] else 1))
     assert [(c.source, c.target, c.size_bytes) for c in seen if "Broadcast" in c.name] == [
-        (1, 2, 4 * sum(sizes)), (2, 0, 4 * sum(sizes)),
-    ]  # fmt: skip
+        (1, 2, 4 * sum(sizes)),
+        (2, 0, 4 * sum(sizes)),
+    ]
 
 
 def test_groups_of_ranks_need_not_be_cut_alike(gpus: Gpus) -> None:

@@ -54,10 +54,12 @@ def test_scatter_and_gather(gpus: Gpus) -> None:
 
     def rank(comm: Any, r: int) -> Any:
         rows = 1 + cp.arange(30, dtype="f").reshape(3, 10)
-        summed, part = cp.zeros(10, "f"), cp.zeros(10, "f")
+        summed = cp.zeros(10, "f")
+        part = cp.zeros(10, "f")
         comm.reduce_scatter(rows, summed, 10)
         comm.scatter(rows, part, 1)
-        whole, at_root = cp.zeros((3, 10), "f"), cp.zeros((3, 10), "f")
+        whole = cp.zeros((3, 10), "f")
+        at_root = cp.zeros((3, 10), "f")
         comm.all_gather((r + 1) * cp.arange(10, dtype="f"), whole, 10)
         comm.gather((r + 1) * cp.arange(10, dtype="f"), at_root, 2)
         turned = cp.zeros((3, 10), "f")
@@ -79,7 +81,9 @@ def test_send_and_receive(gpus: Gpus) -> None:
     gpus(RANKS)
 
     def rank(comm: Any, r: int) -> Any:
-        x, y, z = cp.full(10, r + 1.0), cp.zeros(10), cp.zeros(10)
+        x = cp.full(10, r + 1.0)
+        y = cp.zeros(10)
+        z = cp.zeros(10)
         if r == 0:
             comm.send(x, 1)
         else:

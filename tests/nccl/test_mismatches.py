@@ -20,7 +20,8 @@ from virtualgpu.cupyx.distributed import init_process_group
 from virtualgpu.model.machine import current
 
 nccl = cp.cuda.nccl
-F, S = nccl.NCCL_FLOAT, nccl.NCCL_SUM
+F = nccl.NCCL_FLOAT
+S = nccl.NCCL_SUM
 
 
 def refused(call: Any, status: int, *words: str) -> str:
@@ -120,8 +121,11 @@ def test_one_thread_without_a_group(gpus: Gpus) -> None:
     comms, arrays = ring()
     refused(
         lambda: comms[0].allReduce(arrays[0].data.ptr, arrays[0].data.ptr, 8, F, S, 0),
-        5, "Rank 0 waits in allReduce(8 x float32, sum)", "rank 1 has not called", "groupStart()",
-    )  # fmt: skip
+        5,
+        "Rank 0 waits in allReduce(8 x float32, sum)",
+        "rank 1 has not called",
+        "groupStart()",
+    )
 
 
 def test_a_group_that_lacks_a_rank(gpus: Gpus) -> None:
@@ -178,7 +182,8 @@ def test_a_rank_that_dies_in_a_pool(gpus: Gpus) -> None:
 def test_threads_of_any_kind_are_waited_for(gpus: Gpus, kind: str) -> None:
     pool = ThreadPool(3) if kind == "pool made before" else None
     gpus(3)
-    uid, found = nccl.get_unique_id(), [0.0] * 3
+    uid = nccl.get_unique_id()
+    found = [0.0] * 3
 
     def rank(r: int) -> None:
         cp.cuda.Device(r).use()
@@ -241,7 +246,8 @@ def test_a_rank_that_does_not_call_in_time(gpus: Gpus) -> None:
     machine = gpus(2)
     for device in machine.devices:
         device.watchdog_s = 0.05
-    uid, over = nccl.get_unique_id(), threading.Event()
+    uid = nccl.get_unique_id()
+    over = threading.Event()
 
     def rank(r: int) -> None:
         comm = nccl.NcclCommunicator(2, uid, r)
@@ -283,7 +289,8 @@ def test_communicators_called_in_crossed_order(gpus: Gpus) -> None:
 
 def test_a_lock_around_a_call(gpus: Gpus) -> None:
     """The others stand where the lock is taken, for as long as a kernel may run; they are not computing."""
-    machine, lock = gpus(), threading.Lock()
+    machine = gpus()
+    lock = threading.Lock()
     for device in machine.devices:
         device.watchdog_s = 0.3
     uid = nccl.get_unique_id()
@@ -348,8 +355,10 @@ def test_a_rank_that_is_aborted(gpus: Gpus) -> None:
     refused(comms[1].rank_id, 4, "was aborted")
     refused(
         lambda: comms[0].broadcast(arrays[0].data.ptr, arrays[0].data.ptr, 8, F, 0, 0),
-        6, "Rank 0 waits in broadcast(8 x float32, root 0)", "rank 1 was aborted",
-    )  # fmt: skip
+        6,
+        "Rank 0 waits in broadcast(8 x float32, root 0)",
+        "rank 1 was aborted",
+    )
 
 
 def test_pointers_are_looked_at(gpus: Gpus) -> None:
@@ -387,7 +396,8 @@ def test_arguments_are_looked_at(gpus: Gpus) -> None:
 
 def test_communicators_that_cannot_be(gpus: Gpus) -> None:
     gpus()
-    make, uid = nccl.NcclCommunicator, nccl.get_unique_id()
+    make = nccl.NcclCommunicator
+    uid = nccl.get_unique_id()
     assert len(uid) == 128
     assert uid != nccl.get_unique_id()
     refused(lambda: make(2, uid, 2), 4, "Rank 2 of 2")
@@ -409,7 +419,8 @@ def test_communicators_that_cannot_be(gpus: Gpus) -> None:
 
 def test_a_capturing_stream_is_refused(gpus: Gpus) -> None:
     gpus(1)
-    comm, x = nccl.NcclCommunicator.initAll(1)[0], cp.zeros(8, cp.float32)
+    comm = nccl.NcclCommunicator.initAll(1)[0]
+    x = cp.zeros(8, cp.float32)
     stream = cp.cuda.Stream(non_blocking=True)
     stream.begin_capture()
     refused(lambda: comm.allReduce(x.data.ptr, x.data.ptr, 8, F, S, stream.ptr), 5, "captures a graph")

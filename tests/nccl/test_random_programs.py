@@ -23,14 +23,23 @@ class Rank:
     """One rank: makes its calls, and what they should give."""
 
     def __init__(self, comm: Any, rank: int, ranks: int, barrier: threading.Barrier) -> None:
-        self.comm, self.rank, self.ranks, self.barrier = comm, rank, ranks, barrier
+        self.comm = comm
+        self.rank = rank
+        self.ranks = ranks
+        self.barrier = barrier
 
     def call(self, what: str, size: int, root: int, k: int) -> tuple[Any, Any]:
         """What a call gave this rank, and what it should."""
-        n, r, c = self.ranks, self.rank, self.comm
+        n = self.ranks
+        r = self.rank
+        c = self.comm
         hosts = [np.arange(size * n) * (j + 1.0) + k for j in range(n)]
-        x, y, wanted = cp.asarray(hosts[r]), cp.zeros(size * n), np.zeros(size * n)
-        send, recv, stream = x.data.ptr, y.data.ptr, cp.cuda.get_current_stream().ptr
+        x = cp.asarray(hosts[r])
+        y = cp.zeros(size * n)
+        wanted = np.zeros(size * n)
+        send = x.data.ptr
+        recv = y.data.ptr
+        stream = cp.cuda.get_current_stream().ptr
         mine = slice(r * size, (r + 1) * size)
         if what == "all":
             c.allReduce(send, recv, size * n, DOUBLE, nccl.NCCL_SUM, stream)
@@ -74,7 +83,8 @@ def test_a_random_program(gpus: Gpus, seed: int) -> None:
     gpus(ranks, draw.choice(["nvswitch", "pairs", "host"]))
     plan = [(draw.choice(CALLS), draw.randrange(1, 50), draw.randrange(ranks)) for _ in range(10)]
     comms = nccl.NcclCommunicator.initAll(ranks) if seed % 2 else None
-    uid, barrier = nccl.get_unique_id(), threading.Barrier(ranks)
+    uid = nccl.get_unique_id()
+    barrier = threading.Barrier(ranks)
     wrong: list[Any] = []
 
     def run(r: int) -> None:
@@ -111,7 +121,9 @@ def test_every_lawful_order_of_streams_gives_the_same(gpus: Gpus, order: str) ->
     comms = nccl.NcclCommunicator.initAll(3)
 
     def program(ordered: bool) -> list[float]:
-        arrays, streams, results = [], [], []
+        arrays = []
+        streams = []
+        results = []
         for r in range(3):
             with cp.cuda.Device(r):
                 streams.append(cp.cuda.Stream(non_blocking=True))

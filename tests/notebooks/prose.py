@@ -278,13 +278,15 @@ def computed(figure: Figure) -> bool:
 def results(sentence: str) -> Iterator[float]:
     """The values of the expressions in a sentence: of each of their beginnings, as one reads."""
     for begin in re.finditer(rf"(?<![\w.,]){_TERM}", sentence):
-        value, end = term(begin), begin.end()
+        value = term(begin)
+        end = begin.end()
         while following := _NEXT.match(sentence, end):
             other = term(following)
             combine = _OPERATORS[following["op"]]
             if combine is operator.truediv and other == 0:
                 break
-            value, end = combine(value, other), following.end()
+            value = combine(value, other)
+            end = following.end()
             yield value
 
 

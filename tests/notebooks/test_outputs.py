@@ -90,7 +90,8 @@ def test_choices_are_stored_in_the_order_in_which_they_are_shown(path: Path) -> 
 
 
 def test_a_fixed_position_is_right_no_more_often_than_by_chance() -> None:
-    hits, by_chance = dict.fromkeys((0, 1, -1), 0), 0.0
+    hits = dict.fromkeys((0, 1, -1), 0)
+    by_chance = 0.0
     for path in NOTEBOOKS:
         for cell in code_cells(read(path)):
             asked = re.search(r'reveal\(\s*"([\w-]+)"', cell.source)

@@ -53,7 +53,8 @@ def test_the_notebook_runs_with_its_solutions(
     path: Path, device: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And compiles what ships compiled in advance."""
-    root, noted = path.parents[1], tmp_path / "noted"
+    root = path.parents[1]
+    noted = tmp_path / "noted"
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")]))
     monkeypatch.setenv("GPULAB_DEVICE", device)
     notebook = with_solutions(read(path))

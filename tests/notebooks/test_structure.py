@@ -113,7 +113,8 @@ def test_every_folder_of_the_course_has_its_notebook() -> None:
 @each_notebook
 def test_folded_parts_open_and_close(path: Path) -> None:
     for cell in read(path).cells:
-        opened, closed = cell.source.count("<details>"), cell.source.count("</details>")
+        opened = cell.source.count("<details>")
+        closed = cell.source.count("</details>")
         assert opened == closed, cell.id
         # Markdown inside <details> renders only after an empty line.
         assert opened == len(re.findall(r"<details><summary>.*</summary>\n\n", cell.source)), cell.id

@@ -75,9 +75,11 @@ def test_promises_are_of_notebooks_that_are_there() -> None:
 
 def test_each_rung_of_the_story_has_its_row_in_its_notebook() -> None:
     shown = {
-        name for path in NOTEBOOKS for cell in code_cells(read(path))
+        name
+        for path in NOTEBOOKS
+        for cell in code_cells(read(path))
         for name in re.findall(r'story\.table\("(\d\d)"\)', cell.source)
-    }  # fmt: skip
+    }
     # 00 begins it, and 04 looks at it and mends nothing.
     assert {rung.number for rung in rungs.RUNGS} <= shown | {"00", "04"}
     assert (FOLDER / "glossary.ipynb").is_file()

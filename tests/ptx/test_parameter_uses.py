@@ -26,7 +26,8 @@ KERNELS: dict[str, tuple[str, list[int]]] = {
         [READ, WRITTEN, 0, 0],
     ),
     "either of two": (
-        "{ float* p = n > 10 ? b : d; p[threadIdx.x] = a[threadIdx.x]; }", [READ, WRITTEN, 0, WRITTEN]
+        "{ float* p = n > 10 ? b : d; p[threadIdx.x] = a[threadIdx.x]; }",
+        [READ, WRITTEN, 0, WRITTEN],
     ),
     "index from memory": ("{ b[c[threadIdx.x] & 63] = 1; }", [0, WRITTEN, READ, 0]),
     "through shared memory": (
@@ -34,11 +35,12 @@ KERNELS: dict[str, tuple[str, list[int]]] = {
         [READ, WRITTEN, 0, 0],
     ),
     "vectors": (
-        "{ ((float4*)b)[threadIdx.x % 16] = ((const float4*)a)[threadIdx.x % 16]; }", [READ, WRITTEN, 0, 0]
+        "{ ((float4*)b)[threadIdx.x % 16] = ((const float4*)a)[threadIdx.x % 16]; }",
+        [READ, WRITTEN, 0, 0],
     ),
     "a call": ("{ other(b, threadIdx.x); d[0] = a[0]; }", [READ, READ | WRITTEN, 0, WRITTEN]),
     "nothing": ("{ }", [0, 0, 0, 0]),
-}  # fmt: skip
+}
 OTHER = "__device__ __noinline__ void other(float* x, int i) { x[i] += 1; }\n"
 
 

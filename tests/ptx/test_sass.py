@@ -120,24 +120,41 @@ def line_of(text: str) -> int:
 
 def counters() -> KernelCounters:
     function = parse(PTX).functions["k"]
-    accesses, branches = [], []
+    accesses = []
+    branches = []
     for i in function.instructions:
         kind = {"ld": "load", "st": "store"}.get(i.root)
         if kind:
             requests = 3 if kind == "store" else 8
             accesses.append(
                 AccessCounters(
-                    pc=i.pc, line=0, text=i.text, space="shared", kind=kind, size_bytes=4, requests=requests,
-                    sectors=0, wavefronts=8, ideal_wavefronts=8, bytes_requested=128,
+                    pc=i.pc,
+                    line=0,
+                    text=i.text,
+                    space="shared",
+                    kind=kind,
+                    size_bytes=4,
+                    requests=requests,
+                    sectors=0,
+                    wavefronts=8,
+                    ideal_wavefronts=8,
+                    bytes_requested=128,
                 )
-            )  # type: ignore[arg-type]  # fmt: skip
+            )  # type: ignore[arg-type]
         elif i.root == "bra":
             branches.append(BranchCounters(i.pc, 0, i.text, 8, 3))
     here = Provenance("modelled", "virtual A100")
     return KernelCounters(
-        provenance=here, kernel_name="k", grid=(1, 1, 1), block=(256, 1, 1), shared_bytes=64,
-        warp_instructions=0, thread_instructions=0, accesses=tuple(accesses), branches=tuple(branches),
-    )  # fmt: skip
+        provenance=here,
+        kernel_name="k",
+        grid=(1, 1, 1),
+        block=(256, 1, 1),
+        shared_bytes=64,
+        warp_instructions=0,
+        thread_instructions=0,
+        accesses=tuple(accesses),
+        branches=tuple(branches),
+    )
 
 
 def machine(*rows: tuple[str, bool, str]) -> dict[str, tuple[sass.SassInstruction, ...]]:
@@ -154,10 +171,18 @@ def of(record: AsRun, text: str) -> AccessAsRun | BranchAsRun:
 
 
 def test_machine_code_like_the_ptx_runs_as_written() -> None:
-    record = anchor(counters(), PTX, machine(
-        ("BRA", True, "bra $after"), ("STS", False, "st.shared"), ("LDS", False, "tile+8"),
-        ("LDS", False, "tile+12"), ("LDS", False, "tile+32"),
-    ), 80)  # fmt: skip
+    record = anchor(
+        counters(),
+        PTX,
+        machine(
+            ("BRA", True, "bra $after"),
+            ("STS", False, "st.shared"),
+            ("LDS", False, "tile+8"),
+            ("LDS", False, "tile+12"),
+            ("LDS", False, "tile+32"),
+        ),
+        80,
+    )
     assert record.total("executions", "shared", "load") == 24
     assert record.total("executions", "shared", "store") == 3
     assert record.divergent_branches == 3
@@ -165,15 +190,23 @@ def test_machine_code_like_the_ptx_runs_as_written() -> None:
 
 
 def test_a_predicated_branch_and_a_merged_load() -> None:
-    record = anchor(counters(), PTX, machine(
-        ("STS", True, "st.shared"), ("LDS.64", False, "tile+12"), ("LDS", False, "tile+32"),
-    ), 80)  # fmt: skip
+    record = anchor(
+        counters(),
+        PTX,
+        machine(
+            ("STS", True, "st.shared"),
+            ("LDS.64", False, "tile+12"),
+            ("LDS", False, "tile+32"),
+        ),
+        80,
+    )
     store = of(record, "st.shared")
     assert isinstance(store, AccessAsRun)
     assert (store.executions, store.requests) == (8, 3)
     assert record.divergent_branches == 0
     assert record.total("executions", "shared", "load") == 16
-    first, second = of(record, "tile+8"), of(record, "tile+12")
+    first = of(record, "tile+8")
+    second = of(record, "tile+12")
     assert isinstance(first, AccessAsRun)
     assert isinstance(second, AccessAsRun)
     assert (first.opcode, first.merged_into) == ("", second.pc)
@@ -182,10 +215,18 @@ def test_a_predicated_branch_and_a_merged_load() -> None:
 
 
 def test_a_speculated_store_and_what_is_left_over() -> None:
-    record = anchor(counters(), PTX, machine(
-        ("STS", False, "st.shared"), ("LDS", False, "tile+8"), ("LDL", False, "tile+32"),
-        ("STL", False, "mov.u32"), ("BRA", True, "setp"),
-    ), 80)  # fmt: skip
+    record = anchor(
+        counters(),
+        PTX,
+        machine(
+            ("STS", False, "st.shared"),
+            ("LDS", False, "tile+8"),
+            ("LDL", False, "tile+32"),
+            ("STL", False, "mov.u32"),
+            ("BRA", True, "setp"),
+        ),
+        80,
+    )
     store = of(record, "st.shared")
     assert isinstance(store, AccessAsRun)
     assert (store.executions, store.requests) == (8, 8)
@@ -194,10 +235,19 @@ def test_a_speculated_store_and_what_is_left_over() -> None:
 
 
 def test_loads_that_cross_turns_of_a_copied_loop_are_not_counted() -> None:
-    record = anchor(counters(), PTX, machine(
-        ("BRA", True, "bra $after"), ("BRA", True, "bra $after"), ("STS", False, "st.shared"),
-        ("LDS", False, "tile+8"), ("LDS", False, "tile+12"), ("LDS.128", False, "tile+32"),
-    ), 80)  # fmt: skip
+    record = anchor(
+        counters(),
+        PTX,
+        machine(
+            ("BRA", True, "bra $after"),
+            ("BRA", True, "bra $after"),
+            ("STS", False, "st.shared"),
+            ("LDS", False, "tile+8"),
+            ("LDS", False, "tile+12"),
+            ("LDS.128", False, "tile+32"),
+        ),
+        80,
+    )
     assert record.total("executions", "shared", "load") is None
     assert record.divergent_branches is None
     assert any("stands 2 times" in text for text in record.differences)
@@ -269,7 +319,8 @@ template <class T> __global__ void scale(const T* x, T* y, int n)
     session.use_device("virtual:A100")
     try:
         cp = session.cp()
-        x, y = cp.ones(100, dtype=cp.float64), cp.zeros(100, dtype=cp.float64)
+        x = cp.ones(100, dtype=cp.float64)
+        y = cp.zeros(100, dtype=cp.float64)
         module = cp.RawModule(code=code, name_expressions=["scale<float>", "scale<double>"])
         table = gl.as_run(module.get_function("scale<double>"), 4, 32, (x, y, np.int32(100)))
     finally:

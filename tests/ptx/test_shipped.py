@@ -123,7 +123,8 @@ def test_registers_and_occupancy_are_known_without_nvrtc() -> None:
 def test_every_device_finds_a_target_without_nvrtc(device: str) -> None:
     session.use_device(f"virtual:{device}")
     cp = session.cp()
-    a, c = cp.arange(300, dtype=cp.float32), cp.zeros(300, dtype=cp.float32)
+    a = cp.arange(300, dtype=cp.float32)
+    c = cp.zeros(300, dtype=cp.float32)
     cp.RawKernel(kernel_code("vector_add.cu"), "vector_add")((2,), (256,), (a, a, c, np.int32(300)))
     np.testing.assert_array_equal(cp.asnumpy(c), 2 * np.arange(300, dtype=np.float32))
 
@@ -171,8 +172,10 @@ def test_comments_in_strings_are_none() -> None:
 
 
 def test_names_that_hold_a_process_number_are_made_alike() -> None:
-    names = ("_ZN45_INTERNAL_00000000_9_kernel_cu_ff6e0fe2_292024cuda3std3__45__cpo9iter_swapE",
-             "_ZN44_INTERNAL_00000000_9_kernel_cu_ee908c4c_94334cuda3std3__45__cpo9iter_swapE")  # fmt: skip
+    names = (
+        "_ZN45_INTERNAL_00000000_9_kernel_cu_ff6e0fe2_292024cuda3std3__45__cpo9iter_swapE",
+        "_ZN44_INTERNAL_00000000_9_kernel_cu_ee908c4c_94334cuda3std3__45__cpo9iter_swapE",
+    )
     stripped = {shipped.strip(f".global .align 1 .b8 {name}[1];\nmov.u64 %rd1, {name};") for name in names}
     name = "_ZN9_INTERNAL4cuda3std3__45__cpo9iter_swapE"
     assert stripped == {f".global .align 1 .b8 {name}[1];\nmov.u64 %rd1, {name};"}
@@ -185,7 +188,8 @@ def test_what_is_stripped() -> None:
     assert ".section" not in stripped
     assert str(Path(sys.prefix)) not in stripped
     assert len(stripped) < len(ptx)
-    whole, short = parse(ptx).functions["vector_add"], parse(stripped).functions["vector_add"]
+    whole = parse(ptx).functions["vector_add"]
+    short = parse(stripped).functions["vector_add"]
     assert [(i.text, i.line) for i in short.instructions] == [(i.text, i.line) for i in whole.instructions]
 
 

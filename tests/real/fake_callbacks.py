@@ -55,17 +55,24 @@ TYPES: dict[str, tuple[Any, ...]] = {
 
 class CallbackData(ctypes.Structure):
     _fields_ = (
-        ("site", c_int), ("name", c_char_p), ("params", c_void_p), ("result", c_void_p),
-        ("symbol", c_char_p), ("context", c_void_p), ("context_uid", c_uint32), ("data", c_void_p),
+        ("site", c_int),
+        ("name", c_char_p),
+        ("params", c_void_p),
+        ("result", c_void_p),
+        ("symbol", c_char_p),
+        ("context", c_void_p),
+        ("context_uid", c_uint32),
+        ("data", c_void_p),
         ("correlation", c_uint32),
-    )  # fmt: skip
+    )
 
 
 class Callbacks:
     """The subscriber of a process: while there is one, the machine is watched."""
 
     def __init__(self, current: Callable[[], Any], names: Callable[[int], tuple[str, ...]]) -> None:
-        self._current, self._names = current, names
+        self._current = current
+        self._names = names
         self._handler: Any = None
         self._enabled: set[tuple[int, int]] = set()
         self._sizes: dict[int, list[int]] = {}
@@ -86,7 +93,8 @@ class Callbacks:
         # By its address, as C has it.
         address = ctypes.cast(handler, c_void_p).value
         self._handler = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_uint32, c_void_p)(address)
-        machine, callbacks = self._current(), self
+        machine = self._current()
+        callbacks = self
         machine.clock.watch = self
         for device in machine.devices:
             device.memory.watched = partial(self._segment)
@@ -99,12 +107,14 @@ class Callbacks:
         def stream_made(stream: Any, *args: Any, **options: Any) -> None:
             callbacks._stream_init(stream, *args, **options)
             if stream.ptr > 2:
-                handle, blocking = c_void_p(stream.ptr), machine.devices[0].work.place(stream.ptr).blocking
+                handle = c_void_p(stream.ptr)
+                blocking = machine.devices[0].work.place(stream.ptr).blocking
                 callbacks._emit(
                     "cudaStreamCreateWithPriority", ctypes.addressof(handle), 0 if blocking else 1, 0
                 )
 
-        self._event.__init__, self._stream.__init__ = made, stream_made
+        self._event.__init__ = made
+        self._stream.__init__ = stream_made
         return True
 
     def unsubscribe(self) -> None:
@@ -114,7 +124,8 @@ class Callbacks:
         machine.clock.watch = None
         for device in machine.devices:
             device.memory.watched = None
-        self._event.__init__, self._stream.__init__ = self._event_init, self._stream_init
+        self._event.__init__ = self._event_init
+        self._stream.__init__ = self._stream_init
 
     def enable(self, domain: int, cbid: int) -> None:
         self._enabled.add((domain, cbid))
@@ -138,7 +149,8 @@ class Callbacks:
         class Params(ctypes.Structure):
             _fields_ = [(f"p{at}", kind) for at, kind in enumerate(kinds)]
 
-        params, result = Params(*values), c_int(status)
+        params = Params(*values)
+        result = c_int(status)
         for place in (0, 1) if site is None else (site,):
             data = CallbackData(
                 place, name.encode(), ctypes.addressof(params), ctypes.addressof(result), symbol.encode()
@@ -154,9 +166,21 @@ class Callbacks:
         values = (c_void_p * len(buffers))(*map(ctypes.addressof, buffers))
         self._sizes[function] = [len(param) for param in params]
         self._emit(
-            "cuLaunchKernel", function, 1, 1, 1, 1, 1, 1, 0, stream or None, ctypes.addressof(values), None,
-            symbol=symbol, site=site,
-        )  # fmt: skip
+            "cuLaunchKernel",
+            function,
+            1,
+            1,
+            1,
+            1,
+            1,
+            1,
+            0,
+            stream or None,
+            ctypes.addressof(values),
+            None,
+            symbol=symbol,
+            site=site,
+        )
 
     # What the machine tells
 

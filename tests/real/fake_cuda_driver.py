@@ -74,7 +74,8 @@ class _Driver:
         nodes = []
         for number in range(len(owner._nodes)):
             nodes.append(_Node(0x7000_0000 + (graph << 8) + 16 * number))
-            nodes[-1].graph, nodes[-1].number = owner, number
+            nodes[-1].graph = owner
+            nodes[-1].number = number
         return 0, nodes[:count], len(nodes)
 
     def cuGraphGetEdges(self, graph: int, count: int = 0) -> Any:
@@ -122,9 +123,14 @@ class _Driver:
         record = self._record(node)
         ends = {p.name: p.addresses[0] for p in record.parameters}
         return 0, SimpleNamespace(
-            srcDevice=ends.get("source", 0), dstDevice=ends.get("destination", 0),
-            srcHost=0x1000, dstHost=0x2000, WidthInBytes=record.size_bytes, Height=1, Depth=1,
-        )  # fmt: skip
+            srcDevice=ends.get("source", 0),
+            dstDevice=ends.get("destination", 0),
+            srcHost=0x1000,
+            dstHost=0x2000,
+            WidthInBytes=record.size_bytes,
+            Height=1,
+            Depth=1,
+        )
 
     def cuCtxGetCurrent(self) -> Any:
         return 0, object()
@@ -150,7 +156,8 @@ class _Driver:
         )
 
     def cuGraphExecMemcpyNodeSetParams(self, executable: int, node: _Node, params: Any, ctx: object) -> Any:
-        record, fields = self._record(node), {"source": "srcDevice", "destination": "dstDevice"}
+        record = self._record(node)
+        fields = {"source": "srcDevice", "destination": "dstDevice"}
         changed = tuple(self._at(p, getattr(params, fields[p.name])) for p in record.parameters)
         return self._set(executable, replace(record, parameters=changed))
 

@@ -21,101 +21,208 @@ from tests.real.fake_callbacks import Callbacks
 
 EPOCH_NS = 1_700_000_000_000_000_000
 VERSION = 130001
-SUCCESS, INVALID_KIND, MAX_LIMIT_REACHED, MULTIPLE_SUBSCRIBERS = 0, 21, 12, 39
+SUCCESS = 0
+INVALID_KIND = 21
+MAX_LIMIT_REACHED = 12
+MULTIPLE_SUBSCRIBERS = 39
 NO_VALUE = 0xFFFFFFFF
 
 
 class Kernel(ctypes.Structure):
     kind_number = 10
     _fields_ = (
-        ("kind", c_uint32), ("cache_config", c_uint8), ("shared_memory_config", c_uint8),
-        ("registers", c_uint16), ("cache_requested", c_uint32), ("cache_executed", c_uint32),
-        ("start", c_uint64), ("end", c_uint64), ("completed", c_uint64), ("device", c_uint32),
-        ("context", c_uint32), ("stream", c_uint32), ("grid", c_int32 * 3), ("block", c_int32 * 3),
-        ("static_shared", c_int32), ("dynamic_shared", c_int32), ("local", c_uint32 * 2),
-        ("correlation", c_uint32), ("grid_id", c_int64), ("name", c_char_p), ("reserved", c_void_p),
-        ("queued", c_uint64), ("submitted", c_uint64), ("launch", c_uint8 * 4), ("shared", c_uint32),
-        ("node", c_uint64), ("limit", c_uint32), ("graph", c_uint32), ("rest", c_uint8 * 56),
-    )  # fmt: skip
+        ("kind", c_uint32),
+        ("cache_config", c_uint8),
+        ("shared_memory_config", c_uint8),
+        ("registers", c_uint16),
+        ("cache_requested", c_uint32),
+        ("cache_executed", c_uint32),
+        ("start", c_uint64),
+        ("end", c_uint64),
+        ("completed", c_uint64),
+        ("device", c_uint32),
+        ("context", c_uint32),
+        ("stream", c_uint32),
+        ("grid", c_int32 * 3),
+        ("block", c_int32 * 3),
+        ("static_shared", c_int32),
+        ("dynamic_shared", c_int32),
+        ("local", c_uint32 * 2),
+        ("correlation", c_uint32),
+        ("grid_id", c_int64),
+        ("name", c_char_p),
+        ("reserved", c_void_p),
+        ("queued", c_uint64),
+        ("submitted", c_uint64),
+        ("launch", c_uint8 * 4),
+        ("shared", c_uint32),
+        ("node", c_uint64),
+        ("limit", c_uint32),
+        ("graph", c_uint32),
+        ("rest", c_uint8 * 56),
+    )
 
 
 class Memcpy(ctypes.Structure):
     kind_number = 1
     _fields_ = (
-        ("kind", c_uint32), ("copy", c_uint8), ("source", c_uint8), ("target", c_uint8), ("flags", c_uint8),
-        ("size", c_uint64), ("start", c_uint64), ("end", c_uint64), ("device", c_uint32),
-        ("context", c_uint32), ("stream", c_uint32), ("correlation", c_uint32), ("runtime", c_uint32),
-        ("pad", c_uint32), ("reserved", c_void_p), ("node", c_uint64), ("graph", c_uint32),
+        ("kind", c_uint32),
+        ("copy", c_uint8),
+        ("source", c_uint8),
+        ("target", c_uint8),
+        ("flags", c_uint8),
+        ("size", c_uint64),
+        ("start", c_uint64),
+        ("end", c_uint64),
+        ("device", c_uint32),
+        ("context", c_uint32),
+        ("stream", c_uint32),
+        ("correlation", c_uint32),
+        ("runtime", c_uint32),
+        ("pad", c_uint32),
+        ("reserved", c_void_p),
+        ("node", c_uint64),
+        ("graph", c_uint32),
         ("rest", c_uint8 * 20),
-    )  # fmt: skip
+    )
 
 
 class Memset(ctypes.Structure):
     kind_number = 2
     _fields_ = (
-        ("kind", c_uint32), ("value", c_uint32), ("size", c_uint64), ("start", c_uint64), ("end", c_uint64),
-        ("device", c_uint32), ("context", c_uint32), ("stream", c_uint32), ("correlation", c_uint32),
-        ("flags", c_uint16), ("memory", c_uint16), ("reserved", c_void_p), ("node", c_uint64),
-        ("graph", c_uint32), ("rest", c_uint8 * 12),
-    )  # fmt: skip
+        ("kind", c_uint32),
+        ("value", c_uint32),
+        ("size", c_uint64),
+        ("start", c_uint64),
+        ("end", c_uint64),
+        ("device", c_uint32),
+        ("context", c_uint32),
+        ("stream", c_uint32),
+        ("correlation", c_uint32),
+        ("flags", c_uint16),
+        ("memory", c_uint16),
+        ("reserved", c_void_p),
+        ("node", c_uint64),
+        ("graph", c_uint32),
+        ("rest", c_uint8 * 12),
+    )
 
 
 class Api(ctypes.Structure):
     _fields_ = (
-        ("kind", c_uint32), ("cbid", c_uint32), ("start", c_uint64), ("end", c_uint64), ("process", c_uint32),
-        ("thread", c_uint32), ("correlation", c_uint32), ("status", c_uint32),
-    )  # fmt: skip
+        ("kind", c_uint32),
+        ("cbid", c_uint32),
+        ("start", c_uint64),
+        ("end", c_uint64),
+        ("process", c_uint32),
+        ("thread", c_uint32),
+        ("correlation", c_uint32),
+        ("status", c_uint32),
+    )
 
 
 class Marker(ctypes.Structure):
     kind_number = 12
     _fields_ = (
-        ("kind", c_uint32), ("flags", c_uint32), ("time", c_uint64), ("id", c_uint32),
-        ("object_kind", c_uint32), ("object", c_uint32 * 3), ("name", c_char_p), ("domain", c_char_p),
-    )  # fmt: skip
+        ("kind", c_uint32),
+        ("flags", c_uint32),
+        ("time", c_uint64),
+        ("id", c_uint32),
+        ("object_kind", c_uint32),
+        ("object", c_uint32 * 3),
+        ("name", c_char_p),
+        ("domain", c_char_p),
+    )
 
 
 class MarkerData(ctypes.Structure):
     kind_number = 13
     _fields_ = (
-        ("kind", c_uint32), ("flags", c_uint32), ("id", c_uint32), ("payload_kind", c_uint32),
-        ("payload", c_uint64), ("color", c_uint32), ("category", c_uint32), ("domain", c_char_p),
-    )  # fmt: skip
+        ("kind", c_uint32),
+        ("flags", c_uint32),
+        ("id", c_uint32),
+        ("payload_kind", c_uint32),
+        ("payload", c_uint64),
+        ("color", c_uint32),
+        ("category", c_uint32),
+        ("domain", c_char_p),
+    )
 
 
 class CudaEvent(ctypes.Structure):
     kind_number = 36
     _fields_ = (
-        ("kind", c_uint32), ("correlation", c_uint32), ("context", c_uint32), ("stream", c_uint32),
-        ("event", c_uint32), ("pad", c_uint32), ("device", c_uint32), ("pad2", c_uint32),
-        ("reserved", c_void_p), ("timestamp", c_uint64), ("sync", c_uint64),
-    )  # fmt: skip
+        ("kind", c_uint32),
+        ("correlation", c_uint32),
+        ("context", c_uint32),
+        ("stream", c_uint32),
+        ("event", c_uint32),
+        ("pad", c_uint32),
+        ("device", c_uint32),
+        ("pad2", c_uint32),
+        ("reserved", c_void_p),
+        ("timestamp", c_uint64),
+        ("sync", c_uint64),
+    )
 
 
 class Synchronization(ctypes.Structure):
     kind_number = 38
     _fields_ = (
-        ("kind", c_uint32), ("type", c_uint32), ("start", c_uint64), ("end", c_uint64),
-        ("correlation", c_uint32), ("context", c_uint32), ("stream", c_uint32), ("event", c_uint32),
-        ("sync", c_uint64), ("status", c_uint32), ("pad", c_uint32),
-    )  # fmt: skip
+        ("kind", c_uint32),
+        ("type", c_uint32),
+        ("start", c_uint64),
+        ("end", c_uint64),
+        ("correlation", c_uint32),
+        ("context", c_uint32),
+        ("stream", c_uint32),
+        ("event", c_uint32),
+        ("sync", c_uint64),
+        ("status", c_uint32),
+        ("pad", c_uint32),
+    )
 
 
-SIZES = {10: Kernel, 1: Memcpy, 2: Memset, 4: Api, 5: Api, 12: Marker, 13: MarkerData, 36: CudaEvent,
-         38: Synchronization}  # fmt: skip
+SIZES = {
+    10: Kernel,
+    1: Memcpy,
+    2: Memset,
+    4: Api,
+    5: Api,
+    12: Marker,
+    13: MarkerData,
+    36: CudaEvent,
+    38: Synchronization,
+}
 DRIVER_CALLS: tuple[str, ...] = ("cuLaunchKernel", "cuLaunchKernelEx", "cuLaunchCooperativeKernel")
 RUNTIME_CALLS = (
-    "cudaMemcpyAsync_v3020", "cudaMemcpyPeerAsync_v4000", "cudaMemsetAsync_ptsz_v7000",
-    "cudaLaunchHostFunc_v10000", "cudaGraphLaunch_v10000", "cudaEventRecord_v3020",
-    "cudaStreamWaitEvent_v3020", "cudaStreamSynchronize_v3020", "cudaDeviceSynchronize_v3020",
-    "cudaEventSynchronize_v3020", "cudaStreamQuery_v3020", "cudaEventQuery_v3020",
-    "cudaStreamBeginCapture_v10000", "cudaStreamEndCapture_v10000", "cudaEventCreateWithFlags_v3020",
+    "cudaMemcpyAsync_v3020",
+    "cudaMemcpyPeerAsync_v4000",
+    "cudaMemsetAsync_ptsz_v7000",
+    "cudaLaunchHostFunc_v10000",
+    "cudaGraphLaunch_v10000",
+    "cudaEventRecord_v3020",
+    "cudaStreamWaitEvent_v3020",
+    "cudaStreamSynchronize_v3020",
+    "cudaDeviceSynchronize_v3020",
+    "cudaEventSynchronize_v3020",
+    "cudaStreamQuery_v3020",
+    "cudaEventQuery_v3020",
+    "cudaStreamBeginCapture_v10000",
+    "cudaStreamEndCapture_v10000",
+    "cudaEventCreateWithFlags_v3020",
     "cudaStreamCreateWithPriority_v5050",
     "cudaStreamCreateWithPriority_v5050",
-    "cudaMalloc_v3020", "cudaFree_v3020", "cudaMallocAsync_v11020", "cudaFreeAsync_v11020",
-    "cudaMemcpy_v3020", "cudaEventDestroy_v3020", "cudaStreamDestroy_v5050", "cudaFreeHost_v3020",
+    "cudaMalloc_v3020",
+    "cudaFree_v3020",
+    "cudaMallocAsync_v11020",
+    "cudaFreeAsync_v11020",
+    "cudaMemcpy_v3020",
+    "cudaEventDestroy_v3020",
+    "cudaStreamDestroy_v5050",
+    "cudaFreeHost_v3020",
     "cudaGraphInstantiate_v10000",
-)  # fmt: skip
+)
 COPIES = {"HtoD": 1, "DtoH": 2, "DtoD": 8, "PtoP": 10}
 WAITS = {"EVENT_SYNCHRONIZE": 1, "STREAM_WAIT_EVENT": 2, "STREAM_SYNCHRONIZE": 3, "CONTEXT_SYNCHRONIZE": 4}
 CONTEXT = 1
@@ -192,7 +299,8 @@ class FakeCupti:
         return SUCCESS
 
     def cuptiActivityRegisterCallbacks(self, requested: Any, completed: Any) -> int:
-        self._requested, self._completed = requested, completed
+        self._requested = requested
+        self._completed = completed
         return SUCCESS
 
     def cuptiActivityEnable(self, kind: int) -> int:
@@ -228,7 +336,8 @@ class FakeCupti:
         return SUCCESS
 
     def cuptiActivityGetNextRecord(self, buffer: Any, size: Any, record: Any) -> int:
-        last, at = record._obj.value, buffer.value
+        last = record._obj.value
+        at = buffer.value
         if last is not None:
             at = last + ctypes.sizeof(SIZES[c_uint32.from_address(last).value])
         if at >= buffer.value + size.value:
@@ -239,7 +348,8 @@ class FakeCupti:
 
     def cuptiActivityFlushAll(self, flag: int) -> int:
         self._markers()
-        records, self._records = [r for r in self._records if self._wanted(r)], []
+        records = [r for r in self._records if self._wanted(r)]
+        self._records = []
         for record in [r for r in records if isinstance(r, Kernel)][: self.no_times]:
             record.start = record.end = 0
         self.order.shuffle(records)
@@ -281,8 +391,11 @@ class FakeCupti:
 
     def _deliver(self, records: list[Any]) -> None:
         while records:
-            some, records = records[-self.records_a_buffer :], records[: -self.records_a_buffer]
-            buffer, size, most = c_void_p(), c_size_t(), c_size_t()
+            some = records[-self.records_a_buffer :]
+            records = records[: -self.records_a_buffer]
+            buffer = c_void_p()
+            size = c_size_t()
+            most = c_size_t()
             self._requested(ctypes.pointer(buffer), ctypes.pointer(size), ctypes.pointer(most))
             assert buffer.value
             assert buffer.value % 8 == 0
@@ -302,7 +415,8 @@ class FakeCupti:
         assert clock.recorder is None
         clock.recorder = self
         self._start_ns = clock.now_ns
-        set_, fake = self._set, self
+        set_ = self._set
+        fake = self
 
         def recorded(event: Any, device: Any, stream_id: int, *rest: Any) -> None:
             fake._syncs += 1
@@ -310,9 +424,16 @@ class FakeCupti:
             set_(event, device, stream_id, *rest)
             fake._next()
             fake._records.append(
-                CudaEvent(kind=36, correlation=fake._correlation, context=CONTEXT, device=device.id,
-                          stream=fake.number(stream_id), event=event.ptr & 0xFFFF, sync=fake._syncs)
-            )  # fmt: skip
+                CudaEvent(
+                    kind=36,
+                    correlation=fake._correlation,
+                    context=CONTEXT,
+                    device=device.id,
+                    stream=fake.number(stream_id),
+                    event=event.ptr & 0xFFFF,
+                    sync=fake._syncs,
+                )
+            )
 
         self.stream.Event._set = recorded
 
@@ -326,9 +447,16 @@ class FakeCupti:
             for cbid, full in enumerate(names, 1):
                 if full.split("_")[0] == name:
                     self._records.append(
-                        Api(kind, cbid, EPOCH_NS + begun_ns, EPOCH_NS + self.clock.now_ns, 1,
-                            threading.get_native_id(), self._correlation)
-                    )  # fmt: skip
+                        Api(
+                            kind,
+                            cbid,
+                            EPOCH_NS + begun_ns,
+                            EPOCH_NS + self.clock.now_ns,
+                            1,
+                            threading.get_native_id(),
+                            self._correlation,
+                        )
+                    )
 
     def _markers(self) -> None:
         ranges = self._current().own(self.ranges, clock=self.clock).within(self._start_ns, self.clock.now_ns)
@@ -336,8 +464,11 @@ class FakeCupti:
         for number, each in enumerate(ranges, 1):
             name = each.name.encode()
             self._kept.append(name)
-            place = {"id": number, "object_kind": 2,
-                     "object": (c_uint32 * 3)(1, natives.get(each.thread) or each.thread)}  # fmt: skip
+            place = {
+                "id": number,
+                "object_kind": 2,
+                "object": (c_uint32 * 3)(1, natives.get(each.thread) or each.thread),
+            }
             begun = EPOCH_NS + each.start_ns
             flags = 1 if each.is_mark else 2
             self._records.append(Marker(kind=12, flags=flags, time=begun, name=name, **place))
@@ -352,8 +483,12 @@ class FakeCupti:
     def ran(self, activity: Any, stream: Any, begun_ns: int) -> None:
         self._next()
         self._activity(activity)
-        calls = {"CONCURRENT_KERNEL": "cuLaunchKernel", "MEMCPY": "cudaMemcpyAsync",
-                 "MEMSET": "cudaMemsetAsync", "HOST_LAUNCH": "cudaLaunchHostFunc"}  # fmt: skip
+        calls = {
+            "CONCURRENT_KERNEL": "cuLaunchKernel",
+            "MEMCPY": "cudaMemcpyAsync",
+            "MEMSET": "cudaMemsetAsync",
+            "HOST_LAUNCH": "cudaLaunchHostFunc",
+        }
         self._api(calls[activity.kind], begun_ns)
 
     def ran_graph(self, activities: Any, stream: Any, begun_ns: int) -> None:
@@ -364,27 +499,43 @@ class FakeCupti:
 
     def _activity(self, activity: Any) -> None:
         place = {
-            "start": EPOCH_NS + activity.start_ns, "end": EPOCH_NS + activity.end_ns,
-            "device": activity.device_id, "context": CONTEXT, "stream": self.number(activity.stream_id),
-            "correlation": self._correlation, "graph": activity.graph_id,
+            "start": EPOCH_NS + activity.start_ns,
+            "end": EPOCH_NS + activity.end_ns,
+            "device": activity.device_id,
+            "context": CONTEXT,
+            "stream": self.number(activity.stream_id),
+            "correlation": self._correlation,
+            "graph": activity.graph_id,
             "node": activity.graph_node_id + 1 if activity.graph_id else 0,
-        }  # fmt: skip
+        }
         if activity.kind == "CONCURRENT_KERNEL":
             name = activity.name.encode()
             self._kept.append(name)
             self._records.append(
-                Kernel(kind=10, name=name, grid=activity.grid or (1, 1, 1), block=activity.block or (1, 1, 1),
-                       dynamic_shared=activity.shared_bytes, registers=activity.registers_per_thread, **place)
-            )  # fmt: skip
+                Kernel(
+                    kind=10,
+                    name=name,
+                    grid=activity.grid or (1, 1, 1),
+                    block=activity.block or (1, 1, 1),
+                    dynamic_shared=activity.shared_bytes,
+                    registers=activity.registers_per_thread,
+                    **place,
+                )
+            )
         elif activity.kind == "MEMSET":
             self._records.append(Memset(kind=2, size=activity.size_bytes, **place))
         elif activity.kind == "MEMCPY":
             host = {None: 0, False: 1, True: 2}[activity.pinned]
             self._records.append(
-                Memcpy(kind=1, copy=COPIES[activity.copy_kind], size=activity.size_bytes,
-                       source=host if activity.copy_kind == "HtoD" else 3,
-                       target=host if activity.copy_kind == "DtoH" else 3, **place)
-            )  # fmt: skip
+                Memcpy(
+                    kind=1,
+                    copy=COPIES[activity.copy_kind],
+                    size=activity.size_bytes,
+                    source=host if activity.copy_kind == "HtoD" else 3,
+                    target=host if activity.copy_kind == "DtoH" else 3,
+                    **place,
+                )
+            )
         else:
             return
         self._by_number[activity.correlation_id] = self._records[-1]
@@ -393,7 +544,8 @@ class FakeCupti:
         for number, activity in planned.items():
             if number in self._by_number:
                 record = self._by_number[number]
-                record.start, record.end = EPOCH_NS + activity.start_ns, EPOCH_NS + activity.end_ns
+                record.start = EPOCH_NS + activity.start_ns
+                record.end = EPOCH_NS + activity.end_ns
 
     def captured(self, kind: str) -> None:
         self._next()
@@ -403,8 +555,16 @@ class FakeCupti:
             self._next()
         self._api(name, begun_ns)
 
-    def waited(self, type: str, name: str, begun_ns: int, device_id: int, stream_id: int | None,
-               after: Any = (), event_id: int = 0) -> None:  # fmt: skip
+    def waited(
+        self,
+        type: str,
+        name: str,
+        begun_ns: int,
+        device_id: int,
+        stream_id: int | None,
+        after: Any = (),
+        event_id: int = 0,
+    ) -> None:
         self._synchronized(type, begun_ns, stream_id if type == "STREAM_SYNCHRONIZE" else None, event_id)
         self._api(name, begun_ns)
 
@@ -412,8 +572,15 @@ class FakeCupti:
         call = next(record for record in reversed(self._records) if isinstance(record, Api))
         call.end = EPOCH_NS + self.clock.now_ns
 
-    def ordered(self, device_id: int, stream_id: int, event_id: int, event_stream_id: int | None,
-                after: Any, stream: Any) -> None:  # fmt: skip
+    def ordered(
+        self,
+        device_id: int,
+        stream_id: int,
+        event_id: int,
+        event_stream_id: int | None,
+        after: Any,
+        stream: Any,
+    ) -> None:
         now_ns = self.clock.now_ns
         self._synchronized("STREAM_WAIT_EVENT", now_ns, stream_id, event_id)
         self._api("cudaStreamWaitEvent", now_ns)
@@ -422,13 +589,17 @@ class FakeCupti:
         self._next()
         self._records.append(
             Synchronization(
-                kind=38, type=WAITS[type], start=EPOCH_NS + begun_ns, end=EPOCH_NS + self.clock.now_ns,
-                correlation=self._correlation, context=CONTEXT,
+                kind=38,
+                type=WAITS[type],
+                start=EPOCH_NS + begun_ns,
+                end=EPOCH_NS + self.clock.now_ns,
+                correlation=self._correlation,
+                context=CONTEXT,
                 stream=NO_VALUE if stream_id is None else self.number(stream_id),
                 event=(event_id & 0xFFFF) if event_id else NO_VALUE,
                 sync=self._event_sync.get(event_id, NO_VALUE),
             )
-        )  # fmt: skip
+        )
 
 
 def install() -> FakeCupti:

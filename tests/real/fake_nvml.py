@@ -53,7 +53,8 @@ def module(readings: dict[str, Any] | None = None) -> Any:
     made: Any = ModuleType("pynvml")
     made.NVMLError = NVMLError
     made.NVML_TEMPERATURE_GPU = 0
-    made.NVML_CLOCK_SM, made.NVML_CLOCK_MEM = 1, 2
+    made.NVML_CLOCK_SM = 1
+    made.NVML_CLOCK_MEM = 2
     made.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS = 3
     made.NVML_NVLINK_MAX_LINKS = 18
     made.nvmlGpmQueryDeviceSupport = lambda device: SimpleNamespace(isSupportedDevice=0)
@@ -77,7 +78,8 @@ def with_gpm(module: Any, metrics: Callable[[int], dict[int, float]]) -> Any:
     module.c_nvmlGpmMetricsGet_t = lambda: SimpleNamespace(metrics=[SimpleNamespace() for _ in range(98)])
 
     def get(asked: Any) -> None:
-        earlier, later = metrics(asked.sample1.number), metrics(asked.sample2.number)
+        earlier = metrics(asked.sample1.number)
+        later = metrics(asked.sample2.number)
         for metric in asked.metrics[: asked.numMetrics]:
             known = metric.metricId in later
             metric.nvmlReturn = 0 if known else NOT_SUPPORTED

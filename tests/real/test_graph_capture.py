@@ -77,7 +77,8 @@ class Answers:
         return (0, 2) if address >= FIRST else (0, 1) if address == PINNED else (1, None)
 
 
-FIRST, PINNED = 1 << 30, 1 << 20
+FIRST = 1 << 30
+PINNED = 1 << 20
 GRAPH = SimpleNamespace(graph=1, graphExec=2)
 
 
@@ -140,9 +141,10 @@ def test_other_nodes_have_the_names_of_their_kinds(graphs: Any, monkeypatch: pyt
     )
     assert memset.parameters[0].name == "destination"
     for kind, told, name in (
-        ("HOST", "HOST", "Host function"), ("MEM_ALLOC", "MEM_ALLOC", "Mem alloc"),
+        ("HOST", "HOST", "Host function"),
+        ("MEM_ALLOC", "MEM_ALLOC", "Mem alloc"),
         ("BATCH_MEM_OP", "OTHER", "Batch mem op"),
-    ):  # fmt: skip
+    ):
         node = node_of(Answers(kind), graphs, monkeypatch)
         assert (node.kind, node.name, node.parameters) == (told, name, ())
     assert (node.number, node.device_id) == (0, 0)

@@ -50,11 +50,19 @@ def test_a_gpu_without_gpm_gives_nvmls_readings_and_says_what_it_has_not(nvml: A
 def test_columns_are_metrics_of_nvidias_own_list(monkeypatch: pytest.MonkeyPatch) -> None:
     pynvml: Any = pytest.importorskip("pynvml")
     of_nvidia = {
-        "sm_active": "SM_UTIL", "sm_occupancy": "SM_OCCUPANCY", "integer": "INTEGER_UTIL",
-        "tensor": "ANY_TENSOR_UTIL", "dram": "DRAM_BW_UTIL", "fp64": "FP64_UTIL", "fp32": "FP32_UTIL",
-        "fp16": "FP16_UTIL", "pcie_tx": "PCIE_TX_PER_SEC", "pcie_rx": "PCIE_RX_PER_SEC",
-        "nvlink_rx": "NVLINK_TOTAL_RX_PER_SEC", "nvlink_tx": "NVLINK_TOTAL_TX_PER_SEC",
-    }  # fmt: skip
+        "sm_active": "SM_UTIL",
+        "sm_occupancy": "SM_OCCUPANCY",
+        "integer": "INTEGER_UTIL",
+        "tensor": "ANY_TENSOR_UTIL",
+        "dram": "DRAM_BW_UTIL",
+        "fp64": "FP64_UTIL",
+        "fp32": "FP32_UTIL",
+        "fp16": "FP16_UTIL",
+        "pcie_tx": "PCIE_TX_PER_SEC",
+        "pcie_rx": "PCIE_RX_PER_SEC",
+        "nvlink_rx": "NVLINK_TOTAL_RX_PER_SEC",
+        "nvlink_tx": "NVLINK_TOTAL_TX_PER_SEC",
+    }
     numbers = {name: getattr(pynvml, f"NVML_GPM_METRIC_{there}") for name, there in of_nvidia.items()}
     fake = fake_nvml.with_gpm(fake_nvml.module(), lambda taken: {n: 1.0 * n * taken for n in range(100)})
     monkeypatch.setitem(sys.modules, "pynvml", fake)
@@ -83,10 +91,12 @@ def test_what_a_gpu_never_tells_is_not_asked_again(nvml: Any, monkeypatch: pytes
     ("code", "why"),
     [
         *((code, "gone") for code in (1, 9, 15, 16)),
-        (3, "this GPU does not tell"), (4, "it needs administrator rights"),
-        (13, "this driver does not know it"), *((code, None) for code in (2, 5, 8, 10, 14, 17, 999)),
+        (3, "this GPU does not tell"),
+        (4, "it needs administrator rights"),
+        (13, "this driver does not know it"),
+        *((code, None) for code in (2, 5, 8, 10, 14, 17, 999)),
     ],
-)  # fmt: skip
+)
 def test_an_error_is_for_now_for_ever_or_of_a_gpu_that_has_gone(
     code: int, why: str | None, nvml: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,7 +128,8 @@ def test_counters_that_a_gpu_refuses_are_missing_together(nvml: Any) -> None:
         raise nvml.NVMLError(4)
 
     fake_nvml.with_gpm(nvml, lambda number: {2: 1.0})
-    nvml.nvmlGpmSampleGet, freed = refuses, []
+    nvml.nvmlGpmSampleGet = refuses
+    freed = []
     nvml.nvmlGpmSampleFree = freed.append
     read = reader()
     assert "sm_active" not in read.missing
@@ -164,7 +175,8 @@ def test_gpm_gives_means_between_samples_that_lie_apart(nvml: Any, monkeypatch: 
 
 
 def test_what_changes_slowly_is_read_less_often(nvml: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    now, heat = [10.0], [40]
+    now = [10.0]
+    heat = [40]
     monkeypatch.setattr(load.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(nvml, "nvmlDeviceGetTemperatureV", lambda device, sensor: heat[0])
     read = reader()
@@ -180,7 +192,8 @@ def test_a_gpu_that_is_lost_is_named_and_comes_back(nvml: Any, monkeypatch: pyte
     read = reader()
     sampler = Sampler(read, len(LOAD_COLUMNS))
     sampler.take()
-    answer, lost = nvml.nvmlDeviceGetUtilizationRates, nvml.NVMLError(fake_nvml.GPU_IS_LOST)
+    answer = nvml.nvmlDeviceGetUtilizationRates
+    lost = nvml.NVMLError(fake_nvml.GPU_IS_LOST)
 
     def gone(device: int) -> Any:
         raise lost
@@ -198,7 +211,8 @@ def test_a_gpu_that_is_lost_is_named_and_comes_back(nvml: Any, monkeypatch: pyte
 
 
 def test_an_nvml_that_hangs_does_not_hang_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    free, hanging = threading.Event(), threading.Event()
+    free = threading.Event()
+    hanging = threading.Event()
     calls = []
 
     def read() -> list[float]:

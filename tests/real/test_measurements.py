@@ -232,7 +232,8 @@ def test_without_nvml_the_rest_is_told_and_why_there_are_no_readings(monkeypatch
     assert told < {metric.name for metric in seen.setup().metrics}
     assert "MIG" not in told
     assert told
-    info, whole = bare.device_info(), seen.device_info()
+    info = bare.device_info()
+    whole = seen.device_info()
     assert bare.device_info() is info
     assert (info.pcie_gbps, info.notes) == (None, "")
     assert info.driver is not None
@@ -248,11 +249,18 @@ def test_without_nvml_the_rest_is_told_and_why_there_are_no_readings(monkeypatch
 @pytest.mark.parametrize(
     ("capability", "cores", "sms", "lanes"),
     [
-        ((6, 0), None, 56, 64), ((6, 1), None, 20, 128), ((7, 5), None, 40, 64), ((7, 0), 0, 80, 64),
-        ((8, 0), None, 108, 64), ((8, 6), None, 82, 128), ((9, 0), None, 132, 128), ((9, 0), 16896, 132, 128),
-        ((9, 0), 16897, 132, 128), ((12, 0), 640, 10, 64),
+        ((6, 0), None, 56, 64),
+        ((6, 1), None, 20, 128),
+        ((7, 5), None, 40, 64),
+        ((7, 0), 0, 80, 64),
+        ((8, 0), None, 108, 64),
+        ((8, 6), None, 82, 128),
+        ((9, 0), None, 132, 128),
+        ((9, 0), 16896, 132, 128),
+        ((9, 0), 16897, 132, 128),
+        ((12, 0), 640, 10, 64),
     ],
-)  # fmt: skip
+)
 def test_lanes_are_nvmls_or_those_of_the_guide(
     capability: tuple[int, int], cores: int | None, sms: int, lanes: int
 ) -> None:

@@ -96,11 +96,14 @@ def test_small_are_up_to_32_mib_and_a_quarter_of_a_million_threads(
 def test_what_takes_moments_is_replayed_when_it_is_asked_for() -> None:
     twin = session.twin()
     assert twin is not None
-    kernel, x = gl.cp.RawKernel(AS_OFTEN, "as_often"), gl.cp.zeros(8, gl.cp.int32)
+    kernel = gl.cp.RawKernel(AS_OFTEN, "as_often")
+    x = gl.cp.zeros(8, gl.cp.int32)
     for args, blocks, quick in (
-        ((x,), 1 << 17, True), ((x,), (1 << 17) + 1, False), ((gl.cp.empty(64 << 20, gl.cp.int32),), 1, True),
+        ((x,), 1 << 17, True),
+        ((x,), (1 << 17) + 1, False),
+        ((gl.cp.empty(64 << 20, gl.cp.int32),), 1, True),
         ((gl.cp.empty((64 << 20) + 1, gl.cp.int32),), 1, False),
-    ):  # fmt: skip
+    ):
         assert sides._Replay(Launch.of(kernel, blocks, 32, args), (Blocks(),), twin).quick is quick
 
 
@@ -286,7 +289,8 @@ def test_a_cold_launch_is_measured_after_l2_was_emptied(monkeypatch: pytest.Monk
     from gpulab.real.backend import CudaBackend
 
     seen: list[str] = []
-    empty, trace = CudaBackend._empty_l2, blocks.trace_blocks
+    empty = CudaBackend._empty_l2
+    trace = blocks.trace_blocks
 
     def emptied(backend: CudaBackend) -> None:
         seen.append("emptied")

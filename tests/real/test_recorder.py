@@ -54,7 +54,7 @@ def waited(start: int, end: int, correlation: int) -> bytes:
     none = 0xFFFFFFFF
     return struct.pack(
         "<IIQQIIIIQII", kinds.SYNCHRONIZATION, 4, start, end, correlation, 1, none, none, 0, 0, 0
-    )  # fmt: skip
+    )
 
 
 def marker(flags: int, time: int, number: int) -> bytes:
@@ -66,14 +66,16 @@ class Library:
     """What `Cupti` does for a recorder; its clock goes on by 1000 ns at each reading."""
 
     def __init__(self, *records: bytes, dropped: int = 0) -> None:
-        self.records, self._dropped = records, dropped
+        self.records = records
+        self._dropped = dropped
         self.now, self.log = 1000, []  # type: ignore[var-annotated]
         self.step = 1000
         self.collected: list[bool] = []
 
     def start(self, kinds: Any, calls: Any) -> None:
         self.log.append("start")
-        self.kinds, self.calls = kinds, calls
+        self.kinds = kinds
+        self.calls = calls
 
     def stop(self) -> None:
         self.log.append("stop")
@@ -111,16 +113,26 @@ def recorded(recorder: Any, library: Library) -> Timeline:
 
 
 # The clock is read 16 times for how far it is ahead, then when the recording begins, and when it ends.
-BEGUN, ENDED = 18_000, 19_000
+BEGUN = 18_000
+ENDED = 19_000
 
 
 def test_a_timeline_has_what_lies_within_it(recorder: Any) -> None:
     library = Library(
-        api(1, BEGUN - 1, BEGUN + 5, 3), api(1, BEGUN, BEGUN + 5, 4), api(1, ENDED - 1, ENDED + 9, 5),
-        api(1, ENDED, ENDED + 9, 6), memset(BEGUN + 30, BEGUN + 40, 5), memset(BEGUN + 10, BEGUN + 20, 4),
-        waited(BEGUN - 1, BEGUN, 7), waited(BEGUN, BEGUN + 1, 8), waited(ENDED, ENDED + 5, 9),
-        marker(2, BEGUN - 60, 1), marker(4, BEGUN - 1, 1), marker(2, BEGUN - 50, 2), marker(4, BEGUN, 2),
-    )  # fmt: skip
+        api(1, BEGUN - 1, BEGUN + 5, 3),
+        api(1, BEGUN, BEGUN + 5, 4),
+        api(1, ENDED - 1, ENDED + 9, 5),
+        api(1, ENDED, ENDED + 9, 6),
+        memset(BEGUN + 30, BEGUN + 40, 5),
+        memset(BEGUN + 10, BEGUN + 20, 4),
+        waited(BEGUN - 1, BEGUN, 7),
+        waited(BEGUN, BEGUN + 1, 8),
+        waited(ENDED, ENDED + 5, 9),
+        marker(2, BEGUN - 60, 1),
+        marker(4, BEGUN - 1, 1),
+        marker(2, BEGUN - 50, 2),
+        marker(4, BEGUN, 2),
+    )
     found = recorded(recorder, library)
     assert (found.method, found.provenance.label) == ("CUPTI", "measured on a GPU")
     assert (found.start_ns, found.end_ns) == (BEGUN, ENDED)
@@ -159,7 +171,8 @@ def test_what_a_note_says(recorder: Any) -> None:
         "a graph's replay takes longer while its nodes are recorded, and their order is as it was seen, "
     )
     replays += "not the graph's edges"
-    silent, lost = "CUPTI gave no calls of the host", "CUPTI gave no times for 1 record"
+    silent = "CUPTI gave no calls of the host"
+    lost = "CUPTI gave no times for 1 record"
 
     def of(lost: int = 0, **parts: Any) -> str:
         return str(recorder._note(Parts(**parts), lost))
@@ -230,9 +243,10 @@ def test_the_closest_of_some_readings_says_how_far_cupti_s_clock_is_ahead(
 ) -> None:
     asked: list[tuple[int, int, str]] = []
     lines = SimpleNamespace(
-        start=lambda: asked.append((0, 0, "start")), stop=lambda: asked.append((0, 0, "stop")),
+        start=lambda: asked.append((0, 0, "start")),
+        stop=lambda: asked.append((0, 0, "stop")),
         line=lambda *question: asked.append(question),
-    )  # fmt: skip
+    )
     monkeypatch.setattr(recorder, "LineWatch", lambda: lines)
     # Python's clock stands between two readings, but for the first ones, which were held up.
     readings = iter([0, 900, 1000, 1020, *[2000, 2300] * 14])
@@ -263,9 +277,10 @@ def test_streams_of_the_program_have_names_and_properties() -> None:
     handles = sorted(before - {0, 1, 2} | {int(stream.ptr) for stream in streams})
     names = {handle: f"stream {at}" for at, handle in enumerate(handles, 1)}
     assert {(s.name, s.non_blocking, s.priority) for s in found} >= {
-        (names[int(streams[0].ptr)], False, 0), (names[int(streams[1].ptr)], True, 0),
+        (names[int(streams[0].ptr)], False, 0),
+        (names[int(streams[1].ptr)], True, 0),
         (names[int(streams[2].ptr)], False, -1),
-    }  # fmt: skip
+    }
     assert [s.name for s in t.record.streams if s not in found] == ["default stream"]
     assert {s.device_id for s in t.record.streams} == {0}
 
@@ -273,10 +288,16 @@ def test_streams_of_the_program_have_names_and_properties() -> None:
 @pytest.mark.parametrize(
     ("status", "captures"),
     [
-        (900, True), (901, True), (906, True), (700, False), (899, False), (902, False), (905, False),
+        (900, True),
+        (901, True),
+        (906, True),
+        (700, False),
+        (899, False),
+        (902, False),
+        (905, False),
         (907, False),
     ],
-)  # fmt: skip
+)
 def test_no_timeline_begins_while_a_stream_captures(
     recorder: Any, status: int, captures: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,8 +28,13 @@ from virtualgpu.records.acts import (
 )
 
 pytestmark = pytest.mark.gpu
-A, B, C = 0x1110, 0x2220, 0x3330  # streams
-E, F = 0x77, 0x78  # events
+# streams
+A = 0x1110
+B = 0x2220
+C = 0x3330
+# events
+E = 0x77
+F = 0x78
 
 
 class Told(NamedTuple):
@@ -82,12 +87,16 @@ def pointer(value: int) -> int:
 
 
 def work(act: Work) -> tuple[Any, ...]:
-    return act.name, act.stream_id, *(tuple((r.memory, r.start, r.end) for r in used)
-                                      for used in (act.reads, act.writes))  # fmt: skip
+    return (
+        act.name,
+        act.stream_id,
+        *(tuple((r.memory, r.start, r.end) for r in used) for used in (act.reads, act.writes)),
+    )
 
 
 def test_a_graph_has_the_nodes_and_edges_of_its_capture(told: Told, x: int) -> None:
-    tell, acts = told.tell, told.acts
+    tell = told.tell
+    acts = told.acts
     tell("cudaStreamBeginCapture", A, 0)
     tell("cudaMemsetAsync", x, 0, 8, A)
     tell("cudaEventRecord", E, A)
@@ -130,10 +139,12 @@ def test_a_graph_has_the_nodes_and_edges_of_its_capture(told: Told, x: int) -> N
 
 
 def test_copies_name_what_they_use_after_the_call_has_returned(told: Told, x: int) -> None:
-    tell, acts = told.tell, told.acts
+    tell = told.tell
+    acts = told.acts
     locked = gl.cp.cuda.alloc_pinned_memory(64).ptr
     pageable = ctypes.addressof(ctypes.create_string_buffer(64))
-    there, here = ((0, x, x + 16),), ((HOST, locked, locked + 16),)
+    there = ((0, x, x + 16),)
+    here = ((HOST, locked, locked + 16),)
     for target, source, name, reads, writes in (
         (x, locked, "Memcpy HtoD", here, there),
         (x, pageable, "Memcpy HtoD", (), there),
@@ -166,8 +177,10 @@ def test_copies_name_what_they_use_after_the_call_has_returned(told: Told, x: in
 
 
 def test_what_the_host_sends_from_and_a_copy_or_a_function_fills_it_has_not_changed(told: Told) -> None:
-    tell, acts = told.tell, told.acts
-    x, locked = gl.cp.zeros(256, gl.cp.uint8), gl.cp.cuda.alloc_pinned_memory(64).ptr
+    tell = told.tell
+    acts = told.acts
+    x = gl.cp.zeros(256, gl.cp.uint8)
+    locked = gl.cp.cuda.alloc_pinned_memory(64).ptr
     sent = locked + 8
     buffer = (ctypes.c_uint8 * 16).from_address(sent)
 
@@ -191,7 +204,8 @@ def test_what_the_host_sends_from_and_a_copy_or_a_function_fills_it_has_not_chan
 
 
 def test_streams_and_events_are_what_their_handles_mean_now(told: Told, x: int) -> None:
-    tell, acts = told.tell, told.acts
+    tell = told.tell
+    acts = told.acts
     for create, blocking in (
         (("cudaStreamCreateWithPriority", pointer(A), 0, 0), True),
         (("cudaStreamCreateWithPriority", pointer(A), 1, 0), False),
@@ -220,8 +234,9 @@ def test_streams_and_events_are_what_their_handles_mean_now(told: Told, x: int) 
     assert isinstance(recorded, EventRecord)
     assert recorded.stream_id == second
     assert [(w.scope, w.event_id, w.stream_id) for w in waits if isinstance(w, HostWait)] == [
-        ("event", recorded.event_id, 0), ("stream", 0, second)
-    ]  # fmt: skip
+        ("event", recorded.event_id, 0),
+        ("stream", 0, second),
+    ]
     tell("cudaEventDestroy", E)
     tell("cudaEventRecord", E, A)
     assert isinstance(acts[-1], EventRecord)
@@ -229,16 +244,19 @@ def test_streams_and_events_are_what_their_handles_mean_now(told: Told, x: int) 
 
 
 def test_memory_comes_and_goes(told: Told) -> None:
-    tell, acts = told.tell, told.acts
+    tell = told.tell
+    acts = told.acts
     tell("cudaMalloc", pointer(0x9000), 512)
     tell("cudaFree", 0x9000)
     tell("cudaMallocAsync", pointer(0xA000), 256, B)
     tell("cudaFreeAsync", 0xA000, C)
     taken, waited, freed, in_order, given_back = acts
     for act, place, size, stream in (
-        (taken, 0x9000, 512, None), (freed, 0x9000, 512, None), (in_order, 0xA000, 256, B),
+        (taken, 0x9000, 512, None),
+        (freed, 0x9000, 512, None),
+        (in_order, 0xA000, 256, B),
         (given_back, 0xA000, 256, C),
-    ):  # fmt: skip
+    ):
         assert isinstance(act, Allocation | Release)
         assert (act.region.start, act.region.end, act.stream_id) == (place, place + size, stream)
     assert isinstance(waited, HostWait)
@@ -251,18 +269,22 @@ def test_memory_comes_and_goes(told: Told) -> None:
 
 
 def test_what_libraries_launch_writes_what_its_line_has_made(told: Told, x: int) -> None:
-    tell, acts = told.tell, told.acts
+    tell = told.tell
+    acts = told.acts
     values = pointer(0)
     config = (ctypes.c_uint8 * 64)()
     ctypes.c_void_p.from_address(ctypes.addressof(config) + 32).value = B
-    y, launch = gl.cp.empty(64, gl.cp.uint8), ("cuLaunchKernel", 5, *(1,) * 7, A, values, None)
+    y = gl.cp.empty(64, gl.cp.uint8)
+    launch = ("cuLaunchKernel", 5, *(1,) * 7, A, values, None)
     tell(*launch, symbol="gemm")
     assert work(acts[-1]) == ("gemm", A, (), ())
     tell("cuLaunchKernelEx", ctypes.addressof(config), 5, values, None, symbol="gemm_ex")
     tell("cuLaunchCooperativeKernel", 5, *(1,) * 7, C, values, symbol="reduce")
     works = [work(act)[:2] for act in acts if isinstance(act, Work)]
     assert works[1:] == [("gemm_ex", B), ("reduce", C)]
-    z, told_now = gl.cp.empty(64, gl.cp.uint8), tell(*launch, symbol="gemm")  # one line
+    # one line
+    z = gl.cp.empty(64, gl.cp.uint8)
+    told_now = tell(*launch, symbol="gemm")
     written = acts[-1]
     assert isinstance(written, Work)
     assert [region.start for region in written.writes] == [z.data.ptr]
@@ -287,7 +309,8 @@ def test_what_a_pending_host_function_changes_is_not_the_programs_own(told: Told
     pinned = gl.cp.cuda.alloc_pinned_memory(64)
     buffer = np.frombuffer(pinned, np.uint8, 64)
     buffer[:] = 1
-    tell, address = told.tell, buffer.ctypes.data
+    tell = told.tell
+    address = buffer.ctypes.data
 
     def changed() -> list[str]:
         return [act.name for act in told.acts if isinstance(act, HostUse)]
@@ -306,7 +329,8 @@ def test_what_a_pending_host_function_changes_is_not_the_programs_own(told: Told
 def test_nor_is_what_a_copy_from_the_device_fills(told: Told, x: int) -> None:
     pinned = gl.cp.cuda.alloc_pinned_memory(64)
     buffer = np.frombuffer(pinned, np.uint8, 64)
-    tell, address = told.tell, buffer.ctypes.data
+    tell = told.tell
+    address = buffer.ctypes.data
     tell("cudaMemcpyAsync", address, x, 64, 2, A)
     tell("cudaEventRecord", E, A)
     tell("cudaMemcpyAsync", x, address, 64, 1, A)

@@ -46,11 +46,42 @@ def test_a_case_is_recorded_under_the_key_that_the_virtual_gpu_asks_for(name: st
 
 def test_all_libraries_have_cases_and_come_before_what_all_know() -> None:
     wanted: dict[str, tuple[str, ...]] = {
-        "cupy": ("fft", "rfft", "fft2", "solve", "inv", "svd", "qr", "eigh", "cholesky", "sparse by vector",
-                 "sparse by matrix", "sort", "cumsum", "random", "add"),
-        "torch": ("conv2d", "fft", "rfft", "fft2", "solve", "inv", "svd", "qr", "eigh", "cholesky",
-                  "sparse by matrix", "sort", "cumsum", "addmm, gelu", "attention", "add"),
-    }  # fmt: skip
+        "cupy": (
+            "fft",
+            "rfft",
+            "fft2",
+            "solve",
+            "inv",
+            "svd",
+            "qr",
+            "eigh",
+            "cholesky",
+            "sparse by vector",
+            "sparse by matrix",
+            "sort",
+            "cumsum",
+            "random",
+            "add",
+        ),
+        "torch": (
+            "conv2d",
+            "fft",
+            "rfft",
+            "fft2",
+            "solve",
+            "inv",
+            "svd",
+            "qr",
+            "eigh",
+            "cholesky",
+            "sparse by matrix",
+            "sort",
+            "cumsum",
+            "addmm, gelu",
+            "attention",
+            "add",
+        ),
+    }
     for package, names in wanted.items():
         found = [case.name for case in cases(package)]
         assert set(names) <= set(found)
@@ -77,18 +108,43 @@ def test_calls_of_a_shared_library_are_counted_and_go_on() -> None:
 
 
 def test_routines_that_only_prepare_are_left_out() -> None:
-    called = Counter([
-        "cusolverDnSgetrf", "cusolverDnSgetrf_bufferSize", "cusolverDnSgetrs", "cusolverDnCreate",
-        "cublasSetStream_v2", "cublasGetMathMode", "cublasSgemm_v2", "cublasLtMatmul",
-        "cublasLtMatmulDescInit", "cufftExecC2C", "cufftXtExec", "cublasLtMatmulAlgoGetHeuristic",
-        "cublasLtMatrixLayoutCreate", "cufftMakePlan1d", "cusparseSpMV", "cusparseSpMV_bufferSize",
-        "cusparseCreateCsr", "cudnnBackendExecute", "cudnnBackendSetAttribute", "cudnnBackendFinalize",
-        "curandGenerateUniformDouble", "curandSetStream",
-    ])  # fmt: skip
+    called = Counter(
+        [
+            "cusolverDnSgetrf",
+            "cusolverDnSgetrf_bufferSize",
+            "cusolverDnSgetrs",
+            "cusolverDnCreate",
+            "cublasSetStream_v2",
+            "cublasGetMathMode",
+            "cublasSgemm_v2",
+            "cublasLtMatmul",
+            "cublasLtMatmulDescInit",
+            "cufftExecC2C",
+            "cufftXtExec",
+            "cublasLtMatmulAlgoGetHeuristic",
+            "cublasLtMatrixLayoutCreate",
+            "cufftMakePlan1d",
+            "cusparseSpMV",
+            "cusparseSpMV_bufferSize",
+            "cusparseCreateCsr",
+            "cudnnBackendExecute",
+            "cudnnBackendSetAttribute",
+            "cudnnBackendFinalize",
+            "curandGenerateUniformDouble",
+            "curandSetStream",
+        ]
+    )
     assert [name for name, _ in calls.working(called)] == [
-        "cublasLtMatmul", "cublasSgemm_v2", "cudnnBackendExecute", "cufftExecC2C", "cufftXtExec",
-        "curandGenerateUniformDouble", "cusolverDnSgetrf", "cusolverDnSgetrs", "cusparseSpMV",
-    ]  # fmt: skip
+        "cublasLtMatmul",
+        "cublasSgemm_v2",
+        "cudnnBackendExecute",
+        "cufftExecC2C",
+        "cufftXtExec",
+        "curandGenerateUniformDouble",
+        "cusolverDnSgetrf",
+        "cusolverDnSgetrs",
+        "cusparseSpMV",
+    ]
 
 
 def line(case: CallCase, **more: Any) -> str:

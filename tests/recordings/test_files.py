@@ -21,15 +21,31 @@ def a_launch_trace() -> LaunchTrace:
     here = Provenance("measured", "NVIDIA H200", "alone")
     limits = {"warps": 8, "blocks": 32, "registers": 8, "shared memory": 228}
     occupancy = Occupancy(
-        provenance=here, block_threads=256, registers_per_thread=32, shared_bytes=0, blocks_per_sm=8,
-        warps_per_sm=64, max_warps_per_sm=64, blocks_by_limit=limits, limiters=("warps", "registers"),
-    )  # fmt: skip
+        provenance=here,
+        block_threads=256,
+        registers_per_thread=32,
+        shared_bytes=0,
+        blocks_per_sm=8,
+        warps_per_sm=64,
+        max_warps_per_sm=64,
+        blocks_by_limit=limits,
+        limiters=("warps", "registers"),
+    )
     times = np.array([0, 32, 64], np.int64)
     return LaunchTrace(
-        provenance=here, kernel_name="k", grid=(3, 1, 1), block=(256, 1, 1), shared_bytes=0, sm_count=132,
-        block_index=np.arange(3), sm_id=np.array([0, 1, 2], np.int32), start_ns=times, end_ns=times + 320,
-        occupancy=occupancy, timer_step_ns=32,
-    )  # fmt: skip
+        provenance=here,
+        kernel_name="k",
+        grid=(3, 1, 1),
+        block=(256, 1, 1),
+        shared_bytes=0,
+        sm_count=132,
+        block_index=np.arange(3),
+        sm_id=np.array([0, 1, 2], np.int32),
+        start_ns=times,
+        end_ns=times + 320,
+        occupancy=occupancy,
+        timer_step_ns=32,
+    )
 
 
 def equal(a: object, b: object) -> bool:
@@ -91,10 +107,14 @@ def test_newer_and_foreign_files_are_refused(tmp_path: Path) -> None:
 def test_output_arrays_survive_packing() -> None:
     array = np.linspace(0, 1, 40, dtype=np.float32).reshape(5, 8)
     data = {
-        "format": "gpulab-recording", "version": 1, "device": "NVIDIA X", "date": "2026-01-01",
-        "versions": {}, "seed": 1,
+        "format": "gpulab-recording",
+        "version": 1,
+        "device": "NVIDIA X",
+        "date": "2026-01-01",
+        "versions": {},
+        "seed": 1,
         "cases": {"c": {"inputs_sha256": "", "outputs": [pack_output(array, with_values=True)]}},
-    }  # fmt: skip
+    }
     (output,) = parse_recording(data).cases["c"].outputs
     assert output.values is not None
     assert output.values.tobytes() == array.tobytes()
@@ -144,6 +164,7 @@ hello "world", said the program
 def test_nsight_output_is_read_a_launch_at_a_time() -> None:
     launches = nsight.parse_csv(NCU)
     assert [(launch.kernel, launch.metrics) for launch in launches] == [
-        ("vector_add", {"a.sum": 1015899.0}), ("tr", {"a.sum": 2.5})
-    ]  # fmt: skip
+        ("vector_add", {"a.sum": 1015899.0}),
+        ("tr", {"a.sum": 2.5}),
+    ]
     assert nsight.parse_csv("==ERROR== no permission") == []

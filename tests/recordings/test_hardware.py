@@ -27,8 +27,10 @@ APPROXIMATE = [c.name for c in CASES if not c.exact]
 QUIET = [c.name for c in CASES if not c.stdout_lines]
 
 # Nsight Compute's metrics of loads and stores, and the engine's counters of the same.
-GLOBAL = (("requests", "l1tex__t_requests_pipe_lsu_mem_global_op_{}.sum"),
-          ("sectors", "l1tex__t_sectors_pipe_lsu_mem_global_op_{}.sum"))  # fmt: skip
+GLOBAL = (
+    ("requests", "l1tex__t_requests_pipe_lsu_mem_global_op_{}.sum"),
+    ("sectors", "l1tex__t_sectors_pipe_lsu_mem_global_op_{}.sum"),
+)
 CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{}.sum"
 DIVERGENT = "smsp__sass_branch_targets_threads_divergent.sum"
 KINDS = (("load", "ld"), ("store", "st"))

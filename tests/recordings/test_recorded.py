@@ -86,7 +86,8 @@ def test_the_list_is_a_table_and_each_record_a_picture() -> None:
     *others, session = gl.recorded().record  # type: ignore[union-attr]
     assert tuple(others) == (*records(), *timelines())
     assert session.name == "h200_monitor"
-    chart, stepper = gl.recorded("h200_vector_add_blocks"), gl.recorded("h200_maze_warp")
+    chart = gl.recorded("h200_vector_add_blocks")
+    stepper = gl.recorded("h200_maze_warp")
     assert isinstance(chart, LaunchChart)
     assert isinstance(stepper, WarpStepper)
     for view in (chart, stepper):
@@ -154,7 +155,9 @@ def test_a_gpu_that_was_not_recorded_is_told_which_was() -> None:
 def test_a_launch_lays_the_record_beside_its_picture() -> None:
     session.use_device("virtual:A100")
     cp = gl.cp
-    a, b, c = cp.ones(N, "float32"), cp.ones(N, "float32"), cp.zeros(N, "float32")
+    a = cp.ones(N, "float32")
+    b = cp.ones(N, "float32")
+    c = cp.zeros(N, "float32")
     kernel = cp.RawKernel(IN_OTHER_WORDS, "add")
     chart = gl.launch(kernel, 4096, 256, (a, b, c, np.int32(N)), beside="H200")
     assert chart.trace.provenance.source == "modelled"

@@ -35,26 +35,44 @@ def test_building_blocks_wait_for_each_other_only_where_they_say() -> None:
 
 
 def test_what_ships_is_merged_by_size_and_names_what_was_off() -> None:
-    row = {"size_bytes": 4096, "algorithm": "ring", "slices": 1, "host_us": 9.0, "issue_us": 8.0,
-           "graph_us": 3.0, "by_steps_us": 10.0}  # fmt: skip
+    row = {
+        "size_bytes": 4096,
+        "algorithm": "ring",
+        "slices": 1,
+        "host_us": 9.0,
+        "issue_us": 8.0,
+        "graph_us": 3.0,
+        "by_steps_us": 10.0,
+    }
     common = dict.fromkeys(("format", "ranks", "date", "copies", "kernel_gbps", "both_ways_gbps"), 1)
     first = {
-        **common, "gpus": 2, "gpu": "H200", "device": "NVIDIA H200",
+        **common,
+        "gpus": 2,
+        "gpu": "H200",
+        "device": "NVIDIA H200",
         "what": "2 of one host; driver 1, CuPy 14.2.0, CUDA driver 13000, NCCL 22809",
         "all_reduce": [{"size_bytes": 4096, "torch_us": 5.0}],
         "schedules": [row, {**row, "slices": 2}, {k: v for k, v in row.items() if k != "graph_us"}],
-    }  # fmt: skip
+    }
     second = {
-        **first, "schedules": [], "all_reduce": [{"size_bytes": 4096, "nccl_us": 6.0}],
+        **first,
+        "schedules": [],
+        "all_reduce": [{"size_bytes": 4096, "nccl_us": 6.0}],
         "nccl": [{"size_bytes": 4096, "in_a_row_us": 6.0, "captured_us": 4.0}],
         "blocks": [{"what": "adds", "many": 2, "size_bytes": 4096, "graph_us": 1.0}],
-    }  # fmt: skip
+    }
     found = several.shipped([{"records": [first]}, {"records": [second]}])[2]
     assert found["what"] == "2 of one host; driver 1, CuPy 14.2.0, NCCL 2.28.9; NVLink SHARP (NVLS) off"
     (merged,) = found["all_reduce"]
     assert merged == {
-        "size_bytes": 4096, "torch_us": 5.0, "nccl_us": 6.0, "nccl_graph_us": 4.0,
-        **{f"ring{sliced}_{way}": us for sliced in ("", "_sliced") for way, us in
-           (("us", 3.0), ("python_us", 9.0), ("issue_us", 8.0), ("steps_us", 10.0))},
-    }  # fmt: skip
+        "size_bytes": 4096,
+        "torch_us": 5.0,
+        "nccl_us": 6.0,
+        "nccl_graph_us": 4.0,
+        **{
+            f"ring{sliced}_{way}": us
+            for sliced in ("", "_sliced")
+            for way, us in (("us", 3.0), ("python_us", 9.0), ("issue_us", 8.0), ("steps_us", 10.0))
+        },
+    }
     assert found["blocks"] == {"adds": [[2, 4096, 1.0]]}

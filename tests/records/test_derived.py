@@ -28,20 +28,29 @@ def test_shared_memory_after_every_write_as_played_byte_by_byte(seed: int) -> No
     """Pieces of 1 to 8 bytes, several rows a moment; bytes not yet written read as 0xFF."""
     random = np.random.default_rng(seed)
     size = int(random.integers(9, 40))
-    rows, sequence = [], 3
+    rows = []
+    sequence = 3
     for _ in range(int(random.integers(1, 14))):
         width = int(random.choice([1, 2, 4, 8]))
         lanes = random.choice(32, int(random.integers(0, 4)), replace=False).tolist()
         places = {lane: width * int(random.integers(0, (size + width - 1) // width)) for lane in lanes}
-        rows.append((sequence, width, {
-            lane: (at, int.from_bytes(random.bytes(width), "little")) for lane, at in sorted(places.items())
-        }))  # fmt: skip
+        rows.append(
+            (
+                sequence,
+                width,
+                {
+                    lane: (at, int.from_bytes(random.bytes(width), "little"))
+                    for lane, at in sorted(places.items())
+                },
+            )
+        )
         sequence += int(random.choice([0, 1, 5]))
     words = (size + 3) // 4
     moments = sorted({row[0] for row in rows})
     memory: list[int | None] = [None] * (4 * words)
     events: list[list[tuple[int, int, int, int]]] = [[] for _ in range(words)]
-    written, changed = [0], [0]
+    written = [0]
+    changed = [0]
     for moment in moments:
         now: set[int] = set()
         for number, (when, width, lanes_written) in enumerate(rows):
@@ -152,9 +161,14 @@ def test_two_calls_of_one_function_are_two_runs() -> None:
     assert loops.turn_end.tolist() == [2, 5]
 
 
-@pytest.mark.parametrize(("truncated", "places", "more"), [
-    (True, [0, 1, 1], "+"), (False, [0, 1, 1], ""), (True, [0, 1, 1, 2], ""),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("truncated", "places", "more"),
+    [
+        (True, [0, 1, 1], "+"),
+        (False, [0, 1, 1], ""),
+        (True, [0, 1, 1, 2], ""),
+    ],
+)
 def test_a_cut_loop_says_that_there_was_more(truncated: bool, places: list[int], more: str) -> None:
     depth = [0] * len(places)
     loops = find_loops(warp_trace(places, truncated=truncated, detail=detail(depth, range(3), [(1, 1)])))
@@ -178,10 +192,18 @@ def test_no_loops_where_none_are_known_or_none_turned_twice() -> None:
 # Steps --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("block", "warp", "threads"), [
-    ((32, 1, 1), 0, 32), ((40, 1, 1), 1, 8), ((5, 5, 2), 1, 18), ((16, 1, 1), 0, 16), ((64, 1, 1), 0, 32),
-    ((32, 1, 1), 1, 0), ((32, 1, 1), 2, 0),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("block", "warp", "threads"),
+    [
+        ((32, 1, 1), 0, 32),
+        ((40, 1, 1), 1, 8),
+        ((5, 5, 2), 1, 18),
+        ((16, 1, 1), 0, 16),
+        ((64, 1, 1), 0, 32),
+        ((32, 1, 1), 1, 0),
+        ((32, 1, 1), 2, 0),
+    ],
+)
 def test_lanes_of_a_ragged_warp_that_are_threads(
     block: tuple[int, int, int], warp: int, threads: int
 ) -> None:
@@ -194,11 +216,16 @@ def test_accesses_and_the_fewest_sectors_and_wavefronts_that_hold_their_bytes() 
     size = np.array([4, -1, 4, 2, 8, 16], np.int16)
     executed = np.array([FULL, FULL, 0xFF, FULL, 0x00FFFF00, FULL], np.uint32)
     trace = warp_trace(
-        range(6), executed_mask=executed, address=address.astype(np.int64), access_size_bytes=size,
-        space=("global", "shared"), access_space=np.array([0, -1, 1, 0, 1, 0], np.int8),
+        range(6),
+        executed_mask=executed,
+        address=address.astype(np.int64),
+        access_size_bytes=size,
+        space=("global", "shared"),
+        access_space=np.array([0, -1, 1, 0, 1, 0], np.int8),
         access_is_store=np.array([0, 0, 1, 0, 1, 0], bool),
-        sectors=np.array([4, 0, 0, 1, 0, 16], np.int32), wavefronts=np.array([0, 0, 8, 0, 1, 0], np.int32),
-    )  # fmt: skip
+        sectors=np.array([4, 0, 0, 1, 0, 16], np.int32),
+        wavefronts=np.array([0, 0, 8, 0, 1, 0], np.int32),
+    )
     steps = TraceSteps(trace)
     at = [0, 2, 3, 4, 5]
     assert steps.accesses.tolist() == at
@@ -248,9 +275,14 @@ def test_rows_that_are_alike() -> None:
 
 # Two SMs with two places each, seven blocks: a wave of four and a tail of three. Block 2 is late.
 ROWS = [
-    (0, 0, 0, 10), (1, 1, 0, 20), (3, 1, 0, 12), (2, 0, 2, 11), (4, 0, 10, 30), (5, 1, 12, 15),
+    (0, 0, 0, 10),
+    (1, 1, 0, 20),
+    (3, 1, 0, 12),
+    (2, 0, 2, 11),
+    (4, 0, 10, 30),
+    (5, 1, 12, 15),
     (6, 1, 20, 26),
-]  # fmt: skip
+]
 
 
 def test_waves_and_their_tail() -> None:
@@ -279,9 +311,16 @@ def test_blocks_on_the_sms_that_are_busy_just_then(rows: list[tuple[int, int, in
         assert told == (len(there) / len(set(there)) if there else 0)
 
 
-@pytest.mark.parametrize(("grid", "full", "tail"), [
-    ((8, 1, 1), 2, 0), ((2, 2, 2), 2, 0), ((3, 3, 1), 2, 1), ((3, 1, 1), 0, 3), ((1, 1, 1), 0, 1),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("grid", "full", "tail"),
+    [
+        ((8, 1, 1), 2, 0),
+        ((2, 2, 2), 2, 0),
+        ((3, 3, 1), 2, 1),
+        ((3, 1, 1), 0, 3),
+        ((1, 1, 1), 0, 1),
+    ],
+)
 def test_only_a_last_wave_of_several_is_a_tail(grid: tuple[int, int, int], full: int, tail: int) -> None:
     count = grid[0] * grid[1] * grid[2]
     rows = [(n, n % 2, 10 * (n // 4), 10 * (n // 4) + 10) for n in range(count)]

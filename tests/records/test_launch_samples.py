@@ -12,27 +12,44 @@ from virtualgpu.records import LaunchTrace, Occupancy, Provenance
 from virtualgpu.records.launch.waves import LaunchWaves
 
 MODELLED = Provenance("modelled", "A100", "by hand")
-PER_SM, WARPS, MOST_WARPS = 8, 8, 64
+PER_SM = 8
+WARPS = 8
+MOST_WARPS = 64
 
 
 def launched(durations: npt.NDArray[np.float64], sm_count: int = 108) -> LaunchTrace:
     sm, start, end = place_blocks(durations, sm_count, PER_SM, 0.6)
     fit = Occupancy(
-        provenance=MODELLED, block_threads=32 * WARPS, registers_per_thread=32, shared_bytes=0,
-        blocks_per_sm=PER_SM, warps_per_sm=PER_SM * WARPS, max_warps_per_sm=MOST_WARPS, blocks_by_limit={},
+        provenance=MODELLED,
+        block_threads=32 * WARPS,
+        registers_per_thread=32,
+        shared_bytes=0,
+        blocks_per_sm=PER_SM,
+        warps_per_sm=PER_SM * WARPS,
+        max_warps_per_sm=MOST_WARPS,
+        blocks_by_limit={},
         limiters=(),
-    )  # fmt: skip
+    )
     start, end = (np.rint(each).astype(np.int64) for each in (start, end))
     return LaunchTrace(
-        provenance=MODELLED, kernel_name="k", grid=(sm.size, 1, 1), block=(32 * WARPS, 1, 1), shared_bytes=0,
-        sm_count=sm_count, block_index=np.arange(sm.size), sm_id=sm, start_ns=start, end_ns=end,
+        provenance=MODELLED,
+        kernel_name="k",
+        grid=(sm.size, 1, 1),
+        block=(32 * WARPS, 1, 1),
+        shared_bytes=0,
+        sm_count=sm_count,
+        block_index=np.arange(sm.size),
+        sm_id=sm,
+        start_ns=start,
+        end_ns=end,
         occupancy=fit,
-    )  # fmt: skip
+    )
 
 
 def busy_by_hand(trace: LaunchTrace) -> list[int]:
     """Nanoseconds in which each SM held a block, one block after the other."""
-    total, until = [0] * trace.sm_count, [-1] * trace.sm_count
+    total = [0] * trace.sm_count
+    until = [-1] * trace.sm_count
     rows = zip(trace.start_ns.tolist(), trace.end_ns.tolist(), trace.sm_id.tolist(), strict=True)
     for start, end, sm in sorted(rows):
         total[sm] += max(0, end - max(start, until[sm]))
@@ -85,13 +102,29 @@ def test_idle_sms_stay_idle_in_a_sample() -> None:
     sm = (number % 27 * 4 + 3).astype(np.int32)
     start = number // 27 * 100 + np.where(number >= 150_000, 400_000, 0)
     fit = Occupancy(
-        provenance=MODELLED, block_threads=32, registers_per_thread=32, shared_bytes=0, blocks_per_sm=1,
-        warps_per_sm=1, max_warps_per_sm=64, blocks_by_limit={}, limiters=(),
-    )  # fmt: skip
+        provenance=MODELLED,
+        block_threads=32,
+        registers_per_thread=32,
+        shared_bytes=0,
+        blocks_per_sm=1,
+        warps_per_sm=1,
+        max_warps_per_sm=64,
+        blocks_by_limit={},
+        limiters=(),
+    )
     whole = LaunchTrace(
-        provenance=MODELLED, kernel_name="k", grid=(300_000, 1, 1), block=(32, 1, 1), shared_bytes=0,
-        sm_count=108, block_index=number, sm_id=sm, start_ns=start, end_ns=start + 100, occupancy=fit,
-    )  # fmt: skip
+        provenance=MODELLED,
+        kernel_name="k",
+        grid=(300_000, 1, 1),
+        block=(32, 1, 1),
+        shared_bytes=0,
+        sm_count=108,
+        block_index=number,
+        sm_id=sm,
+        start_ns=start,
+        end_ns=start + 100,
+        occupancy=fit,
+    )
     listed = whole.thinned(MAX_LISTED_BLOCKS)
     assert set(listed.sm_id.tolist()) == set(range(3, 108, 4))
     assert listed.sm_busy_ns[0] == 0

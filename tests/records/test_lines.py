@@ -9,7 +9,9 @@ from tests.records.traces import warp_trace
 from virtualgpu.records.warp.lines import Visits, find_visits
 from virtualgpu.records.warp.steps import TraceSteps
 
-ALL, EVEN, ODD = 0xFFFFFFFF, 0x55555555, 0xAAAAAAAA
+ALL = 0xFFFFFFFF
+EVEN = 0x55555555
+ODD = 0xAAAAAAAA
 
 
 def visits(code: str, *steps: tuple[str, int, int], pc: list[int] | None = None) -> Visits:
@@ -21,9 +23,16 @@ def visits(code: str, *steps: tuple[str, int, int], pc: list[int] | None = None)
         instruction[place] = text
     masks = np.array(mask, np.uint32)
     return find_visits(
-        warp_trace(at, line=np.array(line, np.int32), instruction=tuple(instruction), code=code,
-                   text_index=np.array(at, np.int32), active_mask=masks, executed_mask=masks)
-    )  # fmt: skip
+        warp_trace(
+            at,
+            line=np.array(line, np.int32),
+            instruction=tuple(instruction),
+            code=code,
+            text_index=np.array(at, np.int32),
+            active_mask=masks,
+            executed_mask=masks,
+        )
+    )
 
 
 def seen(found: Visits) -> list[tuple[int, int]]:
@@ -34,10 +43,14 @@ def seen(found: Visits) -> list[tuple[int, int]]:
 def test_parameters_and_jumps_are_no_visit_of_their_own() -> None:
     found = visits(
         "void f(int* y) {\n  int t = threadIdx.x;\n  y[t] = 0;\n}",
-        ("ld.param.u64 %rd1, [f_param_0];", 1, ALL), ("mov.u32 %r1, %tid.x;", 2, ALL),
-        ("cvta.to.global.u64 %rd2, %rd1;", 2, ALL), ("mul.wide.s32 %rd3, %r1, 4;", 3, ALL),
-        ("st.shared.u32 [%rd3], %r1;", 3, ALL), ("bra.uni $L1;", 2, ALL), ("ret;", 4, ALL),
-    )  # fmt: skip
+        ("ld.param.u64 %rd1, [f_param_0];", 1, ALL),
+        ("mov.u32 %r1, %tid.x;", 2, ALL),
+        ("cvta.to.global.u64 %rd2, %rd1;", 2, ALL),
+        ("mul.wide.s32 %rd3, %r1, 4;", 3, ALL),
+        ("st.shared.u32 [%rd3], %r1;", 3, ALL),
+        ("bra.uni $L1;", 2, ALL),
+        ("ret;", 4, ALL),
+    )
     assert found.line.tolist() == [2, 3, 4]
     assert found.begin.tolist() == [0, 2, 5]
     assert found.end.tolist() == [1, 4, 6]
@@ -48,19 +61,24 @@ def test_what_the_compiler_moved_joins_the_visit_beside_it() -> None:
     code = "void f(int* y) {\n  if (t & 1)\n    v = 3 * v;\n  else\n    v = 5 * v;\n  y[t] = v;\n}"
     found = visits(
         code,
-        ("@%p1 bra $L2;", 2, ALL), ("mul.lo.s32 %r2, %r2, 3;", 3, EVEN), ("shl.b64 %rd2, %rd1, 2;", 6, EVEN),
-        ("mul.lo.s32 %r2, %r2, 5;", 5, ODD), ("shl.b64 %rd2, %rd1, 2;", 6, ODD),
+        ("@%p1 bra $L2;", 2, ALL),
+        ("mul.lo.s32 %r2, %r2, 3;", 3, EVEN),
+        ("shl.b64 %rd2, %rd1, 2;", 6, EVEN),
+        ("mul.lo.s32 %r2, %r2, 5;", 5, ODD),
+        ("shl.b64 %rd2, %rd1, 2;", 6, ODD),
         ("shfl.sync.idx.b32 %r3, %r2, 0, 31, -1;", 6, ALL),
-    )  # fmt: skip
+    )
     assert seen(found) == [(2, 32), (3, 16), (5, 16), (6, 32)]
     assert found.moved == ((), (6,), (6,), ())
 
 
 def test_a_line_begun_early_in_the_same_run_is_visited_once() -> None:
     found = visits(
-        "a\nb\nc", ("mov.u32 %r1, %ctaid.x;", 2, ALL), ("mov.u32 %r2, %tid.x;", 1, ALL),
+        "a\nb\nc",
+        ("mov.u32 %r1, %ctaid.x;", 2, ALL),
+        ("mov.u32 %r2, %tid.x;", 1, ALL),
         ("add.s32 %r3, %r1, %r2;", 2, ALL),
-    )  # fmt: skip
+    )
     assert seen(found) == [(1, 32), (2, 32)]
     assert found.moved == ((2,), ())
 
@@ -69,9 +87,11 @@ def test_pieces_of_a_line_that_branches_stay() -> None:
     """`if (...) v = 1; else v = 2;` on one line: its arms have no effect but registers, and are shown."""
     found = visits(
         "if (vote) v = 1; else v = 2;",
-        ("vote.sync.any.pred %p1, %p2, -1;", 1, ALL), ("@%p1 bra $L1;", 1, ALL),
-        ("mov.u32 %r1, 1;", 1, EVEN), ("mov.u32 %r1, 2;", 1, ODD),
-    )  # fmt: skip
+        ("vote.sync.any.pred %p1, %p2, -1;", 1, ALL),
+        ("@%p1 bra $L1;", 1, ALL),
+        ("mov.u32 %r1, 1;", 1, EVEN),
+        ("mov.u32 %r1, 2;", 1, ODD),
+    )
     assert seen(found) == [(1, 32), (1, 16), (1, 16)]
 
 

@@ -21,7 +21,7 @@ from virtualgpu.records import (
     Place,
     Provenance,
     SanitizerReport,
-)  # fmt: skip
+)
 from virtualgpu.records.as_run import AccessAsRun, AsRun, BranchAsRun
 from virtualgpu.records.device.attributes import ATTRIBUTES, info_fields
 from virtualgpu.records.io import TraceFormatError, as_recorded, check_version, load, read, save
@@ -29,42 +29,77 @@ from virtualgpu.records.memory import Block, BlockMap, Segment
 
 # ``enum cudaDeviceAttr`` of CUDA 12's driver_types.h, and CuPy's key of the same quantity.
 HEADER = {
-    1: ("MaxThreadsPerBlock", "maxThreadsPerBlock"), 2: ("MaxBlockDimX", ""), 3: ("MaxBlockDimY", ""),
-    4: ("MaxBlockDimZ", ""), 5: ("MaxGridDimX", ""), 6: ("MaxGridDimY", ""), 7: ("MaxGridDimZ", ""),
-    8: ("MaxSharedMemoryPerBlock", "sharedMemPerBlock"), 9: ("TotalConstantMemory", "totalConstMem"),
-    10: ("WarpSize", "warpSize"), 12: ("MaxRegistersPerBlock", "regsPerBlock"),
+    1: ("MaxThreadsPerBlock", "maxThreadsPerBlock"),
+    2: ("MaxBlockDimX", ""),
+    3: ("MaxBlockDimY", ""),
+    4: ("MaxBlockDimZ", ""),
+    5: ("MaxGridDimX", ""),
+    6: ("MaxGridDimY", ""),
+    7: ("MaxGridDimZ", ""),
+    8: ("MaxSharedMemoryPerBlock", "sharedMemPerBlock"),
+    9: ("TotalConstantMemory", "totalConstMem"),
+    10: ("WarpSize", "warpSize"),
+    12: ("MaxRegistersPerBlock", "regsPerBlock"),
     13: ("ClockRate", "clockRate"),
-    16: ("MultiProcessorCount", "multiProcessorCount"), 17: ("KernelExecTimeout", "kernelExecTimeoutEnabled"),
-    18: ("Integrated", "integrated"), 19: ("CanMapHostMemory", "canMapHostMemory"),
-    20: ("ComputeMode", "computeMode"), 31: ("ConcurrentKernels", "concurrentKernels"),
-    32: ("EccEnabled", "ECCEnabled"), 35: ("TccDriver", "tccDriver"),
-    36: ("MemoryClockRate", "memoryClockRate"), 37: ("GlobalMemoryBusWidth", "memoryBusWidth"),
-    38: ("L2CacheSize", "l2CacheSize"), 39: ("MaxThreadsPerMultiProcessor", "maxThreadsPerMultiProcessor"),
-    40: ("AsyncEngineCount", "asyncEngineCount"), 41: ("UnifiedAddressing", "unifiedAddressing"),
-    75: ("ComputeCapabilityMajor", "major"), 76: ("ComputeCapabilityMinor", "minor"),
+    16: ("MultiProcessorCount", "multiProcessorCount"),
+    17: ("KernelExecTimeout", "kernelExecTimeoutEnabled"),
+    18: ("Integrated", "integrated"),
+    19: ("CanMapHostMemory", "canMapHostMemory"),
+    20: ("ComputeMode", "computeMode"),
+    31: ("ConcurrentKernels", "concurrentKernels"),
+    32: ("EccEnabled", "ECCEnabled"),
+    35: ("TccDriver", "tccDriver"),
+    36: ("MemoryClockRate", "memoryClockRate"),
+    37: ("GlobalMemoryBusWidth", "memoryBusWidth"),
+    38: ("L2CacheSize", "l2CacheSize"),
+    39: ("MaxThreadsPerMultiProcessor", "maxThreadsPerMultiProcessor"),
+    40: ("AsyncEngineCount", "asyncEngineCount"),
+    41: ("UnifiedAddressing", "unifiedAddressing"),
+    75: ("ComputeCapabilityMajor", "major"),
+    76: ("ComputeCapabilityMinor", "minor"),
     78: ("StreamPrioritiesSupported", "streamPrioritiesSupported"),
     81: ("MaxSharedMemoryPerMultiprocessor", "sharedMemPerMultiprocessor"),
-    82: ("MaxRegistersPerMultiprocessor", "regsPerMultiprocessor"), 83: ("ManagedMemory", "managedMemory"),
-    84: ("IsMultiGpuBoard", "isMultiGpuBoard"), 88: ("PageableMemoryAccess", "pageableMemoryAccess"),
+    82: ("MaxRegistersPerMultiprocessor", "regsPerMultiprocessor"),
+    83: ("ManagedMemory", "managedMemory"),
+    84: ("IsMultiGpuBoard", "isMultiGpuBoard"),
+    88: ("PageableMemoryAccess", "pageableMemoryAccess"),
     89: ("ConcurrentManagedAccess", "concurrentManagedAccess"),
     95: ("CooperativeLaunch", "cooperativeLaunch"),
     96: ("CooperativeMultiDeviceLaunch", "cooperativeMultiDeviceLaunch"),
     97: ("MaxSharedMemoryPerBlockOptin", "sharedMemPerBlockOptin"),
     106: ("MaxBlocksPerMultiprocessor", "maxBlocksPerMultiProcessor"),
-    111: ("ReservedSharedMemoryPerBlock", "reservedSharedMemPerBlock"), 115: ("MemoryPoolsSupported", ""),
-    11: ("MaxPitch", "memPitch"), 14: ("TextureAlignment", "textureAlignment"),
-    21: ("MaxTexture1DWidth", "maxTexture1D"), 22: ("MaxTexture2DWidth", ""), 23: ("MaxTexture2DHeight", ""),
-    24: ("MaxTexture3DWidth", ""), 25: ("MaxTexture3DHeight", ""), 26: ("MaxTexture3DDepth", ""),
-    27: ("MaxTexture2DLayeredWidth", ""), 28: ("MaxTexture2DLayeredHeight", ""),
-    29: ("MaxTexture2DLayeredLayers", ""), 30: ("SurfaceAlignment", "surfaceAlignment"),
-    42: ("MaxTexture1DLayeredWidth", ""), 43: ("MaxTexture1DLayeredLayers", ""),
-    51: ("TexturePitchAlignment", "texturePitchAlignment"), 55: ("MaxSurface1DWidth", "maxSurface1D"),
-    56: ("MaxSurface2DWidth", ""), 57: ("MaxSurface2DHeight", ""), 58: ("MaxSurface3DWidth", ""),
-    59: ("MaxSurface3DHeight", ""), 60: ("MaxSurface3DDepth", ""), 61: ("MaxSurface1DLayeredWidth", ""),
-    62: ("MaxSurface1DLayeredLayers", ""), 63: ("MaxSurface2DLayeredWidth", ""),
-    64: ("MaxSurface2DLayeredHeight", ""), 65: ("MaxSurface2DLayeredLayers", ""),
-    69: ("MaxTexture1DLinearWidth", "maxTexture1DLinear"), 70: ("MaxTexture2DLinearWidth", ""),
-    71: ("MaxTexture2DLinearHeight", ""), 72: ("MaxTexture2DLinearPitch", ""),
+    111: ("ReservedSharedMemoryPerBlock", "reservedSharedMemPerBlock"),
+    115: ("MemoryPoolsSupported", ""),
+    11: ("MaxPitch", "memPitch"),
+    14: ("TextureAlignment", "textureAlignment"),
+    21: ("MaxTexture1DWidth", "maxTexture1D"),
+    22: ("MaxTexture2DWidth", ""),
+    23: ("MaxTexture2DHeight", ""),
+    24: ("MaxTexture3DWidth", ""),
+    25: ("MaxTexture3DHeight", ""),
+    26: ("MaxTexture3DDepth", ""),
+    27: ("MaxTexture2DLayeredWidth", ""),
+    28: ("MaxTexture2DLayeredHeight", ""),
+    29: ("MaxTexture2DLayeredLayers", ""),
+    30: ("SurfaceAlignment", "surfaceAlignment"),
+    42: ("MaxTexture1DLayeredWidth", ""),
+    43: ("MaxTexture1DLayeredLayers", ""),
+    51: ("TexturePitchAlignment", "texturePitchAlignment"),
+    55: ("MaxSurface1DWidth", "maxSurface1D"),
+    56: ("MaxSurface2DWidth", ""),
+    57: ("MaxSurface2DHeight", ""),
+    58: ("MaxSurface3DWidth", ""),
+    59: ("MaxSurface3DHeight", ""),
+    60: ("MaxSurface3DDepth", ""),
+    61: ("MaxSurface1DLayeredWidth", ""),
+    62: ("MaxSurface1DLayeredLayers", ""),
+    63: ("MaxSurface2DLayeredWidth", ""),
+    64: ("MaxSurface2DLayeredHeight", ""),
+    65: ("MaxSurface2DLayeredLayers", ""),
+    69: ("MaxTexture1DLinearWidth", "maxTexture1DLinear"),
+    70: ("MaxTexture2DLinearWidth", ""),
+    71: ("MaxTexture2DLinearHeight", ""),
+    72: ("MaxTexture2DLinearPitch", ""),
     79: ("GlobalL1CacheSupported", "globalL1CacheSupported"),
     80: ("LocalL1CacheSupported", "localL1CacheSupported"),
     86: ("HostNativeAtomicSupported", "hostNativeAtomicSupported"),
@@ -74,20 +109,82 @@ HEADER = {
     100: ("PageableMemoryAccessUsesHostPageTables", "pageableMemoryAccessUsesHostPageTables"),
     101: ("DirectManagedMemAccessFromHost", "directManagedMemAccessFromHost"),
     108: ("MaxPersistingL2CacheSize", "persistingL2CacheMaxSize"),
-    109: ("MaxAccessPolicyWindowSize", "accessPolicyMaxWindowSize"), 120: ("ClusterLaunch", ""),
-}  # fmt: skip
+    109: ("MaxAccessPolicyWindowSize", "accessPolicyMaxWindowSize"),
+    120: ("ClusterLaunch", ""),
+}
 # What the virtual H200 says: an H200's own answers (see tests/virtual/test_device_attributes.py), what
 # the CUDA C++ Programming Guide says of textures and surfaces, and 0 for what the virtual GPU does not have
 # (ECC, persisting L2, clusters).
 H200 = {
-    1: 1024, 2: 1024, 3: 1024, 4: 64, 5: 2**31 - 1, 6: 65535, 7: 65535, 8: 48 << 10, 9: 64 << 10, 10: 32,
-    12: 65536, 13: 1_980_000, 16: 132, 19: 1, 31: 1, 36: 3_201_000, 37: 6016, 38: 60 << 20, 39: 2048, 40: 3,
-    41: 1, 75: 9, 76: 0, 78: 1, 81: 228 << 10, 82: 65536, 95: 1, 97: 227 << 10, 106: 32, 111: 1024,
-    11: 2**31 - 1, 14: 512, 21: 131072, 22: 131072, 23: 65536, 24: 16384, 25: 16384, 26: 16384, 27: 32768,
-    28: 32768, 29: 2048, 30: 512, 42: 32768, 43: 2048, 51: 32, 55: 32768, 56: 131072, 57: 65536, 58: 16384,
-    59: 16384, 60: 16384, 61: 32768, 62: 2048, 63: 32768, 64: 32768, 65: 2048, 69: 1 << 28, 70: 131072,
-    71: 65000, 72: 2097120, 79: 1, 80: 1, 83: 1, 89: 1, 90: 1, 91: 1, 99: 1, 115: 1,
-}  # fmt: skip
+    1: 1024,
+    2: 1024,
+    3: 1024,
+    4: 64,
+    5: 2**31 - 1,
+    6: 65535,
+    7: 65535,
+    8: 48 << 10,
+    9: 64 << 10,
+    10: 32,
+    12: 65536,
+    13: 1_980_000,
+    16: 132,
+    19: 1,
+    31: 1,
+    36: 3_201_000,
+    37: 6016,
+    38: 60 << 20,
+    39: 2048,
+    40: 3,
+    41: 1,
+    75: 9,
+    76: 0,
+    78: 1,
+    81: 228 << 10,
+    82: 65536,
+    95: 1,
+    97: 227 << 10,
+    106: 32,
+    111: 1024,
+    11: 2**31 - 1,
+    14: 512,
+    21: 131072,
+    22: 131072,
+    23: 65536,
+    24: 16384,
+    25: 16384,
+    26: 16384,
+    27: 32768,
+    28: 32768,
+    29: 2048,
+    30: 512,
+    42: 32768,
+    43: 2048,
+    51: 32,
+    55: 32768,
+    56: 131072,
+    57: 65536,
+    58: 16384,
+    59: 16384,
+    60: 16384,
+    61: 32768,
+    62: 2048,
+    63: 32768,
+    64: 32768,
+    65: 2048,
+    69: 1 << 28,
+    70: 131072,
+    71: 65000,
+    72: 2097120,
+    79: 1,
+    80: 1,
+    83: 1,
+    89: 1,
+    90: 1,
+    91: 1,
+    99: 1,
+    115: 1,
+}
 
 
 def test_attributes_have_cudas_numbers_and_names_and_an_h200s_values() -> None:
@@ -102,13 +199,26 @@ def test_a_device_read_by_number() -> None:
     assert info_fields(H200.get) == {
         field: getattr(info, field)
         for field in (
-            "max_threads_per_block", "max_block_dim", "max_grid_dim", "shared_per_block_bytes",
-            "registers_per_block", "boost_clock_mhz", "sm_count", "memory_clock_mhz", "memory_bus_bits",
-            "l2_bytes", "max_warps_per_sm", "copy_engines", "compute_capability", "shared_per_sm_bytes",
-            "registers_per_sm", "shared_per_block_optin_bytes", "max_blocks_per_sm",
+            "max_threads_per_block",
+            "max_block_dim",
+            "max_grid_dim",
+            "shared_per_block_bytes",
+            "registers_per_block",
+            "boost_clock_mhz",
+            "sm_count",
+            "memory_clock_mhz",
+            "memory_bus_bits",
+            "l2_bytes",
+            "max_warps_per_sm",
+            "copy_engines",
+            "compute_capability",
+            "shared_per_sm_bytes",
+            "registers_per_sm",
+            "shared_per_block_optin_bytes",
+            "max_blocks_per_sm",
             "reserved_shared_per_block_bytes",
         )
-    }  # fmt: skip
+    }
     # Clocks may be a fraction of a MHz; threads that make no whole warp do not count.
     odd = info_fields({13: 1_980_500, 39: 2047}.get)
     assert (odd["boost_clock_mhz"], odd["max_warps_per_sm"]) == (1980.5, 63)
@@ -123,9 +233,18 @@ def test_a_device_read_by_number() -> None:
 
 def _access(space: str, kind: str, requests: int, wavefronts: int) -> AccessCounters:
     return AccessCounters(
-        pc=0, line=1, text="", space=space, kind=kind, size_bytes=4, requests=requests, sectors=3,
-        wavefronts=wavefronts, ideal_wavefronts=2, bytes_requested=128,
-    )  # type: ignore[arg-type]  # fmt: skip
+        pc=0,
+        line=1,
+        text="",
+        space=space,
+        kind=kind,
+        size_bytes=4,
+        requests=requests,
+        sectors=3,
+        wavefronts=wavefronts,
+        ideal_wavefronts=2,
+        bytes_requested=128,
+    )  # type: ignore[arg-type]
 
 
 def test_counters_of_a_space_and_kind() -> None:
@@ -136,9 +255,16 @@ def test_counters_of_a_space_and_kind() -> None:
     )
     branches = (BranchCounters(0, 1, "", 5, 2), BranchCounters(1, 2, "", 9, 4))
     counters = KernelCounters(
-        provenance=MODELLED, kernel_name="k", grid=(1, 1, 1), block=(32, 1, 1), shared_bytes=0,
-        warp_instructions=10, thread_instructions=160, accesses=rows, branches=branches,
-    )  # fmt: skip
+        provenance=MODELLED,
+        kernel_name="k",
+        grid=(1, 1, 1),
+        block=(32, 1, 1),
+        shared_bytes=0,
+        warp_instructions=10,
+        thread_instructions=160,
+        accesses=rows,
+        branches=branches,
+    )
     assert counters.total("requests") == 111
     assert counters.total("requests", "global") == 11
     assert counters.total("requests", kind="load") == 101
@@ -152,9 +278,19 @@ def test_counters_of_a_space_and_kind() -> None:
 
 def _run(space: str, kind: str, requests: int | None, executions: int | None, note: str = "") -> AccessAsRun:
     return AccessAsRun(
-        pc=0, line=1, text="", space=space, kind=kind, opcode="LDG", size_bytes=4, written=9,
-        requests=requests, executions=executions, merged_into=None, note=note,
-    )  # type: ignore[arg-type]  # fmt: skip
+        pc=0,
+        line=1,
+        text="",
+        space=space,
+        kind=kind,
+        opcode="LDG",
+        size_bytes=4,
+        written=9,
+        requests=requests,
+        executions=executions,
+        merged_into=None,
+        note=note,
+    )  # type: ignore[arg-type]
 
 
 def test_machine_codes_counts_are_unknown_where_one_is() -> None:
@@ -168,9 +304,15 @@ def test_machine_codes_counts_are_unknown_where_one_is() -> None:
         BranchAsRun(pc=1, line=1, text="", opcode="", written=3, divergent=0, note="predicated"),
     )
     run = AsRun(
-        provenance=MODELLED, kernel_name="k", target="sm_90", grid=(1, 1, 1), block=(32, 1, 1), accesses=rows,
-        branches=branches, extra=(("spilled registers", 2),),
-    )  # fmt: skip
+        provenance=MODELLED,
+        kernel_name="k",
+        target="sm_90",
+        grid=(1, 1, 1),
+        block=(32, 1, 1),
+        accesses=rows,
+        branches=branches,
+        extra=(("spilled registers", 2),),
+    )
     assert run.total("requests") == 11
     assert run.total("requests", "global", "load") == 1
     assert run.total("requests", kind="load") == 1
@@ -236,15 +378,30 @@ def test_launches_hazards_and_activities() -> None:
     place = Place(3, "x;", (0, 0, 0), (1, 0, 0))
     error, note = (
         Hazard(
-            tool="race", kind=kind, severity=severity, space="shared", kernel="k", first=None, second=place,
-            address=0, array="tile", count=1, message="",
+            tool="race",
+            kind=kind,
+            severity=severity,
+            space="shared",
+            kernel="k",
+            first=None,
+            second=place,
+            address=0,
+            array="tile",
+            count=1,
+            message="",
         )  # type: ignore[arg-type]
         for kind, severity in (("RAW", "error"), ("NaN", "info"))
-    )  # fmt: skip
+    )
     report = SanitizerReport(
-        provenance=MODELLED, kernel_name="k", grid=(1, 1, 1), block=(32, 1, 1), shared_bytes=0,
-        tools=("race",), block_order="in order", hazards=(error, note),
-    )  # fmt: skip
+        provenance=MODELLED,
+        kernel_name="k",
+        grid=(1, 1, 1),
+        block=(32, 1, 1),
+        shared_bytes=0,
+        tools=("race",),
+        block_order="in order",
+        hazards=(error, note),
+    )
     assert (report.found("RAW"), report.found("NaN"), report.found("WAR")) == ((error,), (note,), ())
     assert not report.clean
     assert dataclasses.replace(report, hazards=(note,)).clean
@@ -257,14 +414,25 @@ def test_launches_hazards_and_activities() -> None:
 def test_records_survive_their_file(tmp_path: Path) -> None:
     trace = warp_trace([0, 1, 1], detail=detail([0, 0, 0], range(2), [(1, 1)]), note="°C")
     counters = KernelCounters(
-        provenance=MODELLED, kernel_name="k", grid=(1, 1, 1), block=(32, 1, 1), shared_bytes=0,
-        warp_instructions=1, thread_instructions=2, accesses=(_access("global", "load", 1, 2),),
+        provenance=MODELLED,
+        kernel_name="k",
+        grid=(1, 1, 1),
+        block=(32, 1, 1),
+        shared_bytes=0,
+        warp_instructions=1,
+        thread_instructions=2,
+        accesses=(_access("global", "load", 1, 2),),
         line_warp_instructions={3: 4, 10: 1},
-    )  # fmt: skip
+    )
     run = AsRun(
-        provenance=MODELLED, kernel_name="k", target="sm_90", grid=(1, 1, 1), block=(32, 1, 1),
-        accesses=(_run("global", "load", None, 1),), branches=(),
-    )  # fmt: skip
+        provenance=MODELLED,
+        kernel_name="k",
+        target="sm_90",
+        grid=(1, 1, 1),
+        block=(32, 1, 1),
+        accesses=(_run("global", "load", None, 1),),
+        branches=(),
+    )
     for record in (trace, counters, run, launch_trace([(0, 0, 0, 7)], (1, 1, 1), 1, 1), device_info("H200")):
         for name, written in (("record", "record.npz"), ("record.gpu", "record.gpu")):
             target = save(record, tmp_path / name)
@@ -311,11 +479,14 @@ def test_what_is_no_record_is_neither_written_nor_read(tmp_path: Path) -> None:
             check_version(header, "f", "x")
 
 
-@pytest.mark.parametrize("change", [
-    lambda record: record.update(record="Nothing"),
-    lambda record: record["fields"].pop("name"),
-    lambda record: record["fields"].update(name={"array": "lost"}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda record: record.update(record="Nothing"),
+        lambda record: record["fields"].pop("name"),
+        lambda record: record["fields"].update(name={"array": "lost"}),
+    ],
+)
 def test_a_damaged_file_says_so(change: object, tmp_path: Path) -> None:
     """And a field that this version does not know is passed over."""
     target = save(device_info("H200"), tmp_path / "h200")

@@ -13,23 +13,48 @@ from virtualgpu.words import count, duration, filled, listing, noun, number, per
 
 def test_numbers_are_written_one_way() -> None:
     assert [number(v) for v in (0, 5, 12.345, 123.4, 65536, 0.00123, 0.0000012, -0.5, -1e6)] == [
-        "0", "5", "12.3", "123", "65,536", "0.00123", "0.0000012", "-0.5", "-1,000,000",
-    ]  # fmt: skip
+        "0",
+        "5",
+        "12.3",
+        "123",
+        "65,536",
+        "0.00123",
+        "0.0000012",
+        "-0.5",
+        "-1,000,000",
+    ]
     assert [size(v) for v in (512, 49152, 60 << 20, 79.2 * 2**30)] == [
-        "512 B", "48 KiB", "60 MiB", "79.2 GiB",
-    ]  # fmt: skip
+        "512 B",
+        "48 KiB",
+        "60 MiB",
+        "79.2 GiB",
+    ]
     assert [duration(v) for v in (640, 12_340, 4_100_000, 2e9)] == ["640 ns", "12.3 µs", "4.1 ms", "2 s"]
     assert [shape(d) for d in ((256, 1, 1), (16, 16, 1), (1, 1, 1), (2, 1, 3))] == [
-        "256", "16 × 16", "1", "2 × 1 × 3",
-    ]  # fmt: skip
+        "256",
+        "16 × 16",
+        "1",
+        "2 × 1 × 3",
+    ]
 
 
 @pytest.mark.parametrize(
     ("fraction", "text"),
-    [(0, "0 %"), (0.5, "50 %"), (0.0004, "0.04 %"), (1e-9, "0.0000001 %"), (1, "100 %"), (2.5, "250 %"),
-     (-0.3, "-30 %"), (0.994, "99 %"), (0.995, "99.5 %"), (0.996, "99.6 %"), (0.99996, "99.9 %"),
-     (1 - 1e-9, "99.9 %")],
-)  # fmt: skip
+    [
+        (0, "0 %"),
+        (0.5, "50 %"),
+        (0.0004, "0.04 %"),
+        (1e-9, "0.0000001 %"),
+        (1, "100 %"),
+        (2.5, "250 %"),
+        (-0.3, "-30 %"),
+        (0.994, "99 %"),
+        (0.995, "99.5 %"),
+        (0.996, "99.6 %"),
+        (0.99996, "99.9 %"),
+        (1 - 1e-9, "99.9 %"),
+    ],
+)
 def test_only_nothing_is_0_percent_and_only_all_is_100(fraction: float, text: str) -> None:
     assert percent(fraction) == text
 
@@ -49,8 +74,11 @@ def test_only_one_is_singular() -> None:
 
 def test_lists_end_with_and() -> None:
     assert [listing(words) for words in ((), ("a",), ["a", "b"], ("a", "b", "c"))] == [
-        "", "a", "a and b", "a, b and c",
-    ]  # fmt: skip
+        "",
+        "a",
+        "a and b",
+        "a, b and c",
+    ]
 
 
 def test_texts_are_filled_with_words_and_numbers() -> None:

@@ -16,8 +16,12 @@ Program = Callable[[Any], object]
 RIGHT: dict[str, Program] = {}
 WRONG: dict[str, tuple[Program, set[str]]] = {}
 
-RAW, WAR, WAW = "read after write", "write after read", "write after write"
-FREED, REUSED, CHANGED = "freed too early", "reused too early", "host changed too early"
+RAW = "read after write"
+WAR = "write after read"
+WAW = "write after write"
+FREED = "freed too early"
+REUSED = "reused too early"
+CHANGED = "host changed too early"
 
 
 def right(program: Program) -> Program:
@@ -234,7 +238,8 @@ def default_stream_writes_under_a_blocking_reader(cp: Any) -> None:
 
 @right
 def default_stream_between_two_blocking_ones(cp: Any) -> None:
-    a, b = cp.cuda.Stream(), cp.cuda.Stream()
+    a = cp.cuda.Stream()
+    b = cp.cuda.Stream()
     x, other = made(cp, N, N)
     with a:
         x += 1
@@ -246,7 +251,8 @@ def default_stream_between_two_blocking_ones(cp: Any) -> None:
 
 @wrong(RAW)
 def two_blocking_streams_alone(cp: Any) -> None:
-    a, b = cp.cuda.Stream(), cp.cuda.Stream()
+    a = cp.cuda.Stream()
+    b = cp.cuda.Stream()
     x = made(cp)
     with a:
         x += 1
@@ -623,7 +629,8 @@ def a_view_of_the_same_memory(cp: Any) -> None:
 @right
 def kernels_with_the_whole_array_that_write_halves(cp: Any) -> None:
     a, b = two(cp)
-    x, kernel = made(cp), part(cp)
+    x = made(cp)
+    kernel = part(cp)
     kernel((8,), (256,), (x, 0, N // 2, 1), stream=a)
     kernel((8,), (256,), (x, N // 2, N // 2, 1), stream=b)
     cp.cuda.Device().synchronize()
@@ -632,7 +639,8 @@ def kernels_with_the_whole_array_that_write_halves(cp: Any) -> None:
 @right
 def kernels_with_the_whole_array_that_interleave(cp: Any) -> None:
     a, b = two(cp)
-    x, kernel = made(cp), part(cp)
+    x = made(cp)
+    kernel = part(cp)
     kernel((8,), (256,), (x, 0, N // 2, 2), stream=a)
     kernel((8,), (256,), (x, 1, N // 2, 2), stream=b)
     cp.cuda.Device().synchronize()
@@ -641,7 +649,8 @@ def kernels_with_the_whole_array_that_interleave(cp: Any) -> None:
 @wrong(WAW)
 def kernels_whose_parts_meet(cp: Any) -> None:
     a, b = two(cp)
-    x, kernel = made(cp), part(cp)
+    x = made(cp)
+    kernel = part(cp)
     kernel((9,), (256,), (x, 0, N // 2 + 1, 1), stream=a)
     kernel((8,), (256,), (x, N // 2, N // 2, 1), stream=b)
     cp.cuda.Device().synchronize()
@@ -899,7 +908,8 @@ def allocator_without_a_pool(cp: Any) -> None:
 @wrong(CHANGED)
 def buffer_refilled_in_a_loop_too_early(cp: Any) -> None:
     a, _ = two(cp)
-    buffer, x = pinned(cp), made(cp, 8 * N)
+    buffer = pinned(cp)
+    x = made(cp, 8 * N)
     for k in range(8):
         buffer[:] = k
         x[k * N : (k + 1) * N].set(buffer, stream=a)
@@ -909,7 +919,8 @@ def buffer_refilled_in_a_loop_too_early(cp: Any) -> None:
 @right
 def buffer_refilled_after_each_wait(cp: Any) -> None:
     a, _ = two(cp)
-    buffer, x = pinned(cp), made(cp, 8 * N)
+    buffer = pinned(cp)
+    x = made(cp, 8 * N)
     for k in range(8):
         buffer[:] = k
         x[k * N : (k + 1) * N].set(buffer, stream=a)
@@ -919,7 +930,8 @@ def buffer_refilled_after_each_wait(cp: Any) -> None:
 @right
 def two_buffers_in_turn(cp: Any) -> None:
     a, _ = two(cp)
-    buffers, x = [pinned(cp), pinned(cp)], made(cp, 8 * N)
+    buffers = [pinned(cp), pinned(cp)]
+    x = made(cp, 8 * N)
     done = [cp.cuda.Event(), cp.cuda.Event()]
     for k in range(8):
         if k >= 2:
@@ -934,7 +946,8 @@ def two_buffers_in_turn(cp: Any) -> None:
 def two_buffers_with_the_other_ones_event(cp: Any) -> None:
     a, b = two(cp)
     streams = [a, b]
-    buffers, x = [pinned(cp), pinned(cp)], made(cp, 8 * N)
+    buffers = [pinned(cp), pinned(cp)]
+    x = made(cp, 8 * N)
     for k in range(8):
         if k >= 2:
             streams[(k + 1) % 2].synchronize()
@@ -946,7 +959,8 @@ def two_buffers_with_the_other_ones_event(cp: Any) -> None:
 @right
 def pageable_buffer_refilled_at_once(cp: Any) -> None:
     a, _ = two(cp)
-    buffer, x = np.zeros(N, np.float32), made(cp, 4 * N)
+    buffer = np.zeros(N, np.float32)
+    x = made(cp, 4 * N)
     for k in range(4):
         buffer[:] = k
         x[k * N : (k + 1) * N].set(buffer, stream=a)
@@ -956,7 +970,8 @@ def pageable_buffer_refilled_at_once(cp: Any) -> None:
 @right
 def buffer_changed_by_a_host_function(cp: Any) -> None:
     a, _ = two(cp)
-    buffer, x = pinned(cp), made(cp, N)
+    buffer = pinned(cp)
+    x = made(cp, N)
 
     def refill(_: Any) -> None:
         buffer[:] = 7
@@ -970,7 +985,8 @@ def buffer_changed_by_a_host_function(cp: Any) -> None:
 @wrong(WAR)
 def host_function_in_another_stream(cp: Any) -> None:
     a, b = two(cp)
-    buffer, x = pinned(cp), made(cp, N)
+    buffer = pinned(cp)
+    x = made(cp, N)
 
     def refill(_: Any) -> None:
         buffer[:] = 7
@@ -983,7 +999,8 @@ def host_function_in_another_stream(cp: Any) -> None:
 @right
 def buffer_there_and_back(cp: Any) -> None:
     a, _ = two(cp)
-    buffer, x = pinned(cp), made(cp, N)
+    buffer = pinned(cp)
+    x = made(cp, N)
     for _ in range(3):
         x.set(buffer, stream=a)
         with a:
@@ -1006,7 +1023,8 @@ def result_lands_where_another_stream_reads(cp: Any) -> None:
 @wrong("host changed too early")
 def result_overwritten_by_the_host(cp: Any) -> None:
     a, _ = two(cp)
-    buffer, x = pinned(cp), made(cp, N)
+    buffer = pinned(cp)
+    x = made(cp, N)
     x.set(buffer, stream=a)
     buffer[0] = 5
     a.synchronize()
@@ -1017,7 +1035,8 @@ def result_overwritten_by_the_host(cp: Any) -> None:
 
 def _ping_pong(cp: Any, heeds: bool) -> None:
     load, compute = two(cp)
-    source, result = pinned(cp, 6 * N), made(cp, 6 * N)
+    source = pinned(cp, 6 * N)
+    result = made(cp, 6 * N)
     buffers = made(cp, N, N)
     loaded = [cp.cuda.Event(), cp.cuda.Event()]
     used = [cp.cuda.Event(), cp.cuda.Event()]
@@ -1048,7 +1067,8 @@ def ping_pong_loads_over_what_is_used(cp: Any) -> None:
 def environment_steps_and_inference(cp: Any) -> None:
     env, net = two(cp)
     state, action = made(cp, N, N)
-    acted, stepped = cp.cuda.Event(), cp.cuda.Event()
+    acted = cp.cuda.Event()
+    stepped = cp.cuda.Event()
     for _ in range(4):
         net.wait_event(stepped)
         with net:
@@ -1192,7 +1212,8 @@ def _with_temporaries(cp: Any, stream: Any, x: Any, pool: Any) -> Any:
 @right
 def temporaries_of_a_graph_in_a_pool_of_its_own(cp: Any) -> None:
     a, _ = two(cp)
-    x, pool = made(cp), cp.cuda.MemoryPool()
+    x = made(cp)
+    pool = cp.cuda.MemoryPool()
     graph = _with_temporaries(cp, a, x, pool)
     other = cp.full(N, 5, cp.float32)
     for _ in range(3):
@@ -1204,7 +1225,8 @@ def temporaries_of_a_graph_in_a_pool_of_its_own(cp: Any) -> None:
 @wrong("used after it was freed")
 def temporaries_of_a_graph_in_a_pool_that_others_use(cp: Any) -> None:
     a, _ = two(cp)
-    x, pool = made(cp), cp.cuda.MemoryPool()
+    x = made(cp)
+    pool = cp.cuda.MemoryPool()
     graph = _with_temporaries(cp, a, x, pool)
     with a, cp.cuda.using_allocator(pool.malloc):
         other = cp.full(N, 5, cp.float32)
@@ -1265,7 +1287,8 @@ def buffer_let_go_too_early(cp: Any) -> None:
 @wrong(RAW)
 def host_function_fills_what_another_stream_sends(cp: Any) -> None:
     a, b = two(cp)
-    buffer, x = pinned(cp), made(cp, N)
+    buffer = pinned(cp)
+    x = made(cp, N)
 
     def fill(_: Any) -> None:
         buffer[:] = 7
@@ -1278,7 +1301,8 @@ def host_function_fills_what_another_stream_sends(cp: Any) -> None:
 @right
 def host_function_fills_what_its_stream_sends(cp: Any) -> None:
     a, _ = two(cp)
-    buffer, x = pinned(cp), made(cp, N)
+    buffer = pinned(cp)
+    x = made(cp, N)
 
     def fill(_: Any) -> None:
         buffer[:] = 7
@@ -1291,7 +1315,8 @@ def host_function_fills_what_its_stream_sends(cp: Any) -> None:
 @right
 def parts_of_a_buffer_in_turn(cp: Any) -> None:
     a, _ = two(cp)
-    buffer, x = pinned(cp, 4 * N), made(cp, 4 * N)
+    buffer = pinned(cp, 4 * N)
+    x = made(cp, 4 * N)
     for k in range(4):
         part = slice(k * N, (k + 1) * N)
         buffer[part] = k
@@ -1308,7 +1333,8 @@ def _mapped(cp: Any, array: Any) -> Any:
 @wrong(CHANGED)
 def zero_copy_changed_under_a_kernel(cp: Any) -> None:
     a, _ = two(cp)
-    buffer, y = pinned(cp), made(cp, N)
+    buffer = pinned(cp)
+    y = made(cp, N)
     twice(cp)((16,), (256,), (_mapped(cp, buffer), y, N), stream=a)
     buffer[7] = 3
     a.synchronize()
@@ -1317,7 +1343,8 @@ def zero_copy_changed_under_a_kernel(cp: Any) -> None:
 @right
 def zero_copy_changed_after_a_kernel(cp: Any) -> None:
     a, _ = two(cp)
-    buffer, y = pinned(cp), made(cp, N)
+    buffer = pinned(cp)
+    y = made(cp, N)
     twice(cp)((16,), (256,), (_mapped(cp, buffer), y, N), stream=a)
     a.synchronize()
     buffer[7] = 3

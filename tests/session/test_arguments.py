@@ -126,7 +126,8 @@ class Array:
 
 
 def test_arrays_of_a_launch_alone_stay_if_they_are_small_and_others_as_long_as_somebody_has_them() -> None:
-    mine, recent = Array(1 << 30), arguments.recent_arrays()
+    mine = Array(1 << 30)
+    recent = arguments.recent_arrays()
     kept = arguments.Arguments(
         (mine, 7, Array(4 << 20), Array(0, 4 << 20)), lambda each: isinstance(each, Array), recent
     )

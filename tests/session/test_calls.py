@@ -62,7 +62,8 @@ def one(function: Callable[[], object]) -> tuple[str, str, str, str]:
 
 
 def test_products_by_size_dtype_and_layout() -> None:
-    a, b = cp.ones((96, 80), cp.float32), cp.ones((80, 64), cp.float32)
+    a = cp.ones((96, 80), cp.float32)
+    b = cp.ones((80, 64), cp.float32)
     assert one(lambda: a @ b) == ("matmul", "float32", "small", "row-major")
     assert one(lambda: b.T @ a.T) == ("matmul", "float32", "small", "column-major")
     assert one(lambda: a @ a.T) == ("matmul", "float32", "small", "b transposed")
@@ -78,14 +79,16 @@ def test_products_by_size_dtype_and_layout() -> None:
 
 
 def test_the_size_class_of_a_product_is_its_edges_mean() -> None:
-    a, b = cp.ones((8, 512), cp.float32), cp.ones((512, 8), cp.float32)
+    a = cp.ones((8, 512), cp.float32)
+    b = cp.ones((512, 8), cp.float32)
     assert one(lambda: a @ b)[2] == "small"
     tall = cp.ones((2048, 512), cp.float32)
     assert one(lambda: tall.T @ tall)[2] == "medium"
 
 
 def test_other_operations() -> None:
-    v, a = cp.ones(1000, cp.float32), cp.ones((40, 50), cp.float64)
+    v = cp.ones(1000, cp.float32)
+    a = cp.ones((40, 50), cp.float64)
     assert one(lambda: v.sum()) == ("sum", "float32", "small", "contiguous")
     assert one(lambda: a.sum(axis=1))[0] == "sum of rows"
     assert one(lambda: a.sum(axis=0))[0] == "sum of columns"
@@ -207,8 +210,14 @@ def test_libraries_by_name(name: str, library: str) -> None:
 
 def test_records_are_read_from_a_file() -> None:
     key = ["cupy", "sum", "float32", "medium", "contiguous"]
-    data = {"format": FORMAT, "version": 1, "device": "NVIDIA Test", "date": "2026-01-02",
-            "versions": {"CuPy": "14"}, "calls": [[*key, [["cublasSasum", 2]], [["asum", 1]]]]}  # fmt: skip
+    data = {
+        "format": FORMAT,
+        "version": 1,
+        "device": "NVIDIA Test",
+        "date": "2026-01-02",
+        "versions": {"CuPy": "14"},
+        "calls": [[*key, [["cublasSasum", 2]], [["asum", 1]]]],
+    }
     known = known_calls(data, "planted")
     assert known.provenance.label == "recorded on NVIDIA Test (2026-01-02, CuPy 14)"
     (found,) = known.endings
@@ -246,7 +255,8 @@ def test_the_shipped_record() -> None:
 
 
 def test_one_sentence_names_the_libraries_once_and_what_was_not_recorded() -> None:
-    gemm, lost = RECORDS[0], replace(RECORDS[2], recorded=False, libraries=())
+    gemm = RECORDS[0]
+    lost = replace(RECORDS[2], recorded=False, libraries=())
     own = replace(RECORDS[2], recorded=None, libraries=("CuPy's own", "cuBLAS"))
 
     def said(*endings: Ending) -> str:

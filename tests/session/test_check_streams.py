@@ -98,7 +98,8 @@ def test_a_check_serves_one_block() -> None:
 
 def test_checks_nest_and_each_sees_its_own_block() -> None:
     cp = gl.cp
-    a, b = cp.cuda.Stream(non_blocking=True), cp.cuda.Stream(non_blocking=True)
+    a = cp.cuda.Stream(non_blocking=True)
+    b = cp.cuda.Stream(non_blocking=True)
     x = cp.zeros(10)
     cp.cuda.Device().synchronize()
     with gl.check_streams() as outer:
@@ -263,8 +264,10 @@ def test_each_byte_of_a_wide_store_beside_byte_loads_is_written(byte: int) -> No
     kernel = gl.cp.RawKernel(WIDE, "wide")
 
     def program(cp: Any) -> None:
-        x, y = cp.zeros(48, cp.int8), cp.zeros(48, cp.int8)
-        one, two = cp.cuda.Stream(non_blocking=True), cp.cuda.Stream(non_blocking=True)
+        x = cp.zeros(48, cp.int8)
+        y = cp.zeros(48, cp.int8)
+        one = cp.cuda.Stream(non_blocking=True)
+        two = cp.cuda.Stream(non_blocking=True)
         cp.cuda.Device().synchronize()
         with one:
             kernel((1,), (2,), (x, y))

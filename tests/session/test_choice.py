@@ -90,7 +90,8 @@ def test_where_there_are_several_gpus_nccl_is_there_unasked(
     fake_cupy: FakeCupy, monkeypatch: pytest.MonkeyPatch, devices: int
 ) -> None:
     fake_cupy(devices=devices)
-    loads, asked = importlib.import_module, list[str]()
+    loads = importlib.import_module
+    asked = list[str]()
     monkeypatch.setattr(importlib, "import_module", lambda name: asked.append(name) or loads(name))
     assert gl.use_device("cuda").kind == "cuda"  # the fake has no NCCL, which is no error
     assert ("cupy.cuda.nccl" in asked) == (devices > 1)
@@ -179,11 +180,16 @@ def test_a_choice_in_one_sentence(choice: DeviceChoice, said: str) -> None:
 @pytest.mark.parametrize(
     ("text", "parsed"),
     [
-        ("auto", ("auto", "")), ("auto:1", ("virtual", "auto:1")), ("cuda", ("cuda", "0")),
-        ("GPU: 12 ", ("cuda", "12")), ("virtual", ("virtual", "A100")), ("virtual:", ("virtual", "A100")),
-        (" H200 ", ("virtual", "H200")), ("T4:x", ("virtual", "T4:x")),
+        ("auto", ("auto", "")),
+        ("auto:1", ("virtual", "auto:1")),
+        ("cuda", ("cuda", "0")),
+        ("GPU: 12 ", ("cuda", "12")),
+        ("virtual", ("virtual", "A100")),
+        ("virtual:", ("virtual", "A100")),
+        (" H200 ", ("virtual", "H200")),
+        ("T4:x", ("virtual", "T4:x")),
     ],
-)  # fmt: skip
+)
 def test_names_of_devices(text: str, parsed: tuple[str, str]) -> None:
     assert parse_device(text) == parsed
 
@@ -199,9 +205,11 @@ def test_what_names_no_device() -> None:
 
 def test_several_devices_are_joined_as_they_are_sold_or_as_is_asked() -> None:
     for asked, links, words in (
-        ("nvswitch", "nvswitch", "all with each other by NVLink"), ("pairs", "pairs", "in pairs by NVLink"),
-        ("host", "host", "through the host only"), (None, "nvswitch", "all with each other by NVLink"),
-    ):  # fmt: skip
+        ("nvswitch", "nvswitch", "all with each other by NVLink"),
+        ("pairs", "pairs", "in pairs by NVLink"),
+        ("host", "host", "through the host only"),
+        (None, "nvswitch", "all with each other by NVLink"),
+    ):
         choice = gl.use_device("virtual:H200", count=4, links=asked)
         assert (choice.count, choice.links) == (4, links)
         assert f"joined {words}," in str(choice)
@@ -232,7 +240,8 @@ def test_real_devices_cannot_be_multiplied(fake_cupy: FakeCupy) -> None:
 
 def test_a_bench_is_fresh_and_goes_when_it_is_done() -> None:
     gl.use_device("T4")
-    x, before = session.cp().ones(8), machine.current()
+    x = session.cp().ones(8)
+    before = machine.current()
     with session.bench() as fresh:
         assert machine.current() is fresh.machine is not before
         assert fresh.device_info().name == "T4"
@@ -338,7 +347,8 @@ def test_work_for_later_refuses_a_device_that_was_left() -> None:
 
 def test_another_device_for_a_moment_gives_the_first_one_back() -> None:
     gl.use_device("T4")
-    before, choice = machine.current(), gl.which_device()
+    before = machine.current()
+    choice = gl.which_device()
     with session.on_device("virtual:H200", count=2):
         assert gl.which_device().device.startswith("H200")
         assert len(machine.current().devices) == 2

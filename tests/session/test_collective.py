@@ -224,7 +224,8 @@ def test_schedules_take_what_was_recorded_and_are_in_its_order(
     known: dict[str, Any], row: dict[str, Any]
 ) -> None:
     """As one CUDA graph. The model was fitted to two GPUs; four were held out."""
-    recorded, modelled = {}, {}
+    recorded = {}
+    modelled = {}
     for way in schedules.ALGORITHMS:
         _, steps = schedules.schedule_of("all-reduce", way, known["gpus"])
         bounds = schedules.bounds_of(row["size_bytes"] // 4, steps)

@@ -185,9 +185,21 @@ def test_real_gpus_go_round_ten_times_or_for_a_second(
     record = collective.by_schedule(None, "reduce", "mine", 2, [0, 10, 30], steps)
     one = [(0, 5), (1, 5), "wait"]
     assert Made.last.done == [
-        *one, "reduce", *one * (rounds - 1), "again", ("graph", 2, 5), "launch", "reduce", "launch", "again",
-        (0, 1), "wait", (1, 1), "wait", "reduce",
-    ]  # fmt: skip
+        *one,
+        "reduce",
+        *one * (rounds - 1),
+        "again",
+        ("graph", 2, 5),
+        "launch",
+        "reduce",
+        "launch",
+        "again",
+        (0, 1),
+        "wait",
+        (1, 1),
+        "wait",
+        "reduce",
+    ]
     assert record.right == (True, False)
     assert record.from_host_ns == takes_ns
     assert record.in_one_go_ns == record.time_ns == 5
@@ -196,8 +208,10 @@ def test_real_gpus_go_round_ten_times_or_for_a_second(
     ]
     assert record.begins == (0, 1)
     assert [(c.name, c.size_bytes, c.over) for c in record.traffic.crossings] == [
-        ("Memcpy PtoP", 40, "NVLink"), ("Memcpy PtoP", 80, "NVLink"), ("Memcpy PtoP", 80, "NVLink"),
-    ]  # fmt: skip
+        ("Memcpy PtoP", 40, "NVLink"),
+        ("Memcpy PtoP", 80, "NVLink"),
+        ("Memcpy PtoP", 80, "NVLink"),
+    ]
     assert (record.operation, record.algorithm, record.links) == ("reduce", "mine", "nvswitch")
     assert record.bytes_are == "computed from the moves"
 
@@ -229,8 +243,10 @@ def test_where_nothing_can_be_captured_the_hosts_time_is_told(monkeypatch: pytes
 def test_a_modelled_step_is_its_messages_and_its_sums() -> None:
     """Bytes are those that crossed; a copy whose place is being read goes by a box, and a kernel moves it."""
     said: list[Any] = []
-    crossings = [SimpleNamespace(source=0, target=1, size_bytes=40, over="NVLink"),
-                 SimpleNamespace(source=1, target=0, size_bytes=80, over="PCIe")]  # fmt: skip
+    crossings = [
+        SimpleNamespace(source=0, target=1, size_bytes=40, over="NVLink"),
+        SimpleNamespace(source=1, target=0, size_bytes=80, over="PCIe"),
+    ]
     side: Any = SimpleNamespace(
         port_recorder=lambda: SimpleNamespace(
             start=lambda: said.append("start"),
@@ -244,9 +260,12 @@ def test_a_modelled_step_is_its_messages_and_its_sums() -> None:
     moves = [Move(0, 1, 0, True), Move(1, 0, 1), Move(0, 1, 1), Move(0, 1, 2)]
     step, passed = collective._modelled(side, run, moves)
     assert said == [
-        "start", "give", "wait", "stop",
+        "start",
+        "give",
+        "wait",
+        "stop",
         ([(0, 1, 40, True), (1, 0, 80, False)], [(1, 40), (0, 80), (1, 200)]),
-    ]  # fmt: skip
+    ]
     assert (step.moves, step.time_ns, step.copies_ns, passed) == (tuple(moves), 122, 100, crossings)
 
 
@@ -306,9 +325,11 @@ def test_real_ranks_are_processes_that_find_each_other_by_rank_0(monkeypatch: py
     monkeypatch.setattr(nccl, "Group", Group)
     assert nccl.called(None, "reduce", 3, 100) == ((True, False, True), 9)
     assert asked == [
-        (["cuda:0", "cuda:1", "cuda:2"], 60.0), (nccl._key,),
-        (nccl._rank, "key 0", 3, "reduce", 100, 7, 20), "ended",
-    ]  # fmt: skip
+        (["cuda:0", "cuda:1", "cuda:2"], 60.0),
+        (nccl._key,),
+        (nccl._rank, "key 0", 3, "reduce", 100, 7, 20),
+        "ended",
+    ]
     nccl.called(None, "reduce", 3, 100, 2.5)
     assert asked[4][1] == 2.5
 
@@ -342,10 +363,12 @@ class Device:
             asarray=lambda array: self.said.append(("takes", array.tolist())) or own,
             cuda=SimpleNamespace(
                 nccl=SimpleNamespace(NCCL_INT32=2, NCCL_SUM=0, NcclCommunicator=self.communicator),
-                Stream=self.stream, Event=self.event, get_elapsed_time=self.elapsed,
+                Stream=self.stream,
+                Event=self.event,
+                get_elapsed_time=self.elapsed,
                 Device=lambda: SimpleNamespace(synchronize=lambda: self.said.append("device")),
             ),
-        )  # fmt: skip
+        )
 
     def communicator(self, *how: Any) -> Any:
         self.said.append(how)
@@ -394,8 +417,13 @@ def test_a_rank_calls_once_to_see_and_then_to_time(operation: Operation) -> None
     call = CALLS[operation]
     told = [call, "event", *[call] * 4, "event"]
     assert device.said == [
-        (3, b"\x01\x02", 1), ("takes", own[1].tolist()), "device", call, "stream", *told * 3
-    ]  # fmt: skip
+        (3, b"\x01\x02", 1),
+        ("takes", own[1].tolist()),
+        "device",
+        call,
+        "stream",
+        *told * 3,
+    ]
     name = call[0]
     assert at == ["NcclCommunicator(3, id, 1)", f"{name}(11 x int32)", f"{name}(11 x int32), timed"]
 
@@ -448,8 +476,9 @@ def steps_of(*steps: list[Any], gpus: int = 3) -> Any:
 
 def test_a_schedule_of_ones_own_becomes_moves() -> None:
     assert steps_of([(0, 2, 0, "add"), [2, 0, 7, "copy"]], []) == (
-        "your schedule", [[Move(0, 2, 0, True), Move(2, 0, 7, False)], []],
-    )  # fmt: skip
+        "your schedule",
+        [[Move(0, 2, 0, True), Move(2, 0, 7, False)], []],
+    )
     many = [(0, 1, 0, "add"), (2, 1, 0, "add"), (0, 1, 1, "copy"), (0, 2, 0, "copy")]
     assert len(steps_of(many)[1][0]) == 4  # sums come together, and other chunks, and other GPUs
 
@@ -468,14 +497,18 @@ def test_a_schedule_of_ones_own_becomes_moves() -> None:
     ("move", "said"),
     [
         (((0, 1, 0)), "a move is .source, target, chunk, 'add' or 'copy'., not .0, 1, 0"),
-        ((0, 1, 0, "add", 5), "a move is"), ((0, 1, 0, "put"), "a move is"), ("0120", "a move is"),
+        ((0, 1, 0, "add", 5), "a move is"),
+        ((0, 1, 0, "put"), "a move is"),
+        ("0120", "a move is"),
         (7, "a move is"),
         ((-1, 1, 0, "add"), "names no two different GPUs from 0 to 2, or no chunk"),
-        ((3, 1, 0, "add"), "no two different"), ((0, -1, 0, "add"), "no two different"),
-        ((0, 3, 0, "add"), "no two different"), ((0, 1, -1, "add"), "no chunk"),
+        ((3, 1, 0, "add"), "no two different"),
+        ((0, -1, 0, "add"), "no two different"),
+        ((0, 3, 0, "add"), "no two different"),
+        ((0, 1, -1, "add"), "no chunk"),
         ((2, 2, 0, "add"), "no two different"),
     ],
-)  # fmt: skip
+)
 def test_a_move_that_is_none_is_named_with_its_step(move: Any, said: str) -> None:
     with pytest.raises(ValueError, match=f"^Step 2: .*{said}"):
         steps_of([], [(0, 1, 0, "add"), move])
@@ -523,8 +556,15 @@ def test_the_words_that_there_are_stand_in_the_refusal() -> None:
 
 def test_chunks_are_cut_into_slices_of_eight_mebibytes_and_no_more_than_two() -> None:
     mebi = 1 << 20  # four of them make 16 MiB
-    cut = [([0, 1], 1), ([0, 4 * mebi - 1], 1), ([0, 4 * mebi], 2), ([0, 100 * mebi], 2),
-           ([0, 1, 4 * mebi + 1, 4 * mebi + 2], 2), ([5, 4 * mebi], 1), ([0, 0], 1)]  # fmt: skip
+    cut = [
+        ([0, 1], 1),
+        ([0, 4 * mebi - 1], 1),
+        ([0, 4 * mebi], 2),
+        ([0, 100 * mebi], 2),
+        ([0, 1, 4 * mebi + 1, 4 * mebi + 2], 2),
+        ([5, 4 * mebi], 1),
+        ([0, 0], 1),
+    ]
     for bounds, slices in cut:
         assert runs.slices_of(bounds) == slices, bounds
 
@@ -622,8 +662,12 @@ def test_peers_are_a_table_from_row_to_column(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_records_are_of_a_gpu_by_name_and_of_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    every = tuple({"gpu": gpu, "gpus": gpus, "n": n} for n, (gpu, gpus) in enumerate(
-        [("H200", 2), ("H200", 4), ("H100", 2), ("H200", 2), ("H200", 3), ("H200", 1)]))  # fmt: skip
+    every = tuple(
+        {"gpu": gpu, "gpus": gpus, "n": n}
+        for n, (gpu, gpus) in enumerate(
+            [("H200", 2), ("H200", 4), ("H100", 2), ("H200", 2), ("H200", 3), ("H200", 1)]
+        )
+    )
     monkeypatch.setattr(records, "records", lambda: every)
     assert [each["n"] for each in records.records_of("virtual H200")] == [0, 3]
     assert [each["n"] for each in records.records_of("NVIDIA H200", 4)] == [1]

@@ -60,7 +60,8 @@ def change(path: Path, source: str | None = None, run: bool = False, cell: int =
 
 @pytest.mark.parametrize("path", copies.originals().values(), ids=lambda path: path.stem)
 def test_a_copy_shows_no_answer_below_its_question(path: Path) -> None:
-    original, copy = nbformat.read(path, as_version=4), nbformat.from_dict(copies.as_copy(path))
+    original = nbformat.read(path, as_version=4)
+    copy = nbformat.from_dict(copies.as_copy(path))
     nbformat.validate(copy)
     assert len(copy.cells) == len(original.cells)
     code = [cell for cell in copy.cells if cell.cell_type == "code"]
@@ -141,8 +142,10 @@ def test_a_notebook_that_was_split_names_both_halves(course: Path, mine: Path) -
         (course / half).write_bytes(original)
     assert copies.update(mine)[:2] == ["01a_first.ipynb is new.", "01b_second.ipynb is new."]
     assert sorted(path.name for path in mine.glob("*.ipynb")) == [
-        "00_start.ipynb", "01a_first.ipynb", "01b_second.ipynb",
-    ]  # fmt: skip
+        "00_start.ipynb",
+        "01a_first.ipynb",
+        "01b_second.ipynb",
+    ]
 
 
 def test_what_became_of_a_notebook_is_said(course: Path, mine: Path) -> None:

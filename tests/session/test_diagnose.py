@@ -47,21 +47,29 @@ def test_a_cause_has_its_line_counter_ceiling_remedy_gain_and_notebook() -> None
     # Every lane has a sector of its own; side by side, eight share one.
     assert (found.main.figures["sectors"], found.main.figures["ideal"]) == (32, 4)
     text = repr(found)
-    parts = ("Line 5, y[i] = 2.0f * x[i * stride];", "32 sectors a request where 4 would", "Ceiling: ",
-             "neighbouring lanes take neighbouring addresses", " × as fast, ", "Notebook 05a")  # fmt: skip
+    parts = (
+        "Line 5, y[i] = 2.0f * x[i * stride];",
+        "32 sectors a request where 4 would",
+        "Ceiling: ",
+        "neighbouring lanes take neighbouring addresses",
+        " × as fast, ",
+        "Notebook 05a",
+    )
     for words in parts:
         assert words in text, text
     assert found.main.gain == pytest.approx(found.time_ns / found.main.after_ns)
 
 
 def test_the_stated_gain_is_that_of_the_mended_kernel() -> None:
-    flawed, mended = gl.diagnose(*Strided(16).step), gl.diagnose(*Strided(1).step)
+    flawed = gl.diagnose(*Strided(16).step)
+    mended = gl.diagnose(*Strided(1).step)
     assert flawed.main is not None
     assert flawed.time_ns / mended.time_ns == pytest.approx(flawed.main.gain, rel=0.1)
 
 
 def test_another_launch_beside_it_tells_what_changed_and_what_it_bought() -> None:
-    before, after = Strided(16), Strided(1)
+    before = Strided(16)
+    after = Strided(1)
     found = gl.diagnose(*after.step, beside=before.step)
     assert (int(before.runs[0]), int(after.runs[0])) == (1, 1)
     assert found.beside is not None
@@ -94,11 +102,13 @@ def test_it_is_saved_and_shown_as_tables_are(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("more", "error", "words"),
-    [({"beside": 3}, TypeError, "`beside` is a launch, not int"),
-     ({"beside": (1, 2)}, TypeError, "`beside` has 2 parts"),
-     ({"beside": (None, 1, 1, ())}, TypeError, "None is what a launch returns"),
-     ({"shared_bytes": -1}, ValueError, "shared_bytes")],
-)  # fmt: skip
+    [
+        ({"beside": 3}, TypeError, "`beside` is a launch, not int"),
+        ({"beside": (1, 2)}, TypeError, "`beside` has 2 parts"),
+        ({"beside": (None, 1, 1, ())}, TypeError, "None is what a launch returns"),
+        ({"shared_bytes": -1}, ValueError, "shared_bytes"),
+    ],
+)
 def test_bad_input_is_named(more: dict[str, Any], error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         gl.diagnose(*Strided(1).step, **more)

@@ -104,7 +104,8 @@ def test_the_verdict_comes_first_and_no_gpu_takes_one_line() -> None:
 
 
 def test_what_is_wrong_is_told_unasked() -> None:
-    ok, wrong = Finding("Python", "ok", "3.12"), Finding("CuPy", "wrong", "two of them", "remove one")
+    ok = Finding("Python", "ok", "3.12")
+    wrong = Finding("CuPy", "wrong", "two of them", "remove one")
     found = Diagnosis((ok, Finding("real GPU", "missing", ""), Finding("virtual GPU", "ok", ""), wrong))
     assert repr(found).splitlines()[1:] == ["wrong    CuPy  two of them", "           -> remove one"]
     assert found._repr_html_().startswith("<details open>")

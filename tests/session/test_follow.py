@@ -19,12 +19,17 @@ from virtualgpu.records.libraries.layers import LAYERS, Followed
 
 cp: Any = None
 PLANTED = Followed(
-    provenance=Provenance("recorded", "NVIDIA Test", "planted"), package="PyTorch", call="x @ w",
+    provenance=Provenance("recorded", "NVIDIA Test", "planted"),
+    package="PyTorch",
+    call="x @ w",
     layers=(
-        (("matmul", 1),), (("libcublas: cublasSgemm_v2", 1),), (("cudaLaunchKernelExC", 2),), (),
+        (("matmul", 1),),
+        (("libcublas: cublasSgemm_v2", 1),),
+        (("cudaLaunchKernelExC", 2),),
+        (),
         (("gemm", 1),),
     ),
-)  # fmt: skip
+)
 
 
 @pytest.fixture(autouse=True)

@@ -67,7 +67,8 @@ class TestLaunch:
         assert g.result is out
 
     def test_neither_capture_nor_comparison_changes_what_fn_reads_and_writes(self) -> None:
-        x, total = ones(), ones(0)
+        x = ones()
+        total = ones(0)
 
         def work(x: Any) -> None:
             total[...] += x
@@ -87,7 +88,8 @@ class TestLaunch:
             all_are(other, 50)
 
     def test_launch_stream(self) -> None:
-        x, stream = ones(), gl.cp.cuda.Stream(non_blocking=True)
+        x = ones()
+        stream = gl.cp.cuda.Stream(non_blocking=True)
         g = gl.graph(add, x)
         g.upload(stream)
         g.launch(stream)
@@ -118,7 +120,9 @@ class TestLaunch:
 
 class TestRecord:
     def test_nodes_and_edges(self) -> None:
-        x, y, other = ones(), ones(), gl.cp.cuda.Stream(non_blocking=True)
+        x = ones()
+        y = ones()
+        other = gl.cp.cuda.Stream(non_blocking=True)
 
         def fork(x: Any, y: Any) -> None:
             stream = gl.cp.cuda.get_current_stream()
@@ -158,7 +162,8 @@ class TestRecord:
         assert (number.data, number.offset, number.addresses) == (np.float32(2.5).tobytes(), 8, ())
 
     def test_names(self) -> None:
-        x, z = ones(), ones()
+        x = ones()
+        z = ones()
         record = gl.graph(lambda a: a * z, x).record
         arrays = [(a.name, a.is_output) for a in record.arrays]
         assert arrays == [("x", False), ("z", False), ("result", True)]
@@ -177,7 +182,9 @@ class TestRecord:
 
 class TestUpdate:
     def test_another_array_by_name(self) -> None:
-        x, y, other = ones(), ones(0), ones(10)
+        x = ones()
+        y = ones(0)
+        other = ones(10)
         g = gl.graph(lambda x, y: kernel(PUT, "put")((1,), (N,), (y, x)), x, y)
         g.update(x=other)
         g.launch()
@@ -186,8 +193,10 @@ class TestUpdate:
         assert g.check() == ()
 
     def test_every_node_and_view_of_the_array_moves(self) -> None:
-        x, other = gl.cp.arange(N, dtype=np.float32), gl.cp.arange(N, dtype=np.float32) * 100
-        halves, copied = gl.cp.zeros(N // 2, np.float32), ones(0)
+        x = gl.cp.arange(N, dtype=np.float32)
+        other = gl.cp.arange(N, dtype=np.float32) * 100
+        halves = gl.cp.zeros(N // 2, np.float32)
+        copied = ones(0)
 
         def work(x: Any) -> Any:
             add(x, 1)
@@ -209,7 +218,8 @@ class TestUpdate:
         np.testing.assert_allclose(gl.cp.asnumpy(x), np.arange(N))
 
     def test_another_function_of_the_same_shape(self) -> None:
-        x, y = ones(), ones(3)
+        x = ones()
+        y = ones(3)
         g = gl.graph(lambda x: add(x, 1), x)
         executable = g.graph.graphExec
         g.update(lambda y: add(y, 5), y)
@@ -264,7 +274,8 @@ class TestUpdate:
 
 class TestAddresses:
     def test_a_name_that_means_another_array_dangles(self) -> None:
-        x, y = ones(3), ones(0)
+        x = ones(3)
+        y = ones(0)
         g = gl.graph(lambda x: kernel(PUT, "put")((1,), (N,), (y, x)), x)
         assert g.check(x=x) == ()
         before = x.data.ptr
@@ -386,8 +397,11 @@ class TestRefusals:
         x = ones()
         first = gl.graph(add, x)
         with pytest.raises(RuntimeError, match="capturing"):
-            gl.graph(lambda x: float(x[0]) if gl.cp.cuda.get_current_stream().is_capturing() else None, x,
-                     pool=first.pool)  # fmt: skip
+            gl.graph(
+                lambda x: float(x[0]) if gl.cp.cuda.get_current_stream().is_capturing() else None,
+                x,
+                pool=first.pool,
+            )
         gl.graph(add, x, pool=first.pool).launch()
         all_are(x, 2)
 

@@ -107,7 +107,8 @@ def test_examples_of_public_functions_run(tmp_path: Path, monkeypatch: pytest.Mo
         examples = doctest.DocTestParser().get_examples(inspect.getdoc(function) or "")
         assert examples, f"gl.{name} shows no example"
         with session.on_device("virtual:A100") as cp:
-            x, y = cp.zeros(1000, cp.float32), cp.zeros(1000, cp.float32)
+            x = cp.zeros(1000, cp.float32)
+            y = cp.zeros(1000, cp.float32)
             names = {
                 "gl": gpulab,
                 "cp": cp,

@@ -79,8 +79,10 @@ def test_the_slider_keeps_the_work_and_the_arrays(addition: Any) -> None:
 
 def test_a_chart_keeps_no_arrays() -> None:
     """Of earlier cells, too, whose views stay open."""
-    kernel, pool = gl.cp.RawKernel(VECTOR_ADD, "vector_add"), gl.cp.get_default_memory_pool()
-    before, charts = pool.used_bytes(), []
+    kernel = gl.cp.RawKernel(VECTOR_ADD, "vector_add")
+    pool = gl.cp.get_default_memory_pool()
+    before = pool.used_bytes()
+    charts = []
     for _ in range(3):
         x = gl.cp.ones(1 << 16, gl.cp.float32)
         charts.append(gl.launch(kernel, 1 << 8, 256, (x, x, gl.cp.zeros_like(x), np.int32(x.size))))
@@ -98,7 +100,8 @@ def test_a_chart_keeps_no_arrays() -> None:
 
 
 def test_arrays_without_a_name_stay_for_the_slider() -> None:
-    kernel, size = gl.cp.RawKernel(VECTOR_ADD, "vector_add"), np.int32(1024)
+    kernel = gl.cp.RawKernel(VECTOR_ADD, "vector_add")
+    size = np.int32(1024)
     chart = gl.launch(kernel, 4, 256, (*[gl.cp.ones(size, gl.cp.float32) for _ in range(3)], size))
     gc.collect()
     chart.block_threads = 64
@@ -151,7 +154,8 @@ def test_warps_follows_the_chosen_warp(addition: Any) -> None:
 
 def test_count_matches_arithmetic_on_the_back_of_an_envelope() -> None:
     cp = gl.cp
-    x, y = cp.arange(64 * 32, dtype=cp.float32), cp.zeros(64, cp.float32)
+    x = cp.arange(64 * 32, dtype=cp.float32)
+    y = cp.zeros(64, cp.float32)
     table = gl.count(cp.RawKernel(COLUMN_SUM, "column"), 1, 64, (x, y, np.int32(32)))
     assert isinstance(table, CounterTable)
     # 2 warps load with a stride of 128 bytes: each lane its own sector. They store 128 bytes: 4.
@@ -233,7 +237,8 @@ def test_each_function_runs_the_kernel_exactly_once() -> None:
 def test_every_result_has_its_record(addition: Any) -> None:
     kernel, args, _ = addition
     launch = (kernel, GRID, BLOCK, args)
-    counted, checked = gl.count(*launch), gl.sanitize(*launch)
+    counted = gl.count(*launch)
+    checked = gl.sanitize(*launch)
     found = {
         LaunchTrace: gl.launch(*launch).record,
         WarpTrace: gl.warps(*launch).record,
@@ -269,7 +274,8 @@ def test_counts_as_run_stand_beside_the_programs_lines() -> None:
 
 
 def test_a_graph_takes_an_array_that_was_put_in_by_name_for_its_own() -> None:
-    x, other = gl.cp.ones(32, np.float32), gl.cp.full(32, 5, np.float32)
+    x = gl.cp.ones(32, np.float32)
+    other = gl.cp.full(32, 5, np.float32)
     g = gl.graph(lambda x: x + 1, x)
     g.update(x=other)
     assert [array is other for array in g.arrays] == [True]
@@ -287,11 +293,19 @@ def test_nodes_of_a_launch_that_cupti_saw_are_numbered_as_the_graphs() -> None:
     seen: Any = ((*launched, 7), ("MEMCPY", "copy", "DtoD", 7), (*launched, 0), (*launched, 7))
     activities = tuple(
         Activity(
-            kind=kind, name=name, device_id=0, stream_id=7, correlation_id=10 + k, start_ns=k, end_ns=k + 1,
-            copy_kind=way, graph_id=of, graph_node_id=99,
+            kind=kind,
+            name=name,
+            device_id=0,
+            stream_id=7,
+            correlation_id=10 + k,
+            start_ns=k,
+            end_ns=k + 1,
+            copy_kind=way,
+            graph_id=of,
+            graph_node_id=99,
         )
         for k, (kind, name, way, of) in enumerate(seen)
-    )  # fmt: skip
+    )
     told = Timeline(provenance=MEASURED, method="CUPTI", start_ns=0, end_ns=9, activities=activities)
     assert [each.graph_node_id for each in numbered(told, graph).activities] == [0, 1, 99, 2]
     modelled = replace(told, provenance=Provenance("modelled", "a device"))

@@ -29,19 +29,28 @@ def t4() -> MemoryLadder:
 
 
 def test_levels_say_what_was_read_and_what_to_expect_and_deliver_what_they_did(t4: MemoryLadder) -> None:
-    guide, sheet = "CUDA C++ Programming Guide", "NVIDIA T4 datasheet; deviceQuery listing"
-    sms, ghz, lanes = 40, 1.59, 64
+    guide = "CUDA C++ Programming Guide"
+    sheet = "NVIDIA T4 datasheet; deviceQuery listing"
+    sms = 40
+    ghz = 1.59
+    lanes = 64
     told = {each.level: (each.published_gbps, each.document, each.method) for each in t4.bandwidths}
     loads = 128 * sms * ghz  # bytes a clock
     assert [(level, gbps, document) for level, (gbps, document, _) in told.items()] == [
-        ("registers", pytest.approx(16 * lanes * sms * ghz),
-         f"four operands a lane and clock: {guide} and boost clock"),
+        (
+            "registers",
+            pytest.approx(16 * lanes * sms * ghz),
+            f"four operands a lane and clock: {guide} and boost clock",
+        ),
         ("shared memory", pytest.approx(loads), f"32 banks of 4 bytes a clock: {guide} and boost clock"),
         ("L1", pytest.approx(loads), f"128 bytes a clock: {guide} and boost clock"),
         ("L2", None, ""),
-        ("memory, read", 320, sheet), ("memory, copy", 320, sheet), ("host to device", 15.75, sheet),
-        ("device to host", 15.75, sheet), ("peer", 15.75, sheet),
-    ]  # fmt: skip
+        ("memory, read", 320, sheet),
+        ("memory, copy", 320, sheet),
+        ("host to device", 15.75, sheet),
+        ("device to host", 15.75, sheet),
+        ("peer", 15.75, sheet),
+    ]
     for level, said in {
         "L2": "All SMs read the same 1 MiB again and again, past L1.",  # a quarter of it
         "memory, read": "All SMs read 16 MiB; the difference of two rounds and one.",  # four times L2
@@ -53,8 +62,9 @@ def test_levels_say_what_was_read_and_what_to_expect_and_deliver_what_they_did(t
         assert told[level][2] == said
     assert t4.working_set_bytes.tolist() == [1 << n for n in range(10, 24)]
     assert [(c.level, c.document) for c in t4.capacities] == [
-        ("L1", f"{guide}: L1 and shared memory together"), ("L2", sheet)
-    ]  # fmt: skip
+        ("L1", f"{guide}: L1 and shared memory together"),
+        ("L2", sheet),
+    ]
     assert "128 KiB" in t4.latency_method
     assert "128 bytes apart" in t4.latency_method
     # On the modelled clock, which is nearly the same on every computer: what it gave when somebody looked.
@@ -93,7 +103,8 @@ def test_a_real_gpu_is_asked_for_more_and_no_more_than_a_quarter_of_what_is_free
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with session.on_device("virtual:T4"):
-        info, runtime = session.backend().device_info(), session.cp().cuda.runtime
+        info = session.backend().device_info()
+        runtime = session.cp().cuda.runtime
 
         def bench(free: int) -> hierarchy._Bench:
             monkeypatch.setattr(runtime, "memGetInfo", lambda: (free, 1 << 34))
@@ -114,10 +125,17 @@ def test_a_real_gpu_is_asked_for_more_and_no_more_than_a_quarter_of_what_is_free
 
 def test_the_time_is_the_median_of_runs_that_find_the_gpu_idle(monkeypatch: pytest.MonkeyPatch) -> None:
     with session.on_device("virtual:T4"):
-        bench, done = hierarchy._Bench(session.backend().device_info(), hierarchy._REAL), []
+        bench = hierarchy._Bench(session.backend().device_info(), hierarchy._REAL)
+        done = []
         times = iter((5e-3, 1e-3, 2e-3, 9e-3, 4e-3, 7e-3))
         monkeypatch.setattr(bench.cp.cuda, "get_elapsed_time", lambda begin, until: next(times))
-        run, before = (lambda *count: done.append(count)), (lambda: done.append("before"))
+
+        def run(*count: int) -> None:
+            done.append(count)
+
+        def before() -> None:
+            done.append("before")
+
         assert bench.apart_ns(run, 32, 16, before) == pytest.approx((2e-3 - 7e-3) * 1e6)
     assert done == ["before", (32,)] * 3 + ["before", (16,)] * 3
 
@@ -131,8 +149,9 @@ def test_what_documents_say_of_links_is_of_one_direction() -> None:
     other = replace(info, name="a GPU of no table", nvlink_gbps=None, provenance=Provenance("measured", "it"))
     assert hierarchy._published(other) == {
         "memory": (info.memory_bandwidth_gbps, "the driver's clocks"),
-        "host": (info.pcie_gbps, "the driver's clocks"), "peer": (info.pcie_gbps, "the driver's clocks"),
-    }  # fmt: skip
+        "host": (info.pcie_gbps, "the driver's clocks"),
+        "peer": (info.pcie_gbps, "the driver's clocks"),
+    }
     assert [c.document for c in hierarchy._capacities(other)][1] == "the driver"
 
 
@@ -181,7 +200,8 @@ def test_the_modelled_clock_agrees_with_an_h200() -> None:
     with session.on_device("virtual:H200"):
         info = session.backend().device_info()
         bench = hierarchy._Bench(info, hierarchy._Effort(1, 4 << 20, 1, 4096, 32, 16 << 20, 1, 1))
-        sizes, times = bench.sizes, bench.latencies(lambda: None)
+        sizes = bench.sizes
+        times = bench.latencies(lambda: None)
         rates = bench.bandwidths()
         modelled = {level.level: level.gbps for level, _ in zip(rates, range(3), strict=False)}
     for size, ns in zip(sizes.tolist(), times.tolist(), strict=True):
@@ -314,11 +334,13 @@ def test_the_chain_goes_through_every_line_once(lines: int, chain: int, steps: i
     assert array is whole
     assert end is seen.bench.end
     assert int(seen.launches[1][-1][2]) == 8 * lines
-    words, first = whole.get(), int(whole.data.ptr)
+    words = whole.get()
+    first = int(whole.data.ptr)
     nexts = (words[: 16 * lines : 16] - np.uint64(first)) // 128
     assert np.array_equal(np.sort(nexts), np.arange(lines))
     if lines == 8:
-        at, passed = 0, []
+        at = 0
+        passed = []
         for _ in range(lines):
             at = int(nexts[at])
             passed.append(at)
@@ -329,7 +351,9 @@ def test_the_chain_goes_through_every_line_once(lines: int, chain: int, steps: i
 @pytest.mark.usefixtures("on_t4")
 def test_each_working_set_has_its_latency() -> None:
     effort = replace(hierarchy._REAL, most_bytes=1 << 13, steps_an_octave=2)
-    bench, begun, asked = hierarchy._Bench(session.backend().device_info(), effort), [], []
+    bench = hierarchy._Bench(session.backend().device_info(), effort)
+    begun = []
+    asked = []
     bench._latency = lambda whole, lines, rng: asked.append((whole.nbytes, lines)) or 7.0  # type: ignore[func-returns-value, method-assign]
     assert bench.latencies(lambda: begun.append(1)).tolist() == [7.0] * 7
     assert len(begun) == 7
@@ -338,7 +362,8 @@ def test_each_working_set_has_its_latency() -> None:
 
 @pytest.mark.usefixtures("on_t4")
 def test_copies_are_timed_in_a_row_after_such_a_row() -> None:
-    bench, done = hierarchy._Bench(session.backend().device_info(), hierarchy._REAL), []
+    bench = hierarchy._Bench(session.backend().device_info(), hierarchy._REAL)
+    done = []
 
     def ns(run: Any) -> float:
         done.append("timed")
@@ -358,12 +383,16 @@ class Link:
         self.on = here
         pinned = bytearray(4 << 20)
         self.cp = SimpleNamespace(
-            zeros=self.zeros, uint8=np.uint8,
+            zeros=self.zeros,
+            uint8=np.uint8,
             cuda=SimpleNamespace(
-                alloc_pinned_memory=lambda size: pinned, get_current_stream=lambda: "stream",
-                Device=self.device, Stream=self.stream, runtime=SimpleNamespace(getDeviceCount=lambda: count),
+                alloc_pinned_memory=lambda size: pinned,
+                get_current_stream=lambda: "stream",
+                Device=self.device,
+                Stream=self.stream,
+                runtime=SimpleNamespace(getDeviceCount=lambda: count),
             ),
-        )  # fmt: skip
+        )
 
     def zeros(self, size: int, dtype: Any) -> Any:
         def copied(data: Any, size_bytes: int, stream: Any) -> None:
@@ -372,12 +401,15 @@ class Link:
         made = SimpleNamespace(
             set=lambda data, stream: self.said.append(("set", data.nbytes, stream)),
             get=lambda stream, out, blocking: self.said.append(("get", out.nbytes, stream, blocking)),
-            data=SimpleNamespace(copy_from_device_async=copied, on=self.on), on=self.on, size=size,
-        )  # fmt: skip
+            data=SimpleNamespace(copy_from_device_async=copied, on=self.on),
+            on=self.on,
+            size=size,
+        )
         return made
 
     def device(self, number: int | None = None) -> Any:
-        link, before = self, self.on
+        link = self
+        before = self.on
 
         class Device:
             id = before
@@ -397,7 +429,8 @@ class Link:
 
 @pytest.mark.usefixtures("on_t4")
 def test_copies_to_the_host_and_back_are_behind_one_another_on_a_stream() -> None:
-    seen, link = Counted(replace(hierarchy._REAL, copies=1)), Link()
+    seen = Counted(replace(hierarchy._REAL, copies=1))
+    link = Link()
     seen.bench.cp = link.cp
     to_device, to_host = seen.bench._host({"host": (16.0, "a sheet")})
     size = 4 << 20
@@ -409,7 +442,8 @@ def test_copies_to_the_host_and_back_are_behind_one_another_on_a_stream() -> Non
 @pytest.mark.usefixtures("on_t4")
 @pytest.mark.parametrize(("here", "count", "there"), [(0, 2, 1), (1, 2, 0), (2, 4, 3), (3, 4, 0)])
 def test_a_peer_is_the_next_gpu(here: int, count: int, there: int) -> None:
-    seen, link = Counted(replace(hierarchy._REAL, copies=1)), Link(here, count)
+    seen = Counted(replace(hierarchy._REAL, copies=1))
+    link = Link(here, count)
     seen.bench.cp = link.cp
     peer = seen.bench._peer({"peer": (450.0, "a sheet")})
     assert link.said == [(here, there, 4 << 20, "of its own: True")] * 2

@@ -51,9 +51,9 @@ CASES = {
     "gl.launch(f, 1, 100, (x,))": "TypeError: Kernel 'f' takes 2 arguments but 1 was passed",
     "f((1,), (100,), (x,))": "TypeError: Kernel 'f' takes 2 arguments but 1 was passed",
     "f(1, 100, (x, 100))": "TypeError: Argument 'grid' has incorrect type",
-    "typo((1,), (32,), (x,))": "CompileException: kernel.cu(4): error: identifier \"y\" is undefined",
+    "typo((1,), (32,), (x,))": 'CompileException: kernel.cu(4): error: identifier "y" is undefined',
     "gl.count(typo, 1, 32, (x,))": "CompileException: kernel.cu(4): error",
-    "module.get_function('h<float>')": "CompileException: kernel.cu(1): error: identifier \"nope\"",
+    "module.get_function('h<float>')": 'CompileException: kernel.cu(1): error: identifier "nope"',
     "cp.RawKernel(f.code, 'ff')((1,), (1,), ())": "Did you mean 'f'?",
     "f((8,), (256,), (x, 100))": "That is right after the end of the float32 array",
     "gl.launch(f, 8, 256, (x, 100))": "IllegalAddressError: cudaErrorIllegalAddress",
@@ -82,9 +82,10 @@ CASES = {
     "import cupy": "write `from gpulab import cp`, which has CuPy's interface",
     "from cupyx.profiler import benchmark": "virtualgpu.as_cupy()",
     "import torch": "PyTorch cannot run on the virtual GPU",
-    "threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start(); loop((1,), (1,), (zero,))":
-        "KeyboardInterrupt: kernel 'loop' was stopped at line 2 `while (x[0] == 0) { }`",
-}  # fmt: skip
+    "threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start(); loop((1,), (1,), (zero,))": (
+        "KeyboardInterrupt: kernel 'loop' was stopped at line 2 `while (x[0] == 0) { }`"
+    ),
+}
 BEFORE_LINES = 12
 IMPORT = re.compile(r"(?:import|from) (cupyx?|torch)\b")
 
@@ -146,7 +147,8 @@ def test_whoever_showed_what_ends_a_thread_still_does_and_the_error_keeps_its_fr
     show = messages._of_threads(before)
     with pytest.raises(TypeError) as caught:
         gl.launch(None, 1, 32, ())
-    error, thread = caught.value, threading.current_thread()
+    error = caught.value
+    thread = threading.current_thread()
     whole = error.__traceback__
     show(threading.ExceptHookArgs((TypeError, error, whole, thread)))
     ((args, names),) = told
@@ -186,7 +188,8 @@ class Shell:
 
 def test_an_import_that_failed_is_answered_once_with_what_to_write(monkeypatch: pytest.MonkeyPatch) -> None:
     gl.use_device("virtual:T4")
-    error, shell = ModuleNotFoundError("No module named 'triton.x'", name="triton.x"), Shell()
+    error = ModuleNotFoundError("No module named 'triton.x'", name="triton.x")
+    shell = Shell()
     for _ in range(2):
         offset, ours, lines = shell.show(error)
         assert (offset, ours, lines[-1]) == (3, True, "ModuleNotFoundError: No module named 'triton.x'")
@@ -233,17 +236,21 @@ LONG = "ValueError: " + "word " * 20
     ("line", "broken"),
     [
         (LONG, ("ValueError:" + " word" * 12, " ".join(["word"] * 8))),
-        (f"\x1b[31mValueError\x1b[39m: {'word ' * 20}",
-         ("\x1b[31mValueError\x1b[39m:" + " word" * 12, " ".join(["word"] * 8))),
+        (
+            f"\x1b[31mValueError\x1b[39m: {'word ' * 20}",
+            ("\x1b[31mValueError\x1b[39m:" + " word" * 12, " ".join(["word"] * 8)),
+        ),
         ("    source " + "word " * 20, None),  # a compiler quotes it
         ("ValueError: " + "w" * 80, ("ValueError:", "w" * 80)),
         ("x = 1", None),
         ("-" * 75, ("-" * 72,)),
         ("-" * 72, None),
-        ("TypeError" + " " * 32 + "Traceback (most recent call last)",
-         ("TypeError" + " " * 30 + "Traceback (most recent call last)",)),
+        (
+            "TypeError" + " " * 32 + "Traceback (most recent call last)",
+            ("TypeError" + " " * 30 + "Traceback (most recent call last)",),
+        ),
     ],
-)  # fmt: skip
+)
 def test_messages_are_broken_at_words_and_headings_shortened(
     line: str, broken: tuple[str, ...] | None
 ) -> None:
@@ -258,8 +265,11 @@ def test_a_learners_own_frames_and_causes_stay(jupyter: NotebookClient) -> None:
     run(jupyter, SETUP)
     run(jupyter, "def helper(a):\n    return f((1,), (2048,), (a, 100))")
     assert any("helper(a)" in line for line in traceback(run(jupyter, "helper(x)")))
-    run(jupyter, "def chained():\n    try:\n        1 / 0\n    except ZeroDivisionError as e:\n"
-                 "        raise ValueError('mine') from e")  # fmt: skip
+    run(
+        jupyter,
+        "def chained():\n    try:\n        1 / 0\n    except ZeroDivisionError as e:\n"
+        "        raise ValueError('mine') from e",
+    )
     text = "\n".join(traceback(run(jupyter, "chained()")))
     assert "ZeroDivisionError" in text
     assert "direct cause" in text

@@ -313,5 +313,9 @@ def test_a_share_below_what_reading_costs_is_told_as_less() -> None:
     assert (share(9.54), share(10.4), share(None)) == ("9.5 %", "10 %", "not available")
 
     assert [share(each) for each in (None, 0.0, 5.2e-6, 0.0035, 12.4)] == [
-        "not available", "0 %", "< 0.001 %", "0.0035 %", "12 %",
-    ]  # fmt: skip
+        "not available",
+        "0 %",
+        "< 0.001 %",
+        "0.0035 %",
+        "12 %",
+    ]

@@ -87,16 +87,19 @@ def test_what_cannot_run_says_why() -> None:
 
 
 SAME = (
-    ("Stream Sanitizer", "TORCH_CUDA_SANITIZER"), ("TunableOp", "tunable.enable", "tunable.tuning_enable"),
-    ("memory_reserved", "memory_cached"), ("max_memory_reserved", "max_memory_cached"),
+    ("Stream Sanitizer", "TORCH_CUDA_SANITIZER"),
+    ("TunableOp", "tunable.enable", "tunable.tuning_enable"),
+    ("memory_reserved", "memory_cached"),
+    ("max_memory_reserved", "max_memory_cached"),
     ("memory_stats", "memory_stats_as_nested_dict"),
     ("host_memory_stats", "host_memory_stats_as_nested_dict"),
     ("AcceleratorError", "CudaError"),
     ("backends.cuda.matmul.allow_tf32", "backends.cuda.matmul.fp32_precision"),
     ("set_float32_matmul_precision", "backends.cuda.matmul.fp32_precision"),
-    ("get_sync_debug_mode", "set_sync_debug_mode"), ("Tensor.to(\"cuda\")", "Tensor.cuda()"),
+    ("get_sync_debug_mode", "set_sync_debug_mode"),
+    ('Tensor.to("cuda")', "Tensor.cuda()"),
     ("nvtx.range", "profiler.record_function"),
-)  # fmt: skip
+)
 
 
 def test_no_two_rows_contradict_each_other() -> None:

@@ -61,8 +61,11 @@ def test_reports_of_many_threads_are_one_finding() -> None:
     found = read(file(*(record(PAST_END, 4, thread) for thread in (7, 8, 9))), "memory", CODE)
     (hazard,) = found
     assert (hazard.tool, hazard.kind, hazard.space, hazard.severity) == (
-        "memory", "out of bounds", "global", "error",
-    )  # fmt: skip
+        "memory",
+        "out of bounds",
+        "global",
+        "error",
+    )
     assert hazard.count == 3
     assert hazard.second.thread == (7, 0, 0)
     assert hazard.second.block == (3, 0, 0)
@@ -104,10 +107,11 @@ def test_a_race_has_both_its_sides() -> None:
         ("Uninitialized __global__ memory read of size 4 bytes", "uninitialised read"),
         ("Barrier error detected. Divergent thread(s) in warp.", "divergent barrier"),
         ("Barrier error detected. Invalid arguments.", "lane outside its mask"),
-        ("Stack overflow", "stack overflow"), ("Warp assert", "assert"),
+        ("Stack overflow", "stack overflow"),
+        ("Warp assert", "assert"),
         ("Something that a later version says", "Something that a later version says"),
     ],
-)  # fmt: skip
+)
 def test_its_words_are_ours(text: str, kind: str) -> None:
     (hazard,) = read(file(record(f"<text>{text}</text>", 3)), "memory", CODE)
     assert hazard.kind == kind
@@ -132,12 +136,13 @@ def test_what_is_missing_is_left_out() -> None:
         (b'<!DOCTYPE x [<!ENTITY a "b">]><ComputeSanitizerOutput/>', "document type or entities"),
         (b'<!DOCTYPE x SYSTEM "file:///etc/passwd"><ComputeSanitizerOutput/>', "document type or entities"),
         (file(record(PAST_END, 4))[:-30], "cut short or damaged"),
-        (b"", "cut short or damaged"), (b"\xff\xfe\x00", "cut short or damaged"),
+        (b"", "cut short or damaged"),
+        (b"\xff\xfe\x00", "cut short or damaged"),
         (b"<other/>", "no file of compute-sanitizer"),
         (file("<a>" * 100 + "</a>" * 100), "no file of compute-sanitizer"),
         (b" " * ((16 << 20) + 1), "bytes, and 16,777,216 are read"),
     ],
-)  # fmt: skip
+)
 def test_a_file_that_is_none_is_refused(data: bytes, words: str) -> None:
     with pytest.raises(SanitizerFileError, match=words):
         read(data, "memory")
@@ -209,8 +214,9 @@ def test_a_launch_runs_in_processes_under_the_tools(tool: Callable[..., None], t
     tool(nvidia.CHECKER, file(record(RACE, 3)))
     report = checked(("memory", "race"))
     assert [json.loads(line)[1:3] for line in sorted((tmp_path / "argv").read_text().splitlines())] == [
-        ["--tool", "memcheck"], ["--tool", "racecheck"],
-    ]  # fmt: skip
+        ["--tool", "memcheck"],
+        ["--tool", "racecheck"],
+    ]
     assert report.tools == ("memory", "race")
     assert not report.unavailable
     assert not report.clean
@@ -239,13 +245,18 @@ def test_arguments_cross_with_what_lies_around_them(tool: Callable[..., None]) -
 @pytest.mark.parametrize(
     ("how", "words"),
     [
-        ({"runs": False, "says": "========= Error: Device not supported. Please refer to the release notes."},
-         "Device not supported.*install a CUDA Toolkit that knows this GPU"),
+        (
+            {
+                "runs": False,
+                "says": "========= Error: Device not supported. Please refer to the release notes.",
+            },
+            "Device not supported.*install a CUDA Toolkit that knows this GPU",
+        ),
         ({"runs": False, "says": "cannot open a shared file"}, "ended with status 0: .*cannot open"),
         ({"more": "time.sleep(60)"}, "was not done after 0.5 s: give it a smaller launch"),
         (None, "compute-sanitizer is not installed; it comes with the CUDA Toolkit"),
     ],
-)  # fmt: skip
+)
 def test_why_it_is_not_available_is_a_value(
     how: dict[str, Any] | None, words: str, tool: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -271,7 +282,8 @@ def test_a_launch_that_does_not_begin_is_an_error(tool: Callable[..., None]) -> 
 
 def test_a_virtual_gpu_says_so() -> None:
     gl.use_device("virtual:T4")
-    kernel, x = gl.cp.RawKernel(CODE, "k"), gl.cp.zeros(64, "i4")
+    kernel = gl.cp.RawKernel(CODE, "k")
+    x = gl.cp.zeros(64, "i4")
     report = gl.sanitize(kernel, 1, 32, (x, x), tool="compute-sanitizer")
     assert report.unavailable == "it looks at a real GPU, and a virtual one is in use"
     assert "not available on this machine" in repr(gl.sanitize(kernel, 1, 32, (x, x)).beside(report))
@@ -289,7 +301,9 @@ def test_words_of_a_tool_that_works_are_no_refusal() -> None:
     assert ncu.refusal('==PROF== Connected\n"ID","Kernel Name"') == ""
 
 
-LD, DRAM, L1 = ncu._SECTORS[0], ncu._DRAM[0], ncu._L1
+LD = ncu._SECTORS[0]
+DRAM = ncu._DRAM[0]
+L1 = ncu._L1
 FFMA = "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum"
 ADD = "void add<float>(float *, int)"
 COUNTED = (

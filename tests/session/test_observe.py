@@ -20,8 +20,13 @@ extern "C" __global__ void axpy(float a, const float* x, float* y, int* runs, in
     if (i < n) y[i] = a * x[i] + y[i];
 }"""
 EVERYTHING: tuple[Observation[Any], ...] = (
-    Blocks(), Counters("cold"), Counters(), Accesses((1, 0, 0), 2), Warp((1, 0, 0), 2), Block((1, 0, 0), 2)
-)  # fmt: skip
+    Blocks(),
+    Counters("cold"),
+    Counters(),
+    Accesses((1, 0, 0), 2),
+    Warp((1, 0, 0), 2),
+    Block((1, 0, 0), 2),
+)
 
 
 @pytest.fixture(autouse=True, params=["H200", "T4"])
@@ -71,7 +76,8 @@ def test_time_and_counts_take_one_run() -> None:
 
 
 def test_all_that_one_place_shows_takes_one_run() -> None:
-    axpy, alone = Axpy(4096), {}
+    axpy = Axpy(4096)
+    alone = {}
     for what in EVERYTHING:
         alone[what] = session.observe(Axpy(4096).launch, what).record
     seen = dict(zip(EVERYTHING, session.observe(axpy.launch, *EVERYTHING), strict=True))

@@ -133,7 +133,8 @@ def test_bits_of_what_is_typed(given: object, bits: str) -> None:
 
 
 def test_what_is_typed_is_taken_exactly() -> None:
-    typed, computed = gl.precision("0.1", ["FP64"]).record[0], gl.precision(0.1, ["FP64"]).record[0]
+    typed = gl.precision("0.1", ["FP64"]).record[0]
+    computed = gl.precision(0.1, ["FP64"]).record[0]
     assert typed.error == float(Fraction(0.1) - Fraction(1, 10))
     assert computed.error == 0
 
@@ -175,7 +176,8 @@ def test_every_number_has_a_sentence_and_a_picture(value: object) -> None:
     assert view.png().startswith(b"\x89PNG")
     if value in (0, "1e400"):
         for step, power in ((64, 48), (-64, -48)):
-            view.step, view.power = step, power
+            view.step = step
+            view.power = power
             assert not view.error
 
 

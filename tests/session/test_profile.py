@@ -43,8 +43,10 @@ def virtual() -> None:
 def program() -> Any:
     cp = gl.cp
     module = cp.RawModule(code=SOURCE)
-    axpy, tiled = module.get_function("axpy"), module.get_function("tiled")
-    x, y = cp.ones(N, cp.float32), cp.zeros(N, cp.float32)
+    axpy = module.get_function("axpy")
+    tiled = module.get_function("tiled")
+    x = cp.ones(N, cp.float32)
+    y = cp.zeros(N, cp.float32)
 
     def program(times: int = 3, threads: int = 256) -> Any:
         with gl.cupyx.profiler.time_range("layer 1"):
@@ -60,7 +62,8 @@ def program() -> Any:
 
 def test_kernels_have_what_was_counted_and_what_the_timeline_has(program: Any) -> None:
     p = gl.profile(program)
-    record, ran = p.record, p.timeline.record.activities
+    record = p.record
+    ran = p.timeline.record.activities
     axpy = record.kernel("axpy")
     assert axpy.count == 3
     assert axpy.device_time_total_ns == sum(a.duration_ns for a in ran if a.name == "axpy")
@@ -101,7 +104,8 @@ def test_time_in_a_layer_is_that_of_the_kernels_given_in_it(program: Any) -> Non
 def test_a_graphs_kernels_are_counted_at_each_launch(program: Any) -> None:
     cp = gl.cp
     axpy = cp.RawModule(code=SOURCE).get_function("axpy")
-    x, y = cp.ones(N, cp.float32), cp.zeros(N, cp.float32)
+    x = cp.ones(N, cp.float32)
+    y = cp.zeros(N, cp.float32)
     stream = cp.cuda.Stream(non_blocking=True)
     with stream:
         stream.begin_capture()
@@ -119,9 +123,21 @@ def test_a_graphs_kernels_are_counted_at_each_launch(program: Any) -> None:
 def test_it_reads_as_tables_with_pytorchs_names_and_the_origin(program: Any) -> None:
     p = gl.profile(program, record_shapes=True)
     text = p.describe()
-    for words in ("key", "count", "device_time_total", "of wall", "occupancy", "GFLOP/s", "layer 2",
-                  "256 × 256", "memcpy DtoH, pageable", "hidden: the line asks for none",
-                  "test_profile.py, line", "The memory pool held", "modelled on virtual A100"):  # fmt: skip
+    for words in (
+        "key",
+        "count",
+        "device_time_total",
+        "of wall",
+        "occupancy",
+        "GFLOP/s",
+        "layer 2",
+        "256 × 256",
+        "memcpy DtoH, pageable",
+        "hidden: the line asks for none",
+        "test_profile.py, line",
+        "The memory pool held",
+        "modelled on virtual A100",
+    ):
         assert words in text, words
     assert repr(p).startswith("Profile of program: ")
     assert repr(p).endswith("; modelled on virtual A100-SXM4-80GB.")
@@ -141,7 +157,8 @@ def test_a_warm_up_runs_unseen_and_what_is_given_to_the_function_arrives(program
 
 
 def test_two_profiles_side_by_side(program: Any) -> None:
-    before, after = gl.profile(program, 4), gl.profile(program, 1)
+    before = gl.profile(program, 4)
+    after = gl.profile(program, 1)
     both = before.beside(after)
     row = next(row for row in both.table().rows if row[0] == "axpy")
     assert row[2:4] == ("4", "1")
@@ -200,7 +217,9 @@ class Watcher:
     """A recorder of timelines that is made up: it notes when it begins and ends, and may see nothing."""
 
     def __init__(self, said: list[str], blind: str, record: Any) -> None:
-        self.said, self.blind, self.result = said, blind, record
+        self.said = said
+        self.blind = blind
+        self.result = record
 
     def start(self) -> None:
         self.said.append("start")
@@ -282,7 +301,8 @@ def test_what_a_warm_up_left_running_is_waited_for() -> None:
 
     given()
     gl.cp.cuda.Device().synchronize()
-    alone, warm = gl.profile(given).record, gl.profile(given, warmup=5).record
+    alone = gl.profile(given).record
+    warm = gl.profile(given, warmup=5).record
     assert warm.wall_ns < 1.5 * alone.wall_ns
     assert warm.busy_ns == alone.busy_ns
     assert not any(each.count for each in warm.waits) or warm.waits == alone.waits

@@ -62,12 +62,24 @@ def test_ranks_answer_in_their_order_as_often_as_asked() -> None:
     ("work", "limit_s", "said"),
     [
         (dies, 600.0, ["Rank 1 failed in allReduce of 1: it crashed Python (SIGKILL)."]),
-        (stays_away, 6.0, ["Not done after 6 s. Rank 0 is in allReduce; rank 1 is in its own affairs. All",
-                           "the same calls in the same order"]),
-        (raises, 600.0, ["Rank 1 failed in get_unique_id(): it raised ValueError: no number 1.",
-                         "Rank 2 failed in get_unique_id(): it raised ValueError: no number 2."]),
+        (
+            stays_away,
+            6.0,
+            [
+                "Not done after 6 s. Rank 0 is in allReduce; rank 1 is in its own affairs. All",
+                "the same calls in the same order",
+            ],
+        ),
+        (
+            raises,
+            600.0,
+            [
+                "Rank 1 failed in get_unique_id(): it raised ValueError: no number 1.",
+                "Rank 2 failed in get_unique_id(): it raised ValueError: no number 2.",
+            ],
+        ),
     ],
-)  # fmt: skip
+)
 def test_who_failed_or_did_not_come_is_said_and_all_end(work: Any, limit_s: float, said: list[str]) -> None:
     with Group(THREE, 60) as ranks:
         ranks.ask(adds, 1)  # what starts processes stays
@@ -104,8 +116,10 @@ class Played:
     falls = ""
 
     def __init__(self, device: str, *limits: float) -> None:
-        self.device, self.limits = device, limits
-        self.ended, self.stands = threading.Event(), False
+        self.device = device
+        self.limits = limits
+        self.ended = threading.Event()
+        self.stands = False
         Played.made += (self,)
 
     def __enter__(self) -> None:
@@ -158,15 +172,21 @@ LATE = f"{ALL_ENDED}: each has to come to the same calls in the same order, or a
 @pytest.mark.parametrize(
     ("how", "said"),
     [
-        (["call waits", "raises"],
-         f"Rank 1 failed in its start: it raised 1. Rank 0 is in call 0. {ALL_ENDED}."),
-        (["call raises", "call raises"],
-         f"Rank 0 failed in call 0: it raised 0. Rank 1 failed in call 1: it raised 1. {ALL_ENDED}."),
-        (["", "call waits", "waits"],
-         f"Not done after 2.5 s. Rank 1 is in call 1; rank 2 is in its start. {LATE}"),
+        (
+            ["call waits", "raises"],
+            f"Rank 1 failed in its start: it raised 1. Rank 0 is in call 0. {ALL_ENDED}.",
+        ),
+        (
+            ["call raises", "call raises"],
+            f"Rank 0 failed in call 0: it raised 0. Rank 1 failed in call 1: it raised 1. {ALL_ENDED}.",
+        ),
+        (
+            ["", "call waits", "waits"],
+            f"Not done after 2.5 s. Rank 1 is in call 1; rank 2 is in its start. {LATE}",
+        ),
         (["waits"], f"Not done after 2.5 s. Rank 0 is in its start. {LATE}"),
     ],
-)  # fmt: skip
+)
 def test_the_words_of_each_end(played: SimpleNamespace, how: list[str], said: str) -> None:
     with Group([f"device {rank}" for rank in range(len(how))], 2.5) as ranks:
         with pytest.raises(GpulabError) as error:
@@ -178,8 +198,9 @@ def test_the_words_of_each_end(played: SimpleNamespace, how: list[str], said: st
 def test_ranks_have_one_limit_together_from_when_all_stand(played: SimpleNamespace) -> None:
     with Group(["a", "b"], 2.5) as ranks:
         assert [(talk.device, *talk.limits) for talk in Played.made] == [
-            ("a", 5.0, 5.0, 24 << 30), ("b", 5.0, 5.0, 24 << 30)
-        ]  # fmt: skip
+            ("a", 5.0, 5.0, 24 << 30),
+            ("b", 5.0, 5.0, 24 << 30),
+        ]
         folder = ranks._note(0).parent
         assert ranks.ask(goes, "", "call") == [0, 1]
         assert (folder / "1").read_text() == "call 1"

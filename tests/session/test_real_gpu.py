@@ -162,14 +162,16 @@ def test_to_a_virtual_device_and_back(addition: Any) -> None:
 def test_the_twin_has_the_real_devices_limits() -> None:
     twin = session.twin()
     assert twin is not None
-    real, virtual = session.backend().device_info(), twin.device_info()
+    real = session.backend().device_info()
+    virtual = twin.device_info()
     for name in ("sm_count", "compute_capability", "max_warps_per_sm", "shared_per_sm_bytes", "l2_bytes"):
         assert getattr(real, name) == getattr(virtual, name), name
     assert virtual.provenance.source == "modelled"
 
 
 def test_calls_are_counted() -> None:
-    stream, x = gl.cp.cuda.Stream(non_blocking=True), gl.cp.zeros(64, gl.cp.uint8)
+    stream = gl.cp.cuda.Stream(non_blocking=True)
+    x = gl.cp.zeros(64, gl.cp.uint8)
 
     def work(times: int) -> None:
         for _ in range(times):

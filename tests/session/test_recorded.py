@@ -118,7 +118,8 @@ def test_a_display_begins_one_and_its_cell_run_again_ends_it(monkeypatch: pytest
         assert heard() == number
         return p
 
-    first, other = run("a", 1), run("b", 2)
+    first = run("a", 1)
+    other = run("b", 2)
     shell.get_parent = lambda: {"metadata": {"cellId": "a"}, "header": {"msg_id": "run 3"}}
     again = pauses()
     again._repr_mimebundle_()

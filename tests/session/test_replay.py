@@ -49,7 +49,8 @@ def test_overlapping_slices_keep_their_distance(cp: Any) -> None:
 
 
 def test_separate_arrays_stay_separate_so_that_a_step_over_the_end_is_found(cp: Any) -> None:
-    x, y = cp.zeros(100, cp.int32), cp.zeros(100, cp.int32)
+    x = cp.zeros(100, cp.int32)
+    y = cp.zeros(100, cp.int32)
     copies = Copies((x, y), cp).on(cp)
     kernel = cp.RawKernel(COUNT_UP, "count_up")
     with pytest.raises(RuntimeError, match="IllegalAddress"):

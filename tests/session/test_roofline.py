@@ -82,7 +82,8 @@ def test_a_wavefront_of_shared_memory_moves_128_bytes() -> None:
 
 def test_ceilings_are_the_published_ones() -> None:
     chart = gl.roofline(launch("dense"), launch("doubles", kind=np.float64))
-    info, kept = session.backend().device_info(), chart.record.ceilings
+    info = session.backend().device_info()
+    kept = chart.record.ceilings
     assert kept.gbps["DRAM"] == info.memory_bandwidth_gbps
     assert info.boost_clock_mhz is not None
     clocks = info.sm_count * info.boost_clock_mhz / 1e3
@@ -110,12 +111,16 @@ def test_names_are_told_apart_or_given() -> None:
 
 @pytest.mark.parametrize(
     ("given", "more", "error", "words"),
-    [((), {}, ValueError, "at least one launch"), ((3,), {}, TypeError, "Launch 1 is a launch, not int"),
-     (((1, 2),), {}, TypeError, "Launch 1 has 2 parts"), (({"grid": 1},), {}, TypeError, "has no 'kernel'"),
-     (("dense",), {"names": "dense"}, ValueError, "as many as launches, 1"),
-     (("dense",), {"names": ("a", "b")}, ValueError, "as many as launches, 1"),
-     (({"kernel": 1, "grid": 1, "block": 1, "arg": 2},), {}, TypeError, "'arg', which is none")],
-)  # fmt: skip
+    [
+        ((), {}, ValueError, "at least one launch"),
+        ((3,), {}, TypeError, "Launch 1 is a launch, not int"),
+        (((1, 2),), {}, TypeError, "Launch 1 has 2 parts"),
+        (({"grid": 1},), {}, TypeError, "has no 'kernel'"),
+        (("dense",), {"names": "dense"}, ValueError, "as many as launches, 1"),
+        (("dense",), {"names": ("a", "b")}, ValueError, "as many as launches, 1"),
+        (({"kernel": 1, "grid": 1, "block": 1, "arg": 2},), {}, TypeError, "'arg', which is none"),
+    ],
+)
 def test_what_is_no_launch_is_refused(
     given: tuple[Any, ...], more: dict[str, Any], error: type[Exception], words: str
 ) -> None:

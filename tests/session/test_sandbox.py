@@ -200,7 +200,8 @@ def test_what_was_printed_before_the_end_comes_back() -> None:
 
 
 def test_what_cannot_cross_is_listed_before_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    stream, lock = gl.cp.cuda.Stream(), threading.Lock()
+    stream = gl.cp.cuda.Stream()
+    lock = threading.Lock()
     with pytest.raises(GpulabError, match=r"stream \(a Stream\).*lock \(lock\)|lock \(lock\).*stream"):
         gl.sandbox(lambda: (stream, lock))
     monkeypatch.setattr(jobs, "MOST_BYTES", 1000)

@@ -30,9 +30,17 @@ from virtualgpu.records.timeline import SourceLine
 
 FAULT = 'extern "C" __global__ void k(float* x) {\n  x[1ll << 40] = 1;\n}'
 NOTHING = {
-    "error": "", "frames": [], "status": 0, "sticky": False, "at_end": False, "notes": [], "figures": [],
-    "shown": {}, "result": None, "given": None,
-}  # fmt: skip
+    "error": "",
+    "frames": [],
+    "status": 0,
+    "sticky": False,
+    "at_end": False,
+    "notes": [],
+    "figures": [],
+    "shown": {},
+    "result": None,
+    "given": None,
+}
 LOCK = threading.Lock()
 
 
@@ -255,10 +263,16 @@ def test_a_process_that_gets_ready_opens_its_devices() -> None:
 @pytest.mark.parametrize(
     ("code", "bundle"),
     [
-        ("x * 2", {"text/plain": "6"}), ("x * 2;", {}), ("x * 2 ; \n", {}), ("None", {}), ("y = x", {}),
-        ("", {}), ("x\ny = 1", {}), ("x = 5\nx", {"text/plain": "5"}),
+        ("x * 2", {"text/plain": "6"}),
+        ("x * 2;", {}),
+        ("x * 2 ; \n", {}),
+        ("None", {}),
+        ("y = x", {}),
+        ("", {}),
+        ("x\ny = 1", {}),
+        ("x = 5\nx", {"text/plain": "5"}),
     ],
-)  # fmt: skip
+)
 def test_only_a_last_expression_shows_itself(code: str, bundle: dict[str, str]) -> None:
     shown = Cell(code, "cell", {"x": 3}, ())()
     assert (shown.values, shown.bundle) == ({}, bundle)
@@ -357,8 +371,13 @@ def test_what_cannot_be_pickled_after_all_is_told_with_its_reason() -> None:
 
 
 def test_what_crosses_is_limited_to_the_byte(monkeypatch: pytest.MonkeyPatch) -> None:
-    names = {"a": np.zeros(10, "u1"), "b": gl.cp.zeros(3000, "u1"), "c": Sized(), "d": np.zeros(2000, "u1"),
-             "text": "x" * 1000}  # fmt: skip
+    names = {
+        "a": np.zeros(10, "u1"),
+        "b": gl.cp.zeros(3000, "u1"),
+        "c": Sized(),
+        "d": np.zeros(2000, "u1"),
+        "text": "x" * 1000,
+    }
     monkeypatch.setattr(jobs, "_with_places", lambda job: bytes(256 << 20))  # all of it zeros, never touched
     assert len(jobs.packed(Cell("", "cell", names, ()))) == 256 << 20
     monkeypatch.setattr(jobs, "_with_places", lambda job: bytes((256 << 20) + 1))
@@ -446,9 +465,12 @@ def test_a_job_has_the_limits_that_are_documented(made: type[MadeUp]) -> None:
     assert settled(spare, 1) == [("warm", 1)]
     assert seen.record.seconds < 60
     assert seen.record == SandboxRun(
-        provenance=session.backend().provenance, name="len", seconds=seen.record.seconds, output="so far\n",
+        provenance=session.backend().provenance,
+        name="len",
+        seconds=seen.record.seconds,
+        output="so far\n",
         output_lines=3,
-    )  # fmt: skip
+    )
     assert (seen.ok, seen.output, seen.figures) == (True, "so far\n", [])
     gl.sandbox(len, (), launch_blocking=True, limit_s=50, memory_bytes=7)
     assert spare.limits == (50, 150, 7)
@@ -459,15 +481,21 @@ def test_what_comes_back_is_all_in_the_record(made: type[MadeUp]) -> None:
     line = gl.sandbox.__code__.co_firstlineno
     file = gl.sandbox.__code__.co_filename
     given = {"given": (4, file, line), "kernel": "k", "said": "why", "place": (3, "x", (1, 0, 0), (2, 0, 0))}
-    told = {"error": "E: 1\nand more", "frames": [(file, 1), (file, line)], "status": 700, "sticky": True,
-            "notes": ["noted"], "given": given}  # fmt: skip
+    told = {
+        "error": "E: 1\nand more",
+        "frames": [(file, 1), (file, line)],
+        "status": 700,
+        "sticky": True,
+        "notes": ["noted"],
+        "given": given,
+    }
     made.answers["run"] = NOTHING | told
     record = gl.sandbox(len, (), returns=True).record
     source = SourceLine("sandbox.py", line, "def sandbox(")
     assert record.frames == (
-SourceLine("sandbox.py", 1, linecache.getline(file, 1).strip()),
+        SourceLine("sandbox.py", 1, linecache.getline(file, 1).strip()),
         source,
-    )  # fmt: skip
+    )
     assert record.culprit == Culprit(4, source, "k", Place(3, "x", (1, 0, 0), (2, 0, 0)), "why")
     assert (record.error, record.status, record.sticky) == ("E: 1\nand more", 700, True)
     assert (record.at_end, record.notes, record.blocking) == (False, ("noted",), False)
@@ -482,9 +510,11 @@ SourceLine("sandbox.py", 1, linecache.getline(file, 1).strip()),
 
 @pytest.mark.parametrize(
     ("error", "said"),
-    [(NotYet("it was too slow."), "it was too slow."),
-     (DamagedError("no reply"), "it wrote to a file descriptor that is not its own")],
-)  # fmt: skip
+    [
+        (NotYet("it was too slow."), "it was too slow."),
+        (DamagedError("no reply"), "it wrote to a file descriptor that is not its own"),
+    ],
+)
 def test_a_process_that_was_ended_says_why(error: Exception, said: str, made: type[MadeUp]) -> None:
     made.answers["run"] = error
     seen = gl.sandbox(len, (), returns=True)
@@ -521,8 +551,10 @@ def test_where_only_launch_blocking_tells_the_launch_it_runs_once_more(
 def test_a_launch_that_the_second_run_does_not_name_is_not_made_up(made: type[MadeUp]) -> None:
     made.answers["run"] = [raised(5), dict(NOTHING)]
     assert gl.sandbox(len, ()).record.culprit is None
-    for other in ({"sticky": False}, {"given": {"given": (1, "", 0), "kernel": "", "said": "",
-                                                "place": (0, "", (0, 0, 0), (0, 0, 0))}}):  # fmt: skip
+    for other in (
+        {"sticky": False},
+        {"given": {"given": (1, "", 0), "kernel": "", "said": "", "place": (0, "", (0, 0, 0), (0, 0, 0))}},
+    ):
         made.made.clear()
         made.answers["run"] = [raised(5) | other]  # another run would find no answer
         gl.sandbox(len, ())
@@ -659,9 +691,10 @@ def test_a_gpu_with_little_memory_left_has_no_second_context_beforehand(
     keep.taken(True)  # the driver reads it before there is a context: another process
     assert [talk.ended for talk in made.made] == [False, True, False]
     assert [talk.how for talk in made.made] == [
-        ("cuda:3", *STARTED[1:]), ("cuda:3", *STARTED[1:]),
+        ("cuda:3", *STARTED[1:]),
+        ("cuda:3", *STARTED[1:]),
         ("cuda:3", *STARTED[1:5], {"MPLBACKEND": "Agg", "CUDA_LAUNCH_BLOCKING": "1"}),
-    ]  # fmt: skip
+    ]
     assert made.made[2].asked == []
 
 

@@ -48,9 +48,16 @@ THINGS: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
     "progress": (gl.progress, (".json",)),
 }
 STARTS = {
-    ".html": b"<!doctype html>", ".htm": b"<!doctype html>", ".png": b"\x89PNG", ".json": b"{",
-    ".json.gz": b"\x1f\x8b", ".csv": b"time_ns,", ".pickle": b"\x80", ".pkl": b"\x80", ".txt": b"",
-}  # fmt: skip
+    ".html": b"<!doctype html>",
+    ".htm": b"<!doctype html>",
+    ".png": b"\x89PNG",
+    ".json": b"{",
+    ".json.gz": b"\x1f\x8b",
+    ".csv": b"time_ns,",
+    ".pickle": b"\x80",
+    ".pkl": b"\x80",
+    ".txt": b"",
+}
 
 
 @pytest.fixture(autouse=True)

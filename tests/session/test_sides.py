@@ -82,7 +82,8 @@ class Real:
 
 @pytest.fixture
 def both(monkeypatch: pytest.MonkeyPatch) -> tuple[Real, Twin]:
-    real, twin = Real(), Twin()
+    real = Real()
+    twin = Twin()
     monkeypatch.setattr(sides.current, "twin", lambda: twin)
     monkeypatch.setattr(sides.current, "backend", lambda: real)
     return real, twin
@@ -172,10 +173,13 @@ def test_without_a_replay_masks_stand_alone(both: tuple[Real, Twin]) -> None:
     ("error", "passes"),
     [
         *((CUDARuntimeError(status, "cudaError", ""), True) for status in (700, 716, 710, 719)),
-        (CUDARuntimeError(702, "cudaErrorLaunchTimeout", ""), False), (WatchError("x"), True),
-        (UserWarning("x"), True), (RuntimeError("x"), False), (CUDARuntimeError(999, "", ""), False),
+        (CUDARuntimeError(702, "cudaErrorLaunchTimeout", ""), False),
+        (WatchError("x"), True),
+        (UserWarning("x"), True),
+        (RuntimeError("x"), False),
+        (CUDARuntimeError(999, "", ""), False),
     ],
-)  # fmt: skip
+)
 def test_what_would_end_the_context_is_raised_before_the_real_gpu_runs(
     both: tuple[Real, Twin], error: Exception, passes: bool
 ) -> None:
@@ -192,11 +196,14 @@ def test_what_would_end_the_context_is_raised_before_the_real_gpu_runs(
 @pytest.mark.parametrize(
     ("error", "passes"),
     [
-        (TypeError("one too few"), True), (UserWarning("x"), True), (ValueError("x"), False),
+        (TypeError("one too few"), True),
+        (UserWarning("x"), True),
+        (ValueError("x"), False),
         *((CUDADriverError(status, "CUDA_ERROR", ""), True) for status in (1, 500, 701, 720)),
-        (CUDADriverError(2, "CUDA_ERROR", ""), False), (CUDADriverError(700, "CUDA_ERROR", ""), False),
+        (CUDADriverError(2, "CUDA_ERROR", ""), False),
+        (CUDADriverError(700, "CUDA_ERROR", ""), False),
     ],
-)  # fmt: skip
+)
 def test_what_the_launch_would_raise_is_raised_first(
     both: tuple[Real, Twin], error: Exception, passes: bool
 ) -> None:
@@ -309,9 +316,17 @@ def test_occupancies_of_a_timeline_s_kernels() -> None:
 
     def kernel(block: Any, registers: Any, shared: int = 0) -> Activity:
         return Activity(
-            kind="CONCURRENT_KERNEL", name="k", device_id=0, stream_id=0, start_ns=0, end_ns=1, block=block,
-            correlation_id=1, registers_per_thread=registers, shared_bytes=shared,
-        )  # fmt: skip
+            kind="CONCURRENT_KERNEL",
+            name="k",
+            device_id=0,
+            stream_id=0,
+            start_ns=0,
+            end_ns=1,
+            block=block,
+            correlation_id=1,
+            registers_per_thread=registers,
+            shared_bytes=shared,
+        )
 
     # A T4's SM holds 1,024 threads, 65,536 registers and 64 KiB of shared memory.
     assert of(kernel((256, 1, 1), 32)) == 1

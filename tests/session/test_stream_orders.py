@@ -75,7 +75,8 @@ def is_written_twice(cp: Any) -> Any:
 
 def refills_too_early(cp: Any) -> Any:
     a, _ = two(cp)
-    buffer, x = pinned(cp, N), made(cp, 4 * N)
+    buffer = pinned(cp, N)
+    x = made(cp, 4 * N)
     for k in range(4):
         buffer[:] = k
         x[k * N : (k + 1) * N].set(buffer, stream=a)
@@ -84,7 +85,8 @@ def refills_too_early(cp: Any) -> Any:
 
 def looks_too_early(cp: Any) -> Any:
     a, _ = two(cp)
-    buffer, x = pinned(cp, N), made(cp, N)
+    buffer = pinned(cp, N)
+    x = made(cp, N)
     with a:
         x += 7
     x.get(stream=a, out=buffer, blocking=False)
@@ -179,9 +181,11 @@ def test_a_program_without_findings_has_one_result(seed: int) -> None:
     def program(cp: Any) -> Any:
         draw = random.Random(seed)
         streams = [
-            cp.cuda.Stream.null, cp.cuda.Stream(), cp.cuda.Stream(non_blocking=True),
+            cp.cuda.Stream.null,
+            cp.cuda.Stream(),
             cp.cuda.Stream(non_blocking=True),
-        ]  # fmt: skip
+            cp.cuda.Stream(non_blocking=True),
+        ]
         arrays = [cp.zeros(16, cp.float32) for _ in range(3)]
         events = [cp.cuda.Event() for _ in range(3)]
         scale = cp.RawKernel(
@@ -191,7 +195,8 @@ def test_a_program_without_findings_has_one_result(seed: int) -> None:
         )
         cp.cuda.Device().synchronize()
         for number in range(draw.randint(4, 12)):
-            stream, chance = draw.choice(streams), draw.random()
+            stream = draw.choice(streams)
+            chance = draw.random()
             x, y = draw.sample(arrays, 2)
             low = draw.choice([0, 8])
             with stream:
@@ -213,7 +218,8 @@ def test_a_program_without_findings_has_one_result(seed: int) -> None:
         return np.stack([array.get() for array in arrays])
 
     with session.bench(session.table_info("T4")) as side:
-        checker, watcher = StreamChecker(), side.stream_watcher()
+        checker = StreamChecker()
+        watcher = side.stream_watcher()
         watcher.start(checker.see)
         program(side.cp)
         watcher.stop()
@@ -270,7 +276,8 @@ def test_graphs_run_though_their_arrays_have_been_dropped() -> None:
             "add",
         )
         with cp.cuda.Stream(non_blocking=True) as stream:
-            y, one = cp.zeros(N, dtype=np.float32), cp.ones(N, dtype=np.float32)
+            y = cp.zeros(N, dtype=np.float32)
+            one = cp.ones(N, dtype=np.float32)
             stream.begin_capture()
             add((1,), (N,), (y, one))
             graph = stream.end_capture()

@@ -19,20 +19,43 @@ CODE = "line one\n  y[i] = x[2 * i]; // a < b\n  if (i < n) s[i] = 1;"
 @pytest.fixture
 def counters() -> KernelCounters:
     return KernelCounters(
-        provenance=Provenance("modelled", "virtual T4"), kernel_name="gather", grid=(10, 2, 1),
-        block=(64, 1, 1), shared_bytes=2048, warp_instructions=1_000, thread_instructions=24_000,
+        provenance=Provenance("modelled", "virtual T4"),
+        kernel_name="gather",
+        grid=(10, 2, 1),
+        block=(64, 1, 1),
+        shared_bytes=2048,
+        warp_instructions=1_000,
+        thread_instructions=24_000,
         accesses=(
             AccessCounters(
-                pc=3, line=2, text="ld.global.f32", space="global", kind="load", size_bytes=4, requests=40,
-                sectors=320, wavefronts=0, ideal_wavefronts=0, bytes_requested=5_120,
+                pc=3,
+                line=2,
+                text="ld.global.f32",
+                space="global",
+                kind="load",
+                size_bytes=4,
+                requests=40,
+                sectors=320,
+                wavefronts=0,
+                ideal_wavefronts=0,
+                bytes_requested=5_120,
             ),
             AccessCounters(
-                pc=5, line=3, text="st.shared.f32", space="shared", kind="store", size_bytes=4, requests=40,
-                sectors=0, wavefronts=80, ideal_wavefronts=40, bytes_requested=5_120,
+                pc=5,
+                line=3,
+                text="st.shared.f32",
+                space="shared",
+                kind="store",
+                size_bytes=4,
+                requests=40,
+                sectors=0,
+                wavefronts=80,
+                ideal_wavefronts=40,
+                bytes_requested=5_120,
             ),
         ),
         branches=(BranchCounters(4, 3, "@%p1 bra", 1_234, 20),),
-    )  # fmt: skip
+    )
 
 
 class Cells(HTMLParser):
@@ -113,9 +136,17 @@ def test_long_names_in_headings_may_break_at_dots_and_underscores() -> None:
 def test_what_the_caches_make_of_it_is_said_to_be_modelled(counters: KernelCounters) -> None:
     load, store = counters.accesses
     caches = CacheCounters(
-        start="cold", l1_sectors=320, l1_hit_sectors=80, l2_sectors=240, l2_hit_sectors=60,
-        dram_read_bytes=5_760, dram_write_bytes=640, constant_requests=10, constant_passes=70, one_in=4,
-    )  # fmt: skip
+        start="cold",
+        l1_sectors=320,
+        l1_hit_sectors=80,
+        l2_sectors=240,
+        l2_hit_sectors=60,
+        dram_read_bytes=5_760,
+        dram_write_bytes=640,
+        constant_requests=10,
+        constant_passes=70,
+        one_in=4,
+    )
     known = replace(counters, caches=caches, accesses=(replace(load, l1_hit_sectors=80), store))
     text = repr(CounterTable.of(known, code=CODE))
     row = {line.split("  ")[0]: line for line in text.splitlines()}
@@ -145,22 +176,51 @@ def unrolled() -> KernelCounters:
     load: dict[str, Any] = {"text": "ld.global.f32", "space": "global", "kind": "load", "size_bytes": 4}
     none = dict.fromkeys(("requests", "sectors", "wavefronts", "ideal_wavefronts", "bytes_requested"), 0)
     return KernelCounters(
-        provenance=Provenance("modelled", "virtual T4"), kernel_name="blur", grid=(1, 1, 1), block=(32, 1, 1),
-        shared_bytes=0, warp_instructions=100, thread_instructions=3_200,
+        provenance=Provenance("modelled", "virtual T4"),
+        kernel_name="blur",
+        grid=(1, 1, 1),
+        block=(32, 1, 1),
+        shared_bytes=0,
+        warp_instructions=100,
+        thread_instructions=3_200,
         accesses=(
             AccessCounters(
-                pc=1, line=1, **load, requests=10, sectors=130, wavefronts=0, ideal_wavefronts=0,
-                bytes_requested=1_280, column=3,
+                pc=1,
+                line=1,
+                **load,
+                requests=10,
+                sectors=130,
+                wavefronts=0,
+                ideal_wavefronts=0,
+                bytes_requested=1_280,
+                column=3,
             ),
             AccessCounters(pc=2, line=1, **load, **none, column=3),
             AccessCounters(
-                pc=3, line=1, **load, requests=30, sectors=30, wavefronts=0, ideal_wavefronts=0,
-                bytes_requested=3_840, column=3,
+                pc=3,
+                line=1,
+                **load,
+                requests=30,
+                sectors=30,
+                wavefronts=0,
+                ideal_wavefronts=0,
+                bytes_requested=3_840,
+                column=3,
             ),
             AccessCounters(pc=4, line=2, **load, **none, column=3),
             AccessCounters(
-                pc=5, line=1, text="st.shared.f32", space="shared", kind="store", size_bytes=4, requests=10,
-                sectors=0, wavefronts=40, ideal_wavefronts=10, bytes_requested=1_280, column=3,
+                pc=5,
+                line=1,
+                text="st.shared.f32",
+                space="shared",
+                kind="store",
+                size_bytes=4,
+                requests=10,
+                sectors=0,
+                wavefronts=40,
+                ideal_wavefronts=10,
+                bytes_requested=1_280,
+                column=3,
             ),
         ),
         branches=(
@@ -168,7 +228,7 @@ def unrolled() -> KernelCounters:
             BranchCounters(7, 1, "@%p2 bra", 0, 0, 3),
             BranchCounters(8, 1, "@%p3 bra", 20, 5, 3),
         ),
-    )  # fmt: skip
+    )
 
 
 def test_copies_of_a_line_are_one_row_and_open_to_those_that_ran() -> None:
@@ -211,16 +271,30 @@ def test_a_long_line_shows_what_accesses_memory() -> None:
     assert " x[i] = 1; " in middle
 
 
-@pytest.mark.parametrize(("sectors", "bytes_requested", "requests", "best"), [
-    (320, 5_120, 40, 160),  # every other word: half of each sector is wasted
-    (160, 5_120, 40, 160), (40, 5_120, 40, 40),  # side by side; all lanes one word
-    (40, 160, 40, 40), (1_280, 5_120, 40, 160),  # one lane a request; a sector for each lane
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("sectors", "bytes_requested", "requests", "best"),
+    [
+        (320, 5_120, 40, 160),  # every other word: half of each sector is wasted
+        (160, 5_120, 40, 160),
+        (40, 5_120, 40, 40),  # side by side; all lanes one word
+        (40, 160, 40, 40),
+        (1_280, 5_120, 40, 160),  # one lane a request; a sector for each lane
+    ],
+)
 def test_sectors_at_best(sectors: int, bytes_requested: int, requests: int, best: int) -> None:
     access = AccessCounters(
-        pc=0, line=0, text="ld", space="global", kind="load", size_bytes=4, requests=requests,
-        sectors=sectors, wavefronts=0, ideal_wavefronts=0, bytes_requested=bytes_requested,
-    )  # fmt: skip
+        pc=0,
+        line=0,
+        text="ld",
+        space="global",
+        kind="load",
+        size_bytes=4,
+        requests=requests,
+        sectors=sectors,
+        wavefronts=0,
+        ideal_wavefronts=0,
+        bytes_requested=bytes_requested,
+    )
     assert access.ideal_sectors == best
 
 
@@ -241,17 +315,25 @@ def test_an_empty_table_still_shows_its_headings() -> None:
 DIGITS = "0123456789" * 8
 
 
-@pytest.mark.parametrize(("column", "shown"), [
-    (0, f"{DIGITS[:59]}…"), (23, f"{DIGITS[:59]}…"), (24, f"…{DIGITS[2:60]}…"), (42, f"…{DIGITS[20:78]}…"),
-    (43, f"…{DIGITS[21:]}"), (80, f"…{DIGITS[21:]}"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("column", "shown"),
+    [
+        (0, f"{DIGITS[:59]}…"),
+        (23, f"{DIGITS[:59]}…"),
+        (24, f"…{DIGITS[2:60]}…"),
+        (42, f"…{DIGITS[20:78]}…"),
+        (43, f"…{DIGITS[21:]}"),
+        (80, f"…{DIGITS[21:]}"),
+    ],
+)
 def test_of_a_long_line_what_lies_around_a_column_is_shown(column: int, shown: str) -> None:
     assert short(f"  {DIGITS}", column) == shown
     assert short(f"  {DIGITS[:60]} ", column) == DIGITS[:60]
 
 
 def test_of_a_place_the_line_is_given_or_the_instruction() -> None:
-    first, second = "y[i] = 1; ", "x[j] = 2; "
+    first = "y[i] = 1; "
+    second = "x[j] = 2; "
     code = f"one\n{first}{' ' * 80}{second}\x0b\n  last"
     assert place(code, 3, "ld", 1) == ("3", "last"), "lines are parted by line breaks alone"
     assert place(code, 4, "ld") == ("4", "ld")
@@ -271,9 +353,11 @@ def test_how_often() -> None:
 
 def test_columns_of_figures_stand_at_the_right_and_those_without_any_are_left_out() -> None:
     table = Table(
-        "<a>", ("name", "1", "none", "source"), (("x", "1", "–", "a\nb"), ("y", "", "–", "")),
+        "<a>",
+        ("name", "1", "none", "source"),
+        (("x", "1", "–", "a\nb"), ("y", "", "–", "")),
         (Table("inner", ("name", "1", "none", "source"), (("z", "2", "3", "c"),)), None),
-    )  # fmt: skip
+    )
     less = table.without_empty_columns()
     assert less.headings == ("name", "1", "source")
     assert less.rows == (("x", "1", "a\nb"), ("y", "", ""))

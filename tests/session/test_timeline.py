@@ -101,7 +101,8 @@ def test_another_device_within_the_block_ends_nothing_and_is_said() -> None:
 def looped() -> TimelineReport:
     """A loop that waits without being asked to, over a copy of pageable memory."""
     cp = gl.cp
-    x, host = cp.zeros(1 << 20, cp.float32), np.ones(1 << 20, np.float32)
+    x = cp.zeros(1 << 20, cp.float32)
+    host = np.ones(1 << 20, np.float32)
     with gl.timeline() as t:
         for _ in range(3):
             x.set(host)
@@ -139,7 +140,8 @@ def test_an_empty_timeline_answers_too() -> None:
 
 
 def test_it_displays_as_its_view_and_several_stand_on_one_axis() -> None:
-    one, two = looped(), looped()
+    one = looped()
+    two = looped()
     shown, _ = one._repr_mimebundle_() or ({}, {})
     assert shown["text/plain"] == repr(one)
     assert "image/png" in shown or "application/vnd.jupyter.widget-view+json" in shown

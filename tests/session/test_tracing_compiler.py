@@ -20,7 +20,9 @@ HELD: Any = None
 def on_two_virtual_gpus() -> Iterator[None]:
     global cp, FACTOR, HELD
     gl.use_device("virtual:T4", count=2)
-    cp, FACTOR, HELD = gl.cp, 2.0, None
+    cp = gl.cp
+    FACTOR = 2.0
+    HELD = None
     yield
     gl.use_device("virtual:T4", count=1)
 
@@ -48,11 +50,9 @@ def why(function: Compiled) -> list[str]:
 
 
 def test_a_second_call_runs_the_kernel_of_the_first() -> None:
-    function, x, w = (
-        compiled(scaled),
-        cp.linspace(0, 1, 60, dtype=cp.float32).reshape(6, 10),
-        cp.ones(10, "f"),
-    )
+    function = compiled(scaled)
+    x = cp.linspace(0, 1, 60, dtype=cp.float32).reshape(6, 10)
+    w = cp.ones(10, "f")
     function(x, w)
     with gl.timeline() as seen:
         near(function(x + 1, w * 3), scaled(x + 1, w * 3))
@@ -73,11 +73,9 @@ def test_a_second_call_runs_the_kernel_of_the_first() -> None:
     ids=["dtype", "shape", "layout", "number", "memory"],
 )
 def test_a_guard_that_fails_is_named_and_the_result_is_right(change: Any, said: str) -> None:
-    function, x, w = (
-        compiled(scaled),
-        cp.linspace(0, 1, 60, dtype=cp.float32).reshape(6, 10),
-        cp.ones(10, "f"),
-    )
+    function = compiled(scaled)
+    x = cp.linspace(0, 1, 60, dtype=cp.float32).reshape(6, 10)
+    w = cp.ones(10, "f")
     for args in ((x, w), change(x, w), (x, w), change(x, w)):
         near(function(*args), scaled(*args))
     assert why(function) == ["the first call", said]
@@ -96,7 +94,8 @@ def test_another_device_is_another_program() -> None:
 
 def test_numbers_are_constants_of_the_code_and_guarded() -> None:
     global FACTOR
-    function, x = compiled(scaled), cp.ones(4, dtype=cp.float32)
+    function = compiled(scaled)
+    x = cp.ones(4, dtype=cp.float32)
     function(x, 3)
     FACTOR = 5.0
     near(function(x, 3), scaled(x, 3))
@@ -111,7 +110,8 @@ def test_numbers_are_constants_of_the_code_and_guarded() -> None:
 def test_an_array_from_outside_may_change_in_place_and_by_name() -> None:
     global HELD
     HELD = cp.ones(4, dtype=cp.float32)
-    function, x = compiled(held), cp.ones(4, dtype=cp.float32)
+    function = compiled(held)
+    x = cp.ones(4, dtype=cp.float32)
     near(function(x), held(x))
     HELD[...] = 7
     near(function(x), held(x))
@@ -123,7 +123,8 @@ def test_an_array_from_outside_may_change_in_place_and_by_name() -> None:
 def test_arguments_that_share_memory_are_no_surprise() -> None:
     function = compiled(shifted)
     for _ in range(2):
-        x, y = cp.arange(4.0), cp.arange(4.0)
+        x = cp.arange(4.0)
+        y = cp.arange(4.0)
         near(function(x, y), cp.arange(4.0) * 2 + 1)
         near(y, cp.arange(4.0) + 1)
         near(function(x, x), cp.arange(4.0) * 2 + 2)
@@ -153,7 +154,8 @@ def test_streams_of_with_blocks_run_where_they_were_traced() -> None:
     def plain(x: Any) -> Any:
         return (x + 1) * 2 - 3
 
-    function, x = compiled(aside), cp.ones(1000, dtype=cp.float32)
+    function = compiled(aside)
+    x = cp.ones(1000, dtype=cp.float32)
     function(x)
     with gl.check_streams() as checked, gl.timeline() as seen:
         found = function(x)

@@ -33,7 +33,8 @@ from virtualgpu.records.traffic import Expression, KernelSet, Traffic
 
 cp: Any = None  # of the device in use, as a notebook has it
 F = 4  # bytes of a float32
-ROWS, COLUMNS = 48, 160
+ROWS = 48
+COLUMNS = 160
 N = ROWS * COLUMNS
 
 
@@ -250,7 +251,8 @@ def test_kernels_that_a_function_makes_are_followed() -> None:
     (x,) = arguments(made)
     record = gl.traffic(made, x).record
     assert [e.name for e in record.expressions if e.kernel >= 0] == ["half", "add", "total", "gelu"]
-    found, wanted = Program(Plan(traced(made, x.copy())))([x]), made(x)
+    found = Program(Plan(traced(made, x.copy())))([x])
+    wanted = made(x)
     for one, other in zip(found, wanted, strict=True):
         np.testing.assert_allclose(one.get(), other.get(), rtol=1e-5)
 
@@ -347,7 +349,9 @@ def test_a_record_holds_each_expression_and_each_way_to_make_kernels() -> None:
         (e.name, e.kind, e.after, len(e.launches), e.read_bytes, e.written_bytes, e.flop, e.kernel)
         for e in record.expressions
     ]
-    product, added, converted = facts[3][-1], facts[4][-1], facts[7][-1]
+    product = facts[3][-1]
+    added = facts[4][-1]
+    converted = facts[7][-1]
     assert {product, added, converted} == {0, 1, 2}
     assert facts == [
         ("x", "input", (), 0, 0, 0, 0, -1),
@@ -363,8 +367,12 @@ def test_a_record_holds_each_expression_and_each_way_to_make_kernels() -> None:
     assert all(e.time_ns > 0 for e in works)
     assert [e.time_ns for e in record.expressions[:3]] == [0, 0, 0]
     assert [e.launches[0].split("__")[0] for e in works] == [
-        "cupy_matmul", "cupy_add", "cupy_sqrt", "cupy_sum", "cupy_copy",
-    ]  # fmt: skip
+        "cupy_matmul",
+        "cupy_add",
+        "cupy_sqrt",
+        "cupy_sum",
+        "cupy_copy",
+    ]
     assert [(e.first, e.then, e.why) for e in record.edges] == [(3, 4, MATMUL)]
     kernels = [(k.read_bytes, k.written_bytes, k.flop, len(k.launches)) for k in record.kernels]
     wanted = {
@@ -380,9 +388,11 @@ def test_a_record_holds_each_expression_and_each_way_to_make_kernels() -> None:
     assert all(k.time_ns > 0 for k in record.kernels)
     written, maps, fused, rows = record.ways
     assert [(w.way, w.kernels, w.moved_bytes, w.flop) for w in record.ways] == [
-        ("as written", 5, 183 * F + 288, 300), ("ElementwiseKernel", 4, 143 * F + 288, 300),
-        ("fuse, ReductionKernel", 3, 103 * F + 288, 300), ("RawKernel, a block a row", 3, 103 * F + 288, 300),
-    ]  # fmt: skip
+        ("as written", 5, 183 * F + 288, 300),
+        ("ElementwiseKernel", 4, 143 * F + 288, 300),
+        ("fuse, ReductionKernel", 3, 103 * F + 288, 300),
+        ("RawKernel, a block a row", 3, 103 * F + 288, 300),
+    ]
     assert written.time_ns == sum(e.time_ns for e in works)
     assert fused.time_ns == sum(k.time_ns for k in record.kernels)
     assert maps.time_ns is not None
@@ -416,7 +426,7 @@ def test_a_record_holds_each_expression_and_each_way_to_make_kernels() -> None:
         (lambda a: a + 1, [(4, 6)], 24),
         (lambda a: cp.concatenate((a, a)), [(4, 6)], 0),
     ],
-)  # fmt: skip
+)
 def test_operations_are_counted_by_what_is_computed(
     function: Callable[..., Any], shapes: list[tuple[int, ...]], flop: int
 ) -> None:
@@ -482,12 +492,23 @@ def test_a_roofline_has_what_computes_and_was_timed() -> None:
     def made(name: str, **facts: Any) -> Expression:
         return Expression(name=name, kind="map", **{"flop": 6, "time_ns": 5, "kernel": 0, **facts})
 
-    alone = (made("x", kernel=-1), made("add", read_bytes=8, written_bytes=4), made("copy", flop=0),
-             made("sum", kernel=1), made("never", time_ns=0))  # fmt: skip
+    alone = (
+        made("x", kernel=-1),
+        made("add", read_bytes=8, written_bytes=4),
+        made("copy", flop=0),
+        made("sum", kernel=1),
+        made("never", time_ns=0),
+    )
     way = KernelSet(way="as written", kernels=2, moved_bytes=1, flop=1)
     provenance = gl.traffic(lambda x: x + 1, cp.ones(2)).record.provenance
-    record = Traffic(provenance=provenance, function="f", expressions=alone, edges=(), ways=(way,),
-                     kernels=(made("kernel 1", flop=7, time_ns=9),))  # fmt: skip
+    record = Traffic(
+        provenance=provenance,
+        function="f",
+        expressions=alone,
+        edges=(),
+        ways=(way,),
+        kernels=(made("kernel 1", flop=7, time_ns=9),),
+    )
     seen = traffic.TrafficReport(record).roofline().record
     told = [(p.name, p.provenance, p.flops, p.size_bytes, p.time_ns) for p in seen.points]
     assert told == [

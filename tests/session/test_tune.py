@@ -228,20 +228,27 @@ def why(found: Any, wanted: Any, **how: Any) -> str:
     """What is said of a result beside the right one."""
     tuned = gl.tune(
         {"right": lambda f, w: w, "other": lambda f, w: f},
-        cp.asarray(found), cp.asarray(wanted), repeats=1, warmup=0, **how,
-    )  # fmt: skip
+        cp.asarray(found),
+        cp.asarray(wanted),
+        repeats=1,
+        warmup=0,
+        **how,
+    )
     return str(tuned.record.choices[0].candidates[1].why)
 
 
 @pytest.mark.parametrize(
     ("dtype", "largest", "near", "off"),
     [
-        ("float16", 100.0, 1.9, 2.2), ("float32", 100.0, 0.0099, 0.0102),
-        ("complex64", 100.0, 0.0099, 0.0102), ("float64", 1e6, 0.99e-4, 1.01e-4),
+        ("float16", 100.0, 1.9, 2.2),
+        ("float32", 100.0, 0.0099, 0.0102),
+        ("complex64", 100.0, 0.0099, 0.0102),
+        ("float64", 1e6, 0.99e-4, 1.01e-4),
         ("complex128", 1e6, 0.99e-4, 1.01e-4),
-        ("float32", 1e-3, 9e-8, 2e-7), ("float32", 0.0, 0.0, 1e-9),
+        ("float32", 1e-3, 9e-8, 2e-7),
+        ("float32", 0.0, 0.0, 1e-9),
     ],
-)  # fmt: skip
+)
 def test_what_may_differ_is_a_part_of_the_largest_element(
     dtype: str, largest: float, near: float, off: float
 ) -> None:
@@ -258,7 +265,8 @@ def test_what_may_differ_is_a_part_of_the_largest_element(
 
 @pytest.mark.filterwarnings("error")
 def test_numbers_that_are_none_agree_with_their_like() -> None:
-    nan, inf = np.float32("nan"), np.float32("inf")
+    nan = np.float32("nan")
+    inf = np.float32("inf")
     wanted = np.array([nan, inf, -inf, 1], "f4")
     assert why(wanted, wanted) == ""
     assert why(np.array([nan, inf, inf, 1], "f4"), wanted) == "wrong in 1 of 4 elements"
@@ -286,7 +294,8 @@ def test_a_check_gets_what_a_candidate_gives() -> None:
     x = cp.ones((3, 4))
     for way in (lambda x: x, lambda x: (x, x), lambda x: [x, x[0]]):
         gl.tune([way], x, check=check, repeats=1)
-    one, several = (cp.ndarray, cp.ndarray, (4,)), (tuple, tuple, (3, 4))
+    one = (cp.ndarray, cp.ndarray, (4,))
+    several = (tuple, tuple, (3, 4))
     assert seen == [one, several, several]
     with pytest.raises(GpulabError, match="right: <lambda>: wrong: the check refuses it"):
         gl.tune([lambda x: x], x, check=check)
@@ -395,8 +404,13 @@ def test_a_key_names_the_device_the_versions_and_the_arguments() -> None:
     assert device == "virtual T4 (sm_75, 40 SMs)"
     assert versions == f"CuPy {cp.__version__}, CUDA {cp.cuda.runtime.runtimeGetVersion()}"
     assert args == [
-        "float32 4×6 C", "float32 6×4 F", "float32 4×3 strides (24, 8)", "int64 scalar C", "int 3", "str 'a'",
-    ]  # fmt: skip
+        "float32 4×6 C",
+        "float32 6×4 F",
+        "float32 4×3 strides (24, 8)",
+        "int64 scalar C",
+        "int 3",
+        "str 'a'",
+    ]
 
 
 def test_copies_have_the_layout_of_what_they_are_copies_of() -> None:

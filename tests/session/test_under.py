@@ -184,7 +184,8 @@ def test_what_is_loaded_once_is_not_counted_and_what_is_checked_lies_in_no_pool(
         set_allocator=lambda allocator: SAID.append("no pool" if allocator is None else "pool"),
     )
     monkeypatch.setattr(session, "cp", lambda: SimpleNamespace(cuda=cuda))
-    given, ended = tmp_path / "given", tmp_path / "ended"
+    given = tmp_path / "given"
+    ended = tmp_path / "ended"
     given.write_bytes(packed(Call(noted, ())))
     under.main(tool_name, str(given), str(ended))
     assert steps == SAID
@@ -198,7 +199,8 @@ def test_what_is_loaded_once_is_not_counted_and_what_is_checked_lies_in_no_pool(
 
 
 def test_it_ends_at_once_when_it_is_done(tmp_path: Path) -> None:
-    given, ended = tmp_path / "given", tmp_path / "ended"
+    given = tmp_path / "given"
+    ended = tmp_path / "ended"
 
     def late() -> None:
         import atexit
@@ -322,8 +324,10 @@ def test_the_report_is_of_the_launch_and_says_which_checks_ran(monkeypatch: pyte
     assert all(each[3] == launch.source.code for each in asked)
     (hazard,) = report.hazards
     assert (hazard.kind, hazard.second.line, hazard.second.source) == (
-        "out of bounds", 3, "extern __shared__ float part[];",
-    )  # fmt: skip
+        "out of bounds",
+        3,
+        "extern __shared__ float part[];",
+    )
     assert (report.kernel_name, report.grid, report.block, report.shared_bytes) == (
         "k",
         (2, 3, 1),
@@ -331,8 +335,10 @@ def test_the_report_is_of_the_launch_and_says_which_checks_ran(monkeypatch: pyte
         8,
     )
     assert (report.tools, report.block_order, report.checker) == (
-        ("memory",), "as the GPU has it", "compute-sanitizer",
-    )  # fmt: skip
+        ("memory",),
+        "as the GPU has it",
+        "compute-sanitizer",
+    )
     assert report.provenance.detail == "compute-sanitizer"
     assert report.provenance.device == session.backend().provenance.device
     assert "Not done: it was busy." in report.left_out

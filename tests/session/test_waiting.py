@@ -111,8 +111,9 @@ def test_steps_are_counted_and_leave_no_thread(jupyter: NotebookClient, shown: l
 
 def test_a_program_says_nothing() -> None:
     swallowed = f"try: {ENDLESS}\nexcept cp.cuda.runtime.CUDARuntimeError: print('stopped')"
-    done = subprocess.run([sys.executable, "-c", f"{SETUP}\n{swallowed}{STEPS}"],
-                          capture_output=True, text=True, check=True)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", f"{SETUP}\n{swallowed}{STEPS}"], capture_output=True, text=True, check=True
+    )
     assert (done.stdout.split(), done.stderr) == (["stopped", "0"], "")
 
 
@@ -135,7 +136,9 @@ class Cell:
 
     def _timer(self, seconds: float, function: Any, args: Any) -> Any:
         made = SimpleNamespace(seconds=seconds, finished=threading.Event(), start=lambda: None)
-        made.fire, made.cancel, made.daemon = lambda: function(*args), made.finished.set, False
+        made.fire = lambda: function(*args)
+        made.cancel = made.finished.set
+        made.daemon = False
         self.timers.append(made)
         return made
 

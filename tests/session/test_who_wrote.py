@@ -30,11 +30,14 @@ def kernel(name: str) -> Any:
 
 
 def test_every_write_is_there_in_order_with_its_thread_and_value() -> None:
-    rng, cp = np.random.default_rng(5), gl.cp
-    scatter, add = kernel("scatter"), kernel("add")
+    rng = np.random.default_rng(5)
+    cp = gl.cp
+    scatter = kernel("scatter")
+    add = kernel("add")
     x = cp.asarray(rng.random(6, dtype=np.float32))
     wanted: list[tuple[str, int, int, int, float]] = []
-    launches, now = [], float(x.get()[2])
+    launches = []
+    now = float(x.get()[2])
     for number in range(1, 9):
         atomic = bool(rng.integers(2))
         n = 3  # one warp's lanes each write an element of their own
@@ -115,7 +118,8 @@ def test_nothing_wrote_it_and_an_error_on_the_way() -> None:
 def test_of_very_many_writes_the_last_are_kept() -> None:
     x = gl.cp.zeros(1, dtype=gl.cp.float32)
     n = 12_000
-    to, v = gl.cp.zeros(n, dtype=gl.cp.int32), gl.cp.ones(n, dtype=gl.cp.float32)
+    to = gl.cp.zeros(n, dtype=gl.cp.int32)
+    v = gl.cp.ones(n, dtype=gl.cp.float32)
     seen = gl.who_wrote(x, 0, lambda: kernel("add")((n // 100,), (100,), (x, to, v, n)))
     assert seen.left_out == n + 1 - len(seen.writes)
     assert seen.last.value == n
@@ -125,7 +129,8 @@ def test_of_very_many_writes_the_last_are_kept() -> None:
 
 def test_a_graphs_kernels_and_copies_are_seen() -> None:
     cp = gl.cp
-    x, y = cp.zeros(4, dtype=cp.float32), cp.ones(4, dtype=cp.float32)
+    x = cp.zeros(4, dtype=cp.float32)
+    y = cp.ones(4, dtype=cp.float32)
     stream = cp.cuda.Stream(non_blocking=True)
     with stream:
         stream.begin_capture()

@@ -30,7 +30,8 @@ def mistake(found: Any = None, *, wanted: Any = WANTED, start: Any = START, **mo
 
 STOPPED = mistake(fault="out of bounds", array="x")
 SLOW = mistake(fault="too long")
-RACE, TWICE = mistake(stage="hazards", hazard="RAW"), mistake(stage="hazards", hazard="WAW")
+RACE = mistake(stage="hazards", hazard="RAW")
+TWICE = mistake(stage="hazards", hazard="WAW")
 AS_BEFORE = mistake(START)
 FIRST = mistake([1, *START[1:]])
 LAST_TWO = mistake([1, 2, 3, 4, -3, 9])
@@ -42,10 +43,20 @@ ADDED = mistake(WANTED + START)
 SQUARE = np.arange(4, dtype=np.float32).reshape(2, 2)
 TURNED = mistake(SQUARE.T, wanted=SQUARE, start=np.full((2, 2), -3, np.float32))
 ALL = {
-    "stopped": STOPPED, "slow": SLOW, "race": RACE, "twice": TWICE, "as before": AS_BEFORE, "first": FIRST,
-    "last two": LAST_TWO, "hole": HOLE, "nan": NOT_A_NUMBER, "near": NEAR, "doubled": DOUBLED, "added": ADDED,
+    "stopped": STOPPED,
+    "slow": SLOW,
+    "race": RACE,
+    "twice": TWICE,
+    "as before": AS_BEFORE,
+    "first": FIRST,
+    "last two": LAST_TWO,
+    "hole": HOLE,
+    "nan": NOT_A_NUMBER,
+    "near": NEAR,
+    "doubled": DOUBLED,
+    "added": ADDED,
     "turned": TURNED,
-}  # fmt: skip
+}
 MATCHED = {
     "out of bounds": (advice.out_of_bounds, {"stopped"}),
     "of x": (advice.fault("out of bounds", "x"), {"stopped"}),
@@ -104,10 +115,13 @@ def test_the_first_and_the_last_of_few_elements() -> None:
 def test_what_is_close_is_the_same_to_advice_and_no_more() -> None:
     wanted = np.array([0, 100, np.nan, np.inf], np.float32)
     for found, close in (
-        ([0, 200, np.nan, np.inf], True), ([9e-7, 200.01, np.nan, np.inf], True),
-        ([2e-6, 200, np.nan, np.inf], False), ([0, 200.03, np.nan, np.inf], False),
-        ([0, 200, 1, np.inf], False), ([0, 200, np.nan, -np.inf], False),
-    ):  # fmt: skip
+        ([0, 200, np.nan, np.inf], True),
+        ([9e-7, 200.01, np.nan, np.inf], True),
+        ([2e-6, 200, np.nan, np.inf], False),
+        ([0, 200.03, np.nan, np.inf], False),
+        ([0, 200, 1, np.inf], False),
+        ([0, 200, np.nan, -np.inf], False),
+    ):
         assert advice.times(2)(mistake(found, wanted=wanted)) is close
         assert advice.holds(lambda m: 2 * wanted)(mistake(found, wanted=wanted)) is close
     for off, close in ((1 + 9e-5, True), (1 + 2e-4, False)):
@@ -133,7 +147,8 @@ def test_nearly_what_was_added_to_garbage_is_another_mistake() -> None:
     for off in (1, -1):
         assert advice.advised((), mistake(added + off, wanted=wanted, start=start)) == "said."
     assert not advice.times(1)(mistake(added, wanted=wanted)), "integers are the same or they are not"
-    floats, before = np.array([1e6, -3e6], np.float32), np.array([900, -500], np.float32)
+    floats = np.array([1e6, -3e6], np.float32)
+    before = np.array([900, -500], np.float32)
     assert "adds to" in advice.advised((), mistake(floats + before, wanted=floats, start=before))
     assert advice.advised((), mistake(floats * np.float32(1.00001), wanted=floats, start=before)) == "said."
     assert advice.advised((), mistake([np.nan, np.nan], wanted=floats, start=before)) == "said."
@@ -141,7 +156,8 @@ def test_nearly_what_was_added_to_garbage_is_another_mistake() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_sizes_hold_what_kernels_get_wrong(seed: int) -> None:
-    rng, at_once = np.random.default_rng(seed), 20_480
+    rng = np.random.default_rng(seed)
+    at_once = 20_480
     whole, *sizes = draw.lengths(rng, at_once)
     assert whole((96, 1, 1)) == 384
     assert {0, 1, 31, 32, 33, 100_000} <= set(sizes)

@@ -93,9 +93,13 @@ def test_python_runs_where_answers_run_and_only_its_name_counts(
     ],
 )
 def test_python_that_goes_wrong_is_not_yet(
-    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
-    exercise: str, text: str, said: str,
-) -> None:  # fmt: skip
+    here: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    exercise: str,
+    text: str,
+    said: str,
+) -> None:
     monkeypatch.setattr(talk, "LONGEST_S", 600.0)  # processor time decides, however busy this machine is
     monkeypatch.setattr(answers, "_KERNEL_LIMIT_S", 3.0)
     (here / "mine.py").write_text(text)
@@ -164,17 +168,21 @@ def _matches(pattern: str, text: str) -> bool:
 
 def test_all_answers_of_a_class(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name, text in {
-        "ada/00-saxpy.cu": SAXPY, "bob/00-saxpy.cu": SAXPY.replace("a *", ""), "bob/notes.py": "x",
-        "bob/00-saxpi.cu": "x", "eve/00-saxpy.py": "def f(:",
-    }.items():  # fmt: skip
+        "ada/00-saxpy.cu": SAXPY,
+        "bob/00-saxpy.cu": SAXPY.replace("a *", ""),
+        "bob/notes.py": "x",
+        "bob/00-saxpi.cu": "x",
+        "eve/00-saxpy.py": "def f(:",
+    }.items():
         (here / "class" / name).parent.mkdir(parents=True, exist_ok=True)
         (here / "class" / name).write_text(text)
     status, out, err = check(capsys, "--all", "class")
     lines = out.splitlines()
     assert status == 2
     assert [line.split(": ")[0].split() for line in lines[:2]] == [
-        ["passed", str(Path("ada/00-saxpy.cu"))], ["not", "yet", str(Path("bob/00-saxpy.cu"))]
-    ]  # fmt: skip
+        ["passed", str(Path("ada/00-saxpy.cu"))],
+        ["not", "yet", str(Path("bob/00-saxpy.cu"))],
+    ]
     assert lines[2:] == ["1 of 3 answers passed."]
     assert "00-saxpi.cu is left out: no exercise has this name. Did you mean '00-saxpy'?" in err
     assert f"{Path('eve/00-saxpy.py')}: 00-saxpy.py, line 1: this is no Python" in err
@@ -182,8 +190,9 @@ def test_all_answers_of_a_class(here: Path, capsys: pytest.CaptureFixture[str]) 
     status, out, _ = check(capsys, "--all", "class", "--json")
     assert status == 1
     assert [(one["file"], one["passed"]) for one in json.loads(out)] == [
-        (str(Path("ada/00-saxpy.cu")), True), (str(Path("bob/00-saxpy.cu")), False)
-    ]  # fmt: skip
+        (str(Path("ada/00-saxpy.cu")), True),
+        (str(Path("bob/00-saxpy.cu")), False),
+    ]
 
 
 def test_every_exercise_is_called_as_its_notebook_calls_it() -> None:
@@ -213,7 +222,8 @@ def test_a_class_in_one_table(here: Path, capsys: pytest.CaptureFixture[str]) ->
     assert cli.main(["report", "class"]) == 0
     out, err = capsys.readouterr()
     assert err == ""
-    exercises, quiz = len(folders.exercises()), sum(len(notebook["quiz"]) for notebook in ada["notebooks"])
+    exercises = len(folders.exercises())
+    quiz = sum(len(notebook["quiz"]) for notebook in ada["notebooks"])
     assert out.splitlines()[0] == "Progress of 2 learners"
     row = next(line for line in out.splitlines() if line.startswith("ada"))
     wanted = ["ada", "02", f"2 of {exercises}", "2 of 3", "1 of 2", "1 of 1", f"1 of {quiz}"]
@@ -225,8 +235,9 @@ def test_a_class_in_one_table(here: Path, capsys: pytest.CaptureFixture[str]) ->
     assert bob["learner"] == "'=bob"  # no formula
     assert cli.main(["report", "--json", "class"]) == 0
     assert [one["exercises"] for one in json.loads(capsys.readouterr().out)] == [
-        [0, exercises], [2, exercises]
-    ]  # fmt: skip
+        [0, exercises],
+        [2, exercises],
+    ]
 
 
 @pytest.mark.parametrize(
@@ -294,9 +305,7 @@ def parts(page: str, marks: str = "## ") -> dict[str, str]:
 def test_every_notebook_has_an_instructors_page_without_gaps(number: str) -> None:
     page = instructor.page(number)
     found = parts(page)
-    assert list(found) == [
-        "Sections and minutes", "What to project", "Predictions", "Exercises", "Questions"
-    ]  # fmt: skip
+    assert list(found) == ["Sections and minutes", "What to project", "Predictions", "Exercises", "Questions"]
     assert all(found.values()), [heading for heading, text in found.items() if not text]
     assert " minutes in all." in page
     predictions = found["Predictions"].split("**")[1::2]

@@ -86,12 +86,18 @@ def test_one_answer_is_told_with_its_stages(class_: Path, capsys: pytest.Capture
     assert (status, json.loads(out)) == (
         1,
         {
-            "exercise": "05-y", "file": "class/ada/05-y.py", "passed": False, "message": "dear.", "error": "",
-            "stages": [{"name": "results", "state": "passed", "said": "right."},
-                       {"name": "budget", "state": "failed", "said": "dear."}],
+            "exercise": "05-y",
+            "file": "class/ada/05-y.py",
+            "passed": False,
+            "message": "dear.",
+            "error": "",
+            "stages": [
+                {"name": "results", "state": "passed", "said": "right."},
+                {"name": "budget", "state": "failed", "said": "dear."},
+            ],
             "scores": [asdict(score) for score in verdict(False, 7).scores],
         },
-    )  # fmt: skip
+    )
 
 
 def test_all_answers_are_told_in_a_line_each(class_: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -121,9 +127,10 @@ def test_all_answers_are_told_in_a_line_each(class_: Path, capsys: pytest.Captur
         for one in json.loads(out)
     }
     assert found == {
-        "05-y.cu": ("05-y.cu is broken.", False, "", False), "ada/05-x.cu": ("", True, "well.", True),
+        "05-y.cu": ("05-y.cu is broken.", False, "", False),
+        "ada/05-x.cu": ("", True, "well.", True),
         "ada/05-y.cu": ("ada/05-y.cu: 05-y.cu is broken.", False, "", False),
-    }  # fmt: skip
+    }
 
 
 def test_each_line_is_there_as_soon_as_its_answer_is_judged(
@@ -148,18 +155,39 @@ def test_each_line_is_there_as_soon_as_its_answer_is_judged(
 
 
 HELP = {
-    check: ["05-transpose", "a kernel (.cu), or Python that defines the answer", "print JSON",
-            "prog: gpulab check", "judge every file in FOLDER and below that is called after",
-            "an exercise: 05-transpose.cu",
-            "Judge an answer as gl.check does, and keep nothing. Exit status: 0 passed, 1 not yet, 2"],
-    golf: ["the file of scores; made with the first entry", "such as 05-transpose", "whose answer it is",
-           "a .cu or .py file, as `gpulab check` takes it", "A file of best scores:", "prog: gpulab golf",
-           "judge the entries whose answers are in FOLDER again"],
-    report: ["files of gl.progress().save(...), in folders or not", "print JSON", "prog: gpulab report",
-             "print CSV, with a column for each notebook", "A class's progress files in one table."],
-    instructor: ["how its name starts, such as 05a", "write a page for every notebook there",
-                 "HTML instead of Markdown", "A page for whoever teaches:", "prog: gpulab instructor"],
-}  # fmt: skip
+    check: [
+        "05-transpose",
+        "a kernel (.cu), or Python that defines the answer",
+        "print JSON",
+        "prog: gpulab check",
+        "judge every file in FOLDER and below that is called after",
+        "an exercise: 05-transpose.cu",
+        "Judge an answer as gl.check does, and keep nothing. Exit status: 0 passed, 1 not yet, 2",
+    ],
+    golf: [
+        "the file of scores; made with the first entry",
+        "such as 05-transpose",
+        "whose answer it is",
+        "a .cu or .py file, as `gpulab check` takes it",
+        "A file of best scores:",
+        "prog: gpulab golf",
+        "judge the entries whose answers are in FOLDER again",
+    ],
+    report: [
+        "files of gl.progress().save(...), in folders or not",
+        "print JSON",
+        "prog: gpulab report",
+        "print CSV, with a column for each notebook",
+        "A class's progress files in one table.",
+    ],
+    instructor: [
+        "how its name starts, such as 05a",
+        "write a page for every notebook there",
+        "HTML instead of Markdown",
+        "A page for whoever teaches:",
+        "prog: gpulab instructor",
+    ],
+}
 
 
 @pytest.mark.parametrize("module", HELP, ids=lambda module: module.__name__)
@@ -298,9 +326,10 @@ def test_why_a_file_is_no_answer(files: Callable[[str, str, str], Any], here: Pa
     (here / "b.py").write_bytes(b"abc\xff")
     (here / "c.py").mkdir()
     for name, said in (
-        ("b.py", "is no text in UTF-8: byte 3 fits none."), ("c.py", "is no file."),
+        ("b.py", "is no text in UTF-8: byte 3 fits none."),
+        ("c.py", "is no file."),
         ("none.py", "cannot be read: No such file or directory."),
-    ):  # fmt: skip
+    ):
         with pytest.raises(answers.AnswerError) as error:
             answers.judged("05-p", here / name)
         assert str(error.value) == f"{here / name} {said}"
@@ -327,10 +356,11 @@ def test_lines_of_a_file_are_known_where_they_fail() -> None:
 
 def test_what_check_is_not_told_is_said(class_: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, said in (
-        ([], "name an exercise and a file, or --all FOLDER"), (["05-x"], "name an exercise and a file, or"),
+        ([], "name an exercise and a file, or --all FOLDER"),
+        (["05-x"], "name an exercise and a file, or"),
         (["05-x", "a.cu", "--all", "class"], "--all takes the exercises from the files' names"),
         (["05-x", "--all", "class"], "--all takes the exercises from the files' names"),
-    ):  # fmt: skip
+    ):
         with pytest.raises(SystemExit):
             check.main(arguments)
         assert said in capsys.readouterr().err
@@ -358,7 +388,8 @@ class Course:
     """The judge and the exercise of the tests: what `figures` an answer has, and under which rules."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.verdict, self.rules = verdict(True, 70, 90), 1
+        self.verdict = verdict(True, 70, 90)
+        self.rules = 1
         monkeypatch.setattr(golf, "judged", lambda exercise, path: self.verdict)
         monkeypatch.setattr(golf, "exercise_called", lambda exercise: SimpleNamespace(rules=self.rules))
 
@@ -376,16 +407,19 @@ def scores(path: str = "s.json") -> list[tuple[str, str, int, str, int]]:
 
 def test_each_better_figure_is_entered_by_itself(course: Course, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "golf", "s.json", "05-x", "a.cu", "--name", "Ada")[:2] == (
-        0, "05-x: 70 sectors; reference 1,000.\n05-x: 90 votes; reference 1,000.\n"
-    )  # fmt: skip
+        0,
+        "05-x: 70 sectors; reference 1,000.\n05-x: 90 votes; reference 1,000.\n",
+    )
     course.verdict = verdict(True, 70, 90)
     assert run(capsys, "golf", "s.json", "05-x", "b.cu", "--name", "Bob")[:2] == (
-        1, "05-x: passed, and no better than what is there.\n"
-    )  # fmt: skip
+        1,
+        "05-x: passed, and no better than what is there.\n",
+    )
     course.verdict = verdict(True, 71, 89)
     assert run(capsys, "golf", "s.json", "05-x", "b.cu", "--name", "Bob")[:2] == (
-        0, "05-x: 89 votes; reference 1,000, before 90 by Ada.\n"
-    )  # fmt: skip
+        0,
+        "05-x: 89 votes; reference 1,000, before 90 by Ada.\n",
+    )
     assert scores() == [("05-x", "sector", 70, "Ada", 1), ("05-x", "vote", 89, "Bob", 1)]
     assert run(capsys, "golf", "s.json", "01-x", "b.cu", "--name", "Eve")[0] == 0
     assert [entry[0] for entry in scores()] == ["01-x", "01-x", "05-x", "05-x"]
@@ -394,8 +428,10 @@ def test_each_better_figure_is_entered_by_itself(course: Course, capsys: pytest.
     assert scores()[2] == ("05-x", "sector", 71, "Eve", 2)
     (entry, *_) = golf.read(Path("s.json"))
     assert (entry.sha256, entry.gpulab, entry.reference) == (
-        hashlib.sha256(b"another").hexdigest(), gpulab.__version__, 1000
-    )  # fmt: skip
+        hashlib.sha256(b"another").hexdigest(),
+        gpulab.__version__,
+        1000,
+    )
     assert sorted(p.name for p in Path().iterdir() if "lock" not in p.name) == ["a.cu", "b.cu", "s.json"]
 
 
@@ -412,8 +448,12 @@ def test_what_cannot_be_entered_is_told(course: Course, capsys: pytest.CaptureFi
     assert "05-x has no figure to be better in; 05-transpose has, for one." in told(*entry)
     course.verdict = verdict(True, 70)
     assert "c.cu cannot be read: No such file" in told("05-x", "c.cu", "--name", "Ada")
-    for arguments in (("05-x", "a.cu"), ("05-x", "--name", "Ada"), ("05-x", "a.cu", "--name", " \n"),
-                      (*entry, "--verify", ".")):  # fmt: skip
+    for arguments in (
+        ("05-x", "a.cu"),
+        ("05-x", "--name", "Ada"),
+        ("05-x", "a.cu", "--name", " \n"),
+        (*entry, "--verify", "."),
+    ):
         with pytest.raises(SystemExit):
             golf.main(["s.json", *arguments])
         assert "an entry takes an exercise, a file and --name, and nothing else" in capsys.readouterr().err
@@ -423,9 +463,17 @@ def test_what_cannot_be_entered_is_told(course: Course, capsys: pytest.CaptureFi
 
 @pytest.mark.parametrize(
     "change",
-    [{"format": "x"}, {"version": 2}, {"entries": 3}, {"score": "7"}, {"score": True}, {"name": 7},
-     {"rules": 1.0},     {"sha256": None}],
-)  # fmt: skip
+    [
+        {"format": "x"},
+        {"version": 2},
+        {"entries": 3},
+        {"score": "7"},
+        {"score": True},
+        {"name": 7},
+        {"rules": 1.0},
+        {"sha256": None},
+    ],
+)
 def test_entries_of_another_kind_are_no_scores(course: Course, change: dict[str, Any]) -> None:
     golf.enter(Path("s.json"), "05-x", Path("a.cu"), "Ada")
     data = json.loads(Path("s.json").read_text())
@@ -514,10 +562,14 @@ def test_entries_are_borne_out_one_by_one(course: Course, capsys: pytest.Capture
     course.verdict = verdict(False)
     assert verified()[1][0].startswith("05-x, sector: 70 by Ada: It does not pass")
     Path("a.cu").rename("a.txt")
-    assert verified() == (1, [
-        "05-x, sector: 70 by Ada: no answer with its digest is there",
-        "05-x, vote: 90 by Ada: no answer with its digest is there", "0 of 2 entries borne out.",
-    ])  # fmt: skip
+    assert verified() == (
+        1,
+        [
+            "05-x, sector: 70 by Ada: no answer with its digest is there",
+            "05-x, vote: 90 by Ada: no answer with its digest is there",
+            "0 of 2 entries borne out.",
+        ],
+    )
     status, _, err = run(capsys, "golf", "s.json", "--verify", "nowhere")
     assert (status, "nowhere is no folder." in err) == (1, True)
 
@@ -543,16 +595,21 @@ def learner(folder: Path, name: str, *notebooks: dict[str, Any], **more: Any) ->
 @pytest.fixture
 def reports(here: Path) -> Path:
     predicted = [
-        {"value": 1, "sure": True, "right": True}, {"value": 1, "sure": True, "right": False},
-        {"value": 1, "sure": True, "right": None}, {"value": 2, "sure": False, "right": True},
-        {"value": 3, "right": False}, {"value": None},
-    ]  # fmt: skip
+        {"value": 1, "sure": True, "right": True},
+        {"value": 1, "sure": True, "right": False},
+        {"value": 1, "sure": True, "right": None},
+        {"value": 2, "sure": False, "right": True},
+        {"value": 3, "right": False},
+        {"value": None},
+    ]
     learner(
-        here / "class", "ada/progress.json",
+        here / "class",
+        "ada/progress.json",
         notebook("00", exercises=passes(True, False, True)),
         notebook("01", predictions=predicted, exercises=passes(True)),
-        notebook("02", quiz=[{"right": True}, {"right": False}, {"right": None}]), notebook("03"),
-    )  # fmt: skip
+        notebook("02", quiz=[{"right": True}, {"right": False}, {"right": None}]),
+        notebook("03"),
+    )
     learner(here / "class", "-bob.json", notebook("01", exercises=passes(False, 1), quiz=[{"right": None}]))
     learner(here / "class", "progress.json", notebook("01", predictions=[{"value": 0}]))
     return here / "class"
@@ -586,10 +643,16 @@ def test_a_report_as_csv_and_json(reports: Path, capsys: pytest.CaptureFixture[s
     assert text.startswith('[\n  {\n    "learner": "-bob",\n')
     found = json.loads(text)
     assert found[1] == {
-        "learner": "ada", "file": "ada/progress.json", "last": "02", "exercises": [3, 4],
-        "predictions": [2, 4], "sure": [1, 2], "guesses": [1, 1], "quiz": [1, 3],
+        "learner": "ada",
+        "file": "ada/progress.json",
+        "last": "02",
+        "exercises": [3, 4],
+        "predictions": [2, 4],
+        "sure": [1, 2],
+        "guesses": [1, 1],
+        "quiz": [1, 3],
         "notebooks": {"00": [2, 3], "01": [1, 1], "02": [0, 0], "03": [0, 0]},
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize(
@@ -648,7 +711,8 @@ def test_a_file_that_is_too_long_is_not_read(here: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("module", [report, golf, answers])
 def test_a_file_is_read_up_to_its_limit(here: Path, monkeypatch: pytest.MonkeyPatch, module: Any) -> None:
-    most, told = {report: 16 << 20, golf: 16 << 20, answers: 1 << 20}[module], list[str]()
+    most = {report: 16 << 20, golf: 16 << 20, answers: 1 << 20}[module]
+    told = list[str]()
     monkeypatch.setattr(Path, "read_text", lambda *_, **__: told.append("read") or "{")
     monkeypatch.setattr(answers, "judge", lambda *_: None)
     for size in (most, most + 1):
@@ -712,7 +776,7 @@ def made_up(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         prose("<details><summary>Solution of 09-x</summary>\n\n```cpp\ncode\n```\n\n</details>"),
         cell('gl.quiz("made_up")'),
         prose("<details><summary>Answers to all</summary>\n\n1. red\n\n</details>"),
-    ]  # fmt: skip
+    ]
     (here / "09_made_up.ipynb").write_text(json.dumps({"cells": cells}))
     (here / "index.ipynb").write_text("{}")
     monkeypatch.setattr(
@@ -841,8 +905,9 @@ def test_mistakes_are_told_with_their_stage_and_the_words_that_they_earn(
     held = [SimpleNamespace(number=name[1:3], path=here / name) for name in ("n10_up", "n09_none", "n09_up")]
     monkeypatch.setattr(folders, "folders", lambda: held)
     assert instructor._mistakes("09") == {
-        "09-x": ["- rounds up (fails in *results*): “is wrong”", "- sleeps: “z”"], "09-y": ["- waits"],
-    }  # fmt: skip
+        "09-x": ["- rounds up (fails in *results*): “is wrong”", "- sleeps: “z”"],
+        "09-y": ["- waits"],
+    }
     assert instructor._mistakes("11") == {}
 
 

@@ -17,7 +17,8 @@ from virtualgpu.records import Activity, HostCall, Provenance, Synchronization, 
 from virtualgpu.records.acts import Act, GraphLaunch, HostWait, Region, Work
 from virtualgpu.words import filled
 
-CURRENT, OTHER = 7, 8
+CURRENT = 7
+OTHER = 8
 
 
 def kernel(number: int, start: int = 0, end: int = 0, stream: int = CURRENT, **more: Any) -> Activity:
@@ -58,7 +59,7 @@ ACTIVITIES = (
     kernel(41, graph_id=3, graph_node_id=1, after=(40, 34)),
     kernel(42, graph_id=3, graph_node_id=2, after=(41,)),
     kernel(50, graph_id=5, kind="HOST"),
-)  # fmt: skip
+)
 
 
 def timeline(*activities: Activity, waits: str = "", calls: str = "") -> Timeline:
@@ -67,13 +68,17 @@ def timeline(*activities: Activity, waits: str = "", calls: str = "") -> Timelin
     names = {"e": "cudaEventQuery", "s": "cudaStreamQuery", "m": "cudaMemcpyAsync"}
     made = [HostCall(names[letter], at, at + 1, 0) for at, letter in enumerate(calls)]
     return Timeline(
-        provenance=Provenance("simulated", "A100"), method="", start_ns=1000, end_ns=9999,
-        activities=tuple(reversed(activities)), calls=tuple(reversed(made)),
+        provenance=Provenance("simulated", "A100"),
+        method="",
+        start_ns=1000,
+        end_ns=9999,
+        activities=tuple(reversed(activities)),
+        calls=tuple(reversed(made)),
         synchronizations=tuple(
             Synchronization(type=kinds[letter], device_id=0, stream_id=0, start_ns=0, end_ns=0)
             for letter in waits
         ),
-    )  # fmt: skip
+    )
 
 
 def memory(**fields: int) -> MemoryUse:
@@ -84,8 +89,12 @@ def memory(**fields: int) -> MemoryUse:
 
 
 USED = {
-    "driver_calls": 3, "segments": 2, "peak_reserved_bytes": 4096, "peak_used_bytes": 1024, "kept_bytes": 512
-}  # fmt: skip
+    "driver_calls": 3,
+    "segments": 2,
+    "peak_reserved_bytes": 4096,
+    "peak_used_bytes": 1024,
+    "kept_bytes": 512,
+}
 
 
 def test_every_count_is_read_off_the_timeline() -> None:
@@ -94,13 +103,35 @@ def test_every_count_is_read_off_the_timeline() -> None:
     )
     seen.flow = Flow(frozenset({1, 3, 4, 5, 6, 31, 34, 42}), 2)
     assert counted(seen) == {
-        "launches": 9, "host_launches": 7, "graph_launches": 3, "graphs": 2, "graph_depth": 4,
-        "double_flop": 11, "memsets": 2, "copies": 6, "copied_bytes": 1288, "to_device_copies": 2,
-        "to_device_bytes": 1200, "to_host_copies": 1, "to_host_bytes": 40, "pageable_copies": 2,
-        "bus_bytes": 1317, "waits": 7, "device_waits": 2, "stream_waits": 3, "hidden_percent": 29,
-        "microseconds": 8, **USED, "wasted_bytes": 3072, "streams": 2, "beside": 3, "held_up": 3,
-        "working_graph_launches": 2, "computed_outside": 3, "graph_kernels": 3,
-    }  # fmt: skip
+        "launches": 9,
+        "host_launches": 7,
+        "graph_launches": 3,
+        "graphs": 2,
+        "graph_depth": 4,
+        "double_flop": 11,
+        "memsets": 2,
+        "copies": 6,
+        "copied_bytes": 1288,
+        "to_device_copies": 2,
+        "to_device_bytes": 1200,
+        "to_host_copies": 1,
+        "to_host_bytes": 40,
+        "pageable_copies": 2,
+        "bus_bytes": 1317,
+        "waits": 7,
+        "device_waits": 2,
+        "stream_waits": 3,
+        "hidden_percent": 29,
+        "microseconds": 8,
+        **USED,
+        "wasted_bytes": 3072,
+        "streams": 2,
+        "beside": 3,
+        "held_up": 3,
+        "working_graph_launches": 2,
+        "computed_outside": 3,
+        "graph_kernels": 3,
+    }
     assert [a.correlation_id for a in seen.activities] == [a.correlation_id for a in ACTIVITIES]
 
 
@@ -147,7 +178,9 @@ def test_asking_is_counted_by_bouts() -> None:
 
 
 def test_kernels_are_beside_each_other_where_nothing_orders_them() -> None:
-    first, there, here = kernel(1), kernel(2, stream=OTHER), kernel(3, after=(1,))
+    first = kernel(1)
+    there = kernel(2, stream=OTHER)
+    here = kernel(3, after=(1,))
     joined = kernel(4, after=(2, 3))
     every = [first, there, here, joined]
     assert beside(every, every) == 3  # all but the last, which waits for both
@@ -264,11 +297,16 @@ def test_what_asks_for_more_than_a_timeline_is_among_all() -> None:
 
 class Ledger:
     def __init__(self) -> None:
-        self.driver_calls, self.segments, self.reserved_bytes, self.array_bytes = 10, 5, 4000, 300
-        self.peak_reserved_bytes, self.peak_array_bytes = 99_999, 99_999
+        self.driver_calls = 10
+        self.segments = 5
+        self.reserved_bytes = 4000
+        self.array_bytes = 300
+        self.peak_reserved_bytes = 99_999
+        self.peak_array_bytes = 99_999
 
     def mark(self) -> None:
-        self.peak_reserved_bytes, self.peak_array_bytes = self.reserved_bytes, self.array_bytes
+        self.peak_reserved_bytes = self.reserved_bytes
+        self.peak_array_bytes = self.array_bytes
 
 
 def test_memory_is_what_a_program_takes_beyond_what_was_there() -> None:
@@ -278,14 +316,22 @@ def test_memory_is_what_a_program_takes_beyond_what_was_there() -> None:
     class Device:
         memory = Memory()
 
-    use, ledger = MemoryUse(), Memory.ledger
+    use = MemoryUse()
+    ledger = Memory.ledger
     with use.counting(Device()):
-        ledger.driver_calls, ledger.segments = 13, 7
-        ledger.peak_reserved_bytes, ledger.peak_array_bytes = 4096, 340
-        ledger.reserved_bytes, ledger.array_bytes = 4050, 310
+        ledger.driver_calls = 13
+        ledger.segments = 7
+        ledger.peak_reserved_bytes = 4096
+        ledger.peak_array_bytes = 340
+        ledger.reserved_bytes = 4050
+        ledger.array_bytes = 310
     assert vars(use) == {
-        "driver_calls": 3, "segments": 2, "peak_reserved_bytes": 96, "peak_used_bytes": 40, "kept_bytes": 10
-    }  # fmt: skip
+        "driver_calls": 3,
+        "segments": 2,
+        "peak_reserved_bytes": 96,
+        "peak_used_bytes": 40,
+        "kept_bytes": 10,
+    }
     assert use.wasted_bytes == 56
     with contextlib.suppress(ZeroDivisionError), use.counting(Device()):
         ledger.segments += 1

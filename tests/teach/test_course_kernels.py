@@ -52,9 +52,12 @@ def expected(ladder: str, arrays: tuple[Any, ...]) -> np.ndarray:
     if ladder == "layer_norm":
         return (wide - wide.mean(axis=1, keepdims=True)) / np.sqrt(wide.var(axis=1, keepdims=True) + 1e-5)
     return {
-        "copy": lambda: x, "transpose": lambda: x.T, "reduction": lambda: wide.sum()[None],
-        "scan": lambda: np.cumsum(x), "histogram": lambda: np.bincount(x, minlength=256),
-    }[ladder]()  # fmt: skip
+        "copy": lambda: x,
+        "transpose": lambda: x.T,
+        "reduction": lambda: wide.sum()[None],
+        "scan": lambda: np.cumsum(x),
+        "histogram": lambda: np.bincount(x, minlength=256),
+    }[ladder]()
 
 
 def check(ladder: str, rung: str, size: tuple[int, ...]) -> None:

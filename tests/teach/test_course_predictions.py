@@ -56,8 +56,11 @@ def test_a_scale_stays_a_scale_upwards_or_downwards() -> None:
 
 def test_tempting_answers_stand_at_every_position() -> None:
     asked = [asking._for_now(question, {}) for question in ALL if len(question.choices) == 3]
-    places = Counter(question.choices.index(question.comparison) for question in asked
-                     if question.comparison in question.choices)  # fmt: skip
+    places = Counter(
+        question.choices.index(question.comparison)
+        for question in asked
+        if question.comparison in question.choices
+    )
     assert all(0.2 < places[place] / places.total() < 0.47 for place in range(3)), places
 
 

@@ -64,10 +64,16 @@ def test_blocks_in_a_line() -> None:
     assert {block[1:] for block in [*draw.lines(MOST), *draw.whole_warps(MOST)]} == {(1, 1)}
 
 
-@pytest.mark.parametrize(("rng", "warps", "counts"), [
-    (LEAST, 1, [3, 6, 12, 1, 2, 32]), (MOST, 1, [5, 11, 24, 1, 2, 32]), (LEAST, 2, [2, 6, 12, 32]),
-    (LEAST, 4, [4, 12, 32]), (MOST, 4, [4, 8, 24, 32]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("rng", "warps", "counts"),
+    [
+        (LEAST, 1, [3, 6, 12, 1, 2, 32]),
+        (MOST, 1, [5, 11, 24, 1, 2, 32]),
+        (LEAST, 2, [2, 6, 12, 32]),
+        (LEAST, 4, [4, 12, 32]),
+        (MOST, 4, [4, 8, 24, 32]),
+    ],
+)
 def test_blocks_of_whole_warps(rng: Any, warps: int, counts: list[int]) -> None:
     assert [x / 32 for x, _, _ in draw.whole_warps(rng, warps)] == counts
 
@@ -81,12 +87,15 @@ def test_blocks_of_two_dimensions() -> None:
 BLOCKS = [(19, 4, 1), (47, 1, 1), (48, 1, 1), (20, 3, 1), (64, 1, 1)]
 
 
-@pytest.mark.parametrize(("size", "rng", "launches"), [
-    (1_000, LEAST, [(151, (48, 1, 1)), (1_101, (20, 3, 1))]),
-    (1_000, MOST, [(401, (20, 3, 1)), (1_501, (64, 1, 1))]),
-    ((100, 200), LEAST, [((41, 81), (48, 1, 1)), ((111, 221), (20, 3, 1))]),
-    ((100, 200), MOST, [((81, 161), (20, 3, 1)), ((151, 301), (64, 1, 1))]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("size", "rng", "launches"),
+    [
+        (1_000, LEAST, [(151, (48, 1, 1)), (1_101, (20, 3, 1))]),
+        (1_000, MOST, [(401, (20, 3, 1)), (1_501, (64, 1, 1))]),
+        ((100, 200), LEAST, [((41, 81), (48, 1, 1)), ((111, 221), (20, 3, 1))]),
+        ((100, 200), MOST, [((81, 161), (20, 3, 1)), ((151, 301), (64, 1, 1))]),
+    ],
+)
 def test_costs_are_counted_in_a_smaller_and_a_larger_launch(size: Any, rng: Any, launches: list[Any]) -> None:
     assert draw.cost_launches(size, BLOCKS, rng) == launches
 
@@ -128,9 +137,11 @@ def test_few_values_are_three_at_most_and_extreme_ones_come_half_of_the_time() -
 
 def test_special_floats_come_a_fifth_of_the_time_and_only_of_their_kind() -> None:
     for kind, values in (
-        (draw.ZEROS, {"0.0", "-0.0"}), (draw.INFINITE, {"inf", "-inf"}), (draw.NAN, {"nan"}),
+        (draw.ZEROS, {"0.0", "-0.0"}),
+        (draw.INFINITE, {"inf", "-inf"}),
+        (draw.NAN, {"nan"}),
         (draw.EXTREME, {"3e-15", "-3e-15", "16777215.0", "-3000000000.0", "1e+37", "-1e+37"}),
-    ):  # fmt: skip
+    ):
         data = draw.Draw(1, kind)
         assert not data.special
         shown = [str(float(value)) for value in data.floats(4_000, np.float64)]

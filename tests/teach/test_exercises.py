@@ -150,8 +150,14 @@ def access(space: Any, kind: Any, **counts: int) -> AccessCounters:
 
 
 COUNTED = KernelCounters(
-    provenance=Provenance("simulated", "A100"), kernel_name="k", grid=(1, 1, 1), block=(32, 1, 1),
-    shared_bytes=101, warp_instructions=102, thread_instructions=0, longest_warp_instructions=103,
+    provenance=Provenance("simulated", "A100"),
+    kernel_name="k",
+    grid=(1, 1, 1),
+    block=(32, 1, 1),
+    shared_bytes=101,
+    warp_instructions=102,
+    thread_instructions=0,
+    longest_warp_instructions=103,
     accesses=(
         access("global", "load", sectors=1, requests=10),
         access("global", "store", sectors=2, requests=20),
@@ -163,22 +169,48 @@ COUNTED = KernelCounters(
     ),
     branches=(BranchCounters(0, 1, "", 9, 3), BranchCounters(8, 2, "", 9, 4)),
     opcode_warp_instructions={
-        "shfl": 1, "vote": 2, "activemask": 4, "match": 8, "redux": 16, "bar": 32, "barrier": 64, "add": 128
+        "shfl": 1,
+        "vote": 2,
+        "activemask": 4,
+        "match": 8,
+        "redux": 16,
+        "bar": 32,
+        "barrier": 64,
+        "add": 128,
     },
     caches=CacheCounters(start="cold", l2_sectors=11, dram_read_bytes=13, dram_write_bytes=17),
-)  # fmt: skip
+)
 
 
 def test_every_counter_is_read_off_a_launch() -> None:
     stats: Any = SimpleNamespace(local_bytes=104)
     found = {name: read_off(Costs(COUNTED, stats)) for name, (_, read_off) in COUNTERS.items()}
     assert found == {
-        "sectors": 7, "load_sectors": 1, "store_sectors": 2, "requests": 70, "local_requests": 320,
-        "l2_sectors": 11, "dram_bytes": 30, "shared_bytes": 101, "shared_wavefronts": 406, "conflict_ways": 4,
-        "local_bytes": 104, "bank_conflicts": 266, "atomics": 200, "atomic_lanes": 660,
-        "global_atomic_lanes": 500, "divergent_branches": 7, "warp_instructions": 102, "longest_warp": 103,
-        "shuffles": 1, "votes": 6, "matches": 8, "warp_reductions": 16, "warp_exchanges": 31, "barriers": 96,
-    }  # fmt: skip
+        "sectors": 7,
+        "load_sectors": 1,
+        "store_sectors": 2,
+        "requests": 70,
+        "local_requests": 320,
+        "l2_sectors": 11,
+        "dram_bytes": 30,
+        "shared_bytes": 101,
+        "shared_wavefronts": 406,
+        "conflict_ways": 4,
+        "local_bytes": 104,
+        "bank_conflicts": 266,
+        "atomics": 200,
+        "atomic_lanes": 660,
+        "global_atomic_lanes": 500,
+        "divergent_branches": 7,
+        "warp_instructions": 102,
+        "longest_warp": 103,
+        "shuffles": 1,
+        "votes": 6,
+        "matches": 8,
+        "warp_reductions": 16,
+        "warp_exchanges": 31,
+        "barriers": 96,
+    }
     none = COUNTERS["conflict_ways"][1](Costs(replace(COUNTED, accesses=()), stats))
     assert none == 0
     naive = Costs(replace(COUNTED, warp_instructions=900), stats)
@@ -217,8 +249,13 @@ def test_floats_are_right_within_two_units_of_their_scale() -> None:
     assert wrong_elements(found, wanted).tolist() == [False, True, False, True, False, True]
     near = Near(wanted, 4.0, ulps=1)
     assert wrong_elements(np.array([1 + 4 * eps, 1 + 5 * eps, 1, -1, 0, 1e-6], F32), near).tolist() == [
-        False, True, False, False, False, True
-    ]  # fmt: skip
+        False,
+        True,
+        False,
+        False,
+        False,
+        True,
+    ]
     assert values_of(near) is wanted
     assert values_of(wanted) is wanted
 
@@ -248,9 +285,10 @@ def test_halves_have_roundings_of_their_own_and_integers_none() -> None:
         ([True], [False], "y[0] is 1, it should be 0"),
         ([0] * 2000, [1] * 2000, "y[0] is 0, it should be 1 (2,000 of 2,000 elements differ)"),
     ],
-)  # fmt: skip
+)
 def test_the_first_wrong_element_is_named(found: Any, wanted: Any, says: str) -> None:
-    one, other = np.asarray(found), np.asarray(wanted)
+    one = np.asarray(found)
+    other = np.asarray(wanted)
     assert first_wrong("y", one, other, np.asarray(one != other)) == says
     assert shown(np.uint8(200)) == "200"
 
@@ -267,9 +305,11 @@ def test_a_nan_of_other_bits_is_told_by_them() -> None:
 # Verdicts
 
 STAGES = (
-    StageResult("results", "passed", "a < b"), StageResult("budget", "failed", "too `much`."),
-    StageResult("hazards", "not reached"), StageResult("counts", "not reached"),
-)  # fmt: skip
+    StageResult("results", "passed", "a < b"),
+    StageResult("budget", "failed", "too `much`."),
+    StageResult("hazards", "not reached"),
+    StageResult("counts", "not reached"),
+)
 FIGURES = (Score("sectors", "<n sector|sectors>", 2, 3, best=1), Score("votes", "votes", 9, 9, golf=False))
 
 
@@ -471,8 +511,15 @@ def test_advice_that_fits_no_array_is_not_given() -> None:
     assert not advice.tail_wrong(one)
     assert not advice.only_first(one)
     stopped = Mistake("results", case, "said", fault="endless")
-    for matcher in (advice.unchanged, advice.partly_unwritten, advice.not_finite, advice.tail_wrong,
-                    advice.transposed, advice.times(2), advice.holds(lambda m: 1)):  # fmt: skip
+    for matcher in (
+        advice.unchanged,
+        advice.partly_unwritten,
+        advice.not_finite,
+        advice.tail_wrong,
+        advice.transposed,
+        advice.times(2),
+        advice.holds(lambda m: 1),
+    ):
         assert not matcher(stopped)
     assert advice.endless(stopped)
     wide = np.arange(6, dtype=F32).reshape(2, 3)

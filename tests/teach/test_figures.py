@@ -73,7 +73,8 @@ def test_texts_stay_in_their_boxes_and_apart(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(picture.Picture, "of", measure)
     monkeypatch.setattr(figures, "which_device", lambda: DeviceChoice("virtual", "T4", (7, 5)))
     figures.stacks()
-    left, right = [box for box in boxes if box.x0 < 400], [box for box in boxes if box.x0 >= 400]
+    left = [box for box in boxes if box.x0 < 400]
+    right = [box for box in boxes if box.x0 >= 400]
     assert (len(left), len(right)) == (11, 16)
     assert all(box.x1 < 365 for box in left)
     assert all(box.x1 < 845 for box in right)
@@ -96,7 +97,8 @@ def test_the_small_card_shows_three_numbers_and_their_origin() -> None:
 
 
 def test_traffic_counts_each_array_once_and_says_how_many_times_it_is_asked_for() -> None:
-    x, y = np.zeros(100, np.float32), np.zeros((5, 20), np.float64)
+    x = np.zeros(100, np.float32)
+    y = np.zeros((5, 20), np.float64)
     assert n05_figures.least_bytes((x, y, x, np.int32(7))) == 400 + 800
     drawn = n05_figures.traffic({"copy": 800, "turn": 6400}, {"copy": 800, "turn": 800}, MODELLED)
     assert repr(drawn).endswith("modelled on virtual T4: copy 1 times, turn 8 times what it needs.")
@@ -106,7 +108,8 @@ def test_a_graph_pays_when_it_has_saved_what_it_cost() -> None:
     gl.use_device("virtual:A100")
     cp = gl.cp
     even = graph_figures.break_even(graph_figures.forty, cp.zeros(64, cp.float32))
-    cost, saved = even.capture_us + even.end_us, even.eager_us - even.launch_us
+    cost = even.capture_us + even.end_us
+    saved = even.eager_us - even.launch_us
     assert (even.launches - 1) * saved < cost <= even.launches * saved
     dear = replace(even, end_us=10 * saved)
     assert dear.launches == 10 + math.ceil(even.capture_us / saved)

@@ -127,7 +127,8 @@ def test_a_text_that_expands_without_end_is_stopped_early(monkeypatch: pytest.Mo
 def test_a_check_leaves_the_learners_arrays_and_device_alone() -> None:
     cp = gl.cp
     mine = cp.arange(1000, dtype=np.float32)
-    before, used = mine.get().copy(), cp.get_default_memory_pool().used_bytes()
+    before = mine.get().copy()
+    used = cp.get_default_memory_pool().used_bytes()
     code = 'extern "C" __global__ void saxpy(float a, const float* x, float* y, int n) {'
     for body in (
         "for (long k = -100000; k < 100000; k += 256) y[k] = 7;",
@@ -235,7 +236,7 @@ def swallow(n: int) -> None:
         (lambda n: os.write(1, b'{"passed": true, "message": ""}') and 3, "f(1) should be 2"),
         (lambda n: threading.Thread(target=lambda: time.sleep(60)).start() or 2, "demo: passed"),
     ],
-)  # fmt: skip
+)
 def test_python_answers_get_a_verdict(answer: Any, says: str) -> None:
     verdict = judge(PLUS_ONE, answer)
     assert says in repr(verdict)
@@ -324,14 +325,19 @@ def naive_total(x: Any) -> Any:
 
 
 TOTAL = ProgramExercise(
-    "demo", "Demo", "total", sum_case, reference_total, naive_total,
+    "demo",
+    "Demo",
+    "total",
+    sum_case,
+    reference_total,
+    naive_total,
     sizes=(1, 33, 1000),
     budgets=(
         Budget("to_host_bytes", "Sum on the device, and copy one number."),
         Budget("waits"),
         Budget("launches", allowance=2),
     ),
-)  # fmt: skip
+)
 
 
 def test_a_program_is_judged_by_results_and_counts() -> None:
@@ -343,8 +349,10 @@ def test_a_program_is_judged_by_results_and_counts() -> None:
     verdict = judge(TOTAL, good)
     assert verdict, str(verdict)
     assert {score.counter: score.yours for score in verdict.scores} == {
-        "to_host_bytes": 4, "waits": 1, "launches": 1
-    }  # fmt: skip
+        "to_host_bytes": 4,
+        "waits": 1,
+        "launches": 1,
+    }
 
     def copies_back(x: Any) -> Any:
         return 2 * float(cp.asarray(x).get().sum())
@@ -459,9 +467,16 @@ def test_a_budget_catches_what_exceeds_it_alone(case: str) -> None:
     bounds = {"sectors": None, "conflict_ways": 1, "local_bytes": 0, "dram_bytes": None}
     budgets = tuple(Budget(name, name, most=most) for name, most in bounds.items())
     exercise = Frugal(
-        "demo", "Demo", "twice", "const float* x, float* y, int n", twice_all, "-",
-        budgets=budgets, blocks=lambda rng: [(32, 1, 1)] * 3, measured=Measured(1024, (32, 1, 1), slack=9),
-    )  # fmt: skip
+        "demo",
+        "Demo",
+        "twice",
+        "const float* x, float* y, int n",
+        twice_all,
+        "-",
+        budgets=budgets,
+        blocks=lambda rng: [(32, 1, 1)] * 3,
+        measured=Measured(1024, (32, 1, 1), slack=9),
+    )
     verdict = judge(exercise, TWICE.format(SPENDTHRIFTS[case]))
     assert verdict.failed_stage == "budget", str(verdict)
     over = {
@@ -494,7 +509,8 @@ def replayed(launches: int, chain: bool = True) -> Any:
     def program(x: Any) -> Any:
         from gpulab import cp
 
-        y, z = cp.asarray(x), cp.zeros(1, dtype="float32")
+        y = cp.asarray(x)
+        z = cp.zeros(1, dtype="float32")
         stream = cp.cuda.Stream(non_blocking=True)
         cp.cuda.get_current_stream().synchronize()
         with stream:
@@ -515,11 +531,20 @@ def replayed(launches: int, chain: bool = True) -> Any:
 
 def test_launches_and_depth_of_graphs_are_counted_and_known_mistakes_named() -> None:
     exercise = ProgramExercise(
-        "demo", "Demo", "twice", twice_case, replayed(2), sizes=(100,),
-        budgets=(Budget("graph_launches", most=9), Budget("graphs", most=9), Budget("host_launches", most=9),
-                 Budget("graph_depth", most=9)),
+        "demo",
+        "Demo",
+        "twice",
+        twice_case,
+        replayed(2),
+        sizes=(100,),
+        budgets=(
+            Budget("graph_launches", most=9),
+            Budget("graphs", most=9),
+            Budget("host_launches", most=9),
+            Budget("graph_depth", most=9),
+        ),
         advice=(("raised ZeroDivisionError", "Do not divide."),),
-    )  # fmt: skip
+    )
     found = {s.counter: s.yours for s in judge(exercise, replayed(2)).scores}
     assert found == {"graph_launches": 2, "graphs": 1, "host_launches": 2, "graph_depth": 2}
     once = judge(exercise, replayed(1, chain=False))

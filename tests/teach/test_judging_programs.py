@@ -86,15 +86,19 @@ def runs(exercise: ProgramExercise = DOUBLE, seed: int = 1) -> list[Task]:
 
 
 def test_all_sizes_are_run_all_but_the_last_checked_and_two_in_other_orders() -> None:
-    first, second = ("last first", 0), ("random", 1)
+    first = ("last first", 0)
+    second = ("random", 1)
     assert [(task.how, size(task)) for task in runs()] == [
         *(("as given", n) for n in SIZES),
         *(("checked", n) for n in SIZES[:-1]),
         *((how, n) for how in (first, second) for n in (3, 8)),
     ]
     assert [(task.how, size(task)) for task in runs(replace(DOUBLE, sizes=(4,)))] == [
-        ("as given", 4), ("checked", 4), (first, 4), (second, 4)
-    ]  # fmt: skip
+        ("as given", 4),
+        ("checked", 4),
+        (first, 4),
+        (second, 4),
+    ]
     five = [size(task) for task in runs(replace(DOUBLE, sizes=(2, 3, 5, 6, 8)))]
     assert five[-4:] == [5, 8, 5, 8]
     assert [task.how for task in runs(replace(DOUBLE, checked=False))] == 4 * ["as given"]
@@ -144,8 +148,11 @@ ONCE = Budget("waits", "Wait once.", most=1)
 def test_who_passes_hears_of_every_stage() -> None:
     verdict = judged(facts, replace(DOUBLE, praise="well done."))
     assert (verdict.passed, verdict.message, told(verdict), verdict.scores) == (
-        True, "well done.", PASSED, ()
-    )  # fmt: skip
+        True,
+        "well done.",
+        PASSED,
+        (),
+    )
     two = replace(DOUBLE, budgets=(ONCE, Budget("copies", most=0)), praise="well done.")
     verdict = judged(costs("waits", lambda task: 1), two)
     assert (verdict.passed, verdict.message) == (True, "well done.")
@@ -179,7 +186,7 @@ def wrong_if(where: Callable[[Task], bool], **more: Any) -> Tell:
         (lambda t: size(t) == 5, {"changed": [0, 1]}, "results", "(5,), 1) changes x, which belongs to"),
         (lambda t: True, {"result": None}, "results", "returns NoneType, and the result should be an array"),
     ],
-)  # fmt: skip
+)
 def test_the_first_stage_that_fails_ends_it(where: Any, more: Any, stage: str, says: str) -> None:
     verdict = judged(wrong_if(where, **more), replace(DOUBLE, budgets=(ONCE,)))
     assert not verdict
@@ -263,9 +270,17 @@ def test_a_budget_that_is_not_kept_is_told_with_the_size() -> None:
     assert "1 copy" in both.message
 
 
-@pytest.mark.parametrize(("at", "large", "passes"), [
-    (8, True, False), (5, True, False), (3, True, True), (2, True, True), (3, False, False), (2, False, False)
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("at", "large", "passes"),
+    [
+        (8, True, False),
+        (5, True, False),
+        (3, True, True),
+        (2, True, True),
+        (3, False, False),
+        (2, False, False),
+    ],
+)
 def test_budgets_for_large_sizes_hold_for_the_last_two(at: int, large: bool, passes: bool) -> None:
     exercise = replace(DOUBLE, budgets=(replace(ONCE, large=large),))
     assert bool(judged(costs("waits", lambda task: 2 * (size(task) == at)), exercise)) == passes
@@ -297,9 +312,10 @@ def test_figures_are_compared_with_the_reference_at_the_same_size() -> None:
     less = costs("streams", lambda task: 4)
     assert "it has 4 streams" in judged(less, replace(exercise, budgets=budgets[2:]), reference=same).message
     more = costs("waits", lambda task: size(task) + (size(task) == 3))
-    assert "(3,), 1): the results are right, but it takes 4 waits" in judged(
-        more, replace(exercise, budgets=budgets[:1]), reference=same
-    ).message  # fmt: skip
+    assert (
+        "(3,), 1): the results are right, but it takes 4 waits"
+        in judged(more, replace(exercise, budgets=budgets[:1]), reference=same).message
+    )
     alone = judged(same, replace(exercise, naive=None), reference=same)
     assert [score.naive for score in alone.scores] == [None] * 3
 
@@ -324,9 +340,15 @@ def test_a_call_gets_arrays_of_the_host_and_they_stay_the_judges() -> None:
     assert (found["hazards"], found["changed"]) == ([], [])
     counts = {name: count for name, count in found["counts"].items() if count and name not in _OF_MODELS}
     assert counts == {
-        "copies": 2, "copied_bytes": 32, "to_device_copies": 1, "to_device_bytes": 16, "to_host_copies": 1,
-        "to_host_bytes": 16, "pageable_copies": 1, "bus_bytes": 32,
-    }  # fmt: skip
+        "copies": 2,
+        "copied_bytes": 32,
+        "to_device_copies": 1,
+        "to_device_bytes": 16,
+        "to_host_copies": 1,
+        "to_host_bytes": 16,
+        "pageable_copies": 1,
+        "bus_bytes": 32,
+    }
     assert found["counts"]["peak_used_bytes"] == 16
 
 
@@ -395,7 +417,8 @@ def test_arguments_that_were_to_stay_are_told_by_their_number() -> None:
 
 def test_only_what_the_program_does_is_counted_within_the_judges_calls() -> None:
     def calls(bench: Any, program: Any, x: Any) -> Any:
-        before, pinned = bench.cp.asarray(x), bench.pinned(x)
+        before = bench.cp.asarray(x)
+        pinned = bench.pinned(x)
         bench.compute(5000)
         y = program(pinned)
         bench.cp.cuda.Device().synchronize()

@@ -40,9 +40,15 @@ class Copied(KernelExercise):
 
 
 EXERCISE = Copied(
-    "demo", "Demo", "copied", "const float* x, float* y, int n", copied, "-",
-    budgets=(Budget("sectors"),), measured=Measured(4096, (256, 1, 1)),
-)  # fmt: skip
+    "demo",
+    "Demo",
+    "copied",
+    "const float* x, float* y, int n",
+    copied,
+    "-",
+    budgets=(Budget("sectors"),),
+    measured=Measured(4096, (256, 1, 1)),
+)
 
 
 @needs_nvrtc

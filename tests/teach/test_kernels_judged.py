@@ -41,9 +41,16 @@ class Shipped(KernelExercise):
 
 
 EXERCISE = Shipped(
-    "demo", "Demo", "twice", "const float* x, float* y, int n", twice, "good.cu",
-    sizes=lambda rng, at_once: SIZES, blocks=lambda rng: BLOCKS, measured=Measured(4096, (256, 1, 1)),
-)  # fmt: skip
+    "demo",
+    "Demo",
+    "twice",
+    "const float* x, float* y, int n",
+    twice,
+    "good.cu",
+    sizes=lambda rng, at_once: SIZES,
+    blocks=lambda rng: BLOCKS,
+    measured=Measured(4096, (256, 1, 1)),
+)
 
 
 # What an answer is
@@ -63,7 +70,7 @@ PASS_IT = 'pass the kernel itself: cp.RawKernel(code, "twice"), or its CUDA C++ 
         (f"\n{CODE} // \udc80", "line 2 has half a character (U+DC80): type it again."),
         (KernelSource("twice", "// \ud800"), "line 1 has half a character (U+D800): type it again."),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_kernel_of_the_exercise_is_told(answer: Any, says: str) -> None:
     if isinstance(answer, KernelSource):
         answer = SimpleNamespace(name=answer.name, code=answer.code, options=())
@@ -157,8 +164,11 @@ WHERE = "line 3 `y[9] = 1;`, block (1, 0, 0), thread (2, 0, 0)"
         (Stopped("added", array="x (parameter x)"), BOUNDS, f"{WHERE}, changes an element outside `x`."),
         (Stopped("wrote 4 bytes `y[9] = 1;` there"), BOUNDS, "wrote 4 bytes `y[9] = 1;` there"),
         (Stopped("read 4 bytes", space="shared"), BOUNDS, f"{WHERE}, reads outside shared memory."),
-        (Stopped(f"read 4 bytes: {BLOCK}, no more", space="shared"), BOUNDS,
-         f"{WHERE}, reads outside shared memory: {BLOCK}."),
+        (
+            Stopped(f"read 4 bytes: {BLOCK}, no more", space="shared"),
+            BOUNDS,
+            f"{WHERE}, reads outside shared memory: {BLOCK}.",
+        ),
         (Stopped("added: No allocation is near"), BOUNDS, f"{WHERE}, changes an element {NEAR}"),
         (Stopped("wrote to a null pointer"), BOUNDS, f"{WHERE}, writes {NEAR}"),
         (Stopped("x", "endless"), "endless", f"it does not end ({WHERE}). {NO_END}"),
@@ -169,7 +179,7 @@ WHERE = "line 3 `y[9] = 1;`, block (1, 0, 0), thread (2, 0, 0)"
         (Stopped("CUDA_ERROR_X: kernel 'twice' refuses", "", site=False), "refused", "refuses"),
         (Stopped("no site", "lanes missing", site=False), "lanes missing", "no site"),
     ],
-)  # fmt: skip
+)
 def test_what_stopped_a_kernel_is_told_in_its_words(error: Any, kind: str, says: str) -> None:
     side = SimpleNamespace(
         observe=lambda launch, what: raising(error),
@@ -282,7 +292,8 @@ class Place:
     threads_at_once = 2048
 
     def __init__(self, run: Callable[[Case, int], Any] | None = None, **costs_of: tuple[int, int]) -> None:
-        self._run, self.costs_of = run, costs_of
+        self._run = run
+        self.costs_of = costs_of
         self.launched: list[tuple[Case, int]] = []
         self.orders: list[tuple[str, int]] = []
         self.reports: list[Any] = []
@@ -351,7 +362,9 @@ def test_small_sizes_come_first_and_5000_is_small() -> None:
 
 def test_each_launch_has_numbers_of_its_own() -> None:
     one = trial()
-    first, other, again = one.case(40, BLOCKS[0]), one.case(40, BLOCKS[1]), one.case(40, BLOCKS[0])
+    first = one.case(40, BLOCKS[0])
+    other = one.case(40, BLOCKS[1])
+    again = one.case(40, BLOCKS[0])
     assert first.values["x"].tolist() == again.values["x"].tolist()
     assert first.values["x"].tolist() != other.values["x"].tolist()
     assert one.case(41, BLOCKS[0]).values["x"][:40].tolist() != first.values["x"].tolist()
@@ -601,7 +614,8 @@ def hazard(kind: str, message: str, severity: str = "error", space: str = "globa
 def test_hazards_are_told_where_they_are_ones() -> None:
     def told(*reports: Any, off: float = 0.0, **more: Any) -> str:
         place = Place()
-        place.reports, place.off = list(reports), off
+        place.reports = list(reports)
+        place.off = off
         one = trial(place, replace(EXERCISE, **more))
         try:
             return stages.hazards(one)
@@ -695,7 +709,8 @@ def launch(yours: Any, reference: Any = None, naive: Any = None, size: int = 409
 def test_threads_share_the_work(yours: Any, reference: Any, says: str) -> None:
     one = trial(counted=[launch(yours, reference)])
     if not says:
-        of, longest = yours.lane_efficiency, yours.longest_warp_instructions
+        of = yours.lane_efficiency
+        longest = yours.longest_warp_instructions
         assert (
             costs.share_work(one)
             == f"{of:.0%} of the lanes at work, {longest} instructions in the busiest warp."

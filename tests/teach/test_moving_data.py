@@ -29,10 +29,18 @@ def t4() -> Iterator[None]:
 def activity(number: int, copy_kind: Any, pinned: bool | None, took_ns: int, **more: Any) -> Activity:
     start = 10_000_000 * number
     return Activity(
-        kind="MEMCPY", name=f"Memcpy {copy_kind}", device_id=0, stream_id=0, correlation_id=number,
-        start_ns=start, end_ns=start + took_ns, size_bytes=16 * MIB, copy_kind=copy_kind, pinned=pinned,
+        kind="MEMCPY",
+        name=f"Memcpy {copy_kind}",
+        device_id=0,
+        stream_id=0,
+        correlation_id=number,
+        start_ns=start,
+        end_ns=start + took_ns,
+        size_bytes=16 * MIB,
+        copy_kind=copy_kind,
+        pinned=pinned,
         **more,
-    )  # fmt: skip
+    )
 
 
 def timeline(*activities: Activity, calls_ns: tuple[int, ...] = ()) -> gl.timeline:
@@ -45,10 +53,14 @@ def timeline(*activities: Activity, calls_ns: tuple[int, ...] = ()) -> gl.timeli
 
     return TimelineReport(
         Timeline(
-            provenance=Provenance("recorded", "NVIDIA H200"), method="CUPTI", start_ns=0, end_ns=1 << 40,
-            activities=activities, calls=calls,
+            provenance=Provenance("recorded", "NVIDIA H200"),
+            method="CUPTI",
+            start_ns=0,
+            end_ns=1 << 40,
+            activities=activities,
+            calls=calls,
         )
-    )  # fmt: skip
+    )
 
 
 def test_a_move_has_its_way_its_rate_and_what_the_host_did() -> None:
@@ -90,7 +102,8 @@ def test_an_empty_timeline_says_what_to_do() -> None:
 
 
 def test_kernels_are_told_apart_by_where_their_arrays_lie() -> None:
-    cp, cupyx = gl.cp, gl.cupyx
+    cp = gl.cp
+    cupyx = gl.cupyx
     n = 1 << 20
     pinned = cupyx.zeros_pinned(n, np.float32)
     arrays = (mapped(pinned), managed(n), cp.zeros(n, cp.float32))

@@ -38,7 +38,8 @@ def test_every_row_of_the_catalogue_is_the_error_it_is_called() -> None:
 
 def test_the_arrow_points_at_the_byte_that_was_hit() -> None:
     store = gl.cp.zeros(1024 + 256, dtype=gl.cp.int32)
-    rows, index = store[:1024], store[1024:]
+    rows = store[:1024]
+    index = store[1024:]
     place = Place(4, "rows[i] = i;", (4, 0, 0), (0, 0, 0))
     for beyond in (0, 128):
         write = Write(kind="store", name="number_rows", launch=1, place=place)
@@ -53,8 +54,11 @@ def test_the_arrow_points_at_the_byte_that_was_hit() -> None:
 
 def nans(program: Any) -> list[str]:
     """Names of arrays with a NaN, in the order of their steps: what is unequal to itself."""
-    return [name for name, values in {"x": program.states[0]["x"], **program.writes}.items()
-            if (values != values).any()]  # fmt: skip
+    return [
+        name
+        for name, values in {"x": program.states[0]["x"], **program.writes}.items()
+        if (values != values).any()
+    ]
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -89,7 +93,8 @@ def test_what_the_hunt_is_to_find_depends_on_its_kind(seed: int) -> None:
 def test_the_recorded_screen_names_the_lines_that_our_checker_names() -> None:
     screens = Screens("gpulab.course.n04_debugging", "compute_sanitizer")
     code = screens.program.split('r"""')[1].split('"""')[0]
-    x, sums = cp.zeros(5 * 256, dtype=cp.int32), cp.zeros(5, dtype=cp.int32)
+    x = cp.zeros(5 * 256, dtype=cp.int32)
+    sums = cp.zeros(5, dtype=cp.int32)
     (found,) = gl.sanitize(cp.RawKernel(code, "block_sum"), 5, 256, (x, sums)).hazards
     theirs = re.findall(r"\.cu:(\d+)", screens.screen("racecheck", only="========="))
     assert found.first is not None

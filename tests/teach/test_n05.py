@@ -12,7 +12,8 @@ from gpulab.course import kernels
 def test_each_rung_is_faster_and_a_small_tile_does_not_relieve_l2(device: str) -> None:
     cp = gl.use_device(device).cp
     x = cp.arange(512 * 512, dtype=cp.float32).reshape(512, 512)
-    turned, spans = cp.zeros_like(x), []
+    turned = cp.zeros_like(x)
+    spans = []
     for name in ("naive", "tiled", "padded", "vectors"):
         step = kernels.launch(f"transpose_{name}", x, turned).step
         step()

@@ -34,8 +34,10 @@ def test_attention_in_tiles_is_right_and_each_block_reads_all_of_k_and_v(n: int,
 @pytest.mark.parametrize("device", ["virtual:T4", "virtual:A100"])
 def test_online_softmax_reads_fewer_sectors_and_no_fewer_bytes_of_dram(device: str) -> None:
     gl.use_device(device)
-    headings, rows = (table := figures.passes()).headings, table.rows
-    sectors, dram = headings.index("sectors"), headings.index("read from DRAM")
+    headings = (table := figures.passes()).headings
+    rows = table.rows
+    sectors = headings.index("sectors")
+    dram = headings.index("read from DRAM")
     three, online, once = (int(row[sectors].replace(",", "")) for row in rows)
     assert (3 * three, 2 * three) == (4 * online, 4 * once)  # reads and the one write of a row
     assert len({row[dram] for row in rows}) == 1

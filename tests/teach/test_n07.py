@@ -46,7 +46,8 @@ def test_the_conveyors_controls_change_what_is_shown() -> None:
     view.waits = 0
     assert view.panels[0].faults
     assert "began before" in view.summary
-    view.waits, view.pieces = 1, 2
+    view.waits = 1
+    view.pieces = 2
     assert not view.panels[0].faults
     assert view.summary != with_event
     assert view.pictures == 3

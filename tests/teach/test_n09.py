@@ -43,7 +43,8 @@ def test_nvidia_smi_and_the_monitor_tell_of_the_same_seconds() -> None:
 
 def test_the_record_shows_what_the_notebook_says_of_clocks_and_of_dram() -> None:
     record = recorded_session()
-    ones, random = record.within(figures.ONES), record.within(figures.PRODUCT)
+    ones = record.within(figures.ONES)
+    random = record.within(figures.PRODUCT)
     limit_w = record.power_limit_w or 0
     assert (random.mean_power_w or 0) > 0.95 * limit_w
     assert (ones.mean_power_w or 0) < 0.6 * limit_w

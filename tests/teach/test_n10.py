@@ -24,8 +24,11 @@ def test_the_four_numbers_are_those_of_both_pools(size: int) -> None:
     torch.malloc(size, 0)
     blocks = torch.block_map()
     assert exercises.after_one(size) == (
-        own.used_bytes(), own.total_bytes(), blocks.used_bytes, blocks.total_bytes,
-    )  # fmt: skip
+        own.used_bytes(),
+        own.total_bytes(),
+        blocks.used_bytes,
+        blocks.total_bytes,
+    )
     del block
 
 

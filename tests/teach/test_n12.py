@@ -42,7 +42,8 @@ def layer() -> Any:
 
 def test_one_kernel_does_a_product_a_layer_norm_and_gelu(layer: Any) -> None:
     x, w, b, product, expected = layer
-    module, y = cp.RawModule(code=code()), cp.empty((1024, 1024), "float32")
+    module = cp.RawModule(code=code())
+    y = cp.empty((1024, 1024), "float32")
     module.get_function("one_kernel")((128,), (256,), (*map(cp.asarray, (x, w, b)), y))
     assert np.abs(cp.asnumpy(y) - expected).max() < 2e-5
     y[...] = 0
@@ -54,7 +55,8 @@ def test_one_kernel_does_a_product_a_layer_norm_and_gelu(layer: Any) -> None:
 def test_it_reads_of_memory_what_an_h200_counts(layer: Any) -> None:
     with session.on_device("virtual:H200"):
         x, w, b = map(cp.asarray, layer[:3])
-        kernel, y = cp.RawKernel(code(), "one_kernel"), cp.empty((1024, 1024), "float32")
+        kernel = cp.RawKernel(code(), "one_kernel")
+        y = cp.empty((1024, 1024), "float32")
         caches: Any = gl.count(kernel, 128, 256, (x, w, b, y)).record.caches
     recorded = figures.recorded()["whole_layer_memory"]["kernels"]["one_kernel"]
     assert caches.dram_read_bytes == x.nbytes + w.nbytes + b.nbytes
@@ -93,7 +95,8 @@ def test_recorded_layers_are_in_the_order_that_the_text_has() -> None:
 
 def test_recorded_programs_follow_automatic_dynamic_shapes() -> None:
     for row in figures.recorded()["symbols"]:
-        guards, programs = list[set[int]](), []
+        guards = list[set[int]]()
+        programs = []
         for size in row["sizes"]:
             if not any(size in guard for guard in guards):
                 constant = size < 2 or row["option"] == "dynamic=False"

@@ -24,7 +24,8 @@ def test_counters_end_where_the_course_says() -> None:
 
 
 def test_a_counter_is_what_numpy_counts() -> None:
-    held, counted = np.float16(0), [0]
+    held = np.float16(0)
+    counted = [0]
     for _ in range(2100):
         held = np.float16(held + np.float16(1))
         counted.append(int(held))
@@ -167,9 +168,11 @@ extern "C" __global__ void mma(const unsigned* a, const unsigned* b, float* c) {
 
 @pytest.mark.parametrize(
     ("name", "types", "form", "top"),
-    [("FP16", "m16n8k16.row.col.f32.f16.f16.f32", FP16, 14),
-     ("FP8", "m16n8k32.row.col.f32.e4m3.e4m3.f32", E4M3, 16)],
-)  # fmt: skip
+    [
+        ("FP16", "m16n8k16.row.col.f32.f16.f16.f32", FP16, 14),
+        ("FP8", "m16n8k32.row.col.f32.e4m3.e4m3.f32", E4M3, 16),
+    ],
+)
 def test_sums_of_mma_keep_as_many_bits_as_on_an_h200(name: str, types: str, form: Any, top: int) -> None:
     """L + s - L, with L = 2^top: the smallest s = 2^j that is kept, in one instruction or in three."""
     kernel = cp.RawKernel(MMA.replace("TYPES", types), "mma")
@@ -178,7 +181,8 @@ def test_sums_of_mma_keep_as_many_bits_as_on_an_h200(name: str, types: str, form
     def kept(places: tuple[int, ...], j: int) -> bool:
         total = 0.0
         for step in range(places[-1] // k + 1):
-            a, b = np.zeros(k, store), np.zeros(k, store)
+            a = np.zeros(k, store)
+            b = np.zeros(k, store)
             for place, (sign, e) in zip(places, ((1, top), (1, j), (-1, top)), strict=True):
                 if place // k == step:
                     a[place % k] = form.code(sign * 2.0 ** (e // 2))

@@ -37,7 +37,8 @@ def test_words_are_those_of_random123() -> None:
     """Its known answers: counter and key of zeros; and each mistake gives others."""
     right = generators.philox_words(0, 0, 1)
     assert [f"{word:08x}" for word in right[0]] == ["6627e8d5", "e169c58d", "bc57ac4c", "9b00dbd8"]
-    key, first = 0x0123456789ABCDEF, 2**32 - 1
+    key = 0x0123456789ABCDEF
+    first = 2**32 - 1
     made = generators.philox_words(key, first, 2)
     for mistake in ({"rounds": 9}, {"bumps": (0, 0)}, {"early": True}, {"counter_bits": 32}):
         assert (generators.philox_words(key, first, 2, **mistake) != made).any(), mistake

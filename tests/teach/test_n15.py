@@ -27,7 +27,8 @@ def test_tables_say_what_is_recorded_and_that_nvls_was_off() -> None:
 def test_the_arithmetic_beside_the_table_is_that_of_the_steps(size: int) -> None:
     """α and β by hand, for four GPUs."""
     gl.use_device("virtual:H200", count=4)
-    price, beta = gl.session.step_prices(), {}
+    price = gl.session.step_prices()
+    beta = {}
     for way, steps, sums, turns, sum_turns, port, added in (
         ("ring", 6, 3, 0, 0, 6 / 4, 3 / 4),
         ("tree", 4, 2, 0, 0, 4, 2),
@@ -94,8 +95,10 @@ def test_what_a_program_costs_is_counted_by_gpu(links: str, pcie: int) -> None:
         cp = made.cp
         parts = [made.put(gpu, np.full(4, gpu, np.float32)) for gpu in range(3)]
         assert [(part.device.id, made.read(gpu, part)[0]) for gpu, part in enumerate(parts)] == [
-            (0, 0.0), (1, 1.0), (2, 2.0)
-        ]  # fmt: skip
+            (0, 0.0),
+            (1, 1.0),
+            (2, 2.0),
+        ]
         made.quiet()
 
         def work() -> Any:

@@ -37,12 +37,18 @@ def test_a_learners_matrix_is_read_and_compared() -> None:
 
 def test_the_known_cells() -> None:
     rules = {
-        ("PTX 9.0a", "H200"): "compiles", ("PTX 9.0a", "B200"): "–", ("PTX 9.0", "B200"): "compiles",
-        ("cubin 8.6", "A100"): "–", ("cubin 8.0", "RTX 4090"): "runs",
-        ("fat 8.0 + 9.0 + PTX 9.0", "T4"): "–", ("fat 8.0 + 9.0 + PTX 9.0", "B200"): "compiles",
-        ("cubin 10.0", "B300"): "runs", ("PTX 10.0a", "B300"): "–", ("PTX 10.0f", "B300"): "compiles",
+        ("PTX 9.0a", "H200"): "compiles",
+        ("PTX 9.0a", "B200"): "–",
+        ("PTX 9.0", "B200"): "compiles",
+        ("cubin 8.6", "A100"): "–",
+        ("cubin 8.0", "RTX 4090"): "runs",
+        ("fat 8.0 + 9.0 + PTX 9.0", "T4"): "–",
+        ("fat 8.0 + 9.0 + PTX 9.0", "B200"): "compiles",
+        ("cubin 10.0", "B300"): "runs",
+        ("PTX 10.0a", "B300"): "–",
+        ("PTX 10.0f", "B300"): "compiles",
         ("PTX 10.0f", "H200"): "–",
-    }  # fmt: skip
+    }
     assert {place: figures.by_the_rules(*place) for place in rules} == rules
 
 
@@ -64,13 +70,19 @@ def test_tables_without_a_record_say_so(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize(
     ("targets", "capability", "taken"),
     [
-        (["sm_80", "compute_80"], (8, 9), "sm_80"), (["compute_90a", "compute_75"], (10, 0), "compute_75"),
-        (["sm_86"], (8, 0), None), (["sm_100f"], (10, 3), "sm_100f"), (["sm_100f"], (12, 0), None),
-        (["compute_100f", "compute_90"], (12, 0), "compute_90"), (["sm_103f"], (10, 0), None),
-        (["sm_86"], (8, 7), None), (["sm_87"], (8, 9), None), (["sm_87"], (8, 7), "sm_87"),
+        (["sm_80", "compute_80"], (8, 9), "sm_80"),
+        (["compute_90a", "compute_75"], (10, 0), "compute_75"),
+        (["sm_86"], (8, 0), None),
+        (["sm_100f"], (10, 3), "sm_100f"),
+        (["sm_100f"], (12, 0), None),
+        (["compute_100f", "compute_90"], (12, 0), "compute_90"),
+        (["sm_103f"], (10, 0), None),
+        (["sm_86"], (8, 7), None),
+        (["sm_87"], (8, 9), None),
+        (["sm_87"], (8, 7), "sm_87"),
         (["compute_100", "compute_90"], (12, 0), "compute_100"),
     ],
-)  # fmt: skip
+)
 def test_what_a_driver_takes(targets: list[str], capability: tuple[int, int], taken: str | None) -> None:
     assert exercises.taken(targets, capability) == taken
 

@@ -68,9 +68,16 @@ class Shipped(KernelExercise):
 
 ROW = Row("large numbers", lambda data, n, block: of(data.integers(n, 1 << 29, 1 << 30), block), (5, 40))
 KERNEL = Shipped(
-    "demo", "Demo", "twice", "const int* x, int* y, int n", twice, "twice.cu", table=(ROW,),
-    sizes=lambda rng, at_once: (1, 30 + int(rng.integers(30)), 900), blocks=lambda rng: [(64, 1, 1)],
-)  # fmt: skip
+    "demo",
+    "Demo",
+    "twice",
+    "const int* x, int* y, int n",
+    twice,
+    "twice.cu",
+    table=(ROW,),
+    sizes=lambda rng, at_once: (1, 30 + int(rng.integers(30)), 900),
+    blocks=lambda rng: [(64, 1, 1)],
+)
 
 
 @needs_nvrtc
@@ -116,7 +123,8 @@ def judge_parity(answer: Answer) -> str:
 
 
 def test_a_table_of_what_the_judge_has_said_does_not_help(capsys: pytest.CaptureFixture[str]) -> None:
-    exercise, known = PythonExercise("demo", "Demo", judge_parity), Past(salt=1)
+    exercise = PythonExercise("demo", "Demo", judge_parity)
+    known = Past(salt=1)
 
     def parity(n: int) -> int:
         print(n)
@@ -141,9 +149,14 @@ def doubled(data: Draw, n: int) -> ProgramCase:
 
 
 PROGRAM = ProgramExercise(
-    "demo", "Demo", "double", doubled, lambda x: x + x, sizes=SIZES,
+    "demo",
+    "Demo",
+    "double",
+    doubled,
+    lambda x: x + x,
+    sizes=SIZES,
     table=(Row("only zeros", lambda data, n: ProgramCase((np.zeros(n, "f"),), np.zeros(n, "f")), (3,)),),
-)  # fmt: skip
+)
 
 
 def test_a_program_is_tried_with_its_table_and_with_the_call_that_failed() -> None:

@@ -148,8 +148,12 @@ def test_a_kind_is_declared_or_told_by_number_and_unit() -> None:
 
 def test_near_is_within_the_tolerance() -> None:
     assert [Scale("times").right(said, 1.0) for said in (1.1, 1.11, 1.12, 0.88, -1.0)] == [
-        True, True, False, False, False
-    ]  # fmt: skip
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]
     assert [Scale("times", tolerance=0.5).right(said, 1.0) for said in (0.5, 0.49)] == [True, False]
     assert Scale("%").right(0.0, 1e-13)
     assert [Scale("").right(said, 4) for said in (4, 4.0, "4")] == [True, True, True]
@@ -157,11 +161,33 @@ def test_near_is_within_the_tolerance() -> None:
 
 
 def test_a_number_is_shown_with_its_unit() -> None:
-    shown = [Scale(unit).show(value) for unit, value in (
-        ("blocks", 1), ("blocks", 2000), ("blocks", 0), ("SMs", 1), ("ms", 1), ("", 1234), ("GB/s", 1234.56),
-        ("%", 0.12345), ("blocks", "host"), ("µs", 1.0))]  # fmt: skip
-    assert shown == ["1 block", "2,000 blocks", "0 blocks", "1 SM", "1 ms", "1,234", "1,235 GB/s", "0.1235 %",
-                     "host", "1 µs"]  # fmt: skip
+    shown = [
+        Scale(unit).show(value)
+        for unit, value in (
+            ("blocks", 1),
+            ("blocks", 2000),
+            ("blocks", 0),
+            ("SMs", 1),
+            ("ms", 1),
+            ("", 1234),
+            ("GB/s", 1234.56),
+            ("%", 0.12345),
+            ("blocks", "host"),
+            ("µs", 1.0),
+        )
+    ]
+    assert shown == [
+        "1 block",
+        "2,000 blocks",
+        "0 blocks",
+        "1 SM",
+        "1 ms",
+        "1,234",
+        "1,235 GB/s",
+        "0.1235 %",
+        "host",
+        "1 µs",
+    ]
 
 
 def test_a_comparison_stands_on_the_page_in_the_colour_of_its_outcome() -> None:

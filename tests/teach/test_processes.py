@@ -63,7 +63,8 @@ def test_what_one_answer_changes_the_next_does_not_see() -> None:
         os.json = 1  # type: ignore[attr-defined]
         return f"{first} {os.getpid()} {os.getsid(0)}"
 
-    first, second = judged(change).split(), judged(change).split()
+    first = judged(change).split()
+    second = judged(change).split()
     assert first[0] == second[0] == "False"
     assert first[1:] != second[1:]
     assert first[1] == first[2]  # its own session, so that Ctrl-C and the end of it are its own
@@ -196,9 +197,11 @@ here.judge_apart(exercise, here.endless_with_a_daemon)
 def test_an_endless_answer_ends_with_its_notebook(how: int) -> None:
     root = str(Path(__file__).parent.parent.parent)
     notebook = subprocess.Popen(
-        [sys.executable, "-c", NOTEBOOK], stdout=subprocess.PIPE, cwd=root,
+        [sys.executable, "-c", NOTEBOOK],
+        stdout=subprocess.PIPE,
+        cwd=root,
         env=os.environ | {"PYTHONPATH": root},
-    )  # fmt: skip
+    )
     assert notebook.stdout is not None
     with notebook.stdout:
         assert notebook.stdout.readline() == b"up\n"
@@ -378,7 +381,8 @@ def writes_everywhere(text: bytes) -> Any:
 
 def frames_of_the_caller() -> Any:
     """The largest whole number that any caller knows; what is wanted is larger than others."""
-    frame, seen = sys._getframe(), [0]
+    frame = sys._getframe()
+    seen = [0]
     while frame.f_back is not None:
         frame = frame.f_back
         seen += [v for v in frame.f_locals.values() if type(v) is int]

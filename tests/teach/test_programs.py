@@ -63,14 +63,21 @@ def nothing(stream: Any) -> None:
 
 
 HALVE = ProgramExercise(
-    "demo", "Demo", "halve", halved, pieces(2, one), pieces(1, one),
-    sizes=(640, 1 << 18), checked=True, calls=halved_on_pinned,
+    "demo",
+    "Demo",
+    "halve",
+    halved,
+    pieces(2, one),
+    pieces(1, one),
+    sizes=(640, 1 << 18),
+    checked=True,
+    calls=halved_on_pinned,
     budgets=(
         Budget("device_waits", "Only your own.", most=0),
         Budget("hidden_percent", "In pieces.", least_share=0.9),
         Budget("microseconds", allowance=1.0),
     ),
-)  # fmt: skip
+)
 
 
 def test_waits_time_and_overlap_are_counted() -> None:
@@ -132,7 +139,8 @@ def test_what_a_program_is_given_is_still_being_written() -> None:
             return 2 * x
 
     def behind_it(x: Any) -> Any:
-        current, stream = gl.cp.cuda.get_current_stream(), gl.cp.cuda.Stream(non_blocking=True)
+        current = gl.cp.cuda.get_current_stream()
+        stream = gl.cp.cuda.Stream(non_blocking=True)
         stream.wait_event(current.record())
         with stream:
             y = 2 * x
@@ -186,7 +194,8 @@ def test_budgets_hold_for_every_size_but_those_for_large_ones() -> None:
 def test_streams_and_graphs_count_only_where_the_result_rests_on_them() -> None:
     def works(x: Any, needed: bool) -> Any:
         cp = gl.cp
-        current, stream = cp.cuda.get_current_stream(), cp.cuda.Stream(non_blocking=True)
+        current = cp.cuda.get_current_stream()
+        stream = cp.cuda.Stream(non_blocking=True)
         here = 2 * x
         stream.wait_event(current.record())
         with stream:
@@ -195,7 +204,8 @@ def test_streams_and_graphs_count_only_where_the_result_rests_on_them() -> None:
         return there if needed else here
 
     def replayed(x: Any, needed: bool) -> Any:
-        cp, stream = gl.cp, gl.cp.cuda.get_current_stream()
+        cp = gl.cp
+        stream = gl.cp.cuda.get_current_stream()
         y = cp.empty_like(x)
         stream.begin_capture()
         cp.multiply(x, 2, out=y)

@@ -120,15 +120,20 @@ def made_up() -> Progress:
     best = Exercised("00-a", True, "1,563 sectors, 2 waits")
     exercises = (best, Exercised("00-b", False), Exercised("00-c", True))
     predicted = (
-        Predicted("00-x", 3, True, True), Predicted("00-y", 3, True, False),
-        Predicted("00-z", "a", False, True), Predicted("00-v", 1, None, True),
-        Predicted("00-w", 1, True, None), Predicted("00-u"),
-    )  # fmt: skip
+        Predicted("00-x", 3, True, True),
+        Predicted("00-y", 3, True, False),
+        Predicted("00-z", "a", False, True),
+        Predicted("00-v", 1, None, True),
+        Predicted("00-w", 1, True, None),
+        Predicted("00-u"),
+    )
     quiz = (Answered("?", "a", True), Answered("!", "b", False), Answered("…", None, None))
-    return Progress((
-        NotebookProgress("00", "made_up", "00_a&b.ipynb", exercises, predicted, quiz, (1, 2)),
-        NotebookProgress("01", "later", "", (Exercised("01-a", False),), (), (), (0, 0)),
-    ))  # fmt: skip
+    return Progress(
+        (
+            NotebookProgress("00", "made_up", "00_a&b.ipynb", exercises, predicted, quiz, (1, 2)),
+            NotebookProgress("01", "later", "", (Exercised("01-a", False),), (), (), (0, 0)),
+        )
+    )
 
 
 def test_progress_is_told_in_figures(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -214,8 +214,12 @@ def test_answers_are_told_apart_by_what_they_are() -> None:
     assert functions.parts_of(np.zeros((2, 2))) is None
     assert functions.parts_of("ab") is None
     assert [functions.equals(found, 2) for found in (2, 2.0, 3, np.int64(2), np.array([2, 2]))] == [
-        True, True, False, True, False
-    ]  # fmt: skip
+        True,
+        True,
+        False,
+        True,
+        False,
+    ]
     whole = [2, np.uint8(2), True, 2.0, "2", np.array(2)]
     assert [functions.is_whole(value) for value in whole] == [True, True, False, False, False, False]
     numbers = [2, 2.5, F32(2), np.array(2), np.array(2.5), np.array(2 + 1j), np.array([2]), True, "2", None]

@@ -25,7 +25,8 @@ def put_many(path: Path, name: str, count: int) -> None:
 
 
 def test_what_is_put_is_there_in_another_session(path: Path) -> None:
-    first, other = LearnerStore(path), LearnerStore(path)
+    first = LearnerStore(path)
+    other = LearnerStore(path)
     first.put("quizzes", "start", {"right": 2})
     other.put("predictions", "n", "1,5 µs")
     assert first.get("predictions", "n") == "1,5 µs"

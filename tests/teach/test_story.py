@@ -83,7 +83,8 @@ def test_a_glider_glides(cp: Any) -> None:
 
 def test_pictures_are_clean(cp: Any) -> None:
     size = (np.int32(19), np.int32(18))
-    board, image = cp.ones((18, 19), dtype=cp.uint8), cp.ones((18, 19), dtype=cp.float32)
+    board = cp.ones((18, 19), dtype=cp.uint8)
+    image = cp.ones((18, 19), dtype=cp.float32)
     turns = cp.empty((18, 19), dtype=cp.int32)
     for step in (
         pictures.step(cp, "mandelbrot", 19, 18, turns, *size, np.int32(20)),

@@ -28,9 +28,23 @@ from gpulab.teach.judge.process.values import DamagedError, OnDevice, Other, Too
 # Plain data
 
 PLAIN = [
-    None, True, False, 0, -(1 << 70), 1.5, float("inf"), -0.0, 2 - 3j, "ä\udc80", "",
-    (1, [2.5, {"a": (None,)}]), {1: "one", (2, 3): [4]}, [], (), {},
-]  # fmt: skip
+    None,
+    True,
+    False,
+    0,
+    -(1 << 70),
+    1.5,
+    float("inf"),
+    -0.0,
+    2 - 3j,
+    "ä\udc80",
+    "",
+    (1, [2.5, {"a": (None,)}]),
+    {1: "one", (2, 3): [4]},
+    [],
+    (),
+    {},
+]
 
 
 @pytest.mark.parametrize("value", PLAIN, ids=repr)
@@ -42,12 +56,19 @@ def test_plain_data_come_as_they_were(value: Any) -> None:
 @pytest.mark.parametrize(
     "array",
     [
-        np.arange(6, dtype=np.float32).reshape(2, 3), np.zeros((0, 4)),
+        np.arange(6, dtype=np.float32).reshape(2, 3),
+        np.zeros((0, 4)),
         np.asfortranarray(np.arange(6).reshape(2, 3)),
-        np.array([True, False]), np.array(["ab", "c"]), np.array(3), np.array([b"ab"]), np.arange(9)[::-2],
-        np.array([np.nan, -0.0]), np.array([1 + 2j]), np.zeros(3, "U0"),
+        np.array([True, False]),
+        np.array(["ab", "c"]),
+        np.array(3),
+        np.array([b"ab"]),
+        np.arange(9)[::-2],
+        np.array([np.nan, -0.0]),
+        np.array([1 + 2j]),
+        np.zeros(3, "U0"),
     ],
-)  # fmt: skip
+)
 def test_arrays_come_as_they_were(array: Any) -> None:
     for sent in (array, OnDevice(array)):
         found = decode(encode([sent, 3]))[0]
@@ -96,8 +117,12 @@ def test_all_else_is_a_type_by_its_name() -> None:
         __class__ = int  # type: ignore[assignment]
 
     assert decode(encode([Stream(), ..., {1}, np.array([None]), np.datetime64("2026-01-01")])) == [
-        Other("Stream"), Other("ellipsis"), Other("set"), Other("ndarray"), Other("datetime64[D]")
-    ]  # fmt: skip
+        Other("Stream"),
+        Other("ellipsis"),
+        Other("set"),
+        Other("ndarray"),
+        Other("datetime64[D]"),
+    ]
     assert repr(Other("Stream")) == "a value of type Stream"
     kinds = [values.kind_of(value) for value in (Other("Stream"), OnDevice(np.zeros(1)), 3, None)]
     assert kinds == ["Stream", "cupy.ndarray", "int", "NoneType"]
@@ -157,20 +182,36 @@ NPY = ARRAY[HEAD:]
 @pytest.mark.parametrize(
     "damaged",
     [
-        b"", b"x", whole("{"), whole("3"), whole('["none", 1]'), whole("[]"), whole('["int"]'),
+        b"",
+        b"x",
+        whole("{"),
+        whole("3"),
+        whole('["none", 1]'),
+        whole("[]"),
+        whole('["int"]'),
         whole('["int", 3]'),
-        whole('["int", "zz"]'), whole('["float", "x"]'), whole('["tuple", 3]'), whole('["tuple", "ab"]'),
-        whole('["dict", [[["list", []], null]]]'), whole('["list", [' * 5000 + "]]" * 5000),
+        whole('["int", "zz"]'),
+        whole('["float", "x"]'),
+        whole('["tuple", 3]'),
+        whole('["tuple", "ab"]'),
+        whole('["dict", [[["list", []], null]]]'),
+        whole('["list", [' * 5000 + "]]" * 5000),
         whole('["str", 1]'),
-        whole('["other", 1]'), whole('"int"'), whole("null", b"more"), encode([1, 2])[:-1], ARRAY[:-1],
-        ARRAY + b"1", whole('["array", 3]', b"abc"),
+        whole('["other", 1]'),
+        whole('"int"'),
+        whole("null", b"more"),
+        encode([1, 2])[:-1],
+        ARRAY[:-1],
+        ARRAY + b"1",
+        whole('["array", 3]', b"abc"),
         whole(f'["array", {len(NPY)}]', NPY.replace(b"<i2", b"|O8")),
         whole(f'["array", {len(NPY)}]', NPY.replace(b"(3,)", b"(4,)")),
         whole(f'["array", {len(NPY)}]', NPY.replace(b"(3,)", b"(2,)")),
-        whole(f'["array", {len(NPY)}]', NPY[:6] + b"\x02" + NPY[7:]), whole('["float", 1.5]'),
+        whole(f'["array", {len(NPY)}]', NPY[:6] + b"\x02" + NPY[7:]),
+        whole('["float", 1.5]'),
     ],
     ids=range(27),
-)  # fmt: skip
+)
 def test_damaged_bytes_are_no_value(damaged: bytes) -> None:
     with pytest.raises(DamagedError):
         decode(damaged)
@@ -183,7 +224,9 @@ class Puppet:
     """Stands for a `Process`: tells its replies, one for a request, and ends as it is told to."""
 
     def __init__(self, environment: dict[str, str]) -> None:
-        self.environment, self.pid, self.top = environment, 11, 12
+        self.environment = environment
+        self.pid = 11
+        self.top = 12
         self.status: int | None = None
         self.killed = 0
         inside, self.stdin = (
@@ -392,7 +435,7 @@ NOT_DONE = (
         (Use(1, 0, (3 << 29) + 1, False), f"{MEMORY} look for a list that grows on and on."),
         (Use(1, 4.01, 0, False), f"{TIME} look for a loop that does too much, or does not end."),
     ],
-)  # fmt: skip
+)
 def test_who_takes_too_much_is_told_of_what(puppets: Any, monkeypatch: Any, use: Use, says: str) -> None:
     monkeypatch.setattr(talk, "Watch", Uses)
     monkeypatch.setattr(Uses, "uses", staticmethod(lambda: Use(1, 0, 0, False)))
@@ -569,7 +612,8 @@ def test_a_process_says_how_it_ended(way: str, monkeypatch: pytest.MonkeyPatch) 
 class Tree:
     """Stands for psutil: processes with made-up uses, by number."""
 
-    Error, STATUS_STOPPED = psutil.Error, psutil.STATUS_STOPPED
+    Error = psutil.Error
+    STATUS_STOPPED = psutil.STATUS_STOPPED
 
     def __init__(self, **uses: tuple[float, float, int, str]) -> None:
         self.uses = {int(name[1:]): use for name, use in uses.items()}
@@ -586,11 +630,13 @@ class Tree:
             return self.uses[pid][index]
 
         return SimpleNamespace(
-            pid=-pid, oneshot=contextlib.nullcontext, status=lambda: of(3),
+            pid=-pid,
+            oneshot=contextlib.nullcontext,
+            status=lambda: of(3),
             cpu_times=lambda: (of(0), 0.5, of(1), 0.25, 100.0),
             memory_info=lambda: SimpleNamespace(rss=of(2)),
             memory_full_info=lambda: SimpleNamespace(pss=of(2) // 2, uss=1),
-        )  # fmt: skip
+        )
 
     def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(tree, "psutil", self)

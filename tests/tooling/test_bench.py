@@ -41,7 +41,8 @@ def test_table_says_measured_and_where() -> None:
 def test_mandelbrot_check_tells_right_from_wrong() -> None:
     x, y = np.meshgrid(np.arange(bench.WIDTH), np.arange(bench.HEIGHT))
     c = ((-2 + 2.5 * x / bench.WIDTH) + 1j * (-1.25 + 2.5 * y / bench.HEIGHT)).astype(np.complex64)
-    z, counts = np.zeros_like(c), np.zeros(c.shape, dtype=np.int32)
+    z = np.zeros_like(c)
+    counts = np.zeros(c.shape, dtype=np.int32)
     for _ in range(bench.LIMIT):
         inside = (z.real**2 + z.imag**2) < 4
         counts += inside

@@ -31,8 +31,10 @@ def test_the_run_has_ratios_targets_and_origin(tmp_path: Path, capsys: pytest.Ca
     assert text.startswith("modelled on virtual A100")
     rows = json.loads(file.read_text(encoding="utf-8"))["rows"]
     assert [row["kernel"] for row in rows if row["ladder"] == "copy"] == [
-        "cudaMemcpy", "copy_floats", "copy_vectors",
-    ]  # fmt: skip
+        "cudaMemcpy",
+        "copy_floats",
+        "copy_vectors",
+    ]
     for row in rows:
         of = next(r for r in rows if r["ladder"] == row["ladder"] and r["kernel"] == "cudaMemcpy")
         if row is not of:

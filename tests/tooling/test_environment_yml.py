@@ -22,8 +22,13 @@ CONDA_NAMES = {
     "playwright": "playwright-python",
 }
 VERSIONED_BY_CUDA = {
-    "cuda-bindings", "cuda-cccl", "cuda-crt-dev_linux-64", "cuda-cudart-dev", "cuda-nvdisasm", "cuda-nvrtc"
-}  # fmt: skip
+    "cuda-bindings",
+    "cuda-cccl",
+    "cuda-crt-dev_linux-64",
+    "cuda-cudart-dev",
+    "cuda-nvdisasm",
+    "cuda-nvrtc",
+}
 # Wheels with no conda-forge package; the code works without them.
 PIP_ONLY = {"nvidia-cuda-cupti"}
 # What conda needs beside the package's own dependencies.

@@ -89,9 +89,13 @@ def test_broken_nvidia_smi_counts_as_none(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_script_prints_one_line() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "tools.pick_cuda"], cwd=ROOT,
-        env={**os.environ, "GPULAB_CUDA": "13"}, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        [sys.executable, "-m", "tools.pick_cuda"],
+        cwd=ROOT,
+        env={**os.environ, "GPULAB_CUDA": "13"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert done.stdout == "cuda13\n"
 
 
@@ -271,9 +275,12 @@ def test_gpu_tests_are_skipped_with_a_reason_and_counted(
     monkeypatch.setattr(suite, "workers", lambda *_: [])
     command = [*suite.unit()[0][:-1], "-p", "no:cacheprovider", "--rootdir", str(tmp_path)]
     done = subprocess.run(
-        [*command, str(tmp_path)], cwd=tmp_path, capture_output=True, text=True,
+        [*command, str(tmp_path)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
         env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"},
-    )  # fmt: skip
+    )
     assert suite.counts(done.stdout.splitlines()[-1]) == {"passed": 1, "skipped": 3, "deselected": 1}
     assert (
         f"   3  {'needs the GPU for itself' if gpu else 'needs an NVIDIA GPU; CuPy finds none'}"

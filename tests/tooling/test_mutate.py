@@ -48,7 +48,8 @@ exec(sys.argv[1])
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
 def test_lines_of_every_process_of_a_test_are_seen(tmp_path: Path) -> None:
     names = ["forked", "killed", "started", "never"]
-    room, other = tmp_path / "room", tmp_path / "other"
+    room = tmp_path / "room"
+    other = tmp_path / "other"
     for folder in (room, other):
         folder.mkdir()
         (folder / "work.py").write_text("".join(f"def {name}():\n    return 1\n" for name in names))

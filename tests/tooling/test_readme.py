@@ -16,7 +16,8 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 DOCUMENTS = [README, (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")]
 MAKE_TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-PROJECT, TOOL = PYPROJECT["project"], PYPROJECT["tool"]
+PROJECT = PYPROJECT["project"]
+TOOL = PYPROJECT["tool"]
 
 
 def test_make_commands_exist() -> None:

@@ -225,7 +225,8 @@ def test_figures_of_a_shared_gpu_are_the_recorded_ones() -> None:
         plain = [one for one in record[f"{work}: {how}"] if one["role"] == "plain"]
         return [one["count"] / one["seconds"] / (alone["count"] / alone["seconds"]) for one in plain]
 
-    small, product = "small kernels", "gemm 2048"
+    small = "small kernels"
+    product = "gemm 2048"
     mps = shares(small, "eight, MPS")
     for work, share in ((product, 12), (small, 13)):
         assert {round(100 * found) for found in shares(work, "eight")} == {share}

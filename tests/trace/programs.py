@@ -47,15 +47,23 @@ class Run:
         )
         order = sorted(self.activities, key=lambda a: (a.start_ns, a.correlation_id))
         return Timeline(
-            provenance=MODELLED, method="model", start_ns=0, end_ns=end, activities=tuple(order),
-            calls=tuple(self.calls), synchronizations=tuple(self.waits), streams=streams,
-        )  # fmt: skip
+            provenance=MODELLED,
+            method="model",
+            start_ns=0,
+            end_ns=end,
+            activities=tuple(order),
+            calls=tuple(self.calls),
+            synchronizations=tuple(self.waits),
+            streams=streams,
+        )
 
 
 def simulate(steps: list[Step]) -> Timeline:
-    run, last = Run(), {}
+    run = Run()
+    last = {}
     for number, step in enumerate(steps, 1):
-        line, begun = SourceLine("made_up.py", number), run.now
+        line = SourceLine("made_up.py", number)
+        begun = run.now
         if step.what == "compute":
             run.now += step.time_ns
         elif step.what == "launch":
@@ -68,16 +76,29 @@ def simulate(steps: list[Step]) -> Timeline:
                     of = (last[stream].correlation_id,)
                     run.waits.append(
                         Synchronization(
-                            type="STREAM_WAIT_EVENT", device_id=0, stream_id=step.stream, start_ns=begun,
-                            end_ns=begun, name="cudaStreamWaitEvent", event_stream_id=stream, after=of,
+                            type="STREAM_WAIT_EVENT",
+                            device_id=0,
+                            stream_id=step.stream,
+                            start_ns=begun,
+                            end_ns=begun,
+                            name="cudaStreamWaitEvent",
+                            event_stream_id=stream,
+                            after=of,
                             source=line,
                         )
-                    )  # fmt: skip
-            name, end = f"k{number}", start + step.time_ns
+                    )
+            name = f"k{number}"
+            end = start + step.time_ns
             made = Activity(
-                kind="CONCURRENT_KERNEL", name=name, device_id=0, stream_id=step.stream,
-                correlation_id=number, start_ns=start, end_ns=end, after=after,
-            )  # fmt: skip
+                kind="CONCURRENT_KERNEL",
+                name=name,
+                device_id=0,
+                stream_id=step.stream,
+                correlation_id=number,
+                start_ns=start,
+                end_ns=end,
+                after=after,
+            )
             last[step.stream] = made
             run.activities.append(made)
             run.calls.append(HostCall("cuLaunchKernel", begun, run.now, 1, number, line))
@@ -87,10 +108,15 @@ def simulate(steps: list[Step]) -> Timeline:
             run.calls.append(HostCall("cudaStreamSynchronize", begun, until, 1, 0, line))
             run.waits.append(
                 Synchronization(
-                    type="STREAM_SYNCHRONIZE", device_id=0, stream_id=step.stream, start_ns=begun,
-                    end_ns=until, name="cudaStreamSynchronize", source=line,
+                    type="STREAM_SYNCHRONIZE",
+                    device_id=0,
+                    stream_id=step.stream,
+                    start_ns=begun,
+                    end_ns=until,
+                    name="cudaStreamSynchronize",
+                    source=line,
                 )
-            )  # fmt: skip
+            )
     return run.timeline()
 
 

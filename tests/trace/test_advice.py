@@ -46,7 +46,8 @@ def pinned() -> np.ndarray:
 def saved(before: Callable[[], object], after: Callable[[], object], topic: str) -> float:
     """What following an advice saved, as a part of what it promised."""
     before(), after()
-    first, second = recorded(before), recorded(after)
+    first = recorded(before)
+    second = recorded(after)
     told = promised(first, topic)
     assert told.text.endswith(").")
     assert "up to about" in told.text
@@ -54,7 +55,9 @@ def saved(before: Callable[[], object], after: Callable[[], object], topic: str)
 
 
 def test_pinning_a_buffer_saves_what_was_promised() -> None:
-    x, slow, fast = cp.zeros(SIZE, cp.float32), np.ones(SIZE, np.float32), pinned()
+    x = cp.zeros(SIZE, cp.float32)
+    slow = np.ones(SIZE, np.float32)
+    fast = pinned()
 
     def copies(host: np.ndarray) -> None:
         for _ in range(4):
@@ -85,7 +88,8 @@ def test_removing_a_wait_saves_what_was_promised() -> None:
 
 
 def test_a_graph_saves_what_was_promised() -> None:
-    stream, x = cp.cuda.Stream(non_blocking=True), cp.zeros(64, cp.float32)
+    stream = cp.cuda.Stream(non_blocking=True)
+    x = cp.zeros(64, cp.float32)
 
     def steps() -> None:
         for _ in range(100):
@@ -104,7 +108,8 @@ def test_a_graph_saves_what_was_promised() -> None:
 
 
 def test_a_second_stream_saves_what_was_promised() -> None:
-    hosts, arrays = [pinned() for _ in range(4)], [cp.zeros(SIZE, cp.float32) for _ in range(4)]
+    hosts = [pinned() for _ in range(4)]
+    arrays = [cp.zeros(SIZE, cp.float32) for _ in range(4)]
 
     def pieces(streams: int) -> None:
         made = [cp.cuda.Stream(non_blocking=True) for _ in range(streams)]
@@ -119,7 +124,10 @@ def test_a_second_stream_saves_what_was_promised() -> None:
 
 
 def test_the_default_stream_s_rule_is_named() -> None:
-    x, y, host, stream = cp.zeros(SIZE, cp.float32), cp.zeros(SIZE), pinned(), cp.cuda.Stream()
+    x = cp.zeros(SIZE, cp.float32)
+    y = cp.zeros(SIZE)
+    host = pinned()
+    stream = cp.cuda.Stream()
 
     def work() -> None:
         x.set(host)
@@ -130,7 +138,8 @@ def test_the_default_stream_s_rule_is_named() -> None:
 
 
 def test_there_are_few_and_the_first_saves_most() -> None:
-    x, host = cp.ones(SIZE, cp.float32), np.ones(SIZE, np.float32)
+    x = cp.ones(SIZE, cp.float32)
+    host = np.ones(SIZE, np.float32)
 
     def work() -> None:
         for _ in range(5):
@@ -150,7 +159,10 @@ def test_nothing_is_said_where_nothing_stands_out() -> None:
 
 
 def test_copies_alone_are_not_to_be_cut_for_overlap() -> None:
-    x, y, there, back = cp.zeros(SIZE, cp.float32), cp.zeros(SIZE, cp.float32), pinned(), pinned()
+    x = cp.zeros(SIZE, cp.float32)
+    y = cp.zeros(SIZE, cp.float32)
+    there = pinned()
+    back = pinned()
 
     def copies() -> None:
         for _ in range(3):

@@ -25,9 +25,16 @@ MIB = 1 << 20
 
 def kernel(number: int, stream: int, start: float, end: float, *after: int, **more: Any) -> Activity:
     return Activity(
-        kind="CONCURRENT_KERNEL", name=f"k{number}", device_id=0, stream_id=stream, correlation_id=number,
-        start_ns=round(start * US), end_ns=round(end * US), after=after, **more,
-    )  # fmt: skip
+        kind="CONCURRENT_KERNEL",
+        name=f"k{number}",
+        device_id=0,
+        stream_id=stream,
+        correlation_id=number,
+        start_ns=round(start * US),
+        end_ns=round(end * US),
+        after=after,
+        **more,
+    )
 
 
 def copy(
@@ -44,10 +51,16 @@ def call(number: int, start: float, end: float, line: int | None = None) -> Host
 
 def wait(start: float, end: float, after: int, line: int, hidden: bool) -> Synchronization:
     return Synchronization(
-        type="STREAM_SYNCHRONIZE", device_id=0, stream_id=1, start_ns=round(start * US),
-        end_ns=round(end * US), name="cudaStreamSynchronize", after=(after,), hidden=hidden,
+        type="STREAM_SYNCHRONIZE",
+        device_id=0,
+        stream_id=1,
+        start_ns=round(start * US),
+        end_ns=round(end * US),
+        name="cudaStreamSynchronize",
+        after=(after,),
+        hidden=hidden,
         source=LINE[line],
-    )  # fmt: skip
+    )
 
 
 def told(timeline: Timeline, device: str = "virtual H200") -> list[tuple[str, int, str]]:
@@ -80,10 +93,12 @@ def test_a_pinned_buffer_saves_what_the_link_of_the_device_allows(device: str, g
 
 def test_how_fast_pinned_copies_are_is_seen_where_there_are_some_of_that_direction() -> None:
     activities = [
-        copy(3, 0, 50, pinned=True), copy(4, 50, 60, 3, way="DtoH", pinned=True),
-        copy(1, 60, 160, 4, pinned=False), copy(5, 160, 261, 1, size=1 << 10, pinned=False),
+        copy(3, 0, 50, pinned=True),
+        copy(4, 50, 60, 3, way="DtoH", pinned=True),
+        copy(1, 60, 160, 4, pinned=False),
+        copy(5, 160, 261, 1, size=1 << 10, pinned=False),
         kernel(2, 1, 261, 290, 5),
-    ]  # fmt: skip
+    ]
     calls = [call(3, 0, 1), call(4, 1, 2), call(1, 3, 160), call(5, 160, 261), call(2, 261, 262)]
     found = {topic: (gain, text) for topic, gain, text in told(by_hand(activities, calls))}
     assert found["pin"][0] == 50 * US

@@ -101,9 +101,11 @@ def test_an_operation_that_starts_late_has_a_link_of_its_own() -> None:
     first, second = timeline.activities
     late = replace(timeline, activities=(first, replace(second, start_ns=60, end_ns=80)), end_ns=80)
     assert links(late) == [
-        ("host", "cuLaunchKernel", 0, 4), ("operation", "k1", 4, 54), ("start-up", "start of k2", 54, 60),
+        ("host", "cuLaunchKernel", 0, 4),
+        ("operation", "k1", 4, 54),
+        ("start-up", "start of k2", 54, 60),
         ("operation", "k2", 60, 80),
-    ]  # fmt: skip
+    ]
     assert critical_path(late)[2].where == "stream 1"
     unknown = replace(late, calls=())
     assert links(unknown)[0] == ("start-up", "start of k1", 0, 4)
@@ -119,8 +121,9 @@ def test_an_engine_that_is_busy_leads_to_the_operation_that_it_was_busy_with() -
     assert [name for _, name, *_ in links(full)] == ["cuLaunchKernel", "k1", "k2"]
     copied = replace(full.activities[1], kind="MEMCPY", copy_kind="HtoD")
     assert links(replace(full, activities=(first, copied)))[1:] == [
-        ("start-up", "start of k2", 8, 54), ("operation", "k2", 54, 74)
-    ]  # fmt: skip
+        ("start-up", "start of k2", 8, 54),
+        ("operation", "k2", 54, 74),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -163,7 +166,8 @@ def test_the_thread_whose_call_ended_last_is_followed() -> None:
     timeline = simulate([Step("launch", 1, 50), Step("wait", 1)])
     other = HostCall("cudaMalloc", 10, 30, 2, 0)
     assert [name for _, name, *_ in links(replace(timeline, calls=(*timeline.calls, other)))] == [
-        "cuLaunchKernel", "k1"
-    ]  # fmt: skip
+        "cuLaunchKernel",
+        "k1",
+    ]
     longer = replace(timeline, calls=(*timeline.calls, replace(other, end_ns=70)), end_ns=70)
     assert links(longer) == [("host", "cudaMalloc", 0, 70)]

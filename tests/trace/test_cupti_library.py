@@ -18,18 +18,36 @@ from gpulab.real.cupti import callbacks, library
 from gpulab.real.cupti.library import Cupti, CuptiError
 from virtualgpu.errors import GpulabError
 
-SUCCESS, INVALID_PARAMETER, INVALID_KIND, MAX_LIMIT_REACHED, NOT_SUPPORTED = 0, 1, 21, 12, 27
+SUCCESS = 0
+INVALID_PARAMETER = 1
+INVALID_KIND = 21
+MAX_LIMIT_REACHED = 12
+NOT_SUPPORTED = 27
 MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED = 39
-DRIVER, RUNTIME, CONCURRENT_KERNEL, MEMSET, GRAPH_HOST_NODE, HOST_LAUNCH = 4, 5, 10, 2, 56, 58
-DRIVER_API, RUNTIME_API = 1, 2
-ATTR_ZEROED_OUT_ACTIVITY_BUFFER, THREAD_ID_TYPE_SYSTEM, FLAG_FLUSH_FORCED = 5, 1, 1
+DRIVER = 4
+RUNTIME = 5
+CONCURRENT_KERNEL = 10
+MEMSET = 2
+GRAPH_HOST_NODE = 56
+HOST_LAUNCH = 58
+DRIVER_API = 1
+RUNTIME_API = 2
+ATTR_ZEROED_OUT_ACTIVITY_BUFFER = 5
+THREAD_ID_TYPE_SYSTEM = 1
+FLAG_FLUSH_FORCED = 1
 NAMES = {
     DRIVER_API: {1: b"cuInit", 2: b"cuLaunchKernel_ptsz", 700: b"cuLaunchKernelEx_v2"},
     RUNTIME_API: {
-        1: b"cudaMalloc_v3020", 2: b"cudaMemcpyAsync_ptsz_v7000", 3: b"INVALID", 4: b"", 5: None,
-        6: b"cudaEventRecord_v3020", 600: b"cudaLast_v2", 1999: b"cudaFar",
+        1: b"cudaMalloc_v3020",
+        2: b"cudaMemcpyAsync_ptsz_v7000",
+        3: b"INVALID",
+        4: b"",
+        5: None,
+        6: b"cudaEventRecord_v3020",
+        600: b"cudaLast_v2",
+        1999: b"cudaFar",
     },
-}  # fmt: skip
+}
 RECORD_BYTES = 24
 
 
@@ -68,7 +86,8 @@ class Library:
         return self._note("attribute", attribute, size._obj.value, bytes(value._obj))
 
     def cuptiActivityRegisterCallbacks(self, requested: Any, completed: Any) -> int:
-        self.requested, self.completed = requested, completed
+        self.requested = requested
+        self.completed = completed
         return self._note("register")
 
     def cuptiSetThreadIdType(self, kind: int) -> int:
@@ -125,7 +144,9 @@ class Library:
 
     def request(self) -> tuple[int, int, int]:
         """Ask for a buffer: its address, its size, how many records may go there (0: any)."""
-        buffer, size, records = c_void_p(), c_size_t(1), c_size_t(99)
+        buffer = c_void_p()
+        size = c_size_t(1)
+        records = c_size_t(99)
         self.requested(ctypes.pointer(buffer), ctypes.pointer(size), ctypes.pointer(records))
         return buffer.value or 0, size.value, records.value
 
@@ -156,10 +177,17 @@ def test_a_recording_from_its_begin_to_its_end(fake: Library) -> None:
     cupti.start([CONCURRENT_KERNEL, MEMSET], CALLS)
     assert cupti.recording
     assert fake.calls == [
-        ("attribute", ATTR_ZEROED_OUT_ACTIVITY_BUFFER, 1, b"\x01"), ("register",),
-        ("threads", THREAD_ID_TYPE_SYSTEM), ("enable", CONCURRENT_KERNEL), ("enable", MEMSET),
-        ("enable", DRIVER), ("driver", 1, 0), ("enable", RUNTIME), ("runtime", 2, 0), ("runtime", 600, 0),
-    ]  # fmt: skip
+        ("attribute", ATTR_ZEROED_OUT_ACTIVITY_BUFFER, 1, b"\x01"),
+        ("register",),
+        ("threads", THREAD_ID_TYPE_SYSTEM),
+        ("enable", CONCURRENT_KERNEL),
+        ("enable", MEMSET),
+        ("enable", DRIVER),
+        ("driver", 1, 0),
+        ("enable", RUNTIME),
+        ("runtime", 2, 0),
+        ("runtime", 600, 0),
+    ]
     fake.calls.clear()
     cupti.stop()
     assert not cupti.recording
@@ -206,12 +234,14 @@ def test_kinds_that_an_older_cupti_does_not_know_are_left_out(fake: Library, kin
 @pytest.mark.parametrize(
     ("function", "first", "result"),
     [
-        ("enable", CONCURRENT_KERNEL, INVALID_KIND), ("enable", GRAPH_HOST_NODE - 1, INVALID_KIND),
+        ("enable", CONCURRENT_KERNEL, INVALID_KIND),
+        ("enable", GRAPH_HOST_NODE - 1, INVALID_KIND),
         ("enable", GRAPH_HOST_NODE, MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED),
-        ("enable", CONCURRENT_KERNEL, MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED), ("enable", DRIVER, NOT_SUPPORTED),
+        ("enable", CONCURRENT_KERNEL, MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED),
+        ("enable", DRIVER, NOT_SUPPORTED),
         ("driver", 1, INVALID_PARAMETER),
     ],
-)  # fmt: skip
+)
 def test_where_cupti_refuses_nothing_is_recorded(
     fake: Library, function: str, first: int, result: int
 ) -> None:
@@ -287,7 +317,8 @@ def test_the_size_of_a_buffer() -> None:
 def test_records_are_read_buffer_by_buffer_and_once(fake: Library) -> None:
     cupti = Cupti(fake)
     cupti.start([MEMSET], {})
-    first, second = bytes(range(1, 73)), bytes(range(100, 124))
+    first = bytes(range(1, 73))
+    second = bytes(range(100, 124))
     fake.give(first)
     fake.give(b"")
     fake.give(second)
@@ -317,8 +348,11 @@ def test_what_was_not_read_is_forgotten_when_the_next_recording_begins(fake: Lib
 def test_names_of_calls_lose_the_version_that_cupti_adds(fake: Library) -> None:
     cupti = Cupti(fake)
     assert cupti.call_names(RUNTIME_API) == {
-        1: "cudaMalloc", 2: "cudaMemcpyAsync", 6: "cudaEventRecord", 600: "cudaLast",
-    }  # fmt: skip
+        1: "cudaMalloc",
+        2: "cudaMemcpyAsync",
+        6: "cudaEventRecord",
+        600: "cudaLast",
+    }
     assert cupti.call_names(DRIVER_API) == {1: "cuInit", 2: "cuLaunchKernel"}
     asked = [cbid for domain, cbid in fake.asked if domain == RUNTIME_API]
     assert (asked[0], asked[-1]) == (1, 601), "gaps are passed over as far as the functions of CUDA go"
@@ -338,8 +372,9 @@ def test_names_behind_the_first_six_hundred(fake: Library) -> None:
 
 def test_calls_by_the_api_that_has_them() -> None:
     assert library.by_api(["cudaFree", "cuLaunchKernel", "cudaMalloc"]) == {
-        DRIVER_API: {"cuLaunchKernel"}, RUNTIME_API: {"cudaFree", "cudaMalloc"},
-    }  # fmt: skip
+        DRIVER_API: {"cuLaunchKernel"},
+        RUNTIME_API: {"cudaFree", "cudaMalloc"},
+    }
     assert library.by_api([]) == {DRIVER_API: set(), RUNTIME_API: set()}
 
 
@@ -357,8 +392,10 @@ def test_a_handler_is_told_of_calls_by_their_names(fake: Library) -> None:
     handler = lambda name, done, data: seen.append((name, done, data.correlation_id))  # noqa: E731
     with callbacks.subscribed(Cupti(fake), wanted, handler):
         assert fake.calls == [
-            ("subscribe",), ("callback", DRIVER_API, 2, 1, 77), ("callback", RUNTIME_API, 1, 1, 77),
-        ]  # fmt: skip
+            ("subscribe",),
+            ("callback", DRIVER_API, 2, 1, 77),
+            ("callback", RUNTIME_API, 1, 1, 77),
+        ]
         called_back(fake, DRIVER_API, 2, 0)
         called_back(fake, RUNTIME_API, 1, 1)
         called_back(fake, RUNTIME_API, 99, 1)
@@ -382,9 +419,16 @@ def test_a_subscription_ends_whatever_happens(fake: Library) -> None:
 def test_data_of_a_callback_lie_where_the_header_puts_them() -> None:
     offsets = {name: getattr(callbacks.CallData, name).offset for name, _ in callbacks.CallData._fields_}
     assert offsets == {
-        "site": 0, "function_name": 8, "params": 16, "return_value": 24, "symbol_name": 32, "context": 40,
-        "context_uid": 48, "correlation_data": 56, "correlation_id": 64,
-    }  # fmt: skip
+        "site": 0,
+        "function_name": 8,
+        "params": 16,
+        "return_value": 24,
+        "symbol_name": 32,
+        "context": 40,
+        "context_uid": 48,
+        "correlation_data": 56,
+        "correlation_id": 64,
+    }
     assert ctypes.sizeof(callbacks.CallData) == 72
 
 

@@ -18,42 +18,132 @@ from virtualgpu.trace.cupti.stream_order import StreamOrder, within_graph
 # offsetof of each field, in bytes, by gcc from cupti_activity.h of CUDA 12.9, 13.0 and 13.5, which agree, and
 # the least sizeof among them.
 OFFSETS: dict[int, tuple[int, dict[str, int]]] = {
-    kinds.CONCURRENT_KERNEL: (208, {
-        "start": 16, "end": 24, "device": 40, "context": 44, "stream": 48, "grid_x": 52, "grid_y": 56,
-        "grid_z": 60, "block_x": 64, "block_y": 68, "block_z": 72, "static_shared": 76, "dynamic_shared": 80,
-        "correlation": 92, "name": 104, "node": 144, "graph": 156, "registers": 6,
-    }),
-    kinds.MEMCPY: (96, {
-        "kind": 4, "source": 5, "target": 6, "size": 8, "start": 16, "end": 24, "device": 32, "context": 36,
-        "stream": 40, "correlation": 44, "node": 64, "graph": 72,
-    }),
-    kinds.MEMCPY2: (96, {
-        "kind": 4, "source": 5, "target": 6, "size": 8, "start": 16, "end": 24, "device": 32, "context": 36,
-        "stream": 40, "correlation": 60, "node": 72, "graph": 80,
-    }),
-    kinds.MEMSET: (88, {
-        "size": 8, "start": 16, "end": 24, "device": 32, "context": 36, "stream": 40, "correlation": 44,
-        "node": 64, "graph": 72,
-    }),
+    kinds.CONCURRENT_KERNEL: (
+        208,
+        {
+            "start": 16,
+            "end": 24,
+            "device": 40,
+            "context": 44,
+            "stream": 48,
+            "grid_x": 52,
+            "grid_y": 56,
+            "grid_z": 60,
+            "block_x": 64,
+            "block_y": 68,
+            "block_z": 72,
+            "static_shared": 76,
+            "dynamic_shared": 80,
+            "correlation": 92,
+            "name": 104,
+            "node": 144,
+            "graph": 156,
+            "registers": 6,
+        },
+    ),
+    kinds.MEMCPY: (
+        96,
+        {
+            "kind": 4,
+            "source": 5,
+            "target": 6,
+            "size": 8,
+            "start": 16,
+            "end": 24,
+            "device": 32,
+            "context": 36,
+            "stream": 40,
+            "correlation": 44,
+            "node": 64,
+            "graph": 72,
+        },
+    ),
+    kinds.MEMCPY2: (
+        96,
+        {
+            "kind": 4,
+            "source": 5,
+            "target": 6,
+            "size": 8,
+            "start": 16,
+            "end": 24,
+            "device": 32,
+            "context": 36,
+            "stream": 40,
+            "correlation": 60,
+            "node": 72,
+            "graph": 80,
+        },
+    ),
+    kinds.MEMSET: (
+        88,
+        {
+            "size": 8,
+            "start": 16,
+            "end": 24,
+            "device": 32,
+            "context": 36,
+            "stream": 40,
+            "correlation": 44,
+            "node": 64,
+            "graph": 72,
+        },
+    ),
     kinds.RUNTIME: (40, {"cbid": 4, "start": 8, "end": 16, "thread": 28, "correlation": 32}),
-    kinds.MARKER: (56, {
-        "flags": 4, "time": 8, "id": 16, "object_kind": 20, "thread": 28, "name": 40, "domain": 48,
-    }),
+    kinds.MARKER: (
+        56,
+        {
+            "flags": 4,
+            "time": 8,
+            "id": 16,
+            "object_kind": 20,
+            "thread": 28,
+            "name": 40,
+            "domain": 48,
+        },
+    ),
     kinds.MARKER_DATA: (32, {"flags": 4, "id": 8, "color": 24}),
     kinds.CUDA_EVENT: (56, {"correlation": 4, "context": 8, "stream": 12, "event": 16, "sync": 48}),
     kinds.STREAM: (24, {"context": 4, "stream": 8, "priority": 12, "flag": 16}),
-    kinds.SYNCHRONIZATION: (56, {
-        "type": 4, "start": 8, "end": 16, "correlation": 24, "context": 28, "stream": 32, "event": 36,
-        "sync": 40, "status": 48,
-    }),
-    kinds.HOST_LAUNCH: (48, {
-        "stream": 4, "context": 8, "device": 12, "correlation": 16, "start": 32, "end": 40,
-    }),
-    kinds.GRAPH_HOST_NODE: (56, {
-        "stream": 4, "context": 8, "device": 12, "correlation": 16, "graph": 20, "node": 24, "start": 40,
-        "end": 48,
-    }),
-}  # fmt: skip
+    kinds.SYNCHRONIZATION: (
+        56,
+        {
+            "type": 4,
+            "start": 8,
+            "end": 16,
+            "correlation": 24,
+            "context": 28,
+            "stream": 32,
+            "event": 36,
+            "sync": 40,
+            "status": 48,
+        },
+    ),
+    kinds.HOST_LAUNCH: (
+        48,
+        {
+            "stream": 4,
+            "context": 8,
+            "device": 12,
+            "correlation": 16,
+            "start": 32,
+            "end": 40,
+        },
+    ),
+    kinds.GRAPH_HOST_NODE: (
+        56,
+        {
+            "stream": 4,
+            "context": 8,
+            "device": 12,
+            "correlation": 16,
+            "graph": 20,
+            "node": 24,
+            "start": 40,
+            "end": 48,
+        },
+    ),
+}
 
 
 class TestLayout:
@@ -78,19 +168,30 @@ class TestLayout:
         ("_Z4axpyIfEvPT_", "axpy<float>"),
         ("_ZN2ns1kILi4EEEvv", "ns::k<4>"),
         ("_ZN12_GLOBAL__N_11kEPi", "(anonymous namespace)::k"),
-        ("_ZN33a_namespace_with_a_very_long_name31another_one_that_is_hardly_less6kernelIfLi4EEEvPT_",
-         "kernel<...>"),
+        (
+            "_ZN33a_namespace_with_a_very_long_name31another_one_that_is_hardly_less6kernelIfLi4EEEvPT_",
+            "kernel<...>",
+        ),
         # As the C++ library writes them: brackets of casts and of lambdas among template arguments.
-        ("void cub::CUB_300102_SM_900::Kernel<cub::hub<double, (cub::SortOrder)0>, 0>(double const*)",
-         "Kernel<...>"),
-        ("void at::native::vectorized<4, at::f(at::X&)::{lambda()#2}::operator()() const, char*>(int, char*)",
-         "vectorized<...>"),
-        ("void gemv2T_kernel_val<int, int, Params<int, Batched<float const>, float> >(Params<int, float>)",
-         "gemv2T_kernel_val<...>"),
+        (
+            "void cub::CUB_300102_SM_900::Kernel<cub::hub<double, (cub::SortOrder)0>, 0>(double const*)",
+            "Kernel<...>",
+        ),
+        (
+            (
+                "void at::native::vectorized<4, at::f(at::X&)::{lambda()#2}::operator()() const, char*>"
+                "(int, char*)"
+            ),
+            "vectorized<...>",
+        ),
+        (
+            "void gemv2T_kernel_val<int, int, Params<int, Batched<float const>, float> >(Params<int, float>)",
+            "gemv2T_kernel_val<...>",
+        ),
         ("void ns::Functor::operator()(int)", "ns::Functor::operator()"),
         ("", ""),
     ],
-)  # fmt: skip
+)
 def test_names_of_kernels(symbol: str, name: str) -> None:
     assert kernel_name(symbol) == name
 
@@ -109,11 +210,14 @@ class TestOrder:
         operations: dict[int, tuple[int, ...]] = {}
         recorded: dict[int, int] = {}
         for step in range(1, 80):
-            stream, what, event = chance.choice(list(blocking)), chance.random(), chance.randrange(3)
+            stream = chance.choice(list(blocking))
+            what = chance.random()
+            event = chance.randrange(3)
             follows[step] = {
-                last[s] for s in last
+                last[s]
+                for s in last
                 if s == stream or (blocking[s] and blocking[stream] and 7 in (s, stream))
-            }  # fmt: skip
+            }
             last[stream] = step
             if what < 0.6:
                 operations[step] = order.operation((1, stream), step)
@@ -145,7 +249,8 @@ class TestOrder:
 
 def reached(after: Collection[int], operations: dict[int, tuple[int, ...]]) -> set[int]:
     """All operations that `after` leads to."""
-    found, open_ = set(), list(after)
+    found = set()
+    open_ = list(after)
     while open_:
         number = open_.pop()
         if number not in found:
@@ -155,7 +260,8 @@ def reached(after: Collection[int], operations: dict[int, tuple[int, ...]]) -> s
 
 
 def reached_steps(step: int, follows: dict[int, set[int]]) -> set[int]:
-    found, open_ = set(), [step]
+    found = set()
+    open_ = [step]
     while open_:
         one = open_.pop()
         if one not in found:
@@ -194,8 +300,10 @@ class TestParts:
         strange = struct.pack("<IIQ", 999, 0, 0)
         found = parts(memset(150, 160, 9), strange, memset(120, 130, 6), memset(140, 145, 8))
         assert [(a.start_ns, a.correlation_id, a.after) for a in found.activities] == [
-            (120, 1, ()), (140, 2, (1,)), (150, 3, (2,))
-        ]  # fmt: skip
+            (120, 1, ()),
+            (140, 2, (1,)),
+            (150, 3, (2,)),
+        ]
 
     def test_memory_that_is_given_back_waits_for_earlier_work(self) -> None:
         waiting = parts(memset(120, 190, 5), api(2, 130, 195, 6))
@@ -207,8 +315,10 @@ class TestParts:
     def test_python_s_thread_and_line_are_asked_for(self) -> None:
         asked = []
         found = parts(
-            api(1, 100, 110, 5), memset(120, 130, 5), threads={77: 1234},
+            api(1, 100, 110, 5),
+            memset(120, 130, 5),
+            threads={77: 1234},
             line=lambda *question: asked.append(question),
-        )  # fmt: skip
+        )
         assert asked == [(77, 100, "cudaMemsetAsync")]
         assert found.calls[0].thread == 1234

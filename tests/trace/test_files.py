@@ -43,8 +43,10 @@ def busy() -> Iterator[Timeline]:
     previous = slot._slot.machine
     machine = Machine([device_info("H200"), device_info("H200")])
     slot.use(machine)
-    one, two = cp.cuda.Stream(non_blocking=True), cp.cuda.Stream(priority=-1)
-    x, y = cp.ones(1 << 18, cp.float32), cp.ones(1 << 18, cp.float32)
+    one = cp.cuda.Stream(non_blocking=True)
+    two = cp.cuda.Stream(priority=-1)
+    x = cp.ones(1 << 18, cp.float32)
+    y = cp.ones(1 << 18, cp.float32)
     with one:
         one.begin_capture()
         x.fill(2)
@@ -130,7 +132,8 @@ def test_the_file_keeps_the_format_s_rules(busy: Timeline, file: Path) -> None:
     """Slices of a track nest, every arrow begins and ends within a slice, and all tracks have names."""
     data = json.loads(save(busy, file).read_text("utf-8"))
     slices: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
-    named, arrows = set(), defaultdict(list)
+    named = set()
+    arrows = defaultdict(list)
     for event in data["traceEvents"]:
         place = (event["pid"], event["tid"])
         if event["ph"] == "M":
@@ -209,18 +212,50 @@ def kineto() -> dict[str, Any]:
             event("gpu_user_annotation", "step", 110.0, 100.0, 0, 7),
             event("python_function", "train.py(3): main", 0.0, 500.0, 900, 900),
             event("cuda_runtime", "cudaMemcpyAsync", 105.125, 50.0, 900, 900, correlation=10),
-            event("gpu_memcpy", "Memcpy HtoD (Pageable -> Device)", 120.001, 30.0, 0, 7, correlation=10,
-                  bytes=4096, **on7),
+            event(
+                "gpu_memcpy",
+                "Memcpy HtoD (Pageable -> Device)",
+                120.001,
+                30.0,
+                0,
+                7,
+                correlation=10,
+                bytes=4096,
+                **on7,
+            ),
             event("cuda_runtime", "cudaLaunchKernel", 170.0, 5.0, 900, 900, correlation=11),
             event("kernel", "void gemm<float>()", 180.0, 40.0, 0, 7, correlation=11, **grid, **on7),
             event("cuda_runtime", "cudaEventRecord", 181.0, 1.0, 900, 900, correlation=12),
-            event("cuda_sync", "Stream Wait Event", 183.0, 0.0, 0, 20, correlation=13, wait_on_stream=7,
-                  wait_on_cuda_event_record_corr_id=12, wait_on_cuda_event_id=1, **on20),
+            event(
+                "cuda_sync",
+                "Stream Wait Event",
+                183.0,
+                0.0,
+                0,
+                20,
+                correlation=13,
+                wait_on_stream=7,
+                wait_on_cuda_event_record_corr_id=12,
+                wait_on_cuda_event_id=1,
+                **on20,
+            ),
             event("cuda_driver", "cuLaunchKernel", 185.0, 5.0, 900, 900, correlation=14),
             event("kernel", "second", 221.5, 10.0, 0, 20, correlation=14, **on20),
             event("cuda_runtime", "cudaGraphLaunch", 192.0, 4.0, 900, 900, correlation=15),
-            *(event("kernel", f"node{n}", 240.0 + 10 * n, 8.0, 0, 20, correlation=15, **on20,
-                    **{"graph id": 3, "graph node id": n}) for n in (1, 2)),
+            *(
+                event(
+                    "kernel",
+                    f"node{n}",
+                    240.0 + 10 * n,
+                    8.0,
+                    0,
+                    20,
+                    correlation=15,
+                    **on20,
+                    **{"graph id": 3, "graph node id": n},
+                )
+                for n in (1, 2)
+            ),
             event("gpu_memset", "Memset (Device)", 270.0, 1.0, 0, 20, correlation=16, bytes=64, **on20),
             event("cuda_runtime", "cudaDeviceSynchronize", 200.0, 90.0, 900, 900, correlation=17),
             {"ph": "s", "id": 11, "pid": 900, "tid": 900, "ts": 170.0, "cat": "ac2g", "name": "ac2g"},
@@ -229,7 +264,7 @@ def kineto() -> dict[str, Any]:
             {"name": "process_sort_index", "ph": "M", "ts": 0, "pid": 0, "tid": 0, "args": {"sort_index": 5}},
         ],
         "traceName": "trace.json",
-    }  # fmt: skip
+    }
 
 
 def test_the_pytorch_profiler_s_file_becomes_a_timeline(file: Path) -> None:
@@ -250,21 +285,29 @@ def test_the_pytorch_profiler_s_file_becomes_a_timeline(file: Path) -> None:
         (4, "CONCURRENT_KERNEL", "node1", 20, (3,), 3),
         (5, "CONCURRENT_KERNEL", "node2", 20, (4,), 3),
         (6, "MEMSET", "Memset (Device)", 20, (5,), 0),
-    ]  # fmt: skip
+    ]
     copy, gemm = timeline.activities[:2]
     assert (copy.start_ns, copy.end_ns, copy.size_bytes) == (120_001, 150_001, 4096)
     assert (copy.copy_kind, copy.pinned) == ("HtoD", False)
     assert (gemm.grid, gemm.block, gemm.shared_bytes) == ((4, 1, 1), (256, 1, 1), 1024)
     assert {call.name: call.correlation_id for call in timeline.calls} == {
-        "cudaMemcpyAsync": 1, "cudaLaunchKernel": 2, "cudaEventRecord": 0, "cuLaunchKernel": 3,
-        "cudaGraphLaunch": 4, "cudaDeviceSynchronize": 0,
-    }  # fmt: skip
+        "cudaMemcpyAsync": 1,
+        "cudaLaunchKernel": 2,
+        "cudaEventRecord": 0,
+        "cuLaunchKernel": 3,
+        "cudaGraphLaunch": 4,
+        "cudaDeviceSynchronize": 0,
+    }
     assert [(r.name, r.depth) for r in timeline.ranges] == [
-        ("step", 0), ("aten::to", 1), ("aten::copy_", 2), ("Record Window End", 0)
-    ]  # fmt: skip
+        ("step", 0),
+        ("aten::to", 1),
+        ("aten::copy_", 2),
+        ("Record Window End", 0),
+    ]
     assert [(w.type, w.stream_id, w.after) for w in timeline.synchronizations] == [
-        ("CONTEXT_SYNCHRONIZE", None, ()), ("STREAM_WAIT_EVENT", 20, (2,))
-    ]  # fmt: skip
+        ("CONTEXT_SYNCHRONIZE", None, ()),
+        ("STREAM_WAIT_EVENT", 20, (2,)),
+    ]
     assert [s.name for s in timeline.streams] == ["stream 7", "stream 20"]
 
 
@@ -277,8 +320,13 @@ def test_a_foreign_file_is_asked_like_any_other_and_saved_without_loss(file: Pat
 
 
 def test_the_categories_of_pytorch_1_8_to_1_11_are_known(file: Path) -> None:
-    old = {"kernel": "Kernel", "gpu_memcpy": "Memcpy", "gpu_memset": "Memset", "cuda_runtime": "Runtime",
-           "cpu_op": "Operator"}  # fmt: skip
+    old = {
+        "kernel": "Kernel",
+        "gpu_memcpy": "Memcpy",
+        "gpu_memset": "Memset",
+        "cuda_runtime": "Runtime",
+        "cpu_op": "Operator",
+    }
     trace = kineto()
     file.write_text(json.dumps(trace))
     today = open_file(file)
@@ -316,7 +364,8 @@ def test_a_trace_without_a_gpu_says_what_to_record(file: Path) -> None:
 
 
 def test_gaps_name_the_operator_and_the_function_that_the_host_ran(file: Path) -> None:
-    on7, frame = {"device": 0, "stream": 7, "registers per thread": 64}, "python_function"
+    on7 = {"device": 0, "stream": 7, "registers per thread": 64}
+    frame = "python_function"
     events = [
         event(frame, "/usr/lib/python3.11/runpy.py(7): run", 0, 1000, 900, 900),
         event(frame, "train.py(12): step", 0, 1000, 900, 900),
@@ -338,8 +387,10 @@ def test_gaps_name_the_operator_and_the_function_that_the_host_ran(file: Path) -
     assert {call.source for call in timeline.calls} == {SourceLine("train.py", 12, "in step")}
     (gap,) = [gap for gap in gaps(timeline) if gap.where == "stream 7" and gap.before == 2]
     assert (gap.cause, gap.reason, str(gap.source)) == (
-        "host computing", "the host ran aten::addmm", "train.py, line 12"
-    )  # fmt: skip
+        "host computing",
+        "the host ran aten::addmm",
+        "train.py, line 12",
+    )
     assert "the host runs aten::addmm" in {step.name for step in critical_path(timeline)}
     assert open_file(save(timeline, file)) == timeline
 
@@ -433,15 +484,26 @@ def damaged_versions(content: bytes) -> dict[str, bytes]:
         cases[f"without {key}"] = json.dumps(broken).encode()
     at = next(n for n, event in enumerate(data["traceEvents"]) if event.get("cat") == "kernel")
     for field, value in {
-        "ts": "x", "ts ": None, "dur": -5, "name": 3, "ts  ": 1e308, "ts   ": 2**70, "args": [],
-    }.items():  # fmt: skip
+        "ts": "x",
+        "ts ": None,
+        "dur": -5,
+        "name": 3,
+        "ts  ": 1e308,
+        "ts   ": 2**70,
+        "args": [],
+    }.items():
         broken = json.loads(content)
         broken["traceEvents"][at][field.strip()] = value
         cases[f"{field!r} {value!r}"] = json.dumps(broken).encode()
     for field, value in {
-        "stream_id": "7", "kind": "NOTHING", "after": [1, "x"], "grid": [1, 2], "pinned": 1,
-        "device_id": 2**80, "device_id ": True,
-    }.items():  # fmt: skip
+        "stream_id": "7",
+        "kind": "NOTHING",
+        "after": [1, "x"],
+        "grid": [1, 2],
+        "pinned": 1,
+        "device_id": 2**80,
+        "device_id ": True,
+    }.items():
         broken = json.loads(content)
         broken["traceEvents"][at]["args"][field.strip()] = value
         cases[f"{field!r} {value!r}"] = json.dumps(broken).encode()

@@ -41,9 +41,16 @@ def kernel(
     number: int, stream: int, start: int, end: int, after: tuple[int, ...] = (), **more: Any
 ) -> Activity:
     return Activity(
-        kind="CONCURRENT_KERNEL", name=f"k{number}", device_id=0, stream_id=stream, correlation_id=number,
-        start_ns=start, end_ns=end, after=after, **more,
-    )  # fmt: skip
+        kind="CONCURRENT_KERNEL",
+        name=f"k{number}",
+        device_id=0,
+        stream_id=stream,
+        correlation_id=number,
+        start_ns=start,
+        end_ns=end,
+        after=after,
+        **more,
+    )
 
 
 def call(number: int, start: int, end: int, name: str = "cuLaunchKernel") -> HostCall:
@@ -56,9 +63,15 @@ def by_hand(
     streams = tuple(StreamInfo(0, n, "default stream" if n == 0 else f"stream {n}") for n in (0, 1, 2))
     end = max(a.end_ns for a in activities)
     return Timeline(
-        provenance=MODELLED, method="model", start_ns=0, end_ns=end, activities=tuple(activities),
-        calls=tuple(calls), synchronizations=waits, streams=streams,
-    )  # fmt: skip
+        provenance=MODELLED,
+        method="model",
+        start_ns=0,
+        end_ns=end,
+        activities=tuple(activities),
+        calls=tuple(calls),
+        synchronizations=waits,
+        streams=streams,
+    )
 
 
 def second_gap(timeline: Timeline, where: str) -> Gap:
@@ -67,9 +80,16 @@ def second_gap(timeline: Timeline, where: str) -> Gap:
 
 
 WAITED = Synchronization(
-    type="STREAM_SYNCHRONIZE", device_id=0, stream_id=1, start_ns=20, end_ns=50, name="cudaStreamSynchronize",
-    after=(1,), hidden=True, source=LINE[7],
-)  # fmt: skip
+    type="STREAM_SYNCHRONIZE",
+    device_id=0,
+    stream_id=1,
+    start_ns=20,
+    end_ns=50,
+    name="cudaStreamSynchronize",
+    after=(1,),
+    hidden=True,
+    source=LINE[7],
+)
 ONE = (kernel(1, 1, 10, 50), call(1, 0, 10))
 
 
@@ -140,9 +160,17 @@ def test_a_wait_of_half_a_gap_without_any_call_leaves_the_launch_to_blame() -> N
 
 OTHER = kernel(3, 2, 15, 80)
 EVENT = Synchronization(
-    type="STREAM_WAIT_EVENT", device_id=0, stream_id=1, start_ns=22, end_ns=22, name="cudaStreamWaitEvent",
-    event_id=5, event_stream_id=2, after=(3,), source=LINE[6],
-)  # fmt: skip
+    type="STREAM_WAIT_EVENT",
+    device_id=0,
+    stream_id=1,
+    start_ns=22,
+    end_ns=22,
+    name="cudaStreamWaitEvent",
+    event_id=5,
+    event_stream_id=2,
+    after=(3,),
+    source=LINE[6],
+)
 
 
 def across(waits: tuple[Synchronization, ...], first_stream: int = 1, **more: Any) -> Gap:
@@ -166,9 +194,16 @@ def test_causes_across_streams() -> None:
 
 def test_an_engine_waits_for_a_copy_of_the_same_stream_and_a_stream_for_a_busy_engine() -> None:
     copy = Activity(
-        kind="MEMCPY", name="copy", device_id=0, stream_id=1, correlation_id=3, start_ns=15, end_ns=80,
-        copy_kind="HtoD", pinned=True,
-    )  # fmt: skip
+        kind="MEMCPY",
+        name="copy",
+        device_id=0,
+        stream_id=1,
+        correlation_id=3,
+        start_ns=15,
+        end_ns=80,
+        copy_kind="HtoD",
+        pinned=True,
+    )
     calls = [ONE[1], call(3, 10, 15), call(2, 15, 25)]
     timeline = by_hand([ONE[0], copy, kernel(2, 1, 80, 90, (3,))], calls)
     assert second_gap(timeline, "compute").cause == "waiting for its stream"
@@ -290,7 +325,8 @@ def machine() -> Iterator[Machine]:
 
 
 def test_recorded_gaps_name_the_line_to_blame(machine: Machine) -> None:
-    x, host = cp.ones(1 << 20, cp.float32), np.ones(1 << 20, np.float32)
+    x = cp.ones(1 << 20, cp.float32)
+    host = np.ones(1 << 20, np.float32)
     recording = Recording(machine)
     recording.start()
     for _ in range(3):

@@ -24,8 +24,11 @@ from virtualgpu.trace import hazards
 from virtualgpu.trace.hazards import find
 
 HERE = Provenance("modelled", "test")
-A, B = 0x20, 0x30
-X, Y, Z = Region(0, 0x1000, 4, array="x"), Region(0, 0x2000, 4), Region(0, 0x1000, 4, array="z")
+A = 0x20
+B = 0x30
+X = Region(0, 0x1000, 4, array="x")
+Y = Region(0, 0x2000, 4)
+Z = Region(0, 0x1000, 4, array="z")
 BUFFER = Region(HOST, 0x10, 4, array="h")
 STREAMS: tuple[Act, ...] = (NewStream(0, A, "a", False), NewStream(0, B, "b", False))
 
@@ -37,9 +40,14 @@ def line(number: int) -> SourceLine:
 def work(at: int, stream: int, what: str, region: Region = X, device: int = 0, known: bool = True) -> Work:
     reads, writes = ((region,), ()) if what == "reads" else ((), (region,))
     return Work(
-        number=at, name="k", device_id=device, stream_id=stream, reads=reads, writes=writes,
+        number=at,
+        name="k",
+        device_id=device,
+        stream_id=stream,
+        reads=reads,
+        writes=writes,
         source=line(at) if known else None,
-    )  # fmt: skip
+    )
 
 
 def graph(*nodes: Work, number: int = 0) -> GraphLaunch:
@@ -51,7 +59,8 @@ ADD_B = "After line 1 and before line 2, add: b.wait_event(a.record())"
 CHANGES = "The host changed a buffer (h, line 2) while a may still be reading it (k, line 1)"
 SYNCHRONIZE = "After line 1 and before that, add: a.synchronize()"
 CHANGED = HostUse("changed a buffer", (), (BUFFER,), line(2))
-WRITTEN, SENT = work(1, A, "writes"), work(1, A, "reads", BUFFER)
+WRITTEN = work(1, A, "writes")
+SENT = work(1, A, "reads", BUFFER)
 ADDRESS = "its address is no longer its own. Keep x as long as something uses its address."
 
 

@@ -70,26 +70,42 @@ def generated(seed: int, count: int, span: int, longest: int) -> Timeline:
         length = rng.choice((0, 1, rng.randrange(longest), rng.randrange(longest)))
         activities.append(
             Activity(
-                kind=kind, name="x", device_id=0, stream_id=rng.randrange(3), correlation_id=number,
-                start_ns=start, end_ns=start + length, copy_kind=copy_kind,
+                kind=kind,
+                name="x",
+                device_id=0,
+                stream_id=rng.randrange(3),
+                correlation_id=number,
+                start_ns=start,
+                end_ns=start + length,
+                copy_kind=copy_kind,
             )  # type: ignore[arg-type]
-        )  # fmt: skip
+        )
     activities.append(
         Activity(
-            kind="HOST_LAUNCH", name="h", device_id=0, stream_id=0, correlation_id=count + 1, start_ns=0,
+            kind="HOST_LAUNCH",
+            name="h",
+            device_id=0,
+            stream_id=0,
+            correlation_id=count + 1,
+            start_ns=0,
             end_ns=span,
         )
-    )  # of no engine  # fmt: skip
+    )  # of no engine
     streams = tuple(StreamInfo(0, s, f"stream {s}") for s in range(3))
     order = tuple(sorted(activities, key=lambda a: a.start_ns))
     return Timeline(
-        provenance=MODELLED, method="model", start_ns=0, end_ns=span + longest, activities=order,
+        provenance=MODELLED,
+        method="model",
+        start_ns=0,
+        end_ns=span + longest,
+        activities=order,
         streams=streams,
-    )  # fmt: skip
+    )
 
 
 def check(timeline: Timeline) -> int:
-    engines, streams = by_engine(timeline), by_stream(timeline)
+    engines = by_engine(timeline)
+    streams = by_stream(timeline)
     found = overlap(timeline)
     assert len(found) == sum(len(g) * (len(g) - 1) // 2 for g in (engines, streams))
     for pair in found:
@@ -174,12 +190,17 @@ def test_overlap_of_recorded_timelines_equals_sql_and_grows_with_streams(machine
 def test_of_many_streams_those_with_the_most_operations_are_compared() -> None:
     activities = [
         Activity(
-            kind="CONCURRENT_KERNEL", name="k", device_id=0, stream_id=stream,
-            correlation_id=1 + stream + 200 * turn, start_ns=10 * turn, end_ns=10 * turn + 5,
+            kind="CONCURRENT_KERNEL",
+            name="k",
+            device_id=0,
+            stream_id=stream,
+            correlation_id=1 + stream + 200 * turn,
+            start_ns=10 * turn,
+            end_ns=10 * turn + 5,
         )
         for stream in range(200)
         for turn in range(1 + stream)
-    ]  # fmt: skip
+    ]
     order = tuple(sorted(activities, key=lambda a: a.start_ns))
     found = overlap(Timeline(provenance=MODELLED, method="model", start_ns=0, end_ns=5000, activities=order))
     assert len(found) == MOST_STREAMS * (MOST_STREAMS - 1) // 2

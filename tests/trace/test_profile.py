@@ -27,33 +27,48 @@ JOIN ran a ON EXISTS (
 def made_up(seed: int = 0) -> Timeline:
     """Launches and copies of two threads, and ranges that nest, overlap and come back."""
     rng = np.random.default_rng(seed)
-    activities, calls, ranges = [], [], []
+    activities = []
+    calls = []
+    ranges = []
     for number in range(1, 200):
-        begun, thread = number * 100, int(rng.integers(2))
+        begun = number * 100
+        thread = int(rng.integers(2))
         copy = bool(rng.random() < 0.3)
         start = begun + int(rng.integers(10, 5_000))
         activities.append(
             Activity(
                 kind="MEMCPY" if copy else "CONCURRENT_KERNEL",
-                name="Memcpy HtoD" if copy else f"kernel_{rng.integers(4)}", device_id=0,
-                stream_id=int(rng.integers(2)), correlation_id=number, start_ns=start,
-                end_ns=start + int(rng.integers(1, 3_000)), size_bytes=64, copy_kind="HtoD" if copy else None,
-                grid=None if copy else (1, 1, 1), block=None if copy else (int(rng.integers(1, 3)), 1, 1),
+                name="Memcpy HtoD" if copy else f"kernel_{rng.integers(4)}",
+                device_id=0,
+                stream_id=int(rng.integers(2)),
+                correlation_id=number,
+                start_ns=start,
+                end_ns=start + int(rng.integers(1, 3_000)),
+                size_bytes=64,
+                copy_kind="HtoD" if copy else None,
+                grid=None if copy else (1, 1, 1),
+                block=None if copy else (int(rng.integers(1, 3)), 1, 1),
                 moved_bytes=None if copy else int(rng.integers(9_000)),
                 flop=None if copy else int(rng.integers(9_000)),
             )
-        )  # fmt: skip
+        )
         line = SourceLine("cell [1]", number % 5)
         calls.append(HostCall("cuLaunchKernel", begun, begun + 90, thread, number, line))
     for _ in range(40):
         start = int(rng.integers(18_000))
-        name, thread = f"layer {rng.integers(3)}", int(rng.integers(2))
+        name = f"layer {rng.integers(3)}"
+        thread = int(rng.integers(2))
         end = start + int(rng.integers(1, 3_000))
         ranges.append(NvtxRange(name=name, color=None, start_ns=start, end_ns=end, thread=thread))
     return Timeline(
-        provenance=MODELLED, method="model", start_ns=0, end_ns=30_000, ranges=tuple(ranges),
-        activities=tuple(sorted(activities, key=lambda a: a.start_ns)), calls=tuple(calls),
-    )  # fmt: skip
+        provenance=MODELLED,
+        method="model",
+        start_ns=0,
+        end_ns=30_000,
+        ranges=tuple(ranges),
+        activities=tuple(sorted(activities, key=lambda a: a.start_ns)),
+        calls=tuple(calls),
+    )
 
 
 def in_sql(timeline: Timeline) -> sqlite3.Connection:
@@ -74,7 +89,8 @@ def in_sql(timeline: Timeline) -> sqlite3.Connection:
 def test_kernels_and_ranges_are_what_sql_adds_up() -> None:
     for seed in range(5):
         timeline = made_up(seed)
-        found, db = profile(timeline), in_sql(timeline)
+        found = profile(timeline)
+        db = in_sql(timeline)
         rows = [
             (k.key, k.count, k.device_time_total_ns, k.device_time_ns, k.moved_bytes, k.flop)
             for k in found.kernels
@@ -141,16 +157,23 @@ def test_a_graph_s_nodes_are_of_the_line_that_launched_it() -> None:
     """CUPTI gives nodes the numbers that follow their launch's."""
     nodes = [
         Activity(
-            kind="CONCURRENT_KERNEL", name=f"k{n}", device_id=0, stream_id=0, correlation_id=n,
-            start_ns=10 * n, end_ns=10 * n + n, graph_id=1,
+            kind="CONCURRENT_KERNEL",
+            name=f"k{n}",
+            device_id=0,
+            stream_id=0,
+            correlation_id=n,
+            start_ns=10 * n,
+            end_ns=10 * n + n,
+            graph_id=1,
         )
         for n in (3, 5, 6, 7, 8, 9)
-    ]  # fmt: skip
+    ]
     calls = [HostCall("cudaGraphLaunch", 2 * n, 2 * n + 1, 0, n, SourceLine("p", n)) for n in (5, 8)]
     timeline = replace(made_up(), activities=tuple(nodes), calls=tuple(calls), ranges=())
     assert [(line.source.line, line.keys, line.count) for line in profile(timeline).lines] == [
-        (5, ("k5", "k6", "k7"), 3), (8, ("k8", "k9"), 2)
-    ]  # fmt: skip
+        (5, ("k5", "k6", "k7"), 3),
+        (8, ("k8", "k9"), 2),
+    ]
     assert profile(replace(timeline, calls=())).lines == ()
 
 
@@ -161,9 +184,14 @@ def test_a_range_within_one_of_its_name_counts_once() -> None:
     ]
     call = HostCall("cuLaunchKernel", 20, 25, 0, 1)
     kernel = Activity(
-        kind="CONCURRENT_KERNEL", name="k", device_id=0, stream_id=0, correlation_id=1, start_ns=30,
+        kind="CONCURRENT_KERNEL",
+        name="k",
+        device_id=0,
+        stream_id=0,
+        correlation_id=1,
+        start_ns=30,
         end_ns=530,
-    )  # fmt: skip
+    )
     timeline = replace(made_up(), ranges=tuple(nested), calls=(call,), activities=(kernel,))
     (step,) = profile(timeline).ranges
     assert (step.count, step.cpu_time_total_ns) == (3, 130)
@@ -190,11 +218,17 @@ def test_shapes_are_told_apart_when_asked_and_what_is_unknown_stays_so() -> None
 def test_occupancy_is_a_mean_over_the_time() -> None:
     launches = [
         Activity(
-            kind="CONCURRENT_KERNEL", name="k", device_id=0, stream_id=0, correlation_id=n, start_ns=0,
-            end_ns=time, block=(n, 1, 1),
+            kind="CONCURRENT_KERNEL",
+            name="k",
+            device_id=0,
+            stream_id=0,
+            correlation_id=n,
+            start_ns=0,
+            end_ns=time,
+            block=(n, 1, 1),
         )
         for n, time in ((1, 100), (2, 300))
-    ]  # fmt: skip
+    ]
     timeline = replace(made_up(), activities=tuple(launches))
     shares = {(1, 1, 1): 1.0, (2, 1, 1): 0.2}
     kernel = profile(timeline, occupancy=lambda a: shares[a.block or (0, 0, 0)]).kernel("k")
@@ -204,16 +238,27 @@ def test_occupancy_is_a_mean_over_the_time() -> None:
 def test_waits_are_added_up_by_line_and_a_stream_that_waits_is_none() -> None:
     def wait(kind: str, line: int, hidden: bool = False) -> Synchronization:
         return Synchronization(
-            type=kind, device_id=0, stream_id=0, start_ns=0, end_ns=10 * line, name="call",
-            source=SourceLine("cell [1]", line), hidden=hidden,
-        )  # type: ignore[arg-type]  # fmt: skip
+            type=kind,
+            device_id=0,
+            stream_id=0,
+            start_ns=0,
+            end_ns=10 * line,
+            name="call",
+            source=SourceLine("cell [1]", line),
+            hidden=hidden,
+        )  # type: ignore[arg-type]
 
-    waits = (wait("STREAM_SYNCHRONIZE", 1), wait("STREAM_SYNCHRONIZE", 1), wait("STREAM_WAIT_EVENT", 9),
-             wait("STREAM_SYNCHRONIZE", 3, hidden=True))  # fmt: skip
+    waits = (
+        wait("STREAM_SYNCHRONIZE", 1),
+        wait("STREAM_SYNCHRONIZE", 1),
+        wait("STREAM_WAIT_EVENT", 9),
+        wait("STREAM_SYNCHRONIZE", 3, hidden=True),
+    )
     found = profile(replace(made_up(), synchronizations=waits)).waits
     assert {w.key for w in found} == {"call"}
     unnamed = profile(replace(made_up(), synchronizations=(replace(waits[0], name=""),))).waits
     assert [w.key for w in unnamed] == ["STREAM_SYNCHRONIZE"]
     assert [(w.source.line, w.count, w.cpu_time_total_ns, w.hidden) for w in found if w.source] == [
-        (3, 1, 30, True), (1, 2, 20, False)
-    ]  # fmt: skip
+        (3, 1, 30, True),
+        (1, 2, 20, False),
+    ]

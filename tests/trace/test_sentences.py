@@ -50,9 +50,11 @@ def test_ranges_host_functions_and_copies_of_no_known_way_are_told() -> None:
     timeline = simulate([Step("launch", 1, 5) for _ in range(4)])
     one, two, three, four = timeline.activities
     changed = (
-        replace(one, kind="RANGE"), replace(two, kind="HOST_LAUNCH"),
-        replace(three, kind="MEMCPY2", copy_kind="PtoP"), replace(four, kind="MEMCPY", copy_kind="AtoA"),
-    )  # fmt: skip
+        replace(one, kind="RANGE"),
+        replace(two, kind="HOST_LAUNCH"),
+        replace(three, kind="MEMCPY2", copy_kind="PtoP"),
+        replace(four, kind="MEMCPY", copy_kind="AtoA"),
+    )
     assert ran(replace(timeline, activities=changed)) == (
         "2 copies (1 P2P, 1 other), 1 host function and 1 range between events in 1 stream."
     )

@@ -29,7 +29,8 @@ from virtualgpu.trace.uses import overlap
 HERE = Provenance("modelled", "test")
 STREAMS = [(0, 0), (0, 1), (0, 2), (0, 0x10), (0, 0x20), (0, 0x30), (1, 0), (1, 0x10)]
 NON_BLOCKING = {(0, 0x20), (0, 0x30), (1, 0x10)}
-BASE, BYTES = 0x1000, 24
+BASE = 0x1000
+BYTES = 24
 
 
 def program(draw: random.Random, length: int) -> list[Act]:
@@ -39,7 +40,8 @@ def program(draw: random.Random, length: int) -> list[Act]:
     streams = draw.sample(STREAMS, draw.randint(2, 5))
 
     def region(memories: list[int]) -> Region:
-        memory, address = draw.choice(memories), BASE + draw.randrange(BYTES)
+        memory = draw.choice(memories)
+        address = BASE + draw.randrange(BYTES)
         if draw.random() < 0.4:
             return Region(
                 memory, address, draw.randint(1, 2), (draw.randint(1, 4),), (draw.choice([2, 3, 5, -2]),)
@@ -47,15 +49,23 @@ def program(draw: random.Random, length: int) -> list[Act]:
         return Region(memory, address, draw.randint(1, 6))
 
     def work(device: int, stream: int) -> Work:
-        number, peer = next(numbers), draw.random() < 0.15
+        number = next(numbers)
+        peer = draw.random() < 0.15
         memories = [0, 1] if peer else [device, HOST] if draw.random() < 0.2 else [device]
         reads = tuple(region(memories) for _ in range(draw.randint(0, 2)))
         writes = tuple(region(memories) for _ in range(draw.randint(0, 1)))
         atomics = tuple(region([device]) for _ in range(draw.random() < 0.2))
         return Work(
-            number=number, name="op", device_id=device, stream_id=stream, reads=reads, writes=writes,
-            source=SourceLine("p", number), is_peer_copy=peer, atomics=atomics,
-        )  # fmt: skip
+            number=number,
+            name="op",
+            device_id=device,
+            stream_id=stream,
+            reads=reads,
+            writes=writes,
+            source=SourceLine("p", number),
+            is_peer_copy=peer,
+            atomics=atomics,
+        )
 
     for _ in range(length):
         device, stream = draw.choice(streams)
@@ -168,7 +178,8 @@ class Reachability:
             for earlier, a in self.works[:n]:
                 if earlier in self.before[later]:
                     continue
-                mine, theirs = uses(b), uses(a)
+                mine = uses(b)
+                theirs = uses(a)
                 if any(w + v in CLASHING and touched(r) & touched(s) for r, w in mine for s, v in theirs):
                     assert a.source is not None
                     assert b.source is not None
@@ -198,10 +209,15 @@ def test_overlap_of_regions() -> None:
     draw = random.Random(1)
     for _ in range(3_000):
         a, b = (
-            Region(0, BASE + draw.randrange(40), draw.randint(1, 4), (draw.randint(1, 4), draw.randint(1, 3)),
-                   (draw.choice([1, 4, 7, -5]), draw.choice([2, 9, 0, -3])))
+            Region(
+                0,
+                BASE + draw.randrange(40),
+                draw.randint(1, 4),
+                (draw.randint(1, 4), draw.randint(1, 3)),
+                (draw.choice([1, 4, 7, -5]), draw.choice([2, 9, 0, -3])),
+            )
             for _ in range(2)
-        )  # fmt: skip
+        )
         assert overlap(a, b) == bool(touched(a) & touched(b))
 
 
@@ -235,20 +251,23 @@ def test_the_latest_releases_are_known_however_many_there_were(monkeypatch: pyte
     others = [Region(0, BASE + 0x100 * at, 4) for at in range(1, 13)]
     for before in range(10):
         acts: list[Act] = [
-            NewStream(0, 0x20, "a", False), NewStream(0, 0x30, "b", False),
+            NewStream(0, 0x20, "a", False),
+            NewStream(0, 0x30, "b", False),
             *(Release(each, 0, 0x20) for each in others[:before]),
             Work(number=1, name="fill", device_id=0, stream_id=0x20, writes=(x,), source=SourceLine("p", 1)),
             Release(x, 0, 0x20, SourceLine("p", 2)),
-            Release(others[10], 0, 0x20), Allocation(x, 0, None, SourceLine("p", 3)),
+            Release(others[10], 0, 0x20),
+            Allocation(x, 0, None, SourceLine("p", 3)),
             Work(number=2, name="fill", device_id=0, stream_id=0x30, writes=(x,), source=SourceLine("p", 4)),
-        ]  # fmt: skip
+        ]
         assert [finding.kind for finding in find(acts, HERE).findings] == ["reused too early"], before
 
 
 @pytest.mark.parametrize("late", [True, False])
 def test_a_wait_for_a_third_stream_is_named_where_it_came_after_the_operation(late: bool) -> None:
     """What a third stream had done before the operation was given out cannot have been meant to order it."""
-    x, y = Region(0, BASE, 4), Region(0, BASE + 16, 4)
+    x = Region(0, BASE, 4)
+    y = Region(0, BASE + 16, 4)
     fill = Work(number=1, name="fill", device_id=0, stream_id=0x20, writes=(x,), source=SourceLine("p", 1))
     record = EventRecord(7, 1, 0x10, SourceLine("p", 2))
     acts: list[Act] = [

@@ -42,9 +42,12 @@ from virtualgpu.records.access import AccessPattern
 
 FOLDER = Path(__file__).with_name("drawn")
 _NUMBER = re.compile(r"-?\d+\.\d+(?:e[-+]\d+)?|-?\d+(?:e[-+]\d+)?")
-_LONG, _MANY = 100, 12  # characters of a line, elements that stand in one
+# characters of a line, elements that stand in one
+_LONG = 100
+_MANY = 12
 _ROWS = 40  # of an image, that stand in lines of their own
-_BESIDE, _OTHERS = {"controls", "scene", "data", "contents"}, {"layout", "tabbable", "tooltip"}
+_BESIDE = {"controls", "scene", "data", "contents"}
+_OTHERS = {"layout", "tabbable", "tooltip"}
 _NUMBERS = (int, float, np.number)
 
 

@@ -18,10 +18,13 @@ from virtualgpu.records.traffic.ports import Crossing
 
 MIB = 1 << 20
 KNOWN = {
-    "device": "H200", "ranks": "one process each",
-    "all_reduce": [{"size_bytes": 4096, "nccl_us": 31.5, "ring_us": 87.0, "tree_us": 0},
-                   {"size_bytes": 8192, "nccl_us": 40.0}],
-}  # fmt: skip
+    "device": "H200",
+    "ranks": "one process each",
+    "all_reduce": [
+        {"size_bytes": 4096, "nccl_us": 31.5, "ring_us": 87.0, "tree_us": 0},
+        {"size_bytes": 8192, "nccl_us": 40.0},
+    ],
+}
 
 
 def ring(gpus: int, sums: int, gathers: int) -> list[list[Move]]:
@@ -37,14 +40,23 @@ def collective(
 ) -> Collective:
     """Each step takes a microsecond for each move, and half of it for the busiest port."""
     bounds = [1024 * at // gpus for at in range(gpus + 1)]
-    crossings, begins, now = [], [], 0
+    crossings = []
+    begins = []
+    now = 0
     for moves in steps:
         begins.append(len(crossings))
         crossings += [
-            Crossing(name="copy", source=each.source, target=each.target, size_bytes=4096 // gpus,
-                     over="PCIe" if each.source > 2 else "NVLink", start_ns=now, end_ns=now + 500)
+            Crossing(
+                name="copy",
+                source=each.source,
+                target=each.target,
+                size_bytes=4096 // gpus,
+                over="PCIe" if each.source > 2 else "NVLink",
+                start_ns=now,
+                end_ns=now + 500,
+            )
             for each in moves
-        ]  # fmt: skip
+        ]
         now += 1000
     made = tuple(
         CollectiveStep(tuple(moves), 1000 * len(moves), 500 * len(moves) * (at % 2))
@@ -52,9 +64,15 @@ def collective(
     )
     given = {"algorithm": "ring", "right": (True,) * gpus, **more}
     return Collective.of(
-        synthetic.MODELLED, "nvswitch", bounds, crossings, operation=operation, steps=made,
-        begins=tuple(begins), **given,
-    )  # fmt: skip
+        synthetic.MODELLED,
+        "nvswitch",
+        bounds,
+        crossings,
+        operation=operation,
+        steps=made,
+        begins=tuple(begins),
+        **given,
+    )
 
 
 def _wrong() -> Collective:
@@ -115,9 +133,15 @@ def traffic() -> Traffic:
         KernelSet(way="at best", kernels=0, moved_bytes=0, flop=900, time_ns=0),
     )
     return Traffic(
-        provenance=synthetic.MODELLED, function="step", expressions=expressions, edges=edges, ways=ways,
-        sources=(("x * 2; sum", "__global__ f"), ("w @ y", "")), folded=("2 * 3",), breaks=("if x > 0",),
-    )  # fmt: skip
+        provenance=synthetic.MODELLED,
+        function="step",
+        expressions=expressions,
+        edges=edges,
+        ways=ways,
+        sources=(("x * 2; sum", "__global__ f"), ("w @ y", "")),
+        folded=("2 * 3",),
+        breaks=("if x > 0",),
+    )
 
 
 def no_traffic() -> Traffic:
@@ -139,18 +163,26 @@ def no_traffic() -> Traffic:
 def followed(many: int = 7) -> list[Followed]:
     """One stack of a few symbols, one with more than are drawn, and layers of which nothing was seen."""
     first = Followed(
-        provenance=synthetic.MEASURED, package="CuPy", call="x @ w", note="",
+        provenance=synthetic.MEASURED,
+        package="CuPy",
+        call="x @ w",
+        note="",
         layers=(
-            (("cupy.matmul", 1),), (("cublas: cublasGemmEx", 2), ("cublas: cublasSetStream", 1)), (),
+            (("cupy.matmul", 1),),
+            (("cublas: cublasGemmEx", 2), ("cublas: cublasSetStream", 1)),
+            (),
             (("cuLaunchKernel", 1),),
             (("a_kernel_of_a_very_long_name_indeed", 1), ("exactly_26_characters_long", 3)),
         ),
-    )  # fmt: skip
+    )
     symbols = tuple((f"cuCall{at}", at + 1) for at in range(many))
     second = Followed(
-        provenance=synthetic.MODELLED, package="PyTorch", call="x @ w", note="The driver is not asked.",
+        provenance=synthetic.MODELLED,
+        package="PyTorch",
+        call="x @ w",
+        note="The driver is not asked.",
         layers=((("torch.mm", 1), ("torch.add", 1)), (), symbols, symbols[:6], symbols[:5]),
-    )  # fmt: skip
+    )
     return [first, second]
 
 
@@ -168,18 +200,17 @@ ALL: dict[str, Callable[[], Any]] = {
     "precision": lambda: PrecisionView(Fraction(1, 10), FORMATS),
     "precision moved": lambda: _moved(PrecisionView(Fraction(-3), (FP64, FP16)), 5, -20),
     "precision of much": lambda: _moved(PrecisionView(Fraction(10**400), (BF16, E4M3)), 0, 1),
-    "precision of the largest": lambda: _moved(
-        PrecisionView(Fraction(BF16.largest), (FP64, BF16)), 3, 0
-    ),
+    "precision of the largest": lambda: _moved(PrecisionView(Fraction(BF16.largest), (FP64, BF16)), 3, 0),
     "precision of little": lambda: PrecisionView(Fraction(-1, 10**400), (FP16, E5M2)),
     "precision of 0": lambda: _moved(PrecisionView(Fraction(0), (FP16, E4M3)), -3, 0),
     "precision of infinity": lambda: PrecisionView(float("-inf"), FORMATS),
     "precision of no number": lambda: PrecisionView(float("nan"), FORMATS),
     "layers": lambda: LayersView(followed()),
     "layers of one call": lambda: LayersView(followed()[1:]),
-}  # fmt: skip
+}
 
 
 def _moved(view: Any, step: int, power: int) -> Any:
-    view.step, view.power = step, power
+    view.step = step
+    view.power = power
     return view

@@ -49,7 +49,8 @@ def expandable() -> AllocatorView:
 
 def crowded() -> AllocatorView:
     """A segment over several rows: a block over most of them, and others of less than a pixel."""
-    base, tiny = 1 << 40, 512
+    base = 1 << 40
+    tiny = 512
     sizes = [*[30 * MIB + 4096] * 2, *[100 << 10] * 70, *[tiny] * 1200]
     rows: list[Row] = [("segment_alloc", base, 80 * MIB, 0, 0, -1)]
     at = base

@@ -47,8 +47,19 @@ def spans(rows: int = 3, height: float = 60, lanes: int = 1, **more: Any) -> ite
     row = np.array([0, 1, 1, 1, 1, 2, 0, rows], np.uint16)
     lane = np.arange(8) % lanes if lanes > 1 else None
     colour = np.array([0, 1, 0, 1, 0, 1, 0, 1], np.uint8)
-    return items.Spans(x0, x1, row, colour, ["accent", "tail"], rows=rows, top=5, height=height, lane=lane,
-                       lanes=lanes, **more)  # fmt: skip
+    return items.Spans(
+        x0,
+        x1,
+        row,
+        colour,
+        ["accent", "tail"],
+        rows=rows,
+        top=5,
+        height=height,
+        lane=lane,
+        lanes=lanes,
+        **more,
+    )
 
 
 def tracks(**more: Any) -> items.Tracks:
@@ -56,40 +67,82 @@ def tracks(**more: Any) -> items.Tracks:
     starts = np.array([-10.0, 0, 20, 20.1, 20.2, 50, 50, 99.9])
     ends = np.array([-5.0, 20, 20.1, 20.15, 30, 90, 55, 140])
     given: dict[str, Any] = {
-        "x0": starts, "x1": ends, "row": np.array([0, 0, 0, 0, 0, 1, 1, 0], np.uint16),
-        "lane": np.array([0, 0, 0, 0, 0, 0, 1, 0], np.uint8), "colour": np.array([0, 1, 0, 1, 0, 0, 1, 1]),
-        "colours": ["accent", "warn"], "tops": [4.0, 30.0], "heights": [20.0, 22.0], "lanes": [1, 2],
+        "x0": starts,
+        "x1": ends,
+        "row": np.array([0, 0, 0, 0, 0, 1, 1, 0], np.uint16),
+        "lane": np.array([0, 0, 0, 0, 0, 0, 1, 0], np.uint8),
+        "colour": np.array([0, 1, 0, 1, 0, 0, 1, 1]),
+        "colours": ["accent", "warn"],
+        "tops": [4.0, 30.0],
+        "heights": [20.0, 22.0],
+        "lanes": [1, 2],
         "row_names": ["a", "b"],
-        "columns": {"name": np.array([0, 1, 0, 1, 0, 2, 2, 2]), "names": ["kernel", "copy", LONG],
-                    "shorts": ["kernel", "copy", LONG]},
-    }  # fmt: skip
+        "columns": {
+            "name": np.array([0, 1, 0, 1, 0, 2, 2, 2]),
+            "names": ["kernel", "copy", LONG],
+            "shorts": ["kernel", "copy", LONG],
+        },
+    }
     return items.Tracks(**(given | more))
 
 
 def said() -> items.Spans:
     """Intervals that have their names written into them, in pieces of every kind."""
-    columns = {"bytes": [4096, 0, 5], "end": [30, 60, 90], "begin": [10, 60, 80], "which": [1, 0, 1],
-               "names": ["no", "yes"]}  # fmt: skip
-    pieces = ["n ", ["which"], ", ", ["which", "names"], ", ", ["which", ["a", "b"]], " ",
-              ["end", "time", "begin"], ["bytes", "moved", "end", "begin"]]  # fmt: skip
-    x0, x1 = np.array([0.0, 40, 90]), np.array([40.0, 90, 100])
-    return items.Spans(x0, x1, np.array([0, 1, 1]), np.array([0, 1, 1]), ["accent", "warn"], rows=2, top=0,
-                       height=60, columns=columns, written=pieces, say=pieces)  # fmt: skip
+    columns = {
+        "bytes": [4096, 0, 5],
+        "end": [30, 60, 90],
+        "begin": [10, 60, 80],
+        "which": [1, 0, 1],
+        "names": ["no", "yes"],
+    }
+    pieces = [
+        "n ",
+        ["which"],
+        ", ",
+        ["which", "names"],
+        ", ",
+        ["which", ["a", "b"]],
+        " ",
+        ["end", "time", "begin"],
+        ["bytes", "moved", "end", "begin"],
+    ]
+    x0 = np.array([0.0, 40, 90])
+    x1 = np.array([40.0, 90, 100])
+    return items.Spans(
+        x0,
+        x1,
+        np.array([0, 1, 1]),
+        np.array([0, 1, 1]),
+        ["accent", "warn"],
+        rows=2,
+        top=0,
+        height=60,
+        columns=columns,
+        written=pieces,
+        say=pieces,
+    )
 
 
 def names() -> list[items.Labels]:
     """Labels at each anchor, with little room, one touching the other, in both kinds of letters."""
-    anchors = [items.Labels([50], [10 * n], [f"at its {anchor}"], anchor=anchor, dx=3)
-               for n, anchor in enumerate(("start", "middle", "end"))]  # fmt: skip
+    anchors = [
+        items.Labels([50], [10 * n], [f"at its {anchor}"], anchor=anchor, dx=3)
+        for n, anchor in enumerate(("start", "middle", "end"))
+    ]
     return [
         *anchors,
         items.Labels([0, 10, 14, 60], [40] * 4, ["first", "touches", "", "last"], spread=True, weight="bold"),
         items.Labels([0, 8, 40], [52, 40, 52], ["below", "between", "free"], spread=True, anchor="end"),
-        items.Labels([20, 50, 80], [30] * 3, ["long text\nshort\ns", "long text\nshort", "none"],
-                     room=[10, 20, 2], anchor="middle"),
+        items.Labels(
+            [20, 50, 80],
+            [30] * 3,
+            ["long text\nshort\ns", "long text\nshort", "none"],
+            room=[10, 20, 2],
+            anchor="middle",
+        ),
         items.Labels([70], [20], ["int x;"], mono=True, size=12, colour="error"),
         items.Labels([5], [30], ["upwards"], turn=True, pin=True),
-    ]  # fmt: skip
+    ]
 
 
 def rules() -> list[items.Rules]:
@@ -105,24 +158,33 @@ def rules() -> list[items.Rules]:
 
 def lines() -> list[items.Line]:
     """Straight, as a staircase, filled, without a stroke, of one point and of none."""
-    xs, ys = [0, 20, 50, 100], [50, 10, 30, 5]
+    xs = [0, 20, 50, 100]
+    ys = [50, 10, 30, 5]
     return [
-        items.Line(xs, ys, "accent"), items.Line(xs, ys, "tail", 2, step=True),
+        items.Line(xs, ys, "accent"),
+        items.Line(xs, ys, "tail", 2, step=True),
         items.Line(xs, ys, "good", 1, fill="warn", base=55, step=True),
-        items.Line(xs, ys, "error", 0, fill="grid", base=60), items.Line([3], [4], "purple"),
+        items.Line(xs, ys, "error", 0, fill="grid", base=60),
+        items.Line([3], [4], "purple"),
         items.Line([], [], "fg"),
-    ]  # fmt: skip
+    ]
 
 
 def graph(many: int, **more: Any) -> Box:
     """A chain of so many nodes of every shape, with a branch, a note and one that is picked."""
     shapes = ("box", "copy", "set", "round", "hexagon")
     nodes = {
-        f"n{at}": Shown(f"node {at}", ("accent", "good")[at % 2], shapes[at % 5], "detail" if at % 3 else "",
-                        f"says {at}" if at else "", (at, at + 100) if at != 4 else (),
-                        "error" if at == 1 else "")
+        f"n{at}": Shown(
+            f"node {at}",
+            ("accent", "good")[at % 2],
+            shapes[at % 5],
+            "detail" if at % 3 else "",
+            f"says {at}" if at else "",
+            (at, at + 100) if at != 4 else (),
+            "error" if at == 1 else "",
+        )
         for at in range(many)
-    }  # fmt: skip
+    }
     edges = [(f"n{at}", f"n{at + 1}") for at in range(many - 1)]
     edges += [("n0", f"n{at}") for at in range(2, many, 3)]
     return dag.dag(nodes, edges, label="a graph", trait="node", marked=["n1", ("n0", "n2")], **more)
@@ -165,8 +227,13 @@ MATRIX = [{"label": label, "cells": cells, "strong": strong} for label, cells, s
 
 ALL: dict[str, Callable[[], Box]] = {
     "column": lambda: boxes.column(
-        block(20), None, boxes.column(gap=3), block(12, "tail"), boxes.words("hidden", only="page"),
-        boxes.column(block(5), block(6)), gap=7,
+        block(20),
+        None,
+        boxes.column(gap=3),
+        block(12, "tail"),
+        boxes.words("hidden", only="page"),
+        boxes.column(block(5), block(6)),
+        gap=7,
     ),
     "row": lambda: boxes.row(block(20), block(40), block(10), weights=[1, 2, 1], least=[100, 50, 20]),
     "row of its own": lambda: boxes.row(block(20), block(40)),
@@ -185,11 +252,17 @@ ALL: dict[str, Callable[[], Box]] = {
     ),
     "numbers in one column": lambda: boxes.numbers([("term", "1", LONG)] * 2, least=900),
     "numbers in two columns": lambda: boxes.numbers([("term", "1", LONG)] * 3, least=428),
-    "bars": lambda: boxes.bars([
-        bar("half", 0.5), bar("strong", 0.25, strong=True), bar("none", None), bar("more", 1.5, mark="much"),
-        bar("less", -0.5, colour="good"), bar(LONG, 1.0, title="a title"),
-        bar(LONG, 0.1, strong=True, mark="m"),
-    ]),
+    "bars": lambda: boxes.bars(
+        [
+            bar("half", 0.5),
+            bar("strong", 0.25, strong=True),
+            bar("none", None),
+            bar("more", 1.5, mark="much"),
+            bar("less", -0.5, colour="good"),
+            bar(LONG, 1.0, title="a title"),
+            bar(LONG, 0.1, strong=True, mark="m"),
+        ]
+    ),
     "bars of nothing": lambda: boxes.bars([], label=0.5),
     "bars without room": lambda: boxes.row(
         boxes.bars([bar("label", 0.5, mark=LONG)], label=0.3), block(), least=[100, 700]
@@ -204,8 +277,10 @@ ALL: dict[str, Callable[[], Box]] = {
     ),
     "switch and fold": lambda: boxes.column(
         boxes.switch("way", 2, {1: block(10), 2: block(30, "good")}),
-        boxes.fold("a summary", block(15)), boxes.fold("closed", block(15), opened=False, name="f"),
-        boxes.slider("n", "n", range(3), ["a", "b", "c"]), gap=1,
+        boxes.fold("a summary", block(15)),
+        boxes.fold("closed", block(15), opened=False, name="f"),
+        boxes.slider("n", "n", range(3), ["a", "b", "c"]),
+        gap=1,
     ),
     "spans": lambda: one(spans(), left=20, right=30),
     "spans of thin rows": lambda: one(spans(rows=20, height=31)),
@@ -215,10 +290,21 @@ ALL: dict[str, Callable[[], Box]] = {
     "spans in lanes": lambda: one(spans(lanes=3, ground="panel"), left=0, right=0),
     "spans in lanes joined": lambda: one(spans(lanes=3, joined=True)),
     "spans in more lanes than pixels": lambda: one(spans(rows=40, height=60, lanes=7)),
-    "spans over busy stretches": lambda: one(spans(busy={
-        "row": np.array([0, 2]), "x0": np.array([-9.0, 10]), "x1": np.array([95.0, 30]), "colour": "other"})),
-    "spans of nothing": lambda: one(items.Spans(
-        *[np.array([], np.float32)] * 2, np.array([], np.uint16), np.array([], np.uint8), [], 2, 0, 20)),
+    "spans over busy stretches": lambda: one(
+        spans(
+            busy={
+                "row": np.array([0, 2]),
+                "x0": np.array([-9.0, 10]),
+                "x1": np.array([95.0, 30]),
+                "colour": "other",
+            }
+        )
+    ),
+    "spans of nothing": lambda: one(
+        items.Spans(
+            *[np.array([], np.float32)] * 2, np.array([], np.uint16), np.array([], np.uint8), [], 2, 0, 20
+        )
+    ),
     "spans with names": lambda: one(said(), domain=(0, 110)),
     "tracks": lambda: one(tracks(), items.Time(52, "the launch"), high=90, left=60, right=20),
     "tracks from later on": lambda: one(tracks(ground="grid"), items.Time(52), high=90, domain=(10, 60)),
@@ -229,11 +315,13 @@ ALL: dict[str, Callable[[], Box]] = {
         items.Rects([0, 10, 50], [5, 10, 80], [0, 5, 10], [10, 15, 40], [0, 1, 0], ["accent", "tail"]),
         items.Rects([20, 96], [40, 98], [0, 0], [9, 9], "good", inset=1),
         items.Rects([0, 50, 60], [40, 50.3, 60.6], [20, 20, 20], [30, 30, 30], "error", outline=True),
-        items.Rects([83, 90], [88, 91], [0, 3], [50, 13], "warn", hatch=True), left=11,
+        items.Rects([83, 90], [88, 91], [0, 3], [50, 13], "warn", hatch=True),
+        left=11,
     ),
     "lines": lambda: one(*lines()),
     "a line of very many points": lambda: one(
-        items.Line(np.arange(10_000), np.arange(10_000) * 7 % 50, "accent", step=True), domain=(0, 10_000)),
+        items.Line(np.arange(10_000), np.arange(10_000) * 7 % 50, "accent", step=True), domain=(0, 10_000)
+    ),
     "rules": lambda: one(*rules()),
     "labels": lambda: one(*names()),
     "an axis": lambda: ticks(1_000),
@@ -245,9 +333,12 @@ ALL: dict[str, Callable[[], Box]] = {
     "chosen on the left": lambda: chosen(0, marks=["first", "second"], mark_y=8, trait="t", values=[3, 4]),
     "chosen on the right": lambda: chosen(1, marks=["first", "second"]),
     "chosen without marks": lambda: chosen(1, hint="point at it", most_zoom=3.0),
-    "lanes": lambda: one(plots.lane_grid(
-        np.array([[0, 0, 1, 1], [1, 1, 1, 1], [0, 1, 0, 1]]), ["accent", "tail"], top=3, row_height=8),
-        domain=(0, 4)),
+    "lanes": lambda: one(
+        plots.lane_grid(
+            np.array([[0, 0, 1, 1], [1, 1, 1, 1], [0, 1, 0, 1]]), ["accent", "tail"], top=3, row_height=8
+        ),
+        domain=(0, 4),
+    ),
     "graph of one": lambda: graph(1),
     "graph of six": lambda: graph(6),
     "graph of long names": lambda: dag.dag(
@@ -262,10 +353,12 @@ ALL: dict[str, Callable[[], Box]] = {
     "graph of nothing": lambda: dag.dag({}, [], label="none"),
     "chart": lambda: chart(log_axis(1, 100, "across"), log_axis(1, 100, "up", (1,))),
     "chart of plain axes": lambda: chart(
-        Axis(0, 100, {0: "none", 50: "half", 100: "all"}, "across"), Axis(0, 100, {0: "0", 100: "1"}, "up")),
+        Axis(0, 100, {0: "none", 50: "half", 100: "all"}, "across"), Axis(0, 100, {0: "0", 100: "1"}, "up")
+    ),
     "chart by twos": lambda: chart(
-        Axis(1, 128, {2: "2", 64: "64"}, "across", 2, grid=True), Axis(1, 128, base=2)),
-}  # fmt: skip
+        Axis(1, 128, {2: "2", 64: "64"}, "across", 2, grid=True), Axis(1, 128, base=2)
+    ),
+}
 
 
 def told(scene: Box) -> list[str]:

@@ -119,18 +119,32 @@ def warp_trace(threads: int = 256, warp: int = 0, n: int = 10_000, repeat: int =
         for a, s in zip(address, space, strict=True)
     ]
     return WarpTrace(
-        provenance=MODELLED, kernel_name="scale_roots", code=KERNEL, grid=(40, 1, 1), block=(threads, 1, 1),
-        block_index=(0, 0, 0), warp_index=warp, granularity="instruction", instruction=TEXTS,
-        pc=np.array([row[0] for row in rows], np.int32), line=np.array([row[1] for row in rows], np.int32),
-        column=np.ones(len(rows), np.int32), active_mask=np.array([row[2] for row in rows], np.uint32),
+        provenance=MODELLED,
+        kernel_name="scale_roots",
+        code=KERNEL,
+        grid=(40, 1, 1),
+        block=(threads, 1, 1),
+        block_index=(0, 0, 0),
+        warp_index=warp,
+        granularity="instruction",
+        instruction=TEXTS,
+        pc=np.array([row[0] for row in rows], np.int32),
+        line=np.array([row[1] for row in rows], np.int32),
+        column=np.ones(len(rows), np.int32),
+        active_mask=np.array([row[2] for row in rows], np.uint32),
         executed_mask=np.array([row[3] for row in rows], np.uint32),
-        text_index=np.array([row[0] for row in rows], np.int32), space=SPACES, access_space=space,
+        text_index=np.array([row[0] for row in rows], np.int32),
+        space=SPACES,
+        access_space=space,
         access_is_store=np.array([row[5] for row in rows], bool),
-        access_size_bytes=np.where(space >= 0, 4, -1).astype(np.int16), address=address,
-        sectors=np.array(sectors, np.int32), wavefronts=np.array(passes, np.int32),
+        access_size_bytes=np.where(space >= 0, 4, -1).astype(np.int16),
+        address=address,
+        sectors=np.array(sectors, np.int32),
+        wavefronts=np.array(passes, np.int32),
         value=np.array([np.zeros(32) if row[7] is None else row[7] for row in rows], np.uint64),
-        value_type=TYPES, value_register=REGISTERS,
-    )  # fmt: skip
+        value_type=TYPES,
+        value_register=REGISTERS,
+    )
 
 
 def measured_blocks(trace: WarpTrace, flip_at: int | None = None) -> WarpTrace:
@@ -141,11 +155,22 @@ def measured_blocks(trace: WarpTrace, flip_at: int | None = None) -> WarpTrace:
     if flip_at is not None:
         masks[flip_at] ^= 1
     return WarpTrace(
-        provenance=MEASURED, kernel_name=trace.kernel_name, code=trace.code, grid=trace.grid,
-        block=trace.block, block_index=trace.block_index, warp_index=trace.warp_index,
-        granularity="basic block", instruction=trace.instruction, pc=trace.pc[rows], line=trace.line[rows],
-        column=trace.column[rows], active_mask=masks, executed_mask=masks, text_index=trace.text_index[rows],
-    )  # fmt: skip
+        provenance=MEASURED,
+        kernel_name=trace.kernel_name,
+        code=trace.code,
+        grid=trace.grid,
+        block=trace.block,
+        block_index=trace.block_index,
+        warp_index=trace.warp_index,
+        granularity="basic block",
+        instruction=trace.instruction,
+        pc=trace.pc[rows],
+        line=trace.line[rows],
+        column=trace.column[rows],
+        active_mask=masks,
+        executed_mask=masks,
+        text_index=trace.text_index[rows],
+    )
 
 
 def occupancy(
@@ -162,10 +187,16 @@ def occupancy(
     }
     blocks = min(limits.values())
     return Occupancy(
-        provenance=provenance, block_threads=threads, registers_per_thread=registers,
-        shared_bytes=shared_bytes, blocks_per_sm=blocks, warps_per_sm=blocks * warps, max_warps_per_sm=64,
-        blocks_by_limit=limits, limiters=tuple(name for name, value in limits.items() if value == blocks),
-    )  # fmt: skip
+        provenance=provenance,
+        block_threads=threads,
+        registers_per_thread=registers,
+        shared_bytes=shared_bytes,
+        blocks_per_sm=blocks,
+        warps_per_sm=blocks * warps,
+        max_warps_per_sm=64,
+        blocks_by_limit=limits,
+        limiters=tuple(name for name, value in limits.items() if value == blocks),
+    )
 
 
 def occupancies(registers: int = 40) -> list[Occupancy]:
@@ -186,18 +217,28 @@ def launch_trace(
     random = np.random.default_rng(threads)
     length = (2_000 + 9.0 * threads) * (1 + jitter * random.standard_normal(total).clip(-2, 2))
     free = np.zeros(sm_count * fit.blocks_per_sm)
-    start, end, sm = np.empty(total), np.empty(total), np.empty(total, np.int32)
+    start = np.empty(total)
+    end = np.empty(total)
+    sm = np.empty(total, np.int32)
     for block in range(total):
         place = int(free.argmin())
         start[block], end[block], sm[block] = free[place], free[place] + length[block], place % sm_count
         free[place] = end[block]
     step = 32 if provenance.source == "measured" else 1
     return LaunchTrace(
-        provenance=provenance, kernel_name="scale_roots", grid=(total, 1, 1), block=(threads, 1, 1),
-        shared_bytes=fit.shared_bytes, sm_count=sm_count, block_index=np.arange(total, dtype=np.int64),
-        sm_id=sm, start_ns=(start // step * step).astype(np.int64),
-        end_ns=(end // step * step).astype(np.int64), occupancy=fit, timer_step_ns=step,
-    )  # fmt: skip
+        provenance=provenance,
+        kernel_name="scale_roots",
+        grid=(total, 1, 1),
+        block=(threads, 1, 1),
+        shared_bytes=fit.shared_bytes,
+        sm_count=sm_count,
+        block_index=np.arange(total, dtype=np.int64),
+        sm_id=sm,
+        start_ns=(start // step * step).astype(np.int64),
+        end_ns=(end // step * step).astype(np.int64),
+        occupancy=fit,
+        timer_step_ns=step,
+    )
 
 
 def wide_launch(blocks: int) -> LaunchTrace:
@@ -207,11 +248,18 @@ def wide_launch(blocks: int) -> LaunchTrace:
     order = np.arange(blocks)
     start = order // slots * 4_000
     return LaunchTrace(
-        provenance=MODELLED, kernel_name="scale_roots", grid=(blocks, 1, 1), block=(256, 1, 1),
-        shared_bytes=0, sm_count=108, block_index=order.astype(np.int64),
-        sm_id=(order % 108).astype(np.int32), start_ns=start.astype(np.int64),
-        end_ns=(start + 4_000).astype(np.int64), occupancy=fit,
-    )  # fmt: skip
+        provenance=MODELLED,
+        kernel_name="scale_roots",
+        grid=(blocks, 1, 1),
+        block=(256, 1, 1),
+        shared_bytes=0,
+        sm_count=108,
+        block_index=order.astype(np.int64),
+        sm_id=(order % 108).astype(np.int32),
+        start_ns=start.astype(np.int64),
+        end_ns=(start + 4_000).astype(np.int64),
+        occupancy=fit,
+    )
 
 
 def _device(
@@ -230,32 +278,124 @@ def _device(
     **more: float | str | None,
 ) -> DeviceInfo:
     return DeviceInfo(
-        provenance=Provenance("modelled", name, "published figures"), name=name,
-        compute_capability=capability, sm_count=sm_count, fp32_lanes_per_sm=lanes, max_threads_per_block=1024,
-        max_block_dim=(1024, 1024, 64), max_grid_dim=(2**31 - 1, 65535, 65535),
+        provenance=Provenance("modelled", name, "published figures"),
+        name=name,
+        compute_capability=capability,
+        sm_count=sm_count,
+        fp32_lanes_per_sm=lanes,
+        max_threads_per_block=1024,
+        max_block_dim=(1024, 1024, 64),
+        max_grid_dim=(2**31 - 1, 65535, 65535),
         max_warps_per_sm=32 if capability == (7, 5) else 64 if capability[1] == 0 else 48,
-        max_blocks_per_sm=16 if capability == (7, 5) else 32, registers_per_sm=65536,
-        registers_per_block=65536, shared_per_sm_bytes=shared_kib * 1024, shared_per_block_bytes=48 * 1024,
-        shared_per_block_optin_bytes=(shared_kib - 1) * 1024, reserved_shared_per_block_bytes=1024,
-        l2_bytes=l2_mib << 20, memory_bytes=memory_gib << 30, memory_type=memory_type,
-        memory_bus_bits=bus_bits, memory_clock_mhz=clock_mhz, memory_bandwidth_gbps=bandwidth,
-        boost_clock_mhz=boost_mhz, copy_engines=3, **more,
-    )  # fmt: skip
+        max_blocks_per_sm=16 if capability == (7, 5) else 32,
+        registers_per_sm=65536,
+        registers_per_block=65536,
+        shared_per_sm_bytes=shared_kib * 1024,
+        shared_per_block_bytes=48 * 1024,
+        shared_per_block_optin_bytes=(shared_kib - 1) * 1024,
+        reserved_shared_per_block_bytes=1024,
+        l2_bytes=l2_mib << 20,
+        memory_bytes=memory_gib << 30,
+        memory_type=memory_type,
+        memory_bus_bits=bus_bits,
+        memory_clock_mhz=clock_mhz,
+        memory_bandwidth_gbps=bandwidth,
+        boost_clock_mhz=boost_mhz,
+        copy_engines=3,
+        **more,
+    )
 
 
 def devices() -> tuple[DeviceInfo, ...]:
     return (
-        _device("A100-SXM4-80GB", (8, 0), 108, 64, 164, 40, 80, "HBM2e", 5120, 1593, 2039, 1410,
-                fp32_tflops=19.5, fp16_tensor_tflops=312, pcie_gbps=31.5, nvlink_gbps=600),
-        _device("Tesla T4", (7, 5), 40, 64, 64, 4, 16, "GDDR6", 256, 5001, 320, 1590,
-                pcie_gbps=15.75, nvlink_gbps=0),
-        _device("GeForce RTX 4090", (8, 9), 128, 128, 100, 72, 24, "GDDR6X", 384, 10501, 1008, 2520,
-                fp32_tflops=82.6, pcie_gbps=31.5, nvlink_gbps=0),
-        _device("H100 SXM5 80GB", (9, 0), 132, 128, 228, 50, 80, "HBM3", 5120, 2619, 3352, 1980,
-                fp32_tflops=67, fp16_tensor_tflops=989, pcie_gbps=63, nvlink_gbps=900),
-        _device("B200 (HGX) 180GB", (10, 0), 148, 128, 228, 126, 180, "HBM3e", 8192, None, 7700, 1965,
-                fp32_tflops=75, fp16_tensor_tflops=2250, pcie_gbps=63, nvlink_gbps=1800),
-    )  # fmt: skip
+        _device(
+            "A100-SXM4-80GB",
+            (8, 0),
+            108,
+            64,
+            164,
+            40,
+            80,
+            "HBM2e",
+            5120,
+            1593,
+            2039,
+            1410,
+            fp32_tflops=19.5,
+            fp16_tensor_tflops=312,
+            pcie_gbps=31.5,
+            nvlink_gbps=600,
+        ),
+        _device(
+            "Tesla T4",
+            (7, 5),
+            40,
+            64,
+            64,
+            4,
+            16,
+            "GDDR6",
+            256,
+            5001,
+            320,
+            1590,
+            pcie_gbps=15.75,
+            nvlink_gbps=0,
+        ),
+        _device(
+            "GeForce RTX 4090",
+            (8, 9),
+            128,
+            128,
+            100,
+            72,
+            24,
+            "GDDR6X",
+            384,
+            10501,
+            1008,
+            2520,
+            fp32_tflops=82.6,
+            pcie_gbps=31.5,
+            nvlink_gbps=0,
+        ),
+        _device(
+            "H100 SXM5 80GB",
+            (9, 0),
+            132,
+            128,
+            228,
+            50,
+            80,
+            "HBM3",
+            5120,
+            2619,
+            3352,
+            1980,
+            fp32_tflops=67,
+            fp16_tensor_tflops=989,
+            pcie_gbps=63,
+            nvlink_gbps=900,
+        ),
+        _device(
+            "B200 (HGX) 180GB",
+            (10, 0),
+            148,
+            128,
+            228,
+            126,
+            180,
+            "HBM3e",
+            8192,
+            None,
+            7700,
+            1965,
+            fp32_tflops=75,
+            fp16_tensor_tflops=2250,
+            pcie_gbps=63,
+            nvlink_gbps=1800,
+        ),
+    )
 
 
 def metrics(reading: int = 0) -> DeviceMetrics:
@@ -332,28 +472,41 @@ def roofline(provenance: Provenance = MODELLED, modelled: bool = False) -> Roofl
     )
     points = [
         RooflinePoint(
-            name=name, provenance=provenance, flops=flops, time_ns=time_ns,
+            name=name,
+            provenance=provenance,
+            flops=flops,
+            time_ns=time_ns,
             size_bytes=dict(zip(("DRAM", "L2", "shared"), moved, strict=True)),
             modelled_ns=time_ns * 1.25 if modelled else None,
         )
         for name, flops, moved, time_ns in kernels
-    ]  # fmt: skip
+    ]
     return Roofline(ceilings=ceilings, points=tuple(points), path=True)
 
 
 def load_samples(readings: int = 60) -> LoadSamples:
     """Half a minute in two phases: busy, then held back by its power."""
-    at, nothing = np.arange(readings) / 2, np.full(readings, np.nan)
+    at = np.arange(readings) / 2
+    nothing = np.full(readings, np.nan)
     busy = np.where(at < 12, 20 + 2 * at, 95.0)
     given = {
-        "utilization": busy, "sm_active": 0.8 * busy, "sm_occupancy": busy / 2, "dram": 0.6 * busy,
-        "power": 100 + 6 * busy, "temperature": 40 + busy / 4, "sm_clock": 1980 - 3 * busy,
-        "memory_used": 1000 + 40 * at, "clock_reasons": np.where(at < 12, 1.0, 4.0),
-    }  # fmt: skip
+        "utilization": busy,
+        "sm_active": 0.8 * busy,
+        "sm_occupancy": busy / 2,
+        "dram": 0.6 * busy,
+        "power": 100 + 6 * busy,
+        "temperature": 40 + busy / 4,
+        "sm_clock": 1980 - 3 * busy,
+        "memory_used": 1000 + 40 * at,
+        "clock_reasons": np.where(at < 12, 1.0, 4.0),
+    }
     return LoadSamples(
-        provenance=MEASURED, time_ns=at * 1e9, sms=108, phases=(("copy", 0.0), ("compute", 12e9)),
+        provenance=MEASURED,
+        time_ns=at * 1e9,
+        sms=108,
+        phases=(("copy", 0.0), ("compute", 12e9)),
         columns={name: given.get(name, nothing) for name in LOAD_COLUMNS},
-    )  # fmt: skip
+    )
 
 
 def memory_samples(readings: int = 600) -> MemorySamples:
@@ -365,8 +518,16 @@ def memory_samples(readings: int = 600) -> MemorySamples:
     every = time_ns[::10]
     marks = [every, np.ones_like(every), 10 * used[9] + 0 * every, 0 * every, 0 * every, 0 * every, 0 * every]
     return MemorySamples(
-        provenance=MODELLED, device_id=0, capacity_bytes=80 << 30, time_ns=time_ns, used_bytes=used,
-        reserved_bytes=reserved, peak_bytes=used * 1.1, limit_bytes=0 * used,
-        device_bytes=reserved + (1 << 29), others_bytes=0 * used, marks=MemoryMarks.of(np.array(marks).T),
+        provenance=MODELLED,
+        device_id=0,
+        capacity_bytes=80 << 30,
+        time_ns=time_ns,
+        used_bytes=used,
+        reserved_bytes=reserved,
+        peak_bytes=used * 1.1,
+        limit_bytes=0 * used,
+        device_bytes=reserved + (1 << 29),
+        others_bytes=0 * used,
+        marks=MemoryMarks.of(np.array(marks).T),
         lines=(SourceLine("cell [3]", 2, "x = cp.zeros(n)"),),
-    )  # fmt: skip
+    )

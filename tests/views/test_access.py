@@ -46,8 +46,11 @@ def transposed(**more: Any) -> AccessMicroscope:
 def test_patterns_find_their_elements_in_a_tile(seed: int) -> None:
     """The tile as memory: rows written one after the other, padded, each with its columns exchanged."""
     rng = np.random.default_rng(seed)
-    stride, offset, padding = int(rng.integers(0, 70)), int(rng.integers(0, 70)), int(rng.integers(0, 5))
-    swizzle, size = bool(rng.integers(2)), int(rng.choice([1, 2, 4, 8, 16]))
+    stride = int(rng.integers(0, 70))
+    offset = int(rng.integers(0, 70))
+    padding = int(rng.integers(0, 5))
+    swizzle = bool(rng.integers(2))
+    size = int(rng.choice([1, 2, 4, 8, 16]))
     memory = np.full(100 * (32 + padding), -1)
     for row in range(100):
         for column in range(32):
@@ -82,7 +85,8 @@ def test_the_sliders_change_what_it_says() -> None:
     view = gl.access(stride=2)
     assert "8 sectors a request (at best 4), 50 % of the fetched bytes useful" in repr(view)
     assert "2-way bank conflict" in repr(view)
-    view.stride, view.padding = 32, 1
+    view.stride = 32
+    view.padding = 1
     assert "32 sectors" in repr(view)
     assert "no bank conflict" in repr(view)
     assert view.record == AccessPattern(32, padding=1)
@@ -163,13 +167,17 @@ def test_a_line_and_a_warp_are_chosen() -> None:
 
 def test_a_kernels_access_is_edited() -> None:
     view = transposed()
-    view.edited, view.stride, view.padding = True, 32, 1
+    view.edited = True
+    view.stride = 32
+    view.padding = 1
     assert view.access is not None
     assert (view.access.space, view.access.banks().ways) == ("shared", 1)
     view.edited = False
     assert view.access.banks().ways == 32
     view = transposed(line=11, warp=7)
-    view.edited, view.stride, view.element_bytes = True, 8, 8
+    view.edited = True
+    view.stride = 8
+    view.element_bytes = 8
     assert view.access is not None
     assert view.access.lanes == (0, 1, 2, 3, 4), "lanes that took no part still do not"
 

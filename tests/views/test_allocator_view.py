@@ -31,11 +31,14 @@ BASE = 1 << 40
 def refused() -> Iterator[AllocatorView]:
     """10 MiB free in two pieces of 6 and 4 MiB, 8 MiB refused; a side stream has 20 MiB free."""
     rows = [
-        ("segment_alloc", BASE, 16 * MIB, 0, 0, -1), ("alloc", BASE, 6 * MIB, 6 * MIB - 100, 0, 1),
-        ("alloc", BASE + 6 * MIB, 6 * MIB, 6 * MIB, 0, 2), ("free_requested", BASE, 6 * MIB, 0, 0, -1),
-        ("free_completed", BASE, 6 * MIB, 0, 0, -1), ("segment_alloc", 2 * BASE, 20 * MIB, 0, 9, -1),
+        ("segment_alloc", BASE, 16 * MIB, 0, 0, -1),
+        ("alloc", BASE, 6 * MIB, 6 * MIB - 100, 0, 1),
+        ("alloc", BASE + 6 * MIB, 6 * MIB, 6 * MIB, 0, 2),
+        ("free_requested", BASE, 6 * MIB, 0, 0, -1),
+        ("free_completed", BASE, 6 * MIB, 0, 0, -1),
+        ("segment_alloc", 2 * BASE, 20 * MIB, 0, 9, -1),
         ("oom", 3 * MIB, 8 * MIB, 8 * MIB, 0, 3),
-    ]  # fmt: skip
+    ]
     view = AllocatorView(Maps([pools.panel(trace_of(rows, limit_bytes=40 * MIB))]))
     yield view
     view.close()
@@ -82,17 +85,17 @@ def test_the_picture_shows_what_is_in_use_and_what_is_free(refused: AllocatorVie
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("most", [4, 12])
 def test_segments_that_live_at_a_time_never_share_a_place(seed: int, most: int) -> None:
-    draw, alive, segments = random.Random(seed), {}, []
+    draw = random.Random(seed)
+    alive = {}
+    segments = []
     for at in range(1000):
         if alive and draw.random() < 0.45:
             address = draw.choice(list(alive))
             size, stream = alive.pop(address)
             segments.append(("segment_free", address, size, 0, stream, -1))
         elif len(alive) < 40:
-            size, stream = (
-                draw.choice((1, 2, 3, 10, 45)) * MIB + 512 * draw.randint(0, 99),
-                draw.randint(0, 1),
-            )
+            size = draw.choice((1, 2, 3, 10, 45)) * MIB + 512 * draw.randint(0, 99)
+            stream = draw.randint(0, 1)
             alive[BASE + at * 64 * MIB] = size, stream
             segments.append(("segment_alloc", BASE + at * 64 * MIB, size, 0, stream, -1))
     lives = steps.history(trace_of(segments))
@@ -105,7 +108,8 @@ def test_segments_that_live_at_a_time_never_share_a_place(seed: int, most: int) 
         now = np.flatnonzero((lives.ranges.begins <= step) & (step < lives.ranges.ends))
         ends = []
         for number in lives.ranges.segments[now].tolist():
-            start, end = found.start[number], found.start[number] + found.wide[number]
+            start = found.start[number]
+            end = found.start[number] + found.wide[number]
             ends.append((start, end))
             group = found.groups[keys.index((lives.segments.streams[number], lives.segments.pools[number]))]
             assert group.first_row <= start // found.row_bytes
@@ -138,10 +142,8 @@ def test_many_streams_share_the_last_rows() -> None:
 def test_a_damaged_trace_ends_in_a_picture(seed: int) -> None:
     """Sizes of nothing, overlaps, frees of nothing: whatever a file may hold."""
     draw = random.Random(seed)
-    addresses, sizes = (
-        (0, 512, 513, 4096, 1 << 20, (1 << 47) - 512),
-        (0, 1, 512, 4096, 1 << 20, 1 << 40, -512),
-    )
+    addresses = (0, 512, 513, 4096, 1 << 20, (1 << 47) - 512)
+    sizes = (0, 1, 512, 4096, 1 << 20, 1 << 40, -512)
     rows = [
         (draw.choice(ACTIONS), draw.choice(addresses), draw.choice(sizes), 5, draw.choice((0, 7)), -1)
         for _ in range(60)
@@ -157,9 +159,11 @@ def test_a_place_is_kept_for_a_segment_that_fits_well() -> None:
     """20 MiB leave their place; 2 MiB do not take it, the next 18 MiB do."""
     sizes = {1: 20 * MIB, 2: 2 * MIB, 3: 18 * MIB}
     rows = [
-        ("segment_alloc", BASE, sizes[1], 0, 0, -1), ("segment_free", BASE, sizes[1], 0, 0, -1),
-        ("segment_alloc", 2 * BASE, sizes[2], 0, 0, -1), ("segment_alloc", 3 * BASE, sizes[3], 0, 0, -1),
-    ]  # fmt: skip
+        ("segment_alloc", BASE, sizes[1], 0, 0, -1),
+        ("segment_free", BASE, sizes[1], 0, 0, -1),
+        ("segment_alloc", 2 * BASE, sizes[2], 0, 0, -1),
+        ("segment_alloc", 3 * BASE, sizes[3], 0, 0, -1),
+    ]
     (found,) = places([steps.history(trace_of(rows))])
     start = dict(zip((found.low // BASE).tolist(), found.start.tolist(), strict=True))
     assert start[1] == start[3]
@@ -192,9 +196,11 @@ def test_a_crowded_map_takes_more_rows_but_no_more_than_there_are() -> None:
 
 def test_where_nothing_was_refused_the_moment_with_the_most_memory_is_told() -> None:
     rows = [
-        ("segment_alloc", BASE, 16 * MIB, 0, 0, -1), ("alloc", BASE, 3 * MIB, 3 * MIB, 0, 1),
-        ("alloc", BASE + 3 * MIB, 5 * MIB, 5 * MIB, 0, 1), ("free_completed", BASE, 3 * MIB, 0, 0, -1),
-    ]  # fmt: skip
+        ("segment_alloc", BASE, 16 * MIB, 0, 0, -1),
+        ("alloc", BASE, 3 * MIB, 3 * MIB, 0, 1),
+        ("alloc", BASE + 3 * MIB, 5 * MIB, 5 * MIB, 0, 1),
+        ("free_completed", BASE, 3 * MIB, 0, 0, -1),
+    ]
     maps = Maps([pools.panel(trace_of(rows))])
     assert "at event 3 of 4: 8 MiB in use, 8 MiB free" in maps.sentence()
 
@@ -244,11 +250,14 @@ def test_forty_segments_are_told_and_the_others_counted() -> None:
 def test_blocks_from_before_the_trace_keep_what_they_are_called() -> None:
     blocks = tuple(
         Block(
-            address=BASE + at * MIB, size_bytes=MIB, is_free=False, requested_bytes=MIB,
+            address=BASE + at * MIB,
+            size_bytes=MIB,
+            is_free=False,
+            requested_bytes=MIB,
             label=f"array {at % 2}",
         )
         for at in range(3)
-    )  # fmt: skip
+    )
     segments = (
         Segment(BASE, 4 * MIB, 0, (*blocks, Block(address=BASE + 3 * MIB, size_bytes=MIB, is_free=True))),
     )

@@ -11,8 +11,10 @@ from gpulab.views.parts.axes import Axes, Axis, log_axis
 
 AXES = Axes(
     Axis(1, 1000, {1: "1", 10: "10", 1000: "1,000"}, "bytes", 10, grid=True),
-    Axis(2, 64, {2: "two", 64: "many"}, "ns", 2, grid=True), 100, 20,
-)  # fmt: skip
+    Axis(2, 64, {2: "two", 64: "many"}, "ns", 2, grid=True),
+    100,
+    20,
+)
 
 
 def test_equal_ratios_are_equal_distances() -> None:
@@ -46,9 +48,13 @@ def test_texts_without_a_line_keep_within_the_chart() -> None:
 
 @pytest.mark.parametrize(
     ("least", "most", "marks", "ticks"),
-    [(3, 180, (1, 2, 5), [2, 5, 10, 20, 50, 100, 200]), (3, 180, (1,), [1, 10, 100, 1000]),
-     (20, 20, (1, 2, 5), [20, 50]), (0.02, 0.3, (1,), [0.01, 0.1, 1])],
-)  # fmt: skip
+    [
+        (3, 180, (1, 2, 5), [2, 5, 10, 20, 50, 100, 200]),
+        (3, 180, (1,), [1, 10, 100, 1000]),
+        (20, 20, (1, 2, 5), [20, 50]),
+        (0.02, 0.3, (1,), [0.01, 0.1, 1]),
+    ],
+)
 def test_ticks_lie_around_what_is_shown(
     least: float, most: float, marks: tuple[int, ...], ticks: list[float]
 ) -> None:

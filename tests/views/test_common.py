@@ -54,7 +54,8 @@ def test_repr_is_one_stable_sentence_with_its_provenance(view: Any) -> None:
 def test_a_repr_names_the_measured_record_beside_the_modelled_one() -> None:
     trace = synthetic.warp_trace()
     measured = synthetic.measured_blocks(trace)
-    alone, beside = WarpStepper(trace), WarpStepper(trace, measured)
+    alone = WarpStepper(trace)
+    beside = WarpStepper(trace, measured)
     assert measured.provenance.label not in repr(alone)
     assert repr(beside) == f"{repr(alone)[:-1]}, its masks beside those {measured.provenance.label}."
     alone.close()
@@ -63,7 +64,8 @@ def test_a_repr_names_the_measured_record_beside_the_modelled_one() -> None:
 
 def test_equal_records_give_equal_sentences_and_pictures() -> None:
     for make in MAKERS.values():
-        first, second = make(), make()
+        first = make()
+        second = make()
         assert repr(first) == repr(second)
         assert first.png() == second.png()
         first.close()
@@ -178,7 +180,8 @@ def test_running_a_cell_again_closes_what_it_made_before(monkeypatch: pytest.Mon
         shell.get_parent = lambda: {"metadata": {"cellId": cell}, "header": {"msg_id": run}}
         return OccupancyChart(synthetic.occupancies(), 256)
 
-    first, same_run = make("a", "1"), make("a", "1")
+    first = make("a", "1")
+    same_run = make("a", "1")
     other_cell = make("b", "2")
     assert first.comm is not None
     again = make("a", "3")
@@ -238,7 +241,8 @@ def test_in_a_cell_the_picture_is_an_output_of_its_own_behind_the_widget(
 
 
 def test_what_ends_with_a_view_ends_once_it_is_closed() -> None:
-    view, ended = MAKERS["occupancy"](), []
+    view = MAKERS["occupancy"]()
+    ended = []
     view.ended = lambda: ended.append(view.comm)
     view.close()
     assert ended == [None]

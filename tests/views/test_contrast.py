@@ -15,14 +15,33 @@ JUPYTER = {
     "dark": {"fg": "#ffffff", "bg": "#212121", "rule": "#bdbdbd"},
 }
 VIEW_PAIRS = [
-    ("fg", "bg"), ("fg", "panel"), ("fg", "highlight"), ("muted", "bg"), ("muted", "panel"),
-    ("muted", "grid"), ("muted", "highlight"), ("tail-text", "bg"), ("good-text", "bg"),
-    ("error", "error-bg"), ("on-accent", "accent"), ("on-accent", "tail-text"), ("on-accent", "good-text"),
-    ("on-accent-2", "accent-2"), ("on-tail", "tail"), ("on-good", "good"), ("on-warn", "warn"),
-    ("on-purple", "purple"), ("on-muted", "muted"), ("on-error", "error"), ("fg", "other"), ("fg", "range"),
-    ("fg", "other-pale"), ("error", "panel"), *(("on-lane", f"lane-{lane}") for lane in range(32)),
+    ("fg", "bg"),
+    ("fg", "panel"),
+    ("fg", "highlight"),
+    ("muted", "bg"),
+    ("muted", "panel"),
+    ("muted", "grid"),
+    ("muted", "highlight"),
+    ("tail-text", "bg"),
+    ("good-text", "bg"),
+    ("error", "error-bg"),
+    ("on-accent", "accent"),
+    ("on-accent", "tail-text"),
+    ("on-accent", "good-text"),
+    ("on-accent-2", "accent-2"),
+    ("on-tail", "tail"),
+    ("on-good", "good"),
+    ("on-warn", "warn"),
+    ("on-purple", "purple"),
+    ("on-muted", "muted"),
+    ("on-error", "error"),
+    ("fg", "other"),
+    ("fg", "range"),
+    ("fg", "other-pale"),
+    ("error", "panel"),
+    *(("on-lane", f"lane-{lane}") for lane in range(32)),
     ("tail-text", "panel"),
-]  # fmt: skip
+]
 
 
 def luminance(colour: str) -> float:

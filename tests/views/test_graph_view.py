@@ -61,7 +61,8 @@ class TestFolding:
 
     def test_branches_that_are_chains(self) -> None:
         """Ten branches of five nodes each, between a fork and a join."""
-        edges, number = [], 1
+        edges = []
+        number = 1
         for _ in range(10):
             edges += [(0, number), *((number + i, number + i + 1) for i in range(4)), (number + 4, 51)]
             number += 5
@@ -185,7 +186,8 @@ class TestPicture:
         array = GraphArray("a", OLD, 4096, "float32", (1024,))
         found = DanglingArray(array, X, (1, 3), (1.0, 2.0), (9.0, 8.0))
         nodes = [kernel(n, address=OLD if n in (1, 3) else X) for n in range(5)]
-        plain, view = GraphView(graph(*nodes)), GraphView(graph(*nodes, dangling=(found,)))
+        plain = GraphView(graph(*nodes))
+        view = GraphView(graph(*nodes, dangling=(found,)))
         red = (164, 14, 38)  # palette: error
         counts = []
         for each in (plain, view):
@@ -229,10 +231,14 @@ class TestPicture:
 
 
 class TestWords:
-    @pytest.mark.parametrize(("nodes", "users"), [
-        ((3,), "node 3 still uses"), ((1, 2, 3, 4), "nodes 1, 2, 3 and 4 still use"),
-        ((1, 2, 3, 4, 7), "nodes 1, 2, 3 and 2 more still use"),
-    ])  # fmt: skip
+    @pytest.mark.parametrize(
+        ("nodes", "users"),
+        [
+            ((3,), "node 3 still uses"),
+            ((1, 2, 3, 4), "nodes 1, 2, 3 and 4 still use"),
+            ((1, 2, 3, 4, 7), "nodes 1, 2, 3 and 2 more still use"),
+        ],
+    )
     def test_who_uses_an_old_array(self, nodes: tuple[int, ...], users: str) -> None:
         array = GraphArray("a", OLD, 4096, "float32", (1024,))
         told = graph_text.dangling_sentence(DanglingArray(array, X, nodes, (1.0, 2.5), ()))
@@ -255,19 +261,30 @@ class TestWords:
         assert ("more" in said) == (many == 9)
         assert ("with" in said) == (many > 0)
 
-    @pytest.mark.parametrize(("kind", "data", "told"), [
-        ("float", np.float32(2.5).tobytes(), "2.5"), ("float", bytes(8), "0x0"), ("half", b"\1\2", "0x201"),
-        ("Big", bytes(16), "0x0"), ("Big", bytes(17), "17 bytes"), ("bool", b"\x01", "1"),
-        ("long long", (-3).to_bytes(8, "little", signed=True), "-3"),
-    ])  # fmt: skip
+    @pytest.mark.parametrize(
+        ("kind", "data", "told"),
+        [
+            ("float", np.float32(2.5).tobytes(), "2.5"),
+            ("float", bytes(8), "0x0"),
+            ("half", b"\1\2", "0x201"),
+            ("Big", bytes(16), "0x0"),
+            ("Big", bytes(17), "17 bytes"),
+            ("bool", b"\x01", "1"),
+            ("long long", (-3).to_bytes(8, "little", signed=True), "-3"),
+        ],
+    )
     def test_values_are_told_as_their_types_say(self, kind: str, data: bytes, told: str) -> None:
         assert graph_text.parameter_text(chain(1), NodeParameter(data, 0, "n", kind)) == f"n = {told}"
         assert graph_text.parameter_text(chain(1), NodeParameter(data, 0, "", kind)) == told
 
-    @pytest.mark.parametrize(("address", "told"), [
-        (X, "a (float32 1,024)"), (X + 4095, "a + 4,095 B (float32 1,024)"),
-        (X + 4096, f"temporary at {X + 4096:#x}"),
-    ])  # fmt: skip
+    @pytest.mark.parametrize(
+        ("address", "told"),
+        [
+            (X, "a (float32 1,024)"),
+            (X + 4095, "a + 4,095 B (float32 1,024)"),
+            (X + 4096, f"temporary at {X + 4096:#x}"),
+        ],
+    )
     def test_pointers_are_told_by_the_arrays_that_they_point_into(self, address: int, told: str) -> None:
         pointer = NodeParameter(address.to_bytes(8, "little"), 0, "x", "float*", (address,))
         assert graph_text.parameter_text(chain(1), pointer) == f"x = {told}"

@@ -54,7 +54,8 @@ def test_another_ladder_comes_beside_by_name_or_as_a_record() -> None:
         return measured
 
     chart = LadderChart([synthetic.ladder()], find=find)
-    by_name, as_record = chart.beside("H200"), chart.beside(measured)
+    by_name = chart.beside("H200")
+    as_record = chart.beside(measured)
     assert asked == ["H200"]
     assert by_name.png() == as_record.png() != chart.png()
     assert by_name.record is chart.record

@@ -52,7 +52,8 @@ def test_whole_waves_have_no_tail_and_small_grids_no_wave() -> None:
 
 def test_blocks_on_one_place_never_overlap() -> None:
     waves = Waves(synthetic.launch_trace(256))
-    trace, order = waves.trace, waves.order
+    trace = waves.trace
+    order = waves.order
     assert waves.slot.max() < trace.occupancy.blocks_per_sm
     for sm in range(0, 108, 9):
         for slot in range(6):

@@ -77,7 +77,8 @@ def test_crossings_are_few() -> None:
         edges = [(a, b) for left, right in pairs for a in left for b in right if draw.random() < 0.6]
         # What nothing leads to would stand in the first layer.
         alone = [(left[0], b) for left, right in pairs for b in right if all(b != e[1] for e in edges)]
-        edges, count = edges + alone, sum(high)
+        edges = edges + alone
+        count = sum(high)
         found = layers(count, edges)
         mine += crossings(segments_of(found, edges))
         best += fewest_crossings(found, edges)
@@ -88,8 +89,12 @@ def test_crossings_are_few() -> None:
 def test_no_two_neighbours_had_better_change_places(seed: int) -> None:
     draw = random.Random(seed)
     columns = [range(6 * at, 6 * at + 6) for at in range(4)]
-    edges = [(a, b) for left, right in itertools.pairwise(columns) for b in right
-             for a in draw.sample(left, draw.choice((1, 2, 3)))]  # fmt: skip
+    edges = [
+        (a, b)
+        for left, right in itertools.pairwise(columns)
+        for b in right
+        for a in draw.sample(left, draw.choice((1, 2, 3)))
+    ]
     found = layers(24, edges)
     now = crossings(segments_of(found, edges))
     for column in columns:

@@ -86,10 +86,17 @@ def test_what_is_packed_is_kept_apart_by_what_it_is_not_where_it_lay() -> None:
     assert {(each["n"], each["on"]) for each in tree} == {(1.5, True)}
 
 
-@pytest.mark.parametrize(("values", "kind"), [
-    ([(1 << 31) - 1], "i4"), ([-(1 << 31) + 1], "i4"), ([1 << 31], "f8"), ([-(1 << 31)], "f8"),
-    ([0, -(1 << 40)], "f8"), ([], "i4"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([(1 << 31) - 1], "i4"),
+        ([-(1 << 31) + 1], "i4"),
+        ([1 << 31], "f8"),
+        ([-(1 << 31)], "f8"),
+        ([0, -(1 << 40)], "f8"),
+        ([], "i4"),
+    ],
+)
 def test_whole_numbers_go_as_four_bytes_where_they_fit(values: list[int], kind: str) -> None:
     tree, data = pack(np.array(values, np.int64))
     assert tree["$"] == [kind, 0, len(values)]
@@ -168,9 +175,13 @@ def test_a_picture_has_a_frame_and_letters_keep_their_smooth_edges() -> None:
 
 def test_pieces_make_sentences() -> None:
     item = Rects(
-        np.array([5, 1_500]), np.array([1_234, 4_100_000]), [0, 0], [1, 1], "accent",
+        np.array([5, 1_500]),
+        np.array([1_234, 4_100_000]),
+        [0, 0],
+        [1, 1],
+        "accent",
         columns={"names": ["SM 3", "SM 7"], "block": np.array([2, 12_345]), "row": np.array([0, 1])},
-    )  # fmt: skip
+    )
     pieces = [
         "Block ",
         ["block"],
@@ -198,10 +209,22 @@ def test_ticks_come_in_finenesses_and_stay_inside(limit: float, zoom: bool) -> N
 
 
 def test_spans_are_where_they_say_and_in_their_colour() -> None:
-    chart = plot(100, (0, 100), Spans(
-        np.array([0, 50, 60]), np.array([20, 60, 100]), np.array([0, 1, 1]), np.array([0, 1, 2]),
-        ["accent", "accent-2", "tail"], rows=2, top=0, height=100), left=0, right=0,
-    )  # fmt: skip
+    chart = plot(
+        100,
+        (0, 100),
+        Spans(
+            np.array([0, 50, 60]),
+            np.array([20, 60, 100]),
+            np.array([0, 1, 1]),
+            np.array([0, 1, 2]),
+            ["accent", "accent-2", "tail"],
+            rows=2,
+            top=0,
+            height=100,
+        ),
+        left=0,
+        right=0,
+    )
     shown = painted(chart)
     assert shown.size == (500 * SHARP, 100 * SHARP)
 
@@ -219,7 +242,8 @@ def test_very_many_spans_leave_what_a_plain_painter_leaves() -> None:
     """Spans inside a pixel already painted are skipped: the picture is that of painting them all."""
     random = np.random.default_rng(3)
     start = np.sort(random.uniform(0, 100, 3000))
-    end, row = start + random.exponential(0.2, 3000), random.integers(0, 3, 3000)
+    end = start + random.exponential(0.2, 3000)
+    row = random.integers(0, 3, 3000)
     colour = random.integers(0, 2, 3000)
     made = Spans(start, end, row, colour, ["accent", "tail"], rows=3, top=0, height=30, joined=True)
     shown = np.asarray(painted(plot(30, (0, 100), made, left=0, right=0), 200))

@@ -46,10 +46,13 @@ def test_bars_are_as_long_as_their_shares_and_no_longer_than_their_track() -> No
     assert high == 4 * 16
     track = 400 - 100 - text_width("2 x", 11, "bold") - 12
     assert pen.rects == [
-        (110, 103.5, 110 + track, 112.5, "grid"), (110, 103.5, 110 + track / 2, 112.5, "other"),
-        (110, 135.5, 110 + track, 144.5, "grid"), (110, 135.5, 110 + track, 144.5, "accent"),
-        (110, 151.5, 110 + track, 160.5, "grid"), (110, 151.5, 110, 160.5, "error"),
-    ]  # fmt: skip
+        (110, 103.5, 110 + track, 112.5, "grid"),
+        (110, 103.5, 110 + track / 2, 112.5, "other"),
+        (110, 135.5, 110 + track, 144.5, "grid"),
+        (110, 135.5, 110 + track, 144.5, "accent"),
+        (110, 151.5, 110 + track, 160.5, "grid"),
+        (110, 151.5, 110, 160.5, "error"),
+    ]
     assert (pen.texts["c"], pen.looks["c"]["weight"]) == ((10, 140), "bold")
     assert (pen.texts[" x"], pen.texts["3"]) == ((410, 124), (410, 140))
     assert pen.texts["2"] == (410 - text_width(" x", 11), 124)
@@ -61,7 +64,8 @@ def test_terms_share_the_width_in_as_many_columns_as_fit() -> None:
     assert high == 2 * 36
     wide = (360 + 16) / 3 - 16
     for at in range(5):
-        left, top = at % 3 * (wide + 16), at // 3 * 36
+        left = at % 3 * (wide + 16)
+        top = at // 3 * 36
         assert pen.texts[f"term {at}"] == pytest.approx((left, top + 7))
         assert pen.texts[f"value {at}"] == pytest.approx((left, top + 22))
         beside = left + text_width(f"value {at}", 14, "bold") + 7
@@ -104,8 +108,10 @@ def test_a_legend_goes_on_below() -> None:
     high, pen = painted(legend([("accent", "first"), ("good", "other"), ("warn", "a third one")]), first + 80)
     assert high == 2 * 17
     assert pen.rects == [
-        (0, 3, 11, 14, "accent"), (first + 16, 3, first + 27, 14, "good"), (0, 20, 11, 31, "warn")
-    ]  # fmt: skip
+        (0, 3, 11, 14, "accent"),
+        (first + 16, 3, first + 27, 14, "good"),
+        (0, 20, 11, 31, "warn"),
+    ]
     assert pen.texts["other"] == (first + 32, 8.5)
     assert painted(legend([("accent", "first")]), 10)[0] == 17
 

@@ -66,9 +66,10 @@ def test_all_arrows_of_a_path_are_at_the_level_whose_traffic_changes_most() -> N
     """As a naive, a tiled and a register-tiled product: the tile only adds a level, registers relieve L2."""
     first, *_ = synthetic.roofline().points
     moved: list[dict[Level, int]] = [
-        {"DRAM": 100, "L2": 1000}, {"DRAM": 100, "L2": 1000, "shared": 4000},
+        {"DRAM": 100, "L2": 1000},
+        {"DRAM": 100, "L2": 1000, "shared": 4000},
         {"DRAM": 90, "L2": 250, "shared": 1000},
-    ]  # fmt: skip
+    ]
     points = [
         dataclasses.replace(first, name=name, flops={"f32": 6000}, size_bytes=sizes, time_ns=time_ns)
         for name, sizes, time_ns in zip("abc", moved, (8.0, 6.0, 4.0), strict=True)
@@ -109,13 +110,15 @@ def test_launches_at_one_place_share_a_label_that_stays_in_the_chart() -> None:
     saxpy, _, matmul, _ = found.points
     parts = [
         dataclasses.replace(saxpy, name=name, time_ns=time_ns)
-        for time_ns, names in ((8e5, "abca"), (9.5e5, "d"), (12e5, "e")) for name in names
-    ]  # fmt: skip
+        for time_ns, names in ((8e5, "abca"), (9.5e5, "d"), (12e5, "e"))
+        for name in names
+    ]
     chart = RooflineChart(dataclasses.replace(found, points=(*parts, matmul)))
     labels = {
         text: y
-        for item in items(chart.draw(), "labels") for text, y in zip(item["text"], item["y"], strict=True)
-    }  # fmt: skip
+        for item in items(chart.draw(), "labels")
+        for text, y in zip(item["text"], item["y"], strict=True)
+    }
     assert {"a, b and 1 more", "d", "e", "matmul"} <= set(labels)
     heights = sorted(labels[name] for name in ("a, b and 1 more", "d", "e"))
     assert heights[0] + 12 < heights[1] < heights[2] - 12
@@ -143,9 +146,12 @@ def under(highest: float, *gbps: float) -> Plot:
     """The chart of one launch that reaches half of what is possible, at the foot of the flat line."""
     levels: dict[Level, float] = dict(zip(("DRAM", "L2", "shared"), gbps, strict=True))  # type: ignore[arg-type]
     point = RooflinePoint(
-        name="k", provenance=synthetic.MODELLED, flops={"f32": 1_000_000_000}, time_ns=2e9 / highest,
+        name="k",
+        provenance=synthetic.MODELLED,
+        flops={"f32": 1_000_000_000},
+        time_ns=2e9 / highest,
         size_bytes={"DRAM": round(1e9 * gbps[0] / highest), "L2": 0, "shared": 0},
-    )  # fmt: skip
+    )
     ceilings = Ceilings(device="a GPU", gbps=levels, gflops={"f32": highest})
     chart = RooflineChart(Roofline(ceilings=ceilings, points=(point,), path=False))
     (drawn,) = [box for box in chart.draw().boxes if isinstance(box, Plot)]
@@ -153,27 +159,44 @@ def under(highest: float, *gbps: float) -> Plot:
     return drawn
 
 
-@pytest.mark.parametrize(("ridge", "low", "high"), [
-    (19, 1, 100), (20, 1, 1_000), (10.5, 1, 100), (10.3, 0.1, 100), (76, 1, 1_000), (190, 10, 1_000),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("ridge", "low", "high"),
+    [
+        (19, 1, 100),
+        (20, 1, 1_000),
+        (10.5, 1, 100),
+        (10.3, 0.1, 100),
+        (76, 1, 1_000),
+        (190, 10, 1_000),
+    ],
+)
 def test_the_axis_of_intensities_has_room_beside_the_ridge(ridge: float, low: float, high: float) -> None:
     assert np.power(10, under(ridge, 1, 10, 100).domain) == pytest.approx((low, high))
 
 
-@pytest.mark.parametrize(("highest", "low", "high"), [
-    (131, "1", "1,000"), (129.9, "0.1", "1,000"), (76, "0.1", "100"), (77, "0.1", "1,000"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("highest", "low", "high"),
+    [
+        (131, "1", "1,000"),
+        (129.9, "0.1", "1,000"),
+        (76, "0.1", "100"),
+        (77, "0.1", "1,000"),
+    ],
+)
 def test_the_axis_of_rates_has_room_above_the_highest(highest: float, low: str, high: str) -> None:
     ticks = next(item["text"] for item in items(under(highest, highest, 2e3, 3e3), "labels") if item["pin"])
     assert (ticks[0], ticks[-1]) == (low, high)
 
 
-@pytest.mark.parametrize(("gbps", "anchors"), [
-    ((1, 10, 99), {"DRAM": "start", "L2": "end", "shared": "end"}),
-    ((1, 10, 100), {"DRAM": "start", "L2": "end"}),  # whose slope would end where the chart begins
-    ((1, 200, 5), {"DRAM": "start", "shared": "end"}),
-    ((5, 1, 10), {"DRAM": "end", "L2": "start", "shared": "end"}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("gbps", "anchors"),
+    [
+        ((1, 10, 99), {"DRAM": "start", "L2": "end", "shared": "end"}),
+        ((1, 10, 100), {"DRAM": "start", "L2": "end"}),  # whose slope would end where the chart begins
+        ((1, 200, 5), {"DRAM": "start", "shared": "end"}),
+        ((5, 1, 10), {"DRAM": "end", "L2": "start", "shared": "end"}),
+    ],
+)
 def test_slopes_that_are_in_sight_are_named_and_the_lowest_below_it(
     gbps: tuple[float, ...], anchors: dict[str, str]
 ) -> None:

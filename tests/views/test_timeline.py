@@ -140,24 +140,40 @@ def test_a_wait_holds_back_only_what_was_given_after_it() -> None:
         timelines.HostCall("cudaLaunchKernel", at, at + 1, 1, n) for n, at in ((1, 1), (2, 5), (3, 20))
     )
     wait = Synchronization(
-        type="STREAM_WAIT_EVENT", device_id=0, stream_id=8, start_ns=10, end_ns=11, event_stream_id=7,
+        type="STREAM_WAIT_EVENT",
+        device_id=0,
+        stream_id=8,
+        start_ns=10,
+        end_ns=11,
+        event_stream_id=7,
         after=(1,),
-    )  # fmt: skip
+    )
     record = Timeline(
-        provenance=MEASURED, method="CUPTI", start_ns=0, end_ns=300, activities=ops, calls=calls,
+        provenance=MEASURED,
+        method="CUPTI",
+        start_ns=0,
+        end_ns=300,
+        activities=ops,
+        calls=calls,
         synchronizations=(wait,),
-    )  # fmt: skip
+    )
     assert Lanes(record, 4).arrows[0] == [(0, 2)]
 
 
 def test_launches_of_graphs_are_framed() -> None:
     once = timelines.tiny_kernels(10, graph=True)
     second = tuple(
-        replace(each, start_ns=each.start_ns + 100_000, end_ns=each.end_ns + 100_000,
-                correlation_id=each.correlation_id + 10) for each in once.activities
-    )  # fmt: skip
+        replace(
+            each,
+            start_ns=each.start_ns + 100_000,
+            end_ns=each.end_ns + 100_000,
+            correlation_id=each.correlation_id + 10,
+        )
+        for each in once.activities
+    )
     record = replace(once, activities=once.activities + second, end_ns=once.end_ns + 100_000)
-    first, last = once.activities[0].start_ns, once.activities[-1].end_ns
+    first = once.activities[0].start_ns
+    last = once.activities[-1].end_ns
     place = ("stream", 0, 7)
     assert Lanes(record, 4).launches == {
         (place, 3, 0): (first, last),
@@ -169,7 +185,8 @@ def test_launches_of_graphs_are_framed() -> None:
 
 
 def test_two_timelines_have_one_axis_and_each_its_own_start() -> None:
-    eager, graph = timelines.tiny_kernels(), timelines.tiny_kernels(graph=True)
+    eager = timelines.tiny_kernels()
+    graph = timelines.tiny_kernels(graph=True)
     view = TimelineView(eager, graph, names=("eager", "graph"))
     assert view.record == (eager, graph)
     track = view.draw().boxes[1].items[0].wire() if not view.summary else None
@@ -261,16 +278,26 @@ def test_a_pixel_has_the_colour_of_most_of_it_and_is_pale_where_little_is_busy()
     """Against a painter that looks at a thousand points of each pixel."""
     random = np.random.default_rng(8)
     edges = np.sort(random.choice(np.arange(100_000), 1_200, replace=False)).astype(np.int64)
-    start, end = edges[::2], edges[1::2]
-    start, end = np.append(start, [99_000]), np.append(np.minimum(end, 98_000), [99_000])
+    start = edges[::2]
+    end = edges[1::2]
+    start = np.append(start, [99_000])
+    end = np.append(np.minimum(end, 98_000), [99_000])
     end = np.maximum(start, end)
     colour = random.integers(0, 3, start.size)
     zero = np.zeros(start.size, np.int64)
     item = Tracks(
-        x0=start, x1=end, row=zero, lane=zero, colour=colour, colours=["accent", "good", "warn"], tops=[0.0],
-        heights=[10.0], lanes=[1], row_names=["stream"],
+        x0=start,
+        x1=end,
+        row=zero,
+        lane=zero,
+        colour=colour,
+        colours=["accent", "good", "warn"],
+        tops=[0.0],
+        heights=[10.0],
+        lanes=[1],
+        row_names=["stream"],
         columns={"names": ["k"], "shorts": ["k"], "name": zero},
-    )  # fmt: skip
+    )
     box = plot(10, (0, 100_000), item, left=0, right=0)
     pen = picture.Pen(100, 10)
     picture.lay(box, 100)[1](pen, 0, 0)
@@ -286,8 +313,13 @@ def test_a_pixel_has_the_colour_of_most_of_it_and_is_pale_where_little_is_busy()
             expected = {rgb("panel")} if x != 198 else {rgb(f"{item.colours[colour[-1]]}-pale")}
         else:
             name = item.colours[owners[many.argmax()]]
-            expected = {rgb(name)} if many.sum() > 260 else {rgb(f"{name}-pale")} if many.sum() < 240 else {
-                rgb(name), rgb(f"{name}-pale")}  # fmt: skip
+            expected = (
+                {rgb(name)}
+                if many.sum() > 260
+                else {rgb(f"{name}-pale")}
+                if many.sum() < 240
+                else {rgb(name), rgb(f"{name}-pale")}
+            )
         wrong += tuple(shown[x].tolist()) not in expected
         assert x != 198 or tuple(shown[x].tolist()) in expected, "one of no length shows, too"
     assert wrong <= 4, "a bar of more than five pixels leaves its last one to the ground"

@@ -107,7 +107,8 @@ def test_every_turn_of_nested_loops_is_found() -> None:
 def test_moves_by_iteration() -> None:
     steps = WarpSteps(nested(6))
     loops = steps.loops
-    outer, inner = heads(loops, 0), heads(loops, 2)
+    outer = heads(loops, 0)
+    inner = heads(loops, 2)
     on, back, past = (steps.moves[name] for name in ("next_iteration", "previous_iteration", "past_loop"))
     assert on[outer[1]] == outer[2]
     assert on[inner[0]] == inner[1]

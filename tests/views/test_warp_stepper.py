@@ -90,7 +90,8 @@ def rows_of(columns: dict[str, np.ndarray]) -> np.ndarray:
     table = columns["x_table"].reshape(-1, 32).astype(np.uint64)
     for n, at in enumerate(columns["x_at"].tolist()):
         if at < 0:
-            base, stride = int(columns["x_base"][~at]), int(columns["x_stride"][~at])
+            base = int(columns["x_base"][~at])
+            stride = int(columns["x_stride"][~at])
             out[n] = [(base + stride * lane) % (1 << 64) for lane in range(32)]
         else:
             out[n] = table[at >> 1] | (table[(at >> 1) + 1] << np.uint64(32) if at & 1 else np.uint64(0))
@@ -179,7 +180,8 @@ def test_results_are_read_by_the_instructions_type(text: str, declared: str, exp
 def test_shared_memory_is_said_as_its_writes_leave_it() -> None:
     """Pieces of 1, 2, 4 and 8 bytes over each other, several to a step, against playing them one by one."""
     random = np.random.default_rng(11)
-    rows, size = 60, 75
+    rows = 60
+    size = 75
     width = 2 ** random.integers(0, 4, rows)
     shared = SharedWrites(
         size_bytes=size,
@@ -220,7 +222,8 @@ extern "C" __global__ void counted(const int* w, int* x, int n)
 
 def watched_view(**asked: object) -> WarpStepper:
     gl.use_device("virtual:A100")
-    w, x = cp.arange(4, dtype=np.int32) + 1, cp.zeros(64, dtype=np.int32)
+    w = cp.arange(4, dtype=np.int32) + 1
+    x = cp.zeros(64, dtype=np.int32)
     kernel = cp.RawKernel(WATCHED, "counted")
     return gl.warps(kernel, 1, 64, (w, x, np.int32(40)), **asked)
 
@@ -267,10 +270,12 @@ def test_moves_between_stops_are_those_that_a_walk_finds() -> None:
     assert len(stops) > 4
     of = steps.visits.of.tolist()
     for here in range(len(steps)):
-        ahead, behind = [s for s in stops if s > here], [s for s in stops if s < here]
+        ahead = [s for s in stops if s > here]
+        behind = [s for s in stops if s < here]
         assert steps.moves["next_stop"][here] == next(iter(ahead), here)
         assert steps.moves["previous_stop"][here] == (behind[-1] if behind else here)
-        later, earlier = [s for s in stops if of[s] > of[here]], [s for s in stops if of[s] < of[here]]
+        later = [s for s in stops if of[s] > of[here]]
+        earlier = [s for s in stops if of[s] < of[here]]
         assert steps.moves["next_stop_visit"][here] == next(iter(later), here)
         first = next((s for s in earlier if of[s] == of[earlier[-1]]), here)
         assert steps.moves["previous_stop_visit"][here] == first

@@ -32,18 +32,30 @@ def line(number: int, text: str = "") -> SourceLine:
 def kernel(stream: int, number: int, start: int, end: int, name: str = "scale", **more: Any) -> Activity:
     shape = {"grid": (4096, 1, 1), "block": (256, 1, 1)}
     return Activity(
-        kind="CONCURRENT_KERNEL", name=name, device_id=0, stream_id=stream, correlation_id=number,
-        start_ns=start, end_ns=end, **{**shape, **more},
-    )  # fmt: skip
+        kind="CONCURRENT_KERNEL",
+        name=name,
+        device_id=0,
+        stream_id=stream,
+        correlation_id=number,
+        start_ns=start,
+        end_ns=end,
+        **{**shape, **more},
+    )
 
 
 def copy(stream: int, number: int, start: int, end: int, kind: str, **more: Any) -> Activity:
     words = {"HtoD": "Host -> Device", "DtoH": "Device -> Host"}.get(kind, "Device -> Device")
     given = {"size_bytes": MIB, "copy_kind": kind, "pinned": True, **more}
     return Activity(
-        kind="MEMCPY", name=f"Memcpy {kind} ({words})", device_id=0, stream_id=stream, correlation_id=number,
-        start_ns=start, end_ns=end, **given,
-    )  # fmt: skip
+        kind="MEMCPY",
+        name=f"Memcpy {kind} ({words})",
+        device_id=0,
+        stream_id=stream,
+        correlation_id=number,
+        start_ns=start,
+        end_ns=end,
+        **given,
+    )
 
 
 def overlapped(
@@ -66,8 +78,11 @@ def overlapped(
             start = max(free[engine], tail[stream], host)
             end = round(start + took * slow)
             free[engine] = tail[stream] = end
-            op = kernel(stream + 7, number, start, end, ("square", "cube")[chunk % 2]) if engine == "kernel" \
-                else copy(stream + 7, number, start, end, engine)  # fmt: skip
+            op = (
+                kernel(stream + 7, number, start, end, ("square", "cube")[chunk % 2])
+                if engine == "kernel"
+                else copy(stream + 7, number, start, end, engine)
+            )
             ops.append(op)
     # The last stream sums up what the first copied.
     event = next(op.correlation_id for op in ops if op.copy_kind == "HtoD")
@@ -80,19 +95,37 @@ def overlapped(
     ops.sort(key=lambda op: op.start_ns)
     waits = (
         Synchronization(
-            type="STREAM_WAIT_EVENT", device_id=0, stream_id=streams + 6, start_ns=wait_at,
-            end_ns=wait_at + 800, name="cudaStreamWaitEvent", event_id=1, event_stream_id=7, after=(event,),
+            type="STREAM_WAIT_EVENT",
+            device_id=0,
+            stream_id=streams + 6,
+            start_ns=wait_at,
+            end_ns=wait_at + 800,
+            name="cudaStreamWaitEvent",
+            event_id=1,
+            event_stream_id=7,
+            after=(event,),
             source=line(8),
         ),
         Synchronization(
-            type="CONTEXT_SYNCHRONIZE", device_id=0, stream_id=None, start_ns=wait_at + 2_000,
-            end_ns=start + 30_000, name="cudaMemcpy", hidden=True, source=sync,
+            type="CONTEXT_SYNCHRONIZE",
+            device_id=0,
+            stream_id=None,
+            start_ns=wait_at + 2_000,
+            end_ns=start + 30_000,
+            name="cudaMemcpy",
+            hidden=True,
+            source=sync,
         ),
         Synchronization(
-            type="STREAM_SYNCHRONIZE", device_id=0, stream_id=7, start_ns=start + 32_000, end_ns=end - 10_000,
-            name="stream.synchronize()", source=line(10, "stream.synchronize()"),
+            type="STREAM_SYNCHRONIZE",
+            device_id=0,
+            stream_id=7,
+            start_ns=start + 32_000,
+            end_ns=end - 10_000,
+            name="stream.synchronize()",
+            source=line(10, "stream.synchronize()"),
         ),
-    )  # fmt: skip
+    )
     ranges = (
         NvtxRange(name="pipeline", color=None, start_ns=500, end_ns=end - 2_000, thread=1),
         NvtxRange(name="submit", color=0xFF00FF00, start_ns=900, end_ns=wait_at, thread=1, depth=1),
@@ -107,9 +140,17 @@ def overlapped(
     method = "model" if provenance.source == "modelled" else "CUPTI"
     note = "The host's own work is not modelled."
     return Timeline(
-        provenance=provenance, method=method, start_ns=0, end_ns=end, activities=tuple(ops),
-        calls=tuple(calls), synchronizations=waits, ranges=ranges, streams=infos, note=note,
-    )  # fmt: skip
+        provenance=provenance,
+        method=method,
+        start_ns=0,
+        end_ns=end,
+        activities=tuple(ops),
+        calls=tuple(calls),
+        synchronizations=waits,
+        ranges=ranges,
+        streams=infos,
+        note=note,
+    )
 
 
 def tiny_kernels(count: int = 40, graph: bool = False, provenance: Provenance = MEASURED) -> Timeline:
@@ -117,11 +158,17 @@ def tiny_kernels(count: int = 40, graph: bool = False, provenance: Provenance = 
     step, first = (3_000, 9_000) if graph else (8_000, 7_000)
     origin = 5_000_000
     ops = tuple(
-        kernel(7, number + 1, origin + first + step * number, origin + first + step * number + 2_000,
-               ("layer_norm", "matmul", "softmax", "gelu")[number % 4],
-               graph_id=3 if graph else 0, graph_node_id=number if graph else 0)
+        kernel(
+            7,
+            number + 1,
+            origin + first + step * number,
+            origin + first + step * number + 2_000,
+            ("layer_norm", "matmul", "softmax", "gelu")[number % 4],
+            graph_id=3 if graph else 0,
+            graph_node_id=number if graph else 0,
+        )
         for number in range(count)
-    )  # fmt: skip
+    )
     source = line(5, "y = gelu(x)")
     calls = tuple(
         HostCall("cudaLaunchKernel", at.start_ns - 6_000, at.start_ns - 1_000, 1, at.correlation_id, source)
@@ -131,9 +178,14 @@ def tiny_kernels(count: int = 40, graph: bool = False, provenance: Provenance = 
         source = line(2, "graph.launch()")
         calls = (HostCall("cudaGraphLaunch", origin + 1_000, origin + 8_000, 1, 1, source),)
     return Timeline(
-        provenance=provenance, method="CUPTI", start_ns=origin, end_ns=ops[-1].end_ns + 1_000, activities=ops,
-        calls=calls, streams=(StreamInfo(0, 7, "default stream"),),
-    )  # fmt: skip
+        provenance=provenance,
+        method="CUPTI",
+        start_ns=origin,
+        end_ns=ops[-1].end_ns + 1_000,
+        activities=ops,
+        calls=calls,
+        streams=(StreamInfo(0, 7, "default stream"),),
+    )
 
 
 def many(count: int = 100_000, streams: int = 12, seed: int = 1) -> Timeline:
@@ -166,10 +218,16 @@ def many(count: int = 100_000, streams: int = 12, seed: int = 1) -> Timeline:
 def two_devices() -> Timeline:
     made = overlapped(2, 4)
     other = tuple(
-        replace(op, device_id=1, start_ns=op.start_ns + 30_000, end_ns=op.end_ns + 30_000,
-                correlation_id=op.correlation_id + 100, after=())
+        replace(
+            op,
+            device_id=1,
+            start_ns=op.start_ns + 30_000,
+            end_ns=op.end_ns + 30_000,
+            correlation_id=op.correlation_id + 100,
+            after=(),
+        )
         for op in made.activities
-    )  # fmt: skip
+    )
     exchanged = replace(
         copy(8, 300, made.end_ns, made.end_ns + 50_000, "PtoP", after=(other[-1].correlation_id,)),
         kind="MEMCPY2",
@@ -181,9 +239,12 @@ def two_devices() -> Timeline:
 def alone() -> Timeline:
     """One operation, in no stream that has a name."""
     return Timeline(
-        provenance=MODELLED, method="model", start_ns=1_000, end_ns=21_000,
+        provenance=MODELLED,
+        method="model",
+        start_ns=1_000,
+        end_ns=21_000,
         activities=(kernel(0, 5, 6_000, 18_345, LONG),),
-    )  # fmt: skip
+    )
 
 
 def empty() -> Timeline:
@@ -192,7 +253,8 @@ def empty() -> Timeline:
 
 def threads() -> Timeline:
     """Three threads with ranges within ranges, work of each engine, and waits without a name."""
-    base, plain = 3_000_000_000, {"grid": None, "block": None}
+    base = 3_000_000_000
+    plain = {"grid": None, "block": None}
     ops = (
         kernel(7, 1, base + 100, base + 900, "void f<(anonymous namespace)::g>(int)"),
         copy(7, 2, base + 1_000, base + 3_000, "DtoD"),
@@ -200,20 +262,28 @@ def threads() -> Timeline:
         replace(kernel(8, 4, base + 500, base + 2_500, "callback"), kind="HOST_LAUNCH", **plain),
         replace(kernel(9, 5, base + 4_000, base + 4_000, "between events"), kind="RANGE", **plain),
         replace(kernel(9, 6, base + 4_100, 2 * base, "Memset", after=(2,)), kind="MEMSET", **plain),
-    )  # fmt: skip
+    )
     calls = tuple(
         HostCall("cudaLaunch", 1_000 * n, 1_000 * n + 700, thread, max(0, n - 1), line(n) if n % 2 else None)
         for n, thread in enumerate((5, 6, 7, 5, 6))
-    )  # fmt: skip
+    )
     ranges = tuple(
         NvtxRange(name=f"range {n}", color=None, start_ns=n, end_ns=9_000 - n, thread=5 + n // 5, depth=n)
         for n in range(7)
-    )  # fmt: skip
+    )
     waits = tuple(
         Synchronization(type=kind, device_id=0, stream_id=None, start_ns=at, end_ns=at + 40, hidden=at > 500)
         for at, kind in ((100, "STREAM_SYNCHRONIZE"), (900, "CONTEXT_SYNCHRONIZE"))
-    )  # fmt: skip
+    )
     return Timeline(
-        provenance=MEASURED, method="file", start_ns=0, end_ns=2 * base + 100, activities=ops, calls=calls,
-        synchronizations=waits, ranges=ranges, lost=1, note="the clocks were aligned.",
-    )  # fmt: skip
+        provenance=MEASURED,
+        method="file",
+        start_ns=0,
+        end_ns=2 * base + 100,
+        activities=ops,
+        calls=calls,
+        synchronizations=waits,
+        ranges=ranges,
+        lost=1,
+        note="the clocks were aligned.",
+    )

@@ -60,45 +60,72 @@ def accesses(truncated: bool = False) -> AccessTrace:
         (14, "sust.b.2d.b32", "global", "store", 4, 4, 3),
         (14, "ld.global.f32", "global", "load", 4, 4, 0),
     ]
-    found, site, address = [], [], []
+    found = []
+    site = []
+    address = []
     lanes = np.arange(32)
     for at, (line, text, space, rule, size, stride, requests) in enumerate(kinds):
         places = np.where(lanes < 30, 4096 + stride * lanes, -1)
         one = replace(AccessPattern().access(space, rule), addresses=tuple(places.tolist()), size_bytes=size)
-        memory, banks = one.memory(), one.banks()
+        memory = one.memory()
+        banks = one.banks()
         sectors = memory.sectors if space != "shared" else 0
         passes = banks.wavefronts if space == "shared" else 0
         ideal = banks.ideal_wavefronts if space == "shared" else 0
         found.append(
             AccessCounters(
-                pc=at, line=line, text=f"{text} %f1, [%rd1];", space=space, size_bytes=size, column=5,
-                kind="atomic" if rule in ("atomic", "swap") else rule, requests=requests,
-                sectors=sectors * requests, wavefronts=passes * requests, ideal_wavefronts=ideal * requests,
+                pc=at,
+                line=line,
+                text=f"{text} %f1, [%rd1];",
+                space=space,
+                size_bytes=size,
+                column=5,
+                kind="atomic" if rule in ("atomic", "swap") else rule,
+                requests=requests,
+                sectors=sectors * requests,
+                wavefronts=passes * requests,
+                ideal_wavefronts=ideal * requests,
                 bytes_requested=memory.bytes_requested * requests,
             )
-        )  # fmt: skip
+        )
         mine = min(requests, 2) * (line != 6)
         site += [at] * mine
         address += [places + 32 * turn * (places >= 0) for turn in range(mine)]
     spaces = [SPACES.index(kinds[at][2]) for at in site]
     counters = KernelCounters(
-        provenance=synthetic.MODELLED, kernel_name="scale_roots", grid=(4, 2, 1), block=(64, 1, 1),
-        shared_bytes=4224, warp_instructions=900, thread_instructions=28_000, accesses=tuple(found),
-    )  # fmt: skip
+        provenance=synthetic.MODELLED,
+        kernel_name="scale_roots",
+        grid=(4, 2, 1),
+        block=(64, 1, 1),
+        shared_bytes=4224,
+        warp_instructions=900,
+        thread_instructions=28_000,
+        accesses=tuple(found),
+    )
     return AccessTrace(
-        counters=counters, rules=tuple(kind[3] for kind in kinds), code=synthetic.KERNEL,
-        block_index=(0, 1, 0) if truncated else (3, 0, 0), warp_index=1, site=np.array(site, np.int32),
-        space=np.array(spaces, np.int8), address=np.array(address, np.int64), truncated=truncated,
-    )  # fmt: skip
+        counters=counters,
+        rules=tuple(kind[3] for kind in kinds),
+        code=synthetic.KERNEL,
+        block_index=(0, 1, 0) if truncated else (3, 0, 0),
+        warp_index=1,
+        site=np.array(site, np.int32),
+        space=np.array(spaces, np.int8),
+        address=np.array(address, np.int64),
+        truncated=truncated,
+    )
 
 
 def none_accessed() -> AccessTrace:
     trace = accesses()
     nothing = np.zeros(0, np.int32)
     return replace(
-        trace, counters=replace(trace.counters, accesses=()), rules=(), site=nothing,
-        space=nothing.astype(np.int8), address=np.zeros((0, 32), np.int64),
-    )  # fmt: skip
+        trace,
+        counters=replace(trace.counters, accesses=()),
+        rules=(),
+        site=nothing,
+        space=nothing.astype(np.int8),
+        address=np.zeros((0, 32), np.int64),
+    )
 
 
 def _chosen(view: Any, **chosen: Any) -> Any:
@@ -122,12 +149,18 @@ def refusals() -> MemorySamples:
     rows = [(1e8 * n, n % 3, MIB * n, (n + 1) % 2, MIB, n == 8, n % 9 - 1) for n in range(0, 36, 4)]
     lines = tuple(SourceLine("cell [4]", n, f"x{n} = f()" if n % 2 else "") for n in range(8))
     return replace(
-        synthetic.memory_samples(40), provenance=synthetic.MEASURED, used_bytes=used,
+        synthetic.memory_samples(40),
+        provenance=synthetic.MEASURED,
+        used_bytes=used,
         reserved_bytes=reserved,
-        peak_bytes=1.5 * used, limit_bytes=limit, device_bytes=np.where(at > 5, 1e9 + 1e7 * at, np.nan),
-        marks=MemoryMarks.of(np.array(rows, np.float64)), lines=lines, note="The driver was restarted.",
+        peak_bytes=1.5 * used,
+        limit_bytes=limit,
+        device_bytes=np.where(at > 5, 1e9 + 1e7 * at, np.nan),
+        marks=MemoryMarks.of(np.array(rows, np.float64)),
+        lines=lines,
+        note="The driver was restarted.",
         capacity_bytes=8 << 30,
-    )  # fmt: skip
+    )
 
 
 def unknown_memory() -> MemorySamples:
@@ -144,16 +177,25 @@ def hot() -> LoadSamples:
     at = np.arange(1500)
     columns = dict(record.columns)
     reasons = np.array([0, 0x1, 0x8, 0x4, 0x2, 0x24, 0x80])[at // 30 % 7].astype(float)
-    columns |= {"tensor": 0.0004 + 0 * at, "fp32": at % 50 / 10.0, "clock_reasons": reasons,
-                "energy": 3000 + 40.0 * at}  # fmt: skip
+    columns |= {
+        "tensor": 0.0004 + 0 * at,
+        "fp32": at % 50 / 10.0,
+        "clock_reasons": reasons,
+        "energy": 3000 + 40.0 * at,
+    }
     columns = {name: np.where(at // 100 % 5 == 3, np.nan, column) for name, column in columns.items()}
     phases = tuple((f"size: {n}", 50e9 * n) for n in range(15))
     return replace(
-        record, columns=columns, phases=phases, memory_mib=81_920, power_limit_w=700.0, mig=False,
+        record,
+        columns=columns,
+        phases=phases,
+        memory_mib=81_920,
+        power_limit_w=700.0,
+        mig=False,
         processes=((4711, 512.0), (9, None)),
         missing={"fp16": "MIG is on", "dram": "MIG is on", "fp64": "no"},
         note="The room was warm.",
-    )  # fmt: skip
+    )
 
 
 def cold() -> LoadSamples:
@@ -169,18 +211,33 @@ def cold() -> LoadSamples:
 
 def _unknown_device() -> Any:
     return replace(
-        synthetic.devices()[2], provenance=synthetic.MEASURED, name="NVIDIA H200", boost_clock_mhz=None,
-        fp32_tflops=None, memory_bandwidth_gbps=None, memory_type="", pcie_gbps=None, nvlink_gbps=None,
-        driver="570.86", notes="Two of its SMs are off.",
-    )  # fmt: skip
+        synthetic.devices()[2],
+        provenance=synthetic.MEASURED,
+        name="NVIDIA H200",
+        boost_clock_mhz=None,
+        fp32_tflops=None,
+        memory_bandwidth_gbps=None,
+        memory_type="",
+        pcie_gbps=None,
+        nvlink_gbps=None,
+        driver="570.86",
+        notes="Two of its SMs are off.",
+    )
 
 
 def _slow_device() -> Any:
     return replace(
-        synthetic.devices()[1], name="H200", boost_clock_mhz=987.654, memory_clock_mhz=405.678,
-        memory_bandwidth_gbps=123.456, pcie_gbps=3.93846, nvlink_gbps=25.7821, fp16_tensor_tflops=65.1294,
-        l2_bytes=1 << 19, max_grid_dim=(2**31 - 1, 70_000, 1),
-    )  # fmt: skip
+        synthetic.devices()[1],
+        name="H200",
+        boost_clock_mhz=987.654,
+        memory_clock_mhz=405.678,
+        memory_bandwidth_gbps=123.456,
+        pcie_gbps=3.93846,
+        nvlink_gbps=25.7821,
+        fp16_tensor_tflops=65.1294,
+        l2_bytes=1 << 19,
+        max_grid_dim=(2**31 - 1, 70_000, 1),
+    )
 
 
 def _setup() -> DeviceMetrics:
@@ -191,11 +248,17 @@ def _setup() -> DeviceMetrics:
 # --- graphs -----------------------------------------------------------------------------------------
 
 _VALUES = (
-    ("a", "float", np.float32(0.5).tobytes()), ("b", "int", np.int32(-3).tobytes()),
-    ("c", "bool", b"\1"), ("d", "float", b"\0\0"), ("", "", b"\1\2"), ("e", "S", bytes(24)),
-    ("f", "S", bytes(16)), ("g", "unsigned", np.uint32(7).tobytes()), ("h", "char", b"\xff"),
+    ("a", "float", np.float32(0.5).tobytes()),
+    ("b", "int", np.int32(-3).tobytes()),
+    ("c", "bool", b"\1"),
+    ("d", "float", b"\0\0"),
+    ("", "", b"\1\2"),
+    ("e", "S", bytes(24)),
+    ("f", "S", bytes(16)),
+    ("g", "unsigned", np.uint32(7).tobytes()),
+    ("h", "char", b"\xff"),
     ("i", "double", np.float64(1e300).tobytes()),
-)  # fmt: skip
+)
 
 
 def every_kind() -> Any:
@@ -246,19 +309,27 @@ def crowded_roofline() -> Any:
 
 def empty_roofline() -> Any:
     point = RooflinePoint(
-        name="copy", provenance=synthetic.MEASURED, flops={}, size_bytes={"DRAM": 10, "L2": 30, "shared": 20},
+        name="copy",
+        provenance=synthetic.MEASURED,
+        flops={},
+        size_bytes={"DRAM": 10, "L2": 30, "shared": 20},
         time_ns=2e3,
-    )  # fmt: skip
+    )
     return replace(synthetic.roofline(), points=(point,))
 
 
 def _ladders() -> list[Any]:
-    one, two = synthetic.ladder(), synthetic.ladder(synthetic.MEASURED, 1.3)
+    one = synthetic.ladder()
+    two = synthetic.ladder(synthetic.MEASURED, 1.3)
     few = [replace(each, published_gbps=None) for each in two.bandwidths[:3]]
     three = replace(
-        two, provenance=Provenance("measured", "Tesla T4"), bandwidths=tuple(few), capacities=(),
-        working_set_bytes=two.working_set_bytes[4:9], latency_ns=2 * two.latency_ns[4:9],
-    )  # fmt: skip
+        two,
+        provenance=Provenance("measured", "Tesla T4"),
+        bandwidths=tuple(few),
+        capacities=(),
+        working_set_bytes=two.working_set_bytes[4:9],
+        latency_ns=2 * two.latency_ns[4:9],
+    )
     return [one, two, three]
 
 
@@ -290,9 +361,9 @@ ALL: dict[str, Callable[[], Any]] = {
     "card beside twins": lambda: DeviceCard(
         synthetic.devices()[1], [*synthetic.devices()[1:3], _unknown_device()]
     ),
-    "comparison of twins": lambda: DeviceComparison([
-        _unknown_device(), replace(_unknown_device(), name="H200"), _slow_device()
-    ]),
+    "comparison of twins": lambda: DeviceComparison(
+        [_unknown_device(), replace(_unknown_device(), name="H200"), _slow_device()]
+    ),
     "three ladders": lambda: LadderChart(_ladders()),
     "ladder without levels": lambda: LadderChart(_ladders()[2:]),
     "roofline crowded": lambda: RooflineChart(crowded_roofline()),
@@ -305,4 +376,4 @@ ALL: dict[str, Callable[[], Any]] = {
     "graph without a replay": lambda: GraphView(
         graphs.chain(22), replace(graphs.compared(graphs.chain(22)), replay=None)
     ),
-}  # fmt: skip
+}

@@ -34,8 +34,21 @@ def names(cp: Any) -> dict[str, Any]:
     }
 
 
-_TYPES = ("bool_", "int8", "uint8", "int16", "int32", "uint32", "int64", "uint64", "float16", "float32",
-          "float64", "complex64", "complex128")  # fmt: skip
+_TYPES = (
+    "bool_",
+    "int8",
+    "uint8",
+    "int16",
+    "int32",
+    "uint32",
+    "int64",
+    "uint64",
+    "float16",
+    "float32",
+    "float64",
+    "complex64",
+    "complex128",
+)
 
 
 def _mixed() -> list[str]:

@@ -64,7 +64,8 @@ class ModelPool:
         if new:
             self.segments.append(ModelSegment(address, stream, [0] * units))
         (segment,) = [s for s in self.segments if 0 <= address - s.address < len(s.owners) * UNIT]
-        first, name = (address - segment.address) // UNIT, next(self.names)
+        first = (address - segment.address) // UNIT
+        name = next(self.names)
         assert not any(segment.owners[first : first + units])
         segment.owners[first : first + units] = [name] * units
         return name

@@ -26,31 +26,36 @@ CASES = {
         HEAD + "{ extern __shared__ float s[]; s[n] = *x; __syncthreads(); *x = s[n / 2]; }",
     ),
     HEAD + "{ __shared__ float s[90000]; s[n] = *x; __syncthreads(); *x = s[n / 2]; }": (
-        "No block has more than 232,448 bytes: work in smaller tiles.", "",
+        "No block has more than 232,448 bytes: work in smaller tiles.",
+        "",
     ),
     HEAD + "{ *x = std::sqrt(*x); }": ("write sqrt without std::", HEAD + "{ *x = sqrt(*x); }"),
     HEAD + "{ std::cout << *x; }": ('printf("%d\\n", i)', HEAD + '{ printf("%d\\n", n); }'),
     HEAD + "{ *x = 1; }\nint main() { k<<<1, 1>>>(0, 1); }": ("Leave out main() and <<<...>>>", ""),
-    '#include <cstdio>\n' + HEAD + "{ }": ("printf needs no header in a kernel", ""),
-    "extern \"C\" __global__ void k(uint32_t* x) { *x = 1; }": (
+    "#include <cstdio>\n" + HEAD + "{ }": ("printf needs no header in a kernel", ""),
+    'extern "C" __global__ void k(uint32_t* x) { *x = 1; }': (
         "Add #include <cuda/std/cstdint> on top.",
         '#include <cuda/std/cstdint>\nextern "C" __global__ void k(uint32_t* x) { *x = 1; }',
     ),
-    "extern \"C\" __global__ void k(half* x) { *x = 1; }": (
+    'extern "C" __global__ void k(half* x) { *x = 1; }': (
         "Add #include <cuda_fp16.h> on top.",
         '#include <cuda_fp16.h>\nextern "C" __global__ void k(half* x) { *x = 1; }',
     ),
     HEAD + "{ *x = FLT_MAX; }": (
-        "Add #include <cuda/std/cfloat> on top.", "#include <cuda/std/cfloat>\n" + HEAD + "{ *x = FLT_MAX; }",
+        "Add #include <cuda/std/cfloat> on top.",
+        "#include <cuda/std/cfloat>\n" + HEAD + "{ *x = FLT_MAX; }",
     ),
     HEAD + "{ *x = M_PI; }": (
-        "CUDART_PI_F", "#include <math_constants.h>\n" + HEAD + "{ *x = CUDART_PI_F; }",
+        "CUDART_PI_F",
+        "#include <math_constants.h>\n" + HEAD + "{ *x = CUDART_PI_F; }",
     ),
     HEAD + "{ *x = INFINITY; }": (
-        "CUDART_INF_F", "#include <math_constants.h>\n" + HEAD + "{ *x = CUDART_INF_F; }",
+        "CUDART_INF_F",
+        "#include <math_constants.h>\n" + HEAD + "{ *x = CUDART_INF_F; }",
     ),
     HEAD + "{ *x = __shfl_down(*x, 1); }": (
-        "__shfl_down_sync(0xffffffff, ...)", HEAD + "{ *x = __shfl_down_sync(0xffffffff, *x, 1); }",
+        "__shfl_down_sync(0xffffffff, ...)",
+        HEAD + "{ *x = __shfl_down_sync(0xffffffff, *x, 1); }",
     ),
     HEAD + "{ cudaDeviceSynchronize(); }": ("cp.cuda.Device().synchronize()", ""),
     HEAD + "{ swap(x[0], x[1]); }": (
@@ -64,13 +69,13 @@ CASES = {
     HEAD + "{ __syncthread(); }": ("Did you mean '__syncthreads'?", HEAD + "{ __syncthreads(); }"),
     HEAD + "{ x[threadIDx.x] = 1; }": ("Did you mean 'threadIdx'?", HEAD + "{ x[threadIdx.x] = 1; }"),
     HEAD + "{ int column = n; x[colunm] = 1; }": ("Did you mean 'column'?", ""),
-    "extern \"C\" __global__ int k(float* x) { return 1; }": ("A kernel returns nothing", ""),
+    'extern "C" __global__ int k(float* x) { return 1; }': ("A kernel returns nothing", ""),
     HEAD + "{ __shared__ float s[]; s[n] = 1; }": ("`extern __shared__ float s[];`", ""),
     HEAD + "{ float s[n]; s[0] = 1; *x = s[0]; }": ("The compiler must know an array's size", ""),
     HEAD + "{ *x = min(*x, 3); }": ("same type, such as 3.0f", HEAD + "{ *x = min(*x, 3.0f); }"),
     "__host__ float f() { return 1; }\n" + HEAD + "{ *x = f(); }": ("Leave out __host__", ""),
     "def k(x):\n    x[0] = 1": ("This is Python; a kernel is written in CUDA C++", ""),
-}  # fmt: skip
+}
 
 
 def compiled(code: str) -> str:

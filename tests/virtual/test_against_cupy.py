@@ -84,8 +84,13 @@ def test_differences_are_seen() -> None:
     """The comparison itself: another type, shape, value, layout or error is found."""
     one = outcome(cp, "cp.arange(6).reshape(2, 3)")
     for other in (
-        "cp.arange(6, dtype=cp.int32).reshape(2, 3)", "cp.arange(6)", "cp.arange(6).reshape(2, 3) + 1",
-        "cp.arange(6).reshape(2, 3).copy(order='F')", "cp.arange(6).reshape(4, 3)", "[1]", "None",
-    ):  # fmt: skip
+        "cp.arange(6, dtype=cp.int32).reshape(2, 3)",
+        "cp.arange(6)",
+        "cp.arange(6).reshape(2, 3) + 1",
+        "cp.arange(6).reshape(2, 3).copy(order='F')",
+        "cp.arange(6).reshape(4, 3)",
+        "[1]",
+        "None",
+    ):
         assert difference(one, outcome(cp, other), True)
     assert not difference(one, outcome(cp, "cp.arange(6).reshape(2, 3)"), True)

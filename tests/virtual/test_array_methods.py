@@ -175,14 +175,22 @@ def test_what_flags_say() -> None:
 @pytest.mark.parametrize(
     "key",
     [
-        np.s_[1], np.s_[..., -1], np.s_[None, 1:, 2], np.s_[:, [0, 2]], np.s_[[2, 0], 1:3],
+        np.s_[1],
+        np.s_[..., -1],
+        np.s_[None, 1:, 2],
+        np.s_[:, [0, 2]],
+        np.s_[[2, 0], 1:3],
         np.s_[None, [1, 1]],
-        np.s_[..., None, [3, 0]], np.s_[np.array([True, False, True])],
-        np.s_[:, np.array([True, False, True, False])], np.s_[np.eye(3, 4, dtype=bool)],
-        np.s_[True], np.s_[[], 1], np.s_[np.int8(2), ::-1],
+        np.s_[..., None, [3, 0]],
+        np.s_[np.array([True, False, True])],
+        np.s_[:, np.array([True, False, True, False])],
+        np.s_[np.eye(3, 4, dtype=bool)],
+        np.s_[True],
+        np.s_[[], 1],
+        np.s_[np.int8(2), ::-1],
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_keys(key: Any) -> None:
     x, host = pair()
     np.testing.assert_array_equal(x[key].get(), host[key])

@@ -65,7 +65,8 @@ class TestTransfers:
         "data", [5, 2.5, 1j, True, [1, 2], [[1.0], [2]], (1, 2), np.int8(3), range(4), [], np.float32([1, 2])]
     )
     def test_array_of_host_data(self, data: Any) -> None:
-        result, expected = cp.array(data), np.array(data)
+        result = cp.array(data)
+        expected = np.array(data)
         assert (result.dtype, result.shape) == (expected.dtype, expected.shape)
         np.testing.assert_array_equal(result.get(), expected)
 
@@ -510,7 +511,8 @@ def test_huge_indices_take_no_time() -> None:
 
 
 def test_a_generator_draws_from_the_bits_it_is_given() -> None:
-    one, other = cp.random.default_rng(1), cp.random.default_rng(2)
+    one = cp.random.default_rng(1)
+    other = cp.random.default_rng(2)
     one.bit_generator, other.bit_generator = cp.random.XORWOW(5), cp.random.XORWOW(5)
     assert (one.random(8) == other.random(8)).all()
 

@@ -114,14 +114,17 @@ OPERATORS += [operator.pow, operator.lt, operator.ge, operator.eq, operator.ne]
 @pytest.mark.parametrize("op", OPERATORS)
 @pytest.mark.parametrize("dtype", ["i4", "u1", "f4", "f8"])
 def test_operators_with_broadcasting(op: Any, dtype: str) -> None:
-    a, b = sample(dtype, (4, 1)), sample(dtype, (3, 1, 5), seed=2)
-    a, b = abs(a), abs(b)
+    a = sample(dtype, (4, 1))
+    b = sample(dtype, (3, 1, 5), seed=2)
+    a = abs(a)
+    b = abs(b)
     same(op(cp.array(a), cp.array(b)), op(a, b))
 
 
 @pytest.mark.parametrize("op", ["iadd", "isub", "imul", "itruediv", "ipow", "ifloordiv", "imod"])
 def test_in_place_operators_keep_address_and_dtype(op: str) -> None:
-    a, b = abs(sample("f4")) + 1, abs(sample("f8", seed=3)) + 1
+    a = abs(sample("f4")) + 1
+    b = abs(sample("f8", seed=3)) + 1
     device = cp.array(a)
     address = device.data.ptr
     result = getattr(operator, op)(device, cp.array(b))
@@ -237,7 +240,8 @@ FUNCTIONS: list[tuple[str, Any]] = [
 @pytest.mark.parametrize(("name", "function"), FUNCTIONS, ids=[name for name, _ in FUNCTIONS])
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 def test_functions(name: str, function: Any, dtype: str) -> None:
-    a, b = sample(dtype), sample(dtype, seed=4)
+    a = sample(dtype)
+    b = sample(dtype, seed=4)
     same(function(cp, cp.array(a), cp.array(b)), function(np, a, b))
 
 
@@ -288,7 +292,8 @@ def test_unusual_shapes(shape: tuple[int, ...]) -> None:
 
 
 def test_scatter_with_ufunc_at() -> None:
-    a, host = cp.zeros(4), np.zeros(4)
+    a = cp.zeros(4)
+    host = np.zeros(4)
     cp.add.at(a, cp.array([0, 1, 1, 3]), cp.ones(4))
     np.add.at(host, [0, 1, 1, 3], np.ones(4))
     same(a, host)
@@ -318,7 +323,8 @@ def test_matmul_shapes() -> None:
         ((5, 3, 4), (4, 2)),
         ((5, 3, 4), (5, 4, 2)),
     ):
-        a, b = sample("f8", left), sample("f8", right, seed=1)
+        a = sample("f8", left)
+        b = sample("f8", right, seed=1)
         same(cp.array(a) @ cp.array(b), a @ b)
     with pytest.raises(ValueError, match="mismatch"):
         cp.ones((2, 3)) @ cp.ones((2, 3))

@@ -44,7 +44,8 @@ extern "C" __global__ void split(int* x) {
 template <typename T> __global__ void twice(T* x) { x[threadIdx.x] *= 2; }
 """
 N = 5000
-GRID, BLOCK = (20, 1, 1), (256, 1, 1)
+GRID = (20, 1, 1)
+BLOCK = (256, 1, 1)
 
 
 @pytest.fixture

@@ -53,7 +53,8 @@ class Reference:
     def work(self, stream: int, kind: str, duration: int, share: float) -> tuple[int, int]:
         calls = {"kernel": HOST.kernel_ns, "memset": HOST.memory_set_ns}
         self.now += round(calls.get(kind, HOST.copy_ns))
-        engine, ready = self.busy[KINDS[kind]], self.ready(stream)
+        engine = self.busy[KINDS[kind]]
+        ready = self.ready(stream)
         share = share if kind == "kernel" else 1.0
 
         def fits(start: int) -> bool:
@@ -126,7 +127,8 @@ class Streams:
 def test_work_runs_when_the_reference_says(program: list[Any]) -> None:
     previous = slot._slot.machine
     try:
-        expected, streams = Reference(), Streams()
+        expected = Reference()
+        streams = Streams()
         for step, (name, *arguments) in enumerate(program):
             wanted = getattr(expected, name)(*arguments)
             assert getattr(streams, name)(*arguments) == wanted, (step, name, arguments)
@@ -142,7 +144,8 @@ def test_operations_follow_what_the_reference_says(program: list[Any]) -> None:
     """Names of operations that must have ended, each directly or through others, exactly."""
     previous = slot._slot.machine
     try:
-        streams, fronts = Streams(), [set[int]() for _ in range(4)]
+        streams = Streams()
+        fronts = [set[int]() for _ in range(4)]
         marks: dict[int, set[int]] = {}
         found: dict[int, set[int]] = {}
 
@@ -230,7 +233,8 @@ def test_a_graph_orders_its_nodes_as_streams_and_events_do(program: list[Any]) -
 
 def test_an_engine_forgets_old_work_but_never_overlaps_it() -> None:
     """Of more pieces than it keeps, the older half only bounds from below when the next may start."""
-    engine, kept = Engine(), 256
+    engine = Engine()
+    kept = 256
 
     def place(ready_ns: int, duration_ns: int, share: float) -> int:
         start = engine.earliest(ready_ns, duration_ns, share, 0)

@@ -98,7 +98,8 @@ def test_what_was_used_last_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_what_is_compiled_ahead_for_all_is_read_and_never_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    everybodys, mine = tmp_path / "everybodys", tmp_path / "mine"
+    everybodys = tmp_path / "everybodys"
+    mine = tmp_path / "mine"
     monkeypatch.setenv("GPULAB_CACHE_DIR", str(everybodys))
     cache.store("engine", "a", b"code")
     monkeypatch.setenv("GPULAB_CACHE_DIR", str(mine))

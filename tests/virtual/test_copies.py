@@ -65,7 +65,8 @@ def last(machine: Machine, device: int = 0) -> Any:
 )
 def test_page_locked_or_not_decides_not_the_function(machine: Machine, door: str, pinned: bool) -> None:
     way, name = door.split(": ")
-    x, host = cp.full(SIZE, 7, dtype=cp.uint8), host_buffer(pinned)
+    x = cp.full(SIZE, 7, dtype=cp.uint8)
+    host = host_buffer(pinned)
     host[:] = 9
     cp.cuda.Device().synchronize()
     begin = machine.clock.now_ns
@@ -105,7 +106,8 @@ def test_a_copy_counts_as_page_locked_only_wholly(
 
 def test_pageable_copies_wait_for_the_device_only_on_the_way_back(machine: Machine) -> None:
     """Seen on an H200 behind a kernel of 10 ms: to the device 79 us for 1 MiB, to the host 10.3 ms."""
-    x, host = cp.zeros(SIZE, dtype=cp.uint8), host_buffer(pinned=False)
+    x = cp.zeros(SIZE, dtype=cp.uint8)
+    host = host_buffer(pinned=False)
     stream = cp.cuda.Stream(non_blocking=True)
     busy = cp.zeros(1 << 28, dtype=cp.float32)
     cp.cuda.Device().synchronize()
@@ -185,7 +187,8 @@ def test_unlike_gpus_copy_at_the_slower_link_both_ways(names: tuple[str, str], i
 
 @pytest.mark.parametrize("door", [d for d in DEVICE_TO_DEVICE if d != "asarray"])
 def test_copies_within_a_gpu_take_its_memory(machine: Machine, door: str) -> None:
-    x, y = cp.full(SIZE, 3, dtype=cp.uint8), cp.zeros(SIZE, dtype=cp.uint8)
+    x = cp.full(SIZE, 3, dtype=cp.uint8)
+    y = cp.zeros(SIZE, dtype=cp.uint8)
     DEVICE_TO_DEVICE[door](y, x)
     done = last(machine)
     assert (done.kind, done.name, done.copy_kind, done.pinned) == ("MEMCPY", "Memcpy DtoD", "DtoD", None)
@@ -215,13 +218,15 @@ def test_memory_sets_are_one_thing(machine: Machine, door: Callable[[Any], objec
 
 
 def test_a_peer_copy_names_the_devices_of_its_addresses(two_gpus: Machine) -> None:
-    x, y = cp.zeros(8), cp.zeros(8)
+    x = cp.zeros(8)
+    y = cp.zeros(8)
     with pytest.raises(cp.cuda.runtime.CUDARuntimeError, match="not in the memory of device 1"):
         runtime.memcpyPeer(y.data.ptr, 1, x.data.ptr, 0, 64)
 
 
 def test_operations_say_what_they_follow(machine: Machine) -> None:
-    one, two = cp.cuda.Stream(non_blocking=True), cp.cuda.Stream(non_blocking=True)
+    one = cp.cuda.Stream(non_blocking=True)
+    two = cp.cuda.Stream(non_blocking=True)
     log = machine.devices[0].work.log
     with one:
         x = cp.zeros(10)
@@ -238,7 +243,8 @@ def test_operations_say_what_they_follow(machine: Machine) -> None:
 
 
 def test_the_legacy_stream_follows_blocking_streams_and_they_it(machine: Machine) -> None:
-    blocking, free = cp.cuda.Stream(), cp.cuda.Stream(non_blocking=True)
+    blocking = cp.cuda.Stream()
+    free = cp.cuda.Stream(non_blocking=True)
     x = cp.zeros(10)
     for stream in (blocking, free, cp.cuda.Stream.null, blocking, free):
         with stream:
@@ -275,7 +281,8 @@ BEYOND: dict[str, Callable[[Any, Any], object]] = {
 
 @pytest.mark.parametrize("beyond", BEYOND)
 def test_copies_stay_within_an_allocation(machine: Machine, beyond: str) -> None:
-    a, b = cp.zeros(16, np.float32), cp.full(4096, 7, np.uint8)
+    a = cp.zeros(16, np.float32)
+    b = cp.full(4096, 7, np.uint8)
     with pytest.raises(
         runtime.CUDARuntimeError, match=r"cudaErrorInvalidValue: invalid argument: .*bytes at 0x"
     ):
@@ -285,7 +292,8 @@ def test_copies_stay_within_an_allocation(machine: Machine, beyond: str) -> None
 
 
 def test_copies_up_to_the_end_of_an_allocation_pass(machine: Machine) -> None:
-    a, b = cp.zeros(16, np.float32), cp.zeros(512, np.uint8)
+    a = cp.zeros(16, np.float32)
+    b = cp.zeros(512, np.uint8)
     a.data.memset(255, 512)
     b.data.copy_from_device(a.data, 512)
     (a.data + 256).copy_from_host(ADDRESS, 256)

@@ -93,7 +93,8 @@ def test_the_model_ranks_kernels_as_the_h200_does(h200: Machine) -> None:
 @pytest.mark.parametrize("row", rows("h200_copies.tsv"), ids=lambda row: f"{row[0]}-{row[1]}")
 def test_copies_are_those_of_an_h200(row: list[str]) -> None:
     name, pinned = row[0].partition("_")[::2]
-    info, size = device_info("H200"), int(row[1])
+    info = device_info("H200")
+    size = int(row[1])
     kinds: dict[str, CopyKind] = {"h2d": "HtoD", "d2h": "DtoH", "d2d": "DtoD"}
     if name == "memset":
         modelled = cost.memset_ns(info, size)
@@ -125,7 +126,8 @@ def test_copies_between_two_h200_take_what_was_measured(size: int, measured_us: 
 
 def test_a_copy_to_another_gpu_takes_the_slower_link_of_the_two() -> None:
     """NVLink where both have it (half of both directions' rate), else PCIe, twice."""
-    size, h200 = 1 << 30, device_info("H200")
+    size = 1 << 30
+    h200 = device_info("H200")
 
     def gbps(peer: str) -> float:
         taken_ns = cost.peer_copy_ns(h200, device_info(peer), size)
@@ -140,7 +142,8 @@ def test_a_copy_to_another_gpu_takes_the_slower_link_of_the_two() -> None:
 
 def test_pageable_copies_are_slower_and_small_ones_cost_latency() -> None:
     info = device_info("H200")
-    large, small = 1 << 28, 4
+    large = 1 << 28
+    small = 4
     assert cost.copy_ns(info, "HtoD", large, False) > 3 * cost.copy_ns(info, "HtoD", large, True)
     assert cost.copy_ns(info, "HtoD", small, True) == pytest.approx(
         cost.copy_ns(info, "HtoD", 2 * small, True), rel=0.01

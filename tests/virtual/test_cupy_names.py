@@ -83,7 +83,8 @@ SAME_AS_NUMPY = {
 
 @pytest.mark.parametrize("name", SAME_AS_NUMPY)
 def test_same_as_numpy(name: str) -> None:
-    mine, theirs = on_host(SAME_AS_NUMPY[name](cp)), on_host(SAME_AS_NUMPY[name](np))
+    mine = on_host(SAME_AS_NUMPY[name](cp))
+    theirs = on_host(SAME_AS_NUMPY[name](np))
     if isinstance(theirs, list):
         assert len(mine) == len(theirs)
         for a, b in zip(mine, theirs, strict=True):
@@ -129,7 +130,8 @@ def test_strided_views_share_memory_and_stay_within_their_allocation() -> None:
 
 
 def test_flat_assignment_writes_through_views() -> None:
-    host, device = X.copy(), cp.asarray(X)
+    host = X.copy()
+    device = cp.asarray(X)
     for x in (host.T, device.T):
         x.flat[1] = 10
         x.flat[2:6:2] = 7
@@ -141,7 +143,8 @@ def test_flat_assignment_writes_through_views() -> None:
 
 
 def test_sorting_methods_write_in_place() -> None:
-    device, host = cp.asarray(X), X.copy()
+    device = cp.asarray(X)
+    host = X.copy()
     view = device[:, ::2]
     view.sort(axis=1)
     host[:, ::2].sort(axis=1)
@@ -261,7 +264,8 @@ def test_files(tmp_path: Path) -> None:
 def test_copies_keep_the_order_of_axes_as_in_numpy(make: Any, view: Any) -> None:
     host = view(np.arange(24.0).reshape(2, 3, 4))
     device = view(cp.arange(24.0).reshape(2, 3, 4))
-    mine, theirs = make(device, cp), make(host, np)
+    mine = make(device, cp)
+    theirs = make(host, np)
     assert mine.shape == theirs.shape
     if theirs.size:
         assert mine.strides == theirs.strides
@@ -339,9 +343,12 @@ def test_dlpack() -> None:
 
 def test_streams_and_events_by_handle() -> None:
     runtime = cp.cuda.runtime
-    stream, start, end = runtime.streamCreate(), runtime.eventCreate(), runtime.eventCreate()
+    stream = runtime.streamCreate()
+    start = runtime.eventCreate()
+    end = runtime.eventCreate()
     runtime.eventRecord(start, stream)
-    source, target = runtime.malloc(1 << 20), runtime.malloc(1 << 20)
+    source = runtime.malloc(1 << 20)
+    target = runtime.malloc(1 << 20)
     runtime.memcpyAsync(target, source, 1 << 20, runtime.memcpyDeviceToDevice, stream)
     runtime.eventRecord(end, stream)
     assert runtime.streamQuery(stream) == runtime.eventQuery(end) == 600

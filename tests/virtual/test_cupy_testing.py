@@ -20,7 +20,8 @@ pytestmark = pytest.mark.usefixtures("machine")
 @testing.for_all_dtypes()
 @pytest.mark.parametrize("xp", [np, cp])
 def test_arrays_of_every_dtype(xp: Any, dtype: Any) -> None:
-    up, down = testing.shaped_arange((2, 3), xp, dtype), testing.shaped_reverse_arange((2, 3), xp, dtype)
+    up = testing.shaped_arange((2, 3), xp, dtype)
+    down = testing.shaped_reverse_arange((2, 3), xp, dtype)
     assert up.dtype == down.dtype == testing.shaped_random((2, 3), xp, dtype).dtype == dtype
     assert isinstance(up, xp.ndarray)
     if np.dtype(dtype).kind == "b":
@@ -203,7 +204,11 @@ def test_a_file_of_tests_runs_by_the_plugin(tmp_path: Path) -> None:
     )
     run = subprocess.run(
         [sys.executable, "-m", "pytest", *command.split(), str(tmp_path)],
-        capture_output=True, text=True, cwd=tmp_path, timeout=300, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        timeout=300,
+        check=False,
+    )
     assert "4 failed, 10 passed, 8 skipped" in run.stdout, run.stdout + run.stderr
     assert "test_wrong[axis=0, n=3]" in run.stdout

@@ -50,7 +50,8 @@ def managed(n: int = N) -> Any:
 
 def test_kernels_use_page_locked_memory_where_it_lies_and_at_the_rate_of_the_bus(machine: Machine) -> None:
     host = cupyx.zeros_pinned(N, np.float32)
-    x, inside = mapped(host), cp.zeros(N, cp.float32)
+    x = mapped(host)
+    inside = cp.zeros(N, cp.float32)
     over_bus = took_ns(machine, lambda: cp.add(x, 1, out=x))
     at_home = took_ns(machine, lambda: cp.add(inside, 1, out=inside))
     assert (host == 1).all()
@@ -115,7 +116,8 @@ def test_the_bare_address_of_page_locked_memory_is_a_kernels_argument(machine: M
     code = r"""struct Both { float* x; int n; };
     extern "C" __global__ void one(Both b) { if (threadIdx.x < b.n) b.x[threadIdx.x] += 1; }
     extern "C" __global__ void two(float* x) { x[blockIdx.x * blockDim.x + threadIdx.x] += 2; }"""
-    module, n = cp.RawModule(code=code), 1 << 20
+    module = cp.RawModule(code=code)
+    n = 1 << 20
     owned: Any = np.zeros(n, np.float32) if how == "hostRegister" else None
     if how == "hostAlloc":
         address = runtime.hostAlloc(4 * n, runtime.hostAllocMapped)
@@ -234,11 +236,14 @@ def test_registrations_and_handles_that_cannot_be(
 
 def by_hand(script: list[tuple[str, int, int]], pages: int, read_mostly: bool) -> list[tuple[int, int, int]]:
     """The rules for one page, applied page after page."""
-    device, host = set[int](), set[int]()
+    device = set[int]()
+    host = set[int]()
     told = []
     for who, first, last in script:
         here, there = (device, host) if who == "device" else (host, device)
-        copied, new, blocks = 0, 0, set()
+        copied = 0
+        new = 0
+        blocks = set()
         for page in range(first, last):
             if page in here:
                 continue
@@ -302,7 +307,8 @@ def test_a_prefetch_brings_the_pages_without_faults(machine: Machine) -> None:
     done = machine.current_device.work.log[-1]
     assert (done.copy_kind, done.size_bytes, done.stream_id) == ("HtoD", x.nbytes, stream.ptr)
     assert done.duration_ns == pytest.approx(8 * bus.PREFETCH_BLOCK_NS + x.nbytes / 26.0, rel=0.05)
-    resident, y = cp.zeros(N, cp.float32), cp.empty(N, cp.float32)
+    resident = cp.zeros(N, cp.float32)
+    y = cp.empty(N, cp.float32)
     after = took_ns(machine, lambda: cp.multiply(x, 3, out=y))
     assert after == took_ns(machine, lambda: cp.multiply(resident, 3, out=y))
     assert machine.current_device.memory.page_faults == 0
@@ -341,7 +347,8 @@ def test_numpy_shares_managed_memory_by_dlpack_and_keeps_it(machine: Machine) ->
 
 
 def test_dlpack_orders_the_streams_that_it_is_told(machine: Machine) -> None:
-    x, consumer = managed(1000), cp.cuda.Stream(non_blocking=True)
+    x = managed(1000)
+    consumer = cp.cuda.Stream(non_blocking=True)
     producer = cp.cuda.Stream(non_blocking=True)
     with producer:
         cp.zeros(1 << 24, cp.float32)
@@ -361,7 +368,8 @@ def test_dlpack_orders_the_streams_that_it_is_told(machine: Machine) -> None:
 
 def test_asarray_takes_the_data_along_and_set_leaves_it_to_the_driver(machine: Machine) -> None:
     stream = cp.cuda.Stream(non_blocking=True)
-    host, x = np.ones(N, np.float32), cp.zeros(N, cp.float32)
+    host = np.ones(N, np.float32)
+    x = cp.zeros(N, cp.float32)
 
     def waited(call: Callable[[], object]) -> bool:
         cp.cuda.Device().synchronize()
@@ -395,14 +403,16 @@ def modelled_us(machine: Machine) -> dict[str, float]:
     """What every way to 64 MiB takes, under the names that the recording has."""
     n = np.int32(16 << 20)
     module = cp.RawModule(code=KERNELS)
-    twice, every = module.get_function("twice"), module.get_function("every")
+    twice = module.get_function("twice")
+    every = module.get_function("every")
     y = cp.empty(int(n), cp.float32)
 
     def kernel(x: Any) -> float:
         return took_ns(machine, lambda: twice((65536,), (256,), (x, y, n))) / 1e3
 
     def strided(step: int) -> float:
-        x, threads = managed(int(n)), -(-int(n) // step)
+        x = managed(int(n))
+        threads = -(-int(n) // step)
         np.from_dlpack(x)
         arguments = (x, n, np.int32(step))
         return took_ns(machine, lambda: every((-(-threads // 32),), (32,), arguments)) / 1e3

@@ -13,9 +13,22 @@ from virtualgpu import cp
 from virtualgpu.cp import _missing_names
 from virtualgpu.cp._routines.documented import EXAMPLES
 
-MODULES = ("cp", "cp.cuda", "cp.cuda.device", "cp.cuda.driver", "cp.cuda.memory", "cp.cuda.nvrtc",
-           "cp.cuda.nvtx", "cp.cuda.pinned_memory", "cp.cuda.runtime", "cp.cuda.stream", "cp.fft",
-           "cp.linalg", "cp.random", "cp.testing")  # fmt: skip
+MODULES = (
+    "cp",
+    "cp.cuda",
+    "cp.cuda.device",
+    "cp.cuda.driver",
+    "cp.cuda.memory",
+    "cp.cuda.nvrtc",
+    "cp.cuda.nvtx",
+    "cp.cuda.pinned_memory",
+    "cp.cuda.runtime",
+    "cp.cuda.stream",
+    "cp.fft",
+    "cp.linalg",
+    "cp.random",
+    "cp.testing",
+)
 
 
 def value(path: str) -> Any:

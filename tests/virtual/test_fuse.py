@@ -68,7 +68,8 @@ def test_functions_agree_with_those_outside(dtype: str, names: tuple[str, ...]) 
         return tuple(f(x, second) if f.nin == 2 else f(x) for f, second in every)
 
     device = [cp.asarray(value) for value in (a, b, exponent)]
-    expected, found = all_of_them(*device), cp.fuse(all_of_them)(*device)
+    expected = all_of_them(*device)
+    found = cp.fuse(all_of_them)(*device)
     for name, mine, theirs in zip(names, found, expected, strict=True):
         assert mine.dtype == theirs.dtype, name
         if theirs.dtype.kind in "fc":
@@ -157,7 +158,8 @@ ROUTINES = (
 @pytest.mark.parametrize("dtypes", [("f4", "f4"), ("i4", "f8"), ("f2", "f4"), ("i4", "i8")])
 def test_same_result_and_type_as_without(function: Callable[..., Any], dtypes: tuple[str, str]) -> None:
     rng = np.random.default_rng(5)
-    x, y = cp.asarray(rng.integers(-5, 5, (4, 6)).astype(dtypes[0])), cp.arange(6).astype(dtypes[1])
+    x = cp.asarray(rng.integers(-5, 5, (4, 6)).astype(dtypes[0]))
+    y = cp.arange(6).astype(dtypes[1])
     same(cp.fuse(function)(x, y), function(x, y), rtol=2e-3 if "f2" in dtypes else 1e-6)
 
 
@@ -201,12 +203,14 @@ REDUCTIONS = (dot, dots, distance, least, product, any_greater, all_small)
 @pytest.mark.parametrize("dtype", ["f4", "f8", "i4"])
 def test_reductions_at_the_end(function: Callable[..., Any], dtype: str) -> None:
     rng = np.random.default_rng(6)
-    x, y = cp.asarray(rng.integers(-5, 5, (7, 33)).astype(dtype)), cp.arange(33).astype(dtype)
+    x = cp.asarray(rng.integers(-5, 5, (7, 33)).astype(dtype))
+    y = cp.arange(33).astype(dtype)
     same(cp.fuse(function)(x, y), function(x, y), rtol=1e-5)
 
 
 def test_of_two_results_of_a_reduction_the_first_comes_back() -> None:
-    x, y = cp.arange(6.0).reshape(2, 3), cp.arange(3.0)
+    x = cp.arange(6.0).reshape(2, 3)
+    y = cp.arange(3.0)
     found = cp.fuse(two_results)(x, y)
     assert isinstance(found, cp.ndarray)
     same(found, two_results(x, y)[0])
@@ -250,7 +254,8 @@ STEPS = (other_functions, centred, softmax, elements_and_total, total_of_totals,
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 def test_more_than_one_loop(function: Callable[..., Any], dtype: str) -> None:
     rng = np.random.default_rng(6)
-    x, y = cp.asarray(rng.integers(-5, 5, (7, 33)).astype(dtype)), cp.arange(33).astype(dtype)
+    x = cp.asarray(rng.integers(-5, 5, (7, 33)).astype(dtype))
+    y = cp.arange(33).astype(dtype)
     fused = cp.fuse(function)
     for _ in range(2):
         same(fused(x, y), function(x, y), rtol=1e-5)

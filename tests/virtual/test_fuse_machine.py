@@ -31,7 +31,8 @@ def test_one_launch_instead_of_many(machine: Machine) -> None:
 
 @pytest.mark.parametrize("function", [*REDUCTIONS, lambda x, y: step(x, y, 0.5)])
 def test_one_launch_with_a_reduction_or_in_place(function: Any, machine: Machine) -> None:
-    x, y = cp.ones((7, 33)), cp.ones((7, 33))
+    x = cp.ones((7, 33))
+    y = cp.ones((7, 33))
     launches = machine.kernel_launches
     cp.fuse(kernel_name="fused")(function)(x, y)
     assert machine.kernel_launches == launches + 1

@@ -34,14 +34,16 @@ def squared_difference() -> Any:
 
 @pytest.mark.parametrize("dtype", DTYPES[1:])
 def test_every_element_type(dtype: str) -> None:
-    x, y = sample(dtype), sample(dtype)
+    x = sample(dtype)
+    y = sample(dtype)
     result = squared_difference()(cp.asarray(x), cp.asarray(y))
     assert result.dtype == x.dtype
     np.testing.assert_allclose(result.get(), (x - y) * (x - y), rtol=1e-5)
 
 
 def test_booleans() -> None:
-    x, y = sample("?"), sample("?")
+    x = sample("?")
+    y = sample("?")
     both = cp.ElementwiseKernel("bool x, bool y", "bool z", "z = x && y")
     np.testing.assert_array_equal(both(cp.asarray(x), cp.asarray(y)).get(), x & y)
 
@@ -65,7 +67,8 @@ def test_views_and_broadcasting(left: str, reduce_dims: bool) -> None:
     device = cp.asarray(host)
     kernel = cp.ElementwiseKernel("T x, T y", "T z", "z = x * 100 + y", reduce_dims=reduce_dims)
     for right in ("as it is", "one row", "scalar", "broadcast"):
-        a, b = LAYOUTS[left](host), LAYOUTS[right](host)
+        a = LAYOUTS[left](host)
+        b = LAYOUTS[right](host)
         try:
             expected = a * 100 + b
         except ValueError:
@@ -262,7 +265,8 @@ def test_generated_code_can_be_read() -> None:
 
 
 def test_complex_arithmetic() -> None:
-    a, b = sample("c16"), sample("c16")
+    a = sample("c16")
+    b = sample("c16")
     kernel = cp.ElementwiseKernel(
         "T a, T b", "T z", "T w = a / b; w += conj(a); w -= exp(b); z = w * sqrt(a)"
     )
@@ -324,7 +328,8 @@ def test_reduction_of_every_element_type(dtype: str) -> None:
 
 def test_several_inputs_outputs_and_a_type_of_its_own() -> None:
     dot = cp.ReductionKernel("T x, T y", "T z", "x * y", "a + b", "z = a", "0", "dot")
-    x, y = RNG.random((4, 6)), RNG.random(6)
+    x = RNG.random((4, 6))
+    y = RNG.random(6)
     np.testing.assert_allclose(dot(cp.asarray(x), cp.asarray(y), axis=1).get(), x @ y)
     np.testing.assert_allclose(dot(cp.asarray(x), 2.0).get(), 2 * x.sum())
     bounds = cp.ReductionKernel(
@@ -345,7 +350,8 @@ def test_several_inputs_outputs_and_a_type_of_its_own() -> None:
 
 def test_raw_inputs_need_the_reduced_axes_in_front() -> None:
     weighted = cp.ReductionKernel("T x, raw T w", "T y", "x * w[_J]", "a + b", "y = a", "0", "weighted")
-    x, w = RNG.random((5, 3)), RNG.random(5)
+    x = RNG.random((5, 3))
+    w = RNG.random(5)
     result = weighted(cp.asarray(x), cp.asarray(w), axis=0)
     np.testing.assert_allclose(result.get(), w @ x)
     with pytest.raises(NotImplementedError, match="Illegal conditions"):
@@ -390,7 +396,8 @@ def test_out_of_a_reduction() -> None:
 def test_parameters_of_a_reduction_may_have_the_names_of_its_expressions(
     inputs: str, output: str, mapped: str, closing: str
 ) -> None:
-    x, y = np.arange(1.0, 7.0).reshape(2, 3), np.arange(6.0).reshape(2, 3)
+    x = np.arange(1.0, 7.0).reshape(2, 3)
+    y = np.arange(6.0).reshape(2, 3)
     kernel = cp.ReductionKernel(inputs, output, mapped, "a + b", closing, "0", "dot")
     np.testing.assert_allclose(cp.asnumpy(kernel(cp.asarray(x), cp.asarray(y), axis=1)), (x * y).sum(axis=1))
 

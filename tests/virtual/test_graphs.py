@@ -27,7 +27,8 @@ pytestmark = pytest.mark.usefixtures("machine")
 
 ADD = 'extern "C" __global__ void add(float* x, float y) { x[blockIdx.x * blockDim.x + threadIdx.x] += y; }'
 COPY = 'extern "C" __global__ void copy(float* y, const float* x) { y[threadIdx.x] = x[threadIdx.x]; }'
-Stream, Event = cp.cuda.Stream, cp.cuda.Event
+Stream = cp.cuda.Stream
+Event = cp.cuda.Event
 
 
 @pytest.fixture
@@ -59,8 +60,10 @@ def edges_of(dot: str) -> set[tuple[int, int]]:
 
 class TestReplay:
     def test_nothing_runs_before_the_launch(self, machine: Machine, add: Any) -> None:
-        x, y = cp.zeros(64, cp.float32), cp.zeros(64, cp.float32)
-        logged, launches = len(machine.devices[0].work.log), machine.kernel_launches
+        x = cp.zeros(64, cp.float32)
+        y = cp.zeros(64, cp.float32)
+        logged = len(machine.devices[0].work.log)
+        launches = machine.kernel_launches
 
         def work(stream: Any) -> None:
             assert stream.is_capturing()
@@ -111,8 +114,10 @@ class TestReplay:
     )
     def test_results_are_those_of_the_inputs_at_the_launch(self, function: Any) -> None:
         values = np.arange(12, dtype=np.float32).reshape(3, 4)[::-1] * 1.5
-        x, index = cp.asarray(values), cp.array([2, 0])
-        expected, kept = function(x, index).get(), []
+        x = cp.asarray(values)
+        index = cp.array([2, 0])
+        expected = function(x, index).get()
+        kept = []
         x.fill(0)
         index.fill(1)
         graph = captured(lambda _: kept.append(function(x, index)))
@@ -123,8 +128,10 @@ class TestReplay:
         np.testing.assert_array_equal(kept[0].get(), expected)
 
     def test_writing_in_place_waits_for_the_launch(self) -> None:
-        x, y = cp.arange(6, dtype=cp.float32)[::-1].copy(), cp.ones(6, cp.float32)
-        index, bins = cp.array([0, 0, 5]), cp.zeros(6, cp.float32)
+        x = cp.arange(6, dtype=cp.float32)[::-1].copy()
+        y = cp.ones(6, cp.float32)
+        index = cp.array([0, 0, 5])
+        bins = cp.zeros(6, cp.float32)
 
         def work(stream: Any) -> None:
             x.sort()
@@ -148,7 +155,8 @@ class TestReplay:
         memory = cp.cuda.alloc_pinned_memory(256)
         host = np.frombuffer(memory, np.float32, 64)
         host[:] = 1
-        x, y = cp.zeros(64, cp.float32), cp.ones(64, cp.float32)
+        x = cp.zeros(64, cp.float32)
+        y = cp.ones(64, cp.float32)
         seen: list[float] = []
 
         def work(stream: Any) -> None:
@@ -162,8 +170,13 @@ class TestReplay:
         graph = captured(work)
         assert seen == []
         assert nodes_of(graph.debug_dot_str()) == {
-            0: "MEMCPY", 1: "add", 2: "MEMSET", 3: "MEMCPY", 4: "MEMCPY", 5: "HOST"
-        }  # fmt: skip
+            0: "MEMCPY",
+            1: "add",
+            2: "MEMSET",
+            3: "MEMCPY",
+            4: "MEMCPY",
+            5: "HOST",
+        }
         host[:] = 4
         graph.launch()
         assert seen == [16 * 5 + 16 * 0 + 32 * 1]
@@ -190,7 +203,8 @@ class TestReplay:
         ],
     )
     def test_a_graph_keeps_addresses_and_no_arrays(self, use: Any, result: int) -> None:
-        out, kept = cp.zeros(64, cp.float32), [cp.full(64, 3, cp.float32)]
+        out = cp.zeros(64, cp.float32)
+        kept = [cp.full(64, 3, cp.float32)]
         graph = captured(lambda _: use(out, kept[0]))
         kept.clear()
         kept += [cp.full(64, 99, cp.float32) for _ in range(2)]  # one takes its place
@@ -224,7 +238,8 @@ class TestReplay:
         for machine in _fresh("H200", "H200"):
             x = cp.zeros(64, cp.float32)
             with cp.cuda.Device(1):
-                y, other = cp.zeros(64, cp.float32), Stream(non_blocking=True)
+                y = cp.zeros(64, cp.float32)
+                other = Stream(non_blocking=True)
             stream = Stream(non_blocking=True)
             stream.begin_capture()
             with stream:
@@ -250,7 +265,8 @@ class TestMemoryNodes:
         return list(nodes_of(graph.debug_dot_str()).values())
 
     def test_arrays_of_an_asynchronous_pool(self, add: Any) -> None:
-        out, pool = cp.zeros(64, cp.float32), cp.cuda.MemoryAsyncPool()
+        out = cp.zeros(64, cp.float32)
+        pool = cp.cuda.MemoryAsyncPool()
 
         def work(stream: Any) -> None:
             with cp.cuda.using_allocator(pool.malloc):
@@ -322,7 +338,8 @@ class TestMemoryNodes:
 
 def test_a_graph_draws_on_from_a_generator() -> None:
     """CuPy's generators are kernels; only cuRAND, behind ``cp.random.rand``, stays out."""
-    generator, kept = cp.random.default_rng(5), []
+    generator = cp.random.default_rng(5)
+    kept = []
     graph = captured(lambda _: kept.append(generator.random(1000)))
     drawn = []
     for _ in range(2):
@@ -335,7 +352,8 @@ def test_a_graph_draws_on_from_a_generator() -> None:
 
 class TestForkAndJoin:
     def test_an_event_brings_another_stream_in_and_back(self, machine: Machine, add: Any) -> None:
-        x, y = cp.zeros(64, cp.float32), cp.zeros(64, cp.float32)
+        x = cp.zeros(64, cp.float32)
+        y = cp.zeros(64, cp.float32)
         other = Stream(non_blocking=True)
 
         def work(stream: Any) -> None:
@@ -360,7 +378,8 @@ class TestForkAndJoin:
 
     def test_edges_that_follow_from_others_stay(self, add: Any) -> None:
         """As CUDA 13.0 draws them."""
-        x, other = cp.zeros(64, cp.float32), Stream(non_blocking=True)
+        x = cp.zeros(64, cp.float32)
+        other = Stream(non_blocking=True)
 
         def work(stream: Any) -> None:
             add(x)
@@ -372,7 +391,9 @@ class TestForkAndJoin:
         assert edges_of(captured(work).debug_dot_str()) == {(0, 1), (0, 2), (1, 2)}
 
     def test_a_branch_nobody_waits_for_is_an_error(self, add: Any) -> None:
-        x, other, stream = cp.zeros(64, cp.float32), Stream(non_blocking=True), Stream(non_blocking=True)
+        x = cp.zeros(64, cp.float32)
+        other = Stream(non_blocking=True)
+        stream = Stream(non_blocking=True)
         stream.begin_capture()
         other.wait_event(stream.record())
         add(x, stream=other)
@@ -440,7 +461,8 @@ REFUSED: dict[str, tuple[Callable[[Any, Any], object], int, bool]] = {
     ],
 )
 def test_the_call_that_lost_the_graph_is_named(spoil: Any, called: str) -> None:
-    x, stream = array(), Stream(non_blocking=True)
+    x = array()
+    stream = Stream(non_blocking=True)
     with stream:
         stream.begin_capture()
         with contextlib.suppress(CUDARuntimeError):
@@ -468,7 +490,8 @@ def test_a_stream_that_joined_a_capture_may_go_out_of_scope(rejoins: bool) -> No
         if rejoins:
             origin.wait_event(joined.record())
 
-    x, stream = cp.zeros(8), Stream(non_blocking=True)
+    x = cp.zeros(8)
+    stream = Stream(non_blocking=True)
     stream.begin_capture()
     fork(stream, x)
     if not rejoins:
@@ -486,7 +509,8 @@ class TestRefusals:
     @pytest.mark.parametrize("what", REFUSED)
     def test_status_and_whether_the_graph_survives(self, what: str) -> None:
         does, status, lost = REFUSED[what]
-        x, stream = array(), Stream(non_blocking=True)
+        x = array()
+        stream = Stream(non_blocking=True)
         with stream:
             stream.begin_capture()
             with pytest.raises(CUDARuntimeError) as error:
@@ -539,7 +563,8 @@ class TestRefusals:
         ],
     )
     def test_cupys_own_refusals_leave_the_graph_whole(self, does: Any, says: str) -> None:
-        x, stream = array(), Stream(non_blocking=True)
+        x = array()
+        stream = Stream(non_blocking=True)
         with stream:
             stream.begin_capture()
             with pytest.raises(
@@ -561,7 +586,8 @@ class TestRefusals:
         ],
     )
     def test_libraries_stay_out(self, does: Any, library: str) -> None:
-        m, stream = cp.eye(4), Stream(non_blocking=True)
+        m = cp.eye(4)
+        stream = Stream(non_blocking=True)
         with stream:
             stream.begin_capture()
             with pytest.raises(NotImplementedError, match=f"calling {library} API during stream capture"):
@@ -581,7 +607,8 @@ class TestRefusals:
     def test_the_legacy_stream_depends_on_blocking_streams(
         self, does: Any, error_class: str, non_blocking: bool
     ) -> None:
-        x, stream = array(), Stream(non_blocking=non_blocking)
+        x = array()
+        stream = Stream(non_blocking=non_blocking)
         stream.begin_capture()
         if non_blocking:
             does(x)
@@ -620,7 +647,9 @@ class TestRefusals:
         stream.end_capture()
 
     def test_other_blocking_streams_go_on(self) -> None:
-        x, stream, other = array(), Stream(), Stream()
+        x = array()
+        stream = Stream()
+        other = Stream()
         stream.begin_capture()
         with other:
             x.fill(4)
@@ -649,7 +678,9 @@ class TestRefusals:
     @pytest.mark.parametrize("elsewhere", [False, True], ids=["own thread", "other thread"])
     def test_whose_allocations_a_capture_forbids(self, mode: str, elsewhere: bool) -> None:
         """CUDA Runtime API, cudaThreadExchangeStreamCaptureMode: global all threads', local the own."""
-        stream, statuses, told = Stream(non_blocking=True), [], []
+        stream = Stream(non_blocking=True)
+        statuses = []
+        told = []
         stream.begin_capture(getattr(runtime, f"streamCaptureMode{mode}"))
 
         def allocate() -> None:
@@ -675,7 +706,8 @@ class TestRefusals:
         assert all("cudaErrorStreamCaptureUnsupported" in text for text in told)
 
     def test_a_strict_capture_ends_in_its_thread(self) -> None:
-        stream, raised = Stream(non_blocking=True), []
+        stream = Stream(non_blocking=True)
+        raised = []
         stream.begin_capture(runtime.streamCaptureModeThreadLocal)
 
         def end() -> None:
@@ -702,7 +734,9 @@ class TestRefusals:
             Stream().begin_capture(7)
 
     def test_an_event_of_a_finished_capture_is_no_ordinary_event(self) -> None:
-        x, stream, event = array(), Stream(non_blocking=True), Event()
+        x = array()
+        stream = Stream(non_blocking=True)
+        event = Event()
         with stream:
             stream.begin_capture()
             x.fill(1)
@@ -726,7 +760,8 @@ class TestRefusals:
 
 class TestByHandle:
     def test_the_runtimes_functions_do_the_same(self, add: Any) -> None:
-        x, stream = array(), Stream(non_blocking=True)
+        x = array()
+        stream = Stream(non_blocking=True)
         runtime.streamBeginCapture(stream.ptr)
         assert runtime.streamIsCapturing(stream.ptr)
         add(x, stream=stream)
@@ -753,7 +788,9 @@ class TestByHandle:
 class TestDot:
     def test_text_is_cudas(self, add: Any) -> None:
         """Word for word what CUDA 13.0 wrote for such a graph, but for the graph's number."""
-        x, y, other = cp.zeros(32, cp.float32), cp.zeros(32, cp.float32), Stream(non_blocking=True)
+        x = cp.zeros(32, cp.float32)
+        y = cp.zeros(32, cp.float32)
+        other = Stream(non_blocking=True)
 
         def work(stream: Any) -> None:
             add(x)
@@ -815,7 +852,8 @@ class TestPrice:
 
     @staticmethod
     def us(work: Callable[[], object]) -> float:
-        start, end = Event(), Event()
+        start = Event()
+        end = Event()
         stream = Stream(non_blocking=True)
         with stream:
             start.record()
@@ -867,7 +905,9 @@ class TestPrice:
         self, add: Any, nodes: int, capture_us: float, end_us: float, first_us: float, later_us: float
     ) -> None:
         """On the host of an H200, of small kernels; one in a stream cost 4.9 us."""
-        x, stream, clock = array(), Stream(non_blocking=True), machine_clock()
+        x = array()
+        stream = Stream(non_blocking=True)
+        clock = machine_clock()
         times = [clock.now_ns]
         with stream:
             stream.begin_capture()
@@ -885,7 +925,9 @@ class TestPrice:
         assert took[3] < 1.2 * later_us
 
     def test_an_upload_takes_what_the_first_launch_then_saves(self, add: Any) -> None:
-        x, clock, spent = array(), machine_clock(), []
+        x = array()
+        clock = machine_clock()
+        spent = []
         for upload in (False, True):
             graph = captured(lambda _: [add(x) for _ in range(50)])
             before = clock.now_ns
@@ -916,7 +958,9 @@ class TestPrice:
 
 
 def test_nothing_can_be_observed_of_a_kernel_in_a_capture(machine: Machine) -> None:
-    kernel, x, stream = cp.RawKernel(ADD, "add"), array(), Stream(non_blocking=True)
+    kernel = cp.RawKernel(ADD, "add")
+    x = array()
+    stream = Stream(non_blocking=True)
     with stream:
         stream.begin_capture()
         with pytest.raises(NotSupportedError, match="captures a graph"):

@@ -206,7 +206,8 @@ def test_what_cupy_copies_is_copied(expression: str) -> None:
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_values_on_the_host_are_stored(change: Any) -> None:
-    device, host = cp.asarray(H), H.copy()
+    device = cp.asarray(H)
+    host = H.copy()
     change(cp, device)
     change(np, host)
     np.testing.assert_array_equal(device.get(), host)
@@ -231,7 +232,8 @@ def test_parameters_have_cupys_names(expression: str) -> None:
 
 
 def test_a_copied_operand_goes_over_the_bus() -> None:
-    start, end = cp.cuda.Event(), cp.cuda.Event()
+    start = cp.cuda.Event()
+    end = cp.cuda.Event()
     large = np.zeros(1 << 20)
     d = cp.zeros(1 << 20)
     times = []

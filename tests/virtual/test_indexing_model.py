@@ -67,7 +67,8 @@ def test_writing_a_number_and_an_array(made: tuple[np.ndarray[Any, Any], Any], v
     for filled in (value, np.arange(host[key].size, dtype=host.dtype).reshape(np.shape(host[key]))):
         if np.unique(np.arange(host.size).reshape(host.shape)[key]).size != host[key].size:
             filled = value  # of several values for one element any may stay
-        mine, theirs = cp.asarray(host), host.copy()
+        mine = cp.asarray(host)
+        theirs = host.copy()
         theirs[key] = filled
         mine[on_device(key)] = cp.asarray(filled) if isinstance(filled, np.ndarray) else filled
         np.testing.assert_array_equal(mine.get(), theirs)

@@ -92,9 +92,11 @@ def refused(status: int, name: str, *parts: str) -> Any:
 @pytest.mark.parametrize("device", [0, 1])
 def test_saxpy_equals_numpy(device: int) -> None:
     rng = np.random.default_rng(0)
-    x, y = rng.standard_normal(1000, np.float32), rng.standard_normal(1000, np.float32)
+    x = rng.standard_normal(1000, np.float32)
+    y = rng.standard_normal(1000, np.float32)
     with cp.cuda.Device(device):
-        dx, dy = cp.asarray(x), cp.asarray(y)
+        dx = cp.asarray(x)
+        dy = cp.asarray(y)
         kernel("saxpy")((8,), (128,), (np.float32(2), dx, dy, np.int32(1000)))
         # One rounding for a fused multiply-add: computed in double, rounded once.
         expected = (2.0 * x.astype(np.float64) + y).astype(np.float32)
@@ -102,7 +104,8 @@ def test_saxpy_equals_numpy(device: int) -> None:
 
 
 def test_python_numbers_and_a_list_of_arguments_work_as_in_cupy() -> None:
-    x, y = cp.ones(10, cp.float32), cp.ones(10, cp.float32)
+    x = cp.ones(10, cp.float32)
+    y = cp.ones(10, cp.float32)
     kernel("saxpy")((1,), (32,), [np.float32(3), x, y, 10])
     assert y.get().tolist() == [4.0] * 10
 
@@ -122,7 +125,8 @@ def test_options_reach_the_compiler() -> None:
 
 def test_name_expressions() -> None:
     module = RawModule(code=CODE, name_expressions=["scale<float>", "scale<int>"])
-    f, i = cp.full(4, 1.5, cp.float32), cp.full(4, 3, cp.int32)
+    f = cp.full(4, 1.5, cp.float32)
+    i = cp.full(4, 3, cp.int32)
     module.get_function("scale<float>")((1,), (4,), (f, np.float32(2)))
     module.get_function("scale<int>")((1,), (4,), (i, np.int32(5)))
     assert f.get().tolist() == [3.0] * 4
@@ -142,8 +146,10 @@ def test_globals_can_be_read_and_written() -> None:
 
 def test_a_launch_takes_modelled_time_on_its_stream(h200: Machine) -> None:
     stream = cp.cuda.Stream(non_blocking=True)
-    x, y = cp.ones(1 << 20, cp.float32), cp.ones(1 << 20, cp.float32)
-    start, end = cp.cuda.Event(), cp.cuda.Event()
+    x = cp.ones(1 << 20, cp.float32)
+    y = cp.ones(1 << 20, cp.float32)
+    start = cp.cuda.Event()
+    end = cp.cuda.Event()
     with stream:
         start.record()
         kernel("saxpy")((4096,), (256,), (np.float32(2), x, y, np.int32(1 << 20)))
@@ -192,7 +198,8 @@ def test_too_many_registers() -> None:
 
 
 def test_dynamic_shared_memory_needs_opting_in() -> None:
-    dynamic, x = kernel("dynamic"), cp.zeros(32, cp.float32)
+    dynamic = kernel("dynamic")
+    x = cp.zeros(32, cp.float32)
     with refused(1, "CUDA_ERROR_INVALID_VALUE", "may use 49,152", "max_dynamic_shared_size_bytes = 50000"):
         dynamic((1,), (32,), (x,), shared_mem=50_000)
     dynamic.max_dynamic_shared_size_bytes = 227 * 1024
@@ -225,7 +232,8 @@ def test_cooperative_grids_shrink_until_they_fit() -> None:
 
 
 def test_a_stream_of_another_device() -> None:
-    stream, x = cp.cuda.Stream(), cp.ones(32, cp.float32)
+    stream = cp.cuda.Stream()
+    x = cp.ones(32, cp.float32)
     with cp.cuda.Device(1):
         y = cp.ones(32, cp.float32)
         with refused(400, "CUDA_ERROR_INVALID_HANDLE", "stream belongs to device 0"):
@@ -332,7 +340,8 @@ def test_wrong_constructor_arguments() -> None:
 
 def test_attributes_have_cupys_names_and_values_of_an_h200() -> None:
     """Values that CuPy printed for these kernels on an H200 do not depend on its register count."""
-    bounded, static = kernel("bounded").attributes, kernel("is_static").attributes
+    bounded = kernel("bounded").attributes
+    static = kernel("is_static").attributes
     assert bounded["max_threads_per_block"] == 128
     assert bounded["binary_version"] == bounded["ptx_version"] == 90
     assert bounded["const_size_bytes"] == 16
@@ -450,11 +459,9 @@ def test_cupys_own_headers() -> None:
         out[0] = a[at], out[1] = a.shape()[0], out[2] = a.strides()[1], out[3] = -CUDART_INF_F;
     }
     """
-    a, flat, out = (
-        cp.arange(12, dtype=np.float32).reshape(3, 4).T,
-        cp.zeros(12, np.float32),
-        cp.zeros(4, np.float32),
-    )
+    a = cp.arange(12, dtype=np.float32).reshape(3, 4).T
+    flat = cp.zeros(12, np.float32)
+    out = cp.zeros(4, np.float32)
     cp.RawKernel(code, "k")((1,), (1,), (a, flat, out))
     assert flat.tolist() == a.get().ravel().tolist()
     assert out.tolist() == [a.get()[1, 2], 4, a.strides[1], -np.inf]

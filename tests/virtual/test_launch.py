@@ -42,10 +42,15 @@ def test_running_a_launch_is_what_cupy_does() -> None:
 @pytest.mark.parametrize(
     ("grid", "block", "flat"),
     [
-        ((5,), (32,), True), ((5, 1, 1), (32, 1, 1), True), ((5, 2), (32,), False), ((5, 1, 2), (32,), False),
-        ((5,), (16, 2), False), ((5,), (16, 1, 2), False), ((5, 2), (16, 2), False),
+        ((5,), (32,), True),
+        ((5, 1, 1), (32, 1, 1), True),
+        ((5, 2), (32,), False),
+        ((5, 1, 2), (32,), False),
+        ((5,), (16, 2), False),
+        ((5,), (16, 1, 2), False),
+        ((5, 2), (16, 2), False),
     ],
-)  # fmt: skip
+)
 def test_shapes_of_one_dimension(grid: Any, block: Any, flat: bool) -> None:
     launch = Launch.of(cp.RawKernel(CODE, "fill"), grid, block)
     assert launch.is_one_dimensional is flat
@@ -80,7 +85,8 @@ def test_older_devices_are_told_what_they_were_compiled_for() -> None:
 
 # Parameters as PTX alone tells them: type and size.
 U8, U16, U32, U64 = (ir.Param("p", f"u{8 * n}", 0, n, n) for n in (1, 2, 4, 8))
-F32, F64 = ir.Param("p", "f32", 0, 4, 4), ir.Param("p", "f64", 0, 8, 8)
+F32 = ir.Param("p", "f32", 0, 4, 4)
+F64 = ir.Param("p", "f64", 0, 8, 8)
 POINT = ir.Param("p", "b8", 0, 12, 4)
 
 
@@ -92,12 +98,18 @@ def bytes_of(param: ir.Param, value: Any) -> bytes:
 @pytest.mark.parametrize(
     ("param", "value", "wanted"),
     [
-        (U8, 200, np.uint8(200)), (U8, -1, np.int8(-1)), (U16, 65535, np.uint16(65535)),
-        (U32, -(2**31), np.int32(-(2**31))), (U32, 2**32 - 1, np.uint32(2**32 - 1)),
-        (U64, 2**64 - 1, np.uint64(2**64 - 1)), (U64, -(2**63), np.int64(-(2**63))),
-        (F64, 0.1, np.float64(0.1)), (F32, np.float32(0.1), np.float32(0.1)), (U32, True, np.int32(1)),
+        (U8, 200, np.uint8(200)),
+        (U8, -1, np.int8(-1)),
+        (U16, 65535, np.uint16(65535)),
+        (U32, -(2**31), np.int32(-(2**31))),
+        (U32, 2**32 - 1, np.uint32(2**32 - 1)),
+        (U64, 2**64 - 1, np.uint64(2**64 - 1)),
+        (U64, -(2**63), np.int64(-(2**63))),
+        (F64, 0.1, np.float64(0.1)),
+        (F32, np.float32(0.1), np.float32(0.1)),
+        (U32, True, np.int32(1)),
     ],
-)  # fmt: skip
+)
 def test_numbers_that_fit(param: ir.Param, value: Any, wanted: Any) -> None:
     assert bytes_of(param, value)[: param.size_bytes] == wanted.tobytes()
 

@@ -31,24 +31,33 @@ pytestmark = pytest.mark.usefixtures("machine")
 # Limits -------------------------------------------------------------------------------------------------
 
 STATS = KernelStats(
-    provenance=Provenance("modelled", "H200"), name="k", target="sm_90", registers_per_thread=80,
-    static_shared_bytes=1000, local_bytes=0, constant_bytes=0, max_threads_per_block=768,
-)  # fmt: skip
+    provenance=Provenance("modelled", "H200"),
+    name="k",
+    target="sm_90",
+    registers_per_thread=80,
+    static_shared_bytes=1000,
+    local_bytes=0,
+    constant_bytes=0,
+    max_threads_per_block=768,
+)
 
 
-@pytest.mark.parametrize(("grid", "block", "says"), [
-    ((2**31 - 1, 65535, 65535), (1024, 1, 1), ""),
-    ((1, 1, 1), (1, 1024, 1), ""),
-    ((1, 1, 1), (16, 1, 64), ""),
-    ((2**31, 1, 1), (1, 1, 1), "grid.x is 2,147,483,648 blocks, but the .* at most 2,147,483,647"),
-    ((1, 65536, 1), (1, 1, 1), "grid.y is 65,536 blocks"),
-    ((1, 1, 65536), (1, 1, 1), "grid.z is 65,536 blocks"),
-    ((1, 1, 1), (1, 1, 65), "block.z is 65 threads, but the .* at most 64"),
-    ((1, 1, 1), (8, 1, 128), "block.z is 128 threads"),  # 1,024 threads in all, which by itself is well
-    ((1, 1, 1), (1025, 1, 1), "1,025 threads per block, but the .* at most 1,024"),
-    ((1, 1, 1), (32, 33, 1), "1,056 threads per block"),
-    ((65536, 65536, 1), (2048, 1, 1), "grid.y"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("grid", "block", "says"),
+    [
+        ((2**31 - 1, 65535, 65535), (1024, 1, 1), ""),
+        ((1, 1, 1), (1, 1024, 1), ""),
+        ((1, 1, 1), (16, 1, 64), ""),
+        ((2**31, 1, 1), (1, 1, 1), "grid.x is 2,147,483,648 blocks, but the .* at most 2,147,483,647"),
+        ((1, 65536, 1), (1, 1, 1), "grid.y is 65,536 blocks"),
+        ((1, 1, 65536), (1, 1, 1), "grid.z is 65,536 blocks"),
+        ((1, 1, 1), (1, 1, 65), "block.z is 65 threads, but the .* at most 64"),
+        ((1, 1, 1), (8, 1, 128), "block.z is 128 threads"),  # 1,024 threads in all, which by itself is well
+        ((1, 1, 1), (1025, 1, 1), "1,025 threads per block, but the .* at most 1,024"),
+        ((1, 1, 1), (32, 33, 1), "1,056 threads per block"),
+        ((65536, 65536, 1), (2048, 1, 1), "grid.y"),
+    ],
+)
 def test_shapes_at_and_past_their_limits(grid: Dim3, block: Dim3, says: str) -> None:
     info = device_info("H200")
     if not says:
@@ -59,10 +68,18 @@ def test_shapes_at_and_past_their_limits(grid: Dim3, block: Dim3, says: str) -> 
     assert error.value.status == 1
 
 
-@pytest.mark.parametrize(("bound", "block", "status"), [
-    (None, (768, 1, 1), 0), (768, (768, 1, 1), 0), (256, (16, 16, 1), 0), (256, (257, 1, 1), 1),
-    (None, (769, 1, 1), 701), (1024, (32, 5, 5), 701), (0, (1, 1, 1), 1),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("bound", "block", "status"),
+    [
+        (None, (768, 1, 1), 0),
+        (768, (768, 1, 1), 0),
+        (256, (16, 16, 1), 0),
+        (256, (257, 1, 1), 1),
+        (None, (769, 1, 1), 701),
+        (1024, (32, 5, 5), 701),
+        (0, (1, 1, 1), 1),
+    ],
+)
 def test_blocks_at_and_past_a_kernels_limits(bound: int | None, block: Dim3, status: int) -> None:
     if not status:
         limits.check_kernel(device_info("H200"), STATS, bound, block)
@@ -72,16 +89,19 @@ def test_blocks_at_and_past_a_kernels_limits(bound: int | None, block: Dim3, sta
     assert error.value.status == status
 
 
-@pytest.mark.parametrize(("static", "dynamic", "opted", "says"), [
-    (1000, 231_448, None, ""),
-    (1000, 231_449, None, "may use 231,448 beside its 1,000 static ones. The .* at most 232,448 bytes"),
-    (0, 232_448, None, ""),
-    (0, 49_152, 49_152, ""),
-    (0, 49_153, 49_152, "may use 49,152. Set kernel.max_dynamic_shared_size_bytes = 49153 first"),
-    (0, 232_448, 49_152, "Set kernel.max_dynamic_shared_size_bytes"),
-    (0, 232_449, 49_152, "use less"),
-    (1000, 231_449, 300_000, "may use 231,448"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("static", "dynamic", "opted", "says"),
+    [
+        (1000, 231_448, None, ""),
+        (1000, 231_449, None, "may use 231,448 beside its 1,000 static ones. The .* at most 232,448 bytes"),
+        (0, 232_448, None, ""),
+        (0, 49_152, 49_152, ""),
+        (0, 49_153, 49_152, "may use 49,152. Set kernel.max_dynamic_shared_size_bytes = 49153 first"),
+        (0, 232_448, 49_152, "Set kernel.max_dynamic_shared_size_bytes"),
+        (0, 232_449, 49_152, "use less"),
+        (1000, 231_449, 300_000, "may use 231,448"),
+    ],
+)
 def test_dynamic_shared_memory_at_and_past_its_limits(
     static: int, dynamic: int, opted: int | None, says: str
 ) -> None:
@@ -101,10 +121,19 @@ def test_a_cooperative_grid_is_resident_or_refused() -> None:
     assert error.value.status == 720
 
 
-@pytest.mark.parametrize(("registers", "bound", "threads"), [
-    (32, None, 1024), (64, None, 1024), (65, None, 896), (128, None, 512), (255, None, 256),
-    (32, 100, 100), (255, 1024, 256), (32, 2048, 1024),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("registers", "bound", "threads"),
+    [
+        (32, None, 1024),
+        (64, None, 1024),
+        (65, None, 896),
+        (128, None, 512),
+        (255, None, 256),
+        (32, 100, 100),
+        (255, 1024, 256),
+        (32, 2048, 1024),
+    ],
+)
 def test_threads_that_registers_and_bounds_allow(registers: int, bound: int | None, threads: int) -> None:
     """65,536 registers, given to warps in units of 256, as many warps to each of four parts."""
     found = KernelResources(registers, 0, 0, 0, bound)
@@ -201,7 +230,8 @@ def test_scalars_of_every_width_and_the_names_of_arrays() -> None:
         with pytest.raises(TypeError, match=f"structured NumPy scalar of {size} byte"):
             one("b8", size, np.zeros((), f"V{size + 1}")[()])
 
-    x, y = cp.zeros(4, cp.float32), cp.zeros(2, cp.float32)
+    x = cp.zeros(4, cp.float32)
+    y = cp.zeros(2, cp.float32)
     params = [ir.Param(name, "u64", 8 * n, 8, 8) for n, name in enumerate("abcd")]
     source = [SourceParam(name, "float*", "float32") for name in ("x", "same", "y", "none")]
     found = pack(
@@ -216,7 +246,9 @@ def test_the_source_of_a_kernel_that_only_its_pickle_tells() -> None:
     """As CuPy's functions of a RawModule have their name expressions."""
 
     class Kernel:
-        name, code, options = "twice<int>", "template ...", ("-DA",)
+        name = "twice<int>"
+        code = "template ..."
+        options = ("-DA",)
 
         def __init__(self, state: object) -> None:
             self.state = state
@@ -302,7 +334,8 @@ def test_resources_of_ptx_are_those_of_what_a_kernel_reaches() -> None:
     module = loose_module(PTX)
     assert module.target == 90
     assert set(module.resources) == {"far", "near"}
-    far, near = module.resources["far"], module.resources["near"]
+    far = module.resources["far"]
+    near = module.resources["near"]
     # box lies on a multiple of 8 behind small; of unused and of dynamic nothing counts.
     assert far.static_shared_bytes == 10 + 6 + 16 + 6
     assert near.static_shared_bytes == 0

@@ -44,7 +44,8 @@ RECORDED: dict[str, tuple[Callable[[Any], Any], Callable[[], Any], float]] = {
 def test_modelled_times_are_near_the_recorded_ones(name: str) -> None:
     run, make, took_us = RECORDED[name]
     x = make()
-    begin, end = cp.cuda.Event(), cp.cuda.Event()
+    begin = cp.cuda.Event()
+    end = cp.cuda.Event()
     cp.cuda.Device().synchronize()
     begin.record()
     run(x)

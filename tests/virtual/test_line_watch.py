@@ -69,8 +69,11 @@ def test_each_call_has_its_line(tmp_path: Path) -> None:
 def test_after_lines_have_fallen_silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(line_watch, "KEPT", 20)
     watch, calls = watched(tmp_path, 200)
-    wrong = Counter((line, name) for (_, line, name), told in zip(calls, found(watch, calls), strict=True)
-                    if told is not None and told != line and line != 10)  # fmt: skip
+    wrong = Counter(
+        (line, name)
+        for (_, line, name), told in zip(calls, found(watch, calls), strict=True)
+        if told is not None and told != line and line != 10
+    )
     assert not wrong
     assert found(watch, calls)[-3:] == [17, 17, 17]
 

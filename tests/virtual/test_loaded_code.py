@@ -46,7 +46,8 @@ def module() -> Any:
 
 
 def test_ptx_runs_with_variables_of_its_own(module: Any) -> None:
-    runtime, driver = cp.cuda.runtime, cp.cuda.driver
+    runtime = cp.cuda.runtime
+    driver = cp.cuda.driver
     three = np.array([3], np.float32)
     runtime.memcpy(driver.moduleGetGlobal(module.ptr, "factor"), three.ctypes.data, 4, 1)
     scale = module.get_function("scale")
@@ -161,12 +162,21 @@ def test_what_cannot_be_loaded_is_refused_with_cudas_codes(module: Any) -> None:
 @pytest.mark.parametrize(
     ("target", "capability", "runs"),
     [
-        ("sm_80", (8, 0), True), ("sm_80", (8, 9), True), ("sm_86", (8, 0), False), ("sm_80", (9, 0), False),
-        ("compute_75", (10, 0), True), ("compute_90", (8, 9), False), ("compute_90a", (9, 0), True),
-        ("compute_90a", (10, 0), False), ("sm_90a", (9, 0), True), ("compute_100f", (10, 3), True),
-        ("compute_100f", (12, 0), False), ("sm_100", (7, 5), False), ("sm_89", (8, 10), True),
+        ("sm_80", (8, 0), True),
+        ("sm_80", (8, 9), True),
+        ("sm_86", (8, 0), False),
+        ("sm_80", (9, 0), False),
+        ("compute_75", (10, 0), True),
+        ("compute_90", (8, 9), False),
+        ("compute_90a", (9, 0), True),
+        ("compute_90a", (10, 0), False),
+        ("sm_90a", (9, 0), True),
+        ("compute_100f", (10, 3), True),
+        ("compute_100f", (12, 0), False),
+        ("sm_100", (7, 5), False),
+        ("sm_89", (8, 10), True),
     ],
-)  # fmt: skip
+)
 def test_targets_run_where_nvidia_says(target: str, capability: tuple[int, int], runs: bool) -> None:
     assert images.Part.of(target).runs_on(capability) is runs
 
@@ -175,8 +185,11 @@ def test_machine_code_comes_before_ptx_and_the_newest_first() -> None:
     held = [images.Part.of(name) for name in ("sm_75", "sm_80", "sm_86", "compute_80", "compute_86")]
     taken = {capability: images.chosen(held, capability) for capability in ((7, 0), (8, 0), (8, 9), (9, 0))}
     assert [part and (part.kind, part.number) for part in taken.values()] == [
-        None, ("cubin", 80), ("cubin", 86), ("PTX", 86)
-    ]  # fmt: skip
+        None,
+        ("cubin", 80),
+        ("cubin", 86),
+        ("PTX", 86),
+    ]
     with pytest.raises(ValueError, match="no target"):
         images.Part.of("8.0")
 
@@ -188,7 +201,7 @@ def _fat(*entries: tuple[int, int, bytes, int]) -> bytes:
         + struct.pack("<12I", 0, 0, 0, target, 0, 0, flags, *[0] * 5)
         + data
         for kind, target, data, flags in entries
-    )  # fmt: skip
+    )
     return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(body)) + body
 
 
@@ -326,7 +339,8 @@ def test_absent_names_are_explained(name: str) -> None:
 def test_reduction_kernels_may_name_their_operands_as_they_like() -> None:
     """From a public example: with arrays of several axes, `in` and `out` met names of our own."""
     total = cp.ReductionKernel("T x, S in", "T out", "in ? x : 0", "a + b", "out = a", "0", "total")
-    x, mask = np.arange(12.0).reshape(2, 3, 2), np.array([[1, 0, 1], [1, 1, 0]], bool)
+    x = np.arange(12.0).reshape(2, 3, 2)
+    mask = np.array([[1, 0, 1], [1, 1, 0]], bool)
     found = total(cp.asarray(x)[:, ::-1], cp.asarray(mask)[:, :, None], axis=1)
     np.testing.assert_array_equal(found.get(), np.where(mask[:, :, None], x[:, ::-1], 0).sum(axis=1))
     double = cp.ElementwiseKernel("T ind", "T out", "out = 2 * ind", "double_it")

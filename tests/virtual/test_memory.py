@@ -47,7 +47,8 @@ def test_context_counts_as_used() -> None:
 
 
 def test_small_segments_share_a_page_and_large_ones_round_to_pages(memory: DeviceMemory) -> None:
-    first, second = memory.malloc(1), memory.malloc(513)
+    first = memory.malloc(1)
+    second = memory.malloc(513)
     assert second - first == 512
     assert memory.used_bytes == 2 * MIB
     third = memory.malloc(2 * MIB + 1)
@@ -163,9 +164,12 @@ def test_random_allocations_never_overlap() -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_the_device_heap_against_a_map_of_its_bytes(seed: int) -> None:
     """First fit in units of 16 bytes, by looking at every unit; freed neighbours become one again."""
-    rng, base, units = np.random.default_rng(seed), 4096, 64
+    rng = np.random.default_rng(seed)
+    base = 4096
+    units = 64
     heap = DeviceHeap(base, np.zeros(16 * units, np.uint8))
-    busy, held = [False] * units, dict[int, int]()
+    busy = [False] * units
+    held = dict[int, int]()
     for _ in range(300):
         if held and rng.random() < 0.45:
             unit = list(held)[rng.integers(len(held))]

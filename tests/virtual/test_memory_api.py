@@ -20,7 +20,11 @@ SPIN = """extern "C" __global__ void spin(long long clocks, int *out) {
     long long start = clock64(); while (clock64() - start < clocks) { } out[0] = 1; }"""
 MIB = 1 << 20
 NO_LIMIT = 2**64 - 1
-RELEASE_THRESHOLD, RESERVED, RESERVED_HIGH, USED, USED_HIGH = 4, 5, 6, 7, 8
+RELEASE_THRESHOLD = 4
+RESERVED = 5
+RESERVED_HIGH = 6
+USED = 7
+USED_HIGH = 8
 
 
 @pytest.fixture(params=["virtual", pytest.param("gpu", marks=pytest.mark.gpu)])
@@ -77,8 +81,10 @@ def test_host_and_kernel_use_a_managed_array_at_one_address(cp: Any) -> None:
 
 def test_managed_memory_is_told_apart(cp: Any) -> None:
     runtime = cp.cuda.runtime
-    managed, x = cp.cuda.malloc_managed(64), cp.zeros(16)
-    pinned, here = cp.cuda.alloc_pinned_memory(64), np.zeros(16)
+    managed = cp.cuda.malloc_managed(64)
+    x = cp.zeros(16)
+    pinned = cp.cuda.alloc_pinned_memory(64)
+    here = np.zeros(16)
     for offset in (0, 8):
         at = managed.ptr + offset
         assert where(cp, at) == (runtime.memoryTypeManaged, 0, at, at)
@@ -97,7 +103,8 @@ def test_managed_memory_is_told_apart(cp: Any) -> None:
 
 
 def test_prefetch_and_advice_take_managed_ranges_only(cp: Any) -> None:
-    runtime, stream = cp.cuda.runtime, cp.cuda.Stream()
+    runtime = cp.cuda.runtime
+    stream = cp.cuda.Stream()
     memory = cp.cuda.malloc_managed(1024)
     memory.mem.prefetch(stream)
     memory.mem.prefetch(stream, device_id=0)
@@ -106,7 +113,8 @@ def test_prefetch_and_advice_take_managed_ranges_only(cp: Any) -> None:
     assert status(cp, lambda: memory.mem.prefetch(stream, device_id=-1)) == 101
     assert status(cp, lambda: memory.mem.prefetch(stream, device_id=10**8)) == 101
     assert status(cp, lambda: memory.mem.advise(-1, cp.cuda.Device(0))) == 1
-    device, here = cp.zeros(100), np.zeros(100)
+    device = cp.zeros(100)
+    here = np.zeros(100)
     for address, size in (
         (memory.ptr, 0),
         (memory.ptr, 1 << 30),
@@ -121,7 +129,8 @@ def test_prefetch_and_advice_take_managed_ranges_only(cp: Any) -> None:
         for number in (0, -1, 10**8)
         if _refuses(cp, lambda a=advice, n=number: runtime.memAdvise(memory.ptr, 1024, a, n))
     }
-    everywhere, elsewhere = {(a, n) for a in (0, 7) for n in (0, -1, 10**8)}, (-1, 10**8)
+    everywhere = {(a, n) for a in (0, 7) for n in (0, -1, 10**8)}
+    elsewhere = (-1, 10**8)
     assert refused == everywhere | {(a, n) for a in (3, 5, 6) for n in elsewhere}
     allowed = [
         flags
@@ -154,7 +163,8 @@ def test_a_pool_of_managed_memory(cp: Any) -> None:
 
 
 def test_copies_call_managed_memory_host_or_device(cp: Any) -> None:
-    runtime, memory = cp.cuda.runtime, cp.cuda.malloc_managed(64)
+    runtime = cp.cuda.runtime
+    memory = cp.cuda.malloc_managed(64)
     here = np.arange(16, dtype=np.float32)
     for kind in (runtime.memcpyHostToHost, runtime.memcpyHostToDevice, runtime.memcpyDefault):
         host(memory.ptr, 16)[:] = 0
@@ -166,7 +176,8 @@ def test_more_managed_memory_than_is_free_is_refused(machine: Any) -> None:
     """On the virtual GPU only: a real one would take it and may hang."""
     import virtualgpu.cp as cp
 
-    runtime, free = cp.cuda.runtime, cp.cuda.runtime.memGetInfo()[0]
+    runtime = cp.cuda.runtime
+    free = cp.cuda.runtime.memGetInfo()[0]
     for call in (cp.cuda.malloc_managed, runtime.mallocManaged):
         with pytest.raises(runtime.CUDARuntimeError, match=r"managed memory asked.*can hang a GPU") as error:
             call(free + 1)
@@ -309,7 +320,8 @@ def test_arrays_from_malloc_async(cp: Any) -> None:
 def test_a_freed_block_serves_its_own_stream_first(cp: Any) -> None:
     pool = cp.cuda.MemoryAsyncPool()
     busy, other = (cp.cuda.Stream(non_blocking=True) for _ in range(2))
-    out, spin = cp.zeros(1, cp.int32), cp.RawKernel(SPIN, "spin")
+    out = cp.zeros(1, cp.int32)
+    spin = cp.RawKernel(SPIN, "spin")
     spin((1,), (1,), (np.int64(1), out))
     cp.cuda.Device().synchronize()
 
@@ -377,7 +389,8 @@ def test_the_figures_of_an_async_pool(cp: Any) -> None:
 
 
 def test_limits_and_refusals_of_an_async_pool(cp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    pool, total = cp.cuda.MemoryAsyncPool(), cp.cuda.Device().mem_info[1]
+    pool = cp.cuda.MemoryAsyncPool()
+    total = cp.cuda.Device().mem_info[1]
     pool.set_limit(size=1024)
     assert pool.get_limit() == 1024
     with pytest.raises(cp.cuda.memory.OutOfMemoryError, match=r"5,000 bytes .*: 0 bytes, .*to: 1,024 bytes"):
@@ -413,7 +426,8 @@ def test_limits_and_refusals_of_an_async_pool(cp: Any, monkeypatch: pytest.Monke
 def test_what_an_async_pool_keeps_other_allocations_lack(cp: Any) -> None:
     if type(cp.cuda.Device()).__module__.startswith("cupy"):
         pytest.skip("takes 70 % of the memory of a GPU that others may use")
-    pool, plain = cp.cuda.MemoryAsyncPool(), cp.cuda.MemoryPool()
+    pool = cp.cuda.MemoryAsyncPool()
+    plain = cp.cuda.MemoryPool()
     total = cp.cuda.Device().mem_info[1]
     del_me = pool.malloc(int(0.7 * total))
     del del_me
@@ -475,7 +489,8 @@ def test_an_allocator_may_cut_up_an_array(cp: Any) -> None:
     )
     add = cp.RawKernel(ADD_ONE, "add_one")
     with cp.cuda.using_allocator(allocator.malloc):
-        x, y = cp.zeros(32, cp.float32), cp.zeros(32, cp.float32)
+        x = cp.zeros(32, cp.float32)
+        y = cp.zeros(32, cp.float32)
         add((1,), (32,), (x,))
         add((1,), (32,), (y,))
         add((1,), (32,), (y,))
@@ -667,7 +682,8 @@ def test_sizes(cp: Any, make: str) -> None:
 
 
 def test_beyond_the_device_and_the_host(cp: Any) -> None:
-    runtime, much = cp.cuda.runtime, 1 << 44
+    runtime = cp.cuda.runtime
+    much = 1 << 44
     for call in (runtime.malloc, cp.cuda.Memory, cp.cuda.alloc_pinned_memory, cp.cuda.PinnedMemory):
         assert status(cp, lambda call=call: call(much)) == 2
     with pytest.raises(
@@ -685,7 +701,9 @@ def test_pinned_memory_of_nothing(cp: Any) -> None:
 
 
 def test_frees_of_host_memory_that_are_wrong(cp: Any) -> None:
-    runtime, here, x = cp.cuda.runtime, np.zeros(8), cp.zeros(8)
+    runtime = cp.cuda.runtime
+    here = np.zeros(8)
+    x = cp.zeros(8)
     address = runtime.hostAlloc(100, 0)
     assert status(cp, lambda: runtime.free(address)) == 1
     runtime.freeHost(address)

@@ -43,7 +43,8 @@ class Recorder(MemoryHook):
 def test_a_new_block_an_old_block_and_a_free() -> None:
     with Recorder() as hook:
         x = cp.empty(10, dtype=np.int8)
-        address, memory = x.data.ptr, id(x.data.mem)
+        address = x.data.ptr
+        memory = id(x.data.mem)
         del x
         y = cp.empty(600, dtype=np.int8)
     block = {"device_id": 0, "mem_size": 512, "mem_ptr": address, "pmem_id": memory}
@@ -187,7 +188,8 @@ def test_debug_print_writes_one_json_object_a_line() -> None:
     file = io.StringIO()
     with memory_hooks.DebugPrintHook(file=file):
         x = cp.empty(3, dtype=np.int64)
-        address, memory = x.data.ptr, hex(id(x.data.mem))
+        address = x.data.ptr
+        memory = hex(id(x.data.mem))
         del x
     assert file.getvalue().splitlines() == [
         f'{{"hook":"alloc","device_id":0,"mem_size":512,"mem_ptr":{address}}}',

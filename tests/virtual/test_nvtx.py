@@ -62,7 +62,8 @@ def test_marks_stand_at_a_moment_within_the_open_ranges(machine: Machine) -> Non
 
 
 def test_started_ranges_end_in_any_order_and_on_any_thread() -> None:
-    first, second = nvtx.RangeStart("first", None), nvtx.RangeStart("second", 0xFF)
+    first = nvtx.RangeStart("first", None)
+    second = nvtx.RangeStart("second", 0xFF)
     thread = threading.Thread(target=nvtx.RangeEnd, args=(first,))
     thread.start()
     thread.join()

@@ -88,14 +88,18 @@ def blocks_by_placing(info: DeviceInfo, threads: int, registers: int, shared: in
     shared_unit = 128 if info.compute_capability[0] >= 8 else 256
     needed = shared + info.reserved_shared_per_block_bytes
     needed += -needed % shared_unit
-    free_shared, free_warps, placed = info.shared_per_sm_bytes, info.max_warps_per_sm, 0
+    free_shared = info.shared_per_sm_bytes
+    free_warps = info.max_warps_per_sm
+    placed = 0
     while placed < info.max_blocks_per_sm and free_shared >= needed and free_warps >= warps:
         for _ in range(warps):
             emptiest = free_units.index(max(free_units))
             if free_units[emptiest] < register_units:
                 return placed
             free_units[emptiest] -= register_units
-        free_shared, free_warps, placed = free_shared - needed, free_warps - warps, placed + 1
+        free_shared = free_shared - needed
+        free_warps = free_warps - warps
+        placed = placed + 1
     return placed
 
 

@@ -31,7 +31,8 @@ CASES: dict[str, Callable[[Any, Any], Any]] = {
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_elements_lie_as_with_numpy(case: Callable[[Any, Any], Any]) -> None:
     host = np.arange(6.0).reshape(2, 3)
-    wanted, found = case(np, host), case(cp, cp.asarray(host))
+    wanted = case(np, host)
+    found = case(cp, cp.asarray(host))
     assert found.strides == wanted.strides
     np.testing.assert_array_equal(cp.asnumpy(found), wanted)
 

@@ -70,7 +70,8 @@ def test_what_was_pushed_out_of_l2_comes_from_memory(machine: Machine) -> None:
     kernel = cp.RawKernel(
         'extern "C" __global__ void k(float* x) { x[blockIdx.x * blockDim.x + threadIdx.x] += 1.0f; }', "k"
     )
-    x, large = cp.zeros(1 << 20, cp.float32), cp.zeros(64 << 20, cp.float32)
+    x = cp.zeros(1 << 20, cp.float32)
+    large = cp.zeros(64 << 20, cp.float32)
     log = machine.devices[0].work.log
 
     def run() -> int:

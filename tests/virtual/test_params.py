@@ -57,7 +57,8 @@ def packed(
 
 
 def test_bytes_are_those_of_the_c_layout(entries: dict[str, Any]) -> None:
-    out, numbers = cp.zeros(8, cp.float32), cp.zeros(4, cp.float64)
+    out = cp.zeros(8, cp.float32)
+    numbers = cp.zeros(4, cp.float64)
     point = np.array((1.5, [7, 8, 9]), POINT)
     args = (
         out,
@@ -142,7 +143,7 @@ def test_mismatches_name_the_argument_and_the_remedy(entries: dict[str, Any], ar
         ("unsigned long long", 2**64 - 1, 2**64 - 1, ""),
         ("bool", 1, 1, ""),
     ],
-)  # fmt: skip
+)
 def test_numbers_are_read_as_with_cupy(kind: str, value: Any, word: int, says: str) -> None:
     code = f'extern "C" __global__ void k(unsigned long long* o, {kind} v) {{ memcpy(o, &v, sizeof v); }}'
     out = cp.zeros(1, cp.uint64)

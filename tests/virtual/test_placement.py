@@ -15,7 +15,9 @@ Times = npt.NDArray[np.float64]
 def simulate(durations: Times, sm_count: int, blocks_per_sm: int, dispatch_ns: float) -> tuple[Times, Times]:
     """The same rule, written as a scan over all slots for every block."""
     free = [0.0] * (sm_count * blocks_per_sm)
-    starts, ends, earliest = [], [], 0.0
+    starts = []
+    ends = []
+    earliest = 0.0
     for block, duration in enumerate(durations):
         slot = block if block < len(free) else free.index(min(free))
         start = max(free[slot], earliest)

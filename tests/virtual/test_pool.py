@@ -63,7 +63,8 @@ def test_memory_of_an_array_that_dies_in_a_cycle_comes_back_whole(others: int) -
 
     class Frame:
         def __init__(self) -> None:
-            self.array, self.frame = cp.arange(128, dtype=cp.float32), self
+            self.array = cp.arange(128, dtype=cp.float32)
+            self.frame = self
 
     for _ in range(5):
         used = pool.used_bytes()
@@ -98,7 +99,9 @@ def test_split_and_merge(pool: MemoryPool) -> None:
 
 
 def test_best_fit_takes_the_smallest_that_fits(pool: MemoryPool) -> None:
-    large, small, medium = pool.malloc(8 * KIB), pool.malloc(2 * KIB), pool.malloc(4 * KIB)
+    large = pool.malloc(8 * KIB)
+    small = pool.malloc(2 * KIB)
+    medium = pool.malloc(4 * KIB)
     addresses = {"large": large.ptr, "medium": medium.ptr}
     del large, small, medium
     kept = [pool.malloc(3 * KIB), pool.malloc(5 * KIB)]
@@ -300,7 +303,8 @@ def test_kernels_may_touch_what_a_pool_gave_by_hand(machine: Machine, pool: Memo
 def test_a_free_does_not_wait_for_a_thread_that_holds_the_pool(pool: MemoryPool) -> None:
     pointer = pool.malloc(512)
     single = pool.device_pool()
-    held, done = threading.Event(), threading.Event()
+    held = threading.Event()
+    done = threading.Event()
 
     def hold() -> None:
         with single._books.alone():
@@ -325,7 +329,8 @@ def test_blocks_that_die_after_their_segment_are_let_go() -> None:
     """The garbage collector finalises a pool, its segments and the blocks of a cycle in any order."""
     pool = MemoryPool()
     pool.malloc(2048).mem.free()
-    first, second = pool.malloc(512), pool.malloc(512)
+    first = pool.malloc(512)
+    second = pool.malloc(512)
     assert first.mem.chunk.mem is second.mem.chunk.mem
     first.mem.chunk.mem.__del__()
     second.mem.free()

@@ -73,7 +73,8 @@ class PoolAgainstModel(RuleBasedStateMachine):
 
     @rule(size=st.integers(1, 9 * UNIT), stream=st.integers(0, 2))
     def malloc(self, size: int, stream: int) -> None:
-        units, handle = -(-size // UNIT), self.streams[stream].ptr
+        units = -(-size // UNIT)
+        handle = self.streams[stream].ptr
         fitting = self.model.fitting(units, handle)
         refused = not fitting and self.model.refuses(units)
         with self.streams[stream]:
@@ -98,7 +99,8 @@ class PoolAgainstModel(RuleBasedStateMachine):
     def replace_by_less(self, data: Any) -> None:
         """Free a block and take a part of it: the rest lies between two blocks in use more often."""
         name = data.draw(st.sampled_from(sorted(self.held)))
-        size, stream = self.held[name].mem.size, self.stream_of[name]
+        size = self.held[name].mem.size
+        stream = self.stream_of[name]
         self._free(name)
         self.malloc(data.draw(st.integers(1, size)), stream)
 
@@ -130,7 +132,8 @@ class PoolAgainstModel(RuleBasedStateMachine):
 
     @invariant()
     def numbers_agree(self) -> None:
-        used, free = self.model.units(True) * UNIT, self.model.units(False) * UNIT
+        used = self.model.units(True) * UNIT
+        free = self.model.units(False) * UNIT
         blocks = [run for segment in self.model.segments for run in segment.runs()]
         assert self.pool.used_bytes() == used
         assert self.pool.free_bytes() == free

@@ -39,7 +39,8 @@ class TestPlan:
         assert spans(work(1, 100), work(2, 7, priority=-1, floor_ns=34)) == [(0, 100), (100, 107)]
 
     def test_what_is_overtaken_goes_on_in_the_room_that_is_left(self) -> None:
-        long, urgent = work(1, 100, waves=10), work(2, 20, share=0.25, priority=-5, floor_ns=30)
+        long = work(1, 100, waves=10)
+        urgent = work(2, 20, share=0.25, priority=-5, floor_ns=30)
         assert spans(long, urgent) == [(0, 105), (30, 50)]  # 20 at three quarters, then at full speed
 
     def test_queued_work_is_overtaken_in_the_order_of_urgency(self) -> None:
@@ -122,7 +123,8 @@ extern "C" __global__ void spin(float* x, int rounds) {
 class TestUrgentStreams:
     @pytest.mark.parametrize("urgent", [False, True])
     def test_an_urgent_stream_does_not_wait_for_queued_kernels(self, machine: Machine, urgent: bool) -> None:
-        spin, x = cp.RawKernel(SPIN, "spin"), cp.empty(1 << 20, dtype=cp.float32)
+        spin = cp.RawKernel(SPIN, "spin")
+        x = cp.empty(1 << 20, dtype=cp.float32)
         background = cp.cuda.Stream(non_blocking=True)
         front = cp.cuda.Stream(non_blocking=True, priority=-1 if urgent else 0)
         cp.cuda.Device().synchronize()
@@ -138,8 +140,10 @@ class TestUrgentStreams:
         assert [a.start_ns for a in log[:4]] == sorted(a.start_ns for a in log[:4])
 
     def test_times_that_were_told_stay(self, machine: Machine) -> None:
-        spin, x = cp.RawKernel(SPIN, "spin"), cp.empty(1 << 20, dtype=cp.float32)
-        background, front = cp.cuda.Stream(), cp.cuda.Stream(non_blocking=True, priority=-5)
+        spin = cp.RawKernel(SPIN, "spin")
+        x = cp.empty(1 << 20, dtype=cp.float32)
+        background = cp.cuda.Stream()
+        front = cp.cuda.Stream(non_blocking=True, priority=-5)
         for _ in range(3):
             spin((2000,), (256,), (x, np.int32(500)), stream=background)
         middle = background.record()
@@ -156,7 +160,8 @@ class TestUrgentStreams:
 
     def test_events_and_the_default_stream_order_as_ever(self, machine: Machine) -> None:
         rng = np.random.default_rng(7)
-        spin, x = cp.RawKernel(SPIN, "spin"), cp.empty(1 << 20, dtype=cp.float32)
+        spin = cp.RawKernel(SPIN, "spin")
+        x = cp.empty(1 << 20, dtype=cp.float32)
         streams = [cp.cuda.Stream.null, cp.cuda.Stream(), cp.cuda.Stream(priority=-1)]
         streams += [cp.cuda.Stream(non_blocking=True, priority=p) for p in (-5, 0)]
         for _ in range(120):
@@ -179,7 +184,8 @@ class TestUrgentStreams:
         assert given == [LEAST_URGENT, 0, -2, MOST_URGENT, MOST_URGENT]
 
     def test_a_timeline_has_the_times_that_came_out(self, machine: Machine) -> None:
-        spin, x = cp.RawKernel(SPIN, "spin"), cp.empty(1 << 20, dtype=cp.float32)
+        spin = cp.RawKernel(SPIN, "spin")
+        x = cp.empty(1 << 20, dtype=cp.float32)
         background, front = (cp.cuda.Stream(non_blocking=True, priority=p) for p in (0, -1))
         recording = Recording(machine)
         recording.start()
@@ -196,7 +202,8 @@ class TestUrgentStreams:
     ) -> None:
         """What was planned for good keeps its place, and nothing that comes later runs over it."""
         monkeypatch.setattr("virtualgpu.model.clock._MOST_PENDING", 7)
-        spin, x = cp.RawKernel(SPIN, "spin"), cp.empty(1 << 20, dtype=cp.float32)
+        spin = cp.RawKernel(SPIN, "spin")
+        x = cp.empty(1 << 20, dtype=cp.float32)
         streams = [cp.cuda.Stream(non_blocking=True, priority=p) for p in (0, -1)]
         cp.cuda.Device().synchronize()
         marks = []

@@ -93,8 +93,11 @@ def test_the_program_s_line_is_found_through_libraries(tmp_path: Path) -> None:
     for _ in range(2):
         source, called = run(module("numpy.fake", library)["through"], lines)
         assert (source.file, source.line, source.text, called) == (
-            "prog.py", 2, "return f(lines)  # here", "through",
-        )  # fmt: skip
+            "prog.py",
+            2,
+            "return f(lines)  # here",
+            "through",
+        )
     assert lines.here()[1] == "here"
     with ThreadPoolExecutor(1) as pool:  # whose thread runs nothing of the program
         source, called = pool.submit(lines.here).result()
@@ -151,7 +154,9 @@ class Array:
     __cuda_array_interface__ = property(lambda self: {})
 
     def __init__(self, at: int, size: int = 1, base: Any = None) -> None:
-        self.data, self.size, self.base = SimpleNamespace(ptr=at), size, base
+        self.data = SimpleNamespace(ptr=at)
+        self.size = size
+        self.base = base
 
 
 class Stream:
@@ -180,15 +185,31 @@ def taken(**variables: Any) -> ProgramNames:
 
 def test_variables_items_and_attributes_are_names() -> None:
     names = taken(
-        x=Array(1), xs=[Array(2), Array(3)], pair=(Array(4),), by={"a": Array(5), 7: Array(6)},
-        model=Model(w=Array(8), _hidden=Array(9), layers=[Array(10)]), _private=Array(11), empty=Array(12, 0),
+        x=Array(1),
+        xs=[Array(2), Array(3)],
+        pair=(Array(4),),
+        by={"a": Array(5), 7: Array(6)},
+        model=Model(w=Array(8), _hidden=Array(9), layers=[Array(10)]),
+        _private=Array(11),
+        empty=Array(12, 0),
         other=Model(inner=Model(w=Array(13))),
-    )  # fmt: skip
+    )
     found = {at: names.array(at) for at in range(1, 14)}
     assert found == {
-        1: "x", 2: "xs[0]", 3: "xs[1]", 4: "pair[0]", 5: "by['a']", 6: "by[7]", 7: "", 8: "model.w", 9: "",
-        10: "model.layers[0]", 11: "", 12: "", 13: "",
-    }  # fmt: skip
+        1: "x",
+        2: "xs[0]",
+        3: "xs[1]",
+        4: "pair[0]",
+        5: "by['a']",
+        6: "by[7]",
+        7: "",
+        8: "model.w",
+        9: "",
+        10: "model.layers[0]",
+        11: "",
+        12: "",
+        13: "",
+    }
     assert sorted(names.called()) == sorted(name for name in found.values() if name)
 
 
@@ -246,8 +267,11 @@ def test_streams_have_names_on_each_device() -> None:
     assert [anywhere.stream(device, 9) for device in (0, 1)] == ["v", "u"]
     names = taken(s=Stream(7, 0), t=Stream(7, 1), u=Stream(9))
     assert [names.stream(0, 7), names.stream(1, 7), names.stream(1, 9), names.stream(0, 8)] == [
-        "s", "t", "u", "",
-    ]  # fmt: skip
+        "s",
+        "t",
+        "u",
+        "",
+    ]
     assert names.changes == 3
     names.take({"s": Stream(7, 0)})
     assert names.changes == 3
@@ -288,7 +312,8 @@ def test_globals_go_before_locals_and_callers_before_those_they_call() -> None:
         "def inner(names, frame, mine):\n    z = only\n    names.look(frame())\n    return z\n"
         "def outer(names, frame, x):\n    y = x\n    inner(names, frame, x)\n    return y\n"
     )
-    array, kept = Array(5), Array(6)
+    array = Array(5)
+    kept = Array(6)
     variables = module("mine", code) | {"only": kept}
     exec(compile(code, "<string>", "exec"), variables)
     variables["outer"](names, lambda: sys._getframe(1), array)
@@ -337,9 +362,14 @@ def operation(
     number: int, stream: int = 0, kind: Any = "MEMCPY", start: int = 0, device: int = 0
 ) -> Activity:
     return Activity(
-        kind=kind, name=f"op {number}", device_id=device, stream_id=stream, start_ns=start, end_ns=start + 5,
+        kind=kind,
+        name=f"op {number}",
+        device_id=device,
+        stream_id=stream,
+        start_ns=start,
+        end_ns=start + 5,
         correlation_id=number,
-    )  # fmt: skip
+    )
 
 
 FACTS = SimpleNamespace(blocking=True, priority=0)
@@ -357,9 +387,13 @@ def test_a_recorder_s_calls_have_their_times_and_operations() -> None:
     made.ran_graph([operation(8, 11), operation(9, 12, device=1)], FACTS, 128)
     made.ran_graph([], FACTS, 129)
     assert [(c.name, c.start_ns, c.end_ns, c.correlation_id) for c in made.calls] == [
-        ("cudaMemcpyAsync", 120, 130, 3), ("cudaMemsetAsync", 125, 130, 4), ("cuLaunchKernel", 126, 130, 0),
-        ("cudaEventRecord", 127, 130, 0), ("cudaGraphLaunch", 128, 130, 8), ("cudaGraphLaunch", 129, 130, 0),
-    ]  # fmt: skip
+        ("cudaMemcpyAsync", 120, 130, 3),
+        ("cudaMemsetAsync", 125, 130, 4),
+        ("cuLaunchKernel", 126, 130, 0),
+        ("cudaEventRecord", 127, 130, 0),
+        ("cudaGraphLaunch", 128, 130, 8),
+        ("cudaGraphLaunch", 129, 130, 0),
+    ]
     assert {c.source.file for c in made.calls if c.source} == {Path(__file__).name}
     assert list(made.streams) == [(0, 7), (0, 9), (0, 11), (1, 12)]
     assert [a.correlation_id for a in made.activities] == [3, 4, 8, 9]
@@ -379,7 +413,8 @@ def test_operations_that_were_overtaken_get_their_new_times() -> None:
 def test_a_copy_holds_up_the_call_that_gave_it_out() -> None:
     clock = Clock()
     made = Recorder(clock)
-    first, second = operation(3, 7), operation(4, 9, "MEMCPY2")
+    first = operation(3, 7)
+    second = operation(4, 9, "MEMCPY2")
     made.ran(first, FACTS, 90)
     made.ran(second, FACTS, 95)
     clock.now = 200
@@ -391,8 +426,14 @@ def test_a_copy_holds_up_the_call_that_gave_it_out() -> None:
     assert [(c.start_ns, c.end_ns, c.correlation_id) for c in made.calls] == [(90, 200, 3), (95, 300, 4)]
     (wait,) = made.waits
     assert (wait.type, wait.stream_id, wait.start_ns, wait.end_ns, wait.name, wait.after, wait.hidden) == (
-        "STREAM_SYNCHRONIZE", 9, 96, 300, "cudaMemcpyPeerAsync", (4,), True,
-    )  # fmt: skip
+        "STREAM_SYNCHRONIZE",
+        9,
+        96,
+        300,
+        "cudaMemcpyPeerAsync",
+        (4,),
+        True,
+    )
     assert wait.source == made.calls[1].source
 
 
@@ -405,12 +446,17 @@ def test_waits_and_orders_are_noted() -> None:
     assert (wait.device_id, wait.stream_id, wait.after, wait.event_id) == (1, 7, (3, 4), 5)
     assert (wait.start_ns, wait.end_ns, wait.hidden) == (90, 100, True)
     assert (order.device_id, order.stream_id, order.event_id, order.event_stream_id, order.after) == (
-        0, 8, 5, 7, (3,),
-    )  # fmt: skip
+        0,
+        8,
+        5,
+        7,
+        (3,),
+    )
     assert (order.start_ns, order.end_ns, order.hidden, order.type) == (100, 100, False, "STREAM_WAIT_EVENT")
     assert [(c.name, c.start_ns, c.end_ns, c.correlation_id) for c in made.calls] == [
-        ("cudaStreamSynchronize", 90, 100, 0), ("cudaStreamWaitEvent", 100, 100, 0),
-    ]  # fmt: skip
+        ("cudaStreamSynchronize", 90, 100, 0),
+        ("cudaStreamWaitEvent", 100, 100, 0),
+    ]
     assert list(made.streams) == [(0, 8)]
 
 
@@ -447,9 +493,11 @@ class Pinned:
         ]
         self.acts: list[Any] = []
         self.watch = Watch(
-            memories, lambda at: self.pinned and self.start <= at < self.start + size, lambda *_: None,
+            memories,
+            lambda at: self.pinned and self.start <= at < self.start + size,
+            lambda *_: None,
             lambda: [(self.start, size)],
-        )  # fmt: skip
+        )
         self.watch.begin(self.acts.append)
 
     def op(
@@ -505,8 +553,10 @@ def test_a_kernel_tells_what_it_touched() -> None:
     touched = ((Region(0, 1000, 8),), (Region(0, 1099, 1),), (Region(0, 1100, 8), Region(1, 2500, 4)))
     work = made.run("CONCURRENT_KERNEL", watched=lambda run: (3.0, touched))
     assert [places(regions) for regions in (work.reads, work.writes, work.atomics)] == [
-        [(0, 1000, 1008)], [(0, 1099, 1100)], [(0, 1100, 1108), (1, 2500, 2504)],
-    ]  # fmt: skip
+        [(0, 1000, 1008)],
+        [(0, 1099, 1100)],
+        [(0, 1100, 1108), (1, 2500, 2504)],
+    ]
     label = "float32 array of shape (4,)"
     assert [r.array for r in (*work.reads, *work.writes, *work.atomics)] == [label, label, "", ""]
     made.known = None
@@ -671,7 +721,9 @@ def test_streams_are_told_before_their_first_use_and_when_they_get_a_name() -> N
 def test_events_graphs_and_memory() -> None:
     made = Pinned()
     place = StreamPlace(1, 7)
-    event, other, unknown = Model(), Model(), Model()
+    event = Model()
+    other = Model()
+    unknown = Model()
     made.watch.recorded(event, place)
     made.watch.recorded(other, place)
     made.watch.waits(event, place, True)
@@ -683,8 +735,15 @@ def test_events_graphs_and_memory() -> None:
     made.watch.graph_made(6)
     acts = [act for act in made.told() if not isinstance(act, NewStream)]
     assert [type(act) for act in acts] == [
-        EventRecord, EventRecord, EventWait, EventWait, HostWait, HostWait, GraphLaunch, GraphMade,
-    ]  # fmt: skip
+        EventRecord,
+        EventRecord,
+        EventWait,
+        EventWait,
+        HostWait,
+        HostWait,
+        GraphLaunch,
+        GraphMade,
+    ]
     assert [getattr(act, "event_id", None) for act in acts[:6]] == [1, 2, 1, 3, 2, 0]
     assert {(act.device_id, act.stream_id) for act in acts[:4]} == {(1, 7)}
     assert all(act.source for act in acts[:7])
@@ -698,8 +757,14 @@ def test_events_graphs_and_memory() -> None:
     made.watch.released(1, 2000, 64, 7)
     acts = made.told()
     assert [type(act) for act in acts] == [
-        Allocation, Release, Allocation, HostWait, Release, Allocation, Release,
-    ]  # fmt: skip
+        Allocation,
+        Release,
+        Allocation,
+        HostWait,
+        Release,
+        Allocation,
+        Release,
+    ]
     assert [act.is_private for act in acts if isinstance(act, Release)] == [False, True, False]
     assert (acts[0].stream_id, acts[2].stream_id, acts[3].scope, acts[3].device_id) == (7, None, "device", 1)
     made.watch.host_released(made.start, 64)
@@ -748,8 +813,15 @@ def test_a_call_is_of_the_line_that_began_last() -> None:
     made = _Answers([(10, 1, A, 3), (20, 1, A, 4), (15, 2, B, 5)], {})
     asked = [(1, 9), (1, 10), (1, 19), (1, 20), (1, 99), (2, 14), (2, 15), (3, 50)]
     assert [made.line(thread, at, "x") for thread, at in asked] == [
-        None, (A, 3), (A, 3), (A, 4), (A, 4), None, (B, 5), None,
-    ]  # fmt: skip
+        None,
+        (A, 3),
+        (A, 3),
+        (A, 4),
+        (A, 4),
+        None,
+        (B, 5),
+        None,
+    ]
 
 
 def test_a_call_of_a_silent_line_is_of_the_line_that_made_such_calls() -> None:
@@ -868,8 +940,11 @@ def test_what_passes_the_ports_of_a_machine(machine: Machine, monkeypatch: pytes
     monkeypatch.setattr(ports, "MAX_CROSSINGS", 2)
     found = made.stop()
     assert (found.links, found.devices, found.crossings, found.lost) == (
-        machine.links.kind, len(machine.devices), (), 0,
-    )  # fmt: skip
+        machine.links.kind,
+        len(machine.devices),
+        (),
+        0,
+    )
     made.start()
     assert made._seen is not None
     made._seen += ["a", "b", "c"]  # type: ignore[list-item]
@@ -904,8 +979,11 @@ def test_lines_of_callers_are_seen_and_of_a_function_that_went_on(tmp_path: Path
     here = threading.get_native_id()
     found = [(what, made.line(here, at, what)) for at, what in noted]
     assert [(what, line and line.line) for what, line in found[:4]] == [
-        ("first", 6), ("in loop", 8), ("in loop", 8), ("last", 9),
-    ]  # fmt: skip
+        ("first", 6),
+        ("in loop", 8),
+        ("in loop", 8),
+        ("last", 9),
+    ]
     assert all(line is None or line.file == "prog.py" for _, line in found)
 
 
@@ -950,9 +1028,10 @@ def monitored(monkeypatch: pytest.MonkeyPatch) -> Any:
     def start(*taken: int) -> tuple[LineWatch, Monitoring]:
         made = Monitoring(*taken)
         monkeypatch.setattr(
-            line_watch, "sys",
+            line_watch,
+            "sys",
             SimpleNamespace(monitoring=made, version_info=(3, 12), _getframe=sys._getframe),
-        )  # fmt: skip
+        )
         watching = LineWatch()
         watching.start()
         return watching, made
@@ -962,12 +1041,14 @@ def monitored(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_of_python_3_12_lines_are_monitored(monitored: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     watching, made = monitored()
-    events, here = made.events, sys._getframe().f_code
+    events = made.events
+    here = sys._getframe().f_code
     lines = events.LINE | events.PY_RETURN | events.PY_YIELD
     assert made.tools == {4: "gpulab"}
     assert (made.everywhere, made.restarts, made.local[here]) == ({4: events.PY_START}, 1, lines)
     library = module("numpy.fake", "def f(entered):\n    return entered(f.__code__, 0)\n")["f"]
-    entered, began = made.callbacks[4, events.PY_START], made.callbacks[4, events.LINE]
+    entered = made.callbacks[4, events.PY_START]
+    began = made.callbacks[4, events.LINE]
     assert made.callbacks[4, events.PY_RETURN] is made.callbacks[4, events.PY_YIELD]
     assert library(entered) is made.DISABLE
     assert library.__code__ not in made.local

@@ -34,7 +34,8 @@ PUBLISHED = {
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_devices(name: str) -> None:
-    info, row = device_info(name), PUBLISHED[name]
+    info = device_info(name)
+    row = PUBLISHED[name]
     clocks = (info.memory_clock_mhz, info.boost_clock_mhz)
     spec = device_spec(name)
     sizes = (info.l2_bytes / 1024**2, spec.memory_gib, info.memory_bus_bits)
@@ -54,7 +55,8 @@ def traits() -> str:
 
 def test_architectures_are_those_of_cccl() -> None:
     """NVIDIA's CUDA C++ Core Libraries carry the table of the programming guide as code."""
-    text, compared = traits(), 0
+    text = traits()
+    compared = 0
     common = dict(re.findall(r"__traits\.(\w+)\s*=\s*([^;]+);", text.split("template <arch_id")[0]))
     rows = {
         name: dict(re.findall(r"__traits\.(\w+)\s*=\s*([^;]+);", body))
@@ -82,19 +84,37 @@ def test_architectures_are_those_of_cccl() -> None:
 
 def work(sectors: int, requests: int, given: int, cold: int = 0) -> cost.KernelWork:
     access = AccessCounters(
-        pc=0, line=0, text="ld", space="global", kind="load", size_bytes=4, requests=requests,
-        sectors=sectors, wavefronts=requests, ideal_wavefronts=requests, bytes_requested=0,
-        missed_sectors=sectors, half_lines=sectors if sectors >= 16 * requests else sectors // 2,
-    )  # fmt: skip
+        pc=0,
+        line=0,
+        text="ld",
+        space="global",
+        kind="load",
+        size_bytes=4,
+        requests=requests,
+        sectors=sectors,
+        wavefronts=requests,
+        ideal_wavefronts=requests,
+        bytes_requested=0,
+        missed_sectors=sectors,
+        half_lines=sectors if sectors >= 16 * requests else sectors // 2,
+    )
     here = Provenance("modelled", "virtual A100")
     counters = KernelCounters(
-        provenance=here, kernel_name="k", grid=(4, 1, 1), block=(256, 1, 1), shared_bytes=0,
-        warp_instructions=4000, thread_instructions=0, accesses=(access,),
-    )  # fmt: skip
-    row, parts = np.full(4, 1000, np.int64), np.full(4, sectors // 4, np.int64)
+        provenance=here,
+        kernel_name="k",
+        grid=(4, 1, 1),
+        block=(256, 1, 1),
+        shared_bytes=0,
+        warp_instructions=4000,
+        thread_instructions=0,
+        accesses=(access,),
+    )
+    row = np.full(4, 1000, np.int64)
+    parts = np.full(4, sectors // 4, np.int64)
     pace = cost.Pace(np.zeros((1, 9)), np.zeros((1, 5)), ((0,),), frozenset())
     arrays = cost.ArrayBytes(given, given, cold)
-    once, lanes = np.ones(1, np.int64), np.full(1, 32)
+    once = np.ones(1, np.int64)
+    lanes = np.full(1, 32)
     return cost.KernelWork(row, row, parts, counters, once, lanes, pace, arrays)
 
 

@@ -29,7 +29,8 @@ def test_generators_are_independent_of_the_global_state() -> None:
     cp.random.seed(1)
     expected = cp.random.rand(3).get()
     cp.random.seed(1)
-    one, two = cp.random.default_rng(4), cp.random.default_rng(4)
+    one = cp.random.default_rng(4)
+    two = cp.random.default_rng(4)
     np.testing.assert_array_equal(one.random(6).get(), two.random(6).get())
     np.testing.assert_array_equal(cp.random.rand(3).get(), expected)
 

@@ -36,14 +36,16 @@ def philox_4x32(counter: int, key: int) -> list[int]:
     c = [counter >> 32 * i & 0xFFFFFFFF for i in range(4)]
     k = [key & 0xFFFFFFFF, key >> 32]
     for _ in range(10):
-        one, two = c[0] * 0xD2511F53, c[2] * 0xCD9E8D57
+        one = c[0] * 0xD2511F53
+        two = c[2] * 0xCD9E8D57
         c = [two >> 32 ^ c[1] ^ k[0], two & 0xFFFFFFFF, one >> 32 ^ c[3] ^ k[1], one & 0xFFFFFFFF]
         k = [(k[0] + 0x9E3779B9) & 0xFFFFFFFF, (k[1] + 0xBB67AE85) & 0xFFFFFFFF]
     return c
 
 
 def test_element_e_comes_from_state_e_modulo_size() -> None:
-    threads, rounds = 256, 11
+    threads = 256
+    rounds = 11
     bits = bits_of("Philox4x3210", 7, threads)
     words = bits.random_raw(threads * rounds).get().view(np.uint32).reshape(rounds, threads)
     for thread in (0, 1, 200, 255):
@@ -65,7 +67,8 @@ def test_every_thread_has_a_state_of_its_own_however_many_there_are(kind: str) -
 def test_xorwow_begins_as_marsaglia_wrote_it() -> None:
     bits = bits_of("XORWOW", 3, 256)
     row = states.xorwow(bits._seed, 1)[0]
-    v, d = [int(x) for x in row["v"]], int(row["d"])
+    v = [int(x) for x in row["v"]]
+    d = int(row["d"])
     wanted = []
     for _ in range(6):
         t = v[0] ^ v[0] >> 2
@@ -81,8 +84,10 @@ def test_mrg32k3a_gives_lecuyers_numbers() -> None:
     assert {*row["s1"].tolist(), *row["s2"].tolist()} == {12345}
     bits = bits_of("MRG32k3a", 3, 256)
     row = states.mrg32k3a(bits._seed, 1)[0]
-    s1, s2 = [int(x) for x in row["s1"]], [int(x) for x in row["s2"]]
-    m1, m2 = 4294967087, 4294944443
+    s1 = [int(x) for x in row["s1"]]
+    s2 = [int(x) for x in row["s2"]]
+    m1 = 4294967087
+    m2 = 4294944443
     wanted = []
     for _ in range(6):
         s1 = [*s1[1:], (1403580 * s1[1] - 810728 * s1[0]) % m1]
@@ -93,7 +98,8 @@ def test_mrg32k3a_gives_lecuyers_numbers() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_draws_are_what_their_distribution_says(kind: str) -> None:
-    rng, n = generator(kind, size=8192), 200_000
+    rng = generator(kind, size=8192)
+    n = 200_000
     for drawn, mean, std in (
         (rng.random(n), 0.5, 12**-0.5),
         (rng.random(n, dtype="f4"), 0.5, 12**-0.5),
@@ -119,7 +125,8 @@ def test_a_kept_state_goes_on_from_there(kind: str) -> None:
         drawn = rng.random(3000), rng.standard_normal(5, dtype="f4"), rng.poisson(3.0, 50), rng.integers(9)
         return [x.get().tolist() for x in drawn]
 
-    rng, other = generator(kind), generator(kind, seed=1)
+    rng = generator(kind)
+    other = generator(kind, seed=1)
     rng.standard_normal(3)
     rng.random()
     kept = rng.bit_generator._state.get()
@@ -204,7 +211,8 @@ def test_integers_are_refused_where_a_dtype_cannot_hold_them() -> None:
 
 
 def test_an_output_array_has_to_fit() -> None:
-    rng, other = generator(), generator()
+    rng = generator()
+    other = generator()
     out = cp.empty(700)
     assert rng.random(out=out) is out
     np.testing.assert_array_equal(out.get(), other.random(700).get())

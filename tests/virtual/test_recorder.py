@@ -40,8 +40,10 @@ def call_of(timeline: Timeline, text: str) -> HostCall:
 
 
 def test_operations_are_those_of_the_log(machine: Machine) -> None:
-    add, x = cp.RawKernel(ADD, "add"), cp.zeros(64, cp.float32)
-    first, second = Stream(non_blocking=True), Stream(priority=-1)
+    add = cp.RawKernel(ADD, "add")
+    x = cp.zeros(64, cp.float32)
+    first = Stream(non_blocking=True)
+    second = Stream(priority=-1)
 
     def work() -> None:
         for stream in (first, second, first):
@@ -63,8 +65,10 @@ def test_operations_are_those_of_the_log(machine: Machine) -> None:
 
 
 def test_each_call_has_its_line_and_operation(machine: Machine) -> None:
-    add, x = cp.RawKernel(ADD, "add"), cp.zeros(64, cp.float32)
-    stream, other = Stream(non_blocking=True), Stream(non_blocking=True)
+    add = cp.RawKernel(ADD, "add")
+    x = cp.zeros(64, cp.float32)
+    stream = Stream(non_blocking=True)
+    other = Stream(non_blocking=True)
 
     def work() -> None:
         add((2,), (32,), (x,), stream=stream)  # launched
@@ -127,7 +131,8 @@ def test_hidden_waits_are_told_from_those_asked_for(machine: Machine, hidden: bo
 
 
 def test_a_pageable_copy_holds_its_call_up_and_a_pinned_one_does_not(machine: Machine) -> None:
-    x, size = cp.zeros(1 << 20, cp.float32), 4 << 20
+    x = cp.zeros(1 << 20, cp.float32)
+    size = 4 << 20
     pinned = np.frombuffer(cp.cuda.alloc_pinned_memory(size), np.float32, x.size)
     pageable = np.ones(x.size, np.float32)
 
@@ -137,14 +142,17 @@ def test_a_pageable_copy_holds_its_call_up_and_a_pinned_one_does_not(machine: Ma
 
     timeline = recorded(machine, work)
     copies = timeline.activities
-    slow, fast = call_of(timeline, "(pageable)"), call_of(timeline, "(pinned)")
+    slow = call_of(timeline, "(pageable)")
+    fast = call_of(timeline, "(pinned)")
     assert slow.end_ns - slow.start_ns >= copies[0].duration_ns
     assert fast.end_ns - fast.start_ns < copies[1].duration_ns
     assert [(w.hidden, w.source) for w in timeline.synchronizations] == [(True, slow.source)]
 
 
 def test_a_graph_s_nodes_share_their_launch(machine: Machine) -> None:
-    add, x, stream = cp.RawKernel(ADD, "add"), cp.zeros(64, cp.float32), Stream(non_blocking=True)
+    add = cp.RawKernel(ADD, "add")
+    x = cp.zeros(64, cp.float32)
+    stream = Stream(non_blocking=True)
     graphs = []
 
     def capture() -> None:
@@ -243,7 +251,9 @@ def test_timelines_do_not_nest_and_a_refusal_leaves_the_first_one_open(machine: 
 
 
 def test_none_begins_within_a_capture_which_goes_on(machine: Machine) -> None:
-    add, x, stream = cp.RawKernel(ADD, "add"), cp.zeros(64, cp.float32), Stream(non_blocking=True)
+    add = cp.RawKernel(ADD, "add")
+    x = cp.zeros(64, cp.float32)
+    stream = Stream(non_blocking=True)
     with stream:
         stream.begin_capture()
         with pytest.raises(GpulabError, match=r"captures a graph.*begin_capture"):

@@ -70,15 +70,34 @@ def test_numbers_are_those_of_the_header() -> None:
 
 # Of an A100-SXM4-80GB: NVIDIA A100 Tensor Core GPU Architecture, CUDA C++ Programming Guide (table 30).
 A100_PROPERTIES: dict[str, Any] = {
-    "name": b"A100-SXM4-80GB", "major": 8, "minor": 0, "multiProcessorCount": 108, "warpSize": 32,
-    "maxThreadsPerBlock": 1024, "maxThreadsDim": (1024, 1024, 64), "maxGridSize": (2**31 - 1, 65535, 65535),
-    "maxThreadsPerMultiProcessor": 2048, "maxBlocksPerMultiProcessor": 32, "regsPerBlock": 65536,
-    "regsPerMultiprocessor": 65536, "sharedMemPerBlock": 49152, "sharedMemPerBlockOptin": 166912,
-    "sharedMemPerMultiprocessor": 167936, "reservedSharedMemPerBlock": 1024, "totalConstMem": 65536,
-    "l2CacheSize": 41943040, "memoryBusWidth": 5120, "clockRate": 1410000, "asyncEngineCount": 3,
-    "deviceOverlap": 1, "concurrentKernels": 1, "cooperativeLaunch": 1, "unifiedAddressing": 1,
-    "integrated": 0, "isMultiGpuBoard": 0,
-}  # fmt: skip
+    "name": b"A100-SXM4-80GB",
+    "major": 8,
+    "minor": 0,
+    "multiProcessorCount": 108,
+    "warpSize": 32,
+    "maxThreadsPerBlock": 1024,
+    "maxThreadsDim": (1024, 1024, 64),
+    "maxGridSize": (2**31 - 1, 65535, 65535),
+    "maxThreadsPerMultiProcessor": 2048,
+    "maxBlocksPerMultiProcessor": 32,
+    "regsPerBlock": 65536,
+    "regsPerMultiprocessor": 65536,
+    "sharedMemPerBlock": 49152,
+    "sharedMemPerBlockOptin": 166912,
+    "sharedMemPerMultiprocessor": 167936,
+    "reservedSharedMemPerBlock": 1024,
+    "totalConstMem": 65536,
+    "l2CacheSize": 41943040,
+    "memoryBusWidth": 5120,
+    "clockRate": 1410000,
+    "asyncEngineCount": 3,
+    "deviceOverlap": 1,
+    "concurrentKernels": 1,
+    "cooperativeLaunch": 1,
+    "unifiedAddressing": 1,
+    "integrated": 0,
+    "isMultiGpuBoard": 0,
+}
 
 
 def test_properties_of_an_a100() -> None:
@@ -91,7 +110,8 @@ def test_properties_of_an_a100() -> None:
 
 
 def test_attributes_agree_with_properties() -> None:
-    told, attributes = runtime.getDeviceProperties(0), cp.cuda.Device(0).attributes
+    told = runtime.getDeviceProperties(0)
+    attributes = cp.cuda.Device(0).attributes
     compared = 0
     for attribute in ATTRIBUTES:
         found = runtime.deviceGetAttribute(attribute.number, 0)
@@ -169,7 +189,8 @@ def test_peer_copies_check_where_both_ends_are(two_gpus: Machine) -> None:
 
 
 def test_an_event_of_cupys_class_has_a_handle() -> None:
-    event, later = cp.cuda.Event(), cp.cuda.Event()
+    event = cp.cuda.Event()
+    later = cp.cuda.Event()
     place = runtime.malloc(64 * MIB)
     event.record()
     runtime.memsetAsync(place, 1, 64 * MIB, 0)
@@ -185,7 +206,8 @@ def test_an_event_of_cupys_class_has_a_handle() -> None:
 
 
 def test_streams_and_events_by_handle() -> None:
-    stream, other = runtime.streamCreate(), runtime.streamCreateWithFlags(runtime.streamNonBlocking)
+    stream = runtime.streamCreate()
+    other = runtime.streamCreateWithFlags(runtime.streamNonBlocking)
     event = runtime.eventCreate()
     assert runtime.streamQuery(stream) == runtime.streamQuery(other) == runtime.eventQuery(event) == 0
     place = runtime.malloc(64 * MIB)

@@ -71,7 +71,8 @@ def test_labels_come_with_their_number() -> None:
 
 def test_results_go_to_output() -> None:
     right = scipy("ndimage").gaussian_filter(IMAGE, 2)
-    image, output = cp.asarray(IMAGE), cp.zeros(IMAGE.shape, cp.float32)
+    image = cp.asarray(IMAGE)
+    output = cp.zeros(IMAGE.shape, cp.float32)
     before = _machine.current().kernel_launches
     assert ours("ndimage").gaussian_filter(image, 2, output=output) is output
     same(output, right)
@@ -106,14 +107,16 @@ def test_special_functions(name: str) -> None:
 
 
 def test_special_functions_of_two_arrays_and_reductions() -> None:
-    special, values = scipy("special"), np.abs(SIGNAL)
+    special = scipy("special")
+    values = np.abs(SIGNAL)
     same(ours("special").xlogy(cp.asarray(values), cp.asarray(values)), special.xlogy(values, values))
     same(ours("special").logsumexp(cp.asarray(IMAGE), axis=1), special.logsumexp(IMAGE, axis=1))
 
 
 @pytest.mark.parametrize("part", ["ndimage", "signal", "special"])
 def test_every_name_is_one_of_scipys(part: str) -> None:
-    theirs, mine = scipy(part), ours(part)
+    theirs = scipy(part)
+    mine = ours(part)
     for name in mine.__all__:
         assert callable(getattr(mine, name))
         assert hasattr(theirs, name)
@@ -204,7 +207,8 @@ def test_vectorize_is_one_kernel() -> None:
 
 
 def test_vectorize_broadcasts_and_gives_several_results() -> None:
-    x, y = np.arange(4.0), np.arange(3.0)[:, None]
+    x = np.arange(4.0)
+    y = np.arange(3.0)[:, None]
     both = cp.vectorize(lambda a, b: (a + b, a > b))
     sums, larger = both(cp.asarray(x), cp.asarray(y))
     np.testing.assert_array_equal(sums.get(), x + y)
@@ -231,7 +235,9 @@ def test_vectorize_refuses_as_cupy_does() -> None:
 
 def test_small_tables_may_lie_on_the_host() -> None:
     """CuPy copies footprints, structures and matrices; weights it refuses."""
-    mine, theirs, image = ours("ndimage"), scipy("ndimage"), cp.asarray(IMAGE)
+    mine = ours("ndimage")
+    theirs = scipy("ndimage")
+    image = cp.asarray(IMAGE)
     cross = np.array([[0, 1, 0], [1, 1, 1], [0, 1, 0]])
     same(mine.maximum_filter(image, footprint=cross), theirs.maximum_filter(IMAGE, footprint=cross))
     same(mine.rank_filter(image, 1, None, cross), theirs.rank_filter(IMAGE, 1, None, cross))

@@ -116,7 +116,8 @@ class TestSchedule:
 class TestStreams:
     def test_current_stream(self) -> None:
         assert cp.cuda.get_current_stream() is cp.cuda.Stream.null
-        outer, inner = cp.cuda.Stream(), cp.cuda.Stream(non_blocking=True, priority=-1)
+        outer = cp.cuda.Stream()
+        inner = cp.cuda.Stream(non_blocking=True, priority=-1)
         with outer:
             with inner:
                 assert cp.cuda.get_current_stream() == inner
@@ -247,7 +248,8 @@ class TestEvents:
     def test_elapsed_time_is_the_work_between(self, machine: Machine) -> None:
         a = cp.ones(1 << 26, dtype=cp.float32)
         cp.cuda.Device().synchronize()
-        start, end = cp.cuda.Event(), cp.cuda.Event()
+        start = cp.cuda.Event()
+        end = cp.cuda.Event()
         start.record()
         b = a + 1
         end.record()
@@ -259,7 +261,8 @@ class TestEvents:
         assert 0.5 < bandwidth / (machine.devices[0].info.memory_bandwidth_gbps or 0) < 1
 
     def test_an_event_orders_two_streams(self, machine: Machine) -> None:
-        one, two = cp.cuda.Stream(non_blocking=True), cp.cuda.Stream(non_blocking=True)
+        one = cp.cuda.Stream(non_blocking=True)
+        two = cp.cuda.Stream(non_blocking=True)
         with one:
             cp.zeros(1 << 26).sum()
             ready = one.record()
@@ -277,7 +280,8 @@ class TestEvents:
         assert event.done
 
     def test_misuse_is_cudas_error(self) -> None:
-        start, end = cp.cuda.Event(), cp.cuda.Event()
+        start = cp.cuda.Event()
+        end = cp.cuda.Event()
         with pytest.raises(CUDARuntimeError, match="never recorded") as error:
             cp.cuda.get_elapsed_time(start, end)
         assert error.value.status == 400
@@ -310,7 +314,8 @@ class TestEvents:
             foreign = type("Foreign", (), {"__cuda_stream__": lambda _, answer=answer: answer})()
             with pytest.raises(TypeError, match=says):
                 cp.cuda.Stream.from_external(foreign)
-        handle, gone = stream.ptr, weakref.ref(stream)
+        handle = stream.ptr
+        gone = weakref.ref(stream)
         wrapped = cp.cuda.Stream.from_external(stream)
         del stream
         assert gone() is not None  # or its handle would mean nothing
@@ -362,7 +367,8 @@ class TestPerThreadDefault:
 @pytest.mark.usefixtures("machine")
 class TestHostFunctions:
     def test_they_run_in_order_and_take_time(self, machine: Machine) -> None:
-        stream, seen = cp.cuda.Stream(), list[int]()
+        stream = cp.cuda.Stream()
+        seen = list[int]()
         for number in range(3):
             stream.launch_host_func(seen.append, number)
         stream.synchronize()
@@ -382,7 +388,8 @@ class TestHostFunctions:
         ],
     )
     def test_they_must_not_call_cuda(self, call: Callable[[Any], object]) -> None:
-        x, stream = cp.zeros(3), cp.cuda.Stream()
+        x = cp.zeros(3)
+        stream = cp.cuda.Stream()
         with pytest.raises(CUDARuntimeError, match="must not call CUDA") as error:
             stream.launch_host_func(call, x)
         assert error.value.status == 800

@@ -40,7 +40,8 @@ def axis(x: npt.NDArray[Any], size: int, mode: int, case: TextureCase) -> tuple[
     share = np.zeros(x.size)
     if case.smooth:
         fine = np.floor((x - 0.5) * 256 + 0.5)
-        first, share = np.floor(fine / 256), fine % 256 / 256
+        first = np.floor(fine / 256)
+        share = fine % 256 / 256
     else:
         first = np.floor(x)
     places = []
@@ -96,7 +97,8 @@ def numbers(case: TextureCase, bits: npt.NDArray[np.uint32]) -> npt.NDArray[Any]
 
 @pytest.mark.parametrize("case", FETCHES, ids=lambda case: case.name)
 def test_fetches_are_those_of_numpy(case: TextureCase) -> None:
-    found, wanted = numbers(case, recorded.run(cp, case)), expected(case)
+    found = numbers(case, recorded.run(cp, case))
+    wanted = expected(case)
     scale = np.abs(wanted).max()
     # Weights are whole 256ths in two and three dimensions, halves stay halves, bytes become 16 bits.
     plane = case.dimensions > 1 or case.modes[1] == BORDER
@@ -128,18 +130,23 @@ def test_a_surface_is_read_and_written() -> None:
 
 @pytest.mark.parametrize("case", [c for c in CASES if c.name in RECORDED], ids=lambda case: case.name)
 def test_fetches_are_those_of_an_h200(case: TextureCase) -> None:
-    found, wanted = recorded.run(cp, case), RECORDED[case.name]
+    found = recorded.run(cp, case)
+    wanted = RECORDED[case.name]
     if not case.smooth:
         assert found.tobytes() == wanted.tobytes()
         return
     # Ties between two roundings: how many, and by how much.
-    many, step = 0, 0.0
+    many = 0
+    step = 0.0
     if case.dimensions == 3 and case.memory == "array":
-        many, step = 9, 250 / 256
+        many = 9
+        step = 250 / 256
     elif case.bits == 16 and case.kind == FLOAT:
-        many, step = 1, 2.0**-7
+        many = 1
+        step = 2.0**-7
     elif case.bits == 8 and case.kind == SIGNED:
-        many, step = 9, 1.1 / 32767
+        many = 9
+        step = 1.1 / 32767
     differ = np.flatnonzero(found != wanted)
     assert differ.size <= many
     apart = found.view(np.float32)[differ] - wanted.view(np.float32)[differ]
@@ -147,11 +154,14 @@ def test_fetches_are_those_of_an_h200(case: TextureCase) -> None:
 
 
 def test_surfaces_of_three_dimensions_and_of_one() -> None:
-    solid, line = CASES[-3], CASES[-2]
+    solid = CASES[-3]
+    line = CASES[-2]
     held = recorded.contents(solid).reshape(6, 5, 8, 2)
     found = recorded.run(cp, solid).view(np.float32).reshape(4, POINTS)
     threads = np.arange(POINTS)
-    x, y, z = threads % 8, threads // 8 % 5, threads // 40 % 4
+    x = threads % 8
+    y = threads // 8 % 5
+    z = threads // 40 % 4
     np.testing.assert_array_equal(found[0], held[z, y, x, 0])
     after = held.copy()
     after[:4] = np.stack([held[:4, ..., 1], held[:4, ..., 0] + 1], axis=-1)
@@ -180,7 +190,8 @@ extern "C" __global__ void cube(cudaTextureObject_t t, float* out) { *out = texC
 
 
 def picture(width: int = 64, height: int = 32, flags: int = 0) -> Any:
-    runtime, texture = cp.cuda.runtime, cp.cuda.texture
+    runtime = cp.cuda.runtime
+    texture = cp.cuda.texture
     channels = texture.ChannelFormatDescriptor(32, 0, 0, 0, runtime.cudaChannelFormatKindFloat)
     memory = texture.CUDAarray(channels, width, height, 0, flags)
     memory.copy_from(np.arange(width * height, dtype=np.float32).reshape(height, width))
@@ -222,7 +233,8 @@ def test_a_handle_of_nothing_is_named(handle: int) -> None:
 
 def test_a_texture_that_is_gone_and_one_whose_memory_is() -> None:
     gone = textured().ptr
-    kernel, out = cp.RawKernel(CODE, "rows"), cp.zeros(32, np.float32)
+    kernel = cp.RawKernel(CODE, "rows")
+    out = cp.zeros(32, np.float32)
     other = textured()
     assert other.ptr != gone
     with pytest.raises(IllegalAddressError, match="none with that handle"):
@@ -235,7 +247,8 @@ def test_a_texture_that_is_gone_and_one_whose_memory_is() -> None:
 
 
 def test_texels_that_nothing_wrote_are_found() -> None:
-    runtime, texture = cp.cuda.runtime, cp.cuda.texture
+    runtime = cp.cuda.runtime
+    texture = cp.cuda.texture
     channels = texture.ChannelFormatDescriptor(32, 0, 0, 0, FLOAT)
     array = cp.empty((32, 64), np.float32)
     array[:4] = 0
@@ -269,7 +282,8 @@ def test_other_fetches_are_said_to_be_missing(name: str) -> None:
 
 
 def test_what_cuda_refuses() -> None:
-    runtime, texture = cp.cuda.runtime, cp.cuda.texture
+    runtime = cp.cuda.runtime
+    texture = cp.cuda.texture
     whole = texture.ChannelFormatDescriptor(32, 0, 0, 0, runtime.cudaChannelFormatKindSigned)
     words = cp.zeros(1024, np.int32)
 
@@ -306,7 +320,8 @@ def test_what_cuda_refuses() -> None:
 
 
 def test_textures_are_arguments_of_elementwise_kernels() -> None:
-    texture, runtime = cp.cuda.texture, cp.cuda.runtime
+    texture = cp.cuda.texture
+    runtime = cp.cuda.runtime
     held = texture.CUDAarray(texture.ChannelFormatDescriptor(32, 0, 0, 0, FLOAT), 16, 4)
     picture = np.random.default_rng(1).random((4, 16), np.float32)
     held.copy_from(cp.asarray(picture))
@@ -314,16 +329,19 @@ def test_textures_are_arguments_of_elementwise_kernels() -> None:
     handle = texture.TextureObject(resource, texture.TextureDescriptor())
     for declared in ("U t", "uint64 t"):
         kernel = cp.ElementwiseKernel(
-            f"float32 x, {declared}, int32 width", "float32 y",
-            "y = x + tex2D<float>(t, i % width + 0.5f, i / width + 0.5f)", "add_picture",
-        )  # fmt: skip
+            f"float32 x, {declared}, int32 width",
+            "float32 y",
+            "y = x + tex2D<float>(t, i % width + 0.5f, i / width + 0.5f)",
+            "add_picture",
+        )
         assert (kernel(cp.ones((4, 16), np.float32), handle, 16).get() == picture + 1).all()
     with pytest.raises(TypeError, match="t is uint64 where the kernel takes float32"):
         cp.ElementwiseKernel("float32 x, float32 t", "float32 y", "y = x")(cp.ones(3, np.float32), handle)
 
 
 def test_arrays_are_copied_both_ways_in_a_stream() -> None:
-    runtime, texture = cp.cuda.runtime, cp.cuda.texture
+    runtime = cp.cuda.runtime
+    texture = cp.cuda.texture
     channels = texture.ChannelFormatDescriptor(16, 16, 0, 0, UNSIGNED)
     used = cp.cuda.Device().mem_info[0]
     memory = texture.CUDAarray(channels, 6, 4, 3, runtime.cudaArrayDefault)

@@ -30,9 +30,10 @@ library = function("library", traceback.__file__)
 cython = function("cython", "cupy/_core/raw.pyx")
 raises = function("raises", f"{PACKAGE}/raises.py", "raise ValueError('why')")
 catches = function(
-    "catches", f"{PACKAGE}/catches.py",
+    "catches",
+    f"{PACKAGE}/catches.py",
     "try:\n        f()\n    except ValueError as error:\n        raise TypeError('more') from error",
-)  # fmt: skip
+)
 
 
 def called(*functions: Callable[..., Any]) -> BaseException:

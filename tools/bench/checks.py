@@ -24,11 +24,13 @@ def sanitized_matmul(size: int, rounds: int) -> tuple[list[float], list[float]]:
     GpulabError
         If the checks find something in the product, which is right.
     """
-    checked, plain = [], []
+    checked = []
+    plain = []
     with session.on_device("virtual:A100") as cp:
         matrices = [cp.ones((size, size), np.float32) for _ in range(3)]
         kernel = cp.RawKernel(kernel_code("matmul.cu"), "matmul_tiled")
-        grid, block = (size // _TILE, size // _TILE, 1), (_TILE, _TILE, 1)
+        grid = (size // _TILE, size // _TILE, 1)
+        block = (_TILE, _TILE, 1)
         launch = Launch(kernel, grid, block, (*matrices, np.int32(size)), 0)
         for _ in range(rounds + 1):
             start = time.perf_counter()

@@ -24,12 +24,17 @@ from virtualgpu.errors import GpulabError
 from virtualgpu.records import Provenance
 
 SIZES: Mapping[str, tuple[tuple[int, ...], ...]] = {
-    "copy": ((1 << 28,),), "reduction": ((1 << 28,),), "transpose": ((1 << 14, 1 << 14),),
-    "scan": ((1 << 28,),), "histogram": ((1 << 30,),), "stencil": ((1 << 14, 1 << 14),),
-    "softmax": ((1 << 18, 1024),), "layer_norm": ((1 << 18, 1024),),
+    "copy": ((1 << 28,),),
+    "reduction": ((1 << 28,),),
+    "transpose": ((1 << 14, 1 << 14),),
+    "scan": ((1 << 28,),),
+    "histogram": ((1 << 30,),),
+    "stencil": ((1 << 14, 1 << 14),),
+    "softmax": ((1 << 18, 1024),),
+    "layer_norm": ((1 << 18, 1024),),
     "sgemm": ((4096, 4096, 4096), (8192, 8192, 8192)),
     "tensor_cores": ((4096, 4096, 4096), (8192, 8192, 8192)),
-}  # fmt: skip
+}
 # For trials on a virtual GPU.
 SMALL: Mapping[str, tuple[int, ...]] = {"reduction": (1 << 14,), "histogram": (1 << 14,), "scan": (1 << 15,)}
 # What the best rung is to reach of what it is compared with.
@@ -92,7 +97,8 @@ def library(ladder: str, example: kernels.Example) -> dict[str, Callable[[], Any
 def medians_ms(calls: Sequence[Callable[[], Any]], rounds: int, budget_s: float) -> list[float]:
     """Times of several calls that take turns: two rounds at least, and no new one after `budget_s`."""
     cp = session.cp()
-    begin, until = cp.cuda.Event(), cp.cuda.Event()
+    begin = cp.cuda.Event()
+    until = cp.cuda.Event()
     times: list[list[float]] = [[] for _ in calls]
     started = time.perf_counter()
     for at in range(rounds):
@@ -144,24 +150,38 @@ def measure(ladder: kernels.Ladder, size: tuple[int, ...], rounds: int, *, all_r
     rates = {row.kernel: row.rate for row in rows}
     best = ladder.best.name
     return [
-        Row(row.ladder, row.kernel, size, row.median_ms, row.rate, row.unit, against,
-            row.rate / rates[against], TARGETS.get(ladder.name) if row.kernel == best else None)
-        if against and row.kernel != against else row
+        Row(
+            row.ladder,
+            row.kernel,
+            size,
+            row.median_ms,
+            row.rate,
+            row.unit,
+            against,
+            row.rate / rates[against],
+            TARGETS.get(ladder.name) if row.kernel == best else None,
+        )
+        if against and row.kernel != against
+        else row
         for row in rows
-    ]  # fmt: skip
+    ]
 
 
 def table(rows: Sequence[Row], origin: Provenance) -> Table:
     """Lay the rows out for people."""
     cells = tuple(
         (
-            row.ladder, row.kernel, " × ".join(f"{n:,}" for n in row.size), f"{row.median_ms:,.3f}",
-            f"{row.rate:,.1f}" if row.rate < 100 else f"{row.rate:,.0f}", row.unit,
+            row.ladder,
+            row.kernel,
+            " × ".join(f"{n:,}" for n in row.size),
+            f"{row.median_ms:,.3f}",
+            f"{row.rate:,.1f}" if row.rate < 100 else f"{row.rate:,.0f}",
+            row.unit,
             f"{row.ratio:.1%} of {row.against}" if row.ratio is not None else "",
             f"≥ {row.target:.0%} {row.verdict}" if row.target is not None else "",
         )
         for row in rows
-    )  # fmt: skip
+    )
     headings = ("subject", "kernel", "size", "median ms", "rate", "unit", "compared", "target")
     return Table(origin.label, headings, cells)
 

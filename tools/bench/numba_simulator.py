@@ -31,7 +31,8 @@ def matmul_tiled(a, b, c, n):
     """A tile of each matrix in shared memory, as in ``tools/corpus/kernels/matmul.cu``."""
     tile_a = cuda.shared.array((TILE, TILE), float32)
     tile_b = cuda.shared.array((TILE, TILE), float32)
-    tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
+    tx = cuda.threadIdx.x
+    ty = cuda.threadIdx.y
     row = cuda.blockIdx.y * TILE + ty
     col = cuda.blockIdx.x * TILE + tx
     total = np.float32(0)

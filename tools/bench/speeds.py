@@ -307,9 +307,14 @@ def check() -> int:
     with tempfile.TemporaryDirectory(prefix="gpulab-bench-") as folder:
         found = [judged(name, work) for name, work in works(Path(folder))]
     rows = tuple(
-        (each.name, f"{each.milliseconds:,.1f}", f"{each.loops:.3f}", f"{each.limit:g}",
-         "slow" if each.slow else "ok")
+        (
+            each.name,
+            f"{each.milliseconds:,.1f}",
+            f"{each.loops:.3f}",
+            f"{each.limit:g}",
+            "slow" if each.slow else "ok",
+        )
         for each in found
-    )  # fmt: skip
+    )
     print(Table(provenance().label, ("what", "processor ms", "loops", "limit", ""), rows).text())
     return sum(each.slow for each in found)

@@ -43,7 +43,9 @@ TARGET = 80
 VECTOR_LENGTH = 1 << 20
 MATRIX_SIZE = 256
 TILE = 16
-WIDTH, HEIGHT, LIMIT = 1024, 768, 256
+WIDTH = 1024
+HEIGHT = 768
+LIMIT = 256
 IMPORT_TARGET_S = 0.3
 JIT_TARGET_MS = 150.0
 
@@ -134,22 +136,45 @@ def cases() -> tuple[Case, ...]:
     tiles = MATRIX_SIZE // TILE
     return (
         Case(
-            "vector add, 1,048,576 threads", "vector_add", "vector_add",
-            (VECTOR_LENGTH // 256, 1, 1), (256, 1, 1), (a, b), a.shape, np.float32, (VECTOR_LENGTH,), 8.0,
+            "vector add, 1,048,576 threads",
+            "vector_add",
+            "vector_add",
+            (VECTOR_LENGTH // 256, 1, 1),
+            (256, 1, 1),
+            (a, b),
+            a.shape,
+            np.float32,
+            (VECTOR_LENGTH,),
+            8.0,
             lambda c: bool(np.array_equal(c, a + b)),
         ),
         Case(
-            "tiled matmul, 256 × 256", "matmul", "matmul_tiled",
-            (tiles, tiles, 1), (TILE, TILE, 1), (left, right), left.shape, np.float32, (MATRIX_SIZE,), 100.0,
+            "tiled matmul, 256 × 256",
+            "matmul",
+            "matmul_tiled",
+            (tiles, tiles, 1),
+            (TILE, TILE, 1),
+            (left, right),
+            left.shape,
+            np.float32,
+            (MATRIX_SIZE,),
+            100.0,
             lambda c: bool(np.allclose(c, product, rtol=1e-4)),
         ),
         Case(
-            f"Mandelbrot, {WIDTH} × {HEIGHT}, limit {LIMIT}", "mandelbrot", "mandelbrot",
-            (WIDTH // 16, HEIGHT // 16, 1), (16, 16, 1), (), (HEIGHT, WIDTH), np.int32,
-            (WIDTH, HEIGHT, LIMIT), 60.0,
+            f"Mandelbrot, {WIDTH} × {HEIGHT}, limit {LIMIT}",
+            "mandelbrot",
+            "mandelbrot",
+            (WIDTH // 16, HEIGHT // 16, 1),
+            (16, 16, 1),
+            (),
+            (HEIGHT, WIDTH),
+            np.int32,
+            (WIDTH, HEIGHT, LIMIT),
+            60.0,
             _mandelbrot_is_right,
         ),
-    )  # fmt: skip
+    )
 
 
 def _mandelbrot_is_right(iterations: npt.NDArray[Any]) -> bool:

@@ -24,7 +24,8 @@ def recorded_launches(launches: int = LAUNCHES) -> tuple[float, float]:
         If the timeline lacks a launch.
     """
     with session.on_device("virtual:A100") as cp:
-        kernel, x = cp.RawKernel(_CODE, "add"), cp.ones(32, cp.float32)
+        kernel = cp.RawKernel(_CODE, "add")
+        x = cp.ones(32, cp.float32)
         for _ in range(launches // 20):
             kernel((1,), (32,), (x,))
         start = time.perf_counter()

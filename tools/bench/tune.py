@@ -33,11 +33,18 @@ def _grid(**axes: Sequence[int]) -> Iterator[dict[str, int]]:
 def _sgemm() -> list[Variant]:
     shapes = (
         # BM, BN, BK, WM, WN, TM, TN, MIN_BLOCKS
-        (128, 256, 16, 64, 64, 8, 16, 1), (256, 128, 16, 64, 64, 8, 16, 1), (128, 128, 16, 64, 64, 8, 16, 2),
-        (128, 128, 16, 64, 32, 8, 8, 1), (128, 128, 16, 64, 32, 8, 8, 2), (128, 256, 32, 64, 64, 8, 16, 1),
-        (128, 256, 8, 64, 64, 8, 16, 1), (128, 64, 16, 64, 32, 8, 8, 3), (128, 256, 16, 32, 128, 8, 16, 1),
-        (128, 256, 16, 64, 64, 16, 8, 1), (256, 128, 32, 64, 64, 8, 16, 1),
-    )  # fmt: skip
+        (128, 256, 16, 64, 64, 8, 16, 1),
+        (256, 128, 16, 64, 64, 8, 16, 1),
+        (128, 128, 16, 64, 64, 8, 16, 2),
+        (128, 128, 16, 64, 32, 8, 8, 1),
+        (128, 128, 16, 64, 32, 8, 8, 2),
+        (128, 256, 32, 64, 64, 8, 16, 1),
+        (128, 256, 8, 64, 64, 8, 16, 1),
+        (128, 64, 16, 64, 32, 8, 8, 3),
+        (128, 256, 16, 32, 128, 8, 16, 1),
+        (128, 256, 16, 64, 64, 16, 8, 1),
+        (256, 128, 32, 64, 64, 8, 16, 1),
+    )
     found: list[Variant] = []
     for bm, bn, bk, wm, wn, tm, tn, blocks in shapes:
         tile = {"BM": bm, "BN": bn, "BK": bk, "WM": wm, "WN": wn, "TM": tm, "TN": tn, "MIN_BLOCKS": blocks}
@@ -49,25 +56,35 @@ def _sgemm() -> list[Variant]:
     best = {"BN": 256, "WN": 64, "TN": 16, "A_WIDTH": 2, "UNROLL": 8}
     found += [("sgemm_async", {**best, "GROUP": group}) for group in (4, 16)]
     found += [("sgemm_async", {**best, "A_WIDTH": 4, "UNROLL": 4})]
-    found += [(name, tile) for name in ("sgemm_vectors", "sgemm_double")
-              for tile in (best, {"A_WIDTH": 2, "UNROLL": 8}, {"UNROLL": 2})]  # fmt: skip
+    found += [
+        (name, tile)
+        for name in ("sgemm_vectors", "sgemm_double")
+        for tile in (best, {"A_WIDTH": 2, "UNROLL": 8}, {"UNROLL": 2})
+    ]
     return found
 
 
 def _hgemm() -> list[Variant]:
     shapes = (
         # BM, BN, BK, WM, WN, MIN_BLOCKS
-        (128, 128, 32, 64, 64, 2), (128, 128, 64, 64, 64, 1), (128, 256, 32, 64, 64, 1),
-        (256, 128, 32, 64, 64, 1), (128, 128, 32, 64, 32, 2), (128, 256, 64, 64, 64, 1),
-        (256, 128, 64, 64, 64, 1), (128, 128, 64, 64, 32, 2),
-    )  # fmt: skip
+        (128, 128, 32, 64, 64, 2),
+        (128, 128, 64, 64, 64, 1),
+        (128, 256, 32, 64, 64, 1),
+        (256, 128, 32, 64, 64, 1),
+        (128, 128, 32, 64, 32, 2),
+        (128, 256, 64, 64, 64, 1),
+        (256, 128, 64, 64, 64, 1),
+        (128, 128, 64, 64, 32, 2),
+    )
     return [
-        ("hgemm_async", {"BM": bm, "BN": bn, "BK": bk, "WM": wm, "WN": wn, "MIN_BLOCKS": blocks,
-                         "STAGES": stages})
+        (
+            "hgemm_async",
+            {"BM": bm, "BN": bn, "BK": bk, "WM": wm, "WN": wn, "MIN_BLOCKS": blocks, "STAGES": stages},
+        )
         for bm, bn, bk, wm, wn, blocks in shapes
         for stages in (3, 4, 5)
         if stages * (bm + bn) * bk * 2 * blocks <= 220 << 10
-    ]  # fmt: skip
+    ]
 
 
 VARIANTS: dict[str, Callable[[], list[Variant]]] = {
@@ -75,34 +92,46 @@ VARIANTS: dict[str, Callable[[], list[Variant]]] = {
         *[(name, {"THREADS": t}) for name in ("copy_floats", "copy_vectors") for t in (256, 512, 1024)],
     ],
     "transpose": lambda: [
-        ("transpose_naive", {}), ("transpose_tiled", {}), ("transpose_padded", {}),
+        ("transpose_naive", {}),
+        ("transpose_tiled", {}),
+        ("transpose_padded", {}),
         *[("transpose_vectors", {"SIDE": side}) for side in (8, 16)],
     ],
     "reduction": lambda: [
         *[(f"sum_{name}", {}) for name in ("interleaved", "halves", "shuffled", "grid_stride")],
-        *[("sum_one_pass", v) for v in _grid(SUM_UNROLL=(2, 4, 8), THREADS=(256, 512, 1024), BLOCKS=(2, 4, 8))
-          if v["THREADS"] * v["BLOCKS"] <= 4096],
+        *[
+            ("sum_one_pass", v)
+            for v in _grid(SUM_UNROLL=(2, 4, 8), THREADS=(256, 512, 1024), BLOCKS=(2, 4, 8))
+            if v["THREADS"] * v["BLOCKS"] <= 4096
+        ],
     ],
     "scan": lambda: [
-        ("scan_steps", {}), ("scan_shuffled", {}),
-        *[("scan_look_back", v) for v in _grid(BLOCK=(128, 256, 512, 1024), ITEMS=(8, 12, 16, 20, 24, 28))
-          if v["BLOCK"] * v["ITEMS"] * 4 <= 47 << 10],
+        ("scan_steps", {}),
+        ("scan_shuffled", {}),
+        *[
+            ("scan_look_back", v)
+            for v in _grid(BLOCK=(128, 256, 512, 1024), ITEMS=(8, 12, 16, 20, 24, 28))
+            if v["BLOCK"] * v["ITEMS"] * 4 <= 47 << 10
+        ],
     ],
     "softmax": lambda: [
-        ("softmax_three_pass", {}), ("softmax_online", {}),
+        ("softmax_three_pass", {}),
+        ("softmax_online", {}),
         *[("softmax_registers", v) for v in _grid(THREADS=(64, 128, 256))],
     ],
     "layer_norm": lambda: [
-        ("layer_norm_three_pass", {}), *[("layer_norm_registers", v) for v in _grid(THREADS=(64, 128, 256))],
+        ("layer_norm_three_pass", {}),
+        *[("layer_norm_registers", v) for v in _grid(THREADS=(64, 128, 256))],
     ],
     "histogram": lambda: [(f"histogram_{name}", {}) for name in ("global", "shared", "private")],
     "stencil": lambda: [
-        ("stencil_naive", {}), *[("stencil_tiled", v) for v in _grid(TY=(8, 16))],
+        ("stencil_naive", {}),
+        *[("stencil_tiled", v) for v in _grid(TY=(8, 16))],
         *[("stencil_sliding", v) for v in _grid(TY=(4, 8, 16), ROWS=(8, 16)) if v["TY"] * v["ROWS"] <= 256],
     ],
     "sgemm": _sgemm,
     "tensor_cores": _hgemm,
-}  # fmt: skip
+}
 
 
 def prepared(subject: str, variant: Variant, example: kernels.Example) -> kernels.Work:
@@ -161,7 +190,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     large = gl.use_device(options.device, watchdog_s=100).kind == "cuda"
     all_found: dict[str, Any] = {}
     if large:
-        start, cores = time.perf_counter(), 12
+        start = time.perf_counter()
+        cores = 12
         with ProcessPoolExecutor(cores, multiprocessing.get_context("spawn")) as pool:
             for subject in options.subjects or VARIANTS:
                 for part in range(cores):

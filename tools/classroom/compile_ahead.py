@@ -27,8 +27,10 @@ def compile_ahead(folder: Path, begins: Sequence[str], device: str) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="gpulab-") as home:
         environment = os.environ | {
-            "GPULAB_CACHE_DIR": str(folder.resolve()), "GPULAB_DEVICE": device, "GPULAB_HOME": home,
-        }  # fmt: skip
+            "GPULAB_CACHE_DIR": str(folder.resolve()),
+            "GPULAB_DEVICE": device,
+            "GPULAB_HOME": home,
+        }
         for name, path in copies.originals().items():
             if not name.startswith(tuple(begins)):
                 continue

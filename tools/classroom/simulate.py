@@ -31,7 +31,9 @@ from tornado.httpclient import AsyncHTTPClient, HTTPRequest
 from tornado.websocket import websocket_connect
 
 NOTEBOOK = "00_start_here.ipynb"
-START_S, CELL_S, HUB_S = 600.0, 300.0, 120.0
+START_S = 600.0
+CELL_S = 300.0
+HUB_S = 120.0
 _CONFIG = """
 load_subconfig({config!r})
 c.JupyterHub.authenticator_class = "dummy"
@@ -58,17 +60,23 @@ class Hub:
     """A hub with its proxy on ports of their own, in a folder of its own."""
 
     def __init__(self, folder: Path, python: str, proxy: str) -> None:
-        self.folder, self.python = folder, python
+        self.folder = folder
+        self.python = python
         self.token = secrets.token_hex(16)
         port, hub_port, proxy_port = _free_ports(3)
         self.url = f"http://127.0.0.1:{port}"
         self.config = folder / "config.py"
         self.config.write_text(
             _CONFIG.format(
-                config=str(Path(__file__).with_name("jupyterhub_config.py")), homes=str(folder), port=port,
-                hub_port=hub_port, proxy_port=proxy_port, proxy=proxy, token=self.token,
+                config=str(Path(__file__).with_name("jupyterhub_config.py")),
+                homes=str(folder),
+                port=port,
+                hub_port=hub_port,
+                proxy_port=proxy_port,
+                proxy=proxy,
+                token=self.token,
             )
-        )  # fmt: skip
+        )
         self.process: subprocess.Popen[bytes] | None = None
 
     async def start(self) -> None:
@@ -101,10 +109,13 @@ class Hub:
     async def ask(self, method: str, path: str, body: Any = None) -> Any:
         """What the hub, or a learner's server behind it, answers to a request."""
         request = HTTPRequest(
-            self.url + path, method=method, headers={"Authorization": f"token {self.token}"},
-            body=json.dumps(body) if body is not None else None, allow_nonstandard_methods=True,
+            self.url + path,
+            method=method,
+            headers={"Authorization": f"token {self.token}"},
+            body=json.dumps(body) if body is not None else None,
+            allow_nonstandard_methods=True,
             request_timeout=START_S,
-        )  # fmt: skip
+        )
         answer = await AsyncHTTPClient().fetch(request)
         return json.loads(answer.body) if answer.body else None
 
@@ -113,7 +124,9 @@ class Learner:
     """One account, its server and its kernel."""
 
     def __init__(self, hub: Hub, name: str) -> None:
-        self.hub, self.name, self.kernel = hub, name, ""
+        self.hub = hub
+        self.name = name
+        self.kernel = ""
         self.home = hub.folder / name
         self.errors: list[str] = []
         self.seconds: dict[str, float] = {}
@@ -151,14 +164,17 @@ class Learner:
         """Run cells over the proxy; returns what the last one printed or gave."""
         address = f"{self.hub.url.replace('http', 'ws')}/user/{self.name}/api/kernels/{self.kernel}/channels"
         request = HTTPRequest(
-            address, headers={"Authorization": f"token {self.hub.token}"},
-            connect_timeout=START_S, request_timeout=START_S,
-        )  # fmt: skip
+            address,
+            headers={"Authorization": f"token {self.hub.token}"},
+            connect_timeout=START_S,
+            request_timeout=START_S,
+        )
         line = await websocket_connect(request, max_message_size=1 << 28)
         told: list[str] = []
         try:
             for source in sources:
-                told, asked = [], uuid4().hex
+                told = []
+                asked = uuid4().hex
                 await line.write_message(json.dumps(_execute(asked, source)))
                 async with asyncio.timeout(CELL_S):
                     while (message := await _message(line, asked)) != ("status", "idle"):
@@ -226,7 +242,8 @@ async def _message(line: Any, asked: str) -> tuple[str, str]:
         message = json.loads(raw)
         if message["parent_header"].get("msg_id") != asked:
             continue
-        kind, content = message["header"]["msg_type"], message["content"]
+        kind = message["header"]["msg_type"]
+        content = message["content"]
         if kind == "status":
             return kind, content["execution_state"]
         if kind == "error":

@@ -77,8 +77,9 @@ CASES: tuple[CacheCase, ...] = (
     CacheCase("read_all", (16, 48, 160), lambda m: _line(132 * 1024, 512, m * MIB, 4096, _i(m * MIB // 16))),
     CacheCase("read_twice", (12, 32, 96), lambda m: _line(132 * 1024, 512, m * MIB, 4096, _i(m * MIB // 16))),
     # KiB of each block
-    CacheCase("reread", (16, 160, 384),
-              lambda k: _line(132 * 256, 256, k * 1024 * 132, 4096, _i(k * 1024 // 16))),
+    CacheCase(
+        "reread", (16, 160, 384), lambda k: _line(132 * 256, 256, k * 1024 * 132, 4096, _i(k * 1024 // 16))
+    ),
     CacheCase("broadcast", (16, 256, 2048), lambda k: _line(132 * 128, 128, 4 * k, 4 * 132 * 128, _i(k))),
     CacheCase("product_naive", (128, 192, 256), lambda n: _square(n, (16, 16), 3)),
     CacheCase("product_tiled", (128, 256, 512), lambda n: _square(n, (16, 16), 3), held_out=True),
@@ -88,41 +89,66 @@ CASES: tuple[CacheCase, ...] = (
     CacheCase("cross_points", SQUARES, lambda n: _square(n, (64, 4), 2), held_out=True),
     # MiB of the table
     CacheCase("pick", (1, 32, 256), lambda m: _line(1 << 18, 256, m * MIB, 4 << 18, _u(m * MIB // 4))),
-    CacheCase("pick_four", (4, 64, 128), lambda m: _line(1 << 16, 128, m * MIB, 4 << 16, _u(m * MIB // 16)),
-              held_out=True),
+    CacheCase(
+        "pick_four",
+        (4, 64, 128),
+        lambda m: _line(1 << 16, 128, m * MIB, 4 << 16, _u(m * MIB // 16)),
+        held_out=True,
+    ),
     CacheCase("strided", (2, 8, 33), lambda s: _line(1 << 18, 256, s << 20, 4 << 18, _i(s))),
     CacheCase("strided_stores", (2, 8, 33), lambda s: _line(1 << 18, 256, 4 << 18, s << 20, _i(s))),
     CacheCase("members", (4, 8, 32), lambda k: _line(1 << 17, 128, 4 * k << 17, 4 << 17, _i(k))),
-    CacheCase("rows_by_warp", (256, 1024, 2048),
-              lambda n: _line(32 * n, 256, 4 * n * n, 4 * n, 4 * n, _i(n))),
-    CacheCase("rows_by_thread", (128, 512, 1024),
-              lambda n: _line(n * 4, 128, 16 * n * n, 4 * n, 16 * n, _i(n)), held_out=True),
+    CacheCase(
+        "rows_by_warp", (256, 1024, 2048), lambda n: _line(32 * n, 256, 4 * n * n, 4 * n, 4 * n, _i(n))
+    ),
+    CacheCase(
+        "rows_by_thread",
+        (128, 512, 1024),
+        lambda n: _line(n * 4, 128, 16 * n * n, 4 * n, 16 * n, _i(n)),
+        held_out=True,
+    ),
     CacheCase("tally", (256, 4096, 1 << 20), lambda k: _line(1 << 18, 256, 4 * k, _u(k))),
-    CacheCase("tally_read", (64, 4096, 1 << 22), lambda k: _line(1 << 18, 256, 4 << 18, 4 * k, _u(k)),
-              held_out=True),
+    CacheCase(
+        "tally_read", (64, 4096, 1 << 22), lambda k: _line(1 << 18, 256, 4 << 18, 4 * k, _u(k)), held_out=True
+    ),
     # threads
     CacheCase("own_array", (1 << 12, 1 << 15, 1 << 17), lambda n: _line(n, 256, 4 * n, _i(64))),
-    CacheCase("own_array_mixed", (1 << 12, 1 << 14, 1 << 16), lambda n: _line(n, 128, 4 * n, _i(64)),
-              held_out=True),
+    CacheCase(
+        "own_array_mixed", (1 << 12, 1 << 14, 1 << 16), lambda n: _line(n, 128, 4 * n, _i(64)), held_out=True
+    ),
     # words
     CacheCase("same_weight", (64, 1024, 16384), lambda k: _line(132 * 128, 128, 4 * 132 * 128, _i(k))),
-    CacheCase("several_weights", (2, 8, 32), lambda k: _line(132 * 128, 128, 4 * 132 * 128, _i(k)),
-              held_out=True),
+    CacheCase(
+        "several_weights", (2, 8, 32), lambda k: _line(132 * 128, 128, 4 * 132 * 128, _i(k)), held_out=True
+    ),
     # bytes apart
     CacheCase("store_bytes", (1, 8, 64), lambda s: _line(1 << 18, 256, s << 18, _i(s))),
-    CacheCase("block_sums", WORDS, lambda n: _line(256 * min(n // 256, 1056), 256, 4 * n, 4 * 1056, _i(n)),
-              held_out=True),
+    CacheCase(
+        "block_sums",
+        WORDS,
+        lambda n: _line(256 * min(n // 256, 1056), 256, 4 * n, 4 * 1056, _i(n)),
+        held_out=True,
+    ),
     CacheCase("write_read", WORDS, lambda n: _line(n, 256, 4 * n, 4 * n, _i(64))),
-    CacheCase("seven_points", (64, 96, 160),
-              lambda n: Launch((n // 32, n // 4, n // 2), (32, 4, 2), (4 * n**3, 4 * n**3, _i(n))),
-              held_out=True),
-    CacheCase("soft_rows", (512, 4096, 24576),
-              lambda n: _line(256 * 264, 256, 4 * 264 * n, 4 * 264 * n, _i(n))),
-    CacheCase("pick_rows", (1 << 10, 1 << 14, 1 << 18),
-              lambda r: _line(1 << 20, 256, 256 * r, 8 << 20, _u(r)), held_out=True),
-    CacheCase("column_sums", (1024, 2048, 4096), lambda n: _line(n, 64, 4 * n * n, 4 * n, _i(n)),
-              held_out=True),
-)  # fmt: skip
+    CacheCase(
+        "seven_points",
+        (64, 96, 160),
+        lambda n: Launch((n // 32, n // 4, n // 2), (32, 4, 2), (4 * n**3, 4 * n**3, _i(n))),
+        held_out=True,
+    ),
+    CacheCase(
+        "soft_rows", (512, 4096, 24576), lambda n: _line(256 * 264, 256, 4 * 264 * n, 4 * 264 * n, _i(n))
+    ),
+    CacheCase(
+        "pick_rows",
+        (1 << 10, 1 << 14, 1 << 18),
+        lambda r: _line(1 << 20, 256, 256 * r, 8 << 20, _u(r)),
+        held_out=True,
+    ),
+    CacheCase(
+        "column_sums", (1024, 2048, 4096), lambda n: _line(n, 64, 4 * n * n, 4 * n, _i(n)), held_out=True
+    ),
+)
 
 
 # Recorded when the model stood.

@@ -121,7 +121,8 @@ def words(seed: int) -> Arguments:
 
 def gcd(seed: int) -> Arguments:
     n = 700
-    a, b = _uint32(seed, n) % np.uint32(100_000), _uint32(seed + 1, n) % np.uint32(100_000)
+    a = _uint32(seed, n) % np.uint32(100_000)
+    b = _uint32(seed + 1, n) % np.uint32(100_000)
     return Arguments((a, b, np.zeros(n, np.uint32), _i32(n)), outputs=(2,))
 
 
@@ -160,7 +161,9 @@ def stencil(seed: int) -> Arguments:
 
 
 def mandelbrot(seed: int) -> Arguments:
-    width, height, limit = 96, 64, 100
+    width = 96
+    height = 64
+    limit = 100
     return Arguments(
         (np.zeros((height, width), np.int32), _i32(width), _i32(height), _i32(limit)), outputs=(0,)
     )
@@ -233,7 +236,8 @@ def library_functions(seed: int) -> Arguments:
 
 
 def softmax(seed: int) -> Arguments:
-    rows, columns = 16, 300
+    rows = 16
+    columns = 300
     return Arguments(
         (
             _float32(seed, rows * columns, -4.0, 4.0).reshape(rows, columns),
@@ -245,7 +249,8 @@ def softmax(seed: int) -> Arguments:
 
 
 def life(seed: int) -> Arguments:
-    width, height = 100, 60
+    width = 100
+    height = 60
     cells = (_uint32(seed, width * height) % np.uint32(3) == 0).astype(np.uint8).reshape(height, width)
     return Arguments((cells, np.zeros((height, width), np.uint8), _i32(width), _i32(height)), outputs=(1,))
 

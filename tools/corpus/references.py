@@ -175,7 +175,8 @@ def stencil(values: Sequence[Any]) -> tuple[Array, ...]:
 
 
 def copy_strided(values: Sequence[Any]) -> tuple[Array, ...]:
-    n, stride = int(values[2]), int(values[3])
+    n = int(values[2])
+    stride = int(values[3])
     return (values[0][np.arange(n) * stride % n],)
 
 
@@ -190,7 +191,8 @@ def copy_double(values: Sequence[Any]) -> tuple[Array, ...]:
 
 
 def bank_stride(values: Sequence[Any]) -> tuple[Array, ...]:
-    words, stride = values[0], int(values[2])
+    words = values[0]
+    stride = int(values[2])
     thread = np.arange(256)
     total = np.zeros(256, np.int32)
     for k in range(8):
@@ -275,7 +277,8 @@ def ieee(values: Sequence[Any]) -> tuple[Array, ...]:
     x = values[0]
     v = np.where(np.abs(x) < np.finfo(np.float32).tiny, np.float32(0), x)  # CuPy compiles with -ftz=true
     w = np.roll(v, -1)
-    wide_v, wide_w = v.astype(np.float64), w.astype(np.float64)
+    wide_v = v.astype(np.float64)
+    wide_w = w.astype(np.float64)
     with np.errstate(over="ignore", divide="ignore"):
         rounded = np.clip(np.rint(v * np.float32(100.0)).astype(np.int64), -(2**31), 2**31 - 1)
         whole = rounded + np.floor(w).astype(np.int64) - np.ceil(v).astype(np.int64) + v.astype(np.int64)
@@ -321,6 +324,7 @@ def tile_sum(values: Sequence[Any]) -> tuple[Array, ...]:
 
 
 def params(values: Sequence[Any]) -> tuple[Array, ...]:
-    line, x = values[0], values[1]
+    line = values[0]
+    x = values[1]
     product = (line["slope"] * x).astype(np.float64) * float(line["scale"])
     return (product + line["intercept"] + line["offsets"][np.arange(x.size) % 3],)

@@ -29,10 +29,15 @@ STATES = ("cold", "warm")
 _L1 = tuple(
     f"l1tex__t_sectors_pipe_lsu_mem_{where}{what}.sum"
     for where in (
-        "global_op_ld", "global_op_st", "global_op_red", "global_op_atom", "local_op_ld", "local_op_st",
+        "global_op_ld",
+        "global_op_st",
+        "global_op_red",
+        "global_op_atom",
+        "local_op_ld",
+        "local_op_st",
     )
     for what in ("", "_lookup_hit")
-)  # fmt: skip
+)
 _L2 = (
     *(
         f"lts__t_sectors{of}{what}.sum"
@@ -46,17 +51,25 @@ _L2 = (
     ),
 )
 _OTHERS = (
-    "l1tex__t_sector_hit_rate.pct", "lts__t_sector_hit_rate.pct",
-    "dram__bytes_read.sum", "dram__bytes_write.sum",
-    "idc__requests.sum", "idc__requests_lookup_hit.sum",
-    "smsp__inst_executed.sum", "gpu__time_duration.sum",
-    "launch__shared_mem_config_size", "launch__registers_per_thread", "launch__occupancy_limit_warps",
-)  # fmt: skip
+    "l1tex__t_sector_hit_rate.pct",
+    "lts__t_sector_hit_rate.pct",
+    "dram__bytes_read.sum",
+    "dram__bytes_write.sum",
+    "idc__requests.sum",
+    "idc__requests_lookup_hit.sum",
+    "smsp__inst_executed.sum",
+    "gpu__time_duration.sum",
+    "launch__shared_mem_config_size",
+    "launch__registers_per_thread",
+    "launch__occupancy_limit_warps",
+)
 METRICS = (*_L1, *_L2, *_OTHERS)
 WARM_METRICS = (
-    "lts__t_sectors_srcunit_tex.sum", "lts__t_sectors_srcunit_tex_lookup_hit.sum", "dram__bytes_read.sum",
+    "lts__t_sectors_srcunit_tex.sum",
+    "lts__t_sectors_srcunit_tex_lookup_hit.sum",
+    "dram__bytes_read.sum",
     "dram__bytes_write.sum",
-)  # fmt: skip
+)
 # Names worth keeping for whoever looks for another metric.
 WORTH_KNOWING = ("l1tex__t_", "l1tex__m_", "lts__t_", "lts__d_", "idc__", "gcc__", "dram__", "sm__icc")
 
@@ -72,9 +85,13 @@ def record(out: Path, states: Sequence[str], kernels: Sequence[str]) -> None:
     known = out.with_name("cache_metric_names.txt")
     known.write_text("\n".join(b for b in bases if b.startswith(WORTH_KNOWING)) + "\n")
     recording: dict[str, Any] = {
-        "format": "gpulab-caches", "version": VERSION, **_machine(), "metrics": metrics, "kernels": {},
+        "format": "gpulab-caches",
+        "version": VERSION,
+        **_machine(),
+        "metrics": metrics,
+        "kernels": {},
         "notes": [],
-    }  # fmt: skip
+    }
     for state in states:
         started = time.monotonic()
         try:

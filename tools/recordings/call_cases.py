@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-SMALL, MEDIUM, LARGE = "small", "medium", "large"
+SMALL = "small"
+MEDIUM = "medium"
+LARGE = "large"
 _ELEMENTS = {SMALL: 1 << 12, MEDIUM: 1 << 20, LARGE: 1 << 24}
 _EDGES = {SMALL: 64, MEDIUM: 1024, LARGE: 4096}
 _LINALG_EDGES = {SMALL: 64, MEDIUM: 512, LARGE: 2048}
@@ -102,12 +104,18 @@ def _fft(package: str) -> Iterator[CallCase]:
     for size in (MEDIUM, SMALL, LARGE):
         n = _ELEMENTS[size]
         side = int(n**0.5)
-        flat, square = f"({n},)", f"({side}, {side})"
+        flat = f"({n},)"
+        square = f"({side}, {side})"
         for name, dtypes, shape in (
-            ("fft", (*_COMPLEX, *_REALS), flat), ("rfft", _REALS, flat), ("ifft", _COMPLEX, flat),
-            ("fft2", (*_COMPLEX, *_REALS), square), ("irfft", _COMPLEX, flat), ("fftn", _COMPLEX, square),
-            ("ifft2", _COMPLEX, square), ("rfft2", _REALS, square),
-        ):  # fmt: skip
+            ("fft", (*_COMPLEX, *_REALS), flat),
+            ("rfft", _REALS, flat),
+            ("ifft", _COMPLEX, flat),
+            ("fft2", (*_COMPLEX, *_REALS), square),
+            ("irfft", _COMPLEX, flat),
+            ("fftn", _COMPLEX, square),
+            ("ifft2", _COMPLEX, square),
+            ("rfft2", _REALS, square),
+        ):
             for dtype in dtypes:
                 made = _ones(package, "x", shape, dtype)
                 yield CallCase(package, name, dtype, size, "contiguous", made, f"xp.fft.{name}(x)")
@@ -115,12 +123,19 @@ def _fft(package: str) -> Iterator[CallCase]:
 
 def _linalg(package: str) -> Iterator[CallCase]:
     calls = {
-        "solve": "xp.linalg.solve(a, b)", "inv": "xp.linalg.inv(a)", "cholesky": "xp.linalg.cholesky(a)",
-        "qr": "xp.linalg.qr(a)", "svd": "xp.linalg.svd(a)", "eigh": "xp.linalg.eigh(a)",
-        "det": "xp.linalg.det(a)", "slogdet": "xp.linalg.slogdet(a)", "eigvalsh": "xp.linalg.eigvalsh(a)",
-        "lstsq": "xp.linalg.lstsq(a, b, rcond=None)", "pinv": "xp.linalg.pinv(a)",
+        "solve": "xp.linalg.solve(a, b)",
+        "inv": "xp.linalg.inv(a)",
+        "cholesky": "xp.linalg.cholesky(a)",
+        "qr": "xp.linalg.qr(a)",
+        "svd": "xp.linalg.svd(a)",
+        "eigh": "xp.linalg.eigh(a)",
+        "det": "xp.linalg.det(a)",
+        "slogdet": "xp.linalg.slogdet(a)",
+        "eigvalsh": "xp.linalg.eigvalsh(a)",
+        "lstsq": "xp.linalg.lstsq(a, b, rcond=None)",
+        "pinv": "xp.linalg.pinv(a)",
         "norm": "xp.linalg.norm(a)",
-    }  # fmt: skip
+    }
     if package == "torch":
         calls["lstsq"] = "xp.linalg.lstsq(a, b)"
     for size in (MEDIUM, SMALL, LARGE):
@@ -143,9 +158,13 @@ def _sparse_cupy() -> Iterator[CallCase]:
     for dtype in (*_REALS, *_COMPLEX):
         made = _SPARSE_CUPY
         for name, call in {
-            "sparse by vector": "s @ v", "sparse by matrix": "s @ d", "sparse by sparse": "s @ s",
-            "sparse add": "s + t", "sparse tocsc": "s.tocsc()", "sparse toarray": "s[:512].toarray()",
-        }.items():  # fmt: skip
+            "sparse by vector": "s @ v",
+            "sparse by matrix": "s @ d",
+            "sparse by sparse": "s @ s",
+            "sparse add": "s + t",
+            "sparse tocsc": "s.tocsc()",
+            "sparse toarray": "s[:512].toarray()",
+        }.items():
             yield CallCase("cupy", name, dtype, MEDIUM, "CSR", made, call)
         if dtype in _REALS:
             small = made.replace("1 << 18", "1 << 11").replace("1 << 14", "1 << 9")
@@ -155,18 +174,23 @@ def _sparse_cupy() -> Iterator[CallCase]:
 def _sparse_torch() -> Iterator[CallCase]:
     for dtype in _REALS:
         for name, layout, call in (
-            ("sparse by vector", "CSR", "r @ v"), ("sparse by matrix", "CSR", "r @ d"),
-            ("sparse by sparse", "CSR", "r @ r"), ("sparse by matrix", "COO", "s @ d"),
+            ("sparse by vector", "CSR", "r @ v"),
+            ("sparse by matrix", "CSR", "r @ d"),
+            ("sparse by sparse", "CSR", "r @ r"),
+            ("sparse by matrix", "COO", "s @ d"),
             ("sparse by vector", "COO", "xp.mv(s, v)"),
-        ):  # fmt: skip
+        ):
             yield CallCase("torch", name, dtype, MEDIUM, layout, _SPARSE_TORCH, call)
 
 
 def _products(package: str) -> Iterator[CallCase]:
     layouts = {
-        "row-major": "a @ b", "a transposed": "a.T @ b", "b transposed": "a @ b.T",
-        "column-major": "a.T @ b.T", "strided": "wide[::2, ::2] @ b",
-    }  # fmt: skip
+        "row-major": "a @ b",
+        "a transposed": "a.T @ b",
+        "b transposed": "a @ b.T",
+        "column-major": "a.T @ b.T",
+        "strided": "wide[::2, ::2] @ b",
+    }
     for dtype in ("float32", *_HALVES[package], "float64", "tf32", "complex64"):
         for size in (MEDIUM, SMALL, LARGE):
             n = _EDGES[size]
@@ -185,10 +209,12 @@ def _products(package: str) -> Iterator[CallCase]:
 
 def _epilogues() -> Iterator[CallCase]:
     calls = {
-        "addmm": "xp.addmm(v, a, b)", "addmm, relu": "xp._addmm_activation(v, a, b)",
-        "addmm, gelu": "xp._addmm_activation(v, a, b, use_gelu=True)", "linear": "F.linear(a, b, v)",
+        "addmm": "xp.addmm(v, a, b)",
+        "addmm, relu": "xp._addmm_activation(v, a, b)",
+        "addmm, gelu": "xp._addmm_activation(v, a, b, use_gelu=True)",
+        "linear": "F.linear(a, b, v)",
         "addmm, matrix added": "xp.addmm(b, a, b)",
-    }  # fmt: skip
+    }
     n = _EDGES[MEDIUM]
     for dtype in ("float16", "bfloat16", "float32", "tf32", "float64"):
         made = "\n".join([*(_ones("torch", name, f"({n}, {n})", dtype) for name in "ab"), "v = a[0].clone()"])
@@ -198,10 +224,14 @@ def _epilogues() -> Iterator[CallCase]:
 
 def _cudnn() -> Iterator[CallCase]:
     for dtype in ("float32", "float16", "bfloat16", "tf32", "float64"):
-        made = "\n".join((
-            _ones("torch", "x", "(16, 64, 56, 56)", dtype), _ones("torch", "w", "(64, 64, 3, 3)", dtype),
-            "y = F.conv2d(x, w, padding=1)", "g, b = w[:, 0, 0, 0].clone(), w[0, :, 0, 0].clone()",
-        ))  # fmt: skip
+        made = "\n".join(
+            (
+                _ones("torch", "x", "(16, 64, 56, 56)", dtype),
+                _ones("torch", "w", "(64, 64, 3, 3)", dtype),
+                "y = F.conv2d(x, w, padding=1)",
+                "g, b = w[:, 0, 0, 0].clone(), w[0, :, 0, 0].clone()",
+            )
+        )
         last = f"{made}\nx, w, y = (one.to(memory_format=xp.channels_last) for one in (x, w, y))"
         gradient = "xp.ops.aten.convolution_backward(y, x, w, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1"
         for name, layout, lines, call in (
@@ -222,9 +252,13 @@ def _cudnn() -> Iterator[CallCase]:
 def _sorts(package: str) -> Iterator[CallCase]:
     dtypes = (*_REALS, "int32", *_HALVES[package][:1])
     calls = {
-        "sort": "xp.sort(x)", "cumsum": "xp.cumsum(x{dim})", "argsort": "xp.argsort(x)", "sum": "x.sum()",
-        "max": "x.max()", "unique": "xp.unique(x)",
-    }  # fmt: skip
+        "sort": "xp.sort(x)",
+        "cumsum": "xp.cumsum(x{dim})",
+        "argsort": "xp.argsort(x)",
+        "sum": "x.sum()",
+        "max": "x.max()",
+        "unique": "xp.unique(x)",
+    }
     for name, call in calls.items():
         for size in (MEDIUM, SMALL, LARGE):
             for dtype in dtypes if size == MEDIUM else _REALS:
@@ -247,9 +281,10 @@ def _random_cupy() -> Iterator[CallCase]:
     for size in (MEDIUM, SMALL, LARGE):
         n = _ELEMENTS[size]
         for name, call in {
-            "random": f"xp.random.random({n})", "standard_normal": f"xp.random.standard_normal({n})",
+            "random": f"xp.random.random({n})",
+            "standard_normal": f"xp.random.standard_normal({n})",
             "Generator.random": f"rng.random({n})",
-        }.items():  # fmt: skip
+        }.items():
             made = "rng = xp.random.default_rng(1)" if "rng" in call else ""
             yield CallCase("cupy", name, "float64", size, "contiguous", made, call)
 
@@ -261,7 +296,7 @@ def _random_torch() -> Iterator[CallCase]:
             "rand": f"xp.rand({n}, dtype=dt, device='cuda')",
             "randn": f"xp.randn({n}, dtype=dt, device='cuda')",
             "randperm": f"xp.randperm({n}, device='cuda')",
-        }.items():  # fmt: skip
+        }.items():
             yield CallCase("torch", name, dtype, MEDIUM, "contiguous", "", call)
 
 
@@ -272,21 +307,28 @@ def _layers() -> Iterator[CallCase]:
         heads = "\n".join(_ones("torch", name, "(4, 8, 512, 64)", dtype) for name in "qkv")
         for name, lines, call in (
             ("attention", heads, "F.scaled_dot_product_attention(q, k, v)"),
-            ("softmax", made, "F.softmax(a, 1)"), ("layer norm", made, f"F.layer_norm(a, ({n},))"),
-            ("gelu", made, "F.gelu(a)"), ("dropout", made, "F.dropout(a)"),
-        ):  # fmt: skip
+            ("softmax", made, "F.softmax(a, 1)"),
+            ("layer norm", made, f"F.layer_norm(a, ({n},))"),
+            ("gelu", made, "F.gelu(a)"),
+            ("dropout", made, "F.dropout(a)"),
+        ):
             yield CallCase("torch", name, dtype, MEDIUM, "row-major", lines, call)
 
 
 def _elementwise(package: str) -> Iterator[CallCase]:
     torch = package == "torch"
     calls = {
-        "add": "x + x", "multiply": "x * x", "exp": "xp.exp(x)", "copy": "x.clone()" if torch else "x.copy()",
-        "mean": "x.mean()", "astype": "x.to(xp.int32)" if torch else "x.astype(xp.int32)",
-        "take": "xp.take(x, i)", "boolean index": "x[m]",
+        "add": "x + x",
+        "multiply": "x * x",
+        "exp": "xp.exp(x)",
+        "copy": "x.clone()" if torch else "x.copy()",
+        "mean": "x.mean()",
+        "astype": "x.to(xp.int32)" if torch else "x.astype(xp.int32)",
+        "take": "xp.take(x, i)",
+        "boolean index": "x[m]",
         "where": "xp.where(m, x, x)",
         "histogram": "xp.histc(x, 10)" if torch else "xp.histogram(x, 10)",
-    }  # fmt: skip
+    }
     if torch:
         calls["index_select"] = "xp.index_select(x, 0, i)"
     for dtype in _REALS:

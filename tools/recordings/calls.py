@@ -56,7 +56,8 @@ def main() -> int:
 
 def record(out: Path, seconds: float) -> int:
     """Let all processes record, wait for them as long as there is time, and join what they wrote."""
-    begun, parts = time.time(), out / "parts"
+    begun = time.time()
+    parts = out / "parts"
     parts.mkdir(exist_ok=True)
     until = begun + seconds - 6
     started = {}
@@ -159,7 +160,8 @@ def _one(case: CallCase, space: dict[str, Any], watched: LibraryCalls) -> tuple[
     """Routines and kernels of one case, in the order of their first run; libraries are loaded by then."""
     from gpulab import session
 
-    cp, function = session.cp(), case.function(space)
+    cp = session.cp()
+    function = case.function(space)
     for _ in range(_WARM_UPS):
         function()
         cp.cuda.Device().synchronize()

@@ -25,10 +25,13 @@ from typing import Any
 
 from gpulab.lab.links.runs import Run
 
-KIB, MIB = 1 << 10, 1 << 20
+KIB = 1 << 10
+MIB = 1 << 20
 SIZES = (4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB, 256 * MIB)
-CHAINS, MANY = (1, 2, 4, 8, 14), (1, 2, 3, 4, 5, 6, 7)
-ROUNDS, WARM = 9, 2
+CHAINS = (1, 2, 4, 8, 14)
+MANY = (1, 2, 3, 4, 5, 6, 7)
+ROUNDS = 9
+WARM = 2
 _DEFAULT_KIND = 4  # cudaMemcpyDefault: the addresses tell which way
 _GATE = r"""
 extern "C" __global__ void gate(long long ns)
@@ -56,7 +59,8 @@ class Ways:
     """Time work that is given to streams of several GPUs, in a graph, behind a gate, and from the host."""
 
     def __init__(self, cp: Any, gpus: int) -> None:
-        self.cp, self.gpus = cp, gpus
+        self.cp = cp
+        self.gpus = gpus
         module = cp.RawModule(code=_GATE)
         self._gate = module.get_function("gate")
         self.virtual = "virtualgpu" in str(cp.__file__) or "hardware" in cp.__name__
@@ -119,10 +123,12 @@ class Ways:
     def _gated(
         self, streams: Sequence[tuple[int, Any]], issue: Callable[[], None], issue_us: float
     ) -> dict[str, float]:
-        taken, late = [], 0
+        taken = []
+        late = 0
         gate_ns = 0 if self.virtual else int(2000 * issue_us) + 200_000
         for _ in range(WARM + ROUNDS):
-            begin, end = self._event(), self._event()
+            begin = self._event()
+            end = self._event()
             with self.cp.cuda.Device(0):
                 self._gate((1,), (1,), (self.cp.int64(gate_ns),), stream=self.origin)
                 begin.record(self.origin)
@@ -157,7 +163,8 @@ class Ways:
         taken = []
         with self.cp.cuda.Device(0):
             for _ in range(WARM + ROUNDS):
-                begin, end = self._event(), self._event()
+                begin = self._event()
+                end = self._event()
                 self._gate((1,), (1,), (self.cp.int64(0 if self.virtual else 100_000),), stream=self.origin)
                 begin.record(self.origin)
                 graph.launch(self.origin)
@@ -196,9 +203,11 @@ def schedules(cp: Any, gpus: int, tell: Tell, sizes: Sequence[int] = SIZES) -> N
                 issue()
                 run.wait()
                 row = {
-                    "algorithm": algorithm, "size_bytes": size, "slices": slices,
+                    "algorithm": algorithm,
+                    "size_bytes": size,
+                    "slices": slices,
                     **ways.times(streams, issue),
-                }  # fmt: skip
+                }
                 run.forget()
                 row["right"] = _right(run, steps, slices, ways)
                 row["by_steps_us"] = _by_steps(run, steps, slices)
@@ -237,7 +246,8 @@ class Blocks:
     """Buffers of two kinds on every GPU, streams by GPU and lane, and pieces of work between them."""
 
     def __init__(self, cp: Any, gpus: int, most: int, buffers: int) -> None:
-        self.cp, self.gpus = cp, gpus
+        self.cp = cp
+        self.gpus = gpus
         runtime = cp.cuda.runtime
         self._tick = cp.RawModule(code=_GATE).get_function("tick")
         self._add = cp.RawModule(code=_GATE).get_function("take_in")
@@ -269,7 +279,8 @@ class Blocks:
             events.append(event)
 
     def _do(self, what: str, gpu: int, at: int, other: int, size: int, stream: Any) -> None:
-        mine, box = self.arrays[gpu, 0], self.arrays[gpu, at]
+        mine = self.arrays[gpu, 0]
+        box = self.arrays[gpu, at]
         if what == "copy":
             into = self.arrays[other, at]  # CUDA captures this call, and not memcpyPeerAsync
             self.cp.cuda.runtime.memcpyAsync(into.data.ptr, mine.data.ptr, size, _DEFAULT_KIND, stream.ptr)
@@ -293,16 +304,26 @@ def programs(gpus: int) -> list[tuple[str, int, int, list[Piece]]]:
 
     for k in CHAINS:
         made.append(("kernels", k, 0, [("tick", 0, 0, 0, 0, 0, ()) for _ in range(k)]))
-        made.append(("kernels in turns", k, 0, [
-            ("tick", at % 2, 0, 0, 0, 0, (at - 1,) if at else ()) for at in range(k)
-        ]))  # fmt: skip
+        made.append(
+            (
+                "kernels in turns",
+                k,
+                0,
+                [("tick", at % 2, 0, 0, 0, 0, (at - 1,) if at else ()) for at in range(k)],
+            )
+        )
     for size in SIZES:
         chained = size in (4 * KIB, 256 * KIB, 4 * MIB, 16 * MIB)
         for k in CHAINS if chained else (1, 2):
             turns = [(at % 2, 1 - at % 2) for at in range(k)]
-            made.append(("copies in turns", k, size, [
-                ("copy", a, 0, 1, b, size, (at - 1,) if at else ()) for at, (a, b) in enumerate(turns)
-            ]))  # fmt: skip
+            made.append(
+                (
+                    "copies in turns",
+                    k,
+                    size,
+                    [("copy", a, 0, 1, b, size, (at - 1,) if at else ()) for at, (a, b) in enumerate(turns)],
+                )
+            )
             pieces: list[Piece] = []
             for a, b in turns:
                 last = (len(pieces) - 1,) if pieces else ()
@@ -318,21 +339,36 @@ def programs(gpus: int) -> list[tuple[str, int, int, list[Piece]]]:
                 for a in (0, 1):
                     pieces.append(("add", a, 1, 1, 1 - a, size, (here, here + 1)))
             made.append(("both copy and add", k, size, pieces))
-            made.append(("add from afar in turns", k, size, [
-                ("pull", a, 0, 1, b, size, (at - 1,) if at else ()) for at, (a, b) in enumerate(turns)
-            ]))  # fmt: skip
+            made.append(
+                (
+                    "add from afar in turns",
+                    k,
+                    size,
+                    [("pull", a, 0, 1, b, size, (at - 1,) if at else ()) for at, (a, b) in enumerate(turns)],
+                )
+            )
         if size <= 16 * MIB:
             for m in MANY if chained else (1, 2, 4, 7):
                 copies: list[Piece] = [("copy", sources(at), at, at + 1, 0, size, ()) for at in range(m)]
                 adds: list[Piece] = [("add", 0, 0, at + 1, 0, size, (at,)) for at in range(m)]
                 made.append(("into one port", m, size, copies))
                 made.append(("into one port, added", m, size, copies + adds))
-                made.append(("out of one stream", m, size, [
-                    ("copy", 0, 0, at + 1, sources(at), size, ()) for at in range(m)
-                ]))  # fmt: skip
-                made.append(("out of one port", m, size, [
-                    ("copy", 0, at, at + 1, sources(at), size, ()) for at in range(m)
-                ]))  # fmt: skip
+                made.append(
+                    (
+                        "out of one stream",
+                        m,
+                        size,
+                        [("copy", 0, 0, at + 1, sources(at), size, ()) for at in range(m)],
+                    )
+                )
+                made.append(
+                    (
+                        "out of one port",
+                        m,
+                        size,
+                        [("copy", 0, at, at + 1, sources(at), size, ()) for at in range(m)],
+                    )
+                )
                 made.append(("adds", m, size, [("add", 0, 0, at + 1, 0, size, ()) for at in range(m)]))
         else:
             made.append(("adds", 1, size, [("add", 0, 0, 1, 0, size, ())]))
@@ -341,8 +377,10 @@ def programs(gpus: int) -> list[tuple[str, int, int, list[Piece]]]:
 
 def blocks(cp: Any, gpus: int, tell: Tell, limit_s: float = 40.0) -> None:
     """The building blocks, in every way."""
-    ways, begun = Ways(cp, gpus), time.monotonic()
-    small, large = Blocks(cp, gpus, 16 * MIB, 7), Blocks(cp, gpus, SIZES[-1], 1)
+    ways = Ways(cp, gpus)
+    begun = time.monotonic()
+    small = Blocks(cp, gpus, 16 * MIB, 7)
+    large = Blocks(cp, gpus, SIZES[-1], 1)
     for name, many, size, pieces in programs(gpus):
         if time.monotonic() - begun > limit_s:
             print(f"no time left for {name} {many} {size}")
@@ -385,7 +423,8 @@ def nccl_rank(link: Any, rank: int, gpus: int, sizes: Sequence[int]) -> None:
             taken = []
             for _ in range(7):
                 call()  # behind it all ranks are there
-                begin, end = cp.cuda.Event(), cp.cuda.Event()
+                begin = cp.cuda.Event()
+                end = cp.cuda.Event()
                 begin.record(stream)
                 work()
                 end.record(stream)
@@ -396,7 +435,9 @@ def nccl_rank(link: Any, rank: int, gpus: int, sizes: Sequence[int]) -> None:
         call()
         stream.synchronize()
         right = bool((x == gpus * (gpus + 1) // 2).all())
-        alone, row, captured = timed(call, 1), timed(twenty, 20), 0.0
+        alone = timed(call, 1)
+        row = timed(twenty, 20)
+        captured = 0.0
         try:
             stream.begin_capture()
             try:
@@ -411,8 +452,10 @@ def nccl_rank(link: Any, rank: int, gpus: int, sizes: Sequence[int]) -> None:
 
 def nccl_calls(gpus: int, tell: Tell, sizes: Sequence[int] = SIZES, limit_s: float = 45.0) -> None:
     """NCCL's all-reduce, a process for each GPU; of each time the slowest rank's."""
-    context, until = multiprocessing.get_context("spawn"), time.monotonic() + limit_s
-    links, ranks = [], []
+    context = multiprocessing.get_context("spawn")
+    until = time.monotonic() + limit_s
+    links = []
+    ranks = []
     for rank in range(gpus):
         mine, theirs = context.Pipe()
         links.append(mine)
@@ -432,10 +475,16 @@ def nccl_calls(gpus: int, tell: Tell, sizes: Sequence[int] = SIZES, limit_s: flo
         for _ in sizes:
             rows = [received(link) for link in links]
             alone, row, captured = (max(each) for each in list(zip(*rows, strict=True))[2:])
-            tell("nccl", {
-                "size_bytes": rows[0][0], "right": all(each[1] for each in rows), "alone_us": alone,
-                "in_a_row_us": row, "captured_us": captured,
-            })  # fmt: skip
+            tell(
+                "nccl",
+                {
+                    "size_bytes": rows[0][0],
+                    "right": all(each[1] for each in rows),
+                    "alone_us": alone,
+                    "in_a_row_us": row,
+                    "captured_us": captured,
+                },
+            )
     finally:
         for process in ranks:
             process.kill()

@@ -88,7 +88,8 @@ def machine() -> dict[str, Any]:
             versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-    driver, runtime = cp.cuda.runtime.driverGetVersion(), cp.cuda.runtime.runtimeGetVersion()
+    driver = cp.cuda.runtime.driverGetVersion()
+    runtime = cp.cuda.runtime.runtimeGetVersion()
     properties = cp.cuda.runtime.getDeviceProperties(0)
     return {"gpu": properties["name"].decode(), "driver": driver, "runtime": runtime, **versions}
 
@@ -99,8 +100,11 @@ def nodes() -> list[Any]:
     from virtualgpu.records import Provenance
 
     cp = _cp()
-    add, put = _kernel("add"), _kernel("put")
-    x, y, other = cp.zeros(64, np.float32), cp.zeros(64, np.float32), cp.cuda.Stream(non_blocking=True)
+    add = _kernel("add")
+    put = _kernel("put")
+    x = cp.zeros(64, np.float32)
+    y = cp.zeros(64, np.float32)
+    other = cp.cuda.Stream(non_blocking=True)
     pinned = cp.cuda.alloc_pinned_memory(256)
 
     def work(stream: Any) -> None:
@@ -123,11 +127,18 @@ def nodes() -> list[Any]:
     graph, _ = _captured(work)
     record = graphs.record(graph, Provenance("measured", "gpu"))
     told = [
-        {"kind": n.kind, "name": n.name, "grid": n.grid, "block": n.block, "shared": n.shared_bytes,
-         "size": n.size_bytes, "copy": n.copy_kind,
-         "parameters": [(p.offset, p.data.hex(), p.addresses) for p in n.parameters]}
+        {
+            "kind": n.kind,
+            "name": n.name,
+            "grid": n.grid,
+            "block": n.block,
+            "shared": n.shared_bytes,
+            "size": n.size_bytes,
+            "copy": n.copy_kind,
+            "parameters": [(p.offset, p.data.hex(), p.addresses) for p in n.parameters],
+        }
         for n in record.nodes
-    ]  # fmt: skip
+    ]
     raw = []
     driver = graphs._driver()
     for handle in graphs._handles(graph):
@@ -144,9 +155,12 @@ def updates() -> dict[str, Any]:
     """Which changes an executable graph takes, and CUDA's words where it does not."""
     from gpulab.real import graphs
 
-    cp, driver = _cp(), graphs._driver()
-    add, put = _kernel("add"), _kernel("put")
-    x, y = cp.zeros(64, np.float32), cp.ones(64, np.float32)
+    cp = _cp()
+    driver = graphs._driver()
+    add = _kernel("add")
+    put = _kernel("put")
+    x = cp.zeros(64, np.float32)
+    y = cp.ones(64, np.float32)
     pinned = cp.cuda.alloc_pinned_memory(256)
     host_to = cp.cuda.runtime.memcpyHostToDevice
     works: dict[str, Callable[[Any], object]] = {
@@ -191,7 +205,8 @@ def _host_ns(run: Callable[[], object], repeats: int) -> float:
 def costs() -> dict[int, Any]:
     """Eager launches, instantiation, first launch, upload and later launches, by number of nodes; in ns."""
     cp = _cp()
-    add, x = _kernel("add"), cp.zeros(N, np.float32)
+    add = _kernel("add")
+    x = cp.zeros(N, np.float32)
     told: dict[int, Any] = {}
     for count in COUNTS:
         argument = (x, np.float32(1))
@@ -206,7 +221,8 @@ def costs() -> dict[int, Any]:
         with stream:
             work(stream)
             stream.synchronize()
-            begin, end = cp.cuda.Event(), cp.cuda.Event()
+            begin = cp.cuda.Event()
+            end = cp.cuda.Event()
             begin.record()
             row["eager_host"] = _host_ns(partial(work, stream), repeats)
             end.record()
@@ -250,7 +266,8 @@ def memory() -> dict[str, Any]:
     """Allocations in the order of a stream within a capture: nodes, and what launches do with them."""
     from gpulab.real import graphs
 
-    cp, runtime = _cp(), _cp().cuda.runtime
+    cp = _cp()
+    runtime = _cp().cuda.runtime
     told: dict[str, Any] = {}
     add = _kernel("add")
     kept: list[Any] = []
@@ -298,8 +315,10 @@ def memory() -> dict[str, Any]:
 
 def refusals() -> dict[str, str]:
     """What else a capture refuses, and whether the graph is lost with it."""
-    cp, runtime = _cp(), _cp().cuda.runtime
-    x, other = cp.zeros(16, np.float32), cp.cuda.Stream(non_blocking=True)
+    cp = _cp()
+    runtime = _cp().cuda.runtime
+    x = cp.zeros(16, np.float32)
+    other = cp.cuda.Stream(non_blocking=True)
     add = _kernel("add")
     blocking = cp.cuda.Stream()
     works: dict[str, Callable[[Any], object]] = {

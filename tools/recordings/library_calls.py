@@ -19,9 +19,17 @@ from typing import Any
 import numpy as np
 
 _PT_DYNAMIC = 2
-_STRTAB, _SYMTAB, _RELA, _RELASZ, _PLTRELSZ, _JMPREL = 5, 6, 7, 8, 2, 23
-_GLOB_DAT, _JUMP_SLOT = 6, 7
-_SYMBOL_BYTES, _RELOCATION_BYTES, _CODE_BYTES = 24, 24, 32
+_STRTAB = 5
+_SYMTAB = 6
+_RELA = 7
+_RELASZ = 8
+_PLTRELSZ = 2
+_JMPREL = 23
+_GLOB_DAT = 6
+_JUMP_SLOT = 7
+_SYMBOL_BYTES = 24
+_RELOCATION_BYTES = 24
+_CODE_BYTES = 32
 _RELOCATION = np.dtype([("offset", "u8"), ("info", "u8"), ("addend", "i8")])
 # lock inc qword [counter]; jmp qword [target]; both lie behind, at 16 and 24.
 _CODE = bytes.fromhex("f048ff0508000000ff250a0000000000")
@@ -30,17 +38,24 @@ _PAGE = mmap.PAGESIZE
 
 class _Header(ctypes.Structure):
     _fields_ = (
-        ("type", ctypes.c_uint32), ("flags", ctypes.c_uint32), ("offset", ctypes.c_uint64),
-        ("address", ctypes.c_uint64), ("physical", ctypes.c_uint64), ("file_bytes", ctypes.c_uint64),
-        ("memory_bytes", ctypes.c_uint64), ("align", ctypes.c_uint64),
-    )  # fmt: skip
+        ("type", ctypes.c_uint32),
+        ("flags", ctypes.c_uint32),
+        ("offset", ctypes.c_uint64),
+        ("address", ctypes.c_uint64),
+        ("physical", ctypes.c_uint64),
+        ("file_bytes", ctypes.c_uint64),
+        ("memory_bytes", ctypes.c_uint64),
+        ("align", ctypes.c_uint64),
+    )
 
 
 class _Object(ctypes.Structure):
     _fields_ = (
-        ("base", ctypes.c_uint64), ("name", ctypes.c_char_p), ("headers", ctypes.POINTER(_Header)),
+        ("base", ctypes.c_uint64),
+        ("name", ctypes.c_char_p),
+        ("headers", ctypes.POINTER(_Header)),
         ("count", ctypes.c_uint16),
-    )  # fmt: skip
+    )
 
 
 class LibraryCalls:

@@ -26,13 +26,24 @@ from gpulab.views.monitor.monitor_text import phases as table
 
 DMON = "nvidia-smi dmon -s pucm -d 1"
 QUERIED = (
-    "utilization.gpu", "utilization.memory", "power.draw.instant", "clocks.current.sm", "temperature.gpu",
+    "utilization.gpu",
+    "utilization.memory",
+    "power.draw.instant",
+    "clocks.current.sm",
+    "temperature.gpu",
     "clocks_event_reasons.active",
-)  # fmt: skip
+)
 QUERY = f"nvidia-smi --query-gpu={','.join(QUERIED)} --format=csv -lms 1000"
 # Headings and columns of dmon's lines that are kept.
-SHOWN = {"pwr": "pwr (W)", "gtemp": "gtemp (C)", "sm": "sm (%)", "mem": "mem (%)", "mclk": "mclk (MHz)",
-         "pclk": "pclk (MHz)", "fb": "fb (MB)"}  # fmt: skip
+SHOWN = {
+    "pwr": "pwr (W)",
+    "gtemp": "gtemp (C)",
+    "sm": "sm (%)",
+    "mem": "mem (%)",
+    "mclk": "mclk (MHz)",
+    "pclk": "pclk (MHz)",
+    "fb": "fb (MB)",
+}
 
 
 class Lines:
@@ -72,9 +83,11 @@ def main(folder: Path) -> None:
     time.sleep(5)
     watched = recorder(10.0)
     assert isinstance(watched, LoadRecorder), "this needs a real GPU"
-    dmon, query = Lines(DMON), Lines(QUERY)
+    dmon = Lines(DMON)
+    query = Lines(QUERY)
     watched.start()
-    times, report = list[tuple[str, float]](), ""
+    times = list[tuple[str, float]]()
+    report = ""
     for name, run in (*programs, ("idle again", lambda: time.sleep(3))):
         watched.mark(name)
         times.append((name, time.perf_counter()))

@@ -173,7 +173,8 @@ def rates() -> dict[str, Any]:
     cp = _cp()
     import cupyx
 
-    runtime, watch = cp.cuda.runtime, Watch(cp)
+    runtime = cp.cuda.runtime
+    watch = Watch(cp)
     device = cp.empty(SIZES[-1], cp.uint8)
     other = cp.empty(SIZES[-1], cp.uint8)
     hosts = {"pinned": cupyx.zeros_pinned(SIZES[-1], np.uint8), "pageable": np.ones(SIZES[-1], np.uint8)}
@@ -199,7 +200,9 @@ def arrays() -> dict[str, Any]:
 
     watch = Watch(cp)
     n = BIG_BYTES // 4
-    pageable, pinned, x = np.ones(n, np.float32), cupyx.zeros_pinned(n, np.float32), cp.ones(n, cp.float32)
+    pageable = np.ones(n, np.float32)
+    pinned = cupyx.zeros_pinned(n, np.float32)
+    x = cp.ones(n, cp.float32)
     blank = np.ones(n, np.float32)
     staging = cupyx.zeros_pinned(1024 * 1000, np.float32)
     small = staging.reshape(1000, 1024)
@@ -253,7 +256,8 @@ def busy() -> dict[str, Any]:
     cp = _cp()
     import cupyx
 
-    runtime, stream = cp.cuda.runtime, cp.cuda.Stream(non_blocking=True)
+    runtime = cp.cuda.runtime
+    stream = cp.cuda.Stream(non_blocking=True)
     spin = cp.RawKernel(
         r"""extern "C" __global__ void spin(long long clocks) {
             long long begin = clock64();
@@ -283,7 +287,8 @@ def busy() -> dict[str, Any]:
         for size in (1 << 12, 1 << 16, (1 << 16) + 1, 1 << 20, 1 << 22, 1 << 24, 1 << 26):
             told[f"HtoD {name} {size}"] = copied(x.data.ptr, address, size, runtime.memcpyHostToDevice)
             told[f"DtoH {name} {size}"] = copied(address, x.data.ptr, size, runtime.memcpyDeviceToHost)
-    host, pinned = hosts["pageable"], hosts["pinned"]
+    host = hosts["pageable"]
+    pinned = hosts["pinned"]
     told["asarray pageable 64 MiB"] = behind(lambda: cp.asarray(host))
     told["asarray pinned 64 MiB"] = behind(lambda: cp.asarray(pinned))
     told["set pageable 64 MiB"] = behind(lambda: x.set(host))
@@ -311,7 +316,8 @@ def zero_copy() -> dict[str, Any]:
     pinned[...] = 1
     memory = cp.cuda.UnownedMemory(pinned.ctypes.data, pinned.nbytes, pinned)
     mapped = cp.ndarray(n, cp.float32, cp.cuda.MemoryPointer(memory, 0))
-    x, y = cp.ones(n, cp.float32), cp.empty(n, cp.float32)
+    x = cp.ones(n, cp.float32)
+    y = cp.empty(n, cp.float32)
     few = cp.asarray(np.random.default_rng(1).integers(0, n, 4096).astype(np.int32))
     count = np.int64(n)
     blocks = 8 * cp.cuda.Device().attributes["MultiProcessorCount"]
@@ -339,10 +345,13 @@ def zero_copy() -> dict[str, Any]:
 def managed() -> dict[str, Any]:
     """64 MiB of managed memory, used by the host and by kernels in turn."""
     cp = _cp()
-    runtime, watch = cp.cuda.runtime, Watch(cp)
+    runtime = cp.cuda.runtime
+    watch = Watch(cp)
     module = cp.RawModule(code=_KERNELS)
-    twice, every = module.get_function("twice"), module.get_function("every")
-    n, count = BIG_BYTES // 4, np.int64(BIG_BYTES // 4)
+    twice = module.get_function("twice")
+    every = module.get_function("every")
+    n = BIG_BYTES // 4
+    count = np.int64(BIG_BYTES // 4)
     y = cp.empty(n, cp.float32)
     blocks = 8 * cp.cuda.Device().attributes["MultiProcessorCount"]
     told: dict[str, Any] = {}
@@ -370,7 +379,8 @@ def managed() -> dict[str, Any]:
         return round(watch.once(lambda: twice((blocks,), (256,), (y, x, count, np.int32(1))))[0], 1)
 
     def prefetch(x: Any, device: int) -> float:
-        pointer, stream = x.data.ptr, watch.stream.ptr
+        pointer = x.data.ptr
+        stream = watch.stream.ptr
         return round(watch.once(lambda: runtime.memPrefetchAsync(pointer, BIG_BYTES, device, stream))[0], 1)
 
     def strided(x: Any, step: int) -> float:
@@ -434,7 +444,8 @@ def refusals() -> dict[str, Any]:
     runtime = cp.cuda.runtime
     host = np.zeros(1 << 20, np.uint8)
     page = host.ctypes.data
-    pinned, x = cupyx.zeros_pinned(1 << 16, np.uint8), cp.zeros(1 << 16, cp.uint8)
+    pinned = cupyx.zeros_pinned(1 << 16, np.uint8)
+    x = cp.zeros(1 << 16, cp.uint8)
 
     def tried(call: Callable[[], Any]) -> str:
         try:
@@ -505,7 +516,8 @@ def torch_copies() -> dict[str, Any]:
     torch: Any = importlib.import_module("torch")
 
     x = torch.ones(BIG_BYTES // 4, device="cuda")
-    pageable, pinned = torch.ones(BIG_BYTES // 4), torch.ones(BIG_BYTES // 4).pin_memory()
+    pageable = torch.ones(BIG_BYTES // 4)
+    pinned = torch.ones(BIG_BYTES // 4).pin_memory()
     told: dict[str, Any] = {"torch": torch.__version__}
 
     def timed(call: Callable[[], Any]) -> dict[str, float]:

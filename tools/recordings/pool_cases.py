@@ -83,7 +83,8 @@ def case(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
 def told(cp: Any, name: str) -> str:
     """What a case said."""
     lost: list[str] = []
-    hook, sys.unraisablehook = sys.unraisablehook, lambda what: lost.append(_error(what.exc_value))
+    hook = sys.unraisablehook
+    sys.unraisablehook = lambda what: lost.append(_error(what.exc_value))
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         try:
@@ -152,7 +153,8 @@ def pool_sizes_under_a_limit(cp: Any) -> Any:
 
 @case
 def pool_sizes_with_a_hook(cp: Any) -> Any:
-    pool, seen = cp.cuda.MemoryPool(), Watcher(cp)
+    pool = cp.cuda.MemoryPool()
+    seen = Watcher(cp)
     with seen.hook:
         sizes = {name: SIZES[name] for name in ("-1", "2**63", "2**64-511", "2**64", "text")}
         return _sizes(cp, pool.malloc, sizes), figures(pool), seen.log
@@ -305,8 +307,10 @@ def double_frees(cp: Any) -> Any:
 
 @case
 def foreign_pointers(cp: Any) -> Any:
-    runtime, x = cp.cuda.runtime, cp.zeros(1000)
-    inside, host = x.data.ptr + 512, np.zeros(10).ctypes.data
+    runtime = cp.cuda.runtime
+    x = cp.zeros(1000)
+    inside = x.data.ptr + 512
+    host = np.zeros(10).ctypes.data
     address = runtime.malloc(100)
     runtime.free(address)
     return _each(
@@ -412,7 +416,8 @@ class Watcher:
 
 def _hooks(cp: Any, bad: str, prepare: Callable[[Any], None], by_hand: bool = False) -> Any:
     log: list[str] = []
-    first, second = Watcher(cp, "a", bad, log), Watcher(cp, "b", "", log)
+    first = Watcher(cp, "a", bad, log)
+    second = Watcher(cp, "b", "", log)
     pool = cp.cuda.MemoryPool()
     prepare(pool)
     said = ["-", "-"]
@@ -450,7 +455,8 @@ for _bad in CALLBACKS:
 
 @case
 def hooks_of_a_device_without_room(cp: Any) -> Any:
-    seen, pool = Watcher(cp), cp.cuda.MemoryPool()
+    seen = Watcher(cp)
+    pool = cp.cuda.MemoryPool()
     with seen.hook:
         said = said_by(lambda: pool.malloc(2**43))
     return said, seen.log, figures(pool)
@@ -478,8 +484,11 @@ def hooks_of_other_allocators(cp: Any) -> Any:
 @case
 def hooks_and_names(cp: Any) -> Any:
     log: list[str] = []
-    one, two, same = Watcher(cp, "one", "", log), Watcher(cp, "two", "", log), Watcher(cp, "one", "", log)
-    hook, get = cp.cuda.MemoryHook, cp.cuda.memory_hook.get_memory_hooks
+    one = Watcher(cp, "one", "", log)
+    two = Watcher(cp, "two", "", log)
+    same = Watcher(cp, "one", "", log)
+    hook = cp.cuda.MemoryHook
+    get = cp.cuda.memory_hook.get_memory_hooks
 
     def twice() -> None:
         with one.hook, same.hook:
@@ -523,7 +532,8 @@ def hooks_and_names(cp: Any) -> Any:
 
 @case
 def hooks_of_threads(cp: Any) -> Any:
-    seen, pool = Watcher(cp), cp.cuda.MemoryPool()
+    seen = Watcher(cp)
+    pool = cp.cuda.MemoryPool()
     with seen.hook:
         made: list[Any] = []
         thread = threading.Thread(target=lambda: made.append(pool.malloc(10)))
@@ -535,7 +545,8 @@ def hooks_of_threads(cp: Any) -> Any:
 
 @case
 def debug_print(cp: Any) -> Any:
-    out, pool = io.StringIO(), cp.cuda.MemoryPool()
+    out = io.StringIO()
+    pool = cp.cuda.MemoryPool()
     with cp.cuda.memory_hooks.DebugPrintHook(file=out):
         block = pool.malloc(24)
         del block
@@ -548,7 +559,8 @@ def debug_print(cp: Any) -> Any:
 
 @case
 def debug_print_to_a_closed_file(cp: Any) -> Any:
-    out, pool = io.StringIO(), cp.cuda.MemoryPool()
+    out = io.StringIO()
+    pool = cp.cuda.MemoryPool()
     out.close()
     with cp.cuda.memory_hooks.DebugPrintHook(file=out, flush=False):
         return said_by(lambda: pool.malloc(24)), figures(pool)
@@ -556,7 +568,9 @@ def debug_print_to_a_closed_file(cp: Any) -> Any:
 
 @case
 def line_profile(cp: Any) -> Any:
-    hook, pool, out = cp.cuda.memory_hooks.LineProfileHook(max_depth=0), cp.cuda.MemoryPool(), io.StringIO()
+    hook = cp.cuda.memory_hooks.LineProfileHook(max_depth=0)
+    pool = cp.cuda.MemoryPool()
+    out = io.StringIO()
 
     def inner(size: int) -> None:
         pool.malloc(size)
@@ -577,7 +591,8 @@ def line_profile(cp: Any) -> Any:
 def line_profile_depth(cp: Any) -> Any:
     reports = []
     for depth in (1, 2, 3, -1):
-        hook, out = cp.cuda.memory_hooks.LineProfileHook(max_depth=depth), io.StringIO()
+        hook = cp.cuda.memory_hooks.LineProfileHook(max_depth=depth)
+        out = io.StringIO()
         with hook:
             cp.cuda.MemoryPool().malloc(600)
         hook.print_report(out)
@@ -591,7 +606,8 @@ _FREE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)
 
 @case
 def c_functions(cp: Any) -> Any:
-    runtime, calls = cp.cuda.runtime, []
+    runtime = cp.cuda.runtime
+    calls = []
 
     def take(param: int, size: int, device_id: int) -> int:
         calls.append(f"take {param} {size} {device_id}")
@@ -644,7 +660,9 @@ _ZERO = [ctypes.cast(function, ctypes.c_void_p).value for function in _ZERO_FUNC
 
 @case
 def python_functions(cp: Any) -> Any:
-    make, runtime, calls = cp.cuda.PythonFunctionAllocator, cp.cuda.runtime, []
+    make = cp.cuda.PythonFunctionAllocator
+    runtime = cp.cuda.runtime
+    calls = []
 
     def give(address: int, device_id: int) -> None:
         calls.append(f"give {bool(address)} {device_id}")
@@ -727,7 +745,8 @@ def allocators_that_are_none(cp: Any) -> Any:
 
 @case
 def whose_allocator(cp: Any) -> Any:
-    pool, default = cp.cuda.MemoryPool(), cp.get_default_memory_pool()
+    pool = cp.cuda.MemoryPool()
+    default = cp.get_default_memory_pool()
     seen: list[Any] = []
 
     def name() -> str:
@@ -773,7 +792,8 @@ def whose_allocator(cp: Any) -> Any:
 
 @case
 def ordered_pools(cp: Any) -> Any:
-    make, runtime = cp.cuda.MemoryAsyncPool, cp.cuda.runtime
+    make = cp.cuda.MemoryAsyncPool
+    runtime = cp.cuda.runtime
     return _each(
         {
             "create": lambda: make("create"),

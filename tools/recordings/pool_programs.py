@@ -25,7 +25,10 @@ Rows = npt.NDArray[np.int32]
 UNIT = 512
 MIB = 1 << 20
 BEYOND = 1 << 43  # no device has as much
-FAILED, NOTHING, OTHER = -1, -2, -3  # in the place of a segment: refused, 0 bytes, no allocation
+# in the place of a segment: refused, 0 bytes, no allocation
+FAILED = -1
+NOTHING = -2
+OTHER = -3
 
 
 class Reference:
@@ -125,7 +128,8 @@ def program(seed: int, capacity: int, steps: int = 50, ties: bool = False) -> tu
     ``("collect",)``, ``("empty", stream)`` (-1: all), ``("limit", bytes)``, ``("fraction", part)``.
     """
     draw = random.Random(seed)
-    menu, streams = _menu(draw), draw.randint(1, 3)
+    menu = _menu(draw)
+    streams = draw.randint(1, 3)
     budget = 0 if draw.random() < 0.7 else int(sum(menu) * draw.uniform(0.8, 3)) + UNIT
     model = Reference(budget or capacity)
     alive: list[int] = []
@@ -196,10 +200,12 @@ def run(xp: Any, seed: int, capacity: int, ties: bool = False) -> Rows:
     rows = []
     with Segments():
         for kind, *rest in steps:
-            where, offset = OTHER, 0
+            where = OTHER
+            offset = 0
             if kind == "malloc":
                 name, stream, size = rest
-                where, offset = FAILED, 0
+                where = FAILED
+                offset = 0
                 try:
                     with streams[stream]:
                         held[name] = pool.malloc(size)
@@ -219,12 +225,10 @@ def run(xp: Any, seed: int, capacity: int, ties: bool = False) -> Rows:
                 pool.free_all_blocks(None if rest[0] < 0 else streams[rest[0]])
             else:
                 pool.set_limit(**{"size" if kind == "limit" else kind: rest[0]})
-            used, total, free, limit = (
-                pool.used_bytes(),
-                pool.total_bytes(),
-                pool.n_free_blocks(),
-                pool.get_limit(),
-            )
+            used = pool.used_bytes()
+            total = pool.total_bytes()
+            free = pool.n_free_blocks()
+            limit = pool.get_limit()
             assert pool.free_bytes() == total - used
             rows.append((used // UNIT, total // UNIT, free, limit // UNIT, asked[0], where, offset // UNIT))
         held.clear()
@@ -357,7 +361,8 @@ def nested(xp: Any, seed: int, steps: int = 30) -> Rows:
 
     xp.cuda.set_allocator(pools[0].malloc)
     for _ in range(steps):
-        whose, old = OTHER, figures()
+        whose = OTHER
+        old = figures()
         match draw.choices(["alloc", "thread", "free", "enter", "leave", "set"], [40, 10, 25, 12, 12, 4])[0]:
             case "alloc" | "thread" as kind:
                 if kind == "alloc":
@@ -399,5 +404,6 @@ def pack(tables: Sequence[Rows]) -> str:
 def unpack(text: str, count: int) -> list[Rows]:
     """The `count` tables that `pack` packed."""
     data = np.frombuffer(lzma.decompress(base64.b85decode(text)), "<i4")
-    lengths, rows = data[:count], data[count:].reshape(-1, int(data[:count].sum())).T
+    lengths = data[:count]
+    rows = data[count:].reshape(-1, int(data[:count].sum())).T
     return [np.cumsum(part, axis=0, dtype=np.int32) for part in np.split(rows, np.cumsum(lengths)[:-1])]

@@ -80,7 +80,8 @@ def _apart(part: str, options: argparse.Namespace) -> dict[str, Any]:
                 stdin=subprocess.DEVNULL,
             )
         except subprocess.TimeoutExpired as late:
-            lines, why = (late.stdout or b"").decode(), f"not done within {LIMIT_S} s"
+            lines = (late.stdout or b"").decode()
+            why = f"not done within {LIMIT_S} s"
         else:
             lines = done.stdout
             why = f"ended with {done.returncode}: {(done.stderr.strip().splitlines() or [''])[-1][:300]}"
@@ -96,7 +97,8 @@ def _apart(part: str, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _about(cp: Any, after: str) -> Any:
-    properties, runtime = cp.cuda.runtime.getDeviceProperties(0), cp.cuda.runtime
+    properties = cp.cuda.runtime.getDeviceProperties(0)
+    runtime = cp.cuda.runtime
     yield "device", properties["name"].decode()
     yield "capacity_bytes", runtime.memGetInfo()[1]
     yield "cupy", cp.__version__
@@ -111,7 +113,8 @@ def _programs(kind: str) -> Callable[[Any, str], Any]:
         gc.disable()
         capacity = cp.cuda.runtime.memGetInfo()[1]
         count = COUNTS[kind]
-        tables, failed = [], {}
+        tables = []
+        failed = {}
         for k in range(count):
             try:
                 if kind in ("pool", "ties"):

@@ -99,7 +99,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     device = session.which_device().device
     name = options.name or re.sub(r"\W+", "_", device.lower().removeprefix("nvidia ")).strip("_")
-    answers, shipped = options.out or FOLDER, options.out or SHIPPED
+    answers = options.out or FOLDER
+    shipped = options.out or SHIPPED
     for folder in (answers, shipped):
         folder.mkdir(parents=True, exist_ok=True)
     date = datetime.datetime.now(datetime.UTC).date().isoformat()
@@ -241,10 +242,12 @@ def _profile(what: str, kernels: Sequence[str]) -> list[nsight.Launch]:
 def _time(w: Workload) -> dict[str, Any]:
     """Time a workload by events: medians of `REPEATS` single launches and of rows of `ROW`."""
     cp = session.cp()
-    kernel, arguments = _kernel(w), w.make_args(cp)
+    kernel = _kernel(w)
+    arguments = w.make_args(cp)
 
     def elapsed_ns(launches: int) -> float:
-        begin, end = cp.cuda.Event(), cp.cuda.Event()
+        begin = cp.cuda.Event()
+        end = cp.cuda.Event()
         begin.record()
         for _ in range(launches):
             kernel(w.grid, w.block, arguments, shared_mem=w.shared_bytes)

@@ -63,15 +63,23 @@ prof.export_chrome_trace("steps.json")  # for Perfetto, or gl.open_timeline
 # Without the host's stack, and without the errors of its calls that follow the first.
 _SHORT = "--show-backtrace no --report-api-errors no"
 SCREENS = {
-    "compute_sanitizer": ("block_sum.py", BLOCK_SUM, "compute-sanitizer --version", (
-        f"compute-sanitizer --tool memcheck {_SHORT} python block_sum.py",
-        f"compute-sanitizer --tool memcheck {_SHORT} python block_sum.py no-pool",
-        f"compute-sanitizer --tool racecheck {_SHORT} python block_sum.py",
-    )),
-    "torch_profiler": (
-        "steps.py", STEPS, "python -c 'import torch; print(torch.__version__)'", ("python steps.py",),
+    "compute_sanitizer": (
+        "block_sum.py",
+        BLOCK_SUM,
+        "compute-sanitizer --version",
+        (
+            f"compute-sanitizer --tool memcheck {_SHORT} python block_sum.py",
+            f"compute-sanitizer --tool memcheck {_SHORT} python block_sum.py no-pool",
+            f"compute-sanitizer --tool racecheck {_SHORT} python block_sum.py",
+        ),
     ),
-}  # fmt: skip
+    "torch_profiler": (
+        "steps.py",
+        STEPS,
+        "python -c 'import torch; print(torch.__version__)'",
+        ("python steps.py",),
+    ),
+}
 
 
 def printed(command: str, folder: str) -> str:
@@ -92,10 +100,13 @@ def main(folder: Path) -> None:
             (Path(there) / file).write_text(program, encoding="utf-8")
             screens = [{"command": command, "printed": printed(command, there)} for command in commands]
             told = {
-                "device": device, "date": time.strftime("%Y-%m-%d"),
+                "device": device,
+                "date": time.strftime("%Y-%m-%d"),
                 "version": printed(version, there).strip(),
-                "file": file, "program": program, "screens": screens,
-            }  # fmt: skip
+                "file": file,
+                "program": program,
+                "screens": screens,
+            }
         text = json.dumps(told, indent=1, ensure_ascii=False)
         (folder / f"{name}.json").write_text(text + "\n", encoding="utf-8")
         for screen in screens:

@@ -33,13 +33,16 @@ from gpulab.lab.links import records
 from tools.recordings import captured
 
 SIZES = captured.SIZES
-LIMIT_S, PART_S, LEAST_S = 170.0, 60.0, 12.0
+LIMIT_S = 170.0
+PART_S = 60.0
+LEAST_S = 12.0
 SAFE = {"NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1", "NVSHMEM_DISABLE_NVLS": "1"}
 # A hardware queue for each stream: one that waits must not hold others back.
 QUEUES = {"CUDA_DEVICE_MAX_CONNECTIONS": "32"}
 # The most important first: whatever there is no time for is left out.
 PARTS = ("schedules", "blocks", "nccl", "torch", "copies")
-ROUNDS, IN_A_ROW = 7, 20
+ROUNDS = 7
+IN_A_ROW = 20
 FORMAT = "gpulab-several"
 Tell = Callable[[str, Any], None]
 
@@ -70,7 +73,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _all(out: Path, limit_s: float, parts: Sequence[str] = PARTS) -> int:
     """All parts one after another, of all GPUs and then of two; after each, the file holds what is known."""
     out.mkdir(parents=True, exist_ok=True)
-    file, begun = out / "several.json", time.monotonic()
+    file = out / "several.json"
+    begun = time.monotonic()
     facts, said = _in_a_process("facts", 2, PART_S)
     log = [f"facts: {said or 'done'}"]
     told = {gpus: list(facts) for gpus in sorted({2, int(dict(facts).get("there", 2))}, reverse=True)}
@@ -102,14 +106,27 @@ def _kept(file: Path, told: dict[int, list[tuple[str, Any]]], log: list[str]) ->
 def _in_a_process(part: str, gpus: int, limit_s: float) -> tuple[list[tuple[str, Any]], str]:
     """What a part told, and how it ended if not well."""
     with tempfile.TemporaryDirectory() as folder:
-        lines, words = Path(folder) / "lines", Path(folder) / "words"
+        lines = Path(folder) / "lines"
+        words = Path(folder) / "words"
         with words.open("w") as to:
             process = subprocess.Popen(
-                [sys.executable, "-m", "tools.recordings.several",
-                 "--part", part, "--gpus", str(gpus), "--lines", str(lines)],
-                stdin=subprocess.DEVNULL, stdout=to, stderr=to, env=os.environ | SAFE | QUEUES,
+                [
+                    sys.executable,
+                    "-m",
+                    "tools.recordings.several",
+                    "--part",
+                    part,
+                    "--gpus",
+                    str(gpus),
+                    "--lines",
+                    str(lines),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=to,
+                stderr=to,
+                env=os.environ | SAFE | QUEUES,
                 start_new_session=True,
-            )  # fmt: skip
+            )
             try:
                 status: int | str = process.wait(limit_s)
             except subprocess.TimeoutExpired:
@@ -136,19 +153,23 @@ def _record(gpus: int, told: Sequence[tuple[str, Any]]) -> dict[str, Any]:
             rows[kind].setdefault(value[0], {"size_bytes": value[0]})[name] = value[1]
     words = [word for word in device.split() if word != "NVIDIA"]
     return {
-        "format": FORMAT, "gpu": words[0] if words else "", "device": device, "gpus": gpus,
+        "format": FORMAT,
+        "gpu": words[0] if words else "",
+        "device": device,
+        "gpus": gpus,
         "ranks": "a process each",
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "what": f"{gpus} of one host; driver {known.get('driver')}, {known.get('versions')}, NVLS off",
         "copies": [rows["copies"][at] for at in sorted(rows["copies"])],
         "matrix": {key.partition("/")[2]: value for key, value in told if key.startswith("matrix/")},
-        "kernel_gbps": known.get("kernel_gbps"), "both_ways_gbps": known.get("both_ways_gbps"),
+        "kernel_gbps": known.get("kernel_gbps"),
+        "both_ways_gbps": known.get("both_ways_gbps"),
         "all_reduce": [rows["all_reduce"][at] for at in sorted(rows["all_reduce"])],
         "wrong": [value for key, value in told if key == "wrong"],
         "schedules": [value for key, value in told if key == "schedules"],
         "blocks": [value for key, value in told if key == "blocks"],
         "nccl": [value for key, value in told if key == "nccl"],
-    }  # fmt: skip
+    }
 
 
 def compared(record: dict[str, Any]) -> list[str]:
@@ -337,9 +358,11 @@ def _copies(gpus: int, tell: Tell) -> None:
         taken = []
         with cupy.cuda.Device(source):
             for _ in range(ROUNDS + 2):
-                begin, end = cupy.cuda.Event(), cupy.cuda.Event()
+                begin = cupy.cuda.Event()
+                end = cupy.cuda.Event()
                 begin.record()
-                there, here = arrays[target][1].data.ptr, arrays[source][0].data.ptr
+                there = arrays[target][1].data.ptr
+                here = arrays[source][0].data.ptr
                 stream = cupy.cuda.get_current_stream().ptr
                 runtime.memcpyPeerAsync(there, target, here, source, size, stream)
                 end.record()
@@ -356,7 +379,8 @@ def _copies(gpus: int, tell: Tell) -> None:
             f"matrix/{way}_gbps",
             [[rate(a, b, SIZES[-1]) if a != b else None for b in range(gpus)] for a in range(gpus)],
         )
-    streams, taken = [], []
+    streams = []
+    taken = []
     for gpu in (0, 1):
         with cupy.cuda.Device(gpu):
             streams.append(cupy.cuda.Stream(non_blocking=True))
@@ -364,17 +388,20 @@ def _copies(gpus: int, tell: Tell) -> None:
         begin_s = time.perf_counter()
         for gpu, stream in enumerate(streams):
             with cupy.cuda.Device(gpu):
-                runtime.memcpyPeerAsync(arrays[1 - gpu][1].data.ptr, 1 - gpu, arrays[gpu][0].data.ptr, gpu,
-                                        SIZES[-1], stream.ptr)  # fmt: skip
+                runtime.memcpyPeerAsync(
+                    arrays[1 - gpu][1].data.ptr, 1 - gpu, arrays[gpu][0].data.ptr, gpu, SIZES[-1], stream.ptr
+                )
         for stream in streams:
             stream.synchronize()
         taken.append(time.perf_counter() - begin_s)
     tell("both_ways_gbps", round(2 * SIZES[-1] / statistics.median(taken[2:]) / 1e9, 1))
     with cupy.cuda.Device(0):
-        far, near = arrays[1][0].view("float32"), arrays[0][1].view("float32")
+        far = arrays[1][0].view("float32")
+        near = arrays[0][1].view("float32")
         spent = []
         for _ in range(ROUNDS + 2):
-            begin, end = cupy.cuda.Event(), cupy.cuda.Event()
+            begin = cupy.cuda.Event()
+            end = cupy.cuda.Event()
             begin.record()
             cupy.add(far, 1, out=near)
             end.record()
@@ -393,12 +420,22 @@ def _torch(gpus: int, tell: Tell) -> None:
         lines = Path(folder) / "lines"
         ranks = [
             subprocess.Popen(
-                [sys.executable, "-m", "tools.recordings.several", "--part", "torch_rank",
-                 "--gpus", str(gpus), "--rank", str(rank), *(["--lines", str(lines)] if rank == 0 else [])],
+                [
+                    sys.executable,
+                    "-m",
+                    "tools.recordings.several",
+                    "--part",
+                    "torch_rank",
+                    "--gpus",
+                    str(gpus),
+                    "--rank",
+                    str(rank),
+                    *(["--lines", str(lines)] if rank == 0 else []),
+                ],
                 env=os.environ | SAFE | meeting,
             )
             for rank in range(gpus)
-        ]  # fmt: skip
+        ]
         until = time.monotonic() + PART_S - 10
         try:
             while any(rank.poll() is None for rank in ranks) and time.monotonic() < until:

@@ -131,12 +131,19 @@ class TextureCase:
 
 def cases() -> Iterator[TextureCase]:
     """Every case, in a fixed order."""
-    line, picture, solid = (61, 0, 0), (16, 12, 0), (8, 5, 6)
+    line = (61, 0, 0)
+    picture = (16, 12, 0)
+    solid = (8, 5, 6)
     for name, bits, channels, kind in (
-        ("float", 32, 1, FLOAT), ("float4", 32, 4, FLOAT), ("int", 32, 1, SIGNED),
-        ("unsigned", 32, 1, UNSIGNED), ("uchar4", 8, 4, UNSIGNED), ("short2", 16, 2, SIGNED),
-        ("schar", 8, 1, SIGNED), ("ushort", 16, 1, UNSIGNED),
-    ):  # fmt: skip
+        ("float", 32, 1, FLOAT),
+        ("float4", 32, 4, FLOAT),
+        ("int", 32, 1, SIGNED),
+        ("unsigned", 32, 1, UNSIGNED),
+        ("uchar4", 8, 4, UNSIGNED),
+        ("short2", 16, 2, SIGNED),
+        ("schar", 8, 1, SIGNED),
+        ("ushort", 16, 1, UNSIGNED),
+    ):
         yield TextureCase(f"line_{name}", line, bits, channels, kind, "linear")
         yield TextureCase(f"two_{name}", picture, bits, channels, kind)
     yield TextureCase("line_float", line, 16, 1, FLOAT, "linear")
@@ -195,7 +202,8 @@ def coordinates(case: TextureCase) -> npt.NDArray[np.float32]:
 
 def run(cp: Any, case: TextureCase) -> npt.NDArray[np.uint32]:
     """What a case gives on a device: the bits of every output."""
-    runtime, texture = cp.cuda.runtime, cp.cuda.texture
+    runtime = cp.cuda.runtime
+    texture = cp.cuda.texture
     bits = [case.bits] * case.channels + [0] * (4 - case.channels)
     channels = texture.ChannelFormatDescriptor(*bits, case.kind)
     data, (width, height, depth) = contents(case), case.shape
@@ -210,9 +218,12 @@ def run(cp: Any, case: TextureCase) -> npt.NDArray[np.uint32]:
             )
         else:
             resource = texture.ResourceDescriptor(
-                runtime.cudaResourceTypePitch2D, width=width, height=height,
-                pitchInBytes=data.strides[0], **held,
-            )  # fmt: skip
+                runtime.cudaResourceTypePitch2D,
+                width=width,
+                height=height,
+                pitchInBytes=data.strides[0],
+                **held,
+            )
     else:
         flags = {"layers": 1, "surface": 2}.get(case.memory, 0)
         memory = texture.CUDAarray(channels, width, height, depth, flags)
@@ -222,9 +233,12 @@ def run(cp: Any, case: TextureCase) -> npt.NDArray[np.uint32]:
         thing = texture.SurfaceObject(resource)
     else:
         described = texture.TextureDescriptor(
-            case.modes, int(case.smooth), int(case.share), borderColors=case.border or None,
+            case.modes,
+            int(case.smooth),
+            int(case.share),
+            borderColors=case.border or None,
             normalizedCoords=int(case.normal),
-        )  # fmt: skip
+        )
         thing = texture.TextureObject(resource, described)
     kernel = cp.RawModule(code=CODE, options=("-std=c++17",)).get_function(case.kernel)
     kernel((1,), (POINTS,), (thing, at, out, np.int32(POINTS)))
@@ -250,7 +264,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path(FILE))
     given = parser.parse_args()
-    found, failed = {}, []
+    found = {}
+    failed = []
     for case in cases():
         try:
             bits = run(cupy, case)

@@ -49,7 +49,8 @@ def _conveyor(
             return np.empty(n, np.float32)
         return np.frombuffer(cp.cuda.alloc_pinned_memory(size_bytes), np.float32, n)
 
-    given, taken = host_array(), host_array()
+    given = host_array()
+    taken = host_array()
     given[:] = taken[:] = 1
     used = [cp.cuda.Stream(non_blocking=True) for _ in range(streams)]
     length = n // chunks
@@ -58,7 +59,8 @@ def _conveyor(
     def run() -> Timeline:
         with gl.timeline() as seen:
             for chunk in range(chunks):
-                part, stream = slice(chunk * length, (chunk + 1) * length), used[chunk % streams]
+                part = slice(chunk * length, (chunk + 1) * length)
+                stream = used[chunk % streams]
                 x, y = buffers[chunk % streams]
                 with stream:
                     x.set(given[part], stream=stream)

@@ -209,11 +209,14 @@ def time_call(bench: Bench, called: Called) -> dict[str, Any]:
 
 def copies(bench: Bench) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
     """Copies and memory sets of many sizes."""
-    cp, stream = bench.cp, bench.stream
+    cp = bench.cp
+    stream = bench.stream
     import numpy as np
 
-    largest, repeats = max(SIZES), bench.repeats
-    one, two = cp.zeros(largest, cp.uint8), cp.zeros(largest, cp.uint8)
+    largest = max(SIZES)
+    repeats = bench.repeats
+    one = cp.zeros(largest, cp.uint8)
+    two = cp.zeros(largest, cp.uint8)
     pinned = np.frombuffer(cp.cuda.alloc_pinned_memory(largest), np.uint8, largest)
     pageable = np.zeros(largest, np.uint8)
     pinned[:] = pageable[:] = 1
@@ -245,13 +248,15 @@ def copies(bench: Bench) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
 
 def host_costs(bench: Bench) -> Iterator[tuple[str, Callable[[], float]]]:
     """What launches, events, graphs, waits and host functions cost, in ns."""
-    cp, stream = bench.cp, bench.stream
+    cp = bench.cp
+    stream = bench.stream
     empty = cp.RawKernel('extern "C" __global__ void empty() {}', "empty")
     add = cp.RawKernel(
         'extern "C" __global__ void add(const float* a, float* b) { b[threadIdx.x] += a[threadIdx.x]; }',
         "add",
     )
-    a, b = cp.zeros(256, cp.float32), cp.zeros(256, cp.float32)
+    a = cp.zeros(256, cp.float32)
+    b = cp.zeros(256, cp.float32)
     other = cp.cuda.Stream(non_blocking=True)
 
     def launch() -> None:
@@ -273,7 +278,8 @@ def host_costs(bench: Bench) -> Iterator[tuple[str, Callable[[], float]]]:
     kept = cp.cuda.Event()
 
     def hop() -> None:
-        there, back = cp.cuda.Event(disable_timing=True), cp.cuda.Event(disable_timing=True)
+        there = cp.cuda.Event(disable_timing=True)
+        back = cp.cuda.Event(disable_timing=True)
         launch()
         there.record(stream)
         other.wait_event(there)
@@ -393,7 +399,8 @@ def record(cp: Any, repeats: int = 7, log: Callable[[str], None] = lambda text: 
 
 
 def _record(bench: Bench, log: Callable[[str], None]) -> dict[str, Any]:
-    cp, repeats = bench.cp, bench.repeats
+    cp = bench.cp
+    repeats = bench.repeats
     begin = time.perf_counter()
     while time.perf_counter() - begin < 0.3 and repeats > 1:  # the clock rises to its boost
         bench.spin(1_000_000)
@@ -407,14 +414,23 @@ def _record(bench: Bench, log: Callable[[str], None]) -> dict[str, Any]:
         "version": 1,
         "device": name.decode() if isinstance(name, bytes) else str(name),
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "versions": {"CuPy": cp.__version__, "CUDA driver": runtime.driverGetVersion(),
-                     "CUDA runtime": runtime.runtimeGetVersion(),
-                     "NVRTC": ".".join(map(str, cp.cuda.nvrtc.getVersion())), "driver": driver_version(),
-                     "Python": sys.version.split()[0]},
-        "l2_bytes": properties.get("l2CacheSize"), "sm_count": properties.get("multiProcessorCount"),
+        "versions": {
+            "CuPy": cp.__version__,
+            "CUDA driver": runtime.driverGetVersion(),
+            "CUDA runtime": runtime.runtimeGetVersion(),
+            "NVRTC": ".".join(map(str, cp.cuda.nvrtc.getVersion())),
+            "driver": driver_version(),
+            "Python": sys.version.split()[0],
+        },
+        "l2_bytes": properties.get("l2CacheSize"),
+        "sm_count": properties.get("multiProcessorCount"),
         "clock_mhz": [round(bench.clock_mhz(), 1)],
-        "host": {}, "launches": {}, "copies": [], "calls": {}, "errors": errors,
-    }  # fmt: skip
+        "host": {},
+        "launches": {},
+        "copies": [],
+        "calls": {},
+        "errors": errors,
+    }
 
     def attempt(what: str, action: Callable[[], Any]) -> Any:
         try:

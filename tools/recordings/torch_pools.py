@@ -32,7 +32,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-KIB, MIB = 1 << 10, 1 << 20
+KIB = 1 << 10
+MIB = 1 << 20
 STREAMS = 4
 COLUMNS = (
     "allocated_bytes",
@@ -62,15 +63,24 @@ _KINDS = ("plain", "plain", "plain", "limit", "split", "rounded", "garbage", "sp
 _WIDE_KINDS = ("plain", "limit", "all", "split limit", "segments", "garbage")
 WIDE = 1_000_000
 """Programs from this seed on are longer, with larger blocks, more sharing and more settings."""
-DEFAULT_SEQUENCES, EXPANDABLE_SEQUENCES = 1040, 520
+DEFAULT_SEQUENCES = 1040
+EXPANDABLE_SEQUENCES = 520
 FULL_STATISTICS = 24
 _CODES = {
     name: code
     for code, name in enumerate(
-        ("alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "segment_map",
-         "segment_unmap", "oom")
+        (
+            "alloc",
+            "free_requested",
+            "free_completed",
+            "segment_alloc",
+            "segment_free",
+            "segment_map",
+            "segment_unmap",
+            "oom",
+        )
     )
-}  # fmt: skip
+}
 
 
 class Step(NamedTuple):
@@ -131,8 +141,20 @@ def program(seed: int) -> tuple[str, list[Step]]:
 
 
 _SIZES = ("tiny", "small", "edge", "middle", "large", "large", "mixed")
-_EDGES = (512, 1024, 512 * KIB, MIB, 2 * MIB, 9 * MIB, 10 * MIB, 12 * MIB, 19 * MIB, 20 * MIB, 21 * MIB,
-          32 * MIB)  # fmt: skip
+_EDGES = (
+    512,
+    1024,
+    512 * KIB,
+    MIB,
+    2 * MIB,
+    9 * MIB,
+    10 * MIB,
+    12 * MIB,
+    19 * MIB,
+    20 * MIB,
+    21 * MIB,
+    32 * MIB,
+)
 
 
 def _size(way: str, rng: random.Random) -> int:
@@ -238,8 +260,12 @@ def record(side: Side, seeds: Iterable[int], about: dict[str, Any], seconds: flo
     """Play the seeds' programs to one side."""
     until = time.perf_counter() + seconds
     rows: list[list[int]] = []
-    starts, digests, played = list[int](), list[int](), list[int]()
-    layouts, segments, full = [], [], []
+    starts = list[int]()
+    digests = list[int]()
+    played = list[int]()
+    layouts = []
+    segments = []
+    full = []
     for seed in seeds:
         if time.perf_counter() > until:
             break

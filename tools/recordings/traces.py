@@ -96,7 +96,8 @@ def _noted(found: dict[tuple[Any, ...], Shown], number: str) -> Iterator[None]:
         cp = session.cp()
         host = tuple(cp.asnumpy(arg) if isinstance(arg, cp.ndarray) else arg for arg in args)
         chart = launch(kernel, grid, block, args, **named)
-        trace, source = chart.trace, kernel_source(kernel)
+        trace = chart.trace
+        source = kernel_source(kernel)
         title = f"{number}_{source.name}_{'x'.join(map(str, trace.grid))}"
         shown = Shown(title, Launch(source, trace.grid, trace.block, host, trace.shared_bytes))
         if shown.key not in found:
@@ -113,7 +114,8 @@ def _noted(found: dict[tuple[Any, ...], Shown], number: str) -> Iterator[None]:
 
 def record_blocks(launches: Iterable[Shown], out: Recorder) -> None:
     """Make launches on the session's GPU; of `REPEATS` warm ones the record has the one of median span."""
-    backend, cp = session.backend(), session.cp()
+    backend = session.backend()
+    cp = session.cp()
     for shown in launches:
         source = shown.launch.source
         kernel = cp.RawKernel(source.code, source.name, options=source.options)
@@ -127,7 +129,8 @@ def record_blocks(launches: Iterable[Shown], out: Recorder) -> None:
 
 def record_warps(cases: Iterable[Case], seed: int, out: Recorder) -> None:
     """Trace warp 1 of block 1 of some cases on the session's GPU."""
-    backend, cp = session.backend(), session.cp()
+    backend = session.backend()
+    cp = session.cp()
     for c in cases:
         args = c.make_args(seed).values
         kernel = cp.RawKernel(c.code, c.kernel, options=c.options)
@@ -167,11 +170,19 @@ class Recorder:
         path = save(record, self.folder / f"{self.prefix}_{title}_{what}.npz")
         self.entries.append(
             RecordedLaunch(
-                path.stem, what, record.provenance.device, self.date, trace.kernel_name, trace.grid,
+                path.stem,
+                what,
+                record.provenance.device,
+                self.date,
+                trace.kernel_name,
+                trace.grid,
                 trace.block,
-                getattr(trace, "shared_bytes", 0), in_words(args), source.code, source.options,
+                getattr(trace, "shared_bytes", 0),
+                in_words(args),
+                source.code,
+                source.options,
             )
-        )  # fmt: skip
+        )
 
     def write_index(self) -> Path:
         """Put this GPU's entries into the folder's index, in the place of those it had."""

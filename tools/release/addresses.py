@@ -95,7 +95,8 @@ def stale(root: Path = ROOT) -> list[str]:
 
 def write(root: Path = ROOT) -> list[str]:
     """Bring all files in line; returns those that have changed."""
-    address, changed = repository(root), stale(root)
+    address = repository(root)
+    changed = stale(root)
     for name in changed:
         path = root / name
         if path.suffix == ".md":

@@ -53,10 +53,22 @@ class Outcome:
 def command(python: str, platform: str, extra: str) -> list[str]:
     """What uv is asked."""
     asked = [
-        sys.executable, "-m", "uv", "pip", "compile", "pyproject.toml", "--quiet", "--no-header",
-        "--no-annotate", "--only-binary", ":all:", "--python-version", python, "--python-platform",
+        sys.executable,
+        "-m",
+        "uv",
+        "pip",
+        "compile",
+        "pyproject.toml",
+        "--quiet",
+        "--no-header",
+        "--no-annotate",
+        "--only-binary",
+        ":all:",
+        "--python-version",
+        python,
+        "--python-platform",
         PLATFORMS[platform],
-    ]  # fmt: skip
+    ]
     return [*asked, "--extra", extra] if extra else asked
 
 
@@ -96,7 +108,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--platform", action="append", choices=list(PLATFORMS))
     parser.add_argument("--extra", action="append", choices=list(EXTRAS))
     given = parser.parse_args(arguments)
-    pythons, platforms_ = given.python or PYTHONS, given.platform or list(PLATFORMS)
+    pythons = given.python or PYTHONS
+    platforms_ = given.platform or list(PLATFORMS)
     found = []
     for asked in asked_for(pythons, platforms_, given.extra or list(EXTRAS)):
         found.append(outcome(*asked))

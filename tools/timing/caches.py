@@ -21,7 +21,8 @@ CARD = ROOT / "virtualgpu" / "model" / "caches" / "CARD.md"
 RECORDING = ROOT / "tests" / "counters" / "data" / "h200_caches.json"
 State = Literal["cold", "warm"]
 # Bytes from which on a ratio is told.
-READ_BYTES, WRITTEN_BYTES = 1_000_000, 4_000_000
+READ_BYTES = 1_000_000
+WRITTEN_BYTES = 4_000_000
 
 HEAD = """# How far the cache model can be believed
 
@@ -172,11 +173,17 @@ def card(rows: Sequence[Compared], warm: Sequence[Compared]) -> str:
     kernels = {row.case.kernel: row.case for row in rows}
     held = sum(case.held_out for case in kernels.values())
     text = HEAD.format(
-        count=len(rows), kernels=len(kernels), fitted=len(kernels) - held, held=held,
-        late=sum(case.kernel in LATE for case in kernels.values()), scores=_scores(rows), read=READ_BYTES,
-        written=WRITTEN_BYTES, warm_count=len(warm),
+        count=len(rows),
+        kernels=len(kernels),
+        fitted=len(kernels) - held,
+        held=held,
+        late=sum(case.kernel in LATE for case in kernels.values()),
+        scores=_scores(rows),
+        read=READ_BYTES,
+        written=WRITTEN_BYTES,
+        warm_count=len(warm),
         warm=f"{sorted(points(row.l2) or 0.0 for row in warm)[len(warm) // 2]:.1f}",
-    )  # fmt: skip
+    )
     for row in rows:
         mark = "**" if row.case.kernel in LATE else "*" if row.case.held_out else ""
         rates = [("–", "–") if pair is None else tuple(f"{x:.1f}" for x in pair) for pair in (row.l1, row.l2)]

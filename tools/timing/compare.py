@@ -100,7 +100,8 @@ def modelled(
     machines = [Machine([device_info(name)]) for name in names]
     slot.use(machines[0])
     try:
-        backend, modules = VirtualBackend(machines[0]), {}
+        backend = VirtualBackend(machines[0])
+        modules = {}
         cp = backend.cp
         found: dict[str, dict[str, tuple[float, float]]] = {name: {} for name in names}
         for timed in launches:
@@ -127,7 +128,8 @@ def kernels(
     """Launches of a recording, with warm and with cold caches, beside their modelled times."""
     floor = data["launches"]["empty one"]["warm_ns"]  # no node of a graph comes sooner after another
     empty = data["host"]["launch between events, held"] - floor
-    warm, cold = [], []
+    warm = []
+    cold = []
     for timed in LAUNCHES:
         entry = data["launches"].get(timed.name)
         if entry is None or timed.name not in found:
@@ -148,7 +150,8 @@ def copies(name: str, data: dict[str, Any]) -> list[Compared]:
     from virtualgpu.model import cost
     from virtualgpu.model.devices import device_info
 
-    info, between = device_info(name), data["host"]["two events, held"]
+    info = device_info(name)
+    between = data["host"]["two events, held"]
     rows = []
     for entry in data["copies"]:
         kind, _, memory = entry["kind"].partition(" ")

@@ -732,7 +732,8 @@ def _one(title: str, e: int, call: Callable[[Any, Any], object]) -> Called:
 
 def _product(n: int) -> Called:
     def make(cp: Any) -> Callable[[], object]:
-        a, b = cp.ones((n, n), cp.float32), cp.ones((n, n), cp.float32)
+        a = cp.ones((n, n), cp.float32)
+        b = cp.ones((n, n), cp.float32)
         return lambda: a @ b
 
     return Called(f"matmul {n}", make)

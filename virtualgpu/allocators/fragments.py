@@ -7,8 +7,10 @@ from virtualgpu.records.memory import Arena, BlockMap, Fragmentation, Segment
 # PyTorch's caching allocator: sizes up to 1 MiB are served from segments of 2 MiB, those below 10 MiB from
 # segments of 20 MiB, larger ones from segments of their own, in steps of 2 MiB; the pages of expandable
 # segments have 2 and 20 MiB (CUDACachingAllocator.cpp: kSmallSize, kSmallBuffer, kLargeBuffer, kRoundLarge).
-SMALL_REQUEST_BYTES, SMALL_PAGE_BYTES = 1 << 20, 2 << 20
-LARGE_PAGE_BYTES, OWN_SEGMENT_BYTES = 20 << 20, 10 << 20
+SMALL_REQUEST_BYTES = 1 << 20
+SMALL_PAGE_BYTES = 2 << 20
+LARGE_PAGE_BYTES = 20 << 20
+OWN_SEGMENT_BYTES = 10 << 20
 
 
 def fragmentation(block_map: BlockMap, capacity_bytes: int = 0) -> Fragmentation:
@@ -28,7 +30,8 @@ def fragmentation(block_map: BlockMap, capacity_bytes: int = 0) -> Fragmentation
     >>> fragmentation(pool.block_map()).external
     0.5
     """
-    reserved, used = block_map.total_bytes, block_map.used_bytes
+    reserved = block_map.total_bytes
+    used = block_map.used_bytes
     limits = [each for each in (block_map.limit_bytes, capacity_bytes) if each]
     room = max(0, min(limits) - reserved) if limits else None
     released = sum(map(releasable_bytes, block_map.segments))
@@ -37,17 +40,31 @@ def fragmentation(block_map: BlockMap, capacity_bytes: int = 0) -> Fragmentation
         keys |= {(stream, "large") for stream, _ in keys}
     expandable = any(segment.is_expandable for segment in block_map.segments)
     arenas = tuple(
-        _arena(stream, pool, [s for s in block_map.segments if (s.stream, s.pool) == (stream, pool)],
-               None if room is None else room + released, expandable)
+        _arena(
+            stream,
+            pool,
+            [s for s in block_map.segments if (s.stream, s.pool) == (stream, pool)],
+            None if room is None else room + released,
+            expandable,
+        )
         for stream, pool in sorted(keys)
-    )  # fmt: skip
-    rounding = sum(b.size_bytes - b.requested_bytes for b in block_map.blocks
-                   if b.requested_bytes and b.state in ("used", "waiting"))  # fmt: skip
+    )
+    rounding = sum(
+        b.size_bytes - b.requested_bytes
+        for b in block_map.blocks
+        if b.requested_bytes and b.state in ("used", "waiting")
+    )
     return Fragmentation(
-        provenance=block_map.provenance, reserved_bytes=reserved, used_bytes=used, free_bytes=reserved - used,
-        largest_free_bytes=block_map.largest_free_bytes, rounding_bytes=rounding, releasable_bytes=released,
-        room_bytes=room, arenas=arenas,
-    )  # fmt: skip
+        provenance=block_map.provenance,
+        reserved_bytes=reserved,
+        used_bytes=used,
+        free_bytes=reserved - used,
+        largest_free_bytes=block_map.largest_free_bytes,
+        rounding_bytes=rounding,
+        releasable_bytes=released,
+        room_bytes=room,
+        arenas=arenas,
+    )
 
 
 def releasable_bytes(segment: Segment) -> int:
@@ -67,7 +84,7 @@ def releasable_bytes(segment: Segment) -> int:
 
 def _arena(
     stream: int, pool: str, segments: list[Segment], device_bytes: int | None, expandable: bool
-) -> Arena:  # fmt: skip
+) -> Arena:
     blocks = [block for segment in segments for block in segment.blocks]
     free = [block.size_bytes for block in blocks if block.state == "free"]
     largest = max(free, default=0)
@@ -76,9 +93,14 @@ def _arena(
     request = None if device_bytes is None else max(_served(pool, largest), _new(pool, device_bytes, tails))
     used = sum(block.size_bytes for block in blocks if block.state in ("used", "waiting"))
     return Arena(
-        stream=stream, pool=pool, used_bytes=used, free_bytes=sum(free), largest_free_bytes=largest,
-        free_blocks=len(free), largest_request_bytes=request,
-    )  # fmt: skip
+        stream=stream,
+        pool=pool,
+        used_bytes=used,
+        free_bytes=sum(free),
+        largest_free_bytes=largest,
+        free_blocks=len(free),
+        largest_request_bytes=request,
+    )
 
 
 def _tail(segment: Segment) -> int:

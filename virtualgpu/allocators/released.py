@@ -33,9 +33,17 @@ def named(first: BlockMap, events: AllocatorEvents) -> tuple[AllocatorEvents, in
         The same with segments' addresses and sizes; and what could not be explained, for which there is no
         event.
     """
-    books, rows, unnamed = _Books(first), list[Row](), 0
-    columns = (events.addresses, events.size_bytes, events.requested_bytes, events.streams, events.time_ns,
-               events.stacks)  # fmt: skip
+    books = _Books(first)
+    rows = list[Row]()
+    unnamed = 0
+    columns = (
+        events.addresses,
+        events.size_bytes,
+        events.requested_bytes,
+        events.streams,
+        events.time_ns,
+        events.stacks,
+    )
     for code, *row in zip(events.actions.tolist(), *(column.tolist() for column in columns), strict=True):
         address, size, _, stream, time_ns, stack = row
         if code != _FREED or address:
@@ -51,9 +59,14 @@ def named(first: BlockMap, events: AllocatorEvents) -> tuple[AllocatorEvents, in
     table = np.array(rows, np.int64).reshape(-1, 7)
     address_column, sizes, asked, streams, times = (np.ascontiguousarray(table[:, at]) for at in range(1, 6))
     found = AllocatorEvents(
-        actions=table[:, 0].astype(np.uint8), addresses=address_column, size_bytes=sizes,
-        requested_bytes=asked, streams=streams, time_ns=times, stacks=table[:, 6].astype(np.int32),
-    )  # fmt: skip
+        actions=table[:, 0].astype(np.uint8),
+        addresses=address_column,
+        size_bytes=sizes,
+        requested_bytes=asked,
+        streams=streams,
+        time_ns=times,
+        stacks=table[:, 6].astype(np.int32),
+    )
     return found, unnamed
 
 

@@ -107,7 +107,8 @@ def replay(requests: Iterable[Request], allocator: Allocator, stacks: Sequence[S
     addresses: dict[int, int] = {}
     lost: set[int] = set()
     for request in requests:
-        log.time_ns, log.stack = request.time_ns, request.stack
+        log.time_ns = request.time_ns
+        log.stack = request.stack
         match request.kind:
             case "alloc":
                 _check_new(request, addresses)
@@ -230,7 +231,8 @@ def _completions(events: AllocatorEvents) -> tuple[dict[int, int], dict[int, int
     first: dict[int, int] = {}
     open_: dict[int, int] = {}
     where = np.flatnonzero((events.actions == _ASKED_FREE) | (events.actions == done)).tolist()
-    codes, addresses = events.actions.tolist(), events.addresses.tolist()
+    codes = events.actions.tolist()
+    addresses = events.addresses.tolist()
     for i in where:
         if codes[i] == _ASKED_FREE:
             open_[addresses[i]] = i
@@ -247,7 +249,9 @@ def asked_to_empty(trace: AllocatorTrace) -> set[int]:
     taken = {ACTIONS.index("segment_alloc"), ACTIONS.index("segment_map")}
     oom = ACTIONS.index("oom")
     events = trace.events
-    codes, sizes, stacks = events.actions.tolist(), events.size_bytes.tolist(), events.stacks.tolist()
+    codes = events.actions.tolist()
+    sizes = events.size_bytes.tolist()
+    stacks = events.stacks.tolist()
     limit = trace.first.limit_bytes or trace.capacity_bytes
     reserved = trace.first.total_bytes
     asked = set()
@@ -257,7 +261,8 @@ def asked_to_empty(trace: AllocatorTrace) -> set[int]:
             reserved += sizes[i] if codes[i] in taken else 0
             i += 1
             continue
-        start, before = i, reserved
+        start = i
+        before = reserved
         while i < len(codes) and codes[i] in given:
             reserved -= sizes[i]
             i += 1

@@ -125,9 +125,13 @@ class _Counter:
         trace = self.trace
         title = next((words for name, words in _TITLES.items() if name in trace.allocator), trace.allocator)
         return AllocatorStatistics(
-            provenance=trace.provenance, device_id=trace.device_id, title=title, figures=figures,
-            counts=self.counts, note=trace.note,
-        )  # fmt: skip
+            provenance=trace.provenance,
+            device_id=trace.device_id,
+            title=title,
+            figures=figures,
+            counts=self.counts,
+            note=trace.note,
+        )
 
     def _begin(self) -> None:
         """Count what was there before the first event."""
@@ -143,7 +147,9 @@ class _Counter:
                     self._ask(block.address)
         self.counts = dict.fromkeys(self.counts, 0)
         for tally in self._all():
-            tally.peak, tally.allocated, tally.freed = tally.current, 0, 0
+            tally.peak = tally.current
+            tally.allocated = 0
+            tally.freed = 0
 
     def _all(self) -> Iterator[Tally]:
         for tallies in self.tallies.values():
@@ -183,7 +189,8 @@ class _Counter:
     def _alloc(self, address: int, size: int, asked: int) -> None:
         pool = "small" if size <= SMALL_REQUEST_BYTES else "large"
         self.blocks[address] = size, asked
-        segment, end = self._segment_of(address), address + size
+        segment = self._segment_of(address)
+        end = address + size
         if segment is not None:
             start, stop = segment.gap(address, end)
             insort(segment.used, (address, end))
@@ -210,7 +217,8 @@ class _Counter:
         self.asked.discard(address)
         size, asked = self.blocks.pop(address)
         pool = "small" if size <= SMALL_REQUEST_BYTES else "large"
-        segment, end = self._segment_of(address), address + size
+        segment = self._segment_of(address)
+        end = address + size
         if segment is not None:
             segment.used.remove((address, end))
             start, stop = segment.gap(address, end)

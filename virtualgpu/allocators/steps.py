@@ -54,7 +54,8 @@ def at(history: AllocatorHistory, step: int) -> BlockMap:
     IndexError
         If the trace has fewer events.
     """
-    trace, last = history.trace, history.last_step
+    trace = history.trace
+    last = history.last_step
     if not 0 <= step <= last:
         raise IndexError(f"Step {step:,} is outside this trace, which has {last:,} events: 0 to {last:,}.")
     events = trace.events
@@ -70,15 +71,18 @@ def at(history: AllocatorHistory, step: int) -> BlockMap:
 
 def tail(trace: AllocatorTrace, most: int) -> AllocatorTrace:
     """The last `most` events of a trace, the map before them in the place of the others."""
-    events, cut = trace.events, len(trace.events) - most
+    events = trace.events
+    cut = len(trace.events) - most
     if cut <= 0:
         return trace
     # What is alive at the cut was allocated by the last event, but for frees, that its address has.
-    codes, addresses = events.actions[:cut], events.addresses[:cut]
+    codes = events.actions[:cut]
+    addresses = events.addresses[:cut]
     alloc, asked, freed = (ACTIONS.index(name) for name in ("alloc", "free_requested", "free_completed"))
     about = np.flatnonzero((codes == alloc) | (codes == asked) | (codes == freed))
     last = _last_of_each(addresses, about)
-    waiting, gone = last[codes[last] == asked], addresses[last[codes[last] == freed]]
+    waiting = last[codes[last] == asked]
+    gone = addresses[last[codes[last] == freed]]
     made = _last_of_each(addresses, np.flatnonzero(codes == alloc))
     made = made[~np.isin(addresses[made], gone)]
     segments = np.flatnonzero((codes != alloc) & (codes != asked) & (codes != freed))
@@ -141,17 +145,30 @@ def _blocks(history: AllocatorHistory, step: int) -> dict[int, list[Block]]:
     lives = history.blocks
     rows = np.flatnonzero((lives.begins <= step) & (step < lives.ends))
     found: dict[int, list[Block]] = {}
-    columns = (lives.segments, lives.addresses, lives.size_bytes, lives.requested_bytes, lives.stacks,
-               lives.begins, lives.freed)  # fmt: skip
+    columns = (
+        lives.segments,
+        lives.addresses,
+        lives.size_bytes,
+        lives.requested_bytes,
+        lives.stacks,
+        lives.begins,
+        lives.freed,
+    )
     picked = (column[rows].tolist() for column in columns)
     for row, number, address, size, asked, stack, begin, freed in zip(rows.tolist(), *picked, strict=True):
         waiting = freed <= step
         label = lives.labels.get(row, "")
         event = (freed if waiting else begin) - 1
         block = Block(
-            address=address, size_bytes=size, is_free=False, requested_bytes=asked, label=label,
-            is_waiting=waiting, stack=stack, event=event,
-        )  # fmt: skip
+            address=address,
+            size_bytes=size,
+            is_free=False,
+            requested_bytes=asked,
+            label=label,
+            is_waiting=waiting,
+            stack=stack,
+            event=event,
+        )
         found.setdefault(number, []).append(block)
     return found
 
@@ -160,16 +177,22 @@ def _segment(
     history: AllocatorHistory, number: int, spans: list[tuple[int, int]], blocks: list[Block]
 ) -> Segment:
     tiles = tuple(_tiles(spans, blocks))
-    kinds, start = history.segments, spans[0][0]
+    kinds = history.segments
+    start = spans[0][0]
     return Segment(
-        start, spans[-1][1] - start, kinds.streams[number], tiles, kinds.pools[number],
+        start,
+        spans[-1][1] - start,
+        kinds.streams[number],
+        tiles,
+        kinds.pools[number],
         kinds.is_expandable[number],
-    )  # fmt: skip
+    )
 
 
 def _tiles(spans: list[tuple[int, int]], blocks: list[Block]) -> Iterator[Block]:
     """The blocks with what is free and what is not mapped between them."""
-    place, later = spans[0][0], 0
+    place = spans[0][0]
+    later = 0
     for start, end in spans:
         if place < start:
             yield Block(address=place, size_bytes=start - place, is_free=False, is_unmapped=True)
@@ -179,7 +202,8 @@ def _tiles(spans: list[tuple[int, int]], blocks: list[Block]) -> Iterator[Block]
             if place < block.address:
                 yield Block(address=place, size_bytes=block.address - place, is_free=True)
             yield block
-            place, later = max(place, block.end), later + 1
+            place = max(place, block.end)
+            later = later + 1
         if place < end:
             yield Block(address=place, size_bytes=end - place, is_free=True)
             place = end
@@ -223,8 +247,15 @@ class _Lives:
             self._map(low, high - low, number, 0)
         for block in segment.blocks:
             if block.state in ("used", "waiting"):
-                row = self._use(block.address, block.size_bytes, block.requested_bytes, segment.stream,
-                                block.stack, number, 0)  # fmt: skip
+                row = self._use(
+                    block.address,
+                    block.size_bytes,
+                    block.requested_bytes,
+                    segment.stream,
+                    block.stack,
+                    number,
+                    0,
+                )
                 if block.is_waiting:
                     self.blocks[row][7] = 0
                 if block.label:
@@ -329,7 +360,8 @@ class _Lives:
 
     def _around(self, address: int, size: int, stream: int, step: int) -> int:
         """The segment that a new block lies in. What the trace has not seen of it is mapped now."""
-        found, place = -1, address
+        found = -1
+        place = address
         while place < address + size:
             later = bisect_right(self.starts, place)
             start = self.starts[later - 1] if later else -1
@@ -373,7 +405,8 @@ class _Lives:
         blocks = np.array(self.blocks, np.int64).reshape(-1, 9)
         ranges = np.array(self.ranges, np.int64).reshape(-1, 5)
         order = np.lexsort((blocks[:, 6], blocks[:, 0]))
-        blocks, ranges = blocks[order], ranges[np.lexsort((ranges[:, 3], ranges[:, 0]))]
+        blocks = blocks[order]
+        ranges = ranges[np.lexsort((ranges[:, 3], ranges[:, 0]))]
         new = np.full(len(blocks) + 1, -1, np.int32)  # the last one stands for none
         new[order] = np.arange(len(order), dtype=np.int32)
         roots = np.array([self._root(number) for number in range(len(self.joined))] or [0], np.int32)
@@ -386,11 +419,17 @@ class _Lives:
             return table[:, at].astype(np.int32)
 
         lives = BlockLives(
-            addresses=wide(blocks, 0), size_bytes=wide(blocks, 1), requested_bytes=wide(blocks, 2),
-            streams=wide(blocks, 3), stacks=narrow(blocks, 4), segments=roots[blocks[:, 5]],
-            begins=narrow(blocks, 6), freed=narrow(blocks, 7), ends=narrow(blocks, 8),
+            addresses=wide(blocks, 0),
+            size_bytes=wide(blocks, 1),
+            requested_bytes=wide(blocks, 2),
+            streams=wide(blocks, 3),
+            stacks=narrow(blocks, 4),
+            segments=roots[blocks[:, 5]],
+            begins=narrow(blocks, 6),
+            freed=narrow(blocks, 7),
+            ends=narrow(blocks, 8),
             labels={int(new[row]): label for row, label in self.labels.items()},
-        )  # fmt: skip
+        )
         return AllocatorHistory(
             self.trace,
             lives,

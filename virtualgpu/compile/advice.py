@@ -112,7 +112,8 @@ def _found(log: str, code: str) -> Iterator[str]:
             yield "CUDA's headers are incomplete here: pip install nvidia-cuda-crt."
     size = re.search(r"function '([^']+)' uses too much shared data \((\w+) bytes, (\w+) max\)", log)
     if size:
-        used, most = int(size[2], 16), int(size[3], 16)
+        used = int(size[2], 16)
+        most = int(size[3], 16)
         yield (
             f"'{size[1]}' declares {used:,} bytes of __shared__ memory, more than the {most:,} bytes that "
             "can be declared."

@@ -141,10 +141,15 @@ def anchor(
     provenance = counters.provenance
     detail = f"machine code by NVRTC for sm_{target}"
     return AsRun(
-        provenance=Provenance(provenance.source, provenance.device, detail), kernel_name=counters.kernel_name,
-        target=f"sm_{target}", grid=counters.grid, block=counters.block, accesses=tuple(accesses),
-        branches=tuple(_branch(site) for site in sites if site.branch), extra=tuple(sorted(extra.items())),
-    )  # fmt: skip
+        provenance=Provenance(provenance.source, provenance.device, detail),
+        kernel_name=counters.kernel_name,
+        target=f"sm_{target}",
+        grid=counters.grid,
+        block=counters.block,
+        accesses=tuple(accesses),
+        branches=tuple(_branch(site) for site in sites if site.branch),
+        extra=tuple(sorted(extra.items())),
+    )
 
 
 def _a_loop_splits(sites: Sequence[_Site]) -> bool:
@@ -220,10 +225,18 @@ def _access(site: _Site, passing: int) -> AccessAsRun:
     counted = site.access
     assert counted is not None
     row = AccessAsRun(
-        pc=counted.pc, line=counted.line, text=counted.text, space=counted.space, kind=counted.kind,
-        opcode="", size_bytes=counted.size_bytes, written=counted.requests, requests=0, executions=0,
+        pc=counted.pc,
+        line=counted.line,
+        text=counted.text,
+        space=counted.space,
+        kind=counted.kind,
+        opcode="",
+        size_bytes=counted.size_bytes,
+        written=counted.requests,
+        requests=0,
+        executions=0,
         column=counted.column,
-    )  # fmt: skip
+    )
     if not site.machine:
         return row
     row = replace(
@@ -343,9 +356,14 @@ def _branch(site: _Site) -> BranchAsRun:
     counted = site.branch
     assert counted is not None
     row = BranchAsRun(
-        pc=counted.pc, line=counted.line, text=counted.text, opcode="", written=counted.divergent,
-        divergent=0, column=counted.column,
-    )  # fmt: skip
+        pc=counted.pc,
+        line=counted.line,
+        text=counted.text,
+        opcode="",
+        written=counted.divergent,
+        divergent=0,
+        column=counted.column,
+    )
     if not site.machine:
         return replace(row, note=_UNSPLIT if counted.divergent else "")
     branches = [i for i in site.machine if i.root != "EXIT"]

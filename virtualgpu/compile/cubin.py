@@ -97,7 +97,8 @@ def _sections(cubin: bytes) -> Iterator[_Section]:
 
 
 def _slice(cubin: bytes, header: tuple[int, ...]) -> bytes:
-    offset, size = header[4], header[5]
+    offset = header[4]
+    size = header[5]
     return cubin[offset : offset + size]
 
 

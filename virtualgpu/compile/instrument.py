@@ -33,8 +33,10 @@ from virtualgpu.records import Dim3
 
 Words = npt.NDArray[np.uint64]
 
-_BLOCK_HEADER, _BLOCK_WORDS = 2, 3
-_WARP_HEADER, _WARP_WORDS = 6, 2
+_BLOCK_HEADER = 2
+_BLOCK_WORDS = 3
+_WARP_HEADER = 6
+_WARP_WORDS = 2
 _UNSET = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
 # 2**64 over the golden ratio (Knuth, The Art of Computer Programming, 6.4): neighbours land far apart.
 _GOLDEN = 0x9E37_79B9_7F4A_7C15
@@ -176,7 +178,8 @@ def warp_buffer(block_index: Dim3, warp_index: int, capacity: int) -> Words:
 
 def read_warp(buffer: Words) -> tuple[Words, npt.NDArray[np.uint32], npt.NDArray[np.int32], bool]:
     """Clock (SM cycles), active mask and block number of each event, and whether some did not fit."""
-    happened, capacity = int(buffer[0]), int(buffer[1])
+    happened = int(buffer[0])
+    capacity = int(buffer[1])
     rows = buffer[_WARP_HEADER:].reshape(-1, _WARP_WORDS)[: min(happened, capacity)]
     mask = (rows[:, 1] & np.uint64(0xFFFF_FFFF)).astype(np.uint32)
     return rows[:, 0].copy(), mask, (rows[:, 1] >> np.uint64(32)).astype(np.int32), happened > capacity
@@ -212,7 +215,8 @@ def _position(function: ir.Function, start: int, end: int) -> tuple[int, int]:
 
 
 def _summary(function: ir.Function, start: int, end: int) -> str:
-    first, last = function.instructions[start].text, function.instructions[end - 1].text
+    first = function.instructions[start].text
+    last = function.instructions[end - 1].text
     return first if end - start == 1 else f"{first} … {last} ({end - start} instructions)"
 
 
@@ -228,7 +232,9 @@ def _parameter(entry: EntryText, names: _Names) -> tuple[int, str]:
 
 def _lowest_lane(names: _Names) -> str:
     """Set the predicate to "I am the lowest active lane" and the mask register to the active lanes."""
-    mask, lower, lowest = names("mask"), names("lower"), names("lowest")
+    mask = names("mask")
+    lower = names("lower")
+    lowest = names("lowest")
     return f"""\
 	activemask.b32 %{mask};
 	mov.u32 %{lower}, %lanemask_lt;
@@ -239,7 +245,9 @@ def _lowest_lane(names: _Names) -> str:
 
 def _linear(names: _Names, destination: str, index: str, size: str) -> str:
     """``x + size.x * (y + size.y * z)`` in 64 bits; ``index`` is ``tid`` or ``ctaid``."""
-    factor, part, narrow = names("factor"), names("part"), names("narrow")
+    factor = names("factor")
+    part = names("part")
+    narrow = names("narrow")
     steps = []
     for axis, length in (("z", ""), ("y", "y"), ("x", "x")):
         steps.append(f"\tmov.u32 %{narrow}, %{index}.{axis};\n\tcvt.u64.u32 %{part}, %{narrow};\n")
@@ -252,9 +260,15 @@ def _linear(names: _Names, destination: str, index: str, size: str) -> str:
 
 
 def _block_prologue(names: _Names) -> str:
-    row, kept, wanted = names("row"), names("kept"), names("wanted")
-    lowest, sm = names("lowest"), names("narrow")
-    block, shift, base, time = names("block"), names("shift"), names("base"), names("time")
+    row = names("row")
+    kept = names("kept")
+    wanted = names("wanted")
+    lowest = names("lowest")
+    sm = names("narrow")
+    block = names("block")
+    shift = names("shift")
+    base = names("base")
+    time = names("time")
     return f"""
 	.reg .pred %{wanted};
 	.reg .b64 %{row};
@@ -285,8 +299,10 @@ def _block_prologue(names: _Names) -> str:
 
 
 def _block_epilogue(names: _Names, number: int) -> str:
-    lowest, time = names(f"lowest_{number}"), names(f"time_{number}")
-    mask, lower = names(f"mask_{number}"), names(f"lower_{number}")
+    lowest = names(f"lowest_{number}")
+    time = names(f"time_{number}")
+    mask = names(f"mask_{number}")
+    lower = names(f"lower_{number}")
     return f"""{{
 	.reg .pred %{lowest};
 	.reg .b32 %{mask}, %{lower};
@@ -303,8 +319,10 @@ def _block_epilogue(names: _Names, number: int) -> str:
 
 
 def _warp_prologue(names: _Names) -> str:
-    mine, base = names("mine"), names("base")
-    thread, word = names("thread"), names("word")
+    mine = names("mine")
+    base = names("base")
+    thread = names("thread")
+    word = names("word")
     checks = []
     for place, axis in ((16, "x"), (24, "y"), (32, "z")):
         checks.append(f"""\
@@ -329,8 +347,12 @@ def _warp_prologue(names: _Names) -> str:
 
 
 def _warp_probe(names: _Names, number: int) -> str:
-    lowest, fits = names("lowest"), names("fits")
-    place, word, clock, base = names("place"), names("word"), names("clock"), names("base")
+    lowest = names("lowest")
+    fits = names("fits")
+    place = names("place")
+    word = names("word")
+    clock = names("clock")
+    base = names("base")
     return f"""{{
 	.reg .pred %{lowest}, %{fits};
 	.reg .b32 %{names("mask")}, %{names("lower")}, %{names("number")};

@@ -27,7 +27,8 @@ from virtualgpu.errors import GpulabError, NotSupportedError, ToolMissingError
 
 # Seconds of processor time that one compilation may take.
 LIMIT_VARIABLE = "VIRTUALGPU_COMPILE_S"
-_LIMIT_S, _LIMIT_BYTES = 20.0, 3 << 30
+_LIMIT_S = 20.0
+_LIMIT_BYTES = 3 << 30
 _lent: dict[str, float] = {}  # other limits for a while
 _HEADER_LIBRARIES = ("cudart", "cccl", "curand")
 
@@ -124,7 +125,8 @@ def available() -> bool:
 @functools.cache
 def version() -> tuple[int, int]:
     """NVRTC's version as (major, minor)."""
-    major, minor = ctypes.c_int(), ctypes.c_int()
+    major = ctypes.c_int()
+    minor = ctypes.c_int()
     _check(_library().nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)))
     return major.value, minor.value
 
@@ -274,12 +276,18 @@ def _compile_now(
     NVRTC (13.5) ends its process over a template kernel with a pointer to a type that nobody declared, such
     as ``uint32_t*`` without its header. Without name expressions the same source gets an ordinary error.
     """
-    limit_s, limit_bytes = _limit_s(), int(_lent.get("limit_bytes", _LIMIT_BYTES))
+    limit_s = _limit_s()
+    limit_bytes = int(_lent.get("limit_bytes", _LIMIT_BYTES))
     request = {
-        "code": code, "file_name": file_name, "options": list(options), "expressions": list(expressions),
-        "kinds": list(kinds), "limit_s": limit_s, "limit_bytes": limit_bytes,
+        "code": code,
+        "file_name": file_name,
+        "options": list(options),
+        "expressions": list(expressions),
+        "kinds": list(kinds),
+        "limit_s": limit_s,
+        "limit_bytes": limit_bytes,
         "folder": str(Path.cwd()),
-    }  # fmt: skip
+    }
     try:
         facts, images = compiler.ask(_library()._name, request)
     except InterruptedError:
@@ -296,7 +304,8 @@ def _compile_now(
             "<cuda_fp16.h>."
         ) from None
     if "over" in facts:
-        used, more = f"{limit_s:g} s of processor time", ""
+        used = f"{limit_s:g} s of processor time"
+        more = ""
         if facts["over"] == "memory":
             used = f"{limit_bytes / 2**30:.2g} GiB of memory"
         elif not _lent:

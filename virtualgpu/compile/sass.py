@@ -21,11 +21,20 @@ _INSTRUCTION = re.compile(r"/\*([0-9a-f]{4,})\*/\s+(?:@(!?)(U?P[\dT]+)\s+)?([A-Z
 _TIMEOUT_S = 60.0
 
 _SPACES = {
-    "LDG": "global", "STG": "global", "ATOMG": "global", "REDG": "global", "RED": "global",
-    "LDS": "shared", "STS": "shared", "ATOMS": "shared",
-    "LDL": "local", "STL": "local",
-    "LD": "generic", "ST": "generic", "ATOM": "generic",
-}  # fmt: skip
+    "LDG": "global",
+    "STG": "global",
+    "ATOMG": "global",
+    "REDG": "global",
+    "RED": "global",
+    "LDS": "shared",
+    "STS": "shared",
+    "ATOMS": "shared",
+    "LDL": "local",
+    "STL": "local",
+    "LD": "generic",
+    "ST": "generic",
+    "ATOM": "generic",
+}
 _BRANCHES = ("BRA", "BRX", "JMP", "JMX", "EXIT", "RET")
 
 

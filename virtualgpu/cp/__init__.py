@@ -111,11 +111,23 @@ _REMEDIES = {
 }
 
 bool = bool_
-int_, uint, float_, complex_ = _np.int_, _np.uint, float64, complex128
-half, single, double = float16, float32, float64
-byte, short, intc, longlong = _np.byte, _np.short, _np.intc, _np.longlong
-ubyte, ushort, uintc, ulonglong = _np.ubyte, _np.ushort, _np.uintc, _np.ulonglong
-csingle, cdouble = complex64, complex128
+int_ = _np.int_
+uint = _np.uint
+float_ = float64
+complex_ = complex128
+half = float16
+single = float32
+double = float64
+byte = _np.byte
+short = _np.short
+intc = _np.intc
+longlong = _np.longlong
+ubyte = _np.ubyte
+ushort = _np.ushort
+uintc = _np.uintc
+ulonglong = _np.ulonglong
+csingle = complex64
+cdouble = complex128
 
 
 def get_default_memory_pool() -> _MemoryPool:

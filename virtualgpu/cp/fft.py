@@ -37,18 +37,22 @@ def _planes(*_: _Any, **__: _Any) -> float:
 
 
 # Inverse transforms are divided by their length in a pass of its own; CuPy 14.2 on an H200.
-fft, ifft = lift(np.fft.fft, passes=_passes(4.2, 1.4)), lift(np.fft.ifft, passes=_passes(4.9, 2.1))
-rfft, irfft = lift(np.fft.rfft, passes=_passes(5.9, 1.4)), lift(np.fft.irfft, passes=_passes(9.2, 2.1))
-fft2, ifft2 = lift(np.fft.fft2, passes=_planes), lift(np.fft.ifft2, passes=_planes)
-fftn, ifftn = lift(np.fft.fftn, passes=_planes), lift(np.fft.ifftn, passes=_planes)
-rfft2, irfft2, rfftn, irfftn = (
-    lift(np.fft.rfft2),
-    lift(np.fft.irfft2),
-    lift(np.fft.rfftn),
-    lift(np.fft.irfftn),
-)
-hfft, ihfft = lift(np.fft.hfft), lift(np.fft.ihfft)
-fftshift, ifftshift = lift(np.fft.fftshift), lift(np.fft.ifftshift)
+fft = lift(np.fft.fft, passes=_passes(4.2, 1.4))
+ifft = lift(np.fft.ifft, passes=_passes(4.9, 2.1))
+rfft = lift(np.fft.rfft, passes=_passes(5.9, 1.4))
+irfft = lift(np.fft.irfft, passes=_passes(9.2, 2.1))
+fft2 = lift(np.fft.fft2, passes=_planes)
+ifft2 = lift(np.fft.ifft2, passes=_planes)
+fftn = lift(np.fft.fftn, passes=_planes)
+ifftn = lift(np.fft.ifftn, passes=_planes)
+rfft2 = lift(np.fft.rfft2)
+irfft2 = lift(np.fft.irfft2)
+rfftn = lift(np.fft.rfftn)
+irfftn = lift(np.fft.irfftn)
+hfft = lift(np.fft.hfft)
+ihfft = lift(np.fft.ihfft)
+fftshift = lift(np.fft.fftshift)
+ifftshift = lift(np.fft.ifftshift)
 
 
 def fftfreq(n: int, d: float = 1.0) -> ndarray:

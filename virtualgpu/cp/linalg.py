@@ -40,16 +40,27 @@ def _least(first_us: float, column_us: float = 0.0) -> _Callable[..., float]:
     return lambda a, *_, **__: 1e3 * (first_us + column_us * np.shape(a)[-1])
 
 
-norm, det = lift(np.linalg.norm), lift(np.linalg.det, least_ns=_least(315, 1.26))
-slogdet, pinv = lift(np.linalg.slogdet, least_ns=_least(315, 1.26)), lift(np.linalg.pinv)
-inv, matrix_power = lift(np.linalg.inv, least_ns=_least(72, 2.14)), lift(np.linalg.matrix_power)
+norm = lift(np.linalg.norm)
+det = lift(np.linalg.det, least_ns=_least(315, 1.26))
+slogdet = lift(np.linalg.slogdet, least_ns=_least(315, 1.26))
+pinv = lift(np.linalg.pinv)
+inv = lift(np.linalg.inv, least_ns=_least(72, 2.14))
+matrix_power = lift(np.linalg.matrix_power)
 solve = lift(np.linalg.solve, operands=2, least_ns=_least(70, 1.89))
-lstsq, cholesky = lift(np.linalg.lstsq, operands=2), lift(np.linalg.cholesky, least_ns=_least(84))
-qr, svd = lift(np.linalg.qr, least_ns=_least(282)), lift(np.linalg.svd, least_ns=_least(2514))
-eigh, eigvalsh = lift(np.linalg.eigh, least_ns=_least(773)), lift(np.linalg.eigvalsh)
+lstsq = lift(np.linalg.lstsq, operands=2)
+cholesky = lift(np.linalg.cholesky, least_ns=_least(84))
+qr = lift(np.linalg.qr, least_ns=_least(282))
+svd = lift(np.linalg.svd, least_ns=_least(2514))
+eigh = lift(np.linalg.eigh, least_ns=_least(773))
+eigvalsh = lift(np.linalg.eigvalsh)
 matrix_rank = lift(np.linalg.matrix_rank)
-eig, eigvals, cond = lift(np.linalg.eig), lift(np.linalg.eigvals), lift(np.linalg.cond)
-tensorsolve, tensorinv = lift(np.linalg.tensorsolve, operands=2), lift(np.linalg.tensorinv)
-cross, matmul, matrix_transpose = _functions.cross, _functions.matmul, _functions.matrix_transpose
+eig = lift(np.linalg.eig)
+eigvals = lift(np.linalg.eigvals)
+cond = lift(np.linalg.cond)
+tensorsolve = lift(np.linalg.tensorsolve, operands=2)
+tensorinv = lift(np.linalg.tensorinv)
+cross = _functions.cross
+matmul = _functions.matmul
+matrix_transpose = _functions.matrix_transpose
 
 __getattr__ = _module_getattr("cp.linalg", globals())

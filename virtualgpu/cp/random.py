@@ -178,7 +178,8 @@ class RandomState:
             raise TypeError("The array must be cupy.ndarray")
         check_device(a)
         _refuse_captured()
-        name, moved = "curand_shuffle", 2 * a.nbytes
+        name = "curand_shuffle"
+        moved = 2 * a.nbytes
         device = _machine.current().current_device
         run_kernel(device, name, moved, lambda: self._host.shuffle(a._host), 0.0, (a,), (a,))
 
@@ -248,7 +249,9 @@ def _of_current_state(name: str) -> Callable[..., Any]:
     def draw(*args: Any, **kwargs: Any) -> Any:
         return getattr(get_random_state(), name)(*args, **kwargs)
 
-    draw.__name__, draw.__qualname__, draw.__doc__ = name, name, method.__doc__
+    draw.__name__ = name
+    draw.__qualname__ = name
+    draw.__doc__ = method.__doc__
     told = signature(method)
     draw.__signature__ = told.replace(parameters=[*told.parameters.values()][1:])  # type: ignore[attr-defined]
     return draw

@@ -50,9 +50,11 @@ def with_caches(finished: FinishedLaunch, watch: CacheWatch) -> KernelCounters:
     from virtualgpu.engine.observe.results import by_place
 
     notes = watch.notes
-    prepared, counters = finished.prepared, finished.result.counters
+    prepared = finished.prepared
+    counters = finished.result.counters
     assert counters is not None
-    stats, info = prepared.stats, prepared.device.info
+    stats = prepared.stats
+    info = prepared.device.info
     shared = stats.static_shared_bytes + prepared.packed.shared_bytes + info.reserved_shared_per_block_bytes
     sizes = cache_sizes(info, shared, prepared.blocks_per_sm)
     tables = finished.result.kernel.tables
@@ -70,14 +72,17 @@ def with_caches(finished: FinishedLaunch, watch: CacheWatch) -> KernelCounters:
             totals[name] += sums[name]
         accesses.append(replace(access, l1_hit_sectors=round(sums["l1_hit"])))
     found = CacheCounters(
-        start="cold" if prepared.cold else "warm", l1_sectors=round(totals["l1"]),
-        l1_hit_sectors=round(totals["l1_hit"]), l2_sectors=round(totals["l2"]),
+        start="cold" if prepared.cold else "warm",
+        l1_sectors=round(totals["l1"]),
+        l1_hit_sectors=round(totals["l1_hit"]),
+        l2_sectors=round(totals["l2"]),
         l2_hit_sectors=round(totals["l2_hit"]),
         dram_read_bytes=(round(totals["dram"]) + played.completed * notes.one_in) * SECTOR_BYTES,
         dram_write_bytes=played.written * notes.one_in * SECTOR_BYTES,
-        constant_requests=round(totals["requests"]), constant_passes=round(totals["passes"]),
+        constant_requests=round(totals["requests"]),
+        constant_passes=round(totals["passes"]),
         one_in=notes.one_in,
-    )  # fmt: skip
+    )
     return replace(counters, accesses=tuple(accesses), caches=found)
 
 
@@ -111,7 +116,8 @@ def _left(
     """
     from virtualgpu.engine.caches.replay import line_of
 
-    line, base = line_of(packed), prepared.device.memory.base_address
+    line = line_of(packed)
+    base = prepared.device.memory.base_address
     there = np.zeros(len(packed), bool)
     for address, size_bytes in watch.resident.items():
         end = address + prepared.arrays[address] - base
@@ -126,8 +132,10 @@ def _in_time(finished: FinishedLaunch, rows: npt.NDArray[np.int64]) -> npt.NDArr
 
     sm, begin, end = finished.placement
     warps = -(-finished.prepared.launch.block_threads // 32)
-    line, sectors = rows[:, 0] >> LINE_SHIFT, rows[:, 0] & 15
-    block, site = rows[:, 1] // warps, rows[:, 2] >> SITE_SHIFT
+    line = rows[:, 0] >> LINE_SHIFT
+    sectors = rows[:, 0] & 15
+    block = rows[:, 1] // warps
+    site = rows[:, 2] >> SITE_SHIFT
     longest = np.maximum(finished.result.block_longest, 1)
     share = (rows[:, 2] & ((1 << SITE_SHIFT) - 1)) / longest[block]
     time = begin[block] + (end - begin)[block] * share

@@ -41,7 +41,9 @@ class Debugged:
 # The debug build may write wherever the kernel may: all device memory is put back, if it is not too much.
 _MOST_BYTES = 256 << 20
 # It takes several steps for one of the optimised code, and is not worth waiting for.
-_STEPS_FOR_ONE, _MOST_STEPS, _WATCHDOG_S = 6, 120_000, 5.0
+_STEPS_FOR_ONE = 6
+_MOST_STEPS = 120_000
+_WATCHDOG_S = 5.0
 
 
 def beside(prepared: PreparedLaunch, request: TraceRequest) -> Debugged:
@@ -50,7 +52,9 @@ def beside(prepared: PreparedLaunch, request: TraceRequest) -> Debugged:
     from virtualgpu.engine.observe.results import linear
     from virtualgpu.engine.observe.variables import Run, find_variables
 
-    module, device, packed = prepared.module, prepared.device, prepared.packed
+    module = prepared.module
+    device = prepared.device
+    packed = prepared.packed
     if module.in_advance:
         return Debugged(why="NVRTC, which makes debug information, is not installed here.")
     if packed.cooperative or "malloc" in module.ptx:
@@ -81,7 +85,8 @@ def beside(prepared: PreparedLaunch, request: TraceRequest) -> Debugged:
             done = program.launch(packed, device.memory, options)
     except (CompileException, CUDADriverError, GpulabError, KernelFault) as error:
         return Debugged(why=f"its debug build failed ({type(error).__name__}).")
-    block_trace, one = done.block_trace, done.trace
+    block_trace = done.block_trace
+    one = done.trace
     scalars = [each for each in declared if each.kind and each.function]
     slow = block_trace.warps if block_trace is not None else (one,) if one is not None else ()
 

@@ -120,7 +120,8 @@ def kernel_source(kernel: Any) -> KernelSource:
     TypeError
         If `kernel` carries no CUDA C++ source.
     """
-    name, code = getattr(kernel, "name", None), getattr(kernel, "code", None)
+    name = getattr(kernel, "name", None)
+    code = getattr(kernel, "code", None)
     if kernel is None:
         raise TypeError(
             "None is what a launch returns: pass the kernel itself, a cp.RawKernel, not its call."

@@ -38,7 +38,8 @@ CONST_CLK = 30.0
 PARAMETER_CLK = 45.0
 STORE_CLK = 120.0
 ROUNDS = 4
-UNROLLED, UNROLL_LIMIT = 4, 60
+UNROLLED = 4
+UNROLL_LIMIT = 60
 LOADS_IN_FLIGHT = 12
 WORDS_BYTES = 16  # the most that one instruction reads for a lane
 MOST_STEPS = 40
@@ -47,7 +48,8 @@ _UNANSWERED = Made((("lsu", 1.0),), 0.0)
 
 def pace(kernel: Kernel, capability: tuple[int, int]) -> Pace:
     """Work out the pace of a kernel's straight pieces on a compute capability."""
-    functions, pieces = [plan.function for plan in kernel.plans], kernel.tables.blocks
+    functions = [plan.function for plan in kernel.plans]
+    pieces = kernel.tables.blocks
     clk = pipe_clk(capability)
     pipes = np.zeros((len(pieces), len(PIPES)))
     chain = np.zeros((len(pieces), len(LATENCIES)))
@@ -93,9 +95,13 @@ class _Piece:
 
     @classmethod
     def of(
-        cls, code: Sequence[ir.Instruction], loops: bool, backward: bool, ignored: frozenset[int],
+        cls,
+        code: Sequence[ir.Instruction],
+        loops: bool,
+        backward: bool,
+        ignored: frozenset[int],
         merged: Mapping[int, float],
-    ) -> _Piece:  # fmt: skip
+    ) -> _Piece:
         flow = [cfg.definitions_and_uses(i) for i in code]
         written = {name for defined, _ in flow for name in defined}
         constant: set[str] = set()
@@ -158,9 +164,14 @@ def _made(i: ir.Instruction, loops: bool, written: set[str]) -> Made:
 
 def _chain_clk(piece: _Piece, latency: float, clk: dict[str, float]) -> float:
     waits = {
-        "": 0.0, "global": latency, "shared": SHARED_CLK, "barrier": BARRIER_CLK,
-        "atomic": max(latency, ATOMIC_CLK), "const": CONST_CLK, "parameter": PARAMETER_CLK,
-    }  # fmt: skip
+        "": 0.0,
+        "global": latency,
+        "shared": SHARED_CLK,
+        "barrier": BARRIER_CLK,
+        "atomic": max(latency, ATOMIC_CLK),
+        "const": CONST_CLK,
+        "parameter": PARAMETER_CLK,
+    }
     busy = sum(share * each.issued for each, share in zip(piece.made, piece.shares, strict=True))
     for name in PIPES[1:]:
         used_clk = sum(count for each in piece.made for pipe, count in each.pipes if pipe == name)

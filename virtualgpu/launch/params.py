@@ -211,11 +211,14 @@ def _number_bytes(value: Any, param: ir.Param, spelled: SourceParam | None, wher
 
     Those are 8 of a Python int or float, 16 of a complex and a NumPy scalar's own.
     """
-    wanted, remedy, size = _wanted(param, spelled), _remedy(param, spelled), param.size_bytes
+    wanted = _wanted(param, spelled)
+    remedy = _remedy(param, spelled)
+    size = param.size_bytes
     is_python = not isinstance(value, np.generic)
     called = f"a Python {type(value).__name__}" if is_python else f"numpy.{value.dtype.name}"
     number = _as_numpy(value, where)
-    kind, held = number.dtype.kind, count(number.itemsize, "byte")
+    kind = number.dtype.kind
+    held = count(number.itemsize, "byte")
     is_structure = param.type == "b8"
     is_pointer = spelled is not None and spelled.type_text.endswith("*")
     if (is_structure and is_python and kind != "c") or (is_pointer and kind not in _INTEGER_KINDS):

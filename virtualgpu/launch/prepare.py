@@ -173,11 +173,13 @@ class PreparedLaunch:
     @property
     def parameters(self) -> tuple[NodeParameter, ...]:
         """The kernel's parameters as bytes, with their names and types where the source tells them."""
-        memory, symbol = self.device.memory, self.packed.name
+        memory = self.device.memory
+        symbol = self.packed.name
         params = self.module.entry(symbol, self.device).params
         spelled = self.module.source_params(symbol) or ()
         names = [(p.name, p.type_text) for p in spelled] if len(spelled) == len(params) else []
-        low, high = memory.base_address, memory.base_address + memory.arena_bytes
+        low = memory.base_address
+        high = memory.base_address + memory.arena_bytes
         return tuple(
             NodeParameter(
                 data := self.packed.params[param.offset : param.offset + param.size_bytes],
@@ -237,7 +239,8 @@ class PreparedLaunch:
         ValueError
             As CuPy, if a grid of several dimensions does not fit.
         """
-        most, blocks = self.resident_blocks, prod(self.grid)
+        most = self.resident_blocks
+        blocks = prod(self.grid)
         if blocks <= most:
             return self.as_cooperative()
         if self.grid[1:] != (1, 1):
@@ -264,7 +267,8 @@ class FinishedLaunch:
 
     @cached_property
     def _work(self) -> cost.KernelWork:
-        result, prepared = self.result, self.prepared
+        result = self.result
+        prepared = self.prepared
         assert result.counters is not None
         capability = prepared.device.info.compute_capability
         return cost.KernelWork(
@@ -285,7 +289,8 @@ class FinishedLaunch:
     @cached_property
     def placement(self) -> Placement:
         """SM, start and end of every block."""
-        info, per_sm = self.prepared.device.info, self.prepared.blocks_per_sm
+        info = self.prepared.device.info
+        per_sm = self.prepared.blocks_per_sm
         durations = cost.block_durations_ns(info, self._work, per_sm)
         return place_blocks(
             durations, info.sm_count, per_sm, cost.dispatch_ns(info, prod(self.prepared.block))
@@ -322,7 +327,8 @@ class FinishedLaunch:
             counted.moved_bytes = SECTOR_BYTES * sectors
             counted.flop = sum(work.counters.flops.values())
             counted.double_flop = work.counters.flops.get("f64", 0)
-        prepared, device = self.prepared, self.prepared.device
+        prepared = self.prepared
+        device = self.prepared.device
         if not device.memory.peers:
             return self.stream_ns
         from virtualgpu.launch.reach import moved_between
@@ -336,7 +342,8 @@ class FinishedLaunch:
     @property
     def trace(self) -> LaunchTrace:
         """Which SM ran which block, and when, by the time model."""
-        prepared, info = self.prepared, self.prepared.device.info
+        prepared = self.prepared
+        info = self.prepared.device.info
         sm, start, end = self.placement
         return LaunchTrace(
             provenance=info.as_virtual,
@@ -409,7 +416,8 @@ def _checked(
     device: VirtualDevice, module: CompiledModule, launch: Launch, max_dynamic_bytes: int | None
 ) -> tuple[KernelStats, Occupancy]:
     """What the compiler decided for the kernel, and how it fits, if the device's limits allow the launch."""
-    symbol, info = module.symbol(launch.kernel.name), device.info
+    symbol = module.symbol(launch.kernel.name)
+    info = device.info
     stats = module.stats(symbol, info)
     limits.check_shape(info, launch.grid, launch.block)
     limits.check_kernel(info, stats, module.resources[symbol].launch_bound_threads, launch.block)

@@ -36,7 +36,8 @@ def moved_between(
     moved: Counter[tuple[int, int]] = Counter()
     if not any(device.memory.peer_of(address) for address in arrays):
         return moved
-    instructions, known = {place(i): i for i in entry.instructions}, makers(entry)
+    instructions = {place(i): i for i in entry.instructions}
+    known = makers(entry)
     touched: set[int] = set()
     for access in accesses:
         i = instructions.get(access.pc)

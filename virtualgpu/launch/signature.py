@@ -84,7 +84,9 @@ def _until_closed(text: str, start: int) -> str | None:
 
 
 def _split(inside: str) -> list[str]:
-    parts, depth, current = [], 0, ""
+    parts = []
+    depth = 0
+    current = ""
     for character in inside:
         if character == "," and not depth:
             parts.append(current)

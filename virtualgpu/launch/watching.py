@@ -62,7 +62,8 @@ class WatchedLaunch:
         from virtualgpu.engine.watch.memory import PARAMETER, Memory, Region
         from virtualgpu.engine.watch.scene import Scene
 
-        device, params = self._prepared.device.memory, self._prepared.packed.params
+        device = self._prepared.device.memory
+        params = self._prepared.packed.params
         regions = [Region(at, before, device.view(at, before.size)) for at, before in self._before]
         given: npt.NDArray[np.uint8] = np.frombuffer(params, np.uint8)
         memory = Memory(warps, [*regions, Region(PARAMETER, given, given)])
@@ -84,7 +85,9 @@ class WatchedLaunch:
         from virtualgpu.engine.watch.scene import Symbols
 
         prepared = self._prepared
-        device, packed, source = prepared.device, prepared.packed, prepared.launch.source
+        device = prepared.device
+        packed = prepared.packed
+        source = prepared.launch.source
         program = prepared.module.program(device)
         kernel = program.traced_kernel(packed.name, count=True)
         sizes = {each.name: each.size_bytes for each in program.module.variables.values()}

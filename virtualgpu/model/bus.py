@@ -52,7 +52,8 @@ def kernel_ns(
     if not memory.reaches_out:
         return duration_ns
     whole = max(sum(arrays.values()), 1)
-    host_bytes, faults_ns = 0.0, 0.0
+    host_bytes = 0.0
+    faults_ns = 0.0
     for address, size_bytes in arrays.items():
         asked = asked_bytes * size_bytes / whole
         if memory.is_lent(address):

@@ -32,7 +32,8 @@ QUERY_NS = 1_000
 _KEPT_INTERVALS = 256
 KEPT_ACTIVITIES = 65_536
 # As `cudaDeviceGetStreamPriorityRange` has it since Volta; what lies beyond is taken as the nearest.
-MOST_URGENT, LEAST_URGENT = -5, 0
+MOST_URGENT = -5
+LEAST_URGENT = 0
 _MOST_PENDING = 4096  # work beyond which the older part is planned for good
 
 
@@ -310,7 +311,8 @@ class Schedule:
                 start, end = self.place(handle, engine, duration_ns, sm_share, ports)
                 self._log.append(activity(start, end, after))
                 return self._log[-1]
-            duration, share = max(1, round(duration_ns)), min(1.0, max(0.001, sm_share))
+            duration = max(1, round(duration_ns))
+            share = min(1.0, max(0.001, sm_share))
             floor_ns = max(self._ready_ns(handle), self.clock.now_ns)
             for port, _ in ports:  # not planned anew where something more urgent comes
                 floor_ns = port.earliest(floor_ns, duration, 1.0, self.clock.now_ns)
@@ -318,9 +320,16 @@ class Schedule:
                 port.take(floor_ns, floor_ns + duration, part)
             priority = self.queue(handle).priority
             self._pending[number] = Work(
-                number, handle, engine, duration, share if engine == "compute" else 1.0, waves, priority,
-                floor_ns, tuple(n for n in after if n in self._pending),
-            )  # fmt: skip
+                number,
+                handle,
+                engine,
+                duration,
+                share if engine == "compute" else 1.0,
+                waves,
+                priority,
+                floor_ns,
+                tuple(n for n in after if n in self._pending),
+            )
             self._planned = False
             self._log.append(activity(floor_ns, floor_ns + duration, after))
             if engine != "compute":
@@ -379,7 +388,9 @@ class Schedule:
             if self._pending:
                 self._finish()
             duration = max(1, round(duration_ns))
-            start, before, needed = ready_ns, -1, list(ports)
+            start = ready_ns
+            before = -1
+            needed = list(ports)
             if engine != "none":
                 share = min(1.0, max(0.001, sm_share)) if engine == "compute" else 1.0
                 needed.append((self._engines[engine], share))
@@ -418,7 +429,9 @@ class Schedule:
         with self.clock.lock:
             queue = self.queue(handle)
             after = self._frontier(queue)
-            queue.frontier, queue.last, queue.waits = (number,), number, False
+            queue.frontier = (number,)
+            queue.last = number
+            queue.waits = False
             return after
 
     def _frontier(self, queue: Queue) -> tuple[int, ...]:

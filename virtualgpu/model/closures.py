@@ -32,7 +32,8 @@ def released(function: Callable[..., Any]) -> Callable[..., Any]:
 def addresses(function: Callable[..., Any], memory: DeviceMemory) -> tuple[tuple[int, int], ...]:
     """Address and size in bytes of every array in device memory that a function uses, each once."""
     found: dict[int, int] = {}
-    low, high = memory.base_address, memory.base_address + memory.arena_bytes
+    low = memory.base_address
+    high = memory.base_address + memory.arena_bytes
 
     def note(view: View) -> View:
         address = address_of(view)

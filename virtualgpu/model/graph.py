@@ -33,15 +33,20 @@ from virtualgpu.records import (
     SourceLine,
 )
 
-GLOBAL_MODE, THREAD_LOCAL_MODE, RELAXED_MODE = 0, 1, 2  # cudaStreamCaptureMode
+# cudaStreamCaptureMode
+GLOBAL_MODE = 0
+THREAD_LOCAL_MODE = 1
+RELAXED_MODE = 2
 
 # What graphs cost the host, in ns; small kernels by CuPy 14.2 on the host of an H200 (CUDA 13.0, `python -m
 # tools.recordings.graphs`). A capture took 168 us for 100 kernels and 2.0 ms for 1,000, end_capture() 20, 63,
 # 243 and 3,616 us for 1, 10, 100 and 1,000 nodes, an upload 6.7, 18, 121 and 864 us: that much longer is the
 # first launch of a graph that was not uploaded.
 CAPTURE_NODE_NS = 1_750.0
-INSTANTIATE_NS, INSTANTIATE_NODE_NS = 15_000.0, 3_000.0
-UPLOAD_NS, UPLOAD_NODE_NS = 6_000.0, 950.0
+INSTANTIATE_NS = 15_000.0
+INSTANTIATE_NODE_NS = 3_000.0
+UPLOAD_NS = 6_000.0
+UPLOAD_NODE_NS = 950.0
 
 # A copy to or from another device takes ports of both.
 _COPY_ENGINES: dict[CopyKind | None, EngineName] = {"HtoD": "to device", "DtoH": "to host", "PtoP": "none"}
@@ -204,16 +209,26 @@ class Operation:
     ) -> Activity:
         """The record of it, once it has run."""
         return Activity(
-            kind=self.kind, name=self.name, device_id=device_id, stream_id=stream_id, correlation_id=number,
-            start_ns=start_ns, end_ns=end_ns, size_bytes=self.size_bytes, copy_kind=self.copy_kind,
-            pinned=self.pinned, grid=self.grid, block=self.block, after=after,
+            kind=self.kind,
+            name=self.name,
+            device_id=device_id,
+            stream_id=stream_id,
+            correlation_id=number,
+            start_ns=start_ns,
+            end_ns=end_ns,
+            size_bytes=self.size_bytes,
+            copy_kind=self.copy_kind,
+            pinned=self.pinned,
+            grid=self.grid,
+            block=self.block,
+            after=after,
             shared_bytes=self.call.occupancy.shared_bytes if self.call is not None else self.shared_bytes,
             registers_per_thread=self.call.occupancy.registers_per_thread if self.call is not None else 0,
             moved_bytes=self.counted.moved_bytes,
             flop=self.counted.flop,
             double_flop=self.counted.double_flop,
             between=self.between,
-        )  # fmt: skip
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,12 +261,18 @@ class Node:
                 for address, _ in addresses(operation.run, memory)
             )
         return GraphNode(
-            number=number, kind=operation.node_kind or _NODE_KINDS[operation.kind], name=operation.name,
-            grid=operation.grid, block=operation.block, shared_bytes=operation.shared_bytes,
+            number=number,
+            kind=operation.node_kind or _NODE_KINDS[operation.kind],
+            name=operation.name,
+            grid=operation.grid,
+            block=operation.block,
+            shared_bytes=operation.shared_bytes,
             parameters=parameters,
             size_bytes=operation.size_bytes if operation.kind != "CONCURRENT_KERNEL" else 0,
-            copy_kind=operation.copy_kind, device_id=self.device_id, source=self.source,
-        )  # fmt: skip
+            copy_kind=operation.copy_kind,
+            device_id=self.device_id,
+            source=self.source,
+        )
 
     def changed(self, before: GraphNode, now: GraphNode, memory: DeviceMemory) -> Node:
         """The node with the parameters of `now` in the place of those of `before`, its record."""
@@ -297,7 +318,8 @@ class Capture:
     def spoil(self, what: str = "", remedy: str = "") -> None:
         """Lose the graph; the call of the program that does so first is remembered, or `what` it was."""
         if not self.broken:
-            self.broken, self.remedy = True, remedy
+            self.broken = True
+            self.remedy = remedy
             line, called = self.lines.here()
             if line is not None:
                 text = f", `{line.text}`" if line.text else ""

@@ -70,7 +70,9 @@ class _Run:
     def begin(self, now: int, room: float) -> None:
         if self.work.start_ns < 0:
             self.work.start_ns = now
-        self.room, self.since_ns, self.yields = room, now, False
+        self.room = room
+        self.since_ns = now
+        self.yields = False
         self.next_ns = now + max(ceil(self.left_ns * self.work.share / room - _TINY), 0)
 
     def pause(self, now: int) -> None:
@@ -189,7 +191,8 @@ class _Engine:
         limited = self.name != "none"
         load = self._loads[bisect_right(self.changes, now)]
         free = 1.0 - load - sum(run.room for run in self.running) if limited else 1.0
-        waiting, self._ready = self._ready, []
+        waiting = self._ready
+        self._ready = []
         most_urgent: int | None = None
         for run in waiting:
             urgency, fresh, _ = run.turn

@@ -96,7 +96,8 @@ class WorkQueue:
                     self._clock.recorder.captured(operation.kind, begun_ns)
                 return None
         number = self._next_number()
-        schedule, watch = self.schedule, self._clock.watch
+        schedule = self.schedule
+        watch = self._clock.watch
         deferral = self._clock.deferral
         if deferral is not None:
             duration_ns = _DEFERRED_NS
@@ -207,7 +208,8 @@ class WorkQueue:
         watch = self._clock.watch
         try:
             for node_id, node in enumerate(nodes):
-                number, operation = self._next_number(), node.operation
+                number = self._next_number()
+                operation = node.operation
                 if self._clock.deferral is not None:
                     duration_ns = _DEFERRED_NS
                 elif watch is None:

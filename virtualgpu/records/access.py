@@ -30,7 +30,8 @@ from virtualgpu.records.origin import Provenance
 Rule = Literal["load", "store", "atomic", "count", "swap"]
 ATOMIC_RULES = ("atomic", "count", "swap")
 ELEMENT_BYTES = (1, 2, 4, 8, 16)
-BANKS, WORD_BYTES = 32, 4
+BANKS = 32
+WORD_BYTES = 4
 ROW_ELEMENTS = 32
 """Elements in a row of the tile that `AccessPattern` pads and swizzles."""
 MOST_ELEMENTS = 4096
@@ -57,7 +58,8 @@ class Access:
 
     def memory(self) -> MemoryCost:
         """What it costs in global memory (or in local, which lies there, too)."""
-        lanes, size = self.lanes, self.size_bytes
+        lanes = self.lanes
+        size = self.size_bytes
         places = [self.addresses[lane] for lane in lanes]
         touched = {place // SECTOR_BYTES for place in places}
         sectors = len(touched)
@@ -84,13 +86,16 @@ class Access:
     def banks(self) -> BankCost:
         """What it costs in shared memory."""
         passes = ideal = ways = 0
-        words, unit = self._words, self._units
+        words = self._words
+        unit = self._units
         for part in self._parts():
             wanted = [unit[lane] for lane in part]
             if not self._one_by_one:
                 wanted = list(set(wanted))
             here = max(Counter([place * words % BANKS for place in wanted]).values(), default=0)
-            passes, ideal, ways = passes + here, ideal + bool(part), max(ways, here)
+            passes = passes + here
+            ideal = ideal + bool(part)
+            ways = max(ways, here)
         if self.rule == "swap":
             return BankCost(2 * passes, passes + ideal, ways, passes)
         return BankCost(passes, ideal, ways, passes)
@@ -98,7 +103,9 @@ class Access:
     def pieces(self) -> tuple[BankPiece, ...]:
         """Where each lane's words are served: bank and pass. A bank serves its words in the lanes' order."""
         found: list[BankPiece] = []
-        words, unit, passes = self._words, self._units, 0
+        words = self._words
+        unit = self._units
+        passes = 0
         for part in self._parts():
             high: Counter[int] = Counter()
             row_of: dict[int, int] = {}
@@ -259,7 +266,8 @@ class AccessTrace:
 
     def access(self, at: int) -> Access:
         """One request of the warp."""
-        site, space = int(self.site[at]), SPACES[self.space[at]]
+        site = int(self.site[at])
+        space = SPACES[self.space[at]]
         size = self.counters.accesses[site].size_bytes
         # In local memory no two lanes meet.
         rule = "load" if space == "local" else self.rules[site]

@@ -12,9 +12,19 @@ from virtualgpu.records.timeline import CopyKind, SourceLine, Timeline
 
 # CUDA's kinds of node (``CUgraphNodeType``).
 NodeKind = Literal[
-    "KERNEL", "MEMCPY", "MEMSET", "HOST", "GRAPH", "EMPTY", "WAIT_EVENT", "EVENT_RECORD", "MEM_ALLOC",
-    "MEM_FREE", "CONDITIONAL", "OTHER",
-]  # fmt: skip
+    "KERNEL",
+    "MEMCPY",
+    "MEMSET",
+    "HOST",
+    "GRAPH",
+    "EMPTY",
+    "WAIT_EVENT",
+    "EVENT_RECORD",
+    "MEM_ALLOC",
+    "MEM_FREE",
+    "CONDITIONAL",
+    "OTHER",
+]
 ADDRESS_BYTES = 8
 
 

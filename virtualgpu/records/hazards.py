@@ -90,9 +90,15 @@ class SanitizerReport:
 # What two operations without order do to the same bytes, in the order in which the program gave them; or what
 # became of the memory, or of the host's buffer, before an operation had ended.
 StreamHazardKind = Literal[
-    "write after write", "read after write", "write after read", "freed too early", "reused too early",
-    "host changed too early", "host read too early", "used after it was freed",
-]  # fmt: skip
+    "write after write",
+    "read after write",
+    "write after read",
+    "freed too early",
+    "reused too early",
+    "host changed too early",
+    "host read too early",
+    "used after it was freed",
+]
 
 
 @dataclass(frozen=True, slots=True)

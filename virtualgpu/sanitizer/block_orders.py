@@ -5,7 +5,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-IN_ORDER, REVERSED, RANDOM, IN_TURNS = "in order", "reversed", "random", "in turns"
+IN_ORDER = "in order"
+REVERSED = "reversed"
+RANDOM = "random"
+IN_TURNS = "in turns"
 ORDERS = (IN_ORDER, REVERSED, RANDOM, IN_TURNS)
 
 

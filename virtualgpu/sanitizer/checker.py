@@ -164,9 +164,15 @@ class Checker:
         partial: bool = True,
         unwritten_words: Mapping[int, npt.NDArray[np.bool_]] | None = None,
     ) -> None:
-        self.memory, self.function, self.accesses, self.findings = memory, function, accesses, findings
-        self.bounds, self.polled = bounds, polled
-        self.races, self.unwritten, self.strays = races, unwritten, strays
+        self.memory = memory
+        self.function = function
+        self.accesses = accesses
+        self.findings = findings
+        self.bounds = bounds
+        self.polled = polled
+        self.races = races
+        self.unwritten = unwritten
+        self.strays = strays
         self.granule_bytes = shape.granule_bytes
         self.unwritten_words = unwritten_words or {}
         self.sites: list[Site] = []
@@ -181,9 +187,11 @@ class Checker:
         self._flags = Flags(self.ordering)
         self._arrived: dict[tuple[int, int], Message] = {}  # at barriers, by block and number
         self._waiting: dict[int, list[Arrival]] = {}  # by block, who waits at its barrier 0, a place each
-        shared.threads, shared.warps = warps * layout.LANES, warps
+        shared.threads = warps * layout.LANES
+        shared.warps = warps
         shared.shift = shape.granule_bytes.bit_length() - 1
-        shared.races, shared.shuffles = races, shuffles
+        shared.races = races
+        shared.shuffles = shuffles
         shared.partial = races and partial
         shared.shared_words = -(-shape.shared_bytes // shape.granule_bytes)
         shared.local_words = -(-shape.local_bytes // shape.granule_bytes)
@@ -209,15 +217,19 @@ class Checker:
 
     def watch_heap(self, heap: DeviceHeap) -> None:
         """Look at accesses to the device heap, too."""
-        self.shared.heap_start, self.shared.heap_end = heap.address, heap.address + heap.size_bytes
+        self.shared.heap_start = heap.address
+        self.shared.heap_end = heap.address + heap.size_bytes
 
     def _find_regions(self) -> None:
         starts, ends = self.memory.live()
-        self._starts, self._ends = starts, ends
+        self._starts = starts
+        self._ends = ends
         self._regions = (structures.Region * max(len(starts), 1))()  # type: ignore[operator]
         for row, start, end in zip(self._regions, starts.tolist(), ends.tolist(), strict=False):
-            row.start, row.end = start, end
-        self.shared.regions, self.shared.starts = ctypes.addressof(self._regions), starts.ctypes.data
+            row.start = start
+            row.end = end
+        self.shared.regions = ctypes.addressof(self._regions)
+        self.shared.starts = starts.ctypes.data
         self.shared.region_count = len(starts)
         self._expected = self._written_by_kernel() if self.races else set()
 
@@ -235,7 +247,8 @@ class Checker:
 
     def never_written(self, start: int) -> npt.NDArray[np.bool_] | None:
         """Which granules of the allocation at `start` nothing has written; None if the kernel writes none."""
-        unwritten, written = self.unwritten_words.get(start), self._written.get(start)
+        unwritten = self.unwritten_words.get(start)
+        written = self._written.get(start)
         left = unwritten if written is None or unwritten is None else unwritten & (written == 0)
         if unwritten is None or left is None:
             return None
@@ -290,14 +303,19 @@ class Checker:
                 places.append(here)
 
     def _describe(self, number: int, stores_scalar: bool) -> None:
-        i, row = self.accesses[number], self._rows[number]
+        i = self.accesses[number]
+        row = self._rows[number]
         at = self._number(i, lambda n: self._site(n, i, stores_scalar))
         here = self.sites[at]
-        row.number, row.space = at, _SPACES[here.space if self._collects else ""]
+        row.number = at
+        row.space = _SPACES[here.space if self._collects else ""]
         row.parts = max(here.size_bytes // self.granule_bytes, 1)
-        row.scalar, row.reads, row.writes = here.scalar, here.reads, here.writes
+        row.scalar = here.scalar
+        row.reads = here.reads
+        row.writes = here.writes
         row.kind_global, row.kind_shared = here.kind("global"), here.kind("shared")
-        row.meets, row.releases = here.strong or here.volatile, here.releases
+        row.meets = here.strong or here.volatile
+        row.releases = here.releases
         row.step = structures.ISSUED * here.copies
         row.low, row.high = (here.low, here.high - here.size_bytes) if self.strays else UNBOUNDED
         row.known = 1
@@ -329,7 +347,8 @@ class Checker:
                     raise MemoryError
                 # The host maps pages of zeros when they are first written, so large regions cost little.
                 planes = self._table(np.dtype(np.int64), structures.PLANES * words)
-                row.planes, row.step = planes.ctypes.data, 8 * words
+                row.planes = planes.ctypes.data
+                row.step = 8 * words
             except MemoryError:
                 self.left_out += 1
         row.known = 1
@@ -339,7 +358,8 @@ class Checker:
     ) -> None:
         """Accesses to the device heap that do not stay within one of its blocks."""
         assert self.memory.heap is not None
-        used, here = self.memory.heap.used, self.sites[number]
+        used = self.memory.heap.used
+        here = self.sites[number]
         segment = self.ordering.slot(block).row.segment
         for lane in range(layout.LANES):
             address = int(lanes[lane])
@@ -373,7 +393,8 @@ class Checker:
     def barrier(self, block: int, threads: npt.NDArray[np.bool_], everyone: bool, number: int = 0) -> None:
         if number == 0:
             row = self.ordering.slot(block).row
-            row.wait_pc, row.mixed = -1, 0
+            row.wait_pc = -1
+            row.mixed = 0
             places = self._waiting.pop(block, [])
             for other in places[1:]:
                 self.findings.apart(block, other, places[0])
@@ -395,10 +416,17 @@ class Checker:
             what = key & 3
             self.findings.add(
                 Found(
-                    what, _CHECKED[key >> 6 & 3], count, start, word, Access.unpacked(second),
+                    what,
+                    _CHECKED[key >> 6 & 3],
+                    count,
+                    start,
+                    word,
+                    Access.unpacked(second),
                     Access.unpacked(first) if what in (structures.RACE, structures.HASTY) else None,
-                    (bool(key >> 2 & 1), bool(key >> 3 & 1)), key >> 4 & 3, not differs,
+                    (bool(key >> 2 & 1), bool(key >> 3 & 1)),
+                    key >> 4 & 3,
+                    not differs,
                 )
-            )  # fmt: skip
+            )
         self._entries[:] = 0
         self.shared.used = 0

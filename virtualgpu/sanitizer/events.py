@@ -169,13 +169,33 @@ def observe(c: Context, site: int, lanes: int, mask: int, values: int) -> None:
 
 
 _COMPILED = (
-    renew, full_barrier, begin, shadow.unordered, shadow.rival, shadow.reader, shadow.remember,
-    shadow.note, shadow.stored,
-    shadow.held, shadow.differing, shadow.clash, shadow.touch_word, shadow.under_way, shadow.touch_shared,
+    renew,
+    full_barrier,
+    begin,
+    shadow.unordered,
+    shadow.rival,
+    shadow.reader,
+    shadow.remember,
+    shadow.note,
+    shadow.stored,
+    shadow.held,
+    shadow.differing,
+    shadow.clash,
+    shadow.touch_word,
+    shadow.under_way,
+    shadow.touch_shared,
     shadow.read_shared,
-    shadow.find_region, shadow.touch_global, shadow.touch_local, access, partial_barrier, warp_sync, wait,
-    opens, shuffle, observe,
-)  # fmt: skip
+    shadow.find_region,
+    shadow.touch_global,
+    shadow.touch_local,
+    access,
+    partial_barrier,
+    warp_sync,
+    wait,
+    opens,
+    shuffle,
+    observe,
+)
 
 
 @functools.cache

@@ -13,12 +13,14 @@ from virtualgpu.sanitizer.sites import Site
 
 # Pairs of source lines that a report lists at most.
 MOST_HAZARDS = 64
-UNWRITTEN, ABSENT = "uninitialised read", "shuffle from an absent lane"
+UNWRITTEN = "uninitialised read"
+ABSENT = "shuffle from an absent lane"
 NEVER = "output not written"
 UNMET = "mask names an absent lane"
 STRAY = "outside its array"
 HASTY = "copy not awaited"
-FREED, LEAK = "use after free", "leak"
+FREED = "use after free"
+LEAK = "leak"
 OUTSIDE_BLOCK = "out of bounds"
 _KINDS = {(True, True): "WAW", (True, False): "RAW", (False, True): "WAR"}
 
@@ -50,7 +52,8 @@ class Findings:
     """Gathers what a checker reports, one entry a kind and pair of source lines."""
 
     def __init__(self, memory: DeviceMemory, granule_bytes: int) -> None:
-        self.memory, self.granule_bytes = memory, granule_bytes
+        self.memory = memory
+        self.granule_bytes = granule_bytes
         self.more = 0
         self.sites: Sequence[Site] = ()
         self.ordering: Ordering | None = None
@@ -60,7 +63,8 @@ class Findings:
 
     def add(self, found: Found) -> None:
         """Take in occurrences of one finding at one pair of sites."""
-        second, first = found.second, found.first
+        second = found.second
+        first = found.first
         line = self.sites[second.site].line
         entry = Finding(found.count, found.agree, found.space, found.start, found.word, first, second)
         if found.what == structures.UNWRITTEN:

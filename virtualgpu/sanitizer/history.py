@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from virtualgpu.model.machine import VirtualDevice
 
 HIT = -(1 << 28)  # and from there downwards: what the compiled code asks, with the number of the access
-_TAG, _OFFSET = 56, (1 << 56) - 1
+_TAG = 56
+_OFFSET = (1 << 56) - 1
 _MOST_WRITES = 10_000
 _MOST_ITEMS = 1 << 20
 
@@ -84,12 +85,15 @@ class History:
     """
 
     def __init__(self, device: VirtualDevice, address: int, dtype: np.dtype[Any]) -> None:
-        self._device, self._dtype = device, dtype
-        self.start, self.end = address, address + dtype.itemsize
+        self._device = device
+        self._dtype = dtype
+        self.start = address
+        self.end = address + dtype.itemsize
         self._lines = ProgramLines()
         self._open = False  # whether the last write's value is still to be read
         self._through_engine = 0
-        self.launches, self.count = 0, 0
+        self.launches = 0
+        self.count = 0
         self.writes: deque[Write] = deque([Write(kind="initial", value=self._now())], _MOST_WRITES)
 
     def run_watched(
@@ -100,7 +104,8 @@ class History:
         self._through_engine += 1
         nothing: tuple[tuple[Region, ...], ...] = ((), (), ())
         taken = options is not None and (options.trace is not None or options.observer is not None)
-        before, count = self._now(), self.count
+        before = self._now()
+        count = self.count
         try:
             if taken or launch.device is not self._device:
                 return launch.run(options), nothing
@@ -109,8 +114,14 @@ class History:
         finally:
             self.settle()
             if taken and self.count == count and not _same(before, self._now()):
-                self.note(Write(kind="operation", name=launch.stats.name, launch=self.launches,
-                                source=self._lines.here()[0]))  # fmt: skip
+                self.note(
+                    Write(
+                        kind="operation",
+                        name=launch.stats.name,
+                        launch=self.launches,
+                        source=self._lines.here()[0],
+                    )
+                )
                 self.settle()
 
     def see(self, act: Act) -> None:
@@ -177,7 +188,9 @@ class _Look:
         self._history, self._launch, self._source = history, launch, history.here()
         self._code = launch.launch.source.code.split("\n")
         self._aim = aim = Aim()
-        aim.start, aim.end, aim.sites = history.start, history.end, self._sizes.ctypes.data
+        aim.start = history.start
+        aim.end = history.end
+        aim.sites = self._sizes.ctypes.data
 
     def watch(self, ask: int) -> tuple[int, int]:
         self._aim.ask = ask
@@ -187,7 +200,8 @@ class _Look:
         self, block: int, warp: int, what: int, lanes: npt.NDArray[np.int64] | None, mask: int, extra: int
     ) -> None:
         assert lanes is not None
-        here, history = self._sites[HIT - what], self._history
+        here = self._sites[HIT - what]
+        history = self._history
         text = self._code[here.line - 1].strip() if 0 < here.line <= len(self._code) else ""
         atomic = here.instruction.root in ("atom", "red")
         first = True
@@ -205,9 +219,14 @@ class _Look:
                     unlinear(warp * layout.LANES + lane, self._launch.block),
                 )
                 history.note(
-                    Write(kind="atomic" if atomic else "store", name=self._launch.stats.name,
-                          launch=history.launches, place=place, source=self._source)
-                )  # fmt: skip
+                    Write(
+                        kind="atomic" if atomic else "store",
+                        name=self._launch.stats.name,
+                        launch=history.launches,
+                        place=place,
+                        source=self._source,
+                    )
+                )
 
     def access(self, *_: Any) -> bool:
         return False

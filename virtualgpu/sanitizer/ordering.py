@@ -57,7 +57,9 @@ class Ordering:
     """
 
     def __init__(self, threads: int, blocks: int, shared: structures.Checker) -> None:
-        self.threads, self.blocks, self.shared = threads, blocks, shared
+        self.threads = threads
+        self.blocks = blocks
+        self.shared = shared
         self.columns = np.zeros((len(_COLUMNS), 0), np.int64)
         self.slots: list[Slot] = []
         self.has_messages = False
@@ -172,17 +174,21 @@ class Ordering:
 
 def new_slot(shared: structures.Checker, ask: int, *, races: bool, unwritten: bool) -> Slot:
     """Room for one worker's blocks; `ask` is the function that compiled code asks."""
-    row, kept = structures.Block(), []
+    row = structures.Block()
+    kept = []
 
     def zeros(count: int, kind: npt.DTypeLike) -> int:
         kept.append(np.zeros(max(count, 1), kind))
         return kept[-1].ctypes.data
 
     words = shared.shared_words
-    row.checker, row.ask, row.number = address_of(shared), ask, -1
+    row.checker = address_of(shared)
+    row.ask = ask
+    row.number = -1
     row.fenced, row.wide = zeros(shared.warps, np.int32), zeros(shared.warps, np.int32)
     if races:
-        row.planes, row.step = zeros(structures.PLANES * words, np.int64), 8 * words
+        row.planes = zeros(structures.PLANES * words, np.int64)
+        row.step = 8 * words
         if shared.partial:
             row.readers = zeros(words * shared.warps, np.int64)
         row.under_way, row.latest = zeros(words, np.int32), zeros(words, np.int64)

@@ -63,7 +63,8 @@ def sanitize(
     KernelFault
         For a fault of a kind that no chosen tool covers.
     """
-    names, nan = what.tools, what.nan
+    names = what.tools
+    nan = what.nan
     order = block_sequence(what.order, prod(launch.grid), what.seed)
     kernel = launch.module.program(launch.device).generated(launch.packed.name, observe=True, trap_nan=nan)
     memory = launch.device.memory
@@ -97,7 +98,8 @@ def sanitize(
             if isinstance(error, LaunchTimeoutError) and error.progress is not None:
                 restore()
                 if error.progress.moving or _ends(launch, options):
-                    fault, stopped = None, error.progress
+                    fault = None
+                    stopped = error.progress
             if fault is not None and _TOOL_OF.get(fault.kind, "program") in set(TOOLS) - set(names):
                 raise
         if checker is not None:
@@ -115,18 +117,24 @@ def sanitize(
         hazards.insert(0, _hazard_of(fault, name))
     hazards.sort(key=lambda hazard: _SEVERITY.index(hazard.severity))
     return SanitizerReport(
-        provenance=launch.device.info.as_virtual, kernel_name=name, grid=launch.grid, block=launch.block,
-        shared_bytes=launch.packed.shared_bytes, tools=(*names, "nan") if nan else names,
+        provenance=launch.device.info.as_virtual,
+        kernel_name=name,
+        grid=launch.grid,
+        block=launch.block,
+        shared_bytes=launch.packed.shared_bytes,
+        tools=(*names, "nan") if nan else names,
         block_order=what.order if what.order in (IN_ORDER, REVERSED) else f"{what.order}, seed {what.seed}",
-        hazards=tuple(hazards), fault=type(fault).__name__ if fault is not None else "",
+        hazards=tuple(hazards),
+        fault=type(fault).__name__ if fault is not None else "",
         left_out=_left_out(fault, stopped, options.watchdog_s, findings, checker),
         blocks_checked=None if stopped is None else stopped.ended,
-    )  # fmt: skip
+    )
 
 
 def _report(launch: PreparedLaunch, kernel: Kernel, findings: Findings, shape: Shape) -> Report:
     """What tells of findings, with the names of the source."""
-    module, plan = launch.module.program(launch.device).module, kernel.plans[0]
+    module = launch.module.program(launch.device).module
+    plan = kernel.plans[0]
     shared = [v for v in module.variables.values() if v.space == "shared"]
     for each in module.functions.values():
         shared += each.shared.values()
@@ -147,9 +155,17 @@ def _report(launch: PreparedLaunch, kernel: Kernel, findings: Findings, shape: S
         found |= updates(function)
         compared |= checks(function)
     return Report(
-        findings, launch.stats.name, launch.module.code.split("\n"), launch.grid, launch.block, names,
-        plan.flow, plan.function, found, compared,
-    )  # fmt: skip
+        findings,
+        launch.stats.name,
+        launch.module.code.split("\n"),
+        launch.grid,
+        launch.block,
+        names,
+        plan.flow,
+        plan.function,
+        found,
+        compared,
+    )
 
 
 def _ends(launch: PreparedLaunch, options: RunOptions) -> bool:
@@ -167,7 +183,8 @@ def _checker(
     launch: PreparedLaunch, kernel: Kernel, shape: Shape, findings: Findings, names: Sequence[str]
 ) -> Checker:
     """The checker for the chosen tools, which tells `findings`."""
-    memory, program = launch.device.memory, launch.module.program(launch.device)
+    memory = launch.device.memory
+    program = launch.module.program(launch.device)
     checker = Checker(
         shape,
         memory,
@@ -185,7 +202,8 @@ def _checker(
         unwritten="init" in names,
         unwritten_words=_unwritten(memory, shape.granule_bytes, list(launch.arrays)),
     )
-    findings.sites, findings.ordering = checker.sites, checker.ordering
+    findings.sites = checker.sites
+    findings.ordering = checker.ordering
     return checker
 
 
@@ -206,16 +224,25 @@ def _checked_heap(memory: DeviceMemory, wanted: bool) -> Iterator[list[int]]:
 def _leak(sizes: Sequence[int], kernel: str) -> Hazard:
     blocks = f"{count(len(sizes), 'block')} of {count(sum(sizes), 'byte')}"
     return Hazard(
-        tool="memory", kind=LEAK, severity="info", space="global", kernel=kernel, first=None,
-        second=Place(0, "", (0, 0, 0), (0, 0, 0)), address=None, array="device heap", count=len(sizes),
+        tool="memory",
+        kind=LEAK,
+        severity="info",
+        space="global",
+        kernel=kernel,
+        first=None,
+        second=Place(0, "", (0, 0, 0), (0, 0, 0)),
+        address=None,
+        array="device heap",
+        count=len(sizes),
         message=f"{blocks} that this launch took with malloc() or new stay on the device heap until a kernel "
         "frees them: the heap lives as long as the CUDA context.",
-    )  # fmt: skip
+    )
 
 
 def _bounds(launch: PreparedLaunch, kernel: Kernel) -> Callable[[ir.Instruction], tuple[int, int]]:
     """For an instruction, the allocation that its pointer belongs to."""
-    memory, program = launch.device.memory, launch.module.program(launch.device)
+    memory = launch.device.memory
+    program = launch.module.program(launch.device)
     variables = {name: program.global_address(name, memory)[0] for name in kernel.tables.globals}
     homes = {id(i): kernel.plans[function].function for function, i in kernel.tables.accesses}
 
@@ -252,7 +279,9 @@ def _never_written(
     launch: PreparedLaunch, checker: Checker, names: Names, known: Sequence[Hazard]
 ) -> list[Hazard]:
     """Elements of array arguments that ``cp.empty`` left open, that no thread wrote, and that none read."""
-    memory, unit, found = launch.device.memory, checker.granule_bytes, []
+    memory = launch.device.memory
+    unit = checker.granule_bytes
+    found = []
     reads = [hazard.address for hazard in known if hazard.kind == UNWRITTEN and hazard.space == "global"]
     for address, size in launch.arrays.items():
         allocation = memory.nearest(address)
@@ -262,29 +291,49 @@ def _never_written(
             continue
         start = (address - allocation.address) // unit
         here = slice(start, start + size // unit)
-        left, before = words[here], checker.unwritten_words[allocation.address][here]
+        left = words[here]
+        before = checker.unwritten_words[allocation.address][here]
         if left.any():
             first = address + int(np.flatnonzero(left)[0]) * unit
-            array, place = names.device(first), Place(0, "", (0, 0, 0), (0, 0, 0))
-            missing, opened = int(left.sum()) * unit, int(before.sum()) * unit
-            found.append(Hazard(
-                tool="init", kind=NEVER, severity="info", space="global", kernel=launch.stats.name,
-                first=None, second=place, address=first, array=array, count=int(left.sum()),
-                message=f"no thread wrote {array}: {missing:,} of the {opened:,} bytes that cp.empty left "
-                "open in this array have no value after the launch. Let the threads cover all elements, or "
-                "make the array with cp.zeros.",
-            ))  # fmt: skip
+            array = names.device(first)
+            place = Place(0, "", (0, 0, 0), (0, 0, 0))
+            missing = int(left.sum()) * unit
+            opened = int(before.sum()) * unit
+            found.append(
+                Hazard(
+                    tool="init",
+                    kind=NEVER,
+                    severity="info",
+                    space="global",
+                    kernel=launch.stats.name,
+                    first=None,
+                    second=place,
+                    address=first,
+                    array=array,
+                    count=int(left.sum()),
+                    message=f"no thread wrote {array}: {missing:,} of the {opened:,} bytes that cp.empty "
+                    "left open in this array have no value after the launch. Let the threads cover all "
+                    "elements, or make the array with cp.zeros.",
+                )
+            )
     return found
 
 
 def _hazard_of(fault: KernelFault, kernel: str) -> Hazard:
     site = fault.site
     return Hazard(
-        tool=_TOOL_OF.get(fault.kind, "program"), kind=fault.kind or fault.error_name, severity="error",
-        space=fault.space, kernel=kernel, first=None,
-        second=Place(site.line, site.source_text, site.block, site.thread), address=site.address,
-        array=fault.array, count=1, message=str(fault).removeprefix(f"{fault.error_name}: "),
-    )  # fmt: skip
+        tool=_TOOL_OF.get(fault.kind, "program"),
+        kind=fault.kind or fault.error_name,
+        severity="error",
+        space=fault.space,
+        kernel=kernel,
+        first=None,
+        second=Place(site.line, site.source_text, site.block, site.thread),
+        address=site.address,
+        array=fault.array,
+        count=1,
+        message=str(fault).removeprefix(f"{fault.error_name}: "),
+    )
 
 
 def _left_out(

@@ -49,8 +49,10 @@ from virtualgpu.sanitizer.structures import (
     Site,
 )
 
-_THREAD, _TICK = (1 << THREAD_BITS) - 1, (1 << 32) - 1
-_TAG, _OFFSET = 56, (1 << 56) - 1
+_THREAD = (1 << THREAD_BITS) - 1
+_TICK = (1 << 32) - 1
+_TAG = 56
+_OFFSET = (1 << 56) - 1
 
 
 def renew(c: Context, b: Block, g: Checker) -> None:
@@ -227,9 +229,20 @@ def differing(b: Block, g: Checker, s: Site, first: int, now: int, host: int, pa
 
 
 def clash(
-    c: Context, b: Block, g: Checker, s: Site, kind: int, old: int, first: int, now: int, shared: int,
-    start: int, word: int, host: int, part: int,
-) -> None:  # fmt: skip
+    c: Context,
+    b: Block,
+    g: Checker,
+    s: Site,
+    kind: int,
+    old: int,
+    first: int,
+    now: int,
+    shared: int,
+    start: int,
+    word: int,
+    host: int,
+    part: int,
+) -> None:
     """A race between an earlier access and this one."""
     relation = ACROSS_BLOCKS
     if load64(g.blocks + 8 * ((first >> WHO_BITS) - 1)) == b.number:
@@ -244,9 +257,21 @@ def clash(
 
 
 def touch_word(
-    c: Context, b: Block, g: Checker, s: Site, kind: int, planes: int, step: int, floor: int, now: int,
-    shared: int, start: int, word: int, host: int, part: int,
-) -> None:  # fmt: skip
+    c: Context,
+    b: Block,
+    g: Checker,
+    s: Site,
+    kind: int,
+    planes: int,
+    step: int,
+    floor: int,
+    now: int,
+    shared: int,
+    start: int,
+    word: int,
+    host: int,
+    part: int,
+) -> None:
     """Check an access to a word against what is kept of it, then keep it, too."""
     thread = now & _THREAD
     first = rival(b, g, planes, step, floor, thread)
@@ -286,7 +311,7 @@ def under_way(c: Context, b: Block, g: Checker, step: int, now: int, word: int) 
 
 def touch_shared(
     c: Context, b: Block, g: Checker, s: Site, word: int, now: int, step: int, part: int
-) -> None:  # fmt: skip
+) -> None:
     """One lane's access to a word of shared memory."""
     if b.written:
         tag = b.written + 4 * word
@@ -303,7 +328,7 @@ def touch_shared(
             host = c.shared + (word << g.shift)
             touch_word(
                 c, b, g, s, s.kind_shared, b.planes + 8 * word, b.step, b.floor, now, 1, 0, word, host, part
-            )  # fmt: skip
+            )
 
 
 def read_shared(c: Context, b: Block, g: Checker, s: Site, lanes: int, mask: int, first: int) -> None:

@@ -11,20 +11,36 @@ from __future__ import annotations
 from virtualgpu.engine.ir.compiled import size_of, struct
 
 # Classes of accesses. Atomics and other strong operations do not race with each other.
-WEAK_WRITE, STRONG_WRITE, WEAK_READ, STRONG_READ = 0, 1, 2, 3
-GLOBAL, SHARED, LOCAL, GENERIC, NOWHERE = 0, 1, 2, 3, 4
+WEAK_WRITE = 0
+STRONG_WRITE = 1
+WEAK_READ = 2
+STRONG_READ = 3
+GLOBAL = 0
+SHARED = 1
+LOCAL = 2
+GENERIC = 3
+NOWHERE = 4
 # A word's planes: three for each class that is kept.
 PLANES = 9
-THREAD_BITS, WHO_BITS = 10, 32
+THREAD_BITS = 10
+WHO_BITS = 32
 
 # What a table of findings counts.
-RACE, UNWRITTEN, STRAY, HASTY = 0, 1, 2, 3
-IN_WARP, IN_BLOCK, ACROSS_BLOCKS = 0, 1, 2
+RACE = 0
+UNWRITTEN = 1
+STRAY = 2
+HASTY = 3
+IN_WARP = 0
+IN_BLOCK = 1
+ACROSS_BLOCKS = 2
 ENTRIES = 4096
 
 # What becomes of asynchronous copies at an access; 0 is any other access. From `BOUND` on the copy is a
 # write that the barrier orders, though it arrives later.
-ISSUED, ARRIVED, BOUND, LANDED = 1, 2, 3, 4
+ISSUED = 1
+ARRIVED = 2
+BOUND = 3
+LANDED = 4
 
 # What Python is asked besides what the engine tells (`layout`).
 GROW, DRAIN, REGION, HEAP, MIXED, KNOW, DESCRIBE, LEARN = (-(1 << 30) - n for n in range(8))
@@ -154,4 +170,6 @@ class Block:
     values: int
 
 
-ENTRY_BYTES, SITE_BYTES, REGION_BYTES = size_of(Entry), size_of(Site), size_of(Region)
+ENTRY_BYTES = size_of(Entry)
+SITE_BYTES = size_of(Site)
+REGION_BYTES = size_of(Region)

@@ -33,9 +33,12 @@ if TYPE_CHECKING:
     from virtualgpu.model.machine import VirtualDevice
 
 # What is kept of a granule.
-READ, WRITTEN, ATOMIC = 1, 2, 4
+READ = 1
+WRITTEN = 2
+ATOMIC = 4
 OPEN = -(1 << 29)  # what the compiled code asks for an allocation that it meets first
-_TAG, _OFFSET = 56, (1 << 56) - 1
+_TAG = 56
+_OFFSET = (1 << 56) - 1
 # Larger allocations have larger granules; a kernel with more pieces than this has coarser ones.
 _MOST_GRANULES = 1 << 26
 _MOST_PIECES = 64
@@ -126,9 +129,11 @@ class Touched:
         self._shifts = np.zeros(count, np.int64)
         self._sites = np.array([_what(i) for i in accesses] or [(0, 0)], np.int64)
         self._look = look = Look()
-        look.starts, look.ends = self._starts.ctypes.data, self._ends.ctypes.data
+        look.starts = self._starts.ctypes.data
+        look.ends = self._ends.ctypes.data
         look.count = len(self._starts)
-        look.maps, look.shifts = self._places.ctypes.data, self._shifts.ctypes.data
+        look.maps = self._places.ctypes.data
+        look.shifts = self._shifts.ctypes.data
         look.sites = self._sites.ctypes.data
 
     def watch(self, ask: int) -> tuple[int, int]:
@@ -159,7 +164,8 @@ class Touched:
         return tuple(region for number in sorted(self._maps) for region in self._of(number, what))
 
     def _of(self, number: int, what: int) -> Iterator[Region]:
-        start, unit = int(self._starts[number]), 1 << int(self._shifts[number])
+        start = int(self._starts[number])
+        unit = 1 << int(self._shifts[number])
         size = int(self._ends[number]) - start
         label = _label(self._device, start)
         memory = HOST if self._device.memory.is_lent(start) else self._device.id
@@ -168,7 +174,8 @@ class Touched:
         marked = np.zeros(len(self._maps[number]) + 2, np.int8)
         marked[1:-1] = self._maps[number] & what != 0
         edges = np.flatnonzero(np.diff(marked))
-        firsts, ends = edges[::2] * unit, np.minimum(edges[1::2] * unit, size)
+        firsts = edges[::2] * unit
+        ends = np.minimum(edges[1::2] * unit, size)
         for first, item, shape, strides in _pieces(firsts, ends):
             yield Region(memory, start + first, item, shape, strides, label)
 
@@ -193,14 +200,16 @@ def _pieces(
 ) -> Iterator[tuple[int, int, tuple[int, ...], tuple[int, ...]]]:
     """Runs of bytes as items: first byte, bytes of an item, and its repetitions; the same ones in one."""
     if len(firsts) > 2:
-        sizes, steps = ends - firsts, np.diff(firsts)
+        sizes = ends - firsts
+        steps = np.diff(firsts)
         if (sizes == sizes[0]).all() and (steps == steps[0]).all():
             yield int(firsts[0]), int(sizes[0]), (len(firsts),), (int(steps[0]),)
             return
     if len(firsts) > _MOST_PIECES:
         gaps = firsts[1:] - ends[:-1]
         kept = np.sort(np.argsort(gaps, kind="stable")[-(_MOST_PIECES - 1) :])
-        firsts, ends = np.append(firsts[:1], firsts[kept + 1]), np.append(ends[kept], ends[-1:])
+        firsts = np.append(firsts[:1], firsts[kept + 1])
+        ends = np.append(ends[kept], ends[-1:])
     for first, end in zip(firsts.tolist(), ends.tolist(), strict=True):
         yield first, end - first, (), ()
 

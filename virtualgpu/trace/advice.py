@@ -52,7 +52,8 @@ def advice(timeline: Timeline) -> tuple[Advice, ...]:
     >>> print(advice(timeline)[0].text)
     Remove the wait in cell [3], line 4 (`float(y)`), behind which ...: up to about 412 µs of 1.05 ms (39 %).
     """
-    flow, path = Flow(timeline), critical_path(timeline)
+    flow = Flow(timeline)
+    path = critical_path(timeline)
     device = [a for a in timeline.activities if engine_of(a) is not None]
     idle = [gap for gap in gaps_of(flow, {"device": device}) if gap.before]
     found = [
@@ -85,7 +86,8 @@ def _on_path(flow: Flow, path: Sequence[PathStep]) -> list[Activity]:
 def _pin(flow: Flow, path: Sequence[PathStep]) -> Iterable[Advice]:
     copies = [a for a in _on_path(flow, path) if a.pinned is False and a.size_bytes >= _SMALLEST_COPY]
     speeds = {kind: _pinned_gb_s(flow, kind) for kind in {copy.copy_kind for copy in copies}}
-    saved, lines = 0.0, []
+    saved = 0.0
+    lines = []
     for copy in copies:
         likely_ns = copy.size_bytes / speeds[copy.copy_kind]
         if likely_ns < copy.duration_ns:

@@ -52,19 +52,26 @@ class _Walk:
 
     def _operation(self, operation: Activity) -> Activity | None:
         """Take in an operation; what comes before it, None at the beginning."""
-        flow, begin_ns = self._flow, self._flow.timeline.start_ns
+        flow = self._flow
+        begin_ns = self._flow.timeline.start_ns
         where = self._names[operation.device_id, operation.stream_id]
         start_ns = max(begin_ns, operation.start_ns)
         call = flow.call(operation)
         self._add(
-            "operation", operation.name, start_ns, operation.end_ns, where,
-            operation.correlation_id, call.source if call else None,
-        )  # fmt: skip
+            "operation",
+            operation.name,
+            start_ns,
+            operation.end_ns,
+            where,
+            operation.correlation_id,
+            call.source if call else None,
+        )
         candidates = [*flow.before(operation), flow.engine_before(operation)]
         possible = [
-            a for a in candidates
+            a
+            for a in candidates
             if a is not None and a.end_ns <= start_ns and a.correlation_id not in self._seen
-        ]  # fmt: skip
+        ]
         awaited = max(possible, key=lambda a: a.end_ns, default=None)
         given_ns = begin_ns if call is None else min(call.end_ns, start_ns)
         ready_ns = max(begin_ns, given_ns, awaited.end_ns if awaited else begin_ns)
@@ -75,7 +82,8 @@ class _Walk:
 
     def _host(self, thread: int, until_ns: int) -> Activity | None:
         """Take in the host's stretch up to a time; the operation that it had waited for before."""
-        flow, begin_ns = self._flow, self._flow.timeline.start_ns
+        flow = self._flow
+        begin_ns = self._flow.timeline.start_ns
         at_ns = until_ns
         while (wait := flow.last_wait(thread, at_ns)) is not None:
             operation = wait.operation
@@ -108,13 +116,24 @@ class _Walk:
         self._add("host", name, start_ns, end_ns, "host", 0, source)
 
     def _add(
-        self, kind: StepKind, name: str, start_ns: int, end_ns: int, where: str,
-        number: int = 0, source: SourceLine | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        kind: StepKind,
+        name: str,
+        start_ns: int,
+        end_ns: int,
+        where: str,
+        number: int = 0,
+        source: SourceLine | None = None,
+    ) -> None:
         if end_ns > start_ns:
             self._steps.append(
                 PathStep(
-                    kind=kind, name=name, start_ns=start_ns, end_ns=end_ns, where=where,
-                    correlation_id=number, source=source,
+                    kind=kind,
+                    name=name,
+                    start_ns=start_ns,
+                    end_ns=end_ns,
+                    where=where,
+                    correlation_id=number,
+                    source=source,
                 )
-            )  # fmt: skip
+            )

@@ -38,7 +38,8 @@ def hazard(
     count: int = 1,
 ) -> StreamHazard:
     """The finding that two uses make, `old` given first; `freed`: where the memory was given back between."""
-    first, second = _side(old, new, names), _side(new, old, names)
+    first = _side(old, new, names)
+    second = _side(new, old, names)
     array = new.region.array or old.region.array
     if freed is not None:
         array = old.region.array or array
@@ -46,9 +47,15 @@ def hazard(
     cause = _what(kind, first, second, old, called, freed) + _why(kind, old, new, order, names)
     where, remedy = _remedy(kind, old, new, called, names)
     return StreamHazard(
-        kind=kind, first=first, second=second, array=array, cause=cause, remedy=remedy, where=where,
+        kind=kind,
+        first=first,
+        second=second,
+        array=array,
+        cause=cause,
+        remedy=remedy,
+        where=where,
         count=count,
-    )  # fmt: skip
+    )
 
 
 def _side(use: Use, other: Use, names: dict[StreamKey, str]) -> StreamUse:
@@ -118,7 +125,8 @@ def _misguided(wait: Wait, old: Use, waiting: str, names: dict[StreamKey, str]) 
         recorded = f"recorded{_in(wait.recorded)}, before that operation"
         return f"the event that {waiting} waits for{_in(wait.source)} was {recorded}."
     if wait.recorded_at > old.at:
-        other, missed = stream_words(wait.stream, names), stream_words(old.stream, names)
+        other = stream_words(wait.stream, names)
+        missed = stream_words(old.stream, names)
         return f"{waiting} waits{_in(wait.source)} for {other} only, which does not wait for {missed}."
     return ""
 
@@ -127,7 +135,8 @@ def _remedy(
     kind: StreamHazardKind, old: Use, new: Use, array: str, names: dict[StreamKey, str]
 ) -> tuple[str, str]:
     """Where to put what."""
-    earlier, later = _shown(old, new), _shown(new, old)
+    earlier = _shown(old, new)
+    later = _shown(new, old)
     if kind == "used after it was freed" or earlier is None:
         return f"Keep {array} as long as something uses its address.", ""
     first = stream_code(earlier, names)

@@ -60,11 +60,15 @@ class Flow:
 
     @cached_property
     def _graph_calls(self) -> tuple[list[int], list[HostCall]]:
-        found = sorted(
-            (number, call)
-            for number, call in self._calls.items()
-            if (operation := self.operations.get(number)) is not None and operation.graph_id
-        ) if self._calls else []  # fmt: skip
+        found = (
+            sorted(
+                (number, call)
+                for number, call in self._calls.items()
+                if (operation := self.operations.get(number)) is not None and operation.graph_id
+            )
+            if self._calls
+            else []
+        )
         return [number for number, _ in found], [call for _, call in found]
 
     def before(self, activity: Activity) -> list[Activity]:
@@ -247,9 +251,11 @@ def idle(activities: list[Activity], start_ns: int, end_ns: int) -> list[tuple[i
 
 def within_ns(spans: Sequence[HostCall | Wait], start_ns: int, end_ns: int) -> int:
     """How much of a stretch of time is within a call or a wait."""
-    total_ns, free_ns = 0, start_ns
+    total_ns = 0
+    free_ns = start_ns
     for span in spans if len(spans) < 2 else sorted(spans, key=lambda span: span.start_ns):
-        begin, end = max(span.start_ns, free_ns), min(span.end_ns, end_ns)
+        begin = max(span.start_ns, free_ns)
+        end = min(span.end_ns, end_ns)
         if end > begin:
             total_ns += end - begin
             free_ns = end

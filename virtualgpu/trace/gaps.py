@@ -67,14 +67,22 @@ def gaps(timeline: Timeline, min_ns: int = 0) -> tuple[Gap, ...]:
 
 def gaps_of(flow: Flow, groups: Mapping[str, Sequence[Activity]]) -> list[Gap]:
     """The gaps of each group of operations."""
-    timeline, causes = flow.timeline, _Causes(flow)
+    timeline = flow.timeline
+    causes = _Causes(flow)
     return [
-        Gap(where=where, start_ns=begin, end_ns=until, cause=cause, reason=reason, source=source,
-            before=0 if after is None else after.correlation_id)
+        Gap(
+            where=where,
+            start_ns=begin,
+            end_ns=until,
+            cause=cause,
+            reason=reason,
+            source=source,
+            before=0 if after is None else after.correlation_id,
+        )
         for where, activities in groups.items()
         for start, end, after in idle(list(activities), timeline.start_ns, timeline.end_ns)
         for begin, until, (cause, reason, source) in causes.of(start, end, after)
-    ]  # fmt: skip
+    ]
 
 
 class _Causes:
@@ -132,7 +140,8 @@ class _Causes:
 
     def _host(self, thread: int, start_ns: int, given_ns: int, issued_by: SourceLine | None) -> _Told:
         """Why the host gave an operation out no earlier."""
-        flow, length_ns = self._flow, given_ns - start_ns
+        flow = self._flow
+        length_ns = given_ns - start_ns
         waits = flow.waits_within(thread, start_ns, given_ns)
         calls = flow.calls_within(thread, start_ns, given_ns)
         held_up: Counter[_Told] = Counter()
@@ -162,7 +171,8 @@ class _Causes:
         if engine is None:
             return 0
         starts, ends = self._busy[engine + (f" of device {operation.device_id}" if self._several else "")]
-        first, last = np.searchsorted(ends, start_ns, "right"), np.searchsorted(starts, end_ns, "left")
+        first = np.searchsorted(ends, start_ns, "right")
+        last = np.searchsorted(starts, end_ns, "left")
         cut = np.minimum(ends[first:last], end_ns) - np.maximum(starts[first:last], start_ns)
         return int(cut.sum())
 

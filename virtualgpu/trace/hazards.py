@@ -129,7 +129,8 @@ class StreamChecker:
     def _graph(self, act: GraphLaunch) -> None:
         key = self._seen(act.device_id, act.stream_id)
         self.operations += len(act.nodes)
-        launch, made = self._order.at, self._made.get(act.graph_id, 0)
+        launch = self._order.at
+        made = self._made.get(act.graph_id, 0)
         for node, moment in zip(act.nodes, self._order.graph(act), strict=True):
             inner = self._seen(node.device_id, node.stream_id)
             source = node.source or act.source
@@ -168,11 +169,14 @@ class StreamChecker:
 
     def _meet(self, new: Use) -> None:
         """Compare a use with those before it, and keep it for those after it."""
-        region, clock = new.region, new.moment.clock
+        region = new.region
+        clock = new.moment.clock
         known = self._places.get(region.memory)
         if known is None:
             known = self._places[region.memory] = Places()
-        start, end, host = region.start, region.end, self._order.host
+        start = region.start
+        end = region.end
+        host = self._order.host
         for members in known.meeting(region):
             kept: list[Use] = []
             for old in members:
@@ -222,7 +226,8 @@ class StreamChecker:
     # Memory that comes and goes
 
     def _release(self, act: Release) -> None:
-        region, at = act.region, self._order.at
+        region = act.region
+        at = self._order.at
         stream = None if act.stream_id is None else self._key(act.device_id, act.stream_id)
         clock: Clock = dict(self._order.host) if stream is None else self._order.next_in(stream)
         freed = Block(region, at, act.source, clock, act.is_private)

@@ -162,7 +162,8 @@ class Order:
                 if chain is None and after.get(moment.chain) == moment.tick:
                     chain = moment.chain
             if chain is None:
-                chain, branches = (stream.key, branches), branches + 1
+                chain = (stream.key, branches)
+                branches = branches + 1
             moments.append(self._tick(chain, clock))
             join(after, clock)
             self._remember(act.nodes[number].number, clock)
@@ -178,7 +179,8 @@ class Order:
         self._events[act.event_id] = _Event(dict(stream.clock), stream.key, self.at, act.source)
 
     def wait(self, act: EventWait) -> None:
-        stream, event = self._stream((act.device_id, act.stream_id)), self._events.get(act.event_id)
+        stream = self._stream((act.device_id, act.stream_id))
+        event = self._events.get(act.event_id)
         if event is None:
             stream.waits.append(Wait(self.at, act.source, None))
             return

@@ -88,7 +88,8 @@ def union(spans: Intervals) -> Intervals:
     if not starts.size:
         return np.empty((2, 0), np.int64)
     order = np.argsort(starts, kind="stable")
-    starts, ends = starts[order], np.maximum.accumulate(ends[order])
+    starts = starts[order]
+    ends = np.maximum.accumulate(ends[order])
     breaks = np.flatnonzero(starts[1:] > ends[:-1])
     return np.array([starts[[0, *(breaks + 1)]], ends[[*breaks, -1]]])
 

@@ -60,13 +60,20 @@ def profile(
         (a for a in ran if a.kind in ("MEMCPY", "MEMCPY2", "MEMSET")), lambda a: (a.copy_kind, a.pinned)
     )
     return Profile(
-        provenance=timeline.provenance, method=timeline.method, name=name, wall_ns=timeline.duration_ns,
+        provenance=timeline.provenance,
+        method=timeline.method,
+        name=name,
+        wall_ns=timeline.duration_ns,
         busy_ns=overlap.length_ns(overlap.intervals(ran)),
         kernels=_longest([_kernel(group, occupancy) for group in kernels]),
         copies=_longest([_copy(group) for group in copies]),
-        waits=_waits(timeline), ranges=_ranges(flow), lines=_lines(flow),
-        before_bytes=before_bytes, peak_bytes=peak_bytes, note=timeline.note,
-    )  # fmt: skip
+        waits=_waits(timeline),
+        ranges=_ranges(flow),
+        lines=_lines(flow),
+        before_bytes=before_bytes,
+        peak_bytes=peak_bytes,
+        note=timeline.note,
+    )
 
 
 def _groups(items: Iterable[T], key: Callable[[T], K]) -> list[list[T]]:
@@ -84,17 +91,25 @@ def _kernel(group: Sequence[Activity], occupancy: Callable[[Activity], float | N
     shapes = {(a.grid, a.block) for a in group}
     grid, block = shapes.pop() if len(shapes) == 1 else (None, None)
     return ProfiledKernel(
-        key=group[0].name, count=len(group), device_time_total_ns=_device_ns(group), grid=grid, block=block,
-        occupancy=_mean(group, occupancy), moved_bytes=_sum([a.moved_bytes for a in group]),
+        key=group[0].name,
+        count=len(group),
+        device_time_total_ns=_device_ns(group),
+        grid=grid,
+        block=block,
+        occupancy=_mean(group, occupancy),
+        moved_bytes=_sum([a.moved_bytes for a in group]),
         flop=_sum([a.flop for a in group]),
-    )  # fmt: skip
+    )
 
 
 def _copy(group: Sequence[Activity]) -> ProfiledCopy:
     return ProfiledCopy(
-        way=group[0].copy_kind, pinned=group[0].pinned, count=len(group),
-        size_bytes=sum(a.size_bytes for a in group), device_time_total_ns=_device_ns(group),
-    )  # fmt: skip
+        way=group[0].copy_kind,
+        pinned=group[0].pinned,
+        count=len(group),
+        size_bytes=sum(a.size_bytes for a in group),
+        device_time_total_ns=_device_ns(group),
+    )
 
 
 def _device_ns(group: Iterable[Activity]) -> int:
@@ -111,10 +126,12 @@ def _mean(group: Sequence[Activity], occupancy: Callable[[Activity], float | Non
     """The mean over the device time, None where that of a launch is not known."""
     whole = weighted = 0.0
     for same in _groups(group, lambda a: (a.block, a.registers_per_thread, a.shared_bytes)):
-        each, weight = occupancy(same[0]), _device_ns(same) or 1
+        each = occupancy(same[0])
+        weight = _device_ns(same) or 1
         if each is None:
             return None
-        whole, weighted = whole + weight, weighted + weight * each
+        whole = whole + weight
+        weighted = weighted + weight * each
     return weighted / whole
 
 
@@ -140,11 +157,14 @@ def _waits(timeline: Timeline) -> tuple[ProfiledWait, ...]:
     )
     rows = [
         ProfiledWait(
-            key=same[0].name or same[0].type, source=same[0].source, hidden=same[0].hidden, count=len(same),
+            key=same[0].name or same[0].type,
+            source=same[0].source,
+            hidden=same[0].hidden,
+            count=len(same),
             cpu_time_total_ns=sum(wait.end_ns - wait.start_ns for wait in same),
         )
         for same in groups
-    ]  # fmt: skip
+    ]
     return tuple(sorted(rows, key=lambda row: -row.cpu_time_total_ns))
 
 
@@ -168,10 +188,11 @@ def _ranges(flow: Flow) -> tuple[ProfiledRange, ...]:
             inside.update((a.correlation_id, a) for _, a in given.get(one.thread, [])[first:last])
         rows.append(
             ProfiledRange(
-                key=same[0].name, count=len(same),
+                key=same[0].name,
+                count=len(same),
                 cpu_time_total_ns=overlap.length_ns(overlap.intervals(same)),
                 device_time_total_ns=_device_ns(inside.values()) if timeline.calls else None,
                 operations=len(inside),
             )
-        )  # fmt: skip
+        )
     return tuple(sorted(rows, key=lambda row: -row.cpu_time_total_ns))

@@ -50,13 +50,20 @@ class _Somewhere:
     """What NumPy takes for an array at an address. Nothing is ever read there."""
 
     def __init__(self, region: Region) -> None:
-        item, shape, strides = region.item_bytes, region.shape, region.strides
+        item = region.item_bytes
+        shape = region.shape
+        strides = region.strides
         if item > _MAX_ITEM_BYTES or not shape:
-            shape, strides, item = (*shape, item), (*strides, 1), 1
+            shape = (*shape, item)
+            strides = (*strides, 1)
+            item = 1
         self.__array_interface__ = {
-            "data": (region.address, False), "shape": shape, "strides": strides, "typestr": f"|V{item}",
+            "data": (region.address, False),
+            "shape": shape,
+            "strides": strides,
+            "typestr": f"|V{item}",
             "version": 3,
-        }  # fmt: skip
+        }
 
     def array(self) -> npt.NDArray[np.void]:
         return np.asarray(self)
@@ -93,10 +100,12 @@ class Places(Generic[T]):
 
     def meeting(self, region: Region) -> list[list[T]]:
         """Lists of things that may meet a region, each to be changed in place."""
-        start, end = region.start, region.end
+        start = region.start
+        end = region.end
         found = []
         for size, (starts, lists) in self._sizes.items():
-            first, last = bisect_right(starts, start - (1 << size)), bisect_left(starts, end)
+            first = bisect_right(starts, start - (1 << size))
+            last = bisect_left(starts, end)
             for at in starts[first:last]:
                 members = lists[at]
                 if members:

@@ -18,6 +18,17 @@ from gpulab.course.kernels.launches import ShapeError
 from gpulab.course.kernels.work import Step, Work, source
 
 __all__ = [
-    "COUNTERS", "LADDERS", "Example", "Ladder", "Rung", "ShapeError", "Step", "Work", "count", "example",
-    "ladder", "launch", "source",
-]  # fmt: skip
+    "COUNTERS",
+    "LADDERS",
+    "Example",
+    "Ladder",
+    "Rung",
+    "ShapeError",
+    "Step",
+    "Work",
+    "count",
+    "example",
+    "ladder",
+    "launch",
+    "source",
+]

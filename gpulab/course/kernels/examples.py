@@ -44,7 +44,8 @@ def example(name: str, size: tuple[int, ...] | None = None, seed: int = 1) -> Ex
     """
     from gpulab.course.kernels.catalogue import ladder
 
-    cp, size = session.cp(), ladder(name).size if size is None else size
+    cp = session.cp()
+    size = ladder(name).size if size is None else size
     cp.random.seed(seed)
     if name in ("sgemm", "tensor_cores"):
         return _product(size, cp.float16 if name == "tensor_cores" else cp.float32)
@@ -63,7 +64,8 @@ def example(name: str, size: tuple[int, ...] | None = None, seed: int = 1) -> Ex
     if name == "reduction":
         return Example((x, cp.empty(1, cp.float32)), wide.sum(), 1e-3 * x.size**0.5, x.nbytes)
     if name == "stencil":
-        expected, padded = cp.zeros(size), cp.pad(wide, 2)
+        expected = cp.zeros(size)
+        padded = cp.pad(wide, 2)
         for dy in range(5):
             for dx in range(5):
                 expected += padded[dy : dy + size[0], dx : dx + size[1]] / 25

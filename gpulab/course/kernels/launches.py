@@ -15,7 +15,8 @@ BLOCK = 256
 # Blocks for each SM where a fixed number of them walks over everything.
 BLOCKS_AN_SM = 8
 # The last sum's own: on an H200 two blocks of all 1,024 threads are the fastest.
-SUM_BLOCK, SUM_BLOCKS_AN_SM = 1024, 2
+SUM_BLOCK = 1024
+SUM_BLOCKS_AN_SM = 2
 Tuning = Mapping[str, int]
 Launches = Callable[[str, tuple[Any, ...], Tuning], tuple[Step, ...]]
 
@@ -36,7 +37,8 @@ def _sms() -> int:
 def copy(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step, ...]:
     """`x` (n) to `out`; ``THREADS`` a block."""
     x, out = arrays
-    n, threads = x.size, tuning.get("THREADS", BLOCK)
+    n = x.size
+    threads = tuning.get("THREADS", BLOCK)
     grid = blocks_for(n if name == "copy_floats" else n // 4 + n % 4, threads)
     return (Step(kernel("copy.cu", name), (grid,), (threads,), (x, out, np.int32(n))),)
 
@@ -45,11 +47,13 @@ def transpose(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step,
     """`x` (rows, columns) to `out` (columns, rows)."""
     x, out = arrays
     rows, columns = x.shape
-    tile, block = 32, (32, 8)
+    tile = 32
+    block = (32, 8)
     if name == "transpose_vectors":
         _want(rows % 4 == columns % 4 == 0, name, "rows and columns that are multiples of 4")
         side = {**tunable("transpose.cu"), **tuning}["SIDE"]
-        tile, block = 4 * side, (side * side, 1)
+        tile = 4 * side
+        block = (side * side, 1)
     grid = (blocks_for(columns, tile), blocks_for(rows, tile))
     made = kernel("transpose.cu", name, tuning)
     return (Step(made, grid, block, (x, out, np.int32(rows), np.int32(columns))),)
@@ -59,7 +63,8 @@ def reduction(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step,
     """The sum of `x` (n) to `out` (1); ``THREADS`` a block, ``BLOCKS`` an SM where a fixed number walks."""
     x, out = arrays
     one_pass = name == "sum_one_pass"
-    cp, threads = session.cp(), tuning.get("THREADS", SUM_BLOCK if one_pass else BLOCK)
+    cp = session.cp()
+    threads = tuning.get("THREADS", SUM_BLOCK if one_pass else BLOCK)
     walking = tuning.get("BLOCKS", SUM_BLOCKS_AN_SM if one_pass else BLOCKS_AN_SM) * _sms()
     made = kernel("reduction.cu", name, {k: v for k, v in tuning.items() if k not in ("THREADS", "BLOCKS")})
     if one_pass:
@@ -67,7 +72,8 @@ def reduction(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step,
         scratch = cp.empty(grid, cp.float32), cp.zeros(1, cp.uint32)
         return (Step(made, (grid,), (threads,), (x, *scratch, out, np.int32(x.size))),)
     steps: list[Step] = []
-    given, n = x, x.size
+    given = x
+    n = x.size
     shared = 0 if name in ("sum_shuffled", "sum_grid_stride") else 4 * threads
     while not steps or n > 1:
         grid = blocks_for(n, 2 * threads if name in ("sum_on_load", "sum_shuffled") else threads)
@@ -75,14 +81,17 @@ def reduction(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step,
             grid = min(grid, walking) if not steps else 1
         result = out if grid == 1 else cp.empty(grid, cp.float32)
         steps.append(Step(made, (grid,), (threads,), (given, result, np.int32(n)), shared))
-        given, n = result, grid
+        given = result
+        n = grid
     return tuple(steps)
 
 
 def scan(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step, ...]:
     """The inclusive prefix sums of `x` (n, int32) to `out`."""
     x, out = arrays
-    cp, n, made = session.cp(), x.size, kernel("scan.cu", name, tuning)
+    cp = session.cp()
+    n = x.size
+    made = kernel("scan.cu", name, tuning)
     values = {**tunable("scan.cu"), **tuning}
     threads = values["BLOCK"]
     if name == "scan_look_back":
@@ -143,9 +152,12 @@ def sgemm(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step, ...
     """`a` (m, k) times `b` (k, n) to `c`, all float32."""
     a, b, c = arrays
     (m, k), n = a.shape, b.shape[1]
-    shared, grid, block = 0, (blocks_for(n, 16), blocks_for(m, 16)), (16, 16)
+    shared = 0
+    grid = (blocks_for(n, 16), blocks_for(m, 16))
+    block = (16, 16)
     if name == "sgemm_registers":
-        grid, block = (blocks_for(n, 64), blocks_for(m, 64)), (256, 1)
+        grid = (blocks_for(n, 64), blocks_for(m, 64))
+        block = (256, 1)
     elif name in ("sgemm_vectors", "sgemm_double", "sgemm_async"):
         _want(k % 4 == n % 4 == 0, name, "k and n that are multiples of 4")
         tuning = _with_room("sgemm.cu", tuning, 4)
@@ -159,7 +171,9 @@ def tensor_cores(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[St
     """`a` (m, k) times `b` (k, n), float16, to `c`, float32."""
     a, b, c = arrays
     (m, k), n = a.shape, b.shape[1]
-    shared, grid, block = 0, (blocks_for(n, 8), blocks_for(m, 64)), (128, 1)
+    shared = 0
+    grid = (blocks_for(n, 8), blocks_for(m, 64))
+    block = (128, 1)
     if name == "hgemm_async":
         _want(k % 8 == n % 8 == 0, name, "k and n that are multiples of 8")
         tuning = _with_room("tensor_cores.cu", tuning, 2)

@@ -34,7 +34,8 @@ class SmallCard:
             f'<div><div style="font-size:24px;font-weight:600">{number}</div><div>{what}</div></div>'
             for number, what in self.numbers
         )
-        name, label = html.escape(self.info.name), html.escape(self.info.provenance.label)
+        name = html.escape(self.info.name)
+        label = html.escape(self.info.provenance.label)
         row = "display:flex;flex-wrap:wrap;gap:8px 36px;margin:4px 0"
         return (
             f'<div><b>{name}</b><div style="{row}">{cells}</div>'

@@ -92,7 +92,8 @@ def _census(answer: Answer, n: int, info: DeviceInfo, where: str) -> None:
             f"{case}, but a grid has at most {info.max_grid_dim[0]:,} blocks there (info.max_grid_dim[0]): "
             "take larger ones."
         )
-    missed, idle = n - blocks * threads, blocks * threads - n
+    missed = n - blocks * threads
+    idle = blocks * threads - n
     if missed > 0:
         raise NotYet(
             f"{case}: {blocks:,} × {threads:,} = {blocks * threads:,} threads leave "
@@ -113,17 +114,21 @@ BLOCKS = PythonExercise("00-blocks", "A grid for n elements", judge_blocks, leve
 
 def saxpy_case(data: Draw, n: int, block: Dim3) -> Case:
     """``y[i] = a * x[i] + y[i]``."""
-    a, x, y = np.float32(data.rng.uniform(1.5, 3) * data.rng.choice((-1, 1))), data.floats(n), data.floats(n)
+    a = np.float32(data.rng.uniform(1.5, 3) * data.rng.choice((-1, 1)))
+    x = data.floats(n)
+    y = data.floats(n)
     if data.kind:
         a = data.rng.choice(np.array((1, -1, 0.125, a), np.float32))
     return _saxpy_of(a, x, y, block)
 
 
 def _saxpy_of(a: Any, x: Any, y: Any, block: Dim3) -> Case:
-    n, a = x.size, np.float32(a)
+    n = x.size
+    a = np.float32(a)
     with np.errstate(invalid="ignore"):
         # In double precision: whether the GPU rounds once or twice is its affair.
-        product, old = a.astype(np.float64) * x, y.astype(np.float64)
+        product = a.astype(np.float64) * x
+        old = y.astype(np.float64)
         wanted = Near((product + old).astype(np.float32), np.abs(product) + np.abs(old))
     return Case(blocks_for(n, block[0]), {"a": a, "x": x, "y": y, "n": n}, {"y": wanted})
 
@@ -175,7 +180,8 @@ def smooth_case(data: Draw, n: int, block: Dim3) -> Case:
     x = data.floats(n)
     exact = x.astype(np.float64)
     with np.errstate(invalid="ignore"):
-        means, terms = exact.copy(), np.abs(exact)
+        means = exact.copy()
+        terms = np.abs(exact)
         means[1:-1] = (exact[:-2] + exact[1:-1] + exact[2:]) / 3
         terms[1:-1] = (terms[:-2] + terms[1:-1] + terms[2:]) / 3
     wanted = Near(means.astype(np.float32), terms, ulps=3)

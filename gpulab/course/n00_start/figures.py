@@ -19,7 +19,8 @@ _DPI = 100
 _HOST = (light("accent"), 0.16)
 _DEVICE = (light("good"), 0.18)
 _BLOCKS = tuple(map(light, ("accent-2", "tail", "good", "warn")))
-_INK, _SOFT = light("fg"), light("muted")
+_INK = light("fg")
+_SOFT = light("muted")
 
 
 def picture(turns: npt.NDArray[np.int32]) -> Picture:
@@ -143,9 +144,11 @@ def stacks() -> Picture:
             )
         if row:
             axes.annotate(
-                "", xy=(1.0, bottom + 1.12), xytext=(1.0, bottom + 1.49),
+                "",
+                xy=(1.0, bottom + 1.12),
+                xytext=(1.0, bottom + 1.49),
                 arrowprops={"arrowstyle": "-|>", "color": _INK},
-            )  # fmt: skip
+            )
     place = "; what stands in for each layer without a GPU is in italics" if virtual else ""
     return Picture.of(
         figure,

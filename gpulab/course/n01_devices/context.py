@@ -37,7 +37,8 @@ class ContextSteps:
     """The steps of a process's first calls, as a table; ``.record`` holds them as data."""
 
     def __init__(self, provenance: Provenance, steps: tuple[Step, ...]) -> None:
-        self.provenance, self.record = provenance, steps
+        self.provenance = provenance
+        self.record = steps
 
     def __repr__(self) -> str:
         return self._table().text()
@@ -120,7 +121,9 @@ _KERNEL = 'extern "C" __global__ void one(int* x) { *x = 1; }'
 
 def _active(driver: Any) -> bool:
     """Whether the process has a primary context; asking makes none (``cuDevicePrimaryCtxGetState``)."""
-    device, flags, active = ctypes.c_int(), ctypes.c_uint(), ctypes.c_int()
+    device = ctypes.c_int()
+    flags = ctypes.c_uint()
+    active = ctypes.c_int()
     if driver.cuInit(0) or driver.cuDeviceGet(ctypes.byref(device), 0):
         return False
     failed = driver.cuDevicePrimaryCtxGetState(device, ctypes.byref(flags), ctypes.byref(active))

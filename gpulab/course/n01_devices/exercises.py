@@ -91,15 +91,18 @@ def _devices(rng: np.random.Generator) -> list[DeviceInfo]:
             other,
             name=f"{name} GPU",
             sm_count=int(rng.integers(5, 300)),
-            fp32_lanes_per_sm=int(rng.choice([lanes for lanes in (32, 64, 96, 128, 192, 256)
-                                              if lanes != other.fp32_lanes_per_sm])),
+            fp32_lanes_per_sm=int(
+                rng.choice(
+                    [lanes for lanes in (32, 64, 96, 128, 192, 256) if lanes != other.fp32_lanes_per_sm]
+                )
+            ),
             boost_clock_mhz=int(rng.integers(500, 3000)),
             memory_clock_mhz=int(rng.integers(800, 14_000)),
             memory_bus_bits=int(64 * rng.integers(1, 128)),
         )
         for name, other in zip(("Imagined", "Fancied", "Invented"), rng.permutation(len(known)), strict=False)
         for other in [known[other]]
-    ]  # fmt: skip
+    ]
     return [*known, *imagined]
 
 
@@ -167,12 +170,19 @@ def _drawn_launch(rng: np.random.Generator, info: DeviceInfo) -> tuple[DeviceInf
 
     threads = int(rng.integers(100, 1100))
     other = replace(
-        info, max_threads_per_block=threads, max_block_dim=three(8, threads), max_grid_dim=three(100, 90_000),
-        shared_per_block_bytes=int(rng.integers(1 << 10, 1 << 17)), reserved_shared_per_block_bytes=1024,
-    )  # fmt: skip
-    grid, block, shared = [1, 1, 1], [1, 1, 1], int(rng.integers(0, other.shared_per_block_bytes + 1))
+        info,
+        max_threads_per_block=threads,
+        max_block_dim=three(8, threads),
+        max_grid_dim=three(100, 90_000),
+        shared_per_block_bytes=int(rng.integers(1 << 10, 1 << 17)),
+        reserved_shared_per_block_bytes=1024,
+    )
+    grid = [1, 1, 1]
+    block = [1, 1, 1]
+    shared = int(rng.integers(0, other.shared_per_block_bytes + 1))
     for part in rng.choice(8, int(rng.integers(1, 4)), replace=False):
-        axis, over = int(part) % 3, int(rng.integers(0, 2))
+        axis = int(part) % 3
+        over = int(rng.integers(0, 2))
         if part < 3:
             block[axis] = other.max_block_dim[axis] + over
         elif part < 6:
@@ -230,7 +240,8 @@ def _launches(info: DeviceInfo) -> tuple[tuple[Dim3, Dim3, int, str, str], ...]:
     wide, high, deep = info.max_block_dim
     shared = info.shared_per_block_bytes
     grid_y = info.max_grid_dim[1]
-    one, warp = (1, 1, 1), (32, 1, 1)
+    one = (1, 1, 1)
+    warp = (32, 1, 1)
     return (
         (one, warp, 0, "ok", "a small launch breaks no limit."),
         (one, (most, 1, 1), shared, "ok", "a limit may be reached, not passed: compare with >."),

@@ -60,7 +60,7 @@ _PEAKS = (
     Right("01-peak", "in powers of ten",
           lambda i: (2e-6 * i.boost_clock_mhz * i.fp32_lanes_per_sm * i.sm_count,
                      i.memory_bus_bits * i.memory_clock_mhz * 1e6 / 4 / 1e9)),
-)  # fmt: skip
+)
 
 
 def _pair(text: str) -> tuple[int, int]:
@@ -88,7 +88,7 @@ _CAPABILITIES = (
     Right("01-capability", "slices", lambda t, a, b: (int(t[:-1]), int(t[-1])) >= (int(a), int(b))),
     Right("01-capability", "one number", lambda t, a, b: int(t) >= 10 * a + b),
     Right("01-capability", "in two steps", lambda t, a, b: int(t) // 10 > a or (int(t) // 10 == a and int(t) % 10 >= b)),
-)  # fmt: skip
+)
 
 
 def _limits(info: Any, grid: Any, block: Any, shared_bytes: int) -> str:
@@ -196,7 +196,7 @@ _LIMITS = (
           "grid" if g[0] > i.max_grid_dim[0] or g[1] > i.max_grid_dim[1] or g[2] > i.max_grid_dim[2] else
           "shared" if s > i.shared_per_block_bytes else "ok"),
     Right("01-limits", "with match", lambda i, g, b, s: ("ok", _limits(i, g, b, s))[1]),
-)  # fmt: skip
+)
 
 
 def _leaves(cp: Any, device_id: int, n: int) -> Any:
@@ -447,7 +447,7 @@ _CHOICES = (
         (i.name for i in sorted(g, key=lambda i: _seconds(i, b, f)) if i.memory_bytes >= m), None)),
     Right("01-choose", "by rates", lambda g, m, b, f: max(_fitting(g, m), key=lambda i: min(
         i.memory_bandwidth_gbps * 1e9 / b, i.fp32_tflops * 1e12 / f)).name if _fitting(g, m) else None),
-)  # fmt: skip
+)
 
 _ALL: tuple[Wrong | Right, ...] = (*_PEAKS, *_CAPABILITIES, *_LIMITS, *_SELECTED, *_CHOICES)
 WRONG = [one for one in _ALL if isinstance(one, Wrong)]

@@ -104,7 +104,8 @@ def measure() -> dict[str, Any]:
     backend = session.backend()
     cupy.cuda.Device().synchronize()
     wide = cupy.ones((8192, 8192), cupy.float32)
-    source, target = cupy.ones(1 << 28, cupy.float32), cupy.empty(1 << 28, cupy.float32)
+    source = cupy.ones(1 << 28, cupy.float32)
+    target = cupy.empty(1 << 28, cupy.float32)
     work: dict[str, Callable[[], object]] = {
         "matrix products": lambda: wide @ wide,
         "copies": lambda: cupy.copyto(target, source),

@@ -52,7 +52,8 @@ def scale2d(drawn: Draw, size: Any, block: Dim3) -> Case:
 def add_row(drawn: Draw, size: Any, block: Dim3) -> Case:
     """The same row added to each row of a matrix."""
     rows, cols = size
-    m, row = drawn.floats((rows, cols)), drawn.floats(cols)
+    m = drawn.floats((rows, cols))
+    row = drawn.floats(cols)
     with np.errstate(invalid="ignore"):
         out = m + row
     values = {"m": m, "row": row, "rows": rows, "cols": cols}
@@ -77,14 +78,16 @@ def squares(drawn: Draw, size: Any, block: Dim3) -> Case:
 
 def address(drawn: Draw, size: Any, block: Dim3) -> Case:
     """Warp within the block, lane and row of every thread of a grid of up to three dimensions."""
-    in_block, blocks = np.arange(prod(block), dtype=np.int32), np.arange(prod(size), dtype=np.int32)
+    in_block = np.arange(prod(block), dtype=np.int32)
+    blocks = np.arange(prod(size), dtype=np.int32)
     wanted: dict[str, Any] = {
         "warp": np.tile(in_block // 32, blocks.size),
         "lane": np.tile(in_block % 32, blocks.size),
     }
     # Without it, blocks and threads that are numbered otherwise would leave the same: of all coordinates, y
     # alone tells every other order from x, y, z.
-    of_block, of_thread = blocks // size[0] % size[1], in_block // block[0] % block[1]
+    of_block = blocks // size[0] % size[1]
+    of_thread = in_block // block[0] % block[1]
     wanted["row"] = (of_block[:, None] * block[1] + of_thread).astype(np.int32).ravel()
     return Case(size, {}, wanted)
 

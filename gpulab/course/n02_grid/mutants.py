@@ -148,7 +148,7 @@ _STRIDES = (
         _squares(f"{_STRIDE} {_I} int last = i < n ? i + (n - 1 - i) / stride * stride : -1;"
                  " for (int k = last; k >= 0; k -= stride) y[k] = x[k] * x[k];"),
     ),
-)  # fmt: skip
+)
 
 _MATRICES = (
     Wrong("02-index", "stride of rows", _scale(f"{_CR} if (r < rows && c < cols) y[r * rows + c] = 2 * x[r * rows + c];"),
@@ -218,7 +218,7 @@ _MATRICES = (
           _scale(f"{_CR} if ((unsigned)r < (unsigned)rows & (unsigned)c < (unsigned)cols)"
                  " y[at(r, c, cols)] = 2 * x[at(r, c, cols)];",
                  "__device__ size_t at(size_t r, size_t c, size_t cols) { return r * cols + c; }")),
-)  # fmt: skip
+)
 
 _REPAIRS = (
     Wrong("02-repair", "as given",
@@ -265,7 +265,7 @@ _REPAIRS = (
     Right("02-repair", "flat with division",
           _add("int i = (blockIdx.y * blockDim.y + threadIdx.y) * gridDim.x * blockDim.x + blockIdx.x * blockDim.x"
                " + threadIdx.x; if (i < rows * cols) out[i] = m[i] + row[i % cols];")),
-)  # fmt: skip
+)
 
 _BLOCK = "int block = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);"
 _T = "int t = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);"
@@ -337,7 +337,7 @@ _ADDRESSES = (
     Right("02-address", "asks the hardware",
           _address(f"{_BLOCK}{_T}{_G} unsigned id; asm(\"mov.u32 %0, %%laneid;\" : \"=r\"(id)); lane[g] = id;"
                    f" warp[g] = t / 32; {_ROW} // threadIdx.x % 32 would be wrong\n")),
-)  # fmt: skip
+)
 
 
 def _right(start: Any, end: Any, warps: int, sms: int, places: int) -> float:
@@ -388,7 +388,7 @@ _ACHIEVED = (
     Right("02-achieved", "as a NumPy number",
           lambda s, e, w, sms, p: np.float64(w) * np.sum(e - s) / np.ptp(np.concatenate([s, e])) / (sms * p)
           if s.size else np.float64(0)),
-)  # fmt: skip
+)
 
 _ALL: tuple[Wrong | Right, ...] = (*_STRIDES, *_MATRICES, *_REPAIRS, *_ADDRESSES, *_ACHIEVED)
 WRONG = [one for one in _ALL if isinstance(one, Wrong)]

@@ -42,7 +42,8 @@ def _by_warp(x: Any, warps: int, fill: int = 0) -> Any:
 def two_rules(drawn: Draw, size: Any, block: Dim3) -> Case:
     """Even places by one rule of 32 rounds, odd places by another."""
     x = drawn.any_integers(size)
-    even, odd = x[0::2].copy(), x[1::2].copy()
+    even = x[0::2].copy()
+    odd = x[1::2].copy()
     for k in range(32):  # wraps around, as int does on the device
         even ^= even << 13
         even ^= even >> 17
@@ -80,7 +81,8 @@ def _in_many_warps(drawn: Draw, size: Any, block: Dim3) -> Case:
 
 def warp_max(drawn: Draw, size: Any, block: Dim3) -> Case:
     """The largest element of each warp that has one. Some warps hold negative numbers alone."""
-    least, most = np.iinfo(np.int32).min, np.iinfo(np.int32).max
+    least = np.iinfo(np.int32).min
+    most = np.iinfo(np.int32).max
     x = drawn.integers(size, least, most)
     if size % 2:
         x = np.where(x > 0, ~x, x)
@@ -112,7 +114,8 @@ _ENDS = tuple(
 
 def count_keys(drawn: Draw, size: Any, block: Dim3) -> Case:
     """Adds to each bin how often its key occurs."""
-    keys, bins = drawn.integers(size, 0, _KEYS), drawn.integers(_KEYS, -(10**9), 10**9)
+    keys = drawn.integers(size, 0, _KEYS)
+    bins = drawn.integers(_KEYS, -(10**9), 10**9)
     if drawn.rng.random() < 0.5:  # one key for nearly all
         keys[drawn.rng.random(size) < 0.9] = drawn.rng.integers(0, _KEYS)
     return _counted(keys, bins, block)

@@ -77,7 +77,7 @@ _BRANCHES = (
     Right("03-branch", "two functions",
           _rules(f"int t = blockIdx.x * blockDim.x + threadIdx.x; {_PAIRED} if (i < n) y[i] = t & 32 ? odd(x[i]) : even(x[i]);",
                  f"__device__ int even(int v) {{ {_EVEN} return v; }}\n__device__ int odd(int v) {{ {_ODD} return v; }}")),
-)  # fmt: skip
+)
 
 _LOAD = f"{_I} int v = i < n ? x[i] : 0;"
 _TREE = "for (int o = 16; o > 0; o /= 2) v += __shfl_down_sync(0xffffffff, v, o);"
@@ -145,7 +145,7 @@ _SUMS = (
     Right("03-warp-sum", "scan, last lane writes",
           _sum(f"{_LOAD} int lane = threadIdx.x & 31; for (int o = 1; o < 32; o <<= 1) {{ int u ="
                " __shfl_up_sync(0xffffffff, v, o); if (lane >= o) v += u; } if (lane == 31) out[i >> 5] = v;")),
-)  # fmt: skip
+)
 
 _LEAST = "-2147483647 - 1"
 _BEST = "for (int o = 16; o > 0; o /= 2) v = max(v, __shfl_down_sync(0xffffffff, v, o));"
@@ -185,7 +185,7 @@ _MAXIMA = (
           _max(f"{_I} unsigned here = __ballot_sync(0xffffffff, i < n); if (i < n) {{ int v = x[i], lane = threadIdx.x % 32;"
                " for (int o = 16; o > 0; o /= 2) { int from = lane + o < 32 && here >> (lane + o) & 1 ? lane + o : lane;"
                f" v = max(v, __shfl_sync(here, v, from)); }} {_WRITES} }}")),
-)  # fmt: skip
+)
 
 _KEY = f"{_I} int key = i < n ? keys[i] : -1; unsigned peers = __match_any_sync(0xffffffff, key);"
 _SPEAKER = "bool speaker = threadIdx.x % 32 == __ffs(peers) - 1;"
@@ -280,7 +280,7 @@ _COUNTS = (
           _bins(f"{_I} auto w = cg::tiled_partition<32>(cg::this_thread_block()); int key = i < n ? keys[i] : -1;"
                 "auto g = cg::labeled_partition(w, key); if (key >= 0 && g.thread_rank() == 0)"
                 " atomicAdd(&bins[key], (int)g.size());", _GROUPS)),
-)  # fmt: skip
+)
 
 _VOTE = (
     f"{_I} int lane = threadIdx.x % 32, w = i / 32; bool keep = i < n && x[i] > 0;"
@@ -335,7 +335,7 @@ _KEPT = (
                    "unsigned b = w.ballot(keep); // every lane votes\n"
                    "if (keep) out[i / 32 * 32 + __popc(b << (31 - w.thread_rank()) << 1)] = x[i];"
                    "if (w.thread_rank() == 0) counts[i / 32] = __popc(b);", _GROUPS)),
-)  # fmt: skip
+)
 
 _ALL: tuple[Wrong | Right, ...] = (*_BRANCHES, *_SUMS, *_MAXIMA, *_COUNTS, *_KEPT)
 WRONG = [one for one in _ALL if isinstance(one, Wrong)]

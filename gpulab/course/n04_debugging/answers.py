@@ -56,7 +56,8 @@ def stops_there(steps: Any, arrays: Any) -> Any:
 def goes_on(steps: Any, arrays: Any) -> Any:
     """Runs the rest without looking."""
     launches = iter(steps.items())
-    cell, name = first_cell(arrays["x"]), "x"
+    cell = first_cell(arrays["x"])
+    name = "x"
     while cell is None and (one := next(launches, None)):
         name, step = one
         step()

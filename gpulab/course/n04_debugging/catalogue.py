@@ -90,8 +90,16 @@ class Catalogue:
             raised = record.raised.text if record.raised else NOTHING
             name = row.function.__name__.replace("_", " ")
             first = error.split("\n", 1)[0]
-            rows.append((name, first if len(first) < 70 else f"{first[:69]}…", str(record.status or NOTHING),
-                         raised[:44], context, row.remedy))  # fmt: skip
+            rows.append(
+                (
+                    name,
+                    first if len(first) < 70 else f"{first[:69]}…",
+                    str(record.status or NOTHING),
+                    raised[:44],
+                    context,
+                    row.remedy,
+                )
+            )
         headings = ("what was done", "what was told", "status", "line that raised", "context", "what helps")
         self._table = Table(
             f"Errors, each in a process of its own, on {provenance.device}", headings, tuple(rows)

@@ -72,7 +72,8 @@ def _investigated(
 ) -> dict[str, Any]:
     """Where the answer is: what it returns, how often it ran the program, and how often the host waited."""
     must_be_a_function("whodunit", callable(answer), type(answer).__name__)
-    cp, kernels = session.cp(), _kernels()
+    cp = session.cp()
+    kernels = _kernels()
     runs: list[Any] = []
     given: list[int] = []
     asked: list[int] = []
@@ -103,8 +104,15 @@ def _investigated(
             ) from error
         waits = [late.waits for late in runs]
         lost = [late.fault is not None for late in runs]
-    return {"found": found, "runs": len(runs), "waits": waits, "lost": lost, "given": given, "asked": asked,
-            "own": len(stops) + bool(stops)}  # fmt: skip
+    return {
+        "found": found,
+        "runs": len(runs),
+        "waits": waits,
+        "lost": lost,
+        "given": given,
+        "asked": asked,
+        "own": len(stops) + bool(stops),
+    }
 
 
 def _kernels() -> dict[str, Any]:
@@ -174,18 +182,25 @@ def judge_hunt(answer: Answer) -> str:
             touched: list[str] = []
 
             def step(
-                name: str, now: list[Any], program: _Program = program, calls: list[str] = calls,
+                name: str,
+                now: list[Any],
+                program: _Program = program,
+                calls: list[str] = calls,
                 touched: list[str] = touched,
-            ) -> Any:  # fmt: skip
+            ) -> Any:
                 if not program.is_after(len(calls), now):
                     touched.append(name)
                 calls.append(name)
                 return program.writes[name]
 
             seen = answer.ask(
-                _hunted, program.states[0], program.means, list(program.writes),
-                shown="hunt(steps, arrays)", back=step,
-            )  # fmt: skip
+                _hunted,
+                program.states[0],
+                program.means,
+                list(program.writes),
+                shown="hunt(steps, arrays)",
+                back=step,
+            )
             same = not touched and program.is_after(len(calls), seen["left"])
             _judge_cell(seen["found"], program, calls, same)
             if len(calls) < len(program.writes):
@@ -241,7 +256,8 @@ def drawn_program(rng: np.random.Generator, kind: str, stale: bool) -> _Program:
         means[names[0]] = "x"
     state = {name: np.full_like(x, np.nan if stale else 1) for name in dict.fromkeys(means.values())}
     state["x"] = x
-    states, writes = [dict(state)], {}
+    states = [dict(state)]
+    writes = {}
     first = _first_cell("x", x)
     for number, name in enumerate(names, 1):
         with np.errstate(invalid="ignore"):
@@ -294,13 +310,15 @@ def _is_left_over(found: Any, program: _Program) -> bool:
     """Whether a step writes another number than NaN to the cell that was found."""
     if not isinstance(found, tuple) or not isinstance(found[0], str) or found[0] not in program.writes:
         return False
-    values, cell = program.writes[found[0]], found[1]
+    values = program.writes[found[0]]
+    cell = found[1]
     inside = len(cell) == 2 and 0 <= cell[0] < values.shape[0] and 0 <= cell[1] < values.shape[1]
     return inside and bool(np.isfinite(values[cell]))
 
 
 def _judge_cell(found: Any, program: _Program, calls: list[str], same: bool) -> None:
-    kind, wanted = program.kind, program.wanted
+    kind = program.kind
+    wanted = program.wanted
     if isinstance(found, tuple | list) and len(found) == 2 and (cell := parts_of(found[1])) is not None:
         found = (found[0], tuple(int(c) for c in cell if is_whole(c)))
     told = f"hunt(steps, arrays) returns {spelt(found)}"
@@ -382,16 +400,24 @@ _MOST = (1 << 31) - 1
 _MATRICES = tuple(
     _in_a_matrix(rows, cols)
     for rows, cols in (
-        (1, 1), (7, 5), (46_341, 46_341), (50_000, 50_000), (65_536, 65_536), (1, _MOST), (_MOST, 1),
-        (1_500_000, 1_500_000), (40_000_000, 40_000_000),
+        (1, 1),
+        (7, 5),
+        (46_341, 46_341),
+        (50_000, 50_000),
+        (65_536, 65_536),
+        (1, _MOST),
+        (_MOST, 1),
+        (1_500_000, 1_500_000),
+        (40_000_000, 40_000_000),
     )
-)  # fmt: skip
+)
 
 
 def _places_of(row: Any, col: Any, rows: int, cols: int, block: Dim3) -> Case:
     size = row.size
     values = {"row": row, "col": col, "rows": rows, "cols": cols, "n": size}
-    wide_row, wide_col = row.astype(np.int64), col.astype(np.int64)
+    wide_row = row.astype(np.int64)
+    wide_col = col.astype(np.int64)
     wanted = {"from": wide_row * cols + wide_col, "to": wide_col * rows + wide_row}
     return Case(draw.blocks_for(size, block[0]), values, wanted)
 
@@ -468,7 +494,8 @@ _SUMS = (
 
 
 def _sums_of(x: Any, block: Dim3) -> Case:
-    size, threads = x.size, block[0]
+    size = x.size
+    threads = block[0]
     blocks = draw.blocks_for(size, threads)
     sums = np.zeros(blocks, np.int32)
     for at in range(-(-size // threads)):
@@ -522,8 +549,10 @@ def freed_case(drawn: Draw, size: int) -> ProgramCase:
 def both(x: Any) -> Any:
     """The reference: the memory goes back when nobody uses it any more."""
     cp = session.cp()
-    here, side = cp.cuda.get_current_stream(), cp.cuda.Stream(non_blocking=True)
-    doubled, y = x * np.float32(2), cp.empty_like(x)
+    here = cp.cuda.get_current_stream()
+    side = cp.cuda.Stream(non_blocking=True)
+    doubled = x * np.float32(2)
+    y = cp.empty_like(x)
     side.wait_event(here.record())
     with side:
         cp.add(doubled, np.float32(1), out=y)

@@ -33,7 +33,8 @@ def by_name(step: Callable[[str], WarpStepper], name: str, value: str) -> WarpSt
 
 # The neighbour's bytes
 
-_WIDTH, _ROW = 640, 46
+_WIDTH = 640
+_ROW = 46
 
 
 class Stray:
@@ -41,7 +42,10 @@ class Stray:
 
     def __init__(self, arrays: dict[str, Any], write: Write, meant: str, element: int) -> None:
         assert write.place is not None
-        self._arrays, self._write, self._meant, self._element = arrays, write, meant, element
+        self._arrays = arrays
+        self._write = write
+        self._meant = meant
+        self._element = element
         self._start = min(array.data.ptr for array in arrays.values())
         self._end = max(array.data.ptr + array.nbytes for array in arrays.values())
 

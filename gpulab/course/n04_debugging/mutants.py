@@ -254,7 +254,7 @@ _WHODUNIT = (
     Right("04-whodunit", "one note, another wait", _keeps_one),
     Right("04-whodunit", "events, both ways in a loop", _waits_for_events),
     Right("04-whodunit", "by halves", _stops_early),
-)  # fmt: skip
+)
 
 
 # 04-hunt
@@ -283,7 +283,7 @@ _HUNT = (
     Wrong("04-hunt", "stops at the first", answers.stops_there, "", "after the first NaN"),
     Right("04-hunt", "what is unequal to itself", answers.unequal_to_itself),
     Right("04-hunt", "lists, and the rest is run", answers.goes_on),
-)  # fmt: skip
+)
 
 
 # 04-freed
@@ -425,7 +425,7 @@ _FREED = (
     Right("04-freed", "kept until the wait", _keeps_it),
     Right("04-freed", "made where it is used", _made_where_it_is_used),
     Right("04-freed", "other order, events by hand", _third_first),
-)  # fmt: skip
+)
 
 
 # Kernels
@@ -476,7 +476,7 @@ _PLACES = (
     Right("04-places", "grid-stride, size_t",
           _places(f"/* int is enough for i */ {_I} for (; i < n; i += gridDim.x * blockDim.x)"
                   " { size_t r = row[i], c = col[i];\n from[i] = r * cols + c;\n to[i] = c * rows + r; }")),
-)  # fmt: skip
+)
 
 _tree = kernel_text("tree_sum(const int* x, int* sums, int n)")
 _PART = "__shared__ int part[1024]; int t = threadIdx.x, i = blockIdx.x * blockDim.x + t;"
@@ -518,7 +518,7 @@ _BARRIER = (
               "extern", "#include <cooperative_groups.h>\nnamespace cg = cooperative_groups;\nextern", 1)),
     Right("04-barrier", "two barriers a step",
           _folded("int other = t < left / 2 ? part[t + half] : 0;\n__syncthreads();\npart[t] += other; // not in the if\n__syncthreads();")),
-)  # fmt: skip
+)
 
 _ALL: tuple[Wrong | Right, ...] = (*_WHODUNIT, *_FREED, *_HUNT, *_PLACES, *_BARRIER)
 WRONG = [one for one in _ALL if isinstance(one, Wrong)]

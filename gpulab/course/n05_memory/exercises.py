@@ -64,7 +64,8 @@ def transpose(drawn: Draw, size: Any, block: Dim3) -> Case:
 def padded(drawn: Draw, size: Any, block: Dim3) -> Case:
     """Twice what is valid of each row, 0 in its padding, which holds anything, NaN included."""
     rows, cols = size
-    x, length = drawn.floats((rows, cols)), drawn.integers(rows, 0, cols + 1)
+    x = drawn.floats((rows, cols))
+    length = drawn.integers(rows, 0, cols + 1)
     return _padded_of(drawn, x, length, block)
 
 
@@ -119,7 +120,8 @@ def matmul(drawn: Draw, size: Any, block: Dim3) -> Case:
     """
     rows, cols, inner = size
     wide = bool(drawn.rng.integers(2))
-    limits, shares = ((4096, 20) if wide else (20, 4096)), ((4, 2) if wide else (2, 4))
+    limits = (4096, 20) if wide else (20, 4096)
+    shares = (4, 2) if wide else (2, 4)
     a = drawn.whole((rows, inner), 1 - limits[0], limits[0]) / np.float32(shares[0])
     b = drawn.whole((inner, cols), 1 - limits[1], limits[1]) / np.float32(shares[1])
     grid = draw.blocks_for(cols, block[0]), draw.blocks_for(rows, block[1])
@@ -130,7 +132,8 @@ def matmul(drawn: Draw, size: Any, block: Dim3) -> Case:
 def _infinite_end(drawn: Draw, size: Any, block: Dim3) -> Case:
     """What is multiplied last is infinite: what lies outside must count as 0 on both sides."""
     case = matmul(drawn, size, block)
-    a, b = case.values["a"], case.values["b"]
+    a = case.values["a"]
+    b = case.values["b"]
     a[:, -1], b[-1, 0] = 1, np.inf
     return Case(case.grid, case.values, {"c": a @ b})
 
@@ -206,7 +209,8 @@ def judge_ways(answer: Answer) -> str:
     rng = answer.rng
     lanes = np.arange(32)
     few = int(rng.integers(3, 31))
-    stride, offset = int(rng.integers(34, 200)), int(rng.integers(1, 999))
+    stride = int(rng.integers(34, 200))
+    offset = int(rng.integers(1, 999))
     for what, words in (
         ("five lanes, words 8 apart", 8 * lanes[:5]),
         ("neighbouring words", lanes + offset),
@@ -271,8 +275,10 @@ def judge_asked(answer: Answer) -> str:
     rng = answer.rng
     lanes = np.arange(32)
     for _ in range(2):
-        few, base = int(rng.integers(3, 31)), 256 * int(rng.integers(1, 1 << 26)) + (1 << 34)
-        stride, gap = int(rng.integers(5, 60)), int(rng.integers(1, 8))
+        few = int(rng.integers(3, 31))
+        base = 256 * int(rng.integers(1, 1 << 26)) + (1 << 34)
+        stride = int(rng.integers(5, 60))
+        gap = int(rng.integers(1, 8))
         for what, places, width in (
             ("every second double", 2 * lanes, 8),  # several lines, and fewer addresses in float32
             ("neighbouring floats", lanes, 4),

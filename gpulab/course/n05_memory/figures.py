@@ -47,8 +47,14 @@ def traffic(moved: Mapping[str, int], least: Mapping[str, int], origin: Provenan
         label="needed",
     )
     for row, name in enumerate(names):
-        axes.annotate(f"{moved[name] / least[name]:,.0f} ×", (moved[name], row - 0.19), (4, 0),
-                      textcoords="offset points", va="center", fontsize=9)  # fmt: skip
+        axes.annotate(
+            f"{moved[name] / least[name]:,.0f} ×",
+            (moved[name], row - 0.19),
+            (4, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=9,
+        )
     axes.set_xscale("log")
     axes.set_yticks(list(rows), names)
     axes.invert_yaxis()

@@ -50,7 +50,7 @@ _COPIES = (
     Right("05-copy4", "a struct of its own",
           _copy(f"{_I} if (i < n >> 2) ((Four*)y)[i] = ((const Four*)x)[i]; else if (i == n >> 2)"
                 " for (int k = n & ~3; k < n; ++k) y[k] = x[k];", "struct __align__(16) Four { float v[4]; };")),
-)  # fmt: skip
+)
 
 _FIRST = "int t = threadIdx.x, threads = blockDim.x, first = blockIdx.x * threads;"
 _BOX = f"__shared__ float box[3 * 1024]; {_FIRST}"
@@ -101,7 +101,7 @@ _SPLITS = (
         f"__shared__ float box[3 * 1024 + 96]; {_FIRST} {_IN.replace('box[k]', 'box[k + k / 32]')} __syncthreads();"
         "if (first + t < n) { int k = 3 * t; x[first + t] = box[k + k / 32]; ++k; y[first + t] = box[k + k / 32]; ++k;"
         " z[first + t] = box[k + k / 32]; }"), "budget", "Words 3 apart"),
-)  # fmt: skip
+)
 
 
 def _tile(
@@ -154,7 +154,7 @@ _TURNS = (
     Right("05-transpose", "swizzled", _turn(_tile("tile[32][32]", "tile[k][threadIdx.x ^ k]", "tile[threadIdx.x][k ^ threadIdx.x]"))),
     Right("05-transpose", "turned while it is stored", _turn(_tile(put="tile[threadIdx.x][k]", take="tile[k][threadIdx.x]"))),
     Right("05-transpose", "flat and padded by three", _turn(_tile("tile[32 * 35]", "tile[35 * k + threadIdx.x]", "tile[35 * threadIdx.x + k]"))),
-)  # fmt: skip
+)
 
 _FIVE = "if (i >= n) return; int v[5]; for (int k = 0; k < 5; ++k) v[k] = x[min(max(i + k - 2, 0), n - 1)];"
 _SWAP = "{ int low = min(v[k], v[k + 1]), high = max(v[k], v[k + 1]); v[k] = low; v[k + 1] = high; }"
@@ -197,7 +197,7 @@ _SPILLS = (
     Right("05-spill", "a template that sorts", _median(f"{_I} {_FIVE} sort<4>(v); y[i] = v[2]; // while (v[j] > key)",
           "template <int N> __device__ void sort(int* v) {\n#pragma unroll\n"
           f"for (int k = 0; k < N; ++k) {_SWAP} sort<N - 1>(v); }}\ntemplate <> __device__ void sort<0>(int*) {{}}")),
-)  # fmt: skip
+)
 
 _rows = kernel_text("padded(const float* x, const int* length, float* y, int rows, int cols)")
 _CELL = "int c = blockIdx.x * blockDim.x + threadIdx.x, r = blockIdx.y * blockDim.y + threadIdx.y, i = r * cols + c;"
@@ -229,7 +229,7 @@ _PADDED = (
     Right("05-padded", "grid-stride", _rows("for (int r = blockIdx.y * blockDim.y + threadIdx.y; r < rows; r += gridDim.y * blockDim.y)"
           " for (int c = blockIdx.x * blockDim.x + threadIdx.x; c < cols; c += gridDim.x * blockDim.x) {"
           " float v = 0; if (c < length[r]) v = 2 * x[r * cols + c]; y[r * cols + c] = v; }")),
-)  # fmt: skip
+)
 
 _AT = "int S = blockDim.x, tx = threadIdx.x, ty = threadIdx.y, col = blockIdx.x * S + tx, row = blockIdx.y * S + ty;"
 _TILES = f"__shared__ float as[32][33], bs[32][33]; {_AT} float sum = 0;"
@@ -289,7 +289,7 @@ _PRODUCTS = (
     Right("05-matmul", "counts tiles, fmaf", _product(
         f"{_TILES} for (int tile = 0; tile < (inner + S - 1) / S; ++tile) {{ int k0 = tile * S; {_LOADS} {_SYNC}"
         f"{_ADDS.replace('sum += as[ty][k] * bs[k][tx]', 'sum = fmaf(as[ty][k], bs[k][tx], sum)')} {_SYNC} }} {_STORE} // [32][33]")),
-)  # fmt: skip
+)
 
 
 def _right_ways(words: Any) -> int:
@@ -337,7 +337,7 @@ _WAYS = (
     Right("05-ways", "NumPy", lambda w: np.bincount(np.unique(w) % 32).max()),
     Right("05-ways", "sets", lambda w: max(len({x for x in w.tolist() if x % 32 == bank}) for bank in range(32))),
     Right("05-ways", "bits", lambda w: int(np.unique(np.unique(w) & 31, return_counts=True)[1].max())),
-)  # fmt: skip
+)
 
 
 def _right_asked(addresses: Any, width: int) -> tuple[int, int]:
@@ -376,7 +376,7 @@ _ASKED = (
     Right("05-asked", "each byte's address", lambda a, width: tuple(
         np.array([np.unique((a[:, None] + np.arange(width)) >> shift).size for shift in (5, 0)]))),
     Right("05-asked", "sorted", lambda a, width: (1 + int((np.diff(np.sort(a) // 32) > 0).sum()), width * (1 + int((np.diff(np.sort(a)) > 0).sum())))),
-)  # fmt: skip
+)
 
 _ALL: tuple[Wrong | Right, ...] = (
     *_COPIES,

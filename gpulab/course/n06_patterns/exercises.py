@@ -26,7 +26,8 @@ _LEAST = np.iinfo(np.int32).min
 
 def block_stats(drawn: Draw, size: Any, block: Dim3) -> Case:
     """Sum and largest element of each block's elements. Some blocks hold negative numbers alone."""
-    blocks, threads = draw.blocks_for(size, block[0]), block[0]
+    blocks = draw.blocks_for(size, block[0])
+    threads = block[0]
     most = (1 << 31) // max(threads, 4)  # whose sums fit into an int, and into no float
     x = drawn.integers(size, -most, most)
     negative = np.repeat(drawn.rng.random(blocks) < 0.4, threads)[:size]
@@ -34,9 +35,11 @@ def block_stats(drawn: Draw, size: Any, block: Dim3) -> Case:
 
 
 def _stats_of(x: Any, block: Dim3) -> Case:
-    size, threads = x.size, block[0]
+    size = x.size
+    threads = block[0]
     blocks = draw.blocks_for(size, threads)
-    sums, largest = np.zeros(blocks, np.int32), np.full(blocks, _LEAST, np.int32)
+    sums = np.zeros(blocks, np.int32)
+    largest = np.full(blocks, _LEAST, np.int32)
     for at in range(-(-size // threads)):
         own = x[at * threads : (at + 1) * threads]
         sums[at], largest[at] = own.sum(dtype=np.int32), own.max()  # wraps around, as int does on the device
@@ -56,12 +59,14 @@ def _any_ints(drawn: Draw, size: Any, block: Dim3) -> Case:
 
 _STATS = (
     Row("any ints", _any_ints, (1, 33, 1000)),
-    Row("the largest int last, others just below",
-        lambda data, n, block: _alone(data, n, block, -_LEAST - 1, -_LEAST - 2)),
+    Row(
+        "the largest int last, others just below",
+        lambda data, n, block: _alone(data, n, block, -_LEAST - 1, -_LEAST - 2),
+    ),
     Row("all the least int", lambda data, n, block: _alone(data, n, block, _LEAST, _LEAST), (1, 40)),
     Row("zeros and one -1 a block", lambda data, n, block: _alone(data, n, block, -1, 0)),
     Row("all -1", lambda data, n, block: _alone(data, n, block, -1, -1)),
-)  # fmt: skip
+)
 
 
 def scan(drawn: Draw, size: Any, block: Dim3) -> Case:
@@ -102,22 +107,26 @@ _SCANNED = (
     Row("sums at both ends of an int", _to_both_ends, (300, 1000)),
     Row("all 0", lambda data, n, block: _scan_of(np.zeros(n + 1, np.int64), block)),
     Row("all -1", lambda data, n, block: _scan_of(-np.arange(n + 1), block)),
-    Row("large numbers that cancel within each block",
-        lambda data, n, block: _scan_of(np.where(np.arange(n + 1) % block[0] == 0, 0, -_LEAST - 1), block)),
-)  # fmt: skip
+    Row(
+        "large numbers that cancel within each block",
+        lambda data, n, block: _scan_of(np.where(np.arange(n + 1) % block[0] == 0, 0, -_LEAST - 1), block),
+    ),
+)
 
 
 def compact(drawn: Draw, size: Any, block: Dim3) -> Case:
     """All positive elements in order, to the front; what lies behind them stays."""
     x = drawn.any_integers(size)
-    blocks, threads = draw.blocks_for(size, block[0]), block[0]
+    blocks = draw.blocks_for(size, block[0])
+    threads = block[0]
     whole = np.repeat(drawn.rng.choice((0, 0, 1, -1), blocks), threads)[:size]
     x = np.where((whole > 0) & (x <= 0), np.maximum(~x, 1), np.where((whole < 0) & (x > 0), ~x, x))
     return _compact_of(drawn, x, block)
 
 
 def _compact_of(drawn: Draw, x: Any, block: Dim3) -> Case:
-    size, threads = x.size, block[0]
+    size = x.size
+    threads = block[0]
     blocks = draw.blocks_for(size, threads)
     kept = x[x > 0]
     out = drawn.integers(size + 8, 1, 10**9)  # as if it had been used before
@@ -318,7 +327,8 @@ def _low_rows_wrong(m: Mistake) -> bool:
     """Only rows are wrong whose largest score is far below 0, among others that are not, and all 0."""
     if m.found is None or m["rows"] < 3 or m.found[m.wrong].any():
         return False
-    rows, most = m.wrong.any(axis=1), m["x"].max(axis=1)
+    rows = m.wrong.any(axis=1)
+    most = m["x"].max(axis=1)
     return bool((most[rows] < -20).all() and (most[~rows] > -20).any())
 
 

@@ -48,7 +48,9 @@ class Race(View):
     """All rungs of a ladder and a copy of the same bytes, as bars of what each of them moves a second."""
 
     def __init__(self, laps: tuple[Lap, ...], copied: Lap, provenance: Provenance, title: str) -> None:
-        self.laps, self.copied, self.provenance = laps, copied, provenance
+        self.laps = laps
+        self.copied = copied
+        self.provenance = provenance
         super().__init__(title=title, caption=f"Times {provenance.label}.", source=provenance.source)
         self.redraw()
 
@@ -62,7 +64,8 @@ class Race(View):
         return self.laps[rung].gbps / self.copied.gbps
 
     def sentence(self) -> str:
-        first, last = self.laps[0], self.laps[-1]
+        first = self.laps[0]
+        last = self.laps[-1]
         return (
             f"From {number(first.gbps)} to {number(last.gbps)} GB/s in {len(self.laps)} rungs, "
             f"{self.of_the_copy(-1):.0%} of a copy's {number(self.copied.gbps)}; {self.provenance.label}."
@@ -76,16 +79,23 @@ class Race(View):
         most = max(each.gbps for each in (*self.laps, self.copied))
         rows = [
             {
-                "label": f"{place} {each.name}", "share": each.gbps / most, "value": _result(each),
-                "mark": f"held by {each.held_by}", "title": each.says,
+                "label": f"{place} {each.name}",
+                "share": each.gbps / most,
+                "value": _result(each),
+                "mark": f"held by {each.held_by}",
+                "title": each.says,
                 "colour": "good" if place == len(self.laps) else "accent",
             }
             for place, each in enumerate(self.laps, 1)
-        ]  # fmt: skip
+        ]
         finish = {
-            "label": self.copied.name, "share": self.copied.gbps / most, "value": _result(self.copied),
-            "mark": "the finish", "strong": True, "colour": "muted",
-        }  # fmt: skip
+            "label": self.copied.name,
+            "share": self.copied.gbps / most,
+            "value": _result(self.copied),
+            "mark": "the finish",
+            "strong": True,
+            "colour": "muted",
+        }
         return column(
             bars([*rows, finish], label=0.24),
             words("GB/s of what must move: a sum reads each byte once, a copy reads and writes it.", "note"),
@@ -107,7 +117,8 @@ def counted(kinds: Mapping[str, KernelCounters], *counters: str) -> Table:
 
 def passes(ladder: str = "softmax", shape: tuple[int, ...] = (512, 1024)) -> Table:
     """Return sectors, bytes from DRAM and time of a ladder's kernels that give a warp to each row."""
-    arrays, rows = kernels.example(ladder, shape).arrays, []
+    arrays = kernels.example(ladder, shape).arrays
+    rows = []
     for rung in kernels.ladder(ladder).rungs[1:]:
         work = kernels.launch(rung.name, *arrays)
         busy_ns, provenance = lap(work)
@@ -131,7 +142,8 @@ def source(file: str) -> str:
 
 def attend(n: int, threads: int) -> tuple[KernelCounters, list[Any]]:
     """Run attention in tiles of `threads` rows; return its counters, and q, k, v and the result."""
-    cp, rng = session.cp(), np.random.default_rng(6)
+    cp = session.cp()
+    rng = np.random.default_rng(6)
     arrays = [cp.asarray(rng.standard_normal((n, WIDTH), dtype=np.float32)) for _ in range(3)]
     arrays.append(cp.empty_like(arrays[0]))
     kernel = cp.RawKernel(source("attention.cu"), "attention")
@@ -169,7 +181,8 @@ def race(ladder: str = "reduction", elements: int = ELEMENTS) -> Race:
     elements
         Floats.
     """
-    cp, chosen = session.cp(), kernels.ladder(ladder)
+    cp = session.cp()
+    chosen = kernels.ladder(ladder)
     example = kernels.example(ladder, (elements,))
     x, out = example.arrays
     held = [rung.mends for rung in chosen.rungs[1:]] + ["memory itself"]

@@ -105,7 +105,7 @@ _BLOCKS = (
                  " for (unsigned left = blockDim.x; left > 1; left = (left + 1) >> 1) { unsigned half = (left + 1) >> 1;"
                  " if (t + half < left) { box[t].x += box[t + half].x; box[t].y = max(box[t].y, box[t + half].y); } __syncthreads(); }"
                  " if (!t) { sums[blockIdx.x] = box->x; largest[blockIdx.x] = box->y; }")),
-)  # fmt: skip
+)
 
 _scan = kernel_text("scan(const int* x, int* y, int* state, int n)")
 _TICKET = (
@@ -140,7 +140,7 @@ def _summed_flag(waits: str, told: str) -> str:
         ("while (atomicAdd(&ready[tile - 1], 0) == 0) { } __threadfence(); sum = sums[tile - 1];", waits),
         ("sums[tile] = sum + part[blockDim.x - 1]; __threadfence(); atomicExch(&ready[tile], 1);",
          f"atomicExch(&sums[tile], {told});"),
-    )  # fmt: skip
+    )
 
 
 _LOOK_BACK = (
@@ -226,7 +226,7 @@ _SCANS = (
           _scanned((_CHAIN, ("if (t == 0) { int sum = 0; if (tile > 0) { unsigned long long v; do v = atomicAdd((unsigned long long*)(state + 2) + tile - 1, 0ull);"
                     " while (!(v >> 32)); sum = (int)(unsigned)v; } atomicExch((unsigned long long*)(state + 2) + tile,"
                     " 1ull << 32 | (unsigned)(sum + part[blockDim.x - 1])); before = sum; } __syncthreads();")), (_FLAGS, ""))),
-)  # fmt: skip
+)
 
 _keep = kernel_text("compact(const int* x, const int* before, int* out, int* count, int n)")
 _VOTED = (
@@ -302,7 +302,7 @@ _COMPACTIONS = (
     Right("06-compact", "counted by the barrier",
           _kept(("__syncthreads(); int place = before[blockIdx.x], kept = 0;", "int kept = __syncthreads_count(keep); int place = before[blockIdx.x];"),
                 (" kept += of_warp[w];", ""))),
-)  # fmt: skip
+)
 
 _blur = kernel_text("blur(const float* x, float* y, int rows, int cols)")
 _SHAPE = (
@@ -392,7 +392,7 @@ _BLURS = (
                     before="#include <cuda_pipeline.h>")),
     Right("06-blur", "a barrier at the top of the loop",
           _smoothed((f"{{ {_FILL}", f"{{ __syncthreads(); /* the last tile is read */ {_FILL}"), ("/ 25; } __syncthreads(); }", "/ 25; } }"))),
-)  # fmt: skip
+)
 
 _soft = kernel_text("softmax(const float* x, float* y, int rows, int cols)")
 _ROW = (
@@ -498,7 +498,7 @@ _SOFTMAXES = (
                 " int half = (left + 1) / 2; if (t < left / 2) { float2 a = box[t], b = box[t + half]; float m = fmaxf(a.x, b.x);"
                 " if (m > lowest) box[t] = make_float2(m, a.y * expf(a.x - m) + b.y * expf(b.x - m)); } __syncthreads(); }"
                 f" most = box[0].x; sum = box[0].y; {_DIVIDE}", "#ifndef INFINITY\n#define INFINITY __int_as_float(0x7f800000)\n#endif")),
-)  # fmt: skip
+)
 
 _ALL: tuple[Wrong | Right, ...] = (*_BLOCKS, *_SCANS, *_COMPACTIONS, *_BLURS, *_SOFTMAXES)
 WRONG = [one for one in _ALL if isinstance(one, Wrong)]

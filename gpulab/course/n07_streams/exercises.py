@@ -52,7 +52,9 @@ def _timed(answer: Any, n: int, rounds: list[int]) -> dict[str, Any]:
     """Where the answer is: what it returns, and what was done meanwhile."""
     cp = session.cp()
     stream, other = (cp.cuda.Stream(non_blocking=True) for _ in range(2))
-    x, y = cp.ones(32, dtype=cp.float32), cp.ones(32, dtype=cp.float32)  # long, and cheap to compute
+    # long, and cheap to compute
+    x = cp.ones(32, dtype=cp.float32)
+    y = cp.ones(32, dtype=cp.float32)
     calls: list[int] = []
 
     def timed() -> None:
@@ -69,17 +71,30 @@ def _timed(answer: Any, n: int, rounds: list[int]) -> dict[str, Any]:
     return {
         "found": found,
         "calls": len(calls),
-        "runs": [(a.start_ns, a.end_ns) for a in seen.record.activities
-                 if a.name == "simmer" and a.stream_id == stream.ptr],
+        "runs": [
+            (a.start_ns, a.end_ns)
+            for a in seen.record.activities
+            if a.name == "simmer" and a.stream_id == stream.ptr
+        ],
         "events": [call.name for call in seen.record.calls].count("cudaEventRecord"),
         "between": sum(wait.start_ns < calls[-1] for wait in waits) if calls else 0,
-        "waits": sorted({"device" if w.type == "CONTEXT_SYNCHRONIZE"
-                         else "own" if w.stream_id in (stream.ptr, None) else "other" for w in waits}),
-    }  # fmt: skip
+        "waits": sorted(
+            {
+                "device"
+                if w.type == "CONTEXT_SYNCHRONIZE"
+                else "own"
+                if w.stream_id in (stream.ptr, None)
+                else "other"
+                for w in waits
+            }
+        ),
+    }
 
 
 def _judge_time(shown: str, seen: dict[str, Any], n: int) -> None:
-    found, calls, runs = seen["found"], seen["calls"], seen["runs"]
+    found = seen["found"]
+    calls = seen["calls"]
+    runs = seen["runs"]
     if isinstance(found, bool) or not isinstance(found, int | float | np.integer | np.floating):
         raise NotYet(f"{shown} returns {kind_of(found)}; return a number of milliseconds.")
     if not calls:
@@ -173,7 +188,8 @@ def energy_case(drawn: Draw, size: int) -> ProgramCase:
 def energy(x: Any) -> Any:
     """The reference: a wait on the way there, and one on the way back."""
     cp = session.cp()
-    here, stream = cp.cuda.get_current_stream(), cp.cuda.Stream(non_blocking=True)
+    here = cp.cuda.get_current_stream()
+    stream = cp.cuda.Stream(non_blocking=True)
     scaled = x * 0.5
     stream.wait_event(here.record())
     with stream:

@@ -20,7 +20,8 @@ from virtualgpu.records import Activity, Provenance, Timeline
 
 _STYLES = (("warn", "o", 6, "-"), ("accent", "s", 11, "-"), ("good", "^", 6, "--"))
 PIECES = (1, 2, 4, 8, 16)
-ELEMENTS, ROUNDS = 1 << 19, 32
+ELEMENTS = 1 << 19
+ROUNDS = 32
 
 
 def three_clocks(
@@ -42,9 +43,15 @@ def three_clocks(
     for (name, points), (colour, mark, size, line) in zip(times_ms.items(), _STYLES, strict=False):
         # Two of them nearly coincide: hollow marks around small ones.
         axes.plot(
-            turns, points, line, marker=mark, markersize=size, color=light(colour), label=name,
+            turns,
+            points,
+            line,
+            marker=mark,
+            markersize=size,
+            color=light(colour),
+            label=name,
             markerfacecolor="none" if size > 6 else light(colour),
-        )  # fmt: skip
+        )
     axes.set_xlabel("turns in the kernel")
     axes.set_ylabel("ms")
     axes.set_ylim(bottom=0)
@@ -121,7 +128,8 @@ def when_it_starts(record: Timeline) -> str:
 
 def played(program: Callable[..., Any], steps: int) -> Timeline:
     """Let a program, such as ``exercises.rollout``, play two environments for some steps."""
-    cp, cupyx = session.cp(), session.cupyx()
+    cp = session.cp()
+    cupyx = session.cupyx()
 
     def pinned(array: Any) -> Any:
         copy = cupyx.empty_pinned(array.shape, array.dtype)

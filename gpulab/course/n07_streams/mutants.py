@@ -153,7 +153,7 @@ _STOPWATCHES = (
     Right("07-stopwatch", "polling", _waits_for(lambda end: [None for _ in iter(lambda: end.done, True)])),
     Right("07-stopwatch", "work of its own afterwards", lambda w, n: (_events(w, n), session.cp().zeros(9).sum())[0]),
     Right("07-stopwatch", "NumPy's number", lambda w, n: np.float32(_events(w, n))),
-)  # fmt: skip
+)
 
 # 07-race
 
@@ -371,7 +371,7 @@ _RACES = (
     Right("07-race", "events without time, an urgent stream", _timeless_events),
     Right("07-race", "most in the other stream", _finishes_here),
     Right("07-race", "three streams", _three_streams),
-)  # fmt: skip
+)
 
 # 07-conveyor
 
@@ -506,7 +506,7 @@ _CONVEYORS = (
     Right("07-conveyor", "a stream for copies in, one for work, one for copies out", _three_stations),
     Right("07-conveyor", "a stream and an event for each piece", _an_event_for_each),
     Right("07-conveyor", "blocking streams", _conveyors(make=lambda: session.cp().cuda.Stream())),
-)  # fmt: skip
+)
 
 # 07-rollout
 
@@ -542,7 +542,7 @@ _ROLLOUTS = (
     Right("07-rollout", "one stream, two events", rollouts.one_stream_two_events),
     Right("07-rollout", "through memory that it page-locks itself",
           rollouts.rollouts(get=lambda a, env: a.get(out=env.action, blocking=False), seen=lambda env: np.array(env.observation))),
-)  # fmt: skip
+)
 
 _ALL: tuple[Wrong | Right, ...] = (*_STOPWATCHES, *_RACES, *_CONVEYORS, *_ROLLOUTS)
 WRONG = [one for one in _ALL if isinstance(one, Wrong)]

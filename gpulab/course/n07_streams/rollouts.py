@@ -79,7 +79,8 @@ def asks_before_the_step(envs: Any, policy: Any, steps: int) -> Any:
 
 def one_stream_two_events(envs: Any, policy: Any, steps: int) -> Any:
     cp = session.cp()
-    stream, ready = cp.cuda.Stream(non_blocking=True), {}
+    stream = cp.cuda.Stream(non_blocking=True)
+    ready = {}
 
     def ask(env: Any) -> None:
         with stream:

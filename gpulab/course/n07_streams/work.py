@@ -13,7 +13,8 @@ import numpy.typing as npt
 from gpulab import session
 
 Floats = npt.NDArray[np.float32]
-BLOCKS, THREADS = 8, 256
+BLOCKS = 8
+THREADS = 256
 ROUNDS = 128
 PONDERED = 32_768
 
@@ -54,11 +55,14 @@ def decide(observation: Any, rounds: int = PONDERED) -> Any:
 
 def decided(observation: Floats, rounds: int = PONDERED) -> Floats:
     """What `decide` gives, by NumPy: so many turns of ``v = a v + c`` are one, with another a and c."""
-    factor, offset = 1, 0
-    a, c = 1664525, 1013904223
+    factor = 1
+    offset = 0
+    a = 1664525
+    c = 1013904223
     while rounds:
         if rounds & 1:
-            factor, offset = factor * a % 2**32, (offset * a + c) % 2**32
+            factor = factor * a % 2**32
+            offset = (offset * a + c) % 2**32
         a, c, rounds = a * a % 2**32, (a * c + c) % 2**32, rounds >> 1
     bits = np.ascontiguousarray(observation, np.float32).view(np.uint32) * np.uint32(factor) + np.uint32(
         offset
@@ -97,7 +101,8 @@ class Environment:
         self.observation = pinned(start)
         self.action = pinned(np.zeros_like(start))
         self.steps = 0
-        self._busy, self._uses = busy, uses
+        self._busy = busy
+        self._uses = uses
 
     def step(self) -> None:
         """Let the world answer to the action."""

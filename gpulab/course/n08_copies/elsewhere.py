@@ -29,7 +29,8 @@ class Shown:
         record: Any,
         *origins: Provenance,
     ) -> None:
-        self.record, self.provenance = record, origins[0]
+        self.record = record
+        self.provenance = origins[0]
         told = "; ".join(origin.label for origin in origins)
         self._table = Table(f"{title}, {told}", tuple(headings), tuple(map(tuple, rows)))
 
@@ -82,10 +83,14 @@ def frameworks() -> Shown:
         "x.clone()": "clone",
     }
     rows = [
-        (call, _us(told[name]["call_us"]), _us(told[name]["done_us"]),
-         "yes" if told[name]["call_us"] < told[name]["done_us"] / 2 else "no")
+        (
+            call,
+            _us(told[name]["call_us"]),
+            _us(told[name]["done_us"]),
+            "yes" if told[name]["call_us"] < told[name]["done_us"] / 2 else "no",
+        )
         for call, name in calls.items()
-    ]  # fmt: skip
+    ]
     return Shown(
         f"64 MiB with PyTorch {told['torch']}",
         ("call", "returns after", "done after", "asynchronous"),

@@ -25,7 +25,8 @@ _NO_WAIT = "float(), .item(), .get() and synchronize() make the host stand still
 
 def stay_sizes(rng: np.random.Generator) -> tuple[tuple[int, float], ...]:
     """Elements, and limits: fractions, nothing, more than there is."""
-    n, limit = int(rng.integers(2_000, 9_000)), float(rng.uniform(0.1, 3.0))
+    n = int(rng.integers(2_000, 9_000))
+    limit = float(rng.uniform(0.1, 3.0))
     return (
         (1, 1.5),
         (2, 0.0),
@@ -82,9 +83,18 @@ def prepare_there_and_back(x: Any, limit: float) -> Any:
 
 
 STAY = ProgramExercise(
-    "08-stay", "Stay there", "prepare", stay_case, prepare, prepare_there_and_back,
-    level="warm-up", kind="repair", sizes=stay_sizes, checked=True,
-    table=(Row("a matrix", stay_matrix, ((5, 9), (33, 2))),), rules=4,
+    "08-stay",
+    "Stay there",
+    "prepare",
+    stay_case,
+    prepare,
+    prepare_there_and_back,
+    level="warm-up",
+    kind="repair",
+    sizes=stay_sizes,
+    checked=True,
+    table=(Row("a matrix", stay_matrix, ((5, 9), (33, 2))),),
+    rules=4,
     budgets=(
         Budget("to_host_copies", "x - x.min() subtracts on the device: nothing has to come home.", most=0),
         Budget("to_device_copies", "A number goes along with the launch: no array has to be sent.", most=0),
@@ -92,7 +102,7 @@ STAY = ProgramExercise(
     ),
     advice=_NOT_ON_THE_HOST,
     praise="the data never leaves the device, and the host never waits.",
-)  # fmt: skip
+)
 
 
 # 08-report
@@ -168,8 +178,16 @@ def report_one_by_one(x: Any) -> Any:
 
 
 REPORT = ProgramExercise(
-    "08-report", "Three numbers, one way home", "report", report_case, report, report_one_by_one,
-    sizes=report_sizes, table=_REPORTS, checked=True, rules=4,
+    "08-report",
+    "Three numbers, one way home",
+    "report",
+    report_case,
+    report,
+    report_one_by_one,
+    sizes=report_sizes,
+    table=_REPORTS,
+    checked=True,
+    rules=4,
     budgets=(
         Budget("to_host_bytes", "Reduce on the device: three numbers are 12 bytes.", allowance=2),
         Budget("to_host_copies", "Put the three beside each other on the device, then copy once.", most=1),
@@ -178,7 +196,7 @@ REPORT = ProgramExercise(
     ),
     advice=_NOT_ON_THE_HOST,
     praise="one small copy, and one wait.",
-)  # fmt: skip
+)
 
 
 # 08-pack
@@ -229,19 +247,29 @@ def upload_one_by_one(parts: Any) -> Any:
 
 
 PACK = ProgramExercise(
-    "08-pack", "One parcel", "upload", pack_case, upload, upload_one_by_one, sizes=pack_sizes,
-    table=(Row("all of them empty", pack_nothing, (1, 3)),), checked=True, rules=4,
+    "08-pack",
+    "One parcel",
+    "upload",
+    pack_case,
+    upload,
+    upload_one_by_one,
+    sizes=pack_sizes,
+    table=(Row("all of them empty", pack_nothing, (1, 3)),),
+    checked=True,
+    rules=4,
     budgets=(
         Budget(
-            "to_device_copies", "Concatenate on the host, copy once, and return slices of that array.",
-            least=1, most=1,
+            "to_device_copies",
+            "Concatenate on the host, copy once, and return slices of that array.",
+            least=1,
+            most=1,
         ),
         Budget("to_host_copies", "The host knows lengths and offsets; nothing has to come back.", most=0),
         Budget("waits", _NO_WAIT, most=0),
     ),
     advice=(("is not in device memory", "cp.asarray(x) copies a NumPy array to the device."),),
     praise="one copy, whatever the number of arrays.",
-)  # fmt: skip
+)
 
 
 # 08-ring
@@ -249,7 +277,8 @@ PACK = ProgramExercise(
 
 def ring_sizes(rng: np.random.Generator) -> tuple[tuple[Any, ...], ...]:
     """Shapes, and kinds of numbers: one piece, two, very many, pieces that are matrices."""
-    many, n = int(rng.integers(100, 200)), int(rng.integers(1_000, 9_000))
+    many = int(rng.integers(100, 200))
+    n = int(rng.integers(1_000, 9_000))
     small = ((1, 33), "f4"), ((2, 1), "i4"), ((3, 7, 5), "f8"), ((5, 11), "u1"), ((4, 3), "f2"), ((7, 2), "?")
     return *small, ((many, 9), "i8"), ((int(rng.integers(14, 20)), n), "f4"), ((6, 1 << 16), "f4")
 
@@ -268,7 +297,8 @@ def ring_case(drawn: Draw, size: Any) -> ProgramCase:
 
 def stream_in(data: Any) -> Any:
     """The reference: two buffers in turn, each refilled when its last copy has ended."""
-    cp, cupyx = session.cp(), session.cupyx()
+    cp = session.cp()
+    cupyx = session.cupyx()
     out = cp.empty(data.shape, data.dtype)
     stream = cp.cuda.Stream(non_blocking=True)
     stream.wait_event(cp.cuda.get_current_stream().record())
@@ -294,20 +324,30 @@ def stream_in_pageable(data: Any) -> Any:
 
 
 RING = ProgramExercise(
-    "08-ring", "The buffer that was still in use", "stream_in", ring_case, stream_in, stream_in_pageable,
-    level="stretch", kind="repair", sizes=ring_sizes,
+    "08-ring",
+    "The buffer that was still in use",
+    "stream_in",
+    ring_case,
+    stream_in,
+    stream_in_pageable,
+    level="stretch",
+    kind="repair",
+    sizes=ring_sizes,
     checked=True,
     budgets=(
         Budget("pageable_copies", "Copy from the page-locked buffers, not from `data` itself.", most=0),
         Budget("to_device_bytes", "Each piece goes once.", allowance=1.0),
         Budget(
-            "waits", "Wait for a buffer's last copy before it is filled again, and once at the end.",
-            allowance=1.5, least=1, large=True,
+            "waits",
+            "Wait for a buffer's last copy before it is filled again, and once at the end.",
+            allowance=1.5,
+            least=1,
+            large=True,
         ),
     ),
     advice=(("changed", "Before you fill a buffer again, let the host wait for its last copy."),),
     praise="no buffer is touched while a copy reads it.",
-)  # fmt: skip
+)
 
 
 # 08-lookup
@@ -356,12 +396,20 @@ def lookup_in_a_copy(table: Any, choose: Any) -> Any:
 
 
 LOOKUP = ProgramExercise(
-    "08-lookup", "Four rows of a large table", "lookup", lookup_case, lookup, lookup_in_a_copy,
-    level="stretch", sizes=lookup_sizes,
-    checked=True, calls=with_pinned_table,
+    "08-lookup",
+    "Four rows of a large table",
+    "lookup",
+    lookup_case,
+    lookup,
+    lookup_in_a_copy,
+    level="stretch",
+    sizes=lookup_sizes,
+    checked=True,
+    calls=with_pinned_table,
     budgets=(
         Budget(
-            "bus_bytes", "Let the kernel read the table where it lies: only what it reads travels.",
+            "bus_bytes",
+            "Let the kernel read the table where it lies: only what it reads travels.",
             allowance=3,
             large=True,
         ),
@@ -373,6 +421,6 @@ LOOKUP = ProgramExercise(
         *_NOT_ON_THE_HOST,
     ),
     praise="only the rows that were asked for crossed the bus.",
-)  # fmt: skip
+)
 
 EXERCISES = (STAY, REPORT, PACK, RING, LOOKUP)

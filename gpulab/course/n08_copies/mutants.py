@@ -103,7 +103,7 @@ _STAY = (
     Wrong("08-stay", "each column for itself", lambda x, limit: _cp().minimum(x - x.min(axis=0), limit), "results", "a matrix"),
     Right("08-stay", "a copy, changed in place", lambda x, limit: _in_place(x.copy(), limit)),
     Right("08-stay", "where", _by_where),
-)  # fmt: skip
+)
 
 
 # 08-report
@@ -216,7 +216,7 @@ _REPORT = (
     Right("08-report", "into one array", _assigns),
     Right("08-report", "out=", _with_outs),
     Right("08-report", "through a pinned buffer", _through_pinned),
-)  # fmt: skip
+)
 
 
 # 08-pack
@@ -349,7 +349,7 @@ _PACK = (
     Right("08-pack", "a pinned buffer that is kept", _keeps_its_pinned_buffer()),
     Right("08-pack", "copies of slices", _copies_of_slices),
     Right("08-pack", "the last one first", _backwards),
-)  # fmt: skip
+)
 
 
 # 08-ring
@@ -358,7 +358,7 @@ _PACK = (
 def _ring(
     data: Any, *, buffers: int = 2, wait: str = "event", end: bool = True, shift: int = 0,
     record_first: bool = False,
-) -> Any:  # fmt: skip
+) -> Any:
     """`stream_in`, with some of it exchanged."""
     cp, cupyx = session.cp(), session.cupyx()
     out = cp.empty(data.shape, data.dtype)
@@ -471,7 +471,7 @@ _RING = (
     Right("08-ring", "one event for both", lambda data: _ring(data, wait="first event")),
     Right("08-ring", "one parcel", _one_locked_parcel),
     Right("08-ring", "registered", _registered),
-)  # fmt: skip
+)
 
 
 # 08-lookup
@@ -573,7 +573,7 @@ _LOOKUP = (
     Right("08-lookup", "take", lambda table, choose: _cp().take(mapped(table), choose(), axis=0)),
     Right("08-lookup", "by hand", _by_hand),
     Right("08-lookup", "a kernel of its own", _with_a_kernel_of_its_own),
-)  # fmt: skip
+)
 
 WRONG = tuple(o for o in (*_STAY, *_REPORT, *_PACK, *_RING, *_LOOKUP) if isinstance(o, Wrong))
 RIGHT = tuple(o for o in (*_STAY, *_REPORT, *_PACK, *_RING, *_LOOKUP) if isinstance(o, Right))

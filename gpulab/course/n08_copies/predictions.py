@@ -3,7 +3,9 @@
 from gpulab.course.ranges import ranges
 from gpulab.teach.question import PredictionQuestion
 
-PAGEABLE, ROUND_TRIP, MANAGED = (1.2, 8), (2, 10, 30), (2, 5, 15)
+PAGEABLE = (1.2, 8)
+ROUND_TRIP = (2, 10, 30)
+MANAGED = (2, 5, 15)
 
 PREDICTIONS = (
     PredictionQuestion(

@@ -60,7 +60,8 @@ def _measure(folder: Path) -> dict[str, Any]:
     told: dict[str, Any] = {"library": where, "kernel module": Path("/proc/driver/nvidia-fs").exists()}
     told |= {"mode": "as cuFile chose", "from": "the disk: dropped from the page cache before each read"}
     data = np.random.default_rng(1).random(SIZE_BYTES // 4, np.float32)
-    path, x = folder / "data.bin", cp.zeros(SIZE_BYTES // 4, cp.float32)
+    path = folder / "data.bin"
+    x = cp.zeros(SIZE_BYTES // 4, cp.float32)
     data.tofile(path)
     if library is not None:
         told["open"] = int(library.cuFileDriverOpen().error)
@@ -122,8 +123,12 @@ def _library() -> tuple[Any, str]:
             library.cuFileDriverOpen.restype = library.cuFileHandleRegister.restype = _Status
             library.cuFileRead.restype = ctypes.c_ssize_t
             library.cuFileRead.argtypes = [
-                ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int64, ctypes.c_int64
-            ]  # fmt: skip
+                ctypes.c_void_p,
+                ctypes.c_void_p,
+                ctypes.c_size_t,
+                ctypes.c_int64,
+                ctypes.c_int64,
+            ]
             return library, Path(name).name
     return None, "libcufile is not installed"
 

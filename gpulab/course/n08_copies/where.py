@@ -18,7 +18,9 @@ from virtualgpu.records import Activity, HostCall, Provenance
 from virtualgpu.words import duration, number, size
 
 Way = Literal["pageable", "pinned", "zero-copy", "managed", "prefetch", "at home", "peer"]
-_KERNEL, _HOST_MEMORY, _MANAGED_MEMORY = "CONCURRENT_KERNEL", 1, 3
+_KERNEL = "CONCURRENT_KERNEL"
+_HOST_MEMORY = 1
+_MANAGED_MEMORY = 3
 _BUS_GBPS = 64.0  # what PCIe 5.0 x16 carries in one direction: faster than that is not over it
 _COPY_CALL_US = 50  # a call that takes longer than this has waited
 
@@ -58,7 +60,11 @@ class Place:
     """A box on the map."""
 
     def __init__(self, text: str, x: float, y: float, wide: float = 17, high: float = 36) -> None:
-        self.text, self.x, self.y, self.wide, self.high = text, x, y, wide, high
+        self.text = text
+        self.x = x
+        self.y = y
+        self.wide = wide
+        self.high = high
 
     @property
     def right(self) -> float:
@@ -109,7 +115,8 @@ class WhereCopiesGo(View):
     def __init__(self, moves: Sequence[Move], provenance: Provenance) -> None:
         if not moves:
             raise ValueError("Nothing was copied within this timeline; put copies into its block.")
-        self.moves, self.provenance = tuple(moves), provenance
+        self.moves = tuple(moves)
+        self.provenance = provenance
         super().__init__(
             title="Where does the copy go?",
             caption=f"Times and rates {provenance.label}. A rate is what was copied, or what a kernel read: "
@@ -142,26 +149,45 @@ class WhereCopiesGo(View):
         )
 
     def _rates(self) -> Box:
-        moves, count, top, high = self.moves, len(self.moves), 34, 76
-        here, bottom = [*range(count)], top + high
+        moves = self.moves
+        count = len(self.moves)
+        top = 34
+        high = 76
+        here = [*range(count)]
+        bottom = top + high
         # What never left the device is so much faster that its bar is cut.
         most = max([move.gbps for move in moves if move.way != "at home"] or [move.gbps for move in moves])
         shares = [min(max(move.gbps / most, 0.01), 1.25) / 1.25 for move in moves]
-        tops, middle = [bottom - high * share for share in shares], [at + 0.5 for at in here]
+        tops = [bottom - high * share for share in shares]
+        middle = [at + 0.5 for at in here]
         rates = [f"{_rate(move)}{' (cut)' if move.gbps > 1.25 * most else ''}" for move in moves]
-        names, sizes = [_name(move) for move in moves], [size(move.size_bytes) for move in moves]
-        room, colour = [1.0] * count, [int(move.way == "at home") for move in moves]
+        names = [_name(move) for move in moves]
+        sizes = [size(move.size_bytes) for move in moves]
+        room = [1.0] * count
+        colour = [int(move.way == "at home") for move in moves]
         return plot(
             bottom + 36,
             (0.0, float(max(count, 4))),
-            Rects(here, [at + 1 for at in here], tops, [bottom] * count, colour, ("accent", "other"),
-                  inset=14, **speaking([_says(move) for move in moves])),
+            Rects(
+                here,
+                [at + 1 for at in here],
+                tops,
+                [bottom] * count,
+                colour,
+                ("accent", "other"),
+                inset=14,
+                **speaking([_says(move) for move in moves]),
+            ),
             Labels(middle, [y - 9 for y in tops], rates, anchor="middle", weight="bold"),
             Labels(middle, [bottom + 12] * count, names, anchor="middle", room=room),
             Labels(middle, [bottom + 27] * count, sizes, anchor="middle", colour="muted", room=room),
-            label="Rate of each", trait="chosen", values=here, marks=[""] * count, mark_y=8,
+            label="Rate of each",
+            trait="chosen",
+            values=here,
+            marks=[""] * count,
+            mark_y=8,
             chosen=self.chosen,
-        )  # fmt: skip
+        )
 
 
 def _map(move: Move) -> Box:
@@ -191,7 +217,8 @@ def _map(move: Move) -> Box:
 
 
 def _boxes(places: Sequence[Place], colour: str) -> Item:
-    low, high = [p.x for p in places], [p.right for p in places]
+    low = [p.x for p in places]
+    high = [p.right for p in places]
     return Rects(low, high, [p.y for p in places], [p.y + p.high for p in places], colour)
 
 

@@ -30,7 +30,8 @@ from virtualgpu.errors import GpulabError
 from virtualgpu.records.device.load import LoadSamples
 from virtualgpu.words import number
 
-_SIDE_PX, _COLUMNS = 15, 44
+_SIDE_PX = 15
+_COLUMNS = 44
 
 
 # --- a session ------------------------------------------------------------------------------------------
@@ -94,7 +95,8 @@ class BusySms(Steered):
         ]
         lit = round(self._figures()[1] / 100 * sms)  # which ones, no counter says
         place = np.arange(sms)
-        x, y = place % _COLUMNS, place // _COLUMNS * float(_SIDE_PX)
+        x = place % _COLUMNS
+        y = place // _COLUMNS * float(_SIDE_PX)
         cells = Rects(
             x * 1.0,
             x + 1.0,

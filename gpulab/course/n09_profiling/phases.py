@@ -27,9 +27,12 @@ extern "C" __global__ void add_one(float4* x, long long n) {
 """
 # Blocks and threads of the launches that only spin.
 SPINS = ((1, 32), (1, 1024), (66, 1024), (132, 256), (264, 1024))
-ADDITION, ADDITION_WIDE = "x += 1 over 1 GiB", "x += 1, 16 bytes per lane"
-ONES, PRODUCT = "FP16 product 8192³, ones", "FP16 product 8192³, random"
-LOADER, SMALL = "loader that stalls", "small kernels from Python"
+ADDITION = "x += 1 over 1 GiB"
+ADDITION_WIDE = "x += 1, 16 bytes per lane"
+ONES = "FP16 product 8192³, ones"
+PRODUCT = "FP16 product 8192³, random"
+LOADER = "loader that stalls"
+SMALL = "small kernels from Python"
 _SECONDS = 2.0
 
 
@@ -43,12 +46,16 @@ def phases() -> list[tuple[str, Callable[[], object]]]:
     if session.which_device().kind == "virtual":
         return []
     cp = session.cp()
-    spin, add_one = cp.RawKernel(SPIN, "spin"), cp.RawKernel(WIDE, "add_one")
-    x, small = cp.zeros(1 << 28, cp.float32), cp.zeros(1024, cp.float32)
+    spin = cp.RawKernel(SPIN, "spin")
+    add_one = cp.RawKernel(WIDE, "add_one")
+    x = cp.zeros(1 << 28, cp.float32)
+    small = cp.zeros(1024, cp.float32)
     ones = cp.ones((8192, 8192), cp.float16)
     random = cp.random.default_rng(9).standard_normal(ones.size, dtype=cp.float32).astype(cp.float16)
-    half, out = random.reshape(ones.shape), cp.empty_like(ones)
-    wait, blocks = cp.cuda.Device().synchronize, 8 * session.backend().device_info().sm_count
+    half = random.reshape(ones.shape)
+    out = cp.empty_like(ones)
+    wait = cp.cuda.Device().synchronize
+    blocks = 8 * session.backend().device_info().sm_count
 
     def spins(blocks: int, threads: int) -> Callable[[], object]:
         return lambda: (spin((blocks,), (threads,), (np.int64(_SECONDS * 1e9),)), wait())

@@ -25,7 +25,8 @@ from gpulab.teach.judge import (
 )
 from virtualgpu.words import count as counted
 
-KIB, MIB = 1 << 10, 1 << 20
+KIB = 1 << 10
+MIB = 1 << 20
 _NO_WAIT = "Nothing here needs the host: float(), .get() and synchronize() make it stand still."
 _MEMORY = (
     (
@@ -37,8 +38,26 @@ _MEMORY = (
 
 # 10-predict
 
-_ODD = (1, 511, 512, 513, 4_000_000, MIB - 1, MIB, MIB + 1, 9 * MIB, 10 * MIB - 512, 10 * MIB - 1,
-        10 * MIB, 10 * MIB + 1, 11 * MIB, 11 * MIB - 512, 12 * MIB, 12 * MIB + 1, 33_333_333)  # fmt: skip
+_ODD = (
+    1,
+    511,
+    512,
+    513,
+    4_000_000,
+    MIB - 1,
+    MIB,
+    MIB + 1,
+    9 * MIB,
+    10 * MIB - 512,
+    10 * MIB - 1,
+    10 * MIB,
+    10 * MIB + 1,
+    11 * MIB,
+    11 * MIB - 512,
+    12 * MIB,
+    12 * MIB + 1,
+    33_333_333,
+)
 
 
 def round_up(size: int, unit: int) -> int:
@@ -56,8 +75,12 @@ def after_one(size: int) -> tuple[int, int, int, int]:
     return block, block, block if cut else segment, segment
 
 
-_PARTS = ("used in CuPy's pool", "reserved by CuPy's pool", "used in PyTorch's pool",
-          "reserved by PyTorch's pool")  # fmt: skip
+_PARTS = (
+    "used in CuPy's pool",
+    "reserved by CuPy's pool",
+    "used in PyTorch's pool",
+    "reserved by PyTorch's pool",
+)
 
 
 def judge_after_one(answer: Answer) -> str:
@@ -101,9 +124,7 @@ def _why(size: int, part: str) -> str:
     return " From 10 MiB on PyTorch rounds up to 2 MiB."
 
 
-PREDICT = PythonExercise(
-    "10-predict", "Used and reserved, in both pools", judge_after_one, level="warm-up"
-)  # fmt: skip
+PREDICT = PythonExercise("10-predict", "Used and reserved, in both pools", judge_after_one, level="warm-up")
 
 
 # 10-scale
@@ -135,7 +156,8 @@ def scale_case(drawn: Draw, size: tuple[int, float]) -> ProgramCase:
     elif n > 1:
         x[:2] = -1000 * factor, min(0.1, 1000 * factor)
     wide = x.astype(np.float64)
-    low, high = wide.min(), wide.max()
+    low = wide.min()
+    high = wide.max()
     right = (wide - low) / max(high - low, 1.0) * 2 - 1
     label = f"scaled(x) with {counted(n, 'element')}"
     near = Near(right.astype(np.float32), 1.0, 8)
@@ -145,7 +167,8 @@ def scale_case(drawn: Draw, size: tuple[int, float]) -> ProgramCase:
 def scaled(x: Any) -> Any:
     """The reference: one new array, changed in place."""
     cp = session.cp()
-    low, high = x.min(), x.max()
+    low = x.min()
+    high = x.max()
     y = x - low
     y /= cp.maximum(high - low, 1)
     y *= 2
@@ -156,7 +179,8 @@ def scaled(x: Any) -> Any:
 def scaled_at_length(x: Any) -> Any:
     """The naive version: each step keeps its array."""
     cp = session.cp()
-    low, high = x.min(), x.max()
+    low = x.min()
+    high = x.max()
     shifted = x - low
     unit = shifted / cp.maximum(high - low, 1)
     doubled = unit * 2
@@ -164,17 +188,29 @@ def scaled_at_length(x: Any) -> Any:
 
 
 SCALE = ProgramExercise(
-    "10-scale", "One array more, not four", "scaled", scale_case, scaled, scaled_at_length,
-    kind="repair", level="warm-up", sizes=scale_sizes, checked=True,
+    "10-scale",
+    "One array more, not four",
+    "scaled",
+    scale_case,
+    scaled,
+    scaled_at_length,
+    kind="repair",
+    level="warm-up",
+    sizes=scale_sizes,
+    checked=True,
     budgets=(
-        Budget("peak_used_bytes", "Change your one new array in place: y *= 2, or out=y.", allowance=1.1,
-               large=True),
+        Budget(
+            "peak_used_bytes",
+            "Change your one new array in place: y *= 2, or out=y.",
+            allowance=1.1,
+            large=True,
+        ),
         Budget("waits", _NO_WAIT, most=0),
         Budget("to_host_copies", "Stay on the device.", most=0),
         Budget("to_device_copies", "Stay on the device.", most=0),
     ),
     praise="one array beyond the input, whatever the number of steps.",
-)  # fmt: skip
+)
 
 
 # 10-fit
@@ -184,7 +220,8 @@ KEPT = 1000
 
 def fit_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
     """How many windows, and how long they are."""
-    some, n = int(rng.integers(4, 7)), int(rng.integers(60_000, 90_000))
+    some = int(rng.integers(4, 7))
+    n = int(rng.integers(60_000, 90_000))
     return (1, 1), (1, 1000), (2, 33), (some, n), (3, 100_000), (8, 1 << 19)
 
 
@@ -193,7 +230,8 @@ def fit_case(drawn: Draw, size: tuple[int, int]) -> ProgramCase:
     count, n = size
     x = drawn.floats(2 * n) * np.float32(100)
     starts = drawn.rng.integers(0, n + 1, count)
-    first, last = starts.min(), starts.max()
+    first = starts.min()
+    last = starts.max()
     # What begins first has its first element for itself, what begins last its last one.
     x[last + n - 1] = 2000
     if count > 1:
@@ -248,22 +286,29 @@ def tops_as_given(x: Any, starts: tuple[int, ...], n: int) -> Any:
 
 
 FIT = ProgramExercise(
-    "10-fit", "Make it fit", "tops", fit_case, tops, None, kind="repair",
-    sizes=fit_sizes, calls=with_little_room, checked=True,
+    "10-fit",
+    "Make it fit",
+    "tops",
+    fit_case,
+    tops,
+    None,
+    kind="repair",
+    sizes=fit_sizes,
+    calls=with_little_room,
+    checked=True,
     budgets=(
         Budget(
             "peak_reserved_bytes",
             "A segment with one small block in use cannot go back: let what stays not be cut out of it.",
-            allowance=1.1, large=True,
+            allowance=1.1,
+            large=True,
         ),
         Budget("driver_calls", "One workspace serves all windows.", most=14),
         Budget("waits", _NO_WAIT, most=0),
     ),
-    advice=(
-        ("OutOfMemoryError", "What stays sits in the middle of what was freed: allocate it before."),
-    ),
+    advice=(("OutOfMemoryError", "What stays sits in the middle of what was freed: allocate it before."),),
     praise="the workspace goes round, and what stays lies elsewhere.",
-)  # fmt: skip
+)
 
 
 # 10-side
@@ -285,7 +330,8 @@ def side_case(drawn: Draw, n: int) -> ProgramCase:
 def both(x: Any) -> Any:
     """The reference: what the side stream reads lives until the join."""
     cp = session.cp()
-    main, side = cp.cuda.get_current_stream(), cp.cuda.Stream(non_blocking=True)
+    main = cp.cuda.get_current_stream()
+    side = cp.cuda.Stream(non_blocking=True)
     doubled = x * 2
     side.wait_event(main.record())
     with side:
@@ -300,7 +346,8 @@ def both(x: Any) -> Any:
 def both_as_given(x: Any) -> Any:
     """As given: `doubled` is freed on the main stream while the side stream reads it."""
     cp = session.cp()
-    main, side = cp.cuda.get_current_stream(), cp.cuda.Stream(non_blocking=True)
+    main = cp.cuda.get_current_stream()
+    side = cp.cuda.Stream(non_blocking=True)
     doubled = x * 2
     side.wait_event(main.record())
     with side:
@@ -314,22 +361,28 @@ def both_as_given(x: Any) -> Any:
 
 
 SIDE = ProgramExercise(
-    "10-side", "Freed too early", "both", side_case, both, None, kind="repair",
-    sizes=side_sizes, checked=True,
+    "10-side",
+    "Freed too early",
+    "both",
+    side_case,
+    both,
+    None,
+    kind="repair",
+    sizes=side_sizes,
+    checked=True,
     budgets=(
         Budget("waits", _NO_WAIT, most=0),
         Budget("streams", "The two ways should run on two streams.", least=2),
         Budget(
-            "beside", "Nothing of the two ways runs side by side: wait for the side stream at the end only.",
+            "beside",
+            "Nothing of the two ways runs side by side: wait for the side stream at the end only.",
             least=2,
         ),
         Budget("held_up", "The current stream waits before its own way is done: join at the end.", most=0),
     ),
-    advice=(
-        ("In another order", "A block is free for its stream as soon as Python drops the array."),
-    ),
+    advice=(("In another order", "A block is free for its stream as soon as Python drops the array."),),
     praise="both streams run beside each other, and no block is given away under a reader.",
-)  # fmt: skip
+)
 
 
 # 10-pool
@@ -349,8 +402,14 @@ def driven(bench: Any, program: Callable[..., Any], asks: tuple[pool.Ask, ...]) 
 
 
 POOL = ProgramExercise(
-    "10-pool", "A pool of your own", "MyPool", pool_case, pool.MyPool, level="stretch",
-    sizes=(1, 40, 300), calls=driven,
+    "10-pool",
+    "A pool of your own",
+    "MyPool",
+    pool_case,
+    pool.MyPool,
+    level="stretch",
+    sizes=(1, 40, 300),
+    calls=driven,
     budgets=(
         Budget(
             "driver_calls",
@@ -359,7 +418,7 @@ POOL = ProgramExercise(
         Budget("peak_reserved_bytes", "Take the smallest block that fits, and join free neighbours."),
     ),
     praise="split, joined, apart by stream, and given back whole.",
-)  # fmt: skip
+)
 
 
 # 10-rows
@@ -367,7 +426,8 @@ POOL = ProgramExercise(
 
 def rows_sizes(rng: np.random.Generator) -> tuple[tuple[int, int, float], ...]:
     """Tokens, their length, and how large they are."""
-    ragged, some = int(rng.integers(66, 127)), int(rng.integers(129, 192))
+    ragged = int(rng.integers(66, 127))
+    some = int(rng.integers(129, 192))
     small = (1, 4, 1.0), (33, 8, 0.9), (64, 16, 16.0), (65, 4, 1.0), (ragged, 4, 32.0)
     return *small, (some, 16, 1.0), (512, 16, 1.0)
 
@@ -409,18 +469,33 @@ def attend_at_once(h: Any) -> Any:
 
 
 ROWS_AT_A_TIME = ProgramExercise(
-    "10-rows", "Attention in blocks of rows", "attend", rows_case, attend, attend_at_once,
-    sizes=rows_sizes, checked=True,
+    "10-rows",
+    "Attention in blocks of rows",
+    "attend",
+    rows_case,
+    attend,
+    attend_at_once,
+    sizes=rows_sizes,
+    checked=True,
     budgets=(
-        Budget("peak_used_bytes", "Work on a block of rows at a time, change its scores in place, and let go "
-               "of them (del scores) before the next ones are made.", allowance=1.35, large=True),
-        Budget("launches", "Take more rows at a time: a row needs little, but its launches cost.",
-               allowance=2.0, large=True),
+        Budget(
+            "peak_used_bytes",
+            "Work on a block of rows at a time, change its scores in place, and let go "
+            "of them (del scores) before the next ones are made.",
+            allowance=1.35,
+            large=True,
+        ),
+        Budget(
+            "launches",
+            "Take more rows at a time: a row needs little, but its launches cost.",
+            allowance=2.0,
+            large=True,
+        ),
         Budget("waits", _NO_WAIT, most=0),
         Budget("to_host_bytes", "Nothing has to leave the device.", most=0),
     ),
     advice=_MEMORY,
     praise="no n × n array at any time.",
-)  # fmt: skip
+)
 
 EXERCISES = (PREDICT, SCALE, FIT, SIDE, POOL, ROWS_AT_A_TIME)

@@ -12,7 +12,8 @@ from gpulab import session
 from gpulab.course import story
 from gpulab.views.tables import Table
 
-MIB, GIB = 1 << 20, 1 << 30
+MIB = 1 << 20
+GIB = 1 << 30
 
 
 def device_used_bytes() -> int:

@@ -28,7 +28,7 @@ _PREDICT = (
     Right("10-predict", "by what was asked", sizes.small_by_asked),
     Right("10-predict", "a table", sizes.with_a_table),
     Right("10-predict", "in MiB", sizes.by_numpy),
-)  # fmt: skip
+)
 
 _SCALE = (
     Wrong("10-scale", "by less than 1", programs.by_what_there_is, "results", ""),
@@ -86,7 +86,7 @@ _FIT = (
     Right("10-fit", "rows first", programs.tops_small_first),
     Right("10-fit", "kernels of its own", programs.tops_by_kernels),
     Right("10-fit", "numbers first", programs.tops_numbers_first),
-)  # fmt: skip
+)
 
 _SIDE = (
     Wrong("10-side", "as given", exercises.both_as_given, "hazards", "uses its memory again"),
@@ -110,7 +110,7 @@ _SIDE = (
     Right("10-side", "all on the side stream", programs.all_on_the_side),
     Right("10-side", "a stream for each way", programs.other_stream_for_the_rest),
     Right("10-side", "the short way first", programs.main_first),
-)  # fmt: skip
+)
 
 _JOIN = "join free neighbours"
 _POOL = (
@@ -145,7 +145,7 @@ _POOL = (
     Right("10-pool", "cut from the end", pools.CutsFromTheEnd),
     Right("10-pool", "an array of NumPy's whole numbers", pools.NumpyAddresses),
     Right("10-pool", "joins when asked", pools.JoinsWhenAsked),
-)  # fmt: skip
+)
 
 _ROWS = (
     Wrong("10-rows", "all at once", exercises.attend_at_once, "counts", "a block of rows at a time"),

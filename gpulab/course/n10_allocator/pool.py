@@ -22,8 +22,11 @@ class MyPool:
 
     def malloc(self, size: int, stream: int) -> int:
         size = -(-size // UNIT_BYTES) * UNIT_BYTES
-        fits = [(block[0], address) for address, block in self.blocks.items()
-                if block[3] and block[1] == stream and block[0] >= size]  # fmt: skip
+        fits = [
+            (block[0], address)
+            for address, block in self.blocks.items()
+            if block[3] and block[1] == stream and block[0] >= size
+        ]
         if not fits:
             address = int(self.driver.malloc(size))
             self.blocks[address] = [size, stream, address, False]
@@ -99,7 +102,9 @@ class Ask:
 
 def trace(drawn: Draw, count: int) -> tuple[Ask, ...]:
     """What has to be split, joined and chosen, in small puzzles; then requests drawn at random."""
-    rng, unit, number = drawn.rng, UNIT_BYTES, 0
+    rng = drawn.rng
+    unit = UNIT_BYTES
+    number = 0
     asks: list[Ask] = []
     # Streams are told apart as a whole, not by some of their bits.
     some = int(rng.integers(1, 9))
@@ -213,7 +218,8 @@ class Driver:
         if size <= 0:
             raise ValueError(f"the driver is asked for {size} bytes")
         pointer = self._runtime.malloc(size)
-        address, self._next = self._next, self._next + -(-size // UNIT_BYTES) * UNIT_BYTES
+        address = self._next
+        self._next = self._next + -(-size // UNIT_BYTES) * UNIT_BYTES
         self._at[address] = pointer
         self.noted.append(("malloc", size, address))
         return address
@@ -242,7 +248,9 @@ def drive(make_pool: Callable[[Any], Any], asks: tuple[Ask, ...]) -> list[tuple[
     starts: dict[int, Any] = {}
 
     def did(driver: Driver, function: Any, *arguments: Any) -> Any:
-        said, returned, before = "", None, len(driver.noted)
+        said = ""
+        returned = None
+        before = len(driver.noted)
         try:
             returned = function(*arguments)
         except Exception as error:
@@ -256,7 +264,8 @@ def drive(make_pool: Callable[[Any], Any], asks: tuple[Ask, ...]) -> list[tuple[
     for ask in asks:
         if log[-1][0] and (len(log) <= len(drivers) or asks[len(log) - len(drivers) - 1].kind != "refuse"):
             break
-        driver, pool = drivers[ask.pool], pools[ask.pool]
+        driver = drivers[ask.pool]
+        pool = pools[ask.pool]
         if ask.kind == "empty":
             did(driver, lambda pool=pool: pool.empty_cache())
         elif ask.kind == "malloc":

@@ -62,7 +62,8 @@ class _Pool:
         at = self.blocks.index(block)
         for first in (at, at - 1):
             if 0 <= first < len(self.blocks) - 1:
-                one, two = self.blocks[first], self.blocks[first + 1]
+                one = self.blocks[first]
+                two = self.blocks[first + 1]
                 if one.number is two.number is None and one.segment == two.segment:
                     one.size += two.size
                     del self.blocks[first + 1]
@@ -115,7 +116,8 @@ def _malloc(pool: _Pool, ask: Ask, said: str, returned: Any, noted: Any) -> None
         raise NotYet(f"{name} {said.removeprefix('it ')}")
     if not is_whole(returned):
         raise NotYet(f"{name} should return an address, a whole number, not {kind_of(returned)}.")
-    address, size = int(returned), -(-ask.size // UNIT_BYTES) * UNIT_BYTES
+    address = int(returned)
+    size = -(-ask.size // UNIT_BYTES) * UNIT_BYTES
     smallest = min((block.size for block in pool.fits(size, ask.stream)), default=None)
     for what, *about in noted:
         if what != "malloc":

@@ -74,8 +74,11 @@ class LeavesLittle(MyPool):
 
     def malloc(self, size: int, stream: int) -> int:
         size = -(-size // UNIT_BYTES) * UNIT_BYTES
-        fits = [(block[0], address) for address, block in self.blocks.items()
-                if block[3] and block[1] == stream and block[0] >= size]  # fmt: skip
+        fits = [
+            (block[0], address)
+            for address, block in self.blocks.items()
+            if block[3] and block[1] == stream and block[0] >= size
+        ]
         if fits and min(fits)[0] - size == UNIT_BYTES:
             address = min(fits)[1]
             self.blocks[address][3] = False
@@ -103,7 +106,8 @@ class Units:
             self.segments[address] = stream, [False] * many
             fits = [(many, address, 0)]
         _, start, first = min(fits)
-        units, taken = self.segments[start][1], slice(first, first + many)
+        units = self.segments[start][1]
+        taken = slice(first, first + many)
         units[taken] = [True] * many
         self.used[start + first * UNIT_BYTES] = units, taken
         return start + first * UNIT_BYTES
@@ -161,7 +165,8 @@ class NoRounding(MyPool):
     def malloc(self, size: int, stream: int) -> int:
         for address, block in self.blocks.items():
             if block[3] and block[1] == stream and block[0] >= size:
-                segment, whole = block[2], block[0]
+                segment = block[2]
+                whole = block[0]
                 self.blocks[address] = [size, stream, segment, False]
                 if whole > size:
                     self.blocks[address + size] = [whole - size, stream, segment, True]
@@ -234,7 +239,8 @@ class Lists:
     def free(self, address: int) -> None:
         size, stream, segment = self.used.pop(address)
         idle = self.idle[stream]
-        start, end = address, address + size
+        start = address
+        end = address + size
         for block in list(idle):
             whole, begins, of = block
             if of == segment and begins + whole == start:

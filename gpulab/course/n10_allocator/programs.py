@@ -16,7 +16,8 @@ from gpulab.course.n10_allocator.exercises import KEPT, scaled_at_length
 def changes_its_input(x: Any) -> Any:
     """Works in the caller's array."""
     cp = session.cp()
-    low, high = x.min(), x.max()
+    low = x.min()
+    high = x.max()
     x -= low
     x /= cp.maximum(high - low, 1)
     x *= 2
@@ -27,7 +28,8 @@ def changes_its_input(x: Any) -> Any:
 def deletes_too_late(x: Any) -> Any:
     """Holds two arrays at once."""
     cp = session.cp()
-    low, high = x.min(), x.max()
+    low = x.min()
+    high = x.max()
     shifted = x - low
     y = shifted / cp.maximum(high - low, 1)
     del shifted
@@ -39,21 +41,24 @@ def deletes_too_late(x: Any) -> Any:
 def one_expression(x: Any) -> Any:
     """Leaves all to Python."""
     cp = session.cp()
-    low, high = x.min(), x.max()
+    low = x.min()
+    high = x.max()
     return (x - low) / cp.maximum(high - low, 1) * 2 - 1
 
 
 def out_of_a_new_one(x: Any) -> Any:
     """Puts only the last step in its place."""
     cp = session.cp()
-    low, high = x.min(), x.max()
+    low = x.min()
+    high = x.max()
     y = cp.empty_like(x)
     return cp.add(cp.multiply(cp.divide(x - low, cp.maximum(high - low, 1)), 2), -1, out=y)
 
 
 def numbers_of_the_host(x: Any) -> Any:
     """Fetches two numbers."""
-    low, high = float(x.min()), float(x.max())
+    low = float(x.min())
+    high = float(x.max())
     y = x - np.float32(low)
     y /= np.float32(max(high - low, 1.0))
     y *= 2
@@ -64,7 +69,8 @@ def numbers_of_the_host(x: Any) -> Any:
 def by_the_host(x: Any) -> Any:
     """Works on the host."""
     values = x.get()
-    low, high = values.min(), values.max()
+    low = values.min()
+    high = values.max()
     scaled = (values - low) / max(high - low, np.float32(1)) * 2 - 1
     return session.cp().asarray(scaled)
 
@@ -86,7 +92,8 @@ def without_a_pool(x: Any) -> Any:
 def above_one(x: Any) -> Any:
     """Takes 1 for the largest number where all are smaller."""
     cp = session.cp()
-    low, high = x.min(), cp.maximum(x.max(), 1)
+    low = x.min()
+    high = cp.maximum(x.max(), 1)
     y = x - low
     y *= 2 / (high - low)
     y -= 1
@@ -114,7 +121,8 @@ def not_two(x: Any) -> Any:
 def in_doubles(x: Any) -> Any:
     """Twice as wide."""
     cp = session.cp()
-    low, high = x.min(), x.max()
+    low = x.min()
+    high = x.max()
     y = x.astype(cp.float64)
     y -= low
     y /= cp.maximum(high - low, 1)
@@ -125,7 +133,8 @@ def in_doubles(x: Any) -> Any:
 
 def divides_by_zero(x: Any) -> Any:
     """Forgets equal numbers."""
-    low, high = x.min(), x.max()
+    low = x.min()
+    high = x.max()
     y = x - low
     y /= high - low
     y *= 2
@@ -136,7 +145,8 @@ def divides_by_zero(x: Any) -> Any:
 def by_outs(x: Any) -> Any:
     """Each step with ``out=``."""
     cp = session.cp()
-    low, high = x.min(), x.max()
+    low = x.min()
+    high = x.max()
     y = cp.subtract(x, low)
     cp.divide(y, cp.maximum(high - low, 1), out=y)
     cp.multiply(y, 2, out=y)
@@ -300,7 +310,8 @@ def tops_in_pieces(x: Any, starts: tuple[int, ...], n: int) -> Any:
     """A quarter of a window at a time."""
     cp = session.cp()
     kept = cp.zeros((len(starts), KEPT), np.float32)
-    work, top = cp.empty(-(-n // 4), np.float32), cp.empty((), np.float32)
+    work = cp.empty(-(-n // 4), np.float32)
+    top = cp.empty((), np.float32)
     for row, start in zip(kept, starts, strict=True):
         for begin in range(start, start + n, work.size):
             piece = x[begin : min(begin + work.size, start + n)]
@@ -337,7 +348,8 @@ def both(
 
     def answer(x: Any) -> Any:
         cp = session.cp()
-        main, side = cp.cuda.get_current_stream(), cp.cuda.Stream(non_blocking=True)
+        main = cp.cuda.get_current_stream()
+        side = cp.cuda.Stream(non_blocking=True)
         doubled = x * 2
         if wait_first:
             side.wait_event(main.record())
@@ -378,7 +390,8 @@ def swapped(x: Any) -> Any:
 def keeps_by_copy_on_main(x: Any) -> Any:
     """Frees the block of an array that was copied: the same mistake, one array further."""
     cp = session.cp()
-    main, side = cp.cuda.get_current_stream(), cp.cuda.Stream(non_blocking=True)
+    main = cp.cuda.get_current_stream()
+    side = cp.cuda.Stream(non_blocking=True)
     doubled = (x * 2).copy()
     side.wait_event(main.record())
     with side:
@@ -394,7 +407,8 @@ def keeps_by_copy_on_main(x: Any) -> Any:
 def own_array_for_the_rest(x: Any) -> Any:
     """Asks for the array of the rest itself: the same arena gives the same block."""
     cp = session.cp()
-    main, side = cp.cuda.get_current_stream(), cp.cuda.Stream(non_blocking=True)
+    main = cp.cuda.get_current_stream()
+    side = cp.cuda.Stream(non_blocking=True)
     doubled = x * 2
     side.wait_event(main.record())
     with side:
@@ -411,7 +425,8 @@ def own_array_for_the_rest(x: Any) -> Any:
 def all_on_the_side(x: Any) -> Any:
     """Allocated, read and freed on the side stream, whose arena has the block."""
     cp = session.cp()
-    main, side = cp.cuda.get_current_stream(), cp.cuda.Stream(non_blocking=True)
+    main = cp.cuda.get_current_stream()
+    side = cp.cuda.Stream(non_blocking=True)
     side.wait_event(main.record())
     with side:
         y = x * 2 + 20
@@ -443,7 +458,8 @@ def other_stream_for_the_rest(x: Any) -> Any:
 def main_first(x: Any) -> Any:
     """The short way is given first; then nothing is allocated on the main stream any more."""
     cp = session.cp()
-    main, side = cp.cuda.get_current_stream(), cp.cuda.Stream(non_blocking=True)
+    main = cp.cuda.get_current_stream()
+    side = cp.cuda.Stream(non_blocking=True)
     doubled = x * 2
     ready = main.record()
     z = x * 3
@@ -458,7 +474,8 @@ def main_first(x: Any) -> Any:
 def second_stream_for_show(x: Any) -> Any:
     """The side stream works for nobody."""
     cp = session.cp()
-    main, side = cp.cuda.get_current_stream(), cp.cuda.Stream(non_blocking=True)
+    main = cp.cuda.get_current_stream()
+    side = cp.cuda.Stream(non_blocking=True)
     side.wait_event(main.record())
     with side:
         x * 3
@@ -474,9 +491,14 @@ def second_stream_for_show(x: Any) -> Any:
 
 
 def attention(
-    rows: int = 64, in_place: bool = True, minus_max: bool = True, scale: bool = True, ragged: bool = True,
-    axis: int = 1, host: bool = False,
-) -> Callable[[Any], Any]:  # fmt: skip
+    rows: int = 64,
+    in_place: bool = True,
+    minus_max: bool = True,
+    scale: bool = True,
+    ragged: bool = True,
+    axis: int = 1,
+    host: bool = False,
+) -> Callable[[Any], Any]:
     """Attention in blocks of rows: each switch is one decision."""
 
     def answer(h: Any) -> Any:
@@ -534,7 +556,8 @@ def attention_online(h: Any) -> Any:
     cp = session.cp()
     n, d = h.shape
     top = cp.full((n, 1), -cp.inf, np.float32)
-    total, out = cp.zeros((n, 1), np.float32), cp.zeros_like(h)
+    total = cp.zeros((n, 1), np.float32)
+    out = cp.zeros_like(h)
     for first in range(0, n, 64):
         part = h[first : first + 64]
         scores = h @ part.T
@@ -557,7 +580,8 @@ def attention_in_one_buffer(h: Any) -> Any:
     """One buffer for the scores of every block."""
     cp = session.cp()
     n, d = h.shape
-    out, buffer = cp.empty_like(h), cp.empty((min(64, n), n), np.float32)
+    out = cp.empty_like(h)
+    buffer = cp.empty((min(64, n), n), np.float32)
     for first in range(0, n, 64):
         part = h[first : first + 64]
         scores = buffer[: len(part)]
@@ -573,7 +597,8 @@ def attention_in_one_buffer(h: Any) -> Any:
 def by_what_there_is(x: Any) -> Any:
     """Divides by the distance of the ends, unless it is 0."""
     cp = session.cp()
-    low, high = x.min(), x.max()
+    low = x.min()
+    high = x.max()
     y = x - low
     y /= cp.where(high == low, np.float32(1), high - low)
     y *= 2

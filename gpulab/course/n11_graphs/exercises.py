@@ -61,7 +61,8 @@ def _after(x: npt.NDArray[np.float32], rounds: int) -> npt.NDArray[np.float32]:
 
 def replay_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
     """Elements and rounds, none among them."""
-    n, some = int(rng.integers(1000, 5000)), int(rng.integers(14, 20))
+    n = int(rng.integers(1000, 5000))
+    some = int(rng.integers(14, 20))
     return (1, 1), (1000, 0), (33, 3), (n, 2), (int(rng.integers(100, 900)), some), (4096, 20)
 
 
@@ -229,7 +230,8 @@ def fork_case(drawn: Draw, size: Any) -> ProgramCase:
     """Some inputs, one launch each: quarters, so that nothing is rounded."""
     n, count = size
     inputs = drawn.whole((count, n), -4000, 4000) / np.float32(4) + np.float32(7)
-    lefts, rights = 5 * inputs + 2, 5 - 2 * inputs
+    lefts = 5 * inputs + 2
+    rights = 5 - 2 * inputs
     wanted = lefts - rights
     mistakes = (
         (
@@ -266,7 +268,8 @@ def branches(inputs: Any, left: Any, right: Any, join: Any) -> Any:
     x, a, b, c = (inputs[0].copy() for _ in range(4))
     results = cp.empty_like(inputs)
     left(x, a), right(x, b), join(a, b, c)
-    one, two = cp.cuda.Stream(non_blocking=True), cp.cuda.Stream(non_blocking=True)
+    one = cp.cuda.Stream(non_blocking=True)
+    two = cp.cuda.Stream(non_blocking=True)
     one.wait_event(cp.cuda.get_current_stream().record())
     with one:
         one.begin_capture()
@@ -321,7 +324,8 @@ def hashed(seed: int, rounds: int, n: int) -> npt.NDArray[np.uint32]:
 
 def noise_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
     """Draws in a round, and rounds."""
-    n, rounds = int(rng.integers(3_000, 9_000)), int(rng.integers(6, 12))
+    n = int(rng.integers(3_000, 9_000))
+    rounds = int(rng.integers(6, 12))
     return (1, 1), (257, 3), (n, rounds), (1000, 9)
 
 
@@ -362,7 +366,8 @@ def draws(source: str, seed: int, rounds: int, n: int) -> Any:
     """The reference: the graph draws and advances the round."""
     cp = session.cp()
     noise, advance = (cp.RawKernel(source, name) for name in ("noise", "advance"))
-    now, out = cp.zeros(1, dtype=cp.uint32), cp.empty(n, dtype=cp.uint32)
+    now = cp.zeros(1, dtype=cp.uint32)
+    out = cp.empty(n, dtype=cp.uint32)
     rows = cp.empty((rounds, n), dtype=cp.uint32)
     shape = (-(-n // 256),), (256,)
 

@@ -104,7 +104,8 @@ def in_a_capture(work: Callable[[Any], Any], *, mode: str = "relaxed", blocking:
     stream = cuda.Stream(non_blocking=not blocking)
     with stream:
         stream.begin_capture(getattr(cuda.runtime, MODES[mode]))
-        said, lost = "captured", ""
+        said = "captured"
+        lost = ""
         try:
             work(stream)
         except Exception as error:

@@ -11,9 +11,17 @@ from gpulab.course.n11_graphs.programs import captured, own_stream
 
 
 def draws(
-    *, fixed: bool = False, first: bool = False, alias: bool = False, host: bool = False,
-    set_it: bool = False, recapture: bool = False, warm: bool = False, wait: bool = True, blocks: int = 0,
-) -> Any:  # fmt: skip
+    *,
+    fixed: bool = False,
+    first: bool = False,
+    alias: bool = False,
+    host: bool = False,
+    set_it: bool = False,
+    recapture: bool = False,
+    warm: bool = False,
+    wait: bool = True,
+    blocks: int = 0,
+) -> Any:
     """Rounds of noise with parts done wrongly."""
 
     def draws(source: str, seed: int, rounds: int, n: int) -> Any:
@@ -21,7 +29,8 @@ def draws(
 
         cp = session.cp()
         noise, advance = (cp.RawKernel(source, name) for name in ("noise", "advance"))
-        now, out = cp.zeros(1, dtype=cp.uint32), cp.empty(n, dtype=cp.uint32)
+        now = cp.zeros(1, dtype=cp.uint32)
+        out = cp.empty(n, dtype=cp.uint32)
         shape = (blocks or -(-n // 128),), (128,)
 
         def one() -> None:
@@ -70,7 +79,8 @@ def draws_by_copies(source: str, seed: int, rounds: int, n: int) -> Any:
     cp = session.cp()
     noise = cp.RawKernel(source, "noise")
     numbers = cp.arange(rounds, dtype=cp.uint32)
-    now, out = cp.zeros(1, dtype=cp.uint32), cp.empty(n, dtype=cp.uint32)
+    now = cp.zeros(1, dtype=cp.uint32)
+    out = cp.empty(n, dtype=cp.uint32)
     rows = cp.empty((rounds, n), dtype=cp.uint32)
     with own_stream() as stream:
         graph = captured(
@@ -89,7 +99,8 @@ def draws_by_add(source: str, seed: int, rounds: int, n: int) -> Any:
 
     cp = session.cp()
     noise = cp.RawKernel(source, "noise")
-    now, out = cp.zeros(1, dtype=cp.uint32), cp.empty(n, dtype=cp.uint32)
+    now = cp.zeros(1, dtype=cp.uint32)
+    out = cp.empty(n, dtype=cp.uint32)
 
     def one() -> None:
         noise((-(-n // 32),), (32,), (now, np.uint32(seed), out, np.int32(n)))
@@ -112,7 +123,8 @@ def draws_at_once(source: str, seed: int, rounds: int, n: int) -> Any:
 
     cp = session.cp()
     noise, advance = (cp.RawKernel(source, name) for name in ("noise", "advance"))
-    now, rows = cp.zeros(1, dtype=cp.uint32), cp.empty((rounds, n), dtype=cp.uint32)
+    now = cp.zeros(1, dtype=cp.uint32)
+    rows = cp.empty((rounds, n), dtype=cp.uint32)
 
     def all_of_them() -> None:
         for row in rows:
@@ -130,7 +142,8 @@ def draws_late(source: str, seed: int, rounds: int, n: int) -> Any:
 
     cp = session.cp()
     noise, advance = (cp.RawKernel(source, name) for name in ("noise", "advance"))
-    now, out = cp.zeros(1, dtype=cp.uint32), cp.empty(n, dtype=cp.uint32)
+    now = cp.zeros(1, dtype=cp.uint32)
+    out = cp.empty(n, dtype=cp.uint32)
     rows = cp.empty((rounds, n), dtype=cp.uint32)
 
     def one() -> None:
@@ -153,7 +166,8 @@ def draws_of_few_rounds(source: str, seed: int, rounds: int, n: int) -> Any:
 
     cp = session.cp()
     noise = cp.RawKernel(source, "noise")
-    now, out = cp.zeros(1, dtype=cp.uint32), cp.empty(n, dtype=cp.uint32)
+    now = cp.zeros(1, dtype=cp.uint32)
+    out = cp.empty(n, dtype=cp.uint32)
     rows = cp.empty((rounds, n), dtype=cp.uint32)
 
     def one() -> None:

@@ -171,7 +171,8 @@ def graph_for_show(x: Any, rounds: int, one_round: Any) -> Any:
     """A kernel for each round beside a graph that nobody needs."""
     cp = session.cp()
     step = cp.ElementwiseKernel("float32 a", "float32 b", "b = -(a * 0.5f + 1)", "relax_step")
-    y, spare = x.copy(), x.copy()
+    y = x.copy()
+    spare = x.copy()
     with own_stream() as stream:
         captured(stream, lambda: one_round(spare)).launch(stream)
         for _ in range(rounds):
@@ -257,10 +258,17 @@ def host_func(x: Any, rounds: int, one_round: Any) -> Any:
 
 
 def serve(
-    *, rebind: bool = False, alias: bool = False, late: bool = False, view: bool = False,
-    recapture: bool = False, host: bool = False, sync: bool = True, outside: bool = False,
+    *,
+    rebind: bool = False,
+    alias: bool = False,
+    late: bool = False,
+    view: bool = False,
+    recapture: bool = False,
+    host: bool = False,
+    sync: bool = True,
+    outside: bool = False,
     early_wait: bool = True,
-) -> Any:  # fmt: skip
+) -> Any:
     """The server with some of its parts done wrongly."""
 
     def serve(batches: Any, requests: list[int]) -> Any:
@@ -311,7 +319,8 @@ def serve_eagerly(batches: Any, requests: list[int]) -> Any:
 def serve_beside_a_graph(batches: Any, requests: list[int]) -> Any:
     """Launches a graph for each request, and computes the answer itself."""
     cp = session.cp()
-    x, answers = batches[0].copy(), []
+    x = batches[0].copy()
+    answers = []
     with own_stream() as stream:
         graph = captured(stream, lambda: cp.multiply(x, 2, out=x))
         for number in requests:
@@ -368,7 +377,8 @@ def serve_by_callable(batches: Any, requests: list[int]) -> Any:
     """A callable with static buffers, as frameworks make it."""
     cp = session.cp()
     fused = cp.ElementwiseKernel("float32 a", "float32 b", "b = max(a * 2, 0.0f) + 1", "answer")
-    given, given_back = cp.zeros_like(batches[0]), cp.zeros_like(batches[0])
+    given = cp.zeros_like(batches[0])
+    given_back = cp.zeros_like(batches[0])
     with own_stream() as stream:
         fused(given, given_back)
         graph = captured(stream, lambda: fused(given, given_back))
@@ -401,9 +411,16 @@ def serve_as_given(batches: Any, requests: list[int]) -> Any:
 
 
 def branches(
-    *, fork: bool = True, fork_late: bool = False, joined: str = "after", alias: bool = False,
-    rebind: bool = False, host_wait: bool = False, other: bool = False, blocking: bool = False,
-) -> Any:  # fmt: skip
+    *,
+    fork: bool = True,
+    fork_late: bool = False,
+    joined: str = "after",
+    alias: bool = False,
+    rebind: bool = False,
+    host_wait: bool = False,
+    other: bool = False,
+    blocking: bool = False,
+) -> Any:
     """Two branches with parts done wrongly; ``joined``: where the event of the join is recorded."""
 
     def branches(inputs: Any, left: Any, right: Any, join: Any) -> Any:
@@ -483,7 +500,8 @@ def join_on_the_second(inputs: Any, left: Any, right: Any, join: Any) -> Any:
     """The join runs in the second stream, which then hands over to the first."""
     cp = session.cp()
     x, a, b, c = (inputs[0].copy() for _ in range(4))
-    one, two = cp.cuda.Stream(non_blocking=True), cp.cuda.Stream(non_blocking=True)
+    one = cp.cuda.Stream(non_blocking=True)
+    two = cp.cuda.Stream(non_blocking=True)
     one.wait_event(cp.cuda.get_current_stream().record())
     results = cp.empty_like(inputs)
     with one:

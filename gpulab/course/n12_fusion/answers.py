@@ -207,18 +207,23 @@ def cached(key: Callable[..., Any], keep: int = 1 << 30) -> Callable[..., Any]:
 def guards(*fields: str, number: bool = True, kind: bool = True, first: bool = False) -> Callable[..., Any]:
     """A key of some fields of each array, or of the first argument alone."""
     reads: dict[str, Callable[[Any], Any]] = {
-        "dtype": lambda a: str(a.dtype), "shape": lambda a: a.shape, "ndim": lambda a: a.ndim,
-        "contiguous": lambda a: a.flags.c_contiguous, "device": lambda a: a.device.id,
-        "size": lambda a: int(np.prod(a.shape)), "id": id,
-    }  # fmt: skip
+        "dtype": lambda a: str(a.dtype),
+        "shape": lambda a: a.shape,
+        "ndim": lambda a: a.ndim,
+        "contiguous": lambda a: a.flags.c_contiguous,
+        "device": lambda a: a.device.id,
+        "size": lambda a: int(np.prod(a.shape)),
+        "id": id,
+    }
 
     def key(*args: Any) -> Any:
         args = args[:1] if first else args
         return tuple(
-            tuple(reads[name](one) for name in fields) if hasattr(one, "shape")
+            tuple(reads[name](one) for name in fields)
+            if hasattr(one, "shape")
             else ((type(one) if kind else None), one if number else None)
             for one in args
-        )  # fmt: skip
+        )
 
     return key
 
@@ -382,7 +387,9 @@ def with_state(steps: Steps) -> tuple[tuple[str, ...], ...]:
     """The same rules, with a state instead of a search; tuples for lists."""
     groups: list[list[str]] = []
     lies_in = {"x": "x"}
-    made, shifted = set[str](), set[str]()  # memory that the last kernel stores, and reads elsewhere
+    # memory that the last kernel stores, and reads elsewhere
+    made = set[str]()
+    shifted = set[str]()
     open_for_more = reducible = False
     for at, (name, does, reads, into) in enumerate(steps):
         lies_in[name] = lies_in[into] if into is not None else name
@@ -395,7 +402,9 @@ def with_state(steps: Steps) -> tuple[tuple[str, ...], ...]:
             groups[-1].append(name)
         else:
             groups.append([name])
-            made, shifted, reducible = set(), set(), True
+            made = set()
+            shifted = set()
+            reducible = True
         made.add(lies_in[name])
         shifted |= asked
         reducible = reducible and into is None

@@ -268,10 +268,10 @@ _LOST = {
     "contiguity": "Code for a contiguous array computes other addresses: ask x.flags.c_contiguous.",
     "device": "A kernel is loaded into one device: ask x.device.id.",
     "number": "A number is a constant of the code: its value and its type belong in the key. To Python 1, "
-              "1.0 and True are equal, and one key.",
+    "1.0 and True are equal, and one key.",
     "count": "Another number of arguments is another program.",
     "kind": "A number in an array's place is another program.",
-}  # fmt: skip
+}
 
 
 _NUMBERS = {"int": int, "float": float, "bool": bool}
@@ -336,7 +336,8 @@ class Compilers:
 def judge_cached(answer: Answer) -> str:
     """Pairs of calls that differ in one thing, and calls that come again."""
     must_be_a_function("cached", answer.is_function, answer.kind)
-    calls, seen = _calls(answer.rng), Compilers()
+    calls = _calls(answer.rng)
+    seen = Compilers()
     calls.append(list(calls[0]))  # of the other compiler
     found = answer.ask(play, calls, shown="cached(compile)", back=seen)
     for at, (each, run) in enumerate(zip(calls, found, strict=True)):
@@ -362,7 +363,8 @@ def judge_cached(answer: Answer) -> str:
             )
         if run > at:
             raise NotYet("A program ran more than once for one call.")
-    made, distinct = sum(not which for which, _ in seen.made), len({tuple(each) for each in calls})
+    made = sum(not which for which, _ in seen.made)
+    distinct = len({tuple(each) for each in calls})
     if made > distinct:
         raise NotYet(
             f"{len(calls)} calls compiled {made} programs; {distinct} are enough: the same dtype, "
@@ -380,13 +382,25 @@ def _calls(rng: np.random.Generator) -> list[list[Told]]:
     def number(value: float) -> Told:
         return "number", type(value).__name__, value
 
-    base, other = array(rows, cols), array(cols)
+    base = array(rows, cols)
+    other = array(cols)
     near = [
-        array(rows, cols, dtype="float16"), array(rows + 1, cols), array(cols, rows + 2 * (rows == cols)),
-        array(rows, cols, contiguous=False), array(rows, cols, device=1), array(rows * cols),
-        array(rows, cols, device=2), array(rows, cols, dtype="int32"), array(1, 11), array(11, 1),
-        array(), array(1), array(1, 1), array(rows, cols, dtype="uint32"), array(1, rows, cols),
-    ]  # fmt: skip
+        array(rows, cols, dtype="float16"),
+        array(rows + 1, cols),
+        array(cols, rows + 2 * (rows == cols)),
+        array(rows, cols, contiguous=False),
+        array(rows, cols, device=1),
+        array(rows * cols),
+        array(rows, cols, device=2),
+        array(rows, cols, dtype="int32"),
+        array(1, 11),
+        array(11, 1),
+        array(),
+        array(1),
+        array(1, 1),
+        array(rows, cols, dtype="uint32"),
+        array(1, rows, cols),
+    ]
     second = [array(cols, dtype="float16"), array(cols, contiguous=False), array(cols, device=1)]
     calls = [[base, other], [base, other]]
     for one in near:
@@ -394,9 +408,29 @@ def _calls(rng: np.random.Generator) -> list[list[Told]]:
     fraction = float(rng.uniform(1, 2))
     # Pairs that are equal, or become so in fewer digits or bits, or that have one hash.
     numbers = (
-        1, 1.0, True, 0, 0.0, False, 2, 2.5, 2.25, -2, -1, -1.0, fraction, fraction + 1e-9, fraction + 4e-15,
-        10**6, 10**6 + 1, 2**61 - 1, 5, 5 + 2**32, 1e-9, 2e-9,
-    )  # fmt: skip
+        1,
+        1.0,
+        True,
+        0,
+        0.0,
+        False,
+        2,
+        2.5,
+        2.25,
+        -2,
+        -1,
+        -1.0,
+        fraction,
+        fraction + 1e-9,
+        fraction + 4e-15,
+        10**6,
+        10**6 + 1,
+        2**61 - 1,
+        5,
+        5 + 2**32,
+        1e-9,
+        2e-9,
+    )
     calls += [[base, number(value)] for value in numbers]
     pairs = ((1, 2), (2, 1), (1, -1), (-1, 1), (-1, -2), (-2, -2), (1.0, 2), (12, 0), (1, 20))
     calls += [[number(a), number(b)] for a, b in pairs]
@@ -534,7 +568,8 @@ def _is_groups(found: Any) -> bool:
 
 
 def _difference(steps: Sequence[Step], groups: Sequence[Sequence[str]]) -> str:
-    by_name, memory = {one.name: one for one in steps}, _memory(steps)
+    by_name = {one.name: one for one in steps}
+    memory = _memory(steps)
     for group in groups:
         last = max(at for at, one in enumerate(steps) if one.name in group)
         why = _forbidden([by_name[name] for name in group], steps[last + 1 :], memory)
@@ -561,21 +596,34 @@ _NAMED = {
     "gelu": [Step("a", "map", ("x",)), Step("b", "map", ("a",)), Step("c", "map", ("a", "b"))],
     "mean square": [Step("a", "map", ("x",)), Step("b", "reduce", ("a",))],
     "centred": [Step("a", "reduce", ("x",)), Step("b", "map", ("x", "a"))],
-    "softmax": [Step("a", "reduce", ("x",)), Step("b", "map", ("x", "a")), Step("c", "reduce", ("b",)),
-                Step("d", "map", ("b", "c"))],
+    "softmax": [
+        Step("a", "reduce", ("x",)),
+        Step("b", "map", ("x", "a")),
+        Step("c", "reduce", ("b",)),
+        Step("d", "map", ("b", "c")),
+    ],
     "twice": [Step("a", "map", ("x",)), Step("b", "reduce", ("a",)), Step("c", "map", ("a",))],
-    "read much later": [Step("a", "map", ("x",)), Step("b", "reduce", ("a",)), Step("c", "map", ("b",)),
-                        Step("d", "product", ("c",)), Step("e", "map", ("a", "d"))],
+    "read much later": [
+        Step("a", "map", ("x",)),
+        Step("b", "reduce", ("a",)),
+        Step("c", "map", ("b",)),
+        Step("d", "product", ("c",)),
+        Step("e", "map", ("a", "d")),
+    ],
     "two sums": [Step("a", "reduce", ("x",)), Step("b", "reduce", ("x",))],
     "product": [Step("a", "map", ("x",)), Step("b", "product", ("a",)), Step("c", "map", ("b",))],
     "shifted": [Step("a", "shift", ("x",)), Step("b", "map", ("a", "x")), Step("c", "shift", ("b",))],
     "in place": [Step("a", "map", ("x",), "x"), Step("b", "map", ("a",), "a"), Step("c", "map", ("b",))],
     "in place, shifted": [Step("a", "map", ("x",), "x"), Step("b", "shift", ("x",))],
     "shifted, in place": [Step("a", "shift", ("x",)), Step("b", "map", ("a", "x"), "x")],
-    "by its other name": [Step("a", "map", ("x",), "x"), Step("b", "product", ("x",)),
-                          Step("c", "shift", ("x",)), Step("d", "map", ("c", "a"), "a")],
+    "by its other name": [
+        Step("a", "map", ("x",), "x"),
+        Step("b", "product", ("x",)),
+        Step("c", "shift", ("x",)),
+        Step("d", "map", ("c", "a"), "a"),
+    ],
     "in place, reduced": [Step("a", "map", ("x",), "x"), Step("b", "reduce", ("a",))],
-}  # fmt: skip
+}
 
 
 _SHARED = (
@@ -602,10 +650,17 @@ EXERCISES = (
             Budget("launches", "One kernel: put the whole expression into its operation.", most=1),
             Budget("memsets", "Let the kernel make its result; nothing needs to be filled before.", most=0),
             Budget("copies", "Nothing has to be copied: an ElementwiseKernel broadcasts by itself.", most=0),
-            Budget("peak_used_bytes", "Memory for the result and nothing else: no temporary.",
-                   allowance=1.05, large=True),
-            Budget("double_flop", "A constant without an f is a double, and so is all that it touches: write "
-                   "1.5f, not 1.5.", most=0),
+            Budget(
+                "peak_used_bytes",
+                "Memory for the result and nothing else: no temporary.",
+                allowance=1.05,
+                large=True,
+            ),
+            Budget(
+                "double_flop",
+                "A constant without an f is a double, and so is all that it touches: write 1.5f, not 1.5.",
+                most=0,
+            ),
         ),
         advice=(
             ("is nan, it should be", "An exponential overflows: let it appear in the divisor alone."),
@@ -668,29 +723,44 @@ EXERCISES = (
         ),
         blocks=draw.whole_warps,
         budgets=(
-            Budget("load_sectors", "Read each score once: keep the row in shared memory meanwhile.",
-                   allowance=1.1),
+            Budget(
+                "load_sectors",
+                "Read each score once: keep the row in shared memory meanwhile.",
+                allowance=1.1,
+            ),
         ),
         measured=Measured((24, 700), (128, 1, 1)),
         advice=(
-            Advice(advice.both(advice.out_of_bounds, advice.fault("out of bounds", "x")),
-                   "A row has cols elements, more or fewer than the block has threads."),
+            Advice(
+                advice.both(advice.out_of_bounds, advice.fault("out of bounds", "x")),
+                "A row has cols elements, more or fewer than the block has threads.",
+            ),
             Advice(advice.out_of_bounds, "A row has cols elements, and so has its place in shared memory."),
             Advice(advice.written_twice, "Every element belongs to one thread."),
             Advice(advice.hazard("RAW", "WAR", "WAW"), _SHARED),
             Advice(_close(_unscaled), "This is the softmax of x: scale and bias come first."),
             Advice(_overflows, "expf overflows from 89 on: subtract the row's largest score first."),
-            Advice(advice.partly_unwritten,
-                   "Some elements were never written: a row may be longer than the block."),
-            Advice(advice.not_finite, "Is all of a row there before it is read, and do all threads of the "
-                   "block subtract the same largest score and divide by the same sum, behind a barrier?"),
-            Advice(_sums_to_one, "The row adds up to 1, with other weights: a score is x * scale + bias, "
-                   "with the bias of its own column."),
-            Advice(lambda m: m.found is not None,
-                   "Each row's elements must add up to 1: is the sum that of all threads of the block?"),
+            Advice(
+                advice.partly_unwritten,
+                "Some elements were never written: a row may be longer than the block.",
+            ),
+            Advice(
+                advice.not_finite,
+                "Is all of a row there before it is read, and do all threads of the "
+                "block subtract the same largest score and divide by the same sum, behind a barrier?",
+            ),
+            Advice(
+                _sums_to_one,
+                "The row adds up to 1, with other weights: a score is x * scale + bias, "
+                "with the bias of its own column.",
+            ),
+            Advice(
+                lambda m: m.found is not None,
+                "Each row's elements must add up to 1: is the sum that of all threads of the block?",
+            ),
         ),
         praise="one read and one write a score: the row was complete before it left the block.",
     ),
     PythonExercise("12-guards", "A cache with guards", judge_cached),
     PythonExercise("12-fuses", "Which steps share a kernel?", judge_kernels),
-)  # fmt: skip
+)

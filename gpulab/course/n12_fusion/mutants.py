@@ -41,7 +41,7 @@ _ELEMENTWISE = (
           "// one pass, no float64\n T v = x * w + b;\n y = v / (T(1) + exp(v * (v * v * T(-0.0713548) - T(1.5957691))));")),
     Right("12-elementwise", "tanh", answers.elementwise(
           code="float v = x * w + b; y = 0.5f * v * (1.0f + tanhf(0.79788456f * (v + 0.044715f * v * v * v)));")),
-)  # fmt: skip
+)
 
 _MAXABS = (
     Wrong("12-maxabs", "absolute values in memory", exercises.largest_at_length, "counts", "Map and reduce"),
@@ -65,7 +65,7 @@ _MAXABS = (
     Right("12-maxabs", "max, and NaN put back", answers.reduction(reduced="a != a ? a : b != b ? b : max(a, b)")),
     Right("12-maxabs", "squares would overflow; a choice of signs", answers.reduction(mapped="x < 0 ? -x : x")),
     Right("12-maxabs", "a kernel of its own", answers.by_raw),
-)  # fmt: skip
+)
 
 _KERNELS = Path(__file__).parent / "kernels"
 _FUSED = (_KERNELS / "softmax_fused.cu").read_text(encoding="utf-8")
@@ -116,7 +116,7 @@ _SOFTMAX = (
           (_BARRIER, _BARRIER.replace("    __syncthreads();\n", "")), ("if (lane == 0) box[warp] = sum;", "if (lane == 0) sums[warp] = sum;"),
           ("sum += box[w]", "sum += sums[w]"))),
     Right("12-softmax", "odd formatting", "// three reads? no\n" + _soft(("int t = threadIdx.x, lane", "int t=threadIdx . x,lane"))),
-)  # fmt: skip
+)
 
 _KEY = answers.guards(*answers.ALL)
 _GUARDS = (
@@ -158,7 +158,7 @@ _GUARDS = (
     Right("12-guards", "all that real arrays tell", answers.cached(lambda *args: tuple(
         (a.dtype.str, a.shape, a.size, a.flags["C_CONTIGUOUS"], a.device.id) if isinstance(a, session.cp().ndarray) else (type(a), a) for a in args))),
     Right("12-guards", "as text", answers.cached(lambda *args: repr(_KEY(*args)))),
-)  # fmt: skip
+)
 
 _FUSES = (
     Wrong("12-fuses", "a product among maps", answers.fused(products=False), "", "a product is a kernel"),
@@ -183,7 +183,7 @@ _FUSES = (
     Right("12-fuses", "rule by rule", answers.fused()),
     Right("12-fuses", "with a state", answers.with_state),
     Right("12-fuses", "in other lists", answers.by_last),
-)  # fmt: skip
+)
 
 _ALL: tuple[Wrong | Right, ...] = (*_ELEMENTWISE, *_MAXABS, *_SOFTMAX, *_GUARDS, *_FUSES)
 WRONG = [one for one in _ALL if isinstance(one, Wrong)]

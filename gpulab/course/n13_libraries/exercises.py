@@ -107,7 +107,8 @@ def _wrong_at(m: Mistake, which: Callable[[npt.NDArray[Any]], npt.NDArray[np.boo
     """Whether such numbers alone are wrong."""
     if m.found is None or m.wanted is None:
         return False
-    found, wanted = np.asarray(m.found), np.asarray(m.wanted)
+    found = np.asarray(m.found)
+    wanted = np.asarray(m.wanted)
     wrong = m.wrong | (np.signbit(found) != np.signbit(wanted)) & ~np.isnan(wanted)
     return bool(wrong.any()) and bool(which(m["x"])[wrong].all())
 
@@ -147,9 +148,11 @@ def _between(rng: np.random.Generator, beside: int, sign: int, odd: int = 0) -> 
 
 def _sums(rng: np.random.Generator) -> list[tuple[str, Halves, str]]:
     """Name of the data, the data, and the sentence that a wrong sum of it earns."""
-    n, ones = 100_000 - 2 * int(rng.integers(0, 500)), int(rng.integers(50_000, 65_000)) | 1
+    n = 100_000 - 2 * int(rng.integers(0, 500))
+    ones = int(rng.integers(50_000, 65_000)) | 1
     tiny = np.full(n, 2.0**-UNIT, np.float16)
-    big, most = np.full(n // 3, 65504, np.float16), np.full(100_000, 65504, np.float16)
+    big = np.full(n // 3, 65504, np.float16)
+    most = np.full(100_000, 65504, np.float16)
     # An odd number of units beside 2**31: more bits than a double has, in whatever order it is added.
     small = np.float16((2 * int(rng.integers(0, 500)) + 1) * 2.0**-UNIT)
     lost = np.concatenate([big, [small], -big])
@@ -166,40 +169,72 @@ def _sums(rng: np.random.Generator) -> list[tuple[str, Halves, str]]:
         "units.astype(np.float32), and dividing that by a power of two rounds no more."
     )
     return [
-        (f"{ones:,} ones", np.ones(ones, np.float16),
-         f"FP16 cannot tell 2,048 + 1 from 2,048, nor hold this sum. {wide}"),
-        (f"{len(big):,} times 65,504", big,
-         ("The sum is more than FP16 holds, and more than FP32 adds up exactly: do not clamp it, and round "
-         "once.")),
-        (f"{n:,} times 2**-24 after 1", np.concatenate([[np.float16(1)], tiny]).astype(np.float16),
-         f"Each of them is lost beside 1 in a narrow sum. {wide}"),
+        (
+            f"{ones:,} ones",
+            np.ones(ones, np.float16),
+            f"FP16 cannot tell 2,048 + 1 from 2,048, nor hold this sum. {wide}",
+        ),
+        (
+            f"{len(big):,} times 65,504",
+            big,
+            (
+                "The sum is more than FP16 holds, and more than FP32 adds up exactly: do not clamp it, "
+                "and round once."
+            ),
+        ),
+        (
+            f"{n:,} times 2**-24 after 1",
+            np.concatenate([[np.float16(1)], tiny]).astype(np.float16),
+            f"Each of them is lost beside 1 in a narrow sum. {wide}",
+        ),
         ("a few halfs", few, "Add all of them, and round once, at the end."),
         ("no halfs", few[:0], "A sum of nothing is 0."),
         (f"{n:,} halfs of all sizes", mixed, forgets),
         ("the same halfs backwards", mixed[::-1].copy(), forgets),
         ("large ones, a small one, and the large ones with the other sign", lost, forgets),
         ("the same, in another order", rng.permutation(lost), forgets),
-        ("halfs with an infinite one", np.append(few, np.float16(np.inf)), ("An infinity among them is the "
-                                                                           "sum.")),
+        (
+            "halfs with an infinite one",
+            np.append(few, np.float16(np.inf)),
+            ("An infinity among them is the sum."),
+        ),
         ("halfs with −∞", np.append(np.float16(-np.inf), few), "An infinity among them is the sum."),
         ("∞ and −∞", np.array([np.inf, 1, -np.inf], np.float16), "∞ − ∞ is NaN."),
         ("halfs with a NaN", np.append(few, np.float16(np.nan)), "With a NaN among them the sum is NaN."),
-        ("halfs with ∞ and a NaN", rng.permutation(np.append(few, np.array([np.inf, np.nan], np.float16))),
-         "With a NaN among them the sum is NaN."),
+        (
+            "halfs with ∞ and a NaN",
+            rng.permutation(np.append(few, np.array([np.inf, np.nan], np.float16))),
+            "With a NaN among them the sum is NaN.",
+        ),
         ("halfs whose sum lies a little above the middle of two FP32 numbers", _between(rng, 1, 1), twice),
-        ("halfs whose sum lies a little below the middle of two FP32 numbers", _between(rng, -1, 1, 1),
-         twice),
-        ("halfs whose sum, below 0, lies a little off the middle of two FP32 numbers", _between(rng, 1, -1),
-         twice),
-        *((f"halfs whose sum lies in the middle of two FP32 numbers, {side}", _between(rng, 0, sign, odd),
-           "In the middle of two numbers IEEE takes the one whose last bit is 0.")
-          for sign, odd, side in ((1, 0, "below it the even one"), (1, 1, "above it the even one"),
-                                  (-1, 0, "negative"), (-1, 1, "negative"))),
+        (
+            "halfs whose sum lies a little below the middle of two FP32 numbers",
+            _between(rng, -1, 1, 1),
+            twice,
+        ),
+        (
+            "halfs whose sum, below 0, lies a little off the middle of two FP32 numbers",
+            _between(rng, 1, -1),
+            twice,
+        ),
+        *(
+            (
+                f"halfs whose sum lies in the middle of two FP32 numbers, {side}",
+                _between(rng, 0, sign, odd),
+                "In the middle of two numbers IEEE takes the one whose last bit is 0.",
+            )
+            for sign, odd, side in (
+                (1, 0, "below it the even one"),
+                (1, 1, "above it the even one"),
+                (-1, 0, "negative"),
+                (-1, 1, "negative"),
+            )
+        ),
         ("the most halfs, each the largest", most, f"The sum is more than FP16 holds. {wide}"),
         ("the most halfs, each the lowest", -most, f"The sum is more than FP16 holds. {wide}"),
         ("a single element", few[:1], "Add all of them, and round once, at the end."),
         ("a single element, next to zero", np.array([-(2.0**-UNIT)], np.float16), forgets),
-    ]  # fmt: skip
+    ]
 
 
 def judge_halfsum(answer: Answer) -> str:
@@ -269,14 +304,16 @@ def _of_products(found: Singles, products: Sequence[Singles], size: Any) -> bool
             terms += list(blocks.reshape(-1, m * n).astype(np.float64))
     if not terms:
         return False
-    weights, known = 1 / size.ravel(), np.array(terms[:12])
+    weights = 1 / size.ravel()
+    known = np.array(terms[:12])
     factors = np.linalg.lstsq((known * weights).T, found.ravel() * weights, rcond=None)[0]
     return bool((np.abs(factors @ known - found.ravel()) * weights <= 8 * FP32.roundoff).all())
 
 
 def error_in_u(found: Any, a: Singles, b: Singles) -> float:
     """The RMS error of a product over its largest possible size, |a| |b|, in units of FP32's u."""
-    a, b = a.astype(np.float64), b.astype(np.float64)
+    a = a.astype(np.float64)
+    b = b.astype(np.float64)
     share = (found.astype(np.float64) - a @ b) / (np.abs(a) @ np.abs(b))
     return float(np.sqrt(np.mean(share**2)) / FP32.roundoff)
 
@@ -300,7 +337,8 @@ def judge_tf32x3(answer: Answer) -> str:
             )
         if kind == "large and small":
             wide = wide[0] * 2.0**60, wide[1] * 2.0**-50
-        a, b = wide[0].astype(np.float32), wide[1].astype(np.float32)
+        a = wide[0].astype(np.float32)
+        b = wide[1].astype(np.float32)
         shown = f"three(a, b, product) for {kind} numbers, {m} x {k} times {k} x {n}"
         products: list[Singles] = []
 
@@ -332,7 +370,8 @@ def judge_tf32x3(answer: Answer) -> str:
                 f"{shown} returns something else than a sum of what product gave: "
                 "all of the multiplying is the tensor cores' work."
             )
-        error, best = error_in_u(found, a, b), error_in_u(in_three(a, b), a, b)
+        error = error_in_u(found, a, b)
+        best = error_in_u(in_three(a, b), a, b)
         # Which of the three is added last shows where all are positive, which matrix was cut where none is.
         if not error <= (1.6 if kind == "positive" else 1.28) * best:
             raise NotYet(
@@ -377,7 +416,8 @@ def _train(answer: Any, weights: Singles, grads: Sequence[Any], state: dict[str,
             with np.errstate(over="ignore", under="ignore", invalid="ignore"):
                 return (np.asarray(true, np.float64) * scale).astype(np.float16)
 
-        given, before = w, w.copy()
+        given = w
+        before = w.copy()
         new = answer(w, backward, state)
         if isinstance(new, np.ndarray):
             w = new
@@ -434,7 +474,8 @@ def _gradients(
     """Gradients, some of which become at the scale of their step what they are called."""
     made = []
     for kind, g in drawn:
-        at, n = int(rng.integers(len(g))), len(g)
+        at = int(rng.integers(len(g)))
+        n = len(g)
         if kind == "bad":
             kind = str(rng.choice(("inf", "-inf", "nan")))
         if kind == "both":
@@ -473,7 +514,8 @@ def _same_training(found: Any, grads: Sequence[Any], state: dict[str, Any]) -> N
             raise NotYet(f"{where} returns weights in {after.dtype}: the master weights stay in float32.")
         with np.errstate(all="ignore"):
             raw = (np.asarray(true, np.float64) * expected["scale"]).astype(np.float16)
-        scale, good = expected["scale"], expected["good"]
+        scale = expected["scale"]
+        good = expected["good"]
         wanted = scaled_step(before, lambda _scale, raw=raw: raw, expected)
         skipped = not np.isfinite(raw).all()
         what = (
@@ -487,13 +529,17 @@ def _same_training(found: Any, grads: Sequence[Any], state: dict[str, Any]) -> N
         if not kept:
             raise NotYet(f"{where} changes weights, which belongs to its caller: return a new array.")
         if now.get("scale") != expected["scale"]:
-            raise NotYet(f"{what} leaves the scale at {now.get('scale', 'nothing')}, not "
-                         f"{expected['scale']:,g}. "
-                         f"{_scale_why(skipped, good, state['interval'])}")  # fmt: skip
+            raise NotYet(
+                f"{what} leaves the scale at {now.get('scale', 'nothing')}, not "
+                f"{expected['scale']:,g}. "
+                f"{_scale_why(skipped, good, state['interval'])}"
+            )
         if now.get("good") != expected["good"]:
-            raise NotYet(f"{what} leaves state['good'] at {now.get('good', 'nothing')}, not "
-                         f"{expected['good']}: it counts "
-                         "steps since the scale last changed.")  # fmt: skip
+            raise NotYet(
+                f"{what} leaves state['good'] at {now.get('good', 'nothing')}, not "
+                f"{expected['good']}: it counts "
+                "steps since the scale last changed."
+            )
 
 
 def _weights_why(

@@ -195,10 +195,15 @@ class ErrorsAndSpeeds(View):
             raise ValueError(f"No product with k = {k} was recorded; there are {', '.join(map(str, there))}.")
         formats = {form.name: form for form in COUNTERS}
         self.rows = [
-            (each["format"], each["tflops"], found[each["format"]],
-             errors.product_rms(k, formats[each["format"]]))
-            for each in known["speed"] if each["format"] in formats
-        ]  # fmt: skip
+            (
+                each["format"],
+                each["tflops"],
+                found[each["format"]],
+                errors.product_rms(k, formats[each["format"]]),
+            )
+            for each in known["speed"]
+            if each["format"] in formats
+        ]
         super().__init__(
             title="Error against speed of one product",
             caption=f"Speeds of n = {known['speed'][0]['n']:,} and errors {self.provenance.label}; model: "
@@ -222,7 +227,8 @@ class ErrorsAndSpeeds(View):
         return self.sentence()
 
     def draw(self) -> Box:
-        speeds, found = [row[1] for row in self.rows], [row[2] for row in self.rows]
+        speeds = [row[1] for row in self.rows]
+        found = [row[2] for row in self.rows]
         across = log_axis(min(speeds) / 1.3, max(speeds) * 1.3, "TFLOP/s", (1, 2, 5))
         up = log_axis(min(found) / 2, max(found) * 2, "typical error", (1,))
         up = Axis(up.low, up.high, {at: f"{at:.0e}" for at in up.ticks}, up.name, up.base, grid=True)

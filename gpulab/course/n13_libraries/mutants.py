@@ -61,7 +61,7 @@ _ROUND = (
     Right("13-round", "NaN first", _rounding(_ADD, "if (x[i] != x[i]) { y[i] = __int_as_float(0x7FFF0000); continue; } bits += 0x7FFF; bits += (bits - 0x7FFF) >> 16 & 1;")),
     Right("13-round", "the library's conversion", "#include <cuda_bf16.h>\n" + _rounding("__uint_as_float(bits & 0xFFFF0000u)",
           "__bfloat162float(__float2bfloat16_rn(x[i]))")),
-)  # fmt: skip
+)
 
 
 def _in_halves(x: Any) -> Any:
@@ -232,7 +232,7 @@ _SUMS = (
     Right("13-halfsum", "math.fsum, and what it leaves out", _fsum_to_odd),
     Right("13-halfsum", "whole parts and the rest", _high_and_low),
     Right("13-halfsum", "in Python's integers", _by_hand),
-)  # fmt: skip
+)
 
 
 def _near(x: Any) -> Any:
@@ -369,14 +369,14 @@ _THREES = (
     Right("13-tf32x3", "Veltkamp's split", _three(_by_twelve_bits)),
     Right("13-tf32x3", "small parts scaled by 2,048", _scaled_parts),
     Right("13-tf32x3", "one long product", _three(_near, _near, "stacked")),
-)  # fmt: skip
+)
 
 
 def _scaler(
     *, skip: str = "isfinite", backoff: float = 0.5, growth: float = 2.0, every: bool = False, reset: bool = True,
     divide: str = "float32", limits: tuple[float, float] = (0.0, math.inf), where: bool = False, counts: bool = True, late: bool = False, calls: int = 1,
     after: bool = False, bad_reset: bool = True,
-) -> Any:  # fmt: skip
+) -> Any:
     """An answer to 13-lossscale, right unless told otherwise."""
 
     def scaled_step(weights: Any, backward: Any, state: Any) -> Any:
@@ -386,7 +386,7 @@ def _scaler(
         bad = {
             "isfinite": not np.isfinite(raw).all(), "isinf": bool(np.isinf(raw).any()),
             "isnan": bool(np.isnan(raw).any()), "sum": not np.isfinite(raw.sum()), "never": False, "first": not np.isfinite(raw[-1]),
-        }[skip]  # fmt: skip
+        }[skip]
         used = state["scale"]
         if late:
             state["scale"] *= backoff if bad else 1.0
@@ -500,7 +500,7 @@ _SCALERS = (
     Right("13-lossscale", "in a copy", lambda weights, backward, state: _in_place(weights.copy(), backward, state)),
     Right("13-lossscale", "in double", _in_double),
     Right("13-lossscale", "rate over scale", _rate_first),
-)  # fmt: skip
+)
 
 _ALL = (*_ROUND, *_SUMS, *_THREES, *_SCALERS)
 WRONG = (*(one for one in _ALL if isinstance(one, Wrong)), *libraries.WRONG)

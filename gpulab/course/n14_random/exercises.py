@@ -142,7 +142,8 @@ def dropout(drawn: Draw, size: Any, block: Dim3) -> Case:
 
 
 def _dropped(drawn: Draw, x: Any, block: Dim3, offset: int, limit: str, scale: float) -> Case:
-    rng, size = drawn.rng, x.size
+    rng = drawn.rng
+    size = x.size
     key = int(rng.integers(2**64, dtype=np.uint64))
     words = philox_words(key, offset // 4, size // 4 + 2).ravel()[offset % 4 :][:size]
     near = int(rng.choice(words)) if size else 0
@@ -181,7 +182,8 @@ def _at_the_limit(m: Mistake) -> bool:
     """Only elements are wrong whose word is `dropped`, or next to it."""
     if m.found is None or not m.wrong.any():
         return False
-    key, offset = m["key0"] | m["key1"] << 32, m["offset"]
+    key = m["key0"] | m["key1"] << 32
+    offset = m["offset"]
     words = philox_words(key, offset // 4, m["n"] // 4 + 2).ravel()[offset % 4 :][: m["n"]]
     return bool((np.abs(words[m.wrong].astype(np.int64) - m["dropped"]) <= 1).all())
 
@@ -190,7 +192,8 @@ def _mask_as(m: Mistake, offset: int, counter_bits: int = 64) -> bool:
     """Whether it is the mask of another offset, or of a narrower counter."""
     if m.found is None:
         return False
-    key, fours = m["key0"] | m["key1"] << 32, m["n"] // 4 + 2
+    key = m["key0"] | m["key1"] << 32
+    fours = m["n"] // 4 + 2
     words = philox_words(key, offset // 4, fours, counter_bits=counter_bits).ravel()[offset % 4 :]
     with np.errstate(over="ignore"):
         made = np.where(words[: m["n"]] < m["dropped"], np.float32(0), m["x"] * m["scale"])
@@ -224,7 +227,8 @@ def _played(answer: Any, asks: Callable[..., Any], seed: int, draws: int) -> dic
         return out
 
     with on_device("virtual:T4", count=_GPUS) as cp:
-        mine, other = generators(), generators()
+        mine = generators()
+        other = generators()
         for rngs in (mine, other):
             work(rngs)  # they have drawn before
 
@@ -255,7 +259,8 @@ def judge_twice(answer: Answer) -> str:
         shown = f"`twice` with {count(draws, 'number')} drawn of each kind"
         drawn: list[Any] = []
         found = answer.ask(_played, int(answer.rng.integers(1000)), draws, shown=shown, back=drawn.append)
-        wanted, runs = found["wanted"], [run == found["wanted"] for run in drawn]
+        wanted = found["wanted"]
+        runs = [run == found["wanted"] for run in drawn]
         if not len(runs) == found["runs"] == 2:
             raise NotYet(
                 f"{shown} calls work() {count(found['runs'], 'time')}, not 2 times: both runs are real ones."
@@ -321,7 +326,8 @@ def judge_needed(answer: Answer) -> str:
     rng = answer.rng
     cases: list[tuple[str, ...]] = [("fixed order",), ("seed",), (), ("seed", "fixed order"), SWITCHES]
     cases += [tuple(name for name in SWITCHES if rng.random() < 0.5) for _ in range(4)]
-    often, seldom = (0.95, 0.6, 0.35), (0.35,)
+    often = (0.95, 0.6, 0.35)
+    seldom = (0.35,)
     # Who looks five times misses one of ten seldom causes.
     tried = [(causes, often) for causes in cases] + [(SWITCHES, seldom)] * 12
     for number, (causes, kinds) in enumerate(tried):

@@ -49,7 +49,8 @@ class Roulette(View):
     """
 
     def __init__(self, results: Mapping[str, Sequence[float]], provenance: Provenance) -> None:
-        self.results, self.provenance = dict(results), provenance
+        self.results = dict(results)
+        self.provenance = provenance
         super().__init__(
             title="Order roulette", caption=f"Results {provenance.label}.", source=provenance.source
         )

@@ -9,7 +9,8 @@ import numpy.typing as npt
 
 _MULTIPLIERS = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 _BUMPS = 0x9E3779B9, 0xBB67AE85
-_LOW, _32 = np.uint64(0xFFFFFFFF), np.uint64(32)
+_LOW = np.uint64(0xFFFFFFFF)
+_32 = np.uint64(32)
 
 
 def philox_words(
@@ -36,14 +37,19 @@ def philox_words(
     """
     counters = np.uint64(first % 2**64) + np.arange(blocks, dtype=np.uint64)
     counters &= np.uint64(2**counter_bits - 1)
-    x, y = counters & _LOW, counters >> _32
+    x = counters & _LOW
+    y = counters >> _32
     z = w = np.zeros_like(x)
     for number in range(rounds):
         step = number + early
         k0 = np.uint64((key + step * bumps[0]) & 0xFFFFFFFF)
         k1 = np.uint64(((key >> 32) + step * bumps[1]) & 0xFFFFFFFF)
-        one, two = x * _MULTIPLIERS[0], z * _MULTIPLIERS[1]
-        x, y, z, w = (two >> _32) ^ y ^ k0, two & _LOW, (one >> _32) ^ w ^ k1, one & _LOW
+        one = x * _MULTIPLIERS[0]
+        two = z * _MULTIPLIERS[1]
+        x = (two >> _32) ^ y ^ k0
+        y = two & _LOW
+        z = (one >> _32) ^ w ^ k1
+        w = one & _LOW
     return np.stack([x, y, z, w], axis=1).astype(np.uint32)
 
 

@@ -77,7 +77,7 @@ _WORDS = (
     Right("14-philox", "words in an array", _philox("    words[i] = four.x;\n    if (i + 1 < n) words[i + 1] = four.y;\n    if (i + 2 < n) words[i + 2] = four.z;\n"
           "    if (i + 3 < n) words[i + 3] = four.w;\n", "    unsigned w[4] = {four.x, four.y, four.z, four.w};\n    for (int k = 0; k < 4 && i + k < n; ++k) words[i + k] = w[k];\n")),
     Right("14-philox", "unrolled", _philox("    for (int", "    #pragma unroll\n    for (int")),
-)  # fmt: skip
+)
 
 
 def _sums(*changes: str) -> str:
@@ -133,7 +133,7 @@ _SUMS = (
     Right("14-sum", "two boxes in turns", _sums("__shared__ float s[256];", "__shared__ float box[2][256]; int turn = 0;",
           "        for (int k = threadIdx.x; k < 256", "        float* s = box[turn]; turn ^= 1;\n        for (int k = threadIdx.x; k < 256")),
     Right("14-sum", "cooperative groups' barrier", "#include <cooperative_groups.h>\n" + _sums("__syncthreads()", "cooperative_groups::this_thread_block().sync()")),
-)  # fmt: skip
+)
 
 
 def _dropout(*changes: str) -> str:
@@ -177,7 +177,7 @@ _MASKS = (
     Right("14-dropout", "neighbours to a thread", _dropout(_LOOP, "int all = gridDim.x * blockDim.x, each = (n + all - 1) / all, begin = "
           f"{_THREAD} * each;\n    for (int i = begin; i < min(n, begin + each); ++i) {{")),
     Right("14-dropout", "an if", _dropout("y[i] = word < dropped ? 0 : x[i] * scale;", "y[i] = 0.0f; if (!(word < dropped)) y[i] = scale * x[i];")),
-)  # fmt: skip
+)
 
 
 def _twice(

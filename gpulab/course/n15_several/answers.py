@@ -20,7 +20,8 @@ def exchange_with(**how: Any) -> Any:
     """A halo exchange, rows and then columns, right unless told otherwise."""
 
     def exchange(cp: Any, parts: Any, streams: Any) -> None:
-        rows, cols = len(parts), len(parts[0])
+        rows = len(parts)
+        cols = len(parts[0])
         inner = np.s_[1:-1] if how.get("no_corners") else np.s_[:]
         edge = 0 if how.get("stale") else 1
         own: dict[Any, Any] = {}
@@ -55,7 +56,8 @@ def exchange_with(**how: Any) -> Any:
                 ready = {p: _on(cp, p[0] * cols + p[1], streams[p[0]][p[1]].record) for p in places}
                 own["ready"] = ready
             for i, j in places:
-                near, far = (i, j), (i + di, j + dj)
+                near = (i, j)
+                far = (i + di, j + dj)
                 if far not in ready:
                     if not how.get("torus"):
                         continue
@@ -77,7 +79,8 @@ def _line(is_row: int, at: int) -> Any:
 
 def in_streams(cp: Any, parts: Any, streams: Any) -> None:
     """Everything in the streams that are given, so that both directions follow each other."""
-    rows, cols = len(parts), len(parts[0])
+    rows = len(parts)
+    cols = len(parts[0])
     places = [(i, j) for i in range(rows) for j in range(cols)]
     for di, dj in ((1, 0), (0, 1)):
         ready = {p: _on(cp, p[0] * cols + p[1], streams[p[0]][p[1]].record) for p in places}
@@ -99,7 +102,8 @@ def in_streams(cp: Any, parts: Any, streams: Any) -> None:
 
 def whole_parts(cp: Any, parts: Any, streams: Any) -> None:
     """Right rims, from whole parts that are sent to all eight neighbours."""
-    rows, cols = len(parts), len(parts[0])
+    rows = len(parts)
+    cols = len(parts[0])
     places = [(i, j) for i in range(rows) for j in range(cols)]
     ready = {p: _on(cp, p[0] * cols + p[1], streams[p[0]][p[1]].record) for p in places}
     boxes = []
@@ -127,7 +131,8 @@ def whole_parts(cp: Any, parts: Any, streams: Any) -> None:
 
 def pulled(cp: Any, parts: Any, streams: Any) -> None:
     """Whoever needs an edge fetches it, diagonals by themselves."""
-    rows, cols = len(parts), len(parts[0])
+    rows = len(parts)
+    cols = len(parts[0])
     places = [(i, j) for i in range(rows) for j in range(cols)]
     ready = {p: _on(cp, p[0] * cols + p[1], streams[p[0]][p[1]].record) for p in places}
     ghost = {-1: 0, 0: np.s_[1:-1], 1: -1}
@@ -213,7 +218,8 @@ def shard_with(**how: Any) -> Any:
 
 def even(cp: Any, parts: Any) -> Any:
     """Counts on as many rows everywhere."""
-    outs, each = [], len(parts[0])
+    outs = []
+    each = len(parts[0])
     for gpu, own in enumerate(parts):
         with cp.cuda.Device(gpu):
             whole = cp.zeros((each * len(parts), own.shape[1]), "float32")
@@ -225,7 +231,9 @@ def even(cp: Any, parts: Any) -> Any:
 
 def on_zero(cp: Any, parts: Any) -> Any:
     """GPU 0 does it all, and gives each its rows."""
-    whole, outs, at = _whole(cp, parts, 0), [], 0
+    whole = _whole(cp, parts, 0)
+    outs = []
+    at = 0
     with cp.cuda.Device(0):
         out = _attended(cp, whole, whole, whole)
     for gpu, part in enumerate(parts):
@@ -242,7 +250,9 @@ def softmax_of_shards(cp: Any, parts: Any) -> Any:
     outs = []
     for gpu, own in enumerate(parts):
         with cp.cuda.Device(gpu):
-            whole, mixed, at = _whole(cp, parts, gpu), 0, 0
+            whole = _whole(cp, parts, gpu)
+            mixed = 0
+            at = 0
             for part in parts:
                 keys = whole[at : at + len(part)]
                 scores = own @ keys.T / np.float32(np.sqrt(own.shape[1]))
@@ -259,14 +269,16 @@ def online(cp: Any, parts: Any) -> Any:
     for gpu, own in enumerate(parts):
         with cp.cuda.Device(gpu):
             most = cp.full((len(own), 1), -np.inf, "float32")
-            total, mixed = cp.zeros((len(own), 1), "float32"), cp.zeros(own.shape, "float32")
+            total = cp.zeros((len(own), 1), "float32")
+            mixed = cp.zeros(own.shape, "float32")
             for k, part in enumerate(parts):
                 keys = own if k == gpu else cp.empty(part.shape, "float32")
                 if k != gpu:
                     cp.copyto(keys, part)
                 scores = own @ keys.T / np.float32(np.sqrt(own.shape[1]))
                 new = cp.maximum(most, scores.max(axis=1, keepdims=True))
-                powers, shrink = cp.exp(scores - new), cp.exp(most - new)
+                powers = cp.exp(scores - new)
+                shrink = cp.exp(most - new)
                 total = total * shrink + powers.sum(axis=1, keepdims=True)
                 mixed = mixed * shrink + powers @ keys
                 most = new
@@ -280,7 +292,8 @@ def passed_round(cp: Any, parts: Any) -> Any:
     held: list[dict[int, Any]] = [{gpu: parts[gpu]} for gpu in range(n)]
     for step in range(n - 1):
         for gpu in range(n):
-            k, to = (gpu - step) % n, (gpu + 1) % n
+            k = (gpu - step) % n
+            to = (gpu + 1) % n
             with cp.cuda.Device(to):
                 held[to][k] = cp.empty(parts[k].shape, "float32")
             with cp.cuda.Device(gpu):

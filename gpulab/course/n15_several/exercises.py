@@ -105,7 +105,8 @@ def judge_ring(answer: Answer) -> str:
 def _of_ring(
     shown: str, right: Sequence[bool], found: Sequence[Any], wanted: Any, brought: Sequence[Any]
 ) -> str:
-    many, length = len(brought), len(wanted)
+    many = len(brought)
+    length = len(wanted)
     rank = right.index(False)
     if right.count(True) == 1:
         alone = f"{shown}: GPU {right.index(True)} alone holds the sum."
@@ -148,7 +149,8 @@ def _arrays(rng: Any, many: int) -> list[npt.NDArray[Any]]:
         kind = np.dtype(_TYPES[int(rng.integers(len(_TYPES) - (many < 20)))])
         shape = shapes[int(rng.integers(len(shapes)))] if number % 5 else (int(rng.integers(1, 40)),)
         if number < len(always):
-            kind, shape = np.dtype(always[number][0]), always[number][1]
+            kind = np.dtype(always[number][0])
+            shape = always[number][1]
         wide = np.iinfo(np.int64)
         values = np.asarray(rng.integers(wide.min, wide.max, shape))
         made.append((values % 251 / 8 if kind.kind == "f" else values).astype(kind))
@@ -275,7 +277,8 @@ def _arrived(shown: str, gpu: int, target: int, off: int, found: Any, wanted: An
 
 def _swapped(answer: Any, fields: list[list[Any]], how: Any) -> Told:
     """Where the answer is: all parts afterwards, and whether opposite ways were free of each other."""
-    rows, cols = len(fields), len(fields[0])
+    rows = len(fields)
+    cols = len(fields[0])
     with gpus(rows * cols) as made, tried(made, how) as said:
         parts = [[made.put(i * cols + j, fields[i][j]) for j in range(cols)] for i in range(rows)]
         streams = [[made.streams[i * cols + j] for j in range(cols)] for i in range(rows)]
@@ -288,8 +291,9 @@ def _swapped(answer: Any, fields: list[list[Any]], how: Any) -> Told:
 def _bound(made: Gpus, rows: int, cols: int) -> list[int]:
     """A GPU whose traffic with two opposite neighbours goes one after the other, if there is one."""
     ways: list[tuple[Callable[[Any], int], Callable[[Any], int]]] = [
-        (lambda c: int(c.source), lambda c: int(c.target)), (lambda c: int(c.target), lambda c: int(c.source))
-    ]  # fmt: skip
+        (lambda c: int(c.source), lambda c: int(c.target)),
+        (lambda c: int(c.target), lambda c: int(c.source)),
+    ]
     for gpu in range(rows * cols):
         i, j = divmod(gpu, cols)
         for before, behind in (((i - 1, j), (i + 1, j)), ((i, j - 1), (i, j + 1))):
@@ -389,7 +393,8 @@ def _topologies(rng: Any) -> list[tuple[str, int, set[tuple[int, ...]], list[lis
 
     def islands(sizes: Sequence[int]) -> set[tuple[int, ...]]:
         order = rng.permutation(sum(sizes)).tolist()
-        joined, at = set(), 0
+        joined = set()
+        at = 0
         for many in sizes:
             joined |= {tuple(sorted(pair)) for pair in combinations(order[at : at + many], 2)}
             at += many
@@ -489,16 +494,20 @@ def _of_shards(out: Any, whole: npt.NDArray[Any], mine: slice) -> str:
         (_attention(whole, last=False), "The last step is missing, gelu."),
         (_attention(whole, first=True), "gelu comes last: of the product, not of what is multiplied."),
         (_attention(whole, between=True), "gelu comes last: of the product, not of what is multiplied."),
-    )  # fmt: skip
+    )
 
     def near(other: npt.NDArray[Any]) -> bool:
         return np.allclose(out, other[mine], rtol=1e-3, atol=1e-3 * np.abs(whole).max())
 
     fitting = [] if near(right) else [says for other, says in known if near(other)]
-    return fitting[0] if fitting else (
-        "Compare each step with NumPy's: a row's scores against all rows, over √d, less their maximum, exp, "
-        "a sum over all of them, the product, gelu."
-    )  # fmt: skip
+    return (
+        fitting[0]
+        if fitting
+        else (
+            "Compare each step with NumPy's: a row's scores against all rows, over √d, less their maximum, "
+            "exp, a sum over all of them, the product, gelu."
+        )
+    )
 
 
 def _sharded(answer: Any, rows: list[Any], how: Any) -> Told:
@@ -542,10 +551,12 @@ def judge_shard(answer: Answer) -> str:
             raise NotYet(f"{shown} should return a list of device arrays, the k-th one on GPU k.")
         if not all(told["kept"]):
             raise NotYet(f"{shown} changes the parts, which belong to the caller.")
-        wanted, room = _attention(whole), _room(whole)
+        wanted = _attention(whole)
+        room = _room(whole)
         local = np.concatenate([_attention(part) for part in rows])
         for gpu, (_, out) in enumerate(found):
-            a, b = starts[gpu], starts[gpu + 1]
+            a = starts[gpu]
+            b = starts[gpu + 1]
             if out.shape != wanted[a:b].shape:
                 raise NotYet(
                     f"{shown}: GPU {gpu} returns shape {out.shape}, and has rows of {wanted[a:b].shape}."

@@ -40,7 +40,8 @@ def timed(work: Any) -> float:
     """Milliseconds between two events around `work`, in the current stream of the current device."""
     cp = session.cp()
     work()
-    begin, end = cp.cuda.Event(), cp.cuda.Event()
+    begin = cp.cuda.Event()
+    end = cp.cuda.Event()
     begin.record()
     work()
     end.record()
@@ -85,7 +86,8 @@ def prices() -> Table:
 
 def counted(*views: CollectiveView) -> Table:
     """What each schedule's time is made of, by the prices above."""
-    each, rows = session.step_prices(), []
+    each = session.step_prices()
+    rows = []
     for view in views:
         record = view.record
         ends = [*record.begins, len(record.traffic.crossings)]
@@ -121,7 +123,8 @@ def counted(*views: CollectiveView) -> Table:
 
 def graph_records(gpus: int = 4) -> Table:
     """Schedules as one CUDA graph, as recorded and as modelled; and NCCL, as recorded."""
-    known, rows = recorded(gpus), []
+    known = recorded(gpus)
+    rows = []
     for row in _rows(known):
         told = []
         for way in _WAYS:

@@ -243,7 +243,7 @@ _RING = (
     Right("15-ring", "the other way round", _ring_backwards),
     Right("15-ring", "kernels that write over there", _ring(kernel=True)),
     Right("15-ring", "a chunk a GPU, all to all", _all_to_all),
-)  # fmt: skip
+)
 
 # 15-broadcast
 
@@ -296,7 +296,7 @@ def _in_bytes(align: int, order: str = "C", extra: int = 0) -> Any:
                 cp.copyto(there, joined)
                 out.append([
                     there[s : s + a.nbytes].view(a.dtype).reshape(a.shape) for a, s in zip(arrays, starts, strict=True)
-                ])  # fmt: skip
+                ])
         return out
 
     return broadcast
@@ -415,7 +415,7 @@ _BROADCAST = (
     Right("15-broadcast", "bytes, 16 at a time", _in_bytes(16)),
     Right("15-broadcast", "bytes, 256 at a time", _in_bytes(256)),
     Right("15-broadcast", "bytes, eight at a time", _in_bytes(8, extra=100)),
-)  # fmt: skip
+)
 
 # 15-halo
 
@@ -442,7 +442,7 @@ _HALO = (
     Right("15-halo", "columns and then rows", answers.exchange_with(columns_first=True)),
     Right("15-halo", "fetched, diagonals too", answers.pulled),
     Right("15-halo", "with the current device moved about", lambda cp, p, s: (cp.cuda.Device(0).use(), answers.exchange_with()(cp, p, s))[1]),
-)  # fmt: skip
+)
 
 # 15-place
 
@@ -518,7 +518,7 @@ def _every_way(gpus: int, joined: Any, rings: Any) -> list[int]:
         if all(
             a == b or frozenset((order[a], order[b])) in links
             for ring in rings for a, b in zip(ring, [*ring[1:], ring[0]], strict=True)
-        ):  # fmt: skip
+        ):
             return list(order)
     return []
 
@@ -549,7 +549,7 @@ _PLACE = (
     Right("15-place", "rings as they come", lambda g, j, r: _searched(g, j, r, order=lambda rings: [k for ring in rings for k in ring])),
     Right("15-place", "smallest rings last, from their ends", lambda g, j, r: _searched(
         g, j, r, order=lambda rings: [k for ring in sorted(rings, key=len)[::-1] for k in ring[::-1]])),
-)  # fmt: skip
+)
 
 # 15-shard
 
@@ -579,7 +579,7 @@ _SHARD = (
     Right("15-shard", "online, shard after shard", answers.online),
     Right("15-shard", "gathered round a ring", answers.passed_round),
     Right("15-shard", "the last GPU first", answers.last_first),
-)  # fmt: skip
+)
 
 _ALL: tuple[Any, ...] = (*_RING, *_BROADCAST, *_HALO, *_PLACE, *_SHARD)
 WRONG = tuple(one for one in _ALL if isinstance(one, Wrong))

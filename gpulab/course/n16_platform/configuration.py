@@ -64,9 +64,11 @@ def child(before: Mapping[str, str] | None = None, late: Mapping[str, str] | Non
 def verified() -> Table:
     """Each variable of `TRIED`: what a process sees with it set before the start, and set late."""
     with ThreadPoolExecutor(2) as pool:
-        plain, late = pool.submit(child), pool.submit(child, None, TRIED)
+        plain = pool.submit(child)
+        late = pool.submit(child, None, TRIED)
         started = {name: pool.submit(child, {name: value}) for name, value in TRIED.items()}
-        ordinary, at_last = plain.result(), late.result()
+        ordinary = plain.result()
+        at_last = late.result()
         rows = [
             (name, value or '""', _changes(ordinary, seen.result()), _changes(ordinary, at_last))
             for (name, seen), value in zip(started.items(), TRIED.values(), strict=True)

@@ -19,18 +19,30 @@ from virtualgpu.records.device.images import Capability, Part, chosen
 from virtualgpu.words import count
 
 GPUS: dict[str, Capability] = {
-    "T4": (7, 5), "A100": (8, 0), "RTX 3090": (8, 6), "RTX 4090": (8, 9), "H200": (9, 0), "B200": (10, 0),
+    "T4": (7, 5),
+    "A100": (8, 0),
+    "RTX 3090": (8, 6),
+    "RTX 4090": (8, 9),
+    "H200": (9, 0),
+    "B200": (10, 0),
     "B300": (10, 3),
-}  # fmt: skip
+}
 
 # 16-matrix
 
 _CUBINS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120")
 _PTX = ("compute_75", "compute_80", "compute_86", "compute_89", "compute_90", "compute_100", "compute_120")
 _OWN = (
-    "sm_90a", "sm_100a", "sm_100f", "sm_103f", "compute_90a", "compute_100a", "compute_100f", "compute_120a",
+    "sm_90a",
+    "sm_100a",
+    "sm_100f",
+    "sm_103f",
+    "compute_90a",
+    "compute_100a",
+    "compute_100f",
+    "compute_120a",
     "compute_120f",
-)  # fmt: skip
+)
 _CAPABILITIES = ((7, 5), (8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (10, 3), (12, 0), (12, 1))
 # What a table of the ones above would lack. Not 8.7, a Jetson's: it runs no machine code but its own.
 _OTHER_TARGETS = ("sm_70", "sm_110", "sm_121", "sm_103a", "compute_70", "compute_103", "compute_110")
@@ -88,9 +100,14 @@ def judge_matrix(answer: Answer) -> str:
         targets = [str(name) for name in pool[: int(rng.integers(2, 6))]]
         if len({t.rstrip("af") for t in targets}) == len(targets):
             asked.append((targets, _CAPABILITIES[int(rng.integers(len(_CAPABILITIES)))]))
-    targets_known, all_known = (*_CUBINS, *_PTX, *_OWN, *_OTHER_TARGETS), (*_CAPABILITIES, *_OTHERS)
-    others = [([target], capability) for target in targets_known for capability in all_known
-              if target in _OTHER_TARGETS or capability in _OTHERS]  # fmt: skip
+    targets_known = (*_CUBINS, *_PTX, *_OWN, *_OTHER_TARGETS)
+    all_known = (*_CAPABILITIES, *_OTHERS)
+    others = [
+        ([target], capability)
+        for target in targets_known
+        for capability in all_known
+        if target in _OTHER_TARGETS or capability in _OTHERS
+    ]
     asked += [others[n] for n in rng.permutation(len(others))]
     asked += [(["compute_90a", "sm_90"], (9, 0)), (["sm_100", "compute_100a"], (10, 0))]
     for _ in range(20):
@@ -135,7 +152,8 @@ def judge_wheel(answer: Answer) -> str:
     cases.append([*cases[-1], cases[-1][0]])
     for case in cases:
         found = call(answer, list(case), name="wheel")
-        shown, wanted = spell("wheel", (case,)), wheel(case)
+        shown = spell("wheel", (case,))
+        wanted = wheel(case)
         targets = parts_of(found)
         if targets is None or not all(isinstance(target, str) for target in targets):
             raise NotYet(f"{shown} gives {spelt(found)}: return a list of targets such as 'sm_80'.")
@@ -175,9 +193,13 @@ def _why_wheel(case: Sequence[str], targets: list[str], wanted: list[str]) -> st
 # 16-variables
 
 _NAMES = (
-    "CUDA_VISIBLE_DEVICES", "CUDA_LAUNCH_BLOCKING", "CUDA_CACHE_DISABLE", "CUPY_TF32",
-    "CUPY_GPU_MEMORY_LIMIT", "TORCH_USE_CUDA_DSA",
-)  # fmt: skip
+    "CUDA_VISIBLE_DEVICES",
+    "CUDA_LAUNCH_BLOCKING",
+    "CUDA_CACHE_DISABLE",
+    "CUPY_TF32",
+    "CUPY_GPU_MEMORY_LIMIT",
+    "TORCH_USE_CUDA_DSA",
+)
 _SEEN = ("devices", "launch returns", "cache files", "product", "memory limit", "kernels")
 _OTHER = {"as ever": "otherwise", "otherwise": "as ever"}
 MOST_RUNS = 60
@@ -191,8 +213,12 @@ class Child:
     """
 
     def __init__(self, effects: dict[str, tuple[str, str]], restless: str, quiet: int, seed: int) -> None:
-        self._effects, self._restless, self.runs = effects, restless, 0
-        self._rng, self._now, self._stays = random.Random(seed), "as ever", quiet
+        self._effects = effects
+        self._restless = restless
+        self.runs = 0
+        self._rng = random.Random(seed)
+        self._now = "as ever"
+        self._stays = quiet
 
     def __call__(self, before: Sequence[str], late: Sequence[str]) -> dict[str, Any]:
         """Run it once: what it sees, with variables set before it starts and after its first array."""
@@ -314,7 +340,8 @@ def _translated(answer: Any, host: np.ndarray, index: int, held: int) -> dict[st
 
     told: dict[str, Any] = {}
     with on_device("virtual:T4", count=3) as cp, ExitStack() as around:
-        elsewhere, others = 3 - index, []
+        elsewhere = 3 - index
+        others = []
         for device in range(3):
             with cp.cuda.Device(device):
                 stream = around.enter_context(cp.cuda.Stream(non_blocking=True))
@@ -382,7 +409,9 @@ def judge_translate(answer: Answer) -> str:
     must_be_a_function("translated", answer.is_function, answer.kind)
     rng = answer.rng
     for index, kind in ((2, np.float32), (1, np.float64)):
-        rows, columns = int(rng.integers(3, 80)), int(rng.integers(100, 1500))  # less than 1 MiB
+        # less than 1 MiB
+        rows = int(rng.integers(3, 80))
+        columns = int(rng.integers(100, 1500))
         host = rng.integers(-4, 5, (rows, columns)).astype(kind)
         shown = f"translated(cp, host, {index})"
         held = int(rng.integers(1 << 10, 1 << 20))
@@ -411,7 +440,8 @@ def _compare_programs(shown: str, mine: dict[str, Any], other: dict[str, Any], i
     refuse(not stay, "leaves another stream current: `with side:` puts the former one back.")
     wrong = mine["value"].shape != other["value"].shape or not np.array_equal(mine["value"], other["value"])
     refuse(wrong, "gives other numbers: z is the sum of squares of each row, and 1.")
-    kind, right_kind = mine["value"].dtype, other["value"].dtype
+    kind = mine["value"].dtype
+    right_kind = other["value"].dtype
     refuse(kind != right_kind, f"returns {kind}: PyTorch keeps the host's type, {right_kind}.")
     refuse(mine["devices"] != [index], f"works on GPUs {mine['devices']}; only {index} has anything to do.")
     more = [kind for kind in mine["copies"] if kind != "HtoD"]
@@ -487,7 +517,9 @@ def _waved(code: Any, launches: Sequence[tuple[int, int, int]], seed: int) -> li
             rows = padded.reshape(grid, block)
             right = rows.sum(1), (rows > 0).sum(1)
             told.append({"right": [bool((a == b).all()) for a, b in zip(found, right, strict=True)]})
-        width, block, n = 32, 256, 600
+        width = 32
+        block = 256
+        n = 600
         kernel = kernels[width]
         args = (cp.ones(n, "f4"), cp.zeros(-(-n // block), "f4"), cp.zeros(-(-n // block), "i4"), np.int32(n))
         shape = -(-n // block), block

@@ -20,7 +20,9 @@ from virtualgpu.errors import NotSupportedError
 from virtualgpu.records import Provenance
 from virtualgpu.records.device import images
 
-RUNS, COMPILES, REFUSED = "runs", "compiles", "–"
+RUNS = "runs"
+COMPILES = "compiles"
+REFUSED = "–"
 GUIDE = "CUDA Programming Guide, compute capabilities and binary compatibility"
 _RECORD = "recorded.json"
 _CODE = "twice"
@@ -39,7 +41,8 @@ def artefacts() -> dict[str, bytes]:
 
 def by_the_rules(name: str, gpu: str) -> str:
     """What becomes of an artefact on a GPU of the table, by NVIDIA's published rules."""
-    image, capability = artefacts()[name], GPUS[gpu]
+    image = artefacts()[name]
+    capability = GPUS[gpu]
     held = [
         images.Part(part.kind, part.number, "a" if name.endswith("a") else part.suffix)
         for part in images.parts(image)
@@ -54,11 +57,13 @@ def load(name: str) -> tuple[str, str]:
     A virtual GPU runs no machine code: there ``"runs"`` says that it would be taken, and ``"compiles"`` that
     its PTX did run.
     """
-    cp, image = session.cp(), artefacts()[name]
+    cp = session.cp()
+    image = artefacts()[name]
     module = cp.cuda.function.Module()
     try:
         module.load(image + b"\0" * (not image.startswith((images.ELF, b"\x50\xed"))))
-        x, y = cp.arange(8, dtype="f4"), cp.zeros(8, "f4")
+        x = cp.arange(8, dtype="f4")
+        y = cp.zeros(8, "f4")
         module.get_function(_CODE)((1,), (32,), (x, y, np.int32(8)))
         assert y.tolist() == (2 * x).tolist()
     except NotSupportedError:
@@ -114,9 +119,10 @@ class Matrix(View):
         if known:
             origins.insert(0, f"H200: recorded, driver {known['driver']}; others")
         super().__init__(
-            title="One PTX, every GPU", source="published",
+            title="One PTX, every GPU",
+            source="published",
             caption=f"{' '.join(origins)}. Checked against what the device in use loads in the next cell.",
-        )  # fmt: skip
+        )
         self.redraw()
 
     @property
@@ -151,7 +157,8 @@ class Matrix(View):
         return "\n".join(lines)
 
     def _said(self, name: str, gpu: str) -> str:
-        here, said = self._at(name, gpu), self._mine.get((name, gpu))
+        here = self._at(name, gpu)
+        said = self._mine.get((name, gpu))
         return here if said in (None, here) else f"{here} (not {said})"
 
     def _drawn(self, name: str, gpu: str) -> str:
@@ -174,8 +181,9 @@ class Matrix(View):
         headings = [f"{gpu} {a}.{b}" for gpu, (a, b) in GPUS.items()]
         note = words(
             "runs: machine code, loaded as it is · compiles: PTX, compiled by the driver when it is loaded · "
-            "–: refused. The longer the bar, the sooner it starts. ✗: something else was filled in.", "note",
-        )  # fmt: skip
+            "–: refused. The longer the bar, the sooner it starts. ✗: something else was filled in.",
+            "note",
+        )
         return column(matrix(rows, headings), note)
 
 

@@ -139,7 +139,7 @@ _MATRIX = (
     Right("16-matrix", "a loop", _as_loop),
     Right("16-matrix", "machine code, else PTX", _in_two),
     Right("16-matrix", "sorted, the first", _sorted_first),
-)  # fmt: skip
+)
 
 # 16-wheel
 
@@ -220,7 +220,7 @@ _WHEEL = (
     Right("16-wheel", "by numbers", _by_numbers),
     Right("16-wheel", "by floats", _float_sorted),
     Right("16-wheel", "pairs", _plus()),
-)  # fmt: skip
+)
 
 # 16-variables
 
@@ -346,7 +346,7 @@ _VARIABLES = (
     Right("16-variables", "what stays still", _counted),
     Right("16-variables", "noise known first", _known_noise),
     Right("16-variables", "lists", _lists),
-)  # fmt: skip
+)
 
 # 16-translate
 
@@ -355,7 +355,7 @@ def _ours(
     place: bool = True, side: bool = True, wait: bool = True, join: bool = True, sync: str = "", end: str = "z",
     after: Any = None, base: bool = True, early: bool = False, total: bool = False, twice: bool = False, legacy: bool = False,
     outside: bool = False, again: bool = False,
-) -> Any:  # fmt: skip
+) -> Any:
     """The reference with parts of it otherwise."""
 
     def answer(cp: Any, host: Any, index: int) -> Any:
@@ -526,7 +526,7 @@ _TRANSLATE = (
     Right("16-translate", "use() and back", _stream_kept),
     Right("16-translate", "events of its own", _explicit_events),
     Right("16-translate", "empty and set", _empty_and_set),
-)  # fmt: skip
+)
 
 # 16-warp64
 
@@ -544,7 +544,7 @@ _BY_ONE = _waves(
     _LOOP, "", "threadIdx.x % warpSize == 0", "threadIdx.x == 0", "sum[threadIdx.x / warpSize] = v;",
     "sum[0] = 0; count[0] = 0; for (int k = 0; k < blockDim.x && i + k < n; ++k) { sum[0] += x[i + k]; count[0] += x[i + k] > 0; }",
     "count[threadIdx.x / warpSize] = __popcll(votes);", "", "int w = 1; w < blockDim.x / warpSize; ++w", "int w = 1; w < 1; ++w",
-)  # fmt: skip
+)
 _TREE = r"""
 extern "C" __global__ void positives(const float* x, float* sums, int* counts, int n) {
     __shared__ float s[1024];
@@ -587,7 +587,7 @@ _WARP64 = (
           "__popcll(votes)", "positive")),
     Right("16-warp64", "a tree, whatever the waves", _TREE),
     Right("16-warp64", "from a list of active lanes", _waves("~0ull, v, d", "__activemask(), v, d")),
-)  # fmt: skip
+)
 
 _ALL: tuple[Wrong | Right, ...] = (*_MATRIX, *_WHEEL, *_VARIABLES, *_TRANSLATE, *_WARP64)
 WRONG = [one for one in _ALL if isinstance(one, Wrong)]

@@ -42,7 +42,8 @@ def napkin_of(work: Mapping[str, Any], card: Mapping[str, Any]) -> dict[str, flo
     """What the exercise asks for."""
     moved = (sum(map(math.prod, work["reads"])) + sum(map(math.prod, work["writes"]))) * work["bytes_each"]
     operations = 2 * work["multiply_adds"] + work["others"]
-    memory_us, compute_us = moved / card["gb_per_s"] / 1e3, operations / card["tflops"] / 1e6
+    memory_us = moved / card["gb_per_s"] / 1e3
+    compute_us = operations / card["tflops"] / 1e6
     us = max(memory_us, compute_us)
     return dict(zip(_FIGURES, (moved, operations, memory_us, compute_us, us), strict=True))
 
@@ -63,16 +64,36 @@ def _works(rng: np.random.Generator, knee: float) -> list[dict[str, Any]]:
 
     def beside(share: float) -> dict[str, Any]:
         operations = int(share * knee * 8 * m * n)
-        return {"reads": [(m, n)], "writes": [(m, n)], "bytes_each": 4, "multiply_adds": operations // 3,
-                "others": operations - operations // 3 * 2}  # fmt: skip
+        return {
+            "reads": [(m, n)],
+            "writes": [(m, n)],
+            "bytes_each": 4,
+            "multiply_adds": operations // 3,
+            "others": operations - operations // 3 * 2,
+        }
 
     return [
-        {"reads": [(m, n), (m, n)], "writes": [(m, n)], "bytes_each": each[0],
-         "multiply_adds": 4 * each[0] * m * n, "others": m * n},
-        {"reads": [(m, k), (k, n)], "writes": [(m, n)], "bytes_each": each[1], "multiply_adds": m * n * k,
-         "others": 0},
-        {"reads": [long], "writes": [long[:1]], "bytes_each": each[2], "multiply_adds": 0,
-         "others": math.prod(long)},
+        {
+            "reads": [(m, n), (m, n)],
+            "writes": [(m, n)],
+            "bytes_each": each[0],
+            "multiply_adds": 4 * each[0] * m * n,
+            "others": m * n,
+        },
+        {
+            "reads": [(m, k), (k, n)],
+            "writes": [(m, n)],
+            "bytes_each": each[1],
+            "multiply_adds": m * n * k,
+            "others": 0,
+        },
+        {
+            "reads": [long],
+            "writes": [long[:1]],
+            "bytes_each": each[2],
+            "multiply_adds": 0,
+            "others": math.prod(long),
+        },
         {
             "reads": [(k, 3, 7)],
             "writes": [(k,), (n, 2)],
@@ -83,7 +104,7 @@ def _works(rng: np.random.Generator, knee: float) -> list[dict[str, Any]]:
         *(beside(share) for share in (0.9, 1.1, 0.5, 2.0)),
         {"reads": [], "writes": [(m, n)], "bytes_each": 4, "multiply_adds": 0, "others": m * n},
         {"reads": [(n,)], "writes": [()], "bytes_each": 8, "multiply_adds": n, "others": 0},
-    ]  # fmt: skip
+    ]
 
 
 _SLIPS = {
@@ -103,7 +124,7 @@ _SLIPS = {
         (1e3, "These are nanoseconds: a microsecond is asked for."),
         (0.5, "A multiply-add is two operations."),
     ),
-}  # fmt: skip
+}
 
 
 def judge_napkin(answer: Answer) -> str:
@@ -115,7 +136,8 @@ def judge_napkin(answer: Answer) -> str:
     for of, work in [(card, work) for card, all_of_it in works for work in all_of_it]:
         card = {"gb_per_s": of.memory_bandwidth_gbps, "tflops": of.fp32_tflops}
         shown = f"napkin(...) for reads {work['reads']}, writes {work['writes']} on {of.name}"
-        found, right = answer.calling(shown, dict(work), dict(card)), napkin_of(work, card)
+        found = answer.calling(shown, dict(work), dict(card))
+        right = napkin_of(work, card)
         if not isinstance(found, dict):
             raise NotYet(f"{shown} gives {spelt(found)}: return a dict with {', '.join(_FIGURES)} and bound.")
         for name in _FIGURES:
@@ -169,12 +191,16 @@ def launches(cp: Any, rng: random.Random) -> list[tuple[Any, ...]]:
     """
     blocks = rng.randint(400, 700)
     n = 256 * blocks
-    zeros, bins = cp.zeros(n, "float32"), cp.zeros(64, "float32")
-    sms, few, many = session.backend().device_info().sm_count, rng.randint(2, 12), rng.randint(3500, 4500)
+    zeros = cp.zeros(n, "float32")
+    bins = cp.zeros(64, "float32")
+    sms = session.backend().device_info().sm_count
+    few = rng.randint(2, 12)
+    many = rng.randint(3500, 4500)
     scattered = 7 * many
 
     def strided(step: int) -> tuple[Any, ...]:
-        x, y = cp.zeros(256 * scattered * step, "float32"), cp.zeros(256 * scattered, "float32")
+        x = cp.zeros(256 * scattered * step, "float32")
+        y = cp.zeros(256 * scattered, "float32")
         return kernel(cp, "strided"), scattered, 256, (x, y, np.int32(step), np.int32(256 * scattered)), 0
 
     def tabled(step: int) -> tuple[Any, ...]:
@@ -190,10 +216,15 @@ def launches(cp: Any, rng: random.Random) -> list[tuple[Any, ...]]:
 
     counts = cp.zeros(n, "int32"), bins, np.int32(rng.choice([1, 8, 64])), np.int32(n)
     made = [
-        strided(3), tabled(4), (kernel(cp, "counted"), blocks, 256, counts, 0), scaled(few, n),
-        forked(3, sms + rng.randint(1, 8)), scaled(sms // 2, n), forked(1, blocks),
+        strided(3),
+        tabled(4),
+        (kernel(cp, "counted"), blocks, 256, counts, 0),
+        scaled(few, n),
+        forked(3, sms + rng.randint(1, 8)),
+        scaled(sms // 2, n),
+        forked(1, blocks),
         scaled(4 * many, 1024 * many),
-    ]  # fmt: skip
+    ]
     rng.shuffle(made)
     return made
 
@@ -251,9 +282,13 @@ def judge_cause(answer: Answer) -> str:
 
 
 _NAMED = {
-    "uncoalesced": "scattered loads", "bank conflicts": "bank conflicts", "atomics": "contended atomics",
-    "divergence": "divergence", "grid": "its few blocks", "nothing": "none of them",
-}  # fmt: skip
+    "uncoalesced": "scattered loads",
+    "bank conflicts": "bank conflicts",
+    "atomics": "contended atomics",
+    "divergence": "divergence",
+    "grid": "its few blocks",
+    "nothing": "none of them",
+}
 _TELLS = {
     "uncoalesced": "A load of 32 neighbouring floats needs 4 sectors.",
     "bank conflicts": "A shared request needs one wavefront.",
@@ -269,7 +304,8 @@ _TELLS = {
 def argmax_case(data: Draw, size: tuple[int, int], block: Dim3) -> Case:
     """Where each row's largest element is, the first of several; -1 for an empty row."""
     rows, cols = size
-    least, most = _LEAST, _MOST
+    least = _LEAST
+    most = _MOST
     x = data.integers((rows, cols), -40, 40)
     for row, kind in zip(x, data.rng.integers(0, 6, rows) if cols else (), strict=False):
         if kind == 1:
@@ -293,7 +329,8 @@ def _argmax(data: Draw, x: Any) -> Case:
     return Case(grid, {"x": x, "rows": rows, "cols": cols}, {"at": wanted})
 
 
-_LEAST, _MOST = -(2**31), 2**31 - 1
+_LEAST = -(2**31)
+_MOST = 2**31 - 1
 
 
 def one_above(*others: int) -> Callable[[Draw, Any, Dim3], Case]:
@@ -336,7 +373,8 @@ def _other_of_equals(m: Mistake) -> bool:
     """Each answer points at an equally large element."""
     if m.found is None or m.wanted is None or m["cols"] == 0:
         return False
-    x, inside = np.asarray(m["x"]), (m.found >= 0) & (m.found < m["cols"])
+    x = np.asarray(m["x"])
+    inside = (m.found >= 0) & (m.found < m["cols"])
     rows = np.arange(len(x))
     return bool(inside.all() and (x[rows, m.found] == x[rows, m.wanted]).all())
 
@@ -359,7 +397,8 @@ def _equal_floats(m: Mistake) -> bool:
     """Each answer points at an element that is the largest one as a float, and not all of them as an int."""
     if m.found is None or m.wanted is None or m["cols"] == 0:
         return False
-    x, inside = np.asarray(m["x"], np.float32), (m.found >= 0) & (m.found < m["cols"])
+    x = np.asarray(m["x"], np.float32)
+    inside = (m.found >= 0) & (m.found < m["cols"])
     rows = np.arange(len(x))
     return bool(inside.all() and (x[rows, m.found] == x[rows, m.wanted]).all())
 
@@ -385,7 +424,9 @@ class Bench:
         holds: bool,
         number: int,
     ) -> None:
-        self._rng, self.runs, self._number = random.Random(seed), 0, number
+        self._rng = random.Random(seed)
+        self.runs = 0
+        self._number = number
         self._claimed = device, change, pair, dict(setting), gain
         self._times: dict[Any, int] = {}
         self._slow: dict[Any, int] = {}
@@ -462,18 +503,27 @@ def _claims(rng: random.Random) -> list[tuple[dict[str, Any], float]]:
         change, pair = rng.choice(
             [("pad", (0, 1)), ("block", (64, 512)), ("unroll", (1, 4)), ("block", (1024, 256))]
         )
-        setting = {"n": rng.choice([1 << 16, 1 << 18, 3 << 20]), "block": rng.choice([64, 128, 512]),
-                   "pad": rng.choice([2, 3]), "unroll": rng.choice([2, 8])}  # fmt: skip
+        setting = {
+            "n": rng.choice([1 << 16, 1 << 18, 3 << 20]),
+            "block": rng.choice([64, 128, 512]),
+            "pad": rng.choice([2, 3]),
+            "unroll": rng.choice([2, 8]),
+        }
         del setting[change]
         # Not only true or upside down: some gain, and a little less than is claimed; and no number between
         # 1.5 and 3 tells those that hold from the others.
         least = (3.0, 1.5, 2.0, 3.0, 1.5, 2.0, 2.0, 1.5)[at]
-        holds, refuted = (1.05, 1.4), (least / _CLOSE / 1.05, 1.1, 0.6, least / _CLOSE / 1.05)
+        holds = (1.05, 1.4)
+        refuted = (least / _CLOSE / 1.05, 1.1, 0.6, least / _CLOSE / 1.05)
         gain = least * _CLOSE * holds[at // 2 % 2] if at % 2 else refuted[at // 2]
         claim = {
-            "device": rng.choice(["H100", "A100", "L40S"]), "change": change, "from": pair[0], "to": pair[1],
-            "times_as_fast": least, "setting": setting,
-        }  # fmt: skip
+            "device": rng.choice(["H100", "A100", "L40S"]),
+            "change": change,
+            "from": pair[0],
+            "to": pair[1],
+            "times_as_fast": least,
+            "setting": setting,
+        }
         made.append((claim, gain))
     rng.shuffle(made)
     return made
@@ -482,7 +532,8 @@ def _claims(rng: random.Random) -> list[tuple[dict[str, Any], float]]:
 def judge_settle(answer: Answer) -> str:
     """``settle(claim, run)``: whether a claim ``holds`` or is ``refuted``, by an experiment that can tell."""
     must_be_a_function("settle", answer.is_function, answer.kind)
-    rng, verdicts = random.Random(answer.seed), []
+    rng = random.Random(answer.seed)
+    verdicts = []
     for number, (claim, gain) in enumerate(_claims(rng), start=1):
         truth = "holds" if gain >= claim["times_as_fast"] else "refuted"
         changed = f"{claim['change']} {claim['from']} → {claim['to']}"

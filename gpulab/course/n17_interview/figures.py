@@ -92,10 +92,12 @@ class Pair:
 
 def same_symptom() -> Pair:
     """A strided read and a plain one, both held by DRAM."""
-    found, n = [], 1 << 20
+    found = []
+    n = 1 << 20
     with on("T4") as cp:
         for stride in (8, 1):
-            x, y = cp.zeros(n * stride, "float32"), cp.zeros(n, "float32")
+            x = cp.zeros(n * stride, "float32")
+            y = cp.zeros(n, "float32")
             found.append(
                 diagnosis(kernel(cp, "strided"), n // 256, 256, (x, y, np.int32(stride), np.int32(n)))
             )
@@ -132,9 +134,11 @@ class Sheet(Saved):
 
 def sheet() -> Sheet:
     """A sheet for the pocket: numbers of the device in use, each with its origin, and what was answered."""
-    backend, cp = session.backend(), session.cp()
+    backend = session.backend()
+    cp = session.cp()
     of = backend.device_info()
-    name, label = of.name, of.provenance.label
+    name = of.name
+    label = of.provenance.label
     rows = [
         ("SMs", f"{of.sm_count}", label),
         ("warps an SM holds", f"{of.max_warps_per_sm}", label),
@@ -151,7 +155,8 @@ def sheet() -> Sheet:
             ridge = of.fp16_tensor_tflops * 1000 / of.memory_bandwidth_gbps
             rows.append(("the same, FP16 on tensor cores", f"{number(ridge)} operations a byte", label))
     n = 1 << 22
-    x, y = cp.zeros(n, "float32"), cp.empty(n, "float32")
+    x = cp.zeros(n, "float32")
+    y = cp.empty(n, "float32")
     made = kernel(cp, "scaled")
     ran = launch(made, n // 256, 256, (x, y, np.int32(n))).trace
     rate = f"{number(8 * n / ran.span_ns)} GB/s: {size(8 * n)} in {duration(ran.span_ns)}"
@@ -204,7 +209,8 @@ def scored(code: str, heads: int = 32, tokens: int = 128, device: str = "H100") 
 
     The last column leaves out what the contract fixes: the grid of one block per head, and the launch.
     """
-    rows, loads = [], {}
+    rows = []
+    loads = {}
     rng = np.random.default_rng(17)
     with on(device) as cp:
         query, keys, values = (
@@ -216,13 +222,19 @@ def scored(code: str, heads: int = 32, tokens: int = 128, device: str = "H100") 
         kernels = (("naive", source("attend_naive.cu")), ("good", source("attend.cu")), ("yours", code))
         for name, text in kernels:
             made = cp.RawKernel(text, "attend")
-            found, seen = diagnosis(made, heads, 256, args), count(made, heads, 256, args)
+            found = diagnosis(made, heads, 256, args)
+            seen = count(made, heads, 256, args)
             loads[name] = seen.total("sectors", "global", "load")
             main = next((cause for cause in found.worth_mending if cause.kind not in _FIXED), None)
-            rows.append((
-                name, duration(found.time_ns), f"{loads[name]:,}",
-                f"{seen.warp_instructions:,}", NAMES[main.kind] if main else "nothing worth mending",
-            ))  # fmt: skip
+            rows.append(
+                (
+                    name,
+                    duration(found.time_ns),
+                    f"{loads[name]:,}",
+                    f"{seen.warp_instructions:,}",
+                    NAMES[main.kind] if main else "nothing worth mending",
+                )
+            )
     headings = ("kernel", "time", "sectors loaded", "warp instructions", "what limits it, besides the grid")
     sms = info(device).sm_count
     title = f"{heads} heads, {tokens} tokens: {heads} blocks on {sms} SMs, {found.provenance.label}"

@@ -409,7 +409,7 @@ _BUGS = (
           f"        if (t < half && o < blockDim.x && place[o] >= 0 && {_BETTER}) {{ best[t] = best[o]; place[t] = place[o]; }}\n        __syncthreads();\n    }}\n")),
     Right("17-bug", "cooperative groups' barrier", "#include <cooperative_groups.h>\n" + _largest("__syncthreads()", "cooperative_groups::this_thread_block().sync()")),
     Right("17-bug", "the least int to begin with", _largest("most = 0, where = -1", "most = -2147483647 - 1, where = -1", "where < 0 || v > most", "v > most || where == -1")),
-)  # fmt: skip
+)
 
 # --- 17-capstone
 
@@ -468,7 +468,7 @@ _STEPS = (
           "float higher = top, old = 1, now; if (score > top) { higher = score; old = expf(top - higher); now = 1; } else now = expf(score - top);")),
     Right("17-capstone", "a contiguous share a warp", _attend(_LOOP, "int each = (tokens + warps - 1) / warps;\n"
           "    for (int t = warp * each; t < min(tokens, (warp + 1) * each); ++t) {")),
-)  # fmt: skip
+)
 
 WRONG = tuple(one for one in (*_NAPKINS, *_CAUSES, *_BUGS, *SETTLED, *_STEPS) if isinstance(one, Wrong))
 RIGHT = tuple(one for one in (*_NAPKINS, *_CAUSES, *_BUGS, *SETTLED, *_STEPS) if isinstance(one, Right))

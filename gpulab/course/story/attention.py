@@ -16,7 +16,8 @@ from gpulab.course.story.rungs import up_to
 from gpulab.course.story.sources import cover, source
 
 # The one size of the course: tokens, and features of each.
-TOKENS, FEATURES = 128, 64
+TOKENS = 128
+FEATURES = 64
 ROW_BLOCK = (64,)
 TILE = (16, 16)
 Floats = npt.NDArray[np.float32]
@@ -66,7 +67,9 @@ def steps(
             else cp.empty(shape, dtype="uint16" if name in narrow else "float32")
         )
     x, normed, scores, weights, mixed, out = arrays.values()
-    rows, cols, scale = np.int32(n), np.int32(d), np.float32(d**-0.5)
+    rows = np.int32(n)
+    cols = np.int32(d)
+    scale = np.float32(d**-0.5)
     lanes = max(each.lanes_a_row or 1 for each in rungs)
     by_row = cover((n * lanes,), ROW_BLOCK)
     launches = {
@@ -97,7 +100,8 @@ def run(cp: Any, n: int = TOKENS, d: int = FEATURES, seed: int = 0, *, rung: str
 def tokens(n: int, d: int, seed: int = 0) -> Floats:
     """The block's input (n, d): random features, of another size and offset in every row."""
     rng = np.random.default_rng(seed)
-    spread, offset = rng.uniform(0.5, 2.0, (n, 1)), rng.uniform(-1.0, 1.0, (n, 1))
+    spread = rng.uniform(0.5, 2.0, (n, 1))
+    offset = rng.uniform(-1.0, 1.0, (n, 1))
     return (spread * rng.standard_normal((n, d)) + offset).astype(np.float32)
 
 

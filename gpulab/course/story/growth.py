@@ -44,7 +44,8 @@ class Growth:
     """The table. ``record`` holds its lines."""
 
     def __init__(self, lines: Sequence[Line], provenance: Provenance) -> None:
-        self.record, self.provenance = tuple(lines), provenance
+        self.record = tuple(lines)
+        self.provenance = provenance
         rows = [
             (
                 line.number,
@@ -99,7 +100,9 @@ def _taken(program: Any, rung: str) -> Taken:
     gpus = (
         [cp.cuda.Device(k) for k in range(cp.cuda.runtime.getDeviceCount())] if spread else [cp.cuda.Device()]
     )
-    play, parts, kept = played(rung), [], []
+    play = played(rung)
+    parts = []
+    kept = []
     for at, gpu in enumerate(gpus[:SEQUENCES]):
         with gpu:
             made = [program(cp, rung, seed) for seed in range(at, SEQUENCES, len(gpus))]

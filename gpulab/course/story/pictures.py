@@ -22,7 +22,8 @@ def mandelbrot(xp: Any, width: int = 384, height: int = 288, limit: int = 100) -
         c = (np.float32(-2.2) + np.float32(3.2) * x / width) + 1j * (
             np.float32(-1.2) + np.float32(2.4) * y / height
         )
-        z, turns = np.zeros_like(c), np.zeros(c.shape, np.int32)
+        z = np.zeros_like(c)
+        turns = np.zeros(c.shape, np.int32)
         for _ in range(limit):
             near = z.real**2 + z.imag**2 < 4
             z = np.where(near, z * z + c, z)
@@ -63,10 +64,18 @@ def generations(
     boards = [cp.asarray(first)]
     boards += [cp.empty_like(boards[0]) for _ in range(1 if take_turns else count)]
     launches = [
-        step(cp, "life", side, side, boards[k % len(boards)], boards[(k + 1) % len(boards)],
-             np.int32(side), np.int32(side))
+        step(
+            cp,
+            "life",
+            side,
+            side,
+            boards[k % len(boards)],
+            boards[(k + 1) % len(boards)],
+            np.int32(side),
+            np.int32(side),
+        )
         for k in range(count)
-    ]  # fmt: skip
+    ]
     return launches, boards
 
 
@@ -76,7 +85,8 @@ def blur(xp: Any, image: Any, radius: int = 2) -> Any:
     if xp is np:
         padded = np.pad(image.astype(np.float64), radius)
         inside = np.pad(np.ones(image.shape), radius)
-        total, pixels = np.zeros(image.shape), np.zeros(image.shape)
+        total = np.zeros(image.shape)
+        pixels = np.zeros(image.shape)
         for dy in range(2 * radius + 1):
             for dx in range(2 * radius + 1):
                 total += padded[dy : dy + height, dx : dx + width]

@@ -37,14 +37,23 @@ def there(_: Any) -> bool:
 
 def run(_: Any, pickled: bytes, returns: bool, blocking: bool, watchdog_s: float) -> dict[str, Any]:
     """Run a job: what it raised and where, what the device says then, and the result if it is wanted."""
-    me, cp = os.getpid(), session.cp()
+    me = os.getpid()
+    cp = session.cp()
     if session.which_device().kind == "virtual":
         session.use_device(watchdog_s=watchdog_s)
     job = pickle.loads(pickled)
     seen: dict[str, Any] = {
-        "error": "", "frames": [], "status": 0, "sticky": False, "at_end": False, "notes": [], "figures": [],
-        "shown": {}, "result": None, "given": None,
-    }  # fmt: skip
+        "error": "",
+        "frames": [],
+        "status": 0,
+        "sticky": False,
+        "at_end": False,
+        "notes": [],
+        "figures": [],
+        "shown": {},
+        "result": None,
+        "given": None,
+    }
     with session.late_faults(blocking) as late:
         value = None
         try:
@@ -59,8 +68,12 @@ def run(_: Any, pickled: bytes, returns: bool, blocking: bool, watchdog_s: float
         fault = late.fault if late is not None else None
         if late is not None and late.given is not None and fault is not None:
             site = fault.site
-            seen["given"] = {"given": tuple(late.given), "kernel": site.kernel, "said": str(fault),
-                             "place": (site.line, site.source_text, site.block, site.thread)}  # fmt: skip
+            seen["given"] = {
+                "given": tuple(late.given),
+                "kernel": site.kernel,
+                "said": str(fault),
+                "place": (site.line, site.source_text, site.block, site.thread),
+            }
         if not seen["error"]:
             _bring(value, returns, seen)
     _figures(seen)
@@ -145,7 +158,8 @@ class Shown:
     """What a cell gives: its declared names, and how its last expression shows itself."""
 
     def __init__(self, values: dict[str, Any], bundle: dict[str, Any]) -> None:
-        self.values, self.bundle = values, bundle
+        self.values = values
+        self.bundle = bundle
 
 
 def _kind(value: Any) -> str:

@@ -105,7 +105,8 @@ def packed(job: Call | Cell) -> bytes:
         If something of it cannot cross, or all of it is too large: each by its name.
     """
     named = job.names if isinstance(job, Cell) else _named(job)
-    sizes, refused = {}, {}
+    sizes = {}
+    refused = {}
     for name, value in named.items():
         if isinstance(value, ModuleType):
             continue

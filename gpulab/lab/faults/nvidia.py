@@ -21,10 +21,15 @@ def check(launch: Launch, tools: Sequence[str], limit_s: float = LIMIT_S) -> San
     """What compute-sanitizer finds in a launch, each tool in a process of its own; why not, as a value."""
     source = launch.source
     report = SanitizerReport(
-        provenance=replace(session.backend().provenance, detail=CHECKER), kernel_name=source.name,
-        grid=launch.grid, block=launch.block, shared_bytes=launch.shared_bytes,
-        tools=Hazards(tuple(tools)).tools, block_order="as the GPU has it", checker=CHECKER,
-    )  # fmt: skip
+        provenance=replace(session.backend().provenance, detail=CHECKER),
+        kernel_name=source.name,
+        grid=launch.grid,
+        block=launch.block,
+        shared_bytes=launch.shared_bytes,
+        tools=Hazards(tuple(tools)).tools,
+        block_order="as the GPU has it",
+        checker=CHECKER,
+    )
 
     def job() -> Call:
         return Call(
@@ -54,7 +59,8 @@ def launched(source: KernelSource, grid: Any, block: Any, args: tuple[Any, ...],
 
 def _by_value(args: Sequence[Any]) -> tuple[Any, ...]:
     """Arguments as they cross: of an array its bounds, the bytes between them, and where it begins there."""
-    cp, found = session.cp(), list[Any]()
+    cp = session.cp()
+    found = list[Any]()
     for value in args:
         if isinstance(value, cp.ndarray):
             low, high = cp.byte_bounds(value)

@@ -26,7 +26,9 @@ from virtualgpu.records.faults.sandboxed import Culprit, SandboxRun
 from virtualgpu.records.hazards import Place
 from virtualgpu.records.timeline import SourceLine
 
-MOST_S, LIMIT_S, MEMORY_BYTES = 50.0, 20.0, 4 << 30
+MOST_S = 50.0
+LIMIT_S = 20.0
+MEMORY_BYTES = 4 << 30
 _KEPT_BYTES = 64 << 10
 _PATIENCE = 3  # seconds that pass, for each of processor time
 _START_S = 60.0
@@ -102,7 +104,8 @@ def run(
         raise ValueError(f"limit_s is a number of seconds above 0 and up to {MOST_S:g}, not {limit_s!r}.")
     if type(memory_bytes) is not int or memory_bytes < 1:
         raise ValueError(f"memory_bytes must be a positive number of bytes, not {memory_bytes!r}.")
-    whole, limits = packed(job), (limit_s, _PATIENCE * limit_s, memory_bytes)
+    whole = packed(job)
+    limits = (limit_s, _PATIENCE * limit_s, memory_bytes)
     record, found = _once(whole, name, returns, blocking, limits)
     if record.sticky and record.culprit is None:
         again = record if blocking else _once(whole, name, False, True, limits)[0]
@@ -116,7 +119,8 @@ class Sandboxed(Pictured):
 
     def __init__(self, record: SandboxRun, found: dict[str, Any], returns: bool) -> None:
         self.record = record
-        self._found, self._returns = found, returns
+        self._found = found
+        self._returns = returns
 
     @property
     def ok(self) -> bool:
@@ -176,8 +180,11 @@ def _once(
     whole: bytes, name: str, returns: bool, blocking: bool, limits: tuple[float, float, int]
 ) -> tuple[SandboxRun, dict[str, Any]]:
     """Run a job once, in the warm process or a new one, and let the next one get ready."""
-    keep, begun = _keep(os.getpid()), time.perf_counter()
-    talk, found, ended = keep.taken(blocking), dict[str, Any](), ""
+    keep = _keep(os.getpid())
+    begun = time.perf_counter()
+    talk = keep.taken(blocking)
+    found = dict[str, Any]()
+    ended = ""
     try:
         talk.limit(*limits)
         found = talk.ask("", child.run, whole, returns, blocking, limits[0] / 3)
@@ -225,7 +232,8 @@ class _Keep:
 
     def taken(self, blocking: bool) -> Talk:
         """A process for a job on the device in use."""
-        key, spare = _device_key(blocking), self._spare
+        key = _device_key(blocking)
+        spare = self._spare
         self._spare = None
         if spare is not None:
             spare[2].join(_START_S)

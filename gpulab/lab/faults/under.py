@@ -22,9 +22,12 @@ _MOST_BYTES = 64 << 20  # of what a tool writes
 
 
 def run(
-    tool: str, options: Sequence[str], job: Callable[[], Call], refusal: Callable[[str], str],
+    tool: str,
+    options: Sequence[str],
+    job: Callable[[], Call],
+    refusal: Callable[[str], str],
     limit_s: float = LIMIT_S,
-) -> tuple[bytes, str, str]:  # fmt: skip
+) -> tuple[bytes, str, str]:
     """Run a job under a tool; what the tool wrote, what the job raised, and why the tool did nothing.
 
     Parameters
@@ -52,9 +55,12 @@ def run(
             variables["GPULAB_DEVICE"] = f"cuda:{int(session.cp().cuda.Device().id)}"
             with log.open("wb") as said:
                 process = subprocess.Popen(
-                    [*program, str(given), str(ended)], stdin=subprocess.DEVNULL, stdout=said, stderr=said,
+                    [*program, str(given), str(ended)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=said,
+                    stderr=said,
                     env=os.environ | variables,
-                )  # fmt: skip
+                )
                 try:
                     process.wait(limit_s)
                 except subprocess.TimeoutExpired:
@@ -83,7 +89,8 @@ def _head(path: Path) -> bytes:
 
 def main(tool: str, given: str, ended: str) -> None:
     """What the process under the tool does."""
-    cp, raised = session.cp(), ""
+    cp = session.cp()
+    raised = ""
     try:
         job = pickle.loads(Path(given).read_bytes())
         if tool == "ncu":  # what is loaded and compiled once is not counted

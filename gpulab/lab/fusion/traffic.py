@@ -19,8 +19,10 @@ from virtualgpu.records.launch.roofline import Roofline, RooflinePoint
 from virtualgpu.records.traffic import Expression, KernelSet, RedEdge, Traffic
 from virtualgpu.words import count, number, size
 
-AS_WRITTEN, ELEMENTWISE = "as written", "ElementwiseKernel"
-REDUCTION, BY_HAND = "fuse, ReductionKernel", "RawKernel, a block a row"
+AS_WRITTEN = "as written"
+ELEMENTWISE = "ElementwiseKernel"
+REDUCTION = "fuse, ReductionKernel"
+BY_HAND = "RawKernel, a block a row"
 
 
 def traffic(function: Callable[..., Any], *args: Any) -> TrafficReport:
@@ -79,12 +81,15 @@ def traffic(function: Callable[..., Any], *args: Any) -> TrafficReport:
     times = {way: sum(ns for _, ns in each) for way, each in zip(plans, played, strict=False)}
     ways = tuple(
         KernelSet(
-            way=way, kernels=len(plan.groups), flop=flop, time_ns=times.get(way),
+            way=way,
+            kernels=len(plan.groups),
+            flop=flop,
+            time_ns=times.get(way),
             moved_bytes=sum(moved.values()) if plan is single else plan.moved_bytes(own),
             note="" if way in times else "not generated: by hand, with whole rows in each block",
         )
         for way, plan in plans.items()
-    )  # fmt: skip
+    )
     return TrafficReport(
         Traffic(
             provenance=session.backend().provenance,
@@ -135,7 +140,8 @@ class TrafficReport(Pictured):
         return views.TrafficView(self.record)
 
     def __repr__(self) -> str:
-        one, fused = self.record.way(AS_WRITTEN), self.record.way(REDUCTION)
+        one = self.record.way(AS_WRITTEN)
+        fused = self.record.way(REDUCTION)
         red = count(len(self.record.edges), "red edge")
         return (
             f"{self.record.function}: {count(one.kernels, 'pass', 'passes')} moving {size(one.moved_bytes)} "

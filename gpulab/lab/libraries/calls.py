@@ -69,7 +69,8 @@ def calls(what: Callable[..., Any] | str | None = None, *args: Any, **wanted: st
         raise TypeError(
             f"gl.calls takes a function or a recorded operation's name, not {type(what).__name__}."
         )
-    known, title = recorded(), what or "all that was recorded"
+    known = recorded()
+    title = what or "all that was recorded"
     found = known.named(what or "", **wanted)
     return CallsReport(Calls(provenance=known.provenance, function=title, endings=found))
 
@@ -89,7 +90,8 @@ class CallsReport(Pictured):
         return CallsTable.of(self.record)
 
     def __repr__(self) -> str:
-        record, missing = self.record, sum(each.recorded is False for each in self.record.endings)
+        record = self.record
+        missing = sum(each.recorded is False for each in self.record.endings)
         lost = f"; {missing} not recorded" if missing else ""
         into = f" into {listing(self.libraries)}" if self.libraries else ""
         ran = count(len(record.endings), "operation")
@@ -98,9 +100,11 @@ class CallsReport(Pictured):
 
 def _seen(function: Callable[..., Any], args: tuple[Any, ...]) -> Calls:
     """Call the function once, and tell what ran."""
-    backend, machine = session.backend(), session.virtual_side().machine
+    backend = session.backend()
+    machine = session.virtual_side().machine
     session.cp().cuda.Device().synchronize()
-    before, machine.library_calls = machine.library_calls, []
+    before = machine.library_calls
+    machine.library_calls = []
     try:
         with timeline() as seen:  # which waits at its end
             function(*args)
@@ -109,7 +113,8 @@ def _seen(function: Callable[..., Any], args: tuple[Any, ...]) -> Calls:
         machine.library_calls = before
     ran = [each.name for each in seen.record.activities if each.kind == "CONCURRENT_KERNEL"]
     name = getattr(function, "__name__", type(function).__name__)
-    known, origin = recorded(), backend.provenance
+    known = recorded()
+    origin = backend.provenance
     if origin.source == "measured":
         live = tuple(known.seen(Counter(ran)))
         return Calls(provenance=origin, function=name, endings=live, note=seen.record.note)

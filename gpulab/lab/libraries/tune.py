@@ -95,7 +95,9 @@ def tune(
     if repeats < 1 or max_ms <= 0 or warmup < 0:
         raise ValueError("repeats and max_ms are positive, and warmup is not negative.")
     tuner = Tuner(dict(named), reference or next(iter(named.values())), check, tolerance)
-    tuner.warmup, tuner.repeats, tuner.max_ms = warmup, repeats, max_ms
+    tuner.warmup = warmup
+    tuner.repeats = repeats
+    tuner.max_ms = max_ms
     if args:
         tuner.choose(*args)
     return tuner
@@ -109,7 +111,9 @@ class Tuner(Pictured):
     max_ms: float
 
     def __init__(self, ways: dict[str, Way], reference: Way, check: Any, tolerance: float | None) -> None:
-        self._ways, self._reference, self._check = ways, reference, check
+        self._ways = ways
+        self._reference = reference
+        self._check = check
         self._tolerance = tolerance
         self._chosen: dict[tuple[str, ...], Choice] = {}
 
@@ -180,12 +184,14 @@ class Tuner(Pictured):
     def _timed(self, way: Way, args: list[Any]) -> tuple[int, ...]:
         """Times of single calls in ns, as many as `repeats` and `max_ms` allow."""
         cp = session.cp()
-        stream, times = cp.cuda.get_current_stream(), list[int]()
+        stream = cp.cuda.get_current_stream()
+        times = list[int]()
         for _ in range(self.warmup):
             way(*args)
         stream.synchronize()
         while len(times) < self.repeats and (not times or sum(times) + times[-1] <= self.max_ms * 1e6):
-            begin, end = cp.cuda.Event(), cp.cuda.Event()
+            begin = cp.cuda.Event()
+            end = cp.cuda.Event()
             begin.record(stream)
             way(*args)
             end.record(stream)
@@ -223,7 +229,8 @@ class Tuner(Pictured):
 
     def __repr__(self) -> str:
         best = ", ".join(dict.fromkeys(each.best for each in self._chosen.values())) or "none yet"
-        keys, ways = count(len(self._chosen), "key"), count(len(self._ways), "candidate")
+        keys = count(len(self._chosen), "key")
+        ways = count(len(self._ways), "candidate")
         return f"Tuner of {ways}, {keys} so far: {best}; {self.record.provenance.label}."
 
 
@@ -248,7 +255,8 @@ def _of_argument(value: Any) -> str:
 
 def copied(args: Iterable[Any]) -> list[Any]:
     """The arguments, arrays as copies in the same layout; an array that is passed twice is copied once."""
-    array, copies = session.cp().ndarray, dict[int, Any]()
+    array = session.cp().ndarray
+    copies = dict[int, Any]()
     for each in args:
         if isinstance(each, array) and id(each) not in copies:
             copies[id(each)] = each.copy(order="K")
@@ -257,7 +265,8 @@ def copied(args: Iterable[Any]) -> list[Any]:
 
 def _results(way: Way, args: tuple[Any, ...]) -> list[Any]:
     """What a way returns, or else its arguments as it leaves them, each as an array of its own."""
-    given, array = copied(args), session.cp().ndarray
+    given = copied(args)
+    array = session.cp().ndarray
     found = way(*given)
     found = [each for each in given if isinstance(each, array)] if found is None else found
     results = found if isinstance(found, tuple | list) else [found]

@@ -24,7 +24,9 @@ from virtualgpu.records.traffic.schedules import Steps, messages
 from virtualgpu.words import count, size
 
 MOST_BYTES = 1 << 30  # in all arrays together
-_ROUNDS, _MOST_NS = 10, 10**9  # in one go, the first of them unmeasured
+# in one go, the first of them unmeasured
+_ROUNDS = 10
+_MOST_NS = 10**9
 
 
 def collective(
@@ -171,7 +173,8 @@ def by_schedule(
         with suppress(cp.cuda.runtime.CUDARuntimeError):  # a driver that cannot capture such copies
             graph_ns = rounds(run.as_graph(steps, run.slices))
     crossings: list[Crossing] = []
-    timed, begins = [], []
+    timed = []
+    begins = []
     for step in steps:
         begins.append(len(crossings))
         if side is None:
@@ -186,10 +189,18 @@ def by_schedule(
             crossings += passed
     right = tuple(map(all, zip(*verdicts, run.right(what), strict=True)))
     return Collective.of(
-        *_origin(side, run.joined, gpus), bounds, crossings, right, operation=what, algorithm=name,
-        steps=tuple(timed), begins=tuple(begins), in_one_go_ns=graph_ns, from_host_ns=from_host_ns,
+        *_origin(side, run.joined, gpus),
+        bounds,
+        crossings,
+        right,
+        operation=what,
+        algorithm=name,
+        steps=tuple(timed),
+        begins=tuple(begins),
+        in_one_go_ns=graph_ns,
+        from_host_ns=from_host_ns,
         bytes_are="counted at the ports" if side is not None else "computed from the moves",
-    )  # fmt: skip
+    )
 
 
 def _modelled(side: Any, run: Run, step: Sequence[Move]) -> tuple[CollectiveStep, Sequence[Crossing]]:
@@ -217,9 +228,17 @@ def _by_library(side: Any, what: Operation, gpus: int, bounds: Sequence[int], st
     joined = reachable(cp.cuda.runtime, gpus)
     crossings = crossings_of([move for step in steps for move in step], bounds, joined, "NCCL")
     return Collective.of(
-        *_origin(side, joined, gpus), bounds, crossings, right, operation=what, algorithm="NCCL",
-        steps=(CollectiveStep((), took_ns),), begins=(0,), bytes_are=_library_bytes(side), opaque=True,
-    )  # fmt: skip
+        *_origin(side, joined, gpus),
+        bounds,
+        crossings,
+        right,
+        operation=what,
+        algorithm="NCCL",
+        steps=(CollectiveStep((), took_ns),),
+        begins=(0,),
+        bytes_are=_library_bytes(side),
+        opaque=True,
+    )
 
 
 def _library_bytes(side: Any) -> str:

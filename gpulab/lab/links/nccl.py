@@ -15,7 +15,8 @@ from virtualgpu.records.traffic.collective import Operation, brought, is_right
 
 NAME = "nccl"
 LIMIT_S = 60.0
-_ROUNDS, _IN_A_ROW = 7, 20
+_ROUNDS = 7
+_IN_A_ROW = 20
 At = Callable[[str], object]
 
 
@@ -68,19 +69,32 @@ def _key(at: At, rank: int) -> tuple[list[int], bool]:
 
 
 def _rank(
-    at: At, rank: int, key: tuple[Sequence[int], bool], gpus: int, operation: Operation, elements: int,
-    rounds: int, in_a_row: int, cp: Any = None,
-) -> tuple[bool, int]:  # fmt: skip
+    at: At,
+    rank: int,
+    key: tuple[Sequence[int], bool],
+    gpus: int,
+    operation: Operation,
+    elements: int,
+    rounds: int,
+    in_a_row: int,
+    cp: Any = None,
+) -> tuple[bool, int]:
     """One rank: whether its result is right, and what a call took in ns, the median of a few rounds."""
     cp = session.cp() if cp is None else cp
-    nccl, own = cp.cuda.nccl, brought(gpus, elements)
+    nccl = cp.cuda.nccl
+    own = brought(gpus, elements)
     at(f"NcclCommunicator({gpus}, id, {rank})")
     comm = nccl.NcclCommunicator(gpus, bytes(key[0]) if key[1] else tuple(key[0]), rank)
     bounds = [at * elements // gpus for at in range(gpus + 1)]
-    x, stream, share = cp.asarray(own[rank]), cp.cuda.Stream(non_blocking=True), elements // gpus
+    x = cp.asarray(own[rank])
+    stream = cp.cuda.Stream(non_blocking=True)
+    share = elements // gpus
     cp.cuda.Device().synchronize()
     # In place, as NCCL wants it: a rank's own part lies where it belongs in the whole.
-    whole, mine, kind, add = x.data.ptr, x.data.ptr + 4 * bounds[rank], nccl.NCCL_INT32, nccl.NCCL_SUM
+    whole = x.data.ptr
+    mine = x.data.ptr + 4 * bounds[rank]
+    kind = nccl.NCCL_INT32
+    add = nccl.NCCL_SUM
     calls: dict[Operation, tuple[str, *tuple[int, ...]]] = {
         "all-reduce": ("allReduce", whole, whole, elements, kind, add),
         "reduce": ("reduce", whole, whole, elements, kind, add, 0),
@@ -98,7 +112,8 @@ def _rank(
     taken = []
     for _ in range(rounds):
         call()  # behind it all ranks are there
-        begin, end = cp.cuda.Event(), cp.cuda.Event()
+        begin = cp.cuda.Event()
+        end = cp.cuda.Event()
         begin.record(stream)
         for _ in range(in_a_row):
             call()

@@ -13,7 +13,8 @@ from virtualgpu.records.traffic.collective import Move, Operation, brought, is_r
 from virtualgpu.records.traffic.schedules import messages
 
 # A slice is so large that its copy outlasts what its launches cost the host, and no chunk has more of them.
-SLICE_BYTES, MOST_SLICES = 8 << 20, 2
+SLICE_BYTES = 8 << 20
+MOST_SLICES = 2
 # A GPU; its array (-1), or which of the boxes beside it; a chunk; and which slice of that.
 Place = tuple[int, int, int, int]
 ARRAY = -1
@@ -28,7 +29,9 @@ class Run:
     """
 
     def __init__(self, cp: Any, gpus: int, bounds: Sequence[int]) -> None:
-        self.cp, self.gpus, self.bounds = cp, gpus, bounds
+        self.cp = cp
+        self.gpus = gpus
+        self.bounds = bounds
         runtime = cp.cuda.runtime
         self.joined = reachable(runtime, gpus)
         self.brought = brought(gpus, bounds[-1])
@@ -81,7 +84,8 @@ class Run:
             Launches the graph once, waits for it and returns its time in ns between two events of GPU 0.
             The host submits everything at once, so that no work of its own per message is in that time.
         """
-        cp, first = self.cp, self._streams[0][0]
+        cp = self.cp
+        first = self._streams[0][0]
         others = [(rank, stream) for rank, both in enumerate(self._streams) for stream in both]
         others.remove((0, first))
         self.forget()
@@ -102,7 +106,8 @@ class Run:
 
         def launch() -> int:
             with cp.cuda.Device(0):
-                begin, end = cp.cuda.Event(), cp.cuda.Event()
+                begin = cp.cuda.Event()
+                end = cp.cuda.Event()
                 first.record(begin)
                 graph.launch(first)
                 first.record(end)
@@ -123,7 +128,8 @@ class Run:
             landed = []
             for move, end in sent:
                 chunks = range(move.chunk, end)
-                first, size = self.bounds[move.chunk], self.bounds[end] - self.bounds[move.chunk]
+                first = self.bounds[move.chunk]
+                size = self.bounds[end] - self.bounds[move.chunk]
                 part = slice(first + at * size // slices, first + (at + 1) * size // slices)
                 into = [(move.target, chunk) for chunk in chunks]
                 box = max(taken[each] for each in into)
@@ -159,7 +165,8 @@ class Run:
         self._written.update(dict.fromkeys(writes, (stream, event)))
 
     def _copy(self, move: Move, part: slice, box: int, stream: Any) -> None:
-        source, target = self._array(move.source)[part], self._array(move.target, box)[part]
+        source = self._array(move.source)[part]
+        target = self._array(move.target, box)[part]
         runtime = self.cp.cuda.runtime
         if (
             move.source,
@@ -172,7 +179,8 @@ class Run:
             )
 
     def _take_in(self, move: Move, part: slice, box: int, _: Any) -> None:
-        mine, come = self._array(move.target)[part], self._array(move.target, box)[part]
+        mine = self._array(move.target)[part]
+        come = self._array(move.target, box)[part]
         if move.add:
             self.cp.add(mine, come, out=mine)
         else:

@@ -12,7 +12,9 @@ from virtualgpu.records.traffic.collective import Move, Operation
 from virtualgpu.records.traffic.schedules import Steps, messages, ring, star_or_tree
 
 ALGORITHMS = ("ring", "tree", "naive")
-MOST_STEPS, MOST_MOVES, MOST_CELLS = 1_000, 10_000, 200_000
+MOST_STEPS = 1_000
+MOST_MOVES = 10_000
+MOST_CELLS = 200_000
 _HOWS = {"add": True, "copy": False}
 
 

@@ -170,7 +170,8 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
                     f"{', '.join(settings)}: settings are of an allocator that replays requests."
                 )
             return self._beside_map(other if isinstance(other, AllocatorReport) else AllocatorReport(other))
-        record, requests = self.record, self.requests
+        record = self.record
+        requests = self.requests
         theirs = self._replayed(other, settings)
         moments = np.arange(len(requests) + 1)
         after = np.searchsorted(theirs.events.time_ns, moments, side="right")
@@ -178,8 +179,7 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
         name = f"{'PyTorch' if other.lower() == 'pytorch' else 'CuPy'}'s allocator"
         if settings:
             name += f" ({', '.join(f'{key}={value}' for key, value in settings.items())})"
-        panels = [_panel(self.history, record.allocator, mine),
-                  _panel(steps.history(theirs), name, after)]  # fmt: skip
+        panels = [_panel(self.history, record.allocator, mine), _panel(steps.history(theirs), name, after)]
         return views.AllocatorView(Maps(panels, requests))
 
     def _beside_map(self, other: AllocatorReport) -> views.AllocatorView:
@@ -234,7 +234,8 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
         return AllocatorReport(self._replayed(other, settings))
 
     def _replayed(self, other: str, settings: dict[str, Any]) -> memory.AllocatorTrace:
-        record, requests = self.record, self.requests
+        record = self.record
+        requests = self.requests
         if len(requests) > MOST_EVENTS:
             raise GpulabError(f"{len(requests):,} requests are too many to step two allocators through.")
         model = _model(other, record, settings, record.capacity_bytes or self._room_bytes())

@@ -89,7 +89,9 @@ class _Bench:
     """Kernels, and how one launch of each is timed."""
 
     def __init__(self, info: DeviceInfo, effort: _Effort) -> None:
-        self.cp, self.info, self.effort = session.cp(), info, effort
+        self.cp = session.cp()
+        self.info = info
+        self.effort = effort
         code = (resources.files("gpulab.lab.memory") / "ladder.cu").read_text(encoding="utf-8")
         self.kernels = {
             name: self.cp.RawKernel(code, name)
@@ -108,7 +110,8 @@ class _Bench:
 
     def ns(self, run: Callable[[], Any], before: Callable[[], Any] | None = None) -> float:
         """Median time of a run between two events; what must come `before` each is not timed."""
-        begin, until = self.cp.cuda.Event(), self.cp.cuda.Event()
+        begin = self.cp.cuda.Event()
+        until = self.cp.cuda.Event()
         times = []
         for _ in range(self.effort.repeats):
             if before is not None:
@@ -140,7 +143,8 @@ class _Bench:
         return np.array(times)
 
     def _latency(self, whole: Any, lines: int, rng: np.random.Generator) -> float:
-        cp, chase = self.cp, self.kernels["chase"]
+        cp = self.cp
+        chase = self.kernels["chase"]
         first = int(whole.data.ptr)
         order = rng.permutation(lines).astype(np.uint64) * np.uint64(LINE_BYTES)
         following = np.empty(lines, np.uint64)
@@ -167,7 +171,9 @@ class _Bench:
     # --- bandwidth ----------------------------------------------------------------------------------
     def bandwidths(self) -> Iterator[LevelBandwidth]:
         """From the registers outwards."""
-        info, sms, rounds = self.info, self.info.sm_count, self.effort.rounds
+        info = self.info
+        sms = self.info.sm_count
+        rounds = self.effort.rounds
         clock = (info.boost_clock_mhz or 0) / 1e3
         published = _published(info)
         operands = 16 * (info.fp32_lanes_per_sm * sms * clock)
@@ -175,7 +181,8 @@ class _Bench:
         guide = "CUDA C++ Programming Guide and boost clock"
 
         def loop(kernel: str, *args: Any, loads: int) -> float:
-            grid, block = self.effort.blocks_an_sm * sms, 512
+            grid = self.effort.blocks_an_sm * sms
+            block = 512
             if kernel == "l1":
                 args = (self.cp.zeros((grid, 2048 * 4), self.cp.uint32), *args)
 
@@ -190,17 +197,28 @@ class _Bench:
 
         gbps = loop("registers", self.out, np.float32(0.5), np.float32(1), loads=64)
         yield LevelBandwidth(
-            "registers", gbps, "All SMs multiply and add: each lane reads three registers and writes one.",
-            operands or None, f"four operands a lane and clock: {guide}",
-        )  # fmt: skip
+            "registers",
+            gbps,
+            "All SMs multiply and add: each lane reads three registers and writes one.",
+            operands or None,
+            f"four operands a lane and clock: {guide}",
+        )
         gbps = loop("shared_memory", self.out, loads=4)
         yield LevelBandwidth(
-            "shared memory", gbps, "Every warp reads 16 bytes a lane without bank conflicts.",
-            warp_loads or None, f"32 banks of 4 bytes a clock: {guide}",
-        )  # fmt: skip
+            "shared memory",
+            gbps,
+            "Every warp reads 16 bytes a lane without bank conflicts.",
+            warp_loads or None,
+            f"32 banks of 4 bytes a clock: {guide}",
+        )
         gbps = loop("l1", self.out, loads=4)
-        yield LevelBandwidth("L1", gbps, "Each block reads 32 KiB of its own again and again.",
-                             warp_loads or None, f"128 bytes a clock: {guide}")  # fmt: skip
+        yield LevelBandwidth(
+            "L1",
+            gbps,
+            "Each block reads 32 KiB of its own again and again.",
+            warp_loads or None,
+            f"128 bytes a clock: {guide}",
+        )
         yield self._l2()
         yield from self._memory(published)
         yield from self._host(published)
@@ -208,7 +226,8 @@ class _Bench:
 
     def _l2(self) -> LevelBandwidth:
         size_bytes = 1 << ((self.info.l2_bytes // 4).bit_length() - 1)
-        array, rounds = self.cp.zeros(size_bytes // 4, self.cp.float32), max(16, self.effort.rounds // 4)
+        array = self.cp.zeros(size_bytes // 4, self.cp.float32)
+        rounds = max(16, self.effort.rounds // 4)
         vectors = size_bytes // VECTOR_BYTES
         self._read(array, vectors, 1)
         ns = self.apart_ns(partial(self._read, array, vectors), 2 * rounds, rounds)
@@ -223,29 +242,34 @@ class _Bench:
         how = f"All SMs read {size(array.nbytes)}; the difference of two rounds and one."
         yield LevelBandwidth("memory, read", array.nbytes / ns, how, *published["memory"])
         half = array.nbytes // 2
-        source, target = array[: count // 2], array[count // 2 :]
+        source = array[: count // 2]
+        target = array[count // 2 :]
         ns = self._copies_ns(lambda: target.data.copy_from_device_async(source.data, half))
         yield LevelBandwidth(
-            "memory, copy", 2 * half / ns,
+            "memory, copy",
+            2 * half / ns,
             f"cudaMemcpy of {size(half)} from the device to itself; bytes read and written count.",
             *published["memory"],
-        )  # fmt: skip
+        )
 
     def _host(self, published: dict[str, tuple[float | None, str]]) -> Iterator[LevelBandwidth]:
         size_bytes = self.stream_bytes // 4
         pinned = np.frombuffer(self.cp.cuda.alloc_pinned_memory(size_bytes), np.uint8, size_bytes)
-        array, stream = self.cp.zeros(size_bytes, self.cp.uint8), self.cp.cuda.get_current_stream()
+        array = self.cp.zeros(size_bytes, self.cp.uint8)
+        stream = self.cp.cuda.get_current_stream()
         how = f"Copies of {size(size_bytes)} from pinned memory by a copy engine."
         ns = self._copies_ns(lambda: array.set(pinned, stream=stream))
         yield LevelBandwidth("host to device", size_bytes / ns, how, *published["host"])
         ns = self._copies_ns(lambda: array.get(stream=stream, out=pinned, blocking=False))
-        yield LevelBandwidth("device to host", size_bytes / ns, how.replace(" from", " to"),
-                             *published["host"])  # fmt: skip
+        yield LevelBandwidth(
+            "device to host", size_bytes / ns, how.replace(" from", " to"), *published["host"]
+        )
 
     def _peer(self, published: dict[str, tuple[float | None, str]]) -> LevelBandwidth:
         size_bytes = self.stream_bytes // 4
         how = f"Copies of {size(size_bytes)} to another GPU, with peer access where they have it."
-        here, count = self.cp.cuda.Device().id, self.cp.cuda.runtime.getDeviceCount()
+        here = self.cp.cuda.Device().id
+        count = self.cp.cuda.runtime.getDeviceCount()
         if count == 1:
             return LevelBandwidth("peer", None, how, *published["peer"], why="there is one GPU")
         source = self.cp.zeros(size_bytes, self.cp.uint8)

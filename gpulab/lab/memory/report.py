@@ -32,7 +32,8 @@ from virtualgpu.records.timeline import SourceLine
 KEPT_EVENTS = 1_000_000
 # Looking for arrays may take this time, and this part of the call's own; then only among the young ones, and
 # where a peak is so much higher than the last one.
-LOOK_S, LOOK_PART = 0.05, 0.1
+LOOK_S = 0.05
+LOOK_PART = 0.1
 NEAR = 1.02
 _MEMBER = re.compile(r"\[[^]]*\](?=.*: )")  # of a list that has a name
 # What the driver takes of a GPU of the table; see `CONTEXT_BYTES` of the virtual machine.
@@ -139,18 +140,24 @@ class _Run:
             failed = FailedRequest(int(events.size_bytes[at - 1]), source, failure)
         peak = int(used[at]) + (failed.size_bytes if failed else 0)
         record = MemoryReport(
-            provenance=self._backend.provenance, device_id=self._device, name=self.name, before_bytes=before,
-            peak_bytes=peak, peak_reserved_bytes=self.seen.most_reserved,
+            provenance=self._backend.provenance,
+            device_id=self._device,
+            name=self.name,
+            before_bytes=before,
+            peak_bytes=peak,
+            peak_reserved_bytes=self.seen.most_reserved,
             after_bytes=(self._after.used_bytes if self._after else None) or 0,
-            source=source, stack=stack,
+            source=source,
+            stack=stack,
             alive=self._alive(events, at, "at the failure" if failed else None),
             allocations=int(np.count_nonzero(events.actions == ALLOC)),
             frees=int(np.count_nonzero(events.actions == FREE_COMPLETED)),
-            rooms=self._rooms(before, peak - before), failed=failed,
+            rooms=self._rooms(before, peak - before),
+            failed=failed,
             note=" ".join(
                 filter(None, (self.seen.note, f"The first of its events are lost: {lost:,}." if lost else ""))
             ),
-        )  # fmt: skip
+        )
         return MemoryReportTable.of(record)
 
     def _place(self, stack: int) -> tuple[SourceLine | None, Stack]:
@@ -162,8 +169,16 @@ class _Run:
         times: list[int] = events.time_ns.tolist()
         live: dict[int, tuple[int, int, int, int]] = {}
         gone: set[int] = set()  # those of before the call that it has freed by then
-        rows = list(zip(events.actions.tolist(), events.addresses.tolist(), events.size_bytes.tolist(),
-                        events.requested_bytes.tolist(), events.stacks.tolist(), strict=True))  # fmt: skip
+        rows = list(
+            zip(
+                events.actions.tolist(),
+                events.addresses.tolist(),
+                events.size_bytes.tolist(),
+                events.requested_bytes.tolist(),
+                events.stacks.tolist(),
+                strict=True,
+            )
+        )
         for number, (action, address, size, requested, stack) in enumerate(rows[:at]):
             if action == ALLOC:
                 live[address] = number, size, requested, stack
@@ -186,10 +201,15 @@ class _Run:
             each, sizes, requests = zip(*blocks, strict=True)
             found.append(
                 AliveBlocks(
-                    source=source, stack=frames, arrays=listed if each[1:] else each[0], blocks=len(blocks),
-                    size_bytes=sum(sizes), requested_bytes=sum(requests), stay=fate,
+                    source=source,
+                    stack=frames,
+                    arrays=listed if each[1:] else each[0],
+                    blocks=len(blocks),
+                    size_bytes=sum(sizes),
+                    requested_bytes=sum(requests),
+                    stay=fate,
                 )
-            )  # fmt: skip
+            )
         rest = (self._before.used_bytes or 0) - sum(
             row[2] for row in rows[:at] if row[0] == FREE_COMPLETED and row[1] in gone
         )
@@ -203,7 +223,8 @@ class _Run:
         return tuple(sorted(found, key=lambda group: -group.size_bytes))
 
     def _rooms(self, before: int, needed: int) -> tuple[Room, ...]:
-        info, now = self._backend.device_info(), self._before
+        info = self._backend.device_info()
+        now = self._before
         free = info.memory_bytes - (now.device_bytes or 0) + (now.reserved_bytes or 0) - before
         room = min(free, now.limit_bytes - before) if now.limit_bytes else free
         rooms = [(self._backend.provenance, info.memory_bytes, room)]
@@ -223,7 +244,8 @@ class _Arrays:
         self._seen = seen
         self._ndarray = session.cp().ndarray
         self._names = session.program_names()
-        self._began, self._spent = time.perf_counter(), 0.0
+        self._began = time.perf_counter()
+        self._spent = 0.0
         self._looked_at = 0
         # By address: when, what, bytes of the block and of the array.
         self._found: dict[int, list[tuple[int, str, int, int]]] = {}
@@ -241,12 +263,14 @@ class _Arrays:
 
     def look(self, everywhere: bool = False) -> None:
         """Note which array is where: of those made a short while ago, or of all."""
-        began, now_ns = time.perf_counter(), time.perf_counter_ns()
+        began = time.perf_counter()
+        now_ns = time.perf_counter_ns()
         self._names.look_anew(sys._getframe())
         for thing in gc.get_objects() if everywhere else gc.get_objects(0) + gc.get_objects(1):
             if not issubclass(type(thing), self._ndarray):
                 continue
-            memory, name = getattr(getattr(thing, "data", None), "mem", None), self._names.array(id(thing))
+            memory = getattr(getattr(thing, "data", None), "mem", None)
+            name = self._names.array(id(thing))
             if memory is None or (thing.base is not None and not name) or not lies_here(thing):
                 continue  # one that is being made, a view, or one of another device
             text = f"{thing.dtype} {tuple(thing.shape)}"

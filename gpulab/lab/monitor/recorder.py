@@ -35,7 +35,8 @@ class LoadRecorder:
 
     def __init__(self, reader: LoadReader, rate_hz: float) -> None:
         backend = session.backend()
-        self._provenance, self._reader = backend.provenance, reader
+        self._provenance = backend.provenance
+        self._reader = reader
         self._sms = backend.device_info().sm_count
         self._facts = reader.facts()
         self._phases: list[tuple[str, float]] = []

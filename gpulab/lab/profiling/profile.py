@@ -24,9 +24,12 @@ class ProfilerInUseError(GpulabError):
 
 
 def profile(
-    fn: Callable[..., Any] | None = None, *args: Any, warmup: int = 0, record_shapes: bool = False,
+    fn: Callable[..., Any] | None = None,
+    *args: Any,
+    warmup: int = 0,
+    record_shapes: bool = False,
     counters: bool = False,
-) -> ProfileReport:  # fmt: skip
+) -> ProfileReport:
     """Run a function and tell what it cost: kernels, copies, waits, NVTX ranges, memory, by Python line.
 
     Parameters
@@ -151,7 +154,8 @@ class _Recorder:
 
     def __init__(self, report: ProfileReport) -> None:
         self.timeline: Timeline | None = None
-        self.name, self.by_shape = report.name, report._by_shape
+        self.name = report.name
+        self.by_shape = report._by_shape
         backend = session.backend()
         self._occupancy = session.occupancies()
         self._recorder = backend.timeline_recorder()
@@ -176,6 +180,10 @@ class _Recorder:
         before = self._before
         peak = None if before is None else before + self._memory.most_held
         return add_up(
-            self.timeline, self.name, self._occupancy,
-            by_shape=self.by_shape, before_bytes=before, peak_bytes=peak,
-        )  # fmt: skip
+            self.timeline,
+            self.name,
+            self._occupancy,
+            by_shape=self.by_shape,
+            before_bytes=before,
+            peak_bytes=peak,
+        )

@@ -65,7 +65,8 @@ def roofline(
 def _names(asked: Sequence[Launch]) -> list[str]:
     """Kernels' names; those that come twice are numbered."""
     names = [each.source.name for each in asked]
-    many, before = Counter(names), Counter[str]()
+    many = Counter(names)
+    before = Counter[str]()
     found = []
     for name in names:
         before[name] += 1
@@ -75,6 +76,7 @@ def _names(asked: Sequence[Launch]) -> list[str]:
 
 def _point(asked: Launch, name: str, caches: Literal["cold", "warm"]) -> tuple[RooflinePoint, str]:
     seen, counted = session.observe(asked, Blocks(), Counters(caches))
-    trace, predicted = seen.record, seen.beside() if seen.beside is not None else None
+    trace = seen.record
+    predicted = seen.beside() if seen.beside is not None else None
     modelled = predicted.span_ns if predicted is not None else None
     return RooflinePoint.of(name, counted.record, trace.provenance, trace.span_ns, modelled), counted.note

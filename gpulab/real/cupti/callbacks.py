@@ -50,7 +50,8 @@ def subscribed(library: Cupti, functions: Mapping[int, frozenset[str]], handler:
         seen = data.contents
         handler(names[domain].get(cbid, ""), bool(seen.site), seen)
 
-    callback, subscriber = _Callback(called), c_void_p()
+    callback = _Callback(called)
+    subscriber = c_void_p()
     library.call("cuptiSubscribe", ctypes.byref(subscriber), callback, None)
     try:
         for domain, wanted in functions.items():

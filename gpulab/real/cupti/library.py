@@ -163,8 +163,10 @@ class Cupti:
         while self._full:
             address, size = self._full.popleft()
             buffer = self._buffers.pop(address)
-            offsets, record = [], c_void_p()
-            following, where = self._library.cuptiActivityGetNextRecord, byref(record)
+            offsets = []
+            record = c_void_p()
+            following = self._library.cuptiActivityGetNextRecord
+            where = byref(record)
             while following(c_void_p(address), c_size_t(size), where) == _SUCCESS:
                 offsets.append((record.value or address) - address)
             yield memoryview(buffer).cast("B")[:size], offsets

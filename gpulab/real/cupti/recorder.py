@@ -24,10 +24,18 @@ from virtualgpu.trace.cupti.records import Parts, Records, Seen
 from virtualgpu.words import count
 
 _KINDS = (
-    kinds.CONCURRENT_KERNEL, kinds.MEMCPY, kinds.MEMCPY2, kinds.MEMSET, kinds.SYNCHRONIZATION,
-    kinds.CUDA_EVENT, kinds.STREAM, kinds.MARKER, kinds.MARKER_DATA, kinds.GRAPH_HOST_NODE,
+    kinds.CONCURRENT_KERNEL,
+    kinds.MEMCPY,
+    kinds.MEMCPY2,
+    kinds.MEMSET,
+    kinds.SYNCHRONIZATION,
+    kinds.CUDA_EVENT,
+    kinds.STREAM,
+    kinds.MARKER,
+    kinds.MARKER_DATA,
+    kinds.GRAPH_HOST_NODE,
     kinds.HOST_LAUNCH,
-)  # fmt: skip
+)
 # What gives work to a stream, waits, or takes long. CuPy asks for much more, such as the current device.
 _CALLS = cupti.by_api([name for (name,) in rows("timeline_calls.tsv")])
 _ALIAS = 1  # cudaStreamLegacy, another handle of the default stream
@@ -89,25 +97,32 @@ class CuptiRecorder:
             return self._start_ns <= each.start_ns < end_ns
 
         return Timeline(
-            provenance=self._provenance, method="CUPTI", start_ns=self._start_ns,
+            provenance=self._provenance,
+            method="CUPTI",
+            start_ns=self._start_ns,
             end_ns=max([end_ns, *(activity.end_ns for activity in parts.activities)]),
             activities=tuple(sorted(parts.activities, key=lambda each: (each.start_ns, each.correlation_id))),
             calls=tuple(filter(within, parts.calls)),
             synchronizations=tuple(filter(within, parts.synchronizations)),
             ranges=tuple(each for each in parts.ranges if self._start_ns <= each.end_ns),
-            streams=tuple(parts.streams), lost=lost, note=_note(parts, lost),
-        )  # fmt: skip
+            streams=tuple(parts.streams),
+            lost=lost,
+            note=_note(parts, lost),
+        )
 
     def _ahead(self) -> int:
         """How far CUPTI's clock is ahead of `time.time_ns`: the closest of some readings."""
         readings = []
         for _ in range(16):
-            before, there, after = time.time_ns(), self._cupti.timestamp(), time.time_ns()
+            before = time.time_ns()
+            there = self._cupti.timestamp()
+            after = time.time_ns()
             readings.append((after - before, there - (before + after) // 2))
         return min(readings)[1]
 
     def _seen(self, streams: dict[int, StreamInfo]) -> Seen:
-        ahead, line = self._ahead_ns, self._lines.line
+        ahead = self._ahead_ns
+        line = self._lines.line
         threads = {
             each.native_id: each.ident for each in threading.enumerate() if each.native_id and each.ident
         }
@@ -144,7 +159,8 @@ def _mark_streams() -> list[StreamInfo]:
             marked.append(StreamInfo(device, int(default.ptr), _DEFAULT[int(default.ptr)]))
     for (of, handle), stream in sorted(by_handle.items(), key=lambda each: each[0]):
         with contextlib.suppress(runtime.CUDARuntimeError), cupy.cuda.Device(device if of < 0 else of):
-            flags, priority = runtime.streamGetFlags(handle), runtime.streamGetPriority(handle)
+            flags = runtime.streamGetFlags(handle)
+            priority = runtime.streamGetPriority(handle)
             cupy.cuda.Event(disable_timing=True).record(stream)
             non_blocking = bool(flags & runtime.streamNonBlocking)
             at = sum(info.device_id == of and info.stream_id not in _DEFAULT for info in marked) + 1

@@ -147,7 +147,9 @@ class AllocationRecorder:
     def allocated(self, device: int, requested: int, size: int, address: int, given: bool) -> None:
         if not size:
             return  # a block of no bytes is none
-        stack, now, stream = self._stack(), time.perf_counter_ns(), self._stream().ptr
+        stack = self._stack()
+        now = time.perf_counter_ns()
+        stream = self._stream().ptr
         if not given:
             free = self._cp.cuda.runtime.memGetInfo()[0]
             self._add((OOM, free, size, requested, stream, now, stack, device))
@@ -166,7 +168,9 @@ class AllocationRecorder:
         self._free(device, address, size, time.perf_counter_ns(), self._stack())
 
     def taken(self, device: int, size: int, address: int) -> None:
-        stack, now, stream = self._stack(), time.perf_counter_ns(), self._stream().ptr
+        stack = self._stack()
+        now = time.perf_counter_ns()
+        stream = self._stream().ptr
         self._add((SEGMENT_ALLOC, address, size, 0, stream, now, stack, device))
 
     def _free(self, device: int, address: int, size: int, now: int, stack: int) -> None:
@@ -194,7 +198,8 @@ class AllocationRecorder:
         """The number of the calling thread's stack of the program's own lines, -1 for none."""
         key: list[int] = []
         frames: list[FrameType] = []
-        kinds, foreign = self._kinds, 0
+        kinds = self._kinds
+        foreign = 0
         frame: FrameType | None = sys._getframe(2)
         while frame is not None:
             code = frame.f_code
@@ -265,9 +270,14 @@ class AllocationRecorder:
             table = table[table[:, 7] == device]
         action, address, size, requested, stream, time_ns, stack = table.T[:7].copy()
         found = AllocatorEvents(
-            actions=action.astype(np.uint8), addresses=address, size_bytes=size, requested_bytes=requested,
-            streams=stream, time_ns=time_ns, stacks=stack.astype(np.int32),
-        )  # fmt: skip
+            actions=action.astype(np.uint8),
+            addresses=address,
+            size_bytes=size,
+            requested_bytes=requested,
+            streams=stream,
+            time_ns=time_ns,
+            stacks=stack.astype(np.int32),
+        )
         return found, following
 
     @property

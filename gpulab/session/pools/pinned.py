@@ -54,15 +54,18 @@ class PinnedRecorder:
 
     def _lock(self, size: int) -> Any:
         """A buffer for the pool, from the driver."""
-        cuda, emit = self._cp.cuda, self._emit
+        cuda = self._cp.cuda
+        emit = self._emit
         memory = cuda.PinnedMemory(size, _PORTABLE)
         emit("segment_alloc", memory.ptr, size, 0)
         weakref.finalize(memory, emit, "segment_free", memory.ptr, size, 0).atexit = False
         return cuda.PinnedMemoryPointer(memory, 0)
 
     def _malloc(self, size: int) -> Any:
-        pointer, emit = self.pool.malloc(size), self._emit
-        address, taken = pointer.ptr, pointer.mem.size
+        pointer = self.pool.malloc(size)
+        emit = self._emit
+        address = pointer.ptr
+        taken = pointer.mem.size
         if taken:
             emit("alloc", address, taken, int(size))
             weakref.finalize(pointer.mem, emit, "free_completed", address, taken, int(size)).atexit = False

@@ -67,9 +67,12 @@ def block_map(pool: Any) -> tuple[BlockMap, str]:
         if type(memory).__name__ == "PooledMemory" and memory.device_id == device and memory.ptr:
             label = f"{thing.dtype} array of shape {thing.shape}"
             blocks[int(memory.ptr)] = Block(
-                address=int(memory.ptr), size_bytes=int(memory.size), is_free=False, requested_bytes=0,
+                address=int(memory.ptr),
+                size_bytes=int(memory.size),
+                is_free=False,
+                requested_bytes=0,
                 label=label,
-            )  # fmt: skip
+            )
     found = tuple(Segment(at, block.size_bytes, 0, (named(block),)) for at, block in sorted(blocks.items()))
     unknown = total - sum(block.size_bytes for block in blocks.values())
     note = ""
@@ -112,10 +115,16 @@ class PoolRecorder(AllocationRecorder):
                 "it is not known which."
             )
         return AllocatorTrace(
-            provenance=self._provenance, device_id=self.device, allocator="CuPy's pool", first=first,
-            events=events, stacks=tuple(self.stacks), capacity_bytes=self.capacity_bytes,
-            note=" ".join(filter(None, notes)), texts=tuple(source.text for source in self.sources),
-        )  # fmt: skip
+            provenance=self._provenance,
+            device_id=self.device,
+            allocator="CuPy's pool",
+            first=first,
+            events=events,
+            stacks=tuple(self.stacks),
+            capacity_bytes=self.capacity_bytes,
+            note=" ".join(filter(None, notes)),
+            texts=tuple(source.text for source in self.sources),
+        )
 
     def taken(self, device: int, size: int, address: int) -> None:
         if address and device == self.device:
@@ -133,6 +142,7 @@ class PoolRecorder(AllocationRecorder):
         if self._cp.cuda.runtime.getDevice() != self.device:
             return  # a pool tells of the current device
         total = int(self.pool.total_bytes())
-        gone, self._total = self._total - total, total
+        gone = self._total - total
+        self._total = total
         if gone > 0:
             self._add((_SEGMENT_FREE, 0, gone, 0, 0, time.perf_counter_ns(), self._stack(), self.device))

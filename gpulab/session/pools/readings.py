@@ -58,7 +58,8 @@ class MemoryRecorder:
 
     def tell(self, tick: Tick, lines: int) -> None:
         """Tell each reading from now on; the first so many lines are known already."""
-        self._lines, self._tick = lines, tick
+        self._lines = lines
+        self._tick = tick
 
     def record(self) -> MemorySamples:
         """Everything up to now."""
@@ -92,13 +93,16 @@ class _Readings:
     def __init__(
         self, read: Callable[[], MemoryReading], seen: AllocationRecorder, capacity_bytes: int
     ) -> None:
-        self._read, self._seen, self._capacity_bytes = read, seen, capacity_bytes
+        self._read = read
+        self._seen = seen
+        self._capacity_bytes = capacity_bytes
         self._reserved: int | None = None
         self._base: int | None = None  # what was used when `seen` had seen nothing
 
     def __call__(self) -> Row:
         seen = self._seen
-        before, highest = len(seen), seen.most_held
+        before = len(seen)
+        highest = seen.most_held
         seen.most_held = seen.held
         now = self._read()
         peak = now.used_bytes
@@ -120,7 +124,8 @@ def marks_of(events: AllocatorEvents, since_ns: int) -> list[tuple[float, ...]]:
     if not seen.any():
         return []
     stacks, group = np.unique(events.stacks[seen], return_inverse=True)
-    size, time_ns = events.size_bytes[seen], events.time_ns[seen] - since_ns
+    size = events.size_bytes[seen]
+    time_ns = events.time_ns[seen] - since_ns
     sums = []
     for kind in kinds:
         mine = kind[seen].astype(np.float64)

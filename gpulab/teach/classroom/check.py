@@ -64,9 +64,11 @@ def _parser() -> argparse.ArgumentParser:
         "file", nargs="?", type=Path, help="a kernel (.cu), or Python that defines the answer"
     )
     parser.add_argument(
-        "--all", type=Path, metavar="FOLDER",
+        "--all",
+        type=Path,
+        metavar="FOLDER",
         help="judge every file in FOLDER and below that is called after an exercise: 05-transpose.cu",
-    )  # fmt: skip
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     return parser
 

@@ -22,7 +22,8 @@ from gpulab.views.tables import Table
 from virtualgpu.errors import GpulabError
 from virtualgpu.words import count
 
-FORMAT, VERSION = "gpulab-golf", 1
+FORMAT = "gpulab-golf"
+VERSION = 1
 _MOST_BYTES = 16 << 20
 _LONGEST_NAME = 60
 
@@ -96,8 +97,11 @@ def read(path: Path) -> tuple[Entry, ...]:
         entries = tuple(
             Entry(**{each.name: _shown(row[each.name]) for each in fields(Entry)}) for row in data["entries"]
         )
-        if not all(type(value) is (int if key in ("score", "reference", "rules") else str)
-                   for entry in entries for key, value in asdict(entry).items()):  # fmt: skip
+        if not all(
+            type(value) is (int if key in ("score", "reference", "rules") else str)
+            for entry in entries
+            for key, value in asdict(entry).items()
+        ):
             raise ValueError
         return entries
     except OSError as error:
@@ -126,8 +130,10 @@ def enter(path: Path, exercise_id: str, answer: Path, name: str) -> list[str]:
         As `gpulab.teach.classroom.answers.judged`.
     """
     read(path)  # before the answer is judged
-    found, digest = _figures(exercise_id, answer), _digest(answer)
-    rules, said = int(getattr(exercise_called(exercise_id), "rules", 0)), list[str]()
+    found = _figures(exercise_id, answer)
+    digest = _digest(answer)
+    rules = int(getattr(exercise_called(exercise_id), "rules", 0))
+    said = list[str]()
     today = datetime.now(UTC).date().isoformat()
     with FileLock(f"{path}.lock", timeout=60):
         kept = {(e.exercise, e.counter): e for e in read(path)}
@@ -136,9 +142,16 @@ def enter(path: Path, exercise_id: str, answer: Path, name: str) -> list[str]:
             if before is not None and before.rules == rules and before.score <= score:
                 continue
             kept[exercise_id, counter] = Entry(
-                exercise=exercise_id, counter=counter, score=score, reference=reference, name=name,
-                sha256=digest, rules=rules, date=today, gpulab=gpulab.__version__,
-            )  # fmt: skip
+                exercise=exercise_id,
+                counter=counter,
+                score=score,
+                reference=reference,
+                name=name,
+                sha256=digest,
+                rules=rules,
+                date=today,
+                gpulab=gpulab.__version__,
+            )
             beaten = f", before {before.score:,} by {before.name}" if before is not None else ""
             said.append(f"{exercise_id}: {words}; reference {reference:,}{beaten}.")
         if said:
@@ -174,9 +187,11 @@ def _verify(entries: Sequence[Entry], folder: Path) -> int:
         for path in sorted(folder.rglob("*"))
         if path.suffix in SUFFIXES and path.is_file()
     }
-    borne_out, seen = 0, dict[tuple[str, str], dict[str, tuple[int, int, str]] | str]()
+    borne_out = 0
+    seen = dict[tuple[str, str], dict[str, tuple[int, int, str]] | str]()
     for entry in entries:
-        key, said = (entry.exercise, entry.sha256), "no answer with its digest is there"
+        key = (entry.exercise, entry.sha256)
+        said = "no answer with its digest is there"
         if entry.sha256 in files:
             if key not in seen:
                 try:
@@ -191,7 +206,8 @@ def _verify(entries: Sequence[Entry], folder: Path) -> int:
             elif (mine := figures[entry.counter][0]) > entry.score:
                 said = f"judged again: {mine:,}"
             else:
-                borne_out, said = borne_out + 1, "borne out"
+                borne_out = borne_out + 1
+                said = "borne out"
         print(f"{entry.exercise}, {entry.counter}: {entry.score:,} by {entry.name}: {said}")
     print(f"{borne_out} of {count(len(entries), 'entry', 'entries')} borne out.")
     return 0 if borne_out == len(entries) else 1
@@ -208,7 +224,7 @@ def _say(entries: Sequence[Entry]) -> int:
     rows = tuple(
         (e.exercise, e.counter, f"{e.score:,}", f"{e.reference:,}", e.name, e.date, e.sha256[:12])
         for e in entries
-    )  # fmt: skip
+    )
     headings = ("exercise", "counter", "best", "reference", "name", "date", "digest")
     print(Table("Best scores, counted on the virtual GPU", headings, rows).text())
     return 0

@@ -17,7 +17,8 @@ from gpulab.views.tables import Table
 from virtualgpu.errors import GpulabError
 from virtualgpu.words import count
 
-FORMAT, VERSION = "gpulab-progress", 1
+FORMAT = "gpulab-progress"
+VERSION = 1
 _MOST_BYTES = 16 << 20
 _HEADINGS = ("learner", "last", "exercises", "predictions", "sure", "guesses", "quiz")
 
@@ -81,7 +82,8 @@ def read(folder: Path) -> tuple[list[Learner], list[str]]:
     if not folder.is_dir():
         raise ReportError(f"{folder} is no folder.")
     files = [path for path in sorted(folder.rglob("*.json")) if path.is_file()]
-    learners, left_out = [], []
+    learners = []
+    left_out = []
     for path in files:
         name = path.relative_to(folder)
         try:
@@ -151,11 +153,15 @@ def _learner(path: Path, name: Path) -> Learner:
     begun = [number for number, one in notebooks.items() if _begun(one)]
     return Learner(
         learner=printable(name.parent.name if name.stem == "progress" and name.parent.name else name.stem),
-        file=printable(str(name)), last=max(begun, default="none yet"), notebooks=passed,
+        file=printable(str(name)),
+        last=max(begun, default="none yet"),
+        notebooks=passed,
         exercises=(sum(done for done, _ in passed.values()), sum(all_ for _, all_ in passed.values())),
-        predictions=_right(predictions), sure=_right(sure), guesses=_right(guesses),
+        predictions=_right(predictions),
+        sure=_right(sure),
+        guesses=_right(guesses),
         quiz=(_right(answered)[0], len(answered)),
-    )  # fmt: skip
+    )
 
 
 def _list(record: dict[str, Any], key: str) -> list[dict[str, Any]]:

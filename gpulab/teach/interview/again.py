@@ -54,8 +54,11 @@ def _read(value: Any) -> Kept:
         If it is damaged.
     """
     try:
-        box, due, last = value["box"], value["due"], value["last"]
-        met, score = value["met"], value["score"]
+        box = value["box"]
+        due = value["due"]
+        last = value["last"]
+        met = value["met"]
+        score = value["score"]
         if not (type(met) is int and met >= 0 and isinstance(score, int | float) and isinstance(last, dict)):
             raise ValueError(value)
         if box not in (None, *range(len(DAYS))) or (box is None) != (due is None):

@@ -131,7 +131,8 @@ class Part:
         assert self.measure is not None
         found = self.measure()
         worth, right = (1.0, True) if value in found.also else merit(value, found.value, self.near)
-        shown, distance = self.scale.show(found.value), self.scale.distance(value, found.value)
+        shown = self.scale.show(found.value)
+        distance = self.scale.distance(value, found.value)
         yours = "" if value == found.value else f"; you said {self.scale.show(value)}"
         yours += ", which is right, too" if value in found.also else ""
         said = f"{shown}{yours}{f', {distance}' if distance else ''}. {found.because}".strip()

@@ -57,7 +57,8 @@ def read_answer(value: str | int | float, unit: str) -> Number:
     percent = False
     for word in (unit, *_WORDS.get(unit, ())) if unit else ():
         if text.casefold().endswith(word.casefold()):
-            text, percent = text[: -len(word)].strip(), unit == "%"
+            text = text[: -len(word)].strip()
+            percent = unit == "%"
             break
     text = text.lstrip("~≈ ")
     if unit not in _COUNTED and re.fullmatch(r"\d{1,3}\.\d{3}", text):

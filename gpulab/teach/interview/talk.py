@@ -36,7 +36,11 @@ class Interview:
     def __init__(
         self, cards: Sequence[Card], seed: int, chair: Chair, today: Callable[[], date], why: str = ""
     ) -> None:
-        self.cards, self.seed, self.chair, self._today, self.why = tuple(cards), seed, chair, today, why
+        self.cards = tuple(cards)
+        self.seed = seed
+        self.chair = chair
+        self._today = today
+        self.why = why
         self.at = 0
         self._drawn: dict[int, Drawn] = {}
         self._parts: dict[int, list[Answered]] = {}
@@ -112,9 +116,17 @@ class Interview:
         self.outcomes.append(found)
         kept = said if asked.judge is None else f"{len(said.splitlines())} lines"
         self._parts.setdefault(self.at, []).append(
-            Answered(asked.question, kept, bool(sure), found.right, found.merit, found.said, found.label,
-                     round(seconds, 1))
-        )  # fmt: skip
+            Answered(
+                asked.question,
+                kept,
+                bool(sure),
+                found.right,
+                found.merit,
+                found.said,
+                found.label,
+                round(seconds, 1),
+            )
+        )
         self._shown_s = time.monotonic()
         self._keep()
         return found
@@ -160,18 +172,29 @@ class Interview:
         return self.scorecard.save(path)
 
     def _scored(self, at: int) -> Scored:
-        card, drawn = self.cards[at], self._drawn.get(at)
+        card = self.cards[at]
+        drawn = self._drawn.get(at)
         parts = tuple(self._parts.get(at, ()))
         if drawn is None:
             return Scored(card.key, card.kind, card.level, {}, (), (), (), 1)
-        return Scored(card.key, card.kind, card.level, drawn.parameters, parts, drawn.points,
-                      self._ticked.get(at, ()), len(drawn.parts), self._words.get(at, ""))  # fmt: skip
+        return Scored(
+            card.key,
+            card.kind,
+            card.level,
+            drawn.parameters,
+            parts,
+            drawn.points,
+            self._ticked.get(at, ()),
+            len(drawn.parts),
+            self._words.get(at, ""),
+        )
 
     def _keep(self) -> None:
         """Note the card with the learner's other answers, once all its parts are answered."""
         if self.chair != "candidate" or self.part is not None:
             return
-        now, key = self._scored(self.at), self.card.key
+        now = self._scored(self.at)
+        key = self.card.key
         before = self._before.setdefault(self.at, again.kept(key))
         last = {
             "day": self._today().isoformat(),
@@ -211,7 +234,8 @@ class Interview:
 
     def shown(self) -> list[Table | str]:
         """Tables and code that stand beside the question at hand, and beside what was answered already."""
-        asked, last = self.part, self.outcomes[-1] if self.outcomes else None
+        asked = self.part
+        last = self.outcomes[-1] if self.outcomes else None
         parts = [(asked.table, asked.code)] if asked is not None else []
         told = [(last.table, last.code)] if last is not None else []
         return [each for pair in (*told, *parts) for each in pair if each]

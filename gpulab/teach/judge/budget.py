@@ -89,7 +89,7 @@ COUNTERS: dict[str, tuple[str, ReadOff]] = {
         _opcodes("shfl", "vote", "activemask", "match", "redux"),
     ),
     "barriers": ("<n barrier|barriers>", _opcodes("bar", "barrier")),
-}  # fmt: skip
+}
 
 # Those that a model of the caches gives, empty before the launch.
 _OF_CACHES = ("l2_sectors", "dram_bytes")
@@ -139,7 +139,8 @@ def score(budget: Budget, yours: Costs, reference: Costs, naive: Costs | None) -
 
 def passes(budget: Budget, score: Score) -> bool:
     """Whether a figure keeps a budget."""
-    limit, least = budget.limit(score.reference), budget.floor(score.reference)
+    limit = budget.limit(score.reference)
+    least = budget.floor(score.reference)
     return (limit is None or score.yours <= limit) and (least is None or score.yours >= least)
 
 

@@ -78,7 +78,8 @@ def judge(exercise: Exercise, answer: Any, past: Past | None = None) -> Verdict:
 
 def _kept(exercise: Exercise, verdict: Verdict) -> Verdict:
     """Note that an exercise has passed and its best figures, and show those with the score."""
-    kept, name = store(), verdict.exercise_id
+    kept = store()
+    name = verdict.exercise_id
     if verdict.passed or not kept.get(_SECTION, name):
         kept.put(_SECTION, name, verdict.passed)
     best = scores.best(exercise)

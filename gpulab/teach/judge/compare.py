@@ -43,7 +43,8 @@ def wrong_elements(found: Array, wanted: Array | Near) -> Array:
     if found.dtype.kind not in "fiub":
         return np.full(values.shape, True)
     with np.errstate(invalid="ignore"):  # of a signalling NaN, as memory that nobody wrote may hold
-        exact, got = values.astype(np.float64), found.astype(np.float64)
+        exact = values.astype(np.float64)
+        got = found.astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
         info = np.finfo(found.dtype if found.dtype.kind == "f" else values.dtype)
         room = near.ulps * (float(info.eps) * np.abs(near.scale) + float(info.smallest_subnormal))
@@ -76,9 +77,11 @@ def first_wrong(name: str, found: Array, wanted: Array, wrong: Array) -> str:
     first = tuple(int(axis[0]) for axis in np.nonzero(wrong)) if wrong.ndim else ()
     index = f"[{', '.join(map(str, first))}]" if first else ""
     count = f"{int(wrong.sum()):,} of {wrong.size:,} elements differ" if wrong.size > 1 else ""
-    got, right = shown(found[first]), shown(wanted[first])
+    got = shown(found[first])
+    right = shown(wanted[first])
     if got == right:  # the digits that tell them apart
-        got, right = str(found[first]), str(wanted[first])
+        got = str(found[first])
+        right = str(wanted[first])
     said = f"{name}{index} is {got}, it should be {right}"
     if wanted.dtype.kind == "f" and np.isnan(found[first]) and np.isnan(wanted[first]):
         bits = found[first].view(f"u{found.itemsize}")

@@ -17,7 +17,11 @@ Shape = int | tuple[int, ...]
 
 # What floats and whole numbers are drawn as. Zeros, infinities and NaN come apart from each other, so that
 # none of them hides what another would show.
-RANDOM, DUPLICATES, ZEROS, INFINITE, NAN = "", "few values", "0 and -0", "infinities", "NaN"
+RANDOM = ""
+DUPLICATES = "few values"
+ZEROS = "0 and -0"
+INFINITE = "infinities"
+NAN = "NaN"
 EXTREME = "extreme values"
 KINDS = (RANDOM, DUPLICATES, EXTREME, ZEROS, INFINITE, NAN)
 # Three of the largest still have a sum: whether a product is rounded before it is added must not decide
@@ -79,7 +83,8 @@ class Draw:
 
     def any_integers(self, shape: Shape) -> Array:
         """Numbers of the whole range of an int, and among them as many that are small."""
-        low, high = np.iinfo(np.int32).min, np.iinfo(np.int32).max
+        low = np.iinfo(np.int32).min
+        high = np.iinfo(np.int32).max
         values = self.integers(shape, low, high + 1, np.int64)
         small = self.rng.random(shape) < 0.5
         values[small] %= 9
@@ -117,8 +122,17 @@ def lengths(rng: np.random.Generator, at_once: int) -> list[Any]:
     around = (small - 1, small, small + 1, large - 1, large + 1)
     between = (4 * int(rng.integers(20, 200)) + 2, 2 * int(rng.integers(500, 2400)) + 1)
     return [
-        four_blocks, 1, 0, 31, 32, 33, *around, *between, 100_000, 3 * at_once - int(rng.integers(1, 1000))
-    ]  # fmt: skip
+        four_blocks,
+        1,
+        0,
+        31,
+        32,
+        33,
+        *around,
+        *between,
+        100_000,
+        3 * at_once - int(rng.integers(1, 1000)),
+    ]
 
 
 def some_lengths(rng: np.random.Generator, at_once: int) -> list[Any]:
@@ -138,7 +152,8 @@ def matrices(rng: np.random.Generator, at_once: int) -> list[Any]:
 
 def lines(rng: np.random.Generator) -> list[Dim3]:
     """One-dimensional blocks: two drawn, a thread off whole warps, below a warp, one thread, the most."""
-    few, short = int(rng.integers(2, 31)), 32 * int(rng.integers(1, 6)) + 31
+    few = int(rng.integers(2, 31))
+    short = 32 * int(rng.integers(1, 6)) + 31
     drawn = (int(rng.integers(65, 240)), int(rng.integers(241, 640)))
     return [(threads, 1, 1) for threads in (*drawn, short, 33, few, 1, 1024)]
 

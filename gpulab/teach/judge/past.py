@@ -47,7 +47,8 @@ class Past:
     def failed(self, stage: str, case: Any) -> None:
         """Remember what that answer has failed on."""
         self.failures[self._own] += 1
-        self.stage, self.again = stage, case
+        self.stage = stage
+        self.again = case
 
     def again_in(self, *stages: str) -> Any:
         """The case of the last failure, if it was in one of these stages."""

@@ -54,7 +54,8 @@ class Prediction:
 
     def ask(self, asked: PredictionQuestion, text: str) -> None:
         """Take the question, its `text` filled in, and the answer that the learner gave to it earlier."""
-        self.asked, self.question = asked, text
+        self.asked = asked
+        self.question = text
         self._waiting = None
         kept = store().get(SECTION, self.key)
         kept = kept if isinstance(kept, dict) else {"value": kept}
@@ -89,7 +90,8 @@ class Prediction:
             If `value` is none of the choices, or not a number where there are no choices.
         """
         if not self.final:
-            self.value, self.sure = self._valid(value), sure
+            self.value = self._valid(value)
+            self.sure = sure
             self._keep()
             if self._waiting is not None:
                 self._waiting.compare()
@@ -212,7 +214,8 @@ class Reveal:
     @property
     def head(self) -> str:
         """What was found, and how far off the prediction was."""
-        asked, scale = self.prediction, self.prediction.scale
+        asked = self.prediction
+        scale = self.prediction.scale
         found = scale.show(self.found)
         if asked.value is None:
             tempting = asked.asked.comparison

@@ -40,14 +40,25 @@ TYPES = {1: "char", 2: "short", 4: "float", 8: "double", 16: "float4"}
 STRIDE = "<stride lane|{stride} * lane>"
 TILE = "{type} tile[][%s];  e = {element};  tile[e / 32][%s]"
 EXPRESSIONS = (  # plain, padded, swizzled, both
-    "{type} x[];  x[{element}]", TILE % ("32 + {padding}", "e % 32"),
-    TILE % ("32", "e % 32 ^ e / 32 % 32"), TILE % ("32 + {padding}", "e % 32 ^ e / 32 % 32"),
-)  # fmt: skip
+    "{type} x[];  x[{element}]",
+    TILE % ("32 + {padding}", "e % 32"),
+    TILE % ("32", "e % 32 ^ e / 32 % 32"),
+    TILE % ("32 + {padding}", "e % 32 ^ e / 32 % 32"),
+)
 PAGE = {
-    "memory": MEMORY_FIGURES, "constant": CONSTANT_FIGURES, "banks": BANK_FIGURES, "idle": IDLE, "asks": ASKS,
-    "in_memory": IN_MEMORY, "in_banks": IN_BANKS, "shared": SHARED, "notes": NOTES, "types": TYPES,
-    "stride": STRIDE, "expressions": EXPRESSIONS,
-}  # fmt: skip
+    "memory": MEMORY_FIGURES,
+    "constant": CONSTANT_FIGURES,
+    "banks": BANK_FIGURES,
+    "idle": IDLE,
+    "asks": ASKS,
+    "in_memory": IN_MEMORY,
+    "in_banks": IN_BANKS,
+    "shared": SHARED,
+    "notes": NOTES,
+    "types": TYPES,
+    "stride": STRIDE,
+    "expressions": EXPRESSIONS,
+}
 """What ``access_text.js`` fills."""
 
 
@@ -67,16 +78,28 @@ class Figure(NamedTuple):
 
 def counts(access: Access) -> dict[str, int | str]:
     """Everything that is counted of an access."""
-    cost, spent, constant = access.memory(), access.banks(), access.constant_passes
+    cost = access.memory()
+    spent = access.banks()
+    constant = access.constant_passes
     best_lines = min(cost.lines, max(1, -(-cost.bytes_requested // LINE_BYTES)))
     extra_sectors = cost.sectors - cost.ideal_sectors
-    return asdict(cost) | asdict(spent) | {
-        "useful": share(cost.useful), "fetched": cost.bytes_fetched, "best_lines": best_lines,
-        "constant": constant, "extra_constant": constant - 1, "extra_sectors": extra_sectors,
-        "avoidable_bytes": cost.bytes_fetched - cost.bytes_useful if extra_sectors else 0,
-        "extra_lines": cost.lines - best_lines, "extra_passes": spent.wavefronts - spent.ideal_wavefronts,
-        "conflicts": spent.ways - 1, "calm": int(spent.ways < 2),
-    }  # fmt: skip
+    return (
+        asdict(cost)
+        | asdict(spent)
+        | {
+            "useful": share(cost.useful),
+            "fetched": cost.bytes_fetched,
+            "best_lines": best_lines,
+            "constant": constant,
+            "extra_constant": constant - 1,
+            "extra_sectors": extra_sectors,
+            "avoidable_bytes": cost.bytes_fetched - cost.bytes_useful if extra_sectors else 0,
+            "extra_lines": cost.lines - best_lines,
+            "extra_passes": spent.wavefronts - spent.ideal_wavefronts,
+            "conflicts": spent.ways - 1,
+            "calm": int(spent.ways < 2),
+        }
+    )
 
 
 def _figures(access: Access, rows: tuple[tuple[str, str, str, str], ...]) -> list[Figure]:
@@ -103,25 +126,41 @@ def lane_sentences(access: Access, memory: bool, banks: bool) -> list[str]:
     pieces = {piece.lane: piece for piece in access.pieces()}
     said = [filled(IDLE, {"lane": lane}) for lane in range(len(access.addresses))]
     for lane in access.lanes:
-        place, piece = access.addresses[lane], pieces[lane]
-        first, others = place - low, [o for o in access.lanes if o != lane and access.addresses[o] == place]
+        place = access.addresses[lane]
+        piece = pieces[lane]
+        first = place - low
+        others = [o for o in access.lanes if o != lane and access.addresses[o] == place]
         text = ASKS + IN_MEMORY * memory + IN_BANKS * banks + SHARED * bool(others) + "."
-        said[lane] = filled(text, {
-            "lane": lane, "size": access.size_bytes, "first": first, "last": first + access.size_bytes - 1,
-            "sector": first % LINE_BYTES // SECTOR_BYTES, "line": first // LINE_BYTES * LINE_BYTES,
-            "banks": piece.banks, "bank": piece.bank, "last_bank": piece.bank + piece.banks - 1,
-            "pass": piece.row + 1, "others": len(others), "other": others[0] if others else -1,
-        })  # fmt: skip
+        said[lane] = filled(
+            text,
+            {
+                "lane": lane,
+                "size": access.size_bytes,
+                "first": first,
+                "last": first + access.size_bytes - 1,
+                "sector": first % LINE_BYTES // SECTOR_BYTES,
+                "line": first // LINE_BYTES * LINE_BYTES,
+                "banks": piece.banks,
+                "bank": piece.bank,
+                "last_bank": piece.bank + piece.banks - 1,
+                "pass": piece.row + 1,
+                "others": len(others),
+                "other": others[0] if others else -1,
+            },
+        )
     return said
 
 
 def notes(access: Access, memory: bool, banks: bool) -> str:
     """What is special about this kind of access."""
     there = {
-        "atomic": memory and access.rule in ATOMIC_RULES, "local": access.space == "local",
-        "const": access.space == "const", "parts": banks and access.size_bytes > WORD_BYTES,
-        "swap": banks and access.rule == "swap", "alone": banks and access.rule == "atomic",
-    }  # fmt: skip
+        "atomic": memory and access.rule in ATOMIC_RULES,
+        "local": access.space == "local",
+        "const": access.space == "const",
+        "parts": banks and access.size_bytes > WORD_BYTES,
+        "swap": banks and access.rule == "swap",
+        "alone": banks and access.rule == "atomic",
+    }
     return " ".join(text for name, text in NOTES if there[name])
 
 

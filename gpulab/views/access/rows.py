@@ -51,7 +51,8 @@ def _row(trace: AccessTrace, members: list[int]) -> Row:
     first = found[0]
     names = ("requests", "sectors", "ideal_sectors", "wavefronts", "ideal_wavefronts", "bytes_requested")
     requests, sectors, best, passes, ideal, asked = (sum(getattr(a, n) for a in found) for n in names)
-    each, least = [], []
+    each = []
+    least = []
     if first.space == "const":
         sectors = 0
     if sectors:

@@ -66,7 +66,8 @@ class AccessMicroscope(View, module="access/view"):
         self.trace = shown if isinstance(shown, AccessTrace) else None
         self.rows = rows(shown) if isinstance(shown, AccessTrace) else []
         if isinstance(shown, AccessTrace):
-            counters, origin = shown.counters, shown.counters.provenance.of_results
+            counters = shown.counters
+            origin = shown.counters.provenance.of_results
             said = (f"{note.removesuffix('.')}." if note else "", *([_CUT] if shown.truncated else []))
             super().__init__(
                 title=f"Memory accesses of {counters.kernel_name}",
@@ -98,13 +99,19 @@ class AccessMicroscope(View, module="access/view"):
             return sorted({*values, chosen})
 
         sent: dict[str, Any] = {
-            "strides": choices(STRIDES, self.stride), "offsets": choices(OFFSETS, self.offset),
-            "paddings": list(PADDINGS), "sizes": list(ELEMENT_BYTES), "headings": list(HEADINGS),
-            "memory_heading": picture.MEMORY_HEADING, "banks_heading": picture.BANKS_HEADING,
+            "strides": choices(STRIDES, self.stride),
+            "offsets": choices(OFFSETS, self.offset),
+            "paddings": list(PADDINGS),
+            "sizes": list(ELEMENT_BYTES),
+            "headings": list(HEADINGS),
+            "memory_heading": picture.MEMORY_HEADING,
+            "banks_heading": picture.BANKS_HEADING,
             "constant_heading": picture.CONSTANT_HEADING,
-            "unused": picture.UNUSED, "extra": picture.EXTRA, "traced": self.trace is not None,
+            "unused": picture.UNUSED,
+            "extra": picture.EXTRA,
+            "traced": self.trace is not None,
             "said": access_text.PAGE,
-        }  # fmt: skip
+        }
         trace = self.trace
         if trace is not None:
             kept = [row.requests[:MOST_REQUESTS] for row in self.rows]
@@ -179,8 +186,10 @@ class AccessMicroscope(View, module="access/view"):
     def describe(self) -> str:
         access = self.access
         said = [self.sentence()]
-        said += [f"Line {row.cells[0]}, {row.cells[2]}: {row.cells[4]} a request, at best {row.cells[5]}."
-                 for row in self.rows]  # fmt: skip
+        said += [
+            f"Line {row.cells[0]}, {row.cells[2]}: {row.cells[4]} a request, at best {row.cells[5]}."
+            for row in self.rows
+        ]
         if access is not None:
             said.append(f"Shown: {access_text.costs(access, *self._sides(access))}.")
             said += access_text.lane_sentences(access, *self._sides(access))

@@ -18,13 +18,22 @@ if TYPE_CHECKING:
     from gpulab.views.allocator.layout import Places
     from gpulab.views.allocator.maps import Maps, Panel
 
-CURVE_PX, LEFT_PX = 46, 96
-MOST_MARKS, MOST_POINTS, MOST_FRAMES, MOST_STACKS = 200, 1200, 12, 20_000
+CURVE_PX = 46
+LEFT_PX = 96
+MOST_MARKS = 200
+MOST_POINTS = 1200
+MOST_FRAMES = 12
+MOST_STACKS = 20_000
 COLOURS = ("accent", "good", "warn", "purple", "tail", "range", "accent-2")
 """Of the owners, or streams, with the most memory; the others share one more."""
 REST = "other"
-AGES = ((1, "made by this event", "tail"), (10, "≤ 10 events ago", "warn"), (100, "≤ 100", "good"),
-        (1000, "≤ 1,000", "accent-2"), (1 << 31, "older", "accent"))  # fmt: skip
+AGES = (
+    (1, "made by this event", "tail"),
+    (10, "≤ 10 events ago", "warn"),
+    (100, "≤ 100", "good"),
+    (1000, "≤ 1,000", "accent-2"),
+    (1 << 31, "older", "accent"),
+)
 
 Column = npt.NDArray[Any]
 
@@ -38,13 +47,22 @@ def contents(maps: Maps, keys: str) -> dict[str, Any]:
         "row_bytes": maps.places[0].row_bytes,
         "streams": list(maps.streams.values()),
         "owners": maps.owners.names,
-        "code": [maps.owners.code.get(name, "") for name in maps.owners.names], "lines": maps.owners.lines,
-        "colours": list(COLOURS), "rest": REST, "ages": [list(age) for age in AGES],
-        "moments": _moments(maps, streams), "last": maps.last, "stops": stops,
+        "code": [maps.owners.code.get(name, "") for name in maps.owners.names],
+        "lines": maps.owners.lines,
+        "colours": list(COLOURS),
+        "rest": REST,
+        "ages": [list(age) for age in AGES],
+        "moments": _moments(maps, streams),
+        "last": maps.last,
+        "stops": stops,
         "refused": np.array(maps.refusals(), np.int64),
-        "done": list(pool_text.DONE.values()), "said": pool_text.PAGE, "figures": pool_text.FIGURES,
-        "unit": maps.unit, "curve": curve(maps), "keys": keys,
-    }  # fmt: skip
+        "done": list(pool_text.DONE.values()),
+        "said": pool_text.PAGE,
+        "figures": pool_text.FIGURES,
+        "unit": maps.unit,
+        "curve": curve(maps),
+        "keys": keys,
+    }
 
 
 def _moments(maps: Maps, streams: dict[int, int]) -> dict[str, Any]:
@@ -59,8 +77,13 @@ def _moments(maps: Maps, streams: dict[int, int]) -> dict[str, Any]:
         kinds = events.actions  # ACTIONS come first among the kinds
         table = [events.size_bytes, events.requested_bytes, events.streams, events.stacks]
     line = np.where(table[3] >= 0, lines[table[3]], -1).astype(np.int32)
-    return {"kind": kinds, "size": table[0], "asked": table[1], "stream": _streams(table[2], streams),
-            "line": line}  # fmt: skip
+    return {
+        "kind": kinds,
+        "size": table[0],
+        "asked": table[1],
+        "stream": _streams(table[2], streams),
+        "line": line,
+    }
 
 
 def _streams(handles: Column, streams: dict[int, int]) -> Column:
@@ -76,9 +99,12 @@ def limit_of(panel: Panel) -> int:
 
 
 def _panel(maps: Maps, at: int, streams: dict[int, int]) -> dict[str, Any]:
-    panel, places = maps.panels[at], maps.places[at]
+    panel = maps.panels[at]
+    places = maps.places[at]
     history = panel.history
-    trace, lives, ranges = history.trace, history.blocks, history.ranges
+    trace = history.trace
+    lives = history.blocks
+    ranges = history.ranges
     limit = limit_of(panel)
     rows = np.flatnonzero(trace.events.actions == ACTIONS.index("oom"))
     asked = np.where(trace.events.requested_bytes > 0, trace.events.requested_bytes, trace.events.size_bytes)
@@ -87,23 +113,43 @@ def _panel(maps: Maps, at: int, streams: dict[int, int]) -> dict[str, Any]:
     for row, label in lives.labels.items():
         labelled[row] = labels.setdefault(label, len(labels))
     return {
-        "name": panel.name, "limit": limit, "known": bool(limit),
+        "name": panel.name,
+        "limit": limit,
+        "known": bool(limit),
         "after": panel.after,
         "block": {
-            "address": lives.addresses, "size": lives.size_bytes, "asked": lives.requested_bytes,
-            "stack": lives.stacks, "segment": lives.segments, "begin": lives.begins, "freed": lives.freed,
-            "end": lives.ends, "owner": maps.owners.of_blocks[at], "label": labelled,
+            "address": lives.addresses,
+            "size": lives.size_bytes,
+            "asked": lives.requested_bytes,
+            "stack": lives.stacks,
+            "segment": lives.segments,
+            "begin": lives.begins,
+            "freed": lives.freed,
+            "end": lives.ends,
+            "owner": maps.owners.of_blocks[at],
+            "label": labelled,
         },
-        "range": {"address": ranges.addresses, "size": ranges.size_bytes, "segment": ranges.segments,
-                  "begin": ranges.begins, "end": ranges.ends},
+        "range": {
+            "address": ranges.addresses,
+            "size": ranges.size_bytes,
+            "segment": ranges.segments,
+            "begin": ranges.begins,
+            "end": ranges.ends,
+        },
         "segment": _segments(history, places, streams),
-        "groups": [[group_name(maps, group.stream, group.pool), group.first_row, group.rows]
-                   for group in places.groups],
+        "groups": [
+            [group_name(maps, group.stream, group.pool), group.first_row, group.rows]
+            for group in places.groups
+        ],
         "rows": places.rows,
-        "refused": {"step": rows + 1, "asked": asked[rows],
-                    "stream": _streams(trace.events.streams[rows], streams)},
-        "labels": list(labels), **_stacks(history),
-    }  # fmt: skip
+        "refused": {
+            "step": rows + 1,
+            "asked": asked[rows],
+            "stream": _streams(trace.events.streams[rows], streams),
+        },
+        "labels": list(labels),
+        **_stacks(history),
+    }
 
 
 def group_name(maps: Maps, stream: int, pool: str) -> str:
@@ -115,11 +161,15 @@ def _segments(history: AllocatorHistory, places: Places, streams: dict[int, int]
     kinds = history.segments
     pools = ["", "small", "large"]
     return {
-        "start": places.start, "wide": places.wide, "low": places.low, "size": places.size_bytes,
+        "start": places.start,
+        "wide": places.wide,
+        "low": places.low,
+        "size": places.size_bytes,
         "stream": _streams(np.array(kinds.streams, np.int64), streams),
         "pool": np.array([pools.index(p) if p in pools else 0 for p in kinds.pools], np.uint8),
-        "expandable": np.array(kinds.is_expandable, np.uint8), "seen": np.array(kinds.is_seen, np.uint8),
-    }  # fmt: skip
+        "expandable": np.array(kinds.is_expandable, np.uint8),
+        "seen": np.array(kinds.is_seen, np.uint8),
+    }
 
 
 def _stacks(history: AllocatorHistory) -> dict[str, Any]:
@@ -132,8 +182,11 @@ def _stacks(history: AllocatorHistory) -> dict[str, Any]:
             text = f"{frame.filename}:{frame.line} in {frame.function}"
             flat.append(frames.setdefault(text, len(frames)))
         bounds.append(len(flat))
-    return {"frames": list(frames), "stack_frames": np.array(flat, np.int32),
-            "stack_bounds": np.array(bounds, np.int32)}  # fmt: skip
+    return {
+        "frames": list(frames),
+        "stack_frames": np.array(flat, np.int32),
+        "stack_bounds": np.array(bounds, np.int32),
+    }
 
 
 def curve(maps: Maps) -> Plot:
@@ -143,14 +196,17 @@ def curve(maps: Maps) -> Plot:
     after = [slice(None) if panel.after is None else panel.after for panel in maps.panels]
     used, *reserved = (
         np.append(highest := np.maximum.reduceat(sums, bounds), highest[-1])
-        for sums in (maps.panels[0].history.used_bytes[after[0]],
-                     *(p.history.reserved_bytes[at] for p, at in zip(maps.panels, after, strict=True)))
-    )  # fmt: skip
+        for sums in (
+            maps.panels[0].history.used_bytes[after[0]],
+            *(p.history.reserved_bytes[at] for p, at in zip(maps.panels, after, strict=True)),
+        )
+    )
     top = max(1, *(int(each.max()) for each in reserved))
     limit = max(limit_of(panel) for panel in maps.panels)
     shown = max(limit, top) if limit <= 1.6 * top else top
     axes = Axes(Axis(0, max(1, last)), Axis(0, shown, {shown: size(shown), 0: "0"}), CURVE_PX - 10, 7)
-    x, refused = np.append(bounds, last), np.array(maps.refusals(), np.int64)
+    x = np.append(bounds, last)
+    refused = np.array(maps.refusals(), np.int64)
     _, kept = np.unique(refused * MOST_MARKS // (last + 1), return_index=True)
     lines = zip(reserved, ("fg", "tail"), strict=False)
     return axes.plot(
@@ -158,5 +214,7 @@ def curve(maps: Maps) -> Plot:
         *(Line(x, axes.y(each), colour, width=1.5, step=True) for each, colour in lines),
         Rules([0], [axes.top], [max(1, last)], [axes.top], "error", dash=True) if shown == limit else None,
         Labels(refused[kept], 0 * kept + 5, ["▼"] * kept.size, anchor="middle", colour="error"),
-        label="Memory over all steps", left=LEFT_PX, below=3,
-    )  # fmt: skip
+        label="Memory over all steps",
+        left=LEFT_PX,
+        below=3,
+    )

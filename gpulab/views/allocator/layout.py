@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from virtualgpu.records.memory import AllocatorHistory
 
-MOST_ROWS, MOST_GROUPS = 12, 5
+MOST_ROWS = 12
+MOST_GROUPS = 5
 # A small segment is drawn so wide, as a part of a row, that it can be seen and pointed at.
 LEAST_SHARES = (1 / 40, 1 / 120, 1 / 400, 0.0)
 CROWDED_BLOCKS = 60
@@ -77,9 +78,12 @@ def places(histories: Sequence[AllocatorHistory], most_rows: int = MOST_ROWS) ->
 
 
 def _extents(history: AllocatorHistory) -> _Extents:
-    many, ranges = len(history.segments), history.ranges
-    low, high = np.full(many, 1 << 62, np.int64), np.zeros(many, np.int64)
-    begin, end = np.full(many, 1 << 31, np.int64), np.zeros(many, np.int64)
+    many = len(history.segments)
+    ranges = history.ranges
+    low = np.full(many, 1 << 62, np.int64)
+    high = np.zeros(many, np.int64)
+    begin = np.full(many, 1 << 31, np.int64)
+    end = np.zeros(many, np.int64)
     np.minimum.at(low, ranges.segments, ranges.addresses)
     np.maximum.at(high, ranges.segments, ranges.addresses + ranges.size_bytes)
     np.minimum.at(begin, ranges.segments, ranges.begins)
@@ -101,7 +105,8 @@ def _extents(history: AllocatorHistory) -> _Extents:
 def _placed(extents: _Extents, row_bytes: int, share: float) -> Places:
     start = np.zeros(len(extents.keys))
     wide = np.maximum(extents.size_bytes, row_bytes * share)
-    groups, first_row = [], 0
+    groups = []
+    first_row = 0
     for key in sorted(set(extents.keys), key=lambda key: (key == OTHERS, key)):
         mine = [at for at, other in enumerate(extents.keys) if other == key and extents.size_bytes[at]]
         mine.sort(key=lambda at: (extents.begin[at], extents.low[at]))
@@ -113,9 +118,13 @@ def _placed(extents: _Extents, row_bytes: int, share: float) -> Places:
 
 
 def _pack(
-    numbers: list[int], extents: _Extents, wide: npt.NDArray[np.float64], row_bytes: int,
-    start: npt.NDArray[np.float64], cursor: float,
-) -> float:  # fmt: skip
+    numbers: list[int],
+    extents: _Extents,
+    wide: npt.NDArray[np.float64],
+    row_bytes: int,
+    start: npt.NDArray[np.float64],
+    cursor: float,
+) -> float:
     """Put segments into `start` one after the other; what one left is taken by a later one that fits well."""
     left: list[tuple[float, float]] = []  # bytes and place of what is not taken, in order
     living: list[tuple[int, float, float]] = []  # the end of each, its bytes and place
@@ -132,7 +141,8 @@ def _pack(
             if over and over + need > row_bytes:  # from one row to the next only if it is longer than one
                 insort(left, (row_bytes - over, cursor))
                 cursor += row_bytes - over
-            room, place = need, cursor
+            room = need
+            place = cursor
             cursor += need
         start[at] = place
         heapq.heappush(living, (int(extents.end[at]), room, place))

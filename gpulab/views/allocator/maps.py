@@ -113,9 +113,12 @@ class Maps:
             return kind, request.size_bytes, 0, request.stream, request.stack
         events = self.panels[0].history.trace.events
         return (
-            ACTIONS[events.actions[at]], int(events.size_bytes[at]), int(events.requested_bytes[at]),
-            int(events.streams[at]), int(events.stacks[at]),
-        )  # fmt: skip
+            ACTIONS[events.actions[at]],
+            int(events.size_bytes[at]),
+            int(events.requested_bytes[at]),
+            int(events.streams[at]),
+            int(events.stacks[at]),
+        )
 
     def moment(self, at: int) -> str:
         """What happened last, at a place of the slider."""
@@ -136,7 +139,8 @@ class Maps:
 
     def now(self, panel: Panel, at: int) -> tuple[BlockMap, Fragmentation]:
         """A pool's map and figures at a place of the slider; those asked for last are kept."""
-        step, kept = panel.step(at), self._now.get(id(panel))
+        step = panel.step(at)
+        kept = self._now.get(id(panel))
         if kept is None or kept[0] != step:
             found = panel.at(step)
             kept = self._now[id(panel)] = step, found, panel.figures(found)
@@ -144,7 +148,8 @@ class Maps:
 
     def said(self, panel: Panel, at: int) -> str:
         """What a panel's pool has, and why the request was refused if it was."""
-        step, before = panel.step(at), panel.step(at - 1) if at else 0
+        step = panel.step(at)
+        before = panel.step(at - 1) if at else 0
         (_, found), events = self.now(panel, at), panel.history.trace.events
         for event in range(before, step):
             if ACTIONS[events.actions[event]] == "oom":

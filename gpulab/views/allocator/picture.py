@@ -22,9 +22,14 @@ if TYPE_CHECKING:
     from gpulab.views.allocator.maps import Maps, Panel
 
 STATES = {"used": "in use", "waiting": "waiting", "free": "free", "unmapped": "not mapped"}
-WIDTH_PX, LEFT_PX, ROW_GAP_PX = 872, columns.LEFT_PX, 4
-ROWS_PX, LEAST_PX, MOST_PX = 210, 14, 44
-HATCH_PX, MOST_HATCHES = 7, 6000
+WIDTH_PX = 872
+LEFT_PX = columns.LEFT_PX
+ROW_GAP_PX = 4
+ROWS_PX = 210
+LEAST_PX = 14
+MOST_PX = 44
+HATCH_PX = 7
+MOST_HATCHES = 6000
 LEAST_NAMED_PX = 28
 PIECE = tuple[float, float, int]
 
@@ -65,16 +70,16 @@ def _legend(maps: Maps, colour_by: str) -> list[tuple[str, str]]:
     return [*[(colour, text or "unknown") for colour, text in named], ("panel", "hatched: free")]
 
 
-def _map(
-    maps: Maps, panel: Panel, places: Places, high: int, moment: int, colour_by: str
-) -> Box:  # fmt: skip
-    step, index = panel.step(moment), maps.panels.index(panel)
+def _map(maps: Maps, panel: Panel, places: Places, high: int, moment: int, colour_by: str) -> Box:
+    step = panel.step(moment)
+    index = maps.panels.index(panel)
     now, _ = maps.now(panel, moment)
     tiles: dict[str, list[PIECE]] = {}
     outlines: list[PIECE] = []
     hatched: list[tuple[float, float, float, float]] = []
     names: list[tuple[float, float, int, str, str]] = []
-    row_bytes, px = places.row_bytes, (WIDTH_PX - LEFT_PX - 8) / places.row_bytes
+    row_bytes = places.row_bytes
+    px = (WIDTH_PX - LEFT_PX - 8) / places.row_bytes
     numbers_of = _rows_of_blocks(panel, step)
     painted: set[tuple[int, int, bool]] = set()  # half pixels with what is less wide
     for segment in now.segments:
@@ -83,7 +88,8 @@ def _map(
         for block in segment.blocks:
             pieces = list(_pieces(places, place, block.address, block.end))
             left, right, row = max(pieces, key=lambda piece: piece[1] - piece[0])
-            wide, spot = (right - left) * px, (row, int(2 * left * px), block.state == "used")
+            wide = (right - left) * px
+            spot = (row, int(2 * left * px), block.state == "used")
             if wide < 0.5:
                 if spot in painted:
                     continue
@@ -111,8 +117,11 @@ def _map(
     x0, y0, x1, y1 = np.array(hatched or np.empty((0, 4))).T
     items += [Rules(x0, y0, x1, y1, "other"), bars(outlines, "muted", outline=True)]
     for ink in sorted({each[4] for each in names}):
-        mine = [(left, row * high + full / 2, told, right - left - 4 / px)
-                for left, right, row, told, own in names if own == ink]  # fmt: skip
+        mine = [
+            (left, row * high + full / 2, told, right - left - 4 / px)
+            for left, right, row, told, own in names
+            if own == ink
+        ]
         items.append(texts(mine, anchor="start", colour=ink, dx=4, size=10.5))
     named = [columns.group_name(maps, group.stream, group.pool) for group in places.groups]
     middle = [(group.first_row + 0.5) * high - 2 for group in places.groups]
@@ -137,7 +146,8 @@ def _place(panel: Panel, places: Places, segment: Segment, step: int) -> int:
 
 def _pieces(places: Places, number: int, low: int, high: int) -> Iterator[PIECE]:
     """The parts of rows that a range of addresses takes: left, right, row."""
-    size_bytes, first = int(places.size_bytes[number]), int(places.low[number])
+    size_bytes = int(places.size_bytes[number])
+    first = int(places.low[number])
     scale = places.wide[number] / max(1, size_bytes)
     # A block of a damaged trace may reach beyond its segment.
     left, right = (places.start[number] + min(max(0, at - first), size_bytes) * scale for at in (low, high))
@@ -183,10 +193,13 @@ def _hatch(
             yield x, top + high / 2, x + 1 / px, top + high / 2
         return
     for at in range(int(-high), int(wide), HATCH_PX):
-        low, up = max(0.0, at), min(wide, at + high)
+        low = max(0.0, at)
+        up = min(wide, at + high)
         if up - low < 1:
             continue
-        y0, y1 = top + high - (low - at), top + high - (up - at)
+        y0 = top + high - (low - at)
+        y1 = top + high - (up - at)
         if state == "waiting":
-            y0, y1 = 2 * top + high - y0, 2 * top + high - y1
+            y0 = 2 * top + high - y0
+            y1 = 2 * top + high - y1
         yield left + low / px, y0, left + up / px, y1

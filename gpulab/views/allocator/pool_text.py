@@ -29,26 +29,37 @@ KINDS = tuple(DONE)
 _LIBRARIES = ("/site-packages/", "/dist-packages/", "/torch/", "??")
 BEFORE = "before the recording"
 FIGURES = (
-    ("In use, of reserved", "{used}", "/ {reserved}"), ("Free", "{free}", "max {largest}"),
-    ("Fragmentation", "{external}", ""), ("Rounding", "{rounding}", ""), ("Refused above", "{most}", ""),
-)  # fmt: skip
+    ("In use, of reserved", "{used}", "/ {reserved}"),
+    ("Free", "{free}", "max {largest}"),
+    ("Fragmentation", "{external}", ""),
+    ("Rounding", "{rounding}", ""),
+    ("Refused above", "{most}", ""),
+)
 PAGE = {
     "lies": "{used} in use, {free} free in <pieces one piece|{pieces} pieces, the largest {largest}>.",
-    "full": "{used} in use, nothing free in the pool.", "refused": "{free} free, {refused} refused: {why}",
-    "none_free": "all {reserved} of the pool are in use", "others": "none of it is this stream's",
+    "full": "{used} in use, nothing free in the pool.",
+    "refused": "{free} free, {refused} refused: {why}",
+    "none_free": "all {reserved} of the pool are in use",
+    "others": "none of it is this stream's",
     "smaller": "this stream's largest piece is {mine} (another's {largest})",
-    "pieces": "{pieces} <pieces piece|pieces>, the largest {mine}", "room": "; room for {room} more",
+    "pieces": "{pieces} <pieces piece|pieces>, the largest {mine}",
+    "room": "; room for {room} more",
     "nothing": "Nothing is free: emptying the cache would give nothing back.",
     "gives": "Emptying the cache would give {releasable} back to the device",
     "stays": "; {held} stay, in segments that a block in use keeps",
-    "now": "The pool as it is now.", "before": "Before the first {unit} of {last}.",
-    "moment": "{Unit} {at} of {last}: {told}.", "asked": " ({asked} asked)", "elsewhere": "another stream",
+    "now": "The pool as it is now.",
+    "before": "Before the first {unit} of {last}.",
+    "moment": "{Unit} {at} of {last}: {told}.",
+    "asked": " ({asked} asked)",
+    "elsewhere": "another stream",
     "block": "<waits Freed, but waiting for a stream|In use>: {size}{asked}{label} {where}{age}.",
-    "free": "Free: {size} {where}.", "unmapped": "Not mapped: {size} of addresses without memory {where}.",
+    "free": "Free: {size} {where}.",
+    "unmapped": "Not mapped: {size} of addresses without memory {where}.",
     "where": "at 0x{address}, <seen in|in what was seen of> a segment of {segment} of {stream}",
-    "lost": " ({asked} asked, {lost} lost by rounding)", "age": ", {events} events old",
+    "lost": " ({asked} asked, {lost} lost by rounding)",
+    "age": ", {events} events old",
     "first": ", there before the first event",
-}  # fmt: skip
+}
 """What ``state.js`` fills, beside `FIGURES` and `DONE`."""
 
 
@@ -80,15 +91,21 @@ def owner_of(stack: Stack) -> str:
 
 def _words(found: Fragmentation) -> dict[str, int | str]:
     """What the texts of a step are filled with."""
-    most, room = found.largest_request_bytes, found.room_bytes
+    most = found.largest_request_bytes
+    room = found.room_bytes
     return {
-        "used": size(found.used_bytes), "reserved": size(found.reserved_bytes),
-        "free": size(found.free_bytes), "largest": size(found.largest_free_bytes),
-        "pieces": sum(arena.free_blocks for arena in found.arenas), "rounding": size(found.rounding_bytes),
-        "external": percent(found.external), "most": "not known" if most is None else size(most),
-        "releasable": size(found.releasable_bytes), "held": size(found.held_bytes),
+        "used": size(found.used_bytes),
+        "reserved": size(found.reserved_bytes),
+        "free": size(found.free_bytes),
+        "largest": size(found.largest_free_bytes),
+        "pieces": sum(arena.free_blocks for arena in found.arenas),
+        "rounding": size(found.rounding_bytes),
+        "external": percent(found.external),
+        "most": "not known" if most is None else size(most),
+        "releasable": size(found.releasable_bytes),
+        "held": size(found.held_bytes),
         "room": "" if room is None else size(room),
-    }  # fmt: skip
+    }
 
 
 def sentence(found: Fragmentation, refused_bytes: int = 0, stream: int = 0) -> str:

@@ -18,7 +18,10 @@ from virtualgpu.records.traffic.ports import Over
 from virtualgpu.words import count, duration, listing, noun, number, size
 
 COLOURS = ("accent", "warn", "good", "purple", "accent-2", "tail", "other", "range")
-ROW_PX, STEPS_PX, LEFT_PX, RIGHT_PX = 32, 30, 46, 106
+ROW_PX = 32
+STEPS_PX = 30
+LEFT_PX = 46
+RIGHT_PX = 106
 _HIDDEN = "the library tells neither chunks nor steps"
 # What a row of such a record holds, in microseconds.
 SCHEDULES = {"ring": "ring", "tree": "tree", "naive": "all through GPU 0"}
@@ -114,7 +117,8 @@ class CollectiveView(View):
         """Bytes out of and into each GPU in the first steps."""
         record = self._collective
         ends = [*record.begins, len(record.traffic.crossings)]
-        out, into = [0] * record.gpus, [0] * record.gpus
+        out = [0] * record.gpus
+        into = [0] * record.gpus
         for each in record.traffic.crossings[: ends[steps]]:
             out[each.source] += each.size_bytes
             into[each.target] += each.size_bytes
@@ -128,11 +132,16 @@ class CollectiveView(View):
             words(" ".join(wrong[:2]), "strong") if wrong else None,
             self._steps(),
             switch("step", self.step, cases),
-            legend([("fg", "came in this step"), ("other-pale", "part of a result, or what it began with"),
-                    ("accent", "finished chunk, a colour each")]),
+            legend(
+                [
+                    ("fg", "came in this step"),
+                    ("other-pale", "part of a result, or what it began with"),
+                    ("accent", "finished chunk, a colour each"),
+                ]
+            ),
             words(self._beside, "note") if self._beside else None,
             words("Click a step, or focus the steps and use the arrow keys.", "note", only="page"),
-        )  # fmt: skip
+        )
 
     def _steps(self) -> Plot:
         steps = self._collective.steps
@@ -143,11 +152,23 @@ class CollectiveView(View):
         return plot(
             STEPS_PX,
             (0, len(here)),
-            Rects(here, here + 1, 0 * here + 2, 0 * here + STEPS_PX - 6, "grid", inset=1, outline=True,
-                  **speaking(said)),
+            Rects(
+                here,
+                here + 1,
+                0 * here + 2,
+                0 * here + STEPS_PX - 6,
+                "grid",
+                inset=1,
+                outline=True,
+                **speaking(said),
+            ),
             texts([(at + 0.5, STEPS_PX / 2 - 2, name, 1) for at, name in enumerate(names)]),
-            label="Steps", left=LEFT_PX, trait="step", values=here.tolist(), chosen=int(self.step),
-        )  # fmt: skip
+            label="Steps",
+            left=LEFT_PX,
+            trait="step",
+            values=here.tolist(),
+            chosen=int(self.step),
+        )
 
     def _shown(self, at: int) -> Box:
         record = self._collective
@@ -173,7 +194,10 @@ class CollectiveView(View):
         gap = 0.002 * chunks
         moves = record.steps[at - 1].moves if at else ()
         came = {(move.target, move.chunk) for move in moves}
-        cells, frames, palette, said = [], [], [*COLOURS, *(f"{c}-pale" for c in COLOURS)], []
+        cells = []
+        frames = []
+        palette = [*COLOURS, *(f"{c}-pale" for c in COLOURS)]
+        said = []
         written: dict[str, list[tuple[float, float, str, float]]] = {}
         for rank in range(record.gpus):
             top = ROW_PX * rank
@@ -201,10 +225,14 @@ class CollectiveView(View):
             Labels([float(chunks)] * record.gpus, middle, sends, dx=6, size=10, colour="muted"),
         ]
         return plot(
-            ROW_PX * record.gpus, (0, chunks), *items, left=LEFT_PX, right=RIGHT_PX,
+            ROW_PX * record.gpus,
+            (0, chunks),
+            *items,
+            left=LEFT_PX,
+            right=RIGHT_PX,
             label=f"Chunks of each GPU after {count(at, 'step')}",
             hint="Point at a chunk, or use the arrow keys: whose sum is it?",
-        )  # fmt: skip
+        )
 
     def _finished(self, chunk: int) -> Parts | None:
         """What a chunk is where it is finished; the same wherever that is asked for."""
@@ -220,13 +248,15 @@ class CollectiveView(View):
         for rank in range(record.gpus):
             for way, moved in (("out", out[rank]), ("in", into[rank])):
                 hot = moved > max(HOT * mean, record.size_bytes)
-                rows.append({
-                    "label": f"GPU {rank} {way}",
-                    "share": moved / most,
-                    "value": size(moved),
-                    "mark": "hot" if hot else "",
-                    "colour": "error" if hot else "accent" if way == "out" else "accent-2",
-                })  # fmt: skip
+                rows.append(
+                    {
+                        "label": f"GPU {rank} {way}",
+                        "share": moved / most,
+                        "value": size(moved),
+                        "mark": "hot" if hot else "",
+                        "colour": "error" if hot else "accent" if way == "out" else "accent-2",
+                    }
+                )
         data = f"{number(max(*out, *into) / record.size_bytes)} times the data"
         return column(words(f"Busiest port so far: {data}", "note"), bars(rows, label=0.27))
 
@@ -280,7 +310,8 @@ def _recorded(record: Collective, known: Mapping[str, Any]) -> str:
     rows = [row for row in known["all_reduce"] if row["size_bytes"] == record.size_bytes]
     if record.operation != "all-reduce" or not rows:
         return ""
-    row, told = rows[0], []
+    row = rows[0]
+    told = []
     for head, ending in (("as one CUDA graph", "us"), ("message by message from Python", "python_us")):
         times = {words: row.get(f"{name}_{ending}") for name, words in SCHEDULES.items()}
         told.append((head, times))

@@ -43,7 +43,8 @@ class DeviceCard(View, module="device/card"):
         metrics: Callable[[], DeviceMetrics] | None = None,
         setup: DeviceMetrics | None = None,
     ) -> None:
-        self.info, self._setup = info, setup
+        self.info = info
+        self._setup = setup
         self.others = facts.without_twins(info, others)
         self._metrics = metrics
         super().__init__(

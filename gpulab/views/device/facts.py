@@ -11,7 +11,8 @@ from virtualgpu.records import DeviceInfo, Dim3, Metric
 from virtualgpu.words import number, size
 
 UNKNOWN = "not known"
-KIB, MIB = 1 << 10, 1 << 20
+KIB = 1 << 10
+MIB = 1 << 20
 
 _SPARE = re.compile(r"NVIDIA |GeForce |Tesla |Quadro |\(.*?\)|\b\d+ ?GB\b")
 
@@ -74,9 +75,15 @@ THREADS = Quantity("Threads per SM", "", lambda d: d.max_threads_per_sm)
 LANES = Quantity("FP32 lanes per SM", "", lambda d: d.fp32_lanes_per_sm)
 
 QUANTITIES: tuple[Quantity, ...] = (
-    SMS, FP32_RATE, BANDWIDTH, Quantity("Memory", "GiB", lambda d: d.memory_bytes / (1 << 30)), L2, SHARED,
-    THREADS, LANES,
-)  # fmt: skip
+    SMS,
+    FP32_RATE,
+    BANDWIDTH,
+    Quantity("Memory", "GiB", lambda d: d.memory_bytes / (1 << 30)),
+    L2,
+    SHARED,
+    THREADS,
+    LANES,
+)
 """What devices are compared by at a glance."""
 
 LIMITS: dict[str, tuple[Quantity, ...]] = {

@@ -78,7 +78,8 @@ def _chains(record: GraphRecord) -> list[list[int]]:
 
     chains = []
     for start in {node.number for node in record.nodes} - {follows(node.number) for node in record.nodes}:
-        chain, following = [start], follows(start)
+        chain = [start]
+        following = follows(start)
         while following is not None:
             chain.append(following)
             following = follows(following)
@@ -90,14 +91,16 @@ def _folded(record: GraphRecord, chain: Sequence[int], apart: frozenset[int]) ->
     """A path with what comes again and again in it as one."""
     nodes = [record.nodes[number] for number in chain]
     kinds = [object() if number in apart else kind_of(record.nodes[number]) for number in chain]
-    found, at = [], 0
+    found = []
+    at = 0
     while at < len(chain):
         length, times = max(
             (_repeats(kinds, at, length) for length in range(1, LONGEST_PATTERN + 1)),
             key=lambda each: (each[0] * each[1], -each[0]) if each[1] > 1 else (0, 0),
         )
         if length * times < LEAST_FOLDED:
-            length, times = 1, 1
+            length = 1
+            times = 1
         end = at + length * times
         found.append(Group(tuple(chain[at:end]), tuple(nodes[at : at + length]), times))
         at = end
@@ -106,7 +109,8 @@ def _folded(record: GraphRecord, chain: Sequence[int], apart: frozenset[int]) ->
 
 def _repeats(kinds: Sequence[object], start: int, length: int) -> tuple[int, int]:
     """The length, and how many times in a row the pattern of that length stands at `start`."""
-    pattern, times = kinds[start : start + length], 1
+    pattern = kinds[start : start + length]
+    times = 1
     while kinds[start + times * length : start + (times + 1) * length] == pattern:
         times += 1
     return length, times
@@ -135,5 +139,6 @@ def _fans(found: Sequence[Group], edges: Sequence[tuple[int, int]], apart: froze
 def _as_fan(many: list[Group]) -> list[Group]:
     if len(many) < LEAST_FOLDED:
         return many
-    first, members = many[0], tuple(member for group in many for member in group.members)
+    first = many[0]
+    members = tuple(member for group in many for member in group.members)
     return [Group(members, first.pattern, first.times * len(many), is_fan=True)]

@@ -13,16 +13,34 @@ from virtualgpu.words import count, duration, listing, noun, number, shape, size
 
 MOST_PARAMETERS = 8
 _TYPES = {
-    "float": "f4", "double": "f8", "int": "i4", "unsigned int": "u4", "unsigned": "u4", "long long": "i8",
-    "unsigned long long": "u8", "size_t": "u8", "int64_t": "i8", "int32_t": "i4", "uint32_t": "u4",
-    "char": "i1", "bool": "?",
-}  # fmt: skip
+    "float": "f4",
+    "double": "f8",
+    "int": "i4",
+    "unsigned int": "u4",
+    "unsigned": "u4",
+    "long long": "i8",
+    "unsigned long long": "u8",
+    "size_t": "u8",
+    "int64_t": "i8",
+    "int32_t": "i4",
+    "uint32_t": "u4",
+    "char": "i1",
+    "bool": "?",
+}
 _KINDS = {
-    "KERNEL": "kernel", "MEMCPY": "copy", "MEMSET": "memory set", "HOST": "host function",
-    "GRAPH": "child graph", "EMPTY": "empty node", "WAIT_EVENT": "wait for an event",
-    "EVENT_RECORD": "event", "MEM_ALLOC": "allocation", "MEM_FREE": "free",
-    "CONDITIONAL": "conditional node", "OTHER": "node",
-}  # fmt: skip
+    "KERNEL": "kernel",
+    "MEMCPY": "copy",
+    "MEMSET": "memory set",
+    "HOST": "host function",
+    "GRAPH": "child graph",
+    "EMPTY": "empty node",
+    "WAIT_EVENT": "wait for an event",
+    "EVENT_RECORD": "event",
+    "MEM_ALLOC": "allocation",
+    "MEM_FREE": "free",
+    "CONDITIONAL": "conditional node",
+    "OTHER": "node",
+}
 # CuPy's own kernels: cupy_multiply__float32_float32_float32.
 _LENGTH = re.compile(r"\d+")
 _OF_CUPY = re.compile(r"cupy_(\w+?)(?:__\w+)?")
@@ -79,7 +97,8 @@ def group_sentence(record: GraphRecord, group: Group, took_ns: Mapping[int, floa
     one = ", ".join(filter(None, (names, detail_of(group.pattern[0]))))
     pattern = f"({names})" if len(group.pattern) > 1 else one
     how = "side by side" if group.is_fan else "one after the other"
-    first, last = min(group.members), max(group.members)
+    first = min(group.members)
+    last = max(group.members)
     return f"{number(group.times)} × {pattern}, {how}: nodes {first} to {last}{time}."
 
 
@@ -130,7 +149,8 @@ def first_elements(values: Sequence[float]) -> str:
 
 def dangling_sentence(found: DanglingArray) -> str:
     """What an array that dangles costs, and the remedy."""
-    name, nodes = found.array.name, list(map(str, found.nodes))
+    name = found.array.name
+    nodes = list(map(str, found.nodes))
     users = listing(nodes if len(nodes) <= 4 else [*nodes[:3], f"{len(nodes) - 3} more"])
     who = f"{noun(len(nodes), 'node')} {users} still {noun(len(nodes), 'uses', 'use')}"
     then = f"{first_elements(found.in_graph)} at {found.array.address:#x}"
@@ -157,8 +177,10 @@ def sentence(record: GraphRecord, name: str) -> str:
 
 def costs(found: GraphComparison) -> str:
     """What a node and what a launch costs, both ways."""
-    node, eager = duration(found.graph_node_ns), duration(found.eager_node_ns)
-    host, before = duration(found.graph_host_ns), duration(found.eager_host_ns)
+    node = duration(found.graph_node_ns)
+    eager = duration(found.eager_node_ns)
+    host = duration(found.graph_host_ns)
+    before = duration(found.eager_host_ns)
     return (
         f"Per node {node} in the graph, {eager} piece by piece: {number(found.speedup, 2)} times as fast. "
         f"Host per run {host} instead of {before} (mean of {count(found.repeats, 'run')})."

@@ -19,7 +19,9 @@ from virtualgpu.records import DanglingArray, GraphComparison, GraphRecord, Time
 from virtualgpu.words import count, listing, number
 
 # The graph has this height at most, alone and above timelines, which then share the next number.
-ALONE_PX, BESIDE_PX, ROWS_PX = 330, 150, 150
+ALONE_PX = 330
+BESIDE_PX = 150
+ROWS_PX = 150
 MOST_SINGLE = 21
 SHAPES = {"KERNEL": "box", "MEMCPY": "copy", "MEMSET": "set", "HOST": "round"}
 WAYS = ("piece by piece", "as a graph")
@@ -55,7 +57,9 @@ class GraphView(View):
     def __init__(
         self, record: GraphRecord, comparison: GraphComparison | None = None, name: str = "fn"
     ) -> None:
-        self.graph, self.comparison, self.name = record, comparison, name
+        self.graph = record
+        self.comparison = comparison
+        self.name = name
         timelines = [each for each in (comparison.eager, comparison.replay) if each] if comparison else []
         self.panels = lanes_of(timelines, WAYS, ROWS_PX) if len(timelines) == len(WAYS) else []
         self._took = _times(comparison.replay) if comparison and comparison.replay else {}
@@ -122,7 +126,8 @@ class GraphView(View):
         """What the graph reads where a name means something else by now, and what that is."""
         shown = {}
         for found in self.graph.dangling:
-            name, say = found.array.name, graph_text.dangling_sentence(found)
+            name = found.array.name
+            say = graph_text.dangling_sentence(found)
             old = graph_text.first_elements(found.in_graph)
             shown[_old(found)] = Shown(f"old {name}", "error-bg", "hexagon", old, say, mark="error")
             if found.address_now is not None:
@@ -203,7 +208,8 @@ def _old(found: DanglingArray) -> str:
 
 
 def _called(group: Group) -> str:
-    first, last = min(group.members), max(group.members)
+    first = min(group.members)
+    last = max(group.members)
     return f"node {first}" if first == last else f"nodes {first} to {last}"
 
 

@@ -16,9 +16,12 @@ from virtualgpu.records.memory import LevelBandwidth, MemoryLadder
 from virtualgpu.words import duration, listing, number, size
 
 COLOURS = ("accent", "tail", "good")
-TOP_PX, HEIGHT_PX = 24, 250
-BAR_PX, GAP_PX = 9, 9
-LEFT_PX, LEVELS_LEFT_PX = 52, 104
+TOP_PX = 24
+HEIGHT_PX = 250
+BAR_PX = 9
+GAP_PX = 9
+LEFT_PX = 52
+LEVELS_LEFT_PX = 104
 MARGIN = 2**0.3  # of the working sets, on both sides
 
 
@@ -43,7 +46,8 @@ class LadderChart(View):
     ) -> None:
         if not 1 <= len(ladders) <= len(COLOURS):
             raise ValueError(f"A chart takes one to {len(COLOURS)} ladders, not {len(ladders)}.")
-        self.ladders, self._find = tuple(ladders), find
+        self.ladders = tuple(ladders)
+        self._find = find
         first = self.ladders[0]
         super().__init__(
             title="Memory hierarchy: latency and bandwidth",
@@ -93,25 +97,33 @@ class LadderChart(View):
             words("Focus a chart and use the arrow keys.", "note", only="page"),
             fold(
                 "How each figure was found",
-                table([["latency", first.latency_method],
-                       *[[b.level, f"{b.method}{_document(b)}"] for b in first.bandwidths]]),
-                opened=False, only="page",
+                table(
+                    [
+                        ["latency", first.latency_method],
+                        *[[b.level, f"{b.method}{_document(b)}"] for b in first.bandwidths],
+                    ]
+                ),
+                opened=False,
+                only="page",
             ),
-        )  # fmt: skip
+        )
 
     # --- latency over the working set ---------------------------------------------------------------
     def _latency(self) -> Box:
         first = self.ladders[0]
         sizes = np.concatenate([each.working_set_bytes for each in self.ladders])
         times = np.concatenate([each.latency_ns for each in self.ladders])
-        least, most = float(sizes.min()) / MARGIN, float(sizes.max()) * MARGIN
+        least = float(sizes.min()) / MARGIN
+        most = float(sizes.max()) * MARGIN
         octaves = [at for at in range(math.ceil(math.log2(least)), int(math.log2(most)) + 1) if at % 4 == 2]
         axes = Axes(
-            Axis(least, most, {2.0**at: size(2.0**at) for at in octaves},
-                 "working set (bytes, logarithmic)", 2),
+            Axis(
+                least, most, {2.0**at: size(2.0**at) for at in octaves}, "working set (bytes, logarithmic)", 2
+            ),
             log_axis(float(times.min()), float(times.max()), "ns a load"),
-            HEIGHT_PX, TOP_PX,
-        )  # fmt: skip
+            HEIGHT_PX,
+            TOP_PX,
+        )
         inside = [c for c in first.capacities if least < c.size_bytes < most]
         capacity = axes.x([c.size_bytes for c in inside])
         points = [(each, w, ns, at) for at, each in enumerate(self.ladders) for w, ns in _points(each)]
@@ -122,52 +134,83 @@ class LadderChart(View):
         ]
         return axes.plot(
             Rules(capacity, 0 * capacity + TOP_PX - 8, capacity, 0 * capacity + axes.bottom, dash=True),
-            Labels(capacity, 0 * capacity + 10, [f"{c.level}: {size(c.size_bytes)}" for c in inside],
-                   anchor="end", dx=-3, colour="muted"),
+            Labels(
+                capacity,
+                0 * capacity + 10,
+                [f"{c.level}: {size(c.size_bytes)}" for c in inside],
+                anchor="end",
+                dx=-3,
+                colour="muted",
+            ),
             *curves,
             axes.points(
-                [w for _, w, _, _ in points], [ns for _, _, ns, _ in points],
+                [w for _, w, _, _ in points],
+                [ns for _, _, ns, _ in points],
                 [f"{size(w)}: {duration(ns)} a load, {each.provenance.label}" for each, w, ns, _ in points],
-                [at for *_, at in points], COLOURS,
+                [at for *_, at in points],
+                COLOURS,
             ),
             label="Latency over the working set, both logarithmic",
-            left=LEFT_PX, right=18,
-        )  # fmt: skip
+            left=LEFT_PX,
+            right=18,
+        )
 
     # --- bandwidth by level -------------------------------------------------------------------------
     def _bandwidth(self) -> Box:
-        first, high = self.ladders[0], len(self.ladders) * BAR_PX
+        first = self.ladders[0]
+        high = len(self.ladders) * BAR_PX
         given = [v for each in self.ladders for b in each.bandwidths for v in (b.gbps, b.published_gbps) if v]
         levels = [b.level for b in first.bandwidths]
         pitch = max(high + GAP_PX, HEIGHT_PX / len(levels))
         axes = Axes(
             log_axis(min(given), max(given), "GB/s, logarithmic; dashed: published", (1,)),
             Axis(len(levels), 0, {at + 0.5: level for at, level in enumerate(levels)}),
-            pitch * len(levels), TOP_PX,
-        )  # fmt: skip
+            pitch * len(levels),
+            TOP_PX,
+        )
         top = dict(zip(levels, axes.y(range(len(levels))).tolist(), strict=True))
         bars = [
-            (top[b.level] + (pitch - high) / 2 + at * BAR_PX, b.gbps, at,
-             f"{b.level}: {number(b.gbps)} GB/s, {each.provenance.label}"
-             + (f"; published: {number(b.published_gbps)} GB/s" if b.published_gbps else ""))
-            for at, each in enumerate(self.ladders) for b in each.bandwidths if b.gbps and b.level in top
-        ]  # fmt: skip
+            (
+                top[b.level] + (pitch - high) / 2 + at * BAR_PX,
+                b.gbps,
+                at,
+                f"{b.level}: {number(b.gbps)} GB/s, {each.provenance.label}"
+                + (f"; published: {number(b.published_gbps)} GB/s" if b.published_gbps else ""),
+            )
+            for at, each in enumerate(self.ladders)
+            for b in each.bandwidths
+            if b.gbps and b.level in top
+        ]
         bars.sort(key=lambda bar: bar[0])
-        y, ends = np.array([bar[0] for bar in bars]), axes.x([bar[1] for bar in bars])
+        y = np.array([bar[0] for bar in bars])
+        ends = axes.x([bar[1] for bar in bars])
         published = axes.x([b.published_gbps for b in first.bandwidths if b.published_gbps])
         tops = np.array([top[b.level] for b in first.bandwidths if b.published_gbps])
         said = [b for b in first.bandwidths if len(self.ladders) == 1 or not b.gbps]
         return axes.plot(
-            Rects(0 * ends + axes.across.domain[0], ends, y, y + BAR_PX - 1, [bar[2] for bar in bars],
-                  COLOURS, **speaking([bar[3] for bar in bars])),
+            Rects(
+                0 * ends + axes.across.domain[0],
+                ends,
+                y,
+                y + BAR_PX - 1,
+                [bar[2] for bar in bars],
+                COLOURS,
+                **speaking([bar[3] for bar in bars]),
+            ),
             Rules(published, tops + 1, published, tops + pitch - 1, "fg", width=1.5, dash=True),
-            Labels(axes.x([max(b.gbps or 0, b.published_gbps or 0, axes.across.low) for b in said]),
-                   [top[b.level] + pitch / 2 for b in said],
-                   [number(b.gbps) if b.gbps else b.why for b in said], dx=5, size=10) if said else None,
+            Labels(
+                axes.x([max(b.gbps or 0, b.published_gbps or 0, axes.across.low) for b in said]),
+                [top[b.level] + pitch / 2 for b in said],
+                [number(b.gbps) if b.gbps else b.why for b in said],
+                dx=5,
+                size=10,
+            )
+            if said
+            else None,
             label="Bandwidth by level, logarithmic",
             left=LEVELS_LEFT_PX,
             right=36,
-        )  # fmt: skip
+        )
 
 
 def _points(each: MemoryLadder) -> list[tuple[int, float]]:
@@ -176,8 +219,11 @@ def _points(each: MemoryLadder) -> list[tuple[int, float]]:
 
 def _steps(each: MemoryLadder) -> list[tuple[str, float]]:
     """Latency in the middle of each level: at half of a cache, and of all that was read."""
-    found = [(f"from {c.level}", each.latency_at(c.size_bytes / 2)) for c in each.capacities
-             if c.size_bytes / 2 < each.working_set_bytes[-1]]  # fmt: skip
+    found = [
+        (f"from {c.level}", each.latency_at(c.size_bytes / 2))
+        for c in each.capacities
+        if c.size_bytes / 2 < each.working_set_bytes[-1]
+    ]
     last = int(each.working_set_bytes[-1])
     return [*found, (f"within {size(last)}", each.latency_at(last))]
 

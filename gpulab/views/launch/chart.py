@@ -22,8 +22,11 @@ from virtualgpu.words import count, duration, noun, number, percent, shape, size
 BLOCK_SIZES = range(32, 1025, 32)
 LEFT_PX = 54
 # Rows of few busy SMs are as high as this, those of many share what is there; up to 16 have room for names.
-ROW_PX, ROWS_PX, NARROW_ROWS_PX = 26, 170, 130
-NAMED_PX, IDLE_PX = 13.5, 18
+ROW_PX = 26
+ROWS_PX = 170
+NARROW_ROWS_PX = 130
+NAMED_PX = 13.5
+IDLE_PX = 18
 GAP_PX = 10
 RUNNING_PX = 46
 SHADES = ("accent", "accent-2", "tail")
@@ -115,11 +118,14 @@ class LaunchChart(Steered):
 
     def _show(self, trace: LaunchTrace) -> None:
         self.waves = Waves(trace)
-        self.redraw(caption=_caption(trace, self.other),
-                    status=f"{self.waves.wave_words()}. {_occupancy_words(self.waves)}")  # fmt: skip
+        self.redraw(
+            caption=_caption(trace, self.other),
+            status=f"{self.waves.wave_words()}. {_occupancy_words(self.waves)}",
+        )
 
     def sentence(self) -> str:
-        trace, waves = self.trace, self.waves
+        trace = self.trace
+        waves = self.waves
         text = (
             f"Launch of kernel {trace.kernel_name}: {count(waves.blocks, 'block')} of "
             f"{count(math.prod(trace.block), 'thread')} on {count(trace.sm_count, 'SM')} in "
@@ -131,7 +137,8 @@ class LaunchChart(Steered):
     def describe(self) -> str:
         lines = [self.sentence(), MEANING]
         for waves in filter(None, (self.waves, self._other)):
-            trace, fit = waves.trace, waves.trace.occupancy
+            trace = waves.trace
+            fit = waves.trace.occupancy
             limits = ", ".join(f"{limit} {blocks}" for limit, blocks in fit.blocks_by_limit.items())
             lines.append(
                 f"{trace.provenance.label[0].upper()}{trace.provenance.label[1:]}: grid {shape(trace.grid)}, "
@@ -159,13 +166,19 @@ def _legend(shown: list[Waves]) -> Box:
     several = any(waves.full_waves > 1 for waves in shown)
     tail = any(waves.in_tail.any() for waves in shown)
     sampled = max(waves.drawn.trace.sampled for waves in shown)
-    return legend([
-        ("accent", "odd waves" if several else "first wave"),
-        *([("accent-2", "even waves")] if several else []),
-        *([("tail", "tail: last, partly filled wave")] if tail else []),
-        *([("other", f"busy (1 of {number(sampled)} blocks is drawn, on every SM)")] if sampled > 1 else []),
-        ("grid", "idle"),
-    ])  # fmt: skip
+    return legend(
+        [
+            ("accent", "odd waves" if several else "first wave"),
+            *([("accent-2", "even waves")] if several else []),
+            *([("tail", "tail: last, partly filled wave")] if tail else []),
+            *(
+                [("other", f"busy (1 of {number(sampled)} blocks is drawn, on every SM)")]
+                if sampled > 1
+                else []
+            ),
+            ("grid", "idle"),
+        ]
+    )
 
 
 def _occupancy_words(waves: Waves) -> str:
@@ -247,7 +260,7 @@ def _chart(waves: Waves, span_ns: int, most_px: float, narrow: bool = False) -> 
         left=LEFT_PX,
         hint="Click an SM to see it alone." if narrow else hint,
         zoom=True,
-    )  # fmt: skip
+    )
 
 
 def _blocks(waves: Waves, sms: npt.NDArray[Any], height: float) -> Item:
@@ -256,10 +269,12 @@ def _blocks(waves: Waves, sms: npt.NDArray[Any], height: float) -> Item:
         sm, begin, end = waves.trace.busy(waves.trace.span_ns / 2000)
         ground = {"row": np.searchsorted(sms, sm).astype(np.int32), "x0": begin, "x1": end, "colour": "other"}
     waves = waves.drawn
-    trace, order = waves.trace, waves.order
+    trace = waves.trace
+    order = waves.order
     # Four bytes hold times up to 2.1 s exactly, and halve what a slider sends.
     kind = np.int32 if max(trace.span_ns, waves.blocks) < 1 << 31 else np.float64
-    start, end = trace.start_ns[order], trace.end_ns[order]
+    start = trace.start_ns[order]
+    end = trace.end_ns[order]
     # Places that a sample or a small launch leaves free would only make its rows look empty.
     partial = trace.sampled > 1 or sms.size < trace.sm_count
     expected = 1 if partial else trace.occupancy.blocks_per_sm
@@ -272,17 +287,38 @@ def _blocks(waves: Waves, sms: npt.NDArray[Any], height: float) -> Item:
     block = [part for name in used for part in (", ", [f"block_{name}"])][1:]
     block = block if len(used) == 1 else ["(", *block, ")"]
     return Spans(
-        start.astype(kind), end.astype(kind), np.searchsorted(sms, trace.sm_id[order]).astype(np.uint16),
-        np.where(waves.in_tail, 2, waves.wave % 2).astype(np.uint8), SHADES,
-        rows=max(1, sms.size), top=0, height=height, lane=waves.slot.astype(np.uint16),
-        lanes=max(1, expected, int(waves.slot.max(initial=0)) + 1), busy=ground,
-        row_names=[f"SM {sm}" for sm in sms.tolist()], written=block,
+        start.astype(kind),
+        end.astype(kind),
+        np.searchsorted(sms, trace.sm_id[order]).astype(np.uint16),
+        np.where(waves.in_tail, 2, waves.wave % 2).astype(np.uint8),
+        SHADES,
+        rows=max(1, sms.size),
+        top=0,
+        height=height,
+        lane=waves.slot.astype(np.uint16),
+        lanes=max(1, expected, int(waves.slot.max(initial=0)) + 1),
+        busy=ground,
+        row_names=[f"SM {sm}" for sm in sms.tolist()],
+        written=block,
         columns={f"block_{name}": axes[name].astype(kind) for name in used}
         | {"wave": waves.wave + np.uint16(1)},
-        say=["Block ", *block, " on ", ["row", "row_names"], ": from ", ["x0", "time"], " to ",
-             ["x1", "time"], " (", ["x1", "time", "x0"], "), wave ", ["wave"],
-             ["colour", ["", "", ", the tail"]], "."],
-    )  # fmt: skip
+        say=[
+            "Block ",
+            *block,
+            " on ",
+            ["row", "row_names"],
+            ": from ",
+            ["x0", "time"],
+            " to ",
+            ["x1", "time"],
+            " (",
+            ["x1", "time", "x0"],
+            "), wave ",
+            ["wave"],
+            ["colour", ["", "", ", the tail"]],
+            ".",
+        ],
+    )
 
 
 def _sm_ticks(sms: npt.NDArray[Any], height: float, domain: tuple[float, float]) -> Item:
@@ -307,13 +343,15 @@ def _idle_line(waves: Waves, top: float, domain: tuple[float, float]) -> list[It
 
 def _occupancy(waves: Waves, top: float, domain: tuple[float, float]) -> list[Item]:
     """Warps per SM that is busy at that moment, under those that fit there; the tail in words, too."""
-    trace, fit = waves.trace, waves.trace.occupancy
+    trace = waves.trace
+    fit = waves.trace.occupancy
     times, running = waves.running_on_busy()
     warps = running * trace.warps_per_block
     most = max(1.0, fit.warps_per_sm, float(warps.max(initial=0)))
     up = Axis(0, most, {fit.warps_per_sm: number(fit.warps_per_sm), 0: "0"})
     axes = Axes(Axis(*domain), up, RUNNING_PX - 8, top + 8)
-    line_y, bottom = float(axes.y(fit.warps_per_sm)), axes.bottom
+    line_y = float(axes.y(fit.warps_per_sm))
+    bottom = axes.bottom
     items = [
         Line(times, axes.y(warps), "accent", fill="other", base=bottom, step=True, width=0),
         Rules([domain[0]], [line_y], [domain[1]], [line_y], dash=True),

@@ -22,7 +22,10 @@ from virtualgpu.records.memory import MemorySamples
 from virtualgpu.records.memory.samples import COLUMNS, MARKS
 from virtualgpu.words import size
 
-HEIGHT_PX, AXIS_PX, MARKS_PX, LEFT_PX = 220, 34, 36, 76
+HEIGHT_PX = 220
+AXIS_PX = 34
+MARKS_PX = 36
+LEFT_PX = 76
 AREAS = (("used", "accent"), ("cached", "accent-pale"), ("driver and others", "other-pale"))
 LEGEND = [*((colour, name) for name, colour in AREAS), ("tail", "peak"), ("error", "limit, failed requests")]
 PICTURE_POINTS = 800
@@ -54,7 +57,8 @@ class MemoryChart(View, module="memory/chart"):
         state: str = "stopped",
         act: Callable[[str, str], str] | None = None,
     ) -> None:
-        self._samples, self._act = samples, act
+        self._samples = samples
+        self._act = act
         first = samples()
         super().__init__(
             title=f"Memory of {first.provenance.device}",
@@ -81,14 +85,20 @@ class MemoryChart(View, module="memory/chart"):
         }
         scene, data = pack(tree)
         with self.hold_sync():
-            self.caption, self.scene, self.data = _caption(record), scene, data
+            self.caption = _caption(record)
+            self.scene = scene
+            self.data = data
             for name, value in traits.items():
                 setattr(self, name, value)
 
     def tick(
-        self, number: int, row: Sequence[float | None], marks: Sequence[Sequence[float]],
-        lines: Sequence[SourceLine], failure: str = "",
-    ) -> None:  # fmt: skip
+        self,
+        number: int,
+        row: Sequence[float | None],
+        marks: Sequence[Sequence[float]],
+        lines: Sequence[SourceLine],
+        failure: str = "",
+    ) -> None:
         """Send the browser one reading with the marks and the lines that are new; on any thread."""
         if self.comm is None:
             return
@@ -108,7 +118,8 @@ class MemoryChart(View, module="memory/chart"):
         if content.get("kind") == "all":
             self.redraw()
         elif self._act is not None and content.get("kind") == "act":
-            what, told = str(content.get("what")), ""
+            what = str(content.get("what"))
+            told = ""
             with self._lock, self._reporting(what.capitalize()):
                 told = self._act(what, str(content.get("size", "")))
             self.send({"kind": "answer", "text": told})
@@ -218,8 +229,12 @@ def _torn(end: float) -> Item:
 def _marks(record: MemorySamples, end: float) -> list[Item]:
     """Allocations (upper row) and frees (lower row) as small bars, failures in a colour of their own; sizes
     where there is room."""
-    marks, wide = record.marks, end / 250
-    x, rows, colours, sizes = [], [], [], []
+    marks = record.marks
+    wide = end / 250
+    x = []
+    rows = []
+    colours = []
+    sizes = []
     for at in range(len(marks)):
         for row, there in ((0, marks.allocations[at] or marks.failures[at]), (1, marks.frees[at])):
             if there:
@@ -249,7 +264,8 @@ def scale(reserved: Any, device: Any, peak: Any, limit: Any, capacity: float) ->
     whole = np.nanmax(device, initial=0)
     margin = 1.2  # room for words at a torn edge
     if whole <= MOST_OUTSIDE * high:
-        margin, high = 1.08, max(high, whole)
+        margin = 1.08
+        high = max(high, whole)
     return float(min(margin * high, max(capacity, high)))
 
 

@@ -7,20 +7,30 @@ from virtualgpu.words import count, duration, size
 
 NOT_AVAILABLE = "not available"
 TERMS = ("Used", "Cached", "Driver and others", "Limit of the pool", "Peak used")
-NO_LINE, NO_LIMIT = "no line of the program", "none"
-ROWS, REFUSED = ("allocated", "freed"), "refused"
+NO_LINE = "no line of the program"
+NO_LIMIT = "none"
+ROWS = ("allocated", "freed")
+REFUSED = "refused"
 BEYOND = "+{size} beyond this edge: driver and others"
 PAGE = {
-    "terms": TERMS, "not_available": NOT_AVAILABLE, "no_limit": NO_LIMIT,
-    "mark": "At {time}: {what}; {where}", "allocated": "{times} <times allocation|allocations>, {size}",
+    "terms": TERMS,
+    "not_available": NOT_AVAILABLE,
+    "no_limit": NO_LIMIT,
+    "mark": "At {time}: {what}; {where}",
+    "allocated": "{times} <times allocation|allocations>, {size}",
     "failed": "{failures} <failures request|requests> failed, out of memory",
-    "freed": "{times} <times free|frees>, {size}", "no_line": NO_LINE,
+    "freed": "{times} <times free|frees>, {size}",
+    "no_line": NO_LINE,
     "others": "{where} and {others} <others other line|other lines>",
     "reading": "At {time}: {used} used, {cached} cached, {outside} driver and others, at most {peak} used "
-    "until the next reading{limit}.", "limit": ", limit {limit}", "failure": "not available: {failure}",
-    "rows": ROWS, "refused": REFUSED, "beyond": BEYOND,
+    "until the next reading{limit}.",
+    "limit": ", limit {limit}",
+    "failure": "not available: {failure}",
+    "rows": ROWS,
+    "refused": REFUSED,
+    "beyond": BEYOND,
     "busy": "waits until the cell that runs has ended",
-}  # fmt: skip
+}
 """What ``chart.js`` fills."""
 
 
@@ -57,7 +67,8 @@ def _less(whole: float | None, part: float | None) -> float | None:
 
 def by_line(record: MemorySamples, most: int = 5) -> list[str]:
     """The lines that allocated most, in a sentence each."""
-    marks, sums = record.marks, dict[int, list[float]]()
+    marks = record.marks
+    sums = dict[int, list[float]]()
     for line, times, total in zip(
         marks.line.tolist(), marks.allocations.tolist(), marks.allocated_bytes.tolist(), strict=True
     ):

@@ -19,7 +19,12 @@ from gpulab.views.parts.plots import nice_ticks, plot, speaking, y_ticks
 from virtualgpu.records.device.load import LoadSamples, clock_reasons
 from virtualgpu.words import duration, number, size
 
-LEFT_PX, RIGHT_PX, PHASES_PX, GAP_PX, HELD_PX, AXIS_PX = 76, 14, 34, 19, 14, 34
+LEFT_PX = 76
+RIGHT_PX = 14
+PHASES_PX = 34
+GAP_PX = 19
+HELD_PX = 14
+AXIS_PX = 34
 SPANS_S = (10, 60, 600)
 POINTS = 600
 
@@ -37,16 +42,33 @@ class _Strip(NamedTuple):
 
 
 STRIPS = (
-    _Strip("busy", "%", (("utilization", "muted", monitor_text.UTILIZATION),
-                         ("sm_active", "accent", "SMs active"), ("sm_occupancy", "tail", "occupancy")), True),
-    _Strip("share of each peak", "%", (("tensor", "purple", "tensor cores"), ("fp16", "warn", "FP16"),
-                                       ("fp32", "good", "FP32"), ("fp64", "accent-2", "FP64"),
-                                       ("dram", "error", "DRAM")), True),
+    _Strip(
+        "busy",
+        "%",
+        (
+            ("utilization", "muted", monitor_text.UTILIZATION),
+            ("sm_active", "accent", "SMs active"),
+            ("sm_occupancy", "tail", "occupancy"),
+        ),
+        True,
+    ),
+    _Strip(
+        "share of each peak",
+        "%",
+        (
+            ("tensor", "purple", "tensor cores"),
+            ("fp16", "warn", "FP16"),
+            ("fp32", "good", "FP32"),
+            ("fp64", "accent-2", "FP64"),
+            ("dram", "error", "DRAM"),
+        ),
+        True,
+    ),
     _Strip("power", "W", (("power", "fg", "power"),), False),
     _Strip("SM clock", "MHz", (("sm_clock", "fg", "SM clock"),), False),
     _Strip("temperature", "°C", (("temperature", "fg", "temperature"),), False),
     _Strip("memory used", "MiB", (("memory_used", "fg", "memory used"),), False),
-)  # fmt: skip
+)
 # What holds the clocks back, by the bits: a reason of the program's, of heat, of power, and others.
 _HELD = ((0x01, "other"), (0x68, "error"), (0x84, "warn"))
 _HELD_OTHERS = "purple"
@@ -74,7 +96,9 @@ class LoadChart(Steered):
         state: str = "stopped",
         pause: Callable[[bool], object] = lambda on: None,
     ) -> None:
-        self._samples, self._state, self._pause = samples, state, pause
+        self._samples = samples
+        self._state = state
+        self._pause = pause
         first = samples()
         super().__init__(title=f"What {first.provenance.device} does", source=first.provenance.source)
         if state in ("live", "paused"):
@@ -118,7 +142,8 @@ class LoadChart(Steered):
         self.answer(self._set())
 
     def _caption(self) -> str:
-        record, label = self.record, self.record.provenance.label
+        record = self.record
+        label = self.record.provenance.label
         first = f"{label[0].upper()}{label[1:]}; {self._state}."
         said = [first, monitor_text.MEANS, record.note]
         return " ".join(filter(None, said))
@@ -141,8 +166,12 @@ class LoadChart(Steered):
     def draw(self) -> Box:
         record = self.record
         names = {(colour, name) for each in STRIPS for _, colour, name in each.lines if len(each.lines) > 1}
-        used = [(colour, name) for each in STRIPS for key, colour, name in each.lines
-                if (colour, name) in names and record.latest(key) is not None]  # fmt: skip
+        used = [
+            (colour, name)
+            for each in STRIPS
+            for key, colour, name in each.lines
+            if (colour, name) in names and record.latest(key) is not None
+        ]
         absent = " ".join(monitor_text.missing(record))
         return column(
             numbers(_figures(record), least=140),
@@ -158,7 +187,8 @@ class LoadChart(Steered):
         across = Axis(begin, end)
         shown = [each for each in STRIPS if any(record.latest(name) is not None for name, *_ in each.lines)]
         items: list[Item | None] = [*_phase_names(record, begin, end)]
-        top, ticks = float(PHASES_PX), list[tuple[float, str]]()
+        top = float(PHASES_PX)
+        ticks = list[tuple[float, str]]()
         for strip in shown:
             high = 100.0 if strip.whole else _high(record, strip)
             at = [0.0, 50.0, 100.0] if strip.whole else [0.0, nice_ticks(high, 3)[-1]]
@@ -178,15 +208,21 @@ class LoadChart(Steered):
             Time(bottom),
         ]
         return plot(
-            bottom + AXIS_PX, (begin, end), *items, left=LEFT_PX, right=RIGHT_PX, zoom=not live,
+            bottom + AXIS_PX,
+            (begin, end),
+            *items,
+            left=LEFT_PX,
+            right=RIGHT_PX,
+            zoom=not live,
             label=self.sentence(),
-        )  # fmt: skip
+        )
 
 
 def _figures(record: LoadSamples) -> list[tuple[str, str, str]]:
     """The last readings, each with what there is to know of it."""
     last = record.latest
-    limit, memory = record.power_limit_w, record.memory_mib
+    limit = record.power_limit_w
+    memory = record.memory_mib
     joules = record.energy_j
     return [
         (monitor_text.UTILIZATION, share(last("utilization")), "some kernel ran"),
@@ -234,8 +270,11 @@ def _phase_names(record: LoadSamples, begin: float, end: float) -> list[Item]:
     room = np.diff(np.append(x, end))
     inside = np.flatnonzero((x >= begin) & (x <= end))
     # In full, or what sets it apart, or its number.
-    names = ["\n".join((name, name.rpartition(": ")[2], str(at + 1)))
-             for at in inside.tolist() for name in [record.phases[at][0]]]  # fmt: skip
+    names = [
+        "\n".join((name, name.rpartition(": ")[2], str(at + 1)))
+        for at in inside.tolist()
+        for name in [record.phases[at][0]]
+    ]
     return [
         Rules(x[inside], 0 * x[inside] + 2, x[inside], 0 * x[inside] + bottom, "rule"),
         Labels(x[inside], 0 * x[inside] + 8, names, room=room[inside], dx=3, weight="bold"),
@@ -244,7 +283,8 @@ def _phase_names(record: LoadSamples, begin: float, end: float) -> list[Item]:
 
 def _held(record: LoadSamples, begin: float, top: float, speak: bool) -> tuple[list[Item], float]:
     """A bar for each stretch in which something held the clocks back, and where the chart ends."""
-    bits, time = record["clock_reasons"], record.time_ns
+    bits = record["clock_reasons"]
+    time = record.time_ns
     since = np.concatenate(([0.0], time[:-1]))
     known = np.flatnonzero(~np.isnan(bits) & (time >= begin) & (np.nan_to_num(bits) > 0))
     if not len(known):

@@ -10,9 +10,15 @@ from virtualgpu.words import duration, listing, number
 
 NOT_AVAILABLE = "not available"
 COUNTED = {
-    "sm_active": "SMs active", "sm_occupancy": "occupancy", "dram": "DRAM", "tensor": "tensor cores",
-    "fp16": "FP16", "fp32": "FP32", "fp64": "FP64", "integer": "integer",
-}  # fmt: skip
+    "sm_active": "SMs active",
+    "sm_occupancy": "occupancy",
+    "dram": "DRAM",
+    "tensor": "tensor cores",
+    "fp16": "FP16",
+    "fp32": "FP32",
+    "fp64": "FP64",
+    "integer": "integer",
+}
 UTILIZATION = "GPU utilization"
 MEANS = "GPU utilization is the share of time in which some kernel ran, however few SMs it used."
 # Less is what reading the counters itself costs.
@@ -56,7 +62,8 @@ def sentence(record: LoadSamples, state: str) -> str:
     """What the GPU did last, for how long it was watched, and where that comes from."""
     active = record.mean("sm_active")
     counted = f", {share(active)} of its SMs were active" if active is not None else ""
-    watt, reasons = record.mean_power_w, held(record)
+    watt = record.mean_power_w
+    reasons = held(record)
     power = f", {number(watt)} W" if watt is not None else ""
     back = f", clocks held back by {listing(reasons)}" if reasons else ""
     return (
@@ -94,17 +101,24 @@ def phases(record: LoadSamples) -> Table:
         counted = [
             share(value) if (value := each.mean(name)) is not None else NOTHING for name in _PHASE_COLUMNS
         ]
-        clock, watt = each.mean("sm_clock"), each.mean_power_w
-        rows.append((
-            each.phases[0][0] if each.phases else "all",
-            share(each.mean("utilization")),
-            *counted,
-            NOTHING if watt is None else f"{number(watt)} W",
-            NOTHING if clock is None else f"{number(clock)} MHz",
-            listing(held(each)) or "nothing",
-        ))  # fmt: skip
+        clock = each.mean("sm_clock")
+        watt = each.mean_power_w
+        rows.append(
+            (
+                each.phases[0][0] if each.phases else "all",
+                share(each.mean("utilization")),
+                *counted,
+                NOTHING if watt is None else f"{number(watt)} W",
+                NOTHING if clock is None else f"{number(clock)} MHz",
+                listing(held(each)) or "nothing",
+            )
+        )
     headings = (
-        "phase", UTILIZATION, *(COUNTED[name] for name in _PHASE_COLUMNS), "power", "SM clock",
+        "phase",
+        UTILIZATION,
+        *(COUNTED[name] for name in _PHASE_COLUMNS),
+        "power",
+        "SM clock",
         "clocks held back by",
-    )  # fmt: skip
+    )
     return Table(f"Means of each phase, {record.provenance.label}", headings, tuple(rows))

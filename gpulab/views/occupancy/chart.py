@@ -19,7 +19,9 @@ from virtualgpu.words import count, number, percent, size
 
 # Each limit has one colour in every point; where several limit at once the first one gives it.
 LIMIT_COLOURS = {"warps": "accent", "blocks": "good", "registers": "warn", "shared memory": "purple"}
-TOP_PX, BARS_PX, BELOW_PX = 22, 190, 38
+TOP_PX = 22
+BARS_PX = 190
+BELOW_PX = 38
 
 
 class OccupancyChart(View):
@@ -109,13 +111,23 @@ class OccupancyChart(View):
         shown = [i for i in here.tolist() if points[i].block_threads % 128 == 0] or here.tolist()
         axes = Axes(
             Axis(0, len(points), {i + 0.5: sizes[i] for i in shown}, "threads a block"),
-            Axis(0, 1, {share / 4: f"{25 * share} %" for share in range(5)}, grid=True), BARS_PX, TOP_PX,
-        )  # fmt: skip
+            Axis(0, 1, {share / 4: f"{25 * share} %" for share in range(5)}, grid=True),
+            BARS_PX,
+            TOP_PX,
+        )
         kinds = [*LIMIT_COLOURS]
         kind = [kinds.index(name) if (name := _first_limiter(p)) in kinds else len(kinds) for p in points]
         return axes.plot(
-            Rects(here, here + 1, axes.y([p.fraction for p in points]), 0.0 * here + axes.bottom, kind,
-                  [*LIMIT_COLOURS.values(), "other"], inset=1, **speaking([_words(p) for p in points])),
+            Rects(
+                here,
+                here + 1,
+                axes.y([p.fraction for p in points]),
+                0.0 * here + axes.bottom,
+                kind,
+                [*LIMIT_COLOURS.values(), "other"],
+                inset=1,
+                **speaking([_words(p) for p in points]),
+            ),
             label="Threads a block",
             left=46,
             below=BELOW_PX,
@@ -124,7 +136,7 @@ class OccupancyChart(View):
             marks=sizes,
             mark_y=10,
             chosen=points.index(self.point),
-        )  # fmt: skip
+        )
 
 
 def _detail(point: Occupancy) -> Box:

@@ -14,8 +14,12 @@ from gpulab.views.parts.items import Item, Labels, Numbers, Rects, Rules
 from gpulab.views.parts.plots import plot, speaking, y_name, y_ticks
 from virtualgpu.words import number
 
-TICKS_PX, NAME_PX, BELOW_PX = 11, 29, 40
-MARK_PX, MARK_SHARE = 3, 0.004  # half of a point: its height, and its width as a share of the axis
+TICKS_PX = 11
+NAME_PX = 29
+BELOW_PX = 40
+# half of a point: its height, and its width as a share of the axis
+MARK_PX = 3
+MARK_SHARE = 0.004
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,21 +91,33 @@ class Axes:
         return self.bottom - self.height * (self.up.places(values) - low) / (high - low)
 
     def points(
-        self, x: Numbers, y: Numbers, sentences: Sequence[str], colour: str | Sequence[int] = "accent",
+        self,
+        x: Numbers,
+        y: Numbers,
+        sentences: Sequence[str],
+        colour: str | Sequence[int] = "accent",
         colours: Sequence[str] = (),
-    ) -> Item:  # fmt: skip
+    ) -> Item:
         """A mark for each pair of values; it says its sentence when it is pointed at or walked to."""
         low, high = self.across.domain
-        places, heights, half = self.x(x), self.y(y), MARK_SHARE * (high - low)
+        places = self.x(x)
+        heights = self.y(y)
+        half = MARK_SHARE * (high - low)
         return Rects(
-            places - half, places + half, heights - MARK_PX, heights + MARK_PX, colour, colours,
+            places - half,
+            places + half,
+            heights - MARK_PX,
+            heights + MARK_PX,
+            colour,
+            colours,
             **speaking(sentences),
-        )  # fmt: skip
+        )
 
     def grid(self) -> list[Item | None]:
         """Lines that lie under everything else."""
         low, high = self.across.domain
-        x, y = self.x([*self.across.ticks]), self.y([*self.up.ticks])
+        x = self.x([*self.across.ticks])
+        y = self.y([*self.up.ticks])
         return [
             Rules(0 * y + low, y, 0 * y + high, y, "grid") if self.up.grid else None,
             Rules(x, 0 * x + self.top, x, 0 * x + self.bottom, "grid") if self.across.grid else None,
@@ -109,11 +125,15 @@ class Axes:
 
     def sides(self, left: int) -> list[Item]:
         """Texts and names of the ticks; `left` pixels are there for those of the axis that goes up."""
-        domain, across, up = self.across.domain, self.across, self.up
-        x, y = self.x([*across.ticks]), self.y([*up.ticks])
+        domain = self.across.domain
+        across = self.across
+        up = self.up
+        x = self.x([*across.ticks])
+        y = self.y([*up.ticks])
         # Where no line leads to them they need not stand beside what is above or below the chart.
         y = y if up.grid else np.clip(y, self.top + 2, self.bottom - 4)
-        below, centre = self.bottom + TICKS_PX, [sum(domain) / 2]
+        below = self.bottom + TICKS_PX
+        centre = [sum(domain) / 2]
         return [
             y_ticks(y, [*up.ticks.values()], domain),
             y_name(up.name, self.top + self.height / 2, domain, left),

@@ -176,9 +176,13 @@ def column(*boxes: Box | None, gap: int = 6, **more: Any) -> Box:
 
 
 def row(
-    *boxes: Box, weights: Sequence[float] = (), least: Sequence[int] = (), gap: int = 20, above: bool = False,
+    *boxes: Box,
+    weights: Sequence[float] = (),
+    least: Sequence[int] = (),
+    gap: int = 20,
+    above: bool = False,
     **more: Any,
-) -> Box:  # fmt: skip
+) -> Box:
     """Boxes side by side, widths by `weights`.
 
     Where one would be under its `least` pixels they wrap, to below or `above` the first.

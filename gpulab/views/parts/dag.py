@@ -18,7 +18,11 @@ from gpulab.views.parts.layers import Layers, layers
 COLUMNS = 7
 LEAST_COLUMNS = 5
 ROOM = 0.74  # of a column, for the node; the rest is for arrows
-NODE_PX, GAP_PX, LOW_PX, LOW_GAP_PX, BAND_PX = 34, 12, 18, 5, 12
+NODE_PX = 34
+GAP_PX = 12
+LOW_PX = 18
+LOW_GAP_PX = 5
+BAND_PX = 12
 EDGE_PX = 5.0  # for outlines
 SHAPES = ("box", "copy", "set", "round", "hexagon")
 
@@ -74,9 +78,15 @@ class _Places:
 
 
 def dag(
-    nodes: Mapping[str, tuple[str, str] | Shown], edges: Sequence[tuple[str, str]], *, label: str,
-    trait: str = "", most_px: float = math.inf, marked: Collection[str | tuple[str, str]] = (), **more: Any,
-) -> Plot:  # fmt: skip
+    nodes: Mapping[str, tuple[str, str] | Shown],
+    edges: Sequence[tuple[str, str]],
+    *,
+    label: str,
+    trait: str = "",
+    most_px: float = math.inf,
+    marked: Collection[str | tuple[str, str]] = (),
+    **more: Any,
+) -> Plot:
     """Nodes in layers, each as far left as what it needs allows, with arrows between.
 
     Parameters
@@ -104,14 +114,17 @@ def dag(
     shown = [node if isinstance(node, Shown) else Shown(*node) for node in nodes.values()]
     pairs = [(number[first], number[then]) for first, then in edges]
     found = layers(len(shown), pairs)
-    high, places = NODE_PX, _places(found, pairs, NODE_PX, GAP_PX)
+    high = NODE_PX
+    places = _places(found, pairs, NODE_PX, GAP_PX)
     if places.height > most_px:
-        high, places = LOW_PX, _places(found, pairs, LOW_PX, LOW_GAP_PX)
+        high = LOW_PX
+        places = _places(found, pairs, LOW_PX, LOW_GAP_PX)
     columns = min(COLUMNS, max(LEAST_COLUMNS, max(found.layer, default=0) + 1))
     several = max(found.layer, default=0) >= COLUMNS
     colours = sorted({node.colour for node in shown} | {node.mark for node in shown if node.mark})
     owner = {member: at for at, node in enumerate(shown) for member in node.members}
-    left, top = np.array(places.x), np.array(places.y)
+    left = np.array(places.x)
+    top = np.array(places.y)
     names = [*nodes]
     red = {
         pair for pair in pairs if not {names[pair[0]], (names[pair[0]], names[pair[1]])}.isdisjoint(marked)
@@ -120,16 +133,24 @@ def dag(
         places.height,
         (-0.13 if several else -0.02, columns - 1 + ROOM + (0.15 if several else 0.02)),
         Nodes(
-            x0=left, x1=left + ROOM, y0=top, y1=top + high,
-            colour=[colours.index(node.colour) for node in shown], colours=colours,
+            x0=left,
+            x1=left + ROOM,
+            y0=top,
+            y1=top + high,
+            colour=[colours.index(node.colour) for node in shown],
+            colours=colours,
             mark=[colours.index(node.mark) if node.mark else -1 for node in shown],
-            shape=[SHAPES.index(node.shape) for node in shown], text=[node.text for node in shown],
-            detail=[node.detail if high == NODE_PX else "" for node in shown], say=[["node", "says"]],
+            shape=[SHAPES.index(node.shape) for node in shown],
+            text=[node.text for node in shown],
+            detail=[node.detail if high == NODE_PX else "" for node in shown],
+            say=[["node", "says"]],
             columns={
-                "node": np.arange(len(shown)), "says": [node.say or node.text for node in shown],
+                "node": np.arange(len(shown)),
+                "says": [node.say or node.text for node in shown],
                 "first": [node.members[0] if node.members else -1 for node in shown],
                 "owner": [owner.get(member, -1) for member in range(max(owner, default=-1) + 1)],
-                "layer": list(found.layer), "picks": trait,
+                "layer": list(found.layer),
+                "picks": trait,
             },
         ),
         *_arrows([way for way in places.ways if way.ends not in red], "muted", 1),
@@ -137,7 +158,7 @@ def dag(
         label=label,
         name="dag",
         **more,
-    )  # fmt: skip
+    )
 
 
 def _arrows(ways: Sequence[_Way], colour: str, width: float) -> list[Item]:
@@ -151,7 +172,8 @@ def _arrows(ways: Sequence[_Way], colour: str, width: float) -> list[Item]:
 
 def _places(found: Layers, edges: Sequence[tuple[int, int]], node_px: float, gap_px: float) -> _Places:
     """In pixels: bands of `COLUMNS` layers, one below the other."""
-    pitch, bands = node_px + gap_px, max(found.layer, default=-1) // COLUMNS + 1
+    pitch = node_px + gap_px
+    bands = max(found.layer, default=-1) // COLUMNS + 1
     ways = [
         [*zip(range(found.layer[first], found.layer[then] + 1), way, strict=True)]
         for (first, then), way in zip(edges, found.ways, strict=True)
@@ -160,7 +182,8 @@ def _places(found: Layers, edges: Sequence[tuple[int, int]], node_px: float, gap
     rows: list[list[float]] = [[] for _ in range(bands)]
     for layer, row in (*zip(found.layer, found.row, strict=True), *(spot for way in ways for spot in way)):
         rows[layer // COLUMNS].append(row)
-    tops, y = [], EDGE_PX
+    tops = []
+    y = EDGE_PX
     for band in rows:
         tops.append(y - min(band) * pitch)
         y += (max(band) - min(band) + 1) * pitch + BAND_PX
@@ -173,7 +196,8 @@ def _places(found: Layers, edges: Sequence[tuple[int, int]], node_px: float, gap
         legs: list[Leg] = []
         for here, there in pairwise(way):
             (x0, y0), (x1, y1) = place(*here), place(*there)
-            y0, y1 = y0 + node_px / 2, y1 + node_px / 2
+            y0 = y0 + node_px / 2
+            y1 = y1 + node_px / 2
             if x1 > x0:
                 legs.append((x0 + ROOM, y0, x1, y1))
             else:  # on the next band: out at the right, in again at the left

@@ -156,7 +156,8 @@ class Line(Item):
     step: bool = False
 
     def __post_init__(self) -> None:
-        xs, ys = np.asarray(self.x, np.float64), np.asarray(self.y, np.float32)
+        xs = np.asarray(self.x, np.float64)
+        ys = np.asarray(self.y, np.float32)
         if self.step and xs.size > 2 * MOST_POINTS:
             bounds = np.linspace(0, xs.size, MOST_POINTS, endpoint=False).astype(np.int64)
             highest = np.minimum.reduceat(ys, bounds)  # y grows downwards

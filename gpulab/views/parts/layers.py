@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 
-SWEEPS, MOST_EXCHANGED, MOST_TRIED = 12, 60, 200
+SWEEPS = 12
+MOST_EXCHANGED = 60
+MOST_TRIED = 200
 
 Edge = tuple[int, int]
 
@@ -96,7 +98,8 @@ def _neighbours(steps: Sequence[Edge]) -> tuple[dict[int, list[int]], dict[int, 
 def _with_few_crossings(order: list[list[int]], steps: Sequence[Edge]) -> list[list[int]]:
     """The best of a few ways to sweep; no exchange of two neighbours would save a crossing more."""
     left, right = _neighbours(steps)
-    best, fewest = order, crossings(order, steps)
+    best = order
+    fewest = crossings(order, steps)
     starts = [(weigh, back) for weigh in (_median, _mean) for back in (False, True)]
     for weigh, back in starts if len(left) <= MOST_TRIED else starts[:1]:
         now = [list(nodes) for nodes in order]
@@ -114,12 +117,14 @@ def _with_few_crossings(order: list[list[int]], steps: Sequence[Edge]) -> list[l
                 _exchange(now, at, left, right)
             found = crossings(now, steps)
             if found < fewest:
-                best, fewest = [list(nodes) for nodes in now], found
+                best = [list(nodes) for nodes in now]
+                fewest = found
     last = fewest + 1
     while fewest < last:
         for at in range(len(best)):
             _exchange(best, at, left, right)
-        last, fewest = fewest, crossings(best, steps)
+        last = fewest
+        fewest = crossings(best, steps)
     return best
 
 
@@ -148,7 +153,8 @@ def _exchange(
     for _ in range(len(nodes) if len(nodes) <= MOST_EXCHANGED else 0):
         changed = False
         for place in range(len(nodes) - 1):
-            a, b = nodes[place], nodes[place + 1]
+            a = nodes[place]
+            b = nodes[place + 1]
             if crossed(b, a) < crossed(a, b):
                 nodes[place], nodes[place + 1], changed = b, a, True
         if not changed:
@@ -176,10 +182,12 @@ def _apart(wanted: list[float]) -> list[float]:
     """Places in the same order, at least 1 apart, with the least squared distance from those wanted."""
     blocks: list[tuple[float, int]] = []  # mean of what its members want of the block's start, and how many
     for at, place in enumerate(wanted):
-        mean, size = place - at, 1
+        mean = place - at
+        size = 1
         while blocks and blocks[-1][0] > mean:
             other, many = blocks.pop()
-            mean, size = (mean * size + other * many) / (size + many), size + many
+            mean = (mean * size + other * many) / (size + many)
+            size = size + many
         blocks.append((mean, size))
     starts = [mean for mean, size in blocks for _ in range(size)]
     return [start + at for at, start in enumerate(starts)]

@@ -35,11 +35,39 @@ COLOURS: dict[str, tuple[str, str]] = {
 # The 32 lanes of a warp, in the order of the rainbow (OKLCH 0.74 0.135, hue 262 down to -38), alike in both
 # themes: neighbours look alike, so that a stride shows.
 LANES = (
-    "#7baaff", "#68affd", "#53b4f9", "#3ab8f2", "#17bce9", "#00c0de", "#00c3d2", "#00c5c4",
-    "#00c6b5", "#1ec6a6", "#3fc596", "#58c486", "#6ec175", "#82be65", "#95ba56", "#a5b548",
-    "#b5b03c", "#c2ab34", "#cea532", "#d99f36", "#e2993f", "#e9944b", "#ee8f59", "#f28b68",
-    "#f48877", "#f48687", "#f28497", "#ef84a6", "#ea85b5", "#e487c4", "#dc8ad1", "#d28ddd",
-)  # fmt: skip
+    "#7baaff",
+    "#68affd",
+    "#53b4f9",
+    "#3ab8f2",
+    "#17bce9",
+    "#00c0de",
+    "#00c3d2",
+    "#00c5c4",
+    "#00c6b5",
+    "#1ec6a6",
+    "#3fc596",
+    "#58c486",
+    "#6ec175",
+    "#82be65",
+    "#95ba56",
+    "#a5b548",
+    "#b5b03c",
+    "#c2ab34",
+    "#cea532",
+    "#d99f36",
+    "#e2993f",
+    "#e9944b",
+    "#ee8f59",
+    "#f28b68",
+    "#f48877",
+    "#f48687",
+    "#f28497",
+    "#ef84a6",
+    "#ea85b5",
+    "#e487c4",
+    "#dc8ad1",
+    "#d28ddd",
+)
 for _lane, _colour in enumerate(LANES):
     COLOURS[f"lane-{_lane}"] = (_colour, _colour)
 COLOURS["on-lane"] = ("#0b1117", "#0b1117")

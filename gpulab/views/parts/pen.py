@@ -86,15 +86,29 @@ class Pen:
         self.draw.polygon([(x * SHARPNESS, y * SHARPNESS) for x, y in points], fill=palette.light(colour))
 
     def text(
-        self, x: float, y: float, text: str, *, size: float = 11, weight: str = "normal", colour: str = "fg",
-        anchor: str = "start", turn: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        x: float,
+        y: float,
+        text: str,
+        *,
+        size: float = 11,
+        weight: str = "normal",
+        colour: str = "fg",
+        anchor: str = "start",
+        turn: bool = False,
+    ) -> None:
         """Text with its vertical middle at y; turned, it reads upwards around (x, y)."""
         if not turn:
-            self.draw.text((x * SHARPNESS, y * SHARPNESS), text, palette.light(colour), font(size, weight),
-                           anchor=_ANCHORS[anchor])  # fmt: skip
+            self.draw.text(
+                (x * SHARPNESS, y * SHARPNESS),
+                text,
+                palette.light(colour),
+                font(size, weight),
+                anchor=_ANCHORS[anchor],
+            )
             return
-        wide, high = round(text_width(text, size, weight) * SHARPNESS) + 4, round(size * 1.5 * SHARPNESS)
+        wide = round(text_width(text, size, weight) * SHARPNESS) + 4
+        high = round(size * 1.5 * SHARPNESS)
         slip = Image.new("L", (wide, high), 0)
         ImageDraw.Draw(slip).text((wide / 2, high / 2), text, 255, font(size, weight), anchor="mm")
         slip = slip.transpose(Image.Transpose.ROTATE_90)

@@ -38,9 +38,13 @@ _LETTERS = ("fg", "muted", "tail-text", "on-accent", "error")
 _GROUNDS = ("bg", "grid", "other", "accent", "accent-2")
 _STYLES = {
     # style -> size, weight, colour
-    "plain": (11.5, "normal", "fg"), "heading": (12, "bold", "fg"), "note": (11, "normal", "muted"),
-    "strong": (11.5, "bold", "fg"), "mono": (11, "mono", "fg"), "title": (15.5, "bold", "fg"),
-}  # fmt: skip
+    "plain": (11.5, "normal", "fg"),
+    "heading": (12, "bold", "fg"),
+    "note": (11, "normal", "muted"),
+    "strong": (11.5, "bold", "fg"),
+    "mono": (11, "mono", "fg"),
+    "title": (15.5, "bold", "fg"),
+}
 
 Painter = Callable[[Pen, float, float], None]
 # Fonts keep state while they measure and draw.
@@ -69,7 +73,8 @@ def _stacked(boxes: list[Box], width: float, gap: float) -> tuple[float, Painter
 
 def _row(box: Row, width: float) -> tuple[float, Painter]:
     """As CSS wraps flexible boxes: as many on a line as their least widths allow, the rest shared out."""
-    gap, least = box.gap, box.least
+    gap = box.gap
+    least = box.least
     lines: list[list[int]] = [[]]
     for at in range(len(box.boxes)):
         taken = sum(least[i] + gap for i in lines[-1])
@@ -81,12 +86,14 @@ def _row(box: Row, width: float) -> tuple[float, Painter]:
     for line in reversed(lines) if box.above else lines:
         spare = width - sum(least[i] for i in line) - gap * (len(line) - 1)
         total = sum(box.weights[i] for i in line)
-        left, tallest = 0.0, 0.0
+        left = 0.0
+        tallest = 0.0
         for i in line:
             own = least[i] + spare * box.weights[i] / total
             high, painter = lay(box.boxes[i], own)
             parts.append((left, top, painter))
-            left, tallest = left + own + gap, max(tallest, high)
+            left = left + own + gap
+            tallest = max(tallest, high)
         top += tallest + 8
 
     def paint(pen: Pen, x: float, y: float) -> None:
@@ -110,11 +117,13 @@ def _words(box: Words, width: float) -> tuple[float, Painter]:
 
 def _legend(box: Legend, width: float) -> tuple[float, Painter]:
     places: list[tuple[float, float, str, str]] = []
-    x, y = 0.0, 0.0
+    x = 0.0
+    y = 0.0
     for colour, text in box.entries:
         wide = 16 + text_width(text, 11)
         if x and x + wide > width:
-            x, y = 0.0, y + 17
+            x = 0.0
+            y = y + 17
         places.append((x, y, colour, text))
         x += wide + 16
 
@@ -133,7 +142,8 @@ def _numbers(box: Terms, width: float) -> tuple[float, Painter]:
 
     def paint(pen: Pen, x: float, y: float) -> None:
         for at, (term, value, detail) in enumerate(box.rows):
-            left, top = x + (at % across) * (wide + 16), y + (at // across) * 36
+            left = x + (at % across) * (wide + 16)
+            top = y + (at // across) * 36
             pen.text(left, top + 7, shortened(term, wide, 11), size=11, colour="muted")
             pen.text(left, top + 22, value, size=14, weight="bold")
             rest = wide - text_width(value, 14, "bold") - 7
@@ -151,15 +161,21 @@ def _bars(box: Bars, width: float) -> tuple[float, Painter]:
 
     def paint(pen: Pen, x: float, y: float) -> None:
         for at, each in enumerate(rows):
-            middle, strong = y + 16 * at + 8, bool(each.get("strong"))
+            middle = y + 16 * at + 8
+            strong = bool(each.get("strong"))
             weight = "bold" if strong else "normal"
             pen.text(x, middle, shortened(each["label"], label - 4, 11, weight), size=11, weight=weight)
             left = x + label
             if each["share"] is not None:
                 pen.rect(left, middle - 4.5, left + track, middle + 4.5, "grid")
                 full = track * min(1.0, max(0.0, each["share"]))
-                pen.rect(left, middle - 4.5, left + full, middle + 4.5,
-                         each.get("colour") or ("accent" if strong else "other"))  # fmt: skip
+                pen.rect(
+                    left,
+                    middle - 4.5,
+                    left + full,
+                    middle + 4.5,
+                    each.get("colour") or ("accent" if strong else "other"),
+                )
             mark = f" {each['mark']}" if each.get("mark") else ""
             pen.text(x + width, middle, mark, size=11, weight=weight, colour="tail-text", anchor="end")
             end = x + width - text_width(mark, 11, weight)
@@ -171,7 +187,8 @@ def _bars(box: Bars, width: float) -> tuple[float, Painter]:
 def _table(box: Cells, width: float) -> tuple[float, Painter]:
     """The last cell stands right; the others share what it leaves, and what is longer breaks at words."""
     headings = [box.headings] if box.headings else []
-    rows, size = headings + box.rows, 11
+    rows = headings + box.rows
+    size = 11
     needed = [max(text_width(cell, size) for cell in cells) + 10 for cells in zip(*rows, strict=True)]
     # Where there is too little room the widest columns give it, and nobody else.
     most = max(needed)
@@ -204,7 +221,8 @@ def _table(box: Cells, width: float) -> tuple[float, Painter]:
 
 def _matrix(box: Matrix, width: float) -> tuple[float, Painter]:
     """Labels, then columns as wide as their texts need; headings break at words."""
-    rows, size = box.rows, 11
+    rows = box.rows
+    size = 11
     texts = list(zip(*([text for text, _ in each["cells"]] for each in rows), strict=True))
     label = max(text_width(each["label"], size, "bold") for each in rows) + 10
     needed = [max(text_width(text, size, "bold") for text in column) for column in texts]
@@ -221,7 +239,8 @@ def _matrix(box: Matrix, width: float) -> tuple[float, Painter]:
             left += wide
         for at, each in enumerate(rows):
             weight = "bold" if each["strong"] else "normal"
-            base, left = y + top + 21 * at, x + label
+            base = y + top + 21 * at
+            left = x + label
             pen.text(x, base + 8, each["label"], size=size, weight=weight)
             for (text, share), wide in zip(each["cells"], widths, strict=True):
                 pen.text(left, base + 8, text, size=size, weight=weight)

@@ -35,14 +35,17 @@ def paint_plot(pen: Pen, box: Plot, left: float, top: float, width: float) -> No
 
 def _spans(pen: Pen, item: Spans, scale: Scale) -> None:
     width = max(1, round(scale.width * SHARPNESS))
-    rows, above = item.rows, round(item.top * SHARPNESS)
+    rows = item.rows
+    above = round(item.top * SHARPNESS)
     high = item.height / rows
     lanes = max(1, min(item.lanes, int(high * SHARPNESS)))
     joined = bool(item.joined)
     row = np.asarray(item.row, np.int64)
     start, end = (np.asarray(item.column(name), np.float64) - scale.low for name in ("x0", "x1"))
     seen = (row >= 0) & (row < rows)
-    row, start, end = row[seen], start[seen], end[seen]
+    row = row[seen]
+    start = start[seen]
+    end = end[seen]
     key = row * lanes
     if item.lane is not None:
         key = key + np.asarray(item.lane, np.int64)[seen] * lanes // item.lanes
@@ -144,7 +147,8 @@ def _hatch(pen: Pen, left: float, right: float, top: float, bottom: float, colou
     at = (left + top) // HATCH_PX * HATCH_PX
     while at < right + bottom:
         # Where x + y is `at`, inside.
-        upper, lower = max(top, at - right), min(bottom, at - left)
+        upper = max(top, at - right)
+        lower = min(bottom, at - left)
         if upper < lower:
             pen.line([(at - upper, upper), (at - lower, lower)], colour, 1.2)
         at += HATCH_PX
@@ -156,7 +160,8 @@ def _line(pen: Pen, item: Line, scale: Scale) -> None:
     xs: npt.NDArray[np.float64] = scale.left + (np.asarray(item.x, np.float64) - scale.low) * scale.px
     ys = scale.top + np.asarray(item.y, np.float64)
     if item.step:
-        xs, ys = np.repeat(xs, 2)[1:], np.repeat(ys, 2)[:-1]
+        xs = np.repeat(xs, 2)[1:]
+        ys = np.repeat(ys, 2)[:-1]
     points = list(zip(xs.tolist(), ys.tolist(), strict=True))
     if item.fill:
         base = scale.top + item.base
@@ -169,14 +174,19 @@ def _rules(pen: Pen, item: Rules, scale: Scale) -> None:
     if item.most and len(item.x0) > item.most:
         return
     for x0, y0, x1, y1 in zip(item.x0, item.y0, item.x1, item.y1, strict=True):
-        a, b = (scale.x(x0), scale.top + y0), (scale.x(x1), scale.top + y1)
+        a = (scale.x(x0), scale.top + y0)
+        b = (scale.x(x1), scale.top + y1)
         length = math.dist(a, b)
         if item.dash and length:
-            ux, uy = (b[0] - a[0]) / length, (b[1] - a[1]) / length
+            ux = (b[0] - a[0]) / length
+            uy = (b[1] - a[1]) / length
             for at in np.arange(0, length, 7).tolist():
                 to = min(length, at + 4)
-                pen.line([(a[0] + ux * at, a[1] + uy * at), (a[0] + ux * to, a[1] + uy * to)], item.colour,
-                         item.width)  # fmt: skip
+                pen.line(
+                    [(a[0] + ux * at, a[1] + uy * at), (a[0] + ux * to, a[1] + uy * to)],
+                    item.colour,
+                    item.width,
+                )
         else:
             pen.line([a, b], item.colour, item.width)
         if item.arrow:
@@ -196,14 +206,23 @@ def _labels(pen: Pen, item: Labels, scale: Scale) -> None:
             choices = [form for form in choices if text_width(form, size, weight) <= room]
         if not choices or not choices[0]:
             continue
-        x, y = scale.x(item.x[at]) + item.dx, float(item.y[at])
+        x = scale.x(item.x[at]) + item.dx
+        y = float(item.y[at])
         wide = text_width(choices[0], size, weight)
         left = x - {"start": 0, "middle": wide / 2, "end": wide}[item.anchor]
         if item.spread and left < reached.get(y, -math.inf) + 6:
             continue
         reached[y] = left + wide
-        pen.text(x, scale.top + y, choices[0], size=size, weight=weight, colour=item.colour,
-                 anchor=item.anchor, turn=item.turn)  # fmt: skip
+        pen.text(
+            x,
+            scale.top + y,
+            choices[0],
+            size=size,
+            weight=weight,
+            colour=item.colour,
+            anchor=item.anchor,
+            turn=item.turn,
+        )
 
 
 def _axis(pen: Pen, item: Ticks, scale: Scale) -> None:
@@ -227,22 +246,33 @@ def _axis(pen: Pen, item: Ticks, scale: Scale) -> None:
 
 def _chosen(pen: Pen, box: Plot, at: int, scale: Scale) -> None:
     item = next(item for item in box.items if isinstance(item, Rects) and item.say)
-    left, right = scale.x(item.x0[at]) + item.inset, scale.x(item.x1[at]) - item.inset
-    top, bottom = scale.top + item.y0[at], scale.top + item.y1[at]
+    left = scale.x(item.x0[at]) + item.inset
+    right = scale.x(item.x1[at]) - item.inset
+    top = scale.top + item.y0[at]
+    bottom = scale.top + item.y1[at]
     pen.outline(left - 1, top - 1, right + 1, bottom + 1, "fg")
     if not box.marks:
         return
     late = left > scale.left + scale.width / 2
     mark = f"{box.marks[at]} ▼" if late else f"▼ {box.marks[at]}"
-    pen.text((left + right) / 2 + (5 if late else -5), scale.top + (box.mark_y or 0), mark, weight="bold",
-             anchor="end" if late else "start")  # fmt: skip
+    pen.text(
+        (left + right) / 2 + (5 if late else -5),
+        scale.top + (box.mark_y or 0),
+        mark,
+        weight="bold",
+        anchor="end" if late else "start",
+    )
 
 
 def _nodes(pen: Pen, item: Nodes, scale: Scale) -> None:
     for at, (text, detail) in enumerate(zip(item.text, item.detail, strict=True)):
-        left, right = scale.x(item.x0[at]), scale.x(item.x1[at])
-        top, bottom = scale.top + item.y0[at], scale.top + item.y1[at]
-        shape, colour, mark = item.shape[at], item.colours[item.colour[at]], item.mark[at]
+        left = scale.x(item.x0[at])
+        right = scale.x(item.x1[at])
+        top = scale.top + item.y0[at]
+        bottom = scale.top + item.y1[at]
+        shape = item.shape[at]
+        colour = item.colours[item.colour[at]]
+        mark = item.mark[at]
         if mark >= 0:
             pen.polygon(_outline(shape, left - 3, top - 3, right + 3, bottom + 3), item.colours[mark])
         pen.polygon(_outline(shape, left, top, right, bottom), colour)
@@ -250,30 +280,55 @@ def _nodes(pen: Pen, item: Nodes, scale: Scale) -> None:
         lines = [(words, px) for words, px in ((text, 11), (detail, 10)) if words]
         for line, (words, px) in enumerate(lines):
             middle = (top + bottom) / 2 + (line - (len(lines) - 1) / 2) * 14
-            pen.text((left + right) / 2, middle, shortened(words, room, px), size=px,
-                     colour=palette.ink(colour), anchor="middle")  # fmt: skip
+            pen.text(
+                (left + right) / 2,
+                middle,
+                shortened(words, room, px),
+                size=px,
+                colour=palette.ink(colour),
+                anchor="middle",
+            )
 
 
 def _outline(shape: int, left: float, top: float, right: float, bottom: float) -> list[tuple[float, float]]:
     """The corners of a node, as ``outline`` in ``dag.js``."""
-    slant, middle = min(SLANT_PX, (right - left) / 4), (top + bottom) / 2
+    slant = min(SLANT_PX, (right - left) / 4)
+    middle = (top + bottom) / 2
     if shape == 1:
         return [(left + slant, top), (right - slant, top), (right, bottom), (left, bottom)]
     if shape == 2:
         return [(left, top), (right, top), (right - slant, bottom), (left + slant, bottom)]
     if shape == 4:
-        return [(left, middle), (left + slant, top), (right - slant, top), (right, middle),
-                (right - slant, bottom), (left + slant, bottom)]  # fmt: skip
+        return [
+            (left, middle),
+            (left + slant, top),
+            (right - slant, top),
+            (right, middle),
+            (right - slant, bottom),
+            (left + slant, bottom),
+        ]
     radius = (bottom - top) / 2 if shape == 3 else 5
-    arcs = ((right - radius, top + radius, -90), (right - radius, bottom - radius, 0),
-            (left + radius, bottom - radius, 90), (left + radius, top + radius, 180))  # fmt: skip
+    arcs = (
+        (right - radius, top + radius, -90),
+        (right - radius, bottom - radius, 0),
+        (left + radius, bottom - radius, 90),
+        (left + radius, top + radius, 180),
+    )
     return [
         (x + radius * math.cos(math.radians(turn + part)), y + radius * math.sin(math.radians(turn + part)))
-        for x, y, turn in arcs for part in range(0, 91, 15)
-    ]  # fmt: skip
+        for x, y, turn in arcs
+        for part in range(0, 91, 15)
+    ]
 
 
 _PAINTERS: dict[type[Item], Callable[[Pen, Any, Scale], None]] = {
-    Spans: _spans, Rects: _rects, Line: _line, Rules: _rules, Labels: _labels, Ticks: _axis,
-    Tracks: paint_tracks, Time: paint_time, Nodes: _nodes,
-}  # fmt: skip
+    Spans: _spans,
+    Rects: _rects,
+    Line: _line,
+    Rules: _rules,
+    Labels: _labels,
+    Ticks: _axis,
+    Tracks: paint_tracks,
+    Time: paint_time,
+    Nodes: _nodes,
+}

@@ -18,9 +18,15 @@ FINEST = 64
 
 
 def plot(
-    height: float, domain: tuple[float, float], *items: Item | None, label: str = "", left: int = 8,
-    right: int = 8, zoom: bool = False, **more: Any,
-) -> Plot:  # fmt: skip
+    height: float,
+    domain: tuple[float, float],
+    *items: Item | None,
+    label: str = "",
+    left: int = 8,
+    right: int = 8,
+    zoom: bool = False,
+    **more: Any,
+) -> Plot:
     """A plot `height` pixels high whose width stands for `domain`; `label` is read aloud.
 
     With `zoom`, ``+``, ``-`` and ``0``, Ctrl and the wheel, and dragging change what is in sight; at most
@@ -60,9 +66,15 @@ def nice_ticks(limit: float, wanted: int) -> list[float]:
 
 
 def x_axis(
-    y: float, limit: float, text: Callable[[float], str], title: str, *, scale: float = 1,
-    zoom: bool = False, whole: bool = False,
-) -> Item:  # fmt: skip
+    y: float,
+    limit: float,
+    text: Callable[[float], str],
+    title: str,
+    *,
+    scale: float = 1,
+    zoom: bool = False,
+    whole: bool = False,
+) -> Item:
     """Ticks from 0 to `limit` below y, in several finenesses of which the painter takes one that fits.
 
     Parameters
@@ -92,7 +104,8 @@ def time_ticks(low: float, high: float, wanted: float, since: str) -> tuple[str,
     Where the times would be long beside what is in sight, they are told from a round time before it.
     """
     unit, scale = time_unit(high - low)
-    larger, larger_unit = scale * 1000, {"ns": "µs", "µs": "ms"}.get(unit, "s")
+    larger = scale * 1000
+    larger_unit = {"ns": "µs", "µs": "ms"}.get(unit, "s")
     base = math.floor(low / larger) * larger if scale < 1e9 else 0.0
     step = max(1.0, nice_step((high - low) / max(1.0, wanted)))
     digits = max(0, -math.floor(math.log10(step / scale) + 1e-9))
@@ -137,7 +150,14 @@ def lane_grid(
     end[np.append(row[1:] != row[:-1], True)] = steps
     order = np.argsort(start, kind="stable")
     return Spans(
-        start[order].astype(np.float32), end[order].astype(np.float32), row[order].astype(np.uint16),
-        states[row, start][order].astype(np.uint8), colours, rows=rows, top=top, height=rows * row_height,
-        joined=True, **more,
-    )  # fmt: skip
+        start[order].astype(np.float32),
+        end[order].astype(np.float32),
+        row[order].astype(np.uint16),
+        states[row, start][order].astype(np.uint8),
+        colours,
+        rows=rows,
+        top=top,
+        height=rows * row_height,
+        joined=True,
+        **more,
+    )

@@ -23,7 +23,9 @@ class Scale:
     """Where a plot's x values are on the picture."""
 
     def __init__(self, box: Plot, left: float, top: float, width: float) -> None:
-        self.left, self.top, self.box = left + box.left, top, box
+        self.left = left + box.left
+        self.top = top
+        self.box = box
         self.width = width - box.left - box.right
         self.low, self.high = map(float, box.domain)
         self.px: float = self.width / (self.high - self.low)
@@ -43,7 +45,8 @@ def paint_tracks(pen: Pen, item: Tracks, scale: Scale) -> None:
     firsts = np.concatenate([[0], np.cumsum(item.lanes)])
     key = firsts[np.asarray(item.row, np.int64)] + np.asarray(item.lane, np.int64)
     inks = [item.ground, *(f"{name}{pale}" for name in item.colours for pale in ("", "-pale"))]
-    left, above = round(scale.left * SHARPNESS), round(scale.top * SHARPNESS)
+    left = round(scale.left * SHARPNESS)
+    above = round(scale.top * SHARPNESS)
     named: list[tuple[int, float]] = []
     for row, (top, high, lanes) in enumerate(zip(item.tops, item.heights, item.lanes, strict=True)):
         for lane in range(lanes):
@@ -57,7 +60,8 @@ def paint_tracks(pen: Pen, item: Tracks, scale: Scale) -> None:
                 long = mine[(ends - starts)[mine] > LEAST_NAME_PX * SHARPNESS].tolist()
                 named += [(at, (y0 + y1) / 2 / SHARPNESS) for at in long]
     for at, middle in named:
-        x0, x1 = max(scale.left, scale.x(item.x0[at])), scale.x(item.x1[at])
+        x0 = max(scale.left, scale.x(item.x0[at]))
+        x1 = scale.x(item.x1[at])
         text = shortened(item.column("shorts")[item.column("name")[at]], x1 - x0 - 7, 11)
         if len(text) > 3 or "…" not in text:
             ink = palette.ink(item.colours[int(colour[at])])
@@ -83,7 +87,8 @@ def _shades(
 def paint_time(pen: Pen, item: Time, scale: Scale) -> None:
     """The axis, its ticks and its name."""
     title, ticks = time_ticks(scale.low, scale.high, scale.width / TICK_PX, item.since)
-    y, right = scale.top + item.y, scale.left + scale.width
+    y = scale.top + item.y
+    right = scale.left + scale.width
     pen.rect(scale.left, y, right, y + 1, "muted")
     for value, text in ticks:
         x = scale.x(value)

@@ -18,8 +18,12 @@ from virtualgpu.records.formats import BF16, Format, Number, Rounded
 
 PARTS = ("sign", "exponent", "fraction")
 COLOURS = ("tail", "good", "accent")
-CELL_PX, ROW_PX, LEFT_PX, WIDEST = 19, 26, 72, 64
-STEPS, POWERS = range(-64, 65), range(-48, 49)
+CELL_PX = 19
+ROW_PX = 26
+LEFT_PX = 72
+WIDEST = 64
+STEPS = range(-64, 65)
+POWERS = range(-48, 49)
 CAPTION = (
     "Computed exactly from the formats' definitions (IEEE 754-2019, PTX ISA, OCP FP8): rounded to the "
     "nearest, "
@@ -88,11 +92,15 @@ class PrecisionView(Steered):
             legend(zip(COLOURS, PARTS, strict=True)),
             self._strips(record),
             table(rows, headings=("format", "nearest", "next below", "next above", "error")),
-            fold("Ranges, and what lies beyond", table(
-                [_range(form) for form in self.formats],
-                headings=("format", "largest", "smallest normal", "smallest", "too large becomes")),
-                opened=False),
-        )  # fmt: skip
+            fold(
+                "Ranges, and what lies beyond",
+                table(
+                    [_range(form) for form in self.formats],
+                    headings=("format", "largest", "smallest normal", "smallest", "too large becomes"),
+                ),
+                opened=False,
+            ),
+        )
 
     def _moved(self, _: Any) -> None:
         with self._lock, self.hold_sync():
@@ -101,10 +109,14 @@ class PrecisionView(Steered):
             self.answer({"step": self.step, "power": self.power})
 
     def _strips(self, record: Sequence[Rounded]) -> Box:
-        x, y, shade, said = [], [], [], []
+        x = []
+        y = []
+        shade = []
+        said = []
         digits: dict[str, list[tuple[float, float, str]]] = {}
         for at, each in enumerate(record):
-            top, place = float(at * ROW_PX + 2), 0
+            top = float(at * ROW_PX + 2)
+            place = 0
             for part, bits in enumerate(each.form.parts(each.code)):
                 for bit in bits:
                     one = bit == "1"
@@ -116,16 +128,25 @@ class PrecisionView(Steered):
                     digits.setdefault(letters, []).append((place + 0.5, top + CELL_PX / 2, bit))
                     place += 1
         shades = [name for colour in COLOURS for name in (f"{colour}-pale", colour)]
-        cells = Rects(x, [at + 1 for at in x], y, [at + CELL_PX for at in y], shade, shades, inset=0.5,
-                      **speaking(said))  # fmt: skip
+        cells = Rects(
+            x, [at + 1 for at in x], y, [at + CELL_PX for at in y], shade, shades, inset=0.5, **speaking(said)
+        )
         texts: list[Item] = []
         for letters, found in digits.items():
             across, down, said_bits = zip(*found, strict=True)
             texts.append(Labels(across, down, said_bits, anchor="middle", colour=letters, size=10, mono=True))
         middles = [at * ROW_PX + 2 + CELL_PX / 2 for at in range(len(record))]
         names = y_ticks(middles, [each.form.name for each in record], (0, WIDEST))
-        return plot(len(record) * ROW_PX + 4, (0, WIDEST), cells, *texts, names, left=LEFT_PX,
-                    label=self.sentence(), hint="Point at a bit, or use the arrow keys.")  # fmt: skip
+        return plot(
+            len(record) * ROW_PX + 4,
+            (0, WIDEST),
+            cells,
+            *texts,
+            names,
+            left=LEFT_PX,
+            label=self.sentence(),
+            hint="Point at a bit, or use the arrow keys.",
+        )
 
 
 def _finite(value: Number) -> bool:
@@ -160,8 +181,10 @@ def _error(each: Rounded) -> str:
 
 def _range(form: Format) -> tuple[str, ...]:
     beyond = "∞" if form.has_infinity else "NaN (there is no ∞)"
-    short = (f"{value:,.6g}".replace("-", "\N{MINUS SIGN}") for value in
-             (form.largest, form.smallest_normal, form.smallest))  # fmt: skip
+    short = (
+        f"{value:,.6g}".replace("-", "\N{MINUS SIGN}")
+        for value in (form.largest, form.smallest_normal, form.smallest)
+    )
     return (form.name, *short, beyond)
 
 

@@ -18,7 +18,10 @@ from virtualgpu.words import count, duration, listing, number, percent, size
 COLOURS = {"DRAM": "tail", "L2": "accent", "shared": "good"}
 MODELLED = "purple"
 NAMES: dict[Level | None, str] = {"DRAM": "DRAM", "L2": "L2", "shared": "shared memory", None: "arithmetic"}
-HEIGHT_PX, TOP_PX, LEFT_PX, LINE_PX = 260, 14, 64, 13
+HEIGHT_PX = 260
+TOP_PX = 14
+LEFT_PX = 64
+LINE_PX = 13
 MOST_ROWS = 6  # below the chart; with more, a projector would not show both
 # Places that are one to the eye: so far apart, in powers of ten.
 _ONE = 0.05
@@ -114,7 +117,9 @@ class RooflineChart(View):
         return found
 
     def draw(self) -> Box:
-        kept, drawn, kinds = self.roofline.ceilings, self._drawn, self._kinds()
+        kept = self.roofline.ceilings
+        drawn = self._drawn
+        kinds = self._kinds()
         peaks = {kind: kept.gflops[kind] for kind in kinds}
         highest = max(peaks.values())
         xs = [each for point in drawn for each in point.intensities.values()]
@@ -126,11 +131,14 @@ class RooflineChart(View):
         up = log_axis(min([*ys, highest / 100]) / 1.3, highest * 1.3, "GFLOP/s", (1,))
         axes = Axes(across, up, HEIGHT_PX, TOP_PX)
         chart = axes.plot(
-            *_ceilings(axes, self.roofline, peaks), *_points(axes, drawn, self.told),
+            *_ceilings(axes, self.roofline, peaks),
+            *_points(axes, drawn, self.told),
             *[_arrow(axes, self._path_level(), *pair) for pair in self._pairs()],
-            label=self.sentence(), left=LEFT_PX, hint="Point at a kernel, or use the arrow keys.",
+            label=self.sentence(),
+            left=LEFT_PX,
+            hint="Point at a kernel, or use the arrow keys.",
             right=16 + round(max([text_width(name, 11) for name in _named(drawn).values()], default=0)),
-        )  # fmt: skip
+        )
         entries = [
             (COLOURS[level], f"{NAMES[level]}: {number(kept.gbps[level], 4)} GB/s") for level in LEVELS
         ]
@@ -164,12 +172,16 @@ def _modelled(point: RooflinePoint) -> float:
 
 def _ceilings(axes: Axes, roofline: Roofline, peaks: dict[str, float]) -> list[Item]:
     """A slope a level up to the highest peak, a flat line a type, each with its figure."""
-    low, high, bottom, highest = axes.across.low, axes.across.high, axes.up.low, max(peaks.values())
+    low = axes.across.low
+    high = axes.across.high
+    bottom = axes.up.low
+    highest = max(peaks.values())
     items: list[Item] = []
     lowest = min(LEVELS, key=lambda level: roofline.ceilings.gbps[level])
     for level in LEVELS:
         gbps = roofline.ceilings.gbps[level]
-        begin, bend = max(low, bottom / gbps), min(high, highest / gbps)
+        begin = max(low, bottom / gbps)
+        bend = min(high, highest / gbps)
         if begin >= bend:
             continue
         ends = [begin, bend]
@@ -194,8 +206,9 @@ def _points(axes: Axes, drawn: Sequence[RooflinePoint], told: Callable[[Roofline
     """A mark a level for each launch, a thin line through them, its name; where it is modelled to stand."""
     marks = [
         (x, point.gflops, f"{told(point)}; {number(x)} operations a byte of {NAMES[level]}", COLOURS[level])
-        for point in drawn for level, x in point.intensities.items()
-    ]  # fmt: skip
+        for point in drawn
+        for level, x in point.intensities.items()
+    ]
     for point in drawn:
         if rate := _modelled(point):
             said = f"{point.name}: {_rate(rate)} as modelled"
@@ -207,7 +220,8 @@ def _points(axes: Axes, drawn: Sequence[RooflinePoint], told: Callable[[Roofline
     left, right, heights = zip(*ends, strict=True)
     rows = axes.y(heights)
     named = _named(drawn)
-    places, names = [*named], [*named.values()]
+    places = [*named]
+    names = [*named.values()]
     palette = [*dict.fromkeys(colours)]
     return [
         Rules(axes.x(left), rows, axes.x(right), rows, "muted"),
@@ -220,7 +234,8 @@ def _named(drawn: Sequence[RooflinePoint]) -> dict[tuple[float, float], str]:
     """What stands at each place; of several launches at one, two names and how many more kinds."""
     names = dict[tuple[float, float], list[str]]()
     for point in drawn:
-        x, y = max(point.intensities.values()), point.gflops
+        x = max(point.intensities.values())
+        y = point.gflops
         place = next((each for each in names if math.dist(np.log10(each), np.log10((x, y))) < _ONE), (x, y))
         names.setdefault(place, []).append(point.name)
     told = dict[tuple[float, float], str]()
@@ -232,7 +247,8 @@ def _named(drawn: Sequence[RooflinePoint]) -> dict[tuple[float, float], str]:
 
 def _apart(heights: Sequence[float]) -> list[float]:
     """Heights of texts a line apart at least, each as near its own as others and the foot allow."""
-    found, last = [*heights], -math.inf
+    found = [*heights]
+    last = -math.inf
     order = sorted(range(len(heights)), key=heights.__getitem__)
     for at in order:
         found[at] = last = max(heights[at], last + LINE_PX)

@@ -124,12 +124,14 @@ def _html_cell(text: str) -> str:
 def short(text: str, column: int = 1) -> str:
     """A source line that leaves room for what stands beside it: what lies around a column (1-based)."""
     indent = len(text) - len(text.lstrip())
-    text, at = text.strip(), max(0, column - 1 - indent)
+    text = text.strip()
+    at = max(0, column - 1 - indent)
     if len(text) <= SOURCE_CHARACTERS:
         return text
     begin = max(0, min(at - SOURCE_CHARACTERS // 3, len(text) - SOURCE_CHARACTERS))
     end = begin + SOURCE_CHARACTERS
-    before, after = "…" if begin else "", "…" if end < len(text) else ""
+    before = "…" if begin else ""
+    after = "…" if end < len(text) else ""
     return before + text[begin + len(before) : end - len(after)] + after
 
 

@@ -68,14 +68,22 @@ class CounterTable(Shown[KernelCounters], KernelCounters):
         rows = [
             ("warp instructions", number(self.warp_instructions), "issued, summed over all warps"),
             ("thread instructions", number(self.thread_instructions), "one for each active lane"),
-            ("lane efficiency", f"{100 * lanes:.1f} %",
-             f"{lanes * WARP_SIZE:.1f} of {WARP_SIZE} lanes active on average"),
-        ]  # fmt: skip
+            (
+                "lane efficiency",
+                f"{100 * lanes:.1f} %",
+                f"{lanes * WARP_SIZE:.1f} of {WARP_SIZE} lanes active on average",
+            ),
+        ]
         for kind, operations in self.flops.items():
             tensor = self.tensor_flops.get(kind, 0)
             meaning = "additions, multiplications and functions; a multiply-add counts two"
-            rows.append((f"{kind} operations", number(operations),
-                         f"{meaning}; {number(tensor)} by tensor cores" if tensor else meaning))  # fmt: skip
+            rows.append(
+                (
+                    f"{kind} operations",
+                    number(operations),
+                    f"{meaning}; {number(tensor)} by tensor cores" if tensor else meaning,
+                )
+            )
         for kind, name in (("load", "loads"), ("store", "stores"), ("atomic", "atomics")):
             requests = self.total("requests", "global", kind)
             if requests:

@@ -18,27 +18,54 @@ UNEVEN = 1.5
 """The longest block over the mean from which on it is its length that is told, and not the waves."""
 
 NOTEBOOKS: Mapping[CauseKind, str] = {
-    "launch": "11a", "tail": "02", "grid": "02", "occupancy": "02", "divergence": "03", "uncoalesced": "05a",
-    "re-reading": "05b", "bank conflicts": "05b", "atomics": "06", "spills": "02", "in flight": "02",
-    "latency": "02", "compute": "01",
-}  # fmt: skip
+    "launch": "11a",
+    "tail": "02",
+    "grid": "02",
+    "occupancy": "02",
+    "divergence": "03",
+    "uncoalesced": "05a",
+    "re-reading": "05b",
+    "bank conflicts": "05b",
+    "atomics": "06",
+    "spills": "02",
+    "in flight": "02",
+    "latency": "02",
+    "compute": "01",
+}
 NAMES: Mapping[CauseKind, str] = {
-    "launch": "launch-bound", "tail": "tail", "grid": "too few blocks", "occupancy": "occupancy",
-    "divergence": "divergence", "uncoalesced": "uncoalesced", "re-reading": "re-reading",
-    "bank conflicts": "bank conflicts", "atomics": "contended atomics", "spills": "spills",
-    "in flight": "too few bytes in flight", "latency": "latency-bound", "compute": "compute-bound",
-}  # fmt: skip
+    "launch": "launch-bound",
+    "tail": "tail",
+    "grid": "too few blocks",
+    "occupancy": "occupancy",
+    "divergence": "divergence",
+    "uncoalesced": "uncoalesced",
+    "re-reading": "re-reading",
+    "bank conflicts": "bank conflicts",
+    "atomics": "contended atomics",
+    "spills": "spills",
+    "in flight": "too few bytes in flight",
+    "latency": "latency-bound",
+    "compute": "compute-bound",
+}
 BOUND = {
-    "DRAM": ("memory-bound", "DRAM moves its bytes"), "L2": ("bound by L2", "L2 gives its sectors"),
+    "DRAM": ("memory-bound", "DRAM moves its bytes"),
+    "L2": ("bound by L2", "L2 gives its sectors"),
     "load/store": ("bound by load/store units", "the SMs' load/store units serve its requests"),
     "constant": ("bound by the constant cache", "the constant cache serves its words"),
     "atomics": ("bound by atomics", "atomic units do its additions"),
     "latency": ("latency-bound", "its warps wait for what they asked"),
     "start": ("launch-bound", "it starts"),
     "issue": ("compute-bound", "its instructions are issued"),
-}  # fmt: skip
-PIPES = {"fp64": "FP64", "fma": "FP32", "xu": "special-function", "alu": "integer", "imad": "multiply-add",
-         "half": "FP16", "uniform": "uniform"}  # fmt: skip
+}
+PIPES = {
+    "fp64": "FP64",
+    "fma": "FP32",
+    "xu": "special-function",
+    "alu": "integer",
+    "imad": "multiply-add",
+    "half": "FP16",
+    "uniform": "uniform",
+}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -61,10 +88,11 @@ class DiagnosisTable(Shown[LaunchCosts], LaunchCosts):
         What waits for others (latency) has to gain as much once the others are mended, too.
         """
         return tuple(
-            cause for cause in self.causes
+            cause
+            for cause in self.causes
             if (cause.gain if cause.kind == "tail" else min(cause.gain, cause.remaining))
             >= WORTH * COMMON.get(cause.kind, 1.0)
-        )  # fmt: skip
+        )
 
     @property
     def main(self) -> Cause | None:
@@ -82,10 +110,15 @@ class DiagnosisTable(Shown[LaunchCosts], LaunchCosts):
     def tables(self) -> tuple[Table, ...]:
         """The causes worth mending, with their lines and gains."""
         rows = tuple(
-            (NAMES[each.kind], *self._place(each), f"{number(each.gain)} ×", duration(each.after_ns),
-             NOTEBOOKS[each.kind])
+            (
+                NAMES[each.kind],
+                *self._place(each),
+                f"{number(each.gain)} ×",
+                duration(each.after_ns),
+                NOTEBOOKS[each.kind],
+            )
             for each in self.worth_mending
-        )  # fmt: skip
+        )
         headings = ("cause", "line", "source", "gain, modelled", "time after", "notebook")
         return (Table("", headings, rows),) if rows else ()
 
@@ -184,7 +217,8 @@ def _rereading(c: Cause, _: DiagnosisTable) -> Words:
 
 
 def _conflicts(c: Cause, _: DiagnosisTable) -> Words:
-    waves, ideal = number(c.figures["wavefronts"]), number(c.figures["ideal"])
+    waves = number(c.figures["wavefronts"])
+    ideal = number(c.figures["ideal"])
     counted = (
         f"a request takes {waves} wavefronts where {ideal} would do: lanes want different words of a bank"
     )
@@ -192,7 +226,8 @@ def _conflicts(c: Cause, _: DiagnosisTable) -> Words:
 
 
 def _atomics(c: Cause, _: DiagnosisTable) -> Words:
-    words, after = count(c.figures["words"], "word"), number(c.figures["after"])
+    words = count(c.figures["words"], "word")
+    after = number(c.figures["after"])
     counted = f"{count(c.figures['lanes'], 'lane')} change {words} of global memory, one after another"
     return counted, (
         "Sum in the warp by shuffles, or in the block's shared memory, and go to global memory "
@@ -209,7 +244,8 @@ def _spills(c: Cause, _: DiagnosisTable) -> Words:
 
 
 def _divergence(c: Cause, _: DiagnosisTable) -> Words:
-    partial, divergent = int(c.figures["partial"]), c.figures["divergent"]
+    partial = int(c.figures["partial"])
+    divergent = c.figures["divergent"]
     if partial and not divergent:
         counted = f"the last warp of each block has {count(partial, 'lane')} of 32"
         return counted, "Make blocks of a multiple of 32 threads"
@@ -236,10 +272,12 @@ def _compute(c: Cause, _: DiagnosisTable) -> Words:
 
 
 def _occupancy(c: Cause, _: DiagnosisTable) -> Words:
-    warps, room = number(c.figures["warps"]), number(c.figures["room"])
+    warps = number(c.figures["warps"])
+    room = number(c.figures["room"])
     limit, remedy = {
         "shared memory": (
-            f"shared memory, {count(c.figures['size_bytes'], 'byte')} a block", "Use less of it",
+            f"shared memory, {count(c.figures['size_bytes'], 'byte')} a block",
+            "Use less of it",
         ),
         "registers": (
             f"registers, {number(c.figures['registers'])} a thread",
@@ -250,7 +288,7 @@ def _occupancy(c: Cause, _: DiagnosisTable) -> Words:
             "Make blocks of 128 to 256 threads",
         ),
         "warps": ("the size of a block", "Choose a block size that divides what an SM holds"),
-    }[c.detail]  # fmt: skip
+    }[c.detail]
     return f"an SM holds {warps} of {room} warps; the limit is {limit}", remedy
 
 
@@ -275,7 +313,8 @@ def _in_flight(c: Cause, _: DiagnosisTable) -> Words:
     if c.detail == "narrow":
         counted = f"a lane moves {count(c.figures['size_bytes'], 'byte')} at a time, too few in flight"
         return counted, "Move 4 to 16 bytes a lane, as uchar4 or int4"
-    share, warps = percent(c.figures["memory"]), c.figures["warps"]
+    share = percent(c.figures["memory"])
+    warps = c.figures["warps"]
     counted = (
         f"a warp waits for memory {share} of what it takes alone, and {count(warps, 'warp')} on an SM "
         f"{noun(warps, 'keeps', 'keep')} too few bytes in flight to fill its bandwidth"
@@ -306,7 +345,17 @@ def _launch(_: Cause, d: DiagnosisTable) -> Words:
 
 
 _TOLD: Mapping[CauseKind, Callable[[Cause, DiagnosisTable], Words]] = {
-    "launch": _launch, "tail": _tail, "grid": _grid, "occupancy": _occupancy, "divergence": _divergence,
-    "uncoalesced": _uncoalesced, "re-reading": _rereading, "bank conflicts": _conflicts, "atomics": _atomics,
-    "spills": _spills, "in flight": _in_flight, "latency": _latency, "compute": _compute,
-}  # fmt: skip
+    "launch": _launch,
+    "tail": _tail,
+    "grid": _grid,
+    "occupancy": _occupancy,
+    "divergence": _divergence,
+    "uncoalesced": _uncoalesced,
+    "re-reading": _rereading,
+    "bank conflicts": _conflicts,
+    "atomics": _atomics,
+    "spills": _spills,
+    "in flight": _in_flight,
+    "latency": _latency,
+    "compute": _compute,
+}

@@ -62,8 +62,10 @@ class HistoryTable(Shown[ElementHistory], ElementHistory):
 def _row(write: Write) -> tuple[str, ...]:
     block = thread = line = source = NOTHING
     if write.place is not None:
-        block, thread = str(write.place.block), str(write.place.thread)
-        line, source = str(write.place.line or NOTHING), short(write.place.source)
+        block = str(write.place.block)
+        thread = str(write.place.thread)
+        line = str(write.place.line or NOTHING)
+        source = short(write.place.source)
     by = {"initial": "before", "atomic": f"{write.name} (atomic)"}.get(write.kind, write.name)
     launch = str(write.launch) if write.launch else NOTHING
     python = (

@@ -22,7 +22,8 @@ class MemoryReportTable(Shown[MemoryReport], MemoryReport):
     def caption(self) -> str:
         """The peak, and what of it is the call's."""
         if self.failed is not None:
-            used, more = self.peak_bytes - self.failed.size_bytes, self.failed.size_bytes
+            used = self.peak_bytes - self.failed.size_bytes
+            more = self.failed.size_bytes
             what = f"{size(used)} used, {size(more)} more asked for"
             return f"{self.name} ran out of memory: {what}; {self.provenance.label}."
         return (

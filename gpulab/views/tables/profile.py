@@ -12,9 +12,17 @@ from virtualgpu.words import duration, listing, number, percent, shape, size
 
 MOST_ROWS = 20
 _KERNEL = (
-    "key", "count", "device_time_total", "device_time", "of device", "of wall", "grid × block", "occupancy",
-    "GB/s", "GFLOP/s",
-)  # fmt: skip
+    "key",
+    "count",
+    "device_time_total",
+    "device_time",
+    "of device",
+    "of wall",
+    "grid × block",
+    "occupancy",
+    "GB/s",
+    "GFLOP/s",
+)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -31,8 +39,13 @@ class ProfileTable(Shown[Profile], Profile):
     def tables(self) -> tuple[Table, ...]:
         """Kernels, copies, waits of the host, ranges: those that there are."""
         made = (
-            self._kernels(), self._counters(), self._copies(), self._waits(), self._ranges(), self._lines(),
-        )  # fmt: skip
+            self._kernels(),
+            self._counters(),
+            self._copies(),
+            self._waits(),
+            self._ranges(),
+            self._lines(),
+        )
         return tuple(table.without_empty_columns() for table in made if table.rows)
 
     def sentences(self) -> Sequence[str]:
@@ -70,65 +83,86 @@ class ProfileTable(Shown[Profile], Profile):
     def _counters(self) -> Table:
         rows = [
             (
-                each.key, number(each.count), *map(_whole, (each.sectors, each.dram_bytes)),
+                each.key,
+                number(each.count),
+                *map(_whole, (each.sectors, each.dram_bytes)),
                 *map(_whole, (each.warp_instructions, each.flop)),
                 *map(_rate, (each.l1_hit_rate, each.l2_hit_rate)),
             )
             for each in self.counters
-        ]  # fmt: skip
+        ]
         headings = (
-            "key", "count", "sectors", "DRAM bytes", "warp instructions", "FLOP", "L1 hits", "L2 hits",
-        )  # fmt: skip
+            "key",
+            "count",
+            "sectors",
+            "DRAM bytes",
+            "warp instructions",
+            "FLOP",
+            "L1 hits",
+            "L2 hits",
+        )
         return _table("Hardware counters", headings, rows)
 
     def _kernels(self) -> Table:
         device = sum(kernel.device_time_total_ns for kernel in self.kernels)
         rows = [
             (
-                each.key, number(each.count), duration(each.device_time_total_ns),
-                duration(each.device_time_ns), _share(each.device_time_total_ns, device),
-                _share(each.device_time_total_ns, self.wall_ns), _launch(each.grid, each.block),
-                NOTHING if each.occupancy is None else percent(each.occupancy), _number(each.gb_per_s),
+                each.key,
+                number(each.count),
+                duration(each.device_time_total_ns),
+                duration(each.device_time_ns),
+                _share(each.device_time_total_ns, device),
+                _share(each.device_time_total_ns, self.wall_ns),
+                _launch(each.grid, each.block),
+                NOTHING if each.occupancy is None else percent(each.occupancy),
+                _number(each.gb_per_s),
                 _number(each.gflop_per_s),
             )
             for each in self.kernels
-        ]  # fmt: skip
+        ]
         return _table("Kernels", _KERNEL, rows)
 
     def _copies(self) -> Table:
         rows = [
             (
-                _copy(each), number(each.count), duration(each.device_time_total_ns),
-                _share(each.device_time_total_ns, self.wall_ns), size(each.size_bytes),
+                _copy(each),
+                number(each.count),
+                duration(each.device_time_total_ns),
+                _share(each.device_time_total_ns, self.wall_ns),
+                size(each.size_bytes),
                 _number(each.gb_per_s),
             )
             for each in self.copies
-        ]  # fmt: skip
+        ]
         headings = ("key", "count", "device_time_total", "of wall", "bytes", "GB/s")
         return _table("Copies and memsets", headings, rows)
 
     def _waits(self) -> Table:
         rows = [
             (
-                each.key, number(each.count), duration(each.cpu_time_total_ns),
+                each.key,
+                number(each.count),
+                duration(each.cpu_time_total_ns),
                 _share(each.cpu_time_total_ns, self.wall_ns),
                 "hidden: the line asks for none" if each.hidden else "asked for",
                 *((str(each.source), short(each.source.text)) if each.source else (NOTHING, NOTHING)),
             )
             for each in self.waits
-        ]  # fmt: skip
+        ]
         headings = ("key", "count", "cpu_time_total", "of wall", "wait", "line", "source")
         return _table("Waits of the host", headings, rows)
 
     def _ranges(self) -> Table:
         rows = [
             (
-                each.key, number(each.count), duration(each.cpu_time_total_ns),
+                each.key,
+                number(each.count),
+                duration(each.cpu_time_total_ns),
                 NOTHING if each.device_time_total_ns is None else duration(each.device_time_total_ns),
                 number(each.operations),
             )
             for each in self.ranges
-        ]  # fmt: skip
+        ]
         headings = ("key", "count", "cpu_time_total", "device_time_total", "operations")
         return _table(
             "NVTX ranges: the host's time in them, and that of the work given in them", headings, rows
@@ -137,12 +171,15 @@ class ProfileTable(Shown[Profile], Profile):
     def _lines(self) -> Table:
         rows = [
             (
-                str(each.source), short(each.source.text), number(each.count),
-                duration(each.device_time_total_ns), _share(each.device_time_total_ns, self.wall_ns),
+                str(each.source),
+                short(each.source.text),
+                number(each.count),
+                duration(each.device_time_total_ns),
+                _share(each.device_time_total_ns, self.wall_ns),
                 listing(each.keys[:3]) + (" …" if len(each.keys) > 3 else ""),
             )
             for each in self.lines
-        ]  # fmt: skip
+        ]
         headings = ("line", "source", "count", "device_time_total", "of wall", "gives")
         return _table("Lines that give the device work", headings, rows)
 
@@ -210,7 +247,8 @@ def _compared(key: tuple[str, str], before: _Row | None, after: _Row | None) -> 
     cells = [*key]
     cells += [number(each[0]) if each else NOTHING for each in (before, after)]
     times = [NOTHING if not each or each[1] is None else duration(each[1]) for each in (before, after)]
-    first, second = _took(before), _took(after)
+    first = _took(before)
+    second = _took(after)
     more = second - first
     change = f"{'+' if more > 0 else '−' if more else ''}{duration(abs(more))}"
     cells += [*times, NOTHING if any(each and each[1] is None for each in (before, after)) else change]

@@ -63,7 +63,9 @@ class StreamTable(Shown[StreamReport], StreamReport):
 
 
 def _row(use: StreamUse) -> tuple[str, str, str, str, str]:
-    line, source = NOTHING, ""
+    line = NOTHING
+    source = ""
     if use.source is not None:
-        line, source = f"{use.source.file}:{use.source.line}", short(use.source.text)
+        line = f"{use.source.file}:{use.source.line}"
+        source = short(use.source.text)
     return line, source, use.stream or "host", "writes" if use.writes else "reads", use.name

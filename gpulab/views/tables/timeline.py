@@ -23,7 +23,9 @@ class Answers(Texts, tuple[R, ...]):
     @classmethod
     def of(cls, records: Iterable[R], caption: str, shown: Table, sentences: tuple[str, ...] = ()) -> Self:
         answers = cls(records)
-        answers.caption, answers.shown, answers.sentences = caption, shown, sentences
+        answers.caption = caption
+        answers.shown = shown
+        answers.sentences = sentences
         return answers
 
     def __repr__(self) -> str:

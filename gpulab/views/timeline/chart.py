@@ -18,10 +18,15 @@ from gpulab.views.timeline.lanes import ENGINES, HIDDEN, MARK, OF_DEVICE, STREAM
 from virtualgpu.records import Timeline
 from virtualgpu.words import count
 
-HEADING_PX, GAP_PX = 18, 2
-LEAST_LEFT_PX, MOST_LEFT_PX = 80, 150
+HEADING_PX = 18
+GAP_PX = 2
+LEAST_LEFT_PX = 80
+MOST_LEFT_PX = 150
 # Streams have what the other rows leave, between these; more than fit share the last row.
-ROWS_PX, STREAM_PX, LEAST_STREAM_PX, SMALL_PX = 276, 30, 13, 13
+ROWS_PX = 276
+STREAM_PX = 30
+LEAST_STREAM_PX = 13
+SMALL_PX = 13
 MOST_ARROWS = 150
 PICKS = {"selected": "operation", "node": "node", "panel": "panel"}
 
@@ -56,9 +61,12 @@ def _room(panels: Sequence[Lanes], rows_px: float) -> float:
 
 
 def chart(
-    panels: Sequence[Lanes], label: str, picks: Mapping[str, str] = PICKS, rows_px: float = ROWS_PX,
+    panels: Sequence[Lanes],
+    label: str,
+    picks: Mapping[str, str] = PICKS,
+    rows_px: float = ROWS_PX,
     **more: Any,
-) -> Plot:  # fmt: skip
+) -> Plot:
     """One plot of timelines, one below the other, each from its own start on one axis.
 
     Parameters
@@ -104,8 +112,14 @@ def chart(
         *_arrows(panels, rows),
         *_marks(panels, rows),
         plots.y_ticks(middle, names, domain),
-        Labels([domain[0]] * len(headings), headings, [lanes.heading for lanes in panels if headings],
-                     weight="bold", dx=-left, pin=True),
+        Labels(
+            [domain[0]] * len(headings),
+            headings,
+            [lanes.heading for lanes in panels if headings],
+            weight="bold",
+            dx=-left,
+            pin=True,
+        ),
         Time(y),
         label=label,
         left=left,
@@ -113,7 +127,7 @@ def chart(
         name="tracks",
         most_zoom=max(1.0, (domain[1] - domain[0]) / 20),
         **more,
-    )  # fmt: skip
+    )
 
 
 def _tracks(panels: Sequence[Lanes], rows: Rows, picks: Mapping[str, str]) -> Tracks:
@@ -121,13 +135,19 @@ def _tracks(panels: Sequence[Lanes], rows: Rows, picks: Mapping[str, str]) -> Tr
     texts: dict[str, Any] = {"names": [], "details": [], "lines": []}
     for panel, lanes in enumerate(panels):
         given = {
-            "x0": lanes.start - lanes.record.start_ns, "x1": lanes.end - lanes.record.start_ns,
+            "x0": lanes.start - lanes.record.start_ns,
+            "x1": lanes.end - lanes.record.start_ns,
             "row": lanes.row + rows.number[panel, lanes.places[0]] if lanes.places else lanes.row,
-            "lane": lanes.lane, "colour": lanes.engine, "name": lanes.name + len(texts["names"]),
-            "detail": lanes.detail + len(texts["details"]), "line": lanes.line + len(texts["lines"]),
-            "size": lanes.size, "operation": lanes.operation, "node": lanes.node,
+            "lane": lanes.lane,
+            "colour": lanes.engine,
+            "name": lanes.name + len(texts["names"]),
+            "detail": lanes.detail + len(texts["details"]),
+            "line": lanes.line + len(texts["lines"]),
+            "size": lanes.size,
+            "operation": lanes.operation,
+            "node": lanes.node,
             "panel": np.full(lanes.row.size, panel),
-        }  # fmt: skip
+        }
         for name, column in given.items():
             columns.setdefault(name, []).append(column)
         for name, table in texts.items():
@@ -142,14 +162,25 @@ def _tracks(panels: Sequence[Lanes], rows: Rows, picks: Mapping[str, str]) -> Tr
     device = {*np.unique(whole["name"][whole["colour"] < OF_DEVICE]).tolist()}
     shorts = [_short(name) if at in device else name for at, name in enumerate(texts["names"])]
     return Tracks(
-        colours=[colour for colour, _ in ENGINES.values()], tops=rows.tops, heights=rows.heights,
+        colours=[colour for colour, _ in ENGINES.values()],
+        tops=rows.tops,
+        heights=rows.heights,
         lanes=[n for lanes in panels for n in lanes.lanes],
         row_names=[lanes.row_name(place) for lanes in panels for place in lanes.places],
         **{name: whole.pop(name) for name in ("x0", "x1", "row", "lane", "colour")},
         columns={**whole, **texts, "shorts": shorts, "picks": dict(picks)},
-        say=[["name", "names"], ": ", ["x1", "time", "x0"], " from ", ["x0", "time"],
-             ["size", "moved", "x1", "x0"], ["detail", "details"], ["line", "lines"], "."],
-    )  # fmt: skip
+        say=[
+            ["name", "names"],
+            ": ",
+            ["x1", "time", "x0"],
+            " from ",
+            ["x0", "time"],
+            ["size", "moved", "x1", "x0"],
+            ["detail", "details"],
+            ["line", "lines"],
+            ".",
+        ],
+    )
 
 
 def _small(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -183,7 +214,8 @@ def _frames(panels: Sequence[Lanes], rows: Rows) -> Item | None:
     if not found:
         return None
     begin, until, row = np.array(found, np.int64).T
-    top, high = np.array(rows.tops)[row], np.array(rows.heights)[row]
+    top = np.array(rows.tops)[row]
+    high = np.array(rows.heights)[row]
     return Rects(begin, until, top - 1, top + high + 1, "fg", outline=True)
 
 
@@ -192,9 +224,11 @@ def _arrows(panels: Sequence[Lanes], rows: Rows) -> Iterator[Item]:
     for told, colour in ((0, "fg"), (1, "tail-text"), (2, "error")):
         lines = []
         for panel, lanes in enumerate(panels):
-            activities, origin = lanes.record.activities, lanes.record.start_ns
+            activities = lanes.record.activities
+            origin = lanes.record.start_ns
             for source, target in (*lanes.arrows, lanes.faults)[told]:
-                a, b = activities[source], activities[target]
+                a = activities[source]
+                b = activities[target]
                 above, below = (rows.middle(panel, ("stream", *STREAM_OF(each))) for each in (a, b))
                 lines.append((a.end_ns - origin, above, b.start_ns - origin, below))
         if lines:
@@ -221,8 +255,15 @@ def _marks(panels: Sequence[Lanes], rows: Rows) -> Iterator[Item]:
     if marks:
         yield plots.texts([(*mark, 0) for mark in marks], room=None, anchor="start", dx=-4, spread=True)
     if hidden:
-        yield plots.texts([(*mark, 0) for mark in hidden], room=None, anchor="end", dx=-2, weight="bold",
-                    colour="error", spread=True)  # fmt: skip
+        yield plots.texts(
+            [(*mark, 0) for mark in hidden],
+            room=None,
+            anchor="end",
+            dx=-2,
+            weight="bold",
+            colour="error",
+            spread=True,
+        )
 
 
 def tracks_of(plot: Plot) -> Tracks:
@@ -243,11 +284,14 @@ def arrow_words(panels: Sequence[Lanes]) -> str:
     launches = sum(len({launch[1:] for launch in lanes.launches}) for lanes in panels)
     parts = [
         *([f"Arrows: {count(waits, 'wait')} for an event"] if waits else []),
-        *([f"dashed arrows: {count(implicit, 'order')} between streams without an event"]
-          if implicit else []),
+        *(
+            [f"dashed arrows: {count(implicit, 'order')} between streams without an event"]
+            if implicit
+            else []
+        ),
         *([f"red arrows: {count(faults, 'read')} that came before what was to be read"] if faults else []),
         *([f"frames: {count(launches, 'graph launch', 'graph launches')}"] if launches else []),
-    ]  # fmt: skip
+    ]
     if waits + implicit > MOST_ARROWS:
         parts.append(f"arrows are drawn where no more than {MOST_ARROWS} are in sight")
     text = "; ".join(parts)

@@ -35,7 +35,8 @@ ENGINES: dict[str, tuple[str, str]] = {
     "range": ("range", "NVTX range"),
 }
 OF_DEVICE, WAIT, HIDDEN = ([*ENGINES].index(name) for name in ("call", "wait", "hidden"))
-MOST_THREADS, MOST_LANES = 2, 8
+MOST_THREADS = 2
+MOST_LANES = 8
 NOBODY = -1
 KINDS = ("range", "call", "wait", "stream")
 MARK = ", NVTX mark"
@@ -43,9 +44,21 @@ REST: Place = ("stream", 1 << 30, 0)
 
 
 _COLUMNS = (
-    "start_ns", "end_ns", "kind", "copy_kind", "name", "size_bytes", "correlation_id",
-    "device_id", "stream_id", "grid", "block", "pinned", "graph_id", "graph_node_id",
-)  # fmt: skip
+    "start_ns",
+    "end_ns",
+    "kind",
+    "copy_kind",
+    "name",
+    "size_bytes",
+    "correlation_id",
+    "device_id",
+    "stream_id",
+    "grid",
+    "block",
+    "pinned",
+    "graph_id",
+    "graph_node_id",
+)
 STREAM_OF = attrgetter("device_id", "stream_id")
 _OF_KIND = {"CONCURRENT_KERNEL": "kernel", "HOST_LAUNCH": "host", "RANGE": "events"}
 
@@ -116,7 +129,8 @@ class Lanes:
 
     def _share(self, mine: npt.NDArray[Any]) -> int:
         """Give the bars of a row places side by side where they overlap; how many that takes."""
-        start, end = self.start[mine], self.end[mine]
+        start = self.start[mine]
+        end = self.end[mine]
         if not (start[1:] < np.maximum.accumulate(end)[:-1]).any():
             return 1
         free: list[tuple[int, int]] = []
@@ -126,7 +140,8 @@ class Lanes:
             if (free and free[0][0] <= begin) or used >= MOST_LANES:
                 at = heapq.heappop(free)[1]
             else:
-                at, used = used, used + 1
+                at = used
+                used = used + 1
             heapq.heappush(free, (until, at))
             lanes.append(at)
         self.lane[mine] = lanes
@@ -137,7 +152,8 @@ class Lanes:
     def _ranges(self) -> Iterator[Bar]:
         threads = _numbered(each.thread for each in self.record.ranges)
         for each in self.record.ranges:
-            thread, depth = min(threads[each.thread], MOST_THREADS - 1), min(each.depth, self._most_depth - 1)
+            thread = min(threads[each.thread], MOST_THREADS - 1)
+            depth = min(each.depth, self._most_depth - 1)
             what = MARK if each.is_mark else f", NVTX range of depth {each.depth}"
             yield Bar(each.start_ns, each.end_ns, ("range", thread, depth), "range", each.name, what)
 
@@ -145,16 +161,29 @@ class Lanes:
         threads = _numbered(call.thread for call in self.record.calls)
         for call in self.record.calls:
             place = ("call", min(threads[call.thread], MOST_THREADS - 1), 0)
-            yield Bar(call.start_ns, call.end_ns, place, "call", call.name, ", call of the host", call.source,
-                      operation=call.correlation_id or NOBODY)  # fmt: skip
+            yield Bar(
+                call.start_ns,
+                call.end_ns,
+                place,
+                "call",
+                call.name,
+                ", call of the host",
+                call.source,
+                operation=call.correlation_id or NOBODY,
+            )
 
     def _waits(self) -> Iterator[Bar]:
         for wait in self.waits:
             how = "hidden: the program asked for none" if wait.hidden else "asked for"
             yield Bar(
-                wait.start_ns, wait.end_ns, ("wait", 0, 0), "hidden" if wait.hidden else "wait",
-                wait.name or wait.type.lower(), f", wait of the host, {how}", wait.source,
-            )  # fmt: skip
+                wait.start_ns,
+                wait.end_ns,
+                ("wait", 0, 0),
+                "hidden" if wait.hidden else "wait",
+                wait.name or wait.type.lower(),
+                f", wait of the host, {how}",
+                wait.source,
+            )
 
     def _operations(self) -> list[Sequence[Any]]:
         """The columns of `Bar` for the operations: there may be very many."""
@@ -184,9 +213,15 @@ class Lanes:
         ]
 
     def _detail(
-        self, device: int, stream: int, grid: Dim3 | None, block: Dim3 | None, pinned: bool | None,
-        graph: int, node: int,
-    ) -> str:  # fmt: skip
+        self,
+        device: int,
+        stream: int,
+        grid: Dim3 | None,
+        block: Dim3 | None,
+        pinned: bool | None,
+        graph: int,
+        node: int,
+    ) -> str:
         parts = ["", f"on {self.row_name(('stream', device, stream))}"]
         if grid and block:
             parts.append(f"grid {shape(grid)}, block {shape(block)}")

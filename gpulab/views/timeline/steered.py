@@ -39,11 +39,15 @@ class SteeredTimeline(TimelineView, Steered):
         raise NotImplementedError
 
     def show(
-        self, *records: Timeline, names: Sequence[str] = (), summary: str = "",
+        self,
+        *records: Timeline,
+        names: Sequence[str] = (),
+        summary: str = "",
         faults: Sequence[tuple[int, int]] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Show other timelines; `faults` are pairs of the first one's operations that go wrong together."""
-        self.records, self.summary = records, summary
+        self.records = records
+        self.summary = summary
         self.panels = lanes_of(records, names)
         if faults:
             self.panels[0].faults = list(faults)

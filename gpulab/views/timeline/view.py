@@ -23,10 +23,13 @@ METHODS = {
     "file": "a trace file",
 }
 COUNTED = {
-    "kernel": ("kernel", "kernels"), "HtoD": ("copy H2D", "copies H2D"), "DtoH": ("copy D2H", "copies D2H"),
+    "kernel": ("kernel", "kernels"),
+    "HtoD": ("copy H2D", "copies H2D"),
+    "DtoH": ("copy D2H", "copies D2H"),
     "DtoD": ("copy on the device or memset", "copies on the device or memsets"),
-    "host": ("host function", "host functions"), "events": ("event pair", "event pairs"),
-}  # fmt: skip
+    "host": ("host function", "host functions"),
+    "events": ("event pair", "event pairs"),
+}
 MOST_TOLD = 40
 KEYS = "Arrow keys go from bar to bar, Enter selects; + - 0 zoom, Shift and arrows move, / searches."
 HINT = "Point at a bar, or focus the chart and use the arrow keys. + and - zoom, drag to move."
@@ -53,9 +56,15 @@ class TimelineView(View):
     panel = traitlets.Int(NOBODY).tag(sync=True, echo_update=False)
 
     def __init__(
-        self, record: Timeline, *more: Timeline, selected: int = NOBODY, node: int = NOBODY,
-        panel: int = NOBODY, summary: str = "", names: Sequence[str] = (),
-    ) -> None:  # fmt: skip
+        self,
+        record: Timeline,
+        *more: Timeline,
+        selected: int = NOBODY,
+        node: int = NOBODY,
+        panel: int = NOBODY,
+        summary: str = "",
+        names: Sequence[str] = (),
+    ) -> None:
         self.records = (record, *more)
         self.summary = summary
         self.panels = lanes_of(self.records, names)
@@ -63,8 +72,10 @@ class TimelineView(View):
             title="Timeline: streams over time" if not more else "Timelines on one axis",
             source=record.provenance.source,
             caption=" ".join(dict.fromkeys(map(_caption, self.records))),
-            selected=selected, node=node, panel=panel,
-        )  # fmt: skip
+            selected=selected,
+            node=node,
+            panel=panel,
+        )
         self.redraw()
 
     @property
@@ -98,7 +109,7 @@ class TimelineView(View):
             plot,
             words(text, "note") if (text := " ".join(filter(None, notes))) else None,
             gap=4,
-        )  # fmt: skip
+        )
 
 
 def _counts(lanes: Lanes) -> str:

@@ -57,10 +57,15 @@ class TrafficView(View):
         whole = max(each.moved_bytes for each in record.ways) or 1
         run = [each for each in record.expressions if each.kernel >= 0]
         rows = [
-            (each.name, size(each.read_bytes), size(each.written_bytes), duration(each.time_ns),
-             f"kernel {each.kernel + 1}")
+            (
+                each.name,
+                size(each.read_bytes),
+                size(each.written_bytes),
+                duration(each.time_ns),
+                f"kernel {each.kernel + 1}",
+            )
             for each in run
-        ]  # fmt: skip
+        ]
         return column(
             bars([self._bar(each, whole) for each in record.ways], label=0.3),
             words("Expressions in the colours of their kernels; red: cannot be fused.", "note"),
@@ -68,12 +73,22 @@ class TrafficView(View):
             *(words(each, "strong") for each in self._reasons()[:6]),
             *(words(f"Folded while tracing: {each}", "note") for each in record.folded),
             *(words(f"Python asks for a value: {each}", "note") for each in record.breaks),
-            fold("Each expression by itself", table(
-                rows, headings=("expression", "reads", "writes", "time", "fused into")), opened=False),
-            fold("What was generated", column(
-                *(words(f"kernel {at + 1}\n{shown}", "mono")
-                  for at, (shown, _) in enumerate(record.sources))), opened=False),
-        )  # fmt: skip
+            fold(
+                "Each expression by itself",
+                table(rows, headings=("expression", "reads", "writes", "time", "fused into")),
+                opened=False,
+            ),
+            fold(
+                "What was generated",
+                column(
+                    *(
+                        words(f"kernel {at + 1}\n{shown}", "mono")
+                        for at, (shown, _) in enumerate(record.sources)
+                    )
+                ),
+                opened=False,
+            ),
+        )
 
     def _bar(self, way: KernelSet, whole: int) -> dict[str, object]:
         took = f", {duration(way.time_ns)}" if way.time_ns is not None else ""

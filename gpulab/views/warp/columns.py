@@ -30,7 +30,8 @@ class Texts:
 
     def numbers(self, texts: Iterable[str]) -> Ints:
         """The numbers of texts; the warps of a block mostly ask for the same ones."""
-        key, known = tuple(texts), self.known
+        key = tuple(texts)
+        known = self.known
         if key not in self._lists:
             self._lists[key] = np.array([known.setdefault(text, len(known)) for text in key], np.int32)
         return self._lists[key]
@@ -55,7 +56,8 @@ def lane_rows(name: str, values: npt.NDArray[np.uint64], masks: npt.NDArray[np.u
         negative; otherwise ``at >> 1`` is its place in ``table``, which holds the low halves of 32 lanes
         and, if ``at`` is odd, the high halves after them. ``LaneRows`` in ``record.js`` reads it.
     """
-    signed, lanes = values.view(np.int64), lanes_of(masks)
+    signed = values.view(np.int64)
+    lanes = lanes_of(masks)
     first = np.argmax(lanes, axis=1)
     later = lanes & (first[:, None] < _LANES)
     more = later.any(axis=1)
@@ -84,20 +86,31 @@ def of_warp(steps: WarpSteps, texts: Texts, shared: SharedStates | None = None) 
     Columns without a prefix have one row a step: the number of its site, of its pair of masks, of its
     turn, and by how many steps each move goes. Others have one row for each of what their prefix names.
     """
-    trace, loops, at, pair = steps.trace, steps.loops, steps.sites.first, steps.masks.first
+    trace = steps.trace
+    loops = steps.loops
+    at = steps.sites.first
+    pair = steps.masks.first
     here = np.arange(len(steps), dtype=np.int32)
-    active, executed = trace.active_mask[pair], trace.executed_mask[pair]
+    active = trace.active_mask[pair]
+    executed = trace.executed_mask[pair]
     code = (trace.instruction[text].strip() for text in trace.text_index[at].tolist())
     columns: Columns = {
-        "site": steps.sites.of, "site_visits": np.bincount(steps.sites.of),
-        "site_pc": trace.pc[at], "site_line": steps.line[at],
+        "site": steps.sites.of,
+        "site_visits": np.bincount(steps.sites.of),
+        "site_pc": trace.pc[at],
+        "site_line": steps.line[at],
         "site_column": np.where(trace.line[at] == steps.line[at], trace.column[at], 0),
-        "site_place": texts.numbers(steps.place_words), "site_words": texts.numbers(steps.site_words),
-        "site_code": texts.numbers(code), "mask": steps.masks.of,
-        "mask_active": active, "mask_executed": executed, "mask_words": texts.numbers(steps.lanes_words),
-        "mask_lanes": np.bitwise_count(active), "mask_ran": np.bitwise_count(executed),
+        "site_place": texts.numbers(steps.place_words),
+        "site_words": texts.numbers(steps.site_words),
+        "site_code": texts.numbers(code),
+        "mask": steps.masks.of,
+        "mask_active": active,
+        "mask_executed": executed,
+        "mask_words": texts.numbers(steps.lanes_words),
+        "mask_lanes": np.bitwise_count(active),
+        "mask_ran": np.bitwise_count(executed),
         **{name: target - here for name, target in steps.moves.items()},
-    }  # fmt: skip
+    }
     visits = steps.visits
     columns |= {"visit_begin": visits.begin, "visit_line": visits.line, "visit_lanes": visits.lanes}
     columns |= {"visit_words": texts.numbers(steps.visit_words)}
@@ -155,7 +168,8 @@ def _of_values(trace: WarpTrace, texts: Texts) -> Columns:
     names = list(trace.value_register)
     types = [step_text.value_type(*pair) for pair in zip(trace.instruction, trace.value_type, strict=True)]
     step = np.flatnonzero(np.array([bool(name) for name in names])[trace.text_index])
-    which, bits = trace.text_index[step].astype(np.int64), trace.value[step].astype(np.uint64)
+    which = trace.text_index[step].astype(np.int64)
+    bits = trace.value[step].astype(np.uint64)
     call = np.zeros(len(trace), np.int64)
     if detail is not None:
         step = np.concatenate([step, detail.extra_step])
@@ -168,10 +182,15 @@ def _of_values(trace: WarpTrace, texts: Texts) -> Columns:
     holder = call[step] * len(order_of) + np.array([order_of[name] for name in names])[which]
     order = np.argsort(holder * len(trace) + step, kind="stable")
     # Of several registers that a step writes, its first is what it shows: it is assigned last.
-    result, place = np.full(len(trace), -1), np.argsort(order)
+    result = np.full(len(trace), -1)
+    place = np.argsort(order)
     result[step[::-1]] = place[::-1]
-    step, which, bits, holder = step[order], which[order], bits[order], holder[order]
-    what, kind = texts.numbers(names)[which], texts.numbers(types)[which]
+    step = step[order]
+    which = which[order]
+    bits = bits[order]
+    holder = holder[order]
+    what = texts.numbers(names)[which]
+    kind = texts.numbers(types)[which]
     first = np.flatnonzero(np.diff(holder, prepend=-1))
     calls = np.searchsorted(holder[first] // len(order_of), np.arange(int(call.max(initial=0)) + 2))
     columns: Columns = {"holder_rows": np.append(first, step.size), "call_holders": calls, "call": call}
@@ -181,7 +200,8 @@ def _of_values(trace: WarpTrace, texts: Texts) -> Columns:
         result[stores] = step.size + np.arange(stores.size)
         parts = np.bincount(detail.stored_step, minlength=len(trace))[stores].tolist()
         says = ["stored value" if n == 1 else f"first of {n} stored values" for n in parts]
-        step, bits = np.concatenate([step, stores]), np.concatenate([bits, detail.stored_value[new]])
+        step = np.concatenate([step, stores])
+        bits = np.concatenate([bits, detail.stored_value[new]])
         what = np.concatenate([what, texts.numbers(says)])
         kind = np.concatenate([kind, texts.numbers(detail.stored_type)[trace.text_index[stores]]])
     columns |= {"result_row": result, "value_step": step, "value_what": what, "value_type": kind}
@@ -216,7 +236,8 @@ class SharedStates(SharedEvents):
 
     def columns(self, texts: Texts) -> Columns:
         """The events, with who wrote each and how."""
-        shared, row = self.shared, self.row
+        shared = self.shared
+        row = self.row
         columns = {name: getattr(self, name) for name in ("word_events", "lane", "second", "bits")}
         columns |= {"sequence": shared.sequence[row], "warp": shared.warp[row]}
         columns |= {"width": shared.width_bytes[row]}

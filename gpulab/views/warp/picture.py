@@ -16,8 +16,12 @@ from virtualgpu.records import WARP_SIZE
 from virtualgpu.records.warp.columns import lanes_of
 from virtualgpu.words import count, number
 
-MOST_LINES, MOST_BINS, MOST_LOOPS = 26, 800, 200
-LINE_PX, LOOP_PX, ACTIVE_PX = 16, 12, 36
+MOST_LINES = 26
+MOST_BINS = 800
+MOST_LOOPS = 200
+LINE_PX = 16
+LOOP_PX = 12
+ACTIVE_PX = 36
 _STATES = (("grid", "inactive"), ("warn", "predicated off"), ("accent", "active"))
 
 
@@ -42,7 +46,8 @@ def _source(steps: WarpSteps) -> Plot:
     items: list[Item] = [Labels([22, 66], [6, 6], ["line", "steps"], anchor="end", **quiet)]
     items += [Labels([80], [6], ["mean active lanes (bar) and source"], **quiet)]
     for at, text in enumerate(code[first - 1 : last], first):
-        y, seen = (at - first + 1.5) * LINE_PX, int(visits[at])
+        y = (at - first + 1.5) * LINE_PX
+        seen = int(visits[at])
         shown = text if len(text) <= 50 else f"{text[:49]}…"
         items.append(Labels([22], [y], [str(at)], anchor="end", **quiet))
         if seen:
@@ -55,8 +60,10 @@ def _source(steps: WarpSteps) -> Plot:
 
 
 def _lanes(steps: WarpSteps, body: float) -> Box:
-    trace, total = steps.trace, len(steps)
-    domain, raster = (0, total), body - ACTIVE_PX - LOOP_PX - 8
+    trace = steps.trace
+    total = len(steps)
+    domain = (0, total)
+    raster = body - ACTIVE_PX - LOOP_PX - 8
     ran = trace.active_mask & trace.executed_mask
     state = lanes_of(trace.active_mask).astype(np.uint8) + lanes_of(ran)
     edges = np.unique(np.linspace(0, total, MOST_BINS + 1).astype(np.int64))
@@ -76,27 +83,35 @@ def _lanes(steps: WarpSteps, body: float) -> Box:
     return column(
         legend(_STATES[::-1]),
         plot(
-            base + 40, domain,
+            base + 40,
+            domain,
             lane_grid(state.T, [colour for colour, _ in _STATES], top=0, row_height=raster / WARP_SIZE),
-            y_ticks([(lane + 0.5) * raster / WARP_SIZE for lane in (0, 8, 16, 24, 31)],
-                    ["0", "8", "16", "24", "31"], domain),
+            y_ticks(
+                [(lane + 0.5) * raster / WARP_SIZE for lane in (0, 8, 16, 24, 31)],
+                ["0", "8", "16", "24", "31"],
+                domain,
+            ),
             *_loops(steps, raster + 1),
             Line(edges, np.append(heights, heights[-1]), "accent", fill="accent-2", base=base, step=True),
             y_ticks([base - ACTIVE_PX + 4, base - 4], ["32", "0"], domain),
             Rects(marks, marks, [base + 1] * marks.size, [base + 5] * marks.size, "tail", inset=-0.5),
             x_axis(base + 6, total, number, "step\nlanes above, active lanes below", whole=True),
-            label="Lanes over steps", left=34, right=8,
+            label="Lanes over steps",
+            left=34,
+            right=8,
         ),
         paragraph("; ".join([f"Orange marks: {accesses}", *spent]), "note"),
-    )  # fmt: skip
+    )
 
 
 def _loops(steps: WarpSteps, top: float) -> list[Item]:
     """Outer loops as bars below the lanes, with their turns where there is room."""
     loops = steps.loops
     runs = np.flatnonzero(loops.run_outer < 0)[:MOST_LOOPS]
-    first, last = loops.run_turns[runs], loops.run_turns[runs + 1] - 1
-    left, right = loops.turn_begin[first].astype(float), loops.turn_end[last] + 1.0
+    first = loops.run_turns[runs]
+    last = loops.run_turns[runs + 1] - 1
+    left = loops.turn_begin[first].astype(float)
+    right = loops.turn_end[last] + 1.0
     texts = [f"{loops.words[at].split(' of ')[-1]} iterations" for at in first.tolist()]
     upper, middle, lower = ([top + down] * runs.size for down in (0, LOOP_PX / 2 - 1, LOOP_PX - 2))
     named = Labels((left + right) / 2, middle, texts, anchor="middle", size=10, room=right - left)

@@ -87,7 +87,8 @@ def access(
     kind = "atomic" if atomic else "store" if is_store else "load"
     verb, where = _VERBS[kind]
     says = f"It {verb} {count(size_bytes, 'byte')} a lane {where} {_SPACE_WORDS.get(space, space)} memory"
-    unit, verdict = count(spent, "pass", "passes") if space == "shared" else count(spent, "sector"), ""
+    unit = count(spent, "pass", "passes") if space == "shared" else count(spent, "sector")
+    verdict = ""
     if picture and spent:
         says += (
             f": {unit} {'over the banks' if space == 'shared' else 'of 32 bytes'}, at best {number(ideal)}"
@@ -97,7 +98,8 @@ def access(
     note = LOCAL_NOTE if space == "local" else WIDE_NOTE if space == "shared" and size_bytes > 4 else ""
     title = "Banks" if space == "shared" else "Sectors"
     heading = f"{title}: {space} {kind} · {count(size_bytes, 'byte')} a lane × {count(lanes, 'lane')}"
-    reads, shown = space == "shared" and kind != "store", picture if drawn else ""
+    reads = space == "shared" and kind != "store"
+    shown = picture if drawn else ""
     costs = verdict.removesuffix(" ✓") or f"{count(size_bytes, 'byte')} a lane"
     brief = f"{space} {kind}: {costs}"
     return Access(
@@ -150,9 +152,11 @@ def lanes_named(mask: int) -> str:
 def stop_words(text: str, kind: str, mask: int, at: int, of: int) -> str:
     """Why a step stops, and which of the stops of its kind it is."""
     why = {
-        "line": "", "write": f" by {lanes_named(mask)}", "any": f": true in {lanes_named(mask)}",
+        "line": "",
+        "write": f" by {lanes_named(mask)}",
+        "any": f": true in {lanes_named(mask)}",
         "all": ": true in all lanes that have values",
-    }[kind]  # fmt: skip
+    }[kind]
     return f"Stop {number(at)} of {number(of)}, {text}{why}."
 
 
@@ -186,7 +190,8 @@ def read_bits(bits: int, kind: str) -> str:
     """Bits as the number that they stand for."""
     if kind == "pred":
         return "true" if bits & 1 else "false"
-    letter, size = {"s": "i", "u": "u", "f": "f"}[kind[0]], int(kind[1:]) // 8
+    letter = {"s": "i", "u": "u", "f": "f"}[kind[0]]
+    size = int(kind[1:]) // 8
     value = np.array([bits & ((1 << 8 * size) - 1)], f"u{size}").view(f"{letter}{size}")[0]
     return f"{value:.9g}" if letter == "f" else str(value)
 
@@ -211,8 +216,10 @@ def confirm(predicted: WarpTrace, measured: WarpTrace) -> str:
     seen = list(zip(measured.pc.tolist(), measured.active_mask.tolist(), strict=True))
     if measured.truncated or predicted.truncated:
         shorter = min(len(told), len(seen))
-        told, seen = told[:shorter], seen[:shorter]
-    device, total = measured.provenance.device, number(max(len(told), len(seen)))
+        told = told[:shorter]
+        seen = seen[:shorter]
+    device = measured.provenance.device
+    total = number(max(len(told), len(seen)))
     confirmed = f"Masks confirmed by {device}: {total} of {total} basic blocks equal"
     if told == seen:
         return f"{confirmed}."

@@ -44,11 +44,15 @@ class WarpStepper(View, module="warp/stepper"):
     ) -> None:
         traces = trace.warps if isinstance(trace, BlockTrace) else (trace,)
         self._warps = {t.warp_index: WarpSteps(t) for t in traces}
-        self._trace, self.measured = trace, measured
+        self._trace = trace
+        self.measured = measured
         first = traces[0]
         shown = warp if warp in self._warps else first.warp_index
-        stopping = [(t.detail.sequence[s.stop_step[0]], w) for w, s in self._warps.items()
-                    if (t := s.trace).detail is not None and s.stop_step.size]  # fmt: skip
+        stopping = [
+            (t.detail.sequence[s.stop_step[0]], w)
+            for w, s in self._warps.items()
+            if (t := s.trace).detail is not None and s.stop_step.size
+        ]
         if stopping and not self._warps[shown].stop_step.size:
             shown = min(stopping)[1]
         begin = int(self._warps[shown].stop_step[0]) if stopping else 0
@@ -67,9 +71,12 @@ class WarpStepper(View, module="warp/stepper"):
         super().__init__(
             title=f"{what} of block {_at(trace)} in {trace.kernel_name}",
             caption=f"{seen}: {'; masks also '.join(sources)}.",
-            source=trace.provenance.of_results.split()[0], contents=contents, data=data, warp=shown,
+            source=trace.provenance.of_results.split()[0],
+            contents=contents,
+            data=data,
+            warp=shown,
             register=first.watched[0].text if first.watched else "",
-        )  # fmt: skip
+        )
         self.step = begin
 
     @property
@@ -97,9 +104,11 @@ class WarpStepper(View, module="warp/stepper"):
         return int(proposal["value"])
 
     def sentence(self) -> str:
-        trace, steps = self.trace, self.steps
+        trace = self.trace
+        steps = self.steps
         lanes = np.bitwise_count(trace.active_mask) if len(trace) else np.zeros(1)
-        least, most = int(lanes.min()), int(lanes.max())
+        least = int(lanes.min())
+        most = int(lanes.max())
         throughout = f"{count(steps.threads, 'lane')} active throughout"
         spread = throughout if least == most else f"between {least} and {count(most, 'lane')} active"
         among = f" (of {len(self._warps)})" if len(self._warps) > 1 else ""
@@ -131,7 +140,8 @@ class WarpStepper(View, module="warp/stepper"):
 
     def _stop_notes(self) -> list[str]:
         """Of each stop how often the warps stop for it, and where first."""
-        every, notes = self._warps.values(), []
+        every = self._warps.values()
+        notes = []
         for n, stop in enumerate(next(iter(every)).trace.stops):
             found = [
                 (int(sequence[step[0]]), each.trace.warp_index, int(step[0]), int(each.line[step[0]]))
@@ -140,7 +150,8 @@ class WarpStepper(View, module="warp/stepper"):
                 and (step := each.trace.stops[n].step).size
                 and (sequence := each.trace.detail.sequence).size
             ]
-            times, first = sum(each.trace.stops[n].step.size for each in every), ""
+            times = sum(each.trace.stops[n].step.size for each in every)
+            first = ""
             if found:
                 _, warp, at, line = min(found)
                 among = f" of warp {warp}" if len(self._warps) > 1 else ""
@@ -171,7 +182,9 @@ class WarpStepper(View, module="warp/stepper"):
 
     def _contents(self, first: WarpTrace) -> dict[str, Any]:
         """What the browser shows: texts, and columns that number them."""
-        texts, shared, every = columns.Texts(), self._shared, list(self._warps.values())
+        texts = columns.Texts()
+        shared = self._shared
+        every = list(self._warps.values())
         warps = {str(warp): columns.of_warp(steps, texts, shared) for warp, steps in self._warps.items()}
         cut = next((steps.trace for steps in every if steps.trace.truncated), first)
         looping = any(len(steps.loops) for steps in every)
@@ -179,9 +192,13 @@ class WarpStepper(View, module="warp/stepper"):
             "columns": warps,
             "warps": [[warp, steps.threads, number(len(steps))] for warp, steps in self._warps.items()],
             "shared": shared and shared.columns(texts),
-            "code": first.code.rstrip("\n").split("\n"), "granularity": first.granularity,
-            "sentence": step_text.SENTENCE, "line_sentence": step_text.LINE_SENTENCE,
-            "empty": step_text.EMPTY, "notes": self._notes(cut), "most_briefs": step_text.MOST_BRIEFS,
+            "code": first.code.rstrip("\n").split("\n"),
+            "granularity": first.granularity,
+            "sentence": step_text.SENTENCE,
+            "line_sentence": step_text.LINE_SENTENCE,
+            "empty": step_text.EMPTY,
+            "notes": self._notes(cut),
+            "most_briefs": step_text.MOST_BRIEFS,
             "variables": [
                 [each.name, each.type, each.kind, each.first_line, each.last_line, bool(each.written_by)]
                 for each in first.variables
@@ -192,7 +209,7 @@ class WarpStepper(View, module="warp/stepper"):
                 looping, first.detail is not None, len(warps) > 1, any(steps.stop_words for steps in every)
             ),
             "texts": list(texts.known),
-        }  # fmt: skip
+        }
 
 
 def _at(trace: WarpTrace | BlockTrace) -> str:

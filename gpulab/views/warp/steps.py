@@ -29,7 +29,8 @@ class WarpSteps(TraceSteps):
         shared = spaces == "shared"
         spent = np.where(shared, self.wavefronts, self.sectors)
         ideal = np.where(shared, self.ideal_wavefronts, self.ideal_sectors)
-        executed, text = trace.executed_mask[self.accesses], trace.text_index[self.accesses]
+        executed = trace.executed_mask[self.accesses]
+        text = trace.text_index[self.accesses]
         rest = (self.store, self.size_bytes, spent, ideal, np.bitwise_count(executed))
         self.access_kinds = kinds(text, self.space, *rest)
         rows = (column[self.access_kinds.first].tolist() for column in (text, spaces, *rest))
@@ -40,7 +41,8 @@ class WarpSteps(TraceSteps):
 
         self.stop_step, self.stop_words = self._stops(trace)
         if trace.stops:
-            here, visits = np.arange(len(trace), dtype=np.int32), self.visits
+            here = np.arange(len(trace), dtype=np.int32)
+            visits = self.visits
             self.moves["next_stop"], self.moves["previous_stop"] = neighbours(np.unique(self.stop_step), here)
             # By line, of several stops in one visit the first is gone to, and those of one's own are reached.
             of = np.unique(visits.of[self.stop_step], return_index=True)
@@ -67,18 +69,24 @@ class WarpSteps(TraceSteps):
         )
         here = slice(*np.searchsorted(self.accesses, (first, last + 1)))
         accesses = [self.access_words[kind] for kind in self.access_kinds.of[here].tolist()]
-        site, turn = int(self.sites.of[step]), int(self.loops.turn[last])
-        place, lanes = self.place_words[site], self.lanes_words[int(self.masks.of[step])]
+        site = int(self.sites.of[step])
+        turn = int(self.loops.turn[last])
+        place = self.place_words[site]
+        lanes = self.lanes_words[int(self.masks.of[step])]
         if by_line:
-            place, lanes = step_text.place(int(self.visits.line[visit])), self.visit_words[visit]
+            place = step_text.place(int(self.visits.line[visit]))
+            lanes = self.visit_words[visit]
         said: str = (step_text.LINE_SENTENCE if by_line else step_text.SENTENCE).format(
             step=number((visit if by_line else step) + 1),
-            steps=number(len(self.visits) if by_line else len(self)), place=place, lanes=lanes,
-            turn=f", {self.loops.words[turn]}" if turn >= 0 else "", text=self.site_words[site],
+            steps=number(len(self.visits) if by_line else len(self)),
+            place=place,
+            lanes=lanes,
+            turn=f", {self.loops.words[turn]}" if turn >= 0 else "",
+            text=self.site_words[site],
             access=step_text.briefly(access.brief for access in accesses)
             if by_line
             else "".join(f" {access.sentence}" for access in accesses),
             moved=step_text.moved_words(self.visits.moved[visit]),
             stop=step_text.some(self.stop_words[slice(*np.searchsorted(self.stop_step, (first, last + 1)))]),
-        )  # fmt: skip
+        )
         return said

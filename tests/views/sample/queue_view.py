@@ -58,10 +58,16 @@ class QueueView(View):
         )
 
     def describe(self) -> str:
-        return "\n".join([self.sentence(), *(
-            f"{w.name} ({w.kind}) on stream {w.stream}, {duration(w.start_ns)} to {duration(w.end_ns)}."
-            for w in self.work
-        )])  # fmt: skip
+        return "\n".join(
+            [
+                self.sentence(),
+                *(
+                    f"{w.name} ({w.kind}) on stream {w.stream}, "
+                    f"{duration(w.start_ns)} to {duration(w.end_ns)}."
+                    for w in self.work
+                ),
+            ]
+        )
 
     def draw(self) -> Box:
         busy = sum(each.end_ns - each.start_ns for each in self.work)
@@ -95,15 +101,33 @@ class QueueView(View):
         return plot(
             height + 34,
             domain,
-            Spans(start, end, at, kinds, list(KINDS.values()), rows=len(streams), top=0, height=height,
-                  columns={"name": np.arange(len(self.work))},
-                  say=[["name", [w.name for w in self.work]], ": ", ["x0", "time"], " to ", ["x1", "time"]]),
+            Spans(
+                start,
+                end,
+                at,
+                kinds,
+                list(KINDS.values()),
+                rows=len(streams),
+                top=0,
+                height=height,
+                columns={"name": np.arange(len(self.work))},
+                say=[["name", [w.name for w in self.work]], ": ", ["x0", "time"], " to ", ["x1", "time"]],
+            ),
             Labels(start, middle, [w.name for w in self.work], colour="on-accent", dx=4, room=end - start),
-            Labels([0.0] * len(streams), [ROW_PX * (i + 0.5) for i in range(len(streams))],
-                   [f"stream {s}" for s in streams], anchor="end", dx=-5, pin=True),
+            Labels(
+                [0.0] * len(streams),
+                [ROW_PX * (i + 0.5) for i in range(len(streams))],
+                [f"stream {s}" for s in streams],
+                anchor="end",
+                dx=-5,
+                pin=True,
+            ),
             x_axis(height, self.span_ns, number, f"time ({unit})", scale=scale, zoom=True),
-            label=self.sentence(), left=70, zoom=True, hint="Point at a piece of work.",
-        )  # fmt: skip
+            label=self.sentence(),
+            left=70,
+            zoom=True,
+            hint="Point at a piece of work.",
+        )
 
 
 def example() -> QueueView:

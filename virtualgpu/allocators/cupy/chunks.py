@@ -58,7 +58,8 @@ class Chunk(Generic[Mem]):
         if self.size == size:
             return None
         rest = Chunk(self.mem, self.offset + size, self.size - size, self.arena)
-        rest.prev, rest.next = self, self.next
+        rest.prev = self
+        rest.next = self.next
         if self.next is not None:
             self.next.prev = rest
         self.next = rest

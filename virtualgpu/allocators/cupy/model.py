@@ -113,7 +113,8 @@ class CuPyAllocator:
         if address not in self._in_use:
             raise RequestError(f"No block in use begins at {address:#x}: it was freed before, or never was.")
         chunk, requested = self._in_use.pop(address)
-        size, stream = chunk.size, chunk.arena.stream
+        size = chunk.size
+        stream = chunk.arena.stream
         self._pool.give(chunk)
         self.sink("free_requested", address, size, requested, stream)
         self.sink("free_completed", address, size, requested, stream)

@@ -37,7 +37,8 @@ class ChunkPool(Generic[Mem]):
         collect: Callable[[], object] = lambda: None,
         released: Callable[[Chunk[Mem]], object] = lambda chunk: None,
     ) -> None:
-        self._collect, self._released = collect, released
+        self._collect = collect
+        self._released = released
         self._arenas: dict[int, Arena[Mem]] = {}
         self._numbers = itertools.count()
         self._used = 0

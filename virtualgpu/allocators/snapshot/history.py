@@ -13,9 +13,13 @@ from virtualgpu.allocators.snapshot.ranges import Range, Ranges
 from virtualgpu.allocators.snapshot.tables import CODES, FREE, USED, WAITING, DeviceTables
 from virtualgpu.allocators.torch.settings import SMALL_REQUEST_BYTES, SMALL_SEGMENT_BYTES, Settings
 
-ALLOC, ASKED, FREED = CODES["alloc"], CODES["free_requested"], CODES["free_completed"]
-TAKEN, GIVEN = CODES["segment_alloc"], CODES["segment_free"]
-MAPPED, UNMAPPED = CODES["segment_map"], CODES["segment_unmap"]
+ALLOC = CODES["alloc"]
+ASKED = CODES["free_requested"]
+FREED = CODES["free_completed"]
+TAKEN = CODES["segment_alloc"]
+GIVEN = CODES["segment_free"]
+MAPPED = CODES["segment_map"]
+UNMAPPED = CODES["segment_unmap"]
 
 
 @dataclass(slots=True)

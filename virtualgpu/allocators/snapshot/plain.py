@@ -57,9 +57,21 @@ def load(file: IO[bytes]) -> Any:
     except MemoryError:
         raise
     except (
-        pickle.UnpicklingError, EOFError, ValueError, TypeError, KeyError, IndexError, AttributeError,
-        OverflowError, struct.error, UnicodeError, RecursionError, ImportError, zlib.error, gzip.BadGzipFile,
-    ) as error:  # fmt: skip
+        pickle.UnpicklingError,
+        EOFError,
+        ValueError,
+        TypeError,
+        KeyError,
+        IndexError,
+        AttributeError,
+        OverflowError,
+        struct.error,
+        UnicodeError,
+        RecursionError,
+        ImportError,
+        zlib.error,
+        gzip.BadGzipFile,
+    ) as error:
         what = "is cut off" if isinstance(error, EOFError) or "truncated" in str(error) else "is damaged"
         raise SnapshotError(f"This pickle {what} ({type(error).__name__}: {str(error)[:80]}).") from None
     try:

@@ -59,7 +59,8 @@ class Ranges:
         if found is None:
             return None
         self._drop(found)
-        head, tail = address - found.address, found.end - address - size
+        head = address - found.address
+        tail = found.end - address - size
         if found.is_expandable:
             if head > 0:
                 self.add(found._replace(size=head))

@@ -29,7 +29,8 @@ from virtualgpu.records.origin import Provenance
 
 Array = npt.NDArray[Any]
 _KILLED = (-9, -24)  # by the limit on the processor's time: SIGKILL and SIGXCPU
-_LIMIT_S, _LIMIT_S_PER_GIB = 20, 400
+_LIMIT_S = 20
+_LIMIT_S_PER_GIB = 400
 _UNPACKED = 12  # how much larger a compressed snapshot is once it is unpacked
 
 
@@ -131,23 +132,36 @@ def of_arrays(found: dict[str, Array], name: str) -> Snapshot:
     stacks: tuple[Stack, ...] = tuple(
         tuple(flat[start:end]) for start, end in zip([0, *ends], ends, strict=False)
     )
-    traces, last = {}, {}
+    traces = {}
+    last = {}
     for key, note in about["devices"].items():
-        device, prefix = int(key), f"{key}."
+        device = int(key)
+        prefix = f"{key}."
         provenance = _provenance(about["provenance"], device, name)
         times = found[prefix + "times_us"] * 1000
         events = AllocatorEvents(
-            actions=found[prefix + "actions"], addresses=found[prefix + "addresses"],
-            size_bytes=found[prefix + "sizes"], requested_bytes=_requested(found, prefix),
-            streams=found[prefix + "streams"], time_ns=times, stacks=found[prefix + "stacks"],
-        )  # fmt: skip
+            actions=found[prefix + "actions"],
+            addresses=found[prefix + "addresses"],
+            size_bytes=found[prefix + "sizes"],
+            requested_bytes=_requested(found, prefix),
+            streams=found[prefix + "streams"],
+            time_ns=times,
+            stacks=found[prefix + "stacks"],
+        )
         start, end = (int(times[0]), int(times[-1])) if len(times) else (0, 0)
         first = _map(found, prefix + "first_", about["pools"], provenance, device, start)
         last[device] = _map(found, prefix + "last_", about["pools"], provenance, device, end)
         traces[device] = AllocatorTrace(
-            provenance=provenance, device_id=device, allocator=about["allocator"], first=first, events=events,
-            stacks=stacks, settings=about["settings"], capacity_bytes=0, note=note,
-        )  # fmt: skip
+            provenance=provenance,
+            device_id=device,
+            allocator=about["allocator"],
+            first=first,
+            events=events,
+            stacks=stacks,
+            settings=about["settings"],
+            capacity_bytes=0,
+            note=note,
+        )
     return Snapshot(traces, last)
 
 
@@ -186,10 +200,15 @@ def _map(
             length = min(length, address + size - start)
             blocks.append(
                 Block(
-                    address=start, size_bytes=length, is_free=state == FREE, requested_bytes=requested,
-                    is_waiting=state == WAITING, stack=stack, event=event,
+                    address=start,
+                    size_bytes=length,
+                    is_free=state == FREE,
+                    requested_bytes=requested,
+                    is_waiting=state == WAITING,
+                    stack=stack,
+                    event=event,
                 )
-            )  # fmt: skip
+            )
             end = start + length
         if end < address + size:
             blocks.append(Block(address=end, size_bytes=address + size - end, is_free=True))

@@ -14,7 +14,9 @@ from virtualgpu.records.memory import ACTIONS
 
 CODES = {name: code for code, name in enumerate(ACTIONS)}
 _STATES = {"inactive": 0, "active_allocated": 1, "active_pending_free": 2, "active_awaiting_free": 2}
-FREE, USED, WAITING = 0, 1, 2
+FREE = 0
+USED = 1
+WAITING = 2
 _MOST_DEVICES = 1024
 _LIMIT = 1 << 62
 
@@ -94,7 +96,8 @@ class Tables:
 
     def _segment(self, segment: dict[Any, Any]) -> None:
         tables = self._device(_number(segment, "device", 0))
-        address, size = _number(segment, "address"), _number(segment, "total_size")
+        address = _number(segment, "address")
+        size = _number(segment, "total_size")
         pool = _word(segment.get("pool_name", segment.get("segment_type", "large")), 60)
         owner = segment.get("segment_pool_id", (0, 0))
         if isinstance(owner, tuple | list) and any(owner[:2]) and "pool_name" not in segment:

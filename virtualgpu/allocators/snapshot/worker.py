@@ -30,7 +30,8 @@ _MOST_NAMES = 5
 def arrays(found: Any) -> dict[str, np.ndarray[Any, Any]]:
     """A snapshot's data as arrays: all that `reader` needs."""
     tables = Tables(found)
-    settings, notes = Settings(), []
+    settings = Settings()
+    notes = []
     try:
         settings = Settings.parse(tables.settings)
     except SettingsError as error:

@@ -119,7 +119,8 @@ def _settings(text: str) -> dict[str, Any]:
     try:
         settings = Settings.parse(text)
     except SettingsError:
-        text, settings = "", Settings()
+        text = ""
+        settings = Settings()
     return {
         "PYTORCH_CUDA_ALLOC_CONF": text,
         "max_split_size": -1 if settings.max_split_size_mb is None else settings.max_split_bytes,

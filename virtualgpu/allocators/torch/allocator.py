@@ -141,7 +141,8 @@ class TorchAllocator:
         if not block.uses:
             self._free_block(block)
             return
-        uses, block.uses = block.uses, set()
+        uses = block.uses
+        block.uses = set()
         for stream in uses:
             block.events += 1
             self._events.setdefault(stream, deque()).append((block, [False]))
@@ -304,7 +305,8 @@ class TorchAllocator:
         mapped = -(-size // segment.page_bytes) * segment.page_bytes
         if not self._device.create(mapped):
             return False
-        pool, start = block.pool, block.address
+        pool = block.pool
+        start = block.address
         pool.remove_hole(block)
         block.is_mapped = True
         if mapped < block.size:
@@ -331,10 +333,12 @@ class TorchAllocator:
         end = (block.address + block.size - segment.address) // unit
         if first >= end:
             return
-        start, size = segment.address + first * unit, (end - first) * unit
+        start = segment.address + first * unit
+        size = (end - first) * unit
         pool = block.pool
         pool.remove(block)
-        head, tail = start - block.address, block.address + block.size - start - size
+        head = start - block.address
+        tail = block.address + block.size - start - size
         if head:
             before = Block(pool, block.stream, block.address, head, segment)
             before.insert_before(block)
@@ -343,7 +347,8 @@ class TorchAllocator:
             after = Block(pool, block.stream, start + size, tail, segment)
             after.insert_after(block)
             pool.add(after)
-        block.address, block.size = start, size
+        block.address = start
+        block.size = size
         block.is_mapped = False
         self._merge(block, block.before)
         self._merge(block, block.after)
@@ -366,7 +371,9 @@ class TorchAllocator:
 
     def _free_block(self, block: Block) -> None:
         """Put a block back into its pool, as one with its free neighbours."""
-        pool, size, requested = block.pool, block.size, block.requested
+        pool = block.pool
+        size = block.size
+        requested = block.requested
         self.sink("free_completed", block.address, size, requested, block.stream)
         del self._active[block.address]
         pieces = split_bytes = 0
@@ -503,7 +510,9 @@ class TorchAllocator:
             return pool.searches - block.age_base
 
         whole = [block for block in pool if not block.is_split]
-        total, count, reclaimed = sum(age(block) for block in whole), len(whole), 0
+        total = sum(age(block) for block in whole)
+        count = len(whole)
+        reclaimed = 0
         has_freed = True
         while reclaimed < target and has_freed and count > 0:
             has_freed = False

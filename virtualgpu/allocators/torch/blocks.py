@@ -72,14 +72,16 @@ class Block:
 
     def insert_after(self, other: Block) -> None:
         """Take the place behind `other`."""
-        self.before, self.after = other, other.after
+        self.before = other
+        self.after = other.after
         if other.after is not None:
             other.after.before = self
         other.after = self
 
     def insert_before(self, other: Block) -> None:
         """Take the place in front of `other`."""
-        self.before, self.after = other.before, other
+        self.before = other.before
+        self.after = other
         if other.before is not None:
             other.before.after = self
         other.before = self

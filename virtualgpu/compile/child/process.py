@@ -83,7 +83,8 @@ class Compiler:
 
     def stop(self) -> None:
         """End the process, whatever it does; the next request starts another."""
-        process, self._process = self._process, None
+        process = self._process
+        self._process = None
         if process is not None:
             process.kill()
             process.wait()

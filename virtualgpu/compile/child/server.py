@@ -35,9 +35,11 @@ def compile_now(library: ctypes.CDLL, request: dict[str, Any]) -> tuple[list[byt
     RuntimeError
         If a call of NVRTC fails otherwise.
     """
-    expressions, kinds = request["expressions"], request["kinds"]
+    expressions = request["expressions"]
+    kinds = request["kinds"]
     program = ctypes.c_void_p()
-    code, name = request["code"].encode(), request["file_name"].encode()
+    code = request["code"].encode()
+    name = request["file_name"].encode()
     _check(library, library.nvrtcCreateProgram(ctypes.byref(program), code, name, 0, None, None))
     try:
         for expression in expressions:

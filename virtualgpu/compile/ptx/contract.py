@@ -24,7 +24,8 @@ from collections import defaultdict
 from virtualgpu.compile.ptx import ir
 from virtualgpu.compile.ptx.flow import cfg
 
-NEGATED_PRODUCT, NEGATED_ADDEND = "neg_product", "neg_addend"
+NEGATED_PRODUCT = "neg_product"
+NEGATED_ADDEND = "neg_addend"
 """Parts of a fused instruction that PTX's own ``fma`` does not have: ``c - a * b`` and ``a * b - c``."""
 
 _FLOATS = {"f16", "f16x2", "bf16", "bf16x2", "f32", "f64"}
@@ -131,7 +132,8 @@ class _Chooser:
 
     def _takes(self, at: int, product: int) -> bool:
         """Whether a use of a product is a sum that may be fused with it."""
-        i, mul = self.code[at], self.code[product]
+        i = self.code[at]
+        mul = self.code[product]
         if at not in self.open or i.type != mul.type or ("ftz" in i.parts) != ("ftz" in mul.parts):
             return False
         factors = [o.name for o in mul.operands[1:3] if isinstance(o, ir.Register)]
@@ -165,7 +167,8 @@ def _blocks(code: list[ir.Instruction]) -> list[int]:
     for i in code:
         if i.root in _MOVES:
             starts |= {i.target, *i.targets, i.pc + 1}
-    number, out = -1, []
+    number = -1
+    out = []
     for pc in range(len(code)):
         number += pc in starts
         out.append(number)

@@ -12,13 +12,35 @@ from dataclasses import dataclass, field, replace
 
 _SECTION = re.compile(r"\.section\s+\.debug_(\w+)\s*\{(.*?)\}", re.S)
 _DATA = re.compile(r"\.b(8|16|32|64)\s+([^\n]+)")
-_SUBPROGRAM, _PARAMETER, _BLOCK, _VARIABLE = 0x2E, 0x05, 0x0B, 0x34
-_POINTER, _BASE, _TYPEDEF, _CONST, _VOLATILE, _ENUM = 0x0F, 0x24, 0x16, 0x26, 0x35, 0x04
-_ARRAY, _SUBRANGE, _STRUCT, _UNION, _MEMBER = 0x01, 0x21, 0x13, 0x17, 0x0D
-_AT_COUNT, _AT_UPPER, _AT_MEMBER_LOCATION = 0x37, 0x2F, 0x38
-_AT_LOCATION, _AT_NAME, _AT_SIZE, _AT_LOW, _AT_HIGH = 0x02, 0x03, 0x0B, 0x11, 0x12
-_AT_ENCODING, _AT_DECLARED, _AT_TYPE = 0x3E, 0x3B, 0x49
-_REGX, _ADDR, _PLUS = 0x90, 0x03, 0x23
+_SUBPROGRAM = 0x2E
+_PARAMETER = 0x05
+_BLOCK = 0x0B
+_VARIABLE = 0x34
+_POINTER = 0x0F
+_BASE = 0x24
+_TYPEDEF = 0x16
+_CONST = 0x26
+_VOLATILE = 0x35
+_ENUM = 0x04
+_ARRAY = 0x01
+_SUBRANGE = 0x21
+_STRUCT = 0x13
+_UNION = 0x17
+_MEMBER = 0x0D
+_AT_COUNT = 0x37
+_AT_UPPER = 0x2F
+_AT_MEMBER_LOCATION = 0x38
+_AT_LOCATION = 0x02
+_AT_NAME = 0x03
+_AT_SIZE = 0x0B
+_AT_LOW = 0x11
+_AT_HIGH = 0x12
+_AT_ENCODING = 0x3E
+_AT_DECLARED = 0x3B
+_AT_TYPE = 0x49
+_REGX = 0x90
+_ADDR = 0x03
+_PLUS = 0x23
 # Structs that hold one number.
 _NUMBERS = {"__half": "f16", "__nv_bfloat16": "bf16"}
 _KINDS = {0x02: "u", 0x04: "f", 0x05: "s", 0x06: "s", 0x07: "u", 0x08: "u"}
@@ -87,7 +109,8 @@ def declared_variables(ptx: str) -> tuple[list[Declared], dict[int, CType]]:
     lists = sections.get("loc", _Section()).data  # left out where no variable moves
     entries = dict(_entries(sections["info"], _abbreviations(bytes(sections["abbrev"].data))))
     types = _types(entries)
-    found, parameters = [], dict[int, int]()
+    found = []
+    parameters = dict[int, int]()
     for entry in entries.values():
         if entry.tag not in (_VARIABLE, _PARAMETER) or _AT_NAME not in entry.values:
             continue
@@ -103,7 +126,9 @@ def declared_variables(ptx: str) -> tuple[list[Declared], dict[int, CType]]:
         if ctype is None or (function is not None and _AT_LOW not in function.values):
             continue
         registers: frozenset[str] = frozenset()
-        location, symbol, offset = entry.values.get(_AT_LOCATION), "", 0
+        location = entry.values.get(_AT_LOCATION)
+        symbol = ""
+        offset = 0
         if isinstance(location, int):
             registers = _registers(lists, location)
         elif isinstance(location, _Block):
@@ -113,12 +138,21 @@ def declared_variables(ptx: str) -> tuple[list[Declared], dict[int, CType]]:
                 offset = _uleb(location, 10)[0] if location[9:10] == bytes([_PLUS]) else 0
         bounds = scope if scope is not None and _AT_LOW in scope.values else function
         low, high = (str(bounds.values[at]) if bounds and function else "" for at in (_AT_LOW, _AT_HIGH))
-        found.append(Declared(
-            _written(str(entry.values[_AT_NAME])), ctype.name, ctype.kind,
-            int(str(entry.values.get(_AT_DECLARED, 0))),
-            str(function.values[_AT_LOW]) if function else "", (low, high), registers, place,
-            int(str(key)), symbol, offset,
-        ))  # fmt: skip
+        found.append(
+            Declared(
+                _written(str(entry.values[_AT_NAME])),
+                ctype.name,
+                ctype.kind,
+                int(str(entry.values.get(_AT_DECLARED, 0))),
+                str(function.values[_AT_LOW]) if function else "",
+                (low, high),
+                registers,
+                place,
+                int(str(key)),
+                symbol,
+                offset,
+            )
+        )
     return found, types
 
 
@@ -126,7 +160,8 @@ def _written(name: str) -> str:
     """A name without the namespaces that it is given with, mangled."""
     rest = name.removeprefix("_ZN") if name.startswith("_ZN") else ""
     while (length := re.match(r"\d+", rest)) is not None:
-        name, rest = rest[length.end() :][: int(length[0])], rest[length.end() + int(length[0]) :]
+        name = rest[length.end() :][: int(length[0])]
+        rest = rest[length.end() + int(length[0]) :]
     return name
 
 
@@ -156,20 +191,23 @@ def _uleb(data: bytes | bytearray, at: int) -> tuple[int, int]:
     while True:
         byte = data[at]
         value |= (byte & 127) << shift
-        at, shift = at + 1, shift + 7
+        at = at + 1
+        shift = shift + 7
         if byte < 128:
             return value, at
 
 
 def _abbreviations(data: bytes) -> dict[int, tuple[int, bool, list[tuple[int, int]]]]:
     """Code -> tag, whether it has children, attributes with their forms."""
-    known, at = {}, 0
+    known = {}
+    at = 0
     while at < len(data):
         code, at = _uleb(data, at)
         if not code:
             break
         tag, at = _uleb(data, at)
-        children, at = bool(data[at]), at + 1
+        children = bool(data[at])
+        at = at + 1
         attributes = []
         while True:
             name, at = _uleb(data, at)
@@ -185,7 +223,9 @@ def _entries(
     info: _Section, known: dict[int, tuple[int, bool, list[tuple[int, int]]]]
 ) -> Iterator[tuple[int, _Entry]]:
     """Debugging entries by their place in the section; references are places."""
-    data, at = info.data, 11  # after the header of the one compilation unit
+    # after the header of the one compilation unit
+    data = info.data
+    at = 11
     parent: _Entry | None = None
     while at < len(data):
         place = at
@@ -244,10 +284,12 @@ def _type(
         return CType("void", 0)
     if place in found:
         return found[place]
-    name, size = str(entry.values.get(_AT_NAME, "")), int(str(entry.values.get(_AT_SIZE, 0)))
+    name = str(entry.values.get(_AT_NAME, ""))
+    size = int(str(entry.values.get(_AT_SIZE, 0)))
     key = entry.values.get(_AT_TYPE)
     of = key if isinstance(key, int) else None
-    kind, made = "", CType(name or "void", 0)
+    kind = ""
+    made = CType(name or "void", 0)
     if entry.tag in (_STRUCT, _UNION):
         members = []
         for each in inside.get(id(entry), []):
@@ -276,9 +318,11 @@ def _array(
     """An array of one or several dimensions; the inner ones get keys of their own, below 0."""
     key = entry.values.get(_AT_TYPE)
     element = _type(entries, inside, found, key)
-    made, shape = element, ""
+    made = element
+    shape = ""
     for each in reversed([each for each in inside.get(id(entry), []) if each.tag == _SUBRANGE]):
-        upper, count = each.values.get(_AT_UPPER), each.values.get(_AT_COUNT)
+        upper = each.values.get(_AT_UPPER)
+        count = each.values.get(_AT_COUNT)
         many = int(str(count)) if count is not None else int(str(upper)) + 1 if upper is not None else 0
         shape = f"[{many or ''}]{shape}"
         made = CType(f"{element.name}{shape}", many * made.size_bytes, of=int(str(key)), count=many)
@@ -289,7 +333,8 @@ def _array(
 
 def _registers(data: bytearray, at: int) -> frozenset[str]:
     """Registers in a location list: pairs of addresses, a length, an expression."""
-    found, labelled = set(), True
+    found = set()
+    labelled = True
     while labelled:
         size = int.from_bytes(data[at + 16 : at + 18], "little")
         labelled = 0 < size < 64 and data[at + 18] == _REGX

@@ -53,15 +53,22 @@ class _Call:
 
 class _Merger:
     def __init__(self, module: ir.Module, chosen: Set[str]) -> None:
-        self.module, self.chosen = module, chosen
+        self.module = module
+        self.chosen = chosen
         self.code: list[ir.Instruction] = []
         self.calls: deque[_Call] = deque()
 
     def run(self, entry: ir.Function) -> ir.Function:
         out = dataclasses.replace(
-            entry, instructions=self.code, registers=dict(entry.registers), shared=dict(entry.shared),
-            local=dict(entry.local), call_params=dict(entry.call_params), labels={}, branch_tables={},
-        )  # fmt: skip
+            entry,
+            instructions=self.code,
+            registers=dict(entry.registers),
+            shared=dict(entry.shared),
+            local=dict(entry.local),
+            call_params=dict(entry.call_params),
+            labels={},
+            branch_tables={},
+        )
         self.body(entry, {}, None)
         copies = 0
         while self.calls:
@@ -109,11 +116,13 @@ class _Merger:
             )
             self.code.append(copy)
             if i.root == "ret" and call is not None:
-                copy.parts, copy.target = ("bra",), call.pc + 1
+                copy.parts = ("bra",)
+                copy.target = call.pc + 1
             elif i.root == "call":
                 callee, arguments, results = callgraph.parts_of(copy)
                 if callee in self.chosen:
-                    copy.parts, copy.operands = ("bra",), ()
+                    copy.parts = ("bra",)
+                    copy.operands = ()
                     self.calls.append(_Call(copy.pc, callee, (*results, *arguments)))
 
 

@@ -8,7 +8,9 @@ from collections.abc import Iterable
 from virtualgpu.compile.ptx import ir
 from virtualgpu.compile.ptx.parser import parse
 
-READ, WRITTEN, ATOMIC = 1, 2, 4
+READ = 1
+WRITTEN = 2
+ATOMIC = 4
 _OTHER_MEMORY = frozenset({"shared", "local", "param", "const"})
 
 
@@ -49,7 +51,8 @@ def uses_of_parameters(ptx: str, name: str) -> list[int]:
         what = {"ld": READ, "ldu": READ, "st": WRITTEN, "atom": ATOMIC, "red": ATOMIC}.get(i.root)
         addresses = [o for o in i.operands if isinstance(o, ir.Address)]
         if i.root == "call":
-            addresses, what = [], READ | WRITTEN
+            addresses = []
+            what = READ | WRITTEN
             for number in range(len(uses)):
                 uses[number] |= what
         for address in addresses if i.root not in ("bra", "mbarrier") else ():

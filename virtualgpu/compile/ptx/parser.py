@@ -135,7 +135,8 @@ class _Parser:
             self.module.externals.add(name)
             return
         self.function = function
-        self.scopes, self.known = [], {}
+        self.scopes = []
+        self.known = {}
         self.line = self.column = 0
         self.body(function)
         self.module.externals.discard(name)
@@ -189,9 +190,12 @@ class _Parser:
 
     def location(self, found: re.Match[str]) -> None:
         """Follow the innermost line of the learner's own file (inlined header code has others)."""
-        file, line, column = int(found[1]), int(found[2]), int(found[3])
+        file = int(found[1])
+        line = int(found[2])
+        column = int(found[3])
         if file == self.learner_file:
-            self.line, self.column = line, column
+            self.line = line
+            self.column = column
         elif found[4] and int(found[4]) == self.learner_file:
             self.line, self.column = int(found[5]), int(found[6])
 
@@ -259,7 +263,8 @@ class _Parser:
         if kind not in ir.TYPE_BYTES:
             raise self.fail(f"type .{kind} of {name} is not known.")
         width = ir.TYPE_BYTES[kind]
-        size, dynamic = width * int(vector or 1), False
+        size = width * int(vector or 1)
+        dynamic = False
         for dimension in re.findall(r"\[(\d*)\]", dimensions):
             dynamic |= not dimension
             size *= int(dimension or 0)
@@ -301,9 +306,12 @@ class _Parser:
     def instruction(self, function: ir.Function, statement: str) -> None:
         plain = _BLANK.sub(" ", statement) if "/" in statement else statement
         text = " ".join(plain.split()).rstrip(" ;")
-        guard, negated, rest = None, False, text
+        guard = None
+        negated = False
+        rest = text
         if found := _GUARD.match(rest):
-            negated, guard = bool(found[1]), self.rename(found[2])
+            negated = bool(found[1])
+            guard = self.rename(found[2])
             rest = rest[found.end() :]
         opcode = _OPCODE.fullmatch(rest)
         if not opcode:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from virtualgpu.compile.ptx import ir
-from virtualgpu.compile.ptx.operands import (  # fmt: skip
+from virtualgpu.compile.ptx.operands import (
     BITS,
     COMPARISONS,
     CONVERTIBLE,
@@ -51,7 +51,8 @@ def _check_pointer(module: ir.Module, variable: ir.Variable, place: int, pointer
 
 class _Checker:
     def __init__(self, module: ir.Module, function: ir.Function) -> None:
-        self.module, self.function = module, function
+        self.module = module
+        self.function = function
         self.current: ir.Instruction | None = None
 
     def fail(self, what: str) -> PtxError:
@@ -185,11 +186,13 @@ class _Checker:
 
     def fits(self, register: ir.Register, kind: str, wider: bool) -> None:
         declared = self.function.registers[register.name]
-        have, want = BITS[declared], BITS[kind]
+        have = BITS[declared]
+        want = BITS[kind]
         fine = have >= want if wider else have == want
         if (declared == "pred") != (kind == "pred") or not fine:
             raise self.fail(f"{register.name} is declared .{declared}, which is no .{kind}")
-        floating, integral = kind in ("f32", "f64"), kind[0] in "us"
+        floating = kind in ("f32", "f64")
+        integral = kind[0] in "us"
         if not wider and ((floating and declared[0] in "us") or (integral and declared in ("f32", "f64"))):
             raise self.fail(f"{register.name} is declared .{declared}, which is no .{kind}")
 
@@ -306,7 +309,8 @@ class _Checker:
         self.destination(target, "b32", False)
 
     def atomic(self, i: ir.Instruction) -> None:
-        kind, width = i.type, next((int(p[1:]) for p in i.parts[1:] if p in ("v2", "v4", "v8")), 1)
+        kind = i.type
+        width = next((int(p[1:]) for p in i.parts[1:] if p in ("v2", "v4", "v8")), 1)
         if kind not in BITS or kind == "pred":
             raise self.fail("it names no type")
         if width > 1 and (kind not in _IN_VECTORS or width * BITS[kind] > 128):

@@ -352,7 +352,8 @@ class ndarray(Operators, FunctionMethods, Exports):  # noqa: N801 - CuPy's name
 
     def _lies_in(self, order: str) -> bool:
         """Whether the elements lie in memory as an ``order=`` asks."""
-        c, f = self.flags.c_contiguous, self.flags.f_contiguous
+        c = self.flags.c_contiguous
+        f = self.flags.f_contiguous
         return bool({"C": c, "F": f, "A": c or f}.get(order.upper(), True))
 
     def view(self, dtype: Any = None, type: Any = None) -> ndarray:

@@ -24,7 +24,8 @@ def from_interface(obj: Any) -> ndarray:
     told = obj.__cuda_array_interface__
     if told.get("mask") is not None:
         raise ValueError("CuPy does not support masked arrays.")
-    shape, kind = extents_of(told["shape"]), checked_dtype(told["typestr"])
+    shape = extents_of(told["shape"])
+    kind = checked_dtype(told["typestr"])
     address = int(told["data"][0])
     strides = told.get("strides")
     steps = strides or tuple(kind.itemsize * int(np.prod(shape[axis + 1 :])) for axis in range(len(shape)))

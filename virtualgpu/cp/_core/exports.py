@@ -12,7 +12,9 @@ from virtualgpu.cp.cuda._memory.places import is_managed, touch_on_host
 from virtualgpu.cp.cuda.stream import _BaseStream, get_current_stream
 
 # Device types of the DLPack standard.
-DLPACK_CPU, DLPACK_CUDA, DLPACK_MANAGED = 1, 2, 13
+DLPACK_CPU = 1
+DLPACK_CUDA = 2
+DLPACK_MANAGED = 13
 
 
 class _Shared:

@@ -49,7 +49,8 @@ def run_kernel(
         come over the bus.
     """
     duration_ns = max(device.kernel_ns(bytes_moved * passes, flop), least_ns)
-    sources, results = list(_arrays(reads)), list(_arrays(writes))
+    sources = list(_arrays(reads))
+    results = list(_arrays(writes))
     touched = (*sources, *results)
     if device.machine.library_calls is not None:
         call = name, tuple(map(_layout, sources)), tuple(map(_layout, results))

@@ -309,7 +309,8 @@ class RawModule:
         )
         kernel.name_expressions = self.name_expressions or ()
         if self.file_path is not None:
-            kernel.file_path, kernel._from_file = self.file_path, self._module
+            kernel.file_path = self.file_path
+            kernel._from_file = self._module
         return kernel
 
     def get_global(self, name: str) -> MemoryPointer:

@@ -85,7 +85,8 @@ class ElementwiseKernel:
         self.no_return = bool(no_return)
         self.return_tuple = bool(return_tuple)
         self.options = options
-        self.loop_prep, self.after_loop = loop_prep, after_loop
+        self.loop_prep = loop_prep
+        self.after_loop = after_loop
         self._kernels: dict[Any, RawKernel] = {}
 
     def __call__(self, *args: Any, size: int | None = None, stream: Any = None, block_size: int = 128) -> Any:
@@ -122,7 +123,8 @@ class ElementwiseKernel:
                 f"(with outputs), but given {len(args)}."
             )
         values = checked(args)
-        given_in, given_out = values[: self.nin], values[self.nin :]
+        given_in = values[: self.nin]
+        given_out = values[self.nin :]
         for array in given_out:
             if not isinstance(array, ndarray):
                 raise TypeError("Output arguments type must be cupy.ndarray")

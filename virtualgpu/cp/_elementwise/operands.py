@@ -151,7 +151,8 @@ class Operand:
         """The statement that makes the array object."""
         if not self.is_array:
             return ""
-        name, const = self.parameter.name, "const " if self.constant else ""
+        name = self.parameter.name
+        const = "const " if self.constant else ""
         variable = name if self.parameter.raw else f"_raw_{name}"
         flags = f"{self.ndim}, {str(self.contiguous).lower()}"
         return f"{const}CArray<{self.c_type}, {flags}> {variable}(_{name}_, _layout_{name});"
@@ -160,7 +161,8 @@ class Operand:
         """The statement that names the element of one turn of the loop."""
         if not self.is_array or self.parameter.raw:
             return ""
-        name, const = self.parameter.name, "const " if self.constant else ""
+        name = self.parameter.name
+        const = "const " if self.constant else ""
         place = linear if self.contiguous else f"{indexer}.get()"
         return f"{const}{self.c_type} &{name} = _raw_{name}[{place}];"
 
@@ -179,11 +181,13 @@ def lay_out(
     ]
     steps = {i: args[i].strides for i in looped}
     if not shape:
-        shape, steps = (1,), dict.fromkeys(looped, (0,))
+        shape = (1,)
+        steps = dict.fromkeys(looped, (0,))
     elif merge:
         shape, joined = merged(shape, [steps[i] for i in looped])
         steps = dict(zip(looped, joined, strict=True))
-    operands, values = [], []
+    operands = []
+    values = []
     for i, (a, p, dtype) in enumerate(zip(args, params, dtypes, strict=True)):
         c_type = c_name(dtype)
         if not isinstance(a, ndarray):

@@ -87,7 +87,9 @@ class ReductionKernel:
         self.in_params, self.out_params = parameters(in_params), parameters(out_params)
         self.nin, self.nout = len(self.in_params), len(self.out_params)
         self.nargs = self.nin + self.nout
-        self.map_expr, self.reduce_expr, self.post_map_expr = map_expr, reduce_expr, post_map_expr
+        self.map_expr = map_expr
+        self.reduce_expr = reduce_expr
+        self.post_map_expr = post_map_expr
         self.identity = "" if identity is None else str(identity)
         self.name = self.__name__ = name
         self.reduce_type = self.out_params[0].c_type if reduce_type is None else reduce_type

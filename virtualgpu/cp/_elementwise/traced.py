@@ -81,7 +81,8 @@ class Trace:
     def argument(self, value: Any, place: int | None = None) -> Traced:
         """A value from outside as a parameter of the kernel."""
         if isinstance(value, ndarray):
-            weak, dtype = None, value.dtype
+            weak = None
+            dtype = value.dtype
         elif isinstance(value, (bool, int, float, complex, np.generic)):
             weak = type(value)
             dtype = checked_dtype(np.dtype(weak))
@@ -121,7 +122,8 @@ class Trace:
         if function.nout != 1 or dtype is not None:
             raise NotOneLoop
         loop = _loop(function, operands)
-        kind, result = loop[0], checked_dtype(loop[-1])
+        kind = loop[0]
+        result = checked_dtype(loop[-1])
         text = expression(function, kind)
         if text is None or any(k != kind for k in loop[1 : function.nin]):
             raise NotOneLoop
@@ -165,7 +167,8 @@ class Trace:
             if given.get("dtype") is None:  # with one, CuPy's kernel keeps the elements' type
                 kind = getattr(np, name)(np.zeros(1, kind)).dtype
         elif name in _EXTREMES and kind.kind != "c":
-            text, identity = _EXTREMES[name], _extreme(kind, lowest=name == "max")
+            text = _EXTREMES[name]
+            identity = _extreme(kind, lowest=name == "max")
         elif name in _TESTS and kind.kind != "c":
             (text, identity), kind = _TESTS[name], np.dtype(bool)
         else:
@@ -256,8 +259,13 @@ class Traced(Traceable):
         stage: int,
         place: int | None,
     ) -> None:
-        self.trace, self.name, self.dtype, self.ndim = trace, name, dtype, ndim
-        self.weak, self.stage, self.place = weak, stage, place
+        self.trace = trace
+        self.name = name
+        self.dtype = dtype
+        self.ndim = ndim
+        self.weak = weak
+        self.stage = stage
+        self.place = place
 
     def __repr__(self) -> str:
         return f"<{self.dtype} value within cp.fuse>"
@@ -285,7 +293,8 @@ class Traced(Traceable):
         for keyword, given in (("order", order), ("casting", casting), ("subok", subok)):
             if given is not None:
                 raise TypeError(f"{keyword} is not supported yet by astype inside cp.fuse: leave it out.")
-        kind, value = checked_dtype(dtype), self.trace.operand(self)
+        kind = checked_dtype(dtype)
+        value = self.trace.operand(self)
         if not copy and kind == self.dtype:
             return self
         return self.trace.value(_into(value.converted(kind), kind), kind, [value])
@@ -323,21 +332,35 @@ class Traced(Traceable):
 
     sum = prod = max = min = all = any = _method
 
-    __add__, __radd__ = _binary(np.add), _reflected(np.add)
-    __sub__, __rsub__ = _binary(np.subtract), _reflected(np.subtract)
-    __mul__, __rmul__ = _binary(np.multiply), _reflected(np.multiply)
-    __truediv__, __rtruediv__ = _binary(np.true_divide), _reflected(np.true_divide)
-    __floordiv__, __rfloordiv__ = _binary(np.floor_divide), _reflected(np.floor_divide)
-    __mod__, __rmod__ = _binary(np.remainder), _reflected(np.remainder)
+    __add__ = _binary(np.add)
+    __radd__ = _reflected(np.add)
+    __sub__ = _binary(np.subtract)
+    __rsub__ = _reflected(np.subtract)
+    __mul__ = _binary(np.multiply)
+    __rmul__ = _reflected(np.multiply)
+    __truediv__ = _binary(np.true_divide)
+    __rtruediv__ = _reflected(np.true_divide)
+    __floordiv__ = _binary(np.floor_divide)
+    __rfloordiv__ = _reflected(np.floor_divide)
+    __mod__ = _binary(np.remainder)
+    __rmod__ = _reflected(np.remainder)
     __pow__ = _binary(np.power)
-    __lshift__, __rlshift__ = _binary(np.left_shift), _reflected(np.left_shift)
-    __rshift__, __rrshift__ = _binary(np.right_shift), _reflected(np.right_shift)
-    __and__, __rand__ = _binary(np.bitwise_and), _reflected(np.bitwise_and)
-    __or__, __ror__ = _binary(np.bitwise_or), _reflected(np.bitwise_or)
-    __xor__, __rxor__ = _binary(np.bitwise_xor), _reflected(np.bitwise_xor)
-    __lt__, __le__ = _binary(np.less), _binary(np.less_equal)
-    __gt__, __ge__ = _binary(np.greater), _binary(np.greater_equal)
-    __eq__, __ne__ = _binary(np.equal), _binary(np.not_equal)
+    __lshift__ = _binary(np.left_shift)
+    __rlshift__ = _reflected(np.left_shift)
+    __rshift__ = _binary(np.right_shift)
+    __rrshift__ = _reflected(np.right_shift)
+    __and__ = _binary(np.bitwise_and)
+    __rand__ = _reflected(np.bitwise_and)
+    __or__ = _binary(np.bitwise_or)
+    __ror__ = _reflected(np.bitwise_or)
+    __xor__ = _binary(np.bitwise_xor)
+    __rxor__ = _reflected(np.bitwise_xor)
+    __lt__ = _binary(np.less)
+    __le__ = _binary(np.less_equal)
+    __gt__ = _binary(np.greater)
+    __ge__ = _binary(np.greater_equal)
+    __eq__ = _binary(np.equal)
+    __ne__ = _binary(np.not_equal)
 
     def __neg__(self) -> Any:
         return self.ufunc(np.negative, (self,))
@@ -417,15 +440,18 @@ class TracedArray(Traced):
 
     __slots__ = ()
 
-    __iadd__, __isub__, __imul__ = _in_place(np.add), _in_place(np.subtract), _in_place(np.multiply)
-    __itruediv__, __ifloordiv__ = _in_place(np.true_divide), _in_place(np.floor_divide)
-    __imod__, __ipow__ = _in_place(np.remainder), _in_place(np.power)
-    __ilshift__, __irshift__ = _in_place(np.left_shift), _in_place(np.right_shift)
-    __iand__, __ior__, __ixor__ = (
-        _in_place(np.bitwise_and),
-        _in_place(np.bitwise_or),
-        _in_place(np.bitwise_xor),
-    )
+    __iadd__ = _in_place(np.add)
+    __isub__ = _in_place(np.subtract)
+    __imul__ = _in_place(np.multiply)
+    __itruediv__ = _in_place(np.true_divide)
+    __ifloordiv__ = _in_place(np.floor_divide)
+    __imod__ = _in_place(np.remainder)
+    __ipow__ = _in_place(np.power)
+    __ilshift__ = _in_place(np.left_shift)
+    __irshift__ = _in_place(np.right_shift)
+    __iand__ = _in_place(np.bitwise_and)
+    __ior__ = _in_place(np.bitwise_or)
+    __ixor__ = _in_place(np.bitwise_xor)
 
     def __getitem__(self, key: Any) -> Any:
         for part in key if isinstance(key, tuple) else (key,):
@@ -473,7 +499,8 @@ def _reduction_arguments(name: str, args: tuple[Any, ...], kwargs: dict[str, Any
 def _clip_bounds(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
     """Both bounds of ``cp.clip``, which may not be None inside a fused function."""
     low, high = (*args[1:], None, None)[:2]
-    low, high = kwargs.get("a_min", kwargs.get("min", low)), kwargs.get("a_max", kwargs.get("max", high))
+    low = kwargs.get("a_min", kwargs.get("min", low))
+    high = kwargs.get("a_max", kwargs.get("max", high))
     if low is None or high is None:
         raise TypeError(
             "Unsupported type <class 'NoneType'>: inside cp.fuse cp.clip takes both bounds; for one of them "

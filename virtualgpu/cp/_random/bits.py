@@ -112,12 +112,14 @@ class CurandGenerator(BitGenerator):
 
     @_state.setter
     def _state(self, states: ndarray) -> None:
-        self._memory, self._filled = states, self._size
+        self._memory = states
+        self._filled = self._size
 
     def _fill(self, threads: int) -> None:
         """See to the states of the first `threads`: a small array needs few of a quarter of a million."""
         if threads > self._filled:
-            begin, end = self._filled * self._type_size(), threads * self._type_size()
+            begin = self._filled * self._type_size()
+            end = threads * self._type_size()
             self._memory._host[begin:end] = self._first(self._seed, threads).view(np.int8)[begin:]
             self._filled = threads
 
@@ -143,21 +145,24 @@ class CurandGenerator(BitGenerator):
 class Philox4x3210(CurandGenerator):
     """Philox4x32-10, a counter-based generator: the numbers of cuRAND's device API."""
 
-    _layout, _struct = states.PHILOX, "Philox"
+    _layout = states.PHILOX
+    _struct = "Philox"
     _first = staticmethod(states.philox)
 
 
 class XORWOW(CurandGenerator):
     """XORWOW, CuPy's default: the numbers of cuRAND's device API."""
 
-    _layout, _struct = states.XORWOW, "Xorwow"
+    _layout = states.XORWOW
+    _struct = "Xorwow"
     _first = staticmethod(states.xorwow)
 
 
 class MRG32k3a(CurandGenerator):
     """MRG32k3a, a combined multiple recursive generator: the numbers of cuRAND's device API."""
 
-    _layout, _struct = states.MRG32K3A, "Mrg"
+    _layout = states.MRG32K3A
+    _struct = "Mrg"
     _first = staticmethod(states.mrg32k3a)
 
 

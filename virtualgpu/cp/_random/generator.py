@@ -71,7 +71,8 @@ class Generator:
 
     def uniform(self, low: Any = 0.0, high: Any = 1.0, size: Any = None, dtype: Any = np.float64) -> ndarray:
         """Uniform distribution over ``[low, high)``."""
-        low, high = asarray(low), asarray(high)
+        low = asarray(low)
+        high = asarray(high)
         shape = np.broadcast_shapes(low.shape, high.shape) if size is None else size
         result: ndarray = low + (high - low) * self._uniform(shape, dtype)
         return result.astype(dtype, copy=False)

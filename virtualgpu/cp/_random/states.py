@@ -58,7 +58,8 @@ def xorwow(seed: int, threads: int) -> npt.NDArray[Any]:
 
 
 def mrg32k3a(seed: int, threads: int) -> npt.NDArray[Any]:
-    low, high = (seed & 0xFFFFFFFF) ^ 0x55555555, (seed >> 32) ^ 0xAAAAAAAA
+    low = (seed & 0xFFFFFFFF) ^ 0x55555555
+    high = (seed >> 32) ^ 0xAAAAAAAA
     states = np.zeros(threads, MRG32K3A)
     for number, (field, salts) in enumerate((("s1", (low, high, low)), ("s2", (high, low, high)))):
         modulus = _MODULI[number]
@@ -76,19 +77,24 @@ def _ten_rounds(counter: Words, seed: int) -> Words:
     keys = seed & 0xFFFFFFFF, seed >> 32
     for step in range(10):
         k0, k1 = ((key + step * bump) & 0xFFFFFFFF for key, bump in zip(keys, _BUMPS, strict=True))
-        one, two = x * np.uint64(0xD2511F53), z * np.uint64(0xCD9E8D57)
-        x, y = (two >> _32) ^ y ^ np.uint64(k0), two & _LOW
-        z, w = (one >> _32) ^ w ^ np.uint64(k1), one & _LOW
+        one = x * np.uint64(0xD2511F53)
+        two = z * np.uint64(0xCD9E8D57)
+        x = (two >> _32) ^ y ^ np.uint64(k0)
+        y = two & _LOW
+        z = (one >> _32) ^ w ^ np.uint64(k1)
+        w = one & _LOW
     return np.stack([x, y, z, w], axis=1).astype(np.uint32)
 
 
 _BUMPS = 0x9E3779B9, 0xBB67AE85
-_32, _LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
+_32 = np.uint64(32)
+_LOW = np.uint64(0xFFFFFFFF)
 
 
 def _doubled(first: Words, threads: int, step: Callable[[int, Words], Words]) -> Words:
     """Vectors of all threads: thread t + 2^level is 2^level subsequences behind thread t."""
-    vectors, level = first[None], 0
+    vectors = first[None]
+    level = 0
     while len(vectors) < threads:
         vectors = np.concatenate([vectors, step(level, vectors[: threads - len(vectors)])])
         level += 1
@@ -140,7 +146,8 @@ def _subsequences(number: int, level: int) -> tuple[tuple[int, ...], ...]:
 
 
 def _subsequences_on(number: int, level: int, vectors: Words) -> Words:
-    wide, m = vectors.astype(np.uint64), np.uint64(_MODULI[number])
+    wide = vectors.astype(np.uint64)
+    m = np.uint64(_MODULI[number])
     rows: list[Any] = [
         sum(wide[:, i] * np.uint64(row[i]) % m for i in range(3)) % m for row in _subsequences(number, level)
     ]

@@ -322,7 +322,8 @@ class _Grid:
         return [array(part) for part in grid] if isinstance(grid, (list, tuple)) else array(grid)
 
 
-mgrid, ogrid = _Grid(np.mgrid, "mgrid"), _Grid(np.ogrid, "ogrid")
+mgrid = _Grid(np.mgrid, "mgrid")
+ogrid = _Grid(np.ogrid, "ogrid")
 
 
 def get_array_module(*args: Any) -> Any:

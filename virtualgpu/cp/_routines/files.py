@@ -62,12 +62,11 @@ def save(file: Any, arr: Any, allow_pickle: bool = True) -> None:
 
 
 # What NumPy reads on the host, as a device array.
-fromfile, fromstring, fromiter = (
-    lift(np.fromfile, operands=0),
-    lift(np.fromstring, operands=0),
-    lift(np.fromiter, operands=0),
-)
-loadtxt, genfromtxt = lift(np.loadtxt, operands=0), lift(np.genfromtxt, operands=0)
+fromfile = lift(np.fromfile, operands=0)
+fromstring = lift(np.fromstring, operands=0)
+fromiter = lift(np.fromiter, operands=0)
+loadtxt = lift(np.loadtxt, operands=0)
+genfromtxt = lift(np.genfromtxt, operands=0)
 
 
 def savetxt(fname: Any, X: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N803 - NumPy's name

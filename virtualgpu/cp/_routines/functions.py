@@ -23,72 +23,113 @@ from virtualgpu.cp._routines.ufunc import ufunc
 _REDUCTION = ("initial", "where")
 
 # Arithmetic
-add, subtract, multiply = ufunc(np.add), ufunc(np.subtract), ufunc(np.multiply)
+add = ufunc(np.add)
+subtract = ufunc(np.subtract)
+multiply = ufunc(np.multiply)
 divide = true_divide = ufunc(np.true_divide, "true_divide")
-floor_divide, power, float_power = ufunc(np.floor_divide), ufunc(np.power), ufunc(np.float_power)
+floor_divide = ufunc(np.floor_divide)
+power = ufunc(np.power)
+float_power = ufunc(np.float_power)
 remainder = mod = ufunc(np.remainder)
-fmod, divmod, modf = ufunc(np.fmod), ufunc(np.divmod), ufunc(np.modf)
-negative, positive, reciprocal = ufunc(np.negative), ufunc(np.positive), ufunc(np.reciprocal)
+fmod = ufunc(np.fmod)
+divmod = ufunc(np.divmod)
+modf = ufunc(np.modf)
+negative = ufunc(np.negative)
+positive = ufunc(np.positive)
+reciprocal = ufunc(np.reciprocal)
 absolute = abs = ufunc(np.absolute)
-fabs, sign, square, sqrt, cbrt = (
-    ufunc(np.fabs),
-    ufunc(np.sign),
-    ufunc(np.square),
-    ufunc(np.sqrt),
-    ufunc(np.cbrt),
-)
-gcd, lcm, heaviside = ufunc(np.gcd), ufunc(np.lcm), ufunc(np.heaviside)
-maximum, minimum, fmax, fmin = ufunc(np.maximum), ufunc(np.minimum), ufunc(np.fmax), ufunc(np.fmin)
+fabs = ufunc(np.fabs)
+sign = ufunc(np.sign)
+square = ufunc(np.square)
+sqrt = ufunc(np.sqrt)
+cbrt = ufunc(np.cbrt)
+gcd = ufunc(np.gcd)
+lcm = ufunc(np.lcm)
+heaviside = ufunc(np.heaviside)
+maximum = ufunc(np.maximum)
+minimum = ufunc(np.minimum)
+fmax = ufunc(np.fmax)
+fmin = ufunc(np.fmin)
 conjugate = conj = ufunc(np.conjugate)
 
 # Rounding and floating-point parts
-rint, floor, ceil, trunc = ufunc(np.rint), ufunc(np.floor), ufunc(np.ceil), ufunc(np.trunc)
-signbit, copysign, nextafter = ufunc(np.signbit), ufunc(np.copysign), ufunc(np.nextafter)
-ldexp, frexp = ufunc(np.ldexp), ufunc(np.frexp)
-isnan, isinf, isfinite = ufunc(np.isnan), ufunc(np.isinf), ufunc(np.isfinite)
+rint = ufunc(np.rint)
+floor = ufunc(np.floor)
+ceil = ufunc(np.ceil)
+trunc = ufunc(np.trunc)
+signbit = ufunc(np.signbit)
+copysign = ufunc(np.copysign)
+nextafter = ufunc(np.nextafter)
+ldexp = ufunc(np.ldexp)
+frexp = ufunc(np.frexp)
+isnan = ufunc(np.isnan)
+isinf = ufunc(np.isinf)
+isfinite = ufunc(np.isfinite)
 
 # Exponentials and trigonometry
-exp, exp2, expm1 = ufunc(np.exp), ufunc(np.exp2), ufunc(np.expm1)
-log, log2, log10, log1p = ufunc(np.log), ufunc(np.log2), ufunc(np.log10), ufunc(np.log1p)
-logaddexp, logaddexp2 = ufunc(np.logaddexp), ufunc(np.logaddexp2)
-sin, cos, tan = ufunc(np.sin), ufunc(np.cos), ufunc(np.tan)
-arcsin, arccos, arctan = ufunc(np.arcsin), ufunc(np.arccos), ufunc(np.arctan)
-sinh, cosh, tanh = ufunc(np.sinh), ufunc(np.cosh), ufunc(np.tanh)
-arcsinh, arccosh, arctanh = ufunc(np.arcsinh), ufunc(np.arccosh), ufunc(np.arctanh)
-arctan2, hypot = ufunc(np.arctan2), ufunc(np.hypot)
-deg2rad, rad2deg, degrees, radians = (
-    ufunc(np.deg2rad),
-    ufunc(np.rad2deg),
-    ufunc(np.degrees),
-    ufunc(np.radians),
-)
+exp = ufunc(np.exp)
+exp2 = ufunc(np.exp2)
+expm1 = ufunc(np.expm1)
+log = ufunc(np.log)
+log2 = ufunc(np.log2)
+log10 = ufunc(np.log10)
+log1p = ufunc(np.log1p)
+logaddexp = ufunc(np.logaddexp)
+logaddexp2 = ufunc(np.logaddexp2)
+sin = ufunc(np.sin)
+cos = ufunc(np.cos)
+tan = ufunc(np.tan)
+arcsin = ufunc(np.arcsin)
+arccos = ufunc(np.arccos)
+arctan = ufunc(np.arctan)
+sinh = ufunc(np.sinh)
+cosh = ufunc(np.cosh)
+tanh = ufunc(np.tanh)
+arcsinh = ufunc(np.arcsinh)
+arccosh = ufunc(np.arccosh)
+arctanh = ufunc(np.arctanh)
+arctan2 = ufunc(np.arctan2)
+hypot = ufunc(np.hypot)
+deg2rad = ufunc(np.deg2rad)
+rad2deg = ufunc(np.rad2deg)
+degrees = ufunc(np.degrees)
+radians = ufunc(np.radians)
 
-acos, asin, atan, acosh, asinh, atanh = arccos, arcsin, arctan, arccosh, arcsinh, arctanh
-atan2, pow = arctan2, power
+acos = arccos
+asin = arcsin
+atan = arctan
+acosh = arccosh
+asinh = arcsinh
+atanh = arctanh
+atan2 = arctan2
+pow = power
 
 # Comparison, logic and bits
-equal, not_equal = ufunc(np.equal), ufunc(np.not_equal)
-less, less_equal, greater, greater_equal = (
-    ufunc(np.less),
-    ufunc(np.less_equal),
-    ufunc(np.greater),
-    ufunc(np.greater_equal),
-)
-logical_and, logical_or, logical_xor, logical_not = (
-    ufunc(np.logical_and),
-    ufunc(np.logical_or),
-    ufunc(np.logical_xor),
-    ufunc(np.logical_not),
-)
-bitwise_and, bitwise_or, bitwise_xor = ufunc(np.bitwise_and), ufunc(np.bitwise_or), ufunc(np.bitwise_xor)
+equal = ufunc(np.equal)
+not_equal = ufunc(np.not_equal)
+less = ufunc(np.less)
+less_equal = ufunc(np.less_equal)
+greater = ufunc(np.greater)
+greater_equal = ufunc(np.greater_equal)
+logical_and = ufunc(np.logical_and)
+logical_or = ufunc(np.logical_or)
+logical_xor = ufunc(np.logical_xor)
+logical_not = ufunc(np.logical_not)
+bitwise_and = ufunc(np.bitwise_and)
+bitwise_or = ufunc(np.bitwise_or)
+bitwise_xor = ufunc(np.bitwise_xor)
 invert = bitwise_not = ufunc(np.invert)
 bitwise_count = ufunc(np.bitwise_count)
-left_shift, right_shift = ufunc(np.left_shift), ufunc(np.right_shift)
+left_shift = ufunc(np.left_shift)
+right_shift = ufunc(np.right_shift)
 
-bitwise_invert, bitwise_left_shift, bitwise_right_shift = invert, left_shift, right_shift
+bitwise_invert = invert
+bitwise_left_shift = left_shift
+bitwise_right_shift = right_shift
 
 # Reductions and statistics
-sum, prod = lift(np.sum, lacks=_REDUCTION), lift(np.prod, lacks=_REDUCTION)
+sum = lift(np.sum, lacks=_REDUCTION)
+prod = lift(np.prod, lacks=_REDUCTION)
 max = amax = lift(np.max, name="max", lacks=_REDUCTION)
 min = amin = lift(np.min, name="min", lacks=_REDUCTION)
 
@@ -107,29 +148,46 @@ def _argmin(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdi
     return found if dtype is None else np.asarray(found, dtype)
 
 
-argmax, argmin = lift(_argmax, name="argmax"), lift(_argmin, name="argmin")
-all, any = lift(np.all, lacks=("where",)), lift(np.any, lacks=("where",))
+argmax = lift(_argmax, name="argmax")
+argmin = lift(_argmin, name="argmin")
+all = lift(np.all, lacks=("where",))
+any = lift(np.any, lacks=("where",))
 mean = lift(np.mean, lacks=("where",))
-std, var = (
-    lift(np.std, lacks=("where", "mean", "correction")),
-    lift(np.var, lacks=("where", "mean", "correction")),
-)
-median, average, ptp = lift(np.median), lift(np.average, operands=1), lift(np.ptp)
-percentile, quantile = lift(np.percentile), lift(np.quantile)
-cumsum, cumprod = lift(np.cumsum), lift(np.cumprod)
-diff, gradient, ediff1d = lift(np.diff), lift(np.gradient), lift(np.ediff1d)
-nansum, nanprod = lift(np.nansum, lacks=_REDUCTION), lift(np.nanprod, lacks=_REDUCTION)
-nanmax, nanmin = lift(np.nanmax, lacks=_REDUCTION), lift(np.nanmin, lacks=_REDUCTION)
-nanmean, nanstd, nanvar = lift(np.nanmean), lift(np.nanstd), lift(np.nanvar)
-nanargmax, nanargmin, nanmedian = lift(np.nanargmax), lift(np.nanargmin), lift(np.nanmedian)
-nancumsum, nancumprod = lift(np.nancumsum), lift(np.nancumprod)
+std = lift(np.std, lacks=("where", "mean", "correction"))
+var = lift(np.var, lacks=("where", "mean", "correction"))
+median = lift(np.median)
+average = lift(np.average, operands=1)
+ptp = lift(np.ptp)
+percentile = lift(np.percentile)
+quantile = lift(np.quantile)
+cumsum = lift(np.cumsum)
+cumprod = lift(np.cumprod)
+diff = lift(np.diff)
+gradient = lift(np.gradient)
+ediff1d = lift(np.ediff1d)
+nansum = lift(np.nansum, lacks=_REDUCTION)
+nanprod = lift(np.nanprod, lacks=_REDUCTION)
+nanmax = lift(np.nanmax, lacks=_REDUCTION)
+nanmin = lift(np.nanmin, lacks=_REDUCTION)
+nanmean = lift(np.nanmean)
+nanstd = lift(np.nanstd)
+nanvar = lift(np.nanvar)
+nanargmax = lift(np.nanargmax)
+nanargmin = lift(np.nanargmin)
+nanmedian = lift(np.nanmedian)
+nancumsum = lift(np.nancumsum)
+nancumprod = lift(np.nancumprod)
 count_nonzero = lift(np.count_nonzero)
-histogram, histogram2d = lift(np.histogram, waits=True), lift(np.histogram2d, operands=2, waits=True)
+histogram = lift(np.histogram, waits=True)
+histogram2d = lift(np.histogram2d, operands=2, waits=True)
 histogramdd = lift(np.histogramdd, waits=True)
 bincount = lift(np.bincount, waits=True)
-digitize, interp = lift(np.digitize, operands=2), lift(np.interp, operands=3)
-corrcoef, cov = lift(np.corrcoef), lift(np.cov)
-convolve, correlate = lift(np.convolve, operands=2), lift(np.correlate, operands=2)
+digitize = lift(np.digitize, operands=2)
+interp = lift(np.interp, operands=3)
+corrcoef = lift(np.corrcoef)
+cov = lift(np.cov)
+convolve = lift(np.convolve, operands=2)
+correlate = lift(np.correlate, operands=2)
 trapezoid = lift(np.trapezoid)
 
 # Rounding, clipping and comparison that are no ufuncs
@@ -138,23 +196,37 @@ trapezoid = lift(np.trapezoid)
 def _clip(
     a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: Any = None, max: Any = None
 ) -> Any:
-    low, high = (a_min if min is None else min), (a_max if max is None else max)
+    low = a_min if min is None else min
+    high = a_max if max is None else max
     return np.clip(a, low, high, out=out)
 
 
 clip = lift(_clip, name="clip")
 round = around = lift(np.round, name="round")
-fix, nan_to_num, sinc = lift(np.fix), lift(np.nan_to_num), lift(np.sinc)
-isclose, allclose = lift(np.isclose, operands=2), lift(np.allclose, operands=2)
-array_equal, array_equiv = lift(np.array_equal, operands=2), lift(np.array_equiv, operands=2)
-isreal, iscomplex = lift(np.isreal), lift(np.iscomplex)
-isneginf, isposinf = lift(np.isneginf), lift(np.isposinf)
-real, imag, angle = lift(np.real), lift(np.imag), lift(np.angle)
-isin, in1d = lift(np.isin, operands=2), lift(np.isin, name="in1d", operands=2)
-real_if_close, unwrap, i0 = lift(np.real_if_close), lift(np.unwrap), lift(np.i0)
+fix = lift(np.fix)
+nan_to_num = lift(np.nan_to_num)
+sinc = lift(np.sinc)
+isclose = lift(np.isclose, operands=2)
+allclose = lift(np.allclose, operands=2)
+array_equal = lift(np.array_equal, operands=2)
+array_equiv = lift(np.array_equiv, operands=2)
+isreal = lift(np.isreal)
+iscomplex = lift(np.iscomplex)
+isneginf = lift(np.isneginf)
+isposinf = lift(np.isposinf)
+real = lift(np.real)
+imag = lift(np.imag)
+angle = lift(np.angle)
+isin = lift(np.isin, operands=2)
+in1d = lift(np.isin, name="in1d", operands=2)
+real_if_close = lift(np.real_if_close)
+unwrap = lift(np.unwrap)
+i0 = lift(np.i0)
 
 # Shapes
-_reshaped, ravel, transpose = lift(np.reshape), lift(np.ravel), lift(np.transpose)
+_reshaped = lift(np.reshape)
+ravel = lift(np.ravel)
+transpose = lift(np.transpose)
 
 
 def reshape(
@@ -175,10 +247,16 @@ def reshape(
     return result.astype(result.dtype, order=order, copy=False)
 
 
-swapaxes, moveaxis, rollaxis = lift(np.swapaxes), lift(np.moveaxis), lift(np.rollaxis)
-squeeze, expand_dims = lift(np.squeeze), lift(np.expand_dims)
-atleast_1d, atleast_2d, atleast_3d = lift(np.atleast_1d), lift(np.atleast_2d), lift(np.atleast_3d)
-broadcast_to, broadcast_arrays = lift(np.broadcast_to), lift(np.broadcast_arrays)
+swapaxes = lift(np.swapaxes)
+moveaxis = lift(np.moveaxis)
+rollaxis = lift(np.rollaxis)
+squeeze = lift(np.squeeze)
+expand_dims = lift(np.expand_dims)
+atleast_1d = lift(np.atleast_1d)
+atleast_2d = lift(np.atleast_2d)
+atleast_3d = lift(np.atleast_3d)
+broadcast_to = lift(np.broadcast_to)
+broadcast_arrays = lift(np.broadcast_arrays)
 
 
 class broadcast:  # noqa: N801 - CuPy's name
@@ -212,24 +290,38 @@ def concatenate(
 
 
 _concatenate = lift(np.concatenate)
-concat, permute_dims = concatenate, transpose
-hstack, vstack, dstack = lift(np.hstack), lift(np.vstack), lift(np.dstack)
+concat = concatenate
+permute_dims = transpose
+hstack = lift(np.hstack)
+vstack = lift(np.vstack)
+dstack = lift(np.dstack)
 column_stack = lift(np.column_stack)
-split, array_split = lift(np.split), lift(np.array_split)
-hsplit, vsplit, dsplit = lift(np.hsplit), lift(np.vsplit), lift(np.dsplit)
-tile, repeat, roll, flip = lift(np.tile), lift(np.repeat), lift(np.roll), lift(np.flip)
-fliplr, flipud, rot90, pad = lift(np.fliplr), lift(np.flipud), lift(np.rot90), lift(np.pad)
-append, delete, resize, trim_zeros = lift(np.append), lift(np.delete), lift(np.resize), lift(np.trim_zeros)
+split = lift(np.split)
+array_split = lift(np.array_split)
+hsplit = lift(np.hsplit)
+vsplit = lift(np.vsplit)
+dsplit = lift(np.dsplit)
+tile = lift(np.tile)
+repeat = lift(np.repeat)
+roll = lift(np.roll)
+flip = lift(np.flip)
+fliplr = lift(np.fliplr)
+flipud = lift(np.flipud)
+rot90 = lift(np.rot90)
+pad = lift(np.pad)
+append = lift(np.append)
+delete = lift(np.delete)
+resize = lift(np.resize)
+trim_zeros = lift(np.trim_zeros)
 matrix_transpose = lift(np.matrix_transpose)
 
 # Choosing, sorting and searching
 where = lift(np.where, operands=3, waits=False)
-nonzero, argwhere, flatnonzero = (
-    lift(np.nonzero, waits=True),
-    lift(np.argwhere, waits=True),
-    lift(np.flatnonzero, waits=True),
-)
-extract, compress = lift(np.extract, operands=2, waits=True), lift(np.compress, waits=True)
+nonzero = lift(np.nonzero, waits=True)
+argwhere = lift(np.argwhere, waits=True)
+flatnonzero = lift(np.flatnonzero, waits=True)
+extract = lift(np.extract, operands=2, waits=True)
+compress = lift(np.compress, waits=True)
 select = lift(np.select)
 
 
@@ -245,7 +337,9 @@ def _piecewise(x: Any, condlist: Any, funclist: Any) -> Any:
 
 
 piecewise = lift(_piecewise, name="piecewise")
-diagonal, tril, triu = lift(np.diagonal), lift(np.tril), lift(np.triu)
+diagonal = lift(np.diagonal)
+tril = lift(np.tril)
+triu = lift(np.triu)
 diagflat = lift(np.diagflat)
 
 
@@ -272,23 +366,30 @@ def _argsort(a: Any, axis: int | None = -1, kind: str | None = None) -> Any:
     return np.argsort(a, axis, kind="stable")
 
 
-sort, argsort = lift(_sort, name="sort"), lift(_argsort, name="argsort")
+sort = lift(_sort, name="sort")
+argsort = lift(_argsort, name="argsort")
 lexsort = lift(np.lexsort)
-partition, argpartition = lift(np.partition), lift(np.argpartition)
+partition = lift(np.partition)
+argpartition = lift(np.argpartition)
 searchsorted = lift(np.searchsorted)
 unique = lift(np.unique, waits=True)
-unique_all, unique_counts = lift(np.unique_all, waits=True), lift(np.unique_counts, waits=True)
-unique_inverse, unique_values = lift(np.unique_inverse, waits=True), lift(np.unique_values, waits=True)
-intersect1d, setdiff1d = (
-    lift(np.intersect1d, operands=2, waits=True),
-    lift(np.setdiff1d, operands=2, waits=True),
-)
-union1d, setxor1d = lift(np.union1d, operands=2, waits=True), lift(np.setxor1d, operands=2, waits=True)
-sort_complex, packbits, unpackbits = lift(np.sort_complex), lift(np.packbits), lift(np.unpackbits)
+unique_all = lift(np.unique_all, waits=True)
+unique_counts = lift(np.unique_counts, waits=True)
+unique_inverse = lift(np.unique_inverse, waits=True)
+unique_values = lift(np.unique_values, waits=True)
+intersect1d = lift(np.intersect1d, operands=2, waits=True)
+setdiff1d = lift(np.setdiff1d, operands=2, waits=True)
+union1d = lift(np.union1d, operands=2, waits=True)
+setxor1d = lift(np.setxor1d, operands=2, waits=True)
+sort_complex = lift(np.sort_complex)
+packbits = lift(np.packbits)
+unpackbits = lift(np.unpackbits)
 ravel_multi_index = lift(np.ravel_multi_index, operands=0)
-tril_indices_from, triu_indices_from = lift(np.tril_indices_from), lift(np.triu_indices_from)
+tril_indices_from = lift(np.tril_indices_from)
+triu_indices_from = lift(np.triu_indices_from)
 diag_indices_from = lift(np.diag_indices_from)
-take_along_axis, put_along_axis = lift(np.take_along_axis), lift(np.put_along_axis)
+take_along_axis = lift(np.take_along_axis)
+put_along_axis = lift(np.put_along_axis)
 unravel_index = lift(np.unravel_index)
 
 
@@ -321,11 +422,9 @@ def _alike(first: ndarray, second: ndarray) -> bool:
     return bool(c or (first.flags.f_contiguous and second.flags.f_contiguous))
 
 
-putmask, place, fill_diagonal = (
-    lift(np.putmask),
-    lift(_place, name="place"),
-    lift(np.fill_diagonal),
-)
+putmask = lift(np.putmask)
+place = lift(_place, name="place")
+fill_diagonal = lift(np.fill_diagonal)
 
 
 def _take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: Any = "wrap") -> Any:
@@ -349,7 +448,9 @@ def _within(indices: Any, extent: int, mode: Any) -> Any:
     return given % extent if mode == "wrap" and extent and given.dtype.kind in "iu" else indices
 
 
-take, put, choose = lift(_take, name="take"), lift(_put, name="put"), lift(_choose, name="choose")
+take = lift(_take, name="take")
+put = lift(_put, name="put")
+choose = lift(_choose, name="choose")
 
 
 # Products
@@ -357,7 +458,8 @@ take, put, choose = lift(_take, name="take"), lift(_put, name="put"), lift(_choo
 
 def _matmul_flop(a: Any, b: Any, *_: Any) -> float:
     """Twice the multiply-adds of a matrix product: 2 x result elements x inner length."""
-    shape_a, shape_b = np.shape(a), np.shape(b)
+    shape_a = np.shape(a)
+    shape_b = np.shape(b)
     if not shape_a or not shape_b:
         return 0.0
     columns = shape_b[-1] if len(shape_b) > 1 else 1
@@ -372,22 +474,23 @@ def _matmul(a: Any, b: Any, out: Any = None, *, axes: Any = None, casting: Any =
 
 matmul = lift(_matmul, name="matmul", operands=2, flop=_matmul_flop)
 dot = lift(np.dot, operands=2, flop=_matmul_flop)
-vdot, inner, outer = lift(np.vdot, operands=2), lift(np.inner, operands=2), lift(np.outer, operands=2)
-tensordot, kron, cross = (
-    lift(np.tensordot, operands=2),
-    lift(np.kron, operands=2),
-    lift(np.cross, operands=2),
-)
+vdot = lift(np.vdot, operands=2)
+inner = lift(np.inner, operands=2)
+outer = lift(np.outer, operands=2)
+tensordot = lift(np.tensordot, operands=2)
+kron = lift(np.kron, operands=2)
+cross = lift(np.cross, operands=2)
 trace = lift(np.trace)
 
 # Polynomials by their coefficients, the highest power first
-polyval, polyfit = lift(np.polyval, operands=2), lift(np.polyfit, operands=2, waits=True)
-polyadd, polysub, polymul = (
-    lift(np.polyadd, operands=2),
-    lift(np.polysub, operands=2),
-    lift(np.polymul, operands=2),
-)
-roots, poly, vander = lift(np.roots, waits=True), lift(np.poly), lift(np.vander)
+polyval = lift(np.polyval, operands=2)
+polyfit = lift(np.polyfit, operands=2, waits=True)
+polyadd = lift(np.polyadd, operands=2)
+polysub = lift(np.polysub, operands=2)
+polymul = lift(np.polymul, operands=2)
+roots = lift(np.roots, waits=True)
+poly = lift(np.poly)
+vander = lift(np.vander)
 
 
 def _einsum(*operands: Any, subscripts: str, **kwargs: Any) -> Any:
@@ -403,7 +506,8 @@ def _lettered(given: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
     def term(labels: Any) -> str:
         return "".join("..." if label is ... else ascii_letters.swapcase()[label] for label in labels)
 
-    operands, lists = tuple(given[: len(given) // 2 * 2 : 2]), given[1::2]
+    operands = tuple(given[: len(given) // 2 * 2 : 2])
+    lists = given[1::2]
     result = [f"->{term(given[-1])}"] if len(given) % 2 else []
     return "".join([",".join(map(term, lists)), *result]), operands
 
@@ -417,11 +521,18 @@ def einsum(subscripts: Any, *operands: Any, dtype: Any = None, optimize: Any = F
 
 
 # Questions about shapes and dtypes
-ndim, shape, size = host_only(np.ndim), host_only(np.shape), host_only(np.size)
-result_type, can_cast = host_only(np.result_type), host_only(np.can_cast)
-min_scalar_type, isscalar = host_only(np.min_scalar_type), host_only(np.isscalar)
-iscomplexobj, isrealobj = host_only(np.iscomplexobj), host_only(np.isrealobj)
-isfortran, isdtype, common_type = host_only(np.isfortran), host_only(np.isdtype), host_only(np.common_type)
+ndim = host_only(np.ndim)
+shape = host_only(np.shape)
+size = host_only(np.size)
+result_type = host_only(np.result_type)
+can_cast = host_only(np.can_cast)
+min_scalar_type = host_only(np.min_scalar_type)
+isscalar = host_only(np.isscalar)
+iscomplexobj = host_only(np.iscomplexobj)
+isrealobj = host_only(np.isrealobj)
+isfortran = host_only(np.isfortran)
+isdtype = host_only(np.isdtype)
+common_type = host_only(np.common_type)
 
 
 def astype(x: ndarray, dtype: Any, /, *, copy: bool = True) -> ndarray:

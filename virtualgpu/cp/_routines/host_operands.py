@@ -171,7 +171,8 @@ def read_operands(
     parameters = _FUNCTIONS.get(title, ())
     if not parameters:
         return args, kwargs
-    values, named = list(args), dict(kwargs)
+    values = list(args)
+    named = dict(kwargs)
     for index, parameter in enumerate(parameters):
         if parameter.mark.startswith("*"):
             values[index:] = [_read(value, parameter.mark[1:] or "+") for value in values[index:]]

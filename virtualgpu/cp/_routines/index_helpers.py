@@ -28,14 +28,14 @@ __all__ = [
     *("kaiser", "r_", "tril_indices", "triu_indices"),
 ]
 
-bartlett, blackman, kaiser = (
-    lift(np.bartlett, operands=0),
-    lift(np.blackman, operands=0),
-    lift(np.kaiser, operands=0),
-)
-hamming, hanning = lift(np.hamming, operands=0), lift(np.hanning, operands=0)
+bartlett = lift(np.bartlett, operands=0)
+blackman = lift(np.blackman, operands=0)
+kaiser = lift(np.kaiser, operands=0)
+hamming = lift(np.hamming, operands=0)
+hanning = lift(np.hanning, operands=0)
 diag_indices = lift(np.diag_indices, operands=0)
-tril_indices, triu_indices = lift(np.tril_indices, operands=0), lift(np.triu_indices, operands=0)
+tril_indices = lift(np.tril_indices, operands=0)
+triu_indices = lift(np.triu_indices, operands=0)
 
 
 class _Joiner:

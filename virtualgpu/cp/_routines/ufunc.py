@@ -63,7 +63,8 @@ class ufunc:  # noqa: N801 - CuPy's name
                 f"Wrong number of arguments for {self.name!r}. It must be either {self.nin} or {self.nargs} "
                 f"(with outputs), but given {len(args)}."
             )
-        inputs, outputs = args[: self.nin], args[self.nin :]
+        inputs = args[: self.nin]
+        outputs = args[self.nin :]
         if out is not None:
             if outputs:
                 raise ValueError("Cannot specify 'out' as both a positional and keyword argument")

@@ -53,7 +53,8 @@ class vectorize:  # noqa: N801 - CuPy's name
                 raise NotImplementedError(f"cupy.vectorize does not support `{name}` option currently.")
         if not callable(pyfunc):
             raise TypeError(f"cp.vectorize takes a function, not {type(pyfunc).__name__}.")
-        self.pyfunc, self.otypes = pyfunc, otypes
+        self.pyfunc = pyfunc
+        self.otypes = otypes
         self.__doc__ = doc if doc is not None else pyfunc.__doc__
         self.__name__ = getattr(pyfunc, "__name__", "function")
 

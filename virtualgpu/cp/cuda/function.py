@@ -182,7 +182,8 @@ class Module:
 
     def variable(self, name: str) -> tuple[int, int]:
         """Address and size in bytes of a variable; see `get_global_var`."""
-        device, compiled = self.device, self.compiled
+        device = self.device
+        compiled = self.compiled
         try:
             return compiled.program(device).global_address(
                 compiled.lowered_names.get(name, name), device.memory
@@ -286,7 +287,8 @@ class Function:
         enable_cooperative_groups: bool = False,
     ) -> None:
         """Launch one thread an element, in blocks of `block_max_size`."""
-        grid, block = (-(-size // block_max_size),), (min(block_max_size, size),)
+        grid = (-(-size // block_max_size),)
+        block = (min(block_max_size, size),)
         launch = Launch.as_cupy(self, grid, block, args, shared_mem)
         self.submit(launch, stream, enable_cooperative_groups)
 

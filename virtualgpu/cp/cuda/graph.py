@@ -11,7 +11,8 @@ from virtualgpu.model.machine import Machine
 from virtualgpu.records import Dim3, GraphNode, GraphRecord, Provenance
 
 # cudaGraphDebugDotFlags: everything, or the parameters of kernels only.
-_VERBOSE, _KERNEL_PARAMETERS = 1 << 0, 1 << 2
+_VERBOSE = 1 << 0
+_KERNEL_PARAMETERS = 1 << 2
 _FIRST_HANDLE = 0x6000_0000
 # How CUDA draws the nodes.
 _SHAPES = {
@@ -92,7 +93,8 @@ class Graph:
 
     def _set_node(self, node: GraphNode) -> None:
         """``cuGraphExecKernelNodeSetParams``: let the next launches run a node with these parameters."""
-        before, memory = self._record_of(node.number), self._machine.device(node.device_id).memory
+        before = self._record_of(node.number)
+        memory = self._machine.device(node.device_id).memory
         self._executable[node.number] = self._executable[node.number].changed(before, node, memory)
 
     def _update(self, other: Graph) -> None:
@@ -139,7 +141,8 @@ def _looks(number: int, node: Node, flags: int) -> str:
     """Attributes of one node: shape and label."""
     operation = node.operation
     if operation.kind == "CONCURRENT_KERNEL":
-        kernel, shape = _escaped(operation.name), ""
+        kernel = _escaped(operation.name)
+        shape = ""
         if flags & (_VERBOSE | _KERNEL_PARAMETERS) and operation.grid and operation.block:
             sizes = f"{_extent(operation.grid)},{_extent(operation.block)},{operation.shared_bytes}"
             shape = f"\\<\\<\\<{sizes}\\>\\>\\>"

@@ -95,8 +95,10 @@ def groupEnd() -> None:  # noqa: N802 - CuPy's name
     mine.depth -= 1
     if mine.depth:
         return
-    calls, mine.calls = mine.calls, []
-    joined, mine.joined = mine.joined, []
+    calls = mine.calls
+    mine.calls = []
+    joined = mine.joined
+    mine.joined = []
     for clique, member in joined:
         _meet(clique, member)
     give(calls)
@@ -139,7 +141,8 @@ class NcclCommunicator:
             )
         if len(commId) != _ID_BYTES:
             raise ValueError(f"commId length {len(commId)} != {_ID_BYTES}.")
-        ndev, rank = _whole(ndev), _whole(rank)
+        ndev = _whole(ndev)
+        rank = _whole(rank)
         if not 0 <= rank < ndev:
             raise NcclError(INVALID_ARGUMENT, f"Rank {rank} of {ndev} cannot be: ranks are 0 to {ndev - 1}.")
         if not commId.startswith(_ID_WORD + os.getpid().to_bytes(8, "little")):
@@ -147,7 +150,8 @@ class NcclCommunicator:
                 INVALID_USAGE,
                 f"This id is not of this process. {THREADS}, or take NcclCommunicator.initAll(n).",
             )
-        everything, device = world(), current().current_device
+        everything = world()
+        device = current().current_device
         with everything.changed:
             clique = everything.cliques.get(commId)
             if clique is None:
@@ -162,7 +166,8 @@ class NcclCommunicator:
         _meet(clique, member)
 
     def _is(self, clique: Clique, member: Member) -> None:
-        self._clique, self._member = clique, member
+        self._clique = clique
+        self._member = member
 
     @staticmethod
     def initAll(devices: int | list[int]) -> list[NcclCommunicator]:  # noqa: N802 - CuPy's name
@@ -315,7 +320,9 @@ class NcclCommunicator:
         other: int | None = None,
     ) -> None:
         member = self._alive()
-        count, datatype, stream = _whole(count), _whole(datatype), _whole(stream)
+        count = _whole(count)
+        datatype = _whole(datatype)
+        stream = _whole(stream)
         where = f"{name} of rank {member.rank}"
         if count < 0:
             raise OverflowError("can't convert negative value to size_t")
@@ -330,9 +337,16 @@ class NcclCommunicator:
                 f"{where}: {what} {other} is no rank; they are 0 to {self._clique.size - 1}.",
             )
         call = Call(
-            name, member, count, datatype, None if op is None else _whole(op),
-            None if other is None else _whole(other), _whole(send), _whole(recv), stream,
-        )  # fmt: skip
+            name,
+            member,
+            count,
+            datatype,
+            None if op is None else _whole(op),
+            None if other is None else _whole(other),
+            _whole(send),
+            _whole(recv),
+            stream,
+        )
         if self._clique.broken is not None:
             raise self._clique.again()
         work.check(call, self._clique.size)

@@ -11,7 +11,8 @@ from virtualgpu.errors import NotSupportedError
 from virtualgpu.model import machine as _machine
 
 _ERRORS = {4: "NVRTC_ERROR_INVALID_PROGRAM", 6: "NVRTC_ERROR_COMPILATION"}
-_INVALID_PROGRAM, _COMPILATION = 4, 6
+_INVALID_PROGRAM = 4
+_COMPILATION = 6
 
 
 class NVRTCError(RuntimeError):
@@ -91,7 +92,9 @@ def compileProgram(prog: int, options: Sequence[str]) -> None:  # noqa: N802
     except _compiler.NvrtcCompileError as error:
         program.log = error.log
         raise NVRTCError(_COMPILATION) from error
-    program.ptx, program.log, program.lowered = image.ptx, image.log, image.lowered_names
+    program.ptx = image.ptx
+    program.log = image.log
+    program.lowered = image.lowered_names
 
 
 def getPTX(prog: int) -> bytes:  # noqa: N802

@@ -16,9 +16,17 @@ available = True
 
 # The colours by which CuPy numbers them, 0xAARRGGBB.
 COLORS = (
-    0xFF00FF00, 0xFF007FFF, 0xFF7F00FF, 0xFFFF0000, 0xFF7FFF00,
-    0xFF00FF7F, 0xFF0000FF, 0xFFFF007F, 0xFFFF7F00, 0xFF7F7F7F,
-)  # fmt: skip
+    0xFF00FF00,
+    0xFF007FFF,
+    0xFF7F00FF,
+    0xFFFF0000,
+    0xFF7FFF00,
+    0xFF00FF7F,
+    0xFF0000FF,
+    0xFFFF007F,
+    0xFFFF7F00,
+    0xFF7F7F7F,
+)
 
 
 def _log() -> RangeLog:
@@ -67,7 +75,8 @@ def _push(message: str, color: int | None) -> None:
 
 def RangePop() -> None:  # noqa: N802
     """End the thread's innermost range; without one nothing happens."""
-    log, thread = _log(), threading.get_ident()
+    log = _log()
+    thread = threading.get_ident()
     if log.stacks.get(thread):
         log.end(log.stacks[thread].pop())
         if not log.stacks[thread]:

@@ -134,7 +134,8 @@ def memcpyAsync(dst: int, src: int, size: int, kind: int, stream: int) -> None: 
 
 
 def _copy(dst: int, src: int, size: int, kind: int, stream: _BaseStream, waits: bool) -> None:
-    to, source = device_at(dst), device_at(src)
+    to = device_at(dst)
+    source = device_at(src)
     either = is_managed(dst) or is_managed(src)  # an end in managed memory may be called host or device
     if (
         kind != memcpyDefault
@@ -159,7 +160,8 @@ def _copy(dst: int, src: int, size: int, kind: int, stream: _BaseStream, waits: 
     def move() -> None:
         into[:] = out_of.copy()
 
-    host, ends = into if to is None else out_of, (into, out_of)
+    host = into if to is None else out_of
+    ends = (into, out_of)
     copy(move, size, to=to, source=source, host=host, stream=stream, waits=waits, ends=ends)
 
 

@@ -102,7 +102,8 @@ class Event:
         if self.capture is not None:
             raise self._captured(self.capture)
         if self._device is not None and self.moment is not None:
-            clock, begun_ns = self._device.clock, self._device.clock.now_ns
+            clock = self._device.clock
+            begun_ns = self._device.clock.now_ns
             clock.wait_until(self.time_ns or 0)
             self._device.work.settle(self.moment.after)
             if clock.watch is not None:
@@ -119,7 +120,10 @@ class Event:
                 )
 
     def _set(self, device: VirtualDevice, stream_id: int, moment: Moment) -> None:
-        self._device, self.moment, self.nodes, self.capture = device, moment, (), None
+        self._device = device
+        self.moment = moment
+        self.nodes = ()
+        self.capture = None
         self._stream_id = stream_id
 
     def _captured(self, capture: Capture) -> Exception:
@@ -134,7 +138,10 @@ class Event:
         )
 
     def _set_captured(self, capture: Capture, nodes: tuple[int, ...]) -> None:
-        self._device, self.moment, self.nodes, self.capture = None, None, nodes, capture
+        self._device = None
+        self.moment = None
+        self.nodes = nodes
+        self.capture = capture
 
 
 def get_elapsed_time(start_event: Event, end_event: Event) -> float:
@@ -156,7 +163,8 @@ def get_elapsed_time(start_event: Event, end_event: Event) -> float:
                 "cudaErrorInvalidResourceHandle",
                 f"invalid resource handle: an event {why}; record() both events, with timing, first.",
             )
-    start, end = start_event.time_ns, end_event.time_ns
+    start = start_event.time_ns
+    end = end_event.time_ns
     assert start is not None
     assert end is not None
     assert end_event._device is not None
@@ -171,7 +179,8 @@ def get_elapsed_time(start_event: Event, end_event: Event) -> float:
 
 def _is_done(device: VirtualDevice, time_ns: int, call: str) -> bool:
     """Ask whether the clock has passed a time; the question takes the host a moment."""
-    clock, begun_ns = device.clock, device.clock.now_ns
+    clock = device.clock
+    begun_ns = device.clock.now_ns
     done = device.work.schedule.is_done(time_ns)
     if clock.recorder is not None:
         clock.recorder.called(call, begun_ns)
@@ -282,13 +291,15 @@ class _BaseStream:
         work = self._work
         work.check_legacy(self.ptr)
         work.refuse_capturing(self.ptr)
-        clock, begun_ns = work.schedule.clock, work.schedule.clock.now_ns
+        clock = work.schedule.clock
+        begun_ns = work.schedule.clock.now_ns
         work.schedule.synchronize(self.ptr)
         work.settle(work.schedule.point(self.ptr).after)
         if clock.watch is not None:
             clock.watch.host_waited("stream", work.place(self.ptr))
         if clock.recorder is not None:
-            device_id, after = _device(self.device_id).id, work.schedule.point(self.ptr).after
+            device_id = _device(self.device_id).id
+            after = work.schedule.point(self.ptr).after
             clock.recorder.waited(
                 "STREAM_SYNCHRONIZE", "cudaStreamSynchronize", begun_ns, device_id, self.ptr, after
             )
@@ -316,7 +327,8 @@ class _BaseStream:
 
         An event recorded in a stream that captures a graph makes this stream take part in the capture.
         """
-        work, device = self._work, _device(self.device_id)
+        work = self._work
+        device = _device(self.device_id)
         if device.clock.watch is not None and event.capture is None:
             device.clock.watch.waits(event, work.place(self.ptr), event.moment is not None)
         if event.capture is not None:
@@ -328,7 +340,8 @@ class _BaseStream:
             capture = work.capturing(self.ptr)
             if capture is not None:
                 raise work.spoil(capture, 905)
-            schedule, moment = work.schedule, event.moment
+            schedule = work.schedule
+            moment = event.moment
             schedule.hold_until(self.ptr, moment.time_ns, moment.after)
             if schedule.clock.recorder is not None:
                 device_id = _device(self.device_id).id

@@ -29,7 +29,8 @@ def as_strided(x: ndarray, shape: Any = None, strides: Any = None) -> ndarray:
     low = sum(min(span, 0) for span in spans)
     high = sum(max(span, 0) for span in spans) + x.itemsize
     if 0 not in extents:
-        start, memory = x.data.ptr, x.data.mem
+        start = x.data.ptr
+        memory = x.data.mem
         if start + low < memory.ptr or start + high > memory.ptr + memory.size:
             raise ValueError(
                 f"Shape {extents} with strides {steps} reaches from byte {start + low - memory.ptr:,} to "

@@ -48,7 +48,8 @@ def shaped_random(
     order: str = "C",
 ) -> Any:
     """Numbers evenly distributed from 0 to `scale`, the same ones for the same seed."""
-    random, kind = np.random.RandomState(seed), np.dtype(dtype)
+    random = np.random.RandomState(seed)
+    kind = np.dtype(dtype)
     values: Any
     if kind.kind == "b":
         values = random.randint(2, size=shape)
@@ -80,7 +81,8 @@ def generate_matrix(shape: Any, xp: Any = None, dtype: Any = np.float32, *, sing
     singular_values : array_like
         Real and not negative, of the smaller of those two (and of each matrix, if it is of more axes).
     """
-    module, kind = _module(xp), np.dtype(dtype)
+    module = _module(xp)
+    kind = np.dtype(dtype)
     if len(shape) < 2:
         raise ValueError(f"a matrix has two axes at least, and the shape is {shape}")
     if kind.kind not in "fc":

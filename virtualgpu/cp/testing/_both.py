@@ -20,9 +20,15 @@ Check = Callable[[Any, Any], None]
 
 # Errors that a program may tell apart: both sides belong to the same of them.
 _KINDS = (
-    AttributeError, IndexError, TypeError, ValueError, NotImplementedError, DeprecationWarning, AxisError,
+    AttributeError,
+    IndexError,
+    TypeError,
+    ValueError,
+    NotImplementedError,
+    DeprecationWarning,
+    AxisError,
     np.linalg.LinAlgError,
-)  # fmt: skip
+)
 
 
 def hiding(impl: Test, names: Sequence[str], call: Test) -> Test:
@@ -93,7 +99,8 @@ def _comparing(
                     for order in ("c_contiguous", "f_contiguous"):
                         if getattr(other.flags, order) and not getattr(one.flags, order):
                             raise AssertionError(f"NumPy's result is {order}, that of cp is not.")
-                one, other = asnumpy(one), asnumpy(other)
+                one = asnumpy(one)
+                other = asnumpy(other)
                 if type_check and one.dtype != other.dtype:
                     raise AssertionError(f"The dtypes differ. cp: {one.dtype}, NumPy: {other.dtype}")
                 if one.shape != other.shape:
@@ -254,7 +261,8 @@ def numpy_cupy_equal(
     def decorate(impl: Test) -> Test:
         def test(*args: Any, **kwargs: Any) -> None:
             ours_given, theirs_given = _modules(name, sp_name, scipy_name)
-            ours, theirs = impl(*args, **kwargs, **ours_given), impl(*args, **kwargs, **theirs_given)
+            ours = impl(*args, **kwargs, **ours_given)
+            theirs = impl(*args, **kwargs, **theirs_given)
             if ours != theirs:
                 raise AssertionError(f"The results differ. cp: {ours!r}, NumPy: {theirs!r}")
 

@@ -210,7 +210,8 @@ def parameterize(*params: Mapping[str, Any], _ids: bool = True) -> Callable[[typ
     """
     import pytest
 
-    argument, fixture = "_virtualgpu_parameters", "_virtualgpu_parameterized"
+    argument = "_virtualgpu_parameters"
+    fixture = "_virtualgpu_parameterized"
 
     def decorate(cls: type) -> type:
         if hasattr(cls, fixture):
@@ -223,7 +224,9 @@ def parameterize(*params: Mapping[str, Any], _ids: bool = True) -> Callable[[typ
         if issubclass(cls, unittest.TestCase):
             return _cases(cls, sets)
         made = type(cls.__name__, (cls,), {fixture: pytest.fixture(autouse=True)(given)})
-        made.__module__, made.__qualname__, made.__doc__ = cls.__module__, cls.__qualname__, cls.__doc__
+        made.__module__ = cls.__module__
+        made.__qualname__ = cls.__qualname__
+        made.__doc__ = cls.__doc__
         ids = [", ".join(f"{key}={_called(value)}"[:100] for key, value in one.items())[:500] for one in sets]
         return pytest.mark.parametrize(argument, sets, ids=ids if _ids else None)(made)
 

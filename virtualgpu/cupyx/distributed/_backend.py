@@ -11,13 +11,23 @@ from virtualgpu.cp.cuda import nccl
 from virtualgpu.cp.cuda._nccl.cliques import Clique, group, world
 from virtualgpu.cp.cuda.stream import get_current_stream
 
-_HOST, _PORT = "127.0.0.1", 13333
+_HOST = "127.0.0.1"
+_PORT = 13333
 _DTYPES = {
-    "b": nccl.NCCL_INT8, "B": nccl.NCCL_UINT8, "i": nccl.NCCL_INT32, "I": nccl.NCCL_UINT32,
-    "l": nccl.NCCL_INT64, "L": nccl.NCCL_UINT64, "q": nccl.NCCL_INT64, "Q": nccl.NCCL_UINT64,
-    "e": nccl.NCCL_FLOAT16, "f": nccl.NCCL_FLOAT32, "d": nccl.NCCL_FLOAT64,
-    "F": nccl.NCCL_FLOAT32, "D": nccl.NCCL_FLOAT64,  # as twice as many
-}  # fmt: skip
+    "b": nccl.NCCL_INT8,
+    "B": nccl.NCCL_UINT8,
+    "i": nccl.NCCL_INT32,
+    "I": nccl.NCCL_UINT32,
+    "l": nccl.NCCL_INT64,
+    "L": nccl.NCCL_UINT64,
+    "q": nccl.NCCL_INT64,
+    "Q": nccl.NCCL_UINT64,
+    "e": nccl.NCCL_FLOAT16,
+    "f": nccl.NCCL_FLOAT32,
+    "d": nccl.NCCL_FLOAT64,
+    "F": nccl.NCCL_FLOAT32,
+    "D": nccl.NCCL_FLOAT64,  # as twice as many
+}
 _OPS = {"sum": nccl.NCCL_SUM, "prod": nccl.NCCL_PROD, "max": nccl.NCCL_MAX, "min": nccl.NCCL_MIN}
 
 
@@ -79,7 +89,8 @@ class NCCLBackend:
     def __init__(
         self, n_devices: int, rank: int, host: str = _HOST, port: int = _PORT, use_mpi: bool = False
     ) -> None:
-        self._n_devices, self.rank = n_devices, rank
+        self._n_devices = n_devices
+        self.rank = rank
         self._comm = nccl.NcclCommunicator(n_devices, _meeting(n_devices, rank, host, port), rank)
 
     # Of all ranks
@@ -208,7 +219,8 @@ class NCCLBackend:
 
 def _meeting(n_devices: int, rank: int, host: str, port: int) -> bytes:
     """The id by which ranks that name one host and port meet; a new one once a group is complete."""
-    everything, key = world(), (host, port)
+    everything = world()
+    key = (host, port)
     with everything.changed:
         known = everything.groups.get(key)
         clique = None if known is None else everything.cliques.get(known)

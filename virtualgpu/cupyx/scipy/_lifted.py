@@ -45,7 +45,8 @@ def lifted(
             module = importlib.import_module(f"scipy.{part}")
         except ModuleNotFoundError:
             raise ModuleNotFoundError(_MISSING.format(part=part), name="scipy") from None
-        title, theirs = f"{part}_{name}", getattr(module, name)
+        title = f"{part}_{name}"
+        theirs = getattr(module, name)
         function = lift(theirs, name=title, operands=names[name], place=_PLACE)
         function.__name__ = function.__qualname__ = name
         change = (made or {}).get(name)

@@ -31,17 +31,27 @@ from virtualgpu.engine.machine import jit
 ROOM = 1 << 21  # notes
 NOTE_BYTES = 24
 # What is done at an instruction; generic addresses may be of any space.
-IGNORED, LOAD, STORE, ATOMIC, PAST_L1, CONSTANT = 0, 1, 2, 3, 4, 5
+IGNORED = 0
+LOAD = 1
+STORE = 2
+ATOMIC = 3
+PAST_L1 = 4
+CONSTANT = 5
 LOCAL = 8  # added to it
-LOAD_LOCAL, STORE_LOCAL = LOAD + LOCAL, STORE + LOCAL
+LOAD_LOCAL = LOAD + LOCAL
+STORE_LOCAL = STORE + LOCAL
 # A note's first word: the line from `LINE_SHIFT` on, bytes in each sector, what is local, sectors.
-LINE_SHIFT, BYTES_SHIFT, LOCAL_BIT = 11, 5, 16
+LINE_SHIFT = 11
+BYTES_SHIFT = 5
+LOCAL_BIT = 16
 FOUND_BYTES = 24
 SITE_SHIFT = 40
 SITE_WORDS = 4  # what is done, bytes a lane, requests and passes of constant accesses
 
 _LEAST_PART = 1023
-_TAG, SHARED, _OFFSET = 56, 1, (1 << 56) - 1
+_TAG = 56
+SHARED = 1
+_OFFSET = (1 << 56) - 1
 
 
 class Context:
@@ -227,7 +237,8 @@ class AccessNotes:
         self._state = state = Notes()
         state.first = state.next = self._notes.ctypes.data
         state.end = state.first + self._notes.nbytes
-        state.sites, state.found = self._sites.ctypes.data, self._found.ctypes.data
+        state.sites = self._sites.ctypes.data
+        state.found = self._found.ctypes.data
         state.block = state.warp = state.work = -1
 
     def watch(self, _ask: int) -> tuple[int, int]:
@@ -263,7 +274,8 @@ class AccessNotes:
 
 
 def _what(i: ir.Instruction) -> int:
-    space, kind = memory_ops.space_of(i), memory_ops.kind_of(i)
+    space = memory_ops.space_of(i)
+    kind = memory_ops.kind_of(i)
     if space == "shared":
         return IGNORED
     if space == "const":

@@ -22,11 +22,15 @@ from virtualgpu.engine.machine import jit
 from virtualgpu.model.caches.geometry import CacheSizes
 from virtualgpu.records.kernel import LINE_BYTES
 
-L1_WAYS, L2_WAYS = 16, 16
+L1_WAYS = 16
+L2_WAYS = 16
 # An entry: its line plus 1 (0: none); sectors that are there, those that memory does not have yet, and how
 # many bytes were stored to each that is not there; its last use.
-ENTRY_BYTES, DIRTY, STORED = 24, 4, 8
-STORED_BITS, FULL = 6, 32
+ENTRY_BYTES = 24
+DIRTY = 4
+STORED = 8
+STORED_BITS = 6
+FULL = 32
 SET_BYTES = 16 * ENTRY_BYTES
 # Lines of a set that memory need not have: of whatever is stored, 736,000 sectors (3/8 of L2) stay.
 DIRTY_WAYS = 6
@@ -35,7 +39,8 @@ STORES_AGED = 1.0
 # Pieces of 64 bytes in a set with sectors that were stored in part: the others are completed and written.
 PARTIAL_PIECES = 4
 # Requests of neighbouring SMs for the same sectors become one, if they come within so many nanoseconds.
-MERGE_NS, MERGE_SLOTS = 300, 256
+MERGE_NS = 300
+MERGE_SLOTS = 256
 SLOT_BYTES = 16
 SIDE_SMS = 6  # SMs that take up blocks one after another and lie beside the same part of L2
 # What is counted for each instruction.
@@ -43,8 +48,10 @@ COLUMNS = ("asked", "l1", "l1_hit", "l2", "l2_hit", "far", "far_hit", "dram")
 SITE_BYTES = 8 * len(COLUMNS)
 _ASKED, _L1, _L1_HIT, _L2, _L2_HIT, _FAR, _FAR_HIT, _DRAM = range(0, SITE_BYTES, 8)
 _WORD = 0xFFFFFFFF
-_LINE, _BYTES = 10, 4
-_NUMBER_BITS, _INVERSE_BITS = 24, 36
+_LINE = 10
+_BYTES = 4
+_NUMBER_BITS = 24
+_INVERSE_BITS = 36
 
 
 @struct
@@ -338,9 +345,25 @@ def play(p: Player, number: int, lanes: int, mask: int, values: int) -> None:
 
 
 _FUNCTIONS = (
-    scrambled, ones, bump, set_at, find, home_of, l2_set, at_l2, partial, clean, stored, complete, soil,
-    read_l2, write_l2, change_l2, merged, play,
-)  # fmt: skip
+    scrambled,
+    ones,
+    bump,
+    set_at,
+    find,
+    home_of,
+    l2_set,
+    at_l2,
+    partial,
+    clean,
+    stored,
+    complete,
+    soil,
+    read_l2,
+    write_l2,
+    change_l2,
+    merged,
+    play,
+)
 _ENTRY = ctypes.CFUNCTYPE(
     None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p
 )
@@ -410,7 +433,8 @@ def replay(
     l2 = np.zeros(sizes.l2_parts * l2_sets * SET_BYTES, np.uint8)
     merges = np.zeros(sm_count * MERGE_SLOTS * SLOT_BYTES, np.uint8)
     sums = np.zeros((len(whats), len(COLUMNS)), np.int64)
-    packed, whats = np.ascontiguousarray(packed), np.ascontiguousarray(whats)
+    packed = np.ascontiguousarray(packed)
+    whats = np.ascontiguousarray(whats)
     state = Player()
     state.whats, state.sums, state.level = whats.ctypes.data, sums.ctypes.data, one_in.bit_length() - 1
     state.l1, state.l1_sets, state.l1_inverse = l1.ctypes.data, l1_sets, _inverse(l1_sets)

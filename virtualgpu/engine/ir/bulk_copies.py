@@ -87,20 +87,24 @@ def bulk_copy(
     for space, what in ((source, "source"), (target, "target")):
         base = "%shared.v" if space == "shared" else "zeroinitializer"
         host += f"  %{what} = add <32 x i64> %{what}.p, {base}\n"
-    checks, where = "", "i32 %function, i32 %pc"
+    checks = ""
+    where = "i32 %function, i32 %pc"
     for space, what, called, site in (
         (source, "source", checked[0], "load"),
         (target, "target", checked[1], "store"),
     ):
-        kind, place = "<32 x i64>", f"%{what}.a"
+        kind = "<32 x i64>"
+        place = f"%{what}.a"
         if space == "shared":
-            kind, place = "<32 x i32>", f"%{what}.s"
+            kind = "<32 x i32>"
+            place = f"%{what}.s"
             checks += f"  {place} = trunc <32 x i64> %{what}.a to <32 x i32>\n"
         checks += f"""  %{what}.bad = call i1 @{called}(ptr %ctx, {kind} {place}, i32 %all, {where}, i32 %{site})
   br i1 %{what}.bad, label %fail, label %{what}.fine
 {what}.fine:
 """
-    told, onward = "", "  br label %moved\n"
+    told = ""
+    onward = "  br label %moved\n"
     chosen = "  %piece.mask = add i32 %all, 0\n" + "".join(
         f"  %{what}.p = add <32 x i64> %{what}.a, zeroinitializer\n" for what in ("source", "target")
     )

@@ -95,12 +95,23 @@ def call(function: int, context: object, site: int, lanes: int, mask: int, value
 _LOADS = {"load8": 8, "load32": 32, "load64": 64}
 _STORES = {"store8": 8, "store32": 32, "store64": 64}
 _BINARY: dict[type[ast.operator], str] = {
-    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.LShift: "shl", ast.RShift: "ashr",
-    ast.BitAnd: "and", ast.BitOr: "or", ast.BitXor: "xor",
-}  # fmt: skip
+    ast.Add: "add",
+    ast.Sub: "sub",
+    ast.Mult: "mul",
+    ast.LShift: "shl",
+    ast.RShift: "ashr",
+    ast.BitAnd: "and",
+    ast.BitOr: "or",
+    ast.BitXor: "xor",
+}
 _COMPARE: dict[type[ast.cmpop], str] = {
-    ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "slt", ast.LtE: "sle", ast.Gt: "sgt", ast.GtE: "sge",
-}  # fmt: skip
+    ast.Eq: "eq",
+    ast.NotEq: "ne",
+    ast.Lt: "slt",
+    ast.LtE: "sle",
+    ast.Gt: "sgt",
+    ast.GtE: "sge",
+}
 
 
 class _Body:
@@ -114,7 +125,9 @@ class _Body:
     ) -> None:
         source = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
         assert isinstance(source, ast.FunctionDef)
-        self.source, self.known, self.layouts = source, known, layouts
+        self.source = source
+        self.known = known
+        self.layouts = layouts
         self.globals = function.__globals__
         self.kinds: dict[str, str] = {}  # of the locals, which structure they point to
         self.head: list[str] = []
@@ -274,7 +287,8 @@ class _Body:
             assert isinstance(found, int)
             return str((int(found) + (1 << 63)) % (1 << 64) - (1 << 63))
         if isinstance(node, ast.BinOp):
-            left, right = self._value(node.left), self._value(node.right)
+            left = self._value(node.left)
+            right = self._value(node.right)
             return self._op(f"{_BINARY[type(node.op)]} i64 {left}, {right}")
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.Invert):
             made = self._value(node.operand)

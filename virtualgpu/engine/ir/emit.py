@@ -64,7 +64,9 @@ def float_constant(llvm: str, raw: int) -> str:
     if llvm == "half":
         return f"splat (half 0xH{raw & 0xFFFF:04X})"
     # LLVM spells a float as the double of the same value; a signalling NaN must keep its payload.
-    sign, exponent, fraction = raw >> 31, raw >> 23 & 0xFF, raw & 0x7FFFFF
+    sign = raw >> 31
+    exponent = raw >> 23 & 0xFF
+    fraction = raw & 0x7FFFFF
     if exponent == 0xFF:
         wide = sign << 63 | 0x7FF << 52 | fraction << 29
     else:
@@ -138,9 +140,11 @@ class Emitter:
         """Reinterpret, truncate or extend lane bits, as PTX does between untyped registers."""
         if source == target:
             return value
-        source_bits, target_bits = bits(source), bits(target)
+        source_bits = bits(source)
+        target_bits = bits(target)
         if source in INTRINSIC_SUFFIX and source_bits != target_bits:
-            value, source = self.convert("bitcast", source, value, f"i{source_bits}"), f"i{source_bits}"
+            value = self.convert("bitcast", source, value, f"i{source_bits}")
+            source = f"i{source_bits}"
         if source_bits == target_bits:
             return self.convert("bitcast", source, value, target)
         middle = f"i{target_bits}"

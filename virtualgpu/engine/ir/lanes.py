@@ -23,7 +23,8 @@ def gather(llvm: str) -> tuple[str, str]:
 
     They load what the first active lane does, as single lanes are left out by a branch each without AVX-512.
     """
-    name, size = f"gather_{llvm}", bits(llvm) // 8
+    name = f"gather_{llvm}"
+    size = bits(llvm) // 8
     vector = f"<32 x {llvm}>"
     intrinsic = f"llvm.masked.gather.v32{llvm}.v32p0"
     every = "<32 x i1> splat (i1 true)"
@@ -62,7 +63,8 @@ all:
 
 def scatter(llvm: str) -> tuple[str, str]:
     """Store one value a lane to host addresses; of lanes that collide the highest wins."""
-    name, size = f"scatter_{llvm}", bits(llvm) // 8
+    name = f"scatter_{llvm}"
+    size = bits(llvm) // 8
     vector = f"<32 x {llvm}>"
     intrinsic = f"llvm.masked.scatter.v32{llvm}.v32p0"
     body = f"""
@@ -88,9 +90,14 @@ some:
 
 
 _ATOMIC = {
-    "add": "add", "and": "and", "or": "or", "xor": "xor", "exch": "xchg",
-    "inc": "uinc_wrap", "dec": "udec_wrap",
-}  # fmt: skip
+    "add": "add",
+    "and": "and",
+    "or": "or",
+    "xor": "xor",
+    "exch": "xchg",
+    "inc": "uinc_wrap",
+    "dec": "udec_wrap",
+}
 
 
 # Float addition in global memory takes subnormals for zero, in shared memory it does not (PTX ISA, atom).
@@ -253,7 +260,8 @@ done:
 
 def permute(llvm: str) -> tuple[str, str]:
     """Value of lane ``index[l]`` for every lane l."""
-    name, vector = f"permute_{llvm}", f"<32 x {llvm}>"
+    name = f"permute_{llvm}"
+    vector = f"<32 x {llvm}>"
     suffix = INTRINSIC_SUFFIX.get(llvm, llvm)
     intrinsic = f"llvm.masked.gather.v32{suffix}.v32p0"
     body = f"""

@@ -21,25 +21,52 @@ REDUCES = 1 << 24  # ... and this bit marks one with a reduction
 EXITED = 0x7FFF_FFFF
 
 # What a warp function returns to the block driver.
-DONE, WAITS, FAULT, YIELDS, HANDED_OVER = 0, 1, 2, 4, 8
+DONE = 0
+WAITS = 1
+FAULT = 2
+YIELDS = 4
+HANDED_OVER = 8
 
 # Fault codes.
-ILLEGAL_GLOBAL, ILLEGAL_SHARED, ILLEGAL_LOCAL, MISALIGNED = 1, 2, 3, 4
-ABORTED, TRAPPED, ASSERTED, STACK_OVERFLOW, NESTED_BARRIER, CALLBACK_FAILED = 5, 6, 7, 8, 9, 10
-BARRIER_DEADLOCK, DIVERGENT_BARRIER, UNMET_MASK, OUTSIDE_MASK = 11, 12, 13, 14
-BAD_CALL, NAN_PRODUCED, BAD_TEXTURE, OUTSIDE_SURFACE = 15, 16, 17, 18
+ILLEGAL_GLOBAL = 1
+ILLEGAL_SHARED = 2
+ILLEGAL_LOCAL = 3
+MISALIGNED = 4
+ABORTED = 5
+TRAPPED = 6
+ASSERTED = 7
+STACK_OVERFLOW = 8
+NESTED_BARRIER = 9
+CALLBACK_FAILED = 10
+BARRIER_DEADLOCK = 11
+DIVERGENT_BARRIER = 12
+UNMET_MASK = 13
+OUTSIDE_MASK = 14
+BAD_CALL = 15
+NAN_PRODUCED = 16
+BAD_TEXTURE = 17
+OUTSIDE_SURFACE = 18
 
 # Sites the observer is given where lanes meet at __syncwarp, execute a fence, or shuffle.
-WARP_SYNC, FENCE, SHUFFLE = -1, -2, -3
+WARP_SYNC = -1
+FENCE = -2
+SHUFFLE = -3
 # Threads arrive at a barrier without waiting, or come to one and wait; from COPY down, by site and event: what happens to a copy.
-ARRIVE, AT_BLOCK_BARRIER, COPY = -4, -5, -16
+ARRIVE = -4
+AT_BLOCK_BARRIER = -5
+COPY = -16
 # All threads of a block that live pass its barrier 0; a fence that other blocks know nothing of.
-BLOCK_OPENS, BLOCK_FENCE = -6, -7
+BLOCK_OPENS = -6
+BLOCK_FENCE = -7
 # Its data arrive as its thread waits; it is bound to an mbarrier's phase; they arrive with that phase.
-BY_WAIT, TO_BARRIER, BY_BARRIER = 0, 1, 2
+BY_WAIT = 0
+TO_BARRIER = 1
+BY_BARRIER = 2
 
 # What the barrier callback answers.
-NOTHING_OPENED, OPENED, BARRIER_FAULT = 0, 1, 2
+NOTHING_OPENED = 0
+OPENED = 1
+BARRIER_FAULT = 2
 
 # Back edges a warp may take before it gives others a turn and looks at the abort flag.
 BACK_EDGE_BUDGET = 4096
@@ -60,7 +87,8 @@ FRAME_HEADER = 192
 
 # The registers that say where the system keeps shared memory for itself, and how much. Groups of
 # several warps meet there (cooperative_groups).
-RESERVED_SHARED, RESERVED_SHARED_BYTES = "%reserved_smem", 1024
+RESERVED_SHARED = "%reserved_smem"
+RESERVED_SHARED_BYTES = 1024
 
 # Generic addresses carry the state space in their top byte; 0 is global.
 SHARED_TAG = 1 << 56
@@ -69,8 +97,14 @@ LOCAL_TAG = 2 << 56
 FUNCTION_TAG = 3 << 56
 
 ACCESS_COUNTERS = (
-    "requests", "sectors", "wavefronts", "ideal_wavefronts", "lanes", "missed_sectors", "half_lines"
-)  # fmt: skip
+    "requests",
+    "sectors",
+    "wavefronts",
+    "ideal_wavefronts",
+    "lanes",
+    "missed_sectors",
+    "half_lines",
+)
 # Sectors of 32 bytes that the model of an L1 cache holds for a block: 128 KiB, a power of two.
 L1_SECTORS = 4096
 ACCESS_STRIDE = 64  # bytes a memory instruction
@@ -92,9 +126,14 @@ TRACE_STEP = np.dtype(
 TRACE_ROW = np.dtype(
     [("step", "<i4"), ("kind", "<i4"), ("mask", "<u4"), ("unused", "<u4"), ("lanes", "<u8", LANES)]
 )
-ROW_ADDRESS, ROW_PLACE, ROW_WRITTEN, ROW_REGISTER = 0, 1, 16, 64  # WRITTEN + size_bytes, REGISTER + n
+# WRITTEN + size_bytes, REGISTER + n
+ROW_ADDRESS = 0
+ROW_PLACE = 1
+ROW_WRITTEN = 16
+ROW_REGISTER = 64
 # How much of a warp is traced: what may change shared memory, or everything.
-TRACE_SHARED, TRACE_ALL = 1, 3
+TRACE_SHARED = 1
+TRACE_ALL = 3
 EVERY_WARP = -2
 
 CONTEXT = np.dtype(

@@ -169,7 +169,8 @@ def _splat(value: float) -> str:
 
 def _power(n: int, value: str, result: str, kind: str) -> str:
     """Text that leaves two to the power of the exponents of doubles in `result`: 0 of 0, at most 2**200."""
-    row, bits = f"<{n} x double>", f"<{n} x i64>"
+    row = f"<{n} x double>"
+    bits = f"<{n} x i64>"
     least = _splat(2.0 ** _LEAST_EXPONENT[kind])
     return f"""  {result}.b = bitcast {row} {value} to {bits}
   {result}.e = and {bits} {result}.b, splat (i64 {0x7FF << 52})
@@ -183,23 +184,30 @@ def _power(n: int, value: str, result: str, kind: str) -> str:
 
 def _cut_sum(n: int, k: int, kinds: dict[str, str]) -> str:
     """Text that leaves a row's sum, as tensor cores make it, in ``%total``."""
-    row, singles = f"<{n} x double>", f"<{n} x float>"
+    row = f"<{n} x double>"
+    singles = f"<{n} x float>"
     bytes_ = kinds["a"] in EIGHTHS
     groups = ((0, 16), (16, 16)) if bytes_ else ((0, k),)
-    text, held, before, kind = "", "%cs", "row", kinds["c"]
+    text = ""
+    held = "%cs"
+    before = "row"
+    kind = kinds["c"]
     if bytes_:
-        held, kind = "zeroinitializer", "f32"
+        held = "zeroinitializer"
+        kind = "f32"
     for number, (first, count) in enumerate(groups):
         if bytes_ and not number:
             text += f"  %c0 = fadd {row} zeroinitializer, zeroinitializer\n"
             held = "%c0"
-        top, sum_ = f"top{number}", f"sum{number}"
+        top = f"top{number}"
+        sum_ = f"sum{number}"
         text += _power(n, held, f"%{top}.c", kind)
         inside = (
-            _power(n, f"%{top}.xs", f"%{top}.px", kinds["a"]) + _power(n, f"%{top}.ys", f"%{top}.py", kinds["b"])
+            _power(n, f"%{top}.xs", f"%{top}.px", kinds["a"])
+            + _power(n, f"%{top}.ys", f"%{top}.py", kinds["b"])
             + f"  %{top}.pp = fmul {row} %{top}.px, %{top}.py\n"
             f"  %{top}.m1 = call {row} @llvm.maxnum.v{n}f64({row} %{top}.m, {row} %{top}.pp)\n"
-        )  # fmt: skip
+        )
         carried = f"  %{top}.m = phi {row} [%{top}.c, %{before}], [%{top}.m1, %{top}]\n"
         text += _loop(top, before, count, first, row, carried, inside)
         # One where all is 0.
@@ -219,7 +227,9 @@ def _cut_sum(n: int, k: int, kinds: dict[str, str]) -> str:
         carried = f"  %{sum_}.s = phi {row} [%{top}.begin, %{top}.done], [%{sum_}.s1, %{sum_}]\n"
         text += _loop(sum_, f"{top}.done", count, first, row, carried, inside)
         text += f"  %{sum_}.exact = fmul {row} %{sum_}.s1, %{top}.unit\n"
-        held, before, kind = f"%{sum_}.exact", f"{sum_}.done", "f32"
+        held = f"%{sum_}.exact"
+        before = f"{sum_}.done"
+        kind = "f32"
         if kinds["d"] == "f32":
             text += _cut_to_single(n, held, f"%{sum_}.cut")
             held = f"%{sum_}.cut"
@@ -239,7 +249,9 @@ def _cut_sum(n: int, k: int, kinds: dict[str, str]) -> str:
 
 def _cut_to_single(n: int, value: str, result: str) -> str:
     """Text that leaves doubles cut to floats, towards 0, in `result`: too large ones are infinite."""
-    row, singles, words = f"<{n} x double>", f"<{n} x float>", f"<{n} x i32>"
+    row = f"<{n} x double>"
+    singles = f"<{n} x float>"
+    words = f"<{n} x i32>"
     return f"""  {result}.f = fptrunc {row} {value} to {singles}
   {result}.w = fpext {singles} {result}.f to {row}
   {result}.a = call {row} @llvm.fabs.v{n}f64({row} {value})

@@ -15,10 +15,12 @@ HALF = layout.LANES // 2
 
 def all_zero(llvm: str, count: int, value: str, result: str) -> str:
     """Text that finds out whether a vector is zero, by one test of 256 bits."""
-    text, width = "", bits(llvm)
+    text = ""
+    width = bits(llvm)
     while count * width > 256:
         count //= 2
-        kind, name = f"<{2 * count} x {llvm}>", f"{result}.v{count}"
+        kind = f"<{2 * count} x {llvm}>"
+        name = f"{result}.v{count}"
         for part, start in (("l", 0), ("h", count)):
             order = _order(start, start + count)
             text += f"  {name}{part} = shufflevector {kind} {value}, {kind} poison, <{count} x i32> {order}\n"
@@ -39,7 +41,8 @@ def firsts(address: str) -> str:
 
 def _distances(n: int, address: str) -> str:
     """Text that says how far each lane of a half lies from its first, ``%x0`` or ``%x1``."""
-    kind, order = f"<{HALF} x {address}>", _order(HALF * n, HALF * n + HALF)
+    kind = f"<{HALF} x {address}>"
+    order = _order(HALF * n, HALF * n + HALF)
     return (
         f"  %a{n} = shufflevector <32 x {address}> %a, <32 x {address}> poison, <{HALF} x i32> {order}\n"
         f"  %p{n}.0 = insertelement {kind} poison, {address} %p{n}, i32 0\n"
@@ -65,7 +68,8 @@ def load_half(n: int, address: str, llvm: str, pointer: str, other: str, within:
     otherwise go to `other`, and so does a row unless the text `within` makes ``%in0`` or ``%in1`` true. Then
     ``%v0`` or ``%v1`` are the values and ``%l0`` or ``%l1`` is the last lane's address.
     """
-    size, kind = bits(llvm) // 8, f"<{HALF} x {llvm}>"
+    size = bits(llvm) // 8
+    kind = f"<{HALF} x {llvm}>"
     fits = f"  %fits{n} = and i1 %line{n}, %in{n}\n" if within else f"  %fits{n} = and i1 %line{n}, true\n"
     return f"""half{n}:
 {_distances(n, address)}{pointer}{all_zero(address, HALF, f"%x{n}", f"%same{n}")}  br i1 %same{n}, label %one{n}, label %ask{n}

@@ -52,11 +52,13 @@ def _call(
     lanes: str = "",
 ) -> None:
     """Run the callee for the active lanes (or some of them) until all have returned."""
-    e, callee = c.e, c.plans[name]
+    e = c.e
+    callee = c.plans[name]
     lanes = lanes or c.executed(i)
     depth = e.context_load("depth")
     deep = e.op(f"icmp sge i32 {depth}, {MAX_DEPTH}")
-    over, fits = e.name("deep"), e.name("fits")
+    over = e.name("deep")
+    fits = e.name("fits")
     e.raw(f"br i1 {deep}, label %{over}, label %{fits}")
     c.begin(over)
     c.fault(layout.STACK_OVERFLOW, i.pc, lanes)
@@ -109,23 +111,27 @@ def _indirect(c: WarpCode, i: ir.Instruction, arguments: list[str], results: lis
     pointer = c.get(i.operands[1] if isinstance(i.operands[0], ir.Vector) else i.operands[0], "u64")
     left = c.executed(i)
     candidates = [
-        p for p in c.plans.values()
+        p
+        for p in c.plans.values()
         if not p.function.is_entry
         and len(p.function.params) == len(arguments)
         and len(p.function.returns) == len(results)
-    ]  # fmt: skip
+    ]
     for candidate in candidates:
         name = candidate.function.name
         hit = e.compare("eq", "i64", pointer, constant("i64", function_address(c.module, name)))
         chosen = e.op(f"and i32 {e.mask_bits(hit)}, {left}")
         left = e.op(f"and i32 {left}, {e.op(f'xor i32 {chosen}, -1')}")
-        go, onward = e.name("via"), e.name("on")
-        before, mask = c.here, c.mask
+        go = e.name("via")
+        onward = e.name("on")
+        before = c.here
+        mask = c.mask
         some = e.op(f"icmp ne i32 {chosen}, 0")
         e.raw(f"br i1 {some}, label %{go}, label %{onward}")
         c.begin(go)
         _call(c, i, name, arguments, results, chosen)
-        after, left_over = c.here, c.mask
+        after = c.here
+        left_over = c.mask
         e.raw(f"br label %{onward}")
         c.begin(onward)
         c.mask = e.op(f"phi i32 [{mask}, %{before}], [{left_over}, %{after}]")
@@ -161,7 +167,8 @@ def _fail_if(c: WarpCode, i: ir.Instruction, status: str) -> None:
     """Fault where a callback answered anything but 0."""
     e = c.e
     failed = e.op(f"icmp ne i32 {status}, 0")
-    hit, onward = e.name("bad"), e.name("ok")
+    hit = e.name("bad")
+    onward = e.name("ok")
     e.raw(f"br i1 {failed}, label %{hit}, label %{onward}")
     c.begin(hit)
     c.fault(layout.CALLBACK_FAILED, i.pc, c.executed(i))
@@ -206,7 +213,8 @@ def _argument(c: WarpCode, i: ir.Instruction, name: str) -> str:
 def _printf(c: WarpCode, i: ir.Instruction, arguments: list[str], results: list[str]) -> None:
     """Hand format and argument pointers of every lane to Python."""
     e = c.e
-    formats, values = c.scratch("<32 x i64>"), c.scratch("<32 x i64>")
+    formats = c.scratch("<32 x i64>")
+    values = c.scratch("<32 x i64>")
     e.raw(f"store <32 x i64> {_argument(c, i, arguments[0])}, ptr {formats}")
     e.raw(f"store <32 x i64> {_argument(c, i, arguments[1])}, ptr {values}")
     function = e.op(f"inttoptr i64 {e.context_load('printf')} to ptr")
@@ -231,7 +239,8 @@ def _assert(c: WarpCode, i: ir.Instruction, arguments: list[str]) -> None:
         pointer = e.op(f"getelementptr i8, ptr %ctx, i64 {layout.offset('fault_extra') + 8 * position}")
         e.raw(f"store i64 {value}, ptr {pointer}")
     some = e.op(f"icmp ne i32 {lanes}, 0")
-    hit, onward = e.name("assert"), e.name("ok")
+    hit = e.name("assert")
+    onward = e.name("ok")
     e.raw(f"br i1 {some}, label %{hit}, label %{onward}")
     c.begin(hit)
     c.fault(layout.ASSERTED, i.pc, lanes)

@@ -18,7 +18,12 @@ _ENTRY_BYTES = 1280
 WARP_BYTES = _ENTRY_BYTES * (CAPACITY + 1)
 # An entry: lanes whose copy is under way, words each copies, its site; by lane its group, its place,
 # its words, and the mbarrier whose phase it completes with, if any.
-_COUNT, _SITE, _GROUPS, _PLACES, _WORDS, _BOUND = 4, 8, 128, 256, 512, 1024
+_COUNT = 4
+_SITE = 8
+_GROUPS = 128
+_PLACES = 256
+_WORDS = 512
+_BOUND = 1024
 
 # The copies of a group that no wait for groups means: those that an mbarrier alone was told of.
 _NO_GROUP = 1 << 30

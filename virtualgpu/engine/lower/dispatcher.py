@@ -75,7 +75,8 @@ def spend(c: WarpCode, target: int) -> None:
 
     An observer may end a turn on any edge. Each access is slow then, so polls end it at once.
     """
-    e, observe = c.e, c.options.observe
+    e = c.e
+    observe = c.options.observe
     back = target <= c.block.number
     if not back and not observe:
         return
@@ -83,7 +84,8 @@ def spend(c: WarpCode, target: int) -> None:
     left = e.op(f"sub i32 {e.context_load('budget')}, {cost}")
     e.context_store("budget", left)
     spent = e.op(f"icmp sle i32 {left}, 0")
-    over, onward = e.name("spent"), e.name("more")
+    over = e.name("spent")
+    onward = e.name("more")
     e.raw(f"br i1 {spent}, label %{over}, label %{onward}")
     c.begin(over)
     c.store_pcs(c.mask_v, constant("i32", target))

@@ -19,8 +19,12 @@ _ANY_INTEGER = r"\.[us](8|16|32|64)"
 _WORD = r"\.[bus](32|64)"
 _ROUNDING = r"\.r[nzmp]"
 _ROUNDED = rf"({_ROUNDING})?"
-_FTZ, _SAT, _RELU, _NAN = r"(\.ftz)?", r"(\.sat)?", r"(\.relu)?", r"(\.NaN)?"
-_HALF, _BFLOAT = r"\.f16(x2)?", r"\.bf16(x2)?"
+_FTZ = r"(\.ftz)?"
+_SAT = r"(\.sat)?"
+_RELU = r"(\.relu)?"
+_NAN = r"(\.NaN)?"
+_HALF = r"\.f16(x2)?"
+_BFLOAT = r"\.bf16(x2)?"
 _FLOAT = r"\.(f16|bf16|f32|f64)"
 _BOOLEAN = r"(\.(and|or|xor))?"
 _COMPARISON = r"\.(eq|ne|lt|le|gt|ge|lo|ls|hi|hs|equ|neu|ltu|leu|gtu|geu|num|nan)"
@@ -47,7 +51,8 @@ _EXTREME = (
 _ROOT = rf"(\.approx|{_ROUNDING}){_FTZ}\.f32|{_ROUNDING}\.f64"
 _LOGIC = rf"{_INTEGER}|\.pred"
 # NVRTC, CUDA's headers and libcu++ order these modifiers in several ways.
-_ONE_SPACE, _ONE_VECTOR = _SPACE.removesuffix("?"), _VECTOR.removesuffix("?")
+_ONE_SPACE = _SPACE.removesuffix("?")
+_ONE_VECTOR = _VECTOR.removesuffix("?")
 _ACCESS = rf"({_ORDER}|{_CACHE}|{_ONE_SPACE}|{_ONE_VECTOR})*\.([busf](8|16|32|64)|b128)"
 _ATOMIC = (
     rf"({_ORDER}|{_ONE_SPACE}|{_ONE_VECTOR}|\.noftz|\.L2::cache_hint|\.(add|min|max|and|or|xor|exch|cas|inc|dec))+"
@@ -175,10 +180,30 @@ _FORMS = {
 # Control flow and textures check their own forms; the others change no result here.
 UNCHECKED = frozenset(
     {
-        "bra", "brx", "ret", "exit", "trap", "call", "tex", "suld", "sust", "tld4", "txq", "suq", "sured", "membar",
-        "fence", "prefetch", "prefetchu", "nanosleep", "pmevent", "discard", "applypriority", "griddepcontrol",
+        "bra",
+        "brx",
+        "ret",
+        "exit",
+        "trap",
+        "call",
+        "tex",
+        "suld",
+        "sust",
+        "tld4",
+        "txq",
+        "suq",
+        "sured",
+        "membar",
+        "fence",
+        "prefetch",
+        "prefetchu",
+        "nanosleep",
+        "pmevent",
+        "discard",
+        "applypriority",
+        "griddepcontrol",
     }
-)  # fmt: skip
+)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -28,7 +28,8 @@ def _start(c: WarpCode, operand: ir.Operand | None) -> int | None:
 
 def given(c: WarpCode, operand: ir.Operand | None, role: str) -> str:
     """Pointer to what a fragment holds now, one row of lanes a register."""
-    e, start = c.e, _start(c, operand)
+    e = c.e
+    start = _start(c, operand)
     if start is None:
         pointer = _copy(c, operand, role)
         for n, item in enumerate(items_of(operand)):
@@ -53,7 +54,8 @@ def _settle(c: WarpCode, operand: ir.Operand | None) -> None:
     """Write to the frame what only LLVM values hold."""
     for item in items_of(operand):
         if isinstance(item, ir.Register) and item.name in c.dirty:
-            value, pointer = c.get(item, "b32"), c.slot(item.name)
+            value = c.get(item, "b32")
+            pointer = c.slot(item.name)
             c.e.store_lanes("i32", value, pointer, c.mask_v)
             c.dirty.discard(item.name)
 

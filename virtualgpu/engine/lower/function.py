@@ -27,13 +27,31 @@ from virtualgpu.engine.lower.warp_code import WarpCode
 from virtualgpu.errors import NotSupportedError
 
 _ROOMS = (
-    memory_ops, packed, arith, bitops, convert, warp_ops, calls, async_ops, tensor, textures,
-)  # fmt: skip
+    memory_ops,
+    packed,
+    arith,
+    bitops,
+    convert,
+    warp_ops,
+    calls,
+    async_ops,
+    tensor,
+    textures,
+)
 _ENDS = {"bra", "brx", "ret", "exit", "trap"}
 _NOTHING_TO_DO = {
-    "membar", "fence", "prefetch", "prefetchu", "nanosleep", "pmevent", "discard", "applypriority",
-    "griddepcontrol", "bar", "barrier",
-}  # fmt: skip
+    "membar",
+    "fence",
+    "prefetch",
+    "prefetchu",
+    "nanosleep",
+    "pmevent",
+    "discard",
+    "applypriority",
+    "griddepcontrol",
+    "bar",
+    "barrier",
+}
 # What a loop kept in LLVM values may hold: nothing that looks at the frame or changes which lanes are active.
 _IN_LOOPS = {*arith.HANDLERS, *bitops.HANDLERS, *convert.HANDLERS, "ld", "ldu", "st", "atom", "red"}
 # Functions of more instructions keep registers in the frame in loops, too: they may be translated in passing.
@@ -59,7 +77,8 @@ class FunctionCompiler(WarpCode):
         e = self.e
         dispatcher.spend(self, target)
         ahead = e.op(f"icmp ult i32 {target}, {self.wait}")
-        park, here = e.name("wait"), self.here
+        park = e.name("wait")
+        here = self.here
         e.raw(f"br i1 {ahead}, label %bb{target}, label %{park}")
         self.incoming[target].append((self.mask, self.wait, here))
         self.begin(park)
@@ -74,7 +93,8 @@ class FunctionCompiler(WarpCode):
 
     def votes(self, i: ir.Instruction) -> tuple[str, str]:
         """Whether all active lanes take a conditional branch, and whether none does."""
-        e, taken = self.e, self.executed(i)
+        e = self.e
+        taken = self.executed(i)
         others = e.op(f"and i32 {self.mask}, {e.op(f'xor i32 {taken}, -1')}")
         return e.op(f"icmp eq i32 {others}, 0"), e.op(f"icmp eq i32 {taken}, 0")
 
@@ -82,7 +102,8 @@ class FunctionCompiler(WarpCode):
         """Count executions of a branch, of which the last may have parted the lanes."""
         if not self.options.count or i.opcode.split(".")[0] != i.root:  # a call or return of a copied body
             return
-        e, number = self.e, len(self.tables.branches)
+        e = self.e
+        number = len(self.tables.branches)
         self.tables.branches.append((self.index, i))
         base = e.op(f"inttoptr i64 {e.context_load('branch_counters')} to ptr")
         executed = e.op(f"getelementptr i64, ptr {base}, i64 {2 * number}")
@@ -93,7 +114,8 @@ class FunctionCompiler(WarpCode):
 
     def part(self, none_stay: str, none_go: str, taken_block: int, next_block: int) -> None:
         """Go on after a conditional branch."""
-        e, guard = self.e, self.guard
+        e = self.e
+        guard = self.guard
         assert guard is not None
         self.guard = None
         go, check, stay, split_label = (e.name(s) for s in ("go", "check", "stay", "split"))
@@ -111,14 +133,16 @@ class FunctionCompiler(WarpCode):
 
     def go_round(self, i: ir.Instruction, loop: loops.Loop) -> None:
         """The end of a loop that is kept in LLVM values: once more, or registers and counters are stored."""
-        e, target = self.e, self.block.number
+        e = self.e
+        target = self.block.number
         none_stay, none_go = self.votes(i)
         turns = e.op(f"add i64 {loop.turns}, 1")
         left = e.op(f"sub i32 {loop.left}, {dispatcher.price(self, target)[0]}")
         affordable = e.op(f"icmp sgt i32 {left}, 0")
         ahead = e.op(f"icmp ult i32 {target}, {self.wait}")
         again = e.op(f"and i1 {none_stay}, {e.op(f'and i1 {affordable}, {ahead}')}")
-        out, coming = e.name("out"), loop.at_end(e, self.cache)
+        out = e.name("out")
+        coming = loop.at_end(e, self.cache)
         e.raw(f"br i1 {again}, label %{loop.label}, label %{out}")
         loop.close(e, self.here, turns, left, coming)
         self.loop = None
@@ -140,7 +164,8 @@ class FunctionCompiler(WarpCode):
         e = self.e
         where = target
         if self.guard is None and answer is not None:
-            whole, rest = e.name("whole"), e.name("rest")
+            whole = e.name("whole")
+            rest = e.name("rest")
             full = e.op(f"icmp eq i32 {self.mask}, -1")
             e.raw(f"br i1 {full}, label %{whole}, label %{rest}")
             self.begin(whole)
@@ -245,7 +270,8 @@ class FunctionCompiler(WarpCode):
         operand = warp_ops.member_mask(i)
         if operand is None:
             return
-        e, first = self.e, self.here
+        e = self.e
+        first = self.here
         met = e.name("met")
         self.need(*warp_ops.MEET)
         self.meets = True
@@ -268,7 +294,8 @@ class FunctionCompiler(WarpCode):
 
     def count_block(self, times: str = "1") -> None:
         """Count an execution of the block, or as many as an i64 says."""
-        e, number = self.e, len(self.tables.blocks)
+        e = self.e
+        number = len(self.tables.blocks)
         size = str(self.block.end - self.block.first)
         e.add_to(e.context_pointer("clock"), size if times == "1" else e.op(f"mul i64 {times}, {size}"))
         self.tables.blocks.append((self.index, self.block))
@@ -303,10 +330,12 @@ class FunctionCompiler(WarpCode):
     def compile_block(self, block: cfg.Block) -> None:
         e = self.e
         self.block, self.cache, self.dirty = block, {}, set()
-        self.carry, self.guard = constant("i1", 0), None
+        self.carry = constant("i1", 0)
+        self.guard = None
         self.begin(f"bb{block.number}")
         e.lines.append(f"@phi {block.number}")
-        self.mask, self.wait = f"%m{block.number}", f"%w{block.number}"
+        self.mask = f"%m{block.number}"
+        self.wait = f"%w{block.number}"
         code = self.function.instructions[block.first : block.end]
         if code and cfg.is_warp_meeting(code[0]):
             self.meet(code[0])

@@ -79,7 +79,8 @@ class Loop:
             f"  {self.turns} = phi i64 [0, %{self.before}], [{turns}, %{last}]",
             f"  {self.left} = phi i32 [{self.budget}, %{self.before}], [{left}, %{last}]",
         ]
-        loads, masks = [], []
+        loads = []
+        masks = []
         for name, value in self.at_start.items():
             kind = self._kind(name)
             offset = self.plan.slots[name]

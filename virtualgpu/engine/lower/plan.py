@@ -84,16 +84,26 @@ def plan(function: ir.Function, index: int, answers: frozenset[str] = frozenset(
         if name in crossing and name not in slots:
             slots[name] = at
             at += -(-max(4, 4 * bits(llvm_of(kind))) // 64) * 64
-    local_offsets, local_at = {}, 0
+    local_offsets = {}
+    local_at = 0
     for variable in function.local.values():
         local_at = -(-local_at // variable.align) * variable.align
         local_offsets[variable.name] = local_at
         local_at += variable.size_bytes
     local_bytes = -(-local_at // 16) * 16
     return FunctionPlan(
-        function, index, flow, live, slots, records, -(-at // 64) * 64, local_offsets, local_bytes, answers,
+        function,
+        index,
+        flow,
+        live,
+        slots,
+        records,
+        -(-at // 64) * 64,
+        local_offsets,
+        local_bytes,
+        answers,
         _constants(function),
-    )  # fmt: skip
+    )
 
 
 def _constants(function: ir.Function) -> dict[str, ir.Immediate]:

@@ -38,9 +38,14 @@ class Registers:
         tables: Tables,
         options: Options,
     ) -> None:
-        self.module, self.plan, self.plans = module, plan_, plans
-        self.function, self.index, self.flow = plan_.function, plan_.index, plan_.flow
-        self.tables, self.options = tables, options
+        self.module = module
+        self.plan = plan_
+        self.plans = plans
+        self.function = plan_.function
+        self.index = plan_.index
+        self.flow = plan_.flow
+        self.tables = tables
+        self.options = options
         self.entry_params = {p.name: p for p in self.function.params}
         self.e = Emitter(options.masked)
         self.cache: dict[str, str] = {}
@@ -99,7 +104,8 @@ class Registers:
 
     def immediate(self, operand: ir.Immediate, llvm: str) -> str:
         floating = llvm in ("float", "double", "half")
-        value, width = operand.value, operand.float_bits
+        value = operand.value
+        width = operand.float_bits
         if floating and width and width != bits(llvm):
             wide = struct.unpack("<d" if width == 64 else "<f", value.to_bytes(width // 8, "little"))[0]
             code = {"double": "<d", "float": "<f", "half": "<e"}[llvm]
@@ -205,7 +211,8 @@ class Registers:
 
     def symbol(self, operand: ir.Symbol) -> str:
         """Address lanes (i64) of a variable: offsets for shared and local, host for the rest."""
-        e, name = self.e, operand.name
+        e = self.e
+        name = operand.name
         if name in self.tables.shared:
             return constant("i64", self.tables.shared[name] + operand.offset)
         if name in self.plan.local_offsets:

@@ -28,7 +28,8 @@ class WarpCode(Watching):
 
     def fault_if(self, lanes: str, code: int, pc: int, addresses: str = "") -> None:
         """Fault if any lane of a mask is set; see `fault`."""
-        hit, onward = self.e.name("bad"), self.e.name("ok")
+        hit = self.e.name("bad")
+        onward = self.e.name("ok")
         some = self.e.op(f"icmp ne i32 {lanes}, 0")
         self.e.raw(f"br i1 {some}, label %{hit}, label %{onward}")
         self.begin(hit)

@@ -45,7 +45,8 @@ class Watching(Registers):
             return
         width = bits(llvm)
         for at in range(0, width, 64):
-            piece, place = value, host
+            piece = value
+            place = host
             if width > 64:
                 piece = self.e.binary("lshr", llvm, value, constant(llvm, at)) if at else value
                 place = self.e.binary("add", "i64", host, constant("i64", at // 8)) if at else host
@@ -55,7 +56,8 @@ class Watching(Registers):
 
     def observe(self, site: int, address: str, mask: str, stored: str = "") -> None:
         """Tell the observer of an access, before it happens, and of what it is to store."""
-        lanes, values = self.scratch("<32 x i64>"), "null"
+        lanes = self.scratch("<32 x i64>")
+        values = "null"
         self.e.raw(f"store <32 x i64> {address}, ptr {lanes}")
         if stored:
             values = self.scratch("<32 x i64>")

@@ -37,11 +37,26 @@ _FORMS = {
 _FORM = {name: re.compile(_RESULT + text) for name, text in _FORMS.items()}
 # Forms by the word that a line begins with, where that is not the form's name; all others are "binary".
 _FORM_OF = {
-    "icmp": "compare", "fcmp": "compare", "fneg": "unary", "freeze": "unary", "insertelement": "insert",
-    "extractelement": "extract", "shufflevector": "shuffle", "bitcast": "cast", "inttoptr": "cast",
-    "ptrtoint": "cast", "zext": "cast", "sext": "cast", "trunc": "cast", "fpext": "cast", "fptrunc": "cast",
-    "fptosi": "cast", "fptoui": "cast", "sitofp": "cast", "uitofp": "cast",
-}  # fmt: skip
+    "icmp": "compare",
+    "fcmp": "compare",
+    "fneg": "unary",
+    "freeze": "unary",
+    "insertelement": "insert",
+    "extractelement": "extract",
+    "shufflevector": "shuffle",
+    "bitcast": "cast",
+    "inttoptr": "cast",
+    "ptrtoint": "cast",
+    "zext": "cast",
+    "sext": "cast",
+    "trunc": "cast",
+    "fpext": "cast",
+    "fptrunc": "cast",
+    "fptosi": "cast",
+    "fptoui": "cast",
+    "sitofp": "cast",
+    "uitofp": "cast",
+}
 _ARGUMENT = re.compile(rf"({_KIND})((?: align \d+)?) ({_VALUE})(?:, |$)")
 _COMING = re.compile(rf"\[({_VALUE}), %([\w.]+)\]")
 _SPLAT = re.compile(r"splat \(\w+ ([^)]*)\)")
@@ -274,7 +289,9 @@ class _Function:
         self._does("", "void", f"store{m['how']} {m['kind']} {{0}}, ptr {{1}}{m['rest']}", value, pointer)
 
     def _cast(self, m: re.Match[str]) -> None:
-        kind, made, to = m["kind"], m["made"], m["to"]
+        kind = m["kind"]
+        made = m["made"]
+        to = m["to"]
         if MASK in (kind, made) and m["op"] == "bitcast":
             bits = self._bits(m["a"]) if kind == MASK else m["a"]
             if kind == MASK and made == "i32":
@@ -306,11 +323,13 @@ class _Function:
         self._does(m["to"], MASK, f"{m['op']} {kind} {{0}}, {{1}}", *operands)
 
     def _select(self, m: re.Match[str]) -> None:
-        made, to = m["made"], m["to"]
+        made = m["made"]
+        to = m["to"]
         if m["kind"] not in (MASK, "i1"):
             raise UnreadableError(m[0])
         if made == MASK:
-            yes, no = self._bits(m["b"]), self._bits(m["c"])
+            yes = self._bits(m["b"])
+            no = self._bits(m["c"])
             self.masks[to] = to
             if m["kind"] == "i1":
                 self._scalars(to, f"select i1 {m['a']}, i32 {yes}, i32 {no}")
@@ -325,7 +344,8 @@ class _Function:
         self._does(to, made, f"select {m['kind']} {{0}}, {made} {{1}}, {made} {{2}}", *operands)
 
     def _binary(self, m: re.Match[str]) -> None:
-        kind, to = m["kind"], m["to"]
+        kind = m["kind"]
+        to = m["to"]
         if kind == MASK:
             self._scalars(to, f"{m['op']} i32 {self._bits(m['a'])}, {self._bits(m['b'])}")
             self.masks[to] = to
@@ -389,7 +409,8 @@ class _Function:
         )
 
     def _phi(self, m: re.Match[str]) -> None:
-        kind, ways = m["kind"], _COMING.findall(m["rest"])
+        kind = m["kind"]
+        ways = _COMING.findall(m["rest"])
         if kind == MASK or m["to"].startswith("%loop"):  # rows that come round: see `lower.loops`
             raise UnreadableError(m[0])
         act = _Act("", m["to"], kind)
@@ -488,7 +509,8 @@ class _Function:
         labels: dict[str, int] = {}
         ends: dict[str, int] = {}  # of what begins with a label
         block_of: list[int] = []
-        number, label = 0, ""
+        number = 0
+        label = ""
         for at, act in enumerate(self.acts):
             if act.text.endswith(":"):
                 label = act.text[:-1]

@@ -19,7 +19,8 @@ from virtualgpu.engine.machine.processor import Processor
 
 _RUN_BLOCKS = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 # Kernels that take longer to translate whole are first translated in passing, and longer still only so.
-_LONG_S, _NEVER_S = 0.8, 15.0
+_LONG_S = 0.8
+_NEVER_S = 15.0
 _RUN_BLOCK = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32)
 # Code without tables for unwinding. LLVM would register them with libgcc, which since GCC 13 looks them up in a
 # tree where they outlive the code: any backtrace then ends the process, and NumPy takes one for large arrays.

@@ -53,11 +53,13 @@ def check(needs: Sequence[str], known: Container[str]) -> None:
 def symbols(code: bytes) -> tuple[set[str], set[str]]:
     """Names that an object file uses and does not define, and those that it defines; none where it is not ELF."""
     sections = {section.name(): section.data() for section in llvm.ObjectFileRef.from_data(code).sections()}
-    table, text = sections.get(b".symtab"), sections.get(b".strtab")
+    table = sections.get(b".symtab")
+    text = sections.get(b".strtab")
     if not table or not text:
         return set(), set()
     entries = np.frombuffer(table, _SYMBOL)
-    used, defined = set[str](), set[str]()
+    used = set[str]()
+    defined = set[str]()
     for start, section in zip(entries["name"].tolist(), entries["section"].tolist(), strict=True):
         if start:
             (defined if section else used).add(text[start : text.index(b"\0", start)].decode())

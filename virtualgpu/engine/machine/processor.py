@@ -30,9 +30,16 @@ _LEVELS = {
 }
 # What a learner may know an instruction set by, of those that decide how fast kernels run.
 _NAMES = {
-    "sse4.2": "SSE4.2", "avx2": "AVX2", "fma": "FMA", "f16c": "F16C", "avx512f": "AVX-512",
-    "avx512fp16": "AVX512-FP16", "neon": "NEON", "fullfp16": "FP16", "sve": "SVE",
-}  # fmt: skip
+    "sse4.2": "SSE4.2",
+    "avx2": "AVX2",
+    "fma": "FMA",
+    "f16c": "F16C",
+    "avx512f": "AVX-512",
+    "avx512fp16": "AVX512-FP16",
+    "neon": "NEON",
+    "fullfp16": "FP16",
+    "sve": "SVE",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,10 +37,13 @@ def access_trace(launch: RunningLaunch, counters: KernelCounters, request: Trace
     rows = rows[np.argsort(rows["step"], kind="stable")]
     steps = raw.steps[rows["step"]]
     mine = steps["warp"] == request.warp_index
-    rows, steps = rows[mine], steps[mine]
+    rows = rows[mine]
+    steps = steps[mine]
     before = -1
     nth = 0
-    found_site, found_space, found_address = [], [], []
+    found_site = []
+    found_space = []
+    found_address = []
     bits = np.arange(layout.LANES, dtype=np.uint32)
     for row, step, function, pc in zip(
         rows, rows["step"].tolist(), steps["function"].tolist(), steps["pc"].tolist(), strict=True

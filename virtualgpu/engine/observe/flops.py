@@ -8,8 +8,14 @@ from virtualgpu.engine.lower.ops.matrices import tensor
 
 _ONE = ("add", "sub", "mul", "div", "rcp", "sqrt", "rsqrt", "sin", "cos", "ex2", "lg2", "tanh")
 _TWO = ("fma", "mad")
-_TYPES = {"f16": ("f16", 1), "f16x2": ("f16", 2), "bf16": ("bf16", 1), "bf16x2": ("bf16", 2),
-          "f32": ("f32", 1), "f64": ("f64", 1)}  # fmt: skip
+_TYPES = {
+    "f16": ("f16", 1),
+    "f16x2": ("f16", 2),
+    "bf16": ("bf16", 1),
+    "bf16x2": ("bf16", 2),
+    "f32": ("f32", 1),
+    "f64": ("f64", 1),
+}
 _MATRIX_TYPES = ("f16", "bf16", "tf32")
 
 

@@ -29,7 +29,8 @@ def makers(function: ir.Function) -> Makers:
         for name in cfg.definitions_and_uses(each)[0]:
             by_register.setdefault(name, []).append(each)
         if each.root == "st" and "param" in each.parts and isinstance(each.operands[0], ir.Address):
-            where, what = each.operands[0], each.operands[1]
+            where = each.operands[0]
+            what = each.operands[1]
             if isinstance(where.base, ir.Symbol) and isinstance(what, ir.Register):
                 passed.setdefault((where.base.name, where.offset + where.base.offset), []).append(what.name)
     return Makers(by_register, passed)
@@ -67,7 +68,8 @@ def base_pointer(
     known = known or makers(function)
     formal = {param.name: param for param in function.params} if function.is_entry else {}
     found: set[int] = set()
-    todo, seen = [address.base.name], {address.base.name}
+    todo = [address.base.name]
+    seen = {address.base.name}
     for name in todo:
         if len(todo) > _MOST_STEPS:
             return None

@@ -90,7 +90,8 @@ def counters(
     longest_warp: int = 0,
 ) -> KernelCounters:
     """Name every counter after its instruction, and all after the kernel's `title`; `of` are its `shares`."""
-    executions, lanes = blocks[:, 0], blocks[:, 1]
+    executions = blocks[:, 0]
+    lanes = blocks[:, 1]
     found = []
     for i, row in by_place(kernel.tables.accesses, accesses):
         requests, sectors, wavefronts, ideal, taken, missed, halves = row[:7]
@@ -118,14 +119,22 @@ def counters(
         for i, (executed, divergent) in by_place(kernel.tables.branches, branches)
     ]
     return KernelCounters(
-        provenance=provenance, kernel_name=title, grid=grid, block=block, shared_bytes=shared_bytes,
-        warp_instructions=int(of.sizes @ executions), thread_instructions=int(of.sizes @ lanes),
-        accesses=tuple(found), branches=tuple(forks),
-        line_warp_instructions=of.lines.of(executions), line_thread_instructions=of.lines.of(lanes),
-        longest_warp_instructions=longest_warp, opcode_warp_instructions=of.opcodes.of(executions),
+        provenance=provenance,
+        kernel_name=title,
+        grid=grid,
+        block=block,
+        shared_bytes=shared_bytes,
+        warp_instructions=int(of.sizes @ executions),
+        thread_instructions=int(of.sizes @ lanes),
+        accesses=tuple(found),
+        branches=tuple(forks),
+        line_warp_instructions=of.lines.of(executions),
+        line_thread_instructions=of.lines.of(lanes),
+        longest_warp_instructions=longest_warp,
+        opcode_warp_instructions=of.opcodes.of(executions),
         flops={kind: flops for kind, flops in of.flops.of(lanes).items() if flops},
         tensor_flops={kind: flops for kind, flops in of.tensor_flops.of(lanes).items() if flops},
-    )  # fmt: skip
+    )
 
 
 def place(i: ir.Instruction) -> int:

@@ -56,7 +56,8 @@ class TraceBuffers:
 
     def fields(self) -> dict[str, int]:
         """Values of the context's fields before the first step."""
-        steps, rows = self.all_steps, self.all_rows
+        steps = self.all_steps
+        rows = self.all_rows
         return {
             "trace_cursor": steps.ctypes.data,
             "trace_end": steps.ctypes.data + steps.nbytes,

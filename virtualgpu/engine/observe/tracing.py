@@ -106,7 +106,8 @@ def _places(kernel: Kernel, bases: Ints) -> tuple[npt.NDArray[np.int32], npt.NDA
     order = np.zeros(int(bases[-1]), np.int32)
     loops: list[tuple[int, int]] = []
     for plan, base in zip(kernel.plans, bases.tolist(), strict=False):
-        starts, at = [], base
+        starts = []
+        at = base
         for block in plan.flow.blocks:
             starts.append(at)
             order[base + block.first : base + block.end] = np.arange(at, at + block.end - block.first)
@@ -138,10 +139,17 @@ def block_trace(launch: RunningLaunch, provenance: Provenance, request: TraceReq
         _warp(launch, facts, raw, rows, index, warp, provenance, request, shared, note) for warp in chosen
     )
     return BlockTrace(
-        provenance=provenance, kernel_name=launch.packed.title, grid=launch.packed.grid,
-        block=launch.packed.block, block_index=request.block_index, warps=warps, shared=shared,
-        steps=len(raw.steps), truncated=raw.truncated, note=note,
-    )  # fmt: skip
+        provenance=provenance,
+        kernel_name=launch.packed.title,
+        grid=launch.packed.grid,
+        block=launch.packed.block,
+        block_index=request.block_index,
+        warps=warps,
+        shared=shared,
+        steps=len(raw.steps),
+        truncated=raw.truncated,
+        note=note,
+    )
 
 
 def _unsorted(rows: npt.NDArray[Any]) -> bool:
@@ -164,18 +172,24 @@ def _shared_writes(raw: TraceBuffers, rows: npt.NDArray[Any], index: Ints, facts
     place = (rows["lanes"][at - 1] - np.uint64(raw.shared_address)).view(np.int64)
     lanes = _lanes(rows["mask"][at]) & (place >= 0) & (place < raw.shared_bytes)
     kept = lanes.any(axis=1)
-    at, place, lanes = at[kept], place[kept], lanes[kept]
+    at = at[kept]
+    place = place[kept]
+    lanes = lanes[kept]
     step = rows["step"][at]
     names = sorted(set(facts.stored_types))
     code = np.array([names.index(kind) for kind in facts.stored_types], np.int16)
     return SharedWrites(
-        size_bytes=raw.shared_bytes, sequence=step.astype(np.int64),
+        size_bytes=raw.shared_bytes,
+        sequence=step.astype(np.int64),
         warp=raw.steps["warp"][step].astype(np.int16),
         mask=np.packbits(lanes, axis=1, bitorder="little").view("<u4").ravel().astype(np.uint32),
-        offset=np.where(lanes, place, -1).astype(np.int32), width_bytes=width[kept].astype(np.int8),
-        value=np.where(lanes, rows["lanes"][at], 0), type_index=code[index[step]], types=tuple(names),
+        offset=np.where(lanes, place, -1).astype(np.int32),
+        width_bytes=width[kept].astype(np.int8),
+        value=np.where(lanes, rows["lanes"][at], 0),
+        type_index=code[index[step]],
+        types=tuple(names),
         final=raw.shared,
-    )  # fmt: skip
+    )
 
 
 def _warp(
@@ -191,7 +205,8 @@ def _warp(
     note: str,
 ) -> WarpTrace:
     sequence = np.flatnonzero(raw.steps["warp"] == warp)
-    steps, index = raw.steps[sequence], all_index[sequence]
+    steps = raw.steps[sequence]
+    index = all_index[sequence]
     count = len(steps)
     step_of = np.full(len(raw.steps), -1, np.int64)
     step_of[sequence] = np.arange(count)
@@ -213,17 +228,35 @@ def _warp(
     lines = np.array([i.line for i in facts.code], np.int32)
     columns = np.array([i.column for i in facts.code], np.int32)
     return WarpTrace(
-        provenance=provenance, kernel_name=launch.packed.title, code=launch.source, grid=launch.packed.grid,
-        block=launch.packed.block, block_index=request.block_index, warp_index=warp,
-        granularity="instruction", instruction=tuple(i.text for i in facts.code), pc=index.astype(np.int32),
-        line=lines[index], column=columns[index], active_mask=steps["active"].copy(),
-        executed_mask=steps["executed"].copy(), text_index=index.astype(np.int32), space=results.SPACES,
-        access_space=space, access_is_store=facts.store[index], access_size_bytes=facts.size_bytes[index],
-        address=address, sectors=sectors, wavefronts=wavefronts, value=value,
+        provenance=provenance,
+        kernel_name=launch.packed.title,
+        code=launch.source,
+        grid=launch.packed.grid,
+        block=launch.packed.block,
+        block_index=request.block_index,
+        warp_index=warp,
+        granularity="instruction",
+        instruction=tuple(i.text for i in facts.code),
+        pc=index.astype(np.int32),
+        line=lines[index],
+        column=columns[index],
+        active_mask=steps["active"].copy(),
+        executed_mask=steps["executed"].copy(),
+        text_index=index.astype(np.int32),
+        space=results.SPACES,
+        access_space=space,
+        access_is_store=facts.store[index],
+        access_size_bytes=facts.size_bytes[index],
+        address=address,
+        sectors=sectors,
+        wavefronts=wavefronts,
+        value=value,
         value_type=tuple(t[0] if t else "" for t in facts.register_types),
-        value_register=tuple(r[0] if r else "" for r in facts.registers), truncated=raw.truncated, note=note,
+        value_register=tuple(r[0] if r else "" for r in facts.registers),
+        truncated=raw.truncated,
+        note=note,
         detail=detail,
-    )  # fmt: skip
+    )
 
 
 def _detail(
@@ -245,18 +278,28 @@ def _detail(
         name[here] = names.setdefault(key, len(names))
     written, width = _pieces(rows)
     kept = mine[written] >= 0
-    written, width = written[kept], width[kept]
+    written = written[kept]
+    width = width[kept]
     step = mine[written]
     first = np.flatnonzero(np.diff(step, prepend=-1))
     part = np.arange(len(step)) - np.repeat(first, np.diff([*first, len(step)]))
     return StepDetail(
-        sequence=sequence.astype(np.int64), depth=steps["depth"].astype(np.int16),
-        extra_step=mine[extra].astype(np.int32), extra_name=name, extra_value=rows["lanes"][extra],
-        extra_register=tuple(register for register, _ in names), extra_type=tuple(kind for _, kind in names),
-        stored_step=step.astype(np.int32), stored_part=part.astype(np.int16),
-        stored_width_bytes=width.astype(np.int8), stored_value=rows["lanes"][written],
-        stored_type=facts.stored_types, order=facts.order, loops=facts.loops, shared=shared,
-    )  # fmt: skip
+        sequence=sequence.astype(np.int64),
+        depth=steps["depth"].astype(np.int16),
+        extra_step=mine[extra].astype(np.int32),
+        extra_name=name,
+        extra_value=rows["lanes"][extra],
+        extra_register=tuple(register for register, _ in names),
+        extra_type=tuple(kind for _, kind in names),
+        stored_step=step.astype(np.int32),
+        stored_part=part.astype(np.int16),
+        stored_width_bytes=width.astype(np.int8),
+        stored_value=rows["lanes"][written],
+        stored_type=facts.stored_types,
+        order=facts.order,
+        loops=facts.loops,
+        shared=shared,
+    )
 
 
 def _resolve_generic(
@@ -296,8 +339,11 @@ def _costs(
         key = instruction, kind, raw[n * row_bytes : (n + 1) * row_bytes]
         if key not in known:
             known[key] = results.access_cost(
-                results.SPACES[kind], int(facts.size_bytes[instruction]), plain[n], int(executed[step]),
+                results.SPACES[kind],
+                int(facts.size_bytes[instruction]),
+                plain[n],
+                int(executed[step]),
                 facts.rules[instruction],
-            )  # fmt: skip
+            )
         sectors[step], wavefronts[step] = known[key]
     return sectors, wavefronts

@@ -28,7 +28,8 @@ Values = list[npt.NDArray[np.uint64]]
 Ints = npt.NDArray[np.int64]
 
 
-_NONE, _NEVER = np.zeros(0, np.int64), np.zeros(WARP_SIZE, np.int64)
+_NONE = np.zeros(0, np.int64)
+_NEVER = np.zeros(WARP_SIZE, np.int64)
 
 
 class Definition(NamedTuple):
@@ -82,10 +83,12 @@ class Run:
         """How often each thread executed some instructions."""
         known = [place for place in places if place not in self._times]
         for place in known:
-            self._times[place] = np.concatenate([
-                lanes_of(trace.executed_mask[steps[place]]).sum(axis=0) if place in steps else _NEVER
-                for trace, steps in zip(self.traces, self._steps, strict=True)
-            ])  # fmt: skip
+            self._times[place] = np.concatenate(
+                [
+                    lanes_of(trace.executed_mask[steps[place]]).sum(axis=0) if place in steps else _NEVER
+                    for trace, steps in zip(self.traces, self._steps, strict=True)
+                ]
+            )
         total: Ints = np.sum([self._times[place] for place in places], axis=0)
         return total
 
@@ -111,7 +114,8 @@ class Run:
             steps = np.sort(
                 np.concatenate([_NONE, *(steps_of[place] for place in places if place in steps_of)])
             )
-            lanes, values = lanes_of(trace.executed_mask[steps]), trace.value[steps]
+            lanes = lanes_of(trace.executed_mask[steps])
+            values = trace.value[steps]
             found += [values[lanes[:, lane], lane] for lane in range(WARP_SIZE)]
         return found
 
@@ -140,7 +144,8 @@ def find_variables(
         The debug build.
     """
     labelled = {label: function for function in ptx.functions.values() for label in function.labels}
-    written, candidates = list(slow.definitions()), list(fast.definitions())
+    written = list(slow.definitions())
+    candidates = list(fast.definitions())
     found = []
     for each in sorted(declared, key=lambda one: one.parameter >= 0):
         function = labelled.get(each.function)
@@ -152,10 +157,17 @@ def find_variables(
         # What is known of a parameter is in the call; one that the compiler holds nowhere is left out.
         if by or (wrote and each.parameter < 0):
             last = _last_line(function, each)
-            found.append(Variable(
-                name=each.name, type=each.type, kind=each.kind, first_line=each.line, last_line=last,
-                written_by=by, function=function.name,
-            ))  # fmt: skip
+            found.append(
+                Variable(
+                    name=each.name,
+                    type=each.type,
+                    kind=each.kind,
+                    first_line=each.line,
+                    last_line=last,
+                    written_by=by,
+                    function=function.name,
+                )
+            )
     return tuple(found)
 
 
@@ -214,7 +226,8 @@ def _writers(
         missing = []
     if not chosen or (missing and not whole):
         return ()
-    everything, known = slow.written([each.place for each in wrote]), fast.written(chosen)
+    everything = slow.written([each.place for each in wrote])
+    known = fast.written(chosen)
     # A first value that the compiler folded into what follows leaves the variable unknown until then.
     first = [values.size for values in slow.written(missing)]
     rest = [values[skip:] for values, skip in zip(everything, first, strict=True)]
@@ -258,7 +271,8 @@ def _equal(some: Values, wanted: Values, kind: str, whole: bool) -> bool:
         if whole and a.size != b.size:
             return False
         size = min(a.size, b.size)
-        x, y = a[:size] & mask, b[:size] & mask
+        x = a[:size] & mask
+        y = b[:size] & mask
         if kind in ("f32", "f64"):
             width = int(kind[1:]) // 8
             pair = [bits.astype(f"u{width}").view(f"f{width}") for bits in (x, y)]

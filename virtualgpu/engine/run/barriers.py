@@ -37,7 +37,9 @@ class Worker(Protocol):
 def lane_pcs(worker: Worker) -> npt.NDArray[np.int32]:
     """The program counters of a block, shape (warps, 32), as a writable view."""
     row = worker.context[0]
-    start, stride, warps = int(row["frames"]), int(row["frame_stride"]), int(row["warps"])
+    start = int(row["frames"])
+    stride = int(row["frame_stride"])
+    warps = int(row["warps"])
     raw = worker.bytes_at(start, stride * warps).reshape(warps, stride)
     return raw[:, : 4 * layout.LANES].view(np.int32)
 
@@ -49,7 +51,8 @@ def standing(worker: Worker) -> tuple[int, int, int] | None:
     warps, lanes = np.nonzero((pcs >= 0) & (pcs < len(worker.launch.kernel.plans[0].flow.blocks)))
     if not warps.size:
         return None
-    warp, lane = int(warps[0]), int(lanes[0])
+    warp = int(warps[0])
+    lane = int(lanes[0])
     return warp, lane, int(pcs[warp, lane])
 
 
@@ -152,7 +155,8 @@ def _report(
         lines = sorted({_instruction(worker, int(mark)).line for mark in np.unique(pcs[lanes])})
         where = f"lines {', '.join(map(str, lines))}" if len(lines) > 1 else f"of line {lines[0]}"
         return f"threads of one warp wait at different barriers ({where})"
-    waiting, rest = int(lanes.sum()), int(others.sum())
+    waiting = int(lanes.sum())
+    rest = int(others.sum())
     where = f"; {count(rest, 'other')} {noun(rest, 'waits', 'wait')} elsewhere" if rest else ""
     wait = noun(waiting, "waits", "wait")
     return f"{count(waiting, 'thread')} {wait} for more threads than will ever come{where}"

@@ -80,7 +80,8 @@ class Crew:
     def __init__(
         self, launch: RunningLaunch, live: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]], crews: int = 1
     ) -> None:
-        self.launch, self.live = launch, live
+        self.launch = launch
+        self.live = live
         size = launch.warps * (launch.kernel.frame_bytes + layout.LANES * launch.kernel.local_bytes)
         self._room = max(16, _ASIDE_BYTES // max(size, 1))
         if launch.options.resident_blocks:
@@ -110,7 +111,8 @@ class Crew:
         return 0.0 if self._stopwatch is None else self._stopwatch.spent_s
 
     def _run(self, order: npt.NDArray[np.int64]) -> bool:
-        worker, position = self.workers[0], 0
+        worker = self.workers[0]
+        position = 0
         aside: deque[Worker] = deque()
         room = len(order) if self.launch.packed.cooperative else self._room
         seed = self.launch.options.turns_seed
@@ -124,10 +126,12 @@ class Crew:
             if drawn is not None and not in_vain:
                 aside.rotate(int(drawn.integers(len(aside) + 1)))
             if begins:
-                self._first, self._running = position, worker
+                self._first = position
+                self._running = worker
                 self.latest = worker
                 status = worker.start(order, position)
-                position, self._running = worker.next, None
+                position = worker.next
+                self._running = None
                 self._over += position - self._first - (status != layout.DONE)
                 if status in _ASIDE:
                     aside.append(worker)
@@ -225,7 +229,8 @@ def _run(
     The watchdog stops them, too. A block that is traced is stopped earlier where nothing of it ends, and its
     trace says so.
     """
-    trace, alone = launch.trace, sum(part.size for part in parts) == 1
+    trace = launch.trace
+    alone = sum(part.size for part in parts) == 1
     futures: list[concurrent.futures.Future[bool]] = []
     try:
         for crew, part in zip(crews, parts, strict=True):
@@ -259,12 +264,17 @@ def _run(
 def _whereabouts(launch: RunningLaunch, crews: Sequence[Crew], watchdog: Watchdog) -> Whereabouts:
     """Where the crew is that has most left to do."""
     worker = min(crews, key=lambda crew: crew.ended).latest
-    row, line, lines = worker.context[0], worker.line, launch.source.split("\n")
+    row = worker.context[0]
+    line = worker.line
+    lines = launch.source.split("\n")
     return Whereabouts(
-        launch.packed.title, line, lines[line - 1].strip() if 0 < line <= len(lines) else "",
+        launch.packed.title,
+        line,
+        lines[line - 1].strip() if 0 < line <= len(lines) else "",
         (int(row["ctaid_x"]), int(row["ctaid_y"]), int(row["ctaid_z"])),
-        watchdog.ended, launch.block_clock.size,
-    )  # fmt: skip
+        watchdog.ended,
+        launch.block_clock.size,
+    )
 
 
 def _print(launch: RunningLaunch) -> None:

@@ -75,8 +75,11 @@ def site_of(fault: Fault, kernel: str, code: str) -> FaultSite:
     lines = code.split("\n")
     text = lines[line - 1].strip() if 0 < line <= len(lines) else ""
     has_address = fault.code in (
-        layout.ILLEGAL_GLOBAL, layout.ILLEGAL_SHARED, layout.ILLEGAL_LOCAL, layout.MISALIGNED,
-    )  # fmt: skip
+        layout.ILLEGAL_GLOBAL,
+        layout.ILLEGAL_SHARED,
+        layout.ILLEGAL_LOCAL,
+        layout.MISALIGNED,
+    )
     return FaultSite(kernel, line, text, fault.block, fault.thread, fault.place if has_address else None)
 
 

@@ -167,7 +167,11 @@ class RunningLaunch:
     ) -> RunningLaunch:
         """The same launch in code that records the steps of one warp, or of all warps of a block."""
         return dataclasses.replace(
-            self, kernel=kernel, code=code, globals=addresses, trace_block=block,
+            self,
+            kernel=kernel,
+            code=code,
+            globals=addresses,
+            trace_block=block,
             trace_warp=layout.EVERY_WARP if request.whole_block else request.warp_index,
             trace=TraceBuffers(request.max_steps, not request.whole_block and self.warps > 1),
-        )  # fmt: skip
+        )

@@ -82,7 +82,8 @@ def _integer(spec: str, kind: str, value: int) -> str:
     if kind in "ouxX":
         spec = spec.replace("+", "").replace(" ", "")
     if "#" in spec and (kind == "o" or not value):
-        spec, digits = spec.replace("#", ""), f"0{value:o}" if kind == "o" and value else "0"
+        spec = spec.replace("#", "")
+        digits = f"0{value:o}" if kind == "o" and value else "0"
         if "." not in spec and not re.match(r"%-?0", spec):
             return str((spec + "s") % digits)
     return str((spec + ("d" if kind == "u" else kind)) % value)
@@ -109,7 +110,9 @@ class _Plain:
 def _plain(template: str) -> _Plain | None:
     """A format as Python's own, or None where it takes more than that."""
     text: list[str] = []
-    packed, at, end = "<", 0, 0
+    packed = "<"
+    at = 0
+    end = 0
     for found in _SPECIFIER.finditer(template):
         flags, width, precision, length, kind = found.groups()
         text.append(template[end : found.start()].replace("%", "%%"))
@@ -117,7 +120,8 @@ def _plain(template: str) -> _Plain | None:
         if kind == "%":
             text.append("%%")
             continue
-        unsigned, whole = kind in "uoxX", kind in _INTEGERS
+        unsigned = kind in "uoxX"
+        whole = kind in _INTEGERS
         rare = kind in "cspaA" or length in ("h", "hh") or "*" in (width, precision)
         if rare or (whole and "#" in flags) or (unsigned and ("+" in flags or " " in flags)):
             return None
@@ -125,7 +129,8 @@ def _plain(template: str) -> _Plain | None:
         code = ("IQ" if unsigned else "iq")[size == 8] if whole else "d"
         packed += "x" * (-at % size) + code
         at += -at % size + size
-        width, precision = _clamped(width), _clamped(precision)
+        width = _clamped(width)
+        precision = _clamped(precision)
         columns = (width or "") + (f".{precision}" if precision is not None else "")
         text.append(f"%{flags}{columns}{'d' if kind == 'u' else kind}")
     return _Plain("".join([*text, template[end:].replace("%", "%%")]), struct.Struct(packed))
@@ -158,7 +163,8 @@ def _format_any(template: str, buffer: bytes, read: Callable[[int, int], bytes])
             width = str(struct.unpack("<i", take(4))[0])
         if precision == "*":
             precision = str(struct.unpack("<i", take(4))[0])
-        width, precision = _clamped(width), _clamped(precision)
+        width = _clamped(width)
+        precision = _clamped(precision)
         spec = "%" + flags + (width or "") + (f".{precision}" if precision is not None else "")
         if kind in _INTEGERS:
             wide = length in ("ll", "l", "j", "z", "t")

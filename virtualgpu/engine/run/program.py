@@ -70,9 +70,14 @@ def _compiled_for(
     made_for: Processor, ptx: str, entry: str, count: bool, trace: bool, observe: bool, trap_nan: bool
 ) -> tuple[codegen.Kernel, jit.Code, bool]:
     kernel = codegen.generate(
-        _parsed(ptx), entry, count=count, trace=trace, observe=observe, trap_nan=trap_nan,
+        _parsed(ptx),
+        entry,
+        count=count,
+        trace=trace,
+        observe=observe,
+        trap_nan=trap_nan,
         masked=made_for.masks,
-    )  # fmt: skip
+    )
     return kernel, jit.Code(kernel.text, made_for), _needs_order(kernel)
 
 
@@ -183,7 +188,9 @@ class Program:
             If it uses what the virtual GPU does not do.
         """
         options = options or RunOptions()
-        count, trace, observing = options.instrument != "none", options.trace, options.observer is not None
+        count = options.instrument != "none"
+        trace = options.trace
+        observing = options.observer is not None
         kernel, code, in_order = _compiled(self.ptx, packed.name, count, False, observing, options.trap_nan)
         if kernel.tables.services:
             memory.open_heap()  # before the launch looks at what is live
@@ -236,9 +243,14 @@ class Program:
             counted = _counters(launch, of, provenance, workers)
         executed = results.total_counters([w.blocks for w in workers], layout.BLOCK_STRIDE)
         columns = (
-            launch.block_clock, launch.block_sectors, launch.block_wavefronts, launch.block_longest,
-            executed[:, 0], executed[:, 1], kernel,
-        )  # fmt: skip
+            launch.block_clock,
+            launch.block_sectors,
+            launch.block_wavefronts,
+            launch.block_longest,
+            executed[:, 0],
+            executed[:, 1],
+            kernel,
+        )
         if trace is None:
             return LaunchResult(counted, *columns)
         told = None
@@ -275,14 +287,23 @@ def _counters(
     counted = results.total_counters([w.accesses for w in workers], layout.ACCESS_STRIDE)
     branches = results.total_counters([w.branches for w in workers], layout.BRANCH_STRIDE)
     blocks = results.total_counters([w.blocks for w in workers], layout.BLOCK_STRIDE)
-    kernel, tables = launch.kernel, launch.kernel.tables
+    kernel = launch.kernel
+    tables = launch.kernel.tables
     longest = max(int(w.context[0]["longest_warp"]) for w in workers)
     shared_bytes = launch.shared_bytes - kernel.reserved_shared_bytes
     return results.counters(
-        kernel, of, launch.packed.title, provenance, launch.packed.grid, launch.packed.block, shared_bytes,
-        counted[: len(tables.accesses)], branches[: len(tables.branches)], blocks[: len(tables.blocks)],
+        kernel,
+        of,
+        launch.packed.title,
+        provenance,
+        launch.packed.grid,
+        launch.packed.block,
+        shared_bytes,
+        counted[: len(tables.accesses)],
+        branches[: len(tables.branches)],
+        blocks[: len(tables.blocks)],
         longest,
-    )  # fmt: skip
+    )
 
 
 def _needs_order(kernel: codegen.Kernel) -> bool:

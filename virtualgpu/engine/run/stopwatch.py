@@ -24,7 +24,8 @@ class Stopwatch:
 
     def stop(self) -> None:
         """Keep the reading of now: the thread goes on with something else."""
-        self._read_s, self._runs = self.spent_s, False
+        self._read_s = self.spent_s
+        self._runs = False
 
     @property
     def spent_s(self) -> float:

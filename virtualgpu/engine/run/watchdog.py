@@ -14,14 +14,17 @@ from virtualgpu.engine.run.worker import Worker
 
 # Wall time counts, too, from here on, where a launch has computed for a share of its limit meanwhile: its
 # thread may get a small share of a core.
-_BUSY_S, _SHARE = 20.0, 0.2
+_BUSY_S = 20.0
+_SHARE = 0.2
 # How often in its limit a launch's memory is looked at, and how long it computes in between at least.
-_LOOKS, _LEAST_S = 10, 0.1
+_LOOKS = 10
+_LEAST_S = 0.1
 # Above this nobody looks: a look would take longer than what it tells is worth.
 _MOST_BYTES = 256 << 20
 # Lanes store one after the other, and a look may fall between them, on a busy machine for milliseconds:
 # glances with pauses are taken for so long before what they show counts as new.
-_GLANCES_S, _PAUSE_S = 0.05, 0.002
+_GLANCES_S = 0.05
+_PAUSE_S = 0.002
 
 
 class Crew(Protocol):
@@ -71,8 +74,10 @@ class Watchdog:
 
     def begin(self, crews: Sequence[Crew]) -> None:
         """Watch the crews of the launch's next piece."""
-        self._earlier_s, self._ended = self.spent_s, self.ended
-        self._crews, self._seen = crews, [crew.seen for crew in crews]
+        self._earlier_s = self.spent_s
+        self._ended = self.ended
+        self._crews = crews
+        self._seen = [crew.seen for crew in crews]
         self._moved_s = self._new_s = self._earlier_s
 
     @property
@@ -102,7 +107,8 @@ class Watchdog:
             self._moved_s = spent_s
         self._seen = now
         if self._launch.printed.calls > self._printed:
-            self._printed, self._new_s = self._launch.printed.calls, spent_s
+            self._printed = self._launch.printed.calls
+            self._new_s = spent_s
         if spent_s >= self._look_s:
             self._look(spent_s)
         idle_s = spent_s - max(self._moved_s, self._new_s)

@@ -98,14 +98,25 @@ class Worker:
         self.own_memory = shared, local  # of its blocks, which no other worker touches
         self._keep = [cache, l1, frames, local, copies, shared, tids, params, starts, ends]
         buffers: dict[str, npt.NDArray[Any]] = {
-            "params": params, "access_counters": self.accesses, "branch_counters": self.branches,
-            "block_counters": self.blocks, "access_cache": cache, "live_starts": starts, "live_ends": ends,
-            "abort_flag": launch.abort, "globals": launch.globals, "tids": tids, "status": self.status,
+            "params": params,
+            "access_counters": self.accesses,
+            "branch_counters": self.branches,
+            "block_counters": self.blocks,
+            "access_cache": cache,
+            "live_starts": starts,
+            "live_ends": ends,
+            "abort_flag": launch.abort,
+            "globals": launch.globals,
+            "tids": tids,
+            "status": self.status,
             "predicates": self.predicates,
-            "block_clock": launch.block_clock, "block_sectors": launch.block_sectors,
-            "block_wavefronts": launch.block_wavefronts, "block_longest": launch.block_longest,
-            "l1_table": l1, "textures": launch.memory.textures.table,
-        }  # fmt: skip
+            "block_clock": launch.block_clock,
+            "block_sectors": launch.block_sectors,
+            "block_wavefronts": launch.block_wavefronts,
+            "block_longest": launch.block_longest,
+            "l1_table": l1,
+            "textures": launch.memory.textures.table,
+        }
         code = watched = 0
         if launch.options.observer is not None:
             code, watched = launch.options.observer.watch(
@@ -113,11 +124,19 @@ class Worker:
             )
         rotate_every = layout.ROTATE_EVERY if launch.options.independent_threads else layout.NEVER_ROTATE
         numbers: dict[str, int] = {
-            "shared": shared_at, "shared_bytes": launch.shared_bytes, "live_count": len(starts),
-            "frames": frames_at, "frame_stride": kernel.frame_bytes, "local": local_at,
-            "local_bytes": kernel.local_bytes, "local_stride": local_stride,
-            "threads": launch.threads, "warps": warps, "trace_block": launch.trace_block,
-            "trace_warp": launch.trace_warp, "budget": layout.BACK_EDGE_BUDGET,
+            "shared": shared_at,
+            "shared_bytes": launch.shared_bytes,
+            "live_count": len(starts),
+            "frames": frames_at,
+            "frame_stride": kernel.frame_bytes,
+            "local": local_at,
+            "local_bytes": kernel.local_bytes,
+            "local_stride": local_stride,
+            "threads": launch.threads,
+            "warps": warps,
+            "trace_block": launch.trace_block,
+            "trace_warp": launch.trace_warp,
+            "budget": layout.BACK_EDGE_BUDGET,
             "sm_count": launch.options.sm_count,
             "dynamic_shared_bytes": launch.packed.shared_bytes,
             "reserved_shared_bytes": kernel.reserved_shared_bytes,
@@ -133,7 +152,7 @@ class Worker:
             "grid_workspace": launch.grid_workspace,
             "copies": copies_at,
             "l1_base": launch.memory.base_address,
-        }  # fmt: skip
+        }
         for axis, n in zip("xyz", launch.packed.block, strict=True):
             numbers[f"ntid_{axis}"] = n
         for axis, n in zip("xyz", launch.packed.grid, strict=True):
@@ -161,7 +180,8 @@ class Worker:
     def on_access(self, _context: int, site: int, lanes: int, mask: int, stored: int | None) -> None:
         observer = self.launch.options.observer
         assert observer is not None
-        block, warp = self._block_now.value, self._warp_now.value
+        block = self._block_now.value
+        warp = self._warp_now.value
         try:
             if site >= 0:
                 if observer.access(block, warp, site, self.lanes_at(lanes), mask):
@@ -245,11 +265,13 @@ class Worker:
         try:
             templates = (ctypes.c_uint64 * layout.LANES).from_address(formats)[:]
             pointers = (ctypes.c_uint64 * layout.LANES).from_address(values)
-            printed, lanes = self.launch.printed, _lanes_of(mask)
+            printed = self.launch.printed
+            lanes = _lanes_of(mask)
             given = {at: self._template(at) for at in {templates[lane] for lane in lanes}}
             results = {at: printf.arguments_of(template) for at, template in given.items()}
             if printed.has_room:
-                room, base = int(self.context[0]["local_bytes"]), int(self.context[0]["local_base"])
+                room = int(self.context[0]["local_bytes"])
+                base = int(self.context[0]["local_base"])
                 for lane in lanes:
                     template = given[templates[lane]]
                     size = 8 * results[templates[lane]]
@@ -298,12 +320,20 @@ class Worker:
             name = PurePath(printf.text_at(self.read, file)).name
             message = f"`{printf.text_at(self.read, text)}` ({name}:{line & 0xFFFFFFFF})"
         return faults.Fault(
-            int(row["fault_code"]), function, instruction,
+            int(row["fault_code"]),
+            function,
+            instruction,
             (int(row["ctaid_x"]), int(row["ctaid_y"]), int(row["ctaid_z"])),
-            results.unlinear(number, launch.packed.block), int(row["fault_address"]), int(row["fault_size"]),
-            launch.shared_bytes, launch.kernel.local_bytes, launch.options.watchdog_s, message,
-            None if instruction is None else self.base_pointer(function, instruction), launch.progress,
-        )  # fmt: skip
+            results.unlinear(number, launch.packed.block),
+            int(row["fault_address"]),
+            int(row["fault_size"]),
+            launch.shared_bytes,
+            launch.kernel.local_bytes,
+            launch.options.watchdog_s,
+            message,
+            None if instruction is None else self.base_pointer(function, instruction),
+            launch.progress,
+        )
 
     def _somewhere(self, row: Any) -> int:
         """Where a thread of a block stands that was stopped between two turns of its warps; -1: nowhere."""
@@ -316,7 +346,8 @@ class Worker:
     @property
     def line(self) -> int:
         """Near which line a thread of its block is, read while it runs; 0: not known."""
-        found, plan = barriers.standing(self), self.launch.kernel.plans[0]
+        found = barriers.standing(self)
+        plan = self.launch.kernel.plans[0]
         if found is None:
             return 0
         rest = plan.function.instructions[plan.flow.blocks[found[2]].first :]

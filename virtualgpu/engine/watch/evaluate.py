@@ -33,7 +33,8 @@ class Evaluator:
     """Evaluates one expression after every step of a warp."""
 
     def __init__(self, scene: Scene, expression: reading.Expression) -> None:
-        self.scene, self.text = scene, expression.text
+        self.scene = scene
+        self.text = expression.text
         self.outside = ""
         self.result = self._of(expression.tree)
 
@@ -116,16 +117,20 @@ class Evaluator:
         """All of some truth values or any; as in C, what a left one decides needs no right one."""
         found = truths[0]
         for each in truths[1:]:
-            a, b = found.numbers, each.numbers
+            a = found.numbers
+            b = each.numbers
             decided = found.known & (~a if every else a)
             found = Lanes(
-                BOOL, a & b if every else a | b, decided | (found.known & each.known),
+                BOOL,
+                a & b if every else a | b,
+                decided | (found.known & each.known),
                 found.outside | (each.outside & ~decided),
-            )  # fmt: skip
+            )
         return found
 
     def _operation(self, node: ast.BinOp) -> Lanes:
-        a, b = self._of(node.left), self._of(node.right)
+        a = self._of(node.left)
+        b = self._of(node.right)
         for pointer, other, swapped in ((a, b, False), (b, a, True)):
             at = self._pointer(pointer)
             if (
@@ -139,10 +144,13 @@ class Evaluator:
                 by = index.numbers.astype(np.int64) * self._target(pointer, node).size_bytes
                 place = at.numbers.astype(np.int64) + (by if isinstance(node.op, ast.Add) else -by)
                 return Lanes(
-                    self._as_pointer(pointer.type), place.astype(np.uint64), at.known & index.known,
+                    self._as_pointer(pointer.type),
+                    place.astype(np.uint64),
+                    at.known & index.known,
                     at.outside | index.outside,
-                )  # fmt: skip
-        x, y = self._number(a, ast.unparse(node.left)), self._number(b, ast.unparse(node.right))
+                )
+        x = self._number(a, ast.unparse(node.left))
+        y = self._number(b, ast.unparse(node.right))
         return lanes.computed(node.op, x, y, self.text)
 
     @staticmethod
@@ -164,7 +172,8 @@ class Evaluator:
         return target
 
     def _element(self, node: ast.Subscript) -> Lanes:
-        base, what = self._of(node.value), ast.unparse(node.value)
+        base = self._of(node.value)
+        what = ast.unparse(node.value)
         at = self._pointer(base)
         if at is None:
             raise self._fail(f"`{what}` is no array and no pointer: it is {_a(base.type)}.")
@@ -207,9 +216,11 @@ class Evaluator:
         which = np.searchsorted(starts, start, side="right") - 1
         mine = (which >= 0) & (start < ends[which] if ends.size else False)
         there = scene.memory.allocated(place) | (place >> TAG_SHIFT > 0)
-        low, high = np.where(there, place, start), np.where(there, place + (1 << 20), start)
+        low = np.where(there, place, start)
+        high = np.where(there, place + (1 << 20), start)
         if ends.size:
-            low, high = np.where(mine, starts[which], low), np.where(mine, ends[which], high)
+            low = np.where(mine, starts[which], low)
+            high = np.where(mine, ends[which], high)
 
         def of_pointer(target: CType, out: Bools) -> str:
             where = np.broadcast_to(mine & (start == starts[which]) if ends.size else mine, out.shape) & out
@@ -221,9 +232,11 @@ class Evaluator:
         return low, high, of_pointer
 
     def _member(self, node: ast.Attribute) -> Lanes:
-        base, what = self._of(node.value), ast.unparse(node.value)
+        base = self._of(node.value)
+        what = ast.unparse(node.value)
         if base.type.kind and base.type.of is not None:  # p->x
-            target, at = self._target(base, node), self._number(base, what)
+            target = self._target(base, node)
+            at = self._number(base, what)
             row = np.broadcast_to(at.numbers, (at.numbers.shape[0], WARP_SIZE))
             base = Lanes(target, None, at.known, at.outside, tagged(row))
         members = {name: (offset, key) for name, offset, key in base.type.members}
@@ -263,9 +276,15 @@ def watched(scene: Scene, expression: reading.Expression) -> Watched:
         none = np.zeros((0, WARP_SIZE), np.uint64)
         masks = np.zeros(0, np.uint32)
         return Watched(
-            text=expression.text, type="", kind="", step=np.zeros(0, np.int32), value=none, known=masks,
-            outside=masks, note=str(unknown),
-        )  # fmt: skip
+            text=expression.text,
+            type="",
+            kind="",
+            step=np.zeros(0, np.int32),
+            value=none,
+            known=masks,
+            outside=masks,
+            note=str(unknown),
+        )
     shape = len(scene.trace), WARP_SIZE
     bits = np.broadcast_to(lanes.to_bits(found.numbers), shape)
     outside = np.broadcast_to(found.outside, shape) & scene.threads
@@ -279,9 +298,15 @@ def watched(scene: Scene, expression: reading.Expression) -> Watched:
     kind = "pred" if found.type.kind == "pred" or found.type.name == "bool" else found.type.kind
     kind = "f32" if kind in ("f16", "bf16") else kind
     return Watched(
-        text=expression.text, type=found.type.name, kind=kind, step=step.astype(np.int32), value=bits[step],
-        known=_mask(known[step]), outside=_mask(outside[step]), note=evaluator.outside,
-    )  # fmt: skip
+        text=expression.text,
+        type=found.type.name,
+        kind=kind,
+        step=step.astype(np.int32),
+        value=bits[step],
+        known=_mask(known[step]),
+        outside=_mask(outside[step]),
+        note=evaluator.outside,
+    )
 
 
 def _mask(truth: Bools) -> npt.NDArray[np.uint32]:
@@ -297,7 +322,8 @@ def stopped(scene: Scene, stop: reading.Stop) -> Stop:
     WatchError
         If its condition is no truth value, or makes no sense for the types of its variables.
     """
-    steps, note = np.zeros(0, np.int64), ""
+    steps = np.zeros(0, np.int64)
+    note = ""
     masks = np.zeros(len(scene.trace), np.uint32)
     try:
         if stop.kind == "line":
@@ -309,7 +335,8 @@ def stopped(scene: Scene, stop: reading.Stop) -> Stop:
         else:
             assert stop.of is not None
             truth, holds = _condition(scene, stop)
-            steps, masks = np.flatnonzero(holds & ~np.append(False, holds[:-1])), _mask(truth)
+            steps = np.flatnonzero(holds & ~np.append(False, holds[:-1]))
+            masks = _mask(truth)
     except UnknownHereError as unknown:
         note = str(unknown)
     return Stop(stop.text, stop.kind, steps.astype(np.int32), masks[steps], note)
@@ -365,9 +392,11 @@ def _writing(scene: Scene, place: reading.Expression) -> Bools:
     if trace.access_is_store is None or trace.access_size_bytes is None or trace.address is None:
         return writes
     at = np.flatnonzero(trace.access_is_store & (trace.executed_mask != 0))
-    address, shape = addresses_of(trace, at), writes.shape
+    address = addresses_of(trace, at)
+    shape = writes.shape
     start = np.broadcast_to(found.place, shape)[at]
     known = np.broadcast_to(found.known, shape)[at]
-    end, size = start + found.type.size_bytes, trace.access_size_bytes[at].astype(np.int64)[:, None]
+    end = start + found.type.size_bytes
+    size = trace.access_size_bytes[at].astype(np.int64)[:, None]
     writes[at] = (address >= 0) & known & (address < end) & (address + size > start)
     return writes

@@ -16,21 +16,36 @@ from virtualgpu.errors import WatchError
 Array = npt.NDArray[Any]
 Bools = npt.NDArray[np.bool_]
 
-BOOL, INT, LONG = CType("bool", 1, "pred"), CType("int", 4, "s32"), CType("long long", 8, "s64")
+BOOL = CType("bool", 1, "pred")
+INT = CType("int", 4, "s32")
+LONG = CType("long long", 8, "s64")
 UNSIGNED = CType("unsigned int", 4, "u32")
 _PLAIN = {
-    "s32": INT, "s64": LONG, "u32": UNSIGNED, "u64": CType("unsigned long long", 8, "u64"), "pred": BOOL,
-    "f32": CType("float", 4, "f32"), "f64": CType("double", 8, "f64"),
-}  # fmt: skip
+    "s32": INT,
+    "s64": LONG,
+    "u32": UNSIGNED,
+    "u64": CType("unsigned long long", 8, "u64"),
+    "pred": BOOL,
+    "f32": CType("float", 4, "f32"),
+    "f64": CType("double", 8, "f64"),
+}
 _LETTERS = {"s": "i", "u": "u", "f": "f", "b": "u"}
 _COMPARISONS: dict[type[ast.cmpop], Callable[[Array, Array], Any]] = {
-    ast.Eq: np.equal, ast.NotEq: np.not_equal, ast.Lt: np.less, ast.LtE: np.less_equal,
-    ast.Gt: np.greater, ast.GtE: np.greater_equal,
-}  # fmt: skip
+    ast.Eq: np.equal,
+    ast.NotEq: np.not_equal,
+    ast.Lt: np.less,
+    ast.LtE: np.less_equal,
+    ast.Gt: np.greater,
+    ast.GtE: np.greater_equal,
+}
 _SIMPLE: dict[type[ast.operator], Callable[[Array, Array], Any]] = {
-    ast.Add: np.add, ast.Sub: np.subtract, ast.Mult: np.multiply,
-    ast.BitAnd: np.bitwise_and, ast.BitOr: np.bitwise_or, ast.BitXor: np.bitwise_xor,
-}  # fmt: skip
+    ast.Add: np.add,
+    ast.Sub: np.subtract,
+    ast.Mult: np.multiply,
+    ast.BitAnd: np.bitwise_and,
+    ast.BitOr: np.bitwise_or,
+    ast.BitXor: np.bitwise_xor,
+}
 _WHOLE_ONLY = (ast.BitAnd, ast.BitOr, ast.BitXor, ast.LShift, ast.RShift, ast.Mod)
 
 
@@ -79,7 +94,8 @@ def to_bits(numbers: Array) -> npt.NDArray[np.uint64]:
 
 def constant(value: Any, kind: str = "") -> Lanes:
     """A number as it is written; an imaginary one stands for a float (`reading`)."""
-    sure, never = np.ones((1, 1), np.bool_), np.zeros((1, 1), np.bool_)
+    sure = np.ones((1, 1), np.bool_)
+    never = np.zeros((1, 1), np.bool_)
     kind = kind or _kind_of(value)
     plain = value.imag if isinstance(value, complex) else value
     return Lanes(_PLAIN[kind], np.full((1, 1), plain, dtype_of(kind)), sure, never)
@@ -111,9 +127,11 @@ def _common(a: Lanes, b: Lanes) -> str:
 
 
 def _joined(type_: CType, value: Array, *of: Lanes) -> Lanes:
-    known, outside = of[0].known, of[0].outside
+    known = of[0].known
+    outside = of[0].outside
     for each in of[1:]:
-        known, outside = known & each.known, outside | each.outside
+        known = known & each.known
+        outside = outside | each.outside
     return Lanes(type_, value, known, outside)
 
 
@@ -135,7 +153,8 @@ def computed(op: ast.operator, a: Lanes, b: Lanes, text: str) -> Lanes:
     kind = _common(a, b)
     if kind[0] == "f" and isinstance(op, _WHOLE_ONLY):
         raise WatchError(f"`{text}`: this operator takes whole numbers, and one side has a point.")
-    x, y = a.numbers.astype(dtype_of(kind)), b.numbers.astype(dtype_of(kind))
+    x = a.numbers.astype(dtype_of(kind))
+    y = b.numbers.astype(dtype_of(kind))
     result = _joined(_PLAIN[kind], x, a, b)
     with np.errstate(all="ignore"):
         if type(op) in _SIMPLE:

@@ -18,7 +18,8 @@ Ints = npt.NDArray[np.int64]
 Bits = npt.NDArray[np.uint64]
 
 # Addresses of all spaces are kept apart by a tag in their high bits; local ones hold their lane, too.
-TAG_SHIFT, LANE_SHIFT = 56, 48
+TAG_SHIFT = 56
+LANE_SHIFT = 48
 SHARED, LOCAL, PARAMETER = (tag << TAG_SHIFT for tag in (1, 2, 3))
 _SPACE_TAGS = {"shared": SHARED, "local": LOCAL}
 _LANES = np.arange(WARP_SIZE, dtype=np.int64)
@@ -93,16 +94,20 @@ def _of_global(trace: WarpTrace) -> Iterable[_Events]:
     what = np.array([_STORE if root == "st" else _ATOMIC for root, _ in words], np.int64)[trace.text_index]
     plain = [root == "ld" and not re.search(r"\.v\d", rest) for root, rest in words]
     kept = (stores & not_shared & (trace.access_space >= 0))[detail.stored_step]
-    step, width = detail.stored_step[kept], detail.stored_width_bytes[kept].astype(np.int64)
+    step = detail.stored_step[kept]
+    width = detail.stored_width_bytes[kept].astype(np.int64)
     first = detail.stored_part[kept] == 0
     ends = np.cumsum(width)
     start = np.repeat((ends - width)[first], np.diff(np.append(np.flatnonzero(first), width.size)))
     places = addresses_of(trace, step)
     row, lane = np.nonzero(lanes_of(trace.executed_mask[step]) & (places >= 0))
     yield from _spread(
-        places[row, lane] + (ends - width - start)[row], detail.stored_value[kept][row, lane], width[row],
-        detail.sequence[step][row], what[step][row],
-    )  # fmt: skip
+        places[row, lane] + (ends - width - start)[row],
+        detail.stored_value[kept][row, lane],
+        width[row],
+        detail.sequence[step][row],
+        what[step][row],
+    )
     loads = np.flatnonzero(
         np.array(plain, np.bool_)[trace.text_index] & not_shared & (trace.access_space >= 0)
     )
@@ -110,9 +115,12 @@ def _of_global(trace: WarpTrace) -> Iterable[_Events]:
     row, lane = np.nonzero(lanes_of(trace.executed_mask[loads]) & (places >= 0))
     size = np.zeros(loads.size) if trace.access_size_bytes is None else trace.access_size_bytes[loads]
     yield from _spread(
-        places[row, lane], trace.value[loads][row, lane], size.astype(np.int64)[row],
-        detail.sequence[loads][row], np.full(row.size, _LOAD),
-    )  # fmt: skip
+        places[row, lane],
+        trace.value[loads][row, lane],
+        size.astype(np.int64)[row],
+        detail.sequence[loads][row],
+        np.full(row.size, _LOAD),
+    )
 
 
 def _of_shared(trace: WarpTrace) -> Iterable[_Events]:
@@ -122,9 +130,12 @@ def _of_shared(trace: WarpTrace) -> Iterable[_Events]:
     shared = trace.detail.shared
     row, lane = np.nonzero(lanes_of(shared.mask))
     yield from _spread(
-        shared.offset[row, lane].astype(np.int64) | SHARED, shared.value[row, lane],
-        shared.width_bytes[row].astype(np.int64), shared.sequence[row], np.full(row.size, _STORE),
-    )  # fmt: skip
+        shared.offset[row, lane].astype(np.int64) | SHARED,
+        shared.value[row, lane],
+        shared.width_bytes[row].astype(np.int64),
+        shared.sequence[row],
+        np.full(row.size, _STORE),
+    )
 
 
 class Memory:
@@ -152,7 +163,10 @@ class Memory:
         at = np.concatenate([np.zeros(0, np.int64), *(part.at for part in parts)])
         what = np.concatenate([np.zeros(0, np.int8), *(part.what for part in parts)])
         order = np.lexsort((np.arange(at.size), at, address))
-        self._address, self._byte, self._at, what = address[order], byte[order], at[order], what[order]
+        self._address = address[order]
+        self._byte = byte[order]
+        self._at = at[order]
+        what = what[order]
         self._known, first = np.unique(self._address, return_index=True)
         self._key = (np.searchsorted(self._known, self._address) << np.int64(41)) + self._at
         self._starts = np.array([region.start for region in regions], np.int64)
@@ -162,7 +176,8 @@ class Memory:
         before, after, there = self._kept(self._known)
         # Whether each event's byte stays until the next: the next is a store of the block's own, or finds it.
         last = np.append(first[1:], self._at.size) - 1
-        finds, then = np.roll(self._byte, -1) == self._byte, np.roll(what, -1)
+        finds = np.roll(self._byte, -1) == self._byte
+        then = np.roll(what, -1)
         alone = (
             bool(traces) and len(traces) * WARP_SIZE >= prod(traces[0].block) and prod(traces[0].grid) == 1
         )
@@ -180,7 +195,8 @@ class Memory:
         which = np.searchsorted(self._starts, address, side="right") - 1
         there = (which >= 0) & (address < self._ends[which] if self._ends.size else False)
         for number in np.flatnonzero(np.bincount(which[there])).tolist():
-            here, region = np.flatnonzero(there & (which == number)), self._regions[number]
+            here = np.flatnonzero(there & (which == number))
+            region = self._regions[number]
             before[here] = region.before[address[here] - region.start]
             after[here] = region.after[address[here] - region.start]
         return before, after, there
@@ -224,12 +240,17 @@ class Memory:
         exact = np.isin(sequence, self.moments) & (not self._stays.all())
         new = np.ones(steps, np.bool_)
         new[1:] = (
-            (moment[1:] != moment[:-1]) | exact[1:] | exact[:-1]
-            | (address[1:] != address[:-1]).any(axis=1) | (wanted[1:] != wanted[:-1]).any(axis=1)
-        )  # fmt: skip
-        rows, of = np.flatnonzero(new), np.cumsum(new) - 1
+            (moment[1:] != moment[:-1])
+            | exact[1:]
+            | exact[:-1]
+            | (address[1:] != address[:-1]).any(axis=1)
+            | (wanted[1:] != wanted[:-1]).any(axis=1)
+        )
+        rows = np.flatnonzero(new)
+        of = np.cumsum(new) - 1
         row, lane = np.nonzero(wanted[rows])
-        bits, known = np.zeros((rows.size, WARP_SIZE), np.uint64), np.zeros((rows.size, WARP_SIZE), np.bool_)
+        bits = np.zeros((rows.size, WARP_SIZE), np.uint64)
+        known = np.zeros((rows.size, WARP_SIZE), np.bool_)
         known[row, lane] = True
         for byte in range(size_bytes):
             value, sure = self._bytes(address[rows[row], lane] + byte, sequence[rows[row]])

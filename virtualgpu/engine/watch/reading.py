@@ -27,9 +27,20 @@ _C_TO_PYTHON = (
 _WORDS = re.compile(rf"\b({'|'.join(sorted({*keyword.kwlist} - {'and', 'or', 'not'}))})\b")
 _END = "_gpulab_c_"
 _ALLOWED = (
-    ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.Subscript, ast.Attribute, ast.Name, ast.Constant,
-    ast.operator, ast.unaryop, ast.boolop, ast.cmpop, ast.expr_context,
-)  # fmt: skip
+    ast.BinOp,
+    ast.UnaryOp,
+    ast.BoolOp,
+    ast.Compare,
+    ast.Subscript,
+    ast.Attribute,
+    ast.Name,
+    ast.Constant,
+    ast.operator,
+    ast.unaryop,
+    ast.boolop,
+    ast.cmpop,
+    ast.expr_context,
+)
 _NO_C = (ast.FloorDiv, ast.Pow, ast.MatMult, ast.Is, ast.IsNot, ast.In, ast.NotIn)
 _REMEDY = "Write a C expression of variables, as in x[i] * 2 or tile[threadIdx.x]."
 _MOST_NODES = 400
@@ -71,7 +82,8 @@ def suffixed(name: str) -> tuple[str, int] | None:
         return None
     suffix, _, number = name.removeprefix(_LONG).lower().partition("_")
     value = int(number, 0)
-    letter, wide = "u" if "u" in suffix else "s", "l" in suffix or value >= 1 << 32
+    letter = "u" if "u" in suffix else "s"
+    wide = "l" in suffix or value >= 1 << 32
     return f"{letter}{64 if wide else 32}", value
 
 
@@ -140,7 +152,8 @@ def stop(text: str) -> Stop:
     found = _STOP.fullmatch(text.strip())
     if found is None:
         raise WatchError(f"`{text}` says of no line, lanes or write where to stop. {_HOW_TO_STOP}")
-    kind, rest = found[1], found[2].strip()
+    kind = found[1]
+    rest = found[2].strip()
     if kind == "line":
         if not rest.isdigit():
             raise WatchError(f"`{text}` names no line: write its number, as in line 12.")

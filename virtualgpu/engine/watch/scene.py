@@ -26,20 +26,42 @@ _QUALIFIERS = re.compile(r"\b(?:volatile|const|static|alignas|__align__)\b\s*(?:
 _DECLARED = re.compile(r"\s*((?:[\w:]+\s+)*[\w:]+(?:<[^>]*>)?)\s+(\w+)\s*((?:\[[^\]]*\]\s*)*)")
 _CONSTANT = r"#\s*define\s+{0}\s+(.+)|\b(?:constexpr|const)\s+[\w\s]*\b{0}\s*=\s*([^;,]+)|\b{0}\s*=\s*(\d+)"
 _SPELLED = {
-    "unsigned": "unsigned int", "short int": "short", "signed": "int", "long long int": "long long",
-    "unsigned long long int": "unsigned long long", "size_t": "unsigned long",
-}  # fmt: skip
+    "unsigned": "unsigned int",
+    "short int": "short",
+    "signed": "int",
+    "long long int": "long long",
+    "unsigned long long int": "unsigned long long",
+    "size_t": "unsigned long",
+}
 # Types that need no debug information; keys are below those of debug information.
 _BASIC: dict[int, CType] = {
     -1_000_000 - at: CType(name, int(kind[1:]) // 8, kind)
-    for at, (name, kind) in enumerate((
-        ("bool", "u8"), ("char", "s8"), ("unsigned char", "u8"), ("short", "s16"), ("unsigned short", "u16"),
-        ("int", "s32"), ("unsigned int", "u32"), ("long", "s64"), ("unsigned long", "u64"),
-        ("long long", "s64"), ("unsigned long long", "u64"), ("float", "f32"), ("double", "f64"),
-        ("int32_t", "s32"), ("uint32_t", "u32"), ("int64_t", "s64"), ("uint64_t", "u64"),
-        ("uint8_t", "u8"), ("int8_t", "s8"), ("__half", "f16"), ("half", "f16"),
-    ))
-}  # fmt: skip
+    for at, (name, kind) in enumerate(
+        (
+            ("bool", "u8"),
+            ("char", "s8"),
+            ("unsigned char", "u8"),
+            ("short", "s16"),
+            ("unsigned short", "u16"),
+            ("int", "s32"),
+            ("unsigned int", "u32"),
+            ("long", "s64"),
+            ("unsigned long", "u64"),
+            ("long long", "s64"),
+            ("unsigned long long", "u64"),
+            ("float", "f32"),
+            ("double", "f64"),
+            ("int32_t", "s32"),
+            ("uint32_t", "u32"),
+            ("int64_t", "s64"),
+            ("uint64_t", "u64"),
+            ("uint8_t", "u8"),
+            ("int8_t", "s8"),
+            ("__half", "f16"),
+            ("half", "f16"),
+        )
+    )
+}
 OPTIMISED_OUT = (
     "optimised out: the compiler keeps `{}` in no place of its own. A kernel compiled with "
     'options=("-G",) keeps all.'
@@ -225,7 +247,8 @@ def _whole(node: ast.expr) -> int:
         return -_whole(node.operand)
     if not isinstance(node, ast.BinOp):
         raise TypeError
-    a, b = _whole(node.left), _whole(node.right)
+    a = _whole(node.left)
+    b = _whole(node.right)
     match node.op:
         case ast.Add():
             return a + b
@@ -240,7 +263,9 @@ class Scene:
     """The names and the memory of one warp, at every step of its trace."""
 
     def __init__(self, symbols: Symbols, trace: WarpTrace, memory: Memory) -> None:
-        self.symbols, self.trace, self.memory = symbols, trace, memory
+        self.symbols = symbols
+        self.trace = trace
+        self.memory = memory
         self.steps = TraceSteps(trace)
         assert trace.detail is not None
         self.sequence: Ints = trace.detail.sequence
@@ -251,7 +276,8 @@ class Scene:
         """A coordinate such as ``threadIdx.x``, None for any other."""
         if axis not in ("x", "y", "z"):
             return None
-        at, trace = "xyz".index(axis), self.trace
+        at = "xyz".index(axis)
+        trace = self.trace
         if name == "threadIdx":
             x, y, _ = trace.block
             thread = np.arange(WARP_SIZE) + WARP_SIZE * trace.warp_index

@@ -26,7 +26,9 @@ from virtualgpu.records import SECTOR_BYTES, WARP_SIZE, AccessCounters, DeviceIn
 from virtualgpu.records.launch.causes import Cause, CauseKind, LaunchCosts
 
 OVERLAPPED = 4.0  # independent pieces of work that a thread is given where it waits
-WORD, WORDS = 4, 16  # bytes of a bank, and the most that a lane reads at once
+# bytes of a bank, and the most that a lane reads at once
+WORD = 4
+WORDS = 16
 SHARED_CLK = 22.0
 IN_TILES = 0.9  # of reads of a tile, what registers do not save
 STRIDED = 2.0  # sectors over those that would do, from which on an access is uncoalesced before all else
@@ -36,8 +38,12 @@ USUAL_THREADS = 256  # of a block
 LEAST_WORK = 30.0  # instructions of a warp that is worth a thread block's start
 UNEVEN = 1.5  # longest block over the mean
 # What weighs less where a flaw of the kernel itself gains as much: graphs, and a last wave that is not full.
-ELSEWHERE, ROUNDED = 1.3, 1.15
-ADDRESSED, KEPT_INDEXED, REGISTER_ROUNDS = 3.0, 0.7, 3.0  # of a local access: instructions, ...
+ELSEWHERE = 1.3
+ROUNDED = 1.15
+# of a local access: instructions, ...
+ADDRESSED = 3.0
+KEPT_INDEXED = 0.7
+REGISTER_ROUNDS = 3.0
 # Functions of which there are intrinsics, and the share of their instructions that these save.
 _ACCURATE = re.compile(r"\b(?:pow|exp|exp2|exp10|log|log2|log10|sin|cos|tan|sincos)f?\s*\(")
 INTRINSIC_SAVES = 0.7
@@ -111,7 +117,8 @@ def costs(info: DeviceInfo, work: KernelWork, occupancy: Occupancy, code: str = 
 
 
 def _stages(now: Priced) -> dict[str, float]:
-    info, work = now.info, now.work
+    info = now.info
+    work = now.work
     share = clock_ghz(info) * info.sm_count
     busy = {name: clk / share for name, clk in kernels.sm_clk(info, work).items()}
     slots = min(now.info.sm_count * now.per_sm, max(work.blocks, 1))
@@ -132,10 +139,19 @@ class _Search:
 
     def found(self) -> list[Cause]:
         candidates = [
-            *self._uncoalesced(), *self._rereading(), *self._conflicts(), *self._atomics(), *self._spills(),
-            *self._divergence(), *self._slow_pipes(), *self._occupancy(), *self._grid(), *self._tail(),
-            *self._waits(), *self._narrow(),
-        ]  # fmt: skip
+            *self._uncoalesced(),
+            *self._rereading(),
+            *self._conflicts(),
+            *self._atomics(),
+            *self._spills(),
+            *self._divergence(),
+            *self._slow_pipes(),
+            *self._occupancy(),
+            *self._grid(),
+            *self._tail(),
+            *self._waits(),
+            *self._narrow(),
+        ]
         told = [(cause, change) for cause, change in candidates if cause.gain >= LEAST_GAIN]
         particular = [
             change for cause, change in told if cause.kind not in GENERIC or cause.detail == "narrow"
@@ -154,15 +170,25 @@ class _Search:
         return [*causes, *self._launch()]
 
     def _cause(
-        self, kind: CauseKind, change: Change, sites: Sequence[AccessCounters] = (), detail: str = "",
-        line: int = 0, **figures: float,
-    ) -> tuple[Cause, Change]:  # fmt: skip
+        self,
+        kind: CauseKind,
+        change: Change,
+        sites: Sequence[AccessCounters] = (),
+        detail: str = "",
+        line: int = 0,
+        **figures: float,
+    ) -> tuple[Cause, Change]:
         at = max(sites, key=lambda a: (a.sectors + a.wavefronts, a.requests), default=None)
         return Cause(
-            kind=kind, before_ns=self.now.time_ns, after_ns=change(self.now).time_ns, detail=detail,
-            line=at.line if at else line, column=at.column if at else 0, text=at.text if at else "",
+            kind=kind,
+            before_ns=self.now.time_ns,
+            after_ns=change(self.now).time_ns,
+            detail=detail,
+            line=at.line if at else line,
+            column=at.column if at else 0,
+            text=at.text if at else "",
             figures=figures,
-        ), change  # fmt: skip
+        ), change
 
     # --- memory -------------------------------------------------------------------------------------
     def _uncoalesced(self) -> list[tuple[Cause, Change]]:
@@ -173,43 +199,53 @@ class _Search:
             return []
         pcs = {a.pc for a in sites}
         loads = [a for a in sites if a.kind == "load"]
-        missed, ideal = sum(a.missed_sectors for a in loads), sum(a.ideal_sectors for a in loads)
+        missed = sum(a.missed_sectors for a in loads)
+        ideal = sum(a.ideal_sectors for a in loads)
         kept = min(1.0, ideal / missed) if missed else 1.0
 
         def change(now: Priced) -> Priced:
             return _accesses(
                 now,
-                lambda a: replace(
-                    a, sectors=a.ideal_sectors, half_lines=-(-a.ideal_sectors // 2),
-                    missed_sectors=min(a.ideal_sectors, math.ceil(a.missed_sectors * kept))
-                    if kept < 1.0 else min(a.missed_sectors, a.sectors),
-                ) if a.pc in pcs else a,
-            )  # fmt: skip
+                lambda a: (
+                    replace(
+                        a,
+                        sectors=a.ideal_sectors,
+                        half_lines=-(-a.ideal_sectors // 2),
+                        missed_sectors=min(a.ideal_sectors, math.ceil(a.missed_sectors * kept))
+                        if kept < 1.0
+                        else min(a.missed_sectors, a.sectors),
+                    )
+                    if a.pc in pcs
+                    else a
+                ),
+            )
 
         worst = _line_of(sites, lambda a: a.sectors - a.ideal_sectors)
         return [
             self._cause(
-                "uncoalesced", change, worst,
+                "uncoalesced",
+                change,
+                worst,
                 sectors=_total(worst, "sectors") / _total(worst, "requests"),
                 ideal=_total(worst, "ideal_sectors") / _total(worst, "requests"),
                 lines=len({a.line for a in sites}),
             )
-        ]  # fmt: skip
+        ]
 
     def _rereading(self) -> list[tuple[Cause, Change]]:
         work = self.now.work
         loads = [a for a in work.of("load") if a.space in ("global", "generic")]
         candidates = [
-            a for a in loads
-            if a.sectors < STRIDED * a.ideal_sectors and a.pc not in work.pace.chased
-        ]  # fmt: skip
+            a for a in loads if a.sectors < STRIDED * a.ideal_sectors and a.pc not in work.pace.chased
+        ]
         # What is read again and again over the whole grid is so within blocks, too, where they are laid well.
         asked = _total(candidates, "bytes_requested")
         over_grid = math.sqrt(asked / max(work.arrays.total, 1))
         sites = [
-            a for a in candidates
+            a
+            for a in candidates
             if over_grid >= 2.0 or a.missed_sectors * SECTOR_BYTES * 2 <= a.bytes_requested
-        ]  # fmt: skip
+        ]
         if not sites:
             return []
         pcs = {a.pc for a in sites}
@@ -221,21 +257,30 @@ class _Search:
         def change(now: Priced) -> Priced:
             tiled = _accesses(
                 now,
-                lambda a: replace(
-                    a, requests=max(1, round(a.requests / saved)), sectors=max(1, round(a.sectors / saved)),
-                    missed_sectors=min(a.missed_sectors, round(a.sectors / saved)),
-                    half_lines=round(a.half_lines / saved), bytes_requested=round(a.bytes_requested / saved),
-                ) if a.pc in pcs else a,
-            )  # fmt: skip
+                lambda a: (
+                    replace(
+                        a,
+                        requests=max(1, round(a.requests / saved)),
+                        sectors=max(1, round(a.sectors / saved)),
+                        missed_sectors=min(a.missed_sectors, round(a.sectors / saved)),
+                        half_lines=round(a.half_lines / saved),
+                        bytes_requested=round(a.bytes_requested / saved),
+                    )
+                    if a.pc in pcs
+                    else a
+                ),
+            )
             # One pass of the banks each; where all lanes want one word, ptxas takes four of them at once.
             kept = [
                 _as_shared(a, round(a.requests * share))
-                for a in now.work.accesses if a.pc in pcs
+                for a in now.work.accesses
+                if a.pc in pcs
                 for share in [WORD / WORDS if a.sectors == a.requests else IN_TILES * a.size_bytes / WORD]
-            ]  # fmt: skip
+            ]
             counters = tiled.work.counters
             work = replace(tiled.work, counters=replace(counters, accesses=(*counters.accesses, *kept)))
-            far, near = kernels.chain_clk(now.info, now.work), _chain_at(now.work, SHARED_CLK)
+            far = kernels.chain_clk(now.info, now.work)
+            near = _chain_at(now.work, SHARED_CLK)
             nearer = min(1.0, (near + (far - near) / saved) / far)
             waits = now.waits * (1.0 - tiles * (1.0 - nearer))
             return replace(tiled, work=work, waits=waits * _scaled(now, tiled))
@@ -256,10 +301,13 @@ class _Search:
         requests = _total(worst, "requests")
         return [
             self._cause(
-                "bank conflicts", change, worst, wavefronts=_total(worst, "wavefronts") / requests,
+                "bank conflicts",
+                change,
+                worst,
+                wavefronts=_total(worst, "wavefronts") / requests,
                 ideal=_total(worst, "ideal_wavefronts") / requests,
             )
-        ]  # fmt: skip
+        ]
 
     def _atomics(self) -> list[tuple[Cause, Change]]:
         work = self.now.work
@@ -276,9 +324,11 @@ class _Search:
             times = work.warps_per_block**0.75 if words == 1 else 1.0
             share = min(1.0, groups * times * min(words, lanes / max(work.blocks, 1)) / lanes)
             return replace(
-                a, requests=max(1, round(a.requests * share)), sectors=max(1, round(a.sectors * share)),
+                a,
+                requests=max(1, round(a.requests * share)),
+                sectors=max(1, round(a.sectors * share)),
                 bytes_requested=max(a.size_bytes, round(a.bytes_requested * share)),
-            )  # fmt: skip
+            )
 
         def change(now: Priced) -> Priced:
             return _accesses(now, lambda a: fewer(a) if a.pc in pcs else a)
@@ -287,11 +337,14 @@ class _Search:
         lanes = sum(a.bytes_requested / a.size_bytes for a in worst)
         return [
             self._cause(
-                "atomics", change, worst, lanes=lanes,
+                "atomics",
+                change,
+                worst,
+                lanes=lanes,
                 words=max(min(work.arrays.smallest // worst[0].size_bytes, lanes), 1),
                 after=sum(fewer(a).bytes_requested / a.size_bytes for a in worst),
             )
-        ]  # fmt: skip
+        ]
 
     def _spills(self) -> list[tuple[Cause, Change]]:
         work = self.now.work
@@ -307,16 +360,18 @@ class _Search:
             """In registers: no traffic, no instructions for it, and rounds of a loop that overlap."""
             pace = now.work.pace
             rows = np.array([not pcs.isdisjoint(loads) for loads in pace.loads])
-            pipes, chain = pace.pipes.copy(), pace.chain_clk.copy()
+            pipes = pace.pipes.copy()
+            chain = pace.chain_clk.copy()
             for name in ("issue", "alu"):
                 pipes[:, PIPES.index(name)] *= left
             chain[rows] /= REGISTER_ROUNDS
             moved = replace(now, work=replace(now.work, pace=replace(pace, pipes=pipes, chain_clk=chain)))
             bare = _accesses(
                 moved,
-                lambda a: replace(a, requests=1, sectors=0, missed_sectors=0, half_lines=0)
-                if a.pc in pcs else a,
-            )  # fmt: skip
+                lambda a: (
+                    replace(a, requests=1, sectors=0, missed_sectors=0, half_lines=0) if a.pc in pcs else a
+                ),
+            )
             # What has to be indexed stays in memory that can be: most of it, say, in shared memory.
             kept = [_as_shared(a, round(KEPT_INDEXED * a.requests)) for a in sites]
             counters = bare.work.counters
@@ -326,8 +381,15 @@ class _Search:
             )
 
         worst = _line_of(sites, lambda a: a.requests)
-        return [self._cause("spills", change, worst, requests=_total(sites, "requests"),
-                            size_bytes=_total(sites, "sectors") * SECTOR_BYTES)]  # fmt: skip
+        return [
+            self._cause(
+                "spills",
+                change,
+                worst,
+                requests=_total(sites, "requests"),
+                size_bytes=_total(sites, "sectors") * SECTOR_BYTES,
+            )
+        ]
 
     # --- instructions -------------------------------------------------------------------------------
     def _divergence(self) -> list[tuple[Cause, Change]]:
@@ -348,10 +410,12 @@ class _Search:
             return replace(
                 now,
                 work=replace(
-                    before, executions=executions, warp_instructions=np.ceil(instructions).astype(np.int64),
+                    before,
+                    executions=executions,
+                    warp_instructions=np.ceil(instructions).astype(np.int64),
                     longest_warp=np.maximum(longest, instructions / before.warps_per_block).astype(np.int64),
                 ),
-            )  # fmt: skip
+            )
 
         counters = work.counters
         idle = {
@@ -363,10 +427,14 @@ class _Search:
         partial = math.prod(counters.block) % WARP_SIZE
         return [
             self._cause(
-                "divergence", change, line=line, lanes=WARP_SIZE * counters.lane_efficiency,
-                divergent=counters.divergent_branches, partial=partial,
+                "divergence",
+                change,
+                line=line,
+                lanes=WARP_SIZE * counters.lane_efficiency,
+                divergent=counters.divergent_branches,
+                partial=partial,
             )
-        ]  # fmt: skip
+        ]
 
     def _slow_pipes(self) -> list[tuple[Cause, Change]]:
         work = self.now.work
@@ -384,31 +452,45 @@ class _Search:
             )
             kept = {"fp64": 0.0, "xu": max(0.0, 1.0 - converted)}
             found.append(
-                self._cause("compute", lambda now: _piped(now, clk, kept, "fp64"), detail="fp64", line=line,
-                            operations=counters.flops.get("f64", 0), rate=clk["fp64"] / clk["fma"])
-            )  # fmt: skip
+                self._cause(
+                    "compute",
+                    lambda now: _piped(now, clk, kept, "fp64"),
+                    detail="fp64",
+                    line=line,
+                    operations=counters.flops.get("f64", 0),
+                    rate=clk["fp64"] / clk["fma"],
+                )
+            )
         if divisions := sum(counters.opcode_warp_instructions.get(name, 0) for name in ("div", "rem")):
             share = max(0.05, 1.0 - DIVISION_ISSUED * divisions / max(issued, 1.0))
             left = {"xu": 0.0} | dict.fromkeys(("issue", "imad", "alu"), share)
             found.append(
-                self._cause("compute", lambda now: _piped(now, clk, left), detail="division", line=line,
-                            operations=WARP_SIZE * divisions)
-            )  # fmt: skip
-        by_line, code = counters.line_warp_instructions, self.code.split("\n")
+                self._cause(
+                    "compute",
+                    lambda now: _piped(now, clk, left),
+                    detail="division",
+                    line=line,
+                    operations=WARP_SIZE * divisions,
+                )
+            )
+        by_line = counters.line_warp_instructions
+        code = self.code.split("\n")
         slow = [at for at in by_line if 0 < at <= len(code) and _ACCURATE.search(code[at - 1])]
         share = sum(by_line[at] for at in slow) / max(sum(by_line.values()), 1)
         if slow:
             left = dict.fromkeys(("issue", "fma", "imad", "alu", "uniform"), 1.0 - INTRINSIC_SAVES * share)
             line = max(slow, key=lambda at: by_line[at])
             found.append(
-                self._cause("compute", lambda now: _piped(now, clk, left), detail="functions", line=line,
-                            share=share)
-            )  # fmt: skip
+                self._cause(
+                    "compute", lambda now: _piped(now, clk, left), detail="functions", line=line, share=share
+                )
+            )
         return found
 
     # --- how the grid lies on the device --------------------------------------------------------------
     def _occupancy(self) -> list[tuple[Cause, Change]]:
-        now, limits = self.now, self.occupancy.blocks_by_limit
+        now = self.now
+        limits = self.occupancy.blocks_by_limit
         warps = now.work.warps_per_block
         # The blocks of another size that would fill the SM; the grid has to have them.
         most = min(self.occupancy.max_warps_per_sm // warps, -(-now.work.blocks // now.info.sm_count))
@@ -418,12 +500,16 @@ class _Search:
         joined = max(1.0, USUAL_THREADS / now.block_threads) if limit == "blocks" else 1.0
         return [
             self._cause(
-                "occupancy", lambda now: replace(now, per_sm=most, joined=joined), detail=limit,
-                warps=self.occupancy.warps_per_sm, room=self.occupancy.max_warps_per_sm,
-                registers=self.occupancy.registers_per_thread, size_bytes=self.occupancy.shared_bytes,
+                "occupancy",
+                lambda now: replace(now, per_sm=most, joined=joined),
+                detail=limit,
+                warps=self.occupancy.warps_per_sm,
+                room=self.occupancy.max_warps_per_sm,
+                registers=self.occupancy.registers_per_thread,
+                size_bytes=self.occupancy.shared_bytes,
                 threads=now.block_threads,
             )
-        ]  # fmt: skip
+        ]
 
     def _grid(self) -> list[tuple[Cause, Change]]:
         now = self.now
@@ -435,10 +521,13 @@ class _Search:
             return []
         return [
             self._cause(
-                "grid", lambda now: replace(now, split=split), blocks=now.work.blocks, sms=now.info.sm_count,
+                "grid",
+                lambda now: replace(now, split=split),
+                blocks=now.work.blocks,
+                sms=now.info.sm_count,
                 split=split,
             )
-        ]  # fmt: skip
+        ]
 
     def _tail(self) -> list[tuple[Cause, Change]]:
         now = self.now
@@ -448,10 +537,13 @@ class _Search:
         waves = now.work.blocks / (now.info.sm_count * now.per_sm)
         return [
             self._cause(
-                "tail", lambda now: replace(now, even=True), waves=waves,
-                longest=float(durations.max() / durations.mean()), blocks=now.work.blocks,
+                "tail",
+                lambda now: replace(now, even=True),
+                waves=waves,
+                longest=float(durations.max() / durations.mean()),
+                blocks=now.work.blocks,
             )
-        ]  # fmt: skip
+        ]
 
     def _waits(self) -> list[tuple[Cause, Change]]:
         work = self.now.work
@@ -464,19 +556,23 @@ class _Search:
             line = max(lines, key=lambda at: lines[at], default=0)
         return [
             self._cause(
-                kind, lambda now: replace(now, waits=now.waits / OVERLAPPED),
-                _line_of(loads, lambda a: a.requests) if loads else (), line=line,
+                kind,
+                lambda now: replace(now, waits=now.waits / OVERLAPPED),
+                _line_of(loads, lambda a: a.requests) if loads else (),
+                line=line,
                 detail="memory" if memory >= 0.5 else "arithmetic",
                 warps=min(self.occupancy.blocks_per_sm, -(-work.blocks // self.now.info.sm_count))
-                * work.warps_per_block, memory=memory,
+                * work.warps_per_block,
+                memory=memory,
             )
-        ]  # fmt: skip
+        ]
 
     def _narrow(self) -> list[tuple[Cause, Change]]:
         """Lanes that move a byte or two at a time."""
         work = self.now.work
         sites = [a for a in work.of("load", "store") if a.space != "local"]
-        moved, lanes = _total(sites, "bytes_requested"), sum(a.bytes_requested / a.size_bytes for a in sites)
+        moved = _total(sites, "bytes_requested")
+        lanes = sum(a.bytes_requested / a.size_bytes for a in sites)
         if not sites or moved >= WORD * lanes:
             return []
         wider = WORD * lanes / moved
@@ -492,7 +588,8 @@ class _Search:
         ]
 
     def _launch(self) -> list[Cause]:
-        host, device = launch_overhead_ns(self.now.info), self.now.time_ns
+        host = launch_overhead_ns(self.now.info)
+        device = self.now.time_ns
         if host <= device:
             return []
         gain = host / (device + GRAPH_NODE_NS)
@@ -525,9 +622,15 @@ def _accesses(now: Priced, change: Callable[[AccessCounters], AccessCounters]) -
 def _as_shared(a: AccessCounters, wavefronts: int) -> AccessCounters:
     """An access to shared memory in the place of another one."""
     return replace(
-        a, pc=-1 - a.pc, space="shared", wavefronts=wavefronts, ideal_wavefronts=wavefronts, sectors=0,
-        missed_sectors=0, half_lines=0,
-    )  # fmt: skip
+        a,
+        pc=-1 - a.pc,
+        space="shared",
+        wavefronts=wavefronts,
+        ideal_wavefronts=wavefronts,
+        sectors=0,
+        missed_sectors=0,
+        half_lines=0,
+    )
 
 
 def _piped(now: Priced, clk: dict[str, float], kept: dict[str, float], to_fma: str = "") -> Priced:
@@ -539,7 +642,8 @@ def _piped(now: Priced, clk: dict[str, float], kept: dict[str, float], to_fma: s
     for name, share in kept.items():
         pipes[:, PIPES.index(name)] *= share
     weights = np.array([4.0 * clk[name] for name in PIPES])
-    before, after = (pace.pipes * weights).max(axis=1), (pipes * weights).max(axis=1)
+    before = (pace.pipes * weights).max(axis=1)
+    after = (pipes * weights).max(axis=1)
     left = np.where(before > 0, np.maximum(after / np.maximum(before, 1e-9), 0.1), 1.0)
     chain = pace.chain_clk * left[:, None]
     return replace(now, work=replace(now.work, pace=replace(pace, pipes=pipes, chain_clk=chain)))
@@ -559,9 +663,13 @@ def _scaled(before: Priced, after: Priced) -> float:
 
 def _chains(work: KernelWork) -> tuple[bool, float]:
     """Whether loads wait for each other, and the share of its time alone that a warp waits for memory."""
-    pace, waited, alone, chased = work.pace, 0.0, 0.0, 0.0
+    pace = work.pace
+    waited = 0.0
+    alone = 0.0
+    chased = 0.0
     for row in np.flatnonzero(work.executions[: len(pace.loads)]).tolist():
-        executed, clk = float(work.executions[row]), pace.chain_clk[row]
+        executed = float(work.executions[row])
+        clk = pace.chain_clk[row]
         waits = executed * float(clk[2] - clk[0])
         alone += executed * float(clk[2])
         waited += waits

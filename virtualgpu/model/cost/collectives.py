@@ -19,7 +19,8 @@ from virtualgpu.records import DeviceInfo
 
 RING_NVLINK_EFFICIENCY = 0.69
 RING_START_NS = 11_000.0
-NVLINK_STEP_NS, HOST_STEP_NS = 600.0, 1_000.0
+NVLINK_STEP_NS = 600.0
+HOST_STEP_NS = 1_000.0
 # Blocks of a NCCL kernel, one a channel: an assumption, so that kernels run beside it.
 CHANNELS = 24
 
@@ -51,10 +52,13 @@ def collective_ns(hops: Iterable[tuple[DeviceInfo, DeviceInfo, int, bool]], step
 # Schedules: copies by the copy engines, sums by kernels of their own, events between GPUs, all in one graph.
 # From two H200 (`tools.recordings.captured`): rings, trees and stars of 4 KiB to 256 MiB, and messages that
 # take turns at a port. The same of four H200 was not fitted to: this differs from it by 1.3 times at most.
-STEP_NS, SUM_NS = 11_000.0, 9_500.0
-TURN_NS, SUM_TURN_NS = 2_200.0, 1_300.0
+STEP_NS = 11_000.0
+SUM_NS = 9_500.0
+TURN_NS = 2_200.0
+SUM_TURN_NS = 1_300.0
 COPY_NVLINK_EFFICIENCY = 0.86
-SUM_DRAM_SHARE, SUM_ACCESSES = 0.70, 3
+SUM_DRAM_SHARE = 0.70
+SUM_ACCESSES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,10 +81,13 @@ class StepPrices:
 def step_prices(info: DeviceInfo) -> StepPrices:
     """The prices of GPUs of one kind; see `step_ns`."""
     return StepPrices(
-        step_ns=STEP_NS, sum_ns=SUM_NS, turn_ns=TURN_NS, sum_turn_ns=SUM_TURN_NS,
+        step_ns=STEP_NS,
+        sum_ns=SUM_NS,
+        turn_ns=TURN_NS,
+        sum_turn_ns=SUM_TURN_NS,
         link_gbps=nvlink_gbps(info, info) * COPY_NVLINK_EFFICIENCY,
         sum_gbps=dram_gbps(info) * SUM_DRAM_SHARE / SUM_ACCESSES,
-    )  # fmt: skip
+    )
 
 
 def step_ns(

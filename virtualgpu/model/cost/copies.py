@@ -10,16 +10,20 @@ from __future__ import annotations
 from virtualgpu.model.cost.rates import peak_gbps
 from virtualgpu.records import CopyKind, DeviceInfo
 
-KIB, MIB = 1 << 10, 1 << 20
+KIB = 1 << 10
+MIB = 1 << 20
 
 TO_DEVICE_LATENCY_NS = 2_500.0
 TO_HOST_LATENCY_NS = 1_450.0
 DEVICE_COPY_LATENCY_NS = 1_850.0
 # Sets of up to 4 KiB, and larger ones, which a kernel does.
-SMALL_SET_LATENCY_NS, SMALL_SET_GBPS, SET_LATENCY_NS = 750.0, 6.7, 1_950.0
+SMALL_SET_LATENCY_NS = 750.0
+SMALL_SET_GBPS = 6.7
+SET_LATENCY_NS = 1_950.0
 SMALL_SET_BYTES = 4 * KIB
 # Copies and sets that stay in L2 are faster: 4 MiB in 1.1 us and 0.6 us above the latency.
-L2_COPY_GBPS, L2_SET_GBPS = 6_500.0, 6_000.0
+L2_COPY_GBPS = 6_500.0
+L2_SET_GBPS = 6_000.0
 L2_SHARE = 0.55
 H200_GBPS = 4814.0  # other GPUs' L2 is taken to be as much slower as their memory
 DEVICE_COPY_EFFICIENCY = 0.87
@@ -34,7 +38,8 @@ PCIE_EFFICIENCY = ((60.0, 0.876), (30.0, 0.825), (0.0, 0.784))
 # host
 # 4.0 to 6.1 ms.
 EMBEDDED_BYTES = 48 * KIB
-EMBEDDED_LATENCY_NS, EMBEDDED_GBPS = 2_900.0, 12.5
+EMBEDDED_LATENCY_NS = 2_900.0
+EMBEDDED_GBPS = 12.5
 STAGED_LATENCY_NS = 5_500.0
 TO_DEVICE_STAGED_GBPS = ((MIB, 17.0), (16 * MIB, 14.3), (None, 8.0))
 TO_HOST_STAGED_LATENCY_NS = 9_000.0

@@ -81,9 +81,11 @@ ADDRESS_SUM = _WIDE
 def made_of(opcode: str) -> Made:
     """What an opcode such as ``fma.rn.ftz.f32`` becomes."""
     parts = opcode.split(".")
-    root, kind = parts[0], parts[-1]
+    root = parts[0]
+    kind = parts[-1]
     bits = kind.lstrip("busf") if kind.lstrip("busf").isdigit() else ""
-    floating, wide = kind in ("f32", "f64"), bits == "64"
+    floating = kind in ("f32", "f64")
+    wide = bits == "64"
     if root in ("ld", "ldu"):
         return _load(parts)
     if root in ("st", "red"):
@@ -156,7 +158,8 @@ def _load(parts: list[str]) -> Made:
 
 
 def _conversion(parts: list[str]) -> Made:
-    to, source = parts[-2], parts[-1]
+    to = parts[-2]
+    source = parts[-1]
     if to[0] in "bus" and source[0] in "bus":
         return FREE if "sat" not in parts else _ALU
     if "f64" in (to, source):
@@ -192,6 +195,13 @@ def pipe_clk(capability: tuple[int, int]) -> dict[str, float]:
     row = _RATES[max((known for known in _RATES if known <= capability), default=min(_RATES))]
     fma, imad, alu, half, fp64, xu, lsu = (WARP / rate for rate in row)
     return {
-        "issue": 1.0 / ISSUE_PER_CLK, "fma": fma, "imad": imad, "alu": alu, "half": half, "fp64": fp64,
-        "xu": xu, "lsu": lsu, "uniform": 1.0 / ISSUE_PER_CLK,
-    }  # fmt: skip
+        "issue": 1.0 / ISSUE_PER_CLK,
+        "fma": fma,
+        "imad": imad,
+        "alu": alu,
+        "half": half,
+        "fp64": fp64,
+        "xu": xu,
+        "lsu": lsu,
+        "uniform": 1.0 / ISSUE_PER_CLK,
+    }

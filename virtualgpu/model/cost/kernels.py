@@ -34,7 +34,9 @@ COLD_MAX_NS = 196.0
 DISPATCH_CLK = 1.15  # 16,384 empty blocks take 10.5 us
 WARP_START_CLK = 5.5  # per SM: 4,096 empty blocks of 1,024 threads take 3.9 us
 BARRIER_WARP_CLK = 1.6  # a barrier takes so much more for every warp of the block
-OVERLAP, STEADY_OVERLAP = 2.02, 2.34  # the power in which own and shared time add up, in one wave and in many
+# the power in which own and shared time add up, in one wave and in many
+OVERLAP = 2.02
+STEADY_OVERLAP = 2.34
 
 # --- SM -----------------------------------------------------------------------------------------
 ISSUE_SURPLUS = 1.06  # machine instructions that PTX does not show
@@ -58,7 +60,8 @@ L2_RAMP = 0.2  # and a fifth more make it as if none did
 # 461 us,
 # over 128 bytes 20.6 us either way, over 4 KiB 4.0 us.
 ATOMIC_CLK = 1.08
-CROWDED_INTEGER_CLK, CROWDED_FLOAT_CLK = 1.45, 3.48
+CROWDED_INTEGER_CLK = 1.45
+CROWDED_FLOAT_CLK = 3.48
 ATOMIC_APART_BYTES = 595.0
 ATOMIC_UNITS = 60.0
 ATOMIC_ANSWER_CLK = 500.0  # until the value that was there comes back

@@ -20,7 +20,8 @@ KERNEL_LATENCY_NS = 1_700.0
 # Through the host's memory, of the rate of a pinned copy: the first MiB goes there before it comes back, of
 # more, pieces go both ways at once.
 STAGED_LATENCY_NS = 14_800.0
-STAGED_SHARE, PIPELINED_SHARE = 0.404, 0.692
+STAGED_SHARE = 0.404
+PIPELINED_SHARE = 0.692
 
 
 def nvlink_gbps(info: DeviceInfo, peer: DeviceInfo) -> float:

@@ -50,7 +50,9 @@ class Passage:
 
     def through(self, links: Links, hops: Sequence[tuple[int, int, int, Over]], share: float = 1.0) -> None:
         """Say what is moved."""
-        self.links, self.hops, self.share = links, [hop for hop in hops if hop[2] > 0], share
+        self.links = links
+        self.hops = [hop for hop in hops if hop[2] > 0]
+        self.share = share
 
     @property
     def engines(self) -> tuple[tuple[Engine, float], ...]:
@@ -179,9 +181,14 @@ class Links:
         for seen in self._seen:
             seen.extend(
                 Crossing(
-                    name=activity.name, source=source, target=target, size_bytes=size_bytes, over=over,
-                    start_ns=activity.start_ns, end_ns=activity.end_ns,
+                    name=activity.name,
+                    source=source,
+                    target=target,
+                    size_bytes=size_bytes,
+                    over=over,
+                    start_ns=activity.start_ns,
+                    end_ns=activity.end_ns,
                     correlation_id=activity.correlation_id,
                 )
                 for source, target, size_bytes, over in hops
-            )  # fmt: skip
+            )

@@ -60,7 +60,8 @@ def steps(call: RingCall, ranks: int, count: int, root: int = 0) -> list[RingSte
     root
         Of ``broadcast`` and ``reduce``, which pass everything along a chain.
     """
-    n, found = ranks, []
+    n = ranks
+    found = []
     if n < 2:
         return []
     if call in ("broadcast", "reduce"):

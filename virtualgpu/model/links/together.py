@@ -58,7 +58,9 @@ def run_together(
         More streams that it follows, and that wait for it.
     """
     machine = parts[0].device.machine
-    clock, last, passage = machine.clock, parts[-1], Passage()
+    clock = machine.clock
+    last = parts[-1]
+    passage = Passage()
     passage.through(machine.links, hops)
     share = {part: min(1.0, cost.CHANNELS / part.device.info.sm_count) for part in parts}
     with clock.lock:
@@ -112,7 +114,8 @@ def run_together(
 
 def _waiting(part: Part, end_ns: float) -> Callable[[], float]:
     """What a kernel takes on its device that waits for the others, and ends with them."""
-    clock, schedule = part.device.clock, part.device.schedule
+    clock = part.device.clock
+    schedule = part.device.schedule
 
     def run() -> float:
         called_ns = clock.now_ns + round(cost.call_ns("CONCURRENT_KERNEL"))

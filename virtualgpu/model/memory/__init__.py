@@ -70,7 +70,8 @@ class _Ranges:
             del self._starts[i], self._sizes[i]
         if i > 0 and self._starts[i - 1] + self._sizes[i - 1] == start:
             i -= 1
-            start, size = self._starts[i], self._sizes[i] + size
+            start = self._starts[i]
+            size = self._sizes[i] + size
             self._sizes[i] = size
         else:
             self._starts.insert(i, start)
@@ -92,7 +93,8 @@ class _Ranges:
     def remove(self, start: int, size: int) -> None:
         """Take one range out again; it must lie within a single free range."""
         i = bisect_right(self._starts, start) - 1
-        low, free = self._starts[i], self._sizes[i]
+        low = self._starts[i]
+        free = self._sizes[i]
         del self._starts[i], self._sizes[i]
         tail = low + free - (start + size)
         if tail:

@@ -26,7 +26,8 @@ class DeviceHeap:
     """
 
     def __init__(self, address: int, contents: npt.NDArray[np.uint8]) -> None:
-        self.address, self.size_bytes = address, contents.size
+        self.address = address
+        self.size_bytes = contents.size
         self._contents = contents
         self._free = [(address, contents.size)]
         self.used: dict[int, int] = {}

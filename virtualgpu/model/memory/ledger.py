@@ -23,7 +23,8 @@ class Ledger:
 
     def mark(self) -> None:
         """Let the peaks begin at what there is now."""
-        self.peak_reserved_bytes, self.peak_array_bytes = self.reserved_bytes, self.array_bytes
+        self.peak_reserved_bytes = self.reserved_bytes
+        self.peak_array_bytes = self.array_bytes
 
     def taken(self, size_bytes: int) -> None:
         """A segment was taken."""

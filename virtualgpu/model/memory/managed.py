@@ -72,7 +72,8 @@ class ManagedPages:
         here: npt.NDArray[np.bool_],
         there: npt.NDArray[np.bool_],
     ) -> Moved:
-        first, last = start // PAGE_BYTES, -(-(start + size_bytes) // PAGE_BYTES)
+        first = start // PAGE_BYTES
+        last = -(-(start + size_bytes) // PAGE_BYTES)
         count = last - first if most_pages is None else min(last - first, max(most_pages, 1))
         touched = first + np.arange(count) * (last - first) // max(count, 1)
         missing = touched[~here[touched]]

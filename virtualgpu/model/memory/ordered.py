@@ -18,7 +18,11 @@ from virtualgpu.model.clock import HostClock
 GRANULE_BYTES = 32 << 20
 UNIT_BYTES = 512
 # cudaMemPoolAttr (driver_types.h); the first three are the ways to use a freed block again.
-RELEASE_THRESHOLD, RESERVED, RESERVED_HIGH, USED, USED_HIGH = 4, 5, 6, 7, 8
+RELEASE_THRESHOLD = 4
+RESERVED = 5
+RESERVED_HIGH = 6
+USED = 7
+USED_HIGH = 8
 
 
 class Pages(Protocol):
@@ -164,7 +168,8 @@ class OrderedPool:
                 self._changing = not alone
 
     def _take_in(self) -> None:
-        now, waits = self._clock.now_ns, self._clock.waits
+        now = self._clock.now_ns
+        waits = self._clock.waits
         while self._freed:
             address, block, piece = self._freed.pop(0)
             if piece.waits < waits:  # freed before the host waited, and nobody has asked since
@@ -194,7 +199,8 @@ class OrderedPool:
         for granule in sorted(self._granules, reverse=True):
             if len(self._granules) * GRANULE_BYTES <= keep_bytes:
                 return
-            start, end = granule * GRANULE_BYTES, (granule + 1) * GRANULE_BYTES
+            start = granule * GRANULE_BYTES
+            end = (granule + 1) * GRANULE_BYTES
             if any(low <= start and end <= high for low, high in runs):
                 self._cut(start, end, None)
                 self._granules.remove(granule)
@@ -235,7 +241,8 @@ class OrderedPool:
 
     def _cut(self, start: int, end: int, stream: int | None) -> int:
         """Take a range out of the free pieces; returns when other streams are done with it, 0 for now."""
-        kept, wait_ns = [], 0
+        kept = []
+        wait_ns = 0
         for piece in self._free:
             if piece.end <= start or end <= piece.start:
                 kept.append(piece)

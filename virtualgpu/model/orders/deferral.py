@@ -48,9 +48,13 @@ class Deferral:
         self._running = False
 
     def hold(
-        self, number: int, run: Callable[[], object], after: Iterable[int], keeps: bool = True,
+        self,
+        number: int,
+        run: Callable[[], object],
+        after: Iterable[int],
+        keeps: bool = True,
         kernel: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Keep operation `number`, which follows others, and which `keeps` the arrays alive that it uses.
 
         In this class it does not matter whether it is a `kernel`.
@@ -81,7 +85,8 @@ class Deferral:
             self._run(needed)
 
     def _needed(self, numbers: Iterable[int]) -> set[int]:
-        todo, needed = [n for n in numbers if n in self._held], set[int]()
+        todo = [n for n in numbers if n in self._held]
+        needed = set[int]()
         while todo:
             number = todo.pop()
             if number not in needed:

@@ -63,9 +63,13 @@ class LateFaults(Deferral):
         self.waits = 0
 
     def hold(
-        self, number: int, run: Callable[[], object], after: Iterable[int], keeps: bool = True,
+        self,
+        number: int,
+        run: Callable[[], object],
+        after: Iterable[int],
+        keeps: bool = True,
         kernel: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Keep operation `number`; a context that is lost takes none.
 
         Raises
@@ -100,7 +104,8 @@ class LateFaults(Deferral):
         try:
             super().require(numbers)
         except KernelFault as fault:
-            self.fault, self.given = fault, self._under_way
+            self.fault = fault
+            self.given = self._under_way
             self._lost = fault.status, fault.error_name
             self._held.clear()
 

@@ -24,7 +24,8 @@ class Watching:
     """
 
     def __init__(self, machine: Machine, run_kernel: RunWatched) -> None:
-        self._machine, self._run_kernel = machine, run_kernel
+        self._machine = machine
+        self._run_kernel = run_kernel
         self._see: Callable[[Act], None] | None = None
         self._watch: Watch | None = None
 
@@ -38,12 +39,15 @@ class Watching:
                 clock.watch = Watch(memories, self._is_pinned, self._run_kernel, lambda: list(ranges.items()))
                 for device in self._machine.devices:
                     device.memory.watched = partial(_segment, clock.watch, device)
-            self._see, self._watch = see, clock.watch
+            self._see = see
+            self._watch = clock.watch
             clock.watch.begin(see)
 
     def stop(self) -> str:
         """End; in words what could not be seen."""
-        clock, watch, see = self._machine.clock, self._watch, self._see
+        clock = self._machine.clock
+        watch = self._watch
+        see = self._see
         if watch is None or see is None:
             return ""
         watch.finish()

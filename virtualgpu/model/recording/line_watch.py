@@ -79,7 +79,9 @@ class LineWatch:
         free = [tool for tool in (4, 3, 1, 0) if monitoring.get_tool(tool) is None]
         if not free:
             return
-        tool, events, disable = free[0], monitoring.events, monitoring.DISABLE
+        tool = free[0]
+        events = monitoring.events
+        disable = monitoring.DISABLE
         lines = events.LINE | events.PY_RETURN | events.PY_YIELD
         watched: list[CodeType] = []
 

@@ -34,7 +34,8 @@ class PortRecorder:
         GpulabError
             If it has not begun.
         """
-        machine, seen = self._machine, self._seen
+        machine = self._machine
+        seen = self._seen
         if seen is None:
             raise GpulabError("This recording has not begun: start() it first.")
         machine.links.end(seen)

@@ -56,7 +56,8 @@ class _Called(Generic[Key]):
         return before != (self.name(key), len(self._several))
 
     def name(self, key: Key) -> str:
-        plain, inside = self._plain.get(key), self._inside.get(key)
+        plain = self._plain.get(key)
+        inside = self._inside.get(key)
         if plain is None or inside is None:
             return (plain or inside or ((), ""))[1]
         return inside[1] if plain[1] in self._several or inside[0] < plain[0] else plain[1]
@@ -97,7 +98,8 @@ class ProgramNames:
 
     def __init__(self, lines: ProgramLines, key: Callable[[Any], int] = address_of) -> None:
         self.changes = 0
-        self._lines, self._key = lines, key
+        self._lines = lines
+        self._key = key
         self._seen: Counter[tuple[str, int]] = Counter()
         self._kinds: dict[type, str] = {}
         self._streams: _Called[tuple[int, int]] = _Called()
@@ -122,7 +124,8 @@ class ProgramNames:
         return self._arrays.all()
 
     def _look(self, frame: FrameType, depth: int) -> None:
-        local, outer = frame.f_locals, frame.f_globals
+        local = frame.f_locals
+        outer = frame.f_globals
         for variables, rank in ((local, depth), (outer, 0)) if local is not outer else ((outer, 0),):
             self.take(variables, rank)
         # A function's frame keeps this copy, which would keep every array alive. The program may have it too.
@@ -183,7 +186,8 @@ class ProgramNames:
         return kind
 
     def _note(self, name: str, value: Any, depth: int) -> None:
-        kind, steps = self._kind(type(value)), name.count(".") + name.count("[")
+        kind = self._kind(type(value))
+        steps = name.count(".") + name.count("[")
         if kind == "stream":
             device_id = int(getattr(value, "device_id", _ANY_DEVICE))
             self.changes += self._streams.add((device_id, int(value.ptr)), name, (False, depth, steps))

@@ -26,9 +26,14 @@ class OpenRange:
     def until(self, end_ns: int, is_mark: bool = False) -> NvtxRange:
         """The range as it is if it ends then."""
         return NvtxRange(
-            name=self.name, color=self.color, start_ns=self.start_ns, end_ns=end_ns, thread=self.thread,
-            depth=self.depth, is_mark=is_mark,
-        )  # fmt: skip
+            name=self.name,
+            color=self.color,
+            start_ns=self.start_ns,
+            end_ns=end_ns,
+            thread=self.thread,
+            depth=self.depth,
+            is_mark=is_mark,
+        )
 
 
 class RangeLog:

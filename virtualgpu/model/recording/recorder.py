@@ -132,10 +132,18 @@ class Recorder:
         self._calls.append((name, begun_ns, now_ns, threading.get_ident(), 0, line))
         self.waits.append(
             Synchronization(
-                type=type, device_id=device_id, stream_id=stream_id, start_ns=begun_ns, end_ns=now_ns,
-                name=name, event_id=event_id, after=after, hidden=called not in _ASKED, source=line,
+                type=type,
+                device_id=device_id,
+                stream_id=stream_id,
+                start_ns=begun_ns,
+                end_ns=now_ns,
+                name=name,
+                event_id=event_id,
+                after=after,
+                hidden=called not in _ASKED,
+                source=line,
             )
-        )  # fmt: skip
+        )
 
     def held_up(self, copy: Activity, begun_ns: int, waited: bool) -> None:
         """The call that gave out a copy lasted until now, since it read pageable memory or `waited`."""
@@ -150,11 +158,17 @@ class Recorder:
             return
         self.waits.append(
             Synchronization(
-                type="STREAM_SYNCHRONIZE", device_id=copy.device_id, stream_id=copy.stream_id,
-                start_ns=begun_ns, end_ns=now_ns, name=_CALLS[copy.kind], after=(copy.correlation_id,),
-                hidden=True, source=line,
+                type="STREAM_SYNCHRONIZE",
+                device_id=copy.device_id,
+                stream_id=copy.stream_id,
+                start_ns=begun_ns,
+                end_ns=now_ns,
+                name=_CALLS[copy.kind],
+                after=(copy.correlation_id,),
+                hidden=True,
+                source=line,
             )
-        )  # fmt: skip
+        )
 
     def ordered(
         self,
@@ -171,8 +185,15 @@ class Recorder:
         self._calls.append(("cudaStreamWaitEvent", now_ns, now_ns, threading.get_ident(), 0, line))
         self.waits.append(
             Synchronization(
-                type="STREAM_WAIT_EVENT", device_id=device_id, stream_id=stream_id, start_ns=now_ns,
-                end_ns=now_ns, name="cudaStreamWaitEvent", event_id=event_id, event_stream_id=event_stream_id,
-                after=after, source=line,
+                type="STREAM_WAIT_EVENT",
+                device_id=device_id,
+                stream_id=stream_id,
+                start_ns=now_ns,
+                end_ns=now_ns,
+                name="cudaStreamWaitEvent",
+                event_id=event_id,
+                event_stream_id=event_stream_id,
+                after=after,
+                source=line,
             )
-        )  # fmt: skip
+        )

@@ -58,7 +58,9 @@ class Recording:
 
     def stop(self) -> Timeline:
         """End, and return what was recorded. The host waits for nothing: modelled ends are known."""
-        machine, clock, recorder = self._machine, self._machine.clock, self._recorder
+        machine = self._machine
+        clock = self._machine.clock
+        recorder = self._recorder
         if recorder is None:
             raise GpulabError("This timeline has not begun: start() it first.")
         with clock.lock:
@@ -70,13 +72,17 @@ class Recording:
         log = machine.own(RangeLog, clock=clock)
         forgotten = max(0, log.count - self._ranges_before - KEPT_RANGES)
         return Timeline(
-            provenance=machine.devices[0].info.as_virtual, method="model", start_ns=recorder.start_ns,
+            provenance=machine.devices[0].info.as_virtual,
+            method="model",
+            start_ns=recorder.start_ns,
             end_ns=max([now_ns, *(activity.end_ns for activity in recorder.activities)]),
             activities=tuple(sorted(recorder.activities, key=lambda a: (a.start_ns, a.correlation_id))),
-            calls=recorder.calls, synchronizations=tuple(recorder.waits),
-            ranges=log.within(recorder.start_ns, now_ns), streams=_streams(recorder),
+            calls=recorder.calls,
+            synchronizations=tuple(recorder.waits),
+            ranges=log.within(recorder.start_ns, now_ns),
+            streams=_streams(recorder),
             lost=recorder.lost + forgotten,
-        )  # fmt: skip
+        )
 
 
 def _streams(recorder: Recorder) -> tuple[StreamInfo, ...]:

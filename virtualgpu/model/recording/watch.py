@@ -122,7 +122,9 @@ class Watch:
         run_kernel: RunWatched,
         pinned_ranges: Callable[[], Iterable[tuple[int, int]]] = tuple,
     ) -> None:
-        self._memories, self._is_pinned, self._run_kernel = memories, is_pinned, run_kernel
+        self._memories = memories
+        self._is_pinned = is_pinned
+        self._run_kernel = run_kernel
         self._pinned_ranges = pinned_ranges
         self._see: list[Callable[[Act], None]] = []
         self._lines = ProgramLines()
@@ -176,7 +178,8 @@ class Watch:
         source = source or self.here()
         changes_host = operation.kind == "HOST_LAUNCH"
         before = self._locked() if changes_host else {}
-        reads, writes = self._regions(operation.reads), self._regions(operation.writes)
+        reads = self._regions(operation.reads)
+        writes = self._regions(operation.writes)
         atomics: Regions = ()
         self._look_at_buffers(source, None if changes_host else (*reads, *writes))
         if operation.watched is None:
@@ -195,9 +198,16 @@ class Watch:
             if region.memory == HOST and not changes_host:
                 self._keep(region)
         work = Work(
-            number=number, name=operation.name, device_id=stream[0], stream_id=stream[1], reads=reads,
-            writes=writes, source=source, is_peer_copy=peer, atomics=atomics,
-        )  # fmt: skip
+            number=number,
+            name=operation.name,
+            device_id=stream[0],
+            stream_id=stream[1],
+            reads=reads,
+            writes=writes,
+            source=source,
+            is_peer_copy=peer,
+            atomics=atomics,
+        )
         return duration_ns, work
 
     # Order
@@ -287,7 +297,8 @@ class Watch:
             if self._is_pinned(start):
                 changed = np.flatnonzero(_bytes_at(start, size) != contents)
                 if changed.size:
-                    first, last = int(changed[0]), int(changed[-1])
+                    first = int(changed[0])
+                    last = int(changed[-1])
                     found.append(self._named(Region(HOST, start + first, last + 1 - first)))
         return tuple(found)
 
@@ -306,9 +317,10 @@ class Watch:
         among = list(self._buffers)
         if regions is not None and sum(end - start for start, end in among) > _CHEAP_BYTES:
             among = [
-                (start, end) for start, end in among
+                (start, end)
+                for start, end in among
                 if any(r.memory == HOST and r.start < end and start < r.end for r in regions)
-            ]  # fmt: skip
+            ]
         for buffer in self._changed(among):
             self._tell(HostUse("changed a buffer", (), (buffer.region,), source))
 
@@ -353,9 +365,13 @@ class Watch:
             inside = known is not None and known.address <= region.start < known.end
             name = known.label.split(" (parameter ")[0] if inside else ""
         return Region(
-            region.memory, region.address, region.item_bytes, region.shape, region.strides,
+            region.memory,
+            region.address,
+            region.item_bytes,
+            region.shape,
+            region.strides,
             name or ("a host buffer" if region.memory == HOST else ""),
-        )  # fmt: skip
+        )
 
     def _announce(self, stream: StreamPlace) -> None:
         """Tell of a stream before its first use, and of what the program calls streams by now."""

@@ -13,7 +13,8 @@ CONSTANT_MEMORY_BYTES = 65536
 # cudaDeviceProp's textureAlignment and texturePitchAlignment, of every GPU, and the most texels of a linear
 # texture. These and the sizes of textures and surfaces in the table are those of the CUDA C++ Programming
 # Guide's "Technical Specifications per Compute Capability" for 7.5 and newer.
-TEXTURE_ALIGNMENT, PITCH_ALIGNMENT = 512, 32
+TEXTURE_ALIGNMENT = 512
+PITCH_ALIGNMENT = 32
 MOST_LINEAR_TEXELS = 1 << 28
 
 

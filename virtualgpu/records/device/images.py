@@ -17,7 +17,8 @@ from typing import Literal
 Kind = Literal["cubin", "PTX"]
 Capability = tuple[int, int]
 
-ELF, FAT = b"\x7fELF", b"\x50\xed\x55\xba"
+ELF = b"\x7fELF"
+FAT = b"\x50\xed\x55\xba"
 _TARGET = re.compile(rb"^\s*\.target\s+sm_(\d+)([af]?)", re.MULTILINE)
 _COMPRESSED = 0xA000  # flags of an entry: packed by LZ4 or by zstd
 _TEGRA = ((5, 3), (6, 2), (7, 2), (8, 7))  # Jetsons run machine code for their own capability only
@@ -78,7 +79,8 @@ def _entries(image: bytes) -> Iterator[Part]:
         end = start + header + size
         if header < 48 or not size or end > len(image):
             return
-        data, number = image[start + header : end], struct.unpack_from("<I", image, start + 28)[0]
+        data = image[start + header : end]
+        number = struct.unpack_from("<I", image, start + 28)[0]
         if kind == 2:
             yield Part("cubin", number, data=data)
         elif struct.unpack_from("<I", image, start + 40)[0] & _COMPRESSED:

@@ -94,7 +94,8 @@ class LaunchTrace:
         sm = self.sm_id[order]
         # One long axis on which no SM's times meet another's.
         far = sm.astype(np.int64) * (self.span_ns + int(join_ns) + 2)
-        start, end = self.start_ns[order] + far, np.maximum.accumulate(self.end_ns[order] + far)
+        start = self.start_ns[order] + far
+        end = np.maximum.accumulate(self.end_ns[order] + far)
         first = np.flatnonzero(np.append(True, start[1:] > end[:-1] + join_ns))
         last = np.append(first[1:], order.size) - 1
         return sm[first], self.start_ns[order][first], end[last] - far[last]

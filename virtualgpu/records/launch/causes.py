@@ -11,9 +11,20 @@ from virtualgpu.records.launch import Occupancy
 from virtualgpu.records.origin import Provenance
 
 CauseKind = Literal[
-    "launch", "tail", "grid", "occupancy", "divergence", "uncoalesced", "re-reading", "bank conflicts",
-    "atomics", "spills", "in flight", "latency", "compute",
-]  # fmt: skip
+    "launch",
+    "tail",
+    "grid",
+    "occupancy",
+    "divergence",
+    "uncoalesced",
+    "re-reading",
+    "bank conflicts",
+    "atomics",
+    "spills",
+    "in flight",
+    "latency",
+    "compute",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

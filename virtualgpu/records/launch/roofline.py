@@ -54,9 +54,13 @@ class RooflinePoint:
 
     @classmethod
     def of(
-        cls, name: str, counters: KernelCounters, provenance: Provenance, time_ns: float,
+        cls,
+        name: str,
+        counters: KernelCounters,
+        provenance: Provenance,
+        time_ns: float,
         modelled_ns: float | None = None,
-    ) -> RooflinePoint:  # fmt: skip
+    ) -> RooflinePoint:
         """A launch from its counters, those of caches with them, and its time."""
         flops = {
             kind: many
@@ -72,9 +76,13 @@ class RooflinePoint:
             "shared": WAVEFRONT_BYTES * counters.total("wavefronts", "shared"),
         }
         return cls(
-            name=name, provenance=provenance, flops=flops, size_bytes=moved, time_ns=time_ns,
+            name=name,
+            provenance=provenance,
+            flops=flops,
+            size_bytes=moved,
+            time_ns=time_ns,
             modelled_ns=modelled_ns,
-        )  # fmt: skip
+        )
 
     @property
     def operations(self) -> int:

@@ -66,7 +66,8 @@ class Candidate:
     @property
     def median_ns(self) -> float | None:
         """The median time in nanoseconds, None without one."""
-        ordered, n = sorted(self.times_ns), len(self.times_ns)
+        ordered = sorted(self.times_ns)
+        n = len(self.times_ns)
         return (ordered[(n - 1) // 2] + ordered[n // 2]) / 2 if n else None
 
 

@@ -58,7 +58,8 @@ class KnownCalls:
         """
         package, _, operation = name.replace("cp.", "cupy.", 1).partition(".")
         if package not in ("cupy", "torch"):
-            package, operation = "", name
+            package = ""
+            operation = name
         operation = operation.rpartition(".")[2]  # cupy.linalg.solve, torch.nn.functional.conv2d
         keys = {"package": package, "name": operation, **wanted}
         asked = {field: value for field, value in keys.items() if value}

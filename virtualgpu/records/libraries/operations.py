@@ -8,22 +8,34 @@ import re
 from virtualgpu.records.libraries import ArrayLayout, LibraryCall, Operation
 
 PRODUCTS = frozenset({"matmul", "dot", "inner", "vdot", "tensordot", "einsum"})
-_LINALG = frozenset({"solve", "inv", "pinv", "det", "slogdet", "cholesky", "qr", "svd", "eigh", "eigvalsh",
-                     "lstsq", "norm"})  # fmt: skip
+_LINALG = frozenset(
+    {"solve", "inv", "pinv", "det", "slogdet", "cholesky", "qr", "svd", "eigh", "eigvalsh", "lstsq", "norm"}
+)
 _REDUCED = frozenset({"sum", "max", "min", "mean", "prod"})
-_OTHER_NAMES = {"curand_random": "random", "curand_standard_normal": "standard_normal",
-                "random_uniform": "Generator.random"}  # fmt: skip
-SMALL, MEDIUM, LARGE = "small", "medium", "large"
+_OTHER_NAMES = {
+    "curand_random": "random",
+    "curand_standard_normal": "standard_normal",
+    "random_uniform": "Generator.random",
+}
+SMALL = "small"
+MEDIUM = "medium"
+LARGE = "large"
 # Which library a routine or a kernel is from, by its name; the first that fits.
 _LIBRARIES = {
-    "cuDNN": r"cudnn|fprop|dgrad|wgrad", "cuBLASLt": r"cublasLt",
+    "cuDNN": r"cudnn|fprop|dgrad|wgrad",
+    "cuBLASLt": r"cublasLt",
     "cuBLAS": r"cublas|nvjet|gemm|gemv|xmma|splitK",
-    "cuFFT": r"cufft|(regular|vector)_fft|_fft_", "cuSOLVER": r"cusolver|getrf|potrf|geqr|syevd|trsm|gesvd",
-    "cuSPARSE": r"cusparse|csrmv|csrmm|spgemm", "cuRAND": r"curand|gen_sequenced|generate_seed|init_curand",
-    "NCCL": r"nccl", "CUB": r"cub::|Device(\w*Reduce|RadixSort|Scan|MergeSort|Compact|Select|Histogram)",
-    "Thrust": r"thrust::", "CUTLASS": r"cutlass", "PyTorch's own": r"at::|_elementwise_kernel",
+    "cuFFT": r"cufft|(regular|vector)_fft|_fft_",
+    "cuSOLVER": r"cusolver|getrf|potrf|geqr|syevd|trsm|gesvd",
+    "cuSPARSE": r"cusparse|csrmv|csrmm|spgemm",
+    "cuRAND": r"curand|gen_sequenced|generate_seed|init_curand",
+    "NCCL": r"nccl",
+    "CUB": r"cub::|Device(\w*Reduce|RadixSort|Scan|MergeSort|Compact|Select|Histogram)",
+    "Thrust": r"thrust::",
+    "CUTLASS": r"cutlass",
+    "PyTorch's own": r"at::|_elementwise_kernel",
     "CuPy's own": r"cupy",
-}  # fmt: skip
+}
 
 
 def library_of(name: str) -> str:
@@ -67,9 +79,11 @@ def _product(
     ends = [math.prod(shape[-2:]) for shape in (*shapes, *(one[1] for one in writes))]
     edge = math.prod(ends) ** (1 / 6) if len(ends) > 2 else 0.0
     if sorted(dims) == [1, 2]:
-        name, edge = "matrix-vector", max(math.sqrt(max(ends)), 1)
+        name = "matrix-vector"
+        edge = max(math.sqrt(max(ends)), 1)
     elif dims == [1, 1]:
-        name, edge = "dot", float(ends[0])
+        name = "dot"
+        edge = float(ends[0])
     elif max(dims, default=0) > 2:
         name = "batched matmul"
     elif name in ("dot", "inner") and dims == [2, 2]:

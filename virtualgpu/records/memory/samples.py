@@ -136,7 +136,13 @@ class MemorySamples:
 
 
 COLUMNS = (
-    "time_ns", "used_bytes", "reserved_bytes", "peak_bytes", "limit_bytes", "device_bytes", "others_bytes",
-)  # fmt: skip
+    "time_ns",
+    "used_bytes",
+    "reserved_bytes",
+    "peak_bytes",
+    "limit_bytes",
+    "device_bytes",
+    "others_bytes",
+)
 """The columns of readings, time first."""
 MARKS = tuple(field.name for field in fields(MemoryMarks))

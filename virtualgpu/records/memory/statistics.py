@@ -79,10 +79,8 @@ class AllocatorStatistics:
     note: str = ""
 
     def __repr__(self) -> str:
-        used, held = (
-            self._of("active_bytes"),
-            self._of("allocated_bytes" if self.is_host else "reserved_bytes"),
-        )
+        used = self._of("active_bytes")
+        held = self._of("allocated_bytes" if self.is_host else "reserved_bytes")
         return (
             f"<{self.title}: {used.current:,} bytes in use (at most {used.peak:,}), {held.current:,} held "
             f"(at most {held.peak:,}), {self.provenance.label}>"
@@ -115,10 +113,12 @@ class AllocatorStatistics:
         where = "" if self.is_host else f", device ID {self.device_id}"
         rows = ["=" * _WIDTH, f"{'':18}{self.title + where:<{_WIDTH - 18}}", "-" * _WIDTH]
         if self.is_host:
-            new, back = self.counts.get("num_host_alloc", 0), self.counts.get("num_host_free", 0)
+            new = self.counts.get("num_host_alloc", 0)
+            back = self.counts.get("num_host_free", 0)
             rows.append(f"{'':8}cudaHostAllocs: {new:<12d} | {'':7}cudaFreeHosts: {back:<14d}")
         else:
-            ooms, retries = self.counts.get("num_ooms", 0), self.counts.get("num_alloc_retries", 0)
+            ooms = self.counts.get("num_ooms", 0)
+            retries = self.counts.get("num_alloc_retries", 0)
             rows.append(f"{'':12}CUDA OOMs: {ooms:<12d} | {'':7}cudaMalloc retries: {retries:<8d}  ")
         rows += ["=" * _WIDTH, "        Metric         | Cur Usage  | Peak Usage | Tot Alloc  | Tot Freed  "]
         for metric, name in (_HOST_LINES if self.is_host else _LINES).items():
@@ -161,5 +161,7 @@ def _count(value: int, unit_of: int) -> str:
 def _scaled(value: int, unit_of: float, step: int, most: int, units: tuple[str, ...]) -> tuple[int, str]:
     unit = 0
     while unit < len(units) - 1 and unit_of >= most:
-        value, unit_of, unit = value // step, unit_of / step, unit + 1
+        value = value // step
+        unit_of = unit_of / step
+        unit = unit + 1
     return value, units[unit]

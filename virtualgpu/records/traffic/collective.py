@@ -65,16 +65,25 @@ class Collective:
 
     @classmethod
     def of(
-        cls, origin: Provenance, links: LinkKind, bounds: Sequence[int], crossings: Sequence[Crossing],
-        right: tuple[bool, ...], **more: Any,
-    ) -> Collective:  # fmt: skip
+        cls,
+        origin: Provenance,
+        links: LinkKind,
+        bounds: Sequence[int],
+        crossings: Sequence[Crossing],
+        right: tuple[bool, ...],
+        **more: Any,
+    ) -> Collective:
         """That of arrays of 32-bit numbers whose chunks lie between `bounds`."""
         traffic = PortTraffic(provenance=origin, links=links, devices=len(right), crossings=tuple(crossings))
         widths = tuple(4 * (end - begin) for begin, end in pairwise(bounds))
         return cls(
-            provenance=origin, size_bytes=4 * bounds[-1], chunk_bytes=widths, right=right, traffic=traffic,
+            provenance=origin,
+            size_bytes=4 * bounds[-1],
+            chunk_bytes=widths,
+            right=right,
+            traffic=traffic,
             **more,
-        )  # fmt: skip
+        )
 
     @property
     def gpus(self) -> int:
@@ -128,7 +137,8 @@ def after(state: State, moves: Sequence[Move]) -> State:
     """What each GPU holds after moves that happen at the same time."""
     new = [list(chunks) for chunks in state]
     for move in moves:
-        sent, old = state[move.source][move.chunk], new[move.target][move.chunk]
+        sent = state[move.source][move.chunk]
+        old = new[move.target][move.chunk]
         new[move.target][move.chunk] = (
             tuple(a + b for a, b in zip(old, sent, strict=True)) if move.add else sent
         )
@@ -158,9 +168,12 @@ def brought(gpus: int, elements: int) -> list[npt.NDArray[np.int32]]:
 
 
 def is_right(
-    operation: Operation, rank: int, found: npt.NDArray[np.int32], bounds: Sequence[int],
+    operation: Operation,
+    rank: int,
+    found: npt.NDArray[np.int32],
+    bounds: Sequence[int],
     own: Sequence[npt.NDArray[np.int32]],
-) -> bool:  # fmt: skip
+) -> bool:
     """Whether a GPU ends with what it should, given what all brought; chunks lie between `bounds`."""
     for chunk in range(len(bounds) - 1):
         here = slice(bounds[chunk], bounds[chunk + 1])
@@ -178,9 +191,13 @@ def crossings_of(
     """What passes the ports as it follows from moves, where nobody watches; `joined` go over NVLink."""
     return [
         Crossing(
-            name=name, source=move.source, target=move.target, start_ns=0, end_ns=0,
+            name=name,
+            source=move.source,
+            target=move.target,
+            start_ns=0,
+            end_ns=0,
             size_bytes=4 * (bounds[move.chunk + 1] - bounds[move.chunk]),
             over="NVLink" if (move.source, move.target) in joined else "PCIe",
         )
         for move in moves
-    ]  # fmt: skip
+    ]

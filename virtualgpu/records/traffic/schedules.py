@@ -12,7 +12,8 @@ Steps = list[list[Move]]
 
 def ring(operation: Operation, gpus: int) -> Steps:
     """Every GPU sends to the next one only; in n - 1 steps, or twice as many for ``all-reduce``."""
-    ranks, last = range(gpus), gpus - 1
+    ranks = range(gpus)
+    last = gpus - 1
     reduce = [[Move(r, (r + 1) % gpus, (r - s - 1) % gpus, True) for r in ranks] for s in range(last)]
     gather = [[Move(r, (r + 1) % gpus, (r - s) % gpus) for r in ranks] for s in range(last)]
     line = [[Move(r, r + 1, s - r) for r in range(last) if 0 <= s - r < gpus] for s in range(gpus + last - 1)]
@@ -37,21 +38,28 @@ def star_or_tree(operation: Operation, gpus: int, algorithm: str) -> Steps:
         return range(rank, min(rank + many, gpus))
 
     up = [
-        [Move(far, near, c, operation != "all-gather")
-         for near, far, many in step for c in (behind(far, many) if operation == "all-gather" else every)]
+        [
+            Move(far, near, c, operation != "all-gather")
+            for near, far, many in step
+            for c in (behind(far, many) if operation == "all-gather" else every)
+        ]
         for step in pairs
-    ]  # fmt: skip
+    ]
     down = [
-        [Move(near, far, c)
-         for near, far, many in step for c in (behind(far, many) if operation == "reduce-scatter" else every)]
+        [
+            Move(near, far, c)
+            for near, far, many in step
+            for c in (behind(far, many) if operation == "reduce-scatter" else every)
+        ]
         for step in reversed(pairs)
-    ]  # fmt: skip
+    ]
     return {"reduce": up, "broadcast": down}.get(operation, up + down)
 
 
 def _tree(gpus: int) -> list[list[tuple[int, int, int]]]:
     """Who meets whom on each level: near, far, and how many the far one stands for."""
-    steps, apart = [], 1
+    steps = []
+    apart = 1
     while apart < gpus:
         steps.append([(r, r + apart, apart) for r in range(0, gpus - apart, 2 * apart)])
         apart *= 2

@@ -98,22 +98,29 @@ class SharedEvents:
     """
 
     def __init__(self, shared: SharedWrites) -> None:
-        self.shared, self.words = shared, -(-shared.size_bytes // WORD_BYTES)
+        self.shared = shared
+        self.words = -(-shared.size_bytes // WORD_BYTES)
         row, lane = np.nonzero(lanes_of(shared.mask))
-        offset, width = shared.offset[row, lane].astype(np.int64), shared.width_bytes[row].astype(np.int64)
+        offset = shared.offset[row, lane].astype(np.int64)
+        width = shared.width_bytes[row].astype(np.int64)
         low = (offset % WORD_BYTES).astype(np.uint64)
         held = shared.value[row, lane] << np.uint64(8) * low
         mask = (np.uint64(1) << width.astype(np.uint64)) - np.uint64(1) << low
         # A piece of 8 bytes is an event of two words.
         long = np.flatnonzero(width > WORD_BYTES)
-        piece, second = np.append(np.arange(row.size), long), np.repeat([0, 1], [row.size, long.size])
+        piece = np.append(np.arange(row.size), long)
+        second = np.repeat([0, 1], [row.size, long.size])
         word = offset[piece] // WORD_BYTES + second
         order = np.lexsort((piece, word))
         order = order[word[order] < self.words]
-        piece, self.second, self.word = piece[order], second[order], word[order]
-        self.row, self.lane = row[piece], lane[piece]
+        piece = piece[order]
+        self.second = second[order]
+        self.word = word[order]
+        self.row = row[piece]
+        self.lane = lane[piece]
         half = 8 * WORD_BYTES * self.second.astype(np.uint64)
-        held, mask = held[piece] >> half, mask[piece] >> np.uint64(WORD_BYTES) * (self.second > 0)
+        held = held[piece] >> half
+        mask = mask[piece] >> np.uint64(WORD_BYTES) * (self.second > 0)
         self.word_events = np.searchsorted(self.word, np.arange(self.words + 1))
         self.moments, moment = np.unique(shared.sequence, return_inverse=True)
         self._moment = moment[self.row] + 1
@@ -122,18 +129,22 @@ class SharedEvents:
     def _play(self, held: npt.NDArray[np.uint64], mask: npt.NDArray[np.uint64]) -> None:
         """Each byte of an event is its own or the last one before in its word; count what is new."""
         self.bits = np.zeros(held.size, np.uint32)
-        first, here = self.word_events[self.word], np.arange(held.size)
+        first = self.word_events[self.word]
+        here = np.arange(held.size)
         new, changed = np.zeros((2, self.moments.size + 1), np.int64)
         for byte in range(WORD_BYTES):
             wrote = (mask >> np.uint64(byte) & np.uint64(1)).astype(np.bool_)
-            last, shift = np.maximum.accumulate(np.where(wrote, here, -1)), np.uint64(8 * byte)
+            last = np.maximum.accumulate(np.where(wrote, here, -1))
+            shift = np.uint64(8 * byte)
             value = np.where(last >= first, held[last] >> shift & np.uint64(255), np.uint64(255))
             self.bits |= (value << shift).astype(np.uint32)
-            word, moment = self.word[wrote], self._moment[wrote]
+            word = self.word[wrote]
+            moment = self._moment[wrote]
             fresh = np.diff(word, prepend=-1) > 0
             new += np.bincount(moment[fresh], minlength=new.size)
             changed += np.bincount(moment[fresh | (np.diff(moment, prepend=-1) != 0)], minlength=new.size)
-        self.written_bytes, self.changed_bytes = np.cumsum(new), changed
+        self.written_bytes = np.cumsum(new)
+        self.changed_bytes = changed
 
     def moments_until(self, sequence: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """How many moments there are up to each of these places in the block's order."""

@@ -53,11 +53,13 @@ def find_visits(trace: WarpTrace) -> Visits:
     """Group a trace's steps into visits of source lines."""
     total = len(trace)
     if not total:
-        none, masks = np.zeros(0, np.int32), np.zeros(0, np.uint32)
+        none = np.zeros(0, np.int32)
+        masks = np.zeros(0, np.uint32)
         return Visits(
             begin=none, end=none, line=none, active=masks, lanes=masks, moved=(), of=none, step_line=none
         )
-    here, mask = np.arange(total), trace.active_mask
+    here = np.arange(total)
+    mask = trace.active_mask
     plumbing, effect, jump = (
         np.array([bool(found.match(text.strip())) for text in trace.instruction], np.bool_)[trace.text_index]
         for found in (_PLUMBING, _EFFECT, _JUMP)
@@ -77,11 +79,9 @@ def find_visits(trace: WarpTrace) -> Visits:
     cut[1:] |= line[1:] != line[:-1]
     cut[0] = True
     first = np.flatnonzero(cut)
-    run, its_line, does = (
-        np.cumsum(runs)[first].astype(np.int64),
-        line[first],
-        np.logical_or.reduceat(effect, first),
-    )
+    run = np.cumsum(runs)[first].astype(np.int64)
+    its_line = line[first]
+    does = np.logical_or.reduceat(effect, first)
     forward, backward = _moved(trace.code, run, its_line, does, mask[first])
     strays = forward | backward
     # A piece that goes forward joins the next one, one that goes backward the one before.
@@ -109,9 +109,15 @@ def find_visits(trace: WarpTrace) -> Visits:
     step_line = np.where(trace.line > 0, trace.line, line).astype(np.int32)
     strayed = tuple(tuple(sorted(lines)) for lines in moved)
     return Visits(
-        begin=begin, end=end, line=its, active=active, lanes=np.where(took > 0, took, active), moved=strayed,
-        of=of, step_line=step_line,
-    )  # fmt: skip
+        begin=begin,
+        end=end,
+        line=its,
+        active=active,
+        lanes=np.where(took > 0, took, active),
+        moved=strayed,
+        of=of,
+        step_line=step_line,
+    )
 
 
 def _lines(
@@ -119,7 +125,8 @@ def _lines(
 ) -> npt.NDArray[np.int64]:
     """The line of each step; one that has none goes with what follows it, else with what was before."""
     own = (trace.line > 0) & ~plumbing
-    here, total = np.arange(len(trace)), len(trace)
+    here = np.arange(len(trace))
+    total = len(trace)
     after = np.minimum.accumulate(np.where(own, here, total)[::-1])[::-1]
     before = np.maximum.accumulate(np.where(own, here, -1))
     padded = np.append(turn, -1)

@@ -42,7 +42,8 @@ class Loops:
 
 def neighbours(stops: npt.NDArray[Any], here: Ints) -> tuple[Ints, Ints]:
     """Of some ascending steps the next and the last before each step; the step itself where there is none."""
-    after, before = np.searchsorted(stops, here, side="right"), np.searchsorted(stops, here) - 1
+    after = np.searchsorted(stops, here, side="right")
+    before = np.searchsorted(stops, here) - 1
     padded = np.append(stops, 0).astype(np.int32)
     return np.where(after < stops.size, padded[after], here), np.where(before >= 0, padded[before], here)
 
@@ -51,9 +52,16 @@ def find_loops(trace: WarpTrace) -> Loops:
     """Find the loops in a trace that says where the kernel's loops are; no loops in any other."""
     here = np.arange(len(trace), dtype=np.int32)
     turn = np.full(len(trace), -1, np.int32)
-    on, back, past = here.copy(), here.copy(), here.copy()
-    begins, ends, runs, outer, ats = [here[:0]], [here[:0]], [here[:0]], [], [0]
-    words, alone = list[str](), list[str]()
+    on = here.copy()
+    back = here.copy()
+    past = here.copy()
+    begins = [here[:0]]
+    ends = [here[:0]]
+    runs = [here[:0]]
+    outer = []
+    ats = [0]
+    words = list[str]()
+    alone = list[str]()
     for number, (first, last, heads) in enumerate(_runs(trace)):
         outer.append(int(turn[first]))
         inside = slice(first, last + 1)
@@ -72,11 +80,19 @@ def find_loops(trace: WarpTrace) -> Loops:
         alone += [f"iteration {each}\n{each.replace(' of ', '/')}" for each in turns]
     begin, end, of = (np.concatenate(parts).astype(np.int32) for parts in (begins, ends, runs))
     moves = {"next_iteration": on, "previous_iteration": back, "past_loop": past}
-    starts, inside_of = np.array(ats, np.int32), np.array(outer, np.int32)
+    starts = np.array(ats, np.int32)
+    inside_of = np.array(outer, np.int32)
     return Loops(
-        run_turns=starts, run_outer=inside_of, turn_begin=begin, turn_end=end, turn_run=of,
-        words=tuple(words), alone=tuple(alone), turn=turn, moves=moves,
-    )  # fmt: skip
+        run_turns=starts,
+        run_outer=inside_of,
+        turn_begin=begin,
+        turn_end=end,
+        turn_run=of,
+        words=tuple(words),
+        alone=tuple(alone),
+        turn=turn,
+        moves=moves,
+    )
 
 
 def calls_of(depth: npt.NDArray[np.int16]) -> npt.NDArray[np.int64]:

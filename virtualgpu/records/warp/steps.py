@@ -66,7 +66,8 @@ class TraceSteps:
         return len(self.trace)
 
     def _read_accesses(self) -> None:
-        trace, at = self.trace, self.accesses
+        trace = self.trace
+        at = self.accesses
         none = np.zeros(at.size, np.int32)
         self.size_bytes, self.store, self.sectors, self.wavefronts = (
             none if column is None else column[at].astype(np.int32)

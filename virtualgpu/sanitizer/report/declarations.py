@@ -29,12 +29,44 @@ _NOISE = re.compile(
 )
 _EXTENT = re.compile(r"\[([^\]]*)\]")
 _BYTES = {
-    "char": 1, "bool": 1, "int8_t": 1, "uint8_t": 1, "short": 2, "int16_t": 2, "uint16_t": 2, "half": 2,
-    "__half": 2, "__nv_bfloat16": 2, "nv_bfloat16": 2, "int": 4, "": 4, "float": 4, "int32_t": 4,
-    "uint32_t": 4, "half2": 4, "__half2": 4, "uint": 4, "double": 8, "long": 8, "long long": 8, "size_t": 8,
-    "int64_t": 8, "uint64_t": 8, "float2": 8, "int2": 8, "uint2": 8, "float4": 16, "int4": 16, "uint4": 16,
-    "double2": 16, "float3": 12, "int3": 12, "uint3": 12, "char4": 4, "uchar4": 4,
-}  # fmt: skip
+    "char": 1,
+    "bool": 1,
+    "int8_t": 1,
+    "uint8_t": 1,
+    "short": 2,
+    "int16_t": 2,
+    "uint16_t": 2,
+    "half": 2,
+    "__half": 2,
+    "__nv_bfloat16": 2,
+    "nv_bfloat16": 2,
+    "int": 4,
+    "": 4,
+    "float": 4,
+    "int32_t": 4,
+    "uint32_t": 4,
+    "half2": 4,
+    "__half2": 4,
+    "uint": 4,
+    "double": 8,
+    "long": 8,
+    "long long": 8,
+    "size_t": 8,
+    "int64_t": 8,
+    "uint64_t": 8,
+    "float2": 8,
+    "int2": 8,
+    "uint2": 8,
+    "float4": 16,
+    "int4": 16,
+    "uint4": 16,
+    "double2": 16,
+    "float3": 12,
+    "int3": 12,
+    "uint3": 12,
+    "char4": 4,
+    "uchar4": 4,
+}
 _MOST = 65_536  # tried for a value that the source does not give
 
 
@@ -192,7 +224,8 @@ def declarations(code: str) -> Declarations:
 
 def _split(text: str) -> list[str]:
     """Parts between commas that stand in no brackets."""
-    parts, depth = [""], 0
+    parts = [""]
+    depth = 0
     for letter in text:
         depth += (letter in "[<(") - (letter in "]>)")
         if letter == "," and depth == 0:

@@ -138,21 +138,37 @@ class Report:
     # -- races ---------------------------------------------------------------------------------------
 
     def _race(self, race: _Race, all_races: Sequence[_Race]) -> Hazard:
-        found, kind = race.found, race.kind
+        found = race.found
+        kind = race.kind
         assert found.first is not None
-        first, second = self._place(found.first), self._place(found.second)
+        first = self._place(found.first)
+        second = self._place(found.second)
         address = self._address(found.space, found)
         array = self._element(found.space, address)
         if race.update is not None:
             in_loop, inside, outside = self._turns(found, race.relation)
             message = sentences.update_message(
-                race.update, first, second, array, race.relation, self._locks,
+                race.update,
+                first,
+                second,
+                array,
+                race.relation,
+                self._locks,
                 turns=in_loop and not inside and not outside,
-            )  # fmt: skip
+            )
             return Hazard(
-                tool="race", kind=LOST_UPDATE, severity="error", space=found.space, kernel=self.kernel,
-                first=first, second=second, address=address, array=array, count=found.count, message=message,
-            )  # fmt: skip
+                tool="race",
+                kind=LOST_UPDATE,
+                severity="error",
+                space=found.space,
+                kernel=self.kernel,
+                first=first,
+                second=second,
+                address=address,
+                array=array,
+                count=found.count,
+                message=message,
+            )
         # As compute-sanitizer grades them: lanes of a warp mostly run in step.
         severity: Severity = "warning" if race.relation == sentences.WARP and kind != "WAW" else "error"
         if race.sort in (sentences.STALE, sentences.CHECK) or (kind == "WAW" and found.agree):
@@ -164,14 +180,23 @@ class Report:
             kind, first, second, array, where, found.agree, race.sort, len(race.pairs)
         )
         return Hazard(
-            tool="race", kind=kind, severity=severity, space=found.space, kernel=self.kernel, first=first,
-            second=second, address=address, array=array, count=found.count,
+            tool="race",
+            kind=kind,
+            severity=severity,
+            space=found.space,
+            kernel=self.kernel,
+            first=first,
+            second=second,
+            address=address,
+            array=array,
+            count=found.count,
             message=message + (sentences.AFTER_COPY if self._site(found.first).copies else ""),
-        )  # fmt: skip
+        )
 
     def _remedied(self, race: _Race, all_races: Sequence[_Race]) -> sentences.Remedied:
         """Where a remedy belongs, and how far it must reach: what parts warps parts lanes as well."""
-        mine, space = self._lines(race.found), race.found.space
+        mine = self._lines(race.found)
+        space = race.found.space
         relation = max(
             other.relation
             for other in all_races
@@ -184,11 +209,14 @@ class Report:
             relation = sentences.FLAGS
         sides = self._sides(race.found)
         return sentences.Remedied(
-            relation, in_loop, inside, outside,
+            relation,
+            in_loop,
+            inside,
+            outside,
             signals=polls or any(site.instruction.root == "atom" for site in sites),
             is_flag=any(site.flag and site.reads for site in sides),
             locks=self._locks,
-        )  # fmt: skip
+        )
 
     @property
     def _locks(self) -> bool:
@@ -266,16 +294,27 @@ class Report:
     # -- everything else -----------------------------------------------------------------------------
 
     def _other(self, kind: str, space: str, found: Finding) -> Hazard:
-        second, site = self._place(found.second), self._site(found.second)
+        second = self._place(found.second)
+        site = self._site(found.second)
         if kind in (ABSENT, UNMET):
             words = sentences.absent_message if kind == ABSENT else sentences.unmet_message
             return Hazard(
-                tool="sync", kind=kind, severity="warning", space="", kernel=self.kernel, first=None,
-                second=second, address=None, array="", count=found.count, message=words(second, found.word),
-            )  # fmt: skip
+                tool="sync",
+                kind=kind,
+                severity="warning",
+                space="",
+                kernel=self.kernel,
+                first=None,
+                second=second,
+                address=None,
+                array="",
+                count=found.count,
+                message=words(second, found.word),
+            )
         address = self._address(space, found)
         array = self._element(space, address)
-        tool, first = "memory", None
+        tool = "memory"
+        first = None
         severity: Severity = "error"
         if kind in (FREED, OUTSIDE_BLOCK):
             key = kind, space, 0, site.line, 0
@@ -285,17 +324,28 @@ class Report:
         elif kind == STRAY:
             message = sentences.stray_message(self.findings.memory, site, second, address, array)
         elif kind == UNWRITTEN:
-            tool, severity = "init", "warning"
+            tool = "init"
+            severity = "warning"
             message = sentences.unwritten_message(space, second, array)
         else:
             assert kind == HASTY
             assert found.first is not None
-            tool, first = "race", self._place(found.first)
+            tool = "race"
+            first = self._place(found.first)
             message = sentences.hasty_message(site, first, second, array)
         return Hazard(
-            tool=tool, kind=kind, severity=severity, space=space, kernel=self.kernel, first=first,
-            second=second, address=address, array=array, count=found.count, message=message,
-        )  # fmt: skip
+            tool=tool,
+            kind=kind,
+            severity=severity,
+            space=space,
+            kernel=self.kernel,
+            first=first,
+            second=second,
+            address=address,
+            array=array,
+            count=found.count,
+            message=message,
+        )
 
     def _apart(self, found: Apart) -> Hazard:
         """A barrier that not all threads reach together."""
@@ -311,10 +361,18 @@ class Report:
         overlooked = found.other is None and self._is_overlooked(found.here.instruction)
         first = None if found.other is None else place(found.other)
         return Hazard(
-            tool="sync", kind="divergent barrier", severity="warning" if overlooked else "error", space="",
-            kernel=self.kernel, first=first, second=second, address=None, array="", count=found.count,
+            tool="sync",
+            kind="divergent barrier",
+            severity="warning" if overlooked else "error",
+            space="",
+            kernel=self.kernel,
+            first=first,
+            second=second,
+            address=None,
+            array="",
+            count=found.count,
             message=sentences.apart_message(found.here.mask, first, second, overlooked),
-        )  # fmt: skip
+        )
 
     def _is_overlooked(self, barrier: ir.Instruction) -> bool:
         """Whether compute-sanitizer says nothing of a barrier that only some lanes of a warp come to.
@@ -328,7 +386,8 @@ def _merged(races: Iterable[_Race], site: Callable[[Access], Site]) -> Iterator[
     """Races that are one mistake as one, the widest of them for all."""
     groups: dict[tuple[object, ...], list[_Race]] = {}
     for race in races:
-        found, update = race.found, race.update
+        found = race.found
+        update = race.update
         assert found.first is not None
         if update is not None:
             key: tuple[object, ...] = found.space, update.load, update.store

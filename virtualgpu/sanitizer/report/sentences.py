@@ -10,7 +10,10 @@ from virtualgpu.sanitizer import structures
 from virtualgpu.sanitizer.report.updates import Update
 from virtualgpu.sanitizer.sites import Site
 
-WARP, BLOCK, GRID, FLAGS = structures.IN_WARP, structures.IN_BLOCK, structures.ACROSS_BLOCKS, 3
+WARP = structures.IN_WARP
+BLOCK = structures.IN_BLOCK
+GRID = structures.ACROSS_BLOCKS
+FLAGS = 3
 _WAIT = {WARP: "__syncwarp()", BLOCK: "__syncthreads()", FLAGS: "__syncthreads()"}
 _WHY = {
     WARP: "{}: lanes of a warp do not wait for each other by themselves.",
@@ -18,7 +21,10 @@ _WHY = {
     FLAGS: "{}; where not all threads pass, let the second wait for a flag that the first sets afterwards, "
     "behind a fence.",
 }
-STALE, CHECK, WEAK, MIXED = "stale", "check", "weak", "mixed"
+STALE = "stale"
+CHECK = "check"
+WEAK = "weak"
+MIXED = "mixed"
 _MEANT = {
     STALE: "The compare-and-swap fails if the value read is out of date, so it does no harm.",
     CHECK: "The atomic compares again, so an outdated value does no harm.",
@@ -99,7 +105,8 @@ def _remedy(kind: str, first: int, second: int, where: Remedied) -> str:
         signalled = SIGNAL if where.signals and kind == "RAW" else ""
         remedy = "write to another array, use an atomic, or launch twice"
         return f"Blocks run in any order and at once: {remedy}.{signalled}"
-    wait, why = _WAIT[where.relation], _WHY[where.relation]
+    wait = _WAIT[where.relation]
+    why = _WHY[where.relation]
     within = f"Read into a variable, then {wait}, then write"
     if kind == "WAW":
         within = "Let one thread write it, or give each an element of its own"

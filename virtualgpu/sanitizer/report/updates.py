@@ -12,9 +12,16 @@ from virtualgpu.engine.observe.origin import Makers, makers
 # Instructions to look back over; an update takes a few.
 _MOST = 24
 _ATOMICS = {
-    "add": "atomicAdd", "sub": "atomicAdd", "fma": "atomicAdd", "mad": "atomicAdd", "min": "atomicMin",
-    "max": "atomicMax", "and": "atomicAnd", "or": "atomicOr", "xor": "atomicXor",
-}  # fmt: skip
+    "add": "atomicAdd",
+    "sub": "atomicAdd",
+    "fma": "atomicAdd",
+    "mad": "atomicAdd",
+    "min": "atomicMin",
+    "max": "atomicMax",
+    "and": "atomicAnd",
+    "or": "atomicOr",
+    "xor": "atomicXor",
+}
 _MOVES = ("mov", "cvt", "selp")
 _WITHOUT_FLOATS = ("atomicMin", "atomicMax")
 
@@ -30,7 +37,8 @@ class Update:
 
 def checks(function: ir.Function) -> set[int]:
     """Ids of the loads whose value an atomic minimum or maximum of the same address compares again."""
-    known, found = makers(function), set[int]()
+    known = makers(function)
+    found = set[int]()
     for i in function.instructions:
         if i.root in ("atom", "red") and ("min" in i.parts or "max" in i.parts):
             target = i.operands[0 if i.root == "red" else 1]
@@ -47,7 +55,8 @@ def updates(function: ir.Function) -> dict[int, Update]:
     for i in function.instructions:
         if i.root != "st" or len(i.operands) < 2 or "param" in i.parts:
             continue
-        target, value = i.operands[0], i.operands[1]
+        target = i.operands[0]
+        value = i.operands[1]
         if isinstance(target, ir.Address) and isinstance(target.base, ir.Register | ir.Symbol):
             load, atomic = _source(known, target, value, i.pc)
             if load is None:
@@ -65,7 +74,9 @@ def _source(
     """The load from the target that what is stored at `pc` was made of, and the atomic that would do it."""
     if not isinstance(value, ir.Register):
         return None, ""
-    todo, seen, first = [value.name], {value.name}, ""
+    todo = [value.name]
+    seen = {value.name}
+    first = ""
     for name in todo:
         if len(seen) > _MOST:
             return None, ""

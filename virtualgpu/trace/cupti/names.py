@@ -15,7 +15,11 @@ def kernel_name(symbol: str) -> str:
     Of a long one, such as CUB's, neither namespaces nor template arguments are told.
     """
     name = demangled(symbol) if symbol.startswith("_Z") else symbol
-    depth, end, start, last, open_at = 0, len(name), 0, 0, len(name)
+    depth = 0
+    end = len(name)
+    start = 0
+    last = 0
+    open_at = len(name)
     for at, letter in enumerate(name):
         if letter in "<[{" or (letter == "(" and (depth or _is_part(name, at))):
             open_at = at if letter == "<" and not depth else open_at
@@ -28,7 +32,8 @@ def kernel_name(symbol: str) -> str:
         elif letter == " " and not depth:
             start = last = at + 1  # what stood before was the returned type
         elif letter == ":" and not depth:
-            last, open_at = at + 1, len(name)
+            last = at + 1
+            open_at = len(name)
     if end - start > _LONG:
         return f"{name[last : min(open_at, end)]}<...>" if open_at < end else name[last:end]
     return name[start:end] or symbol

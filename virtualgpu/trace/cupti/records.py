@@ -27,15 +27,31 @@ from virtualgpu.trace.cupti.stream_order import StreamKey, StreamOrder
 
 # CUpti_ActivityMemcpyKind; copies within the host are no work of a device.
 _COPIES: dict[int, CopyKind] = {
-    1: "HtoD", 2: "DtoH", 3: "HtoD", 4: "DtoH", 5: "DtoD", 6: "DtoD", 7: "DtoD", 8: "DtoD", 10: "PtoP"
-}  # fmt: skip
-_PAGEABLE, _PINNED = 1, 2  # CUpti_ActivityMemoryKind
+    1: "HtoD",
+    2: "DtoH",
+    3: "HtoD",
+    4: "DtoH",
+    5: "DtoD",
+    6: "DtoD",
+    7: "DtoD",
+    8: "DtoD",
+    10: "PtoP",
+}
+# CUpti_ActivityMemoryKind
+_PAGEABLE = 1
+_PINNED = 2
 _WAITS: dict[int, SynchronizationType] = {
-    1: "EVENT_SYNCHRONIZE", 2: "STREAM_WAIT_EVENT", 3: "STREAM_SYNCHRONIZE", 4: "CONTEXT_SYNCHRONIZE"
-}  # fmt: skip
+    1: "EVENT_SYNCHRONIZE",
+    2: "STREAM_WAIT_EVENT",
+    3: "STREAM_SYNCHRONIZE",
+    4: "CONTEXT_SYNCHRONIZE",
+}
 _NONE = 0xFFFFFFFF
 _OF_THREAD = 2  # CUPTI_ACTIVITY_OBJECT_THREAD
-_MARK, _BEGIN, _END = 1, 2, 4  # CUpti_ActivityFlag of a marker
+# CUpti_ActivityFlag of a marker
+_MARK = 1
+_BEGIN = 2
+_END = 4
 _ARGB = 2
 _NON_BLOCKING = 2  # CUpti_ActivityStreamFlag
 # Calls that wait for the device unasked: memory that work may still use is given back.
@@ -138,13 +154,30 @@ class Records:
         made: list[_Operation] = []
         for row in self._rows[cupti.CONCURRENT_KERNEL]:
             start, end, device, context, stream, correlation, graph, node, name = row[:9]
-            grid, block, static, dynamic = row[9:12], row[12:15], row[15], row[16]
-            rest = {"grid": grid, "block": block, "shared_bytes": static + dynamic, "graph_id": graph,
-                    "graph_node_id": node, "registers_per_thread": row[17]}  # fmt: skip
+            grid = row[9:12]
+            block = row[12:15]
+            static = row[15]
+            dynamic = row[16]
+            rest = {
+                "grid": grid,
+                "block": block,
+                "shared_bytes": static + dynamic,
+                "graph_id": graph,
+                "graph_node_id": node,
+                "registers_per_thread": row[17],
+            }
             made.append(
-                _Operation("CONCURRENT_KERNEL", kernel_name(self._string(name)), device, (context, stream),
-                           correlation, start, end, rest)
-            )  # fmt: skip
+                _Operation(
+                    "CONCURRENT_KERNEL",
+                    kernel_name(self._string(name)),
+                    device,
+                    (context, stream),
+                    correlation,
+                    start,
+                    end,
+                    rest,
+                )
+            )
         copies = [("MEMCPY", row) for row in self._rows[cupti.MEMCPY]]
         copies += [("MEMCPY2", row) for row in self._rows[cupti.MEMCPY2]]
         for activity, row in copies:
@@ -153,12 +186,25 @@ class Records:
             if copy is None:
                 continue
             host = {"HtoD": source, "DtoH": target}.get(copy)
-            rest = {"size_bytes": size, "copy_kind": copy, "graph_id": graph, "graph_node_id": node,
-                    "pinned": {_PAGEABLE: False, _PINNED: True}.get(host or 0)}  # fmt: skip
+            rest = {
+                "size_bytes": size,
+                "copy_kind": copy,
+                "graph_id": graph,
+                "graph_node_id": node,
+                "pinned": {_PAGEABLE: False, _PINNED: True}.get(host or 0),
+            }
             made.append(
-                _Operation("MEMCPY" if activity == "MEMCPY" else "MEMCPY2", f"memcpy {copy}", device,
-                           (context, stream), correlation, start, end, rest)
-            )  # fmt: skip
+                _Operation(
+                    "MEMCPY" if activity == "MEMCPY" else "MEMCPY2",
+                    f"memcpy {copy}",
+                    device,
+                    (context, stream),
+                    correlation,
+                    start,
+                    end,
+                    rest,
+                )
+            )
         for row in self._rows[cupti.MEMSET]:
             start, end, device, context, stream, correlation, graph, node, size = row
             rest = {"size_bytes": size, "graph_id": graph, "graph_node_id": node}
@@ -169,9 +215,17 @@ class Records:
             for start, end, device, context, stream, correlation, *graph in self._rows[kind]:
                 rest = dict(zip(("graph_id", "graph_node_id"), graph, strict=False))
                 made.append(
-                    _Operation("HOST_LAUNCH", "host function", device, (context, stream), correlation, start,
-                               end, rest)
-                )  # fmt: skip
+                    _Operation(
+                        "HOST_LAUNCH",
+                        "host function",
+                        device,
+                        (context, stream),
+                        correlation,
+                        start,
+                        end,
+                        rest,
+                    )
+                )
         known = [operation for operation in made if operation.start and operation.end]
         parts.unfinished = len(made) - len(known)
         return sorted(known, key=lambda operation: (operation.correlation, operation.start))
@@ -209,8 +263,9 @@ class Records:
         seen: Seen,
     ) -> None:
         """Replay operations, events and waits in the order of the calls."""
-        contexts = {operation.stream[0]: operation.device for group in by_correlation.values()
-                    for operation in group}  # fmt: skip
+        contexts = {
+            operation.stream[0]: operation.device for group in by_correlation.values() for operation in group
+        }
         non_blocking = {info.stream_id for info in parts.streams if info.non_blocking}
         legacy = {number for number, info in seen.streams.items() if info.name == "default stream"}
         order = StreamOrder(
@@ -242,11 +297,17 @@ class Records:
         for each in group:
             parts.activities.append(
                 Activity(
-                    kind=each.kind, name=each.name, device_id=each.device, stream_id=each.stream[1],
-                    correlation_id=each.number, start_ns=each.start, end_ns=each.end,
-                    after=after[each.number], **each.rest,
+                    kind=each.kind,
+                    name=each.name,
+                    device_id=each.device,
+                    stream_id=each.stream[1],
+                    correlation_id=each.number,
+                    start_ns=each.start,
+                    end_ns=each.end,
+                    after=after[each.number],
+                    **each.rest,
                 )
-            )  # fmt: skip
+            )
 
     @staticmethod
     def _waited(
@@ -261,28 +322,45 @@ class Records:
         if kind not in _WAITS or status or name.endswith("Query"):
             return
         if not start and call is not None:
-            start, end = call.start_ns, call.end_ns
-        device, waiting = contexts.get(context, 0), None if stream == _NONE else stream
+            start = call.start_ns
+            end = call.end_ns
+        device = contexts.get(context, 0)
+        waiting = None if stream == _NONE else stream
         event_id = 0 if event == _NONE else event
         source = call.source if call is not None else None
         if _WAITS[kind] == "STREAM_WAIT_EVENT":
             of, after = order.wait((context, stream), sync)
             parts.synchronizations.append(
                 Synchronization(
-                    type="STREAM_WAIT_EVENT", device_id=device, stream_id=waiting, start_ns=start, end_ns=end,
-                    name=name, event_id=event_id, event_stream_id=None if of is None else of[1], after=after,
+                    type="STREAM_WAIT_EVENT",
+                    device_id=device,
+                    stream_id=waiting,
+                    start_ns=start,
+                    end_ns=end,
+                    name=name,
+                    event_id=event_id,
+                    event_stream_id=None if of is None else of[1],
+                    after=after,
                     source=source,
                 )
-            )  # fmt: skip
+            )
             return
         hidden = source is not None and not any(word in source.text for word in _ASKING)
         after = order.frontier((context, stream)) if waiting is not None else ()
         parts.synchronizations.append(
             Synchronization(
-                type=_WAITS[kind], device_id=device, stream_id=waiting, start_ns=start, end_ns=end, name=name,
-                event_id=event_id, after=after, hidden=hidden, source=source,
+                type=_WAITS[kind],
+                device_id=device,
+                stream_id=waiting,
+                start_ns=start,
+                end_ns=end,
+                name=name,
+                event_id=event_id,
+                after=after,
+                hidden=hidden,
+                source=source,
             )
-        )  # fmt: skip
+        )
 
     @staticmethod
     def _hidden(parts: Parts, operations: list[_Operation], by_call: Mapping[int, HostCall]) -> None:
@@ -295,11 +373,17 @@ class Records:
             if (staged or call.name == "cudaMemcpy") and call.end_ns >= each.end:
                 parts.synchronizations.append(
                     Synchronization(
-                        type="STREAM_SYNCHRONIZE", device_id=each.device, stream_id=each.stream[1],
-                        start_ns=call.start_ns, end_ns=call.end_ns, name=call.name, after=(each.number,),
-                        hidden=True, source=call.source,
+                        type="STREAM_SYNCHRONIZE",
+                        device_id=each.device,
+                        stream_id=each.stream[1],
+                        start_ns=call.start_ns,
+                        end_ns=call.end_ns,
+                        name=call.name,
+                        after=(each.number,),
+                        hidden=True,
+                        source=call.source,
                     )
-                )  # fmt: skip
+                )
         freeing = [(correlation, call) for correlation, call in by_call.items() if call.name in _FREEING]
         told = {(wait.name, wait.start_ns) for wait in parts.synchronizations}
         by_end = sorted(operations, key=lambda each: each.end)
@@ -314,11 +398,17 @@ class Records:
                 last = waited_for[-1]
                 parts.synchronizations.append(
                     Synchronization(
-                        type="CONTEXT_SYNCHRONIZE", device_id=last.device, stream_id=None,
-                        start_ns=call.start_ns, end_ns=call.end_ns, name=call.name, after=(last.number,),
-                        hidden=True, source=call.source,
+                        type="CONTEXT_SYNCHRONIZE",
+                        device_id=last.device,
+                        stream_id=None,
+                        start_ns=call.start_ns,
+                        end_ns=call.end_ns,
+                        name=call.name,
+                        after=(last.number,),
+                        hidden=True,
+                        source=call.source,
                     )
-                )  # fmt: skip
+                )
 
     def _ranges(self, seen: Seen) -> list[NvtxRange]:
         """NVTX ranges that ended, and marks. A marker's end names the range by its number alone."""
@@ -332,9 +422,16 @@ class Records:
             of = seen.threads.get(thread, thread) if object_kind == _OF_THREAD else 0
             if flags & _MARK:
                 made.append(
-                    NvtxRange(name=self._string(name), color=colors.get(number), start_ns=time, end_ns=time,
-                              thread=of, depth=depths[of], is_mark=True)
-                )  # fmt: skip
+                    NvtxRange(
+                        name=self._string(name),
+                        color=colors.get(number),
+                        start_ns=time,
+                        end_ns=time,
+                        thread=of,
+                        depth=depths[of],
+                        is_mark=True,
+                    )
+                )
             elif flags & _BEGIN:
                 open_[number] = self._string(name), time, of, depths[of]
                 depths[of] += 1
@@ -343,10 +440,14 @@ class Records:
                 depths[of] -= 1
                 made.append(
                     NvtxRange(
-                        name=label, color=colors.get(number), start_ns=start, end_ns=time, thread=of,
+                        name=label,
+                        color=colors.get(number),
+                        start_ns=start,
+                        end_ns=time,
+                        thread=of,
                         depth=depth,
                     )
-                )  # fmt: skip
+                )
         return sorted(made, key=lambda each: (each.start_ns, each.depth))
 
     def _string(self, address: int) -> str:

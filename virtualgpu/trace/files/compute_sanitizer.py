@@ -22,9 +22,10 @@ OPTIONS = {
     for name, tool, *more in (
         ("memory", "memcheck", "--report-api-errors", "no"),
         ("race", "racecheck", "--racecheck-report", "hazard"),
-        ("init", "initcheck"), ("sync", "synccheck"),
+        ("init", "initcheck"),
+        ("sync", "synccheck"),
     )
-}  # fmt: skip
+}
 MOST_BYTES = 16 << 20
 MOST_RECORDS = 20_000
 _DEPTH = 32
@@ -32,12 +33,19 @@ _TEXT = 300  # characters that are kept of a message
 _ROOT = "ComputeSanitizerOutput"
 # Its words, and ours; the first that fits.
 _KINDS = (
-    (r"misaligned", "misaligned"), (r"stack overflow", "stack overflow"),
+    (r"misaligned", "misaligned"),
+    (r"stack overflow", "stack overflow"),
     (r"out of bounds|Invalid __\w+__|Invalid (read|write|atomic)|nearest allocation", "out of bounds"),
-    (r"\bRAW\b", "RAW"), (r"\bWAR\b", "WAR"), (r"\bWAW\b", "WAW"), (r"race reported|hazard", "race"),
-    (r"uninitialized", "uninitialised read"), (r"divergent thread", "divergent barrier"),
-    (r"invalid arguments", "lane outside its mask"), (r"assert", "assert"), (r"trap", "trap"),
-)  # fmt: skip
+    (r"\bRAW\b", "RAW"),
+    (r"\bWAR\b", "WAR"),
+    (r"\bWAW\b", "WAW"),
+    (r"race reported|hazard", "race"),
+    (r"uninitialized", "uninitialised read"),
+    (r"divergent thread", "divergent barrier"),
+    (r"invalid arguments", "lane outside its mask"),
+    (r"assert", "assert"),
+    (r"trap", "trap"),
+)
 _SITE = re.compile(
     r"(Read|Write|Atomic)\w*(?: Thread \((\d+),(\d+),(\d+)\))?.*?\bin [^\s:]+:(\d+)", re.DOTALL
 )
@@ -149,7 +157,8 @@ def _parsed(data: bytes) -> Element:
             f"The file of {CHECKER} has {len(data):,} bytes, and {MOST_BYTES:,} are read: check a smaller "
             "launch, or one tool at a time."
         )
-    builder, parser = TreeBuilder(), expat.ParserCreate()
+    builder = TreeBuilder()
+    parser = expat.ParserCreate()
     depth = 0
 
     def refuse(*_: object) -> None:
@@ -170,7 +179,8 @@ def _parsed(data: bytes) -> Element:
         builder.end(tag)
 
     parser.StartDoctypeDeclHandler = parser.EntityDeclHandler = refuse
-    parser.StartElementHandler, parser.EndElementHandler = begin, end
+    parser.StartElementHandler = begin
+    parser.EndElementHandler = end
     parser.CharacterDataHandler = builder.data
     try:
         parser.Parse(data, True)
@@ -190,10 +200,14 @@ def _hazard(record: Element, tool: str, lines: Sequence[str], kernel: str) -> Ha
     if not kind and ((record.findtext("kind") or "").lower().startswith("api") or not places):
         return None
     sites = [
-        Place(int(line), _line(lines, int(line)), places[0].block if places else (0, 0, 0),
-              (int(x or 0), int(y or 0), int(z or 0)))
+        Place(
+            int(line),
+            _line(lines, int(line)),
+            places[0].block if places else (0, 0, 0),
+            (int(x or 0), int(y or 0), int(z or 0)),
+        )
         for _, x, y, z, line in _SITE.findall(text)[:2]
-    ]  # fmt: skip
+    ]
     if tool == "race" and len(sites) < 2 and len(places) > 1:
         sites = places[:2]
     first = sites[0] if tool == "race" and len(sites) == 2 else None
@@ -205,12 +219,18 @@ def _hazard(record: Element, tool: str, lines: Sequence[str], kernel: str) -> Ha
     told = ": ".join(filter(None, (record.findtext(f"what/{tag}") for tag in ("text", "exception", "type"))))
     warns = "warn" in f"{record.findtext('level') or ''} {text[:40]}".lower()
     return Hazard(
-        tool=tool, kind=kind or text[:60].strip() or "unknown", severity="warning" if warns else "error",
+        tool=tool,
+        kind=kind or text[:60].strip() or "unknown",
+        severity="warning" if warns else "error",
         space=where.lower()[:20],
-        kernel=(record.findtext("where/func") or kernel)[:200], first=first,
-        second=second, address=_address(record), array="", count=1,
+        kernel=(record.findtext("where/func") or kernel)[:200],
+        first=first,
+        second=second,
+        address=_address(record),
+        array="",
+        count=1,
         message=(told or text)[:_TEXT],
-    )  # fmt: skip
+    )
 
 
 def _texts(element: Element | None) -> list[str]:

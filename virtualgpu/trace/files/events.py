@@ -53,9 +53,13 @@ class Document:
     def __init__(self, path: Path) -> None:
         self.about: dict[str, Any] = {}
         self.has_events = False
-        self._name, self._path = path.name, path
+        self._name = path.name
+        self._path = path
         self._scan = json.JSONDecoder(parse_constant=_refuse).scan_once  # type: ignore[attr-defined]
-        self._text, self._at, self._passed, self._kept = "", 0, 0, 0
+        self._text = ""
+        self._at = 0
+        self._passed = 0
+        self._kept = 0
         self._ended = False
         self._files = ExitStack()
 
@@ -188,7 +192,8 @@ class Document:
         except (gzip.BadGzipFile, zlib.error) as error:
             raise TraceFormatError(f"{self._name} is damaged: its compressed data cannot be read.") from error
         self._passed += self._at
-        self._text, self._at = self._text[self._at :] + piece, 0
+        self._text = self._text[self._at :] + piece
+        self._at = 0
         self._ended = not piece
         if self._passed + len(self._text) > MAX_BYTES:
             raise TraceFormatError(

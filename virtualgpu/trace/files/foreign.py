@@ -41,9 +41,12 @@ _OPERATIONS: dict[str, ActivityKind] = {
 _CALLS = ("cuda_runtime", "cuda_driver", "runtime", "driver")
 # Categories as PyTorch 1.8 to 1.11 wrote them.
 _OLD = {
-    "Kernel": "kernel", "Memcpy": "gpu_memcpy", "Memset": "gpu_memset", "Runtime": "cuda_runtime",
+    "Kernel": "kernel",
+    "Memcpy": "gpu_memcpy",
+    "Memset": "gpu_memset",
+    "Runtime": "cuda_runtime",
     "Operator": "cpu_op",
-}  # fmt: skip
+}
 _NO_GPU = (
     "It holds no activity of a GPU: record it with torch.profiler.profile(activities=[ProfilerActivity.CPU, "
     "ProfilerActivity.CUDA])."
@@ -69,16 +72,29 @@ _FUNCTION = re.compile(r"(.+)\((\d{1,9})\): (.+)")
 _NOT_THE_USERS = re.compile(r"(?:^|/)(?:torch|site-packages|dist-packages|lib/python\d[^/]*)/|^<")
 _WAYS: tuple[CopyKind, ...] = ("HtoD", "DtoH", "DtoD", "PtoP")
 _MAX_NS = 1 << 61
-_YEAR_2015_NS, _YEAR_2100_NS = 1_420_070_400 * 10**9, 4_102_444_800 * 10**9
+_YEAR_2015_NS = 1_420_070_400 * 10**9
+_YEAR_2100_NS = 4_102_444_800 * 10**9
 # Slices begun and not ended yet, on a track and in all; tracks with a name.
-_MAX_DEPTH_OF_B, _MAX_OPEN, _MAX_TRACKS = 10_000, 200_000, 100_000
+_MAX_DEPTH_OF_B = 10_000
+_MAX_OPEN = 200_000
+_MAX_TRACKS = 100_000
 _MOST_LETTERS = 20
 _MOST_LOST = 1_000_000
 _FACTS = (
-    "correlation", "device", "stream", "bytes", "grid", "block", "shared memory", "registers per thread",
-    "graph id", "graph node id",
-    "wait_on_stream", "wait_on_cuda_event_record_corr_id", "wait_on_cuda_event_id",
-)  # fmt: skip
+    "correlation",
+    "device",
+    "stream",
+    "bytes",
+    "grid",
+    "block",
+    "shared memory",
+    "registers per thread",
+    "graph id",
+    "graph node id",
+    "wait_on_stream",
+    "wait_on_cuda_event_record_corr_id",
+    "wait_on_cuda_event_id",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,11 +157,17 @@ def timeline(found: Found, about: dict[str, Any], name: str) -> Timeline:
     activities = _ordered(operations, waits)
     end = max(each.end_ns for each in found.slices)
     return Timeline(
-        provenance=_origin(about, name, base), method="file", start_ns=base, end_ns=end,
-        activities=activities, calls=tuple(calls), synchronizations=tuple(wait for wait, _ in waits),
-        ranges=tuple(_ranges(found.slices, threads)), streams=_streams(activities, found.tracks),
+        provenance=_origin(about, name, base),
+        method="file",
+        start_ns=base,
+        end_ns=end,
+        activities=activities,
+        calls=tuple(calls),
+        synchronizations=tuple(wait for wait, _ in waits),
+        ranges=tuple(_ranges(found.slices, threads)),
+        streams=_streams(activities, found.tracks),
         note=_note(found, name, bool(activities)),
-    )  # fmt: skip
+    )
 
 
 def _timeless(found: Found) -> str:
@@ -261,7 +283,8 @@ def _add(
 
 
 def _key(event: dict[str, Any]) -> tuple[Any, Any] | None:
-    pid, tid = event.get("pid", 0), event.get("tid", 0)
+    pid = event.get("pid", 0)
+    tid = event.get("tid", 0)
     return (pid, tid) if isinstance(pid, (int, str)) and isinstance(tid, (int, str)) else None
 
 
@@ -291,7 +314,8 @@ def _int(value: Any, otherwise: int = 0) -> int:
 
 
 def _track_name(event: dict[str, Any], found: Found) -> None:
-    key, named = _key(event), _dict(event.get("args")).get("name")
+    key = _key(event)
+    named = _dict(event.get("args")).get("name")
     room = len(found.tracks) < _MAX_TRACKS
     if event.get("name") == "thread_name" and key is not None and isinstance(named, str) and room:
         found.tracks[key] = named.strip()
@@ -328,20 +352,29 @@ def _operations(slices: list[_Slice]) -> _Operations:
 
 
 def _activity(each: _Slice, number: int) -> Activity:
-    args, kind = each.args, _OPERATIONS[each.category]
+    args = each.args
+    kind = _OPERATIONS[each.category]
     copied = next((way for way in _WAYS if way in each.name), None) if kind == "MEMCPY" else None
     # Kineto names both ends of a copy: Memcpy HtoD (Pageable -> Device).
     pinned = False if "Pageable" in each.name else True if "Pinned" in each.name else None
     return Activity(
-        kind="MEMCPY2" if copied == "PtoP" else kind, name=each.name,
+        kind="MEMCPY2" if copied == "PtoP" else kind,
+        name=each.name,
         device_id=_int(args.get("device"), _int(each.pid)),
-        stream_id=_int(args.get("stream"), _int(each.tid)), correlation_id=number, start_ns=each.start_ns,
-        end_ns=each.end_ns, size_bytes=_int(args.get("bytes")), copy_kind=copied,
-        pinned=pinned if copied in ("HtoD", "DtoH") else None, grid=_dim3(args.get("grid")),
-        block=_dim3(args.get("block")), shared_bytes=_int(args.get("shared memory")),
-        graph_id=_int(args.get("graph id")), graph_node_id=_int(args.get("graph node id")),
+        stream_id=_int(args.get("stream"), _int(each.tid)),
+        correlation_id=number,
+        start_ns=each.start_ns,
+        end_ns=each.end_ns,
+        size_bytes=_int(args.get("bytes")),
+        copy_kind=copied,
+        pinned=pinned if copied in ("HtoD", "DtoH") else None,
+        grid=_dim3(args.get("grid")),
+        block=_dim3(args.get("block")),
+        shared_bytes=_int(args.get("shared memory")),
+        graph_id=_int(args.get("graph id")),
+        graph_node_id=_int(args.get("graph node id")),
         registers_per_thread=_int(args.get("registers per thread")),
-    )  # fmt: skip
+    )
 
 
 def _dim3(value: Any) -> Dim3 | None:
@@ -354,7 +387,8 @@ def _calls(
     slices: list[_Slice], operations: _Operations
 ) -> tuple[list[HostCall], dict[tuple[Any, Any], int]]:
     """The calls, each with the number of the first operation it gave, and the numbers of the threads."""
-    first, calls = operations.first_of(), []
+    first = operations.first_of()
+    calls = []
     threads: dict[tuple[Any, Any], int] = {}
     frames: dict[tuple[Any, Any], list[_Slice]] = defaultdict(list)
     for each in slices:
@@ -366,7 +400,8 @@ def _calls(
         elif each.category in _CALLS:
             given = first.get(_int(each.args.get("correlation")))
             number = 0 if given is None else given.correlation_id
-            thread, source = _thread(each, threads), _source(stack)
+            thread = _thread(each, threads)
+            source = _source(stack)
             calls.append(HostCall(each.name, each.start_ns, each.end_ns, thread, number, source))
     return calls, threads
 
@@ -397,12 +432,16 @@ def _host_waits(calls: list[HostCall], operations: _Operations) -> Iterator[_Wai
             Synchronization(
                 type=_WAITS.get(call.name, "STREAM_SYNCHRONIZE"),
                 device_id=0 if copy is None else copy.device_id,
-                stream_id=None if copy is None else copy.stream_id, start_ns=call.start_ns,
-                end_ns=call.end_ns, name=call.name, after=() if copy is None else (copy.correlation_id,),
-                hidden=pageable or call.name == "cudaMemcpy", source=call.source,
+                stream_id=None if copy is None else copy.stream_id,
+                start_ns=call.start_ns,
+                end_ns=call.end_ns,
+                name=call.name,
+                after=() if copy is None else (copy.correlation_id,),
+                hidden=pageable or call.name == "cudaMemcpy",
+                source=call.source,
             ),
             0,
-        )  # fmt: skip
+        )
 
 
 def _event_waits(slices: list[_Slice], operations: _Operations) -> Iterator[_Wait]:
@@ -420,13 +459,18 @@ def _event_waits(slices: list[_Slice], operations: _Operations) -> Iterator[_Wai
             before = bisect_left(calls, _int(args.get("wait_on_cuda_event_record_corr_id")))
             yield (
                 Synchronization(
-                    type="STREAM_WAIT_EVENT", device_id=_int(args.get("device"), _int(each.pid)),
-                    stream_id=_int(args.get("stream"), -1), start_ns=each.start_ns, end_ns=each.start_ns,
-                    name="cudaStreamWaitEvent", event_id=_int(args.get("wait_on_cuda_event_id")),
-                    event_stream_id=awaited, after=tuple(numbers[:before][-1:]),
+                    type="STREAM_WAIT_EVENT",
+                    device_id=_int(args.get("device"), _int(each.pid)),
+                    stream_id=_int(args.get("stream"), -1),
+                    start_ns=each.start_ns,
+                    end_ns=each.start_ns,
+                    name="cudaStreamWaitEvent",
+                    event_id=_int(args.get("wait_on_cuda_event_id")),
+                    event_stream_id=awaited,
+                    after=tuple(numbers[:before][-1:]),
                 ),
                 _int(args.get("correlation")),
-            )  # fmt: skip
+            )
 
 
 def _ordered(operations: _Operations, waits: tuple[_Wait, ...]) -> tuple[Activity, ...]:
@@ -462,9 +506,14 @@ def _ranges(slices: list[_Slice], threads: dict[tuple[Any, Any], int]) -> Iterat
             stack.pop()
         thread = _thread(each, threads)
         yield NvtxRange(
-            name=each.name, color=None, start_ns=each.start_ns, end_ns=each.end_ns, thread=thread,
-            depth=len(stack), is_mark=each.is_mark,
-        )  # fmt: skip
+            name=each.name,
+            color=None,
+            start_ns=each.start_ns,
+            end_ns=each.end_ns,
+            thread=thread,
+            depth=len(stack),
+            is_mark=each.is_mark,
+        )
         if not each.is_mark:
             stack.append(each.end_ns)
 

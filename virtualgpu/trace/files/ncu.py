@@ -13,7 +13,8 @@ DURATION = "gpu__time_duration.sum"
 _SECTORS = tuple(f"l1tex__t_sectors_pipe_lsu_mem_global_op_{op}.sum" for op in ("ld", "st"))
 _DRAM = ("dram__bytes_read.sum", "dram__bytes_write.sum")
 _INSTRUCTIONS = "smsp__inst_executed.sum"
-_L1, _L2 = "l1tex__t_sector_hit_rate.pct", "lts__t_sector_hit_rate.pct"
+_L1 = "l1tex__t_sector_hit_rate.pct"
+_L2 = "lts__t_sector_hit_rate.pct"
 _FLOP = {
     f"smsp__sass_thread_inst_executed_op_{form}{op}_pred_on.sum": 2 if op == "fma" else 1
     for form in "fdh"
@@ -30,9 +31,19 @@ METRICS = (*_SECTORS, *_DRAM, _INSTRUCTIONS, _L1, _L2, *_FLOP, DURATION)
 
 
 OPTIONS = (
-    "--csv", "--print-units", "base", "--clock-control", "none", "--cache-control", "none",
-    "--profile-from-start", "off", "--metrics", ",".join(METRICS), "--log-file",
-)  # fmt: skip
+    "--csv",
+    "--print-units",
+    "base",
+    "--clock-control",
+    "none",
+    "--cache-control",
+    "none",
+    "--profile-from-start",
+    "off",
+    "--metrics",
+    ",".join(METRICS),
+    "--log-file",
+)
 """For counters as the program's own launches have them; the path of the file follows."""
 
 

@@ -131,7 +131,8 @@ def _checks(kind: type[Any]) -> dict[str, Check]:
 
 def _check(hint: Any) -> Check:
     """Whether a value is of the kind that an annotation names."""
-    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    origin = typing.get_origin(hint)
+    inner = typing.get_args(hint)
     if origin in (types.UnionType, typing.Union):
         either = [_check(each) for each in inner]
         return lambda value: any(check(value) for check in either)

@@ -31,8 +31,12 @@ CATEGORIES = {
     "RANGE": "event_range",
 }
 # The cat of the host's events.
-RUNTIME, DRIVER, SYNC, NVTX = "cuda_runtime", "cuda_driver", "cuda_sync", "user_annotation"
-_LAUNCH_ARROW, _WAIT_ARROW = "ac2g", "after"
+RUNTIME = "cuda_runtime"
+DRIVER = "cuda_driver"
+SYNC = "cuda_sync"
+NVTX = "user_annotation"
+_LAUNCH_ARROW = "ac2g"
+_WAIT_ARROW = "after"
 _IN_THE_EVENT = frozenset({"name", "start_ns", "end_ns"})
 
 Event = dict[str, Any]
@@ -104,7 +108,8 @@ def _events(timeline: Timeline) -> Iterator[Event]:
     for call, tid in calls:
         if call.correlation_id in places:
             pid, track, operation = places[call.correlation_id]
-            begins, given = (pid, track, operation.start_ns - base), (HOST_PID, tid, call.start_ns - base)
+            begins = (pid, track, operation.start_ns - base)
+            given = (HOST_PID, tid, call.start_ns - base)
             yield from _arrow(_LAUNCH_ARROW, call.correlation_id, given, begins)
     arrows = 0
     for pid, tid, activity in places.values():
@@ -123,9 +128,15 @@ def _slice(record: Any, category: str, pid: int, tid: int, base: int) -> Event:
     if not record.name:
         args["name"] = ""
     return {
-        "ph": "X", "cat": category, "name": record.name or getattr(record, "type", category),
-        "pid": pid, "tid": tid, "ts": _us(start - base), "dur": _us(record.end_ns - start), "args": args,
-    }  # fmt: skip
+        "ph": "X",
+        "cat": category,
+        "name": record.name or getattr(record, "type", category),
+        "pid": pid,
+        "tid": tid,
+        "ts": _us(start - base),
+        "dur": _us(record.end_ns - start),
+        "args": args,
+    }
 
 
 def _arrow(

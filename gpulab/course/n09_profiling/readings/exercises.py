@@ -18,11 +18,19 @@ _FIELDS = ("operations a byte", "GFLOP/s", "share of the roof")
 
 
 def dot_of(
-    launches: list[dict[str, float]], form: str, device: dict[str, Any], *, fma: float = 2, at: int = 0,
-    time_at: int | None = None, moved: str = "dram_bytes", peak: str = "",
-) -> tuple[float, float, float]:  # fmt: skip
+    launches: list[dict[str, float]],
+    form: str,
+    device: dict[str, Any],
+    *,
+    fma: float = 2,
+    at: int = 0,
+    time_at: int | None = None,
+    moved: str = "dram_bytes",
+    peak: str = "",
+) -> tuple[float, float, float]:
     """Operations a byte, GFLOP/s and the share of the roof; what is named makes a known mistake."""
-    run, timed = launches[at], launches[at if time_at is None else time_at]
+    run = launches[at]
+    timed = launches[at if time_at is None else time_at]
     operations = fma * run["fma"] + run["add"] + run["mul"]
     rate = operations / timed["time_ns"]
     bytes_ = run[moved]
@@ -40,7 +48,7 @@ _LESSONS: tuple[tuple[dict[str, Any], str], ...] = (
     ({"peak": "float32"}, "the roof is the peak of the format in which the kernel computes."),
     ({"peak": "float16"}, "the roof is the peak of the format in which the kernel computes."),
     ({"peak": "float64"}, "the roof is the peak of the format in which the kernel computes."),
-)  # fmt: skip
+)
 
 
 def judge_roofline(answer: Answer) -> str:
@@ -95,21 +103,32 @@ def _launches(rng: np.random.Generator, at: int) -> tuple[list[dict[str, float]]
     """A kernel's two launches in a row; under slope and flat part in turns, once without DRAM."""
     form = list(_FORMATS)[at % 3]
     scale = float(rng.uniform(0.1, 2.0))
-    device: dict[str, Any] = {"gbps": round(float(rng.uniform(200, 8000)), 1),
-              "gflops": {name: round(scale * peak * float(rng.uniform(0.5, 1.5)), 1)
-                         for name, peak in _FORMATS.items()}}  # fmt: skip
+    device: dict[str, Any] = {
+        "gbps": round(float(rng.uniform(200, 8000)), 1),
+        "gflops": {
+            name: round(scale * peak * float(rng.uniform(0.5, 1.5)), 1) for name, peak in _FORMATS.items()
+        },
+    }
     knee = device["gflops"][form] / device["gbps"]
     intensity = knee * float(rng.uniform(0.02, 0.6) if at % 2 else rng.uniform(2, 30))
     dram = int(rng.integers(1 << 20, 1 << 28))
     operations = intensity * dram
     fma = int(0.4 * operations)
-    add, mul = int(0.15 * operations) + 1, int(0.05 * operations) + 1
+    add = int(0.15 * operations) + 1
+    mul = int(0.05 * operations) + 1
     if at == 5:
         dram = 0  # everything was in L2
     roof = min(device["gflops"][form], intensity * device["gbps"])
     time_ns = int((2 * fma + add + mul) / roof / float(rng.uniform(0.05, 0.95))) + 1
-    first: dict[str, float] = {"fma": fma, "add": add, "mul": mul, "requested_bytes": 7 * dram + 4096,
-             "l2_bytes": 2 * dram + 2048, "dram_bytes": dram, "time_ns": time_ns}  # fmt: skip
+    first: dict[str, float] = {
+        "fma": fma,
+        "add": add,
+        "mul": mul,
+        "requested_bytes": 7 * dram + 4096,
+        "l2_bytes": 2 * dram + 2048,
+        "dram_bytes": dram,
+        "time_ns": time_ns,
+    }
     again = first | {"dram_bytes": dram // 9, "time_ns": int(0.7 * time_ns) + 1}
     return [first, again], form, device
 
@@ -122,7 +141,8 @@ ROOFLINE = PythonExercise("09-roofline", "A dot under the roof, by hand", judge_
 POWER = 0x04 | 0x80  # software power cap, power brake
 HEAT = 0x20 | 0x40  # software and hardware thermal slowdown
 LEAST = 0.1  # of the busy time
-_IDLE, _OTHER = 0x01, (0x02, 0x10, 0x100)
+_IDLE = 0x01
+_OTHER = (0x02, 0x10, 0x100)
 CAUSES = ("no", "power", "heat")
 Samples = list[dict[str, float]]
 
@@ -177,15 +197,17 @@ def _of_share(given: float, samples: Samples) -> str:
         return ": samples lie unevenly, and only those of the busy time count."
     whole = samples[-1]["time_s"] - samples[0]["time_s"]
     power, heat = held_shares(samples)
-    busy_s = sum(b["time_s"] - a["time_s"] for a, b in pairwise(samples)
-                 if a["utilization"] > 0)  # fmt: skip
+    busy_s = sum(b["time_s"] - a["time_s"] for a, b in pairwise(samples) if a["utilization"] > 0)
     if whole and np.isclose(given, (power if cause == "power" else heat) * busy_s / whole, atol=1e-9):
         return ": it is a share of the busy time, not of the whole."
     if np.isclose(given, 100 * (power if cause == "power" else heat), atol=1e-7):
         return ": a share is at most 1."
     before = sum(b["time_s"] - a["time_s"] for a, b in pairwise(samples) if b["utilization"] > 0)
-    held = sum(b["time_s"] - a["time_s"] for a, b in pairwise(samples)
-               if b["utilization"] > 0 and int(b["clock_reasons"]) & mask)  # fmt: skip
+    held = sum(
+        b["time_s"] - a["time_s"]
+        for a, b in pairwise(samples)
+        if b["utilization"] > 0 and int(b["clock_reasons"]) & mask
+    )
     if before and np.isclose(given, held / before, atol=1e-9):
         return ": each sample holds until the next one, not since the one before."
     return "." if cause != "no" else ': of "no" the share is 0.'
@@ -193,7 +215,8 @@ def _of_share(given: float, samples: Samples) -> str:
 
 def _sessions(rng: np.random.Generator) -> list[tuple[str, Samples, str]]:
     """Sessions in words, their samples, and what who misreads them has missed."""
-    boost, limit = int(rng.integers(1200, 2600)), float(rng.integers(200, 900))
+    boost = int(rng.integers(1200, 2600))
+    limit = float(rng.integers(200, 900))
 
     def rest(seconds: float) -> list[Any]:
         return [(seconds, 0, 0.2 * boost, 0.12 * limit, 35, _IDLE)]
@@ -281,10 +304,16 @@ def _exact(*phases: tuple[int, int]) -> Samples:
     """A busy GPU for so many seconds with each of these reasons, in samples of a second or less."""
     bits = [reason for seconds, reason in phases for _ in range(seconds)]
     return [
-        {"time_s": float(at), "utilization": 1 + at % 100, "sm_clock": 1000, "power": 200.0,
-         "temperature": 60, "clock_reasons": reason}
+        {
+            "time_s": float(at),
+            "utilization": 1 + at % 100,
+            "sm_clock": 1000,
+            "power": 200.0,
+            "temperature": 60,
+            "clock_reasons": reason,
+        }
         for at, reason in enumerate([*bits, bits[-1]])
-    ]  # fmt: skip
+    ]
 
 
 def _sampled(rng: np.random.Generator, phases: list[Any], every_s: float = 0.1, at_s: float = 0.0) -> Samples:
@@ -293,11 +322,16 @@ def _sampled(rng: np.random.Generator, phases: list[Any], every_s: float = 0.1, 
     for seconds, utilization, clock, power, heat, bits in phases:
         for step in range(max(2, round(seconds / every_s))):
             shift = float(rng.uniform(0, 0.4)) * every_s if step else 0.0
-            found.append({
-                "time_s": round(at_s + step * every_s + shift, 4), "utilization": utilization,
-                "sm_clock": round(float(clock * rng.uniform(0.99, 1.0))), "power": round(float(power), 1),
-                "temperature": round(float(heat + rng.uniform(-1, 1))), "clock_reasons": bits,
-            })  # fmt: skip
+            found.append(
+                {
+                    "time_s": round(at_s + step * every_s + shift, 4),
+                    "utilization": utilization,
+                    "sm_clock": round(float(clock * rng.uniform(0.99, 1.0))),
+                    "power": round(float(power), 1),
+                    "temperature": round(float(heat + rng.uniform(-1, 1))),
+                    "clock_reasons": bits,
+                }
+            )
         at_s += seconds
     return found
 

@@ -111,7 +111,7 @@ _ROOFLINES: tuple[Wrong | Right, ...] = (
     Right("09-roofline", "step by step", _in_steps),
     Right("09-roofline", "an array", _as_array),
     Right("09-roofline", "the longer of two times", _by_times),
-)  # fmt: skip
+)
 
 
 Verdict = tuple[str, float]
@@ -120,7 +120,7 @@ Verdict = tuple[str, float]
 def _throttled(
     samples: Any, power: int = POWER, heat: int = HEAT, least: float = LEAST, busy_only: bool = True,
     lasts: Callable[[Any, Any], float] = lambda one, following: following["time_s"] - one["time_s"],
-) -> Verdict:  # fmt: skip
+) -> Verdict:
     """The right answer, of which a part can be had wrong."""
     busy = held_by_power = held_by_heat = 0.0
     for one, following in pairwise(samples):
@@ -210,7 +210,7 @@ def _with_arrays(samples: Any) -> Any:
     if lasts.sum() == 0:
         return "no", 0.0
     shares = {name: float(lasts[(bits[:-1] & mask) > 0].sum() / lasts.sum())
-              for name, mask in (("power", 0x84), ("heat", 0x60))}  # fmt: skip
+              for name, mask in (("power", 0x84), ("heat", 0x60))}
     cause = max(shares, key=lambda name: shares[name])
     return (cause, shares[cause]) if shares[cause] > 0.1 else ("no", 0.0)
 
@@ -274,6 +274,6 @@ _SESSIONS: tuple[Wrong | Right, ...] = (
     Right("09-throttled", "with arrays", _with_arrays),
     Right("09-throttled", "with sums by name", _with_sums),
     Right("09-throttled", "from the end", _backwards),
-)  # fmt: skip
+)
 
 DECLARED: tuple[Wrong | Right, ...] = (*_ROOFLINES, *_SESSIONS)

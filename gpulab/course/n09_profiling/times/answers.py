@@ -131,7 +131,8 @@ def into_places(x: Any, rounds: int) -> list[float]:
 def beside(x: Any, rounds: int) -> list[float]:
     """Means in a stream of their own, while the next stage changes what they are of."""
     cp = session.cp()
-    side, means = cp.cuda.Stream(non_blocking=True), []
+    side = cp.cuda.Stream(non_blocking=True)
+    means = []
     for _ in range(rounds):
         stages.run("gate", x, 500)
         with side:

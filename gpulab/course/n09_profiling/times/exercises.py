@@ -49,9 +49,12 @@ class _Layers:
     """Layers that note what they were called with, and in which threads."""
 
     def __init__(
-        self, rounds: list[int], broken: int = -1, barrier: threading.Barrier | None = None,
+        self,
+        rounds: list[int],
+        broken: int = -1,
+        barrier: threading.Barrier | None = None,
         error: type[BaseException] = LookupError,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.ran: list[int] = []  # in which threads
         self.given: list[str] = []
         self._error = error
@@ -128,7 +131,8 @@ def nvtx_seen(
                 worker.join()
         with session.cupyx().profiler.time_range("afterwards"):
             stages.run(stages.NAMES[0], arrays[0], 1)
-    record, ran = report.record, report.timeline.record
+    record = report.record
+    ran = report.timeline.record
     operations = {a.correlation_id: a for a in ran.activities}
     given = [
         (call.thread, call.start_ns, operations[call.correlation_id])
@@ -207,7 +211,8 @@ def _judge_nvtx(told: dict[str, Any], rounds: list[int], broken: int, threads: i
 
 
 def _judge_ranges(told: dict[str, Any], rounds: list[int], broken: int, threads: int, what: str) -> None:
-    ranges, right = told["ranges"], told["right"]
+    ranges = told["ranges"]
+    right = told["right"]
     names = [f"layer {number}" for number in range(len(rounds))]
     missing = [name for name in names if name not in ranges]
     if missing and names[-1] in ranges and len(missing) == len(names) - 1:
@@ -345,8 +350,11 @@ def _judge_choice(told: dict[str, Any], faster: dict[str, float], what: str) -> 
             f"{shown} returns {spelt(told['found'])}; return the kernel's name, and how many times as fast "
             "the program is when that kernel is mended."
         )
-    name, times = str(parts[0]), as_float(parts[1])
-    walls, wall, kernels = told["walls"], told["wall"], told["kernels"]
+    name = str(parts[0])
+    times = as_float(parts[1])
+    walls = told["walls"]
+    wall = told["wall"]
+    kernels = told["kernels"]
     if name not in walls:
         raise NotYet(f"{shown} returns {spelt(name)}; its kernels are {', '.join(sorted(walls))}.")
     best = min(walls, key=walls.__getitem__)
@@ -379,20 +387,23 @@ def _eye(
 
 
 def _formula(times: float, told: dict[str, Any], name: str, faster: dict[str, float]) -> str:
-    wall, total, kernels = told["wall"], told["kernels"][name][1], told["kernels"]
-    gpu, speed = sum(ns for _, ns in kernels.values()), faster[name]
+    wall = told["wall"]
+    total = told["kernels"][name][1]
+    kernels = told["kernels"]
+    gpu = sum(ns for _, ns in kernels.values())
+    speed = faster[name]
     kept = {
         "that is what the kernel gains; the rest of the program stays as it is.": speed,
         "that is the share of the GPU's time; the host's part, and what runs side by side, are missing: "
         "divide by the program's wall time.": 1 / (1 - total / gpu * (1 - 1 / speed)),
-        "a part of its calls runs behind other work: only what the program waits for is saved.":
-            wall / (wall - total * (1 - 1 / speed)),
-        "that is the share of the time that is saved; divide the time before by the time after.":
-            1 - told["walls"][name] / wall,
+        "a part of its calls runs behind other work: only what the program waits for is saved.": wall
+        / (wall - total * (1 - 1 / speed)),
+        "that is the share of the time that is saved; divide the time before by the time after.": 1
+        - told["walls"][name] / wall,
         "that is the time after by the time before; it is the other way round.": told["walls"][name] / wall,
-        "mended, the kernel still takes its time divided by its factor: it does not go away.":
-            wall / (wall - total),
-    }  # fmt: skip
+        "mended, the kernel still takes its time divided by its factor: it does not go away.": wall
+        / (wall - total),
+    }
     for said, value in kept.items():
         if np.isclose(times, value, rtol=_CLOSE / 2):
             return said
@@ -443,13 +454,17 @@ def combine(parts: list[Any]) -> Any:
 
 
 PROGRAMS: dict[str, tuple[str, Callable[..., Any]]] = {
-    "A": ("launches", warm_up), "B": ("copies", weigh), "C": ("waits", follow), "D": ("one stream", combine),
-}  # fmt: skip
+    "A": ("launches", warm_up),
+    "B": ("copies", weigh),
+    "C": ("waits", follow),
+    "D": ("one stream", combine),
+}
 
 
 def arguments(key: str, large: bool, seed: int) -> tuple[Any, ...]:
     """What a program is called with."""
-    cp, rng = session.cp(), np.random.default_rng(seed)
+    cp = session.cp()
+    rng = np.random.default_rng(seed)
 
     def array(n: int = 64) -> Any:
         return cp.asarray(rng.random(n, dtype=np.float32)) * np.float32(0.5)
@@ -563,7 +578,8 @@ def _judge_mended(key: str, cause: str, told: dict[str, Any]) -> None:
                 "each other by events, there and back."
             )
     _judge_results(key, told["after again"], told["before again"])
-    before, after = told["before/counts"], told["after/counts"]
+    before = told["before/counts"]
+    after = told["after/counts"]
     left = {
         "launches": after["launches"] > before["launches"] // 4,
         "copies": after["copies"] > before["copies"] // 4,

@@ -511,7 +511,7 @@ _FIRSTS = (
 _MENDED: dict[str, tuple[str, Any]] = {
     "A": ("launches", answers.one_launch), "B": ("copies", answers.copied_once), "C": ("waits", answers.collected),
     "D": ("one stream", answers.side_by_side),
-}  # fmt: skip
+}
 
 
 def _with(**other: Any) -> dict[str, Any]:
@@ -567,6 +567,6 @@ _TIMELINES = (
     Right("09-timelines", "all parts in one kernel", _with(B=["copies", answers.in_one])),
     Right("09-timelines", "means in their places", _with(C=("waits", answers.into_places))),
     Right("09-timelines", "two streams and the host", _with(D=("one stream", answers.two_streams))),
-)  # fmt: skip
+)
 
 DECLARED = (*_TIMELINES, *_RANGES, *_FIRSTS)

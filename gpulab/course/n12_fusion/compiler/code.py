@@ -15,22 +15,61 @@ from gpulab.course.n12_fusion.compiler.plan import Plan
 from gpulab.course.n12_fusion.compiler.trace import Node, Ref, same_elements
 
 _BOTH = {
-    "add": "{0} + {1}", "subtract": "{0} - {1}", "multiply": "{0} * {1}", "negative": "-{0}",
-    "square": "{0} * {0}", "copyto": "{1}", "copy": "{0}", "astype": "{0}", "ascontiguousarray": "{0}",
-    "maximum": "({0} != {0} || {0} > {1}) ? {0} : {1}", "minimum": "({0} != {0} || {0} < {1}) ? {0} : {1}",
-    "less": "{0} < {1}", "less_equal": "{0} <= {1}", "greater": "{0} > {1}", "where": "{0} ? {1} : {2}",
-    "greater_equal": "{0} >= {1}", "equal": "{0} == {1}", "not_equal": "{0} != {1}",
-    "logical_not": "{0} == 0", "logical_and": "{0} != 0 && {1} != 0", "logical_or": "{0} != 0 || {1} != 0",
+    "add": "{0} + {1}",
+    "subtract": "{0} - {1}",
+    "multiply": "{0} * {1}",
+    "negative": "-{0}",
+    "square": "{0} * {0}",
+    "copyto": "{1}",
+    "copy": "{0}",
+    "astype": "{0}",
+    "ascontiguousarray": "{0}",
+    "maximum": "({0} != {0} || {0} > {1}) ? {0} : {1}",
+    "minimum": "({0} != {0} || {0} < {1}) ? {0} : {1}",
+    "less": "{0} < {1}",
+    "less_equal": "{0} <= {1}",
+    "greater": "{0} > {1}",
+    "where": "{0} ? {1} : {2}",
+    "greater_equal": "{0} >= {1}",
+    "equal": "{0} == {1}",
+    "not_equal": "{0} != {1}",
+    "logical_not": "{0} == 0",
+    "logical_and": "{0} != 0 && {1} != 0",
+    "logical_or": "{0} != 0 || {1} != 0",
     "sign": "({0} > 0) - ({0} < 0)",
-}  # fmt: skip
+}
 _REAL = {
-    **{name: f"{name}({{0}})" for name in (
-        "sqrt", "cbrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "sinh",
-        "cosh", "tanh", "floor", "ceil", "trunc", "rint",
-    )},
-    "true_divide": "{0} / {1}", "divide": "{0} / {1}", "absolute": "fabs({0})", "power": "pow({0}, {1})",
-    "reciprocal": "1 / {0}", "sign": "{0} != {0} ? {0} : ({0} > 0) - ({0} < 0)",
-}  # fmt: skip
+    **{
+        name: f"{name}({{0}})"
+        for name in (
+            "sqrt",
+            "cbrt",
+            "exp",
+            "exp2",
+            "expm1",
+            "log",
+            "log2",
+            "log10",
+            "log1p",
+            "sin",
+            "cos",
+            "tan",
+            "sinh",
+            "cosh",
+            "tanh",
+            "floor",
+            "ceil",
+            "trunc",
+            "rint",
+        )
+    },
+    "true_divide": "{0} / {1}",
+    "divide": "{0} / {1}",
+    "absolute": "fabs({0})",
+    "power": "pow({0}, {1})",
+    "reciprocal": "1 / {0}",
+    "sign": "{0} != {0} ? {0} : ({0} > 0) - ({0} < 0)",
+}
 _INTEGER = {"absolute": "{0} < 0 ? -{0} : {0}"}
 # Of a reduction: how two become one, from what it begins, and what becomes of the result.
 _REDUCE = {
@@ -41,15 +80,25 @@ _REDUCE = {
     **dict.fromkeys(("min", "amin"), ("(a != a || a < b) ? a : b", "")),
 }
 _LETTERS = frozenset("bcdghkmpqrstuvwxyz")
-_TAKEN = frozenset({
-    *("in", "is", "and", "or", "not", "new", "int", "long", "short", "char", "float", "double", "auto"),
-    *("bool", "void", "this", "union", "enum", "struct", "before", "behind"),
-})  # fmt: skip
+_TAKEN = frozenset(
+    {
+        *("in", "is", "and", "or", "not", "new", "int", "long", "short", "char", "float", "double", "auto"),
+        *("bool", "void", "this", "union", "enum", "struct", "before", "behind"),
+    }
+)
 _C_NAMES = {
-    "bool": "bool", "int8": "signed char", "int16": "short", "int32": "int", "int64": "long long",
-    "uint8": "unsigned char", "uint16": "unsigned short", "uint32": "unsigned int",
-    "uint64": "unsigned long long", "float32": "float", "float64": "double",
-}  # fmt: skip
+    "bool": "bool",
+    "int8": "signed char",
+    "int16": "short",
+    "int32": "int",
+    "int64": "long long",
+    "uint8": "unsigned char",
+    "uint16": "unsigned short",
+    "uint32": "unsigned int",
+    "uint64": "unsigned long long",
+    "float32": "float",
+    "float64": "double",
+}
 
 
 # CuPy includes it for types that its own parameters have, and one of a preamble's is none.
@@ -92,8 +141,10 @@ def generated(plan: Plan, group: Sequence[int], name: str) -> Generated:
     NoCodeError
         If one of its expressions has no C++ here.
     """
-    nodes, cp = plan.nodes, session.cp()
-    takes, gives = plan.reads(group), plan.writes(group)
+    nodes = plan.nodes
+    cp = session.cp()
+    takes = plan.reads(group)
+    gives = plan.writes(group)
     if plan.alias([nodes[n] for n in group]):
         raise NoCodeError("an expression in place that reads other elements of the same memory")
     names = {n.number: _input(n, k) for k, n in enumerate(takes)}
@@ -125,9 +176,14 @@ def generated(plan: Plan, group: Sequence[int], name: str) -> Generated:
 
 
 def _reduction(
-    plan: Plan, node: Node, written: dict[bool, list[str]], outs: list[str],
-    names: dict[int, str], numbers: tuple[tuple[int, ...], tuple[int, ...]], name: str,
-) -> Generated:  # fmt: skip
+    plan: Plan,
+    node: Node,
+    written: dict[bool, list[str]],
+    outs: list[str],
+    names: dict[int, str],
+    numbers: tuple[tuple[int, ...], tuple[int, ...]],
+    name: str,
+) -> Generated:
     known = _REDUCE.get(node.name)
     axis = node.kwargs.get("axis", node.args[1] if len(node.args) > 1 else None)
     if known is None or {*node.kwargs} - {"axis", "keepdims"} or len(node.args) > 2:
@@ -149,7 +205,8 @@ def _reduction(
         preamble = f"{_HALVES}{preamble}"
     # CuPy puts in0 and out0 in these names' place, wherever it finds their letters, and lacks their types
     # where that is what they are called.
-    given, made = [f"in_{k}" for k in range(len(takes))], [f"out_{k}" for k in range(len(gives))]
+    given = [f"in_{k}" for k in range(len(takes))]
+    made = [f"out_{k}" for k in range(len(gives))]
     parts = f"before({', '.join(given)})", known[0], f"behind({', '.join(['a', *made])})"
     declared = tuple(
         ", ".join(f"{n.dtype.name} {called}" for n, called in zip(some, calls, strict=True))
@@ -200,8 +257,9 @@ def _input(node: Node, at: int) -> str:
     )
 
 
-_PLAIN = frozenset({"copyto", "copy", "astype", "where", "equal", "not_equal", "logical_not", "logical_and",
-                    "logical_or"})  # fmt: skip
+_PLAIN = frozenset(
+    {"copyto", "copy", "astype", "where", "equal", "not_equal", "logical_not", "logical_and", "logical_or"}
+)
 
 
 def _text(plan: Plan, one: Any, names: dict[int, str], takes: list[Node], loop: np.dtype[Any]) -> str:

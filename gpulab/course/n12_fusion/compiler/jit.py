@@ -39,7 +39,8 @@ class Entry:
         """The guards that do not hold, as sentences."""
         found = []
         for name in dict.fromkeys((*self.guards, *now)):
-            was, here = self.guards.get(name), now.get(name)
+            was = self.guards.get(name)
+            here = now.get(name)
             if was != here:
                 found.append(f"{name} was {was} and is {here}")
         for name, look, was in self.names:

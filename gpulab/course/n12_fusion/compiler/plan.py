@@ -58,7 +58,9 @@ class Plan:
     """
 
     def __init__(self, trace: Trace, way: Way = "reductions") -> None:
-        self.trace, self.nodes, self.way = trace, trace.nodes, way
+        self.trace = trace
+        self.nodes = trace.nodes
+        self.way = way
         self.work = [n for n in self.nodes if n.kind in WORKS]
         self.sources = {n.number: [*_sources(self.nodes, n)] for n in self.nodes}
         self.consumers: dict[int, set[int]] = defaultdict(set)
@@ -85,7 +87,8 @@ class Plan:
         return [n for n in self.work if self.group[n.number] == self.group[number]]
 
     def _merge(self, first: int, then: int) -> None:
-        old, new = self.group[then], self.group[first]
+        old = self.group[then]
+        new = self.group[first]
         self.group.update({n: new for n, g in self.group.items() if g == old})
 
     def _why(self, first: Node, then: Node, seen: Node) -> str:
@@ -162,7 +165,8 @@ class Plan:
         try:
             TopologicalSorter(graph).prepare()
         except CycleError:
-            least, most = min(joined), max(joined)
+            least = min(joined)
+            most = max(joined)
             between = {n.kind for n in self.nodes[least:most] if n.number not in joined}
             return HOST if "host" in between else BETWEEN if "reduce" in between else OTHER
         return ""

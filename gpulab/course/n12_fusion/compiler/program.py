@@ -112,7 +112,8 @@ class Program:
 
     def _place(self, node: Node, done: dict[int, Any]) -> AbstractContextManager[Any]:
         """The device and stream of a ``with`` block, which wait for what ran elsewhere before."""
-        cp, stack = session.cp(), ExitStack()
+        cp = session.cp()
+        stack = ExitStack()
         if node.device is not None:
             stack.enter_context(cp.cuda.Device(node.device))
         current = cp.cuda.get_current_stream()

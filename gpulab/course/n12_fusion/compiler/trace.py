@@ -21,15 +21,33 @@ from virtualgpu.errors import GpulabError
 
 Kind = Literal["input", "map", "reduce", "matmul", "view", "kernel", "other", "host"]
 MOST_NODES = 400
-_REDUCTIONS = frozenset({
-    *("sum", "prod", "max", "min", "amax", "amin", "mean", "any", "all", "argmax", "argmin", "var", "std"),
-    *("nansum", "nanmax", "nanmin", "median"),
-})  # fmt: skip
+_REDUCTIONS = frozenset(
+    {
+        *(
+            "sum",
+            "prod",
+            "max",
+            "min",
+            "amax",
+            "amin",
+            "mean",
+            "any",
+            "all",
+            "argmax",
+            "argmin",
+            "var",
+            "std",
+        ),
+        *("nansum", "nanmax", "nanmin", "median"),
+    }
+)
 _PRODUCTS = frozenset({"matmul", "dot", "inner", "outer", "tensordot", "einsum", "vdot", "kron"})
-_MAPS = frozenset({
-    *("where", "clip", "astype", "copy", "copyto", "array", "ascontiguousarray", "nan_to_num", "round"),
-    "conj",
-})  # fmt: skip
+_MAPS = frozenset(
+    {
+        *("where", "clip", "astype", "copy", "copyto", "array", "ascontiguousarray", "nan_to_num", "round"),
+        "conj",
+    }
+)
 _ASKS = frozenset({"get", "item", "tolist", "tobytes", "asnumpy"})
 _MAKERS = frozenset({"ElementwiseKernel", "ReductionKernel", "RawKernel", "fuse"})
 _HOST_METHODS = ("__bool__", "__float__", "__int__", "__index__", "__complex__")
@@ -313,10 +331,20 @@ class Value:
 
 def _operators() -> None:
     pairs = {
-        "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "true_divide", "mod": "remainder",
-        "floordiv": "floor_divide", "pow": "power", "matmul": "matmul", "and": "bitwise_and",
-        "or": "bitwise_or", "xor": "bitwise_xor", "lshift": "left_shift", "rshift": "right_shift",
-    }  # fmt: skip
+        "add": "add",
+        "sub": "subtract",
+        "mul": "multiply",
+        "truediv": "true_divide",
+        "mod": "remainder",
+        "floordiv": "floor_divide",
+        "pow": "power",
+        "matmul": "matmul",
+        "and": "bitwise_and",
+        "or": "bitwise_or",
+        "xor": "bitwise_xor",
+        "lshift": "left_shift",
+        "rshift": "right_shift",
+    }
     compare = {"lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal", "eq": "equal"}
     for short, name in {**pairs, **compare, "ne": "not_equal"}.items():
         setattr(Value, f"__{short}__", _forward(name, lambda a, b: (a, b)))
@@ -353,7 +381,10 @@ class _Module:
     """Stands for ``cp``, or a part of it; `wrap` gives what stands for a kernel that it makes."""
 
     def __init__(self, trace: Trace, module: Any, wrap: Callable[[Any], Any], path: str = "") -> None:
-        self.__trace, self.__module, self.__wrap, self.__path = trace, module, wrap, path
+        self.__trace = trace
+        self.__module = module
+        self.__wrap = wrap
+        self.__path = path
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self.__module, name)
@@ -445,7 +476,8 @@ def _raw(trace: Trace, kernel: Any) -> Callable[..., Any]:
 
 def _constant_parameters(kernel: Any) -> list[bool]:
     """Whether each parameter of a kernel is declared const, as its source says."""
-    code, name = str(kernel.code), str(kernel.name)
+    code = str(kernel.code)
+    name = str(kernel.name)
     _, found, rest = code.partition(f" {name}(")
     return ["const" in one.split("*")[0] for one in rest.partition(")")[0].split(",")] if found else []
 

@@ -33,7 +33,8 @@ def by_names(gemm: Way, a: Any, b: Any, c: Any, m: int, n: int, k: int, lda: int
 
 def by_views(gemm: Way, a: Any, b: Any, c: Any, m: int, n: int, k: int, lda: int, ldb: int, ldc: int) -> Any:
     """Views of the same memory, and a result that nobody needs."""
-    rows, columns = m, n
+    rows = m
+    columns = n
     gemm("N", "N", columns, rows, k, b[:], ldb, a[: m * lda], lda, c[:], ldc)
     return c
 
@@ -187,7 +188,9 @@ class Tuner:
     def __init__(
         self, candidates: dict[str, Way], reference: Way, timed: Callable[[str, Any], float]
     ) -> None:
-        self.ways, self.reference, self.timed = candidates, reference, timed
+        self.ways = candidates
+        self.reference = reference
+        self.timed = timed
         self.kept: dict[str, str] = {}
 
     def __call__(self, x: Any) -> str:

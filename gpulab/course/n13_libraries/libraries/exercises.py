@@ -80,7 +80,8 @@ def _wrong_product(mine: Any, wanted: Any, a: Any, b: Any, shape: Shape) -> str:
     m, n, k = shape
     if not np.array_equal(mine[:, n:], wanted[:, n:]):
         return "wrote into the space behind c's rows: from one row's begin to the next it is ldc elements."
-    flat, right = mine[:, :n].ravel(), (a @ b)
+    flat = mine[:, :n].ravel()
+    right = a @ b
     if m == n and np.array_equal(mine[:, :n], right.T):
         return "left the transpose of a @ b in c: gemm writes columns where c has rows."
     if m == n == k and np.array_equal(mine[:, :n], b @ a):
@@ -160,7 +161,8 @@ class Candidates:
     """What each candidate gives and takes for each kind of array; how often it was timed in each turn."""
 
     def __init__(self, calls: Sequence[Kind], behaviour: dict[str, dict[Kind, Behaviour]]) -> None:
-        self._kinds, self._behaviour = {kind: at for at, kind in enumerate(dict.fromkeys(calls))}, behaviour
+        self._kinds = {kind: at for at, kind in enumerate(dict.fromkeys(calls))}
+        self._behaviour = behaviour
         self._timed_so_far: dict[tuple[str, Kind], int] = {}
         self.timed: list[dict[str, int]] = []
 
@@ -290,12 +292,17 @@ def _kinds(rng: np.random.Generator) -> list[Kind]:
     rows, columns = (64 * int(n) for n in rng.permutation(np.arange(1, 30))[:2])
     base: Kind = ("float32", (rows, columns), 0)
     near: list[Kind] = [
-        ("float16", (rows, columns), 0), ("float64", (rows, columns), 0), ("float32", (rows, columns), 1),
-        ("float32", (columns, rows), 0), ("float32", (rows, 2 * columns), 0),
-        ("float32", (rows * columns,), 0), ("float16", (rows, columns), 1),
-        ("float32", (1, rows, columns), 0), ("float32", (rows + 1, columns), 0),
+        ("float16", (rows, columns), 0),
+        ("float64", (rows, columns), 0),
+        ("float32", (rows, columns), 1),
+        ("float32", (columns, rows), 0),
+        ("float32", (rows, 2 * columns), 0),
+        ("float32", (rows * columns,), 0),
+        ("float16", (rows, columns), 1),
+        ("float32", (1, rows, columns), 0),
+        ("float32", (rows + 1, columns), 0),
         ("float32", (rows, columns - 1), 0),
-    ]  # fmt: skip
+    ]
     order = rng.permutation(len(near))
     return [base, *(near[int(at)] for at in order)]
 

@@ -70,7 +70,7 @@ _TUNER = (
     Right("13-tuner", "median of eleven, no warm-up", tuner(warmup=0, repeats=11, of=median)),
     Right("13-tuner", "a class", answers.Tuner),
     Right("13-tuner", "NumPy's comparison", tuner(key_by("device", "shape", "dtype"), answers.by_numpy_close)),
-)  # fmt: skip
+)
 
 _ALL: tuple[Wrong | Right, ...] = (*_COLUMNS, *_TUNER)
 WRONG = [one for one in _ALL if isinstance(one, Wrong)]

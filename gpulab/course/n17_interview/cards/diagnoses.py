@@ -25,7 +25,8 @@ CAUSES = tuple(cause for cause in FAMILIES if cause != SOUND)
 LEAST_GAIN = 1.4
 NEARLY = 0.6
 """A cause whose remedy gains so much of what the first one's does is a right answer, too."""
-HARDLY, SURELY = 1.15, 1.35
+HARDLY = 1.15
+SURELY = 1.35
 """Around what is worth fixing (1.25), where either answer is right."""
 _TRIES = 12
 _MODULES = (laid_out,)  # its families are listed once it is imported
@@ -48,7 +49,9 @@ class Hidden:
     @property
     def shown(self) -> Table:
         """Its launch and its counters, as a profiler would tell them, without its source."""
-        of, found, seen = info(self.case.device), self.found, self.counters
+        of = info(self.case.device)
+        found = self.found
+        seen = self.counters
         held = found.occupancy
         blocks = found.grid[0] * found.grid[1] * found.grid[2]
         caches = seen.caches
@@ -61,8 +64,14 @@ class Hidden:
 
         rows = [
             ("device", f"{of.name}, {of.sm_count} SMs, {of.memory_bandwidth_gbps:,} GB/s"),
-            ("launch", f"{blocks:,} blocks of {shape(found.block)} threads, {size(found.shared_bytes)} shared"),
-            ("resident", f"{held.blocks_per_sm} blocks, {held.warps_per_sm} of {held.max_warps_per_sm} warps an SM"),
+            (
+                "launch",
+                f"{blocks:,} blocks of {shape(found.block)} threads, {size(found.shared_bytes)} shared",
+            ),
+            (
+                "resident",
+                f"{held.blocks_per_sm} blocks, {held.warps_per_sm} of {held.max_warps_per_sm} warps an SM",
+            ),
             ("time of the kernel", f"{duration(found.time_ns)}; the host's launch {duration(found.host_ns)}"),
             ("DRAM", f"{size(moved)}, {percent(reached)} of its bandwidth"),
             ("L1, L2 hits", f"{_share(caches.l1_hit_rate)}, {_share(caches.l2_hit_rate)}"),
@@ -70,13 +79,22 @@ class Hidden:
             ("global loads", _per_request(seen, "load")),
             ("global stores", _per_request(seen, "store")),
             ("shared memory", f"{shared('requests'):,} requests, {shared('wavefronts'):,} wavefronts"),
-            ("atomics", f"{seen.total('requests', 'global', 'atomic'):,} requests, {shared('requests', 'atomic'):,} shared"),
+            (
+                "atomics",
+                f"{seen.total('requests', 'global', 'atomic'):,} requests, {shared('requests', 'atomic'):,} shared",
+            ),
             ("local memory", f"{seen.total('requests', 'local'):,} requests"),
-            ("warp instructions", f"{seen.warp_instructions:,}, the longest warp {seen.longest_warp_instructions:,}"),
+            (
+                "warp instructions",
+                f"{seen.warp_instructions:,}, the longest warp {seen.longest_warp_instructions:,}",
+            ),
             ("active lanes", percent(seen.lane_efficiency)),
             ("divergent branches", f"{seen.divergent_branches:,}"),
-            ("operations", ", ".join(f"{kind} {number(count)}" for kind, count in seen.flops.items()) or "none"),
-        ]  # fmt: skip
+            (
+                "operations",
+                ", ".join(f"{kind} {number(count)}" for kind, count in seen.flops.items()) or "none",
+            ),
+        ]
         title = f"A kernel that is not shown, from cold caches; counters and times {seen.provenance.label}"
         return Table(title, ("counter", "value"), tuple(rows))
 
@@ -86,7 +104,8 @@ def _share(rate: float | None) -> str:
 
 
 def _per_request(seen: KernelCounters, kind: str) -> str:
-    requests, sectors = seen.total("requests", "global", kind), seen.total("sectors", "global", kind)
+    requests = seen.total("requests", "global", kind)
+    sectors = seen.total("sectors", "global", kind)
     return f"{requests:,} requests of {number(sectors / requests)} sectors" if requests else "none"
 
 
@@ -159,11 +178,23 @@ def diagnose(rng: Random, cause: str) -> Drawn:
         assert main is not None
         return Found(round(main.gain, 2), origin, f"{duration(main.before_ns)} → {duration(main.after_ns)}.")
 
-    parts = [Part(question="What is the main cause of its time: what would you mend first?", measure=truth,
-                  choices=tuple(listed), table=seen.shown)]  # fmt: skip
+    parts = [
+        Part(
+            question="What is the main cause of its time: what would you mend first?",
+            measure=truth,
+            choices=tuple(listed),
+            table=seen.shown,
+        )
+    ]
     if main is not None:
-        parts.append(Part(question="Without that cause, all else as it is: how many times as fast would it be?",
-                          measure=gain, unit="times", near=1.6))  # fmt: skip
+        parts.append(
+            Part(
+                question="Without that cause, all else as it is: how many times as fast would it be?",
+                measure=gain,
+                unit="times",
+                near=1.6,
+            )
+        )
     return Drawn(
         parts=tuple(parts),
         points=(

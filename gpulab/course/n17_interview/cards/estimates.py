@@ -43,7 +43,8 @@ def _resident(device: str, threads: int, kib: int) -> Found:
 
 
 def resident(rng: Random) -> Drawn:
-    device, threads = rng.choice(DEVICES), rng.choice([32, 64, 96, 128])
+    device = rng.choice(DEVICES)
+    threads = rng.choice([32, 64, 96, 128])
     kib = rng.choice([4, 6, 10, 12, 14, 20, 27])
     then = other(rng, device)
     question = (
@@ -74,8 +75,10 @@ def resident(rng: Random) -> Drawn:
 
 
 def waves(rng: Random) -> Drawn:
-    device, threads = rng.choice(DEVICES), rng.choice([128, 256, 512])
-    then, extra = other(rng, device), rng.choice([0.1, 0.4, 1.2, 2.6])
+    device = rng.choice(DEVICES)
+    threads = rng.choice([128, 256, 512])
+    then = other(rng, device)
+    extra = rng.choice([0.1, 0.4, 1.2, 2.6])
     blocks = int(info(device).sm_count * (info(device).max_warps_per_sm * 32 // threads) * (1 + extra))
 
     def found(name: str) -> Found:
@@ -113,10 +116,12 @@ def waves(rng: Random) -> Drawn:
 # --- what moves -------------------------------------------------------------------------------------
 def _sectors(device: str, stride: int, n: int) -> Found:
     with on(device) as cp:
-        x, y = cp.zeros(n * stride, "float32"), cp.zeros(n, "float32")
+        x = cp.zeros(n * stride, "float32")
+        y = cp.zeros(n, "float32")
         seen = count(kernel(cp, "strided"), n // 256, 256, (x, y, np.int32(stride), np.int32(n)))
     loads = [each for each in seen.accesses if each.space == "global" and each.kind == "load"]
-    sectors, requests = sum(each.sectors for each in loads), sum(each.requests for each in loads)
+    sectors = sum(each.sectors for each in loads)
+    requests = sum(each.requests for each in loads)
     return Found(
         sectors // requests,
         seen.provenance,
@@ -126,7 +131,8 @@ def _sectors(device: str, stride: int, n: int) -> Found:
 
 
 def sectors(rng: Random) -> Drawn:
-    device, stride = rng.choice(DEVICES), rng.choice([2, 3, 4, 5, 6, 8, 16])
+    device = rng.choice(DEVICES)
+    stride = rng.choice([2, 3, 4, 5, 6, 8, 16])
     then = rng.choice([step for step in (1, 2, 4, 7, 8, 32) if step != stride])
     n = 1 << 13
 
@@ -153,11 +159,13 @@ def sectors(rng: Random) -> Drawn:
 
 def _ways(device: str, stride: int) -> Found:
     with on(device) as cp:
-        x, y = cp.zeros(32 * stride, "float32"), cp.zeros(32, "float32")
+        x = cp.zeros(32 * stride, "float32")
+        y = cp.zeros(32, "float32")
         args = (x, y, np.int32(stride), np.int32(16))
         seen = count(kernel(cp, "banks"), 1, 32, args, shared_bytes=128 * stride)
     loads = [each for each in seen.accesses if each.space == "shared" and each.kind == "load"]
-    passes, requests = sum(each.wavefronts for each in loads), sum(each.requests for each in loads)
+    passes = sum(each.wavefronts for each in loads)
+    requests = sum(each.requests for each in loads)
     return Found(
         round(passes / requests),
         seen.provenance,
@@ -166,7 +174,8 @@ def _ways(device: str, stride: int) -> Found:
 
 
 def conflicts(rng: Random) -> Drawn:
-    device, stride = rng.choice(DEVICES), rng.choice([2, 4, 6, 8, 12, 16, 24, 32])
+    device = rng.choice(DEVICES)
+    stride = rng.choice([2, 4, 6, 8, 12, 16, 24, 32])
     then = rng.choice([5, 9, 17, 31, 33])
 
     def part(step: int) -> Part:
@@ -193,7 +202,8 @@ def conflicts(rng: Random) -> Drawn:
 
 def _scaled_ns(device: str, n: int) -> Found:
     with on(device) as cp:
-        x, y = cp.zeros(n, "float32"), cp.empty(n, "float32")
+        x = cp.zeros(n, "float32")
+        y = cp.empty(n, "float32")
         blocks = info(device).sm_count * 8
         seen = diagnosis(kernel(cp, "scaled"), blocks, 256, (x, y, np.int32(n)))
     bound = 8 * n / info(device).memory_bandwidth_gbps
@@ -206,7 +216,8 @@ def _scaled_ns(device: str, n: int) -> Found:
 
 
 def scaling(rng: Random) -> Drawn:
-    device, n = rng.choice(DEVICES), rng.choice([8, 12, 16]) << 20
+    device = rng.choice(DEVICES)
+    n = rng.choice([8, 12, 16]) << 20
     then = other(rng, device)
 
     def part(name: str) -> Part:
@@ -253,8 +264,10 @@ def _moved(device: str, bytes_: int, pinned: bool) -> Found:
 
 
 def copying(rng: Random) -> Drawn:
-    device, mib = rng.choice(DEVICES), rng.choice([32, 48, 64, 96])
-    pinned, then = rng.random() < 0.5, other(rng, device)
+    device = rng.choice(DEVICES)
+    mib = rng.choice([32, 48, 64, 96])
+    pinned = rng.random() < 0.5
+    then = other(rng, device)
 
     def part(name: str, locked: bool) -> Part:
         return Part(
@@ -285,7 +298,8 @@ def _pcie(name: str) -> str:
 # --- execution --------------------------------------------------------------------------------------
 def _lanes(device: str, ways: int) -> Found:
     with on(device) as cp:
-        x, y = cp.ones(256, "float32"), cp.zeros(256, "float32")
+        x = cp.ones(256, "float32")
+        y = cp.zeros(256, "float32")
         seen = count(kernel(cp, "forked"), 1, 256, (x, y, np.int32(ways), np.int32(400)))
     return Found(
         round(100 * seen.lane_efficiency, 2),
@@ -295,7 +309,8 @@ def _lanes(device: str, ways: int) -> Found:
 
 
 def divergence(rng: Random) -> Drawn:
-    device, ways = rng.choice(DEVICES), rng.choice([2, 4, 8, 16])
+    device = rng.choice(DEVICES)
+    ways = rng.choice([2, 4, 8, 16])
     then = rng.choice([way for way in (2, 4, 8, 32) if way != ways])
 
     def part(many: int) -> Part:
@@ -321,9 +336,12 @@ def divergence(rng: Random) -> Drawn:
 
 def _launched(device: str, many: int, graph: bool) -> Found:
     with on(device) as cp:
-        x, y = cp.zeros(256, "float32"), cp.zeros(256, "float32")
-        made, args = kernel(cp, "scaled"), (x, y, np.int32(256))
-        backend, stream = session.backend(), cp.cuda.Stream(non_blocking=True)
+        x = cp.zeros(256, "float32")
+        y = cp.zeros(256, "float32")
+        made = kernel(cp, "scaled")
+        args = (x, y, np.int32(256))
+        backend = session.backend()
+        stream = cp.cuda.Stream(non_blocking=True)
         with stream:
             made((1,), (256,), args)
             stream.synchronize()
@@ -345,7 +363,8 @@ def _launched(device: str, many: int, graph: bool) -> Found:
 
 
 def launching(rng: Random) -> Drawn:
-    device, many = rng.choice(DEVICES), rng.choice([100, 200, 400])
+    device = rng.choice(DEVICES)
+    many = rng.choice([100, 200, 400])
 
     def part(graph: bool) -> Part:
         how = (
@@ -379,7 +398,8 @@ def launching(rng: Random) -> Drawn:
 
 # --- memory of the device ---------------------------------------------------------------------------
 def pooled(rng: Random) -> Drawn:
-    n, kept = rng.choice([1_000_001, 250_001, 2_500_003, 700_001]), rng.choice([2, 3])
+    n = rng.choice([1_000_001, 250_001, 2_500_003, 700_001])
+    kept = rng.choice([2, 3])
 
     def found(total: bool) -> Found:
         with on("T4") as cp:

@@ -24,7 +24,8 @@ from virtualgpu.records import Dim3
 _WORTH = {"results": 0.0, "orders": 0.25, "hazards": 0.35, "budget": 0.6, "parallelism": 0.5}
 # In an interview nobody counts instructions as closely as an exercise does. And with a launch of one's own a
 # thread may compute several elements, so that few warps have more to do each.
-_SLACK, _BUSIEST = 6.0, 40.0
+_SLACK = 6.0
+_BUSIEST = 40.0
 _MOST_THREADS = 1024
 
 
@@ -151,9 +152,12 @@ def with_launch(of: KernelExercise, grid: Any, block: Any) -> KernelExercise:
         table=tuple(replace(row, case=launched(row.case), block=None) for row in of.table),
         blocks=lambda rng: [own],
         measured=replace(
-            measured, block=own, busiest=_BUSIEST, drawn=drawn_sizes if drawn_launches else None,
+            measured,
+            block=own,
+            busiest=_BUSIEST,
+            drawn=drawn_sizes if drawn_launches else None,
         ),
-    )  # fmt: skip
+    )
 
 
 def _dim3(name: str, sides: Any) -> Dim3:
@@ -177,7 +181,8 @@ def _grid_of(grid: Any, names: list[str]) -> Callable[[list[int]], Dim3] | None:
         try:
             return _dim3("grid", grid(*numbers))
         except Exception as error:
-            called, given = ", ".join(names), ", ".join(map(str, numbers))
+            called = ", ".join(names)
+            given = ", ".join(map(str, numbers))
             raise ValueError(
                 f"grid({given}) fails ({error}). Write grid=lambda {called}: (blocks in x, blocks in y)."
             ) from None

@@ -70,7 +70,8 @@ def also(found: DiagnosisTable, later: list[DiagnosisTable]) -> tuple[str, ...]:
 
 
 def climb(rng: Random, ladder: str) -> Drawn:
-    of, device = kernels.ladder(ladder), rng.choice(DEVICES)
+    of = kernels.ladder(ladder)
+    device = rng.choice(DEVICES)
     rungs = [rung for rung in of.rungs if rung.name in _RUNGS.get(ladder, (rung.name,))]
     found_of = {rung.name: climbed(ladder, rung.name, device) for rung in rungs}
     seen = list(found_of.values())
@@ -97,8 +98,12 @@ def climb(rng: Random, ladder: str) -> Drawn:
     choices = (*sorted({*_ALWAYS, *map(bound, seen)} - {NOTHING}), NOTHING)
     return Drawn(
         parts=tuple(
-            Part(question=f"`{rungs[at].name}`: what would you fix next?", measure=partial(truth, rungs[at].name),
-                 choices=choices, table=shown(at))
+            Part(
+                question=f"`{rungs[at].name}`: what would you fix next?",
+                measure=partial(truth, rungs[at].name),
+                choices=choices,
+                table=shown(at),
+            )
             for at in asked
         ),
         points=(
@@ -108,7 +113,7 @@ def climb(rng: Random, ladder: str) -> Drawn:
         ),
         sentence=_summary({name: found.time_ns for name, found in found_of.items()}),
         parameters={"device": device, "ladder": ladder},
-    )  # fmt: skip
+    )
 
 
 def _summary(times: dict[str, float]) -> str:

@@ -65,7 +65,9 @@ def ridge(rng: Random) -> Drawn:
 
 
 def product(rng: Random) -> Drawn:
-    device, n, then = rng.choice(DEVICES), rng.choice([2048, 4096, 6144, 8192]), ""
+    device = rng.choice(DEVICES)
+    n = rng.choice([2048, 4096, 6144, 8192])
+    then = ""
     then = other(rng, device)
 
     def found(name: str, tensor: bool) -> Found:
@@ -102,7 +104,8 @@ def product(rng: Random) -> Drawn:
 
 
 def registers(rng: Random) -> Drawn:
-    device, each = rng.choice(DEVICES), rng.choice([40, 64, 72, 96, 128, 168])
+    device = rng.choice(DEVICES)
+    each = rng.choice([40, 64, 72, 96, 128, 168])
     then = other(rng, device)
 
     def file(name: str) -> Found:
@@ -127,11 +130,19 @@ def registers(rng: Random) -> Drawn:
 
     return Drawn(
         parts=(
-            Part(question=f"How many KiB is the register file of one SM of {a(device)} {device}?",
-                 measure=lambda: file(device), unit="KiB", near=1.03),
-            Part(question=f"A kernel takes {each} registers a thread. How many warps do the registers of an SM of "
-                 f"{a(then)} {then} allow, whatever its other limits are?",
-                 measure=lambda: held(then), unit="warps", near=1.1),
+            Part(
+                question=f"How many KiB is the register file of one SM of {a(device)} {device}?",
+                measure=lambda: file(device),
+                unit="KiB",
+                near=1.03,
+            ),
+            Part(
+                question=f"A kernel takes {each} registers a thread. How many warps do the registers of an SM of "
+                f"{a(then)} {then} allow, whatever its other limits are?",
+                measure=lambda: held(then),
+                unit="warps",
+                near=1.1,
+            ),
         ),
         points=(
             "An SM has 65,536 registers of 32 bits.",
@@ -140,11 +151,12 @@ def registers(rng: Random) -> Drawn:
         ),
         sentence="64 K registers of four bytes: a quarter of a mebibyte an SM, the largest memory it has.",
         parameters={"device": device, "registers": each, "then": then},
-    )  # fmt: skip
+    )
 
 
 def in_flight(rng: Random) -> Drawn:
-    device, latency = rng.choice(DEVICES), rng.choice([400, 500, 600, 800])
+    device = rng.choice(DEVICES)
+    latency = rng.choice([400, 500, 600, 800])
     then = other(rng, device)
 
     def found(name: str) -> Found:
@@ -180,11 +192,9 @@ def in_flight(rng: Random) -> Drawn:
 
 def cache_of_keys(rng: Random) -> Drawn:
     layers, heads, dim = rng.choice([(32, 8, 128), (80, 8, 128), (32, 32, 128), (40, 10, 128)])
-    tokens, batch, device = (
-        rng.choice([4096, 8192, 32768]),
-        rng.choice([1, 4, 8]),
-        rng.choice(["A100", "H100", "H200"]),
-    )
+    tokens = rng.choice([4096, 8192, 32768])
+    batch = rng.choice([1, 4, 8])
+    device = rng.choice(["A100", "H100", "H200"])
     bytes_ = 2 * layers * heads * dim * tokens * batch * 2
 
     def held() -> Found:
@@ -202,11 +212,20 @@ def cache_of_keys(rng: Random) -> Drawn:
 
     return Drawn(
         parts=(
-            Part(question=f"A model has {layers} layers with {heads} key-value heads of {dim} numbers, in FP16. How many GiB do "
-                 f"the keys and values of {batch} × {tokens:,} tokens take?", measure=held, unit="GiB", near=1.1),
-            Part(question=f"One decoding step adds a token to {f'each of the {batch} sequences' if batch > 1 else 'the sequence'}, and "
-                 f"reads all these keys and values once. How long is that at least on {a(device)} {device}, were there room for them?",
-                 measure=step, unit="ms", near=1.3),
+            Part(
+                question=f"A model has {layers} layers with {heads} key-value heads of {dim} numbers, in FP16. How many GiB do "
+                f"the keys and values of {batch} × {tokens:,} tokens take?",
+                measure=held,
+                unit="GiB",
+                near=1.1,
+            ),
+            Part(
+                question=f"One decoding step adds a token to {f'each of the {batch} sequences' if batch > 1 else 'the sequence'}, and "
+                f"reads all these keys and values once. How long is that at least on {a(device)} {device}, were there room for them?",
+                measure=step,
+                unit="ms",
+                near=1.3,
+            ),
         ),
         points=(
             "Keys and values: twice. Layers × key-value heads × head size × bytes, for each token of each sequence.",
@@ -215,12 +234,20 @@ def cache_of_keys(rng: Random) -> Drawn:
         ),
         sentence="Two times layers times key-value heads times head size times bytes, for every token kept; then over "
         "bandwidth.",
-        parameters={"layers": layers, "heads": heads, "dim": dim, "tokens": tokens, "batch": batch, "device": device},
-    )  # fmt: skip
+        parameters={
+            "layers": layers,
+            "heads": heads,
+            "dim": dim,
+            "tokens": tokens,
+            "batch": batch,
+            "device": device,
+        },
+    )
 
 
 def decoding(rng: Random) -> Drawn:
-    billions, bytes_each = rng.choice([7, 8, 13, 70]), rng.choice([1, 2])
+    billions = rng.choice([7, 8, 13, 70])
+    bytes_each = rng.choice([1, 2])
     first, then = rng.choice([("A100", "H100"), ("T4", "A100"), ("H100", "H200"), ("RTX 3090", "RTX 4090")])
 
     def rate() -> Found:
@@ -232,7 +259,8 @@ def decoding(rng: Random) -> Drawn:
         )
 
     def gained() -> Found:
-        old, new = info(first), info(then)
+        old = info(first)
+        new = info(then)
         return Found(
             round(new.memory_bandwidth_gbps / old.memory_bandwidth_gbps, 2),
             new.provenance,
@@ -242,9 +270,19 @@ def decoding(rng: Random) -> Drawn:
 
     return Drawn(
         parts=(
-            Part(question=f"{billions} billion weights of {bytes_each} byte{'s' if bytes_each > 1 else ''} decode one sequence. How many tokens a second does "
-                 f"the bandwidth of {a(first)} {first} allow at most, were there room for them?", measure=rate, unit="tokens/s", near=1.3),
-            Part(question=f"How many times as fast is it at most on {a(then)} {then}?", measure=gained, unit="times", near=1.15),
+            Part(
+                question=f"{billions} billion weights of {bytes_each} byte{'s' if bytes_each > 1 else ''} decode one sequence. How many tokens a second does "
+                f"the bandwidth of {a(first)} {first} allow at most, were there room for them?",
+                measure=rate,
+                unit="tokens/s",
+                near=1.3,
+            ),
+            Part(
+                question=f"How many times as fast is it at most on {a(then)} {then}?",
+                measure=gained,
+                unit="times",
+                near=1.15,
+            ),
         ),
         points=(
             "Each token reads every weight once: bytes of weights over bandwidth.",
@@ -253,7 +291,7 @@ def decoding(rng: Random) -> Drawn:
         ),
         sentence="Bandwidth over bytes of weights, since every token reads all of them.",
         parameters={"billions": billions, "bytes": bytes_each, "device": first, "then": then},
-    )  # fmt: skip
+    )
 
 
 def halves(rng: Random) -> Drawn:
@@ -280,7 +318,11 @@ def halves(rng: Random) -> Drawn:
 
     return Drawn(
         parts=(
-            Part(question=f"A kernel adds 1 to an FP16 sum {times:,} times. What does it hold then?", measure=found, near=1.0),
+            Part(
+                question=f"A kernel adds 1 to an FP16 sum {times:,} times. What does it hold then?",
+                measure=found,
+                near=1.0,
+            ),
             Part(question="And at which number does an FP32 sum of ones stop?", measure=again, near=1.0),
         ),
         points=(
@@ -290,15 +332,17 @@ def halves(rng: Random) -> Drawn:
         ),
         sentence="It counts to two to the number of significand bits, and stays there.",
         parameters={"times": times},
-    )  # fmt: skip
+    )
 
 
 def shared_out(rng: Random) -> Drawn:
-    gpus, mib = rng.choice([4, 8, 16]), rng.choice([256, 512, 1024])
+    gpus = rng.choice([4, 8, 16])
+    mib = rng.choice([256, 512, 1024])
 
     def ring() -> Found:
         # Each rank's buffer in `gpus` chunks; bytes that rank 0 sends, step by step.
-        chunk, sent = mib / gpus, 0.0
+        chunk = mib / gpus
+        sent = 0.0
         for _ in range(gpus - 1):  # reduce-scatter
             sent += chunk
         for _ in range(gpus - 1):  # all-gather
@@ -312,10 +356,18 @@ def shared_out(rng: Random) -> Drawn:
 
     return Drawn(
         parts=(
-            Part(question=f"A ring all-reduce over {gpus} GPUs of {mib} MiB each. How many MiB does each GPU send?",
-                 measure=ring, unit="MiB", near=1.05),
-            Part(question="If all send theirs to GPU 0, which adds up: how many MiB does GPU 0 receive?",
-                 measure=through_one, unit="MiB", near=1.05),
+            Part(
+                question=f"A ring all-reduce over {gpus} GPUs of {mib} MiB each. How many MiB does each GPU send?",
+                measure=ring,
+                unit="MiB",
+                near=1.05,
+            ),
+            Part(
+                question="If all send theirs to GPU 0, which adds up: how many MiB does GPU 0 receive?",
+                measure=through_one,
+                unit="MiB",
+                near=1.05,
+            ),
         ),
         points=(
             "Reduce-scatter and all-gather, n − 1 steps each, one n-th of the data a step.",
@@ -324,11 +376,12 @@ def shared_out(rng: Random) -> Drawn:
         ),
         sentence="Twice (n − 1) over n of the data, in and out of every port, for any number of GPUs.",
         parameters={"gpus": gpus, "mib": mib},
-    )  # fmt: skip
+    )
 
 
 def amdahl(rng: Random) -> Drawn:
-    share, factor = rng.choice([20, 35, 60, 80]), rng.choice([3, 5, 10])
+    share = rng.choice([20, 35, 60, 80])
+    factor = rng.choice([3, 5, 10])
 
     def once(times: float) -> Found:
         value = 100 / (100 - share + share / times)
@@ -337,9 +390,18 @@ def amdahl(rng: Random) -> Drawn:
 
     return Drawn(
         parts=(
-            Part(question=f"A kernel takes {share} % of a step and becomes {factor} times as fast. How many times as fast is the step?",
-                 measure=lambda: once(factor), unit="times", near=1.05),
-            Part(question="And if it took no time at all?", measure=lambda: once(math.inf), unit="times", near=1.05),
+            Part(
+                question=f"A kernel takes {share} % of a step and becomes {factor} times as fast. How many times as fast is the step?",
+                measure=lambda: once(factor),
+                unit="times",
+                near=1.05,
+            ),
+            Part(
+                question="And if it took no time at all?",
+                measure=lambda: once(math.inf),
+                unit="times",
+                near=1.05,
+            ),
         ),
         points=(
             "Amdahl: what is not touched stays.",
@@ -348,7 +410,7 @@ def amdahl(rng: Random) -> Drawn:
         ),
         sentence="One over what is left: the untouched share plus the touched one divided by its gain.",
         parameters={"share": share, "factor": factor},
-    )  # fmt: skip
+    )
 
 
 CARDS = (

@@ -19,7 +19,8 @@ MINUTES = 20
 
 
 def write(rng: Random, name: str) -> Drawn:
-    of, own = exercise(name), name in CONVENTIONS
+    of = exercise(name)
+    own = name in CONVENTIONS
     stub = f'extern "C" __global__ void {of.kernel}({of.parameters}) {{\n    // {MINUTES} minutes\n}}\n'
     launch = ""
     if own:

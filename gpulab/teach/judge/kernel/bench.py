@@ -25,13 +25,16 @@ from virtualgpu.words import count
 
 # A kernel of an exercise takes milliseconds of processor time: this one takes too long, or does not end if
 # for a while nothing comes of it.
-WATCHDOG_S, PATIENT_WATCHDOG_S, IDLE_S = 3.0, 8.0, 1.0
+WATCHDOG_S = 3.0
+PATIENT_WATCHDOG_S = 8.0
+IDLE_S = 1.0
 # Between two arrays lies so much that belongs to nobody: an access that leaves its array is a fault there.
 _GAP_BYTES = 1 << 18
 _SHOWN_CHARACTERS = 70
 _BYTE_ORDER_MARK = "\ufeff"  # some editors put it before a text
 # A kernel of an exercise compiles within seconds.
-_COMPILE_S, _COMPILE_BYTES = 8.0, 1 << 30
+_COMPILE_S = 8.0
+_COMPILE_BYTES = 1 << 30
 
 
 # What a kernel with dynamic shared memory declares. In one without, an array that is too small would reach
@@ -44,7 +47,9 @@ class Fault(Exception):
 
     def __init__(self, kind: str, said: str, array: str = "") -> None:
         super().__init__(said)
-        self.kind, self.said, self.array = kind, said, array
+        self.kind = kind
+        self.said = said
+        self.array = array
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +101,10 @@ class Bench:
         found = {name: self.cp.asnumpy(arrays[name]) for name in case.wanted}
         inputs = [p.name for p in exercise.arguments if p.pointer and p.read_only]
         written = tuple(
-            name for name in inputs
+            name
+            for name in inputs
             if self.cp.asnumpy(arrays[name]).tobytes() != np.asarray(case.values[name]).tobytes()
-        )  # fmt: skip
+        )
         return Run(found, start, written, counters)
 
     def sanitize(
@@ -140,7 +146,8 @@ def bench() -> Iterator[Bench]:
     """A bench for a while."""
     with session.bench() as side:
         for device in side.machine.devices:
-            device.watchdog_s, device.idle_s = WATCHDOG_S, IDLE_S
+            device.watchdog_s = WATCHDOG_S
+            device.idle_s = IDLE_S
         yield Bench(side, side.cp)
 
 
@@ -173,7 +180,8 @@ def _of_characters(source: KernelSource) -> KernelSource:
     try:
         source.code.encode()
     except UnicodeEncodeError as error:
-        line, half = source.code.count("\n", 0, error.start) + 1, ord(source.code[error.start])
+        line = source.code.count("\n", 0, error.start) + 1
+        half = ord(source.code[error.start])
         raise NotYet(f"line {line} has half a character (U+{half:04X}): type it again.") from None
     return source
 
@@ -214,7 +222,8 @@ def _first_error(log: str, code: str) -> str:
     found = re.match(r".*?\((\d+)\): (?:catastrophic )?error: (.*)", first)
     if found is None:
         return f"{first.strip().rstrip('.')}."
-    number, what = int(found[1]), found[2].strip().rstrip(".")
+    number = int(found[1])
+    what = found[2].strip().rstrip(".")
     source = code.splitlines()
     text = short(source[number - 1]) if 0 < number <= len(source) else ""
     said = f"line {number} `{text}`: {what}." if text else f"line {number}: {what}."
@@ -303,7 +312,8 @@ def on_device(
     """Arrays by name, the arguments of a launch, and what outputs hold before it."""
     arrays: dict[str, Any] = {}
     start: dict[str, Array] = {}
-    gaps, args = [], []
+    gaps = []
+    args = []
     for number, parameter in enumerate(exercise.arguments):
         name = parameter.name
         value = case.values.get(name)

@@ -19,7 +19,8 @@ from virtualgpu.records import Dim3, KernelCounters, KernelSource
 # So many instructions more each warp may execute, whatever the reference needs: some of them need few.
 _MORE = 50
 # The busiest warp of a small launch may execute so many times the reference's, and so many more.
-_ALONE, _MORE_ALONE = 20, 300
+_ALONE = 20
+_MORE_ALONE = 300
 # A warp is busy alone only with so many times the instructions of the reference's busiest.
 _BUSY = 1.5
 _WIDE = 32
@@ -32,7 +33,8 @@ def counted(trial: Trial) -> list[Counted]:
 
 
 def _count(trial: Trial) -> Iterator[Counted]:
-    exercise, counting = trial.exercise, budget.counting(trial.exercise.budgets)
+    exercise = trial.exercise
+    counting = budget.counting(trial.exercise.budgets)
     stats = trial.bench.stats(trial.source)
     device = trial.bench.side.device_info().name
     measured = exercise.measured
@@ -44,7 +46,8 @@ def _count(trial: Trial) -> Iterator[Counted]:
             reference = _shipped(exercise, exercise.reference, size, block, device)
             naive = _shipped(exercise, exercise.naive, size, block, device) if exercise.naive else None
         else:
-            reference, naive = _costs(trial.bench, exercise, exercise.reference, case), None
+            reference = _costs(trial.bench, exercise, exercise.reference, case)
+            naive = None
         run = trial.run(case, "budget", counting=counting)
         yield Counted(case, budget.Costs(run.counters, stats), reference, naive)
     # Where there are few columns, good and bad solutions leave most lanes idle.
@@ -73,7 +76,8 @@ def keep_budget(trial: Trial) -> str:
 
 def _asked(item: Budget, score: budget.Score) -> bool:
     """Whether the reference itself keeps a budget in this launch: a narrow block may need conflicts."""
-    limit, least = item.limit(score.reference), item.floor(score.reference)
+    limit = item.limit(score.reference)
+    least = item.floor(score.reference)
     return (limit is None or score.reference <= limit) and (least is None or score.reference >= least)
 
 
@@ -94,7 +98,9 @@ def share_work(trial: Trial) -> str:
 
 
 def _complaint(trial: Trial, launch: Counted) -> str:
-    limits, yours, reference = trial.exercise.measured, launch.yours.counters, launch.reference.counters
+    limits = trial.exercise.measured
+    yours = launch.yours.counters
+    reference = launch.reference.counters
     right = f"{launch.case.label}: the results are right, but"
     lopsided = _share_of_busiest(yours) > limits.busiest * _share_of_busiest(reference)
     warps = prod(launch.case.launch_grid) * -(-prod(launch.case.block) // 32)

@@ -84,7 +84,8 @@ def results(trial: Trial) -> str:
     cases = [*trial.small_cases, *trial.data_cases(), *trial.table_cases()]
     runs = [trial.run(case, "results", number) for number, case in enumerate(cases)]
     trial.hopeless = _hopeless(trial, cases, runs)
-    sizes, shapes = len({case.size for case in cases}), len({case.block for case in cases})
+    sizes = len({case.size for case in cases})
+    shapes = len({case.block for case in cases})
     launches = count(len(cases), "launch", "launches")
     return f"{launches} with {count(sizes, 'small size')} and {count(shapes, 'block shape')}"
 
@@ -188,7 +189,8 @@ def _hopeless(trial: Trial, cases: list[Case], runs: list[Run]) -> Mistake | Non
     most = max(numbers, key=lambda number: runs[number].counters.warp_instructions)
     longest = max(numbers, key=lambda number: runs[number].counters.longest_warp_instructions)
     trial.longest = cases[longest], runs[longest].counters
-    exercise, yours = trial.exercise, runs[most].counters
+    exercise = trial.exercise
+    yours = runs[most].counters
     source = KernelSource(exercise.kernel, exercise.source(exercise.reference))
     reference = trial.bench.run(exercise, source, cases[most].shipped or cases[most]).counters
     if yours.warp_instructions <= _HOPELESS * reference.warp_instructions:

@@ -191,12 +191,17 @@ class Trial:
 
 
 def made_case(
-    exercise: KernelExercise, drawn: Draw, size: Any, block: Dim3,
-    make: Callable[..., Case] | None = None, what: str = "",
-) -> Case:  # fmt: skip
+    exercise: KernelExercise,
+    drawn: Draw,
+    size: Any,
+    block: Dim3,
+    make: Callable[..., Case] | None = None,
+    what: str = "",
+) -> Case:
     """A launch with the label that messages open with: the exercise's own, or a row of its table."""
     case = (make or exercise.case)(drawn, size, block)
-    case.block, case.size = block, size
+    case.block = block
+    case.size = size
     threads = "×".join(str(n) for n in block if n > 1) or "1"
     shape = f"{count(prod(case.launch_grid), 'block')} of {threads} {noun(prod(block), 'thread')}"
     numbers = {p.name: case.values.get(p.name) for p in exercise.arguments if not p.pointer}

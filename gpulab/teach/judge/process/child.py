@@ -28,7 +28,8 @@ _CPU_S = 60  # no process of an answer computes longer than this, whoever is lef
 
 def main() -> None:
     """Read requests, do what they say, tell what came of it."""
-    asked, told = os.fdopen(_high(0), "rb"), _high(1)
+    asked = os.fdopen(_high(0), "rb")
+    told = _high(1)
     # From here on the answer's output and input are its own.
     os.dup2(2, 1)
     nothing = os.open(os.devnull, os.O_RDONLY)

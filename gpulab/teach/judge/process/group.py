@@ -35,7 +35,8 @@ class Group:
     def __init__(self, devices: Sequence[str], limit_s: float) -> None:
         if not limit_s > 0:
             raise ValueError(f"limit_s is a number of seconds above 0, not {limit_s!r}.")
-        self._devices, self._limit_s = tuple(devices), limit_s
+        self._devices = tuple(devices)
+        self._limit_s = limit_s
         self._talks: list[Talk] = []
         self._folder = tempfile.TemporaryDirectory(prefix="gpulab-ranks-")
         self._until = 0.0
@@ -92,7 +93,8 @@ class Group:
 
     def _said(self, asked: Sequence[Future[Any]]) -> str:
         """Which ranks failed, and where the others are."""
-        failed, waiting = [], []
+        failed = []
+        waiting = []
         for rank, each in enumerate(asked):
             call = "its start"
             with suppress(OSError):

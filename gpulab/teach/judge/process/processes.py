@@ -50,7 +50,8 @@ _MESSAGE_BYTES = 1 << 20
 _FDS = 4
 _START_S = 60.0  # until a process stands; a busy machine may take long
 _LOOK_S = 0.1
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
 
 
 class Process:
@@ -92,8 +93,12 @@ class Process:
         pipe = subprocess.PIPE
         self._started = subprocess.Popen(
             [sys.executable, "-m", MAIN],
-            stdin=pipe, stdout=pipe, stderr=pipe, env=environment, start_new_session=True,
-        )  # fmt: skip
+            stdin=pipe,
+            stdout=pipe,
+            stderr=pipe,
+            env=environment,
+            start_new_session=True,
+        )
         assert self._started.stdin is not None
         assert self._started.stdout is not None
         assert self._started.stderr is not None
@@ -156,9 +161,13 @@ class _Server:
         with theirs:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", __name__, str(theirs.fileno())],
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(),), env=environment, start_new_session=True,
-            )  # fmt: skip
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(),),
+                env=environment,
+                start_new_session=True,
+            )
 
     def serves(self) -> bool:
         """Whether it lives and has not been stopped."""
@@ -187,7 +196,8 @@ def _forked(environment: dict[str, str]) -> tuple[IO[bytes], IO[bytes], IO[bytes
             server = _server(os.getpid())
         pipes = [os.pipe() for _ in range(_FDS)]
         (stdin, to), *back = pipes
-        theirs, ours = [stdin, *(write for _, write in back)], [to, *(read for read, _ in back)]
+        theirs = [stdin, *(write for _, write in back)]
+        ours = [to, *(read for read, _ in back)]
         with contextlib.suppress(OSError, ValueError):
             socket.send_fds(server.line, [wanted], theirs)
         for fd in theirs:

@@ -52,12 +52,18 @@ class Talk:
     """
 
     def __init__(
-        self, device: str, limit_s: float, longest_s: float | None = None, memory_bytes: int | None = None,
-        kept_bytes: int = _SHOWN_BYTES, variables: Mapping[str, str] | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        device: str,
+        limit_s: float,
+        longest_s: float | None = None,
+        memory_bytes: int | None = None,
+        kept_bytes: int = _SHOWN_BYTES,
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         environment |= {"GPULAB_DEVICE": device, **(variables or {})}
-        self._limit_s, self._longest_s = limit_s, longest_s or LONGEST_S
+        self._limit_s = limit_s
+        self._longest_s = longest_s or LONGEST_S
         self._memory_bytes = memory_bytes or MEMORY_BYTES
         self._nonce = os.urandom(child.NONCE_BYTES)
         self._process = Process(environment)
@@ -89,17 +95,24 @@ class Talk:
     def begin(self) -> None:
         """What it has used up to now does not count."""
         self._used_before_s = self._watch.look(self._memory_bytes).cpu_s
-        self._ready, self._spent_s, self._waited_s = True, 0.0, 0.0
+        self._ready = True
+        self._spent_s = 0.0
+        self._waited_s = 0.0
 
     def limit(self, limit_s: float, longest_s: float, memory_bytes: int) -> None:
         """Other limits, from now on."""
-        self._limit_s, self._longest_s, self._memory_bytes = limit_s, longest_s, memory_bytes
+        self._limit_s = limit_s
+        self._longest_s = longest_s
+        self._memory_bytes = memory_bytes
         self.begin()
 
     def ask(
-        self, shown: str, function: Callable[..., Any], *arguments: Any,
+        self,
+        shown: str,
+        function: Callable[..., Any],
+        *arguments: Any,
         back: Callable[..., Any] | None = None,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         """What ``function(answer, *arguments)`` returns there, as plain data.
 
         With `back` it is ``function(answer, asks, *arguments)``: what `asks` is given there comes to `back`.
@@ -129,8 +142,10 @@ class Talk:
 
     def _exchange(self, shown: str, request: bytes) -> bytes:
         """Send bytes, wait for those that come back, and look at the limits meanwhile."""
-        left, looked = memoryview(request), time.monotonic()
-        to, back = self._process.stdin.fileno(), self._process.stdout.fileno()
+        left = memoryview(request)
+        looked = time.monotonic()
+        to = self._process.stdin.fileno()
+        back = self._process.stdout.fileno()
         while True:
             if (frame := self._frame()) is not None:
                 self._spent_s += time.monotonic() - looked
@@ -260,7 +275,8 @@ class _Printed:
     """What comes through a pipe: the first bytes kept, all bytes and lines counted, the pipe never full."""
 
     def __init__(self, pipe: IO[bytes], kept_bytes: int) -> None:
-        self.bytes, self._kept_bytes = b"", kept_bytes
+        self.bytes = b""
+        self._kept_bytes = kept_bytes
         self.count = self.lines = 0
         self.thread = threading.Thread(target=self._listen, args=(pipe,), daemon=True)
         self.thread.start()

@@ -20,7 +20,8 @@ _WORKING = (psutil.STATUS_RUNNING, psutil.STATUS_DISK_SLEEP)
 
 def descendants(pid: int) -> list[int]:
     """Every process that `pid` has started, and that those have started; parents first, without `pid`."""
-    found, look = [], [pid]
+    found = []
+    look = [pid]
     while look:
         begun = children(look.pop())
         found += begun
@@ -96,7 +97,9 @@ class Watch:
         if len(pids) > MOST_PROCESSES:
             return Use(len(pids), self._cpu_s, 0, False)
         self._known = {pid: known for pid in pids if (known := self._process(pid)) is not None}
-        now_s, memory_bytes, waits = 0.0, 0, True
+        now_s = 0.0
+        memory_bytes = 0
+        waits = True
         for process in self._known.values():
             with contextlib.suppress(psutil.Error), process.oneshot():
                 now_s += sum(process.cpu_times()[:4])  # its own, and of those whose end it has read

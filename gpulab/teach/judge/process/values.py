@@ -77,7 +77,9 @@ class _Parts:
     """A value as a tree that JSON takes; arrays are put aside."""
 
     def __init__(self, arrays: list[bytes]) -> None:
-        self._arrays, self._left, self._bytes = arrays, _MOST_PARTS, 0
+        self._arrays = arrays
+        self._left = _MOST_PARTS
+        self._bytes = 0
 
     def of(self, value: Any, depth: int) -> Any:
         self._left -= 1

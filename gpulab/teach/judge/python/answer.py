@@ -39,7 +39,10 @@ class Answer:
     """
 
     def __init__(self, asking: Callable[..., Any], seed: int, is_function: bool, kind: str) -> None:
-        self._asking, self.seed, self.is_function, self.kind = asking, seed, is_function, kind
+        self._asking = asking
+        self.seed = seed
+        self.is_function = is_function
+        self.kind = kind
 
     def __call__(self, *arguments: Any) -> Any:
         return self.calling("", *arguments)
@@ -53,9 +56,12 @@ class Answer:
         return self.ask(child.itself)
 
     def ask(
-        self, function: Callable[..., Any], *arguments: Any, shown: str = "",
+        self,
+        function: Callable[..., Any],
+        *arguments: Any,
+        shown: str = "",
         back: Callable[..., Any] | None = None,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         """What ``function(answer, *arguments)`` returns, called where the answer is.
 
         What an answer may ask and must not look into stays here: `back` is called as often as

@@ -49,9 +49,12 @@ class Bench:
         """Call a program and note what it costs; within another such call, as part of that."""
         if self._side is None or self._watching:
             return program()
-        recorder, machine = self._side.timeline_recorder(), self._side.machine
-        waits, bus_bytes = machine.clock.waits, machine.current_device.memory.bus_bytes
-        memory, current = MemoryUse(), self.cp.cuda.get_current_stream().ptr
+        recorder = self._side.timeline_recorder()
+        machine = self._side.machine
+        waits = machine.clock.waits
+        bus_bytes = machine.current_device.memory.bus_bytes
+        memory = MemoryUse()
+        current = self.cp.cuda.get_current_stream().ptr
         recorder.start()
         self._watching = True
         try:
@@ -91,7 +94,8 @@ class Bench:
     def checking(self, current: Any) -> Iterator[list[StreamHazard]]:
         """Check the order between streams in a block; afterwards the list has what was found."""
         names = {(self.cp.cuda.Device().id, current.ptr): "current"}
-        checker, watcher = StreamChecker(names), self._side.stream_watcher()
+        checker = StreamChecker(names)
+        watcher = self._side.stream_watcher()
         found: list[StreamHazard] = []
 
         def see(act: Act) -> None:

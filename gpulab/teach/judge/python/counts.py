@@ -28,8 +28,11 @@ class Seen:
         memory: MemoryUse | None = None,
         stream_id: int = 0,
     ) -> None:
-        self.timeline, self.waits, self.kernel_bus_bytes = timeline, waits, kernel_bus_bytes
-        self.memory, self.stream_id = memory or MemoryUse(), stream_id
+        self.timeline = timeline
+        self.waits = waits
+        self.kernel_bus_bytes = kernel_bus_bytes
+        self.memory = memory or MemoryUse()
+        self.stream_id = stream_id
         self.flow = Flow()
         self.activities = sorted(timeline.activities, key=lambda a: a.correlation_id)
 

@@ -28,7 +28,9 @@ class Flow:
 
 def flow(acts: Sequence[Act], results: Iterable[Region]) -> Flow:
     """What the contents of `results`, after the last act, rest on."""
-    needed, numbers, launches = list(results), set[int](), 0
+    needed = list(results)
+    numbers = set[int]()
+    launches = 0
     for act in reversed(acts):
         if isinstance(act, Work):
             needed = _before(act, needed, numbers)

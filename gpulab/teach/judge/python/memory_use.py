@@ -38,12 +38,15 @@ class MemoryUse:
         """Count in a block."""
         ledger = device.memory.ledger
         ledger.mark()
-        calls, segments = ledger.driver_calls, ledger.segments
-        reserved_bytes, array_bytes = ledger.reserved_bytes, ledger.array_bytes
+        calls = ledger.driver_calls
+        segments = ledger.segments
+        reserved_bytes = ledger.reserved_bytes
+        array_bytes = ledger.array_bytes
         try:
             yield
         finally:
-            self.driver_calls, self.segments = ledger.driver_calls - calls, ledger.segments - segments
+            self.driver_calls = ledger.driver_calls - calls
+            self.segments = ledger.segments - segments
             self.peak_reserved_bytes = ledger.peak_reserved_bytes - reserved_bytes
             self.peak_used_bytes = ledger.peak_array_bytes - array_bytes
             self.kept_bytes = ledger.array_bytes - array_bytes

@@ -58,7 +58,8 @@ def judge_program(
 def _judged(
     trial: _Trial, names: Sequence[Stage], answer: Answer, beside: Beside, begin: Callable[[], None]
 ) -> Verdict:
-    exercise, name = trial.exercise, trial.exercise.exercise_id
+    exercise = trial.exercise
+    name = trial.exercise.exercise_id
     results: tuple[StageResult, ...] = ()
     sizes = range(len(trial.sizes))
     checked: dict[int, Counts] = {}
@@ -104,7 +105,9 @@ class _Trial:
     """
 
     def __init__(self, exercise: ProgramExercise, seed: int, again: Call | None = None) -> None:
-        self.exercise, self._seed, self._again = exercise, seed, again
+        self.exercise = exercise
+        self._seed = seed
+        self._again = again
         self.failed: Call | None = None
         sizes = exercise.sizes
         self.sizes: Sequence[Any] = sizes(np.random.default_rng(seed)) if callable(sizes) else sizes
@@ -141,7 +144,8 @@ class _Trial:
     ) -> tuple[tuple[Score, ...], str]:
         """The figures at the last size, which are the score, and what is said of a budget that is not kept,
         there or at another size."""
-        exercise, last = self.exercise, len(self.sizes) - 1
+        exercise = self.exercise
+        last = len(self.sizes) - 1
         reference = self._costs(put, exercise.reference)
         naive = None if exercise.naive is None else self._costs(put, exercise.naive)
 
@@ -226,7 +230,9 @@ def run(
 def _facts(told: Any, arguments: int) -> dict[str, Any]:
     """What `perform` returned, or something that the answer has put in its place."""
     if isinstance(told, dict) and told.keys() == {"result", "counts", "hazards", "changed"}:
-        counts, hazards, changed = told["counts"], told["hazards"], told["changed"]
+        counts = told["counts"]
+        hazards = told["hazards"]
+        changed = told["changed"]
         whole = counts is None or (
             isinstance(counts, dict)
             and counts.keys() == COUNTS.keys()

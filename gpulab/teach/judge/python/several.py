@@ -27,7 +27,9 @@ class Gpus:
     """
 
     def __init__(self, side: Any, count: int) -> None:
-        self.side, self.cp, self.count = side, side.cp, count
+        self.side = side
+        self.cp = side.cp
+        self.count = count
         runtime = self.cp.cuda.runtime
         self.streams = []
         for gpu in range(count):
@@ -58,7 +60,9 @@ class Gpus:
 
     def called(self, work: Callable[[], Any]) -> tuple[Any, dict[str, Any]]:
         """What a program returns, and what it cost."""
-        ports, line, clock = self.side.port_recorder(), self.side.timeline_recorder(), self.side.machine.clock
+        ports = self.side.port_recorder()
+        line = self.side.timeline_recorder()
+        clock = self.side.machine.clock
         ports.start()
         line.start()
         waits = clock.waits
@@ -66,7 +70,8 @@ class Gpus:
             result = work()
         finally:
             waits = clock.waits - waits
-            seen, traffic = line.stop(), ports.stop()
+            seen = line.stop()
+            traffic = ports.stop()
         gpus = range(self.count)
         by_host = sum(a.size_bytes for a in seen.activities if a.copy_kind in ("HtoD", "DtoH"))
         facts = {
@@ -83,7 +88,8 @@ class Gpus:
 
     def follows(self, late: int, early: int) -> bool:
         """Whether an operation had to wait for another one."""
-        todo, seen = [late], set[int]()
+        todo = [late]
+        seen = set[int]()
         while todo:
             for before in self.after.get(todo.pop(), ()):
                 if before == early:
@@ -107,7 +113,8 @@ def tried(made: Gpus, how: Any) -> Iterator[list[str]]:
     said: list[str] = []
     if how == "checked":
         names = {(gpu, stream.ptr): f"streams[{gpu}]" for gpu, stream in enumerate(made.streams)}
-        checker, watcher = StreamChecker(names), made.side.stream_watcher()
+        checker = StreamChecker(names)
+        watcher = made.side.stream_watcher()
         watcher.start(checker.see)
         try:
             yield said

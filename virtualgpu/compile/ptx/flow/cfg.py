@@ -199,10 +199,30 @@ def waits_on_memory(
 
 
 _NO_DESTINATION = {
-    "st", "red", "bra", "brx", "bar", "barrier", "ret", "exit", "trap", "membar", "fence", "prefetch",
-    "prefetchu", "call", "nanosleep", "brkpt", "cp", "pmevent", "discard", "applypriority", "griddepcontrol",
-    "sust", "sured",
-}  # fmt: skip
+    "st",
+    "red",
+    "bra",
+    "brx",
+    "bar",
+    "barrier",
+    "ret",
+    "exit",
+    "trap",
+    "membar",
+    "fence",
+    "prefetch",
+    "prefetchu",
+    "call",
+    "nanosleep",
+    "brkpt",
+    "cp",
+    "pmevent",
+    "discard",
+    "applypriority",
+    "griddepcontrol",
+    "sust",
+    "sured",
+}
 
 
 def definitions_and_uses(instruction: ir.Instruction) -> tuple[list[str], list[str]]:
@@ -241,7 +261,8 @@ def _collect(operand: ir.Operand | None, direct: list[str], bases: list[str]) ->
 def live_out(function: ir.Function, flow: Flow) -> list[set[str]]:
     """For each block, the registers some later block reads before writing them."""
     bit = {name: 1 << i for i, name in enumerate(function.registers)}
-    uses, defines = [], []
+    uses = []
+    defines = []
     for block in flow.blocks:
         use = define = 0
         for instruction in function.instructions[block.first : block.end]:
@@ -287,7 +308,8 @@ def excused(function: ir.Function, flow: Flow, pc: int) -> tuple[int, ...]:
     and without meeting those that passed this one: an early ``return`` is such a way. What lies behind an
     ``if`` around a barrier is not, as there the threads that skipped it wait for the others.
     """
-    code, blocks = function.instructions, flow.blocks
+    code = function.instructions
+    blocks = flow.blocks
     here = _block_of(flow, pc)
 
     def instructions(at: int) -> list[ir.Instruction]:
@@ -314,7 +336,8 @@ def is_in_loop(flow: Flow, pc: int) -> bool:
 
 def share_a_loop(flow: Flow, first: int, second: int) -> bool:
     """Whether a thread may come from either of two instructions to the other."""
-    a, b = _block_of(flow, first), _block_of(flow, second)
+    a = _block_of(flow, first)
+    b = _block_of(flow, second)
     return all(
         any(end in _reachable(flow, number) for number in flow.blocks[start].successors)
         for start, end in ((a, b), (b, a))
@@ -327,7 +350,8 @@ def _block_of(flow: Flow, pc: int) -> int:
 
 def _reachable(flow: Flow, start: int, stop: int = -1) -> set[int]:
     """Blocks that a thread may come to from `start`, itself included, if it goes no further than `stop`."""
-    seen, todo = set[int](), [start]
+    seen = set[int]()
+    todo = [start]
     while todo:
         at = todo.pop()
         if at not in seen:

@@ -93,7 +93,8 @@ def copy(
     if staged and not pinned:
         device.clock.advance(size_bytes / STAGING_GBPS)
         pinned = True
-    links, passage = device.machine.links, Passage()
+    links = device.machine.links
+    passage = Passage()
     between = (source.id, to.id) if kind == "PtoP" and source is not None and to is not None else None
     duration_ns = cost.copy_ns(device.info, kind, size_bytes, pinned) if between is None else 0.0
 

@@ -13,7 +13,10 @@ from virtualgpu.model import machine as _machine
 from virtualgpu.model.machine import VirtualDevice
 from virtualgpu.model.memory.ordered import RELEASE_THRESHOLD, OrderedPool
 
-_PINNED, _NO_HANDLE, _ON_DEVICE = 1, 0, 1  # the kind of pool that the virtual GPU has
+# the kind of pool that the virtual GPU has
+_PINNED = 1
+_NO_HANDLE = 0
+_ON_DEVICE = 1
 
 
 class _Pools:
@@ -121,7 +124,8 @@ class GraphMemory:
 
     def __init__(self, address: int, size: int, pool: OrderedPool, device: VirtualDevice) -> None:
         self.address = address
-        self._size, self._device = size, device
+        self._size = size
+        self._device = device
         self._lives = False
         self._kept: list[GraphMemory] = []  # itself, while it lives
         driver_pools().of_graphs[address] = self
@@ -170,7 +174,8 @@ class GraphMemory:
             )
 
     def _begin(self) -> float:
-        self._lives, self._kept = True, [self]
+        self._lives = True
+        self._kept = [self]
         self._device.memory.track(self.address, self._size, f"{self._size:,}-byte allocation of a graph")
         return 0.0
 
@@ -235,7 +240,8 @@ def give_ordered(address: int, stream: _BaseStream, owner: VirtualDevice | None 
     if of_graph is not None:
         of_graph.free()
         return
-    memory, ready_ns = device.memory, device.work.schedule.ready_ns(stream.ptr)
+    memory = device.memory
+    ready_ns = device.work.schedule.ready_ns(stream.ptr)
     pool = next((pool for pool in memory.pools if pool.owns(address)), None)
     if device.clock.watch is not None and pool is not None:
         start, end = memory.segment(address)

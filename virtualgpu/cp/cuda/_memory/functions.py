@@ -45,7 +45,8 @@ class _FunctionMemory(BaseMemory):
         if not address or sys.is_finalizing():
             return 0
         self.ptr = 0
-        memory, before = self.owner.memory, self._before
+        memory = self.owner.memory
+        before = self._before
         memory.untrack(address)
         if before is not None:
             memory.track(address, before.size_bytes, before.label)

@@ -14,10 +14,14 @@ from virtualgpu.model.machine import VirtualDevice
 from virtualgpu.model.memory.managed import ManagedPages
 
 # cudaMemoryType (driver_types.h).
-UNREGISTERED, HOST, DEVICE, MANAGED = 0, 1, 2, 3
+UNREGISTERED = 0
+HOST = 1
+DEVICE = 2
+MANAGED = 3
 INVALID_DEVICE = -2
 _ADVICE = range(1, 7)
-_READ_MOSTLY, _NOT_READ_MOSTLY = 1, 2
+_READ_MOSTLY = 1
+_NOT_READ_MOSTLY = 2
 _LOCATED_ADVICE = (3, 5, 6)  # those that mean a device: preferred location, accessed by
 
 

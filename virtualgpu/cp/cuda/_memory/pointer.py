@@ -165,7 +165,8 @@ class MemoryPointer:
     def _from_device(self, src: MemoryPointer, size: int, stream: _BaseStream | None) -> None:
         self._check(size)
         src._check(size)
-        into, out_of = self._bytes(size), src._bytes(size)
+        into = self._bytes(size)
+        out_of = src._bytes(size)
         if size > 0:
             reach(src.mem.owner, self.mem.owner)
 
@@ -189,7 +190,8 @@ class MemoryPointer:
 
     def _from_host(self, mem: Any, size: int, stream: _BaseStream | None, waits: bool = False) -> None:
         self._check(size)
-        host, into = host_bytes(mem, size), self._bytes(size)
+        host = host_bytes(mem, size)
+        into = self._bytes(size)
 
         def move() -> None:
             into[:] = host
@@ -222,7 +224,8 @@ class MemoryPointer:
 
     def _to_host(self, mem: Any, size: int, stream: _BaseStream | None, waits: bool = False) -> None:
         self._check(size)
-        host, out_of = host_bytes(mem, size), self._bytes(size)
+        host = host_bytes(mem, size)
+        out_of = self._bytes(size)
 
         def move() -> None:
             host[:] = out_of
@@ -240,7 +243,8 @@ class MemoryPointer:
         self._check(size)
         if size <= 0:
             return
-        into, memory = self._bytes(size), self.mem.owner.memory
+        into = self._bytes(size)
+        memory = self.mem.owner.memory
 
         def fill() -> None:
             if value:

@@ -63,7 +63,8 @@ class PooledMemory(BaseMemory):
         """Give the memory back to the pool; a second call does nothing."""
         if not self.ptr:
             return
-        ptr, self.ptr = self.ptr, 0
+        ptr = self.ptr
+        self.ptr = 0
         pool = self.pool()
         if pool is None:  # the block's segment goes back to the device with its last block
             self._untrack(ptr)
@@ -81,7 +82,8 @@ class PooledMemory(BaseMemory):
                 hook.free_postprocess(**told)
 
     def _untrack(self, ptr: int) -> None:
-        watch, deferral = self.owner.clock.watch, self.owner.clock.deferral
+        watch = self.owner.clock.watch
+        deferral = self.owner.clock.deferral
         if deferral is not None:
             deferral.let_go()
         if watch is not None:
@@ -224,9 +226,12 @@ class SingleDeviceMemoryPool:
         if owned is None:
             return Block(address=chunk.address, size_bytes=chunk.size, is_free=chunk.is_free)
         return Block(
-            address=chunk.address, size_bytes=chunk.size, is_free=False, requested_bytes=owned.size_bytes,
+            address=chunk.address,
+            size_bytes=chunk.size,
+            is_free=False,
+            requested_bytes=owned.size_bytes,
             label=owned.label,
-        )  # fmt: skip
+        )
 
     def n_free_blocks(self) -> int:
         """Number of free blocks over all arenas."""
@@ -351,7 +356,8 @@ def check_room(size: int) -> None:
     OutOfMemoryError
         If one of them has not.
     """
-    pool, free = default_memory_pool(), _machine.current().current_device.memory.free_bytes
+    pool = default_memory_pool()
+    free = _machine.current().current_device.memory.free_bytes
     limit = pool.get_limit()
     if size > free + pool.free_bytes() or 0 < limit < pool.used_bytes() + size:
         alloc(size)  # refuses, but for an allocator with rules of its own

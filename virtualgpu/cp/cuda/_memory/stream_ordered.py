@@ -96,7 +96,8 @@ class MemoryAsyncPool:
         """
         size = size_t(size)
         rounded = round_size(size)
-        total, limit = self.total_bytes(), 0
+        total = self.total_bytes()
+        limit = 0
         if total - self.used_bytes() < rounded:
             limit = self.get_limit()
             if max(limit, total) < total + rounded:

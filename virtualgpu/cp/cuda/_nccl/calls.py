@@ -17,17 +17,26 @@ OPS = ("sum", "prod", "max", "min", "avg")
 BFLOAT16 = 9
 # By NCCL's numbers: name in messages, name in kernels, and NumPy's type (of bfloat16, its bits).
 DTYPES: tuple[tuple[str, str, type[np.generic]], ...] = (
-    ("int8", "i8", np.int8), ("uint8", "u8", np.uint8), ("int32", "i32", np.int32),
-    ("uint32", "u32", np.uint32), ("int64", "i64", np.int64), ("uint64", "u64", np.uint64),
-    ("float16", "f16", np.float16), ("float32", "f32", np.float32), ("float64", "f64", np.float64),
+    ("int8", "i8", np.int8),
+    ("uint8", "u8", np.uint8),
+    ("int32", "i32", np.int32),
+    ("uint32", "u32", np.uint32),
+    ("int64", "i64", np.int64),
+    ("uint64", "u64", np.uint64),
+    ("float16", "f16", np.float16),
+    ("float32", "f32", np.float32),
+    ("float64", "f64", np.float64),
     ("bfloat16", "bf16", np.uint16),
-)  # fmt: skip
+)
 REDUCING = ("allReduce", "reduce", "reduceScatter")
 ROOTED = ("reduce", "broadcast")
 _KERNELS = {
-    "allReduce": "AllReduce", "reduce": "Reduce", "broadcast": "Broadcast",
-    "reduceScatter": "ReduceScatter", "allGather": "AllGather",
-}  # fmt: skip
+    "allReduce": "AllReduce",
+    "reduce": "Reduce",
+    "broadcast": "Broadcast",
+    "reduceScatter": "ReduceScatter",
+    "allGather": "AllGather",
+}
 _STATUS = {
     1: ("NCCL_ERROR_UNHANDLED_CUDA_ERROR", "unhandled cuda error (run with NCCL_DEBUG=INFO for details)"),
     2: ("NCCL_ERROR_SYSTEM_ERROR", "unhandled system error (run with NCCL_DEBUG=INFO for details)"),
@@ -39,7 +48,10 @@ _STATUS = {
         "remote process exited or there was a network error",
     ),
 }
-UNHANDLED_CUDA, INVALID_ARGUMENT, INVALID_USAGE, REMOTE = 1, 4, 5, 6
+UNHANDLED_CUDA = 1
+INVALID_ARGUMENT = 4
+INVALID_USAGE = 5
+REMOTE = 6
 
 
 class NcclError(_Sent, RuntimeError):

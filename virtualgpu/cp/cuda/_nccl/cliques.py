@@ -64,9 +64,10 @@ class World:
         me = threading.current_thread()
         servants = () if me in self.servants else self.servants
         return [
-            thread for thread in threading.enumerate()
+            thread
+            for thread in threading.enumerate()
             if thread is not me and thread not in servants and not thread.name.startswith("gpulab")
-        ]  # fmt: skip
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +150,8 @@ class Clique:
     def post(self, rank: int, items: Iterable[Item]) -> None:
         """A rank calls."""
         member = self.members[rank]
-        member.thread, member.used = threading.current_thread(), True
+        member.thread = threading.current_thread()
+        member.used = True
         self.queues[rank].extend(items)
 
     def advance(self) -> None:
@@ -293,14 +295,17 @@ class Clique:
         NcclError
             If they do not come.
         """
-        me, since, alike = threading.current_thread(), time.monotonic(), 0
+        me = threading.current_thread()
+        since = time.monotonic()
+        alike = 0
         still: tuple[object, float] = (), since
         self.world.waiting[me] = Waiting(done, self, what)
         try:
             while not done():
                 if self.broken is not None:
                     raise self.again()
-                now, ranks = time.monotonic(), missing()
+                now = time.monotonic()
+                ranks = missing()
                 here = self._standing(ranks)
                 if here is None or here != still[0]:
                     still = here, now
@@ -338,7 +343,8 @@ class Clique:
 
     def _where(self, missing: Sequence[int]) -> str:
         """What the threads of missing ranks do instead, as sentences; empty if that is not known."""
-        me, told = threading.current_thread(), []
+        me = threading.current_thread()
+        told = []
         for rank in missing:
             member = self.members.get(rank)
             if member is None or not member.used or member.thread is me:
@@ -436,7 +442,8 @@ def _acts(thread: threading.Thread) -> bool:
         return False
     waits = False
     for frame in _stack(top):
-        path, name = frame.f_code.co_filename.replace("\\", "/"), frame.f_code.co_name
+        path = frame.f_code.co_filename.replace("\\", "/")
+        name = frame.f_code.co_name
         if path.endswith("/concurrent/futures/thread.py"):
             if name == "_worker" and frame is top:
                 return False

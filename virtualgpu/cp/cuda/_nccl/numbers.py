@@ -25,7 +25,8 @@ def reduced(parts: Sequence[Array], dtype: int, op: int) -> Array:
     Each sum is rounded to the arrays' type. As in NCCL, the average of floats is the sum of the parts times
     1/n, that of integers their sum by n, cut off.
     """
-    n, bits = len(parts), dtype == BFLOAT16
+    n = len(parts)
+    bits = dtype == BFLOAT16
     floats = bits or np.issubdtype(parts[0].dtype, np.floating)
     with np.errstate(all="ignore"):
         if op == AVG and floats:

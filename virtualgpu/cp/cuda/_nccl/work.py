@@ -32,7 +32,8 @@ def buffer(call: Call, address: int, count: int, which: str) -> Array:
     NcclError
         Status 1 for what the rank's device cannot reach, or that is too short.
     """
-    device, size_bytes = call.member.device, count * call.item_bytes
+    device = call.member.device
+    size_bytes = count * call.item_bytes
     if not size_bytes:
         return np.empty(0, DTYPES[call.dtype][2])
     what = f"{call.name} of rank {call.rank}: {which} ({count:,} x {DTYPES[call.dtype][0]} at {address:#x})"
@@ -103,7 +104,8 @@ def collective(rows: Sequence[Sequence[Call]]) -> None:
     rows = [calls for calls in rows if calls[0].count]
     if not rows:
         return
-    first, n = rows[0][0], len(rows[0])
+    first = rows[0][0]
+    n = len(rows[0])
     ring = cast(RingCall, first.name)
     sums: Counter[tuple[int, int]] = Counter()
     for calls in rows:
@@ -120,7 +122,9 @@ def collective(rows: Sequence[Sequence[Call]]) -> None:
 
 def _move(calls: Sequence[Call]) -> None:
     """What one call gives all ranks."""
-    first, n, root = calls[0], len(calls), calls[0].other or 0
+    first = calls[0]
+    n = len(calls)
+    root = calls[0].other or 0
     sent = [call.ends[0] for call in calls]
     if first.name == "broadcast":
         results = [sent[root].copy()] * n
@@ -198,7 +202,8 @@ def _run(
     else:
         moved_bytes = sum(call.ends[0].nbytes for call in calls)
         duration_ns = cost.copy_ns(calls[0].member.device.info, "DtoD", moved_bytes)
-    parts, also = [], []
+    parts = []
+    also = []
     for _, group in groupby(calls, key=lambda call: call.rank):
         mine = list(group)
         reads, writes = ([call.ends[side] for call in mine if call.ends[side].size] for side in (0, 1))

@@ -28,7 +28,9 @@ _PCI_ATTRIBUTES = (33, 34, 50)  # bus, device, domain
 _PCI_ADDRESS = re.compile(r"(?:([0-9a-f]{1,8}):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})(?:\.0)?", re.I)
 
 # cudaLimit (driver_types.h).
-_STACK_SIZE, _PRINTF_FIFO_SIZE, _MALLOC_HEAP_SIZE = 0, 1, 2
+_STACK_SIZE = 0
+_PRINTF_FIFO_SIZE = 1
+_MALLOC_HEAP_SIZE = 2
 
 
 def getDeviceCount() -> int:  # noqa: N802
@@ -187,7 +189,8 @@ def deviceEnablePeerAccess(peerDevice: int) -> None:  # noqa: N802, N803
         Status 704 if it is enabled already, 217 where no link joins them, 101 for the device itself.
     """
     machine = _machine.current()
-    here, peer = machine.current_device_id, machine.device(peerDevice).id
+    here = machine.current_device_id
+    peer = machine.device(peerDevice).id
     if not machine.links.enable(here, peer):
         raise CUDARuntimeError(
             704,
@@ -199,7 +202,8 @@ def deviceEnablePeerAccess(peerDevice: int) -> None:  # noqa: N802, N803
 def deviceDisablePeerAccess(peerDevice: int) -> None:  # noqa: N802, N803
     """End what `deviceEnablePeerAccess` began for the current device; error 705 if nothing did."""
     machine = _machine.current()
-    here, peer = machine.current_device_id, machine.device(peerDevice).id
+    here = machine.current_device_id
+    peer = machine.device(peerDevice).id
     if not machine.links.disable(here, peer):
         raise CUDARuntimeError(
             705,

@@ -17,7 +17,9 @@ from virtualgpu.model import machine as _machine
 
 # The largest extents of every GPU since compute capability 6.0, in texels.
 _MOST = {1: (131_072,), 2: (131_072, 65_536), 3: (16_384, 16_384, 16_384)}
-_LAYERS, _SURFACES = 1, 2  # cudaArrayLayered, cudaArraySurfaceLoadStore
+# cudaArrayLayered, cudaArraySurfaceLoadStore
+_LAYERS = 1
+_SURFACES = 2
 
 
 class CUDAarray:
@@ -48,7 +50,11 @@ class CUDAarray:
                 f"The virtual GPU does not do CUDA arrays with the flags {flags}, such as cube maps. "
                 "Make an array of layers, or one of three dimensions."
             )
-        self.desc, self.width, self.height, self.depth, self.flags = desc, width, height, depth, flags
+        self.desc = desc
+        self.width = width
+        self.height = height
+        self.depth = depth
+        self.flags = flags
         self.ndim = 3 if depth > 0 else 2 if height > 0 else 1
         self.texel = texel_of(desc)
         extents = (width, height, depth)[: self.ndim]

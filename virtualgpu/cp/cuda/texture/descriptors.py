@@ -12,8 +12,10 @@ from virtualgpu.model.memory.textures import NUMBERS
 
 __all__ = ["ChannelFormatDescriptor", "ResourceDescriptor", "TextureDescriptor"]
 
-ARRAY, MIPMAPPED = NUMBERS["cudaResourceTypeArray"], NUMBERS["cudaResourceTypeMipmappedArray"]
-LINEAR, PITCH_2D = NUMBERS["cudaResourceTypeLinear"], NUMBERS["cudaResourceTypePitch2D"]
+ARRAY = NUMBERS["cudaResourceTypeArray"]
+MIPMAPPED = NUMBERS["cudaResourceTypeMipmappedArray"]
+LINEAR = NUMBERS["cudaResourceTypeLinear"]
+PITCH_2D = NUMBERS["cudaResourceTypePitch2D"]
 
 
 class ResourceDescriptor:
@@ -54,8 +56,13 @@ class ResourceDescriptor:
         for name, value in needed.items():
             if value is None:
                 raise TypeError(f"A resource of type {restype} needs `{name}`.")
-        self.restype, self.cuArr, self.arr, self.chDesc = restype, cuArr, arr, chDesc
-        self.size_bytes, self.width, self.height = sizeInBytes, width, height
+        self.restype = restype
+        self.cuArr = cuArr
+        self.arr = arr
+        self.chDesc = chDesc
+        self.size_bytes = sizeInBytes
+        self.width = width
+        self.height = height
         self.pitch_bytes = pitchInBytes
 
     def get_resource_desc(self) -> dict[str, Any]:
@@ -69,8 +76,10 @@ class ResourceDescriptor:
                 found["linear"] = held | {"sizeInBytes": self.size_bytes}
             elif self.restype == PITCH_2D:
                 found["pitch2D"] = held | {
-                    "width": self.width, "height": self.height, "pitchInBytes": self.pitch_bytes,
-                }  # fmt: skip
+                    "width": self.width,
+                    "height": self.height,
+                    "pitchInBytes": self.pitch_bytes,
+                }
         return found
 
 
@@ -106,7 +115,8 @@ class TextureDescriptor:
         normalizedCoords: int | None = None,  # noqa: N803
         maxAnisotropy: int | None = None,  # noqa: N803
     ) -> None:
-        modes, colours = tuple(addressModes or ()), tuple(borderColors or ())
+        modes = tuple(addressModes or ())
+        colours = tuple(borderColors or ())
         if len(modes) > 3 or len(colours) > 4:
             raise AssertionError("A texture has at most 3 address modes and 4 border colours.")
         self.modes = (*(int(mode) for mode in modes), *(0,) * (3 - len(modes)))

@@ -28,7 +28,8 @@ class _Object:
     size_bytes: int
 
     def _begin(self, device: VirtualDevice, **fields: Any) -> None:
-        self.device, self.address = device, fields["address"]
+        self.device = device
+        self.address = fields["address"]
         self.size_bytes = fields.pop("size_bytes")
         self.ptr = device.memory.textures.add(**fields)
 
@@ -72,8 +73,11 @@ class TextureObject(_Object):
             raise NotSupportedError(
                 "The virtual GPU does not do sRGB textures. Convert the picture to linear values first."
             )
-        ranges = (("addressModes", how.modes, 4), ("filterMode", (how.filter_mode,), 2),
-                  ("readMode", (how.read_mode,), 2))  # fmt: skip
+        ranges = (
+            ("addressModes", how.modes, 4),
+            ("filterMode", (how.filter_mode,), 2),
+            ("readMode", (how.read_mode,), 2),
+        )
         for name, values, count in ranges:
             if any(not 0 <= value < count for value in values):
                 raise invalid(f"`{name}` {values} of a texture.")
@@ -100,7 +104,8 @@ class TextureObject(_Object):
             modes=how.modes,
             border=how.border,
         )
-        self.ResDesc, self.TexDesc = ResDesc, TexDesc
+        self.ResDesc = ResDesc
+        self.TexDesc = TexDesc
 
 
 class SurfaceObject(_Object):
@@ -118,7 +123,8 @@ class SurfaceObject(_Object):
     """
 
     def __init__(self, ResDesc: ResourceDescriptor) -> None:  # noqa: N803
-        array, stores = ResDesc.cuArr, NUMBERS["cudaArraySurfaceLoadStore"]
+        array = ResDesc.cuArr
+        stores = NUMBERS["cudaArraySurfaceLoadStore"]
         if ResDesc.restype != ARRAY or array is None or not array.flags & stores:
             raise invalid(
                 "a surface needs a CUDAarray made with flags=cp.cuda.runtime.cudaArraySurfaceLoadStore."
@@ -133,27 +139,33 @@ def _memory_of(resource: ResourceDescriptor) -> tuple[VirtualDevice, Texel, dict
     if resource.restype == ARRAY:
         array = resource.cuArr
         assert array is not None
-        texel, device, address = array.texel, array.device, array.ptr
+        texel = array.texel
+        device = array.device
+        address = array.ptr
         size = array.width, max(1, array.height), max(1, array.depth)
         pitch = array.width * texel.size_bytes
         needed = pitch * size[1] * size[2]
     elif resource.restype in (LINEAR, PITCH_2D):
         assert resource.arr is not None
         assert resource.chDesc is not None
-        texel, device, address = texel_of(resource.chDesc), resource.arr._mem.owner, resource.arr.data.ptr
+        texel = texel_of(resource.chDesc)
+        device = resource.arr._mem.owner
+        address = resource.arr.data.ptr
         if address % TEXTURE_ALIGNMENT:
             raise invalid(
                 f"textures begin at multiples of {TEXTURE_ALIGNMENT} bytes, this memory at {address:#x}."
             )
         if resource.restype == LINEAR:
-            size, pitch = (resource.size_bytes // texel.size_bytes, 1, 1), 0
+            size = (resource.size_bytes // texel.size_bytes, 1, 1)
+            pitch = 0
             if not 0 < size[0] <= MOST_LINEAR_TEXELS:
                 raise invalid(
                     f"{size[0]:,} texels of linear memory; 1 to {MOST_LINEAR_TEXELS:,} are possible."
                 )
             needed = resource.size_bytes
         else:
-            size, pitch = (resource.width, resource.height, 1), resource.pitch_bytes
+            size = (resource.width, resource.height, 1)
+            pitch = resource.pitch_bytes
             row = resource.width * texel.size_bytes
             if not row or not resource.height or pitch < row or pitch % PITCH_ALIGNMENT:
                 raise invalid(
@@ -164,8 +176,18 @@ def _memory_of(resource: ResourceDescriptor) -> tuple[VirtualDevice, Texel, dict
         device.memory.check(address, needed)
     else:
         raise invalid(f"the resource type {resource.restype}.")
-    return device, texel, {
-        "address": address, "pitch_bytes": pitch, "slice_bytes": pitch * size[1], "size": size,
-        "channels": texel.channels, "channel_bytes": texel.channel_bytes, "kind": texel.kind,
-        "size_bytes": needed, "in_linear_memory": int(resource.restype == LINEAR),
-    }  # fmt: skip
+    return (
+        device,
+        texel,
+        {
+            "address": address,
+            "pitch_bytes": pitch,
+            "slice_bytes": pitch * size[1],
+            "size": size,
+            "channels": texel.channels,
+            "channel_bytes": texel.channel_bytes,
+            "kind": texel.kind,
+            "size_bytes": needed,
+            "in_linear_memory": int(resource.restype == LINEAR),
+        },
+    )

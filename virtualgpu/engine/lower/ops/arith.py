@@ -30,7 +30,9 @@ class _Half:
     """A view of a compiler in which packed operands read as one of their two halves."""
 
     def __init__(self, c: WarpCode, part: int) -> None:
-        self.compiler, self.part, self.result = c, part, ""
+        self.compiler = c
+        self.part = part
+        self.result = ""
 
     def __getattr__(self, name: str) -> object:
         return getattr(self.compiler, name)
@@ -87,7 +89,8 @@ def _with_carry(c: WarpCode, i: ir.Instruction, a: str, b: str, subtract: bool) 
     A difference is the sum with the complement and one more, so its flag is set where nothing was
     borrowed. NVVM's division of 128-bit integers adds such a flag.
     """
-    e, llvm = c.e, llvm_of(i.type)
+    e = c.e
+    llvm = llvm_of(i.type)
     if subtract:
         b = e.binary("xor", llvm, b, constant(llvm, -1))
     value = e.binary("add", llvm, a, b)
@@ -106,7 +109,8 @@ def _add(c: WarpCode, i: ir.Instruction) -> None:
     if floats.is_float(i.type):
         floats.binary(c, i, "fsub" if subtract else "fadd")
         return
-    a, b = c.get(i.operands[1], i.type), c.get(i.operands[2], i.type)
+    a = c.get(i.operands[1], i.type)
+    b = c.get(i.operands[2], i.type)
     if "cc" in i.parts or i.root in ("addc", "subc"):
         _with_carry(c, i, a, b, subtract)
     elif "sat" in i.parts:
@@ -117,9 +121,12 @@ def _add(c: WarpCode, i: ir.Instruction) -> None:
 
 def _product(c: WarpCode, i: ir.Instruction) -> tuple[str, str]:
     """The integer product an instruction asks for (lo, hi, wide) and its PTX type."""
-    e, kind = c.e, i.type
-    a, b = c.get(i.operands[1], kind), c.get(i.operands[2], kind)
-    llvm, width = llvm_of(kind), bits(llvm_of(kind))
+    e = c.e
+    kind = i.type
+    a = c.get(i.operands[1], kind)
+    b = c.get(i.operands[2], kind)
+    llvm = llvm_of(kind)
+    width = bits(llvm_of(kind))
     extend = "sext" if kind[0] == "s" else "zext"
     if i.root in ("mul24", "mad24"):
         keep = constant("i32", 8)
@@ -175,9 +182,12 @@ def _div(c: WarpCode, i: ir.Instruction) -> None:
     if floats.is_float(i.type):
         floats.binary(c, i, "fdiv")
         return
-    e, kind = c.e, i.type
-    llvm, is_signed = llvm_of(kind), kind[0] == "s"
-    a, b = c.get(i.operands[1], kind), c.get(i.operands[2], kind)
+    e = c.e
+    kind = i.type
+    llvm = llvm_of(kind)
+    is_signed = kind[0] == "s"
+    a = c.get(i.operands[1], kind)
+    b = c.get(i.operands[2], kind)
     # A zero divisor has no result in PTX but must not trap here; an H200 gives all ones, for rem too.
     zero = e.compare("eq", llvm, b, constant(llvm, 0))
     safe = e.select(llvm, zero, constant(llvm, 1), b)
@@ -201,7 +211,8 @@ def _div(c: WarpCode, i: ir.Instruction) -> None:
 
 
 def _abs_neg(c: WarpCode, i: ir.Instruction) -> None:
-    e, kind = c.e, i.type
+    e = c.e
+    kind = i.type
     if floats.is_float(kind):
         llvm, (a,) = floats.inputs(c, i, 1)
         value = e.intrinsic("fabs", llvm, a) if i.root == "abs" else e.op(f"fneg <32 x {llvm}> {a}")
@@ -216,7 +227,8 @@ def _abs_neg(c: WarpCode, i: ir.Instruction) -> None:
 
 
 def _min_max(c: WarpCode, i: ir.Instruction) -> None:
-    e, kind = c.e, i.type
+    e = c.e
+    kind = i.type
     if not floats.is_float(kind):
         name = ("s" if kind[0] == "s" else "u") + i.root
         value = e.intrinsic(name, llvm_of(kind), c.get(i.operands[1], kind), c.get(i.operands[2], kind))
@@ -246,7 +258,8 @@ def _min_max(c: WarpCode, i: ir.Instruction) -> None:
 
 def _sign_of_product(c: WarpCode, llvm: str, values: Sequence[str]) -> str:
     """Numbers that have the sign of the product of two numbers."""
-    e, integer = c.e, f"i{bits(llvm)}"
+    e = c.e
+    integer = f"i{bits(llvm)}"
     first, second = (e.convert("bitcast", llvm, value, integer) for value in values)
     return e.convert("bitcast", integer, e.binary("xor", integer, first, second), llvm)
 
@@ -298,14 +311,20 @@ _UNSIGNED_NAMES = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}
 
 def compare(c: WarpCode, how: str, kind: str, a: str, b: str, flush_inputs: bool = False) -> str:
     """A PTX comparison as an i1 vector."""
-    e, llvm = c.e, llvm_of(kind)
+    e = c.e
+    llvm = llvm_of(kind)
     if floats.is_float(kind):
         if kind == "bf16":
-            a, b, llvm = floats.widen_bf16(c, a), floats.widen_bf16(c, b), "float"
+            a = floats.widen_bf16(c, a)
+            b = floats.widen_bf16(c, b)
+            llvm = "float"
         if flush_inputs:
-            a, b = floats.flush(c, llvm, a), floats.flush(c, llvm, b)
+            a = floats.flush(c, llvm, a)
+            b = floats.flush(c, llvm, b)
         if kind == "f16":
-            a, b, llvm = floats.widen_half(c, a), floats.widen_half(c, b), "float"
+            a = floats.widen_half(c, a)
+            b = floats.widen_half(c, b)
+            llvm = "float"
         if how in ("num", "nan"):
             return e.compare("ord" if how == "num" else "uno", llvm, a, b)
         if len(how) == 3:
@@ -347,7 +366,8 @@ def _setp(c: WarpCode, i: ir.Instruction) -> None:
 
 
 def _set(c: WarpCode, i: ir.Instruction) -> None:
-    kind, target = i.parts[-1], i.parts[-2]
+    kind = i.parts[-1]
+    target = i.parts[-2]
     test = _compared(c, i, kind)
     llvm = llvm_of(target)
     if floats.is_float(target):
@@ -355,34 +375,38 @@ def _set(c: WarpCode, i: ir.Instruction) -> None:
         yes = constant(llvm, one) if target == "bf16" else float_constant(llvm, one)
         no = constant(llvm, 0) if target == "bf16" else float_constant(llvm, 0)
     else:
-        yes, no = constant(llvm, -1), constant(llvm, 0)
+        yes = constant(llvm, -1)
+        no = constant(llvm, 0)
     c.set(i.operands[0], c.e.select(llvm, test, yes, no), target)
 
 
 def _selp(c: WarpCode, i: ir.Instruction) -> None:
-    a, b, p = c.get(i.operands[1], i.type), c.get(i.operands[2], i.type), c.get(i.operands[3], "pred")
+    a = c.get(i.operands[1], i.type)
+    b = c.get(i.operands[2], i.type)
+    p = c.get(i.operands[3], "pred")
     c.set(i.operands[0], c.e.select(llvm_of(i.type), p, a, b), i.type)
 
 
 def _slct(c: WarpCode, i: ir.Instruction) -> None:
-    kind, test_kind = i.parts[-2], i.parts[-1]
+    kind = i.parts[-2]
+    test_kind = i.parts[-1]
     zero = float_constant("float", 0) if test_kind == "f32" else constant("i32", 0)
     value = c.get(i.operands[3], test_kind)
     if "ftz" in i.parts:
         value = floats.flush(c, "float", value)
     test = c.e.compare("oge" if test_kind == "f32" else "sge", llvm_of(test_kind), value, zero)
-    a, b = c.get(i.operands[1], kind), c.get(i.operands[2], kind)
+    a = c.get(i.operands[1], kind)
+    b = c.get(i.operands[2], kind)
     c.set(i.operands[0], c.e.select(llvm_of(kind), test, a, b), kind)
 
 
 def _testp(c: WarpCode, i: ir.Instruction) -> None:
-    e, llvm = c.e, llvm_of(i.type)
+    e = c.e
+    llvm = llvm_of(i.type)
     a = c.get(i.operands[1], i.type)
     size = e.intrinsic("fabs", llvm, a)
-    infinity, small = (
-        float_constant(llvm, floats.INFINITY[llvm]),
-        float_constant(llvm, floats.SMALLEST_NORMAL[llvm]),
-    )
+    infinity = float_constant(llvm, floats.INFINITY[llvm])
+    small = float_constant(llvm, floats.SMALLEST_NORMAL[llvm])
     what = i.parts[1]
     if what == "finite":
         test = e.compare("olt", llvm, size, infinity)

@@ -16,7 +16,8 @@ from virtualgpu.records.access import Rule
 
 # An mbarrier's 64 bits: 20 of pending arrivals, 20 of expected ones, 3 of completed phases, 21 of bytes that
 # copies still owe it.
-_FIELD, _PHASES = (1 << 20) - 1, 7
+_FIELD = (1 << 20) - 1
+_PHASES = 7
 # Marks the store of a copy, whose data arrive later, among the parts of its opcode.
 COPYING = "async"
 _RULES: tuple[Rule, Rule] = ("load", "store")
@@ -38,7 +39,8 @@ def emit(c: WarpCode, i: ir.Instruction) -> bool:
 
 def _copy(c: WarpCode, i: ir.Instruction) -> None:
     """``cp.async``: global to shared, 4, 8 or 16 bytes a lane; the rest is zeroed."""
-    e, mask = c.e, c.executed(i)
+    e = c.e
+    mask = c.executed(i)
     if i.parts[2] == "bulk" and i.parts[3] in ("commit_group", "wait_group"):
         return  # what leaves shared memory has left it at once
     c.tables.copies += 1
@@ -96,7 +98,8 @@ def _copy(c: WarpCode, i: ir.Instruction) -> None:
 
 def _bulk_copy(c: WarpCode, i: ir.Instruction) -> None:
     """``cp.async.bulk``: a run of bytes a lane, to shared memory for an mbarrier, or from there."""
-    e, mask = c.e, c.executed(i)
+    e = c.e
+    mask = c.executed(i)
     spaces = [p.split("::")[0] for p in i.parts if p.split("::")[0] in ("shared", "global")]
     if i.parts[3] not in ("shared::cta", "shared::cluster", "global") or sorted(spaces) != [
         "global",
@@ -152,7 +155,8 @@ def _arrive_after_copies(c: WarpCode, i: ir.Instruction) -> None:
 
     Without it the barrier expects one arrival more, so that nothing changes.
     """
-    mask, space = c.executed(i), memory_ops.space_of(i)
+    mask = c.executed(i)
+    space = memory_ops.space_of(i)
 
     def bind(host: str) -> None:
         c.e.raw(f"call void @{copy_queue.bind(c)}(ptr %ctx, i32 {mask}, <32 x i64> {host})")
@@ -272,13 +276,21 @@ def _arrived(
 
 
 _MBARRIER = (
-    "init", "inval", "arrive", "arrive_drop", "expect_tx", "complete_tx", "test_wait", "try_wait",
+    "init",
+    "inval",
+    "arrive",
+    "arrive_drop",
+    "expect_tx",
+    "complete_tx",
+    "test_wait",
+    "try_wait",
     "pending_count",
-)  # fmt: skip
+)
 
 
 def _mbarrier(c: WarpCode, i: ir.Instruction) -> None:
-    e, what = c.e, i.parts[1]
+    e = c.e
+    what = i.parts[1]
     if what not in _MBARRIER:
         raise NotSupportedError(f"The virtual GPU does not do {i.opcode}.")
     operands = list(i.operands)
@@ -301,7 +313,8 @@ def _mbarrier(c: WarpCode, i: ir.Instruction) -> None:
         count = e.cast(c.get(operands[1], "u32"), "i32", "i64") if len(operands) > 1 else constant("i64", 1)
         owed = "zeroinitializer"
         if "expect_tx" in i.parts:  # what follows the address is bytes then
-            owed, count = count, constant("i64", 1)
+            owed = count
+            count = constant("i64", 1)
         state = _arrived(c, host, mask, count, drop=what == "arrive_drop", owed=owed)
         if isinstance(target, ir.Register):
             c.set(target, state, "b64")

@@ -21,7 +21,8 @@ def emit(c: WarpCode, i: ir.Instruction) -> bool:
 
 def _logic(c: WarpCode, i: ir.Instruction) -> None:
     llvm = llvm_of(i.type)
-    a, b = c.get(i.operands[1], i.type), c.get(i.operands[2], i.type)
+    a = c.get(i.operands[1], i.type)
+    b = c.get(i.operands[2], i.type)
     c.set(i.operands[0], c.e.binary(i.root, llvm, a, b), i.type)
 
 
@@ -53,9 +54,11 @@ def _lop3(c: WarpCode, i: ir.Instruction) -> None:
 
 def _shift(c: WarpCode, i: ir.Instruction) -> None:
     """Shl and shr: amounts at or above the width give 0 (or the sign), as PTX defines."""
-    e, llvm = c.e, llvm_of(i.type)
+    e = c.e
+    llvm = llvm_of(i.type)
     width = bits(llvm)
-    a, by = c.get(i.operands[1], i.type), i.operands[2]
+    a = c.get(i.operands[1], i.type)
+    by = i.operands[2]
     operation = "shl" if i.root == "shl" else ("ashr" if i.type[0] == "s" else "lshr")
     if isinstance(by, ir.Immediate) and 0 <= by.value < width:  # nearly always
         c.set(i.operands[0], e.binary(operation, llvm, a, constant(llvm, by.value)), i.type)
@@ -84,7 +87,8 @@ def _funnel(c: WarpCode, i: ir.Instruction) -> None:
 
 def _field_mask(c: WarpCode, llvm: str, length: str) -> str:
     """(1 << length) - 1 for length 0..255, all ones from the width on."""
-    e, width = c.e, bits(llvm)
+    e = c.e
+    width = bits(llvm)
     short = e.intrinsic("umin", "i32", length, constant("i32", width - 1))
     mask = e.binary("shl", llvm, constant(llvm, 1), e.cast(short, "i32", llvm))
     mask = e.binary("sub", llvm, mask, constant(llvm, 1))
@@ -92,7 +96,8 @@ def _field_mask(c: WarpCode, llvm: str, length: str) -> str:
 
 
 def _shift_by(c: WarpCode, operation: str, llvm: str, value: str, amount: str) -> str:
-    e, width = c.e, bits(llvm)
+    e = c.e
+    width = bits(llvm)
     short = e.intrinsic("umin", "i32", amount, constant("i32", width - 1))
     shifted = e.binary(operation, llvm, value, e.cast(short, "i32", llvm))
     if operation == "ashr":
@@ -114,7 +119,8 @@ def _field_number(c: WarpCode, operand: ir.Operand | None, width: int) -> str:
 
 
 def _bfe(c: WarpCode, i: ir.Instruction) -> None:
-    e, llvm = c.e, llvm_of(i.type)
+    e = c.e
+    llvm = llvm_of(i.type)
     width = bits(llvm)
     a = c.get(i.operands[1], i.type)
     position, length = (_field_number(c, operand, width) for operand in i.operands[2:4])
@@ -135,8 +141,10 @@ def _bfe(c: WarpCode, i: ir.Instruction) -> None:
 
 
 def _bfi(c: WarpCode, i: ir.Instruction) -> None:
-    e, llvm = c.e, llvm_of(i.type)
-    a, b = c.get(i.operands[1], i.type), c.get(i.operands[2], i.type)
+    e = c.e
+    llvm = llvm_of(i.type)
+    a = c.get(i.operands[1], i.type)
+    b = c.get(i.operands[2], i.type)
     position, length = (_field_number(c, operand, bits(llvm)) for operand in i.operands[3:5])
     mask = _shift_by(c, "shl", llvm, _field_mask(c, llvm, length), position)
     inserted = e.binary("and", llvm, _shift_by(c, "shl", llvm, a, position), mask)
@@ -169,7 +177,8 @@ def _bmsk(c: WarpCode, i: ir.Instruction) -> None:
 def _szext(c: WarpCode, i: ir.Instruction) -> None:
     """The lowest bits of a number, filled up with its sign or zeros (PTX ISA, 9.7.1)."""
     e = c.e
-    value, width = c.get(i.operands[1], i.type), c.get(i.operands[2], "u32")
+    value = c.get(i.operands[1], i.type)
+    width = c.get(i.operands[2], "u32")
     length = e.binary("and", "i32", width, constant("i32", 31))
     unused = e.binary("and", "i32", e.binary("sub", "i32", constant("i32", 32), length), constant("i32", 31))
     shift = "ashr" if i.type == "s32" else "lshr"
@@ -182,7 +191,8 @@ def _szext(c: WarpCode, i: ir.Instruction) -> None:
 
 
 def _count_bits(c: WarpCode, i: ir.Instruction) -> None:
-    e, llvm = c.e, llvm_of(i.type)
+    e = c.e
+    llvm = llvm_of(i.type)
     a = c.get(i.operands[1], i.type)
     if i.root == "brev":
         c.set(i.operands[0], e.intrinsic("bitreverse", llvm, a), i.type)
@@ -196,7 +206,8 @@ def _count_bits(c: WarpCode, i: ir.Instruction) -> None:
 
 def _bfind(c: WarpCode, i: ir.Instruction) -> None:
     """Position of the most significant set (for signed: non-sign) bit, or all ones."""
-    e, llvm = c.e, llvm_of(i.type)
+    e = c.e
+    llvm = llvm_of(i.type)
     width = bits(llvm)
     a = c.get(i.operands[1], i.type)
     if i.type[0] == "s":
@@ -232,8 +243,10 @@ def _prmt(c: WarpCode, i: ir.Instruction) -> None:
 def _dot_product(c: WarpCode, i: ir.Instruction) -> None:
     """dp4a and dp2a: products of packed bytes (or half words and bytes) added to a word."""
     e = c.e
-    kind_a, kind_b = i.parts[-2], i.parts[-1]
-    a, b = c.get(i.operands[1], "b32"), c.get(i.operands[2], "b32")
+    kind_a = i.parts[-2]
+    kind_b = i.parts[-1]
+    a = c.get(i.operands[1], "b32")
+    b = c.get(i.operands[2], "b32")
     total = c.get(i.operands[3], "b32")
     pairs = [(8 * k, 8 * k, 8) for k in range(4)]
     if i.root == "dp2a":
@@ -252,7 +265,8 @@ def _dot_product(c: WarpCode, i: ir.Instruction) -> None:
 
 
 def _sad(c: WarpCode, i: ir.Instruction) -> None:
-    e, llvm = c.e, llvm_of(i.type)
+    e = c.e
+    llvm = llvm_of(i.type)
     a, b, addend = (c.get(operand, i.type) for operand in i.operands[1:4])
     sign = "s" if i.type[0] == "s" else "u"
     gap = e.binary("sub", llvm, e.intrinsic(f"{sign}max", llvm, a, b), e.intrinsic(f"{sign}min", llvm, a, b))

@@ -265,8 +265,11 @@ def _is_plain(c: WarpCode, i: ir.Instruction, target: ir.Operand | None) -> bool
 
 def _move(c: WarpCode, i: ir.Instruction, target: ir.Operand | None, address: str, space: str) -> None:
     """Check, count and do a load or store by one function."""
-    e, size, count = c.e, size_of(i), c.options.count
-    llvm, is_load = f"i{8 * size}", i.root != "st"
+    e = c.e
+    size = size_of(i)
+    count = c.options.count
+    llvm = f"i{8 * size}"
+    is_load = i.root != "st"
     if space == "shared":
         pieces = [checks.check_shared(size, count), lanes.gather(llvm), rows.load_shared(llvm, count)]
     elif is_load:
@@ -362,7 +365,8 @@ _OPERATIONS = ("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "d
 
 
 def _atomic(c: WarpCode, i: ir.Instruction) -> None:
-    space, kind = space_of(i), i.type
+    space = space_of(i)
+    kind = i.type
     operation = next((p for p in i.parts[1:] if p in _OPERATIONS), None)
     is_red = i.root == "red"
     operands = i.operands if is_red else i.operands[1:]
@@ -412,10 +416,12 @@ def _read_modify_write(
             c.options.float_atomics = True
         name, body = lanes.atomic(operation, llvm, kind[0] == "s", flush=space_of(i) != "shared")
     c.need(name, body)
-    b, d = c.get(value, kind), c.get(swapped, kind)
+    b = c.get(value, kind)
+    d = c.get(swapped, kind)
     vector = f"<32 x {llvm}>"
     old = c.e.op(f"call {vector} @{name}(<32 x i64> {host}, i32 {c.executed(i)}, {vector} {b}, {vector} {d})")
     if c.options.trace:  # what memory holds now: lanes that share an address see the last one's result
-        mask, word = c.executed(i), f"i{bits(llvm)}"
+        mask = c.executed(i)
+        word = f"i{bits(llvm)}"
         c.trace_write(c.e.cast(gather(c, host, mask, kind), llvm, word), word, host, mask)
     return old

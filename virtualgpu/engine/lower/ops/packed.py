@@ -32,7 +32,8 @@ class _Pieces:
     """Lane-wise operations on the pieces of words: all 32 lanes' pieces are one long vector."""
 
     def __init__(self, c: WarpCode, count: int) -> None:
-        self.e, self.llvm = c.e, f"i{32 // count}"
+        self.e = c.e
+        self.llvm = f"i{32 // count}"
         self.suffix = f"v{32 * count}{self.llvm}"
         self.vector = f"<{32 * count} x {self.llvm}>"
 
@@ -52,7 +53,8 @@ class _Pieces:
 
 
 def _relu(c: WarpCode, i: ir.Instruction) -> None:
-    a, b = c.get(i.operands[1], "s32"), c.get(i.operands[2], "s32")
+    a = c.get(i.operands[1], "s32")
+    b = c.get(i.operands[2], "s32")
     value = c.e.intrinsic(f"s{i.root}", "i32", a, b)
     c.set(i.operands[0], c.e.intrinsic("smax", "i32", value, constant("i32", 0)), "s32")
 
@@ -95,11 +97,13 @@ def _video(c: WarpCode, i: ir.Instruction, operation: str, count: int) -> None:
     kinds = [p for p in i.parts[1:] if p in ("u32", "s32")]
     if len(kinds) != 3 or kinds[1] != kinds[2] or "sat" in i.parts or len(i.operands) != 4:
         raise NotSupportedError(f"The virtual GPU does not do {i.opcode} with these types and options.")
-    pieces, e = _Pieces(c, count), c.e
+    pieces = _Pieces(c, count)
+    e = c.e
     a, b = (pieces.split(c.get(operand, "b32")) for operand in i.operands[1:3])
     word = pieces.join(_VIDEO_STEPS[operation](pieces, kinds[1][0], a, b))
     if "add" in i.parts[1:]:
-        total, width = c.get(i.operands[3], "b32"), 32 // count
+        total = c.get(i.operands[3], "b32")
+        width = 32 // count
         shift = "ashr" if kinds[0] == "s32" else "lshr"
         for number in range(count):
             high = e.binary("shl", "i32", word, constant("i32", 32 - width * (number + 1)))

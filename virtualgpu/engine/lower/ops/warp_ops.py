@@ -143,7 +143,8 @@ def _shfl(c: WarpCode, i: ir.Instruction) -> None:
     target = i.operands[0] if isinstance(i.operands[0], ir.Pair) else ir.Pair(i.operands[0], None)
     asked = target.second if c.options.trace or c.is_read(target.second) else None
     value = c.get(i.operands[1], "b32")
-    delta, control = c.fixed(i.operands[2]), c.fixed(i.operands[3])
+    delta = c.fixed(i.operands[2])
+    control = c.fixed(i.operands[3])
     inside = ""
     if delta is not None and control is not None:
         sources, bits = known_sources(mode, delta, control)
@@ -197,14 +198,20 @@ def _sources(e: Emitter, mode: str, delta: str, control: str) -> tuple[str, str]
 
 def known_sources(mode: str, delta: int, control: int) -> tuple[list[int], int]:
     """What `_sources` finds out when all lanes ask the same and that is known; the lanes as bits of a mask."""
-    delta, segment, clamp = delta & 31, control >> 8 & 31, control & 31
-    sources, inside = [], 0
+    delta = delta & 31
+    segment = control >> 8 & 31
+    clamp = control & 31
+    sources = []
+    inside = 0
     for lane in range(layout.LANES):
         low = lane & segment
         high = low | (clamp & ~segment)
         wanted = {
-            "up": lane - delta, "down": lane + delta, "bfly": lane ^ delta, "idx": low | (delta & ~segment)
-        }[mode]  # fmt: skip
+            "up": lane - delta,
+            "down": lane + delta,
+            "bfly": lane ^ delta,
+            "idx": low | (delta & ~segment),
+        }[mode]
         fits = wanted >= high if mode == "up" else wanted <= high
         inside |= fits << lane
         sources.append(wanted if fits else lane)
@@ -353,13 +360,15 @@ done:
 
 
 def _redux(c: WarpCode, i: ir.Instruction) -> None:
-    e, kind = c.e, i.type
+    e = c.e
+    kind = i.type
     operation = next(p for p in i.parts[1:] if p in ("add", "min", "max", "and", "or", "xor"))
     if kind == "f32":
         raise NotSupportedError(f"The virtual GPU does not do {i.opcode}; reduce with shuffles.")
     is_signed = kind[0] == "s"
     if operation in _IDENTITY:
-        identity, name = _IDENTITY[operation], operation
+        identity = _IDENTITY[operation]
+        name = operation
     else:
         highest = 0x7FFFFFFF if is_signed else 0xFFFFFFFF
         lowest = -0x80000000 if is_signed else 0
@@ -367,7 +376,8 @@ def _redux(c: WarpCode, i: ir.Instruction) -> None:
         name = ("s" if is_signed else "u") + operation
     function, body = _reduce(name, identity)
     c.need(function, body)
-    value, members = c.get(i.operands[1], kind), _members(c, i)
+    value = c.get(i.operands[1], kind)
+    members = _members(c, i)
     _observe_members(c, i)
     result = e.op(
         f"call <32 x i32> @{function}(<32 x i32> {value}, <32 x i32> {members}, i32 {c.executed(i)})"

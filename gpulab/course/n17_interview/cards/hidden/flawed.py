@@ -83,7 +83,8 @@ def _zeros(n: int, kind: Any = np.float32) -> np.ndarray:
 # --- uncoalesced ------------------------------------------------------------------------------------
 @family("uncoalesced")
 def rows_one_thread_each(rng: random.Random) -> Case:
-    device, m = rng.choice(DEVICES), rng.choice([32, 48, 64])
+    device = rng.choice(DEVICES)
+    m = rng.choice([32, 48, 64])
     n = rng.choice([1 << 15, 1 << 16, 3 << 15])
     code = _source(
         "const float* x, float* y, int n, int m",
@@ -91,93 +92,141 @@ def rows_one_thread_each(rng: random.Random) -> Case:
         "    float s = 0;\n    for (int j = 0; j < m; j++)\n        s += x[j * n + i];\n    y[i] = s;",
     )
     shape = n // 128, 128, 0
-    return Case("rows_one_thread_each", "uncoalesced", device, code,
-                (_floats(n * m), _zeros(n), np.int32(n), np.int32(m)), shape, shape)  # fmt: skip
+    return Case(
+        "rows_one_thread_each",
+        "uncoalesced",
+        device,
+        code,
+        (_floats(n * m), _zeros(n), np.int32(n), np.int32(m)),
+        shape,
+        shape,
+    )
 
 
 @family("uncoalesced")
 def strided_copy(rng: random.Random) -> Case:
-    device, stride, n = rng.choice(DEVICES), rng.choice([4, 8, 16, 32]), rng.choice([1 << 18, 1 << 19])
+    device = rng.choice(DEVICES)
+    stride = rng.choice([4, 8, 16, 32])
+    n = rng.choice([1 << 18, 1 << 19])
     code = _source(
         "const float* x, float* y, int stride",
         "    y[i] = 2.0f * x[i * stride];",
         "    y[i] = 2.0f * x[i];",
     )
     shape = n // 256, 256, 0
-    return Case("strided_copy", "uncoalesced", device, code,
-                (_floats(n * stride), _zeros(n), np.int32(stride)), shape, shape)  # fmt: skip
+    return Case(
+        "strided_copy",
+        "uncoalesced",
+        device,
+        code,
+        (_floats(n * stride), _zeros(n), np.int32(stride)),
+        shape,
+        shape,
+    )
 
 
 @family("uncoalesced")
 def transposed_copy(rng: random.Random) -> Case:
-    device, n = rng.choice(DEVICES), rng.choice([1024, 1536, 2048])
+    device = rng.choice(DEVICES)
+    n = rng.choice([1024, 1536, 2048])
     args = "const float* x, float* y, int n"
-    code = "\n".join([
-        f'extern "C" __global__ void flawed({args}) {{',
-        "    int c = blockIdx.x * 32 + threadIdx.x, r = blockIdx.y * 8 + threadIdx.y;",
-        "    y[c * n + r] = x[r * n + c];",
-        "}",
-        f'extern "C" __global__ void mended({args}) {{',
-        "    __shared__ float t[32][33];",
-        "    int c = blockIdx.x * 32 + threadIdx.x, r = blockIdx.y * 32 + threadIdx.y;",
-        "    for (int k = 0; k < 32; k += 8) t[threadIdx.y + k][threadIdx.x] = x[(r + k) * n + c];",
-        "    __syncthreads();",
-        "    c = blockIdx.y * 32 + threadIdx.x; r = blockIdx.x * 32 + threadIdx.y;",
-        "    for (int k = 0; k < 32; k += 8) y[(r + k) * n + c] = t[threadIdx.x][threadIdx.y + k];",
-        "}",
-    ])  # fmt: skip
-    return Case("transposed_copy", "uncoalesced", device, code, (_floats(n * n), _zeros(n * n), np.int32(n)),
-                ((n // 32, n // 8), (32, 8), 0), ((n // 32, n // 32), (32, 8), 0))  # fmt: skip
+    code = "\n".join(
+        [
+            f'extern "C" __global__ void flawed({args}) {{',
+            "    int c = blockIdx.x * 32 + threadIdx.x, r = blockIdx.y * 8 + threadIdx.y;",
+            "    y[c * n + r] = x[r * n + c];",
+            "}",
+            f'extern "C" __global__ void mended({args}) {{',
+            "    __shared__ float t[32][33];",
+            "    int c = blockIdx.x * 32 + threadIdx.x, r = blockIdx.y * 32 + threadIdx.y;",
+            "    for (int k = 0; k < 32; k += 8) t[threadIdx.y + k][threadIdx.x] = x[(r + k) * n + c];",
+            "    __syncthreads();",
+            "    c = blockIdx.y * 32 + threadIdx.x; r = blockIdx.x * 32 + threadIdx.y;",
+            "    for (int k = 0; k < 32; k += 8) y[(r + k) * n + c] = t[threadIdx.x][threadIdx.y + k];",
+            "}",
+        ]
+    )
+    return Case(
+        "transposed_copy",
+        "uncoalesced",
+        device,
+        code,
+        (_floats(n * n), _zeros(n * n), np.int32(n)),
+        ((n // 32, n // 8), (32, 8), 0),
+        ((n // 32, n // 32), (32, 8), 0),
+    )
 
 
 @family("uncoalesced")
 def array_of_structs(rng: random.Random) -> Case:
-    device, fields, n = rng.choice(DEVICES), rng.choice([6, 8, 12]), rng.choice([1 << 18, 1 << 19])
+    device = rng.choice(DEVICES)
+    fields = rng.choice([6, 8, 12])
+    n = rng.choice([1 << 18, 1 << 19])
     code = _source(
         "const float* x, float* y, int n",
         f"    y[i] = x[i * {fields}] + x[i * {fields} + 1];",
         "    y[i] = x[i] + x[n + i];",
     )
     shape = n // 256, 256, 0
-    return Case("array_of_structs", "uncoalesced", device, code,
-                (_floats(n * fields), _zeros(n), np.int32(n)), shape, shape)  # fmt: skip
+    return Case(
+        "array_of_structs",
+        "uncoalesced",
+        device,
+        code,
+        (_floats(n * fields), _zeros(n), np.int32(n)),
+        shape,
+        shape,
+    )
 
 
 # --- re-reading -------------------------------------------------------------------------------------
 @family("re-reading")
 def naive_product(rng: random.Random) -> Case:
-    device, n, tile = rng.choice(DEVICES), rng.choice([512, 640, 768]), 16
+    device = rng.choice(DEVICES)
+    n = rng.choice([512, 640, 768])
+    tile = 16
     args = "const float* a, const float* b, float* c, int n"
-    code = "\n".join([
-        f'extern "C" __global__ void flawed({args}) {{',
-        f"    int x = blockIdx.x * {tile} + threadIdx.x, y = blockIdx.y * {tile} + threadIdx.y;",
-        "    float s = 0;",
-        "    for (int k = 0; k < n; k++)",
-        "        s += a[y * n + k] * b[k * n + x];",
-        "    c[y * n + x] = s;",
-        "}",
-        f'extern "C" __global__ void mended({args}) {{',
-        f"    __shared__ float p[{tile}][{tile}], q[{tile}][{tile}];",
-        "    int tx = threadIdx.x, ty = threadIdx.y;",
-        f"    int x = blockIdx.x * {tile} + tx, y = blockIdx.y * {tile} + ty;",
-        "    float s = 0;",
-        f"    for (int k = 0; k < n; k += {tile}) {{",
-        "        p[ty][tx] = a[y * n + k + tx]; q[ty][tx] = b[(k + ty) * n + x];",
-        "        __syncthreads();",
-        f"        for (int j = 0; j < {tile}; j++) s += p[ty][j] * q[j][tx];",
-        "        __syncthreads();",
-        "    }",
-        "    c[y * n + x] = s;",
-        "}",
-    ])  # fmt: skip
+    code = "\n".join(
+        [
+            f'extern "C" __global__ void flawed({args}) {{',
+            f"    int x = blockIdx.x * {tile} + threadIdx.x, y = blockIdx.y * {tile} + threadIdx.y;",
+            "    float s = 0;",
+            "    for (int k = 0; k < n; k++)",
+            "        s += a[y * n + k] * b[k * n + x];",
+            "    c[y * n + x] = s;",
+            "}",
+            f'extern "C" __global__ void mended({args}) {{',
+            f"    __shared__ float p[{tile}][{tile}], q[{tile}][{tile}];",
+            "    int tx = threadIdx.x, ty = threadIdx.y;",
+            f"    int x = blockIdx.x * {tile} + tx, y = blockIdx.y * {tile} + ty;",
+            "    float s = 0;",
+            f"    for (int k = 0; k < n; k += {tile}) {{",
+            "        p[ty][tx] = a[y * n + k + tx]; q[ty][tx] = b[(k + ty) * n + x];",
+            "        __syncthreads();",
+            f"        for (int j = 0; j < {tile}; j++) s += p[ty][j] * q[j][tx];",
+            "        __syncthreads();",
+            "    }",
+            "    c[y * n + x] = s;",
+            "}",
+        ]
+    )
     shape = (n // tile, n // tile), (tile, tile), 0
-    return Case("naive_product", "re-reading", device, code,
-                (_floats(n * n), _floats(n * n), _zeros(n * n), np.int32(n)), shape, shape)  # fmt: skip
+    return Case(
+        "naive_product",
+        "re-reading",
+        device,
+        code,
+        (_floats(n * n), _floats(n * n), _zeros(n * n), np.int32(n)),
+        shape,
+        shape,
+    )
 
 
 @family("re-reading")
 def all_pairs(rng: random.Random) -> Case:
-    device, n, m = rng.choice(DEVICES), rng.choice([1 << 16, 1 << 17]), rng.choice([256, 512])
+    device = rng.choice(DEVICES)
+    n = rng.choice([1 << 16, 1 << 17])
+    m = rng.choice([256, 512])
     code = _source(
         "const float4* p, float* out, int m",
         """    float4 me = p[i]; float s = 0;
@@ -207,7 +256,9 @@ def all_pairs(rng: random.Random) -> Case:
 
 @family("re-reading")
 def wide_filter(rng: random.Random) -> Case:
-    device, radius, n = rng.choice(DEVICES), rng.choice([16, 24, 32]), rng.choice([1 << 19, 1 << 20])
+    device = rng.choice(DEVICES)
+    radius = rng.choice([16, 24, 32])
+    n = rng.choice([1 << 19, 1 << 20])
     code = _source(
         "const float* x, const float* w, float* y, int n",
         f"""    float s = 0;
@@ -226,14 +277,23 @@ def wide_filter(rng: random.Random) -> Case:
     y[i] = s;""",
     )
     shape = n // 256, 256, 0
-    return Case("wide_filter", "re-reading", device, code,
-                (_floats(n), _floats(2 * radius + 1), _zeros(n), np.int32(n)), shape, shape)  # fmt: skip
+    return Case(
+        "wide_filter",
+        "re-reading",
+        device,
+        code,
+        (_floats(n), _floats(2 * radius + 1), _zeros(n), np.int32(n)),
+        shape,
+        shape,
+    )
 
 
 # --- bank conflicts ---------------------------------------------------------------------------------
 @family("bank conflicts")
 def unpadded_tile(rng: random.Random) -> Case:
-    device, n, rounds = rng.choice(DEVICES), rng.choice([512, 1024]), rng.choice([8, 16])
+    device = rng.choice(DEVICES)
+    n = rng.choice([512, 1024])
+    rounds = rng.choice([8, 16])
 
     def body(pad: int) -> str:
         return f"""    __shared__ float t[32][{32 + pad}];
@@ -246,14 +306,22 @@ def unpadded_tile(rng: random.Random) -> Case:
     out[i] = s;"""
 
     shape = n, 256, 0
-    return Case("unpadded_tile", "bank conflicts", device,
-                _source("const float* in, float* out", body(0), body(1)),
-                (_floats(n * 1024), _zeros(n * 256)), shape, shape)  # fmt: skip
+    return Case(
+        "unpadded_tile",
+        "bank conflicts",
+        device,
+        _source("const float* in, float* out", body(0), body(1)),
+        (_floats(n * 1024), _zeros(n * 256)),
+        shape,
+        shape,
+    )
 
 
 @family("bank conflicts")
 def records_of_a_thread(rng: random.Random) -> Case:
-    device, fields, n = rng.choice(DEVICES), rng.choice([8, 16]), rng.choice([1 << 17, 1 << 18])
+    device = rng.choice(DEVICES)
+    fields = rng.choice([8, 16])
+    n = rng.choice([1 << 17, 1 << 18])
 
     def body(at: str) -> str:
         return f"""    __shared__ float s[128 * {fields}];
@@ -273,7 +341,9 @@ def records_of_a_thread(rng: random.Random) -> Case:
 
 @family("bank conflicts")
 def strided_table(rng: random.Random) -> Case:
-    device, stride, n = rng.choice(DEVICES), rng.choice([4, 8, 16]), rng.choice([1 << 18, 1 << 19])
+    device = rng.choice(DEVICES)
+    stride = rng.choice([4, 8, 16])
+    n = rng.choice([1 << 18, 1 << 19])
 
     def body(at: str) -> str:
         return f"""    __shared__ float t[128 * {stride}];
@@ -283,8 +353,11 @@ def strided_table(rng: random.Random) -> Case:
     for (int r = 0; r < 64; r++) s += t[{at}];
     y[i] = s;"""
 
-    code = _source("const float* x, float* y", body(f"((threadIdx.x + r) & 127) * {stride}"),
-                   body("(threadIdx.x + r) & 127"))  # fmt: skip
+    code = _source(
+        "const float* x, float* y",
+        body(f"((threadIdx.x + r) & 127) * {stride}"),
+        body("(threadIdx.x + r) & 127"),
+    )
     shape = n // 128, 128, 0
     return Case(
         "strided_table", "bank conflicts", device, code, (_floats(128 * stride), _zeros(n)), shape, shape
@@ -303,16 +376,26 @@ def _summed(kind: str, add: str, n: int) -> tuple[str, str]:
 
 @family("atomics")
 def one_sum(rng: random.Random) -> Case:
-    device, n = rng.choice(DEVICES), rng.choice([1 << 17, 1 << 18, 1 << 19])
+    device = rng.choice(DEVICES)
+    n = rng.choice([1 << 17, 1 << 18, 1 << 19])
     flawed, mended = _summed("float", "atomicAdd({to}, {value})", n)
     shape = 2 * SMS[device], 256, 0
-    return Case("one_sum", "atomics", device, _source("const float* x, float* out, int n", flawed, mended),
-                (_floats(n), _zeros(1), np.int32(n)), shape, shape)  # fmt: skip
+    return Case(
+        "one_sum",
+        "atomics",
+        device,
+        _source("const float* x, float* out, int n", flawed, mended),
+        (_floats(n), _zeros(1), np.int32(n)),
+        shape,
+        shape,
+    )
 
 
 @family("atomics")
 def few_bins(rng: random.Random) -> Case:
-    device, bins, n = rng.choice(DEVICES), rng.choice([8, 16, 64]), rng.choice([1 << 18, 1 << 19])
+    device = rng.choice(DEVICES)
+    bins = rng.choice([8, 16, 64])
+    n = rng.choice([1 << 18, 1 << 19])
     code = _source(
         "const int* x, float* out, int n",
         f"    for (int k = i; k < n; k += gridDim.x * blockDim.x) atomicAdd(out + (x[k] & {bins - 1}), 1.0f);",
@@ -330,7 +413,8 @@ def few_bins(rng: random.Random) -> Case:
 
 @family("atomics")
 def counted_matches(rng: random.Random) -> Case:
-    device, n = rng.choice(DEVICES), rng.choice([1 << 19, 1 << 20])
+    device = rng.choice(DEVICES)
+    n = rng.choice([1 << 19, 1 << 20])
     code = _source(
         "const float* x, float* out, int n",
         "    for (int k = i; k < n; k += gridDim.x * blockDim.x)\n        if (x[k] > 0.5f) atomicAdd(out, x[k]);",
@@ -348,15 +432,17 @@ def counted_matches(rng: random.Random) -> Case:
 # --- spills -----------------------------------------------------------------------------------------
 @family("spills")
 def local_histogram(rng: random.Random) -> Case:
-    device, n = rng.choice(DEVICES), rng.choice([1 << 16, 1 << 17])
+    device = rng.choice(DEVICES)
+    n = rng.choice([1 << 16, 1 << 17])
     end = "    float s = 0;\n    for (int k = 0; k < 16; k++) s += k * {0};\n    y[i] = s;"
     code = _source(
         "const int* x, float* y, int n",
         "    int c[16];\n    for (int k = 0; k < 16; k++) c[k] = 0;\n"
         "    for (int k = 0; k < 64; k++) c[x[k * n + i] & 15]++;\n" + end.format("c[k]"),
         "    __shared__ int c[16][128];\n    for (int k = 0; k < 16; k++) c[k][threadIdx.x] = 0;\n"
-        "    for (int k = 0; k < 64; k++) c[x[k * n + i] & 15][threadIdx.x]++;\n" + end.format("c[k][threadIdx.x]"),
-    )  # fmt: skip
+        "    for (int k = 0; k < 64; k++) c[x[k * n + i] & 15][threadIdx.x]++;\n"
+        + end.format("c[k][threadIdx.x]"),
+    )
     shape = n // 128, 128, 0
     values = np.random.default_rng(n).integers(0, 16, n * 64).astype(np.int32)
     return Case("local_histogram", "spills", device, code, (values, _zeros(n), np.int32(n)), shape, shape)
@@ -364,7 +450,9 @@ def local_histogram(rng: random.Random) -> Case:
 
 @family("spills")
 def local_table(rng: random.Random) -> Case:
-    device, n, size = rng.choice(DEVICES), rng.choice([1 << 18, 1 << 19]), rng.choice([32, 64])
+    device = rng.choice(DEVICES)
+    n = rng.choice([1 << 18, 1 << 19])
+    size = rng.choice([32, 64])
     code = _source(
         "const float* x, float* y, int n",
         f"""    float t[{size}];
@@ -384,7 +472,9 @@ def local_table(rng: random.Random) -> Case:
 
 @family("spills")
 def local_queue(rng: random.Random) -> Case:
-    device, n, rounds = rng.choice(DEVICES), rng.choice([1 << 17, 1 << 18]), rng.choice([64, 96])
+    device = rng.choice(DEVICES)
+    n = rng.choice([1 << 17, 1 << 18])
+    rounds = rng.choice([64, 96])
 
     def body(declared: str, at: str) -> str:
         return f"""    {declared}
@@ -396,7 +486,10 @@ def local_queue(rng: random.Random) -> Case:
     }}
     y[i] = {at.format("head & 15")};"""
 
-    code = _source("const float* x, float* y, int n", body("float q[16];", "q[{0}]"),
-                   body("__shared__ float q[16][128];", "q[{0}][threadIdx.x]"))  # fmt: skip
+    code = _source(
+        "const float* x, float* y, int n",
+        body("float q[16];", "q[{0}]"),
+        body("__shared__ float q[16][128];", "q[{0}][threadIdx.x]"),
+    )
     shape = n // 128, 128, 0
     return Case("local_queue", "spills", device, code, (_floats(n), _zeros(n), np.int32(n)), shape, shape)

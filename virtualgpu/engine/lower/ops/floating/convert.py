@@ -32,16 +32,22 @@ def _cvt(c: WarpCode, i: ir.Instruction) -> None:
     if i.parts[-1] in ("f16x2", "bf16x2") or i.parts[-2] in ("f16x2", "bf16x2"):
         _cvt_pack(c, i)
         return
-    target, source = i.parts[-2], i.parts[-1]
+    target = i.parts[-2]
+    source = i.parts[-1]
     value = c.get(i.operands[1], source)
-    target_llvm, source_llvm = llvm_of(target), llvm_of(source)
+    target_llvm = llvm_of(target)
+    source_llvm = llvm_of(source)
     if source == "bf16":
-        value, source, source_llvm = floats.widen_bf16(c, value), "f32", "float"
+        value = floats.widen_bf16(c, value)
+        source = "f32"
+        source_llvm = "float"
     elif source == "f16":
-        value, source_llvm = floats.widen_half(c, value), "float"
+        value = floats.widen_half(c, value)
+        source_llvm = "float"
     if floats.is_float(source) and "ftz" in i.parts and source == "f32":
         value = floats.flush(c, source_llvm, value)
-    from_float, to_float = floats.is_float(source), floats.is_float(target)
+    from_float = floats.is_float(source)
+    to_float = floats.is_float(target)
     rounding = next((p for p in i.parts if p in _ROUND_TO_INTEGER), None)
     if from_float and rounding:
         value = e.intrinsic(_ROUND_TO_INTEGER[rounding], source_llvm, value)
@@ -63,7 +69,8 @@ def _float_to_float(c: WarpCode, i: ir.Instruction, value: str, source: str, tar
     llvm = "float" if target == "bf16" else llvm_of(target)
     mode = floats.rounding(i)
     if source == "double" and target in ("f16", "bf16"):  # LLVM has no function for it here
-        value, source = floats.odd_float(c, value), "float"
+        value = floats.odd_float(c, value)
+        source = "float"
     if bits(source) < bits(llvm):
         value = e.convert("fpext", source, value, llvm)
     elif bits(source) > bits(llvm) and mode != "rn" and llvm != "half":
@@ -88,7 +95,8 @@ def _float_to_float(c: WarpCode, i: ir.Instruction, value: str, source: str, tar
 
 def _float_to_integer(c: WarpCode, value: str, source: str, target: str) -> str:
     """Saturating conversion; NaN becomes 0, or the sign bit alone if either type has 64 bits."""
-    e, llvm = c.e, llvm_of(target)
+    e = c.e
+    llvm = llvm_of(target)
     name = "fptosi.sat" if target[0] == "s" else "fptoui.sat"
     suffix = {"half": "f16", "float": "f32", "double": "f64"}[source]
     full = f"llvm.{name}.v32{llvm}.v32{suffix}"
@@ -101,7 +109,8 @@ def _float_to_integer(c: WarpCode, value: str, source: str, target: str) -> str:
 
 
 def _integer_to_float(c: WarpCode, i: ir.Instruction, value: str, source: str, target: str) -> str:
-    e, whole = c.e, llvm_of(source)
+    e = c.e
+    whole = llvm_of(source)
     up = "sitofp" if source[0] == "s" else "uitofp"
     mode = floats.rounding(i)
     if target in ("f32", "f64"):
@@ -121,7 +130,9 @@ def _integer_to_float(c: WarpCode, i: ir.Instruction, value: str, source: str, t
 
 
 def _saturate_integer(c: WarpCode, value: str, source: str, target: str) -> str:
-    e, llvm, width = c.e, llvm_of(source), int(target[1:])
+    e = c.e
+    llvm = llvm_of(source)
+    width = int(target[1:])
     low = -(1 << (width - 1)) if target[0] == "s" else 0
     high = (1 << (width - 1)) - 1 if target[0] == "s" else (1 << width) - 1
     if source[0] == "s":
@@ -136,7 +147,8 @@ def _saturate_integer(c: WarpCode, value: str, source: str, target: str) -> str:
 
 def _cvt_pack(c: WarpCode, i: ir.Instruction) -> None:
     """Two floats rounded into one packed word: the first source is the upper half."""
-    target, source = i.parts[-2], i.parts[-1]
+    target = i.parts[-2]
+    source = i.parts[-1]
     if source != "f32" or target not in ("f16x2", "bf16x2"):
         raise NotSupportedError(f"The virtual GPU does not do {i.opcode}.")
     words = []
@@ -149,7 +161,8 @@ def _cvt_pack(c: WarpCode, i: ir.Instruction) -> None:
 
 def _mov(c: WarpCode, i: ir.Instruction) -> None:
     e = c.e
-    target, source = i.operands[0], i.operands[1]
+    target = i.operands[0]
+    source = i.operands[1]
     if isinstance(target, ir.Vector):
         width = bits(llvm_of(i.type)) // len(target.items)
         whole = c.get(source, f"b{width * len(target.items)}")

@@ -108,7 +108,8 @@ def relu(c: WarpCode, llvm: str, value: str) -> str:
 
 def canonical_nan(c: WarpCode, llvm: str, value: str) -> str:
     """Every NaN as the one that the hardware's min, max and relu write: all bits but the sign set."""
-    e, integer = c.e, f"i{bits(llvm)}"
+    e = c.e
+    integer = f"i{bits(llvm)}"
     nan = e.convert("bitcast", integer, constant(integer, (1 << (bits(llvm) - 1)) - 1), llvm)
     return e.select(llvm, e.compare("uno", llvm, value, value), nan, value)
 
@@ -129,7 +130,8 @@ def one_unit(c: WarpCode, llvm: str, nearest: str, below: str, above: str, mode:
     negative = e.compare("slt", integer, raw, constant(integer, 0))
     positive = e.compare("sge", integer, raw, constant(integer, 0))
     one = constant(integer, 1)
-    grow, shrink = e.binary("add", integer, raw, one), e.binary("sub", integer, raw, one)
+    grow = e.binary("add", integer, raw, one)
+    shrink = e.binary("sub", integer, raw, one)
     if mode == "rz":
         over = e.binary(
             "or", "i1", e.binary("and", "i1", below, positive), e.binary("and", "i1", above, negative)
@@ -153,7 +155,8 @@ def two_sum(c: WarpCode, llvm: str, a: str, b: str) -> tuple[str, str]:
 
 def fused(c: WarpCode, kind: str, a: str, b: str, d: str, mode: str) -> str:
     """Multiply and add with one rounding; for bf16, floats that will round to bf16 as the exact sum does."""
-    e, llvm = c.e, "float" if kind == "bf16" else llvm_of(kind)
+    e = c.e
+    llvm = "float" if kind == "bf16" else llvm_of(kind)
     if kind in ("f16", "bf16"):
         wider = "float" if kind == "f16" else "double"
         wide = [e.convert("fpext", llvm, v, wider) for v in (a, b, d)]
@@ -184,7 +187,8 @@ def odd(c: WarpCode, value: str, lost: str) -> str:
 
 def odd_sum(c: WarpCode, llvm: str, a: str, b: str) -> str:
     """A sum rounded to odd, so that rounding it once more to a shorter type rounds only once."""
-    e, whole = c.e, f"i{bits(llvm)}"
+    e = c.e
+    whole = f"i{bits(llvm)}"
     zero, one, minus = (constant(whole, n) for n in (0, 1, -1))
     s, error = two_sum(c, llvm, a, b)
     raw = e.convert("bitcast", llvm, s, whole)

@@ -9,8 +9,21 @@ from virtualgpu.engine.lower.ops.floating import floats
 from virtualgpu.engine.lower.warp_code import WarpCode
 
 _MAKERS = {
-    "add", "sub", "mul", "mad", "fma", "div", "sqrt", "rsqrt", "rcp", "lg2", "ex2", "sin", "cos", "tanh",
-}  # fmt: skip
+    "add",
+    "sub",
+    "mul",
+    "mad",
+    "fma",
+    "div",
+    "sqrt",
+    "rsqrt",
+    "rcp",
+    "lg2",
+    "ex2",
+    "sin",
+    "cos",
+    "tanh",
+}
 
 
 def watches(c: WarpCode, i: ir.Instruction) -> bool:
@@ -19,11 +32,14 @@ def watches(c: WarpCode, i: ir.Instruction) -> bool:
 
 
 def _is_nan(c: WarpCode, operand: ir.Operand | None, kind: str) -> str:
-    value, llvm = c.get(operand, kind), llvm_of(kind)
+    value = c.get(operand, kind)
+    llvm = llvm_of(kind)
     if kind == "bf16":
-        value, llvm = floats.widen_bf16(c, value), "float"
+        value = floats.widen_bf16(c, value)
+        llvm = "float"
     elif kind == "f16":
-        value, llvm = floats.widen_half(c, value), "float"
+        value = floats.widen_half(c, value)
+        llvm = "float"
     return c.e.compare("uno", llvm, value, value)
 
 

@@ -16,7 +16,8 @@ def directed(c: WarpCode, operation: str, mode: str, target: str, source: str, *
     types = [target, source] if operation in _CONVERSIONS else [target]
     suffix = "".join(f".v32{INTRINSIC_SUFFIX.get(t, t)}" for t in types)
     intrinsic = f"llvm.experimental.constrained.{operation}{suffix}"
-    kind, result = vector(source), vector(target)
+    kind = vector(source)
+    result = vector(target)
     kinds = ", ".join([kind] * len(values))
     names = [f"%a{n}" for n in range(len(values))]
     given = ", ".join(f"{kind} {n}" for n in names)
@@ -42,7 +43,8 @@ def directed_whole(c: WarpCode, mode: str, target: str, kind: str, value: str) -
     Where a processor has no instruction for unsigned ones, LLVM adds and takes away a magic number, which
     leaves -0 of 0 when rounding down.
     """
-    e, whole = c.e, llvm_of(kind)
+    e = c.e
+    whole = llvm_of(kind)
     if kind[0] == "s" or bits(whole) < 64:
         wide = e.cast(value, whole, "i64", kind[0] == "s")
         return directed(c, "sitofp", mode, target, "i64", wide)

@@ -62,14 +62,21 @@ def call(
     fragment: ir.Operand | None,
 ) -> None:
     """Emit the call that moves a fragment; `more` are arguments after the base address."""
-    e, site = c.e, c.site(move.access)
+    e = c.e
+    site = c.site(move.access)
     if move.name not in c.tables.support:
         c.need(move.name, _function(c, move))
     registers = (fragments.target if move.is_load else fragments.given)(c, fragment, "d")
     given = [
-        "ptr %ctx", f"<32 x {move.address}> {base}", *more, f"i32 {c.executed(i)}", f"i32 {c.index}",
-        f"i32 {i.pc}", f"i32 {site}", f"ptr {registers}",
-    ]  # fmt: skip
+        "ptr %ctx",
+        f"<32 x {move.address}> {base}",
+        *more,
+        f"i32 {c.executed(i)}",
+        f"i32 {c.index}",
+        f"i32 {i.pc}",
+        f"i32 {site}",
+        f"ptr {registers}",
+    ]
     c.leave_on_fault(e.op(f"call i1 @{move.name}({', '.join(given)})"))
     if move.is_load:
         fragments.written(c, fragment, registers)

@@ -69,7 +69,8 @@ def _fragment(name: str, shape: tuple[int, int, int]) -> Places:
 def _mma_places(name: str, shape: tuple[int, int, int], kind: str) -> Places:
     """Rows and columns a lane holds of an ``mma.sync`` operand, as the PTX manual lays them out."""
     lane = np.arange(32)[:, None]
-    group, inner = lane >> 2, lane & 3
+    group = lane >> 2
+    inner = lane & 3
     _, _, k = shape
     wide = kind == "tf32"
     if kind in EIGHTHS and name in "ab":
@@ -117,7 +118,8 @@ def _space(i: ir.Instruction) -> str:
 
 def _move(c: WarpCode, i: ir.Instruction) -> None:
     """``wmma.load`` and ``wmma.store``."""
-    is_load, name = i.parts[1] == "load", i.parts[2]
+    is_load = i.parts[1] == "load"
+    name = i.parts[2]
     kind = {"tf32": "b32", "f32": "b32", "s32": "b32", "s8": "b8", "u8": "b8"}.get(i.type, "b16")
     if i.type not in (*_INPUTS, *BYTES, "f32", "s32"):
         raise NotSupportedError(f"The virtual GPU does not do {i.opcode}; {_HAS}.")
@@ -131,8 +133,13 @@ def _move(c: WarpCode, i: ir.Instruction) -> None:
     stride = c.get(operands[1], "u32") if len(operands) > 1 else f"splat (i32 {columns if by_row else rows})"
     move = matrix_moves.Move(
         memory_ops.as_access(i, "ld" if is_load else "st", space, ir.TYPE_BYTES[kind]),
-        space, kind, rows * columns // 32, len(fragment.items), columns, by_row,
-    )  # fmt: skip
+        space,
+        kind,
+        rows * columns // 32,
+        len(fragment.items),
+        columns,
+        by_row,
+    )
     matrix_moves.call(c, i, move, base, [f"<32 x i32> {stride}"], fragment)
 
 
@@ -191,7 +198,8 @@ def _product(c: WarpCode, i: ir.Instruction) -> None:
     places = {}
     for part, kind in kinds.items():
         places[part] = _fragment(part, shape) if i.root == "wmma" else _mma_places(part, shape, input_kind)
-        elements, held = places[part][0].shape[1], len(fragments.items_of(operands[part]))
+        elements = places[part][0].shape[1]
+        held = len(fragments.items_of(operands[part]))
         needed = elements // packed(kind)
         if held < needed or (part == "d" and held != needed):
             raise PtxError(f"{i.text!r} (line {i.line}) needs {needed} registers for {part.upper()}.")

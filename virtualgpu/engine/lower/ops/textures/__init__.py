@@ -71,13 +71,16 @@ def _geometry(i: ir.Instruction) -> str:
 
 
 def _texture(c: WarpCode, i: ir.Instruction) -> None:
-    e, mask = c.e, c.executed(i)
-    geometry, target = _geometry(i), i.operands[0]
+    e = c.e
+    mask = c.executed(i)
+    geometry = _geometry(i)
+    target = i.operands[0]
     known = set(i.parts) <= {"tex", "base", "level", "grad", "v4", geometry, "f32", "s32", "u32"}
     if not geometry or not known or not isinstance(target, ir.Vector):
         raise _missing(i)
     dimensions, layered = _GEOMETRIES[geometry]
-    kind, coordinates = i.parts[-2], i.parts[-1]
+    kind = i.parts[-2]
+    coordinates = i.parts[-1]
     wanted = tuple(
         n for n, item in enumerate(target.items) if item is not None and memory_ops.is_read(c.function, item)
     ) or (0,)
@@ -94,7 +97,8 @@ def _texture(c: WarpCode, i: ir.Instruction) -> None:
         c.need(*needed)
     name, body = fetch.fetch(dimensions, wanted, layered=layered, whole=coordinates != "f32")
     c.need(name, body)
-    places, values = c.scratch("<32 x i64>"), c.scratch(_ROWS)
+    places = c.scratch("<32 x i64>")
+    values = c.scratch(_ROWS)
     e.raw(f"store <32 x i64> zeroinitializer, ptr {places}")
     e.raw(f"store {_ROWS} zeroinitializer, ptr {values}")
     bad = e.op(
@@ -134,7 +138,9 @@ def _check(
 
 
 def _surface(c: WarpCode, i: ir.Instruction) -> None:
-    e, mask, loads = c.e, c.executed(i), i.root == "suld"
+    e = c.e
+    mask = c.executed(i)
+    loads = i.root == "suld"
     geometry = _geometry(i)
     mode = next((part for part in i.parts if part in _MODES), "trap")
     kind = next((part for part in i.parts if part in ("b8", "b16", "b32", "b64")), "")
@@ -150,7 +156,8 @@ def _surface(c: WarpCode, i: ir.Instruction) -> None:
         c.need(*needed)
     name, body = surfaces.surface(dimensions, size, mode, layered=layered)
     c.need(name, body)
-    places, outside = c.scratch("<32 x i64>"), c.scratch("i32")
+    places = c.scratch("<32 x i64>")
+    outside = c.scratch("i32")
     e.raw(f"store <32 x i64> zeroinitializer, ptr {places}")
     bad = e.op(
         f"call i32 @{name}(ptr %ctx, ptr {handles}, ptr {rows}, i32 {mask}, ptr {outside}, ptr {places})"

@@ -51,7 +51,8 @@ find:
     axes = [*range(dimensions)]
     rows = [*(n + layered for n in axes)]
     if layered:
-        axes, rows = [*axes, 2], [*rows, 0]
+        axes = [*axes, 2]
+        rows = [*rows, 0]
     inside = "true"
     for axis, row in zip(axes, rows, strict=True):
         text += f"""  %row{axis} = getelementptr [32 x i32], ptr %coordinates, i64 {row}
