@@ -46,8 +46,8 @@ lint: env-test  ## ruff and mypy only
 	@$(BIN)/python -m tools.suite lint types
 
 format: env-test  ## Format code and notebooks, fix what ruff can fix
-	@$(BIN)/python -m ruff check --fix gpulab virtualgpu tests notebooks tools || true
-	@$(BIN)/python -m ruff format gpulab virtualgpu tests notebooks tools
+	@$(BIN)/python -m ruff check --fix gpulab gpulab_course virtualgpu tests notebooks tools || true
+	@$(BIN)/python -m ruff format gpulab gpulab_course virtualgpu tests notebooks tools
 
 bench: $(if $(GPULAB_PYTHON),,env-bench)  ## Measure the engine, the JIT and the import time
 	@$(RUN) -m tools.bench.table $(ARGS)
@@ -75,4 +75,4 @@ env-bench:
 
 clean:  ## Remove the environment, caches and build output
 	rm -rf $(VENV) .venv-lowest build dist *.egg-info .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis
-	find gpulab virtualgpu tests notebooks tools -name __pycache__ -o -name .ipynb_checkpoints | xargs rm -rf
+	find gpulab gpulab_course virtualgpu tests notebooks tools -name __pycache__ -o -name .ipynb_checkpoints | xargs rm -rf

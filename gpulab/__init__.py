@@ -50,13 +50,13 @@ if TYPE_CHECKING:
     from gpulab.lab.why.roofline import roofline as roofline
     from gpulab.session import use_device as use_device
     from gpulab.session import which_device as which_device
-    from gpulab.teach import check as check
-    from gpulab.teach import predict as predict
-    from gpulab.teach import quiz as quiz
-    from gpulab.teach import reveal as reveal
-    from gpulab.teach.interview import interview as interview
-    from gpulab.teach.names import names as names
-    from gpulab.teach.progress import progress as progress
+    from gpulab_course.teach import check as check
+    from gpulab_course.teach import predict as predict
+    from gpulab_course.teach import quiz as quiz
+    from gpulab_course.teach import reveal as reveal
+    from gpulab_course.teach.interview import interview as interview
+    from gpulab_course.teach.names import names as names
+    from gpulab_course.teach.progress import progress as progress
     from virtualgpu import errors as errors
 
     cp: Any

@@ -29,10 +29,10 @@ _OF_A_CHECKOUT = {
 }
 # For graders and instructors, as their modules read the arguments.
 _OF_A_CLASS = {
-    "check": ("gpulab.teach.classroom.check", "judge answers in files, without Jupyter"),
-    "golf": ("gpulab.teach.classroom.golf", "a file of best scores, entered with answers that pass"),
-    "instructor": ("gpulab.teach.classroom.instructor", "a page for whoever teaches a notebook"),
-    "report": ("gpulab.teach.classroom.report", "a class's progress files in one table"),
+    "check": ("gpulab_course.teach.classroom.check", "judge answers in files, without Jupyter"),
+    "golf": ("gpulab_course.teach.classroom.golf", "a file of best scores, entered with answers that pass"),
+    "instructor": ("gpulab_course.teach.classroom.instructor", "a page for whoever teaches a notebook"),
+    "report": ("gpulab_course.teach.classroom.report", "a class's progress files in one table"),
 }
 
 
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             parser.error(f"unknown argument {rest[0]}")
         if options.command == "doctor":
             return _doctor(as_json=options.json, details=options.details)
-        from gpulab.course import copies
+        from gpulab_course.content import copies
 
         folder = _folder(options.folder)
         _say(copies.reset(folder, options.names) if options.command == "reset" else copies.update(folder))
@@ -131,7 +131,7 @@ def _doctor(*, as_json: bool, details: bool) -> int:
 
 
 def _folder(given: Path | None) -> Path:
-    from gpulab.course import copies
+    from gpulab_course.content import copies
 
     return given.expanduser().absolute() if given else copies.folder_here()
 
@@ -146,7 +146,7 @@ def _lab(as_it_is: Path | None, folder: Path | None, arguments: Sequence[str], *
         # On a computer that learners share, only a learner may read their own notebooks and histories.
         os.umask(0o077)
     if as_it_is is None:
-        from gpulab.course import copies
+        from gpulab_course.content import copies
 
         as_it_is = _folder(folder)
         _say(copies.update(as_it_is))

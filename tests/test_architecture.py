@@ -18,7 +18,7 @@ import pytest
 from tests.sources import parsed
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("gpulab", "virtualgpu")
+PACKAGES = ("gpulab", "gpulab_course", "virtualgpu")
 MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 
 # The virtual GPU, from the ground up: a room imports only from itself and from those named here. Rooms are
@@ -30,8 +30,7 @@ VIRTUAL = {
     "cuda_errors": {"errors"},
     "words": set(),
     "protocol": {"records", "launch"},
-    "trace": {"records", "errors", "words"},  # what a timeline says: overlap, gaps, hazards, files
-    "allocators": {"records", "errors", "words"},  # pools as models, snapshots of PyTorch's
+    "allocators": {"records", "errors", "words"},  # CuPy's memory pool without a device
     "compile": {"records", "errors"},
     "model": {*BASE, "sanitizer"},
     "engine": {*BASE, "compile", "model"},
@@ -47,28 +46,33 @@ VIRTUAL = {
     "pytest_plugin": {"", "model"},
     "children": {""},  # cupy and cupyx for processes that a program starts
 }
-# What parts of the course's package may import, of their own package and of the virtual GPU's. A part that is
-# not listed is a front (session, lab, cli, ...), bound only by MAY_TOUCH_A_SIDE.
-COURSE = {
-    "real": {
+# What parts of the helper and of the course may import. A part that is not listed (session, lab, cli, ...) is
+# bound only by MAY_TOUCH_A_SIDE.
+UPPER = {
+    "gpulab.words": {"virtualgpu.words"},
+    "gpulab.analysis": {"gpulab.words", "virtualgpu.records", "virtualgpu.errors"},
+    "gpulab.allocators": {"gpulab.words", "virtualgpu.records", "virtualgpu.errors", "virtualgpu.allocators"},
+    "gpulab.real": {
+        "gpulab.analysis",
+        "gpulab.words",
         "virtualgpu.records",
         "virtualgpu.errors",
         "virtualgpu.protocol",
         "virtualgpu.compile",
         "virtualgpu.model",
-        "virtualgpu.trace",
-        "virtualgpu.words",
     },
-    "views": {"gpulab._names", "virtualgpu.records", "virtualgpu.words"},
+    "gpulab.views": {"gpulab._names", "gpulab.analysis", "gpulab.words", "virtualgpu.records"},
     # Exercises, texts and figures: no machinery, which is in `teach`.
-    "course": {
-        "gpulab.teach",
+    "gpulab_course.content": {
+        "gpulab_course",
+        "gpulab_course.teach",
+        "gpulab.analysis",
         "gpulab.lab",
         "gpulab.session",
         "gpulab.views",
         "virtualgpu.records",
         "virtualgpu.errors",
-        "virtualgpu.words",
+        "gpulab.words",
     },
 }
 # Only the session decides which side serves a call. The doctor examines one side.
@@ -81,7 +85,7 @@ SIDES = {
     "virtualgpu.launch",
     "virtualgpu.sanitizer",
 }
-MAY_TOUCH_A_SIDE = {"session", "diagnosis"}
+MAY_TOUCH_A_SIDE = {"gpulab.session", "gpulab.diagnosis"}
 
 MAX_FILE_BYTES = 1_000_000
 # Package registries' and script hosts' names, cut in two so that this file does not name them either.
@@ -172,7 +176,7 @@ def allowed(part: str) -> set[str] | None:
     package, _, room = part.partition(".")
     if package == "virtualgpu":
         return {f"virtualgpu.{name}".rstrip(".") for name in VIRTUAL[room]}
-    return COURSE.get(room)
+    return UPPER.get(part)
 
 
 @pytest.mark.parametrize("path", MODULES, ids=module_id)
@@ -187,17 +191,17 @@ def test_imports_keep_their_direction(path: Path) -> None:
         if may is not None:
             if target not in may:
                 wrong.append(f"line {line}: {part} must not import {name}")
-        elif target in SIDES and part.partition(".")[2] not in MAY_TOUCH_A_SIDE:
+        elif target in SIDES and part not in MAY_TOUCH_A_SIDE:
             wrong.append(f"line {line}: only the session decides which side serves, not {part} ({name})")
     assert not wrong, "\n".join(wrong)
 
 
 def test_the_rules_name_parts_that_exist() -> None:
     parts = {part_of(dotted(path)) for path in MODULES}
-    named = {f"virtualgpu.{room}" for room in VIRTUAL} | {f"gpulab.{room}" for room in COURSE} | SIDES
+    named = {f"virtualgpu.{room}" for room in VIRTUAL} | set(UPPER) | SIDES
     named |= {f"virtualgpu.{name}" for names in VIRTUAL.values() for name in names}
     named = {name.rstrip(".") for name in named}
-    named |= {f"gpulab.{name}" for name in MAY_TOUCH_A_SIDE} | set().union(*COURSE.values())
+    named |= MAY_TOUCH_A_SIDE | set().union(*UPPER.values())
     assert not named - parts
 
 

@@ -17,7 +17,7 @@ import pytest
 from tests.sources import parsed
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("gpulab", "virtualgpu")
+PACKAGES = ("gpulab", "gpulab_course", "virtualgpu")
 MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 
 ALLOWED = {

@@ -18,7 +18,7 @@ import numpy as np
 import gpulab as gl
 
 ROOT = Path(gl.__file__).resolve().parent.parent
-PACKAGES = (f"{ROOT}/gpulab/", f"{ROOT}/virtualgpu/")
+PACKAGES = (f"{ROOT}/gpulab/", f"{ROOT}/gpulab_course/", f"{ROOT}/virtualgpu/")
 VIEWS = f"{ROOT}/gpulab/views"
 CODE = """extern "C" __global__ void add(const float* a, const float* b, float* c, int n) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;

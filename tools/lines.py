@@ -14,7 +14,7 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("gpulab", "virtualgpu", "tools", "tests")
+PACKAGES = ("gpulab", "gpulab_course", "virtualgpu", "tools", "tests")
 KINDS = (".py", ".js", ".css")
 _NOT_CODE = frozenset(
     {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}

@@ -123,10 +123,10 @@ ROOMS: dict[str, tuple[str, ...]] = {
         ),
         *("pool_model", "backend", "fork", "published"),
     ),
-    "virtualgpu/allocators": _allocators("released", "fragments", "statistics", "replay", "steps"),
-    "virtualgpu/allocators/snapshot": _allocators("snapshot", "torch_recorded"),
-    "virtualgpu/allocators/torch": _allocators("torch_model", "torch_recorded"),
-    "virtualgpu/allocators/cupy": (
+    "gpulab/allocators": _allocators("released", "fragments", "statistics", "replay", "steps"),
+    "gpulab/allocators/snapshot": _allocators("snapshot", "torch_recorded"),
+    "gpulab/allocators/torch": _allocators("torch_model", "torch_recorded"),
+    "virtualgpu/allocators": (
         *_allocators("cupy"),
         *_virtual("memory_hooks", "pool", "pool_recorded"),
     ),
@@ -166,9 +166,9 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "tests/recordings/test_files.py",
         "tests/views",
     ),
-    "virtualgpu/trace": ("tests/trace", "tests/session/test_check_streams.py"),
-    "virtualgpu/trace/files": ("tests/trace/test_files.py", "tests/session/test_recorded_timelines.py"),
-    "virtualgpu/trace/cupti": ("tests/trace/test_cupti_records.py", "tests/trace/test_stream_order.py"),
+    "gpulab/analysis": ("tests/trace", "tests/session/test_check_streams.py"),
+    "gpulab/analysis/files": ("tests/trace/test_files.py", "tests/session/test_recorded_timelines.py"),
+    "gpulab/analysis/cupti": ("tests/trace/test_cupti_records.py", "tests/trace/test_stream_order.py"),
     "virtualgpu/model/recording": (
         *_virtual("program_names", "recorder", "nvtx", "line_watch"),
         "tests/session/test_timeline.py",
@@ -239,21 +239,24 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "gpulab/views/timeline": _views("timeline", "trace_views"),
     "gpulab/views/warp": _views("warp_stepper"),
-    "gpulab/teach": (
+    "gpulab_course/teach": (
         *_teach("store", "folders", "prediction", "quiz", "progress", "widgets", "first_lines", "figures"),
         "tests/session/test_names.py",
     ),
-    "gpulab/teach/interview": ("tests/interview",),
-    "gpulab/teach/predictions": _teach("numbers", "prediction", "course_predictions", "widgets"),
-    "gpulab/teach/classroom": _teach("classroom_made_up", "classroom"),
-    "gpulab/teach/judge": _teach("draw", "advice", "exercises", "judge", "kernel_costs"),
-    "gpulab/teach/judge/kernel": _teach("kernels_judged", "judge", "kernel_costs"),
-    "gpulab/teach/judge/python": _teach(
+    "gpulab_course/teach/interview": ("tests/interview",),
+    "gpulab_course/teach/predictions": _teach("numbers", "prediction", "course_predictions", "widgets"),
+    "gpulab_course/teach/classroom": _teach("classroom_made_up", "classroom"),
+    "gpulab_course/teach/judge": _teach("draw", "advice", "exercises", "judge", "kernel_costs"),
+    "gpulab_course/teach/judge/kernel": _teach("kernels_judged", "judge", "kernel_costs"),
+    "gpulab_course/teach/judge/python": _teach(
         *("counts", "results", "judging_programs", "programs", "n15", "judge", "processes")
     ),
-    "gpulab/teach/judge/process": (*_teach("talk", "judge", "processes"), "tests/session/test_ranks.py"),
+    "gpulab_course/teach/judge/process": (
+        *_teach("talk", "judge", "processes"),
+        "tests/session/test_ranks.py",
+    ),
     "gpulab/diagnosis": ("tests/session/test_doctor.py",),
-    "gpulab/course": ("tests/teach",),
+    "gpulab_course/content": ("tests/teach",),
 }
 
 

@@ -113,7 +113,9 @@ def workers() -> list[str]:
 def lint() -> list[list[str]]:
     ruff = [sys.executable, "-m", "ruff"]
     places = [
-        name for name in ("gpulab", "virtualgpu", "tests", "notebooks", "tools") if (ROOT / name).exists()
+        name
+        for name in ("gpulab", "gpulab_course", "virtualgpu", "tests", "notebooks", "tools")
+        if (ROOT / name).exists()
     ]
     return [[*ruff, "check", *places], [*ruff, "format", "--check", *places]]
 

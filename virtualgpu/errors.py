@@ -70,11 +70,14 @@ def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.3) -> str:
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
+_PACKAGES = ("virtualgpu", "gpulab", "gpulab_course")
+
+
 def warn(message: str) -> None:
     """Give an `ArgumentWarning` for the line that called this package."""
     level = 1
     frame = sys._getframe()
-    while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] in ("virtualgpu", "gpulab"):
+    while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] in _PACKAGES:
         level = level + 1
         frame = frame.f_back
     warnings.warn(message, ArgumentWarning, stacklevel=level)

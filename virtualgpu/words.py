@@ -1,17 +1,9 @@
-"""Numbers, sizes, times and plurals as people read them, one way everywhere.
-
-``gpulab/views/parts/words.js`` writes the same in a browser; a test compares the two.
-"""
+"""Numbers, plurals and lists in messages."""
 
 from __future__ import annotations
 
-import math
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from decimal import Decimal
-
-_CHOICE = re.compile(r"<(\w+) ([^|>]*)\|([^>]*)>")
-_NAME = re.compile(r"\{(\w+)\}")
 
 
 def number(value: float, digits: int = 3) -> str:
@@ -33,58 +25,6 @@ def count(value: float, one: str, many: str = "") -> str:
     return f"{number(value)} {noun(value, one, many)}"
 
 
-def percent(fraction: float) -> str:
-    """``0.5`` as ``50 %``; what is above 0 never reads as 0, what is below 1 never as 100."""
-    share = 100 * fraction
-    if 99.5 <= share < 100 and not math.isclose(share, 100, rel_tol=1e-12):
-        return f"{min(share, 99.9):.1f} %"
-    return f"{number(share, 1)} %"
-
-
-def size(size_bytes: float) -> str:
-    """A byte count in binary units: ``227 KiB``, ``79.2 GiB``."""
-    for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if size_bytes >= scale:
-            return f"{number(size_bytes / scale)} {unit}"
-    return f"{number(size_bytes)} B"
-
-
-def time_unit(time_ns: float) -> tuple[str, float]:
-    """The unit that suits a time, and its nanoseconds."""
-    return next((u for u in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)) if time_ns >= u[1]), ("ns", 1.0))
-
-
-def duration(time_ns: float) -> str:
-    """A time in the unit that suits it: ``640 ns``, ``12.3 µs``, ``4.1 ms``."""
-    unit, scale = time_unit(time_ns)
-    return f"{number(time_ns / scale)} {unit}"
-
-
-def shape(dim: Sequence[int]) -> str:
-    """``(256, 1, 1)`` as ``256``, ``(16, 16, 1)`` as ``16 × 16``: trailing ones say nothing."""
-    parts = list(dim)
-    while len(parts) > 1 and parts[-1] == 1:
-        parts.pop()
-    return " × ".join(map(number, parts))
-
-
 def listing(words: Sequence[str]) -> str:
     """``a``, ``a and b``, ``a, b and c``."""
     return f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else "".join(words)
-
-
-def filled(text: str, words: Mapping[str, int | str]) -> str:
-    """A text with words and numbers in it: ``{name}``, and ``<name one|several>`` by whether a number is 1.
-
-    Examples
-    --------
-    >>> filled("{sectors} <sectors sector|sectors> a request", {"sectors": 4})
-    '4 sectors a request'
-    """
-    chosen = _CHOICE.sub(lambda found: found[2 if words[found[1]] == 1 else 3], text)
-
-    def put(found: re.Match[str]) -> str:
-        word = words[found[1]]
-        return word if isinstance(word, str) else f"{word:,}"
-
-    return _NAME.sub(put, chosen)

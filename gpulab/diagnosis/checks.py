@@ -23,8 +23,8 @@ from gpulab.real.cupti import library as cupti
 from gpulab.real.driver import NO_DEVICE, cuda_version, driver_status
 from gpulab.real.nvml import NvmlError, sharing
 from gpulab.session.cuda import INSTALL_CUPY, CudaUnavailableError, open_cuda_device
+from gpulab.words import count
 from virtualgpu.errors import UnknownProcessorError
-from virtualgpu.words import count
 
 Status = Literal["ok", "missing", "wrong"]
 

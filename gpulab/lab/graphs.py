@@ -16,9 +16,9 @@ from gpulab.lab.graph_capture import Capture, GraphPool, arrays_in, check_shapes
 from gpulab.lab.graph_cost import ComparedGraph, compared
 from gpulab.lab.graph_names import Named, array_record, global_arrays, named_arrays
 from gpulab.views.graph.graph_text import sentence
+from gpulab.words import count
 from virtualgpu.errors import GpulabError, warn
 from virtualgpu.records import DanglingArray, GraphArray, GraphNode, GraphRecord
-from virtualgpu.words import count
 
 SHOWN_ELEMENTS = 4
 EMPTY = (

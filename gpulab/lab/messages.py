@@ -23,7 +23,7 @@ from virtualgpu.tracebacks import trimmed
 
 # As many columns as a notebook has on a screen of 1024 pixels beside JupyterLab's side bar.
 WIDTH = 72
-_PACKAGES = ("gpulab", "virtualgpu")
+_PACKAGES = ("gpulab", "gpulab_course", "virtualgpu")
 _HERE = Path(__file__).resolve().parents[1]
 _COLOURS = re.compile(r"\x1b\[[\d;]*m")
 # IPython's, of 75 columns.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from gpulab import session
+from gpulab.analysis.hazards import StreamChecker
 from gpulab.lab._base import Recorded
 from gpulab.views.tables.streams import StreamTable
+from gpulab.words import count
 from virtualgpu.records import StreamHazard, StreamReport
-from virtualgpu.trace.hazards import StreamChecker
-from virtualgpu.words import count
 
 
 def check_streams() -> StreamCheck:

@@ -6,13 +6,13 @@ from functools import partial
 from pathlib import Path
 
 from gpulab import session, views
+from gpulab.analysis import advice, critical_path, gaps, overlap, sentences
 from gpulab.lab._base import Pictured, Recorded
 from gpulab.views._saving import Writers
 from gpulab.views.tables import timeline as tables
+from gpulab.words import percent
 from virtualgpu.protocol import TimelineRecorder
 from virtualgpu.records import Advice, Gap, Overlap, PathStep, Timeline
-from virtualgpu.trace import advice, critical_path, gaps, overlap, sentences
-from virtualgpu.words import percent
 
 
 def timeline() -> TimelineReport:
@@ -69,7 +69,7 @@ def open_timeline(path: str | Path, *, most_events: int = 100_000) -> TimelineRe
     ...     kernel((4,), (256,), (x, y, n))
     >>> gl.open_timeline(one.save("one.json"))
     """
-    from virtualgpu.trace.files.read import open_file
+    from gpulab.analysis.files.read import open_file
 
     return TimelineReport(open_file(path, most_events))
 
@@ -126,7 +126,7 @@ class TimelineReport(Recorded[Timeline], what="timeline", write="with gl.timelin
     def overlap(self) -> tables.Answers[Overlap]:
         """How much of the work of each two engines, and of each two streams, ran at the same time.
 
-        In percent of the shorter of the two busy times; see `virtualgpu.trace.overlap`.
+        In percent of the shorter of the two busy times; see `gpulab.analysis.overlap`.
 
         Examples
         --------
@@ -158,7 +158,7 @@ class TimelineReport(Recorded[Timeline], what="timeline", write="with gl.timelin
         return sentences.sentence(self.record)
 
     def _writers(self) -> Writers:
-        from virtualgpu.trace.files.write import save
+        from gpulab.analysis.files.write import save
 
         write = partial(save, self.record)
         return {".json": write, ".json.gz": write, **Pictured._writers(self)}

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from gpulab.words import count
 from virtualgpu.records import DeviceMetrics, Metric, Provenance
 from virtualgpu.records.device.attributes import READINGS
 from virtualgpu.records.device.load import clock_reasons
-from virtualgpu.words import count
 
 # GB/s a lane and direction after encoding, by PCIe generation (PCI-SIG, 1.0 to 6.0).
 PCIE_LANE_GBPS = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}

@@ -18,11 +18,11 @@ from typing import Any
 
 import cupy
 
+from gpulab.analysis.cupti.names import kernel_name
 from virtualgpu.compile.ptx.parameter_uses import ATOMIC, READ, WRITTEN, uses_of_parameters
 from virtualgpu.errors import GpulabError
 from virtualgpu.protocol import kernel_source
 from virtualgpu.records.acts import Region
-from virtualgpu.trace.cupti.names import kernel_name
 
 Regions = tuple[Region, ...]
 _WORD = 8

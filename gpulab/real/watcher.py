@@ -23,11 +23,11 @@ from cupy.cuda import memory_hook, runtime
 from gpulab.real.cupti import library
 from gpulab.real.cupti.callbacks import CallData, subscribed
 from gpulab.real.touched import Kernels, Touched, load_driver, read_parameters
+from gpulab.words import count
 from virtualgpu.errors import GpulabError, NotSupportedError
 from virtualgpu.model.recording.watch import Regions, RunWatched, StreamPlace, Watch
 from virtualgpu.records import ActivityKind, SourceLine
 from virtualgpu.records.acts import HOST, Act, Region, Work
-from virtualgpu.words import count
 
 _P = c_void_p
 _PINNED = runtime.memoryTypeHost

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from gpulab.analysis.cupti.kinds import DRIVER_API, RUNTIME_API
 from gpulab.real.cupti import callbacks, library
 from virtualgpu.records.libraries.layers import Counted, questions_last
-from virtualgpu.trace.cupti.kinds import DRIVER_API, RUNTIME_API
 
 
 def driver_calls(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Counted, ...]:

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from gpulab.words import count
 from virtualgpu.records.launch.whereabouts import Whereabouts
-from virtualgpu.words import count
 
 # Nothing is said of work that takes less.
 QUIET_S = 3.0

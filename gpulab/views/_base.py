@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from posixpath import dirname, normpath
 from typing import Any
 
@@ -22,26 +23,28 @@ from gpulab.views.parts.pack import pack
 WIDGET_MIME = "application/vnd.jupyter.widget-view+json"
 
 _HERE = files("gpulab.views")
-_IMPORT = re.compile(r'^import \{[^}]*\} from "(\.{1,2}/[\w./]+\.js)";\n', re.MULTILINE)
+_IMPORT = re.compile(r'^import \{[^}]*\} from "((?:\.{1,2}|gpulab)/[\w./]+\.js)";\n', re.MULTILINE)
 
 
-def module_text(name: str) -> str:
-    """The ES module ``<name>.js`` of this folder with the modules it imports put in front of it.
+def module_text(name: str, folder: Traversable = _HERE) -> str:
+    """Return the ES module ``<name>.js`` with the modules that it imports put in front of it.
 
-    A widget ships one module, and its code must work offline: relative imports are therefore
-    joined here, and a module imported twice is joined once.
+    A widget ships one module, and its code must work offline: imports are therefore joined here, and a
+    module imported twice is joined once. A module in a `folder` of another package imports this package's
+    parts as ``gpulab/parts/frame.js``.
     """
     joined: dict[str, str] = {}
 
-    def join(path: str) -> None:
-        if path in joined:
-            return
-        text = _HERE.joinpath(path).read_text(encoding="utf-8")
+    def join(path: str, text: str) -> None:
         for imported in _IMPORT.findall(text):
-            join(normpath(f"{dirname(path)}/{imported}"))
+            inner = imported.removeprefix("gpulab/")
+            if inner == imported:
+                inner = normpath(f"{dirname(path)}/{imported}")
+            if inner not in joined:
+                join(inner, _HERE.joinpath(inner).read_text(encoding="utf-8"))
         joined[path] = _IMPORT.sub("", text)
 
-    join(f"{name}.js")
+    join(f"{name}.js", (folder / f"{name}.js").read_text(encoding="utf-8"))
     *shared, main = joined.values()
     return "\n".join(
         [re.sub(r"^export (?!default)", "", text, flags=re.MULTILINE) for text in shared] + [main]

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gpulab.words import count, duration, listing, number, percent
 from virtualgpu.records import Occupancy
 from virtualgpu.records.launch.waves import LaunchWaves
-from virtualgpu.words import count, duration, listing, number, percent
 
 MOST_DRAWN = 1 << 16
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from gpulab.allocators.cupy import CuPyAllocator
+from gpulab.allocators.replay import OutOfMemory, RequestError, replay, requests_of
+from gpulab.allocators.steps import at, history
 from tools.recordings.pool_programs import Reference, Step, program
-from virtualgpu.allocators.cupy.model import CuPyAllocator
-from virtualgpu.allocators.replay import OutOfMemory, RequestError, replay, requests_of
-from virtualgpu.allocators.steps import at, history
 from virtualgpu.records.memory import BlockMap, Request
 
 CAPACITY = 1 << 40

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from gpulab.allocators.fragments import fragmentation
+from gpulab.allocators.replay import OutOfMemory, replay
+from gpulab.allocators.torch.allocator import TorchAllocator
 from tests.allocators.traces import KIB, MIB, MODELLED, random_requests
-from virtualgpu.allocators.fragments import fragmentation
-from virtualgpu.allocators.replay import OutOfMemory, replay
-from virtualgpu.allocators.torch.allocator import TorchAllocator
 from virtualgpu.records.memory import Block, BlockMap, Segment
 
 

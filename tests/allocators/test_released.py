@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from gpulab.allocators.released import named
 from tests.allocators.traces import MIB, random_rows, trace_of
-from virtualgpu.allocators.released import named
 from virtualgpu.records.memory import ACTIONS, Block, Segment
 
 FREED = ACTIONS.index("segment_free")

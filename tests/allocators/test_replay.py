@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from gpulab.allocators.replay import RequestError, replay, requests_of
+from gpulab.allocators.torch import TorchAllocator
 from tests.allocators.traces import trace_of
-from virtualgpu.allocators.replay import RequestError, replay, requests_of
-from virtualgpu.allocators.torch import TorchAllocator
 from virtualgpu.records.memory import AllocatorTrace, BlockMap, Frame, Request
 
 MIB = 1 << 20

@@ -18,11 +18,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.allocators.test_replay import program
-from tools.recordings import FOLDER
-from virtualgpu.allocators.cupy.model import CuPyAllocator
-from virtualgpu.allocators.replay import replay, requests_of
-from virtualgpu.allocators.snapshot import (
+from gpulab.allocators.cupy import CuPyAllocator
+from gpulab.allocators.replay import replay, requests_of
+from gpulab.allocators.snapshot import (
     Snapshot,
     SnapshotError,
     plain,
@@ -30,9 +28,11 @@ from virtualgpu.allocators.snapshot import (
     worker,
     write_snapshot,
 )
-from virtualgpu.allocators.snapshot.reader import of_arrays
-from virtualgpu.allocators.steps import at, history
-from virtualgpu.allocators.torch import TorchAllocator
+from gpulab.allocators.snapshot.reader import of_arrays
+from gpulab.allocators.steps import at, history
+from gpulab.allocators.torch import TorchAllocator
+from tests.allocators.test_replay import program
+from tools.recordings import FOLDER
 from virtualgpu.records.memory import ACTIONS, AllocatorTrace, Block, BlockMap, Frame
 
 MIB = 1 << 20
@@ -149,7 +149,7 @@ def test_a_trace_that_begins_later_has_its_first_state(tmp_path: Path, settings:
 
 
 def _events(log: list[tuple[Any, ...]]) -> Any:
-    from virtualgpu.allocators.log import EventLog
+    from gpulab.allocators.log import EventLog
 
     events = EventLog()
     for event in log:

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
+from gpulab.allocators.cupy import CuPyAllocator
+from gpulab.allocators.replay import replay
+from gpulab.allocators.statistics import statistics
+from gpulab.allocators.torch import TorchAllocator
 from tests.allocators.test_cupy import requests as cupy_requests
 from tests.allocators.test_replay import program
 from tests.allocators.traces import trace_of
 from tools.recordings import FOLDER
 from tools.recordings.torch_pools import Recording
-from virtualgpu.allocators.cupy.model import CuPyAllocator
-from virtualgpu.allocators.replay import replay
-from virtualgpu.allocators.statistics import statistics
-from virtualgpu.allocators.torch import TorchAllocator
 from virtualgpu.records import Provenance
 from virtualgpu.records.memory import AllocatorStatistics, AllocatorTrace, Figure
 

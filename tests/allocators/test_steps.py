@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from gpulab.allocators.replay import replay
+from gpulab.allocators.steps import at, history, tail
+from gpulab.allocators.torch.allocator import TorchAllocator
 from tests.allocators.traces import KIB, MIB, random_requests, random_rows, trace_of
-from virtualgpu.allocators.replay import replay
-from virtualgpu.allocators.steps import at, history, tail
-from virtualgpu.allocators.torch.allocator import TorchAllocator
 from virtualgpu.records.memory import AllocatorTrace, Block, BlockMap, Segment
 
 Tile = tuple[int, int, str, int]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from virtualgpu.allocators.replay import OutOfMemory, RequestError
-from virtualgpu.allocators.torch import Settings, SettingsError, TorchAllocator
+from gpulab.allocators.replay import OutOfMemory, RequestError
+from gpulab.allocators.torch import Settings, SettingsError, TorchAllocator
 
 MIB = 1 << 20
 

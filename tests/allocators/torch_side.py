@@ -6,10 +6,10 @@ import contextlib
 from dataclasses import replace
 from typing import Any
 
+from gpulab.allocators.replay import OutOfMemory
+from gpulab.allocators.torch import Settings, TorchAllocator
+from gpulab.allocators.torch.device import Device
 from tools.recordings.torch_pools import COLUMNS, Step, layout
-from virtualgpu.allocators.replay import OutOfMemory
-from virtualgpu.allocators.torch import Settings, TorchAllocator
-from virtualgpu.allocators.torch.device import Device
 from virtualgpu.records.memory import Action
 
 # codes of recorded events

@@ -10,8 +10,8 @@ import pytest
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 CELLS = [
-    """from gpulab.teach.predictions import Prediction
-from gpulab.teach.question import PredictionQuestion
+    """from gpulab_course.teach.predictions import Prediction
+from gpulab_course.teach.question import PredictionQuestion
 def ask(key, question, **more):
     made = Prediction(key)
     made.ask(PredictionQuestion(key, question, "", **more), question)
@@ -20,8 +20,8 @@ which = ask("t-which", "What does `x` hold?", choices=("red", "an amber `n`", "g
 which""",
     'how_many = ask("t-many", "How many blocks?", unit="blocks")\nhow_many',
     'how_many.reveal(4, "counted", because="`n` is 1000.")',
-    """from gpulab.teach.quizzes import Quiz
-from gpulab.teach.question import Choice, Question, WhyQuestion
+    """from gpulab_course.teach.quizzes import Quiz
+from gpulab_course.teach.question import Choice, Question, WhyQuestion
 reds = (Choice("red", "It is `red`.", right=True), Choice("a much longer blue", "No."), Choice("sea", "Nor."))
 questions = Quiz("small", "A small quiz", (Question("Which?", reds), WhyQuestion("Why?", ("This.", "That."))))
 questions""",

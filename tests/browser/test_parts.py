@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gpulab import words
 from gpulab.views import DeviceCard, DeviceComparison, LaunchChart, OccupancyChart, TimelineView, WarpStepper
 from gpulab.views._base import View, module_text
 from gpulab.views.parts import palette
 from tests.browser.conftest import PICTURES
 from tests.views import synthetic, timelines
 from tests.views.sample import queue_view
-from virtualgpu import words
 
 pytestmark = [pytest.mark.browser]
 

@@ -17,10 +17,10 @@ from gpulab.views._base import module_text
 from gpulab.views.parts import palette, picture
 from gpulab.views.parts.plots import time_ticks
 from gpulab.views.timeline.chart import chart, lanes_of
+from gpulab.words import duration
 from tests.browser.test_latency import RUN
 from tests.views import timelines
 from virtualgpu.records import Timeline
-from virtualgpu.words import duration
 
 pytestmark = [pytest.mark.browser]
 

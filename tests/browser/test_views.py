@@ -48,7 +48,7 @@ broken
 """,
     """
 from matplotlib.figure import Figure
-from gpulab.teach.picture import Picture
+from gpulab_course.teach.picture import Picture
 Picture.of(Figure(figsize=(2, 1)), "a picture on white")
 """,
 ]

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpulab import session
-from gpulab.course.n17_interview.cards.hidden import laid_out
-from gpulab.course.n17_interview.cards.hidden.flawed import FAMILIES, Case, draw
 from gpulab.views.tables.diagnosis import DiagnosisTable
+from gpulab_course.content.n17_interview.cards.hidden import laid_out
+from gpulab_course.content.n17_interview.cards.hidden.flawed import FAMILIES, Case, draw
 from virtualgpu.protocol import Costs, Launch
 from virtualgpu.records.launch.causes import LaunchCosts
 

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from gpulab import session
+from gpulab.analysis.formats import FP16
 from tests.engine.tensor_core_inputs import CLASSES, FMT, KINDS, inputs, on_gpu, source
 from virtualgpu.compile import nvrtc
-from virtualgpu.records.formats import FP16
 
 pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
 RECORDED = json.loads(Path(__file__).with_name("tensor_core_sums_h200.json").read_text(encoding="utf-8"))

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpulab.teach import folders
-from gpulab.teach.judge import KernelExercise, ProgramCase, ProgramExercise
-from gpulab.teach.judge.check import judge
-from gpulab.teach.judge.kernel import bench, stages
+from gpulab_course.teach import folders
+from gpulab_course.teach.judge import KernelExercise, ProgramCase, ProgramExercise
+from gpulab_course.teach.judge.check import judge
+from gpulab_course.teach.judge.kernel import bench, stages
 
 pytestmark = pytest.mark.gpu
 

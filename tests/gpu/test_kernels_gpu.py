@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import gpulab as gl
-from gpulab.course import kernels
+from gpulab_course.content import kernels
 from tests.teach.test_course_kernels import ODD, check
 
 pytestmark = [

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import gpulab as gl
-from gpulab.course.n08_copies import elsewhere, exercises, where
-from gpulab.course.n08_copies.memory import managed, mapped
-from gpulab.teach.judge.check import judge
+from gpulab_course.content.n08_copies import elsewhere, exercises, where
+from gpulab_course.content.n08_copies.memory import managed, mapped
+from gpulab_course.teach.judge.check import judge
 from virtualgpu.errors import GpulabError
 
 pytestmark = pytest.mark.gpu

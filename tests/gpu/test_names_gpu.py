@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from gpulab.course.n16_platform.figures import recorded
-from gpulab.teach.names import everything
+from gpulab_course.content.n16_platform.figures import recorded
+from gpulab_course.teach.names import everything
 
 # The same thing twice, each leaving a value in `r`; "=" equal, "~0.2" within that share, "ran" both run.
 PAIRS = {

@@ -10,7 +10,7 @@ import pytest
 
 import gpulab as gl
 from gpulab import session
-from gpulab.course.n17_interview.cards.hidden.flawed import draw
+from gpulab_course.content.n17_interview.cards.hidden.flawed import draw
 from tests.causes.table import CAUSES
 
 pytestmark = [pytest.mark.gpu]

@@ -11,14 +11,14 @@ from random import Random
 import pytest
 
 import gpulab as gl
-from gpulab.course.n17_interview import figures
-from gpulab.teach.interview import again
-from gpulab.teach.interview.cards import KINDS, Card, Drawn, Found, Outcome, Part, merit
-from gpulab.teach.interview.opening import UnknownCardError, everything
-from gpulab.teach.interview.scorecard import Scorecard
-from gpulab.teach.interview.talk import Interview
-from gpulab.teach.store import store
 from gpulab.views.tables import Table
+from gpulab_course.content.n17_interview import figures
+from gpulab_course.teach.interview import again
+from gpulab_course.teach.interview.cards import KINDS, Card, Drawn, Found, Outcome, Part, merit
+from gpulab_course.teach.interview.opening import UnknownCardError, everything
+from gpulab_course.teach.interview.scorecard import Scorecard
+from gpulab_course.teach.interview.talk import Interview
+from gpulab_course.teach.store import store
 
 MONDAY = date(2026, 3, 2)
 LEAST = {"estimate": 12, "diagnose": 12, "refute": 10, "whiteboard": 10, "bug": 12, "ladder": 4}
@@ -171,7 +171,7 @@ class TestTalk:
         assert again.kept(CARD.key).met == 0
 
     def test_a_form_locks_ticks_and_goes_on(self) -> None:
-        from gpulab.teach.interview import form
+        from gpulab_course.teach.interview import form
 
         found = talk()
         box = form.room(found)

@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 from ipywidgets import Widget
 
-from gpulab.teach import folders, page
-from gpulab.teach.interview import again, form, opening
-from gpulab.teach.interview.cards import Card, Drawn, Found, Outcome, Part, merit
-from gpulab.teach.interview.numbers import read_answer
-from gpulab.teach.interview.scorecard import Answered, Scorecard, Scored, calibration
-from gpulab.teach.interview.talk import Interview
-from gpulab.teach.store import store
 from gpulab.views.parts import palette
 from gpulab.views.tables import Table
+from gpulab_course.teach import folders, page
+from gpulab_course.teach.interview import again, form, opening
+from gpulab_course.teach.interview.cards import Card, Drawn, Found, Outcome, Part, merit
+from gpulab_course.teach.interview.numbers import read_answer
+from gpulab_course.teach.interview.scorecard import Answered, Scorecard, Scored, calibration
+from gpulab_course.teach.interview.talk import Interview
+from gpulab_course.teach.store import store
 from virtualgpu.errors import GpulabError
 from virtualgpu.records import Provenance
 
@@ -272,7 +272,7 @@ def test_nothing_is_locked_that_cannot_be_measured() -> None:
 
 def test_time_is_that_of_each_part(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr("gpulab.teach.interview.talk.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("gpulab_course.teach.interview.talk.time.monotonic", lambda: now[0])
     found = talk()
     now[0] = 500.0
     assert found.part is not None  # the card is drawn, and shown, now

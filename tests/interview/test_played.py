@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 import gpulab as gl
-from gpulab.course.n17_interview.cards import (
+from gpulab.views.tables.diagnosis import NAMES
+from gpulab_course.content.n17_interview.cards import (
     bugs,
     diagnoses,
     estimates,
@@ -25,10 +26,9 @@ from gpulab.course.n17_interview.cards import (
     napkins,
     refutations,
 )
-from gpulab.course.n17_interview.cards.hidden import flawed, laid_out
-from gpulab.teach.interview import Card, Drawn, Part
-from gpulab.teach.interview.opening import everything
-from gpulab.views.tables.diagnosis import NAMES
+from gpulab_course.content.n17_interview.cards.hidden import flawed, laid_out
+from gpulab_course.teach.interview import Card, Drawn, Part
+from gpulab_course.teach.interview.opening import everything
 from tests.interview import whiteboards
 
 CARDS = {card.key: card for card in everything()}

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 import gpulab as gl
+from gpulab.allocators.replay import replay
+from gpulab.allocators.snapshot import write_snapshot
+from gpulab.allocators.torch import TorchAllocator
 from gpulab.lab.memory import allocator
 from gpulab.lab.memory.allocator import AllocatorReport
 from gpulab.session.pools.pool import block_map
-from virtualgpu.allocators.replay import replay
-from virtualgpu.allocators.snapshot import write_snapshot
-from virtualgpu.allocators.torch import TorchAllocator
 from virtualgpu.errors import GpulabError
 from virtualgpu.records.memory import ACTIONS, BlockMap, Request
 
@@ -258,7 +258,7 @@ def test_of_a_snapshot_of_several_devices_the_busiest_is_shown_unless_one_is_nam
     many = one_and_another().record
     found = {1: replace(few, device_id=1), 0: replace(many, device_id=0), 2: replace(few, device_id=2)}
     monkeypatch.setattr(
-        "virtualgpu.allocators.snapshot.read_snapshot", lambda path: SimpleNamespace(traces=found)
+        "gpulab.allocators.snapshot.read_snapshot", lambda path: SimpleNamespace(traces=found)
     )
     assert gl.open_allocator("x.pickle").record.device_id == 0
     assert gl.open_allocator("x.pickle", 2).record.device_id == 2

@@ -7,9 +7,9 @@ import multiprocessing
 import pytest
 
 import gpulab as gl
-from gpulab.course.n01_devices import context, forks, sensors
-from gpulab.course.n03_lanes import machine_code
 from gpulab.lab import kernels
+from gpulab_course.content.n01_devices import context, forks, sensors
+from gpulab_course.content.n03_lanes import machine_code
 from tests.notebooks.course import FOLDER, code_cells, read
 from virtualgpu.compile import nvrtc, sass
 

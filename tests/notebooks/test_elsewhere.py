@@ -13,7 +13,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from gpulab.course import copies
+from gpulab_course.content import copies
 from tests.kernels import until_alive
 from tools import sample
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gpulab as gl
-from gpulab.course.n00_start import figures
+from gpulab_course.content.n00_start import figures
 from tests.notebooks.course import NOTEBOOKS, number, read
 from virtualgpu.records import HOST_CLOCK
 

@@ -6,10 +6,10 @@ import csv
 import re
 from pathlib import Path
 
-from gpulab.teach.interview.opening import everything
+from gpulab_course.teach.interview.opening import everything
 from tests.notebooks.course import NOTEBOOKS, number, read
 
-FILE = Path(__file__).resolve().parents[2] / "gpulab/course/n17_interview/interview_questions.tsv"
+FILE = Path(__file__).resolve().parents[2] / "gpulab_course/content/n17_interview/interview_questions.tsv"
 LEAST = 70
 # Lists A to O of the collection; K's and others' wrong answers stand under their own names.
 LISTS = {*"ABCDEFGHIJKLMNO", "Modal", "seeds"}

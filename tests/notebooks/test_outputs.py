@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gpulab.teach import folders
-from gpulab.teach.predictions import asking
+from gpulab_course.teach import folders
+from gpulab_course.teach.predictions import asking
 from tests.notebooks.course import NOTEBOOKS, code_cells, exercises, output_text, read
 
 each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

@@ -1,6 +1,6 @@
 """Each notebook keeps the course's rhythm, stays readable, and carries nothing of a machine.
 
-What a notebook has (exercises, a quiz) its folder in `gpulab.course` says; not every one has both.
+What a notebook has (exercises, a quiz) its folder in `gpulab_course.content` says; not every one has both.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from gpulab.teach import folders
+from gpulab_course.teach import folders
 from tests.notebooks.course import (
     FOLDER,
     NOTEBOOKS,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gpulab.course.story import rungs
+from gpulab_course.content.story import rungs
 from tests.notebooks.course import FOLDER, NOTEBOOKS, code_cells, number, read
 
 NUMBERS = [number(path) for path in NOTEBOOKS]

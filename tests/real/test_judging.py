@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 import gpulab as gl
-from gpulab.course.n03_lanes.exercises import EXERCISES
-from gpulab.teach.judge import KernelExercise
-from gpulab.teach.judge.check import judge
+from gpulab_course.content.n03_lanes.exercises import EXERCISES
+from gpulab_course.teach.judge import KernelExercise
+from gpulab_course.teach.judge.check import judge
 
 pytestmark = pytest.mark.gpu
 

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 import gpulab as gl
+from gpulab.analysis.cupti import kinds
+from gpulab.analysis.cupti.records import Parts
 from tests.real import fake_gpu
 from virtualgpu.errors import GpulabError
 from virtualgpu.records import Provenance, Timeline
 from virtualgpu.records.timeline import StreamInfo
-from virtualgpu.trace.cupti import kinds
-from virtualgpu.trace.cupti.records import Parts
 
 pytestmark = pytest.mark.gpu
 CALLS = {1: "cudaMemsetAsync", 2: "cudaDeviceSynchronize"}

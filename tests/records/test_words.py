@@ -8,7 +8,7 @@ import operator
 
 import pytest
 
-from virtualgpu.words import count, duration, filled, listing, noun, number, percent, shape, size
+from gpulab.words import count, duration, filled, listing, noun, number, percent, shape, size
 
 
 def test_numbers_are_written_one_way() -> None:

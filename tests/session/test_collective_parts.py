@@ -17,7 +17,7 @@ import gpulab as gl
 from gpulab import session
 from gpulab.lab.links import collective, nccl, records, runs, schedules
 from gpulab.lab.links.peers import Peers
-from gpulab.teach.judge.python import several
+from gpulab_course.teach.judge.python import several
 from virtualgpu.errors import GpulabError
 from virtualgpu.records.origin import Provenance
 from virtualgpu.records.traffic.collective import Move, Operation, brought

@@ -11,7 +11,7 @@ import nbformat
 import pytest
 
 from gpulab import cli
-from gpulab.course import copies
+from gpulab_course.content import copies
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -101,7 +101,7 @@ def test_examples_of_public_functions_run(tmp_path: Path, monkeypatch: pytest.Mo
     """Each ``>>>`` of what ``gl.launch?`` shows, with a kernel and arrays of the learner's."""
     monkeypatch.chdir(tmp_path)  # some write files
     functions = {name: value for name in gpulab.__all__ if inspect.isfunction(value := getattr(gpulab, name))}
-    functions = {n: f for n, f in functions.items() if not f.__module__.startswith("gpulab.teach")}
+    functions = {n: f for n, f in functions.items() if not f.__module__.startswith("gpulab_course.teach")}
     assert len(functions) > 12
     for name, function in functions.items():
         examples = doctest.DocTestParser().get_examples(inspect.getdoc(function) or "")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import gpulab as gl
-from gpulab.teach.names import NameRow, Names, everything
+from gpulab_course.teach.names import NameRow, Names, everything
 from tests.notebooks.course import NOTEBOOKS, number, read, text
 
 ROWS = everything()

@@ -17,12 +17,12 @@ import numpy as np
 import pytest
 
 import gpulab as gl
+from gpulab.analysis.files import ncu
+from gpulab.analysis.files.compute_sanitizer import SanitizerFileError, read, refusal
 from gpulab.lab.faults import nvidia, under
 from gpulab.views.tables.profile import ProfileTable
 from virtualgpu.compile import toolkit
 from virtualgpu.errors import GpulabError, ToolMissingError
-from virtualgpu.trace.files import ncu
-from virtualgpu.trace.files.compute_sanitizer import SanitizerFileError, read, refusal
 
 CODE = """extern "C" __global__ void k(int* x, int* y) {
     __shared__ int s[32];
@@ -149,7 +149,7 @@ def test_a_file_that_is_none_is_refused(data: bytes, words: str) -> None:
 
 
 def test_the_number_of_records_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("virtualgpu.trace.files.compute_sanitizer.MOST_RECORDS", 5)
+    monkeypatch.setattr("gpulab.analysis.files.compute_sanitizer.MOST_RECORDS", 5)
     (hazard,) = read(file(*[record(PAST_END, 4)] * 9), "memory")
     assert hazard.count == 5
 

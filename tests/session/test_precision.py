@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import gpulab as gl
+from gpulab.analysis.formats import BF16, E4M3, E5M2, FORMATS, FP16, FP32, FP64, TF32, Format
 from gpulab.views import PrecisionView
-from virtualgpu.records.formats import BF16, E4M3, E5M2, FORMATS, FP16, FP32, FP64, TF32, Format
 
 RNG = np.random.default_rng(13)
 MANY = np.ldexp(RNG.standard_normal(4000), RNG.integers(-160, 140, 4000))

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from gpulab.lab.links import nccl
-from gpulab.teach.judge import NotYet
-from gpulab.teach.judge.process import group
-from gpulab.teach.judge.process.group import Group
-from gpulab.teach.judge.process.tree import descendants
+from gpulab_course.teach.judge import NotYet
+from gpulab_course.teach.judge.process import group
+from gpulab_course.teach.judge.process.group import Group
+from gpulab_course.teach.judge.process.tree import descendants
 from virtualgpu.errors import GpulabError
 
 At = Callable[[str], object]

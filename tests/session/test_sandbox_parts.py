@@ -21,8 +21,8 @@ import gpulab as gl
 from gpulab import session
 from gpulab.lab.faults import child, jobs, sandbox
 from gpulab.lab.faults.jobs import Call, Cell
-from gpulab.teach.judge.exercise import NotYet
-from gpulab.teach.judge.process.values import DamagedError
+from gpulab_course.teach.judge.exercise import NotYet
+from gpulab_course.teach.judge.process.values import DamagedError
 from virtualgpu.errors import GpulabError
 from virtualgpu.records.faults.sandboxed import Culprit, SandboxRun
 from virtualgpu.records.hazards import Place

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gpulab.lab.links import runs, schedules
-from gpulab.teach.judge.python import several
+from gpulab_course.teach.judge.python import several
 from virtualgpu.records.traffic.collective import Move, Operation, brought
 
 OPERATIONS = get_args(Operation)

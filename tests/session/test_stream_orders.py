@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from gpulab import session
+from gpulab.analysis.hazards import StreamChecker
 from tests.session.stream_patterns import RIGHT, made, pinned, two
 from virtualgpu.model.orders.deferral import Deferral
 from virtualgpu.model.orders.late_faults import LateFaults
-from virtualgpu.trace.hazards import StreamChecker
 
 ORDERS = [("last first", 0), ("random", 1), ("random", 2)]
 N = 256

@@ -17,11 +17,11 @@ import pytest
 
 import gpulab as gl
 from gpulab import session
+from gpulab.analysis.files.compute_sanitizer import OPTIONS
 from gpulab.lab.faults import nvidia, under
 from gpulab.lab.faults.jobs import Call, packed
 from virtualgpu.protocol import Hazards, Launch
 from virtualgpu.records import KernelSource, SanitizerReport
-from virtualgpu.trace.files.compute_sanitizer import OPTIONS
 
 JOB = Call(len, ((),))
 

@@ -19,9 +19,9 @@ import gpulab as gl
 from gpulab import cp, session
 from gpulab.lab.memory import hierarchy
 from gpulab.session import waiting
-from gpulab.teach.folders import exercise
-from gpulab.teach.judge.check import judge
-from gpulab.teach.judge.exercise import KernelExercise
+from gpulab_course.teach.folders import exercise
+from gpulab_course.teach.judge.check import judge
+from gpulab_course.teach.judge.exercise import KernelExercise
 from tests.session.kernels import FOREVER
 from tests.session.notebooks import printed, run
 from virtualgpu.compile import nvrtc

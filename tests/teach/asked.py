@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gpulab.teach.predictions import Prediction, asking
-from gpulab.teach.question import PredictionQuestion, Value
-from gpulab.teach.store import store
+from gpulab_course.teach.predictions import Prediction, asking
+from gpulab_course.teach.question import PredictionQuestion, Value
+from gpulab_course.teach.store import store
 
 
 def predict(

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpulab.teach.judge import advice, budget, draw
-from gpulab.teach.judge.budget import Budget, Score
-from gpulab.teach.judge.compare import Near, wrong_elements
-from gpulab.teach.judge.exercise import Case, Mistake
+from gpulab_course.teach.judge import advice, budget, draw
+from gpulab_course.teach.judge.budget import Budget, Score
+from gpulab_course.teach.judge.compare import Near, wrong_elements
+from gpulab_course.teach.judge.exercise import Case, Mistake
 
 WANTED = np.arange(1, 7, dtype=np.float32)
 START = np.full(6, -3, np.float32)

@@ -15,11 +15,11 @@ import pytest
 
 import gpulab as gl
 from gpulab import cli
-from gpulab.course.n00_start import mutants
-from gpulab.teach import folders
-from gpulab.teach.classroom import answers, golf, instructor, report
-from gpulab.teach.judge.process import talk
-from gpulab.teach.store import store
+from gpulab_course.content.n00_start import mutants
+from gpulab_course.teach import folders
+from gpulab_course.teach.classroom import answers, golf, instructor, report
+from gpulab_course.teach.judge.process import talk
+from gpulab_course.teach.store import store
 
 SAXPY = next(right.answer for right in mutants.RIGHT if right.exercise_id == "00-saxpy")
 SHAPE = """

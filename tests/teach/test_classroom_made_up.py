@@ -18,15 +18,15 @@ import pytest
 
 import gpulab
 from gpulab import cli, session
-from gpulab.course import copies
-from gpulab.teach import folders
-from gpulab.teach.classroom import answers, check, golf, instructor, report
-from gpulab.teach.judge import KernelExercise, PythonExercise
-from gpulab.teach.judge.budget import Score
-from gpulab.teach.judge.mutants import Wrong
-from gpulab.teach.judge.process.values import DamagedError
-from gpulab.teach.judge.verdict import StageResult, Verdict
-from gpulab.teach.question import Choice, PredictionQuestion, Question, WhyQuestion
+from gpulab_course.content import copies
+from gpulab_course.teach import folders
+from gpulab_course.teach.classroom import answers, check, golf, instructor, report
+from gpulab_course.teach.judge import KernelExercise, PythonExercise
+from gpulab_course.teach.judge.budget import Score
+from gpulab_course.teach.judge.mutants import Wrong
+from gpulab_course.teach.judge.process.values import DamagedError
+from gpulab_course.teach.judge.verdict import StageResult, Verdict
+from gpulab_course.teach.question import Choice, PredictionQuestion, Question, WhyQuestion
 
 Judge = Callable[[str, Path], Verdict]
 
@@ -897,7 +897,7 @@ def test_mistakes_are_told_with_their_stage_and_the_words_that_they_earn(
         ("09-x", "sleeps", "", "z"),
     ]
     wrong = [Wrong(name, what, None, stage, says) for name, what, stage, says in made]
-    monkeypatch.setitem(sys.modules, "gpulab.course.n09_up.mutants", SimpleNamespace(WRONG=wrong))
+    monkeypatch.setitem(sys.modules, "gpulab_course.content.n09_up.mutants", SimpleNamespace(WRONG=wrong))
     for name in ("n09_up", "n10_up", "n09_none"):
         (here / name).mkdir()
     for name in ("n09_up", "n10_up"):

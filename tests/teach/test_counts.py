@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from gpulab.teach.judge import Budget
-from gpulab.teach.judge.budget import complaint, passes
-from gpulab.teach.judge.python import counts
-from gpulab.teach.judge.python.counts import COUNTS, OF_CHECKED, Seen, counted, scored
-from gpulab.teach.judge.python.flow import Flow, beside, flow, held_up
-from gpulab.teach.judge.python.memory_use import MemoryUse
+from gpulab.words import filled
+from gpulab_course.teach.judge import Budget
+from gpulab_course.teach.judge.budget import complaint, passes
+from gpulab_course.teach.judge.python import counts
+from gpulab_course.teach.judge.python.counts import COUNTS, OF_CHECKED, Seen, counted, scored
+from gpulab_course.teach.judge.python.flow import Flow, beside, flow, held_up
+from gpulab_course.teach.judge.python.memory_use import MemoryUse
 from virtualgpu.records import Activity, HostCall, Provenance, Synchronization, Timeline
 from virtualgpu.records.acts import Act, GraphLaunch, HostWait, Region, Work
-from virtualgpu.words import filled
 
 CURRENT = 7
 OTHER = 8

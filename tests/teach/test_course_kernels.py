@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from gpulab import session
-from gpulab.course import kernels
+from gpulab_course.content import kernels
 from tools.bench import tune
 from virtualgpu.errors import GpulabError
 

@@ -9,12 +9,12 @@ from string import Formatter
 
 import pytest
 
-from gpulab.teach import folders
-from gpulab.teach.predictions import Prediction, asking
-from gpulab.teach.predictions.asking import filled
-from gpulab.teach.predictions.numbers import read_number
-from gpulab.teach.question import PredictionQuestion
-from gpulab.teach.store import store
+from gpulab_course.teach import folders
+from gpulab_course.teach.predictions import Prediction, asking
+from gpulab_course.teach.predictions.asking import filled
+from gpulab_course.teach.predictions.numbers import read_number
+from gpulab_course.teach.question import PredictionQuestion
+from gpulab_course.teach.store import store
 
 ALL = tuple(folders.predictions().values())
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpulab.teach.judge import draw
+from gpulab_course.teach.judge import draw
 
 
 class End:

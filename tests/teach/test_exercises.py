@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpulab.teach.judge import (
+from gpulab.words import filled
+from gpulab_course.teach.judge import (
     Budget,
     Case,
     Near,
@@ -22,18 +23,17 @@ from gpulab.teach.judge import (
     draw,
     scores,
 )
-from gpulab.teach.judge import check as checking
-from gpulab.teach.judge.budget import COUNTERS, Costs, Score, complaint, counting, passes, score
-from gpulab.teach.judge.compare import first_wrong, shown, values_of, wrong_elements
-from gpulab.teach.judge.draw import Draw
-from gpulab.teach.judge.exercise import KernelExercise, Measured, Mistake, Parameter
-from gpulab.teach.judge.mutants import kernel_text
-from gpulab.teach.judge.verdict import StageResult, Verdict
-from gpulab.teach.store import store
+from gpulab_course.teach.judge import check as checking
+from gpulab_course.teach.judge.budget import COUNTERS, Costs, Score, complaint, counting, passes, score
+from gpulab_course.teach.judge.compare import first_wrong, shown, values_of, wrong_elements
+from gpulab_course.teach.judge.draw import Draw
+from gpulab_course.teach.judge.exercise import KernelExercise, Measured, Mistake, Parameter
+from gpulab_course.teach.judge.mutants import kernel_text
+from gpulab_course.teach.judge.verdict import StageResult, Verdict
+from gpulab_course.teach.store import store
 from virtualgpu.protocol import Counters
 from virtualgpu.records import KernelCounters, Provenance
 from virtualgpu.records.counters import AccessCounters, BranchCounters, CacheCounters
-from virtualgpu.words import filled
 
 F32 = np.float32
 
@@ -73,7 +73,7 @@ def test_an_exercise_says_its_signature_and_reads_its_kernels() -> None:
     exercise = KernelExercise("demo", "Demo", "twice", "const float* x, int n", lambda *_: None, "-")  # type: ignore[arg-type,return-value]
     assert exercise.signature == "twice(const float* x, int n)"
     assert [parameter.name for parameter in exercise.arguments] == ["x", "n"]
-    from gpulab.teach import folders
+    from gpulab_course.teach import folders
 
     saxpy: Any = folders.exercises()["00-saxpy"]
     assert "__global__" in saxpy.source(saxpy.reference)

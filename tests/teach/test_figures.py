@@ -13,12 +13,12 @@ from PIL import Image
 
 import gpulab as gl
 from gpulab import session
-from gpulab.course.n00_start import device_card, figures
-from gpulab.course.n05_memory import figures as n05_figures
-from gpulab.course.n10_allocator import figures as pool_figures
-from gpulab.course.n11_graphs import figures as graph_figures
 from gpulab.session.choose import DeviceChoice
-from gpulab.teach import picture
+from gpulab_course.content.n00_start import device_card, figures
+from gpulab_course.content.n05_memory import figures as n05_figures
+from gpulab_course.content.n10_allocator import figures as pool_figures
+from gpulab_course.content.n11_graphs import figures as graph_figures
+from gpulab_course.teach import picture
 from virtualgpu.records import Provenance
 
 MODELLED = Provenance("modelled", "virtual T4")

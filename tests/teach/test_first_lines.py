@@ -7,7 +7,7 @@ import sys
 import pytest
 
 import gpulab as gl
-from gpulab.teach.first_lines import MOST_LINES, first_lines
+from gpulab_course.teach.first_lines import MOST_LINES, first_lines
 
 
 def test_the_first_lines_are_shown_and_the_others_counted(capsys: pytest.CaptureFixture[str]) -> None:

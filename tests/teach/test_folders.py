@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-import gpulab.course
-from gpulab.teach import check, folders, quiz
-from gpulab.teach.judge.check import UnknownExerciseError
-from gpulab.teach.progress import progress
+import gpulab_course.content
+from gpulab_course.teach import check, folders, quiz
+from gpulab_course.teach.judge.check import UnknownExerciseError
+from gpulab_course.teach.progress import progress
 from tools.shipped_ptx import course_kernels
 
 EXERCISES = """
-from gpulab.teach.judge import NotYet, PythonExercise
+from gpulab_course.teach.judge import NotYet, PythonExercise
 
 def judge(answer):
     if answer.value() != 42:
@@ -25,7 +25,7 @@ def judge(answer):
 EXERCISES = (PythonExercise("97-answer", "The answer", judge),)
 """
 QUIZ = """
-from gpulab.teach.question import Choice, Question
+from gpulab_course.teach.question import Choice, Question
 
 TITLE = "Made up: one question"
 QUESTIONS = (Question("Why?", (Choice("a", "Because.", right=True), Choice("b", "No."))),)
@@ -42,9 +42,9 @@ def made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (folder / "quiz.py").write_text(QUIZ)
     (folder / "kernels" / "nothing.cu").write_text(KERNEL)
     (tmp_path / "notes").mkdir()
-    monkeypatch.setattr(gpulab.course, "__path__", [*gpulab.course.__path__, str(tmp_path)])
+    monkeypatch.setattr(gpulab_course.content, "__path__", [*gpulab_course.content.__path__, str(tmp_path)])
     yield folder
-    for name in [name for name in sys.modules if name.startswith("gpulab.course.n97_made_up")]:
+    for name in [name for name in sys.modules if name.startswith("gpulab_course.content.n97_made_up")]:
         del sys.modules[name]
 
 

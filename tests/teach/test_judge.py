@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import gpulab as gl
-from gpulab.teach import check
-from gpulab.teach.judge import (
+from gpulab_course.teach import check
+from gpulab_course.teach.judge import (
     Budget,
     Case,
     Draw,
@@ -30,13 +30,13 @@ from gpulab.teach.judge import (
     call,
     draw,
 )
-from gpulab.teach.judge import check as checking
-from gpulab.teach.judge.budget import passes
-from gpulab.teach.judge.check import UnknownExerciseError, judge
-from gpulab.teach.judge.compare import wrong_elements
-from gpulab.teach.judge.kernel import bench
-from gpulab.teach.judge.verdict import Verdict
-from gpulab.teach.progress import progress
+from gpulab_course.teach.judge import check as checking
+from gpulab_course.teach.judge.budget import passes
+from gpulab_course.teach.judge.check import UnknownExerciseError, judge
+from gpulab_course.teach.judge.compare import wrong_elements
+from gpulab_course.teach.judge.kernel import bench
+from gpulab_course.teach.judge.verdict import Verdict
+from gpulab_course.teach.progress import progress
 from virtualgpu.compile import nvrtc
 
 needs_nvrtc = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
@@ -424,7 +424,7 @@ def test_passing_is_remembered_and_a_later_slip_does_not_undo_it() -> None:
 
 
 def test_the_package_says_how_to_declare_an_exercise() -> None:
-    import gpulab.teach.judge as package
+    import gpulab_course.teach.judge as package
 
     text = inspect.getdoc(package) or ""
     for name in ("KernelExercise", "Budget", "Advice", "Wrong", "Right", "ProgramExercise", "PythonExercise"):

@@ -15,15 +15,23 @@ import pytest
 
 import gpulab as gl
 from gpulab import session
-from gpulab.teach.judge import Answer, Budget, Draw, NotYet, ProgramCase, ProgramExercise, PythonExercise
-from gpulab.teach.judge.process import child
-from gpulab.teach.judge.process.values import DamagedError, OnDevice, Other
-from gpulab.teach.judge.python import apart
-from gpulab.teach.judge.python.answer import call, seed_of_answer
-from gpulab.teach.judge.python.counts import COUNTS
-from gpulab.teach.judge.python.performed import Task, perform
-from gpulab.teach.judge.python.programs import advised, judge_program, run
-from gpulab.teach.judge.verdict import StageResult, Verdict
+from gpulab_course.teach.judge import (
+    Answer,
+    Budget,
+    Draw,
+    NotYet,
+    ProgramCase,
+    ProgramExercise,
+    PythonExercise,
+)
+from gpulab_course.teach.judge.process import child
+from gpulab_course.teach.judge.process.values import DamagedError, OnDevice, Other
+from gpulab_course.teach.judge.python import apart
+from gpulab_course.teach.judge.python.answer import call, seed_of_answer
+from gpulab_course.teach.judge.python.counts import COUNTS
+from gpulab_course.teach.judge.python.performed import Task, perform
+from gpulab_course.teach.judge.python.programs import advised, judge_program, run
+from gpulab_course.teach.judge.verdict import StageResult, Verdict
 
 ZERO = dict.fromkeys(COUNTS, 0)
 SIZES = (2, 3, 5, 8)

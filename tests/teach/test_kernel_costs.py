@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpulab.teach import folders
-from gpulab.teach.judge import Budget, Case, Draw, KernelExercise, Measured, draw, scores
-from gpulab.teach.judge.check import check, judge
-from gpulab.teach.judge.compare import unlike, wrong_elements
-from gpulab.teach.progress import progress
-from gpulab.teach.store import store
+from gpulab_course.teach import folders
+from gpulab_course.teach.judge import Budget, Case, Draw, KernelExercise, Measured, draw, scores
+from gpulab_course.teach.judge.check import check, judge
+from gpulab_course.teach.judge.compare import unlike, wrong_elements
+from gpulab_course.teach.progress import progress
+from gpulab_course.teach.store import store
 from virtualgpu.compile import nvrtc
 
 needs_nvrtc = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")

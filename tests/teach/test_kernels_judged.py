@@ -14,12 +14,22 @@ import numpy as np
 import pytest
 
 from gpulab import session
-from gpulab.teach.judge import Advice, Budget, Case, Draw, KernelExercise, Measured, NotYet, advice, draw
-from gpulab.teach.judge.budget import Costs
-from gpulab.teach.judge.exercise import Mistake, Unwritten
-from gpulab.teach.judge.kernel import bench, costs, stages
-from gpulab.teach.judge.kernel.bench import Bench, Fault, Run
-from gpulab.teach.judge.kernel.trial import Counted, Trial, made_case
+from gpulab_course.teach.judge import (
+    Advice,
+    Budget,
+    Case,
+    Draw,
+    KernelExercise,
+    Measured,
+    NotYet,
+    advice,
+    draw,
+)
+from gpulab_course.teach.judge.budget import Costs
+from gpulab_course.teach.judge.exercise import Mistake, Unwritten
+from gpulab_course.teach.judge.kernel import bench, costs, stages
+from gpulab_course.teach.judge.kernel.bench import Bench, Fault, Run
+from gpulab_course.teach.judge.kernel.trial import Counted, Trial, made_case
 from virtualgpu.errors import ArgumentWarning
 from virtualgpu.protocol import Counters
 from virtualgpu.records import KernelSource

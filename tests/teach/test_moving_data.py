@@ -12,8 +12,8 @@ import pytest
 
 import gpulab as gl
 from gpulab import session
-from gpulab.course.n08_copies import elsewhere, where
-from gpulab.course.n08_copies.memory import managed, mapped
+from gpulab_course.content.n08_copies import elsewhere, where
+from gpulab_course.content.n08_copies.memory import managed, mapped
 from virtualgpu.errors import GpulabError
 from virtualgpu.records import Activity, HostCall, Provenance, SourceLine, Timeline
 

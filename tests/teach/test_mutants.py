@@ -15,11 +15,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-import gpulab.course
-from gpulab.teach import folders
-from gpulab.teach.judge import KernelExercise, Right, Wrong
-from gpulab.teach.judge.check import judge
-from gpulab.teach.judge.past import Past
+from gpulab_course.teach import folders
+from gpulab_course.teach.judge import KernelExercise, Right, Wrong
+from gpulab_course.teach.judge.check import judge
+from gpulab_course.teach.judge.past import Past
 from tools import sample
 from virtualgpu.compile import nvrtc
 
@@ -37,7 +36,7 @@ def declared() -> dict[str, tuple[list[Wrong], list[Right]]]:
     found: dict[str, tuple[list[Wrong], list[Right]]] = {name: ([], []) for name in folders.exercises()}
     for folder in folders.folders():
         if (folder.path / "mutants.py").is_file():
-            module: Any = importlib.import_module(f"{gpulab.course.__name__}.{folder.path.name}.mutants")
+            module: Any = importlib.import_module(f"gpulab_course.content.{folder.path.name}.mutants")
             for wrong in module.WRONG:
                 found[wrong.exercise_id][0].append(wrong)
             for right in module.RIGHT:

@@ -12,8 +12,8 @@ import pytest
 
 import gpulab as gl
 from gpulab import cp
-from gpulab.course.n04_debugging import catalogue, exercises, figures
-from gpulab.course.screens import Screens
+from gpulab_course.content.n04_debugging import catalogue, exercises, figures
+from gpulab_course.content.screens import Screens
 from virtualgpu.records.faults.history import Write
 from virtualgpu.records.hazards import Place
 
@@ -91,7 +91,7 @@ def test_what_the_hunt_is_to_find_depends_on_its_kind(seed: int) -> None:
 
 
 def test_the_recorded_screen_names_the_lines_that_our_checker_names() -> None:
-    screens = Screens("gpulab.course.n04_debugging", "compute_sanitizer")
+    screens = Screens("gpulab_course.content.n04_debugging", "compute_sanitizer")
     code = screens.program.split('r"""')[1].split('"""')[0]
     x = cp.zeros(5 * 256, dtype=cp.int32)
     sums = cp.zeros(5, dtype=cp.int32)

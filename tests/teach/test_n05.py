@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import gpulab as gl
-from gpulab.course import kernels
+from gpulab_course.content import kernels
 
 
 @pytest.mark.parametrize("device", ["virtual:T4", "virtual:H200"])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gpulab as gl
-from gpulab.course.n06_patterns import figures
+from gpulab_course.content.n06_patterns import figures
 
 
 @pytest.mark.parametrize("device", ["virtual:T4", "virtual:RTX 4090", "virtual:H100"])

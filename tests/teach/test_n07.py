@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gpulab as gl
-from gpulab.course.n07_streams import clocks, exercises, figures, work
+from gpulab_course.content.n07_streams import clocks, exercises, figures, work
 
 
 @pytest.fixture(autouse=True, params=["virtual:T4", "virtual:H200"])

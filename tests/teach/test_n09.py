@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import gpulab as gl
-from gpulab.course.n09_profiling import figures, nvidia_smi
-from gpulab.course.screens import Screens
 from gpulab.lab.monitor.recorder import recorded_session
+from gpulab_course.content.n09_profiling import figures, nvidia_smi
+from gpulab_course.content.screens import Screens
 
 
 def test_one_block_is_a_hundred_per_cent_and_one_sm() -> None:
@@ -65,7 +65,7 @@ def test_without_sensors_nothing_runs_to_be_watched() -> None:
 
 
 def test_columns_of_a_recorded_table_are_those_of_their_headings() -> None:
-    screens = Screens("gpulab.course.n09_profiling", "torch_profiler")
+    screens = Screens("gpulab_course.content.n09_profiling", "torch_profiler")
     table = screens.columns("Name", "# of Calls")
     assert table.headings == ("Name", "# of Calls")
     assert dict(table.rows)["aten::addmm"] == "16"  # two linear layers, eight steps

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import gpulab as gl
-from gpulab.course.n07_streams.work import simmered
-from gpulab.course.n09_profiling.times import exercises, mutants, stages
 from gpulab.lab.timeline import TimelineReport
-from gpulab.teach.judge import Right
+from gpulab_course.content.n07_streams.work import simmered
+from gpulab_course.content.n09_profiling.times import exercises, mutants, stages
+from gpulab_course.teach.judge import Right
 from virtualgpu.compile import nvrtc
 
 pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")

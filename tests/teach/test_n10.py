@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 import gpulab as gl
-from gpulab.course.n10_allocator import exercises, figures, pool, pool_rules
-from gpulab.teach.judge import Draw, NotYet
-from gpulab.teach.judge.python.memory_use import MemoryUse
-from virtualgpu.allocators.torch import TorchAllocator
+from gpulab.allocators.torch import TorchAllocator
+from gpulab_course.content.n10_allocator import exercises, figures, pool, pool_rules
+from gpulab_course.teach.judge import Draw, NotYet
+from gpulab_course.teach.judge.python.memory_use import MemoryUse
 
 MIB = 1 << 20
 

@@ -10,7 +10,7 @@ import pytest
 
 import gpulab as gl
 from gpulab import session
-from gpulab.course.n12_fusion import figures
+from gpulab_course.content.n12_fusion import figures
 from tests.notebooks.course import FOLDER, read
 from virtualgpu import cp
 

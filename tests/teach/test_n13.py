@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from gpulab import session
-from gpulab.course.n13_libraries import errors, exercises, figures
+from gpulab.analysis.formats import BF16, E4M3, E5M2, FORMATS, FP16, FP32, TF32
+from gpulab_course.content.n13_libraries import errors, exercises, figures
 from virtualgpu import cp
-from virtualgpu.records.formats import BF16, E4M3, E5M2, FORMATS, FP16, FP32, TF32
 
 # So many sums that their RMS is known to 1 %: with 1,000 seeds, it is to 3 %.
 SEEDS = 20_000

@@ -6,7 +6,7 @@ import numpy as np
 
 import gpulab as gl
 from gpulab import session
-from gpulab.course.n14_random import exercises, figures, generators
+from gpulab_course.content.n14_random import exercises, figures, generators
 from virtualgpu.records import Provenance
 
 ORDERED = r"""

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import gpulab as gl
-from gpulab.course.n15_several import figures
-from gpulab.teach.judge.python import several as machines
-from virtualgpu.words import duration
+from gpulab.words import duration
+from gpulab_course.content.n15_several import figures
+from gpulab_course.teach.judge.python import several as machines
 
 
 def test_tables_say_what_is_recorded_and_that_nvls_was_off() -> None:

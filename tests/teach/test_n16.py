@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import gpulab as gl
-from gpulab.course.n16_platform import configuration, exercises, figures
+from gpulab_course.content.n16_platform import configuration, exercises, figures
 from virtualgpu.records.device import images
 
 

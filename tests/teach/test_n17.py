@@ -8,8 +8,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from gpulab.course.n17_interview import exercises
-from gpulab.course.n17_interview.cards.laboratory import on
+from gpulab_course.content.n17_interview import exercises
+from gpulab_course.content.n17_interview.cards.laboratory import on
 from virtualgpu.compile import nvrtc
 
 

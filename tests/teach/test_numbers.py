@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpulab.teach.predictions.numbers import read_number
+from gpulab_course.teach.predictions.numbers import read_number
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpulab.teach.judge import (
+from gpulab_course.teach.judge import (
     Answer,
     Case,
     Draw,
@@ -22,11 +22,11 @@ from gpulab.teach.judge import (
     draw,
     past,
 )
-from gpulab.teach.judge import check as checking
-from gpulab.teach.judge.check import judge
-from gpulab.teach.judge.kernel.bench import Bench
-from gpulab.teach.judge.past import Past
-from gpulab.teach.judge.python.programs import judge_program
+from gpulab_course.teach.judge import check as checking
+from gpulab_course.teach.judge.check import judge
+from gpulab_course.teach.judge.kernel.bench import Bench
+from gpulab_course.teach.judge.past import Past
+from gpulab_course.teach.judge.python.programs import judge_program
 from virtualgpu.compile import nvrtc
 
 needs_nvrtc = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from gpulab.teach import folders, predict, reveal
-from gpulab.teach.predictions import UnknownPredictionError, asking
-from gpulab.teach.predictions.verdicts import Scale
-from gpulab.teach.question import Kind, PredictionQuestion, Value
-from gpulab.teach.store import store
 from gpulab.views.parts import palette
+from gpulab_course.teach import folders, predict, reveal
+from gpulab_course.teach.predictions import UnknownPredictionError, asking
+from gpulab_course.teach.predictions.verdicts import Scale
+from gpulab_course.teach.question import Kind, PredictionQuestion, Value
+from gpulab_course.teach.store import store
 from tests.teach import asked
 from virtualgpu.records import HOST_CLOCK, Provenance
 

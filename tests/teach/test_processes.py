@@ -17,10 +17,10 @@ import numpy as np
 import psutil
 import pytest
 
-from gpulab.teach.judge import Answer, NotYet, PythonExercise, call
-from gpulab.teach.judge.process import processes, talk, values
-from gpulab.teach.judge.process.processes import Process
-from gpulab.teach.judge.python.apart import judge_apart
+from gpulab_course.teach.judge import Answer, NotYet, PythonExercise, call
+from gpulab_course.teach.judge.process import processes, talk, values
+from gpulab_course.teach.judge.process.processes import Process
+from gpulab_course.teach.judge.python.apart import judge_apart
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks on Linux only")
 
@@ -390,7 +390,7 @@ def frames_of_the_caller() -> Any:
 
 
 def patched() -> Any:
-    from gpulab.teach.judge.python import functions, programs
+    from gpulab_course.teach.judge.python import functions, programs
 
     np.isclose = lambda *_, **__: True  # type: ignore[assignment]
     functions.call = lambda *_, **__: RIGHT

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 import gpulab as gl
-from gpulab.teach.judge import Budget, Draw, ProgramCase, ProgramExercise
-from gpulab.teach.judge.check import judge
+from gpulab_course.teach.judge import Budget, Draw, ProgramCase, ProgramExercise
+from gpulab_course.teach.judge.check import judge
 
 
 def pieces(streams: int, wait: Callable[[Any], object]) -> Callable[..., Any]:

@@ -10,11 +10,11 @@ from types import SimpleNamespace
 import pytest
 
 import gpulab as gl
-from gpulab.teach import folders
-from gpulab.teach.judge import scores
-from gpulab.teach.progress import Answered, Exercised, NotebookProgress, Predicted, Progress, _right
-from gpulab.teach.question import PredictionQuestion
-from gpulab.teach.store import store
+from gpulab_course.teach import folders
+from gpulab_course.teach.judge import scores
+from gpulab_course.teach.progress import Answered, Exercised, NotebookProgress, Predicted, Progress, _right
+from gpulab_course.teach.question import PredictionQuestion
+from gpulab_course.teach.store import store
 
 ASKED = {f"00-{n}": PredictionQuestion(f"00-{n}", "?", "So.", unit="blocks") for n in range(6)}
 

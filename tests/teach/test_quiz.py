@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from gpulab.teach import folders, quiz
-from gpulab.teach.progress import progress
-from gpulab.teach.question import Choice, Question, WhyQuestion
-from gpulab.teach.quizzes import Quiz, UnknownQuizError, quizzes
-from gpulab.teach.store import store
+from gpulab_course.teach import folders, quiz
+from gpulab_course.teach.progress import progress
+from gpulab_course.teach.question import Choice, Question, WhyQuestion
+from gpulab_course.teach.quizzes import Quiz, UnknownQuizError, quizzes
+from gpulab_course.teach.store import store
 
 TOPICS = tuple(quizzes())
 ALL = [question for _, questions in quizzes().values() for question in questions]

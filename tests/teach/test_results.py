@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpulab.teach.judge import Near, NotYet, ProgramCase
-from gpulab.teach.judge.process.values import OnDevice, Other
-from gpulab.teach.judge.python import functions
-from gpulab.teach.judge.python.results import compare
+from gpulab_course.teach.judge import Near, NotYet, ProgramCase
+from gpulab_course.teach.judge.process.values import OnDevice, Other
+from gpulab_course.teach.judge.python import functions
+from gpulab_course.teach.judge.python.results import compare
 
 F32 = np.float32
 WANTED = np.arange(6, dtype=F32).reshape(2, 3)

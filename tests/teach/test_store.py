@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gpulab.teach.store import LearnerStore, data_dir
+from gpulab_course.teach.store import LearnerStore, data_dir
 
 
 @pytest.fixture

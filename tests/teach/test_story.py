@@ -10,8 +10,8 @@ import pytest
 
 import gpulab as gl
 from gpulab import session
-from gpulab.course import story
-from gpulab.course.story import attention, pictures, rungs
+from gpulab_course.content import story
+from gpulab_course.content.story import attention, pictures, rungs
 
 
 @pytest.fixture(autouse=True)

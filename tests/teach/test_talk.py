@@ -18,12 +18,19 @@ import numpy as np
 import psutil
 import pytest
 
-from gpulab.teach.judge import NotYet
-from gpulab.teach.judge.process import child, processes, talk, tree, values
-from gpulab.teach.judge.process.processes import Process
-from gpulab.teach.judge.process.talk import Talk
-from gpulab.teach.judge.process.tree import Use, Watch, descendants
-from gpulab.teach.judge.process.values import DamagedError, OnDevice, Other, TooMuchError, decode, encode
+from gpulab_course.teach.judge import NotYet
+from gpulab_course.teach.judge.process import child, processes, talk, tree, values
+from gpulab_course.teach.judge.process.processes import Process
+from gpulab_course.teach.judge.process.talk import Talk
+from gpulab_course.teach.judge.process.tree import Use, Watch, descendants
+from gpulab_course.teach.judge.process.values import (
+    DamagedError,
+    OnDevice,
+    Other,
+    TooMuchError,
+    decode,
+    encode,
+)
 
 # Plain data
 

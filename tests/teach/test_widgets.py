@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from ipywidgets import Widget
 
-from gpulab.teach import check, page, quiz
-from gpulab.teach.forms import Form
-from gpulab.teach.predictions.prediction import Prediction, Reveal, asking_form
-from gpulab.teach.question import Question, WhyQuestion
-from gpulab.teach.quizzes import Quiz, quiz_form
+from gpulab_course.teach import check, page, quiz
+from gpulab_course.teach.forms import Form
+from gpulab_course.teach.predictions.prediction import Prediction, Reveal, asking_form
+from gpulab_course.teach.question import Question, WhyQuestion
+from gpulab_course.teach.quizzes import Quiz, quiz_form
 from tests.teach.asked import predict
 from tests.teach.test_quiz import SMALL, right_place, wrong_place
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpulab import cli, session
-from gpulab.course import kernels
+from gpulab_course.content import kernels
 from tools.bench import gpu
 from virtualgpu.errors import GpulabError
 from virtualgpu.records import Provenance

@@ -11,7 +11,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from gpulab.course import copies
+from gpulab_course.content import copies
 from tools.classroom.compile_ahead import compile_ahead
 from virtualgpu.compile import nvrtc
 

@@ -26,7 +26,9 @@ def test_each_folder_of_the_helper_has_tests_of_its_own() -> None:
     with_modules = {file.parent for file in (ROOT / "gpulab").rglob("*.py") if file.name != "__init__.py"}
     folders = {folder.relative_to(ROOT).as_posix() for folder in with_modules} - {"gpulab"}
     assert not sorted(
-        folder for folder in folders if folder not in ROOMS and not folder.startswith("gpulab/course/")
+        folder
+        for folder in folders
+        if folder not in ROOMS and not folder.startswith("gpulab_course/content/")
     )
 
 

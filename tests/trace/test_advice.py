@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import virtualgpu.cp as cp
+from gpulab.analysis.advice import MOST, advice
 from tests.trace.programs import MODELLED, Step, simulate
 from virtualgpu.model import machine as slot
 from virtualgpu.model.devices import device_info
 from virtualgpu.model.machine import Machine
 from virtualgpu.model.recording.timeline import Recording
 from virtualgpu.records import Advice, Timeline
-from virtualgpu.trace.advice import MOST, advice
 
 SIZE = 1 << 20
 

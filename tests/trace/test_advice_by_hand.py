@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gpulab.analysis.advice import advice
 from tests.trace.test_gaps import LINE, by_hand
 from virtualgpu.records import (
     Activity,
@@ -17,7 +18,6 @@ from virtualgpu.records import (
     Synchronization,
     Timeline,
 )
-from virtualgpu.trace.advice import advice
 
 US = 1_000
 MIB = 1 << 20

@@ -7,9 +7,9 @@ from itertools import pairwise
 
 import pytest
 
+from gpulab.analysis.critical_path import critical_path
 from tests.trace.programs import MODELLED, Step, longer, program, simulate
 from virtualgpu.records import HostCall, SourceLine, Timeline
-from virtualgpu.trace.critical_path import critical_path
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from virtualgpu.trace.cupti import kinds, layout
-from virtualgpu.trace.cupti.names import kernel_name
-from virtualgpu.trace.cupti.records import Records, Seen
-from virtualgpu.trace.cupti.stream_order import StreamOrder, within_graph
+from gpulab.analysis.cupti import kinds, layout
+from gpulab.analysis.cupti.names import kernel_name
+from gpulab.analysis.cupti.records import Records, Seen
+from gpulab.analysis.cupti.stream_order import StreamOrder, within_graph
 
 # offsetof of each field, in bytes, by gcc from cupti_activity.h of CUDA 12.9, 13.0 and 13.5, which agree, and
 # the least sizeof among them.

@@ -19,6 +19,12 @@ import numpy as np
 import pytest
 
 import virtualgpu.cp as cp
+from gpulab.analysis import sentences
+from gpulab.analysis.critical_path import critical_path
+from gpulab.analysis.files.read import open_file
+from gpulab.analysis.files.write import save
+from gpulab.analysis.gaps import gaps
+from gpulab.analysis.overlap import overlap
 from tests.trace.programs import MODELLED, program, simulate
 from tests.trace.test_overlap import QUERY, generated
 from virtualgpu.model import machine as slot
@@ -27,12 +33,6 @@ from virtualgpu.model.machine import Machine
 from virtualgpu.model.recording.timeline import Recording
 from virtualgpu.records import Activity, HostCall, NvtxRange, Provenance, SourceLine, Timeline
 from virtualgpu.records.io import TraceFormatError
-from virtualgpu.trace import sentences
-from virtualgpu.trace.critical_path import critical_path
-from virtualgpu.trace.files.read import open_file
-from virtualgpu.trace.files.write import save
-from virtualgpu.trace.gaps import gaps
-from virtualgpu.trace.overlap import overlap
 
 NAMES = {"kernel": "compute", "HtoD": "H2D", "DtoH": "D2H", "DtoD": "D2D", "gpu_memset": "memset"}
 
@@ -553,7 +553,7 @@ def test_what_is_no_trace_is_said_to_be_none(content: bytes, said: str, file: Pa
 def test_a_missing_file_and_one_that_is_too_large(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(FileNotFoundError, match=r"There is no file x\.json"):
         open_file(file)
-    monkeypatch.setattr("virtualgpu.trace.files.events.MAX_BYTES", 1_000)
+    monkeypatch.setattr("gpulab.analysis.files.events.MAX_BYTES", 1_000)
     file.write_bytes(b"[" + b" " * 2_000 + b"]")
     with pytest.raises(TraceFormatError, match="holds more than"):
         open_file(file)
@@ -654,5 +654,5 @@ def test_pieces_of_a_file_are_put_together(file: Path, monkeypatch: pytest.Monke
     file.write_text(json.dumps({**data, "late": [True, None, 12345678]}, ensure_ascii=False, indent=1))
     whole = open_file(file)
     for size in (1, 2, 7, 64):
-        monkeypatch.setattr("virtualgpu.trace.files.events._PIECE", size)
+        monkeypatch.setattr("gpulab.analysis.files.events._PIECE", size)
         assert open_file(file) == whole

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import virtualgpu.cp as cp
+from gpulab.analysis.gaps import gaps
 from tests.trace.programs import MODELLED, Step, program, simulate
 from virtualgpu.model import machine as slot
 from virtualgpu.model.devices import device_info
 from virtualgpu.model.machine import Machine
 from virtualgpu.model.recording.timeline import Recording
 from virtualgpu.records import Activity, Gap, HostCall, SourceLine, StreamInfo, Synchronization, Timeline
-from virtualgpu.trace.gaps import gaps
 
 LINE = [SourceLine("cell [1]", number, f"line {number}") for number in range(9)]
 

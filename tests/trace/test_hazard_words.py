@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from gpulab.analysis import hazards
+from gpulab.analysis.hazards import find
 from virtualgpu.records import Provenance, SourceLine
 from virtualgpu.records.acts import (
     HOST,
@@ -20,8 +22,6 @@ from virtualgpu.records.acts import (
     Release,
     Work,
 )
-from virtualgpu.trace import hazards
-from virtualgpu.trace.hazards import find
 
 HERE = Provenance("modelled", "test")
 A = 0x20

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import virtualgpu.cp as cp
+from gpulab.analysis.overlap import MOST_STREAMS, by_engine, by_stream, length_ns, overlap
 from tests.trace.programs import MODELLED
 from virtualgpu.model import machine as slot
 from virtualgpu.model.devices import device_info
 from virtualgpu.model.machine import Machine
 from virtualgpu.model.recording.timeline import Recording
 from virtualgpu.records import Activity, StreamInfo, Timeline
-from virtualgpu.trace.overlap import MOST_STREAMS, by_engine, by_stream, length_ns, overlap
 
 # Kind and copy kind of each engine.
 KINDS = {

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from gpulab.analysis.profile import profile
 from tests.trace.programs import MODELLED
 from virtualgpu.records import Activity, HostCall, NvtxRange, SourceLine, Synchronization, Timeline
-from virtualgpu.trace.profile import profile
 
 KERNELS = """
 SELECT name, COUNT(*), SUM(stop - start), AVG(stop - start), SUM(moved), SUM(flop)

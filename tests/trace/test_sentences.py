@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from gpulab.analysis.sentences import at_lines, sentence
 from tests.trace.programs import Step, simulate
 from virtualgpu.records import SourceLine, Timeline
-from virtualgpu.trace.sentences import at_lines, sentence
 
 
 def ran(timeline: Timeline) -> str:

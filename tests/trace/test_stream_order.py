@@ -7,6 +7,9 @@ from itertools import count
 
 import pytest
 
+from gpulab.analysis import hazards
+from gpulab.analysis.hazards import find
+from gpulab.analysis.uses import overlap
 from virtualgpu.records import Provenance, SourceLine
 from virtualgpu.records.acts import (
     HOST,
@@ -22,9 +25,6 @@ from virtualgpu.records.acts import (
     Release,
     Work,
 )
-from virtualgpu.trace import hazards
-from virtualgpu.trace.hazards import find
-from virtualgpu.trace.uses import overlap
 
 HERE = Provenance("modelled", "test")
 STREAMS = [(0, 0), (0, 1), (0, 2), (0, 0x10), (0, 0x20), (0, 0x30), (1, 0), (1, 0x10)]

@@ -7,10 +7,10 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
+from gpulab.analysis.formats import BF16, E4M3, E5M2, FORMATS, FP16, FP64
 from gpulab.views import CollectiveView, PrecisionView, TrafficView
 from gpulab.views.layers.view import LayersView
 from tests.views import synthetic
-from virtualgpu.records.formats import BF16, E4M3, E5M2, FORMATS, FP16, FP64
 from virtualgpu.records.libraries.layers import Followed
 from virtualgpu.records.traffic import Expression, KernelSet, RedEdge, Traffic
 from virtualgpu.records.traffic.collective import Collective, CollectiveStep, Move, Operation

@@ -7,15 +7,15 @@ from functools import partial
 
 import numpy as np
 
+from gpulab.allocators import steps
+from gpulab.allocators.cupy import CuPyAllocator
+from gpulab.allocators.fragments import fragmentation
+from gpulab.allocators.replay import replay
+from gpulab.allocators.torch.allocator import TorchAllocator
 from gpulab.views.allocator.maps import Maps, Panel
 from gpulab.views.allocator.view import AllocatorView
 from tests.allocators.traces import MIB, Row, random_requests, random_rows, trace_of
 from tests.views.synthetic import MODELLED
-from virtualgpu.allocators import steps
-from virtualgpu.allocators.cupy.model import CuPyAllocator
-from virtualgpu.allocators.fragments import fragmentation
-from virtualgpu.allocators.replay import replay
-from virtualgpu.allocators.torch.allocator import TorchAllocator
 from virtualgpu.records.memory import AllocatorTrace
 
 

@@ -13,6 +13,7 @@ import pytest
 import traitlets
 from PIL import Image
 
+from gpulab.allocators import steps
 from gpulab.views.allocator.columns import contents
 from gpulab.views.allocator.layout import places
 from gpulab.views.allocator.maps import Maps
@@ -21,7 +22,6 @@ from gpulab.views.allocator.view import AllocatorView
 from gpulab.views.parts import palette
 from tests.allocators.traces import MIB, trace_of
 from tests.views import pools
-from virtualgpu.allocators import steps
 from virtualgpu.records.memory import ACTIONS, Block, Frame, Segment
 
 BASE = 1 << 40

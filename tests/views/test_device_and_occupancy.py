@@ -9,10 +9,10 @@ import pytest
 import gpulab as gl
 from gpulab.views import DeviceCard, DeviceComparison, OccupancyChart
 from gpulab.views.device.facts import LIMITS, QUANTITIES, fp32_tflops, short_names
+from gpulab.words import number
 from tests.views import synthetic
 from tests.views.synthetic import boxes
 from virtualgpu.records import DeviceMetrics
-from virtualgpu.words import number
 
 
 def rows(card: DeviceCard) -> dict[str, str]:

@@ -22,9 +22,9 @@ from gpulab.views.parts.pack import pack
 from gpulab.views.parts.page import NOTE, page
 from gpulab.views.parts.plot_picture import said
 from gpulab.views.parts.plots import lane_grid, plot, x_axis
+from gpulab.words import number
 from tests.views import synthetic
 from tests.views.sample import queue_view
-from virtualgpu.words import number
 
 SHARP = picture.SHARPNESS
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import virtualgpu.cp as cp
-from virtualgpu.allocators.cupy.chunks import Arena, Chunk
+from virtualgpu.allocators.chunks import Arena, Chunk
 from virtualgpu.cp.cuda._memory.pool import MemoryPool
 from virtualgpu.cuda_errors import OutOfMemoryError
 from virtualgpu.model.machine import Machine

@@ -57,7 +57,7 @@ from virtualgpu.records.acts import (
         ("/elsewhere/x.py", "virtualgpu", False),
         ("/elsewhere/x.py", "ipykernel.kernelbase", False),
         ("/elsewhere/x.py", "gpulab.session", False),
-        ("/elsewhere/x.py", "gpulab.course.n01", True),
+        ("/elsewhere/x.py", "gpulab_course.content.n01", True),
         (program_lines.__file__, "__main__", False),
         (f"{sysconfig.get_path('stdlib')}/json/decoder.py", "json.decoder", False),
         (f"{sysconfig.get_path('purelib')}/somebody/x.py", "somebody.x", False),

@@ -18,8 +18,8 @@ from typing import Any
 
 import gpulab as gl
 from gpulab import session
-from gpulab.course import kernels
 from gpulab.views.tables import Table
+from gpulab_course.content import kernels
 from virtualgpu.errors import GpulabError
 from virtualgpu.records import Provenance
 

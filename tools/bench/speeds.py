@@ -170,7 +170,7 @@ def _diagnosed() -> Iterator[tuple[str, Work]]:
     from gpulab import session
 
     session.use_device("virtual:A100")
-    flawed = importlib.import_module("gpulab.course.n17_interview.cards.hidden.flawed")
+    flawed = importlib.import_module("gpulab_course.content.n17_interview.cards.hidden.flawed")
     case = flawed.draw(5, "uncoalesced", 2)
     kernel, grid, block, args, _ = case.launch(session.cp(), "flawed")
     yield "a launch counted", lambda: gl.count(kernel, grid, block, args)
@@ -197,12 +197,12 @@ def _arrays() -> Iterator[tuple[str, Work]]:
 
 def _records(folder: Path) -> Iterator[tuple[str, Work]]:
     """Long records, made as the tests make theirs."""
+    from gpulab.allocators.steps import at, history
+    from gpulab.analysis.files.read import open_file
+    from gpulab.analysis.files.write import save
+    from gpulab.analysis.overlap import overlap
     from gpulab.views.timeline.view import TimelineView
-    from virtualgpu.allocators.steps import at, history
     from virtualgpu.model.placement import place_blocks
-    from virtualgpu.trace.files.read import open_file
-    from virtualgpu.trace.files.write import save
-    from virtualgpu.trace.overlap import overlap
 
     def tests(name: str) -> Any:
         return importlib.import_module(f"tests.{name}")
@@ -234,9 +234,9 @@ def _records(folder: Path) -> Iterator[tuple[str, Work]]:
 
 def _answers() -> Iterator[tuple[str, Work]]:
     """A right answer whose kernels were compiled before, of an exercise with long ones."""
-    from gpulab.teach import folders
-    from gpulab.teach.judge import KernelExercise
-    from gpulab.teach.judge.check import judge
+    from gpulab_course.teach import folders
+    from gpulab_course.teach.judge import KernelExercise
+    from gpulab_course.teach.judge.check import judge
 
     exercise = folders.exercise("03-branch")
     assert isinstance(exercise, KernelExercise)

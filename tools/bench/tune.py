@@ -19,7 +19,7 @@ from typing import Any
 
 import gpulab as gl
 from gpulab import session
-from gpulab.course import kernels
+from gpulab_course.content import kernels
 from tools.bench.gpu import SIZES, SMALL, check, library, medians_ms
 
 Variant = tuple[str, dict[str, int]]

@@ -17,7 +17,7 @@ from pathlib import Path
 import nbformat
 from nbclient import NotebookClient
 
-from gpulab.course import copies
+from gpulab_course.content import copies
 
 CELL_S = 600
 

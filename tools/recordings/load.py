@@ -1,7 +1,7 @@
 """Record what a GPU does while notebook 09's programs run: NVML and GPM, with ``nvidia-smi`` next to them.
 
 ``python -m tools.recordings.load FOLDER`` on a GPU that runs nothing else writes ``h200_monitor.json`` (for
-``gpulab/data/recordings``) and ``smi.json`` (for ``gpulab/course/n09_profiling``), and prints what
+``gpulab/data/recordings``) and ``smi.json`` (for ``gpulab_course/content/n09_profiling``), and prints what
 ``nvidia-smi -q`` reports of power and clocks during the product of random numbers.
 """
 
@@ -19,10 +19,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from gpulab.course.n09_profiling.phases import PRODUCT, phases
 from gpulab.lab.monitor.recorder import LoadRecorder, recorder
 from gpulab.views._saving import data_as_json
 from gpulab.views.monitor.monitor_text import phases as table
+from gpulab_course.content.n09_profiling.phases import PRODUCT, phases
 
 DMON = "nvidia-smi dmon -s pucm -d 1"
 QUERIED = (

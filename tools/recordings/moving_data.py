@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from gpulab.course.n08_copies import processes, storage
+from gpulab_course.content.n08_copies import processes, storage
 
 LIMIT_S = 20
 SIZES = tuple(1 << k for k in (12, 14, 16, 18, 20, 22, 24, 26, 28))

@@ -7,10 +7,10 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 
+from gpulab.analysis.files.ncu import DURATION as DURATION
+from gpulab.analysis.files.ncu import Launch as Launch
+from gpulab.analysis.files.ncu import parse_csv as parse_csv
 from virtualgpu.errors import GpulabError
-from virtualgpu.trace.files.ncu import DURATION as DURATION
-from virtualgpu.trace.files.ncu import Launch as Launch
-from virtualgpu.trace.files.ncu import parse_csv as parse_csv
 
 # Memory accesses of loads and stores, and branches, as the hardware counts them.
 CORE_METRICS = (

@@ -1,8 +1,8 @@
 """Record what NVIDIA's and PyTorch's own tools print of small programs, for notebooks 04 and 09.
 
 ``python -m tools.recordings.screens FOLDER`` on a GPU writes ``compute_sanitizer.json`` (for
-``gpulab/course/n04_debugging``) and ``torch_profiler.json`` (for ``gpulab/course/n09_profiling``): a program
-each, the commands that ran it, and what they printed.
+``gpulab_course/content/n04_debugging``) and ``torch_profiler.json`` (for
+``gpulab_course/content/n09_profiling``): a program each, the commands that ran it, and what they printed.
 """
 
 from __future__ import annotations

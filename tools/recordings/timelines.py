@@ -18,8 +18,8 @@ import numpy as np
 
 import gpulab as gl
 from gpulab import session
-from gpulab.course.n11_graphs.figures import film
 from gpulab.lab.recorded import TIMELINE_FORMAT, TIMELINES, RecordedTimeline
+from gpulab_course.content.n11_graphs.figures import film
 from tools.recordings.traces import SHIPPED
 from virtualgpu.records import Timeline
 from virtualgpu.records.io import VERSION, as_recorded, save

@@ -1,1 +1,1 @@
-"""Memory allocators as models: what a pool does with a trace of requests, without a device."""
+"""CuPy's memory pool as data structures: chunks, size classes and the free lists, without a device."""

@@ -1,4 +1,4 @@
-"""What a program does to streams and memory, act by act: what `virtualgpu.trace.hazards` judges.
+"""What a program does to streams and memory, act by act: the input of the check for hazards between streams.
 
 Either side notes the acts in the order in which the host made them. A stream is a device's number and the
 stream's handle there; 0 and 1 are the legacy default stream. Handles and events must not be those of others

@@ -14,8 +14,8 @@ import numpy as np
 import psutil
 
 from gpulab import session
-from gpulab.teach.judge.process.tree import children
-from gpulab.teach.judge.python.functions import exit_said
+from gpulab_course.teach.judge.process.tree import children
+from gpulab_course.teach.judge.python.functions import exit_said
 
 _COMPILER = "virtualgpu/compile/"
 _LONGEST = 4000  # characters of an error's text

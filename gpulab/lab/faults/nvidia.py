@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from gpulab import session
+from gpulab.analysis.files.compute_sanitizer import CHECKER, OPTIONS, ToolRun, joined, read, refusal
 from gpulab.lab.faults.jobs import Call
 from gpulab.lab.faults.under import LIMIT_S, run
 from virtualgpu.protocol import Hazards, Launch
 from virtualgpu.records import KernelSource, SanitizerReport
-from virtualgpu.trace.files.compute_sanitizer import CHECKER, OPTIONS, ToolRun, joined, read, refusal
 
 
 def check(launch: Launch, tools: Sequence[str], limit_s: float = LIMIT_S) -> SanitizerReport:

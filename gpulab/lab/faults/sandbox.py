@@ -17,10 +17,10 @@ from gpulab import session
 from gpulab.lab._base import Bundle, Pictured
 from gpulab.lab.faults import child
 from gpulab.lab.faults.jobs import Call, Cell, packed
-from gpulab.teach.judge.exercise import NotYet
-from gpulab.teach.judge.process.talk import Talk
-from gpulab.teach.judge.process.values import DamagedError
 from gpulab.views.tables.sandbox import SandboxTable
+from gpulab_course.teach.judge.exercise import NotYet
+from gpulab_course.teach.judge.process.talk import Talk
+from gpulab_course.teach.judge.process.values import DamagedError
 from virtualgpu.errors import GpulabError
 from virtualgpu.records.faults.sandboxed import Culprit, SandboxRun
 from virtualgpu.records.hazards import Place

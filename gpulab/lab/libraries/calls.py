@@ -13,9 +13,9 @@ from gpulab import session
 from gpulab.lab._base import Pictured
 from gpulab.lab.timeline import timeline
 from gpulab.views.tables.libraries import CallsTable
+from gpulab.words import count, listing
 from virtualgpu.records.libraries import Calls
 from virtualgpu.records.libraries.known import KnownCalls, known_calls
-from virtualgpu.words import count, listing
 
 RECORD = "h200_calls.json.xz"
 

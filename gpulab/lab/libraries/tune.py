@@ -14,10 +14,10 @@ import numpy as np
 from gpulab import session
 from gpulab.lab._base import Pictured
 from gpulab.views.tables.libraries import TuningTable
+from gpulab.words import count, number
 from virtualgpu.errors import GpulabError
 from virtualgpu.records import Provenance
 from virtualgpu.records.libraries import Candidate, Choice, Tuning
-from virtualgpu.words import count, number
 
 Way = Callable[..., Any]
 FORMAT = "gpulab-tuning"

@@ -16,12 +16,12 @@ from gpulab.lab.links.records import records_of
 from gpulab.lab.links.runs import Run, reachable
 from gpulab.lab.links.schedules import Schedule, bounds_of, check_operation, schedule_of
 from gpulab.session.choose import MAX_VIRTUAL_DEVICES
+from gpulab.words import count, size
 from virtualgpu.errors import GpulabError
 from virtualgpu.records.origin import Provenance
 from virtualgpu.records.traffic.collective import Collective, CollectiveStep, Move, Operation, crossings_of
 from virtualgpu.records.traffic.ports import Crossing, LinkKind
 from virtualgpu.records.traffic.schedules import Steps, messages
-from virtualgpu.words import count, size
 
 MOST_BYTES = 1 << 30  # in all arrays together
 # in one go, the first of them unmeasured

@@ -6,7 +6,7 @@ from typing import Any
 
 from gpulab import session
 from gpulab.views.tables import NOTHING, Table
-from virtualgpu.words import count, number
+from gpulab.words import count, number
 
 
 class Peers:

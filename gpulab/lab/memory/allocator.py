@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from gpulab import views
+from gpulab.allocators import steps
+from gpulab.allocators.fragments import fragmentation
+from gpulab.allocators.replay import Allocator, replay, requests_of
 from gpulab.lab._base import Recorded
 from gpulab.session.pools.pool import PoolRecorder
 from gpulab.views._saving import Writers
 from gpulab.views.allocator.maps import Maps, Panel
-from virtualgpu.allocators import steps
-from virtualgpu.allocators.fragments import fragmentation
-from virtualgpu.allocators.replay import Allocator, replay, requests_of
 from virtualgpu.errors import GpulabError, did_you_mean
 from virtualgpu.records import memory
 
@@ -74,7 +74,7 @@ def open_allocator(path: str | Path, device: int | None = None) -> AllocatorRepo
     ...     z = cp.zeros(1000)
     >>> gl.open_allocator(a.save("one.pickle"))
     """
-    from virtualgpu.allocators.snapshot import read_snapshot
+    from gpulab.allocators.snapshot import read_snapshot
 
     found = read_snapshot(path).traces
     if device is not None and device not in found:
@@ -206,7 +206,7 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
         --------
         >>> a.statistics().nested()["reserved_bytes"]["all"]["peak"]
         """
-        from virtualgpu.allocators.statistics import statistics
+        from gpulab.allocators.statistics import statistics
 
         return statistics(self.record)
 
@@ -258,7 +258,7 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
         return int((self.history.reserved_bytes[refused] + more).min(initial=1 << 62)) % (1 << 62)
 
     def _writers(self) -> Writers:
-        from virtualgpu.allocators.snapshot import write_snapshot
+        from gpulab.allocators.snapshot import write_snapshot
 
         def snapshot(path: Path) -> None:
             write_snapshot(path, self.record, self.at(-1))
@@ -293,13 +293,13 @@ def _model(
         where["capacity_bytes"] = capacity_bytes
     match other.lower():
         case "pytorch":
-            from virtualgpu.allocators.torch.allocator import TorchAllocator
-            from virtualgpu.allocators.torch.settings import Settings
+            from gpulab.allocators.torch.allocator import TorchAllocator
+            from gpulab.allocators.torch.settings import Settings
 
             text = ",".join(f"{name}:{value}" for name, value in settings.items())
             return TorchAllocator(Settings.parse(text), **where)
         case "cupy":
-            from virtualgpu.allocators.cupy.model import CuPyAllocator
+            from gpulab.allocators.cupy import CuPyAllocator
 
             if settings:
                 raise ValueError(f"CuPy's pool has no settings; {', '.join(settings)} are PyTorch's.")

@@ -21,11 +21,11 @@ import numpy as np
 import numpy.typing as npt
 
 from gpulab import session
+from gpulab.words import size
 from virtualgpu.errors import GpulabError, UnknownDeviceError
 from virtualgpu.records import DeviceInfo, Provenance
 from virtualgpu.records.kernel import LINE_BYTES
 from virtualgpu.records.memory import CacheCapacity, LevelBandwidth, MemoryLadder
-from virtualgpu.words import size
 
 VECTOR_BYTES = 16
 WARM_LOADS = 8192  # more lines than any L1 holds

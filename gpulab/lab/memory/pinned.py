@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from gpulab.allocators.statistics import host_statistics
 from gpulab.lab._base import Recorded
 from gpulab.session.pools.pinned import PinnedRecorder
 from gpulab.views.tables.memory import HostMemoryTable
-from virtualgpu.allocators.statistics import host_statistics
 from virtualgpu.records.memory import AllocatorStatistics, AllocatorTrace
 
 

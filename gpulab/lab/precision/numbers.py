@@ -8,8 +8,8 @@ from fractions import Fraction
 from typing import Any
 
 from gpulab import views
+from gpulab.analysis.formats import FORMATS, Format, Number
 from virtualgpu.errors import did_you_mean
-from virtualgpu.records.formats import FORMATS, Format, Number
 
 _LONGEST = 400  # digits and exponents of what is typed: beyond every format's range
 
@@ -30,7 +30,7 @@ def precision(value: Any, formats: Sequence[str] = ()) -> views.PrecisionView:
     PrecisionView
         For each format the nearest number (of two equally near the even one) as bits of sign, exponent and
         fraction, its error, the next numbers on both sides, and the range. Sliders move and scale the
-        number. ``.record`` holds a `virtualgpu.records.formats.Rounded` a format. E4M3 has no infinity:
+        number. ``.record`` holds a `gpulab.analysis.formats.Rounded` a format. E4M3 has no infinity:
         what is too large for it becomes NaN, as in the OCP's specification; PTX's conversions to FP8
         (``cvt.satfinite``) make the largest number of it instead.
 

@@ -6,15 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 from gpulab import session
+from gpulab.analysis.profile import profile as add_up
 from gpulab.lab._base import Recorded
 from gpulab.lab.timeline import TimelineReport
 from gpulab.session.pools.hook import AllocationRecorder
 from gpulab.views.tables.profile import ProfileComparison, ProfileTable
+from gpulab.words import count, duration
 from virtualgpu.errors import GpulabError
 from virtualgpu.records import Timeline
 from virtualgpu.records.profile import Profile
-from virtualgpu.trace.profile import profile as add_up
-from virtualgpu.words import count, duration
 
 _FEW_EVENTS = 1_000  # of the allocator, which are not looked at
 
@@ -87,9 +87,9 @@ def profile(
     with report:
         fn(*args)
     if counters:
+        from gpulab.analysis.files import ncu
         from gpulab.lab.faults.jobs import Call
         from gpulab.lab.faults.under import run
-        from virtualgpu.trace.files import ncu
 
         told = run("ncu", ncu.OPTIONS, lambda: Call(fn, args), ncu.refusal)
         report._record = ncu.with_counters(report.record, *told)

@@ -19,9 +19,9 @@ from collections.abc import Collection, Iterable, Iterator
 from ctypes import POINTER, byref, c_char_p, c_size_t, c_uint8, c_uint32, c_uint64, c_void_p
 from typing import Any, Final
 
+from gpulab.analysis.cupti.kinds import DRIVER, DRIVER_API, GRAPH_HOST_NODE, RUNTIME, RUNTIME_API
 from gpulab.real.driver import rows
 from virtualgpu.errors import GpulabError
-from virtualgpu.trace.cupti.kinds import DRIVER, DRIVER_API, GRAPH_HOST_NODE, RUNTIME, RUNTIME_API
 
 _SUCCESS = 0
 TAKEN = 39  # CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED

@@ -13,15 +13,15 @@ from typing import Any
 import cupy
 from cupy.cuda import runtime
 
+from gpulab.analysis.cupti import kinds
+from gpulab.analysis.cupti.records import Parts, Records, Seen
 from gpulab.real.cupti import library as cupti
 from gpulab.real.driver import rows
+from gpulab.words import count
 from virtualgpu.errors import GpulabError
 from virtualgpu.model.recording.line_watch import LineWatch
 from virtualgpu.records import Provenance, Timeline
 from virtualgpu.records.timeline import HostCall, StreamInfo, Synchronization
-from virtualgpu.trace.cupti import kinds
-from virtualgpu.trace.cupti.records import Parts, Records, Seen
-from virtualgpu.words import count
 
 _KINDS = (
     kinds.CONCURRENT_KERNEL,

@@ -21,9 +21,9 @@ from typing import Any, Self
 import numpy as np
 
 from gpulab.session import current
+from gpulab.words import count, noun
 from virtualgpu.records.memory import ACTIONS, AllocatorEvents, Frame, Stack
 from virtualgpu.records.timeline import SourceLine
-from virtualgpu.words import count, noun
 
 ALLOC, FREE_REQUESTED, FREE_COMPLETED, SEGMENT_ALLOC, OOM = (
     ACTIONS.index(name) for name in ("alloc", "free_requested", "free_completed", "segment_alloc", "oom")

@@ -12,8 +12,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from gpulab.allocators.log import EventLog
 from gpulab.session import current
-from virtualgpu.allocators.log import EventLog
 from virtualgpu.records.memory import Action, AllocatorTrace, BlockMap
 
 _PORTABLE = 1  # cudaHostAllocPortable, as CuPy's own pool asks for it

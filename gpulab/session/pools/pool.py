@@ -8,13 +8,13 @@ import time
 from dataclasses import replace
 from typing import Any
 
+from gpulab.allocators import released
 from gpulab.session import current
 from gpulab.session.pools.hook import AllocationRecorder
-from virtualgpu.allocators import released
+from gpulab.words import count
 from virtualgpu.model import machine
 from virtualgpu.records import Provenance
 from virtualgpu.records.memory import ACTIONS, AllocatorTrace, Block, BlockMap, Segment
-from virtualgpu.words import count
 
 _SEGMENT_FREE = ACTIONS.index("segment_free")
 

@@ -6,10 +6,10 @@ import math
 from dataclasses import asdict
 from typing import NamedTuple
 
+from gpulab.words import count, filled, number
 from virtualgpu.records import SECTOR_BYTES
 from virtualgpu.records.access import ATOMIC_RULES, BANKS, WORD_BYTES, Access, AccessPattern
 from virtualgpu.records.kernel import LINE_BYTES
-from virtualgpu.words import count, filled, number
 
 # Value, term and detail of each figure, and the count that is above 0 where less would do.
 MEMORY_FIGURES = (

@@ -9,10 +9,10 @@ import numpy.typing as npt
 
 from gpulab.views.access.access_text import share
 from gpulab.views.tables import NOTHING, place
+from gpulab.words import count, number, size
 from virtualgpu.records import AccessCounters
 from virtualgpu.records.access import AccessTrace, excess_bytes
 from virtualgpu.records.kernel import SECTOR_BYTES
-from virtualgpu.words import count, number, size
 
 MOST_REQUESTS = 256
 

@@ -14,6 +14,7 @@ from gpulab.views.access.rows import HEADINGS, MOST_REQUESTS, rows
 from gpulab.views.parts.boxes import Box, column, table
 from gpulab.views.parts.boxes import words as paragraph
 from gpulab.views.parts.pack import pack
+from gpulab.words import count, number, shape
 from virtualgpu.records.access import (
     ELEMENT_BYTES,
     MOST_ELEMENTS,
@@ -22,7 +23,6 @@ from virtualgpu.records.access import (
     AccessPattern,
     AccessTrace,
 )
-from virtualgpu.words import count, number, shape
 
 STRIDES = (*range(34), 40, 48, 63, 64, 65, 96, 128, 256, 512, 1024)
 OFFSETS = tuple(range(65))

@@ -11,8 +11,8 @@ from gpulab.views.allocator import pool_text
 from gpulab.views.parts.axes import Axes, Axis
 from gpulab.views.parts.boxes import Plot
 from gpulab.views.parts.items import Labels, Line, Rules
+from gpulab.words import size
 from virtualgpu.records.memory import ACTIONS, AllocatorHistory
-from virtualgpu.words import size
 
 if TYPE_CHECKING:
     from gpulab.views.allocator.layout import Places

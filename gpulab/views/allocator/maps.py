@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from gpulab.views.allocator import pool_text
 from gpulab.views.allocator.layout import MOST_ROWS, places
+from gpulab.words import filled, number
 from virtualgpu.records.memory import ACTIONS, AllocatorHistory, BlockMap, Fragmentation, Request
-from virtualgpu.words import filled, number
 
 Column = npt.NDArray[Any]
 

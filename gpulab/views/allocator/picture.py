@@ -15,8 +15,8 @@ from gpulab.views.parts.boxes import Box, column, legend, numbers
 from gpulab.views.parts.boxes import words as paragraph
 from gpulab.views.parts.items import Item, Labels, Rules
 from gpulab.views.parts.plots import boxes, plot, texts
+from gpulab.words import size
 from virtualgpu.records.memory import Block, Segment
-from virtualgpu.words import size
 
 if TYPE_CHECKING:
     from gpulab.views.allocator.maps import Maps, Panel

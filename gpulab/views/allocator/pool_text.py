@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gpulab.words import filled, percent, size
 from virtualgpu.records.memory import AllocatorHistory, Fragmentation, Stack
-from virtualgpu.words import filled, percent, size
 
 # What an event or a request did. {asked} and {at} begin with what parts them from the words before.
 DONE = {

@@ -1,7 +1,7 @@
 import { filled, percent, sized } from "../parts/words.js";
 
 // A pool at any of its steps, from columns of lives: what is there is what has begun and not ended. What is
-// counted is as in `virtualgpu.allocators.fragments`; texts are those of `pool_text.py`.
+// counted is as in `gpulab.allocators.fragments`; texts are those of `pool_text.py`.
 
 const MIB = 2 ** 20;
 const [SMALL, LARGE] = [1, 2]; // PyTorch's pools

@@ -12,12 +12,12 @@ from gpulab.views.allocator import columns, picture, pool_text
 from gpulab.views.allocator.maps import Maps, Panel
 from gpulab.views.parts.boxes import Box
 from gpulab.views.parts.pack import pack
+from gpulab.words import count, size
 from virtualgpu.records.memory import (
     AllocatorHistory,
     BlockMap,
     SegmentLives,
 )
-from virtualgpu.words import count, size
 
 COLOURINGS = ("line", "stream", "age")
 KEYS = (

@@ -13,9 +13,9 @@ from gpulab.views.parts.boxes import Box, Plot, bars, column, legend, row, switc
 from gpulab.views.parts.items import Item, Labels, Rects
 from gpulab.views.parts.palette import ink
 from gpulab.views.parts.plots import plot, speaking, texts
+from gpulab.words import count, duration, listing, noun, number, size
 from virtualgpu.records.traffic.collective import Collective, Move, Parts
 from virtualgpu.records.traffic.ports import Over
-from virtualgpu.words import count, duration, listing, noun, number, size
 
 COLOURS = ("accent", "warn", "good", "purple", "accent-2", "tail", "other", "range")
 ROW_PX = 32

@@ -10,8 +10,8 @@ import traitlets
 from gpulab.views._base import View
 from gpulab.views.device import facts
 from gpulab.views.parts.boxes import Box, column, fold, row, table, words
+from gpulab.words import count, number, size
 from virtualgpu.records import DeviceInfo, DeviceMetrics
-from virtualgpu.words import count, number, size
 
 AUTOMATIC_READINGS = 600
 

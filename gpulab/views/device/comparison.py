@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from gpulab.views._base import View
 from gpulab.views.device import facts
 from gpulab.views.parts.boxes import Box, column, fold, table, words
+from gpulab.words import listing
 from virtualgpu.records import DeviceInfo
-from virtualgpu.words import listing
 
 DIFFERS = " ≠"
 

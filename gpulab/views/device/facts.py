@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from gpulab.views.parts.boxes import Box, matrix
+from gpulab.words import number, size
 from virtualgpu.records import DeviceInfo, Dim3, Metric
-from virtualgpu.words import number, size
 
 UNKNOWN = "not known"
 KIB = 1 << 10

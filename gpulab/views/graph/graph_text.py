@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from gpulab.views.graph.folding import Group
+from gpulab.words import count, duration, listing, noun, number, shape, size
 from virtualgpu.records import DanglingArray, Dim3, GraphComparison, GraphNode, GraphRecord, NodeParameter
-from virtualgpu.words import count, duration, listing, noun, number, shape, size
 
 MOST_PARAMETERS = 8
 _TYPES = {

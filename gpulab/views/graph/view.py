@@ -15,8 +15,8 @@ from gpulab.views.parts.boxes import Box, Plot, column, legend
 from gpulab.views.parts.dag import Shown, dag
 from gpulab.views.timeline.chart import chart, lanes_of, legend_entries
 from gpulab.views.timeline.lanes import ENGINES, NOBODY, OF_DEVICE
+from gpulab.words import count, listing, number
 from virtualgpu.records import DanglingArray, GraphComparison, GraphRecord, Timeline
-from virtualgpu.words import count, listing, number
 
 # The graph has this height at most, alone and above timelines, which then share the next number.
 ALONE_PX = 330

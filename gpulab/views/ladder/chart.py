@@ -12,8 +12,8 @@ from gpulab.views.parts.axes import Axes, Axis, log_axis
 from gpulab.views.parts.boxes import Box, column, fold, legend, row, table, words
 from gpulab.views.parts.items import Labels, Line, Rects, Rules
 from gpulab.views.parts.plots import speaking
+from gpulab.words import duration, listing, number, size
 from virtualgpu.records.memory import LevelBandwidth, MemoryLadder
-from virtualgpu.words import duration, listing, number, size
 
 COLOURS = ("accent", "tail", "good")
 TOP_PX = 24

@@ -16,8 +16,8 @@ from gpulab.views.parts import plots
 from gpulab.views.parts.axes import Axes, Axis
 from gpulab.views.parts.boxes import Box, bars, column, fold, legend, numbers, row, slider, table, words
 from gpulab.views.parts.items import Item, Labels, Line, Rects, Rules, Spans
+from gpulab.words import count, duration, noun, number, percent, shape, size, time_unit
 from virtualgpu.records import LaunchTrace
-from virtualgpu.words import count, duration, noun, number, percent, shape, size, time_unit
 
 BLOCK_SIZES = range(32, 1025, 32)
 LEFT_PX = 54

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from gpulab.views._base import View
 from gpulab.views.parts.boxes import Box, column, fold, words
 from gpulab.views.parts.dag import Shown, dag
+from gpulab.words import count, listing
 from virtualgpu.records.libraries.layers import LAYERS, Followed
-from virtualgpu.words import count, listing
 
 COLOURS = ("accent", "purple", "warn", "other", "good")
 MOST = 5  # symbols of a layer that are drawn

@@ -17,10 +17,10 @@ from gpulab.views.parts.boxes import words as paragraph
 from gpulab.views.parts.items import Item, Labels, Line, Rects, Rules, Time
 from gpulab.views.parts.pack import pack
 from gpulab.views.parts.plots import y_ticks
+from gpulab.words import size
 from virtualgpu.records import SourceLine
 from virtualgpu.records.memory import MemorySamples
 from virtualgpu.records.memory.samples import COLUMNS, MARKS
-from virtualgpu.words import size
 
 HEIGHT_PX = 220
 AXIS_PX = 34

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from gpulab.words import count, duration, size
 from virtualgpu.records.memory import MemorySamples
-from virtualgpu.words import count, duration, size
 
 NOT_AVAILABLE = "not available"
 TERMS = ("Used", "Cached", "Driver and others", "Limit of the pool", "Peak used")

@@ -16,8 +16,8 @@ from gpulab.views.parts.boxes import Box, column, legend, numbers, slider
 from gpulab.views.parts.boxes import words as paragraph
 from gpulab.views.parts.items import Item, Labels, Line, Rects, Rules, Time
 from gpulab.views.parts.plots import nice_ticks, plot, speaking, y_ticks
+from gpulab.words import duration, number, size
 from virtualgpu.records.device.load import LoadSamples, clock_reasons
-from virtualgpu.words import duration, number, size
 
 LEFT_PX = 76
 RIGHT_PX = 14

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from gpulab.views.tables import NOTHING, Table
+from gpulab.words import duration, listing, number
 from virtualgpu.records.device.load import LoadSamples, clock_reasons
-from virtualgpu.words import duration, listing, number
 
 NOT_AVAILABLE = "not available"
 COUNTED = {

@@ -14,8 +14,8 @@ from gpulab.views.parts.axes import Axes, Axis
 from gpulab.views.parts.boxes import Box, bars, column, legend, row, switch, words
 from gpulab.views.parts.items import Rects
 from gpulab.views.parts.plots import speaking
+from gpulab.words import count, number, percent, size
 from virtualgpu.records import Occupancy
-from virtualgpu.words import count, number, percent, size
 
 # Each limit has one colour in every point; where several limit at once the first one gives it.
 LIMIT_COLOURS = {"warps": "accent", "blocks": "good", "registers": "warn", "shared memory": "purple"}

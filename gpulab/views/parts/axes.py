@@ -12,7 +12,7 @@ import numpy as np
 from gpulab.views.parts.boxes import Plot
 from gpulab.views.parts.items import Item, Labels, Numbers, Rects, Rules
 from gpulab.views.parts.plots import plot, speaking, y_name, y_ticks
-from virtualgpu.words import number
+from gpulab.words import number
 
 TICKS_PX = 11
 NAME_PX = 29

@@ -15,7 +15,7 @@ from gpulab.views.parts.boxes import Plot
 from gpulab.views.parts.items import Item, Labels, Line, Nodes, Rects, Rules, Spans, Ticks, Time, Tracks
 from gpulab.views.parts.pen import SHARPNESS, Pen, shortened, text_width
 from gpulab.views.parts.tracks_picture import Scale, paint_time, paint_tracks
-from virtualgpu.words import duration, number, size
+from gpulab.words import duration, number, size
 
 ROW_GAP_FROM_PX = 6
 LEAST_NAMED_PX = 13

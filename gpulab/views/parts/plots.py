@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from gpulab.views.parts.boxes import Plot
 from gpulab.views.parts.items import Item, Labels, Numbers, Rects, Spans, Ticks
-from virtualgpu.words import time_unit
+from gpulab.words import time_unit
 
 AXIS_PX = 34
 FINEST = 64

@@ -1,4 +1,4 @@
-// Numbers, sizes, times and plurals, written as `virtualgpu/words.py` writes them.
+// Numbers, sizes, times and plurals, written as `gpulab/words.py` writes them.
 
 const EXACT = 40; // more digits than decide how a number is rounded
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import traitlets
 
+from gpulab.analysis.formats import BF16, Format, Number, Rounded
 from gpulab.views._steered import Steered
 from gpulab.views.parts.boxes import Box, column, fold, legend, slider, table, words
 from gpulab.views.parts.items import Item, Labels, Rects
 from gpulab.views.parts.palette import ink
 from gpulab.views.parts.plots import plot, speaking, y_ticks
-from virtualgpu.records.formats import BF16, Format, Number, Rounded
 
 PARTS = ("sign", "exponent", "fraction")
 COLOURS = ("tail", "good", "accent")

@@ -12,8 +12,8 @@ from gpulab.views.parts.axes import Axes, log_axis
 from gpulab.views.parts.boxes import Box, column, fold, legend, table, words
 from gpulab.views.parts.items import Item, Labels, Line, Rules
 from gpulab.views.parts.pen import text_width
+from gpulab.words import count, duration, listing, number, percent, size
 from virtualgpu.records.launch.roofline import LEVELS, Level, Roofline, RooflinePoint
-from virtualgpu.words import count, duration, listing, number, percent, size
 
 COLOURS = {"DRAM": "tail", "L2": "accent", "shared": "good"}
 MODELLED = "purple"

@@ -10,7 +10,7 @@ from itertools import zip_longest
 from typing import Any, Generic, Self, TypeVar
 
 from gpulab.views._saving import Saved, Writers, text_writer
-from virtualgpu.words import number
+from gpulab.words import number
 
 Record = TypeVar("Record")
 

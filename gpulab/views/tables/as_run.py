@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpulab.views.tables import Shown, Table, place, times
+from gpulab.words import number, shape
 from virtualgpu.records.as_run import AccessAsRun, AsRun, BranchAsRun
-from virtualgpu.words import number, shape
 
 _NOT_KNOWN = "not known"
 

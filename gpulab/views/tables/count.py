@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from gpulab.views.tables import NOTHING, Shown, Table, place, times
+from gpulab.words import count, number, shape
 from virtualgpu.records import (
     SECTOR_BYTES,
     WARP_SIZE,
@@ -15,7 +16,6 @@ from virtualgpu.records import (
     CacheCounters,
     KernelCounters,
 )
-from virtualgpu.words import count, number, shape
 
 _ACCESS = (
     "line",

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from gpulab.views.tables import NOTHING, Shown, Table, place
+from gpulab.words import count, duration, listing, noun, number, percent, shape
 from virtualgpu.records.launch.causes import Cause, CauseKind, LaunchCosts
-from virtualgpu.words import count, duration, listing, noun, number, percent, shape
 
 WORTH = 1.25
 """What is worth an hour of somebody's time: so many times as fast."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpulab.views.tables import NOTHING, Shown, Table, short
+from gpulab.words import count, number
 from virtualgpu.records.faults.history import ElementHistory, Write
-from virtualgpu.words import count, number
 
 _SHOWN = 60
 _HEADINGS = ("", "value", "by", "launch", "block", "thread", "line", "source", "Python line")

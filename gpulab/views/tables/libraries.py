@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpulab.views.tables import NOTHING, Shown, Table, times
+from gpulab.words import count, duration, listing, number
 from virtualgpu.records.libraries import Calls, Candidate, Choice, Ending, Tuning
-from virtualgpu.words import count, duration, listing, number
 
 MOST_CALLS = 40
 _NAME_CHARACTERS = 48

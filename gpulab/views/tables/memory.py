@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpulab.views.tables import NOTHING, Shown, Table, short
+from gpulab.words import count, number, percent, size
 from virtualgpu.records import SourceLine
 from virtualgpu.records.memory import AllocatorStatistics, MemoryReport, Room
-from virtualgpu.words import count, number, percent, size
 
 MOST_ROWS = 12
 _FEW = 0.01  # of 1: a factor that is told as "less"

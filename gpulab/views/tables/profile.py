@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpulab.views.tables import NOTHING, Shown, Table, Texts, short
+from gpulab.words import duration, listing, number, percent, shape, size
 from virtualgpu.records import Dim3
 from virtualgpu.records.profile import Profile, ProfiledCopy
-from virtualgpu.words import duration, listing, number, percent, shape, size
 
 MOST_ROWS = 20
 _KERNEL = (

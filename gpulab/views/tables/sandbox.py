@@ -6,9 +6,9 @@ import html
 from dataclasses import dataclass
 
 from gpulab.views.tables import NOTHING, Shown, Table, short
+from gpulab.words import count
 from virtualgpu.records.faults.sandboxed import SandboxRun
 from virtualgpu.records.timeline import SourceLine
-from virtualgpu.words import count
 
 _SHOWN_LINES = 40
 

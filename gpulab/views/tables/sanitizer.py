@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from math import prod
 
 from gpulab.views.tables import NOTHING, Shown, Table, Texts, short
+from gpulab.words import count, number, shape
 from virtualgpu.records import Dim3, Hazard, Place, SanitizerReport
-from virtualgpu.words import count, number, shape
 
 NOT_HERE = "not available on this machine"
 _RACES = {

@@ -6,8 +6,8 @@ import html
 from dataclasses import dataclass
 
 from gpulab.views.tables import NOTHING, Shown, Table, short
+from gpulab.words import count, number
 from virtualgpu.records import StreamReport, StreamUse
-from virtualgpu.words import count, number
 
 
 @dataclass(frozen=True, slots=True, repr=False)

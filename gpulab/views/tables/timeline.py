@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, Self, TypeVar
 
 from gpulab.views.tables import NOTHING, Table, Texts
+from gpulab.words import duration, number, percent
 from virtualgpu.records import Advice, Gap, Overlap, PathStep, SourceLine, Timeline
-from virtualgpu.words import duration, number, percent
 
 R = TypeVar("R")
 

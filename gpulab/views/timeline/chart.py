@@ -15,8 +15,8 @@ from gpulab.views.parts.boxes import Plot
 from gpulab.views.parts.items import Item, Labels, Rects, Rules, Time, Tracks
 from gpulab.views.parts.pen import shortened, text_width
 from gpulab.views.timeline.lanes import ENGINES, HIDDEN, MARK, OF_DEVICE, STREAM_OF, Lanes, Place
+from gpulab.words import count
 from virtualgpu.records import Timeline
-from virtualgpu.words import count
 
 HEADING_PX = 18
 GAP_PX = 2

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from gpulab.words import duration, shape
 from virtualgpu.records import Dim3, SourceLine, Synchronization, Timeline
-from virtualgpu.words import duration, shape
 
 Place = tuple[str, int, int]
 """What a row is of: ``stream`` with device and stream, ``range`` with thread and depth, ..."""

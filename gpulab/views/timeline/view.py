@@ -13,8 +13,8 @@ from gpulab.views.parts.items import Tracks
 from gpulab.views.parts.plot_picture import said
 from gpulab.views.timeline.chart import arrow_words, chart, lanes_of, legend_entries, tracks_of
 from gpulab.views.timeline.lanes import ENGINES, HIDDEN, NOBODY, OF_DEVICE, WAIT, Lanes
+from gpulab.words import count, duration, listing, number
 from virtualgpu.records import Timeline
-from virtualgpu.words import count, duration, listing, number
 
 METHODS = {
     "CUPTI": "CUPTI activity records",

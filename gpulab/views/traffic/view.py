@@ -7,8 +7,8 @@ from collections import defaultdict
 from gpulab.views._base import View
 from gpulab.views.parts.boxes import Box, bars, column, fold, table, words
 from gpulab.views.parts.dag import Shown, dag
+from gpulab.words import count, duration, listing, number, size
 from virtualgpu.records.traffic import Expression, KernelSet, Traffic
-from virtualgpu.words import count, duration, listing, number, size
 
 COLOURS = ("accent", "good", "warn", "purple", "accent-2", "other")
 SHAPES = {"reduce": "hexagon", "matmul": "copy", "input": "round", "kernel": "set"}

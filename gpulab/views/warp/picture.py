@@ -12,9 +12,9 @@ from gpulab.views.parts.items import Item, Labels, Line, Rects
 from gpulab.views.parts.plots import lane_grid, plot, x_axis, y_ticks
 from gpulab.views.warp import step_text
 from gpulab.views.warp.steps import WarpSteps
+from gpulab.words import count, number
 from virtualgpu.records import WARP_SIZE
 from virtualgpu.records.warp.columns import lanes_of
-from virtualgpu.words import count, number
 
 MOST_LINES = 26
 MOST_BINS = 800

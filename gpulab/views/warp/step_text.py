@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gpulab.words import count, listing, noun, number
 from virtualgpu.records import WARP_SIZE, WarpTrace
-from virtualgpu.words import count, listing, noun, number
 
 SENTENCE = "Step {step} of {steps}, {place}{turn}: {lanes}.{stop} {text}.{access}"
 LINE_SENTENCE = "Step {step} of {steps}, {place}{turn}: {lanes}.{stop}{access}{moved}"

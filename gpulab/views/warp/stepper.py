@@ -12,8 +12,8 @@ from gpulab.views.parts.boxes import Box
 from gpulab.views.parts.pack import pack
 from gpulab.views.warp import columns, picture, step_text
 from gpulab.views.warp.steps import WarpSteps
+from gpulab.words import count, number
 from virtualgpu.records import BlockTrace, WarpTrace
-from virtualgpu.words import count, number
 
 
 class WarpStepper(View, module="warp/stepper"):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from gpulab.views.warp import step_text
+from gpulab.words import number
 from virtualgpu.records import WarpTrace
 from virtualgpu.records.warp.loops import Ints, neighbours
 from virtualgpu.records.warp.steps import TraceSteps, kinds
-from virtualgpu.words import number
 
 
 class WarpSteps(TraceSteps):

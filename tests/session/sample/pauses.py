@@ -10,8 +10,8 @@ from typing import Any
 
 from gpulab.views._base import View
 from gpulab.views.parts.boxes import Box, table
+from gpulab.words import count, duration
 from virtualgpu.records.origin import HOST_CLOCK, Provenance
-from virtualgpu.words import count, duration
 
 
 @dataclass(frozen=True, slots=True)

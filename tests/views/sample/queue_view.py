@@ -12,8 +12,8 @@ from gpulab.views.parts.boxes import Box, column, fold, legend, numbers, row, ta
 from gpulab.views.parts.dag import dag
 from gpulab.views.parts.items import Labels, Spans
 from gpulab.views.parts.plots import plot, x_axis
+from gpulab.words import count, duration, number, time_unit
 from virtualgpu.records import Provenance
-from virtualgpu.words import count, duration, number, time_unit
 
 KINDS = {"kernel": "accent", "copy": "good-text", "memset": "tail-text"}
 ROW_PX = 26

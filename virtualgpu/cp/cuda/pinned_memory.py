@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from virtualgpu.allocators.cupy.sizes import round_pinned_size
+from virtualgpu.allocators.sizes import round_pinned_size
 from virtualgpu.cp._missing_names import module_getattr
 from virtualgpu.cp.cuda._memory.sizes import size_t, whole
 from virtualgpu.cuda_errors import CUDARuntimeError

@@ -13,7 +13,8 @@ from typing import Any
 
 from virtualgpu.records.timeline import SourceLine
 
-_PACKAGES = ("virtualgpu", "gpulab", "numpy", "cupy", "cupyx", "cupy_backends", "IPython", "ipykernel")
+_OURS = ("virtualgpu", "gpulab", "gpulab_course")
+_PACKAGES = (*_OURS, "numpy", "cupy", "cupyx", "cupy_backends", "IPython", "ipykernel")
 
 
 class ProgramLines:
@@ -31,7 +32,7 @@ class ProgramLines:
         folders = {Path(sysconfig.get_path(name)).resolve() for name in places}
         # A module of ours that a process was started with is called __main__.
         here = Path(__file__).resolve().parents[3]
-        folders |= {here / package for package in ("virtualgpu", "gpulab")}
+        folders |= {here / package for package in _OURS}
         self._libraries = tuple(f"{folder.as_posix()}/" for folder in folders)
         self._outside: dict[str, bool] = {}  # by file name: whether it belongs to the program
         self._lines: dict[tuple[str, int], SourceLine] = {}
@@ -92,7 +93,7 @@ class ProgramLines:
 
         Cython's sources, such as CuPy's, make no frames.
         """
-        if module.startswith("gpulab.course."):
+        if module.startswith("gpulab_course.content."):
             return True
         if module.partition(".")[0] in _PACKAGES or module.startswith("namedtuple_"):
             return False

@@ -1,6 +1,6 @@
 """CuPy's memory pool on a virtual device, and the choice of allocator.
 
-The pool's logic is `virtualgpu.allocators.cupy.pool`: here it meets the device, hooks and streams.
+The pool's logic is `virtualgpu.allocators.pool`: here it meets the device, hooks and streams.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypedDict
 
-from virtualgpu.allocators.cupy.chunks import Chunk
-from virtualgpu.allocators.cupy.pool import ChunkPool
-from virtualgpu.allocators.cupy.sizes import limit_bytes, round_size
+from virtualgpu.allocators.chunks import Chunk
+from virtualgpu.allocators.pool import ChunkPool
+from virtualgpu.allocators.sizes import limit_bytes, round_size
 from virtualgpu.cp.cuda._memory.pointer import BaseMemory, Memory, MemoryPointer
 from virtualgpu.cp.cuda._memory.sizes import size_t
 from virtualgpu.cp.cuda.memory_hook import get_memory_hooks

@@ -6,7 +6,7 @@ import sys
 import weakref
 from collections.abc import Sequence
 
-from virtualgpu.allocators.cupy.sizes import limit_bytes, round_size
+from virtualgpu.allocators.sizes import limit_bytes, round_size
 from virtualgpu.cp.cuda._memory.driver_pools import driver_pools, give_ordered, take_ordered
 from virtualgpu.cp.cuda._memory.pointer import BaseMemory, MemoryPointer
 from virtualgpu.cp.cuda._memory.pool import limit_of_environment

@@ -1,0 +1,163 @@
+"""CuPy's memory pool as a model: what it does with requests, without a device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpulab.allocators.replay import OutOfMemory, RequestError, Sink
+from gpulab.allocators.torch.allocator import H200_BYTES
+from gpulab.allocators.torch.device import Device
+from virtualgpu.allocators.chunks import Chunk
+from virtualgpu.allocators.pool import ChunkPool
+from virtualgpu.allocators.sizes import round_size
+from virtualgpu.records.memory import Action, Block, BlockMap, Segment
+from virtualgpu.records.origin import Provenance
+
+
+@dataclass(frozen=True, slots=True)
+class _Range:
+    """Addresses of the model's device."""
+
+    ptr: int
+    size: int
+
+
+def _drop(action: Action, address: int, size_bytes: int, requested_bytes: int, stream: int) -> None:
+    """Where events go before someone wants them."""
+
+
+class CuPyAllocator:
+    """CuPy's memory pool of one device, as of CuPy 14.2; the virtual GPU's pool works by the same code.
+
+    Parameters
+    ----------
+    limit_bytes : int
+        What the pool may take from the device, 0 for no limit.
+    capacity_bytes : int
+        Memory of the device; an H200's by default.
+
+    Examples
+    --------
+    >>> pool = CuPyAllocator()
+    >>> block = pool.malloc(1000, stream=0)
+    >>> pool.used_bytes, pool.total_bytes, pool.n_free_blocks
+    (1024, 1024, 0)
+    """
+
+    name = "CuPy's pool"
+    settings = ""
+
+    def __init__(
+        self,
+        limit_bytes: int = 0,
+        capacity_bytes: int = H200_BYTES,
+        device_id: int = 0,
+        device_name: str = "a GPU",
+    ) -> None:
+        self.sink: Sink = _drop
+        self._device = Device(capacity_bytes)
+        self._pool: ChunkPool[_Range] = ChunkPool(released=self._released)
+        self._stream = 0  # of the request being served
+        self._in_use: dict[int, tuple[Chunk[_Range], int]] = {}  # by address, with the bytes asked for
+        self._id = device_id
+        self._provenance = Provenance("modelled", device_name, "CuPy 14.2")
+        self.set_limit(limit_bytes)
+
+    @property
+    def capacity_bytes(self) -> int:
+        return self._device.capacity_bytes
+
+    @property
+    def used_bytes(self) -> int:
+        """Bytes of the blocks in use, each rounded up to 512."""
+        return self._pool.used_bytes()
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes taken from the device."""
+        return self._pool.total_bytes()
+
+    @property
+    def n_free_blocks(self) -> int:
+        return self._pool.n_free_blocks()
+
+    def malloc(self, size_bytes: int, stream: int) -> int:
+        """The address of a block for `stream`; 0 for 0 bytes.
+
+        Raises
+        ------
+        OutOfMemory
+            If the limit or the device has no room, even after all free blocks went back.
+        """
+        if size_bytes == 0:
+            return 0
+        size = round_size(size_bytes)
+        self._stream = stream
+        chunk = self._pool.take(size, stream, self._allocate)
+        if chunk is None:
+            self.sink("oom", self._device.free_bytes, size, size_bytes, stream)
+            limit = self._pool.limit_bytes
+            raise OutOfMemory(
+                f"{size_bytes:,} bytes do not fit: CuPy's pool holds {self.total_bytes:,} bytes, "
+                f"{self.used_bytes:,} of them in use"
+                + (f", and its limit is {limit:,} bytes." if limit else ", and the device has no more.")
+            )
+        self._in_use[chunk.address] = chunk, size_bytes
+        self.sink("alloc", chunk.address, size, size_bytes, stream)
+        return chunk.address
+
+    def free(self, address: int) -> None:
+        """Take a block back; its own stream may have it again at once."""
+        if address == 0:
+            return
+        if address not in self._in_use:
+            raise RequestError(f"No block in use begins at {address:#x}: it was freed before, or never was.")
+        chunk, requested = self._in_use.pop(address)
+        size = chunk.size
+        stream = chunk.arena.stream
+        self._pool.give(chunk)
+        self.sink("free_requested", address, size, requested, stream)
+        self.sink("free_completed", address, size, requested, stream)
+
+    def record_stream(self, address: int, stream: int) -> None:
+        """Nothing: CuPy's pool knows one stream of a block, the one that it was taken in."""
+
+    def complete(self, stream: int) -> None:
+        """Nothing: CuPy's pool waits for no stream."""
+
+    def empty_cache(self) -> None:
+        """``free_all_blocks()``: give free blocks that are whole segments back to the device."""
+        self._pool.free_all_blocks()
+
+    def set_limit(self, size_bytes: int) -> None:
+        """Take at most so much from the device from now on; 0 for no limit."""
+        if size_bytes < 0:
+            raise RequestError(f"A limit of {size_bytes:,} bytes is below 0; 0 means no limit.")
+        self._pool.limit_bytes = size_bytes
+
+    def block_map(self) -> BlockMap:
+        """What it holds now."""
+        segments = tuple(
+            Segment(
+                first.mem.ptr, first.mem.size, first.arena.stream, tuple(map(self._block, first.and_after()))
+            )
+            for first in self._pool.segments()
+        )
+        return BlockMap(self._provenance, self._id, 0, self._pool.limit_bytes, segments)
+
+    def _block(self, chunk: Chunk[_Range]) -> Block:
+        requested = 0 if chunk.is_free else self._in_use[chunk.address][1]
+        return Block(
+            address=chunk.address, size_bytes=chunk.size, is_free=chunk.is_free, requested_bytes=requested
+        )
+
+    def _allocate(self, size: int) -> _Range | None:
+        address = self._device.malloc(size)
+        if address is None:
+            return None
+        self.sink("segment_alloc", address, size, 0, self._stream)
+        return _Range(address, size)
+
+    def _released(self, chunk: Chunk[_Range]) -> None:
+        self._device.free(chunk.address, chunk.size)
+        self.sink("segment_free", chunk.address, chunk.size, 0, chunk.arena.stream)

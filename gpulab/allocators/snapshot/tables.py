@@ -1,0 +1,252 @@
+"""A snapshot's dictionaries as columns, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gpulab.allocators.snapshot.plain import SnapshotError
+from gpulab.allocators.snapshot.ranges import Range
+from virtualgpu.records.memory import ACTIONS
+
+CODES = {name: code for code, name in enumerate(ACTIONS)}
+_STATES = {"inactive": 0, "active_allocated": 1, "active_pending_free": 2, "active_awaiting_free": 2}
+FREE = 0
+USED = 1
+WAITING = 2
+_MOST_DEVICES = 1024
+_LIMIT = 1 << 62
+
+
+class FinalBlock(NamedTuple):
+    """A block of the final state: where, how large, what of it was asked for, its state and stack."""
+
+    address: int
+    size: int
+    requested: int
+    state: int
+    stack: int
+
+
+@dataclass(slots=True)
+class DeviceTables:
+    """One device's part of a snapshot: the final segments and blocks, and the trace's columns as lists."""
+
+    segments: list[Range] = field(default_factory=list)
+    blocks: list[FinalBlock] = field(default_factory=list)
+    actions: list[int] = field(default_factory=list)
+    addresses: list[int] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+    streams: list[int] = field(default_factory=list)
+    times_us: list[int] = field(default_factory=list)
+    stacks: list[int] = field(default_factory=list)
+    left_out: dict[str, int] = field(default_factory=dict)
+    impossible: int = 0
+    """Events left out because of a size or an address that no device has."""
+    block_sizes: list[int] = field(default_factory=list)
+    """Sizes of blocks, for each event, in files that `write_snapshot` wrote."""
+
+
+class Tables:
+    """All devices of a snapshot, and the stack traces and pools that their numbers mean."""
+
+    def __init__(self, found: Any) -> None:
+        if isinstance(found, list):  # what torch.cuda.memory_snapshot() returns
+            found = {"segments": found, "device_traces": []}
+        if not isinstance(found, dict) or "segments" not in found:
+            raise SnapshotError(
+                "This pickle is no snapshot of PyTorch's allocator: it has no 'segments'. Write one with "
+                'torch.cuda.memory._dump_snapshot("file.pickle").'
+            )
+        self.frames: dict[tuple[str, int, str], int] = {}
+        self.stacks: dict[tuple[int, ...], int] = {}
+        self.pools: dict[str, int] = {"small": 0, "large": 1}
+        self._frame_numbers: dict[int, int] = {}
+        self._stack_numbers: dict[int, int] = {}
+        self._alike: dict[tuple[int, ...], list[tuple[list[Any], int]]] = {}
+        self.allocator = _word(found.get("allocator", "PyTorch's caching allocator"), 60)
+        told = found.get("provenance", ())
+        self.provenance = [_word(word, 200) for word in told[:3]] if isinstance(told, tuple | list) else []
+        self.settings = _settings(found.get("allocator_settings"))
+        self.devices: dict[int, DeviceTables] = {}
+        traces = _of(list, found.get("device_traces", []), "device_traces")
+        if len(traces) > _MOST_DEVICES:
+            raise SnapshotError(f"This snapshot has {len(traces):,} devices: damaged, or no snapshot.")
+        for segment in _of(list, found["segments"], "segments"):
+            self._segment(_of(dict, segment, "segment"))
+        for device, trace in enumerate(traces):
+            if trace:
+                self._trace(self._device(device), _of(list, trace, "trace"))
+        for tables in self.devices.values():
+            tables.segments.sort()
+            tables.blocks.sort()
+            for one, other in zip(tables.segments, tables.segments[1:], strict=False):
+                if one.end > other.address:
+                    raise SnapshotError(
+                        f"Segments overlap at {other.address:#x} in this snapshot: it is damaged."
+                    )
+
+    def _device(self, number: int) -> DeviceTables:
+        if not 0 <= number < _MOST_DEVICES:
+            raise SnapshotError(f"This snapshot speaks of device {number}: it is damaged.")
+        return self.devices.setdefault(number, DeviceTables())
+
+    def _segment(self, segment: dict[Any, Any]) -> None:
+        tables = self._device(_number(segment, "device", 0))
+        address = _number(segment, "address")
+        size = _number(segment, "total_size")
+        pool = _word(segment.get("pool_name", segment.get("segment_type", "large")), 60)
+        owner = segment.get("segment_pool_id", (0, 0))
+        if isinstance(owner, tuple | list) and any(owner[:2]) and "pool_name" not in segment:
+            pool += f" of private pool {'.'.join(_word(part) for part in owner[:2])}"
+        tables.segments.append(
+            Range(
+                address,
+                size,
+                _number({"stream": _handle(segment.get("stream", 0))}, "stream"),
+                self.pools.setdefault(pool, len(self.pools)),
+                bool(segment.get("is_expandable", False)),
+            )
+        )
+        at = address
+        for block in _of(list, segment.get("blocks", []), "blocks"):
+            block = _of(dict, block, "block")
+            word = _word(block.get("state"))
+            if word not in _STATES:
+                raise SnapshotError(f"This snapshot has a block in the state {word!r}: damaged.")
+            length = _number(block, "size")
+            # Before PyTorch 2.1 a block had a history instead of its own size and frames.
+            history = block.get("history")
+            origin = _of(dict, history[0], "history") if isinstance(history, list) and history else block
+            requested = block.get("requested_size", origin.get("real_size", length))
+            requested = _number({"requested_size": _counted(requested, length)}, "requested_size")
+            stack = self._stack(origin.get("frames", ()))
+            tables.blocks.append(FinalBlock(at, length, requested, _STATES[word], stack))
+            at += length
+        if at != address + size:
+            raise SnapshotError(f"The blocks of the segment at {address:#x} do not fill it: damaged.")
+
+    def _trace(self, tables: DeviceTables, trace: list[Any]) -> None:
+        try:
+            known = [entry for entry in trace if entry["action"] in CODES]
+            kept = [entry for entry in known if _is_possible(entry)]
+            tables.impossible = len(known) - len(kept)
+            tables.actions = [CODES[entry["action"]] for entry in kept]
+            tables.addresses = [
+                entry["addr"] if "addr" in entry else _counted(entry["device_free"]) for entry in kept
+            ]
+            tables.sizes = [entry["size"] for entry in kept]
+            tables.streams = [_handle(entry["stream"]) for entry in kept]
+            tables.times_us = [entry.get("time_us", 0) for entry in kept]
+            if kept and "block_size" in kept[0]:
+                tables.block_sizes = [entry["block_size"] for entry in kept]
+            tables.stacks = [self._stack(entry.get("frames", ())) for entry in kept]
+        except (KeyError, TypeError, AttributeError, IndexError) as error:
+            raise SnapshotError(
+                f"An event of this snapshot's trace is not as PyTorch writes them "
+                f"({type(error).__name__}: {str(error)[:60]})."
+            ) from None
+        for column in (tables.addresses, tables.sizes, tables.streams, tables.times_us, tables.block_sizes):
+            _check(column)
+        if len(known) < len(trace):
+            for entry in trace:
+                action = _word(entry["action"])
+                if action not in CODES:
+                    tables.left_out[action] = tables.left_out.get(action, 0) + 1
+
+    def _stack(self, frames: Any) -> int:
+        """The number of a stack trace; lists, and frames, that the pickle shares are read once."""
+        if not frames:
+            return -1
+        number = self._stack_numbers.get(id(frames))
+        if number is None:
+            number = self._new_stack(_of(list, frames, "frames"))
+            self._stack_numbers[id(frames)] = number
+        return number
+
+    def _new_stack(self, frames: list[Any]) -> int:
+        """The number of a list of frames: that of a list before it with the same frames, or its own."""
+        # The snapshot keeps its objects, so that their identities stay theirs. Some frames of each list tell
+        # most lists apart; to hash them all would take most of the time that a large snapshot takes.
+        some = (len(frames), *map(id, frames[:: len(frames) // 8 + 1]))
+        alike = self._alike.setdefault(some, [])
+        for other, number in alike:
+            if other == frames:  # identical frames cost nothing to compare
+                return number
+        numbers = tuple([self._frame(frame) for frame in frames])
+        number = self.stacks.setdefault(numbers, len(self.stacks))
+        alike.append((frames, number))
+        return number
+
+    def _frame(self, frame: Any) -> int:
+        number = self._frame_numbers.get(id(frame))
+        if number is None:
+            frame = _of(dict, frame, "frame")
+            line = _number(frame, "line", 0)
+            key = (_word(frame.get("filename", ""), 1000), line, _word(frame.get("name", ""), 1000))
+            number = self.frames.setdefault(key, len(self.frames))
+            self._frame_numbers[id(frame)] = number
+        return number
+
+
+def _of(kind: type, value: Any, what: str) -> Any:
+    if not isinstance(value, kind):
+        raise SnapshotError(f"{what!r} of this snapshot is a {type(value).__name__}, not a {kind.__name__}.")
+    return value
+
+
+def _word(value: Any, most: int = 30) -> str:
+    """A text or a number, at most so long; of a container its kind only, since it may be a bomb."""
+    if isinstance(value, str):
+        return value[:most]
+    if isinstance(value, int) and abs(value) < _LIMIT * 4:
+        return str(value)
+    return f"a {type(value).__name__}"
+
+
+def _number(of: dict[Any, Any], key: str, default: int | None = None) -> int:
+    value = of.get(key, default)
+    if type(value) is not int or not -_LIMIT < value < _LIMIT or (value < 0 and key != "line"):
+        raise SnapshotError(f"{key!r} of this snapshot is {_word(value)!r}, not a size or an address.")
+    return value
+
+
+def _counted(value: Any, otherwise: int = 0) -> Any:
+    """A counter of PyTorch's, or `otherwise` where it fell below 0: unsigned, it is then near 2**64."""
+    return otherwise if type(value) is int and (value < 0 or value >= _LIMIT) else value
+
+
+def _handle(value: Any) -> Any:
+    """A stream's handle, which stands for itself only: of any int one that fits."""
+    return value % _LIMIT if type(value) is int else value
+
+
+def _is_possible(entry: dict[Any, Any]) -> bool:
+    """Whether no number of an event is beyond all devices; other types are for `_check`."""
+    values = [entry.get(key, 0) for key in ("addr", "size", "time_us", "block_size")]
+    return all(type(value) is not int or 0 <= value < _LIMIT for value in values)
+
+
+def _check(column: list[Any]) -> None:
+    if not set(map(type, column)) <= {int}:
+        raise SnapshotError("An event of this snapshot has a size or an address that is no whole number.")
+    if column and not (min(column) >= 0 and max(column) < _LIMIT):
+        raise SnapshotError("An event of this snapshot has a size or an address that no device has.")
+
+
+def _settings(found: Any) -> str:
+    """The allocator's settings in PyTorch's notation; empty where the snapshot does not say."""
+    if not isinstance(found, dict):
+        return ""
+    text = _word(found.get("PYTORCH_CUDA_ALLOC_CONF", ""), 500)
+    if not text and found.get("expandable_segments") is True:
+        text = "expandable_segments:True"
+    return text
+
+
+def as_array(rows: Iterable[Iterable[int]], width: int) -> np.ndarray[Any, Any]:
+    """Rows of whole numbers as an array of `width` columns."""
+    return np.array([list(row) for row in rows], dtype=np.int64).reshape(-1, width)

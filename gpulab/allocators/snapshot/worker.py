@@ -1,0 +1,129 @@
+"""Reads a snapshot in a process of its own, whose memory and time are limited, into arrays.
+
+``python -m gpulab.allocators.snapshot.worker FILE RESULT LIMIT_BYTES LIMIT_S``
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import sys
+from collections.abc import Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gpulab.allocators.snapshot.history import Alive, history
+from gpulab.allocators.snapshot.plain import SnapshotError, load
+from gpulab.allocators.snapshot.ranges import Range
+from gpulab.allocators.snapshot.tables import DeviceTables, Tables, as_array
+from gpulab.allocators.torch.settings import Settings, SettingsError
+from gpulab.words import count, noun
+
+# Kinds of events that a note names.
+_MOST_NAMES = 5
+
+
+def arrays(found: Any) -> dict[str, np.ndarray[Any, Any]]:
+    """A snapshot's data as arrays: all that `reader` needs."""
+    tables = Tables(found)
+    settings = Settings()
+    notes = []
+    try:
+        settings = Settings.parse(tables.settings)
+    except SettingsError as error:
+        notes.append(f"The allocator's settings could not be read ({error}).")
+    result: dict[str, np.ndarray[Any, Any]] = {}
+    about: dict[str, Any] = {
+        "allocator": tables.allocator,
+        "provenance": tables.provenance,
+        "settings": tables.settings,
+        "pools": list(tables.pools),
+        "devices": {},
+    }
+    for number, device in sorted(tables.devices.items()):
+        about["devices"][number] = " ".join([*notes, *_device(result, f"{number}.", device, settings)])
+    about["frames"] = list(tables.frames)
+    result["stack_ends"] = np.cumsum([len(stack) for stack in tables.stacks], dtype=np.int64)
+    result["stack_frames"] = np.fromiter(chain.from_iterable(tables.stacks), np.int32)
+    result["about"] = np.frombuffer(json.dumps(about).encode("utf-8", "surrogatepass"), np.uint8)
+    return result
+
+
+def _device(
+    result: dict[str, np.ndarray[Any, Any]], prefix: str, tables: DeviceTables, settings: Settings
+) -> list[str]:
+    found = history(tables, settings)
+    result[prefix + "actions"] = np.array(tables.actions, np.uint8)
+    result[prefix + "addresses"] = np.array(tables.addresses, np.int64)
+    result[prefix + "sizes"] = np.array(found.sizes, np.int64)
+    result[prefix + "requested"] = np.array(tables.sizes, np.int64)
+    result[prefix + "streams"] = np.array(tables.streams, np.int64)
+    result[prefix + "times_us"] = np.array(tables.times_us, np.int64)
+    result[prefix + "stacks"] = np.array(tables.stacks, np.int32)
+    _map(result, prefix + "first_", found.first_ranges, found.first_blocks)
+    _map(result, prefix + "last_", found.last_ranges, found.last_blocks)
+    notes = []
+    if found.strange:
+        agree = noun(found.strange, "does", "do")
+        notes.append(f"{count(found.strange, 'event')} {agree} not agree with the final state.")
+    if tables.impossible:
+        were = noun(tables.impossible, "was", "were")
+        what = f"{count(tables.impossible, 'event')} with a size or an address that no device has"
+        notes.append(f"{what} {were} left out.")
+    if tables.left_out:
+        most = sorted(tables.left_out.items(), key=lambda pair: -pair[1])
+        names = [f"{times:,} {name!r:.60}" for name, times in most[:_MOST_NAMES]]
+        others = sum(times for _, times in most[_MOST_NAMES:])
+        if others:
+            names.append(f"{others:,} of {count(len(most) - _MOST_NAMES, 'more kind')}")
+        notes.append(f"Events of other kinds were left out: {', '.join(names)}.")
+    return notes
+
+
+def _map(
+    result: dict[str, np.ndarray[Any, Any]], prefix: str, ranges: list[Range], blocks: dict[int, Alive]
+) -> None:
+    result[prefix + "segments"] = as_array(ranges, 5)
+    rows = (
+        (address, b.size, b.requested, b.state, b.stack, b.event) for address, b in sorted(blocks.items())
+    )
+    result[prefix + "blocks"] = as_array(rows, 6)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Read, write the result, or print one sentence that says why not."""
+    source, target, limit_bytes, limit_s = arguments
+    gc.disable()
+    _limit(int(limit_bytes), int(limit_s))
+    try:
+        with Path(source).open("rb") as file:
+            found = load(file)
+        np.savez(target, **arrays(found))  # type: ignore[arg-type]
+    except SnapshotError as error:
+        print(error)
+        return 1
+    except MemoryError:
+        print(
+            f"Reading it takes more than {int(limit_bytes) / 2**30:.0f} GiB: damaged, or made to fill memory."
+        )
+        return 1
+    return 0
+
+
+def _limit(memory_bytes: int, seconds: int) -> None:
+    """Bound what a pickle that is made to waste memory or time can take; only POSIX systems can."""
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + memory_bytes, used + memory_bytes))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,134 @@
+"""Traces as PyTorch's memory snapshots, which pytorch.org/memory_viz and ``_memory_viz.py`` open."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+from gpulab.allocators.torch.settings import Settings, SettingsError
+from virtualgpu.records.memory import AllocatorTrace, Block, BlockMap, Segment
+
+_STATES = {"used": "active_allocated", "waiting": "active_pending_free", "free": "inactive"}
+# The viewer's own reader of pickles knows protocols 2 to 4.
+_PROTOCOL = 4
+
+
+def write_snapshot(path: str | os.PathLike[str], trace: AllocatorTrace, last: BlockMap) -> Path:
+    """Save a trace, of whichever allocator, as PyTorch dumps its own.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        The file, such as ``"pool.pickle"``.
+    trace : AllocatorTrace
+        What happened.
+    last : BlockMap
+        What was held after the last event.
+
+    Returns
+    -------
+    pathlib.Path
+        The file.
+    """
+    frames = [
+        [{"filename": frame.filename, "line": frame.line, "name": frame.function} for frame in stack]
+        for stack in trace.stacks
+    ]
+    # "allocator", "provenance", "pool_name" and "block_size" are not PyTorch's: its viewer passes over them,
+    # and `read_snapshot` could not work them out.
+    snapshot = {
+        "segments": [
+            part for segment in last.segments for part in _segments(segment, trace.device_id, frames)
+        ],
+        "device_traces": [[] for _ in range(trace.device_id)] + [_events(trace, frames)],
+        "allocator_settings": _settings(trace.settings),
+        "external_annotations": [],
+        "allocator": trace.allocator,
+        "provenance": (trace.provenance.source, trace.provenance.device, trace.provenance.detail),
+    }
+    target = Path(path)
+    target.write_bytes(pickle.dumps(snapshot, protocol=_PROTOCOL))
+    return target
+
+
+def _events(trace: AllocatorTrace, frames: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    entries = []
+    for action, address, size, requested, stream, time_ns, stack in trace.events.rows():
+        is_block = action in ("alloc", "free_requested", "free_completed")
+        entries.append(
+            {
+                "action": action,
+                "device_free" if action == "oom" else "addr": address,
+                "size": requested or size if is_block else size,
+                "stream": stream,
+                "time_us": time_ns // 1000,
+                "compile_context": "N/A",
+                "user_metadata": "",
+                "frames": frames[stack] if stack >= 0 else [],
+                "block_size": size,
+            }
+        )
+    return entries
+
+
+def _segments(segment: Segment, device: int, frames: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """A segment; of an expandable one every part that has memory, as PyTorch tells them."""
+    parts: list[list[Block]] = [[]]
+    for block in segment.blocks:
+        if block.is_unmapped:
+            parts.append([])
+        else:
+            parts[-1].append(block)
+    small, _, owner = segment.pool.partition(" of private pool ")
+    found = []
+    for blocks in filter(None, parts):
+        total = sum(block.size_bytes for block in blocks)
+        found.append(
+            {
+                "device": device,
+                "address": blocks[0].address,
+                "total_size": total,
+                "allocated_size": sum(b.size_bytes for b in blocks if b.state == "used"),
+                "active_size": sum(b.size_bytes for b in blocks if b.state != "free"),
+                "requested_size": sum(b.requested_bytes for b in blocks if b.state != "free"),
+                "stream": segment.stream,
+                "segment_type": small if small in ("small", "large") else "large",
+                "segment_pool_id": tuple(int(n) for n in owner.split(".")) if owner else (0, 0),
+                "is_expandable": segment.is_expandable,
+                "frames": [],
+                "blocks": [
+                    {
+                        "address": block.address,
+                        "size": block.size_bytes,
+                        "requested_size": block.requested_bytes or block.size_bytes,
+                        "state": _STATES[block.state],
+                        "frames": frames[block.stack] if block.stack >= 0 else [],
+                    }
+                    for block in blocks
+                ],
+                "pool_name": segment.pool,
+            }
+        )
+    return found
+
+
+def _settings(text: str) -> dict[str, Any]:
+    """The settings as PyTorch lists them; its defaults where the trace is another allocator's."""
+    try:
+        settings = Settings.parse(text)
+    except SettingsError:
+        text = ""
+        settings = Settings()
+    return {
+        "PYTORCH_CUDA_ALLOC_CONF": text,
+        "max_split_size": -1 if settings.max_split_size_mb is None else settings.max_split_bytes,
+        "garbage_collection_threshold": settings.garbage_collection_threshold,
+        "expandable_segments": settings.expandable_segments,
+        "pinned_num_register_threads": 1,
+        "release_lock_on_cudamalloc": False,
+        "pinned_use_cuda_host_register": False,
+        "graph_capture_record_stream_reuse": False,
+        "roundup_power2_divisions": {str(1 << i): n for i, n in enumerate(settings.roundup_power2_divisions)},
+    }

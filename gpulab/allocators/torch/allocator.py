@@ -1,0 +1,552 @@
+"""PyTorch's caching allocator for CUDA as a model, as of version 2.11.
+
+After ``c10/cuda/CUDACachingAllocator.cpp``. Left out are private pools of graph captures and of
+``torch.cuda.MemPool``, sharing between processes and the allocator's locks.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from gpulab.allocators.replay import OutOfMemory, RequestError, Sink
+from gpulab.allocators.torch.blocks import Block, Expandable, Pool
+from gpulab.allocators.torch.device import Device
+from gpulab.allocators.torch.settings import SMALL_REQUEST_BYTES, Settings
+from gpulab.allocators.torch.statistics import Statistics
+from virtualgpu.records import memory as records
+from virtualgpu.records.memory import Action, BlockMap
+from virtualgpu.records.origin import Provenance
+
+H200_BYTES = 150_109_880_320
+"""``totalGlobalMem`` of an H200."""
+
+
+def _drop(action: Action, address: int, size_bytes: int, requested_bytes: int, stream: int) -> None:
+    """Where events go before someone wants them."""
+
+
+class TorchAllocator:
+    """PyTorch's caching allocator of one device.
+
+    Blocks keep to the stream and to the pool (requests up to 1 MiB, or above) that they were made for. A
+    request takes the smallest free block that fits and splits it; where none fits, a segment is taken from
+    the device, and where there is no memory, cached segments are given back and it is tried again.
+
+    Parameters
+    ----------
+    settings : Settings or str, optional
+        ``PYTORCH_CUDA_ALLOC_CONF``, parsed or not.
+    capacity_bytes : int, optional
+        Memory of the device; an H200's otherwise.
+    others_bytes : int, optional
+        What of it others have: the CUDA context and other programs.
+
+    Raises
+    ------
+    SettingsError
+        If a setting is wrong.
+
+    Examples
+    --------
+    >>> pool = TorchAllocator()
+    >>> block = pool.malloc(1000, stream=0)
+    >>> pool.statistics.current("allocated_bytes"), pool.statistics.current("reserved_bytes")
+    (1024, 2097152)
+    """
+
+    name = "PyTorch's caching allocator"
+
+    def __init__(
+        self,
+        settings: Settings | str = "",
+        capacity_bytes: int = H200_BYTES,
+        others_bytes: int = 0,
+        device_id: int = 0,
+        device_name: str = "a GPU",
+        device: Device | None = None,
+    ) -> None:
+        self._set = settings if isinstance(settings, Settings) else Settings.parse(settings)
+        self._device = device or Device(capacity_bytes)
+        self._device.used_bytes += others_bytes
+        self._id = device_id
+        self._provenance = Provenance("modelled", device_name, "PyTorch 2.11")
+        self.sink: Sink = _drop
+        split = self._set.max_split_size_mb
+        self.statistics = Statistics(-1 if split is None else self._set.max_split_bytes)
+        self._small, self._large = Pool(is_small=True), Pool(is_small=False)
+        self._active: dict[int, Block] = {}
+        self._events: dict[int, deque[tuple[Block, list[bool]]]] = {}
+        self._reserved = 0
+        self._limit: int | None = None
+        if self._set.per_process_memory_fraction < 1:
+            self._limit = int(self._set.per_process_memory_fraction * self._device.capacity_bytes)
+
+    # --- what a program calls
+
+    @property
+    def settings(self) -> str:
+        return self._set.text
+
+    @property
+    def capacity_bytes(self) -> int:
+        return self._device.capacity_bytes
+
+    def malloc(self, size_bytes: int, stream: int) -> int:
+        """The address of a block of at least `size_bytes` for `stream`; 0 for none.
+
+        Raises
+        ------
+        OutOfMemory
+            If there is no memory for it, even after all cached blocks went back to the device.
+        """
+        if size_bytes == 0:
+            return 0
+        self._process_events()
+        size = self._set.rounded(size_bytes)
+        pool = self._small if size <= SMALL_REQUEST_BYTES else self._large
+        wanted = self._set.segment_bytes(size)
+        block = self._cached(pool, stream, size)
+        if block is None:
+            if self._limit is not None and self._set.garbage_collection_threshold > 0:
+                self._collect_garbage(self._limit)
+            block = self._from_device(pool, stream, size, wanted)
+        if block is None and self._release_available(pool, stream, size):
+            block = self._from_device(pool, stream, size, wanted)
+        if block is None:
+            self._release_cached()
+            self.statistics.num_alloc_retries += 1
+            block = self._from_device(pool, stream, size, wanted)
+        if block is None:
+            self.sink("oom", self._device.free_bytes, size, size_bytes, stream)
+            self.statistics.num_ooms += 1
+            raise OutOfMemory(
+                f"{size_bytes:,} bytes do not fit: PyTorch's allocator holds {self._reserved:,} bytes, "
+                f"{self.statistics.current('allocated_bytes'):,} of them in use, and may take "
+                f"{self._room():,} more."
+            )
+        return self._hand_out(block, pool, size, size_bytes)
+
+    def free(self, address: int) -> None:
+        """Take a block back; other streams that use it are waited for."""
+        if address == 0:
+            return
+        block = self._in_use(address)
+        block.is_allocated = False
+        pool = block.pool.name
+        self.statistics.take("allocation", pool, 1)
+        self.statistics.take("allocated_bytes", pool, block.size)
+        self.sink("free_requested", address, block.size, block.requested, block.stream)
+        if block.size >= self._set.max_split_bytes:
+            self.statistics.oversize_allocations.take(1)
+        if not block.uses:
+            self._free_block(block)
+            return
+        uses = block.uses
+        block.uses = set()
+        for stream in uses:
+            block.events += 1
+            self._events.setdefault(stream, deque()).append((block, [False]))
+
+    def record_stream(self, address: int, stream: int) -> None:
+        if address == 0:
+            return
+        block = self._in_use(address)
+        if stream != block.stream:
+            block.uses.add(stream)
+
+    def complete(self, stream: int) -> None:
+        for _, is_over in self._events.get(stream, ()):
+            is_over[0] = True
+
+    def empty_cache(self) -> None:
+        self._release_cached()
+
+    def set_limit(self, size_bytes: int) -> None:
+        self._limit = size_bytes or None
+
+    def set_memory_fraction(self, fraction: float) -> None:
+        """As ``torch.cuda.set_per_process_memory_fraction``; 1 is no limit."""
+        self._limit = None if fraction >= 1 else int(fraction * self._device.capacity_bytes)
+
+    def block_map(self) -> BlockMap:
+        """Its segments and blocks now. A gap of an expandable segment divides it where memory is missing."""
+        heads = [b for b in (*self._active.values(), *self._small, *self._large) if b.before is None]
+        heads += [b for pool in (self._small, self._large) for b in pool.all_holes() if b.before is None]
+        segments = tuple(_segment(head) for head in sorted(heads, key=lambda block: block.address))
+        return BlockMap(self._provenance, self._id, 0, self._limit or 0, segments)
+
+    # --- finding a block
+
+    def _cached(self, pool: Pool, stream: int, size: int) -> Block | None:
+        """Take the best free block out of the pool."""
+        if self._limit is not None and self._set.garbage_collection_threshold > 0:
+            pool.searches += 1
+        index = pool.place_of(stream, size)
+        block = pool.at(index)
+        if block is None or block.stream != stream:
+            return None
+        if block.expandable:
+            block = self._best_expandable(pool, index, block)
+        if block is None:
+            return None
+        most = self._set.max_split_bytes
+        if size < most <= block.size:
+            return None
+        if size >= most and block.size >= size + self._set.max_rounding_bytes:
+            return None
+        pool.remove(block)
+        return block
+
+    def _best_expandable(self, pool: Pool, index: int, block: Block) -> Block | None:
+        """A block at the end of an expandable segment counts with what it can grow to."""
+
+        def can_be(block: Block) -> int:
+            hole = block.after
+            return block.size + (hole.size if hole is not None and not hole.is_mapped else 0)
+
+        while True:
+            index += 1
+            other = pool.at(index)
+            if other is None or other.stream != block.stream:
+                return block
+            if not block.expandable or can_be(other) >= can_be(block):
+                return block
+            block = other
+
+    def _from_device(self, pool: Pool, stream: int, size: int, wanted: int) -> Block | None:
+        if self._limit is not None and self._reserved + wanted > self._limit:
+            return None
+        if self._set.expandable_segments:
+            return self._expand(pool, stream, size)
+        address = self._device.malloc(wanted)
+        if address is None:
+            return None
+        self._reserved += wanted
+        self.statistics.add("segment", pool.name, 1)
+        self.statistics.add("reserved_bytes", pool.name, wanted)
+        if wanted >= self._set.max_split_bytes:
+            self.statistics.oversize_segments.add(1)
+        self.statistics.num_device_alloc += 1
+        self.sink("segment_alloc", address, wanted, 0, stream)
+        return Block(pool, stream, address, wanted)
+
+    def _hand_out(self, block: Block, pool: Pool, size: int, requested: int) -> int:
+        """Split a block that was taken out of its pool, and give it to the program."""
+        was_split = block.is_split
+        count = self.statistics
+        if self._set.splits(block.size, size, pool.is_small, self._set.expandable_segments):
+            rest = block
+            block = Block(pool, rest.stream, rest.address, size, rest.expandable)
+            block.insert_before(rest)
+            rest.address += size
+            rest.size -= size
+            pool.add(rest)
+            if not block.expandable:
+                if was_split:
+                    count.take("inactive_split_bytes", pool.name, block.size)
+                else:
+                    count.add("inactive_split_bytes", pool.name, rest.size)
+                    count.add("inactive_split", pool.name, 1)
+        elif was_split and not block.expandable:
+            count.take("inactive_split_bytes", pool.name, block.size)
+            count.take("inactive_split", pool.name, 1)
+        block.is_allocated = True
+        block.requested = requested
+        self.sink("alloc", block.address, block.size, requested, block.stream)
+        self._active[block.address] = block
+        count.add("allocation", pool.name, 1)
+        count.add("allocated_bytes", pool.name, block.size)
+        count.add("active", pool.name, 1)
+        count.add("active_bytes", pool.name, block.size)
+        count.add("requested_bytes", pool.name, requested)
+        if block.size >= self._set.max_split_bytes:
+            count.oversize_allocations.add(1)
+        return block.address
+
+    # --- expandable segments
+
+    def _expand(self, pool: Pool, stream: int, size: int) -> Block | None:
+        """Map memory behind, or between, what an expandable segment has, until `size` bytes are in a row."""
+        block = self._room_to_grow(pool, stream, size)
+        if not block.is_mapped and not self._map(block, min(block.size, size)):
+            return None
+        while block.size < size:
+            hole = block.after
+            assert hole is not None
+            if not self._map(hole, min(size - block.size, hole.size)):
+                return None
+            block = hole
+        pool.remove(block)
+        return block
+
+    def _room_to_grow(self, pool: Pool, stream: int, size: int) -> Block:
+        """The lowest place with enough free addresses, with memory or without."""
+        for hole in pool.holes(stream):
+            start = hole
+            if hole.before is not None and not hole.before.is_busy:
+                start = hole.before
+            room = 0
+            block: Block | None = start
+            while room < size and block is not None and not block.is_busy:
+                room += block.size
+                block = block.after
+            if room >= size:
+                return start
+        segment = Expandable(self._device, pool.page_bytes(self._set.large_segment_bytes))
+        whole = Block(pool, stream, segment.address, segment.size_bytes, segment)
+        whole.is_mapped = False
+        pool.add_hole(whole)
+        return whole
+
+    def _map(self, block: Block, size: int) -> bool:
+        """Give memory to the first pages of a hole."""
+        segment = block.expandable
+        assert segment is not None
+        mapped = -(-size // segment.page_bytes) * segment.page_bytes
+        if not self._device.create(mapped):
+            return False
+        pool = block.pool
+        start = block.address
+        pool.remove_hole(block)
+        block.is_mapped = True
+        if mapped < block.size:
+            rest = Block(pool, block.stream, block.address + mapped, block.size - mapped, segment)
+            rest.is_mapped = False
+            rest.insert_after(block)
+            pool.add_hole(rest)
+            block.size = mapped
+        self._merge(block, block.before)
+        self._merge(block, block.after)
+        pool.add(block)
+        self._reserved += mapped
+        self.statistics.add("reserved_bytes", pool.name, mapped)
+        self.statistics.num_device_alloc += 1
+        self.sink("segment_map", start, mapped, 0, block.stream)
+        return True
+
+    def _unmap(self, block: Block) -> None:
+        """Take memory from the whole pages of a free block."""
+        segment = block.expandable
+        assert segment is not None
+        unit = segment.page_bytes
+        first = -(-(block.address - segment.address) // unit)
+        end = (block.address + block.size - segment.address) // unit
+        if first >= end:
+            return
+        start = segment.address + first * unit
+        size = (end - first) * unit
+        pool = block.pool
+        pool.remove(block)
+        head = start - block.address
+        tail = block.address + block.size - start - size
+        if head:
+            before = Block(pool, block.stream, block.address, head, segment)
+            before.insert_before(block)
+            pool.add(before)
+        if tail:
+            after = Block(pool, block.stream, start + size, tail, segment)
+            after.insert_after(block)
+            pool.add(after)
+        block.address = start
+        block.size = size
+        block.is_mapped = False
+        self._merge(block, block.before)
+        self._merge(block, block.after)
+        pool.add_hole(block)
+        self._device.release(size)
+        self._reserved -= size
+        self.statistics.take("reserved_bytes", pool.name, size)
+        self.statistics.num_device_free += 1
+        self.sink("segment_unmap", start, size, 0, block.stream)
+
+    # --- giving blocks back
+
+    def _in_use(self, address: int) -> Block:
+        block = self._active.get(address)
+        if block is None or not block.is_allocated:
+            raise RequestError(
+                f"No block in use begins at {address:#x}: it was freed before, or is not this allocator's."
+            )
+        return block
+
+    def _free_block(self, block: Block) -> None:
+        """Put a block back into its pool, as one with its free neighbours."""
+        pool = block.pool
+        size = block.size
+        requested = block.requested
+        self.sink("free_completed", block.address, size, requested, block.stream)
+        del self._active[block.address]
+        pieces = split_bytes = 0
+        for other in (block.before, block.after):
+            gained = self._merge(block, other)
+            if gained:
+                pieces -= 1
+                split_bytes -= gained
+        pool.add(block)
+        block.requested = 0
+        if block.is_split:
+            pieces += 1
+            split_bytes += block.size
+        count = self.statistics
+        if not block.expandable:
+            count.change("inactive_split", pool.name, pieces)
+            count.change("inactive_split_bytes", pool.name, split_bytes)
+        count.take("active", pool.name, 1)
+        count.take("active_bytes", pool.name, size)
+        count.take("requested_bytes", pool.name, requested)
+
+    def _merge(self, block: Block, other: Block | None) -> int:
+        """Make a neighbour that is as free, and as mapped, part of `block`; its size, or 0."""
+        if other is None or other.is_busy or other.is_mapped != block.is_mapped:
+            return 0
+        if other.is_mapped:
+            block.pool.remove(other)
+        else:
+            block.pool.remove_hole(other)
+        if block.before is other:
+            block.address = other.address
+            block.before = other.before
+            if block.before is not None:
+                block.before.after = block
+        else:
+            block.after = other.after
+            if block.after is not None:
+                block.after.before = block
+        block.size += other.size
+        return other.size
+
+    def _process_events(self) -> None:
+        """Free the blocks whose streams are through."""
+        for stream in self._streams_in_order():
+            waiting = self._events[stream]
+            while waiting and waiting[0][1][0]:
+                self._stream_is_through(waiting.popleft()[0])
+            if not waiting:
+                del self._events[stream]
+
+    def _synchronize_events(self) -> None:
+        self.statistics.num_sync_all_streams += 1
+        for stream in self._streams_in_order():
+            for block, _ in self._events.pop(stream):
+                self._stream_is_through(block)
+
+    def _streams_in_order(self) -> list[int]:
+        """As PyTorch goes through its hash table: the default stream, then the side streams, newest first.
+
+        Recorded with three of them; with more the table's order is another one. Only the order in which
+        blocks become free is told by it, not what is free in the end.
+        """
+        return sorted(self._events, key=lambda stream: (stream != 0, -stream))
+
+    def _stream_is_through(self, block: Block) -> None:
+        block.events -= 1
+        if block.events == 0:
+            self._free_block(block)
+
+    # --- giving segments back
+
+    def _release_cached(self) -> None:
+        """Wait for the streams, then give back every segment that is free as a whole."""
+        self._synchronize_events()
+        for pool in (self._large, self._small):
+            to_unmap = []
+            for block in pool:
+                if block.expandable:
+                    to_unmap.append(block)
+                elif not block.is_split:
+                    self._release(block)
+            for block in to_unmap:
+                self._unmap(block)
+                if not block.is_split and not block.is_mapped:
+                    pool.remove_hole(block)
+                    assert block.expandable is not None
+                    self._device.unreserve(block.expandable.address)
+
+    def _release(self, block: Block) -> None:
+        pool = block.pool
+        self.statistics.num_device_free += 1
+        self.sink("segment_free", block.address, block.size, 0, block.stream)
+        self._device.free(block.address, block.size)
+        self._reserved -= block.size
+        self.statistics.take("segment", pool.name, 1)
+        self.statistics.take("reserved_bytes", pool.name, block.size)
+        if block.size >= self._set.max_split_bytes:
+            self.statistics.oversize_segments.take(1)
+        pool.remove(block)
+        for stream in self._events:  # cudaFree waits for the device
+            self.complete(stream)
+
+    def _release_available(self, pool: Pool, stream: int, size: int) -> bool:
+        """Give back blocks that are too large to be split, as many as the request needs."""
+        most = self._set.max_split_bytes
+        if self._set.max_split_size_mb is None:
+            return False
+        wanted = max(size, most)
+        index = pool.place_of(stream, wanted)
+        block = pool.at(index)
+        if block is not None and block.stream == stream and not block.expandable:
+            self._release(block)
+            return True
+        released = 0
+        while released < wanted:
+            index -= 1
+            block = pool.at(index)
+            if block is None or block.size < most or block.stream != stream:
+                break
+            if not block.expandable:
+                released += block.size
+                self._release(block)
+        return released >= wanted
+
+    def _collect_garbage(self, limit: int) -> None:
+        """Give back large blocks that were passed over more often than the average of them."""
+        threshold = int(self._set.garbage_collection_threshold * limit)
+        if self._reserved <= threshold:
+            return
+        target = self._reserved - threshold
+        pool = self._large
+
+        def age(block: Block) -> int:
+            return pool.searches - block.age_base
+
+        whole = [block for block in pool if not block.is_split]
+        total = sum(age(block) for block in whole)
+        count = len(whole)
+        reclaimed = 0
+        has_freed = True
+        while reclaimed < target and has_freed and count > 0:
+            has_freed = False
+            average = total / count
+            for block in pool:
+                if not block.is_split and not block.expandable and age(block) >= average:
+                    has_freed = True
+                    reclaimed += block.size
+                    total -= age(block)
+                    count -= 1
+                    self._release(block)
+
+    def _room(self) -> int:
+        room = self._device.free_bytes
+        return room if self._limit is None else max(0, min(room, self._limit - self._reserved))
+
+
+def _segment(head: Block) -> records.Segment:
+    blocks = []
+    block: Block | None = head
+    while block is not None:
+        is_waiting = block.is_busy and not block.is_allocated
+        blocks.append(
+            records.Block(
+                address=block.address,
+                size_bytes=block.size,
+                is_free=not block.is_busy,
+                requested_bytes=block.requested if block.is_busy else 0,
+                is_waiting=is_waiting,
+                is_unmapped=not block.is_mapped,
+            )
+        )
+        block = block.after
+    size = blocks[-1].end - head.address
+    return records.Segment(
+        head.address, size, head.stream, tuple(blocks), head.pool.name, head.expandable is not None
+    )

@@ -1,0 +1,119 @@
+"""What each operation of a real GPU had to follow, from what streams and events were asked in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from gpulab.analysis.order import Chain, Clock, Moment, Order
+from virtualgpu.records.acts import EventRecord, EventWait, GraphLaunch, NewStream, Work
+
+# Context and number of a stream, as CUPTI gives them.
+StreamKey = tuple[int, int]
+_LEGACY = 0
+
+
+class StreamOrder:
+    """Follows the streams of a recording: give it what happened in the order of the calls.
+
+    Parameters
+    ----------
+    legacy
+        The legacy default streams.
+    non_blocking
+        Streams that the rule of the default stream leaves alone.
+    """
+
+    def __init__(self, legacy: Collection[StreamKey], non_blocking: Collection[StreamKey]) -> None:
+        self._order = Order()
+        self._legacy = legacy
+        for context, stream in non_blocking:
+            self._order.announce(NewStream(context, stream, blocking=False))
+        self._ran: dict[tuple[Chain, int], tuple[int, Clock]] = {}
+        self._newest: tuple[StreamKey | None, int] = None, 0
+        self._events: dict[int, tuple[StreamKey, tuple[int, ...]]] = {}
+
+    def operation(self, stream: StreamKey, number: int) -> tuple[int, ...]:
+        """Operation `number` is given to a stream; returns what it has to follow."""
+        # What comes right after an operation of the same stream follows that one alone.
+        after = (self._newest[1],) if self._newest[0] == stream else self.frontier(stream)
+        self._note(self._order.work(self._work(stream, number)), number)
+        self._newest = stream, number
+        return after
+
+    def graph(self, stream: StreamKey, spans: Sequence[tuple[int, int, int]]) -> dict[int, tuple[int, ...]]:
+        """A graph is launched; returns what each of its nodes has to follow, as it was seen.
+
+        Parameters
+        ----------
+        stream
+            Where it is launched.
+        spans
+            Number, start and end of each node, by their starts.
+        """
+        self._newest = None, 0
+        after = within_graph(spans, self.frontier(stream))
+        places = {number: at for at, (number, _, _) in enumerate(spans)}
+        nodes = tuple(self._work(stream, number) for number, _, _ in spans)
+        edges = tuple((places[n], at) for number, at in places.items() for n in after[number] if n in places)
+        moments = self._order.graph(GraphLaunch(*self._key(stream), nodes, edges))
+        for (number, _, _), moment in zip(spans, moments, strict=True):
+            self._note(moment, number)
+        return after
+
+    def record(self, stream: StreamKey, sync_id: int) -> None:
+        """An event is recorded in a stream."""
+        self._newest = None, 0
+        self._events[sync_id] = stream, self.frontier(stream)
+        self._order.record(EventRecord(sync_id, *self._key(stream)))
+
+    def wait(self, stream: StreamKey, sync_id: int) -> tuple[StreamKey | None, tuple[int, ...]]:
+        """A stream waits for an event; returns where that was recorded and what it stands for."""
+        self._newest = None, 0
+        self._order.wait(EventWait(sync_id, *self._key(stream)))
+        return self._events.get(sync_id, (None, ()))
+
+    def frontier(self, stream: StreamKey) -> tuple[int, ...]:
+        """What the next operation of a stream has to follow, less what that follows itself."""
+        clock = self._order.next_in(self._key(stream))
+        last = [(*self._ran[place], place) for place in clock.items() if place in self._ran]
+        return tuple(
+            sorted(
+                number
+                for number, _, (chain, tick) in last
+                if not any(other.get(chain, 0) >= tick for n, other, _ in last if n != number)
+            )
+        )
+
+    def _key(self, stream: StreamKey) -> StreamKey:
+        return (stream[0], _LEGACY) if stream in self._legacy else stream
+
+    def _work(self, stream: StreamKey, number: int) -> Work:
+        device, handle = self._key(stream)
+        return Work(number=number, name="", device_id=device, stream_id=handle)
+
+    def _note(self, moment: Moment, number: int) -> None:
+        self._ran[moment.chain, moment.tick] = number, moment.clock
+
+
+def within_graph(
+    spans: Sequence[tuple[int, int, int]], before: tuple[int, ...]
+) -> dict[int, tuple[int, ...]]:
+    """The order of a graph's nodes as it was seen: each follows the one that had ended last when it began.
+
+    CUPTI does not tell a graph's edges.
+
+    Parameters
+    ----------
+    spans
+        Number, start and end of each node, by their starts.
+    before
+        What the graph's launch had to follow.
+    """
+    after: dict[int, tuple[int, ...]] = {}
+    by_end = sorted(spans, key=lambda span: span[2])
+    ended = -1
+    for number, start, _ in spans:
+        while ended + 1 < len(by_end) and by_end[ended + 1][2] <= start and by_end[ended + 1][0] != number:
+            ended += 1
+        after[number] = before if ended < 0 else (by_end[ended][0],)
+    return after

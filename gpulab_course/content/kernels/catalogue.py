@@ -1,0 +1,349 @@
+"""The ladders: which kernels there are, in which order, and which counter each rung mends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpulab import session
+from gpulab.lab import kernels as lab
+from gpulab.views.tables import Table
+from gpulab_course.content.kernels import launches
+from gpulab_course.content.kernels.launches import Launches
+from gpulab_course.content.kernels.work import Work
+from virtualgpu.errors import GpulabError, did_you_mean
+from virtualgpu.records import KernelCounters
+
+
+def _executed(counters: KernelCounters, *opcodes: str) -> int:
+    return sum(counters.opcode_warp_instructions.get(opcode, 0) for opcode in opcodes)
+
+
+COUNTERS: Mapping[str, Callable[[KernelCounters], int]] = {
+    "requests to memory": lambda c: c.total("requests", "global"),
+    "sectors": lambda c: c.total("sectors", "global"),
+    "global atomics": lambda c: c.total("requests", "global", "atomic"),
+    "bank conflicts": lambda c: c.total("bank_conflicts", "shared"),
+    "shared wavefronts": lambda c: c.total("wavefronts", "shared"),
+    "barriers": lambda c: _executed(c, "bar", "barrier"),
+    "loads and stores": lambda c: _executed(c, "ld", "st"),
+    "idle lanes": lambda c: 32 * c.warp_instructions - c.thread_instructions,
+    "warp instructions": lambda c: c.warp_instructions,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """One kernel of a ladder.
+
+    ``mends`` names the counter (of `COUNTERS`) that falls from the rung before to this one, from ``before``
+    to ``after`` at the ladder's own size, as the virtual GPU counts it; the first rung mends nothing.
+    ``tuned`` are values for the macros of its source that were the fastest on an H200: a real GPU gets these,
+    while the source's own compile quickly for a virtual one.
+    """
+
+    name: str
+    says: str
+    mends: str = ""
+    before: int = 0
+    after: int = 0
+    tuned: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Ladder:
+    """A subject's kernels from the first that one writes to the fastest; displays as a table.
+
+    ``size`` is that for which its counts are given: of `gpulab_course.content.kernels.example`.
+    """
+
+    name: str
+    title: str
+    size: tuple[int, ...]
+    launches: Launches
+    rungs: tuple[Rung, ...]
+
+    @property
+    def best(self) -> Rung:
+        """The last rung."""
+        return self.rungs[-1]
+
+    def _table(self) -> Table:
+        size = " × ".join(f"{n:,}" for n in self.size)
+        rows = tuple(
+            (r.name, r.says, r.mends, f"{r.before:,}" if r.mends else "", f"{r.after:,}" if r.mends else "")
+            for r in self.rungs
+        )
+        headings = ("kernel", "what is new", "the counter that it mends", "before", "after")
+        return Table(f"{self.title}, counted on the virtual GPU for {size}", headings, rows)
+
+    def __repr__(self) -> str:
+        return self._table().text()
+
+    def _repr_html_(self) -> str:
+        return self._table().html()
+
+
+# 8 x 16 elements a thread ask shared memory for three quarters of what 8 x 8 do, which it could just deliver.
+_SGEMM = {"BN": 256, "WN": 64, "TN": 16, "A_WIDTH": 2, "UNROLL": 8}
+_HGEMM = {"STAGES": 4, "MIN_BLOCKS": 2}
+
+LADDERS = (
+    Ladder(
+        "copy",
+        "A copy of n floats",
+        (1 << 16,),
+        launches.copy,
+        (
+            Rung("copy_floats", "one float a thread"),
+            Rung("copy_vectors", "four floats a load", "requests to memory", 4_096, 1_024),
+        ),
+    ),
+    Ladder(
+        "transpose",
+        "The transpose of a matrix",
+        (256, 256),
+        launches.transpose,
+        (
+            Rung("transpose_naive", "reads along rows, writes along columns"),
+            Rung(
+                "transpose_tiled", "a tile in shared memory, both sides coalesced", "sectors", 73_728, 16_384
+            ),
+            Rung(
+                "transpose_padded", "one unused column shifts each row by a bank", "bank conflicts", 63_488, 0
+            ),
+            Rung(
+                "transpose_vectors",
+                "four floats a load, 4 × 4 turned over in registers",
+                "requests to memory",
+                4_096,
+                1_024,
+            ),
+        ),
+    ),
+    Ladder(
+        "reduction",
+        "The sum of n floats",
+        (1 << 20,),
+        launches.reduction,
+        (
+            Rung("sum_interleaved", "every second thread adds, every fourth, every eighth"),
+            Rung("sum_compacted", "neighbouring threads add", "idle lanes", 31_460_401, 5_412_772),
+            Rung(
+                "sum_halves", "neighbouring threads add neighbouring elements", "bank conflicts", 431_865, 0
+            ),
+            Rung(
+                "sum_on_load", "two elements a thread as it loads", "warp instructions", 2_718_665, 1_504_804
+            ),
+            Rung("sum_shuffled", "warps add in registers", "barriers", 147_816, 16_424),
+            Rung(
+                "sum_grid_stride", "few blocks walk over the array", "warp instructions", 1_131_158, 643_900
+            ),
+            Rung(
+                "sum_one_pass",
+                "four floats a load; the last block adds up",
+                "requests to memory",
+                33_660,
+                8_633,
+            ),
+        ),
+    ),
+    Ladder(
+        "scan",
+        "Prefix sums of n integers",
+        (1 << 16,),
+        launches.scan,
+        (
+            Rung("scan_steps", "log n steps in shared memory, then a second pass"),
+            Rung("scan_shuffled", "warps scan in registers", "barriers", 34_952, 2_056),
+            Rung(
+                "scan_look_back",
+                "one pass: tiles look back over their predecessors' sums",
+                "sectors",
+                35_064,
+                17_201,
+            ),
+        ),
+    ),
+    Ladder(
+        "histogram",
+        "A histogram of n bytes",
+        (1 << 20,),
+        launches.histogram,
+        (
+            Rung("histogram_global", "an atomic addition in memory a byte"),
+            Rung(
+                "histogram_shared",
+                "bins of the block's own in shared memory",
+                "global atomics",
+                32_768,
+                6_912,
+            ),
+            Rung(
+                "histogram_private",
+                "bins of the warp's own, 16 bytes a load",
+                "requests to memory",
+                39_688,
+                4_104,
+            ),
+        ),
+    ),
+    Ladder(
+        "stencil",
+        "The mean of 5 × 5 cells around each",
+        (128, 128),
+        launches.stencil,
+        (
+            Rung("stencil_naive", "25 loads a cell"),
+            Rung(
+                "stencil_tiled", "a tile with its rim in shared memory", "requests to memory", 13_192, 1_392
+            ),
+            Rung(
+                "stencil_sliding",
+                "a thread walks down and keeps five row sums",
+                "shared wavefronts",
+                13_696,
+                3_796,
+            ),
+        ),
+    ),
+    Ladder(
+        "softmax",
+        "The softmax of each row",
+        (256, 512),
+        launches.by_row,
+        (
+            Rung("softmax_naive", "a thread a row"),
+            Rung("softmax_three_pass", "a warp a row, coalesced", "sectors", 524_288, 65_536),
+            Rung("softmax_online", "largest and sum in one pass", "sectors", 65_536, 49_152),
+            Rung("softmax_registers", "the row stays in registers: read once", "sectors", 49_152, 32_768),
+        ),
+    ),
+    Ladder(
+        "layer_norm",
+        "Layer norm of each row",
+        (256, 512),
+        launches.by_row,
+        (
+            Rung("layer_norm_naive", "a thread a row"),
+            Rung("layer_norm_three_pass", "a warp a row, coalesced", "sectors", 524_288, 65_536),
+            Rung("layer_norm_registers", "the row stays in registers: read once", "sectors", 65_536, 32_768),
+        ),
+    ),
+    Ladder(
+        "sgemm",
+        "A product of float matrices",
+        (128, 128, 128),
+        launches.sgemm,
+        (
+            Rung("sgemm_naive", "an element a thread"),
+            Rung("sgemm_tiled", "tiles of 16 × 16 in shared memory", "sectors", 264_192, 34_816),
+            Rung(
+                "sgemm_registers",
+                "4 × 4 elements in the registers of a thread",
+                "shared wavefronts",
+                139_264,
+                35_840,
+            ),
+            Rung(
+                "sgemm_vectors",
+                "larger tiles, and all moves in vectors of four",
+                "requests to memory",
+                2_560,
+                384,
+                _SGEMM,
+            ),
+            Rung("sgemm_double", "two of each tile: one barrier a step", "barriers", 128, 72, _SGEMM),
+            Rung(
+                "sgemm_async",
+                "asynchronous copies pass by the registers",
+                "loads and stores",
+                4_848,
+                4_272,
+                _SGEMM,
+            ),
+        ),
+    ),
+    Ladder(
+        "tensor_cores",
+        "A product of half-precision matrices",
+        (128, 128, 128),
+        launches.tensor_cores,
+        (
+            Rung("hgemm_direct", "tensor cores fed from memory"),
+            Rung(
+                "hgemm_async",
+                "tiles in shared memory, filled by asynchronous copies",
+                "sectors",
+                86_016,
+                4_160,
+                _HGEMM,
+            ),
+        ),
+    ),
+)
+
+
+def ladder(name: str) -> Ladder:
+    """The ladder of that name, such as ``"transpose"``.
+
+    Raises
+    ------
+    GpulabError
+        If there is none; the message suggests the nearest.
+
+    Examples
+    --------
+    >>> kernels.ladder("transpose").best.name
+    'transpose_vectors'
+    """
+    known = {one.name: one for one in LADDERS}
+    if name not in known:
+        raise GpulabError(
+            f"There is no ladder {name!r}.{did_you_mean(name, known)} There are {', '.join(known)}."
+        )
+    return known[name]
+
+
+def launch(name: str, *arrays: Any, **tuning: int) -> Work:
+    """A kernel with its launch shape for given arrays, ready to run.
+
+    Parameters
+    ----------
+    name
+        A kernel's, such as ``"transpose_padded"``.
+    *arrays
+        Inputs and then the output, of ``cp``: for most kernels two, for products ``a``, ``b`` and ``c``.
+    **tuning
+        Values for the macros at the top of its source, such as ``STAGES=4``; without any, those of
+        `Rung.tuned` on a real GPU and the source's own on a virtual one.
+
+    Returns
+    -------
+    Work
+        Calling it runs its launches; ``gl.count(**work.step)`` and its kin take the one that matters.
+
+    Raises
+    ------
+    GpulabError
+        If there is no such kernel, or if it cannot take arrays of these shapes.
+
+    Examples
+    --------
+    >>> x, out = cp.ones((64, 32), "f"), cp.empty((32, 64), "f")
+    >>> kernels.launch("transpose_padded", x, out)()
+    """
+    known = {rung.name: (one, rung) for one in LADDERS for rung in one.rungs}
+    if name not in known:
+        raise GpulabError(f"There is no kernel {name!r}.{did_you_mean(name, known)}")
+    of, rung = known[name]
+    if not tuning and session.which_device().kind == "cuda":
+        tuning = dict(rung.tuned)
+    return Work(name, of.launches(name, arrays, tuning))
+
+
+def count(work: Work, counter: str) -> int:
+    """One counter (of `COUNTERS`), summed over the launches of a call, as the virtual GPU counts it."""
+    of_launch = COUNTERS[counter]
+    return sum(of_launch(lab.count(**step)) for step in work.steps)

@@ -1,0 +1,87 @@
+"""Inputs for the ladders at any size, and what their kernels are to make of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from gpulab import session
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """Arrays that a ladder's kernels take, the output last, and what it is to hold afterwards.
+
+    ``expected`` differs from a right output by ``tolerance`` at most. ``moved_bytes`` is what at least
+    crosses the memory bus, ``flops`` the arithmetic of a product.
+    """
+
+    arrays: tuple[Any, ...]
+    expected: Any
+    tolerance: float
+    moved_bytes: int
+    flops: int = 0
+
+    def error(self) -> float:
+        """The largest difference of the output from what it is to be."""
+        cp = session.cp()
+        out = self.arrays[-1].astype(cp.float64)
+        return float(cp.abs(out - self.expected).max()) if out.size else 0.0
+
+
+def example(name: str, size: tuple[int, ...] | None = None, seed: int = 1) -> Example:
+    """Random input of a ladder, on the device in use.
+
+    Parameters
+    ----------
+    name
+        Of the ladder.
+    size
+        (n,) for copy, reduction, scan and histogram, (m, n, k) for products, else (rows, columns); the
+        ladder's own if not given.
+    seed
+        Of the random numbers.
+    """
+    from gpulab_course.content.kernels.catalogue import ladder
+
+    cp = session.cp()
+    size = ladder(name).size if size is None else size
+    cp.random.seed(seed)
+    if name in ("sgemm", "tensor_cores"):
+        return _product(size, cp.float16 if name == "tensor_cores" else cp.float32)
+    if name == "scan":
+        x = cp.random.randint(-9, 10, size).astype(cp.int32)
+        return Example((x, cp.empty_like(x)), cp.cumsum(x).astype(cp.int32), 0, 2 * x.nbytes)
+    if name == "histogram":
+        x = cp.random.randint(0, 256, size).astype(cp.uint8)
+        return Example((x, cp.empty(256, cp.uint32)), cp.bincount(x, minlength=256), 0, x.nbytes)
+    x = cp.random.standard_normal(size, dtype=cp.float32)
+    if name == "copy":
+        return Example((x, cp.empty_like(x)), x, 0, 2 * x.nbytes)
+    if name == "transpose":
+        return Example((x, cp.empty(size[::-1], cp.float32)), x.T, 0, 2 * x.nbytes)
+    wide = x.astype(cp.float64)
+    if name == "reduction":
+        return Example((x, cp.empty(1, cp.float32)), wide.sum(), 1e-3 * x.size**0.5, x.nbytes)
+    if name == "stencil":
+        expected = cp.zeros(size)
+        padded = cp.pad(wide, 2)
+        for dy in range(5):
+            for dx in range(5):
+                expected += padded[dy : dy + size[0], dx : dx + size[1]] / 25
+    elif name == "softmax":
+        powers = cp.exp(wide - wide.max(axis=1, keepdims=True))
+        expected = powers / powers.sum(axis=1, keepdims=True)
+    else:
+        centred = wide - wide.mean(axis=1, keepdims=True)
+        expected = centred / cp.sqrt((centred**2).mean(axis=1, keepdims=True) + 1e-5)
+    return Example((x, cp.empty_like(x)), expected, 1e-5, 2 * x.nbytes)
+
+
+def _product(size: tuple[int, ...], dtype: Any) -> Example:
+    cp, (m, n, k) = session.cp(), size
+    a = cp.random.standard_normal((m, k), dtype=cp.float32).astype(dtype)
+    b = cp.random.standard_normal((k, n), dtype=cp.float32).astype(dtype)
+    expected = cp.matmul(a.astype(cp.float32), b.astype(cp.float32)).astype(cp.float64)
+    moved = (m * k + k * n) * a.itemsize + 4 * m * n
+    return Example((a, b, cp.empty((m, n), cp.float32)), expected, 1e-3 * k**0.5, moved, 2 * m * n * k)

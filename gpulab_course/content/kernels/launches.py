@@ -1,0 +1,201 @@
+"""Launch shapes: what each kernel wants for given arrays, and the scratch memory that some need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from gpulab import session
+from gpulab_course.content.kernels.work import Step, blocks_for, kernel, tunable
+from virtualgpu.errors import GpulabError
+
+BLOCK = 256
+# Blocks for each SM where a fixed number of them walks over everything.
+BLOCKS_AN_SM = 8
+# The last sum's own: on an H200 two blocks of all 1,024 threads are the fastest.
+SUM_BLOCK = 1024
+SUM_BLOCKS_AN_SM = 2
+Tuning = Mapping[str, int]
+Launches = Callable[[str, tuple[Any, ...], Tuning], tuple[Step, ...]]
+
+
+class ShapeError(GpulabError, ValueError):
+    """Arrays that a kernel cannot take; the message says what it wants."""
+
+
+def _want(condition: bool, name: str, wants: str) -> None:
+    if not condition:
+        raise ShapeError(f"{name} wants {wants}.")
+
+
+def _sms() -> int:
+    return session.backend().device_info().sm_count
+
+
+def copy(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step, ...]:
+    """`x` (n) to `out`; ``THREADS`` a block."""
+    x, out = arrays
+    n = x.size
+    threads = tuning.get("THREADS", BLOCK)
+    grid = blocks_for(n if name == "copy_floats" else n // 4 + n % 4, threads)
+    return (Step(kernel("copy.cu", name), (grid,), (threads,), (x, out, np.int32(n))),)
+
+
+def transpose(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step, ...]:
+    """`x` (rows, columns) to `out` (columns, rows)."""
+    x, out = arrays
+    rows, columns = x.shape
+    tile = 32
+    block = (32, 8)
+    if name == "transpose_vectors":
+        _want(rows % 4 == columns % 4 == 0, name, "rows and columns that are multiples of 4")
+        side = {**tunable("transpose.cu"), **tuning}["SIDE"]
+        tile = 4 * side
+        block = (side * side, 1)
+    grid = (blocks_for(columns, tile), blocks_for(rows, tile))
+    made = kernel("transpose.cu", name, tuning)
+    return (Step(made, grid, block, (x, out, np.int32(rows), np.int32(columns))),)
+
+
+def reduction(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step, ...]:
+    """The sum of `x` (n) to `out` (1); ``THREADS`` a block, ``BLOCKS`` an SM where a fixed number walks."""
+    x, out = arrays
+    one_pass = name == "sum_one_pass"
+    cp = session.cp()
+    threads = tuning.get("THREADS", SUM_BLOCK if one_pass else BLOCK)
+    walking = tuning.get("BLOCKS", SUM_BLOCKS_AN_SM if one_pass else BLOCKS_AN_SM) * _sms()
+    made = kernel("reduction.cu", name, {k: v for k, v in tuning.items() if k not in ("THREADS", "BLOCKS")})
+    if one_pass:
+        grid = min(walking, blocks_for(x.size, 4 * threads))
+        scratch = cp.empty(grid, cp.float32), cp.zeros(1, cp.uint32)
+        return (Step(made, (grid,), (threads,), (x, *scratch, out, np.int32(x.size))),)
+    steps: list[Step] = []
+    given = x
+    n = x.size
+    shared = 0 if name in ("sum_shuffled", "sum_grid_stride") else 4 * threads
+    while not steps or n > 1:
+        grid = blocks_for(n, 2 * threads if name in ("sum_on_load", "sum_shuffled") else threads)
+        if name == "sum_grid_stride":
+            grid = min(grid, walking) if not steps else 1
+        result = out if grid == 1 else cp.empty(grid, cp.float32)
+        steps.append(Step(made, (grid,), (threads,), (given, result, np.int32(n)), shared))
+        given = result
+        n = grid
+    return tuple(steps)
+
+
+def scan(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step, ...]:
+    """The inclusive prefix sums of `x` (n, int32) to `out`."""
+    x, out = arrays
+    cp = session.cp()
+    n = x.size
+    made = kernel("scan.cu", name, tuning)
+    values = {**tunable("scan.cu"), **tuning}
+    threads = values["BLOCK"]
+    if name == "scan_look_back":
+        grid = blocks_for(n, threads * values["ITEMS"])
+        tiles = cp.zeros(grid + 1, cp.uint64)
+        clear = kernel("scan.cu", "clear_tiles", tuning)
+        return (
+            Step(made, (grid,), (threads,), (x, out, tiles, np.int32(n))),
+            Step(clear, (blocks_for(grid + 1, threads),), (threads,), (tiles, np.int32(grid + 1))),
+        )
+    grid = blocks_for(n, threads)
+    if grid == 1:
+        return (Step(made, (1,), (threads,), (x, out, np.uint64(0), np.int32(n))),)
+    sums = cp.empty(grid, cp.int32)
+    add = Step(kernel("scan.cu", "add_before", tuning), (grid,), (threads,), (out, sums, np.int32(n)))
+    of_tiles = Step(made, (grid,), (threads,), (x, out, sums, np.int32(n)))
+    return (of_tiles, *scan(name, (sums, sums), tuning), add)
+
+
+def histogram(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step, ...]:
+    """How often each byte occurs in `x` (n, uint8) to `bins` (256, uint32)."""
+    x, bins = arrays
+    threads = 32 * {**tunable("histogram.cu"), **tuning}["COPIES"] if name == "histogram_private" else BLOCK
+    each = 16 if name == "histogram_private" else 1
+    grid = max(1, min(BLOCKS_AN_SM * _sms(), blocks_for(x.size, each * threads)))
+    clear = Step(kernel("histogram.cu", "clear_bins"), (1,), (BLOCK,), (bins,))
+    made = kernel("histogram.cu", name, tuning)
+    return (clear, Step(made, (grid,), (threads,), (x, bins, np.int32(x.size))))
+
+
+def stencil(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step, ...]:
+    """The mean of 5 x 5 cells around each of `x` (height, width) to `out`."""
+    x, out = arrays
+    height, width = x.shape
+    values = {**tunable("stencil.cu"), **tuning}
+    rows = values["ROWS"] if name == "stencil_sliding" else 1
+    block = (32, values["TY"])
+    grid = (blocks_for(width, 32), blocks_for(height, block[1] * rows))
+    made = kernel("stencil.cu", name, tuning)
+    return (Step(made, grid, block, (x, out, np.int32(height), np.int32(width))),)
+
+
+def by_row(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step, ...]:
+    """Softmax and layer norm of each row of `x` (rows, columns) to `out`; ``THREADS`` a block."""
+    x, out = arrays
+    rows, columns = x.shape
+    file = "softmax.cu" if name.startswith("softmax") else "layer_norm.cu"
+    if name.endswith("registers"):
+        most = 128 * {**tunable(file), **tuning}["VECTORS"]
+        _want(columns % 4 == 0 and columns <= most, name, f"rows of at most {most:,} floats, a multiple of 4")
+    block = tuning.get("THREADS", 128)
+    grid = blocks_for(rows, block if name.endswith("naive") else block // 32)
+    made = kernel(file, name, {k: v for k, v in tuning.items() if k != "THREADS"})
+    return (Step(made, (grid,), (block,), (x, out, np.int32(rows), np.int32(columns))),)
+
+
+def sgemm(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step, ...]:
+    """`a` (m, k) times `b` (k, n) to `c`, all float32."""
+    a, b, c = arrays
+    (m, k), n = a.shape, b.shape[1]
+    shared = 0
+    grid = (blocks_for(n, 16), blocks_for(m, 16))
+    block = (16, 16)
+    if name == "sgemm_registers":
+        grid = (blocks_for(n, 64), blocks_for(m, 64))
+        block = (256, 1)
+    elif name in ("sgemm_vectors", "sgemm_double", "sgemm_async"):
+        _want(k % 4 == n % 4 == 0, name, "k and n that are multiples of 4")
+        tuning = _with_room("sgemm.cu", tuning, 4)
+        grid, block, shared = _tiles("sgemm.cu", m, n, tuning, 4)
+        shared = shared if name == "sgemm_async" else 0
+    made = kernel("sgemm.cu", name, tuning, shared)
+    return (Step(made, grid, block, (a, b, c, np.int32(m), np.int32(n), np.int32(k)), shared),)
+
+
+def tensor_cores(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step, ...]:
+    """`a` (m, k) times `b` (k, n), float16, to `c`, float32."""
+    a, b, c = arrays
+    (m, k), n = a.shape, b.shape[1]
+    shared = 0
+    grid = (blocks_for(n, 8), blocks_for(m, 64))
+    block = (128, 1)
+    if name == "hgemm_async":
+        _want(k % 8 == n % 8 == 0, name, "k and n that are multiples of 8")
+        tuning = _with_room("tensor_cores.cu", tuning, 2)
+        grid, block, shared = _tiles("tensor_cores.cu", m, n, tuning, 2)
+    made = kernel("tensor_cores.cu", name, tuning, shared)
+    return (Step(made, grid, block, (a, b, c, np.int32(m), np.int32(n), np.int32(k)), shared),)
+
+
+def _with_room(file: str, tuning: Tuning, element_bytes: int) -> Tuning:
+    """With fewer stages where a block's shared memory has no room for all of them; two at least."""
+    room = session.backend().device_info().shared_per_block_optin_bytes
+    stages = {**tunable(file), **tuning}["STAGES"]
+    while stages > 2 and _tiles(file, 1, 1, {**tuning, "STAGES": stages}, element_bytes)[2] > room:
+        stages -= 1
+    return tuning if stages == {**tunable(file), **tuning}["STAGES"] else {**tuning, "STAGES": stages}
+
+
+def _tiles(
+    file: str, m: int, n: int, tuning: Tuning, element_bytes: int
+) -> tuple[tuple[int, int], tuple[int, int], int]:
+    """Grid, block and dynamic shared memory of a product of tiles, from its macros."""
+    t = {**tunable(file), **tuning}
+    warps = (t["BM"] // t["WM"]) * (t["BN"] // t["WN"])
+    grid = blocks_for(m, t["BM"]) * blocks_for(n, t["BN"])
+    return (grid, 1), (32 * warps, 1), t["STAGES"] * (t["BM"] + t["BN"]) * t["BK"] * element_bytes

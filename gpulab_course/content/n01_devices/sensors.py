@@ -1,0 +1,152 @@
+"""Readings of a GPU's sensors while it rests, computes, copies and rests again: taken here, or on an H200.
+
+``python -m gpulab_course.content.n01_devices.sensors`` takes them on this machine and prints JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from gpulab import session
+from gpulab.views.parts.palette import light
+from gpulab_course.teach.picture import Picture
+from virtualgpu.records import Provenance
+
+RECORDED = "h200_sensors.json"
+_EVERY_S = 0.05
+_PHASES = (("idle", 1.0), ("matrix products", 2.0), ("idle", 1.5), ("copies", 2.0), ("idle", 1.5))
+_READINGS = ("power", "SM clock", "GPU utilization", "memory controller utilization", "temperature")
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Readings over time: seconds, then a column for each reading; ``phases`` are (name, start in s)."""
+
+    provenance: Provenance
+    time_s: tuple[float, ...]
+    columns: dict[str, tuple[float, ...]]
+    units: dict[str, str]
+    phases: tuple[tuple[str, float], ...]
+
+    def picture(self) -> Picture:
+        """Draw one strip for each reading."""
+        figure = Figure(figsize=(7.6, 4.6), dpi=100)
+        rows = [name for name in _READINGS if name in self.columns]
+        axes = figure.subplots(len(rows), 1, sharex=True)
+        figure.subplots_adjust(left=0.3, right=0.98, top=0.9, bottom=0.1, hspace=0.3)
+        colours = ("accent", "good", "warn", "accent-2", "tail")
+        for axis, name, colour in zip(axes, rows, colours, strict=False):
+            axis.plot(self.time_s, self.columns[name], color=light(colour))
+            axis.set_ylabel(
+                _two_lines(f"{name} ({self.units[name]})"), rotation=0, ha="left", va="center", fontsize=9
+            )
+            axis.yaxis.set_label_coords(-0.3, 0.5)
+            axis.set_ylim(0, 1.15 * max(self.columns[name]) or 1)
+            axis.margins(x=0)
+            for _, start in self.phases[1:]:
+                axis.axvline(start, color=light("muted"), linewidth=0.6)
+        ends = [start for _, start in self.phases[1:]] + [self.time_s[-1]]
+        for (name, start), end in zip(self.phases, ends, strict=True):
+            axes[0].text(
+                (start + end) / 2,
+                1.04,
+                name,
+                transform=axes[0].get_xaxis_transform(),
+                ha="center",
+                fontsize=9,
+            )
+        axes[-1].set_xlabel("seconds")
+        peak = max(self.columns["power"]) if "power" in self.columns else 0
+        caption = (
+            f"Sensor readings over {self.time_s[-1]:.0f} s, at most {peak:.0f} W; {self.provenance.label}."
+        )
+        figure.text(0.02, 0.965, self.provenance.label, fontsize=9, color=light("muted"))
+        return Picture.of(figure, caption)
+
+
+def series() -> Series:
+    """Take readings from this machine's GPU; where there are no sensors, those recorded on an H200."""
+    if session.which_device().kind == "virtual":
+        text = resources.files(__package__).joinpath(RECORDED).read_text(encoding="utf-8")
+        return _read(json.loads(text), "recorded")
+    return _read(measure(), "measured")
+
+
+def _two_lines(text: str) -> str:
+    first, _, rest = text.rpartition(" " if len(text) < 26 else " utilization")
+    return f"{first}\n{'utilization' if len(text) >= 26 else ''}{rest}"
+
+
+def _read(data: dict[str, Any], source: Any) -> Series:
+    columns = {name: tuple(values) for name, values in data["columns"].items()}
+    detail = f"{data['date']}, driver {data['driver']}" if source == "recorded" else ""
+    return Series(
+        Provenance(source, data["device"], detail),
+        tuple(data["time_s"]),
+        columns,
+        data["units"],
+        tuple((name, start) for name, start in data["phases"]),
+    )
+
+
+def measure() -> dict[str, Any]:
+    """Let the GPU rest and work in turns, and read its sensors every 50 ms meanwhile."""
+    import cupy
+
+    backend = session.backend()
+    cupy.cuda.Device().synchronize()
+    wide = cupy.ones((8192, 8192), cupy.float32)
+    source = cupy.ones(1 << 28, cupy.float32)
+    target = cupy.empty(1 << 28, cupy.float32)
+    work: dict[str, Callable[[], object]] = {
+        "matrix products": lambda: wide @ wide,
+        "copies": lambda: cupy.copyto(target, source),
+    }
+    for run in work.values():
+        run()
+    cupy.cuda.Device().synchronize()
+    samples: list[tuple[float, dict[str, tuple[Any, str]]]] = []
+    stop: threading.Event = threading.Event()
+    begun = time.perf_counter()
+
+    def sample() -> None:
+        while not stop.wait(_EVERY_S):
+            metrics = backend.metrics().metrics
+            samples.append((time.perf_counter() - begun, {m.name: (m.value, m.unit) for m in metrics}))
+
+    reader = threading.Thread(target=sample, daemon=True)
+    reader.start()
+    phases = []
+    for name, lasts_s in _PHASES:
+        phases.append((name, round(time.perf_counter() - begun, 2)))
+        until = time.perf_counter() + lasts_s
+        while time.perf_counter() < until:
+            if name in work:
+                work[name]()
+                cupy.cuda.Device().synchronize()
+            else:
+                time.sleep(0.02)
+    stop.set()
+    reader.join()
+    told = [name for name in _READINGS if all(isinstance(row[name][0], int | float) for _, row in samples)]
+    return {
+        "device": session.which_device().device,
+        "driver": backend.device_info().driver or "unknown",
+        "date": time.strftime("%Y-%m-%d"),
+        "phases": phases,
+        "time_s": [round(at, 2) for at, _ in samples],
+        "units": {name: samples[0][1][name][1] for name in told},
+        "columns": {name: [round(float(row[name][0]), 1) for _, row in samples] for name in told},
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure()))

@@ -1,0 +1,623 @@
+"""Exercises of notebook 05."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpulab_course.teach.judge import (
+    Advice,
+    Answer,
+    Budget,
+    Case,
+    Draw,
+    KernelExercise,
+    Measured,
+    Mistake,
+    Near,
+    NotYet,
+    PythonExercise,
+    Row,
+    advice,
+    call,
+    draw,
+    is_number,
+    parts_of,
+    spelt,
+)
+from virtualgpu.records import Dim3
+
+_TILE = 32
+_BANKS = 32
+
+
+def copy4(drawn: Draw, size: Any, block: Dim3) -> Case:
+    """A copy, by a thread for every four elements."""
+    x = drawn.floats(size, moved=True)
+    return Case(draw.blocks_for(-(-size // 4), block[0]), {"x": x, "n": size}, {"y": Near(x, 0.0, ulps=0)})
+
+
+def _next_to_nothing(drawn: Draw, size: Any, block: Dim3) -> Case:
+    """What a sum or a product with 1 would change: -0, subnormal numbers, NaN of any bits."""
+    x = np.array([0x80000000, 1, 0x80000001, 0x7FC00001, 0x7F800000], np.uint32).view(np.float32)
+    values = {"x": np.resize(x, size), "n": size}
+    wanted: dict[str, Any] = {"y": Near(values["x"].copy(), 0.0, ulps=0)}
+    return Case(draw.blocks_for(-(-size // 4), block[0]), values, wanted)
+
+
+def split(drawn: Draw, size: Any, block: Dim3) -> Case:
+    """Points (x, y, z), taken apart into three arrays."""
+    xyz = drawn.floats((size, 3), moved=True)
+    wanted: dict[str, Any] = {name: Near(xyz[:, axis].copy(), 0.0, ulps=0) for axis, name in enumerate("xyz")}
+    return Case(draw.blocks_for(size, block[0]), {"xyz": xyz, "n": size}, wanted)
+
+
+def transpose(drawn: Draw, size: Any, block: Dim3) -> Case:
+    """A matrix whose rows become columns; a block for every 32 x 32 of it."""
+    rows, cols = size
+    x = drawn.floats((rows, cols), moved=True)
+    grid = draw.blocks_for(cols, _TILE), draw.blocks_for(rows, _TILE)
+    return Case(grid, {"x": x, "rows": rows, "cols": cols}, {"y": Near(x.T.copy(), 0.0, ulps=0)})
+
+
+def padded(drawn: Draw, size: Any, block: Dim3) -> Case:
+    """Twice what is valid of each row, 0 in its padding, which holds anything, NaN included."""
+    rows, cols = size
+    x = drawn.floats((rows, cols))
+    length = drawn.integers(rows, 0, cols + 1)
+    return _padded_of(drawn, x, length, block)
+
+
+def _padded_of(drawn: Draw, x: Any, length: Any, block: Dim3) -> Case:
+    rows, cols = x.shape
+    valid = np.arange(cols) < length[:, None]
+    behind = ~valid & (drawn.rng.random((rows, cols)) < 0.5)
+    x[behind] = drawn.rng.choice((np.nan, np.inf, -np.inf), int(behind.sum()))
+    grid = draw.blocks_for(cols, block[0]), draw.blocks_for(rows, block[1])
+    values = {"x": x, "length": length, "rows": rows, "cols": cols}
+    return Case(grid, values, {"y": np.where(valid, 2 * x, np.float32(0))})
+
+
+def _lengths(length: Any) -> Any:
+    """A row's case: how much of each row is valid."""
+
+    def case(drawn: Draw, size: Any, block: Dim3) -> Case:
+        rows, cols = size
+        values = np.array((1, -2, np.nan, np.inf, 0), np.float32)  # also where it is valid
+        lengths = np.resize(np.array(length(cols), np.int32), rows)
+        return _padded_of(drawn, drawn.rng.choice(values, size), lengths, block)
+
+    return case
+
+
+_VALID = (
+    Row("no padding", _lengths(lambda cols: [cols])),
+    Row("nothing but padding", _lengths(lambda cols: [0])),
+    Row("one element of padding, one valid", _lengths(lambda cols: [cols - 1, 1])),
+    Row("empty and full rows", _lengths(lambda cols: [0, cols])),
+)
+
+
+def median5(drawn: Draw, size: Any, block: Dim3) -> Case:
+    """The median of each element and two neighbours on either side; the ends are repeated."""
+    x = drawn.any_integers(size)
+    around = np.pad(x, 2, mode="edge") if size else np.zeros(4, np.int32)
+    windows = np.stack([around[k : k + size] for k in range(5)])
+    wanted = np.sort(windows, axis=0)[2]
+    return Case(draw.blocks_for(size, block[0]), {"x": x, "n": size}, {"y": wanted})
+
+
+def _around_five(rng: np.random.Generator, at_once: int) -> list[Any]:
+    """Arrays of fewer than five elements, too."""
+    return [*draw.lengths(rng, at_once), 2, 3]
+
+
+def matmul(drawn: Draw, size: Any, block: Dim3) -> Case:
+    """A product of fractions, exact in any order; a square block for every square of the result.
+
+    One matrix has quarters up to 1,024, which neither a byte nor half precision holds, the other halves.
+    """
+    rows, cols, inner = size
+    wide = bool(drawn.rng.integers(2))
+    limits = (4096, 20) if wide else (20, 4096)
+    shares = (4, 2) if wide else (2, 4)
+    a = drawn.whole((rows, inner), 1 - limits[0], limits[0]) / np.float32(shares[0])
+    b = drawn.whole((inner, cols), 1 - limits[1], limits[1]) / np.float32(shares[1])
+    grid = draw.blocks_for(cols, block[0]), draw.blocks_for(rows, block[1])
+    values = {"a": a, "b": b, "rows": rows, "cols": cols, "inner": inner}
+    return Case(grid, values, {"c": a @ b})
+
+
+def _infinite_end(drawn: Draw, size: Any, block: Dim3) -> Case:
+    """What is multiplied last is infinite: what lies outside must count as 0 on both sides."""
+    case = matmul(drawn, size, block)
+    a = case.values["a"]
+    b = case.values["b"]
+    a[:, -1], b[-1, 0] = 1, np.inf
+    return Case(case.grid, case.values, {"c": a @ b})
+
+
+def _flat(rng: np.random.Generator) -> list[Dim3]:
+    """Blocks 32 wide, from low to square."""
+    heights = (8, int(rng.integers(9, 32)), int(rng.integers(3, 8)), 2, _TILE)
+    return [(_TILE, height, 1) for height in heights]
+
+
+def _squares(rng: np.random.Generator) -> list[Dim3]:
+    sides = (int(rng.integers(8, 16)), _TILE, int(rng.integers(17, 32)), 16, int(rng.integers(3, 8)), 2)
+    return [(side, side, 1) for side in sides]
+
+
+def _product_costs(rng: np.random.Generator) -> list[tuple[Any, Dim3]]:
+    """One with the largest blocks, in which no bank need be asked twice, and one with an odd side."""
+    small, large = (tuple(int(n) | 1 for n in rng.integers(low, low + 40, 3)) for low in (50, 70))
+    side = int(rng.choice((13, 19, 21, 23, 25, 27, 29, 31)))
+    return [(large, (_TILE, _TILE, 1)), (small, (side, side, 1))]
+
+
+def _products(rng: np.random.Generator, at_once: int) -> list[Any]:
+    """(rows, columns, inner): several tiles deep, thin, ragged on every side, empty inside, two waves."""
+    a, b, c = (int(n) for n in rng.integers(3, 17, 3))
+    small = [(4, 4, 100), (16, 16, 16), (1, 33, 70), (33, 1, 64), (a, b, c), (5, 31, 32), (3, 5, 0)]
+    side = int((2 * at_once) ** 0.5)
+    return [*small, (1, 1, 1), (37, 70, 65), (side - 5, side + 3, 4)]
+
+
+def _in_the_padding(m: Mistake) -> bool:
+    """Only padding is wrong, wherever it holds no number."""
+    if m.found is None or m.wanted is None:
+        return False
+    behind = np.arange(m["cols"]) >= m["length"][:, None]
+    return not np.isfinite(m["x"][m.wrong]).any() and bool(behind[m.wrong].all())
+
+
+def _only_end_missing(m: Mistake) -> bool:
+    """What is not written are the elements behind the last whole float4."""
+    return advice.partly_unwritten(m) and not m.wrong[: m["n"] // 4 * 4].any()
+
+
+def _whole_tiles(m: Mistake) -> Any:
+    """The product as far as whole tiles of the block's side reach."""
+    end = m["inner"] // m.case.block[0] * m.case.block[0]
+    return m["a"][:, :end] @ m["b"][:end]
+
+
+def _computed(m: Mistake) -> bool:
+    return m.found is not None and not advice.partly_unwritten(m)
+
+
+def _outside_tile(m: Mistake) -> bool:
+    return advice.out_of_bounds(m) and "outside shared memory" in m.said
+
+
+def _never_stored(m: Mistake) -> bool:
+    """NaN where numbers should be: what shared memory holds before anything is stored there."""
+    finite = all(np.isfinite(value).all() for value in m.case.values.values())
+    return finite and _computed(m) and bool(np.isnan(m.found[m.wrong]).any())  # type: ignore[index]
+
+
+def _infinity_times_nothing(m: Mistake) -> bool:
+    """NaN though no factor is: infinity was multiplied by what stands for nothing."""
+    if m.found is None or m.name != "c" or np.isfinite(m["b"]).all():
+        return False
+    return bool(np.isnan(m.found[m.wrong]).all())
+
+
+def judge_ways(answer: Answer) -> str:
+    """``ways(words)``: the most different words of one bank among those that the lanes of a warp want."""
+    rng = answer.rng
+    lanes = np.arange(32)
+    few = int(rng.integers(3, 31))
+    stride = int(rng.integers(34, 200))
+    offset = int(rng.integers(1, 999))
+    for what, words in (
+        ("five lanes, words 8 apart", 8 * lanes[:5]),
+        ("neighbouring words", lanes + offset),
+        ("every second word", 2 * lanes),
+        ("every third word", 3 * lanes + offset),
+        ("one word for all lanes", np.full(32, offset)),
+        ("words 0 to 7, each for four lanes", lanes // 4),
+        ("a column of 32 x 32", 32 * lanes),
+        ("a column of 32 x 33", 33 * lanes),
+        ("words 0 and 32, in turns", 32 * (lanes % 2)),
+        ("words 31 to 0", 31 - lanes),
+        ("one lane", lanes[:1] + offset),
+        (f"words {stride} apart", stride * lanes),
+        ("random words", rng.integers(0, 4000, 32)),
+        ("few random words", rng.choice(rng.integers(0, 400, 6), 32)),
+        ("addresses beyond 2 GiB", lanes.astype(np.int64) * 64 + (1 << 31)),
+        ("addresses beyond 32 bits", lanes.astype(np.int64) * 33 + (1 << 34) + offset),
+        ("two lanes, words 2**32 apart", np.array([offset, offset + (1 << 32)])),
+        ("two lanes, words 32 apart", 32 * lanes[:2] + offset),
+        ("two lanes, one word", np.full(2, offset)),
+        ("words 0, 0, 32, 32, 64 and so on", 32 * (lanes // 2)),
+        (f"{few} random lanes", rng.integers(0, 300, few)),
+        (f"{few} lanes, words 16 apart, from the last", (16 * lanes[:few])[::-1] + offset),
+        ("16 words of one bank, and 16 of another", 32 * (lanes // 2) + lanes % 2),
+        ("half of the lanes in one bank, the others apart", np.where(lanes < 16, 32 * lanes, lanes)),
+        # The bank that most lanes want is not the one with most words; and ends as of neighbouring words.
+        ("one word for 27 lanes, others apart", np.where(lanes < 27, 7, 32 * lanes) + offset),
+        ("three words of a bank, and two ends", offset + np.where(lanes % 31, 7 + 32 * (lanes % 3), lanes)),
+        ("32-bit words, shuffled", rng.permutation(2 * lanes).astype(np.int32)),
+    ):
+        _judge_words(answer, what, words)
+    return "conflict ways of any pattern, with words that lanes share counted once."
+
+
+def _judge_words(answer: Answer, what: str, words: Any) -> None:
+    banks: dict[int, set[int]] = {}
+    for word in words.tolist():
+        banks.setdefault(word % _BANKS, set()).add(word)
+    right = max(map(len, banks.values()))
+    found = call(answer, words, name="ways", shown=f"ways of {what}")
+    if not is_number(found):
+        raise NotYet(f"ways of {what} gives {spelt(found)}: return one number.")
+    if found == right:
+        return
+    each = np.bincount(words % _BANKS, minlength=_BANKS)
+    guesses = (
+        (right - 1, "an access without a conflict is 1-way, for it takes one pass."),
+        (int(each.max()), "lanes that want the same word get it together: count different words."),
+        (len(banks), "that is the number of banks in use; the fullest of them decides."),
+        (len(np.unique(words // _BANKS)), "word w lies in bank w % 32: neighbours lie in different banks."),
+        (len(np.unique(words)), "only words of the same bank wait for each other."),
+    )
+    why = next((text for guess, text in guesses if found == guess), "")
+    raise NotYet(f"{what}: {right}-way, yours says {spelt(found)}{f': {why}' if why else '.'}")
+
+
+_SECTOR_BYTES = 32
+
+
+def judge_asked(answer: Answer) -> str:
+    """``asked(addresses, width_bytes)``: sectors that a request touches, and bytes that lanes read."""
+    rng = answer.rng
+    lanes = np.arange(32)
+    for _ in range(2):
+        few = int(rng.integers(3, 31))
+        base = 256 * int(rng.integers(1, 1 << 26)) + (1 << 34)
+        stride = int(rng.integers(5, 60))
+        gap = int(rng.integers(1, 8))
+        for what, places, width in (
+            ("every second double", 2 * lanes, 8),  # several lines, and fewer addresses in float32
+            ("neighbouring floats", lanes, 4),
+            (f"floats from number {gap} on", lanes + gap, 4),
+            ("floats, last lane first", lanes[::-1], 4),
+            (f"bytes {stride} apart", stride * lanes, 1),
+            (f"{few} lanes with a float4 each", lanes[:few], 16),
+            (f"float4s from number {gap} on, in pairs of lanes", lanes // 2 + gap, 16),
+            ("one float for all lanes", np.full(32, gap), 4),
+            ("one lane", lanes[:1] + gap, 2),
+            ("16-bit numbers, each for four lanes", lanes // 4, 2),
+            (f"{few} random doubles", rng.integers(0, 40, few), 8),
+            ("random floats, some more than once", rng.choice(rng.integers(0, 300, 20), 32), 4),
+            ("two lanes, one before the end of a sector, one behind it", np.array([7, 8]), 4),
+            ("a far pair", np.array([0, 1 << 22]), 4),
+            ("a pair further apart than 32 bits tell", np.array([0, 1 << 30]), 4),
+            ("a float4 for each lane", lanes, 16),
+            (f"{few} bytes, {gap} from the start", lanes[:few] + gap, 1),
+        ):
+            _judge_request(answer, what, base + width * np.asarray(places, np.int64), width)
+    return "sectors and useful bytes of any request, wherever it begins."
+
+
+def _judge_request(answer: Answer, what: str, addresses: Any, width: int) -> None:
+    read = {address + byte for address in addresses.tolist() for byte in range(width)}
+    sectors = {byte // _SECTOR_BYTES for byte in read}
+    right = len(sectors), len(read)
+    shown = f"asked({what}, {width})"
+    found = call(answer, addresses, width, name="asked", shown=shown)
+    two = parts_of(found)
+    if two is None or len(two) != 2 or not all(map(is_number, two)):
+        raise NotYet(f"{shown} gives {spelt(found)}: return two numbers, sectors and bytes.")
+    found = tuple(two)
+    if found == right:
+        return
+    rounded = np.unique(addresses.astype(np.float32).astype(np.int64) // _SECTOR_BYTES)
+    span = int(addresses.max() - addresses.min()) + width
+    of_sectors = (
+        (
+            len({sector // 4 for sector in sectors}),
+            "those are lines; memory answers in their sectors.",
+        ),
+        (
+            -(-len(read) // _SECTOR_BYTES),
+            "a sector begins at a multiple of 32, and what is read may fill no whole one.",
+        ),
+        (-(-span // _SECTOR_BYTES), "only sectors in which somebody reads count, from multiples of 32 on."),
+        (len(addresses), "lanes whose bytes lie in one sector share it."),
+    )
+    why = ""
+    if span > 1 << 32:
+        why = "addresses have 64 bits: the lower 32 of these two are alike."
+    elif found[0] == len(rounded) != right[0]:
+        why = "do you keep every bit of an address? A float32 rounds these to a few."
+    elif found[0] != right[0] and found[1] == right[1]:
+        why = next((text for guess, text in of_sectors if found[0] == guess), "")
+    elif found[1] == width * len(addresses):
+        why = "a byte that several lanes read counts once."
+    elif found[1] == _SECTOR_BYTES * right[0]:
+        why = "that is all that travels; only some of it is read."
+    said = f"{right[0]} sectors, {right[1]} bytes; yours says {spelt(found)}"
+    raise NotYet(f"{what}: {said}{f': {why}' if why else '.'}")
+
+
+_BARRIERS = Advice(
+    advice.hazard("RAW", "WAR", "WAW"),
+    "Threads use each other's elements of shared memory: all must have stored before one reads, and all must "
+    "have read before one stores again. Each needs a __syncthreads().",
+)
+_NEVER_STORED = Advice(
+    advice.either(advice.hazard(), _never_stored),
+    "Shared memory is read where nothing has been stored: all threads of the block store what others need, "
+    "also those at the edges, and a __syncthreads() stands between storing and reading.",
+)
+
+EXERCISES = (
+    KernelExercise(
+        "05-copy4",
+        "Four at a time",
+        kernel="copy4",
+        parameters="const float* x, float* y, int n",
+        once=True,
+        case=copy4,
+        table=(Row("next to nothing", _next_to_nothing, (1, 2, 3, 7, 43)),),
+        reference="copy4.cu",
+        naive="copy4_naive.cu",
+        level="warm-up",
+        budgets=(
+            Budget(
+                "requests",
+                "One request of 16 bytes a lane does the work of four: let a thread take a float4.",
+            ),
+        ),
+        measured=Measured((1 << 14) + 3),
+        advice=(
+            Advice(
+                advice.fault("misaligned"),
+                "A float4 begins at a multiple of 16 bytes: thread i takes elements 4 i to 4 i + 3.",
+            ),
+            Advice(
+                advice.out_of_bounds,
+                "n need not be a multiple of 4: there are n / 4 whole float4s, and the n % 4 floats behind "
+                "them are copied one by one.",
+            ),
+            Advice(
+                advice.written_twice, "Each of the last n % 4 floats belongs to one thread, like all others."
+            ),
+            Advice(_only_end_missing, "The end was never copied: n need not be a multiple of 4."),
+            Advice(
+                advice.partly_unwritten,
+                "Some elements were never copied: there is a thread for every four, and the float4s count "
+                "from 0 to n / 4.",
+            ),
+        ),
+        praise="right for every length, in a quarter of the requests.",
+    ),
+    PythonExercise("05-asked", "What a request asks for", judge_asked),
+    PythonExercise("05-ways", "Conflict ways", judge_ways),
+    KernelExercise(
+        "05-split",
+        "From structs to arrays",
+        kernel="split",
+        parameters="const float* xyz, float* x, float* y, float* z, int n",
+        once=True,
+        case=split,
+        reference="split.cu",
+        naive="split_naive.cu",
+        budgets=(
+            Budget(
+                "sectors",
+                "Lanes that stand 12 bytes apart instead of 4 touch three times the sectors: let the block "
+                "read its floats side by side into shared memory, and take them apart from there.",
+                allowance=1.1,
+            ),
+            Budget(
+                "conflict_ways",
+                "Words 3 apart lie in different banks: store the floats as they come, and read every third.",
+                most=1,
+            ),
+        ),
+        measured=Measured(5000, (256, 1, 1)),
+        advice=(
+            Advice(
+                advice.fault("out of bounds", "xyz"),
+                "The last block has fewer points: n points are 3 n floats.",
+            ),
+            Advice(
+                advice.out_of_bounds,
+                "A block has 3 * blockDim.x floats, and up to 1,024 threads; the last one has fewer points.",
+            ),
+            Advice(advice.written_twice, "Every point belongs to one thread."),
+            _BARRIERS,
+            Advice(
+                advice.partly_unwritten,
+                "Some points were never written: a block serves blockDim.x points, which are three times as "
+                "many floats.",
+            ),
+            _NEVER_STORED,
+        ),
+        praise="every sector that is touched is used in full, and no bank conflicts.",
+    ),
+    KernelExercise(
+        "05-transpose",
+        "Transpose through a tile",
+        kernel="transpose",
+        parameters="const float* x, float* y, int rows, int cols",
+        once=True,
+        case=transpose,
+        reference="transpose.cu",
+        naive="transpose_naive.cu",
+        sizes=draw.matrices,
+        blocks=_flat,
+        budgets=(
+            Budget(
+                "sectors",
+                "threadIdx.x must run along a row where you load and where you store: what turns the matrix "
+                "is the tile in between.",
+            ),
+            Budget(
+                "conflict_ways",
+                "The 32 elements of a column lie in one bank if a row has 32 floats: a row of 33 moves each "
+                "to another bank.",
+                most=1,
+            ),
+        ),
+        measured=Measured((160, 96), (32, 8, 1)),
+        advice=(
+            Advice(
+                _outside_tile,
+                "A block may have any height up to 32, so let a row of the tile come after the other, each "
+                "blockDim.y further, while it is below 32.",
+            ),
+            Advice(
+                advice.out_of_bounds,
+                "Guard loads by rows and cols, stores by cols and rows: y has cols rows of `rows` elements.",
+            ),
+            Advice(advice.written_twice, "Every element of y belongs to one thread."),
+            _BARRIERS,
+            Advice(
+                advice.both(advice.partly_unwritten, lambda m: m["rows"] != m["cols"]),
+                "Some elements were never written: y has cols rows of `rows` elements, and its tile is that "
+                "of block (y, x).",
+            ),
+            Advice(
+                advice.partly_unwritten,
+                "Some elements were never written: a block of 32 × h threads serves a tile of 32 × 32.",
+            ),
+            Advice(
+                lambda m: m.found is not None and m["rows"] == m["cols"] and bool((m.found == m["x"]).all()),
+                "It is a copy: within its tile, too, an element changes its row for its column.",
+            ),
+            _NEVER_STORED,
+        ),
+        praise="sectors in full on both sides, and no bank conflict, for matrices of any shape.",
+    ),
+    KernelExercise(
+        "05-spill",
+        "Repair: an array in local memory",
+        kernel="median5",
+        parameters="const int* x, int* y, int n",
+        once=True,
+        case=median5,
+        reference="median5.cu",
+        naive="median5_naive.cu",
+        sizes=_around_five,
+        kind="repair",
+        budgets=(
+            Budget(
+                "local_bytes",
+                "A register has a number, not an address: every index must be known when the kernel is "
+                "compiled, so let loops have fixed bounds and swap by min and max.",
+                most=0,
+            ),
+        ),
+        measured=Measured(4096, (256, 1, 1)),
+        advice=(
+            Advice(
+                advice.out_of_bounds,
+                "At the ends, the first and the last element stand in for those that are missing.",
+            ),
+            Advice(
+                advice.partly_unwritten,
+                "Some medians were never written: of equal elements, one has two below it or before it.",
+            ),
+        ),
+        praise="five numbers in five registers, and not a byte of local memory.",
+    ),
+    KernelExercise(
+        "05-padded",
+        "Leave the padding alone",
+        kernel="padded",
+        parameters="const float* x, const int* length, float* y, int rows, int cols",
+        once=True,
+        case=padded,
+        table=_VALID,
+        reference="padded.cu",
+        naive="padded_naive.cu",
+        sizes=draw.matrices,
+        blocks=draw.planes,
+        budgets=(
+            Budget(
+                "dram_bytes",
+                "Padding comes from memory like everything else that is loaded: ask whether an element is "
+                "valid before you load it.",
+            ),
+            Budget("sectors", "x, which runs fastest within a warp, belongs on the columns."),
+        ),
+        measured=Measured((60, 500), (32, 8, 1)),
+        advice=(
+            Advice(
+                advice.out_of_bounds,
+                "Guard both edges; a row has cols elements, and length an element for each row.",
+            ),
+            Advice(advice.written_twice, "Threads beyond the last column write into the next row."),
+            Advice(
+                _in_the_padding,
+                "The padding may hold NaN and infinity, which times 0 are NaN: choose, do not multiply.",
+            ),
+            Advice(
+                advice.partly_unwritten,
+                "Some elements were never written: in y, padding is 0, and somebody has to write that, too.",
+            ),
+        ),
+        praise="not a byte of padding leaves memory.",
+    ),
+    KernelExercise(
+        "05-matmul",
+        "Tiled matrix product",
+        kernel="matmul",
+        parameters="const float* a, const float* b, float* c, int rows, int cols, int inner",
+        once=True,
+        case=matmul,
+        table=(Row("an infinity at the end", _infinite_end, ((5, 7, 35), (17, 3, 2))),),
+        reference="matmul.cu",
+        naive="matmul_naive.cu",
+        level="stretch",
+        sizes=_products,
+        blocks=_squares,
+        budgets=(
+            Budget(
+                "load_sectors",
+                "Each element should be loaded once for its block, not once for its thread: side by side "
+                "into a tile of shared memory, and from there as often as needed.",
+            ),
+            Budget(
+                "conflict_ways",
+                "A warp should read one row of b's tile, and one element of a's: walk along a's row and "
+                "down b's column.",
+                most=1,
+            ),
+        ),
+        measured=Measured((64, 96, 64), (32, 32, 1), drawn=_product_costs),
+        advice=(
+            Advice(
+                _outside_tile,
+                "Blocks have up to 32 × 32 threads, and each tile needs room for as many elements.",
+            ),
+            Advice(
+                advice.out_of_bounds,
+                "Guard each load with the bounds of its own matrix: a has rows × inner elements, b inner × "
+                "cols.",
+            ),
+            _BARRIERS,
+            Advice(
+                advice.holds(_whole_tiles),
+                "The last tile may be cut off: round the number of tiles up, and let what lies outside count "
+                "as 0.",
+            ),
+            Advice(
+                _infinity_times_nothing,
+                "What lies outside counts as 0 in both matrices: infinity times 0 is NaN.",
+            ),
+            _NEVER_STORED,
+            Advice(
+                advice.both(_computed, lambda m: m["inner"] > m.case.block[0]),
+                "Is what lies outside a matrix stored as 0 in every round, and does a __syncthreads() keep "
+                "the next round from storing what others still read?",
+            ),
+        ),
+        praise="each element travels once for each block, whatever the shape.",
+    ),
+)

@@ -1,0 +1,66 @@
+"""Figures of notebook 05: what the steps of a program move, beside what they need."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from gpulab.views.parts.palette import light
+from gpulab_course.teach.picture import Picture
+from virtualgpu.records import Provenance
+
+
+def least_bytes(args: Sequence[Any]) -> int:
+    """What a launch has to move at least: each array among its arguments once."""
+    arrays = {id(arg): int(arg.nbytes) for arg in args if len(getattr(arg, "shape", ()))}
+    return sum(arrays.values())
+
+
+def traffic(moved: Mapping[str, int], least: Mapping[str, int], origin: Provenance) -> Picture:
+    """Draw what each step moves above what it needs.
+
+    Parameters
+    ----------
+    moved, least
+        Step -> bytes.
+    origin
+        Where `moved` comes from.
+    """
+    names = list(moved)
+    figure = Figure(figsize=(7.6, 0.7 + 0.52 * len(names)), dpi=100)
+    axes = figure.add_axes((0.23, 0.2, 0.66, 0.68))
+    rows = range(len(names))
+    axes.barh(
+        [row - 0.19 for row in rows],
+        [moved[name] for name in names],
+        0.36,
+        color=light("warn"),
+        label="asked for",
+    )
+    axes.barh(
+        [row + 0.19 for row in rows],
+        [least[name] for name in names],
+        0.36,
+        color=light("good"),
+        label="needed",
+    )
+    for row, name in enumerate(names):
+        axes.annotate(
+            f"{moved[name] / least[name]:,.0f} ×",
+            (moved[name], row - 0.19),
+            (4, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=9,
+        )
+    axes.set_xscale("log")
+    axes.set_yticks(list(rows), names)
+    axes.invert_yaxis()
+    axes.set_xlabel("bytes")
+    axes.legend(frameon=False, loc="lower right", fontsize=9)
+    axes.set_title(origin.label, fontsize=10, color=light("muted"))
+    axes.spines[["top", "right"]].set_visible(False)
+    ratios = ", ".join(f"{name} {moved[name] / least[name]:,.0f} times" for name in names)
+    return Picture.of(figure, f"Bytes that each step asks for, {origin.label}: {ratios} what it needs.")

@@ -1,0 +1,114 @@
+"""Questions of notebook 05."""
+
+from gpulab_course.teach.question import Choice, Question, WhyQuestion
+
+TITLE = "The memory hierarchy"
+
+QUESTIONS = (
+    Question(
+        "A load from global memory misses L1 and hits L2. Which way has it gone?",
+        (
+            Choice(
+                "global memory, L2, shared memory, register",
+                "Shared memory is no station on the way: only your own code puts anything there.",
+            ),
+            Choice(
+                "L2, then L1, then the register",
+                "L1 and shared memory are the same SRAM, but only L1 is on the way of a load.",
+                right=True,
+            ),
+            Choice("L2, straight to the register", "It passes L1, and usually stays there."),
+        ),
+    ),
+    Question(
+        "32 lanes read 32 different floats of the same 128 bytes, in random order. The request touches …",
+        (
+            Choice("4 sectors, whatever the order", "A request is the set of its bytes.", right=True),
+            Choice("32 sectors, since neighbours are apart", "Sectors count, not neighbours."),
+            Choice("5 sectors: one more for the disorder", "Five it takes where it begins within a sector."),
+        ),
+    ),
+    Question(
+        "All lanes of a warp read the same word of shared memory. That is …",
+        (
+            Choice(
+                "a 32-way conflict, because they all want one bank", "Different words of a bank conflict."
+            ),
+            Choice("a broadcast, in one pass", "A bank gives its word to all that want it.", right=True),
+            Choice("forbidden without __syncwarp()", "Reading needs no barrier."),
+        ),
+    ),
+    Question(
+        "A tile float t[32][32] is filled by rows and read by columns. What removes the conflicts?",
+        (
+            Choice("t[33][32], one more row", "A row has 32 floats still, and a column one bank."),
+            Choice(
+                "filling it by columns and reading it by rows instead", "Then the stores conflict, 32 ways."
+            ),
+            Choice(
+                "storing element (r, c) at column c ^ r",
+                "A swizzle: each row is shuffled otherwise, and nothing is wasted.",
+                right=True,
+            ),
+        ),
+    ),
+    Question(
+        "A kernel is limited by DRAM bandwidth, with every sector used in full. With float4 loads it gets …",
+        (
+            Choice("four times faster", "The bytes have stayed the same."),
+            Choice(
+                "hardly faster, if enough bytes were on their way before",
+                "Fewer instructions, the same bytes: a full bus stays full.",
+                right=True,
+            ),
+            Choice("slower, because alignment costs extra sectors", "float4 is aligned, or it is a fault."),
+        ),
+    ),
+    Question(
+        "What does a tile of 32 × 32 save in a matrix product with blocks of 32 × 32?",
+        (
+            Choice(
+                "requests that are not coalesced, which become coalesced",
+                "They were coalesced: x runs along b's rows.",
+            ),
+            Choice("31 of 32 loads of each element", "A block loads it once, 32 threads use it.", right=True),
+            Choice(
+                "the traffic between L2 and the device's memory, mostly", "L2 caught much of that before."
+            ),
+        ),
+    ),
+    Question(
+        "The compiler reports 480 bytes of local memory a thread. That is …",
+        (
+            Choice("480 bytes of registers, kept close to the core", "Local memory is not registers."),
+            Choice(
+                "a share of the SM's shared memory, 480 bytes for each thread",
+                "It has nothing to do with it.",
+            ),
+            Choice(
+                "memory of the device, cached in L1 as long as there is room",
+                "Spills and arrays with unknown indices go there.",
+                right=True,
+            ),
+        ),
+    ),
+    Question(
+        "When is constant memory a poor choice?",
+        (
+            Choice(
+                "if lanes of a warp read different places", "They are served one after another.", right=True
+            ),
+            Choice("if all lanes read the same place at once", "That is what it is made for."),
+            Choice("if it holds more than 1 KB in all", "It may hold 64 KB."),
+        ),
+    ),
+    WhyQuestion(
+        "Why may a kernel that asks for 200 times the bytes it needs still run only 10 times slower?",
+        (
+            "What lanes ask for is counted in front of L1; most of it comes back from L1 and L2.",
+            "Device memory sees the first touch of a line, and what has fallen out of the caches since.",
+            "Each level has its own bandwidth, and the slowest one for its own traffic decides.",
+            "So count at each level: sectors for L1, misses of L1 for L2, misses of L2 for DRAM.",
+        ),
+    ),
+)

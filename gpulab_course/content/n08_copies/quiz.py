@@ -1,0 +1,116 @@
+"""Questions of notebook 08."""
+
+from gpulab_course.teach.question import Choice, Question, WhyQuestion
+
+TITLE = "Moving data"
+
+QUESTIONS = (
+    Question(
+        'A training loop calls `batch.to("cuda", non_blocking=True)` on an ordinary tensor. The host …',
+        (
+            Choice(
+                "goes on at once: that is what the flag asks for", "It asks; pageable memory cannot give it."
+            ),
+            Choice(
+                "stands still until the driver has read the batch",
+                "The driver copies it through a pinned buffer of its own. Pin the batch first.",
+                right=True,
+            ),
+            Choice("gets an error, since the tensor is not pinned", "It works, but it waits."),
+        ),
+    ),
+    Question(
+        "Pinned memory makes copies faster. So a program should pin all of its arrays?",
+        (
+            Choice(
+                "yes: pinned memory has no disadvantage",
+                "It cannot be moved or swapped out, and takes long to get.",
+            ),
+            Choice("no: the CPU reads pinned memory more slowly", "It is ordinary memory to the CPU."),
+            Choice(
+                "no: pin a few buffers and use them again",
+                "Pinning takes many times as long as a copy, and takes memory from everybody else.",
+                right=True,
+            ),
+        ),
+    ),
+    Question(
+        "A kernel needs 40 rows, known only on the device, of a table of 3 GB in host memory. Best?",
+        (
+            Choice("copy the table, then run the kernel", "3 GB cross the bus for 40 rows."),
+            Choice(
+                "pin the table and let the kernel read the rows",
+                "Only what the kernel reads crosses the bus, and the host never waits.",
+                right=True,
+            ),
+            Choice(
+                "bring the row numbers home and gather on the host",
+                "It works, with a wait and two crossings.",
+            ),
+        ),
+    ),
+    Question(
+        "A kernel reads every element of an array eight times. The array is pinned host memory. Compared "
+        "with a copy first, reading it in place …",
+        (
+            Choice(
+                "takes about as long: the L2 cache keeps it",
+                "The L2 cache keeps nothing of mapped host memory (NVIDIA's Best Practices Guide).",
+            ),
+            Choice(
+                "is faster, because the copy is saved",
+                "The copy crosses the bus once, the kernel eight times.",
+            ),
+            Choice(
+                "takes eight times as long, or more",
+                "Each read crosses the bus again. Copy what is used more than once.",
+                right=True,
+            ),
+        ),
+    ),
+    Question(
+        "Managed memory is filled by the host, then read by one kernel after another. What helps most?",
+        (
+            Choice(
+                "a prefetch to the device before the first kernel",
+                "The pages go in large pieces, without faults, while the host does something else.",
+                right=True,
+            ),
+            Choice("a synchronize after each of the kernels", "It orders, and moves no page sooner."),
+            Choice("smaller blocks, so that fewer pages fault at once", "The pages are the same."),
+        ),
+    ),
+    Question(
+        "`float(loss)` stands in the innermost loop. What does it cost?",
+        (
+            Choice("four bytes over the bus, which is next to nothing", "The bytes are not what it costs."),
+            Choice(
+                "a wait for all work given so far, each time round",
+                "The copy comes after the work in its stream, and the host needs its result.",
+                right=True,
+            ),
+            Choice("nothing, because the copy is asynchronous", "A Python float cannot arrive later."),
+        ),
+    ),
+    Question(
+        "Two processes are to use one array on one GPU. What is passed from one to the other?",
+        (
+            Choice("the address of the array on the device", "It means nothing in another process."),
+            Choice("a pickle of the array", "That is a copy, by way of the host."),
+            Choice(
+                "a handle of 64 bytes",
+                "`ipcGetMemHandle`; the other process opens it and gets an address of its own.",
+                right=True,
+            ),
+        ),
+    ),
+    WhyQuestion(
+        "Why can a copy from pageable memory not be asynchronous?",
+        (
+            "The copy engine reads physical addresses by itself; the system may move pageable memory.",
+            "So the data must first be in memory that stays where it is: a pinned buffer of the driver.",
+            "Somebody has to copy it there, and that is a core of the CPU, within the call.",
+            "The call can return when the last piece has been read, not before.",
+        ),
+    ),
+)

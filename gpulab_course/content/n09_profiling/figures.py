@@ -1,0 +1,129 @@
+"""What notebook 09 shows besides the laboratory's own views: how few SMs are busy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import traitlets
+
+from gpulab import session
+from gpulab.lab.monitor.monitor import Monitor
+from gpulab.lab.monitor.recorder import recorded_session
+from gpulab.lab.profiling.profile import ProfileReport, profile
+from gpulab.views._steered import Steered
+from gpulab.views.monitor.monitor_text import held as held
+from gpulab.views.parts.boxes import Box, bars, column, slider, words
+from gpulab.views.parts.items import Rects
+from gpulab.views.parts.plots import plot
+from gpulab.words import number
+from gpulab_course.content.n09_profiling.phases import ADDITION as ADDITION
+from gpulab_course.content.n09_profiling.phases import ADDITION_WIDE as ADDITION_WIDE
+from gpulab_course.content.n09_profiling.phases import ONES as ONES
+from gpulab_course.content.n09_profiling.phases import PRODUCT as PRODUCT
+from gpulab_course.content.n09_profiling.phases import SPINS as SPINS
+from gpulab_course.content.n09_profiling.phases import phases as phases
+from gpulab_course.content.n09_profiling.phases import spinning as spinning
+from gpulab_course.content.n09_profiling.predictions import LESS_THAN_HALF as LESS_THAN_HALF
+from gpulab_course.content.ranges import among as among
+from virtualgpu.errors import GpulabError
+from virtualgpu.records.device.load import LoadSamples
+
+_SIDE_PX = 15
+_COLUMNS = 44
+
+
+# --- a session ------------------------------------------------------------------------------------------
+def with_counters(watched: Monitor) -> Monitor:
+    """A monitor, or the recorded one where its GPU does not count its SMs."""
+    return watched if watched.record.mean("sm_active") is not None else Monitor(record=recorded_session())
+
+
+class BusySms(Steered):
+    """What ``nvidia-smi`` says, and what the SMs do, of launches that only spin."""
+
+    at = traitlets.Int(0).tag(sync=True, echo_update=False)
+
+    def __init__(self, record: LoadSamples) -> None:
+        self._record = record
+        super().__init__(
+            title=f"Busy, on {record.provenance.device}",
+            caption=f"Medians of each launch, {record.provenance.label}. As many SMs are lit as work.",
+            source=record.provenance.source,
+        )
+        texts = [spinning(*each).removeprefix("spin: ") for each in SPINS]
+        self.controls = [slider("Blocks that spin", "at", range(len(SPINS)), texts).wire()]
+        self.pictured = {"at": self.at}
+        self.redraw()
+        self.observe(self._moved, "at")
+
+    @property
+    def record(self) -> LoadSamples:
+        return self._record
+
+    def _moved(self, _: Any) -> None:
+        with self._lock, self.hold_sync():
+            self.redraw()
+            self.answer({"at": self.at})
+
+    def _figures(self) -> tuple[float, float, float]:
+        mine = self._record.within(spinning(*SPINS[self.at]))
+        # NVML's utilization is a mean of its own, which lags: the first readings speak of the launch before.
+        busy, active, held = (
+            float(np.nanmedian(mine[name])) for name in ("utilization", "sm_active", "sm_occupancy")
+        )
+        return busy, active, held
+
+    def sentence(self) -> str:
+        busy, active, held = (number(value, 2) for value in self._figures())
+        return (
+            f"{spinning(*SPINS[self.at])}: {busy} % GPU utilization, {active} % of the SMs active, "
+            f"{held} % of their warps held; {self._record.provenance.label}."
+        )
+
+    def describe(self) -> str:
+        return self.sentence()
+
+    def draw(self) -> Box:
+        sms = self._record.sms or 1
+        names = ("GPU utilization", "SMs active", "occupancy")
+        colours = ("muted", "accent", "tail")
+        rows = [
+            {"label": name, "share": value / 100, "value": f"{number(value, 2)} %", "colour": colour}
+            for name, value, colour in zip(names, self._figures(), colours, strict=True)
+        ]
+        lit = round(self._figures()[1] / 100 * sms)  # which ones, no counter says
+        place = np.arange(sms)
+        x = place % _COLUMNS
+        y = place // _COLUMNS * float(_SIDE_PX)
+        cells = Rects(
+            x * 1.0,
+            x + 1.0,
+            y,
+            y + _SIDE_PX - 3,
+            (place >= lit).astype(np.int64),
+            ["accent", "grid"],
+            inset=1.5,
+        )
+        high = float(y.max()) + _SIDE_PX
+        return column(
+            bars(rows, label=0.2),
+            plot(high, (0, _COLUMNS), cells, label=f"{lit} of {sms} SMs active"),
+            words(f"{lit} of {sms} SMs", "note"),
+        )
+
+
+# --- profiles -------------------------------------------------------------------------------------------
+def profiled(loop: Callable[[Any, Any], object]) -> ProfileReport:
+    """A profile of a loop over two small arrays; on the virtual GPU where CUPTI is missing."""
+
+    def here(cp: Any) -> ProfileReport:
+        x, loss = (cp.full(2048, 0.5, cp.float32) for _ in range(2))
+        return profile(loop, x, loss, warmup=1)
+
+    try:
+        return here(session.cp())
+    except GpulabError:
+        with session.on_device("virtual:A100") as cp:
+            return here(cp)

@@ -1,0 +1,96 @@
+"""What notebook 10 measures and runs besides the laboratory's own views."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gpulab import session
+from gpulab.views.tables import Table
+from gpulab_course.content import story
+
+MIB = 1 << 20
+GIB = 1 << 30
+
+
+def device_used_bytes() -> int:
+    """What the driver says is in use on the device, by whomever: ``cudaMemGetInfo``."""
+    free, total = session.cp().cuda.runtime.memGetInfo()
+    return int(total - free)
+
+
+def levels() -> dict[str, int]:
+    """Bytes in use now: of arrays, of the default pool, of the device."""
+    pool = session.cp().get_default_memory_pool()
+    return {"used": pool.used_bytes(), "reserved": pool.total_bytes(), "device": device_used_bytes()}
+
+
+def in_a_thread(work: Callable[[], Any]) -> Any:
+    """What a function returns that another thread runs."""
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.append(work()))
+    thread.start()
+    thread.join()
+    return found[0] if found else None
+
+
+def tetris(limit_bytes: int = int(2.2 * GIB), piece_bytes: int = 205 * MIB) -> list[Any]:
+    """Fill a segment with ten arrays and free every other one; what is left in use.
+
+    The pool is limited first, and a workspace of the whole limit is made and freed, as a program's first
+    step might.
+    """
+    cp = session.cp()
+    pool = cp.get_default_memory_pool()
+    pool.free_all_blocks()
+    pool.set_limit(size=pool.total_bytes() + limit_bytes)
+    workspace = cp.empty(limit_bytes - MIB, dtype=cp.uint8)
+    del workspace
+    pieces = [cp.empty(piece_bytes, dtype=cp.uint8) for _ in range(10)]
+    return pieces[1::2]
+
+
+def settings_try(cp: Any) -> None:
+    """Requests that leave fragments: buffers a little larger each time, one that splits a freed buffer."""
+    for size in (21, 23, 25, 27):
+        buffer = cp.empty(size * MIB, dtype=cp.uint8)
+        del buffer
+    large = cp.empty(64 * MIB, dtype=cp.uint8)
+    del large
+    stays = cp.empty(30 * MIB, dtype=cp.uint8)
+    large = cp.empty(64 * MIB, dtype=cp.uint8)
+    del large, stays
+
+
+def with_settings(trace: Any, *several: dict[str, Any]) -> str:
+    """What PyTorch's allocator reserves for the requests of a trace, and how often it asks the driver."""
+    rows = []
+    for settings in ({}, *several):
+        found = trace.replayed("PyTorch", **settings).statistics().nested()
+        rows.append(
+            (
+                ", ".join(f"{name}:{value}" for name, value in settings.items()) or "the defaults",
+                f"{found['reserved_bytes']['all']['peak'] // MIB:,} MiB",
+                str(found["num_device_alloc"]),
+                str(found["num_device_free"]),
+            )
+        )
+    headings = ("PYTORCH_CUDA_ALLOC_CONF", "reserved, peak", "calls for memory", "calls that give it back")
+    return Table("The same requests, by the model of PyTorch's allocator", headings, tuple(rows)).text()
+
+
+def tokens(n: int, d: int = 32) -> Any:
+    """The story's input after layer norm (n, d), on the device."""
+    return session.cp().asarray(story.reference(story.attention.tokens(n, d))["normed"])
+
+
+def attention(h: Any) -> Any:
+    """Attention in plain steps, each of which makes an array (n, n)."""
+    cp = session.cp()
+    scores = h @ h.T * np.float32(h.shape[1] ** -0.5)
+    powers = cp.exp(scores - scores.max(axis=1, keepdims=True))
+    weights = powers / powers.sum(axis=1, keepdims=True)
+    return weights @ h

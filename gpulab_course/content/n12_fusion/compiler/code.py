@@ -1,0 +1,321 @@
+"""CUDA C++ for expressions that share a kernel: what `ElementwiseKernel` and `ReductionKernel` are given."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gpulab import session
+from gpulab_course.content.n12_fusion.compiler.plan import Plan
+from gpulab_course.content.n12_fusion.compiler.trace import Node, Ref, same_elements
+
+_BOTH = {
+    "add": "{0} + {1}",
+    "subtract": "{0} - {1}",
+    "multiply": "{0} * {1}",
+    "negative": "-{0}",
+    "square": "{0} * {0}",
+    "copyto": "{1}",
+    "copy": "{0}",
+    "astype": "{0}",
+    "ascontiguousarray": "{0}",
+    "maximum": "({0} != {0} || {0} > {1}) ? {0} : {1}",
+    "minimum": "({0} != {0} || {0} < {1}) ? {0} : {1}",
+    "less": "{0} < {1}",
+    "less_equal": "{0} <= {1}",
+    "greater": "{0} > {1}",
+    "where": "{0} ? {1} : {2}",
+    "greater_equal": "{0} >= {1}",
+    "equal": "{0} == {1}",
+    "not_equal": "{0} != {1}",
+    "logical_not": "{0} == 0",
+    "logical_and": "{0} != 0 && {1} != 0",
+    "logical_or": "{0} != 0 || {1} != 0",
+    "sign": "({0} > 0) - ({0} < 0)",
+}
+_REAL = {
+    **{
+        name: f"{name}({{0}})"
+        for name in (
+            "sqrt",
+            "cbrt",
+            "exp",
+            "exp2",
+            "expm1",
+            "log",
+            "log2",
+            "log10",
+            "log1p",
+            "sin",
+            "cos",
+            "tan",
+            "sinh",
+            "cosh",
+            "tanh",
+            "floor",
+            "ceil",
+            "trunc",
+            "rint",
+        )
+    },
+    "true_divide": "{0} / {1}",
+    "divide": "{0} / {1}",
+    "absolute": "fabs({0})",
+    "power": "pow({0}, {1})",
+    "reciprocal": "1 / {0}",
+    "sign": "{0} != {0} ? {0} : ({0} > 0) - ({0} < 0)",
+}
+_INTEGER = {"absolute": "{0} < 0 ? -{0} : {0}"}
+# Of a reduction: how two become one, from what it begins, and what becomes of the result.
+_REDUCE = {
+    "sum": ("a + b", "0"),
+    "mean": ("a + b", "0"),
+    "prod": ("a * b", "1"),
+    **dict.fromkeys(("max", "amax"), ("(a != a || a > b) ? a : b", "")),
+    **dict.fromkeys(("min", "amin"), ("(a != a || a < b) ? a : b", "")),
+}
+_LETTERS = frozenset("bcdghkmpqrstuvwxyz")
+_TAKEN = frozenset(
+    {
+        *("in", "is", "and", "or", "not", "new", "int", "long", "short", "char", "float", "double", "auto"),
+        *("bool", "void", "this", "union", "enum", "struct", "before", "behind"),
+    }
+)
+_C_NAMES = {
+    "bool": "bool",
+    "int8": "signed char",
+    "int16": "short",
+    "int32": "int",
+    "int64": "long long",
+    "uint8": "unsigned char",
+    "uint16": "unsigned short",
+    "uint32": "unsigned int",
+    "uint64": "unsigned long long",
+    "float32": "float",
+    "float64": "double",
+}
+
+
+# CuPy includes it for types that its own parameters have, and one of a preamble's is none.
+_HALVES = "#if __has_include(<cupy/float16.cuh>)\n#include <cupy/float16.cuh>\n#endif\n"
+
+
+class NoCodeError(Exception):
+    """An expression that has no C++ here; the message names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """A kernel, and the nodes whose arrays it takes and gives.
+
+    ``operation`` is what was generated: the statements of one element, or the three expressions of a
+    reduction. ``takes`` are nodes whose arrays are its inputs, ``gives`` those of its outputs, in order.
+    """
+
+    kernel: Any
+    operation: str
+    takes: tuple[int, ...]
+    gives: tuple[int, ...]
+    axis: Any = None
+    keepdims: bool = False
+
+    @property
+    def source(self) -> str:
+        """The whole of the CUDA C++, once the kernel has run."""
+        try:
+            return str(self.kernel.cached_code)
+        except StopIteration:  # of a reduction by CUB, CuPy keeps no text
+            return self.operation
+
+
+def generated(plan: Plan, group: Sequence[int], name: str) -> Generated:
+    """The kernel of one group of a plan.
+
+    Raises
+    ------
+    NoCodeError
+        If one of its expressions has no C++ here.
+    """
+    nodes = plan.nodes
+    cp = session.cp()
+    takes = plan.reads(group)
+    gives = plan.writes(group)
+    if plan.alias([nodes[n] for n in group]):
+        raise NoCodeError("an expression in place that reads other elements of the same memory")
+    names = {n.number: _input(n, k) for k, n in enumerate(takes)}
+    reduction = next((nodes[n] for n in group if nodes[n].kind == "reduce"), None)
+    written: dict[bool, list[str]] = {False: [], True: []}
+    behind = False
+    for number in group:
+        node = nodes[number]
+        if node is reduction:
+            behind = True
+            names[number] = "a"
+            if node.name == "mean":
+                inner = next(seen for _, seen in plan.sources[number])
+                count = inner.result.size // max(node.result.size, 1)
+                written[True].append(f"const {_wide(node.dtype)} v{number} = a / {count};")
+                names[number] = f"v{number}"
+            continue
+        written[behind].append(_statement(plan, node, names, takes))
+        names[number] = f"v{number}"
+    outs = [f"out{k} = {names[n.number]};" for k, n in enumerate(gives)]
+    numbers = tuple(n.number for n in takes), tuple(n.number for n in gives)
+    if reduction is None:
+        operation = "\n".join([*written[False], *outs])
+        declared = ", ".join(f"{n.dtype.name} {names[n.number]}" for n in takes)
+        given = ", ".join(f"{n.dtype.name} out{k}" for k, n in enumerate(gives))
+        kernel = cp.ElementwiseKernel(declared, given, operation, name, return_tuple=True)
+        return Generated(kernel, operation, *numbers)
+    return _reduction(plan, reduction, written, outs, names, numbers, name)
+
+
+def _reduction(
+    plan: Plan,
+    node: Node,
+    written: dict[bool, list[str]],
+    outs: list[str],
+    names: dict[int, str],
+    numbers: tuple[tuple[int, ...], tuple[int, ...]],
+    name: str,
+) -> Generated:
+    known = _REDUCE.get(node.name)
+    axis = node.kwargs.get("axis", node.args[1] if len(node.args) > 1 else None)
+    if known is None or {*node.kwargs} - {"axis", "keepdims"} or len(node.args) > 2:
+        raise NoCodeError(f"{node.name} with these arguments")
+    nodes = plan.nodes
+    seen = next(seen for _, seen in plan.sources[node.number])
+    kind = _wide(node.dtype)
+    takes = [nodes[n] for n in numbers[0]]
+    gives = [nodes[n] for n in numbers[1]]
+    parameters = ", ".join(f"const {_c_type(n.dtype)}& {names[n.number]}" for n in takes)
+    results = "".join(f", {_c_type(n.dtype)}& out{k}" for k, n in enumerate(gives))
+    origin = next(first for first, _ in plan.sources[node.number])
+    value = names.get(seen.number) or names[origin]
+    preamble = (
+        f"__device__ {kind} before({parameters}) {{ {' '.join(written[False])} return {value}; }}\n"
+        f"__device__ void behind({kind} a{results}) {{ {' '.join([*written[True], *outs])} }}\n"
+    )
+    if any(n.dtype.name == "float16" for n in (*takes, *gives)):
+        preamble = f"{_HALVES}{preamble}"
+    # CuPy puts in0 and out0 in these names' place, wherever it finds their letters, and lacks their types
+    # where that is what they are called.
+    given = [f"in_{k}" for k in range(len(takes))]
+    made = [f"out_{k}" for k in range(len(gives))]
+    parts = f"before({', '.join(given)})", known[0], f"behind({', '.join(['a', *made])})"
+    declared = tuple(
+        ", ".join(f"{n.dtype.name} {called}" for n, called in zip(some, calls, strict=True))
+        for some, calls in ((takes, given), (gives, made))
+    )
+    identity = known[1] or _lowest(node.dtype, node.name)
+    kernel = session.cp().ReductionKernel(
+        *declared, *parts, identity, name, reduce_type=kind, preamble=preamble
+    )
+    shown = f"map: {parts[0]}\nreduce: {parts[1]}\npost: {parts[2]}\n{preamble}"
+    return Generated(kernel, shown, *numbers, axis, bool(node.kwargs.get("keepdims", False)))
+
+
+def _lowest(dtype: np.dtype[Any], name: str) -> str:
+    sign = "" if "min" in name else "-"
+    if dtype.kind == "f":
+        return f"{sign}__int_as_float(0x7f800000)"
+    info = np.iinfo(dtype)
+    most = f"{info.max}{'ull' if dtype.kind == 'u' else 'll'}"
+    return f"({_c_type(dtype)}){most if not sign else '0' if dtype.kind == 'u' else f'(-{most} - 1)'}"
+
+
+def _statement(plan: Plan, node: Node, names: dict[int, str], takes: list[Node]) -> str:
+    loop = _loop_type(plan, node)
+    pattern = {**_BOTH, **(_REAL if loop.kind == "f" else _INTEGER)}.get(node.name)
+    extra = {*node.kwargs} - {"out"}
+    if pattern is None or extra or (loop.kind not in "fiu" and node.name not in _PLAIN):
+        raise NoCodeError(f"{node.name} of {loop}")
+    arguments = node.args[: 1 if node.name in ("astype", "copy") else None]
+    texts = [
+        _text(plan, one, names, takes, np.dtype(bool) if node.name == "where" and not k else loop)
+        for k, one in enumerate(arguments)
+    ]
+    if len(texts) <= max(int(c) for c in "012" if f"{{{c}}}" in pattern):
+        raise NoCodeError(f"{node.name} of {len(texts)} arguments")
+    value = pattern.format(*texts)
+    kind = _c_type(node.dtype)
+    return f"const {kind} v{node.number} = {value};"
+
+
+def _input(node: Node, at: int) -> str:
+    """An argument keeps its name where that means nothing else in C++."""
+    plain = (node.kind == "input" and len(node.name) > 1) or node.name in _LETTERS
+    return (
+        node.name
+        if plain and re.fullmatch(r"[a-z][a-z_]*", node.name) and node.name not in _TAKEN
+        else f"in{at}"
+    )
+
+
+_PLAIN = frozenset(
+    {"copyto", "copy", "astype", "where", "equal", "not_equal", "logical_not", "logical_and", "logical_or"}
+)
+
+
+def _text(plan: Plan, one: Any, names: dict[int, str], takes: list[Node], loop: np.dtype[Any]) -> str:
+    """An operand: a variable, or a constant that the code holds from now on. Halves are computed in float."""
+    kind = _wide(loop)
+    if isinstance(one, Ref):
+        node = plan.nodes[one.number]
+        found = names.get(one.number)
+        if found is None:  # the same elements by another name, or a view of what was computed here
+            twin = (n for n in takes if same_elements(n.result, node.result))
+            found = next((names[n.number] for n in twin), None)
+        while found is None and node.before:
+            node = plan.nodes[node.before[0]]
+            found = names.get(node.number)
+        return str(found) if kind == _C_NAMES.get(node.dtype.name) else f"({kind}){found}"
+    if not isinstance(one, (bool, int, float, np.generic)):
+        raise NoCodeError(f"an argument of type {type(one).__name__}")
+    value = loop.type(one).item() if loop.kind != "b" else bool(one)
+    if isinstance(value, float) and not math.isfinite(value):
+        bits = "0x7ff8000000000000LL" if math.isnan(value) else "0x7ff0000000000000LL"
+        return f"({kind})({'-' if value < 0 else ''}__longlong_as_double({bits}))"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if loop.name in ("float16", "float32"):
+        return f"{np.format_float_positional(np.float32(value), trim='0')}f"
+    return f"({kind}){value!r}"
+
+
+def _loop_type(plan: Plan, node: Node) -> np.dtype[Any]:
+    """The type in which an expression is computed."""
+    if node.name in ("copyto", "copy", "astype", "ascontiguousarray"):
+        return node.dtype
+    operands = node.args[1:] if node.name == "where" else node.args
+    kinds: list[Any] = []
+    for one in operands:
+        if isinstance(one, Ref):
+            kinds.append(plan.nodes[one.number].dtype)
+        elif isinstance(one, np.generic):
+            kinds.append(one.dtype)
+        elif isinstance(one, (bool, int, float)):
+            kinds.append(type(one) if type(one) is not bool else np.dtype(bool))
+        else:
+            raise NoCodeError(f"an argument of type {type(one).__name__}")
+    ufunc = getattr(np, node.name, None)
+    if isinstance(ufunc, np.ufunc):
+        return np.dtype(ufunc.resolve_dtypes((*kinds, *[None] * ufunc.nout))[0])
+    return node.dtype
+
+
+def _c_type(dtype: np.dtype[Any]) -> str:
+    if dtype.name == "float16":
+        return "float16"
+    if dtype.name not in _C_NAMES:
+        raise NoCodeError(f"{dtype} numbers")
+    return _C_NAMES[dtype.name]
+
+
+def _wide(dtype: np.dtype[Any]) -> str:
+    return "float" if dtype.name == "float16" else _c_type(dtype)

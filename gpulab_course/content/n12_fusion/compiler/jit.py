@@ -1,0 +1,167 @@
+"""Compiled functions: a graph and its kernels for each set of guards, used for as long as these hold."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from gpulab import session
+from gpulab.views.tables import Table
+from gpulab.words import count
+from gpulab_course.content.n12_fusion.compiler.plan import Plan
+from gpulab_course.content.n12_fusion.compiler.program import Program
+from gpulab_course.content.n12_fusion.compiler.trace import Trace, overlaps, traced
+
+_SHARED = "share memory"
+MOST_ENTRIES = 8  # as of PyTorch's recompile_limit
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """What was compiled once: the guards that it holds for, and how often it served.
+
+    ``program`` is None where Python asks for values: the function then runs as it is written.
+    """
+
+    guards: dict[str, Any]
+    trace: Trace
+    program: Program | None
+    because: str
+    hits: int = 0
+    names: list[tuple[str, Callable[[], Any], Any]] = field(default_factory=list)
+
+    def failed(self, now: dict[str, Any]) -> list[str]:
+        """The guards that do not hold, as sentences."""
+        found = []
+        for name in dict.fromkeys((*self.guards, *now)):
+            was = self.guards.get(name)
+            here = now.get(name)
+            if was != here:
+                found.append(f"{name} was {was} and is {here}")
+        for name, look, was in self.names:
+            held = look()
+            if held is not was if hasattr(was, "shape") else (type(held), held) != (type(was), was):
+                shown = "another array" if hasattr(was, "shape") else f"{held}, and was {was}"
+                found.append(f"{name}, a name from outside, is {shown}")
+        return found
+
+
+class Compiled:
+    """A function that is traced when no guard holds, and otherwise runs the kernels that it became.
+
+    Attributes
+    ----------
+    entries : list of Entry
+        What was compiled, oldest first.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, function)
+        self.function = function
+        self.entries: list[Entry] = []
+
+    def __call__(self, *args: Any) -> Any:
+        now = guards_of(self.function, args)
+        tried = []
+        for entry in reversed(self.entries):
+            failed = entry.failed(now)
+            if not failed:
+                entry.hits += 1
+                return self.function(*args) if entry.program is None else entry.program(args)
+            tried.append(failed)
+        because = min(tried, key=len)[0] if tried else "the first call"
+        if len(self.entries) >= MOST_ENTRIES:
+            return self.function(*args)
+        entry = self._compile(args, now, because)
+        self.entries.append(entry)
+        return self.function(*args) if entry.program is None else entry.program(args)
+
+    def _compile(self, args: Sequence[Any], now: dict[str, Any], because: str) -> Entry:
+        cp = session.cp()
+        trace = traced(self.function, *(a.copy() if isinstance(a, cp.ndarray) else a for a in args))
+        if any(shared for name, shared in now.items() if name.endswith(_SHARED)):
+            trace.breaks.append("arguments that share memory")
+        program = None if trace.breaks else Program(Plan(trace))
+        return Entry(now, trace, program, because, names=trace.used)
+
+    def __repr__(self) -> str:
+        hits = count(sum(entry.hits for entry in self.entries), "hit")
+        return f"{self.function.__name__}: compiled {count(len(self.entries), 'time')}, {hits}."
+
+    def explain(self) -> Table:
+        """A row for each time it was compiled: why, how many kernels came of it, how often they served."""
+        rows = tuple(
+            (str(at), entry.because, _kernels(entry), str(entry.hits), "; ".join(_folded(entry)) or "–")
+            for at, entry in enumerate(self.entries, 1)
+        )
+        return Explained(repr(self), ("number", "compiled because", "kernels", "hits", "folded"), rows)
+
+    @property
+    def source(self) -> str:
+        """What was generated for the last entry."""
+        program = self.entries[-1].program if self.entries else None
+        made = [kernel.operation for kernel in program.kernels if kernel] if program else []
+        return "\n\n".join(made)
+
+
+class Explained(Table):
+    """A table that displays itself."""
+
+    def __repr__(self) -> str:
+        return self.text()
+
+    def _repr_html_(self) -> str:
+        return self.html()
+
+
+def compiled(function: Callable[..., Any]) -> Compiled:
+    """Compile a function of device arrays, as a decorator.
+
+    Its first call with arguments of some types, shapes and layouts on some device traces it and generates
+    kernels; later ones run these for as long as all guards hold. Numbers among the arguments and among the
+    names from outside are constants of the code, and guarded as well.
+
+    Examples
+    --------
+    >>> @compiled
+    ... def scaled(x, w):
+    ...     return cp.tanh(x * w)
+    """
+    return Compiled(function)
+
+
+def guards_of(function: Callable[..., Any], args: Sequence[Any]) -> dict[str, Any]:
+    """What code may rest on: device, and of each argument its dtype, shape and layout, or its value."""
+    cp = session.cp()
+    names = getattr(getattr(function, "__code__", None), "co_varnames", ())
+    found: dict[str, Any] = {"device": int(cp.cuda.Device().id)}
+    arrays = []
+    for at, one in enumerate(args):
+        name = names[at] if at < len(names) else f"argument {at}"
+        if isinstance(one, cp.ndarray):
+            arrays.append((name, one))
+            found[f"{name}.dtype"] = one.dtype.name
+            found[f"{name}.shape"] = one.shape
+            found[f"{name}.contiguous"] = bool(one.flags.c_contiguous)
+            found[f"{name}.device"] = int(one.device.id)
+        else:
+            found[name] = (type(one).__name__, one) if isinstance(one, np.generic) else one
+    for (a, one), (b, other) in combinations(arrays, 2):
+        found[f"{a} and {b} {_SHARED}"] = overlaps(one, other)
+    return found
+
+
+def _kernels(entry: Entry) -> str:
+    if entry.program is None:
+        return f"as written: {entry.trace.breaks[0]}"
+    return str(len(entry.program.kernels))
+
+
+def _folded(entry: Entry) -> list[str]:
+    names = [f"{name} = {was}" for name, _, was in entry.names if not hasattr(was, "shape")]
+    return [*(f"{what} = {value}" for what, value in entry.trace.folded), *dict.fromkeys(names)]

@@ -1,0 +1,253 @@
+"""Which expressions of a graph may share a kernel, what that kernel reads and writes, and why others may not.
+
+Three ways to make kernels, each able to do more than the one before:
+
+``"maps"``
+    element-wise expressions of one shape, as in an `ElementwiseKernel`;
+``"reductions"``
+    and one reduction at their end, with expressions of its results, as in a `ReductionKernel`;
+``"rows"``
+    and any number of reductions of rows that fit into a block's shared memory, as written by hand.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from typing import Literal
+
+from gpulab_course.content.n12_fusion.compiler.trace import Node, Trace, overlaps, same_elements
+
+Way = Literal["single", "maps", "reductions", "rows"]
+ROW_BYTES = 48 * 1024  # of shared memory, which every block may have
+WORKS = ("map", "reduce", "matmul", "kernel", "other")
+
+REDUCTION = "a row must be complete before its consumer begins"
+BETWEEN = "a reduction lies in between, and has to be complete first"
+CONSUMERS = "two consumers: what leads to it is needed elsewhere, too, so it is stored, or computed twice"
+ALIAS = "in place: other elements of the same memory are read, before or after they change"
+SHAPE = "another shape: a thread of the one is no thread of the other"
+MATMUL = "a matrix product: each element needs a whole row and a whole column"
+KERNEL = "a kernel of one's own is taken as it is"
+OTHER = "not an expression of elements"
+STREAM = "another stream or device"
+HOST = "Python asks for a value in between"
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """Two expressions of different kernels, the second of which reads the first: `why` they stay apart."""
+
+    first: int
+    then: int
+    why: str
+
+
+class Plan:
+    """The kernels that a graph becomes in one of the ways.
+
+    Attributes
+    ----------
+    groups : list of list of int
+        Nodes of each kernel, in an order in which they can run.
+    edges : list of Edge
+        What leads from one kernel to another, where a memory round trip might have been saved.
+    """
+
+    def __init__(self, trace: Trace, way: Way = "reductions") -> None:
+        self.trace = trace
+        self.nodes = trace.nodes
+        self.way = way
+        self.work = [n for n in self.nodes if n.kind in WORKS]
+        self.sources = {n.number: [*_sources(self.nodes, n)] for n in self.nodes}
+        self.consumers: dict[int, set[int]] = defaultdict(set)
+        for node in self.nodes:
+            for first, _ in self.sources[node.number]:
+                self.consumers[first].add(node.number)
+        self.kept = {_origin(self.nodes, n) for n in trace.outputs}
+        self.group = {n.number: n.number for n in self.work}
+        self.orders = self._orders()
+        self.edges: list[Edge] = []
+        refused: list[Edge] = []
+        for node in self.work:
+            for first, seen in self.sources[node.number]:
+                if self.nodes[first].kind in WORKS and self.group[first] != self.group[node.number]:
+                    why = self._why(self.nodes[first], node, seen)
+                    if why:
+                        refused.append(Edge(first, node.number, why))
+                    else:
+                        self._merge(first, node.number)
+        self.edges = [e for e in refused if self.group[e.first] != self.group[e.then]]
+        self.groups = self._ordered()
+
+    def _members(self, number: int) -> list[Node]:
+        return [n for n in self.work if self.group[n.number] == self.group[number]]
+
+    def _merge(self, first: int, then: int) -> None:
+        old = self.group[then]
+        new = self.group[first]
+        self.group.update({n: new for n, g in self.group.items() if g == old})
+
+    def _why(self, first: Node, then: Node, seen: Node) -> str:
+        """Why two expressions cannot share a kernel; empty if they can. `seen` is what `then` reads."""
+        for node in (first, then):
+            if node.kind in ("matmul", "kernel", "other"):
+                return {"matmul": MATMUL, "kernel": KERNEL, "other": OTHER}[node.kind]
+        if self.way == "single" or (self.way == "maps" and "reduce" in (first.kind, then.kind)):
+            return REDUCTION
+        if (first.stream, first.device) != (then.stream, then.device):
+            return STREAM
+        both = [*self._members(first.number), *self._members(then.number)]
+        why = self._one_loop(both, first, then, seen)
+        if why and self.way == "rows":
+            why = self._rows(both)
+        return why or self.alias(both) or self._circle({n.number for n in both}, both)
+
+    def _one_loop(self, both: list[Node], first: Node, then: Node, seen: Node) -> str:
+        reductions = [n for n in both if n.kind == "reduce"]
+        if (first.kind == "reduce" and then.shape != first.shape) or len(reductions) > 1:
+            return REDUCTION
+        if seen is not first and seen.shape != first.shape:
+            return SHAPE
+        if not reductions:
+            return SHAPE if len({n.shape for n in both}) > 1 else ""
+        reduction = reductions[0]
+        inputs = [seen for _, seen in self.sources[reduction.number]]
+        loop = inputs[0].shape if inputs else ()
+        ahead = {n.number for n in both} & self._ancestors(reduction.number)
+        for node in both:
+            if node is reduction:
+                continue
+            if node.number in ahead:
+                if node.shape != loop:
+                    return SHAPE
+                if node.number in self.kept or self.consumers[node.number] - {n.number for n in both}:
+                    return CONSUMERS
+            elif node.shape != reduction.shape:
+                return REDUCTION
+            elif reduction.number not in self._ancestors(node.number):
+                return SHAPE
+        return ""
+
+    def _rows(self, both: list[Node]) -> str:
+        """Rows of one array, each in a block: maps of it, its reductions, and maps of those."""
+        full = max((seen.shape for n in both for _, seen in self.sources[n.number]), key=math.prod)
+        if not full or full[-1] * both[0].dtype.itemsize > ROW_BYTES:
+            return f"{REDUCTION}, and is longer than a block's shared memory"
+        for node in both:
+            reduces_rows = node.kind == "reduce" and math.prod(node.shape) == math.prod(full[:-1])
+            row_value = math.prod(node.shape) == math.prod(full[:-1])
+            if not (reduces_rows or (node.kind == "map" and (node.shape == full or row_value))):
+                return REDUCTION if node.kind == "reduce" else SHAPE
+        return ""
+
+    def alias(self, both: list[Node]) -> str:
+        """Whether one of them writes to memory of which another reads other elements."""
+        for node in both:
+            if node.writes is None:
+                continue
+            for other in both:
+                reads = [self.nodes[n].result for n in other.before]
+                if any(overlaps(node.result, r) and not same_elements(node.result, r) for r in reads):
+                    return ALIAS
+        return ""
+
+    def _circle(self, joined: set[int], both: list[Node]) -> str:
+        """Whether a kernel of them all would have to wait for what waits for it."""
+        leaders = {n: -1 if n in joined else g for n, g in self.group.items()}
+        graph: dict[int, set[int]] = defaultdict(set)
+        for first, then in self.orders:
+            if leaders[first] != leaders[then]:
+                graph[leaders[then]].add(leaders[first])
+        try:
+            TopologicalSorter(graph).prepare()
+        except CycleError:
+            least = min(joined)
+            most = max(joined)
+            between = {n.kind for n in self.nodes[least:most] if n.number not in joined}
+            return HOST if "host" in between else BETWEEN if "reduce" in between else OTHER
+        return ""
+
+    def _orders(self) -> list[tuple[int, int]]:
+        """Pairs of which the first comes first: what is read, and what memory or the host demands."""
+        pairs = [(first, n.number) for n in self.work for first, _ in self.sources[n.number]]
+        writers = [n for n in self.work if n.writes is not None]
+        for writer in writers:
+            for other in self.work:
+                arrays = [self.nodes[k].result for k in other.before]
+                arrays += [other.result] if other.writes is not None else []
+                if other is not writer and any(_may_overlap(writer.result, a) for a in arrays):
+                    pairs.append((min(writer.number, other.number), max(writer.number, other.number)))
+        hosts = [n.number for n in self.nodes if n.kind == "host"]
+        for host in hosts:
+            pairs += [
+                (a.number, b.number) for a in self.work for b in self.work if a.number < host < b.number
+            ]
+        return [(a, b) for a, b in dict.fromkeys(pairs) if a in self.group and b in self.group]
+
+    def _ancestors(self, number: int) -> set[int]:
+        found: set[int] = set()
+        waiting = [number]
+        while waiting:
+            for first, _ in self.sources[waiting.pop()]:
+                if first not in found:
+                    found.add(first)
+                    waiting.append(first)
+        return found
+
+    def _ordered(self) -> list[list[int]]:
+        graph: dict[int, set[int]] = {g: set() for g in self.group.values()}
+        for first, then in self.orders:
+            if self.group[first] != self.group[then]:
+                graph[self.group[then]].add(self.group[first])
+        return [[n.number for n in self._members(g)] for g in TopologicalSorter(graph).static_order()]
+
+    # --- traffic ------------------------------------------------------------------------------------------
+    def reads(self, group: Sequence[int]) -> list[Node]:
+        """The arrays that a kernel reads from memory, each once."""
+        found = dict.fromkeys(n for member in group for n in self.nodes[member].before)
+        return [*_distinct(self.nodes[n] for n in found if _origin(self.nodes, n) not in group)]
+
+    def writes(self, group: Sequence[int]) -> list[Node]:
+        """What a kernel stores: results that are returned, stay in place, or are read by other kernels."""
+        stored = [
+            self.nodes[n]
+            for n in reversed(group)  # of several changes of one array the last is stored
+            if n in self.kept or self.nodes[n].writes is not None or self.consumers[n] - {*group}
+        ]
+        return [*_distinct(stored)][::-1]
+
+    def moved_bytes(self, counted: Mapping[int, int]) -> int:
+        """What all kernels read and write; of some nodes it has been `counted`."""
+        return sum(
+            counted[g[0]] if g[0] in counted else sum(n.nbytes for n in (*self.reads(g), *self.writes(g)))
+            for g in self.groups
+        )
+
+
+def _sources(nodes: list[Node], node: Node) -> Iterator[tuple[int, Node]]:
+    """For each array that a node reads: the expression that computed it, and the array as it is seen."""
+    for number in node.before:
+        yield _origin(nodes, number), nodes[number]
+
+
+def _origin(nodes: list[Node], number: int) -> int:
+    """The expression behind views of its result."""
+    while nodes[number].kind in ("view", "host") and nodes[number].before:
+        number = nodes[number].before[0]
+    return number
+
+
+def _distinct(nodes: Iterable[Node]) -> Iterator[Node]:
+    seen: list[Node] = []
+    for node in nodes:
+        if not any(same_elements(node.result, other.result) for other in seen):
+            seen.append(node)
+            yield node
+
+
+def _may_overlap(one: object, other: object) -> bool:
+    return hasattr(one, "strides") and hasattr(other, "strides") and overlaps(one, other)

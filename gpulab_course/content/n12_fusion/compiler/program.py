@@ -1,0 +1,156 @@
+"""A plan as a program: its kernels generated, and run with other arrays of the same shapes and types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from typing import Any
+
+from gpulab import session
+from gpulab_course.content.n12_fusion.compiler.code import Generated, NoCodeError, generated
+from gpulab_course.content.n12_fusion.compiler.plan import Plan
+from gpulab_course.content.n12_fusion.compiler.trace import Node, Ref, Value
+
+Around = Callable[[int], AbstractContextManager[Any]]
+
+
+class Program:
+    """What a plan's kernels do, one after the other.
+
+    Attributes
+    ----------
+    kernels : list
+        For each of the plan's groups what was generated; None: expressions that run as they were written.
+    refused : dict
+        Group -> what there is no C++ for in it.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.kernels: list[Generated | None] = []
+        self.refused: dict[int, str] = {}
+        for at, group in enumerate(plan.groups):
+            made = None
+            if all(plan.nodes[n].kind in ("map", "reduce") for n in group) and plan.way not in (
+                "rows",
+                "single",
+            ):
+                try:
+                    made = generated(plan, group, f"{_identifier(plan.trace.name)}_{at}")
+                except NoCodeError as error:
+                    self.refused[at] = str(error)
+            self.kernels.append(made)
+
+    def __call__(self, args: Sequence[Any], around: Around | None = None) -> Any:
+        """Run it; `around` gives a context for each of the groups."""
+        env = self._given(args)
+        done: dict[int, Any] = {}  # streams that nobody has waited for yet, by their handles
+        for at, (group, made) in enumerate(zip(self.plan.groups, self.kernels, strict=True)):
+            with (around or _nowhere)(at), self._place(self.plan.nodes[group[0]], done):
+                self._run(group, made, env)
+        self._wait(done)
+        current = session.cp().cuda.get_current_stream()
+        for stream in {id(n.stream): n.stream for n in self.plan.nodes if n.stream is not None}.values():
+            stream.wait_event(current.record())  # its memory is given back while others still read it
+        return _returned(self.plan.trace.returned, lambda number: self._get(env, number))
+
+    def _given(self, args: Sequence[Any]) -> dict[int, Any]:
+        arrays = [one for one in args if isinstance(one, self.plan.trace.cp.ndarray)]
+        inputs = [n.number for n in self.plan.nodes if n.kind == "input"]
+        return dict(zip(inputs, arrays, strict=True))
+
+    def _run(self, group: Sequence[int], made: Generated | None, env: dict[int, Any]) -> None:
+        if made is None:
+            for number in group:
+                node = self.plan.nodes[number]
+                assert node.call is not None
+                result = node.call(*self._filled(node.args, env), **self._filled(node.kwargs, env))
+                env[number] = result if node.writes is None else self._get(env, node.writes)
+            return
+        takes = [self._get(env, n) for n in made.takes]
+        gives = []
+        for number in made.gives:
+            node = self.plan.nodes[number]
+            in_place = node.writes is not None
+            gives.append(self._target(env, node) if in_place else session.cp().empty(node.shape, node.dtype))
+        if made.axis is None and not made.keepdims and not _is_reduction(self.plan, group):
+            made.kernel(*takes, *gives)
+        elif len(gives) == 1:
+            made.kernel(*takes, out=gives[0], axis=made.axis, keepdims=made.keepdims)
+        else:
+            gives = list(made.kernel(*takes, axis=made.axis, keepdims=made.keepdims))
+        env.update(zip(made.gives, gives, strict=True))
+
+    def _target(self, env: dict[int, Any], node: Node) -> Any:
+        """The array that an expression in place changes."""
+        while node.writes is not None and node.writes not in env:
+            node = self.plan.nodes[node.writes]
+            if node.kind == "view" and node.writes is None:
+                return self._get(env, node.number)
+        return env[node.writes if node.writes is not None else node.number]
+
+    def _get(self, env: dict[int, Any], number: int) -> Any:
+        if number not in env:
+            node = self.plan.nodes[number]
+            if node.writes is not None:
+                env[number] = self._get(env, node.writes)
+            elif node.kind == "host":
+                env[number] = self._get(env, node.before[0])
+            else:
+                assert node.call is not None
+                env[number] = node.call(*self._filled(node.args, env), **self._filled(node.kwargs, env))
+        return env[number]
+
+    def _filled(self, value: Any, env: dict[int, Any]) -> Any:
+        if isinstance(value, Ref):
+            return self._get(env, value.number)
+        if isinstance(value, dict):
+            return {key: self._filled(one, env) for key, one in value.items()}
+        if type(value) in (tuple, list):
+            return type(value)(self._filled(one, env) for one in value)
+        return value
+
+    def _place(self, node: Node, done: dict[int, Any]) -> AbstractContextManager[Any]:
+        """The device and stream of a ``with`` block, which wait for what ran elsewhere before."""
+        cp = session.cp()
+        stack = ExitStack()
+        if node.device is not None:
+            stack.enter_context(cp.cuda.Device(node.device))
+        current = cp.cuda.get_current_stream()
+        if node.stream is not None:
+            if node.stream.ptr not in done:
+                node.stream.wait_event(current.record())
+            stack.enter_context(node.stream)
+            done[node.stream.ptr] = node.stream
+        elif done:
+            self._wait(done)
+        return stack
+
+    def _wait(self, done: dict[int, Any]) -> None:
+        current = session.cp().cuda.get_current_stream()
+        for stream in done.values():
+            current.wait_event(stream.record())
+        done.clear()
+
+
+def _nowhere(_: int) -> AbstractContextManager[Any]:
+    return nullcontext()
+
+
+def _is_reduction(plan: Plan, group: Sequence[int]) -> bool:
+    return any(plan.nodes[n].kind == "reduce" for n in group)
+
+
+def _identifier(name: str) -> str:
+    return name if name.isidentifier() and name.isascii() else "unnamed"
+
+
+def _returned(value: Any, get: Callable[[int], Any]) -> Any:
+    """What the function returned, with this call's arrays in it."""
+    if isinstance(value, Value):
+        return get(value._node.number)
+    if type(value) in (tuple, list):
+        return type(value)(_returned(one, get) for one in value)
+    if isinstance(value, dict):
+        return {key: _returned(one, get) for key, one in value.items()}
+    return value

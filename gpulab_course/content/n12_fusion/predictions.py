@@ -1,0 +1,83 @@
+"""Predictions of notebook 12."""
+
+from gpulab_course.teach.question import PredictionQuestion
+
+PREDICTIONS = (
+    PredictionQuestion(
+        "12-passes",
+        "x has a million floats. How many do the nine expressions read and write together, in millions?",
+        "Each of the nine kernels writes a million. Seven of them read one array of that size, and two read "
+        "two: v * (…) and v / (…). So three kernels read v: v * v, v * (…) and v / (…). v * v reads it once.",
+        unit="million",
+        comparison=3,
+        misconception="The arrays are read once and the result written once, so it is about 2 or 3 million.",
+    ),
+    PredictionQuestion(
+        "12-norm",
+        "Layer norm is seven expressions. How many kernels does the fuser make of them?",
+        "Two sums over rows must be complete before their consumers begin. The elements of the second sum "
+        "are needed again for the result. So there are four kernels, which move nearly as many bytes.",
+        choices=("1", "2", "4", "7"),
+        comparison="1",
+        misconception="Fusing removes all intermediate results.",
+    ),
+    PredictionQuestion(
+        "12-gemm",
+        "This kernel computes the product, the layer norm and GELU. The other way is cuBLAS's product, and a "
+        "second kernel for the rest, with one more round trip through memory. x has 8,192 rows of 1,024. "
+        "How long does the one kernel take on an H200, compared with these two?",
+        "Each block loads the whole second factor and uses each element for only 8 rows. A tile of cuBLAS "
+        "uses each element for many more. This saves more time than the round trip through memory takes.",
+        choices=("less time", "about as long", "longer"),
+        comparison="less time",
+        misconception="The kernel that moves the fewest bytes of memory takes the least time.",
+    ),
+    PredictionQuestion(
+        "12-one-launch",
+        "On a GPU, CuPy's fuse makes a softmax of one row of a million floats into a single launch. How long "
+        "does it take, compared with seven launches?",
+        "The one kernel must finish the maximum and the sum before it goes on. It waits at a barrier of the "
+        "whole grid, so it can use only as many blocks as fit at once. Its loops are simpler than CUB's.",
+        choices=("a seventh of the time", "about half", "longer"),
+        comparison="a seventh of the time",
+        misconception="Fewer launches are faster.",
+    ),
+    PredictionQuestion(
+        "12-factor",
+        "Sixteen passes over 67 million floats become one on an H200. How many times as fast?",
+        "All passes move the same bytes and are limited by them, so the factor is their number.",
+        unit="times",
+        comparison=5,
+        misconception="Fusion gains a factor of 2 to 5.",
+    ),
+    PredictionQuestion(
+        "12-retraces",
+        "Six calls: the same array twice, more rows, float16, a transposed one, and the first once more. How "
+        "often is the function compiled?",
+        "Shape, dtype and layout have guards. A call whose guards all hold runs the program that is there, "
+        "however long ago it was compiled.",
+        choices=("once", "3 times", "4 times", "6 times"),
+        comparison="once",
+        misconception="A compiled function is compiled once.",
+    ),
+    PredictionQuestion(
+        "12-folded",
+        "A traced function has the line `if verbose:`, where `verbose` is a number of the notebook. You "
+        "change the number and call the function again. What happens?",
+        "The branch was chosen while tracing and is not in the graph. A guard on the name notices that the "
+        "number has changed. Without this guard, the old code would run.",
+        choices=("the old kernel runs, with the old answer", "it is compiled again", "an error"),
+        comparison="the old kernel runs, with the old answer",
+        misconception="A value that is folded while tracing never changes again.",
+    ),
+    PredictionQuestion(
+        "12-nvrtc",
+        "The same source once more, in a new process: how long is the first launch on an H200, where "
+        "compiling took 43 ms?",
+        "The compiled code is in a file whose name is a hash of source, options, architecture and versions. "
+        "CuPy only has to read it.",
+        choices=("about 43 ms", "some milliseconds", "less than 1 ms"),
+        comparison="about 43 ms",
+        misconception="A new process compiles its kernels again.",
+    ),
+)

@@ -1,0 +1,116 @@
+"""Questions of notebook 12."""
+
+from gpulab_course.teach.question import Choice, Question, WhyQuestion
+
+TITLE = "Fusion and JIT"
+
+QUESTIONS = (
+    Question(
+        "Ten element-wise expressions on large arrays become one kernel. What made the ten slow?",
+        (
+            Choice(
+                "the launches, which the host has to make one by one",
+                "They cost microseconds; large arrays take far longer.",
+            ),
+            Choice(
+                "intermediate results in memory",
+                "Ten passes move ten times the bytes.",
+                right=True,
+            ),
+            Choice("memory allocation for the temporaries", "The pool hands out the same blocks again."),
+            Choice("Python between the launches", "Python runs ahead while the GPU works."),
+        ),
+    ),
+    Question(
+        "Why does a fuser end a kernel at a reduction?",
+        (
+            Choice(
+                "a reduction needs the shared memory that others would use as well",
+                "Any kernel can use shared memory.",
+            ),
+            Choice(
+                "its consumer needs the sum, and other blocks may still be adding",
+                "The end of a kernel is where all blocks are done.",
+                right=True,
+            ),
+            Choice("sums would be rounded differently", "They can be, but this does not stop a fuser."),
+        ),
+    ),
+    Question(
+        "`e = exp(x)` is summed, and `e` is divided by the sum. Which edge is red, and what could be done?",
+        (
+            Choice(
+                "from e to the sum: store e, or compute it twice",
+                "The kernel of the sum keeps only sums. A second exp costs a read of x.",
+                right=True,
+            ),
+            Choice(
+                "none: e is computed once, and used twice in the same kernel",
+                "Its two users are in different kernels.",
+            ),
+            Choice("from x to e: read x twice", "Element-wise edges join."),
+        ),
+    ),
+    Question(
+        "A ReductionKernel with `max(a, b)` and the identity 0 finds the largest absolute value. What is "
+        "wrong?",
+        (
+            Choice("the identity: it must be −∞", "Absolute values are never below 0."),
+            Choice("NaN is lost", "max and fmaxf return the other operand.", right=True),
+            Choice("an empty array is an error", "With an identity its result is the identity."),
+            Choice("negative numbers are lost", "Not where the map takes absolute values."),
+        ),
+    ),
+    Question(
+        "A tracing compiler sees `if cp.cuda.is_available():`. What is in its graph?",
+        (
+            Choice("a branch that contains both of its sides", "The trace followed one side only."),
+            Choice(
+                "a call that is made every time", "It returned no array, so the trace does not contain it."
+            ),
+            Choice(
+                "nothing: tracing decided the branch", "The answer was folded into a constant.", right=True
+            ),
+        ),
+    ),
+    Question(
+        "`torch.compile` with its default options compiles a function, which is called with batches of 4, 8, "
+        "9 and 16 rows. How often is it compiled?",
+        (
+            Choice(
+                "once: the first program serves all of them",
+                "The first program rests on 4 rows. Its guard fails at 8.",
+            ),
+            Choice(
+                "twice: for 4 rows, then for any number",
+                "When a size changes, the second program has a symbol in its place.",
+                right=True,
+            ),
+            Choice(
+                "four times: once for each shape",
+                "That is what `dynamic=False` does, and the compiler of this notebook.",
+            ),
+        ),
+    ),
+    Question(
+        "`cp.fuse` is given a function with two reductions over a whole array. What does CuPy do on a GPU?",
+        (
+            Choice("it refuses", "It refuses only functions that it cannot trace."),
+            Choice("it launches one kernel for each expression", "The virtual GPU does this, and says so."),
+            Choice(
+                "one kernel with barriers of the grid",
+                "Intermediate results still go through memory.",
+                right=True,
+            ),
+        ),
+    ),
+    WhyQuestion(
+        "One kernel can do a matrix product, a layer norm and a GELU with one read and one write of memory. "
+        "Why do libraries rarely do so?",
+        (
+            "A block must own whole rows, so each block reads the whole second factor, from L2.",
+            "Registers have space for a few whole rows only, so each loaded element is used for a few rows.",
+            "It saves one round trip of the product. This matters only where the product is a large part.",
+        ),
+    ),
+)

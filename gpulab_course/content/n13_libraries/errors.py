@@ -1,0 +1,101 @@
+r"""How large rounding errors are: typically, as steps of a random walk, and at worst.
+
+With u the unit roundoff of a format (half the distance from 1 to the next number):
+
+- One rounding of s is off by something between -ulp(s) / 2 and ulp(s) / 2, ulp(s) the distance of s's
+  neighbours. If it is evenly spread, its RMS is ulp(s) / sqrt(12) (Widrow and Kollar, *Quantization Noise*,
+  Cambridge 2008).
+- A sum of n numbers, one after the other, is rounded n - 1 times, at each partial sum s_i. If these errors
+are
+  independent, their squares add up: RMS^2 = sum over i of E[ulp(s_i)^2] / 12 (a random walk: Wilkinson 1963;
+  Higham and Mary, *A new approach to probabilistic rounding error analysis*, SIAM J. Sci. Comput. 41, 2019).
+- At worst they all go the same way: \\|error\\| <= (n - 1) u sum \\|x_i\\|, and n u sum \\|x_i y_i\\| for a
+product of
+  vectors (Jeannerod and Rump, *Improved error bounds for inner products in floating-point arithmetic*, SIAM
+  J. Matrix Anal. Appl. 34, 2013).
+
+The expectation over partial sums that are normally distributed is exact, a sum over powers of two.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpulab.analysis.formats import FP32, Format
+
+Doubles = npt.NDArray[np.float64]
+
+
+def mean_square_ulp(form: Format, mean: float = 0.0, spread: float = 1.0) -> float:
+    """E[ulp(s)^2] of a normally distributed s, its standard deviation `spread`."""
+    if not spread:
+        _, power = math.frexp(mean)
+        return float(4.0 ** (max(power - 1, form.least_exponent) - form.fraction_bits))
+    top = math.frexp(abs(mean) + 10 * spread)[1]
+    powers = np.arange(max(top - 60, form.least_exponent), top + 1)
+
+    def below(limit: float) -> float:
+        r"""How likely \\|s\\| is less than that."""
+        high, low = ((sign * limit - mean) / (spread * math.sqrt(2)) for sign in (1, -1))
+        return (math.erf(high) - math.erf(low)) / 2
+
+    share = np.diff([0.0, *(below(2.0 ** int(power + 1)) for power in powers)])
+    return float((share * 4.0 ** (powers - form.fraction_bits)).sum())
+
+
+def walk_rms(n: int, form: Format, mean: float = 0.0, spread: float = 1.0) -> float:
+    """RMS error of the sum of n random numbers, added one after the other and rounded each time.
+
+    Parameters
+    ----------
+    n
+        How many numbers.
+    form
+        What each partial sum is rounded to.
+    mean, spread
+        Of the numbers, independent of each other; partial sums have the mean i mean and the standard
+        deviation sqrt(i) spread.
+    """
+    # Partial sums change slowly: a few hundred places of i, each standing for its neighbours.
+    edges = np.unique(np.geomspace(2, n + 1, 400).astype(int)) if n > 400 else np.arange(2, n + 2)
+    total = 0.0
+    for low, high in itertools.pairwise(edges):
+        i = (low + high - 1) / 2
+        total += (high - low) * mean_square_ulp(form, i * mean, math.sqrt(i) * spread)
+    return math.sqrt(total / 12)
+
+
+def worst_share(n: int, form: Format) -> float:
+    """The largest error of a sum of n numbers as a share of the sum of their absolute values: (n - 1) u."""
+    return (n - 1) * form.roundoff
+
+
+def product_rms(k: int, inputs: Format, sums: Format = FP32) -> float:
+    """RMS error of an element of a product of matrices of standard normal numbers, as a share of its RMS.
+
+    Parameters
+    ----------
+    k
+        Products that are added up.
+    inputs
+        What both matrices are rounded to: 2 E[ulp(x)^2] / 12 a product, relative to its mean square, 1.
+    sums
+        What each partial sum is rounded to.
+    """
+    rounded = k * 2 * mean_square_ulp(inputs) / 12
+    return math.sqrt((rounded + walk_rms(k, sums) ** 2) / k)
+
+
+def sum_errors(numbers: Any, form: Format) -> Doubles:
+    """What the sums of each row (seeds, n) are off by, added from left to right and rounded each time."""
+    x = form.round_all(numbers)
+    held = x[:, 0].copy()
+    for column in range(1, x.shape[1]):
+        held = form.round_all(held + x[:, column])
+    # Exact sums: of numbers of at most FP32's bits a double's errors are far below what is measured.
+    return np.asarray(held - np.array([math.fsum(row) for row in x]))

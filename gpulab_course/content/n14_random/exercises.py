@@ -1,0 +1,528 @@
+"""Exercises of notebook 14."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence, Set
+from typing import Any
+
+import numpy as np
+
+from gpulab.session import on_device
+from gpulab.words import count
+from gpulab_course.content.n14_random.generators import philox_words, tile_tree
+from gpulab_course.teach.judge import (
+    Advice,
+    Answer,
+    Case,
+    Draw,
+    KernelExercise,
+    Measured,
+    Mistake,
+    Near,
+    NotYet,
+    PythonExercise,
+    Row,
+    advice,
+    draw,
+)
+from gpulab_course.teach.judge.python.functions import must_be_a_function, spelt
+from virtualgpu.records import Dim3
+
+# 14-philox
+
+
+def random_words(drawn: Draw, size: Any, block: Dim3) -> Case:
+    """Words of Philox from a counter on that soon carries; keys with and without their highest bit."""
+    rng = drawn.rng
+    first = int(rng.choice([0, 5, 2**32 - 3, 2**31 - 2, 2**40 + 2**32 - 7])) + int(rng.integers(3))
+    keys = [int(rng.choice([0, 1, 2**31, 2**32 - 1, int(rng.integers(2**32))])) for _ in range(2)]
+    return _words(first, keys, size, block)
+
+
+def words_from(first: int, *keys: int) -> Callable[[Draw, Any, Dim3], Case]:
+    """From one counter on, by one key; without one, by any."""
+    return lambda drawn, size, block: _words(
+        first, keys or [int(key) for key in drawn.rng.integers(2**32, size=2)], size, block
+    )
+
+
+def _words(first: int, keys: Sequence[int], size: int, block: Dim3) -> Case:
+    wanted = philox_words(keys[0] | keys[1] << 32, first, -(-size // 4)).ravel()[:size]
+    grid = draw.blocks_for(-(-size // 4), block[0])
+    return Case(grid, {"key0": keys[0], "key1": keys[1], "first": first, "n": size}, {"words": wanted})
+
+
+def _words_as(m: Mistake, **other: Any) -> bool:
+    """Whether they are those of another way to compute them."""
+    if m.found is None:
+        return False
+    made = philox_words(m["key0"] | m["key1"] << 32, m["first"], -(-m["n"] // 4), **other)
+    return bool((made.ravel()[: m["n"]] == m.found).all())
+
+
+def _only_later_wrong(m: Mistake) -> bool:
+    """The first counters are right, those behind a carry are not."""
+    return m.found is not None and m.wanted is not None and not m.wrong[:4].any()
+
+
+# 14-sum
+
+
+def tile_sums(drawn: Draw, size: Any, block: Dim3) -> Case:
+    """The sum of each 256 elements, in the order of one tree; any number of blocks walks over the tiles."""
+    x = drawn.floats(size)
+    x[~np.isfinite(x)] = 1
+    if drawn.kind == draw.RANDOM:
+        x = x * np.float32(10.0) ** drawn.rng.integers(-3, 4, size).astype(np.float32)
+    tiles = -(-size // 256)
+    # A whole tile of -0 has the sum -0; of infinities and NaN a tile has one, or they would all be NaN.
+    lone = np.arange(tiles) * 256 + drawn.rng.integers(0, 256, tiles)
+    lone = lone[(lone < size) & (drawn.rng.random(tiles) < 0.7)]
+    if drawn.kind == draw.ZEROS:
+        x[: size // 512 * 256] = drawn.rng.choice((0.0, -0.0, -0.0), 1)
+        x[size // 256 * 256 :] = -0.0
+    elif drawn.kind == draw.INFINITE:
+        x[lone] = drawn.rng.choice((np.inf, -np.inf), lone.size)
+    elif drawn.kind == draw.NAN:
+        x[lone] = np.nan
+    return _summed(x, int(drawn.rng.integers(1, tiles + 3)))
+
+
+def _summed(x: Any, grid: int) -> Case:
+    return Case(grid, {"x": x, "n": x.size}, {"sums": Near(tile_tree(x), 0.0, ulps=0)})
+
+
+def tiles_of(*values: float) -> Callable[[Draw, Any, Dim3], Case]:
+    """Elements of these values alone."""
+
+    def case(drawn: Draw, size: Any, block: Dim3) -> Case:
+        x = drawn.rng.choice(np.array(values, np.float32), size)
+        return _summed(x, int(drawn.rng.integers(1, -(-size // 256) + 3)))
+
+    return case
+
+
+def many_warps(drawn: Draw, size: Any, block: Dim3) -> Case:
+    """A block for each tile, and with blocks of 1,024 threads more warps than 16 bits count."""
+    return _summed(drawn.floats(size), -(-size // 256))
+
+
+def many_blocks(drawn: Draw, size: Any, block: Dim3) -> Case:
+    """More blocks than 16 bits count, most of them without a tile."""
+    return _summed(drawn.floats(size), 2**16 + 40)
+
+
+def _only_other_zeros(m: Mistake) -> bool:
+    """Wrong are the signs of zeros alone."""
+    return m.found is not None and m.wanted is not None and bool((m.found == m.wanted)[m.wrong].all())
+
+
+def _only_order(m: Mistake) -> bool:
+    """Each sum is right but for the roundings of another order."""
+    if m.found is None or m.wanted is None:
+        return False
+    sizes = tile_tree(np.abs(m["x"])).astype(np.float64)
+    with np.errstate(invalid="ignore", over="ignore"):
+        return bool((np.abs(m.found.astype(np.float64) - m.wanted) <= 4e-7 * sizes)[m.wrong].all())
+
+
+# 14-dropout
+
+
+def dropout(drawn: Draw, size: Any, block: Dim3) -> Case:
+    """Dropout of x by the words from an offset on, with a grid of any size."""
+    rng = drawn.rng
+    x = drawn.floats(size)
+    far = int(rng.integers(2**55, 2**62))
+    offset = int(rng.choice([0, 1, 6, 4 * 2**32 - 5, 2**33 + 3, far])) + int(rng.integers(4))
+    # Mostly one of the words itself, or the next number: the first is kept, the other dropped.
+    dropped = rng.choice(["0", "2**30", "3 * 2**30", "2**32 - 1", "a word", "a word", "a word + 1"])
+    return _dropped(drawn, x, block, offset, str(dropped), float(rng.uniform(0.3, 9)))
+
+
+def _dropped(drawn: Draw, x: Any, block: Dim3, offset: int, limit: str, scale: float) -> Case:
+    rng = drawn.rng
+    size = x.size
+    key = int(rng.integers(2**64, dtype=np.uint64))
+    words = philox_words(key, offset // 4, size // 4 + 2).ravel()[offset % 4 :][:size]
+    near = int(rng.choice(words)) if size else 0
+    known = {"0": 0, "2**30": 2**30, "2**31": 2**31, "3 * 2**30": 3 * 2**30, "2**32 - 1": 2**32 - 1}
+    dropped = {**known, "a word": near, "a word + 1": min(near + 1, 2**32 - 1)}[limit]
+    with np.errstate(over="ignore", invalid="ignore"):
+        wanted = np.where(words < dropped, np.float32(0), x * np.float32(scale))
+    grid = int(rng.integers(1, draw.blocks_for(size, block[0]) + 2))
+    values = {"x": x, "key0": key & 0xFFFFFFFF, "key1": key >> 32, "offset": offset, "dropped": dropped}
+    return Case(grid, {**values, "scale": np.float32(scale), "n": size}, {"y": wanted})
+
+
+def dropout_of(offset: int, limit: str, scale: float, *edges: float) -> Callable[[Draw, Any, Dim3], Case]:
+    """From one offset on, with one limit and one scale; every fifth element is one of the edges."""
+
+    def case(drawn: Draw, size: Any, block: Dim3) -> Case:
+        x = drawn.floats(size)
+        if edges:
+            x[::5] = drawn.rng.choice(np.array(edges, np.float32), x[::5].size)
+        return _dropped(drawn, x, block, offset, limit, scale)
+
+    return case
+
+
+def _times_zero(m: Mistake) -> bool:
+    """Wrong alone where an infinity or NaN is dropped."""
+    if m.found is None or m.wanted is None:
+        return False
+    x = np.asarray(m["x"])[m.wrong]
+    return bool(
+        np.isnan(m.found[m.wrong]).all() and not np.isfinite(x).any() and (m.wanted[m.wrong] == 0).all()
+    )
+
+
+def _at_the_limit(m: Mistake) -> bool:
+    """Only elements are wrong whose word is `dropped`, or next to it."""
+    if m.found is None or not m.wrong.any():
+        return False
+    key = m["key0"] | m["key1"] << 32
+    offset = m["offset"]
+    words = philox_words(key, offset // 4, m["n"] // 4 + 2).ravel()[offset % 4 :][: m["n"]]
+    return bool((np.abs(words[m.wrong].astype(np.int64) - m["dropped"]) <= 1).all())
+
+
+def _mask_as(m: Mistake, offset: int, counter_bits: int = 64) -> bool:
+    """Whether it is the mask of another offset, or of a narrower counter."""
+    if m.found is None:
+        return False
+    key = m["key0"] | m["key1"] << 32
+    fours = m["n"] // 4 + 2
+    words = philox_words(key, offset // 4, fours, counter_bits=counter_bits).ravel()[offset % 4 :]
+    with np.errstate(over="ignore"):
+        made = np.where(words[: m["n"]] < m["dropped"], np.float32(0), m["x"] * m["scale"])
+    return bool(np.array_equal(made, m.found, equal_nan=True))
+
+
+# 14-state
+
+_GPUS = 2
+
+
+def _played(answer: Any, asks: Callable[..., Any], seed: int, draws: int) -> dict[str, Any]:
+    """Where the answer is: `twice` with generators of Python, NumPy and each GPU, and what follows.
+
+    What each run draws is told at once; what it should have drawn is not there before the answer is done.
+    """
+
+    def generators() -> dict[str, Any]:
+        kinds = (cp.random.Philox4x3210, cp.random.XORWOW)
+        gpus = []
+        for device, kind in enumerate(kinds):
+            with cp.cuda.Device(device):
+                gpus.append(cp.random.Generator(kind(seed + device, size=1024)))
+        return {"python": random.Random(seed), "numpy": np.random.default_rng(seed), "gpus": gpus}
+
+    def work(rngs: dict[str, Any]) -> list[Any]:
+        out = [[rngs["python"].random() for _ in range(draws)], rngs["numpy"].random(draws).tolist()]
+        for device, rng in enumerate(rngs["gpus"]):
+            with cp.cuda.Device(device):
+                out += [rng.random(draws).tolist(), rng.standard_normal(2 * draws - 1).tolist()]
+        return out
+
+    with on_device("virtual:T4", count=_GPUS) as cp:
+        mine = generators()
+        other = generators()
+        for rngs in (mine, other):
+            work(rngs)  # they have drawn before
+
+        runs: list[None] = []
+
+        def once() -> list[Any]:
+            drawn = work(mine)
+            runs.append(None)
+            asks(drawn)
+            return drawn
+
+        result = answer(once, mine)
+        told = {"result": result, "runs": len(runs), "wanted": work(other)}
+        return {**told, "after": work(mine) == work(other)}
+
+
+_PARTS = (
+    "Python's",
+    "NumPy's",
+    *(f"GPU {device}'s {what}" for device in range(_GPUS) for what in ("", "normal ")),
+)
+
+
+def judge_twice(answer: Answer) -> str:
+    """``twice(work, rngs)``: run `work()` twice with the same numbers, and leave off as after one run."""
+    must_be_a_function("twice", answer.is_function, answer.kind)
+    for draws in (3, int(answer.rng.integers(4, 40))):
+        shown = f"`twice` with {count(draws, 'number')} drawn of each kind"
+        drawn: list[Any] = []
+        found = answer.ask(_played, int(answer.rng.integers(1000)), draws, shown=shown, back=drawn.append)
+        wanted = found["wanted"]
+        runs = [run == found["wanted"] for run in drawn]
+        if not len(runs) == found["runs"] == 2:
+            raise NotYet(
+                f"{shown} calls work() {count(found['runs'], 'time')}, not 2 times: both runs are real ones."
+            )
+        if not runs[0]:
+            raise NotYet(
+                f"{shown}: the first run does not draw what comes next. Keep the states as they are; seeding "
+                "begins another sequence."
+            )
+        if not runs[1]:
+            wrong = [name for name, a, b in zip(_PARTS, drawn[-1], wanted, strict=True) if a != b]
+            kinds = " and ".join(dict.fromkeys(name.split("'")[0] + "'s" for name in wrong))
+            raise NotYet(
+                f"{shown}: the second run draws other numbers from {kinds} generator. "
+                "Keep a copy of its state "
+                "before the first run, and put it back before the second."
+            )
+        pair = found["result"]
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise NotYet(f"{shown} should return both results, as a pair.")
+        if list(pair) != [wanted, wanted]:
+            raise NotYet(f"{shown} should return what work() returned, the first run's result first.")
+        if not found["after"]:
+            raise NotYet(f"{shown}: what is drawn afterwards is not what follows one run.")
+    return "four generators on three processors begin the second run where they began the first."
+
+
+# 14-switch
+
+SWITCHES = ("seed", "fixed order", "one stream", "sorted keys", "fixed algorithm")
+_COSTS = {"seed": 0, "fixed order": 30, "one stream": 25, "sorted keys": 5, "fixed algorithm": 15}
+MOST_RUNS = 200
+
+
+class Program:
+    """A program with hidden causes of differing results: each a switch, and how often it shows."""
+
+    def __init__(self, causes: dict[str, float], seed: int) -> None:
+        self._causes, self._rng, self.runs = causes, random.Random(seed), 0
+
+    def __call__(self, on: Sequence[str]) -> str:
+        """One run: a digest of its result."""
+        enabled = set(on)
+        unknown = enabled - set(SWITCHES)
+        if unknown:
+            raise ValueError(f"There is no switch {sorted(unknown)[0]!r}; there are {', '.join(SWITCHES)}.")
+        self.runs += 1
+        if self.runs > 50 * MOST_RUNS:
+            raise NotYet(f"needed(run, switches) runs it again and again; {MOST_RUNS} times are enough.")
+        shown = [s for name, s in self._causes.items() if name not in enabled and self._rng.random() < s]
+        return f"{sum(self._rng.randrange(1 << 30) for _ in shown):08x}"
+
+
+def _asked(answer: Any, asks: Callable[..., Any]) -> Any:
+    """Where the answer is: which switches it finds."""
+    found = answer(lambda on=(): asks([str(name) for name in on]), SWITCHES)
+    return sorted(map(str, found)) if isinstance(found, Set | list | tuple | np.ndarray) else found
+
+
+def judge_needed(answer: Answer) -> str:
+    """``needed(run, switches)``: the fewest switches that make a program's results the same each time."""
+    must_be_a_function("needed", answer.is_function, answer.kind)
+    rng = answer.rng
+    cases: list[tuple[str, ...]] = [("fixed order",), ("seed",), (), ("seed", "fixed order"), SWITCHES]
+    cases += [tuple(name for name in SWITCHES if rng.random() < 0.5) for _ in range(4)]
+    often = (0.95, 0.6, 0.35)
+    seldom = (0.35,)
+    # Who looks five times misses one of ten seldom causes.
+    tried = [(causes, often) for causes in cases] + [(SWITCHES, seldom)] * 12
+    for number, (causes, kinds) in enumerate(tried):
+        shares = {name: float(rng.choice(kinds)) for name in causes}
+        shown = f"needed(run, switches) for program {number + 1}"
+        program = Program(shares, int(rng.integers(10**6)))
+        found = answer.ask(_asked, shown=shown, back=program)
+        if not isinstance(found, list):
+            raise NotYet(f"{shown} gives {spelt(found)}: return a set of names of switches.")
+        left = [name for name in causes if name not in found]
+        if left:
+            raise NotYet(
+                f"{shown} leaves out {left[0]!r}, and its results still differ from run to run. Some causes "
+                "show seldom: one or two runs that agree prove nothing."
+            )
+        idle = [name for name in found if name not in causes]
+        if idle:
+            costs = sum(_COSTS.get(name, 0) for name in idle)
+            raise NotYet(
+                f"{shown} turns on {idle[0]!r} for nothing: without "
+                f"{'it' if len(idle) == 1 else 'these'} the "
+                f"results are the same each time, and the program takes {costs} % less. "
+                "Turn all on, then one "
+                "off at a time."
+            )
+        if program.runs > MOST_RUNS:
+            raise NotYet(f"{shown} runs it {program.runs:,} times; {MOST_RUNS} are enough.")
+    return f"the causes are found, no switch is on for nothing, within {MOST_RUNS} runs."
+
+
+_CARRY = (
+    "A counter has 64 bits here: its upper 32 belong into the second word, and are 0 only for the first "
+    "2³² counters."
+)
+
+EXERCISES = (
+    KernelExercise(
+        "14-philox",
+        "Philox4x32-10, bit for bit",
+        kernel="random_words",
+        parameters="unsigned* words, unsigned key0, unsigned key1, long long first, int n",
+        case=random_words,
+        table=(
+            Row("counter 0 and key 0", words_from(0, 0, 0), (1, 2, 3, 5)),
+            Row("the largest key", words_from(1, 2**32 - 1, 2**32 - 1), (7,)),
+            Row("counters around 2³¹", words_from(2**31 - 2), (37,)),
+            Row("counters around 2³²", words_from(2**32 - 3), (38, 400)),
+            Row("counters around 2⁴⁰ + 2³²", words_from(2**40 + 2**32 - 3), (39,)),
+            Row("counters around 2⁶²", words_from(2**62 - 3), (40,)),
+            Row("the last counters, and 0 after them", words_from(-3), (41,)),
+        ),
+        reference="philox.cu",
+        once=True,
+        measured=Measured(1 << 13, (256, 1, 1)),
+        advice=(
+            Advice(advice.out_of_bounds, "n need not be a multiple of four: guard each of a thread's words."),
+            Advice(advice.written_twice, "Each four words belong to one thread."),
+            Advice(advice.partly_unwritten, "A thread makes four words, from 4 * its number on."),
+            Advice(lambda m: _words_as(m, rounds=9), "These are the words of 9 rounds: ten are asked for."),
+            Advice(lambda m: _words_as(m, rounds=11), "These are the words of 11 rounds: ten are asked for."),
+            Advice(
+                lambda m: _words_as(m, bumps=(0, 0)),
+                "The key has to grow after each round, both words of it.",
+            ),
+            Advice(
+                lambda m: _words_as(m, early=True),
+                "The key grows *after* a round: the first takes it as given.",
+            ),
+            Advice(lambda m: _words_as(m, counter_bits=32), _CARRY),
+            Advice(_only_later_wrong, _CARRY),
+            Advice(
+                lambda m: m.found is not None,
+                "Compare round by round with NumPy's: multiply without signs (__umulhi), "
+                "c.x and c.z; the upper "
+                "halves are crossed over and mixed with c.y, c.w and the key, the lower "
+                "ones stay as they are.",
+            ),
+        ),
+        praise="the published words, from any counter on, on any grid.",
+    ),
+    KernelExercise(
+        "14-sum",
+        "One sum for every launch",
+        kernel="tile_sums",
+        parameters="const float* x, float* sums, int n",
+        case=tile_sums,
+        table=(
+            Row("tiles of −0 alone", tiles_of(-0.0), (256, 1024, 1)),
+            Row("tiles of −0 and 0", tiles_of(-0.0, 0.0), (600,)),
+            Row("infinities of both signs in a tile", tiles_of(np.inf, -np.inf, 1), (700,)),
+            Row("sums beyond the largest float", tiles_of(3e38, -3e38, 1e38), (900,)),
+            Row("more blocks than 16 bits count", many_blocks, (1500,)),
+            Row("more warps than 16 bits count", many_warps, (540_000,)),
+        ),
+        reference="tile_sums.cu",
+        once=True,
+        measured=Measured(1 << 14, (256, 1, 1)),
+        advice=(
+            Advice(
+                advice.out_of_bounds, "The last tile may have fewer than 256 elements: 0 stands for the rest."
+            ),
+            Advice(
+                advice.fault("barrier"),
+                "All threads of a block come to every barrier, however few add in a step.",
+            ),
+            Advice(advice.written_twice, "One thread writes a tile's sum."),
+            Advice(
+                advice.hazard("RAW", "WAR", "WAW"),
+                "A barrier after loading, after each step, and before the next tile overwrites what is read.",
+            ),
+            Advice(
+                advice.in_stage("orders"),
+                "It depends on which block comes first: no atomics on floats.",
+            ),
+            Advice(
+                _only_other_zeros,
+                "The sign of a zero is another: −0 + −0 is −0, and −0 + 0 is 0, as beyond n.",
+            ),
+            Advice(
+                _only_order,
+                "As good as right, but not the same bits: the order of additions has to "
+                "be the one asked for, "
+                "whatever blockDim.x is: s[k] += s[k + half] for half = 128, 64, … 1.",
+            ),
+            Advice(
+                advice.partly_unwritten,
+                "Some sums were never written: there may be fewer blocks than tiles, so "
+                "each walks on by gridDim.x.",
+            ),
+            Advice(
+                lambda m: m.found is not None,
+                "A tile has 256 elements, whatever blockDim.x is: let k run from "
+                "threadIdx.x in steps of blockDim.x.",
+            ),
+        ),
+        praise="the same bits for every grid and every block.",
+    ),
+    KernelExercise(
+        "14-dropout",
+        "One mask for every grid",
+        kernel="dropout",
+        parameters=(
+            "const float* x, float* y, unsigned key0, unsigned key1, long long offset, unsigned dropped, "
+            "float scale, int n"
+        ),
+        case=dropout,
+        table=(
+            Row("nothing dropped", dropout_of(0, "0", 1.25, np.inf, np.nan), (77,)),
+            Row("nearly all dropped", dropout_of(5, "2**32 - 1", 2.0, np.inf, -np.inf, np.nan), (300,)),
+            Row("a limit of 2³¹", dropout_of(2, "2**31", 2.0, np.inf, -np.inf, np.nan, -0.0), (1000,)),
+            Row("a word at the limit", dropout_of(3, "a word", 1.5), (1, 50)),
+            Row("a word below the limit", dropout_of(6, "a word + 1", 1.5), (1, 50)),
+            Row("a scale below 0", dropout_of(1, "2**30", -3.5), (90,)),
+            Row("a scale of 0", dropout_of(1, "2**30", 0.0), (90,)),
+            Row("words around 2³²", dropout_of(2**32 - 7, "2**31", 2.0), (40,)),
+            Row("counters around 2³²", dropout_of(2**34 - 9, "2**31", 2.0), (60,)),
+            Row("words around 2⁶²", dropout_of(2**62 - 5, "2**31", 2.0), (60,)),
+        ),
+        reference="dropout.cu",
+        level="stretch",
+        once=True,
+        measured=Measured(1 << 14, (256, 1, 1), slack=6.0),
+        advice=(
+            Advice(advice.out_of_bounds, "Guard the end: i < n, for each of a thread's elements."),
+            Advice(
+                _at_the_limit,
+                "Words less than `dropped` are dropped, `dropped` itself is not: compare them as the whole "
+                "numbers without signs that they are.",
+            ),
+            Advice(advice.written_twice, "Every element belongs to one thread."),
+            Advice(
+                advice.partly_unwritten,
+                "Some elements were never written: the grid may be smaller than n, so threads walk on.",
+            ),
+            Advice(
+                _times_zero,
+                "An infinity that is multiplied by 0 is NaN: what is dropped becomes 0, whatever it was.",
+            ),
+            Advice(
+                lambda m: m["offset"] > 0 and _mask_as(m, 0),
+                "This is the mask of offset 0, in every launch: element i takes word offset + i.",
+            ),
+            Advice(
+                lambda m: _mask_as(m, m["offset"], counter_bits=32),
+                "Word w is word w % 4 of counter w / 4, and counters have 64 bits.",
+            ),
+            Advice(
+                lambda m: m.found is not None,
+                "Element i takes word w = offset + i, which is word w % 4 of counter w / "
+                "4, whichever thread comes "
+                "to it: nothing of a thread, a block or the grid may go into counter or key.",
+            ),
+        ),
+        praise="element i is dropped or kept whatever the launch is.",
+    ),
+    PythonExercise("14-state", "Save and restore all generators", judge_twice),
+    PythonExercise("14-switch", "Which switches does it take?", judge_needed, level="stretch"),
+)

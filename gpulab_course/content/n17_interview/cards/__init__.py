@@ -1,0 +1,21 @@
+"""The cards of `gl.interview`, a module a kind."""
+
+from gpulab_course.content.n17_interview.cards import (
+    bugs,
+    diagnoses,
+    estimates,
+    ladders,
+    napkins,
+    refutations,
+    whiteboard,
+)
+
+CARDS = (
+    *estimates.CARDS,
+    *napkins.CARDS,
+    *diagnoses.CARDS,
+    *whiteboard.CARDS,
+    *bugs.CARDS,
+    *refutations.CARDS,
+    *ladders.CARDS,
+)

@@ -1,0 +1,296 @@
+"""Cards with a program that has a bug which people really write: one change to the course's own solution."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+
+from gpulab_course.content.n17_interview.cards.judged import (
+    ENDLESS,
+    FAULTS,
+    IDLE,
+    MEMORY,
+    RACE,
+    RESULTS,
+    exercise,
+    faults,
+    model,
+    outcome,
+)
+from gpulab_course.content.n17_interview.cards.tasks import TASKS
+from gpulab_course.teach.interview import Card, Drawn, Found, Part
+
+
+@dataclass(frozen=True)
+class Bug:
+    """A bug: texts of the solution with what stands there instead; and kinds that are right to name as well."""
+
+    what: str
+    changes: tuple[tuple[str, str], ...]
+    also: tuple[str, ...] = ()
+
+    def program(self, solution: str) -> str:
+        """The solution with the bug in it, and without comments, which tell what was meant."""
+        for right, wrong in self.changes:
+            assert solution.count(right) == 1, (self.what, right)
+            solution = solution.replace(right, wrong)
+        lines = [line.partition("//")[0].rstrip() for line in solution.splitlines()]
+        return "\n".join(line for line in lines if line.strip()) + "\n"
+
+
+def _bug(what: str, *changes: tuple[str, str], also: tuple[str, ...] = ()) -> Bug:
+    return Bug(what, changes, also)
+
+
+_GUARD = ("    if (i < n) {\n        y[i] = a * x[i] + y[i];\n    }", "    y[i] = a * x[i] + y[i];")
+_SCAN_STEP = "        int other = t >= step ? part[t - step] : 0;\n        __syncthreads();\n"
+_TREE = (
+    "            for (int k = threadIdx.x; k < half; k += blockDim.x) s[k] += s[k + half];\n"
+    "            __syncthreads();\n"
+)
+BUGS: dict[str, tuple[Bug, ...]] = {
+    "00-saxpy": (
+        _bug("no guard", _GUARD),
+        _bug("guard with <=", ("i < n", "i <= n")),
+        _bug(
+            "without the block's number",
+            ("blockIdx.x * blockDim.x + threadIdx.x", "threadIdx.x"),
+            also=(RESULTS,),
+        ),
+        _bug(
+            "gridDim instead of blockDim",
+            ("blockIdx.x * blockDim.x", "blockIdx.x * gridDim.x"),
+            also=(RESULTS,),
+        ),
+    ),
+    "02-stride": (
+        _bug(
+            "one element a thread",
+            (
+                "for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += stride)",
+                "int i = blockIdx.x * blockDim.x + threadIdx.x;\n    if (i < n)",
+            ),
+            ("    int stride = gridDim.x * blockDim.x;\n", ""),
+        ),
+        _bug("guard with <=", ("i < n", "i <= n")),
+        _bug(
+            "a run of neighbours for each thread",
+            (
+                "    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += stride)\n",
+                (
+                    "    int run = (n + stride - 1) / stride, t = blockIdx.x * blockDim.x + threadIdx.x;\n"
+                    "    for (int i = t * run; i < min(n, (t + 1) * run); ++i)\n"
+                ),
+            ),
+        ),
+    ),
+    "02-index": (
+        _bug("rows and columns exchanged", ("row * cols + col", "col * rows + row")),
+        _bug("width for height", ("row * cols + col", "row * rows + col"), also=(RESULTS, RACE)),
+        _bug("guard on one side", ("row < rows && col < cols", "col < cols"), also=(RACE,)),
+    ),
+    "03-warp-sum": (
+        _bug("one step short", ("offset > 0", "offset > 1")),
+        _bug(
+            "a sum for each block",
+            ("threadIdx.x % 32 == 0", "threadIdx.x == 0"),
+            ("out[i / 32]", "out[blockIdx.x]"),
+        ),
+        _bug(
+            "returns before the shuffle",
+            ("    int v = i < n ? x[i] : 0;", "    if (i >= n) return;\n    int v = x[i];"),
+            also=(RESULTS,),
+        ),
+    ),
+    "03-bins": (
+        _bug(
+            "adds without an atomic", ("atomicAdd(&bins[key], __popc(peers))", "bins[key] += __popc(peers)")
+        ),
+        _bug("one for each group", ("__popc(peers)", "1")),
+        _bug("key 0 for lanes without one", ("keys[i] : -1", "keys[i] : 0")),
+    ),
+    "05-copy4": (
+        _bug(
+            "the tail is forgotten",
+            ("    int last = 4 * whole + i;\n    if (last < n) y[last] = x[last];\n", ""),
+        ),
+        _bug("rounds up", ("whole = n / 4", "whole = (n + 3) / 4")),
+        _bug(
+            "four loads in a row",
+            (
+                "if (i < whole) ((float4*)y)[i] = ((const float4*)x)[i];",
+                "if (i < whole)\n        for (int k = 0; k < 4; ++k) y[4 * i + k] = x[4 * i + k];",
+            ),
+        ),
+    ),
+    "05-transpose": (
+        _bug("no barrier", ("    __syncthreads();\n", ""), also=(MEMORY,)),
+        _bug("no padding", ("tile[32][33]", "tile[32][32]")),
+        _bug(
+            "the tile stays where it was",
+            (
+                "blockIdx.y * 32 + threadIdx.x, out_row = blockIdx.x * 32",
+                "blockIdx.x * 32 + threadIdx.x, out_row = blockIdx.y * 32",
+            ),
+            also=(RESULTS, MEMORY, RACE),
+        ),
+        _bug(
+            "the old guard",
+            ("out_row + k < cols && out_col < rows", "out_row + k < rows && out_col < cols"),
+            also=(RESULTS, MEMORY),
+        ),
+    ),
+    "05-matmul": (
+        _bug(
+            "no barrier after the loads",
+            (
+                "        __syncthreads();\n        for (int k = 0; k < side; ++k) sum += as[ty][k] * bs[k][tx];\n",
+                "        for (int k = 0; k < side; ++k) sum += as[ty][k] * bs[k][tx];\n",
+            ),
+            also=(MEMORY,),
+        ),
+        _bug("no barrier before the next loads", ("bs[k][tx];\n        __syncthreads();\n", "bs[k][tx];\n")),
+        _bug("whole tiles only", ("k0 < inner;", "k0 + side <= inner;")),
+        _bug("row for inner", ("a[row * inner + k0 + tx]", "a[row * rows + k0 + tx]"), also=(RESULTS,)),
+    ),
+    "06-block": (
+        _bug("a maximum from 0", ("-2147483647 - 1", "0")),
+        _bug("halves an odd number", ("int half = (left + 1) / 2;", "int half = left / 2;")),
+        _bug(
+            "the last warp without a barrier",
+            (
+                "        __syncthreads();\n        left = half;",
+                "        if (half > 32) __syncthreads();\n        left = half;",
+            ),
+        ),
+    ),
+    "06-scan": (
+        _bug("in place with one barrier", (_SCAN_STEP, _SCAN_STEP.replace("        __syncthreads();\n", ""))),
+        _bug(
+            "the block's number instead of a ticket",
+            ("if (t == 0) tile = atomicAdd(state, 1);", "if (t == 0) tile = blockIdx.x;"),
+            also=(ENDLESS,),
+        ),
+        _bug(
+            "no fence before the flag", ("        __threadfence();\n        atomicExch", "        atomicExch")
+        ),
+        _bug("inclusive", ("part[t] - own", "part[t]")),
+    ),
+    "06-compact": (
+        _bug("no barrier", ("    __syncthreads();\n", ""), also=(MEMORY,)),
+        _bug(
+            "all votes of the warp",
+            ("__popc(votes & ((1u << lane) - 1))", "__popc(votes)"),
+            also=(RESULTS, MEMORY),
+        ),
+        _bug("counts its own block only", ("before[blockIdx.x] + kept", "kept")),
+    ),
+    "06-blur": (
+        _bug(
+            "no barrier before the next tile",
+            (
+                "    sum / 25;\n        }\n        __syncthreads();\n".strip(),
+                "sum / 25;\n        }\n".strip(),
+            ),
+        ),
+        _bug(
+            "no barrier after the loads",
+            ("        __syncthreads();\n        int row", "        int row"),
+            also=(MEMORY,),
+        ),
+        _bug("clamps to the height", ("rows - 1)", "rows)"), also=(RESULTS,)),
+        _bug(
+            "zeros beyond the edge",
+            (
+                (
+                    "            int r = min(max(top - 2 + k / width, 0), rows - 1);\n"
+                    "            int c = min(max(left + k % width, 0), cols - 1);\n"
+                    "            tile[k] = x[r * cols + c];\n"
+                ),
+                (
+                    "            int r = top - 2 + k / width, c = left + k % width;\n"
+                    "            tile[k] = r >= 0 && r < rows && c >= 0 && c < cols ? x[r * cols + c] : 0;\n"
+                ),
+            ),
+        ),
+    ),
+    "06-softmax": (
+        _bug("the sum keeps its old scale", ("            sum *= expf(most - v);\n", "")),
+        _bug("no barrier", ("    __syncthreads();\n", ""), also=(MEMORY,)),
+        _bug("warps added without their scale", ("sums[w] * expf(mosts[w] - most)", "sums[w]")),
+    ),
+    "14-sum": (
+        _bug("no barrier between the steps", (_TREE, _TREE.replace("            __syncthreads();\n", ""))),
+        _bug(
+            "one element a thread",
+            (
+                (
+                    "        for (int k = threadIdx.x; k < 256; k += blockDim.x) {\n"
+                    "            int i = tile * 256 + k;\n            s[k] = i < n ? x[i] : 0;\n        }\n"
+                ),
+                (
+                    "        int i = tile * 256 + threadIdx.x;\n"
+                    "        if (threadIdx.x < 256) s[threadIdx.x] = i < n ? x[i] : 0;\n"
+                ),
+            ),
+            also=(RESULTS,),
+        ),
+        _bug(
+            "thread 0 adds in order",
+            (
+                "        for (int half = 128; half > 0; half /= 2) {\n" + _TREE + "        }\n",
+                "        if (threadIdx.x == 0)\n            for (int k = 1; k < 256; ++k) s[0] += s[k];\n",
+            ),
+            also=(IDLE,),
+        ),
+    ),
+}
+
+
+def repair(rng: Random, name: str) -> Drawn:
+    bug = rng.choice(BUGS[name])
+    code = bug.program(model(name))
+
+    def kind() -> Found:
+        kinds, verdict = faults(name, code)
+        return Found(
+            kinds[0],
+            f"by the sanitizer, and judged as {name}",
+            f"What it earns: {verdict.message}",
+            also=(*kinds[1:], *bug.also),
+        )
+
+    return Drawn(
+        parts=(
+            Part(
+                question=f"{TASKS[name]} This program compiles and is wrong, or costs too much. What is wrong with it?",
+                measure=kind,
+                choices=FAULTS,
+                code=code,
+            ),
+            Part(
+                question="Repair it: `answer(code)`, for the same launch. A change that only hides the fault is "
+                "refused. A program that does not compile is not locked.",
+                judge=partial(outcome, name),
+                code=code,
+                model=model(name),
+            ),
+        ),
+        points=(
+            "Named the line, and an input or an order of threads for which it goes wrong.",
+            "Said why a test may have passed all the same.",
+            "Repaired the cause: no smaller grid, no longer array, no clamp, no serial loop.",
+            "Said which tool would have found it.",
+        ),
+        sentence="Here is the line, here the smallest input that shows it, and this change makes it right for all.",
+        parameters={"exercise": name, "bug": bug.what},
+    )
+
+
+def _card(name: str) -> Card:
+    title = f"A wrong program: {exercise(name).title}"
+    return Card(f"bug-{name}", "bug", "L4", title, partial(repair, name=name), (name[:2],))
+
+
+CARDS = tuple(map(_card, BUGS))

@@ -1,0 +1,634 @@
+"""More kernels with one flaw each: of instructions, and of how a grid lies on a device; and sound kernels."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+
+from gpulab_course.content.n17_interview.cards.hidden.flawed import (
+    DEVICES,
+    SMS,
+    THREADS,
+    Case,
+    _floats,
+    _source,
+    _zeros,
+    family,
+)
+
+WORK = "for (int k = 0; k < {many}; k++) v = fmaf(v, 0.999f, 0.5f) + sqrtf(v);"
+
+
+# --- divergence -------------------------------------------------------------------------------------
+@family("divergence")
+def odd_and_even(rng: random.Random) -> Case:
+    device = rng.choice(DEVICES)
+    ways = rng.choice([2, 4, 8])
+    n = rng.choice([1 << 17, 1 << 18])
+
+    def body(which: str) -> str:
+        lines = [f"    float v = x[i];\n    int way = {which};"]
+        lines += [
+            f"    {'else ' if at else ''}if (way == {at}) for (int k = 0; k < 64; k++) "
+            f"v = v * {0.5 + at / 16}f + sqrtf(v + {at});"
+            for at in range(ways)
+        ]
+        return "\n".join([*lines, "    y[i] = v;"])
+
+    code = _source("const float* x, float* y, int n", body(f"i % {ways}"), body(f"(i / 32) % {ways}"))
+    shape = n // 256, 256, 0
+    return Case(
+        "odd_and_even", "divergence", device, code, (_floats(n), _zeros(n), np.int32(n)), shape, shape
+    )
+
+
+@family("divergence")
+def uneven_rounds(rng: random.Random) -> Case:
+    device = rng.choice(DEVICES)
+    most = rng.choice([4, 8])
+    n = rng.choice([1 << 16, 1 << 17])
+    body = "    float v = x[i];\n    for (int k = 0; k < r[i]; k++) v = v * 0.99f + sqrtf(v);\n    y[i] = v;"
+    code = _source(
+        "const float* x, float* y, const int* r, const int* sorted", body, body.replace("r[i]", "sorted[i]")
+    )
+    rounds = np.random.default_rng(n).integers(1, 32 * most, n).astype(np.int32)
+    rounds[::32] = 32 * most
+    # Of a length in each warp, and of all lengths in each block.
+    order = np.sort(rounds).reshape(-1, n // 256, 32) if n % 8192 == 0 else np.sort(rounds)
+    shape = n // 256, 256, 0
+    return Case(
+        "uneven_rounds",
+        "divergence",
+        device,
+        code,
+        (_floats(n), _zeros(n), rounds, np.ascontiguousarray(order.transpose(1, 0, 2)).reshape(-1)),
+        shape,
+        shape,
+    )
+
+
+@family("divergence")
+def one_lane_in_many(rng: random.Random) -> Case:
+    device = rng.choice(DEVICES)
+    every = rng.choice([4, 8, 16])
+    n = rng.choice([1 << 20, 1 << 21])
+    work = WORK.format(many=64)
+    code = _source(
+        "float* y, int n, int every",
+        f"    if (i % every == 0) {{ float v = i; {work} y[i / every] = v; }}",
+        f"    if (i < n / every) {{ float v = i * every; {work} y[i] = v; }}",
+    )
+    shape = n // 256, 256, 0
+    return Case(
+        "one_lane_in_many",
+        "divergence",
+        device,
+        code,
+        (_zeros(n), np.int32(n), np.int32(every)),
+        shape,
+        (n // every // 256, 256, 0),
+    )
+
+
+# --- how the grid lies on the device ----------------------------------------------------------------
+def _heavy(rounds: str) -> str:
+    return (
+        f"    float v = i;\n    for (int k = 0; k < {rounds}; k++) v = fmaf(v, 0.999f, 0.5f);\n    y[i] = v;"
+    )
+
+
+@family("tail")
+def one_block_too_many(rng: random.Random) -> Case:
+    device = rng.choice(["A100", "H100", "H200", "T4"])
+    threads = 1024
+    per_sm = 1 if device == "T4" else 2
+    slots = SMS[device] * per_sm
+    rounds = rng.choice([1000, 2000, 3000])
+    extra = rng.choice([1, 2, 8])
+    blocks = slots + extra
+    code = _source(
+        "float* y, int total",
+        _heavy(str(rounds)),
+        f"    int each = total / (gridDim.x * blockDim.x) + 1;\n{_heavy('each')}",
+    )
+    return Case(
+        "one_block_too_many",
+        "tail",
+        device,
+        code,
+        (_zeros(blocks * threads), np.int32(blocks * threads * rounds)),
+        (blocks, threads, 0),
+        (slots, threads, 0),
+    )
+
+
+@family("tail")
+def a_heavy_block(rng: random.Random) -> Case:
+    device = rng.choice(DEVICES)
+    rounds = rng.choice([200, 400])
+    heavy = rng.choice([12, 20, 30])
+    blocks = 6 * SMS[device]
+    code = _source(
+        "float* y, int blocks",
+        _heavy(f"(blockIdx.x == blocks - 1 ? {heavy} * {rounds} : {rounds})"),
+        _heavy(f"({rounds} + {heavy} * {rounds} / blocks)"),
+    )
+    shape = blocks, 128, 0
+    return Case("a_heavy_block", "tail", device, code, (_zeros(blocks * 128), np.int32(blocks)), shape, shape)
+
+
+@family("tail")
+def triangle(rng: random.Random) -> Case:
+    device = rng.choice(DEVICES)
+    each = rng.choice([1, 2])
+    blocks = THREADS.get(device, 1536) // 256 * SMS[device] * each
+    code = _source(
+        "float* y, int blocks",
+        _heavy("8 * blockIdx.x"),
+        _heavy("4 * blocks"),
+    )
+    return Case(
+        "triangle",
+        "tail",
+        device,
+        code,
+        (_zeros(blocks * 256), np.int32(blocks)),
+        (blocks, 256, 0),
+        (blocks, 256, 0),
+    )
+
+
+@family("grid")
+def few_blocks(rng: random.Random) -> Case:
+    device = rng.choice(DEVICES)
+    blocks = rng.choice([4, 8, 16])
+    n = rng.choice([1 << 19, 1 << 20])
+    body = "    for (int k = i; k < n; k += gridDim.x * blockDim.x) y[k] = 2.0f * x[k];"
+    return Case(
+        "few_blocks",
+        "grid",
+        device,
+        _source("const float* x, float* y, int n", body, body),
+        (_floats(n), _zeros(n), np.int32(n)),
+        (blocks, 256, 0),
+        (8 * SMS[device], 256, 0),
+    )
+
+
+@family("grid")
+def one_block(rng: random.Random) -> Case:
+    device = rng.choice(DEVICES)
+    n = rng.choice([1 << 17, 1 << 18])
+    body = f"    for (int j = i; j < n; j += gridDim.x * blockDim.x) {{ float v = x[j]; {WORK.format(many=16)} y[j] = v; }}"
+    return Case(
+        "one_block",
+        "grid",
+        device,
+        _source("const float* x, float* y, int n", body, body),
+        (_floats(n), _zeros(n), np.int32(n)),
+        (1, 1024, 0),
+        (4 * SMS[device], 256, 0),
+    )
+
+
+@family("grid")
+def a_thread_a_row(rng: random.Random) -> Case:
+    device = rng.choice(DEVICES)
+    rows = rng.choice([2048, 4096])
+    m = 512
+    args = "const float* x, float* y, int rows, int m"
+    code = _source(
+        args,
+        "    float s = 0;\n    for (int k = 0; k < m; k++) s += x[k * rows + i];\n    y[i] = s;",
+        """    __shared__ float t[16][32];
+    int row = blockIdx.x * 32 + threadIdx.x; float s = 0;
+    for (int k = threadIdx.y; k < m; k += 16) s += x[k * rows + row];
+    t[threadIdx.y][threadIdx.x] = s;
+    __syncthreads();
+    if (threadIdx.y == 0) { for (int k = 1; k < 16; k++) s += t[k][threadIdx.x]; y[row] = s; }""",
+    )
+    return Case(
+        "a_thread_a_row",
+        "grid",
+        device,
+        code,
+        (_floats(rows * m), _zeros(rows), np.int32(rows), np.int32(m)),
+        (rows // 128, 128, 0),
+        (rows // 32, (32, 16), 0),
+    )
+
+
+@family("occupancy")
+def much_shared_memory(rng: random.Random) -> Case:
+    device = rng.choice(DEVICES)
+    threads = rng.choice([64, 128])
+    n = rng.choice([1 << 17, 1 << 18])
+    rounds = rng.choice([32, 64])
+    body = f"""    extern __shared__ float s[];
+    float v = 0;
+    s[threadIdx.x] = x[i];
+    for (int k = 0; k < {rounds}; k++) {{ v = fmaf(v, 0.5f, s[(threadIdx.x + int(v)) % {threads}]); }}
+    y[i] = v;"""
+    shape = n // threads, threads
+    return Case(
+        "much_shared_memory",
+        "occupancy",
+        device,
+        _source("const float* x, float* y", body, body),
+        (_floats(n), _zeros(n)),
+        (*shape, rng.choice([24, 32, 48]) << 10),
+        (*shape, 4 * threads),
+    )
+
+
+@family("occupancy")
+def small_blocks(rng: random.Random) -> Case:
+    device = rng.choice(["A100", "H100", "H200", "T4"])
+    rounds = rng.choice([16, 32])
+    n = rng.choice([1 << 18, 1 << 19])
+    body = f"    float v = x[i];\n    for (int k = 0; k < {rounds}; k++) v = sqrtf(fmaf(v, 0.5f, 1.0f));\n    y[i] = v;"
+    return Case(
+        "small_blocks",
+        "occupancy",
+        device,
+        _source("const float* x, float* y", body, body),
+        (_floats(n), _zeros(n)),
+        (n // 32, 32, 0),
+        (n // 256, 256, 0),
+    )
+
+
+@family("occupancy")
+def shared_gather(rng: random.Random) -> Case:
+    device = rng.choice(DEVICES)
+    n = rng.choice([1 << 17, 1 << 18])
+    hops = rng.choice([4, 6])
+    body = f"""    extern __shared__ float s[];
+    int at = i;
+    for (int k = 0; k < {hops}; k++) at = x[at];
+    s[threadIdx.x] = at;
+    y[i] = s[threadIdx.x];"""
+    shape = n // 128, 128
+    chain = np.roll(np.arange(n), 128 * 77).astype(np.int32)
+    return Case(
+        "shared_gather",
+        "occupancy",
+        device,
+        _source("const int* x, float* y", body, body),
+        (chain, _zeros(n)),
+        (*shape, rng.choice([40, 48]) << 10),
+        (*shape, 512),
+    )
+
+
+# --- waiting ----------------------------------------------------------------------------------------
+@family("in flight")
+def one_load_at_a_time(rng: random.Random) -> Case:
+    device = rng.choice(DEVICES)
+    n = rng.choice([1 << 20, 1 << 21])
+    threads = rng.choice([32, 64])
+    flawed = """    float s = 0;
+    for (int k = i; k < n; k += gridDim.x * blockDim.x) { s += x[k]; __syncwarp(); __threadfence_block(); }
+    y[i] = s;"""
+    mended = """    float s = 0;
+    int step = gridDim.x * blockDim.x;
+    for (int k = i; k < n; k += 4 * step) {
+        float a = x[k], b = x[k + step], c = x[k + 2 * step], d = x[k + 3 * step];
+        s += a + b + c + d; __syncwarp(); __threadfence_block();
+    }
+    y[i] = s;"""
+    blocks = {"T4": 32, "A100": 64, "RTX 4090": 128, "H100": 128, "H200": 128, "L40S": 128, "RTX 3090": 64}[
+        device
+    ]
+    blocks *= 2 if blocks < 128 else 1
+    if blocks < SMS[device]:
+        blocks *= 2
+    shape = blocks, threads, 0
+    return Case(
+        "one_load_at_a_time",
+        "in flight",
+        device,
+        _source("const float* x, float* y, int n", flawed, mended),
+        (_floats(n), _zeros(blocks * threads), np.int32(n)),
+        shape,
+        shape,
+    )
+
+
+@family("in flight")
+def bytes_by_one(rng: random.Random) -> Case:
+    device = rng.choice(["H100", "H200", "A100"])
+    n = rng.choice([1 << 21, 1 << 22])
+    code = _source(
+        "const unsigned char* x, unsigned char* y",
+        "    y[i] = 255 - x[i];",
+        "    uchar4 v = ((const uchar4*)x)[i];\n"
+        "    ((uchar4*)y)[i] = make_uchar4(255 - v.x, 255 - v.y, 255 - v.z, 255 - v.w);",
+    )
+    return Case(
+        "bytes_by_one",
+        "in flight",
+        device,
+        code,
+        (_zeros(n, np.uint8), _zeros(n, np.uint8)),
+        (n // 256, 256, 0),
+        (n // 1024, 256, 0),
+    )
+
+
+@family("in flight")
+def step_by_step(rng: random.Random) -> Case:
+    device = rng.choice(DEVICES)
+    rows = rng.choice([64, 128])
+    threads = 2 * SMS[device] * 128
+    flawed = f"""    float s = 0;
+    for (int k = 0; k < {rows}; k++) {{ s += x[k * n + i]; __syncthreads(); }}
+    y[i] = s;"""
+    mended = f"""    float s = 0;
+    for (int k = 0; k < {rows}; k += 4) {{
+        float a = x[k * n + i], b = x[(k + 1) * n + i], c = x[(k + 2) * n + i], d = x[(k + 3) * n + i];
+        s += a + b + c + d; __syncthreads();
+    }}
+    y[i] = s;"""
+    shape = threads // 128, 128, 0
+    return Case(
+        "step_by_step",
+        "in flight",
+        device,
+        _source("const float* x, float* y, int n", flawed, mended),
+        (_floats(threads * rows), _zeros(threads), np.int32(threads)),
+        shape,
+        shape,
+    )
+
+
+@family("latency")
+def long_chain(rng: random.Random) -> Case:
+    device = rng.choice(DEVICES)
+    steps = rng.choice([2048, 4096])
+    flawed = f"    float v = x[i];\n    for (int k = 0; k < {steps}; k++) v = fmaf(v, 0.999f, 0.5f);\n    y[i] = v;"
+    mended = f"""    float a = x[i], b = a + 1, c = a + 2, d = a + 3;
+    for (int k = 0; k < {steps // 4}; k++) {{
+        a = fmaf(a, 0.999f, 0.5f); b = fmaf(b, 0.999f, 0.5f);
+        c = fmaf(c, 0.999f, 0.5f); d = fmaf(d, 0.999f, 0.5f);
+    }}
+    y[i] = a + b + c + d;"""
+    n = 2 * SMS[device] * 64
+    shape = n // 64, 64, 0
+    return Case(
+        "long_chain",
+        "latency",
+        device,
+        _source("const float* x, float* y", flawed, mended),
+        (_floats(n), _zeros(n)),
+        shape,
+        shape,
+    )
+
+
+@family("latency")
+def pointer_chase(rng: random.Random) -> Case:
+    device = rng.choice(DEVICES)
+    hops = rng.choice([64, 128])
+    n = 2 * SMS[device] * 64
+    flawed = f"    int at = i;\n    for (int k = 0; k < {hops}; k++) at = next[at];\n    y[i] = at;"
+    mended = f"""    int a = i, b = (i + 32) % n, c = (i + 64) % n, d = (i + 96) % n;
+    for (int k = 0; k < {hops // 4}; k++) {{ a = next[a]; b = next[b]; c = next[c]; d = next[d]; }}
+    y[i] = a + b + c + d;"""
+    chain = np.roll(np.arange(n), 32 * 37).astype(np.int32)
+    shape = n // 64, 64, 0
+    return Case(
+        "pointer_chase",
+        "latency",
+        device,
+        _source("const int* next, float* y, int n", flawed, mended),
+        (chain, _zeros(n), np.int32(n)),
+        shape,
+        shape,
+    )
+
+
+@family("latency")
+def sum_in_order(rng: random.Random) -> Case:
+    device = rng.choice(DEVICES)
+    steps = rng.choice([1024, 2048])
+    head = "    __shared__ float s[256];\n    s[threadIdx.x] = x[i]; s[threadIdx.x + 64] = 1;\n    __syncthreads();\n"
+    flawed = f"    float v = 0;\n    for (int k = 0; k < {steps}; k++) v = v * 0.5f + s[(k + int(v)) & 63];\n    y[i] = v;"
+    mended = f"""    float a = 0, b = 0, c = 0, d = 0;
+    for (int k = 0; k < {steps // 4}; k++) {{
+        a = a * 0.5f + s[(k + int(a)) & 63]; b = b * 0.5f + s[(k + int(b)) & 63];
+        c = c * 0.5f + s[(k + int(c)) & 63]; d = d * 0.5f + s[(k + int(d)) & 63];
+    }}
+    y[i] = a + b + c + d;"""
+    n = SMS[device] * 64
+    shape = n // 64, 64, 0
+    return Case(
+        "sum_in_order",
+        "latency",
+        device,
+        _source("const float* x, float* y", head + flawed, head + mended),
+        (_floats(n), _zeros(n)),
+        shape,
+        shape,
+    )
+
+
+# --- arithmetic -------------------------------------------------------------------------------------
+@family("compute")
+def doubles_by_accident(rng: random.Random) -> Case:
+    device = rng.choice(["T4", "RTX 4090", "L40S", "RTX 3090"])
+    rounds = rng.choice([16, 32, 64])
+    n = rng.choice([1 << 18, 1 << 19])
+
+    def body(number: str) -> str:
+        return f"    float v = x[i];\n    for (int k = 0; k < {rounds}; k++) v = v * 0.999{number} + 0.5{number};\n    y[i] = v;"
+
+    shape = n // 256, 256, 0
+    return Case(
+        "doubles_by_accident",
+        "compute",
+        device,
+        _source("const float* x, float* y", body(""), body("f")),
+        (_floats(n), _zeros(n)),
+        shape,
+        shape,
+    )
+
+
+@family("compute")
+def division_by_a_variable(rng: random.Random) -> Case:
+    device = rng.choice(DEVICES)
+    rounds = rng.choice([16, 32])
+    n = rng.choice([1 << 18, 1 << 19])
+    code = _source(
+        "const int* x, int* y, int size, int bits",
+        f"    int v = x[i];\n    for (int k = 0; k < {rounds}; k++) v = (v + k) % (size + (v & 0)) + (v ^ k) / (size + k);\n    y[i] = v;",
+        f"    int v = x[i];\n    for (int k = 0; k < {rounds}; k++) v = ((v + k) & (size - 1)) + ((v ^ k) >> bits);\n    y[i] = v;",
+    )
+    shape = n // 256, 256, 0
+    values = np.random.default_rng(n).integers(0, 1 << 20, n).astype(np.int32)
+    return Case(
+        "division_by_a_variable",
+        "compute",
+        device,
+        code,
+        (values, _zeros(n, np.int32), np.int32(1024), np.int32(10)),
+        shape,
+        shape,
+    )
+
+
+@family("compute")
+def double_polynomial(rng: random.Random) -> Case:
+    device = rng.choice(["T4", "RTX 4090", "L40S"])
+    terms = rng.choice([12, 20])
+    n = rng.choice([1 << 18, 1 << 19])
+
+    def body(kind: str) -> str:
+        lines = "\n".join(f"    v = v * t + ({kind}){at / 7:.3f};" for at in range(terms))
+        return f"    {kind} t = x[i], v = 1;\n{lines}\n    y[i] = v;"
+
+    shape = n // 256, 256, 0
+    return Case(
+        "double_polynomial",
+        "compute",
+        device,
+        _source("const float* x, float* y", body("double"), body("float")),
+        (_floats(n), _zeros(n)),
+        shape,
+        shape,
+    )
+
+
+@family("compute")
+def accurate_functions(rng: random.Random) -> Case:
+    device = rng.choice(DEVICES)
+    rounds = rng.choice([4, 8])
+    n = rng.choice([1 << 18, 1 << 19])
+    first, second = rng.sample(["exp", "sin", "cos", "pow"], 2)
+
+    def called(name: str, marks: str) -> str:
+        return f"{marks}{name}f(v{', 1.7f' if name == 'pow' else ''})"
+
+    def body(marks: str) -> str:
+        return f"""    float v = x[i] + 0.5f;
+    for (int k = 0; k < {rounds}; k++) v = fabsf({called(first, marks)}) * 0.4f + fabsf({called(second, marks)}) * 0.5f;
+    y[i] = v;"""
+
+    shape = n // 256, 256, 0
+    return Case(
+        "accurate_functions",
+        "compute",
+        device,
+        _source("const float* x, float* y", body(""), body("__")),
+        (_floats(n), _zeros(n)),
+        shape,
+        shape,
+    )
+
+
+@family("launch")
+def tiny(rng: random.Random) -> Case:
+    device = rng.choice(DEVICES)
+    n = rng.choice([256, 1024, 4096, 8192])
+    threads = rng.choice([64, 128, 256])
+    body = rng.choice(["y[i] = 2.0f * x[i];", "y[i] += x[i];", "y[i] = fmaxf(x[i], 0.0f);"])
+    return Case(
+        "tiny",
+        "launch",
+        device,
+        _source("const float* x, float* y", f"    {body}"),
+        (_floats(n), _zeros(n)),
+        (max(1, n // threads), threads, 0),
+    )
+
+
+# --- nothing wrong ----------------------------------------------------------------------------------
+@family("sound")
+def streamed(rng: random.Random) -> Case:
+    device = rng.choice(DEVICES)
+    n = rng.choice([1 << 22, 3 << 21, 1 << 23])
+    body = rng.choice(["y[i] = 2.0f * x[i] + y[i];", "y[i] = x[i];", "y[i] = fmaxf(x[i], 0.0f);"])
+    return Case(
+        "streamed",
+        "sound",
+        device,
+        _source("const float* x, float* y", f"    {body}"),
+        (_floats(n), _zeros(n)),
+        (n // 256, 256, 0),
+    )
+
+
+@family("sound")
+def streamed_by_four(rng: random.Random) -> Case:
+    device = rng.choice(DEVICES)
+    n = rng.choice([1 << 22, 1 << 23])
+    body = "    float4 v = x[i];\n    v.x *= 2; v.y *= 2; v.z *= 2; v.w *= 2;\n    y[i] = v;"
+    return Case(
+        "streamed_by_four",
+        "sound",
+        device,
+        _source("const float4* x, float4* y", body),
+        (_floats(n), _zeros(n)),
+        (n // 1024, 256, 0),
+    )
+
+
+@family("sound")
+def dense_arithmetic(rng: random.Random) -> Case:
+    device = rng.choice(DEVICES)
+    n = 8 * 256 * 8
+    n *= rng.choice([16, 32])
+    lines = "".join(f"a{k} = fmaf(a{k}, 0.999f, 0.5f); " for k in range(8))
+    start = ", ".join(f"a{k} = x[i] + {k}" for k in range(8))
+    total = " + ".join(f"a{k}" for k in range(8))
+    body = f"    float {start};\n    for (int k = 0; k < 128; k++) {{ {lines}}}\n    y[i] = {total};"
+    return Case(
+        "dense_arithmetic",
+        "sound",
+        device,
+        _source("const float* x, float* y", body),
+        (_floats(n), _zeros(n)),
+        (n // 256, 256, 0),
+    )
+
+
+@family("sound")
+def summed_by_warps(rng: random.Random) -> Case:
+    device = rng.choice(DEVICES)
+    n = rng.choice([1 << 22, 1 << 23])
+    body = """    float4 v = make_float4(0, 0, 0, 0);
+    for (int k = i; k < n; k += gridDim.x * blockDim.x) {
+        float4 o = x[k]; v.x += o.x; v.y += o.y; v.z += o.z; v.w += o.w;
+    }
+    float s = v.x + v.y + v.z + v.w;
+    for (int d = 16; d; d /= 2) s += __shfl_down_sync(~0u, s, d);
+    __shared__ float w[8];
+    if (threadIdx.x % 32 == 0) w[threadIdx.x / 32] = s;
+    __syncthreads();
+    if (threadIdx.x == 0) { for (int k = 1; k < 8; k++) s += w[k]; atomicAdd(y, s); }"""
+    per_sm = 4 if device in ("T4",) else 6 if device in ("RTX 4090", "L40S", "RTX 3090") else 8
+    return Case(
+        "summed_by_warps",
+        "sound",
+        device,
+        _source("const float4* x, float* y, int n", body),
+        (_floats(n), _zeros(1), np.int32(n // 4)),
+        (per_sm * SMS[device], 256, 0),
+    )
+
+
+@family("sound")
+def padded_transpose(rng: random.Random) -> Case:
+    device = rng.choice(DEVICES)
+    n = rng.choice([2048, 3072])
+    code = 'extern "C" __global__ void flawed(const float* x, float* y, int n) {\n    __shared__ float t[32][33];\n    int c = blockIdx.x * 32 + threadIdx.x, r = blockIdx.y * 32 + threadIdx.y;\n    for (int k = 0; k < 32; k += 8) t[threadIdx.y + k][threadIdx.x] = x[(r + k) * n + c];\n    __syncthreads();\n    c = blockIdx.y * 32 + threadIdx.x; r = blockIdx.x * 32 + threadIdx.y;\n    for (int k = 0; k < 32; k += 8) y[(r + k) * n + c] = t[threadIdx.x][threadIdx.y + k];\n}'
+    return Case(
+        "padded_transpose",
+        "sound",
+        device,
+        code,
+        (_floats(n * n), _zeros(n * n), np.int32(n)),
+        ((n // 32, n // 32), (32, 8), 0),
+    )

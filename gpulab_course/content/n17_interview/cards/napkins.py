@@ -1,0 +1,426 @@
+"""Cards that ask for a number off data sheets: two figures and a division, on a napkin."""
+
+from __future__ import annotations
+
+import math
+from random import Random
+
+import numpy as np
+
+from gpulab.words import number, size
+from gpulab_course.content.n17_interview.cards.laboratory import (
+    BY_ARITHMETIC,
+    DEVICES,
+    a,
+    info,
+    kernel,
+    on,
+    other,
+)
+from gpulab_course.teach.interview import Card, Drawn, Found, Part
+from virtualgpu.records import Provenance
+
+MIB = 1 << 20
+GIB = 1 << 30
+
+
+# --- what the card can do ---------------------------------------------------------------------------
+def ridge(rng: Random) -> Drawn:
+    device, then = rng.sample(DEVICES, 2)
+
+    def found(name: str, tensor: bool) -> Found:
+        of = info(name)
+        tflops = of.fp16_tensor_tflops if tensor else of.fp32_tflops
+        return Found(
+            round(tflops * 1000 / of.memory_bandwidth_gbps, 1),
+            of.provenance,
+            f"{tflops} TFLOPS over {of.memory_bandwidth_gbps:,} GB/s.",
+        )
+
+    def part(name: str, tensor: bool = False) -> Part:
+        what = (
+            "FP16 operations on tensor cores (dense, sums in FP32)"
+            if tensor
+            else "FP32 operations outside tensor cores"
+        )
+        return Part(
+            question=f"From how many {what} per byte of DRAM on is a kernel bound by arithmetic on {a(name)} {name}? A "
+            "multiply-add counts as two operations.",
+            measure=lambda: found(name, tensor),
+            unit="operations",
+            near=1.4,
+        )
+
+    return Drawn(
+        parts=(part(device), part(then), part(device, tensor=True)),
+        points=(
+            "It is the ridge of the roofline: peak rate over bandwidth.",
+            "A multiply-add counts as two operations.",
+            "With tensor cores the ridge lies many times further right.",
+            "Bytes are those that are moved, not those that are asked for.",
+        ),
+        sentence="Peak FLOPS over bandwidth: below that the kernel waits for memory, above it for arithmetic.",
+        parameters={"device": device, "then": then},
+    )
+
+
+def product(rng: Random) -> Drawn:
+    device = rng.choice(DEVICES)
+    n = rng.choice([2048, 4096, 6144, 8192])
+    then = ""
+    then = other(rng, device)
+
+    def found(name: str, tensor: bool) -> Found:
+        of = info(name)
+        tflops, bytes_each = (of.fp16_tensor_tflops, 2) if tensor else (of.fp32_tflops, 4)
+        ms = 2 * n**3 / (tflops * 1e9)
+        memory = 3 * bytes_each * n * n / (of.memory_bandwidth_gbps * 1e6)
+        return Found(
+            round(ms, 3),
+            of.provenance,
+            f"2 × {n:,}³ operations at {tflops} TFLOPS; memory alone, each matrix moved once, would take "
+            f"{number(memory)} ms.",
+        )
+
+    def part(name: str, tensor: bool = False) -> Part:
+        how = "in FP16 on tensor cores (dense, sums in FP32)" if tensor else "in FP32, without tensor cores"
+        return Part(
+            question=f"What is the least time for a product of two {n:,} × {n:,} matrices {how}, on {a(name)} {name}?",
+            measure=lambda: found(name, tensor),
+            unit="ms",
+            near=1.3,
+        )
+
+    return Drawn(
+        parts=(part(device), part(then), part(device, tensor=True)),
+        points=(
+            "2 n³ operations over n² numbers: arithmetic grows with n for each byte.",
+            "Two lower bounds, arithmetic and memory; the larger one counts.",
+            "cuBLAS reaches most of it for large n; a naive kernel a few per cent.",
+        ),
+        sentence="Two n cubed over the peak rate, once I have checked that memory is not the larger bound.",
+        parameters={"device": device, "n": n, "then": then},
+    )
+
+
+def registers(rng: Random) -> Drawn:
+    device = rng.choice(DEVICES)
+    each = rng.choice([40, 64, 72, 96, 128, 168])
+    then = other(rng, device)
+
+    def file(name: str) -> Found:
+        of = info(name)
+        return Found(
+            of.registers_per_sm * 4 // 1024,
+            of.provenance,
+            f"{of.registers_per_sm:,} registers of 4 bytes. The figure of 64 KB that is handed on forgets the bytes.",
+        )
+
+    def held(name: str) -> Found:
+        of = info(name)
+        # Of a warp: rounded up to units of 256 registers (CUDA's occupancy rules since compute capability 3).
+        a_warp = -(-each * 32 // 256) * 256
+        value = of.registers_per_sm // a_warp // 4 * 4
+        return Found(
+            value,
+            of.provenance,
+            f"{of.registers_per_sm:,} / {a_warp:,} registers a warp, over four schedulers. The SM holds at most "
+            f"{of.max_warps_per_sm} warps.",
+        )
+
+    return Drawn(
+        parts=(
+            Part(
+                question=f"How many KiB is the register file of one SM of {a(device)} {device}?",
+                measure=lambda: file(device),
+                unit="KiB",
+                near=1.03,
+            ),
+            Part(
+                question=f"A kernel takes {each} registers a thread. How many warps do the registers of an SM of "
+                f"{a(then)} {then} allow, whatever its other limits are?",
+                measure=lambda: held(then),
+                unit="warps",
+                near=1.1,
+            ),
+        ),
+        points=(
+            "An SM has 65,536 registers of 32 bits.",
+            "They are handed out by the warp, in units of 256.",
+            "Registers beyond the limit a thread spill into local memory, which is DRAM behind caches.",
+        ),
+        sentence="64 K registers of four bytes: a quarter of a mebibyte an SM, the largest memory it has.",
+        parameters={"device": device, "registers": each, "then": then},
+    )
+
+
+def in_flight(rng: Random) -> Drawn:
+    device = rng.choice(DEVICES)
+    latency = rng.choice([400, 500, 600, 800])
+    then = other(rng, device)
+
+    def found(name: str) -> Found:
+        of = info(name)
+        kib = of.memory_bandwidth_gbps * latency / of.sm_count / 1024
+        return Found(
+            round(kib, 1),
+            of.provenance,
+            f"{of.memory_bandwidth_gbps:,} GB/s × {latency} ns = {size(of.memory_bandwidth_gbps * latency)}, over "
+            f"{of.sm_count} SMs.",
+        )
+
+    def part(name: str) -> Part:
+        return Part(
+            question=f"A load from DRAM comes back after {latency} ns. How many KiB must each SM of {a(name)} {name} "
+            "have in flight to use all of its bandwidth?",
+            measure=lambda: found(name),
+            unit="KiB",
+            near=1.4,
+        )
+
+    return Drawn(
+        parts=(part(device), part(then)),
+        points=(
+            "Little's law: what is in flight is rate times latency.",
+            "More warps, or more independent loads a thread, or wider ones: each puts more in flight.",
+            "So full occupancy is one way, and not the only one.",
+        ),
+        sentence="Bandwidth times latency, divided among the SMs: that many bytes must be under way at any time.",
+        parameters={"device": device, "latency_ns": latency, "then": then},
+    )
+
+
+def cache_of_keys(rng: Random) -> Drawn:
+    layers, heads, dim = rng.choice([(32, 8, 128), (80, 8, 128), (32, 32, 128), (40, 10, 128)])
+    tokens = rng.choice([4096, 8192, 32768])
+    batch = rng.choice([1, 4, 8])
+    device = rng.choice(["A100", "H100", "H200"])
+    bytes_ = 2 * layers * heads * dim * tokens * batch * 2
+
+    def held() -> Found:
+        one = np.empty((2, layers, heads, dim), np.float16).nbytes  # keys and values of one token
+        return Found(
+            round(one * tokens * batch / GIB, 2),
+            BY_ARITHMETIC,
+            f"2 × {layers} layers × {heads} heads × {dim} × 2 bytes = {one:,} bytes a token.",
+        )
+
+    def step() -> Found:
+        of = info(device)
+        ms = bytes_ / (of.memory_bandwidth_gbps * 1e6)
+        return Found(round(ms, 3), of.provenance, f"{size(bytes_)} at {of.memory_bandwidth_gbps:,} GB/s.")
+
+    return Drawn(
+        parts=(
+            Part(
+                question=f"A model has {layers} layers with {heads} key-value heads of {dim} numbers, in FP16. How many GiB do "
+                f"the keys and values of {batch} × {tokens:,} tokens take?",
+                measure=held,
+                unit="GiB",
+                near=1.1,
+            ),
+            Part(
+                question=f"One decoding step adds a token to {f'each of the {batch} sequences' if batch > 1 else 'the sequence'}, and "
+                f"reads all these keys and values once. How long is that at least on {a(device)} {device}, were there room for them?",
+                measure=step,
+                unit="ms",
+                near=1.3,
+            ),
+        ),
+        points=(
+            "Keys and values: twice. Layers × key-value heads × head size × bytes, for each token of each sequence.",
+            "A step reads all of it, and the weights, for one token of each sequence: bound by memory.",
+            "Grouped heads, narrower formats and paging make it smaller; a larger batch shares the weights only.",
+        ),
+        sentence="Two times layers times key-value heads times head size times bytes, for every token kept; then over "
+        "bandwidth.",
+        parameters={
+            "layers": layers,
+            "heads": heads,
+            "dim": dim,
+            "tokens": tokens,
+            "batch": batch,
+            "device": device,
+        },
+    )
+
+
+def decoding(rng: Random) -> Drawn:
+    billions = rng.choice([7, 8, 13, 70])
+    bytes_each = rng.choice([1, 2])
+    first, then = rng.choice([("A100", "H100"), ("T4", "A100"), ("H100", "H200"), ("RTX 3090", "RTX 4090")])
+
+    def rate() -> Found:
+        of = info(first)
+        return Found(
+            round(of.memory_bandwidth_gbps / (billions * bytes_each), 1),
+            of.provenance,
+            f"{billions * bytes_each} GB of weights a token, at {of.memory_bandwidth_gbps:,} GB/s.",
+        )
+
+    def gained() -> Found:
+        old = info(first)
+        new = info(then)
+        return Found(
+            round(new.memory_bandwidth_gbps / old.memory_bandwidth_gbps, 2),
+            new.provenance,
+            f"{old.memory_bandwidth_gbps:,} → {new.memory_bandwidth_gbps:,} GB/s. Bound by memory does not mean no gain: "
+            "it means that bandwidth sets it.",
+        )
+
+    return Drawn(
+        parts=(
+            Part(
+                question=f"{billions} billion weights of {bytes_each} byte{'s' if bytes_each > 1 else ''} decode one sequence. How many tokens a second does "
+                f"the bandwidth of {a(first)} {first} allow at most, were there room for them?",
+                measure=rate,
+                unit="tokens/s",
+                near=1.3,
+            ),
+            Part(
+                question=f"How many times as fast is it at most on {a(then)} {then}?",
+                measure=gained,
+                unit="times",
+                near=1.15,
+            ),
+        ),
+        points=(
+            "Each token reads every weight once: bytes of weights over bandwidth.",
+            "Tensor cores do not matter at batch 1; bandwidth does.",
+            "A batch shares the weights, until arithmetic or the cache of keys and values is the limit.",
+        ),
+        sentence="Bandwidth over bytes of weights, since every token reads all of them.",
+        parameters={"billions": billions, "bytes": bytes_each, "device": first, "then": then},
+    )
+
+
+def halves(rng: Random) -> Drawn:
+    times = rng.choice([3000, 4096, 6000])
+
+    def found() -> Found:
+        with on("A100") as cp:
+            total = cp.zeros(1, "float32")
+            kernel(cp, "ones")((1,), (1,), (total, np.int32(times)))
+            value = int(total[0])
+        return Found(
+            value,
+            Provenance("modelled", "virtual A100", "results are exact"),
+            "Above it neighbours are 2 apart, and the half between is rounded to even.",
+        )
+
+    def again() -> Found:
+        value = np.float32(0)
+        for step in range(24, 26):
+            value = np.float32(2**step) + np.float32(1)
+            if value == 2**step:
+                return Found(2**step, "computed by NumPy", "FP32 has 24 bits of significand.")
+        raise AssertionError(value)
+
+    return Drawn(
+        parts=(
+            Part(
+                question=f"A kernel adds 1 to an FP16 sum {times:,} times. What does it hold then?",
+                measure=found,
+                near=1.0,
+            ),
+            Part(question="And at which number does an FP32 sum of ones stop?", measure=again, near=1.0),
+        ),
+        points=(
+            "FP16 has 11 bits of significand, FP32 24, BF16 8.",
+            "A sum stops where one is less than half the distance to the next number.",
+            "So accumulate in FP32, or in a tree, or compensate.",
+        ),
+        sentence="It counts to two to the number of significand bits, and stays there.",
+        parameters={"times": times},
+    )
+
+
+def shared_out(rng: Random) -> Drawn:
+    gpus = rng.choice([4, 8, 16])
+    mib = rng.choice([256, 512, 1024])
+
+    def ring() -> Found:
+        # Each rank's buffer in `gpus` chunks; bytes that rank 0 sends, step by step.
+        chunk = mib / gpus
+        sent = 0.0
+        for _ in range(gpus - 1):  # reduce-scatter
+            sent += chunk
+        for _ in range(gpus - 1):  # all-gather
+            sent += chunk
+        return Found(sent, "counted over the ring's steps", f"2 × ({gpus} − 1) / {gpus} × {mib} MiB.")
+
+    def through_one() -> Found:
+        return Found(
+            (gpus - 1) * mib, "counted over the copies", f"{gpus - 1} others send all of it to GPU 0."
+        )
+
+    return Drawn(
+        parts=(
+            Part(
+                question=f"A ring all-reduce over {gpus} GPUs of {mib} MiB each. How many MiB does each GPU send?",
+                measure=ring,
+                unit="MiB",
+                near=1.05,
+            ),
+            Part(
+                question="If all send theirs to GPU 0, which adds up: how many MiB does GPU 0 receive?",
+                measure=through_one,
+                unit="MiB",
+                near=1.05,
+            ),
+        ),
+        points=(
+            "Reduce-scatter and all-gather, n − 1 steps each, one n-th of the data a step.",
+            "It is nearly twice the data whatever n is: a ring's bandwidth does not fall with n, its latency grows.",
+            "Traffic is counted for each port: one that all have to pass is the limit.",
+        ),
+        sentence="Twice (n − 1) over n of the data, in and out of every port, for any number of GPUs.",
+        parameters={"gpus": gpus, "mib": mib},
+    )
+
+
+def amdahl(rng: Random) -> Drawn:
+    share = rng.choice([20, 35, 60, 80])
+    factor = rng.choice([3, 5, 10])
+
+    def once(times: float) -> Found:
+        value = 100 / (100 - share + share / times)
+        left = f" + {share / 100:g} / {times:g}" if math.isfinite(times) else ""
+        return Found(round(value, 2), BY_ARITHMETIC, f"1 / ({(100 - share) / 100:g}{left}).")
+
+    return Drawn(
+        parts=(
+            Part(
+                question=f"A kernel takes {share} % of a step and becomes {factor} times as fast. How many times as fast is the step?",
+                measure=lambda: once(factor),
+                unit="times",
+                near=1.05,
+            ),
+            Part(
+                question="And if it took no time at all?",
+                measure=lambda: once(math.inf),
+                unit="times",
+                near=1.05,
+            ),
+        ),
+        points=(
+            "Amdahl: what is not touched stays.",
+            "Shares are of the wall clock, not of the GPU's busy time.",
+            "After each gain the shares are others: measure anew.",
+        ),
+        sentence="One over what is left: the untouched share plus the touched one divided by its gain.",
+        parameters={"share": share, "factor": factor},
+    )
+
+
+CARDS = (
+    Card("estimate-ridge", "estimate", "L4", "The ridge of a roofline", ridge, ("09",)),
+    Card("estimate-product", "estimate", "L4", "Least time of a product", product, ("05b", "09")),
+    Card("estimate-registers", "estimate", "L3", "The register file", registers, ("01", "02")),
+    Card("estimate-flight", "estimate", "L5", "Bytes in flight", in_flight, ("02",)),
+    Card("estimate-keys", "estimate", "L5", "Keys and values", cache_of_keys, ("16",)),
+    Card("estimate-decode", "estimate", "L5", "Tokens a second", decoding, ("09", "01")),
+    Card("estimate-halves", "estimate", "L4", "Counting in half precision", halves, ("13",)),
+    Card("estimate-ring", "estimate", "L5", "Traffic of an all-reduce", shared_out, ("15",)),
+    Card("estimate-amdahl", "estimate", "L3", "A faster kernel in a step", amdahl, ("09",)),
+)

@@ -1,0 +1,536 @@
+"""Cards with a claim that goes round: choose the experiment that can tell, then say what it will show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+import numpy as np
+
+from gpulab import session
+from gpulab.lab.kernels import count
+from gpulab.lab.why.diagnose import diagnose as diagnosis
+from gpulab.words import duration, percent, size
+from gpulab_course.content import kernels
+from gpulab_course.content.n17_interview.cards import estimates
+from gpulab_course.content.n17_interview.cards.laboratory import BY_ARITHMETIC, info, kernel, on
+from gpulab_course.teach.interview import Card, Drawn, Found, Part
+from virtualgpu.records import Provenance
+
+FAIR = "can fail, and changes one thing"
+_POINTS = (
+    "Said what the experiment would show were the claim true.",
+    "Changed one thing, on the device that the claim is about, from the same state of the caches.",
+    "Measured, and gave the number with its unit, its device and its origin.",
+    "Corrected the claim, instead of only denying it.",
+)
+
+
+def _card(
+    key: str,
+    source: str,
+    claim: str,
+    experiments: tuple[tuple[str, str], ...],
+    ask: Callable[[Random], tuple[str, str, str, float, Callable[[], Found], dict[str, object]]],
+    sentence: str,
+    section: str,
+    level: str = "L4",
+    then: Callable[[dict[str, object]], Part] | None = None,
+) -> Card:
+    """A card: `experiments` are texts with what is wrong with each, `FAIR` for the one to choose; `ask(rng)`
+    returns the claim's words for what was drawn, a question, unit, nearness, the measurement and parameters;
+    `then` makes a follow-up of these parameters."""
+
+    def draw(rng: Random) -> Drawn:
+        said, question, unit, near, measure, parameters = ask(rng)
+        listed = list(experiments)
+        rng.shuffle(listed)
+
+        def choice() -> Found:
+            told = " ".join(f"“{text}”: {flaw}." for text, flaw in listed)
+            fair = next(text for text, flaw in listed if flaw == FAIR)
+            return Found(fair, "by design of experiments", told)
+
+        claimed = f"Claimed ({source}): “{said or claim}” "
+        return Drawn(
+            parts=(
+                Part(
+                    question=f"{claimed}Which experiment can refute it?",
+                    measure=choice,
+                    choices=tuple(text for text, _ in listed),
+                ),
+                Part(question=question, measure=measure, unit=unit, near=near),
+                *([then(parameters)] if then else []),
+            ),
+            points=_POINTS,
+            sentence=sentence,
+            parameters=parameters,
+        )
+
+    return Card(f"refute-{key}", "refute", level, "A claim that goes round", draw, (section,))
+
+
+# --- occupancy --------------------------------------------------------------------------------------
+def _blocks(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], dict[str, object]]:
+    device = rng.choice(["A100", "H100", "H200", "L40S"])
+    kib = rng.choice([6, 10, 12])
+    total = info(device).shared_per_sm_bytes >> 10
+    claim = f"{info(device).name}: blocks of 32 threads with {kib} KiB of shared memory: {total} / {kib} = {total // kib} blocks an SM."
+    return (
+        claim,
+        "How many blocks does the laboratory find?",
+        "blocks",
+        1.0,
+        lambda: estimates._resident(device, 32, kib),
+        {"device": device, "kib": kib},
+    )
+
+
+# --- coalescing -------------------------------------------------------------------------------------
+def _naive(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], dict[str, object]]:
+    n = rng.choice([128, 192, 256])
+
+    def found() -> Found:
+        with on("A100"):
+            work = kernels.launch("sgemm_naive", *kernels.example("sgemm", (n, n, n)).arrays)
+            seen = count(**work.step)
+        requests = seen.total("requests", "global", "load")
+        sectors = seen.total("sectors", "global", "load")
+        return Found(
+            round(sectors / requests, 2),
+            seen.provenance,
+            f"{sectors:,} sectors in {requests:,} requests: a row's element is the same for all lanes, a column's are "
+            "neighbours. Its fault is reading everything again.",
+        )
+
+    return (
+        "",
+        f"How many sectors a load request, on average, for n = {n} (32 would be uncoalesced)?",
+        "sectors",
+        1.5,
+        found,
+        {"n": n},
+    )
+
+
+# --- data sheets ------------------------------------------------------------------------------------
+def _registers(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], dict[str, object]]:
+    device = rng.choice(["T4", "A100", "H100", "L40S"])
+
+    def found() -> Found:
+        of = info(device)
+        return Found(
+            of.registers_per_sm * 4 >> 10, of.provenance, f"{of.registers_per_sm:,} registers of 4 bytes."
+        )
+
+    return (
+        "",
+        f"How many KiB of registers has an SM of the {info(device).name}?",
+        "KiB",
+        1.0,
+        found,
+        {"device": device},
+    )
+
+
+def _decode(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], dict[str, object]]:
+    old, new = rng.choice([("A100", "H100"), ("A100", "H200"), ("T4", "L40S")])
+    claim = f"Decoding is bound by memory, so going from {info(old).name} to {info(new).name} makes it exactly 0 % faster."
+
+    def found() -> Found:
+        ratio = info(new).memory_bandwidth_gbps / info(old).memory_bandwidth_gbps
+        return Found(
+            round(ratio, 2),
+            info(new).provenance,
+            f"{info(old).memory_bandwidth_gbps:,} → {info(new).memory_bandwidth_gbps:,} GB/s: what is bound by memory gains what "
+            "memory gains.",
+        )
+
+    return claim, "How many times as fast may it become?", "times", 1.15, found, {"old": old, "new": new}
+
+
+def _energy(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], dict[str, object]]:
+    pj = rng.choice([1, 2, 5])
+    claim = f"10¹² operations at {pj} pJ each cost {pj} mJ."
+
+    def found() -> Found:
+        return Found(
+            10**12 * pj / 10**12, BY_ARITHMETIC, f"10¹² × {pj} × 10⁻¹² J: a thousand times what was claimed."
+        )
+
+    return claim, "How many joules is that?", "J", 1.01, found, {"pj": pj}
+
+
+def _stack(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], dict[str, object]]:
+    mib = rng.choice([128, 160, 192])
+
+    def found() -> Found:
+        n = mib << 17  # floats: half is read, half is written
+        with on("A100") as cp:
+            x = cp.zeros(n, "float32")
+            y = cp.empty(n, "float32")
+            seen = diagnosis(kernel(cp, "scaled"), 864, 256, (x, y, np.int32(n)))
+        return Found(
+            round(8 * n / seen.time_ns),
+            seen.provenance,
+            f"{size(8 * n)} in {duration(seen.time_ns)}. 460 GB/s is one stack of HBM2e; the card has five.",
+        )
+
+    return (
+        "",
+        f"How many GB/s does a kernel reach that moves {mib} MiB on the A100?",
+        "GB/s",
+        1.3,
+        found,
+        {"mib": mib},
+    )
+
+
+# --- memory -----------------------------------------------------------------------------------------
+def _freed(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], dict[str, object]]:
+    mib = rng.choice([64, 100, 256])
+
+    def found() -> Found:
+        with on("T4") as cp:
+            pool = cp.cuda.MemoryPool()
+            cp.cuda.set_allocator(pool.malloc)
+            array = cp.empty(mib << 20, "uint8")
+            del array
+            value = pool.total_bytes() >> 20
+            cp.cuda.set_allocator(cp.get_default_memory_pool().malloc)
+        return Found(
+            value,
+            Provenance("modelled", "virtual T4", "CuPy's pool"),
+            "The pool keeps it: `free_all_blocks` gives it back.",
+        )
+
+    return (
+        "",
+        f"How many MiB does the pool still hold after an array of {mib} MiB was deleted?",
+        "MiB",
+        1.0,
+        found,
+        {"mib": mib},
+    )
+
+
+def _million(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], dict[str, object]]:
+    n = rng.choice([1_000_000, 2_000_000, 500_000])
+    claim = f"{n:,} floats take exactly {4 * n:,} bytes of the pool."
+
+    def found() -> Found:
+        with on("T4") as cp:
+            pool = cp.cuda.MemoryPool()
+            cp.cuda.set_allocator(pool.malloc)
+            array = cp.empty(n, "float32")
+            value = pool.used_bytes()
+            del array
+            cp.cuda.set_allocator(cp.get_default_memory_pool().malloc)
+        return Found(
+            value, Provenance("modelled", "virtual T4", "CuPy's pool"), "Sizes are rounded up to 512 bytes."
+        )
+
+    return claim, "How many bytes are in use?", "bytes", 1.0, found, {"n": n}
+
+
+# --- time -------------------------------------------------------------------------------------------
+def _graphs(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], dict[str, object]]:
+    device = rng.choice(["A100", "H100", "L40S"])
+    many = rng.choice([100, 200])
+
+    def found() -> Found:
+        took = estimates._launched(device, many, graph=True)
+        assert isinstance(took.value, float | int)
+        return Found(
+            round(took.value / many, 2),
+            took.origin,
+            "Less than a launch, and not nothing: the device starts each node.",
+        )
+
+    return (
+        "",
+        f"A graph of {many} tiny kernels in one chain on {info(device).name}: how many µs a kernel?",
+        "µs",
+        2.0,
+        found,
+        {"device": device, "many": many},
+    )
+
+
+def _diverging(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], dict[str, object]]:
+    device = rng.choice(["T4", "A100", "RTX 4090"])
+
+    def found() -> Found:
+        with on(device) as cp:
+            x = cp.ones(256, "float32")
+            y = cp.zeros(256, "float32")
+            seen = count(kernel(cp, "by_warp"), 1, 256, (x, y))
+        return Found(
+            round(100 * seen.lane_efficiency),
+            seen.provenance,
+            f"{seen.divergent_branches} divergent branches: no warp disagrees with itself.",
+        )
+
+    return (
+        "",
+        "Odd warps take one branch, even warps the other. What share of the lanes is active?",
+        "%",
+        1.1,
+        found,
+        {"device": device},
+    )
+
+
+# KiB of unused shared memory for each block of 128 threads: with some of the warps left, and with few.
+_UNUSED_KIB = {"A100": (12, 32), "H100": (20, 48), "L40S": (12, 48), "RTX 4090": (12, 48)}
+
+
+def _emptied(device: str, kib: int) -> Found:
+    n = 1 << 22
+    times = []
+    with on(device) as cp:
+        x = cp.zeros(n, "float32")
+        y = cp.empty(n, "float32")
+        for shared in (0, kib << 10):
+            seen = diagnosis(
+                kernel(cp, "scaled", shared), n // 128, 128, (x, y, np.int32(n)), shared_bytes=shared
+            )
+            times.append((seen.time_ns, seen.occupancy.warps_per_sm / seen.occupancy.max_warps_per_sm))
+    (full, most), (less, below) = times
+    assert below < most, "an experiment that changes nothing"
+    return Found(
+        round(less / full, 2),
+        seen.provenance,
+        f"{duration(full)} at {percent(most)} occupancy, {duration(less)} at {percent(below)}: bytes in flight decide.",
+    )
+
+
+def _full(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], dict[str, object]]:
+    device = rng.choice(list(_UNUSED_KIB))
+    kib, _ = _UNUSED_KIB[device]
+    question = (
+        f"An element-wise kernel on {info(device).name} in blocks of 128 threads, and the same with {kib} KiB of unused "
+        "shared memory a block: how many times as long?"
+    )
+    return "", question, "times", 1.25, lambda: _emptied(device, kib), {"device": device}
+
+
+def _nearly_empty(parameters: dict[str, object]) -> Part:
+    device = str(parameters["device"])
+    _, kib = _UNUSED_KIB[device]
+    return Part(
+        question=f"And with {kib} KiB a block: how many times as long as without?",
+        measure=lambda: _emptied(device, kib),
+        unit="times",
+        near=1.6,
+    )
+
+
+def _asynchronous(rng: Random) -> tuple[str, str, str, float, Callable[[], Found], dict[str, object]]:
+    device = rng.choice(["T4", "A100", "H100"])
+    mib = rng.choice([32, 64])
+
+    def found() -> Found:
+        bytes_ = mib << 20
+        with on(device) as cp:
+            there = cp.empty(bytes_, "uint8")
+            here = np.zeros(bytes_, np.uint8)
+            stream = cp.cuda.Stream(non_blocking=True)
+            backend = session.backend()
+            began = backend.host_ns()
+            there.set(here, stream=stream)
+            returned = backend.host_ns() - began
+            stream.synchronize()
+            whole = backend.host_ns() - began
+        return Found(
+            round(100 * returned / whole),
+            Provenance("modelled", f"virtual {info(device).name}"),
+            f"The call returned after {duration(returned)} of {duration(whole)}: pageable memory is staged, and the host stays.",
+        )
+
+    question = f"{mib} MiB from pageable memory into a stream of its own on {info(device).name}: after what share of the copy's time does the call return?"
+    return ("", question, "%", 1.3, found, {"device": device, "mib": mib})
+
+
+_OTHER_DEVICE = "wrong device: says nothing of the one that is meant"
+_CANNOT = "cannot fail: it gives the same whether the claim holds or not"
+_CONFOUNDED = "confounded: two things change at once"
+
+CARDS = (
+    _card(
+        "blocks",
+        "a GPU glossary",
+        "",
+        (
+            ("ask the occupancy rules for this kernel, block and device", FAIR),
+            ("ask for a kernel without shared memory", _CANNOT),
+            ("ask for a T4 instead", _OTHER_DEVICE),
+            ("double shared memory and threads together", _CONFOUNDED),
+        ),
+        _blocks,
+        "A block costs one KiB more than it asks for, from compute capability 8.0 on.",
+        "02",
+    ),
+    _card(
+        "naive",
+        "a collection of practice kernels",
+        "The naive product `A[row*N+k] * B[k*N+col]` is slow because it is uncoalesced.",
+        (
+            ("count sectors a request of its two loads", FAIR),
+            ("time it against cuBLAS", "confounded: everything differs, not only coalescing"),
+            ("count the operations", _CANNOT),
+            ("count the loads of the tiled version", "wrong kernel: says nothing of this one"),
+        ),
+        _naive,
+        "It is coalesced; it reads each element n times.",
+        "05b",
+    ),
+    _card(
+        "registers",
+        "a list of interview questions",
+        "An SM typically has 64 KB of registers.",
+        (
+            ("look up registers an SM, and multiply by their width", FAIR),
+            ("compile a kernel with 64 registers a thread", _CANNOT),
+            ("look up shared memory an SM", "another memory: says nothing of registers"),
+            ("compare two cards of one architecture", "cannot fail: both have the same, whatever it is"),
+        ),
+        _registers,
+        "64 K registers of four bytes are 256 KiB.",
+        "02",
+        "L3",
+    ),
+    _card(
+        "decode",
+        "a set of systems cards",
+        "",
+        (
+            ("compare the two cards' bandwidths", FAIR),
+            ("compare their tensor rates", _CANNOT),
+            ("compare two models, one on each card", _CONFOUNDED),
+            ("compare the bandwidths of two T4", _OTHER_DEVICE),
+        ),
+        _decode,
+        "Bound by memory means: as fast as memory, so a faster memory shows in full.",
+        "09",
+    ),
+    _card(
+        "energy",
+        "a set of systems cards",
+        "",
+        (
+            ("multiply, with the powers of ten written out", FAIR),
+            ("compare with another figure of the same card", "cannot fail: the same slip may be in both"),
+            ("measure the board's power while idle", "wrong quantity: power of nothing"),
+            ("measure a kernel that also moves memory", _CONFOUNDED),
+        ),
+        _energy,
+        "A million millions of picojoules are a joule.",
+        "09",
+        "L3",
+    ),
+    _card(
+        "stack",
+        "notes that go round",
+        "An A100 gives 460 GB/s.",
+        (
+            ("time a kernel that streams several times what L2 holds, and count its bytes", FAIR),
+            ("time one that fits into L2", "confounded: L2 answers, not DRAM"),
+            ("time it on a T4", _OTHER_DEVICE),
+            (
+                "look whether it is slower than the data sheet says",
+                "cannot fail: everything is a little slower than that",
+            ),
+        ),
+        _stack,
+        "One stack gives that, and the card has five.",
+        "05a",
+    ),
+    _card(
+        "freed",
+        "forum answers",
+        "`del x` gives the memory back to the GPU.",
+        (
+            ("read the pool's total before and after", FAIR),
+            ("read its used bytes before and after", "cannot fail: used falls in either case"),
+            ("delete and make another array, then look", _CONFOUNDED),
+            ("look at the host's memory", "wrong memory"),
+        ),
+        _freed,
+        "It goes back to the pool; only `free_all_blocks` gives it to the driver.",
+        "10a",
+    ),
+    _card(
+        "million",
+        "a tutorial",
+        "",
+        (
+            ("ask the pool for its used bytes", FAIR),
+            ("ask the array for `nbytes`", "cannot fail: that is computed from its shape"),
+            ("ask `nvidia-smi`", "confounded: the context and the pool's reserve are in it"),
+            ("ask for ten arrays of other sizes", _CONFOUNDED),
+        ),
+        _million,
+        "It is rounded up to 512 bytes.",
+        "10a",
+        "L3",
+    ),
+    _card(
+        "graphs",
+        "a blog",
+        "With CUDA graphs launch overhead is gone.",
+        (
+            ("time a graph of many empty kernels in a chain, a kernel", FAIR),
+            ("time a graph of one long kernel", "cannot fail: its overhead drowns in either case"),
+            ("time a graph of fused kernels", _CONFOUNDED),
+            ("count the graph's nodes", "wrong quantity: a number of nodes is no time"),
+        ),
+        _graphs,
+        "The host pays once, and the device still starts each node.",
+        "11a",
+    ),
+    _card(
+        "diverging",
+        "many slides",
+        "An `if` in a kernel halves its speed.",
+        (
+            ("count active lanes where whole warps agree, and where they do not", FAIR),
+            ("count instructions of a kernel without an `if`", _CANNOT),
+            ("time it with another block size, too", _CONFOUNDED),
+            ("look at its source", "no measurement: the source does not say which lanes go where"),
+        ),
+        _diverging,
+        "Only a warp that disagrees with itself pays.",
+        "03",
+    ),
+    _card(
+        "full",
+        "many slides",
+        "Occupancy should always be as high as possible.",
+        (
+            ("the same kernel with unused shared memory, which lowers nothing but occupancy", FAIR),
+            ("another block size and another unrolling", _CONFOUNDED),
+            ("two kernels of full occupancy", _CANNOT),
+            ("read the occupancy calculator", "no measurement of speed"),
+        ),
+        _full,
+        "Past what hides the latency it buys nothing; below that, time grows as occupancy falls.",
+        "02",
+        "L5",
+        _nearly_empty,
+    ),
+    _card(
+        "asynchronous",
+        "documentation of a framework, read in haste",
+        "`non_blocking=True` makes a copy asynchronous.",
+        (
+            ("note when the call returns, from pageable memory", FAIR),
+            ("note when it returns, from page-locked memory", "cannot fail: there it is asynchronous"),
+            ("note when the data have arrived", "wrong moment: of the copy, not of the call"),
+            ("copy another amount in the other direction", _CONFOUNDED),
+        ),
+        _asynchronous,
+        "From pageable memory the host stays until it is staged.",
+        "08",
+    ),
+)

@@ -1,0 +1,67 @@
+"""Cards that ask for a kernel, judged as an exercise of the course judges it."""
+
+from __future__ import annotations
+
+from functools import partial
+from random import Random
+
+from gpulab_course.content.n17_interview.cards.judged import CONVENTIONS, exercise, model, outcome
+from gpulab_course.content.n17_interview.cards.tasks import TASKS
+from gpulab_course.teach.interview import Card, Drawn, Part
+
+_POINTS = (
+    "Repeated sizes, types, alignment and edge cases before writing.",
+    "Said which thread does which element, and what happens at the ragged end.",
+    "Said what it costs: requests, sectors, barriers or atomics, and the least possible.",
+    "Named what would be tried next, and how to find out whether it pays.",
+)
+MINUTES = 20
+
+
+def write(rng: Random, name: str) -> Drawn:
+    of = exercise(name)
+    own = name in CONVENTIONS
+    stub = f'extern "C" __global__ void {of.kernel}({of.parameters}) {{\n    // {MINUTES} minutes\n}}\n'
+    launch = ""
+    if own:
+        sizes = ", ".join(each.name for each in of.arguments if not each.pointer and each.type == "int")
+        launch = (
+            f" Or choose the launch yourself: `answer(code, block=(32, 8), grid=lambda {sizes}: (…, …))`."
+        )
+    return Drawn(
+        parts=(
+            Part(
+                question=f"{TASKS[name]} `answer(code)` judges results, any order of blocks, hazards, costs and "
+                f"parallelism.{launch} A kernel that does not compile is not locked.",
+                judge=partial(outcome, name),
+                code=stub,
+                launchable=own,
+                model=model(name),
+            ),
+        ),
+        points=_POINTS,
+        sentence="First right for every size, then coalesced, then as few barriers and atomics as it takes.",
+        parameters={"exercise": name},
+    )
+
+
+def _card(name: str, level: str, section: str) -> Card:
+    draw = partial(write, name=name)
+    return Card(f"whiteboard-{name}", "whiteboard", level, "A kernel on the whiteboard", draw, (section,))
+
+
+CARDS = (
+    _card("02-index", "L3", "02"),
+    _card("03-warp-sum", "L4", "03"),
+    _card("03-bins", "L4", "03"),
+    _card("03-compact", "L5", "03"),
+    _card("05-copy4", "L3", "05a"),
+    _card("05-split", "L4", "05a"),
+    _card("05-transpose", "L4", "05b"),
+    _card("05-matmul", "L5", "05b"),
+    _card("06-scan", "L6", "06"),
+    _card("06-compact", "L5", "06"),
+    _card("06-blur", "L4", "06"),
+    _card("06-softmax", "L5", "06"),
+    _card("14-sum", "L5", "14"),
+)

@@ -1,0 +1,129 @@
+"""Quiz of notebook 17."""
+
+from __future__ import annotations
+
+from gpulab_course.teach.question import Choice, Question, WhyQuestion
+
+TITLE = "The interview"
+
+QUESTIONS = (
+    Question(
+        "You are asked for a number that you do not know. What is the best beginning?",
+        (
+            Choice(
+                "the order of magnitude of a kernel that you know",
+                "Nobody can follow it, and no slip in it can be found.",
+            ),
+            Choice(
+                "its parts, and a bound for each",
+                "Whoever listens can follow, and a slip shows at once.",
+                right=True,
+            ),
+            Choice("what it depends on: device, size, type", "It does. Then say how, with numbers."),
+            Choice(
+                "the number of another GPU, scaled by bandwidth",
+                "Right if bandwidth sets it, which only the parts tell.",
+            ),
+        ),
+    ),
+    Question(
+        "A profiler says: DRAM 95 % busy. What have you found?",
+        (
+            Choice(
+                "the cause: the kernel is memory-bound",
+                "That is where it shows, not why there are so many bytes.",
+            ),
+            Choice("the limit: it cannot get faster", "Only if every byte is needed, once."),
+            Choice(
+                "a symptom: compare the bytes moved with those needed",
+                "Scattered and repeated reads keep DRAM just as busy.",
+                right=True,
+            ),
+            Choice(
+                "poor use of the caches",
+                "Data that is used once passes through any cache.",
+            ),
+        ),
+    ),
+    Question(
+        "Which experiment cannot refute “padding makes this kernel faster”?",
+        (
+            Choice("with and without padding, medians of many runs", "It can come out either way."),
+            Choice("bank conflicts with and without padding", "There may be none in either."),
+            Choice(
+                "the padded kernel, timed ten times",
+                "Whatever it takes, there is nothing to compare with.",
+                right=True,
+            ),
+            Choice("both on a second device as well", "It could show that the claim holds on one only."),
+        ),
+    ),
+    Question(
+        "An estimate is off by less than a tenth. What may still be wrong with it?",
+        (
+            Choice("nothing: it is right", "Two slips can cancel, and will not do so next time."),
+            Choice(
+                "bytes and bandwidth, both by the same factor",
+                "The time is right, and neither figure behind it.",
+                right=True,
+            ),
+            Choice(
+                "its digits: it has more of them than its inputs",
+                "Bad style, but it changes no decision.",
+            ),
+            Choice("the unit: µs where ms are meant", "That would be off by a thousand."),
+        ),
+    ),
+    Question(
+        "A race is gone since somebody put a print into the kernel. What has been mended?",
+        (
+            Choice(
+                "the race: results are right again", "They were right by luck before, too, most of the time."
+            ),
+            Choice(
+                "nothing: the order has moved",
+                "The sanitizer still finds two accesses that nothing orders.",
+                right=True,
+            ),
+            Choice("the compiler's reordering of the accesses", "It was allowed to, and still is."),
+            Choice("the timing between the two warps", "It has changed, by luck: nothing orders them."),
+        ),
+    ),
+    Question(
+        "“And on a T4?” Which of these may you carry over from an H100 unseen?",
+        (
+            Choice(
+                "32 lanes in a warp, 32-byte sectors",
+                "These have held for every card of the table.",
+                right=True,
+            ),
+            Choice(
+                "resident blocks for a given amount of shared memory",
+                "Its size and what a block costs differ.",
+            ),
+            Choice("which of memory and arithmetic is the bound", "The ridge lies elsewhere."),
+            Choice("asynchronous copies into shared memory", "They came with compute capability 8.0."),
+        ),
+    ),
+    Question(
+        "A wrong program passes its only test. What do you try first?",
+        (
+            Choice("the same test, a hundred times", "It tries the same sizes and the same order."),
+            Choice(
+                "ragged sizes, other blocks, another order",
+                "Most faults hide behind round numbers.",
+                right=True,
+            ),
+            Choice("a larger grid", "It may only move the fault."),
+            Choice("reading the code line by line", "That helps, and is quicker with an input that fails."),
+        ),
+    ),
+    WhyQuestion(
+        "Why is being sure and wrong worse than not knowing, in an interview and at work?",
+        (
+            "Others build on what was said firmly, and find out late.",
+            "Whoever knows what they do not know can measure it in a minute.",
+            "It shows that the answer was remembered and not derived.",
+        ),
+    ),
+)

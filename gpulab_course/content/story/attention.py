@@ -1,0 +1,119 @@
+"""The attention block: its launches, and what NumPy makes of the same input.
+
+``out = gelu(softmax(h hᵀ / √d) h)`` with ``h = layer_norm(x)``: attention in which a token's query, key and
+value are the same, so that no trained weights are needed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpulab_course.content.kernels.work import Step
+from gpulab_course.content.story.rungs import up_to
+from gpulab_course.content.story.sources import cover, source
+
+# The one size of the course: tokens, and features of each.
+TOKENS = 128
+FEATURES = 64
+ROW_BLOCK = (64,)
+TILE = (16, 16)
+Floats = npt.NDArray[np.float32]
+
+
+def steps(
+    cp: Any, n: int = TOKENS, d: int = FEATURES, seed: int = 0, *, rung: str = "00"
+) -> tuple[dict[str, Step], dict[str, Any]]:
+    """The five launches in order, none of them run, and the arrays that they read and write.
+
+    Parameters
+    ----------
+    cp
+        CuPy, or the virtual GPU's module.
+    n, d
+        Tokens (rows) and features (columns).
+    seed
+        Of the input.
+    rung
+        The number of the notebook whose state it is: ``"05"`` has the kernels of 05. ``"00"``, where the
+        course begins, by default.
+
+    Returns
+    -------
+    dict of Step
+        By the kernel's name: ``layer_norm``, ``matmul_transposed``, ``softmax``, ``matmul``, ``gelu``. From
+        rung ``"12"`` on there is no ``gelu``: ``matmul`` ends in it.
+    dict of array
+        ``x`` (n, d), ``normed`` (n, d), ``scores`` (n, n), ``weights`` (n, n), ``mixed`` (n, d) and
+        ``out`` (n, d), float32; all but ``x`` are empty until the steps ran. From rung ``"10"`` on some share
+        their memory, from ``"13"`` on ``normed``, ``scores`` and ``weights`` hold BF16, its bits as uint16.
+    """
+    rungs = up_to(rung)
+    shared = {name: other for each in rungs for name, other in each.in_place.items()}
+    narrow = {name for each in rungs for name in each.narrow}
+    arrays = {"x": cp.asarray(tokens(n, d, seed))}
+    for name, shape in (
+        ("normed", (n, d)),
+        ("scores", (n, n)),
+        ("weights", (n, n)),
+        ("mixed", (n, d)),
+        ("out", (n, d)),
+    ):
+        arrays[name] = (
+            arrays[shared[name]]
+            if name in shared
+            else cp.empty(shape, dtype="uint16" if name in narrow else "float32")
+        )
+    x, normed, scores, weights, mixed, out = arrays.values()
+    rows = np.int32(n)
+    cols = np.int32(d)
+    scale = np.float32(d**-0.5)
+    lanes = max(each.lanes_a_row or 1 for each in rungs)
+    by_row = cover((n * lanes,), ROW_BLOCK)
+    launches = {
+        "layer_norm": (by_row, ROW_BLOCK, (x, normed, rows, cols)),
+        "matmul_transposed": (cover((n, n), TILE), TILE, (normed, normed, scores, rows, rows, cols, scale)),
+        "softmax": (by_row, ROW_BLOCK, (scores, weights, rows, rows)),
+        "matmul": (cover((d, n), TILE), TILE, (weights, normed, mixed, rows, cols, rows)),
+        "gelu": (cover((n * d,), (256,)), (256,), (mixed, out, np.int32(n * d))),
+    }
+    code: dict[str, str] = {}
+    for each in rungs:
+        if each.kernels:
+            text = source(each.kernels)
+            code |= {name: text for name in launches if f" {name}(" in text}
+    joined = {name for each in rungs for name in each.joined}
+    steps = {n: Step(cp.RawKernel(code[n], n), *launch) for n, launch in launches.items() if n not in joined}
+    return steps, arrays
+
+
+def run(cp: Any, n: int = TOKENS, d: int = FEATURES, seed: int = 0, *, rung: str = "00") -> dict[str, Any]:
+    """Run the block on `n` tokens of `d` features; returns all arrays by name (see `steps`)."""
+    launches, arrays = steps(cp, n, d, seed, rung=rung)
+    for step in launches.values():
+        step()
+    return arrays
+
+
+def tokens(n: int, d: int, seed: int = 0) -> Floats:
+    """The block's input (n, d): random features, of another size and offset in every row."""
+    rng = np.random.default_rng(seed)
+    spread = rng.uniform(0.5, 2.0, (n, 1))
+    offset = rng.uniform(-1.0, 1.0, (n, 1))
+    return (spread * rng.standard_normal((n, d)) + offset).astype(np.float32)
+
+
+def reference(x: npt.ArrayLike) -> dict[str, Floats]:
+    """What each step gives for input `x` (n, d), by NumPy in float64; names as of `run`."""
+    x = np.asarray(x, dtype=np.float64)
+    centred = x - x.mean(axis=1, keepdims=True)
+    normed = centred / np.sqrt((centred**2).mean(axis=1, keepdims=True) + 1e-5)
+    scores = normed @ normed.T / np.sqrt(x.shape[1])
+    powers = np.exp(scores - scores.max(axis=1, keepdims=True))
+    weights = powers / powers.sum(axis=1, keepdims=True)
+    mixed = weights @ normed
+    out = 0.5 * mixed * (1 + np.tanh(0.79788456 * (mixed + 0.044715 * mixed**3)))
+    found = {"x": x, "normed": normed, "scores": scores, "weights": weights, "mixed": mixed, "out": out}
+    return {name: array.astype(np.float32) for name, array in found.items()}

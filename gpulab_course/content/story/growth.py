@@ -1,0 +1,146 @@
+"""The table that grows through the course: what each rung made of the block, and of a picture.
+
+It is computed anew whenever it is shown, on the device in use, and kept nowhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gpulab import session
+from gpulab.lab.timeline import timeline
+from gpulab.views.tables import Table
+from gpulab.words import duration, size
+from gpulab_course.content.kernels.work import Step
+from gpulab_course.content.story import attention, pictures
+from gpulab_course.content.story.rungs import RUNGS, SEQUENCES, Play, captured, played, up_to
+from virtualgpu.records import Provenance
+
+_HEADINGS = ("notebook", "what changed", "block", "memory", "Life", "memory", "launches")
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What a program takes on one rung: `SEQUENCES` of it, from the first launch to the last one's end."""
+
+    time_ns: int
+    launches: int
+    array_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One rung of the table."""
+
+    number: str
+    what: str
+    block: Taken
+    life: Taken
+
+
+class Growth:
+    """The table. ``record`` holds its lines."""
+
+    def __init__(self, lines: Sequence[Line], provenance: Provenance) -> None:
+        self.record = tuple(lines)
+        self.provenance = provenance
+        rows = [
+            (
+                line.number,
+                line.what,
+                duration(line.block.time_ns),
+                size(line.block.array_bytes),
+                duration(line.life.time_ns),
+                size(line.life.array_bytes),
+                str(line.block.launches),
+            )
+            for line in lines
+        ]
+        what = f"{SEQUENCES} sequences through the attention block, {SEQUENCES} boards of Life"
+        self._table = Table(f"The story so far: {what}, {provenance.label}", _HEADINGS, tuple(rows))
+
+    def __repr__(self) -> str:
+        return self._table.text()
+
+    def _repr_html_(self) -> str:
+        return self._table.html()
+
+
+def table(rung: str = RUNGS[-1].number) -> Growth:
+    """The rungs up to a notebook's, each run once more on the device in use.
+
+    Parameters
+    ----------
+    rung
+        The notebook's number, such as ``"07"``.
+    """
+    lines = [
+        Line(each.number, each.what, _taken(_block, each.number), _taken(_life, each.number))
+        for each in up_to(rung)
+    ]
+    return Growth(lines, session.backend().provenance)
+
+
+def _block(cp: Any, rung: str, seed: int) -> tuple[list[Step], dict[str, Any]]:
+    launches, arrays = attention.steps(cp, seed=seed, rung=rung)
+    return list(launches.values()), arrays
+
+
+def _life(cp: Any, rung: str, seed: int) -> tuple[list[Step], dict[str, Any]]:
+    turns = any("boards" in each.in_place for each in up_to(rung))
+    launches, boards = pictures.generations(cp, seed=seed, take_turns=turns)
+    return list(launches), {f"board {k}": board for k, board in enumerate(boards)}
+
+
+def _taken(program: Any, rung: str) -> Taken:
+    cp = session.cp()
+    spread = any(each.spread for each in up_to(rung))
+    gpus = (
+        [cp.cuda.Device(k) for k in range(cp.cuda.runtime.getDeviceCount())] if spread else [cp.cuda.Device()]
+    )
+    play = played(rung)
+    parts = []
+    kept = []
+    for at, gpu in enumerate(gpus[:SEQUENCES]):
+        with gpu:
+            made = [program(cp, rung, seed) for seed in range(at, SEQUENCES, len(gpus))]
+            kept += made
+            streams = [cp.cuda.Stream(non_blocking=True) for _ in made]
+            parts.append((gpu, _player(cp, play, streams, [steps for steps, _ in made], rung)))
+
+    def go() -> None:
+        for gpu, part in parts:
+            with gpu:
+                part()
+
+    def wait() -> None:
+        for gpu, _ in parts:
+            gpu.synchronize()
+
+    wait()
+    go()  # warm up
+    wait()
+    with timeline() as seen:
+        go()
+        wait()
+    launches = sum("Launch" in call.name for call in seen.record.calls)
+    arrays = {array.data.ptr: array.nbytes for array in kept[0][1].values()}
+    return Taken(seen.record.span_ns, launches, sum(arrays.values()))
+
+
+def _player(
+    cp: Any, play: Play, streams: Sequence[Any], sequences: Sequence[Any], rung: str
+) -> Callable[[], None]:
+    """What plays them on the current GPU; where they are captured, by launching a graph."""
+    if not any(each.captured for each in up_to(rung)):
+        return lambda: play(cp, streams, sequences)
+    cp.cuda.Device().synchronize()
+    play(cp, streams, sequences)
+    graph = captured(cp, play, streams, sequences)
+
+    def launch() -> None:
+        graph.launch(streams[0])
+
+    return launch

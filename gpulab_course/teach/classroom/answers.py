@@ -1,0 +1,181 @@
+"""Answers that lie in files: a kernel's CUDA C++, or Python that defines what the exercise asks for.
+
+Python of a file runs where answers are judged, in a process of its own, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import linecache
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gpulab import session
+from gpulab_course.content import copies
+from gpulab_course.teach import folders
+from gpulab_course.teach.judge.check import UnknownExerciseError, judge
+from gpulab_course.teach.judge.exercise import Exercise, KernelExercise, NotYet
+from gpulab_course.teach.judge.process.talk import Talk
+from gpulab_course.teach.judge.process.values import DamagedError
+from gpulab_course.teach.judge.verdict import Verdict
+from virtualgpu.errors import GpulabError, did_you_mean
+from virtualgpu.protocol import kernel_source
+from virtualgpu.records import KernelSource
+
+SUFFIXES = (".cu", ".py")
+_MOST_BYTES = 1 << 20
+_KERNEL_LIMIT_S = 10.0
+_ANY_NAME = "answer"
+
+
+class AnswerError(GpulabError):
+    """A file that cannot be judged; the message says what to change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """Python text that becomes the object called `name` in it, wherever this is unpickled."""
+
+    text: str
+    name: str
+    file: str
+
+    def __reduce__(self) -> tuple[Any, tuple[str, str, str]]:
+        return defined, (self.text, self.name, self.file)
+
+
+def defined(text: str, name: str, file: str) -> Any:
+    """Run Python text and return what it calls `name`, or else ``answer``.
+
+    Raises
+    ------
+    NotYet
+        If it defines neither.
+    """
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    # Not "__main__": what a file does when it is run as a program is no part of the answer.
+    names: dict[str, Any] = {"__name__": Path(file).stem, "__file__": file}
+    exec(compile(text, file, "exec"), names)
+    for wanted in (name, _ANY_NAME):
+        if wanted in names:
+            return names[wanted]
+    raise NotYet(f"{file} defines no `{name}`, as the exercise's cell in the notebook calls it.")
+
+
+def judged(exercise_id: str, path: Path) -> Verdict:
+    """Judge the answer in a file, and keep nothing.
+
+    Parameters
+    ----------
+    exercise_id
+        The exercise's name, such as ``"05-transpose"``.
+    path
+        A ``.cu`` file with a kernel, or a ``.py`` file that defines what the notebook's cell defines (under
+        the name that it passes to ``gl.check``, or as ``answer``).
+
+    Returns
+    -------
+    Verdict
+        As ``gl.check`` returns it. Python that raises, never ends or ends its process is a verdict.
+
+    Raises
+    ------
+    UnknownExerciseError
+        If there is no such exercise; the message names the nearest.
+    AnswerError
+        If the file cannot be read, is no Python, or cannot be an answer to this exercise.
+    """
+    exercise = exercise_called(exercise_id)
+    text = _text(path)
+    if path.suffix == ".cu":
+        if not isinstance(exercise, KernelExercise):
+            raise AnswerError(f"{exercise_id} is answered in Python: name a .py file, not {path.name}.")
+        return judge(exercise, text)
+    if path.suffix != ".py":
+        raise AnswerError(f"{path.name} is neither a .cu nor a .py file.")
+    try:
+        compile(text, path.name, "exec")
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        line = f", line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
+        said = error.msg if isinstance(error, SyntaxError) else str(error)
+        raise AnswerError(f"{path.name}{line}: this is no Python: {said}.") from None
+    module = Module(text, name_in_the_notebook(exercise_id), path.name)
+    if not isinstance(exercise, KernelExercise):
+        return judge(exercise, module)
+    try:
+        return judge(exercise, _kernel(module))
+    except NotYet as reason:
+        return Verdict(exercise_id, False, str(reason))
+    except DamagedError:
+        return Verdict(exercise_id, False, "it wrote to a file that is not its own; leave descriptors alone.")
+
+
+def exercise_called(exercise_id: str) -> Exercise:
+    """The exercise of that name.
+
+    Raises
+    ------
+    UnknownExerciseError
+        If there is none; the message names the nearest.
+    """
+    exercise = folders.exercise(exercise_id)
+    if exercise is None:
+        names = folders.exercises()
+        near = did_you_mean(exercise_id, names)
+        others = [name for name in names if name[:2] == exercise_id[:2]] or names
+        raise UnknownExerciseError(f"There is no exercise {exercise_id!r}.{near} Some: {', '.join(others)}.")
+    return exercise
+
+
+def name_in_the_notebook(exercise_id: str) -> str:
+    """What the notebook's cell passes to ``gl.check`` for an exercise."""
+    call = re.compile(rf'gl\.check\(\\"{re.escape(exercise_id)}\\", (\w+)\)')
+    for path in copies.originals().values():
+        if found := call.search(path.read_text(encoding="utf-8")):
+            return found[1]
+    return _ANY_NAME
+
+
+def _text(path: Path) -> str:
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise AnswerError(f"{path} has more than {_MOST_BYTES >> 20} MiB, which no answer has.")
+        if not path.is_file():
+            raise AnswerError(f"{path} is no file.")
+        return path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise AnswerError(f"{path} cannot be read: {error.strerror or error}.") from None
+    except UnicodeDecodeError as error:
+        raise AnswerError(f"{path} is no text in UTF-8: byte {error.start:,} fits none.") from None
+
+
+def _kernel(module: Module) -> KernelSource | str:
+    """The kernel that Python text defines, which runs in a process of its own until it is found."""
+    with Talk(f"virtual:{session.table_info(session.which_device().device).name}", _KERNEL_LIMIT_S) as talk:
+        name, code, options, expressions = talk.ask(
+            "", _source, module.text, module.name, module.file, "cupy" in module.text
+        )
+        return code if not name else KernelSource(name, code, tuple(options), tuple(expressions))
+
+
+def _source(_: Any, text: str, name: str, file: str, cupy: bool) -> tuple[str, str, list[str], list[str]]:
+    if cupy:
+        import virtualgpu
+
+        virtualgpu.as_cupy()
+    found = defined(text, name, file)
+    if isinstance(found, str):
+        return "", found, [], []
+    try:
+        source = kernel_source(found)
+    except (TypeError, AttributeError):
+        raise NotYet(
+            f"`{name}` in {file} is no kernel: let it be a cp.RawKernel or its CUDA C++ text."
+        ) from None
+    return source.name, source.code, list(source.options), list(source.name_expressions)
+
+
+def printable(text: str) -> str:
+    """Return a text of strangers without letters that a terminal would obey."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)

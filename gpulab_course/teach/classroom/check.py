@@ -1,0 +1,127 @@
+"""``gpulab check``: judge answers in files, for graders, editors and scripts. Nothing is kept.
+
+The exit status is 0 if all answers passed, 1 if one did not, and 2 if a file could not be judged.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from gpulab.words import count
+from gpulab_course.teach import folders
+from gpulab_course.teach.classroom.answers import SUFFIXES, AnswerError, judged, printable
+from gpulab_course.teach.judge.verdict import Verdict
+from virtualgpu.errors import GpulabError, did_you_mean
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Judge what the arguments name, print what was found, and return the exit status."""
+    parser = _parser()
+    given = parser.parse_args(arguments)
+    if given.all is None and not (given.exercise and given.file):
+        parser.error("name an exercise and a file, or --all FOLDER")
+    if given.all is not None and given.exercise:
+        parser.error("--all takes the exercises from the files' names")
+    try:
+        asked = [(given.exercise, given.file)] if given.all is None else _answers(given.all)
+    except AnswerError as error:
+        print(f"gpulab: {error}", file=sys.stderr)
+        return 2
+    results = []
+    for exercise_id, path in asked:
+        result, verdict = _result(exercise_id, path)
+        if given.all is not None:
+            result["file"] = file = str(path.relative_to(given.all))
+            if result["error"] and path.name != file:
+                result["error"] = f"{file}: {result['error']}"
+        results.append(result)
+        if not given.json:
+            _say(result, None if given.all else verdict)
+    if given.json:
+        print(json.dumps(results if given.all else results[0], indent=2, ensure_ascii=False))
+    elif given.all is not None:
+        print(f"{sum(result['passed'] for result in results)} of {count(len(results), 'answer')} passed.")
+    if any(result["error"] for result in results):
+        return 2
+    return 0 if all(result["passed"] for result in results) else 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="gpulab check",
+        description="Judge an answer as gl.check does, and keep nothing. Exit status: 0 passed, 1 not yet, "
+        "2 the file could not be judged.",
+    )
+    parser.add_argument("exercise", nargs="?", metavar="NN-NAME", help="such as 05-transpose")
+    parser.add_argument(
+        "file", nargs="?", type=Path, help="a kernel (.cu), or Python that defines the answer"
+    )
+    parser.add_argument(
+        "--all",
+        type=Path,
+        metavar="FOLDER",
+        help="judge every file in FOLDER and below that is called after an exercise: 05-transpose.cu",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    return parser
+
+
+def _answers(folder: Path) -> list[tuple[str, Path]]:
+    """The answers in a folder, with the exercises that they are called after.
+
+    Raises
+    ------
+    AnswerError
+        If there is no such folder, or no file of it is called after an exercise.
+    """
+    if not folder.is_dir():
+        raise AnswerError(f"{folder} is no folder.")
+    known = folders.exercises()
+    found = []
+    for path in sorted(folder.rglob("*")):
+        if path.suffix not in SUFFIXES or not path.is_file():
+            continue
+        if path.stem in known:
+            found.append((path.stem, path))
+        elif path.stem[:2].isdigit():
+            near = did_you_mean(path.stem, known)
+            print(
+                f"gpulab: {printable(str(path))} is left out: no exercise has this name.{near}",
+                file=sys.stderr,
+            )
+    if not found:
+        raise AnswerError(f"{folder} holds no answer: call files after exercises, such as 05-transpose.cu.")
+    return found
+
+
+def _result(exercise_id: str, path: Path) -> tuple[dict[str, Any], Verdict | None]:
+    """What was found, as plain data; ``error`` says why there is no verdict."""
+    result: dict[str, Any] = {"exercise": exercise_id, "file": str(path), "passed": False, "message": ""}
+    result |= {"stages": [], "scores": [], "error": ""}
+    try:
+        # What answers print is no part of what is found.
+        with contextlib.redirect_stdout(sys.stderr):
+            verdict = judged(exercise_id, path)
+    except GpulabError as error:
+        return result | {"error": str(error)}, None
+    stages, scores = ([asdict(part) for part in parts] for parts in (verdict.stages, verdict.scores))
+    said = {"passed": verdict.passed, "message": verdict.message, "stages": stages, "scores": scores}
+    return result | said, verdict
+
+
+def _say(result: dict[str, Any], verdict: Verdict | None) -> None:
+    """Print a verdict with its stages, or one line where there are many; errors go to the error output."""
+    if result["error"]:
+        print(f"gpulab: {result['error']}", file=sys.stderr, flush=True)
+    elif verdict is not None:
+        print(verdict, flush=True)
+    else:
+        state = "passed" if result["passed"] else "not yet"
+        print(f"{state:<7}  {printable(result['file'])}: {result['message']}", flush=True)

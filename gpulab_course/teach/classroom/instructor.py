@@ -1,0 +1,205 @@
+"""``gpulab instructor 05a``: a page for whoever teaches a notebook, made of it and of the course's code.
+
+Nothing in it is written for it: minutes are the notebook's, what is found its stored outputs, misconceptions
+those that predictions and questions name, common mistakes those that the judge's own tests try.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from gpulab_course.content import copies
+from gpulab_course.teach import folders
+from gpulab_course.teach.question import PredictionQuestion, Question
+from virtualgpu.errors import GpulabError, did_you_mean
+
+_HEADING = re.compile(r"^(?P<marks>##?) (?P<title>.*?)(?: \((?P<minutes>\d+) min\))?$", re.M)
+_WHOLE = re.compile(r"\*\*(\d+) minutes")
+_ASKED = re.compile(r'gl\.(predict|reveal|check|quiz)\(\s*"([\w-]+)"')
+_SOLUTION = re.compile(r"<summary>Solution of ([\w-]+)</summary>\s*(.*?)\s*</details>", re.S)
+_ANSWERS = re.compile(r"<details><summary>(Answers?[^<]*)</summary>\s*(.*?)\s*</details>", re.S)
+_ASIDE = re.compile(r"gl\.(which_device|use_device|progress)\(")
+# What the stored notebook shows where nobody predicted.
+_REVEALED = re.compile(r"^No prediction\. (.*?)(?: The usual wrong answer: (.*?)\.)?((?: [A-Z].*)?)$", re.S)
+
+
+class InstructorError(GpulabError):
+    """A notebook that has no page; the message names those that have one."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print a notebook's page, or write the pages of all."""
+    parser = argparse.ArgumentParser(
+        prog="gpulab instructor",
+        description="A page for whoever teaches: minutes, what to project, misconceptions, answers.",
+    )
+    parser.add_argument("notebook", nargs="?", metavar="NN", help="how its name starts, such as 05a")
+    parser.add_argument("--all", type=Path, metavar="FOLDER", help="write a page for every notebook there")
+    parser.add_argument("--html", action="store_true", help="HTML instead of Markdown")
+    given = parser.parse_args(arguments)
+    if (given.notebook is None) == (given.all is None):
+        parser.error("name a notebook, or --all FOLDER")
+    if given.all is None:
+        print(_made(page(given.notebook), given.html))
+        return 0
+    given.all.mkdir(parents=True, exist_ok=True)
+    for number in notebooks():
+        path = given.all / f"{number}.{'html' if given.html else 'md'}"
+        path.write_text(_made(page(number), given.html) + "\n", encoding="utf-8")
+        print(path, file=sys.stderr)
+    return 0
+
+
+def notebooks() -> dict[str, Path]:
+    """The course's notebooks by number: ``05a``."""
+    return {name.split("_")[0]: path for name, path in copies.originals().items() if name[0].isdigit()}
+
+
+def page(number: str) -> str:
+    """The page of a notebook, in Markdown.
+
+    Raises
+    ------
+    InstructorError
+        If there is no such notebook.
+    """
+    known = notebooks()
+    if number not in known:
+        near = did_you_mean(number, known)
+        raise InstructorError(f"There is no notebook {number!r}.{near} There are: {', '.join(known)}.")
+    cells = json.loads(known[number].read_text(encoding="utf-8"))["cells"]
+    return "\n\n".join(_parts([(cell, "".join(cell["source"])) for cell in cells], number))
+
+
+Cells = list[tuple[dict[str, Any], str]]
+
+
+def _parts(cells: Cells, number: str) -> Iterator[str]:
+    texts = "\n\n".join(source for cell, source in cells if cell["cell_type"] == "markdown")
+    whole = _WHOLE.search(texts)
+    title = next(heading["title"] for heading in _HEADING.finditer(texts))
+    yield f"# {title}: for the instructor"
+    yield (
+        f"{whole[1]} minutes in all. " if whole else ""
+    ) + "Made from the notebook and the course's code; what was found is what the stored notebook shows."
+    yield "## Sections and minutes"
+    yield "\n".join(
+        f"- {heading['title']}" + (f": {heading['minutes']} min" if heading["minutes"] else "")
+        for heading in _HEADING.finditer(texts)
+        if heading["marks"] == "##"
+    )
+    yield "## What to project"
+    yield "\n".join(_to_project(cells))
+    asked = [(kind, key, cell) for cell, source in cells for kind, key in _ASKED.findall(source)]
+    told = {kind: {key: _said(cell) for which, key, cell in asked if which == kind} for kind, *_ in asked}
+    yield "## Predictions"
+    for key in dict.fromkeys(key for kind, key, _ in asked if kind == "predict"):
+        if (question := folders.prediction(key)) is not None:
+            yield _prediction(question, told["predict"].get(key, ""), told.get("reveal", {}).get(key, ""))
+    yield "## Exercises"
+    solutions = dict(_SOLUTION.findall(texts))
+    wrong = _mistakes(number[:2])
+    for name in dict.fromkeys(key for kind, key, _ in asked if kind == "check"):
+        yield from _exercise(name, solutions.get(name, ""), wrong.get(name, []))
+    yield "## Questions"
+    topics = [key for kind, key, _ in asked if kind == "quiz"]
+    for topic in topics:
+        yield from _quiz(topic)
+    for summary, answers in _ANSWERS.findall(texts):
+        yield f"**{summary}.**\n\n{answers}"
+    if not topics:
+        yield "The topic's quiz stands in the notebook that ends the topic."
+
+
+def _to_project(cells: Cells) -> Iterator[str]:
+    """Cells whose stored output is a picture or a table, with the sentence that it stands for."""
+    section = ""
+    for cell, source in cells:
+        if cell["cell_type"] == "markdown":
+            section = next((h["title"] for h in _HEADING.finditer(source)), section)
+        for output in () if _ASKED.search(source) or _ASIDE.search(source) else cell.get("outputs", ()):
+            kinds = {"image/png": "picture", "text/html": "table"}
+            if kind := next((kinds[kind] for kind in kinds if kind in output.get("data", {})), ""):
+                told = _text(output).split("\n")[0]
+                yield f"- *{section}*, cell `{cell['id']}`, {kind}: {told}"
+
+
+def _prediction(question: PredictionQuestion, asked: str, revealed: str) -> str:
+    asked = asked.split("\n")[0].removeprefix("Predict: ") or question.question
+    shown = _REVEALED.match(revealed)
+    tempting = (shown and shown[2]) or f"{question.comparison} {question.unit}".rstrip()
+    lines = [f"**{question.key}.** {asked}"]
+    if question.choices:
+        lines.append(f"  - Choices: {' / '.join(map(str, question.choices))}")
+    if question.comparison is not None:
+        lines.append(f"  - The usual wrong answer: {tempting}")
+    lines.append(f"  - Who says so believes: {question.misconception}")
+    lines.append(f"  - Found: {f'{shown[1]}{shown[3]}' if shown else revealed or question.because}")
+    return "\n".join(lines)
+
+
+def _exercise(name: str, solution: str, mistakes: list[str]) -> Iterator[str]:
+    exercise = folders.exercise(name)
+    if exercise is None:
+        return
+    yield f"### {name} · {exercise.title} ({exercise.level}, {exercise.kind})"
+    yield f"An answer that passes:\n\n{solution}"
+    if mistakes:
+        yield "\n".join(("Wrong answers to expect, and words that they earn:\n", *mistakes))
+
+
+def _mistakes(number: str) -> dict[str, list[str]]:
+    """Wrong answers that the judge is tried with, by exercise."""
+    told: dict[str, list[str]] = {}
+    for folder in folders.folders():
+        if folder.number == number and (folder.path / "mutants.py").is_file():
+            module = importlib.import_module(f"gpulab_course.content.{folder.path.name}.mutants")
+            for wrong in module.WRONG:
+                where = f" (fails in *{wrong.stage}*)" if wrong.stage else ""
+                said = f": “{wrong.says}”" if wrong.says else ""
+                told.setdefault(wrong.exercise_id, []).append(f"- {wrong.what}{where}{said}")
+    return told
+
+
+def _quiz(topic: str) -> Iterator[str]:
+    title, questions = folders.quizzes()[topic]
+    yield f"### {title}"
+    for at, question in enumerate(questions, 1):
+        if isinstance(question, Question):
+            lines = [
+                f"   - {'**right**' if choice.right else 'wrong'}: {choice.text} — {choice.why}"
+                for choice in sorted(question.options, key=lambda choice: not choice.right)
+            ]
+        else:
+            lines = [f"   - a good answer says: {point}" for point in question.points]
+        yield "\n".join((f"{at}. {question.text}", *lines))
+
+
+def _said(cell: dict[str, Any]) -> str:
+    """A cell's stored result as text."""
+    return next((_text(output) for output in cell["outputs"] if "data" in output), "")
+
+
+def _text(output: dict[str, Any]) -> str:
+    return "".join(output["data"].get("text/plain", ""))
+
+
+def _made(markdown: str, as_html: bool) -> str:
+    if not as_html:
+        return markdown
+    from nbconvert.filters.markdown import markdown2html
+
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        "<title>gpulab: for the instructor</title>\n<style>body { font: 16px/1.45 system-ui, sans-serif; "
+        "max-width: 50rem; margin: 2rem auto; padding: 0 1rem; } "
+        "pre { overflow: auto; background: #8882; padding: .6rem; }</style></head>\n"
+        f"<body>\n{markdown2html(markdown)}\n</body></html>"
+    )

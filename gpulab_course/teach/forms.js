@@ -1,0 +1,176 @@
+import { element, keepPlainKeys } from "gpulab/parts/frame.js";
+
+// The course's forms: a prediction to lock, a comparison that waits for it, and a quiz.
+// Native controls in a fieldset, so that keyboards and screen readers know them.
+
+/** Text as nodes, with what stands between backticks as code. */
+function prose(text) {
+  return text.split(/`([^`]+)`/).map((part, at) => (at % 2 ? element("code", {}, part) : part));
+}
+
+function group(question, ...children) {
+  return element("fieldset", {}, element("legend", {}, ...question), ...children);
+}
+
+/** A question, its answer as a number or a choice, and two buttons that lock it. */
+function prediction(root, facts, name, tell) {
+  let picked = "";
+  const problem = element("div", { class: "gl-problem", role: "alert", id: `${name}-problem` });
+  const said = element("span", { class: "gl-said", role: "status" });
+  const lock = (sure) => tell({ value: field ? field.value : picked, sure });
+  const sure = element("button", { type: "button", onclick: () => lock(true) }, "I am sure");
+  const guess = element("button", { type: "button", onclick: () => lock(false) }, "I guess");
+  const change = element("button", { type: "button", class: "gl-quiet", onclick: () => tell({}) }, "Change");
+  const radios = facts.choices.map((text, at) => element("input", { type: "radio", name, value: String(at), onchange: () => { picked = text; } }));
+  const field = radios.length ? null : element("input", {
+    type: "text", inputmode: "decimal", autocomplete: "off", placeholder: "a number",
+    "aria-label": facts.unit ? `Your prediction in ${facts.unit}` : "Your prediction, a number", "aria-describedby": `${name}-problem`,
+    // Whether it is sure is for the learner to say: Enter goes to the buttons.
+    onkeydown: (event) => { if (event.key === "Enter" && !event.shiftKey) { sure.focus(); event.preventDefault(); } },
+  });
+  const answer = field
+    ? [field, facts.unit]
+    : [element("div", { class: "gl-choices" }, radios.map((radio, at) => element("label", { class: "gl-choice" }, radio, element("span", {}, prose(facts.choices[at])))))];
+  root.append(group([element("b", {}, "Predict: "), ...prose(facts.question)], element("div", { class: "gl-answer" }, ...answer, sure, guess, said, change), problem));
+  return ({ value, locked, final, note, wrong }) => {
+    if (field) {
+      if (locked) field.value = value;
+      field.readOnly = locked;
+      field.setAttribute("aria-invalid", String(Boolean(wrong)));
+    }
+    radios.forEach((radio, at) => {
+      if (locked) radio.checked = facts.choices[at] === value;
+      radio.disabled = locked;
+    });
+    if (locked) picked = value;
+    const pressed = [sure, guess, change].includes(document.activeElement);
+    sure.hidden = locked;
+    guess.hidden = locked;
+    change.hidden = !locked || final;
+    // The button that was pressed is gone: what takes its place gets the focus.
+    if (pressed) (final ? root : locked ? change : field ?? radios.find(({ checked }) => checked) ?? sure).focus();
+    problem.textContent = wrong;
+    said.textContent = note;
+  };
+}
+
+/** The comparison, once there is a prediction or the learner asks for it. */
+function reveal(root, facts, name, tell) {
+  const text = element("div", { role: "status", tabindex: -1 });
+  const button = element("button", { type: "button", class: "gl-quiet", onclick: () => { tell({}); text.focus(); } }, "Show it anyway");
+  const box = element("fieldset", { "aria-label": "Comparison" }, text, button);
+  root.append(box);
+  return ({ verdict, sign, head, rest }) => {
+    box.className = verdict ? `gl-${verdict}` : "";
+    text.replaceChildren(...(head ? [element("b", { class: "gl-head" }, element("span", { class: "gl-sign" }, sign && `${sign} `), ...prose(head)), " ", ...prose(rest)] : [facts.wait]));
+    button.hidden = Boolean(head);
+  };
+}
+
+/** A question with choices: each is a button that answers with its reason. */
+function choices({ text, choices: texts }, number, tell) {
+  const buttons = texts.map((choice, at) => element("button", { type: "button", class: "gl-option", "aria-pressed": "false", onclick: () => tell({ number, answer: at + 1 }) }, element("span", { class: "gl-sign", "aria-hidden": "true" }), element("span", {}, prose(choice))));
+  const said = element("div", { class: "gl-said", role: "status" });
+  const box = group([`${number}. `, ...prose(text)], element("div", { class: "gl-options" }, ...buttons), said);
+  const update = ({ choice, right, text: why }) => {
+    if (!choice) return;
+    buttons.forEach((button, at) => {
+      const mine = at === choice - 1;
+      button.setAttribute("aria-pressed", String(mine));
+      button.firstChild.textContent = mine ? (right ? "✓ " : "✗ ") : "";
+    });
+    box.className = right ? "gl-right" : "gl-wrong";
+    said.replaceChildren(element("b", { class: "gl-sign" }, right ? "✓ " : "✗ "), ...prose(why));
+  };
+  return { box, said, update };
+}
+
+/** A question for a reason: words of one's own, then the points that a good answer makes, to tick. */
+function reason({ text }, number, tell) {
+  const words = element("textarea", { rows: 2, "aria-label": `Your answer to question ${number}`, placeholder: "In your own words" });
+  const compare = element("button", { type: "button", class: "gl-quiet", onclick: () => tell({ number, answer: words.value }) }, "Compare");
+  const said = element("div", { class: "gl-said", role: "status" });
+  const box = group([`${number}. `, ...prose(text)], words, element("div", {}, compare), said);
+  const update = ({ words: written, points = [], ticked = [] }) => {
+    if (!points.length) return;
+    if (!words.value) words.value = written;
+    compare.hidden = true;
+    const boxes = points.map((point, at) => element("input", { type: "checkbox", checked: ticked.includes(at), onchange: () => tell({ number, ticked: points.map((_, other) => other).filter((other) => boxes[other].checked) }) }));
+    if (said.childElementCount) return;
+    said.replaceChildren("A good answer says this. Tick what yours says, too:", ...points.map((point, at) => element("label", { class: "gl-point" }, boxes[at], element("span", {}, prose(point)))));
+  };
+  return { box, said, update };
+}
+
+/** Questions with feedback where the learner is. */
+function quiz(root, facts, name, tell) {
+  let last = null;
+  const score = element("span", { class: "gl-score", role: "status" });
+  const here = element("div", { class: "gl-score" });
+  const parts = facts.questions.map((question, at) => {
+    const say = (message) => {
+      last = at;
+      tell(message);
+    };
+    return question.choices.length ? choices(question, at + 1, say) : reason(question, at + 1, say);
+  });
+  root.append(element("div", { class: "gl-title" }, facts.title, " ", score), ...parts.map(({ box }) => box));
+  return ({ answers, score: words }) => {
+    parts.forEach(({ update }, at) => update(answers[at]));
+    score.textContent = words;
+    if (last === null) return;
+    here.textContent = words;
+    parts[last].box.append(here);
+  };
+}
+
+const FORMS = { prediction, reveal, quiz };
+const PATIENCE_MS = 6000;
+let forms = 0;
+
+function render({ model, el }) {
+  forms += 1;
+  const facts = model.get("facts");
+  const root = element("div", { class: "gpulab-form", tabindex: -1, onkeydown: keepPlainKeys });
+  // After a restart, or in a saved notebook, nobody answers; a form that does nothing would puzzle.
+  const silence = element("div", { class: "gl-problem", role: "alert" });
+  let waiting = 0;
+  const answered = () => {
+    clearTimeout(waiting);
+    silence.textContent = "";
+  };
+  const tell = (message) => {
+    const active = document.activeElement;
+    const near = (root.contains(active) && active.closest("fieldset")) || root;
+    const unanswered = () => {
+      near.append(silence);
+      silence.textContent = "No answer from Python. Run this cell again.";
+    };
+    answered();
+    waiting = setTimeout(unanswered, PATIENCE_MS);
+    try {
+      model.send(message);
+    } catch {
+      unanswered();
+    }
+  };
+  const update = FORMS[model.get("form")](root, facts, `gpulab-form-${forms}-${model.get("form")}`, tell);
+  const changed = () => update(model.get("state"));
+  changed();
+  model.on("change:state", changed);
+  model.on("change:heard", answered);
+  const notice = element("div", { class: "gl-problem", role: "alert" });
+  const noticed = () => { notice.textContent = model.get("notice"); };
+  noticed();
+  model.on("change:notice", noticed);
+  root.append(notice);
+  el.replaceChildren(root);
+  return () => {
+    clearTimeout(waiting);
+    model.off("change:state", changed);
+    model.off("change:heard", answered);
+    model.off("change:notice", noticed);
+  };
+}
+
+export default { render };

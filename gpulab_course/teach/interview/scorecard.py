@@ -1,0 +1,170 @@
+"""What an interview came to: coverage, calibration and their product, as a sentence, a table and JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from gpulab.views._saving import Saved, Writers, text_writer
+from gpulab.views.tables import Table
+from gpulab.words import count, percent
+
+CONFIDENCE = {True: 0.9, False: 0.5}
+"""What "I am sure" and "I guess" bet on being right."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """One part: what was said and how surely, what was found and where, and what that is worth."""
+
+    question: str
+    said: Any
+    sure: bool
+    right: bool
+    merit: float
+    told: str
+    origin: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """One card: its parts, and which of the points that must be said were ticked."""
+
+    key: str
+    kind: str
+    level: str
+    parameters: dict[str, Any]
+    parts: tuple[Answered, ...]
+    points: tuple[str, ...]
+    ticked: tuple[int, ...]
+    asked: int
+    words: str = ""
+
+    @property
+    def done(self) -> bool:
+        """Whether all of its parts are answered."""
+        return len(self.parts) == self.asked
+
+    @property
+    def coverage(self) -> float:
+        """The mean merit of the parts, of which the points that were ticked decide a quarter.
+
+        Points count as far as the parts were right, because nobody checks ticks.
+        """
+        merit = sum(part.merit for part in self.parts) / self.asked
+        said = len(self.ticked) / len(self.points) if self.points else 1.0
+        return merit * (3 + said) / 4
+
+    @property
+    def calibration(self) -> float:
+        """1 less the mean square of how far bets were from what came of them (Brier)."""
+        return calibration(self.parts)
+
+    @property
+    def score(self) -> float:
+        """Coverage times calibration."""
+        return self.coverage * self.calibration
+
+    @property
+    def well(self) -> bool:
+        """Whether it need not come back: every part right and no guess, at least half of the points said."""
+        right = self.done and all(part.right and part.sure for part in self.parts)
+        return right and 2 * len(self.ticked) >= len(self.points)
+
+
+def calibration(parts: Sequence[Answered]) -> float:
+    """Of some answers; 1 where there is none.
+
+    Examples
+    --------
+    Sure and wrong costs most: 1 - 0.9², sure and right next to nothing, a guess 0.25 in either case.
+    """
+    if not parts:
+        return 1.0
+    return 1 - sum((CONFIDENCE[part.sure] - part.right) ** 2 for part in parts) / len(parts)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Scorecard(Saved):
+    """All cards of an interview.
+
+    Attributes
+    ----------
+    coverage, calibration, score : float
+        Each from 0 to 1; the score is the product of the others. A card without an answer covers nothing.
+    """
+
+    seed: int
+    day: str
+    cards: tuple[Scored, ...] = field(default=())
+
+    @property
+    def coverage(self) -> float:
+        return sum(card.coverage for card in self.cards) / len(self.cards) if self.cards else 0.0
+
+    @property
+    def calibration(self) -> float:
+        return calibration([part for card in self.cards for part in card.parts])
+
+    @property
+    def score(self) -> float:
+        return self.coverage * self.calibration
+
+    def __repr__(self) -> str:
+        met = [card for card in self.cards if card.parts]
+        if not met:
+            return f"Scorecard, seed {self.seed}: {count(len(self.cards), 'card')}, none answered yet."
+        return (
+            f"Scorecard, seed {self.seed}: {len(met)} of {count(len(self.cards), 'card')} answered; coverage "
+            f"{percent(self.coverage)} × calibration {percent(self.calibration)} = {percent(self.score)}."
+        )
+
+    def _table(self) -> Table:
+        rows = tuple(
+            (
+                card.key,
+                card.kind,
+                card.level,
+                f"{sum(part.right for part in card.parts)} of {card.asked}",
+                f"{len(card.ticked)} of {len(card.points)}",
+                percent(card.coverage) if card.parts else "",
+                percent(card.calibration) if card.parts else "",
+                f"{sum(part.seconds for part in card.parts):.0f} s" if card.parts else "",
+            )
+            for card in self.cards
+        )
+        headings = ("card", "kind", "level", "right", "points said", "coverage", "calibration", "time")
+        return Table(repr(self), headings, rows)
+
+    def __str__(self) -> str:
+        return self._table().text()
+
+    def _repr_html_(self) -> str:
+        return self._table().html()
+
+    def json(self) -> str:
+        """All of it, such as an instructor collects it."""
+        cards = [
+            {**asdict(card), "coverage": card.coverage, "calibration": card.calibration, "score": card.score}
+            for card in self.cards
+        ]
+        record = {
+            "format": "gpulab-interview",
+            "version": 1,
+            "seed": self.seed,
+            "day": self.day,
+            "coverage": self.coverage,
+            "calibration": self.calibration,
+            "score": self.score,
+            "cards": cards,
+        }
+        return json.dumps(record, indent=1, ensure_ascii=False)
+
+    def _writers(self) -> Writers:
+        return {
+            ".json": text_writer(lambda: f"{self.json()}\n"),
+            ".html": text_writer(lambda: f"<!doctype html><meta charset='utf-8'>{self._repr_html_()}\n"),
+        }

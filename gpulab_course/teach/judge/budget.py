@@ -1,0 +1,156 @@
+"""Named counters of a launch, the figures of a solution in them, and the score that comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gpulab.words import filled
+from gpulab_course.teach.judge.exercise import Budget
+from virtualgpu.protocol import Counters
+from virtualgpu.records import KernelCounters, KernelStats
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What a launch cost: what was counted in it, and what the compiler decided before."""
+
+    counters: KernelCounters
+    stats: KernelStats
+
+
+ReadOff = Callable[[Costs], int]
+
+
+def _opcodes(*roots: str) -> ReadOff:
+    return lambda costs: sum(costs.counters.opcode_warp_instructions.get(root, 0) for root in roots)
+
+
+def _accesses(field: str, space: str | None = None, kind: str | None = None) -> ReadOff:
+    return lambda costs: costs.counters.total(field, space, kind)
+
+
+def _whole(field: str) -> ReadOff:
+    return lambda costs: int(getattr(costs.counters, field))
+
+
+def _atomic_lanes(space: str | None = None) -> ReadOff:
+    return lambda costs: sum(
+        a.bytes_requested // a.size_bytes
+        for a in costs.counters.accesses
+        if a.kind == "atomic" and space in (None, a.space)
+    )
+
+
+def _caches(*fields: str) -> ReadOff:
+    return lambda costs: sum(getattr(costs.counters.caches, field) for field in fields)
+
+
+def _conflict_ways(costs: Costs) -> int:
+    # Of the mean over an access's requests, for one in a thousand that lies badly is still a conflict.
+    ways = (
+        -(-a.wavefronts // a.ideal_wavefronts)
+        for a in costs.counters.accesses
+        if a.space == "shared" and a.ideal_wavefronts
+    )
+    return max(ways, default=0)
+
+
+# What budgets may name: the words for n of it, and how it is read off the counters of a launch. Instructions
+# count once a warp.
+COUNTERS: dict[str, tuple[str, ReadOff]] = {
+    "sectors": ("<n sector|sectors> of global memory", _accesses("sectors", "global")),
+    "load_sectors": ("<n sector|sectors> loaded", _accesses("sectors", "global", "load")),
+    "store_sectors": ("<n sector|sectors> stored", _accesses("sectors", "global", "store")),
+    "requests": ("<n request|requests> to global memory", _accesses("requests", "global")),
+    "local_requests": ("<n request|requests> to local memory", _accesses("requests", "local")),
+    "l2_sectors": ("<n sector|sectors> asked of L2", _caches("l2_sectors")),
+    "dram_bytes": ("<n byte|bytes> of device memory", _caches("dram_read_bytes", "dram_write_bytes")),
+    "shared_bytes": ("<n byte|bytes> of shared memory a block", _whole("shared_bytes")),
+    "shared_wavefronts": ("<n wavefront|wavefronts> of shared memory", _accesses("wavefronts", "shared")),
+    "conflict_ways": ("conflict <n way|ways> at worst", _conflict_ways),
+    "local_bytes": ("<n byte|bytes> of local memory a thread", lambda costs: costs.stats.local_bytes),
+    "bank_conflicts": ("bank <n conflict|conflicts>", _accesses("bank_conflicts", "shared")),
+    "atomics": ("atomic <n request|requests>", _accesses("requests", None, "atomic")),
+    "atomic_lanes": ("<n lane|lanes> that asked for an atomic", _atomic_lanes()),
+    "global_atomic_lanes": (
+        "<n lane|lanes> that asked for an atomic in global memory",
+        _atomic_lanes("global"),
+    ),
+    "divergent_branches": ("divergent <n branch|branches>", _whole("divergent_branches")),
+    "warp_instructions": ("warp <n instruction|instructions>", _whole("warp_instructions")),
+    "longest_warp": ("<n instruction|instructions> of the busiest warp", _whole("longest_warp_instructions")),
+    "shuffles": ("<n shuffle|shuffles>", _opcodes("shfl")),
+    "votes": ("<n vote|votes>", _opcodes("vote", "activemask")),
+    "matches": ("<n match|matches>", _opcodes("match")),
+    "warp_reductions": ("warp-wide <n reduction|reductions>", _opcodes("redux")),
+    "warp_exchanges": (
+        "shuffles, votes, matches and warp-wide reductions",
+        _opcodes("shfl", "vote", "activemask", "match", "redux"),
+    ),
+    "barriers": ("<n barrier|barriers>", _opcodes("bar", "barrier")),
+}
+
+# Those that a model of the caches gives, empty before the launch.
+_OF_CACHES = ("l2_sectors", "dram_bytes")
+
+
+def counting(budgets: tuple[Budget, ...]) -> Counters:
+    """What has to be observed of a launch for its budgets to be read off."""
+    return Counters("cold" if any(item.counter in _OF_CACHES for item in budgets) else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """One budget's figures: the learner's, the reference's, the naive version's and the best one so far.
+
+    ``golf``: fewer are better, so that a best is worth keeping.
+    """
+
+    counter: str
+    words: str
+    yours: int
+    reference: int
+    naive: int | None = None
+    best: int | None = None
+    golf: bool = True
+
+    @property
+    def figure(self) -> str:
+        """``2,048 sectors of global memory``."""
+        return f"{self.yours:,} {filled(self.words, {'n': self.yours})}"
+
+    @property
+    def said(self) -> str:
+        """``2,048 sectors of global memory; naive 4,096, reference 512; your best 563``."""
+        others = [f"naive {self.naive:,}"] if self.naive is not None else []
+        others.append(f"reference {self.reference:,}")
+        best = f"; your best {self.best:,}" if self.best is not None else ""
+        return f"{self.figure}; {', '.join(others)}{best}"
+
+
+def score(budget: Budget, yours: Costs, reference: Costs, naive: Costs | None) -> Score:
+    """The figures of one budget, read off three launches."""
+    words, read_off = COUNTERS[budget.counter]
+    other = None if naive is None else read_off(naive)
+    golf = budget.most is None and budget.least is None
+    return Score(budget.counter, words, read_off(yours), read_off(reference), other, golf=golf)
+
+
+def passes(budget: Budget, score: Score) -> bool:
+    """Whether a figure keeps a budget."""
+    limit = budget.limit(score.reference)
+    least = budget.floor(score.reference)
+    return (limit is None or score.yours <= limit) and (least is None or score.yours >= least)
+
+
+def complaint(budget: Budget, score: Score) -> str:
+    """What is said of a figure that does not keep its budget."""
+    limit = budget.limit(score.reference)
+    if limit is not None and score.yours > limit:
+        allowed = {0: "none is allowed", 1: "1 is allowed"}.get(limit, f"{limit:,} are allowed")
+        said = f"the results are right, but it takes {score.figure}, and {allowed}"
+    else:
+        least = budget.floor(score.reference)
+        said = f"the results are right, but it has {score.figure}, not {least:,} or more"
+    return f"{said} (reference {score.reference:,}). {budget.advice}".rstrip()

@@ -1,0 +1,90 @@
+"""``gl.check``: judge an answer, and keep what was reached."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from gpulab_course.teach import folders
+from gpulab_course.teach.first_lines import first_lines
+from gpulab_course.teach.judge import past, scores
+from gpulab_course.teach.judge.exercise import Exercise, KernelExercise
+from gpulab_course.teach.judge.kernel.stages import judge_kernel
+from gpulab_course.teach.judge.past import Past
+from gpulab_course.teach.judge.python.apart import judge_apart
+from gpulab_course.teach.judge.verdict import Verdict
+from gpulab_course.teach.store import store
+from virtualgpu.errors import GpulabError, did_you_mean
+
+_SECTION = "exercises"
+
+
+class UnknownExerciseError(GpulabError, ValueError):
+    """An exercise that does not exist; the message names the nearest."""
+
+
+def check(exercise_id: str, answer: Any) -> Verdict:
+    """Try `answer` on the inputs of an exercise, edge cases included.
+
+    A kernel is judged in five stages: its results, with other orders of blocks, under the sanitizer, by its
+    counters against a budget, and by how evenly its threads share the work. A Python answer is judged in a
+    process of its own, with a time limit.
+
+    Parameters
+    ----------
+    exercise_id
+        The exercise's name in the notebook, such as ``"00-saxpy"``.
+    answer
+        What the exercise asks for: a kernel (``cp.RawKernel`` or its CUDA C++ text), a function
+        or a value.
+
+    Returns
+    -------
+    Verdict
+        ``passed`` and a sentence; ``print`` shows the stages and the score. A wrong, crashing or endless
+        answer is a verdict, not an error.
+
+    Raises
+    ------
+    UnknownExerciseError
+        If there is no such exercise.
+    """
+    exercise = folders.exercise(exercise_id)
+    if exercise is None:
+        names = folders.exercises()
+        raise UnknownExerciseError(
+            f"There is no exercise {exercise_id!r}.{did_you_mean(exercise_id, names)} "
+            f"Exercises: {', '.join(names)}."
+        )
+    verdict = judge(exercise, answer, past.of(exercise_id))
+    if verdict:
+        past.forget(exercise_id)
+    return _kept(exercise, verdict)
+
+
+def judge(exercise: Exercise, answer: Any, past: Past | None = None) -> Verdict:
+    """Judge an answer, and keep nothing but what it failed on, in `past`."""
+    past = past or Past()
+    if answer is None or answer is ...:
+        return Verdict(exercise.exercise_id, False, "nothing to check; replace the TODO with your answer.")
+    if not isinstance(exercise, KernelExercise):
+        return judge_apart(exercise, answer, past)
+    try:
+        with first_lines():
+            return judge_kernel(exercise, answer, past)
+    except KeyboardInterrupt:
+        return Verdict(exercise.exercise_id, False, "you stopped the check.")
+
+
+def _kept(exercise: Exercise, verdict: Verdict) -> Verdict:
+    """Note that an exercise has passed and its best figures, and show those with the score."""
+    kept = store()
+    name = verdict.exercise_id
+    if verdict.passed or not kept.get(_SECTION, name):
+        kept.put(_SECTION, name, verdict.passed)
+    best = scores.best(exercise)
+    golf = {score.counter: score.yours for score in verdict.scores if score.golf}
+    if verdict.passed and golf:
+        best |= {counter: min(yours, best.get(counter, yours)) for counter, yours in golf.items()}
+        scores.keep(exercise, best)
+    return replace(verdict, scores=tuple(replace(s, best=best.get(s.counter)) for s in verdict.scores))

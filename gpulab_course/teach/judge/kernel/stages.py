@@ -1,0 +1,198 @@
+"""The five stages in which a kernel is judged; the first that it fails ends the check."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from gpulab import session
+from gpulab.words import count
+from gpulab_course.teach.judge import draw
+from gpulab_course.teach.judge.compare import wrong_elements
+from gpulab_course.teach.judge.exercise import Case, KernelExercise, Mistake, NotYet, Stage, Unwritten
+from gpulab_course.teach.judge.kernel.bench import Fault, Run, bench, compiled, on_gpu, read
+from gpulab_course.teach.judge.kernel.costs import counted, keep_budget, repeated, share_work
+from gpulab_course.teach.judge.kernel.trial import Trial
+from gpulab_course.teach.judge.past import Past
+from gpulab_course.teach.judge.verdict import StageResult, Verdict
+from virtualgpu.records import KernelSource
+
+STAGES: tuple[Stage, ...] = ("results", "orders", "hazards", "budget", "parallelism")
+_ORDERS = (
+    ("reversed", 0, "in reverse order"),
+    ("random", 1, "in random order"),
+    ("in turns", 2, "with blocks that take turns at barriers"),
+)
+_NO_ORDER = "CUDA promises no order of blocks: let them work on different elements, or use atomics."
+_AT_ONCE = (
+    "Blocks run at the same time, and while one is at a barrier others go on: what it reads afterwards has "
+    "to hold whatever they did meanwhile."
+)
+_Step = tuple[Stage, Callable[[Trial], str]]
+# What the sanitizer calls a value that a shuffle takes from a lane that is not there.
+_ABSENT = "shuffle from an absent lane"
+# So many times the reference's instructions, and large sizes would take minutes.
+_HOPELESS = 40
+
+
+def judge_kernel(exercise: KernelExercise, answer: Any, past: Past) -> Verdict:
+    """Judge a kernel in five stages."""
+    name = exercise.exercise_id
+    steps = _STEPS if session.real_cp() is not None else _STEPS[:-1]
+    with session.steps(len(steps), "gl.check") as begin, bench() as place:
+        try:
+            source = read(exercise, answer)
+            compiled(place, exercise, source)
+            seed = past.seed(draw.seed_of(name + source.code))
+            trial = Trial(exercise, source, place, seed, past)
+            done = _judged(trial, steps, begin)
+        except NotYet as reason:
+            return Verdict(name, False, str(reason))
+    failed = [stage for stage in done if stage.state == "failed"]
+    if failed:
+        past.failed(failed[-1].name, trial.failed)
+    # What few threads do alone costs more as well: the last stage that failed has the reason.
+    message = failed[-1].said if failed else exercise.praise
+    return Verdict(name, not failed, message, tuple(done), tuple(trial.scores))
+
+
+def _judged(trial: Trial, steps: Sequence[_Step], begin: Callable[[], None]) -> list[StageResult]:
+    found = {stage: StageResult(stage, "not reached") for stage in STAGES}
+    for stage, step in steps:
+        begin()
+        failed = [stage for stage in STAGES if found[stage].state == "failed"]
+        if failed and not (failed == ["budget"] and stage == "parallelism"):
+            break
+        if trial.hopeless and stage == "budget":
+            continue
+        try:
+            said = " ".join(filter(None, (found[stage].said, step(trial))))
+            found[stage] = StageResult(stage, "passed", said)
+        except Unwritten:
+            raise
+        except NotYet as reason:
+            found[stage] = StageResult(stage, "failed", str(reason))
+    return list(found.values())
+
+
+def results(trial: Trial) -> str:
+    """Small sizes with every block shape, every kind of data, and the exercise's table."""
+    cases = [*trial.small_cases, *trial.data_cases(), *trial.table_cases()]
+    runs = [trial.run(case, "results", number) for number, case in enumerate(cases)]
+    trial.hopeless = _hopeless(trial, cases, runs)
+    sizes = len({case.size for case in cases})
+    shapes = len({case.block for case in cases})
+    launches = count(len(cases), "launch", "launches")
+    return f"{launches} with {count(sizes, 'small size')} and {count(shapes, 'block shape')}"
+
+
+def large_results(trial: Trial) -> str:
+    """Large sizes with one shape each: last, for a race shows there by chance and elsewhere for sure."""
+    if trial.hopeless:
+        return "."
+    sizes = []
+    trial.bench.be_patient()
+    for case in trial.large_cases():
+        trial.large.append((case, trial.run(case, "results").counters))
+        sizes.append(" × ".join(f"{n:,}" for n in np.atleast_1d(case.size)))
+    return f"and with {' and '.join(sizes)}." if sizes else "."
+
+
+def counted_results(trial: Trial) -> str:
+    """The launches in which costs are counted: what they leave has to be right as well."""
+    if trial.hopeless is None:
+        counted(trial)
+    return ""
+
+
+def orders(trial: Trial) -> str:
+    """Blocks in reverse, at random, and taking turns."""
+    for case in trial.order_cases():
+        for order, seed, words in _ORDERS:
+            with trial.bench.order(order, seed):
+                try:
+                    trial.run(replace(case, label=f"{case.label}, run {words}"), "orders", seed)
+                except NotYet as reason:
+                    if order != "in turns":
+                        raise NotYet(f"{reason} {_NO_ORDER}") from None
+                    hazards(trial)  # names the line, where it finds one
+                    raise NotYet(f"{reason} {_AT_ONCE}") from None
+    return "the same with blocks in order, reversed, at random, and taking turns at barriers."
+
+
+def hazards(trial: Trial) -> str:
+    """Small launches of every block shape under the sanitizer's checks."""
+    cases = trial.hazard_cases()
+    for case in cases:
+        try:
+            report, left = trial.bench.sanitize(trial.exercise, trial.source, case)
+        except Fault as stop:
+            raise trial.stopped("hazards", case, stop) from None
+        unused = all(not wrong_elements(left[name], wanted).any() for name, wanted in case.wanted.items())
+        for found in report.hazards:
+            if found.kind == _ABSENT and unused:
+                continue  # a lane may receive what is undefined, and drop it
+            twice = found.kind == "WAW" and found.space == "global"
+            if found.severity == "info" and trial.exercise.once and twice:
+                both = found.message.partition(", and nothing says")[0]
+                raise trial.mistaken(Mistake("hazards", case, f"{case.label}: {both}.", hazard=found.kind))
+            if found.severity != "info":
+                said = f"{case.label}: the result is right by luck only: {found.message}"
+                raise trial.mistaken(Mistake("hazards", case, said, hazard=found.kind))
+        if not report.complete:
+            seen = f"{report.blocks_checked or 0:,} of {prod(case.launch_grid):,} blocks"
+            raise NotYet(
+                f"{case.label}: it takes so long that the checks saw only {seen}; let threads share the work."
+            )
+    launches = count(len(cases), "launch", "launches")
+    return f"no races or stray accesses, nothing read unwritten, masks in order ({launches})."
+
+
+def parallelism(trial: Trial) -> str:
+    """No serial kernel, and none whose threads repeat each other's work."""
+    if trial.hopeless is not None:
+        raise trial.mistaken(trial.hopeless)
+    return share_work(trial)
+
+
+def on_real_gpu(trial: Trial) -> str:
+    """The same launches on the real GPU: last, for a fault would end its context."""
+    cp: Any = session.real_cp()
+    device = session.which_device().device
+    cases = [*trial.small_cases, *trial.data_cases(), *trial.table_cases(), *trial.large_cases()]
+    for case in cases:
+        found, start = on_gpu(cp, trial.exercise, trial.source, case)
+        trial.compare("results", replace(case, label=f"{case.label}, on the {device}"), found, start)
+    return f"The same on the {device}."
+
+
+# The last one where there is a real GPU.
+_STEPS: tuple[_Step, ...] = (
+    ("results", results),
+    ("orders", orders),
+    ("hazards", hazards),
+    ("results", large_results),
+    ("results", counted_results),
+    ("budget", keep_budget),
+    ("parallelism", parallelism),
+    ("results", on_real_gpu),
+)
+
+
+def _hopeless(trial: Trial, cases: list[Case], runs: list[Run]) -> Mistake | None:
+    # Not of blocks below a warp, in which what is done once a block weighs most.
+    numbers = [number for number, case in enumerate(cases) if prod(case.block) > 32] or range(len(cases))
+    most = max(numbers, key=lambda number: runs[number].counters.warp_instructions)
+    longest = max(numbers, key=lambda number: runs[number].counters.longest_warp_instructions)
+    trial.longest = cases[longest], runs[longest].counters
+    exercise = trial.exercise
+    yours = runs[most].counters
+    source = KernelSource(exercise.kernel, exercise.source(exercise.reference))
+    reference = trial.bench.run(exercise, source, cases[most].shipped or cases[most]).counters
+    if yours.warp_instructions <= _HOPELESS * reference.warp_instructions:
+        return None
+    return Mistake("parallelism", cases[most], repeated(cases[most], yours, reference))

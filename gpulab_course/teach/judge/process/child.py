@@ -1,0 +1,166 @@
+"""The process in which an answer runs: ``python -m gpulab_course.teach.judge.process.child``.
+
+It does what the judge asks for and gives back plain data (`values`); verdicts are made out of its reach.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, BinaryIO
+
+from gpulab_course.teach.judge.exercise import NotYet
+from gpulab_course.teach.judge.process import values
+from gpulab_course.teach.judge.python.functions import exit_said, unexpected
+
+NONCE_BYTES = 16
+LENGTH_BYTES = 8
+LINE_CLOSED = 87  # the status with which it ends where nothing can be told any more
+_LONGEST = 600  # a value in a message may be of any size
+_HIGH_FD = 200  # beyond what an answer closes or writes to by mistake
+_CPU_S = 60  # no process of an answer computes longer than this, whoever is left to watch
+
+
+def main() -> None:
+    """Read requests, do what they say, tell what came of it."""
+    asked = os.fdopen(_high(0), "rb")
+    told = _high(1)
+    # From here on the answer's output and input are its own.
+    os.dup2(2, 1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    _limit()
+    warnings.filterwarnings("ignore", "coroutine .* was never awaited")  # the verdict says so
+    # NumPy tells of infinity less infinity, which a GPU computes without a word.
+    warnings.filterwarnings("ignore", ".*(encountered|All-NaN)", RuntimeWarning)
+    nonce = asked.read(NONCE_BYTES)
+    _tell(told, nonce, values.encode("ready"))
+    answer: Any = None
+    while request := _read(asked):
+        back = _Back(asked, told, nonce)
+        try:
+            function, asks, *arguments = pickle.loads(request)
+            answer, reply = _done(function, answer, [back.ask, *arguments] if asks else arguments)
+        except BaseException as error:
+            reply = _failed(error)
+        back.close()
+        _tell(told, nonce, reply)
+    os._exit(0)  # threads that the answer left behind do not matter
+
+
+def load(_: Any, folders: list[str], pickled: bytes) -> Any:
+    """The first request: the answer itself."""
+    import gpulab_course.content
+
+    gpulab_course.content.__path__[:] = folders
+    if b"cupy" in pickled:
+        _let_cupy_be_found()
+    return pickle.loads(pickled)
+
+
+def itself(answer: Any) -> Any:
+    """The answer, where it is a value."""
+    return answer
+
+
+def call_it(answer: Any, *arguments: Any) -> Any:
+    """Call the answer."""
+    return answer(*arguments)
+
+
+class _Back:
+    """Asks the judge, in the midst of a request: what an answer must not see stays there."""
+
+    def __init__(self, asked: BinaryIO, told: int, nonce: bytes) -> None:
+        self._asked, self._told, self._nonce, self._lock = asked, told, nonce, threading.Lock()
+        self._process: int | None = os.getpid()
+
+    def close(self) -> None:
+        """Threads that the answer left behind get no more replies, which would be another request's."""
+        with self._lock:
+            self._process = None
+
+    def ask(self, *arguments: Any) -> Any:
+        """What the judge's function says of plain data, or raises."""
+        question = values.encode(("asks", arguments))
+        with self._lock:
+            if os.getpid() != self._process:
+                raise RuntimeError("this runs in the process and during the call that it was handed to")
+            _tell(self._told, self._nonce, question)
+            raised, said = pickle.loads(_read(self._asked))
+        if raised:
+            raise said
+        return said
+
+
+def _done(function: Callable[..., Any], answer: Any, arguments: Sequence[Any]) -> tuple[Any, bytes]:
+    if function is load:
+        answer = load(answer, *arguments)
+        return answer, values.encode(("value", (callable(answer), type(answer).__name__)))
+    return answer, values.encode(("value", function(answer, *arguments)))
+
+
+def _failed(error: BaseException) -> bytes:
+    """What went wrong, in words: of the judge's own, or raised by the answer."""
+    if isinstance(error, NotYet):
+        text = str(error)
+        return values.encode(("not yet", text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"))
+    if isinstance(error, SystemExit):
+        return values.encode(("not yet", exit_said(error)))
+    if isinstance(error, values.TooMuchError):
+        return values.encode(("not yet", f"what it returns is too large to be looked at: {error}."))
+    return values.encode(("raised", unexpected(error)))
+
+
+def _read(asked: BinaryIO) -> bytes:
+    return asked.read(int.from_bytes(asked.read(LENGTH_BYTES), "big"))
+
+
+def _tell(told: int, nonce: bytes, reply: bytes) -> None:
+    with contextlib.suppress(Exception):  # an answer may have closed or changed anything
+        sys.stdout.flush()
+    left = memoryview(nonce + len(reply).to_bytes(LENGTH_BYTES, "big") + reply)
+    try:
+        while left:
+            left = left[os.write(told, left) :]
+    except BaseException:
+        os._exit(LINE_CLOSED)
+
+
+def _high(fd: int) -> int:
+    """Another number for a file descriptor, far from those that an answer meets."""
+    try:
+        import fcntl
+
+        return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _HIGH_FD)
+    except (ImportError, OSError):
+        return os.dup(fd)
+
+
+def _limit() -> None:
+    """End what computes on and on even where nobody watches it any more."""
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CPU, (_CPU_S, _CPU_S))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _let_cupy_be_found() -> None:
+    """What an answer calls cupy is the virtual GPU's, where that is in use."""
+    import virtualgpu
+    from gpulab import session
+
+    if session.real_cp() is None:
+        virtualgpu.as_cupy()
+
+
+if __name__ == "__main__":
+    from gpulab_course.teach.judge.process.child import main as start  # as the requests know it
+
+    start()

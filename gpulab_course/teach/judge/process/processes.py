@@ -1,0 +1,334 @@
+"""The processes that Python answers run in: forked from one that has everything loaded, or started anew.
+
+A new process takes 0.6 s until gpulab stands in it, a forked one some milliseconds. Only Linux forks:
+elsewhere libraries do not survive it. The process that is forked from never touches a device.
+
+Between it and an answer's process stands a keeper. Whatever the answer starts stays below the keeper, however
+it is started (``PR_SET_CHILD_SUBREAPER``), and ends with it; the keeper ends all as soon as nobody listens
+any more, because the notebook's kernel was restarted or killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import gc
+import importlib
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import IO, Any
+
+from gpulab_course.teach.judge.process.tree import children, end_descendants, is_stopped
+from virtualgpu.compile import nvrtc
+
+MAIN = "gpulab_course.teach.judge.process.child"
+# What a judged answer is sure to need.
+_LOADED = (
+    MAIN,
+    "cloudpickle",
+    "concurrent.futures.thread",
+    "gpulab_course.content",
+    "gpulab.lab.graphs",
+    "gpulab.lab.kernels",
+    "gpulab.lab.streams",
+    "gpulab.lab.timeline",
+    "gpulab_course.teach.judge.python.performed",
+    "virtualgpu.backend",
+    "virtualgpu.cp",
+    "virtualgpu.cupyx",
+    "virtualgpu.sanitizer",
+)
+_MESSAGE_BYTES = 1 << 20
+_FDS = 4
+_START_S = 60.0  # until a process stands; a busy machine may take long
+_LOOK_S = 0.1
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+class Process:
+    """A process that judges one answer.
+
+    Attributes
+    ----------
+    pid : int
+        Its number.
+    top : int
+        The number of the process below which all that the answer starts is found.
+    stdin, stdout, stderr : file
+        Our ends of its standard streams.
+    """
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        self.stdin: IO[bytes]
+        self.stdout: IO[bytes]
+        self.stderr: IO[bytes]
+        self._told: IO[bytes] | None = None
+        self._keeper: int | None = None  # a file descriptor that means it alone
+        self._started: subprocess.Popen[bytes] | None = None
+        self._status: int | None = None
+        if sys.platform != "linux" or not self._fork(environment):
+            self._start(environment)
+
+    def _fork(self, environment: dict[str, str]) -> bool:
+        forked = _forked(environment)
+        if forked is None:
+            return False
+        self.stdin, self.stdout, self.stderr, self._told, first = forked
+        os.set_blocking(self._told.fileno(), False)
+        self.top, self.pid = map(int, first.split())
+        with contextlib.suppress(OSError, AttributeError):
+            self._keeper = os.pidfd_open(self.top)
+        return True
+
+    def _start(self, environment: dict[str, str]) -> None:
+        pipe = subprocess.PIPE
+        self._started = subprocess.Popen(
+            [sys.executable, "-m", MAIN],
+            stdin=pipe,
+            stdout=pipe,
+            stderr=pipe,
+            env=environment,
+            start_new_session=True,
+        )
+        assert self._started.stdin is not None
+        assert self._started.stdout is not None
+        assert self._started.stderr is not None
+        self.stdin = self._started.stdin
+        self.stdout = self._started.stdout
+        self.stderr = self._started.stderr
+        self.pid = self.top = self._started.pid
+
+    def poll(self) -> int | None:
+        """How it ended, as ``Popen.returncode`` says it; None while it runs."""
+        if self._started is not None:
+            return self._started.poll()
+        if self._status is None and self._told is not None:
+            said = self._told.read()  # does not wait: None, or nothing where even the keeper was killed
+            if said is not None:
+                self._status = int(said or -signal.SIGKILL)
+                self._told.close()
+                self._told = None
+        return self._status
+
+    def kill(self) -> None:
+        """End it with all that it has started, even where the keeper stands still."""
+        if self._started is not None:
+            end_descendants(self.pid)
+            self._started.kill()
+            self._started.wait()
+            return
+        self.poll()
+        if self._told is None:
+            self._let_go()
+            return
+        end_descendants(self.top)
+        until = time.monotonic() + 1
+        while self.poll() is None and time.monotonic() < until and not is_stopped(self.top):
+            time.sleep(0.001)
+        if self._told is not None:
+            with contextlib.suppress(OSError):
+                if self._keeper is None:
+                    os.kill(self.top, signal.SIGKILL)
+                else:
+                    signal.pidfd_send_signal(self._keeper, signal.SIGKILL)
+            self._status = -signal.SIGKILL
+            self._told.close()
+            self._told = None
+        self._let_go()
+
+    def _let_go(self) -> None:
+        if self._keeper is not None:
+            os.close(self._keeper)
+            self._keeper = None
+
+
+class _Server:
+    """The process that is forked from, and our line to it; it ends when the line does."""
+
+    def __init__(self) -> None:
+        self.line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.line.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * _MESSAGE_BYTES)
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        with theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", __name__, str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(),),
+                env=environment,
+                start_new_session=True,
+            )
+
+    def serves(self) -> bool:
+        """Whether it lives and has not been stopped."""
+        return self.process.poll() is None and not is_stopped(self.process.pid)
+
+    def end(self) -> None:
+        self.line.close()
+        with contextlib.suppress(OSError):
+            self.process.kill()
+
+
+@functools.cache
+def _server(parent: int) -> _Server:
+    """One for each of our forks."""
+    return _Server()
+
+
+def _forked(environment: dict[str, str]) -> tuple[IO[bytes], IO[bytes], IO[bytes], IO[bytes], bytes] | None:
+    """Pipes to a new process, one to its keeper, and what that said first; None if it cannot be had."""
+    wanted = json.dumps({"environment": environment, "path": sys.path, "folder": _folder()}).encode()
+    for _ in range(2 if len(wanted) <= _MESSAGE_BYTES else 0):
+        server = _server(os.getpid())
+        if not server.serves():  # an answer, or somebody else, has ended or stopped it
+            server.end()
+            _server.cache_clear()
+            server = _server(os.getpid())
+        pipes = [os.pipe() for _ in range(_FDS)]
+        (stdin, to), *back = pipes
+        theirs = [stdin, *(write for _, write in back)]
+        ours = [to, *(read for read, _ in back)]
+        with contextlib.suppress(OSError, ValueError):
+            socket.send_fds(server.line, [wanted], theirs)
+        for fd in theirs:
+            os.close(fd)
+        stdin_, stdout, stderr, told = (
+            os.fdopen(fd, mode, 0) for fd, mode in zip(ours, ("wb", "rb", "rb", "rb"), strict=True)
+        )
+        first = _first_line(told, server)
+        if first:
+            return stdin_, stdout, stderr, told, first
+        for pipe in (stdin_, stdout, stderr, told):
+            pipe.close()
+        server.end()
+        _server.cache_clear()
+    return None
+
+
+def _first_line(told: IO[bytes], server: _Server) -> bytes:
+    """What a keeper says first; nothing if the server ended or stands still."""
+    until = time.monotonic() + _START_S
+    while time.monotonic() < until:
+        if select.select([told], [], [], _LOOK_S)[0]:
+            return told.readline()
+        if not server.serves():
+            break
+    return b""
+
+
+def _folder() -> str:
+    with contextlib.suppress(OSError):
+        return str(Path.cwd())
+    return ""
+
+
+def serve(line: socket.socket) -> None:
+    """Fork a keeper for each message that comes."""
+    for name in _LOADED:
+        importlib.import_module(name)
+    nvrtc.available()  # looks for it, once for all
+    gc.collect()
+    gc.freeze()
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    keepers: set[int] = set()
+    while True:
+        while not select.select([line], [], [], _LOOK_S if keepers else None)[0]:
+            _tidy(keepers)
+        message, fds, _, _ = socket.recv_fds(line, _MESSAGE_BYTES, _FDS)
+        if not message:
+            break
+        me = os.getpid()
+        keeper = os.fork()
+        if not keeper:
+            line.close()
+            _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() == me:
+                _keep(json.loads(message), *fds)
+            os._exit(1)
+        keepers.add(keeper)
+        for fd in fds:
+            os.close(fd)
+    end_descendants(os.getpid())
+
+
+def _tidy(keepers: set[int]) -> None:
+    """Forget keepers that have ended. Who else comes under us has lost his to an answer: he ends, too."""
+    with contextlib.suppress(ChildProcessError):
+        while (ended := os.waitpid(-1, os.WNOHANG)[0]) != 0:
+            keepers.discard(ended)
+    for stray in set(children(os.getpid())) - keepers:
+        with contextlib.suppress(OSError):
+            os.kill(stray, signal.SIGKILL)
+
+
+def _keep(wanted: dict[str, Any], stdin: int, stdout: int, stderr: int, told: int) -> None:
+    """Fork the process itself, tell both numbers, and how it ended; then end all that it has started."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    me = os.getpid()
+    pid = os.fork()
+    if not pid:
+        os.close(told)
+        os.setsid()
+        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != me:
+            os._exit(1)
+        for number, fd in enumerate((stdin, stdout, stderr)):
+            os.dup2(fd, number)
+            os.close(fd)
+        _become(wanted)
+        importlib.import_module(MAIN).main()
+    for fd in (stdin, stdout, stderr):
+        os.close(fd)
+    with contextlib.suppress(OSError):
+        os.write(told, b"%d %d\n" % (me, pid))
+    listener = select.poll()
+    listener.register(told, 0)  # an error there means that nobody reads it any more
+    status = None
+    wake, woken = os.pipe()
+    os.set_blocking(woken, False)
+    signal.set_wakeup_fd(woken)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    listener.register(wake, select.POLLIN)
+    while status is None:
+        with contextlib.suppress(ChildProcessError):
+            while status is None and (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                if ended[0] == pid:
+                    status = os.waitstatus_to_exitcode(ended[1])
+        if status is None and any(fd == told for fd, _ in listener.poll(1000)):
+            break
+        with contextlib.suppress(OSError):
+            os.set_blocking(wake, False)
+            os.read(wake, 1 << 10)
+    end_descendants(me)
+    if status is not None:
+        with contextlib.suppress(OSError):
+            os.write(told, b"%d" % status)
+    os._exit(0)
+
+
+def _prctl(option: int, value: int) -> None:
+    ctypes.CDLL(None).prctl(option, ctypes.c_ulong(value), 0, 0, 0)
+
+
+def _become(wanted: dict[str, Any]) -> None:
+    """Take over the environment of who asks."""
+    os.environ.clear()
+    os.environ.update(wanted["environment"])
+    sys.path[:] = wanted["path"]
+    with contextlib.suppress(OSError):
+        os.chdir(str(wanted["folder"]))
+
+
+if __name__ == "__main__":
+    with socket.socket(fileno=int(sys.argv[1])) as to_parent:
+        serve(to_parent)

@@ -1,0 +1,289 @@
+"""The line to the process of an answer: what is asked, what comes back, and for how long that may take."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import select
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import IO, Any, Self
+
+from gpulab_course.teach.first_lines import say_left_out
+from gpulab_course.teach.judge.exercise import NotYet
+from gpulab_course.teach.judge.process import child, values
+from gpulab_course.teach.judge.process.processes import Process
+from gpulab_course.teach.judge.process.tree import MOST_PROCESSES, Watch
+
+MEMORY_BYTES = 3 << 30
+SHOWN_LINES = 20
+_SHOWN_BYTES = 8192
+_PRINTED_BYTES = 256 << 20
+_SHOWN_COLUMNS = 200
+_LOOK_S = 0.02
+_START_S = 60.0  # until the process stands; a busy machine may take long
+_PATIENCE = 2  # an answer that does not compute, but waits, has so many times its seconds
+LONGEST_S = 20.0  # however busy the machine is
+_PIECE = 1 << 16
+_CONTROL = re.compile(r"\x1b\[[\d;]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
+
+
+class Talk:
+    """A process, its limits, and requests to it.
+
+    Parameters
+    ----------
+    device
+        The device that it uses, as ``GPULAB_DEVICE``.
+    limit_s
+        Processor time, of all that it starts together.
+    longest_s
+        The same in time that passes, however busy the machine is.
+    memory_bytes
+        Memory, of all that it starts together.
+    kept_bytes
+        So much of what it prints is kept.
+    variables
+        More variables of its environment.
+    """
+
+    def __init__(
+        self,
+        device: str,
+        limit_s: float,
+        longest_s: float | None = None,
+        memory_bytes: int | None = None,
+        kept_bytes: int = _SHOWN_BYTES,
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        environment |= {"GPULAB_DEVICE": device, **(variables or {})}
+        self._limit_s = limit_s
+        self._longest_s = longest_s or LONGEST_S
+        self._memory_bytes = memory_bytes or MEMORY_BYTES
+        self._nonce = os.urandom(child.NONCE_BYTES)
+        self._process = Process(environment)
+        self._watch = Watch(self._process.top)
+        self._printed = _Printed(self._process.stderr, kept_bytes)
+        self._came = bytearray()
+        self._before_printed = 0
+        self._spent_s = self._waited_s = self._used_before_s = 0.0
+        self._ready = False
+        self._look_s = _LOOK_S
+        os.set_blocking(self._process.stdin.fileno(), False)
+        os.set_blocking(self._process.stdout.fileno(), False)
+
+    def __enter__(self) -> Self:
+        try:
+            self._exchange("", self._nonce)
+            self.begin()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        for pipe in (self._process.stdin, self._process.stdout):
+            with contextlib.suppress(OSError):
+                pipe.close()
+
+    def begin(self) -> None:
+        """What it has used up to now does not count."""
+        self._used_before_s = self._watch.look(self._memory_bytes).cpu_s
+        self._ready = True
+        self._spent_s = 0.0
+        self._waited_s = 0.0
+
+    def limit(self, limit_s: float, longest_s: float, memory_bytes: int) -> None:
+        """Other limits, from now on."""
+        self._limit_s = limit_s
+        self._longest_s = longest_s
+        self._memory_bytes = memory_bytes
+        self.begin()
+
+    def ask(
+        self,
+        shown: str,
+        function: Callable[..., Any],
+        *arguments: Any,
+        back: Callable[..., Any] | None = None,
+    ) -> Any:
+        """What ``function(answer, *arguments)`` returns there, as plain data.
+
+        With `back` it is ``function(answer, asks, *arguments)``: what `asks` is given there comes to `back`.
+
+        Raises
+        ------
+        NotYet
+            With what the answer raised, or why it was ended; `shown` is the call in such a sentence.
+        """
+        import cloudpickle
+
+        request: Any = (function, back is not None, *arguments)
+        while True:
+            sent = cloudpickle.dumps(request)
+            head = len(sent).to_bytes(child.LENGTH_BYTES, "big")
+            match values.decode(self._exchange(shown, head + sent)):
+                case ("asks", tuple(given)) if back is not None:
+                    request = _said(back, given)
+                case ("value", value):
+                    return value
+                case ("raised", str(said)):
+                    raise NotYet(_printable(f"{shown} {said.removeprefix('it ')}" if shown else said))
+                case ("not yet", str(said)):
+                    raise NotYet(_printable(said))
+                case _:
+                    raise values.DamagedError("no reply")
+
+    def _exchange(self, shown: str, request: bytes) -> bytes:
+        """Send bytes, wait for those that come back, and look at the limits meanwhile."""
+        left = memoryview(request)
+        looked = time.monotonic()
+        to = self._process.stdin.fileno()
+        back = self._process.stdout.fileno()
+        while True:
+            if (frame := self._frame()) is not None:
+                self._spent_s += time.monotonic() - looked
+                return frame
+            readable, writable, _ = select.select([back], [to] if left else [], [], _LOOK_S)
+            if writable:
+                try:
+                    left = left[os.write(to, left[:_PIECE]) :]
+                except BlockingIOError:
+                    pass
+                except OSError:
+                    left = memoryview(b"")  # it has ended, which shows below
+            if readable:
+                piece = os.read(back, _PIECE)
+                if not piece:
+                    raise NotYet(self._ended())
+                self._came += piece
+                continue  # who has answered does not wait, however late that is read
+            now = time.monotonic()
+            if now - looked >= self._look_s:
+                self._look(now - looked, shown)
+                looked = now
+                # Who has thousands of threads is looked at less often.
+                self._look_s = max(_LOOK_S, 5 * (time.monotonic() - now))
+
+    def _frame(self) -> bytes | None:
+        """The next whole reply of what came."""
+        start = child.NONCE_BYTES + child.LENGTH_BYTES
+        nonce = self._came[: child.NONCE_BYTES]
+        if nonce != self._nonce[: len(nonce)]:
+            raise values.DamagedError("no reply")
+        if len(self._came) < start:
+            return None
+        length = int.from_bytes(self._came[child.NONCE_BYTES : start], "big")
+        if length > values.MOST_BYTES:
+            raise values.DamagedError("a reply without an end")
+        if len(self._came) < start + length:
+            return None
+        frame = bytes(self._came[start : start + length])
+        del self._came[: start + length]
+        return frame
+
+    def _look(self, passed_s: float, shown: str) -> None:
+        """End it if it takes too much."""
+        use = self._watch.look(self._memory_bytes)
+        where = f" (in {shown})" if shown else ""
+        if use.processes > MOST_PROCESSES:
+            raise NotYet(
+                f"it has started more than {MOST_PROCESSES} processes{where}; end those that you start, or "
+                "start none."
+            )
+        if use.memory_bytes > self._memory_bytes:
+            raise NotYet(
+                f"it takes more than {self._memory_bytes / (1 << 30):g} GiB of memory{where}; look for a "
+                "list that grows on and on."
+            )
+        self._spent_s += passed_s
+        if not self._ready:
+            if self._spent_s > _START_S:
+                raise NotYet("the check could not start in time: this computer is very busy; try again.")
+            return
+        if use.waits and self._printed.count == self._before_printed:
+            self._waited_s += passed_s
+        self._before_printed = self._printed.count
+        if self._before_printed > _PRINTED_BYTES:
+            raise NotYet(
+                f"it prints more than {_PRINTED_BYTES >> 20} MiB{where}; print less, and look for a loop "
+                "that goes on and on."
+            )
+        used_s = use.cpu_s - self._used_before_s
+        if used_s > self._limit_s:
+            raise NotYet(
+                f"it takes longer than {self._limit_s:g} s of processor time{where}; look for a loop that "
+                "does too much, or does not end."
+            )
+        if self._waited_s > self._limit_s * _PATIENCE:
+            raise NotYet(
+                f"it waits{where}: for {self._waited_s:.0f} s it computed next to nothing. Look for a "
+                "sleep(), or for something that nobody ever does."
+            )
+        if self._spent_s > self._longest_s:
+            raise NotYet(
+                f"it was not done after {self._longest_s:g} s{where}, in which this busy computer gave it "
+                f"{used_s:.1f} s of processor time; try again when less is running."
+            )
+
+    def _ended(self) -> str:
+        """How it ended by itself."""
+        until = time.monotonic() + 1
+        while (status := self._process.poll()) is None and time.monotonic() < until:
+            time.sleep(0.001)
+        if status in (None, child.LINE_CLOSED):
+            return "it closed the line to the check; leave file descriptors alone that are not yours."
+        if status < 0:
+            return f"it crashed Python ({signal.Signals(-status).name})."
+        return f"it ended Python with status {status} before it returned; leave out exit() and its kin."
+
+    def printed(self) -> tuple[str, int]:
+        """End it; the first of what was printed there, and how many lines there were."""
+        self._process.kill()
+        self._printed.thread.join(1)
+        return _CONTROL.sub("", self._printed.bytes.decode(errors="replace")), self._printed.lines
+
+    def show_printed(self) -> None:
+        """End it, and show the first lines that the answer printed, and how many more there were."""
+        text, count = self.printed()
+        lines = text.splitlines()[:SHOWN_LINES]
+        for line in lines:
+            print(line if len(line) <= _SHOWN_COLUMNS else f"{line[:_SHOWN_COLUMNS]}…")
+        say_left_out(count - len(lines))
+
+
+def _said(back: Callable[..., Any], given: tuple[Any, ...]) -> tuple[bool, Any]:
+    """Whether the judge's function raises something that the answer may catch, and that or its value."""
+    try:
+        return False, back(*given)
+    except (ValueError, TypeError) as error:
+        return True, error
+
+
+def _printable(said: str) -> str:
+    """Words of an answer, on one line and without what no terminal or file takes."""
+    return "".join(letter if letter.isprintable() else " " for letter in said)
+
+
+class _Printed:
+    """What comes through a pipe: the first bytes kept, all bytes and lines counted, the pipe never full."""
+
+    def __init__(self, pipe: IO[bytes], kept_bytes: int) -> None:
+        self.bytes = b""
+        self._kept_bytes = kept_bytes
+        self.count = self.lines = 0
+        self.thread = threading.Thread(target=self._listen, args=(pipe,), daemon=True)
+        self.thread.start()
+
+    def _listen(self, pipe: IO[bytes]) -> None:
+        with contextlib.suppress(OSError, ValueError), pipe:
+            while piece := os.read(pipe.fileno(), _PIECE):
+                self.count += len(piece)
+                self.lines += piece.count(b"\n")
+                self.bytes += piece[: self._kept_bytes - len(self.bytes)]

@@ -1,0 +1,138 @@
+"""Python answers run in a process of their own: whatever they do there, the notebook lives on.
+
+The verdict is made here, of plain data that come from there. An answer may do what it likes with its own
+process; what it writes is a value, right or wrong, or it is nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import gpulab_course.content
+from gpulab import session
+from gpulab_course.teach.judge.exercise import NotYet, ProgramExercise, PythonExercise
+from gpulab_course.teach.judge.past import Past
+from gpulab_course.teach.judge.process import child
+from gpulab_course.teach.judge.process.talk import Talk
+from gpulab_course.teach.judge.process.values import DamagedError
+from gpulab_course.teach.judge.python.answer import Answer, seed_of_answer
+from gpulab_course.teach.judge.python.functions import unexpected
+from gpulab_course.teach.judge.python.programs import judge_program
+from gpulab_course.teach.judge.verdict import Verdict
+from virtualgpu.errors import UnknownDeviceError
+
+_SENT_BYTES = 256 << 20
+_DAMAGED = (
+    "what came back is not what the check asked for: something else was written to a file that is not yours. "
+    "Write to files that you open yourself, and leave other file descriptors alone."
+)
+
+
+def judge_apart(exercise: PythonExercise | ProgramExercise, answer: Any, past: Past | None = None) -> Verdict:
+    """Judge a Python answer in a process of its own, and a program on a real GPU as well, if there is one.
+
+    An answer that does not end, takes too much memory or ends Python is a verdict, not an error; Ctrl-C
+    stops the check.
+    """
+    try:
+        return _on_both(exercise, answer, past or Past())
+    except KeyboardInterrupt:
+        return Verdict(exercise.exercise_id, False, "you stopped the check.")
+
+
+def _on_both(exercise: PythonExercise | ProgramExercise, answer: Any, past: Past) -> Verdict:
+    verdict = _judged(exercise, answer, _virtual_device(), past)
+    if not verdict or not isinstance(exercise, ProgramExercise) or session.real_cp() is None:
+        return verdict
+    choice = session.which_device()
+    real = _judged(exercise, answer, f"cuda:{choice.index}", past)
+    if real:
+        first = replace(verdict.stages[0], said=f"{verdict.stages[0].said} The same on the {choice.device}.")
+        return replace(verdict, stages=(first, *verdict.stages[1:]))
+    return replace(real, message=f"on the {choice.device}: {real.message}")
+
+
+def _judged(exercise: PythonExercise | ProgramExercise, answer: Any, device: str, past: Past) -> Verdict:
+    import cloudpickle
+
+    def not_yet(message: str) -> Verdict:
+        return Verdict(exercise.exercise_id, False, message)
+
+    try:
+        pickled = cloudpickle.dumps(answer)
+    except Exception as error:
+        return not_yet(_unsendable(error))
+    if len(pickled) > _SENT_BYTES:
+        return not_yet("it brings very large data along; make them inside the function.")
+    own = seed_of_answer(answer, pickled)
+    try:
+        if isinstance(exercise, ProgramExercise):
+            with _talk(device, exercise.limit_s) as talk:
+                there = _put(talk, pickled, past.seed(own))
+                return judge_program(exercise, there, lambda: _beside(device, exercise.limit_s), past)
+        for seed in dict.fromkeys([*([past.again] if past.again is not None else []), past.seed(own)]):
+            with _talk(device, exercise.limit_s) as talk:
+                try:
+                    praise = exercise.judge(_put(talk, pickled, seed))
+                except NotYet:
+                    past.failed("", seed)
+                    raise
+        return Verdict(exercise.exercise_id, True, praise)
+    except NotYet as reason:
+        return not_yet(str(reason))
+    except DamagedError:
+        return not_yet(_DAMAGED)
+    except Exception as error:
+        said = unexpected(error).removeprefix("it ").rstrip(".")
+        return not_yet(
+            f"the check itself {said}. That is a fault of gpulab, not of your answer; please report it."
+        )
+
+
+@contextlib.contextmanager
+def _talk(device: str, limit_s: float) -> Iterator[Talk]:
+    """A process for an answer; what that prints is shown in the end."""
+    with Talk(device, limit_s) as talk:
+        try:
+            yield talk
+        finally:
+            talk.show_printed()
+
+
+def _put(talk: Talk, pickled: bytes, seed: int) -> Answer:
+    """Bring an answer into a process."""
+    is_function, kind = talk.ask("", child.load, list(gpulab_course.content.__path__), pickled)
+    return Answer(talk.ask, seed, bool(is_function), str(kind))
+
+
+@contextlib.contextmanager
+def _beside(device: str, limit_s: float) -> Iterator[Callable[[Any], Answer]]:
+    """A process that an answer does not reach."""
+    import cloudpickle
+
+    with Talk(device, 2 * limit_s) as talk:
+        yield lambda program: _put(talk, cloudpickle.dumps(program), 0)
+
+
+def _virtual_device() -> str:
+    name = session.which_device().device
+    try:
+        return f"virtual:{session.table_info(name).name}"
+    except UnknownDeviceError:
+        return "virtual"
+
+
+def _unsendable(error: Exception) -> str:
+    if isinstance(error.__cause__ or error, RecursionError | MemoryError):  # cloudpickle raises another
+        return "it holds too much to be checked; keep what it needs inside the function."
+    if isinstance(error, pickle.PicklingError | TypeError | AttributeError):
+        what = unexpected(error).partition(": ")[2] or type(error).__name__
+        return (
+            f"it holds something that cannot leave this notebook ({what}); make streams, files, locks and "
+            "the like inside the function."
+        )
+    return f"it cannot be checked: {unexpected(error)}"

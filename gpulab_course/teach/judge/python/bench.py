@@ -1,0 +1,143 @@
+"""Where a device program is called: a device, a host with a clock, and somebody who watches."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpulab.analysis.hazards import StreamChecker
+from gpulab.analysis.uses import overlap
+from gpulab_course.teach.judge.python.counts import Seen
+from gpulab_course.teach.judge.python.memory_use import MemoryUse
+from virtualgpu.records import StreamHazard
+from virtualgpu.records.acts import HOST, Act, GraphLaunch, HostUse, Region, Work
+
+
+class Bench:
+    """What `ProgramExercise.calls` gets beside the program.
+
+    Parameters
+    ----------
+    cp
+        The array module.
+    side
+        The virtual device, with its modelled clock; None on a real one.
+
+    Attributes
+    ----------
+    seen : Seen, optional
+        What the program cost; None on a real device.
+    acts : list of Act
+        What it did to streams and memory, where that was checked.
+    """
+
+    def __init__(self, cp: Any, side: Any) -> None:
+        self.cp = cp
+        self.seen: Seen | None = None
+        self._side = side
+        self.acts: list[Act] = []
+        self._checker: StreamChecker | None = None
+        self._watching = False
+        self._pinned: list[tuple[npt.NDArray[Any], npt.NDArray[Any]]] = []
+
+    def watched(self, program: Callable[[], Any]) -> Any:
+        """Call a program and note what it costs; within another such call, as part of that."""
+        if self._side is None or self._watching:
+            return program()
+        recorder = self._side.timeline_recorder()
+        machine = self._side.machine
+        waits = machine.clock.waits
+        bus_bytes = machine.current_device.memory.bus_bytes
+        memory = MemoryUse()
+        current = self.cp.cuda.get_current_stream().ptr
+        recorder.start()
+        self._watching = True
+        try:
+            with memory.counting(machine.current_device):
+                return program()
+        finally:
+            self._watching = False
+            bus_bytes = machine.current_device.memory.bus_bytes - bus_bytes
+            self.seen = Seen(recorder.stop(), machine.clock.waits - waits, bus_bytes, memory, current)
+
+    def pinned(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """A copy in page-locked memory, which the caller keeps."""
+        memory = self.cp.cuda.alloc_pinned_memory(max(array.nbytes, 1))
+        copy: npt.NDArray[Any] = np.frombuffer(memory, array.dtype, array.size).reshape(array.shape)
+        copy[...] = array
+        self._pinned.append((array, copy))
+        return copy
+
+    def pinned_of(self, array: Any) -> list[npt.NDArray[Any]]:
+        """The page-locked copies that were made of an array."""
+        return [copy for source, copy in self._pinned if source is array]
+
+    def read(self, result: Any) -> Any:
+        """Read a result as the caller would, in the current stream: an array of the device or of the host."""
+        if isinstance(result, self.cp.ndarray):
+            return result.get()
+        if isinstance(result, np.ndarray):
+            self.uses("reads after the call", "the result", reads=(result,))
+        return result
+
+    def uses(self, does: str, what: str, reads: Sequence[Any] = (), writes: Sequence[Any] = ()) -> None:
+        """Let the host read or write arrays of its own memory, in words: it `does` `what`."""
+        if self._checker is not None:
+            self._checker.see(HostUse(does, _regions(reads, what), _regions(writes, what)))
+
+    @contextmanager
+    def checking(self, current: Any) -> Iterator[list[StreamHazard]]:
+        """Check the order between streams in a block; afterwards the list has what was found."""
+        names = {(self.cp.cuda.Device().id, current.ptr): "current"}
+        checker = StreamChecker(names)
+        watcher = self._side.stream_watcher()
+        found: list[StreamHazard] = []
+
+        def see(act: Act) -> None:
+            self.acts.append(act)
+            checker.see(act)
+
+        watcher.start(see)
+        self._checker = checker
+        try:
+            yield found
+        finally:
+            self._checker = None
+            found += checker.report(self._side.provenance, watcher.stop()).findings
+
+    def writes_to(self, array: Any) -> bool:
+        """Whether any work has written to a device array, while that was checked."""
+        works = [work for act in self.acts for work in _works(act)]
+        (place,) = self.places((array,)) or (None,)
+        return place is not None and any(
+            overlap(region, place) for work in works for region in (*work.writes, *work.atomics)
+        )
+
+    def places(self, results: Sequence[Any]) -> tuple[Region, ...]:
+        """Where the device arrays among the results lie."""
+        arrays = [a for a in results if isinstance(a, self.cp.ndarray)]
+        found = (Region.of_array(a.device.id, a.data.ptr, a.itemsize, a.shape, a.strides) for a in arrays)
+        return tuple(region for region in found if region is not None)
+
+    def compute(self, duration_us: float) -> None:
+        """Let the host be busy: on its modelled clock, on a real one by waiting."""
+        if self._side is not None:
+            self._side.machine.clock.advance(1000 * duration_us)
+            return
+        until = time.perf_counter() + 1e-6 * duration_us
+        while time.perf_counter() < until:
+            pass
+
+
+def _works(act: Act) -> tuple[Work, ...]:
+    return (act,) if isinstance(act, Work) else act.nodes if isinstance(act, GraphLaunch) else ()
+
+
+def _regions(arrays: Sequence[npt.NDArray[Any]], what: str) -> tuple[Region, ...]:
+    found = (Region.of_array(HOST, a.ctypes.data, a.itemsize, a.shape, a.strides, what) for a in arrays)
+    return tuple(region for region in found if region is not None)

@@ -1,0 +1,232 @@
+"""What a device program costs: the counts that budgets may name, read off its timeline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import groupby
+
+from gpulab.analysis.overlap import intervals, length_ns
+from gpulab_course.teach.judge.budget import Score
+from gpulab_course.teach.judge.exercise import Budget
+from gpulab_course.teach.judge.python.flow import Flow, beside, held_up
+from gpulab_course.teach.judge.python.memory_use import MemoryUse
+from virtualgpu.records import Activity, Synchronization, Timeline
+
+
+class Seen:
+    """What a program gave the device, in the order in which it did, and how often the host waited.
+
+    ``kernel_bus_bytes`` is what its kernels moved between host and device by themselves, ``stream_id`` the
+    stream that was current; ``flow`` is there where the program was checked, too: what its result rests on.
+    """
+
+    def __init__(
+        self,
+        timeline: Timeline,
+        waits: int,
+        kernel_bus_bytes: int = 0,
+        memory: MemoryUse | None = None,
+        stream_id: int = 0,
+    ) -> None:
+        self.timeline = timeline
+        self.waits = waits
+        self.kernel_bus_bytes = kernel_bus_bytes
+        self.memory = memory or MemoryUse()
+        self.stream_id = stream_id
+        self.flow = Flow()
+        self.activities = sorted(timeline.activities, key=lambda a: a.correlation_id)
+
+    def copies(self, *kinds: str) -> list[Activity]:
+        """Copies, of those kinds (``HtoD``, ``DtoH``, ``DtoD``, ``PtoP``) or all."""
+        found = [a for a in self.activities if a.kind in ("MEMCPY", "MEMCPY2")]
+        return [a for a in found if not kinds or a.copy_kind in kinds]
+
+    @property
+    def copied_by_kernels(self) -> int:
+        """How often a kernel of CuPy's made a copy of an array."""
+        return len([a for a in self.of_kind("CONCURRENT_KERNEL") if a.name.startswith(_COPIES)])
+
+    @property
+    def polls(self) -> int:
+        """How often the host asked, again and again or once, whether something has ended: a wait, too."""
+        calls = sorted(self.timeline.calls, key=lambda call: call.start_ns)
+        return sum(asks for asks, _ in groupby(calls, key=lambda call: call.name in QUERIES))
+
+    @property
+    def working_kernels(self) -> list[Activity]:
+        """Kernels that the result rests on."""
+        return self.flow.kernels(self.activities)
+
+    @property
+    def loose_kernels(self) -> int:
+        """Kernels that the host launched one by one."""
+        return len([a for a in self.of_kind("CONCURRENT_KERNEL") if not a.graph_id])
+
+    @property
+    def host_launches(self) -> int:
+        """What the host had to launch: kernels one by one, and graphs."""
+        return self.loose_kernels + self.graph_launches
+
+    @property
+    def graph_launches(self) -> int:
+        """How often a graph was launched."""
+        return len([a for a in self.activities if a.graph_id and not a.graph_node_id])
+
+    @property
+    def graph_depth(self) -> int:
+        """Nodes on the longest chain of any launch of a graph."""
+        depth: dict[int, int] = {}
+        for a in self.activities:
+            if a.graph_id:
+                first = a.correlation_id - a.graph_node_id  # of this launch
+                before = (depth[number] for number in a.after if first <= number < a.correlation_id)
+                depth[a.correlation_id] = 1 + max(before, default=0)
+        return max(depth.values(), default=0)
+
+    @property
+    def hidden_percent(self) -> int:
+        """How much of the work of the copy engines and the SMs ran behind that of the busiest of them.
+
+        0: one after the other. 100: nothing but the busiest takes time of its own.
+        """
+        engines = [self.copies("HtoD"), self.copies("DtoH"), self.of_kind("CONCURRENT_KERNEL")]
+        busy_ns = [length_ns(intervals(engine)) for engine in engines]
+        could_ns = sum(busy_ns) - max(busy_ns)
+        hidden_ns = sum(busy_ns) - length_ns(intervals([a for engine in engines for a in engine]))
+        return round(100 * hidden_ns / could_ns) if could_ns else 0
+
+    def waits_of(self, *types: str) -> list[Synchronization]:
+        """Waits of CUPTI's types."""
+        return [wait for wait in self.timeline.synchronizations if wait.type in types]
+
+    def of_kind(self, kind: str) -> list[Activity]:
+        """Operations of one of CUPTI's kinds."""
+        return [a for a in self.activities if a.kind == kind]
+
+
+_COPIES = "cupy_copy"
+# Kernels that only bring elements elsewhere.
+_MOVES = (
+    _COPIES,
+    "cupy_stack",
+    "cupy_vstack",
+    "cupy_hstack",
+    "cupy_concatenate",
+    "cupy_take",
+    "cupy_fill",
+)
+QUERIES = ("cudaEventQuery", "cudaStreamQuery")
+
+
+def _bytes(*kinds: str) -> Callable[[Seen], int]:
+    return lambda seen: sum(a.size_bytes for a in seen.copies(*kinds))
+
+
+# Of those that budgets may name, what asks for more than a timeline: which work the result rests on.
+OF_CHECKED: dict[str, tuple[str, Callable[[Seen], int]]] = {
+    "streams": (
+        "<n stream|streams> that <n works|work> for the result",
+        lambda seen: len({a.stream_id for a in seen.working_kernels}),
+    ),
+    "beside": (
+        "<n kernel|kernels> that may run beside one of another stream",
+        lambda seen: beside(seen.working_kernels, seen.activities),
+    ),
+    "held_up": (
+        "<n kernel|kernels> of the current stream that <n waits|wait> for another stream",
+        lambda seen: held_up(seen.working_kernels, seen.activities, seen.stream_id),
+    ),
+    "working_graph_launches": (
+        "graph <n launch|launches> that the result rests on",
+        lambda seen: seen.flow.graph_launches,
+    ),
+    "computed_outside": (
+        "<n kernel|kernels> that <n computes|compute> outside of graphs",
+        lambda seen: sum(not a.graph_id and not a.name.startswith(_MOVES) for a in seen.working_kernels),
+    ),
+    "graph_kernels": (
+        "<n kernel|kernels> of graphs that the result rests on",
+        lambda seen: len([a for a in seen.working_kernels if a.graph_id]),
+    ),
+}
+
+# What budgets of programs may name: the words for it, and how it is read off. A wait is any call in which
+# the host stands still until the device has finished something, ``.get()`` and ``float(array)`` included, and
+# so is asking whether it has.
+COUNTS: dict[str, tuple[str, Callable[[Seen], int]]] = {
+    "launches": ("kernel <n launch|launches>", lambda seen: len(seen.of_kind("CONCURRENT_KERNEL"))),
+    "host_launches": (
+        "<n launch|launches> by the host, of kernels and of graphs",
+        lambda seen: seen.host_launches,
+    ),
+    "graph_launches": ("graph <n launch|launches>", lambda seen: seen.graph_launches),
+    "graphs": (
+        "<n graph|graphs> that <n was|were> launched",
+        lambda seen: len({a.graph_id for a in seen.activities} - {0}),
+    ),
+    "graph_depth": ("<n node|nodes> on the longest chain of a graph", lambda seen: seen.graph_depth),
+    "double_flop": (
+        "floating-point <n operation|operations> in double precision",
+        lambda seen: sum(a.double_flop or 0 for a in seen.activities),
+    ),
+    "memsets": ("memory <n set|sets>", lambda seen: len(seen.of_kind("MEMSET"))),
+    "copies": ("<n copy|copies>", lambda seen: len(seen.copies()) + seen.copied_by_kernels),
+    "copied_bytes": ("<n byte|bytes> copied", _bytes()),
+    "to_device_copies": ("<n copy|copies> to the device", lambda seen: len(seen.copies("HtoD"))),
+    "to_device_bytes": ("<n byte|bytes> copied to the device", _bytes("HtoD")),
+    "to_host_copies": ("<n copy|copies> to the host", lambda seen: len(seen.copies("DtoH"))),
+    "to_host_bytes": ("<n byte|bytes> copied to the host", _bytes("DtoH")),
+    "pageable_copies": (
+        "<n copy|copies> of pageable memory",
+        lambda seen: len([a for a in seen.copies("HtoD", "DtoH") if a.pinned is False]),
+    ),
+    "bus_bytes": (
+        "<n byte|bytes> between host and device",
+        lambda seen: seen.kernel_bus_bytes + _bytes("HtoD", "DtoH")(seen),
+    ),
+    "waits": ("<n wait|waits> of the host for the device", lambda seen: seen.waits + seen.polls),
+    "device_waits": (
+        "<n wait|waits> for the whole device",
+        lambda seen: len(seen.waits_of("CONTEXT_SYNCHRONIZE")),
+    ),
+    "stream_waits": (
+        "<n wait|waits> of one stream for another",
+        lambda seen: len(seen.waits_of("STREAM_WAIT_EVENT")),
+    ),
+    "hidden_percent": ("% of what can be hidden behind other work", lambda seen: seen.hidden_percent),
+    "microseconds": (
+        "µs until all is done, modelled",
+        lambda seen: seen.timeline.duration_ns // 1000,
+    ),
+    "driver_calls": ("<n call|calls> of cudaMalloc and cudaFree", lambda seen: seen.memory.driver_calls),
+    "segments": ("<n segment|segments> taken from the device", lambda seen: seen.memory.segments),
+    "peak_reserved_bytes": (
+        "<n byte|bytes> taken from the device at most",
+        lambda s: s.memory.peak_reserved_bytes,
+    ),
+    "peak_used_bytes": (
+        "<n byte|bytes> of arrays at once, at most",
+        lambda seen: seen.memory.peak_used_bytes,
+    ),
+    "kept_bytes": (
+        "<n byte|bytes> of arrays that live on when it is done",
+        lambda seen: seen.memory.kept_bytes,
+    ),
+    "wasted_bytes": ("<n byte|bytes> taken and never needed", lambda seen: seen.memory.wasted_bytes),
+    **OF_CHECKED,
+}
+
+
+def counted(seen: Seen) -> dict[str, int]:
+    """All counts of a program."""
+    return {name: int(read_off(seen)) for name, (_, read_off) in COUNTS.items()}
+
+
+def scored(
+    item: Budget, yours: dict[str, int], reference: dict[str, int], naive: dict[str, int] | None
+) -> Score:
+    """The figures of one budget, of three programs."""
+    name = item.counter
+    golf = item.most != 0 and item.least is None and item.least_share is None
+    other = None if naive is None else naive[name]
+    return Score(name, COUNTS[name][0], yours[name], reference[name], other, golf=golf)

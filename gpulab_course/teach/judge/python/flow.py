@@ -1,0 +1,88 @@
+"""Which of a program's work its result rests on: who wrote it, who wrote what those had read, and so on.
+
+A kernel in a second stream, or a graph, that nobody needs the results of is no answer to an exercise that
+asks for two streams, or for a graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from gpulab.analysis.uses import covers, overlap
+from virtualgpu.records import Activity
+from virtualgpu.records.acts import Act, GraphLaunch, Region, Work
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """The operations that a result rests on, by their numbers, and the launches of graphs."""
+
+    numbers: frozenset[int] = frozenset()
+    graph_launches: int = 0
+
+    def kernels(self, activities: Iterable[Activity]) -> list[Activity]:
+        """Those of the activities that are kernels which the result rests on."""
+        return [a for a in activities if a.kind == "CONCURRENT_KERNEL" and a.correlation_id in self.numbers]
+
+
+def flow(acts: Sequence[Act], results: Iterable[Region]) -> Flow:
+    """What the contents of `results`, after the last act, rest on."""
+    needed = list(results)
+    numbers = set[int]()
+    launches = 0
+    for act in reversed(acts):
+        if isinstance(act, Work):
+            needed = _before(act, needed, numbers)
+        elif isinstance(act, GraphLaunch):
+            known = len(numbers)
+            for node in reversed(act.nodes):
+                needed = _before(node, needed, numbers)
+            launches += len(numbers) > known
+    return Flow(frozenset(numbers), launches)
+
+
+def _before(work: Work, needed: list[Region], numbers: set[int]) -> list[Region]:
+    """What is needed before some work, if `needed` is after it."""
+    written = (*work.writes, *work.atomics)
+    if not any(overlap(region, other) for region in written for other in needed):
+        return needed
+    numbers.add(work.number)
+    left = [other for other in needed if not any(covers(region, other) for region in work.writes)]
+    return [*left, *(region for region in (*work.reads, *work.atomics) if region not in left)]
+
+
+def beside(kernels: Sequence[Activity], activities: Sequence[Activity]) -> int:
+    """How many of the kernels may run beside another one of them in another stream: nothing orders the two.
+
+    `activities` are all, in the order in which they were given.
+    """
+    bits, before = _ordered(activities)
+    return sum(
+        any(
+            a.stream_id != b.stream_id
+            and not before[a.correlation_id] & bits[b.correlation_id]
+            and not before[b.correlation_id] & bits[a.correlation_id]
+            for b in kernels
+        )
+        for a in kernels
+    )
+
+
+def held_up(kernels: Sequence[Activity], activities: Sequence[Activity], stream_id: int) -> int:
+    """How many of the kernels in a stream come after one of them in another stream."""
+    bits, before = _ordered(activities)
+    others = sum(bits[a.correlation_id] for a in kernels if a.stream_id != stream_id)
+    return sum(a.stream_id == stream_id and before[a.correlation_id] & others > 0 for a in kernels)
+
+
+def _ordered(activities: Sequence[Activity]) -> tuple[dict[int, int], dict[int, int]]:
+    """By an activity's number its bit, and the bits of all that end before it, and its own."""
+    bits: dict[int, int] = {}
+    before: dict[int, int] = {}
+    for a in activities:
+        known = bits[a.correlation_id] = 1 << len(bits)
+        for number in a.after:
+            known |= before.get(number, 0)
+        before[a.correlation_id] = known
+    return bits, before

@@ -1,0 +1,102 @@
+"""What judges of Python functions share: a call, spelled out in messages."""
+
+from __future__ import annotations
+
+import math
+import reprlib
+from typing import Any
+
+import numpy as np
+
+from gpulab_course.teach.judge.exercise import NotYet
+
+_LONGEST = 200
+
+
+def spelt(value: Any) -> str:
+    """A value in a message: its repr, shortened, on one line; a value whose repr fails by its type."""
+    short = reprlib.Repr()
+    short.maxstring = short.maxother = short.maxlong = 60
+    try:
+        return " ".join(short.repr(value).split())
+    except BaseException:  # an answer's repr may do anything
+        return f"a value of type {type(value).__name__}"
+
+
+def unexpected(error: BaseException) -> str:
+    """What an answer raised, in a few words."""
+    try:
+        text = str(error).strip() if error.args != (None,) else ""
+    except BaseException:  # its text may be made by the answer, too
+        text = ""
+    first = text.splitlines()[0][:_LONGEST] if text else ""
+    return f"it raised {type(error).__name__}" + (f": {first}" if first else ".")
+
+
+def exit_said(error: SystemExit) -> str:
+    """What is said of an answer that calls ``exit()``."""
+    return f"it calls exit({'' if error.code is None else spelt(error.code)}), which would end Python."
+
+
+def call_here(function: Any, *args: Any, name: str, shown: str, returns: bool = True) -> Any:
+    """`answer.call` in the answer's own process, of the function itself."""
+    must_be_a_function(name, callable(function), type(function).__name__)
+    try:
+        result = function(*args)
+    except Exception as error:
+        raise NotYet(f"{shown} {unexpected(error).removeprefix('it ')}") from error
+    if returns:
+        must_return(shown, result)
+    return result
+
+
+def must_be_a_function(name: str, is_one: bool, kind: str) -> None:
+    """Refuse what cannot be called."""
+    if not is_one:
+        raise NotYet(f"{name} should be a function, not {kind}; pass it without calling it.")
+
+
+def must_return(shown: str, result: Any) -> None:
+    """Refuse what a stub returns."""
+    if result is None or result is ...:
+        raise NotYet(f"{shown} returns nothing; replace the TODO and end with a return.")
+
+
+def parts_of(found: Any) -> list[Any] | None:
+    """What a tuple, a list or an array of one dimension holds; None for anything else."""
+    if isinstance(found, np.ndarray):
+        return list(found) if found.ndim == 1 else None
+    return list(found) if isinstance(found, tuple | list) else None
+
+
+def equals(found: Any, right: Any) -> bool:
+    """Whether an answer is that text, number, None or tuple of them; an array of several never is."""
+    try:
+        return bool(found == right)
+    except ValueError:  # of elements, each of which is equal or not
+        return False
+
+
+def is_whole(value: Any) -> bool:
+    """Whether it is a whole number, of Python or NumPy."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is one real number, of Python or NumPy."""
+    if isinstance(value, np.ndarray):
+        return value.ndim == 0 and value.dtype.kind in "iuf"
+    return is_whole(value) or isinstance(value, float | np.floating)
+
+
+def as_float(number: Any) -> float:
+    """A number as a float: infinite where it is too large for one."""
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
+
+
+def spell(name: str, args: tuple[Any, ...]) -> str:
+    """A call as the learner would write it."""
+    return f"{name}({', '.join(map(spelt, args))})"

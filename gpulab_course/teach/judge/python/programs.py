@@ -1,0 +1,253 @@
+"""Device programs: Python functions that use ``cp``, judged by their results and by what they cost."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from gpulab import session
+from gpulab.words import count
+from gpulab_course.teach.judge import budget
+from gpulab_course.teach.judge.budget import Score
+from gpulab_course.teach.judge.draw import Draw
+from gpulab_course.teach.judge.exercise import Budget, NotYet, ProgramCase, ProgramExercise, Stage
+from gpulab_course.teach.judge.past import Past
+from gpulab_course.teach.judge.process.values import DamagedError
+from gpulab_course.teach.judge.python.answer import Answer
+from gpulab_course.teach.judge.python.counts import COUNTS, OF_CHECKED, scored
+from gpulab_course.teach.judge.python.functions import spelt
+from gpulab_course.teach.judge.python.performed import How, Task, perform
+from gpulab_course.teach.judge.python.results import compare
+from gpulab_course.teach.judge.verdict import StageResult, Verdict
+
+Counts = dict[str, int]
+Call = tuple[ProgramCase, How]
+Beside = Callable[[], AbstractContextManager[Callable[[Any], Answer]]]
+
+# Other lawful orders in which a program has to give the same results.
+ORDERS: tuple[tuple[str, int], ...] = (("last first", 0), ("random", 1))
+_HOWS: tuple[How, ...] = ("as given", "checked", *ORDERS)
+_LARGE = 2  # so many of the last sizes
+
+
+def judge_program(
+    exercise: ProgramExercise, answer: Answer, beside: Beside, past: Past | None = None
+) -> Verdict:
+    """Judge a program: every size, the order of its streams, and its budgets.
+
+    `beside` gives a process that the answer does not reach, and puts the reference there. The call on which
+    the last answer failed comes first.
+    """
+    past = past or Past()
+    trial = _Trial(exercise, answer.seed, past.again)
+    names: list[Stage] = ["results", "hazards", "orders", "counts"]
+    if not exercise.checked:
+        names = ["results", "counts"]
+    with session.steps(len(names), "gl.check") as begin:
+        verdict = _judged(trial, names, answer, beside, begin)
+    if not verdict:
+        past.failed(verdict.failed_stage, trial.failed)
+    return verdict
+
+
+def _judged(
+    trial: _Trial, names: Sequence[Stage], answer: Answer, beside: Beside, begin: Callable[[], None]
+) -> Verdict:
+    exercise = trial.exercise
+    name = trial.exercise.exercise_id
+    results: tuple[StageResult, ...] = ()
+    sizes = range(len(trial.sizes))
+    checked: dict[int, Counts] = {}
+    try:
+        begin()
+        trial.once_more(answer)
+        yours = {number: trial.run(answer, number) for number in sizes}
+        trial.table(answer)
+        results += (StageResult("results", "passed", f"right for {count(len(sizes), 'size')}."),)
+        if not all(yours.values()):  # on a real device, where nothing is counted
+            return Verdict(name, True, exercise.praise, results)
+        if exercise.checked:
+            tried = sizes[:-1] or sizes
+            begin()
+            checked = {number: trial.run(answer, number, "checked") for number in tried}
+            results += (StageResult("hazards", "passed", "everything that has to wait does."),)
+            begin()
+            for order in ORDERS:
+                for number in sorted({tried[len(tried) // 2], sizes[-1]}):  # the last has not been checked
+                    trial.run(answer, number, order)
+            said = f"right in {len(ORDERS)} other orders that its streams allow."
+            results += (StageResult("orders", "passed", said),)
+    except NotYet as reason:
+        said = advised(exercise, str(reason))
+        failed, *left = names[len(results) :]
+        after = (StageResult(name, "not reached") for name in left)
+        return Verdict(name, False, said, (*results, StageResult(failed, "failed", said), *after))
+    if not exercise.budgets:
+        return Verdict(name, True, exercise.praise, results)
+    begin()
+    with beside() as put:
+        scores, said = trial.counted(put, yours, checked)
+    if said:
+        return Verdict(name, False, said, (*results, StageResult("counts", "failed", said)), scores)
+    counted = "; ".join(score.figure for score in scores) + "."
+    return Verdict(name, True, exercise.praise, (*results, StageResult("counts", "passed", counted)), scores)
+
+
+class _Trial:
+    """An exercise with sizes and data that are drawn from one seed.
+
+    ``failed`` is the call on which the answer has failed.
+    """
+
+    def __init__(self, exercise: ProgramExercise, seed: int, again: Call | None = None) -> None:
+        self.exercise = exercise
+        self._seed = seed
+        self._again = again
+        self.failed: Call | None = None
+        sizes = exercise.sizes
+        self.sizes: Sequence[Any] = sizes(np.random.default_rng(seed)) if callable(sizes) else sizes
+
+    def _case(self, number: int, how: How) -> ProgramCase:
+        """One of the sizes, each time with other data: what an earlier call has kept is not right again."""
+        return self.exercise.case(Draw([self._seed, number, _HOWS.index(how)]), self.sizes[number])
+
+    def run(self, program: Answer, number: int, how: How = "as given") -> Counts:
+        """`run` with one of the sizes, and the data that belong to how it is run."""
+        return self._run(program, self._case(number, how), how)
+
+    def once_more(self, program: Answer) -> None:
+        """The call on which the last answer failed."""
+        if self._again is not None:
+            self._run(program, *self._again)
+
+    def table(self, program: Answer) -> None:
+        """The rows of the exercise's table."""
+        for number, row in enumerate(self.exercise.table):
+            for turn, size in enumerate(row.sizes or (self.sizes[len(self.sizes) // 2],)):
+                case = row.case(Draw([self._seed, len(_HOWS), number, turn]), size)
+                label = f"{_label(self.exercise, case)}, {row.what}"
+                self._run(program, replace(case, label=label), "as given")
+
+    def _run(self, program: Answer, case: ProgramCase, how: How) -> Counts:
+        self.failed = case, how
+        counts = run(self.exercise, program, case, how) or {}
+        self.failed = None
+        return counts
+
+    def counted(
+        self, put: Callable[[Any], Answer], yours: dict[int, Counts], checked: dict[int, Counts]
+    ) -> tuple[tuple[Score, ...], str]:
+        """The figures at the last size, which are the score, and what is said of a budget that is not kept,
+        there or at another size."""
+        exercise = self.exercise
+        last = len(self.sizes) - 1
+        reference = self._costs(put, exercise.reference)
+        naive = None if exercise.naive is None else self._costs(put, exercise.naive)
+
+        def score(item: Budget, number: int) -> Score:
+            of_checked = item.counter in OF_CHECKED
+            at = min(number, max(checked)) if of_checked else number
+            mine = checked[at] if of_checked else yours[at]
+            other = naive(at, of_checked) if naive is not None and number == last else None
+            return scored(item, mine, reference(at, of_checked), other)
+
+        scores = tuple(score(item, last) for item in exercise.budgets)
+        for number in reversed(range(last + 1)):
+            for item, at_last in zip(exercise.budgets, scores, strict=True):
+                if item.large and number <= last - _LARGE:
+                    continue
+                here = at_last if number == last else score(item, number)
+                if not budget.passes(item, here):
+                    return (
+                        scores,
+                        f"{_label(exercise, self._case(number, 'as given'))}: {budget.complaint(item, here)}",
+                    )
+        return scores, ""
+
+    def _costs(self, put: Callable[[Any], Answer], program: Any) -> Callable[[int, bool], Counts]:
+        """What a program costs at one of the sizes, counted when that is first asked."""
+        known: dict[tuple[int, bool], Counts] = {}
+
+        def costs(number: int, of_checked: bool) -> Counts:
+            if (number, of_checked) not in known:
+                how: How = "checked" if of_checked else "as given"
+                case = self._case(number, how)
+                known[number, of_checked] = run(self.exercise, put(program), case, how) or {}
+            return known[number, of_checked]
+
+        return costs
+
+
+def advised(exercise: ProgramExercise, said: str) -> str:
+    """What went wrong, with the first piece of the exercise's advice that it calls for."""
+    more = next((advice for words, advice in exercise.advice if words in said), "")
+    return f"{said.rstrip()}{'' if said.endswith(('.', '!', '?')) else '.'} {more}" if more else said
+
+
+def run(
+    exercise: ProgramExercise, program: Answer, case: ProgramCase, how: How = "as given"
+) -> Counts | None:
+    """Let a program be called on a fresh virtual device, and look at what it returned.
+
+    Returns
+    -------
+    dict, optional
+        What it cost; None on a real device.
+
+    Raises
+    ------
+    NotYet
+        If it raises, returns or changes something else than it should, or leaves out an order.
+    """
+    label = _label(exercise, case)
+    given = case.arguments, case.on_device, case.unchanged
+    task = Task(exercise.name, label, exercise.calls, *given, how, exercise.returns)
+    told = _facts(program.ask(perform, task, shown=label), len(case.arguments))
+    if told["hazards"]:
+        raise NotYet(f"{label}: {told['hazards'][0]}")
+    try:
+        compare(label, told["result"], case)
+    except NotYet as reason:
+        if isinstance(how, tuple):
+            raise NotYet(f"In another order that its streams allow, {reason}") from None
+        if how == "checked":
+            raise NotYet(
+                f"{reason} With other numbers it was right: keep nothing of an earlier call."
+            ) from None
+        raise
+    if told["changed"]:
+        names = list(inspect.signature(exercise.reference).parameters)
+        raise NotYet(f"{label} changes {names[told['changed'][0]]}, which belongs to its caller.")
+    counts: Counts | None = told["counts"]
+    return counts
+
+
+def _facts(told: Any, arguments: int) -> dict[str, Any]:
+    """What `perform` returned, or something that the answer has put in its place."""
+    if isinstance(told, dict) and told.keys() == {"result", "counts", "hazards", "changed"}:
+        counts = told["counts"]
+        hazards = told["hazards"]
+        changed = told["changed"]
+        whole = counts is None or (
+            isinstance(counts, dict)
+            and counts.keys() == COUNTS.keys()
+            and all(type(count) is int for count in counts.values())
+        )
+        texts = isinstance(hazards, list) and all(type(said) is str for said in hazards)
+        numbers = isinstance(changed, list) and all(number in range(arguments) for number in changed)
+        if whole and texts and numbers:
+            return told
+    raise DamagedError("no facts of a program")
+
+
+def _label(exercise: ProgramExercise, case: ProgramCase) -> str:
+    return case.label or f"{exercise.name}({', '.join(map(_shown, case.arguments))})"
+
+
+def _shown(given: Any) -> str:
+    return f"array of {given.shape}" if isinstance(given, np.ndarray) else spelt(given)

@@ -1,0 +1,90 @@
+"""What a check found, stage by stage: a sentence, a table as text, and the same on a page."""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from gpulab_course.teach import page
+from gpulab_course.teach.judge.budget import Score
+
+State = Literal["passed", "failed", "not reached"]
+
+_SIGNS: dict[State, str] = {"passed": "✓", "failed": "✗", "not reached": "–"}
+
+
+@dataclass(frozen=True, slots=True)
+class StageResult:
+    """One stage of a check and what it found."""
+
+    name: str
+    state: State
+    said: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a check found. True in a boolean context if the answer passed.
+
+    ``repr`` is one sentence that stays the same from run to run; ``print`` shows the stages, too.
+    ``failed_stage`` is empty for an answer that passed, or that could not be tried at all.
+    """
+
+    exercise_id: str
+    passed: bool
+    message: str
+    stages: tuple[StageResult, ...] = ()
+    scores: tuple[Score, ...] = ()
+
+    def __bool__(self) -> bool:
+        return self.passed
+
+    @property
+    def opening(self) -> str:
+        return f"{self.exercise_id}: {'passed' if self.passed else 'not yet'}:"
+
+    @property
+    def failed_stage(self) -> str:
+        """The stage whose failure the message tells."""
+        return next((stage.name for stage in reversed(self.stages) if stage.state == "failed"), "")
+
+    def _rows(self) -> list[StageResult]:
+        """What the table shows: the message stands above already, and what was not reached shares a row."""
+        rows = [
+            replace(stage, said="see above") if stage.said == self.message else stage
+            for stage in self.stages
+            if stage.state != "not reached"
+        ]
+        left = ", ".join(stage.name for stage in self.stages if stage.state == "not reached")
+        return [*rows, StageResult("not reached", "not reached", left)] if left else rows
+
+    @property
+    def _golf(self) -> list[Score]:
+        return [score for score in self.scores if score.golf]
+
+    def __repr__(self) -> str:
+        return f"{self.opening} {self.message}"
+
+    def __str__(self) -> str:
+        wide = max((len(row.name) for row in self._rows()), default=0)
+        rows = [f"  {_SIGNS[s.state]} {s.name:{wide}}  {s.said}" for s in self._rows()]
+        return "\n".join([repr(self), *rows, *(f"  score: {score.said}" for score in self._golf)])
+
+    def _repr_html_(self) -> str:
+        return page.verdict_page(self.opening, self.message, self.passed) + self._table()
+
+    def _table(self) -> str:
+        if not self.stages:
+            return ""
+        rows = "".join(
+            f'<tr><td style="text-align:left;white-space:nowrap">{_SIGNS[s.state]} {html.escape(s.name)}</td>'
+            f'<td style="text-align:left">{html.escape(s.said)}</td></tr>'
+            for s in self._rows()
+        )
+        scores = "".join(f"<p><b>Score:</b> {html.escape(score.said)}</p>" for score in self._golf)
+        return (
+            '<table aria-label="stages of the check"><thead><tr><th scope="col" style="text-align:left">Stage'
+            '</th><th scope="col" style="text-align:left">Found</th></tr></thead>'
+            f"<tbody>{rows}</tbody></table>{scores}"
+        )

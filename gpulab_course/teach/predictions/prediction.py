@@ -1,0 +1,302 @@
+"""A learner's answer to one prediction, and its comparison with what was found."""
+
+from __future__ import annotations
+
+import html
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from gpulab_course.teach import page
+from gpulab_course.teach.predictions.numbers import read_number
+from gpulab_course.teach.predictions.verdicts import Scale
+from gpulab_course.teach.question import PredictionQuestion, Value
+from gpulab_course.teach.store import store
+from virtualgpu.records import Provenance
+
+if TYPE_CHECKING:
+    from gpulab_course.teach.forms import Form
+
+SECTION = "predictions"
+_WAIT = "Lock your prediction above, and the comparison appears here."
+_MISSING = "Choose or type an answer first."
+_SAID = {True: "were sure of", False: "guessed", None: "said"}
+
+
+class Prediction:
+    """One key's question, the learner's locked answer, and whether it held; `ask` comes first.
+
+    Attributes
+    ----------
+    value : int, float or str, optional
+        The locked answer.
+    sure : bool, optional
+        Whether it was locked as sure or as a guess.
+    right : bool, optional
+        Whether it held, once it was compared.
+    seen : bool
+        Whether the number was shown without a prediction.
+    """
+
+    asked: PredictionQuestion
+    value: Value | None
+    sure: bool | None
+    right: bool | None
+    seen: bool
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.question = ""
+        self._waiting: Reveal | None = None
+        # The forms on the page, of the cells' latest runs.
+        self._form: Form | None = None
+        self._comparison: Form | None = None
+
+    def ask(self, asked: PredictionQuestion, text: str) -> None:
+        """Take the question, its `text` filled in, and the answer that the learner gave to it earlier."""
+        self.asked = asked
+        self.question = text
+        self._waiting = None
+        kept = store().get(SECTION, self.key)
+        kept = kept if isinstance(kept, dict) else {"value": kept}
+        self.value = self.sure = self.right = None
+        self.seen = bool(kept.get("seen"))
+        if kept.get("value") is not None:
+            # Where it does not fit, the question has changed since: ask again.
+            with suppress(ValueError):
+                self.value = self._valid(kept["value"])
+                self.sure, self.right = kept.get("sure"), kept.get("right")
+
+    @property
+    def scale(self) -> Scale:
+        asked = self.asked
+        return Scale(asked.unit, "choice" if asked.choices else asked.kind, asked.tolerance)
+
+    @property
+    def locked(self) -> bool:
+        return self.value is not None
+
+    @property
+    def final(self) -> bool:
+        """Whether the number was shown, so that nothing can be locked or changed any more."""
+        return self.seen or self.right is not None
+
+    def lock(self, value: Value, sure: bool | None = None) -> Prediction:
+        """Fix the answer, as sure or as a guess. Once the number was shown it stays as it is.
+
+        Raises
+        ------
+        ValueError
+            If `value` is none of the choices, or not a number where there are no choices.
+        """
+        if not self.final:
+            self.value = self._valid(value)
+            self.sure = sure
+            self._keep()
+            if self._waiting is not None:
+                self._waiting.compare()
+            self._refresh()
+        return self
+
+    def unlock(self) -> None:
+        """Take the answer back, as long as nothing was shown."""
+        if not self.final:
+            self.value = self.sure = None
+            store().forget(SECTION, self.key)
+            self._refresh()
+
+    def reveal(self, found: Value, source: Provenance | str = "", because: str = "") -> Reveal:
+        """Compare the answer with `found`; without one the comparison waits for it.
+
+        Parameters
+        ----------
+        found
+            The number or choice that was found.
+        source
+            Where it comes from: a record's provenance, or a phrase such as ``"counted by hand"``.
+        because
+            A sentence that explains the number.
+        """
+        self._waiting = Reveal(
+            self, found, source.label if isinstance(source, Provenance) else source, because
+        )
+        if self.locked:
+            self._waiting.compare()
+        self._refresh()
+        return self._waiting
+
+    def settle(self, right: bool) -> None:
+        """Note whether the answer held; the first comparison counts."""
+        if self.right is None:
+            self.right = right
+            self._keep()
+
+    def look(self) -> None:
+        """Note that the number is shown without a prediction."""
+        if not self.final:
+            self.seen = True
+            store().put(SECTION, self.key, {"seen": True})
+            self._refresh()
+
+    def shown(self) -> str:
+        """The locked answer and how it was locked."""
+        if self.value is None:
+            return "The number below was shown without a prediction." if self.seen else ""
+        how = {True: ", sure", False: ", a guess", None: ""}[self.sure]
+        return f"Locked: {self.scale.show(self.value)}{how}."
+
+    def _keep(self) -> None:
+        store().put(SECTION, self.key, {"value": self.value, "sure": self.sure, "right": self.right})
+
+    def _refresh(self) -> None:
+        for form in (self._form, self._comparison):
+            if form is not None:
+                form.refresh()
+
+    def _valid(self, value: Value) -> Value:
+        if self.asked.choices:
+            for choice in self.asked.choices:
+                if str(value) == str(choice):
+                    return choice
+            listed = ", ".join(map(str, self.asked.choices))
+            raise ValueError(f"{value!r} is not one of the choices: {listed}.")
+        return value if not isinstance(value, str) else read_number(value, self.asked.unit)
+
+    def __str__(self) -> str:
+        lines = [f"Predict: {self.question}"]
+        if self.asked.choices:
+            lines.append("  " + " / ".join(map(str, self.asked.choices)))
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        state = self.shown().removesuffix(".").lower() if self.locked else "open"
+        return f"Prediction {self.key!r} ({self.question}): {state}."
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, object]:
+        content = f"<b>Predict:</b> {page.prose(self.question)}"
+        if self.asked.choices:
+            content += "<br>" + " &nbsp;/&nbsp; ".join(
+                page.prose(str(choice)) for choice in self.asked.choices
+            )
+        if page.in_jupyter():
+            self._form = asking_form(self)
+        return page.bundle_of(self._form if page.in_jupyter() else None, str(self), page.boxed(content))
+
+    def compared_in(self, form: Form) -> None:
+        """Keep the comparison's form up to date from now on."""
+        self._comparison = form
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Reveal:
+    """What was found beside what was predicted."""
+
+    prediction: Prediction
+    found: Value
+    label: str
+    because: str
+
+    @property
+    def right(self) -> bool | None:
+        """Whether the prediction holds, or None where nothing was predicted."""
+        said = self.prediction.value
+        return None if said is None else self.prediction.scale.right(said, self.found)
+
+    def compare(self) -> None:
+        """Let the prediction know whether it held."""
+        if self.right is not None:
+            self.prediction.settle(self.right)
+
+    @property
+    def sign(self) -> str:
+        return {True: "✓", False: "✗", None: ""}[self.right]
+
+    @property
+    def head(self) -> str:
+        """What was found, and how far off the prediction was."""
+        asked = self.prediction
+        scale = self.prediction.scale
+        found = scale.show(self.found)
+        if asked.value is None:
+            tempting = asked.asked.comparison
+            beside = ""
+            if tempting is not None and tempting != self.found:
+                beside = f" The usual wrong answer: {scale.show(tempting)}."
+            return f"No prediction. {found if '_' in found else found[:1].upper() + found[1:]}.{beside}"
+        said = f"you {_SAID[asked.sure]}"
+        if asked.value == self.found:
+            return f"{found}, as you {_SAID[asked.sure].replace('were sure of', 'were sure')}."
+        distance = scale.distance(asked.value, self.found)
+        answer = f"{said} {scale.show(asked.value)}"
+        return f"{found}; {answer}{f', {distance}' if distance else ''}."
+
+    @property
+    def rest(self) -> str:
+        """Where the number comes from, and why it is so."""
+        label = f"{self.label[0].upper()}{self.label[1:]}." if self.label else ""
+        return f"{label} {self.because}".strip()
+
+    def __repr__(self) -> str:
+        return " ".join(part for part in (self.sign, self.head, self.rest) if part)
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, object]:
+        colour = {True: "good", False: "tail", None: "accent"}[self.right]
+        bold = html.escape(self.sign) + (" " if self.sign else "")
+        content = page.boxed(f"<b>{bold}{page.prose(self.head)}</b> {page.prose(self.rest)}", colour)
+        form = None
+        if page.in_jupyter() and not self.prediction.locked:
+            form = comparing_form(self)
+            self.prediction.compared_in(form)
+        return page.bundle_of(form, repr(self), content)
+
+
+def asking_form(prediction: Prediction) -> Form:
+    """The form that locks a prediction, or takes it back while nothing is shown."""
+    from gpulab_course.teach.forms import Form
+
+    def state(wrong: str = "") -> dict[str, object]:
+        value = prediction.value
+        return {
+            "value": "" if value is None else str(value),
+            "locked": prediction.locked or prediction.final,
+            "final": prediction.final,
+            "note": prediction.shown(),
+            "wrong": wrong,
+        }
+
+    def heard(message: dict[str, Any]) -> None:
+        if prediction.locked:
+            prediction.unlock()
+            return
+        try:
+            prediction.lock(message.get("value", ""), sure=message.get("sure"))
+        except ValueError as error:
+            form.state = state(str(error) if message.get("value") else _MISSING)
+
+    facts = {
+        "question": prediction.question,
+        "choices": [str(choice) for choice in prediction.asked.choices],
+        "unit": prediction.asked.unit,
+    }
+    form = Form("prediction", facts, state, heard)
+    return form
+
+
+def comparing_form(reveal: Reveal) -> Form:
+    """Hold the number back until the prediction above is locked, or the learner asks for it."""
+    from gpulab_course.teach.forms import Form
+
+    prediction = reveal.prediction
+
+    def state() -> dict[str, object]:
+        shown = prediction.final
+        right = "" if reveal.right is None else "right" if reveal.right else "wrong"
+        head, rest = (reveal.head, reveal.rest) if shown else ("", "")
+        return {
+            "verdict": right if shown else "",
+            "sign": reveal.sign if shown else "",
+            "head": head,
+            "rest": rest,
+        }
+
+    return Form("reveal", {"wait": _WAIT}, state, lambda _: prediction.look())

@@ -1,0 +1,252 @@
+"""A quiz: the questions of a topic, answered one by one with feedback, and remembered."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from gpulab.words import count
+from gpulab_course.teach import page
+from gpulab_course.teach.folders import quizzes
+from gpulab_course.teach.question import Choice, Question, WhyQuestion
+from gpulab_course.teach.store import store
+from virtualgpu.errors import GpulabError, did_you_mean
+
+if TYPE_CHECKING:
+    from gpulab_course.teach.forms import Form
+
+SECTION = "quizzes"
+_LETTERS = "abcdefgh"
+_WORDS = "words"
+_POINTS = "points"
+
+
+class UnknownQuizError(GpulabError, ValueError):
+    """A quiz topic that does not exist; the message lists those that do."""
+
+
+def quiz(topic: str) -> Quiz:
+    """The questions of one topic: a form in JupyterLab, a numbered text elsewhere.
+
+    Without the form, answer with ``q = gl.quiz("start")`` and ``q.answer(1, "b")``. Answers are kept
+    (``GPULAB_HOME``); the order of the choices is the learner's own.
+
+    Raises
+    ------
+    UnknownQuizError
+        If there is no such topic; the message names the nearest.
+    """
+    known = quizzes()
+    if topic not in known:
+        raise UnknownQuizError(
+            f"There is no quiz {topic!r}.{did_you_mean(topic, known)} Topics: {', '.join(known)}."
+        )
+    title, questions = known[topic]
+    return Quiz(topic, title, questions)
+
+
+class Quiz:
+    """The questions of a topic and the answers given so far. The first answer counts."""
+
+    def __init__(self, topic: str, title: str, questions: tuple[Question | WhyQuestion, ...]) -> None:
+        self.topic = topic
+        self.title = title
+        self.questions = questions
+        kept = store().get(SECTION, topic)
+        answers = kept.get("answers") if isinstance(kept, dict) else None
+        # By the question's text: a question that was changed is asked again.
+        self._answers: dict[str, dict[str, Any]] = dict(answers) if isinstance(answers, dict) else {}
+        self._seed = _seed()
+
+    @property
+    def answered(self) -> int:
+        """Questions with choices that have an answer."""
+        return sum(self.given(question) is not None for question in self._with_choices)
+
+    @property
+    def score(self) -> int:
+        """Questions answered right the first time."""
+        first = (self.given(question, "first") for question in self._with_choices)
+        return sum(choice is not None and choice.right for choice in first)
+
+    @property
+    def points(self) -> tuple[int, int]:
+        """Points that the learner's own answers make, and how many there are."""
+        why = [question for question in self.questions if isinstance(question, WhyQuestion)]
+        return sum(len(self.ticked(question)) for question in why), sum(len(q.points) for q in why)
+
+    def options(self, number: int) -> tuple[Choice, ...]:
+        """The choices of question `number` (from 1) in this learner's order."""
+        question = self.questions[number - 1]
+        return question.shuffled(self._seed) if isinstance(question, Question) else ()
+
+    def given(self, question: Question, which: str = "last") -> Choice | None:
+        """The ``"first"`` or the ``"last"`` choice made."""
+        text = self._answers.get(question.text, {}).get(which)
+        return next((option for option in question.options if option.text == text), None)
+
+    def words(self, question: WhyQuestion) -> str | None:
+        """What the learner wrote, once it was compared."""
+        words = self._answers.get(question.text, {}).get(_WORDS)
+        return None if words is None else str(words)
+
+    def ticked(self, question: WhyQuestion) -> list[int]:
+        """The points (from 0) that the learner found in what they wrote."""
+        texts = self._answers.get(question.text, {}).get(_POINTS, ())
+        return [at for at, point in enumerate(question.points) if point in texts]
+
+    def answer(self, number: int, choice: int | str) -> str:
+        """Answer question `number` (from 1) with a letter or a position (from 1); returns feedback.
+
+        A question for a reason takes a sentence instead, and returns what a good answer says.
+
+        Raises
+        ------
+        ValueError
+            If there is no such question or choice.
+        """
+        question = self._question(number)
+        if isinstance(question, WhyQuestion):
+            self._keep(question, {_WORDS: str(choice)})
+            points = "\n".join(f"  {at}. {point}" for at, point in enumerate(question.points, start=1))
+            return f"A good answer says:\n{points}\nTick what yours says: q.tick({number}, 1, 2)."
+        options = self.options(number)
+        position = _position(choice)
+        if not 0 <= position < len(options):
+            raise ValueError(f"{choice!r} is no choice; use a to {_LETTERS[len(options) - 1]}.")
+        option = options[position]
+        first = self.given(question, "first") or option
+        self._keep(question, {"first": first.text, "last": option.text})
+        return feedback(option)
+
+    def tick(self, number: int, *points: int) -> str:
+        """Say which points (from 1) your answer to question `number` makes; returns the score.
+
+        Raises
+        ------
+        ValueError
+            If there is no such question, it has choices, or there is no such point.
+        """
+        question = self._question(number)
+        if not isinstance(question, WhyQuestion):
+            raise ValueError(f"Question {number} has choices; answer it with q.answer({number}, 'a').")
+        if wrong := [point for point in points if not 1 <= point <= len(question.points)]:
+            raise ValueError(f"There is no point {wrong[0]}; there are 1 to {len(question.points)}.")
+        self._keep(question, {_POINTS: [question.points[point - 1] for point in points]})
+        return f"{len(self.ticked(question))} of {count(len(question.points), 'point')}."
+
+    def score_words(self) -> str:
+        """How far the learner is."""
+        asked = len(self._with_choices)
+        own_words = len(self.questions) - asked
+        made, there = self.points
+        if not self.answered and not made:
+            kinds = f" with choices and {own_words} in your own words" if own_words else ""
+            return f"{count(asked, 'question')}{kinds}, none answered yet."
+        kinds = " with choices" if own_words else ""
+        points = f"; {made} of {count(there, 'point')} in your own words" if made else ""
+        return f"{self.answered} of {asked}{kinds} answered, {self.score} right first time{points}."
+
+    @property
+    def _with_choices(self) -> list[Question]:
+        return [question for question in self.questions if isinstance(question, Question)]
+
+    def _question(self, number: int) -> Question | WhyQuestion:
+        if not 1 <= number <= len(self.questions):
+            raise ValueError(f"Question {number} does not exist; there are 1 to {len(self.questions)}.")
+        return self.questions[number - 1]
+
+    def _keep(self, question: Question | WhyQuestion, answer: dict[str, Any]) -> None:
+        self._answers[question.text] = self._answers.get(question.text, {}) | answer
+        store().put(SECTION, self.topic, {"answers": self._answers})
+
+    def __str__(self) -> str:
+        lines = [self.title]
+        for number, question in enumerate(self.questions, start=1):
+            lines.append(f"{number}. {question.text}")
+            lines += [
+                f"   {letter}) {o.text}" for letter, o in zip(_LETTERS, self.options(number), strict=False)
+            ]
+        lines.append("Answer with q.answer(number, 'a').")
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"Quiz '{self.topic}': {self.score_words()}"
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, object]:
+        # For those who read it without a kernel, in an order that is nobody's.
+        questions = "".join(
+            f'<li>{page.prose(question.text)}<ol type="a">'
+            + "".join(f"<li>{page.prose(option.text)}</li>" for option in _everyones(question))
+            + "</ol></li>"
+            for question in self.questions
+        )
+        content = f"<b>{page.prose(self.title)}</b><ol>{questions}</ol>"
+        live = page.in_jupyter()
+        text = f"{self.title}." if live else str(self)
+        return page.bundle_of(quiz_form(self) if live else None, text, content)
+
+
+def feedback(option: Choice) -> str:
+    """What a choice earns."""
+    return f"{'Right' if option.right else 'Not quite'}. {option.why}"
+
+
+def _everyones(question: Question | WhyQuestion) -> Sequence[Choice]:
+    return question.shuffled("") if isinstance(question, Question) else ()
+
+
+def _seed() -> str:
+    """What makes this learner's order of choices; drawn once and kept."""
+    found = store().get("learner", "seed")
+    if not isinstance(found, str):
+        found = f"{random.SystemRandom().getrandbits(32):08x}"
+        store().put("learner", "seed", found)
+    return found
+
+
+def _position(choice: int | str) -> int:
+    if isinstance(choice, int):
+        return choice - 1
+    text = choice.strip().lower()
+    return _LETTERS.find(text) if len(text) == 1 else -1
+
+
+def quiz_form(quiz: Quiz) -> Form:
+    """All questions of a quiz; every choice answers with its reason."""
+    from gpulab_course.teach.forms import Form
+
+    def about(number: int, question: Question | WhyQuestion) -> dict[str, object]:
+        if isinstance(question, WhyQuestion):
+            words = quiz.words(question)
+            told = words is not None
+            points = list(question.points) if told else []
+            return {"words": words or "", "points": points, "ticked": quiz.ticked(question) if told else []}
+        given = quiz.given(question)
+        options = quiz.options(number)
+        if given is None:
+            return {}
+        return {"choice": options.index(given) + 1, "right": given.right, "text": feedback(given)}
+
+    def state() -> dict[str, object]:
+        answers = [about(number, question) for number, question in enumerate(quiz.questions, start=1)]
+        return {"answers": answers, "score": quiz.score_words()}
+
+    def heard(message: dict[str, Any]) -> None:
+        number = int(message["number"])
+        if "ticked" in message:
+            quiz.tick(number, *(int(point) + 1 for point in message["ticked"]))
+        else:
+            quiz.answer(number, message["answer"])
+        form.refresh()
+
+    facts = {
+        "title": quiz.title,
+        "questions": [
+            {"text": question.text, "choices": [option.text for option in quiz.options(number)]}
+            for number, question in enumerate(quiz.questions, start=1)
+        ],
+    }
+    form = Form("quiz", facts, state, heard)
+    return form

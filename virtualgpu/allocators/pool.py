@@ -1,0 +1,176 @@
+"""CuPy's memory pool of one device, whatever its segments are made of.
+
+The pool follows CuPy's documented rules: requests are rounded up to 512 bytes; each stream has its
+own arena of free chunks; the smallest free chunk that fits is taken and, if larger, split; a freed
+chunk merges with free neighbours of its segment; only whole segments go back to the device.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Generic
+
+from virtualgpu.allocators.chunks import Arena, Chunk, Mem
+
+
+class ChunkPool(Generic[Mem]):
+    """Segments, the chunks that tile them, and the free ones of each stream. Sizes are whole units, in bytes.
+
+    Parameters
+    ----------
+    collect : callable
+        Frees what only cycles of garbage hold, which a pool tries before it gives up.
+    released : callable
+        Told of each segment that the pool gives back, as its only chunk.
+
+    Notes
+    -----
+    Threads may use it at a time, and the garbage collector may run at any place of a call and free an array,
+    whose hooks may call the pool: chunks are not touched then, and what is freed waits for the next call.
+    """
+
+    def __init__(
+        self,
+        collect: Callable[[], object] = lambda: None,
+        released: Callable[[Chunk[Mem]], object] = lambda chunk: None,
+    ) -> None:
+        self._collect = collect
+        self._released = released
+        self._arenas: dict[int, Arena[Mem]] = {}
+        self._numbers = itertools.count()
+        self._used = 0
+        self._total = 0
+        self.limit_bytes = 0
+        self._pending: list[Chunk[Mem]] = []
+        # An array may die together with its chunk, in a cycle with the frames of an exception. The
+        # chunk comes back to the pool then, and its segment must not be finalised with the rest.
+        self._segments: set[Chunk[Mem]] = set()  # their first chunks
+        self._mutex = threading.RLock()
+        self._changing = False
+
+    def take(self, size: int, stream: int, allocate: Callable[[int], Mem | None]) -> Chunk[Mem] | None:
+        """A chunk for the stream with handle `stream`: a free one of its arena, or a new segment.
+
+        `allocate` takes a segment of so many bytes from the device; it returns None if that has no room.
+        None where the limit or the device has no room even after free blocks were released.
+        """
+        with self.alone() as alone:
+            arena = self._arenas.get(stream)
+            if arena is None:
+                arena = self._arenas[stream] = Arena(stream, self._numbers)
+            chunk = arena.take(size) if alone else None
+            self._used += size if chunk else 0
+        if chunk is None:
+            mem = self._new_segment(size, allocate)
+            if mem is None:
+                return None
+            chunk = Chunk(mem, 0, size, arena)
+            with self._mutex:
+                self._segments.add(chunk)
+                self._used += size
+        return chunk
+
+    def give(self, chunk: Chunk[Mem]) -> None:
+        """Take a chunk back; it never waits for another thread."""
+        if not chunk.mem.ptr:
+            return  # the whole pool is garbage, and its segment happened to be finalised first
+        self._pending.append(chunk)
+        if self._mutex.acquire(blocking=False):
+            try:
+                if not self._changing:
+                    self._take_in_pending()
+            finally:
+                self._mutex.release()
+
+    @contextmanager
+    def alone(self) -> Iterator[bool]:
+        """Hold the pool; True if its chunks may be changed.
+
+        False within another call of the same thread, see the class's notes.
+        """
+        with self._mutex:
+            alone = not self._changing
+            if alone:
+                self._take_in_pending()
+            self._changing = True
+            try:
+                yield alone
+            finally:
+                self._changing = not alone
+
+    def _take_in_pending(self) -> None:
+        self._changing = True
+        try:
+            while self._pending:
+                chunk = self._pending.pop()
+                self._used -= chunk.size
+                chunk.arena.give(chunk)
+        finally:
+            self._changing = False
+
+    def _new_segment(self, size: int, allocate: Callable[[int], Mem | None]) -> Mem | None:
+        """Memory from the device, counted in the total; free blocks in the way go back to it."""
+        if 0 < self.limit_bytes < size or not any(self._reserve(size) for _ in self._make_room()):
+            return None
+        memory = None
+        try:
+            for _ in self._make_room():
+                memory = allocate(size)
+                if memory is not None:
+                    break
+        finally:
+            if memory is None:
+                with self._mutex:
+                    self._total -= size
+        return memory
+
+    def _make_room(self) -> Iterator[None]:
+        """Three states to try in: as it is; without free blocks; without those that only cycles hold."""
+        yield
+        self.free_all_blocks()
+        yield
+        self._collect()
+        self.free_all_blocks()
+        yield
+
+    def _reserve(self, size: int) -> bool:
+        with self._mutex:
+            fits = not self.limit_bytes or self._total + size <= self.limit_bytes
+            self._total += size if fits else 0
+        return fits
+
+    def free_all_blocks(self, stream: int | None = None) -> None:
+        """Give free blocks that are whole segments back to the device (of one stream's arena only
+        if `stream` is given). A segment with a part in use stays."""
+        with self.alone() as alone:
+            arenas = self._arenas.values() if stream is None else [self._arenas.get(stream)]
+            for arena in list(arenas) if alone else ():
+                for chunk in arena.release_whole_segments() if arena else ():
+                    self._total -= chunk.size
+                    self._segments.discard(chunk)
+                    self._released(chunk)
+
+    def segments(self) -> list[Chunk[Mem]]:
+        """The first chunks of all segments in the order of addresses."""
+        return sorted(self._segments, key=lambda chunk: chunk.address)
+
+    def n_free_blocks(self) -> int:
+        """Number of free blocks over all arenas."""
+        with self.alone():
+            return sum(map(len, self._arenas.values()))
+
+    def used_bytes(self) -> int:
+        """Bytes of all blocks in use."""
+        with self.alone():
+            return self._used - sum(chunk.size for chunk in self._pending)
+
+    def free_bytes(self) -> int:
+        """Bytes the pool holds but nobody uses."""
+        return self._total - self.used_bytes()
+
+    def total_bytes(self) -> int:
+        """Bytes the pool has taken from the device."""
+        return self._total

@@ -1,9 +1,0 @@
-"""PyTorch's memory snapshots: read safely, and written."""
-
-from __future__ import annotations
-
-from virtualgpu.allocators.snapshot.plain import SnapshotError
-from virtualgpu.allocators.snapshot.reader import Snapshot, read_snapshot
-from virtualgpu.allocators.snapshot.writer import write_snapshot
-
-__all__ = ["Snapshot", "SnapshotError", "read_snapshot", "write_snapshot"]
