@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gpulab as gl
-from gpulab_course.content.n12_fusion.compiler.jit import MOST_ENTRIES, Compiled, compiled
+from gpulab.lab.fusion.compiler.jit import MOST_ENTRIES, Compiled, compiled
 
 cp: Any = None
 FACTOR: Any = 2.0

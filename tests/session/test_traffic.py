@@ -13,9 +13,7 @@ import pytest
 import gpulab as gl
 from gpulab import session
 from gpulab.lab.fusion import traffic
-from gpulab.lab.fusion.traffic import AS_WRITTEN, BY_HAND
-from gpulab.lab.fusion.traffic import REDUCTION as FUSED
-from gpulab_course.content.n12_fusion.compiler.plan import (
+from gpulab.lab.fusion.compiler.plan import (
     ALIAS,
     BETWEEN,
     CONSUMERS,
@@ -26,8 +24,10 @@ from gpulab_course.content.n12_fusion.compiler.plan import (
     STREAM,
     Plan,
 )
-from gpulab_course.content.n12_fusion.compiler.program import Program
-from gpulab_course.content.n12_fusion.compiler.trace import traced
+from gpulab.lab.fusion.compiler.program import Program
+from gpulab.lab.fusion.compiler.trace import traced
+from gpulab.lab.fusion.traffic import AS_WRITTEN, BY_HAND
+from gpulab.lab.fusion.traffic import REDUCTION as FUSED
 from virtualgpu.errors import GpulabError
 from virtualgpu.records.traffic import Expression, KernelSet, Traffic
 

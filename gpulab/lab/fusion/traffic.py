@@ -8,12 +8,12 @@ from typing import Any
 
 from gpulab import session, views
 from gpulab.lab._base import Pictured
+from gpulab.lab.fusion.compiler.code import Generated
+from gpulab.lab.fusion.compiler.plan import Plan
+from gpulab.lab.fusion.compiler.program import Program
+from gpulab.lab.fusion.compiler.trace import Node, traced
 from gpulab.lab.timeline import timeline
 from gpulab.words import count, number, size
-from gpulab_course.content.n12_fusion.compiler.code import Generated
-from gpulab_course.content.n12_fusion.compiler.plan import Plan
-from gpulab_course.content.n12_fusion.compiler.program import Program
-from gpulab_course.content.n12_fusion.compiler.trace import Node, traced
 from virtualgpu.protocol import Counters, Launch
 from virtualgpu.records import SECTOR_BYTES
 from virtualgpu.records.launch.roofline import Roofline, RooflinePoint

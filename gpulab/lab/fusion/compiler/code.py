@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from gpulab import session
-from gpulab_course.content.n12_fusion.compiler.plan import Plan
-from gpulab_course.content.n12_fusion.compiler.trace import Node, Ref, same_elements
+from gpulab.lab.fusion.compiler.plan import Plan
+from gpulab.lab.fusion.compiler.trace import Node, Ref, same_elements
 
 _BOTH = {
     "add": "{0} + {1}",

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from gpulab import session
+from gpulab.lab.fusion.compiler.plan import Plan
+from gpulab.lab.fusion.compiler.program import Program
+from gpulab.lab.fusion.compiler.trace import Trace, overlaps, traced
 from gpulab.views.tables import Table
 from gpulab.words import count
-from gpulab_course.content.n12_fusion.compiler.plan import Plan
-from gpulab_course.content.n12_fusion.compiler.program import Program
-from gpulab_course.content.n12_fusion.compiler.trace import Trace, overlaps, traced
 
 _SHARED = "share memory"
 MOST_ENTRIES = 8  # as of PyTorch's recompile_limit

@@ -7,9 +7,9 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Any
 
 from gpulab import session
-from gpulab_course.content.n12_fusion.compiler.code import Generated, NoCodeError, generated
-from gpulab_course.content.n12_fusion.compiler.plan import Plan
-from gpulab_course.content.n12_fusion.compiler.trace import Node, Ref, Value
+from gpulab.lab.fusion.compiler.code import Generated, NoCodeError, generated
+from gpulab.lab.fusion.compiler.plan import Plan
+from gpulab.lab.fusion.compiler.trace import Node, Ref, Value
 
 Around = Callable[[int], AbstractContextManager[Any]]
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from typing import Literal
 
-from gpulab_course.content.n12_fusion.compiler.trace import Node, Trace, overlaps, same_elements
+from gpulab.lab.fusion.compiler.trace import Node, Trace, overlaps, same_elements
 
 Way = Literal["single", "maps", "reductions", "rows"]
 ROW_BYTES = 48 * 1024  # of shared memory, which every block may have
