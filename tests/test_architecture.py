@@ -61,6 +61,7 @@ UPPER = {
         "virtualgpu.compile",
         "virtualgpu.model",
     },
+    "gpulab.processes": {"virtualgpu.compile", "virtualgpu.errors"},
     "gpulab.views": {"gpulab._names", "gpulab.analysis", "gpulab.words", "virtualgpu.records"},
     # Exercises, texts and figures: no machinery, which is in `teach`.
     "gpulab_course.content": {
@@ -68,6 +69,7 @@ UPPER = {
         "gpulab_course.teach",
         "gpulab.analysis",
         "gpulab.lab",
+        "gpulab.processes",
         "gpulab.session",
         "gpulab.views",
         "virtualgpu.records",

@@ -251,8 +251,9 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "gpulab_course/teach/judge/python": _teach(
         *("counts", "results", "judging_programs", "programs", "n15", "judge", "processes")
     ),
-    "gpulab_course/teach/judge/process": (
-        *_teach("talk", "judge", "processes"),
+    "gpulab/processes": (
+        "tests/processes",
+        *_teach("judge", "processes"),
         "tests/session/test_ranks.py",
     ),
     "gpulab/diagnosis": ("tests/session/test_doctor.py",),

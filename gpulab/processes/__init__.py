@@ -1,1 +1,1 @@
-"""The process that an answer runs in: how it is started, limited, spoken to and ended."""
+"""Other processes that run a function: how they are started, limited, spoken to and ended."""

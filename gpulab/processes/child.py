@@ -1,6 +1,6 @@
-"""The process in which an answer runs: ``python -m gpulab_course.teach.judge.process.child``.
+"""The other process: ``python -m gpulab.processes.child``.
 
-It does what the judge asks for and gives back plain data (`values`); verdicts are made out of its reach.
+It calls the functions that its parent names and sends back plain data (`values`).
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, BinaryIO
 
-from gpulab_course.teach.judge.exercise import NotYet
-from gpulab_course.teach.judge.process import values
-from gpulab_course.teach.judge.python.functions import exit_said, unexpected
+from gpulab.processes import values
+from gpulab.processes.errors import ProcessError, exit_said, unexpected
 
 NONCE_BYTES = 16
 LENGTH_BYTES = 8
@@ -53,13 +52,8 @@ def main() -> None:
     os._exit(0)  # threads that the answer left behind do not matter
 
 
-def load(_: Any, folders: list[str], pickled: bytes) -> Any:
-    """The first request: the answer itself."""
-    import gpulab_course.content
-
-    gpulab_course.content.__path__[:] = folders
-    if b"cupy" in pickled:
-        _let_cupy_be_found()
+def load(_: Any, pickled: bytes) -> Any:
+    """Unpickle the object that later requests are about, such as an answer."""
     return pickle.loads(pickled)
 
 
@@ -107,7 +101,7 @@ def _done(function: Callable[..., Any], answer: Any, arguments: Sequence[Any]) -
 
 def _failed(error: BaseException) -> bytes:
     """What went wrong, in words: of the judge's own, or raised by the answer."""
-    if isinstance(error, NotYet):
+    if isinstance(error, ProcessError):
         text = str(error)
         return values.encode(("not yet", text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"))
     if isinstance(error, SystemExit):
@@ -151,16 +145,7 @@ def _limit() -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def _let_cupy_be_found() -> None:
-    """What an answer calls cupy is the virtual GPU's, where that is in use."""
-    import virtualgpu
-    from gpulab import session
-
-    if session.real_cp() is None:
-        virtualgpu.as_cupy()
-
-
 if __name__ == "__main__":
-    from gpulab_course.teach.judge.process.child import main as start  # as the requests know it
+    from gpulab.processes.child import main as start  # as the requests know it
 
     start()

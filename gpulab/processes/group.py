@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
-from gpulab_course.teach.judge.process.talk import Talk
+from gpulab.processes.talk import Talk
 from virtualgpu.errors import GpulabError
 
 # A process with NCCL and a CUDA context; what it pins counts.

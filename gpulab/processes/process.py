@@ -1,4 +1,4 @@
-"""The processes that Python answers run in: forked from one that has everything loaded, or started anew.
+"""Processes that run functions: forked from one that has everything loaded, or started anew.
 
 A new process takes 0.6 s until gpulab stands in it, a forked one some milliseconds. Only Linux forks:
 elsewhere libraries do not survive it. The process that is forked from never touches a device.
@@ -23,24 +23,23 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from gpulab_course.teach.judge.process.tree import children, end_descendants, is_stopped
+from gpulab.processes.tree import children, end_descendants, is_stopped
 from virtualgpu.compile import nvrtc
 
-MAIN = "gpulab_course.teach.judge.process.child"
-# What a judged answer is sure to need.
+MAIN = "gpulab.processes.child"
+# Modules that most functions need.
 _LOADED = (
     MAIN,
     "cloudpickle",
     "concurrent.futures.thread",
-    "gpulab_course.content",
     "gpulab.lab.graphs",
     "gpulab.lab.kernels",
     "gpulab.lab.streams",
     "gpulab.lab.timeline",
-    "gpulab_course.teach.judge.python.performed",
     "virtualgpu.backend",
     "virtualgpu.cp",
     "virtualgpu.cupyx",
@@ -55,7 +54,14 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 class Process:
-    """A process that judges one answer.
+    """Another process, which runs `child`.
+
+    Parameters
+    ----------
+    environment
+        Its variables.
+    modules
+        Modules that it needs beside gpulab's.
 
     Attributes
     ----------
@@ -67,7 +73,7 @@ class Process:
         Our ends of its standard streams.
     """
 
-    def __init__(self, environment: dict[str, str]) -> None:
+    def __init__(self, environment: dict[str, str], modules: Sequence[str] = ()) -> None:
         self.stdin: IO[bytes]
         self.stdout: IO[bytes]
         self.stderr: IO[bytes]
@@ -75,11 +81,11 @@ class Process:
         self._keeper: int | None = None  # a file descriptor that means it alone
         self._started: subprocess.Popen[bytes] | None = None
         self._status: int | None = None
-        if sys.platform != "linux" or not self._fork(environment):
+        if sys.platform != "linux" or not self._fork(environment, modules):
             self._start(environment)
 
-    def _fork(self, environment: dict[str, str]) -> bool:
-        forked = _forked(environment)
+    def _fork(self, environment: dict[str, str], modules: Sequence[str]) -> bool:
+        forked = _forked(environment, modules)
         if forked is None:
             return False
         self.stdin, self.stdout, self.stderr, self._told, first = forked
@@ -185,9 +191,13 @@ def _server(parent: int) -> _Server:
     return _Server()
 
 
-def _forked(environment: dict[str, str]) -> tuple[IO[bytes], IO[bytes], IO[bytes], IO[bytes], bytes] | None:
+def _forked(
+    environment: dict[str, str], modules: Sequence[str]
+) -> tuple[IO[bytes], IO[bytes], IO[bytes], IO[bytes], bytes] | None:
     """Pipes to a new process, one to its keeper, and what that said first; None if it cannot be had."""
-    wanted = json.dumps({"environment": environment, "path": sys.path, "folder": _folder()}).encode()
+    wanted = json.dumps(
+        {"environment": environment, "path": sys.path, "folder": _folder(), "modules": [*modules]}
+    ).encode()
     for _ in range(2 if len(wanted) <= _MESSAGE_BYTES else 0):
         server = _server(os.getpid())
         if not server.serves():  # an answer, or somebody else, has ended or stopped it
@@ -234,11 +244,9 @@ def _folder() -> str:
 
 def serve(line: socket.socket) -> None:
     """Fork a keeper for each message that comes."""
-    for name in _LOADED:
-        importlib.import_module(name)
+    loaded: set[str] = set()
+    _load(_LOADED, loaded)
     nvrtc.available()  # looks for it, once for all
-    gc.collect()
-    gc.freeze()
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     keepers: set[int] = set()
     while True:
@@ -247,18 +255,32 @@ def serve(line: socket.socket) -> None:
         message, fds, _, _ = socket.recv_fds(line, _MESSAGE_BYTES, _FDS)
         if not message:
             break
+        wanted = json.loads(message)
+        _load(wanted["modules"], loaded)
         me = os.getpid()
         keeper = os.fork()
         if not keeper:
             line.close()
             _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() == me:
-                _keep(json.loads(message), *fds)
+                _keep(wanted, *fds)
             os._exit(1)
         keepers.add(keeper)
         for fd in fds:
             os.close(fd)
     end_descendants(os.getpid())
+
+
+def _load(modules: Sequence[str], loaded: set[str]) -> None:
+    """Import modules for all processes that are forked from now on, unless they are `loaded`."""
+    missing = [name for name in modules if name not in loaded]
+    for name in missing:
+        loaded.add(name)
+        with contextlib.suppress(ImportError):  # the process itself reports what it cannot import
+            importlib.import_module(name)
+    if missing:
+        gc.collect()
+        gc.freeze()
 
 
 def _tidy(keepers: set[int]) -> None:

@@ -1,4 +1,4 @@
-"""The line to the process of an answer: what is asked, what comes back, and for how long that may take."""
+"""Requests to another process and its replies, with limits on time, memory and output."""
 
 from __future__ import annotations
 
@@ -10,20 +10,17 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any, Self
 
-from gpulab_course.teach.first_lines import say_left_out
-from gpulab_course.teach.judge.exercise import NotYet
-from gpulab_course.teach.judge.process import child, values
-from gpulab_course.teach.judge.process.processes import Process
-from gpulab_course.teach.judge.process.tree import MOST_PROCESSES, Watch
+from gpulab.processes import child, values
+from gpulab.processes.errors import ProcessError
+from gpulab.processes.process import Process
+from gpulab.processes.tree import MOST_PROCESSES, Watch
 
 MEMORY_BYTES = 3 << 30
-SHOWN_LINES = 20
 _SHOWN_BYTES = 8192
 _PRINTED_BYTES = 256 << 20
-_SHOWN_COLUMNS = 200
 _LOOK_S = 0.02
 _START_S = 60.0  # until the process stands; a busy machine may take long
 _PATIENCE = 2  # an answer that does not compute, but waits, has so many times its seconds
@@ -49,6 +46,8 @@ class Talk:
         So much of what it prints is kept.
     variables
         More variables of its environment.
+    modules
+        Modules that it needs beside gpulab's, loaded once for all processes.
     """
 
     def __init__(
@@ -59,6 +58,7 @@ class Talk:
         memory_bytes: int | None = None,
         kept_bytes: int = _SHOWN_BYTES,
         variables: Mapping[str, str] | None = None,
+        modules: Sequence[str] = (),
     ) -> None:
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         environment |= {"GPULAB_DEVICE": device, **(variables or {})}
@@ -66,7 +66,7 @@ class Talk:
         self._longest_s = longest_s or LONGEST_S
         self._memory_bytes = memory_bytes or MEMORY_BYTES
         self._nonce = os.urandom(child.NONCE_BYTES)
-        self._process = Process(environment)
+        self._process = Process(environment, modules)
         self._watch = Watch(self._process.top)
         self._printed = _Printed(self._process.stderr, kept_bytes)
         self._came = bytearray()
@@ -119,7 +119,7 @@ class Talk:
 
         Raises
         ------
-        NotYet
+        ProcessError
             With what the answer raised, or why it was ended; `shown` is the call in such a sentence.
         """
         import cloudpickle
@@ -134,9 +134,9 @@ class Talk:
                 case ("value", value):
                     return value
                 case ("raised", str(said)):
-                    raise NotYet(_printable(f"{shown} {said.removeprefix('it ')}" if shown else said))
+                    raise ProcessError(_printable(f"{shown} {said.removeprefix('it ')}" if shown else said))
                 case ("not yet", str(said)):
-                    raise NotYet(_printable(said))
+                    raise ProcessError(_printable(said))
                 case _:
                     raise values.DamagedError("no reply")
 
@@ -161,7 +161,7 @@ class Talk:
             if readable:
                 piece = os.read(back, _PIECE)
                 if not piece:
-                    raise NotYet(self._ended())
+                    raise ProcessError(self._ended())
                 self._came += piece
                 continue  # who has answered does not wait, however late that is read
             now = time.monotonic()
@@ -193,41 +193,43 @@ class Talk:
         use = self._watch.look(self._memory_bytes)
         where = f" (in {shown})" if shown else ""
         if use.processes > MOST_PROCESSES:
-            raise NotYet(
+            raise ProcessError(
                 f"it has started more than {MOST_PROCESSES} processes{where}; end those that you start, or "
                 "start none."
             )
         if use.memory_bytes > self._memory_bytes:
-            raise NotYet(
+            raise ProcessError(
                 f"it takes more than {self._memory_bytes / (1 << 30):g} GiB of memory{where}; look for a "
                 "list that grows on and on."
             )
         self._spent_s += passed_s
         if not self._ready:
             if self._spent_s > _START_S:
-                raise NotYet("the check could not start in time: this computer is very busy; try again.")
+                raise ProcessError(
+                    "the check could not start in time: this computer is very busy; try again."
+                )
             return
         if use.waits and self._printed.count == self._before_printed:
             self._waited_s += passed_s
         self._before_printed = self._printed.count
         if self._before_printed > _PRINTED_BYTES:
-            raise NotYet(
+            raise ProcessError(
                 f"it prints more than {_PRINTED_BYTES >> 20} MiB{where}; print less, and look for a loop "
                 "that goes on and on."
             )
         used_s = use.cpu_s - self._used_before_s
         if used_s > self._limit_s:
-            raise NotYet(
+            raise ProcessError(
                 f"it takes longer than {self._limit_s:g} s of processor time{where}; look for a loop that "
                 "does too much, or does not end."
             )
         if self._waited_s > self._limit_s * _PATIENCE:
-            raise NotYet(
+            raise ProcessError(
                 f"it waits{where}: for {self._waited_s:.0f} s it computed next to nothing. Look for a "
                 "sleep(), or for something that nobody ever does."
             )
         if self._spent_s > self._longest_s:
-            raise NotYet(
+            raise ProcessError(
                 f"it was not done after {self._longest_s:g} s{where}, in which this busy computer gave it "
                 f"{used_s:.1f} s of processor time; try again when less is running."
             )
@@ -248,14 +250,6 @@ class Talk:
         self._process.kill()
         self._printed.thread.join(1)
         return _CONTROL.sub("", self._printed.bytes.decode(errors="replace")), self._printed.lines
-
-    def show_printed(self) -> None:
-        """End it, and show the first lines that the answer printed, and how many more there were."""
-        text, count = self.printed()
-        lines = text.splitlines()[:SHOWN_LINES]
-        for line in lines:
-            print(line if len(line) <= _SHOWN_COLUMNS else f"{line[:_SHOWN_COLUMNS]}…")
-        say_left_out(count - len(lines))
 
 
 def _said(back: Callable[..., Any], given: tuple[Any, ...]) -> tuple[bool, Any]:

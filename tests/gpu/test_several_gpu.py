@@ -17,8 +17,8 @@ import gpulab as gl
 from gpulab import session
 from gpulab.lab.links import nccl
 from gpulab.lab.links.schedules import ALGORITHMS
-from gpulab_course.teach.judge.process.group import Group
-from gpulab_course.teach.judge.process.tree import descendants
+from gpulab.processes.group import Group
+from gpulab.processes.tree import descendants
 from virtualgpu.errors import GpulabError
 from virtualgpu.records.traffic.collective import Operation
 

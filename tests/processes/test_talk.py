@@ -18,12 +18,13 @@ import numpy as np
 import psutil
 import pytest
 
-from gpulab_course.teach.judge import NotYet
-from gpulab_course.teach.judge.process import child, processes, talk, tree, values
-from gpulab_course.teach.judge.process.processes import Process
-from gpulab_course.teach.judge.process.talk import Talk
-from gpulab_course.teach.judge.process.tree import Use, Watch, descendants
-from gpulab_course.teach.judge.process.values import (
+from gpulab.processes import child, talk, tree, values
+from gpulab.processes import process as processes
+from gpulab.processes.errors import ProcessError
+from gpulab.processes.process import Process
+from gpulab.processes.talk import Talk
+from gpulab.processes.tree import Use, Watch, descendants
+from gpulab.processes.values import (
     DamagedError,
     OnDevice,
     Other,
@@ -31,6 +32,7 @@ from gpulab_course.teach.judge.process.values import (
     decode,
     encode,
 )
+from gpulab_course.teach.judge.python import apart
 
 # Plain data
 
@@ -230,7 +232,7 @@ def test_damaged_bytes_are_no_value(damaged: bytes) -> None:
 class Puppet:
     """Stands for a `Process`: tells its replies, one for a request, and ends as it is told to."""
 
-    def __init__(self, environment: dict[str, str]) -> None:
+    def __init__(self, environment: dict[str, str], modules: Sequence[str] = ()) -> None:
         self.environment = environment
         self.pid = 11
         self.top = 12
@@ -279,7 +281,7 @@ class Puppet:
 def puppets(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Puppet]]:
     made: list[Puppet] = []
 
-    def process(environment: dict[str, str]) -> Puppet:
+    def process(environment: dict[str, str], modules: Sequence[str]) -> Puppet:
         made.append(Puppet(environment))
         return made[-1]
 
@@ -322,10 +324,10 @@ def test_a_reply_is_a_value_or_why_there_is_none(puppets: list[Puppet], monkeypa
             (("not yet", "it is\nnot \x1b there."), "it is not   there."),
             (("raised", "it raised \tKeyError"), "f(1) raised  KeyError"),
         ):
-            with pytest.raises(NotYet) as error:
+            with pytest.raises(ProcessError) as error:
                 ask(puppet, line, [reply])
             assert str(error.value) == says
-        with pytest.raises(NotYet, match=r"^it raised KeyError: 3$"):
+        with pytest.raises(ProcessError, match=r"^it raised KeyError: 3$"):
             ask(puppet, line, [("raised", "it raised KeyError: 3")], shown="")
         for reply in (("else", 3), ("value",), ("raised", 3), ("asks", (1,)), 3, None):
             with pytest.raises(DamagedError, match="no reply"):
@@ -394,7 +396,7 @@ def test_how_a_process_ended_is_said(puppets: list[Puppet], monkeypatch: Any, st
     with Talk("virtual:T4", 100.0, 1000.0) as line:
         puppets[0].status = status
         puppets[0].says.close()
-        with pytest.raises(NotYet) as error:
+        with pytest.raises(ProcessError) as error:
             line.ask("f(1)", len, 3)
         assert str(error.value) == says
 
@@ -420,7 +422,7 @@ def limited(monkeypatch: pytest.MonkeyPatch, uses: Any, shown: str = "f(1)", **l
     with Talk("virtual:T4", **given) as line:
         monkeypatch.setattr(Uses, "uses", staticmethod(uses))
         clock(monkeypatch, 1.0)
-        with pytest.raises(NotYet) as error:
+        with pytest.raises(ProcessError) as error:
             line.ask(shown, len, 3)
     return str(error.value)
 
@@ -511,7 +513,7 @@ def test_a_process_that_does_not_stand_in_time_is_told_of(puppets: list[Puppet],
     monkeypatch.setattr(Uses, "uses", staticmethod(lambda: Use(1, 99.0, 0, True)))
     told = clock(monkeypatch, 3.0)
     with pytest.raises(
-        NotYet, match=r"^the check could not start in time: this computer is very busy; try again.$"
+        ProcessError, match=r"^the check could not start in time: this computer is very busy; try again.$"
     ):
         Talk("virtual:T4", 1.0).__enter__()
     assert 60 < told.now < 100
@@ -526,7 +528,9 @@ def test_limits_may_be_changed_and_are_those_of_the_module(puppets: list[Puppet]
         line.limit(2.0, 30.0, 1 << 30)
         monkeypatch.setattr(Uses, "uses", staticmethod(lambda: Use(1, 7.0, 1 << 30, False)))
         clock(monkeypatch, 1.0)
-        with pytest.raises(NotYet, match=r"not done after 30 s, in which this busy computer gave it 1\.5 s"):
+        with pytest.raises(
+            ProcessError, match=r"not done after 30 s, in which this busy computer gave it 1\.5 s"
+        ):
             line.ask("", len)
     monkeypatch.setattr(Uses, "uses", staticmethod(lambda: Use(1, 0, 0, False)))
     most = limited(monkeypatch, lambda: Use(1, 0, 3 << 30, False), longest_s=None, memory_bytes=None)
@@ -561,7 +565,7 @@ def test_of_what_is_printed_the_first_lines_are_shown(
     monkeypatch.setattr(talk, "Watch", Uses)
     with Talk("virtual:T4", 1.0) as line:
         puppets[0].prints.write(printed)
-        line.show_printed()
+        apart._show_printed(line)
     assert capsys.readouterr().out == shown
 
 

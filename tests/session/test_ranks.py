@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from gpulab.lab.links import nccl
-from gpulab_course.teach.judge import NotYet
-from gpulab_course.teach.judge.process import group
-from gpulab_course.teach.judge.process.group import Group
-from gpulab_course.teach.judge.process.tree import descendants
+from gpulab.processes import group
+from gpulab.processes.errors import ProcessError
+from gpulab.processes.group import Group
+from gpulab.processes.tree import descendants
 from virtualgpu.errors import GpulabError
 
 At = Callable[[str], object]
@@ -125,7 +125,7 @@ class Played:
     def __enter__(self) -> None:
         self.stands = True
         if self.device == Played.falls:
-            raise NotYet("it could not start.")
+            raise ProcessError("it could not start.")
 
     def __exit__(self, *_: object) -> None:
         self.stands = False
@@ -159,7 +159,7 @@ def goes(at: At, rank: int, *how: str) -> int:
     if "call" in how[rank]:
         at(f"call {rank}")
     if "raises" in how[rank]:
-        raise NotYet(f"it raised {rank}.")
+        raise ProcessError(f"it raised {rank}.")
     if "waits" in how[rank]:
         Played.made[rank].ended.wait(30)
     return rank
@@ -220,7 +220,7 @@ def test_where_one_cannot_stand_none_is_left(
 ) -> None:
     monkeypatch.setattr(Played, "falls", "b")
     monkeypatch.setattr(group.tempfile, "tempdir", str(tmp_path))
-    with pytest.raises(NotYet, match="could not start"), Group(["a", "b", "c"], 1):
+    with pytest.raises(ProcessError, match="could not start"), Group(["a", "b", "c"], 1):
         pass
     assert [talk.device for talk in Played.made] == ["a", "b"]
     assert not list(tmp_path.iterdir())

@@ -21,8 +21,8 @@ import gpulab as gl
 from gpulab import session
 from gpulab.lab.faults import child, jobs, sandbox
 from gpulab.lab.faults.jobs import Call, Cell
-from gpulab_course.teach.judge.exercise import NotYet
-from gpulab_course.teach.judge.process.values import DamagedError
+from gpulab.processes.errors import ProcessError
+from gpulab.processes.values import DamagedError
 from virtualgpu.errors import GpulabError
 from virtualgpu.records.faults.sandboxed import Culprit, SandboxRun
 from virtualgpu.records.hazards import Place
@@ -511,7 +511,7 @@ def test_what_comes_back_is_all_in_the_record(made: type[MadeUp]) -> None:
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (NotYet("it was too slow."), "it was too slow."),
+        (ProcessError("it was too slow."), "it was too slow."),
         (DamagedError("no reply"), "it wrote to a file descriptor that is not its own"),
     ],
 )
@@ -620,7 +620,7 @@ def test_the_process_that_waits_is_taken_when_it_is_ready(made: type[MadeUp]) ->
     assert made.made[1].asked == []
 
 
-@pytest.mark.parametrize("error", [NotYet("it has ended"), DamagedError("no reply")])
+@pytest.mark.parametrize("error", [ProcessError("it has ended"), DamagedError("no reply")])
 def test_one_that_no_longer_answers_is_replaced(error: Exception, made: type[MadeUp]) -> None:
     keep = sandbox._Keep()
     made.answers["there"] = error
@@ -646,7 +646,7 @@ def test_one_that_cannot_start_or_get_ready_disturbs_nobody(
     made: type[MadeUp], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keep = sandbox._Keep()
-    made.answers["warm"] = NotYet("busy")
+    made.answers["warm"] = ProcessError("busy")
     keep.prepare()
     assert keep.taken(False) is made.made[0]  # type: ignore[comparison-overlap]
 

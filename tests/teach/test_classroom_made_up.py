@@ -18,13 +18,13 @@ import pytest
 
 import gpulab
 from gpulab import cli, session
+from gpulab.processes.values import DamagedError
 from gpulab_course.content import copies
 from gpulab_course.teach import folders
 from gpulab_course.teach.classroom import answers, check, golf, instructor, report
 from gpulab_course.teach.judge import KernelExercise, PythonExercise
 from gpulab_course.teach.judge.budget import Score
 from gpulab_course.teach.judge.mutants import Wrong
-from gpulab_course.teach.judge.process.values import DamagedError
 from gpulab_course.teach.judge.verdict import StageResult, Verdict
 from gpulab_course.teach.question import Choice, PredictionQuestion, Question, WhyQuestion
 

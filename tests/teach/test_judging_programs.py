@@ -15,6 +15,8 @@ import pytest
 
 import gpulab as gl
 from gpulab import session
+from gpulab.processes import child
+from gpulab.processes.values import DamagedError, OnDevice, Other
 from gpulab_course.teach.judge import (
     Answer,
     Budget,
@@ -24,8 +26,6 @@ from gpulab_course.teach.judge import (
     ProgramExercise,
     PythonExercise,
 )
-from gpulab_course.teach.judge.process import child
-from gpulab_course.teach.judge.process.values import DamagedError, OnDevice, Other
 from gpulab_course.teach.judge.python import apart
 from gpulab_course.teach.judge.python.answer import call, seed_of_answer
 from gpulab_course.teach.judge.python.counts import COUNTS

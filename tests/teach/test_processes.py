@@ -17,9 +17,10 @@ import numpy as np
 import psutil
 import pytest
 
+from gpulab.processes import process as processes
+from gpulab.processes import talk, values
+from gpulab.processes.process import Process
 from gpulab_course.teach.judge import Answer, NotYet, PythonExercise, call
-from gpulab_course.teach.judge.process import processes, talk, values
-from gpulab_course.teach.judge.process.processes import Process
 from gpulab_course.teach.judge.python.apart import judge_apart
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks on Linux only")
@@ -78,7 +79,7 @@ def test_it_is_forked_anew_where_the_first_process_was_ended() -> None:
 
 
 def test_where_none_can_be_forked_one_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "_forked", lambda environment: None)
+    monkeypatch.setattr(processes, "_forked", lambda environment, modules: None)
     assert judged(lambda: "started") == "started"
     assert judged(lambda: os.getsid(0) == os.getpid()) == "True"
 

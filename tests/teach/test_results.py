@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gpulab.processes import errors
+from gpulab.processes.values import OnDevice, Other
 from gpulab_course.teach.judge import Near, NotYet, ProgramCase
-from gpulab_course.teach.judge.process.values import OnDevice, Other
 from gpulab_course.teach.judge.python import functions
 from gpulab_course.teach.judge.python.results import compare
 
@@ -149,7 +150,7 @@ class Silent:
     ],
 )
 def test_a_value_is_spelt_short_and_on_one_line(value: Any, says: str) -> None:
-    assert functions.spelt(value) == says
+    assert errors.spelt(value) == says
 
 
 def test_a_call_is_spelt_as_it_would_be_written() -> None:
@@ -176,12 +177,12 @@ class Wordless(Exception):
     ],
 )
 def test_what_was_raised_is_said_in_a_line(error: Exception, says: str) -> None:
-    assert functions.unexpected(error) == says
+    assert errors.unexpected(error) == says
 
 
 @pytest.mark.parametrize(("code", "shown"), [(None, ""), (0, "0"), ("bye", "'bye'")])
 def test_an_exit_is_said_as_it_was_called(code: Any, shown: str) -> None:
-    assert functions.exit_said(SystemExit(code)) == f"it calls exit({shown}), which would end Python."
+    assert errors.exit_said(SystemExit(code)) == f"it calls exit({shown}), which would end Python."
 
 
 def call_here(function: Any, *args: Any, **more: Any) -> Any:

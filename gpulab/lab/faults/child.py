@@ -14,8 +14,8 @@ import numpy as np
 import psutil
 
 from gpulab import session
-from gpulab_course.teach.judge.process.tree import children
-from gpulab_course.teach.judge.python.functions import exit_said
+from gpulab.processes.errors import exit_said
+from gpulab.processes.tree import children
 
 _COMPILER = "virtualgpu/compile/"
 _LONGEST = 4000  # characters of an error's text

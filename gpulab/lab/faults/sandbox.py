@@ -17,10 +17,10 @@ from gpulab import session
 from gpulab.lab._base import Bundle, Pictured
 from gpulab.lab.faults import child
 from gpulab.lab.faults.jobs import Call, Cell, packed
+from gpulab.processes.errors import ProcessError
+from gpulab.processes.talk import Talk
+from gpulab.processes.values import DamagedError
 from gpulab.views.tables.sandbox import SandboxTable
-from gpulab_course.teach.judge.exercise import NotYet
-from gpulab_course.teach.judge.process.talk import Talk
-from gpulab_course.teach.judge.process.values import DamagedError
 from virtualgpu.errors import GpulabError
 from virtualgpu.records.faults.sandboxed import Culprit, SandboxRun
 from virtualgpu.records.hazards import Place
@@ -188,7 +188,7 @@ def _once(
     try:
         talk.limit(*limits)
         found = talk.ask("", child.run, whole, returns, blocking, limits[0] / 3)
-    except NotYet as reason:
+    except ProcessError as reason:
         ended = str(reason)
     except DamagedError:
         ended = "it wrote to a file descriptor that is not its own; leave those alone that you did not open."
@@ -258,7 +258,7 @@ def _answers(talk: Talk) -> bool:
     """Whether a process that waited still does; one that is being killed may not have ended yet."""
     try:
         talk.ask("", child.there)
-    except (NotYet, DamagedError):
+    except (ProcessError, DamagedError):
         return False
     return True
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from gpulab import session
 from gpulab.lab.faults.jobs import Call, packed
-from gpulab_course.teach.judge.process.tree import end_descendants
+from gpulab.processes.tree import end_descendants
 from virtualgpu.compile.toolkit import find_tool
 from virtualgpu.errors import ToolMissingError
 

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from gpulab import session
-from gpulab_course.teach.judge.process.group import Group
+from gpulab.processes.group import Group
 from virtualgpu.errors import GpulabError
 from virtualgpu.records.traffic.collective import Operation, brought, is_right
 

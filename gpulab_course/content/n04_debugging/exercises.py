@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from gpulab import session
+from gpulab.processes.errors import spelt
 from gpulab.words import count as counted
 from gpulab_course.teach.judge import (
     Advice,
@@ -28,7 +29,7 @@ from gpulab_course.teach.judge import (
     advice,
     draw,
 )
-from gpulab_course.teach.judge.python.functions import equals, is_whole, must_be_a_function, parts_of, spelt
+from gpulab_course.teach.judge.python.functions import equals, is_whole, must_be_a_function, parts_of
 from virtualgpu.records import Dim3
 
 # 04-whodunit

@@ -10,6 +10,7 @@ import numpy as np
 
 from gpulab import session
 from gpulab.lab.timeline import timeline
+from gpulab.processes.values import kind_of
 from gpulab.words import count as counted
 from gpulab_course.content.n07_streams import work
 from gpulab_course.teach.judge import (
@@ -22,7 +23,6 @@ from gpulab_course.teach.judge import (
     ProgramExercise,
     PythonExercise,
 )
-from gpulab_course.teach.judge.process.values import kind_of
 from gpulab_course.teach.judge.python.functions import call_here
 
 # 07-stopwatch

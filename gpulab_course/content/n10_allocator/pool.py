@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpulab import session
+from gpulab.processes.errors import unexpected
 from gpulab_course.teach.judge import Draw
-from gpulab_course.teach.judge.python.functions import unexpected
 
 UNIT_BYTES = 512
 

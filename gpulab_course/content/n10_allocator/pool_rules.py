@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from gpulab.processes.values import DamagedError, kind_of
 from gpulab_course.content.n10_allocator.pool import UNIT_BYTES, Ask
 from gpulab_course.teach.judge import NotYet, is_whole
-from gpulab_course.teach.judge.process.values import DamagedError, kind_of
 
 _POOLS = 2
 _JOIN = "join what is free, and give back each block that is a whole segment."

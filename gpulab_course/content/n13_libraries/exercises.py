@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpulab.analysis.formats import BF16, FP32, TF32
+from gpulab.processes.errors import spelt
 from gpulab_course.content.n13_libraries.libraries import exercises as libraries
 from gpulab_course.teach.judge import (
     Advice,
@@ -29,7 +30,7 @@ from gpulab_course.teach.judge import (
     draw,
     is_number,
 )
-from gpulab_course.teach.judge.python.functions import must_be_a_function, spelt
+from gpulab_course.teach.judge.python.functions import must_be_a_function
 from virtualgpu.records import Dim3
 
 Singles = npt.NDArray[np.float32]

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gpulab.processes.errors import spelt
 from gpulab.session import on_device
 from gpulab.words import count
 from gpulab_course.content.n14_random.generators import philox_words, tile_tree
@@ -26,7 +27,7 @@ from gpulab_course.teach.judge import (
     advice,
     draw,
 )
-from gpulab_course.teach.judge.python.functions import must_be_a_function, spelt
+from gpulab_course.teach.judge.python.functions import must_be_a_function
 from virtualgpu.records import Dim3
 
 # 14-philox

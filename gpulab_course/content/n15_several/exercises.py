@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gpulab.processes.errors import spelt
 from gpulab.words import count, size
 from gpulab_course.teach.judge import Answer, NotYet, PythonExercise
-from gpulab_course.teach.judge.python.functions import is_whole, must_be_a_function, parts_of, spelt
+from gpulab_course.teach.judge.python.functions import is_whole, must_be_a_function, parts_of
 from gpulab_course.teach.judge.python.several import HOWS, Gpus, gpus, tried
 
 Told = dict[str, Any]

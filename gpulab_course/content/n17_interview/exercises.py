@@ -12,6 +12,7 @@ import numpy as np
 from gpulab import session
 from gpulab.lab.kernels import count
 from gpulab.lab.why.diagnose import diagnose as diagnosis
+from gpulab.processes.errors import spelt
 from gpulab.words import count as plural
 from gpulab_course.content.n17_interview.cards.laboratory import DEVICES, info, kernel, on
 from gpulab_course.teach.judge import (
@@ -30,7 +31,7 @@ from gpulab_course.teach.judge import (
     advice,
     draw,
 )
-from gpulab_course.teach.judge.python.functions import equals, is_number, must_be_a_function, spelt
+from gpulab_course.teach.judge.python.functions import equals, is_number, must_be_a_function
 from virtualgpu.records import Dim3
 
 # 17-estimate

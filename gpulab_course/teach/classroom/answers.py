@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from gpulab import session
+from gpulab.processes.errors import ProcessError
+from gpulab.processes.talk import Talk
+from gpulab.processes.values import DamagedError
 from gpulab_course.content import copies
 from gpulab_course.teach import folders
 from gpulab_course.teach.judge.check import UnknownExerciseError, judge
 from gpulab_course.teach.judge.exercise import Exercise, KernelExercise, NotYet
-from gpulab_course.teach.judge.process.talk import Talk
-from gpulab_course.teach.judge.process.values import DamagedError
 from gpulab_course.teach.judge.verdict import Verdict
 from virtualgpu.errors import GpulabError, did_you_mean
 from virtualgpu.protocol import kernel_source
@@ -105,7 +106,7 @@ def judged(exercise_id: str, path: Path) -> Verdict:
         return judge(exercise, module)
     try:
         return judge(exercise, _kernel(module))
-    except NotYet as reason:
+    except ProcessError as reason:
         return Verdict(exercise_id, False, str(reason))
     except DamagedError:
         return Verdict(exercise_id, False, "it wrote to a file that is not its own; leave descriptors alone.")

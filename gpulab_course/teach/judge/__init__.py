@@ -139,6 +139,7 @@ The stage is empty for what cannot be tried at all (it does not compile, is no k
 functions.
 """
 
+from gpulab.processes.errors import spelt
 from gpulab_course.teach.judge import advice, draw
 from gpulab_course.teach.judge.compare import Near
 from gpulab_course.teach.judge.draw import Draw, blocks_for
@@ -158,7 +159,7 @@ from gpulab_course.teach.judge.exercise import (
 )
 from gpulab_course.teach.judge.mutants import Right, Wrong, kernel_text
 from gpulab_course.teach.judge.python.answer import Answer, call
-from gpulab_course.teach.judge.python.functions import as_float, is_number, is_whole, parts_of, spell, spelt
+from gpulab_course.teach.judge.python.functions import as_float, is_number, is_whole, parts_of, spell
 
 __all__ = [
     "Advice",

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from gpulab.processes.errors import ProcessError
 from gpulab_course.teach.judge import draw
 from gpulab_course.teach.judge.compare import Array, Near
 from gpulab_course.teach.judge.draw import Draw
@@ -33,7 +34,7 @@ _SCALARS = {
 }
 
 
-class NotYet(Exception):
+class NotYet(ProcessError):
     """The answer is not right yet; the message says why, in a sentence for the learner."""
 
 

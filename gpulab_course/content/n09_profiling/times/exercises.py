@@ -12,9 +12,9 @@ from gpulab import session
 from gpulab.lab.profiling.profile import ProfileReport, profile
 from gpulab.lab.streams import check_streams
 from gpulab.lab.timeline import timeline
+from gpulab.processes.values import OnDevice
 from gpulab_course.content.n09_profiling.times import stages
 from gpulab_course.teach.judge import Answer, NotYet, PythonExercise, as_float, is_number, parts_of, spelt
-from gpulab_course.teach.judge.process.values import OnDevice
 from gpulab_course.teach.judge.python.functions import call_here
 from virtualgpu.records import Timeline
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from gpulab.processes import child
+from gpulab.processes.values import Other
 from gpulab_course.teach.judge.draw import Draw
-from gpulab_course.teach.judge.process import child
-from gpulab_course.teach.judge.process.values import Other
 from gpulab_course.teach.judge.python.functions import must_be_a_function, must_return, spell
 
 

@@ -14,17 +14,22 @@ from typing import Any
 
 import gpulab_course.content
 from gpulab import session
+from gpulab.processes import child
+from gpulab.processes.errors import ProcessError, unexpected
+from gpulab.processes.talk import Talk
+from gpulab.processes.values import DamagedError
+from gpulab_course.teach.first_lines import say_left_out
 from gpulab_course.teach.judge.exercise import NotYet, ProgramExercise, PythonExercise
 from gpulab_course.teach.judge.past import Past
-from gpulab_course.teach.judge.process import child
-from gpulab_course.teach.judge.process.talk import Talk
-from gpulab_course.teach.judge.process.values import DamagedError
 from gpulab_course.teach.judge.python.answer import Answer, seed_of_answer
-from gpulab_course.teach.judge.python.functions import unexpected
 from gpulab_course.teach.judge.python.programs import judge_program
 from gpulab_course.teach.judge.verdict import Verdict
 from virtualgpu.errors import UnknownDeviceError
 
+# Modules that an answer's process needs.
+MODULES = ("gpulab_course.content", "gpulab_course.teach.judge.python.performed", __name__)
+SHOWN_LINES = 20
+_SHOWN_COLUMNS = 200
 _SENT_BYTES = 256 << 20
 _DAMAGED = (
     "what came back is not what the check asked for: something else was written to a file that is not yours. "
@@ -82,7 +87,7 @@ def _judged(exercise: PythonExercise | ProgramExercise, answer: Any, device: str
                     past.failed("", seed)
                     raise
         return Verdict(exercise.exercise_id, True, praise)
-    except NotYet as reason:
+    except ProcessError as reason:
         return not_yet(str(reason))
     except DamagedError:
         return not_yet(_DAMAGED)
@@ -96,17 +101,45 @@ def _judged(exercise: PythonExercise | ProgramExercise, answer: Any, device: str
 @contextlib.contextmanager
 def _talk(device: str, limit_s: float) -> Iterator[Talk]:
     """A process for an answer; what that prints is shown in the end."""
-    with Talk(device, limit_s) as talk:
+    with Talk(device, limit_s, modules=MODULES) as talk:
         try:
             yield talk
         finally:
-            talk.show_printed()
+            _show_printed(talk)
+
+
+def _show_printed(talk: Talk) -> None:
+    """End an answer's process, and show the first lines that it printed, and how many more there were."""
+    text, count = talk.printed()
+    lines = text.splitlines()[:SHOWN_LINES]
+    for line in lines:
+        print(line if len(line) <= _SHOWN_COLUMNS else f"{line[:_SHOWN_COLUMNS]}…")
+    say_left_out(count - len(lines))
+
+
+def prepare(_: Any, folders: list[str], cupy: bool) -> None:
+    """Let an answer's process find the notebooks' folders, and the virtual GPU as CuPy if that is in use."""
+    gpulab_course.content.__path__[:] = folders
+    if cupy and session.real_cp() is None:
+        import virtualgpu
+
+        virtualgpu.as_cupy()
 
 
 def _put(talk: Talk, pickled: bytes, seed: int) -> Answer:
     """Bring an answer into a process."""
-    is_function, kind = talk.ask("", child.load, list(gpulab_course.content.__path__), pickled)
-    return Answer(talk.ask, seed, bool(is_function), str(kind))
+
+    def ask(shown: str, function: Callable[..., Any], *arguments: Any, back: Any = None) -> Any:
+        try:
+            return talk.ask(shown, function, *arguments, back=back)
+        except NotYet:
+            raise
+        except ProcessError as error:
+            raise NotYet(str(error)) from None
+
+    ask("", prepare, list(gpulab_course.content.__path__), b"cupy" in pickled)
+    is_function, kind = ask("", child.load, pickled)
+    return Answer(ask, seed, bool(is_function), str(kind))
 
 
 @contextlib.contextmanager
@@ -114,7 +147,7 @@ def _beside(device: str, limit_s: float) -> Iterator[Callable[[Any], Answer]]:
     """A process that an answer does not reach."""
     import cloudpickle
 
-    with Talk(device, 2 * limit_s) as talk:
+    with Talk(device, 2 * limit_s, modules=MODULES) as talk:
         yield lambda program: _put(talk, cloudpickle.dumps(program), 0)
 
 

@@ -3,39 +3,12 @@
 from __future__ import annotations
 
 import math
-import reprlib
 from typing import Any
 
 import numpy as np
 
+from gpulab.processes.errors import spelt, unexpected
 from gpulab_course.teach.judge.exercise import NotYet
-
-_LONGEST = 200
-
-
-def spelt(value: Any) -> str:
-    """A value in a message: its repr, shortened, on one line; a value whose repr fails by its type."""
-    short = reprlib.Repr()
-    short.maxstring = short.maxother = short.maxlong = 60
-    try:
-        return " ".join(short.repr(value).split())
-    except BaseException:  # an answer's repr may do anything
-        return f"a value of type {type(value).__name__}"
-
-
-def unexpected(error: BaseException) -> str:
-    """What an answer raised, in a few words."""
-    try:
-        text = str(error).strip() if error.args != (None,) else ""
-    except BaseException:  # its text may be made by the answer, too
-        text = ""
-    first = text.splitlines()[0][:_LONGEST] if text else ""
-    return f"it raised {type(error).__name__}" + (f": {first}" if first else ".")
-
-
-def exit_said(error: SystemExit) -> str:
-    """What is said of an answer that calls ``exit()``."""
-    return f"it calls exit({'' if error.code is None else spelt(error.code)}), which would end Python."
 
 
 def call_here(function: Any, *args: Any, name: str, shown: str, returns: bool = True) -> Any:

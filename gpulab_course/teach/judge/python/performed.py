@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from gpulab import session
-from gpulab_course.teach.judge.process.values import OnDevice
+from gpulab.processes.values import OnDevice
 from gpulab_course.teach.judge.python.bench import Bench
 from gpulab_course.teach.judge.python.counts import counted
 from gpulab_course.teach.judge.python.flow import flow

@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 
 from gpulab import session
+from gpulab.processes.errors import spelt
+from gpulab.processes.values import DamagedError
 from gpulab.words import count
 from gpulab_course.teach.judge import budget
 from gpulab_course.teach.judge.budget import Score
 from gpulab_course.teach.judge.draw import Draw
 from gpulab_course.teach.judge.exercise import Budget, NotYet, ProgramCase, ProgramExercise, Stage
 from gpulab_course.teach.judge.past import Past
-from gpulab_course.teach.judge.process.values import DamagedError
 from gpulab_course.teach.judge.python.answer import Answer
 from gpulab_course.teach.judge.python.counts import COUNTS, OF_CHECKED, scored
-from gpulab_course.teach.judge.python.functions import spelt
 from gpulab_course.teach.judge.python.performed import How, Task, perform
 from gpulab_course.teach.judge.python.results import compare
 from gpulab_course.teach.judge.verdict import StageResult, Verdict

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from gpulab.processes.errors import spelt
+from gpulab.processes.values import OnDevice, kind_of
 from gpulab.words import count
 from gpulab_course.teach.judge.compare import Near, first_wrong, values_of, wrong_elements
 from gpulab_course.teach.judge.exercise import NotYet, ProgramCase
-from gpulab_course.teach.judge.process.values import OnDevice, kind_of
-from gpulab_course.teach.judge.python.functions import spelt
 
 
 class _WrongValues(NotYet):

@@ -1,0 +1,37 @@
+"""The error of a process that did not do what it was asked, and the words that describe such an end."""
+
+from __future__ import annotations
+
+import reprlib
+from typing import Any
+
+_LONGEST = 200
+
+
+class ProcessError(Exception):
+    """A process has not returned a value; the message says why, in a sentence that starts with "it"."""
+
+
+def spelt(value: Any) -> str:
+    """Return a value's repr, shortened and on one line; its type where the repr fails."""
+    short = reprlib.Repr()
+    short.maxstring = short.maxother = short.maxlong = 60
+    try:
+        return " ".join(short.repr(value).split())
+    except BaseException:  # a value's repr may do anything
+        return f"a value of type {type(value).__name__}"
+
+
+def unexpected(error: BaseException) -> str:
+    """Return a short sentence for an exception, such as "it raised ValueError: too small"."""
+    try:
+        text = str(error).strip() if error.args != (None,) else ""
+    except BaseException:  # its text may be made by the program, too
+        text = ""
+    first = text.splitlines()[0][:_LONGEST] if text else ""
+    return f"it raised {type(error).__name__}" + (f": {first}" if first else ".")
+
+
+def exit_said(error: SystemExit) -> str:
+    """Return the sentence for a program that calls ``exit()``."""
+    return f"it calls exit({'' if error.code is None else spelt(error.code)}), which would end Python."
