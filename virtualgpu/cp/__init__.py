@@ -1,10 +1,10 @@
-"""The CuPy-compatible module of the virtual GPU: what ``from gpulab import cp`` is without a GPU.
+"""The CuPy-compatible module of the virtual GPU; ``from gpulab import cp`` imports it without a GPU.
 
-Arrays live in the memory of the virtual device and functions run at once on the host; durations are
-modelled. A name that CuPy has and this module has not raises ``AttributeError`` with a way around it.
+Arrays are in the memory of the virtual device, functions run at once on the host, and durations are
+modelled. A name that exists in CuPy but not here raises ``AttributeError`` with an alternative.
 """
 
-# ruff: noqa: F401, F403 - what is imported here is what cp offers
+# ruff: noqa: F401, F403 - the imported names are the interface of cp
 from __future__ import annotations
 
 import importlib as _importlib
@@ -63,7 +63,7 @@ from virtualgpu.cp import _util, cuda, exceptions, fft, lib, linalg, random, tes
 from virtualgpu.cp._core.array import ndarray
 from virtualgpu.cp._core.dlpack import from_dlpack
 from virtualgpu.cp._core.operators import FunctionMethods as _FunctionMethods
-from virtualgpu.cp._missing_names import absent as _absent
+from virtualgpu.cp._missing_names import missing_attribute as _missing_attribute
 from virtualgpu.cp._routines.creation import *
 from virtualgpu.cp._routines.documented import add_examples as _add_examples
 from virtualgpu.cp._routines.documented import document_methods as _document_methods
@@ -86,11 +86,11 @@ if _TYPE_CHECKING:
     from virtualgpu.cp._elementwise.fusion import fuse
     from virtualgpu.cp._elementwise.reduction import ReductionKernel
 
-# The CuPy whose interface this follows, marked as ours the way PEP 440 marks local versions.
+# The CuPy version whose interface this module follows, with a local version label (PEP 440).
 __version__ = "14.0.0+virtualgpu"
 
-# What needs the compiler and the engine loads when it is first used.
-_COMPILED = {
+# Names that need the compiler and the engine; their modules are loaded at the first use.
+_LAZY_NAMES = {
     "RawKernel": "_core.raw_kernel",
     "RawModule": "_core.raw_kernel",
     "ElementwiseKernel": "_elementwise.elementwise",
@@ -131,30 +131,31 @@ cdouble = complex128
 
 
 def get_default_memory_pool() -> _MemoryPool:
-    """The pool that new arrays come from unless ``cp.cuda.set_allocator`` changed it."""
+    """Return the pool of new arrays, unless ``cp.cuda.set_allocator`` changed the allocator."""
     return _default_memory_pool()
 
 
 def get_default_pinned_memory_pool() -> _PinnedMemoryPool:
-    """The pool of page-locked host memory."""
+    """Return the pool of pinned (page-locked) host memory."""
     return _default_pinned_pool()
 
 
 def is_available() -> _Any:
-    """Whether kernels can run: always True on the virtual GPU."""
+    """Return whether kernels can run: always True on the virtual GPU."""
     return cuda.is_available()
 
 
 def show_config() -> None:
-    """Print what stands behind ``cp``."""
+    """Print the device of ``cp`` and its compute capability."""
     info = _machine.current().current_device.info
     print(f"cp is gpulab's virtual GPU: {info.as_virtual.label}, compute capability {info.capability}.")
 
 
-# Pickles name the module of a function, those of arrays that of `array`: loading one then loads all of cp.
+# A pickle contains the module name of a function (for an array: of `array`), so loading one imports all of
+# cp.
 for _value in [*globals().values()]:
-    _ours = isinstance(_value, _FunctionType) and _value.__module__.startswith("virtualgpu.")
-    if _ours and globals().get(_value.__name__) is _value:
+    _is_own_function = isinstance(_value, _FunctionType) and _value.__module__.startswith("virtualgpu.")
+    if _is_own_function and globals().get(_value.__name__) is _value:
         _value.__module__ = __name__
 ndarray._module = _sys.modules[__name__]
 _add_examples({"cp": ndarray._module, "cp.fft": fft, "cp.linalg": linalg, "cp.random": random})
@@ -162,13 +163,13 @@ _document_methods(_FunctionMethods, ndarray._module)
 
 
 def __getattr__(name: str) -> _Any:
-    if name in _COMPILED:
-        return getattr(_importlib.import_module(f"virtualgpu.cp.{_COMPILED[name]}"), name)
+    if name in _LAZY_NAMES:
+        return getattr(_importlib.import_module(f"virtualgpu.cp.{_LAZY_NAMES[name]}"), name)
     if name.startswith("__"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    raise _absent("cp", name, __dir__(), _REMEDIES.get(name, ""))
+    raise _missing_attribute("cp", name, __dir__(), _REMEDIES.get(name, ""))
 
 
 def __dir__() -> list[str]:
     public = {name for name in globals() if not name.startswith("_")} - {"annotations"}
-    return sorted(public | set(_COMPILED))
+    return sorted(public | set(_LAZY_NAMES))

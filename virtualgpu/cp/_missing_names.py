@@ -1,4 +1,4 @@
-"""Errors for names that CuPy has and the virtual GPU has not: what to use instead."""
+"""Errors for names that CuPy has and the virtual GPU does not have, with alternatives."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-# What people write who come from PyTorch, Numba or PyCUDA, and what CuPy calls it.
-_HABITS = {
+# Names of PyTorch, Numba and PyCUDA, and what to write with CuPy instead.
+_NAMES_ELSEWHERE = {
     "cp": {
         "tensor": "write cp.array(data)",
         "from_numpy": "write cp.asarray(a)",
@@ -47,21 +47,21 @@ _HABITS = {
     "cp.random": {"manual_seed": "write cp.random.seed(n)"},
 }
 _GET = "write x.get(), or cp.asnumpy(x), to copy it to the host as a NumPy array"
-_THERE = "cp's arrays lie on the GPU already; cp.asarray(a) copies a NumPy array there"
-_GRADIENTS = "cp computes no gradients; "
-_ARRAY_HABITS = {
+_ALREADY_ON_GPU = "cp's arrays lie on the GPU already; cp.asarray(a) copies a NumPy array there"
+_NO_GRADIENTS = "cp computes no gradients; "
+_ARRAY_NAMES_ELSEWHERE = {
     "cpu": _GET,
     "numpy": _GET,
     "to_numpy": _GET,
     "copy_to_host": _GET,
-    "cuda": _THERE,
-    "gpu": _THERE,
-    "to": f"{_THERE}, x.astype(cp.float32) converts, and x.get() copies to the host",
+    "cuda": _ALREADY_ON_GPU,
+    "gpu": _ALREADY_ON_GPU,
+    "to": f"{_ALREADY_ON_GPU}, x.astype(cp.float32) converts, and x.get() copies to the host",
     "is_cuda": "it is always so; isinstance(x, cp.ndarray) tells it from a NumPy array",
-    "detach": f"{_GRADIENTS}leave it out",
-    "backward": f"{_GRADIENTS}that takes a framework such as PyTorch",
-    "grad": f"{_GRADIENTS}that takes a framework such as PyTorch",
-    "requires_grad": f"{_GRADIENTS}that takes a framework such as PyTorch",
+    "detach": f"{_NO_GRADIENTS}leave it out",
+    "backward": f"{_NO_GRADIENTS}that takes a framework such as PyTorch",
+    "grad": f"{_NO_GRADIENTS}that takes a framework such as PyTorch",
+    "requires_grad": f"{_NO_GRADIENTS}that takes a framework such as PyTorch",
     "clone": "write x.copy()",
     "numel": "write x.size",
     "dim": "write x.ndim",
@@ -87,110 +87,119 @@ _ARRAY_HABITS = {
 }
 
 
-def absent(where: str, name: str, known: Iterable[str], remedy: str = "") -> AttributeError:
-    """The error for a missing attribute `name` of the module ``cp.<where>``.
+def missing_attribute(
+    module_name: str, name: str, known_names: Iterable[str], remedy: str = ""
+) -> AttributeError:
+    """Return the error for a missing attribute `name` of the module ``cp.<module_name>``.
 
     Parameters
     ----------
-    where
-        Such as ``"cp.linalg"``.
-    known
-        What the module has, to suggest the nearest.
+    module_name
+        Name of the module, such as ``"cp.linalg"``.
+    known_names
+        Names that the module has, to suggest the nearest one.
     remedy
-        What to do instead; found out if not given.
+        Alternative to suggest; determined here if it is empty.
     """
-    text = f"the virtual GPU's {where} has no {name!r}"
-    remedy = remedy or _HABITS.get(where, {}).get(name, "")
+    message = f"the virtual GPU's {module_name} has no {name!r}"
+    remedy = remedy or _NAMES_ELSEWHERE.get(module_name, {}).get(name, "")
     if remedy:
-        return AttributeError(f"{text}: {remedy}.", name=name)
-    host: Any = np
-    for part in [*where.split(".")[1:], name]:
-        host = getattr(host, part, None)
-    near = difflib.get_close_matches(name, [n for n in known if not n.startswith("_")], n=1, cutoff=0.75)
-    others = [other for other in _places_of(name) if other != f"{where}.{name}"]
-    path = f"numpy{where.removeprefix('cp')}.{name}"
-    if isinstance(host, type | ModuleType) or (host is not None and not callable(host)):
-        text += f"; {path} is for arrays on the host: cp.asnumpy(x) makes one, cp.asarray copies back"
-    elif host is not None:
-        text += f"; {path} has it: copy with cp.asnumpy(x), compute on the host, copy back with cp.asarray"
-    elif others:
-        text += f": write {others[0]}"
-    elif near:
-        text += f". Did you mean {where}.{near[0]}?"
-        return AttributeError(text, name=name)
+        return AttributeError(f"{message}: {remedy}.", name=name)
+    numpy_object: Any = np
+    for step in [*module_name.split(".")[1:], name]:
+        numpy_object = getattr(numpy_object, step, None)
+    similar_names = difflib.get_close_matches(
+        name, [n for n in known_names if not n.startswith("_")], n=1, cutoff=0.75
+    )
+    other_paths = [path for path in _paths_of(name) if path != f"{module_name}.{name}"]
+    path = f"numpy{module_name.removeprefix('cp')}.{name}"
+    if isinstance(numpy_object, type | ModuleType) or (
+        numpy_object is not None and not callable(numpy_object)
+    ):
+        message += f"; {path} is for arrays on the host: cp.asnumpy(x) makes one, cp.asarray copies back"
+    elif numpy_object is not None:
+        message += f"; {path} has it: copy with cp.asnumpy(x), compute on the host, copy back with cp.asarray"
+    elif other_paths:
+        message += f": write {other_paths[0]}"
+    elif similar_names:
+        message += f". Did you mean {module_name}.{similar_names[0]}?"
+        return AttributeError(message, name=name)
     else:
-        text += f"; dir({where}) lists what it has. With CuPy on an NVIDIA GPU more is there"
-    return AttributeError(f"{text}.", name=name)
+        message += f"; dir({module_name}) lists what it has. With CuPy on an NVIDIA GPU more is there"
+    return AttributeError(f"{message}.", name=name)
 
 
-def _places_of(name: str) -> list[str]:
-    """Where in ``cp`` something has this name: ``cp.random.rand`` for ``rand``."""
-    found = []
-    for place in ("cp", "cp.random", "cp.linalg", "cp.fft", "cp.cuda", "cp.cuda.runtime"):
-        module = sys.modules.get(f"virtualgpu.{place}")
+def _paths_of(name: str) -> list[str]:
+    """Return the paths in ``cp`` of objects with this name, such as ``cp.random.rand`` for ``rand``."""
+    paths = []
+    for module_path in ("cp", "cp.random", "cp.linalg", "cp.fft", "cp.cuda", "cp.cuda.runtime"):
+        module = sys.modules.get(f"virtualgpu.{module_path}")
         if module is not None and name in module.__dict__.get("__dir__", list)():
-            found.append(f"{place}.{name}")
-    return found
+            paths.append(f"{module_path}.{name}")
+    return paths
 
 
-def no_attribute(kind: Any, name: str) -> str:
-    """What is said of an attribute that device arrays have not."""
-    text = f"'cupy.ndarray' object has no attribute {name!r}"
+def missing_array_attribute(array_class: Any, name: str) -> str:
+    """Return the error message for an attribute that device arrays do not have."""
+    message = f"'cupy.ndarray' object has no attribute {name!r}"
     if name.startswith("_"):
-        return text
-    if name in _ARRAY_HABITS:
-        return f"{text}: {_ARRAY_HABITS[name]}."
+        return message
+    if name in _ARRAY_NAMES_ELSEWHERE:
+        return f"{message}: {_ARRAY_NAMES_ELSEWHERE[name]}."
     if hasattr(np.ndarray, name):
-        return f"{text}. NumPy arrays have it: copy the array to the host first, x.get().{name}"
-    near = difflib.get_close_matches(name, [n for n in dir(kind) if not n.startswith("_")], n=1, cutoff=0.75)
-    if near:
-        return f"{text}. Did you mean {near[0]!r}?"
-    if callable(kind._module.__dict__.get(name)):
-        return f"{text}: it is a function, cp.{name}(x)."
-    return f"{text}. See dir(x) for what device arrays have."
+        return f"{message}. NumPy arrays have it: copy the array to the host first, x.get().{name}"
+    similar_names = difflib.get_close_matches(
+        name, [n for n in dir(array_class) if not n.startswith("_")], n=1, cutoff=0.75
+    )
+    if similar_names:
+        return f"{message}. Did you mean {similar_names[0]!r}?"
+    if callable(array_class._module.__dict__.get(name)):
+        return f"{message}: it is a function, cp.{name}(x)."
+    return f"{message}. See dir(x) for what device arrays have."
 
 
 def module_getattr(
-    where: str, namespace: dict[str, Any], remedies: dict[str, str] | None = None
+    module_name: str, namespace: dict[str, Any], remedies: dict[str, str] | None = None
 ) -> Callable[[str], Any]:
-    """A module's ``__getattr__``, which explains what is missing, and a ``__dir__`` of its public names."""
+    """Return a module's ``__getattr__``, which explains missing names, and set its ``__dir__``."""
 
-    def missing(name: str) -> Any:
+    def raise_missing(name: str) -> Any:
         if name.startswith("__"):
-            raise AttributeError(f"module {where!r} has no attribute {name!r}", name=name)
-        raise absent(where, name, public_names(namespace), (remedies or {}).get(name, ""))
+            raise AttributeError(f"module {module_name!r} has no attribute {name!r}", name=name)
+        raise missing_attribute(module_name, name, public_names(namespace), (remedies or {}).get(name, ""))
 
     namespace.setdefault("__dir__", lambda: public_names(namespace))
-    return missing
+    return raise_missing
 
 
 def public_names(namespace: dict[str, Any]) -> list[str]:
-    """A module's ``__all__``, or else what it defines itself: no typing, no helpers of other modules."""
+    """Return a module's ``__all__``, or else the public names that it defines itself."""
     if "__all__" in namespace:
         return sorted(namespace["__all__"])
-    own = (namespace["__name__"], "virtualgpu.cuda_errors")
+    own_modules = (namespace["__name__"], "virtualgpu.cuda_errors")
     return sorted(
         name
         for name, value in namespace.items()
-        if not name.startswith("_") and (isinstance(value, int) or getattr(value, "__module__", "") in own)
+        if not name.startswith("_")
+        and (isinstance(value, int) or getattr(value, "__module__", "") in own_modules)
     )
 
 
 class Namespace(ModuleType):
-    """A submodule such as ``cp.cuda.driver``: names given one by one, and what is said of others."""
+    """A submodule such as ``cp.cuda.driver`` with given members, which explains missing names."""
 
-    def __init__(self, where: str, **members: Any) -> None:
-        super().__init__(f"virtualgpu.{where}")
+    def __init__(self, module_name: str, **members: Any) -> None:
+        super().__init__(f"virtualgpu.{module_name}")
         self.__dict__.update(members)
-        self._where = where
+        self._module_name = module_name
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
-            raise AttributeError(f"module {self.__dict__.get('_where')!r} has no attribute {name!r}")
-        raise absent(self._where, name, dir(self))
+            raise AttributeError(f"module {self.__dict__.get('_module_name')!r} has no attribute {name!r}")
+        raise missing_attribute(self._module_name, name, dir(self))
 
     def __dir__(self) -> list[str]:
         return sorted(name for name in self.__dict__ if not name.startswith("_"))
 
     def __repr__(self) -> str:
-        return f"<{self._where} of the virtual GPU>"
+        return f"<{self._module_name} of the virtual GPU>"

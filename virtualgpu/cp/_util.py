@@ -1,4 +1,4 @@
-"""``cp._util``: of CuPy's private helpers, those that programs use."""
+"""``cp._util``: the private helpers of CuPy that programs use."""
 
 from __future__ import annotations
 

@@ -19,32 +19,35 @@ __all__ = [
     *("irfft", "irfft2", "irfftn", "rfft", "rfft2", "rfftfreq", "rfftn"),
 ]
 
-# A transform of so many elements is one kernel of cuFFT's.
-_ONE_KERNEL = 4096
+# Largest number of elements that cuFFT transforms in one kernel.
+_ONE_KERNEL_ELEMENTS = 4096
 
 
 def _passes(long: float, short: float) -> _Callable[..., float]:
-    """How often a transform's bytes move, as an H200's times of 2^23 and of rows of 4,096 elements tell."""
+    """Return a function for the number of times that a transform moves its bytes.
+
+    From an H200's times of 2^23 elements (`long`) and of rows of 4,096 elements (`short`).
+    """
 
     def passes(a: _Any, n: int | None = None, axis: int = -1, *_: _Any, **__: _Any) -> float:
-        return short if (n or np.shape(a)[axis]) <= _ONE_KERNEL else long
+        return short if (n or np.shape(a)[axis]) <= _ONE_KERNEL_ELEMENTS else long
 
     return passes
 
 
-def _planes(*_: _Any, **__: _Any) -> float:
+def _two_pass_bytes(*_: _Any, **__: _Any) -> float:
     return 3.9  # rows, then columns; CuPy 14.2 on an H200, 4,096 by 4,096
 
 
-# Inverse transforms are divided by their length in a pass of its own; CuPy 14.2 on an H200.
+# Inverse transforms are divided by their length in a separate pass; CuPy 14.2 on an H200.
 fft = lift(np.fft.fft, passes=_passes(4.2, 1.4))
 ifft = lift(np.fft.ifft, passes=_passes(4.9, 2.1))
 rfft = lift(np.fft.rfft, passes=_passes(5.9, 1.4))
 irfft = lift(np.fft.irfft, passes=_passes(9.2, 2.1))
-fft2 = lift(np.fft.fft2, passes=_planes)
-ifft2 = lift(np.fft.ifft2, passes=_planes)
-fftn = lift(np.fft.fftn, passes=_planes)
-ifftn = lift(np.fft.ifftn, passes=_planes)
+fft2 = lift(np.fft.fft2, passes=_two_pass_bytes)
+ifft2 = lift(np.fft.ifft2, passes=_two_pass_bytes)
+fftn = lift(np.fft.fftn, passes=_two_pass_bytes)
+ifftn = lift(np.fft.ifftn, passes=_two_pass_bytes)
 rfft2 = lift(np.fft.rfft2)
 irfft2 = lift(np.fft.irfft2)
 rfftn = lift(np.fft.rfftn)
@@ -56,16 +59,16 @@ ifftshift = lift(np.fft.ifftshift)
 
 
 def fftfreq(n: int, d: float = 1.0) -> ndarray:
-    """Frequencies of `fft`'s bins for `n` samples at distance `d`."""
+    """Return the frequencies of `fft`'s bins for `n` samples at distance `d`."""
     return array(np.fft.fftfreq(n, d))
 
 
 def rfftfreq(n: int, d: float = 1.0) -> ndarray:
-    """Frequencies of `rfft`'s bins for `n` samples at distance `d`."""
+    """Return the frequencies of `rfft`'s bins for `n` samples at distance `d`."""
     return array(np.fft.rfftfreq(n, d))
 
 
-# The virtual GPU's transforms need no plans: what CuPy keeps of cuFFT's is empty here.
+# The virtual GPU's transforms need no plans, so the cache of cuFFT's plans is empty here.
 config = _Namespace(
     "cp.fft.config",
     enable_nd_planning=True,

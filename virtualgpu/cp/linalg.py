@@ -31,33 +31,33 @@ __all__ = [
 LinAlgError = np.linalg.LinAlgError
 
 
-def _least(first_us: float, column_us: float = 0.0) -> _Callable[..., float]:
-    """A factorization goes column by column, each waiting for the one before: so long it takes at least.
+def _minimum_ns(first_us: float, column_us: float = 0.0) -> _Callable[..., float]:
+    """Return a function for the minimum time of a factorization, whose columns depend on each other.
 
-    From times of CuPy 14.2 between events on an H200, of matrices of 64 and, where columns have a time, of
-    512 rows.
+    From times of CuPy 14.2 between events on an H200, of matrices of 64 rows and, if `column_us` is given,
+    of 512 rows.
     """
     return lambda a, *_, **__: 1e3 * (first_us + column_us * np.shape(a)[-1])
 
 
 norm = lift(np.linalg.norm)
-det = lift(np.linalg.det, least_ns=_least(315, 1.26))
-slogdet = lift(np.linalg.slogdet, least_ns=_least(315, 1.26))
+det = lift(np.linalg.det, least_ns=_minimum_ns(315, 1.26))
+slogdet = lift(np.linalg.slogdet, least_ns=_minimum_ns(315, 1.26))
 pinv = lift(np.linalg.pinv)
-inv = lift(np.linalg.inv, least_ns=_least(72, 2.14))
+inv = lift(np.linalg.inv, least_ns=_minimum_ns(72, 2.14))
 matrix_power = lift(np.linalg.matrix_power)
-solve = lift(np.linalg.solve, operands=2, least_ns=_least(70, 1.89))
-lstsq = lift(np.linalg.lstsq, operands=2)
-cholesky = lift(np.linalg.cholesky, least_ns=_least(84))
-qr = lift(np.linalg.qr, least_ns=_least(282))
-svd = lift(np.linalg.svd, least_ns=_least(2514))
-eigh = lift(np.linalg.eigh, least_ns=_least(773))
+solve = lift(np.linalg.solve, operand_count=2, least_ns=_minimum_ns(70, 1.89))
+lstsq = lift(np.linalg.lstsq, operand_count=2)
+cholesky = lift(np.linalg.cholesky, least_ns=_minimum_ns(84))
+qr = lift(np.linalg.qr, least_ns=_minimum_ns(282))
+svd = lift(np.linalg.svd, least_ns=_minimum_ns(2514))
+eigh = lift(np.linalg.eigh, least_ns=_minimum_ns(773))
 eigvalsh = lift(np.linalg.eigvalsh)
 matrix_rank = lift(np.linalg.matrix_rank)
 eig = lift(np.linalg.eig)
 eigvals = lift(np.linalg.eigvals)
 cond = lift(np.linalg.cond)
-tensorsolve = lift(np.linalg.tensorsolve, operands=2)
+tensorsolve = lift(np.linalg.tensorsolve, operand_count=2)
 tensorinv = lift(np.linalg.tensorinv)
 cross = _functions.cross
 matmul = _functions.matmul

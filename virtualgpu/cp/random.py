@@ -1,8 +1,8 @@
 """``cp.random``: random arrays, reproducible by seed.
 
-`Generator` gives the numbers that cuRAND's device API gives on a real GPU. The functions of this module and
-`RandomState` take NumPy's, so the same seed gives the same array on every computer, but not the array that
-cuRAND's host API gives on a real GPU: compare distributions there, not numbers.
+`Generator` returns the numbers that cuRAND's device API returns on a real GPU. The functions of this module
+and `RandomState` use NumPy's numbers: the same seed returns the same array on every computer, but not the
+array of cuRAND's host API on a real GPU. Compare distributions there, not numbers.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ from virtualgpu.cp.cuda._memory.pool import check_room
 from virtualgpu.cp.cuda.stream import is_capturing
 from virtualgpu.model import machine as _machine
 
-_UNSAVED = (
+_NO_STATE_REMEDY = (
     "Where it stands cannot be read: seed it at the point to return to, and seed it there again, or draw "
     "from a Generator, whose states can be kept."
 )
 
 
-def _size(size: Any) -> tuple[int, ...]:
+def _shape_of(size: Any) -> tuple[int, ...]:
     if size is None:
         return ()
     return (int(size),) if np.ndim(size) == 0 else tuple(int(n) for n in size)
 
 
-def _parameter(value: Any) -> Any:
+def _host_parameter(value: Any) -> Any:
     return value._host if isinstance(value, ndarray) else value
 
 
-def _refuse_captured() -> None:
-    """A graph would repeat the same numbers: CuPy does not let cuRAND into one."""
+def _check_capture() -> None:
+    """Raise CuPy's error while a graph is captured, which would repeat the same numbers."""
     if is_capturing():
         raise NotImplementedError(
             "calling cuRAND API during stream capture is currently unsupported. Draw the numbers before "
@@ -53,17 +53,17 @@ def _refuse_captured() -> None:
         )
 
 
-def _output(host: Any, dtype: Any, name: str) -> ndarray:
-    _refuse_captured()
+def _device_array(host: Any, dtype: Any, name: str) -> ndarray:
+    _check_capture()
     contents = np.asarray(host, dtype=checked_dtype(dtype))
     return ndarray._computed(f"curand_{name}", contents, lambda: contents)
 
 
 def _float_dtype(dtype: Any) -> np.dtype[Any]:
-    kind: np.dtype[Any] = np.dtype(dtype)
-    if kind.char not in "fd":
+    float_dtype: np.dtype[Any] = np.dtype(dtype)
+    if float_dtype.char not in "fd":
         raise TypeError("cupy.random only supports float32 and float64")
-    return kind
+    return float_dtype
 
 
 class RandomState:
@@ -72,7 +72,7 @@ class RandomState:
     Parameters
     ----------
     seed : int, optional
-        The same seed gives the same arrays; without one they differ from run to run.
+        The same seed produces the same arrays; without a seed they differ from run to run.
     """
 
     def __init__(self, seed: Any = None, method: Any = None) -> None:
@@ -85,15 +85,15 @@ class RandomState:
         )
 
     def __reduce__(self) -> Any:
-        raise TypeError(f"A RandomState cannot be pickled or copied, and CuPy's cannot. {_UNSAVED}")
+        raise TypeError(f"A RandomState cannot be pickled or copied, and CuPy's cannot. {_NO_STATE_REMEDY}")
 
     def __getattr__(self, name: str) -> Any:
         if name in ("get_state", "set_state"):
-            raise AttributeError(f"CuPy's RandomState has no {name}. {_UNSAVED}", obj=self, name=name)
+            raise AttributeError(f"CuPy's RandomState has no {name}. {_NO_STATE_REMEDY}", obj=self, name=name)
         raise AttributeError(f"'RandomState' object has no attribute '{name}'", obj=self, name=name)
 
     def seed(self, seed: Any = None) -> None:
-        """Start again from a seed between 0 and 2**64 - 1, or from the digest of a NumPy array."""
+        """Restart from a seed between 0 and 2**64 - 1, or from the digest of a NumPy array."""
         if isinstance(seed, np.ndarray):
             seed = int(hashlib.md5(seed.tobytes(), usedforsecurity=False).hexdigest()[:16], 16)
         elif seed is not None:
@@ -105,17 +105,17 @@ class RandomState:
         self._host = np.random.Generator(np.random.Philox(seed))
 
     def _draw(self, name: str, size: Any, dtype: Any, *parameters: Any) -> ndarray:
-        values = tuple(_parameter(value) for value in parameters)
-        shape = None if size is None and any(np.ndim(v) for v in values) else _size(size)
+        values = tuple(_host_parameter(value) for value in parameters)
+        shape = None if size is None and any(np.ndim(v) for v in values) else _shape_of(size)
         if shape is not None:
             check_room(math.prod(shape) * np.dtype(dtype).itemsize)
-        return _output(getattr(self._host, name)(*values, size=shape), dtype, name)
+        return _device_array(getattr(self._host, name)(*values, size=shape), dtype, name)
 
     def _draw_float(self, name: str, size: Any, dtype: Any) -> ndarray:
-        kind = _float_dtype(dtype)
-        shape = _size(size)
-        check_room(math.prod(shape) * kind.itemsize)
-        return _output(getattr(self._host, name)(size=shape, dtype=kind), kind, name)
+        float_dtype = _float_dtype(dtype)
+        shape = _shape_of(size)
+        check_room(math.prod(shape) * float_dtype.itemsize)
+        return _device_array(getattr(self._host, name)(size=shape, dtype=float_dtype), float_dtype, name)
 
     def normal(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dtype: Any = float) -> ndarray:
         """Normal distribution with mean `loc` and standard deviation `scale`."""
@@ -144,11 +144,11 @@ class RandomState:
         return self._draw("poisson", size, dtype, lam)
 
     def binomial(self, n: Any, p: Any, size: Any = None, dtype: Any = np.int64) -> ndarray:
-        """Successes in `n` trials of probability `p`."""
+        """Number of successes in `n` trials of probability `p`."""
         return self._draw("binomial", size, dtype, n, p)
 
     def lognormal(self, mean: Any = 0.0, sigma: Any = 1.0, size: Any = None, dtype: Any = float) -> ndarray:
-        """What has a logarithm of normal distribution, with that mean and standard deviation."""
+        """Log-normal distribution, whose logarithm has mean `mean` and standard deviation `sigma`."""
         return self._draw("lognormal", size, dtype, mean, sigma)
 
     def laplace(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dtype: Any = float) -> ndarray:
@@ -164,29 +164,29 @@ class RandomState:
         return self._draw("beta", size, dtype, a, b)
 
     def geometric(self, p: Any, size: Any = None, dtype: Any = np.int64) -> ndarray:
-        """Trials up to and including the first success, of probability `p` each."""
+        """Number of trials up to and including the first success, of probability `p` each."""
         return self._draw("geometric", size, dtype, p)
 
     def permutation(self, a: Any) -> ndarray:
-        """A random order of ``arange(a)``, or a shuffled copy of an array's first axis."""
-        host = self._host.permutation(_parameter(a))
-        return _output(host, host.dtype, "permutation")
+        """Return a random order of ``arange(a)``, or a shuffled copy of an array's first axis."""
+        host = self._host.permutation(_host_parameter(a))
+        return _device_array(host, host.dtype, "permutation")
 
     def shuffle(self, a: ndarray) -> None:
         """Shuffle an array along its first axis, in place."""
         if not isinstance(a, ndarray):
             raise TypeError("The array must be cupy.ndarray")
         check_device(a)
-        _refuse_captured()
+        _check_capture()
         name = "curand_shuffle"
-        moved = 2 * a.nbytes
+        moved_bytes = 2 * a.nbytes
         device = _machine.current().current_device
-        run_kernel(device, name, moved, lambda: self._host.shuffle(a._host), 0.0, (a,), (a,))
+        run_kernel(device, name, moved_bytes, lambda: self._host.shuffle(a._host), 0.0, (a,), (a,))
 
     def choice(self, a: Any, size: Any = None, replace: bool = True, p: Any = None) -> ndarray:
-        """A random sample of ``arange(a)`` or of a one-dimensional array."""
-        host = np.asarray(self._host.choice(_parameter(a), _size(size), replace, _parameter(p)))
-        return _output(host, host.dtype, "choice")
+        """Return a random sample of ``arange(a)`` or of a one-dimensional array."""
+        host = np.asarray(self._host.choice(_host_parameter(a), _shape_of(size), replace, _host_parameter(p)))
+        return _device_array(host, host.dtype, "choice")
 
     def random_sample(self, size: Any = None, dtype: Any = float) -> ndarray:
         """Uniform distribution over ``[0, 1)``."""
@@ -206,20 +206,22 @@ class RandomState:
         """Integers from ``[low, high)``; with one bound, from ``[0, low)``."""
         if high is None:
             low, high = 0, low
-        kind: Any = np.dtype(dtype)
-        host = self._host.integers(_parameter(low), _parameter(high), _size(size), dtype=kind)
-        return _output(host, kind, "randint")
+        integer_dtype: Any = np.dtype(dtype)
+        host = self._host.integers(
+            _host_parameter(low), _host_parameter(high), _shape_of(size), dtype=integer_dtype
+        )
+        return _device_array(host, integer_dtype, "randint")
 
 
 def default_rng(seed: Any = None) -> Generator:
-    """A generator, of XORWOW's bits unless another one is given; the same seed gives the same arrays."""
+    """Return a generator, with XORWOW's bits by default; the same seed produces the same arrays."""
     if isinstance(seed, Generator):
         return seed
     return Generator(seed if isinstance(seed, BitGenerator) else XORWOW(seed))
 
 
 def get_random_state() -> RandomState:
-    """The current device's state behind the functions of this module."""
+    """Return the current device's random state, which the functions of this module use."""
     machine = _machine.current()
     states = machine.random_states
     device_id = machine.current_device_id
@@ -230,7 +232,7 @@ def get_random_state() -> RandomState:
 
 
 def set_random_state(rs: RandomState) -> None:
-    """Let the functions of this module draw from `rs` on the current device."""
+    """Set the random state that the functions of this module use on the current device."""
     if not isinstance(rs, RandomState):
         raise TypeError(f"Random state must be an instance of RandomState. Actual: {type(rs)}")
     machine = _machine.current()
@@ -238,12 +240,12 @@ def set_random_state(rs: RandomState) -> None:
 
 
 def reset_states() -> None:
-    """Forget the states of all devices: each begins anew, from a seed that nobody chose."""
+    """Delete the states of all devices; each device then starts from a random seed."""
     _machine.current().random_states.clear()
 
 
-def _of_current_state(name: str) -> Callable[..., Any]:
-    """A method of `RandomState` as a function that draws from the current device's state."""
+def _function_of(name: str) -> Callable[..., Any]:
+    """Return a method of `RandomState` as a function of the current device's state."""
     method = getattr(RandomState, name)
 
     def draw(*args: Any, **kwargs: Any) -> Any:
@@ -252,18 +254,30 @@ def _of_current_state(name: str) -> Callable[..., Any]:
     draw.__name__ = name
     draw.__qualname__ = name
     draw.__doc__ = method.__doc__
-    told = signature(method)
-    draw.__signature__ = told.replace(parameters=[*told.parameters.values()][1:])  # type: ignore[attr-defined]
+    method_signature = signature(method)
+    draw.__signature__ = method_signature.replace(parameters=[*method_signature.parameters.values()][1:])  # type: ignore[attr-defined]
     return draw
 
 
-seed, rand, randn, randint = map(_of_current_state, ("seed", "rand", "randn", "randint"))
-random = random_sample = ranf = sample = _of_current_state("random")
-uniform, normal, standard_normal = map(_of_current_state, ("uniform", "normal", "standard_normal"))
-exponential, poisson, binomial = map(_of_current_state, ("exponential", "poisson", "binomial"))
-lognormal, laplace, gamma = map(_of_current_state, ("lognormal", "laplace", "gamma"))
-beta, geometric = map(_of_current_state, ("beta", "geometric"))
-permutation, shuffle, choice = map(_of_current_state, ("permutation", "shuffle", "choice"))
+seed = _function_of("seed")
+rand = _function_of("rand")
+randn = _function_of("randn")
+randint = _function_of("randint")
+random = random_sample = ranf = sample = _function_of("random")
+uniform = _function_of("uniform")
+normal = _function_of("normal")
+standard_normal = _function_of("standard_normal")
+exponential = _function_of("exponential")
+poisson = _function_of("poisson")
+binomial = _function_of("binomial")
+lognormal = _function_of("lognormal")
+laplace = _function_of("laplace")
+gamma = _function_of("gamma")
+beta = _function_of("beta")
+geometric = _function_of("geometric")
+permutation = _function_of("permutation")
+shuffle = _function_of("shuffle")
+choice = _function_of("choice")
 
 __all__ = [
     *("BitGenerator", "Generator", "MRG32k3a", "Philox4x3210", "RandomState", "XORWOW"),

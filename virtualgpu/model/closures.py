@@ -1,7 +1,7 @@
 """Device memory that a Python function holds on to: which addresses, and the same function on others.
 
 A library kernel of the virtual GPU is a closure over NumPy views of device memory; these views are its
-parameters. Arrays are known by ``_placed``, which gives the same array elsewhere, without owning memory.
+parameters. Arrays are known by ``_view_anywhere``, which returns the same array elsewhere, without owning memory.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ class _Walk:
     def _copied(self, value: Any) -> Any:
         if isinstance(value, np.ndarray):
             return self._change(value)
-        if hasattr(value, "_placed"):
-            return value._placed(self.changed(value._host))
+        if hasattr(value, "_view_anywhere"):
+            return value._view_anywhere(self.changed(value._host))
         if isinstance(value, tuple) and hasattr(value, "_fields"):
             return type(value)(*map(self.changed, value))
         if type(value) in (list, tuple):

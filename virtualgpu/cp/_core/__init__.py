@@ -1,4 +1,4 @@
-"""The array itself: memory with a shape, CuPy's rules."""
+"""The device array: memory with a shape, and CuPy's rules."""
 
 import importlib
 from typing import Any

@@ -1,7 +1,7 @@
 """The virtual GPU's ``ndarray``: a NumPy view of device memory with CuPy's rules.
 
-Arithmetic and functions run at once through NumPy on the host; what they would take on the device
-goes to the current stream of the modelled clock.
+Arithmetic and functions run at once through NumPy on the host. The time that they would take on the device
+is added to the current stream of the modelled clock.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class ndarray(Operators, FunctionMethods, Exports):  # noqa: N801 - CuPy's name
         layout: Any = "F" if order and order.upper() == "F" else "C"
         self._host = np.ndarray(extents, kind, buffer=buffer, strides=strides, order=layout)
 
-    # Making arrays
+    # Creation
 
     @classmethod
     def _filled(cls, shape: Any, dtype: np.dtype[Any], value: Any, order: str = "C") -> ndarray:
@@ -86,7 +86,7 @@ class ndarray(Operators, FunctionMethods, Exports):  # noqa: N801 - CuPy's name
 
     @classmethod
     def _stored(cls, host: Any, order: str = "C") -> ndarray:
-        """A new array with the contents of a NumPy array, as the output of a kernel would have."""
+        """Return a new array with the contents of a NumPy array, without the time of a copy."""
         host = np.asarray(host)
         check_host_memory(host.nbytes)
         array = cls(host.shape, host.dtype, order=order)
@@ -98,27 +98,27 @@ class ndarray(Operators, FunctionMethods, Exports):  # noqa: N801 - CuPy's name
         cls,
         kernel: str,
         host: Any,
-        again: Callable[[], Any],
+        recompute: Callable[[], Any],
         bytes_read: float = 0.0,
         *,
         flop: float = 0.0,
         order: str = "C",
         reads: tuple[Any, ...] = (),
     ) -> ndarray:
-        """A new array that a library kernel fills.
+        """Return a new array that a library kernel fills.
 
         Parameters
         ----------
         kernel
             The kernel's name.
         host
-            What it computes now.
-        again
-            Computes it anew, when a graph launches the kernel.
+            The kernel's result for the present contents of its inputs.
+        recompute
+            Computes the result again when a graph launches the kernel.
         bytes_read, flop
-            What the kernel reads and computes.
+            Bytes that the kernel reads, and floating-point operations.
         reads
-            The arrays that it reads, and what else stands among them.
+            Arguments of the kernel; those that are arrays count as read.
         """
         host = np.asarray(host)
         check_host_memory(host.nbytes)
@@ -129,7 +129,7 @@ class ndarray(Operators, FunctionMethods, Exports):  # noqa: N801 - CuPy's name
             device,
             kernel,
             bytes_read + array.nbytes,
-            lambda: array._assign(again() if contents is None else contents),
+            lambda: array._assign(recompute() if contents is None else contents),
             flop,
             reads,
             (array,),
@@ -150,16 +150,16 @@ class ndarray(Operators, FunctionMethods, Exports):  # noqa: N801 - CuPy's name
         view.base = self if self.base is None else self.base
         return view
 
-    def _placed(self, host: np.ndarray[Any, Any]) -> ndarray:
-        """The array at `host`, perhaps elsewhere in its device's memory, of which it owns nothing."""
-        placed: ndarray = ndarray.__new__(type(self))
-        placed._host = host
-        placed._mem = BaseMemory(self._mem.ptr, self._mem.size, self._mem.owner)
-        placed.base = None
-        return placed
+    def _view_anywhere(self, host: np.ndarray[Any, Any]) -> ndarray:
+        """Return an array that is a view of `host`, which may lie outside this array's allocation."""
+        array: ndarray = ndarray.__new__(type(self))
+        array._host = host
+        array._mem = BaseMemory(self._mem.ptr, self._mem.size, self._mem.owner)
+        array.base = None
+        return array
 
     def _adopt(self, host: Any) -> ndarray | None:
-        """`host` as a view of this array if it shares its memory."""
+        """Return `host` as a view of this array if it shares this array's memory, else None."""
         if not isinstance(host, np.ndarray) or not host.size or not self._mem.ptr:
             return None
         address = host.__array_interface__["data"][0]
@@ -170,14 +170,14 @@ class ndarray(Operators, FunctionMethods, Exports):  # noqa: N801 - CuPy's name
 
     @property
     def data(self) -> MemoryPointer:
-        """Pointer to the first element; ``data.ptr`` is its address."""
+        """Pointer to the first element (its address is ``data.ptr``)."""
         if not self._mem.ptr or not self.size:
             return MemoryPointer(self._mem, 0)
         return MemoryPointer(self._mem, int(self._host.__array_interface__["data"][0]) - self._mem.ptr)
 
     @property
     def device(self) -> Any:
-        """The ``cp.cuda.Device`` the array lives on."""
+        """The ``cp.cuda.Device`` that holds the array."""
         return self._mem.device
 
     @property
@@ -306,7 +306,7 @@ class ndarray(Operators, FunctionMethods, Exports):  # noqa: N801 - CuPy's name
         run_kernel(current().current_device, name, self.nbytes, lambda: self._assign(value), writes=(self,))
 
     def copy(self, order: Any = "C") -> ndarray:
-        """A copy on the current device."""
+        """Return a copy on the current device."""
         check_host_memory(self.nbytes)
         strides = np.empty_like(self._host, order=order).strides  # takes no memory: nothing writes to it
         result = ndarray(self.shape, self.dtype, strides=strides)
@@ -326,10 +326,12 @@ class ndarray(Operators, FunctionMethods, Exports):  # noqa: N801 - CuPy's name
     def astype(
         self, dtype: Any, order: str = "K", casting: Any = "unsafe", subok: Any = None, copy: bool = True
     ) -> ndarray:
-        """The array converted to another dtype; itself if ``copy=False`` and dtype and order are right."""
+        """Return the array converted to another dtype.
+
+        With ``copy=False`` it is the array itself if dtype and order are right already."""
         kind = checked_dtype(dtype)
         layout: Any = order or "K"
-        if not copy and kind == self.dtype and self._lies_in(layout):
+        if not copy and kind == self.dtype and self._has_order(layout):
             return self
         check_device(self)
         if not np.can_cast(self.dtype, kind, casting or "unsafe"):
@@ -350,27 +352,29 @@ class ndarray(Operators, FunctionMethods, Exports):  # noqa: N801 - CuPy's name
         )
         return result
 
-    def _lies_in(self, order: str) -> bool:
-        """Whether the elements lie in memory as an ``order=`` asks."""
-        c = self.flags.c_contiguous
-        f = self.flags.f_contiguous
-        return bool({"C": c, "F": f, "A": c or f}.get(order.upper(), True))
+    def _has_order(self, order: str) -> bool:
+        """Return whether the elements' layout in memory satisfies an ``order=`` argument."""
+        c_contiguous = self.flags.c_contiguous
+        f_contiguous = self.flags.f_contiguous
+        return bool(
+            {"C": c_contiguous, "F": f_contiguous, "A": c_contiguous or f_contiguous}.get(order.upper(), True)
+        )
 
     def view(self, dtype: Any = None, type: Any = None) -> ndarray:
-        """The same memory, read as another dtype."""
+        """Return the same memory as an array of another dtype."""
         return self._view_of(self._host.view() if dtype is None else self._host.view(checked_dtype(dtype)))
 
     def reshape(self, *shape: Any, order: Any = "C", copy: bool | None = None) -> ndarray:
-        """The array with another shape; a view where possible."""
-        wanted = shape[0] if len(shape) == 1 and not isinstance(shape[0], (int, np.integer)) else shape
-        return self._module.reshape(self, wanted, order=order, copy=copy)  # type: ignore[no-any-return]
+        """Return the array with another shape; a view where possible."""
+        new_shape = shape[0] if len(shape) == 1 and not isinstance(shape[0], (int, np.integer)) else shape
+        return self._module.reshape(self, new_shape, order=order, copy=copy)  # type: ignore[no-any-return]
 
     def transpose(self, *axes: Any) -> ndarray:
-        """The array with permuted axes (a view)."""
+        """Return a view with permuted axes."""
         return self._view_of(self._host.transpose(*axes))
 
     def flatten(self, order: Any = "C") -> ndarray:
-        """A one-dimensional copy."""
+        """Return a one-dimensional copy."""
         return self.ravel(order).copy() if self.size else self.copy().ravel()  # type: ignore[no-any-return]
 
     # Indexing
@@ -386,55 +390,55 @@ class ndarray(Operators, FunctionMethods, Exports):  # noqa: N801 - CuPy's name
         return host_key(key, self.shape, to_host)
 
     def __getitem__(self, key: Any) -> ndarray:
-        translated = self._key(key)
-        if not translated.advanced:
-            return self._view_of(self._host[translated.key])
+        host_key_parts = self._key(key)
+        if not host_key_parts.advanced:
+            return self._view_of(self._host[host_key_parts.key])
         check_device(self)
-        if translated.masked:
+        if host_key_parts.masked:
             refuse_in_capture("D2H transfers", device=self._mem.owner)  # the result's size depends on data
         settle(self._mem.owner)
-        host = self._host[translated.key]
+        host = self._host[host_key_parts.key]
         result = ndarray._computed(
             "cupy_take",
             host,
             lambda: self._host[self._key(key).key],
-            host.nbytes + translated.index_bytes,
+            host.nbytes + host_key_parts.index_bytes,
             reads=(self, key),
         )
-        if translated.masked:
+        if host_key_parts.masked:
             get_current_stream(self._mem.owner.id).synchronize()
         return result
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        translated = self._key(key)
-        if translated.advanced or isinstance(value, ndarray):
+        host_key_parts = self._key(key)
+        if host_key_parts.advanced or isinstance(value, ndarray):
             check_device(self)
         if isinstance(value, ndarray):
             check_device(value)
             source = value._host
-        elif translated.advanced:
+        elif host_key_parts.advanced:
             source = np.asarray(value)
         else:
-            self._view_of(self._host[translated.key]).fill(value)
+            self._view_of(self._host[host_key_parts.key]).fill(value)
             return
-        target = self._host[translated.key]
-        if translated.advanced:
-            moved = 2 * target.nbytes + translated.index_bytes
+        target = self._host[host_key_parts.key]
+        if host_key_parts.advanced:
+            moved_bytes = 2 * target.nbytes + host_key_parts.index_bytes
         else:
-            moved = 2 * target.nbytes
+            moved_bytes = 2 * target.nbytes
             while source.ndim > target.ndim and source.shape[0] == 1:
                 source = source[0]
 
-        def store(_held: Any = value) -> None:
+        def store(_reference: Any = value) -> None:
             with np.errstate(all="ignore"):
-                if translated.advanced:
+                if host_key_parts.advanced:
                     self._host[self._key(key).key] = source
                 else:
                     target[...] = source
 
-        written = self if translated.advanced else self._view_of(target)
+        output = self if host_key_parts.advanced else self._view_of(target)
         device = current().current_device
-        run_kernel(device, "cupy_copy", moved, store, reads=(value, key), writes=(written,))
+        run_kernel(device, "cupy_copy", moved_bytes, store, reads=(value, key), writes=(output,))
 
     def __len__(self) -> int:
         if self.ndim == 0:

@@ -1,4 +1,4 @@
-"""``cp._core.core``, which CuPy's own tools reach into: the options it compiles with."""
+"""``cp._core.core``: the compiler options that tools around CuPy read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["assemble_cupy_compiler_options", "ndarray"]
 
 
 def assemble_cupy_compiler_options(options: tuple[str, ...]) -> tuple[str, ...]:
-    """Options with the C++ standard and the folders of headers that CuPy adds."""
+    """Return options with the C++ standard and the header folders that CuPy adds."""
     if not any(option.startswith(("--std", "-std")) for option in options):
         options = (*options, "--std=c++17")
     return (*options, *nvrtc.include_options())

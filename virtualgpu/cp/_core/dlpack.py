@@ -1,4 +1,4 @@
-"""Arrays of other objects, without a copy: the CUDA array interface and DLPack."""
+"""Device arrays over the memory of other objects: the CUDA array interface and DLPack."""
 
 from __future__ import annotations
 
@@ -14,29 +14,31 @@ from virtualgpu.model import machine as _machine
 
 
 def from_interface(obj: Any) -> ndarray:
-    """A device array over the memory that ``obj.__cuda_array_interface__`` describes.
+    """Return a device array over the memory that ``obj.__cuda_array_interface__`` describes.
 
     Raises
     ------
     ValueError
-        If that memory belongs to no virtual GPU, or the interface asks for what CuPy has not.
+        If that memory does not belong to a virtual GPU, or is a masked array.
     """
-    told = obj.__cuda_array_interface__
-    if told.get("mask") is not None:
+    interface = obj.__cuda_array_interface__
+    if interface.get("mask") is not None:
         raise ValueError("CuPy does not support masked arrays.")
-    shape = extents_of(told["shape"])
-    kind = checked_dtype(told["typestr"])
-    address = int(told["data"][0])
-    strides = told.get("strides")
-    steps = strides or tuple(kind.itemsize * int(np.prod(shape[axis + 1 :])) for axis in range(len(shape)))
-    size = sum((n - 1) * step for n, step in zip(shape, steps, strict=True)) + kind.itemsize
+    shape = extents_of(interface["shape"])
+    dtype = checked_dtype(interface["typestr"])
+    address = int(interface["data"][0])
+    strides = interface.get("strides")
+    byte_strides = strides or tuple(
+        dtype.itemsize * int(np.prod(shape[axis + 1 :])) for axis in range(len(shape))
+    )
+    size = sum((n - 1) * step for n, step in zip(shape, byte_strides, strict=True)) + dtype.itemsize
     if 0 in shape:
-        return ndarray(shape, kind)
+        return ndarray(shape, dtype)
     for device in _machine.current().devices:
         base = device.memory.base_address
         if base <= address and address + size <= base + device.memory.arena_bytes:
             memory = UnownedMemory(address, size, obj, device.id)
-            return ndarray(shape, kind, MemoryPointer(memory, 0), strides)
+            return ndarray(shape, dtype, MemoryPointer(memory, 0), strides)
     raise ValueError(
         f"The memory at {address:#x} belongs to no virtual GPU: copy the {type(obj).__name__} to the host "
         "with its own library and pass that to cp.asarray."
@@ -44,7 +46,7 @@ def from_interface(obj: Any) -> ndarray:
 
 
 def from_dlpack(array: Any, *, device: Any = None, copy: bool | None = None) -> ndarray:
-    """An array over the memory of another device array.
+    """Return an array over the memory of another device array.
 
     Raises
     ------
@@ -59,8 +61,8 @@ def from_dlpack(array: Any, *, device: Any = None, copy: bool | None = None) -> 
         if copy:
             raise BufferError("copy=True only supported for copy to CPU.")
         return array.view()
-    told = array.__dlpack_device__() if hasattr(array, "__dlpack_device__") else None
-    if told is not None and told[0] == DLPACK_CUDA:
+    dlpack_device = array.__dlpack_device__() if hasattr(array, "__dlpack_device__") else None
+    if dlpack_device is not None and dlpack_device[0] == DLPACK_CUDA:
         raise BufferError(
             f"This {type(array).__name__} lies on a real GPU, whose memory a virtual GPU cannot use; copy it "
             "to the host with its own library and pass that to cp.asarray."

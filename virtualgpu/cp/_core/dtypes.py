@@ -1,4 +1,4 @@
-"""Element types that device arrays can have, and how their elements lie in memory."""
+"""Element types of device arrays, their shapes and memory layouts."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ SUPPORTED_DTYPES = frozenset("?bhilqBHILQefdFD")
 
 
 def checked_dtype(dtype: Any) -> np.dtype[Any]:
-    """`dtype` as NumPy's, if device arrays can have it.
+    """Return `dtype` as a NumPy dtype that device arrays support.
 
     Raises
     ------
     ValueError
-        ``Unsupported dtype``, as CuPy, for strings, objects, dates, long doubles and records.
+        CuPy's ``Unsupported dtype``, for strings, objects, dates, long doubles and records.
     """
     result: np.dtype[Any] = np.dtype(dtype)
     if result.char not in SUPPORTED_DTYPES or not result.isnative:
@@ -25,7 +25,7 @@ def checked_dtype(dtype: Any) -> np.dtype[Any]:
 
 
 def extents_of(shape: Any) -> tuple[int, ...]:
-    """Lengths of the axes, from what a learner passes as a shape: an integer or several.
+    """Return the lengths of the axes, from a shape argument: an integer or a sequence of integers.
 
     Raises
     ------

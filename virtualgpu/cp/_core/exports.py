@@ -1,4 +1,4 @@
-"""An array for others: bytes, files and DLPack capsules."""
+"""Exports of an array: bytes, files and DLPack capsules."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DLPACK_MANAGED = 13
 
 
 class _Shared:
-    """Managed memory for NumPy, which keeps the array that it belongs to."""
+    """Managed memory as an object that NumPy can read; it keeps the owning array alive."""
 
     def __init__(self, owner: HostAccess) -> None:
         self._owner = owner
@@ -26,7 +26,7 @@ class _Shared:
 
 
 class Exports(HostAccess):
-    """The part of an array that other libraries and files are given."""
+    """Methods of an array that write files or pass it to other libraries."""
 
     __slots__ = ()
 
@@ -39,7 +39,7 @@ class Exports(HostAccess):
         self.get().dump(file)
 
     def dumps(self) -> bytes:
-        """A pickle of the array."""
+        """Return a pickle of the array."""
         return self.get().dumps()
 
     def __bytes__(self) -> bytes:
@@ -57,20 +57,24 @@ class Exports(HostAccess):
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> Any:
-        """The array for another library, which shares managed memory, and may ask for a copy on the host.
+        """Return a DLPack capsule of the array.
+
+        Managed memory is shared. Any other array must be copied to the host (`dl_device`).
 
         Parameters
         ----------
         stream
-            Where the other library will use it: None, 0 or 1 for the legacy default stream, 2 for the
-            thread's own, a stream's handle, or -1 for "do not order". That stream waits for the current one.
+            Stream in which the other library will use it: None, 0 or 1 for the legacy default stream, 2 for
+            the thread's own, a stream's handle, or -1 for "do not order". That stream waits for the current
+            one.
         dl_device
-            ``(1, 0)`` asks for host memory: managed memory is that already, anything else is copied.
+            ``(1, 0)`` requests host memory. Managed memory is in host memory already; other arrays are
+            copied.
 
         Raises
         ------
         BufferError
-            For anything else: no other library can reach the memory of a virtual GPU.
+            For any other request: no other library can access the memory of a virtual GPU.
         """
         if self.__dlpack_device__()[0] == DLPACK_MANAGED and not copy:
             current = get_current_stream(self._mem.owner.id)
@@ -93,5 +97,5 @@ class Exports(HostAccess):
         return self.get().__dlpack__(max_version=max_version)
 
     def toDlpack(self) -> Any:  # noqa: N802 - CuPy's name
-        """The array as a capsule for another library: not on a virtual GPU."""
+        """Return a DLPack capsule of the array; only managed memory has one."""
         return self.__dlpack__()

@@ -1,4 +1,4 @@
-"""Copies between device arrays and the host, and what Python reads off an array."""
+"""Copies between device arrays and the host, and conversions to Python objects."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from virtualgpu.model.memory.host import check_host_memory
 
 
 class HostAccess:
-    """The part of an array that moves its contents to and from the host.
+    """The part of an array that copies its contents to and from the host.
 
     Every conversion to a Python object copies and therefore waits for the device, as on a GPU.
     """
@@ -24,7 +24,8 @@ class HostAccess:
 
     _host: np.ndarray[Any, Any]
     _mem: BaseMemory
-    # `cp`, whose functions are an array's methods. It needs arrays itself, so it sets this when complete.
+    # The module `cp`, whose functions are methods of arrays. It imports this module, so it sets this
+    # attribute.
     _module: ClassVar[Any]
 
     def get(
@@ -34,7 +35,7 @@ class HostAccess:
         out: np.ndarray[Any, Any] | None = None,
         blocking: bool = True,
     ) -> np.ndarray[Any, Any]:
-        """A copy of the array in host memory.
+        """Return a copy of the array in host memory.
 
         Parameters
         ----------
@@ -66,13 +67,13 @@ class HostAccess:
 
         declare_synchronize()
 
-        def move() -> None:
+        def copy_contents() -> None:
             result[...] = self._host
 
-        size = self._host.nbytes
+        size_bytes = self._host.nbytes
         copy(
-            move,
-            size,
+            copy_contents,
+            size_bytes,
             source=self._mem.owner,
             host=result,
             stream=stream,
@@ -102,11 +103,11 @@ class HostAccess:
         refuse_in_capture("H2D transfers", stream, self._mem.owner)
         check_host_memory(self._host.nbytes)
 
-        def move() -> None:
+        def copy_contents() -> None:
             self._host[...] = arr
 
         copy(
-            move,
+            copy_contents,
             self._host.nbytes,
             to=self._mem.owner,
             host=arr,
@@ -116,7 +117,7 @@ class HostAccess:
         )
 
     def item(self) -> Any:
-        """The only element as a Python scalar; waits for the device."""
+        """Return the only element as a Python scalar; waits for the device."""
         if self._host.size != 1:
             raise ValueError("can only convert an array of size 1 to a Python scalar")
         return self.get().item()

@@ -1,4 +1,4 @@
-"""Index keys as CuPy reads them, and ``x.flat``.
+"""Index keys with CuPy's rules, and ``x.flat``.
 
 CuPy differs from NumPy in one rule: integer *arrays* used as indices wrap around instead of raising
 (a kernel cannot raise). Plain integers out of range raise ``IndexError`` in both.
@@ -15,8 +15,13 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True)
 class HostKey:
-    """A key that NumPy understands. ``advanced``: the result is a copy; ``masked``: its size depends
-    on data; ``index_bytes``: what reading the index arrays moves."""
+    """An index key translated for NumPy.
+
+    Attributes
+    ----------
+    key The key. advanced Whether the result is a copy. masked Whether the result's size depends on data.
+    index_bytes Bytes that are moved to read the index arrays.
+    """
 
     key: tuple[Any, ...]
     advanced: bool
@@ -25,7 +30,7 @@ class HostKey:
 
 
 def host_key(key: Any, shape: tuple[int, ...], to_host: Callable[[Any], Any]) -> HostKey:
-    """Translate `key` for an array of `shape`.
+    """Translate an index key of an array of `shape` for NumPy.
 
     Parameters
     ----------
@@ -35,16 +40,16 @@ def host_key(key: Any, shape: tuple[int, ...], to_host: Callable[[Any], Any]) ->
     Raises
     ------
     IndexError
-        For something that is no index, as in CuPy.
+        For an object that is not an index, as in CuPy.
     """
-    parts = [_part(part, to_host) for part in (key if isinstance(key, tuple) else (key,))]
+    parts = [_host_part(part, to_host) for part in (key if isinstance(key, tuple) else (key,))]
     arrays = [part for part in parts if isinstance(part, np.ndarray)]
     if any(array.dtype.kind not in "biu" for array in arrays):
         raise IndexError("arrays used as indices must be of integer or boolean type")
     if arrays:
         parts = _wrapped(parts, shape)
     elif not any(part is Ellipsis for part in parts):
-        parts.append(Ellipsis)  # NumPy then answers with a view of any dimension, never with a scalar
+        parts.append(Ellipsis)  # NumPy then returns a view of any dimension, never a scalar
     return HostKey(
         key=tuple(parts),
         advanced=bool(arrays),
@@ -53,7 +58,7 @@ def host_key(key: Any, shape: tuple[int, ...], to_host: Callable[[Any], Any]) ->
     )
 
 
-def _part(part: Any, to_host: Callable[[Any], Any]) -> Any:
+def _host_part(part: Any, to_host: Callable[[Any], Any]) -> Any:
     if part is None or part is Ellipsis:
         return part
     if isinstance(part, slice):
@@ -66,12 +71,11 @@ def _part(part: Any, to_host: Callable[[Any], Any]) -> Any:
     if isinstance(part, (int, np.integer)):
         return int(part)
     if isinstance(part, (list, tuple, np.ndarray)):
-        nested = [to_host(item) for item in part] if isinstance(part, (list, tuple)) else [None]
-        array = np.asarray(
-            [p if h is None else h for p, h in zip(part, nested, strict=True)]
-            if any(h is not None for h in nested)
-            else part
-        )
+        if isinstance(part, (list, tuple)):
+            host_items = [to_host(item) for item in part]
+            if any(item is not None for item in host_items):
+                part = [item if host is None else host for item, host in zip(part, host_items, strict=True)]
+        array = np.asarray(part)
         return array.astype(np.int32) if array.size == 0 and isinstance(part, (list, tuple)) else array
     if hasattr(part, "__index__"):
         return part.__index__()
@@ -86,8 +90,8 @@ def _bound(bound: Any, to_host: Callable[[Any], Any]) -> Any:
     return bound if host is None else int(host)
 
 
-def _consumed(part: Any) -> int:
-    """Axes of the indexed array that one part of the key stands for."""
+def _axis_count(part: Any) -> int:
+    """Return the number of axes of the indexed array that one part of the key selects from."""
     if part is None:
         return 0
     if isinstance(part, np.ndarray) and part.dtype.kind == "b":
@@ -96,14 +100,14 @@ def _consumed(part: Any) -> int:
 
 
 def _wrapped(parts: list[Any], shape: tuple[int, ...]) -> list[Any]:
-    used = sum(_consumed(part) for part in parts if part is not Ellipsis)
-    if used > len(shape):
+    used_axes = sum(_axis_count(part) for part in parts if part is not Ellipsis)
+    if used_axes > len(shape):
         raise IndexError("too many indices for array")
     axis = 0
     result: list[Any] = []
     for part in parts:
         if part is Ellipsis:
-            axis += len(shape) - used
+            axis += len(shape) - used_axes
             result.append(part)
             continue
         if isinstance(part, np.ndarray) and part.dtype.kind != "b":
@@ -113,12 +117,13 @@ def _wrapped(parts: list[Any], shape: tuple[int, ...]) -> list[Any]:
             if part.size:
                 part = part.astype(np.int64) % extent
         result.append(part)
-        axis += _consumed(part)
+        axis += _axis_count(part)
     return result
 
 
 class flatiter:  # noqa: N801 - CuPy's name
-    """The elements of an array in C order: an iterator that takes integers and slices as indices."""
+    """Iterator over the elements of an array in C order, which also accepts integers and slices as
+    indices."""
 
     def __init__(self, a: Any) -> None:
         self.base = a
@@ -137,29 +142,29 @@ class flatiter:  # noqa: N801 - CuPy's name
         return int(self.base.size)
 
     def copy(self) -> Any:
-        """The elements as a new one-dimensional array."""
+        """Return the elements as a new one-dimensional array."""
         return self.base.flatten()
 
     def __getitem__(self, ind: Any) -> Any:
         if isinstance(ind, slice) or ind is Ellipsis:
             return self.base.ravel()[ind].copy()
-        return self.base[self._place(ind)].copy()
+        return self.base[self._multi_index(ind)].copy()
 
     def __setitem__(self, ind: Any, value: Any) -> None:
         if isinstance(ind, slice) or ind is Ellipsis:
-            every = np.arange(self.base.size)[ind]
-            values = np.resize(np.asarray(value._host if hasattr(value, "_host") else value), every.size)
+            indices = np.arange(self.base.size)[ind]
+            values = np.resize(np.asarray(value._host if hasattr(value, "_host") else value), indices.size)
             flat = self.base.ravel().get()
-            flat[every] = values
+            flat[indices] = values
             self.base[...] = type(self.base)._stored(flat.reshape(self.base.shape))
         else:
-            self.base[self._place(ind)] = value
+            self.base[self._multi_index(ind)] = value
 
-    def _place(self, ind: Any) -> tuple[int, ...]:
+    def _multi_index(self, ind: Any) -> tuple[int, ...]:
         if isinstance(ind, bool) or not isinstance(ind, (int, np.integer)):
             raise IndexError("unsupported iterator index")
-        number = int(ind)
+        index = int(ind)
         size = self.base.size
-        if not -size <= number < size:
-            raise IndexError(f"index {number} is out of bounds for size {size}")
-        return tuple(int(i) for i in np.unravel_index(number % size, self.base.shape))
+        if not -size <= index < size:
+            raise IndexError(f"index {index} is out of bounds for size {size}")
+        return tuple(int(i) for i in np.unravel_index(index % size, self.base.shape))

@@ -1,4 +1,4 @@
-"""Kernels of CuPy's own functions: NumPy does the work on the host, the stream's clock takes its time."""
+"""Kernels of CuPy's own functions: NumPy computes on the host, the modelled clock adds the time."""
 
 from __future__ import annotations
 
@@ -28,47 +28,47 @@ def run_kernel(
     passes: float = 1.0,
     least_ns: float = 0.0,
 ) -> None:
-    """Let one library kernel run in the current stream.
+    """Run one library kernel in the current stream.
 
     Parameters
     ----------
     device : VirtualDevice
-        Where it runs.
+        Device of the kernel.
     name : str
         The kernel's name.
     bytes_moved, flop : float
-        What its modelled duration follows from: bytes read and written, floating-point operations.
+        Bytes read and written, and floating-point operations: the modelled duration depends on them.
     run : callable
-        Does the work. A graph calls it at every launch, so it must hold on to the arrays it needs.
+        Does the work. A graph calls it at every launch, so it must keep references to the arrays it needs.
     passes : float
-        How often the bytes are moved, by as many kernels as the library has for it.
+        Number of times that the bytes are moved, if the library uses several kernels.
     least_ns : float
-        What it takes at least.
+        Minimum duration.
     reads, writes : iterable
-        The arrays that it uses, in lists or tuples or not; what is no array is left out. Some may have to
-        come over the bus.
+        Arrays that the kernel uses, possibly inside lists or tuples; other objects are ignored. Arrays of
+        other devices are read over the bus or a link.
     """
     duration_ns = max(device.kernel_ns(bytes_moved * passes, flop), least_ns)
     sources = list(_arrays(reads))
     results = list(_arrays(writes))
-    touched = (*sources, *results)
+    arrays = (*sources, *results)
     if device.machine.library_calls is not None:
         call = name, tuple(map(_layout, sources)), tuple(map(_layout, results))
         device.machine.library_calls.append(call)
-    places = {a.ctypes.data: a.nbytes for a in touched} if device.memory.reaches_out else {}
+    size_bytes_by_address = {a.ctypes.data: a.nbytes for a in arrays} if device.memory.reaches_out else {}
     # CuPy's kernels have a thread for each element, in blocks of 128; a library's products fill the device.
-    blocks = -(-max((a.size for a in touched), default=0) // 128) if touched and not flop else 0
-    resident = device.info.sm_count * (device.info.max_warps_per_sm // 4)
+    blocks = -(-max((a.size for a in arrays), default=0) // 128) if arrays and not flop else 0
+    resident_blocks = device.info.sm_count * (device.info.max_warps_per_sm // 4)
 
     passage = Passage()
 
     def kernel() -> float:
         device.machine.count_launch()
         run()
-        if not places:
+        if not size_bytes_by_address:
             return duration_ns
-        taken_ns = bus.kernel_ns(device, duration_ns, places, bytes_moved)
-        return bus.over_links_ns(device, taken_ns, _between(device, sources, results), passage)
+        taken_ns = bus.kernel_ns(device, duration_ns, size_bytes_by_address, bytes_moved)
+        return bus.over_links_ns(device, taken_ns, _peer_bytes(device, sources, results), passage)
 
     get_current_stream(device.id).enqueue(
         "CONCURRENT_KERNEL",
@@ -77,25 +77,25 @@ def run_kernel(
         size_bytes=int(bytes_moved),
         counted=Counted(int(bytes_moved), int(flop) or None),
         device=device,
-        sm_share=min(1.0, blocks / resident) if blocks else 1.0,
-        waves=max(1, -(-blocks // resident)),
+        sm_share=min(1.0, blocks / resident_blocks) if blocks else 1.0,
+        waves=max(1, -(-blocks // resident_blocks)),
         reads=sources,
         writes=results,
         passage=passage,
     )
 
 
-def _between(
+def _peer_bytes(
     device: VirtualDevice, reads: list[npt.NDArray[Any]], writes: list[npt.NDArray[Any]]
 ) -> dict[tuple[int, int], int]:
-    """Bytes that a kernel reads and writes of other devices' memories, by source and target."""
-    moved: Counter[tuple[int, int]] = Counter()
-    for arrays, reading in ((reads, True), (writes, False)):
+    """Return the bytes that a kernel moves from and to other devices' memories, by (source, target)."""
+    moved_bytes: Counter[tuple[int, int]] = Counter()
+    for arrays, is_read in ((reads, True), (writes, False)):
         for array in arrays:
             peer = device.machine.device_at(array.ctypes.data)
             if peer is not None and peer is not device:
-                moved[(peer.id, device.id) if reading else (device.id, peer.id)] += array.nbytes
-    return moved
+                moved_bytes[(peer.id, device.id) if is_read else (device.id, peer.id)] += array.nbytes
+    return moved_bytes
 
 
 def _layout(array: npt.NDArray[Any]) -> ArrayLayout:

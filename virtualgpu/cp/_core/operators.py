@@ -1,7 +1,7 @@
-"""Operators and methods of the virtual GPU's arrays, and what is said of those that are not there.
+"""Operators and methods of the virtual GPU's arrays, and errors for missing attributes.
 
-Operators go through NumPy's ufuncs, which hand them back by ``__array_ufunc__``: the same way as in
-CuPy, so that foreign operands raise the same errors.
+Operators call NumPy's ufuncs, which call ``__array_ufunc__``. CuPy does the same, so that operands of other
+types raise the same errors.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import numpy as np
 from virtualgpu.cp._core.arguments import check_device
 from virtualgpu.cp._core.indexing import flatiter
 from virtualgpu.cp._core.library_kernels import run_kernel
-from virtualgpu.cp._missing_names import no_attribute
+from virtualgpu.cp._missing_names import missing_array_attribute
 from virtualgpu.model.machine import current
 
 
 def _defers(other: Any) -> bool:
-    """Whether an operator should leave the work to `other`, by NumPy's protocol."""
+    """Return whether an operator should leave the work to `other`, by NumPy's protocol."""
     if isinstance(other, (Operators, np.ndarray, np.generic, int, float, complex)):
         return False
     if hasattr(other, "__array_ufunc__"):
@@ -40,25 +40,27 @@ def _in_place(ufunc: Callable[..., Any]) -> Callable[[Any, Any], Any]:
 
 
 def _compares_by_identity(value: Any) -> bool:
-    """Whether a value can equal no array element, as its class never defined equality."""
+    """Return whether the class of a value defines no equality, so that it equals no array element."""
     return getattr(type(value), "__eq__", None) is getattr(object, "__eq__", None)
 
 
-def _comparison(ufunc: Callable[..., Any], otherwise: bool | None = None) -> Callable[[Any, Any], Any]:
+def _comparison(
+    ufunc: Callable[..., Any], result_for_others: bool | None = None
+) -> Callable[[Any, Any], Any]:
     def compare(self: Any, other: Any) -> Any:
         if _defers(other):
             return NotImplemented
         if isinstance(other, np.ndarray) and other.ndim == 0:
             other = other.item()
-        if otherwise is not None and (other is None or _compares_by_identity(other)):
-            return type(self)._filled(self.shape, np.dtype(np.bool_), otherwise)
+        if result_for_others is not None and (other is None or _compares_by_identity(other)):
+            return type(self)._filled(self.shape, np.dtype(np.bool_), result_for_others)
         return ufunc(self, other)
 
     return compare
 
 
 def _forward(name: str) -> Callable[..., Any]:
-    """A method that calls the function of the same name with the array in front."""
+    """Return a method that calls the function of ``cp`` with the same name, the array as first argument."""
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         return getattr(self._module, name)(self, *args, **kwargs)
@@ -118,8 +120,8 @@ class Operators:
     __le__ = _comparison(np.less_equal)
     __gt__ = _comparison(np.greater)
     __ge__ = _comparison(np.greater_equal)
-    __eq__ = _comparison(np.equal, otherwise=False)
-    __ne__ = _comparison(np.not_equal, otherwise=True)
+    __eq__ = _comparison(np.equal, result_for_others=False)
+    __ne__ = _comparison(np.not_equal, result_for_others=True)
 
     def __neg__(self) -> Any:
         return np.negative(self)  # type: ignore[call-overload]
@@ -135,7 +137,7 @@ class Operators:
 
 
 class FunctionMethods:
-    """Functions of the ``cp`` namespace that are methods too."""
+    """Functions of the ``cp`` namespace that are also methods of arrays."""
 
     __slots__ = ()
 
@@ -206,10 +208,10 @@ class FunctionMethods:
         self._module.minimum.at(self, slices, value)
 
     def __getattr__(self, name: str) -> Any:
-        raise AttributeError(no_attribute(type(self), name))
+        raise AttributeError(missing_array_attribute(type(self), name))
 
 
 def check_kind(kind: str | None) -> None:
-    """CuPy sorts stably or not at all: raise ``ValueError`` for any other `kind`."""
+    """Raise ``ValueError`` for a sort `kind` other than ``"stable"`` or None, as CuPy does."""
     if kind is not None and kind != "stable":
         raise ValueError(f"kind can only be None or 'stable', not {kind!r}")

@@ -1,7 +1,7 @@
 """``RawKernel`` and ``RawModule`` of the virtual GPU, with CuPy's interface.
 
-Both compile when first used, as CuPy does. A launch executes at once on the host, and takes its
-modelled time on the stream's clock.
+Both compile at their first use, as CuPy does. A launch runs at once on the host and adds its modelled time
+to the stream's clock.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class RawKernel:
     code : str
         CUDA C++ source.
     name : str
-        The kernel's name in it (``extern "C"``), or its mangled name.
+        The kernel's name in the source (``extern "C"``), or its mangled name.
     options : tuple of str
         NVRTC options, such as ``("-DN=16",)``.
     backend : str
@@ -120,33 +120,33 @@ class RawKernel:
 
     @property
     def stats(self) -> KernelStats:
-        """What the compiler decided, for the current device."""
+        """Resources of the compiled kernel on the current device."""
         module = self._module()
         return module.stats(module.symbol(self.name), _machine.current().current_device.info)
 
     @property
     def num_regs(self) -> int:
-        """Registers per thread, ptxas's decision."""
+        """Registers per thread, as chosen by ptxas."""
         return self.stats.registers_per_thread
 
     @property
     def shared_size_bytes(self) -> int:
-        """Static shared memory per block."""
+        """Static shared memory per block, in bytes."""
         return self.stats.static_shared_bytes
 
     @property
     def local_size_bytes(self) -> int:
-        """Local memory per thread (stack frame, spills included)."""
+        """Local memory per thread in bytes (stack frame and spills)."""
         return self.stats.local_bytes
 
     @property
     def const_size_bytes(self) -> int:
-        """``__constant__`` memory of the module."""
+        """``__constant__`` memory of the module, in bytes."""
         return self.stats.constant_bytes
 
     @property
     def max_threads_per_block(self) -> int:
-        """Largest block this kernel can be launched with."""
+        """Largest number of threads per block for this kernel."""
         return self.stats.max_threads_per_block
 
     @property
@@ -162,7 +162,7 @@ class RawKernel:
 
     @property
     def max_dynamic_shared_size_bytes(self) -> int:
-        """Dynamic shared memory a launch may ask for; set it to opt in to more than 48 KiB."""
+        """Largest dynamic shared memory of a launch in bytes; set it to use more than 48 KiB."""
         return self.max_dynamic_on(_machine.current().current_device)
 
     @max_dynamic_shared_size_bytes.setter
@@ -170,14 +170,14 @@ class RawKernel:
         self.kernel.max_dynamic_shared_bytes = size_bytes
 
     def max_dynamic_on(self, device: VirtualDevice) -> int:
-        """`max_dynamic_shared_size_bytes` on a given device, which need not be the current one."""
+        """Return `max_dynamic_shared_size_bytes` on a given device."""
         return self._function_on(device).max_dynamic_shared_bytes
 
     @property
     def preferred_shared_memory_carveout(self) -> int:
-        """Share of L1 to use as shared memory, in per cent, -1 for the driver's choice.
+        """Share of L1 that is used as shared memory, in per cent; -1 leaves it to the driver.
 
-        The virtual GPU keeps the value; its shared memory does not depend on it.
+        The virtual GPU stores the value, but its shared memory does not depend on it.
         """
         return self._carveout
 
@@ -193,7 +193,7 @@ class RawKernel:
 
     @property
     def attributes(self) -> dict[str, int]:
-        """All attributes by name, as CuPy gives them."""
+        """All attributes by CuPy's names."""
         names = (
             "max_threads_per_block",
             "shared_size_bytes",
@@ -210,7 +210,7 @@ class RawKernel:
 
     @property
     def kernel(self) -> Function:
-        """The kernel as loaded on the current device."""
+        """The kernel loaded on the current device."""
         return self._function_on(_machine.current().current_device)
 
     def _function_on(self, device: VirtualDevice) -> Function:
@@ -246,7 +246,7 @@ class RawModule:
     code : str
         CUDA C++ source.
     path : str
-        A file of PTX, or a fat binary that holds some, in place of `code`.
+        A file of PTX, or a fat binary that contains PTX, in place of `code`.
     options : tuple of str
         NVRTC options.
     backend : str
@@ -292,12 +292,12 @@ class RawModule:
             log_stream.write(f"{module.log}\n")
 
     def get_function(self, name: str) -> RawKernel:
-        """A kernel by its name or, for templates, by its name expression.
+        """Return a kernel by its name or, for templates, by its name expression.
 
         Raises
         ------
         CUDADriverError
-            ``CUDA_ERROR_NOT_FOUND``, naming the kernels there are.
+            ``CUDA_ERROR_NOT_FOUND``, with the names of the module's kernels.
         """
         symbol = self._module().symbol(name)
         kernel = RawKernel(
@@ -314,7 +314,7 @@ class RawModule:
         return kernel
 
     def get_global(self, name: str) -> MemoryPointer:
-        """Pointer to a ``__device__`` or ``__constant__`` variable.
+        """Return a pointer to a ``__device__`` or ``__constant__`` variable.
 
         Raises
         ------
@@ -330,9 +330,9 @@ class RawModule:
         info = device.info
         if self.code is None:
             if device not in self._loaded:
-                file = Module()
-                file.load_file(str(self.file_path))
-                self._loaded[device] = file.compiled
+                module = Module()
+                module.load_file(str(self.file_path))
+                self._loaded[device] = module.compiled
             return self._loaded[device]
         return compiled_module(self.code, self.options, self.name_expressions or (), info.compute_capability)
 

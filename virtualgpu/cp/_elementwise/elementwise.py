@@ -1,4 +1,4 @@
-"""``cp.ElementwiseKernel``: a loop over all elements around a learner's expression."""
+"""``cp.ElementwiseKernel``: a loop over all elements around an expression of the program."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ class ElementwiseKernel:
     Parameters
     ----------
     in_params, out_params : str
-        Parameter lists such as ``"float32 x, T y, raw T z"``: a NumPy type or a letter that stands
-        for any, and a name. ``raw`` arrays are not looped over but indexed, by ``i`` for instance.
+        Parameter lists such as ``"float32 x, T y, raw T z"``: a NumPy type or a letter that stands for any
+        type, and a name. ``raw`` arrays are not looped over but indexed, by ``i`` for instance.
     operation : str
         CUDA C++ statements for one element. ``i`` is its number and ``_ind.size()`` how many there are.
     name : str
         The kernel's name.
     reduce_dims : bool
-        Join axes where all arrays can walk through them as one.
+        Merge axes that are contiguous in all arrays.
     preamble : str
         C++ before the kernel.
     no_return, return_tuple : bool
@@ -123,24 +123,29 @@ class ElementwiseKernel:
                 f"(with outputs), but given {len(args)}."
             )
         values = checked(args)
-        given_in = values[: self.nin]
-        given_out = values[self.nin :]
-        for array in given_out:
+        in_args = values[: self.nin]
+        out_args = values[self.nin :]
+        for array in out_args:
             if not isinstance(array, ndarray):
                 raise TypeError("Output arguments type must be cupy.ndarray")
         shape = loop_shape(values, self.params, size)
         in_types, out_types, type_map = decide_types(
             self.in_params,
             self.out_params,
-            [dtype_of(a) for a in given_in],
-            [a.dtype for a in given_out],
+            [dtype_of(a) for a in in_args],
+            [a.dtype for a in out_args],
         )
-        results = outputs(given_out, self.out_params, out_types, shape, size is not None)
+        results = outputs(out_args, self.out_params, out_types, shape, size is not None)
         if 0 not in shape:
-            inputs = broadcast(given_in, self.in_params, shape)
-            constant = [True] * self.nin + [False] * self.nout
+            inputs = broadcast(in_args, self.in_params, shape)
+            is_constant = [True] * self.nin + [False] * self.nout
             operands, arguments, loop = lay_out(
-                [*inputs, *results], self.params, [*in_types, *out_types], constant, shape, self.reduce_dims
+                [*inputs, *results],
+                self.params,
+                [*in_types, *out_types],
+                is_constant,
+                shape,
+                self.reduce_dims,
             )
             kernel = self._kernel(operands, type_map, len(loop))
             count = 1
@@ -163,13 +168,13 @@ class ElementwiseKernel:
         return self._kernels[key]
 
     def _source(self, operands: list[Operand], type_map: TypeMap, ndim: int) -> str:
-        declared = ", ".join([*(o.declared for o in operands), f"CLayout<{ndim}> _whole_layout"])
+        declarations = ", ".join([*(o.declared for o in operands), f"CLayout<{ndim}> _whole_layout"])
         setup = "\n  ".join(line for o in operands if (line := o.setup))
         elements = "\n    ".join(line for o in operands if (line := o.element("_ind", "i")))
-        used = frozenset([o.c_type for o in operands] + [c_name(dtype) for _, dtype in type_map])
-        return f"""{header(used, self.preamble + self.operation)}
+        type_names = frozenset([o.c_type for o in operands] + [c_name(dtype) for _, dtype in type_map])
+        return f"""{header(type_names, self.preamble + self.operation)}
 {typedefs(type_map)}{self.preamble}
-extern "C" __global__ void {self.name}({declared}) {{
+extern "C" __global__ void {self.name}({declarations}) {{
   {setup}
   CIndexer<{ndim}> _ind(_whole_layout);
   {self.loop_prep};
@@ -185,7 +190,7 @@ extern "C" __global__ void {self.name}({declared}) {{
 
     @property
     def cached_codes(self) -> dict[tuple[Any, ...], str]:
-        """The C++ generated so far, by the C++ types of the arguments."""
+        """Generated C++ sources, by the C++ types of the arguments."""
         if not self._kernels:
             warnings.warn(
                 "No codes are cached because compilation is deferred until the first function call.",
@@ -195,7 +200,7 @@ extern "C" __global__ void {self.name}({declared}) {{
 
     @property
     def cached_code(self) -> str:
-        """The C++ generated first."""
+        """C++ source that was generated first."""
         return next(iter(self.cached_codes.values()))
 
     def __repr__(self) -> str:

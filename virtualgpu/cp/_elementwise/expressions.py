@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-# Functions whose NumPy rules C++ does not have: integer division by zero gives 0, results take the
-# divisor's sign, shifts by too much give 0 or the sign, integer powers wrap.
+# Functions with NumPy's rules, which differ from C++: integer division by zero returns 0, results take the
+# divisor's sign, shifts by too many bits return 0 or the sign, integer powers wrap.
 HELPERS = """\
 template <typename T> __device__ T _floor_divide(T a, T b) {
   if (b == 0) return 0;
@@ -147,6 +147,6 @@ _BY_KIND: dict[str, dict[str, str]] = {
 }
 
 
-def expression(function: np.ufunc, kind: np.dtype[Any]) -> str | None:
-    """The C++ expression of a function for operands of one type, None if there is none."""
-    return _BY_KIND[kind.kind].get(function.__name__)
+def expression(function: np.ufunc, dtype: np.dtype[Any]) -> str | None:
+    """Return the C++ expression of a function for operands of one type, or None."""
+    return _BY_KIND[dtype.kind].get(function.__name__)

@@ -24,7 +24,7 @@ _ACCEPTED = (ndarray, np.ndarray, np.generic, int, float, complex, type(None))
 class Fused:
     """A fused function. Each combination of argument types is traced and compiled once.
 
-    Called with device arrays it launches one kernel; called with anything else it is the function.
+    With device arrays, a call launches one kernel; with other arguments it calls the function.
     """
 
     def __init__(self, function: Callable[..., Any], name: str | None = None) -> None:
@@ -36,7 +36,7 @@ class Fused:
         return f"<Fusion {self.name!r}>"
 
     def clear_cache(self) -> None:
-        """Forget all kernels; the next call traces anew."""
+        """Delete all kernels; the next call traces the function again."""
         self._plans = {}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -60,15 +60,15 @@ class Fused:
         if key not in self._plans:
             self._plans[key] = self._plan(args)
         plan = self._plans[key]
-        return _returned(self.func(*args)) if plan is None else plan(args)
+        return _checked_result(self.func(*args)) if plan is None else plan(args)
 
     def _plan(self, args: tuple[Any, ...]) -> Plan | None:
-        """The kernel for arguments of these types; None if the function is more than one loop."""
+        """Return the kernel for arguments of these types, or None if the function is more than one loop."""
         plan = None
-        named = self.name.isascii() and self.name.isidentifier()
+        is_identifier = self.name.isascii() and self.name.isidentifier()
         with contextlib.suppress(NotOneLoop):
-            plan = _plan(self.func, args, self.name if named else "unnamed")
-        if not named:
+            plan = _plan(self.func, args, self.name if is_identifier else "unnamed")
+        if not is_identifier:
             raise CompileException(
                 f"error: expected an identifier where the kernel's name stands, not {self.name!r}: define a "
                 "function with def, or pass @cp.fuse(kernel_name=...).",
@@ -78,8 +78,8 @@ class Fused:
         return plan
 
 
-def _returned(result: Any) -> Any:
-    """What a function gave that ran operation by operation, if CuPy could fuse it."""
+def _checked_result(result: Any) -> Any:
+    """Return the result of a function that ran operation by operation, if CuPy could fuse it."""
     if result is None or isinstance(result, ndarray):
         return result
     if not isinstance(result, tuple):
@@ -102,35 +102,37 @@ def _signature(value: Any) -> Any:
 
 @dataclass(slots=True)
 class Plan:
-    """The kernel of a fused function and how its arguments get there."""
+    """The kernel of a fused function and the order of its arguments and results."""
 
     kernel: ElementwiseKernel | ReductionKernel
     arguments: list[Argument]
-    written: list[int]
-    made: list[np.dtype[Any]]
+    written_positions: list[int]
+    result_dtypes: list[np.dtype[Any]]
     returns: str
     reduction: Reduction | None
 
     def __call__(self, args: tuple[Any, ...]) -> Any:
-        inputs = [a.constant if a.place is None else args[a.place] for a in self.arguments]
+        inputs = [a.constant if a.position is None else args[a.position] for a in self.arguments]
         if self.reduction is not None:
             assert isinstance(self.kernel, ReductionKernel)
             axis = self.reduction.axis
             if self.reduction.needs_elements:
                 _check_elements(self.kernel.name, inputs)
             # Of several results of a reduction CuPy hands the first back, and not as a tuple.
-            first = self.kernel(*inputs, axis=tuple(axis) if isinstance(axis, list) else axis)
-            return None if self.returns == "none" else first
-        if self.written:
+            first_result = self.kernel(*inputs, axis=tuple(axis) if isinstance(axis, list) else axis)
+            return None if self.returns == "none" else first_result
+        if self.written_positions:
             shape = np.broadcast_shapes(*(getattr(value, "shape", ()) for value in inputs))
-            new = [ndarray(shape, dtype) for dtype in self.made]
-            self.kernel(*inputs, *new, *(args[place] for place in self.written))
-            found = tuple(new)
-        elif self.made:
-            found = self.kernel(*inputs)
+            new_arrays = [ndarray(shape, dtype) for dtype in self.result_dtypes]
+            self.kernel(*inputs, *new_arrays, *(args[position] for position in self.written_positions))
+            results = tuple(new_arrays)
+        elif self.result_dtypes:
+            results = self.kernel(*inputs)
         else:
-            found = ()
-        return None if self.returns == "none" else found[0] if self.returns == "single" else found
+            results = ()
+        if self.returns == "none":
+            return None
+        return results[0] if self.returns == "single" else results
 
 
 def _check_elements(name: str, inputs: list[Any]) -> None:
@@ -144,7 +146,7 @@ def _plan(function: Callable[..., Any], args: tuple[Any, ...], name: str) -> Pla
     Raises
     ------
     Exception
-        If the function is no single loop or does what cannot be fused.
+        If the function is not a single loop, or cannot be fused.
     """
     trace = Trace()
     result = function(*(None if a is None else trace.argument(a, i) for i, a in enumerate(args)))
@@ -152,53 +154,59 @@ def _plan(function: Callable[..., Any], args: tuple[Any, ...], name: str) -> Pla
     items = [item for item in (result if isinstance(result, tuple) else (result,)) if item is not None]
     if not all(isinstance(item, Traced) for item in items):
         raise NotOneLoop
-    wanted = [trace.operand(item) for item in items]
-    outputs = [*wanted, *trace.written.values()]
-    declared = ", ".join(f"{a.dtype.name} {a.name}" for a in trace.arguments)
-    given = ", ".join(f"{o.dtype.name} out{k}" for k, o in enumerate(outputs))
-    writes = [f"out{k} = {o.name};" for k, o in enumerate(outputs)]
+    result_values = [trace.operand(item) for item in items]
+    outputs = [*result_values, *trace.written_positions.values()]
+    in_declarations = ", ".join(f"{a.dtype.name} {a.name}" for a in trace.arguments)
+    out_declarations = ", ".join(f"{o.dtype.name} out{k}" for k, o in enumerate(outputs))
+    assignments = [f"out{k} = {o.name};" for k, o in enumerate(outputs)]
     kernel: ElementwiseKernel | ReductionKernel
     if trace.reduction is None:
-        operation = "\n    ".join([*trace.statements[0], *writes])
-        kernel = ElementwiseKernel(declared, given, operation, name, preamble=HELPERS, return_tuple=True)
+        operation = "\n    ".join([*trace.statements[0], *assignments])
+        kernel = ElementwiseKernel(
+            in_declarations, out_declarations, operation, name, preamble=HELPERS, return_tuple=True
+        )
     else:
         if not outputs:
             raise NotOneLoop
-        kernel = _reduction_kernel(trace, trace.reduction, outputs, declared, given, writes, name)
-    made = [o.dtype for o in wanted]
-    return Plan(kernel, trace.arguments, list(trace.written), made, returns, trace.reduction)
+        kernel = _reduction_kernel(
+            trace, trace.reduction, outputs, in_declarations, out_declarations, assignments, name
+        )
+    result_dtypes = [o.dtype for o in result_values]
+    return Plan(
+        kernel, trace.arguments, list(trace.written_positions), result_dtypes, returns, trace.reduction
+    )
 
 
 def _reduction_kernel(
     trace: Trace,
     reduction: Reduction,
     outputs: list[Traced],
-    declared: str,
-    given: str,
-    writes: list[str],
+    in_declarations: str,
+    out_declarations: str,
+    assignments: list[str],
     name: str,
 ) -> ReductionKernel:
     parameters = ", ".join(f"const {c_name(a.dtype)}& {a.name}" for a in trace.arguments)
-    kind = c_name(reduction.dtype)
+    c_type = c_name(reduction.dtype)
     results = "".join(f", {c_name(o.dtype)}& out{k}" for k, o in enumerate(outputs))
-    constants = [a for a in trace.arguments if a.place is None]
-    numbers = "".join(f", const {c_name(a.dtype)}& {a.name}" for a in constants)
+    constants = [a for a in trace.arguments if a.position is None]
+    constant_parameters = "".join(f", const {c_name(a.dtype)}& {a.name}" for a in constants)
     preamble = (
-        f"{HELPERS}__device__ {kind} _map({parameters}) {{ {' '.join(trace.statements[0])} "
+        f"{HELPERS}__device__ {c_type} _map({parameters}) {{ {' '.join(trace.statements[0])} "
         f"return {reduction.value.converted(reduction.dtype)}; }}\n"
-        f"__device__ void _post({kind} a{results}{numbers}) "
-        f"{{ {' '.join([*trace.statements[1], *writes])} }}\n"
+        f"__device__ void _post({c_type} a{results}{constant_parameters}) "
+        f"{{ {' '.join([*trace.statements[1], *assignments])} }}\n"
     )
-    targets = [f"out{k}" for k in range(len(outputs))]
+    out_names = [f"out{k}" for k in range(len(outputs))]
     return ReductionKernel(
-        declared,
-        given,
+        in_declarations,
+        out_declarations,
         f"_map({', '.join(a.name for a in trace.arguments)})",
         reduction.expression,
-        f"_post({', '.join(['a', *targets, *(a.name for a in constants)])})",
+        f"_post({', '.join(['a', *out_names, *(a.name for a in constants)])})",
         reduction.identity,
         name,
-        reduce_type=kind,
+        reduce_type=c_type,
         preamble=preamble,
     )
 
@@ -206,13 +214,13 @@ def _reduction_kernel(
 def fuse(*args: Any, **kwargs: Any) -> Any:
     """Decorate a function of arrays so that its operations run as one kernel.
 
-    Arguments are device arrays and numbers. What is written inside is operators, element-wise functions
-    of ``cp``, ``cp.where``, ``cp.clip``, and reductions such as ``cp.sum``; there are no methods but
-    ``astype``, ``copy`` and the reductions. Element-wise operations with one reduction at the end are one
-    kernel, as in CuPy; anything longer is one cooperative kernel there, and one for each operation here.
+    Arguments are device arrays and numbers. The function may contain operators, element-wise functions of
+    ``cp``, ``cp.where``, ``cp.clip``, and reductions such as ``cp.sum``, but no methods except ``astype``,
+    ``copy`` and the reductions. Element-wise operations with one reduction at the end are one kernel, as in
+    CuPy. A longer function is one cooperative kernel in CuPy, and one kernel per operation here.
 
-    Arithmetic between numbers alone happens in the narrowest type, as in CuPy: ``2.0 * dt`` in float16
-    and ``2 * n`` in int8. Compute such factors outside, or write ``2.0 * (dt * x)``.
+    Arithmetic between numbers alone uses the narrowest type, as in CuPy: ``2.0 * dt`` in float16 and ``2 *
+    n`` in int8. Compute such factors outside, or write ``2.0 * (dt * x)``.
 
     Parameters
     ----------
@@ -224,14 +232,14 @@ def fuse(*args: Any, **kwargs: Any) -> Any:
     Returns
     -------
     callable
-        With device arrays one launch, with numbers the function itself.
+        A function that makes one launch for device arrays, and calls the original for numbers.
 
     Raises
     ------
     TypeError, AttributeError, NotImplementedError, ValueError
-        From a call, if the function does what cannot be fused.
+        From a call, if the function cannot be fused.
     CompileException
-        From a call, if the kernel's name is none in C++, as of a lambda.
+        From a call, if the kernel's name is not an identifier in C++, such as that of a lambda.
     """
     if len(args) == 1 and not kwargs and callable(args[0]):
         return functools.update_wrapper(Fused(args[0]), args[0])

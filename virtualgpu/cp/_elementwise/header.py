@@ -1,4 +1,4 @@
-"""The CUDA C++ that generated kernels begin with: strided arrays, indexers, half and complex numbers."""
+"""CUDA C++ in front of each generated kernel: strided arrays, indexers, half and complex numbers."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class CIndexer {
 };
 """
 
-# Half precision as storage: arithmetic happens in float, as in CuPy.
+# Half precision is a storage type: arithmetic uses float, as in CuPy.
 FLOAT16 = """\
 struct float16 {
   unsigned short bits_;
@@ -82,7 +82,7 @@ struct float16 {
 
 
 def header(type_names: frozenset[str], code: str = "") -> str:
-    """What a kernel needs that uses these C++ types, or names them in its code."""
+    """Return the declarations that a kernel needs for these C++ types, or for types named in its code."""
     parts = [ARRAYS]
     if "float16" in type_names or "float16" in code:
         parts.append(FLOAT16)

@@ -1,4 +1,4 @@
-"""Arguments of generated kernels: checked, broadcast, and laid out as the C++ code takes them."""
+"""Arguments of generated kernels: checked, broadcast, and laid out for the C++ code."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ Shape = tuple[int, ...]
 
 
 def checked(args: Sequence[Any]) -> list[Any]:
-    """Device arrays of the current device and scalars; anything else is CuPy's ``TypeError``."""
+    """Check arguments: device arrays of the current device, and scalars.
+
+    Any other argument raises CuPy's ``TypeError``."""
     for value in args:
         if isinstance(value, ndarray):
             check_device(value)
@@ -31,19 +33,19 @@ def checked(args: Sequence[Any]) -> list[Any]:
 
 
 def dtype_of(value: Any) -> np.dtype[Any] | None:
-    """The dtype that an argument brings along: an array's, that of a texture's handle, no number's."""
+    """Return the dtype of an array or a texture handle; None for numbers."""
     if isinstance(value, TextureObject):
         return np.dtype(np.uint64)
     return value.dtype if isinstance(value, ndarray) else None
 
 
 def loop_shape(args: Sequence[Any], params: Sequence[Parameter], size: int | None) -> Shape:
-    """The shape a kernel loops over: its non-raw arrays broadcast together, or `size`.
+    """Return the shape a kernel loops over: that of its non-raw arrays broadcast together, or `size`.
 
     Raises
     ------
     ValueError
-        If both or neither decide it.
+        If arrays and `size` both determine the shape, or neither does.
     """
     shapes = [a.shape for a, p in zip(args, params, strict=False) if isinstance(a, ndarray) and not p.raw]
     if size is not None:
@@ -56,7 +58,7 @@ def loop_shape(args: Sequence[Any], params: Sequence[Parameter], size: int | Non
 
 
 def broadcast(args: Sequence[Any], params: Sequence[Parameter], shape: Shape) -> list[Any]:
-    """The arguments with every non-raw array seen in `shape`."""
+    """Return the arguments, each non-raw array broadcast to `shape`."""
     return [
         a._view_of(np.broadcast_to(a._host, shape)) if isinstance(a, ndarray) and not p.raw else a
         for a, p in zip(args, params, strict=True)
@@ -64,33 +66,33 @@ def broadcast(args: Sequence[Any], params: Sequence[Parameter], shape: Shape) ->
 
 
 def outputs(
-    given: Sequence[Any],
+    out_args: Sequence[Any],
     params: Sequence[Parameter],
     dtypes: Sequence[np.dtype[Any]],
     shape: Shape,
-    sized: bool,
+    size_is_known: bool,
 ) -> list[ndarray]:
-    """The output arrays, made where none were passed.
+    """Return the output arrays; allocate them if none were passed.
 
     Raises
     ------
     TypeError, ValueError
-        If one is no device array, has another shape, or is raw and its size unknown.
+        If an output is not a device array, has another shape, or is raw and of unknown size.
     """
-    if not given:
-        if any(p.raw for p in params) and not sized:
+    if not out_args:
+        if any(p.raw for p in params) and not size_is_known:
             raise ValueError("Output array size is Undecided: pass the raw output array, or size=.")
         return [ndarray(shape, dtype) for dtype in dtypes]
-    for array, parameter in zip(given, params, strict=True):
+    for array, parameter in zip(out_args, params, strict=True):
         if not isinstance(array, ndarray):
             raise TypeError("Output arguments type must be cupy.ndarray")
         if not parameter.raw and array.shape != shape:
             raise ValueError(f"Out shape is mismatched: {parameter.name} is {array.shape}, not {shape}.")
-    return list(given)
+    return list(out_args)
 
 
 def as_scalar(value: Any, dtype: np.dtype[Any]) -> Any:
-    """A Python or NumPy scalar as the type that its parameter has, converted as C++ converts."""
+    """Convert a Python or NumPy scalar to the type of its parameter, by the rules of C++."""
     with np.errstate(all="ignore"):
         if dtype.kind in "iu" and isinstance(value, int):
             return np.array(int(value) & ((1 << 64) - 1), dtype=np.uint64).astype(dtype)[()]
@@ -100,7 +102,7 @@ def as_scalar(value: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def merged(shape: Shape, strides: Sequence[Shape]) -> tuple[Shape, list[Shape]]:
-    """Axes that all arrays walk through as one, joined: the fewest index calculations."""
+    """Merge axes that are contiguous in all arrays, to save index calculations."""
     axes: list[list[int]] = []
     for axis, extent in enumerate(shape):
         if extent == 1 and len(shape) > 1:
@@ -116,7 +118,7 @@ def merged(shape: Shape, strides: Sequence[Shape]) -> tuple[Shape, list[Shape]]:
 
 
 def layout_value(shape: Shape, strides: Shape | None = None) -> Any:
-    """A ``CLayout`` as a scalar that can be a kernel's argument; steps default to those of C order."""
+    """Return a ``CLayout`` as a scalar for a kernel's argument; strides default to zero."""
     if strides is None:
         strides = (0,) * len(shape)
     value = np.zeros((), dtype=[("axes", np.int64, (2, len(shape)))])
@@ -126,9 +128,9 @@ def layout_value(shape: Shape, strides: Shape | None = None) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """One argument in the generated source: what declares it, what sets it up, what is passed.
+    """One argument in the generated source: its declaration, its setup and its C++ type.
 
-    `key` holds all that the source depends on.
+    The generated source depends on these fields only.
     """
 
     parameter: Parameter
@@ -140,7 +142,7 @@ class Operand:
 
     @property
     def declared(self) -> str:
-        """Its parameters in the kernel's signature."""
+        """Declarations of the argument in the kernel's signature."""
         name = self.parameter.name
         if not self.is_array:
             return f"const {self.c_type} {name}"
@@ -148,7 +150,7 @@ class Operand:
 
     @property
     def setup(self) -> str:
-        """The statement that makes the array object."""
+        """Statement that creates the C++ array object."""
         if not self.is_array:
             return ""
         name = self.parameter.name
@@ -158,13 +160,13 @@ class Operand:
         return f"{const}CArray<{self.c_type}, {flags}> {variable}(_{name}_, _layout_{name});"
 
     def element(self, indexer: str, linear: str) -> str:
-        """The statement that names the element of one turn of the loop."""
+        """Return the statement that names the array's element of one loop iteration."""
         if not self.is_array or self.parameter.raw:
             return ""
         name = self.parameter.name
         const = "const " if self.constant else ""
-        place = linear if self.contiguous else f"{indexer}.get()"
-        return f"{const}{self.c_type} &{name} = _raw_{name}[{place}];"
+        index = linear if self.contiguous else f"{indexer}.get()"
+        return f"{const}{self.c_type} &{name} = _raw_{name}[{index}];"
 
 
 def lay_out(
@@ -175,17 +177,17 @@ def lay_out(
     shape: Shape,
     merge: bool = True,
 ) -> tuple[list[Operand], list[Any], Shape]:
-    """Operands, launch arguments and the loop's shape, with axes joined where possible."""
-    looped = [
+    """Return operands, launch arguments and the loop's shape, with axes merged where possible."""
+    loop_positions = [
         i for i, (a, p) in enumerate(zip(args, params, strict=True)) if isinstance(a, ndarray) and not p.raw
     ]
-    steps = {i: args[i].strides for i in looped}
+    strides_by_position = {i: args[i].strides for i in loop_positions}
     if not shape:
         shape = (1,)
-        steps = dict.fromkeys(looped, (0,))
+        strides_by_position = dict.fromkeys(loop_positions, (0,))
     elif merge:
-        shape, joined = merged(shape, [steps[i] for i in looped])
-        steps = dict(zip(looped, joined, strict=True))
+        shape, merged_strides = merged(shape, [strides_by_position[i] for i in loop_positions])
+        strides_by_position = dict(zip(loop_positions, merged_strides, strict=True))
     operands = []
     values = []
     for i, (a, p, dtype) in enumerate(zip(args, params, dtypes, strict=True)):
@@ -194,7 +196,7 @@ def lay_out(
             operands.append(Operand(p, True, c_type, 0, True, False))
             values.append(a if isinstance(a, TextureObject) else as_scalar(a, dtype))
             continue
-        extents, strides = (a.shape or (1,), a.strides or (0,)) if p.raw else (shape, steps[i])
+        extents, strides = (a.shape or (1,), a.strides or (0,)) if p.raw else (shape, strides_by_position[i])
         contiguous = _is_contiguous(extents, strides, dtype.itemsize)
         operands.append(Operand(p, constant[i], c_type, len(extents), contiguous, True))
         values += [a, layout_value(extents, strides)]

@@ -1,4 +1,4 @@
-"""Parameter lists of generated kernels: ``"T x, raw float32 y"``, and which types ``T`` stands for."""
+"""Parameter lists of generated kernels (``"T x, raw float32 y"``) and the types of placeholders."""
 
 from __future__ import annotations
 
@@ -36,13 +36,15 @@ TypeMap = tuple[tuple[str, np.dtype[Any]], ...]
 
 
 def c_name(dtype: np.dtype[Any]) -> str:
-    """The C++ type of a dtype's elements."""
+    """Return the C++ type of a dtype's elements."""
     return C_NAMES["bool" if dtype.kind == "b" else np.dtype(f"{dtype.kind}{dtype.itemsize}").name]
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter: `dtype` is None for a placeholder such as ``T``, then `placeholder` is its letter."""
+    """One parameter of a generated kernel.
+
+    A placeholder such as ``T`` has `dtype` None, and `placeholder` is its letter."""
 
     name: str
     placeholder: str
@@ -51,20 +53,20 @@ class Parameter:
 
     @property
     def c_type(self) -> str:
-        """Its type in the generated source."""
+        """C++ type of the parameter in the generated source."""
         return self.placeholder if self.dtype is None else c_name(self.dtype)
 
 
 @lru_cache(maxsize=512)
 def parameters(text: str) -> tuple[Parameter, ...]:
-    """Read a parameter list.
+    """Parse a parameter list.
 
     Raises
     ------
     Exception
-        If something in it is no parameter, of CuPy's bare class; the message shows what one looks like.
+        If a part is not a parameter (CuPy raises a plain ``Exception``); the message shows an example.
     TypeError
-        If a type is none of NumPy's.
+        If a type is not a type of NumPy.
     """
     return tuple(_parameter(part) for part in text.split(",")) if text else ()
 
@@ -73,30 +75,30 @@ def _parameter(text: str) -> Parameter:
     words = text.split()
     if len(words) < 2:
         raise Exception(f"Syntax error: {text}. A parameter is a type and a name, such as 'float32 x'.")
-    *qualifiers, kind, name = words
+    *qualifiers, type_name, name = words
     for word in qualifiers:
         if word != "raw":
             raise Exception(f'Unknown keyword "{word}" in {text!r}; the only one is raw.')
-    if len(kind) == 1:
-        return Parameter(name, kind, None, bool(qualifiers))
+    if len(type_name) == 1:
+        return Parameter(name, type_name, None, bool(qualifiers))
     try:
-        dtype = checked_dtype(kind)
+        dtype = checked_dtype(type_name)
     except (TypeError, ValueError):
         raise TypeError(
-            f"data type {kind!r} not understood: it is no type of NumPy, such as float32, nor a letter that "
-            "stands for any. Array parameters are written without *."
+            f"data type {type_name!r} not understood: it is no type of NumPy, such as float32, nor a letter "
+            "that stands for any. Array parameters are written without *."
         ) from None
     return Parameter(name, "", dtype, bool(qualifiers))
 
 
 def check_name(name: str) -> None:
-    """Raise ``ValueError`` unless `name` can name a C++ function."""
+    """Raise ``ValueError`` unless `name` is an identifier in C++."""
     if not _IDENTIFIER.fullmatch(name):
         raise ValueError(f'Invalid kernel name: "{name}"')
 
 
 def check_identifiers(params: Sequence[Parameter], code: str, kernel_name: str) -> None:
-    """Raise ``CompileException`` if a parameter's name is none in C++."""
+    """Raise ``CompileException`` if a parameter's name is not an identifier in C++."""
     for parameter in params:
         if not _IDENTIFIER.fullmatch(parameter.name):
             raise CompileException(
@@ -107,15 +109,15 @@ def check_identifiers(params: Sequence[Parameter], code: str, kernel_name: str) 
             )
 
 
-def compiled(kernel: RawKernel, written: Mapping[str, str]) -> RawKernel:
-    """A generated kernel, once it has compiled.
+def compiled(kernel: RawKernel, user_parts: Mapping[str, str]) -> RawKernel:
+    """Compile a generated kernel and return it.
 
     Parameters
     ----------
     kernel
         The kernel.
-    written
-        The parts of its source that its user wrote, by their names: a log then counts their lines.
+    user_parts
+        Parts of the source that the program provides, by name: the compiler's log then counts their lines.
 
     Raises
     ------
@@ -127,15 +129,15 @@ def compiled(kernel: RawKernel, written: Mapping[str, str]) -> RawKernel:
     except CompileException as error:
         source = kernel.code
 
-        def in_its_part(found: re.Match[str]) -> str:
-            line = int(found[1])
-            for name, text in written.items():
+        def part_and_line(match: re.Match[str]) -> str:
+            line = int(match[1])
+            for name, text in user_parts.items():
                 first = source.count("\n", 0, source.rfind(text)) + 1
                 if text and text in source and first <= line <= first + text.count("\n"):
                     return f"{name} of {kernel.name!r}, line {line - first + 1}"
-            return found[0]
+            return match[0]
 
-        log = re.sub(r"\bkernel\.cu\((\d+)\)", in_its_part, error.log)
+        log = re.sub(r"\bkernel\.cu\((\d+)\)", part_and_line, error.log)
         raise CompileException(log, source, error.name, error.options) from None
     return kernel
 
@@ -146,41 +148,42 @@ def decide_types(
     input_dtypes: Sequence[np.dtype[Any] | None],
     output_dtypes: Sequence[np.dtype[Any]],
 ) -> tuple[list[np.dtype[Any]], list[np.dtype[Any]], TypeMap]:
-    """Dtypes of all parameters, from the arrays that were passed: outputs decide first, then inputs.
+    """Return the dtypes of all parameters, determined by the output arrays first, then the inputs.
 
-    Scalars have dtype None; they take the type that their parameter gets from the arrays.
+    Scalars have dtype None; they are converted to the type that the arrays determine for their parameter.
 
     Raises
     ------
     TypeError
         If an array does not fit its parameter.
     KeyError
-        If nothing decides a placeholder.
+        If no array determines a placeholder.
     """
-    found: dict[str, np.dtype[Any]] = {}
+    placeholder_dtypes: dict[str, np.dtype[Any]] = {}
     pairs = [*zip(outputs, output_dtypes, strict=False), *zip(inputs, input_dtypes, strict=True)]
     for parameter, dtype in pairs:
         if dtype is None:
             continue
-        wanted = parameter.dtype or found.setdefault(parameter.placeholder, dtype)
-        if wanted != dtype:
-            of = f" (type {parameter.placeholder})" if parameter.dtype is None else ""
+        expected = parameter.dtype or placeholder_dtypes.setdefault(parameter.placeholder, dtype)
+        if expected != dtype:
+            type_note = f" (type {parameter.placeholder})" if parameter.dtype is None else ""
             raise TypeError(
-                f"Type is mismatched. {parameter.name} is {dtype} where the kernel takes {wanted}{of}. "
-                f"Convert it with x.astype(cp.{wanted.name}), or give the parameter a type of its own."
+                f"Type is mismatched. {parameter.name} is {dtype} where the kernel takes "
+                f"{expected}{type_note}. "
+                f"Convert it with x.astype(cp.{expected.name}), or give the parameter a type of its own."
             )
     types = []
     for parameter in (*inputs, *outputs):
-        kind = parameter.dtype or found.get(parameter.placeholder)
-        if kind is None:
+        parameter_dtype = parameter.dtype or placeholder_dtypes.get(parameter.placeholder)
+        if parameter_dtype is None:
             raise KeyError(
                 f"Nothing decides the type {parameter.placeholder} of {parameter.name}: pass an array for "
                 "it, pass the output array, or name the type, such as float32."
             )
-        types.append(kind)
-    return types[: len(inputs)], types[len(inputs) :], tuple(sorted(found.items()))
+        types.append(parameter_dtype)
+    return types[: len(inputs)], types[len(inputs) :], tuple(sorted(placeholder_dtypes.items()))
 
 
 def typedefs(type_map: TypeMap) -> str:
-    """C++ type names for the placeholders."""
+    """Return C++ type definitions for the placeholders."""
     return "".join(f"typedef {c_name(dtype)} {letter};\n" for letter, dtype in type_map)

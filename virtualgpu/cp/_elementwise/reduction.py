@@ -37,8 +37,8 @@ from virtualgpu.cp._elementwise.parameters import (
 )
 
 BLOCK_SIZE = 512
-# So many neighbouring outputs share a warp, where neighbours lie next to each other in memory.
-_COALESCED = 32
+# Outputs per warp, if neighbouring outputs are also neighbours in memory.
+_COALESCED_OUTPUTS = 32
 
 
 class ReductionKernel:
@@ -49,20 +49,20 @@ class ReductionKernel:
     in_params, out_params : str
         Parameter lists, as of `ElementwiseKernel`.
     map_expr : str
-        What one element gives, from the inputs' names; ``_J`` numbers the elements of one reduction.
+        Expression of one element in the inputs' names; ``_J`` is the element's index in its reduction.
     reduce_expr : str
-        How ``a`` and ``b`` become one.
+        Expression that combines ``a`` and ``b``.
     post_map_expr : str
-        How the result ``a`` becomes the outputs, such as ``"y = sqrt(a)"``; one expression.
+        Expression that computes the outputs from the result ``a``, such as ``"y = sqrt(a)"``.
     identity : str
-        What every thread starts from. With None that is a zero of the type, as in CuPy, which counts
-        as one more element, and an empty reduction is an error.
+        Initial value of every thread. With None it is a zero of the type, as in CuPy, which counts as one
+        more element, and an empty reduction is an error.
     name : str
         The kernel's name.
     reduce_type : str, optional
         C++ type of ``a`` and ``b``; the first output's by default.
     reduce_dims : bool
-        Join axes where all arrays can walk through them as one.
+        Merge axes that are contiguous in all arrays.
     preamble : str
         C++ before the kernel.
     options : tuple of str
@@ -124,7 +124,7 @@ class ReductionKernel:
         Returns
         -------
         ndarray
-            The first output; as in CuPy, further ones are computed and not handed back.
+            The first output; as in CuPy, further outputs are computed but not returned.
 
         Raises
         ------
@@ -133,28 +133,30 @@ class ReductionKernel:
         CompileException
             If the C++ is wrong.
         """
-        inputs, given = self._split(args, out)
+        inputs, out_args = self._split(args, out)
         shape = loop_shape(inputs, self.in_params, None)
         in_types, out_types, type_map = decide_types(
             self.in_params,
             self.out_params,
             [a.dtype if isinstance(a, ndarray) else None for a in inputs],
-            [a.dtype for a in given],
+            [a.dtype for a in out_args],
         )
         axes = range(len(shape)) if axis is None else axis
-        reduced = tuple(sorted(normalize_axis_tuple(axes, len(shape), allow_duplicate=True)))
-        if len(set(reduced)) < len(reduced):
+        reduced_axes = tuple(sorted(normalize_axis_tuple(axes, len(shape), allow_duplicate=True)))
+        if len(set(reduced_axes)) < len(reduced_axes):
             raise ValueError("duplicate value in 'axis'")
-        kept = tuple(a for a in range(len(shape)) if a not in reduced)
-        out_shape = tuple(1 if a in reduced else n for a, n in enumerate(shape) if keepdims or a in kept)
-        results = outputs(given, self.out_params, out_types, out_shape, False)
+        kept_axes = tuple(a for a in range(len(shape)) if a not in reduced_axes)
+        out_shape = tuple(
+            1 if a in reduced_axes else n for a, n in enumerate(shape) if keepdims or a in kept_axes
+        )
+        results = outputs(out_args, self.out_params, out_types, out_shape, False)
         if 0 not in out_shape:
             if not self.identity and 0 in shape:
                 raise ValueError(f"zero-size array to reduction operation {self.name} which has no identity")
-            order = reduced + kept
-            moved = _permuted(broadcast(inputs, self.in_params, shape), self.in_params, order)
+            order = reduced_axes + kept_axes
+            permuted = _permuted(broadcast(inputs, self.in_params, shape), self.in_params, order)
             self._launch(
-                moved,
+                permuted,
                 results,
                 in_types,
                 out_types,
@@ -171,17 +173,17 @@ class ReductionKernel:
                 f"Wrong number of arguments for {self.name}: it takes {self.nin}, or {self.nargs} with "
                 f"outputs, but given {len(args)}."
             )
-        given = list(args[self.nin :])
+        out_args = list(args[self.nin :])
         if out is not None:
-            if given:
+            if out_args:
                 raise ValueError("cannot specify 'out' as both a positional and keyword argument")
             if self.nout != 1:
                 raise NotImplementedError("out= is for kernels with one output; pass all outputs in order.")
-            given = [out]
-        for array in given:
+            out_args = [out]
+        for array in out_args:
             if not isinstance(array, ndarray):
                 raise TypeError("Output arguments type must be cupy.ndarray")
-        return checked(args[: self.nin]), checked(given)
+        return checked(args[: self.nin]), checked(out_args)
 
     def _launch(
         self,
@@ -196,24 +198,29 @@ class ReductionKernel:
     ) -> None:
         count_in = math.prod(in_shape)
         count_out = math.prod(out_shape)
-        takes, in_values, in_loop = lay_out(
+        in_operands, in_values, in_loop = lay_out(
             inputs, self.in_params, in_types, [True] * self.nin, in_shape, self.reduce_dims and count_in > 0
         )
-        gives, out_values, out_loop = lay_out(
+        out_operands, out_values, out_loop = lay_out(
             results, self.out_params, out_types, [False] * self.nout, out_shape, self.reduce_dims
         )
-        stride = _outputs_per_block(count_in // count_out, count_out, takes, inputs)
-        kernel = self._kernel(takes, gives, type_map, len(in_loop), len(out_loop))
-        blocks = min(2**31 - 1, -(-count_out // stride))
-        layouts = (layout_value(in_loop), layout_value(out_loop), np.int32(stride))
+        outputs_per_block = _outputs_per_block(count_in // count_out, count_out, in_operands, inputs)
+        kernel = self._kernel(in_operands, out_operands, type_map, len(in_loop), len(out_loop))
+        blocks = min(2**31 - 1, -(-count_out // outputs_per_block))
+        layouts = (layout_value(in_loop), layout_value(out_loop), np.int32(outputs_per_block))
         kernel((blocks,), (BLOCK_SIZE,), (*in_values, *out_values, *layouts), stream=stream)
 
     def _kernel(
-        self, takes: list[Operand], gives: list[Operand], type_map: TypeMap, in_ndim: int, out_ndim: int
+        self,
+        in_operands: list[Operand],
+        out_operands: list[Operand],
+        type_map: TypeMap,
+        in_ndim: int,
+        out_ndim: int,
     ) -> RawKernel:
-        key = (tuple(takes), tuple(gives), type_map, in_ndim, out_ndim)
+        key = (tuple(in_operands), tuple(out_operands), type_map, in_ndim, out_ndim)
         if key not in self._kernels:
-            source = self._source(takes, gives, type_map, in_ndim, out_ndim)
+            source = self._source(in_operands, out_operands, type_map, in_ndim, out_ndim)
             check_identifiers(self.in_params + self.out_params, source, self.name)
             parts = {
                 "map_expr": f"static_cast<_type_reduce>({self.map_expr})",
@@ -225,30 +232,35 @@ class ReductionKernel:
         return self._kernels[key]
 
     def _source(
-        self, takes: list[Operand], gives: list[Operand], type_map: TypeMap, in_ndim: int, out_ndim: int
+        self,
+        in_operands: list[Operand],
+        out_operands: list[Operand],
+        type_map: TypeMap,
+        in_ndim: int,
+        out_ndim: int,
     ) -> str:
-        every = [*takes, *gives]
-        declared = ", ".join(
+        operands = [*in_operands, *out_operands]
+        declarations = ", ".join(
             [
-                *(o.declared for o in every),
+                *(o.declared for o in operands),
                 f"CLayout<{in_ndim}> _whole_layout",
                 f"CLayout<{out_ndim}> _result_layout",
                 "int _block_stride",
             ]
         )
-        setup = "\n  ".join(line for o in every if (line := o.setup))
-        read = "\n      ".join(line for o in takes if (line := o.element("_in_ind", "_j")))
-        write = "\n      ".join(line for o in gives if (line := o.element("_out_ind", "_i")))
-        used = frozenset(
-            [o.c_type for o in every] + [c_name(dtype) for _, dtype in type_map] + [self.reduce_type]
+        setup = "\n  ".join(line for o in operands if (line := o.setup))
+        reads = "\n      ".join(line for o in in_operands if (line := o.element("_in_ind", "_j")))
+        writes = "\n      ".join(line for o in out_operands if (line := o.element("_out_ind", "_i")))
+        type_names = frozenset(
+            [o.c_type for o in operands] + [c_name(dtype) for _, dtype in type_map] + [self.reduce_type]
         )
         # Threads of a block are split into _block_stride outputs and the parts that reduce each of them.
-        return f"""{header(used, self.preamble)}
+        return f"""{header(type_names, self.preamble)}
 {typedefs(type_map)}{self.preamble}
 typedef {self.reduce_type} _type_reduce;
 #define REDUCE(a, b) ({_one_line(self.reduce_expr)})
 #define POST_MAP(a) ({_one_line(self.post_map_expr)})
-extern "C" __global__ void {self.name}({declared}) {{
+extern "C" __global__ void {self.name}({declarations}) {{
   __shared__ alignas(16) char _shared_bytes[{BLOCK_SIZE} * sizeof(_type_reduce)];
   _type_reduce* _shared = reinterpret_cast<_type_reduce*>(_shared_bytes);
   {setup}
@@ -264,7 +276,7 @@ extern "C" __global__ void {self.name}({declared}) {{
     if (_i < _out_ind.size()) for (ptrdiff_t _j = _J * _out_ind.size() + _i; _j < _in_ind.size();
          _j += _parts * _out_ind.size(), _J += _parts) {{
       _in_ind.set(_j);
-      {read}
+      {reads}
       _type_reduce _mapped = static_cast<_type_reduce>({self.map_expr});
       _sum = REDUCE(_sum, _mapped);
     }}
@@ -279,7 +291,7 @@ extern "C" __global__ void {self.name}({declared}) {{
     }}
     if (_tid < _block_stride && _i < _out_ind.size()) {{
       _out_ind.set(_i);
-      {write}
+      {writes}
       _type_reduce _reduced = _shared[_tid];
       POST_MAP(_reduced);
     }}
@@ -290,7 +302,7 @@ extern "C" __global__ void {self.name}({declared}) {{
 
     @property
     def cached_codes(self) -> dict[tuple[Any, ...], str]:
-        """The C++ generated so far, by the C++ types of the arguments."""
+        """Generated C++ sources, by the C++ types of the arguments."""
         if not self._kernels:
             warnings.warn(
                 "No codes are cached because compilation is deferred until the first function call.",
@@ -302,7 +314,7 @@ extern "C" __global__ void {self.name}({declared}) {{
 
     @property
     def cached_code(self) -> str:
-        """The C++ generated first."""
+        """C++ source that was generated first."""
         return next(iter(self.cached_codes.values()))
 
     def __repr__(self) -> str:
@@ -310,12 +322,12 @@ extern "C" __global__ void {self.name}({declared}) {{
 
 
 def _one_line(expression: str) -> str:
-    """An expression as the body of a macro: its ``a`` and ``b`` then hide no parameter of that name."""
+    """Return an expression as the body of a macro, in one line and without comments."""
     return " ".join(re.sub(r"//[^\n]*", "", expression).split())
 
 
 def _permuted(args: Sequence[Any], params: Sequence[Parameter], order: tuple[int, ...]) -> list[Any]:
-    """The arguments with the axes to be reduced in front."""
+    """Return the arguments with the axes to be reduced in front."""
     if order == tuple(range(len(order))):
         return list(args)
     if any(p.raw and isinstance(a, ndarray) for a, p in zip(args, params, strict=True)):
@@ -326,11 +338,17 @@ def _permuted(args: Sequence[Any], params: Sequence[Parameter], order: tuple[int
     return [a.transpose(order) if isinstance(a, ndarray) else a for a in args]
 
 
-def _outputs_per_block(length: int, count_out: int, takes: Sequence[Operand], inputs: Sequence[Any]) -> int:
-    """How many outputs one block works on, a power of two: more where each has few elements, and a
-    warp's worth where neighbouring outputs are neighbours in memory."""
-    few = BLOCK_SIZE // max(1, min(length, BLOCK_SIZE))
-    arrays = [a for a, o in zip(inputs, takes, strict=True) if o.is_array and not o.parameter.raw]
-    rows = any(a.ndim and a.shape[-1] > 1 and a.strides[-1] == a.itemsize for a in arrays)
-    wanted = max(few, min(_COALESCED, count_out) if rows and count_out > 1 else 1)
-    return 1 << (min(wanted, BLOCK_SIZE).bit_length() - 1)
+def _outputs_per_block(
+    length: int, count_out: int, in_operands: Sequence[Operand], inputs: Sequence[Any]
+) -> int:
+    """Return the number of outputs per block, a power of two.
+
+    It is larger if each output has few elements, and at least a warp's size if neighbouring outputs are
+    neighbours in memory.
+    """
+    outputs_that_fit = BLOCK_SIZE // max(1, min(length, BLOCK_SIZE))
+    arrays = [a for a, o in zip(inputs, in_operands, strict=True) if o.is_array and not o.parameter.raw]
+    has_rows = any(a.ndim and a.shape[-1] > 1 and a.strides[-1] == a.itemsize for a in arrays)
+    coalesced = min(_COALESCED_OUTPUTS, count_out) if has_rows and count_out > 1 else 1
+    output_count = min(max(outputs_that_fit, coalesced), BLOCK_SIZE)
+    return 1 << (output_count.bit_length() - 1)

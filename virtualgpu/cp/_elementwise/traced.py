@@ -1,7 +1,7 @@
-"""Values that write down what is computed with them: a fused function becomes one loop, or says why not.
+"""Values that record the computation of a fused function, which becomes one loop.
 
-`NotOneLoop` tells that a function has to run operation by operation; every other error is the learner's
-to read, and in most cases CuPy's too.
+`NotOneLoop` means that a function has to run operation by operation. All other errors are meant for the
+learner; most of them are also CuPy's.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from virtualgpu.cp._elementwise.parameters import c_name
 
 _SUMS = {"sum": ("a + b", "0"), "prod": ("a * b", "1")}
 _EXTREMES = {"max": "(a != a || a > b) ? a : b", "min": "(a != a || a < b) ? a : b"}
-_TESTS = {"all": ("a && b", "true"), "any": ("a || b", "false")}
-_NOT_ON_DEVICES = frozenset("gGOSUVMm")
+_BOOLEAN_REDUCTIONS = {"all": ("a && b", "true"), "any": ("a || b", "false")}
+_UNSUPPORTED_TYPES = frozenset("gGOSUVMm")
 # NumPy's functions that work on any Python object with operators, and so on a fused value.
 _BY_OPERATOR = frozenset(
     {
@@ -38,12 +38,12 @@ _SELECT = "use cp.where(condition, x, y), and & and | for conditions"
 
 
 class NotOneLoop(Exception):
-    """A fused function is no loop with one reduction at its end; it then runs operation by operation."""
+    """A fused function is not a loop with one reduction at its end, so it runs operation by operation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """The one reduction of a fused function, and the axes it was asked for."""
+    """The reduction of a fused function, and its axes."""
 
     value: Traced
     expression: str
@@ -55,37 +55,37 @@ class Reduction:
 
 @dataclass(slots=True)
 class Argument:
-    """A parameter of the kernel: an argument of the function by its place, or a number in it."""
+    """A parameter of the kernel: an argument of the function by its position, or a number in it."""
 
     name: str
     dtype: np.dtype[Any]
-    place: int | None
+    position: int | None
     constant: Any
 
 
 @dataclass(slots=True)
 class Trace:
-    """What a fused function computed: statements for each element, then for each reduced value."""
+    """Record of a fused function: statements for each element, then for each reduced value."""
 
     arguments: list[Argument] = field(default_factory=list)
     statements: tuple[list[str], list[str]] = field(default_factory=lambda: ([], []))
-    written: dict[int, Traced] = field(default_factory=dict)
+    written_positions: dict[int, Traced] = field(default_factory=dict)
     reduction: Reduction | None = None
     count: int = 0
 
     @property
     def stage(self) -> int:
-        """1 behind the reduction."""
+        """Stage of the computation: 0 before the reduction, 1 after it."""
         return int(self.reduction is not None)
 
-    def argument(self, value: Any, place: int | None = None) -> Traced:
-        """A value from outside as a parameter of the kernel."""
+    def argument(self, value: Any, position: int | None = None) -> Traced:
+        """Add a value from outside as a parameter of the kernel."""
         if isinstance(value, ndarray):
-            weak = None
+            scalar_type = None
             dtype = value.dtype
         elif isinstance(value, (bool, int, float, complex, np.generic)):
-            weak = type(value)
-            dtype = checked_dtype(np.dtype(weak))
+            scalar_type = type(value)
+            dtype = checked_dtype(np.dtype(scalar_type))
         elif isinstance(value, np.ndarray):
             raise _concrete()
         else:
@@ -93,13 +93,13 @@ class Trace:
                 f"{type(value)} type is not supported in cp.fuse: pass device arrays and numbers."
             )
         name = f"in{len(self.arguments)}"
-        self.arguments.append(Argument(name, dtype, place, value if place is None else None))
+        self.arguments.append(Argument(name, dtype, position, value if position is None else None))
         ndim = value.ndim if isinstance(value, ndarray) else -1
-        stage = 0 if place is not None else self.stage
-        return (Traced if weak else TracedArray)(self, name, dtype, ndim, weak, stage, place)
+        stage = 0 if position is not None else self.stage
+        return (Traced if scalar_type else TracedArray)(self, name, dtype, ndim, scalar_type, stage, position)
 
     def operand(self, value: Any) -> Traced:
-        """An operand as it can be used now: nothing from before a reduction after it."""
+        """Return an operand of the present stage; values from before a reduction raise `NotOneLoop`."""
         if isinstance(value, ndarray):
             raise _concrete()
         traced = value if isinstance(value, Traced) else self.argument(value)
@@ -108,7 +108,7 @@ class Trace:
         return traced
 
     def value(self, text: str, dtype: np.dtype[Any], operands: Sequence[Traced]) -> Traced:
-        """A new variable holding an expression of other values."""
+        """Add a variable for an expression of other values."""
         name = f"v{self.count}"
         self.count += 1
         self.statements[self.stage].append(f"const {c_name(dtype)} {name} = {text};")
@@ -117,85 +117,92 @@ class Trace:
         return kind(self, name, dtype, ndim, None, self.stage, None)
 
     def apply(self, function: np.ufunc, inputs: Sequence[Any], out: Any, dtype: Any) -> Any:
-        """One element-wise function."""
+        """Add one element-wise function."""
         operands = [self.operand(value) for value in inputs]
         if function.nout != 1 or dtype is not None:
             raise NotOneLoop
         loop = _loop(function, operands)
-        kind = loop[0]
-        result = checked_dtype(loop[-1])
-        text = expression(function, kind)
-        if text is None or any(k != kind for k in loop[1 : function.nin]):
+        operand_dtype = loop[0]
+        result_dtype = checked_dtype(loop[-1])
+        text = expression(function, operand_dtype)
+        if text is None or any(k != operand_dtype for k in loop[1 : function.nin]):
             raise NotOneLoop
-        terms = [o.converted(kind) for o in operands]
-        made = self.value(_into(text.format(*terms), result), result, operands)
-        return made if out is None else self.assign(out, made)
+        terms = [o.converted(operand_dtype) for o in operands]
+        traced = self.value(_into(text.format(*terms), result_dtype), result_dtype, operands)
+        return traced if out is None else self.assign(out, traced)
 
     def assign(self, target: Any, value: Traced) -> Traced:
-        """In-place operators and ``out=``: an argument becomes an output too."""
+        """Assign to an argument (in-place operators and ``out=``), which becomes an output."""
         if not isinstance(target, TracedArray) or target.stage != self.stage or target.ndim < value.ndim:
             raise NotOneLoop
         if not np.can_cast(value.dtype, target.dtype, "same_kind"):
             raise NotOneLoop
-        changed = self.value(value.converted(target.dtype), target.dtype, [value, target])
-        target.name = changed.name
-        if target.place is not None:
-            self.written[target.place] = target
+        new_value = self.value(value.converted(target.dtype), target.dtype, [value, target])
+        target.name = new_value.name
+        if target.position is not None:
+            self.written_positions[target.position] = target
         return target
 
     def where(self, condition: Any, x: Any, y: Any) -> Traced:
-        """``cp.where`` with three arguments."""
-        test, *both = (self.operand(value) for value in (condition, x, y))
-        if test.dtype.kind != "b":
+        """Add ``cp.where`` with three arguments."""
+        condition_value, *choices = (self.operand(value) for value in (condition, x, y))
+        if condition_value.dtype.kind != "b":
             raise TypeError(
                 "Wrong type of arguments for cupy_where: inside cp.fuse the condition is a boolean, such as "
                 "x != 0."
             )
-        kind = _narrowest([(d, d) for d in "?bBhHiIlLefdFD"], both)[0]
-        terms = [o.converted(kind) for o in both]
-        return self.value(f"{test.name} ? {terms[0]} : {terms[1]}", kind, [test, *both])
+        dtype = _narrowest([(d, d) for d in "?bBhHiIlLefdFD"], choices)[0]
+        terms = [o.converted(dtype) for o in choices]
+        return self.value(
+            f"{condition_value.name} ? {terms[0]} : {terms[1]}", dtype, [condition_value, *choices]
+        )
 
     def reduce(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Traced:
-        """The reduction, after which only its result goes on."""
-        given = _reduction_arguments(name, args, kwargs)
+        """Add the reduction, after which only its result can be used."""
+        options = _reduction_arguments(name, args, kwargs)
         value = args[0]
-        if self.stage or not isinstance(value, TracedArray) or given.get("out") is not None or self.written:
+        if (
+            self.stage
+            or not isinstance(value, TracedArray)
+            or options.get("out") is not None
+            or self.written_positions
+        ):
             raise NotOneLoop
-        kind = value.dtype
+        dtype = value.dtype
         if name in _SUMS:
             text, identity = _SUMS[name]
-            if given.get("dtype") is None:  # with one, CuPy's kernel keeps the elements' type
-                kind = getattr(np, name)(np.zeros(1, kind)).dtype
-        elif name in _EXTREMES and kind.kind != "c":
+            if options.get("dtype") is None:  # with one, CuPy's kernel keeps the elements' type
+                dtype = getattr(np, name)(np.zeros(1, dtype)).dtype
+        elif name in _EXTREMES and dtype.kind != "c":
             text = _EXTREMES[name]
-            identity = _extreme(kind, lowest=name == "max")
-        elif name in _TESTS and kind.kind != "c":
-            (text, identity), kind = _TESTS[name], np.dtype(bool)
+            identity = _extreme(dtype, lowest=name == "max")
+        elif name in _BOOLEAN_REDUCTIONS and dtype.kind != "c":
+            (text, identity), dtype = _BOOLEAN_REDUCTIONS[name], np.dtype(bool)
         else:
             raise NotOneLoop
-        axis = given.get("axis")
+        axis = options.get("axis")
         ndim = 0 if axis is None else value.ndim - (len(axis) if isinstance(axis, (tuple, list)) else 1)
         if ndim < 0:
             raise NotOneLoop
-        self.reduction = Reduction(value, text, identity, checked_dtype(kind), axis, name in _EXTREMES)
-        return (TracedArray if ndim else Traced)(self, "a", kind, ndim or -1, None, 1, None)
+        self.reduction = Reduction(value, text, identity, checked_dtype(dtype), axis, name in _EXTREMES)
+        return (TracedArray if ndim else Traced)(self, "a", dtype, ndim or -1, None, 1, None)
 
 
 def _loop(function: np.ufunc, operands: Sequence[Traced]) -> tuple[np.dtype[Any], ...]:
-    """The types that a function works with.
+    """Return the dtypes of the loop that a function runs with.
 
-    With numbers among the operands it is the first loop that holds every array's values and whose type
-    a number does not widen, as in CuPy's fusion: numbers alone take the narrowest, float16 for floats.
+    With numbers among the operands, it is the first loop whose types hold all arrays' values and which a
+    number does not widen, as in CuPy's fusion. Numbers alone use the narrowest type, float16 for floats.
     """
-    kinds = [o.dtype for o in operands]
+    operand_dtypes = [o.dtype for o in operands]
     try:
-        strong = function.resolve_dtypes((*kinds, None))
-        if all(o.weak is None for o in operands):
-            return tuple(strong)
+        dtypes = function.resolve_dtypes((*operand_dtypes, None))
+        if all(o.scalar_type is None for o in operands):
+            return tuple(dtypes)
     except TypeError:  # which the function itself explains
         raise NotOneLoop from None
-    known = [types.replace("->", "") for types in function.types]
-    usable = [tuple(types) for types in known if not _NOT_ON_DEVICES & set(types)]
+    signatures = [types.replace("->", "") for types in function.types]
+    usable = [tuple(types) for types in signatures if not _UNSUPPORTED_TYPES & set(types)]
     return _narrowest(usable, operands)
 
 
@@ -210,16 +217,16 @@ def _narrowest(loops: Sequence[tuple[str, ...]], operands: Sequence[Traced]) -> 
 def _takes(kind: np.dtype[Any], operand: Traced) -> bool:
     if np.can_cast(operand.dtype, kind):
         return True
-    return operand.weak is not None and np.result_type(operand.weak(0), kind) == kind
+    return operand.scalar_type is not None and np.result_type(operand.scalar_type(0), kind) == kind
 
 
-def _extreme(kind: np.dtype[Any], lowest: bool) -> str:
-    """The least or greatest value of a type, in C++."""
-    if kind.kind == "b":
+def _extreme(dtype: np.dtype[Any], lowest: bool) -> str:
+    """Return the least or greatest value of a type, in C++."""
+    if dtype.kind == "b":
         return "false" if lowest else "true"
-    if kind.kind == "f":
-        return f"{c_name(kind)}(__int_as_float({0xFF800000 if lowest else 0x7F800000:#x}))"
-    value = np.iinfo(kind).min if lowest else np.iinfo(kind).max
+    if dtype.kind == "f":
+        return f"{c_name(dtype)}(__int_as_float({0xFF800000 if lowest else 0x7F800000:#x}))"
+    value = np.iinfo(dtype).min if lowest else np.iinfo(dtype).max
     return f"{value + 1}LL - 1" if value < 0 else f"{value}ULL"
 
 
@@ -240,13 +247,13 @@ def _in_place(function: np.ufunc) -> Callable[[Any, Any], Any]:
 
 
 class Traced(Traceable):
-    """A number inside a fused function, or what an array was reduced to: its C++ variable and dtype.
+    """A number inside a fused function, or the result of a reduction: its C++ variable and dtype.
 
-    `weak` is its type if it comes from outside, `stage` is 1 behind the reduction, `place` is the
-    argument that it is.
+    `scalar_type` is the Python type of a number from outside, `stage` is 1 after the reduction, `position`
+    is the index of the argument.
     """
 
-    __slots__ = ("dtype", "name", "ndim", "place", "stage", "trace", "weak")
+    __slots__ = ("dtype", "name", "ndim", "position", "scalar_type", "stage", "trace")
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(
@@ -255,23 +262,23 @@ class Traced(Traceable):
         name: str,
         dtype: np.dtype[Any],
         ndim: int,
-        weak: type | None,
+        scalar_type: type | None,
         stage: int,
-        place: int | None,
+        position: int | None,
     ) -> None:
         self.trace = trace
         self.name = name
         self.dtype = dtype
         self.ndim = ndim
-        self.weak = weak
+        self.scalar_type = scalar_type
         self.stage = stage
-        self.place = place
+        self.position = position
 
     def __repr__(self) -> str:
         return f"<{self.dtype} value within cp.fuse>"
 
     def converted(self, dtype: np.dtype[Any]) -> str:
-        """Its value as another type, in C++."""
+        """Return the value converted to another type, in C++."""
         if dtype == self.dtype:
             return f"float({self.name})" if dtype.char == "e" else self.name
         if dtype.kind == "b":
@@ -283,15 +290,15 @@ class Traced(Traceable):
         return f"(({target})({rounded}))"
 
     def copy(self) -> Traced:
-        """The same value."""
+        """Return the same value."""
         return self.astype(self.dtype)
 
     def astype(
         self, dtype: Any, order: Any = None, casting: Any = None, subok: Any = None, copy: Any = True
     ) -> Traced:
-        """The value converted to another dtype."""
-        for keyword, given in (("order", order), ("casting", casting), ("subok", subok)):
-            if given is not None:
+        """Return the value converted to another dtype."""
+        for keyword, option in (("order", order), ("casting", casting), ("subok", subok)):
+            if option is not None:
                 raise TypeError(f"{keyword} is not supported yet by astype inside cp.fuse: leave it out.")
         kind = checked_dtype(dtype)
         value = self.trace.operand(self)
@@ -300,11 +307,11 @@ class Traced(Traceable):
         return self.trace.value(_into(value.converted(kind), kind), kind, [value])
 
     def ufunc(self, function: np.ufunc, inputs: Sequence[Any], out: Any = None, dtype: Any = None) -> Any:
-        """One element-wise function."""
+        """Add one element-wise function."""
         return self.trace.apply(function, inputs, out, dtype)
 
     def fused_call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A function of the ``cp`` namespace that is no element-wise function of NumPy."""
+        """Add a function of the ``cp`` namespace that is not an element-wise function of NumPy."""
         if name in _REDUCTIONS:
             return self.trace.reduce(name, args, kwargs)
         if name == "where" and len(args) == 3:
@@ -327,7 +334,7 @@ class Traced(Traceable):
         )
 
     def _method(self, *_: Any, **__: Any) -> Any:
-        """CuPy fuses a reduction that is a method in another way than the function of its name."""
+        """Reject a reduction that is called as a method, which CuPy fuses in another way."""
         raise NotOneLoop
 
     sum = prod = max = min = all = any = _method
@@ -369,7 +376,7 @@ class Traced(Traceable):
         return self.ufunc(np.invert, (self,))
 
     def __array_ufunc__(self, function: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        """NumPy's functions, and those of ``cp``, which name a dtype with each call."""
+        """Add a ufunc that NumPy or ``cp`` calls; ``cp`` passes a dtype with each call."""
         name = function.__name__
         if method != "__call__":
             raise TypeError(f"np.{name}.{method} cannot be fused: call cp.sum, cp.prod, cp.max or cp.min.")
@@ -481,23 +488,23 @@ def _concrete() -> TypeError:
 
 
 def _reduction_arguments(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """``axis``, ``dtype`` and ``out`` of a call such as ``cp.sum(a, ...)`` inside a fused function."""
+    """Return ``axis``, ``dtype`` and ``out`` of a call such as ``cp.sum(a, ...)`` in a fused function."""
     has_dtype = name in {"sum", "prod", "nansum", "nanprod"}
     names = ("axis", "dtype", "out", "keepdims") if has_dtype else ("axis", "out", "keepdims")
-    given = {**dict(zip(names, args[1:], strict=False)), **kwargs}
-    unknown = set(given) - set(names)
+    options = {**dict(zip(names, args[1:], strict=False)), **kwargs}
+    unknown = set(options) - set(names)
     if unknown or len(args) > 1 + len(names):
         raise TypeError(f"cp.{name} takes {', '.join(names)} inside cp.fuse, not {', '.join(unknown)}.")
-    if given.pop("keepdims", False):
+    if options.pop("keepdims", False):
         raise NotImplementedError(
             f"cupy.{ {'max': 'amax', 'min': 'amin'}.get(name, name) } does not support `keepdims` in fusion "
             "yet: add the axis outside, with x[:, None] or cp.expand_dims."
         )
-    return given
+    return options
 
 
 def _clip_bounds(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
-    """Both bounds of ``cp.clip``, which may not be None inside a fused function."""
+    """Return both bounds of ``cp.clip``, neither of which can be None inside a fused function."""
     low, high = (*args[1:], None, None)[:2]
     low = kwargs.get("a_min", kwargs.get("min", low))
     high = kwargs.get("a_max", kwargs.get("max", high))

@@ -1,4 +1,4 @@
-"""Where random bits come from: cuRAND's generators, a state for each thread of the device."""
+"""Bit generators: cuRAND's algorithms, with one state per thread of the device."""
 
 from __future__ import annotations
 
@@ -14,67 +14,67 @@ from virtualgpu.cp._random import states
 from virtualgpu.cp._routines.creation import empty
 from virtualgpu.model import machine as _machine
 
-_BLOCK = 256
+_BLOCK_SIZE = 256
 STRUCTS = "Philox", "Xorwow", "Mrg"
-# CuPy's own choice: eight blocks an SM.
-_THREADS_PER_SM = 8 * _BLOCK
+# CuPy's choice: eight blocks per SM.
+_THREADS_PER_SM = 8 * _BLOCK_SIZE
 
 
 class BitGenerator:
-    """What bit generators have in common.
+    """Base class of the bit generators.
 
     Parameters
     ----------
     seed : int, sequence of int, numpy.random.SeedSequence, optional
-        The same seed gives the same bits; without one they differ from run to run.
+        The same seed produces the same bits; without a seed they differ from run to run.
     """
 
     def __init__(self, seed: Any = None) -> None:
         self.lock = threading.Lock()
         if isinstance(seed, ndarray):
             seed = seed.get()
-        known = isinstance(seed, np.random.SeedSequence)
-        self._seed_seq: Any = seed if known else np.random.SeedSequence(seed)
+        is_sequence = isinstance(seed, np.random.SeedSequence)
+        self._seed_seq: Any = seed if is_sequence else np.random.SeedSequence(seed)
         self._current_device_id = _machine.current().current_device_id
 
     def random_raw(self, size: Any = None, output: bool = True) -> Any:
-        """Random bits."""
+        """Return random bits."""
         raise NotImplementedError("Not implemented in base BitGenerator")
 
     def _check_device(self) -> None:
-        here = _machine.current().current_device_id
-        if here != self._current_device_id:
-            own = self._current_device_id
+        current_id = _machine.current().current_device_id
+        if current_id != self._current_device_id:
+            own_id = self._current_device_id
             raise RuntimeError(
                 "This Generator state is allocated in a different device: it lies on device "
-                f"{own}, and device {here} is the current one. Draw within `with cp.cuda.Device({own}):`, or "
-                "make a generator on each device."
+                f"{own_id}, and device {current_id} is the current one. Draw within "
+                f"`with cp.cuda.Device({own_id}):`, or make a generator on each device."
             )
 
 
 class CurandGenerator(BitGenerator):
-    """A bit generator with a state for each of `size` threads, eight blocks of 256 for each SM by default.
+    """A bit generator with `size` states, by default one for each thread of eight blocks per SM.
 
-    Element e of an array comes from state e modulo `size`: arrays with more elements than that differ from
-    GPU to GPU.
+    Element e of an array comes from state e modulo `size`, so an array with more elements than states
+    differs from GPU to GPU.
     """
 
     _layout: ClassVar[np.dtype[Any]]
-    _struct: ClassVar[str]
+    _struct_name: ClassVar[str]
 
     def __init__(self, seed: Any = None, *, size: int = -1) -> None:
         super().__init__(seed)
         self._seed = int(self._seed_seq.generate_state(1, np.uint32)[0])
         if size < 0:
             size = _THREADS_PER_SM * _machine.current().current_device.info.sm_count
-        if size % _BLOCK or not size:
+        if size % _BLOCK_SIZE or not size:
             raise ValueError(
-                f"size={size!r}: take a multiple of {_BLOCK}. The kernels run in blocks of {_BLOCK} threads, "
-                "each of which has a state; CuPy does not check this, and its threads without one work on "
-                "memory that is not theirs."
+                f"size={size!r}: take a multiple of {_BLOCK_SIZE}. The kernels run in blocks of "
+                f"{_BLOCK_SIZE} threads, each of which has a state; CuPy does not check this, and its "
+                "threads without one work on memory that is not theirs."
             )
         self._size = size
-        self._filled = 0
+        self._filled_count = 0
         blank = np.zeros(size * self._type_size(), np.int8)
         self._memory = ndarray._computed("init_curand", blank, lambda: blank)
 
@@ -89,19 +89,19 @@ class CurandGenerator(BitGenerator):
         )
 
     def random_raw(self, size: Any = None, output: bool = True) -> ndarray | None:
-        """Random bits, 32 of them in each element."""
+        """Return random bits, 32 in each element."""
         out = empty(() if size is None else size, np.int32)
         self._draw("random_raw", out)
         return out if output else None
 
     def state(self) -> int:
-        """Address of the states in the device's memory."""
+        """Return the address of the states in the device's memory."""
         self._check_device()
         return int(self._state.data.ptr)
 
     @staticmethod
-    def _first(seed: int, threads: int) -> Any:
-        """States of the first threads."""
+    def _initial_states(seed: int, threads: int) -> Any:
+        """Return the initial states of the first threads."""
         raise NotImplementedError
 
     @property
@@ -113,15 +113,16 @@ class CurandGenerator(BitGenerator):
     @_state.setter
     def _state(self, states: ndarray) -> None:
         self._memory = states
-        self._filled = self._size
+        self._filled_count = self._size
 
     def _fill(self, threads: int) -> None:
-        """See to the states of the first `threads`: a small array needs few of a quarter of a million."""
-        if threads > self._filled:
-            begin = self._filled * self._type_size()
-            end = threads * self._type_size()
-            self._memory._host[begin:end] = self._first(self._seed, threads).view(np.int8)[begin:]
-            self._filled = threads
+        """Initialize the states of the first `threads` threads only, since small arrays need few of them."""
+        if threads > self._filled_count:
+            begin_byte = self._filled_count * self._type_size()
+            end_byte = threads * self._type_size()
+            contents = self._initial_states(self._seed, threads).view(np.int8)
+            self._memory._host[begin_byte:end_byte] = contents[begin_byte:]
+            self._filled_count = threads
 
     def _state_size(self) -> int:
         return self._size
@@ -129,53 +130,53 @@ class CurandGenerator(BitGenerator):
     def _type_size(self) -> int:
         return self._layout.itemsize
 
-    def _draw(self, kernel: str, out: ndarray, most: int = 0) -> None:
-        """Fill `out`; numbers from an interval are 0 to `most`."""
+    def _draw(self, kernel: str, out: ndarray, maximum: int = 0) -> None:
+        """Fill `out` with random numbers; numbers from an interval are 0 to `maximum`."""
         self._check_device()
         if not out.size:
             return
-        mask = (1 << most.bit_length()) - 1
-        blocks = -(-min(out.size, self._size) // _BLOCK)
-        self._fill(blocks * _BLOCK)
-        bounds = np.uint64(most), np.uint64(mask)
-        launch = _kernels(self._struct).get_function(kernel)
-        launch((blocks,), (_BLOCK,), (self._memory, self._size, out, out.size, *bounds))
+        mask = (1 << maximum.bit_length()) - 1
+        blocks = -(-min(out.size, self._size) // _BLOCK_SIZE)
+        self._fill(blocks * _BLOCK_SIZE)
+        bounds = np.uint64(maximum), np.uint64(mask)
+        launch = _kernels(self._struct_name).get_function(kernel)
+        launch((blocks,), (_BLOCK_SIZE,), (self._memory, self._size, out, out.size, *bounds))
 
 
 class Philox4x3210(CurandGenerator):
     """Philox4x32-10, a counter-based generator: the numbers of cuRAND's device API."""
 
     _layout = states.PHILOX
-    _struct = "Philox"
-    _first = staticmethod(states.philox)
+    _struct_name = "Philox"
+    _initial_states = staticmethod(states.philox)
 
 
 class XORWOW(CurandGenerator):
     """XORWOW, CuPy's default: the numbers of cuRAND's device API."""
 
     _layout = states.XORWOW
-    _struct = "Xorwow"
-    _first = staticmethod(states.xorwow)
+    _struct_name = "Xorwow"
+    _initial_states = staticmethod(states.xorwow)
 
 
 class MRG32k3a(CurandGenerator):
     """MRG32k3a, a combined multiple recursive generator: the numbers of cuRAND's device API."""
 
     _layout = states.MRG32K3A
-    _struct = "Mrg"
-    _first = staticmethod(states.mrg32k3a)
+    _struct_name = "Mrg"
+    _initial_states = staticmethod(states.mrg32k3a)
 
 
-def source(struct: str) -> tuple[str, tuple[str, ...]]:
-    """CUDA C++ of the kernels that draw from one kind of state, and its options."""
+def source(struct_name: str) -> tuple[str, tuple[str, ...]]:
+    """Return the CUDA C++ of the kernels for one kind of state, and its compiler options."""
     code = (Path(__file__).parent / "draws.cu").read_text(encoding="utf-8")
-    return code, (f"-DSTATE={struct}",)
+    return code, (f"-DSTATE={struct_name}",)
 
 
 @functools.lru_cache(maxsize=8)
-def _kernels(struct: str) -> Any:
-    # Launching leans on arrays, and these come with random numbers.
+def _kernels(struct_name: str) -> Any:
+    # Imported here because launches need arrays, and the module of arrays imports random numbers.
     from virtualgpu.cp._core.raw_kernel import RawModule
 
-    code, options = source(struct)
+    code, options = source(struct_name)
     return RawModule(code=code, options=options)

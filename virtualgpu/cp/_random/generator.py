@@ -12,7 +12,7 @@ from virtualgpu.cp._random.bits import CurandGenerator
 from virtualgpu.cp._routines.creation import asarray, empty
 from virtualgpu.cp.cuda._memory.pool import check_room
 
-_INSTEAD = {
+_ALTERNATIVES = {
     "normal": "loc + scale * rng.standard_normal(size)",
     "lognormal": "cp.exp(mean + sigma * rng.standard_normal(size))",
     "rand": "rng.random(size)",
@@ -24,19 +24,19 @@ _INSTEAD = {
     "laplace": "cp.random.laplace(loc, scale, size)",
     "get_state": "kept = rng.bit_generator._state.get(), and rng.bit_generator._state.set(kept) to go on",
 }
-_INSTEAD["set_state"] = _INSTEAD["get_state"]
+_ALTERNATIVES["set_state"] = _ALTERNATIVES["get_state"]
 
 
 class Generator:
-    """A source of random arrays as `default_rng` makes it. A graph may draw from it, as CuPy's kernels do.
+    """A source of random arrays, as `default_rng` creates it. It can be used while a graph is captured.
 
-    `random`, `uniform`, `integers`, `standard_normal` and the exponential distribution give a real GPU's
-    numbers; the other distributions are right as distributions, with numbers of their own.
+    `random`, `uniform`, `integers`, `standard_normal` and the exponential distribution return the numbers
+    of a real GPU. The other distributions are correct, but their numbers differ from those of a real GPU.
 
     Parameters
     ----------
     bit_generator : Philox4x3210, XORWOW or MRG32k3a
-        Where its bits come from.
+        Source of the random bits.
     """
 
     def __init__(self, bit_generator: Any) -> None:
@@ -52,9 +52,9 @@ class Generator:
         return f"Generator({self.bit_generator!r})"
 
     def __getattr__(self, name: str) -> Any:
-        if name in _INSTEAD:
+        if name in _ALTERNATIVES:
             raise AttributeError(
-                f"CuPy's Generator has no {name}: write {_INSTEAD[name]}.", obj=self, name=name
+                f"CuPy's Generator has no {name}: write {_ALTERNATIVES[name]}.", obj=self, name=name
             )
         raise AttributeError(f"'Generator' object has no attribute '{name}'", obj=self, name=name)
 
@@ -63,10 +63,10 @@ class Generator:
         if out is not None:
             _check_output(dtype, size, out)
             size = out.shape if size is None else size
-        drawn = self._uniform(size, dtype)
+        values = self._uniform(size, dtype)
         if out is None:
-            return drawn.astype(dtype, copy=False)
-        out[...] = drawn
+            return values.astype(dtype, copy=False)
+        out[...] = values
         return out
 
     def uniform(self, low: Any = 0.0, high: Any = 1.0, size: Any = None, dtype: Any = np.float64) -> ndarray:
@@ -81,20 +81,20 @@ class Generator:
         self, low: Any, high: Any = None, size: Any = None, dtype: Any = np.int64, endpoint: bool = False
     ) -> ndarray:
         """Integers from ``[low, high)``, or up to and including `high` with ``endpoint=True``."""
-        first, last = (0, int(low)) if high is None else (int(low), int(high))
-        last -= not endpoint
-        kind: Any = np.dtype(dtype)
-        bounds = np.iinfo(kind)
-        if first > last:
+        lowest, highest = (0, int(low)) if high is None else (int(low), int(high))
+        highest -= not endpoint
+        integer_dtype: Any = np.dtype(dtype)
+        bounds = np.iinfo(integer_dtype)
+        if lowest > highest:
             raise ValueError("low >= high")
-        if first < bounds.min:
-            raise ValueError(f"low is out of bounds for {kind.name}")
-        if last > bounds.max:
-            raise ValueError(f"high is out of bounds for {kind.name}")
-        wide = last - first > 0xFFFFFFFF
-        drawn = _empty(size, np.uint64 if wide else np.uint32)
-        self._draw("random_interval_64" if wide else "random_interval_32", drawn, last - first)
-        return _shifted(drawn, first, kind)
+        if lowest < bounds.min:
+            raise ValueError(f"low is out of bounds for {integer_dtype.name}")
+        if highest > bounds.max:
+            raise ValueError(f"high is out of bounds for {integer_dtype.name}")
+        needs_64_bits = highest - lowest > 0xFFFFFFFF
+        values = _empty(size, np.uint64 if needs_64_bits else np.uint32)
+        self._draw("random_interval_64" if needs_64_bits else "random_interval_32", values, highest - lowest)
+        return _shifted(values, lowest, integer_dtype)
 
     def standard_normal(
         self, size: Any = None, dtype: Any = np.float64, out: ndarray | None = None
@@ -118,11 +118,11 @@ class Generator:
         if out is not None:
             _check_output(dtype, size, out)
             size = out.shape if size is None else size
-        drawn = _empty(size, np.float64)
-        self._draw("random_exponential", drawn)
+        values = _empty(size, np.float64)
+        self._draw("random_exponential", values)
         if out is None:
-            return drawn.astype(dtype, copy=False)
-        out[...] = drawn
+            return values.astype(dtype, copy=False)
+        out[...] = values
         return out
 
     def exponential(self, scale: Any = 1.0, size: Any = None) -> ndarray:
@@ -136,7 +136,7 @@ class Generator:
         return self._sampled("beta", size, dtype, a, b)
 
     def binomial(self, n: Any, p: Any, size: Any = None) -> ndarray:
-        """Successes in `n` trials of probability `p`."""
+        """Number of successes in `n` trials of probability `p`."""
         return self._sampled("binomial", size, np.int64, n, p)
 
     def chisquare(self, df: Any, size: Any = None) -> ndarray:
@@ -156,11 +156,11 @@ class Generator:
         return self._sampled("gamma", size, np.float64, shape, scale)
 
     def geometric(self, p: Any, size: Any = None) -> ndarray:
-        """Trials up to and including the first success, of probability `p` each."""
+        """Number of trials up to and including the first success, of probability `p` each."""
         return self._sampled("geometric", size, np.int64, p)
 
     def hypergeometric(self, ngood: Any, nbad: Any, nsample: Any, size: Any = None) -> ndarray:
-        """Good ones among `nsample` drawn without putting back."""
+        """Number of good items among `nsample` items drawn without replacement."""
         return self._sampled("hypergeometric", size, np.int64, ngood, nbad, nsample)
 
     def logseries(self, p: Any, size: Any = None) -> ndarray:
@@ -179,41 +179,43 @@ class Generator:
         """Gamma distribution with mean `shape`."""
         return self._sampled("standard_gamma", size, dtype, shape)
 
-    def _draw(self, kernel: str, out: ndarray, most: int = 0) -> None:
-        self.bit_generator._draw(kernel, out, most)
+    def _draw(self, kernel: str, out: ndarray, maximum: int = 0) -> None:
+        self.bit_generator._draw(kernel, out, maximum)
 
     def _uniform(self, size: Any, dtype: Any) -> ndarray:
-        double = np.dtype(dtype).char == "d"
-        drawn = _empty(size, np.float64 if double else np.float32)
-        self._draw("random_uniform" if double else "random_uniform_float", drawn)
-        return drawn
+        is_double = np.dtype(dtype).char == "d"
+        values = _empty(size, np.float64 if is_double else np.float32)
+        self._draw("random_uniform" if is_double else "random_uniform_float", values)
+        return values
 
     def _sampled(self, name: str, size: Any, dtype: Any, *parameters: Any) -> ndarray:
-        """NumPy's numbers of a distribution, seeded with what the bit generator gives."""
+        """Return NumPy's numbers of a distribution, seeded by the bit generator."""
         values = [p._host if isinstance(p, ndarray) else p for p in parameters]
         if size is not None:
             check_room(math.prod(np.atleast_1d(size).tolist()) * np.dtype(dtype).itemsize)
         seeds = empty(4, np.uint32)
         self._draw("random_raw", seeds)
 
-        def again() -> Any:
-            host = np.random.Generator(np.random.Philox(seeds._host.tolist()))
-            return np.asarray(getattr(host, name)(*values, size=size), dtype=dtype)
+        def compute() -> Any:
+            generator = np.random.Generator(np.random.Philox(seeds._host.tolist()))
+            return np.asarray(getattr(generator, name)(*values, size=size), dtype=dtype)
 
-        return ndarray._computed(f"random_{name}", again(), again, reads=(seeds,))
+        return ndarray._computed(f"random_{name}", compute(), compute, reads=(seeds,))
 
 
 def _empty(size: Any, dtype: Any) -> ndarray:
     return empty(() if size is None else size, dtype)
 
 
-def _shifted(drawn: ndarray, first: int, kind: np.dtype[Any]) -> ndarray:
-    """``first + drawn``, worked out in whole numbers as wide as the result."""
+def _shifted(values: ndarray, first: int, dtype: np.dtype[Any]) -> ndarray:
+    """Return ``first + values``, computed in integers as wide as the result."""
 
-    def added() -> Any:
-        return (drawn._host.astype(np.uint64) + np.uint64(first % 2**64)).astype(kind)
+    def compute_sum() -> Any:
+        return (values._host.astype(np.uint64) + np.uint64(first % 2**64)).astype(dtype)
 
-    result: ndarray = ndarray._computed("cupy_add", added(), added, drawn.nbytes, reads=(drawn,))
+    result: ndarray = ndarray._computed(
+        "cupy_add", compute_sum(), compute_sum, values.nbytes, reads=(values,)
+    )
     return result
 
 

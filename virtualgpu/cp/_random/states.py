@@ -1,8 +1,8 @@
-"""States of cuRAND's generators, one a thread: the same seed, and thread t's numbers from subsequence t.
+"""States of cuRAND's generators: one seed for all threads, and subsequence t for thread t.
 
-They lie in memory as cuRAND's device API has them, so that a kernel may go on where an array ended. The
-generators are published: Philox4x32-10 (Salmon et al., 2011), XORWOW (Marsaglia, 2003), MRG32k3a
-(L'Ecuyer, 1999); how cuRAND spreads a seed over them was read off its headers.
+They have the memory layout of cuRAND's device API, so that a kernel can continue after an array. The
+generators are published: Philox4x32-10 (Salmon et al., 2011), XORWOW (Marsaglia, 2003), MRG32k3a (L'Ecuyer,
+1999). The initialization from a seed follows cuRAND's headers.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ import numpy.typing as npt
 
 Words = npt.NDArray[np.uint32]
 
-_EXTRA = [("has_float", "<i4"), ("has_double", "<i4"), ("float", "<f4")]
+_NORMAL_FIELDS = [("has_float", "<i4"), ("has_double", "<i4"), ("float", "<f4")]
 
 
 def _struct(size: int, offset: int, *fields: Any) -> np.dtype[Any]:
-    """A state's layout: its own fields, then what is left of a pair of normal numbers."""
-    kind = np.dtype([*fields, *_EXTRA])
-    offsets = [kind.fields[name][1] for name in kind.names] if kind.fields and kind.names else []
-    formats: Any = [*(kind[name] for name in kind.names or ()), np.dtype("<f8")]
-    names = [*(kind.names or ()), "double"]
+    """Return a state's layout: its own fields, then the second value of a pair of normal numbers."""
+    dtype = np.dtype([*fields, *_NORMAL_FIELDS])
+    offsets = [dtype.fields[name][1] for name in dtype.names] if dtype.fields and dtype.names else []
+    formats: Any = [*(dtype[name] for name in dtype.names or ()), np.dtype("<f8")]
+    names = [*(dtype.names or ()), "double"]
     return np.dtype({"names": names, "formats": formats, "offsets": [*offsets, offset], "itemsize": size})
 
 
@@ -37,23 +37,23 @@ _MODULI = 4294967087, 4294944443
 
 
 def philox(seed: int, threads: int) -> npt.NDArray[Any]:
-    """The states of threads 0 to `threads` - 1; so the two below."""
+    """Return the initial Philox states of threads 0 to `threads` - 1."""
     states = np.zeros(threads, PHILOX)
     states["counter"][:, 2] = np.arange(threads)
     states["key"] = seed & 0xFFFFFFFF, seed >> 32
-    states["output"] = _ten_rounds(states["counter"], seed)
+    states["output"] = _philox_outputs(states["counter"], seed)
     return states
 
 
 def xorwow(seed: int, threads: int) -> npt.NDArray[Any]:
     low = 1099087573 * ((seed & 0xFFFFFFFF) ^ 0xAAD26B49) & 0xFFFFFFFF
     high = 2591861531 * ((seed >> 32) ^ 0xF7DCEFDD) & 0xFFFFFFFF
-    first = 123456789 + low, 362436069 ^ low, 521288629 + high, 88675123 ^ high, 5783321 + low
+    words = 123456789 + low, 362436069 ^ low, 521288629 + high, 88675123 ^ high, 5783321 + low
     states = np.zeros(threads, XORWOW)
-    # A whole subsequence later the counter d is where it was: 2^67 steps are a multiple of its period.
+    # The counter d is equal in all subsequences, since their length, 2^67 steps, is a multiple of its period.
     states["d"] = 6615241 + low + high & 0xFFFFFFFF
-    start = np.array([word & 0xFFFFFFFF for word in first], np.uint32)
-    states["v"] = _doubled(start, threads, _xorwow_on)
+    start = np.array([word & 0xFFFFFFFF for word in words], np.uint32)
+    states["v"] = _states_by_doubling(start, threads, _advance_xorwow)
     return states
 
 
@@ -61,38 +61,41 @@ def mrg32k3a(seed: int, threads: int) -> npt.NDArray[Any]:
     low = (seed & 0xFFFFFFFF) ^ 0x55555555
     high = (seed >> 32) ^ 0xAAAAAAAA
     states = np.zeros(threads, MRG32K3A)
-    for number, (field, salts) in enumerate((("s1", (low, high, low)), ("s2", (high, low, high)))):
-        modulus = _MODULI[number]
-        words = [12345 * salt % modulus if seed else 12345 for salt in salts]
-        states[field] = _doubled(
+    for half, (field, seeds) in enumerate((("s1", (low, high, low)), ("s2", (high, low, high)))):
+        modulus = _MODULI[half]
+        words = [12345 * seed_half % modulus if seed else 12345 for seed_half in seeds]
+        states[field] = _states_by_doubling(
             np.array(words, np.uint32),
             threads,
-            partial(_subsequences_on, number),
+            partial(_advance_mrg, half),
         )
     return states
 
 
-def _ten_rounds(counter: Words, seed: int) -> Words:
+def _philox_outputs(counter: Words, seed: int) -> Words:
     x, y, z, w = (counter[:, i].astype(np.uint64) for i in range(4))
     keys = seed & 0xFFFFFFFF, seed >> 32
     for step in range(10):
-        k0, k1 = ((key + step * bump) & 0xFFFFFFFF for key, bump in zip(keys, _BUMPS, strict=True))
-        one = x * np.uint64(0xD2511F53)
-        two = z * np.uint64(0xCD9E8D57)
-        x = (two >> _32) ^ y ^ np.uint64(k0)
-        y = two & _LOW
-        z = (one >> _32) ^ w ^ np.uint64(k1)
-        w = one & _LOW
+        key0, key1 = (
+            (key + step * increment) & 0xFFFFFFFF
+            for key, increment in zip(keys, _KEY_INCREMENTS, strict=True)
+        )
+        product_x = x * np.uint64(0xD2511F53)
+        product_z = z * np.uint64(0xCD9E8D57)
+        x = (product_z >> _32) ^ y ^ np.uint64(key0)
+        y = product_z & _LOW_32_BITS
+        z = (product_x >> _32) ^ w ^ np.uint64(key1)
+        w = product_x & _LOW_32_BITS
     return np.stack([x, y, z, w], axis=1).astype(np.uint32)
 
 
-_BUMPS = 0x9E3779B9, 0xBB67AE85
+_KEY_INCREMENTS = 0x9E3779B9, 0xBB67AE85
 _32 = np.uint64(32)
-_LOW = np.uint64(0xFFFFFFFF)
+_LOW_32_BITS = np.uint64(0xFFFFFFFF)
 
 
-def _doubled(first: Words, threads: int, step: Callable[[int, Words], Words]) -> Words:
-    """Vectors of all threads: thread t + 2^level is 2^level subsequences behind thread t."""
+def _states_by_doubling(first: Words, threads: int, step: Callable[[int, Words], Words]) -> Words:
+    """Return the vectors of all threads by doubling: thread t + 2^level is 2^level subsequences after t."""
     vectors = first[None]
     level = 0
     while len(vectors) < threads:
@@ -102,53 +105,54 @@ def _doubled(first: Words, threads: int, step: Callable[[int, Words], Words]) ->
 
 
 @functools.lru_cache(maxsize=128)
-def _matrix(power: int) -> Words:
-    """2^power steps of XORWOW: what each of the 160 bits alone becomes."""
+def _xorwow_matrix(power: int) -> Words:
+    """Return the matrix of 2^power steps of XORWOW: one row for each of the 160 state bits."""
     if power:
-        half = _matrix(power - 1)
-        return _times(_tables(half), half)
-    v = np.packbits(np.eye(160, dtype=np.uint8), axis=1, bitorder="little").view("<u4")
-    t = v[:, 0] ^ v[:, 0] >> np.uint32(2)
-    last = v[:, 4] ^ v[:, 4] << np.uint32(4) ^ t ^ t << np.uint32(1)
-    return np.column_stack([v[:, 1:], last])
+        half_matrix = _xorwow_matrix(power - 1)
+        return _multiply(_tables(half_matrix), half_matrix)
+    words = np.packbits(np.eye(160, dtype=np.uint8), axis=1, bitorder="little").view("<u4")
+    mixed = words[:, 0] ^ words[:, 0] >> np.uint32(2)
+    last_word = words[:, 4] ^ words[:, 4] << np.uint32(4) ^ mixed ^ mixed << np.uint32(1)
+    return np.column_stack([words[:, 1:], last_word])
 
 
 def _tables(matrix: Words) -> Words:
-    """What each of the 256 values of each of the 20 bytes becomes."""
+    """Return lookup tables of a matrix: the product of each value of each of the 20 bytes."""
     tables = np.zeros((20, 256, 5), np.uint32)
     for bit in range(8):
         tables[:, 1 << bit : 2 << bit] = tables[:, : 1 << bit] ^ matrix[bit::8, None]
     return tables
 
 
-def _times(tables: Words, vectors: Words) -> Words:
-    parts = np.ascontiguousarray(vectors).view(np.uint8)
-    result: Words = tables[0][parts[:, 0]]
-    for place in range(1, 20):
-        result ^= tables[place][parts[:, place]]
+def _multiply(tables: Words, vectors: Words) -> Words:
+    state_bytes = np.ascontiguousarray(vectors).view(np.uint8)
+    result: Words = tables[0][state_bytes[:, 0]]
+    for byte in range(1, 20):
+        result ^= tables[byte][state_bytes[:, byte]]
     return result
 
 
-def _xorwow_on(level: int, vectors: Words) -> Words:
-    """2^level subsequences of XORWOW, of 2^67 steps each."""
-    return _times(_tables(_matrix(67 + level)), vectors)
+def _advance_xorwow(level: int, vectors: Words) -> Words:
+    """Advance XORWOW's states by 2^level subsequences of 2^67 steps each."""
+    return _multiply(_tables(_xorwow_matrix(67 + level)), vectors)
 
 
 @functools.lru_cache(maxsize=128)
-def _subsequences(number: int, level: int) -> tuple[tuple[int, ...], ...]:
-    """2^level subsequences, of 2^76 steps each, of one half of MRG32k3a."""
-    modulus = _MODULI[number]
-    last = ((-810728, 1403580, 0), (-1370589, 0, 527612))[number]
-    matrix: Any = np.array([[0, 1, 0], [0, 0, 1], last], object)
+def _mrg_matrix(half: int, level: int) -> tuple[tuple[int, ...], ...]:
+    """Return the matrix of 2^level subsequences, of 2^76 steps each, of one half of MRG32k3a."""
+    modulus = _MODULI[half]
+    last_row = ((-810728, 1403580, 0), (-1370589, 0, 527612))[half]
+    matrix: Any = np.array([[0, 1, 0], [0, 0, 1], last_row], object)
     for _ in range(76 + level):
         matrix = matrix @ matrix % modulus
     return tuple(tuple(int(x) for x in row) for row in matrix)
 
 
-def _subsequences_on(number: int, level: int, vectors: Words) -> Words:
-    wide = vectors.astype(np.uint64)
-    m = np.uint64(_MODULI[number])
+def _advance_mrg(half: int, level: int, vectors: Words) -> Words:
+    wide_vectors = vectors.astype(np.uint64)
+    modulus = np.uint64(_MODULI[half])
     rows: list[Any] = [
-        sum(wide[:, i] * np.uint64(row[i]) % m for i in range(3)) % m for row in _subsequences(number, level)
+        sum(wide_vectors[:, i] * np.uint64(row[i]) % modulus for i in range(3)) % modulus
+        for row in _mrg_matrix(half, level)
     ]
     return np.stack(rows, axis=1).astype(np.uint32)

@@ -1,4 +1,4 @@
-"""Making device arrays: from shapes, ranges and host data."""
+"""Creation of device arrays from shapes, ranges and host data."""
 
 from __future__ import annotations
 
@@ -20,29 +20,30 @@ from virtualgpu.model import machine as _machine
 
 
 def empty(shape: Any, dtype: Any = float, order: str = "C") -> ndarray:
-    """A new array with no values yet: on the virtual GPU its elements are NaN or strange numbers."""
-    return _unwritten(ndarray(shape, dtype, order=order))
+    """Return a new array with uninitialized elements, which are NaN or arbitrary numbers on the virtual
+    GPU."""
+    return _uninitialized(ndarray(shape, dtype, order=order))
 
 
-def _unwritten(array: ndarray) -> ndarray:
-    # Work that is held back may still be to run on what the memory was before.
+def _uninitialized(array: ndarray) -> ndarray:
+    # Deferred work may still use the previous contents of this memory.
     if array.nbytes and array._mem.owner.clock.deferral is None:
         array._mem.owner.memory.mark_unwritten(array.data.ptr, array.nbytes)
     return array
 
 
 def zeros(shape: Any, dtype: Any = float, order: str = "C") -> ndarray:
-    """A new array of zeros."""
+    """Return a new array of zeros."""
     return full(shape, 0, dtype, order)
 
 
 def ones(shape: Any, dtype: Any = float, order: str = "C") -> ndarray:
-    """A new array of ones."""
+    """Return a new array of ones."""
     return full(shape, 1, dtype, order)
 
 
 def full(shape: Any, fill_value: Any, dtype: Any = None, order: str = "C") -> ndarray:
-    """A new array of one value; the dtype is the value's unless given."""
+    """Return a new array filled with one value, by default of the value's dtype."""
     if dtype is None:
         dtype = fill_value.dtype if hasattr(fill_value, "dtype") else np.array(fill_value).dtype
     return _filled(ndarray(shape, dtype, order=order), fill_value)
@@ -59,42 +60,42 @@ def _filled(array: ndarray, value: Any) -> ndarray:
 def empty_like(
     prototype: ndarray, dtype: Any = None, order: str = "K", subok: Any = None, shape: Any = None
 ) -> ndarray:
-    """A new array with the shape and dtype of another one, and no values yet, as of `empty`."""
-    return _unwritten(_like(prototype, dtype, order, shape))
+    """Return an uninitialized array with the shape and dtype of another one."""
+    return _uninitialized(_array_like(prototype, dtype, order, shape))
 
 
-def _like(prototype: Any, dtype: Any, order: Any, shape: Any) -> ndarray:
+def _array_like(prototype: Any, dtype: Any, order: Any, shape: Any) -> ndarray:
     host = prototype._host if isinstance(prototype, ndarray) else prototype
     if not isinstance(host, np.ndarray):
         raise unsupported(prototype)
-    kind = checked_dtype(host.dtype if dtype is None else dtype)
+    new_dtype = checked_dtype(host.dtype if dtype is None else dtype)
     extents = host.shape if shape is None else extents_of(shape)
     if len(extents) != host.ndim and order.upper() == "K":
         order = "C"
-    # Its steps are all that is wanted of NumPy's array: nothing writes to it, so it takes no memory.
-    strides = np.empty_like(host, dtype=kind, order=order, subok=False, shape=extents).strides
-    return ndarray(extents, kind, strides=strides)
+    # Only the strides of this NumPy array are used. It is never written, so it takes no physical memory.
+    strides = np.empty_like(host, dtype=new_dtype, order=order, subok=False, shape=extents).strides
+    return ndarray(extents, new_dtype, strides=strides)
 
 
 def zeros_like(
     a: ndarray, dtype: Any = None, order: str = "K", subok: Any = None, shape: Any = None
 ) -> ndarray:
-    """Zeros with the shape and dtype of another array."""
-    return _filled(_like(a, dtype, order, shape), 0)
+    """Return zeros with the shape and dtype of another array."""
+    return _filled(_array_like(a, dtype, order, shape), 0)
 
 
 def ones_like(
     a: ndarray, dtype: Any = None, order: str = "K", subok: Any = None, shape: Any = None
 ) -> ndarray:
-    """Ones with the shape and dtype of another array."""
-    return _filled(_like(a, dtype, order, shape), 1)
+    """Return ones with the shape and dtype of another array."""
+    return _filled(_array_like(a, dtype, order, shape), 1)
 
 
 def full_like(
     a: ndarray, fill_value: Any, dtype: Any = None, order: str = "K", subok: Any = None, shape: Any = None
 ) -> ndarray:
-    """One value with the shape and dtype of another array."""
-    return _filled(_like(a, dtype, order, shape), fill_value)
+    """Return one value with the shape and dtype of another array."""
+    return _filled(_array_like(a, dtype, order, shape), fill_value)
 
 
 # From data
@@ -106,11 +107,11 @@ def _contains_device_array(obj: Any) -> bool:
     return isinstance(obj, (list, tuple)) and any(_contains_device_array(item) for item in obj)
 
 
-def _stacked(obj: Any) -> ndarray:
+def _stack_nested(obj: Any) -> ndarray:
     if isinstance(obj, ndarray):
         return obj
     if isinstance(obj, (list, tuple)):
-        stacked: ndarray = stack([_stacked(item) for item in obj])
+        stacked: ndarray = stack([_stack_nested(item) for item in obj])
         return stacked
     return array(obj)
 
@@ -125,7 +126,7 @@ def array(
     *,
     blocking: bool = False,
 ) -> ndarray:
-    """A device array of `obj`: of a NumPy array, (nested) lists, scalars or another device array.
+    """Return a device array of a NumPy array, (nested) lists, scalars or another device array.
 
     Raises
     ------
@@ -134,7 +135,7 @@ def array(
     """
     order = order or "K"
     if _contains_device_array(obj):
-        result = _stacked(obj)
+        result = _stack_nested(obj)
         kind = result.dtype if dtype is None else checked_dtype(dtype)
         device = _machine.current().current_device
         if result._mem.owner is not device:
@@ -152,7 +153,7 @@ def array(
     checked_dtype(host.dtype)
     layout = "F" if order.upper() == "F" or (order.upper() in "KA" and _is_f_only(host)) else "C"
     result = ndarray(host.shape, host.dtype, order=layout)
-    result._set(host, staged=True)  # CuPy takes the data along in a page-locked buffer, so that nobody waits
+    result._set(host, staged=True)  # CuPy copies through a pinned buffer, so the host does not wait
     if blocking:
         get_current_stream(result._mem.owner.id).synchronize()
     return result
@@ -165,9 +166,9 @@ def _is_f_only(host: np.ndarray[Any, Any]) -> bool:
 def asarray(
     a: Any, dtype: Any = None, order: str | None = "K", *, copy: bool | None = None, blocking: bool = False
 ) -> ndarray:
-    """`a` as a device array; device arrays of the wanted dtype are returned as they are.
+    """Return `a` as a device array; device arrays of the requested dtype are returned unchanged.
 
-    With ``copy=True`` they are copied, too; with ``copy=False`` a needed copy of one is a ``ValueError``.
+    With ``copy=True`` they are copied too. With ``copy=False`` a necessary copy raises ``ValueError``.
     """
     result = array(a, dtype, copy=bool(copy), order=order or "K", blocking=blocking)
     if copy is False and isinstance(a, ndarray) and result is not a:
@@ -179,7 +180,7 @@ asanyarray = asarray
 
 
 def ascontiguousarray(a: Any, dtype: Any = None) -> ndarray:
-    """`a` as a C-ordered device array of at least one dimension."""
+    """Return `a` as a C-ordered device array of at least one dimension."""
     result = asarray(a, dtype)
     if not result.flags.c_contiguous:
         result = result.copy()
@@ -187,27 +188,27 @@ def ascontiguousarray(a: Any, dtype: Any = None) -> ndarray:
 
 
 def asfortranarray(a: Any, dtype: Any = None) -> ndarray:
-    """`a` as a Fortran-ordered device array."""
+    """Return `a` as a Fortran-ordered device array."""
     result = asarray(a, dtype)
     return result if result.flags.f_contiguous else result.copy(order="F")
 
 
 def copy(a: ndarray, order: str = "K") -> ndarray:
-    """A copy of a device array on the current device."""
+    """Return a copy of a device array on the current device."""
     if isinstance(a, Traceable):
         return a.copy()
     return asarray(a).copy(order=order)
 
 
 def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0) -> ndarray:
-    """A device array of the bytes of a buffer."""
+    """Return a device array of the bytes of a buffer."""
     return array(np.frombuffer(buffer, dtype, count, offset))
 
 
 def asnumpy(
     a: Any, stream: Any = None, order: str = "C", out: Any = None, *, blocking: bool = True
 ) -> np.ndarray[Any, Any]:
-    """`a` as a NumPy array: device arrays are copied to the host, anything else is converted."""
+    """Return `a` as a NumPy array: device arrays are copied to the host, other values are converted."""
     if isinstance(a, ndarray):
         return a.get(stream=stream, order=order, out=out, blocking=blocking)
     layout: Any = order
@@ -222,8 +223,8 @@ def asnumpy(
 # From numbers
 
 
-def _generated(function: Callable[..., Any], *args: Any, **kwargs: Any) -> ndarray:
-    """An array that a kernel computes from a few numbers."""
+def _computed_from_numbers(function: Callable[..., Any], *args: Any, **kwargs: Any) -> ndarray:
+    """Return an array that a kernel computes from a few numbers."""
     args = tuple(value.item() if isinstance(value, ndarray) else value for value in args)
     host = function(*args, **kwargs)
     checked_dtype(host.dtype)
@@ -233,12 +234,12 @@ def _generated(function: Callable[..., Any], *args: Any, **kwargs: Any) -> ndarr
 
 
 def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> ndarray:
-    """Evenly spaced values in ``[start, stop)``; with one argument, in ``[0, start)``."""
+    """Return evenly spaced values in ``[start, stop)``; with one argument, in ``[0, start)``."""
     if stop is None:
         start, stop = 0, start
     size = (float(stop) - float(start)) / float(step) if step else 0.0
     check_room(math.ceil(max(0.0, size)) * np.dtype(dtype or np.float64).itemsize)
-    return _generated(np.arange, start, stop, step, dtype=dtype)
+    return _computed_from_numbers(np.arange, start, stop, step, dtype=dtype)
 
 
 def linspace(
@@ -250,16 +251,16 @@ def linspace(
     dtype: Any = None,
     axis: int = 0,
 ) -> Any:
-    """`num` evenly spaced values from `start` to `stop`, each a number or an array."""
+    """Return `num` evenly spaced values from `start` to `stop`, each a number or an array."""
     if np.ndim(start) or np.ndim(stop):
-        between = lift(np.linspace, operands=0)
-        return between(start, stop, num, endpoint, retstep, dtype, axis)
+        array_linspace = lift(np.linspace, operand_count=0)
+        return array_linspace(start, stop, num, endpoint, retstep, dtype, axis)
     check_room(num * np.dtype(dtype or np.float64).itemsize)
-    result = _generated(np.linspace, start, stop, num, endpoint=endpoint, dtype=dtype, axis=axis)
+    result = _computed_from_numbers(np.linspace, start, stop, num, endpoint=endpoint, dtype=dtype, axis=axis)
     if not retstep:
         return result
-    parts = num - 1 if endpoint else num
-    return result, (stop - start) / parts if parts > 0 else float("nan")
+    interval_count = num - 1 if endpoint else num
+    return result, (stop - start) / interval_count if interval_count > 0 else float("nan")
 
 
 def logspace(
@@ -271,54 +272,56 @@ def logspace(
     dtype: Any = None,
     axis: int = 0,
 ) -> ndarray:
-    """`num` values spaced evenly on a log scale."""
+    """Return `num` values spaced evenly on a log scale."""
     if np.ndim(start) or np.ndim(stop):
         result: ndarray = base ** linspace(start, stop, num, endpoint, axis=axis)
         return result if dtype is None else result.astype(dtype)
     check_room(num * np.dtype(dtype or np.float64).itemsize)
-    return _generated(np.logspace, start, stop, num, endpoint=endpoint, base=base, dtype=dtype, axis=axis)
+    return _computed_from_numbers(
+        np.logspace, start, stop, num, endpoint=endpoint, base=base, dtype=dtype, axis=axis
+    )
 
 
 def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = float, order: str = "C") -> ndarray:  # noqa: N803
-    """Ones on a diagonal, zeros elsewhere."""
+    """Return a matrix with ones on a diagonal and zeros elsewhere."""
     check_room(N * (N if M is None else M) * np.dtype(dtype).itemsize)
-    return _generated(np.eye, N, M, k, dtype=dtype, order=order)
+    return _computed_from_numbers(np.eye, N, M, k, dtype=dtype, order=order)
 
 
 def identity(n: int, dtype: Any = float) -> ndarray:
-    """The identity matrix."""
+    """Return the identity matrix."""
     return eye(n, dtype=dtype)
 
 
 def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = float) -> ndarray:  # noqa: N803
-    """Ones at and below a diagonal, zeros elsewhere."""
+    """Return a matrix with ones at and below a diagonal and zeros elsewhere."""
     check_room(N * (N if M is None else M) * np.dtype(dtype).itemsize)
-    return _generated(np.tri, N, M, k, dtype=dtype)
+    return _computed_from_numbers(np.tri, N, M, k, dtype=dtype)
 
 
 def indices(dimensions: Any, dtype: Any = int) -> ndarray:
-    """The indices of a grid."""
-    return _generated(np.indices, dimensions, dtype)
+    """Return the indices of a grid."""
+    return _computed_from_numbers(np.indices, dimensions, dtype)
 
 
 def meshgrid(*xi: Any, indexing: Any = "xy", sparse: bool = False, copy: bool = True) -> tuple[ndarray, ...]:
-    """Coordinate arrays of one-dimensional coordinates."""
-    grids = lift(np.meshgrid, operands=len(xi))(*xi, indexing=indexing, sparse=sparse, copy=copy)
+    """Return coordinate arrays from one-dimensional coordinates."""
+    grids = lift(np.meshgrid, operand_count=len(xi))(*xi, indexing=indexing, sparse=sparse, copy=copy)
     return tuple(grids)
 
 
 class _Grid:
     """``cp.mgrid`` and ``cp.ogrid``: grids by slicing."""
 
-    def __init__(self, maker: Any, name: str) -> None:
-        self._maker = maker
+    def __init__(self, numpy_grid: Any, name: str) -> None:
+        self._numpy_grid = numpy_grid
         self._name = name
 
     def __repr__(self) -> str:
         return f"<cp.{self._name}: index it with slices>"
 
     def __getitem__(self, key: Any) -> Any:
-        grid = self._maker[key]
+        grid = self._numpy_grid[key]
         return [array(part) for part in grid] if isinstance(grid, (list, tuple)) else array(grid)
 
 
@@ -327,7 +330,7 @@ ogrid = _Grid(np.ogrid, "ogrid")
 
 
 def get_array_module(*args: Any) -> Any:
-    """``cp`` if any argument is a device array, else ``numpy``."""
+    """Return ``cp`` if any argument is a device array, else ``numpy``."""
     return ndarray._module if any(isinstance(value, ndarray) for value in args) else np
 
 

@@ -1,4 +1,4 @@
-"""What ``cp.cumsum?`` shows: the signature and the words of NumPy's function, and an example."""
+"""Docstrings and signatures of ``cp``'s functions, from NumPy's, with an example each."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from typing import Any
 import numpy as np
 
 ON_THE_DEVICE = "As NumPy's function of this name, on device arrays; the result stays on the device."
-_ELEMENTS = """Element by element, as NumPy's function of this name, on device arrays.
+_UFUNC_PARAMETERS = """Element by element, as NumPy's function of this name, on device arrays.
 
 Parameters
 ----------
 x, x1, x2 : ndarray or scalar
     Device arrays, whose shapes are broadcast against each other, or scalars.
 out : ndarray, optional
-    Where the result goes; a new array by default.
+    Array for the result; a new array by default.
 dtype : dtype, optional
     Type to compute with.
 casting : str, optional
-    Which conversions are allowed, as in NumPy.
+    Allowed conversions, as in NumPy.
 
 Returns
 -------
 ndarray
     On the device; of dimension 0 for scalars.
 """
-# The sections of a docstring that speak of NumPy alone.
-_ELSEWHERE = re.compile(r"\n *(?:See Also|Notes|References|Examples|Warns)\n *---")
+# Sections of a docstring that apply to NumPy only.
+_NUMPY_ONLY_SECTIONS = re.compile(r"\n *(?:See Also|Notes|References|Examples|Warns)\n *---")
 
-# One call of each of the commonest functions, and what it gives.
+# One call of each of the most common functions, and its result.
 EXAMPLES = """
 cp.abs(cp.array([-1, 2])) -> array([1, 2])
 cp.add(cp.array([1, 2]), 10) -> array([11, 12])
@@ -138,77 +138,85 @@ cp.random.default_rng(0).random(3).shape -> (3,)
 
 
 def document(
-    stand_in: Any, function: Any, title: str, lacks: Collection[str] = (), place: str = ON_THE_DEVICE
+    wrapper: Any,
+    function: Any,
+    name: str,
+    missing_keywords: Collection[str] = (),
+    place_note: str = ON_THE_DEVICE,
 ) -> None:
-    """Give a function of device arrays the signature and the words of NumPy's.
+    """Set the signature and docstring of a function of device arrays, from NumPy's function.
 
     Parameters
     ----------
-    stand_in
-        The function, written for any arguments.
+    wrapper
+        Function whose signature and docstring are set; it takes any arguments.
     function
-        What it computes with: NumPy's function, or one of ours in its place.
-    title
-        Its own name.
-    lacks
-        Keywords of NumPy's that it does not know.
-    place
-        A sentence on where it computes.
+        Function that it computes with: NumPy's, or a replacement.
+    name
+        Name of the function in ``cp``.
+    missing_keywords
+        Keywords of NumPy's function that it does not have.
+    place_note
+        Sentence about where it computes.
     """
-    stand_in.__name__ = stand_in.__qualname__ = title
+    wrapper.__name__ = wrapper.__qualname__ = name
     empty = inspect.Parameter.empty
-    with contextlib.suppress(ValueError):  # before NumPy 2.4 functions written in C tell no signature
-        told = inspect.signature(function).parameters.items()
-        kept = [parameter.replace(annotation=empty) for name, parameter in told if name not in lacks]
-        stand_in.__signature__ = inspect.Signature(kept)
+    with contextlib.suppress(ValueError):  # before NumPy 2.4, functions written in C have no signature
+        signature_items = inspect.signature(function).parameters.items()
+        parameters = [
+            parameter.replace(annotation=empty)
+            for keyword, parameter in signature_items
+            if keyword not in missing_keywords
+        ]
+        wrapper.__signature__ = inspect.Signature(parameters)
     # `python -OO` leaves docstrings out.
-    text = function.__doc__ or getattr(getattr(np, title, None), "__doc__", None) or ""
-    words = _ELSEWHERE.split(text, maxsplit=1)[0]
-    indent = "    " if words.startswith("\n    ") else ""
-    if words.startswith(f"{title}("):
-        words = words.partition("\n\n")[2]  # after the signature
-    for name in lacks:
-        words = re.sub(rf"\n{indent}{name} : .*?(?=\n{indent}\w|\n\n{indent}\w|\Z)", "", words, flags=re.S)
-    summary, _, rest = words.strip().partition("\n\n")
-    stand_in.__doc__ = f"{summary}\n\n{indent}{place}\n\n{indent}{rest.lstrip()}".rstrip() + "\n"
+    docstring = function.__doc__ or getattr(getattr(np, name, None), "__doc__", None) or ""
+    body = _NUMPY_ONLY_SECTIONS.split(docstring, maxsplit=1)[0]
+    indent = "    " if body.startswith("\n    ") else ""
+    if body.startswith(f"{name}("):
+        body = body.partition("\n\n")[2]  # after the signature
+    for keyword in missing_keywords:
+        body = re.sub(rf"\n{indent}{keyword} : .*?(?=\n{indent}\w|\n\n{indent}\w|\Z)", "", body, flags=re.S)
+    summary, _, rest = body.strip().partition("\n\n")
+    wrapper.__doc__ = f"{summary}\n\n{indent}{place_note}\n\n{indent}{rest.lstrip()}".rstrip() + "\n"
 
 
-def words_for_elements(function: np.ufunc) -> str:
-    """The docstring of an element-wise function: NumPy's first sentence, and CuPy's parameters."""
+def ufunc_docstring(function: np.ufunc) -> str:
+    """Return the docstring of an element-wise function: NumPy's summary, and CuPy's parameters."""
     paragraphs = (function.__doc__ or "").split("\n\n")
-    return f"{paragraphs[1].strip()}\n\n{_ELEMENTS}" if len(paragraphs) > 1 else _ELEMENTS
+    return f"{paragraphs[1].strip()}\n\n{_UFUNC_PARAMETERS}" if len(paragraphs) > 1 else _UFUNC_PARAMETERS
 
 
-def signature_of(function: np.ufunc) -> inspect.Signature:
-    """Of an element-wise function: its operands, then CuPy's keywords."""
+def ufunc_signature(function: np.ufunc) -> inspect.Signature:
+    """Return the signature of an element-wise function: its operands, then CuPy's keywords."""
     names = ("x",) if function.nin == 1 else tuple(f"x{i + 1}" for i in range(function.nin))
-    kinds = inspect.Parameter
-    operands = [kinds(name, kinds.POSITIONAL_ONLY) for name in names]
+    parameter_class = inspect.Parameter
+    operands = [parameter_class(name, parameter_class.POSITIONAL_ONLY) for name in names]
     keywords = [
-        kinds(name, kinds.KEYWORD_ONLY, default=default)
+        parameter_class(name, parameter_class.KEYWORD_ONLY, default=default)
         for name, default in (("out", None), ("dtype", None), ("casting", "same_kind"))
     ]
     return inspect.Signature([*operands, *keywords])
 
 
 def add_examples(modules: Mapping[str, Any]) -> None:
-    """Put the examples into the docstrings of the functions of ``cp`` and its modules, by their names."""
+    """Add the examples to the docstrings of the functions of ``cp`` and its modules."""
     for line in EXAMPLES.strip().split("\n"):
         code, _, result = line.partition(" -> ")
         path = code.partition("(")[0]
         module, _, name = path.rpartition(".")
-        thing = getattr(modules[module], name)
-        body = inspect.cleandoc(thing.__doc__ or "")
-        thing.__doc__ = f"{body}\n\nExamples\n--------\n>>> {code}\n{result}\n"
+        function = getattr(modules[module], name)
+        body = inspect.cleandoc(function.__doc__ or "")
+        function.__doc__ = f"{body}\n\nExamples\n--------\n>>> {code}\n{result}\n"
 
 
-def document_methods(kind: type, module: Any) -> None:
-    """Give those methods of an array that call the function of the same name its signature and words."""
-    for name, method in vars(kind).items():
+def document_methods(array_class: type, module: Any) -> None:
+    """Set the signatures and docstrings of array methods that call the function of the same name."""
+    for name, method in vars(array_class).items():
         function = getattr(module, name, None)
         if (getattr(method, "__doc__", None) or "").startswith(f"Like ``cp.{name}("):
-            told = inspect.signature(function)  # type: ignore[arg-type]
-            _, *others = told.parameters.values()
-            itself = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
-            method.__signature__ = inspect.Signature([itself, *others])
+            function_signature = inspect.signature(function)  # type: ignore[arg-type]
+            _, *other_parameters = function_signature.parameters.values()
+            self_parameter = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+            method.__signature__ = inspect.Signature([self_parameter, *other_parameters])
             method.__doc__ = function.__doc__

@@ -17,7 +17,7 @@ __all__ = [
 
 
 class NpzFile:
-    """An open ``.npz`` file whose arrays come as device arrays."""
+    """An open ``.npz`` file that returns device arrays."""
 
     def __init__(self, npz: Any) -> None:
         self.npz_file = npz
@@ -52,8 +52,8 @@ class NpzFile:
 
 def load(file: Any, mmap_mode: Any = None, allow_pickle: bool = False) -> Any:
     """Load a ``.npy`` file onto the device, or open a ``.npz`` file of device arrays."""
-    found = np.load(file, mmap_mode=mmap_mode, allow_pickle=allow_pickle)
-    return array(found) if isinstance(found, np.ndarray) else NpzFile(found)
+    contents = np.load(file, mmap_mode=mmap_mode, allow_pickle=allow_pickle)
+    return array(contents) if isinstance(contents, np.ndarray) else NpzFile(contents)
 
 
 def save(file: Any, arr: Any, allow_pickle: bool = True) -> None:
@@ -61,12 +61,12 @@ def save(file: Any, arr: Any, allow_pickle: bool = True) -> None:
     np.save(file, asnumpy(arr), allow_pickle=allow_pickle)
 
 
-# What NumPy reads on the host, as a device array.
-fromfile = lift(np.fromfile, operands=0)
-fromstring = lift(np.fromstring, operands=0)
-fromiter = lift(np.fromiter, operands=0)
-loadtxt = lift(np.loadtxt, operands=0)
-genfromtxt = lift(np.genfromtxt, operands=0)
+# Functions that NumPy runs on the host, with a device array as result.
+fromfile = lift(np.fromfile, operand_count=0)
+fromstring = lift(np.fromstring, operand_count=0)
+fromiter = lift(np.fromiter, operand_count=0)
+loadtxt = lift(np.loadtxt, operand_count=0)
+genfromtxt = lift(np.genfromtxt, operand_count=0)
 
 
 def savetxt(fname: Any, X: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N803 - NumPy's name
@@ -74,15 +74,15 @@ def savetxt(fname: Any, X: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N80
     np.savetxt(fname, asnumpy(X), *args, **kwargs)
 
 
-def _on_host(arrays: dict[str, Any]) -> dict[str, Any]:
+def _host_copies(arrays: dict[str, Any]) -> dict[str, Any]:
     return {name: asnumpy(a) for name, a in arrays.items()}
 
 
 def savez(file: Any, *args: Any, **kwds: Any) -> None:
     """Save several arrays to one uncompressed ``.npz`` file."""
-    np.savez(file, *(asnumpy(a) for a in args), **_on_host(kwds))
+    np.savez(file, *(asnumpy(a) for a in args), **_host_copies(kwds))
 
 
 def savez_compressed(file: Any, *args: Any, **kwds: Any) -> None:
     """Save several arrays to one compressed ``.npz`` file."""
-    np.savez_compressed(file, *(asnumpy(a) for a in args), **_on_host(kwds))
+    np.savez_compressed(file, *(asnumpy(a) for a in args), **_host_copies(kwds))

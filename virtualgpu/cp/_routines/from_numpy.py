@@ -1,4 +1,4 @@
-"""Making functions of device arrays out of NumPy's functions."""
+"""Construction of functions of device arrays from NumPy's functions."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from virtualgpu.model.machine import VirtualDevice
 FlopCount = Callable[..., float]
 
 
-def _arrays_in(value: Any) -> Iterator[ndarray]:
+def _nested_arrays(value: Any) -> Iterator[ndarray]:
     if isinstance(value, ndarray):
         yield value
     elif isinstance(value, (list, tuple)):
         for item in value:
-            yield from _arrays_in(item)
+            yield from _nested_arrays(item)
 
 
 def _to_host(value: Any, device: VirtualDevice) -> Any:
@@ -35,19 +35,19 @@ def _to_host(value: Any, device: VirtualDevice) -> Any:
         return value._host
     if isinstance(value, np.ndarray):
         raise unsupported(value)
-    if isinstance(value, (list, tuple)) and any(True for _ in _arrays_in(value)):
+    if isinstance(value, (list, tuple)) and any(True for _ in _nested_arrays(value)):
         return type(value)(_to_host(item, device) for item in value)
     return value
 
 
 def _check_operand(value: Any) -> None:
-    """An operand is a device array, a scalar, or a sequence of device arrays."""
+    """Check that an operand is a device array, a scalar, or a sequence of device arrays."""
     if isinstance(value, (ndarray, bool, int, float, complex, np.generic)):
         return
     if isinstance(value, (list, tuple)) and value:
         for item in value:
             _check_operand(item)
-        if any(True for _ in _arrays_in(value)):
+        if any(True for _ in _nested_arrays(value)):
             return
     raise unsupported(value)
 
@@ -69,162 +69,171 @@ def _to_device(result: Any, sources: list[ndarray]) -> Any:
     return ndarray._stored(result)
 
 
-# Functions that CuPy leaves to a library which it does not let into a graph.
-_LIBRARIES = {
+# Functions for which CuPy calls a library that it does not support in graphs.
+_UNCAPTURED_LIBRARIES = {
     "cuBLAS": "matmul dot vdot inner tensordot einsum matrix_power",
     "cuSOLVER": "inv pinv det slogdet solve lstsq cholesky qr svd eigh eigvalsh eig eigvals matrix_rank cond "
     "tensorsolve tensorinv",
 }
 
 
-def _refuse_captured(title: str, waits: bool) -> None:
-    """Raise CuPy's error for a function that a graph cannot have."""
-    for library, titles in _LIBRARIES.items():
-        if title in titles.split():
+def _check_capture(name: str, synchronizes: bool) -> None:
+    """Raise CuPy's error for a function that a graph cannot contain."""
+    for library, functions in _UNCAPTURED_LIBRARIES.items():
+        if name in functions.split():
             raise NotImplementedError(
-                f"calling {library} API during stream capture is currently unsupported. Call {title} outside "
+                f"calling {library} API during stream capture is currently unsupported. Call {name} outside "
                 "of the capture, or use a kernel of your own."
             )
-    if waits:
+    if synchronizes:
         refuse_in_capture("D2H transfers")
 
 
-def _refill(result: Any, raw: Any, made: list[ndarray]) -> None:
-    """Write what NumPy has computed anew into the arrays of an earlier result."""
+def _refill(result: Any, contents: Any, new_arrays: list[ndarray]) -> None:
+    """Write the results of a repeated computation into the arrays of an earlier result."""
     if isinstance(result, (tuple, list)):
-        for item, contents in zip(result, raw, strict=True):
-            _refill(item, contents, made)
-    elif any(result is array for array in made):
-        result._assign(raw)
+        for item, item_contents in zip(result, contents, strict=True):
+            _refill(item, item_contents, new_arrays)
+    elif any(result is array for array in new_arrays):
+        result._assign(contents)
 
 
-# Functions that read of their first argument only what others point at.
-_PICKS = frozenset({"take", "take_along_axis"})
-# Functions that write to their first argument; the others at most to `out`.
-_CHANGES_FIRST = frozenset({"copyto", "put", "place", "putmask", "put_along_axis", "fill_diagonal"})
+# Functions that read only the indexed elements of their first argument.
+_GATHERING = frozenset({"take", "take_along_axis"})
+# Functions that write to their first argument; all others write to `out` at most.
+_MODIFYING_FIRST = frozenset({"copyto", "put", "place", "putmask", "put_along_axis", "fill_diagonal"})
 
 
 @functools.lru_cache(maxsize=512)
-def _place_of_out(function: Callable[..., Any]) -> int | None:
-    """Where ``out``, or SciPy's ``output``, stands among a function's positional arguments."""
+def _output_position(function: Callable[..., Any]) -> int | None:
+    """Return the index of ``out`` (SciPy: ``output``) among a function's positional arguments."""
     try:
         names = list(inspect.signature(function).parameters)
     except ValueError:
-        return None  # it is written in C, without telling
+        return None  # written in C, without a signature
     return next((names.index(name) for name in ("out", "output") if name in names), None)
 
 
-def _written(
-    function: Callable[..., Any], title: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+def _written_arguments(
+    function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> list[ndarray]:
-    """The arguments that a function writes to."""
-    place = _place_of_out(function)
-    found = [args[0]] if title in _CHANGES_FIRST and args else []
-    found += [args[place]] if place is not None and place < len(args) else []
-    named = (kwargs.get("out"), kwargs.get("output"))
-    return [array for array in (*found, *named) if isinstance(array, ndarray)]
+    """Return the arguments that a function writes to."""
+    position = _output_position(function)
+    candidates = [args[0]] if name in _MODIFYING_FIRST and args else []
+    candidates += [args[position]] if position is not None and position < len(args) else []
+    keyword_arguments = (kwargs.get("out"), kwargs.get("output"))
+    return [array for array in (*candidates, *keyword_arguments) if isinstance(array, ndarray)]
 
 
 def lift(
     function: Callable[..., Any],
     *,
     name: str = "",
-    operands: int = 1,
-    lacks: tuple[str, ...] = (),
-    waits: bool = False,
+    operand_count: int = 1,
+    missing_keywords: tuple[str, ...] = (),
+    synchronizes: bool = False,
     flop: FlopCount | None = None,
-    place: str = ON_THE_DEVICE,
+    place_note: str = ON_THE_DEVICE,
     passes: FlopCount | None = None,
     least_ns: FlopCount | None = None,
 ) -> Callable[..., Any]:
-    """A function of device arrays that computes with NumPy's `function`.
+    """Return a function of device arrays that computes with NumPy's `function`.
 
-    Results that share an argument's memory become views of it; others become new device arrays, also
-    where NumPy returns scalars. Work goes to the modelled clock unless all results are views.
+    Results that share an argument's memory become views of it. Other results become new device arrays, also
+    where NumPy returns scalars. Time is added to the modelled clock unless all results are views.
 
     Parameters
     ----------
     name : str
         Name of the function and of its kernel; NumPy's by default.
-    operands : int
-        So many leading arguments must be device arrays or scalars.
-    lacks : tuple of str
-        Keywords that NumPy has and CuPy has not.
-    waits : bool
-        CuPy reads a size back from the device, so the host waits.
+    operand_count : int
+        Number of leading arguments that must be device arrays or scalars.
+    missing_keywords : tuple of str
+        Keywords that NumPy has and CuPy does not have.
+    synchronizes : bool
+        Whether CuPy reads a size back from the device, so that the host waits.
     flop : callable, optional
         Floating-point operations, from the positional arguments.
-    place : str
-        A sentence of its documentation on where it computes.
+    place_note : str
+        Sentence of the documentation about where it computes.
     passes, least_ns : callable, optional
-        How often the arrays' bytes are moved, and what it takes at least, from all arguments.
+        Functions of all arguments: how many times the arrays' bytes are moved, and the minimum duration.
     """
-    title = name or function.__name__
+    name = name or function.__name__
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        for keyword in lacks:
+        for keyword in missing_keywords:
             if keyword in kwargs:
-                raise TypeError(f"{title}() got an unexpected keyword argument '{keyword}'")
+                raise TypeError(f"{name}() got an unexpected keyword argument '{keyword}'")
         for value in args:
             if isinstance(value, Traceable):
-                return value.fused_call(title, args, kwargs)
-        if computes_on_the_host(title, args):
+                return value.fused_call(name, args, kwargs)
+        if computes_on_the_host(name, args):
             return function(*args, **kwargs)
-        args, kwargs = read_operands(title, args, kwargs)
-        for value in args[:operands]:
+        args, kwargs = read_operands(name, args, kwargs)
+        for value in args[:operand_count]:
             _check_operand(value)
         device = _machine.current().current_device
-        sources = [*_arrays_in(args), *_arrays_in(tuple(kwargs.values()))]
+        sources = [*_nested_arrays(args), *_nested_arrays(tuple(kwargs.values()))]
         hosts = [_to_host(value, device) for value in args]
         host_kwargs = {key: _to_host(value, device) for key, value in kwargs.items()}
-        capturing = is_capturing(device=device)
-        if not capturing:
+        is_captured = is_capturing(device=device)
+        if not is_captured:
             settle(device)
-        if capturing:
-            _refuse_captured(title, waits)
+        if is_captured:
+            _check_capture(name, synchronizes)
 
         def compute() -> Any:
             with np.errstate(all="ignore"):
                 return function(*hosts, **host_kwargs)
 
         # The result's shape follows from computing it; a graph computes it again at each launch.
-        before = [array._host.copy() for array in sources] if capturing else []
+        old_contents = [array._host.copy() for array in sources] if is_captured else []
         result = _to_device(compute(), sources)
-        for array, contents in zip(sources, before, strict=False):
+        for array, contents in zip(sources, old_contents, strict=False):
             array._assign(contents)
-        made = [array for array in _arrays_in(result) if array.base is None]
+        new_arrays = [array for array in _nested_arrays(result) if array.base is None]
 
         def run() -> None:
-            if capturing:
-                _refill(result, compute(), made)
+            if is_captured:
+                _refill(result, compute(), new_arrays)
 
-        taken = _written(function, title, args, kwargs)
-        if made or taken or not any(True for _ in _arrays_in(result)):
-            read = sources[1:] if title in _PICKS and len(sources) > 1 else sources
-            moved = sum(array.nbytes for array in (*read, *made))
+        outputs = _written_arguments(function, name, args, kwargs)
+        if new_arrays or outputs or not any(True for _ in _nested_arrays(result)):
+            inputs = sources[1:] if name in _GATHERING and len(sources) > 1 else sources
+            moved_bytes = sum(array.nbytes for array in (*inputs, *new_arrays))
             operations = flop(*hosts) if flop else 0.0
-            priced = {"passes": passes(*hosts, **host_kwargs)} if passes else {}
-            priced |= {"least_ns": least_ns(*hosts, **host_kwargs)} if least_ns else {}
-            run_kernel(device, f"cupy_{title}", moved, run, operations, sources, (*made, *taken), **priced)
-            if waits:
+            time_options = {"passes": passes(*hosts, **host_kwargs)} if passes else {}
+            time_options |= {"least_ns": least_ns(*hosts, **host_kwargs)} if least_ns else {}
+            run_kernel(
+                device,
+                f"cupy_{name}",
+                moved_bytes,
+                run,
+                operations,
+                sources,
+                (*new_arrays, *outputs),
+                **time_options,
+            )
+            if synchronizes:
                 get_current_stream(device.id).synchronize()
         return result
 
-    document(call, function, title, lacks, place)
+    document(call, function, name, missing_keywords, place_note)
     return call
 
 
 def host_only(function: Callable[..., Any], name: str = "") -> Callable[..., Any]:
-    """NumPy's `function` of shapes and dtypes, which never touches device memory."""
+    """Return NumPy's `function` of shapes and dtypes, which never accesses device memory."""
 
-    def stand_in(value: Any) -> Any:
+    def shape_and_dtype(value: Any) -> Any:
         if isinstance(value, ndarray):
             return np.broadcast_to(np.empty((), value.dtype), value.shape)
         return value
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        return function(*(stand_in(value) for value in args), **kwargs)
+        return function(*(shape_and_dtype(value) for value in args), **kwargs)
 
-    place = "As NumPy's function of this name; device arrays count by their shape and dtype."
-    document(call, function, name or function.__name__, place=place)
+    place_note = "As NumPy's function of this name; device arrays count by their shape and dtype."
+    document(call, function, name or function.__name__, place_note=place_note)
     return call

@@ -1,7 +1,7 @@
 """The functions of the ``cp`` namespace that take device arrays.
 
-Element-wise functions are `ufunc` objects; the others come from NumPy by `lift`. Names and keywords
-are CuPy's; ``lacks`` lists NumPy keywords that CuPy does not know.
+Element-wise functions are `ufunc` objects; the others come from NumPy by `lift`. Names and keywords are
+CuPy's; ``missing_keywords`` lists NumPy keywords that CuPy does not know.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from virtualgpu.cp._core.operators import check_kind
 from virtualgpu.cp._routines.from_numpy import host_only, lift
 from virtualgpu.cp._routines.ufunc import ufunc
 
-_REDUCTION = ("initial", "where")
+_UNSUPPORTED_REDUCTION_KEYWORDS = ("initial", "where")
 
 # Arithmetic
 add = ufunc(np.add)
@@ -128,35 +128,35 @@ bitwise_left_shift = left_shift
 bitwise_right_shift = right_shift
 
 # Reductions and statistics
-sum = lift(np.sum, lacks=_REDUCTION)
-prod = lift(np.prod, lacks=_REDUCTION)
-max = amax = lift(np.max, name="max", lacks=_REDUCTION)
-min = amin = lift(np.min, name="min", lacks=_REDUCTION)
+sum = lift(np.sum, missing_keywords=_UNSUPPORTED_REDUCTION_KEYWORDS)
+prod = lift(np.prod, missing_keywords=_UNSUPPORTED_REDUCTION_KEYWORDS)
+max = amax = lift(np.max, name="max", missing_keywords=_UNSUPPORTED_REDUCTION_KEYWORDS)
+min = amin = lift(np.min, name="min", missing_keywords=_UNSUPPORTED_REDUCTION_KEYWORDS)
 
 
 def _argmax(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False) -> Any:
-    found = (
+    result = (
         np.argmax(a, axis, keepdims=keepdims) if out is None else np.argmax(a, axis, out, keepdims=keepdims)
     )
-    return found if dtype is None else np.asarray(found, dtype)
+    return result if dtype is None else np.asarray(result, dtype)
 
 
 def _argmin(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False) -> Any:
-    found = (
+    result = (
         np.argmin(a, axis, keepdims=keepdims) if out is None else np.argmin(a, axis, out, keepdims=keepdims)
     )
-    return found if dtype is None else np.asarray(found, dtype)
+    return result if dtype is None else np.asarray(result, dtype)
 
 
 argmax = lift(_argmax, name="argmax")
 argmin = lift(_argmin, name="argmin")
-all = lift(np.all, lacks=("where",))
-any = lift(np.any, lacks=("where",))
-mean = lift(np.mean, lacks=("where",))
-std = lift(np.std, lacks=("where", "mean", "correction"))
-var = lift(np.var, lacks=("where", "mean", "correction"))
+all = lift(np.all, missing_keywords=("where",))
+any = lift(np.any, missing_keywords=("where",))
+mean = lift(np.mean, missing_keywords=("where",))
+std = lift(np.std, missing_keywords=("where", "mean", "correction"))
+var = lift(np.var, missing_keywords=("where", "mean", "correction"))
 median = lift(np.median)
-average = lift(np.average, operands=1)
+average = lift(np.average, operand_count=1)
 ptp = lift(np.ptp)
 percentile = lift(np.percentile)
 quantile = lift(np.quantile)
@@ -165,10 +165,10 @@ cumprod = lift(np.cumprod)
 diff = lift(np.diff)
 gradient = lift(np.gradient)
 ediff1d = lift(np.ediff1d)
-nansum = lift(np.nansum, lacks=_REDUCTION)
-nanprod = lift(np.nanprod, lacks=_REDUCTION)
-nanmax = lift(np.nanmax, lacks=_REDUCTION)
-nanmin = lift(np.nanmin, lacks=_REDUCTION)
+nansum = lift(np.nansum, missing_keywords=_UNSUPPORTED_REDUCTION_KEYWORDS)
+nanprod = lift(np.nanprod, missing_keywords=_UNSUPPORTED_REDUCTION_KEYWORDS)
+nanmax = lift(np.nanmax, missing_keywords=_UNSUPPORTED_REDUCTION_KEYWORDS)
+nanmin = lift(np.nanmin, missing_keywords=_UNSUPPORTED_REDUCTION_KEYWORDS)
 nanmean = lift(np.nanmean)
 nanstd = lift(np.nanstd)
 nanvar = lift(np.nanvar)
@@ -178,19 +178,19 @@ nanmedian = lift(np.nanmedian)
 nancumsum = lift(np.nancumsum)
 nancumprod = lift(np.nancumprod)
 count_nonzero = lift(np.count_nonzero)
-histogram = lift(np.histogram, waits=True)
-histogram2d = lift(np.histogram2d, operands=2, waits=True)
-histogramdd = lift(np.histogramdd, waits=True)
-bincount = lift(np.bincount, waits=True)
-digitize = lift(np.digitize, operands=2)
-interp = lift(np.interp, operands=3)
+histogram = lift(np.histogram, synchronizes=True)
+histogram2d = lift(np.histogram2d, operand_count=2, synchronizes=True)
+histogramdd = lift(np.histogramdd, synchronizes=True)
+bincount = lift(np.bincount, synchronizes=True)
+digitize = lift(np.digitize, operand_count=2)
+interp = lift(np.interp, operand_count=3)
 corrcoef = lift(np.corrcoef)
 cov = lift(np.cov)
-convolve = lift(np.convolve, operands=2)
-correlate = lift(np.correlate, operands=2)
+convolve = lift(np.convolve, operand_count=2)
+correlate = lift(np.correlate, operand_count=2)
 trapezoid = lift(np.trapezoid)
 
-# Rounding, clipping and comparison that are no ufuncs
+# Rounding, clipping and comparison functions that are not ufuncs
 
 
 def _clip(
@@ -206,10 +206,10 @@ round = around = lift(np.round, name="round")
 fix = lift(np.fix)
 nan_to_num = lift(np.nan_to_num)
 sinc = lift(np.sinc)
-isclose = lift(np.isclose, operands=2)
-allclose = lift(np.allclose, operands=2)
-array_equal = lift(np.array_equal, operands=2)
-array_equiv = lift(np.array_equiv, operands=2)
+isclose = lift(np.isclose, operand_count=2)
+allclose = lift(np.allclose, operand_count=2)
+array_equal = lift(np.array_equal, operand_count=2)
+array_equiv = lift(np.array_equiv, operand_count=2)
 isreal = lift(np.isreal)
 iscomplex = lift(np.iscomplex)
 isneginf = lift(np.isneginf)
@@ -217,8 +217,8 @@ isposinf = lift(np.isposinf)
 real = lift(np.real)
 imag = lift(np.imag)
 angle = lift(np.angle)
-isin = lift(np.isin, operands=2)
-in1d = lift(np.isin, name="in1d", operands=2)
+isin = lift(np.isin, operand_count=2)
+in1d = lift(np.isin, name="in1d", operand_count=2)
 real_if_close = lift(np.real_if_close)
 unwrap = lift(np.unwrap)
 i0 = lift(np.i0)
@@ -232,14 +232,14 @@ transpose = lift(np.transpose)
 def reshape(
     a: ndarray, /, shape: Any = None, order: Any = "C", *, newshape: Any = None, copy: bool | None = None
 ) -> ndarray:
-    """`a` with another shape: a view where possible, else a copy that lies in memory in that order.
+    """Return `a` with another shape: a view where possible, else a copy in the given memory order.
 
-    With ``copy=True`` it is one always; with ``copy=False`` it is a ``ValueError`` where it had to be.
+    With ``copy=True`` it is always a copy. With ``copy=False`` a necessary copy raises ``ValueError``.
     """
-    wanted = shape if newshape is None else newshape
+    new_shape = shape if newshape is None else newshape
     if copy and isinstance(a, ndarray):
         a = a.copy(order="K")
-    result: Any = _reshaped(a, wanted, order=order)
+    result: Any = _reshaped(a, new_shape, order=order)
     if copy is False and isinstance(result, ndarray) and result.base is None:
         raise ValueError("Unable to avoid creating a copy while reshaping.")
     if order in ("C", None) or not isinstance(result, ndarray) or result.base is not None:
@@ -260,19 +260,19 @@ broadcast_arrays = lift(np.broadcast_arrays)
 
 
 class broadcast:  # noqa: N801 - CuPy's name
-    """Device arrays, and scalars, as they look broadcast against each other.
+    """Device arrays and scalars, broadcast against each other.
 
     Attributes
     ----------
     values : list
         Views of the arrays in the common shape.
     shape, nd, size
-        Of that shape.
+        The common shape, its number of dimensions and of elements.
     """
 
     def __init__(self, *arrays: Any) -> None:
-        given = [a for a in arrays if isinstance(a, ndarray)]
-        self.shape = np.broadcast_shapes(*(a.shape for a in given))
+        device_arrays = [a for a in arrays if isinstance(a, ndarray)]
+        self.shape = np.broadcast_shapes(*(a.shape for a in device_arrays))
         self.nd, self.size = len(self.shape), math.prod(self.shape)
         self.values = [broadcast_to(a, self.shape) if isinstance(a, ndarray) else a for a in arrays]
 
@@ -283,7 +283,7 @@ stack = lift(np.stack)
 def concatenate(
     tup: Any, axis: int | None = 0, out: Any = None, *, dtype: Any = None, casting: Any = "same_kind"
 ) -> Any:
-    """Join device arrays along an axis that exists; they agree in the lengths of the others."""
+    """Join device arrays along an existing axis; their other axes have equal lengths."""
     if isinstance(tup, (list, tuple)) and not tup:
         raise ValueError("need at least one array to concatenate")
     return _concatenate(tup, axis, out, dtype=dtype, casting=casting)
@@ -316,23 +316,24 @@ trim_zeros = lift(np.trim_zeros)
 matrix_transpose = lift(np.matrix_transpose)
 
 # Choosing, sorting and searching
-where = lift(np.where, operands=3, waits=False)
-nonzero = lift(np.nonzero, waits=True)
-argwhere = lift(np.argwhere, waits=True)
-flatnonzero = lift(np.flatnonzero, waits=True)
-extract = lift(np.extract, operands=2, waits=True)
-compress = lift(np.compress, waits=True)
+where = lift(np.where, operand_count=3, synchronizes=False)
+nonzero = lift(np.nonzero, synchronizes=True)
+argwhere = lift(np.argwhere, synchronizes=True)
+flatnonzero = lift(np.flatnonzero, synchronizes=True)
+extract = lift(np.extract, operand_count=2, synchronizes=True)
+compress = lift(np.compress, synchronizes=True)
 select = lift(np.select)
 
 
 def _piecewise(x: Any, condlist: Any, funclist: Any) -> Any:
-    if [item for item in funclist if callable(item)]:
+    if [choice for choice in funclist if callable(choice)]:
         raise NotImplementedError("Callable functions are not supported currently: give values, or arrays.")
-    # An array's elements go where they stand, and not one by one to where the condition holds.
-    result = np.piecewise(x, condlist, [0 if np.ndim(item) else item for item in funclist])
-    for holds, item in zip(condlist, funclist, strict=False):
-        if np.ndim(item):
-            np.copyto(result, item, where=holds, casting="unsafe")
+    # Elements of an array keep their positions; NumPy would assign them one after another where the condition
+    # is true.
+    result = np.piecewise(x, condlist, [0 if np.ndim(choice) else choice for choice in funclist])
+    for condition, choice in zip(condlist, funclist, strict=False):
+        if np.ndim(choice):
+            np.copyto(result, choice, where=condition, casting="unsafe")
     return result
 
 
@@ -347,13 +348,13 @@ def _diag(v: Any, k: int = 0) -> Any:
     return np.array(np.diag(v, k))  # a copy in both directions, as in CuPy
 
 
-_diagonal_of = lift(_diag, name="diag")
+_lifted_diag = lift(_diag, name="diag")
 
 
 def diag(v: Any, k: int = 0) -> Any:
-    """A matrix with the vector `v` (a list, too) on its `k`-th diagonal, or that diagonal of a matrix."""
+    """Return a matrix with the vector `v` (or list) on its `k`-th diagonal, or that diagonal of a matrix."""
     on_device = isinstance(v, ndarray | Traceable)
-    return _diagonal_of(v if on_device else ndarray._module.array(v), k)
+    return _lifted_diag(v if on_device else ndarray._module.array(v), k)
 
 
 def _sort(a: Any, axis: int | None = -1, kind: str | None = None) -> Any:
@@ -372,19 +373,19 @@ lexsort = lift(np.lexsort)
 partition = lift(np.partition)
 argpartition = lift(np.argpartition)
 searchsorted = lift(np.searchsorted)
-unique = lift(np.unique, waits=True)
-unique_all = lift(np.unique_all, waits=True)
-unique_counts = lift(np.unique_counts, waits=True)
-unique_inverse = lift(np.unique_inverse, waits=True)
-unique_values = lift(np.unique_values, waits=True)
-intersect1d = lift(np.intersect1d, operands=2, waits=True)
-setdiff1d = lift(np.setdiff1d, operands=2, waits=True)
-union1d = lift(np.union1d, operands=2, waits=True)
-setxor1d = lift(np.setxor1d, operands=2, waits=True)
+unique = lift(np.unique, synchronizes=True)
+unique_all = lift(np.unique_all, synchronizes=True)
+unique_counts = lift(np.unique_counts, synchronizes=True)
+unique_inverse = lift(np.unique_inverse, synchronizes=True)
+unique_values = lift(np.unique_values, synchronizes=True)
+intersect1d = lift(np.intersect1d, operand_count=2, synchronizes=True)
+setdiff1d = lift(np.setdiff1d, operand_count=2, synchronizes=True)
+union1d = lift(np.union1d, operand_count=2, synchronizes=True)
+setxor1d = lift(np.setxor1d, operand_count=2, synchronizes=True)
 sort_complex = lift(np.sort_complex)
 packbits = lift(np.packbits)
 unpackbits = lift(np.unpackbits)
-ravel_multi_index = lift(np.ravel_multi_index, operands=0)
+ravel_multi_index = lift(np.ravel_multi_index, operand_count=0)
 tril_indices_from = lift(np.tril_indices_from)
 triu_indices_from = lift(np.triu_indices_from)
 diag_indices_from = lift(np.diag_indices_from)
@@ -397,29 +398,34 @@ def _place(arr: Any, mask: Any, vals: Any) -> None:
     np.place(arr, mask, np.asarray(vals).astype(arr.dtype))  # any type, as in CuPy
 
 
-_copy_here = lift(np.copyto)
+_copy_on_device = lift(np.copyto)
 
 
-@functools.wraps(_copy_here)
+@functools.wraps(_copy_on_device)
 def copyto(dst: Any, src: Any, *args: Any, **kwargs: Any) -> None:
     if isinstance(src, np.ndarray):
         if src.size != 1:
             raise ValueError("non-scalar numpy.ndarray cannot be used for copyto")
         src = src.reshape(())[()]
     if not isinstance(dst, ndarray) or not isinstance(src, ndarray) or dst.device == src.device:
-        _copy_here(dst, src, *args, **kwargs)
-    elif dst.nbytes == src.nbytes and dst.dtype == src.dtype and _alike(dst, src) and not (args or kwargs):
+        _copy_on_device(dst, src, *args, **kwargs)
+    elif (
+        dst.nbytes == src.nbytes
+        and dst.dtype == src.dtype
+        and _same_contiguous_order(dst, src)
+        and not (args or kwargs)
+    ):
         if src.nbytes:  # an empty array has no memory to copy from
             dst.data.copy_from_device_async(src.data, src.nbytes)
     else:
         with dst.device:
-            _copy_here(dst, src.copy(), *args, **kwargs)
+            _copy_on_device(dst, src.copy(), *args, **kwargs)
 
 
-def _alike(first: ndarray, second: ndarray) -> bool:
-    """Whether the elements of both lie in one order without gaps."""
-    c = first.flags.c_contiguous and second.flags.c_contiguous
-    return bool(c or (first.flags.f_contiguous and second.flags.f_contiguous))
+def _same_contiguous_order(first: ndarray, second: ndarray) -> bool:
+    """Return whether the elements of both arrays are contiguous in the same order."""
+    both_c = first.flags.c_contiguous and second.flags.c_contiguous
+    return bool(both_c or (first.flags.f_contiguous and second.flags.f_contiguous))
 
 
 putmask = lift(np.putmask)
@@ -431,21 +437,21 @@ def _take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: 
     # A kernel cannot raise, so CuPy wraps indices around where NumPy raises.
     mode = "wrap" if mode is None else mode
     extent = np.size(a) if axis is None else np.shape(a)[axis]
-    return np.take(a, _within(indices, extent, mode), axis=axis, out=out, mode=mode)
+    return np.take(a, _wrapped_indices(indices, extent, mode), axis=axis, out=out, mode=mode)
 
 
 def _put(a: Any, ind: Any, v: Any, mode: Any = "wrap") -> None:
-    np.put(a, _within(ind, np.size(a), mode), v, mode=mode)
+    np.put(a, _wrapped_indices(ind, np.size(a), mode), v, mode=mode)
 
 
 def _choose(a: Any, choices: Any, out: Any = None, mode: Any = "raise") -> Any:
-    return np.choose(_within(a, len(choices), mode), choices, out=out, mode=mode)
+    return np.choose(_wrapped_indices(a, len(choices), mode), choices, out=out, mode=mode)
 
 
-def _within(indices: Any, extent: int, mode: Any) -> Any:
-    """Indices that wrap around, brought into range: NumPy takes a step for each time that they do."""
-    given = np.asarray(indices)
-    return given % extent if mode == "wrap" and extent and given.dtype.kind in "iu" else indices
+def _wrapped_indices(indices: Any, extent: int, mode: Any) -> Any:
+    """Return indices brought into range if they wrap around; NumPy would subtract once per wrap."""
+    index_array = np.asarray(indices)
+    return index_array % extent if mode == "wrap" and extent and index_array.dtype.kind in "iu" else indices
 
 
 take = lift(_take, name="take")
@@ -457,7 +463,7 @@ choose = lift(_choose, name="choose")
 
 
 def _matmul_flop(a: Any, b: Any, *_: Any) -> float:
-    """Twice the multiply-adds of a matrix product: 2 x result elements x inner length."""
+    """Return twice the multiply-adds of a matrix product: 2 x result elements x inner length."""
     shape_a = np.shape(a)
     shape_b = np.shape(b)
     if not shape_a or not shape_b:
@@ -472,23 +478,23 @@ def _matmul(a: Any, b: Any, out: Any = None, *, axes: Any = None, casting: Any =
     return np.matmul(a, b, **{name: value for name, value in keywords.items() if value is not None})
 
 
-matmul = lift(_matmul, name="matmul", operands=2, flop=_matmul_flop)
-dot = lift(np.dot, operands=2, flop=_matmul_flop)
-vdot = lift(np.vdot, operands=2)
-inner = lift(np.inner, operands=2)
-outer = lift(np.outer, operands=2)
-tensordot = lift(np.tensordot, operands=2)
-kron = lift(np.kron, operands=2)
-cross = lift(np.cross, operands=2)
+matmul = lift(_matmul, name="matmul", operand_count=2, flop=_matmul_flop)
+dot = lift(np.dot, operand_count=2, flop=_matmul_flop)
+vdot = lift(np.vdot, operand_count=2)
+inner = lift(np.inner, operand_count=2)
+outer = lift(np.outer, operand_count=2)
+tensordot = lift(np.tensordot, operand_count=2)
+kron = lift(np.kron, operand_count=2)
+cross = lift(np.cross, operand_count=2)
 trace = lift(np.trace)
 
 # Polynomials by their coefficients, the highest power first
-polyval = lift(np.polyval, operands=2)
-polyfit = lift(np.polyfit, operands=2, waits=True)
-polyadd = lift(np.polyadd, operands=2)
-polysub = lift(np.polysub, operands=2)
-polymul = lift(np.polymul, operands=2)
-roots = lift(np.roots, waits=True)
+polyval = lift(np.polyval, operand_count=2)
+polyfit = lift(np.polyfit, operand_count=2, synchronizes=True)
+polyadd = lift(np.polyadd, operand_count=2)
+polysub = lift(np.polysub, operand_count=2)
+polymul = lift(np.polymul, operand_count=2)
+roots = lift(np.roots, synchronizes=True)
 poly = lift(np.poly)
 vander = lift(np.vander)
 
@@ -497,30 +503,30 @@ def _einsum(*operands: Any, subscripts: str, **kwargs: Any) -> Any:
     return np.einsum(subscripts, *operands, **kwargs)
 
 
-_lifted_einsum = lift(_einsum, name="einsum", operands=64)
+_lifted_einsum = lift(_einsum, name="einsum", operand_count=64)
 
 
-def _lettered(given: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
-    """Subscripts in letters, and the operands, of those in lists: ``a, [0, 1], b, [1, 2], [0, 2]``."""
+def _subscripts_of_lists(arguments: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
+    """Return letter subscripts and operands for list subscripts: ``a, [0, 1], b, [1, 2], [0, 2]``."""
 
     def term(labels: Any) -> str:
         return "".join("..." if label is ... else ascii_letters.swapcase()[label] for label in labels)
 
-    operands = tuple(given[: len(given) // 2 * 2 : 2])
-    lists = given[1::2]
-    result = [f"->{term(given[-1])}"] if len(given) % 2 else []
-    return "".join([",".join(map(term, lists)), *result]), operands
+    operands = tuple(arguments[: len(arguments) // 2 * 2 : 2])
+    subscript_lists = arguments[1::2]
+    output_subscript = [f"->{term(arguments[-1])}"] if len(arguments) % 2 else []
+    return "".join([",".join(map(term, subscript_lists)), *output_subscript]), operands
 
 
 def einsum(subscripts: Any, *operands: Any, dtype: Any = None, optimize: Any = False) -> ndarray:
     """Einstein summation, like ``numpy.einsum``, on device arrays."""
     if not isinstance(subscripts, str):
-        subscripts, operands = _lettered((subscripts, *operands))
+        subscripts, operands = _subscripts_of_lists((subscripts, *operands))
     result: ndarray = _lifted_einsum(*operands, subscripts=subscripts, dtype=dtype, optimize=optimize)
     return result
 
 
-# Questions about shapes and dtypes
+# Queries of shapes and dtypes
 ndim = host_only(np.ndim)
 shape = host_only(np.shape)
 size = host_only(np.size)
@@ -536,25 +542,25 @@ common_type = host_only(np.common_type)
 
 
 def astype(x: ndarray, dtype: Any, /, *, copy: bool = True) -> ndarray:
-    """`x` as another dtype; itself, if it has that and `copy` is False."""
+    """Return `x` converted to another dtype; `x` itself if it has that dtype and `copy` is False."""
     return x.astype(dtype, copy=copy)
 
 
 def shares_memory(a: ndarray, b: ndarray, max_work: int | None = None) -> bool:
-    """Whether two device arrays have elements in common."""
+    """Return whether two device arrays have elements in common."""
     if max_work is not None:
         raise NotImplementedError("Not supported for integer `max_work`.")
     return bool(np.shares_memory(a._host, b._host))
 
 
 def byte_bounds(a: ndarray) -> tuple[int, int]:
-    """The first address of an array's elements, and that after the last."""
+    """Return the address of an array's first byte, and the address after its last."""
     low, high = np.lib.array_utils.byte_bounds(a._host)
     return int(low), int(high)
 
 
 def may_share_memory(a: ndarray, b: ndarray, max_work: int = 0) -> bool:
-    """Whether the memory ranges of two device arrays overlap."""
+    """Return whether the memory ranges of two device arrays overlap."""
     return bool(np.may_share_memory(a._host, b._host))
 
 

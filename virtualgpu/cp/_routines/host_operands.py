@@ -1,4 +1,4 @@
-"""Which operands in host memory a function of ``cp`` takes, as in the sources of CuPy 14.2."""
+"""Operands in host memory that functions of ``cp`` accept, as in the sources of CuPy 14.2."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 from virtualgpu.cp._core.arguments import unsupported
 from virtualgpu.cp._core.array import ndarray
 
-# A function and its parameters in CuPy's order. A mark tells what happens to a value on the host:
+# A function and its parameters in CuPy's order. A mark shows how CuPy handles a value on the host:
 #   +  CuPy copies array-likes to the device (cupy.asarray)
 #   ^  it does so with NumPy arrays, but reads attributes such as `ndim` first, which a list does not have
 #   *  `+` (`*^`: `^`) for each further argument;  ~  `+` for each item of a sequence
 #   #  it reads the numbers on the host
-#   !  it refuses everything but device arrays and scalars
+#   !  it accepts only device arrays and scalars
 # `indices=obj`: CuPy calls the parameter `indices`, NumPy calls it `obj`.
 _TABLE = """
 allclose a+ b+
@@ -116,8 +116,9 @@ ndimage_rank_filter input rank size footprint+
 ndimage_shift input shift#
 ndimage_zoom input zoom#
 """
-# Functions that call the method of their first argument. A NumPy array has it, too, and computes on the host.
-_OWN_METHODS = """
+# Functions that call the method of their first argument. NumPy arrays have the method too, and run it on the
+# host.
+_METHOD_CALLS = """
 argpartition argsort choose clip diagonal dot fliplr flipud matrix_transpose max mean min
 partition prod ravel repeat reshape sort squeeze std sum swapaxes take trace transpose var
 """.split()  # noqa: SIM905 - shorter
@@ -133,19 +134,19 @@ class _Parameter:
 def _parameters(words: list[str]) -> tuple[_Parameter, ...]:
     parameters = []
     for word in words:
-        text = word.rstrip("+^*~#!")
-        name, _, other = text.partition("=")
-        parameters.append(_Parameter(name, other or name, word[len(text) :]))
+        names = word.rstrip("+^*~#!")
+        cupy_name, _, numpy_name = names.partition("=")
+        parameters.append(_Parameter(cupy_name, numpy_name or cupy_name, word[len(names) :]))
     return tuple(parameters)
 
 
 _FUNCTIONS = {line.split()[0]: _parameters(line.split()[1:]) for line in _TABLE.strip().split("\n")}
 
 
-def computes_on_the_host(title: str, args: tuple[Any, ...]) -> bool:
-    """Whether the function called `title` is the method of a NumPy array, which the host computes."""
+def computes_on_the_host(name: str, args: tuple[Any, ...]) -> bool:
+    """Return whether the function calls a method of a NumPy array, which computes on the host."""
     return (
-        title in _OWN_METHODS
+        name in _METHOD_CALLS
         and bool(args)
         and isinstance(args[0], np.ndarray | np.generic)
         and not any(isinstance(value, ndarray) for value in args)
@@ -153,41 +154,41 @@ def computes_on_the_host(title: str, args: tuple[Any, ...]) -> bool:
 
 
 def read_operands(
-    title: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Copy the operands of the function called `title` to the device that CuPy copies.
+    """Copy the operands of a function that CuPy copies to the device.
 
     Returns
     -------
     args, kwargs
-        With device arrays in place of the copied operands, lists in place of the NumPy arrays that the host
-        reads, and NumPy's names for parameters.
+        Arguments with device arrays in place of the copied operands, lists in place of the NumPy arrays
+        that the host reads, and NumPy's names of parameters.
 
     Raises
     ------
     TypeError
-        For an operand that CuPy refuses.
+        For an operand that CuPy does not accept.
     """
-    parameters = _FUNCTIONS.get(title, ())
+    parameters = _FUNCTIONS.get(name, ())
     if not parameters:
         return args, kwargs
     values = list(args)
-    named = dict(kwargs)
+    keywords = dict(kwargs)
     for index, parameter in enumerate(parameters):
         if parameter.mark.startswith("*"):
-            values[index:] = [_read(value, parameter.mark[1:] or "+") for value in values[index:]]
+            values[index:] = [_read_operand(value, parameter.mark[1:] or "+") for value in values[index:]]
         elif index < len(values):
-            values[index] = _read(values[index], parameter.mark)
-        elif parameter.name in named:
-            named[parameter.numpy_name] = _read(named.pop(parameter.name), parameter.mark)
-        elif parameter.numpy_name in named:
-            named[parameter.numpy_name] = _read(named[parameter.numpy_name], parameter.mark)
-    return tuple(values), named
+            values[index] = _read_operand(values[index], parameter.mark)
+        elif parameter.name in keywords:
+            keywords[parameter.numpy_name] = _read_operand(keywords.pop(parameter.name), parameter.mark)
+        elif parameter.numpy_name in keywords:
+            keywords[parameter.numpy_name] = _read_operand(keywords[parameter.numpy_name], parameter.mark)
+    return tuple(values), keywords
 
 
-def _read(value: Any, mark: str) -> Any:
+def _read_operand(value: Any, mark: str) -> Any:
     if mark == "~" and isinstance(value, list | tuple):
-        return [_read(item, "+") for item in value]
+        return [_read_operand(item, "+") for item in value]
     if not isinstance(value, np.ndarray | list | tuple | range):
         return value
     if mark == "+" or (mark == "^" and isinstance(value, np.ndarray)):

@@ -1,4 +1,4 @@
-"""Arrays and indices made from brackets (``r_``, ``c_``, ``ix_``) and sizes, and functions along one axis."""
+"""Arrays and indices from brackets (``r_``, ``c_``, ``ix_``) and sizes, and functions along axes."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ __all__ = [
     *("kaiser", "r_", "tril_indices", "triu_indices"),
 ]
 
-bartlett = lift(np.bartlett, operands=0)
-blackman = lift(np.blackman, operands=0)
-kaiser = lift(np.kaiser, operands=0)
-hamming = lift(np.hamming, operands=0)
-hanning = lift(np.hanning, operands=0)
-diag_indices = lift(np.diag_indices, operands=0)
-tril_indices = lift(np.tril_indices, operands=0)
-triu_indices = lift(np.triu_indices, operands=0)
+bartlett = lift(np.bartlett, operand_count=0)
+blackman = lift(np.blackman, operand_count=0)
+kaiser = lift(np.kaiser, operand_count=0)
+hamming = lift(np.hamming, operand_count=0)
+hanning = lift(np.hanning, operand_count=0)
+diag_indices = lift(np.diag_indices, operand_count=0)
+tril_indices = lift(np.tril_indices, operand_count=0)
+triu_indices = lift(np.triu_indices, operand_count=0)
 
 
 class _Joiner:
-    """Slices (as ranges), numbers and arrays in brackets, joined as NumPy's `how` joins them."""
+    """Joins slices (as ranges), numbers and arrays in brackets, as NumPy's `numpy_joiner` does."""
 
-    def __init__(self, how: Any, name: str) -> None:
+    def __init__(self, numpy_joiner: Any, name: str) -> None:
         self._name = name
-        self._join = lift(lambda *parts: how[parts], name=name, operands=0)
+        self._join = lift(lambda *parts: numpy_joiner[parts], name=name, operand_count=0)
 
     def __getitem__(self, key: Any) -> ndarray:
         parts = key if isinstance(key, tuple) else (key,)
@@ -61,21 +61,21 @@ c_ = _Joiner(np.c_, "c_")
 
 
 def ix_(*args: Any) -> tuple[ndarray, ...]:
-    """Index arrays for all combinations of indices: ``x[cp.ix_(rows, columns)]`` is a smaller matrix."""
+    """Return index arrays for all combinations: ``x[cp.ix_(rows, columns)]`` selects a smaller matrix."""
     parts = [part if isinstance(part, ndarray) else array(part) for part in args]
     parts = [part.astype(np.intp) if not part.size else part for part in parts]  # [] is an index, too
-    return _crossed(*parts)  # type: ignore[no-any-return]
+    return _open_mesh(*parts)  # type: ignore[no-any-return]
 
 
-_crossed = lift(np.ix_, name="ix_", waits=True)
+_open_mesh = lift(np.ix_, name="ix_", synchronizes=True)
 
 
 def apply_along_axis(
     func1d: Callable[..., Any], axis: int, arr: ndarray, *args: Any, **kwargs: Any
 ) -> ndarray:
-    """A function of one-dimensional arrays for every line along an axis.
+    """Apply a function of one-dimensional arrays to every line along an axis.
 
-    Each call is one on the device; a function of whole arrays takes far fewer.
+    The function runs on the device once per line; a function of whole arrays needs far fewer launches.
     """
     if not isinstance(arr, ndarray):
         raise TypeError(f"`arr` is a device array, not {type(arr).__name__}: cp.asarray(a) makes one.")
@@ -83,29 +83,29 @@ def apply_along_axis(
     outer = lines.shape[:-1]
     if 0 in outer:
         raise ValueError("Cannot apply_along_axis when any iteration dimensions are 0")
-    found = [func1d(lines[at], *args, **kwargs) for at in np.ndindex(outer)]
-    results = [one if isinstance(one, ndarray) else array(one) for one in found]
+    values = [func1d(lines[index], *args, **kwargs) for index in np.ndindex(outer)]
+    results = [value if isinstance(value, ndarray) else array(value) for value in values]
     joined: ndarray = stack(results)
     joined = joined.reshape(outer + results[0].shape)
-    place = axis if axis >= 0 else axis + arr.ndim
-    own = results[0].ndim
-    # The axes of a result take the place of the axis.
-    order = (*range(place), *range(len(outer), len(outer) + own), *range(place, len(outer)))
+    position = axis if axis >= 0 else axis + arr.ndim
+    result_ndim = results[0].ndim
+    # The axes of a result replace the axis.
+    order = (*range(position), *range(len(outer), len(outer) + result_ndim), *range(position, len(outer)))
     return joined.transpose(order)
 
 
 def apply_over_axes(func: Callable[[ndarray, int], Any], a: ndarray, axes: Any) -> ndarray:
-    """A function of an array and an axis for one axis after the other, as a sum over some would be.
+    """Apply a function of an array and an axis to one axis after the other, such as a sum.
 
-    `func` may keep the axis, with length 1, or drop it; the result keeps all.
+    `func` can keep the axis, with length 1, or remove it; the result keeps all axes.
     """
     result = asarray(a)
-    for given in axes if isinstance(axes, (tuple, list)) else (int(axes),):
-        axis = given + a.ndim if given < 0 else given
-        one = func(result, axis)
-        if one.ndim == result.ndim - 1:
-            one = expand_dims(one, axis)
-        if one.ndim != result.ndim:
+    for number in axes if isinstance(axes, (tuple, list)) else (int(axes),):
+        axis = number + a.ndim if number < 0 else number
+        reduced = func(result, axis)
+        if reduced.ndim == result.ndim - 1:
+            reduced = expand_dims(reduced, axis)
+        if reduced.ndim != result.ndim:
             raise ValueError("function is not returning an array of the correct shape")
-        result = one
+        result = reduced
     return result

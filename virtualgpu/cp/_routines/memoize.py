@@ -1,4 +1,4 @@
-"""``cp.memoize``: results kept for each argument, and for each device if wanted."""
+"""``cp.memoize``: results cached per argument, and optionally per device."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from virtualgpu.model import machine as _machine
 
 
 class _Results(dict[Any, Any]):
-    """What functions have given, on one machine."""
+    """Cached results of functions on one machine."""
 
 
 def memoize(for_each_device: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Let a function keep its results for each argument; ``for_each_device`` keeps those of devices apart.
+    """Cache a function's results for each argument; with ``for_each_device`` separately for each device.
 
     Examples
     --------
@@ -39,5 +39,5 @@ def memoize(for_each_device: bool = False) -> Callable[[Callable[..., Any]], Cal
 
 
 def clear_memo() -> None:
-    """Forget the results of all functions that `memoize` decorates."""
+    """Delete the cached results of all functions that `memoize` decorates."""
     _machine.current().own(_Results).clear()

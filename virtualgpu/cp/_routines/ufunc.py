@@ -11,7 +11,7 @@ from virtualgpu.cp._core.arguments import Traceable, check_device, unsupported
 from virtualgpu.cp._core.array import ndarray
 from virtualgpu.cp._core.dtypes import checked_dtype
 from virtualgpu.cp._core.library_kernels import run_kernel
-from virtualgpu.cp._routines.documented import signature_of, words_for_elements
+from virtualgpu.cp._routines.documented import ufunc_docstring, ufunc_signature
 from virtualgpu.cp.cuda.stream import settle
 from virtualgpu.model import machine as _machine
 from virtualgpu.model.machine import VirtualDevice
@@ -22,15 +22,15 @@ _SCATTERING = frozenset({"add", "subtract", "maximum", "minimum", "bitwise_and",
 
 
 @lru_cache(maxsize=4096)
-def _resolved(function: np.ufunc, types: tuple[Any, ...]) -> tuple[np.dtype[Any], ...]:
-    """Output dtypes for operand types; Python's int, float and complex stand for weak scalars."""
+def _output_dtypes(function: np.ufunc, types: tuple[Any, ...]) -> tuple[np.dtype[Any], ...]:
+    """Return the output dtypes for operand types; Python's int, float and complex are weak scalars."""
     loop = function.resolve_dtypes((*types, *[None] * function.nout))
     return tuple(checked_dtype(dtype) for dtype in loop[function.nin :])
 
 
 @lru_cache(maxsize=64)
-def _name_of(kind: np.dtype[Any]) -> str:
-    return kind.name  # NumPy works it out anew each time
+def _name_of(dtype: np.dtype[Any]) -> str:
+    return dtype.name  # cached because NumPy computes it at each access
 
 
 class ufunc:  # noqa: N801 - CuPy's name
@@ -47,17 +47,22 @@ class ufunc:  # noqa: N801 - CuPy's name
         self.nin = function.nin
         self.nout = function.nout
         self.nargs = function.nargs
-        self.__doc__ = words_for_elements(function)
-        self.__signature__ = signature_of(function)
+        self.__doc__ = ufunc_docstring(function)
+        self.__signature__ = ufunc_signature(function)
 
     def __repr__(self) -> str:
         return f"<ufunc '{self.name}'>"
 
     def __call__(
-        self, *args: Any, out: Any = None, dtype: Any = None, casting: Any = "same_kind", **unknown: Any
+        self,
+        *args: Any,
+        out: Any = None,
+        dtype: Any = None,
+        casting: Any = "same_kind",
+        **extra_arguments: Any,
     ) -> Any:
-        if unknown:
-            raise TypeError(f"Wrong arguments {unknown}{_where_hint(unknown)}")
+        if extra_arguments:
+            raise TypeError(f"Wrong arguments {extra_arguments}{_where_hint(extra_arguments)}")
         if not self.nin <= len(args) <= self.nargs:
             raise TypeError(
                 f"Wrong number of arguments for {self.name!r}. It must be either {self.nin} or {self.nargs} "
@@ -70,20 +75,20 @@ class ufunc:  # noqa: N801 - CuPy's name
                 raise ValueError("Cannot specify 'out' as both a positional and keyword argument")
             outputs = out if isinstance(out, tuple) else (out,)
         if any(isinstance(value, Traceable) for value in inputs):
-            given: dict[str, Any] = {"out": outputs} if outputs else {}
-            return self._function(*inputs, dtype=dtype, **given)  # which asks the traced value
+            keywords: dict[str, Any] = {"out": outputs} if outputs else {}
+            return self._function(*inputs, dtype=dtype, **keywords)  # which calls the traced value
         device = _machine.current().current_device
         operands = [operand(value, device) for value in inputs]
         if not any(isinstance(value, ndarray) for value in (*inputs, *outputs)):
             operands = [_as_strong_scalar(value) for value in operands]
         results = self._results(inputs, operands, outputs, dtype, device)
-        moved = sum(a.nbytes for a in (*inputs, *results) if isinstance(a, ndarray))
+        moved_bytes = sum(a.nbytes for a in (*inputs, *results) if isinstance(a, ndarray))
 
-        def run(_held: Any = inputs) -> None:
+        def run(_references: Any = inputs) -> None:
             self._run(operands, results, dtype, casting)
 
-        if moved:
-            run_kernel(device, self._kernel_name(inputs, results), moved, run, 0.0, inputs, results)
+        if moved_bytes:
+            run_kernel(device, self._kernel_name(inputs, results), moved_bytes, run, 0.0, inputs, results)
         else:
             run()
         return results[0] if self.nout == 1 else tuple(results)
@@ -91,28 +96,31 @@ class ufunc:  # noqa: N801 - CuPy's name
     def _results(
         self, inputs: Any, operands: list[Any], outputs: Any, dtype: Any, device: VirtualDevice
     ) -> list[ndarray]:
-        given = list(outputs) + [None] * (self.nout - len(outputs))
-        for array in given:
+        candidates = list(outputs) + [None] * (self.nout - len(outputs))
+        for array in candidates:
             if array is not None and not isinstance(array, ndarray):
                 raise TypeError("Output arguments must be cupy.ndarray")
             if array is not None:
                 check_device(array, device)
-        if all(array is not None for array in given):
-            return given
+        if all(array is not None for array in candidates):
+            return candidates
         if dtype is None:
             types = tuple(_type_of(value) for value in operands)
-            kinds = _resolved(self._function, types)
+            dtypes = _output_dtypes(self._function, types)
         else:
             loop = self._function.resolve_dtypes(
                 tuple(_type_of(value) for value in operands) + (None,) * self.nout,
                 signature=(None,) * self.nin + (np.dtype(dtype),) * self.nout,
                 casting="unsafe",
             )
-            kinds = tuple(checked_dtype(kind) for kind in loop[self.nin :])
+            dtypes = tuple(checked_dtype(output_dtype) for output_dtype in loop[self.nin :])
         shape = np.broadcast_shapes(*(np.shape(value) for value in operands))
-        check_host_memory(int(np.prod(shape, dtype=np.int64)) * max(kind.itemsize for kind in kinds))
+        check_host_memory(
+            int(np.prod(shape, dtype=np.int64)) * max(output_dtype.itemsize for output_dtype in dtypes)
+        )
         return [
-            ndarray(shape, kind) if array is None else array for array, kind in zip(given, kinds, strict=True)
+            ndarray(shape, output_dtype) if array is None else array
+            for array, output_dtype in zip(candidates, dtypes, strict=True)
         ]
 
     def _run(self, operands: list[Any], results: list[ndarray], dtype: Any, casting: Any) -> None:
@@ -128,50 +136,50 @@ class ufunc:  # noqa: N801 - CuPy's name
                 self._function(*operands, **keywords)
 
     def _kernel_name(self, inputs: Any, results: list[ndarray]) -> str:
-        words = []
+        names = []
         for value in (*inputs, *results):
             if isinstance(value, ndarray):
-                words.append(_name_of(value.dtype))
+                names.append(_name_of(value.dtype))
             else:
-                words.append(_name_of(np.result_type(value)).rstrip("0123456789"))
-        return f"{self.name}__{'_'.join(words)}"
+                names.append(_name_of(np.result_type(value)).rstrip("0123456789"))
+        return f"{self.name}__{'_'.join(names)}"
 
     @property
     def types(self) -> list[str]:
-        """The operand and result types there are, as characters such as ``"ff->f"``."""
-        known = set("?bBhHiIlLqQefdFD->")
-        return [types for types in self._function.types if set(types) <= known]
+        """Supported operand and result types, as characters such as ``"ff->f"``."""
+        characters = set("?bBhHiIlLqQefdFD->")
+        return [types for types in self._function.types if set(types) <= characters]
 
     def at(self, a: ndarray, indices: Any, b: Any = None) -> None:
-        """Unbuffered in-place operation at indices, as `numpy.ufunc.at`."""
+        """Apply the function in place at indices, unbuffered, as `numpy.ufunc.at`."""
         if self.__name__ not in _SCATTERING:
             raise NotImplementedError(f"`{self.name}.at` is not supported yet")
         device = _machine.current().current_device
         key = a._key(indices)
         value = b if isinstance(b, np.ndarray) else operand(b, device)
 
-        def run(_held: Any = b) -> None:
+        def run(_references: Any = b) -> None:
             with np.errstate(all="ignore"):
                 self._function.at(a._host, a._key(indices).key, value)
 
-        moved = 2 * np.size(value) * a.itemsize + key.index_bytes
-        run_kernel(device, f"{self.name}_at", moved, run, 0.0, (a, indices, b), (a,))
+        moved_bytes = 2 * np.size(value) * a.itemsize + key.index_bytes
+        run_kernel(device, f"{self.name}_at", moved_bytes, run, 0.0, (a, indices, b), (a,))
 
     def outer(self, a: Any, b: Any, **kwargs: Any) -> Any:
-        """The function of all pairs of elements."""
+        """Apply the function to all pairs of elements."""
         first = a if isinstance(a, ndarray) else ndarray._stored(a)
         return self(first.reshape(first.shape + (1,) * np.ndim(operand(b))), b, **kwargs)
 
     def reduce(
         self, array: ndarray, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False
     ) -> Any:
-        """Reduce along an axis; CuPy has it for ``add`` and ``multiply``."""
+        """Reduce along an axis; CuPy supports it for ``add`` and ``multiply``."""
         if self.__name__ not in _REDUCIBLE:
             raise NotImplementedError(f"`{self.name}.reduce` is not supported yet")
         return (array.sum if self.__name__ == "add" else array.prod)(axis, dtype, out, keepdims)
 
     def accumulate(self, array: ndarray, axis: int = 0, dtype: Any = None, out: Any = None) -> Any:
-        """Running totals along an axis; CuPy has it for ``add`` and ``multiply``."""
+        """Return running totals along an axis; CuPy supports it for ``add`` and ``multiply``."""
         if self.__name__ not in _REDUCIBLE:
             raise NotImplementedError(f"`{self.name}.accumulate` is not supported yet")
         return (array.cumsum if self.__name__ == "add" else array.cumprod)(axis, dtype, out)
@@ -179,17 +187,17 @@ class ufunc:  # noqa: N801 - CuPy's name
     def reduceat(
         self, array: ndarray, indices: Any, axis: int = 0, dtype: Any = None, out: Any = None
     ) -> Any:
-        """Reduce slices that start at indices; CuPy has it for ``add``."""
+        """Reduce slices that start at indices; CuPy supports it for ``add``."""
         if self.__name__ != "add":
             raise NotImplementedError(f"`{self.name}.reduceat` is not supported yet")
         starts = operand(indices) if isinstance(indices, ndarray) else indices
 
-        def sums(_held: Any = indices) -> Any:
+        def reduce_slices(_references: Any = indices) -> Any:
             return np.add.reduceat(operand(array), starts, axis, dtype)
 
         settle(array._mem.owner)
         result = ndarray._computed(
-            f"{self.name}_reduceat", sums(), sums, array.nbytes, reads=(array, indices)
+            f"{self.name}_reduceat", reduce_slices(), reduce_slices, array.nbytes, reads=(array, indices)
         )
         if out is None:
             return result
@@ -197,14 +205,17 @@ class ufunc:  # noqa: N801 - CuPy's name
         return out
 
 
-def _where_hint(unknown: dict[str, Any]) -> str:
-    if "where" not in unknown:
+def _where_hint(extra_arguments: dict[str, Any]) -> str:
+    if "where" not in extra_arguments:
         return ""
     return ": CuPy's element-wise functions have no where=; select with cp.where(condition, new, old)."
 
 
 def operand(value: Any, device: VirtualDevice | None = None) -> Any:
-    """The host view of a device array, or a scalar as it is; anything else is a ``TypeError``."""
+    """Return the host view of a device array, or a scalar unchanged.
+
+    Any other value raises ``TypeError``.
+    """
     if isinstance(value, ndarray):
         check_device(value, device or _machine.current().current_device)
         return value._host
@@ -217,7 +228,7 @@ def operand(value: Any, device: VirtualDevice | None = None) -> Any:
 
 
 def _as_strong_scalar(value: Any) -> Any:
-    """Give a Python scalar its default dtype when no array decides one."""
+    """Return a Python scalar with its default dtype, for when no array determines one."""
     return np.asarray(value)[()]
 
 
@@ -232,8 +243,10 @@ def _type_of(value: Any) -> Any:
 
 
 def _integer_power(operands: list[Any], out: np.ndarray[Any, Any]) -> None:
-    """Integer powers; negative exponents give what CuPy gives (1 / a**n cut to an integer) where
-    NumPy raises."""
+    """Compute integer powers with CuPy's rules.
+
+    A negative exponent returns 1 / a**n truncated to an integer, where NumPy raises.
+    """
     base, exponent = (np.asarray(value, dtype=out.dtype) for value in operands)
     if not (exponent < 0).any():
         np.power(base, exponent, out=out)

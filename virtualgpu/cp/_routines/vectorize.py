@@ -12,20 +12,20 @@ from virtualgpu.cp._routines.from_numpy import lift
 
 
 class vectorize:  # noqa: N801 - CuPy's name
-    """A function of scalars that takes arrays: broadcast, element by element, in one kernel.
+    """A function of scalars that is applied to arrays: broadcast, element by element, in one kernel.
 
-    CuPy translates the function into CUDA C++. Here Python calls it for every element on the host, so more is
-    allowed than on a GPU: there it can hold arithmetic, comparisons, conditions, loops over ``range`` and
-    calls of NumPy's and ``math``'s functions, and no lists, texts or exceptions.
+    CuPy translates the function into CUDA C++. Here Python calls it for every element on the host, so more
+    is allowed than on a GPU. There it can contain arithmetic, comparisons, conditions, loops over ``range``
+    and calls of NumPy's and ``math``'s functions, but no lists, strings or exceptions.
 
     Parameters
     ----------
     pyfunc : callable
-        Of scalars, which have the arrays' dtypes.
+        Function of scalars, which have the arrays' dtypes.
     otypes : str or list of dtypes, optional
-        The results' dtypes; by default those that the function gives.
+        Dtypes of the results; by default those of the function's values.
     doc : str, optional
-        Instead of the function's own.
+        Docstring in place of the function's.
 
     Raises
     ------
@@ -66,29 +66,29 @@ class vectorize:  # noqa: N801 - CuPy's name
         TypeError
             For arguments that are neither device arrays nor scalars.
         """
-        if not any(isinstance(each, ndarray) for each in args):
+        if not any(isinstance(value, ndarray) for value in args):
             raise TypeError(
                 "cp.vectorize's function takes at least one device array: cp.asarray(x) makes one."
             )
         name = self.__name__.strip("<>")
-        return lift(self._over, name=f"vectorize_{name}", operands=len(args))(*args)
+        return lift(self._apply, name=f"vectorize_{name}", operand_count=len(args))(*args)
 
-    def _over(self, *args: Any) -> Any:
-        """As NumPy's vectorize, which hands elements over as Python's own numbers where these do not."""
+    def _apply(self, *args: Any) -> Any:
+        """Apply the function to NumPy scalars (NumPy's own vectorize would pass Python numbers)."""
         arrays = np.broadcast_arrays(*args)
         shape = arrays[0].shape
-        # NumPy's scalars, so that float32 stays float32; without an element, one of ones tells the dtype.
-        of = (
-            [each.ravel() for each in arrays]
+        # NumPy's scalars, so that float32 stays float32; without elements, a one determines the dtype.
+        columns_in = (
+            [array.ravel() for array in arrays]
             if arrays[0].size
-            else [np.ones(1, each.dtype) for each in arrays]
+            else [np.ones(1, array.dtype) for array in arrays]
         )
-        found = [self.pyfunc(*values) for values in zip(*of, strict=True)]
-        several = isinstance(found[0], tuple)
-        columns = list(zip(*found, strict=True)) if several else [found]
-        kinds = self.otypes or [None] * len(columns)
-        made = []
-        for column, kind in zip(columns, kinds, strict=True):
-            whole = np.array(column, kind or np.result_type(*{np.asarray(one).dtype for one in column}))
-            made.append(whole[: arrays[0].size].reshape(shape))
-        return tuple(made) if several else made[0]
+        outputs = [self.pyfunc(*values) for values in zip(*columns_in, strict=True)]
+        has_several = isinstance(outputs[0], tuple)
+        columns_out = list(zip(*outputs, strict=True)) if has_several else [outputs]
+        dtypes = self.otypes or [None] * len(columns_out)
+        results = []
+        for column, dtype in zip(columns_out, dtypes, strict=True):
+            output = np.array(column, dtype or np.result_type(*{np.asarray(value).dtype for value in column}))
+            results.append(output[: arrays[0].size].reshape(shape))
+        return tuple(results) if has_several else results[0]

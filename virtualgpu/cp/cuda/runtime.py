@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from virtualgpu.cp._missing_names import absent, public_names
+from virtualgpu.cp._missing_names import missing_attribute, public_names
 from virtualgpu.cp.cuda._memory.copies import copy, device_at, set_memory
 from virtualgpu.cp.cuda._memory.driver_pools import (
     MemPoolProps,
@@ -468,7 +468,7 @@ def __getattr__(name: str) -> Any:
     numbers = {f"cudaDevAttr{known.name}": known.number for known in ATTRIBUTES} | _TEXTURES
     if name in numbers:
         return numbers[name]
-    raise absent("cp.cuda.runtime", name, __dir__())
+    raise missing_attribute("cp.cuda.runtime", name, __dir__())
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,4 @@
-"""``cp.lib``: what CuPy has of ``numpy.lib``."""
+"""``cp.lib``: CuPy's part of ``numpy.lib``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``cp.lib.stride_tricks``: views of device arrays with strides of one's own."""
+"""``cp.lib.stride_tricks``: views of device arrays with user-defined strides."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ __all__ = ["as_strided", "sliding_window_view"]
 
 
 def as_strided(x: ndarray, shape: Any = None, strides: Any = None) -> ndarray:
-    """A view of an array's memory with another shape and other strides, in bytes.
+    """Return a view of an array's memory with another shape and other strides, in bytes.
 
     Raises
     ------
     ValueError
-        If it reached beyond the allocation; CuPy does not look.
+        If the view extends beyond the allocation; CuPy does not check this.
     """
     extents = x.shape if shape is None else tuple(shape)
     steps = x.strides if strides is None else tuple(strides)
     if len(extents) != len(steps):
         raise ValueError(f"{len(extents)} lengths and {len(steps)} strides: one stride belongs to each axis.")
-    spans = [(int(n) - 1) * int(step) for n, step in zip(extents, steps, strict=True)]
-    low = sum(min(span, 0) for span in spans)
-    high = sum(max(span, 0) for span in spans) + x.itemsize
+    axis_extents = [(int(n) - 1) * int(step) for n, step in zip(extents, steps, strict=True)]
+    low = sum(min(extent, 0) for extent in axis_extents)
+    high = sum(max(extent, 0) for extent in axis_extents) + x.itemsize
     if 0 not in extents:
         start = x.data.ptr
         memory = x.data.mem
@@ -48,21 +48,21 @@ def sliding_window_view(
     subok: bool = False,
     writeable: bool = False,
 ) -> ndarray:
-    """All windows of an array as a view: its own axes, shortened, come first and those of a window after.
+    """Return all windows of an array as a view: axes of window positions, then axes within a window.
 
     Parameters
     ----------
     window_shape : int or tuple of int
-        Of each axis in `axis`.
+        Window length along each axis in `axis`.
     axis : int or tuple of int, optional
         All axes by default.
     subok, writeable : bool
-        As of ``numpy.lib.stride_tricks.sliding_window_view``; CuPy knows no writeable one.
+        As in ``numpy.lib.stride_tricks.sliding_window_view``; CuPy has no writeable views.
     """
     if writeable:
         raise NotImplementedError("Writeable views are not supported.")
     source = array(x, copy=False, subok=subok)
-    # What is allowed, and the shape and strides that follow, are NumPy's: of an array that takes no memory.
+    # NumPy checks the arguments and computes shape and strides, on an array without memory.
     flat = np.lib.stride_tricks.as_strided(np.empty(0, source.dtype), source.shape, source.strides)
     windows = np.lib.stride_tricks.sliding_window_view(flat, window_shape, axis)
     return as_strided(source, windows.shape, windows.strides)

@@ -47,7 +47,7 @@ def lifted(
             raise ModuleNotFoundError(_MISSING.format(part=part), name="scipy") from None
         title = f"{part}_{name}"
         theirs = getattr(module, name)
-        function = lift(theirs, name=title, operands=names[name], place=_PLACE)
+        function = lift(theirs, name=title, operand_count=names[name], place_note=_PLACE)
         function.__name__ = function.__qualname__ = name
         change = (made or {}).get(name)
         namespace[name] = change(function) if change else function
