@@ -108,7 +108,8 @@ def test_what_was_meant_is_named(path: str, says: str) -> None:
 
 
 def test_habits_are_no_names_of_cupy_and_their_answers_are() -> None:
-    for module, habits in {**_missing_names._NAMES_ELSEWHERE, "cp.zeros(3)": _missing_names._ARRAY_NAMES_ELSEWHERE}.items():
+    array_habits = _missing_names._ARRAY_NAMES_ELSEWHERE
+    for module, habits in {**_missing_names._NAMES_ELSEWHERE, "cp.zeros(3)": array_habits}.items():
         for name, answer in habits.items():
             assert answer in said(f"{module}.{name}")
             for path in re.findall(r"\bcp(?:\.\w+)+", answer):

@@ -1,7 +1,7 @@
 """Device memory that a Python function holds on to: which addresses, and the same function on others.
 
 A library kernel of the virtual GPU is a closure over NumPy views of device memory; these views are its
-parameters. Arrays are known by ``_view_anywhere``, which returns the same array elsewhere, without owning memory.
+parameters. Device arrays are recognized by ``_view_anywhere``, which returns the array at another address.
 """
 
 from __future__ import annotations
