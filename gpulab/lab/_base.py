@@ -42,6 +42,16 @@ class Pictured(Saved):
         """What it shows, in words."""
         return self._picture().describe()
 
+    def to_pandas(self, title: str = "") -> Any:
+        """Return one of its tables as a `pandas.DataFrame` of raw values.
+
+        Parameters
+        ----------
+        title
+            How the title of the table begins. The first table if it is empty.
+        """
+        return self._picture().to_pandas(title)
+
     def _repr_mimebundle_(self, **kwargs: Any) -> Bundle | None:
         return self._picture()._repr_mimebundle_(**kwargs)
 

@@ -96,6 +96,10 @@ class RecordedTable:
         headings = ("gl.recorded(name)", "of", "grid", "block", "arguments or program", "recorded on")
         return Table("Recorded launches and timelines that ship with gpulab", headings, rows)
 
+    def to_pandas(self) -> Any:
+        """Return the table as a `pandas.DataFrame`."""
+        return self._table().to_pandas()
+
     def __repr__(self) -> str:
         return self._table().text()
 

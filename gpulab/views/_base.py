@@ -19,6 +19,7 @@ from gpulab.views._saving import Saved, Writers, text_writer
 from gpulab.views.parts import page, palette, picture
 from gpulab.views.parts.boxes import Box
 from gpulab.views.parts.pack import pack
+from gpulab.views.tables import Table, Tabular
 
 WIDGET_MIME = "application/vnd.jupyter.widget-view+json"
 
@@ -57,7 +58,7 @@ def style_text(name: str) -> str:
     return palette.css() + "\n".join(s.read_text(encoding="utf-8") for s in sheets if s.is_file())
 
 
-class View(anywidget.AnyWidget, Saved):
+class View(anywidget.AnyWidget, Tabular, Saved):
     """A widget with a sentence (``repr``), a text (``describe()``), and a PNG and a page of the same content.
 
     Subclasses implement `record`, `sentence`, `describe` and `draw`, and call `redraw` once their record
@@ -106,6 +107,10 @@ class View(anywidget.AnyWidget, Saved):
     def describe(self) -> str:
         """The picture in words, for those who cannot see it."""
         raise NotImplementedError
+
+    def tables(self) -> tuple[Table, ...]:
+        """The record as tables; none in a view that has only a picture."""
+        return ()
 
     def draw(self) -> Box:
         """The picture as a display list (`gpulab.views.parts`)."""

@@ -70,7 +70,7 @@ def test_a_block_is_recorded_with_its_phases(nvml: Any, tmp_path: Path) -> None:
     assert record.mean_power_w == pytest.approx(400, rel=0.01)
     assert "0.76 % of its SMs" in repr(seen)
     assert "37 %" in repr(seen)
-    rows = seen.table().rows
+    rows = seen.table().cells
     assert [row[0] for row in rows] == ["one block", "many"]
     assert rows[1][2] == "0.76 %"
     assert rows[1][-1] == "software power cap and software thermal slowdown"

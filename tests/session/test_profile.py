@@ -161,10 +161,12 @@ def test_two_profiles_side_by_side(program: Any) -> None:
     after = gl.profile(program, 1)
     both = before.beside(after)
     row = next(row for row in both.table().rows if row[0] == "axpy")
-    assert row[2:4] == ("4", "1")
+    assert row[2:4] == (4, 1)
     first, second = (each.record.kernel("axpy").device_time_total_ns for each in (before, after))
-    assert row[7] == f"{first / second:.3g} ×"
-    assert row[6].startswith("−")
+    assert row[6:] == (second - first, first / second)
+    cells = next(row for row in both.table().cells if row[0] == "axpy")
+    assert cells[7] == f"{first / second:.3g} ×"
+    assert cells[6].startswith("−")
     assert both.table().rows == before.beside(after.record).table().rows
     assert "then program" in repr(both)
     with pytest.raises(TypeError, match="not int"):

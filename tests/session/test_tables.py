@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpulab.views.tables import Table, place, short, times
+from gpulab.views.tables import Cell, Table, place, short, times
 from gpulab.views.tables.count import CounterTable
 from virtualgpu.records import AccessCounters, BranchCounters, CacheCounters, KernelCounters, Provenance
 
@@ -121,7 +121,7 @@ def test_html_has_the_same_cells_and_escapes_the_source(counters: KernelCounters
     cells = Cells()
     cells.feed(markup)
     assert not cells.open
-    expected = [list(row) for part in table.tables() for row in (part.headings, *part.rows)]
+    expected = [list(row) for part in table.tables() for row in (part.headings, *part.cells)]
     assert cells.rows == expected
     assert "a &lt; b" in markup
     assert "modelled on virtual T4" in markup
@@ -159,7 +159,8 @@ def test_what_the_caches_make_of_it_is_said_to_be_modelled(counters: KernelCount
     assert "10  requests, 70 passes" in row["constant accesses"]
     accesses = CounterTable.of(known, code=CODE).tables()[1]
     at = accesses.headings.index("L1 hits")
-    assert [line[at] for line in accesses.rows] == ["25 %", "–"]
+    assert [line[at] for line in accesses.cells] == ["25 %", "–"]
+    assert [line[7] for line in accesses.rows] == [0.25, None]
     plain = CounterTable.of(counters, code=CODE)
     assert "modelled from" not in repr(plain)
     assert "L1 hits" not in plain.tables()[1].headings
@@ -234,7 +235,7 @@ def unrolled() -> KernelCounters:
 def test_copies_of_a_line_are_one_row_and_open_to_those_that_ran() -> None:
     table = CounterTable.of(unrolled(), code=LONG + "\n  y[i] = x[i];")
     _, accesses, branches = table.tables()
-    named = [dict(zip(accesses.headings, row, strict=True)) for row in accesses.rows]
+    named = [dict(zip(accesses.headings, row, strict=True)) for row in accesses.cells]
     first, never, shared = named
     assert (first["line"], first["access"], first["requests"]) == ("1", "2 × global load, 4 B", "40")
     assert (first["sectors"], first["at best"], first["per request"]) == ("160", "70", "4.00")
@@ -243,9 +244,9 @@ def test_copies_of_a_line_are_one_row_and_open_to_those_that_ran() -> None:
     inner, *others = accesses.inner
     assert others == [None, None]
     assert inner is not None
-    assert [row[3] for row in inner.rows] == ["10", "30"]
+    assert [row[3] for row in inner.rows] == [10, 30]
     assert inner.title == "the 2 accesses of line 1 one by one"
-    assert [row[2:] for row in branches.rows] == [("70", "7")]
+    assert [row[2:] for row in branches.rows] == [(70, 7)]
     assert "conflicts" in accesses.headings
     plain = replace(unrolled(), accesses=unrolled().accesses[:4])
     assert "conflicts" not in CounterTable.of(plain, code=LONG).tables()[1].headings
@@ -258,11 +259,11 @@ def test_copies_of_a_line_are_one_row_and_open_to_those_that_ran() -> None:
 
 def test_a_long_line_shows_what_accesses_memory() -> None:
     table = CounterTable.of(unrolled(), code=LONG)
-    source = table.tables()[1].rows[0][1]
+    source = table.tables()[1].cells[0][1]
     assert "sum += in[(y + dy) * w + x + dx] * weight;" in source
     assert source.startswith("…")
     assert len(source) == 60
-    branch = table.tables()[2].rows[0][1]
+    branch = table.tables()[2].cells[0][1]
     assert branch.startswith("for (int dy = -r;")
     assert branch.endswith("…")
     middle = short("a" * 100 + " x[i] = 1; " + "b" * 100, 102)
@@ -335,16 +336,21 @@ def test_of_a_place_the_line_is_given_or_the_instruction() -> None:
     first = "y[i] = 1; "
     second = "x[j] = 2; "
     code = f"one\n{first}{' ' * 80}{second}\x0b\n  last"
-    assert place(code, 3, "ld", 1) == ("3", "last"), "lines are parted by line breaks alone"
-    assert place(code, 4, "ld") == ("4", "ld")
-    assert place(code, 0, "ld") == ("–", "ld")
-    assert place(code, -1, "ld") == ("-1", "ld")
-    assert place(code, 2, "st", access=True)[1].startswith(first)
+
+    def shown(*where: Any, **more: Any) -> str:
+        return place(code, *where, **more)[1].text
+
+    assert place(code, 3, "ld", 1) == (3, Cell("last", "last")), "lines are separated by line breaks alone"
+    assert place(code, 4, "ld") == (4, Cell("ld", "ld"))
+    assert place(code, 0, "ld") == (None, Cell("ld", "ld"))
+    assert place(code, -1, "ld") == (-1, Cell("ld", "ld"))
+    assert shown(2, "st", access=True).startswith(first)
+    assert place(code, 2, "st")[1].value == f"{first}{' ' * 80}{second.strip()}", "the value is whole"
     for column in (0, 1):
-        assert place(code, 2, "st", column, access=True)[1].startswith(first)
-    assert second.strip() in place(code, 2, "st", 2 + len(first), access=True)[1]
-    assert second.strip() not in place(code, 2, "st", 1)[1]
-    assert place(code, 2, "st", 500, access=True)[1].endswith(second.strip())
+        assert shown(2, "st", column, access=True).startswith(first)
+    assert second.strip() in shown(2, "st", 2 + len(first), access=True)
+    assert second.strip() not in shown(2, "st", 1)
+    assert shown(2, "st", 500, access=True).endswith(second.strip())
 
 
 def test_how_often() -> None:
@@ -358,17 +364,18 @@ def test_columns_of_figures_stand_at_the_right_and_those_without_any_are_left_ou
         (("x", "1", "–", "a\nb"), ("y", "", "–", "")),
         (Table("inner", ("name", "1", "none", "source"), (("z", "2", "3", "c"),)), None),
     )
-    less = table.without_empty_columns()
-    assert less.headings == ("name", "1", "source")
-    assert less.rows == (("x", "1", "a\nb"), ("y", "", ""))
-    assert less.inner[0] is not None
-    assert less.inner[0].rows == (("z", "2", "c"),)
-    assert less.inner[1] is None
+    assert table.headings == ("name", "1", "none", "source")
+    table = replace(table, hide_empty=True)
+    assert table.headings == ("name", "1", "source")
+    assert table.cells == (("x", "1", "a\nb"), ("y", "", ""))
+    less = table
     page = less.html()
     assert page.count("white-space:nowrap") == 3, "a figure stays beside its unit, in both rows and within"
     assert 'min-width:11em;text-align:left">a<br>b</td>' in page
     assert '<caption style="text-align:left;caption-side:top">&lt;a&gt;</caption>' in page
     assert page.count("<details>") == 1
+    assert ">c</td>" in page
+    assert ">3</td>" not in page, "the inner table has the columns of the outer one"
     assert 'colspan="2"' in page
     assert str(table) == table.text()
     assert table._repr_html_() == table.html()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpulab import session
-from gpulab.views.tables import NOTHING, Table
+from gpulab.views.tables import Cell, Table
 from gpulab.words import count, number
 
 
@@ -16,13 +16,22 @@ class Peers:
     def __init__(self, reach: dict[tuple[int, int], bool], rates: dict[bool, float], origin: str) -> None:
         self.record = reach
         gpus = range(1 + max(a for a, _ in reach))
-        told = {True: "direct", False: "by the host"}
+        texts = {True: "direct", False: "by the host"}
         if rates:
-            told = {True: number(rates[True]), False: f"{number(rates[False])}, host"}
-        rows = tuple((f"GPU {a}", *(NOTHING if a == b else told[reach[a, b]] for b in gpus)) for a in gpus)
+            texts = {True: number(rates[True]), False: f"{number(rates[False])}, host"}
+
+        def cell(pair: tuple[int, int]) -> Cell | None:
+            direct = reach[pair]
+            return None if pair[0] == pair[1] else Cell(rates.get(direct, direct), texts[direct])
+
+        rows = tuple((f"GPU {a}", *(cell((a, b)) for b in gpus)) for a in gpus)
         self._sentence = f"{count(len(gpus), 'GPU')}, {origin}"
         title = f"From row to column{', GB/s of large copies' if rates else ''}: {self._sentence}"
         self._table = Table(title, ("", *(f"GPU {b}" for b in gpus)), rows)
+
+    def to_pandas(self) -> Any:
+        """Return the table as a `pandas.DataFrame`: GB/s, or whether it is direct."""
+        return self._table.to_pandas()
 
     def __repr__(self) -> str:
         return self._table.text()

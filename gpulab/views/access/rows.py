@@ -63,8 +63,10 @@ def _row(trace: AccessTrace, members: list[int]) -> Row:
         least.append(number(ideal / requests))
     useful = share(min(1, asked / (sectors * SECTOR_BYTES))) if sectors and not passes else NOTHING
     excess = sum(map(excess_bytes, found))
+    line, source = place(trace.code, first.line, first.text, first.column, access=True)
     cells = (
-        *place(trace.code, first.line, first.text, first.column, access=True),
+        str(line or NOTHING),
+        source.text,
         f"{_named(first)}, {first.size_bytes} B",
         number(requests),
         ", ".join(each) or NOTHING,

@@ -17,6 +17,7 @@ from gpulab.views.parts.boxes import words as paragraph
 from gpulab.views.parts.items import Item, Labels, Line, Rects, Rules, Time
 from gpulab.views.parts.pack import pack
 from gpulab.views.parts.plots import y_ticks
+from gpulab.views.tables import Table
 from gpulab.words import size
 from virtualgpu.records import SourceLine
 from virtualgpu.records.memory import MemorySamples
@@ -72,6 +73,10 @@ class MemoryChart(View, module="memory/chart"):
     @property
     def record(self) -> MemorySamples:
         return self._samples()
+
+    def tables(self) -> tuple[Table, ...]:
+        """The readings, a row each."""
+        return (Table("Readings", COLUMNS, tuple(self.record.rows())),)
 
     def redraw(self, **traits: Any) -> None:
         """Send the browser all readings anew; between times `tick` sends what is new."""

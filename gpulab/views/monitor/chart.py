@@ -16,8 +16,9 @@ from gpulab.views.parts.boxes import Box, column, legend, numbers, slider
 from gpulab.views.parts.boxes import words as paragraph
 from gpulab.views.parts.items import Item, Labels, Line, Rects, Rules, Time
 from gpulab.views.parts.plots import nice_ticks, plot, speaking, y_ticks
+from gpulab.views.tables import Table
 from gpulab.words import duration, number, size
-from virtualgpu.records.device.load import LoadSamples, clock_reasons
+from virtualgpu.records.device.load import LOAD_READINGS, LoadSamples, clock_reasons
 
 LEFT_PX = 76
 RIGHT_PX = 14
@@ -114,6 +115,15 @@ class LoadChart(Steered):
     @property
     def record(self) -> LoadSamples:
         return self._samples()
+
+    def tables(self) -> tuple[Table, ...]:
+        """The means of each phase, then the readings, a row each."""
+        record = self.record
+        units = {"%": "_percent", "MiB/s": "_mib_per_s", "W": "_w", "J": "_j", "°C": "_c", "MHz": "_mhz"}
+        names = [each.name + units.get(each.unit, "_mib" if each.unit else "") for each in LOAD_READINGS]
+        values = [record.time_ns.tolist(), *(record[each.name].tolist() for each in LOAD_READINGS)]
+        readings = Table("Readings", ("time_ns", *names), tuple(zip(*values, strict=True)))
+        return monitor_text.phases(record), readings
 
     def _set(self) -> dict[str, int]:
         return {"paused": self.paused, "span_s": self.span_s}

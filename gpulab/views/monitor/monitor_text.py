@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpulab.views.tables import NOTHING, Table
+from gpulab.views.tables import Cell, Column, Table
 from gpulab.words import duration, listing, number
 from virtualgpu.records.device.load import LoadSamples, clock_reasons
 
@@ -98,27 +98,23 @@ def phases(record: LoadSamples) -> Table:
     names = [name for name, _ in record.phases]
     rows = []
     for each in [record.within(name) for name in names] or [record]:
-        counted = [
-            share(value) if (value := each.mean(name)) is not None else NOTHING for name in _PHASE_COLUMNS
-        ]
-        clock = each.mean("sm_clock")
-        watt = each.mean_power_w
+        utilization = each.mean("utilization")
         rows.append(
             (
                 each.phases[0][0] if each.phases else "all",
-                share(each.mean("utilization")),
-                *counted,
-                NOTHING if watt is None else f"{number(watt)} W",
-                NOTHING if clock is None else f"{number(clock)} MHz",
+                Cell(utilization, share(utilization)),
+                *(each.mean(name) for name in _PHASE_COLUMNS),
+                each.mean_power_w,
+                each.mean("sm_clock"),
                 listing(held(each)) or "nothing",
             )
         )
-    headings = (
+    columns: tuple[Column | str, ...] = (
         "phase",
-        UTILIZATION,
-        *(COUNTED[name] for name in _PHASE_COLUMNS),
-        "power",
-        "SM clock",
+        Column(UTILIZATION, "utilization_percent"),
+        *(Column(COUNTED[name], f"{name}_percent", share) for name in _PHASE_COLUMNS),
+        Column("power", "power_w", lambda watt: f"{number(watt)} W"),
+        Column("SM clock", "sm_clock_mhz", lambda mhz: f"{number(mhz)} MHz"),
         "clocks held back by",
     )
-    return Table(f"Means of each phase, {record.provenance.label}", headings, tuple(rows))
+    return Table(f"Means of each phase, {record.provenance.label}", columns, tuple(rows))

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from gpulab.views.tables import Shown, Table, place, times
+from gpulab.views.tables import SOURCE, Cell, Column, Shown, Table, place, times
 from gpulab.words import number, shape
 from virtualgpu.records.as_run import AccessAsRun, AsRun, BranchAsRun
 
 _NOT_KNOWN = "not known"
+_WRITTEN = Column("as written", "written", number)
+_RUN = Column("as run", "executed", number)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -41,7 +44,7 @@ class AsRunTable(Shown[AsRun], AsRun):
         return tuple(found)
 
     def _totals(self) -> Table:
-        rows = []
+        rows: list[tuple[Any, ...]] = []
         for space in ("global", "shared", "local", "generic"):
             for kind, name in (("load", "loads"), ("store", "stores"), ("atomic", "atomics")):
                 chosen = [a for a in self.accesses if a.space == space and a.kind == kind]
@@ -49,12 +52,13 @@ class AsRunTable(Shown[AsRun], AsRun):
                     continue
                 written = sum(a.written for a in chosen)
                 requests, executed = (self.total(what, space, kind) for what in ("requests", "executions"))
-                rows.append((f"{space} {name}", number(written), _number(executed), _number(requests)))
+                rows.append((f"{space} {name}", written, _known(executed), _known(requests)))
         if self.branches:
             written = sum(branch.written for branch in self.branches)
-            rows.append(("divergent branches", number(written), _number(self.divergent_branches), ""))
-        headings = ("counter", "as written", "as run", "with an active lane")
-        return Table("", headings, tuple(rows))
+            divergent = _known(self.divergent_branches)
+            rows.append(("divergent branches", written, divergent, Cell(None, "")))
+        columns = ("counter", _WRITTEN, _RUN, Column("with an active lane", "active_requests", number))
+        return Table("", columns, tuple(rows))
 
     def _accesses(self) -> Table:
         groups: dict[tuple[int, str, str], list[AccessAsRun]] = {}
@@ -69,30 +73,30 @@ class AsRunTable(Shown[AsRun], AsRun):
                     *place(self.code, line, members[0].text, members[0].column, access=True),
                     f"{space} {kind}",
                     _times(written),
-                    number(sum(member.written for member in members)),
+                    sum(member.written for member in members),
                     _times(opcodes) or "none",
-                    _number(_sum([member.executions for member in members])),
+                    _known(_sum([member.executions for member in members])),
                 )
             )
-        headings = ("line", "source", "access", "PTX", "as written", "machine code", "as run")
-        return Table("Memory accesses", headings, tuple(rows))
+        columns = ("line", SOURCE, "access", "PTX", _WRITTEN, "machine code", _RUN)
+        return Table("Memory accesses", columns, tuple(rows))
 
     def _branches(self) -> Table:
         groups: dict[int, list[BranchAsRun]] = {}
         for branch in self.branches:
             groups.setdefault(branch.line, []).append(branch)
-        headings = ("line", "source", "PTX", "as written", "machine code", "as run")
-        return Table("Divergent branches", headings, tuple(map(self._branch_row, groups.values())))
+        columns = ("line", SOURCE, "PTX", _WRITTEN, "machine code", _RUN)
+        return Table("Divergent branches", columns, tuple(map(self._branch_row, groups.values())))
 
-    def _branch_row(self, branches: Sequence[BranchAsRun]) -> tuple[str, ...]:
+    def _branch_row(self, branches: Sequence[BranchAsRun]) -> tuple[Any, ...]:
         first = branches[0]
         opcodes = Counter(branch.opcode for branch in branches if branch.opcode)
         return (
             *place(self.code, first.line, first.text, first.column),
             times(len(branches), "bra"),
-            number(sum(branch.written for branch in branches)),
+            sum(branch.written for branch in branches),
             _times(opcodes) or "none",
-            _number(_sum([branch.divergent for branch in branches])),
+            _known(_sum([branch.divergent for branch in branches])),
         )
 
 
@@ -110,5 +114,5 @@ def _sum(values: Sequence[int | None]) -> int | None:
     return None if None in values else sum(v for v in values if v is not None)
 
 
-def _number(value: int | None) -> str:
-    return _NOT_KNOWN if value is None else number(value)
+def _known(value: int | None) -> Any:
+    return Cell(None, _NOT_KNOWN) if value is None else value

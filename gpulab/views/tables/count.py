@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from gpulab.views.tables import NOTHING, Shown, Table, place, times
+from gpulab.views.tables import NOTHING, SOURCE, Cell, Column, Shown, Table, place, times
 from gpulab.words import count, number, shape
 from virtualgpu.records import (
     SECTOR_BYTES,
@@ -17,18 +17,27 @@ from virtualgpu.records import (
     KernelCounters,
 )
 
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def _two_digits(value: float) -> str:
+    return f"{value:.2f}"
+
+
 _ACCESS = (
     "line",
-    "source",
+    SOURCE,
     "access",
-    "requests",
-    "sectors",
-    "at best",
-    "per request",
-    "L1 hits",
-    "conflicts",
+    Column("requests", show=number),
+    Column("sectors", show=number),
+    Column("at best", "ideal_sectors", number),
+    Column("per request", "sectors_per_request", _two_digits),
+    Column("L1 hits", "l1_hit_rate", _percent),
+    Column("conflicts", "bank_conflicts", number),
 )
-_BRANCH = ("line", "source", "executed", "divergent")
+_BRANCH = ("line", SOURCE, Column("executed", show=number), Column("divergent", show=number))
 
 Counted = TypeVar("Counted", AccessCounters, BranchCounters)
 
@@ -58,19 +67,19 @@ class CounterTable(Shown[KernelCounters], KernelCounters):
         )
         branches = _by_line(self.branches, lambda b: b.line, lambda b: b.executed, self._branch_row)
         by_line = (
-            Table("Memory accesses", _ACCESS, *_with_inner(accesses, "accesses", _ACCESS)),
-            Table("Conditional branches", _BRANCH, *_with_inner(branches, "branches", _BRANCH)),
+            _table("Memory accesses", _ACCESS, accesses, "accesses"),
+            _table("Conditional branches", _BRANCH, branches, "branches"),
         )
-        return self._totals(), *(table.without_empty_columns() for table in by_line if table.rows)
+        return self._totals(), *(table for table in by_line if table.rows)
 
     def _totals(self) -> Table:
         lanes = self.lane_efficiency
-        rows = [
-            ("warp instructions", number(self.warp_instructions), "issued, summed over all warps"),
-            ("thread instructions", number(self.thread_instructions), "one for each active lane"),
+        rows: list[tuple[Any, ...]] = [
+            ("warp instructions", self.warp_instructions, "issued, summed over all warps"),
+            ("thread instructions", self.thread_instructions, "one for each active lane"),
             (
                 "lane efficiency",
-                f"{100 * lanes:.1f} %",
+                _share(lanes),
                 f"{lanes * WARP_SIZE:.1f} of {WARP_SIZE} lanes active on average",
             ),
         ]
@@ -80,7 +89,7 @@ class CounterTable(Shown[KernelCounters], KernelCounters):
             rows.append(
                 (
                     f"{kind} operations",
-                    number(operations),
+                    operations,
                     f"{meaning}; {number(tensor)} by tensor cores" if tensor else meaning,
                 )
             )
@@ -90,22 +99,22 @@ class CounterTable(Shown[KernelCounters], KernelCounters):
                 sectors, best = (self.total(c, "global", kind) for c in ("sectors", "ideal_sectors"))
                 each = f"{sectors / requests:.2f} a request, at best {best / requests:.2f}"
                 meaning = f"requests, {count(sectors, 'sector')} of {SECTOR_BYTES} bytes, {each}"
-                rows.append((f"global {name}", number(requests), meaning))
+                rows.append((f"global {name}", requests, meaning))
         shared = self.total("requests", "shared")
         if shared:
             waves = self.total("wavefronts", "shared")
             conflicts = self.total("bank_conflicts", "shared")
             meaning = f"requests, {count(waves, 'wavefront')}, {count(conflicts, 'bank conflict')}"
-            rows.append(("shared accesses", number(shared), meaning))
+            rows.append(("shared accesses", shared, meaning))
         if self.caches is not None:
             rows += _cache_rows(self.caches)
         if self.branches:
             executed = sum(branch.executed for branch in self.branches)
             meaning = f"of {number(executed)} conditional branches"
-            rows.append(("divergent branches", number(self.divergent_branches), meaning))
-        return Table("", ("counter", "value", "meaning"), tuple(rows))
+            rows.append(("divergent branches", self.divergent_branches, meaning))
+        return Table("", ("counter", Column("value", show=number), "meaning"), tuple(rows))
 
-    def _access_row(self, accesses: Sequence[AccessCounters]) -> tuple[str, ...]:
+    def _access_row(self, accesses: Sequence[AccessCounters]) -> tuple[Any, ...]:
         first = accesses[0]
         sizes = " and ".join(map(str, sorted({access.size_bytes for access in accesses})))
         in_sectors = first.space not in ("shared", "const")
@@ -116,50 +125,54 @@ class CounterTable(Shown[KernelCounters], KernelCounters):
         return (
             *place(self.code, first.line, first.text, first.column, access=True),
             f"{times(len(accesses), f'{first.space} {first.kind}')}, {sizes} B",
-            number(requests),
-            number(sectors) if in_sectors else NOTHING,
-            number(best) if in_sectors else NOTHING,
-            f"{sectors / max(1, requests):.2f}" if in_sectors else NOTHING,
-            self._l1_hits(accesses),
-            number(conflicts) if first.space == "shared" else NOTHING,
+            requests,
+            sectors if in_sectors else None,
+            best if in_sectors else None,
+            sectors / max(1, requests) if in_sectors else None,
+            self._l1_hit_rate(accesses),
+            conflicts if first.space == "shared" else None,
         )
 
-    def _l1_hits(self, accesses: Sequence[AccessCounters]) -> str:
+    def _l1_hit_rate(self, accesses: Sequence[AccessCounters]) -> float | None:
         first = accesses[0]
         if self.caches is None or first.space in ("shared", "const") or first.kind != "load":
-            return NOTHING
+            return None
         sectors = sum(access.sectors for access in accesses)
         hits = sum(access.l1_hit_sectors for access in accesses)
-        return f"{100 * hits / sectors:.0f} %" if sectors else NOTHING
+        return hits / sectors if sectors else None
 
-    def _branch_row(self, branches: Sequence[BranchCounters]) -> tuple[str, ...]:
+    def _branch_row(self, branches: Sequence[BranchCounters]) -> tuple[Any, ...]:
         first = branches[0]
         where = place(self.code, first.line, first.text, first.column)
-        return (*where, number(sum(b.executed for b in branches)), number(sum(b.divergent for b in branches)))
+        return (*where, sum(b.executed for b in branches), sum(b.divergent for b in branches))
 
 
-def _cache_rows(caches: CacheCounters) -> list[tuple[str, str, str]]:
-    """What the model of the caches says: none of it is counted."""
+def _share(fraction: float) -> Cell:
+    return Cell(fraction, f"{100 * fraction:.1f} %")
+
+
+def _cache_rows(caches: CacheCounters) -> list[tuple[Any, ...]]:
+    """Rows of the cache model: none of it is counted."""
     start = "from empty caches" if caches.start == "cold" else "with what was left in L2"
     part = "" if caches.one_in == 1 else f", from one line in {caches.one_in}"
     how = f"modelled {start}{part}"
-    rows = []
+    rows: list[tuple[Any, ...]] = []
     for name, rate, hits, asked, whose in (
         ("L1 hit rate", caches.l1_hit_rate, caches.l1_hit_sectors, caches.l1_sectors, "of loads"),
         ("L2 hit rate", caches.l2_hit_rate, caches.l2_hit_sectors, caches.l2_sectors, "of the SMs"),
     ):
         if rate is not None:
             meaning = f"{number(hits)} of {count(asked, 'sector')} {whose}; {how}"
-            rows.append((name, f"{100 * rate:.1f} %", meaning))
+            rows.append((name, _share(rate), meaning))
     if caches.l2_sectors:
         meaning = (
             f"bytes, {number(caches.dram_read_bytes)} read, {number(caches.dram_write_bytes)} written; {how}"
         )
-        rows.append(("memory (DRAM)", number(caches.dram_read_bytes + caches.dram_write_bytes), meaning))
+        rows.append(("memory (DRAM)", caches.dram_read_bytes + caches.dram_write_bytes, meaning))
     if caches.constant_requests:
         passes = count(caches.constant_passes, "pass", "passes")
         meaning = f"requests, {passes}, one for each word that a warp asks for"
-        rows.append(("constant accesses", number(caches.constant_requests), meaning))
+        rows.append(("constant accesses", caches.constant_requests, meaning))
     return rows
 
 
@@ -167,23 +180,30 @@ def _by_line(
     counted: Iterable[Counted],
     key: Callable[[Counted], Hashable],
     ran: Callable[[Counted], int],
-    row: Callable[[Sequence[Counted]], tuple[str, ...]],
-) -> list[tuple[tuple[str, ...], list[tuple[str, ...]]]]:
-    """A row for all that share a key, with a row for each of them; what never ran only where nothing did."""
+    row: Callable[[Sequence[Counted]], tuple[Any, ...]],
+) -> list[tuple[tuple[Any, ...], list[tuple[Any, ...]]]]:
+    """Return a row for all that share a key, with a row for each member.
+
+    Members that never ran are left out, except where none ran.
+    """
     groups: dict[Hashable, list[Counted]] = {}
-    for each in counted:
-        groups.setdefault(key(each), []).append(each)
-    members = [[each for each in group if ran(each)] or group[:1] for group in groups.values()]
-    return [(row(group), [row([each]) for each in group]) for group in members]
+    for member in counted:
+        groups.setdefault(key(member), []).append(member)
+    members = [[member for member in group if ran(member)] or group[:1] for group in groups.values()]
+    return [(row(group), [row([member]) for member in group]) for group in members]
 
 
-def _with_inner(
-    lines: list[tuple[tuple[str, ...], list[tuple[str, ...]]]], what: str, headings: tuple[str, ...]
-) -> tuple[tuple[tuple[str, ...], ...], tuple[Table | None, ...]]:
+def _table(
+    title: str,
+    columns: tuple[Column | str, ...],
+    lines: list[tuple[tuple[Any, ...], list[tuple[Any, ...]]]],
+    kind: str,
+) -> Table:
+    """A table with a row per line, and an inner table where a line has several members."""
     inner = tuple(
-        Table(f"the {len(each)} {what} of line {row[0]} one by one", headings, tuple(each))
-        if len(each) > 1
+        Table(f"the {len(members)} {kind} of line {row[0] or NOTHING} one by one", columns, tuple(members))
+        if len(members) > 1
         else None
-        for row, each in lines
+        for row, members in lines
     )
-    return tuple(row for row, _ in lines), inner
+    return Table(title, columns, tuple(row for row, _ in lines), inner, hide_empty=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from gpulab.views.tables import NOTHING, Shown, Table, place
+from gpulab.views.tables import SOURCE, Cell, Column, Shown, Table, place
 from gpulab.words import count, duration, listing, noun, number, percent, shape
 from virtualgpu.records.launch.causes import Cause, CauseKind, LaunchCosts
 
@@ -113,14 +113,21 @@ class DiagnosisTable(Shown[LaunchCosts], LaunchCosts):
             (
                 NAMES[each.kind],
                 *self._place(each),
-                f"{number(each.gain)} ×",
-                duration(each.after_ns),
+                each.gain,
+                each.after_ns,
                 NOTEBOOKS[each.kind],
             )
             for each in self.worth_mending
         )
-        headings = ("cause", "line", "source", "gain, modelled", "time after", "notebook")
-        return (Table("", headings, rows),) if rows else ()
+        columns = (
+            "cause",
+            "line",
+            SOURCE,
+            Column("gain, modelled", "gain", _factor),
+            Column("time after", "after_ns", duration),
+            "notebook",
+        )
+        return (Table("", columns, rows),) if rows else ()
 
     def sentences(self) -> list[str]:
         """The verdict, each cause with its remedy, and what changed beside another launch."""
@@ -146,7 +153,7 @@ class DiagnosisTable(Shown[LaunchCosts], LaunchCosts):
     def told(self, cause: Cause) -> str:
         """A cause in a sentence or three: where, what was counted, the ceiling, the remedy, what it gains."""
         line, source = self._place(cause)
-        where = f"Line {line}, {source}: " if line != NOTHING else ""
+        where = f"Line {line}, {source.text}: " if line else ""
         counted, remedy = _TOLD[cause.kind](cause, self)
         share = percent(min(1.0, self.stages[self.bound] / self.time_ns))
         ceiling = f"Ceiling: {share} of the time {_bound(self.bound)[1]}."
@@ -164,7 +171,7 @@ class DiagnosisTable(Shown[LaunchCosts], LaunchCosts):
         )
         return [told]
 
-    def _place(self, cause: Cause) -> tuple[str, str]:
+    def _place(self, cause: Cause) -> tuple[int | None, Cell]:
         return place(self.code, cause.line, cause.text, cause.column, access=bool(cause.text))
 
     def _changes(self) -> list[str]:
@@ -188,6 +195,10 @@ class DiagnosisTable(Shown[LaunchCosts], LaunchCosts):
             took = f"{duration(other.stages[most])} → {duration(self.stages[most])}"
             told += f"{_sentence(_bound(most)[1])}: {took}."
         return [told.rstrip()]
+
+
+def _factor(value: float) -> str:
+    return f"{number(value)} ×"
 
 
 def _sentence(text: str) -> str:

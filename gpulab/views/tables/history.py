@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from gpulab.views.tables import NOTHING, Shown, Table, short
+from gpulab.views.tables import NOTHING, SOURCE, Cell, Column, Shown, Table, short
 from gpulab.words import count, number
 from virtualgpu.records.faults.history import ElementHistory, Write
 
 _SHOWN = 60
-_HEADINGS = ("", "value", "by", "launch", "block", "thread", "line", "source", "Python line")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -40,12 +39,18 @@ class HistoryTable(Shown[ElementHistory], ElementHistory):
 
     def tables(self) -> tuple[Table, ...]:
         """A row for each write; of many, the first and the last."""
-        rows = [(str(at), *_row(write)) for at, write in enumerate(self.writes, self.left_out)]
+        rows = self._rows()
         if len(rows) > _SHOWN:
             skipped = len(rows) - _SHOWN
-            gap = ("", f"{number(skipped)} more", *[""] * (len(_HEADINGS) - 2))
+            gap = ("", Cell(None, f"{number(skipped)} more"), *[""] * (len(_COLUMNS) - 2))
             rows = [*rows[: _SHOWN // 2], gap, *rows[-_SHOWN // 2 :]]
-        return (Table("", _HEADINGS, tuple(rows)).without_empty_columns(),)
+        return (Table("", _COLUMNS, tuple(rows), hide_empty=True),)
+
+    def _all_tables(self) -> tuple[Table, ...]:
+        return (Table("", _COLUMNS, tuple(self._rows())),)
+
+    def _rows(self) -> list[tuple[Any, ...]]:
+        return [(index, *_row(write)) for index, write in enumerate(self.writes, self.left_out)]
 
     def sentences(self) -> list[str]:
         """The verdict, and what else is to be said."""
@@ -59,20 +64,31 @@ class HistoryTable(Shown[ElementHistory], ElementHistory):
         return [*said, *filter(None, [self.note])]
 
 
-def _row(write: Write) -> tuple[str, ...]:
-    block = thread = line = source = NOTHING
-    if write.place is not None:
-        block = str(write.place.block)
-        thread = str(write.place.thread)
-        line = str(write.place.line or NOTHING)
-        source = short(write.place.source)
+def _row(write: Write) -> tuple[Any, ...]:
+    place = write.place
+    where: tuple[Any, ...] = (None, None, None, None)
+    if place is not None:
+        where = place.block, place.thread, place.line or None, place.source.strip()
     by = {"initial": "before", "atomic": f"{write.name} (atomic)"}.get(write.kind, write.name)
-    launch = str(write.launch) if write.launch else NOTHING
-    python = (
-        f"{write.source.file}:{write.source.line} {short(write.source.text)}" if write.source else NOTHING
-    )
-    return _value(write.value), by, launch, block, thread, line, source, python
+    python = None
+    if write.source is not None:
+        line = f"{write.source.file}:{write.source.line}"
+        python = Cell(f"{line} {write.source.text.strip()}", f"{line} {short(write.source.text)}")
+    return write.value, by, write.launch or None, *where, python
 
 
 def _value(value: Any) -> str:
     return NOTHING if value is None else f"{value:.7g}" if isinstance(value, float) else str(value)
+
+
+_COLUMNS = (
+    Column("", "write_index"),
+    Column("value", show=_value),
+    "by",
+    "launch",
+    "block",
+    "thread",
+    "line",
+    SOURCE,
+    "Python line",
+)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from gpulab.views.tables import NOTHING, Shown, Table, times
+from gpulab.views.tables import Cell, Column, Shown, Table, times
 from gpulab.words import count, duration, listing, number
 from virtualgpu.records.libraries import Calls, Candidate, Choice, Ending, Tuning
 
@@ -24,11 +25,11 @@ class CallsTable(Shown[Calls], Calls):
 
     def tables(self) -> tuple[Table, ...]:
         """One row an operation; the first ones of many."""
-        rows = tuple(_row(each) for each in self.endings[:MOST_CALLS])
+        rows = tuple(_row(each) for each in self.endings)
         left_out = len(self.endings) - MOST_CALLS
         title = f"The first {MOST_CALLS}; {number(left_out)} more." if left_out > 0 else ""
         headings = ("operation", "dtype", "size", "layout", "library", "routine", "kernels")
-        return (Table(title, headings, rows).without_empty_columns(),) if rows else ()
+        return (Table(title, headings, rows, hide_empty=True, most=MOST_CALLS),) if rows else ()
 
     def sentences(self) -> Sequence[str]:
         """What was not recorded, and what was that is nearest to it."""
@@ -41,14 +42,22 @@ class CallsTable(Shown[Calls], Calls):
         return [*said, *([self.note] if self.note else [])]
 
 
-def _row(each: Ending) -> tuple[str, ...]:
-    one = each.operation
-    told = (one.name, one.dtype, one.size, one.layout) if one else (NOTHING,) * 4
-    if each.recorded is False:
-        return *told, "not recorded", NOTHING, NOTHING
-    routines = ", ".join(times(n, name) for name, n in each.routines)
-    kernels = ", ".join(times(n, _short(name)) for name, n in each.kernels)
-    return *told, listing(each.libraries) or NOTHING, routines or NOTHING, kernels or NOTHING
+def _row(ending: Ending) -> tuple[Any, ...]:
+    operation = ending.operation
+    words: tuple[Any, ...] = (None,) * 4
+    if operation:
+        words = operation.name, operation.dtype, operation.size, operation.layout
+    if ending.recorded is False:
+        return *words, Cell(None, "not recorded"), None, None
+    routines = ", ".join(times(count, name) for name, count in ending.routines)
+    kernels = ", ".join(times(count, name) for name, count in ending.kernels)
+    shortened = ", ".join(times(count, _short(name)) for name, count in ending.kernels)
+    return (
+        *words,
+        listing(ending.libraries) or None,
+        routines or None,
+        Cell(kernels, shortened) if kernels else None,
+    )
 
 
 def _short(kernel: str) -> str:
@@ -74,17 +83,29 @@ class TuningTable(Shown[Tuning], Tuning):
         return [each.note for each in self.choices if each.note]
 
 
-def _choice(each: Choice) -> Table:
-    fastest = min((one.median_ns for one in each.candidates if one.median_ns), default=None)
-    ordered = sorted(each.candidates, key=lambda one: (bool(one.why), one.median_ns or 0))
+def _choice(choice: Choice) -> Table:
+    fastest = min((one.median_ns for one in choice.candidates if one.median_ns), default=None)
+    ordered = sorted(choice.candidates, key=lambda one: (bool(one.why), one.median_ns or 0))
     rows = tuple(_candidate(one, fastest) for one in ordered)
-    headings = ("candidate", "result", "median", "shortest", "longest", "calls", "of the fastest's time")
-    return Table("; ".join(each.key), headings, rows)
+    columns = (
+        "candidate",
+        "result",
+        Column("median", "median_ns", duration),
+        Column("shortest", "shortest_ns", duration),
+        Column("longest", "longest_ns", duration),
+        Column("calls", show=number),
+        Column("of the fastest's time", "of_fastest", _factor),
+    )
+    return Table("; ".join(choice.key), columns, rows)
 
 
-def _candidate(one: Candidate, fastest: float | None) -> tuple[str, ...]:
+def _candidate(one: Candidate, fastest: float | None) -> tuple[Any, ...]:
     if one.median_ns is None:
-        return one.name, one.why or "right", *(NOTHING,) * 5
-    factor = f"{number(one.median_ns / fastest)} ×" if fastest else NOTHING
-    spread = (duration(one.median_ns), duration(min(one.times_ns)), duration(max(one.times_ns)))
-    return one.name, one.why or "right", *spread, number(len(one.times_ns)), factor
+        return one.name, one.why or "right", *(None,) * 5
+    factor = one.median_ns / fastest if fastest else None
+    spread = (one.median_ns, min(one.times_ns), max(one.times_ns))
+    return one.name, one.why or "right", *spread, len(one.times_ns), factor
+
+
+def _factor(value: float) -> str:
+    return f"{number(value)} ×"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from gpulab.views.tables import NOTHING, Shown, Table, short
+from gpulab.views.tables import SOURCE, Cell, Column, Shown, Table
 from gpulab.words import count, number, percent, size
 from virtualgpu.records import SourceLine
 from virtualgpu.records.memory import AllocatorStatistics, MemoryReport, Room
@@ -74,37 +75,52 @@ class MemoryReportTable(Shown[MemoryReport], MemoryReport):
     def _alive(self) -> Table:
         title = "Alive when it failed" if self.failed is not None else "Alive at the peak"
         held = self.peak_bytes - (self.failed.size_bytes if self.failed is not None else 0)
-        rows: list[tuple[str, ...]] = []
-        for group in self.alive[:MOST_ROWS]:
-            line, source = (str(group.source), short(group.source.text)) if group.source else (NOTHING, "")
-            blocks = number(group.blocks) if group.blocks else NOTHING
-            share = percent(group.size_bytes / held) if held else NOTHING
-            rows.append(
-                (size(group.size_bytes), share, blocks, group.arrays or NOTHING, group.stay, line, source)
+        rows = tuple(
+            (
+                group.size_bytes,
+                group.size_bytes / held if held else None,
+                group.blocks or None,
+                group.arrays or None,
+                group.stay,
+                str(group.source) if group.source else None,
+                group.source.text.strip() if group.source else "",
             )
-        rest = self.alive[MOST_ROWS:]
-        if rest:
-            together = sum(group.size_bytes for group in rest)
-            blocks = number(sum(group.blocks for group in rest))
-            rows.append((size(together), percent(together / held), blocks, NOTHING, "", "other lines", ""))
-        headings = ("bytes", "share", "blocks", "array", "stays", "line", "source")
-        return Table(title, headings, tuple(rows))
+            for group in self.alive
+        )
+        others = self.alive[MOST_ROWS:]
+        together = sum(group.size_bytes for group in others)
+        blocks = sum(group.blocks for group in others)
+        rest = (together, together / held if held else None, blocks, None, "", "other lines", "")
+        columns = (
+            Column("bytes", "size_bytes", size),
+            Column("share", show=percent),
+            Column("blocks", show=number),
+            "array",
+            "stays",
+            "line",
+            SOURCE,
+        )
+        return Table(title, columns, rows, most=MOST_ROWS, rest=rest)
 
     def _rooms(self) -> Table:
         if self.rooms[0].times is None:
             return Table("", (), ())
         rows = tuple(_room(room, here=at == 0) for at, room in enumerate(self.rooms))
-        return Table(
-            "What would fit", ("GPU", "memory", "room for the call", "times as large", "by side"), rows
+        columns = (
+            "GPU",
+            Column("memory", "memory_bytes", size),
+            Column("room for the call", "room_bytes", size),
+            Column("times as large", "factor", _times),
+            Column("by side", "factor_by_side", _times),
         )
+        return Table("What would fit", columns, rows)
 
 
-def _room(room: Room, here: bool) -> tuple[str, ...]:
+def _room(room: Room, here: bool) -> tuple[Any, ...]:
     assert room.times is not None
     device = f"{room.provenance.device} (now)" if here else room.provenance.device
-    fits = room.times >= 1
-    side = _times(room.times**0.5) if fits else "does not fit"
-    return device, size(room.memory_bytes), size(max(0, room.room_bytes)), _times(room.times), side
+    side = room.times**0.5 if room.times >= 1 else Cell(None, "does not fit")
+    return device, room.memory_bytes, max(0, room.room_bytes), room.times, side
 
 
 def _times(factor: float) -> str:
@@ -130,7 +146,7 @@ class HostMemoryTable(Shown[AllocatorStatistics], AllocatorStatistics):
         """A row for requests and for buffers, and their bytes."""
         rows = []
         for name, (figure,) in ((name, pools.values()) for name, pools in self.figures.items()):
-            told = (figure.current, figure.peak, figure.allocated, figure.freed)
-            text = size if name.endswith("bytes") else number
-            rows.append((name.replace("_", " "), *map(text, told)))
-        return (Table("", ("", "now", "at most", "in all", "given back"), tuple(rows)),)
+            values = (figure.current, figure.peak, figure.allocated, figure.freed)
+            show = size if name.endswith("bytes") else number
+            rows.append((name.replace("_", " "), *(Cell(value, show(value)) for value in values)))
+        return (Table("", (Column("", "quantity"), "now", "at most", "in all", "given back"), tuple(rows)),)

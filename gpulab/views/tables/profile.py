@@ -4,25 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from gpulab.views.tables import NOTHING, Shown, Table, Texts, short
+from gpulab.views.tables import SOURCE, Cell, Column, Shown, Table, Texts
 from gpulab.words import duration, listing, number, percent, shape, size
 from virtualgpu.records import Dim3
 from virtualgpu.records.profile import Profile, ProfiledCopy
 
 MOST_ROWS = 20
-_KERNEL = (
-    "key",
-    "count",
-    "device_time_total",
-    "device_time",
-    "of device",
-    "of wall",
-    "grid × block",
-    "occupancy",
-    "GB/s",
-    "GFLOP/s",
-)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -46,7 +35,7 @@ class ProfileTable(Shown[Profile], Profile):
             self._ranges(),
             self._lines(),
         )
-        return tuple(table.without_empty_columns() for table in made if table.rows)
+        return tuple(table for table in made if table.rows)
 
     def sentences(self) -> Sequence[str]:
         """What memory it took, and what the columns mean."""
@@ -84,104 +73,121 @@ class ProfileTable(Shown[Profile], Profile):
         rows = [
             (
                 each.key,
-                number(each.count),
-                *map(_whole, (each.sectors, each.dram_bytes)),
-                *map(_whole, (each.warp_instructions, each.flop)),
-                *map(_rate, (each.l1_hit_rate, each.l2_hit_rate)),
+                each.count,
+                each.sectors,
+                each.dram_bytes,
+                each.warp_instructions,
+                each.flop,
+                each.l1_hit_rate,
+                each.l2_hit_rate,
             )
             for each in self.counters
         ]
-        headings = (
+        columns = (
             "key",
-            "count",
-            "sectors",
-            "DRAM bytes",
-            "warp instructions",
-            "FLOP",
-            "L1 hits",
-            "L2 hits",
+            _COUNT,
+            Column("sectors", show=_whole),
+            Column("DRAM bytes", "dram_bytes", _whole),
+            Column("warp instructions", "warp_instructions", _whole),
+            Column("FLOP", "flop", _whole),
+            Column("L1 hits", "l1_hit_rate", percent),
+            Column("L2 hits", "l2_hit_rate", percent),
         )
-        return _table("Hardware counters", headings, rows)
+        return _table("Hardware counters", columns, rows)
 
     def _kernels(self) -> Table:
         device = sum(kernel.device_time_total_ns for kernel in self.kernels)
         rows = [
             (
                 each.key,
-                number(each.count),
-                duration(each.device_time_total_ns),
-                duration(each.device_time_ns),
+                each.count,
+                each.device_time_total_ns,
+                each.device_time_ns,
                 _share(each.device_time_total_ns, device),
                 _share(each.device_time_total_ns, self.wall_ns),
                 _launch(each.grid, each.block),
-                NOTHING if each.occupancy is None else percent(each.occupancy),
-                _number(each.gb_per_s),
-                _number(each.gflop_per_s),
+                each.occupancy,
+                each.gb_per_s,
+                each.gflop_per_s,
             )
             for each in self.kernels
         ]
-        return _table("Kernels", _KERNEL, rows)
+        columns = (
+            "key",
+            _COUNT,
+            _DEVICE_TIME,
+            Column("device_time", "device_time_ns", duration),
+            Column("of device", "share_of_device", percent),
+            _OF_WALL,
+            "grid × block",
+            Column("occupancy", show=percent),
+            Column("GB/s", "gb_per_s", number),
+            Column("GFLOP/s", "gflop_per_s", number),
+        )
+        return _table("Kernels", columns, rows)
 
     def _copies(self) -> Table:
         rows = [
             (
                 _copy(each),
-                number(each.count),
-                duration(each.device_time_total_ns),
+                each.count,
+                each.device_time_total_ns,
                 _share(each.device_time_total_ns, self.wall_ns),
-                size(each.size_bytes),
-                _number(each.gb_per_s),
+                each.size_bytes,
+                each.gb_per_s,
             )
             for each in self.copies
         ]
-        headings = ("key", "count", "device_time_total", "of wall", "bytes", "GB/s")
-        return _table("Copies and memsets", headings, rows)
+        columns = (
+            "key",
+            _COUNT,
+            _DEVICE_TIME,
+            _OF_WALL,
+            Column("bytes", "size_bytes", size),
+            Column("GB/s", "gb_per_s", number),
+        )
+        return _table("Copies and memsets", columns, rows)
 
     def _waits(self) -> Table:
         rows = [
             (
                 each.key,
-                number(each.count),
-                duration(each.cpu_time_total_ns),
+                each.count,
+                each.cpu_time_total_ns,
                 _share(each.cpu_time_total_ns, self.wall_ns),
                 "hidden: the line asks for none" if each.hidden else "asked for",
-                *((str(each.source), short(each.source.text)) if each.source else (NOTHING, NOTHING)),
+                str(each.source) if each.source else None,
+                each.source.text.strip() if each.source else None,
             )
             for each in self.waits
         ]
-        headings = ("key", "count", "cpu_time_total", "of wall", "wait", "line", "source")
-        return _table("Waits of the host", headings, rows)
+        columns = ("key", _COUNT, _CPU_TIME, _OF_WALL, "wait", "line", SOURCE)
+        return _table("Waits of the host", columns, rows)
 
     def _ranges(self) -> Table:
         rows = [
-            (
-                each.key,
-                number(each.count),
-                duration(each.cpu_time_total_ns),
-                NOTHING if each.device_time_total_ns is None else duration(each.device_time_total_ns),
-                number(each.operations),
-            )
+            (each.key, each.count, each.cpu_time_total_ns, each.device_time_total_ns, each.operations)
             for each in self.ranges
         ]
-        headings = ("key", "count", "cpu_time_total", "device_time_total", "operations")
+        columns = ("key", _COUNT, _CPU_TIME, _DEVICE_TIME, Column("operations", show=number))
         return _table(
-            "NVTX ranges: the host's time in them, and that of the work given in them", headings, rows
+            "NVTX ranges: the host's time in them, and that of the work given in them", columns, rows
         )
 
     def _lines(self) -> Table:
         rows = [
             (
                 str(each.source),
-                short(each.source.text),
-                number(each.count),
-                duration(each.device_time_total_ns),
+                each.source.text.strip(),
+                each.count,
+                each.device_time_total_ns,
                 _share(each.device_time_total_ns, self.wall_ns),
-                listing(each.keys[:3]) + (" …" if len(each.keys) > 3 else ""),
+                Cell(listing(each.keys), listing(each.keys[:3]) + (" …" if len(each.keys) > 3 else "")),
             )
             for each in self.lines
         ]
-        headings = ("line", "source", "count", "device_time_total", "of wall", "gives")
-        return _table("Lines that give the device work", headings, rows)
+        columns = ("line", SOURCE, _COUNT, _DEVICE_TIME, _OF_WALL, Column("gives", "keys"))
+        return _table("Lines that give the device work", columns, rows)
 
 
 class ProfileComparison(Texts):
@@ -208,8 +214,21 @@ class ProfileComparison(Texts):
             key=lambda key: -abs(_took(parts[0].get(key)) - _took(parts[1].get(key))),
         )
         rows = [_compared(key, *(each.get(key) for each in parts)) for key in keys]
-        headings = ("key", "of", "count", "then", "device_time_total", "then", "change", "times as fast")
-        return _table("", headings, rows)
+        columns = (
+            "key",
+            Column("of", "kind"),
+            Column("count", "count_before", number),
+            Column("then", "count_after", number),
+            Column("device_time_total", "device_time_total_before_ns", duration),
+            Column("then", "device_time_total_after_ns", duration),
+            Column("change", "change_ns", _change),
+            Column("times as fast", "factor", _factor),
+        )
+        return _table("", columns, rows, hide_empty=False)
+
+    def to_pandas(self) -> Any:
+        """Return the table as a `pandas.DataFrame`; see `Table.to_pandas`."""
+        return self.table().to_pandas()
 
     def __repr__(self) -> str:
         return f"{self.caption}\n\n{self.table().text()}"
@@ -243,16 +262,23 @@ def _took(row: _Row | None) -> float:
     return (row[1] or 0) if row else 0
 
 
-def _compared(key: tuple[str, str], before: _Row | None, after: _Row | None) -> tuple[str, ...]:
-    cells = [*key]
-    cells += [number(each[0]) if each else NOTHING for each in (before, after)]
-    times = [NOTHING if not each or each[1] is None else duration(each[1]) for each in (before, after)]
+def _compared(key: tuple[str, str], before: _Row | None, after: _Row | None) -> tuple[Any, ...]:
+    counts = [row[0] if row else None for row in (before, after)]
+    times_ns = [row[1] if row else None for row in (before, after)]
+    unknown = any(row and row[1] is None for row in (before, after))
     first = _took(before)
     second = _took(after)
-    more = second - first
-    change = f"{'+' if more > 0 else '−' if more else ''}{duration(abs(more))}"
-    cells += [*times, NOTHING if any(each and each[1] is None for each in (before, after)) else change]
-    return *cells, f"{number(first / second)} ×" if first and second else NOTHING
+    change = None if unknown else second - first
+    return *key, *counts, *times_ns, change, first / second if first and second else None
+
+
+def _change(change_ns: float) -> str:
+    sign = "+" if change_ns > 0 else "−" if change_ns else ""
+    return f"{sign}{duration(abs(change_ns))}"
+
+
+def _factor(value: float) -> str:
+    return f"{number(value)} ×"
 
 
 def _times(before: float, after: float) -> str:
@@ -264,29 +290,29 @@ def _copy(each: ProfiledCopy) -> str:
     return f"memcpy {each.way}{kind}" if each.way else "memset"
 
 
-def _share(part: float, whole: float) -> str:
-    return percent(part / whole) if whole else NOTHING
+def _share(part: float, whole: float) -> float | None:
+    return part / whole if whole else None
 
 
-def _rate(value: float | None) -> str:
-    return NOTHING if value is None else percent(value)
+def _whole(value: int) -> str:
+    return f"{value:,}"
 
 
-def _whole(value: int | None) -> str:
-    return NOTHING if value is None else f"{value:,}"
+def _launch(grid: Dim3 | None, block: Dim3 | None) -> str | None:
+    return f"{shape(grid)} × {shape(block)}" if grid and block else None
 
 
-def _number(value: float | None) -> str:
-    return NOTHING if value is None else number(value)
+_COUNT = Column("count", show=number)
+_DEVICE_TIME = Column("device_time_total", "device_time_total_ns", duration)
+_CPU_TIME = Column("cpu_time_total", "cpu_time_total_ns", duration)
+_OF_WALL = Column("of wall", "share_of_wall", percent)
 
 
-def _launch(grid: Dim3 | None, block: Dim3 | None) -> str:
-    return f"{shape(grid)} × {shape(block)}" if grid and block else NOTHING
-
-
-def _table(title: str, headings: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Table:
-    """The rows that took longest."""
+def _table(
+    title: str, columns: tuple[Column | str, ...], rows: Sequence[tuple[Any, ...]], hide_empty: bool = True
+) -> Table:
+    """A table that shows the `MOST_ROWS` rows that took longest."""
     left_out = len(rows) - MOST_ROWS
     if left_out > 0:
         title += f", without {number(left_out)} that took less"
-    return Table(title, headings, tuple(rows[:MOST_ROWS]))
+    return Table(title, columns, tuple(rows), hide_empty=hide_empty, most=MOST_ROWS)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import html
 from dataclasses import dataclass
+from typing import Any
 
-from gpulab.views.tables import NOTHING, Shown, Table, short
+from gpulab.views.tables import SOURCE, Column, Shown, Table
 from gpulab.words import count
 from virtualgpu.records.faults.sandboxed import SandboxRun
 from virtualgpu.records.timeline import SourceLine
@@ -39,15 +40,15 @@ class SandboxTable(Shown[SandboxRun], SandboxRun):
 
     def tables(self) -> tuple[Table, ...]:
         """The line that raised, and the launch that did it; no table where nothing failed."""
-        rows = [("raised", *_row(self.raised))] if self.raised else []
+        rows: list[tuple[Any, ...]] = [("raised", *_row(self.raised))] if self.raised else []
         if self.culprit is not None:
             which = f"launch {self.culprit.launch}" if self.culprit.launch else "a launch"
             rows.append((f"did it ({which})", *_row(self.culprit.source)))
             place = self.culprit.place
             if place is not None:
                 name = f"{self.culprit.kernel}, block {place.block}, thread {place.thread}"
-                rows.append((name, "kernel", str(place.line or NOTHING), short(place.source)))
-        return (Table("", ("", "file", "line", "source"), tuple(rows)),) if rows else ()
+                rows.append((name, "kernel", place.line or None, place.source.strip()))
+        return (Table("", (Column("", "role"), "file", "line", SOURCE), tuple(rows)),) if rows else ()
 
     def sentences(self) -> list[str]:
         """The virtual GPU's word on the cause, and what else is to be said."""
@@ -77,7 +78,7 @@ class SandboxTable(Shown[SandboxRun], SandboxRun):
         )
 
 
-def _row(source: SourceLine | None) -> tuple[str, str, str]:
+def _row(source: SourceLine | None) -> tuple[str | None, int | None, str]:
     if source is None:
-        return NOTHING, NOTHING, ""
-    return source.file, str(source.line), short(source.text)
+        return None, None, ""
+    return source.file, source.line, source.text.strip()

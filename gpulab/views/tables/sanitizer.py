@@ -5,8 +5,9 @@ from __future__ import annotations
 import html
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
-from gpulab.views.tables import NOTHING, Shown, Table, Texts, short
+from gpulab.views.tables import NOTHING, SOURCE, Cell, Column, Shown, Table, Texts
 from gpulab.words import count, number, shape
 from virtualgpu.records import Dim3, Hazard, Place, SanitizerReport
 
@@ -69,16 +70,29 @@ class SanitizerTable(Shown[SanitizerReport], SanitizerReport):
 
     def tables(self) -> tuple[Table, ...]:
         """One row a place: a race has two, the earlier one first; no table where nothing was found."""
-        rows: list[tuple[str, ...]] = []
+        rows: list[tuple[Any, ...]] = []
         for row, hazard in enumerate(self.hazards, 1):
-            label: tuple[str, ...] = (f"{row}", hazard.severity, _name(hazard), number(hazard.count))
+            label: tuple[Any, ...] = (row, hazard.severity, _name(hazard), hazard.count)
             places = [place for place in (hazard.first, hazard.second) if place is not None]
             does = _RACES.get(hazard.kind, ("", ""))[-len(places) :] if len(places) > 1 else ("",)
             for place, what in zip(places, does, strict=True):
                 rows.append((*label, *_row(place), what))
-                label = ("",) * len(label)
-        headings = ("", "severity", "finding", "times", "line", "source", "block", "thread", "")
-        return (Table("", headings, tuple(rows)),) if rows else ()
+                # The second place of a finding repeats its label in a data frame only.
+                label = tuple(
+                    Cell(value, "") for value in (row, hazard.severity, _name(hazard), hazard.count)
+                )
+        columns = (
+            Column("", "finding_index"),
+            "severity",
+            "finding",
+            Column("times", show=number),
+            "line",
+            SOURCE,
+            Column("block", show=_index),
+            Column("thread", show=_index),
+            Column("", "access"),
+        )
+        return (Table("", columns, tuple(rows)),) if rows else ()
 
     def sentences(self) -> list[str]:
         """What each finding means, and the remedy."""
@@ -114,10 +128,14 @@ class SanitizerComparison(Texts):
         """A row a line, in the order of the source."""
         named = {(each.second.line, each.second.source) for one in self.records for each in one.hazards}
         rows = tuple(
-            (str(line) if line else NOTHING, short(source), *(_found(one, line) for one in self.records))
+            (line or None, source, *(_found(one, line) for one in self.records))
             for line, source in sorted(named)
         )
-        return Table("", ("line", "source", *(record.checker for record in self.records)), rows)
+        return Table("", ("line", SOURCE, *(record.checker for record in self.records)), rows)
+
+    def to_pandas(self) -> Any:
+        """Return the table as a `pandas.DataFrame`; see `Table.to_pandas`."""
+        return self.table().to_pandas()
 
     def __repr__(self) -> str:
         table = self.table()
@@ -154,13 +172,8 @@ def _name(hazard: Hazard) -> str:
     return f"{kind}, {hazard.space} memory" if hazard.space else kind
 
 
-def _row(place: Place) -> tuple[str, str, str, str]:
-    return (
-        str(place.line) if place.line else "–",
-        short(place.source),
-        _index(place.block),
-        _index(place.thread),
-    )
+def _row(place: Place) -> tuple[int | None, str, Dim3, Dim3]:
+    return place.line or None, place.source.strip(), place.block, place.thread
 
 
 def _index(index: Dim3) -> str:

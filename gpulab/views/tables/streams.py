@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import html
 from dataclasses import dataclass
+from typing import Any
 
-from gpulab.views.tables import NOTHING, Shown, Table, short
+from gpulab.views.tables import SOURCE, Cell, Column, Shown, Table
 from gpulab.words import count, number
 from virtualgpu.records import StreamReport, StreamUse
 
@@ -31,14 +32,24 @@ class StreamTable(Shown[StreamReport], StreamReport):
 
     def tables(self) -> tuple[Table, ...]:
         """Two rows a finding, the earlier use first; no table where nothing was found."""
-        rows: list[tuple[str, ...]] = []
-        for row, found in enumerate(self.findings, 1):
-            label: tuple[str, ...] = (f"{row}", found.kind, number(found.count), found.array)
-            for use in (found.first, found.second):
-                rows.append((*label, *_row(use)))
-                label = ("",) * len(label)
-        headings = ("", "finding", "times", "array", "line", "source", "stream", "does", "operation")
-        return (Table("", headings, tuple(rows)),) if rows else ()
+        rows: list[tuple[Any, ...]] = []
+        for row, finding in enumerate(self.findings, 1):
+            label = (row, finding.kind, finding.count, finding.array)
+            rows.append((*label, *_row(finding.first)))
+            # The second use of a finding repeats its label in a data frame only.
+            rows.append((*(Cell(value, "") for value in label), *_row(finding.second)))
+        columns = (
+            Column("", "finding_index"),
+            "finding",
+            Column("times", show=number),
+            "array",
+            "line",
+            SOURCE,
+            "stream",
+            "does",
+            "operation",
+        )
+        return (Table("", columns, tuple(rows)),) if rows else ()
 
     def sentences(self) -> list[str]:
         """What each finding means, and the code to add."""
@@ -62,10 +73,10 @@ class StreamTable(Shown[StreamReport], StreamReport):
         )
 
 
-def _row(use: StreamUse) -> tuple[str, str, str, str, str]:
-    line = NOTHING
+def _row(use: StreamUse) -> tuple[str | None, str, str, str, str]:
+    line = None
     source = ""
     if use.source is not None:
         line = f"{use.source.file}:{use.source.line}"
-        source = short(use.source.text)
+        source = use.source.text.strip()
     return line, source, use.stream or "host", "writes" if use.writes else "reads", use.name

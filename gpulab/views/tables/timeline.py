@@ -6,7 +6,7 @@ import html
 from collections.abc import Callable, Iterable
 from typing import Any, Self, TypeVar
 
-from gpulab.views.tables import NOTHING, Table, Texts
+from gpulab.views.tables import Column, Table, Texts
 from gpulab.words import duration, number, percent
 from virtualgpu.records import Advice, Gap, Overlap, PathStep, SourceLine, Timeline
 
@@ -17,26 +17,31 @@ class Answers(Texts, tuple[R, ...]):
     """Records that display as a table, or as sentences, below a caption."""
 
     caption: str
-    shown: Table
+    table: Table
     sentences: tuple[str, ...]
 
     @classmethod
-    def of(cls, records: Iterable[R], caption: str, shown: Table, sentences: tuple[str, ...] = ()) -> Self:
+    def of(cls, records: Iterable[R], caption: str, table: Table, sentences: tuple[str, ...] = ()) -> Self:
+        """Records with what is shown: sentences where there are any, else the table."""
         answers = cls(records)
         answers.caption = caption
-        answers.shown = shown
+        answers.table = table
         answers.sentences = sentences
         return answers
 
     def __repr__(self) -> str:
-        table = [self.shown.text()] if self.shown.rows else []
+        table = [self.table.text()] if self.table.rows and not self.sentences else []
         return "\n".join([self.caption, *table, *self.sentences])
 
     def _repr_html_(self) -> str:
-        table = self.shown.html() if self.shown.rows else ""
+        table = self.table.html() if self.table.rows and not self.sentences else ""
         items = "".join(f"<li>{html.escape(text)}</li>" for text in self.sentences)
         said = f"<ol>{items}</ol>" if items else ""
         return f'<div role="group"><p>{html.escape(self.caption)}</p>{table}{said}</div>'
+
+    def to_pandas(self) -> Any:
+        """Return the table as a `pandas.DataFrame`; see `Table.to_pandas`."""
+        return self.table.to_pandas()
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         printer.text(repr(self))
@@ -48,44 +53,52 @@ def overlaps(found: Iterable[Overlap], timeline: Timeline) -> Answers[Overlap]:
     rows = tuple(
         (
             f"{o.first} and {o.second}",
-            percent(o.fraction),
-            *map(duration, (o.both_ns, o.first_ns, o.second_ns)),
+            o.fraction,
+            o.both_ns,
+            o.first_ns,
+            o.second_ns,
         )
         for o in found
     )
-    headings = ("pair", "overlap", "both busy", "first busy", "second busy")
+    columns = (
+        "pair",
+        Column("overlap", show=percent),
+        Column("both busy", "both_ns", duration),
+        Column("first busy", "first_ns", duration),
+        Column("second busy", "second_ns", duration),
+    )
     caption = "Overlap in percent of the shorter of the two busy times"
     streams = len({(a.device_id, a.stream_id) for a in timeline.activities})
     if len(found) < streams * (streams - 1) // 2:
         caption += f", of those of its {streams:,} streams with the most operations"
-    return Answers.of(found, _caption(caption, timeline, rows), Table("", headings, rows))
+    return Answers.of(found, _caption(caption, timeline, rows), Table("", columns, rows))
 
 
 def gaps(found: Iterable[Gap], timeline: Timeline) -> Answers[Gap]:
     """A row for all gaps of one place, cause and line, the longest first."""
     found = tuple(found)
 
-    def kind(gap: Gap) -> tuple[str, ...]:
+    def kind(gap: Gap) -> tuple[str | None, ...]:
         hides = gap.cause in ("launch-bound", "host computing", "start-up")
-        reason = NOTHING if hides and not gap.reason.startswith("the host ran ") else gap.reason
+        reason = None if hides and not gap.reason.startswith("the host ran ") else gap.reason
         return gap.where, gap.cause, _line(gap.source), reason
 
     rows = _added_up(found, kind, timeline)
-    headings = ("where", "cause", "line", "why", "times", "together", "of all")
-    return Answers.of(found, _caption("Gaps by cause", timeline, rows), Table("", headings, rows))
+    columns = ("where", "cause", "line", "why", *_SUMS)
+    return Answers.of(found, _caption("Gaps by cause", timeline, rows), Table("", columns, rows))
 
 
 def path(found: Iterable[PathStep], timeline: Timeline) -> Answers[PathStep]:
     """A row for all links of one kind, name and line, those that took longest first."""
     found = tuple(found)
 
-    def kind(step: PathStep) -> tuple[str, ...]:
+    def kind(step: PathStep) -> tuple[str | None, ...]:
         return step.name, step.where, _line(step.source)
 
     rows = _added_up(found, kind, timeline)
-    headings = ("link", "where", "line", "times", "together", "of all")
+    columns = ("link", "where", "line", *_SUMS)
     caption = "Critical path: what determines how long it takes"
-    return Answers.of(found, _caption(caption, timeline, rows), Table("", headings, rows))
+    return Answers.of(found, _caption(caption, timeline, rows), Table("", columns, rows))
 
 
 def advice(found: Iterable[Advice], timeline: Timeline) -> Answers[Advice]:
@@ -97,31 +110,39 @@ def advice(found: Iterable[Advice], timeline: Timeline) -> Answers[Advice]:
         caption = f"There is no work of a GPU to advise on; {timeline.provenance.label}."
     elif not found:
         caption = f"Nothing stands out that would help much; {timeline.provenance.label}."
-    return Answers.of(found, caption, Table("", (), ()), said)
+    rows = tuple((each.topic, each.gain_ns, each.text) for each in found)
+    columns = ("topic", Column("gain", "gain_ns", duration), "advice")
+    return Answers.of(found, caption, Table("", columns, rows), said)
 
 
 def _added_up(
-    found: tuple[Any, ...], kind: Callable[[Any], tuple[str, ...]], timeline: Timeline
-) -> tuple[tuple[str, ...], ...]:
-    times: dict[tuple[str, ...], list[int]] = {}
-    for each in found:
-        times.setdefault(kind(each), []).append(each.duration_ns)
-    longest = sorted(times.items(), key=lambda item: -sum(item[1]))
+    records: tuple[Any, ...], kind: Callable[[Any], tuple[str | None, ...]], timeline: Timeline
+) -> tuple[tuple[Any, ...], ...]:
+    durations: dict[tuple[str | None, ...], list[int]] = {}
+    for record in records:
+        durations.setdefault(kind(record), []).append(record.duration_ns)
+    longest = sorted(durations.items(), key=lambda item: -sum(item[1]))
     whole = max(1, timeline.duration_ns)
-    return tuple(
-        (*told, number(len(spans)), _whole(duration(sum(spans))), _whole(percent(sum(spans) / whole)))
-        for told, spans in longest
-    )
+    return tuple((*words, len(spans), sum(spans), sum(spans) / whole) for words, spans in longest)
 
 
 def _whole(quantity: str) -> str:
-    """A number and its unit, which no line break may part."""
+    """A number and its unit, with no line break between them."""
     return quantity.replace(" ", "\N{NO-BREAK SPACE}")
 
 
-def _caption(text: str, timeline: Timeline, rows: tuple[tuple[str, ...], ...]) -> str:
+_SUMS = (
+    Column("times", "count", number),
+    Column("together", "total_ns", lambda time_ns: _whole(duration(time_ns))),
+    Column("of all", "share", lambda share: _whole(percent(share))),
+)
+
+
+def _caption(text: str, timeline: Timeline, rows: tuple[tuple[Any, ...], ...]) -> str:
     return f"{text}; {timeline.provenance.label}{':' if rows else ': there is none.'}"
 
 
-def _line(source: SourceLine | None) -> str:
-    return NOTHING if source is None else f"{source}: {source.text}" if source.text else str(source)
+def _line(source: SourceLine | None) -> str | None:
+    if source is None:
+        return None
+    return f"{source}: {source.text}" if source.text else str(source)

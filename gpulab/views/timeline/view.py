@@ -11,9 +11,10 @@ from gpulab.views._base import View
 from gpulab.views.parts.boxes import Box, column, legend, words
 from gpulab.views.parts.items import Tracks
 from gpulab.views.parts.plot_picture import said
+from gpulab.views.tables import Column, Table
 from gpulab.views.timeline.chart import arrow_words, chart, lanes_of, legend_entries, tracks_of
 from gpulab.views.timeline.lanes import ENGINES, HIDDEN, NOBODY, OF_DEVICE, WAIT, Lanes
-from gpulab.words import count, duration, listing, number
+from gpulab.words import count, duration, listing, number, size
 from virtualgpu.records import Timeline
 
 METHODS = {
@@ -93,6 +94,38 @@ class TimelineView(View):
         for at, lanes in enumerate(self.panels):
             lines += _described(lanes, track, at)
         return "\n".join([*lines, self.caption])
+
+    def tables(self) -> tuple[Table, ...]:
+        """The operations of all timelines, a row each."""
+        rows = tuple(
+            (
+                lanes.heading,
+                each.name,
+                each.kind,
+                each.device_id,
+                each.stream_id,
+                each.start_ns,
+                each.end_ns,
+                each.duration_ns,
+                each.size_bytes,
+                each.correlation_id,
+            )
+            for lanes in self.panels
+            for each in lanes.record.activities
+        )
+        columns = (
+            "timeline",
+            "name",
+            "kind",
+            Column("device", "device_id"),
+            Column("stream", "stream_id"),
+            Column("start", "start_ns", duration),
+            Column("end", "end_ns", duration),
+            Column("duration", "duration_ns", duration),
+            Column("bytes", "size_bytes", size),
+            Column("order", "correlation_id"),
+        )
+        return (Table("Operations", columns, rows),)
 
     def draw(self) -> Box:
         folded = sum(len(lanes.folded) for lanes in self.panels)

@@ -1,0 +1,88 @@
+"""Tables as data frames: raw numbers with units in the names, checked against the records."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gpulab.views.tables import Cell, Column, Table
+from gpulab.views.tables.timeline import Answers
+from gpulab.words import duration
+from tests.views import told
+
+
+class DataFrame:
+    """A stand-in for `pandas.DataFrame`."""
+
+    def __init__(self, rows: list[list[Any]], columns: list[str]) -> None:
+        assert len(set(columns)) == len(columns), f"names occur twice: {columns}"
+        assert all(columns), f"a column has no name: {columns}"
+        assert all(len(row) == len(columns) for row in rows)
+        self.columns = columns
+        self.rows = rows
+
+    def __getitem__(self, name: str) -> list[Any]:
+        return [row[self.columns.index(name)] for row in self.rows]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+@pytest.fixture
+def pandas(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(DataFrame=DataFrame))
+
+
+def test_without_pandas_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match=r"needs pandas.*pip install pandas") as caught:
+        Table("", ("name",), (("x",),)).to_pandas()
+    assert caught.value.name == "pandas"
+
+
+def test_a_frame_has_raw_values_of_all_rows_and_columns(pandas: None) -> None:
+    table = Table(
+        "title",
+        ("kernel", Column("time", "time_ns", duration), "empty", Column("", "kind")),
+        (("a", 1500.0, None, Cell("copy", "")), ("b", 2, None, "wait"), ("c", None, None, "wait")),
+        hide_empty=True,
+        most=1,
+        rest=("others", 2, None, ""),
+    )
+    frame = table.to_pandas()
+    assert frame.columns == ["kernel", "time_ns", "empty", "kind"]
+    assert frame.rows == [["a", 1500.0, None, "copy"], ["b", 2, None, "wait"], ["c", None, None, "wait"]]
+    assert table.headings == ("kernel", "time", "")
+    assert table.cells == (("a", "1.5 µs", ""), ("others", "2 ns", ""))
+
+
+@pytest.mark.parametrize("name", told.ALL)
+def test_every_table_becomes_a_frame(name: str, pandas: None) -> None:
+    shown = told.ALL[name]()
+    if isinstance(shown, Answers) or hasattr(shown, "records"):
+        frames = [shown.to_pandas()]
+    else:
+        frames = [table.to_pandas() for table in shown.tables()]
+    for frame in frames:
+        for column in frame.columns:
+            if column.endswith(("_ns", "_bytes", "count", "share", "factor")):
+                assert all(isinstance(value, (int, float, type(None))) for value in frame[column]), column
+
+
+def test_a_profile_has_its_own_numbers(pandas: None) -> None:
+    profile = next(
+        shown for make in told.ALL.values() if getattr(shown := make(), "kernels", None) and shown.copies
+    )
+    frame = profile.to_pandas()
+    assert frame["key"] == [each.key for each in profile.kernels]
+    assert frame["device_time_total_ns"] == [each.device_time_total_ns for each in profile.kernels]
+    assert frame["gb_per_s"] == [each.gb_per_s for each in profile.kernels]
+    copies = profile.to_pandas("Copies")
+    assert copies["size_bytes"] == [each.size_bytes for each in profile.copies]
+    with pytest.raises(
+        ValueError, match=r"has no table 'Colours'[.] Its tables are: 'Kern"
+    ):
+        profile.to_pandas("Colours")
