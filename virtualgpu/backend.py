@@ -21,7 +21,7 @@ from virtualgpu.launch.prepare import FinishedLaunch, PreparedLaunch, prepare
 from virtualgpu.launch.watching import WatchedLaunch
 from virtualgpu.model import cost
 from virtualgpu.model.machine import Machine
-from virtualgpu.model.recording.checking import Watching
+from virtualgpu.model.recording.checking import MachineObserver
 from virtualgpu.model.recording.ports import PortRecorder
 from virtualgpu.model.recording.timeline import Recording
 from virtualgpu.protocol import (
@@ -116,11 +116,11 @@ class VirtualBackend:
         """Modelled duration of a step of a schedule between the devices: its copies, and all of it."""
         return cost.step_ns([device.info for device in self.machine.devices], messages, sums)
 
-    def stream_watcher(self) -> Watching:
+    def stream_watcher(self) -> MachineObserver:
         """Sees all work that the program gives to the machine's devices: its order, and what it touches."""
         from virtualgpu.sanitizer.touched import run_watched
 
-        return Watching(self.machine, run_watched)
+        return MachineObserver(self.machine, run_watched)
 
     @overload
     def observe(self, launch: Launch, what: Observation[R], /) -> R: ...

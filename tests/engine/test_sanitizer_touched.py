@@ -13,7 +13,7 @@ import gpulab as gl
 from gpulab import session
 from virtualgpu.compile import nvrtc
 from virtualgpu.model.machine import current
-from virtualgpu.model.recording.checking import Watching
+from virtualgpu.model.recording.checking import MachineObserver
 from virtualgpu.records.acts import HOST, Region, Work
 from virtualgpu.sanitizer import touched
 
@@ -45,7 +45,7 @@ def device() -> Iterator[None]:
 def touched_by(run: Any) -> Work:
     """The one launch of a program, with what it touched."""
     acts: list[Any] = []
-    watching = Watching(current(), touched.run_watched)
+    watching = MachineObserver(current(), touched.run_watched)
     watching.start(acts.append)
     try:
         run()

@@ -297,7 +297,7 @@ def test_what_dies_on_a_thread_of_an_operation_does_not_wait_for_it(deferral: De
     died = []
 
     def let_go() -> None:
-        deferral.let_go()
+        deferral.run_before_free()
         died.append(True)
 
     def run() -> None:

@@ -97,14 +97,14 @@ def test_memory_given_back_is_no_kernels_business(machine: Machine) -> None:
     assert (host[:32] == 1).all()
     memory = machine.current_device.memory
     address = host.ctypes.data
-    assert memory.is_lent(address)
+    assert memory.is_host_address(address)
     x._mem._owner = None
     del host
     cp.cuda.PinnedMemoryPool()
     from virtualgpu.cp.cuda.pinned_memory import default_pinned_pool
 
     default_pinned_pool().free_all_blocks()
-    assert not memory.is_lent(address)
+    assert not memory.is_host_address(address)
     with pytest.raises(CUDARuntimeError):
         cp.RawKernel(code, "one")((1,), (32,), (x,))
 

@@ -67,7 +67,7 @@ def test_each_call_has_its_line(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="lines cannot be silenced one by one")
 def test_after_lines_have_fallen_silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(line_watch, "KEPT", 20)
+    monkeypatch.setattr(line_watch, "MAX_PER_LINE", 20)
     watch, calls = watched(tmp_path, 200)
     wrong = Counter(
         (line, name)
@@ -80,7 +80,7 @@ def test_after_lines_have_fallen_silent(tmp_path: Path, monkeypatch: pytest.Monk
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="lines are silenced one by one")
 def test_no_line_rather_than_a_wrong_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(line_watch, "KEPT", 20)
+    monkeypatch.setattr(line_watch, "MAX_PER_LINE", 20)
     watch, calls = watched(tmp_path, 200)
     lines = found(watch, calls)
     silent = lines.index(None)
@@ -131,4 +131,4 @@ def test_the_cost_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     watch.start()
     names["loop"](200_000)
     watch.stop()
-    assert max(seen.values()) == line_watch.KEPT
+    assert max(seen.values()) == line_watch.MAX_PER_LINE

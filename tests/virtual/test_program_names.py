@@ -18,7 +18,7 @@ import pytest
 from virtualgpu.errors import GpulabError
 from virtualgpu.model.machine import Machine
 from virtualgpu.model.recording import line_watch, ports, program_lines, program_names, recorder, watch
-from virtualgpu.model.recording.line_watch import LineWatch, _Answers
+from virtualgpu.model.recording.line_watch import LineWatch, _LineSearch
 from virtualgpu.model.recording.program_lines import ProgramLines, shown
 from virtualgpu.model.recording.program_names import ProgramNames
 from virtualgpu.model.recording.recorder import Recorder
@@ -810,7 +810,7 @@ B = module("other", "def g():\n    pass\n")["g"].__code__
 
 
 def test_a_call_is_of_the_line_that_began_last() -> None:
-    made = _Answers([(10, 1, A, 3), (20, 1, A, 4), (15, 2, B, 5)], {})
+    made = _LineSearch([(10, 1, A, 3), (20, 1, A, 4), (15, 2, B, 5)], {})
     asked = [(1, 9), (1, 10), (1, 19), (1, 20), (1, 99), (2, 14), (2, 15), (3, 50)]
     assert [made.line(thread, at, "x") for thread, at in asked] == [
         None,
@@ -826,7 +826,7 @@ def test_a_call_is_of_the_line_that_began_last() -> None:
 
 def test_a_call_of_a_silent_line_is_of_the_line_that_made_such_calls() -> None:
     begun = [(10, 1, A, 3), (20, 1, A, 4), (30, 1, A, 5), (40, 1, A, 6)]
-    made = _Answers(begun, {(A, 3): 25, (A, 4): 27})
+    made = _LineSearch(begun, {(A, 3): 25, (A, 4): 27})
     assert [made.line(1, 11, "a"), made.line(1, 21, "b"), made.line(1, 24, "b")] == [(A, 3), (A, 4), (A, 4)]
     assert made.line(1, 26, "a") == (A, 3), "line 4 began last, and calls `b`"
     assert made.line(1, 28, "b") == (A, 4)
@@ -840,14 +840,14 @@ def test_a_call_of_a_silent_line_is_of_the_line_that_made_such_calls() -> None:
 
 def test_of_two_lines_that_made_such_calls_none_is_taken() -> None:
     begun = [(10, 1, A, 3), (20, 1, A, 4), (22, 1, A, 9)]
-    made = _Answers(begun, {(A, 3): 25})
+    made = _LineSearch(begun, {(A, 3): 25})
     assert [made.line(1, 11, "a"), made.line(1, 21, "a"), made.line(1, 23, "z")] == [(A, 3), (A, 4), (A, 9)]
     assert made.line(1, 26, "a") is None
 
 
 def test_a_new_line_may_call_a_function_whose_lines_are_silent() -> None:
     begun = [(10, 1, B, 3), (30, 1, A, 5)]
-    made = _Answers(begun, {(B, 3): 25})
+    made = _LineSearch(begun, {(B, 3): 25})
     assert made.line(1, 11, "a") == (B, 3)
     assert made.line(1, 31, "a") is None
     assert made.line(1, 32, "a") == (B, 3)
@@ -856,14 +856,14 @@ def test_a_new_line_may_call_a_function_whose_lines_are_silent() -> None:
 def test_lines_fall_silent_after_some_beginnings(monkeypatch: pytest.MonkeyPatch) -> None:
     times = iter(range(100, 200))
     monkeypatch.setattr(line_watch, "time", SimpleNamespace(time_ns=lambda: next(times)))
-    monkeypatch.setattr(line_watch, "KEPT", 3)
+    monkeypatch.setattr(line_watch, "MAX_PER_LINE", 3)
     made = LineWatch()
     assert [made._begin(A, 2) for _ in range(3)] == [False, False, True]
-    assert made._silenced == {(A, 2): 102}
+    assert made._switched_off == {(A, 2): 102}
     assert made._begin(B, 2) is False
     monkeypatch.setattr(line_watch, "_MAX_BEGINNINGS", 6)
     assert [made._begin(B, 7), made._begin(B, 8)] == [False, True]
-    assert [at for at, *_ in made._begun] == [100, 101, 102, 103, 104, 105]
+    assert [at for at, *_ in made._beginnings] == [100, 101, 102, 103, 104, 105]
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="lines are silenced one by one")
@@ -876,7 +876,7 @@ def test_tracing_ends_when_enough_was_seen_and_passes_errors_over(
         "    for at in range(40):\n        note((now(), at))\n"
         "    traced.append(gettrace())\n    watch.stop()\n"
     )
-    monkeypatch.setattr(line_watch, "KEPT", 20)
+    monkeypatch.setattr(line_watch, "MAX_PER_LINE", 20)
     before = sys.gettrace()
     noted: list[tuple[int, Any]] = []
     traced: list[Any] = []
@@ -913,12 +913,12 @@ def test_before_python_3_12_lines_are_traced(monkeypatch: pytest.MonkeyPatch) ->
     library = module("numpy.fake", "def f(entered, frame):\n    return entered(frame(), 'call', None)\n")["f"]
     assert library(entered, lambda: sys._getframe(1)) is None
     assert entered(here, "call", None) is in_frame
-    made._ours[A] = True
+    made._is_program[A] = True
     for event in ("line", "return", "exception", "call"):
         assert in_frame(inner, event, None) is in_frame
-    assert [code for _, _, code, _ in made._begun] == [A, here.f_code], "its caller goes on"
+    assert [code for _, _, code, _ in made._beginnings] == [A, here.f_code], "its caller goes on"
     assert made.line(threading.get_native_id(), time.time_ns(), "x") is not None
-    monkeypatch.setattr(line_watch, "KEPT", 2)
+    monkeypatch.setattr(line_watch, "MAX_PER_LINE", 2)
     assert in_frame(inner, "line", None) is None, "seen often enough"
     assert set_to[1:] == [None]
     assert made.line(threading.get_native_id(), time.time_ns() + 1, "x") is None
@@ -1058,11 +1058,11 @@ def test_of_python_3_12_lines_are_monitored(monitored: Any, monkeypatch: pytest.
 
     assert of_the_program() is made.DISABLE
     assert made.local[of_the_program.__code__] == lines
-    monkeypatch.setattr(line_watch, "KEPT", 2)
+    monkeypatch.setattr(line_watch, "MAX_PER_LINE", 2)
     assert [began(A, 3), began(A, 3)] == [None, made.DISABLE]
     began(B, 7)
     now = time.time_ns()
-    found = watching._answers or _Answers(watching._begun, {})
+    found = watching._search or _LineSearch(watching._beginnings, {})
     assert found.line(threading.get_native_id(), now, "x") == (B, 7)
     watching.stop()
     assert made.tools == {}
@@ -1082,7 +1082,7 @@ def test_a_function_that_ends_gives_the_line_back_to_its_caller(monitored: Any) 
     returns(back, returns.__code__, given)
     watching.stop()
     assert given == [None]
-    last = watching._begun[-1]
+    last = watching._beginnings[-1]
     assert last[2] is sys._getframe().f_code
     assert last[3] == sys._getframe().f_lineno - 5
 

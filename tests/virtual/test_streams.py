@@ -17,7 +17,7 @@ import virtualgpu.cp as cp
 from virtualgpu import cupyx
 from virtualgpu.cuda_errors import CUDARuntimeError
 from virtualgpu.model import machine as slot
-from virtualgpu.model.clock import KEPT_ACTIVITIES, HostClock, Schedule
+from virtualgpu.model.clock import MAX_ACTIVITIES, HostClock, Schedule
 from virtualgpu.model.graph import Operation
 from virtualgpu.model.machine import Machine
 from virtualgpu.model.priorities import EngineName
@@ -430,10 +430,10 @@ class TestLog:
     def test_it_is_bounded(self, machine: Machine) -> None:
         log = machine.devices[0].work.log
         x = cp.zeros(1)
-        for _ in range(KEPT_ACTIVITIES // 1024):
+        for _ in range(MAX_ACTIVITIES // 1024):
             log.extend([log[-1]] * 1024)  # type: ignore[attr-defined]
         x.fill(1)
-        assert len(log) == KEPT_ACTIVITIES
+        assert len(log) == MAX_ACTIVITIES
         assert log[-1].name == "cupy_fill__float64"
 
     def test_keeping_it_costs_little_of_a_launch(self, machine: Machine) -> None:

@@ -21,8 +21,8 @@ from virtualgpu.model.cost.instructions import (
     FREE,
     INVARIANT_DIVISION,
     PIPES,
-    Made,
-    made_of,
+    InstructionCost,
+    instruction_cost,
     pipe_clk,
 )
 from virtualgpu.model.cost.pace import LATENCIES, Pace
@@ -43,7 +43,7 @@ UNROLL_LIMIT = 60
 LOADS_IN_FLIGHT = 12
 WORDS_BYTES = 16  # the most that one instruction reads for a lane
 MOST_STEPS = 40
-_UNANSWERED = Made((("lsu", 1.0),), 0.0)
+_UNANSWERED = InstructionCost((("lsu", 1.0),), 0.0)
 
 
 def pace(kernel: Kernel, capability: tuple[int, int]) -> Pace:
@@ -86,7 +86,7 @@ class _Piece:
     """A straight piece of PTX: what becomes of it, and how often each of it is done where ptxas unrolls."""
 
     code: Sequence[ir.Instruction]
-    made: list[Made]
+    made: list[InstructionCost]
     flow: list[tuple[list[str], list[str]]]
     loops: bool
     backward: bool
@@ -152,14 +152,14 @@ def _counter(code: Sequence[ir.Instruction], flow: Sequence[tuple[list[str], lis
     return ()
 
 
-def _made(i: ir.Instruction, loops: bool, written: set[str]) -> Made:
+def _made(i: ir.Instruction, loops: bool, written: set[str]) -> InstructionCost:
     if i.root == "mov" and len(i.operands) > 1 and isinstance(i.operands[1], ir.Special):
-        return made_of("mov.special")
+        return instruction_cost("mov.special")
     if loops and i.root in ("div", "rem") and i.type in ("s32", "u32"):
         divisor = i.operands[-1]
         if isinstance(divisor, ir.Register) and divisor.name not in written:
             return INVARIANT_DIVISION
-    return made_of(i.opcode)
+    return instruction_cost(i.opcode)
 
 
 def _chain_clk(piece: _Piece, latency: float, clk: dict[str, float]) -> float:

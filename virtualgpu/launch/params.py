@@ -99,7 +99,7 @@ def pack(
         where = f"Kernel '{kernel}', argument {index + 1}" + (f" ('{spelled.name}')" if spelled else "")
         data = _bytes_of(value, param, spelled, where, device, arrays)
         buffer[param.offset : param.offset + len(data)] = data
-        if device.memory.reaches_out and isinstance(value, int | np.integer | MemoryPointer):
+        if device.memory.uses_remote_memory and isinstance(value, int | np.integer | MemoryPointer):
             _note_reach(int.from_bytes(data, "little"), device, arrays)
         if isinstance(value, ndarray) and param.size_bytes == 8 and not told:
             _warn_of_strides(value, numbers, where)
@@ -180,7 +180,7 @@ def _note_reach(address: int, device: VirtualDevice, arrays: dict[int, int]) -> 
     memory = device.memory
     start = memory.segment(address)[0]
     managed = memory.managed.get(start)
-    size_bytes = memory.lent.get(start, 0) if managed is None else managed.size_bytes
+    size_bytes = memory.host_ranges.get(start, 0) if managed is None else managed.size_bytes
     if size_bytes:
         arrays[address] = max(arrays.get(address, 0), start + size_bytes - address)
 

@@ -1,4 +1,4 @@
-"""What each compute capability allows per SM, Maxwell to Blackwell.
+"""Limits per SM of each compute capability, Maxwell to Blackwell.
 
 Source: "Technical Specifications per Compute Capability" and "Arithmetic Instructions" (32-bit
 floating-point results per clock per SM) of the CUDA C++ Programming Guide. From 6.0 on the rows
@@ -36,7 +36,7 @@ class ArchLimits:
 
     @property
     def reserved_shared_per_block_bytes(self) -> int:
-        """What the driver keeps of a block's shared memory: 1 KiB from compute capability 8.0 on."""
+        """Shared memory per block that the driver reserves: 1 KiB from compute capability 8.0 on."""
         return KIB if self.compute_capability >= (8, 0) else 0
 
 
@@ -99,7 +99,7 @@ def arch_limits(capability: tuple[int, int]) -> ArchLimits:
     for arch in ARCHITECTURES:
         if arch.compute_capability == capability:
             return arch
-    known = ", ".join(f"{a.compute_capability[0]}.{a.compute_capability[1]}" for a in ARCHITECTURES)
+    listed = ", ".join(f"{arch.compute_capability[0]}.{arch.compute_capability[1]}" for arch in ARCHITECTURES)
     raise UnknownDeviceError(
-        f"No compute capability {capability[0]}.{capability[1]} in the table; known ones: {known}."
+        f"No compute capability {capability[0]}.{capability[1]} in the table; known ones: {listed}."
     )

@@ -1,8 +1,8 @@
-"""What kernels take longer whose arrays are not in the device's own memory.
+"""Extra time of kernels whose arrays are not in the device's own memory.
 
-What lies in another device's memory comes over the link between them. Page-locked host memory is read and
+Data in another device's memory comes over the link between them. Page-locked host memory is read and
 written over the bus, every time and at the bus's rate. Managed memory comes over it page by page when it is
-touched: the kernel waits for its faults to be served.
+touched: the kernel waits until its page faults have been handled.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from virtualgpu.model import cost
 from virtualgpu.model.links.ports import Passage
 from virtualgpu.model.machine import VirtualDevice
-from virtualgpu.model.memory.managed import BLOCK_BYTES, PAGE_BYTES, ManagedPages, Moved
+from virtualgpu.model.memory.managed import BLOCK_BYTES, PAGE_BYTES, ManagedPages, Migration
 from virtualgpu.records import SECTOR_BYTES, CopyKind, DeviceInfo
 from virtualgpu.records.traffic.ports import Over
 
@@ -33,81 +33,89 @@ PREFETCH_BLOCK_NS = 6_500.0
 
 
 def kernel_ns(
-    device: VirtualDevice, duration_ns: float, arrays: Mapping[int, int], asked_bytes: float
+    device: VirtualDevice, duration_ns: float, arrays: Mapping[int, int], requested_bytes: float
 ) -> float:
-    """Duration of a kernel, given what it would take if all its arrays lay in the device's memory.
+    """Return the duration of a kernel, given its duration with all arrays in the device's memory.
 
     Parameters
     ----------
     device : VirtualDevice
-        Where it runs.
+        The device that runs the kernel.
     duration_ns : float
         From the time model.
     arrays : mapping
-        Address -> bytes of the arrays that it was given.
+        Address -> bytes of the arrays among its arguments.
     asked_bytes : float
-        What it asks of memory, taken to be spread over these arrays by their sizes.
+        Bytes that it requests from memory, assumed to be spread over these arrays by their sizes.
     """
     memory = device.memory
-    if not memory.reaches_out:
+    if not memory.uses_remote_memory:
         return duration_ns
-    whole = max(sum(arrays.values()), 1)
+    total_bytes = max(sum(arrays.values()), 1)
     host_bytes = 0.0
     faults_ns = 0.0
     for address, size_bytes in arrays.items():
-        asked = asked_bytes * size_bytes / whole
-        if memory.is_lent(address):
-            host_bytes += asked
+        array_request_bytes = requested_bytes * size_bytes / total_bytes
+        if memory.is_host_address(address):
+            host_bytes += array_request_bytes
             continue
         start = memory.segment(address)[0]
         pages = memory.managed.get(start)
         if pages is not None:
-            moved = pages.to_device(address - start, size_bytes, -int(-asked // SECTOR_BYTES))
-            memory.page_faults += moved.blocks
-            memory.bus_bytes += moved.copied_bytes
-            faults_ns += _served_ns(device.info, moved)
+            migration = pages.to_device(
+                address - start, size_bytes, -int(-array_request_bytes // SECTOR_BYTES)
+            )
+            memory.page_faults += migration.blocks
+            memory.bus_bytes += migration.copied_bytes
+            faults_ns += _fault_wait_ns(device.info, migration)
     if host_bytes:
         memory.bus_bytes += round(host_bytes)
-        rate = ZERO_COPY_SHARE * cost.pinned_gbps(device.info)
-        duration_ns = max(duration_ns, ZERO_COPY_LATENCY_NS + cost.KERNEL_FLOOR_NS + host_bytes / rate)
+        bus_gbps = ZERO_COPY_SHARE * cost.pinned_gbps(device.info)
+        duration_ns = max(duration_ns, ZERO_COPY_LATENCY_NS + cost.KERNEL_FLOOR_NS + host_bytes / bus_gbps)
     return duration_ns + faults_ns
 
 
 def over_links_ns(
-    device: VirtualDevice, duration_ns: float, moved: Mapping[tuple[int, int], int], passage: Passage
+    device: VirtualDevice, duration_ns: float, moved_bytes: Mapping[tuple[int, int], int], passage: Passage
 ) -> float:
-    """Duration of a kernel that moves bytes between its device and others, by source and target."""
+    """Return the duration of a kernel that moves bytes between devices (bytes by source and target)."""
     links = device.machine.links
-    taken_ns = 0.0
-    for (source, target), size_bytes in moved.items():
+    transfer_ns = 0.0
+    for (source, target), size_bytes in moved_bytes.items():
         peer = device.machine.device(target if source == device.id else source)
-        taken_ns = max(taken_ns, cost.kernel_over_ns(device.info, peer.info, size_bytes))
-    duration_ns = max(duration_ns, taken_ns + cost.KERNEL_FLOOR_NS if moved else 0.0)
-    hops: list[tuple[int, int, int, Over]] = [(*ends, size, "NVLink") for ends, size in moved.items()]
-    passage.through(links, hops, min(1.0, taken_ns / duration_ns))
+        transfer_ns = max(transfer_ns, cost.kernel_over_ns(device.info, peer.info, size_bytes))
+    duration_ns = max(duration_ns, transfer_ns + cost.KERNEL_FLOOR_NS if moved_bytes else 0.0)
+    hops: list[tuple[int, int, int, Over]] = [
+        (*device_pair, size, "NVLink") for device_pair, size in moved_bytes.items()
+    ]
+    passage.through(links, hops, min(1.0, transfer_ns / duration_ns))
     return duration_ns
 
 
-def _served_ns(info: DeviceInfo, moved: Moved) -> float:
-    """What the faults of a kernel take."""
-    pages = (moved.new_bytes + moved.copied_bytes) / PAGE_BYTES
-    return moved.blocks * FAULT_BLOCK_NS + pages * FAULT_PAGE_NS + moved.copied_bytes / cost.pinned_gbps(info)
+def _fault_wait_ns(info: DeviceInfo, migration: Migration) -> float:
+    """Return the time that a kernel waits for its page faults."""
+    pages = (migration.new_bytes + migration.copied_bytes) / PAGE_BYTES
+    return (
+        migration.blocks * FAULT_BLOCK_NS
+        + pages * FAULT_PAGE_NS
+        + migration.copied_bytes / cost.pinned_gbps(info)
+    )
 
 
-def host_touch_ns(info: DeviceInfo, moved: Moved) -> float:
-    """What the host waits for pages that it touches: new ones, and those that the device has."""
-    faults_ns = moved.new_bytes * HOST_NEW_PAGE_NS + moved.copied_bytes * HOST_PAGE_NS
-    return faults_ns / PAGE_BYTES + moved.copied_bytes / cost.pinned_gbps(info)
+def host_touch_ns(info: DeviceInfo, migration: Migration) -> float:
+    """Return the time that the host waits for pages that it touches: new ones, and pages on the device."""
+    faults_ns = migration.new_bytes * HOST_NEW_PAGE_NS + migration.copied_bytes * HOST_PAGE_NS
+    return faults_ns / PAGE_BYTES + migration.copied_bytes / cost.pinned_gbps(info)
 
 
-def prefetch_ns(info: DeviceInfo, kind: CopyKind, moved: Moved) -> float:
-    """What ``cudaMemPrefetchAsync`` takes on the device: a copy in blocks, without faults."""
-    blocks = -(-(moved.copied_bytes + moved.new_bytes) // BLOCK_BYTES)
-    return cost.copy_ns(info, kind, moved.copied_bytes, pinned=True) + blocks * PREFETCH_BLOCK_NS
+def prefetch_ns(info: DeviceInfo, kind: CopyKind, migration: Migration) -> float:
+    """Return the device time of ``cudaMemPrefetchAsync``: a copy in blocks, without page faults."""
+    blocks = -(-(migration.copied_bytes + migration.new_bytes) // BLOCK_BYTES)
+    return cost.copy_ns(info, kind, migration.copied_bytes, pinned=True) + blocks * PREFETCH_BLOCK_NS
 
 
 def touched_by_host(device: VirtualDevice, pages: ManagedPages, start: int, size_bytes: int) -> None:
-    """Let the host have pages of managed memory, and wait for them."""
-    moved = pages.to_host(start, size_bytes)
-    device.memory.bus_bytes += moved.copied_bytes
-    device.clock.advance(host_touch_ns(device.info, moved))
+    """Move pages of managed memory to the host, and wait for them."""
+    migration = pages.to_host(start, size_bytes)
+    device.memory.bus_bytes += migration.copied_bytes
+    device.clock.advance(host_touch_ns(device.info, migration))

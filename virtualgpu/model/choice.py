@@ -1,4 +1,4 @@
-"""Which GPUs a virtual machine has: by name and number, or from the environment."""
+"""Choice of a virtual machine's GPUs: by name and number, or from the environment."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ DEFAULT_DEVICE = "A100"
 
 
 def device_infos(name: str | None = None, count: int | None = None) -> list[DeviceInfo]:
-    """The GPUs of a machine that is to be made.
+    """Return the GPUs of a new virtual machine.
 
     Parameters
     ----------
     name
         A GPU of the device table, such as ``"T4"``; by default ``VIRTUALGPU_DEVICE``, else an A100.
     count
-        How many of it; by default ``VIRTUALGPU_COUNT``, else one.
+        Number of GPUs; by default ``VIRTUALGPU_COUNT``, else one.
 
     Raises
     ------
     UnknownDeviceError
         If no GPU has that name; the message suggests the nearest.
     ValueError
-        If the number is no whole number above 0.
+        If the number is not an integer above 0.
     """
     if name is None:
         name = os.environ.get(DEVICE_VARIABLE, "").strip() or DEFAULT_DEVICE
@@ -42,12 +42,12 @@ def device_infos(name: str | None = None, count: int | None = None) -> list[Devi
 
 
 def initial_watchdog_s() -> float:
-    """How long a kernel may compute: ``VIRTUALGPU_WATCHDOG_S``, else 20 s.
+    """Return the time limit of a kernel in seconds: ``VIRTUALGPU_WATCHDOG_S``, else 20 s.
 
     Raises
     ------
     ValueError
-        If the variable is no number above 0.
+        If the variable is not a number above 0.
     """
     text = os.environ.get(WATCHDOG_VARIABLE, "").strip()
     try:

@@ -1,8 +1,8 @@
 """Modelled time of one virtual device: in-order queues, engines and the host that feeds them.
 
-Only *time* is kept here; what the work does is the business of `virtualgpu.model.queue`. The host clock
-moves when the program gives out work, asks about it or waits for it, never with the real clock, so the
-same program always gets the same times.
+This module keeps *time* only; `virtualgpu.model.queue` runs the work. The host clock advances when the
+program submits work, queries it or waits for it, never with the real clock, so the same program always
+gets the same times.
 
 Rules: work of one queue runs in order; the legacy default queue and the blocking queues wait for
 each other (CUDA C++ Programming Guide, "Default stream"); copies to and from the host use copy
@@ -27,22 +27,22 @@ LEGACY_QUEUE = 0
 LEGACY_ALIAS = 1  # cudaStreamLegacy
 PER_THREAD_QUEUE = 2  # cudaStreamPerThread
 
-# What one cudaEventQuery or cudaStreamQuery costs the host; without it a polling loop never ends.
+# Host time of one cudaEventQuery or cudaStreamQuery; without it a polling loop never ends.
 QUERY_NS = 1_000
-_KEPT_INTERVALS = 256
-KEPT_ACTIVITIES = 65_536
-# As `cudaDeviceGetStreamPriorityRange` has it since Volta; what lies beyond is taken as the nearest.
+_MAX_INTERVALS = 256
+MAX_ACTIVITIES = 65_536
+# The range of `cudaDeviceGetStreamPriorityRange` since Volta; other values are clamped to it.
 MOST_URGENT = -5
 LEAST_URGENT = 0
-_MOST_PENDING = 4096  # work beyond which the older part is planned for good
+_MOST_PENDING = 4096  # number of pending operations from which the older part is planned finally
 
 
 class HostClock:
     """The host's modelled clock, shared by all devices of one machine.
 
-    ``waits`` counts the host's waits; ``recorder`` is told of calls and waits while a timeline is recorded,
-    ``watch`` of all that gives order or touches memory while streams are checked. ``deferral`` holds work
-    back while another order of the streams is tried.
+    ``waits`` counts the host's waits. ``recorder`` records calls and waits while a timeline is recorded,
+    ``watch`` records ordering and memory use while streams are checked, and ``deferral`` holds work back
+    while another order of the streams is tried.
     """
 
     def __init__(self) -> None:
@@ -54,11 +54,13 @@ class HostClock:
         self.lock = threading.RLock()
 
     def advance(self, duration_ns: float) -> int:
+        """Move the clock forward, and return the new time."""
         with self.lock:
             self.now_ns += round(duration_ns)
             return self.now_ns
 
     def wait_until(self, time_ns: int) -> int:
+        """Let the host wait until `time_ns`, and return the new time."""
         with self.lock:
             self.waits += 1
             self.now_ns = max(self.now_ns, time_ns)
@@ -66,7 +68,7 @@ class HostClock:
 
 
 class Engine:
-    """Capacity 1.0, shared by overlapping intervals; work takes the earliest place that fits."""
+    """One engine of capacity 1.0, shared by overlapping intervals of work."""
 
     def __init__(self) -> None:
         self._intervals: list[tuple[int, int, float]] = []
@@ -74,47 +76,47 @@ class Engine:
         self._last_end_ns = 0
 
     def earliest(self, ready_ns: int, duration_ns: int, share: float, now_ns: int) -> int:
-        """When work could begin that is ready at a time."""
+        """Return the earliest start of work that becomes ready at `ready_ns`."""
         start = max(ready_ns, self._floor_ns)
         if start < self._last_end_ns:
-            self._intervals = [i for i in self._intervals if i[1] > now_ns]
+            self._intervals = [interval for interval in self._intervals if interval[1] > now_ns]
             candidates = sorted({start, *(end for _, end, _ in self._intervals if end > start)})
             # The last candidate always fits: nothing is planned after it.
-            start = next(t for t in candidates if self._load(t, t + duration_ns) + share <= 1.0 + 1e-9)
+            for start in candidates:
+                if self._load(start, start + duration_ns) + share <= 1.0 + 1e-9:
+                    break
         return start
 
     def take(self, start: int, end: int, share: float) -> None:
-        """Note work that has its place."""
+        """Record work that has been scheduled."""
         self._last_end_ns = max(self._last_end_ns, end)
         self._intervals.append((start, end, share))
-        if len(self._intervals) > _KEPT_INTERVALS:
+        if len(self._intervals) > _MAX_INTERVALS:
             self._intervals.sort(key=lambda interval: interval[1])
             half = len(self._intervals) // 2
             self._floor_ns = max(self._floor_ns, self._intervals[half - 1][1])
             del self._intervals[:half]
 
     def taken(self, after_ns: int) -> list[tuple[int, int, float]]:
-        """What is still to come after a time."""
+        """Return the intervals of work that end after a time."""
         return [interval for interval in self._intervals if interval[1] > after_ns]
 
     def _load(self, start: int, end: int) -> float:
-        """Highest total share in use within ``[start, end)``."""
-        busy = [i for i in self._intervals if i[0] < end and i[1] > start]
-        return max(
-            (
-                sum(s for a, b, s in busy if a <= t < b)
-                for t in [start, *(i[0] for i in busy if i[0] > start)]
-            ),
-            default=0.0,
-        )
+        """Return the highest total share in use within ``[start, end)``."""
+        overlapping = [interval for interval in self._intervals if interval[0] < end and interval[1] > start]
+        highest = 0.0
+        for time_ns in [start, *(interval[0] for interval in overlapping if interval[0] > start)]:
+            load = sum(share for first, last, share in overlapping if first <= time_ns < last)
+            highest = max(highest, load)
+        return highest
 
 
 @dataclass(slots=True)
 class Queue:
-    """One stream of a device: its work runs in order, and the next piece not before `tail_ns`.
+    """One stream of a device: its work runs in order, and the next operation not before `tail_ns`.
 
-    ``last`` is its last operation, ``frontier`` names those that the next one has to follow, ``waits``
-    tells whether operations of other queues are among them.
+    ``last`` is its last operation, ``frontier`` the operations that the next one must follow. ``waits`` is
+    true if operations of other queues are among them.
     """
 
     blocking: bool
@@ -127,14 +129,14 @@ class Queue:
 
 @dataclass(slots=True, eq=False)
 class Moment:
-    """A point in a queue: when the operations ``after`` have ended, not before ``time_ns``."""
+    """A point in a queue: the time when the operations ``after`` have ended, not before ``time_ns``."""
 
     time_ns: int
     after: tuple[int, ...]
 
 
 class Schedule:
-    """Queues and engines of one device: when its work runs.
+    """Queues and engines of one device, with the times of its work.
 
     Parameters
     ----------
@@ -143,17 +145,17 @@ class Schedule:
     copy_engines : int
         Copy engines of the device; with 1, both directions share it.
     first_queue : int
-        Handle of the first stream that is made.
+        Handle of the first stream that is created.
 
     Attributes
     ----------
     log : deque of Activity
-        The last operations that ran, in the order in which they were given.
+        The last operations that ran, in the order of submission.
     """
 
     def __init__(self, clock: HostClock, copy_engines: int, first_queue: int = 0x1000) -> None:
         self.clock = clock
-        self._log: deque[Activity] = deque(maxlen=KEPT_ACTIVITIES)
+        self._log: deque[Activity] = deque(maxlen=MAX_ACTIVITIES)
         self._queues = {LEGACY_QUEUE: Queue(True, 0), PER_THREAD_QUEUE: Queue(True, 0)}
         self._next_queue = first_queue
         to_device = Engine()
@@ -166,21 +168,21 @@ class Schedule:
         self._retired_tail_ns = 0
         self._retired: tuple[int, ...] = ()
         self._per_thread: dict[int, int] = {}
-        # Work whose place may still change; None as long as all streams are equally urgent.
+        # Work whose times may still change; None as long as all streams have one priority.
         self._pending: dict[int, Work] | None = None
         self._planned = True
         self._moments: list[Moment] = []  # of the pending work
 
     def engine(self, name: EngineName) -> Engine:
-        """One of the device's engines."""
+        """Return an engine of the device by its name."""
         return self._engines[name]
 
     def has(self, handle: int) -> bool:
-        """Whether a handle is that of a stream made here."""
+        """Return whether a handle belongs to a stream that was created here."""
         return handle > PER_THREAD_QUEUE and handle in self._queues
 
     def create_queue(self, blocking: bool, priority: int) -> int:
-        """A new queue; the number stands for CUDA's stream handle."""
+        """Create a queue, and return its handle (the CUDA stream handle)."""
         with self.clock.lock:
             handle = self._next_queue
             self._next_queue += 0x10
@@ -191,18 +193,18 @@ class Schedule:
             return handle
 
     def own_handle(self, handle: int) -> int:
-        """The queue that a handle means: each thread has a per-thread default stream of its own."""
+        """Return the handle of the queue itself: each thread has its own per-thread default stream."""
         if handle != PER_THREAD_QUEUE:
             return LEGACY_QUEUE if handle == LEGACY_ALIAS else handle
         thread = threading.get_ident()
         with self.clock.lock:
             if thread not in self._per_thread:
-                first = not self._per_thread
-                self._per_thread[thread] = PER_THREAD_QUEUE if first else self.create_queue(True, 0)
+                is_first_thread = not self._per_thread
+                self._per_thread[thread] = PER_THREAD_QUEUE if is_first_thread else self.create_queue(True, 0)
             return self._per_thread[thread]
 
     def destroy_queue(self, handle: int) -> None:
-        """Forget a queue; what it has already been given still runs."""
+        """Remove a queue; work that was submitted to it still runs."""
         with self.clock.lock:
             self.settle()
             queue = self._queues.pop(handle, None)
@@ -213,25 +215,26 @@ class Schedule:
                 # The legacy default stream still waits for work of a destroyed blocking stream.
                 self._retired_tail_ns = max(self._retired_tail_ns, queue.tail_ns)
                 last = self._queues[LEGACY_QUEUE].last
-                self._retired = (*(n for n in self._retired if n > last), *queue.frontier)
+                self._retired = (*(number for number in self._retired if number > last), *queue.frontier)
 
     @property
     def log(self) -> deque[Activity]:
-        """The last operations that ran, in the order in which they were given."""
+        """The last operations that ran, in the order of submission."""
         if self._pending:
             self.settle()
         return self._log
 
     def queue(self, handle: int) -> Queue:
+        """Return the queue of a stream handle."""
         handle = self.own_handle(handle)
         try:
             return self._queues[handle]
         except KeyError:
-            # A handle of another library, or of a stream that is gone: an ordinary blocking queue.
+            # A handle of another library, or of a destroyed stream: an ordinary blocking queue.
             return self._queues.setdefault(handle, Queue(True, 0))
 
     def ready_ns(self, handle: int) -> int:
-        """When work submitted to a queue now could start at the earliest."""
+        """Return the earliest start of work that is submitted to a queue now."""
         with self.clock.lock:
             if not self._pending:
                 return self._ready_ns(handle)
@@ -239,7 +242,7 @@ class Schedule:
             return self._end_of(self._ready_ns(handle), self._frontier(self.queue(handle)))
 
     def tail_ns(self, handle: int) -> int:
-        """When what a queue was given ends."""
+        """Return the time when all work of a queue ends."""
         with self.clock.lock:
             queue = self.queue(handle)
             if not self._pending:
@@ -252,9 +255,13 @@ class Schedule:
             queue = self.queue(handle)
             ready = max(self.clock.now_ns, queue.tail_ns)
             if handle in (LEGACY_QUEUE, LEGACY_ALIAS):
-                # A list: what ends meanwhile, as garbage does at any allocation, takes its queue away.
-                tails = [q.tail_ns for q in [*self._queues.values()] if q.blocking]
-                return max(ready, self._retired_tail_ns, *tails)
+                # A copy of the list, because garbage collection can destroy a queue during the loop.
+                tails_ns = [
+                    queue_of_device.tail_ns
+                    for queue_of_device in [*self._queues.values()]
+                    if queue_of_device.blocking
+                ]
+                return max(ready, self._retired_tail_ns, *tails_ns)
             return max(ready, self._queues[LEGACY_QUEUE].tail_ns) if queue.blocking else ready
 
     def place(
@@ -265,7 +272,7 @@ class Schedule:
         sm_share: float = 1.0,
         ports: Sequence[tuple[Engine, float]] = (),
     ) -> tuple[int, int]:
-        """Give the next work of a queue its place: start and end in ns on the modelled clock.
+        """Schedule the next work of a queue, and return its start and end in ns on the modelled clock.
 
         Parameters
         ----------
@@ -273,7 +280,7 @@ class Schedule:
             Part of the SMs that a kernel keeps busy (0 to 1); kernels of different queues overlap
             while their shares fit.
         ports : sequence
-            What it needs of other devices, too, and how much of each.
+            Engines of other devices that it also needs, and the share of each.
         """
         with self.clock.lock:
             start, end = self.place_at(self.ready_ns(handle), engine, duration_ns, sm_share, ports)
@@ -291,17 +298,17 @@ class Schedule:
         activity: Callable[[int, int, tuple[int, ...]], Activity],
         ports: Sequence[tuple[Engine, float]] = (),
     ) -> Activity:
-        """Let operation `number` be the next of a queue, and log it.
+        """Append operation `number` to a queue, and log it.
 
         Parameters
         ----------
         waves : int
-            How often the blocks of a kernel fill the places that they may have: a more urgent kernel may
-            come in between.
+            Number of times that the blocks of a kernel fill their slots: a more urgent kernel can start
+            between two waves.
         activity : callable
-            The record of it, of its start, its end and what it followed.
+            Makes its record from its start, its end and the operations that it followed.
         ports : sequence
-            What it needs of other devices, too, and how much of each.
+            Engines of other devices that it also needs, and the share of each.
         """
         with self.clock.lock:
             if self._pending is not None and len(self._pending) >= _MOST_PENDING:
@@ -314,10 +321,10 @@ class Schedule:
             duration = max(1, round(duration_ns))
             share = min(1.0, max(0.001, sm_share))
             floor_ns = max(self._ready_ns(handle), self.clock.now_ns)
-            for port, _ in ports:  # not planned anew where something more urgent comes
+            for port, _ in ports:  # not planned again if something more urgent is submitted
                 floor_ns = port.earliest(floor_ns, duration, 1.0, self.clock.now_ns)
-            for port, part in ports:
-                port.take(floor_ns, floor_ns + duration, part)
+            for port, share_of_port in ports:
+                port.take(floor_ns, floor_ns + duration, share_of_port)
             priority = self.queue(handle).priority
             self._pending[number] = Work(
                 number,
@@ -337,26 +344,26 @@ class Schedule:
             return self._log[-1]
 
     def settle(self) -> None:
-        """Plan what is pending, and correct the log."""
+        """Plan the pending work, and correct the log."""
         if not self._pending or self._planned:
             return
         works = list(self._pending.values())
         begin_ns = min(work.floor_ns for work in works)
         plan(works, {name: engine.taken(begin_ns) for name, engine in self._engines.items()})
-        moved: dict[int, Activity] = {}
-        for place, work in enumerate(reversed(works), 1):
-            known = self._log[-place]
-            if (known.start_ns, known.end_ns) != (work.start_ns, work.end_ns):
-                moved[work.number] = replace(known, start_ns=work.start_ns, end_ns=work.end_ns)
-                self._log[-place] = moved[work.number]
+        corrections: dict[int, Activity] = {}
+        for position, work in enumerate(reversed(works), 1):
+            activity = self._log[-position]
+            if (activity.start_ns, activity.end_ns) != (work.start_ns, work.end_ns):
+                corrections[work.number] = replace(activity, start_ns=work.start_ns, end_ns=work.end_ns)
+                self._log[-position] = corrections[work.number]
         if self.clock.recorder is not None:
-            self.clock.recorder.moved(moved)
+            self.clock.recorder.moved(corrections)
         self._planned = True
         if max(work.end_ns for work in works) <= self.clock.now_ns:
             self._finish()
 
     def _finish(self) -> None:
-        """Let all that is pending stay as it is planned."""
+        """Make the planned times of all pending work final."""
         self.settle()
         if not self._pending:
             return
@@ -372,8 +379,10 @@ class Schedule:
         self._pending.clear()
 
     def _end_of(self, time_ns: int, numbers: tuple[int, ...]) -> int:
+        """Return the later of `time_ns` and the ends of the pending operations among `numbers`."""
         pending = self._pending or {}
-        return max(time_ns, *(pending[n].end_ns for n in numbers if n in pending), time_ns)
+        ends_ns = [pending[number].end_ns for number in numbers if number in pending]
+        return max([time_ns, *ends_ns])
 
     def place_at(
         self,
@@ -383,35 +392,37 @@ class Schedule:
         sm_share: float = 1.0,
         ports: Sequence[tuple[Engine, float]] = (),
     ) -> tuple[int, int]:
-        """Like `place`, for work of no queue that could start at `ready_ns`: a node of a graph."""
+        """Schedule work of no queue that is ready at `ready_ns`, such as a node of a graph; see `place`."""
         with self.clock.lock:
             if self._pending:
                 self._finish()
             duration = max(1, round(duration_ns))
             start = ready_ns
-            before = -1
-            needed = list(ports)
+            previous_start = -1
+            requirements = list(ports)
             if engine != "none":
                 share = min(1.0, max(0.001, sm_share)) if engine == "compute" else 1.0
-                needed.append((self._engines[engine], share))
-            while start != before:  # until all that it needs is free
-                before = start
-                for part, share in needed:
-                    start = part.earliest(start, duration, share, self.clock.now_ns)
-            for part, share in needed:
-                part.take(start, start + duration, share)
+                requirements.append((self._engines[engine], share))
+            while start != previous_start:  # until all engines that it needs are free
+                previous_start = start
+                for required_engine, share in requirements:
+                    start = required_engine.earliest(start, duration, share, self.clock.now_ns)
+            for required_engine, share in requirements:
+                required_engine.take(start, start + duration, share)
             self._last_end_ns = max(self._last_end_ns, start + duration)
             return start, start + duration
 
     def extend(self, handle: int, end_ns: int, last: tuple[int, ...]) -> None:
-        """Let a queue end at `end_ns` with the operations `last`: those of a graph that it ran."""
+        """Set the end of a queue to `end_ns` and the operations `last`, those of a graph that it ran."""
         with self.clock.lock:
             queue = self.queue(handle)
             queue.tail_ns = max(queue.tail_ns, end_ns)
-            queue.frontier, queue.last, queue.waits = last, max(last, default=queue.last), False
+            queue.frontier = last
+            queue.last = max(last, default=queue.last)
+            queue.waits = False
 
     def point(self, handle: int) -> Moment:
-        """Where a queue stands now: when what it was given ends, and the operations that means."""
+        """Return the present end of a queue: the time when its work ends, and its last operations."""
         with self.clock.lock:
             moment = Moment(self._ready_ns(handle), self._frontier(self.queue(handle)))
             if self._pending:
@@ -419,13 +430,13 @@ class Schedule:
             return moment
 
     def time_of(self, moment: Moment) -> int:
-        """When a moment is."""
+        """Return the time of a point in a queue."""
         with self.clock.lock:
             self.settle()
             return self._end_of(moment.time_ns, moment.after)
 
     def follow(self, handle: int, number: int) -> tuple[int, ...]:
-        """Let operation `number` be the queue's last, and return those that it has to follow."""
+        """Make operation `number` the queue's last, and return the operations that it must follow."""
         with self.clock.lock:
             queue = self.queue(handle)
             after = self._frontier(queue)
@@ -435,20 +446,26 @@ class Schedule:
             return after
 
     def _frontier(self, queue: Queue) -> tuple[int, ...]:
-        """What the next operation of a queue follows; of other queues, what is newer than its last one."""
+        """Return the operations that the next one of a queue follows, also those of other queues."""
         legacy = self._queues[LEGACY_QUEUE]
         if not queue.blocking:
             return queue.frontier
-        others = [*self._queues.values()] if queue is legacy else [legacy]
-        news = [q.frontier for q in others if q.blocking and (q.waits or q.last > queue.last)]
+        other_queues = [*self._queues.values()] if queue is legacy else [legacy]
+        new_operations = [
+            other_queue.frontier
+            for other_queue in other_queues
+            if other_queue.blocking and (other_queue.waits or other_queue.last > queue.last)
+        ]
         if queue is legacy and self._retired:
-            news.append(tuple(number for number in self._retired if number > queue.last))
-        if not news:
+            new_operations.append(tuple(number for number in self._retired if number > queue.last))
+        if not new_operations:
             return queue.frontier
-        return tuple(dict.fromkeys((*queue.frontier, *(number for numbers in news for number in numbers))))
+        return tuple(
+            dict.fromkeys((*queue.frontier, *(number for numbers in new_operations for number in numbers)))
+        )
 
     def hold_until(self, handle: int, time_ns: int, after: tuple[int, ...] = ()) -> None:
-        """Let nothing given to a queue later start before `time_ns`, when the operations `after` end."""
+        """Let later work of a queue start no earlier than `time_ns`, when the operations `after` end."""
         with self.clock.lock:
             queue = self.queue(handle)
             queue.tail_ns = max(queue.tail_ns, time_ns)
@@ -456,11 +473,11 @@ class Schedule:
             queue.waits = queue.waits or bool(after)
 
     def is_done(self, time_ns: int) -> bool:
-        """Whether the modelled clock has passed `time_ns`; asking costs the host a query."""
+        """Return whether the modelled clock has passed `time_ns`; the query itself costs the host time."""
         return self.clock.advance(QUERY_NS) >= time_ns
 
     def synchronize(self, handle: int | None = None) -> None:
-        """Let the host wait for one queue, or (None) for everything on the device."""
+        """Let the host wait for one queue, or (None) for all work of the device."""
         with self.clock.lock:
             if handle is None:
                 self._finish()

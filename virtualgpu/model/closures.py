@@ -1,4 +1,4 @@
-"""Device memory that a Python function holds on to: which addresses, and the same function on others.
+"""Device memory that a Python function refers to: its addresses, and the same function on other addresses.
 
 A library kernel of the virtual GPU is a closure over NumPy views of device memory; these views are its
 parameters. Device arrays are recognized by ``_view_anywhere``, which returns the array at another address.
@@ -19,70 +19,74 @@ View = npt.NDArray[Any]
 
 
 def address_of(view: View) -> int:
-    """Of a view's first element."""
+    """Return the address of a view's first element."""
     return int(view.__array_interface__["data"][0])
 
 
 def released(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function without its hold on memory: arrays in it may die, their addresses stay."""
-    changed: Callable[..., Any] = _Walk(lambda view: view).changed(function)
-    return changed
+    """Return the function without references to its arrays, so that they can be freed."""
+    function_copy: Callable[..., Any] = _FunctionCopier(lambda view: view).changed(function)
+    return function_copy
 
 
 def addresses(function: Callable[..., Any], memory: DeviceMemory) -> tuple[tuple[int, int], ...]:
-    """Address and size in bytes of every array in device memory that a function uses, each once."""
-    found: dict[int, int] = {}
-    low = memory.base_address
-    high = memory.base_address + memory.arena_bytes
+    """Return address and size in bytes of every array in device memory that a function uses, each once."""
+    sizes: dict[int, int] = {}
+    memory_start = memory.base_address
+    memory_end = memory.base_address + memory.arena_bytes
 
-    def note(view: View) -> View:
+    def note_view(view: View) -> View:
         address = address_of(view)
-        if view.size and low <= address < high:
-            found[address] = max(found.get(address, 0), view.nbytes)
+        if view.size and memory_start <= address < memory_end:
+            sizes[address] = max(sizes.get(address, 0), view.nbytes)
         return view
 
-    _Walk(note).changed(function)
-    return tuple(found.items())
+    _FunctionCopier(note_view).changed(function)
+    return tuple(sizes.items())
 
 
 def moved(function: Callable[..., Any], moves: Mapping[int, int], memory: DeviceMemory) -> Callable[..., Any]:
-    """The function with its arrays at other addresses, old to new."""
-    changed: Callable[..., Any] = _Walk(lambda view: _moved_view(view, moves, memory)).changed(function)
-    return changed
+    """Return the function with its arrays at other addresses (`moves` maps old to new addresses)."""
+    function_copy: Callable[..., Any] = _FunctionCopier(
+        lambda view: _moved_view(view, moves, memory)
+    ).changed(function)
+    return function_copy
 
 
 def moved_views(views: Iterable[View], moves: Mapping[int, int], memory: DeviceMemory) -> tuple[View, ...]:
-    """The arrays at other addresses, old to new."""
+    """Return the arrays at other addresses (`moves` maps old to new addresses)."""
     return tuple(_moved_view(view, moves, memory) for view in views)
 
 
 def _moved_view(view: View, moves: Mapping[int, int], memory: DeviceMemory) -> View:
-    to = moves.get(address_of(view)) if view.size else None
-    return view if to is None else _view_at(to, view, memory)
+    address = moves.get(address_of(view)) if view.size else None
+    return view if address is None else _view_at(address, view, memory)
 
 
-def _view_at(address: int, like: View, memory: DeviceMemory) -> View:
-    steps = [(n - 1) * step for n, step in zip(like.shape, like.strides, strict=True)]
-    below = -sum(step for step in steps if step < 0)
-    size = below + sum(step for step in steps if step > 0) + like.itemsize
-    buffer = memory.view(address - below, size)
-    return np.ndarray(like.shape, like.dtype, buffer=buffer, offset=below, strides=like.strides)
+def _view_at(address: int, original: View, memory: DeviceMemory) -> View:
+    steps = [(length - 1) * step for length, step in zip(original.shape, original.strides, strict=True)]
+    bytes_before = -sum(step for step in steps if step < 0)
+    size_bytes = bytes_before + sum(step for step in steps if step > 0) + original.itemsize
+    buffer = memory.view(address - bytes_before, size_bytes)
+    return np.ndarray(
+        original.shape, original.dtype, buffer=buffer, offset=bytes_before, strides=original.strides
+    )
 
 
-class _Walk:
-    """Copies a function with what `change` makes of the views in its cells, defaults and containers."""
+class _FunctionCopier:
+    """Copier of functions: it applies `change` to the views in their cells, defaults and containers."""
 
     def __init__(self, change: Callable[[View], View]) -> None:
         self._change = change
-        self._done: dict[int, tuple[Any, Any]] = {}  # the first keeps the id in use
+        self._copies: dict[int, tuple[Any, Any]] = {}  # original and copy by id of the original
 
     def changed(self, value: Any) -> Any:
-        if id(value) not in self._done:
-            self._done[id(value)] = value, value  # for a function that refers to itself
-            self._done[id(value)] = value, self._copied(value)
-        return self._done[id(value)][1]
+        if id(value) not in self._copies:
+            self._copies[id(value)] = value, value  # for a function that refers to itself
+            self._copies[id(value)] = value, self._make_copy(value)
+        return self._copies[id(value)][1]
 
-    def _copied(self, value: Any) -> Any:
+    def _make_copy(self, value: Any) -> Any:
         if isinstance(value, np.ndarray):
             return self._change(value)
         if hasattr(value, "_view_anywhere"):

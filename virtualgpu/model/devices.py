@@ -2,7 +2,7 @@
 
 SM counts, clocks, bus widths, L2 sizes and copy engines come from published ``deviceQuery`` and
 ``torch`` device listings; TFLOPS, NVLink and PCIe rates from NVIDIA's datasheets, re-derived as
-SMs x lanes x 2 x clock. ``DeviceSpec.source`` names them, ``.note`` says where one row differs. Per-SM
+SMs x lanes x 2 x clock. ``DeviceSpec.source`` names them, ``.note`` describes where one row differs. Per-SM
 limits follow from the compute capability (`virtualgpu.model.architectures`).
 
 Memory is the marketed size in GiB; a real card shows a little less, since the driver and ECC keep
@@ -33,8 +33,8 @@ SHARED_PER_BLOCK_DEFAULT_BYTES = 48 * KIB
 class DeviceSpec:
     """One row of the device table. Rates in GB/s (10^9), clocks in MHz, TFLOPS dense.
 
-    ``reported_bytes`` is what ``cudaMemGetInfo`` says on the device, 0 where nobody asked it: less than the
-    ``memory_gib`` that it is sold with.
+    ``reported_bytes`` is the size that ``cudaMemGetInfo`` reports, 0 if it was not measured; it is less than
+    the advertised ``memory_gib``.
     """
 
     name: str
@@ -61,13 +61,13 @@ class DeviceSpec:
 
     @property
     def info(self) -> DeviceInfo:
-        """The record that every other module reads."""
+        """The device's limits and rates as a `DeviceInfo` record."""
         arch = arch_limits(self.compute_capability)
-        fields_of = {field.name for field in fields(DeviceInfo)}
-        own = {name: getattr(self, name) for name in fields_of.intersection(DeviceSpec.__slots__)}
-        limits = {name: getattr(arch, name) for name in fields_of if hasattr(arch, name)}
+        field_names = {field.name for field in fields(DeviceInfo)}
+        spec_values = {name: getattr(self, name) for name in field_names.intersection(DeviceSpec.__slots__)}
+        arch_values = {name: getattr(arch, name) for name in field_names if hasattr(arch, name)}
         return DeviceInfo(
-            **{**limits, **own},
+            **{**arch_values, **spec_values},
             provenance=Provenance("published", self.name, self.source),
             max_threads_per_block=MAX_THREADS_PER_BLOCK,
             max_block_dim=MAX_BLOCK_DIM,
@@ -304,7 +304,7 @@ def names() -> tuple[str, ...]:
 
 
 def device_spec(name: str) -> DeviceSpec:
-    """The table row of a GPU, its sources included.
+    """Return the table row of a GPU, with its sources.
 
     Parameters
     ----------
@@ -321,28 +321,30 @@ def device_spec(name: str) -> DeviceSpec:
     by_key = {_key(alias): spec for spec in DEVICES for alias in (spec.name, *spec.aliases)}
     if key in by_key:
         return by_key[key]
-    near = difflib.get_close_matches(key, list(by_key), n=1, cutoff=0.4)
-    hint = f" Did you mean {by_key[near[0]].name!r}?" if near else ""
+    nearest = difflib.get_close_matches(key, list(by_key), n=1, cutoff=0.4)
+    hint = f" Did you mean {by_key[nearest[0]].name!r}?" if nearest else ""
     raise UnknownDeviceError(f"No GPU named {name!r} in the table.{hint} Known: {', '.join(names())}.")
 
 
 def device_info(name: str) -> DeviceInfo:
-    """Capability and limits of a GPU of the table; see `device_spec` for how `name` is read."""
+    """Return capability and limits of a GPU of the table; see `device_spec` for `name`."""
     return device_spec(name).info
 
 
 def modelled(info: DeviceInfo) -> DeviceInfo:
-    """A real device as a virtual one: its own limits, and from the table what it does not tell."""
-    told = {item.name: getattr(info, item.name) for item in fields(info)}
+    """Return a real device as a virtual one: its own limits, completed from the device table."""
+    values = {record_field.name: getattr(info, record_field.name) for record_field in fields(info)}
     with suppress(UnknownDeviceError):
-        known = device_info(info.name)
-        if known.compute_capability == info.compute_capability:
-            told = {name: getattr(known, name) if value is None else value for name, value in told.items()}
-    told["provenance"] = info.as_virtual
-    return type(info)(**told)
+        listed = device_info(info.name)
+        if listed.compute_capability == info.compute_capability:
+            values = {
+                name: getattr(listed, name) if value is None else value for name, value in values.items()
+            }
+    values["provenance"] = info.as_virtual
+    return type(info)(**values)
 
 
 def _key(name: str) -> str:
     words = re.sub(r"[^a-z0-9]+", " ", str(name).lower()).replace("geforce", " ").replace("rtx", " ")
-    kept = [word for word in words.split() if word not in ("nvidia", "tesla", "virtual")]
-    return "".join(kept)
+    significant_words = [word for word in words.split() if word not in ("nvidia", "tesla", "virtual")]
+    return "".join(significant_words)

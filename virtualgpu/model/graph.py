@@ -1,7 +1,7 @@
 """Operations of a stream, and the graph of them that a capture records.
 
-What CUDA forbids while a stream captures, with status and words, follows the CUDA Runtime API ("Stream
-Management") and was seen on an H200 (driver 580, CuPy 14.2).
+The operations that CUDA forbids while a stream captures, with status and message, follow the CUDA Runtime API
+("Stream Management") and were checked on an H200 (driver 580, CuPy 14.2).
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ GLOBAL_MODE = 0
 THREAD_LOCAL_MODE = 1
 RELAXED_MODE = 2
 
-# What graphs cost the host, in ns; small kernels by CuPy 14.2 on the host of an H200 (CUDA 13.0, `python -m
+# Host time of graphs in ns; small kernels by CuPy 14.2 on the host of an H200 (CUDA 13.0, `python -m
 # tools.recordings.graphs`). A capture took 168 us for 100 kernels and 2.0 ms for 1,000, end_capture() 20, 63,
-# 243 and 3,616 us for 1, 10, 100 and 1,000 nodes, an upload 6.7, 18, 121 and 864 us: that much longer is the
-# first launch of a graph that was not uploaded.
+# 243 and 3,616 us for 1, 10, 100 and 1,000 nodes, an upload 6.7, 18, 121 and 864 us. The first launch of a
+# graph that was not uploaded takes that much longer.
 CAPTURE_NODE_NS = 1_750.0
 INSTANTIATE_NS = 15_000.0
 INSTANTIATE_NODE_NS = 3_000.0
@@ -51,7 +51,7 @@ UPLOAD_NODE_NS = 950.0
 # A copy to or from another device takes ports of both.
 _COPY_ENGINES: dict[CopyKind | None, EngineName] = {"HtoD": "to device", "DtoH": "to host", "PtoP": "none"}
 
-# Status -> CUDA's name and first words, and what to do.
+# Status -> CUDA's name and first words, and the remedy.
 _REFUSALS = {
     900: (
         "StreamCaptureUnsupported",
@@ -102,22 +102,23 @@ _REFUSALS = {
 
 
 def refusal(
-    status: int, driver: bool = False, why: str = "", remedy: str = ""
+    status: int, driver: bool = False, reason: str = "", remedy: str = ""
 ) -> CUDARuntimeError | CUDADriverError:
-    """CUDA's error for what a capture forbids; of the driver, which launches kernels, or of the runtime.
+    """Return CUDA's error for an operation that a capture forbids.
 
-    `why` is said after CUDA's own words, `remedy` instead of the usual one.
+    It is the driver's error, which kernel launches raise, or the runtime's. `reason` follows CUDA's own
+    words, `remedy` replaces the usual one.
     """
-    name, words, usual = _REFUSALS[status]
-    remedy = remedy or usual
-    message = f"{words}{why}. {remedy}"
+    name, words, usual_remedy = _REFUSALS[status]
+    remedy = remedy or usual_remedy
+    message = f"{words}{reason}. {remedy}"
     if not driver:
         return CUDARuntimeError(status, f"cudaError{name}", message)
-    upper = "".join(f"_{letter}" if letter.isupper() else letter.upper() for letter in name)
-    return CUDADriverError(status, f"CUDA_ERROR{upper}", message)
+    driver_name = "".join(f"_{letter}" if letter.isupper() else letter.upper() for letter in name)
+    return CUDADriverError(status, f"CUDA_ERROR{driver_name}", message)
 
 
-# CUDA's kinds of node for what a stream can hold.
+# CUDA's kinds of node for the operations of a stream.
 _NODE_KINDS: dict[ActivityKind, NodeKind] = {
     "CONCURRENT_KERNEL": "KERNEL",
     "MEMCPY": "MEMCPY",
@@ -129,7 +130,7 @@ _NODE_KINDS: dict[ActivityKind, NodeKind] = {
 
 @dataclass(slots=True)
 class Counted:
-    """What is known of a kernel's last run while a timeline is recorded; see `Activity`."""
+    """Counts of a kernel's last run while a timeline is recorded; see `Activity`."""
 
     moved_bytes: int | None = None
     flop: int | None = None
@@ -137,37 +138,39 @@ class Counted:
 
 
 class KernelCall(Protocol):
-    """A kernel that the engine runs: its parameters, and the same kernel with others."""
+    """A kernel that the engine runs, with its parameters."""
 
     @property
-    def parameters(self) -> tuple[NodeParameter, ...]: ...
+    def parameters(self) -> tuple[NodeParameter, ...]:
+        """The kernel's parameters."""
+        ...
 
     @property
     def occupancy(self) -> Occupancy:
-        """How it fits the device, with its registers and all of its shared memory."""
+        """The kernel's occupancy, with its registers and all of its shared memory."""
         ...
 
     def changed(self, node: GraphNode) -> Operation:
-        """The launch with the parameters and the shape of a record."""
+        """Return the launch with the parameters and the shape of a record."""
         ...
 
     def released(self) -> Operation:
-        """The launch without its hold on the arrays among its arguments."""
+        """Return the launch without references to the arrays among its arguments."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One piece of device work, before it runs.
+    """One operation of device work, before it runs.
 
-    ``run`` does it and returns what it takes on the device in ns. ``sm_share`` is the part of the SMs that
-    a kernel keeps busy, ``waves`` how often its blocks fill the places that they may have. ``call`` is there
-    for a kernel that the engine runs. ``node_kind`` is there for what only graphs have, ``check`` raises what
-    forbids to launch a graph with it. ``watched`` then runs it where what it touches is to be seen, and
-    returns that, too. ``reads`` and ``writes`` are the arrays that anything else uses, as NumPy sees them; of
-    pageable host memory none, since the call itself reads or fills that. ``run`` leaves in ``counted`` what
-    a kernel did, and in ``passage`` what it moved between devices. ``between`` are the devices that a copy
-    goes from and to.
+    ``run`` executes it and returns its duration on the device in ns. ``sm_share`` is the part of the SMs that
+    a kernel keeps busy, ``waves`` the number of times that its blocks fill their slots. ``call`` is set for a
+    kernel that the engine runs, ``node_kind`` for operations that only graphs have. ``check`` raises an error
+    if a graph with it cannot be launched. ``watched`` runs it while its memory accesses are observed, and
+    returns these, too. ``reads`` and ``writes`` are the arrays that any other operation uses, as NumPy
+    arrays; pageable host memory is not among them, because the call itself reads or fills it. ``run`` stores
+    a kernel's counts in ``counted`` and its traffic between devices in ``passage``. ``between`` are the
+    source and target device of a copy.
     """
 
     kind: ActivityKind
@@ -192,14 +195,14 @@ class Operation:
     between: tuple[int, int] | None = None
 
     def released(self) -> Operation:
-        """The operation as a node: it holds addresses, as CUDA's does, and keeps no array alive."""
+        """Return the operation as a node: it stores addresses, as CUDA's does, and keeps no array alive."""
         if self.call is not None:
             return self.call.released()
         return self if self.kind == "HOST_LAUNCH" else replace(self, run=released(self.run))
 
     @property
     def engine(self) -> EngineName:
-        """Which part of the device is busy with it."""
+        """The engine of the device that runs it."""
         if self.kind == "HOST_LAUNCH":
             return "none"
         return _COPY_ENGINES.get(self.copy_kind, "compute")
@@ -207,7 +210,7 @@ class Operation:
     def activity(
         self, device_id: int, stream_id: int, number: int, start_ns: int, end_ns: int, after: tuple[int, ...]
     ) -> Activity:
-        """The record of it, once it has run."""
+        """Return the record of the operation after it has run."""
         return Activity(
             kind=self.kind,
             name=self.name,
@@ -233,9 +236,9 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """An operation of a graph, the numbers of the nodes it follows, and the device it runs on.
+    """A node of a graph: an operation, the nodes that it follows, and its device.
 
-    ``stream_id`` is the stream that it was captured in, ``source`` the line, where it was noted.
+    ``stream_id`` is the stream that it was captured in, ``source`` its source line if known.
     """
 
     operation: Operation
@@ -246,18 +249,22 @@ class Node:
     source: SourceLine | None = None
 
     def record(self, number: int, memory: DeviceMemory) -> GraphNode:
-        """What the node does; `memory` is its device's."""
+        """Return the record of the node; `memory` is the memory of its device."""
         operation = self.operation
         parameters: tuple[NodeParameter, ...] = ()
         if operation.call is not None:
             parameters = operation.call.parameters
         elif operation.kind != "HOST_LAUNCH":
-            ends: dict[int, str] = {}
+            names_by_address: dict[int, str] = {}
             if operation.kind != "CONCURRENT_KERNEL":
-                ends |= {address_of(view): "source" for view in operation.reads}
-                ends |= {address_of(view): "destination" for view in operation.writes}
+                names_by_address |= {address_of(view): "source" for view in operation.reads}
+                names_by_address |= {address_of(view): "destination" for view in operation.writes}
             parameters = tuple(
-                NodeParameter(address.to_bytes(8, "little"), name=ends.get(address, ""), addresses=(address,))
+                NodeParameter(
+                    address.to_bytes(8, "little"),
+                    name=names_by_address.get(address, ""),
+                    addresses=(address,),
+                )
                 for address, _ in addresses(operation.run, memory)
             )
         return GraphNode(
@@ -274,83 +281,84 @@ class Node:
             source=self.source,
         )
 
-    def changed(self, before: GraphNode, now: GraphNode, memory: DeviceMemory) -> Node:
-        """The node with the parameters of `now` in the place of those of `before`, its record."""
+    def changed(self, before: GraphNode, after: GraphNode, memory: DeviceMemory) -> Node:
+        """Return the node with the parameters of the record `after` instead of those of `before`."""
         operation = self.operation
         if operation.call is not None:
-            return replace(self, operation=operation.call.changed(now))
-        moves = dict(zip(before.addresses, now.addresses, strict=True))
-        ends = [moved_views(views, moves, memory) for views in (operation.reads, operation.writes)]
+            return replace(self, operation=operation.call.changed(after))
+        moves = dict(zip(before.addresses, after.addresses, strict=True))
+        reads = moved_views(operation.reads, moves, memory)
+        writes = moved_views(operation.writes, moves, memory)
         run = moved(operation.run, moves, memory)
-        return replace(self, operation=replace(operation, run=run, reads=ends[0], writes=ends[1]))
+        return replace(self, operation=replace(operation, run=run, reads=reads, writes=writes))
 
 
-Place = tuple[int, int]  # a stream: number of its device, and its handle there
+StreamKey = tuple[int, int]  # number of the stream's device, and its handle
 
 
 @dataclass(eq=False)
 class Capture:
-    """A graph in the making: nodes in the order of their capture, and where each stream in it stands.
+    """A graph that is being captured: its nodes in the order of their capture, and its streams.
 
-    ``frontiers`` has, for every stream that takes part, the nodes that its next one will follow.
+    ``frontiers`` contains, for every stream that takes part, the nodes that its next node will follow.
     """
 
-    origin: Place
+    origin: StreamKey
     mode: int
     nodes: list[Node] = field(default_factory=list)
-    frontiers: dict[Place, tuple[int, ...]] = field(default_factory=dict)
-    left: tuple[int, ...] = ()  # the last nodes of streams that are gone
+    frontiers: dict[StreamKey, tuple[int, ...]] = field(default_factory=dict)
+    left: tuple[int, ...] = ()  # the last nodes of destroyed streams
     broken: bool = False
-    spoiler: str = ""  # in words: the call that broke it
-    remedy: str = ""  # where it is not the usual one
+    spoiler: str = ""  # the call that broke it, in words
+    remedy: str = ""  # if it is not the usual one
     ended: bool = False
     lines: ProgramLines = field(default_factory=ProgramLines)
     thread: int = field(default_factory=threading.get_ident)
 
     def add(
-        self, place: Place, operation: Operation, schedule: Schedule, source: SourceLine | None = None
+        self, stream: StreamKey, operation: Operation, schedule: Schedule, source: SourceLine | None = None
     ) -> None:
-        """Take in the next operation of a stream."""
-        node = Node(operation.released(), self.frontiers[place], place[0], schedule, place[1], source)
+        """Add the next operation of a stream as a node."""
+        node = Node(operation.released(), self.frontiers[stream], stream[0], schedule, stream[1], source)
         self.nodes.append(node)
-        self.frontiers[place] = (len(self.nodes) - 1,)
+        self.frontiers[stream] = (len(self.nodes) - 1,)
 
-    def spoil(self, what: str = "", remedy: str = "") -> None:
-        """Lose the graph; the call of the program that does so first is remembered, or `what` it was."""
+    def spoil(self, description: str = "", remedy: str = "") -> None:
+        """Invalidate the graph, and remember the call that does so (`description` replaces its name)."""
         if not self.broken:
             self.broken = True
             self.remedy = remedy
-            line, called = self.lines.here()
+            line, function_name = self.lines.here()
             if line is not None:
                 text = f", `{line.text}`" if line.text else ""
-                self.spoiler = f": {what or called or 'a call'} in {line}{text}"
+                self.spoiler = f": {description or function_name or 'a call'} in {line}{text}"
 
     def lost(self, driver: bool = False) -> CUDARuntimeError | CUDADriverError:
-        """The error for what is asked of a capture that is lost (901), with the call that broke it."""
+        """Return the error of a call on an invalidated capture (901), with the call that broke it."""
         return refusal(901, driver, self.spoiler, self.remedy)
 
-    def join(self, place: Place, after: tuple[int, ...]) -> None:
-        """Let the next node of a stream, which may be new here, follow these nodes too."""
-        self.frontiers[place] = tuple(sorted({*self.frontiers.get(place, ()), *after}))
+    def join(self, stream: StreamKey, after: tuple[int, ...]) -> None:
+        """Let the next node of a stream, which may be new, follow these nodes too."""
+        self.frontiers[stream] = tuple(sorted({*self.frontiers.get(stream, ()), *after}))
 
-    def leave(self, place: Place) -> None:
-        """A stream that took part is gone; the origin's must still wait for what it was given."""
-        self.left += self.frontiers.pop(place, ())
+    def leave(self, stream: StreamKey) -> None:
+        """Remove a destroyed stream; the capture must still wait for its last nodes."""
+        self.left += self.frontiers.pop(stream, ())
 
     def unjoined(self) -> bool:
-        """Whether the origin's stream would end before another one that takes part."""
+        """Return whether the capture's own stream would end before another one that takes part."""
         last = self.frontiers[self.origin]
-        reached = {*last, *self._before(last)}
-        ends = (self.left, *self.frontiers.values())
-        return any(number not in reached for after in ends for number in after)
+        joined = {*last, *self._before(last)}
+        last_nodes = (self.left, *self.frontiers.values())
+        return any(number not in joined for after in last_nodes for number in after)
 
     def _before(self, numbers: tuple[int, ...]) -> set[int]:
-        """The nodes that come before these, directly or not."""
-        found: set[int] = set()
-        todo = [before for number in numbers for before in self.nodes[number].after]
-        while todo:
-            number = todo.pop()
-            if number not in found:
-                found.add(number)
-                todo.extend(self.nodes[number].after)
-        return found
+        """Return the nodes that precede these, directly or indirectly."""
+        predecessors: set[int] = set()
+        pending = [before for number in numbers for before in self.nodes[number].after]
+        while pending:
+            number = pending.pop()
+            if number not in predecessors:
+                predecessors.add(number)
+                pending.extend(self.nodes[number].after)
+        return predecessors

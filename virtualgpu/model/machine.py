@@ -1,7 +1,7 @@
-"""The virtual machine: a host with one or more virtual GPUs, and which of them is current.
+"""The virtual machine: a host with one or more virtual GPUs, and the current one.
 
-Everything that changes while a program runs (memory, pools, streams, random state) hangs on a
-`Machine`, so that switching to another device starts afresh and tests stay independent.
+Everything that changes while a program runs (memory, pools, streams, random state) belongs to a
+`Machine`, so that switching to another device starts from a clean state and tests stay independent.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from virtualgpu.records.libraries import LibraryCall
 from virtualgpu.records.traffic.ports import LinkKind
 
 T = TypeVar("T")
-# Typical of what a CUDA context takes before the first allocation on data-centre GPUs.
+# Typical memory of a CUDA context before the first allocation on data-centre GPUs.
 CONTEXT_BYTES = 512 << 20
 
 
@@ -54,20 +54,20 @@ class VirtualDevice:
     memory : DeviceMemory
         Address space and live allocations.
     l2 : L2Contents
-        What of its arrays is in its L2 cache.
+        The arrays in its L2 cache.
     work : WorkQueue
-        Its streams: what they are given, and when it runs on the modelled clock.
+        Its streams, and the times of their work on the modelled clock.
     watchdog_s : float
-        Seconds of computing, on the host, after which a kernel counts as hung; with the default it goes on
+        Seconds of computing on the host after which a kernel counts as hung; with the default it continues
         as long as threads or blocks of it still end.
     idle_s : float, optional
-        The same of a kernel that neither stores nor prints anything new meanwhile, and of which nothing ends.
+        The same limit for a kernel that makes no progress: no new stores or output, and no thread ends.
     independent_threads : bool
-        Whether diverged lanes that wait for each other take turns, as on GPUs since Volta.
+        Whether diverged lanes that wait for each other can take turns, as on GPUs since Volta.
     block_order : callable, optional
-        Gives, for a number of blocks, the order in which kernels run them.
+        Returns, for a number of blocks, the order in which kernels run them.
     turns_seed : int, optional
-        From which it is drawn whose turn is next at a barrier; None: blocks take no turns.
+        Seed of the random turns of blocks at barriers; None: blocks take no turns.
     """
 
     def __init__(self, machine: Machine, device_id: int, info: DeviceInfo) -> None:
@@ -105,19 +105,20 @@ class VirtualDevice:
 
     @property
     def clock(self) -> HostClock:
+        """The machine's clock."""
         return self.machine.clock
 
     @property
     def schedule(self) -> Schedule:
-        """When its work runs."""
+        """The times of its work."""
         return self.work.schedule
 
     def kernel_ns(self, bytes_moved: float, flop: float = 0.0) -> float:
         """Modelled duration of a library kernel: the slower of its traffic and its arithmetic."""
-        memory = float(cost.memory_bound_ns(self.info, bytes_moved))
+        memory_ns = float(cost.memory_bound_ns(self.info, bytes_moved))
         if not flop or not self.info.fp32_tflops:
-            return memory
-        return max(memory, flop / (self.info.fp32_tflops * 1e3))
+            return memory_ns
+        return max(memory_ns, flop / (self.info.fp32_tflops * 1e3))
 
     def memset_ns(self, size_bytes: int) -> float:
         """Modelled duration of a memory set."""
@@ -130,13 +131,13 @@ class Machine:
     Parameters
     ----------
     infos : sequence of DeviceInfo
-        One entry a device.
+        One entry per device.
     stdout : callable
-        Receives what kernels ``printf``.
+        Receives the output of ``printf`` in kernels.
     onlooker : callable, optional
-        Makes who is told, while a launch runs, where it is.
+        Creates an observer that is told the position of a launch while it runs.
     links : str, optional
-        How the devices are joined (`virtualgpu.model.links.topology`); as such GPUs are sold, by default.
+        Topology of the links (`virtualgpu.model.links.topology`); by default that of such GPUs in products.
     """
 
     def __init__(
@@ -152,7 +153,7 @@ class Machine:
         self.stdout = stdout
         self.onlooker = onlooker
         self.kernel_launches = 0
-        # While somebody wants to know them: name, what it reads, what it writes.
+        # Library calls while they are recorded: name, arrays read, arrays written.
         self.library_calls: list[LibraryCall] | None = None
         self._operations = count(1)
         self._graphs = count(1)
@@ -160,18 +161,20 @@ class Machine:
         self.devices = [VirtualDevice(self, i, info) for i, info in enumerate(infos)]
         self.links = Links(self.devices, links)
         for device in self.devices:
-            device.memory.whose = self.device_at
+            device.memory.device_of = self.device_at
         self.allocator: Callable[[int], Any] | None = None
         self.pinned_allocator: Callable[[int], Any] | None = None
         self.pinned_ranges: dict[int, int] = {}
-        self.registered: set[int] = set()  # those of them that hostRegister locked
+        self.registered: set[int] = set()  # pinned ranges that hostRegister locked
         self.random_states: dict[int, Any] = {}
-        self.handles: dict[int, Any] = {}  # streams and events that the runtime's functions made
-        self.events: WeakValueDictionary[int, Any] = WeakValueDictionary()  # by the `ptr` somebody asked for
+        self.handles: dict[int, Any] = {}  # streams and events that the runtime's functions created
+        self.events: WeakValueDictionary[int, Any] = (
+            WeakValueDictionary()
+        )  # by `ptr`, for events whose `ptr` was read
         self._owned: dict[type, Any] = {}
         self._lock = threading.RLock()
         self.thread = threading.local()
-        # As CuPy reads it.
+        # The environment variable has CuPy's meaning.
         self.per_thread_default = os.environ.get("CUPY_CUDA_PER_THREAD_DEFAULT_STREAM", "0") not in ("", "0")
 
     @property
@@ -186,10 +189,11 @@ class Machine:
 
     @property
     def current_device(self) -> VirtualDevice:
+        """The current device of the calling thread."""
         return self.devices[self.current_device_id]
 
     def device(self, device_id: int) -> VirtualDevice:
-        """The device with a number.
+        """Return the device with a number.
 
         Raises
         ------
@@ -207,7 +211,7 @@ class Machine:
         return self.devices[device_id]
 
     def device_at(self, address: int) -> VirtualDevice | None:
-        """The device in whose memory an address lies; None for host memory."""
+        """Return the device whose memory contains an address; None for host memory."""
         for device in self.devices:
             base = device.memory.base_address
             if base <= address < base + device.memory.arena_bytes:
@@ -216,29 +220,35 @@ class Machine:
 
     @contextmanager
     def keeping(self, *settings: str) -> Iterator[None]:
-        """Give every device back at the end what it has now of some settings, such as ``"watchdog_s"``."""
-        before = [(device, name, getattr(device, name)) for device in self.devices for name in settings]
+        """Restore some settings of every device, such as ``"watchdog_s"``, at the end of the block."""
+        saved = [(device, name, getattr(device, name)) for device in self.devices for name in settings]
         try:
             yield
         finally:
-            for device, name, value in before:
+            for device, name, value in saved:
                 setattr(device, name, value)
 
     @contextmanager
     def stream_order(self, order: str, seed: int = 0) -> Iterator[None]:
-        """Hold the work of streams back until something waits for it, and run it in another lawful order.
+        """Delay the work of streams until something waits for it, and run it in another permitted order.
 
-        A program that lacks a wait then gets other results. Times are not modelled meanwhile. After an error
-        in the block, work that nothing has waited for does not run any more.
+        A program that lacks a wait then gets other results. Times are not modelled in the block. After an
+        error in the block, work that nothing has waited for does not run any more.
 
         Parameters
         ----------
         order, seed
             See `virtualgpu.model.orders.deferral.Deferral`.
         """
-        deferral = self.clock.deferral = Deferral(order, seed)
+        deferral = Deferral(order, seed)
+        self.clock.deferral = deferral
+
+        def run_before_free(_address: int, _size_bytes: int, is_allocation: bool) -> None:
+            if not is_allocation:
+                deferral.require()
+
         for device in self.devices:
-            device.memory.watched = lambda _address, _size, taken: None if taken else deferral.require()
+            device.memory.watched = run_before_free
         try:
             yield
             deferral.require()
@@ -248,27 +258,26 @@ class Machine:
                 device.memory.watched = None
 
     def own(self, kind: type[T], **arguments: Any) -> T:
-        """What the machine owns one of, such as its memory pool; made when first asked for."""
+        """Return the machine's single object of a type, such as its memory pool, created on demand."""
         with self._lock:
             if kind not in self._owned:
                 self._owned[kind] = kind(**arguments)
-            owned: T = self._owned[kind]
-            return owned
+            instance: T = self._owned[kind]
+            return instance
 
     def next_operation(self) -> int:
-        """Number of a new operation, CUPTI's correlation id."""
+        """Return the number of a new operation, CUPTI's correlation id."""
         return next(self._operations)
 
     def next_graph(self) -> int:
-        """Number of a new graph."""
+        """Return the number of a new graph."""
         return next(self._graphs)
 
     @property
     def in_use(self) -> bool:
-        """Whether anything was done on a device: allocated, copied or launched."""
-        return self.clock.now_ns > 0 or any(
-            d.memory.used_bytes > d.memory.context_bytes for d in self.devices
-        )
+        """Whether a device has been used: for an allocation, a copy or a launch."""
+        memories = [device.memory for device in self.devices]
+        return self.clock.now_ns > 0 or any(memory.used_bytes > memory.context_bytes for memory in memories)
 
     def count_launch(self) -> int:
         """Count one kernel launch and return the number of launches so far."""
@@ -277,8 +286,8 @@ class Machine:
             return self.kernel_launches
 
 
-class _Slot:
-    """The one current machine of the process."""
+class _CurrentMachine:
+    """Holder of the current machine of the process."""
 
     def __init__(self) -> None:
         self.machine: Machine | None = None
@@ -287,7 +296,7 @@ class _Slot:
         self.forked = False  # from a process that had used its machine
 
 
-_slot = _Slot()
+_slot = _CurrentMachine()
 
 
 def _after_fork() -> None:
@@ -299,13 +308,13 @@ if hasattr(os, "register_at_fork"):
 
 
 def current() -> Machine:
-    """The machine that ``cp`` works on; if none was chosen, one as `choice.device_infos` says.
+    """Return the machine that ``cp`` works on; by default one with the GPUs of `choice.device_infos`.
 
     Raises
     ------
     CUDARuntimeError
         Status 3, ``cudaErrorInitializationError``, in a process forked from one that had used its devices,
-        as with CUDA: the threads that run kernels, and a GPU's context, do not come along.
+        as with CUDA: the threads that run kernels, and a GPU's context, are not inherited.
     """
     if _slot.forked:
         raise CUDARuntimeError(
@@ -331,12 +340,12 @@ def use(machine: Machine) -> None:
 
 
 def use_device(name: str | None = None, count: int | None = None, links: str | None = None) -> None:
-    """Make a new machine with the GPUs that `choice.device_infos` says the current one."""
+    """Create a machine with the GPUs of `choice.device_infos`, and make it the current one."""
     from virtualgpu.model.choice import device_infos
 
     use(Machine(device_infos(name, count), links=check_links(links)))
 
 
-def of_thread() -> dict[str, Any]:
-    """What the calling thread keeps whichever machine is current, by name."""
+def thread_state() -> dict[str, Any]:
+    """Return the state of the calling thread by name; it does not depend on the current machine."""
     return _slot.thread.__dict__

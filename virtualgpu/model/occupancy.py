@@ -27,7 +27,7 @@ def partitions_per_sm(capability: tuple[int, int]) -> int:
 
 
 def shared_allocation_unit_bytes(capability: tuple[int, int]) -> int:
-    """Shared memory is handed to blocks in units of 128 bytes, 256 before compute capability 8.0."""
+    """Allocation unit of shared memory in bytes: 128, but 256 before compute capability 8.0."""
     return 128 if capability >= (8, 0) else 256
 
 
@@ -39,7 +39,7 @@ def occupancy(
     *,
     provenance: Provenance | None = None,
 ) -> Occupancy:
-    """How many blocks of one kernel an SM can hold at once, and what stops it from holding more.
+    """Return the number of blocks of one kernel that an SM can hold at once, and the limiting resources.
 
     Parameters
     ----------
@@ -58,8 +58,8 @@ def occupancy(
     Returns
     -------
     Occupancy
-        With 0 blocks where one block alone breaks a limit. A kernel that uses no shared memory or
-        no registers is counted with one allocation unit, which never limits.
+        With 0 blocks if a single block exceeds a limit. A kernel without shared memory or registers is
+        counted with one allocation unit, which never limits.
     """
     if block_threads < 1:
         raise ValueError(f"A block has at least 1 thread, not {block_threads}; pass a positive block size.")
@@ -88,24 +88,26 @@ def occupancy(
 
 def _register_limit(info: DeviceInfo, warps: int, registers_per_thread: int) -> int:
     partitions = partitions_per_sm(info.compute_capability)
-    per_warp = _round_up(max(registers_per_thread, 1) * WARP_SIZE, REGISTER_ALLOCATION_UNIT)
+    registers_per_warp = _round_up(max(registers_per_thread, 1) * WARP_SIZE, REGISTER_ALLOCATION_UNIT)
     # CUDA lets no block run on 6.0 that the other Pascals, with 4 partitions, could not hold.
-    assumed_per_block = per_warp * _round_up(warps, 4)
+    assumed_per_block = registers_per_warp * _round_up(warps, 4)
     max_registers_per_thread = 255 if info.compute_capability < (7, 0) else 256
     if registers_per_thread > max_registers_per_thread or assumed_per_block > info.registers_per_block:
         return 0
-    warps_per_partition = (info.registers_per_sm // partitions) // per_warp
+    warps_per_partition = (info.registers_per_sm // partitions) // registers_per_warp
     return warps_per_partition * partitions // warps
 
 
 def _shared_limit(info: DeviceInfo, shared_bytes: int) -> int:
-    unit = shared_allocation_unit_bytes(info.compute_capability)
-    allocated = max(_round_up(shared_bytes + info.reserved_shared_per_block_bytes, unit), unit)
+    unit_bytes = shared_allocation_unit_bytes(info.compute_capability)
+    allocated_bytes = max(
+        _round_up(shared_bytes + info.reserved_shared_per_block_bytes, unit_bytes), unit_bytes
+    )
     opted_in = shared_bytes > info.shared_per_block_bytes
-    limit = info.shared_per_block_optin_bytes if opted_in else info.shared_per_block_bytes
-    if allocated > limit + info.reserved_shared_per_block_bytes:
+    limit_bytes = info.shared_per_block_optin_bytes if opted_in else info.shared_per_block_bytes
+    if allocated_bytes > limit_bytes + info.reserved_shared_per_block_bytes:
         return 0
-    return info.shared_per_sm_bytes // allocated
+    return info.shared_per_sm_bytes // allocated_bytes
 
 
 def _round_up(value: int, unit: int) -> int:

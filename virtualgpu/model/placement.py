@@ -1,9 +1,9 @@
-"""Which SM runs which block, and when: the work distributor of the virtual GPU.
+"""Placement of blocks on SMs in time: the work distributor of the virtual GPU.
 
-Blocks start in order of their number. The first wave goes round the SMs, one block each, until
-every slot is taken; after that a block goes to the slot that becomes free first. Real GPUs number
-their SMs in an order of their own (pairs of SMs, spread over the chip); the virtual GPU goes by
-number, which changes the picture's rows but not its waves.
+Blocks start in order of their number. The first wave fills the SMs in turn, one block each, until every slot
+is occupied; after that a block starts in the slot that becomes free first. Real GPUs fill their SMs in
+another order (pairs of SMs, spread over the chip); the virtual GPU uses their numbers, which changes the rows
+of the picture but not its waves.
 """
 
 from __future__ import annotations
@@ -43,69 +43,69 @@ def place_blocks(
     slots = sm_count * blocks_per_sm
     if not blocks:
         return np.empty(0, np.int32), np.empty(0), np.empty(0)
-    number = np.arange(blocks)
+    block_numbers = np.arange(blocks)
     if blocks <= slots or np.ptp(duration_ns) == 0.0:
         wave_ns = max(float(duration_ns[0]), slots * dispatch_ns)
-        start = number % slots * dispatch_ns + number // slots * wave_ns
-        sm = number % slots % sm_count
+        start_ns = block_numbers % slots * dispatch_ns + block_numbers // slots * wave_ns
+        sms = block_numbers % slots % sm_count
     elif blocks <= MAX_EXACT_BLOCKS:
-        slot, start = _list_schedule(duration_ns, slots, dispatch_ns)
-        sm = slot % sm_count
+        slot_numbers, start_ns = _list_schedule(duration_ns, slots, dispatch_ns)
+        sms = slot_numbers % sm_count
     else:
-        slot, start = _batch_schedule(duration_ns, slots, dispatch_ns)
-        sm = slot % sm_count
-    return sm.astype(np.int32), start, start + duration_ns
+        slot_numbers, start_ns = _batch_schedule(duration_ns, slots, dispatch_ns)
+        sms = slot_numbers % sm_count
+    return sms.astype(np.int32), start_ns, start_ns + duration_ns
 
 
 def _list_schedule(
     duration_ns: npt.NDArray[np.float64], slots: int, dispatch_ns: float
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    # One integer holds when a slot becomes free (in ps) and which slot it is: heaps of integers
-    # are several times faster than heaps of tuples.
-    durations = np.maximum(np.rint(duration_ns * 1000), 1).astype(np.int64).tolist()
-    step = round(dispatch_ns * 1000)
-    starts = [0] * len(durations)
-    chosen = list(range(len(durations)))
+    # One integer contains the time when a slot becomes free (in ps) and its number: heaps of integers are
+    # several times faster than heaps of tuples.
+    durations_ps = np.maximum(np.rint(duration_ns * 1000), 1).astype(np.int64).tolist()
+    step_ps = round(dispatch_ns * 1000)
+    starts_ps = [0] * len(durations_ps)
+    slot_numbers = list(range(len(durations_ps)))
     heap = []
     for block in range(slots):
-        starts[block] = block * step
-        heap.append((starts[block] + durations[block]) * slots + block)
+        starts_ps[block] = block * step_ps
+        heap.append((starts_ps[block] + durations_ps[block]) * slots + block)
     heapq.heapify(heap)
-    replace = heapq.heapreplace
-    earliest = starts[slots - 1]
-    for block in range(slots, len(durations)):
-        free, slot = divmod(heap[0], slots)
-        earliest += step
-        if free > earliest:
-            earliest = free
-        starts[block] = earliest
-        chosen[block] = slot
-        replace(heap, (earliest + durations[block]) * slots + slot)
-    return np.array(chosen, np.int64), np.array(starts, np.float64) / 1000
+    heap_replace = heapq.heapreplace
+    earliest_ps = starts_ps[slots - 1]
+    for block in range(slots, len(durations_ps)):
+        free_ps, slot = divmod(heap[0], slots)
+        earliest_ps += step_ps
+        if free_ps > earliest_ps:
+            earliest_ps = free_ps
+        starts_ps[block] = earliest_ps
+        slot_numbers[block] = slot
+        heap_replace(heap, (earliest_ps + durations_ps[block]) * slots + slot)
+    return np.array(slot_numbers, np.int64), np.array(starts_ps, np.float64) / 1000
 
 
 def _batch_schedule(
     duration_ns: npt.NDArray[np.float64], slots: int, dispatch_ns: float
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
     blocks = int(duration_ns.size)
-    batch = max(slots // 8, 1)
-    start = np.empty(blocks)
-    chosen = np.empty(blocks, np.int64)
-    free = np.zeros(slots)
+    batch_size = max(slots // 8, 1)
+    start_ns = np.empty(blocks)
+    slot_numbers = np.empty(blocks, np.int64)
+    free_ns = np.zeros(slots)
     order = np.arange(slots)
-    earliest = 0.0
-    spacing = np.arange(batch) * dispatch_ns
-    for first in range(0, blocks, batch):
-        count = min(batch, blocks - first)
-        if first >= slots:
-            order = np.argpartition(free, count - 1)[:count] if count < slots else np.arange(slots)
-            order = order[np.argsort(free[order], kind="stable")]
-            taken = order[:count]
+    earliest_ns = 0.0
+    spacing_ns = np.arange(batch_size) * dispatch_ns
+    for first_block in range(0, blocks, batch_size):
+        count = min(batch_size, blocks - first_block)
+        if first_block >= slots:
+            order = np.argpartition(free_ns, count - 1)[:count] if count < slots else np.arange(slots)
+            order = order[np.argsort(free_ns[order], kind="stable")]
+            batch_slots = order[:count]
         else:
-            taken = np.arange(first, first + count) % slots
-        begin = np.maximum(np.maximum.accumulate(free[taken]), earliest + spacing[:count])
-        start[first : first + count] = begin
-        chosen[first : first + count] = taken
-        free[taken] = begin + duration_ns[first : first + count]
-        earliest = float(begin[-1]) + dispatch_ns
-    return chosen, start
+            batch_slots = np.arange(first_block, first_block + count) % slots
+        begin_ns = np.maximum(np.maximum.accumulate(free_ns[batch_slots]), earliest_ns + spacing_ns[:count])
+        start_ns[first_block : first_block + count] = begin_ns
+        slot_numbers[first_block : first_block + count] = batch_slots
+        free_ns[batch_slots] = begin_ns + duration_ns[first_block : first_block + count]
+        earliest_ns = float(begin_ns[-1]) + dispatch_ns
+    return slot_numbers, start_ns

@@ -1,12 +1,11 @@
-"""Streams of different priority: who runs when, if urgent kernels may overtake the blocks of others.
+"""Schedule of streams with different priorities, whose urgent kernels overtake the blocks of others.
 
-Without priorities each piece of work gets its place when it is given, for good. With them it cannot: a
-kernel that comes later may be more urgent than blocks which wait. So work is only noted, and planned when
-somebody asks for a time. What had begun before a later piece came stays as it was.
-
-Rules: blocks of a more urgent kernel are the next to be dealt out; blocks that run are never stopped, so the
-urgent kernel starts when the blocks of a wave end; a kernel that was overtaken goes on in what room is left.
-Copies take their engine in the order in which they can start, whatever their priority (CUDA Runtime API,
+Without priorities the times of each operation are final when it is submitted. With priorities they cannot be:
+a later kernel may be more urgent than blocks which wait. So work is only recorded, and planned when a time is
+needed. Work that had begun before later work was submitted stays unchanged.
+Rules: blocks of a more urgent kernel start next. Running blocks are never stopped, so the urgent kernel
+starts when the blocks of a wave end. A kernel that was overtaken continues on the free part of the SMs.
+Copies use their engine in the order in which they can start, whatever their priority (CUDA Runtime API,
 ``cudaStreamCreateWithPriority``).
 """
 
@@ -21,7 +20,7 @@ from itertools import accumulate
 from math import ceil, floor
 from typing import Literal
 
-# Who does a piece of work: the SMs, a copy engine of one direction, or nobody of the device (the host).
+# The engine of an operation: the SMs, a copy engine of one direction, or none of the device (the host).
 EngineName = Literal["compute", "to device", "to host", "none"]
 
 _TINY = 1e-9
@@ -29,10 +28,11 @@ _TINY = 1e-9
 
 @dataclass(slots=True, eq=False)
 class Work:
-    """One piece of work of a stream, and when it runs as planned.
+    """An operation of a stream, with its planned start and end.
 
-    ``after`` numbers what has to end first, ``floor_ns`` is when it could start otherwise; ``waves`` tells
-    how often its blocks fill the places they may have, and ``share`` how many of the device's these are.
+    ``after`` are the numbers of the operations that must end first, ``floor_ns`` is its earliest start
+    otherwise. ``waves`` is the number of times that its blocks fill their slots, ``share`` the part of the
+    device's slots that they can use.
     """
 
     number: int
@@ -50,163 +50,175 @@ class Work:
 
 @dataclass(slots=True, eq=False)
 class _Run:
-    """Work in the plan: what is left of it at full speed, and the room that it has since ``since_ns``."""
+    """Work in the plan: its remaining time at full speed, and its share of the engine since ``since_ns``."""
 
     work: Work
     left_ns: float
     waits_for: int = 0
-    room: float = 0.0
+    engine_share: float = 0.0
     since_ns: int = 0
-    next_ns: int = 0  # when it ends, or makes room
+    next_ns: int = 0  # when it ends, or yields
     yields: bool = False
     followers: list[_Run] = field(default_factory=list)
 
     @property
-    def turn(self) -> tuple[int, bool, int]:
+    def sort_key(self) -> tuple[int, bool, int]:
+        """Sort key of waiting work: urgency, whether it has not begun, and its number."""
         work = self.work
         urgency = work.priority if work.engine == "compute" else 0
         return urgency, work.start_ns < 0, work.number
 
-    def begin(self, now: int, room: float) -> None:
+    def begin(self, now_ns: int, engine_share: float) -> None:
+        """Start or continue the work on a share of its engine."""
         if self.work.start_ns < 0:
-            self.work.start_ns = now
-        self.room = room
-        self.since_ns = now
+            self.work.start_ns = now_ns
+        self.engine_share = engine_share
+        self.since_ns = now_ns
         self.yields = False
-        self.next_ns = now + max(ceil(self.left_ns * self.work.share / room - _TINY), 0)
+        self.next_ns = now_ns + max(ceil(self.left_ns * self.work.share / engine_share - _TINY), 0)
 
-    def pause(self, now: int) -> None:
-        self.left_ns -= (now - self.since_ns) * self.room / self.work.share
+    def pause(self, now_ns: int) -> None:
+        """Stop the work, and update its remaining time."""
+        self.left_ns -= (now_ns - self.since_ns) * self.engine_share / self.work.share
         if self.left_ns >= self.work.duration_ns - _TINY:
             self.work.start_ns = -1  # none of its blocks has begun
-        self.since_ns = now
+        self.since_ns = now_ns
 
-    def make_room(self, now: int) -> None:
-        """Stop dealing out blocks; those that run end with their wave."""
-        done = (now - self.since_ns) * self.room / self.work.share
-        wave = self.work.duration_ns / self.work.waves
-        rest = floor((self.left_ns - done) / wave + 1e-6) * wave
-        if rest > _TINY and not self.yields:
+    def yield_engine(self, now_ns: int) -> None:
+        """Start no more blocks; running blocks end with their wave."""
+        done_ns = (now_ns - self.since_ns) * self.engine_share / self.work.share
+        wave_ns = self.work.duration_ns / self.work.waves
+        rest_ns = floor((self.left_ns - done_ns) / wave_ns + 1e-6) * wave_ns
+        if rest_ns > _TINY and not self.yields:
             self.yields = True
-            self.next_ns = self.since_ns + ceil((self.left_ns - rest) * self.work.share / self.room - _TINY)
+            self.next_ns = self.since_ns + ceil(
+                (self.left_ns - rest_ns) * self.work.share / self.engine_share - _TINY
+            )
 
 
-Interval = tuple[int, int, float]  # start, end, and the share of an engine that is taken meanwhile
+Interval = tuple[int, int, float]  # start, end, and the share of an engine in use
 
 
-def plan(works: Sequence[Work], taken: Mapping[str, Sequence[Interval]] | None = None) -> None:
-    """Give each piece of work its start and end.
+def plan(works: Sequence[Work], reserved: Mapping[str, Sequence[Interval]] | None = None) -> None:
+    """Set the start and end of each operation.
 
     Parameters
     ----------
     works
-        In the order in which they were given.
+        The operations in the order in which they were submitted.
     taken
-        Engine -> what has its place already.
+        Engine -> intervals that are in use already.
     """
     runs = {work.number: _Run(work, float(work.duration_ns)) for work in works}
     arrivals: list[tuple[int, int]] = []
     for run in runs.values():
-        run.work.start_ns = run.work.end_ns = -1
+        run.work.start_ns = -1
+        run.work.end_ns = -1
         for number in set(run.work.after) & runs.keys():
             runs[number].followers.append(run)
             run.waits_for += 1
         if not run.waits_for:
             heapq.heappush(arrivals, (run.work.floor_ns, run.work.number))
     names = {work.engine for work in works}
-    engines = {name: _Engine(name, (taken or {}).get(name, ())) for name in names}
+    engines = {name: _Engine(name, (reserved or {}).get(name, ())) for name in names}
     for engine in engines.values():
         for time_ns in engine.changes:
             heapq.heappush(arrivals, (time_ns, -1))
     while True:
-        coming = [run.next_ns for engine in engines.values() for run in engine.running]
+        next_times = [run.next_ns for engine in engines.values() for run in engine.running]
         if arrivals:
-            coming.append(arrivals[0][0])
-        if not coming:
+            next_times.append(arrivals[0][0])
+        if not next_times:
             return
-        now = min(coming)
-        touched: set[EngineName] = set()
-        while arrivals and arrivals[0][0] <= now:
+        now_ns = min(next_times)
+        changed_engines: set[EngineName] = set()
+        while arrivals and arrivals[0][0] <= now_ns:
             _, number = heapq.heappop(arrivals)
             if number < 0:
-                touched.update(engines)
+                changed_engines.update(engines)
                 continue
             engines[runs[number].work.engine].add(runs[number])
-            touched.add(runs[number].work.engine)
+            changed_engines.add(runs[number].work.engine)
         for engine in engines.values():
-            for run in engine.due(now):
-                touched.add(engine.name)
+            for run in engine.remove_due(now_ns):
+                changed_engines.add(engine.name)
                 if run.work.end_ns < 0:
                     continue
-                for other in run.followers:
-                    other.waits_for -= 1
-                    if not other.waits_for:
-                        heapq.heappush(arrivals, (max(other.work.floor_ns, now), other.work.number))
-        if arrivals and arrivals[0][0] <= now:
-            for name in touched:
+                for follower in run.followers:
+                    follower.waits_for -= 1
+                    if not follower.waits_for:
+                        heapq.heappush(arrivals, (max(follower.work.floor_ns, now_ns), follower.work.number))
+        if arrivals and arrivals[0][0] <= now_ns:
+            for name in changed_engines:
                 engines[name].stale = True
             continue
         for name, engine in engines.items():
-            if name in touched or engine.stale:
-                engine.deal(now)
+            if name in changed_engines or engine.stale:
+                engine.start_waiting(now_ns)
 
 
 class _Engine:
-    """Who has it, and who waits for it, the most urgent first."""
+    """An engine with its running work, and its waiting work, the most urgent first."""
 
-    def __init__(self, name: EngineName, taken: Sequence[Interval]) -> None:
+    def __init__(self, name: EngineName, reserved: Sequence[Interval]) -> None:
         self.name = name
-        steps: defaultdict[int, float] = defaultdict(float)
-        for start, end, share in taken:
-            steps[start] += share
-            steps[end] -= share
-        self.changes = sorted(steps)
-        self._loads = [0.0, *accumulate(steps[time_ns] for time_ns in self.changes)]
+        share_changes: defaultdict[int, float] = defaultdict(float)
+        for start, end, share in reserved:
+            share_changes[start] += share
+            share_changes[end] -= share
+        self.changes = sorted(share_changes)
+        self._loads = [0.0, *accumulate(share_changes[time_ns] for time_ns in self.changes)]
         self.running: list[_Run] = []
         self._ready: list[_Run] = []
         self.stale = False
 
     def add(self, run: _Run) -> None:
-        insort(self._ready, run, key=lambda one: one.turn)
+        """Add work that is ready to the waiting work."""
+        insort(self._ready, run, key=lambda waiting: waiting.sort_key)
 
-    def due(self, now: int) -> list[_Run]:
-        """Take out what has ended or made room by now."""
-        found = [run for run in self.running if run.next_ns <= now]
-        for run in found:
+    def remove_due(self, now_ns: int) -> list[_Run]:
+        """Remove and return the work that has ended or yielded by now."""
+        due_runs = [run for run in self.running if run.next_ns <= now_ns]
+        for run in due_runs:
             self.running.remove(run)
             if run.yields:
-                run.pause(now)
+                run.pause(now_ns)
                 self.add(run)
             else:
-                run.work.end_ns = now
-        return found
+                run.work.end_ns = now_ns
+        return due_runs
 
-    def deal(self, now: int) -> None:
-        """Let those who wait begin, as far as there is room."""
+    def start_waiting(self, now_ns: int) -> None:
+        """Start waiting work as far as the engine is free."""
         self.stale = False
-        for run in [run for run in self.running if run.room < run.work.share - _TINY and not run.yields]:
-            self.running.remove(run)  # may have become able to take more
-            run.pause(now)
+        slowed = [run for run in self.running if run.engine_share < run.work.share - _TINY and not run.yields]
+        for run in slowed:
+            self.running.remove(run)  # it can possibly use more of the engine now
+            run.pause(now_ns)
             self.add(run)
-        limited = self.name != "none"
-        load = self._loads[bisect_right(self.changes, now)]
-        free = 1.0 - load - sum(run.room for run in self.running) if limited else 1.0
+        is_limited = self.name != "none"
+        load = self._loads[bisect_right(self.changes, now_ns)]
+        free_share = 1.0 - load - sum(run.engine_share for run in self.running) if is_limited else 1.0
         waiting = self._ready
         self._ready = []
         most_urgent: int | None = None
         for run in waiting:
-            urgency, fresh, _ = run.turn
-            overtaken = not fresh
+            urgency, is_fresh, _ = run.sort_key
+            was_overtaken = not is_fresh
             if most_urgent is not None and urgency > most_urgent:
                 self._ready.append(run)
-            elif not limited or run.work.share <= free + _TINY or (overtaken and free > 1e-3):
-                room = run.work.share if not limited else min(run.work.share, free)
-                run.begin(now, room)
+            elif (
+                not is_limited
+                or run.work.share <= free_share + _TINY
+                or (was_overtaken and free_share > 1e-3)
+            ):
+                engine_share = run.work.share if not is_limited else min(run.work.share, free_share)
+                run.begin(now_ns, engine_share)
                 self.running.append(run)
-                free -= room if limited else 0.0
+                free_share -= engine_share if is_limited else 0.0
             else:
                 self._ready.append(run)
                 most_urgent = urgency
-                for other in self.running if self.name == "compute" else ():
-                    if other.work.priority > urgency and other.work.waves > 1:
-                        other.make_room(now)
+                for running_work in self.running if self.name == "compute" else ():
+                    if running_work.work.priority > urgency and running_work.work.waves > 1:
+                        running_work.yield_engine(now_ns)

@@ -1,9 +1,9 @@
-"""The one door for device work: kernels, copies, memory sets and host functions, in the order of a stream.
+"""The single entry point of device work: kernels, copies, memory sets and host functions of streams.
 
-Whatever runs on a virtual device is an `Operation`. `WorkQueue.enqueue` numbers it, notes what it has to
-follow, and then lets it run: the operation itself says how long it took on the device, the device's
-schedule when. A stream that captures a graph keeps the operation instead, to run it at each launch of
-the graph.
+All work of a virtual device is an `Operation`. `WorkQueue.enqueue` numbers it, records the operations that it
+must follow, and runs it: the operation returns its duration on the device, and the device's schedule
+determines its start. A stream that captures a graph keeps the operation instead, and each launch of the graph
+runs it.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from virtualgpu.model.recording.watch import StreamPlace
 from virtualgpu.records import Activity
 from virtualgpu.records.acts import Work
 
-# What an operation that is held back is said to take: how long it really does shows when it runs.
-_DEFERRED_NS = 1_000.0
+# Assumed duration of a delayed operation, whose real duration is unknown until it runs.
+_DELAYED_NS = 1_000.0
 
 
 class WorkQueue:
-    """The streams of one device: the one way in for work.
+    """The streams of one device, and the entry point of its work.
 
     Parameters
     ----------
@@ -46,12 +46,12 @@ class WorkQueue:
     copy_engines : int
         Copy engines of the device.
     next_number : callable
-        Numbers the operations of the machine.
+        Returns the number of a new operation of the machine.
 
     Attributes
     ----------
     schedule : Schedule
-        When the work runs, and the log of what did.
+        The times of the work, and the log of operations that ran.
     """
 
     def __init__(
@@ -64,18 +64,20 @@ class WorkQueue:
         self._device_id = device_id
         self._clock = clock
         self._next_number = next_number
-        # No two streams of a machine have one handle.
+        # Streams of a machine have different handles.
         self.schedule = Schedule(clock, copy_engines, 0x1000 + (device_id << 32))
         self.captures: dict[int, Capture] = {}  # by the handles of the streams that take part
-        self._launched: dict[int, tuple[int, tuple[int, ...]]] = {}  # graphs' last launches: end, operations
+        self._last_launches: dict[
+            int, tuple[int, tuple[int, ...]]
+        ] = {}  # last launch of each graph: end, operations
 
     def enqueue(self, stream_id: int, operation: Operation) -> Activity | None:
-        """Give an operation to a stream; the host pays for the call.
+        """Submit an operation to a stream; the call takes time on the host.
 
         Returns
         -------
         Activity or None
-            When it ran; None if the stream captures a graph, of which it is now a node.
+            Record of its run; None if the stream captures a graph, of which it is now a node.
 
         Raises
         ------
@@ -100,7 +102,7 @@ class WorkQueue:
         watch = self._clock.watch
         deferral = self._clock.deferral
         if deferral is not None:
-            duration_ns = _DEFERRED_NS
+            duration_ns = _DELAYED_NS
         elif watch is None:
             duration_ns = operation.run()
         else:
@@ -128,22 +130,22 @@ class WorkQueue:
         return activity
 
     def settle(self, after: Iterable[int] | None = None) -> None:
-        """Somebody waits for these operations (None: for all that there are): what was held back runs."""
+        """Run delayed operations because something waits for the operations `after` (None: for all)."""
         if self._clock.deferral is not None:
             self._clock.deferral.require(after)
 
     def place(self, stream_id: int) -> StreamPlace:
-        """Which stream a handle means."""
+        """Return the stream of a handle."""
         handle = self.schedule.own_handle(stream_id)
         return StreamPlace(self._device_id, handle, self.schedule.queue(handle).blocking)
 
     @property
     def log(self) -> Sequence[Activity]:
-        """The last operations that ran, in the order in which they were given."""
+        """The last operations that ran, in the order of submission."""
         return self.schedule.log
 
     def destroy(self, stream_id: int) -> None:
-        """Forget a stream. A graph that it began to capture is lost, one that it joined is not."""
+        """Remove a stream. A graph that it began to capture is lost, but not one that it joined."""
         capture = self.captures.pop(stream_id, None)
         if capture is not None and not capture.ended:
             if capture.origin == (self._device_id, stream_id):
@@ -159,7 +161,7 @@ class WorkQueue:
     # Graphs
 
     def upload_graph(self, stream_id: int, upload_ns: float) -> None:
-        """Prepare a graph for its launches in a stream; the host pays for it.
+        """Prepare a graph for its launches in a stream, which takes time on the host.
 
         Raises
         ------
@@ -170,25 +172,25 @@ class WorkQueue:
         self.refuse_capturing(stream_id)
         begun_ns = self._clock.now_ns
         self._clock.advance(upload_ns)
-        self._told("cudaGraphUpload", begun_ns)
+        self._record_call("cudaGraphUpload", begun_ns)
 
     def launch_graph(
         self, stream_id: int, graph_id: int, nodes: Sequence[Node], upload_ns: float = 0.0
     ) -> None:
-        """Run the nodes of a graph, each when those it follows have ended.
+        """Run the nodes of a graph, each after the nodes that it follows.
 
         Parameters
         ----------
         stream_id, graph_id, nodes
-            Where, and what.
+            The stream, and the graph with its nodes.
         upload_ns
-            What the launch takes the host longer, because it is the first.
+            Additional host time of the first launch.
 
         Raises
         ------
         CUDARuntimeError
             Status 900, ``cudaErrorStreamCaptureUnsupported``, if the stream captures a graph itself; 1 if
-            memory that an earlier launch allocated is still there.
+            memory that an earlier launch allocated is still in use.
         """
         self.check_legacy(stream_id)
         self.refuse_capturing(stream_id)
@@ -200,8 +202,8 @@ class WorkQueue:
         self._clock.advance(cost.graph_launch_ns(len(nodes)))
         # "Each launch is ordered behind both any previous work in stream and any previous launches of
         # graphExec" (CUDA Runtime API, cudaGraphLaunch).
-        last_end_ns, launched = self._launched.get(graph_id, (0, ()))
-        before = (*self.schedule.point(stream_id).after, *launched)
+        last_end_ns, previous_operations = self._last_launches.get(graph_id, (0, ()))
+        before = (*self.schedule.point(stream_id).after, *previous_operations)
         ready_ns = max(self.schedule.ready_ns(stream_id), last_end_ns) + round(cost.GRAPH_START_NS)
         ran: list[Activity] = []
         works: list[Work] = []
@@ -211,23 +213,28 @@ class WorkQueue:
                 number = self._next_number()
                 operation = node.operation
                 if self._clock.deferral is not None:
-                    duration_ns = _DEFERRED_NS
+                    duration_ns = _DELAYED_NS
                 elif watch is None:
                     duration_ns = operation.run()
                 else:
                     place = StreamPlace(node.device_id, node.stream_id)
                     duration_ns, work = watch.node(place, number, operation, node.source)
                     works.append(work)
-                followed = [ran[i] for i in node.after]
-                spaced = (max(a.end_ns, a.start_ns + round(cost.GRAPH_NODE_NS)) for a in followed)
+                followed = [ran[index] for index in node.after]
+                node_ready_ns = ready_ns
+                if followed:
+                    node_ready_ns = max(
+                        max(activity.end_ns, activity.start_ns + round(cost.GRAPH_NODE_NS))
+                        for activity in followed
+                    )
                 start, end = node.schedule.place_at(
-                    max(spaced, default=ready_ns),
+                    node_ready_ns,
                     operation.engine,
                     duration_ns,
                     operation.sm_share,
                     operation.passage.engines,
                 )
-                after = tuple(a.correlation_id for a in followed) or before
+                after = tuple(activity.correlation_id for activity in followed) or before
                 activity = operation.activity(node.device_id, stream_id, number, start, end, after)
                 ran.append(replace(activity, graph_id=graph_id, graph_node_id=node_id))
                 operation.passage.noted(ran[-1])
@@ -238,47 +245,54 @@ class WorkQueue:
                     node.schedule.log.append(ran[-1])
         finally:
             inner = {number for activity in ran for number in activity.after}
-            last = tuple(a.correlation_id for a in ran if a.correlation_id not in inner)
+            last = tuple(activity.correlation_id for activity in ran if activity.correlation_id not in inner)
             end_ns = max((activity.end_ns for activity in ran), default=ready_ns)
             self.schedule.extend(stream_id, end_ns, last or before)
-            self._launched[graph_id] = end_ns, last or before
+            self._last_launches[graph_id] = end_ns, last or before
             if watch is not None:
-                edges = ((first, n) for n, node in enumerate(nodes[: len(works)]) for first in node.after)
+                edges = (
+                    (source, target)
+                    for target, node in enumerate(nodes[: len(works)])
+                    for source in node.after
+                )
                 watch.launched(self.place(stream_id), works, edges, graph_id)
             if self._clock.recorder is not None:
-                told = [
-                    each for each, node in zip(ran, nodes, strict=False) if node.operation.node_kind is None
+                recorded = [
+                    activity
+                    for activity, node in zip(ran, nodes, strict=False)
+                    if node.operation.node_kind is None
                 ]
-                self._clock.recorder.ran_graph(told, self.schedule.queue(stream_id), begun_ns)
+                self._clock.recorder.ran_graph(recorded, self.schedule.queue(stream_id), begun_ns)
 
     def begin_capture(self, stream_id: int, mode: int = RELAXED_MODE) -> None:
-        """Let a stream keep what it is given as the nodes of a graph.
+        """Begin a capture: later operations of the stream become the nodes of a graph.
 
         Raises
         ------
         CUDARuntimeError
-            Status 401, ``cudaErrorIllegalState``, if it does already.
+            Status 401, ``cudaErrorIllegalState``, if the stream captures already.
         """
-        under_way = self.captures.get(stream_id)
-        if under_way is not None and not under_way.ended:
+        capture = self.captures.get(stream_id)
+        if capture is not None and not capture.ended:
             raise CUDARuntimeError(
                 401,
                 "cudaErrorIllegalState",
                 "the operation cannot be performed in the present state: the stream is capturing already; "
                 "end_capture() first.",
             )
-        place = (self._device_id, stream_id)
-        self.captures[stream_id] = Capture(place, mode, frontiers={place: ()})
-        self._told("cudaStreamBeginCapture")
+        stream = (self._device_id, stream_id)
+        self.captures[stream_id] = Capture(stream, mode, frontiers={stream: ()})
+        self._record_call("cudaStreamBeginCapture")
 
     def end_capture(self, stream_id: int) -> Capture:
-        """The finished graph; every stream that took part is an ordinary one again.
+        """End a capture, and return the finished graph.
 
         Raises
         ------
         CUDARuntimeError
-            Status 401 if the stream does not capture, 901 if an error has spoilt the graph, 903 for a
-            stream that only joined, 904 if one that joined was not waited for, 908 in another thread.
+            Status 401 if the stream does not capture, 901 if an error has invalidated the graph, 903 for a
+            stream that only joined, 904 if the capture did not wait for one that joined, 908 in another
+            thread.
         """
         capture = self.captures.get(stream_id)
         if capture is None:
@@ -294,7 +308,7 @@ class WorkQueue:
         begun_ns = self._clock.now_ns
         if not capture.broken:
             self._clock.advance(INSTANTIATE_NS + len(capture.nodes) * INSTANTIATE_NODE_NS)
-        self._told("cudaStreamEndCapture", begun_ns)
+        self._record_call("cudaStreamEndCapture", begun_ns)
         if capture.mode != RELAXED_MODE and capture.thread != threading.get_ident():
             raise refusal(908)
         if capture.broken:
@@ -304,12 +318,12 @@ class WorkQueue:
         return capture
 
     def capturing(self, stream_id: int, driver: bool = False) -> Capture | None:
-        """The capture that a stream takes part in, if any.
+        """Return the capture that a stream takes part in, if any.
 
         Raises
         ------
         CUDADriverError, CUDARuntimeError
-            Status 901, if an error has spoilt it.
+            Status 901, if an error has invalidated it.
         """
         capture = self.captures.get(stream_id)
         if capture is None:
@@ -322,7 +336,7 @@ class WorkQueue:
         return capture
 
     def join(self, stream_id: int, capture: Capture, after: tuple[int, ...]) -> None:
-        """Let a stream wait for nodes of a capture, and take part in it from then on.
+        """Let a stream wait for nodes of a capture, and join the capture.
 
         Raises
         ------
@@ -331,9 +345,9 @@ class WorkQueue:
         """
         if stream_id in (LEGACY_QUEUE, LEGACY_ALIAS):
             raise self.spoil(capture, 906)
-        own = self.capturing(stream_id)
-        if own is not None and own is not capture:
-            own.spoil()
+        own_capture = self.capturing(stream_id)
+        if own_capture is not None and own_capture is not capture:
+            own_capture.spoil()
             raise self.spoil(capture, 902)
         if capture.broken:
             raise capture.lost()
@@ -342,24 +356,24 @@ class WorkQueue:
 
     @staticmethod
     def spoil(capture: Capture, status: int, remedy: str = "") -> CUDARuntimeError | CUDADriverError:
-        """Invalidate a capture, and return the error that did it."""
+        """Invalidate a capture, and return the error that caused it."""
         capture.spoil()
         return refusal(status, remedy=remedy)
 
     def active(self) -> list[Capture]:
-        """The captures that streams of this device take part in."""
-        for stream_id in [s for s, capture in self.captures.items() if capture.ended]:
+        """Return the captures that streams of this device take part in."""
+        for stream_id in [handle for handle, capture in self.captures.items() if capture.ended]:
             del self.captures[stream_id]
         return list(dict.fromkeys(self.captures.values()))
 
     def refuse_capturing(self, stream_id: int) -> None:
-        """Refuse what no stream may be asked while it captures (status 900, or 901 for a spoilt graph)."""
+        """Raise the error of a call that is not permitted while a stream captures (status 900 or 901)."""
         capture = self.capturing(stream_id)
         if capture is not None:
             raise self.spoil(capture, 900)
 
     def synchronize(self) -> None:
-        """Let the host wait for everything on the device.
+        """Let the host wait for all work of the device.
 
         Raises
         ------
@@ -381,13 +395,13 @@ class WorkQueue:
                 "CONTEXT_SYNCHRONIZE", "cudaDeviceSynchronize", begun_ns, self._device_id, None
             )
 
-    def _told(self, call: str, begun_ns: int | None = None) -> None:
-        """Tell an open timeline of a call that returns now, and began then or takes no time."""
+    def _record_call(self, call: str, begun_ns: int | None = None) -> None:
+        """Record a call that returns now on an open timeline; without `begun_ns` it takes no time."""
         if self._clock.recorder is not None:
             self._clock.recorder.called(call, self._clock.now_ns if begun_ns is None else begun_ns)
 
     def check_legacy(self, stream_id: int, driver: bool = False, spoils: bool = True) -> None:
-        """Refuse work in the legacy default stream while a stream that it waits for captures (906)."""
+        """Raise error 906 for work in the legacy default stream while a stream that it waits for captures."""
         if stream_id not in (LEGACY_QUEUE, LEGACY_ALIAS) or not self.captures:
             return
         for capture in self.active():

@@ -16,7 +16,7 @@ from virtualgpu.engine.ir.compiled import address_of, at, call, load64, lowest, 
 from virtualgpu.engine.machine import jit
 from virtualgpu.engine.observe.results import unlinear
 from virtualgpu.errors import GpulabError
-from virtualgpu.model.recording.checking import Watching
+from virtualgpu.model.recording.checking import MachineObserver
 from virtualgpu.model.recording.program_lines import ProgramLines
 from virtualgpu.records.acts import Act, GraphLaunch, Region, Work
 from virtualgpu.records.faults.history import Write
@@ -74,7 +74,7 @@ def observer() -> jit.Library:
 
 
 class History:
-    """Notes the writes to an element of one device; `run_watched` and `see` are for `Watching`.
+    """Notes the writes to an element of one device; `run_watched` and `see` are for `MachineObserver`.
 
     Parameters
     ----------
@@ -256,7 +256,7 @@ def history_of(
             "What streams do is being watched already: ask for the history outside of that block."
         )
     history = History(device, address, dtype)
-    watching = Watching(device.machine, history.run_watched)
+    watching = MachineObserver(device.machine, history.run_watched)
     watching.start(history.see)
     error = None
     try:

@@ -168,7 +168,7 @@ class Touched:
         unit = 1 << int(self._shifts[number])
         size = int(self._ends[number]) - start
         label = _label(self._device, start)
-        memory = HOST if self._device.memory.is_lent(start) else self._device.id
+        memory = HOST if self._device.memory.is_host_address(start) else self._device.id
         if label.startswith(_PRIVATE):
             return
         marked = np.zeros(len(self._maps[number]) + 2, np.int8)

@@ -66,10 +66,10 @@ def run(_: Any, pickled: bytes, returns: bool, blocking: bool, watchdog_s: float
         if seen["status"]:
             seen["sticky"] = _again(cp) == seen["status"]
         fault = late.fault if late is not None else None
-        if late is not None and late.given is not None and fault is not None:
+        if late is not None and late.faulty_launch is not None and fault is not None:
             site = fault.site
             seen["given"] = {
-                "given": tuple(late.given),
+                "given": tuple(late.faulty_launch),
                 "kernel": site.kernel,
                 "said": str(fault),
                 "place": (site.line, site.source_text, site.block, site.thread),

@@ -87,8 +87,8 @@ def address(drawn: Draw, size: Any, block: Dim3) -> Case:
     # Without it, blocks and threads that are numbered otherwise would leave the same: of all coordinates, y
     # alone tells every other order from x, y, z.
     of_block = blocks // size[0] % size[1]
-    of_thread = in_block // block[0] % block[1]
-    wanted["row"] = (of_block[:, None] * block[1] + of_thread).astype(np.int32).ravel()
+    thread_state = in_block // block[0] % block[1]
+    wanted["row"] = (of_block[:, None] * block[1] + thread_state).astype(np.int32).ravel()
     return Case(size, {}, wanted)
 
 

@@ -311,7 +311,7 @@ class ndarray(Operators, FunctionMethods, Exports):  # noqa: N801 - CuPy's name
         strides = np.empty_like(self._host, order=order).strides  # takes no memory: nothing writes to it
         result = ndarray(self.shape, self.dtype, strides=strides)
         source = self._mem.owner
-        host = self._host if source.memory.is_lent(self._mem.ptr) else None
+        host = self._host if source.memory.is_host_address(self._mem.ptr) else None
         reach(source, result._mem.owner)
         copy(
             lambda: result._assign(self._host),

@@ -55,7 +55,9 @@ def run_kernel(
     if device.machine.library_calls is not None:
         call = name, tuple(map(_layout, sources)), tuple(map(_layout, results))
         device.machine.library_calls.append(call)
-    size_bytes_by_address = {a.ctypes.data: a.nbytes for a in arrays} if device.memory.reaches_out else {}
+    size_bytes_by_address = (
+        {a.ctypes.data: a.nbytes for a in arrays} if device.memory.uses_remote_memory else {}
+    )
     # CuPy's kernels have a thread for each element, in blocks of 128; a library's products fill the device.
     blocks = -(-max((a.size for a in arrays), default=0) // 128) if arrays and not flop else 0
     resident_blocks = device.info.sm_count * (device.info.max_warps_per_sm // 4)

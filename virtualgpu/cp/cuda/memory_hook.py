@@ -11,7 +11,7 @@ from virtualgpu.model import machine as _machine
 
 def get_memory_hooks() -> dict[str, MemoryHook]:
     """The calling thread's hooks by name, in the order in which they were entered."""
-    hooks: dict[str, MemoryHook] = _machine.of_thread().setdefault("memory_hooks", {})
+    hooks: dict[str, MemoryHook] = _machine.thread_state().setdefault("memory_hooks", {})
     return hooks
 
 

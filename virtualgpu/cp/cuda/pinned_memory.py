@@ -212,14 +212,14 @@ def _lock(machine: _machine.Machine, address: int, size: int) -> None:
     """Page-lock host memory: with unified addressing every device then reaches it at its own address."""
     machine.pinned_ranges[address] = size
     for device in machine.devices:
-        device.memory.lend(address, size)
+        device.memory.map_host_memory(address, size)
 
 
 def _unlock(machine: _machine.Machine, address: int) -> None:
     _unused(machine, address, machine.pinned_ranges.get(address, 0))
     machine.pinned_ranges.pop(address, None)
     for device in machine.devices:
-        device.memory.take_back(address)
+        device.memory.unmap_host_memory(address)
 
 
 def hostRegister(ptr: int, size: int, flags: int = 0) -> None:  # noqa: N802

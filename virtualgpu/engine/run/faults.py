@@ -103,7 +103,7 @@ def _explain(memory: DeviceMemory, fault: Fault) -> str:
     pointer = address if fault.base is None else fault.base
     if min(pointer, address) < _NULL_PAGE_BYTES:
         return "That is a null pointer: pass the array itself, or check the pointer before using it."
-    other = memory.whose(pointer)
+    other = memory.device_of(pointer)
     if other is not None and other.memory is not memory and memory.peer_of(pointer) is None:
         return (
             f"It is in the memory of device {other.id}, which a kernel of this device reaches only with peer "

@@ -163,7 +163,7 @@ class Watchdog:
         starts, ends = (column.tolist() for column in memory.live())
         workers = [worker for crew in self._crews for worker in list(crew.workers)]
         own = [array for worker in workers for array in worker.own_memory]
-        if memory.reaches_out or sum(ends) - sum(starts) + sum(a.nbytes for a in own) > _MOST_BYTES:
+        if memory.uses_remote_memory or sum(ends) - sum(starts) + sum(a.nbytes for a in own) > _MOST_BYTES:
             return None
         total = 0
         for start, end in zip(starts, ends, strict=True):

@@ -1,1 +1,1 @@
-"""The device's caches: how large they are, and what they hold."""
+"""The device's caches: their sizes and their contents."""

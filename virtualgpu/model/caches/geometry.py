@@ -1,4 +1,4 @@
-"""How large a GPU's caches are, and how much of an SM's memory a launch leaves to L1."""
+"""Cache sizes of a GPU, and the part of an SM's memory that a launch leaves to L1."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _UNIFIED: tuple[tuple[tuple[int, int], int, tuple[int, ...]], ...] = (
     ((7, 5), 96, (32, 64)),
     ((7, 0), 128, (0, 8, 16, 32, 64, 96)),
 )
-# Before Volta the two are apart: "Architecture" of compute capability 5.x and 6.x.
+# Before Volta the two are separate: "Architecture" of compute capability 5.x and 6.x.
 _SEPARATE_KIB = {(5, 0): 24, (5, 2): 24, (5, 3): 24, (6, 0): 24, (6, 1): 48, (6, 2): 48}
 
 
@@ -29,8 +29,8 @@ _SEPARATE_KIB = {(5, 0): 24, (5, 2): 24, (5, 3): 24, (6, 0): 24, (6, 1): 48, (6,
 class CacheSizes:
     """Bytes of each SM's L1 cache and of L2.
 
-    ``l2_parts`` is into how many parts L2 is divided, which each keep copies of what their SMs read;
-    ``merging_sms`` of how many SMs requests for the same sectors become one on their way there.
+    ``l2_parts`` is the number of parts of L2; each part keeps copies of the data that its SMs read.
+    ``merging_sms`` is the number of SMs whose requests for the same sectors are merged on the way to L2.
     """
 
     l1_bytes: int
@@ -40,18 +40,22 @@ class CacheSizes:
 
 
 def cache_sizes(info: DeviceInfo, shared_bytes: int, blocks_per_sm: int) -> CacheSizes:
-    """The caches as they are while blocks with so much shared memory each, the driver's included, run.
+    """Return the cache sizes while blocks run that use this much shared memory each (the driver's included).
 
-    The driver gives shared memory more than the blocks need which run at once: on an H200, the smallest of
-    its sizes of at least twice as much, up to 100 KiB, and of 4 KiB for each 1 KiB, up to 32 KiB.
+    The driver reserves more shared memory than the resident blocks need. On an H200 it chooses the smallest
+    available size that is at least twice the need, up to 100 KiB, and four times the need, up to 32 KiB.
     """
     capability = info.compute_capability
-    merging = 4 if capability >= (8, 0) else 0
-    parts = 2 if capability in ((8, 0), (9, 0), (10, 0), (10, 3)) else 1
+    merging_sms = 4 if capability >= (8, 0) else 0
+    l2_parts = 2 if capability in ((8, 0), (9, 0), (10, 0), (10, 3)) else 1
     if capability in _SEPARATE_KIB:
-        return CacheSizes(_SEPARATE_KIB[capability] * KIB, info.l2_bytes, parts, merging)
-    unified, carve_outs = next((size, outs) for since, size, outs in _UNIFIED if capability >= since)
-    needed = shared_bytes * blocks_per_sm
-    wanted = max(needed, min(2 * needed, 100 * KIB), min(4 * needed, 32 * KIB))
-    carve_out = next((kib for kib in carve_outs if kib * KIB >= wanted), carve_outs[-1])
-    return CacheSizes((unified - carve_out) * KIB, info.l2_bytes, parts, merging)
+        return CacheSizes(_SEPARATE_KIB[capability] * KIB, info.l2_bytes, l2_parts, merging_sms)
+    unified_kib, carve_outs_kib = next(
+        (size_kib, sizes_kib)
+        for first_capability, size_kib, sizes_kib in _UNIFIED
+        if capability >= first_capability
+    )
+    needed_bytes = shared_bytes * blocks_per_sm
+    target_bytes = max(needed_bytes, min(2 * needed_bytes, 100 * KIB), min(4 * needed_bytes, 32 * KIB))
+    shared_kib = next((kib for kib in carve_outs_kib if kib * KIB >= target_bytes), carve_outs_kib[-1])
+    return CacheSizes((unified_kib - shared_kib) * KIB, info.l2_bytes, l2_parts, merging_sms)

@@ -1,60 +1,64 @@
-"""What of a device's arrays is in its L2 cache, as far as the operations so far tell."""
+"""Estimate of the arrays in a device's L2 cache, from the operations so far."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-KEPT_ARRAYS = 256
+MAX_ARRAYS = 256
 
 
 class L2Contents:
-    """The arrays that were used last, up to the bytes that the cache keeps.
+    """The most recently used arrays, up to the number of bytes that the cache keeps.
 
     Parameters
     ----------
     usable_bytes : float
-        How much of the cache arrays can count on.
+        Part of the cache that arrays can occupy.
 
     Notes
     -----
-    Only arrays are told apart, by their addresses. One that no operation has named counts as there: it has
-    just been made.
+    Arrays are identified by their addresses. An array that no operation has used yet counts as cached,
+    because it has just been created.
     """
 
     def __init__(self, usable_bytes: float) -> None:
-        self._usable = int(usable_bytes)
-        self._there: dict[int, int] = {}  # bytes by address, last used last
-        self._gone: dict[int, None] = {}
+        self._usable_bytes = int(usable_bytes)
+        self._cached: dict[int, int] = {}  # bytes by address, most recent last
+        self._evicted: dict[int, None] = {}
 
     def resident(self, arrays: Mapping[int, int]) -> dict[int, int]:
-        """How many bytes of each of some arrays are there; all of a larger one, if it was used last."""
-        there = {address: size for address, size in self._there.items() if address in arrays}
-        found = {address: size for address, size in arrays.items() if address not in self._gone}
-        cut = {a: size for a, size in there.items() if size < min(arrays[a], self._usable) // 2}
-        return found | cut
+        """Return the cached bytes of each array; all of a larger array if it was the last one used."""
+        cached = {address: size for address, size in self._cached.items() if address in arrays}
+        complete = {address: size for address, size in arrays.items() if address not in self._evicted}
+        partial = {
+            address: size
+            for address, size in cached.items()
+            if size < min(arrays[address], self._usable_bytes) // 2
+        }
+        return complete | partial
 
     def touch(self, arrays: Mapping[int, int]) -> int:
-        """Use arrays (address -> bytes); how many bytes of them had to come from memory."""
-        cold = 0
+        """Use arrays (address -> bytes), and return the number of bytes that came from memory."""
+        missed_bytes = 0
         for address, size_bytes in arrays.items():
-            there = self._there.pop(address, 0)
-            if address in self._gone:
-                del self._gone[address]
-                cold += size_bytes
-            elif there:
-                cold += max(min(size_bytes, self._usable) - there, 0)
-            self._there[address] = min(size_bytes, self._usable)
-        excess = sum(self._there.values()) - self._usable
-        while excess > 0:
-            address = next(iter(self._there))
-            size_bytes = self._there[address]
-            if size_bytes > excess:
-                self._there[address] -= excess
+            cached = self._cached.pop(address, 0)
+            if address in self._evicted:
+                del self._evicted[address]
+                missed_bytes += size_bytes
+            elif cached:
+                missed_bytes += max(min(size_bytes, self._usable_bytes) - cached, 0)
+            self._cached[address] = min(size_bytes, self._usable_bytes)
+        excess_bytes = sum(self._cached.values()) - self._usable_bytes
+        while excess_bytes > 0:
+            address = next(iter(self._cached))
+            size_bytes = self._cached[address]
+            if size_bytes > excess_bytes:
+                self._cached[address] -= excess_bytes
                 break
-            del self._there[address]
-            self._gone[address] = None
-            excess -= size_bytes
-        for kept in (self._there, self._gone):
-            while len(kept) > KEPT_ARRAYS:
-                del kept[next(iter(kept))]
-        return cold
+            del self._cached[address]
+            self._evicted[address] = None
+            excess_bytes -= size_bytes
+        for table in (self._cached, self._evicted):
+            while len(table) > MAX_ARRAYS:
+                del table[next(iter(table))]
+        return missed_bytes

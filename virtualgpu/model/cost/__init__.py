@@ -1,4 +1,4 @@
-"""The virtual GPU's time model: what kernels, copies and calls of the host cost."""
+"""The virtual GPU's time model: costs of kernels, copies and host calls."""
 
 from virtualgpu.model.cost.collectives import CHANNELS, StepPrices, collective_ns, step_ns, step_prices
 from virtualgpu.model.cost.copies import copy_ns, memset_ns, pinned_gbps

@@ -1,7 +1,7 @@
-"""What a launch's time would be without each thing that costs it: the same model, priced again.
+"""Causes of a launch's time: the modelled time without each of them.
 
-Each remedy is a change of what a launch does (`KernelWork`) or of how it is laid on the device; the gain that
-is told of it is the ratio of two modelled times, never a threshold of a counter.
+Each remedy changes the work of a launch (`KernelWork`) or its placement on the device, and the time is
+modelled again. Its gain is the ratio of two modelled times, never a threshold of a counter.
 """
 
 from __future__ import annotations
@@ -25,82 +25,90 @@ from virtualgpu.model.placement import place_blocks
 from virtualgpu.records import SECTOR_BYTES, WARP_SIZE, AccessCounters, DeviceInfo, Occupancy
 from virtualgpu.records.launch.causes import Cause, CauseKind, LaunchCosts
 
-OVERLAPPED = 4.0  # independent pieces of work that a thread is given where it waits
-# bytes of a bank, and the most that a lane reads at once
-WORD = 4
-WORDS = 16
+OVERLAPPED_OPERATIONS = 4.0  # independent operations that a thread gets where it waits
+# bytes of a bank, and the most bytes that a lane reads at once
+WORD_BYTES = 4
+MAX_LOAD_BYTES = 16
 SHARED_CLK = 22.0
-IN_TILES = 0.9  # of reads of a tile, what registers do not save
-STRIDED = 2.0  # sectors over those that would do, from which on an access is uncoalesced before all else
-TILE = 16.0  # how often a tile in shared memory saves a read
+TILE_READ_SHARE = 0.9  # share of the reads of a tile that registers do not save
+STRIDED_SECTOR_RATIO = (
+    2.0  # ratio of sectors to ideal sectors from which an access counts mainly as uncoalesced
+)
+TILE_READS = 16.0  # number of reads that a tile in shared memory replaces
 DIVISION_ISSUED = 21.0  # machine instructions of an integer division
-USUAL_THREADS = 256  # of a block
-LEAST_WORK = 30.0  # instructions of a warp that is worth a thread block's start
-UNEVEN = 1.5  # longest block over the mean
-# What weighs less where a flaw of the kernel itself gains as much: graphs, and a last wave that is not full.
-ELSEWHERE = 1.3
-ROUNDED = 1.15
-# of a local access: instructions, ...
-ADDRESSED = 3.0
-KEPT_INDEXED = 0.7
-REGISTER_ROUNDS = 3.0
-# Functions of which there are intrinsics, and the share of their instructions that these save.
-_ACCURATE = re.compile(r"\b(?:pow|exp|exp2|exp10|log|log2|log10|sin|cos|tan|sincos)f?\s*\(")
+USUAL_THREADS = 256  # threads of a usual block
+LEAST_WORK = 30.0  # instructions of a warp that justify starting a thread block
+UNEVEN_RATIO = 1.5  # ratio of the longest block to the mean
+# Divisors of the gain of remedies outside the kernel: graphs, and a last wave that is not full.
+OUTSIDE_KERNEL_DIVISOR = 1.3
+PARTIAL_WAVE_DIVISOR = 1.15
+# Accesses to local memory: instructions of one, the share that must stay indexed, and the iterations of a
+# loop that overlap once the values are in registers.
+LOCAL_ACCESS_INSTRUCTIONS = 3.0
+INDEXED_SHARE = 0.7
+REGISTER_OVERLAP = 3.0
+# Functions that have intrinsics, and the share of their instructions that intrinsics save.
+_ACCURATE_FUNCTION = re.compile(r"\b(?:pow|exp|exp2|exp10|log|log2|log10|sin|cos|tan|sincos)f?\s*\(")
 INTRINSIC_SAVES = 0.7
-LEAST_GAIN = 1.02  # below it nothing is told
-GENERIC = ("in flight", "latency")  # what is left to say of a kernel when nothing particular is
+LEAST_GAIN = 1.02  # remedies below it are not reported
+GENERIC = ("in flight", "latency")  # causes of a kernel that has no particular one
 
 
 @dataclass(frozen=True)
-class Priced:
-    """A launch as it is laid on a device, with the stages of its time.
-
-    ``own`` and ``shared`` are those of its blocks (`kernels.own_ns`, `kernels.shared_ns`).
-    """
+class PricedLaunch:
+    """A launch placed on a device, with the stages of its time."""
 
     info: DeviceInfo
     work: KernelWork
-    per_sm: int
+    blocks_per_sm_limit: int
     block_threads: int
-    waits: float = 1.0  # share of what a block needs alone that is left
-    even: bool = False  # all slots work till the end
-    split: float = 1.0  # pieces that each block is cut into, on as many SMs as there are
-    joined: float = 1.0  # blocks that are made one
+    wait_share: float = 1.0  # remaining share of a block's own time
+    all_slots_busy: bool = False  # all slots work until the end
+    pieces_per_block: float = 1.0  # pieces of each block, on different SMs
+    merged_blocks: float = 1.0  # blocks that are merged into one
 
     @cached_property
     def own_ns(self) -> npt.NDArray[np.float64]:
-        own = kernels.own_ns(self.info, self.work)
-        return kernels.BLOCK_FLOOR_NS + (own - kernels.BLOCK_FLOOR_NS) * self.waits / self.split
+        full_ns = kernels.own_ns(self.info, self.work)
+        return (
+            kernels.BLOCK_FLOOR_NS
+            + (full_ns - kernels.BLOCK_FLOOR_NS) * self.wait_share / self.pieces_per_block
+        )
 
     @cached_property
     def durations_ns(self) -> npt.NDArray[np.float64]:
-        steady = kernels.steadiness(self.info, self.work, self.per_sm)
-        sm, chip = kernels.shared_ns(self.info, self.work, self.per_sm)
-        busy = min(max(self.work.blocks, 1), self.info.sm_count)
-        spread = min(self.split, self.info.sm_count / busy)
-        return kernels.overlapped_ns(self.own_ns, np.maximum(sm / spread, chip), steady)
+        steady_share = kernels.steadiness(self.info, self.work, self.blocks_per_sm_limit)
+        sm_ns, chip_ns = kernels.shared_ns(self.info, self.work, self.blocks_per_sm_limit)
+        busy_sms = min(max(self.work.blocks, 1), self.info.sm_count)
+        sms_per_block = min(self.pieces_per_block, self.info.sm_count / busy_sms)
+        return kernels.overlapped_ns(self.own_ns, np.maximum(sm_ns / sms_per_block, chip_ns), steady_share)
 
     @cached_property
     def time_ns(self) -> float:
-        """Of the kernel on the device."""
+        """Time of the kernel on the device in ns."""
         start_ns = kernels.kernel_start_ns(self.work)
-        dispatch_ns = kernels.dispatch_ns(self.info, round(self.block_threads * self.joined)) / self.joined
-        if self.even:
-            slots = min(self.info.sm_count * self.per_sm, max(self.work.blocks, 1))
+        dispatch_ns = (
+            kernels.dispatch_ns(self.info, round(self.block_threads * self.merged_blocks))
+            / self.merged_blocks
+        )
+        if self.all_slots_busy:
+            slots = min(self.info.sm_count * self.blocks_per_sm_limit, max(self.work.blocks, 1))
             work_ns = float(self.durations_ns.sum()) / slots
             return start_ns + max(work_ns, dispatch_ns * self.work.blocks)
-        _, _, end = place_blocks(self.durations_ns, self.info.sm_count, self.per_sm, dispatch_ns)
-        return start_ns + float(end.max(initial=0.0))
+        _, _, ends_ns = place_blocks(
+            self.durations_ns, self.info.sm_count, self.blocks_per_sm_limit, dispatch_ns
+        )
+        return start_ns + float(ends_ns.max(initial=0.0))
 
 
 def costs(info: DeviceInfo, work: KernelWork, occupancy: Occupancy, code: str = "") -> LaunchCosts:
-    """The stages of a launch's time, and what each cause of it costs, the most profitable remedy first.
+    """Return the stages of a launch's time, and its causes, the most profitable remedy first.
 
     `code` is the source that lines refer to.
     """
-    now = Priced(info, work, max(occupancy.blocks_per_sm, 1), math.prod(work.counters.block))
+    launch = PricedLaunch(info, work, max(occupancy.blocks_per_sm, 1), math.prod(work.counters.block))
     counters = work.counters
-    found = _Search(now, occupancy, code).found()
+    causes = _Search(launch, occupancy, code).causes()
     return LaunchCosts(
         provenance=info.as_virtual,
         kernel_name=counters.kernel_name,
@@ -108,36 +116,42 @@ def costs(info: DeviceInfo, work: KernelWork, occupancy: Occupancy, code: str = 
         block=counters.block,
         shared_bytes=counters.shared_bytes,
         sm_count=info.sm_count,
-        time_ns=now.time_ns,
+        time_ns=launch.time_ns,
         host_ns=launch_overhead_ns(info),
         occupancy=occupancy,
-        stages=_stages(now),
-        causes=tuple(sorted(found, key=lambda cause: -cause.remaining)),
+        stages=_stages(launch),
+        causes=tuple(sorted(causes, key=lambda cause: -cause.remaining)),
     )
 
 
-def _stages(now: Priced) -> dict[str, float]:
-    info = now.info
-    work = now.work
-    share = clock_ghz(info) * info.sm_count
-    busy = {name: clk / share for name, clk in kernels.sm_clk(info, work).items()}
-    slots = min(now.info.sm_count * now.per_sm, max(work.blocks, 1))
-    latency = float(now.own_ns.sum()) / slots
-    return {"start": kernels.kernel_start_ns(work), "latency": latency, **busy, **kernels.chip_ns(info, work)}
+def _stages(launch: PricedLaunch) -> dict[str, float]:
+    info = launch.info
+    work = launch.work
+    total_clocks = clock_ghz(info) * info.sm_count
+    busy_ns = {name: clk / total_clocks for name, clk in kernels.sm_clk(info, work).items()}
+    slots = min(launch.info.sm_count * launch.blocks_per_sm_limit, max(work.blocks, 1))
+    latency_ns = float(launch.own_ns.sum()) / slots
+    return {
+        "start": kernels.kernel_start_ns(work),
+        "latency": latency_ns,
+        **busy_ns,
+        **kernels.chip_ns(info, work),
+    }
 
 
-Change = Callable[[Priced], Priced]
+Change = Callable[[PricedLaunch], PricedLaunch]
 
 
 @dataclass(frozen=True)
 class _Search:
-    """Looks for what costs one launch time."""
+    """Search for the causes of one launch's time."""
 
-    now: Priced
+    launch: PricedLaunch
     occupancy: Occupancy
     code: str = ""
 
-    def found(self) -> list[Cause]:
+    def causes(self) -> list[Cause]:
+        """Return the causes whose remedy gains enough."""
         candidates = [
             *self._uncoalesced(),
             *self._rereading(),
@@ -152,20 +166,20 @@ class _Search:
             *self._waits(),
             *self._narrow(),
         ]
-        told = [(cause, change) for cause, change in candidates if cause.gain >= LEAST_GAIN]
+        remedies = [(cause, change) for cause, change in candidates if cause.gain >= LEAST_GAIN]
         particular = [
-            change for cause, change in told if cause.kind not in GENERIC or cause.detail == "narrow"
+            change for cause, change in remedies if cause.kind not in GENERIC or cause.detail == "narrow"
         ]
-        mended = self.now
+        improved = self.launch
         for change in particular:
-            mended = change(mended)
+            improved = change(improved)
         causes = []
-        for cause, change in told:
+        for cause, change in remedies:
             remaining = cause.gain
             if cause.kind in GENERIC and cause.detail != "narrow":
-                remaining = min(remaining, mended.time_ns / change(mended).time_ns)
-            if cause.kind == "tail" and cause.figures["longest"] < UNEVEN:
-                remaining /= ROUNDED
+                remaining = min(remaining, improved.time_ns / change(improved).time_ns)
+            if cause.kind == "tail" and cause.figures["longest"] < UNEVEN_RATIO:
+                remaining /= PARTIAL_WAVE_DIVISOR
             causes.append(replace(cause, remaining=remaining))
         return [*causes, *self._launch()]
 
@@ -178,214 +192,247 @@ class _Search:
         line: int = 0,
         **figures: float,
     ) -> tuple[Cause, Change]:
-        at = max(sites, key=lambda a: (a.sectors + a.wavefronts, a.requests), default=None)
+        worst_site = max(
+            sites, key=lambda access: (access.sectors + access.wavefronts, access.requests), default=None
+        )
         return Cause(
             kind=kind,
-            before_ns=self.now.time_ns,
-            after_ns=change(self.now).time_ns,
+            before_ns=self.launch.time_ns,
+            after_ns=change(self.launch).time_ns,
             detail=detail,
-            line=at.line if at else line,
-            column=at.column if at else 0,
-            text=at.text if at else "",
+            line=worst_site.line if worst_site else line,
+            column=worst_site.column if worst_site else 0,
+            text=worst_site.text if worst_site else "",
             figures=figures,
         ), change
 
     # --- memory -------------------------------------------------------------------------------------
     def _uncoalesced(self) -> list[tuple[Cause, Change]]:
         sites = [
-            a for a in self.now.work.of("load", "store") if a.space != "local" and a.sectors > a.ideal_sectors
+            access
+            for access in self.launch.work.of("load", "store")
+            if access.space != "local" and access.sectors > access.ideal_sectors
         ]
         if not sites:
             return []
-        pcs = {a.pc for a in sites}
-        loads = [a for a in sites if a.kind == "load"]
-        missed = sum(a.missed_sectors for a in loads)
-        ideal = sum(a.ideal_sectors for a in loads)
-        kept = min(1.0, ideal / missed) if missed else 1.0
+        pcs = {access.pc for access in sites}
+        loads = [access for access in sites if access.kind == "load"]
+        missed_sectors = sum(access.missed_sectors for access in loads)
+        ideal_sectors = sum(access.ideal_sectors for access in loads)
+        remaining_misses = min(1.0, ideal_sectors / missed_sectors) if missed_sectors else 1.0
 
-        def change(now: Priced) -> Priced:
+        def change(launch: PricedLaunch) -> PricedLaunch:
             return _accesses(
-                now,
-                lambda a: (
+                launch,
+                lambda access: (
                     replace(
-                        a,
-                        sectors=a.ideal_sectors,
-                        half_lines=-(-a.ideal_sectors // 2),
-                        missed_sectors=min(a.ideal_sectors, math.ceil(a.missed_sectors * kept))
-                        if kept < 1.0
-                        else min(a.missed_sectors, a.sectors),
+                        access,
+                        sectors=access.ideal_sectors,
+                        half_lines=-(-access.ideal_sectors // 2),
+                        missed_sectors=min(
+                            access.ideal_sectors, math.ceil(access.missed_sectors * remaining_misses)
+                        )
+                        if remaining_misses < 1.0
+                        else min(access.missed_sectors, access.sectors),
                     )
-                    if a.pc in pcs
-                    else a
+                    if access.pc in pcs
+                    else access
                 ),
             )
 
-        worst = _line_of(sites, lambda a: a.sectors - a.ideal_sectors)
+        worst_line = _line_of(sites, lambda access: access.sectors - access.ideal_sectors)
         return [
             self._cause(
                 "uncoalesced",
                 change,
-                worst,
-                sectors=_total(worst, "sectors") / _total(worst, "requests"),
-                ideal=_total(worst, "ideal_sectors") / _total(worst, "requests"),
-                lines=len({a.line for a in sites}),
+                worst_line,
+                sectors=_total(worst_line, "sectors") / _total(worst_line, "requests"),
+                ideal=_total(worst_line, "ideal_sectors") / _total(worst_line, "requests"),
+                lines=len({access.line for access in sites}),
             )
         ]
 
     def _rereading(self) -> list[tuple[Cause, Change]]:
-        work = self.now.work
-        loads = [a for a in work.of("load") if a.space in ("global", "generic")]
+        work = self.launch.work
+        loads = [access for access in work.of("load") if access.space in ("global", "generic")]
         candidates = [
-            a for a in loads if a.sectors < STRIDED * a.ideal_sectors and a.pc not in work.pace.chased
+            access
+            for access in loads
+            if access.sectors < STRIDED_SECTOR_RATIO * access.ideal_sectors
+            and access.pc not in work.pace.chased
         ]
-        # What is read again and again over the whole grid is so within blocks, too, where they are laid well.
-        asked = _total(candidates, "bytes_requested")
-        over_grid = math.sqrt(asked / max(work.arrays.total, 1))
+        # Data that the whole grid reads repeatedly is also read repeatedly within well-shaped blocks.
+        requested_bytes = _total(candidates, "bytes_requested")
+        reuse_over_grid = math.sqrt(requested_bytes / max(work.arrays.total, 1))
         sites = [
-            a
-            for a in candidates
-            if over_grid >= 2.0 or a.missed_sectors * SECTOR_BYTES * 2 <= a.bytes_requested
+            access
+            for access in candidates
+            if reuse_over_grid >= 2.0 or access.missed_sectors * SECTOR_BYTES * 2 <= access.bytes_requested
         ]
         if not sites:
             return []
-        pcs = {a.pc for a in sites}
+        pcs = {access.pc for access in sites}
         reuse = _total(sites, "bytes_requested") / max(_total(sites, "missed_sectors") * SECTOR_BYTES, 1)
-        reuse = max(reuse, over_grid)
-        saved = min(reuse, TILE)
-        tiles = _total(sites, "requests") / max(_total(loads, "requests"), 1)
+        reuse = max(reuse, reuse_over_grid)
+        reads_saved = min(reuse, TILE_READS)
+        tiled_share = _total(sites, "requests") / max(_total(loads, "requests"), 1)
 
-        def change(now: Priced) -> Priced:
+        def change(launch: PricedLaunch) -> PricedLaunch:
             tiled = _accesses(
-                now,
-                lambda a: (
+                launch,
+                lambda access: (
                     replace(
-                        a,
-                        requests=max(1, round(a.requests / saved)),
-                        sectors=max(1, round(a.sectors / saved)),
-                        missed_sectors=min(a.missed_sectors, round(a.sectors / saved)),
-                        half_lines=round(a.half_lines / saved),
-                        bytes_requested=round(a.bytes_requested / saved),
+                        access,
+                        requests=max(1, round(access.requests / reads_saved)),
+                        sectors=max(1, round(access.sectors / reads_saved)),
+                        missed_sectors=min(access.missed_sectors, round(access.sectors / reads_saved)),
+                        half_lines=round(access.half_lines / reads_saved),
+                        bytes_requested=round(access.bytes_requested / reads_saved),
                     )
-                    if a.pc in pcs
-                    else a
+                    if access.pc in pcs
+                    else access
                 ),
             )
-            # One pass of the banks each; where all lanes want one word, ptxas takes four of them at once.
-            kept = [
-                _as_shared(a, round(a.requests * share))
-                for a in now.work.accesses
-                if a.pc in pcs
-                for share in [WORD / WORDS if a.sectors == a.requests else IN_TILES * a.size_bytes / WORD]
+            # One pass of the banks each; where all lanes read one word, ptxas loads four of them at once.
+            shared_accesses = [
+                _as_shared(access, round(access.requests * share))
+                for access in launch.work.accesses
+                if access.pc in pcs
+                for share in [
+                    WORD_BYTES / MAX_LOAD_BYTES
+                    if access.sectors == access.requests
+                    else TILE_READ_SHARE * access.size_bytes / WORD_BYTES
+                ]
             ]
             counters = tiled.work.counters
-            work = replace(tiled.work, counters=replace(counters, accesses=(*counters.accesses, *kept)))
-            far = kernels.chain_clk(now.info, now.work)
-            near = _chain_at(now.work, SHARED_CLK)
-            nearer = min(1.0, (near + (far - near) / saved) / far)
-            waits = now.waits * (1.0 - tiles * (1.0 - nearer))
-            return replace(tiled, work=work, waits=waits * _scaled(now, tiled))
+            work = replace(
+                tiled.work, counters=replace(counters, accesses=(*counters.accesses, *shared_accesses))
+            )
+            memory_clk = kernels.chain_clk(launch.info, launch.work)
+            shared_clk = _chain_at(launch.work, SHARED_CLK)
+            latency_share = min(1.0, (shared_clk + (memory_clk - shared_clk) / reads_saved) / memory_clk)
+            wait_share = launch.wait_share * (1.0 - tiled_share * (1.0 - latency_share))
+            return replace(tiled, work=work, wait_share=wait_share * _wait_correction(launch, tiled))
 
-        worst = _line_of(sites, lambda a: a.requests)
-        return [self._cause("re-reading", change, worst, times=reuse, tile=saved)]
+        worst_line = _line_of(sites, lambda access: access.requests)
+        return [self._cause("re-reading", change, worst_line, times=reuse, tile=reads_saved)]
 
     def _conflicts(self) -> list[tuple[Cause, Change]]:
-        sites = [a for a in self.now.work.counters.accesses if a.space == "shared" and a.bank_conflicts > 0]
+        sites = [
+            access
+            for access in self.launch.work.counters.accesses
+            if access.space == "shared" and access.bank_conflicts > 0
+        ]
         if not sites:
             return []
-        pcs = {a.pc for a in sites}
+        pcs = {access.pc for access in sites}
 
-        def change(now: Priced) -> Priced:
-            return _accesses(now, lambda a: replace(a, wavefronts=a.ideal_wavefronts) if a.pc in pcs else a)
+        def change(launch: PricedLaunch) -> PricedLaunch:
+            return _accesses(
+                launch,
+                lambda access: (
+                    replace(access, wavefronts=access.ideal_wavefronts) if access.pc in pcs else access
+                ),
+            )
 
-        worst = _line_of(sites, lambda a: a.bank_conflicts)
-        requests = _total(worst, "requests")
+        worst_line = _line_of(sites, lambda access: access.bank_conflicts)
+        requests = _total(worst_line, "requests")
         return [
             self._cause(
                 "bank conflicts",
                 change,
-                worst,
-                wavefronts=_total(worst, "wavefronts") / requests,
-                ideal=_total(worst, "ideal_wavefronts") / requests,
+                worst_line,
+                wavefronts=_total(worst_line, "wavefronts") / requests,
+                ideal=_total(worst_line, "ideal_wavefronts") / requests,
             )
         ]
 
     def _atomics(self) -> list[tuple[Cause, Change]]:
-        work = self.now.work
-        sites = [a for a in work.of("atomic") if a.space != "shared" and a.sectors]
+        work = self.launch.work
+        sites = [access for access in work.of("atomic") if access.space != "shared" and access.sectors]
         if not sites:
             return []
-        pcs = {a.pc for a in sites}
-        groups = min(work.blocks, self.now.info.sm_count * self.now.per_sm)
+        pcs = {access.pc for access in sites}
+        groups = min(work.blocks, self.launch.info.sm_count * self.launch.blocks_per_sm_limit)
 
-        def fewer(a: AccessCounters) -> AccessCounters:
-            lanes = a.bytes_requested / a.size_bytes
-            words = max(work.arrays.smallest // a.size_bytes, 1)
-            # A block adds once to each word; to a single one a few of its warps' sums.
-            times = work.warps_per_block**0.75 if words == 1 else 1.0
-            share = min(1.0, groups * times * min(words, lanes / max(work.blocks, 1)) / lanes)
+        def with_fewer_lanes(access: AccessCounters) -> AccessCounters:
+            lanes = access.bytes_requested / access.size_bytes
+            words = max(work.arrays.smallest // access.size_bytes, 1)
+            # A block adds once to each word; to a single word it adds the sums of a few warps.
+            sums_per_block = work.warps_per_block**0.75 if words == 1 else 1.0
+            share = min(1.0, groups * sums_per_block * min(words, lanes / max(work.blocks, 1)) / lanes)
             return replace(
-                a,
-                requests=max(1, round(a.requests * share)),
-                sectors=max(1, round(a.sectors * share)),
-                bytes_requested=max(a.size_bytes, round(a.bytes_requested * share)),
+                access,
+                requests=max(1, round(access.requests * share)),
+                sectors=max(1, round(access.sectors * share)),
+                bytes_requested=max(access.size_bytes, round(access.bytes_requested * share)),
             )
 
-        def change(now: Priced) -> Priced:
-            return _accesses(now, lambda a: fewer(a) if a.pc in pcs else a)
+        def change(launch: PricedLaunch) -> PricedLaunch:
+            return _accesses(launch, lambda access: with_fewer_lanes(access) if access.pc in pcs else access)
 
-        worst = _line_of(sites, lambda a: a.bytes_requested)
-        lanes = sum(a.bytes_requested / a.size_bytes for a in worst)
+        worst_line = _line_of(sites, lambda access: access.bytes_requested)
+        lanes = sum(access.bytes_requested / access.size_bytes for access in worst_line)
         return [
             self._cause(
                 "atomics",
                 change,
-                worst,
+                worst_line,
                 lanes=lanes,
-                words=max(min(work.arrays.smallest // worst[0].size_bytes, lanes), 1),
-                after=sum(fewer(a).bytes_requested / a.size_bytes for a in worst),
+                words=max(min(work.arrays.smallest // worst_line[0].size_bytes, lanes), 1),
+                after=sum(
+                    with_fewer_lanes(access).bytes_requested / access.size_bytes for access in worst_line
+                ),
             )
         ]
 
     def _spills(self) -> list[tuple[Cause, Change]]:
-        work = self.now.work
-        sites = [a for a in work.accesses if a.space == "local"]
+        work = self.launch.work
+        sites = [access for access in work.accesses if access.space == "local"]
         if not sites:
             return []
 
-        pcs = {a.pc for a in sites}
+        pcs = {access.pc for access in sites}
         issued = float(work.executions[: len(work.pace.pipes)] @ work.pace.pipes[:, PIPES.index("issue")])
-        left = max(0.4, 1.0 - ADDRESSED * _total(sites, "requests") / max(issued, 1.0))
+        issue_share = max(0.4, 1.0 - LOCAL_ACCESS_INSTRUCTIONS * _total(sites, "requests") / max(issued, 1.0))
 
-        def change(now: Priced) -> Priced:
-            """In registers: no traffic, no instructions for it, and rounds of a loop that overlap."""
-            pace = now.work.pace
+        def change(launch: PricedLaunch) -> PricedLaunch:
+            """Keep the values in registers: no traffic, no address instructions, overlapping iterations."""
+            pace = launch.work.pace
             rows = np.array([not pcs.isdisjoint(loads) for loads in pace.loads])
             pipes = pace.pipes.copy()
             chain = pace.chain_clk.copy()
             for name in ("issue", "alu"):
-                pipes[:, PIPES.index(name)] *= left
-            chain[rows] /= REGISTER_ROUNDS
-            moved = replace(now, work=replace(now.work, pace=replace(pace, pipes=pipes, chain_clk=chain)))
-            bare = _accesses(
-                moved,
-                lambda a: (
-                    replace(a, requests=1, sectors=0, missed_sectors=0, half_lines=0) if a.pc in pcs else a
+                pipes[:, PIPES.index(name)] *= issue_share
+            chain[rows] /= REGISTER_OVERLAP
+            in_registers = replace(
+                launch, work=replace(launch.work, pace=replace(pace, pipes=pipes, chain_clk=chain))
+            )
+            without_traffic = _accesses(
+                in_registers,
+                lambda access: (
+                    replace(access, requests=1, sectors=0, missed_sectors=0, half_lines=0)
+                    if access.pc in pcs
+                    else access
                 ),
             )
-            # What has to be indexed stays in memory that can be: most of it, say, in shared memory.
-            kept = [_as_shared(a, round(KEPT_INDEXED * a.requests)) for a in sites]
-            counters = bare.work.counters
+            # Values that must be indexed stay in memory; assume that most of them are in shared memory.
+            shared_accesses = [_as_shared(access, round(INDEXED_SHARE * access.requests)) for access in sites]
+            counters = without_traffic.work.counters
             return replace(
-                bare,
-                work=replace(bare.work, counters=replace(counters, accesses=(*counters.accesses, *kept))),
+                without_traffic,
+                work=replace(
+                    without_traffic.work,
+                    counters=replace(counters, accesses=(*counters.accesses, *shared_accesses)),
+                ),
             )
 
-        worst = _line_of(sites, lambda a: a.requests)
+        worst_line = _line_of(sites, lambda access: access.requests)
         return [
             self._cause(
                 "spills",
                 change,
-                worst,
+                worst_line,
                 requests=_total(sites, "requests"),
                 size_bytes=_total(sites, "sectors") * SECTOR_BYTES,
             )
@@ -393,22 +440,22 @@ class _Search:
 
     # --- instructions -------------------------------------------------------------------------------
     def _divergence(self) -> list[tuple[Cause, Change]]:
-        work = self.now.work
-        full = -(-work.lane_executions // WARP_SIZE)
-        if not (full < work.executions).any():
+        work = self.launch.work
+        full_executions = -(-work.lane_executions // WARP_SIZE)
+        if not (full_executions < work.executions).any():
             return []
 
-        def change(now: Priced) -> Priced:
-            before = now.work
-            executions = np.minimum(full, before.executions)
+        def change(launch: PricedLaunch) -> PricedLaunch:
+            before = launch.work
+            executions = np.minimum(full_executions, before.executions)
             issued = before.pace.pipes[:, PIPES.index("issue")]
-            done, kept = (float(each[: len(issued)] @ issued) for each in (before.executions, executions))
-            left = kept / max(done, 1.0)
-            instructions = before.warp_instructions * left
-            # The excess is the busiest warp's as far as it goes.
+            issued_before = float(before.executions[: len(issued)] @ issued)
+            issued_after = float(executions[: len(issued)] @ issued)
+            instructions = before.warp_instructions * (issued_after / max(issued_before, 1.0))
+            # The saved instructions are taken from the busiest warp first.
             longest = before.longest_warp - (before.warp_instructions - instructions)
             return replace(
-                now,
+                launch,
                 work=replace(
                     before,
                     executions=executions,
@@ -418,13 +465,19 @@ class _Search:
             )
 
         counters = work.counters
-        idle = {
+        idle_lanes = {
             line: WARP_SIZE * warps - counters.line_thread_instructions.get(line, 0)
             for line, warps in counters.line_warp_instructions.items()
         }
-        forks = max((b for b in counters.branches if b.divergent), key=lambda b: b.divergent, default=None)
-        line = forks.line if forks else max(idle, key=lambda at: idle[at])
-        partial = math.prod(counters.block) % WARP_SIZE
+        worst_branch = max(
+            (b for b in counters.branches if b.divergent), key=lambda b: b.divergent, default=None
+        )
+        line = (
+            worst_branch.line
+            if worst_branch
+            else max(idle_lanes, key=lambda line_number: idle_lanes[line_number])
+        )
+        partial_warp_lanes = math.prod(counters.block) % WARP_SIZE
         return [
             self._cause(
                 "divergence",
@@ -432,42 +485,44 @@ class _Search:
                 line=line,
                 lanes=WARP_SIZE * counters.lane_efficiency,
                 divergent=counters.divergent_branches,
-                partial=partial,
+                partial=partial_warp_lanes,
             )
         ]
 
     def _slow_pipes(self) -> list[tuple[Cause, Change]]:
-        work = self.now.work
-        clk = pipe_clk(self.now.info.compute_capability)
-        used = work.executions[: len(work.pace.pipes)].astype(np.float64) @ work.pace.pipes
+        work = self.launch.work
+        clk_by_pipe = pipe_clk(self.launch.info.compute_capability)
+        pipe_instructions = work.executions[: len(work.pace.pipes)].astype(np.float64) @ work.pace.pipes
         counters = work.counters
-        found = []
+        causes = []
         line = max(
-            counters.line_warp_instructions, key=lambda at: counters.line_warp_instructions[at], default=0
+            counters.line_warp_instructions,
+            key=lambda line_number: counters.line_warp_instructions[line_number],
+            default=0,
         )
-        issued = float(used[PIPES.index("issue")])
-        if used[PIPES.index("fp64")]:
-            converted = counters.opcode_warp_instructions.get("cvt", 0) / max(
-                float(used[PIPES.index("xu")]), 1.0
+        issued = float(pipe_instructions[PIPES.index("issue")])
+        if pipe_instructions[PIPES.index("fp64")]:
+            conversion_share = counters.opcode_warp_instructions.get("cvt", 0) / max(
+                float(pipe_instructions[PIPES.index("xu")]), 1.0
             )
-            kept = {"fp64": 0.0, "xu": max(0.0, 1.0 - converted)}
-            found.append(
+            remaining_shares = {"fp64": 0.0, "xu": max(0.0, 1.0 - conversion_share)}
+            causes.append(
                 self._cause(
                     "compute",
-                    lambda now: _piped(now, clk, kept, "fp64"),
+                    lambda launch: _piped(launch, clk_by_pipe, remaining_shares, "fp64"),
                     detail="fp64",
                     line=line,
                     operations=counters.flops.get("f64", 0),
-                    rate=clk["fp64"] / clk["fma"],
+                    rate=clk_by_pipe["fp64"] / clk_by_pipe["fma"],
                 )
             )
         if divisions := sum(counters.opcode_warp_instructions.get(name, 0) for name in ("div", "rem")):
-            share = max(0.05, 1.0 - DIVISION_ISSUED * divisions / max(issued, 1.0))
-            left = {"xu": 0.0} | dict.fromkeys(("issue", "imad", "alu"), share)
-            found.append(
+            work_share = max(0.05, 1.0 - DIVISION_ISSUED * divisions / max(issued, 1.0))
+            remaining_issue = {"xu": 0.0} | dict.fromkeys(("issue", "imad", "alu"), work_share)
+            causes.append(
                 self._cause(
                     "compute",
-                    lambda now: _piped(now, clk, left),
+                    lambda launch: _piped(launch, clk_by_pipe, remaining_issue),
                     detail="division",
                     line=line,
                     operations=WARP_SIZE * divisions,
@@ -475,155 +530,185 @@ class _Search:
             )
         by_line = counters.line_warp_instructions
         code = self.code.split("\n")
-        slow = [at for at in by_line if 0 < at <= len(code) and _ACCURATE.search(code[at - 1])]
-        share = sum(by_line[at] for at in slow) / max(sum(by_line.values()), 1)
-        if slow:
-            left = dict.fromkeys(("issue", "fma", "imad", "alu", "uniform"), 1.0 - INTRINSIC_SAVES * share)
-            line = max(slow, key=lambda at: by_line[at])
-            found.append(
+        slow_lines = [
+            line_number
+            for line_number in by_line
+            if 0 < line_number <= len(code) and _ACCURATE_FUNCTION.search(code[line_number - 1])
+        ]
+        work_share = sum(by_line[line_number] for line_number in slow_lines) / max(sum(by_line.values()), 1)
+        if slow_lines:
+            remaining_issue = dict.fromkeys(
+                ("issue", "fma", "imad", "alu", "uniform"), 1.0 - INTRINSIC_SAVES * work_share
+            )
+            line = max(slow_lines, key=lambda line_number: by_line[line_number])
+            causes.append(
                 self._cause(
-                    "compute", lambda now: _piped(now, clk, left), detail="functions", line=line, share=share
+                    "compute",
+                    lambda launch: _piped(launch, clk_by_pipe, remaining_issue),
+                    detail="functions",
+                    line=line,
+                    share=work_share,
                 )
             )
-        return found
+        return causes
 
-    # --- how the grid lies on the device --------------------------------------------------------------
+    # --- placement of the grid on the device --------------------------------------------------------------
     def _occupancy(self) -> list[tuple[Cause, Change]]:
-        now = self.now
+        launch = self.launch
         limits = self.occupancy.blocks_by_limit
-        warps = now.work.warps_per_block
-        # The blocks of another size that would fill the SM; the grid has to have them.
-        most = min(self.occupancy.max_warps_per_sm // warps, -(-now.work.blocks // now.info.sm_count))
-        if most <= now.per_sm:
+        warps = launch.work.warps_per_block
+        # Blocks of another size that would fill the SM, if the grid has as many.
+        blocks_that_fit = min(
+            self.occupancy.max_warps_per_sm // warps, -(-launch.work.blocks // launch.info.sm_count)
+        )
+        if blocks_that_fit <= launch.blocks_per_sm_limit:
             return []
         limit = min(limits, key=lambda name: limits[name])
-        joined = max(1.0, USUAL_THREADS / now.block_threads) if limit == "blocks" else 1.0
+        merged_blocks = max(1.0, USUAL_THREADS / launch.block_threads) if limit == "blocks" else 1.0
         return [
             self._cause(
                 "occupancy",
-                lambda now: replace(now, per_sm=most, joined=joined),
+                lambda launch: replace(
+                    launch, blocks_per_sm_limit=blocks_that_fit, merged_blocks=merged_blocks
+                ),
                 detail=limit,
                 warps=self.occupancy.warps_per_sm,
                 room=self.occupancy.max_warps_per_sm,
                 registers=self.occupancy.registers_per_thread,
                 size_bytes=self.occupancy.shared_bytes,
-                threads=now.block_threads,
+                threads=launch.block_threads,
             )
         ]
 
     def _grid(self) -> list[tuple[Cause, Change]]:
-        now = self.now
-        warps = now.work.blocks * now.work.warps_per_block
-        room = now.info.sm_count * self.occupancy.max_warps_per_sm
-        split = min(0.8 * room / warps, now.work.counters.warp_instructions / now.work.warps / LEAST_WORK)
-        # A chain of addresses cannot be cut.
-        if now.work.blocks >= now.info.sm_count or split <= 1.0 or _chains(now.work)[0]:
+        launch = self.launch
+        warps = launch.work.blocks * launch.work.warps_per_block
+        warp_slots = launch.info.sm_count * self.occupancy.max_warps_per_sm
+        pieces_per_block = min(
+            0.8 * warp_slots / warps, launch.work.counters.warp_instructions / launch.work.warps / LEAST_WORK
+        )
+        # A chain of addresses cannot be split.
+        if launch.work.blocks >= launch.info.sm_count or pieces_per_block <= 1.0 or _chains(launch.work)[0]:
             return []
         return [
             self._cause(
                 "grid",
-                lambda now: replace(now, split=split),
-                blocks=now.work.blocks,
-                sms=now.info.sm_count,
-                split=split,
+                lambda launch: replace(launch, pieces_per_block=pieces_per_block),
+                blocks=launch.work.blocks,
+                sms=launch.info.sm_count,
+                split=pieces_per_block,
             )
         ]
 
     def _tail(self) -> list[tuple[Cause, Change]]:
-        now = self.now
-        if now.work.blocks < 2:
+        launch = self.launch
+        if launch.work.blocks < 2:
             return []
-        durations = now.durations_ns
-        waves = now.work.blocks / (now.info.sm_count * now.per_sm)
+        durations = launch.durations_ns
+        waves = launch.work.blocks / (launch.info.sm_count * launch.blocks_per_sm_limit)
         return [
             self._cause(
                 "tail",
-                lambda now: replace(now, even=True),
+                lambda launch: replace(launch, all_slots_busy=True),
                 waves=waves,
                 longest=float(durations.max() / durations.mean()),
-                blocks=now.work.blocks,
+                blocks=launch.work.blocks,
             )
         ]
 
     def _waits(self) -> list[tuple[Cause, Change]]:
-        work = self.now.work
-        chained, memory = _chains(work)
-        kind: CauseKind = "in flight" if memory >= 0.5 and not chained else "latency"
-        loads = list(work.of("load")) if memory >= 0.5 else []
+        work = self.launch.work
+        is_chained, memory_share = _chains(work)
+        kind: CauseKind = "in flight" if memory_share >= 0.5 and not is_chained else "latency"
+        loads = list(work.of("load")) if memory_share >= 0.5 else []
         line = 0
         if not loads:
             lines = work.counters.line_warp_instructions
-            line = max(lines, key=lambda at: lines[at], default=0)
+            line = max(lines, key=lambda line_number: lines[line_number], default=0)
         return [
             self._cause(
                 kind,
-                lambda now: replace(now, waits=now.waits / OVERLAPPED),
-                _line_of(loads, lambda a: a.requests) if loads else (),
+                lambda launch: replace(launch, wait_share=launch.wait_share / OVERLAPPED_OPERATIONS),
+                _line_of(loads, lambda access: access.requests) if loads else (),
                 line=line,
-                detail="memory" if memory >= 0.5 else "arithmetic",
-                warps=min(self.occupancy.blocks_per_sm, -(-work.blocks // self.now.info.sm_count))
+                detail="memory" if memory_share >= 0.5 else "arithmetic",
+                warps=min(self.occupancy.blocks_per_sm, -(-work.blocks // self.launch.info.sm_count))
                 * work.warps_per_block,
-                memory=memory,
+                memory=memory_share,
             )
         ]
 
     def _narrow(self) -> list[tuple[Cause, Change]]:
-        """Lanes that move a byte or two at a time."""
-        work = self.now.work
-        sites = [a for a in work.of("load", "store") if a.space != "local"]
-        moved = _total(sites, "bytes_requested")
-        lanes = sum(a.bytes_requested / a.size_bytes for a in sites)
-        if not sites or moved >= WORD * lanes:
+        """Return the cause of lanes that move only one or two bytes at a time."""
+        work = self.launch.work
+        sites = [access for access in work.of("load", "store") if access.space != "local"]
+        moved_bytes = _total(sites, "bytes_requested")
+        lanes = sum(access.bytes_requested / access.size_bytes for access in sites)
+        if not sites or moved_bytes >= WORD_BYTES * lanes:
             return []
-        wider = WORD * lanes / moved
+        widening = WORD_BYTES * lanes / moved_bytes
 
-        def change(now: Priced) -> Priced:
-            fewer = _accesses(now, lambda a: replace(a, requests=max(1, round(a.requests / wider))))
-            work = replace(fewer.work, executions=-(-now.work.executions // round(wider)))
-            return replace(fewer, work=work, joined=now.joined * wider)
+        def change(launch: PricedLaunch) -> PricedLaunch:
+            with_fewer_requests = _accesses(
+                launch, lambda access: replace(access, requests=max(1, round(access.requests / widening)))
+            )
+            work = replace(with_fewer_requests.work, executions=-(-launch.work.executions // round(widening)))
+            return replace(with_fewer_requests, work=work, merged_blocks=launch.merged_blocks * widening)
 
-        narrow = _line_of(sites, lambda a: a.requests * (a.size_bytes < WORD))
+        narrow_line = _line_of(sites, lambda access: access.requests * (access.size_bytes < WORD_BYTES))
         return [
-            self._cause("in flight", change, narrow, detail="narrow", size_bytes=moved / lanes, wider=wider)
+            self._cause(
+                "in flight",
+                change,
+                narrow_line,
+                detail="narrow",
+                size_bytes=moved_bytes / lanes,
+                wider=widening,
+            )
         ]
 
     def _launch(self) -> list[Cause]:
-        host = launch_overhead_ns(self.now.info)
-        device = self.now.time_ns
-        if host <= device:
+        host_ns = launch_overhead_ns(self.launch.info)
+        device_ns = self.launch.time_ns
+        if host_ns <= device_ns:
             return []
-        gain = host / (device + GRAPH_NODE_NS)
+        gain = host_ns / (device_ns + GRAPH_NODE_NS)
         return [
-            Cause(kind="launch", before_ns=host, after_ns=device + GRAPH_NODE_NS, remaining=gain / ELSEWHERE)
+            Cause(
+                kind="launch",
+                before_ns=host_ns,
+                after_ns=device_ns + GRAPH_NODE_NS,
+                remaining=gain / OUTSIDE_KERNEL_DIVISOR,
+            )
         ]
 
 
 def _total(sites: Iterable[AccessCounters], counter: str) -> int:
-    return sum(int(getattr(a, counter)) for a in sites)
+    return sum(int(getattr(access, counter)) for access in sites)
 
 
 def _line_of(
     sites: Sequence[AccessCounters], cost: Callable[[AccessCounters], float]
 ) -> list[AccessCounters]:
-    """Those of the line that costs most."""
-    lines: dict[int, float] = {}
-    for a in sites:
-        lines[a.line] = lines.get(a.line, 0.0) + cost(a)
-    worst = max(lines, key=lambda line: lines[line])
-    return [a for a in sites if a.line == worst]
+    """Return the accesses of the source line with the highest cost."""
+    cost_by_line: dict[int, float] = {}
+    for access in sites:
+        cost_by_line[access.line] = cost_by_line.get(access.line, 0.0) + cost(access)
+    worst_line = max(cost_by_line, key=lambda line: cost_by_line[line])
+    return [access for access in sites if access.line == worst_line]
 
 
-def _accesses(now: Priced, change: Callable[[AccessCounters], AccessCounters]) -> Priced:
-    counters = now.work.counters
-    changed = tuple(change(a) for a in counters.accesses)
-    return replace(now, work=replace(now.work, counters=replace(counters, accesses=changed)))
+def _accesses(launch: PricedLaunch, change: Callable[[AccessCounters], AccessCounters]) -> PricedLaunch:
+    counters = launch.work.counters
+    accesses = tuple(change(access) for access in counters.accesses)
+    return replace(launch, work=replace(launch.work, counters=replace(counters, accesses=accesses)))
 
 
-def _as_shared(a: AccessCounters, wavefronts: int) -> AccessCounters:
-    """An access to shared memory in the place of another one."""
+def _as_shared(access: AccessCounters, wavefronts: int) -> AccessCounters:
+    """Return an access to shared memory that replaces another access."""
     return replace(
-        a,
-        pc=-1 - a.pc,
+        access,
+        pc=-1 - access.pc,
         space="shared",
         wavefronts=wavefronts,
         ideal_wavefronts=wavefronts,
@@ -633,46 +718,52 @@ def _as_shared(a: AccessCounters, wavefronts: int) -> AccessCounters:
     )
 
 
-def _piped(now: Priced, clk: dict[str, float], kept: dict[str, float], to_fma: str = "") -> Priced:
-    """With a share of what some pipes do, and that of one done by the FP32 pipe."""
-    pace = now.work.pace
+def _piped(
+    launch: PricedLaunch, pipe_clk_by_name: dict[str, float], pipe_shares: dict[str, float], to_fma: str = ""
+) -> PricedLaunch:
+    """Return the launch with less work on some pipes, and the work of `to_fma` done by the FP32 pipe."""
+    pace = launch.work.pace
     pipes = pace.pipes.copy()
     if to_fma:
         pipes[:, PIPES.index("fma")] += pipes[:, PIPES.index(to_fma)]
-    for name, share in kept.items():
+    for name, share in pipe_shares.items():
         pipes[:, PIPES.index(name)] *= share
-    weights = np.array([4.0 * clk[name] for name in PIPES])
-    before = (pace.pipes * weights).max(axis=1)
-    after = (pipes * weights).max(axis=1)
-    left = np.where(before > 0, np.maximum(after / np.maximum(before, 1e-9), 0.1), 1.0)
-    chain = pace.chain_clk * left[:, None]
-    return replace(now, work=replace(now.work, pace=replace(pace, pipes=pipes, chain_clk=chain)))
+    clk_by_pipe = np.array([4.0 * pipe_clk_by_name[name] for name in PIPES])
+    slowest_before = (pace.pipes * clk_by_pipe).max(axis=1)
+    slowest_after = (pipes * clk_by_pipe).max(axis=1)
+    remaining_share = np.where(
+        slowest_before > 0, np.maximum(slowest_after / np.maximum(slowest_before, 1e-9), 0.1), 1.0
+    )
+    chain = pace.chain_clk * remaining_share[:, None]
+    return replace(launch, work=replace(launch.work, pace=replace(pace, pipes=pipes, chain_clk=chain)))
 
 
 def _chain_at(work: KernelWork, load_clk: float) -> float:
-    """Clocks that a warp takes alone if every load takes so many."""
-    rows = np.flatnonzero(work.executions[: len(work.pace.loads)]).tolist()
-    each = [float(np.interp(load_clk, LATENCIES, work.pace.chain_clk[row])) for row in rows]
-    return sum(float(work.executions[row]) * clk for row, clk in zip(rows, each, strict=True)) / work.warps
+    """Return the clocks that a warp takes alone if every load takes `load_clk` clocks."""
+    total_clk = 0.0
+    for row in np.flatnonzero(work.executions[: len(work.pace.loads)]).tolist():
+        piece_clk = float(np.interp(load_clk, LATENCIES, work.pace.chain_clk[row]))
+        total_clk += float(work.executions[row]) * piece_clk
+    return total_clk / work.warps
 
 
-def _scaled(before: Priced, after: Priced) -> float:
-    """What makes up for a change of accesses that would change the time alone, which is told apart."""
+def _wait_correction(before: PricedLaunch, after: PricedLaunch) -> float:
+    """Return the factor on the waits that undoes the effect of changed accesses on a warp's own time."""
     return kernels.chain_clk(before.info, before.work) / max(kernels.chain_clk(after.info, after.work), 1e-9)
 
 
 def _chains(work: KernelWork) -> tuple[bool, float]:
-    """Whether loads wait for each other, and the share of its time alone that a warp waits for memory."""
+    """Return whether loads wait for each other, and a warp's share of its own time spent on memory."""
     pace = work.pace
-    waited = 0.0
-    alone = 0.0
-    chased = 0.0
+    waited_clk = 0.0
+    own_clk = 0.0
+    chased_clk = 0.0
     for row in np.flatnonzero(work.executions[: len(pace.loads)]).tolist():
-        executed = float(work.executions[row])
+        executions = float(work.executions[row])
         clk = pace.chain_clk[row]
-        waits = executed * float(clk[2] - clk[0])
-        alone += executed * float(clk[2])
-        waited += waits
+        wait_share = executions * float(clk[2] - clk[0])
+        own_clk += executions * float(clk[2])
+        waited_clk += wait_share
         if pace.loads[row]:
-            chased += waits * len(pace.chased.intersection(pace.loads[row])) / len(pace.loads[row])
-    return chased > 0.5 * waited > 0.0, waited / alone if alone else 0.0
+            chased_clk += wait_share * len(pace.chased.intersection(pace.loads[row])) / len(pace.loads[row])
+    return chased_clk > 0.5 * waited_clk > 0.0, waited_clk / own_clk if own_clk else 0.0

@@ -1,4 +1,4 @@
-"""What collective calls of several GPUs take: NCCL's, as a ring, and schedules of copies and sums.
+"""Durations of collective calls of several GPUs: NCCL's, as a ring, and schedules of copies and sums.
 
 NCCL as recorded on two H200 of one host (NVLink, NCCL 2.28.9, NVLink SHARP off: ``NCCL_NVLS_ENABLE=0``),
 all-reduce of int32 through ``cupy.cuda.nccl``, a process for each rank, twenty calls in a row: 4 KiB 10 us,
@@ -21,32 +21,32 @@ RING_NVLINK_EFFICIENCY = 0.69
 RING_START_NS = 11_000.0
 NVLINK_STEP_NS = 600.0
 HOST_STEP_NS = 1_000.0
-# Blocks of a NCCL kernel, one a channel: an assumption, so that kernels run beside it.
+# Blocks of a NCCL kernel, one per channel: an assumption, so that other kernels run at the same time.
 CHANNELS = 24
 
 
 def ring_gbps(info: DeviceInfo, peer: DeviceInfo, direct: bool) -> float:
-    """What one hop of a ring moves in one direction, in GB/s: over NVLink, or through the host's memory."""
+    """Rate of one hop of a ring in one direction, in GB/s: over NVLink, or through the host's memory."""
     if direct and nvlink_gbps(info, peer):
         return nvlink_gbps(info, peer) * RING_NVLINK_EFFICIENCY
     return peer_gbps(info, peer, direct=False)
 
 
 def collective_ns(hops: Iterable[tuple[DeviceInfo, DeviceInfo, int, bool]], steps: int) -> float:
-    """Duration in ns of a collective call once all ranks have come, on their time lines.
+    """Duration in ns of a collective call from the time when all ranks have called it.
 
     Parameters
     ----------
     hops
-        From which device to which, how many bytes in all, and whether over NVLink. All go on at once; the
-        slowest decides.
+        Source device, target device, bytes in total, and whether the hop uses NVLink. All hops run at the
+        same time; the slowest decides.
     steps
-        How many steps follow each other.
+        Number of consecutive steps.
     """
     hops = list(hops)
     step_ns = HOST_STEP_NS if any(not direct for *_, direct in hops) else NVLINK_STEP_NS
-    slowest = max((size / ring_gbps(info, peer, direct) for info, peer, size, direct in hops), default=0.0)
-    return RING_START_NS + steps * step_ns + slowest
+    slowest_ns = max((size / ring_gbps(info, peer, direct) for info, peer, size, direct in hops), default=0.0)
+    return RING_START_NS + steps * step_ns + slowest_ns
 
 
 # Schedules: copies by the copy engines, sums by kernels of their own, events between GPUs, all in one graph.
@@ -63,11 +63,12 @@ SUM_ACCESSES = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepPrices:
-    """What a step of a schedule costs within a graph.
+    """Prices of one step of a schedule within a graph.
 
-    ``step_ns``: its copies, the first of which waits for an event of another GPU; ``sum_ns``: the sums after
-    them; ``turn_ns`` and ``sum_turn_ns``: each further message at a port, and each further sum on a GPU;
-    ``link_gbps`` and ``sum_gbps``: bytes that pass a port in one direction, and bytes that are added.
+    ``step_ns`` is the price of its copies, the first of which waits for an event of another GPU, and
+    ``sum_ns`` that of the sums after them. ``turn_ns`` and ``sum_turn_ns`` are added for each further message
+    at a port and each further sum on a GPU. ``link_gbps`` and ``sum_gbps`` are the rates of bytes that pass a
+    port in one direction, and of bytes that are added.
     """
 
     step_ns: float
@@ -79,7 +80,7 @@ class StepPrices:
 
 
 def step_prices(info: DeviceInfo) -> StepPrices:
-    """The prices of GPUs of one kind; see `step_ns`."""
+    """Return the prices of a step on GPUs of one kind; see `step_ns`."""
     return StepPrices(
         step_ns=STEP_NS,
         sum_ns=SUM_NS,
@@ -95,7 +96,7 @@ def step_ns(
     messages: Sequence[tuple[int, int, int, bool]],
     sums: Sequence[tuple[int, int]],
 ) -> tuple[float, float]:
-    """Duration in ns of a step of a schedule within a graph: of its copies, and of all of it.
+    """Durations in ns of a step of a schedule within a graph: of its copies, and of the whole step.
 
     A message takes its turn at the port out of its source and at the port into its target.
 
@@ -104,9 +105,9 @@ def step_ns(
     infos
         The devices.
     messages
-        Source, target, bytes, and whether they go over NVLink.
+        Source, target, bytes, and whether the message uses NVLink.
     sums
-        On which device how many bytes are added to an array, one sum after another.
+        Device and number of bytes that are added to an array, one sum after another.
     """
     prices = [step_prices(info) for info in infos]
     ports: dict[tuple[int, bool, bool], list[float]] = {}
@@ -114,14 +115,20 @@ def step_ns(
         rate = min(prices[source].link_gbps, prices[target].link_gbps)
         direct = over_link and rate > 0
         if direct:
-            taken = size / rate
+            transfer_ns = size / rate
         else:
-            taken = peer_copy_ns(infos[source], infos[target], size, False) - DIRECT_LATENCY_NS
+            transfer_ns = peer_copy_ns(infos[source], infos[target], size, False) - DIRECT_LATENCY_NS
         for port in ((source, direct, True), (target, direct, False)):
-            ports.setdefault(port, []).append(taken)
-    copies = max((STEP_NS + (len(port) - 1) * TURN_NS + sum(port) for port in ports.values()), default=0.0)
-    work: dict[int, list[float]] = {}
+            ports.setdefault(port, []).append(transfer_ns)
+    copies_ns = max((STEP_NS + (len(port) - 1) * TURN_NS + sum(port) for port in ports.values()), default=0.0)
+    sums_ns: dict[int, list[float]] = {}
     for device, size in sums:
-        work.setdefault(device, []).append(size / prices[device].sum_gbps)
-    added = max((SUM_NS + (len(each) - 1) * SUM_TURN_NS + sum(each) for each in work.values()), default=0.0)
-    return copies, copies + added
+        sums_ns.setdefault(device, []).append(size / prices[device].sum_gbps)
+    slowest_sums_ns = max(
+        (
+            SUM_NS + (len(device_sums_ns) - 1) * SUM_TURN_NS + sum(device_sums_ns)
+            for device_sums_ns in sums_ns.values()
+        ),
+        default=0.0,
+    )
+    return copies_ns, copies_ns + slowest_sums_ns

@@ -1,8 +1,7 @@
-"""Copies and memory sets: how long one takes on the device's time line.
+"""Durations of copies and memory sets on the device.
 
-Fitted to an H100 and an H200 (``tools/timing/data``, 4 bytes to 256 MiB), between two
-events
-in a stream that something else keeps busy, so that the host's own time is not among it.
+Fitted to an H100 and an H200 (``tools/timing/data``, 4 bytes to 256 MiB), between two events in a stream
+that other work keeps busy, so that the host's own time is not included.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ MIB = 1 << 20
 TO_DEVICE_LATENCY_NS = 2_500.0
 TO_HOST_LATENCY_NS = 1_450.0
 DEVICE_COPY_LATENCY_NS = 1_850.0
-# Sets of up to 4 KiB, and larger ones, which a kernel does.
+# Sets of up to 4 KiB, and larger ones, which are done by a kernel.
 SMALL_SET_LATENCY_NS = 750.0
 SMALL_SET_GBPS = 6.7
 SET_LATENCY_NS = 1_950.0
@@ -33,10 +32,9 @@ SET_EFFICIENCY = 0.92
 PCIE_EFFICIENCY = ((60.0, 0.876), (30.0, 0.825), (0.0, 0.784))
 
 # Pageable memory is copied by a core of the host to the driver's own buffer, piece by piece; small copies to
-# the device are taken along in the command. What is larger than the host's caches goes at the rate of its
-# memory, which differs between hosts, and from run to run: 64 MiB to the device took 5.4 to 9.6 ms, to the
-# host
-# 4.0 to 6.1 ms.
+# the device are part of the command. Copies larger than the host's caches run at the rate of its memory,
+# which differs between hosts, and from run to run: 64 MiB to the device took 5.4 to 9.6 ms, to the host 4.0
+# to 6.1 ms.
 EMBEDDED_BYTES = 48 * KIB
 EMBEDDED_LATENCY_NS = 2_900.0
 EMBEDDED_GBPS = 12.5
@@ -71,28 +69,30 @@ def copy_ns(info: DeviceInfo, kind: CopyKind, size_bytes: int, pinned: bool = Fa
         return DEVICE_COPY_LATENCY_NS + _within(info, 2 * size_bytes, L2_COPY_GBPS, DEVICE_COPY_EFFICIENCY)
     if kind not in ("HtoD", "DtoH"):
         raise ValueError(f"Unknown kind of copy {kind!r}; use 'HtoD', 'DtoH' or 'DtoD'.")
-    rate = pinned_gbps(info)
+    bus_gbps = pinned_gbps(info)
     if pinned:
-        return (TO_DEVICE_LATENCY_NS if kind == "HtoD" else TO_HOST_LATENCY_NS) + size_bytes / rate
+        return (TO_DEVICE_LATENCY_NS if kind == "HtoD" else TO_HOST_LATENCY_NS) + size_bytes / bus_gbps
     if kind == "HtoD" and size_bytes <= EMBEDDED_BYTES:
-        return EMBEDDED_LATENCY_NS + size_bytes / min(EMBEDDED_GBPS, STAGED_SHARE_OF_BUS * rate)
+        return EMBEDDED_LATENCY_NS + size_bytes / min(EMBEDDED_GBPS, STAGED_SHARE_OF_BUS * bus_gbps)
     latency_ns = STAGED_LATENCY_NS if kind == "HtoD" else TO_HOST_STAGED_LATENCY_NS
-    steps = TO_DEVICE_STAGED_GBPS if kind == "HtoD" else TO_HOST_STAGED_GBPS
-    begin = 0
-    for end, gbps in steps:
-        piece = size_bytes - begin if end is None else min(size_bytes, end) - begin
-        latency_ns += max(piece, 0) / min(gbps, STAGED_SHARE_OF_BUS * rate)
-        begin = end or size_bytes
+    rates = TO_DEVICE_STAGED_GBPS if kind == "HtoD" else TO_HOST_STAGED_GBPS
+    begin_bytes = 0
+    for end_bytes, gbps in rates:
+        piece_bytes = (
+            size_bytes - begin_bytes if end_bytes is None else min(size_bytes, end_bytes) - begin_bytes
+        )
+        latency_ns += max(piece_bytes, 0) / min(gbps, STAGED_SHARE_OF_BUS * bus_gbps)
+        begin_bytes = end_bytes or size_bytes
     return latency_ns
 
 
 def _within(info: DeviceInfo, moved_bytes: float, l2_gbps: float, efficiency: float) -> float:
-    """Moving bytes within a device: at the rate of L2 as far as they fit, else at that of its memory."""
+    """Time in ns of moving bytes within a device: at the rate of L2 if they fit, else at that of memory."""
     memory_ns = moved_bytes / (peak_gbps(info) * efficiency)
-    room = info.l2_bytes * L2_SHARE
-    beyond = min(max(moved_bytes / max(room, 1.0) - 1.0, 0.0), 1.0)
+    l2_room_bytes = info.l2_bytes * L2_SHARE
+    memory_share = min(max(moved_bytes / max(l2_room_bytes, 1.0) - 1.0, 0.0), 1.0)
     scale = peak_gbps(info) / H200_GBPS
-    return min(memory_ns, moved_bytes / (l2_gbps * scale) * (1.0 - beyond) + memory_ns * beyond)
+    return min(memory_ns, moved_bytes / (l2_gbps * scale) * (1.0 - memory_share) + memory_ns * memory_share)
 
 
 def memset_ns(info: DeviceInfo, size_bytes: int) -> float:
@@ -104,5 +104,7 @@ def memset_ns(info: DeviceInfo, size_bytes: int) -> float:
 
 def pinned_gbps(info: DeviceInfo) -> float:
     """Rate of a large pinned copy in one direction, in GB/s."""
-    peak = info.pcie_gbps or 15.75
-    return peak * next(share for above, share in PCIE_EFFICIENCY if peak >= above)
+    peak_rate_gbps = info.pcie_gbps or 15.75
+    return peak_rate_gbps * next(
+        share for peak_limit_gbps, share in PCIE_EFFICIENCY if peak_rate_gbps >= peak_limit_gbps
+    )

@@ -1,5 +1,4 @@
-"""What calls cost the host, and what graphs cost: recorded per host, since they belong to it and not to
-the GPU.
+"""Host time of CUDA calls and of graphs, recorded per host because the GPU does not affect it.
 
 The virtual machine's host is `HOST`. Two were recorded with `tools.recordings.timing` (CUDA 13.0, driver 580,
 CuPy 14.2, Python 3.12, 2026-11-22; ``tools/timing/data``): in ns,
@@ -24,7 +23,7 @@ from virtualgpu.records import ActivityKind, DeviceInfo
 
 @dataclass(frozen=True, slots=True)
 class HostCosts:
-    """What one host pays for CUDA calls through CuPy, in ns."""
+    """Host time of CUDA calls through CuPy on one host, in ns."""
 
     name: str
     kernel_ns: float
@@ -40,10 +39,9 @@ H100_HOST = HostCosts("host of an H100", 5_400.0, 4_200.0, 4_400.0, 1_410.0, 1_7
 H200_HOST = HostCosts("host of an H200", 6_000.0, 3_600.0, 3_900.0, 1_750.0, 1_700.0, 5.0)
 HOST = H200_HOST
 
-# A graph starts, and its nodes follow each other, at these distances. Between two events a graph of one small
-# kernel takes 3.5 to 4.0 us on an H200, of 10 13.3 to 14.5, of 100 107, of 1,000 1,027 (of empty ones
-# 684); on an
-# H100 of 1,000 1,133 (970).
+# Time until a graph starts, and between its nodes. Between two events a graph of one small kernel takes 3.5
+# to 4.0 us on an H200, of 10 kernels 13.3 to 14.5, of 100 kernels 107, of 1,000 kernels 1,027 (684 if they
+# are empty); on an H100 a graph of 1,000 takes 1,133 (970).
 GRAPH_START_NS = 1_050.0
 GRAPH_NODE_NS = 660.0
 HOST_FUNCTION_NS = 17_000.0  # 10 Python functions as nodes take 160 us (H100) and 169 us (H200)

@@ -1,9 +1,9 @@
-"""What a PTX instruction becomes on the machine: issue slots, pipes and the wait for its result.
+"""Cost of a PTX instruction on the machine: issue slots, pipes and the wait for its result.
 
 Throughputs are those of the CUDA C++ Programming Guide, "Arithmetic Instructions" (results per clock and SM,
-by compute capability). What ptxas makes of an instruction was counted in machine code for sm_90 (NVRTC 13.5
-and nvdisasm); latencies are measured with chains of one operation on an H100 (`tools.timing`), and taken for
-every architecture since Volta, on which published ones agree within a clock or two.
+by compute capability). The machine instructions of each PTX instruction were counted in code for sm_90 (NVRTC
+13.5 and nvdisasm). Latencies are measured with chains of one operation on an H100 (`tools.timing`) and used
+for every architecture since Volta, for which published ones agree within a clock or two.
 """
 
 from __future__ import annotations
@@ -13,18 +13,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 # Pipes of an SM. ``issue`` counts every instruction; ``fma`` is all of FP32, ``imad`` the half of it that
-# also
-# multiplies integers; ``xu`` evaluates special functions and converts; ``lsu`` is what leaves for memory.
+# also multiplies integers; ``xu`` evaluates special functions and converts; ``lsu`` is the load/store unit.
 PIPES = ("issue", "fma", "imad", "alu", "half", "fp64", "xu", "lsu", "uniform")
 
 WARP = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
-    """What becomes of one PTX instruction.
+class InstructionCost:
+    """Cost of one PTX instruction.
 
-    ``pipes`` holds warp instructions by pipe, ``latency`` the clocks until a dependent instruction may go on.
+    ``pipes`` holds warp instructions by pipe, ``latency`` the clocks until a dependent instruction can start.
     ``extra`` are instructions of no particular pipe. ``waits`` names the memory that it waits for, if any.
     """
 
@@ -35,94 +34,96 @@ class Made:
 
     @property
     def issued(self) -> float:
-        """Issue slots."""
+        """Number of issue slots."""
         return self.extra + sum(count for _, count in self.pipes)
 
 
-FREE = Made()
-_ALU = Made((("alu", 1.0),), 4.5)
-_EITHER = Made((), 4.5, 1.0)  # add, shift left: ptxas puts it where there is room
-_FMA = Made((("fma", 1.0),), 4.0)
-_IMAD = Made((("imad", 1.0),), 4.5)
-_WIDE = Made((("imad", 1.0),), 5.0)
-_FP64 = Made((("fp64", 1.0),), 8.0, 1.0)  # and half of a constant, or a move
-_HALF = Made((("half", 1.0),), 5.0)
-_MUFU = Made((("xu", 1.0),), 18.0)
-_CONVERT = Made((("xu", 1.0),), 20.0)
-_COUNT_BITS = Made((("xu", 1.0),), 18.0)
-_SPECIAL_REGISTER = Made((("xu", 0.5),), 20.0)
-_BRANCH = Made((("uniform", 1.0),), 0.0)
+FREE = InstructionCost()
+_ALU = InstructionCost((("alu", 1.0),), 4.5)
+_EITHER = InstructionCost((), 4.5, 1.0)  # add, shift left: ptxas chooses a free pipe
+_FMA = InstructionCost((("fma", 1.0),), 4.0)
+_IMAD = InstructionCost((("imad", 1.0),), 4.5)
+_WIDE = InstructionCost((("imad", 1.0),), 5.0)
+_FP64 = InstructionCost((("fp64", 1.0),), 8.0, 1.0)  # and half of a constant, or a move
+_HALF = InstructionCost((("half", 1.0),), 5.0)
+_MUFU = InstructionCost((("xu", 1.0),), 18.0)
+_CONVERT = InstructionCost((("xu", 1.0),), 20.0)
+_COUNT_BITS = InstructionCost((("xu", 1.0),), 18.0)
+_SPECIAL_REGISTER = InstructionCost((("xu", 0.5),), 20.0)
+_BRANCH = InstructionCost((("uniform", 1.0),), 0.0)
 
 _SLOW = {
-    # root, type: as the fast path of what ptxas puts in its place
-    ("div.rn", "f32"): Made((("xu", 2.0), ("fma", 5.0)), 58.0, 7.0),
-    ("div.full", "f32"): Made((("xu", 1.0), ("fma", 3.0)), 34.0, 2.0),
-    ("div.approx", "f32"): Made((("xu", 1.0), ("fma", 1.0)), 22.0),
-    ("rcp.rn", "f32"): Made((("xu", 1.0), ("fma", 3.0)), 36.0, 4.0),
-    ("sqrt.rn", "f32"): Made((("xu", 1.0), ("fma", 4.0)), 58.0, 7.0),
-    ("div.rn", "f64"): Made((("xu", 1.0), ("fp64", 8.0)), 125.0, 16.0),
-    ("rcp.rn", "f64"): Made((("xu", 1.0), ("fp64", 5.0)), 70.0, 5.0),
-    ("sqrt.rn", "f64"): Made((("xu", 1.0), ("fp64", 8.0)), 97.0, 18.0),
-    ("div", "32"): Made((("xu", 4.4), ("imad", 5.0), ("alu", 9.0)), 135.0, 5.0),
-    ("rem", "32"): Made((("xu", 4.4), ("imad", 6.0), ("alu", 8.0)), 135.0, 5.0),
-    ("div", "64"): Made((("xu", 5.0), ("imad", 50.0), ("alu", 55.0)), 330.0, 30.0),
-    ("rem", "64"): Made((("xu", 5.0), ("imad", 52.0), ("alu", 55.0)), 340.0, 30.0),
-    ("div", "16"): Made((("xu", 3.0), ("imad", 3.0)), 60.0, 3.0),
-    ("rem", "16"): Made((("xu", 3.0), ("imad", 4.0)), 64.0, 3.0),
+    # root, type: the fast path of the code that ptxas generates
+    ("div.rn", "f32"): InstructionCost((("xu", 2.0), ("fma", 5.0)), 58.0, 7.0),
+    ("div.full", "f32"): InstructionCost((("xu", 1.0), ("fma", 3.0)), 34.0, 2.0),
+    ("div.approx", "f32"): InstructionCost((("xu", 1.0), ("fma", 1.0)), 22.0),
+    ("rcp.rn", "f32"): InstructionCost((("xu", 1.0), ("fma", 3.0)), 36.0, 4.0),
+    ("sqrt.rn", "f32"): InstructionCost((("xu", 1.0), ("fma", 4.0)), 58.0, 7.0),
+    ("div.rn", "f64"): InstructionCost((("xu", 1.0), ("fp64", 8.0)), 125.0, 16.0),
+    ("rcp.rn", "f64"): InstructionCost((("xu", 1.0), ("fp64", 5.0)), 70.0, 5.0),
+    ("sqrt.rn", "f64"): InstructionCost((("xu", 1.0), ("fp64", 8.0)), 97.0, 18.0),
+    ("div", "32"): InstructionCost((("xu", 4.4), ("imad", 5.0), ("alu", 9.0)), 135.0, 5.0),
+    ("rem", "32"): InstructionCost((("xu", 4.4), ("imad", 6.0), ("alu", 8.0)), 135.0, 5.0),
+    ("div", "64"): InstructionCost((("xu", 5.0), ("imad", 50.0), ("alu", 55.0)), 330.0, 30.0),
+    ("rem", "64"): InstructionCost((("xu", 5.0), ("imad", 52.0), ("alu", 55.0)), 340.0, 30.0),
+    ("div", "16"): InstructionCost((("xu", 3.0), ("imad", 3.0)), 60.0, 3.0),
+    ("rem", "16"): InstructionCost((("xu", 3.0), ("imad", 4.0)), 64.0, 3.0),
 }
 
-# Division by a value that a loop does not change: its reciprocal is worked out once.
-INVARIANT_DIVISION = Made((("imad", 4.0), ("alu", 8.0)), 68.0, 6.0)
+# Division by a value that a loop does not change: its reciprocal is computed once.
+INVARIANT_DIVISION = InstructionCost((("imad", 4.0), ("alu", 8.0)), 68.0, 6.0)
 # A product or a shift added to an address.
 ADDRESS_SUM = _WIDE
 
 
 @functools.lru_cache(maxsize=4096)
-def made_of(opcode: str) -> Made:
-    """What an opcode such as ``fma.rn.ftz.f32`` becomes."""
+def instruction_cost(opcode: str) -> InstructionCost:
+    """Return the cost of an opcode such as ``fma.rn.ftz.f32``."""
     parts = opcode.split(".")
     root = parts[0]
     kind = parts[-1]
     bits = kind.lstrip("busf") if kind.lstrip("busf").isdigit() else ""
-    floating = kind in ("f32", "f64")
-    wide = bits == "64"
+    is_floating = kind in ("f32", "f64")
+    is_64_bit = bits == "64"
     if root in ("ld", "ldu"):
         return _load(parts)
     if root in ("st", "red"):
-        return Made((("lsu", 1.0),), 0.0)
+        return InstructionCost((("lsu", 1.0),), 0.0)
     if root == "atom":
-        return Made((("lsu", 1.0),), 0.0, 0.0, "shared" if "shared" in parts else "atomic")
-    if kind == "pred" or (
-        root in ("cvta", "mov", "isspacep", "call", "ret", "exit", "prmt") and root != "prmt"
-    ):
-        return FREE if root != "mov" or kind != "special" else _SPECIAL_REGISTER
+        return InstructionCost((("lsu", 1.0),), 0.0, 0.0, "shared" if "shared" in parts else "atomic")
+    if root == "mov" and kind == "special":
+        return _SPECIAL_REGISTER
+    if kind == "pred" or root in ("cvta", "mov", "isspacep", "call", "ret", "exit"):
+        return FREE
     if root in ("bra", "brx"):
-        return _BRANCH if "uni" not in parts else Made((("uniform", 0.5),))
-    if root in ("neg", "abs") and floating:
+        return _BRANCH if "uni" not in parts else InstructionCost((("uniform", 0.5),))
+    if root in ("neg", "abs") and is_floating:
         return FREE
     if root in ("div", "rem", "sqrt", "rcp"):
-        mode = next((p for p in parts[1:] if p in ("rn", "full", "approx")), "")
-        if floating and (root, mode) in (("rcp", "approx"), ("sqrt", "approx")):
-            return _MUFU if root == "rcp" else Made((("xu", 2.0),), 36.0)
-        return _SLOW.get((f"{root}.{mode}" if floating else root, kind if floating else bits), _MUFU)
+        mode = next((part for part in parts[1:] if part in ("rn", "full", "approx")), "")
+        if is_floating and (root, mode) in (("rcp", "approx"), ("sqrt", "approx")):
+            return _MUFU if root == "rcp" else InstructionCost((("xu", 2.0),), 36.0)
+        return _SLOW.get((f"{root}.{mode}" if is_floating else root, kind if is_floating else bits), _MUFU)
     if root in ("sin", "cos"):
-        return Made((("xu", 1.0), ("fma", 1.0)), 22.0)
+        return InstructionCost((("xu", 1.0), ("fma", 1.0)), 22.0)
     if root in ("ex2", "lg2", "rsqrt", "tanh"):
-        return _MUFU if "ftz" in parts or root == "tanh" else Made((("xu", 1.0), ("fma", 2.0)), 26.0)
+        return (
+            _MUFU if "ftz" in parts or root == "tanh" else InstructionCost((("xu", 1.0), ("fma", 2.0)), 26.0)
+        )
     if root == "cvt":
         return _conversion(parts)
     if root in ("popc", "clz", "brev", "bfind", "fns"):
-        return _COUNT_BITS if not wide else Made((("xu", 2.0),), 30.0, 1.0)
+        return _COUNT_BITS if not is_64_bit else InstructionCost((("xu", 2.0),), 30.0, 1.0)
     if root in ("shfl", "match"):
-        return Made((("lsu", 1.0),), 23.0)
+        return InstructionCost((("lsu", 1.0),), 23.0)
     if root in ("vote", "activemask", "elect"):
-        return Made((("alu", 1.0),), 12.0, 1.0)
+        return InstructionCost((("alu", 1.0),), 12.0, 1.0)
     if root == "redux":
-        return Made((("xu", 1.0),), 42.0, 1.0)
+        return InstructionCost((("xu", 1.0),), 42.0, 1.0)
     if root in ("bar", "barrier"):
-        return Made((("uniform", 1.0),), 0.0, 1.0, "barrier")
+        return InstructionCost((("uniform", 1.0),), 0.0, 1.0, "barrier")
     if root in ("membar", "fence"):
-        return Made((("lsu", 1.0),), 0.0, 1.0, "atomic")
+        return InstructionCost((("lsu", 1.0),), 0.0, 1.0, "atomic")
     if kind in ("f16", "f16x2", "bf16", "bf16x2"):
         return _HALF
     if kind == "f64":
@@ -130,45 +131,47 @@ def made_of(opcode: str) -> Made:
     if kind == "f32":
         return _FMA if root in ("add", "sub", "mul", "fma", "mad") else _ALU
     if root in ("mul", "mad", "madc"):
-        if wide:
-            return Made((("imad", 4.0),), 13.0, 1.0)
-        return (
-            FREE
-            if root == "mul" and "wide" in parts
-            else (_IMAD if "hi" not in parts else Made((("imad", 3.0),), 9.0))
-        )
+        if is_64_bit:
+            return InstructionCost((("imad", 4.0),), 13.0, 1.0)
+        if root == "mul" and "wide" in parts:
+            return FREE
+        return _IMAD if "hi" not in parts else InstructionCost((("imad", 3.0),), 9.0)
     if root in ("wmma", "mma", "ldmatrix"):
-        return Made((("half", 8.0),), 32.0)
-    if wide:
+        return InstructionCost((("half", 8.0),), 32.0)
+    if is_64_bit:
         if root == "shl":
             return FREE
-        return Made((("alu", 1.5 if root in ("add", "sub") else 2.0),), 5.0)  # sums of three are one
+        return InstructionCost(
+            (("alu", 1.5 if root in ("add", "sub") else 2.0),), 5.0
+        )  # sums of three are one
     if root in ("add", "sub", "shl", "selp"):
         return _EITHER
     return _ALU
 
 
-def _load(parts: list[str]) -> Made:
-    space = next((p for p in parts if p in ("global", "shared", "local", "const", "param")), "generic")
+def _load(parts: list[str]) -> InstructionCost:
+    space = next(
+        (part for part in parts if part in ("global", "shared", "local", "const", "param")), "generic"
+    )
     if space == "param":
-        return Made((), 0.0, 0.0, "parameter")
+        return InstructionCost((), 0.0, 0.0, "parameter")
     if space == "const":
-        return Made((), 0.0, 0.5, "const")
-    return Made((("lsu", 1.0),), 0.0, 0.0, "shared" if space == "shared" else "global")
+        return InstructionCost((), 0.0, 0.5, "const")
+    return InstructionCost((("lsu", 1.0),), 0.0, 0.0, "shared" if space == "shared" else "global")
 
 
-def _conversion(parts: list[str]) -> Made:
-    to = parts[-2]
+def _conversion(parts: list[str]) -> InstructionCost:
+    target = parts[-2]
     source = parts[-1]
-    if to[0] in "bus" and source[0] in "bus":
+    if target[0] in "bus" and source[0] in "bus":
         return FREE if "sat" not in parts else _ALU
-    if "f64" in (to, source):
-        return Made((("xu", 1.0), ("fma", 1.0)), 20.0)
-    if to[0] == "f" and source[0] == "f":
-        return _ALU if to == source else _HALF
+    if "f64" in (target, source):
+        return InstructionCost((("xu", 1.0), ("fma", 1.0)), 20.0)
+    if target[0] == "f" and source[0] == "f":
+        return _ALU if target == source else _HALF
     if source[0] == "f":  # to an integer
         return _CONVERT
-    return Made((("alu", 1.0),), 5.0)
+    return InstructionCost((("alu", 1.0),), 5.0)
 
 
 # Results per clock and SM by compute capability: FP32, integer multiply, other integer, half2, FP64, special
@@ -191,9 +194,9 @@ ISSUE_PER_CLK = 4.0  # four schedulers, one warp instruction each
 
 @functools.lru_cache(maxsize=32)
 def pipe_clk(capability: tuple[int, int]) -> dict[str, float]:
-    """Clocks that one warp instruction keeps a pipe of the whole SM busy."""
-    row = _RATES[max((known for known in _RATES if known <= capability), default=min(_RATES))]
-    fma, imad, alu, half, fp64, xu, lsu = (WARP / rate for rate in row)
+    """Return the clocks that one warp instruction keeps a pipe of the whole SM busy."""
+    results_per_clk = _RATES[max((listed for listed in _RATES if listed <= capability), default=min(_RATES))]
+    fma, imad, alu, half, fp64, xu, lsu = (WARP / rate for rate in results_per_clk)
     return {
         "issue": 1.0 / ISSUE_PER_CLK,
         "fma": fma,

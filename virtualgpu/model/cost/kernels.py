@@ -1,14 +1,13 @@
-"""How long a kernel takes, block by block.
+"""Modelled duration of a kernel, block by block.
 
-A block's time is made of two things: what one warp of it needs alone (`KernelWork.pace`: instructions wait
-for
-what they use, loads for the memory they come from), and what it needs of things it shares, with the other
-blocks on its SM (issue slots, pipes, the load/store unit) and on the chip (L2, DRAM, atomic units). Neither
-hides the other quite, so the two add up as lengths of a right triangle do, nearly (`OVERLAP`).
+A block's time has two parts: the time that one of its warps needs alone (`KernelWork.pace`: instructions
+wait for their operands, loads for memory), and the time on resources that it shares with the other blocks
+of its SM (issue slots, pipes, the load/store unit) and of the chip (L2, DRAM, atomic units). Neither part
+hides the other completely, so the two add up almost as the sides of a right triangle do (`OVERLAP`).
 
 Constants without a source of their own were fitted, all at once, to 208 launches on an H100 and an H200
-(``tools/timing``, warm caches, CUDA graphs; 118 more were kept from it). Clocks (`clk`) carry over to other
-GPUs through their own boost clock.
+(``tools/timing``, warm caches, CUDA graphs; 118 more were not used for the fit). Clocks (`clk`) are converted
+for other GPUs by their own boost clock.
 """
 
 from __future__ import annotations
@@ -29,22 +28,22 @@ from virtualgpu.records.kernel import LINE_BYTES
 # --- start of a kernel --------------------------------------------------------------------------
 KERNEL_FLOOR_NS = 490.0  # an empty kernel takes 0.66 us in a graph on an H200, its block included
 BLOCK_FLOOR_NS = 208.0
-COLD_NS_PER_INSTRUCTION = 13.1  # a kernel's first instructions and parameters come from afar
+COLD_NS_PER_INSTRUCTION = 13.1  # a kernel's first instructions and parameters are not cached
 COLD_MAX_NS = 196.0
 DISPATCH_CLK = 1.15  # 16,384 empty blocks take 10.5 us
 WARP_START_CLK = 5.5  # per SM: 4,096 empty blocks of 1,024 threads take 3.9 us
-BARRIER_WARP_CLK = 1.6  # a barrier takes so much more for every warp of the block
-# the power in which own and shared time add up, in one wave and in many
+BARRIER_WARP_CLK = 1.6  # of a barrier, per warp of the block
+# exponent with which own and shared time add up, in one wave and in many
 OVERLAP = 2.02
 STEADY_OVERLAP = 2.34
 
 # --- SM -----------------------------------------------------------------------------------------
-ISSUE_SURPLUS = 1.06  # machine instructions that PTX does not show
+ISSUE_SURPLUS = 1.06  # machine instructions per PTX instruction
 REQUEST_CLK = 1.43  # load/store unit, per request to global or local memory,
-SECTOR_CLK = 0.139  # per sector of it where lanes lie together,
-SCATTERED_SECTOR_CLK = 0.907  # and where they do not
+SECTOR_CLK = 0.139  # per sector of it where lanes are contiguous,
+SCATTERED_SECTOR_CLK = 0.907  # and where they are not
 WAVEFRONT_CLK = 1.0  # per wavefront of shared memory: 32-way conflicts
-CONSTANT_PASS_CLK = 2.0  # per word of constant memory that a warp asks for, two at least
+CONSTANT_PASS_CLK = 2.0  # per word of constant memory that a warp reads, two at least
 L1_LATENCY_CLK = 34.0  # chains of addresses: 16 KiB, 4 MiB and more than L2, each hop 5 clk longer
 L2_LATENCY_CLK = 282.0
 DRAM_LATENCY_CLK = 721.0
@@ -54,19 +53,17 @@ L2_SECTOR_CLK = 1.036  # per SM
 PARTIAL_STORE_CLK = 4.24  # per SM and sector: stores of some bytes of a sector
 L2_USABLE_SHARE = 0.65  # arrays of this share of L2 stay there,
 L2_RAMP = 0.2  # and a fifth more make it as if none did
-# Atomics: between two to one sector; if many lanes want one word, for each; how many bytes apart they must
-# be to
-# be worked on at once, and by how many units. 262,144 additions to one integer take 192 us, to one float
-# 461 us,
-# over 128 bytes 20.6 us either way, over 4 KiB 4.0 us.
+# Atomics: clocks between two on one sector; clocks of each if many lanes use one word; the distance in bytes
+# from which they run at the same time, and the number of units. 262,144 additions to one integer take 192 us,
+# to one float 461 us, over 128 bytes 20.6 us either way, over 4 KiB 4.0 us.
 ATOMIC_CLK = 1.08
 CROWDED_INTEGER_CLK = 1.45
 CROWDED_FLOAT_CLK = 3.48
 ATOMIC_APART_BYTES = 595.0
 ATOMIC_UNITS = 60.0
-ATOMIC_ANSWER_CLK = 500.0  # until the value that was there comes back
+ATOMIC_ANSWER_CLK = 500.0  # until the previous value is returned
 DRAM_GRANULE_BYTES = 64
-SCATTERED = 16  # sectors of one request from which on it counts as scattered
+SCATTERED_SECTORS = 16  # number of sectors from which a request counts as scattered
 
 
 def memory_bound_ns(info: DeviceInfo, bytes_moved: float) -> float:
@@ -79,7 +76,7 @@ def memory_bound_ns(info: DeviceInfo, bytes_moved: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class ArrayBytes:
-    """Sizes in bytes of the arrays a kernel was given: together, the smallest, and what is not in L2."""
+    """Sizes in bytes of a kernel's array arguments: in total, of the smallest, and of those not in L2."""
 
     total: int = 0
     smallest: int = 0
@@ -88,7 +85,7 @@ class ArrayBytes:
 
 @dataclass(frozen=True)
 class KernelWork:
-    """What the blocks of one launch do.
+    """The work of the blocks of one launch.
 
     Attributes
     ----------
@@ -97,11 +94,11 @@ class KernelWork:
     counters : KernelCounters
         Of the launch.
     executions, lane_executions : array
-        How often warps, and their lanes, went through each straight piece of the kernel's PTX.
+        Number of times that warps, and their lanes, executed each straight-line piece of the kernel's PTX.
     pace : Pace
-        What such a piece costs.
+        Cost of such a piece.
     arrays : ArrayBytes
-        What the kernel was given; atomics are taken to go to the smallest, as in a sum or a histogram.
+        The kernel's arrays; atomics are assumed to go to the smallest, as in a sum or a histogram.
     """
 
     warp_instructions: npt.NDArray[np.int64]
@@ -127,46 +124,60 @@ class KernelWork:
 
     @cached_property
     def accesses(self) -> tuple[AccessCounters, ...]:
-        """Those to global and local memory that took place."""
-        return tuple(a for a in self.counters.accesses if a.space not in ("shared", "const") and a.requests)
+        """Accesses to global and local memory that were executed."""
+        return tuple(
+            access
+            for access in self.counters.accesses
+            if access.space not in ("shared", "const") and access.requests
+        )
 
     def of(self, *kinds: str) -> list[AccessCounters]:
-        return [a for a in self.accesses if a.kind in kinds]
+        """Return the accesses of these kinds."""
+        return [access for access in self.accesses if access.kind in kinds]
 
     def units(self, access: AccessCounters) -> int:
-        """What an atomic puts to the units that do it: a combined one its requests, else its sectors."""
+        """Return the load of an atomic on the atomic units: its requests if combined, else its sectors."""
         return access.requests if access.pc in self.pace.combined else access.sectors
 
     @cached_property
     def missed_sectors(self) -> int:
-        """Loads that the L1 caches ask L2 for."""
-        return sum(a.missed_sectors for a in self.of("load"))
+        """Sectors of loads that the L1 caches request from L2."""
+        return sum(access.missed_sectors for access in self.of("load"))
 
     @cached_property
     def traffic(self) -> tuple[float, float]:
-        """Bytes asked of L2 other than local ones, and how many of them lie scattered."""
-        asked = scattered = 0.0
-        for a in self.accesses:
-            count = a.missed_sectors if a.kind == "load" else self.units(a)
-            if a.space == "local" and a.kind == "store":
+        """Bytes requested from L2, except for local stores, and the scattered bytes among them."""
+        requested_bytes = 0.0
+        scattered_bytes = 0.0
+        for access in self.accesses:
+            sectors = access.missed_sectors if access.kind == "load" else self.units(access)
+            if access.space == "local" and access.kind == "store":
                 continue
-            asked += SECTOR_BYTES * count
-            if a.space != "local" and a.sectors >= SCATTERED * a.requests and a.kind != "atomic":
-                alone = max(2.0 * a.half_lines / a.sectors - 1.0, 0.0)
-                scattered += SECTOR_BYTES * alone * (a.missed_sectors if a.kind == "load" else a.sectors)
-        return asked, scattered
+            requested_bytes += SECTOR_BYTES * sectors
+            if (
+                access.space != "local"
+                and access.sectors >= SCATTERED_SECTORS * access.requests
+                and access.kind != "atomic"
+            ):
+                single_share = max(2.0 * access.half_lines / access.sectors - 1.0, 0.0)
+                scattered_bytes += (
+                    SECTOR_BYTES
+                    * single_share
+                    * (access.missed_sectors if access.kind == "load" else access.sectors)
+                )
+        return requested_bytes, scattered_bytes
 
 
 def dispatch_ns(info: DeviceInfo, block_threads: int) -> float:
-    """Time between two block starts, as fast as blocks can be handed out and started, in ns."""
+    """Smallest time between two block starts, in ns."""
     warps = -(-block_threads // WARP_SIZE)
     return max(DISPATCH_CLK, warps * WARP_START_CLK / info.sm_count) / clock_ghz(info)
 
 
 def kernel_start_ns(work: KernelWork) -> float:
-    """Fixed part of a kernel's duration: starting it, and its first instructions from cold caches."""
-    per_warp = work.counters.warp_instructions / work.warps
-    return KERNEL_FLOOR_NS + min(COLD_NS_PER_INSTRUCTION * max(per_warp - 1.0, 0.0), COLD_MAX_NS)
+    """Fixed part of a kernel's duration: its start, and its first instructions from cold caches."""
+    instructions_per_warp = work.counters.warp_instructions / work.warps
+    return KERNEL_FLOOR_NS + min(COLD_NS_PER_INSTRUCTION * max(instructions_per_warp - 1.0, 0.0), COLD_MAX_NS)
 
 
 def block_durations_ns(info: DeviceInfo, work: KernelWork, blocks_per_sm: int) -> npt.NDArray[np.float64]:
@@ -183,8 +194,8 @@ def block_durations_ns(info: DeviceInfo, work: KernelWork, blocks_per_sm: int) -
 
     Notes
     -----
-    ``(own ^ p + max(SM, chip) ^ p) ^ (1 / p)``. What is shared goes round: a block gets its turn as often as
-    each of its neighbours, until it or they have no more to do.
+    ``(own ^ p + max(SM, chip) ^ p) ^ (1 / p)``. Blocks use a shared resource in turns: a block gets its turn
+    as often as each of its neighbours, until one of them has finished.
     """
     shared = np.maximum(*shared_ns(info, work, blocks_per_sm))
     return overlapped_ns(own_ns(info, work), shared, steadiness(info, work, blocks_per_sm))
@@ -193,31 +204,31 @@ def block_durations_ns(info: DeviceInfo, work: KernelWork, blocks_per_sm: int) -
 def overlapped_ns(
     own: npt.NDArray[np.float64], shared: npt.NDArray[np.float64], steady: float
 ) -> npt.NDArray[np.float64]:
-    """What a block takes that needs so much alone and so much of what it shares."""
+    """Return the durations of blocks from their own time and their time on shared resources."""
     power = OVERLAP + steady * (STEADY_OVERLAP - OVERLAP)
     durations: npt.NDArray[np.float64] = (own**power + shared**power) ** (1.0 / power)
     return durations
 
 
 def steadiness(info: DeviceInfo, work: KernelWork, blocks_per_sm: int) -> float:
-    """0 where all blocks run at once, 1 where others follow those that end."""
+    """Return 0 if all blocks run at once, 1 if new blocks follow those that end, or a value in between."""
     return min(max(work.blocks / (info.sm_count * blocks_per_sm) - 1.0, 0.0), 1.0)
 
 
 def shared_ns(
     info: DeviceInfo, work: KernelWork, blocks_per_sm: int
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """What each block takes of its SM, and of the chip, in turn with the others."""
+    """Return the time of each block on its SM's and on the chip's resources, in turn with other blocks."""
     slots = info.sm_count * blocks_per_sm
-    on_chip = np.full(work.blocks, float(slots))
-    tail = work.blocks % slots
-    if tail:
-        on_chip[work.blocks - tail :] = tail
-    on_sm = np.maximum(np.ceil(on_chip / info.sm_count), 1.0)
+    residents_of_chip = np.full(work.blocks, float(slots))
+    tail_blocks = work.blocks % slots
+    if tail_blocks:
+        residents_of_chip[work.blocks - tail_blocks :] = tail_blocks
+    residents_of_sm = np.maximum(np.ceil(residents_of_chip / info.sm_count), 1.0)
     steady = steadiness(info, work, blocks_per_sm)
-    sm = _shares(work.warp_instructions) * (max(sm_clk(info, work).values()) / clock_ghz(info))
-    chip = _shares(work.sectors) * max(chip_ns(info, work).values())
-    return _in_turn(sm, on_sm, steady), _in_turn(chip, on_chip, steady)
+    sm_time_ns = _shares(work.warp_instructions) * (max(sm_clk(info, work).values()) / clock_ghz(info))
+    chip_time_ns = _shares(work.sectors) * max(chip_ns(info, work).values())
+    return _in_turn(sm_time_ns, residents_of_sm, steady), _in_turn(chip_time_ns, residents_of_chip, steady)
 
 
 def _shares(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
@@ -231,127 +242,148 @@ def _shares(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
 def _in_turn(
     service: npt.NDArray[np.float64], residents: npt.NDArray[np.float64], steady: float
 ) -> npt.NDArray[np.float64]:
-    """When each block is served if the residents take turns.
+    """Return the time until each block has been served if the resident blocks take turns.
 
-    If others follow those that end (`steady` 1), it always shares with as many; else with each neighbour
-    as long
-    as that one needs, too.
+    If new blocks follow those that end (`steady` 1), a block always shares with the same number; otherwise
+    it shares with each neighbour as long as that one needs the resource, too.
     """
     if not service.size or np.ptp(service) == 0.0:
         return residents * service
-    ordered = np.sort(service)
-    places = np.searchsorted(ordered, service, side="right")
-    beside = (np.cumsum(ordered)[places - 1] + (service.size - places) * service) / service.size
-    neighbours = steady * service + (1.0 - steady) * beside
-    turns: npt.NDArray[np.float64] = service + (residents - 1.0) * neighbours
-    return turns
+    sorted_service = np.sort(service)
+    ranks = np.searchsorted(sorted_service, service, side="right")
+    mean_overlap = (np.cumsum(sorted_service)[ranks - 1] + (service.size - ranks) * service) / service.size
+    neighbours = steady * service + (1.0 - steady) * mean_overlap
+    served: npt.NDArray[np.float64] = service + (residents - 1.0) * neighbours
+    return served
 
 
 def own_ns(info: DeviceInfo, work: KernelWork) -> npt.NDArray[np.float64]:
-    """What each block needs if it is alone: its longest warp, and barriers."""
+    """Return the time of each block if it runs alone: its longest warp, and barriers."""
     barriers = sum(work.counters.opcode_warp_instructions.get(name, 0) for name in ("bar", "barrier"))
     clk = chain_clk(info, work) + barriers / work.warps * BARRIER_WARP_CLK * work.warps_per_block
-    mean = work.warp_instructions.mean() / work.warps_per_block if work.blocks else 1.0
-    scale = work.longest_warp / max(float(mean), 1.0)
+    mean_instructions = work.warp_instructions.mean() / work.warps_per_block if work.blocks else 1.0
+    scale = work.longest_warp / max(float(mean_instructions), 1.0)
     own: npt.NDArray[np.float64] = BLOCK_FLOOR_NS + clk * scale / clock_ghz(info)
     return own
 
 
 def chain_clk(info: DeviceInfo, work: KernelWork) -> float:
-    """Clocks that a warp of mean length takes alone.
+    """Return the clocks that a warp of mean length takes alone.
 
-    Each straight piece waits for loads as long as the slowest of those that it waits for together: if some
-    come
-    from L2 as a rule, it is L2.
+    Each straight-line piece waits as long as the slowest of the loads that it waits for together: if some
+    usually come from L2, it waits for L2.
     """
-    asked, _ = work.traffic
-    from_dram = min(dram_bytes(info, work) / max(asked, 1.0), 1.0)
-    far_clk = L2_LATENCY_CLK + from_dram * (DRAM_LATENCY_CLK - L2_LATENCY_CLK)
-    missing = {}
-    for a in work.of("load"):
-        # What all lanes read, the other warps of the block read, too, at the same time, and wait as long.
-        warps = work.warps_per_block if a.sectors == a.requests else 1
-        missing[a.pc] = min(warps * a.missed_sectors / a.requests, 1.0)
-    total = 0.0
+    requested_bytes, _ = work.traffic
+    dram_share = min(dram_bytes(info, work) / max(requested_bytes, 1.0), 1.0)
+    far_clk = L2_LATENCY_CLK + dram_share * (DRAM_LATENCY_CLK - L2_LATENCY_CLK)
+    miss_rates = {}
+    for access in work.of("load"):
+        # A value that all lanes read is read by the other warps of the block, too, which wait as long.
+        warps = work.warps_per_block if access.sectors == access.requests else 1
+        miss_rates[access.pc] = min(warps * access.missed_sectors / access.requests, 1.0)
+    total_clk = 0.0
     for row in np.flatnonzero(work.executions[: len(work.pace.loads)]).tolist():
-        clk = work.pace.chain_clk[row]
-        sites = [missing[pc] for pc in work.pace.loads[row] if pc in missing]
-        one_by_one = (clk[3] - clk[2]) / (LATENCIES[3] - LATENCIES[2])
+        latency_clk = work.pace.chain_clk[row]
+        load_miss_rates = [miss_rates[pc] for pc in work.pace.loads[row] if pc in miss_rates]
+        serial_loads = (latency_clk[3] - latency_clk[2]) / (LATENCIES[3] - LATENCIES[2])
         load_clk = L1_LATENCY_CLK
-        if sites and one_by_one > 0.01:
-            together = max(len(sites) / one_by_one, 1.0)
-            missed = 1.0 - (1.0 - sum(sites) / len(sites)) ** together
-            load_clk += missed * (far_clk - L1_LATENCY_CLK)
-        total += float(work.executions[row]) * float(np.interp(load_clk, LATENCIES, clk))
-    return total / work.warps
+        if load_miss_rates and serial_loads > 0.01:
+            loads_together = max(len(load_miss_rates) / serial_loads, 1.0)
+            miss_rate = 1.0 - (1.0 - sum(load_miss_rates) / len(load_miss_rates)) ** loads_together
+            load_clk += miss_rate * (far_clk - L1_LATENCY_CLK)
+        total_clk += float(work.executions[row]) * float(np.interp(load_clk, LATENCIES, latency_clk))
+    return total_clk / work.warps
 
 
 def sm_clk(info: DeviceInfo, work: KernelWork) -> dict[str, float]:
-    """What the whole launch needs of one SM's issue slots, pipes, load/store unit and constant cache."""
-    executed = work.executions[: len(work.pace.pipes)].astype(np.float64) @ work.pace.pipes
-    clk = pipe_clk(info.compute_capability)
-    used = {name: float(count) * clk[name] for name, count in zip(PIPES, executed, strict=True)}
-    used["issue"] *= ISSUE_SURPLUS
-    del used["lsu"]
-    used["fma"] += used["imad"] * clk["fma"] / clk["imad"] if clk["imad"] >= clk["fma"] else 0.0
-    memory = 0.0
-    for a in work.counters.accesses:
-        if a.space == "shared":
-            together = work.pace.merged.get(a.pc, 1.0) if a.wavefronts == a.requests else 1.0
-            memory += a.wavefronts * together * WAVEFRONT_CLK
-    for a in work.of("load", "store"):
-        together = a.sectors <= 1.5 * max(a.bytes_requested / SECTOR_BYTES, a.requests)
-        memory += a.requests * REQUEST_CLK + a.sectors * (SECTOR_CLK if together else SCATTERED_SECTOR_CLK)
-    constant = sum(_constant_passes(a) for a in work.counters.accesses if a.space == "const" and a.requests)
-    return used | {"load/store": memory, "constant": constant * CONSTANT_PASS_CLK}
+    """Return the clocks of the whole launch on issue slots, pipes, load/store unit and constant cache."""
+    executions = work.executions[: len(work.pace.pipes)].astype(np.float64) @ work.pace.pipes
+    clk_by_pipe = pipe_clk(info.compute_capability)
+    clocks = {name: float(count) * clk_by_pipe[name] for name, count in zip(PIPES, executions, strict=True)}
+    clocks["issue"] *= ISSUE_SURPLUS
+    del clocks["lsu"]
+    clocks["fma"] += (
+        clocks["imad"] * clk_by_pipe["fma"] / clk_by_pipe["imad"]
+        if clk_by_pipe["imad"] >= clk_by_pipe["fma"]
+        else 0.0
+    )
+    memory_clk = 0.0
+    for access in work.counters.accesses:
+        if access.space == "shared":
+            merged_share = (
+                work.pace.merged.get(access.pc, 1.0) if access.wavefronts == access.requests else 1.0
+            )
+            memory_clk += access.wavefronts * merged_share * WAVEFRONT_CLK
+    for access in work.of("load", "store"):
+        merged_share = access.sectors <= 1.5 * max(access.bytes_requested / SECTOR_BYTES, access.requests)
+        memory_clk += access.requests * REQUEST_CLK + access.sectors * (
+            SECTOR_CLK if merged_share else SCATTERED_SECTOR_CLK
+        )
+    constant_pass_count = sum(
+        _constant_passes(access)
+        for access in work.counters.accesses
+        if access.space == "const" and access.requests
+    )
+    return clocks | {"load/store": memory_clk, "constant": constant_pass_count * CONSTANT_PASS_CLK}
 
 
-def _constant_passes(a: AccessCounters) -> float:
-    """Words of constant memory that warps ask for one after another; sectors tell of eight words each."""
-    each = a.sectors / a.requests
-    return a.requests * (max(2.0, min(8.0 * each, WARP_SIZE)) if each > 1.01 else 2.0)
+def _constant_passes(access: AccessCounters) -> float:
+    """Return the number of constant words that warps read one after another (eight words per sector)."""
+    sectors_per_request = access.sectors / access.requests
+    return access.requests * (
+        max(2.0, min(8.0 * sectors_per_request, WARP_SIZE)) if sectors_per_request > 1.01 else 2.0
+    )
 
 
 def chip_ns(info: DeviceInfo, work: KernelWork) -> dict[str, float]:
-    """Time the whole launch needs from what the SMs share: L2, DRAM and atomic units."""
+    """Return the time of the whole launch on resources that SMs share: L2, DRAM and atomic units."""
     l2_clk = work.missed_sectors * L2_SECTOR_CLK
-    for a in work.of("store"):
-        used = min(a.bytes_requested / (SECTOR_BYTES * a.sectors), 1.0) if a.sectors else 1.0
-        l2_clk += a.sectors * (used * L2_SECTOR_CLK + (1.0 - used) * PARTIAL_STORE_CLK)
-    atomic_clk = sum(_atomic_clk(work, a) for a in work.of("atomic") if a.sectors)
+    for access in work.of("store"):
+        used_share = (
+            min(access.bytes_requested / (SECTOR_BYTES * access.sectors), 1.0) if access.sectors else 1.0
+        )
+        l2_clk += access.sectors * (used_share * L2_SECTOR_CLK + (1.0 - used_share) * PARTIAL_STORE_CLK)
+    atomic_clk = sum(_atomic_clk(work, access) for access in work.of("atomic") if access.sectors)
     clk = clock_ghz(info)
     dram_ns = dram_bytes(info, work) / (dram_gbps(info) * DRAM_HEADROOM)
     return {"L2": l2_clk / info.sm_count / clk, "atomics": atomic_clk / clk, "DRAM": dram_ns}
 
 
-def _atomic_clk(work: KernelWork, a: AccessCounters) -> float:
-    room = max(work.arrays.smallest, 4)
-    lanes = a.bytes_requested / a.size_bytes
-    at_once = min(max(room / ATOMIC_APART_BYTES, 1.0), ATOMIC_UNITS)
-    if ".cas" in a.text:
-        # Of those that want one word at a time one wins, and the others ask again when they have the answer.
-        return lanes / (room / a.size_bytes) * ATOMIC_ANSWER_CLK
-    if a.pc in work.pace.combined:
-        return work.units(a) * CROWDED_INTEGER_CLK / at_once
-    targets = max(room / SECTOR_BYTES, 1.0)
-    # A sector counts as often as its most wanted word: more of them than there are, or one for each lane.
-    crowded = a.sectors / a.requests > min(targets, WARP_SIZE) * 8.08 or (
-        lanes < 2 * a.sectors and room <= 4 * LINE_BYTES
+def _atomic_clk(work: KernelWork, access: AccessCounters) -> float:
+    target_bytes = max(work.arrays.smallest, 4)
+    lanes = access.bytes_requested / access.size_bytes
+    parallel_atomics = min(max(target_bytes / ATOMIC_APART_BYTES, 1.0), ATOMIC_UNITS)
+    if ".cas" in access.text:
+        # One of the lanes that use the same word succeeds; the others retry when they have the result.
+        return lanes / (target_bytes / access.size_bytes) * ATOMIC_ANSWER_CLK
+    if access.pc in work.pace.combined:
+        return work.units(access) * CROWDED_INTEGER_CLK / parallel_atomics
+    target_sectors = max(target_bytes / SECTOR_BYTES, 1.0)
+    # A sector counts as often as its most used word: more of them than exist, or one for each lane.
+    is_crowded = access.sectors / access.requests > min(target_sectors, WARP_SIZE) * 8.08 or (
+        lanes < 2 * access.sectors and target_bytes <= 4 * LINE_BYTES
     )
-    crowd_clk = CROWDED_FLOAT_CLK if ".f" in a.text else CROWDED_INTEGER_CLK
-    return a.sectors * (crowd_clk if crowded else ATOMIC_CLK) / at_once
+    crowd_clk = CROWDED_FLOAT_CLK if ".f" in access.text else CROWDED_INTEGER_CLK
+    return access.sectors * (crowd_clk if is_crowded else ATOMIC_CLK) / parallel_atomics
 
 
 def dram_bytes(info: DeviceInfo, work: KernelWork) -> float:
-    """DRAM traffic of the launch: none if its arrays stay in L2 and are there, else what a cache of that size
-    would miss; scattered sectors are fetched in granules of 64 bytes and take lines of L2."""
-    asked, scattered = work.traffic
-    given = float(work.arrays.total or asked)
-    touched = min(given, asked + scattered * (LINE_BYTES / SECTOR_BYTES - 1))
-    fetched = asked + scattered * (DRAM_GRANULE_BYTES / SECTOR_BYTES - 1)
-    cold = min(float(work.arrays.cold), fetched)
-    cache = L2_USABLE_SHARE * info.l2_bytes
-    if touched <= cache:
-        return cold
-    missed = fetched if asked <= given else touched + (fetched - touched) * (1.0 - cache / touched)
-    return max(missed * min((touched - cache) / (cache * L2_RAMP), 1.0), cold)
+    """Return the DRAM traffic of the launch in bytes.
+
+    Arrays that stay in L2 cause none; otherwise a cache of that size misses. Scattered sectors are fetched in
+    granules of 64 bytes and occupy lines of L2.
+    """
+    requested_bytes, scattered_bytes = work.traffic
+    array_bytes = float(work.arrays.total or requested_bytes)
+    touched_bytes = min(array_bytes, requested_bytes + scattered_bytes * (LINE_BYTES / SECTOR_BYTES - 1))
+    fetched_bytes = requested_bytes + scattered_bytes * (DRAM_GRANULE_BYTES / SECTOR_BYTES - 1)
+    cold_bytes = min(float(work.arrays.cold), fetched_bytes)
+    cache_bytes = L2_USABLE_SHARE * info.l2_bytes
+    if touched_bytes <= cache_bytes:
+        return cold_bytes
+    missed_bytes = (
+        fetched_bytes
+        if requested_bytes <= array_bytes
+        else touched_bytes + (fetched_bytes - touched_bytes) * (1.0 - cache_bytes / touched_bytes)
+    )
+    return max(missed_bytes * min((touched_bytes - cache_bytes) / (cache_bytes * L2_RAMP), 1.0), cold_bytes)

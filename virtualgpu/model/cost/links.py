@@ -1,4 +1,4 @@
-"""What moves between two GPUs: copies over NVLink or through the host, and kernels that reach over.
+"""Durations of transfers between two GPUs: copies over NVLink or the host, and kernels on remote memory.
 
 From two H200 of one host (18 links of NVLink, driver 580, CuPy 14.2), between two events, the call included.
 ``memcpyPeerAsync`` of 256 MiB, 1 MiB and 4 KiB: 388, 68 and 0.31 GB/s with peer access; 38, 16 and 0.22 GB/s
@@ -12,20 +12,20 @@ from __future__ import annotations
 from virtualgpu.model.cost.copies import MIB, pinned_gbps
 from virtualgpu.records import DeviceInfo
 
-# Over NVLink: of one direction, which is half of the rate that data sheets give. An H200 has 450 GB/s.
+# Over NVLink, in one direction, which is half of the rate in data sheets. An H200 has 450 GB/s.
 DIRECT_LATENCY_NS = 9_200.0
 NVLINK_EFFICIENCY = 0.878
 KERNEL_NVLINK_EFFICIENCY = 0.825
 KERNEL_LATENCY_NS = 1_700.0
-# Through the host's memory, of the rate of a pinned copy: the first MiB goes there before it comes back, of
-# more, pieces go both ways at once.
+# Through the host's memory, as shares of the rate of a pinned copy: the first MiB reaches the host before it
+# is sent on; of larger copies, pieces go both ways at the same time.
 STAGED_LATENCY_NS = 14_800.0
 STAGED_SHARE = 0.404
 PIPELINED_SHARE = 0.692
 
 
 def nvlink_gbps(info: DeviceInfo, peer: DeviceInfo) -> float:
-    """What NVLink between two devices could move in one direction, in GB/s; 0 unless both have it."""
+    """Peak rate of NVLink between two devices in one direction, in GB/s; 0 unless both have it."""
     return min(info.nvlink_gbps or 0.0, peer.nvlink_gbps or 0.0) / 2
 
 
@@ -46,13 +46,17 @@ def peer_gbps(info: DeviceInfo, peer: DeviceInfo, direct: bool = True) -> float:
 
 def peer_copy_ns(info: DeviceInfo, peer: DeviceInfo, size_bytes: int, direct: bool = True) -> float:
     """Duration in ns of one copy between two devices, on their time line; see `peer_gbps`."""
-    rate = peer_gbps(info, peer, direct)
+    rate_gbps = peer_gbps(info, peer, direct)
     if direct and nvlink_gbps(info, peer):
-        return DIRECT_LATENCY_NS + size_bytes / rate
-    first = min(size_bytes, MIB)
-    return STAGED_LATENCY_NS + first / rate * PIPELINED_SHARE / STAGED_SHARE + (size_bytes - first) / rate
+        return DIRECT_LATENCY_NS + size_bytes / rate_gbps
+    first_bytes = min(size_bytes, MIB)
+    return (
+        STAGED_LATENCY_NS
+        + first_bytes / rate_gbps * PIPELINED_SHARE / STAGED_SHARE
+        + (size_bytes - first_bytes) / rate_gbps
+    )
 
 
 def kernel_over_ns(info: DeviceInfo, peer: DeviceInfo, size_bytes: float) -> float:
-    """What a kernel takes at least that reads or writes so much of another device's memory."""
+    """Smallest duration in ns of a kernel that moves `size_bytes` from or to another device's memory."""
     return KERNEL_LATENCY_NS + size_bytes / (nvlink_gbps(info, peer) * KERNEL_NVLINK_EFFICIENCY)

@@ -1,4 +1,4 @@
-"""How fast a kernel's own instructions let a warp and an SM go; `virtualgpu.launch.pace` works it out."""
+"""Cost of a kernel's instructions for a warp and an SM; `virtualgpu.launch.pace` computes it."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-# Latencies of global memory, in clocks, that the pace of a piece is worked out for; in between it is
+# Latencies of global memory, in clocks, for which the pace of a piece is computed; in between it is
 # interpolated.
 LATENCIES = (0.0, 40.0, 280.0, 700.0, 1500.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """What the straight pieces of a kernel's PTX cost a warp that goes through them once.
+    """Cost of the straight-line pieces of a kernel's PTX for a warp that executes them once.
 
     Attributes
     ----------
@@ -24,13 +24,13 @@ class Pace:
     chain_clk : array, shape (pieces, latencies)
         Clocks that a warp takes alone, if global memory takes each of `LATENCIES`.
     loads : tuple of tuple of int
-        Of each piece, the places of its loads from global memory (`AccessCounters.pc`).
+        The program counters of each piece's loads from global memory (`AccessCounters.pc`).
     combined : frozenset of int
-        Places of atomics that one lane does for its warp.
+        Program counters of atomics that one lane executes for its warp.
     chased : frozenset of int
-        Places of loads whose address is made of what another load gave.
+        Program counters of loads whose address depends on the result of another load.
     merged : mapping
-        Share that loads from shared memory have in one instruction that reads several words for a lane.
+        Share of a load from shared memory in an instruction that reads several words per lane.
     """
 
     pipes: npt.NDArray[np.float64]

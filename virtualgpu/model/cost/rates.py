@@ -21,7 +21,7 @@ def clock_ghz(info: DeviceInfo) -> float:
     return (info.boost_clock_mhz or 1500.0) / 1000.0
 
 
-# A kernel whose blocks never waited for anything else would reach so much more (H100 and H200).
+# Factor by which a kernel would exceed this rate if its blocks never waited for anything else (H100, H200).
 DRAM_HEADROOM = 1.13
 
 

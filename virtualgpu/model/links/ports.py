@@ -1,9 +1,9 @@
-"""Peer access, and what passes the ports of each GPU.
+"""Peer access, and the traffic through the ports of each GPU.
 
-A GPU has two ports, NVLink and PCIe, and each has two directions. What goes from one GPU to another takes the
-way out of the first and the way in of the second. Two copies out of one port follow each other, so that both
-have ended when they would have if they had shared it; opposite directions do not disturb each other. The
-way over PCIe is that of the copy engines, which copies to and from the host take, too.
+A GPU has two ports, NVLink and PCIe, and each has two directions. Data from one GPU to another uses the
+outgoing direction of the first and the incoming direction of the second. Two copies out of one port run one
+after the other, so that both have ended when they would have if they had shared it; opposite directions do
+not affect each other. PCIe uses the copy engines, as copies to and from the host do.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import Protocol
 from virtualgpu.cuda_errors import CUDARuntimeError
 from virtualgpu.model import cost
 from virtualgpu.model.clock import Engine, Schedule
-from virtualgpu.model.links.topology import chosen, linked
+from virtualgpu.model.links.topology import choose_topology, linked
 from virtualgpu.model.memory import DeviceMemory
 from virtualgpu.records import Activity, DeviceInfo
 from virtualgpu.records.traffic.ports import Crossing, LinkKind, Over
 
-MAX_CROSSINGS = 1_000_000  # of one recording
+MAX_CROSSINGS = 1_000_000  # most crossings of one recording
 
 
 class Linked(Protocol):
-    """A device, as far as its links are concerned."""
+    """The part of a device that `Links` needs."""
 
     @property
     def id(self) -> int: ...
@@ -39,9 +39,9 @@ class Linked(Protocol):
 
 @dataclass(slots=True)
 class Passage:
-    """What an operation moves from device to device; its `run` says so, and each run anew.
+    """The transfers of an operation between devices; each `run` of the operation sets them.
 
-    ``hops`` has source, target, bytes, and the way; ``share`` is the part of the ports' rate that it needs.
+    ``hops`` contains source, target, bytes and route; ``share`` is the part of the ports' rate that it needs.
     """
 
     links: Links | None = None
@@ -49,21 +49,21 @@ class Passage:
     share: float = 1.0
 
     def through(self, links: Links, hops: Sequence[tuple[int, int, int, Over]], share: float = 1.0) -> None:
-        """Say what is moved."""
+        """Set the transfers of this run."""
         self.links = links
         self.hops = [hop for hop in hops if hop[2] > 0]
         self.share = share
 
     @property
     def engines(self) -> tuple[tuple[Engine, float], ...]:
-        """The ports that it passes, and how much of each."""
+        """The ports that it uses, and the share of each."""
         if self.links is None:
             return ()
         ports = (port for hop in self.hops for port in self.links.ports(*hop[:2], hop[3]))
         return tuple((port, self.share) for port in dict.fromkeys(ports))
 
     def noted(self, activity: Activity) -> None:
-        """Tell those who watch that it has run."""
+        """Report the finished run to the recordings of port traffic."""
         if self.links is not None and self.hops:
             self.links.note(activity, self.hops)
 
@@ -76,40 +76,40 @@ class Links:
     devices
         The machine's devices.
     kind
-        How they are joined; None: as such GPUs are sold.
+        Topology of the links; None: that of such GPUs in products.
 
     Attributes
     ----------
     kind : str
-        How they are joined.
+        Topology of the links.
     """
 
     def __init__(self, devices: Sequence[Linked], kind: LinkKind | None = None) -> None:
         self._devices = devices
         self._infos = [device.info for device in devices]
-        self.kind = chosen(self._infos, kind)
+        self.kind = choose_topology(self._infos, kind)
         self._out = [Engine() for _ in devices]
         self._in = [Engine() for _ in devices]
         self._access: set[tuple[int, int]] = set()
-        self._seen: list[list[Crossing]] = []
+        self._recordings: list[list[Crossing]] = []
 
     # Peer access
 
     def can_access(self, device: int, peer: int) -> bool:
-        """Whether a device can reach another one's memory; never its own, as CUDA answers."""
+        """Return whether a device can access another one's memory; False for its own, as in CUDA."""
         return linked(self.kind, self._infos, device, peer)
 
     def has_access(self, device: int, peer: int) -> bool:
-        """Whether kernels of a device may touch a peer's memory now."""
+        """Return whether kernels of a device can access a peer's memory now."""
         return (device, peer) in self._access
 
     def enable(self, device: int, peer: int) -> bool:
-        """Let a device reach a peer's memory; False if it can already.
+        """Enable access of a device to a peer's memory, and return False if it was enabled already.
 
         Raises
         ------
         CUDARuntimeError
-            Status 101 for the device itself, 217 where no link joins them.
+            Status 101 for the device itself, 217 if no link connects them.
         """
         if device == peer:
             raise CUDARuntimeError(
@@ -129,57 +129,57 @@ class Links:
         return True
 
     def disable(self, device: int, peer: int) -> bool:
-        """End what `enable` began; False if it was not enabled."""
+        """Disable access of a device to a peer's memory, and return False if it was not enabled."""
         if (device, peer) not in self._access:
             return False
         self._access.discard((device, peer))
         self._devices[device].memory.peers.remove(self._devices[peer].memory)
         return True
 
-    # Ways
+    # Routes
 
     def over(self, source: int, target: int) -> Over:
-        """How a copy goes: over NVLink if peer access is enabled from either side, else through the host."""
+        """Return the route of a copy: NVLink if peer access is enabled from either side, else the host."""
         direct = (source, target) in self._access or (target, source) in self._access
         return "NVLink" if direct else "PCIe"
 
     def ports(self, source: int, target: int, over: Over) -> tuple[Engine, Engine]:
-        """The way out of one device, and the way into the other."""
+        """Return the outgoing port of one device and the incoming port of the other."""
         if over == "NVLink":
             return self._out[source], self._in[target]
-        return self._devices[source].schedule.engine("to host"), self._devices[target].schedule.engine(
-            "to device"
-        )
+        outgoing = self._devices[source].schedule.engine("to host")
+        incoming = self._devices[target].schedule.engine("to device")
+        return outgoing, incoming
 
     def copy_ns(self, source: int, target: int, size_bytes: int) -> float:
-        """What a copy takes that has its ports for itself."""
+        """Return the duration of a copy that shares its ports with no other transfer."""
         infos = self._infos[source], self._infos[target]
         return cost.peer_copy_ns(*infos, size_bytes, self.over(source, target) == "NVLink")
 
-    # What passes
+    # Recordings of the traffic
 
     @contextmanager
     def watched(self) -> Iterator[list[Crossing]]:
-        """Collect what passes the ports; the list is full at the end."""
-        seen: list[Crossing] = []
-        self.begin(seen)
+        """Collect the traffic through the ports in a list, which is complete at the end of the block."""
+        crossings: list[Crossing] = []
+        self.begin(crossings)
         try:
-            yield seen
+            yield crossings
         finally:
-            self.end(seen)
+            self.end(crossings)
 
-    def begin(self, seen: list[Crossing]) -> None:
-        """Tell somebody of all that passes from now on."""
-        self._seen.append(seen)
+    def begin(self, crossings: list[Crossing]) -> None:
+        """Add all traffic to a list from now on."""
+        self._recordings.append(crossings)
 
-    def end(self, seen: list[Crossing]) -> None:
-        """Tell them no more."""
-        self._seen = [each for each in self._seen if each is not seen]
+    def end(self, crossings: list[Crossing]) -> None:
+        """Stop adding traffic to a list."""
+        self._recordings = [recording for recording in self._recordings if recording is not crossings]
 
     def note(self, activity: Activity, hops: Sequence[tuple[int, int, int, Over]]) -> None:
-        """An operation moved bytes from device to device."""
-        for seen in self._seen:
-            seen.extend(
+        """Record that an operation moved bytes from device to device."""
+        for crossings in self._recordings:
+            crossings.extend(
                 Crossing(
                     name=activity.name,
                     source=source,

@@ -1,8 +1,8 @@
-"""Rings: which bytes go from which rank to the next in a collective call, chunk by chunk and in all.
+"""Rings: the bytes that each rank sends to the next in a collective call, by chunk and in total.
 
-Rank r sends to rank r + 1. In an all-reduce of n ranks the data are n chunks; in step s of the first n - 1
-rank r passes on the sum of chunk r - s, so that rank r has chunk r + 1 whole at the end; in n - 1 steps more
-the whole chunks go round. Each port sees each chunk but one, twice.
+Rank r sends to rank r + 1. In an all-reduce of n ranks the data are n chunks. In step s of the first n - 1
+steps rank r sends the sum of chunk r - s, so that rank r has the complete chunk r + 1 at the end. In n - 1
+more steps the complete chunks are passed around. Each port moves every chunk but one, twice.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ RingCall = Literal["allReduce", "reduce", "broadcast", "reduceScatter", "allGath
 
 @dataclass(frozen=True, slots=True)
 class RingStep:
-    """What one rank passes to the next in one step: elements ``start`` to ``end`` of chunk ``chunk``.
+    """Data that one rank sends to the next in one step: elements ``start`` to ``end`` of chunk ``chunk``.
 
-    ``adds``: the receiver adds them to its own; else it keeps them as they are.
+    If ``adds`` is true, the receiver adds them to its own; otherwise it stores them.
     """
 
     step: int
@@ -33,70 +33,79 @@ class RingStep:
 
 
 def chunks(count: int, ranks: int) -> list[tuple[int, int]]:
-    """Begin and end of each of so many chunks of `count` elements; the first ones are longer by one.
+    """Return begin and end of each rank's chunk of `count` elements; the first ones may be longer by one.
 
     Examples
     --------
     >>> chunks(10, 4)
     [(0, 3), (3, 6), (6, 8), (8, 10)]
     """
-    size, more = divmod(count, ranks)
-    ends = [0, *(size * (k + 1) + min(k + 1, more) for k in range(ranks))]
+    size, longer_chunks = divmod(count, ranks)
+    ends = [0, *(size * (k + 1) + min(k + 1, longer_chunks) for k in range(ranks))]
     return list(pairwise(ends))
 
 
 def steps(call: RingCall, ranks: int, count: int, root: int = 0) -> list[RingStep]:
-    """What goes round the ring, in order.
+    """Return the steps of a collective call around the ring, in order.
 
     Parameters
     ----------
     call
-        Which collective call.
+        The collective call.
     ranks
-        How many ranks.
+        Number of ranks.
     count
-        Elements: as NCCL counts, of the whole array, for ``reduceScatter`` of what a rank receives, for
-        ``allGather`` of what it sends.
+        Number of elements as NCCL counts them: of the whole array, for ``reduceScatter`` of the part that a
+        rank receives, for ``allGather`` of the part that it sends.
     root
-        Of ``broadcast`` and ``reduce``, which pass everything along a chain.
+        Root rank of ``broadcast`` and ``reduce``, which pass everything along a chain.
     """
     n = ranks
-    found = []
+    ring_steps = []
     if n < 2:
         return []
     if call in ("broadcast", "reduce"):
         adds = call == "reduce"
         first = root + 1 if adds else root
-        return [RingStep(s, (first + s) % n, (first + s + 1) % n, 0, 0, count, adds) for s in range(n - 1)]
-    whole = count if call == "allReduce" else n * count
-    parts = chunks(whole, n)
-    # Which chunk a rank begins with: rank r ends with chunk r of a reduce-scatter, r + 1 of an all-reduce.
-    first = -1 if call == "reduceScatter" else 0
-    rounds = [(first, True)] if call != "allGather" else []
-    rounds += [(1 if call == "allReduce" else 0, False)] if call != "reduceScatter" else []
-    for turn, (begin, adds) in enumerate(rounds):
-        for s in range(n - 1):
-            for r in range(n):
-                chunk = (r + begin - s) % n
-                found.append(RingStep(turn * (n - 1) + s, r, (r + 1) % n, chunk, *parts[chunk], adds))
-    return found
+        return [
+            RingStep(step, (first + step) % n, (first + step + 1) % n, 0, 0, count, adds)
+            for step in range(n - 1)
+        ]
+    total = count if call == "allReduce" else n * count
+    bounds = chunks(total, n)
+    # Offset of the first chunk of a rank: rank r ends with chunk r of a reduce-scatter, r + 1 of an
+    # all-reduce.
+    phases = []
+    if call != "allGather":
+        phases.append((-1 if call == "reduceScatter" else 0, True))
+    if call != "reduceScatter":
+        phases.append((1 if call == "allReduce" else 0, False))
+    for phase, (offset, adds) in enumerate(phases):
+        for step in range(n - 1):
+            for rank in range(n):
+                chunk = (rank + offset - step) % n
+                start, end = bounds[chunk]
+                ring_steps.append(
+                    RingStep(phase * (n - 1) + step, rank, (rank + 1) % n, chunk, start, end, adds)
+                )
+    return ring_steps
 
 
 def moved(
     call: RingCall, ranks: int, count: int, item_bytes: int, root: int = 0
 ) -> dict[tuple[int, int], int]:
-    """Bytes from each rank to the next in all; parameters as of `steps`."""
-    sums: Counter[tuple[int, int]] = Counter()
-    for each in steps(call, ranks, count, root):
-        sums[each.source, each.target] += (each.end - each.start) * item_bytes
-    return dict(sums)
+    """Return the total bytes from each rank to the next; parameters as in `steps`."""
+    bytes_by_hop: Counter[tuple[int, int]] = Counter()
+    for ring_step in steps(call, ranks, count, root):
+        bytes_by_hop[ring_step.source, ring_step.target] += (ring_step.end - ring_step.start) * item_bytes
+    return dict(bytes_by_hop)
 
 
 def step_count(call: RingCall, ranks: int) -> int:
-    """How many steps follow each other."""
+    """Return the number of consecutive steps."""
     return (2 if call == "allReduce" else 1) * (ranks - 1)
 
 
 def adding_order(ranks: int, last: int) -> Sequence[int]:
-    """In which order the ranks' parts of a chunk are added that rank `last` has whole first."""
+    """Return the order in which the ranks' values are added in the chunk that rank `last` completes first."""
     return [(last + 1 + k) % ranks for k in range(ranks)]

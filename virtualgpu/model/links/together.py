@@ -1,6 +1,6 @@
-"""Work that several devices do together: one kernel each, which end at one time.
+"""Work of several devices together: one kernel each, which end at the same time.
 
-A kernel begins when its stream comes to it, and waits there, on the device, for those of the other devices.
+A kernel begins when its stream reaches it, and waits on the device for the kernels of the other devices.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from virtualgpu.records.traffic.ports import Over
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """A device of it, the stream that its kernel is in, and the arrays of that device that it uses."""
+    """One device of the common work: its stream, and the arrays of the device that its kernel uses."""
 
     device: VirtualDevice
     stream: int
@@ -28,8 +28,8 @@ class Part:
     writes: Sequence[npt.NDArray[Any]] = ()
 
 
-class _Mark:
-    """Stands for an event between two of the streams."""
+class _StreamEvent:
+    """Event between two of the streams, for the recording of their order."""
 
 
 def run_together(
@@ -38,54 +38,56 @@ def run_together(
     move: Callable[[], object],
     duration_ns: float,
     hops: Sequence[tuple[int, int, int, Over]],
-    also: Sequence[Part] = (),
+    other_streams: Sequence[Part] = (),
 ) -> None:
-    """Give each device its kernel.
+    """Launch one kernel on each device; all of them end at the same time.
 
     Parameters
     ----------
     name
-        Of the kernels.
+        Name of the kernels.
     parts
         The devices, in the order in which the host launches on them.
     move
-        Does the work of all.
+        Does the work of all kernels.
     duration_ns
-        What it takes once all are there and their ports are free.
+        Duration once all kernels have started and their ports are free.
     hops
-        Source, target, bytes and way of what passes ports.
+        Source, target, bytes and route of each transfer.
     also
-        More streams that it follows, and that wait for it.
+        Other streams that the work follows, and that wait for it.
     """
     machine = parts[0].device.machine
     clock = machine.clock
     last = parts[-1]
     passage = Passage()
     passage.through(machine.links, hops)
-    share = {part: min(1.0, cost.CHANNELS / part.device.info.sm_count) for part in parts}
+    sm_shares = {part: min(1.0, cost.CHANNELS / part.device.info.sm_count) for part in parts}
     with clock.lock:
         begin_ns = clock.now_ns + round(len(parts) * cost.call_ns("CONCURRENT_KERNEL"))
-        begin_ns = max(begin_ns, *(p.device.schedule.ready_ns(p.stream) for p in (*parts, *also)))
-        needed = [(part.device.schedule.engine("compute"), share[part]) for part in parts]
-        needed += passage.engines
-        before = -1
-        while begin_ns != before:  # until all are free at once
-            before = begin_ns
-            for engine, taken in needed:
-                begin_ns = engine.earliest(begin_ns, max(1, round(duration_ns)), taken, clock.now_ns)
+        begin_ns = max(
+            begin_ns, *(part.device.schedule.ready_ns(part.stream) for part in (*parts, *other_streams))
+        )
+        requirements = [(part.device.schedule.engine("compute"), sm_shares[part]) for part in parts]
+        requirements += passage.engines
+        previous_ns = -1
+        while begin_ns != previous_ns:  # until all engines are free at the same time
+            previous_ns = begin_ns
+            for engine, required_share in requirements:
+                begin_ns = engine.earliest(begin_ns, max(1, round(duration_ns)), required_share, clock.now_ns)
         end_ns = begin_ns + duration_ns
-        for part in (*parts[:-1], *also):
+        for part in (*parts[:-1], *other_streams):
             _order(part, last)
         for part in parts[:-1]:
-            waiting = Operation(
+            waiting_kernel = Operation(
                 "CONCURRENT_KERNEL",
                 name,
-                _waiting(part, end_ns),
-                sm_share=share[part],
+                _waiting_duration(part, end_ns),
+                sm_share=sm_shares[part],
                 reads=part.reads,
                 writes=part.writes,
             )
-            part.device.work.enqueue(part.stream, waiting)
+            part.device.work.enqueue(part.stream, waiting_kernel)
         last.device.schedule.hold_until(last.stream, begin_ns)
 
         def run() -> float:
@@ -102,18 +104,18 @@ def run_together(
                 "CONCURRENT_KERNEL",
                 name,
                 run,
-                sm_share=share[last],
+                sm_share=sm_shares[last],
                 reads=last.reads,
                 writes=last.writes,
                 passage=passage,
             ),
         )
-        for part in (*parts[:-1], *also):
+        for part in (*parts[:-1], *other_streams):
             _order(last, part)
 
 
-def _waiting(part: Part, end_ns: float) -> Callable[[], float]:
-    """What a kernel takes on its device that waits for the others, and ends with them."""
+def _waiting_duration(part: Part, end_ns: float) -> Callable[[], float]:
+    """Return a function that computes the duration of a kernel that waits for the others until `end_ns`."""
     clock = part.device.clock
     schedule = part.device.schedule
 
@@ -124,12 +126,12 @@ def _waiting(part: Part, end_ns: float) -> Callable[[], float]:
     return run
 
 
-def _order(first: Part, then: Part) -> None:
-    """Let what a stream is given from now on wait for what another was given."""
-    moment = first.device.schedule.point(first.stream)
-    then.device.schedule.hold_until(then.stream, moment.time_ns, moment.after)
-    watch = first.device.clock.watch
+def _order(first_part: Part, second_part: Part) -> None:
+    """Let later work of the second stream wait for the present work of the first."""
+    moment = first_part.device.schedule.point(first_part.stream)
+    second_part.device.schedule.hold_until(second_part.stream, moment.time_ns, moment.after)
+    watch = first_part.device.clock.watch
     if watch is not None:
-        mark = _Mark()
-        watch.recorded(mark, first.device.work.place(first.stream))
-        watch.waits(mark, then.device.work.place(then.stream), True)
+        event = _StreamEvent()
+        watch.recorded(event, first_part.device.work.place(first_part.stream))
+        watch.waits(event, second_part.device.work.place(second_part.stream), True)

@@ -1,4 +1,4 @@
-"""Which GPUs of a machine NVLink joins."""
+"""Topology of NVLink: the GPUs of a machine that it connects."""
 
 from __future__ import annotations
 
@@ -9,48 +9,50 @@ from virtualgpu.model import cost
 from virtualgpu.records import DeviceInfo
 from virtualgpu.records.traffic.ports import LinkKind
 
-# NVLink bridges between two cards move less than the links of boards with a switch.
+# NVLink bridges between two cards are slower than the links of boards with a switch.
 _BRIDGE_GBPS = 200.0
 
 
 def check_links(kind: Any) -> LinkKind | None:
-    """Pass on how GPUs are joined, or None, which means: as such GPUs are sold.
+    """Return a name of a topology, or None for that of such GPUs in products.
 
     Raises
     ------
     ValueError
-        For any other word.
+        For any other name.
     """
     if kind is not None and kind not in get_args(LinkKind):
         raise ValueError(
             f'`links` is "nvswitch" (all GPUs with each other), "pairs" (0 with 1, 2 with 3, ...) or "host" '
             f"(none: all goes through the host), not {kind!r}."
         )
-    found: LinkKind | None = kind
-    return found
+    checked: LinkKind | None = kind
+    return checked
 
 
-def chosen(infos: Sequence[DeviceInfo], kind: LinkKind | None = None) -> LinkKind:
-    """How GPUs are joined: as asked, else as such GPUs are sold.
+def choose_topology(infos: Sequence[DeviceInfo], kind: LinkKind | None = None) -> LinkKind:
+    """Return the topology of GPUs: the requested one, else that of such GPUs in products.
 
     Raises
     ------
     ValueError
-        If NVLink is asked for where a GPU has none.
+        If NVLink is requested but a GPU has none.
     """
-    without = [info.name for info in infos if not info.nvlink_gbps]
+    gpus_without_nvlink = [info.name for info in infos if not info.nvlink_gbps]
     if kind is None:
-        if without:
+        if gpus_without_nvlink:
             return "host"
         return "nvswitch" if min(info.nvlink_gbps or 0 for info in infos) >= _BRIDGE_GBPS else "pairs"
-    if kind != "host" and without:
-        raise ValueError(f'{without[0]} has no NVLink, so links="host" is all that there is for it.')
+    if kind != "host" and gpus_without_nvlink:
+        raise ValueError(
+            f'{gpus_without_nvlink[0]} has no NVLink, so links="host" is all that there is for it.'
+        )
     return kind
 
 
 def linked(kind: LinkKind, infos: Sequence[DeviceInfo], first: int, second: int) -> bool:
-    """Whether NVLink joins two GPUs."""
+    """Return whether NVLink connects two GPUs."""
     if first == second or kind == "host":
         return False
-    near = kind == "nvswitch" or first // 2 == second // 2
-    return near and bool(cost.nvlink_gbps(infos[first], infos[second]))
+    is_pair = kind == "nvswitch" or first // 2 == second // 2
+    return is_pair and bool(cost.nvlink_gbps(infos[first], infos[second]))

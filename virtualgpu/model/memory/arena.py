@@ -1,4 +1,4 @@
-"""Host address space behind a virtual device's memory.
+"""Host address space that holds a virtual device's memory.
 
 Device pointers are host addresses inside one arena, so the engine reads and writes them without
 translation. The arena is reserved, not used: the operating system backs a page with memory only
@@ -31,13 +31,13 @@ _MADV_DONTNEED = 4
 
 _PAGE_BYTES = 1 << 16  # a multiple of every page size in use (4, 16 and 64 KiB)
 _ALIGNMENT = 1 << 21
-_DISCARD_BYTES = 8 << 20  # below, writing zeros is quicker than taking new pages
+_DISCARD_BYTES = 8 << 20  # for fewer bytes, writing zeros is faster than new pages
 _SMALLEST_ARENA_BYTES = 64 << 20
 _PLAIN_BUFFER_BYTES = 2 << 30
 
 
 class _Mapping:
-    """One reserved address range; unmapped when no NumPy view of it is left."""
+    """One reserved address range; it is unmapped when no NumPy view of it exists any more."""
 
     def __init__(self, libc: Any, address: int, size_bytes: int) -> None:
         self.address = address
@@ -68,11 +68,11 @@ def _libc() -> Any:
 def _map(libc: Any, size_bytes: int) -> _Mapping | None:
     """Map `size_bytes` at the first free hint address, or anywhere; None if the system refuses."""
     flags = _MAP_FLAGS[sys.platform]
-    failed = ctypes.c_void_p(-1).value
+    failure_address = ctypes.c_void_p(-1).value
     for attempt in range(_HINT_TRIES + 1):
         hint = _HINT_ADDRESS + attempt * _HINT_STRIDE if attempt < _HINT_TRIES else None
         address = libc.mmap(hint, size_bytes, _PROT_READ_WRITE, flags, -1, 0)
-        if address is None or address == failed:
+        if address is None or address == failure_address:
             return None
         if hint is None or address == hint:
             return _Mapping(libc, address, size_bytes)
@@ -81,61 +81,63 @@ def _map(libc: Any, size_bytes: int) -> _Mapping | None:
 
 
 class Arena:
-    """A reserved range of zero bytes that costs host memory only where it was written.
+    """A reserved range of zero bytes that uses host memory only where it was written.
 
     Parameters
     ----------
     size_bytes : int
-        Wanted size. `size_bytes` of the result may be smaller where the system refuses that much
+        Requested size. `size_bytes` of the result may be smaller if the system refuses that much
         address space (strict overcommit, Windows).
     """
 
     def __init__(self, size_bytes: int) -> None:
         self._libc: Any = None
         mapping: _Mapping | None = None
-        wanted = -(-max(size_bytes, _ALIGNMENT) // _ALIGNMENT) * _ALIGNMENT
+        requested_bytes = -(-max(size_bytes, _ALIGNMENT) // _ALIGNMENT) * _ALIGNMENT
         if sys.platform in _MAP_FLAGS:
             self._libc = _libc()
-            while mapping is None and wanted >= _ALIGNMENT:
-                mapping = _map(self._libc, wanted + _ALIGNMENT)
+            while mapping is None and requested_bytes >= _ALIGNMENT:
+                mapping = _map(self._libc, requested_bytes + _ALIGNMENT)
                 if mapping is None:
-                    if wanted <= _SMALLEST_ARENA_BYTES:
+                    if requested_bytes <= _SMALLEST_ARENA_BYTES:
                         break
-                    wanted = max(wanted // 2 // _ALIGNMENT * _ALIGNMENT, _SMALLEST_ARENA_BYTES)
-        whole: npt.NDArray[np.uint8]
+                    requested_bytes = max(
+                        requested_bytes // 2 // _ALIGNMENT * _ALIGNMENT, _SMALLEST_ARENA_BYTES
+                    )
+        buffer: npt.NDArray[np.uint8]
         if mapping is not None:
-            whole = np.asarray(mapping)
+            buffer = np.asarray(mapping)
         else:
-            wanted = min(wanted, _PLAIN_BUFFER_BYTES)
-            whole = np.zeros(wanted + _ALIGNMENT, dtype=np.uint8)
-        start = int(whole.ctypes.data)
-        skip = -start % _ALIGNMENT
-        self.address = start + skip
-        self.size_bytes = wanted
-        self.bytes: npt.NDArray[np.uint8] = whole[skip : skip + wanted]
+            requested_bytes = min(requested_bytes, _PLAIN_BUFFER_BYTES)
+            buffer = np.zeros(requested_bytes + _ALIGNMENT, dtype=np.uint8)
+        start = int(buffer.ctypes.data)
+        alignment_bytes = -start % _ALIGNMENT
+        self.address = start + alignment_bytes
+        self.size_bytes = requested_bytes
+        self.bytes: npt.NDArray[np.uint8] = buffer[alignment_bytes : alignment_bytes + requested_bytes]
         self._can_discard = mapping is not None and sys.platform == "linux"
 
     def view(self, address: int, size_bytes: int) -> npt.NDArray[np.uint8]:
-        """Bytes of one range; the view keeps the arena alive."""
+        """Return the bytes of one range; the view keeps the arena alive."""
         offset = address - self.address
         return self.bytes[offset : offset + size_bytes]
 
     def zero(self, address: int, size_bytes: int) -> None:
-        """Set a range to zero, giving whole pages back to the host instead of writing them."""
-        first = -(-address // _PAGE_BYTES) * _PAGE_BYTES
-        last = (address + size_bytes) // _PAGE_BYTES * _PAGE_BYTES
-        if not self._can_discard or last - first < _DISCARD_BYTES:
+        """Set a range to zero, and return whole pages to the host instead of writing them."""
+        first_page = -(-address // _PAGE_BYTES) * _PAGE_BYTES
+        last_page = (address + size_bytes) // _PAGE_BYTES * _PAGE_BYTES
+        if not self._can_discard or last_page - first_page < _DISCARD_BYTES:
             self.view(address, size_bytes)[:] = 0
             return
-        self.view(address, first - address)[:] = 0
-        self.view(last, address + size_bytes - last)[:] = 0
-        if self._libc.madvise(first, last - first, _MADV_DONTNEED) != 0:
-            self.view(first, last - first)[:] = 0
+        self.view(address, first_page - address)[:] = 0
+        self.view(last_page, address + size_bytes - last_page)[:] = 0
+        if self._libc.madvise(first_page, last_page - first_page, _MADV_DONTNEED) != 0:
+            self.view(first_page, last_page - first_page)[:] = 0
 
     def discard(self, address: int, size_bytes: int) -> None:
-        """Let the host reuse the pages of a range whose contents nobody needs any more."""
+        """Let the host reuse the pages of a range whose contents are not needed any more."""
         if self._can_discard:
-            first = -(-address // _PAGE_BYTES) * _PAGE_BYTES
-            last = (address + size_bytes) // _PAGE_BYTES * _PAGE_BYTES
-            if last > first:
-                self._libc.madvise(first, last - first, _MADV_DONTNEED)
+            first_page = -(-address // _PAGE_BYTES) * _PAGE_BYTES
+            last_page = (address + size_bytes) // _PAGE_BYTES * _PAGE_BYTES
+            if last_page > first_page:
+                self._libc.madvise(first_page, last_page - first_page, _MADV_DONTNEED)

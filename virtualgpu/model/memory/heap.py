@@ -1,4 +1,4 @@
-"""The heap that kernels' own ``malloc`` and ``free`` share: one a device, whichever module asks."""
+"""The heap of ``malloc`` and ``free`` in kernels: one per device, for all modules."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import numpy.typing as npt
 
 # cudaLimitMallocHeapSize's default (CUDA C++ Programming Guide, "Heap Memory Allocation").
 HEAP_BYTES = 8 << 20
-_UNIT = 16
+_UNIT_BYTES = 16
 
 
 class DeviceHeap:
-    """Blocks within one range of device memory. They live until a kernel frees them.
+    """Heap in one range of device memory, whose blocks live until a kernel frees them.
 
     Parameters
     ----------
     address
-        Where the range begins.
+        Start of the range.
     contents
         Its bytes on the host.
     """
@@ -31,20 +31,24 @@ class DeviceHeap:
         self._contents = contents
         self._free = [(address, contents.size)]
         self.used: dict[int, int] = {}
-        self.freed: dict[int, int] | None = None  # under checks: blocks that are not given out again
+        self.freed: dict[int, int] | None = None  # while memory is checked: blocks that are not used again
         self._lock = threading.Lock()
 
     def take(self, size_bytes: int) -> int:
-        """An address, or 0 when the heap is exhausted, as on a GPU."""
-        size = -(-max(size_bytes, 1) // _UNIT) * _UNIT
+        """Allocate a block, and return its address, or 0 when the heap is exhausted, as on a GPU."""
+        size = -(-max(size_bytes, 1) // _UNIT_BYTES) * _UNIT_BYTES
         if self.freed is not None:
-            size += _UNIT  # room that belongs to nobody shows who runs over the end
+            size += _UNIT_BYTES  # a gap after each block detects accesses beyond its end
         with self._lock:
-            for n, (start, room) in enumerate(self._free):
-                if room >= size:
-                    self._free[n : n + 1] = [(start + size, room - size)] if room > size else []
-                    self.used[start] = max(size_bytes, 1)
-                    return start
+            for index, (start, free_bytes) in enumerate(self._free):
+                if free_bytes < size:
+                    continue
+                if free_bytes > size:
+                    self._free[index] = (start + size, free_bytes - size)
+                else:
+                    del self._free[index]
+                self.used[start] = max(size_bytes, 1)
+                return start
         return 0
 
     def give(self, address: int) -> None:
@@ -53,7 +57,7 @@ class DeviceHeap:
         Raises
         ------
         ValueError
-            If no block begins there.
+            If no block begins at `address`.
         """
         if address == 0:
             return
@@ -66,41 +70,43 @@ class DeviceHeap:
             if self.freed is not None:
                 self.freed[address] = size
                 return
-            merged = sorted([*self._free, (address, -(-size // _UNIT) * _UNIT)])
-            self._free = merged[:1]
-            for start, room in merged[1:]:
-                last, length = self._free[-1]
-                if last + length == start:
-                    self._free[-1] = (last, length + room)
+            free_ranges = sorted([*self._free, (address, -(-size // _UNIT_BYTES) * _UNIT_BYTES)])
+            self._free = free_ranges[:1]
+            for start, range_bytes in free_ranges[1:]:
+                last_start, last_bytes = self._free[-1]
+                if last_start + last_bytes == start:
+                    self._free[-1] = (last_start, last_bytes + range_bytes)
                 else:
-                    self._free.append((start, room))
+                    self._free.append((start, range_bytes))
 
-    def serve(self, what: str, values: npt.NDArray[np.uint64], mask: int) -> npt.NDArray[np.uint64]:
-        """Serve the lanes in `mask` of a warp, each with a size (``malloc``) or an address (``free``).
+    def serve(self, function: str, values: npt.NDArray[np.uint64], mask: int) -> npt.NDArray[np.uint64]:
+        """Call ``malloc`` or ``free`` for the lanes in `mask` of a warp, each with a size or an address.
 
         Returns
         -------
         numpy.ndarray
-            32 addresses; 0 for lanes that got none.
+            32 addresses; 0 for lanes without a block.
         """
-        out = np.zeros(32, np.uint64)
+        results = np.zeros(32, np.uint64)
         for lane in range(32):
             if mask >> lane & 1:
-                if what == "malloc":
-                    out[lane] = self.take(int(values[lane]))
+                if function == "malloc":
+                    results[lane] = self.take(int(values[lane]))
                 else:
                     self.give(int(values[lane]))
-        return out
+        return results
 
     @contextmanager
     def checked(self) -> Iterator[None]:
-        """Keep freed blocks from being used again for a while, then put everything back as it was."""
-        before = list(self._free), dict(self.used)
+        """Prevent the reuse of freed blocks in the block of code, and restore the heap at its end."""
+        free_before = list(self._free)
+        used_before = dict(self.used)
         contents = self._contents.copy()
         self.freed = {}
         try:
             yield
         finally:
-            self._free, self.used = before
+            self._free = free_before
+            self.used = used_before
             self.freed = None
             self._contents[:] = contents

@@ -1,7 +1,7 @@
-"""What the host computer can still hold.
+"""Free memory of the host computer.
 
-Array contents live in host memory. An array that would not fit must end in an exception, since the
-operating system would otherwise kill the whole Jupyter kernel.
+Array contents are stored in host memory. An array that does not fit must raise an exception, because the
+operating system would otherwise end the whole Jupyter kernel.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import psutil
 
 from virtualgpu.cuda_errors import OutOfMemoryError
 
-# Below this size nobody looks: asking takes longer than the copy.
+# Smaller sizes are not checked, because the check would take longer than the copy.
 _CHECKED_BYTES = 256 << 20
 _MARGIN_BYTES = 256 << 20
-_SELF = Path("/proc/self/cgroup")
-_GROUPS = Path("/sys/fs/cgroup")
-# Of versions 2 and 1: limit, use, and the part of it that is file cache and makes room when needed.
+_GROUP_FILE = Path("/proc/self/cgroup")
+_GROUP_ROOT = Path("/sys/fs/cgroup")
+# Files of versions 2 and 1: limit, use, and the name of the file cache in it, which is freed when needed.
 _FILES = (
     ("memory.max", "memory.current", "inactive_file"),
     ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
@@ -30,63 +30,64 @@ _FILES = (
 
 
 def _available_bytes() -> int:
-    """Free host memory, within this process's control groups where there are such."""
-    return int(min(psutil.virtual_memory().available, *_left_in_groups(), 1 << 62))
+    """Return the free host memory, within the limits of this process's control groups."""
+    return int(min(psutil.virtual_memory().available, *_remaining_group_bytes(), 1 << 62))
 
 
-def _left_in_groups() -> Iterator[int]:
-    """What each memory limit on this process leaves: containers', batch systems', JupyterHub's (Linux)."""
+def _remaining_group_bytes() -> Iterator[int]:
+    """Yield the bytes that each memory limit of this process leaves (container, batch system)."""
     try:
-        lines = _SELF.read_text(encoding="utf-8").splitlines()
+        lines = _GROUP_FILE.read_text(encoding="utf-8").splitlines()
     except OSError:
         return
     for line in lines:
         _, controllers, path = line.split(":", 2)
         if controllers and "memory" not in controllers.split(","):
             continue
-        root = _GROUPS / "memory" if controllers else _GROUPS
-        limit, use, cache = _FILES[bool(controllers)]
+        root = _GROUP_ROOT / "memory" if controllers else _GROUP_ROOT
+        limit_file, use_file, cache_entry = _FILES[bool(controllers)]
         group = PurePosixPath(path)
-        for place in (group, *group.parents):  # a limit holds for all groups within
-            folder = root / place.relative_to("/")
-            with contextlib.suppress(OSError, ValueError, KeyError):  # none here, or no limit ("max")
-                facts = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
-                limit_bytes, used_bytes = (int((folder / name).read_text()) for name in (limit, use))
-                yield limit_bytes - used_bytes + int(facts[cache])
+        for ancestor in (group, *group.parents):  # a limit applies to all groups within
+            folder = root / ancestor.relative_to("/")
+            with contextlib.suppress(OSError, ValueError, KeyError):  # no file, or no limit ("max")
+                statistics = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+                limit_bytes = int((folder / limit_file).read_text())
+                used_bytes = int((folder / use_file).read_text())
+                yield limit_bytes - used_bytes + int(statistics[cache_entry])
 
 
 def host_view(address: int, size_bytes: int) -> npt.NDArray[np.uint8]:
-    """The bytes at a host address, which somebody else keeps alive."""
+    """Return the bytes at a host address; the caller must keep the memory alive."""
     return np.ctypeslib.as_array((ctypes.c_uint8 * size_bytes).from_address(address))
 
 
 def is_nearly_full() -> bool:
-    """Whether so little host memory is left that the operating system may soon end processes."""
+    """Return whether so little host memory is left that the operating system may soon end processes."""
     return _available_bytes() < _MARGIN_BYTES
 
 
-def check_host_memory(size_bytes: int, what: str = "") -> None:
-    """Make sure that the host can hold `size_bytes` more: of an array's contents, or of `what`.
+def check_host_memory(size_bytes: int, purpose: str = "") -> None:
+    """Check that the host can store `size_bytes` more: an array's contents, or those of `purpose`.
 
     Raises
     ------
     OutOfMemoryError
-        If it cannot. The virtual device may well have the room: say so and what to do.
+        If it cannot, although the virtual device may have enough memory; the message contains a remedy.
     """
     if size_bytes < _CHECKED_BYTES:
         return
-    free = _available_bytes()
-    if size_bytes + _MARGIN_BYTES > free:
-        what = what or (
+    free_bytes = _available_bytes()
+    if size_bytes + _MARGIN_BYTES > free_bytes:
+        purpose = purpose or (
             "of contents of this array: the virtual GPU keeps contents in host memory. Use a smaller array; "
             "cp.empty and cp.zeros cost no host memory until something writes to them"
         )
         raise out_of_host_memory(
-            f"{free / 2**30:.1f} GiB free, too little for the {size_bytes / 2**30:,.1f} GiB {what}.",
+            f"{free_bytes / 2**30:.1f} GiB free, too little for the {size_bytes / 2**30:,.1f} GiB {purpose}.",
             size_bytes,
         )
 
 
-def out_of_host_memory(why: str, size_bytes: int = 0) -> OutOfMemoryError:
-    """The error for a computer, not a device, that has too little memory."""
-    return OutOfMemoryError(size_bytes, 0, why=f"This computer has {why}")
+def out_of_host_memory(reason: str, size_bytes: int = 0) -> OutOfMemoryError:
+    """Return the error for a host that has too little memory."""
+    return OutOfMemoryError(size_bytes, 0, why=f"This computer has {reason}")

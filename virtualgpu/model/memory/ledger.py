@@ -1,4 +1,4 @@
-"""How much of a device's memory was taken, and by how many calls: what budgets of programs are read off."""
+"""Running totals of a device's memory and of driver calls, for the budgets of programs."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 class Ledger:
     """Running totals of one device.
 
-    ``segments`` counts what was taken of the device, ``driver_calls`` that and what was given back;
-    ``reserved_bytes`` is what is taken now, the driver's own pools included, ``array_bytes`` what programs
-    own of it, to the byte. Peaks are the most since `mark`.
+    ``segments`` counts allocated segments, ``driver_calls`` allocated and freed ones. ``reserved_bytes`` are
+    the bytes reserved now, including the driver's own pools, ``array_bytes`` the exact bytes that programs
+    own. Peaks are the maxima since `mark`.
     """
 
     segments: int = 0
@@ -22,23 +22,23 @@ class Ledger:
     peak_array_bytes: int = 0
 
     def mark(self) -> None:
-        """Let the peaks begin at what there is now."""
+        """Restart the peaks at the current values."""
         self.peak_reserved_bytes = self.reserved_bytes
         self.peak_array_bytes = self.array_bytes
 
-    def taken(self, size_bytes: int) -> None:
-        """A segment was taken."""
+    def add_segment(self, size_bytes: int) -> None:
+        """Record an allocated segment."""
         self.segments += 1
         self.driver_calls += 1
         self.reserved_bytes += size_bytes
         self.peak_reserved_bytes = max(self.peak_reserved_bytes, self.reserved_bytes)
 
-    def given_back(self, size_bytes: int) -> None:
-        """A segment went back."""
+    def remove_segment(self, size_bytes: int) -> None:
+        """Record a freed segment."""
         self.driver_calls += 1
         self.reserved_bytes -= size_bytes
 
-    def owned(self, size_bytes: int) -> None:
-        """Programs own so much more, or less."""
+    def change_array_bytes(self, size_bytes: int) -> None:
+        """Record a change of the bytes that programs own."""
         self.array_bytes += size_bytes
         self.peak_array_bytes = max(self.peak_array_bytes, self.array_bytes)

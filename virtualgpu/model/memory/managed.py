@@ -1,8 +1,8 @@
-"""Where the pages of managed memory are, and what brings them elsewhere.
+"""Location of the pages of managed memory, and their migration.
 
-A page of ``cudaMallocManaged`` is nowhere until something touches it, then where it was touched, and goes to
-whoever touches it next (CUDA C++ Programming Guide, "Unified Memory Programming"). After
-``cudaMemAdviseSetReadMostly`` it is copied instead, so that host and device have one each.
+A page of ``cudaMallocManaged`` has no memory until the host or the device touches it; it is then stored
+there, and migrates when the other side touches it (CUDA C++ Programming Guide, "Unified Memory Programming").
+After ``cudaMemAdviseSetReadMostly`` it is copied instead, so that host and device have one each.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-PAGE_BYTES = 64 << 10  # what the driver moves at least
-BLOCK_BYTES = 2 << 20  # and what it serves faults in
+PAGE_BYTES = 64 << 10  # smallest unit that the driver moves
+BLOCK_BYTES = 2 << 20  # unit in which it handles faults
 _PAGES_PER_BLOCK = BLOCK_BYTES // PAGE_BYTES
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
-    """Pages that had to come: bytes that were copied, those that were new, and blocks with a fault."""
+class Migration:
+    """Result of a migration: copied bytes, bytes of new pages, and blocks with a page fault."""
 
     copied_bytes: int = 0
     new_bytes: int = 0
@@ -32,9 +32,9 @@ class ManagedPages:
     Attributes
     ----------
     on_device, on_host : arrays of bool
-        Whether the device, the host has each page; both only while the memory is read mostly.
+        Whether each page is on the device and on the host; both only while the memory is read mostly.
     read_mostly : bool
-        Whether a page that is asked for elsewhere stays where it was, too.
+        Whether a page that the other side touches is copied instead of moved.
     """
 
     def __init__(self, size_bytes: int) -> None:
@@ -45,52 +45,56 @@ class ManagedPages:
         self.read_mostly = False
 
     def advise(self, read_mostly: bool) -> None:
-        """Set or end "read mostly"; at its end the device keeps what both have."""
+        """Set or end "read mostly"; at its end the device keeps the pages that both sides have."""
         self.read_mostly = read_mostly
         if not read_mostly:
             self.on_host &= ~self.on_device
 
-    def to_device(self, start: int, size_bytes: int, most_pages: int | None = None) -> Moved:
-        """Let the device have the pages of ``[start, start + size_bytes)``.
+    def to_device(self, start: int, size_bytes: int, max_pages: int | None = None) -> Migration:
+        """Move the pages of ``[start, start + size_bytes)`` to the device.
 
         Parameters
         ----------
         most_pages : int, optional
-            How many of them are touched, spread evenly; all by default.
+            Number of pages that are touched, spread evenly; all by default.
         """
-        return self._bring(start, size_bytes, most_pages, self.on_device, self.on_host)
+        return self._migrate(start, size_bytes, max_pages, self.on_device, self.on_host)
 
-    def to_host(self, start: int, size_bytes: int) -> Moved:
-        """Let the host have the pages of ``[start, start + size_bytes)``."""
-        return self._bring(start, size_bytes, None, self.on_host, self.on_device)
+    def to_host(self, start: int, size_bytes: int) -> Migration:
+        """Move the pages of ``[start, start + size_bytes)`` to the host."""
+        return self._migrate(start, size_bytes, None, self.on_host, self.on_device)
 
-    def _bring(
+    def _migrate(
         self,
         start: int,
         size_bytes: int,
-        most_pages: int | None,
-        here: npt.NDArray[np.bool_],
-        there: npt.NDArray[np.bool_],
-    ) -> Moved:
-        first = start // PAGE_BYTES
-        last = -(-(start + size_bytes) // PAGE_BYTES)
-        count = last - first if most_pages is None else min(last - first, max(most_pages, 1))
-        touched = first + np.arange(count) * (last - first) // max(count, 1)
-        missing = touched[~here[touched]]
-        if not missing.size:
-            return Moved()
-        copied = missing[there[missing]]
-        here[missing] = True
+        max_pages: int | None,
+        on_target: npt.NDArray[np.bool_],
+        on_source: npt.NDArray[np.bool_],
+    ) -> Migration:
+        first_page = start // PAGE_BYTES
+        last_page = -(-(start + size_bytes) // PAGE_BYTES)
+        count = (
+            last_page - first_page if max_pages is None else min(last_page - first_page, max(max_pages, 1))
+        )
+        touched_pages = first_page + np.arange(count) * (last_page - first_page) // max(count, 1)
+        missing_pages = touched_pages[~on_target[touched_pages]]
+        if not missing_pages.size:
+            return Migration()
+        copied_pages = missing_pages[on_source[missing_pages]]
+        on_target[missing_pages] = True
         if not self.read_mostly:
-            there[missing] = False
-        blocks = int(np.unique(missing // _PAGES_PER_BLOCK).size)
-        return Moved(self._bytes(copied), self._bytes(missing) - self._bytes(copied), blocks)
+            on_source[missing_pages] = False
+        blocks = int(np.unique(missing_pages // _PAGES_PER_BLOCK).size)
+        return Migration(
+            self._bytes(copied_pages), self._bytes(missing_pages) - self._bytes(copied_pages), blocks
+        )
 
     def _bytes(self, pages: npt.NDArray[np.int64]) -> int:
-        """Bytes of pages; the last one may be short."""
+        """Return the number of bytes of pages; the last one may be shorter."""
         if not pages.size:
             return 0
-        short = (
-            self.on_device.size * PAGE_BYTES - self.size_bytes if pages[-1] == self.on_device.size - 1 else 0
-        )
-        return int(pages.size) * PAGE_BYTES - short
+        total_bytes = int(pages.size) * PAGE_BYTES
+        if pages[-1] == self.on_device.size - 1:
+            total_bytes -= self.on_device.size * PAGE_BYTES - self.size_bytes
+        return total_bytes

@@ -1,15 +1,15 @@
-"""The driver's pools behind ``cudaMallocAsync``: memory that is allocated and freed in the order of streams.
+"""The driver's pools of ``cudaMallocAsync``: memory that is allocated and freed in the order of streams.
 
-A pool takes granules of 32 MiB from the device, cuts blocks out of them, and gives granules that nobody
-uses back when the host has waited for the device, down to its release threshold. The figures, the moment
-of each change and which block is used again were recorded on an H200 (driver 580, CUDA 13).
+A pool reserves granules of 32 MiB of the device and divides them into blocks. It releases unused granules,
+down to its release threshold, when the host has waited for the device. The numbers, the time of each change
+and the block that is reused were recorded on an H200 (driver 580, CUDA 13).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from virtualgpu.cuda_errors import CUDARuntimeError
@@ -17,7 +17,7 @@ from virtualgpu.model.clock import HostClock
 
 GRANULE_BYTES = 32 << 20
 UNIT_BYTES = 512
-# cudaMemPoolAttr (driver_types.h); the first three are the ways to use a freed block again.
+# cudaMemPoolAttr (driver_types.h); the first three are the ways to reuse a freed block.
 RELEASE_THRESHOLD = 4
 RESERVED = 5
 RESERVED_HIGH = 6
@@ -26,7 +26,7 @@ USED_HIGH = 8
 
 
 class Pages(Protocol):
-    """What a pool needs of a device's memory."""
+    """The interface of a device's memory that a pool needs."""
 
     lock: Any
 
@@ -45,9 +45,9 @@ class Pages(Protocol):
 
 @dataclass(slots=True)
 class _Piece:
-    """Free bytes of the pool. Until `ready_ns`, only `stream` may have them; None: everybody may.
+    """Free bytes of the pool, which only `stream` can use until `ready_ns` (None: every stream can).
 
-    `waits`: how often the host had waited for the device when they were freed.
+    `waits` is the number of times that the host had waited for the device when they were freed.
     """
 
     start: int
@@ -61,21 +61,21 @@ class _Piece:
 class _Block:
     start: int
     end: int
-    asked_bytes: int
+    requested_bytes: int
 
 
 class OrderedPool:
     """One ``cudaMemPool_t``.
 
-    Places in it count from the top of the device's memory downwards, so that a pool can grow without
-    meeting what ``cudaMalloc`` gives out from the bottom.
+    Positions in it count from the top of the device's memory downwards, because ``cudaMalloc`` allocates from
+    the bottom.
 
     Parameters
     ----------
     memory : Pages
-        What the granules are taken from.
+        Source of the granules.
     clock : HostClock
-        Tells when a block that a stream freed is free for others, too.
+        Decides when a block that a stream freed is free for other streams, too.
     """
 
     def __init__(self, memory: Pages, clock: HostClock) -> None:
@@ -83,30 +83,30 @@ class OrderedPool:
         self._clock = clock
         self._top = memory.base_address + memory.arena_bytes // GRANULE_BYTES * GRANULE_BYTES
         self._granules: set[int] = set()
-        self._free: list[_Piece] = []  # in the order of their places
+        self._free: list[_Piece] = []  # in the order of their positions
         self._blocks: dict[int, _Block] = {}  # by address
         self._waits = clock.waits
         self._used = self._used_high = self._reserved_high = 0
         self._settings = {1: 1, 2: 1, 3: 1, RELEASE_THRESHOLD: 0}
-        self._freed: list[tuple[int, _Block, _Piece]] = []  # not taken in yet
+        self._freed: list[tuple[int, _Block, _Piece]] = []  # not yet added to the free pieces
         self._changing = False
 
     @property
     def handle(self) -> int:
-        """A number that stands for CUDA's pool handle."""
+        """CUDA's handle of the pool."""
         return id(self)
 
     def owns(self, address: int) -> bool:
-        """Whether a block that lives starts at `address`."""
+        """Return whether a live block starts at `address`."""
         return address in self._blocks
 
     # Blocks
 
     def malloc(self, size_bytes: int, stream: int) -> tuple[int, int]:
-        """Address of a new block for a stream, and the time in ns until which the stream has to wait for it.
+        """Return the address of a new block, and the time in ns until which the stream must wait for it.
 
-        First what is free, or was freed by the same stream; then new granules; at last what another stream
-        is still busy with, for which this one then waits.
+        Memory that is free, or was freed by the same stream, is used first; then new granules; at last memory
+        that another stream still uses, for which this one then waits.
 
         Raises
         ------
@@ -114,8 +114,8 @@ class OrderedPool:
             Status 2, ``cudaErrorMemoryAllocation``.
         """
         size = -(-size_bytes // UNIT_BYTES) * UNIT_BYTES
-        with self._alone() as alone:
-            start = self._place(size, stream) if alone else None
+        with self._locked() as can_change:
+            start = self._place(size, stream) if can_change else None
             if start is None:
                 raise CUDARuntimeError(
                     2,
@@ -132,139 +132,146 @@ class OrderedPool:
             return address, wait_ns
 
     def _place(self, size: int, stream: int) -> int | None:
-        mine = [piece for piece in self._free if piece.stream in (None, stream)]
-        found = _first_run(mine, size)
-        if found is None:
-            found = self._grow(mine, size)
-        return _first_run(self._free, size) if found is None else found
+        usable_pieces = [piece for piece in self._free if piece.stream in (None, stream)]
+        start = _first_run(usable_pieces, size)
+        if start is None:
+            start = self._grow(usable_pieces, size)
+        return _first_run(self._free, size) if start is None else start
 
     def free(self, address: int, stream: int | None = None, ready_ns: int = 0) -> None:
-        """Free a block that the pool `owns`: for `stream` at once, for others from `ready_ns` on."""
+        """Free a block that the pool `owns`: for `stream` immediately, for others from `ready_ns` on."""
         block = self._blocks.pop(address)
         piece = _Piece(block.start, block.end, stream, ready_ns, self._clock.waits)
         self._freed.append((address, block, piece))
         self.settle()
 
     def settle(self) -> None:
-        """Take note of what has happened: frees, work that has ended, and the host's waits."""
-        with self._alone():
+        """Update the pool after frees, work that has ended, and the host's waits."""
+        with self._locked():
             pass
 
     @contextmanager
-    def _alone(self) -> Iterator[bool]:
-        """Hold the pool as it is now; True if it may be changed.
+    def _locked(self) -> Iterator[bool]:
+        """Lock the pool; the value is True if the pool can be changed.
 
-        False within another call of the same thread: the garbage collector may run at any place of it and
-        free an array.
+        It is False within another call of the same thread: the garbage collector can run at any point of it
+        and free an array.
         """
         with self._memory.lock:
-            alone = not self._changing
+            is_outermost = not self._changing
             self._changing = True
             try:
-                if alone:
-                    self._take_in()
-                yield alone
+                if is_outermost:
+                    self._apply_frees()
+                yield is_outermost
             finally:
-                self._changing = not alone
+                self._changing = not is_outermost
 
-    def _take_in(self) -> None:
-        now = self._clock.now_ns
+    def _apply_frees(self) -> None:
+        now_ns = self._clock.now_ns
         waits = self._clock.waits
         while self._freed:
             address, block, piece = self._freed.pop(0)
-            if piece.waits < waits:  # freed before the host waited, and nobody has asked since
+            if piece.waits < waits:  # freed before the host waited, and not used since
                 self._waits = min(self._waits, piece.waits)
             self._memory.close_block(address)
-            self._used -= block.asked_bytes
+            self._used -= block.requested_bytes
             self._add(piece)
         for piece in self._free:
-            if piece.ready_ns <= now:
+            if piece.ready_ns <= now_ns:
                 piece.stream = None
         if waits != self._waits:
             self._waits = waits
-            self._give_back(self._settings[RELEASE_THRESHOLD])
+            self._release_granules(self._settings[RELEASE_THRESHOLD])
 
     def trim(self, keep_bytes: int) -> None:
-        """Give unused granules back to the device while more than `keep_bytes` are reserved.
+        """Return unused granules to the device while more than `keep_bytes` are reserved.
 
-        Only what was freed before the host last waited for the device counts as unused.
+        Only memory that was freed before the host last waited for the device counts as unused.
         """
-        with self._alone() as alone:
-            if alone:
-                self._give_back(keep_bytes)
+        with self._locked() as can_change:
+            if can_change:
+                self._release_granules(keep_bytes)
 
-    def _give_back(self, keep_bytes: int) -> None:
-        sure = [p for p in self._free if p.stream is None and p.waits < self._clock.waits]
-        runs = list(_runs(sure))
+    def _release_granules(self, keep_bytes: int) -> None:
+        unused_pieces = [
+            piece for piece in self._free if piece.stream is None and piece.waits < self._clock.waits
+        ]
+        runs = list(_runs(unused_pieces))
         for granule in sorted(self._granules, reverse=True):
             if len(self._granules) * GRANULE_BYTES <= keep_bytes:
                 return
             start = granule * GRANULE_BYTES
             end = (granule + 1) * GRANULE_BYTES
-            if any(low <= start and end <= high for low, high in runs):
+            if any(run_start <= start and end <= run_end for run_start, run_end in runs):
                 self._cut(start, end, None)
                 self._granules.remove(granule)
                 self._memory.return_pages(self._top - end, GRANULE_BYTES)
 
-    def _grow(self, mine: list[_Piece], size: int) -> int | None:
-        """Reserve the granules that a run of `size` bytes needs; where it starts, None without room."""
+    def _grow(self, usable_pieces: list[_Piece], size: int) -> int | None:
+        """Reserve the granules for `size` contiguous bytes, and return their start, or None without space."""
         holes = []
-        for low, high in self._memory.free_pages():
-            start = -(-(self._top - high) // GRANULE_BYTES) * GRANULE_BYTES if high < self._top else 0
-            end = (self._top - low) // GRANULE_BYTES * GRANULE_BYTES
+        for page_start, page_end in self._memory.free_pages():
+            start = -(-(self._top - page_end) // GRANULE_BYTES) * GRANULE_BYTES if page_end < self._top else 0
+            end = (self._top - page_start) // GRANULE_BYTES * GRANULE_BYTES
             if end > start:
                 holes.append(_Piece(start, end))
-        found = _first_run(sorted([*mine, *holes], key=lambda piece: piece.start), size)
-        if found is None:
+        run_start = _first_run(sorted([*usable_pieces, *holes], key=lambda piece: piece.start), size)
+        if run_start is None:
             return None
-        for granule in range(found // GRANULE_BYTES, -(-(found + size) // GRANULE_BYTES)):
+        for granule in range(run_start // GRANULE_BYTES, -(-(run_start + size) // GRANULE_BYTES)):
             if granule not in self._granules:
                 end = (granule + 1) * GRANULE_BYTES
                 self._memory.take_pages_at(self._top - end, GRANULE_BYTES)
                 self._granules.add(granule)
                 self._add(_Piece(granule * GRANULE_BYTES, end))
         self._reserved_high = max(self._reserved_high, len(self._granules) * GRANULE_BYTES)
-        return found
+        return run_start
 
     def _add(self, piece: _Piece) -> None:
-        """Add a free piece; neighbours that everybody may have become one with it."""
-        pieces = sorted([*self._free, piece], key=lambda each: each.start)
-        joined = [pieces[0]]
-        for each in pieces[1:]:
-            last = joined[-1]
-            alike = (last.stream, last.ready_ns, last.waits) == (each.stream, each.ready_ns, each.waits)
-            if last.end == each.start and alike:
-                last.end = each.end
+        """Add a free piece, and merge it with neighbours that have the same owner."""
+        pieces = sorted([*self._free, piece], key=lambda free_piece: free_piece.start)
+        merged = [pieces[0]]
+        for piece in pieces[1:]:
+            last = merged[-1]
+            same_owner = (last.stream, last.ready_ns, last.waits) == (
+                piece.stream,
+                piece.ready_ns,
+                piece.waits,
+            )
+            if last.end == piece.start and same_owner:
+                last.end = piece.end
             else:
-                joined.append(each)
-        self._free = joined
+                merged.append(piece)
+        self._free = merged
 
     def _cut(self, start: int, end: int, stream: int | None) -> int:
-        """Take a range out of the free pieces; returns when other streams are done with it, 0 for now."""
-        kept = []
+        """Remove a range from the free pieces; return when other streams have finished with it, or 0."""
+        pieces = []
         wait_ns = 0
         for piece in self._free:
             if piece.end <= start or end <= piece.start:
-                kept.append(piece)
+                pieces.append(piece)
                 continue
             if piece.stream not in (None, stream):
                 wait_ns = max(wait_ns, piece.ready_ns)
-            ends = ((piece.start, start), (end, piece.end))
-            kept += [_Piece(a, b, piece.stream, piece.ready_ns, piece.waits) for a, b in ends if a < b]
-        self._free = kept
+            for rest_start, rest_end in ((piece.start, start), (end, piece.end)):
+                if rest_start < rest_end:
+                    pieces.append(replace(piece, start=rest_start, end=rest_end))
+        self._free = pieces
         return wait_ns
 
     # Attributes
 
     def attribute(self, number: int) -> int:
-        """A ``cudaMemPoolAttr`` of the pool.
+        """Return a ``cudaMemPoolAttr`` of the pool.
 
         Raises
         ------
         CUDARuntimeError
-            Status 1 for a number that there is not.
+            Status 1 for an unknown number.
         """
-        with self._alone():
+        with self._locked():
             values = {
                 **self._settings,
                 RESERVED: len(self._granules) * GRANULE_BYTES,
@@ -284,7 +291,7 @@ class OrderedPool:
         CUDARuntimeError
             Status 1 for anything else.
         """
-        with self._alone():
+        with self._locked():
             if number == RESERVED_HIGH and value == 0:
                 self._reserved_high = len(self._granules) * GRANULE_BYTES
             elif number == USED_HIGH and value == 0:
@@ -299,7 +306,7 @@ class OrderedPool:
 
 
 def _runs(pieces: Iterable[_Piece]) -> Iterator[tuple[int, int]]:
-    """Start and end of what adjacent pieces, in order, make together."""
+    """Yield start and end of each contiguous run of adjacent pieces."""
     start = end = -1
     for piece in pieces:
         if piece.start != end:
@@ -315,5 +322,5 @@ def _first_run(pieces: Iterable[_Piece], size: int) -> int | None:
     return next((start for start, end in _runs(pieces) if end - start >= size), None)
 
 
-def _invalid(why: str) -> CUDARuntimeError:
-    return CUDARuntimeError(1, "cudaErrorInvalidValue", f"invalid argument: {why}")
+def _invalid(reason: str) -> CUDARuntimeError:
+    return CUDARuntimeError(1, "cudaErrorInvalidValue", f"invalid argument: {reason}")

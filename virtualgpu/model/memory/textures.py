@@ -1,4 +1,4 @@
-"""Texture and surface objects of one device: what a handle stands for, as generated code reads it."""
+"""Texture and surface objects of one device, in the layout that generated code reads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from virtualgpu.cuda_errors import CUDARuntimeError
 
 CAPACITY = 4096
-"""Objects that live at once; a power of two."""
+"""Largest number of live objects; a power of two."""
 # The CUDA runtime's enumerations (driver_types.h, texture_types.h), in the order of their numbers.
 NUMBERS: dict[str, int] = {
     f"cuda{kind}{name}": number
@@ -26,7 +26,7 @@ NUMBERS: dict[str, int] = {
 WRAP, CLAMP, MIRROR, BORDER = range(4)
 SIGNED, UNSIGNED, FLOAT = range(3)
 
-# Where the texel (0, 0, 0) lies and how far its neighbours, what a channel holds, and how it is read.
+# Address of texel (0, 0, 0) and distances of its neighbours, contents of a channel, and modes of reading.
 OBJECT = np.dtype(
     [
         ("handle", "<u8"),
@@ -50,7 +50,7 @@ OBJECT = np.dtype(
 
 
 def offset(name: str) -> int:
-    """Byte offset of a field of `OBJECT`."""
+    """Return the byte offset of a field of `OBJECT`."""
     fields = OBJECT.fields
     assert fields is not None
     return int(fields[name][1])
@@ -59,23 +59,23 @@ def offset(name: str) -> int:
 class Textures:
     """The table of a device's texture and surface objects.
 
-    A handle's low bits are its place, the others count how often the place has been given: the handle of an
-    object that is gone is no other one's.
+    The low bits of a handle are its slot, the others count the objects of the slot: the handle of a removed
+    object is never used again.
     """
 
     def __init__(self) -> None:
         self.table = np.zeros(CAPACITY, OBJECT)
-        self._given = np.zeros(CAPACITY, np.int64)
+        self._generations = np.zeros(CAPACITY, np.int64)
         self._free = list(range(CAPACITY - 1, -1, -1))
         self._lock = threading.Lock()
 
     def add(self, **fields: Any) -> int:
-        """Make an object and return its handle.
+        """Create an object and return its handle.
 
         Raises
         ------
         CUDARuntimeError
-            Status 2 where there is no room for one more.
+            Status 2 if the table is full.
         """
         with self._lock:
             if not self._free:
@@ -84,19 +84,19 @@ class Textures:
                     "cudaErrorMemoryAllocation",
                     f"out of memory: a virtual GPU keeps {CAPACITY:,} textures and surfaces; drop some.",
                 )
-            place = self._free.pop()
-            self._given[place] += 1
-            row = self.table[place : place + 1]
+            slot = self._free.pop()
+            self._generations[slot] += 1
+            row = self.table[slot : slot + 1]
             row[:] = np.zeros(1, OBJECT)
             for name, value in fields.items():
                 row[name] = value
-            row["handle"] = handle = int(self._given[place]) * CAPACITY + place
+            row["handle"] = handle = int(self._generations[slot]) * CAPACITY + slot
             return handle
 
     def remove(self, handle: int) -> None:
-        """End an object; a handle that there is not is ignored."""
+        """Remove an object; an unknown handle is ignored."""
         with self._lock:
-            place = handle % CAPACITY
-            if self.table["handle"][place] == handle and handle:
-                self.table["handle"][place] = 0
-                self._free.append(place)
+            slot = handle % CAPACITY
+            if self.table["handle"][slot] == handle and handle:
+                self.table["handle"][slot] = 0
+                self._free.append(slot)

@@ -1,1 +1,1 @@
-"""Other orders that CUDA allows for the work of streams: what a missing wait may lead to."""
+"""Other orders that CUDA permits for the work of streams, which reveal missing waits."""

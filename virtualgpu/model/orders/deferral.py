@@ -1,8 +1,9 @@
-"""Work held back until something waits for it, to be run in another lawful order than it was given.
+"""Work that is delayed until something waits for it, and then runs in another permitted order.
 
-The virtual GPU runs each operation when it is given, so a program that lacks a wait still gets the right
-result. A GPU may run what nothing orders in any order, and as late as the program lets it. Here an operation
-waits until the host asks for it, or for one that follows it; then what has to run does so in a chosen order.
+The virtual GPU runs each operation when it is submitted, so a program that lacks a wait still gets the right
+result. A GPU can run unordered work in any order, and as late as the program permits. Here an operation is
+delayed until the host waits for it, or for one that follows it; then the necessary operations run in a chosen
+order.
 """
 
 from __future__ import annotations
@@ -14,24 +15,25 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
 STREAM_ORDERS = ("last first", "random")
-# In a random order, so often an operation runs though nobody has asked for it yet.
-_EARLY = 0.3
+# Probability that an operation runs in a random order before anything waits for it.
+_EARLY_PROBABILITY = 0.3
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _DelayedOperation:
     run: Callable[[], object]
     after: tuple[int, ...]
     keeps: bool
 
 
 class Deferral:
-    """Operations of a machine that have not run yet.
+    """The delayed operations of a machine.
 
     Parameters
     ----------
     order
-        ``"last first"`` runs, of what may run, what was given last; ``"random"`` draws by `seed`.
+        ``"last first"`` runs the last submitted of the operations that can run; ``"random"`` chooses by
+        `seed`.
 
     Raises
     ------
@@ -43,7 +45,7 @@ class Deferral:
         if order not in STREAM_ORDERS:
             raise ValueError(f"The order of streams is 'last first' or 'random', not {order!r}.")
         self._random = random.Random(seed) if order == "random" else None
-        self._held: dict[int, _Held] = {}
+        self._delayed: dict[int, _DelayedOperation] = {}
         self._lock = threading.RLock()
         self._running = False
 
@@ -55,65 +57,73 @@ class Deferral:
         keeps: bool = True,
         kernel: bool = False,
     ) -> None:
-        """Keep operation `number`, which follows others, and which `keeps` the arrays alive that it uses.
+        """Delay operation `number`, which follows the operations `after`.
 
-        In this class it does not matter whether it is a `kernel`.
+        `keeps` is true if it keeps the arrays alive that it uses. This class does not use `kernel`.
         """
         with self._lock:
-            self._held[number] = _Held(run, tuple(n for n in after if n in self._held), keeps)
+            self._delayed[number] = _DelayedOperation(
+                run, tuple(predecessor for predecessor in after if predecessor in self._delayed), keeps
+            )
 
-    def let_go(self) -> None:
-        """An array dies: what may use it, and does not keep it, runs while there still is something.
+    def run_before_free(self) -> None:
+        """Run the operations that may use an array which is being freed and that they do not keep alive.
 
-        It may die on a thread of the operation that runs, which the lock's holder waits for.
+        The array may be freed on a thread of the running operation, which the lock's holder waits for.
         """
         if not self._running:
-            self.require([number for number, held in list(self._held.items()) if not held.keeps])
+            self.require([number for number, operation in list(self._delayed.items()) if not operation.keeps])
 
     def require(self, numbers: Iterable[int] | None = None) -> None:
-        """Run these operations (None: all) and what they follow, as far as they have not run yet.
+        """Run these delayed operations (None: all) and those that they follow.
 
-        Nothing happens within an operation that runs: it has what it needs.
+        A call from within a running operation does nothing, because that operation has all it needs.
         """
         with self._lock:
             if self._running:
                 return
-            needed = set(self._held) if numbers is None else self._needed(numbers)
-            if numbers is not None and self._random is not None and needed:
-                drawn = [n for n in self._held if n not in needed and self._random.random() < _EARLY]
-                needed |= self._needed(drawn)
-            self._run(needed)
+            to_run = set(self._delayed) if numbers is None else self._needed(numbers)
+            if numbers is not None and self._random is not None and to_run:
+                early = [
+                    delayed_number
+                    for delayed_number in self._delayed
+                    if delayed_number not in to_run and self._random.random() < _EARLY_PROBABILITY
+                ]
+                to_run |= self._needed(early)
+            self._run(to_run)
 
     def _needed(self, numbers: Iterable[int]) -> set[int]:
-        todo = [n for n in numbers if n in self._held]
-        needed = set[int]()
-        while todo:
-            number = todo.pop()
-            if number not in needed:
-                needed.add(number)
-                todo += [n for n in self._held[number].after if n in self._held]
-        return needed
+        pending = [candidate for candidate in numbers if candidate in self._delayed]
+        to_run = set[int]()
+        while pending:
+            number = pending.pop()
+            if number not in to_run:
+                to_run.add(number)
+                pending += [
+                    candidate for candidate in self._delayed[number].after if candidate in self._delayed
+                ]
+        return to_run
 
     def _run(self, numbers: set[int]) -> None:
         followers: dict[int, list[int]] = {}
-        missing: dict[int, int] = {}
+        open_predecessors: dict[int, int] = {}
         for number in numbers:
-            before = [n for n in self._held[number].after if n in numbers]
-            missing[number] = len(before)
-            for n in before:
-                followers.setdefault(n, []).append(number)
-        ready = [(self._rank(n), n) for n, count in missing.items() if not count]
+            predecessors = [other for other in self._delayed[number].after if other in numbers]
+            open_predecessors[number] = len(predecessors)
+            for other in predecessors:
+                followers.setdefault(other, []).append(number)
+        ready = [(self._rank(other), other) for other, count in open_predecessors.items() if not count]
         heapify(ready)
-        ended: list[_Held] = []  # what only they keep alive may be used by what runs after them
+        ended: list[_DelayedOperation] = []  # keeps their arrays alive for the operations after them
         self._running = True
         try:
             while ready:
                 _, number = heappop(ready)
-                ended.append(self._held.pop(number))
+                ended.append(self._delayed.pop(number))
                 ended[-1].run()
                 for follower in followers.get(number, ()):
-                    missing[follower] -= 1
-                    if not missing[follower]:
+                    open_predecessors[follower] -= 1
+                    if not open_predecessors[follower]:
                         heappush(ready, (self._rank(follower), follower))
         finally:
             self._running = False

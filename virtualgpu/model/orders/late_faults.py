@@ -1,7 +1,7 @@
-"""Faults as CUDA tells them: late, without the culprit's name, and again at every call that follows.
+"""Faults as CUDA reports them: late, without the kernel's name, and again at every later call.
 
-The virtual GPU raises a kernel's fault where the kernel was launched, with thread and line. A GPU's host is
-far ahead by then: whichever call waits next gets an error number, and so does every call from there on.
+The virtual GPU raises a kernel's fault where the kernel was launched, with thread and line. On a GPU the host
+is far ahead by then: the next call that waits gets an error number, and so does every call after it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from virtualgpu.model.recording.program_lines import ProgramLines
 if TYPE_CHECKING:
     from virtualgpu.model.machine import Machine
 
-_SAID = {
+_MESSAGES = {
     700: "an illegal memory access was encountered",
     702: "the launch timed out and was terminated",
     710: "device-side assert triggered",
@@ -26,8 +26,8 @@ _SAID = {
 }
 
 
-class Given(NamedTuple):
-    """Who gave a device work: which of the program's launches it was, in which file and line."""
+class LaunchSite(NamedTuple):
+    """A launch of the program: its number, and its file and line."""
 
     launch: int
     file: str
@@ -35,31 +35,32 @@ class Given(NamedTuple):
 
 
 class LateFaults(Deferral):
-    """Operations in the order of the program, run when something waits for them.
+    """Delayed operations that run in the order of the program when something waits for them.
 
     Parameters
     ----------
     blocking
-        Every launch waits for its end, as with ``CUDA_LAUNCH_BLOCKING=1``.
+        Whether every launch waits for its end, as with ``CUDA_LAUNCH_BLOCKING=1``.
 
     Attributes
     ----------
     fault : KernelFault or None
-        What the virtual GPU knows of the first fault.
-    given : Given or None
-        The launch that it happened in.
+        The first fault, with all that the virtual GPU knows about it.
+    faulty_launch : LaunchSite or None
+        The launch in which it happened.
     waits : int
-        How often somebody waited.
+        Number of waits.
     """
 
     def __init__(self, blocking: bool) -> None:
         super().__init__("last first")
-        self._blocking, self._lines, self._launches = blocking, ProgramLines(), 0
-        self._given: dict[int, Given] = {}
-        self._under_way: Given | None = None
-        self._lost: tuple[int, str] | None = None
+        self._blocking = blocking
+        self._lines = ProgramLines()
+        self._launches = 0
+        self._current_launch: LaunchSite | None = None
+        self._error: tuple[int, str] | None = None
         self.fault: KernelFault | None = None
-        self.given: Given | None = None
+        self.faulty_launch: LaunchSite | None = None
         self.waits = 0
 
     def hold(
@@ -70,65 +71,66 @@ class LateFaults(Deferral):
         keeps: bool = True,
         kernel: bool = False,
     ) -> None:
-        """Keep operation `number`; a context that is lost takes none.
+        """Delay operation `number`; raise the error of the context if it is lost.
 
         Raises
         ------
         CUDARuntimeError
-            The error that the context was lost by.
+            The error after which the context was lost.
         """
-        self._refuse()
+        self._raise_error()
         if kernel:
             self._launches += 1
             frame, _ = self._lines.frame()
-            place = (frame.f_code.co_filename, frame.f_lineno) if frame is not None else ("", 0)
-            given = Given(self._launches, *place)
-            super().hold(number, lambda: self._run_kernel(given, run), after, keeps)
+            site = LaunchSite(self._launches, "", 0)
+            if frame is not None:
+                site = LaunchSite(self._launches, frame.f_code.co_filename, frame.f_lineno)
+            super().hold(number, lambda: self._run_kernel(site, run), after, keeps)
         else:
             super().hold(number, run, after, keeps)
         if self._blocking:
             self.require([number])
 
-    def let_go(self) -> None:
-        """An array dies; whatever has gone wrong is told to who waits, not here."""
-        if self._lost is None:
-            self.attempt([number for number, held in list(self._held.items()) if not held.keeps])
+    def run_before_free(self) -> None:
+        """Run the operations that may use a freed array; a fault is reported at the next wait, not here."""
+        if self._error is None:
+            self.attempt([number for number, operation in list(self._delayed.items()) if not operation.keeps])
 
     def attempt(self, numbers: Iterable[int] | None = None) -> None:
-        """Run these operations; a fault in them is told at the next call that waits.
+        """Run these operations; a fault in them is reported at the next call that waits.
 
-        Whatever dies while one runs, on a thread of that one, waits for nothing.
+        A call from within a running operation does nothing.
         """
-        if self._lost is not None or self._running:
+        if self._error is not None or self._running:
             return
         try:
             super().require(numbers)
         except KernelFault as fault:
             self.fault = fault
-            self.given = self._under_way
-            self._lost = fault.status, fault.error_name
-            self._held.clear()
+            self.faulty_launch = self._current_launch
+            self._error = fault.status, fault.error_name
+            self._delayed.clear()
 
     def require(self, numbers: Iterable[int] | None = None) -> None:
-        """Run these operations, since somebody waits for them.
+        """Run these operations because a call waits for them.
 
         Raises
         ------
         CUDARuntimeError
-            CUDA's words for the fault that has happened by now, in whichever launch.
+            CUDA's message for a fault that has happened by now, in any launch.
         """
         if not self._running:
             self.waits += 1
             self.attempt(numbers)
-            self._refuse()
+            self._raise_error()
 
-    def _refuse(self) -> None:
-        if self._lost is not None:
-            status, name = self._lost
-            raise CUDARuntimeError(status, name, _SAID.get(status, "unspecified launch failure"))
+    def _raise_error(self) -> None:
+        if self._error is not None:
+            status, name = self._error
+            raise CUDARuntimeError(status, name, _MESSAGES.get(status, "unspecified launch failure"))
 
-    def _run_kernel(self, given: Given, run: Callable[[], object]) -> None:
-        self._under_way = given
+    def _run_kernel(self, site: LaunchSite, run: Callable[[], object]) -> None:
+        self._current_launch = site
         run()
 
     def _rank(self, number: int) -> float:
@@ -137,18 +139,24 @@ class LateFaults(Deferral):
 
 @contextmanager
 def late_faults(machine: Machine, blocking: bool = False) -> Iterator[LateFaults]:
-    """Tell faults as CUDA does: at the next call that waits, in CUDA's words, and at every call after it.
+    """Report faults as CUDA does: at the next call that waits, in CUDA's words, and at every later call.
 
     Parameters
     ----------
     machine
-        Whose.
+        The machine whose faults are reported late.
     blocking
         Let every launch wait for its end, as ``CUDA_LAUNCH_BLOCKING=1`` does.
     """
-    late = machine.clock.deferral = LateFaults(blocking)
+    late = LateFaults(blocking)
+    machine.clock.deferral = late
+
+    def run_before_free(_address: int, _size_bytes: int, is_allocation: bool) -> None:
+        if not is_allocation:
+            late.attempt()
+
     for device in machine.devices:
-        device.memory.watched = lambda _address, _size, taken: None if taken else late.attempt()
+        device.memory.watched = run_before_free
     try:
         yield late
     finally:

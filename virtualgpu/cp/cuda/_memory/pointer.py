@@ -143,7 +143,7 @@ class MemoryPointer:
     def _place(self) -> VirtualDevice | None:
         """The device in whose memory it lies; None for page-locked host memory."""
         owner = self.mem.owner
-        return None if owner.memory.is_lent(self.ptr) else owner
+        return None if owner.memory.is_host_address(self.ptr) else owner
 
     def _bytes(self, size: int) -> npt.NDArray[np.uint8]:
         return self.mem.owner.memory.view(self.ptr, size)

@@ -85,7 +85,7 @@ class PooledMemory(BaseMemory):
         watch = self.owner.clock.watch
         deferral = self.owner.clock.deferral
         if deferral is not None:
-            deferral.let_go()
+            deferral.run_before_free()
         if watch is not None:
             watch.released(self.owner.id, ptr, self.size, self.chunk.arena.stream)
         self.owner.memory.untrack(ptr)
