@@ -64,7 +64,7 @@ def _sanitizer(*names: str) -> tuple[str, ...]:
 
 
 # What every view says and draws of records made for that.
-_DRAWN = "tests/views/test_drawn.py"
+_DRAWN = "tests/views/test_snapshots.py"
 
 
 def _views(*names: str) -> tuple[str, ...]:
@@ -232,7 +232,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "timeline",
     ),
     "gpulab/views/tables": (
-        "tests/views/test_told.py",
+        "tests/views/test_snapshots.py",
         *_in("session", ("tables", "diagnose", "profile", "calls", "who_wrote", "check_streams", "sandbox")),
         *("tests/memory/test_report.py", "tests/counters/test_as_run.py", _DRAWN),
         *_sanitizer("_words"),

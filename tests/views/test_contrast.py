@@ -41,6 +41,7 @@ VIEW_PAIRS = [
     ("error", "panel"),
     *(("on-lane", f"lane-{lane}") for lane in range(32)),
     ("tail-text", "panel"),
+    *((f"on-lane-{state}", f"lane-{state}") for state in palette.LANE_STATES),
 ]
 
 

@@ -11,7 +11,7 @@ import pytest
 from gpulab.views.tables import Cell, Column, Table
 from gpulab.views.tables.timeline import Answers
 from gpulab.words import duration
-from tests.views import told
+from tests.views.every_table import TABLES
 
 
 class DataFrame:
@@ -59,9 +59,9 @@ def test_a_frame_has_raw_values_of_all_rows_and_columns(pandas: None) -> None:
     assert table.cells == (("a", "1.5 µs", ""), ("others", "2 ns", ""))
 
 
-@pytest.mark.parametrize("name", told.ALL)
+@pytest.mark.parametrize("name", TABLES)
 def test_every_table_becomes_a_frame(name: str, pandas: None) -> None:
-    shown = told.ALL[name]()
+    shown = TABLES[name]()
     if isinstance(shown, Answers) or hasattr(shown, "records"):
         frames = [shown.to_pandas()]
     else:
@@ -74,7 +74,7 @@ def test_every_table_becomes_a_frame(name: str, pandas: None) -> None:
 
 def test_a_profile_has_its_own_numbers(pandas: None) -> None:
     profile = next(
-        shown for make in told.ALL.values() if getattr(shown := make(), "kernels", None) and shown.copies
+        shown for make in TABLES.values() if getattr(shown := make(), "kernels", None) and shown.copies
     )
     frame = profile.to_pandas()
     assert frame["key"] == [each.key for each in profile.kernels]
@@ -82,7 +82,5 @@ def test_a_profile_has_its_own_numbers(pandas: None) -> None:
     assert frame["gb_per_s"] == [each.gb_per_s for each in profile.kernels]
     copies = profile.to_pandas("Copies")
     assert copies["size_bytes"] == [each.size_bytes for each in profile.copies]
-    with pytest.raises(
-        ValueError, match=r"has no table 'Colours'[.] Its tables are: 'Kern"
-    ):
+    with pytest.raises(ValueError, match=r"has no table 'Colours'[.] Its tables are: 'Kern"):
         profile.to_pandas("Colours")

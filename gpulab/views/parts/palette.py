@@ -71,6 +71,11 @@ LANES = (
 for _lane, _colour in enumerate(LANES):
     COLOURS[f"lane-{_lane}"] = (_colour, _colour)
 COLOURS["on-lane"] = ("#0b1117", "#0b1117")
+# The states of a lane (`gpulab.views.warp.states`), with the colour of letters on each.
+LANE_STATES = {"active": "accent", "inactive": "grid", "off": "warn", "none": "bg"}
+for _state, _name in LANE_STATES.items():
+    COLOURS[f"lane-{_state}"] = COLOURS[_name]
+    COLOURS[f"on-lane-{_state}"] = COLOURS.get(f"on-{_name}", COLOURS["muted"])
 PALE = ("accent", "accent-2", "good", "warn", "purple", "tail", "other", "muted", "error", "range")
 """Colours that have a pale form, ``NAME-pale``, two fifths of them on the ground of a row (``panel``)."""
 

@@ -11,6 +11,7 @@ from gpulab.views.parts.boxes import words as paragraph
 from gpulab.views.parts.items import Item, Labels, Line, Rects
 from gpulab.views.parts.plots import lane_grid, plot, x_axis, y_ticks
 from gpulab.views.warp import step_text
+from gpulab.views.warp.states import ACTIVE, INACTIVE, OFF
 from gpulab.views.warp.steps import WarpSteps
 from gpulab.words import count, number
 from virtualgpu.records import WARP_SIZE
@@ -22,7 +23,7 @@ MOST_LOOPS = 200
 LINE_PX = 16
 LOOP_PX = 12
 ACTIVE_PX = 36
-_STATES = (("grid", "inactive"), ("warn", "predicated off"), ("accent", "active"))
+_STATES = (INACTIVE, OFF, ACTIVE)  # the number of masks that have the lane
 
 
 def draw(steps: WarpSteps, notes: str) -> Box:
@@ -81,11 +82,11 @@ def _lanes(steps: WarpSteps, body: float) -> Box:
     ]
     accesses = count(steps.accesses.size, "memory access", "memory accesses")
     return column(
-        legend(_STATES[::-1]),
+        legend((state.colour, state.name) for state in _STATES[::-1]),
         plot(
             base + 40,
             domain,
-            lane_grid(state.T, [colour for colour, _ in _STATES], top=0, row_height=raster / WARP_SIZE),
+            lane_grid(state.T, [state.colour for state in _STATES], top=0, row_height=raster / WARP_SIZE),
             y_ticks(
                 [(lane + 0.5) * raster / WARP_SIZE for lane in (0, 8, 16, 24, 31)],
                 ["0", "8", "16", "24", "31"],

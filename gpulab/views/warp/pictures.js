@@ -35,7 +35,7 @@ export function timeline(frame, onStep) {
       return { turn, left, right, part: left + share * (right - left), top: BARS_PX + MARKS_PX + level * TURN_PX };
     });
     return [
-      area("mask_lanes", "accent-2"), area("mask_ran", "accent"), boxes(marks.map(([, at]) => [at, at, BARS_PX + 2, BARS_PX + 6, 0]), ["tail"], { inset: -0.5 }), stopMarks(steps, shown, placeOf),
+      area("mask_lanes", "lane-off"), area("mask_ran", "lane-active"), boxes(marks.map(([, at]) => [at, at, BARS_PX + 2, BARS_PX + 6, 0]), ["tail"], { inset: -0.5 }), stopMarks(steps, shown, placeOf),
       boxes(spans.map(({ left, right, top }) => [left, right, top, top + TURN_PX - 1, 0]), ["grid"], { inset: 1 }),
       boxes(spans.map(({ left, part, top }) => [left, part, top + TURN_PX - 4, top + TURN_PX - 1, 0]), ["accent-2"], { inset: 1 }),
       named(spans.map(({ turn, left, right, top }) => [left, top + 5, steps.says("turn_alone", turn), right - left]), { anchor: "start", colour: "fg", dx: 4 }),

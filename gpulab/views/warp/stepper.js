@@ -9,13 +9,6 @@ import { player } from "../parts/player.js";
 // Steps the warps of a block through their kernel: source line beside 32 lanes, values, each memory access
 // as a picture, and shared memory. A step is a visit of a source line, or an instruction.
 
-const STATES = {
-  active: ["●", "active", "executes this"],
-  inactive: ["○", "inactive", "is elsewhere, or has ended"],
-  off: ["◐", "predicated off", "is here, but a condition is false for it: it does not take part"],
-  none: ["–", "no thread", "the block's last warp has fewer threads"],
-};
-
 const LANE_DIGIT_PX = 6.6; // a digit in a lane's cell, at most
 
 /** Whether a toggle is on, for the eye and for a screen reader. */
@@ -114,7 +107,7 @@ function render({ model, el }) {
     return { cell: element("button", { type: "button", class: "gl-lane", onclick: () => chooseLane(lane) }, number, symbol, value), symbol, value };
   });
   const lanes = element("div", { class: "gl-lanes", role: "group", "aria-label": "32 lanes of the warp; choose one to see its values" }, ...cells.map(({ cell }) => cell));
-  const states = Object.entries(STATES).filter(([state]) => state !== "none" || every.some(({ threads }) => threads < 32));
+  const states = Object.entries(contents.lane_states).filter(([state]) => state !== "none" || every.some(({ threads }) => threads < 32));
   const legend = element("div", { class: "gl-keys" }, ...states.map(([, [symbol, words, help]]) => element("span", { title: help }, `${symbol} ${words}`)));
   const group = (more, ...nodes) => element("div", { class: `gl-tools ${more}` }, ...nodes.map((node) => buttons[node] ?? node));
   const looping = every.some((each) => each.turn);
@@ -186,12 +179,12 @@ function render({ model, el }) {
     cells.forEach(({ cell, symbol, value }, here) => {
       const [state, shown] = [steps.laneState(at, here, line), values32[here]];
       cell.dataset.state = state;
-      [symbol.textContent] = STATES[state];
+      [symbol.textContent] = contents.lane_states[state];
       value.textContent = shown ? cellText(shown.bits, shown.type, room) : "";
       value.title = shown ? valueText(shown.bits, shown.type, true) : "";
       press(cell, here === lane);
       cell.setAttribute("tabindex", here === lane ? "0" : "-1");
-      cell.setAttribute("aria-label", `lane ${here}: ${STATES[state][1]}${shown ? `, ${valueText(shown.bits, shown.type)}` : ""}`);
+      cell.setAttribute("aria-label", `lane ${here}: ${contents.lane_states[state][1]}${shown ? `, ${valueText(shown.bits, shown.type)}` : ""}`);
     });
     const some = values32.find((each) => each);
     const what = some ? ` · numbers: ${some.what} (${some.ctype ?? (some.type || "bits")}) after this ${line ? "line" : "step"}` : chosen ? ` · ${chosen} has no value yet` : "";

@@ -11,6 +11,7 @@ from gpulab.views._base import View
 from gpulab.views.parts.boxes import Box
 from gpulab.views.parts.pack import pack
 from gpulab.views.warp import columns, picture, step_text
+from gpulab.views.warp.states import LANE_STATES
 from gpulab.views.warp.steps import WarpSteps
 from gpulab.words import count, number
 from virtualgpu.records import BlockTrace, WarpTrace
@@ -192,6 +193,7 @@ class WarpStepper(View, module="warp/stepper"):
             "columns": warps,
             "warps": [[warp, steps.threads, number(len(steps))] for warp, steps in self._warps.items()],
             "shared": shared and shared.columns(texts),
+            "lane_states": {state.key: [state.symbol, state.name, state.meaning] for state in LANE_STATES},
             "code": first.code.rstrip("\n").split("\n"),
             "granularity": first.granularity,
             "sentence": step_text.SENTENCE,

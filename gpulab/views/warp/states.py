@@ -1,0 +1,31 @@
+"""The states of a lane: symbol, name and meaning, for the picture and the widget alike.
+
+The colour of a state is ``lane-KEY`` in `gpulab.views.parts.palette`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class LaneState(NamedTuple):
+    """A state of a lane in a step, as learners read it."""
+
+    key: str
+    symbol: str
+    name: str
+    meaning: str
+
+    @property
+    def colour(self) -> str:
+        """The name of its colour."""
+        return f"lane-{self.key}"
+
+
+ACTIVE = LaneState("active", "●", "active", "executes this")
+INACTIVE = LaneState("inactive", "○", "inactive", "is elsewhere, or has ended")
+OFF = LaneState(
+    "off", "◐", "predicated off", "is here, but a condition is false for it: it does not take part"
+)
+NO_THREAD = LaneState("none", "–", "no thread", "the block's last warp has fewer threads")
+LANE_STATES = (ACTIVE, INACTIVE, OFF, NO_THREAD)
