@@ -13,6 +13,8 @@ import pytest
 import gpulab as gl
 from gpulab import cp, session
 from gpulab.views import WarpStepper
+from gpulab.views.parts import palette
+from gpulab.views.warp.states import ACTIVE, INACTIVE, OFF
 from tests.trace_state import registers_at, shared_at
 from tests.views import synthetic
 from virtualgpu.protocol import Block, Launch
@@ -87,6 +89,22 @@ def number_of(bits: int, kind: str) -> float | str:
 def by_instruction(view: WarpStepper) -> WarpStepper:
     view.by_line = False
     return view
+
+
+def test_lanes_have_the_colours_of_the_picture(open_saved: Any) -> None:
+    page = open_saved(by_instruction(WarpStepper(synthetic.warp_trace(n=24))))
+    seen = dict[str, str]()
+    for step in range(14):
+        page.evaluate(STEP, step)
+        seen |= dict(
+            page.evaluate(
+                "[...document.querySelectorAll('.gl-lane')]"
+                ".map(lane => [lane.dataset.state, getComputedStyle(lane).backgroundColor])"
+            )
+        )
+    for state in (ACTIVE, INACTIVE, OFF):
+        red, green, blue = bytes.fromhex(palette.light(state.colour)[1:])
+        assert seen[state.key] == f"rgb({red}, {green}, {blue})", state.name
 
 
 def test_every_step_reads_as_in_python(open_saved: Any) -> None:
