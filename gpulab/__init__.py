@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from gpulab._names import declared, load
+from gpulab._names import course, course_missing, load
 
 if TYPE_CHECKING:
     from gpulab.diagnosis import doctor as doctor
@@ -50,22 +50,54 @@ if TYPE_CHECKING:
     from gpulab.lab.why.roofline import roofline as roofline
     from gpulab.session import use_device as use_device
     from gpulab.session import which_device as which_device
-    from gpulab_course.teach import check as check
-    from gpulab_course.teach import predict as predict
-    from gpulab_course.teach import quiz as quiz
-    from gpulab_course.teach import reveal as reveal
-    from gpulab_course.teach.interview import interview as interview
-    from gpulab_course.teach.names import names as names
-    from gpulab_course.teach.progress import progress as progress
     from virtualgpu import errors as errors
 
     cp: Any
     cupyx: Any
     __version__: str
 
-_HOMES = declared(__file__)
-
-__all__ = sorted([*_HOMES, "cp", "cupyx"])
+_HOMES = {
+    "doctor": "gpulab.diagnosis",
+    "access": "gpulab.lab.access",
+    "compare": "gpulab.lab.device",
+    "device": "gpulab.lab.device",
+    "who_wrote": "gpulab.lab.faults.history",
+    "sandbox": "gpulab.lab.faults.sandbox",
+    "traffic": "gpulab.lab.fusion.traffic",
+    "graph": "gpulab.lab.graphs",
+    "as_run": "gpulab.lab.kernels",
+    "before_volta": "gpulab.lab.kernels",
+    "block_order": "gpulab.lab.kernels",
+    "count": "gpulab.lab.kernels",
+    "launch": "gpulab.lab.kernels",
+    "occupancy": "gpulab.lab.kernels",
+    "sanitize": "gpulab.lab.kernels",
+    "warps": "gpulab.lab.kernels",
+    "calls": "gpulab.lab.libraries.calls",
+    "follow": "gpulab.lab.libraries.follow",
+    "tune": "gpulab.lab.libraries.tune",
+    "collective": "gpulab.lab.links.collective",
+    "peers": "gpulab.lab.links.peers",
+    "allocator": "gpulab.lab.memory.allocator",
+    "open_allocator": "gpulab.lab.memory.allocator",
+    "memory": "gpulab.lab.memory.chart",
+    "ladder": "gpulab.lab.memory.ladder",
+    "host_memory": "gpulab.lab.memory.pinned",
+    "memory_report": "gpulab.lab.memory.report",
+    "monitor": "gpulab.lab.monitor.monitor",
+    "precision": "gpulab.lab.precision.numbers",
+    "profile": "gpulab.lab.profiling.profile",
+    "recorded": "gpulab.lab.recorded",
+    "check_streams": "gpulab.lab.streams",
+    "open_timeline": "gpulab.lab.timeline",
+    "timeline": "gpulab.lab.timeline",
+    "timelines": "gpulab.lab.timeline",
+    "diagnose": "gpulab.lab.why.diagnose",
+    "roofline": "gpulab.lab.why.roofline",
+    "use_device": "gpulab.session",
+    "which_device": "gpulab.session",
+    "errors": "virtualgpu",
+}
 
 
 def __getattr__(name: str) -> Any:
@@ -74,10 +106,21 @@ def __getattr__(name: str) -> Any:
         return load("gpulab.session", name)()
     if name == "__version__":
         return _version()
-    if name not in _HOMES:
-        raise AttributeError(_unknown(name), name=name)
-    value = globals()[name] = load(_HOMES[name], name)
+    if name == "__all__":
+        return _public()
+    if name in _HOMES:
+        value = load(_HOMES[name], name)
+    elif not name.startswith("_") and name in (points := course()):
+        value = points[name].load()
+    else:
+        raise AttributeError(course_missing(name) or _unknown(name), name=name)
+    globals()[name] = value
     return value
+
+
+def _public() -> list[str]:
+    """Return the public names, which include those of a course only where one is installed."""
+    return sorted([*_HOMES, "cp", "cupyx", *course()])
 
 
 def _unknown(name: str) -> str:
@@ -89,8 +132,9 @@ def _unknown(name: str) -> str:
 
     if any(hasattr(sys.modules.get(module), name) for module in ("cupy", "virtualgpu.cp")):
         return f"{text} It is one of cp's: write cp.{name}, after `from gpulab import cp`."
-    near = did_you_mean(name, __all__, cutoff=0.6).replace("'", "'gl.", 1)
-    return text + (near or f" It has {', '.join(__all__)}.")
+    names = _public()
+    near = did_you_mean(name, names, cutoff=0.6).replace("'", "'gl.", 1)
+    return text + (near or f" It has {', '.join(names)}.")
 
 
 def _version() -> str:
@@ -105,7 +149,9 @@ def _version() -> str:
 
 def __dir__() -> list[str]:
     # What completion offers after `gl.`: the public names, not what this module imports.
-    return sorted({*__all__, "__version__", *(name for name in globals() if name.startswith("__"))})
+    return sorted(
+        {*__getattr__("__all__"), "__version__", *(name for name in globals() if name.startswith("__"))}
+    )
 
 
 if "IPython" in sys.modules:

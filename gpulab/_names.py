@@ -1,23 +1,45 @@
-"""Public names that load on first use, each declared once: by the import that type checkers read."""
+"""Public names that load on first use: the package's own, and those of a course that is installed."""
 
 from __future__ import annotations
 
 from importlib import import_module
-from pathlib import Path
-from typing import Any
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
-def declared(package: str) -> dict[str, str]:
-    """The names that a package's file imports for type checkers alone, and their homes.
-
-    Such lines are indented: ``from home import name as name`` under ``if TYPE_CHECKING:``.
-    """
-    lines = Path(package).read_text(encoding="utf-8").splitlines()
-    found = [line.split() for line in lines if line.startswith("    from ")]
-    return {words[3]: words[1] for words in found if words[4:] == ["as", words[3]]}
+# The group of entry points in which a course declares its functions.
+GROUP = "gpulab.course"
+# The functions of this course, which `gpulab_course.api` has.
+COURSE = ("check", "interview", "names", "predict", "progress", "quiz", "reveal")
+_PACKAGE = "gpulab_course"
 
 
 def load(home: str, name: str) -> Any:
-    """What `name` means in the module `home`, or its submodule of that name."""
+    """Return what `name` means in the module `home`: an attribute, or the submodule of that name."""
     module = import_module(home)
     return getattr(module, name) if hasattr(module, name) else import_module(f"{home}.{name}")
+
+
+def course() -> dict[str, EntryPoint]:
+    """Return the functions of an installed course by name.
+
+    A checkout that is only on the path has no entry points; its package is found by its name.
+    """
+    from importlib.metadata import EntryPoint, entry_points
+
+    points = [*entry_points(group=GROUP)]
+    if not points:
+        points = [EntryPoint(name, f"{_PACKAGE}.api:{name}", GROUP) for name in COURSE]
+    return {point.name: point for point in points if find_spec(point.module.partition(".")[0])}
+
+
+def course_missing(name: str) -> str:
+    """Return the message for a function of the course where no course is installed; empty for other names."""
+    if name not in COURSE:
+        return ""
+    return (
+        f"gl.{name} belongs to the course, the package gpulab-course, which is not installed here: "
+        "pip install gpulab-course"
+    )

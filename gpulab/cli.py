@@ -29,10 +29,10 @@ _OF_A_CHECKOUT = {
 }
 # For graders and instructors, as their modules read the arguments.
 _OF_A_CLASS = {
-    "check": ("gpulab_course.teach.classroom.check", "judge answers in files, without Jupyter"),
-    "golf": ("gpulab_course.teach.classroom.golf", "a file of best scores, entered with answers that pass"),
-    "instructor": ("gpulab_course.teach.classroom.instructor", "a page for whoever teaches a notebook"),
-    "report": ("gpulab_course.teach.classroom.report", "a class's progress files in one table"),
+    "check": ("gpulab_course.classroom.check", "judge answers in files, without Jupyter"),
+    "golf": ("gpulab_course.classroom.golf", "a file of best scores, entered with answers that pass"),
+    "instructor": ("gpulab_course.classroom.instructor", "a page for whoever teaches a notebook"),
+    "report": ("gpulab_course.classroom.report", "a class's progress files in one table"),
 }
 
 

@@ -63,6 +63,20 @@ UPPER = {
     },
     "gpulab.processes": {"virtualgpu.compile", "virtualgpu.errors"},
     "gpulab.views": {"gpulab._names", "gpulab.analysis", "gpulab.words", "virtualgpu.records"},
+    # How exercises, predictions, quizzes and interviews are asked and judged: none of their texts.
+    "gpulab_course.teach": {
+        "gpulab.analysis",
+        "gpulab.lab",
+        "gpulab.processes",
+        "gpulab.session",
+        "gpulab.views",
+        "gpulab.words",
+        "virtualgpu",
+        "virtualgpu.compile",
+        "virtualgpu.errors",
+        "virtualgpu.protocol",
+        "virtualgpu.records",
+    },
     # Exercises, texts and figures: no machinery, which is in `teach`.
     "gpulab_course.content": {
         "gpulab_course",
@@ -179,6 +193,22 @@ def allowed(part: str) -> set[str] | None:
     if package == "virtualgpu":
         return {f"virtualgpu.{name}".rstrip(".") for name in VIRTUAL[room]}
     return UPPER.get(part)
+
+
+# No package imports one that is after it.
+ORDER = ("virtualgpu", "gpulab", "gpulab_course")
+# The command line starts commands of the course.
+STARTS_THE_COURSE = {"gpulab.cli"}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=module_id)
+def test_packages_keep_their_order(path: Path) -> None:
+    package = dotted(path).split(".")[0]
+    later = ORDER[ORDER.index(package) + 1 :]
+    if dotted(path) in STARTS_THE_COURSE:
+        later = ()
+    wrong = [f"line {line}: {name}" for name, line in imports_of(path) if name.split(".")[0] in later]
+    assert not wrong, f"{package} must not import {', '.join(later)}: {'; '.join(wrong)}"
 
 
 @pytest.mark.parametrize("path", MODULES, ids=module_id)

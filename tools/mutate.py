@@ -245,7 +245,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "gpulab_course/teach/interview": ("tests/interview",),
     "gpulab_course/teach/predictions": _teach("numbers", "prediction", "course_predictions", "widgets"),
-    "gpulab_course/teach/classroom": _teach("classroom_made_up", "classroom"),
+    "gpulab_course/classroom": _teach("classroom_made_up", "classroom"),
     "gpulab_course/teach/judge": _teach("draw", "advice", "exercises", "judge", "kernel_costs"),
     "gpulab_course/teach/judge/kernel": _teach("kernels_judged", "judge", "kernel_costs"),
     "gpulab_course/teach/judge/python": _teach(

@@ -117,7 +117,7 @@ def forget() -> None:
 
 def course_kernels() -> list[str]:
     """The kernel files of the corpus, of the course's folders and of what learners call."""
-    from gpulab_course.teach import folders
+    from gpulab_course import folders
     from tools.corpus import kernel_code, kernel_files
 
     called = [file.read_text(encoding="utf-8") for file in sorted((ROOT / "gpulab" / "lab").rglob("*.cu"))]
@@ -153,7 +153,7 @@ def recorded(found: list[Made]) -> Iterator[None]:
 def kernels_alone() -> Iterator[None]:
     """Let ``gl.check`` judge kernels only: what other answers compile, they compile in another process."""
     import gpulab
-    from gpulab_course.teach import folders
+    from gpulab_course import folders
     from gpulab_course.teach.judge import KernelExercise
 
     check = gpulab.check

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gpulab._names import declared, load
+from gpulab._names import load
 
 if TYPE_CHECKING:
     from gpulab.views._base import after_cell as after_cell
@@ -29,7 +29,25 @@ if TYPE_CHECKING:
     from gpulab.views.traffic.view import TrafficView as TrafficView
     from gpulab.views.warp.stepper import WarpStepper as WarpStepper
 
-_HOMES = declared(__file__)
+_HOMES = {
+    "after_cell": "gpulab.views._base",
+    "AccessMicroscope": "gpulab.views.access.view",
+    "AllocatorView": "gpulab.views.allocator.view",
+    "CollectiveView": "gpulab.views.collective.view",
+    "DeviceCard": "gpulab.views.device.card",
+    "DeviceComparison": "gpulab.views.device.comparison",
+    "GraphView": "gpulab.views.graph.view",
+    "LadderChart": "gpulab.views.ladder.chart",
+    "LaunchChart": "gpulab.views.launch.chart",
+    "MemoryChart": "gpulab.views.memory.chart",
+    "LoadChart": "gpulab.views.monitor.chart",
+    "OccupancyChart": "gpulab.views.occupancy.chart",
+    "PrecisionView": "gpulab.views.precision.view",
+    "RooflineChart": "gpulab.views.roofline.chart",
+    "TimelineView": "gpulab.views.timeline.view",
+    "TrafficView": "gpulab.views.traffic.view",
+    "WarpStepper": "gpulab.views.warp.stepper",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -6,7 +6,7 @@ from bisect import bisect
 from collections.abc import Sequence
 from itertools import pairwise
 
-from gpulab_course.teach import folders
+from gpulab_course.content.own import module_of
 
 
 def ranges(*bounds: float, unit: str = "times") -> tuple[str, ...]:
@@ -26,6 +26,5 @@ def within(value: float, *bounds: float, unit: str = "times") -> str:
 
 def among(key: str, value: float, limits: Sequence[float]) -> str:
     """The answer of a prediction that a number falls into: the first below the first limit, and so on."""
-    asked = folders.prediction(key)
-    assert asked is not None
+    asked = next(asked for asked in module_of(key, "predictions").PREDICTIONS if asked.key == key)
     return str(asked.choices[bisect(limits, value)])

@@ -1,8 +1,10 @@
-"""Predictions, exercise checks and questions; what they ask is in `gpulab_course.content`."""
+"""Predictions, exercises, quizzes and interviews: how they are asked, judged and remembered.
 
-from gpulab_course.teach.judge.check import check
+The texts are in `gpulab_course.content`, and `gpulab_course.api` joins both.
+"""
+
 from gpulab_course.teach.judge.verdict import Verdict
-from gpulab_course.teach.predictions import Prediction, Reveal, predict, reveal
-from gpulab_course.teach.quizzes import Quiz, quiz
+from gpulab_course.teach.predictions.prediction import Prediction, Reveal
+from gpulab_course.teach.quizzes import Quiz
 
-__all__ = ["Prediction", "Quiz", "Reveal", "Verdict", "check", "predict", "quiz", "reveal"]
+__all__ = ["Prediction", "Quiz", "Reveal", "Verdict"]

@@ -4,24 +4,39 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from gpulab.views._saving import Saved, Writers, text_writer
 from gpulab.views.tables import Table
 from gpulab.words import count
-from gpulab_course.teach import folders
 from gpulab_course.teach.interview import again
 from gpulab_course.teach.judge import scores
+from gpulab_course.teach.judge.exercise import Exercise
 from gpulab_course.teach.predictions.prediction import SECTION as PREDICTIONS
-from gpulab_course.teach.question import Question
+from gpulab_course.teach.question import PredictionQuestion, Question, WhyQuestion
 from gpulab_course.teach.quizzes import Quiz
 from gpulab_course.teach.store import store
 
 _HEADINGS = ("notebook", "exercises passed", "predictions right", "quiz right first time", "best scores")
+
+
+class Notebook(Protocol):
+    """What belongs to a notebook of the course, as `gpulab_course.folders.Folder` has it."""
+
+    @property
+    def number(self) -> str: ...
+    @property
+    def topic(self) -> str: ...
+    @property
+    def exercises(self) -> Mapping[str, Exercise]: ...
+    @property
+    def predictions(self) -> Mapping[str, PredictionQuestion]: ...
+    @property
+    def quiz(self) -> tuple[str, tuple[Question | WhyQuestion, ...]] | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +92,8 @@ class Progress(Saved):
     notebooks: tuple[NotebookProgress, ...]
     interview: tuple[int, int] = (0, 0)
     """Cards of `gpulab.interview` that were answered, and how many of them are due."""
+    story: Callable[[str], Any] | None = field(default=None, compare=False)
+    """Makes the table of the running example up to a notebook."""
 
     @property
     def exercises(self) -> dict[str, bool]:
@@ -139,7 +156,7 @@ class Progress(Saved):
             if any(exercise.passed for exercise in notebook.exercises)
             or any(predicted.value is not None for predicted in notebook.predictions)
         ]
-        return folders.story(max(begun)) if begun else None
+        return self.story(max(begun)) if begun and self.story else None
 
     def _repr_html_(self) -> str:
         rows = []
@@ -181,33 +198,25 @@ class Progress(Saved):
         return {".json": text_writer(lambda: f"{self.json()}\n")}
 
 
-def progress() -> Progress:
-    """What this learner has done so far, from the notes kept on this computer (``GPULAB_HOME``).
-
-    Returns
-    -------
-    Progress
-        Exercises passed, predictions right and how well calibrated (of the sure ones, of the guesses),
-        questions right; a table with links in JupyterLab, as text with ``print``, and a file for the
-        instructor with ``.save("progress.json")``. Below it what the notebooks begun so far have made of the
-        course's program, computed anew on the device in use.
-    """
+def progress(notebooks: Iterable[Notebook], story: Callable[[str], Any]) -> Progress:
+    """Read what this learner has done of each notebook; `story` makes the table up to a notebook."""
     cards = again.everything()
     return Progress(
-        tuple(_of(folder) for folder in folders.folders()),
+        tuple(_of(notebook) for notebook in notebooks),
         (len(cards), len(again.due(list(cards), date.today()))),
+        story,
     )
 
 
-def _of(folder: folders.Folder) -> NotebookProgress:
-    files = sorted(path.name for path in Path.cwd().glob(f"{folder.number}*_*.ipynb"))
-    answered, points = _quiz(folder)
+def _of(notebook: Notebook) -> NotebookProgress:
+    files = sorted(path.name for path in Path.cwd().glob(f"{notebook.number}*_*.ipynb"))
+    answered, points = _quiz(notebook)
     return NotebookProgress(
-        folder.number,
-        folder.topic,
+        notebook.number,
+        notebook.topic,
         files[0] if files else "",
-        tuple(_exercise(name) for name in folder.exercises),
-        tuple(_prediction(key) for key in folder.predictions),
+        tuple(_exercise(exercise) for exercise in notebook.exercises.values()),
+        tuple(_prediction(key) for key in notebook.predictions),
         answered,
         points,
     )
@@ -221,10 +230,9 @@ def _file_of(exercise: str) -> str:
     return ""
 
 
-def _exercise(name: str) -> Exercised:
-    exercise = folders.exercise(name)
-    figures = scores.best(exercise) if exercise is not None else {}
-    best = [f"{figure:,} {counter}" for counter, figure in figures.items()]
+def _exercise(exercise: Exercise) -> Exercised:
+    name = exercise.exercise_id
+    best = [f"{figure:,} {counter}" for counter, figure in scores.best(exercise).items()]
     return Exercised(name, bool(store().get("exercises", name)), ", ".join(best))
 
 
@@ -234,11 +242,11 @@ def _prediction(key: str) -> Predicted:
     return Predicted(key, kept.get("value"), kept.get("sure"), kept.get("right"))
 
 
-def _quiz(folder: folders.Folder) -> tuple[tuple[Answered, ...], tuple[int, int]]:
-    if folder.quiz is None:
+def _quiz(notebook: Notebook) -> tuple[tuple[Answered, ...], tuple[int, int]]:
+    if notebook.quiz is None:
         return (), (0, 0)
-    title, questions = folder.quiz
-    quiz = Quiz(folder.topic, title, questions)
+    title, questions = notebook.quiz
+    quiz = Quiz(notebook.topic, title, questions)
     answered = []
     for question in questions:
         if isinstance(question, Question):

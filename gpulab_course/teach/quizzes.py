@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from gpulab.words import count
 from gpulab_course.teach import page
-from gpulab_course.teach.folders import quizzes
 from gpulab_course.teach.question import Choice, Question, WhyQuestion
 from gpulab_course.teach.store import store
-from virtualgpu.errors import GpulabError, did_you_mean
+from virtualgpu.errors import GpulabError
 
 if TYPE_CHECKING:
     from gpulab_course.teach.forms import Form
@@ -24,26 +23,6 @@ _POINTS = "points"
 
 class UnknownQuizError(GpulabError, ValueError):
     """A quiz topic that does not exist; the message lists those that do."""
-
-
-def quiz(topic: str) -> Quiz:
-    """The questions of one topic: a form in JupyterLab, a numbered text elsewhere.
-
-    Without the form, answer with ``q = gl.quiz("start")`` and ``q.answer(1, "b")``. Answers are kept
-    (``GPULAB_HOME``); the order of the choices is the learner's own.
-
-    Raises
-    ------
-    UnknownQuizError
-        If there is no such topic; the message names the nearest.
-    """
-    known = quizzes()
-    if topic not in known:
-        raise UnknownQuizError(
-            f"There is no quiz {topic!r}.{did_you_mean(topic, known)} Topics: {', '.join(known)}."
-        )
-    title, questions = known[topic]
-    return Quiz(topic, title, questions)
 
 
 class Quiz:

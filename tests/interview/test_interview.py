@@ -12,10 +12,11 @@ import pytest
 
 import gpulab as gl
 from gpulab.views.tables import Table
+from gpulab_course.api import all_cards
 from gpulab_course.content.n17_interview import figures
 from gpulab_course.teach.interview import again
 from gpulab_course.teach.interview.cards import KINDS, Card, Drawn, Found, Outcome, Part, merit
-from gpulab_course.teach.interview.opening import UnknownCardError, everything
+from gpulab_course.teach.interview.opening import UnknownCardError
 from gpulab_course.teach.interview.scorecard import Scorecard
 from gpulab_course.teach.interview.talk import Interview
 from gpulab_course.teach.store import store
@@ -67,7 +68,7 @@ def answered(found: Interview, right: bool = True, sure: bool = True) -> Intervi
 
 class TestCards:
     def test_there_are_enough_of_each_kind_with_keys_of_their_own(self) -> None:
-        cards = everything()
+        cards = all_cards()
         assert len({card.key for card in cards}) == len(cards) >= 60
         kinds = Counter(card.kind for card in cards)
         assert all(kinds[kind] >= least for kind, least in LEAST.items())
@@ -257,7 +258,7 @@ class TestOpening:
         assert [card.key for card in one.cards] != [card.key for card in gl.interview(seed=4, cards=12).cards]
 
     def test_what_is_due_comes_first(self) -> None:
-        card = next(card for card in everything() if card.key == "estimate-amdahl")
+        card = next(card for card in all_cards() if card.key == "estimate-amdahl")
         before = again.Kept().after(0.0, False, MONDAY, {})
         again.keep(card.key, before)
         found = gl.interview("estimate", cards=3, today=lambda: MONDAY + timedelta(days=1))
@@ -267,7 +268,7 @@ class TestOpening:
         assert gl.interview("estimate", cards=3, seed=1, today=lambda: MONDAY).why == ""
 
 
-ESTIMATES = [card for card in everything() if card.kind == "estimate"]
+ESTIMATES = [card for card in all_cards() if card.kind == "estimate"]
 
 
 @pytest.mark.parametrize("card", ESTIMATES, ids=lambda card: card.key)

@@ -15,8 +15,9 @@ from ipywidgets import Widget
 
 from gpulab.views.parts import palette
 from gpulab.views.tables import Table
-from gpulab_course.teach import folders, page
-from gpulab_course.teach.interview import again, form, opening
+from gpulab_course import api, folders
+from gpulab_course.teach import page
+from gpulab_course.teach.interview import again, form
 from gpulab_course.teach.interview.cards import Card, Drawn, Found, Outcome, Part, merit
 from gpulab_course.teach.interview.numbers import read_answer
 from gpulab_course.teach.interview.scorecard import Answered, Scorecard, Scored, calibration
@@ -524,22 +525,22 @@ def course(monkeypatch: pytest.MonkeyPatch) -> list[Card]:
 
 
 def test_cards_are_drawn_kind_after_kind(course: list[Card]) -> None:
-    found = opening.interview(seed=3)
+    found = api.interview(seed=3)
     assert [card.kind for card in found.cards] == ["estimate", "bug", "ladder"] * 2
     assert (found.seed, found.chair, found.why, len(set(found.cards))) == (3, "candidate", "", 6)
-    assert len(opening.interview(seed=3, cards=99).cards) == 12
-    assert len({tuple(card.key for card in opening.interview(seed=seed).cards) for seed in range(9)}) > 3
-    bugs = opening.interview("bug", seed=3, cards=3)
+    assert len(api.interview(seed=3, cards=99).cards) == 12
+    assert len({tuple(card.key for card in api.interview(seed=seed).cards) for seed in range(9)}) > 3
+    bugs = api.interview("bug", seed=3, cards=3)
     assert {card.kind for card in bugs.cards} == {"bug"}
-    (alone,) = opening.interview("ladder-2").cards
-    assert (alone.key, opening.interview("ladder-2").seed, opening.interview("ladder-2", seed=4).seed) == (
+    (alone,) = api.interview("ladder-2").cards
+    assert (alone.key, api.interview("ladder-2").seed, api.interview("ladder-2", seed=4).seed) == (
         "ladder-2",
         0,
         4,
     )
-    assert opening.interview("bug", chair="interviewer").chair == "interviewer"
-    assert 0 <= opening.interview().seed < 10_000
-    assert len(opening.interview(cards=1).cards) == 1
+    assert api.interview("bug", chair="interviewer").chair == "interviewer"
+    assert 0 <= api.interview().seed < 10_000
+    assert len(api.interview(cards=1).cards) == 1
 
 
 def test_what_is_due_comes_first_and_only_once(course: list[Card]) -> None:
@@ -547,7 +548,7 @@ def test_what_is_due_comes_first_and_only_once(course: list[Card]) -> None:
         again.keep(key, again.Kept(1, 0.0, 0, MONDAY + timedelta(days=n), {}))
 
     def opened(**more: Any) -> Interview:
-        return opening.interview(today=lambda: MONDAY + timedelta(days=1), **more)
+        return api.interview(today=lambda: MONDAY + timedelta(days=1), **more)
 
     found = opened(cards=12)
     assert [card.key for card in found.cards][:2] == ["bug-1", "ladder-0"]
@@ -574,7 +575,7 @@ def test_what_is_due_comes_first_and_only_once(course: list[Card]) -> None:
 )
 def test_what_there_is_not_is_told(course: list[Card], arguments: Any, says: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(says)}"):
-        opening.interview(**arguments)
+        api.interview(**arguments)
 
 
 def test_a_saved_scorecard_is_what_is_shown(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 import gpulab as gl
 from gpulab.views.tables.diagnosis import NAMES
+from gpulab_course.api import all_cards
 from gpulab_course.content.n17_interview.cards import (
     bugs,
     diagnoses,
@@ -28,10 +29,9 @@ from gpulab_course.content.n17_interview.cards import (
 )
 from gpulab_course.content.n17_interview.cards.hidden import flawed, laid_out
 from gpulab_course.teach.interview import Card, Drawn, Part
-from gpulab_course.teach.interview.opening import everything
 from tests.interview import whiteboards
 
-CARDS = {card.key: card for card in everything()}
+CARDS = {card.key: card for card in all_cards()}
 
 
 @dataclass(frozen=True)

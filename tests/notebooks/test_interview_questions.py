@@ -6,7 +6,7 @@ import csv
 import re
 from pathlib import Path
 
-from gpulab_course.teach.interview.opening import everything
+from gpulab_course.api import all_cards
 from tests.notebooks.course import NOTEBOOKS, number, read
 
 FILE = Path(__file__).resolve().parents[2] / "gpulab_course/content/n17_interview/interview_questions.tsv"
@@ -22,7 +22,7 @@ def rows() -> list[dict[str, str]]:
 
 def places() -> set[str]:
     """What may be named: ``card:key``, ``02 §3``, ``02 cell-id``."""
-    found = {f"card:{card.key}" for card in everything()}
+    found = {f"card:{card.key}" for card in all_cards()}
     for path in NOTEBOOKS:
         for cell in read(path).cells:
             found.add(f"{number(path)} {cell.id}")
@@ -67,5 +67,5 @@ def test_each_list_is_there_and_no_question_twice() -> None:
 
 def test_each_kind_of_card_answers_some() -> None:
     named = {name for row in rows() for name in re.findall(r"card:(\S+?)(?:;|$)", row["answered"])}
-    kinds = {card.kind for card in everything() if card.key in named}
+    kinds = {card.kind for card in all_cards() if card.key in named}
     assert kinds == {"estimate", "diagnose", "whiteboard", "bug", "refute", "ladder"}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpulab_course.teach import folders
+from gpulab_course import folders
 from gpulab_course.teach.predictions import asking
 from tests.notebooks.course import NOTEBOOKS, code_cells, exercises, output_text, read
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import gpulab as gl
-from gpulab_course.teach.folders import exercises as all_exercises
+from gpulab_course.folders import exercises as all_exercises
 from tests.kernels import until_alive
 from tests.notebooks import compiling
 from tests.notebooks.course import NOTEBOOKS, exercises, output_text, read, solutions, with_solutions

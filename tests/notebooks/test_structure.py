@@ -11,7 +11,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from gpulab_course.teach import folders
+from gpulab_course import folders
 from tests.notebooks.course import (
     FOLDER,
     NOTEBOOKS,

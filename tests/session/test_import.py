@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import ast
 import doctest
 import inspect
+import os
 import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import gpulab
-from gpulab import session
+from gpulab import _names, session, views
 
 ROOT = Path(gpulab.__file__).parents[1]
 HEAVY = ("cupy", "numpy", "llvmlite", "matplotlib", "anywidget", "ipywidgets", "IPython")
@@ -89,6 +93,69 @@ def test_version_of_a_package_that_is_only_on_the_path(tmp_path: Path) -> None:
     assert done.stdout.strip() == "0+unknown"
 
 
+ONLY_PACKAGES = """
+import gpulab as gl
+print(hasattr(gl, "check"), "check" in dir(gl), "check" in gl.__all__, "launch" in gl.__all__)
+try:
+    gl.check
+except AttributeError as error:
+    print(error)
+"""
+
+
+def run_with_packages(folder: Path, *packages: str) -> list[str]:
+    """Run a program that finds nothing but some packages of this checkout, and no metadata."""
+    for name in packages:
+        (folder / name).symlink_to(ROOT / name)
+    command = [sys.executable, "-S", "-c", ONLY_PACKAGES]
+    variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+def test_without_a_course_its_functions_are_missing_and_the_error_names_the_package(tmp_path: Path) -> None:
+    first, said = run_with_packages(tmp_path, "gpulab", "virtualgpu")
+    assert first == "False False False True"
+    assert said == (
+        "gl.check belongs to the course, the package gpulab-course, which is not installed here: "
+        "pip install gpulab-course"
+    )
+
+
+def test_a_course_that_is_only_on_the_path_is_found(tmp_path: Path) -> None:
+    (tmp_path / "gpulab_course").mkdir()
+    (tmp_path / "gpulab_course" / "__init__.py").touch()
+    (tmp_path / "gpulab_course" / "api.py").write_text("check = 1\n")
+    assert run_with_packages(tmp_path, "gpulab", "virtualgpu") == ["True True True True"]
+
+
+def test_a_course_is_found_by_its_entry_points(tmp_path: Path) -> None:
+    (tmp_path / "other_course.py").write_text("check = 1\n")
+    metadata = tmp_path / "other_course-1.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: other-course\nVersion: 1\n")
+    (metadata / "entry_points.txt").write_text("[gpulab.course]\ncheck = other_course:check\n")
+    assert run_with_packages(tmp_path, "gpulab", "virtualgpu") == ["True True True True"]
+
+
+def test_the_courses_functions_are_those_of_the_entry_points() -> None:
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    table = tomllib.loads(text)["project"]["entry-points"]["gpulab.course"]
+    assert table == {name: f"gpulab_course.api:{name}" for name in _names.COURSE}
+    assert all(inspect.isfunction(getattr(gpulab, name)) for name in _names.COURSE)
+
+
+@pytest.mark.parametrize("package", [gpulab, views], ids=lambda package: package.__name__)
+def test_type_checkers_see_the_names_that_load_on_first_use(package: ModuleType) -> None:
+    assert package.__file__
+    tree = ast.parse(Path(package.__file__).read_text(encoding="utf-8"))
+    (block,) = (
+        node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    )
+    imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
+    assert {alias.name: node.module for node in imports for alias in node.names} == package._HOMES
+
+
 SCALE = """
 extern "C" __global__ void scale(const float* x, float* y, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -101,7 +168,7 @@ def test_examples_of_public_functions_run(tmp_path: Path, monkeypatch: pytest.Mo
     """Each ``>>>`` of what ``gl.launch?`` shows, with a kernel and arrays of the learner's."""
     monkeypatch.chdir(tmp_path)  # some write files
     functions = {name: value for name in gpulab.__all__ if inspect.isfunction(value := getattr(gpulab, name))}
-    functions = {n: f for n, f in functions.items() if not f.__module__.startswith("gpulab_course.teach")}
+    functions = {n: f for n, f in functions.items() if not f.__module__.startswith("gpulab_course")}
     assert len(functions) > 12
     for name, function in functions.items():
         examples = doctest.DocTestParser().get_examples(inspect.getdoc(function) or "")

@@ -19,7 +19,7 @@ import gpulab as gl
 from gpulab import cp, session
 from gpulab.lab.memory import hierarchy
 from gpulab.session import waiting
-from gpulab_course.teach.folders import exercise
+from gpulab_course.folders import exercise
 from gpulab_course.teach.judge.check import judge
 from gpulab_course.teach.judge.exercise import KernelExercise
 from tests.session.kernels import FOREVER

@@ -16,9 +16,9 @@ import pytest
 import gpulab as gl
 from gpulab import cli
 from gpulab.processes import talk
+from gpulab_course import folders
+from gpulab_course.classroom import answers, golf, instructor, report
 from gpulab_course.content.n00_start import mutants
-from gpulab_course.teach import folders
-from gpulab_course.teach.classroom import answers, golf, instructor, report
 from gpulab_course.teach.store import store
 
 SAXPY = next(right.answer for right in mutants.RIGHT if right.exercise_id == "00-saxpy")

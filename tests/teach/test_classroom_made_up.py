@@ -19,9 +19,9 @@ import pytest
 import gpulab
 from gpulab import cli, session
 from gpulab.processes.values import DamagedError
+from gpulab_course import folders
+from gpulab_course.classroom import answers, check, golf, instructor, report
 from gpulab_course.content import copies
-from gpulab_course.teach import folders
-from gpulab_course.teach.classroom import answers, check, golf, instructor, report
 from gpulab_course.teach.judge import KernelExercise, PythonExercise
 from gpulab_course.teach.judge.budget import Score
 from gpulab_course.teach.judge.mutants import Wrong
@@ -897,12 +897,13 @@ def test_mistakes_are_told_with_their_stage_and_the_words_that_they_earn(
         ("09-x", "sleeps", "", "z"),
     ]
     wrong = [Wrong(name, what, None, stage, says) for name, what, stage, says in made]
-    monkeypatch.setitem(sys.modules, "gpulab_course.content.n09_up.mutants", SimpleNamespace(WRONG=wrong))
+    monkeypatch.setitem(sys.modules, "made_up.n09_up.mutants", SimpleNamespace(WRONG=wrong))
     for name in ("n09_up", "n10_up", "n09_none"):
         (here / name).mkdir()
     for name in ("n09_up", "n10_up"):
         (here / name / "mutants.py").write_text("")
-    held = [SimpleNamespace(number=name[1:3], path=here / name) for name in ("n10_up", "n09_none", "n09_up")]
+    names = ("n10_up", "n09_none", "n09_up")
+    held = [folders.Folder(name[1:3], "", here / name, f"made_up.{name}") for name in names]
     monkeypatch.setattr(folders, "folders", lambda: held)
     assert instructor._mistakes("09") == {
         "09-x": ["- rounds up (fails in *results*): “is wrong”", "- sleeps: “z”"],

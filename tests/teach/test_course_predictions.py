@@ -9,7 +9,7 @@ from string import Formatter
 
 import pytest
 
-from gpulab_course.teach import folders
+from gpulab_course import folders
 from gpulab_course.teach.predictions import Prediction, asking
 from gpulab_course.teach.predictions.asking import filled
 from gpulab_course.teach.predictions.numbers import read_number

@@ -73,7 +73,7 @@ def test_an_exercise_says_its_signature_and_reads_its_kernels() -> None:
     exercise = KernelExercise("demo", "Demo", "twice", "const float* x, int n", lambda *_: None, "-")  # type: ignore[arg-type,return-value]
     assert exercise.signature == "twice(const float* x, int n)"
     assert [parameter.name for parameter in exercise.arguments] == ["x", "n"]
-    from gpulab_course.teach import folders
+    from gpulab_course import folders
 
     saxpy: Any = folders.exercises()["00-saxpy"]
     assert "__global__" in saxpy.source(saxpy.reference)

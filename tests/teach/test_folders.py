@@ -8,17 +8,19 @@ from pathlib import Path
 
 import pytest
 
-import gpulab_course.content
-from gpulab_course.teach import check, folders, quiz
+from gpulab_course import folders
+from gpulab_course.api import check, progress, quiz
 from gpulab_course.teach.judge.check import UnknownExerciseError
-from gpulab_course.teach.progress import progress
 from tools.shipped_ptx import course_kernels
 
 EXERCISES = """
 from gpulab_course.teach.judge import NotYet, PythonExercise
 
+def doubled(answer):
+    return 2 * answer
+
 def judge(answer):
-    if answer.value() != 42:
+    if answer.ask(doubled) != 84:
         raise NotYet("think again.")
     return "that is it."
 
@@ -35,16 +37,17 @@ KERNEL = 'extern "C" __global__ void nothing() {}\n'
 
 @pytest.fixture
 def made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder for a notebook 97, in a place of its own."""
-    folder = tmp_path / "n97_made_up"
+    """A folder for a notebook 97, in a package of its own."""
+    folder = tmp_path / "more_content" / "n97_made_up"
     (folder / "kernels").mkdir(parents=True)
     (folder / "exercises.py").write_text(EXERCISES)
     (folder / "quiz.py").write_text(QUIZ)
     (folder / "kernels" / "nothing.cu").write_text(KERNEL)
-    (tmp_path / "notes").mkdir()
-    monkeypatch.setattr(gpulab_course.content, "__path__", [*gpulab_course.content.__path__, str(tmp_path)])
+    (tmp_path / "more_content" / "notes").mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(folders, "PACKAGES", (*folders.PACKAGES, "more_content"))
     yield folder
-    for name in [name for name in sys.modules if name.startswith("gpulab_course.content.n97_made_up")]:
+    for name in [name for name in sys.modules if name.split(".")[0] == "more_content"]:
         del sys.modules[name]
 
 

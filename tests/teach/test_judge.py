@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import gpulab as gl
-from gpulab_course.teach import check
+from gpulab_course.api import check, progress
 from gpulab_course.teach.judge import (
     Budget,
     Case,
@@ -30,13 +30,11 @@ from gpulab_course.teach.judge import (
     call,
     draw,
 )
-from gpulab_course.teach.judge import check as checking
 from gpulab_course.teach.judge.budget import passes
 from gpulab_course.teach.judge.check import UnknownExerciseError, judge
 from gpulab_course.teach.judge.compare import wrong_elements
 from gpulab_course.teach.judge.kernel import bench
 from gpulab_course.teach.judge.verdict import Verdict
-from gpulab_course.teach.progress import progress
 from virtualgpu.compile import nvrtc
 
 needs_nvrtc = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
@@ -429,7 +427,6 @@ def test_the_package_says_how_to_declare_an_exercise() -> None:
     text = inspect.getdoc(package) or ""
     for name in ("KernelExercise", "Budget", "Advice", "Wrong", "Right", "ProgramExercise", "PythonExercise"):
         assert name in text
-    assert checking.check is check
 
 
 TWICE = 'extern "C" __global__ void twice(const float* x, float* y, int n) {{ {} }}'

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpulab_course.teach import folders
+from gpulab_course import folders
+from gpulab_course.api import check, progress
 from gpulab_course.teach.judge import Budget, Case, Draw, KernelExercise, Measured, draw, scores
-from gpulab_course.teach.judge.check import check, judge
+from gpulab_course.teach.judge.check import judge
 from gpulab_course.teach.judge.compare import unlike, wrong_elements
-from gpulab_course.teach.progress import progress
 from gpulab_course.teach.store import store
 from virtualgpu.compile import nvrtc
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpulab_course.teach import folders
+from gpulab_course import folders
 from gpulab_course.teach.judge import KernelExercise, Right, Wrong
 from gpulab_course.teach.judge.check import judge
 from gpulab_course.teach.judge.past import Past

@@ -181,9 +181,8 @@ def test_a_program_is_tried_with_its_table_and_with_the_call_that_failed() -> No
 
 def test_what_has_passed_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     exercise = PythonExercise("00-demo", "Demo", judge_parity)
-    monkeypatch.setattr(checking.folders, "exercise", lambda name: exercise)
     monkeypatch.setattr(past, "_failures", {})
-    assert not checking.check("00-demo", lambda n: -1)
+    assert not checking.check(exercise, lambda n: -1)
     assert past.of("00-demo").again is not None
-    assert checking.check("00-demo", lambda n: n % 2)
+    assert checking.check(exercise, lambda n: n % 2)
     assert past.of("00-demo").again is None

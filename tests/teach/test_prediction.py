@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from gpulab.views.parts import palette
-from gpulab_course.teach import folders, predict, reveal
+from gpulab_course import folders
+from gpulab_course.api import predict, reveal
 from gpulab_course.teach.predictions import UnknownPredictionError, asking
 from gpulab_course.teach.predictions.verdicts import Scale
 from gpulab_course.teach.question import Kind, PredictionQuestion, Value

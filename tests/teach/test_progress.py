@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 import gpulab as gl
-from gpulab_course.teach import folders
+from gpulab_course import folders
 from gpulab_course.teach.judge import scores
 from gpulab_course.teach.progress import Answered, Exercised, NotebookProgress, Predicted, Progress, _right
 from gpulab_course.teach.question import PredictionQuestion
@@ -115,7 +117,7 @@ def test_the_next_exercise_is_the_first_that_has_not_passed(
     assert "next exercise" not in repr(gl.progress())
 
 
-def made_up() -> Progress:
+def made_up(story: Callable[[str], Any] | None = None) -> Progress:
     """Two notebooks, the second not begun."""
     best = Exercised("00-a", True, "1,563 sectors, 2 waits")
     exercises = (best, Exercised("00-b", False), Exercised("00-c", True))
@@ -132,12 +134,14 @@ def made_up() -> Progress:
         (
             NotebookProgress("00", "made_up", "00_a&b.ipynb", exercises, predicted, quiz, (1, 2)),
             NotebookProgress("01", "later", "", (Exercised("01-a", False),), (), (), (0, 0)),
-        )
+        ),
+        story=story,
     )
 
 
-def test_progress_is_told_in_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = made_up()
+def test_progress_is_told_in_figures() -> None:
+    begun: list[str] = []
+    found = made_up(begun.append)
     assert repr(found) == (
         "Progress: 2 of 4 exercises passed; 3 of 4 predictions right, of 6 that the course asks for; 1 of 3 "
         "questions right first time. Your next exercise: 00-b. When sure, right 1 of 2 (50%); when guessing, "
@@ -145,8 +149,6 @@ def test_progress_is_told_in_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     assert (found.passed, found.quizzes) == (2, {"made_up": (1, 3)})
     assert (found.calibration(True), found.calibration(False)) == ((1, 2), (1, 1))
-    begun: list[str] = []
-    monkeypatch.setattr(folders, "story", lambda number: begun.append(number) or None)
     title, head, *rows = [line for line in str(found).splitlines() if line.strip(" -─")]
     assert title == repr(found)
     cells = [[cell.strip() for cell in line.split("  ") if cell.strip()] for line in (head, *rows)]

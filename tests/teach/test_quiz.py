@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from gpulab_course.teach import folders, quiz
-from gpulab_course.teach.progress import progress
+from gpulab_course import folders
+from gpulab_course.api import progress, quiz
 from gpulab_course.teach.question import Choice, Question, WhyQuestion
-from gpulab_course.teach.quizzes import Quiz, UnknownQuizError, quizzes
+from gpulab_course.teach.quizzes import Quiz, UnknownQuizError
 from gpulab_course.teach.store import store
 
-TOPICS = tuple(quizzes())
-ALL = [question for _, questions in quizzes().values() for question in questions]
+TOPICS = tuple(folders.quizzes())
+ALL = [question for _, questions in folders.quizzes().values() for question in questions]
 WITH_CHOICES = [question for question in ALL if isinstance(question, Question)]
 SMALL = (
     Question(

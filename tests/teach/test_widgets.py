@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from ipywidgets import Widget
 
-from gpulab_course.teach import check, page, quiz
+from gpulab_course.api import check, quiz
+from gpulab_course.teach import page
 from gpulab_course.teach.forms import Form
 from gpulab_course.teach.predictions.prediction import Prediction, Reveal, asking_form
 from gpulab_course.teach.question import Question, WhyQuestion

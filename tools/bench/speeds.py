@@ -234,7 +234,7 @@ def _records(folder: Path) -> Iterator[tuple[str, Work]]:
 
 def _answers() -> Iterator[tuple[str, Work]]:
     """A right answer whose kernels were compiled before, of an exercise with long ones."""
-    from gpulab_course.teach import folders
+    from gpulab_course import folders
     from gpulab_course.teach.judge import KernelExercise
     from gpulab_course.teach.judge.check import judge
 

@@ -41,7 +41,7 @@ _NOWHERE = re.compile(
     r"^https?://(localhost|127\.|[\w.-]*example\.|[\w.-]+\.(example|test|invalid)\b|this-computer)"
 )
 _PARSE = """
-from gpulab_course.teach import folders
+from gpulab_course import folders
 from virtualgpu.compile import nvrtc
 from virtualgpu.compile.ptx import parser
 kernels = folders.kernels()

@@ -20,7 +20,7 @@ the laboratory find it, or judges a program. ::
 """
 
 from gpulab_course.teach.interview.cards import Card, Drawn, Found, Outcome, Part
-from gpulab_course.teach.interview.opening import UnknownCardError, interview
+from gpulab_course.teach.interview.opening import UnknownCardError
 from gpulab_course.teach.interview.scorecard import Scorecard
 from gpulab_course.teach.interview.talk import Interview
 
@@ -33,5 +33,4 @@ __all__ = [
     "Part",
     "Scorecard",
     "UnknownCardError",
-    "interview",
 ]

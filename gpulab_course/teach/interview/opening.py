@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import date
 from random import Random, SystemRandom
 
 from gpulab.words import count
-from gpulab_course.teach import folders
 from gpulab_course.teach.interview import again
 from gpulab_course.teach.interview.cards import KINDS, Card
 from gpulab_course.teach.interview.talk import Chair, Interview
@@ -21,58 +20,19 @@ class UnknownCardError(GpulabError, ValueError):
 
 
 def interview(
-    kind: str | None = None,
-    *,
-    seed: int | None = None,
-    cards: int = 6,
-    chair: Chair = "candidate",
-    today: Callable[[], date] = date.today,
+    every: Sequence[Card],
+    kind: str | None,
+    seed: int | None,
+    cards: int,
+    chair: Chair,
+    today: Callable[[], date],
 ) -> Interview:
-    """A mock interview that measures: answer first, then the laboratory finds the truth.
-
-    Cards are drawn with their parameters (device, sizes, kernel) by a seed. A card that you missed or
-    guessed comes back after 1, 3 and 7 days. The score is coverage times calibration.
-
-    Parameters
-    ----------
-    kind
-        ``"estimate"``, ``"diagnose"``, ``"whiteboard"``, ``"bug"``, ``"refute"`` or ``"ladder"``, or the key
-        of one card; of all kinds by default.
-    seed
-        Draws the cards and their parameters: the same seed, the same interview. By default a new one, and
-        cards that are due come first.
-    cards
-        How many.
-    chair
-        ``"interviewer"`` shows all questions with their truths, and the rubric: sit opposite somebody with
-        the same seed.
-    today
-        Tells the day, for what is due.
-
-    Returns
-    -------
-    Interview
-        A form in JupyterLab; ``answer``, ``tick`` and ``next`` do the same. ``.scorecard`` is what it came
-        to, and ``save("interview.json")`` keeps that.
-
-    Raises
-    ------
-    UnknownCardError
-        If there is no such kind or card.
-    ValueError
-        For another chair, or no cards.
-
-    Examples
-    --------
-    >>> talk = gl.interview("estimate", seed=7)
-    >>> talk.answer(16, sure=True)
-    >>> gl.interview("estimate", seed=7, chair="interviewer")
-    """
+    """Draw the cards of an interview; `every` holds all cards of the course."""
     if chair not in CHAIRS:
         raise ValueError(f"There is no chair {chair!r}: sit as 'candidate' or as 'interviewer'.")
     if cards < 1:
         raise ValueError(f"An interview has at least one card, not {cards}.")
-    known = {card.key: card for card in everything()}
+    known = {card.key: card for card in every}
     if kind is not None and kind not in (*KINDS, *known):
         raise UnknownCardError(
             f"There is no kind of card and no card {kind!r}.{did_you_mean(kind, [*KINDS, *known])} "
@@ -117,8 +77,3 @@ def _drawn(cards: list[Card], seed: int, without: set[str]) -> list[Card]:
         taken += [pile.pop() for pile in piles]
         piles = [pile for pile in piles if pile]
     return taken
-
-
-def everything() -> list[Card]:
-    """All cards of the course."""
-    return [card for folder in folders.folders() for card in folder.cards]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from gpulab_course.teach import folders
 from gpulab_course.teach.first_lines import first_lines
 from gpulab_course.teach.judge import past, scores
 from gpulab_course.teach.judge.exercise import Exercise, KernelExercise
@@ -14,7 +13,7 @@ from gpulab_course.teach.judge.past import Past
 from gpulab_course.teach.judge.python.apart import judge_apart
 from gpulab_course.teach.judge.verdict import Verdict
 from gpulab_course.teach.store import store
-from virtualgpu.errors import GpulabError, did_you_mean
+from virtualgpu.errors import GpulabError
 
 _SECTION = "exercises"
 
@@ -23,42 +22,12 @@ class UnknownExerciseError(GpulabError, ValueError):
     """An exercise that does not exist; the message names the nearest."""
 
 
-def check(exercise_id: str, answer: Any) -> Verdict:
-    """Try `answer` on the inputs of an exercise, edge cases included.
-
-    A kernel is judged in five stages: its results, with other orders of blocks, under the sanitizer, by its
-    counters against a budget, and by how evenly its threads share the work. A Python answer is judged in a
-    process of its own, with a time limit.
-
-    Parameters
-    ----------
-    exercise_id
-        The exercise's name in the notebook, such as ``"00-saxpy"``.
-    answer
-        What the exercise asks for: a kernel (``cp.RawKernel`` or its CUDA C++ text), a function
-        or a value.
-
-    Returns
-    -------
-    Verdict
-        ``passed`` and a sentence; ``print`` shows the stages and the score. A wrong, crashing or endless
-        answer is a verdict, not an error.
-
-    Raises
-    ------
-    UnknownExerciseError
-        If there is no such exercise.
-    """
-    exercise = folders.exercise(exercise_id)
-    if exercise is None:
-        names = folders.exercises()
-        raise UnknownExerciseError(
-            f"There is no exercise {exercise_id!r}.{did_you_mean(exercise_id, names)} "
-            f"Exercises: {', '.join(names)}."
-        )
-    verdict = judge(exercise, answer, past.of(exercise_id))
+def check(exercise: Exercise, answer: Any) -> Verdict:
+    """Judge an answer, after the data on which the last one failed, and keep the best score."""
+    name = exercise.exercise_id
+    verdict = judge(exercise, answer, past.of(name))
     if verdict:
-        past.forget(exercise_id)
+        past.forget(name)
     return _kept(exercise, verdict)
 
 

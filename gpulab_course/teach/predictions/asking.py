@@ -1,4 +1,4 @@
-"""``gl.predict`` and ``gl.reveal``: the course's prediction of a key, asked and compared."""
+"""``gl.predict`` and ``gl.reveal``: a prediction, asked for and compared."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from gpulab_course.teach import folders
 from gpulab_course.teach.predictions.prediction import Prediction, Reveal
 from gpulab_course.teach.question import PredictionQuestion, Value
 from gpulab_course.teach.store import store
-from virtualgpu.errors import GpulabError, did_you_mean
+from virtualgpu.errors import GpulabError
 from virtualgpu.records import Provenance
 
 _STEP = re.compile(
@@ -26,74 +25,25 @@ class UnknownPredictionError(GpulabError, ValueError):
 
 
 def predict(
-    key: str, *, answer: Value | None = None, sure: bool | None = None, **fields: Value
+    asked: PredictionQuestion, answer: Value | None, sure: bool | None, fields: dict[str, Value]
 ) -> Prediction:
-    """Ask for a prediction before a cell shows the number: ``gl.predict("02-tail")``.
-
-    In JupyterLab it is a small form that locks an answer as sure or as a guess. In plain Python pass
-    `answer`, or call ``.lock(value, sure=True)``. `gl.reveal` compares it with what was found.
-
-    Parameters
-    ----------
-    key
-        Of one of the course's predictions. Their texts are in ``predictions.py`` of the notebook's
-        folder in `gpulab_course.content`.
-    answer, sure
-        Locks this answer at once.
-    **fields
-        What the question's ``{name}`` stand for, such as ``blocks=4``.
-
-    Raises
-    ------
-    UnknownPredictionError
-        If the course asks for no such prediction; the message names the nearest.
-    ValueError
-        If `answer` is not among the choices, or is not a number where there are none.
-
-    Examples
-    --------
-    >>> guess = predict("00-threads", n=1000, threads=256, answer="1,000", sure=False)
-    >>> reveal("00-threads", 1024, "counted by the kernel", blocks=4, idle=24)
-    ✗ 1,024 threads; you guessed 1,000 threads, 24 too few. Counted by the kernel. A launch starts ...
-    """
-    asked = _for_now(_question(key), fields)
-    prediction = _prediction(store().path, key)
-    prediction.ask(asked, filled(asked.question, fields, key))
+    """Ask for a prediction, and lock the `answer` if there is one."""
+    now = _for_now(asked, fields)
+    prediction = _prediction(store().path, asked.key)
+    prediction.ask(now, filled(now.question, fields, asked.key))
     if answer is not None:
         prediction.lock(answer, sure=sure)
     return prediction
 
 
-def reveal(key: str, found: Value, source: Provenance | str, **fields: Value) -> Reveal:
-    """Compare the prediction `key` with what was found: ``gl.reveal("02-tail", 1.45, trace.provenance)``.
-
-    Parameters
-    ----------
-    key
-        The prediction's.
-    found
-        The number or choice that was found.
-    source
-        Where it comes from: a record's provenance, or a phrase such as ``"counted by the kernel"``.
-    **fields
-        What ``{name}`` in the explanation stand for.
-
-    Returns
-    -------
-    Reveal
-        ``.right`` and, as text or in JupyterLab, the comparison. There it waits for a prediction
-        that is not locked yet.
-
-    Raises
-    ------
-    UnknownPredictionError
-        If the course asks for no such prediction; the message names the nearest.
-    """
-    asked = _question(key)
-    prediction = _prediction(store().path, key)
+def reveal(
+    asked: PredictionQuestion, found: Value, source: Provenance | str, fields: dict[str, Value]
+) -> Reveal:
+    """Compare a prediction with what was found."""
+    prediction = _prediction(store().path, asked.key)
     if not prediction.question:  # the cell that asks has not run since the kernel started
         prediction.ask(_for_now(asked, fields), asked.question)
-    return prediction.reveal(found, source, filled(asked.because, fields, key))
+    return prediction.reveal(found, source, filled(asked.because, fields, asked.key))
 
 
 def filled(text: str, fields: dict[str, Value], key: str) -> str:
@@ -144,14 +94,6 @@ def _figure(value: Value) -> str:
     if isinstance(value, float):
         return f"{value:,.4g}"
     return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def _question(key: str) -> PredictionQuestion:
-    asked = folders.prediction(key)
-    if asked is None:
-        known = folders.predictions()
-        raise UnknownPredictionError(f"The course asks for no prediction {key!r}.{did_you_mean(key, known)}")
-    return asked
 
 
 @functools.cache

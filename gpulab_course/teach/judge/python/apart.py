@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-import gpulab_course.content
 from gpulab import session
 from gpulab.processes import child
 from gpulab.processes.errors import ProcessError, unexpected
@@ -27,7 +26,7 @@ from gpulab_course.teach.judge.verdict import Verdict
 from virtualgpu.errors import UnknownDeviceError
 
 # Modules that an answer's process needs.
-MODULES = ("gpulab_course.content", "gpulab_course.teach.judge.python.performed", __name__)
+MODULES = ("gpulab_course.teach.judge.python.performed", __name__)
 SHOWN_LINES = 20
 _SHOWN_COLUMNS = 200
 _SENT_BYTES = 256 << 20
@@ -117,10 +116,9 @@ def _show_printed(talk: Talk) -> None:
     say_left_out(count - len(lines))
 
 
-def prepare(_: Any, folders: list[str], cupy: bool) -> None:
-    """Let an answer's process find the notebooks' folders, and the virtual GPU as CuPy if that is in use."""
-    gpulab_course.content.__path__[:] = folders
-    if cupy and session.real_cp() is None:
+def let_cupy_be_found(_: Any) -> None:
+    """Let an answer's process find the virtual GPU as CuPy, if that is in use."""
+    if session.real_cp() is None:
         import virtualgpu
 
         virtualgpu.as_cupy()
@@ -137,7 +135,8 @@ def _put(talk: Talk, pickled: bytes, seed: int) -> Answer:
         except ProcessError as error:
             raise NotYet(str(error)) from None
 
-    ask("", prepare, list(gpulab_course.content.__path__), b"cupy" in pickled)
+    if b"cupy" in pickled:
+        ask("", let_cupy_be_found)
     is_function, kind = ask("", child.load, pickled)
     return Answer(ask, seed, bool(is_function), str(kind))
 

@@ -1,4 +1,4 @@
-"""The course's folders, one a notebook: found by name, each read when it is asked for."""
+"""Folders of the course, one per notebook: found by their names, each read when it is needed."""
 
 from __future__ import annotations
 
@@ -8,23 +8,35 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpulab_course import content
 from gpulab_course.teach.judge.exercise import Exercise
 from gpulab_course.teach.question import PredictionQuestion, Question, WhyQuestion
 
 if TYPE_CHECKING:
     from gpulab_course.teach.interview.cards import Card
 
+# Packages whose subpackages are the folders.
+PACKAGES = ("gpulab_course.content",)
 _NAME = re.compile(r"n(\d\d)_(\w+)")
 
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """What belongs to one notebook. `number` is the notebook's (``"02"``), `topic` its quiz's name."""
+    """What belongs to one notebook.
+
+    Attributes
+    ----------
+    number, topic : str
+        The notebook's number, such as ``"02"``, and the name of its quiz.
+    path : Path
+        The folder.
+    package : str
+        Its dotted name.
+    """
 
     number: str
     topic: str
     path: Path
+    package: str
 
     @property
     def exercises(self) -> dict[str, Exercise]:
@@ -53,16 +65,23 @@ class Folder:
     def _module(self, part: str) -> Any:
         if not (self.path / f"{part}.py").is_file() and not (self.path / part / "__init__.py").is_file():
             return None
-        return importlib.import_module(f"{content.__name__}.{self.path.name}.{part}")
+        return importlib.import_module(f"{self.package}.{part}")
 
 
 def folders() -> list[Folder]:
-    """All folders of the course, in the notebooks' order."""
-    entries = sorted(
-        (entry for place in content.__path__ for entry in Path(place).iterdir()),
-        key=lambda entry: entry.name,
-    )
-    return [Folder(name[1], name[2], entry) for entry in entries if (name := _NAME.fullmatch(entry.name))]
+    """Return all folders of the course, in the notebooks' order."""
+    found = [
+        Folder(name[1], name[2], entry, f"{package}.{entry.name}")
+        for package, place in _places()
+        for entry in place.iterdir()
+        if (name := _NAME.fullmatch(entry.name))
+    ]
+    return sorted(found, key=lambda folder: folder.path.name)
+
+
+def _places() -> list[tuple[str, Path]]:
+    """Return the folders in which the packages are, each with its package's name."""
+    return [(name, Path(place)) for name in PACKAGES for place in importlib.import_module(name).__path__]
 
 
 def exercise(exercise_id: str) -> Exercise | None:
@@ -95,10 +114,12 @@ def quizzes() -> dict[str, tuple[str, tuple[Question | WhyQuestion, ...]]]:
 def kernels() -> dict[str, str]:
     """All CUDA C++ sources in the course's folders by path, such as ``"story/kernels/block.cu"``."""
     kinds = ("*/kernels/*.cu", "kernels/*.cu")  # a notebook's own, and the ladders that all share
-    files = sorted(f for place in content.__path__ for kind in kinds for f in Path(place).glob(kind))
+    files = sorted(f for _, place in _places() for kind in kinds for f in place.glob(kind))
     return {"/".join(file.parts[-3:]): file.read_text(encoding="utf-8") for file in files}
 
 
 def story(number: str) -> Any:
     """The table of the course's program up to a notebook; see `gpulab_course.content.story.table`."""
-    return importlib.import_module(f"{content.__name__}.story").table(number)
+    from gpulab_course.content.story import table
+
+    return table(number)

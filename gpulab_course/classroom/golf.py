@@ -19,7 +19,7 @@ from filelock import FileLock
 import gpulab
 from gpulab.views.tables import Table
 from gpulab.words import count
-from gpulab_course.teach.classroom.answers import SUFFIXES, exercise_called, judged, printable
+from gpulab_course.classroom.answers import SUFFIXES, exercise_called, judged, printable
 from virtualgpu.errors import GpulabError
 
 FORMAT = "gpulab-golf"
@@ -127,7 +127,7 @@ def enter(path: Path, exercise_id: str, answer: Path, name: str) -> list[str]:
     GolfError
         If the answer does not pass, the exercise keeps no score, or the file is none of scores.
     AnswerError, UnknownExerciseError
-        As `gpulab_course.teach.classroom.answers.judged`.
+        As `gpulab_course.classroom.answers.judged`.
     """
     read(path)  # before the answer is judged
     found = _figures(exercise_id, answer)

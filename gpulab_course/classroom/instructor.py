@@ -15,8 +15,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from gpulab_course import folders
 from gpulab_course.content import copies
-from gpulab_course.teach import folders
 from gpulab_course.teach.question import PredictionQuestion, Question
 from virtualgpu.errors import GpulabError, did_you_mean
 
@@ -160,7 +160,7 @@ def _mistakes(number: str) -> dict[str, list[str]]:
     told: dict[str, list[str]] = {}
     for folder in folders.folders():
         if folder.number == number and (folder.path / "mutants.py").is_file():
-            module = importlib.import_module(f"gpulab_course.content.{folder.path.name}.mutants")
+            module = importlib.import_module(f"{folder.package}.mutants")
             for wrong in module.WRONG:
                 where = f" (fails in *{wrong.stage}*)" if wrong.stage else ""
                 said = f": “{wrong.says}”" if wrong.says else ""

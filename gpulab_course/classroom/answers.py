@@ -15,8 +15,8 @@ from gpulab import session
 from gpulab.processes.errors import ProcessError
 from gpulab.processes.talk import Talk
 from gpulab.processes.values import DamagedError
+from gpulab_course import folders
 from gpulab_course.content import copies
-from gpulab_course.teach import folders
 from gpulab_course.teach.judge.check import UnknownExerciseError, judge
 from gpulab_course.teach.judge.exercise import Exercise, KernelExercise, NotYet
 from gpulab_course.teach.judge.verdict import Verdict

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from gpulab.words import count
-from gpulab_course.teach import folders
-from gpulab_course.teach.classroom.answers import SUFFIXES, AnswerError, judged, printable
+from gpulab_course import folders
+from gpulab_course.classroom.answers import SUFFIXES, AnswerError, judged, printable
 from gpulab_course.teach.judge.verdict import Verdict
 from virtualgpu.errors import GpulabError, did_you_mean
 

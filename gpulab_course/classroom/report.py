@@ -14,7 +14,7 @@ from typing import Any
 
 from gpulab.views.tables import Table
 from gpulab.words import count
-from gpulab_course.teach.classroom.answers import printable
+from gpulab_course.classroom.answers import printable
 from virtualgpu.errors import GpulabError
 
 FORMAT = "gpulab-progress"

@@ -1,0 +1,23 @@
+"""Find the folder of a notebook by its number, for content that refers to other notebooks."""
+
+from __future__ import annotations
+
+import pkgutil
+from importlib import import_module
+from typing import Any
+
+from gpulab_course import content
+
+
+def module_of(name: str, part: str) -> Any:
+    """Return a module of a notebook's folder: ``module_of("02-index", "exercises")``.
+
+    Parameters
+    ----------
+    name
+        The notebook's number, or a name that starts with it.
+    part
+        The module's name in the folder.
+    """
+    (folder,) = (m.name for m in pkgutil.iter_modules(content.__path__) if m.name.startswith(f"n{name[:2]}_"))
+    return import_module(f"{content.__name__}.{folder}.{part}")
