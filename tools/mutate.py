@@ -183,6 +183,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "gpulab/lab": ("tests/session", "tests/recordings", *_ON_A_GPU),
     "gpulab/lab/faults": _in("session", ("sandbox_parts", "under", "who_wrote", "sandbox", "nvidia_tools")),
     "gpulab/lab/fusion": ("tests/session/test_traffic.py",),
+    "gpulab/lab/fusion/compiler": ("tests/session/test_traffic.py", "tests/session/test_tracing_compiler.py"),
     "gpulab/lab/libraries": (
         "tests/session/test_calls.py",
         "tests/session/test_follow.py",
