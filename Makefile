@@ -68,10 +68,10 @@ env:
 	$(ENVIRONMENT)
 
 env-test:
-	$(ENVIRONMENT) --extras test
+	$(ENVIRONMENT) --groups test
 
 env-bench:
-	$(ENVIRONMENT) --extras bench
+	$(ENVIRONMENT) --groups bench
 
 clean:  ## Remove the environment, caches and build output
 	rm -rf $(VENV) .venv-lowest build dist *.egg-info .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis

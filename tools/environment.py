@@ -1,8 +1,9 @@
 """Build the virtual environment that the Makefile uses, or reuse it in a moment.
 
-``python3 -m tools.environment --venv .venv --extras test`` makes the environment if it is missing, installs
-this checkout in editable mode with those extras and the CuPy that fits the driver, and leaves a stamp.
-While pyproject.toml, Python and the CuPy choice stay the same, the stamp makes later runs return at once.
+``python3 -m tools.environment --venv .venv --groups test`` makes the environment if it is missing, installs
+this checkout's three packages in editable mode, the named dependency groups of pyproject.toml, and the CuPy
+that fits the driver, and leaves a stamp. While the pyproject.toml files, Python and the CuPy choice stay
+the same, the stamp makes later runs return at once.
 Standard library only: it runs before anything is installed.
 """
 
@@ -15,6 +16,8 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 
 from tools import pick_cuda
@@ -22,21 +25,40 @@ from tools import pick_cuda
 ROOT = Path(__file__).resolve().parent.parent
 OLDEST_PYTHON = (3, 11)
 STAMP = "gpulab-environment.json"
+# In the order of their dependencies; the second one has the extras that bring CuPy.
+PACKAGES = ("virtualgpu", "gpulab", "gpulab_course")
 
 
-def fingerprint(pyproject: bytes, python: str, cuda_extra: str, root: str) -> str:
-    """Hash what decides whether an environment still fits."""
-    parts = (pyproject, python.encode(), cuda_extra.encode(), root.encode())
+def project_files(root: Path = ROOT) -> list[Path]:
+    """Return the pyproject.toml files of the workspace and its packages."""
+    return [root / "pyproject.toml", *(root / name / "pyproject.toml" for name in PACKAGES)]
+
+
+def fingerprint(files: Iterable[bytes], python: str, cuda_extra: str, root: str) -> str:
+    """Hash everything that decides whether an environment still fits."""
+    parts = (*files, python.encode(), cuda_extra.encode(), root.encode())
     return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
 
-def missing_extras(stamp: dict[str, object] | None, key: str, wanted: set[str]) -> set[str] | None:
-    """Return the extras to install, or None when the stamped environment has them all."""
+def missing_groups(stamp: dict[str, object] | None, key: str, wanted: set[str]) -> set[str] | None:
+    """Return the dependency groups to install, or None when the stamped environment has them all."""
     if stamp is None or stamp.get("key") != key:
         return wanted
-    listed = stamp.get("extras")
+    listed = stamp.get("groups")
     have = {str(name) for name in listed} if isinstance(listed, list) else set()
     return None if wanted <= have else wanted | have
+
+
+def requirements(groups: Iterable[str], cuda_extra: str) -> list[str]:
+    """Return pip's arguments: the packages in editable mode, then the requirements of the groups."""
+    table = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["dependency-groups"]
+    arguments: list[str] = []
+    for name in PACKAGES:
+        extra = f"[{cuda_extra}]" if cuda_extra and name == "gpulab" else ""
+        arguments += ["-e", f"{ROOT / name}{extra}"]
+    for group in sorted(groups):
+        arguments += table[group]
+    return arguments
 
 
 def read_stamp(venv: Path) -> dict[str, object] | None:
@@ -83,7 +105,9 @@ def main(arguments: list[str] | None = None) -> None:
     """Make the environment ready."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--venv", default=".venv", help="where the environment lives (default: .venv)")
-    parser.add_argument("--extras", default="", help="extras of pyproject.toml, comma separated")
+    parser.add_argument(
+        "--groups", default="", help="dependency groups of pyproject.toml, comma separated: test, bench"
+    )
     parser.add_argument(
         "--keep-python", action="store_true", help="keep an environment of another Python than this one"
     )
@@ -99,22 +123,22 @@ def main(arguments: list[str] | None = None) -> None:
     there = version_of(venv)
     if there and options.keep_python:
         python_version = there
-    key = fingerprint((ROOT / "pyproject.toml").read_bytes(), python_version, cuda_extra, str(ROOT))
-    wanted = {name for name in (*options.extras.split(","), cuda_extra) if name}
+    files = [file.read_bytes() for file in project_files()]
+    key = fingerprint(files, python_version, cuda_extra, str(ROOT))
+    wanted = {name for name in options.groups.split(",") if name}
     python = python_of(venv)
-    install = missing_extras(read_stamp(venv) if python.exists() else None, key, wanted)
+    install = missing_groups(read_stamp(venv) if python.exists() else None, key, wanted)
     if install is None:
         return
     if there != python_version or not works(python):
         create(venv)
     print(why, flush=True)
-    chosen = f"[{','.join(sorted(install))}]" if install else ""
-    print(f"Installing gpulab{chosen} (the first time takes a few minutes) ...", flush=True)
+    print("Installing gpulab (the first time takes a few minutes) ...", flush=True)
     pip = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "-qq"]
-    pip += ["-e", f"{ROOT}{chosen}"]
+    pip += requirements(install, cuda_extra)
     if subprocess.run(pip).returncode != 0:
         raise SystemExit("pip could not install gpulab (its message is above). Run the same command again.")
-    (venv / STAMP).write_text(json.dumps({"key": key, "extras": sorted(install)}, indent=1) + "\n")
+    (venv / STAMP).write_text(json.dumps({"key": key, "groups": sorted(install)}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Try the oldest packages that pyproject.toml allows, and the wheel where there is no checkout.
+"""Try the oldest packages that are allowed, and the wheels where there is no checkout.
 
 ``python -m tools.lowest`` makes the environment ``.venv-lowest`` with uv (``--resolution lowest-direct``),
-installs the wheel into it, and from an empty folder runs ``gpulab doctor``, makes a learner's copies and runs
-the first. Tests of the checkout then run in the same environment (the stage ``lowest`` of `tools.suite`).
+installs the wheels of the three packages into it, and from an empty folder runs ``gpulab doctor``, makes a
+learner's copies and runs the first. Tests of the checkout then run in the same environment (the stage ``lowest`` of `tools.suite`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tools.environment import python_of
+from tools.environment import PACKAGES, python_of
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv-lowest"
@@ -31,27 +31,19 @@ def call(*command: str | Path, folder: Path = ROOT, home: Path = ROOT) -> None:
 
 
 def main() -> None:
-    """Make the environment and use the wheel."""
+    """Make the environment and use the wheels."""
     uv = (sys.executable, "-m", "uv")
     install = (*uv, "pip", "install", "--quiet", "--python", PYTHON)
     call(*uv, "venv", "--quiet", "--clear", "--python", sys.executable, VENV)
-    call(*install, "--resolution", "lowest-direct", "-r", "pyproject.toml", "--extra", "test")
+    requirements = [word for name in PACKAGES for word in ("-r", f"{name}/pyproject.toml")]
+    call(*install, "--resolution", "lowest-direct", *requirements, "--group", "pyproject.toml:test")
     with tempfile.TemporaryDirectory(prefix="gpulab-") as scratch:
-        call(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", scratch)
-        call(sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", scratch)
-        (wheel,) = Path(scratch).glob("*.whl")
-        call(
-            *uv,
-            "tool",
-            "run",
-            "--quiet",
-            "twine",
-            "check",
-            "--strict",
-            wheel,
-            *Path(scratch).glob("*.tar.gz"),
-        )
-        call(*install, "--no-deps", wheel)
+        for name in PACKAGES:
+            command = ("hatchling", "build", "-t", "wheel", "-d", scratch)
+            call(sys.executable, "-m", *command, folder=ROOT / name)
+        wheels = sorted(Path(scratch).glob("*.whl"))
+        call(*uv, "tool", "run", "--quiet", "twine", "check", "--strict", *wheels)
+        call(*install, "--no-deps", "--reinstall", *wheels)
         empty = Path(scratch) / "a learner's folder"
         empty.mkdir()
         call(PYTHON, "-m", "gpulab", "doctor", "--details", folder=empty)

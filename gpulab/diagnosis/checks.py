@@ -38,6 +38,7 @@ ABOUT_A_GPU = (DRIVER, "CUDA version", "NVML", "GPU sharing", "CuPy", "CuPy's NV
 
 _OLDEST_PYTHON = (3, 11)
 _OLDEST_CUDA = (12, 0)
+_PACKAGES = ("virtualgpu", "gpulab", "gpulab-course")
 _OLDEST_LLVMLITE = (0, 48)
 _NEEDS_A_GPU = "only a real GPU needs it"
 
@@ -101,7 +102,7 @@ def _dotted(version: tuple[int, ...]) -> str:
     return ".".join(str(part) for part in version)
 
 
-# --- Python and the driver ---
+# --- Python, the three packages and the driver ---
 
 
 def check_python() -> Result:
@@ -110,6 +111,19 @@ def check_python() -> Result:
     if sys.version_info[:2] < _OLDEST_PYTHON:
         return "wrong", found, f"Install Python {_dotted(_OLDEST_PYTHON)} or newer."
     return "ok", found, ""
+
+
+def check_packages() -> Result:
+    """Check that gpulab, virtualgpu and the course are installed in one version."""
+    versions = {name: _version(name) for name in _PACKAGES}
+    installed = {name: version for name, version in versions.items() if version}
+    text = ", ".join(f"{name} {version or 'absent'}" for name, version in versions.items())
+    if not installed:
+        return "ok", "a checkout that is not installed", ""
+    if len(set(installed.values())) > 1:
+        wanted = " ".join(f"{name}=={max(installed.values(), key=_numbers)}" for name in installed)
+        return "wrong", f"{text}: the versions do not fit together", f"pip install {wanted}"
+    return "ok", text, ""
 
 
 def check_driver() -> Result:
@@ -366,6 +380,7 @@ def check_widgets() -> Result:
 
 _CHECKS: tuple[tuple[str, Callable[[], Any]], ...] = (
     ("Python", check_python),
+    ("packages", check_packages),
     (DRIVER, check_driver),
     ("CUDA version", check_cuda_version),
     ("NVML", check_nvml),

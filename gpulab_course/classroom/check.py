@@ -22,7 +22,7 @@ from virtualgpu.errors import GpulabError, did_you_mean
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Judge what the arguments name, print what was found, and return the exit status."""
+    """Judge answers in files, without Jupyter; return the exit status."""
     parser = _parser()
     given = parser.parse_args(arguments)
     if given.all is None and not (given.exercise and given.file):

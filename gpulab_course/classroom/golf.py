@@ -52,8 +52,10 @@ class Entry:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Enter an answer, judge those in a folder again, or print the table; the exit status is 1 if not all
-    went well."""
+    """Keep a file of best scores, entered with answers that pass.
+
+    Enters an answer, judges the answers in a folder again, or prints the table; returns 1 if one failed.
+    """
     parser = argparse.ArgumentParser(
         prog="gpulab golf",
         description="A file of best scores: the fewest sectors, requests, launches. An entry takes an answer "

@@ -35,7 +35,7 @@ class InstructorError(GpulabError):
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print a notebook's page, or write the pages of all."""
+    """Print the instructor's page of a notebook, or write the pages of all."""
     parser = argparse.ArgumentParser(
         prog="gpulab instructor",
         description="A page for whoever teaches: minutes, what to project, misconceptions, answers.",

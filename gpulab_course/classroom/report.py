@@ -49,7 +49,7 @@ class Learner:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the table; the exit status is 1 if a file had to be left out."""
+    """Print the progress files of a class as one table; return 1 if a file was left out."""
     parser = argparse.ArgumentParser(
         prog="gpulab report",
         description="A class's progress files in one table. Files are read and never written.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from importlib import metadata
@@ -13,6 +14,7 @@ import pytest
 
 import gpulab
 from gpulab import cli
+from gpulab_course import cli as course
 
 ROOT = Path(gpulab.__file__).parents[1]
 
@@ -31,6 +33,25 @@ def test_version() -> None:
 def test_the_console_script_is_registered() -> None:
     scripts = metadata.distribution("gpulab").entry_points.select(group="console_scripts", name="gpulab")
     assert [script.load() for script in scripts] == [cli.main]
+
+
+def test_the_course_adds_its_commands() -> None:
+    shown = run("--help").stdout
+    commands = metadata.distribution("gpulab-course").entry_points.select(group=cli.COMMANDS)
+    assert {"lab", "check", "report"} <= {command.name for command in commands}
+    assert all(re.search(rf"^    {command.name}\b", shown, re.M) for command in commands)
+    assert "Open your copies" in run("lab", "--help").stdout
+
+
+def test_without_the_course_its_commands_name_the_package(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cli.metadata, "entry_points", lambda **_: ())
+    assert cli.main(["lab"]) == 1
+    assert "pip install gpulab-course" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        cli.main(["--help"])
+    assert "doctor" in capsys.readouterr().out
 
 
 def test_doctor_prints_a_line_a_table_and_json() -> None:
@@ -67,7 +88,7 @@ def started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]:
         raise SystemExit(7)
 
     monkeypatch.chdir(tmp_path)  # and back
-    monkeypatch.setattr(cli.os, "execv", replaced)
+    monkeypatch.setattr(course.os, "execv", replaced)
     return calls
 
 
@@ -78,7 +99,7 @@ def test_lab_opens_the_first_notebook_in_its_folder(
 ) -> None:
     for name in ("01_b.ipynb", "00_a.ipynb"):
         (tmp_path / name).write_text("{}")
-    monkeypatch.setattr(cli.os, "geteuid", lambda: user, raising=False)
+    monkeypatch.setattr(course.os, "geteuid", lambda: user, raising=False)
     with pytest.raises(SystemExit):
         cli.main(["lab", "--notebooks", str(tmp_path), "--no-browser", "--port=9"])
     ((folder, *words),) = started

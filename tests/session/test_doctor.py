@@ -77,6 +77,28 @@ def test_cells_run_without_docstrings() -> None:
     assert done.stdout.split() == ["6", "[1.]"], done.stderr
 
 
+@pytest.mark.parametrize(
+    ("versions", "status", "remedy"),
+    [
+        ({"virtualgpu": "1.1.0", "gpulab": "1.1.0", "gpulab-course": "1.1.0"}, "ok", ""),
+        ({"virtualgpu": "1.1.0", "gpulab": "1.1.0"}, "ok", ""),
+        (
+            {"virtualgpu": "1.1.0", "gpulab": "1.10.0", "gpulab-course": "1.1.0"},
+            "wrong",
+            "pip install virtualgpu==1.10.0 gpulab==1.10.0 gpulab-course==1.10.0",
+        ),
+        ({}, "ok", ""),
+    ],
+)
+def test_packages_of_different_versions_are_named(
+    monkeypatch: pytest.MonkeyPatch, versions: dict[str, str], status: str, remedy: str
+) -> None:
+    monkeypatch.setattr(checks, "_version", versions.get)
+    found = checks.check_packages()
+    assert (found[0], found[2]) == (status, remedy)
+    assert all(f"{name} {version}" in found[1] for name, version in versions.items())
+
+
 def of_a_machine(without: str = checks.NO_DRIVER, **status: str) -> Diagnosis:
     """All findings of a machine whose lines on a GPU say `missing` unless told otherwise."""
     found = {

@@ -77,7 +77,7 @@ def test_unknown_names_raise_as_usual() -> None:
 
 
 def test_version_is_the_package_metadata() -> None:
-    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    text = (ROOT / "gpulab" / "pyproject.toml").read_text(encoding="utf-8")
     stated = re.search(r'^version = "(.+)"$', text, re.MULTILINE)
     assert stated
     assert gpulab.__version__ == stated[1]

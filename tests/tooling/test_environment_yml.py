@@ -1,4 +1,4 @@
-"""environment.yml asks conda for what pyproject.toml asks pip for."""
+"""environment.yml asks conda for what the pyproject.toml files ask pip for."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+
+from tools import environment
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -31,6 +33,8 @@ VERSIONED_BY_CUDA = {
 }
 # Wheels with no conda-forge package; the code works without them.
 PIP_ONLY = {"nvidia-cuda-cupti"}
+# The packages of this checkout.
+OWN = {"virtualgpu", "gpulab", "gpulab-course"}
 # What conda needs beside the package's own dependencies.
 CONDA_ONLY = {"cuda-crt-dev_win-64", "cuda-version", "make", "pip", "python"}
 
@@ -44,16 +48,18 @@ def split(requirement: str) -> tuple[str, str]:
 
 
 def wanted() -> dict[str, str]:
-    """Requirements of pyproject.toml under conda's names."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = project["optional-dependencies"]
+    """Requirements of the pyproject.toml files under conda's names."""
+    workspace, *projects = (tomllib.loads(file.read_text()) for file in environment.project_files())
+    requirements = [text for project in projects for text in project["project"]["dependencies"]]
+    requirements += projects[1]["project"]["optional-dependencies"]["cuda13"]
+    requirements += workspace["dependency-groups"]["test"]
     found = {}
-    for requirement in (*project["dependencies"], *extras["cuda13"], *extras["test"]):
+    for requirement in requirements:
         name, versions = split(requirement)
-        if name not in PIP_ONLY:
+        if name not in PIP_ONLY and name not in OWN:
             conda = CONDA_NAMES.get(name, name)
             found[conda] = "" if conda in VERSIONED_BY_CUDA else versions
-    found["python"] = project["requires-python"]
+    found["python"] = workspace["project"]["requires-python"]
     return found
 
 

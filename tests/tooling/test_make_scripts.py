@@ -100,13 +100,13 @@ def test_script_prints_one_line() -> None:
 
 
 def test_fingerprint_follows_what_matters() -> None:
-    first = environment.fingerprint(b"[project]", "3.11", "", "here")
-    assert first == environment.fingerprint(b"[project]", "3.11", "", "here")
+    first = environment.fingerprint([b"[project]"], "3.11", "", "here")
+    assert first == environment.fingerprint([b"[project]"], "3.11", "", "here")
     others = [
-        environment.fingerprint(b"[project] ", "3.11", "", "here"),
-        environment.fingerprint(b"[project]", "3.12", "", "here"),
-        environment.fingerprint(b"[project]", "3.11", "cuda13", "here"),
-        environment.fingerprint(b"[project]", "3.11", "", "there"),
+        environment.fingerprint([b"[project] "], "3.11", "", "here"),
+        environment.fingerprint([b"[project]"], "3.12", "", "here"),
+        environment.fingerprint([b"[project]"], "3.11", "cuda13", "here"),
+        environment.fingerprint([b"[project]"], "3.11", "", "there"),
     ]
     assert len({first, *others}) == 5
 
@@ -116,15 +116,15 @@ def test_fingerprint_follows_what_matters() -> None:
     [
         (None, set(), set()),
         (None, {"test"}, {"test"}),
-        ({"key": "k", "extras": ["test"]}, set(), None),
-        ({"key": "k", "extras": ["test"]}, {"test"}, None),
-        ({"key": "k", "extras": ["test"]}, {"bench"}, {"bench", "test"}),
-        ({"key": "old", "extras": ["test"]}, set(), set()),
+        ({"key": "k", "groups": ["test"]}, set(), None),
+        ({"key": "k", "groups": ["test"]}, {"test"}, None),
+        ({"key": "k", "groups": ["test"]}, {"bench"}, {"bench", "test"}),
+        ({"key": "old", "groups": ["test"]}, set(), set()),
         ({"key": "k"}, {"test"}, {"test"}),
     ],
 )
 def test_what_to_install(stamp: dict[str, object] | None, wanted: set[str], install: set[str] | None) -> None:
-    assert environment.missing_extras(stamp, "k", wanted) == install
+    assert environment.missing_groups(stamp, "k", wanted) == install
 
 
 @pytest.mark.parametrize("content", [None, "", "[1]", "{"])
@@ -134,16 +134,27 @@ def test_unreadable_stamp_means_none(tmp_path: Path, content: str | None) -> Non
     assert environment.read_stamp(tmp_path) is None
 
 
+def _files() -> list[bytes]:
+    return [file.read_bytes() for file in environment.project_files()]
+
+
+def test_pip_installs_three_packages_and_the_groups() -> None:
+    arguments = environment.requirements(["test"], "cuda13")
+    assert arguments[:6:2] == ["-e", "-e", "-e"]
+    assert [Path(name).name for name in arguments[1:6:2]] == ["virtualgpu", "gpulab[cuda13]", "gpulab_course"]
+    assert {"pytest", "ruff"} <= {re.split(r"[<>=]", name)[0] for name in arguments[6:]}
+
+
 def test_reused_environment_installs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPULAB_CUDA", "none")
     python = environment.python_of(tmp_path)
     python.parent.mkdir()
     python.touch()
     version = ".".join(map(str, sys.version_info[:2]))
-    key = environment.fingerprint((ROOT / "pyproject.toml").read_bytes(), version, "", str(ROOT))
-    (tmp_path / environment.STAMP).write_text(json.dumps({"key": key, "extras": ["test"]}))
+    key = environment.fingerprint(_files(), version, "", str(ROOT))
+    (tmp_path / environment.STAMP).write_text(json.dumps({"key": key, "groups": ["test"]}))
     monkeypatch.setattr(environment.subprocess, "run", lambda *a, **k: pytest.fail("ran a program"))
-    environment.main(["--venv", str(tmp_path), "--extras", "test"])
+    environment.main(["--venv", str(tmp_path), "--groups", "test"])
 
 
 @pytest.mark.parametrize(
@@ -163,8 +174,8 @@ def test_an_environment_of_another_python_is_made_anew_unless_it_may_stay(
     environment.main(["--venv", str(tmp_path), *(["--keep-python"] if keep else [])])
     assert created == ([tmp_path] if made else [])
     version = ".".join(map(str, sys.version_info[:2])) if made else there
-    key = environment.fingerprint((ROOT / "pyproject.toml").read_bytes(), str(version), "", str(ROOT))
-    assert environment.read_stamp(tmp_path) == {"key": key, "extras": []}
+    key = environment.fingerprint(_files(), str(version), "", str(ROOT))
+    assert environment.read_stamp(tmp_path) == {"key": key, "groups": []}
 
 
 def test_an_environment_tells_its_python(tmp_path: Path) -> None:

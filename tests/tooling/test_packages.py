@@ -1,75 +1,89 @@
-"""The wheel has the course, the sdist what it takes to test, and an editable install finds gpulab."""
+"""A wheel has its package and no other, the course's has the notebooks, an editable install is found."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
-import tarfile
 import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
-from hatchling.builders.sdist import SdistBuilder
 from hatchling.builders.wheel import WheelBuilder
 
+from tools.environment import PACKAGES, project_files
+
 ROOT = Path(__file__).resolve().parents[2]
+NOT_INSTALLED = {"pyproject.toml", "hatch_build.py"}
 
 
-def tracked(*folders: str) -> set[str]:
-    listed = subprocess.run(["git", "ls-files", "-z", *folders], cwd=ROOT, capture_output=True, text=True)
+def tracked(folder: str) -> set[str]:
+    command = ["git", "ls-files", "-z", folder]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     if listed.returncode != 0:
         pytest.skip("needs a git checkout")
     return {name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()}
 
 
-def built(builder: type[WheelBuilder] | type[SdistBuilder], version: str, folder: Path) -> Path:
-    (made,) = builder(str(ROOT)).build(directory=str(folder), versions=[version])
-    return Path(made)
+def wheel_of(package: str, version: str, folder: Path) -> Path:
+    (wheel,) = WheelBuilder(str(ROOT / package)).build(directory=str(folder), versions=[version])
+    return Path(wheel)
 
 
-def test_the_wheel_carries_the_packages_and_the_course(tmp_path: Path) -> None:
-    with zipfile.ZipFile(built(WheelBuilder, "standard", tmp_path)) as wheel:
-        files = {name for name in wheel.namelist() if ".dist-info/" not in name}
-    wanted = tracked("gpulab", "virtualgpu")
-    wanted |= {f"gpulab/{name}" for name in tracked("notebooks") if name.endswith(".ipynb")}
-    assert wanted - files == set()
-    shared = {name for name in files if ".data/data/" in name}
-    assert {name.split("/")[0] for name in files - shared} == {"gpulab", "virtualgpu"}
-    assert {name.partition(".data/data/")[2] for name in shared} == {
-        f"share/jupyter/labextensions/gpulab-cuda/{name}"
-        for name in ("install.json", "package.json", "static/remoteEntry.js")
-    }
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_wheel_carries_its_package(package: str, tmp_path: Path) -> None:
+    with zipfile.ZipFile(wheel_of(package, "standard", tmp_path)) as wheel:
+        files = {name for name in wheel.namelist() if ".dist-info/" not in name and ".data/" not in name}
+    expected = {name for name in tracked(package) if name.partition("/")[2] not in NOT_INSTALLED}
+    if package == "gpulab_course":
+        expected |= {f"{package}/{name}" for name in tracked("notebooks") if name.endswith(".ipynb")}
+    assert expected - files == set()
+    assert {name.split("/")[0] for name in files} == {package}
     assert not [name for name in files if name.endswith(".pyc")]
 
 
-def test_the_sdist_carries_what_it_takes_to_build_and_test(tmp_path: Path) -> None:
-    with tarfile.open(built(SdistBuilder, "standard", tmp_path)) as sdist:
-        files = {name.partition("/")[2] for name in sdist.getnames()}
-    assert tracked() - files == set()
-    assert not [name for name in files if name.startswith((".venv", "gpulab-course", "artifacts"))]
+@pytest.mark.parametrize("version", ["standard", "editable"])
+def test_the_helper_brings_the_extension_that_colours(version: str, tmp_path: Path) -> None:
+    with zipfile.ZipFile(wheel_of("gpulab", version, tmp_path)) as wheel:
+        shared = {name.partition(".data/data/")[2] for name in wheel.namelist() if ".data/data/" in name}
+    assert shared == {
+        f"share/jupyter/labextensions/gpulab-cuda/{name}"
+        for name in ("install.json", "package.json", "static/remoteEntry.js")
+    }
 
 
-def test_an_editable_install_is_found_from_the_folder_above_a_clone(tmp_path: Path) -> None:
-    """There the clone's own folder, `gpulab` without an `__init__`, stands first on the path."""
+@pytest.mark.parametrize("package", PACKAGES)
+def test_an_editable_install_is_found_from_the_folder_above_a_clone(package: str, tmp_path: Path) -> None:
+    """There the clone's own folder, `gpulab` without an `__init__`, comes first on the path."""
     (tmp_path / "above").mkdir()
-    (tmp_path / "above" / "gpulab").symlink_to(ROOT, target_is_directory=True)
+    (tmp_path / "above" / package).symlink_to(ROOT, target_is_directory=True)
     site = tmp_path / "site"
-    with zipfile.ZipFile(built(WheelBuilder, "editable", tmp_path)) as wheel:
+    with zipfile.ZipFile(wheel_of(package, "editable", tmp_path)) as wheel:
         wheel.extractall(site)
-    (path_file,) = site.glob("*.pth")
-    assert path_file.read_text().split("\n") == [str(ROOT)]
-    # -S: nothing else that is installed here can help.
-    code = f"import site; site.addsitedir({str(site)!r}); import gpulab; print(gpulab.__file__)"
+    assert not (site / package).exists()
+    # -S: no other installed package can help.
+    code = f"import site; site.addsitedir({str(site)!r}); import {package}; print({package}.__file__)"
     command = [sys.executable, "-S", "-c", code]
     done = subprocess.run(command, cwd=tmp_path / "above", capture_output=True, text=True, env={})
-    assert done.stdout.strip() == str(ROOT / "gpulab" / "__init__.py"), done.stderr
+    assert done.stdout.strip() == str(ROOT / package / "__init__.py"), done.stderr
 
 
-def test_the_extension_that_colours_has_the_packages_version() -> None:
+def test_the_packages_have_one_version() -> None:
+    projects = [tomllib.loads(file.read_text())["project"] for file in project_files()]
+    (version,) = {project["version"] for project in projects}
+    _, _, helper, course = projects
+    assert f"virtualgpu=={version}" in helper["dependencies"]
+    assert f"gpulab=={version}" in course["dependencies"]
     folder = ROOT / "gpulab" / "data" / "labextensions" / "gpulab-cuda"
     package = json.loads((folder / "package.json").read_text())
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     assert package["version"] == version
     assert (folder / package["jupyterlab"]["_build"]["load"]).stat().st_size < 20_000
+
+
+def test_the_workspace_installs_the_packages_and_their_extras() -> None:
+    workspace, *projects = (tomllib.loads(file.read_text())["project"] for file in project_files())
+    names = [text.partition(" @ ")[0] for text in workspace["dependencies"]]
+    assert names == [project["name"] for project in projects]
+    extras = {extra for project in projects for extra in project.get("optional-dependencies", {})}
+    assert set(workspace["optional-dependencies"]) == extras

@@ -17,11 +17,12 @@ import pytest
 import yaml
 from hatchling.builders.wheel import WheelBuilder
 
+from tools import environment
 from tools.classroom import simulate
 from tools.release import addresses, contents, platforms, weekly
 
 ROOT = Path(__file__).resolve().parents[2]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PROJECTS = [tomllib.loads(file.read_text())["project"] for file in environment.project_files()]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 CLASSROOM = ROOT / "tools" / "classroom"
 
@@ -34,11 +35,12 @@ def load(path: str) -> Any:
 
 
 def test_download_and_installed_size(tmp_path: Path) -> None:
-    (made,) = WheelBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"])
-    with zipfile.ZipFile(made) as wheel:
-        unpacked = sum(item.file_size for item in wheel.infolist())
-    assert Path(made).stat().st_size < 9_000_000
-    assert unpacked < 30_000_000
+    for package in environment.PACKAGES:
+        (made,) = WheelBuilder(str(ROOT / package)).build(directory=str(tmp_path), versions=["standard"])
+        with zipfile.ZipFile(made) as wheel:
+            unpacked = sum(item.file_size for item in wheel.infolist())
+        assert Path(made).stat().st_size < 6_000_000
+        assert unpacked < 15_000_000
 
 
 def test_what_is_required_has_a_licence_and_a_bounded_size() -> None:
@@ -79,19 +81,22 @@ def test_a_licence_is_read_where_it_stands(tmp_path: Path, lines: list[str], sai
 
 
 def test_pythons_that_are_tried_are_those_that_are_named() -> None:
-    named = [text.rpartition(" ")[2] for text in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", text)]
-    assert tuple(named) == platforms.PYTHONS
-    assert PROJECT["requires-python"] == f">={platforms.PYTHONS[0]}"
+    for project in PROJECTS[1:]:
+        named = [text.rpartition(" ")[2] for text in project["classifiers"] if re.search(r":: 3\.\d+$", text)]
+        assert tuple(named) == platforms.PYTHONS
+        assert project["requires-python"] == f">={platforms.PYTHONS[0]}"
     assert f"{sys.version_info[0]}.{sys.version_info[1]}" in platforms.PYTHONS
 
 
 def test_every_platform_is_tried_from_wheels_alone() -> None:
     asked = list(platforms.asked_for(platforms.PYTHONS, list(platforms.PLATFORMS), list(platforms.EXTRAS)))
     assert len(asked) == 4 * (5 + 5 + 3 + 3)
-    assert set(platforms.EXTRAS) - {""} <= set(PROJECT["optional-dependencies"])
+    extras = {extra for project in PROJECTS for extra in project.get("optional-dependencies", {})}
+    assert set(platforms.EXTRAS) - {"", *platforms.GROUPS} <= extras
     words = " ".join(platforms.command("3.14", "macos", "test"))
-    for wanted in ("--only-binary :all:", "--python-version 3.14", "aarch64-apple-darwin", "--extra test"):
+    for wanted in ("--only-binary :all:", "--python-version 3.14", "aarch64-apple-darwin", ":test"):
         assert wanted in words
+    assert "--extra cuda13" in " ".join(platforms.command("3.14", "linux", "cuda13"))
 
 
 def test_answers_of_the_resolver() -> None:
@@ -158,9 +163,9 @@ def test_the_newest_ptx_is_read_by_code_that_compiles() -> None:
 
 def test_the_citation_has_the_packages_version_and_licence() -> None:
     cited = load("CITATION.cff")
-    assert (cited["version"], cited["license"]) == (PROJECT["version"], PROJECT["license"])
+    assert (cited["version"], cited["license"]) == (PROJECTS[1]["version"], PROJECTS[1]["license"])
     assert {"cff-version", "message", "title", "authors", "type"} <= set(cited)
-    assert cited["authors"] == PROJECT["authors"]
+    assert cited["authors"] == PROJECTS[1]["authors"]
 
 
 @pytest.mark.parametrize("name", ["confusing", "broken", "surprising-figure"])
@@ -280,7 +285,7 @@ def test_one_entry_feeds_badges_and_cells(tmp_path: Path) -> None:
     cells = nbformat.read(root / "notebooks" / "00_x.ipynb", as_version=4).cells  # type: ignore[no-untyped-call]
     assert [cell.id for cell in cells][1] == "set-up"
     assert cells[1].metadata["jupyter"]["source_hidden"]
-    assert '%pip install --quiet "gpulab @ git+https://github.com/owner/name"' in cells[1].source
+    assert '%pip install --quiet "gpulab-workspace @ git+https://github.com/owner/name"' in cells[1].source
     (root / "pyproject.toml").write_text('[project]\nname = "x"\n')
     addresses.write(root)
     assert (root / "README.md").read_text() == "# gpulab\n\n**Learn.**\n"

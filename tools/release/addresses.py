@@ -26,7 +26,7 @@ _SET_UP = """\
 import importlib.util
 
 if importlib.util.find_spec("gpulab") is None:
-    %pip install --quiet "gpulab @ git+{repository}"
+    %pip install --quiet "gpulab-workspace @ git+{repository}"
 """
 
 

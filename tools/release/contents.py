@@ -24,7 +24,7 @@ class Package:
     size_bytes: int
 
 
-def closure(name: str = "gpulab") -> list[Package]:
+def closure(name: str = "gpulab-course") -> list[Package]:
     """What `name` requires here, and what that requires, without extras; the largest first."""
     seen: dict[str, Package] = {}
     waiting = [name]

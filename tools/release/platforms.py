@@ -1,6 +1,7 @@
-"""Can everything that pyproject.toml asks for be had as wheels, on every platform and Python?
+"""Check that wheels of every dependency exist, for every platform and Python.
 
-``python -m tools.release.platforms`` lets uv resolve the dependencies, and each extra that learners install,
+``python -m tools.release.platforms`` lets uv resolve the dependencies of the three packages, each extra that
+learners install, and the tests' own packages,
 for Linux, Windows and macOS on both processors and Pythons 3.11 to 3.14, from wheels alone, and lists what
 fails.
 It needs a package index, and some minutes; ``--python 3.13 --platform macos --extra cuda13`` tries less.
@@ -16,6 +17,8 @@ from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
+from tools.environment import PACKAGES
+
 ROOT = Path(__file__).resolve().parents[2]
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 # As uv names them; the oldest systems that wheels of the day are made for.
@@ -30,6 +33,8 @@ PLATFORMS = {
 ON_A_GPU = ("linux", "linux-arm64", "windows")
 # Nobody makes them any more: Intel Macs have conda, or another computer.
 WITHOUT = {"macos-x86": "llvmlite"}
+# Dependency groups of the workspace, which are no extras.
+GROUPS = {"test"}
 EXTRAS = {"": tuple(PLATFORMS), "test": tuple(PLATFORMS), "cuda13": ON_A_GPU, "cuda12": ON_A_GPU}
 
 
@@ -58,7 +63,7 @@ def command(python: str, platform: str, extra: str) -> list[str]:
         "uv",
         "pip",
         "compile",
-        "pyproject.toml",
+        *(f"{name}/pyproject.toml" for name in PACKAGES),
         "--quiet",
         "--no-header",
         "--no-annotate",
@@ -69,6 +74,8 @@ def command(python: str, platform: str, extra: str) -> list[str]:
         "--python-platform",
         PLATFORMS[platform],
     ]
+    if extra in GROUPS:
+        return [*asked, "--group", f"pyproject.toml:{extra}"]
     return [*asked, "--extra", extra] if extra else asked
 
 

@@ -1,0 +1,30 @@
+"""Build hook: the wheel holds this folder as the import package, an editable install points to it.
+
+Both install the extension that colours CUDA C++ in JupyterLab.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+_NOT_INSTALLED = {"pyproject.toml", "hatch_build.py", "__pycache__", "PKG-INFO"}
+
+
+class PackageHook(BuildHookInterface[Any]):
+    """Add the files of this folder to the wheel below the name of the package."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Name the files and folders to include."""
+        package = self.metadata.name.replace("-", "_")
+        # JupyterLab and Notebook 7 find the colours for CUDA C++ there in any folder.
+        extension = "share/jupyter/labextensions/gpulab-cuda"
+        colours = Path(self.root) / "data" / "labextensions" / "gpulab-cuda"
+        build_data["force_include"][str(colours)] = f"{package}-{self.metadata.version}.data/data/{extension}"
+        if version == "editable":
+            return
+        for path in sorted(Path(self.root).iterdir()):
+            if path.name not in _NOT_INSTALLED:
+                build_data["force_include"][str(path)] = f"{package}/{path.name}"

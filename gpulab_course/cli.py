@@ -1,0 +1,128 @@
+"""The course's commands ``gpulab lab``, ``gpulab copy`` and ``gpulab reset``."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+from urllib.parse import quote
+
+from gpulab.cli import CommandError
+from gpulab_course.content.copies import folder_here
+from gpulab_course.content.copies import reset as reset_copies
+from gpulab_course.content.copies import update as update_copies
+
+FIRST_NOTEBOOK = "00*.ipynb"
+
+
+def lab(arguments: Sequence[str]) -> int:
+    """Open your copies of the notebooks in JupyterLab; further arguments go to JupyterLab."""
+    parser = _parser("lab", lab.__doc__)
+    parser.add_argument(
+        "--notebooks", type=Path, metavar="FOLDER", help="open the notebooks of this folder and copy nothing"
+    )
+    parser.add_argument(
+        "--hub", action="store_true", help="serve one learner of a JupyterHub, whose spawner calls this"
+    )
+    options, rest = parser.parse_known_args(arguments)
+    is_hub = options.hub and os.name != "nt"
+    if is_hub:
+        # On a computer that learners share, only a learner may read their own notebooks and histories.
+        os.umask(0o077)
+    folder = options.notebooks
+    if folder is None:
+        folder = _folder(options.folder)
+        _print(update_copies(folder))
+        if is_hub:
+            for private in (folder, Path.home() / ".ipython"):
+                if private.is_dir():
+                    private.chmod(0o700)
+    return _open(find_first_notebook(folder), rest, hub=options.hub)
+
+
+def copy(arguments: Sequence[str]) -> int:
+    """Make or renew your copies of the notebooks as `lab` does, and open nothing."""
+    options = _parser("copy", copy.__doc__).parse_args(arguments)
+    _print(update_copies(_folder(options.folder)))
+    return 0
+
+
+def reset(arguments: Sequence[str]) -> int:
+    """Begin notebooks again; the old ones are kept."""
+    parser = _parser("reset", reset.__doc__)
+    parser.add_argument("names", nargs="+", metavar="NN", help="how their names start, such as 02")
+    options = parser.parse_args(arguments)
+    _print(reset_copies(_folder(options.folder), options.names))
+    return 0
+
+
+def _parser(name: str, description: str | None) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=f"gpulab {name}", description=description)
+    parser.add_argument(
+        "--folder", type=Path, metavar="FOLDER", help="where your copies of the notebooks are"
+    )
+    return parser
+
+
+def _folder(folder: Path | None) -> Path:
+    return folder.expanduser().absolute() if folder else folder_here()
+
+
+def _print(sentences: Sequence[str]) -> None:
+    for sentence in sentences:
+        print(f"gpulab: {sentence}", file=sys.stderr)
+
+
+def _open(notebook: Path, arguments: Sequence[str], *, hub: bool) -> int:
+    """Run JupyterLab, or a hub's server, in the notebook's folder."""
+    if importlib.util.find_spec("jupyterlab") is None:
+        raise CommandError("JupyterLab is not installed: pip install jupyterlab")
+    # The address that JupyterLab prints leads to the first notebook, too.
+    front = f"--{'ServerApp' if hub else 'LabApp'}.default_url=/lab/tree/{quote(notebook.name)}"
+    data = Path(str(files("gpulab") / "data"))
+    # JupyterLab keeps widget state in the learner's own notebooks, so that views outlive the kernel.
+    settings = f"--LabApp.app_settings_dir={data / 'lab_settings'}"
+    # In a checkout and in an environment that others made CUDA C++ is in colour, too.
+    colours = f"--LabApp.extra_labextensions_path={data / 'labextensions'}"
+    options = [*_as_root(), settings, colours, front, *arguments]
+    if hub:
+        return _become([sys.executable, "-m", "jupyterhub.singleuser", *options], notebook.parent)
+    return _become([sys.executable, "-m", "jupyterlab", *options, notebook.name], notebook.parent)
+
+
+def _become(command: Sequence[str], folder: Path) -> int:
+    """Run a server in place of this process, so that a signal that ends this process ends the server."""
+    sys.stdout.flush()
+    if os.name != "nt":
+        os.chdir(folder)
+        os.execv(command[0], list(command))
+    with subprocess.Popen(command, cwd=folder) as process:
+        while True:
+            try:
+                return process.wait()
+            except KeyboardInterrupt:
+                continue  # JupyterLab received it as well and asks whether to stop
+
+
+def _as_root() -> list[str]:
+    # Containers often have no other user, and there JupyterLab would only print that it needs this option.
+    return ["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
+
+
+def find_first_notebook(folder: Path) -> Path:
+    """Find the course's first notebook in `folder`.
+
+    Raises
+    ------
+    CommandError
+        If there is none.
+    """
+    notebooks = sorted(folder.glob(FIRST_NOTEBOOK))
+    if not notebooks:
+        raise CommandError(f"{folder} holds no notebook named {FIRST_NOTEBOOK}; name the course's folder.")
+    return notebooks[0].resolve()
