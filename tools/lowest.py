@@ -2,7 +2,8 @@
 
 ``python -m tools.lowest`` makes the environment ``.venv-lowest`` with uv (``--resolution lowest-direct``),
 installs the wheels of the three packages into it, and from an empty folder runs ``gpulab doctor``, makes a
-learner's copies and runs the first. Tests of the checkout then run in the same environment (the stage ``lowest`` of `tools.suite`).
+learner's copies and runs the first. Tests of the checkout then run in the same environment (the stage
+``lowest`` of `tools.suite`).
 """
 
 from __future__ import annotations
