@@ -159,8 +159,10 @@ def test_a_rank_that_dies(gpus: Gpus) -> None:
 
 
 def test_a_rank_that_dies_in_a_pool(gpus: Gpus) -> None:
-    """Its thread lives on, and waits for the next task."""
-    gpus(3)
+    """Its thread lives on and waits for the next task, so the others wait until their time is over."""
+    machine = gpus(3)
+    for device in machine.devices:
+        device.watchdog_s = 1
     uid = nccl.get_unique_id()
     errors: list[Any] = []
 
@@ -208,9 +210,8 @@ def test_threads_of_any_kind_are_waited_for(gpus: Gpus, kind: str) -> None:
 
 
 def test_a_rank_that_runs_a_long_kernel_is_waited_for(gpus: Gpus, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It waits for the worker threads of the engine meanwhile."""
-    monkeypatch.setattr(cliques, "_LOOKS", 0)
-    monkeypatch.setattr(cliques, "_LOOK_S", 0.001)
+    """In the meantime its thread waits for the worker threads of the engine."""
+    monkeypatch.setattr(cliques, "_POLL_S", 0.001)
     gpus()
     uid = nccl.get_unique_id()
     kernel = cp.RawKernel(
@@ -288,7 +289,7 @@ def test_communicators_called_in_crossed_order(gpus: Gpus) -> None:
 
 
 def test_a_lock_around_a_call(gpus: Gpus) -> None:
-    """The others stand where the lock is taken, for as long as a kernel may run; they are not computing."""
+    """The other ranks wait for the lock; the error says where, after the time limit."""
     machine = gpus()
     lock = threading.Lock()
     for device in machine.devices:
@@ -309,7 +310,7 @@ def test_a_lock_around_a_call(gpus: Gpus) -> None:
 
 
 def test_a_rank_within_one_long_call_is_waited_for(gpus: Gpus) -> None:
-    """Longer than a kernel may run: it stands still as a lock would let it, but it may be computing."""
+    """It takes longer than the time limit of kernels, since it can be computing."""
     machine = gpus()
     for device in machine.devices:
         device.watchdog_s = 0.3

@@ -176,7 +176,7 @@ def test_a_hook_may_use_the_pool() -> None:
     x = cp.empty(100, dtype=np.int8)
     single = pool.device_pool()
     with Curious() as hook:
-        with single._books.alone():
+        with single._chunks.alone():
             del x
             assert (single.used_bytes(), single.n_free_blocks()) == (512, 0)  # the first is on its way
         assert (single.used_bytes(), single.n_free_blocks()) == (512, 1)

@@ -307,7 +307,7 @@ def test_a_free_does_not_wait_for_a_thread_that_holds_the_pool(pool: MemoryPool)
     done = threading.Event()
 
     def hold() -> None:
-        with single._books.alone():
+        with single._chunks.alone():
             held.set()
             done.wait(20)
 

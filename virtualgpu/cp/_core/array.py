@@ -18,7 +18,7 @@ from virtualgpu.cp._core.indexing import host_key
 from virtualgpu.cp._core.library_kernels import run_kernel
 from virtualgpu.cp._core.numpy_protocols import call_numpy_function, call_numpy_ufunc
 from virtualgpu.cp._core.operators import FunctionMethods, Operators
-from virtualgpu.cp.cuda._memory.copies import copy, reach
+from virtualgpu.cp.cuda._memory.copies import copy, enable_peer_access
 from virtualgpu.cp.cuda._memory.pointer import BaseMemory, MemoryPointer
 from virtualgpu.cp.cuda._memory.pool import alloc
 from virtualgpu.cp.cuda.stream import get_current_stream, is_capturing, refuse_in_capture, settle
@@ -312,14 +312,14 @@ class ndarray(Operators, FunctionMethods, Exports):  # noqa: N801 - CuPy's name
         result = ndarray(self.shape, self.dtype, strides=strides)
         source = self._mem.owner
         host = self._host if source.memory.is_host_address(self._mem.ptr) else None
-        reach(source, result._mem.owner)
+        enable_peer_access(source, result._mem.owner)
         copy(
             lambda: result._assign(self._host),
             self.nbytes,
-            to=result._mem.owner,
+            target=result._mem.owner,
             source=source if host is None else None,
             host=host,
-            ends=(result._host, self._host),
+            arrays=(result._host, self._host),
         )
         return result
 

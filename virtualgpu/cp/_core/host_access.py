@@ -77,8 +77,8 @@ class HostAccess:
             source=self._mem.owner,
             host=result,
             stream=stream,
-            waits=blocking,
-            ends=(result, self._host),
+            blocking=blocking,
+            arrays=(result, self._host),
         )
         return result
 
@@ -109,11 +109,11 @@ class HostAccess:
         copy(
             copy_contents,
             self._host.nbytes,
-            to=self._mem.owner,
+            target=self._mem.owner,
             host=arr,
             stream=stream,
             staged=staged,
-            ends=(self._host, arr),
+            arrays=(self._host, arr),
         )
 
     def item(self) -> Any:

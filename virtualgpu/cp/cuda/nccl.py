@@ -1,10 +1,11 @@
 """``cp.cuda.nccl``: communicators of virtual GPUs, under CuPy's names and with NCCL's rules.
 
-Ranks live in one process: one thread for all (`NcclCommunicator.initAll`, calls of several ranks between
-`groupStart` and `groupEnd`), or a thread a rank (`get_unique_id`). Data are really moved and added, in the
-order of a ring. Times are modelled: a ring over the machine's links, from records of two H200, extrapolated
-beyond two (`virtualgpu.model.cost.collectives`); what passes each port is recorded. Where NCCL hangs, because
-a rank is missing or calls something else, an `NcclError` says which rank and which call.
+All ranks are in one process: one thread for all (`NcclCommunicator.initAll`, with calls of several ranks
+between `groupStart` and `groupEnd`), or one thread per rank (`get_unique_id`). Data are really moved and
+added, in the order of a ring. Times are modelled for a ring over the machine's links, from records of two
+H200, extrapolated beyond two (`virtualgpu.model.cost.collectives`). The traffic of each port is recorded.
+Where NCCL hangs, because a rank is missing or makes another call, an `NcclError` names the rank and the
+call.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from virtualgpu.cp.cuda._nccl.calls import (
     Member,
     NcclError,
 )
-from virtualgpu.cp.cuda._nccl.cliques import GROUPED, THREADS, Clique, give, group, leave, world
+from virtualgpu.cp.cuda._nccl.cliques import GROUPED, THREADS, Clique, group, leave, run_calls, world
 from virtualgpu.model.machine import current
 
 __all__ = [
@@ -56,56 +57,56 @@ NCCL_BFLOAT16 = 9
 
 _VERSION = 22809
 _ID_BYTES = 128
-_ID_WORD = b"virtual NCCL"
+_ID_PREFIX = b"virtual NCCL"
 
 
 def get_version() -> int:
-    """The version of NCCL that the virtual one follows: 2.28.9 as 22809."""
+    """Return the version of NCCL that the virtual one follows: 2.28.9 as 22809."""
     return _VERSION
 
 
 def get_build_version() -> int:
-    """See `get_version`."""
+    """Return the version; see `get_version`."""
     return _VERSION
 
 
 def get_unique_id() -> bytes:
-    """A new id, 128 bytes, by which the ranks of one communicator find each other."""
-    number = next(world().numbers)
-    known = _ID_WORD + os.getpid().to_bytes(8, "little") + number.to_bytes(8, "little")
-    return known.ljust(_ID_BYTES, b"\0")
+    """Return a new id of 128 bytes, which the ranks of one communicator share."""
+    number = next(world().id_numbers)
+    unique_id = _ID_PREFIX + os.getpid().to_bytes(8, "little") + number.to_bytes(8, "little")
+    return unique_id.ljust(_ID_BYTES, b"\0")
 
 
 def groupStart() -> None:  # noqa: N802 - CuPy's name
-    """Start a group: calls of this thread until `groupEnd` begin together. Groups may be nested."""
+    """Start a group: calls of this thread until `groupEnd` start together. Groups can be nested."""
     group().depth += 1
 
 
 def groupEnd() -> None:  # noqa: N802 - CuPy's name
-    """End a group, and begin its calls.
+    """End a group, and start its calls.
 
     Raises
     ------
     NcclError
-        Status 5 without a `groupStart`; and whatever one of the calls raises.
+        Status 5 without a `groupStart`; also the errors of the calls.
     """
-    mine = group()
-    if not mine.depth:
+    thread_group = group()
+    if not thread_group.depth:
         raise NcclError(INVALID_USAGE, "groupEnd() without a groupStart() before it, in this thread.")
-    mine.depth -= 1
-    if mine.depth:
+    thread_group.depth -= 1
+    if thread_group.depth:
         return
-    calls = mine.calls
-    mine.calls = []
-    joined = mine.joined
-    mine.joined = []
+    calls = thread_group.calls
+    thread_group.calls = []
+    joined = thread_group.joined
+    thread_group.joined = []
     for clique, member in joined:
-        _meet(clique, member)
-    give(calls)
+        _wait_for_ranks(clique, member)
+    run_calls(calls)
 
 
 class NcclConfig:
-    """How a communicator is made; the virtual NCCL keeps what it is given, and heeds none of it."""
+    """Options of a communicator; the virtual NCCL stores but does not use them."""
 
     def __init__(self, split_share: int = 0) -> None:
         self.split_share = split_share
@@ -114,23 +115,23 @@ class NcclConfig:
 class NcclCommunicator:
     """One rank of a communicator, on the current device.
 
-    Waits until all ranks have come; each in a thread of its own, or all within one group.
+    The constructor waits for all ranks, each in its own thread, or all within one group.
 
     Parameters
     ----------
     ndev : int
-        How many ranks.
+        Number of ranks.
     commId : bytes
-        What one of them got from `get_unique_id`.
+        The id that one rank got from `get_unique_id`.
     rank : int
-        Which of them this is.
+        Number of this rank.
     config : NcclConfig, optional
-        Has no influence.
+        Has no effect.
 
     Raises
     ------
     NcclError
-        Status 4 for a rank that cannot be, 5 for two ranks on one device, 6 if ranks do not come.
+        Status 4 for an invalid rank, 5 for two ranks on one device, 6 if ranks are missing.
     """
 
     def __init__(self, ndev: int, commId: bytes, rank: int, config: NcclConfig | None = None) -> None:  # noqa: N803
@@ -141,172 +142,177 @@ class NcclCommunicator:
             )
         if len(commId) != _ID_BYTES:
             raise ValueError(f"commId length {len(commId)} != {_ID_BYTES}.")
-        ndev = _whole(ndev)
-        rank = _whole(rank)
+        ndev = _as_index(ndev)
+        rank = _as_index(rank)
         if not 0 <= rank < ndev:
             raise NcclError(INVALID_ARGUMENT, f"Rank {rank} of {ndev} cannot be: ranks are 0 to {ndev - 1}.")
-        if not commId.startswith(_ID_WORD + os.getpid().to_bytes(8, "little")):
+        if not commId.startswith(_ID_PREFIX + os.getpid().to_bytes(8, "little")):
             raise NcclError(
                 INVALID_USAGE,
                 f"This id is not of this process. {THREADS}, or take NcclCommunicator.initAll(n).",
             )
-        everything = world()
+        nccl_world = world()
         device = current().current_device
-        with everything.changed:
-            clique = everything.cliques.get(commId)
+        with nccl_world.changed:
+            clique = nccl_world.cliques.get(commId)
             if clique is None:
-                clique = everything.cliques[commId] = Clique(ndev)
-            if clique.broken is not None:
-                raise clique.again()
+                clique = nccl_world.cliques[commId] = Clique(ndev)
+            if clique.error is not None:
+                raise clique.repeated_error()
             member = clique.join(rank, ndev, device)
-            self._is(clique, member)
+            self._bind(clique, member)
             if group().depth:
                 group().joined.append((clique, member))
                 return
-        _meet(clique, member)
+        _wait_for_ranks(clique, member)
 
-    def _is(self, clique: Clique, member: Member) -> None:
+    def _bind(self, clique: Clique, member: Member) -> None:
         self._clique = clique
         self._member = member
 
     @staticmethod
     def initAll(devices: int | list[int]) -> list[NcclCommunicator]:  # noqa: N802 - CuPy's name
-        """Communicators of several devices, for one thread.
+        """Return communicators of several devices, for one thread.
 
         Parameters
         ----------
         devices : int or list of int
-            The first so many devices, or these.
+            Number of devices, or a list of device numbers.
 
         Raises
         ------
         NcclError
-            Status 4 for devices that are not there, 5 for one that is named twice.
+            Status 4 for devices that do not exist, 5 for a device that is listed twice.
         """
         machine = current()
-        there = len(machine.devices)
+        device_count = len(machine.devices)
         if isinstance(devices, int) and not isinstance(devices, bool):
-            numbers = list(range(min(devices, there + 1)))  # the first that is not there is named
+            numbers = list(range(min(devices, device_count + 1)))  # the error names the first missing device
         elif isinstance(devices, list):
-            numbers = [_whole(number) for number in devices]
+            numbers = [_as_index(number) for number in devices]
         else:
             raise ValueError('"devices" should be an int or a list of int.')
-        absent = [number for number in numbers if not 0 <= number < there]
-        if absent or not numbers:
-            what = f"Device {absent[0]} is not there" if absent else "A communicator needs a device"
+        invalid_numbers = [number for number in numbers if not 0 <= number < device_count]
+        if invalid_numbers or not numbers:
+            problem = (
+                f"Device {invalid_numbers[0]} is not there"
+                if invalid_numbers
+                else "A communicator needs a device"
+            )
             raise NcclError(
                 INVALID_ARGUMENT,
-                f"{what}: this machine has {there}. gl.use_device(name, count=n) gives it more virtual GPUs.",
+                f"{problem}: this machine has {device_count}. gl.use_device(name, count=n) gives it more "
+                "virtual GPUs.",
             )
-        everything = world()
-        with everything.changed:
+        nccl_world = world()
+        with nccl_world.changed:
             clique = Clique(len(numbers))
             comms = []
             for rank, number in enumerate(numbers):
                 comm = NcclCommunicator.__new__(NcclCommunicator)
-                comm._is(clique, clique.join(rank, len(numbers), machine.devices[number], used=False))
+                comm._bind(clique, clique.join(rank, len(numbers), machine.devices[number], has_called=False))
                 comms.append(comm)
         return comms
 
-    # What it is
+    # Properties
 
     @property
     def comm(self) -> int:
-        """Its handle; 0 once it is destroyed."""
-        return 0 if self._member.ended else id(self._member)
+        """Handle of the communicator; 0 after it was destroyed."""
+        return 0 if self._member.end_state else id(self._member)
 
     def device_id(self) -> int:
-        """Number of its device."""
-        return self._alive().device.id
+        """Return the number of the rank's device."""
+        return self._checked_member().device.id
 
     def rank_id(self) -> int:
-        """Its rank."""
-        return self._alive().rank
+        """Return the number of this rank."""
+        return self._checked_member().rank
 
     def size(self) -> int:
-        """How many ranks there are."""
-        self._alive()
+        """Return the number of ranks."""
+        self._checked_member()
         return self._clique.size
 
     def destroy(self) -> None:
-        """End it; what it was given has run."""
+        """Destroy the communicator; its calls have run."""
         self._leave("destroyed")
 
     def abort(self) -> None:
-        """End it at once; other ranks that wait for it get an error."""
+        """Destroy the communicator at once; other ranks that wait for it raise an error."""
         self._leave("aborted")
 
-    def _leave(self, how: str) -> None:
-        if not self._member.ended:
-            leave(self._member, self._clique, how)
+    def _leave(self, end_state: str) -> None:
+        if not self._member.end_state:
+            leave(self._member, self._clique, end_state)
 
     def __del__(self) -> None:
         if hasattr(self, "_member"):
             self._leave("destroyed")
 
     def check_async_error(self) -> None:
-        """Raise what has broken the communicator, if anything has."""
-        self._alive()
-        if self._clique.broken is not None:
-            raise self._clique.again()
+        """Raise the error that broke the communicator, if there is one."""
+        self._checked_member()
+        if self._clique.error is not None:
+            raise self._clique.repeated_error()
 
     def commSplit(self, color: int, key: int, config: NcclConfig | None = None) -> NcclCommunicator | None:  # noqa: N802
-        """A communicator of the ranks with this color, ordered by key; None for color -1.
+        """Return a communicator of the ranks with this color, ordered by key; None for color -1.
 
-        All ranks call it, each in a thread of its own.
+        All ranks call it, each in its own thread.
         """
         if group().depth:
             raise NcclError(INVALID_USAGE, "commSplit within a group gives nothing back: call it outside.")
-        call = Call("commSplit", self._alive(), given=(_whole(color), _whole(key)))
-        give([(self._clique, call)])
-        if call.given is None:
+        call = Call("commSplit", self._checked_member(), split_data=(_as_index(color), _as_index(key)))
+        run_calls([(self._clique, call)])
+        if call.split_data is None:
             return None
         comm = NcclCommunicator.__new__(NcclCommunicator)
-        comm._is(*call.given)
+        comm._bind(*call.split_data)
         return comm
 
     # Calls
 
     def allReduce(self, sendbuf: int, recvbuf: int, count: int, datatype: int, op: int, stream: int) -> None:  # noqa: N802
-        """Give all ranks the sum (or what `op` is) of their arrays."""
+        """Write the sum (or the result of `op`) of all ranks' arrays to all ranks."""
         self._call("allReduce", sendbuf, recvbuf, count, datatype, stream, op=op)
 
     def reduce(
         self, sendbuf: int, recvbuf: int, count: int, datatype: int, op: int, root: int, stream: int
     ) -> None:
-        """Give rank `root` the sum (or what `op` is) of all ranks' arrays."""
-        self._call("reduce", sendbuf, recvbuf, count, datatype, stream, op=op, other=root)
+        """Write the sum (or the result of `op`) of all ranks' arrays to rank `root`."""
+        self._call("reduce", sendbuf, recvbuf, count, datatype, stream, op=op, other_rank=root)
 
     def broadcast(
         self, sendbuff: int, recvbuff: int, count: int, datatype: int, root: int, stream: int
     ) -> None:
-        """Give all ranks what rank `root` has."""
-        self._call("broadcast", sendbuff, recvbuff, count, datatype, stream, other=root)
+        """Copy the array of rank `root` to all ranks."""
+        self._call("broadcast", sendbuff, recvbuff, count, datatype, stream, other_rank=root)
 
     def bcast(self, buff: int, count: int, datatype: int, root: int, stream: int) -> None:
-        """`broadcast` in place."""
-        self._call("broadcast", buff, buff, count, datatype, stream, other=root)
+        """Broadcast in place."""
+        self._call("broadcast", buff, buff, count, datatype, stream, other_rank=root)
 
     def reduceScatter(  # noqa: N802
         self, sendbuf: int, recvbuf: int, recvcount: int, datatype: int, op: int, stream: int
     ) -> None:
-        """Give each rank its `recvcount` elements of the sum (or what `op` is) of all ranks' arrays."""
+        """Write a part of the sum (or the result of `op`), `recvcount` elements, to each rank."""
         self._call("reduceScatter", sendbuf, recvbuf, recvcount, datatype, stream, op=op)
 
     def allGather(self, sendbuf: int, recvbuf: int, count: int, datatype: int, stream: int) -> None:  # noqa: N802
-        """Give all ranks all arrays, one behind the other: `count` elements of each."""
+        """Write the arrays of all ranks, `count` elements each, one after the other to all ranks."""
         self._call("allGather", sendbuf, recvbuf, count, datatype, stream)
 
     def send(self, sendbuf: int, count: int, datatype: int, peer: int, stream: int) -> None:
-        """Send to rank `peer`, which receives."""
-        self._call("send", sendbuf, 0, count, datatype, stream, other=peer)
+        """Send to rank `peer`, which must receive."""
+        self._call("send", sendbuf, 0, count, datatype, stream, other_rank=peer)
 
     def recv(self, recvbuf: int, count: int, datatype: int, peer: int, stream: int) -> None:
-        """Receive what rank `peer` sends."""
-        self._call("recv", 0, recvbuf, count, datatype, stream, other=peer)
+        """Receive the data that rank `peer` sends."""
+        self._call("recv", 0, recvbuf, count, datatype, stream, other_rank=peer)
 
     def _barrier(self) -> None:
-        give([(self._clique, Call("barrier", self._alive()))])
+        run_calls([(self._clique, Call("barrier", self._checked_member()))])
 
     def _call(
         self,
@@ -317,69 +323,71 @@ class NcclCommunicator:
         datatype: int,
         stream: int,
         op: int | None = None,
-        other: int | None = None,
+        other_rank: int | None = None,
     ) -> None:
-        member = self._alive()
-        count = _whole(count)
-        datatype = _whole(datatype)
-        stream = _whole(stream)
-        where = f"{name} of rank {member.rank}"
+        member = self._checked_member()
+        count = _as_index(count)
+        datatype = _as_index(datatype)
+        stream = _as_index(stream)
+        subject = f"{name} of rank {member.rank}"
         if count < 0:
             raise OverflowError("can't convert negative value to size_t")
         if not 0 <= datatype < len(DTYPES):
-            raise NcclError(INVALID_ARGUMENT, f"{where}: {datatype} is no type; take NCCL_FLOAT32, say.")
-        if op is not None and not 0 <= _whole(op) < len(OPS):
-            raise NcclError(INVALID_ARGUMENT, f"{where}: {op} is no operation; take NCCL_SUM, say.")
-        if other is not None and not 0 <= _whole(other) < self._clique.size:
-            what = "peer" if name in ("send", "recv") else "root"
+            raise NcclError(INVALID_ARGUMENT, f"{subject}: {datatype} is no type; take NCCL_FLOAT32, say.")
+        if op is not None and not 0 <= _as_index(op) < len(OPS):
+            raise NcclError(INVALID_ARGUMENT, f"{subject}: {op} is no operation; take NCCL_SUM, say.")
+        if other_rank is not None and not 0 <= _as_index(other_rank) < self._clique.size:
+            role = "peer" if name in ("send", "recv") else "root"
             raise NcclError(
                 INVALID_ARGUMENT,
-                f"{where}: {what} {other} is no rank; they are 0 to {self._clique.size - 1}.",
+                f"{subject}: {role} {other_rank} is no rank; they are 0 to {self._clique.size - 1}.",
             )
         call = Call(
             name,
             member,
             count,
             datatype,
-            None if op is None else _whole(op),
-            None if other is None else _whole(other),
-            _whole(send),
-            _whole(recv),
+            None if op is None else _as_index(op),
+            None if other_rank is None else _as_index(other_rank),
+            _as_index(send),
+            _as_index(recv),
             stream,
         )
-        if self._clique.broken is not None:
-            raise self._clique.again()
+        if self._clique.error is not None:
+            raise self._clique.repeated_error()
         work.check(call, self._clique.size)
-        mine = group()
-        if mine.depth:
-            mine.calls.append((self._clique, call))
+        thread_group = group()
+        if thread_group.depth:
+            thread_group.calls.append((self._clique, call))
         else:
-            give([(self._clique, call)])
+            run_calls([(self._clique, call)])
 
-    def _alive(self) -> Member:
+    def _checked_member(self) -> Member:
         if self._member.device.machine is not current():
             raise NcclError(
                 INVALID_USAGE,
                 f"This communicator is of {self._member.device.info.name}, which is no longer the selected "
                 "device: make a new one.",
             )
-        if self._member.ended:
-            raise NcclError(INVALID_ARGUMENT, f"This communicator was {self._member.ended}: make a new one.")
+        if self._member.end_state:
+            raise NcclError(
+                INVALID_ARGUMENT, f"This communicator was {self._member.end_state}: make a new one."
+            )
         return self._member
 
 
-def _meet(clique: Clique, member: Member) -> None:
-    """Wait until all ranks have come."""
+def _wait_for_ranks(clique: Clique, member: Member) -> None:
+    """Wait until all ranks have joined."""
     with clique.world.changed:
         clique.wait(
-            lambda: clique.complete,
+            lambda: clique.is_complete,
             f"rank {member.rank} waits in NcclCommunicator({clique.size}, id, {member.rank})",
             lambda: [rank for rank in range(clique.size) if rank not in clique.members],
             f"{THREADS}, or take NcclCommunicator.initAll(n)",
         )
 
 
-def _whole(value: SupportsIndex) -> int:
+def _as_index(value: SupportsIndex) -> int:
     if isinstance(value, int):
         return int(value)
     index: Callable[[], int] | None = getattr(value, "__index__", None)
@@ -388,10 +396,10 @@ def _whole(value: SupportsIndex) -> int:
     return index()
 
 
-_explain = module_getattr(
+_raise_missing = module_getattr(
     "cp.cuda.nccl", globals(), {"allReduce": f"it is a method of NcclCommunicator. {GROUPED}"}
 )
 
 
 def __getattr__(name: str) -> Any:
-    return _explain(name)
+    return _raise_missing(name)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from virtualgpu.allocators.sizes import round_pinned_size
 from virtualgpu.cp._missing_names import module_getattr
-from virtualgpu.cp.cuda._memory.sizes import size_t, whole
+from virtualgpu.cp.cuda._memory.sizes import as_integer, size_t
 from virtualgpu.cuda_errors import CUDARuntimeError
 from virtualgpu.model import machine as _machine
 from virtualgpu.model.memory.host import check_host_memory, host_view
@@ -48,9 +48,9 @@ class PinnedMemory:
             raise _invalid(f"flags {flags} of page-locked memory; they are a sum of 1, 2 and 4.")
         try:
             check_host_memory(size, "of page-locked memory")
-            whole = np.empty(size + _UNIT_BYTES, dtype=np.uint8)
-            skip = -int(whole.ctypes.data) % _UNIT_BYTES  # lanes side by side share sectors, as on a GPU
-            self.buffer = whole[skip : skip + size]
+            as_integer = np.empty(size + _UNIT_BYTES, dtype=np.uint8)
+            skip = -int(as_integer.ctypes.data) % _UNIT_BYTES  # lanes side by side share sectors, as on a GPU
+            self.buffer = as_integer[skip : skip + size]
         except MemoryError as error:
             raise CUDARuntimeError(
                 _OUT_OF_MEMORY, "cudaErrorMemoryAllocation", f"out of memory: {error}"
@@ -115,7 +115,7 @@ class PinnedMemoryPointer:
         return self.ptr
 
     def __add__(self, offset: int) -> PinnedMemoryPointer:
-        return pinned_pointer(self.mem, self.ptr - self.mem.ptr + whole(offset))
+        return pinned_pointer(self.mem, self.ptr - self.mem.ptr + as_integer(offset))
 
     __radd__ = __add__
 

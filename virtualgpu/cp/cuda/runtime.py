@@ -9,11 +9,11 @@ from virtualgpu.cp._missing_names import missing_attribute, public_names
 from virtualgpu.cp.cuda._memory.copies import copy, device_at, set_memory
 from virtualgpu.cp.cuda._memory.driver_pools import (
     MemPoolProps,
+    allocate_ordered,
     device_of,
     driver_pools,
-    give_ordered,
+    free_ordered,
     make_pool,
-    take_ordered,
 )
 from virtualgpu.cp.cuda._memory.ipc import ipcCloseMemHandle as ipcCloseMemHandle
 from virtualgpu.cp.cuda._memory.ipc import ipcGetEventHandle as ipcGetEventHandle
@@ -23,12 +23,12 @@ from virtualgpu.cp.cuda._memory.ipc import ipcOpenMemHandle as ipcOpenMemHandle
 from virtualgpu.cp.cuda._memory.places import (
     PointerAttributes,
     advise,
+    allocate_managed,
     is_managed,
     pointer_attributes,
     prefetch,
-    take_managed,
 )
-from virtualgpu.cp.cuda._memory.sizes import size_t, whole
+from virtualgpu.cp.cuda._memory.sizes import as_integer, size_t
 from virtualgpu.cp.cuda._runtime.devices import deviceCanAccessPeer as deviceCanAccessPeer
 from virtualgpu.cp.cuda._runtime.devices import deviceDisablePeerAccess as deviceDisablePeerAccess
 from virtualgpu.cp.cuda._runtime.devices import deviceEnablePeerAccess as deviceEnablePeerAccess
@@ -117,7 +117,7 @@ def malloc(size: int) -> int:
 
 def free(ptr: int) -> None:
     """``cudaFree``, of any kind of device memory; 0 is ignored."""
-    memory = (device_at(ptr := whole(ptr)) or _device()).memory
+    memory = (device_at(ptr := as_integer(ptr)) or _device()).memory
     memory.free(ptr)
     memory.untrack(ptr)
 
@@ -162,7 +162,7 @@ def _copy(dst: int, src: int, size: int, kind: int, stream: _BaseStream, waits: 
 
     host = into if to is None else out_of
     ends = (into, out_of)
-    copy(move, size, to=to, source=source, host=host, stream=stream, waits=waits, ends=ends)
+    copy(move, size, target=to, source=source, host=host, stream=stream, blocking=waits, arrays=ends)
 
 
 def memset(ptr: int, value: int, size: int) -> None:
@@ -186,17 +186,17 @@ def memsetAsync(ptr: int, value: int, size: int, stream: int) -> None:  # noqa: 
 
 def mallocAsync(size: int, stream: int) -> int:  # noqa: N802
     """``cudaMallocAsync``: `size` bytes of the current device's pool, in the order of a stream."""
-    return take_ordered(size_t(size), stream_of(stream))
+    return allocate_ordered(size_t(size), stream_of(stream))
 
 
 def mallocFromPoolAsync(size: int, pool: int, stream: int) -> int:  # noqa: N802
     """Like `mallocAsync`, from the pool with a handle."""
-    return take_ordered(size_t(size), stream_of(stream), driver_pools().get(pool))
+    return allocate_ordered(size_t(size), stream_of(stream), driver_pools().get(pool))
 
 
 def freeAsync(ptr: int, stream: int) -> None:  # noqa: N802
     """``cudaFreeAsync``: free in the order of a stream; 0 is ignored."""
-    give_ordered(ptr, stream_of(stream))
+    free_ordered(ptr, stream_of(stream))
 
 
 def deviceGetDefaultMemPool(device: int) -> int:  # noqa: N802
@@ -434,7 +434,7 @@ def mallocManaged(size: int, flags: int = cudaMemAttachGlobal) -> int:  # noqa: 
             f"invalid argument: the flags {flags} of managed memory are neither cudaMemAttachGlobal (1) nor "
             "cudaMemAttachHost (2).",
         )
-    return take_managed(size_t(size), _device())
+    return allocate_managed(size_t(size), _device())
 
 
 def memPrefetchAsync(devPtr: int, count: int, dstDevice: int, stream: int) -> None:  # noqa: N802, N803

@@ -1,4 +1,4 @@
-"""Process groups and their calls, under CuPy's names; a rank is a thread here, not a process."""
+"""Process groups and their calls, under CuPy's names; here a rank is a thread, not a process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DTYPES = {
     "f": nccl.NCCL_FLOAT32,
     "d": nccl.NCCL_FLOAT64,
     "F": nccl.NCCL_FLOAT32,
-    "D": nccl.NCCL_FLOAT64,  # as twice as many
+    "D": nccl.NCCL_FLOAT64,  # two elements each
 }
 _OPS = {"sum": nccl.NCCL_SUM, "prod": nccl.NCCL_PROD, "max": nccl.NCCL_MAX, "min": nccl.NCCL_MIN}
 
@@ -40,20 +40,20 @@ def init_process_group(
     port: int | None = None,
     use_mpi: bool = False,
 ) -> NCCLBackend:
-    """The communicator of one rank, on the current device; waits for the others.
+    """Return the communicator of one rank, on the current device; waits for the other ranks.
 
     Parameters
     ----------
     n_devices, rank : int
-        How many ranks, and which this is. Each is a thread of this process that has called
+        Number of ranks, and the number of this rank. Each rank is a thread of this process that has called
         ``cp.cuda.Device(rank).use()``.
     backend : str
         ``"nccl"``.
     host, port
-        Tell groups apart; no connection is made. By default as the variables ``CUPYX_DISTRIBUTED_HOST`` and
-        ``CUPYX_DISTRIBUTED_PORT`` say.
+        Identify the group; no connection is made. The defaults are in the environment variables
+        ``CUPYX_DISTRIBUTED_HOST`` and ``CUPYX_DISTRIBUTED_PORT``.
     use_mpi : bool
-        Has no influence.
+        Has no effect.
 
     Examples
     --------
@@ -78,12 +78,12 @@ def init_process_group(
 
 
 class NCCLBackend:
-    """One rank of a process group; parameters as of `init_process_group`.
+    """One rank of a process group; the parameters are those of `init_process_group`.
 
     Raises
     ------
     NcclError
-        If ranks do not come, or do not fit together.
+        If ranks are missing, or do not fit together.
     """
 
     def __init__(
@@ -91,104 +91,120 @@ class NCCLBackend:
     ) -> None:
         self._n_devices = n_devices
         self.rank = rank
-        self._comm = nccl.NcclCommunicator(n_devices, _meeting(n_devices, rank, host, port), rank)
+        self._comm = nccl.NcclCommunicator(n_devices, _group_id(n_devices, rank, host, port), rank)
 
-    # Of all ranks
+    # Collective calls
 
     def all_reduce(self, in_array: Any, out_array: Any, op: str = "sum", stream: Any = None) -> None:
-        """Give all ranks the sum (``"prod"``, ``"max"``, ``"min"``) of their arrays."""
-        _contiguous(in_array, out_array)
-        dtype, count = _numbers(in_array)
+        """Write the sum (or ``"prod"``, ``"max"``, ``"min"``) of all ranks' arrays to all ranks."""
+        _check_contiguous(in_array, out_array)
+        dtype, count = _dtype_and_count(in_array)
         self._comm.allReduce(
-            in_array.data.ptr, out_array.data.ptr, count, dtype, _op(op, in_array), _stream(stream)
+            in_array.data.ptr,
+            out_array.data.ptr,
+            count,
+            dtype,
+            _op_number(op, in_array),
+            _stream_handle(stream),
         )
 
     def reduce(
         self, in_array: Any, out_array: Any, root: int = 0, op: str = "sum", stream: Any = None
     ) -> None:
-        """Give rank `root` the sum of all ranks' arrays."""
-        _contiguous(in_array, *([out_array] if self.rank == root else []))
-        dtype, count = _numbers(in_array)
+        """Write the sum of all ranks' arrays to rank `root`."""
+        _check_contiguous(in_array, *([out_array] if self.rank == root else []))
+        dtype, count = _dtype_and_count(in_array)
         self._comm.reduce(
-            in_array.data.ptr, out_array.data.ptr, count, dtype, _op(op, in_array), root, _stream(stream)
+            in_array.data.ptr,
+            out_array.data.ptr,
+            count,
+            dtype,
+            _op_number(op, in_array),
+            root,
+            _stream_handle(stream),
         )
 
     def broadcast(self, in_out_array: Any, root: int = 0, stream: Any = None) -> None:
-        """Give all ranks what rank `root` has."""
-        _contiguous(in_out_array)
-        dtype, count = _numbers(in_out_array)
+        """Copy the array of rank `root` to all ranks."""
+        _check_contiguous(in_out_array)
+        dtype, count = _dtype_and_count(in_out_array)
         self._comm.broadcast(
-            in_out_array.data.ptr, in_out_array.data.ptr, count, dtype, root, _stream(stream)
+            in_out_array.data.ptr, in_out_array.data.ptr, count, dtype, root, _stream_handle(stream)
         )
 
     def reduce_scatter(
         self, in_array: Any, out_array: Any, count: int, op: str = "sum", stream: Any = None
     ) -> None:
-        """Give each rank `count` elements of the sum of all ranks' arrays."""
-        _contiguous(in_array, out_array)
-        dtype, count = _numbers(in_array, count)
+        """Write a part of the sum of all ranks' arrays, `count` elements, to each rank."""
+        _check_contiguous(in_array, out_array)
+        dtype, count = _dtype_and_count(in_array, count)
         self._comm.reduceScatter(
-            in_array.data.ptr, out_array.data.ptr, count, dtype, _op(op, in_array), _stream(stream)
+            in_array.data.ptr,
+            out_array.data.ptr,
+            count,
+            dtype,
+            _op_number(op, in_array),
+            _stream_handle(stream),
         )
 
     def all_gather(self, in_array: Any, out_array: Any, count: int, stream: Any = None) -> None:
-        """Give all ranks `count` elements of each, one behind the other."""
-        _contiguous(in_array, out_array)
-        dtype, count = _numbers(in_array, count)
-        self._comm.allGather(in_array.data.ptr, out_array.data.ptr, count, dtype, _stream(stream))
+        """Write `count` elements of each rank, one after the other, to all ranks."""
+        _check_contiguous(in_array, out_array)
+        dtype, count = _dtype_and_count(in_array, count)
+        self._comm.allGather(in_array.data.ptr, out_array.data.ptr, count, dtype, _stream_handle(stream))
 
-    # From rank to rank
+    # Point-to-point calls
 
     def send(self, array: Any, peer: int, stream: Any = None) -> None:
-        """Send to rank `peer`, which receives."""
-        _contiguous(array)
-        self._send(array, peer, _stream(stream))
+        """Send to rank `peer`, which must receive."""
+        _check_contiguous(array)
+        self._send(array, peer, _stream_handle(stream))
 
     def recv(self, out_array: Any, peer: int, stream: Any = None) -> None:
-        """Receive what rank `peer` sends."""
-        _contiguous(out_array)
-        self._recv(out_array, peer, _stream(stream))
+        """Receive the data that rank `peer` sends."""
+        _check_contiguous(out_array)
+        self._recv(out_array, peer, _stream_handle(stream))
 
     def send_recv(self, in_array: Any, out_array: Any, peer: int, stream: Any = None) -> None:
-        """Send to rank `peer`, and receive from it at once."""
-        _contiguous(in_array, out_array)
-        self._grouped([(in_array, peer)], [(out_array, peer)], stream)
+        """Send to rank `peer` and receive from it at the same time."""
+        _check_contiguous(in_array, out_array)
+        self._run_grouped([(in_array, peer)], [(out_array, peer)], stream)
 
     def scatter(self, in_array: Any, out_array: Any, root: int = 0, stream: Any = None) -> None:
-        """Give each rank its row of what rank `root` has."""
-        self._rows("scatter", "in_array", in_array)
-        _contiguous(in_array, out_array)
+        """Send each rank its row of the array of rank `root`."""
+        self._check_rows("scatter", "in_array", in_array)
+        _check_contiguous(in_array, out_array)
         sends = [(row, peer) for peer, row in enumerate(in_array)] if self.rank == root else []
-        self._grouped(sends, [(out_array, root)], stream)
+        self._run_grouped(sends, [(out_array, root)], stream)
 
     def gather(self, in_array: Any, out_array: Any, root: int = 0, stream: Any = None) -> None:
-        """Give rank `root` the arrays of all, as rows."""
-        self._rows("gather", "out_array", out_array)
-        _contiguous(in_array, out_array)
+        """Collect the arrays of all ranks as rows in rank `root`."""
+        self._check_rows("gather", "out_array", out_array)
+        _check_contiguous(in_array, out_array)
         receives = [(row, peer) for peer, row in enumerate(out_array)] if self.rank == root else []
-        self._grouped([(in_array, root)], receives, stream)
+        self._run_grouped([(in_array, root)], receives, stream)
 
     def all_to_all(self, in_array: Any, out_array: Any, stream: Any = None) -> None:
-        """Give rank r row r of each rank's array, as rows."""
-        self._rows("all_to_all", "in_array", in_array)
-        self._rows("all_to_all", "out_array", out_array)
-        _contiguous(in_array, out_array)
+        """Send row r of each rank's array to rank r, which collects them as rows."""
+        self._check_rows("all_to_all", "in_array", in_array)
+        self._check_rows("all_to_all", "out_array", out_array)
+        _check_contiguous(in_array, out_array)
         sends, receives = ([(row, peer) for peer, row in enumerate(a)] for a in (in_array, out_array))
-        self._grouped(sends, receives, stream)
+        self._run_grouped(sends, receives, stream)
 
     def barrier(self) -> None:
-        """Let the host's threads wait for each other."""
+        """Wait until the threads of all ranks have called this."""
         self._comm._barrier()
 
     def stop(self) -> None:
-        """End what rank 0 keeps for the others to meet by: nothing here."""
+        """End the rendezvous server of rank 0, which does not exist here."""
 
-    def _grouped(
+    def _run_grouped(
         self, sends: Sequence[tuple[Any, int]], receives: Sequence[tuple[Any, int]], stream: Any
     ) -> None:
-        handle = _stream(stream)
-        mine = group()
-        before = len(mine.calls)
+        handle = _stream_handle(stream)
+        thread_group = group()
+        call_count = len(thread_group.calls)
         nccl.groupStart()
         try:
             for array, peer in sends:
@@ -196,42 +212,42 @@ class NCCLBackend:
             for array, peer in receives:
                 self._recv(array, peer, handle)
         except Exception:
-            mine.depth -= 1
-            del mine.calls[before:]
+            thread_group.depth -= 1
+            del thread_group.calls[call_count:]
             raise
         nccl.groupEnd()
 
     def _send(self, array: Any, peer: int, stream: int) -> None:
-        dtype, count = _numbers(array)
+        dtype, count = _dtype_and_count(array)
         self._comm.send(array.data.ptr, count, dtype, peer, stream)
 
     def _recv(self, array: Any, peer: int, stream: int) -> None:
-        dtype, count = _numbers(array)
+        dtype, count = _dtype_and_count(array)
         self._comm.recv(array.data.ptr, count, dtype, peer, stream)
 
-    def _rows(self, call: str, which: str, array: Any) -> None:
+    def _check_rows(self, call: str, parameter: str, array: Any) -> None:
         if not array.shape or array.shape[0] != self._n_devices:
             raise RuntimeError(
-                f"{call} requires {which} to have {self._n_devices} elements in its first dimension, found "
-                f"{array.shape}"
+                f"{call} requires {parameter} to have {self._n_devices} elements in its first dimension, "
+                f"found {array.shape}"
             )
 
 
-def _meeting(n_devices: int, rank: int, host: str, port: int) -> bytes:
-    """The id by which ranks that name one host and port meet; a new one once a group is complete."""
-    everything = world()
+def _group_id(n_devices: int, rank: int, host: str, port: int) -> bytes:
+    """Return the id of the ranks with one host and port; a new one after a group is complete."""
+    nccl_world = world()
     key = (host, port)
-    with everything.changed:
-        known = everything.groups.get(key)
-        clique = None if known is None else everything.cliques.get(known)
-        if known is None or clique is None or clique.complete or clique.broken is not None:
-            known = everything.groups[key] = nccl.get_unique_id()
-            everything.cliques[known] = Clique(n_devices)
-        return known
+    with nccl_world.changed:
+        unique_id = nccl_world.groups.get(key)
+        clique = None if unique_id is None else nccl_world.cliques.get(unique_id)
+        if unique_id is None or clique is None or clique.is_complete or clique.error is not None:
+            unique_id = nccl_world.groups[key] = nccl.get_unique_id()
+            nccl_world.cliques[unique_id] = Clique(n_devices)
+        return unique_id
 
 
-def _numbers(array: Any, count: int | None = None) -> tuple[int, int]:
-    """NCCL's type of an array's elements, and how many of that type; complex ones are two."""
+def _dtype_and_count(array: Any, count: int | None = None) -> tuple[int, int]:
+    """Return NCCL's type of an array's elements and their number; complex ones count twice."""
     char = getattr(getattr(array, "dtype", None), "char", None)
     if not isinstance(array, ndarray):
         raise TypeError(
@@ -243,7 +259,7 @@ def _numbers(array: Any, count: int | None = None) -> tuple[int, int]:
     return _DTYPES[char], 2 * count if char in "FD" else count
 
 
-def _op(op: str, array: Any) -> int:
+def _op_number(op: str, array: Any) -> int:
     if op not in _OPS:
         raise RuntimeError(f"Unknown op {op} for NCCL")
     if array.dtype.char in "FD" and op != "sum":
@@ -251,11 +267,11 @@ def _op(op: str, array: Any) -> int:
     return _OPS[op]
 
 
-def _stream(stream: Any) -> int:
+def _stream_handle(stream: Any) -> int:
     return int((get_current_stream() if stream is None else stream).ptr)
 
 
-def _contiguous(*arrays: Any) -> None:
+def _check_contiguous(*arrays: Any) -> None:
     for array in arrays:
         if isinstance(array, ndarray) and not (array.flags.c_contiguous or array.flags.f_contiguous):
             raise RuntimeError("NCCL requires arrays to be either c- or f-contiguous")

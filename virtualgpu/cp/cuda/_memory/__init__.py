@@ -1,1 +1,1 @@
-"""What stands behind `memory`: pointers with their copies, and the pool."""
+"""Implementation of `memory`: pointers with their copies, and pools."""

@@ -1,7 +1,7 @@
-"""One copy with one rule, whichever function asks for it.
+"""One implementation of copies for all functions that copy.
 
-What a copy costs follows from where its two ends are: host memory or the memory of a device, and
-whether the host's end is page-locked. Which function was called decides only whether the host waits.
+The cost of a copy depends on its two ends (host memory or the memory of a device) and on whether host
+memory is pinned. The function that is called only determines whether the host waits.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from virtualgpu.model.machine import VirtualDevice, current
 from virtualgpu.records import CopyKind
 from virtualgpu.records.acts import LEGACY
 
-# One core's copy to a page-locked buffer (64 MiB in 10.4 ms on the host of an H200, 7.9 ms on that of an
-# H100), and what the driver takes along with a call: 1 MiB, not 4 MiB.
+# Rate of one core's copy to a pinned buffer (64 MiB in 10.4 ms on the host of an H200, 7.9 ms on that of an
+# H100), and the largest copy that the driver stages within the call: 1 MiB, not 4 MiB.
 STAGING_GBPS = 7.3
-_TAKEN_ALONG = 1 << 20
+_STAGED_BYTES = 1 << 20
 
 
 def copy(
     move: Callable[[], object],
     size_bytes: int,
     *,
-    to: VirtualDevice | None = None,
+    target: VirtualDevice | None = None,
     source: VirtualDevice | None = None,
     host: np.ndarray[Any, Any] | None = None,
     stream: _BaseStream | None = None,
-    waits: bool = False,
+    blocking: bool = False,
     staged: bool = False,
-    ends: tuple[npt.NDArray[Any], npt.NDArray[Any]],
+    arrays: tuple[npt.NDArray[Any], npt.NDArray[Any]],
 ) -> None:
     """Copy in a stream.
 
@@ -47,76 +47,80 @@ def copy(
     move : callable
         Moves the bytes.
     size_bytes : int
-        How many; nothing happens for 0.
-    to, source : VirtualDevice, optional
-        The device at either end; None for host memory.
+        Number of bytes; nothing happens for 0.
+    target, source : VirtualDevice, optional
+        Devices of the target and the source; None for host memory.
     host : numpy.ndarray, optional
-        The host's end.
+        The array in host memory.
     stream : Stream, optional
         The current stream by default.
-    waits : bool
+    blocking : bool
         Whether the host waits for the end of the copy.
-    ends : tuple of numpy.ndarray
-        Where the bytes go, and where they come from.
+    arrays : tuple of numpy.ndarray
+        Target array and source array.
     staged : bool
-        Whether pageable memory is first copied to a page-locked buffer, as ``cp.asarray`` does.
+        Whether pageable memory is first copied to a pinned buffer, as ``cp.asarray`` does.
 
     Notes
     -----
-    Without `waits`, the host goes on at once if its memory is page-locked. Pageable memory is staged by the
-    driver: the host waits for what the stream was given before and for the data to be read or written, but
-    for a small copy to the device, which is taken along with the call (CUDA Runtime API, "API synchronization
-    behavior"). On an H200, behind a kernel of 4 ms, 1 MiB to the device held the host up for 120 us, 4 MiB
-    for 4.3 ms, and 4 KiB to the host for 4.1 ms.
+    Without `blocking`, the host continues at once if its memory is pinned. Pageable memory is staged by the
+    driver: the host waits for earlier work of the stream and until the data have been read or written. A
+    small copy to the device is an exception, since its data are read within the call (CUDA Runtime API,
+    "API synchronization behavior"). On an H200, after a kernel of 4 ms, a copy of 1 MiB to the device
+    blocked the host for 120 us, 4 MiB for 4.3 ms, and 4 KiB to the host for 4.1 ms.
 
-    In the legacy default stream a copy between two devices waits for both, and they for it (CUDA C++
+    In the legacy default stream a copy between two devices waits for both, and both wait for it (CUDA C++
     Programming Guide, "Peer-to-Peer Memory Copy").
     """
     if size_bytes <= 0:
         return
-    device = to or source
+    device = target or source
     if device is None:
         move()
         return
     kind: CopyKind
-    if to is None or source is None:
+    if target is None or source is None:
         kind = "HtoD" if source is None else "DtoH"
     else:
-        kind = "DtoD" if to is source else "PtoP"
+        kind = "DtoD" if target is source else "PtoP"
     pinned = host is not None and is_pinned(host)
-    # What happens to pageable memory is over when the call returns.
-    into, out_of = ends
-    writes = () if to is None and not pinned else (into,)
-    reads = () if source is None and not pinned else (out_of,)
+    # Accesses to pageable memory are finished when the call returns.
+    target_array, source_array = arrays
+    writes = () if target is None and not pinned else (target_array,)
+    reads = () if source is None and not pinned else (source_array,)
     if kind == "HtoD" and not pinned and device.clock.deferral is not None:
-        move = partial(np.copyto, into, out_of.copy())  # the call reads the host's data, whenever they arrive
+        move = partial(
+            np.copyto, target_array, source_array.copy()
+        )  # the call reads the host's data, even if the copy is deferred
     if staged and not pinned:
         device.clock.advance(size_bytes / STAGING_GBPS)
         pinned = True
     links = device.machine.links
     passage = Passage()
-    between = (source.id, to.id) if kind == "PtoP" and source is not None and to is not None else None
-    duration_ns = cost.copy_ns(device.info, kind, size_bytes, pinned) if between is None else 0.0
+    device_pair = (
+        (source.id, target.id) if kind == "PtoP" and source is not None and target is not None else None
+    )
+    duration_ns = cost.copy_ns(device.info, kind, size_bytes, pinned) if device_pair is None else 0.0
 
     def run() -> float:
         move()
-        for end, place in ((to, into), (source, out_of)):
-            if end is not None:
-                end.l2.touch({place.ctypes.data: place.nbytes})
-        if between is None:
+        for device_end, array in ((target, target_array), (source, source_array)):
+            if device_end is not None:
+                device_end.l2.touch({array.ctypes.data: array.nbytes})
+        if device_pair is None:
             return duration_ns
-        passage.through(links, [(*between, size_bytes, links.over(*between))])
-        return links.copy_ns(*between, size_bytes)
+        passage.through(links, [(*device_pair, size_bytes, links.over(*device_pair))])
+        return links.copy_ns(*device_pair, size_bytes)
 
-    if between is not None:  # its stream is one of the current device, whichever the ends are
+    if device_pair is not None:  # its stream belongs to the current device
         device = device.machine.current_device
     stream = stream or get_current_stream(device.id)
-    both = () if between is None or stream.ptr not in LEGACY else (to, source)
-    for end in both:
-        if end is not None and end is not device:
-            before = end.schedule.point(LEGACY_QUEUE)
-            device.schedule.hold_until(stream.ptr, before.time_ns, before.after)
-    done = stream.enqueue(
+    synchronized_devices = () if device_pair is None or stream.ptr not in LEGACY else (target, source)
+    for device_end in synchronized_devices:
+        if device_end is not None and device_end is not device:
+            point = device_end.schedule.point(LEGACY_QUEUE)
+            device.schedule.hold_until(stream.ptr, point.time_ns, point.after)
+    operation = stream.enqueue(
         "MEMCPY2" if kind == "PtoP" else "MEMCPY",
         f"Memcpy {kind}",
         run,
@@ -127,25 +131,25 @@ def copy(
         reads=reads,
         writes=writes,
         passage=passage,
-        between=between,
+        between=device_pair,
     )
-    if done is None:
+    if operation is None:
         return
-    for end in both:
-        if end is not None and end is not device:
-            end.schedule.hold_until(LEGACY_QUEUE, done.end_ns, (done.correlation_id,))
+    for device_end in synchronized_devices:
+        if device_end is not None and device_end is not device:
+            device_end.schedule.hold_until(LEGACY_QUEUE, operation.end_ns, (operation.correlation_id,))
     pageable = kind in ("HtoD", "DtoH") and not pinned
-    blocks = waits or (pageable and (kind == "DtoH" or size_bytes > _TAKEN_ALONG))
-    begun_ns = device.clock.now_ns
-    if blocks:
-        device.clock.wait_until(done.end_ns)
-        device.work.settle((done.correlation_id,))
+    host_waits = blocking or (pageable and (kind == "DtoH" or size_bytes > _STAGED_BYTES))
+    start_ns = device.clock.now_ns
+    if host_waits:
+        device.clock.wait_until(operation.end_ns)
+        device.work.settle((operation.correlation_id,))
         if device.clock.watch is not None:
-            device.clock.watch.host_waited("work", number=done.correlation_id)
+            device.clock.watch.host_waited("work", number=operation.correlation_id)
     elif pageable:
         device.clock.advance(size_bytes / STAGING_GBPS)
     if device.clock.recorder is not None:
-        device.clock.recorder.held_up(done, begun_ns, waited=blocks)
+        device.clock.recorder.held_up(operation, start_ns, waited=host_waits)
 
 
 def set_memory(
@@ -154,7 +158,7 @@ def set_memory(
     device: VirtualDevice,
     stream: _BaseStream | None = None,
 ) -> None:
-    """Set the device memory `target` in a stream (the current one by default); `fill` does it."""
+    """Set the device memory `target` by calling `fill` in a stream (default: the current one)."""
     size_bytes = target.nbytes
     if size_bytes <= 0:
         return
@@ -169,13 +173,13 @@ def set_memory(
     stream.enqueue("MEMSET", "Memset", run, device=device, size_bytes=size_bytes, writes=(target,))
 
 
-def reach(device: VirtualDevice, peer: VirtualDevice) -> None:
-    """Turn on peer access where a link allows it, as CuPy does before it copies between devices."""
+def enable_peer_access(device: VirtualDevice, peer: VirtualDevice) -> None:
+    """Enable peer access if a link allows it, as CuPy does before it copies between devices."""
     links = device.machine.links
     if device.machine is peer.machine and links.can_access(device.id, peer.id):
         links.enable(device.id, peer.id)
 
 
 def device_at(address: int) -> VirtualDevice | None:
-    """The device in whose memory an address lies; None for host memory."""
+    """Return the device whose memory contains an address; None for host memory."""
     return current().device_at(address)

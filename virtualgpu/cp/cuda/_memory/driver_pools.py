@@ -1,4 +1,4 @@
-"""The driver's memory pools of all devices, and allocation in the order of streams."""
+"""The driver's memory pools of all devices, and stream-ordered allocation."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from virtualgpu.model import machine as _machine
 from virtualgpu.model.machine import VirtualDevice
 from virtualgpu.model.memory.ordered import RELEASE_THRESHOLD, OrderedPool
 
-# the kind of pool that the virtual GPU has
+# Properties of the only kind of pool that the virtual GPU supports.
 _PINNED = 1
 _NO_HANDLE = 0
 _ON_DEVICE = 1
 
 
 class _Pools:
-    """The driver's pools of all devices: each one's default pool, its current one, and those made besides.
+    """The driver's memory pools of all devices: default pools, current pools, and pools of the program.
 
-    ``of_graphs`` has the allocations of graphs that live, by address.
+    ``graph_memories`` contains the live allocations of graphs, by address.
     """
 
     def __init__(self) -> None:
-        self.of_graphs: WeakValueDictionary[int, GraphMemory] = WeakValueDictionary()
+        self.graph_memories: WeakValueDictionary[int, GraphMemory] = WeakValueDictionary()
         self._graph_pools: dict[VirtualDevice, OrderedPool] = {}
-        self._made: dict[int, tuple[OrderedPool, VirtualDevice]] = {}
+        self._pools_by_handle: dict[int, tuple[OrderedPool, VirtualDevice]] = {}
         self._default: dict[VirtualDevice, OrderedPool] = {}
         self._current: dict[VirtualDevice, OrderedPool] = {}
 
     def make(self, device: VirtualDevice) -> OrderedPool:
         pool = OrderedPool(device.memory, device.clock)
-        self._made[pool.handle] = pool, device
+        self._pools_by_handle[pool.handle] = pool, device
         device.memory.pools.append(pool)
         return pool
 
     def for_graphs(self, device: VirtualDevice) -> OrderedPool:
-        """What the graphs of a device allocate from."""
+        """Return the pool that the graphs of a device allocate from."""
         if device not in self._graph_pools:
             self._graph_pools[device] = self.make(device)
         return self._graph_pools[device]
@@ -66,16 +66,16 @@ class _Pools:
         pool, device = self._find(handle)
         if pool is self._default.get(device):
             raise _invalid("the default memory pool of a device cannot be destroyed.")
-        del self._made[handle]
+        del self._pools_by_handle[handle]
         if self._current.get(device) is pool:
             del self._current[device]
-        # Blocks that live stay usable until they are freed, as CUDA says; then the rest goes back.
+        # Blocks in use stay usable until they are freed, as documented for CUDA; unused memory is released.
         pool.set_attribute(RELEASE_THRESHOLD, 0)
 
     def _find(self, handle: int) -> tuple[OrderedPool, VirtualDevice]:
-        if handle not in self._made:
+        if handle not in self._pools_by_handle:
             raise _invalid(f"{handle:#x} is no memory pool that lives.")
-        return self._made[handle]
+        return self._pools_by_handle[handle]
 
 
 def driver_pools() -> _Pools:
@@ -84,7 +84,7 @@ def driver_pools() -> _Pools:
 
 
 def device_of(device_id: int) -> VirtualDevice:
-    """The device of a pool's function, which calls a wrong number an invalid value, as CUDA does."""
+    """Return a device by its number; a wrong number raises "invalid value", as in CUDA."""
     devices = _machine.current().devices
     if not 0 <= device_id < len(devices):
         raise _invalid(f"{device_id} is the number of no device.")
@@ -93,7 +93,7 @@ def device_of(device_id: int) -> VirtualDevice:
 
 @dataclass(frozen=True)
 class MemPoolProps:
-    """Properties of a pool to make, under CuPy's names."""
+    """Properties of a new pool, under CuPy's names."""
 
     allocType: int  # noqa: N815
     handleType: int  # noqa: N815
@@ -102,13 +102,13 @@ class MemPoolProps:
 
 
 def make_pool(props: MemPoolProps) -> int:
-    """Handle of a new pool in the memory of a device.
+    """Create a pool in the memory of a device, and return its handle.
 
     Raises
     ------
     CUDARuntimeError
-        Status 1 for any other kind; also for those that other processes can open, which a virtual GPU has
-        none of.
+        Status 1 for any other kind of pool, also for pools that other processes can open, which a virtual
+        GPU does not support.
     """
     if (props.allocType, props.handleType, props.locationType) != (_PINNED, _NO_HANDLE, _ON_DEVICE):
         raise _invalid("the virtual GPU's memory pools have the properties (1, 0, 1, device).")
@@ -116,31 +116,33 @@ def make_pool(props: MemPoolProps) -> int:
 
 
 class GraphMemory:
-    """What an allocation in a capture becomes: memory that its graph has for itself, at one address.
+    """Memory of an allocation in a capture: it belongs to the graph, at a fixed address.
 
-    It lives from the node that allocates it to one that frees it, or until the program frees it. A graph
-    whose last launch left it alive cannot be launched, as on an H200 (CUDA 13.0).
+    It is allocated from the node that allocates it to a node that frees it, or until the program frees it.
+    A graph whose last launch did not free it cannot be launched again, as on an H200 (CUDA 13.0).
     """
 
     def __init__(self, address: int, size: int, pool: OrderedPool, device: VirtualDevice) -> None:
         self.address = address
         self._size = size
         self._device = device
-        self._lives = False
-        self._kept: list[GraphMemory] = []  # itself, while it lives
-        driver_pools().of_graphs[address] = self
+        self._is_allocated = False
+        self._self_reference: list[
+            GraphMemory
+        ] = []  # the object itself while it is allocated, so that it is not collected
+        driver_pools().graph_memories[address] = self
         weakref.finalize(self, pool.free, address)
 
     @classmethod
     def allocate(cls, size: int, stream: _BaseStream, device: VirtualDevice) -> GraphMemory:
-        """Memory for the graph that a stream captures, and the node that allocates it."""
+        """Allocate memory for the graph that a stream captures, and add the node that allocates it."""
         pool = driver_pools().for_graphs(device)
         address, _ = pool.malloc(size, stream.ptr)
         memory = cls(address, size, pool, device)
         stream.enqueue(
             "HOST_LAUNCH",
             "Memory allocation",
-            memory._begin,
+            memory._allocate_in_launch,
             device=device,
             size_bytes=size,
             node_kind="MEM_ALLOC",
@@ -149,45 +151,49 @@ class GraphMemory:
         return memory
 
     def free_in_graph(self, stream: _BaseStream) -> None:
-        """The node that frees it."""
-        stream.enqueue("HOST_LAUNCH", "Memory free", self._end, device=self._device, node_kind="MEM_FREE")
+        """Add the node that frees the memory."""
+        stream.enqueue(
+            "HOST_LAUNCH", "Memory free", self._free_in_launch, device=self._device, node_kind="MEM_FREE"
+        )
 
     def free(self) -> None:
-        """Free what a launch has left.
+        """Free memory that a launch has not freed.
 
         Raises
         ------
         CUDARuntimeError
-            Status 1, if it does not live.
+            Status 1, if it is not allocated.
         """
-        if not self._lives:
+        if not self._is_allocated:
             raise _invalid(
                 f"the graph's allocation at {self.address:#x} does not live: launch its graph first."
             )
-        self._end()
+        self._free_in_launch()
 
     def _check(self) -> None:
-        if self._lives:
+        if self._is_allocated:
             raise _invalid(
                 f"the allocation at {self.address:#x} of the graph's last launch lives still. Free it with "
                 "runtime.freeAsync before the next launch, or within the capture."
             )
 
-    def _begin(self) -> float:
-        self._lives = True
-        self._kept = [self]
+    def _allocate_in_launch(self) -> float:
+        self._is_allocated = True
+        self._self_reference = [self]
         self._device.memory.track(self.address, self._size, f"{self._size:,}-byte allocation of a graph")
         return 0.0
 
-    def _end(self) -> float:
-        self._lives = False
+    def _free_in_launch(self) -> float:
+        self._is_allocated = False
         self._device.memory.untrack(self.address)
-        self._kept.clear()
+        self._self_reference.clear()
         return 0.0
 
 
-def take_ordered(size: int, stream: _BaseStream, pool: OrderedPool | None = None) -> int:
-    """Address of `size` bytes for a stream, from the current pool by default; 0 for 0 bytes.
+def allocate_ordered(size: int, stream: _BaseStream, pool: OrderedPool | None = None) -> int:
+    """Allocate `size` bytes in stream order, by default from the current pool, and return the address.
+
+    Returns 0 for 0 bytes.
 
     Raises
     ------
@@ -196,7 +202,7 @@ def take_ordered(size: int, stream: _BaseStream, pool: OrderedPool | None = None
 
     Notes
     -----
-    In a stream that captures a graph it becomes a node: the graph has the memory for itself from then on.
+    In a stream that captures a graph the allocation becomes a node, and the memory belongs to the graph.
     """
     device = _machine.current().current_device
     if not size:
@@ -214,31 +220,31 @@ def take_ordered(size: int, stream: _BaseStream, pool: OrderedPool | None = None
     return address
 
 
-def give_ordered(address: int, stream: _BaseStream, owner: VirtualDevice | None = None) -> None:
-    """``cudaFreeAsync``: free in the order of a stream; 0 is ignored.
+def free_ordered(address: int, stream: _BaseStream, owner: VirtualDevice | None = None) -> None:
+    """Free an allocation in stream order, as ``cudaFreeAsync``; address 0 is ignored.
 
     Parameters
     ----------
     owner
-        The device that gave the memory, which may be of a machine that serves no more; by default the one of
-        the current machine that has the address.
+        The device of the memory, which may belong to an earlier machine; by default the device of the
+        current machine that contains the address.
 
     Raises
     ------
     CUDARuntimeError
-        Status 1 for what starts no allocation, or was freed already.
+        Status 1 if no allocation starts at the address, or it was freed already.
     """
     if not address:
         return
     device = owner or device_at(address) or _machine.current().current_device
-    of_graph = device.machine.own(_Pools).of_graphs.get(address)
+    graph_memory = device.machine.own(_Pools).graph_memories.get(address)
     if is_capturing(stream, device):
-        if of_graph is None:
+        if graph_memory is None:
             raise _invalid(f"{address:#x} is no allocation of a graph: free it outside of the capture.")
-        of_graph.free_in_graph(stream)
+        graph_memory.free_in_graph(stream)
         return
-    if of_graph is not None:
-        of_graph.free()
+    if graph_memory is not None:
+        graph_memory.free()
         return
     memory = device.memory
     ready_ns = device.work.schedule.ready_ns(stream.ptr)
@@ -253,5 +259,5 @@ def give_ordered(address: int, stream: _BaseStream, owner: VirtualDevice | None 
     memory.untrack(address)
 
 
-def _invalid(why: str) -> CUDARuntimeError:
-    return CUDARuntimeError(1, "cudaErrorInvalidValue", f"invalid argument: {why}")
+def _invalid(reason: str) -> CUDARuntimeError:
+    return CUDARuntimeError(1, "cudaErrorInvalidValue", f"invalid argument: {reason}")

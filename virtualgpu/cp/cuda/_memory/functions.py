@@ -1,4 +1,4 @@
-"""Allocators that a program brings along: Python functions, or addresses of C functions."""
+"""Allocators of a program: Python functions, or addresses of C functions."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Any
 
 from virtualgpu.cp.cuda._memory.copies import device_at
 from virtualgpu.cp.cuda._memory.pointer import BaseMemory, MemoryPointer
-from virtualgpu.cp.cuda._memory.sizes import size_t, whole
+from virtualgpu.cp.cuda._memory.sizes import as_integer, size_t
 from virtualgpu.model import machine as _machine
 
 _MALLOC = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 _FREE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)
-_BEYOND = 1 << 63  # of addresses as CuPy keeps them
+_ADDRESS_LIMIT = 1 << 63  # CuPy's addresses are below it
 
 
 class _FunctionMemory(BaseMemory):
-    """Memory from a program's own function, which is given back to another with the object.
+    """Memory from a program's allocation function, freed by another function with the object.
 
-    Kernels may touch exactly these bytes; what was there before, such as the buffer that the function cuts
-    up, is there again afterwards.
+    Kernels can access exactly these bytes. An enclosing allocation, such as a buffer that the function
+    divides, is registered again afterwards.
     """
 
-    def _take(self, size: int, malloc: Callable[[int, int], Any]) -> None:
+    def _allocate(self, size: int, malloc: Callable[[int, int], Any]) -> None:
         self._device = device = _machine.current().current_device
         self.ptr, self.size, self.device_id = 0, size_t(size), device.id
         if not self.size:
@@ -32,38 +32,38 @@ class _FunctionMemory(BaseMemory):
         address = malloc(self.size, self.device_id)
         if not isinstance(address, int):
             raise TypeError(f"an integer is required for the address of memory, not {type(address).__name__}")
-        if not -_BEYOND <= address < _BEYOND:
+        if not -_ADDRESS_LIMIT <= address < _ADDRESS_LIMIT:
             raise OverflowError(f"Python int too large to convert to C ssize_t: an address of {address:#x}")
         self.ptr = int(address)
-        self._before = device.memory.allocation(self.ptr)
+        self._enclosing_allocation = device.memory.allocation(self.ptr)
         if device_at(self.ptr) is device:
             device.memory.track(self.ptr, self.size, f"{self.size:,}-byte allocation")
 
-    def _give(self) -> int:
-        """The address to give back, 0 for none."""
+    def _take_address(self) -> int:
+        """Unregister the memory and return the address to free, or 0."""
         address = getattr(self, "ptr", 0)
         if not address or sys.is_finalizing():
             return 0
         self.ptr = 0
         memory = self.owner.memory
-        before = self._before
+        enclosing = self._enclosing_allocation
         memory.untrack(address)
-        if before is not None:
-            memory.track(address, before.size_bytes, before.label)
+        if enclosing is not None:
+            memory.track(address, enclosing.size_bytes, enclosing.label)
         return int(address)
 
 
 class PythonFunctionAllocatorMemory(_FunctionMemory):
-    """What a `PythonFunctionAllocator` gives out."""
+    """Memory allocated by a `PythonFunctionAllocator`."""
 
     def __init__(
         self, size: int, malloc_func: Callable[[int, int], int], free_func: Callable[[int, int], object]
     ) -> None:
         self._free_func = free_func
-        self._take(size, malloc_func)
+        self._allocate(size, malloc_func)
 
     def __del__(self) -> None:
-        address = self._give()
+        address = self._take_address()
         if address:
             self._free_func(address, self.device_id)
 
@@ -76,8 +76,8 @@ class PythonFunctionAllocator:
     malloc_func : callable
         ``malloc_func(size_bytes, device_id)`` returns an address; it is not called for 0 bytes.
     free_func : callable
-        ``free_func(address, device_id)``. What it raises is printed, not passed on, since it is called when
-        an array dies.
+        ``free_func(address, device_id)``. Its exceptions are printed, not raised, since it is called when
+        an array is destroyed.
 
     Examples
     --------
@@ -103,16 +103,16 @@ class PythonFunctionAllocator:
 
 
 class CFunctionAllocatorMemory(_FunctionMemory):
-    """What a `CFunctionAllocator` gives out."""
+    """Memory allocated by a `CFunctionAllocator`."""
 
     def __init__(self, size: int, param: int, malloc_func: int, free_func: int, owner: object) -> None:
         self._param = param
         self._owner = owner
         self._free_func = free_func
-        self._take(size, lambda size, device_id: _MALLOC(malloc_func)(param, size, device_id) or 0)
+        self._allocate(size, lambda size, device_id: _MALLOC(malloc_func)(param, size, device_id) or 0)
 
     def __del__(self) -> None:
-        address = self._give()
+        address = self._take_address()
         if address:
             _FREE(self._free_func)(self._param, address, self.device_id)
 
@@ -129,13 +129,13 @@ class CFunctionAllocator:
     free_func : int
         Address of ``void free(void *param, void *address, int device_id)``.
     owner : object
-        Kept alive as long as the allocator.
+        Object that is kept alive as long as the allocator.
     """
 
     def __init__(self, param: int, malloc_func: int, free_func: int, owner: object) -> None:
-        self._param = whole(param)
-        self._malloc_func = whole(malloc_func)
-        self._free_func = whole(free_func)
+        self._param = as_integer(param)
+        self._malloc_func = as_integer(malloc_func)
+        self._free_func = as_integer(free_func)
         self._owner = owner
 
     def malloc(self, size: int) -> MemoryPointer:

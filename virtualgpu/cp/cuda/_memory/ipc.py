@@ -1,39 +1,39 @@
-"""Sharing memory and events between processes, which virtual GPUs cannot."""
+"""Sharing of memory and events between processes, which virtual GPUs do not support."""
 
 from __future__ import annotations
 
 from virtualgpu.cuda_errors import CUDARuntimeError
 
 
-def _no_ipc(what: str) -> CUDARuntimeError:
+def _no_ipc(shared_object: str) -> CUDARuntimeError:
     return CUDARuntimeError(
         801,
         "cudaErrorNotSupported",
-        f"operation not supported: {what} of a virtual GPU cannot leave its process; pass x.get() between "
-        "processes, or use multiprocessing.shared_memory.",
+        f"operation not supported: {shared_object} of a virtual GPU cannot leave its process; pass x.get() "
+        "between processes, or use multiprocessing.shared_memory.",
     )
 
 
 def ipcGetMemHandle(devPtr: int) -> bytes:  # noqa: N802, N803
-    """Error 801: no other process can reach the memory of a virtual GPU."""
+    """Raise error 801: no other process can access the memory of a virtual GPU."""
     raise _no_ipc("the memory")
 
 
 def ipcOpenMemHandle(handle: bytes, flags: int = 1) -> int:  # noqa: N802
-    """Error 801; see `ipcGetMemHandle`."""
+    """Raise error 801; see `ipcGetMemHandle`."""
     raise _no_ipc("the memory")
 
 
 def ipcCloseMemHandle(devPtr: int) -> None:  # noqa: N802, N803
-    """Error 801; see `ipcGetMemHandle`."""
+    """Raise error 801; see `ipcGetMemHandle`."""
     raise _no_ipc("the memory")
 
 
 def ipcGetEventHandle(event: int) -> bytes:  # noqa: N802
-    """Error 801: no other process can wait for an event of a virtual GPU."""
+    """Raise error 801: no other process can wait for an event of a virtual GPU."""
     raise _no_ipc("an event")
 
 
 def ipcOpenEventHandle(handle: bytes) -> int:  # noqa: N802
-    """Error 801; see `ipcGetEventHandle`."""
+    """Raise error 801; see `ipcGetEventHandle`."""
     raise _no_ipc("an event")

@@ -1,10 +1,10 @@
-"""Managed memory: arrays that host and device reach at one address."""
+"""Managed memory: arrays that host and device access at one address."""
 
 from __future__ import annotations
 
 import sys
 
-from virtualgpu.cp.cuda._memory.places import INVALID_DEVICE, prefetch, take_managed
+from virtualgpu.cp.cuda._memory.places import INVALID_DEVICE, allocate_managed, prefetch
 from virtualgpu.cp.cuda._memory.places import advise as _advise
 from virtualgpu.cp.cuda._memory.pointer import BaseMemory, MemoryPointer
 from virtualgpu.cp.cuda._memory.sizes import size_t
@@ -14,34 +14,35 @@ from virtualgpu.model import machine as _machine
 
 
 class ManagedMemory(BaseMemory):
-    """Memory from ``cudaMallocManaged``, freed with the object; host code may use its address, too.
+    """Memory from ``cudaMallocManaged``, freed with the object; host code can use its address too.
 
     Notes
     -----
-    Where its pages are is modelled, in pages of 64 KiB: a kernel that touches pages that the host has waits
-    for them, in blocks of 2 MiB (`virtualgpu.model.bus`), and a prefetch brings them without faults. A kernel
-    is taken to touch the arrays that it is given evenly. What the host does is seen where it asks for the
-    memory: ``np.from_dlpack(x)`` shares it, and brings the pages of ``x`` to the host; ask anew after each
-    kernel. The memory counts as the device's from the beginning (a GPU takes it when pages come).
+    The location of its pages is modelled, in pages of 64 KiB. A kernel that accesses pages on the host
+    waits for them, in blocks of 2 MiB (`virtualgpu.model.bus`); a prefetch moves them without faults. A
+    kernel is assumed to access its arrays evenly. Accesses of the host are seen only in
+    ``np.from_dlpack(x)``, which shares the memory and moves the pages of ``x`` to the host; call it again
+    after each kernel. The memory counts as used on the device from the beginning (a GPU allocates it when
+    pages arrive).
     """
 
     def __init__(self, size: int) -> None:
         owner = _machine.current().current_device
         size = size_t(size)
-        super().__init__(take_managed(size, owner), size, owner)
+        super().__init__(allocate_managed(size, owner), size, owner)
 
     def prefetch(self, stream: _BaseStream, *, device_id: int = INVALID_DEVICE) -> None:
-        """Ask for the pages to be moved to a device (by default this memory's own) before they are used.
+        """Move the pages to a device (by default this memory's own) before they are used.
 
         Raises
         ------
         CUDARuntimeError
-            Status 101 for a number of no device. With CUDA 13, CuPy refuses the host (-1), too.
+            Status 101 for an invalid device number. With CUDA 13, CuPy does not accept the host (-1) either.
         """
         prefetch(self.ptr, self.size, self.device_id if device_id == INVALID_DEVICE else device_id, stream)
 
     def advise(self, advise: int, dev: Device) -> None:
-        """Tell the driver how the memory will be used: ``runtime.cudaMemAdviseSetReadMostly`` and others.
+        """Advise the driver about the use of the memory, as with ``runtime.cudaMemAdviseSetReadMostly``.
 
         Raises
         ------
@@ -58,7 +59,7 @@ class ManagedMemory(BaseMemory):
 
 
 def malloc_managed(size: int) -> MemoryPointer:
-    """Allocate managed memory without a pool; see `ManagedMemory` for what is modelled.
+    """Allocate managed memory without a pool; see `ManagedMemory` for the model.
 
     Examples
     --------

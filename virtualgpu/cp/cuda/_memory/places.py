@@ -1,4 +1,4 @@
-"""Where an address lies, as ``cudaPointerGetAttributes`` tells it, and ranges of managed memory."""
+"""Attributes of addresses, as from ``cudaPointerGetAttributes``, and ranges of managed memory."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ INVALID_DEVICE = -2
 _ADVICE = range(1, 7)
 _READ_MOSTLY = 1
 _NOT_READ_MOSTLY = 2
-_LOCATED_ADVICE = (3, 5, 6)  # those that mean a device: preferred location, accessed by
+_DEVICE_ADVICE = (3, 5, 6)  # advice that names a device: preferred location, accessed by
 
 
 @dataclass
 class PointerAttributes:
-    """Where an address lies: `type` of memory, `device`, and the address for kernels and for the host."""
+    """Attributes of an address: `type` of memory, `device`, and the addresses for kernels and the host."""
 
     device: int
     devicePointer: int  # noqa: N815
@@ -36,7 +36,7 @@ class PointerAttributes:
 
 
 def pointer_attributes(address: int) -> PointerAttributes:
-    """What CUDA says of an address; of memory that it does not know, type 0 and device -2."""
+    """Return the attributes of an address; type 0 and device -2 for memory unknown to CUDA."""
     device = device_at(address)
     start = device.memory.segment(address)[0] if device else 0
     if device and start:
@@ -49,18 +49,18 @@ def pointer_attributes(address: int) -> PointerAttributes:
 
 
 def is_managed(address: int) -> bool:
-    """Whether host and device may both use an address."""
+    """Return whether both host and device can use an address."""
     return pointer_attributes(address).type == MANAGED
 
 
-def take_managed(size: int, owner: VirtualDevice) -> int:
-    """Address of `size` bytes of managed memory of a device.
+def allocate_managed(size: int, owner: VirtualDevice) -> int:
+    """Allocate `size` bytes of managed memory of a device, and return the address.
 
     Raises
     ------
     CUDARuntimeError
-        Status 2, ``cudaErrorMemoryAllocation``, for more than the device has free: a GPU would take it and
-        may hang once it is touched.
+        Status 2, ``cudaErrorMemoryAllocation``, for more than the free memory of the device. A GPU would
+        allocate it, and can hang when it is accessed.
     """
     refuse_unsafe()
     free = owner.memory.free_bytes
@@ -79,53 +79,53 @@ def take_managed(size: int, owner: VirtualDevice) -> int:
 
 
 def prefetch(address: int, size_bytes: int, device_id: int, stream: _BaseStream) -> None:
-    """``cudaMemPrefetchAsync``: bring the pages of a range of managed memory to a device, in a stream.
+    """Move the pages of a range of managed memory to a device in a stream, as ``cudaMemPrefetchAsync``.
 
     Raises
     ------
     CUDARuntimeError
-        Status 1 unless the range is managed; 101 for a number of no device, the host's -1 included.
+        Status 1 unless the range is managed; 101 for an invalid device number, including -1 (the host).
     """
-    device, start, pages = _pages(address, size_bytes)
+    device, start, pages = _managed_range(address, size_bytes)
     _machine.current().device(device_id)
 
-    moved = pages.to_device(address - start, size_bytes)
-    duration_ns = bus.prefetch_ns(device.info, "HtoD", moved)
+    moved_pages = pages.to_device(address - start, size_bytes)
+    duration_ns = bus.prefetch_ns(device.info, "HtoD", moved_pages)
     stream.enqueue(
         "MEMCPY",
         "Memprefetch HtoD",
         lambda: duration_ns,
         device=device,
-        size_bytes=moved.copied_bytes,
+        size_bytes=moved_pages.copied_bytes,
         copy_kind="HtoD",
     )
 
 
 def advise(address: int, size_bytes: int, advice: int, device_id: int) -> None:
-    """``cudaMemAdvise``; of the advice, "read mostly" has an effect on where pages are.
+    """Advise the driver about managed memory, as ``cudaMemAdvise``; only "read mostly" has an effect.
 
     Raises
     ------
     CUDARuntimeError
-        Status 1 unless the range is managed, `advice` is one of the six and the device is there.
+        Status 1 unless the range is managed, `advice` is valid and the device exists.
     """
-    pages = _pages(address, size_bytes)[2]
+    pages = _managed_range(address, size_bytes)[2]
     if advice not in _ADVICE:
         raise _invalid(f"{advice} is no advice about memory; cudaMemAdvise... are 1 to 6.")
-    if advice in _LOCATED_ADVICE and not 0 <= device_id < len(_machine.current().devices):
+    if advice in _DEVICE_ADVICE and not 0 <= device_id < len(_machine.current().devices):
         raise _invalid(f"advice {advice} names a device, and {device_id} is none.")
     if advice in (_READ_MOSTLY, _NOT_READ_MOSTLY):
         pages.advise(advice == _READ_MOSTLY)
 
 
 def touch_on_host(address: int, size_bytes: int) -> None:
-    """Let the host have the pages of a range of managed memory, for which it waits."""
-    device, start, pages = _pages(address, size_bytes)
+    """Move the pages of a range of managed memory to the host, which waits for them."""
+    device, start, pages = _managed_range(address, size_bytes)
     bus.touched_by_host(device, pages, address - start, size_bytes)
 
 
-def _pages(address: int, size_bytes: int) -> tuple[VirtualDevice, int, ManagedPages]:
-    """Of a range of managed memory: its device, where its allocation starts, and that one's pages."""
+def _managed_range(address: int, size_bytes: int) -> tuple[VirtualDevice, int, ManagedPages]:
+    """Return the device, the allocation's start address and its pages, of a range of managed memory."""
     if size_bytes <= 0:
         raise _invalid(f"{size_bytes} bytes: a range of managed memory has at least one.")
     if not is_managed(address):
@@ -137,5 +137,5 @@ def _pages(address: int, size_bytes: int) -> tuple[VirtualDevice, int, ManagedPa
     return device, start, device.memory.managed[start]
 
 
-def _invalid(why: str) -> CUDARuntimeError:
-    return CUDARuntimeError(1, "cudaErrorInvalidValue", f"invalid argument: {why}")
+def _invalid(reason: str) -> CUDARuntimeError:
+    return CUDARuntimeError(1, "cudaErrorInvalidValue", f"invalid argument: {reason}")

@@ -1,4 +1,4 @@
-"""Device memory as CuPy's classes show it: raw memory and pointers into it, with their copies."""
+"""CuPy's classes of device memory: raw memory and pointers into it, with their copies."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from virtualgpu.cp.cuda._memory.copies import copy, reach, set_memory
+from virtualgpu.cp.cuda._memory.copies import copy, enable_peer_access, set_memory
 from virtualgpu.cp.cuda._memory.places import pointer_attributes
-from virtualgpu.cp.cuda._memory.sizes import size_t, whole
+from virtualgpu.cp.cuda._memory.sizes import as_integer, size_t
 from virtualgpu.cp.cuda.device import Device
 from virtualgpu.cp.cuda.pinned_memory import host_bytes
 from virtualgpu.cp.cuda.stream import Stream, _BaseStream, refuse_in_capture, refuse_unsafe
@@ -22,7 +22,7 @@ from virtualgpu.model.machine import VirtualDevice
 class BaseMemory:
     """A range of device memory: `ptr`, `size` in bytes and `device_id`.
 
-    A subclass that a program writes sets these three, as with CuPy.
+    A subclass in a program sets these three attributes, as with CuPy.
     """
 
     ptr: int
@@ -41,7 +41,7 @@ class BaseMemory:
 
     @property
     def owner(self) -> VirtualDevice:
-        """The device whose memory it is."""
+        """The device that the memory belongs to."""
         return self._device or _machine.current().device(self.device_id)
 
     @property
@@ -50,7 +50,7 @@ class BaseMemory:
 
 
 class Memory(BaseMemory):
-    """Memory straight from ``cudaMalloc``, freed with the object."""
+    """Memory directly from ``cudaMalloc``, freed with the object."""
 
     def __init__(self, size: int, owner: VirtualDevice | None = None) -> None:
         refuse_unsafe()
@@ -66,16 +66,16 @@ class Memory(BaseMemory):
 
 
 class UnownedMemory(BaseMemory):
-    """Memory that something else owns, for wrapping foreign pointers.
+    """Memory that another object owns, to wrap foreign pointers.
 
     Parameters
     ----------
     ptr, size : int
         Address, and size in bytes.
     owner : object
-        Kept alive as long as this.
+        Object that is kept alive as long as this one.
     device_id : int
-        -1: the device in whose memory `ptr` lies.
+        Number of the device; -1 for the device whose memory contains `ptr`.
 
     Raises
     ------
@@ -103,7 +103,7 @@ class UnownedMemory(BaseMemory):
 
 
 class MemoryPointer:
-    """A place within a `BaseMemory`; ``ptr`` is the device address."""
+    """An address within a `BaseMemory`; ``ptr`` is the device address."""
 
     __slots__ = ("mem", "ptr")
 
@@ -132,7 +132,7 @@ class MemoryPointer:
         return f"<MemoryPointer 0x{self.ptr:x} device={self.device_id} mem={self.mem!r}>"
 
     def __add__(self, offset: int) -> MemoryPointer:
-        return MemoryPointer(self.mem, self.ptr - self.mem.ptr + whole(offset))
+        return MemoryPointer(self.mem, self.ptr - self.mem.ptr + as_integer(offset))
 
     __radd__ = __add__
 
@@ -140,8 +140,8 @@ class MemoryPointer:
         return self + -offset
 
     @property
-    def _place(self) -> VirtualDevice | None:
-        """The device in whose memory it lies; None for page-locked host memory."""
+    def _memory_device(self) -> VirtualDevice | None:
+        """The device whose memory contains the address; None for pinned host memory."""
         owner = self.mem.owner
         return None if owner.memory.is_host_address(self.ptr) else owner
 
@@ -152,7 +152,7 @@ class MemoryPointer:
         self.mem.owner.memory.check(self.ptr, size)
 
     def copy_from_device(self, src: MemoryPointer, size: int) -> None:
-        """Copy `size` bytes from another place in device memory, in the legacy default stream."""
+        """Copy `size` bytes from another device address, in the legacy default stream."""
         refuse_in_capture("synchronous API calls")
         self._from_device(src, size, Stream.null)
 
@@ -165,42 +165,50 @@ class MemoryPointer:
     def _from_device(self, src: MemoryPointer, size: int, stream: _BaseStream | None) -> None:
         self._check(size)
         src._check(size)
-        into = self._bytes(size)
-        out_of = src._bytes(size)
+        target_bytes = self._bytes(size)
+        source_bytes = src._bytes(size)
         if size > 0:
-            reach(src.mem.owner, self.mem.owner)
+            enable_peer_access(src.mem.owner, self.mem.owner)
 
         def move() -> None:
-            into[:] = out_of.copy()
+            target_bytes[:] = source_bytes.copy()
 
-        host = next((end._bytes(size) for end in (self, src) if end._place is None), None)
-        ends = into, out_of
-        copy(move, size, to=self._place, source=src._place, host=host, stream=stream, ends=ends)
+        host = next((pointer._bytes(size) for pointer in (self, src) if pointer._memory_device is None), None)
+        arrays = target_bytes, source_bytes
+        copy(
+            move,
+            size,
+            target=self._memory_device,
+            source=src._memory_device,
+            host=host,
+            stream=stream,
+            arrays=arrays,
+        )
 
     def copy_from_host(self, mem: Any, size: int) -> None:
         """Copy `size` bytes from a host address (int or ctypes pointer) in the legacy default stream, and
         wait for the copy."""
         refuse_in_capture("synchronous API calls")
-        self._from_host(mem, size, Stream.null, waits=True)
+        self._from_host(mem, size, Stream.null, blocking=True)
 
     def copy_from_host_async(self, mem: Any, size: int, stream: _BaseStream | None = None) -> None:
         """Like `copy_from_host` in `stream`; returns at once if `mem` points to pinned memory."""
         refuse_in_capture("H2D transfers", stream, self.mem.owner)
         self._from_host(mem, size, stream)
 
-    def _from_host(self, mem: Any, size: int, stream: _BaseStream | None, waits: bool = False) -> None:
+    def _from_host(self, mem: Any, size: int, stream: _BaseStream | None, blocking: bool = False) -> None:
         self._check(size)
         host = host_bytes(mem, size)
-        into = self._bytes(size)
+        target_bytes = self._bytes(size)
 
         def move() -> None:
-            into[:] = host
+            target_bytes[:] = host
 
-        ends = into, host
-        copy(move, size, to=self.mem.owner, host=host, stream=stream, waits=waits, ends=ends)
+        arrays = target_bytes, host
+        copy(move, size, target=self.mem.owner, host=host, stream=stream, blocking=blocking, arrays=arrays)
 
     def copy_from(self, mem: Any, size: int) -> None:
-        """Copy from a `MemoryPointer` or a host address, whichever `mem` is."""
+        """Copy from a `MemoryPointer` or a host address."""
         if isinstance(mem, MemoryPointer):
             self.copy_from_device(mem, size)
         else:
@@ -215,23 +223,23 @@ class MemoryPointer:
     def copy_to_host(self, mem: Any, size: int) -> None:
         """Copy `size` bytes to a host address in the legacy default stream, and wait for the copy."""
         refuse_in_capture("synchronous API calls")
-        self._to_host(mem, size, Stream.null, waits=True)
+        self._to_host(mem, size, Stream.null, blocking=True)
 
     def copy_to_host_async(self, mem: Any, size: int, stream: _BaseStream | None = None) -> None:
         """Like `copy_to_host` in `stream`; returns at once if `mem` points to pinned memory."""
         refuse_in_capture("D2H transfers", stream, self.mem.owner)
         self._to_host(mem, size, stream)
 
-    def _to_host(self, mem: Any, size: int, stream: _BaseStream | None, waits: bool = False) -> None:
+    def _to_host(self, mem: Any, size: int, stream: _BaseStream | None, blocking: bool = False) -> None:
         self._check(size)
         host = host_bytes(mem, size)
-        out_of = self._bytes(size)
+        source_bytes = self._bytes(size)
 
         def move() -> None:
-            host[:] = out_of
+            host[:] = source_bytes
 
-        ends = host, out_of
-        copy(move, size, source=self.mem.owner, host=host, stream=stream, waits=waits, ends=ends)
+        arrays = host, source_bytes
+        copy(move, size, source=self.mem.owner, host=host, stream=stream, blocking=blocking, arrays=arrays)
 
     def memset(self, value: int, size: int) -> None:
         """Set `size` bytes to `value`, in the legacy default stream."""
@@ -243,13 +251,13 @@ class MemoryPointer:
         self._check(size)
         if size <= 0:
             return
-        into = self._bytes(size)
+        target_bytes = self._bytes(size)
         memory = self.mem.owner.memory
 
         def fill() -> None:
             if value:
-                into[:] = value & 0xFF
+                target_bytes[:] = value & 0xFF
             else:
-                memory.zero(address_of(into), size)
+                memory.zero(address_of(target_bytes), size)
 
-        set_memory(fill, into, self.mem.owner, stream)
+        set_memory(fill, target_bytes, self.mem.owner, stream)

@@ -1,4 +1,4 @@
-"""CuPy's memory pool on a virtual device, and the choice of allocator.
+"""CuPy's memory pool on a virtual device, and the choice of the allocator.
 
 The pool's logic is `virtualgpu.allocators.pool`: here it meets the device, hooks and streams.
 """
@@ -34,12 +34,12 @@ _OWN_MODULES = "virtualgpu.cp.cuda._memory."
 
 
 def plain_malloc(size: int) -> MemoryPointer:
-    """Allocate without a pool: one ``cudaMalloc``."""
+    """Allocate without a pool, with one ``cudaMalloc``."""
     return MemoryPointer(Memory(size), 0)
 
 
 class PooledMemory(BaseMemory):
-    """A pool's chunk in use; it goes back to the pool with the object or by `free`."""
+    """A pool's chunk in use; it returns to the pool with the object or by `free`."""
 
     def __init__(self, chunk: Chunk[BaseMemory], pool: weakref.ref[SingleDeviceMemoryPool]) -> None:
         super().__init__(chunk.address, chunk.size, chunk.mem.owner)
@@ -48,38 +48,38 @@ class PooledMemory(BaseMemory):
 
     @property
     def identity(self) -> str:
-        """What the chunk was cut from: ``"Memory"``, ``"ManagedMemory"`` and so on."""
-        kind = type(self.chunk.mem)
-        known = kind.__module__.startswith(_OWN_MODULES) and kind is not PooledMemory
-        return kind.__name__ if known else "<unknown>"
+        """Class name of the memory that the chunk is part of: ``"Memory"``, ``"ManagedMemory"`` and so on."""
+        memory_class = type(self.chunk.mem)
+        is_own_class = memory_class.__module__.startswith(_OWN_MODULES) and memory_class is not PooledMemory
+        return memory_class.__name__ if is_own_class else "<unknown>"
 
     def __getattr__(self, name: str) -> Any:
-        # Managed memory is prefetched and advised about as a whole segment, as in CuPy.
+        # Prefetches and advice apply to a whole segment of managed memory, as in CuPy.
         if name in ("prefetch", "advise") and "chunk" in self.__dict__:
             return getattr(self.chunk.mem, name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name)
 
     def free(self) -> None:
-        """Give the memory back to the pool; a second call does nothing."""
+        """Return the memory to the pool; a second call does nothing."""
         if not self.ptr:
             return
         ptr = self.ptr
         self.ptr = 0
         pool = self.pool()
-        if pool is None:  # the block's segment goes back to the device with its last block
+        if pool is None:  # the segment returns to the device with its last block
             self._untrack(ptr)
             return
         hooks = tuple(get_memory_hooks().values())
-        told = {"device_id": self.device_id, "mem_size": self.size, "mem_ptr": ptr, "pmem_id": id(self)}
+        details = {"device_id": self.device_id, "mem_size": self.size, "mem_ptr": ptr, "pmem_id": id(self)}
         for hook in hooks:
-            hook.free_preprocess(**told)
+            hook.free_preprocess(**details)
         try:
             self._untrack(ptr)
-            # No weak reference: the garbage collector clears those of objects it is about to finalise.
-            pool._books.give(self.chunk)
+            # Not by a weak reference, since the garbage collector clears those of objects that it finalizes.
+            pool._chunks.give(self.chunk)
         finally:
             for hook in hooks:
-                hook.free_postprocess(**told)
+                hook.free_postprocess(**details)
 
     def _untrack(self, ptr: int) -> None:
         watch = self.owner.clock.watch
@@ -90,8 +90,10 @@ class PooledMemory(BaseMemory):
             watch.released(self.owner.id, ptr, self.size, self.chunk.arena.stream)
         self.owner.memory.untrack(ptr)
 
-    def __del__(self, ends: Callable[[], bool] = sys.is_finalizing) -> None:  # `sys` itself is gone by then
-        if getattr(self, "ptr", 0) and not ends():
+    def __del__(
+        self, is_finalizing: Callable[[], bool] = sys.is_finalizing
+    ) -> None:  # `sys` is no longer available then
+        if getattr(self, "ptr", 0) and not is_finalizing():
             self.free()
 
 
@@ -101,7 +103,7 @@ class _Limit(TypedDict):
 
 
 def limit_of_environment() -> _Limit:
-    """What ``CUPY_GPU_MEMORY_LIMIT`` says: bytes, or a percentage of the device's memory."""
+    """Return the limit in ``CUPY_GPU_MEMORY_LIMIT``: bytes, or a fraction of the device's memory."""
     limit = os.environ.get("CUPY_GPU_MEMORY_LIMIT")
     if limit is not None and limit.endswith("%"):
         return {"size": None, "fraction": float(limit[:-1]) / 100.0}
@@ -109,19 +111,19 @@ def limit_of_environment() -> _Limit:
 
 
 class SingleDeviceMemoryPool:
-    """The pool of one device. Sizes are in bytes."""
+    """The memory pool of one device. Sizes are in bytes."""
 
     def __init__(
         self, allocator: Callable[[int], MemoryPointer] | None = None, owner: VirtualDevice | None = None
     ) -> None:
         self._owner = owner or _machine.current().current_device
         self._allocator = allocator
-        self._books: ChunkPool[BaseMemory] = ChunkPool(self._let_go)
-        self._weak = weakref.ref(self)
+        self._chunks: ChunkPool[BaseMemory] = ChunkPool(self._release_unreachable)
+        self._self_reference = weakref.ref(self)
         self.set_limit(**limit_of_environment())
 
-    def _let_go(self) -> None:
-        """Drop what only reference cycles hold, or work that is held back, which on a GPU holds no memory."""
+    def _release_unreachable(self) -> None:
+        """Collect reference cycles and run deferred work, which hold no memory on a GPU."""
         deferral = self._owner.clock.deferral
         if deferral is not None:
             deferral.require()
@@ -133,51 +135,56 @@ class SingleDeviceMemoryPool:
         Raises
         ------
         OutOfMemoryError
-            When the limit or the device's memory is exceeded even after free blocks were released.
+            If the limit or the device's memory is exceeded even after free blocks were released.
         """
         size = size_t(size)
-        rounded = round_size(size)
+        rounded_size = round_size(size)
         hooks = tuple(get_memory_hooks().values())
-        told = {"device_id": self._owner.id, "size": size, "mem_size": rounded}
+        details = {"device_id": self._owner.id, "size": size, "mem_size": rounded_size}
         for hook in hooks:
-            hook.malloc_preprocess(**told)
-        found = {"mem_ptr": 0, "pmem_id": 0}
+            hook.malloc_preprocess(**details)
+        result_details = {"mem_ptr": 0, "pmem_id": 0}
         try:
-            pointer = self._malloc(size, rounded)
-            found = {"mem_ptr": pointer.ptr, "pmem_id": id(pointer.mem)}
+            pointer = self._malloc(size, rounded_size)
+            result_details = {"mem_ptr": pointer.ptr, "pmem_id": id(pointer.mem)}
         finally:
             for hook in hooks:
-                hook.malloc_postprocess(**told, **found)
+                hook.malloc_postprocess(**details, **result_details)
         return pointer
 
-    def _malloc(self, size: int, rounded: int) -> MemoryPointer:
-        if rounded == 0:
+    def _malloc(self, size: int, rounded_size: int) -> MemoryPointer:
+        if rounded_size == 0:
             return MemoryPointer(Memory(0, self._owner), 0)
         arena = self._arena(get_current_stream(self._owner.id))
-        books = self._books
-        chunk = books.take(rounded, arena, self._try_allocate)
+        chunks = self._chunks
+        chunk = chunks.take(rounded_size, arena, self._try_allocate)
         if chunk is None:
-            raise OutOfMemoryError(rounded, books.total_bytes(), books.limit_bytes)
-        memory = PooledMemory(chunk, self._weak)
+            raise OutOfMemoryError(rounded_size, chunks.total_bytes(), chunks.limit_bytes)
+        memory = PooledMemory(chunk, self._self_reference)
         if self._owner.clock.watch is not None:
             machine = self._owner.machine
-            used = getattr(getattr(machine.thread, "allocator", None), "__self__", None)
-            private = used is not None and used is not machine.own(MemoryPool, machine=machine)
-            self._owner.clock.watch.allocated(self._owner.id, memory.ptr, rounded, private=private)
+            thread_pool = getattr(getattr(machine.thread, "allocator", None), "__self__", None)
+            is_private = thread_pool is not None and thread_pool is not machine.own(
+                MemoryPool, machine=machine
+            )
+            self._owner.clock.watch.allocated(self._owner.id, memory.ptr, rounded_size, private=is_private)
         self._owner.memory.track(memory.ptr, size, f"{size:,}-byte allocation")
         return MemoryPointer(memory, 0)
 
     def _arena(self, stream: _BaseStream) -> int:
-        """Number of a stream's arena: its handle, but each thread's for the per-thread default stream."""
+        """Return the number of a stream's arena.
+
+        It is the stream's handle; the per-thread default stream has one arena per thread.
+        """
         handle = stream.ptr
         return self._owner.work.schedule.own_handle(handle) if handle == PER_THREAD_QUEUE else handle
 
     def _try_allocate(self, size: int) -> BaseMemory | None:
         hooks = tuple(get_memory_hooks().values())
-        size = ctypes.c_ssize_t(size).value  # as CuPy passes it on: from 2**63 on it is below 0
-        told = {"device_id": self._owner.id, "mem_size": size}
+        size = ctypes.c_ssize_t(size).value  # as in CuPy, sizes of 2**63 and more become negative
+        details = {"device_id": self._owner.id, "mem_size": size}
         for hook in hooks:
-            hook.alloc_preprocess(**told)
+            hook.alloc_preprocess(**details)
         memory: BaseMemory | None = None
         try:
             memory = _pointer(self._allocator(size)).mem if self._allocator else Memory(size, self._owner)
@@ -186,13 +193,13 @@ class SingleDeviceMemoryPool:
                 raise
         finally:
             for hook in hooks:
-                hook.alloc_postprocess(**told, mem_ptr=memory.ptr if memory else 0)
+                hook.alloc_postprocess(**details, mem_ptr=memory.ptr if memory else 0)
         return memory
 
     def free_all_blocks(self, stream: _BaseStream | None = None) -> None:
         """Give free blocks that are whole segments back to the device (of one stream's arena only
         if `stream` is given). A segment with a part in use stays."""
-        self._books.free_all_blocks(None if stream is None else self._arena(stream))
+        self._chunks.free_all_blocks(None if stream is None else self._arena(stream))
 
     def free_all_free(self) -> None:
         """Deprecated; see `free_all_blocks`."""
@@ -202,72 +209,72 @@ class SingleDeviceMemoryPool:
         self.free_all_blocks()
 
     def block_map(self) -> BlockMap:
-        """The pool's segments and their blocks, in use and free, as they are now.
+        """Return the pool's segments and their blocks, in use and free.
 
-        CuPy's pools cannot say this; with them a `MemoryHook` has to keep the books.
+        CuPy's pools have no such method; there, a `MemoryHook` has to record the allocations.
         """
-        with self._books.alone():
+        with self._chunks.alone():
             segments = tuple(
                 Segment(
-                    first.mem.ptr,
-                    first.mem.size,
-                    first.arena.stream,
-                    tuple(map(self._block, first.and_after())),
+                    first_chunk.mem.ptr,
+                    first_chunk.mem.size,
+                    first_chunk.arena.stream,
+                    tuple(map(self._block, first_chunk.and_after())),
                 )
-                for first in self._books.segments()
+                for first_chunk in self._chunks.segments()
             )
         owner = self._owner
         return BlockMap(
-            owner.info.as_virtual, owner.id, owner.clock.now_ns, self._books.limit_bytes, segments
+            owner.info.as_virtual, owner.id, owner.clock.now_ns, self._chunks.limit_bytes, segments
         )
 
     def _block(self, chunk: Chunk[BaseMemory]) -> Block:
-        owned = None if chunk.is_free else self._owner.memory.allocation(chunk.address)
-        if owned is None:
+        allocation = None if chunk.is_free else self._owner.memory.allocation(chunk.address)
+        if allocation is None:
             return Block(address=chunk.address, size_bytes=chunk.size, is_free=chunk.is_free)
         return Block(
             address=chunk.address,
             size_bytes=chunk.size,
             is_free=False,
-            requested_bytes=owned.size_bytes,
-            label=owned.label,
+            requested_bytes=allocation.size_bytes,
+            label=allocation.label,
         )
 
     def n_free_blocks(self) -> int:
-        """Number of free blocks over all arenas."""
-        return self._books.n_free_blocks()
+        """Return the number of free blocks in all arenas."""
+        return self._chunks.n_free_blocks()
 
     def used_bytes(self) -> int:
-        """Bytes of all blocks in use, each rounded up to 512."""
-        return self._books.used_bytes()
+        """Return the bytes of all blocks in use, each rounded up to 512."""
+        return self._chunks.used_bytes()
 
     def free_bytes(self) -> int:
-        """Bytes the pool holds but nobody uses."""
-        return self._books.free_bytes()
+        """Return the bytes of the free blocks."""
+        return self._chunks.free_bytes()
 
     def total_bytes(self) -> int:
-        """Bytes the pool has taken from the device."""
-        return self._books.total_bytes()
+        """Return the bytes that the pool has allocated on the device."""
+        return self._chunks.total_bytes()
 
     def set_limit(self, size: int | None = None, fraction: float | None = None) -> None:
-        """Limit what the pool may take from the device: in bytes, or as part of its memory.
+        """Limit the memory that the pool can allocate: in bytes, or as a fraction of the device's memory.
 
         Neither argument, or 0, removes the limit.
         """
-        self._books.limit_bytes = size_t(limit_bytes(size, fraction, self._owner.memory.capacity_bytes))
+        self._chunks.limit_bytes = size_t(limit_bytes(size, fraction, self._owner.memory.capacity_bytes))
 
     def get_limit(self) -> int:
-        """The limit in bytes, 0 for none."""
-        return self._books.limit_bytes
+        """Return the limit in bytes, 0 for none."""
+        return self._chunks.limit_bytes
 
 
 class MemoryPool:
-    """A memory pool for all devices; every method works on the current device's part.
+    """A memory pool for all devices; every method uses the pool of the current device.
 
     Parameters
     ----------
     allocator : callable, optional
-        What the pool takes its segments from; ``cudaMalloc`` by default.
+        Function that allocates the pool's segments; ``cudaMalloc`` by default.
     """
 
     def __init__(
@@ -278,7 +285,7 @@ class MemoryPool:
         self._pools: dict[VirtualDevice, SingleDeviceMemoryPool] = {}
 
     def device_pool(self, device_id: int | None = None) -> SingleDeviceMemoryPool:
-        """The part for one device (the current one by default)."""
+        """Return the pool of one device (default: the current one)."""
         machine = self._machine or _machine.current()
         device = machine.current_device if device_id is None else machine.device(device_id)
         with device.clock.lock:
@@ -291,7 +298,7 @@ class MemoryPool:
         return self.device_pool().malloc(size)
 
     def free_all_blocks(self, stream: _BaseStream | None = None) -> None:
-        """Give free blocks that are whole segments back to the device."""
+        """Return free blocks that are whole segments to the device."""
         self.device_pool().free_all_blocks(stream)
 
     def free_all_free(self) -> None:
@@ -299,7 +306,7 @@ class MemoryPool:
         self.device_pool().free_all_free()
 
     def block_map(self) -> BlockMap:
-        """The segments and blocks of the current device's part."""
+        """Return the segments and blocks of the current device's pool."""
         return self.device_pool().block_map()
 
     def n_free_blocks(self) -> int:
@@ -322,23 +329,23 @@ class MemoryPool:
 
 
 def default_memory_pool() -> MemoryPool:
-    """The pool that new arrays come from unless the allocator was changed."""
+    """Return the pool of new arrays, unless the allocator was changed."""
     machine = _machine.current()
     return machine.own(MemoryPool, machine=machine)
 
 
 def alloc(size: int) -> MemoryPointer:
-    """Allocate with the current allocator (the default memory pool's unless `set_allocator` changed it)."""
+    """Allocate with the current allocator, by default that of the default memory pool."""
     return _pointer(get_allocator()(size))
 
 
 def _pointer(pointer: Any) -> MemoryPointer:
-    """What an allocator that a program brought along has returned.
+    """Check the return value of a program's allocator.
 
     Raises
     ------
     TypeError
-        For anything but a pointer, or None.
+        Unless it is a pointer or None.
     """
     if not isinstance(pointer, MemoryPointer | None):
         raise TypeError(
@@ -349,30 +356,30 @@ def _pointer(pointer: Any) -> MemoryPointer:
 
 
 def check_room(size: int) -> None:
-    """Make sure that the device, then the host, has room for an array, before its contents are computed.
+    """Check that device and host have memory for an array, before its contents are computed.
 
     Raises
     ------
     OutOfMemoryError
-        If one of them has not.
+        If one of them does not have enough.
     """
     pool = default_memory_pool()
     free = _machine.current().current_device.memory.free_bytes
     limit = pool.get_limit()
     if size > free + pool.free_bytes() or 0 < limit < pool.used_bytes() + size:
-        alloc(size)  # refuses, but for an allocator with rules of its own
+        alloc(size)  # raises, unless the program's allocator has other rules
     check_host_memory(size)
 
 
 def get_allocator() -> Callable[[int], Any]:
-    """The allocator that new arrays use."""
+    """Return the allocator of new arrays."""
     machine = _machine.current()
-    using: Callable[[int], Any] | None = getattr(machine.thread, "allocator", None)
-    return using or machine.allocator or default_memory_pool().malloc
+    thread_allocator: Callable[[int], Any] | None = getattr(machine.thread, "allocator", None)
+    return thread_allocator or machine.allocator or default_memory_pool().malloc
 
 
 def set_allocator(allocator: Callable[[int], Any] | None = None) -> None:
-    """Let new arrays use another allocator; None means ``cudaMalloc`` without a pool."""
+    """Set the allocator of new arrays; None means ``cudaMalloc`` without a pool."""
     machine = _machine.current()
     if getattr(machine.thread, "allocator", None) is not None:
         raise ValueError("Can't change the global allocator inside `using_allocator` context manager")

@@ -1,4 +1,4 @@
-"""Numbers as CuPy's compiled functions take them."""
+"""Conversion of numbers as in CuPy's compiled functions."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from typing import Any
 
 
 def size_t(size: Any) -> int:
-    """A size in bytes as C's ``size_t``: floats lose their fraction.
+    """Return a size in bytes as C's ``size_t``; floats lose their fraction.
 
     Raises
     ------
     OverflowError
-        Below 0, and from 2**64 on.
+        For a size below 0, or of 2**64 and more.
     TypeError
-        For anything but a number.
+        If it is not a number.
     """
-    number = whole(size, " for a size in bytes")
+    number = as_integer(size, " for a size in bytes")
     if number < 0:
         raise OverflowError(f"can't convert negative value to size_t: a size of {number} bytes")
     if number >= 1 << 64:
@@ -23,16 +23,16 @@ def size_t(size: Any) -> int:
     return number
 
 
-def whole(value: Any, what: str = "") -> int:
-    """A number without its fraction.
+def as_integer(value: Any, purpose: str = "") -> int:
+    """Return a number without its fraction.
 
     Raises
     ------
     TypeError
-        For anything but a number.
+        If it is not a number.
     """
     if isinstance(value, int):
         return int(value)
     if isinstance(value, str | bytes | bytearray) or not hasattr(value, "__int__"):
-        raise TypeError(f"an integer is required{what}, not {type(value).__name__}")
+        raise TypeError(f"an integer is required{purpose}, not {type(value).__name__}")
     return int(value)

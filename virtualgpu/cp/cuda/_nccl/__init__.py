@@ -1,1 +1,2 @@
-"""What is behind ``cp.cuda.nccl``: calls of ranks, who waits for whom, and what a finished call does."""
+"""Implementation of ``cp.cuda.nccl``: calls of ranks, waiting for other ranks, and the work of matched
+calls."""

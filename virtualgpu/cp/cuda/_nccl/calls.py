@@ -1,4 +1,4 @@
-"""Calls of ranks as values: their types, operations and sentences, and NCCL's error."""
+"""Calls of ranks: their types, operations and descriptions, and NCCL's error."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CallName = RingCall | Literal["send", "recv", "commSplit", "barrier"]
 SUM, PROD, MAX, MIN, AVG = range(5)
 OPS = ("sum", "prod", "max", "min", "avg")
 BFLOAT16 = 9
-# By NCCL's numbers: name in messages, name in kernels, and NumPy's type (of bfloat16, its bits).
+# Types by NCCL's numbers: name in messages, name in kernels, and NumPy's type (for bfloat16, of its bits).
 DTYPES: tuple[tuple[str, str, type[np.generic]], ...] = (
     ("int8", "i8", np.int8),
     ("uint8", "u8", np.uint8),
@@ -30,14 +30,14 @@ DTYPES: tuple[tuple[str, str, type[np.generic]], ...] = (
 )
 REDUCING = ("allReduce", "reduce", "reduceScatter")
 ROOTED = ("reduce", "broadcast")
-_KERNELS = {
+_KERNEL_NAMES = {
     "allReduce": "AllReduce",
     "reduce": "Reduce",
     "broadcast": "Broadcast",
     "reduceScatter": "ReduceScatter",
     "allGather": "AllGather",
 }
-_STATUS = {
+_STATUS_TEXTS = {
     1: ("NCCL_ERROR_UNHANDLED_CUDA_ERROR", "unhandled cuda error (run with NCCL_DEBUG=INFO for details)"),
     2: ("NCCL_ERROR_SYSTEM_ERROR", "unhandled system error (run with NCCL_DEBUG=INFO for details)"),
     3: ("NCCL_ERROR_INTERNAL_ERROR", "internal error - please report this issue to the NCCL developers"),
@@ -55,11 +55,12 @@ REMOTE = 6
 
 
 class NcclError(_Sent, RuntimeError):
-    """Like ``cupy.cuda.nccl.NcclError``: ``status`` is NCCL's code; `why` says what to do."""
+    """NCCL's error, as ``cupy.cuda.nccl.NcclError``: ``status`` is NCCL's code, `reason` a sentence about
+    it."""
 
-    def __init__(self, status: int, why: str = "") -> None:
-        name, text = _STATUS.get(status, ("NCCL_ERROR_SUCCESS", "no error"))
-        super().__init__(f"{name}: {text}" + (f". {why}" if why else ""))
+    def __init__(self, status: int, reason: str = "") -> None:
+        name, text = _STATUS_TEXTS.get(status, ("NCCL_ERROR_SUCCESS", "no error"))
+        super().__init__(f"{name}: {text}" + (f". {reason}" if reason else ""))
         self.status = status
 
 
@@ -70,70 +71,70 @@ class Member:
     rank: int
     device: VirtualDevice
     thread: Any
-    used: bool = False  # whether that thread has called, so that it is known to act for this rank
-    ended: str = ""  # "destroyed" or "aborted"
+    has_called: bool = False  # whether a call has shown that this thread acts for the rank
+    end_state: str = ""  # "destroyed" or "aborted"
 
 
 @dataclass(eq=False, slots=True)
 class Call:
-    """What a rank asks for. ``other`` is the root, or of `send` and `recv` the peer."""
+    """A call of a rank. ``other_rank`` is the root, or the peer of `send` and `recv`."""
 
     name: CallName
     member: Member
     count: int = 0
     dtype: int = 1
     op: int | None = None
-    other: int | None = None
+    other_rank: int | None = None
     send: int = 0
     recv: int = 0
     stream: int = 0
-    given: Any = None  # of commSplit: color and key; then what came of it
-    ends: tuple[Any, Any] = ((), ())  # the arrays that the pointers meant when it was called
+    split_data: Any = None  # for commSplit: color and key, later the new clique and member
+    arrays: tuple[Any, Any] = ((), ())  # the arrays that it reads and writes
     done: bool = False
-    group: Any = None  # stands for the group that it was called in
+    group_token: Any = None  # identifies the group of the call
 
     @property
-    def kind(self) -> tuple[object, ...]:
-        """What calls of one group have in common that share a kernel."""
-        return self.name, self.dtype, self.op, self.group
+    def kernel_key(self) -> tuple[object, ...]:
+        """Properties that calls of a group have in common if they share a kernel."""
+        return self.name, self.dtype, self.op, self.group_token
 
     @property
     def rank(self) -> int:
         return self.member.rank
 
     @property
-    def what(self) -> tuple[object, ...]:
-        """What has to be the same for all ranks."""
-        return self.name, self.count, self.dtype, self.op, self.other
+    def signature(self) -> tuple[object, ...]:
+        """Properties that must be equal in the calls of all ranks."""
+        return self.name, self.count, self.dtype, self.op, self.other_rank
 
     @property
     def item_bytes(self) -> int:
         return np.dtype(DTYPES[self.dtype][2]).itemsize
 
     @property
-    def sentence(self) -> str:
-        """Such as ``allReduce(1000 x float32, sum)``."""
+    def description(self) -> str:
+        """The call in words, such as ``allReduce(1000 x float32, sum)``."""
         if self.name in ("commSplit", "barrier"):
             return self.name
-        about = [f"{self.count:,} x {DTYPES[self.dtype][0]}"]
+        details = [f"{self.count:,} x {DTYPES[self.dtype][0]}"]
         if self.op is not None:
-            about.append(OPS[self.op])
-        if self.other is not None:
-            about.append(f"{'root' if self.name in ROOTED else 'peer'} {self.other}")
-        return f"{self.name}({', '.join(about)})"
+            details.append(OPS[self.op])
+        if self.other_rank is not None:
+            details.append(f"{'root' if self.name in ROOTED else 'peer'} {self.other_rank}")
+        return f"{self.name}({', '.join(details)})"
 
     @property
     def kernel(self) -> str:
-        """What NCCL calls its kernel."""
-        if self.name not in _KERNELS:
+        """Name of NCCL's kernel."""
+        if self.name not in _KERNEL_NAMES:
             return "ncclDevKernel_SendRecv"
-        about = f"_{OPS[self.op].capitalize()}_{DTYPES[self.dtype][1]}" if self.op is not None else ""
-        return f"ncclDevKernel_{_KERNELS[self.name]}{about}_RING_LL"
+        details = f"_{OPS[self.op].capitalize()}_{DTYPES[self.dtype][1]}" if self.op is not None else ""
+        return f"ncclDevKernel_{_KERNEL_NAMES[self.name]}{details}_RING_LL"
 
 
 @dataclass(eq=False, slots=True)
 class Batch:
-    """Sends and receives that a rank starts together; those that are over are gone from it."""
+    """Sends and receives that a rank starts together, without those that have run."""
 
     calls: list[Call] = field(default_factory=list)
 
@@ -142,8 +143,8 @@ class Batch:
         return not self.calls
 
     @property
-    def sentence(self) -> str:
-        return " and ".join(call.sentence for call in self.calls)
+    def description(self) -> str:
+        return " and ".join(call.description for call in self.calls)
 
 
 Item = Call | Batch

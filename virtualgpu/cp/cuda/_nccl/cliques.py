@@ -1,14 +1,12 @@
-"""Ranks that call together: whose turn it is, who is missing, and what does not fit.
+"""Cliques of ranks: queues of their calls, matching of the calls, and errors for calls that never match.
 
-Each rank's calls wait in a queue. A collective call runs when it is at the head of every queue, sends and
-receives when their counterparts are. NCCL hangs where that never comes; here it is an error that names ranks
-and calls, and the communicators are of no use afterwards, as after ``ncclCommAbort``.
+Each rank's calls wait in a queue. A collective call runs when it is at the head of every queue; sends and
+receives run when their counterparts are at the head. NCCL hangs if that never happens. Here it is an error
+that names ranks and calls, and the communicators cannot be used afterwards, as after ``ncclCommAbort``.
 """
 
 from __future__ import annotations
 
-import linecache
-import re
 import sys
 import threading
 import time
@@ -35,52 +33,50 @@ from virtualgpu.cp.cuda._nccl.calls import (
 )
 from virtualgpu.model.machine import VirtualDevice, current
 
-# Between two looks at the others; and of looks that have to agree where one may deceive.
-_LOOK_S = 0.02
-_LOOKS = 50
-# What a line says that takes a lock or waits for an event; a thread within one call in C may be computing.
-_WAITS = re.compile(r"\bwith\b|\.(?:acquire|wait|get|join)\(")
-# Of a rank whose thread lives, times the watchdog's seconds: it may be computing.
+# Interval of the checks whether the other ranks can still call.
+_POLL_S = 0.02
+# A rank's thread may be computing, so the others wait for this multiple of the kernels' time limit.
 _PATIENCE = 3.0
 THREADS = "The ranks of virtual GPUs are threads of one process, not processes: start one for each"
 GROUPED = "In one thread the calls of several ranks go between groupStart() and groupEnd()"
 
 
 class World:
-    """What NCCL keeps of one machine: its cliques by their ids, and the one lock of all."""
+    """NCCL's state of one machine: its cliques by their ids, and one lock for all of them."""
 
     def __init__(self) -> None:
         self.changed = threading.Condition(threading.RLock())
         self.cliques: dict[bytes, Clique] = {}
-        self.groups: dict[object, bytes] = {}  # of cupyx.distributed: the id that ranks meet by
-        self.numbers = count(1)
-        self.made = count(1)  # communicators, in messages
+        self.groups: dict[object, bytes] = {}  # ids of the process groups of cupyx.distributed
+        self.id_numbers = count(1)
+        self.clique_numbers = count(1)  # numbers of communicators in messages
         self.waiting: dict[threading.Thread, Waiting] = {}
-        # Of a notebook, say: they serve others, and call nothing here.
-        self.servants = weakref.WeakSet(thread for thread in threading.enumerate() if thread.daemon)
+        # Threads such as those of a notebook, which do other work and call nothing here.
+        self.background_threads = weakref.WeakSet(thread for thread in threading.enumerate() if thread.daemon)
 
-    def others(self) -> list[threading.Thread]:
-        """The threads beside this one that may call."""
-        me = threading.current_thread()
-        servants = () if me in self.servants else self.servants
+    def other_threads(self) -> list[threading.Thread]:
+        """Return the threads other than this one that can call."""
+        this_thread = threading.current_thread()
+        background = () if this_thread in self.background_threads else self.background_threads
         return [
             thread
             for thread in threading.enumerate()
-            if thread is not me and thread not in servants and not thread.name.startswith("gpulab")
+            if thread is not this_thread and thread not in background and not thread.name.startswith("gpulab")
         ]
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """What a thread waits for: an end of waiting, in which clique, and in words."""
+    """A thread's wait: the condition that ends it, its clique, its call in words, and the missing ranks."""
 
     done: Callable[[], bool]
     clique: Clique
-    what: str
+    activity: str
+    missing: Callable[[], Sequence[int]]
 
 
 def world() -> World:
-    """That of the current machine."""
+    """Return NCCL's state of the current machine."""
     return current().own(World)
 
 
@@ -90,85 +86,85 @@ class Clique:
     Parameters
     ----------
     size
-        How many.
+        Number of ranks.
 
     Raises
     ------
     NcclError
-        Status 4 for more ranks than the machine has GPUs: they could never all come.
+        Status 4 for more ranks than the machine has GPUs.
     """
 
     def __init__(self, size: int) -> None:
-        there = len(current().devices)
-        if size > there:
+        device_count = len(current().devices)
+        if size > device_count:
             raise NcclError(
                 INVALID_ARGUMENT,
-                f"{size:,} ranks need a GPU each, but this machine has {words.count(there, 'virtual GPU')}. "
-                "This is the number of ranks, not of elements; gl.use_device(name, count=n) gives more "
-                "virtual GPUs.",
+                f"{size:,} ranks need a GPU each, but this machine has "
+                f"{words.count(device_count, 'virtual GPU')}. This is the number of ranks, not of elements; "
+                "gl.use_device(name, count=n) gives more virtual GPUs.",
             )
         self.world = world()
-        self.number = next(self.world.made)
+        self.number = next(self.world.clique_numbers)
         self.size = size
         self.members: dict[int, Member] = {}
         self.queues: list[deque[Item]] = [deque() for _ in range(size)]
-        self.broken: NcclError | None = None
+        self.error: NcclError | None = None
 
-    # Ranks come
+    # Ranks
 
-    def join(self, rank: int, size: int, device: VirtualDevice, used: bool = True) -> Member:
-        """A rank comes.
+    def join(self, rank: int, size: int, device: VirtualDevice, has_called: bool = True) -> Member:
+        """Add a rank.
 
         Raises
         ------
         NcclError
-            Status 5, if it does not fit to those that are there.
+            Status 5, if it does not fit the ranks that have joined.
         """
-        wrong = ""
+        mismatch = ""
         if size != self.size:
-            wrong = f"rank {rank} says that there are {size} ranks, another one that there are {self.size}"
+            mismatch = f"rank {rank} says that there are {size} ranks, another one that there are {self.size}"
         elif rank in self.members:
-            wrong = f"there is a rank {rank} already: each rank has a number of its own"
+            mismatch = f"there is a rank {rank} already: each rank has a number of its own"
         for member in self.members.values():
-            if member.device is device and not wrong:
-                wrong = (
+            if member.device is device and not mismatch:
+                mismatch = (
                     f"duplicate GPU: ranks {member.rank} and {rank} are both on device {device.id}. Each "
                     "rank needs a GPU of its own: cp.cuda.Device(rank).use() first"
                 )
-        if wrong:
-            raise self.fail(INVALID_USAGE, f"{wrong[0].upper()}{wrong[1:]}.")
-        member = self.members[rank] = Member(rank, device, threading.current_thread(), used)
+        if mismatch:
+            raise self.fail(INVALID_USAGE, f"{mismatch[0].upper()}{mismatch[1:]}.")
+        member = self.members[rank] = Member(rank, device, threading.current_thread(), has_called)
         self.world.changed.notify_all()
         return member
 
     @property
-    def complete(self) -> bool:
+    def is_complete(self) -> bool:
         return len(self.members) == self.size
 
     # Calls
 
-    def post(self, rank: int, items: Iterable[Item]) -> None:
-        """A rank calls."""
+    def enqueue(self, rank: int, items: Iterable[Item]) -> None:
+        """Add calls of a rank to its queue."""
         member = self.members[rank]
         member.thread = threading.current_thread()
-        member.used = True
+        member.has_called = True
         self.queues[rank].extend(items)
 
     def advance(self) -> None:
-        """Run what can run."""
-        while self.broken is None and (self._collective() or self._exchange()):
+        """Run all calls that can run."""
+        while self.error is None and (self._run_collective() or self._run_exchange()):
             self.world.changed.notify_all()
 
-    def _collective(self) -> bool:
+    def _run_collective(self) -> bool:
         heads = [queue[0] for queue in self.queues if queue]
         calls = [head for head in heads if isinstance(head, Call)]
         for call in calls[1:]:
-            if call.what != calls[0].what:
+            if call.signature != calls[0].signature:
                 raise self.fail(
                     INVALID_USAGE,
-                    f"rank {calls[0].rank} calls {calls[0].sentence}, but rank {call.rank} calls "
-                    f"{call.sentence}: all ranks make the same calls in the same order. (NCCL itself hangs, "
-                    "or mixes data up.)",
+                    f"rank {calls[0].rank} calls {calls[0].description}, but rank {call.rank} calls "
+                    f"{call.description}: all ranks make the same calls in the same order. (NCCL itself "
+                    "hangs, or mixes data up.)",
                 )
         if len(calls) < self.size:
             return False
@@ -184,40 +180,43 @@ class Clique:
         return True
 
     def _rows(self) -> list[list[Call]]:
-        """The calls at the heads, and those behind them that run in one kernel with them."""
+        """Return the calls at the heads of the queues, and the following calls that share their kernel."""
         rows: list[list[Call]] = []
         for items in zip(*self.queues, strict=False):
             row = [item for item in items if isinstance(item, Call)]
-            fits = len(row) == self.size and all(call.what == row[0].what for call in row)
-            if not fits or (rows and any(a.kind != b.kind for a, b in zip(rows[0], row, strict=True))):
+            fits = len(row) == self.size and all(call.signature == row[0].signature for call in row)
+            if not fits or (
+                rows and any(a.kernel_key != b.kernel_key for a, b in zip(rows[0], row, strict=True))
+            ):
                 break
             rows.append(row)
-            if row[0].group is None:
+            if row[0].group_token is None:
                 break
         return rows
 
-    def _exchange(self) -> bool:
-        """Match sends and receives of ranks that need no others."""
+    def _run_exchange(self) -> bool:
+        """Run sends and receives of connected ranks, and return whether any ran."""
         for rank, queue in enumerate(self.queues):
             if queue and isinstance(queue[0], Batch):
-                among = self._reached(rank)
-                if among is None:
+                batches = self._connected_batches(rank)
+                if batches is None:
                     continue
-                pairs = self._pairs(among)
+                pairs = self._matched_pairs(batches)
                 if not pairs:
-                    waits = "; ".join(
-                        f"rank {r} waits in {self.queues[r][0].sentence}" for r in sorted(among)
+                    waiting_ranks = "; ".join(
+                        f"rank {r} waits in {self.queues[r][0].description}" for r in sorted(batches)
                     )
                     raise self.fail(
                         INVALID_USAGE,
-                        f"no send has its receive: {waits}. Each send(peer) needs a recv of that peer; what "
-                        "a rank sends and receives at once goes between groupStart() and groupEnd().",
+                        f"no send has its receive: {waiting_ranks}. Each send(peer) needs a recv of that "
+                        "peer; what a rank sends and receives at once goes between groupStart() and "
+                        "groupEnd().",
                     )
-                ends = [end for pair in pairs for end in pair]
-                ranks = sorted({end.rank for end in ends})
+                calls = [call for pair in pairs for call in pair]
+                ranks = sorted({call.rank for call in calls})
                 work.exchange(pairs)
-                for end in ends:
-                    end.done = True
+                for call in calls:
+                    call.done = True
                 for r in ranks:
                     batch = self.queues[r][0]
                     assert isinstance(batch, Batch)
@@ -227,240 +226,213 @@ class Clique:
                 return True
         return False
 
-    def _reached(self, rank: int) -> dict[int, Batch] | None:
-        """The batches of all ranks that hang together with one's; None while one of them has none."""
-        found: dict[int, Batch] = {}
-        todo = [rank]
-        while todo:
-            rank = todo.pop()
-            if rank in found:
+    def _connected_batches(self, rank: int) -> dict[int, Batch] | None:
+        """Return the batches of all ranks that a rank exchanges data with, directly or indirectly.
+
+        None if one of these ranks has not called yet.
+        """
+        batches: dict[int, Batch] = {}
+        pending = [rank]
+        while pending:
+            rank = pending.pop()
+            if rank in batches:
                 continue
             if not self.queues[rank]:
                 return None
             head = self.queues[rank][0]
             if isinstance(head, Call):
-                asks = next(r for r, b in found.items() if any(c.other == rank for c in b.calls))
+                caller = next(r for r, b in batches.items() if any(c.other_rank == rank for c in b.calls))
                 raise self.fail(
                     INVALID_USAGE,
-                    f"rank {asks} calls {found[asks].sentence}, but rank {rank} calls {head.sentence}: "
-                    "neither comes to the other.",
+                    f"rank {caller} calls {batches[caller].description}, but rank {rank} calls "
+                    f"{head.description}: neither comes to the other.",
                 )
-            found[rank] = head
-            todo += [call.other for call in head.calls if call.other is not None]
-        return found
+            batches[rank] = head
+            pending += [call.other_rank for call in head.calls if call.other_rank is not None]
+        return batches
 
-    def _pairs(self, among: dict[int, Batch]) -> list[tuple[Call, Call]]:
+    def _matched_pairs(self, batches: dict[int, Batch]) -> list[tuple[Call, Call]]:
         pairs = []
-        for rank, batch in among.items():
-            open_to: dict[int, list[Call]] = {
-                peer: [c for c in other.calls if c.name == "recv" and c.other == rank]
-                for peer, other in among.items()
+        for rank, batch in batches.items():
+            receives_by_peer: dict[int, list[Call]] = {
+                peer: [c for c in peer_batch.calls if c.name == "recv" and c.other_rank == rank]
+                for peer, peer_batch in batches.items()
             }
             for call in batch.calls:
-                if call.name != "send" or call.other is None or not open_to[call.other]:
+                if call.name != "send" or call.other_rank is None or not receives_by_peer[call.other_rank]:
                     continue
-                pair = call, open_to[call.other].pop(0)
-                if (call.count, call.dtype) != (pair[1].count, pair[1].dtype):
+                receive = receives_by_peer[call.other_rank].pop(0)
+                if (call.count, call.dtype) != (receive.count, receive.dtype):
                     raise self.fail(
                         INVALID_USAGE,
-                        f"rank {rank} calls {call.sentence}, but rank {call.other} calls {pair[1].sentence}: "
-                        "what is sent and what is received have the same count and type.",
+                        f"rank {rank} calls {call.description}, but rank {call.other_rank} calls "
+                        f"{receive.description}: what is sent and what is received have the same count and "
+                        "type.",
                     )
-                pairs.append(pair)
+                pairs.append((call, receive))
         return pairs
 
     # Waiting
 
-    def fail(self, status: int, why: str) -> NcclError:
+    def fail(self, status: int, reason: str) -> NcclError:
         """Break the communicators of all ranks, and return the error."""
-        if self.broken is None:
-            self.broken = NcclError(status, f"{why[0].upper()}{why[1:]}")
+        if self.error is None:
+            self.error = NcclError(status, f"{reason[0].upper()}{reason[1:]}")
         self.world.changed.notify_all()
-        return NcclError(status, f"{why[0].upper()}{why[1:]}")
+        return NcclError(status, f"{reason[0].upper()}{reason[1:]}")
 
-    def again(self) -> NcclError:
-        """The error that broke them, for another who asks."""
-        assert self.broken is not None
-        error = NcclError(self.broken.status)
-        error.args = (f"{self.broken} This communicator is of no use any more: make new ones.",)
+    def repeated_error(self) -> NcclError:
+        """Return the error that broke the communicators, for a later caller."""
+        assert self.error is not None
+        error = NcclError(self.error.status)
+        error.args = (f"{self.error} This communicator is of no use any more: make new ones.",)
         return error
 
     def wait(
-        self, done: Callable[[], bool], what: str, missing: Callable[[], Sequence[int]], remedy: str = GROUPED
+        self,
+        done: Callable[[], bool],
+        activity: str,
+        missing: Callable[[], Sequence[int]],
+        remedy: str = GROUPED,
     ) -> None:
-        """Let the calling thread wait for other ranks; `remedy` says what to do if none can come.
+        """Let the calling thread wait for other ranks; `remedy` is the advice for the case that none can
+        call.
 
         Raises
         ------
         NcclError
-            If they do not come.
+            If they do not call, or cannot call any more.
         """
-        me = threading.current_thread()
-        since = time.monotonic()
-        alike = 0
-        still: tuple[object, float] = (), since
-        self.world.waiting[me] = Waiting(done, self, what)
+        thread = threading.current_thread()
+        start_s = time.monotonic()
+        self.world.waiting[thread] = Waiting(done, self, activity, missing)
         try:
             while not done():
-                if self.broken is not None:
-                    raise self.again()
-                now = time.monotonic()
-                ranks = missing()
-                here = self._standing(ranks)
-                if here is None or here != still[0]:
-                    still = here, now
-                status, why, sure = self._lost(ranks, now - since, now - still[1], remedy)
-                alike = alike + 1 if why else 0
-                if why and (sure or alike > _LOOKS):
-                    raise self._fail_all(status, f"{what}: {why}")
-                self.world.changed.wait(_LOOK_S)
+                if self.error is not None:
+                    raise self.repeated_error()
+                status, reason = self._failure(missing(), time.monotonic() - start_s, remedy)
+                if reason:
+                    raise self._fail_all(status, f"{activity}: {reason}")
+                self.world.changed.wait(_POLL_S)
         except KeyboardInterrupt:
-            self.fail(REMOTE, f"{what}, and was interrupted.")
+            self.fail(REMOTE, f"{activity}, and was interrupted.")
             raise
         finally:
-            del self.world.waiting[me]
+            del self.world.waiting[thread]
 
-    def _fail_all(self, status: int, why: str) -> NcclError:
+    def _fail_all(self, status: int, reason: str) -> NcclError:
         """Break this clique and those in which its missing ranks wait, and return the error."""
         for member in self.members.values():
-            other = self.world.waiting.get(member.thread)
-            if other is not None and other.clique is not self and not other.done():
-                other.clique.fail(status, why)
-        return self.fail(status, why)
+            waiting = self.world.waiting.get(member.thread)
+            if waiting is not None and waiting.clique is not self and not waiting.done():
+                waiting.clique.fail(status, reason)
+        return self.fail(status, reason)
 
-    def _standing(self, missing: Sequence[int]) -> object:
-        """Where the threads of missing ranks wait for a lock or an event; None if one may be computing."""
-        found = []
-        for rank in missing:
-            member = self.members.get(rank)
-            top = _frame(member.thread) if member is not None and member.used else None
-            if top is None or any(_ours(frame) for frame in _stack(top)):
-                return None
-            if not _WAITS.search(linecache.getline(top.f_code.co_filename, top.f_lineno)):
-                return None
-            found.append((id(top), top.f_lasti))
-        return tuple(found)
-
-    def _where(self, missing: Sequence[int]) -> str:
-        """What the threads of missing ranks do instead, as sentences; empty if that is not known."""
-        me = threading.current_thread()
-        told = []
-        for rank in missing:
-            member = self.members.get(rank)
-            if member is None or not member.used or member.thread is me:
-                continue
-            elsewhere = self.world.waiting.get(member.thread)
-            if elsewhere is not None and elsewhere.clique is not self:
-                number = elsewhere.clique.number
-                told.append(f"{elsewhere.what} of communicator {number} (this is communicator {self.number})")
-            elif (top := _frame(member.thread)) is not None:
-                frame = next((each for each in _stack(top) if not _waits_in(each)), top)
-                told.append(f"rank {rank} is at line {frame.f_lineno} of {frame.f_code.co_name}()")
-        return "".join(f" {each[0].upper()}{each[1:]}." for each in told)
-
-    def _lost(
-        self, missing: Sequence[int], waited_s: float, still_s: float, remedy: str
-    ) -> tuple[int, str, bool]:
-        """Why ranks that are missing will not come, NCCL's status for it, and whether that can be told by one
-        look; empty if they may."""
-        me = threading.current_thread()
+    def _failure(self, missing: Sequence[int], waited_s: float, remedy: str) -> tuple[int, str]:
+        """Return NCCL's status and the reason why missing ranks will not call; the reason is empty if they
+        can."""
+        this_thread = threading.current_thread()
         for rank in missing:
             member = self.members.get(rank)
             if member is None:
                 continue
-            if member.used and member.thread is not me and not _acts(member.thread):
-                why = f"rank {rank} has not called, and its thread ({member.thread.name}) has ended."
-                return REMOTE, why, not member.thread.is_alive()
-            if member.ended:
-                return REMOTE, f"rank {rank} was {member.ended} and calls no more.", True
+            if member.has_called and member.thread is not this_thread and not member.thread.is_alive():
+                return REMOTE, f"rank {rank} has not called, and its thread ({member.thread.name}) has ended."
+            if member.end_state:
+                return REMOTE, f"rank {rank} was {member.end_state} and calls no more."
         names = ", ".join(map(str, missing))
-        have = f"rank{'s' * (len(missing) > 1)} {names} {'have' if len(missing) > 1 else 'has'}"
-        stuck = {thread for thread, other in list(self.world.waiting.items()) if not other.done()}
-        crossed = any(self.members[rank].thread in stuck - {me} for rank in missing if rank in self.members)
-        if crossed:
+        have_not_called = (
+            f"ranks {names} have not called" if len(missing) > 1 else f"rank {names} has not called"
+        )
+        if self._is_deadlocked(missing):
             remedy = "All ranks make the same calls in the same order, whatever communicator they are of"
-        others = [thread for thread in self.world.others() if thread not in stuck]
-        if not any(_acts(thread) for thread in others):
-            why = f"{have} not called, and no other thread runs that could.{self._where(missing)} {remedy}."
-            return INVALID_USAGE, why, not others
-        watchdog_s = current().current_device.watchdog_s
-        if waited_s > _PATIENCE * watchdog_s or still_s > watchdog_s:
-            why = f"{have} not called within {waited_s:.0f} s.{self._where(missing)}"
-            if not crossed and still_s > watchdog_s:
-                remedy = "A rank that waits for a lock that another rank holds in this call never comes to it"
-            return REMOTE, f"{why} {remedy}.", True
-        return 0, "", False
+            reason = f"{have_not_called}, and waits for this one.{self._locations(missing)} {remedy}."
+            return INVALID_USAGE, reason
+        waiting = {thread for thread, item in list(self.world.waiting.items()) if not item.done()}
+        if not any(thread not in waiting for thread in self.world.other_threads()):
+            reason = f"{have_not_called}, and no other thread runs that could."
+            return INVALID_USAGE, f"{reason}{self._locations(missing)} {remedy}."
+        if waited_s > _PATIENCE * current().current_device.watchdog_s:
+            reason = f"{have_not_called} within {waited_s:.3g} s.{self._locations(missing)} {remedy}."
+            lock = "A rank that waits for a lock that another rank holds in this call never comes to it."
+            return REMOTE, f"{reason} {lock}"
+        return 0, ""
+
+    def _threads_of(self, ranks: Sequence[int]) -> list[threading.Thread]:
+        """Return the threads that are known to act for ranks."""
+        members = [self.members[rank] for rank in ranks if rank in self.members]
+        return [member.thread for member in members if member.has_called]
+
+    def _is_deadlocked(self, missing: Sequence[int]) -> bool:
+        """Return whether a missing rank's thread waits for the calling thread, directly or indirectly."""
+        this_thread = threading.current_thread()
+        pending = [thread for thread in self._threads_of(missing) if thread is not this_thread]
+        visited = set()
+        while pending:
+            thread = pending.pop()
+            if thread is this_thread:
+                return True
+            waiting = self.world.waiting.get(thread)
+            if thread not in visited and waiting is not None and not waiting.done():
+                visited.add(thread)
+                pending += waiting.clique._threads_of(waiting.missing())
+        return False
+
+    def _locations(self, missing: Sequence[int]) -> str:
+        """Return sentences about the present activity of missing ranks' threads, if it is known."""
+        this_thread = threading.current_thread()
+        sentences = []
+        for rank in missing:
+            member = self.members.get(rank)
+            if member is None or not member.has_called or member.thread is this_thread:
+                continue
+            waiting = self.world.waiting.get(member.thread)
+            frame = _program_frame(member.thread)
+            if waiting is not None and waiting.clique is not self:
+                number = waiting.clique.number
+                sentences.append(
+                    f"{waiting.activity} of communicator {number} (this is communicator {self.number})"
+                )
+            elif frame is not None:
+                sentences.append(f"rank {rank} is at line {frame.f_lineno} of {frame.f_code.co_name}()")
+        return "".join(f" {sentence[0].upper()}{sentence[1:]}." for sentence in sentences)
 
 
 def split(calls: Sequence[Call]) -> None:
-    """Make new cliques of ranks with one color, in the order of their keys."""
-    colors: dict[int, list[Call]] = {}
+    """Create a clique for the ranks of each color, in the order of their keys."""
+    calls_by_color: dict[int, list[Call]] = {}
     for call in calls:
-        colors.setdefault(call.given[0], []).append(call)
-    for color, group in colors.items():
-        clique = Clique(len(group))
-        for rank, call in enumerate(sorted(group, key=lambda call: (call.given[1], call.rank))):
+        calls_by_color.setdefault(call.split_data[0], []).append(call)
+    for color, color_calls in calls_by_color.items():
+        clique = Clique(len(color_calls))
+        for rank, call in enumerate(sorted(color_calls, key=lambda call: (call.split_data[1], call.rank))):
             member = None
             if color >= 0:
                 member = clique.join(rank, clique.size, call.member.device)
                 member.thread = call.member.thread
-            call.given = None if member is None else (clique, member)
+            call.split_data = None if member is None else (clique, member)
 
 
-def _frame(thread: threading.Thread) -> FrameType | None:
-    """Where a thread is; None if it has ended."""
-    return sys._current_frames().get(thread.ident or 0) if thread.is_alive() else None
-
-
-def _stack(top: FrameType) -> Iterable[FrameType]:
-    """A frame and those that called it."""
-    frame: FrameType | None = top
-    while frame is not None:
-        yield frame
+def _program_frame(thread: threading.Thread) -> FrameType | None:
+    """Return the innermost frame of a thread outside of Python's modules for threads; None if it has
+    ended."""
+    frame = sys._current_frames().get(thread.ident or 0) if thread.is_alive() else None
+    while frame is not None and frame.f_back is not None and _is_threading_code(frame):
         frame = frame.f_back
+    return frame
 
 
-def _ours(frame: FrameType) -> bool:
-    """Whether a frame runs code of the virtual GPU."""
-    return bool(frame.f_globals.get("__name__", "").startswith(f"{__name__.partition('.')[0]}."))
-
-
-def _waits_in(frame: FrameType) -> bool:
-    """Whether a frame is of Python's own modules for threads."""
+def _is_threading_code(frame: FrameType) -> bool:
+    """Return whether a frame runs code of Python's own modules for threads."""
     path = frame.f_code.co_filename.replace("\\", "/")
     return path.endswith("/threading.py") or "/concurrent/futures/" in path
-
-
-def _acts(thread: threading.Thread) -> bool:
-    """Whether a thread may still call: it lives, and waits neither for threads nor for a pool's next task.
-
-    A thread that is about to go on looks for a moment as if it still waited. One that waits for threads of
-    our own, which compile or run a kernel for it, acts.
-    """
-    top = _frame(thread)
-    if top is None:
-        return False
-    waits = False
-    for frame in _stack(top):
-        path = frame.f_code.co_filename.replace("\\", "/")
-        name = frame.f_code.co_name
-        if path.endswith("/concurrent/futures/thread.py"):
-            if name == "_worker" and frame is top:
-                return False
-        elif path.endswith("/concurrent/futures/_base.py"):
-            waits = waits or name in ("exception", "result", "wait")
-        elif path.endswith("/threading.py"):
-            waits = waits or name == "join"
-        else:
-            return not waits or _ours(frame)
-    return not waits
 
 
 # Groups of a thread
 
 
 class Group:
-    """Calls between groupStart and groupEnd of one thread."""
+    """Calls of one thread between groupStart and groupEnd."""
 
     def __init__(self) -> None:
         self.depth = 0
@@ -469,67 +441,67 @@ class Group:
 
 
 def group() -> Group:
-    """The calling thread's."""
-    kept = current().thread.__dict__
-    if "nccl_group" not in kept:
-        kept["nccl_group"] = Group()
-    found: Group = kept["nccl_group"]
-    return found
+    """Return the group of the calling thread."""
+    attributes = current().thread.__dict__
+    if "nccl_group" not in attributes:
+        attributes["nccl_group"] = Group()
+    thread_group: Group = attributes["nccl_group"]
+    return thread_group
 
 
-def give(calls: Sequence[tuple[Clique, Call]]) -> None:
-    """Post calls of one thread, together, and wait until all are over.
+def run_calls(calls: Sequence[tuple[Clique, Call]]) -> None:
+    """Enqueue calls of one thread together, and wait until all have run.
 
     Raises
     ------
     NcclError
-        If one does not fit to those of other ranks, or these do not come.
+        If a call does not fit those of other ranks, or other ranks do not call.
     """
     if not calls:
         return
     with calls[0][0].world.changed:
         cliques = list(dict.fromkeys(clique for clique, _ in calls))
         for clique in cliques:
-            if clique.broken is not None:
-                raise clique.again()
-        posted: list[tuple[Clique, Item, Call]] = []
-        together = object()
+            if clique.error is not None:
+                raise clique.repeated_error()
+        enqueued: list[tuple[Clique, Item, Call]] = []
+        group_token = object()
         for clique in cliques:
-            mine = [call for at, call in calls if at is clique]
-            for call in mine:
-                call.group = together if len(mine) > 1 else None
-            for rank in dict.fromkeys(call.rank for call in mine):
-                of_rank = [call for call in mine if call.rank == rank]
-                items: list[Item] = [call for call in of_rank if call.name not in ("send", "recv")]
-                batch = Batch([call for call in of_rank if call.name in ("send", "recv")])
+            clique_calls = [call for owner, call in calls if owner is clique]
+            for call in clique_calls:
+                call.group_token = group_token if len(clique_calls) > 1 else None
+            for rank in dict.fromkeys(call.rank for call in clique_calls):
+                rank_calls = [call for call in clique_calls if call.rank == rank]
+                items: list[Item] = [call for call in rank_calls if call.name not in ("send", "recv")]
+                batch = Batch([call for call in rank_calls if call.name in ("send", "recv")])
                 items += [batch] if batch.calls else []
-                clique.post(rank, items)
-                posted += [(clique, item, of_rank[0]) for item in items]
+                clique.enqueue(rank, items)
+                enqueued += [(clique, item, rank_calls[0]) for item in items]
         for clique in cliques:
             try:
                 clique.advance()
             except Exception as error:
-                if clique.broken is None:  # the others do not wait for what does not come
+                if clique.error is None:  # so that the other ranks do not wait for this call
                     clique.fail(UNHANDLED_CUDA, f"{calls[0][1].name} of rank {calls[0][1].rank}: {error}")
                 raise
-        for clique, item, first in posted:
-            what = f"rank {first.rank} waits in {item.sentence}"
+        for clique, item, first in enqueued:
+            activity = f"rank {first.rank} waits in {item.description}"
 
             def missing(clique: Clique = clique, item: Item = item) -> list[int]:
                 if isinstance(item, Call):
                     return [rank for rank, queue in enumerate(clique.queues) if not queue]
-                peers = {call.other for call in item.calls if call.other is not None}
+                peers = {call.other_rank for call in item.calls if call.other_rank is not None}
                 return sorted(peer for peer in peers if not clique.queues[peer]) or [
                     rank for rank, queue in enumerate(clique.queues) if not queue
                 ]
 
-            clique.wait(lambda item=item: item.done, what, missing)  # type: ignore[misc]
+            clique.wait(lambda item=item: item.done, activity, missing)  # type: ignore[misc]
 
 
-def leave(member: Member, clique: Clique, how: str) -> None:
-    """A rank ends its communicator. Takes no lock: the garbage collector may come at any time."""
-    member.ended = how
+def leave(member: Member, clique: Clique, end_state: str) -> None:
+    """End a rank's communicator, without a lock, since the garbage collector can call this at any time."""
+    member.end_state = end_state
     with suppress(KeyError):
-        if all(each.ended for each in clique.members.values()):
-            for key in [key for key, known in list(clique.world.cliques.items()) if known is clique]:
+        if all(other.end_state for other in clique.members.values()):
+            for key in [key for key, value in list(clique.world.cliques.items()) if value is clique]:
                 del clique.world.cliques[key]

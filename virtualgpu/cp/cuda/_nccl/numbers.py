@@ -1,4 +1,4 @@
-"""What the calls compute: sums in the order in which a ring adds them, in the arrays' own type."""
+"""Results of NCCL's calls: sums in the order in which a ring adds them, in the arrays' own type."""
 
 from __future__ import annotations
 
@@ -13,52 +13,62 @@ from virtualgpu.cp.cuda._nccl.calls import AVG, BFLOAT16, MAX, MIN, PROD, SUM
 from virtualgpu.model.links.rings import adding_order, chunks
 
 Array = npt.NDArray[Any]
-# Of two numbers one of which is NaN, the GPU's minimum and maximum give the other.
+# If one of two numbers is NaN, the GPU's minimum and maximum return the other one.
 _FUNCTIONS = {SUM: np.add, AVG: np.add, PROD: np.multiply, MAX: np.fmax, MIN: np.fmin}
 
 
-def reduced(parts: Sequence[Array], dtype: int, op: int) -> Array:
-    """The parts of all ranks, in the order in which they are added; `dtype` and `op` are NCCL's numbers.
+def reduce_parts(parts: Sequence[Array], dtype: int, op: int) -> Array:
+    """Return the reduction of the parts of all ranks, which are given in the order of addition.
+
+    `dtype` and `op` are NCCL's numbers.
 
     Notes
     -----
     Each sum is rounded to the arrays' type. As in NCCL, the average of floats is the sum of the parts times
-    1/n, that of integers their sum by n, cut off.
+    1/n, and the average of integers is their sum divided by n and truncated.
     """
-    n = len(parts)
-    bits = dtype == BFLOAT16
-    floats = bits or np.issubdtype(parts[0].dtype, np.floating)
+    rank_count = len(parts)
+    is_bfloat16 = dtype == BFLOAT16
+    is_floating = is_bfloat16 or np.issubdtype(parts[0].dtype, np.floating)
     with np.errstate(all="ignore"):
-        if op == AVG and floats:
-            by = np.float32(1 / n) if bits else parts[0].dtype.type(1 / n)
-            parts = [_bits(_wide(part) * by) if bits else part * by for part in parts]
+        if op == AVG and is_floating:
+            factor = np.float32(1 / rank_count) if is_bfloat16 else parts[0].dtype.type(1 / rank_count)
+            parts = [
+                _to_bfloat16(_to_float32(part) * factor) if is_bfloat16 else part * factor for part in parts
+            ]
         function = _FUNCTIONS[op]
-        if bits:
-            return fold(lambda sums, part: _bits(function(_wide(sums), _wide(part))), parts[1:], parts[0])
-        total: Array = fold(lambda sums, part: function(part, sums), parts[1:], parts[0].copy())
-        if op == AVG and not floats:
-            total = (np.sign(total) * (np.abs(total) // n)).astype(total.dtype)
-        return total
+        if is_bfloat16:
+            return fold(
+                lambda partial_sum, part: _to_bfloat16(function(_to_float32(partial_sum), _to_float32(part))),
+                parts[1:],
+                parts[0],
+            )
+        result: Array = fold(
+            lambda partial_sum, part: function(part, partial_sum), parts[1:], parts[0].copy()
+        )
+        if op == AVG and not is_floating:
+            result = (np.sign(result) * (np.abs(result) // rank_count)).astype(result.dtype)
+        return result
 
 
-def all_reduced(parts: Sequence[Array], dtype: int, op: int) -> Array:
-    """The whole of an all-reduce: chunk c is added from rank c on round the ring."""
-    n = len(parts)
-    found = np.empty_like(parts[0])
-    for chunk, (start, end) in enumerate(chunks(parts[0].size, n)):
-        order = adding_order(n, (chunk - 1) % n)
-        found[start:end] = reduced([parts[rank][start:end] for rank in order], dtype, op)
-    return found
+def all_reduce_parts(parts: Sequence[Array], dtype: int, op: int) -> Array:
+    """Return the result of an all-reduce: chunk c is added around the ring, starting from rank c."""
+    rank_count = len(parts)
+    result = np.empty_like(parts[0])
+    for chunk, (start, end) in enumerate(chunks(parts[0].size, rank_count)):
+        order = adding_order(rank_count, (chunk - 1) % rank_count)
+        result[start:end] = reduce_parts([parts[rank][start:end] for rank in order], dtype, op)
+    return result
 
 
-def _wide(bits: Array) -> Array:
-    """bfloat16 as float32, exactly."""
-    wide: Array = (bits.astype(np.uint32) << 16).view(np.float32)
-    return wide
+def _to_float32(bits: Array) -> Array:
+    """Convert bfloat16 bits to float32, exactly."""
+    values: Array = (bits.astype(np.uint32) << 16).view(np.float32)
+    return values
 
 
-def _bits(values: Array) -> Array:
-    """float32 rounded to the nearest bfloat16, ties to even; NaN stays NaN."""
-    raw = values.astype(np.float32).view(np.uint32)
-    rounded = (raw + 0x7FFF + ((raw >> 16) & 1)) >> 16
+def _to_bfloat16(values: Array) -> Array:
+    """Round float32 to the bits of the nearest bfloat16, ties to even; NaN stays NaN."""
+    bits = values.astype(np.float32).view(np.uint32)
+    rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
     return np.where(np.isnan(values), 0x7FFF, rounded).astype(np.uint16)

@@ -1,4 +1,4 @@
-"""What happens when all ranks of a call have come: the bytes move, and each device gets its kernel."""
+"""Work of calls that all ranks have made: moving the data, and a kernel on each device."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from virtualgpu.cp.cuda._nccl.calls import (
     Call,
     NcclError,
 )
-from virtualgpu.cp.cuda._nccl.numbers import Array, all_reduced, reduced
+from virtualgpu.cp.cuda._nccl.numbers import Array, all_reduce_parts, reduce_parts
 from virtualgpu.model import cost
 from virtualgpu.model.links.rings import RingCall, adding_order, moved, step_count
 from virtualgpu.model.links.together import Part, run_together
@@ -24,54 +24,57 @@ from virtualgpu.model.machine import VirtualDevice
 from virtualgpu.records.traffic.ports import Over
 
 
-def buffer(call: Call, address: int, count: int, which: str) -> Array:
-    """The elements that a pointer of a call means.
+def buffer(call: Call, address: int, count: int, parameter: str) -> Array:
+    """Return the elements that a pointer of a call points to.
 
     Raises
     ------
     NcclError
-        Status 1 for what the rank's device cannot reach, or that is too short.
+        Status 1 for memory that the rank's device cannot access, or that is too small.
     """
     device = call.member.device
     size_bytes = count * call.item_bytes
     if not size_bytes:
         return np.empty(0, DTYPES[call.dtype][2])
-    what = f"{call.name} of rank {call.rank}: {which} ({count:,} x {DTYPES[call.dtype][0]} at {address:#x})"
-    found = device.memory.nearest(address)
-    if found is None or not found.address <= address < found.end:
+    subject = (
+        f"{call.name} of rank {call.rank}: {parameter} ({count:,} x {DTYPES[call.dtype][0]} at {address:#x})"
+    )
+    allocation = device.memory.nearest(address)
+    if allocation is None or not allocation.address <= address < allocation.end:
         owner = device.machine.device_at(address)
-        why = "is in no array that lives"
+        reason = "is in no array that lives"
         if owner is not None and owner is not device:
-            why = f"is in the memory of device {owner.id}, but the rank's device is {device.id}"
-        raise NcclError(UNHANDLED_CUDA, f"{what} {why}. An illegal memory access on a GPU.")
-    if address + size_bytes > found.end:
-        rest = (found.end - address) // call.item_bytes
+            reason = f"is in the memory of device {owner.id}, but the rank's device is {device.id}"
+        raise NcclError(UNHANDLED_CUDA, f"{subject} {reason}. An illegal memory access on a GPU.")
+    if address + size_bytes > allocation.end:
+        remaining_count = (allocation.end - address) // call.item_bytes
         raise NcclError(
             UNHANDLED_CUDA,
-            f"{what} goes past the end of a {found.label}, which has {rest:,} from there on. Counts are of "
-            "elements, and what is gathered from or scattered to n ranks is n times as long.",
+            f"{subject} goes past the end of a {allocation.label}, which has {remaining_count:,} from there "
+            "on. Counts are of elements, and what is gathered from or scattered to n ranks is n times as "
+            "long.",
         )
     if address % call.item_bytes:
-        raise NcclError(UNHANDLED_CUDA, f"{what} is not aligned to its {call.item_bytes} bytes.")
+        raise NcclError(UNHANDLED_CUDA, f"{subject} is not aligned to its {call.item_bytes} bytes.")
     return device.memory.view(address, size_bytes).view(DTYPES[call.dtype][2])
 
 
 def check(call: Call, ranks: int) -> None:
-    """Note the arrays of a call, and refuse one whose pointers or stream its device does not know.
+    """Set the arrays of a call, and check that its pointers and stream belong to the rank's device.
 
     Raises
     ------
     NcclError
-        Status 1 for pointers and streams, 5 in a stream that captures a graph.
+        Status 1 for wrong pointers and streams, 5 in a stream that captures a graph.
     """
-    call.ends = _buffers(call, ranks)
+    call.arrays = _call_arrays(call, ranks)
     device = call.member.device
-    for other in device.machine.devices:
-        if other is not device and other.schedule.has(call.stream):
+    for other_device in device.machine.devices:
+        if other_device is not device and other_device.schedule.has(call.stream):
             raise NcclError(
                 UNHANDLED_CUDA,
-                f"{call.name} of rank {call.rank}: its stream belongs to device {other.id}, but the rank's "
-                f"device is {device.id}. Make the stream within `with cp.cuda.Device({device.id}):`.",
+                f"{call.name} of rank {call.rank}: its stream belongs to device {other_device.id}, but the "
+                f"rank's device is {device.id}. Make the stream within `with cp.cuda.Device({device.id}):`.",
             )
     if device.work.capturing(call.stream) is not None:
         raise NcclError(
@@ -81,133 +84,155 @@ def check(call: Call, ranks: int) -> None:
         )
 
 
-def _buffers(call: Call, ranks: int) -> tuple[Array, Array]:
-    """What a call reads and what it writes."""
-    reads = writes = call.count
+def _call_arrays(call: Call, ranks: int) -> tuple[Array, Array]:
+    """Return the arrays that a call reads and writes."""
+    read_count = write_count = call.count
     if call.name == "allGather":
-        writes *= ranks
+        write_count *= ranks
     elif call.name == "reduceScatter":
-        reads *= ranks
-    rooted = call.rank == call.other
-    if call.name == "recv" or (call.name == "broadcast" and not rooted):
-        reads = 0
-    if call.name == "send" or (call.name == "reduce" and not rooted):
-        writes = 0
-    return buffer(call, call.send, reads, "sendbuf"), buffer(call, call.recv, writes, "recvbuf")
+        read_count *= ranks
+    is_root = call.rank == call.other_rank
+    if call.name == "recv" or (call.name == "broadcast" and not is_root):
+        read_count = 0
+    if call.name == "send" or (call.name == "reduce" and not is_root):
+        write_count = 0
+    return buffer(call, call.send, read_count, "sendbuf"), buffer(call, call.recv, write_count, "recvbuf")
 
 
 def collective(rows: Sequence[Sequence[Call]]) -> None:
-    """Calls of all ranks in their order, one after the other, in one kernel of each device.
+    """Run calls of all ranks in their order, in one kernel per device.
 
-    NCCL makes one kernel, too, of the calls of a group that are of one kind.
+    NCCL also uses one kernel for the calls of a group that are of one kind.
     """
     rows = [calls for calls in rows if calls[0].count]
     if not rows:
         return
     first = rows[0][0]
-    n = len(rows[0])
-    ring = cast(RingCall, first.name)
-    sums: Counter[tuple[int, int]] = Counter()
+    rank_count = len(rows[0])
+    ring_call = cast(RingCall, first.name)
+    transferred_bytes: Counter[tuple[int, int]] = Counter()
     for calls in rows:
-        sums.update(moved(ring, n, calls[0].count, first.item_bytes, calls[0].other or 0))
+        transferred_bytes.update(
+            moved(ring_call, rank_count, calls[0].count, first.item_bytes, calls[0].other_rank or 0)
+        )
 
-    def move() -> None:
+    def move_data() -> None:
         for calls in rows:
             _move(calls)
 
     devices = {call.rank: call.member.device for call in rows[0]}
-    calls = [calls[rank] for rank in range(n) for calls in rows]
-    _run(first.kernel, calls, move, _hops(devices, sums), step_count(ring, n))
+    calls = [calls[rank] for rank in range(rank_count) for calls in rows]
+    _run(
+        first.kernel,
+        calls,
+        move_data,
+        _transfers(devices, transferred_bytes),
+        step_count(ring_call, rank_count),
+    )
 
 
 def _move(calls: Sequence[Call]) -> None:
-    """What one call gives all ranks."""
+    """Write the results of one call to the arrays of all ranks."""
     first = calls[0]
-    n = len(calls)
-    root = calls[0].other or 0
-    sent = [call.ends[0] for call in calls]
+    rank_count = len(calls)
+    root = calls[0].other_rank or 0
+    inputs = [call.arrays[0] for call in calls]
     if first.name == "broadcast":
-        results = [sent[root].copy()] * n
+        results = [inputs[root].copy()] * rank_count
     elif first.name == "allGather":
-        results = [np.concatenate(sent)] * n
+        results = [np.concatenate(inputs)] * rank_count
     else:
         assert first.op is not None
         if first.name == "reduceScatter":
-            rows = [read.reshape(n, first.count) for read in sent]
+            rows = [array.reshape(rank_count, first.count) for array in inputs]
             results = [
-                reduced([rows[rank][mine] for rank in adding_order(n, mine)], first.dtype, first.op)
-                for mine in range(n)
+                reduce_parts(
+                    [rows[rank][chunk] for rank in adding_order(rank_count, chunk)], first.dtype, first.op
+                )
+                for chunk in range(rank_count)
             ]
         elif first.name == "reduce":
-            results = [reduced([sent[rank] for rank in adding_order(n, root)], first.dtype, first.op)] * n
+            results = [
+                reduce_parts([inputs[rank] for rank in adding_order(rank_count, root)], first.dtype, first.op)
+            ] * rank_count
         else:
-            results = [all_reduced(sent, first.dtype, first.op)] * n
+            results = [all_reduce_parts(inputs, first.dtype, first.op)] * rank_count
     for call, result in zip(calls, results, strict=True):
-        if call.ends[1].size:
-            call.ends[1][...] = result
+        if call.arrays[1].size:
+            call.arrays[1][...] = result
 
 
 def exchange(pairs: Sequence[tuple[Call, Call]]) -> None:
-    """Sends with their receives, all at once."""
-    ends = [(send.ends[0], recv.ends[1]) for send, recv in pairs]
+    """Run matched sends and receives, all at once."""
+    array_pairs = [(send.arrays[0], recv.arrays[1]) for send, recv in pairs]
 
-    def move() -> None:
-        sent = [np.array(read) for read, _ in ends]
-        for values, (_, write) in zip(sent, ends, strict=True):
-            write[...] = values
+    def move_data() -> None:
+        copies = [np.array(source) for source, _ in array_pairs]
+        for values, (_, target) in zip(copies, array_pairs, strict=True):
+            target[...] = values
 
     devices = {call.rank: call.member.device for pair in pairs for call in pair}
-    sums: Counter[tuple[int, int]] = Counter()
+    transferred_bytes: Counter[tuple[int, int]] = Counter()
     for send, recv in pairs:
-        sums[send.rank, recv.rank] += send.count * send.item_bytes
+        transferred_bytes[send.rank, recv.rank] += send.count * send.item_bytes
     calls = sorted((call for pair in pairs for call in pair), key=lambda call: call.rank)
-    _run("ncclDevKernel_SendRecv", calls, move, _hops(devices, sums), 1)
+    _run("ncclDevKernel_SendRecv", calls, move_data, _transfers(devices, transferred_bytes), 1)
 
 
-def _hops(
-    devices: Mapping[int, VirtualDevice], sums: Mapping[tuple[int, int], int]
+def _transfers(
+    devices: Mapping[int, VirtualDevice], transferred_bytes: Mapping[tuple[int, int], int]
 ) -> list[tuple[int, int, int, Over]]:
-    """What passes between ranks' devices, and which way: NCCL takes NVLink where there is one, unasked."""
-    found: list[tuple[int, int, int, Over]] = []
-    for (source, target), size_bytes in sums.items():
-        ends = devices[source].id, devices[target].id
+    """Return the transfers between ranks' devices: source, target, bytes and link.
+
+    Like NCCL, they use NVLink if there is one, even if peer access is not enabled.
+    """
+    transfers: list[tuple[int, int, int, Over]] = []
+    for (source, target), size_bytes in transferred_bytes.items():
+        device_ids = devices[source].id, devices[target].id
         if source != target:
-            near = devices[source].machine.links.can_access(*ends)
-            found.append((*ends, size_bytes, "NVLink" if near else "PCIe"))
-    return found
+            has_nvlink = devices[source].machine.links.can_access(*device_ids)
+            transfers.append((*device_ids, size_bytes, "NVLink" if has_nvlink else "PCIe"))
+    return transfers
 
 
 def _run(
     name: str,
     calls: Sequence[Call],
-    move: Callable[[], object],
-    hops: list[tuple[int, int, int, Over]],
+    move_data: Callable[[], object],
+    transfers: list[tuple[int, int, int, Over]],
     steps: int,
 ) -> None:
-    """One kernel a device; `calls` has those of each rank one behind the other."""
+    """Run one kernel per device; `calls` contains the calls of one rank after those of another."""
     machine = calls[0].member.device.machine
     infos = [device.info for device in machine.devices]
-    if hops:
-        out: Counter[tuple[int, Over]] = Counter()
-        into: Counter[tuple[int, Over]] = Counter()
-        for source, target, size_bytes, over in hops:
-            out[source, over] += size_bytes
-            into[target, over] += size_bytes
-        # Several hops of one port share it.
-        busiest = [
-            (infos[source], infos[target], max(out[source, over], into[target, over]), over == "NVLink")
-            for source, target, _, over in hops
+    if transfers:
+        sent_bytes: Counter[tuple[int, Over]] = Counter()
+        received_bytes: Counter[tuple[int, Over]] = Counter()
+        for source, target, size_bytes, link in transfers:
+            sent_bytes[source, link] += size_bytes
+            received_bytes[target, link] += size_bytes
+        # Transfers of one port share its bandwidth.
+        transfer_costs = [
+            (
+                infos[source],
+                infos[target],
+                max(sent_bytes[source, link], received_bytes[target, link]),
+                link == "NVLink",
+            )
+            for source, target, _, link in transfers
         ]
-        duration_ns = cost.collective_ns(busiest, steps)
+        duration_ns = cost.collective_ns(transfer_costs, steps)
     else:
-        moved_bytes = sum(call.ends[0].nbytes for call in calls)
+        moved_bytes = sum(call.arrays[0].nbytes for call in calls)
         duration_ns = cost.copy_ns(calls[0].member.device.info, "DtoD", moved_bytes)
     parts = []
-    also = []
-    for _, group in groupby(calls, key=lambda call: call.rank):
-        mine = list(group)
-        reads, writes = ([call.ends[side] for call in mine if call.ends[side].size] for side in (0, 1))
-        streams = list(dict.fromkeys(call.stream for call in mine))
-        parts.append(Part(mine[0].member.device, streams[0], reads, writes))
-        also += [Part(mine[0].member.device, stream) for stream in streams[1:]]
-    run_together(name, parts, move, duration_ns, hops, also)
+    other_streams = []
+    for _, group_calls in groupby(calls, key=lambda call: call.rank):
+        rank_calls = list(group_calls)
+        reads, writes = (
+            [call.arrays[side] for call in rank_calls if call.arrays[side].size] for side in (0, 1)
+        )
+        streams = list(dict.fromkeys(call.stream for call in rank_calls))
+        parts.append(Part(rank_calls[0].member.device, streams[0], reads, writes))
+        other_streams += [Part(rank_calls[0].member.device, stream) for stream in streams[1:]]
+    run_together(name, parts, move_data, duration_ns, transfers, other_streams)

@@ -118,9 +118,9 @@ class CUDAarray:
         copy(
             lambda: np.copyto(into, out_of),
             into.nbytes,
-            to=self.device if inward else owner,
+            target=self.device if inward else owner,
             source=owner if inward else self.device,
             host=other if owner is None else None,
             stream=stream,
-            ends=(into, out_of),
+            arrays=(into, out_of),
         )
