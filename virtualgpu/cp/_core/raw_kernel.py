@@ -216,7 +216,7 @@ class RawKernel:
     def _function_on(self, device: VirtualDevice) -> Function:
         if device not in self._functions:
             module = self._module(device)
-            self._functions[device] = Module.of(module, device).get_function(self.name)
+            self._functions[device] = Module.from_compiled(module, device).get_function(self.name)
         return self._functions[device]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -322,7 +322,7 @@ class RawModule:
             ``CUDA_ERROR_NOT_FOUND``, if there is no such variable.
         """
         device = _machine.current().current_device
-        address, size = Module.of(self._module(), device).variable(name)
+        address, size = Module.from_compiled(self._module(), device).variable(name)
         return MemoryPointer(UnownedMemory(address, size, self, device.id), 0)
 
     def _module(self) -> CompiledModule:

@@ -1,7 +1,7 @@
 """``cp.cuda`` of the virtual GPU.
 
-`is_available` is True: the virtual GPU answers for a CUDA device, so the same cells run everywhere.
-What tells it apart is ``gl.device()`` and the first sentence a notebook prints.
+`is_available` is True: the virtual GPU stands in for a CUDA device, so the same cells run everywhere.
+``gl.device()`` and the first output of a notebook tell it apart from a real one.
 """
 
 from __future__ import annotations
@@ -99,18 +99,18 @@ __all__ = [
 
 
 def is_available() -> bool:
-    """Whether kernels can run: always True on the virtual GPU."""
+    """Return whether kernels can run: always True on the virtual GPU."""
     return True
 
 
 def get_local_runtime_version() -> int:
-    """CUDA version that the virtual GPU follows."""
+    """Return the CUDA version that the virtual GPU follows."""
     return runtime.runtimeGetVersion()
 
 
 @contextmanager
 def profile() -> Iterator[None]:
-    """Region for an external profiler; none watches a virtual GPU."""
+    """Mark a region for an external profiler, which does not exist for a virtual GPU."""
     yield
 
 
@@ -126,22 +126,22 @@ _REMEDIES = {
     "cufft": "use cp.fft",
     "curand": "use cp.random, or curand_kernel.h in a kernel of your own",
 }
-_explain = module_getattr("cp.cuda", globals(), _REMEDIES)
+_raise_missing = module_getattr("cp.cuda", globals(), _REMEDIES)
 
 
-# What needs the compiler, or is seldom used, loads when it is first asked for.
-_COMPILED = ("compiler", "driver", "function", "nccl", "nvrtc")
+# Modules that need the compiler or are seldom used; they are loaded at their first use.
+_LAZY_MODULES = ("compiler", "driver", "function", "nccl", "nvrtc")
 
 
 def __getattr__(name: str) -> Any:
-    if name in _COMPILED:
+    if name in _LAZY_MODULES:
         return importlib.import_module(f"virtualgpu.cp.cuda.{name}")
     if name in ("Function", "Module"):
         return getattr(importlib.import_module("virtualgpu.cp.cuda.function"), name)
     if name in ("CUDARuntimeError", "CUDADriverError"):
         return {"CUDARuntimeError": CUDARuntimeError, "CUDADriverError": CUDADriverError}[name]
-    return _explain(name)
+    return _raise_missing(name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, *_COMPILED, "Function", "Module", "CUDARuntimeError", "CUDADriverError"})
+    return sorted({*__all__, *_LAZY_MODULES, "Function", "Module", "CUDARuntimeError", "CUDADriverError"})

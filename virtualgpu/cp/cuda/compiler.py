@@ -1,4 +1,4 @@
-"""``cp.cuda.compiler``: sources to PTX, for programs that load modules themselves."""
+"""``cp.cuda.compiler``: compilation of sources to PTX, for programs that load modules themselves."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def compile_using_nvrtc(
     name_expressions: Sequence[str] | None = None,
     log_stream: Any = None,
 ) -> tuple[bytes, dict[str, str]]:
-    """Compile to PTX, and say what name expressions have become.
+    """Compile to PTX, and return it with the mangled names of name expressions.
 
     Parameters
     ----------
     source, options, filename
-        CUDA C++, NVRTC's options and the name that its log uses.
+        CUDA C++, NVRTC's options and the file name in its log.
     arch
         Compute capability without a dot, such as ``"90"``; the current device's by default.
     name_expressions
@@ -38,7 +38,7 @@ def compile_using_nvrtc(
     Raises
     ------
     CompileException
-        With NVRTC's log.
+        If the source does not compile; the error contains NVRTC's log.
     """
     arch = arch or Device().compute_capability
     program = nvrtc.createProgram(source, filename, (), ())

@@ -1,4 +1,4 @@
-"""Devices by number, as ``cp.cuda.Device`` shows them."""
+"""Devices by their numbers, as ``cp.cuda.Device``."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Device:
 
     @classmethod
     def from_pci_bus_id(cls, pci_bus_id: str) -> Device:
-        """The device with a PCI address, such as ``"0000:01:00.0"``."""
+        """Return the device with a PCI address, such as ``"0000:01:00.0"``."""
         return cls(runtime.deviceGetByPCIBusId(pci_bus_id))
 
     def __int__(self) -> int:
@@ -75,7 +75,7 @@ class Device:
     def __exit__(self, *_: object) -> None:
         machine = _machine.current()
         stack = machine.thread.__dict__.get("device_stack")
-        if stack:  # empty if the machine was exchanged within the block
+        if stack:  # empty if the machine was replaced within the block
             machine.current_device_id = stack.pop()
 
     def use(self) -> Device:
@@ -84,7 +84,7 @@ class Device:
         return self
 
     def synchronize(self) -> None:
-        """Let the host wait for everything on the device."""
+        """Wait on the host for all work of the device."""
         declare_synchronize()
         refuse_in_host_function()
         _machine.current().device(self.id).work.synchronize()
@@ -104,26 +104,26 @@ class Device:
 
     @property
     def attributes(self) -> dict[str, int]:
-        """The modelled device attributes by CUDA's names, without ``cudaDevAttr``."""
+        """Modelled device attributes by CUDA's names, without ``cudaDevAttr``."""
         info = _machine.current().device(self.id).info
-        return {known.name: known.of(info) for known in ATTRIBUTES}
+        return {attribute.name: attribute.of(info) for attribute in ATTRIBUTES}
 
     @property
     def pci_bus_id(self) -> str:
-        """The device's PCI address, such as ``"0000:01:00.0"``; see `from_pci_bus_id`."""
+        """PCI address of the device, such as ``"0000:01:00.0"``; see `from_pci_bus_id`."""
         return runtime.deviceGetPCIBusId(self.id)
 
 
 def get_device_id() -> int:
-    """Number of the current device."""
+    """Return the number of the current device."""
     return runtime.getDevice()
 
 
 def from_pointer(ptr: int) -> Device:
-    """The device in whose memory an address lies."""
+    """Return the device whose memory contains an address."""
     return Device(runtime.pointerGetAttributes(ptr).device)
 
 
 def get_compute_capability() -> str:
-    """Compute capability of the current device, without the dot."""
+    """Return the compute capability of the current device, without the dot."""
     return Device().compute_capability

@@ -1,10 +1,10 @@
-"""``cp.cuda.driver``: the CUDA driver's functions of loaded code, under CuPy's names."""
+"""``cp.cuda.driver``: the CUDA driver's functions about loaded code, under CuPy's names."""
 
 from __future__ import annotations
 
 from virtualgpu.cp._missing_names import module_getattr
 from virtualgpu.cp.cuda._runtime.devices import VIRTUAL_CUDA_VERSION
-from virtualgpu.cp.cuda.function import Function, Module, loaded
+from virtualgpu.cp.cuda.function import Function, Module, loaded_object
 from virtualgpu.cuda_errors import CUDADriverError
 from virtualgpu.launch.compiled import fit
 
@@ -34,27 +34,27 @@ _WARP_THREADS = 32
 
 
 def get_build_version() -> int:
-    """CUDA version that the virtual GPU follows, as 1000 x major + 10 x minor."""
+    """Return the CUDA version that the virtual GPU follows, as 1000 x major + 10 x minor."""
     return VIRTUAL_CUDA_VERSION
 
 
 def moduleGetFunction(module: int, funcname: str) -> int:  # noqa: N802
-    """Handle of a kernel; it lives as long as the module."""
-    owner: Module = loaded(module, Module, "module")
+    """Return the handle of a kernel, which exists as long as the module."""
+    owner: Module = loaded_object(module, Module, "module")
     function = owner.get_function(funcname)
     owner.__dict__.setdefault("functions", []).append(function)
     return function.ptr
 
 
 def moduleGetGlobal(module: int, varname: str) -> int:  # noqa: N802
-    """Address of a ``__device__`` or ``__constant__`` variable of a module."""
-    owner: Module = loaded(module, Module, "module")
+    """Return the address of a ``__device__`` or ``__constant__`` variable of a module."""
+    owner: Module = loaded_object(module, Module, "module")
     return owner.get_global_var(varname)
 
 
 def funcGetAttribute(attribute: int, f: int) -> int:  # noqa: N802
-    """One attribute of a kernel, such as ``CU_FUNC_ATTRIBUTE_NUM_REGS``."""
-    function: Function = loaded(f, Function, "function")
+    """Return one attribute of a kernel, such as ``CU_FUNC_ATTRIBUTE_NUM_REGS``."""
+    function: Function = loaded_object(f, Function, "function")
     stats = function.stats
     values = {
         CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK: stats.max_threads_per_block,
@@ -74,8 +74,8 @@ def funcGetAttribute(attribute: int, f: int) -> int:  # noqa: N802
 
 
 def funcSetAttribute(f: int, attribute: int, value: int) -> None:  # noqa: N802
-    """Set the most dynamic shared memory of a kernel; the carveout is accepted and changes nothing."""
-    function: Function = loaded(f, Function, "function")
+    """Set the maximum dynamic shared memory of a kernel; the carveout is accepted without effect."""
+    function: Function = loaded_object(f, Function, "function")
     if attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
         function.max_dynamic_shared_bytes = value
     elif attribute != CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT or not -1 <= value <= 100:
@@ -87,8 +87,8 @@ def occupancyMaxActiveBlocksPerMultiprocessor(  # noqa: N802
     blockSize: int,  # noqa: N803
     dynamicSMemSize: int,  # noqa: N803
 ) -> int:
-    """Blocks of a kernel that fit on an SM at once: 0 if not even one does."""
-    function: Function = loaded(func, Function, "function")
+    """Return the number of blocks of a kernel that fit on an SM at once."""
+    function: Function = loaded_object(func, Function, "function")
     stats = function.stats
     if blockSize < 1:
         raise _invalid(f"a block of {blockSize} threads; it has at least one.")
@@ -108,30 +108,30 @@ def occupancyMaxPotentialBlockSize(  # noqa: N802
     dynamicSMemSize: int,  # noqa: N803
     blockSizeLimit: int,  # noqa: N803
 ) -> tuple[int, int]:
-    """Blocks that fill the device, and the largest of the block sizes with the most threads on an SM."""
-    function: Function = loaded(func, Function, "function")
-    most = function.stats.max_threads_per_block
-    most = min(most, blockSizeLimit) if blockSizeLimit else most
-    sizes = {most, *range(_WARP_THREADS, most + 1, _WARP_THREADS)}
-    found = [(occupancyMaxActiveBlocksPerMultiprocessor(func, n, dynamicSMemSize) * n, n) for n in sizes]
-    threads, size = max(found)
+    """Return the number of blocks that fill the device, and the block size with the most threads per SM."""
+    function: Function = loaded_object(func, Function, "function")
+    max_block_size = function.stats.max_threads_per_block
+    max_block_size = min(max_block_size, blockSizeLimit) if blockSizeLimit else max_block_size
+    sizes = {max_block_size, *range(_WARP_THREADS, max_block_size + 1, _WARP_THREADS)}
+    candidates = [(occupancyMaxActiveBlocksPerMultiprocessor(func, n, dynamicSMemSize) * n, n) for n in sizes]
+    threads, size = max(candidates)
     return threads // size * function.module.device.info.sm_count, size
 
 
-def _invalid(why: str) -> CUDADriverError:
-    return CUDADriverError(1, "CUDA_ERROR_INVALID_VALUE", f"invalid argument: {why}")
+def _invalid(reason: str) -> CUDADriverError:
+    return CUDADriverError(1, "CUDA_ERROR_INVALID_VALUE", f"invalid argument: {reason}")
 
 
-_KERNELS = "use cp.RawKernel or cp.cuda.function.Function, which take the arguments as they are"
-_MODULES = "use cp.cuda.function.Module, whose load takes PTX"
+_LAUNCH_REMEDY = "use cp.RawKernel or cp.cuda.function.Function, which take the arguments as they are"
+_LOAD_REMEDY = "use cp.cuda.function.Module, whose load takes PTX"
 __getattr__ = module_getattr(
     "cp.cuda.driver",
     globals(),
     {
-        "launchKernel": _KERNELS,
-        "launchCooperativeKernel": _KERNELS,
-        "moduleLoad": _MODULES,
-        "moduleLoadData": _MODULES,
-        "linkCreate": _MODULES,
+        "launchKernel": _LAUNCH_REMEDY,
+        "launchCooperativeKernel": _LAUNCH_REMEDY,
+        "moduleLoad": _LOAD_REMEDY,
+        "moduleLoadData": _LOAD_REMEDY,
+        "linkCreate": _LOAD_REMEDY,
     },
 )

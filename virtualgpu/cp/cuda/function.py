@@ -1,4 +1,4 @@
-"""``cp.cuda.function``: modules loaded on a device, and kernels in them, as the driver knows them."""
+"""``cp.cuda.function``: modules loaded on a device, and their kernels."""
 
 from __future__ import annotations
 
@@ -24,32 +24,34 @@ from virtualgpu.records.device import images
 
 __all__ = ["Function", "Module"]
 
-# The PTX ISA of the CUDA release that the virtual GPU follows, where there is no compiler to go by.
-_OLDEST_DRIVERS_ISA = (9, 0)
+# The PTX ISA of the CUDA release that the virtual GPU follows, used if there is no compiler.
+_MINIMUM_ISA = (9, 0)
 
 
 class LoadedCode(WeakValueDictionary[int, Any]):
-    """Modules and functions of one machine by their handles, while somebody holds them."""
+    """Weak references to the modules and functions of one machine, by their handles."""
 
 
-def loaded(handle: int, kind: type, what: str) -> Any:
-    """The module or function with a handle.
+def loaded_object(handle: int, expected_class: type, type_name: str) -> Any:
+    """Return the loaded module or function with a handle.
 
     Raises
     ------
     CUDADriverError
         Status 400, ``CUDA_ERROR_INVALID_HANDLE``.
     """
-    found = _machine.current().own(LoadedCode).get(handle)
-    if not isinstance(found, kind):
+    code = _machine.current().own(LoadedCode).get(handle)
+    if not isinstance(code, expected_class):
         raise CUDADriverError(
-            400, "CUDA_ERROR_INVALID_HANDLE", f"invalid resource handle: {handle:#x} is no {what} that lives."
+            400,
+            "CUDA_ERROR_INVALID_HANDLE",
+            f"invalid resource handle: {handle:#x} is no {type_name} that lives.",
         )
-    return found
+    return code
 
 
 class Module:
-    """Code on a device: kernels and ``__device__`` variables. ``ptr`` is its handle once it is loaded."""
+    """Code loaded on a device: kernels and ``__device__`` variables. ``ptr`` is its handle."""
 
     def __init__(self) -> None:
         self.ptr = 0
@@ -58,11 +60,11 @@ class Module:
         self._device: weakref.ref[VirtualDevice] | None = None
 
     @classmethod
-    def of(cls, compiled: CompiledModule, device: VirtualDevice) -> Module:
-        """A compiled source as a module of a device."""
+    def from_compiled(cls, compiled: CompiledModule, device: VirtualDevice) -> Module:
+        """Return compiled code as a module of a device."""
         module = cls()
         module._compiled = compiled
-        # The device keeps its machine, and with it the memory of all arrays.
+        # A weak reference, since the device keeps its machine and thereby the memory of all arrays alive.
         module._device = weakref.ref(device)
         module.ptr = id(module)
         device.machine.own(LoadedCode)[module.ptr] = module
@@ -70,7 +72,7 @@ class Module:
 
     @property
     def compiled(self) -> CompiledModule:
-        """The code; an empty module has none."""
+        """The compiled code; an empty module raises an error."""
         if self._compiled is None:
             raise CUDADriverError(
                 400, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle: load(ptx) comes first."
@@ -79,7 +81,7 @@ class Module:
 
     @property
     def device(self) -> VirtualDevice:
-        """Where it was loaded."""
+        """The device that the module is loaded on."""
         device = self._device() if self._device else None
         if device is None:
             raise CUDADriverError(
@@ -88,55 +90,62 @@ class Module:
         return device
 
     def load(self, cubin: bytes) -> None:
-        """Load PTX text, or a fat binary that holds some (as bytes), on the current device.
+        """Load PTX text, or a fat binary with PTX (as bytes), on the current device.
 
         Raises
         ------
         CUDADriverError
-            ``CUDA_ERROR_INVALID_PTX`` (218), also for PTX that is not for this device;
-            ``CUDA_ERROR_UNSUPPORTED_PTX_VERSION`` (222) for a newer one than the compiler writes;
-            ``CUDA_ERROR_NO_BINARY_FOR_GPU`` (209) for machine code, or a file, with nothing for this device;
-            ``CUDA_ERROR_INVALID_IMAGE`` (200) for a damaged file.
+            ``CUDA_ERROR_INVALID_PTX`` (218), also for PTX of another device;
+            ``CUDA_ERROR_UNSUPPORTED_PTX_VERSION`` (222) for a newer version than the compiler's;
+            ``CUDA_ERROR_NO_BINARY_FOR_GPU`` (209) for machine code, or a file, with nothing for this
+            device; ``CUDA_ERROR_INVALID_IMAGE`` (200) for a damaged file.
         NotSupportedError
-            For machine code that a real device would take.
+            For machine code that a real device would accept.
         """
         device = _machine.current().current_device
         major, minor = device.info.compute_capability
-        held = images.parts(cubin)
-        if not held and cubin.startswith((images.ELF, images.FAT)):
+        images_in_file = images.parts(cubin)
+        if not images_in_file and cubin.startswith((images.ELF, images.FAT)):
             raise CUDADriverError(
                 200,
                 "CUDA_ERROR_INVALID_IMAGE",
                 f"device kernel image is invalid: these {len(cubin):,} bytes begin like a cubin or a fat "
                 "binary, but no part of it is complete. Copy or build the file again.",
             )
-        taken = images.chosen(held, (major, minor))
-        if held and taken is None and held[0].kind == "PTX" and held[0].data is cubin:
-            # Alone it is compiled, and that fails; within a file nothing is found (as an H200 answers).
-            part = held[0]
+        image = images.chosen(images_in_file, (major, minor))
+        if (
+            images_in_file
+            and image is None
+            and images_in_file[0].kind == "PTX"
+            and images_in_file[0].data is cubin
+        ):
+            # PTX alone is compiled, which fails; in a file it is skipped (tested on an H200).
+            first_image = images_in_file[0]
             raise CUDADriverError(
                 218,
                 "CUDA_ERROR_INVALID_PTX",
-                f"a PTX JIT compilation failed: it is for sm_{part.number}{part.suffix}, and the "
-                f"{device.info.name} is sm_{major}{minor}.",
+                f"a PTX JIT compilation failed: it is for sm_{first_image.number}{first_image.suffix}, and "
+                f"the {device.info.name} is sm_{major}{minor}.",
             )
-        if held and taken is None:
-            targets = " and ".join(f"{part.kind} for sm_{part.number}{part.suffix}" for part in held)
+        if images_in_file and image is None:
+            targets = " and ".join(
+                f"{item.kind} for sm_{item.number}{item.suffix}" for item in images_in_file
+            )
             raise CUDADriverError(
                 209,
                 "CUDA_ERROR_NO_BINARY_FOR_GPU",
                 f"no kernel image is available for execution on the device: there is {targets}, and the "
                 f"{device.info.name} is sm_{major}{minor}.",
             )
-        if cubin.startswith(images.ELF) or (taken is not None and taken.kind == "cubin"):
+        if cubin.startswith(images.ELF) or (image is not None and image.kind == "cubin"):
             raise NotSupportedError(
                 "A real device would take this machine code; the virtual GPU runs none: load PTX instead."
             )
-        if taken is not None and not taken.data:
+        if image is not None and not image.data:
             raise NotSupportedError(
                 "This PTX is compressed, which the virtual GPU does not read: nvcc --no-compress leaves it."
             )
-        text = (taken.data if taken else cubin).rstrip(b"\0").decode(errors="replace")
+        text = (image.data if image else cubin).rstrip(b"\0").decode(errors="replace")
         try:
             module = parsed(text)
         except PtxError as error:
@@ -154,24 +163,24 @@ class Module:
                 f"this driver takes up to {newest}.",
             )
         compiled = loose_module(text, module)
-        other = Module.of(compiled, device)
-        self._compiled, self._device, self.ptr = other._compiled, other._device, id(self)
+        loaded = Module.from_compiled(compiled, device)
+        self._compiled, self._device, self.ptr = loaded._compiled, loaded._device, id(self)
         device.machine.own(LoadedCode)[self.ptr] = self
 
     def load_file(self, filename: str) -> None:
-        """Load PTX from a file; `load`'s errors, and ``CUDA_ERROR_FILE_NOT_FOUND`` (301)."""
+        """Load PTX from a file; raises the errors of `load`, and ``CUDA_ERROR_FILE_NOT_FOUND`` (301)."""
         from pathlib import Path
 
         try:
-            held = Path(filename).read_bytes()
+            contents = Path(filename).read_bytes()
         except FileNotFoundError as error:
             raise CUDADriverError(
                 301, "CUDA_ERROR_FILE_NOT_FOUND", f"file not found: {filename}; is the path right?"
             ) from error
-        self.load(held)
+        self.load(contents)
 
     def get_global_var(self, name: str) -> int:
-        """Address of a ``__device__`` or ``__constant__`` variable.
+        """Return the address of a ``__device__`` or ``__constant__`` variable.
 
         Raises
         ------
@@ -181,7 +190,7 @@ class Module:
         return self.variable(name)[0]
 
     def variable(self, name: str) -> tuple[int, int]:
-        """Address and size in bytes of a variable; see `get_global_var`."""
+        """Return the address and size in bytes of a variable; see `get_global_var`."""
         device = self.device
         compiled = self.compiled
         try:
@@ -197,7 +206,7 @@ class Module:
             ) from None
 
     def get_function(self, name: str) -> Function:
-        """A kernel by its (mangled) name."""
+        """Return a kernel by its (mangled) name."""
         return Function(self, name)
 
 
@@ -209,12 +218,12 @@ class Function:
     module
         The module.
     funcname
-        The kernel's name in it.
+        The kernel's name in the module.
 
     Raises
     ------
     CUDADriverError
-        ``CUDA_ERROR_NOT_FOUND``, naming the kernels there are.
+        ``CUDA_ERROR_NOT_FOUND``, with the names of the module's kernels.
     """
 
     def __init__(self, module: Module, funcname: str) -> None:
@@ -222,35 +231,37 @@ class Function:
         self.name = module.compiled.symbol(funcname)
         self.ptr = id(self)
         module.device.machine.own(LoadedCode)[self.ptr] = self
-        static = module.compiled.resources[self.name].static_shared_bytes
-        self._max_dynamic_shared_bytes = max(module.device.info.shared_per_block_bytes - static, 0)
+        static_shared_bytes = module.compiled.resources[self.name].static_shared_bytes
+        self._max_dynamic_shared_bytes = max(
+            module.device.info.shared_per_block_bytes - static_shared_bytes, 0
+        )
 
     @property
     def stats(self) -> KernelStats:
-        """What the compiler decided."""
+        """Resources of the compiled kernel."""
         return self.module.compiled.stats(self.name, self.module.device.info)
 
     @property
     def max_dynamic_shared_bytes(self) -> int:
-        """Dynamic shared memory a launch may ask for.
+        """Maximum dynamic shared memory of a launch in bytes.
 
         Raises
         ------
         CUDADriverError
-            ``CUDA_ERROR_INVALID_VALUE``, on setting more than the device has.
+            ``CUDA_ERROR_INVALID_VALUE``, when set to more than the device has.
         """
         return self._max_dynamic_shared_bytes
 
     @max_dynamic_shared_bytes.setter
     def max_dynamic_shared_bytes(self, size_bytes: int) -> None:
         info = self.module.device.info
-        most = info.shared_per_block_optin_bytes - self.stats.static_shared_bytes
-        if not 0 <= size_bytes <= most:
+        limit_bytes = info.shared_per_block_optin_bytes - self.stats.static_shared_bytes
+        if not 0 <= size_bytes <= limit_bytes:
             raise CUDADriverError(
                 1,
                 "CUDA_ERROR_INVALID_VALUE",
                 f"invalid argument: {size_bytes:,} bytes of dynamic shared memory, but the "
-                f"{info.name} has at most {most:,} per block for this kernel.",
+                f"{info.name} has at most {limit_bytes:,} per block for this kernel.",
             )
         self._max_dynamic_shared_bytes = int(size_bytes)
 
@@ -268,7 +279,7 @@ class Function:
         self.submit(launch, stream, enable_cooperative_groups)
 
     def submit(self, launch: Launch, stream: Any, cooperative: bool) -> None:
-        """What a call of this or of its `RawKernel` does once the launch is read."""
+        """Launch a kernel whose launch arguments have been read."""
         device = self.module.device
         stream = get_current_stream(device.id) if stream is None else stream
         _check_stream(stream, device)
@@ -286,7 +297,7 @@ class Function:
         stream: Any = None,
         enable_cooperative_groups: bool = False,
     ) -> None:
-        """Launch one thread an element, in blocks of `block_max_size`."""
+        """Launch one thread per element, in blocks of `block_max_size`."""
         grid = (-(-size // block_max_size),)
         block = (min(block_max_size, size),)
         launch = Launch.as_cupy(self, grid, block, args, shared_mem)
@@ -294,11 +305,11 @@ class Function:
 
 
 def _newest_isa() -> tuple[int, ...]:
-    """The virtual driver is as new as the compiler; CUDA 13.x has PTX ISA 9.x."""
+    """Return the newest PTX ISA of the driver, which is as new as the compiler; CUDA 13.x has 9.x."""
     if not _nvrtc.available():
-        return _OLDEST_DRIVERS_ISA
+        return _MINIMUM_ISA
     major, minor = _nvrtc.version()
-    return max(_OLDEST_DRIVERS_ISA, (major - 4, minor))
+    return max(_MINIMUM_ISA, (major - 4, minor))
 
 
 def _check_stream(stream: Any, device: VirtualDevice) -> None:

@@ -14,7 +14,7 @@ from virtualgpu.records import Dim3, GraphNode, GraphRecord, Provenance
 _VERBOSE = 1 << 0
 _KERNEL_PARAMETERS = 1 << 2
 _FIRST_HANDLE = 0x6000_0000
-# How CUDA draws the nodes.
+# Shapes of the nodes in CUDA's drawings.
 _SHAPES = {
     "MEMCPY": 'style="solid" shape="trapezium"',
     "MEMCPY2": 'style="solid" shape="trapezium"',
@@ -26,13 +26,13 @@ _SHAPES = {
 class Graph:
     """A graph of kernels, copies, memory sets and host functions, made by `Stream.end_capture`.
 
-    A launch runs every node anew, on the addresses of the capture. As on a GPU, the program has to keep the
-    arrays alive that have these addresses: the graph does not.
+    A launch runs every node again, with the addresses of the capture. As on a GPU, the program must keep
+    the arrays at these addresses alive; the graph does not.
 
     Attributes
     ----------
     graph, graphExec : int
-        Numbers that stand for CUDA's handles.
+        Numbers in place of CUDA's handles.
     """
 
     graph: int
@@ -44,7 +44,7 @@ class Graph:
         )
 
     @classmethod
-    def _of(cls, nodes: Sequence[Node], machine: Machine, current: Callable[[], Any]) -> Graph:
+    def _from_nodes(cls, nodes: Sequence[Node], machine: Machine, current: Callable[[], Any]) -> Graph:
         graph = cls.__new__(cls)
         graph._nodes = tuple(nodes)
         graph._executable = list(nodes)
@@ -59,32 +59,36 @@ class Graph:
             machine.clock.watch.graph_made(graph._id)
         return graph
 
-    _nodes: tuple[Node, ...]  # as captured
-    _executable: list[Node]  # as instantiated, and updated since
+    _nodes: tuple[Node, ...]  # in the state of the capture
+    _executable: list[Node]  # in the state of the last update
     _machine: Machine
     _is_uploaded: bool
     _current: Callable[[], Any]
     _id: int
 
     def launch(self, stream: Any = None) -> None:
-        """Run all nodes in `stream` (the current one by default), each when those it follows have ended."""
+        """Run all nodes in `stream` (default: the current one), each after the nodes that it depends on."""
         (stream or self._current()).launch_graph(self._id, self._executable, self._upload_ns)
         self._is_uploaded = True
 
     def upload(self, stream: Any = None) -> None:
-        """Bring the graph to the device: its first launch then is as short as the later ones."""
+        """Upload the graph to the device, so that its first launch is as short as later ones."""
         (stream or self._current()).upload_graph(self._upload_ns)
         self._is_uploaded = True
 
     @property
     def _upload_ns(self) -> float:
-        """What the next launch or upload takes the host longer than one of a graph that was uploaded."""
+        """Additional host time of the first launch or upload, compared with an uploaded graph."""
         return 0.0 if self._is_uploaded else UPLOAD_NS + len(self._nodes) * UPLOAD_NODE_NS
 
     def _record(self, provenance: Provenance) -> GraphRecord:
-        """Nodes and edges as captured, with the parameters of the next launch."""
+        """Return nodes and edges as captured, with the parameters of the next launch."""
         nodes = [self._record_of(number) for number in range(len(self._nodes))]
-        edges = sorted((before, n) for n, node in enumerate(self._nodes) for before in node.after)
+        edges = sorted(
+            (predecessor, successor)
+            for successor, node in enumerate(self._nodes)
+            for predecessor in node.after
+        )
         return GraphRecord(provenance, tuple(nodes), tuple(edges))
 
     def _record_of(self, number: int) -> GraphNode:
@@ -92,32 +96,32 @@ class Graph:
         return node.record(number, self._machine.device(node.device_id).memory)
 
     def _set_node(self, node: GraphNode) -> None:
-        """``cuGraphExecKernelNodeSetParams``: let the next launches run a node with these parameters."""
-        before = self._record_of(node.number)
+        """Set the parameters of a node for the next launches, as ``cuGraphExecKernelNodeSetParams``."""
+        current_record = self._record_of(node.number)
         memory = self._machine.device(node.device_id).memory
-        self._executable[node.number] = self._executable[node.number].changed(before, node, memory)
+        self._executable[node.number] = self._executable[node.number].changed(current_record, node, memory)
 
     def _update(self, other: Graph) -> None:
-        """Take the parameters of a graph with the same nodes and edges: ``cuGraphExecUpdate``.
+        """Take the parameters of a graph with the same nodes and edges, as ``cuGraphExecUpdate``.
 
         Raises
         ------
         CUDADriverError
             Status 910, ``CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE``.
         """
-        nowhere = Provenance("modelled", "")
-        why = self._record(nowhere).cannot_become(other._record(nowhere))
-        if why:
+        provenance = Provenance("modelled", "")
+        reason = self._record(provenance).cannot_become(other._record(provenance))
+        if reason:
             raise CUDADriverError(
                 910,
                 "CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE",
                 "the graph update was not performed because it included changes which violated constraints "
-                f"specific to instantiated graph update: {why}.",
+                f"specific to instantiated graph update: {reason}.",
             )
         self._executable = list(other._nodes)
 
     def debug_dot_str(self, flags: int = 0) -> str:
-        """The graph in the DOT language, as ``cudaGraphDebugDotPrint`` writes it.
+        """Return the graph in the DOT language, in the format of ``cudaGraphDebugDotPrint``.
 
         Parameters
         ----------
@@ -125,26 +129,29 @@ class Graph:
             ``runtime.cudaGraphDebugDotFlags...``; 1 (verbose) or 4 add the kernels' launch shapes.
         """
         name = f"graph_{self._id}"
+        edge_label = " [headlabel=0]" if flags & _VERBOSE else ""
         lines = ["digraph dot {", f"subgraph cluster_{self._id} {{", f'label="{name}" graph[style="dashed"];']
         lines += [
-            f'"{name}_node_{number}"[{_looks(number, node, flags)}];\n'
+            f'"{name}_node_{number}"[{_dot_attributes(number, node, flags)}];\n'
             for number, node in enumerate(self._nodes)
         ]
         lines += [
-            f'"{name}_node_{before}" -> "{name}_node_{number}"{" [headlabel=0]" if flags & _VERBOSE else ""};'
-            for before, number in sorted((b, n) for n, node in enumerate(self._nodes) for b in node.after)
+            f'"{name}_node_{predecessor}" -> "{name}_node_{number}"{edge_label};'
+            for predecessor, number in sorted(
+                (predecessor, n) for n, node in enumerate(self._nodes) for predecessor in node.after
+            )
         ]
         return "\n".join([*lines, "}", "}", ""])
 
 
-def _looks(number: int, node: Node, flags: int) -> str:
-    """Attributes of one node: shape and label."""
+def _dot_attributes(number: int, node: Node, flags: int) -> str:
+    """Return the DOT attributes of one node: shape and label."""
     operation = node.operation
     if operation.kind == "CONCURRENT_KERNEL":
         kernel = _escaped(operation.name)
         shape = ""
         if flags & (_VERBOSE | _KERNEL_PARAMETERS) and operation.grid and operation.block:
-            sizes = f"{_extent(operation.grid)},{_extent(operation.block)},{operation.shared_bytes}"
+            sizes = f"{_dot_extent(operation.grid)},{_dot_extent(operation.block)},{operation.shared_bytes}"
             shape = f"\\<\\<\\<{sizes}\\>\\>\\>"
         if flags & _VERBOSE:
             return f'style="bold" shape="record" label="{{KERNEL\n| {{ID | {number} | {kernel}{shape}}}\n}}"'
@@ -158,8 +165,8 @@ def _looks(number: int, node: Node, flags: int) -> str:
     return f'{_SHAPES[operation.kind]}label="{number}\n{detail}"'
 
 
-def _extent(sizes: Dim3) -> str:
-    """A launch shape as CUDA writes it: a number, or as many as there are dimensions in braces."""
+def _dot_extent(sizes: Dim3) -> str:
+    """Return a launch shape in CUDA's notation: a number, or the sizes of all dimensions in braces."""
     x, y, z = sizes
     if y == z == 1:
         return str(x)

@@ -1,4 +1,4 @@
-"""``cp.cuda.memory``: device memory, pools and the choice of allocator, under CuPy's names."""
+"""``cp.cuda.memory``: device memory, pools and the choice of the allocator, under CuPy's names."""
 
 from __future__ import annotations
 
@@ -47,6 +47,6 @@ __all__ = [
     "using_allocator",
 ]
 
-_NO_SYSTEM = "virtual GPUs cannot reach what the host's malloc gave; use cp.cuda.malloc_managed"
-REMEDIES = {"SystemMemory": _NO_SYSTEM, "malloc_system": _NO_SYSTEM}
+_NO_SYSTEM_MEMORY = "virtual GPUs cannot reach what the host's malloc gave; use cp.cuda.malloc_managed"
+REMEDIES = {"SystemMemory": _NO_SYSTEM_MEMORY, "malloc_system": _NO_SYSTEM_MEMORY}
 __getattr__ = module_getattr("cp.cuda.memory", globals(), REMEDIES)

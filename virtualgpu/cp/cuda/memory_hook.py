@@ -1,4 +1,4 @@
-"""``cp.cuda.memory_hook``: what a program lets the memory pool call on every allocation."""
+"""``cp.cuda.memory_hook``: hooks that the memory pool calls on every allocation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from virtualgpu.model import machine as _machine
 
 
 def get_memory_hooks() -> dict[str, MemoryHook]:
-    """The calling thread's hooks by name, in the order in which they were entered."""
+    """Return the calling thread's hooks by name, in the order in which they were entered."""
     hooks: dict[str, MemoryHook] = _machine.thread_state().setdefault("memory_hooks", {})
     return hooks
 
@@ -19,12 +19,12 @@ __getattr__ = module_getattr("cp.cuda.memory_hook", globals())
 
 
 class MemoryHook:
-    """Base class of what watches a memory pool; ``with hook:`` registers it for the thread.
+    """Base class of hooks for memory pools; ``with hook:`` registers a hook for the thread.
 
     A pool calls the hooks of the thread that allocates or frees, in the order in which they were entered,
-    with keyword arguments: ``device_id``, ``size`` (bytes asked for), ``mem_size`` (bytes rounded up to the
-    pool's unit), ``mem_ptr`` (the address, 0 if the call failed) and ``pmem_id`` (which allocation, 0 if the
-    call failed)::
+    with keyword arguments: ``device_id``, ``size`` (requested bytes), ``mem_size`` (bytes rounded up to the
+    pool's unit), ``mem_ptr`` (the address, 0 if the call failed) and ``pmem_id`` (number of the allocation,
+    0 if the call failed)::
 
         malloc_preprocess(device_id, size, mem_size)
             alloc_preprocess(device_id, mem_size)              only if no free block fits
@@ -55,19 +55,19 @@ class MemoryHook:
         del get_memory_hooks()[self.name]
 
     def alloc_preprocess(self, **kwargs: Any) -> None:
-        """Before the pool takes a segment from the device."""
+        """Called before the pool allocates a segment on the device."""
 
     def alloc_postprocess(self, **kwargs: Any) -> None:
-        """After the pool took a segment from the device, or failed to."""
+        """Called after the pool has allocated a segment on the device, or failed to."""
 
     def malloc_preprocess(self, **kwargs: Any) -> None:
-        """Before a block is taken from the pool."""
+        """Called before a block is taken from the pool."""
 
     def malloc_postprocess(self, **kwargs: Any) -> None:
-        """After a block was taken from the pool, or could not be."""
+        """Called after a block was taken from the pool, or could not be."""
 
     def free_preprocess(self, **kwargs: Any) -> None:
-        """Before a block goes back to the pool."""
+        """Called before a block returns to the pool."""
 
     def free_postprocess(self, **kwargs: Any) -> None:
-        """After a block went back to the pool."""
+        """Called after a block has returned to the pool."""

@@ -1,4 +1,4 @@
-"""``cp.cuda.nvrtc``: the run-time compiler's programs by handle, as CuPy offers them."""
+"""``cp.cuda.nvrtc``: programs of the run-time compiler by handle, under CuPy's names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _COMPILATION = 6
 
 
 class NVRTCError(RuntimeError):
-    """Like ``cupy.cuda.nvrtc.NVRTCError``: ``status`` is NVRTC's code; `getProgramLog` says more."""
+    """NVRTC's error, as ``cupy.cuda.nvrtc.NVRTCError``: ``status`` is NVRTC's code.
+
+    The log of the compiler is in `getProgramLog`.
+    """
 
     def __init__(self, status: int) -> None:
         super().__init__(f"{_ERRORS[status]} ({status})")
@@ -31,23 +34,23 @@ class _Program:
     log: str = ""
     ptx: str = ""
     cubin: bytes = b""
-    lowered: dict[str, str] = field(default_factory=dict)
+    lowered_names: dict[str, str] = field(default_factory=dict)
 
 
 def getVersion() -> tuple[int, int]:  # noqa: N802
-    """NVRTC's version as (major, minor)."""
+    """Return NVRTC's version as (major, minor)."""
     return _compiler.version()
 
 
 def getSupportedArchs() -> list[int]:  # noqa: N802
-    """Compute capabilities there can be PTX for, such as 90 for 9.0."""
+    """Return the compute capabilities that PTX can be compiled for, such as 90 for 9.0."""
     return list(_compiler.supported_targets())
 
 
 def createProgram(  # noqa: N802
     src: str, name: str, headers: Sequence[object], include_names: Sequence[object]
 ) -> int:
-    """Handle of a new program; end it with `destroyProgram`."""
+    """Create a program and return its handle; `destroyProgram` ends it."""
     if headers or include_names:
         raise NotSupportedError(
             "The virtual GPU's NVRTC takes no headers in memory; give their folder with -I."
@@ -58,7 +61,7 @@ def createProgram(  # noqa: N802
 
 
 def destroyProgram(prog: int) -> None:  # noqa: N802
-    """End a program."""
+    """Destroy a program."""
     _program(prog)
     del _machine.current().handles[prog]
 
@@ -69,7 +72,7 @@ def addNameExpression(prog: int, name: str) -> None:  # noqa: N802
 
 
 def compileProgram(prog: int, options: Sequence[str]) -> None:  # noqa: N802
-    """Compile to PTX, and to machine code if the ``-arch`` among the options is a real one (``sm_90``).
+    """Compile to PTX, and to machine code if ``-arch`` is a real architecture (``sm_90``).
 
     Raises
     ------
@@ -79,31 +82,31 @@ def compileProgram(prog: int, options: Sequence[str]) -> None:  # noqa: N802
     program = _program(prog)
     targets = [o for o in options if o.startswith(("-arch", "--gpu-architecture"))]
     target = int("".join(c for c in targets[-1] if c.isdigit())) if targets else min(getSupportedArchs())
-    given = {
+    compile_options = {
         "options": [o for o in options if o not in targets],
         "name_expressions": program.expressions,
         "file_name": program.name,
     }
     try:
-        image = _compiler.compile_ptx(program.source, target=target, **given)  # type: ignore[arg-type]
+        image = _compiler.compile_ptx(program.source, target=target, **compile_options)  # type: ignore[arg-type]
         if targets and "=sm_" in targets[-1]:
-            machine = _compiler.compile_cubin(program.source, target=target, **given)  # type: ignore[arg-type]
+            machine = _compiler.compile_cubin(program.source, target=target, **compile_options)  # type: ignore[arg-type]
             program.cubin = machine.cubin
     except _compiler.NvrtcCompileError as error:
         program.log = error.log
         raise NVRTCError(_COMPILATION) from error
     program.ptx = image.ptx
     program.log = image.log
-    program.lowered = image.lowered_names
+    program.lowered_names = image.lowered_names
 
 
 def getPTX(prog: int) -> bytes:  # noqa: N802
-    """The PTX text, without the NUL at its end."""
+    """Return the PTX text, without the NUL at its end."""
     return _program(prog).ptx.encode()
 
 
 def getCUBIN(prog: int) -> bytes:  # noqa: N802
-    """The machine code.
+    """Return the machine code.
 
     Raises
     ------
@@ -117,20 +120,20 @@ def getCUBIN(prog: int) -> bytes:  # noqa: N802
 
 
 def getProgramLog(prog: int) -> str:  # noqa: N802
-    """What the compiler said."""
+    """Return the log of the compiler."""
     return _program(prog).log
 
 
 def getLoweredName(prog: int, name: str) -> str:  # noqa: N802
-    """The mangled name that an expression given to `addNameExpression` has become."""
-    return _program(prog).lowered[name]
+    """Return the mangled name of an expression that was given to `addNameExpression`."""
+    return _program(prog).lowered_names[name]
 
 
 def _program(handle: int) -> _Program:
-    found = _machine.current().handles.get(handle)
-    if not isinstance(found, _Program):
+    program = _machine.current().handles.get(handle)
+    if not isinstance(program, _Program):
         raise NVRTCError(_INVALID_PROGRAM)
-    return found
+    return program
 
 
 __getattr__ = module_getattr("cp.cuda.nvrtc", globals())

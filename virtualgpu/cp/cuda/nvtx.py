@@ -1,4 +1,4 @@
-"""``cp.cuda.nvtx``: ranges and marks for a profiler, kept with their times on the host's modelled clock."""
+"""``cp.cuda.nvtx``: profiler ranges and marks, recorded with times on the host's modelled clock."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __getattr__ = module_getattr("cp.cuda.nvtx", globals())
 
 available = True
 
-# The colours by which CuPy numbers them, 0xAARRGGBB.
+# CuPy's numbered colours, 0xAARRGGBB.
 COLORS = (
     0xFF00FF00,
     0xFF007FFF,
@@ -34,47 +34,47 @@ def _log() -> RangeLog:
     return machine.own(RangeLog, clock=machine.clock)
 
 
-def _text(message: object) -> str:
+def _checked_message(message: object) -> str:
     if not isinstance(message, str):
         raise AttributeError(f"{type(message).__name__!r} object has no attribute 'encode'")
     return message
 
 
-def _argb(color: int) -> int:
+def _checked_color(color: int) -> int:
     if not 0 <= color <= 0xFFFF_FFFF:
         raise OverflowError(f"color {color}: give 0xAARRGGBB, a number of 32 bits")
     return color
 
 
-def _numbered(id_color: int) -> int | None:
+def _color_of_id(id_color: int) -> int | None:
     return None if id_color < 0 else COLORS[id_color % len(COLORS)]
 
 
 def ranges() -> tuple[NvtxRange, ...]:
-    """Ended ranges and marks of the current machine, the last 65,536 of them, in the order of their ends.
+    """Return ended ranges and marks of the current machine, the last 65,536 in the order of their ends.
 
-    CuPy hands them to a profiler instead and has no such function.
+    CuPy passes them to a profiler and has no such function.
     """
     return tuple(_log().ended)
 
 
 def RangePush(message: str, id_color: int = -1) -> None:  # noqa: N802
-    """Begin a range within those of the thread that are open; `id_color` picks one of ten colours."""
-    _push(message, _numbered(id_color))
+    """Start a range within the open ranges of the thread; `id_color` selects one of ten colours."""
+    _push(message, _color_of_id(id_color))
 
 
 def RangePushC(message: str, color: int = 0) -> None:  # noqa: N802
-    """Begin a range in a colour given as 0xAARRGGBB."""
-    _push(message, _argb(color))
+    """Start a range in a colour given as 0xAARRGGBB."""
+    _push(message, _checked_color(color))
 
 
 def _push(message: str, color: int | None) -> None:
     log = _log()
-    log.stacks.setdefault(threading.get_ident(), []).append(log.open(_text(message), color))
+    log.stacks.setdefault(threading.get_ident(), []).append(log.open(_checked_message(message), color))
 
 
 def RangePop() -> None:  # noqa: N802
-    """End the thread's innermost range; without one nothing happens."""
+    """End the thread's innermost range, if there is one."""
     log = _log()
     thread = threading.get_ident()
     if log.stacks.get(thread):
@@ -84,33 +84,33 @@ def RangePop() -> None:  # noqa: N802
 
 
 def Mark(message: str, id_color: int = -1) -> None:  # noqa: N802
-    """Mark this moment; `id_color` picks one of ten colours."""
-    _mark(message, _numbered(id_color))
+    """Mark the present time; `id_color` selects one of ten colours."""
+    _mark(message, _color_of_id(id_color))
 
 
 def MarkC(message: str, color: int = 0) -> None:  # noqa: N802
-    """Mark this moment in a colour given as 0xAARRGGBB."""
-    _mark(message, _argb(color))
+    """Mark the present time in a colour given as 0xAARRGGBB."""
+    _mark(message, _checked_color(color))
 
 
 def _mark(message: str, color: int | None) -> None:
     log = _log()
-    log.end(log.open(_text(message), color), is_mark=True)
+    log.end(log.open(_checked_message(message), color), is_mark=True)
 
 
 def RangeStart(message: str | None, color: int | None) -> int:  # noqa: N802
-    """Begin a range that any thread may end, in any order; returns the number `RangeEnd` takes."""
+    """Start a range that any thread can end, in any order, and return its number for `RangeEnd`."""
     log = _log()
     number = next(log.numbers)
     log.started[number] = log.open(
-        "" if message is None else _text(message), None if color is None else _argb(color)
+        "" if message is None else _checked_message(message), None if color is None else _checked_color(color)
     )
     return number
 
 
 def RangeEnd(range_id: int) -> None:  # noqa: N802
-    """End a range of `RangeStart`; of an unknown number nothing happens."""
+    """End a range of `RangeStart`; unknown numbers are ignored."""
     log = _log()
-    opened = log.started.pop(range_id, None)
-    if opened is not None:
-        log.end(opened)
+    open_range = log.started.pop(range_id, None)
+    if open_range is not None:
+        log.end(open_range)

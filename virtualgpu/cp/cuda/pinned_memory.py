@@ -1,4 +1,4 @@
-"""Page-locked host memory, which asynchronous copies need."""
+"""Pinned (page-locked) host memory, which asynchronous copies need."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _KNOWN_FLAGS = 1 | 2 | 4  # cudaHostAllocPortable, Mapped, WriteCombined
 
 
 class PinnedMemory:
-    """A host buffer that counts as page-locked on the modelled clock.
+    """A host buffer that is pinned on the modelled clock.
 
-    The host computer does not lock it: only the modelled copy times know the difference.
+    The host computer does not lock it; only modelled copy times depend on it.
 
     Raises
     ------
     CUDARuntimeError
-        Status 2, ``cudaErrorMemoryAllocation``, for more than the host can hold.
+        Status 2, ``cudaErrorMemoryAllocation``, for more than the host's memory.
     """
 
     def __init__(self, size: int, flags: int = 0) -> None:
@@ -49,8 +49,10 @@ class PinnedMemory:
         try:
             check_host_memory(size, "of page-locked memory")
             as_integer = np.empty(size + _UNIT_BYTES, dtype=np.uint8)
-            skip = -int(as_integer.ctypes.data) % _UNIT_BYTES  # lanes side by side share sectors, as on a GPU
-            self.buffer = as_integer[skip : skip + size]
+            padding_bytes = (
+                -int(as_integer.ctypes.data) % _UNIT_BYTES
+            )  # aligned, so that neighbouring lanes share sectors, as on a GPU
+            self.buffer = as_integer[padding_bytes : padding_bytes + size]
         except MemoryError as error:
             raise CUDARuntimeError(
                 _OUT_OF_MEMORY, "cudaErrorMemoryAllocation", f"out of memory: {error}"
@@ -69,7 +71,7 @@ class PinnedMemory:
 
 
 class PooledPinnedMemory(PinnedMemory):
-    """A pool's buffer in use; it goes back to the pool with the object."""
+    """A pool's buffer in use; it returns to the pool with the object."""
 
     def __init__(self, mem: PinnedMemory, pool: weakref.ref[PinnedMemoryPool]) -> None:
         self.mem = mem
@@ -82,8 +84,8 @@ class PooledPinnedMemory(PinnedMemory):
     def free(self) -> None:
         pool = self.pool()
         if pool is not None and self.ptr:
-            _unused(self._machine, self.ptr, self.size)
-            pool._give_back(self.mem)
+            _report_release(self._machine, self.ptr, self.size)
+            pool._return_buffer(self.mem)
         self.ptr = self.size = 0
 
     def __del__(self) -> None:
@@ -92,10 +94,10 @@ class PooledPinnedMemory(PinnedMemory):
 
 
 class PinnedMemoryPointer:
-    """A place within pinned memory; ``np.frombuffer(pointer, dtype, count)`` makes an array of it.
+    """An address within pinned memory; ``np.frombuffer(pointer, dtype, count)`` returns an array of it.
 
-    `pinned_pointer` mixes in the buffer that `numpy.frombuffer` needs (a class written in Python cannot
-    offer one before Python 3.12).
+    `pinned_pointer` adds the buffer that `numpy.frombuffer` needs (before Python 3.12, a class written in
+    Python cannot provide one).
     """
 
     mem: Any
@@ -105,10 +107,10 @@ class PinnedMemoryPointer:
         return pinned_pointer(mem, offset) if cls is PinnedMemoryPointer else super().__new__(cls)
 
     def __init__(self, mem: Any = None, offset: int = 0) -> None:
-        """`offset` bytes into `mem`, which it keeps alive."""
+        """Point `offset` bytes into `mem`, which the pointer keeps alive."""
 
     def size(self) -> int:
-        """Bytes from here to the end of the memory."""
+        """Return the bytes from this address to the end of the memory."""
         return int(self.mem.size - (self.ptr - self.mem.ptr))
 
     def __int__(self) -> int:
@@ -130,7 +132,7 @@ def _pointer_class(size: int) -> Any:
 
 
 def pinned_pointer(mem: Any, offset: int = 0) -> PinnedMemoryPointer:
-    """A pointer `offset` bytes into `mem` that keeps it alive and offers its bytes as a buffer."""
+    """Return a pointer `offset` bytes into `mem` that keeps it alive and provides its bytes as a buffer."""
     address = mem.ptr + offset
     cls = _pointer_class(mem.size - offset)
     pointer: PinnedMemoryPointer = cls.from_address(address) if address else cls()
@@ -140,7 +142,7 @@ def pinned_pointer(mem: Any, offset: int = 0) -> PinnedMemoryPointer:
 
 
 class PinnedMemoryPool:
-    """Keeps freed page-locked buffers, in sizes of powers of two, for reuse."""
+    """Pool of freed pinned buffers for reuse, in sizes of powers of two."""
 
     def __init__(self, allocator: Callable[[int], PinnedMemoryPointer] | None = None) -> None:
         self._allocator = allocator or _malloc
@@ -151,12 +153,12 @@ class PinnedMemoryPool:
         size = size_t(size)
         if size == 0:
             return pinned_pointer(PinnedMemory(0))
-        rounded = round_pinned_size(size)
-        free = self._free.get(rounded)
-        mem = free.pop() if free else self._new(rounded)
+        rounded_size = round_pinned_size(size)
+        free_buffers = self._free.get(rounded_size)
+        mem = free_buffers.pop() if free_buffers else self._allocate(rounded_size)
         return pinned_pointer(PooledPinnedMemory(mem, weakref.ref(self)))
 
-    def _new(self, size: int) -> Any:
+    def _allocate(self, size: int) -> Any:
         try:
             return self._allocator(size).mem
         except CUDARuntimeError as error:
@@ -165,11 +167,11 @@ class PinnedMemoryPool:
         self.free_all_blocks()
         return self._allocator(size).mem
 
-    def _give_back(self, mem: Any) -> None:
+    def _return_buffer(self, mem: Any) -> None:
         self._free.setdefault(mem.size, []).append(mem)
 
     def free_all_blocks(self) -> None:
-        """Unlock and free all buffers that nobody uses."""
+        """Unlock and free all buffers that are not in use."""
         self._free.clear()
 
     def n_free_blocks(self) -> int:
@@ -181,12 +183,12 @@ def _malloc(size: int) -> PinnedMemoryPointer:
 
 
 def default_pinned_pool() -> PinnedMemoryPool:
-    """The pool of page-locked memory."""
+    """Return the pool of pinned memory."""
     return _machine.current().own(PinnedMemoryPool)
 
 
 def alloc_pinned_memory(size: int) -> PinnedMemoryPointer:
-    """Allocate page-locked host memory with the current allocator (a pool by default)."""
+    """Allocate pinned host memory with the current allocator (a pool by default)."""
     machine = _machine.current()
     pointer = (machine.pinned_allocator or default_pinned_pool().malloc)(size)
     if not isinstance(pointer, PinnedMemoryPointer | None):
@@ -198,38 +200,38 @@ def alloc_pinned_memory(size: int) -> PinnedMemoryPointer:
 
 
 def set_pinned_memory_allocator(allocator: Callable[[int], Any] | None = None) -> None:
-    """Change the allocator of page-locked memory; None means without a pool."""
+    """Set the allocator of pinned memory; None means allocation without a pool."""
     _machine.current().pinned_allocator = allocator or _malloc
 
 
-def _unused(machine: _machine.Machine, address: int, size: int) -> None:
-    """Tell an open check that the program has given the memory back."""
+def _report_release(machine: _machine.Machine, address: int, size: int) -> None:
+    """Report to an open check that the program has released the memory."""
     if machine.clock.watch is not None and size:
         machine.clock.watch.host_released(address, size)
 
 
 def _lock(machine: _machine.Machine, address: int, size: int) -> None:
-    """Page-lock host memory: with unified addressing every device then reaches it at its own address."""
+    """Pin host memory: with unified addressing every device can then access it at its host address."""
     machine.pinned_ranges[address] = size
     for device in machine.devices:
         device.memory.map_host_memory(address, size)
 
 
 def _unlock(machine: _machine.Machine, address: int) -> None:
-    _unused(machine, address, machine.pinned_ranges.get(address, 0))
+    _report_release(machine, address, machine.pinned_ranges.get(address, 0))
     machine.pinned_ranges.pop(address, None)
     for device in machine.devices:
         device.memory.unmap_host_memory(address)
 
 
 def hostRegister(ptr: int, size: int, flags: int = 0) -> None:  # noqa: N802
-    """Page-lock host memory that something else allocated, such as a NumPy array; see `hostUnregister`.
+    """Pin host memory of another allocator, such as a NumPy array; `hostUnregister` unpins it.
 
     Raises
     ------
     CUDARuntimeError
-        Status 1 for no memory, for what `hostAlloc` gave, and for unknown flags; 712,
-        ``cudaErrorHostMemoryAlreadyRegistered``, where some of it is registered.
+        Status 1 for no memory, for memory of `hostAlloc`, and for unknown flags; 712,
+        ``cudaErrorHostMemoryAlreadyRegistered``, if a part is registered already.
     """
     if not ptr or size <= 0:
         raise _invalid(f"{size} bytes at {ptr:#x} cannot be locked.")
@@ -239,14 +241,14 @@ def hostRegister(ptr: int, size: int, flags: int = 0) -> None:  # noqa: N802
     if machine.device_at(ptr) is not None:
         raise _invalid(f"{ptr:#x} is device memory; hostRegister locks host memory.")
     ranges = machine.pinned_ranges
-    for start, locked in list(ranges.items()):
-        if start < ptr + size and ptr < start + locked:
+    for start, pinned_bytes in list(ranges.items()):
+        if start < ptr + size and ptr < start + pinned_bytes:
             if start not in machine.registered:
-                raise _invalid(f"{locked:,} bytes at {start:#x} are page-locked from the beginning.")
+                raise _invalid(f"{pinned_bytes:,} bytes at {start:#x} are page-locked from the beginning.")
             raise CUDARuntimeError(
                 712,
                 "cudaErrorHostMemoryAlreadyRegistered",
-                f"part or all of the requested memory range is already mapped: {locked:,} bytes at "
+                f"part or all of the requested memory range is already mapped: {pinned_bytes:,} bytes at "
                 f"{start:#x} are page-locked already; hostUnregister them first, or register once.",
             )
     _lock(machine, ptr, size)
@@ -254,12 +256,12 @@ def hostRegister(ptr: int, size: int, flags: int = 0) -> None:  # noqa: N802
 
 
 def hostUnregister(ptr: int) -> None:  # noqa: N802
-    """End what `hostRegister` began.
+    """Unpin memory that `hostRegister` pinned.
 
     Raises
     ------
     CUDARuntimeError
-        Status 1 for an address within locked memory; 713, ``cudaErrorHostMemoryNotRegistered``, elsewhere.
+        Status 1 for an address within pinned memory; 713, ``cudaErrorHostMemoryNotRegistered``, for others.
     """
     machine = _machine.current()
     if ptr not in machine.registered:
@@ -275,12 +277,12 @@ def hostUnregister(ptr: int) -> None:  # noqa: N802
     _unlock(machine, ptr)
 
 
-def _invalid(why: str) -> CUDARuntimeError:
-    return CUDARuntimeError(1, "cudaErrorInvalidValue", f"invalid argument: {why}")
+def _invalid(reason: str) -> CUDARuntimeError:
+    return CUDARuntimeError(1, "cudaErrorInvalidValue", f"invalid argument: {reason}")
 
 
 def is_pinned(array: np.ndarray[Any, Any]) -> bool:
-    """Whether a NumPy array lies wholly in page-locked memory."""
+    """Return whether a NumPy array is entirely in pinned memory."""
     ranges = _machine.current().pinned_ranges
     if not ranges or not array.size:
         return False
@@ -289,13 +291,13 @@ def is_pinned(array: np.ndarray[Any, Any]) -> bool:
 
 
 def is_memory_pinned(address: int) -> bool:
-    """Whether a host address lies in page-locked memory."""
+    """Return whether a host address is in pinned memory."""
     ranges = _machine.current().pinned_ranges
     return any(start <= address < start + size for start, size in list(ranges.items()))
 
 
 def host_bytes(mem: Any, size: int) -> npt.NDArray[np.uint8]:
-    """`size` bytes of host memory from an address: an int, or something with a ``value``."""
+    """Return `size` bytes of host memory at an address: an int, or an object with a ``value``."""
     if isinstance(mem, np.ndarray):
         raise TypeError(
             "Copies take an address: pass x.ctypes.data of a contiguous NumPy array, not the array."

@@ -44,7 +44,7 @@ from virtualgpu.cp.cuda._runtime.devices import getDeviceProperties as getDevice
 from virtualgpu.cp.cuda._runtime.devices import memGetInfo as memGetInfo
 from virtualgpu.cp.cuda._runtime.devices import runtimeGetVersion as runtimeGetVersion
 from virtualgpu.cp.cuda._runtime.devices import setDevice as setDevice
-from virtualgpu.cp.cuda._runtime.handles import event_of, forget, keep, stream_of
+from virtualgpu.cp.cuda._runtime.handles import event_of, register, stream_of, unregister
 from virtualgpu.cp.cuda.graph import Graph
 from virtualgpu.cp.cuda.pinned_memory import PinnedMemory, host_bytes
 from virtualgpu.cp.cuda.pinned_memory import hostRegister as hostRegister
@@ -59,33 +59,65 @@ from virtualgpu.model.memory.textures import NUMBERS as _TEXTURES
 from virtualgpu.records.device.attributes import ATTRIBUTES
 
 # Values of the CUDA runtime's enumerations (driver_types.h).
-memcpyHostToHost, memcpyHostToDevice, memcpyDeviceToHost = 0, 1, 2  # noqa: N816
-memcpyDeviceToDevice, memcpyDefault = 3, 4  # noqa: N816
-streamDefault, streamNonBlocking = 0, 1  # noqa: N816
-eventDefault, eventBlockingSync, eventDisableTiming, eventInterprocess = 0, 1, 2, 4  # noqa: N816
-hostAllocDefault, hostAllocPortable, hostAllocMapped, hostAllocWriteCombined = 0, 1, 2, 4  # noqa: N816
-streamCaptureModeGlobal, streamCaptureModeThreadLocal = GLOBAL_MODE, THREAD_LOCAL_MODE  # noqa: N816
+memcpyHostToHost = 0  # noqa: N816
+memcpyHostToDevice = 1  # noqa: N816
+memcpyDeviceToHost = 2  # noqa: N816
+memcpyDeviceToDevice = 3  # noqa: N816
+memcpyDefault = 4  # noqa: N816
+streamDefault = 0  # noqa: N816
+streamNonBlocking = 1  # noqa: N816
+eventDefault = 0  # noqa: N816
+eventBlockingSync = 1  # noqa: N816
+eventDisableTiming = 2  # noqa: N816
+eventInterprocess = 4  # noqa: N816
+hostAllocDefault = 0  # noqa: N816
+hostAllocPortable = 1  # noqa: N816
+hostAllocMapped = 2  # noqa: N816
+hostAllocWriteCombined = 4  # noqa: N816
+streamCaptureModeGlobal = GLOBAL_MODE  # noqa: N816
+streamCaptureModeThreadLocal = THREAD_LOCAL_MODE  # noqa: N816
 streamCaptureModeRelaxed = RELAXED_MODE  # noqa: N816
-cudaGraphDebugDotFlagsVerbose, cudaGraphDebugDotFlagsKernelNodeParams = 1 << 0, 1 << 2  # noqa: N816
-streamLegacy, streamPerThread = LEGACY_ALIAS, PER_THREAD_QUEUE  # noqa: N816
-errorInvalidValue, errorMemoryAllocation, is_hip = 1, 2, False  # noqa: N816
-errorInvalidResourceHandle, errorPeerAccessAlreadyEnabled, errorContextIsDestroyed = 400, 704, 709  # noqa: N816
-memoryTypeUnregistered, memoryTypeHost, memoryTypeDevice, memoryTypeManaged = range(4)  # noqa: N816
-cudaCpuDeviceId, cudaInvalidDeviceId = -1, -2  # noqa: N816
-cudaMemAttachGlobal, cudaMemAttachHost, cudaMemAttachSingle = 1, 2, 4  # noqa: N816
-cudaMemAdviseSetReadMostly, cudaMemAdviseUnsetReadMostly = 1, 2  # noqa: N816
-cudaMemAdviseSetPreferredLocation, cudaMemAdviseUnsetPreferredLocation = 3, 4  # noqa: N816
-cudaMemAdviseSetAccessedBy, cudaMemAdviseUnsetAccessedBy = 5, 6  # noqa: N816
-cudaMemPoolReuseFollowEventDependencies, cudaMemPoolReuseAllowOpportunistic = 1, 2  # noqa: N816
-cudaMemPoolReuseAllowInternalDependencies, cudaMemPoolAttrReleaseThreshold = 3, 4  # noqa: N816
-cudaMemPoolAttrReservedMemCurrent, cudaMemPoolAttrReservedMemHigh = 5, 6  # noqa: N816
-cudaMemPoolAttrUsedMemCurrent, cudaMemPoolAttrUsedMemHigh = 7, 8  # noqa: N816
-cudaMemAllocationTypePinned, cudaMemHandleTypeNone, cudaMemLocationTypeDevice = 1, 0, 1  # noqa: N816
+cudaGraphDebugDotFlagsVerbose = 1 << 0  # noqa: N816
+cudaGraphDebugDotFlagsKernelNodeParams = 1 << 2  # noqa: N816
+streamLegacy = LEGACY_ALIAS  # noqa: N816
+streamPerThread = PER_THREAD_QUEUE  # noqa: N816
+errorInvalidValue = 1  # noqa: N816
+errorMemoryAllocation = 2  # noqa: N816
+is_hip = False
+errorInvalidResourceHandle = 400  # noqa: N816
+errorPeerAccessAlreadyEnabled = 704  # noqa: N816
+errorContextIsDestroyed = 709  # noqa: N816
+memoryTypeUnregistered = 0  # noqa: N816
+memoryTypeHost = 1  # noqa: N816
+memoryTypeDevice = 2  # noqa: N816
+memoryTypeManaged = 3  # noqa: N816
+cudaCpuDeviceId = -1  # noqa: N816
+cudaInvalidDeviceId = -2  # noqa: N816
+cudaMemAttachGlobal = 1  # noqa: N816
+cudaMemAttachHost = 2  # noqa: N816
+cudaMemAttachSingle = 4  # noqa: N816
+cudaMemAdviseSetReadMostly = 1  # noqa: N816
+cudaMemAdviseUnsetReadMostly = 2  # noqa: N816
+cudaMemAdviseSetPreferredLocation = 3  # noqa: N816
+cudaMemAdviseUnsetPreferredLocation = 4  # noqa: N816
+cudaMemAdviseSetAccessedBy = 5  # noqa: N816
+cudaMemAdviseUnsetAccessedBy = 6  # noqa: N816
+cudaMemPoolReuseFollowEventDependencies = 1  # noqa: N816
+cudaMemPoolReuseAllowOpportunistic = 2  # noqa: N816
+cudaMemPoolReuseAllowInternalDependencies = 3  # noqa: N816
+cudaMemPoolAttrReleaseThreshold = 4  # noqa: N816
+cudaMemPoolAttrReservedMemCurrent = 5  # noqa: N816
+cudaMemPoolAttrReservedMemHigh = 6  # noqa: N816
+cudaMemPoolAttrUsedMemCurrent = 7  # noqa: N816
+cudaMemPoolAttrUsedMemHigh = 8  # noqa: N816
+cudaMemAllocationTypePinned = 1  # noqa: N816
+cudaMemHandleTypeNone = 0  # noqa: N816
+cudaMemLocationTypeDevice = 1  # noqa: N816
 
-_NOT_READY = 600  # cudaErrorNotReady, which queries return
-# Where else the functions of this module come from.
-_HOMES = {f"virtualgpu.cp.cuda.{home}" for home in ("_memory.ipc", "_runtime.devices")}
-_HOSTS = ("hostRegister", "hostUnregister")
+_NOT_READY = 600  # cudaErrorNotReady, the return value of queries
+# Modules that define further functions of this module.
+_FUNCTION_MODULES = {f"virtualgpu.cp.cuda.{home}" for home in ("_memory.ipc", "_runtime.devices")}
+_PINNING_FUNCTIONS = ("hostRegister", "hostUnregister")
 
 
 def _device() -> VirtualDevice:
@@ -93,12 +125,12 @@ def _device() -> VirtualDevice:
 
 
 def deviceSynchronize() -> None:  # noqa: N802
-    """Let the host wait for everything on the current device."""
+    """Wait on the host for all work of the current device."""
     _device().work.synchronize()
 
 
 def streamSynchronize(stream: int) -> None:  # noqa: N802
-    """Let the host wait for the stream with this handle."""
+    """Wait on the host for the stream with this handle."""
     stream_of(stream).synchronize()
 
 
@@ -106,7 +138,7 @@ def streamSynchronize(stream: int) -> None:  # noqa: N802
 
 
 def malloc(size: int) -> int:
-    """``cudaMalloc``: the address of `size` bytes, which kernels may then touch."""
+    """Allocate `size` bytes, as ``cudaMalloc``, and return the address."""
     refuse_unsafe()
     size = size_t(size)
     memory = _device().memory
@@ -116,31 +148,31 @@ def malloc(size: int) -> int:
 
 
 def free(ptr: int) -> None:
-    """``cudaFree``, of any kind of device memory; 0 is ignored."""
+    """Free device memory of any kind, as ``cudaFree``; 0 is ignored."""
     memory = (device_at(ptr := as_integer(ptr)) or _device()).memory
     memory.free(ptr)
     memory.untrack(ptr)
 
 
 def memcpy(dst: int, src: int, size: int, kind: int) -> None:
-    """Copy `size` bytes between addresses, host or device by `kind`; the host waits."""
+    """Copy `size` bytes between host or device addresses, as `kind` specifies; the host waits."""
     refuse_unsafe()
-    _copy(dst, src, size, kind, Stream.null, waits=True)
+    _copy(dst, src, size, kind, Stream.null, blocking=True)
 
 
 def memcpyAsync(dst: int, src: int, size: int, kind: int, stream: int) -> None:  # noqa: N802
-    """Copy `size` bytes between addresses, host or device by `kind`, on a stream."""
-    _copy(dst, src, size, kind, stream_of(stream), waits=False)
+    """Copy `size` bytes between host or device addresses in a stream, as `kind` specifies."""
+    _copy(dst, src, size, kind, stream_of(stream), blocking=False)
 
 
-def _copy(dst: int, src: int, size: int, kind: int, stream: _BaseStream, waits: bool) -> None:
-    to = device_at(dst)
+def _copy(dst: int, src: int, size: int, kind: int, stream: _BaseStream, blocking: bool) -> None:
+    target = device_at(dst)
     source = device_at(src)
-    either = is_managed(dst) or is_managed(src)  # an end in managed memory may be called host or device
+    has_managed_end = is_managed(dst) or is_managed(src)  # managed memory counts as host or device memory
     if (
         kind != memcpyDefault
-        and not either
-        and (to is not None, source is not None)
+        and not has_managed_end
+        and (target is not None, source is not None)
         != (
             kind in (memcpyHostToDevice, memcpyDeviceToDevice),
             kind in (memcpyDeviceToHost, memcpyDeviceToDevice),
@@ -151,18 +183,18 @@ def _copy(dst: int, src: int, size: int, kind: int, stream: _BaseStream, waits: 
             "cudaErrorInvalidValue",
             f"invalid argument: the copy kind {kind} does not fit the addresses; memcpyDefault finds it out.",
         )
-    for device, address in ((to, dst), (source, src)):
+    for device, address in ((target, dst), (source, src)):
         if device is not None:
             device.memory.check(address, size)
-    into = host_bytes(dst, size) if to is None else to.memory.view(dst, size)
-    out_of = host_bytes(src, size) if source is None else source.memory.view(src, size)
+    target_bytes = host_bytes(dst, size) if target is None else target.memory.view(dst, size)
+    source_bytes = host_bytes(src, size) if source is None else source.memory.view(src, size)
 
     def move() -> None:
-        into[:] = out_of.copy()
+        target_bytes[:] = source_bytes.copy()
 
-    host = into if to is None else out_of
-    ends = (into, out_of)
-    copy(move, size, target=to, source=source, host=host, stream=stream, blocking=waits, arrays=ends)
+    host = target_bytes if target is None else source_bytes
+    arrays = (target_bytes, source_bytes)
+    copy(move, size, target=target, source=source, host=host, stream=stream, blocking=blocking, arrays=arrays)
 
 
 def memset(ptr: int, value: int, size: int) -> None:
@@ -185,57 +217,57 @@ def memsetAsync(ptr: int, value: int, size: int, stream: int) -> None:  # noqa: 
 
 
 def mallocAsync(size: int, stream: int) -> int:  # noqa: N802
-    """``cudaMallocAsync``: `size` bytes of the current device's pool, in the order of a stream."""
+    """Allocate `size` bytes of the current device's pool in stream order, as ``cudaMallocAsync``."""
     return allocate_ordered(size_t(size), stream_of(stream))
 
 
 def mallocFromPoolAsync(size: int, pool: int, stream: int) -> int:  # noqa: N802
-    """Like `mallocAsync`, from the pool with a handle."""
+    """Allocate in stream order from the pool with a handle."""
     return allocate_ordered(size_t(size), stream_of(stream), driver_pools().get(pool))
 
 
 def freeAsync(ptr: int, stream: int) -> None:  # noqa: N802
-    """``cudaFreeAsync``: free in the order of a stream; 0 is ignored."""
+    """Free memory in stream order, as ``cudaFreeAsync``; 0 is ignored."""
     free_ordered(ptr, stream_of(stream))
 
 
 def deviceGetDefaultMemPool(device: int) -> int:  # noqa: N802
-    """Handle of the pool that `mallocAsync` takes from unless another was chosen."""
+    """Return the handle of the default pool of `mallocAsync`."""
     return driver_pools().default(_machine.current().device(device)).handle
 
 
 def deviceGetMemPool(device: int) -> int:  # noqa: N802
-    """Handle of the pool that `mallocAsync` takes from."""
+    """Return the handle of the current pool of `mallocAsync`."""
     return driver_pools().current(device_of(device)).handle
 
 
 def deviceSetMemPool(device: int, pool: int) -> None:  # noqa: N802
-    """Choose the pool that `mallocAsync` takes from."""
+    """Set the pool of `mallocAsync`."""
     driver_pools().choose(device_of(device), pool)
 
 
 def memPoolCreate(props: MemPoolProps) -> int:  # noqa: N802
-    """Handle of a new stream-ordered pool; end it with `memPoolDestroy`."""
+    """Create a stream-ordered pool and return its handle; `memPoolDestroy` ends it."""
     return make_pool(props)
 
 
 def memPoolDestroy(pool: int) -> None:  # noqa: N802
-    """End a pool; a device whose current pool it was takes its default pool again."""
+    """Destroy a pool; a device for which it was current uses its default pool again."""
     driver_pools().destroy(pool)
 
 
 def memPoolTrimTo(pool: int, size: int) -> None:  # noqa: N802
-    """Give unused memory of a pool back to the device while more than `size` bytes are reserved."""
+    """Release unused memory of a pool while more than `size` bytes are reserved."""
     driver_pools().get(pool).trim(size_t(size))
 
 
 def memPoolGetAttribute(pool: int, attr: int) -> int:  # noqa: N802
-    """An attribute of a pool, such as ``cudaMemPoolAttrUsedMemCurrent``; sizes are in bytes."""
+    """Return an attribute of a pool, such as ``cudaMemPoolAttrUsedMemCurrent``; sizes are in bytes."""
     return driver_pools().get(pool).attribute(attr)
 
 
 def memPoolSetAttribute(pool: int, attr: int, value: int) -> None:  # noqa: N802
-    """Set an attribute of a pool; the high marks take 0 only."""
+    """Set an attribute of a pool; the high-water marks can only be set to 0."""
     driver_pools().get(pool).set_attribute(attr, value)
 
 
@@ -270,32 +302,32 @@ def memcpyPeerAsync(  # noqa: N802
 
 
 def streamCreate() -> int:  # noqa: N802
-    """Handle of a new blocking stream."""
-    return keep(Stream())
+    """Create a blocking stream and return its handle."""
+    return register(Stream())
 
 
 def streamCreateWithFlags(flags: int) -> int:  # noqa: N802
-    """Handle of a new stream; ``streamNonBlocking`` does not wait for the default stream."""
-    return keep(Stream(non_blocking=flags == streamNonBlocking))
+    """Create a stream and return its handle; ``streamNonBlocking`` does not wait for the default stream."""
+    return register(Stream(non_blocking=flags == streamNonBlocking))
 
 
 def streamCreateWithPriority(flags: int, priority: int) -> int:  # noqa: N802
-    """Handle of a new stream with a priority; lower numbers are more urgent."""
-    return keep(Stream(non_blocking=flags == streamNonBlocking, priority=priority))
+    """Create a stream with a priority and return its handle; lower numbers are more urgent."""
+    return register(Stream(non_blocking=flags == streamNonBlocking, priority=priority))
 
 
 def streamDestroy(stream: int) -> None:  # noqa: N802
-    """End a stream that `streamCreate` made."""
-    forget(stream, _BaseStream, "stream")
+    """Destroy a stream that `streamCreate` created."""
+    unregister(stream, _BaseStream, "stream")
 
 
 def streamQuery(stream: int) -> int:  # noqa: N802
-    """0 once all work of the stream is done, 600 (``cudaErrorNotReady``) before, which is no exception."""
+    """Return 0 if all work of the stream is done, else 600 (``cudaErrorNotReady``)."""
     return 0 if stream_of(stream).done else _NOT_READY
 
 
 def streamWaitEvent(stream: int, event: int, flags: int = 0) -> None:  # noqa: N802
-    """Let later work of the stream wait for an event."""
+    """Make later work of the stream wait for an event."""
     stream_of(stream).wait_event(event_of(event))
 
 
@@ -305,37 +337,37 @@ def launchHostFunc(stream: int, callback: Callable[[Any], object], arg: Any) -> 
 
 
 def eventCreate() -> int:  # noqa: N802
-    """Handle of a new event."""
-    return keep(Event())
+    """Create an event and return its handle."""
+    return register(Event())
 
 
 def eventCreateWithFlags(flags: int) -> int:  # noqa: N802
-    """Handle of a new event; flag 2, ``eventDisableTiming``, makes one without time."""
-    return keep(Event(disable_timing=bool(flags & eventDisableTiming)))
+    """Create an event and return its handle; flag 2, ``eventDisableTiming``, omits the time."""
+    return register(Event(disable_timing=bool(flags & eventDisableTiming)))
 
 
 def eventDestroy(event: int) -> None:  # noqa: N802
-    """End an event that `eventCreate` made."""
-    forget(event, Event, "event")
+    """Destroy an event that `eventCreate` created."""
+    unregister(event, Event, "event")
 
 
 def eventRecord(event: int, stream: int) -> None:  # noqa: N802
-    """Put an event behind the queued work of a stream."""
+    """Record an event after the queued work of a stream."""
     stream_of(stream).record(event_of(event))
 
 
 def eventQuery(event: int) -> int:  # noqa: N802
-    """0 once the work before the event is done, 600 (``cudaErrorNotReady``) before, which is no exception."""
+    """Return 0 if the work before the event is done, else 600 (``cudaErrorNotReady``)."""
     return 0 if event_of(event).done else _NOT_READY
 
 
 def eventSynchronize(event: int) -> None:  # noqa: N802
-    """Let the host wait for an event."""
+    """Wait on the host for an event."""
     event_of(event).synchronize()
 
 
 def eventElapsedTime(start: int, end: int) -> float:  # noqa: N802
-    """Modelled milliseconds between two events."""
+    """Return the modelled milliseconds between two events."""
     return get_elapsed_time(event_of(start), event_of(end))
 
 
@@ -343,38 +375,38 @@ def eventElapsedTime(start: int, end: int) -> float:  # noqa: N802
 
 
 def streamBeginCapture(stream: int, mode: int = streamCaptureModeRelaxed) -> None:  # noqa: N802
-    """Let a stream keep its work as the nodes of a graph; see `Stream.begin_capture`."""
+    """Start to capture a stream's work as the nodes of a graph; see `Stream.begin_capture`."""
     stream_of(stream).begin_capture(mode)
 
 
 def streamEndCapture(stream: int) -> int:  # noqa: N802
-    """Handle of the graph that a stream has captured; end it with `graphDestroy`."""
+    """End a capture and return the graph's handle; `graphDestroy` ends it."""
     graph = stream_of(stream).end_capture()
     _machine.current().handles[graph.graph] = graph
     return graph.graph
 
 
 def streamIsCapturing(stream: int) -> bool:  # noqa: N802
-    """Whether a stream takes part in the capture of a graph."""
+    """Return whether a stream takes part in the capture of a graph."""
     return stream_of(stream).is_capturing()
 
 
 def _graph(handle: int) -> Graph:
-    found: Graph | None = _machine.current().graphs.get(handle)
-    if found is None:
+    graph: Graph | None = _machine.current().graphs.get(handle)
+    if graph is None:
         raise CUDARuntimeError(
             errorInvalidValue,
             "cudaErrorInvalidValue",
             f"invalid argument: {handle:#x} is no graph that lives.",
         )
-    return found
+    return graph
 
 
 def graphInstantiate(graph: int) -> int:  # noqa: N802
-    """Handle of a graph in the form that `graphLaunch` takes; end it with `graphExecDestroy`."""
-    found = _graph(graph)
-    _machine.current().handles[found.graphExec] = found
-    return found.graphExec
+    """Return the handle of a graph for `graphLaunch`; `graphExecDestroy` ends it."""
+    instance = _graph(graph)
+    _machine.current().handles[instance.graphExec] = instance
+    return instance.graphExec
 
 
 def graphLaunch(graphExec: int, stream: int) -> None:  # noqa: N802, N803
@@ -383,31 +415,31 @@ def graphLaunch(graphExec: int, stream: int) -> None:  # noqa: N802, N803
 
 
 def graphUpload(graphExec: int, stream: int) -> None:  # noqa: N802, N803
-    """Prepare a launch; on the virtual GPU there is nothing to prepare."""
+    """Check a graph's handle; the virtual GPU has nothing to prepare for a launch."""
     _graph(graphExec)
 
 
 def graphDestroy(graph: int) -> None:  # noqa: N802
-    """End a graph that `streamEndCapture` gave; what was instantiated from it lives on."""
-    forget(graph, Graph, "graph")
+    """Destroy a graph of `streamEndCapture`; instances of it stay usable."""
+    unregister(graph, Graph, "graph")
 
 
 def graphExecDestroy(graphExec: int) -> None:  # noqa: N802, N803
-    """End a graph that `graphInstantiate` gave."""
-    forget(graphExec, Graph, "graph")
+    """Destroy an instance of `graphInstantiate`."""
+    unregister(graphExec, Graph, "graph")
 
 
 # Peers, host memory, profiler
 
 
 def hostAlloc(size: int, flags: int = 0) -> int:  # noqa: N802
-    """Address of page-locked host memory, 0 for 0 bytes; end it with `freeHost`."""
+    """Allocate pinned host memory and return its address, 0 for 0 bytes; `freeHost` ends it."""
     memory = PinnedMemory(size, flags)
-    return keep(memory) if memory.ptr else 0
+    return register(memory) if memory.ptr else 0
 
 
 def freeHost(ptr: int) -> None:  # noqa: N802
-    """Free what `hostAlloc` gave; 0 is ignored."""
+    """Free memory of `hostAlloc`; 0 is ignored."""
     if not ptr:
         return
     if not isinstance(_machine.current().handles.get(ptr), PinnedMemory):
@@ -420,12 +452,12 @@ def freeHost(ptr: int) -> None:  # noqa: N802
 
 
 def mallocManaged(size: int, flags: int = cudaMemAttachGlobal) -> int:  # noqa: N802
-    """Address of managed memory, for host and device; see `cp.cuda.ManagedMemory` for what is modelled.
+    """Allocate managed memory for host and device, and return its address.
 
     Raises
     ------
     CUDARuntimeError
-        Status 2 for more than the device has free; 1 for other flags than global (1) and host (2).
+        Status 2 for more than the device's free memory; 1 for flags other than global (1) and host (2).
     """
     if flags not in (cudaMemAttachGlobal, cudaMemAttachHost):
         raise CUDARuntimeError(
@@ -438,39 +470,41 @@ def mallocManaged(size: int, flags: int = cudaMemAttachGlobal) -> int:  # noqa: 
 
 
 def memPrefetchAsync(devPtr: int, count: int, dstDevice: int, stream: int) -> None:  # noqa: N802, N803
-    """Bring managed memory to a device, in the order of a stream."""
+    """Move managed memory to a device, in stream order."""
     prefetch(devPtr, count, dstDevice, stream_of(stream))
 
 
 def memAdvise(devPtr: int, count: int, advice: int, device: int) -> None:  # noqa: N802, N803
-    """Tell how managed memory will be used; the virtual GPU heeds "read mostly" and checks the others."""
+    """Advise about the use of managed memory; only "read mostly" has an effect."""
     advise(devPtr, count, advice, device)
 
 
 def pointerGetAttributes(ptr: int) -> PointerAttributes:  # noqa: N802
-    """Kind of memory, device and addresses of a pointer; type 0 and device -2 for what CUDA does not know."""
+    """Return the kind of memory, device and addresses of a pointer; type 0 and device -2 if unknown."""
     return pointer_attributes(ptr)
 
 
 def pointerGetMemoryType(ptr: int) -> int:  # noqa: N802
-    """``memoryTypeUnregistered``, ``...Host``, ``...Device`` or ``...Managed``."""
+    """Return ``memoryTypeUnregistered``, ``...Host``, ``...Device`` or ``...Managed``."""
     return pointer_attributes(ptr).type
 
 
 def profilerStart() -> None:  # noqa: N802
-    """Region for an external profiler; none watches a virtual GPU."""
+    """Start a region for an external profiler, which does not exist for a virtual GPU."""
 
 
 profilerStop = profilerStart  # noqa: N816
 
 
 def __getattr__(name: str) -> Any:
-    numbers = {f"cudaDevAttr{known.name}": known.number for known in ATTRIBUTES} | _TEXTURES
+    numbers = {f"cudaDevAttr{attribute.name}": attribute.number for attribute in ATTRIBUTES} | _TEXTURES
     if name in numbers:
         return numbers[name]
     raise missing_attribute("cp.cuda.runtime", name, __dir__())
 
 
 def __dir__() -> list[str]:
-    elsewhere = [name for name, value in globals().items() if getattr(value, "__module__", "") in _HOMES]
-    return sorted([*public_names(globals()), *elsewhere, *_HOSTS, *_TEXTURES])
+    imported_names = [
+        name for name, value in globals().items() if getattr(value, "__module__", "") in _FUNCTION_MODULES
+    ]
+    return sorted([*public_names(globals()), *imported_names, *_PINNING_FUNCTIONS, *_TEXTURES])

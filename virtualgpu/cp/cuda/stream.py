@@ -37,14 +37,14 @@ def _device(device_id: int) -> VirtualDevice:
 
 
 class Event:
-    """A point in a stream that the host, another stream or a timing can refer to.
+    """A point in a stream that the host or another stream can wait for, or that a timing refers to.
 
     Parameters
     ----------
     block : bool
-        A host that waits for it sleeps instead of spinning; on the modelled clock both take the same time.
+        Whether a waiting host sleeps instead of spinning; on the modelled clock both take the same time.
     disable_timing : bool
-        Such an event cannot be used with `get_elapsed_time`.
+        Whether to omit the time; the event then cannot be used with `get_elapsed_time`.
     interprocess : bool
         Needs `disable_timing`, as in CuPy.
     """
@@ -54,33 +54,33 @@ class Event:
             raise ValueError("Timing must be disabled for interprocess events")
         self.disable_timing = disable_timing
         self.moment: Moment | None = None
-        self.nodes: tuple[int, ...] = ()  # of the graph of its capture
+        self.nodes: tuple[int, ...] = ()  # nodes of the captured graph
         self.capture: Capture | None = None
         self._device: VirtualDevice | None = None
         self._stream_id: int | None = None
 
     def __getattr__(self, name: str) -> Any:
-        text = f"'Event' object has no attribute {name!r}"
+        message = f"'Event' object has no attribute {name!r}"
         if name == "elapsed_time":
-            text += ": write cp.cuda.get_elapsed_time(start, end), in ms"
-        raise AttributeError(text, name=name)
+            message += ": write cp.cuda.get_elapsed_time(start, end), in ms"
+        raise AttributeError(message, name=name)
 
     @property
     def ptr(self) -> int:
-        """A number that stands for CUDA's event handle."""
+        """Number in place of CUDA's event handle."""
         _machine.current().events[id(self)] = self
         return id(self)
 
     @property
     def time_ns(self) -> int | None:
-        """When it happens on the modelled clock; None if it was never recorded, or in a capture."""
+        """Time of the event on the modelled clock; None if it was never recorded, or in a capture."""
         if self._device is None or self.moment is None:
             return None
         return self._device.work.schedule.time_of(self.moment)
 
     @property
     def done(self) -> bool:
-        """True once all work before the event is done (also if it was never recorded, as in CUDA)."""
+        """Whether all work before the event is done (True if it was never recorded, as in CUDA)."""
         if self.capture is not None:
             self.capture.spoil()
             return False
@@ -94,16 +94,16 @@ class Event:
         return done
 
     def record(self, stream: _BaseStream | None = None) -> None:
-        """Put the event into `stream` (the current stream by default) behind its queued work."""
+        """Record the event in `stream` (default: the current one) after its queued work."""
         (get_current_stream() if stream is None else stream).record(self)
 
     def synchronize(self) -> None:
-        """Let the host wait for the event."""
+        """Wait on the host for the event."""
         if self.capture is not None:
-            raise self._captured(self.capture)
+            raise self._capture_error(self.capture)
         if self._device is not None and self.moment is not None:
             clock = self._device.clock
-            begun_ns = self._device.clock.now_ns
+            start_ns = self._device.clock.now_ns
             clock.wait_until(self.time_ns or 0)
             self._device.work.settle(self.moment.after)
             if clock.watch is not None:
@@ -113,7 +113,7 @@ class Event:
                 clock.recorder.waited(
                     "EVENT_SYNCHRONIZE",
                     "cudaEventSynchronize",
-                    begun_ns,
+                    start_ns,
                     *place,
                     self.moment.after,
                     self.ptr,
@@ -126,8 +126,8 @@ class Event:
         self.capture = None
         self._stream_id = stream_id
 
-    def _captured(self, capture: Capture) -> Exception:
-        """CUDA's error for asking about an event of a capture; one that is under way is lost."""
+    def _capture_error(self, capture: Capture) -> Exception:
+        """Return CUDA's error for the use of an event of a capture; a capture in progress is invalidated."""
         if not capture.ended:
             capture.spoil()
             return refusal(907)
@@ -145,23 +145,23 @@ class Event:
 
 
 def get_elapsed_time(start_event: Event, end_event: Event) -> float:
-    """Modelled time between two recorded and finished events, in milliseconds.
+    """Return the modelled time between two recorded and finished events, in milliseconds.
 
     Raises
     ------
     CUDARuntimeError
-        Status 400 when an event was not recorded or has timing disabled; 600 when the later one is
-        not done yet (call ``synchronize()`` on it first).
+        Status 400 if an event was not recorded or has timing disabled; 600 if the later event is not done
+        yet (call ``synchronize()`` on it first).
     """
     for event in (start_event, end_event):
         if event.capture is not None:
             raise refusal(907)
         if event.disable_timing or event.moment is None or event._device is None:
-            why = "was created with disable_timing=True" if event.disable_timing else "was never recorded"
+            reason = "was created with disable_timing=True" if event.disable_timing else "was never recorded"
             raise CUDARuntimeError(
                 400,
                 "cudaErrorInvalidResourceHandle",
-                f"invalid resource handle: an event {why}; record() both events, with timing, first.",
+                f"invalid resource handle: an event {reason}; record() both events, with timing, first.",
             )
     start = start_event.time_ns
     end = end_event.time_ns
@@ -178,17 +178,17 @@ def get_elapsed_time(start_event: Event, end_event: Event) -> float:
 
 
 def _is_done(device: VirtualDevice, time_ns: int, call: str) -> bool:
-    """Ask whether the clock has passed a time; the question takes the host a moment."""
+    """Return whether the clock has passed a time; the query takes some host time."""
     clock = device.clock
-    begun_ns = device.clock.now_ns
+    start_ns = device.clock.now_ns
     done = device.work.schedule.is_done(time_ns)
     if clock.recorder is not None:
-        clock.recorder.called(call, begun_ns)
+        clock.recorder.called(call, start_ns)
     return done
 
 
 class _BaseStream:
-    """What all streams share; `device_id` -1 means: whichever device is current."""
+    """Base class of streams; `device_id` -1 stands for the current device."""
 
     def __init__(self, ptr: int, device_id: int) -> None:
         self.ptr = ptr
@@ -217,10 +217,10 @@ class _BaseStream:
     def __exit__(self, *_: object) -> None:
         stack = _machine.current().thread.__dict__.get("stream_stack")
         if not stack:
-            return  # the machine was exchanged within the block
+            return  # the machine was replaced within the block
         device_id, _ = stack.pop()
-        # As in CuPy: the stream of the block around this one, whatever use() has made current since.
-        previous = next((stream for at, stream in reversed(stack) if at == device_id), None)
+        # As in CuPy, the stream of the outer block becomes current again, even after use().
+        previous = next((stream for stack_id, stream in reversed(stack) if stack_id == device_id), None)
         if previous is None:
             _current_streams().pop(device_id, None)
         else:
@@ -247,36 +247,36 @@ class _BaseStream:
         run: Callable[[], float],
         *,
         device: VirtualDevice | None = None,
-        **about: Any,
+        **options: Any,
     ) -> Activity | None:
-        """Give this stream work: `run` does it when its turn comes, and returns what it takes in ns.
+        """Add work to this stream: `run` does it later, and returns its duration in ns.
 
         Parameters
         ----------
         device : VirtualDevice, optional
-            Where streams that belong to no device (the default stream) put it.
+            Device of the work if the stream belongs to no device (the default stream).
         **about
-            More of `virtualgpu.model.queue.Operation`: sizes, launch shape.
+            Further fields of `virtualgpu.model.queue.Operation`, such as sizes and the launch shape.
 
         Returns
         -------
         Activity or None
-            When it ran; None if the stream captures a graph, which will run it.
+            The executed work with its times; None if the stream captures a graph.
         """
         if self.device_id >= 0 or device is None:
             device = _device(self.device_id)
         refuse_in_host_function()
-        return device.work.enqueue(self.ptr, Operation(kind, name, run, **about))
+        return device.work.enqueue(self.ptr, Operation(kind, name, run, **options))
 
     @property
     def done(self) -> bool:
-        """True if all work on this stream is done."""
+        """Whether all work on this stream is done."""
         work = self._work
         try:
             work.check_legacy(self.ptr)
             work.refuse_capturing(self.ptr)
         except CUDARuntimeError:
-            return False  # CuPy compares the status with 0; a graph being captured is lost all the same
+            return False  # CuPy compares the status with 0; the capture is invalidated anyway
         device = _device(self.device_id)
         done = _is_done(device, work.schedule.tail_ns(self.ptr), "cudaStreamQuery")
         if done:
@@ -286,13 +286,13 @@ class _BaseStream:
         return done
 
     def synchronize(self) -> None:
-        """Let the host wait for all work queued on this stream."""
+        """Wait on the host for all work queued on this stream."""
         refuse_in_host_function()
         work = self._work
         work.check_legacy(self.ptr)
         work.refuse_capturing(self.ptr)
         clock = work.schedule.clock
-        begun_ns = work.schedule.clock.now_ns
+        start_ns = work.schedule.clock.now_ns
         work.schedule.synchronize(self.ptr)
         work.settle(work.schedule.point(self.ptr).after)
         if clock.watch is not None:
@@ -301,11 +301,11 @@ class _BaseStream:
             device_id = _device(self.device_id).id
             after = work.schedule.point(self.ptr).after
             clock.recorder.waited(
-                "STREAM_SYNCHRONIZE", "cudaStreamSynchronize", begun_ns, device_id, self.ptr, after
+                "STREAM_SYNCHRONIZE", "cudaStreamSynchronize", start_ns, device_id, self.ptr, after
             )
 
     def record(self, event: Event | None = None) -> Event:
-        """Record an event (a new one by default) behind the queued work."""
+        """Record an event (default: a new one) after the queued work."""
         refuse_in_host_function()
         event = event or Event()
         device = _device(self.device_id)
@@ -323,7 +323,7 @@ class _BaseStream:
         return event
 
     def wait_event(self, event: Event) -> None:
-        """Let later work on this stream wait for `event`; one never recorded is ignored, as in CUDA.
+        """Make later work on this stream wait for `event`; an event that was never recorded is ignored.
 
         An event recorded in a stream that captures a graph makes this stream take part in the capture.
         """
@@ -333,7 +333,7 @@ class _BaseStream:
             device.clock.watch.waits(event, work.place(self.ptr), event.moment is not None)
         if event.capture is not None:
             if event.capture.ended:
-                raise event._captured(event.capture)
+                raise event._capture_error(event.capture)
             work.join(self.ptr, event.capture, event.nodes)
         elif event.moment is not None:
             work.check_legacy(self.ptr)
@@ -352,8 +352,8 @@ class _BaseStream:
     def launch_host_func(self, callback: Callable[[Any], object], arg: Any) -> None:
         """Call ``callback(arg)`` after the queued work.
 
-        CUDA runs it in a thread of the driver, where nothing of CUDA may be called: doing so is error 800,
-        ``cudaErrorNotPermitted``, here always, on a GPU at best.
+        CUDA runs it in a thread of the driver, where no CUDA function must be called. A call raises error
+        800, ``cudaErrorNotPermitted``; on a GPU it can also hang.
         """
 
         def run() -> float:
@@ -368,28 +368,28 @@ class _BaseStream:
         self.enqueue("HOST_LAUNCH", "Host function", run)
 
     def add_callback(self, callback: Callable[[Any, int, Any], object], arg: Any) -> None:
-        """Call ``callback(stream, status, arg)`` after the queued work; graphs cannot have it."""
+        """Call ``callback(stream, status, arg)`` after the queued work; not supported in graphs."""
         self._work.refuse_capturing(self.ptr)
         self.launch_host_func(lambda _: callback(self, 0, arg), None)
 
     # Graphs
 
     def begin_capture(self, mode: int | None = None) -> None:
-        """Keep what the stream is given from now on as the nodes of a graph, instead of running it.
+        """Start to capture the stream's work as the nodes of a graph, instead of running it.
 
         Parameters
         ----------
         mode : int, optional
             ``runtime.streamCaptureModeRelaxed`` by default. In the modes ``...Global`` and
-            ``...ThreadLocal``, CUDA forbids allocations and other calls meanwhile, of all threads or of
-            this one.
+            ``...ThreadLocal``, CUDA does not allow allocations and other calls during the capture, in all
+            threads or in this one.
 
         Raises
         ------
         RuntimeError
             On the legacy default stream.
         CUDARuntimeError
-            Status 401, if it captures already; 1 for an unknown mode.
+            Status 401, if it is capturing already; 1 for an unknown mode.
         """
         if self.ptr in (LEGACY_QUEUE, LEGACY_ALIAS):
             raise RuntimeError("cannot capture on the default (legacy) stream")
@@ -401,19 +401,19 @@ class _BaseStream:
         self._work.begin_capture(self.ptr, mode)
 
     def end_capture(self) -> Graph:
-        """The graph of what the stream, and those that joined it, were given since `begin_capture`.
+        """End the capture, and return the graph of the work of this stream and those that joined it.
 
         Raises
         ------
         CUDARuntimeError
-            Status 401 without a capture; 901 to 908 as CUDA names what went wrong (904: a stream that
-            joined was not waited for).
+            Status 401 without a capture; 901 to 908 for CUDA's capture errors (904: the capture does not
+            wait for a stream that joined).
         """
         capture = self._work.end_capture(self.ptr)
-        return Graph._of(capture.nodes, _machine.current(), get_current_stream)
+        return Graph._from_nodes(capture.nodes, _machine.current(), get_current_stream)
 
     def is_capturing(self) -> bool:
-        """Whether the stream takes part in the capture of a graph."""
+        """Return whether the stream takes part in the capture of a graph."""
         work = self._work
         work.check_legacy(self.ptr, spoils=False)
         try:
@@ -424,11 +424,11 @@ class _BaseStream:
             ) from error
 
     def launch_graph(self, graph_id: int, nodes: Sequence[Node], upload_ns: float) -> None:
-        """Run the nodes of a graph in this stream: what `Graph.launch` does."""
+        """Run the nodes of a graph in this stream, for `Graph.launch`."""
         self._work.launch_graph(self.ptr, graph_id, nodes, upload_ns)
 
     def upload_graph(self, upload_ns: float) -> None:
-        """Prepare a graph for its launches: what `Graph.upload` does."""
+        """Prepare a graph for its launches, for `Graph.upload`."""
         self._work.upload_graph(self.ptr, upload_ns)
 
     @property
@@ -441,7 +441,7 @@ class _BaseStream:
 
     @property
     def priority(self) -> int:
-        """Lower is more urgent, from 0 down to -5: blocks of an urgent kernel are dealt out first."""
+        """Priority from 0 to -5; lower is more urgent: blocks of an urgent kernel start first."""
         return self._work.schedule.queue(self.ptr).priority
 
 
@@ -451,13 +451,13 @@ class Stream(_BaseStream):
     Parameters
     ----------
     null : bool
-        The legacy default stream, which waits for all blocking streams and they for it.
+        The legacy default stream, which waits for all blocking streams, as they wait for it.
     non_blocking : bool
-        Do not synchronise with the legacy default stream.
+        Do not synchronize with the legacy default stream.
     ptds : bool
-        The per-thread default stream: one for each thread of the host.
+        The per-thread default stream: one per thread of the host.
     priority : int, optional
-        Lower numbers are more urgent; 0 by default, and -5 the most.
+        Priority from 0 (default) to -5; lower numbers are more urgent.
     """
 
     null: ClassVar[Stream]
@@ -497,8 +497,8 @@ class Stream(_BaseStream):
         except (TypeError, ValueError) as error:
             raise TypeError("__cuda_stream__() must return a 2-tuple of (version, stream_ptr)") from error
         if not isinstance(version, int) or not isinstance(ptr, int):
-            given = f"({type(version).__name__}, {type(ptr).__name__})"
-            raise TypeError(f"__cuda_stream__() must return (int, int), got {given}")
+            types = f"({type(version).__name__}, {type(ptr).__name__})"
+            raise TypeError(f"__cuda_stream__() must return (int, int), got {types}")
         if version != 0:
             raise TypeError(
                 f"__cuda_stream__() returned unsupported version {version}, only version 0 is supported"
@@ -506,12 +506,12 @@ class Stream(_BaseStream):
         stream = cls.__new__(cls)
         _BaseStream.__init__(stream, ptr, -1)
         stream._owner = None
-        stream._foreign = obj  # lives as long as this
+        stream._foreign = obj  # kept alive as long as this stream
         return stream
 
 
 class ExternalStream(_BaseStream):
-    """A stream given by its handle; deprecated in CuPy 14 for `Stream.from_external`."""
+    """A stream identified by its handle; deprecated in CuPy 14 in favour of `Stream.from_external`."""
 
     def __init__(self, ptr: int, device_id: int = -1) -> None:
         warnings.warn(
@@ -533,7 +533,7 @@ def _current_streams() -> dict[int, _BaseStream]:
 
 
 def get_current_stream(device_id: int | None = None) -> _BaseStream:
-    """The calling thread's current stream on a device (the current device by default)."""
+    """Return the calling thread's current stream on a device (default: the current device)."""
     if device_id is None:
         device_id = _machine.current().current_device_id
     machine = _machine.current()
@@ -541,7 +541,8 @@ def get_current_stream(device_id: int | None = None) -> _BaseStream:
 
 
 def is_capturing(stream: _BaseStream | None = None, device: VirtualDevice | None = None) -> bool:
-    """Whether a stream (the current one of a device by default) keeps its work for a graph, spoilt or not."""
+    """Return whether a stream (default: the current one of a device) captures a graph, even an invalid
+    one."""
     device = device or _machine.current().current_device
     stream = stream or get_current_stream(device.id)
     captures = (device if stream.device_id < 0 else _device(stream.device_id)).work.captures
@@ -549,25 +550,25 @@ def is_capturing(stream: _BaseStream | None = None, device: VirtualDevice | None
 
 
 def settle(device: VirtualDevice) -> None:
-    """Before NumPy reads arrays: let what the current stream was given run, if it is held back."""
+    """Run deferred work of the current stream before NumPy reads arrays."""
     if device.clock.deferral is not None:
         stream = get_current_stream(device.id)
         device.work.settle(device.work.schedule.point(stream.ptr).after)
 
 
 def refuse_in_capture(
-    what: str, stream: _BaseStream | None = None, device: VirtualDevice | None = None
+    operations: str, stream: _BaseStream | None = None, device: VirtualDevice | None = None
 ) -> None:
-    """Raise CuPy's error for a call that makes the host wait, if the stream captures a graph."""
+    """Raise CuPy's error for a blocking call if the stream captures a graph."""
     if is_capturing(stream, device):
         raise RuntimeError(
-            f"the current stream is capturing, so {what} are disallowed. Do it before begin_capture() or "
-            "after the graph's launch."
+            f"the current stream is capturing, so {operations} are disallowed. Do it before begin_capture() "
+            "or after the graph's launch."
         )
 
 
 def refuse_in_host_function() -> None:
-    """Refuse CUDA's calls within a function that `launch_host_func` calls (status 800)."""
+    """Raise error 800 if CUDA is called within a function of `launch_host_func`."""
     if getattr(_machine.current().thread, "in_host_function", False):
         raise CUDARuntimeError(
             800,
@@ -578,17 +579,17 @@ def refuse_in_host_function() -> None:
 
 
 def refuse_unsafe() -> None:
-    """Refuse what CUDA calls unsafe, such as an allocation, while a capture in a strict mode is under way.
+    """Raise error 900 for an unsafe call, such as an allocation, during a capture in a strict mode.
 
     Raises
     ------
     CUDARuntimeError
-        Status 900; the capture is lost.
+        Status 900; the capture is invalidated.
     """
     for device in _machine.current().devices:
         for capture in device.work.active() if device.work.captures else ():
-            local = capture.mode == THREAD_LOCAL_MODE and capture.thread == threading.get_ident()
-            if local or capture.mode == GLOBAL_MODE:
+            is_local_capture = capture.mode == THREAD_LOCAL_MODE and capture.thread == threading.get_ident()
+            if is_local_capture or capture.mode == GLOBAL_MODE:
                 mode = "thread-local" if capture.mode == THREAD_LOCAL_MODE else "global"
                 raise device.work.spoil(
                     capture,

@@ -1,6 +1,6 @@
 """``cp.testing``: assertions, arrays and decorators for tests that compare ``cp`` with NumPy.
 
-Names and arguments are CuPy's, so that tests written for CuPy run; pytest is needed where CuPy needs it.
+Names and arguments are CuPy's, so that tests written for CuPy run. Some functions need pytest, as in CuPy.
 """
 
 from __future__ import annotations

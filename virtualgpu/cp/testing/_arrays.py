@@ -1,4 +1,4 @@
-"""Arrays for tests, on the host or on the device as `xp` says."""
+"""Arrays for tests, on the host or on the device, depending on `xp`."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ def _module(xp: Any) -> Any:
     return ndarray._module if xp is None else xp
 
 
-def _counted(numbers: npt.NDArray[Any], dtype: Any, shape: Any) -> npt.NDArray[Any]:
-    """Whole numbers as a dtype: of a bool whether they are even, of a complex both parts."""
-    kind = np.dtype(dtype)
-    if kind.kind == "b":
+def _integers_as(numbers: npt.NDArray[Any], dtype: Any, shape: Any) -> npt.NDArray[Any]:
+    """Convert integers to a dtype: for bool whether they are even, for complex both parts are equal."""
+    target_dtype = np.dtype(dtype)
+    if target_dtype.kind == "b":
         numbers = numbers % 2 == 0
-    elif kind.kind == "c":
+    elif target_dtype.kind == "c":
         numbers = numbers * (1 + 1j)
-    return numbers.astype(kind).reshape(shape)
+    return numbers.astype(target_dtype).reshape(shape)
 
 
-def _extent(shape: Any) -> int:
+def _element_count(shape: Any) -> int:
     return math.prod(shape) if isinstance(shape, (tuple, list)) else int(shape)
 
 
 def shaped_arange(shape: Any, xp: Any = None, dtype: Any = np.float32, order: str = "C") -> Any:
-    """The numbers 1, 2, ... in a shape; of a bool, False and True in turn."""
-    return _module(xp).array(_counted(np.arange(1, _extent(shape) + 1), dtype, shape), order=order)
+    """Return the numbers 1, 2, ... in a shape; for bool, False and True alternate."""
+    return _module(xp).array(_integers_as(np.arange(1, _element_count(shape) + 1), dtype, shape), order=order)
 
 
 def shaped_reverse_arange(shape: Any, xp: Any = None, dtype: Any = np.float32) -> Any:
-    """The numbers down to 1 in a shape."""
-    return _module(xp).array(_counted(np.arange(_extent(shape), 0, -1), dtype, shape))
+    """Return the numbers down to 1 in a shape."""
+    return _module(xp).array(_integers_as(np.arange(_element_count(shape), 0, -1), dtype, shape))
 
 
 def shaped_random(
@@ -47,53 +47,57 @@ def shaped_random(
     seed: int = 0,
     order: str = "C",
 ) -> Any:
-    """Numbers evenly distributed from 0 to `scale`, the same ones for the same seed."""
-    random = np.random.RandomState(seed)
-    kind = np.dtype(dtype)
+    """Return uniformly distributed numbers from 0 to `scale`, equal for equal seeds."""
+    generator = np.random.RandomState(seed)
+    target_dtype = np.dtype(dtype)
     values: Any
-    if kind.kind == "b":
-        values = random.randint(2, size=shape)
+    if target_dtype.kind == "b":
+        values = generator.randint(2, size=shape)
     else:
-        values = random.random_sample(shape)
-        if kind.kind == "c":
-            values = values + 1j * random.random_sample(shape)
+        values = generator.random_sample(shape)
+        if target_dtype.kind == "c":
+            values = values + 1j * generator.random_sample(shape)
         values = values * scale
-    return _module(xp).asarray(values, dtype=kind, order=order)
+    return _module(xp).asarray(values, dtype=target_dtype, order=order)
 
 
 def shaped_linspace(start: float, stop: float, shape: Any, xp: Any = None, dtype: Any = np.float32) -> Any:
-    """Numbers evenly spaced between two, as far as the dtype has them."""
-    kind = np.dtype(dtype)
-    if kind.kind in "bu":
+    """Return evenly spaced numbers between two limits, within the range of the dtype."""
+    target_dtype = np.dtype(dtype)
+    if target_dtype.kind in "bu":
         start = max(start, 0)
-    if kind.kind == "b":
+    if target_dtype.kind == "b":
         stop = min(stop, 1)
-    return _module(xp).array(np.linspace(start, stop, _extent(shape)).astype(kind).reshape(shape))
+    return _module(xp).array(
+        np.linspace(start, stop, _element_count(shape)).astype(target_dtype).reshape(shape)
+    )
 
 
 def generate_matrix(shape: Any, xp: Any = None, dtype: Any = np.float32, *, singular_values: Any) -> Any:
-    """Random matrices with given singular values.
+    """Return random matrices with given singular values.
 
     Parameters
     ----------
     shape : tuple of int
-        At least two axes; the last two are the matrix's.
+        Shape with at least two axes; the last two are those of a matrix.
     singular_values : array_like
-        Real and not negative, of the smaller of those two (and of each matrix, if it is of more axes).
+        Non-negative real values, as many as the smaller of the last two axes; further axes select the matrix.
     """
     module = _module(xp)
-    kind = np.dtype(dtype)
+    target_dtype = np.dtype(dtype)
     if len(shape) < 2:
         raise ValueError(f"a matrix has two axes at least, and the shape is {shape}")
-    if kind.kind not in "fc":
-        raise TypeError(f"matrices of {kind} have no singular values to choose; use a float or complex dtype")
+    if target_dtype.kind not in "fc":
+        raise TypeError(
+            f"matrices of {target_dtype} have no singular values to choose; use a float or complex dtype"
+        )
     values = module.asarray(singular_values)
     if values.dtype.kind == "c":
         raise TypeError("singular values are real")
     if bool((values < 0).any()):
         raise ValueError("singular values are not negative")
     start = module.random.standard_normal(shape)
-    if kind.kind == "c":
+    if target_dtype.kind == "c":
         start = start + 1j * module.random.standard_normal(shape)
-    left, own, right = module.linalg.svd(start, full_matrices=False)
-    return (left * module.broadcast_to(values, own.shape)[..., None, :] @ right).astype(kind)
+    left, singular, right = module.linalg.svd(start, full_matrices=False)
+    return (left * module.broadcast_to(values, singular.shape)[..., None, :] @ right).astype(target_dtype)

@@ -11,12 +11,12 @@ from unittest import mock
 from virtualgpu.cp._routines.creation import asnumpy
 
 
-def _assertion(name: str, operands: int = 2) -> Callable[..., None]:
+def _assertion(name: str, operand_count: int = 2) -> Callable[..., None]:
     def check(*args: Any, **kwargs: Any) -> None:
-        import numpy.testing  # takes as long to import as NumPy itself, so only when needed
+        import numpy.testing  # imported late, since its import takes as long as NumPy's
 
-        hosts = [asnumpy(value) for value in args[:operands]]
-        getattr(numpy.testing, name)(*hosts, *args[operands:], **kwargs)
+        hosts = [asnumpy(value) for value in args[:operand_count]]
+        getattr(numpy.testing, name)(*hosts, *args[operand_count:], **kwargs)
 
     check.__name__ = check.__qualname__ = name
     check.__doc__ = f"Like ``numpy.testing.{name}``; device arrays are copied to the host."
@@ -40,35 +40,35 @@ def assert_array_equal(
     strict: bool = False,
     strides_check: bool = False,
 ) -> None:
-    """Like ``numpy.testing.assert_array_equal``; with `strides_check` the strides agree, too."""
+    """Like ``numpy.testing.assert_array_equal``; with `strides_check` the strides must be equal too."""
     _equal(actual, desired, err_msg=err_msg, verbose=verbose, strict=strict)
     if strides_check and actual.strides != desired.strides:
         raise AssertionError(f"The strides {actual.strides} are not {desired.strides}. {err_msg}".rstrip())
 
 
 def assert_array_list_equal(xlist: Any, ylist: Any, err_msg: str = "", verbose: bool = True) -> None:
-    """`assert_array_equal` of each of some arrays with its partner."""
+    """Compare the arrays of two lists pairwise with `assert_array_equal`."""
     if type(xlist) is not type(ylist) or len(xlist) != len(ylist):
-        kinds = [f"a {type(one).__name__} of {len(one)}" for one in (xlist, ylist)]
-        raise AssertionError(f"{kinds[0]} is not {kinds[1]}. {err_msg}".rstrip())
+        descriptions = [f"a {type(arrays).__name__} of {len(arrays)}" for arrays in (xlist, ylist)]
+        raise AssertionError(f"{descriptions[0]} is not {descriptions[1]}. {err_msg}".rstrip())
     for actual, desired in zip(xlist, ylist, strict=True):
         assert_array_equal(actual, desired, err_msg=err_msg, verbose=verbose)
 
 
 @contextlib.contextmanager
 def assert_warns(expected: type[Warning]) -> Iterator[None]:
-    """Make sure that a block warns."""
-    with warnings.catch_warnings(record=True) as seen:
+    """Check that a block warns."""
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
-    if not any(issubclass(one.category, expected) for one in seen):
+    if not any(issubclass(warning.category, expected) for warning in caught):
         raise AssertionError(f"There was no {expected.__name__}.")
 
 
 @contextlib.contextmanager
 def AssertFunctionIsCalled(*args: Any, times_called: int = 1, **kwargs: Any) -> Iterator[None]:  # noqa: N802
-    """Make sure that a block calls what `unittest.mock.patch` replaces, so many times."""
-    with mock.patch(*args, **kwargs) as stand_in:
+    """Check that a block calls the function replaced by `unittest.mock.patch`, a given number of times."""
+    with mock.patch(*args, **kwargs) as replacement:
         yield
-    if stand_in.call_count != times_called:
-        raise AssertionError(f"It was called {stand_in.call_count} times, not {times_called}.")
+    if replacement.call_count != times_called:
+        raise AssertionError(f"It was called {replacement.call_count} times, not {times_called}.")

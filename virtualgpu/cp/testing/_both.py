@@ -1,4 +1,4 @@
-"""Tests that run with ``cp`` and with NumPy in turn, and compare what comes out."""
+"""Tests that run with ``cp`` and with NumPy, and compare the results."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from virtualgpu.errors import NotSupportedError
 Test = Callable[..., Any]
 Check = Callable[[Any, Any], None]
 
-# Errors that a program may tell apart: both sides belong to the same of them.
-_KINDS = (
+# Errors that a program can distinguish: both sides must raise the same of them.
+_ERROR_CLASSES = (
     AttributeError,
     IndexError,
     TypeError,
@@ -31,13 +31,13 @@ _KINDS = (
 )
 
 
-def hiding(impl: Test, names: Sequence[str], call: Test) -> Test:
-    """`call` in the place of a test, without the arguments that it supplies (pytest: fixtures)."""
-    replaced = functools.wraps(impl)(call)
+def without_arguments(impl: Test, names: Sequence[str], call: Test) -> Test:
+    """Return `call` in place of a test, without the arguments that it supplies (for pytest: fixtures)."""
+    wrapper = functools.wraps(impl)(call)
     signature = inspect.signature(impl)
-    kept = [one for name, one in signature.parameters.items() if name not in names]
-    replaced.__signature__ = signature.replace(parameters=kept)  # type: ignore[attr-defined]
-    return replaced
+    parameters = [parameter for name, parameter in signature.parameters.items() if name not in names]
+    wrapper.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return wrapper
 
 
 def _attempt(impl: Test, args: Any, kwargs: Any) -> tuple[Any, Exception | None]:
@@ -48,32 +48,36 @@ def _attempt(impl: Test, args: Any, kwargs: Any) -> tuple[Any, Exception | None]
 
 
 def _modules(name: str, sp_name: str | None, scipy_name: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What a test is given: modules of the device, modules of the host."""
+    """Return the keyword arguments of a test: modules of the device, modules of the host."""
     if sp_name or scipy_name:
         raise NotSupportedError("The virtual GPU has no cupyx.scipy: a test of it needs CuPy on a GPU.")
     return {name: ndarray._module}, {name: np}
 
 
-def _check_errors(ours: Exception | None, theirs: Exception | None, accepted: Any) -> None:
-    """Make sure that both sides failed, in ways that a program cannot tell apart, and as expected."""
+def _check_errors(device_error: Exception | None, host_error: Exception | None, accepted: Any) -> None:
+    """Check that both sides failed as expected, with errors that a program cannot distinguish."""
     classes = Exception if accepted is True else accepted or ()
-    if ours is None or theirs is None:
-        which, error = ("NumPy", theirs) if ours is None else ("cp", ours)
+    if device_error is None or host_error is None:
+        side, error = ("NumPy", host_error) if device_error is None else ("cp", device_error)
         if error is None:
             raise AssertionError("Neither cp nor NumPy raised an error.")
-        raise AssertionError(f"Only {which} raised an error: {type(error).__name__}: {error}") from error
-    alike = all(isinstance(ours, kind) == isinstance(theirs, kind) for kind in _KINDS)
-    if not alike or not (isinstance(ours, classes) and isinstance(theirs, classes)):
+        raise AssertionError(f"Only {side} raised an error: {type(error).__name__}: {error}") from error
+    have_same_classes = all(
+        isinstance(device_error, error_class) == isinstance(host_error, error_class)
+        for error_class in _ERROR_CLASSES
+    )
+    if not have_same_classes or not (isinstance(device_error, classes) and isinstance(host_error, classes)):
         raise AssertionError(
-            f"cp raised {type(ours).__name__}: {ours}; NumPy raised {type(theirs).__name__}: {theirs}"
-        ) from ours
+            f"cp raised {type(device_error).__name__}: {device_error}; NumPy raised "
+            f"{type(host_error).__name__}: {host_error}"
+        ) from device_error
 
 
-def _listed(result: Any) -> tuple[Any, ...]:
+def _as_tuple(result: Any) -> tuple[Any, ...]:
     return tuple(result) if isinstance(result, (tuple, list)) else (result,)
 
 
-def _comparing(
+def _comparison(
     check: Check,
     name: str,
     sp_name: str | None,
@@ -82,33 +86,39 @@ def _comparing(
     type_check: bool,
     contiguous_check: bool = False,
 ) -> Callable[[Test], Test]:
-    """A decorator of tests that return arrays, or sequences of them."""
+    """Return a decorator of tests that return arrays, or sequences of them."""
 
     def decorate(impl: Test) -> Test:
         def test(*args: Any, **kwargs: Any) -> None:
-            ours_given, theirs_given = _modules(name, sp_name, scipy_name)
-            ours, ours_error = _attempt(impl, args, kwargs | ours_given)
-            theirs, theirs_error = _attempt(impl, args, kwargs | theirs_given)
-            if ours_error is not None or theirs_error is not None:
-                _check_errors(ours_error, theirs_error, accept_error)
+            device_modules, host_modules = _modules(name, sp_name, scipy_name)
+            device_result, device_error = _attempt(impl, args, kwargs | device_modules)
+            host_result, host_error = _attempt(impl, args, kwargs | host_modules)
+            if device_error is not None or host_error is not None:
+                _check_errors(device_error, host_error, accept_error)
                 return
-            assert ours is not None, "The test returns what is to be compared."
-            pairs = list(zip(_listed(ours), _listed(theirs), strict=True))
-            for one, other in pairs:
-                if contiguous_check and isinstance(other, np.ndarray):
+            assert device_result is not None, "The test returns what is to be compared."
+            pairs = list(zip(_as_tuple(device_result), _as_tuple(host_result), strict=True))
+            for device_item, host_item in pairs:
+                if contiguous_check and isinstance(host_item, np.ndarray):
                     for order in ("c_contiguous", "f_contiguous"):
-                        if getattr(other.flags, order) and not getattr(one.flags, order):
+                        if getattr(host_item.flags, order) and not getattr(device_item.flags, order):
                             raise AssertionError(f"NumPy's result is {order}, that of cp is not.")
-                one = asnumpy(one)
-                other = asnumpy(other)
-                if type_check and one.dtype != other.dtype:
-                    raise AssertionError(f"The dtypes differ. cp: {one.dtype}, NumPy: {other.dtype}")
-                if one.shape != other.shape:
-                    raise AssertionError(f"The shapes differ. cp: {one.shape}, NumPy: {other.shape}")
-            for one, other in pairs:
-                check(one, other)
+                device_item = asnumpy(device_item)
+                host_item = asnumpy(host_item)
+                if type_check and device_item.dtype != host_item.dtype:
+                    raise AssertionError(
+                        f"The dtypes differ. cp: {device_item.dtype}, NumPy: {host_item.dtype}"
+                    )
+                if device_item.shape != host_item.shape:
+                    raise AssertionError(
+                        f"The shapes differ. cp: {device_item.shape}, NumPy: {host_item.shape}"
+                    )
+            for device_item, host_item in pairs:
+                check(device_item, host_item)
 
-        return hiding(impl, [given for given in (name, sp_name, scipy_name) if given], test)
+        return without_arguments(
+            impl, [argument for argument in (name, sp_name, scipy_name) if argument], test
+        )
 
     return decorate
 
@@ -125,31 +135,33 @@ def numpy_cupy_allclose(
     scipy_name: str | None = None,
     contiguous_check: bool = True,
 ) -> Callable[[Test], Test]:
-    """Decorate a test that returns arrays: those of ``cp`` and of NumPy are close.
+    """Decorate a test that returns arrays, so that those of ``cp`` and NumPy are compared with a tolerance.
 
     Parameters
     ----------
     rtol, atol : float or dict
-        A dict has a tolerance for each dtype of results, and that of others under ``"default"``.
+        Tolerances; a dict has one for each dtype of results, and the one of other dtypes under ``"default"``.
     name, sp_name, scipy_name : str
-        The argument that takes the module; those for SciPy's modules.
+        Names of the arguments for the module, and for SciPy's modules.
     type_check, contiguous_check : bool
-        Whether dtypes, and layouts where NumPy's is contiguous, agree.
+        Whether dtypes must be equal, and whether results must be contiguous where NumPy's are.
     accept_error : bool or class
-        Errors that both sides may raise.
+        Errors that both sides are allowed to raise.
     """
 
-    def check(one: Any, other: Any) -> None:
-        kind = asnumpy(one).dtype.type
+    def check(device_item: Any, host_item: Any) -> None:
+        dtype_class = asnumpy(device_item).dtype.type
         relative, absolute = (
-            tolerance.get(kind, tolerance.get("default", otherwise))
+            tolerance.get(dtype_class, tolerance.get("default", default))
             if isinstance(tolerance, dict)
             else tolerance
-            for tolerance, otherwise in ((rtol, 1e-7), (atol, 0))
+            for tolerance, default in ((rtol, 1e-7), (atol, 0))
         )
-        _assertions.assert_allclose(one, other, relative, absolute, err_msg=err_msg, verbose=verbose)
+        _assertions.assert_allclose(
+            device_item, host_item, relative, absolute, err_msg=err_msg, verbose=verbose
+        )
 
-    return _comparing(check, name, sp_name, scipy_name, accept_error, type_check, contiguous_check)
+    return _comparison(check, name, sp_name, scipy_name, accept_error, type_check, contiguous_check)
 
 
 def numpy_cupy_array_almost_equal(
@@ -162,12 +174,14 @@ def numpy_cupy_array_almost_equal(
     sp_name: str | None = None,
     scipy_name: str | None = None,
 ) -> Callable[[Test], Test]:
-    """Like `numpy_cupy_allclose`, to so many decimal places."""
+    """Like `numpy_cupy_allclose`, to a number of decimal places."""
 
-    def check(one: Any, other: Any) -> None:
-        _assertions.assert_array_almost_equal(one, other, decimal, err_msg=err_msg, verbose=verbose)
+    def check(device_item: Any, host_item: Any) -> None:
+        _assertions.assert_array_almost_equal(
+            device_item, host_item, decimal, err_msg=err_msg, verbose=verbose
+        )
 
-    return _comparing(check, name, sp_name, scipy_name, accept_error, type_check)
+    return _comparison(check, name, sp_name, scipy_name, accept_error, type_check)
 
 
 def numpy_cupy_array_almost_equal_nulp(
@@ -178,12 +192,12 @@ def numpy_cupy_array_almost_equal_nulp(
     sp_name: str | None = None,
     scipy_name: str | None = None,
 ) -> Callable[[Test], Test]:
-    """Like `numpy_cupy_allclose`, to so many units in the last place of the larger."""
+    """Like `numpy_cupy_allclose`, to a number of units in the last place of the larger value."""
 
-    def check(one: Any, other: Any) -> None:
-        _assertions.assert_array_almost_equal_nulp(one, other, nulp)
+    def check(device_item: Any, host_item: Any) -> None:
+        _assertions.assert_array_almost_equal_nulp(device_item, host_item, nulp)
 
-    return _comparing(check, name, sp_name, scipy_name, accept_error, type_check)
+    return _comparison(check, name, sp_name, scipy_name, accept_error, type_check)
 
 
 def numpy_cupy_array_max_ulp(
@@ -195,12 +209,12 @@ def numpy_cupy_array_max_ulp(
     sp_name: str | None = None,
     scipy_name: str | None = None,
 ) -> Callable[[Test], Test]:
-    """Like `numpy_cupy_allclose`, to so many numbers that the dtype has between them."""
+    """Like `numpy_cupy_allclose`, to a number of representable values between both results."""
 
-    def check(one: Any, other: Any) -> None:
-        _assertions.assert_array_max_ulp(one, other, maxulp, dtype)
+    def check(device_item: Any, host_item: Any) -> None:
+        _assertions.assert_array_max_ulp(device_item, host_item, maxulp, dtype)
 
-    return _comparing(check, name, sp_name, scipy_name, accept_error, type_check)
+    return _comparison(check, name, sp_name, scipy_name, accept_error, type_check)
 
 
 def numpy_cupy_array_equal(
@@ -215,10 +229,10 @@ def numpy_cupy_array_equal(
 ) -> Callable[[Test], Test]:
     """Like `numpy_cupy_allclose`, for equal results."""
 
-    def check(one: Any, other: Any) -> None:
-        _assertions.assert_array_equal(one, other, err_msg, verbose, strides_check=strides_check)
+    def check(device_item: Any, host_item: Any) -> None:
+        _assertions.assert_array_equal(device_item, host_item, err_msg, verbose, strides_check=strides_check)
 
-    return _comparing(check, name, sp_name, scipy_name, accept_error, type_check)
+    return _comparison(check, name, sp_name, scipy_name, accept_error, type_check)
 
 
 def numpy_cupy_array_list_equal(
@@ -228,12 +242,12 @@ def numpy_cupy_array_list_equal(
     sp_name: str | None = None,
     scipy_name: str | None = None,
 ) -> Callable[[Test], Test]:
-    """Decorate a test that returns a list of arrays: they are equal one by one."""
+    """Decorate a test that returns a list of arrays, so that they are compared pairwise for equality."""
 
-    def check(one: Any, other: Any) -> None:
-        _assertions.assert_array_equal(one, other, err_msg, verbose)
+    def check(device_item: Any, host_item: Any) -> None:
+        _assertions.assert_array_equal(device_item, host_item, err_msg, verbose)
 
-    return _comparing(check, name, sp_name, scipy_name, False, False)
+    return _comparison(check, name, sp_name, scipy_name, False, False)
 
 
 def numpy_cupy_array_less(
@@ -245,28 +259,30 @@ def numpy_cupy_array_less(
     sp_name: str | None = None,
     scipy_name: str | None = None,
 ) -> Callable[[Test], Test]:
-    """Like `numpy_cupy_allclose`: ``cp``'s results are less than NumPy's."""
+    """Like `numpy_cupy_allclose`, but ``cp``'s results must be less than NumPy's."""
 
-    def check(one: Any, other: Any) -> None:
-        _assertions.assert_array_less(one, other, err_msg=err_msg, verbose=verbose)
+    def check(device_item: Any, host_item: Any) -> None:
+        _assertions.assert_array_less(device_item, host_item, err_msg=err_msg, verbose=verbose)
 
-    return _comparing(check, name, sp_name, scipy_name, accept_error, type_check)
+    return _comparison(check, name, sp_name, scipy_name, accept_error, type_check)
 
 
 def numpy_cupy_equal(
     name: str = "xp", sp_name: str | None = None, scipy_name: str | None = None
 ) -> Callable[[Test], Test]:
-    """Decorate a test that returns something that ``==`` compares, such as a number."""
+    """Decorate a test that returns a value that ``==`` compares, such as a number."""
 
     def decorate(impl: Test) -> Test:
         def test(*args: Any, **kwargs: Any) -> None:
-            ours_given, theirs_given = _modules(name, sp_name, scipy_name)
-            ours = impl(*args, **kwargs, **ours_given)
-            theirs = impl(*args, **kwargs, **theirs_given)
-            if ours != theirs:
-                raise AssertionError(f"The results differ. cp: {ours!r}, NumPy: {theirs!r}")
+            device_modules, host_modules = _modules(name, sp_name, scipy_name)
+            device_result = impl(*args, **kwargs, **device_modules)
+            host_result = impl(*args, **kwargs, **host_modules)
+            if device_result != host_result:
+                raise AssertionError(f"The results differ. cp: {device_result!r}, NumPy: {host_result!r}")
 
-        return hiding(impl, [given for given in (name, sp_name, scipy_name) if given], test)
+        return without_arguments(
+            impl, [argument for argument in (name, sp_name, scipy_name) if argument], test
+        )
 
     return decorate
 
@@ -274,15 +290,17 @@ def numpy_cupy_equal(
 def numpy_cupy_raises(
     name: str = "xp", sp_name: str | None = None, scipy_name: str | None = None, accept_error: Any = Exception
 ) -> Callable[[Test], Test]:
-    """Decorate a test that fails: with ``cp`` and NumPy in ways that a program cannot tell apart."""
+    """Decorate a test that fails with ``cp`` and NumPy, with errors that a program cannot distinguish."""
 
     def decorate(impl: Test) -> Test:
         def test(*args: Any, **kwargs: Any) -> None:
-            ours_given, theirs_given = _modules(name, sp_name, scipy_name)
-            ours = _attempt(impl, args, kwargs | ours_given)[1]
-            theirs = _attempt(impl, args, kwargs | theirs_given)[1]
-            _check_errors(ours, theirs, accept_error)
+            device_modules, host_modules = _modules(name, sp_name, scipy_name)
+            device_error = _attempt(impl, args, kwargs | device_modules)[1]
+            host_error = _attempt(impl, args, kwargs | host_modules)[1]
+            _check_errors(device_error, host_error, accept_error)
 
-        return hiding(impl, [given for given in (name, sp_name, scipy_name) if given], test)
+        return without_arguments(
+            impl, [argument for argument in (name, sp_name, scipy_name) if argument], test
+        )
 
     return decorate

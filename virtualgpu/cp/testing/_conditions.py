@@ -1,4 +1,4 @@
-"""What a test needs: packages, devices, and random numbers that are the same each time."""
+"""Conditions of tests: packages, devices, and reproducible random numbers."""
 
 from __future__ import annotations
 
@@ -17,42 +17,42 @@ from virtualgpu.model import machine as _machine
 
 
 def installed(*specifiers: str) -> bool:
-    """Whether packages are there, in versions such as ``"numpy>=1.20"`` allows."""
+    """Return whether packages are installed, in versions that specifiers such as ``"numpy>=1.20"`` allow."""
     from packaging.requirements import Requirement
 
     for specifier in specifiers:
-        wanted = Requirement(specifier)
-        if wanted.name == "cupy":
-            found = ndarray._module.__version__.partition("+")[0]
+        requirement = Requirement(specifier)
+        if requirement.name == "cupy":
+            version = ndarray._module.__version__.partition("+")[0]
         else:
             try:
-                found = importlib.metadata.version(wanted.name)
+                version = importlib.metadata.version(requirement.name)
             except importlib.metadata.PackageNotFoundError:
                 return False
-        if not wanted.specifier.contains(found, prereleases=True):
+        if not requirement.specifier.contains(version, prereleases=True):
             return False
     return True
 
 
 def numpy_satisfies(version_range: str) -> bool:
-    """Whether NumPy's version is in a range such as ``">=2.0"``."""
+    """Return whether NumPy's version is in a range such as ``">=2.0"``."""
     return installed(f"numpy{version_range}")
 
 
 def with_requires(*requirements: str) -> Callable[[Any], Any]:
-    """Skip a test unless packages are there; see `installed`."""
+    """Skip a test unless packages are installed; see `installed`."""
     import pytest
 
     return pytest.mark.skipif(not installed(*requirements), reason=f"requires {', '.join(requirements)}")
 
 
 def multi_gpu(gpu_num: int) -> Callable[[Any], Any]:
-    """Skip a test unless there are so many devices."""
+    """Skip a test unless there are at least `gpu_num` devices."""
     import pytest
 
     count = len(_machine.current().devices)
-    needs = pytest.mark.skipif(count < gpu_num, reason=f"{gpu_num} GPUs are needed, and there is {count}")
-    return lambda test: needs(pytest.mark.multi_gpu(test))
+    skip_mark = pytest.mark.skipif(count < gpu_num, reason=f"{gpu_num} GPUs are needed, and there is {count}")
+    return lambda test: skip_mark(pytest.mark.multi_gpu(test))
 
 
 def slow(*args: Any, **kwargs: Any) -> Any:
@@ -63,36 +63,36 @@ def slow(*args: Any, **kwargs: Any) -> Any:
 
 
 @contextmanager
-def _fixed() -> Iterator[None]:
-    """The same random numbers on host and device each time; the generators' own states come back after."""
+def _fixed_random() -> Iterator[None]:
+    """Fix the random numbers on host and device, and restore the generators' states afterwards."""
     states = _machine.current().random_states
-    kept = random.getstate(), np.random.get_state(), dict(states)
+    saved_states = random.getstate(), np.random.get_state(), dict(states)
     random.seed(99)
     np.random.seed(100)
     device_random.seed(101)
     try:
         yield
     finally:
-        random.setstate(kept[0])
-        np.random.set_state(kept[1])
+        random.setstate(saved_states[0])
+        np.random.set_state(saved_states[1])
         states.clear()
-        states.update(kept[2])
+        states.update(saved_states[2])
 
 
 def generate_seed() -> int:
-    """A seed of the numbers that `fix_random` fixes."""
+    """Return a seed from the generator that `fix_random` fixes."""
     return int(np.random.randint(0x7FFFFFFF))
 
 
 def fix_random() -> Callable[[Any], Any]:
-    """Let a test, or each test of a class, have the same random numbers each time."""
+    """Make the random numbers of a test, or of each test of a class, reproducible."""
 
     def decorate(test: Any) -> Any:
         if isinstance(test, type):
             import pytest
 
             def fixed(self: Any) -> Iterator[None]:
-                with _fixed():
+                with _fixed_random():
                     yield
 
             test._virtualgpu_fixed_random = pytest.fixture(autouse=True)(fixed)  # type: ignore[attr-defined]
@@ -100,7 +100,7 @@ def fix_random() -> Callable[[Any], Any]:
 
         @functools.wraps(test)
         def run(*args: Any, **kwargs: Any) -> Any:
-            with _fixed():
+            with _fixed_random():
                 return test(*args, **kwargs)
 
         return run

@@ -1,1 +1,1 @@
-"""Parts of ``cp.cuda.runtime``: what is asked about devices, and things by their handles."""
+"""Parts of ``cp.cuda.runtime``: device queries, and objects by their handles."""

@@ -1,4 +1,4 @@
-"""What the CUDA runtime tells of the virtual machine's devices, and which of them is current."""
+"""CUDA runtime functions about devices: the current device, properties, limits, PCI addresses, peers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from virtualgpu.records.device.attributes import ATTRIBUTES
 # The CUDA version whose rules the virtual GPU follows; the compiler's is in cp.cuda.nvrtc.
 VIRTUAL_CUDA_VERSION = 13000
 
-# Properties of several sizes, and the attributes that give them.
+# Properties that consist of several sizes, and the suffixes of their attributes.
 _SIZES = {
     "Texture2D": ("Width", "Height"),
     "Texture3D": ("Width", "Height", "Depth"),
@@ -34,32 +34,32 @@ _MALLOC_HEAP_SIZE = 2
 
 
 def getDeviceCount() -> int:  # noqa: N802
-    """Number of virtual GPUs."""
+    """Return the number of virtual GPUs."""
     return len(_machine.current().devices)
 
 
 def getDevice() -> int:  # noqa: N802
-    """Number of the calling thread's current device."""
+    """Return the number of the calling thread's current device."""
     return _machine.current().current_device_id
 
 
 def setDevice(device: int) -> None:  # noqa: N802
-    """Choose the calling thread's current device; an unknown number is error 101."""
+    """Set the calling thread's current device; an unknown number is error 101."""
     _machine.current().current_device_id = device
 
 
 def runtimeGetVersion() -> int:  # noqa: N802
-    """CUDA version that the virtual GPU follows, as 1000 x major + 10 x minor."""
+    """Return the CUDA version that the virtual GPU follows, as 1000 x major + 10 x minor."""
     return VIRTUAL_CUDA_VERSION
 
 
 def driverGetVersion() -> int:  # noqa: N802
-    """Driver version of the virtual GPU, as 1000 x major + 10 x minor."""
+    """Return the driver version of the virtual GPU, as 1000 x major + 10 x minor."""
     return VIRTUAL_CUDA_VERSION
 
 
 def deviceGetLimit(limit: int) -> int:  # noqa: N802
-    """A ``cudaLimit`` of the current device: 0 stack, 1 ``printf`` buffer, 2 device heap, each in bytes."""
+    """Return a ``cudaLimit`` of the current device in bytes: 0 stack, 1 ``printf`` buffer, 2 heap."""
     memory = _machine.current().current_device.memory
     limits = {_STACK_SIZE: 1024, _PRINTF_FIFO_SIZE: 1 << 20, _MALLOC_HEAP_SIZE: memory.heap_bytes}
     if limit not in limits:
@@ -68,12 +68,12 @@ def deviceGetLimit(limit: int) -> int:  # noqa: N802
 
 
 def deviceSetLimit(limit: int, value: int) -> None:  # noqa: N802
-    """Set the size of the device heap (2). Stack and ``printf`` buffer grow by themselves here.
+    """Set the size of the device heap (2). Stack and ``printf`` buffer grow automatically here.
 
     Raises
     ------
     CUDARuntimeError
-        Status 1 once a kernel has used the heap; 215 for a limit that there is not.
+        Status 1 after a kernel has used the heap; 215 for an unknown limit.
     """
     if limit not in (_STACK_SIZE, _PRINTF_FIFO_SIZE, _MALLOC_HEAP_SIZE):
         raise _unsupported_limit(limit)
@@ -91,18 +91,21 @@ def _unsupported_limit(limit: int) -> CUDARuntimeError:
 
 
 def memGetInfo() -> tuple[int, int]:  # noqa: N802
-    """Free and total memory of the current device in bytes."""
+    """Return the free and total memory of the current device in bytes."""
     memory = _machine.current().current_device.memory
     return memory.free_bytes, memory.capacity_bytes
 
 
 def getDeviceProperties(device: int) -> dict[str, Any]:  # noqa: N802
-    """Properties of a device under CuPy's keys. Clocks are in kHz, sizes in bytes; what no specification
-    gives, such as the identity of a chip, is left out."""
+    """Return the properties of a device under CuPy's keys.
+
+    Clocks are in kHz, sizes in bytes. Properties without a specification, such as the identity of a chip,
+    are left out.
+    """
     info = _machine.current().device(device).info
-    facts = {known.name: known.of(info) for known in ATTRIBUTES}
+    values = {attribute.name: attribute.of(info) for attribute in ATTRIBUTES}
     sizes = {
-        f"max{kind}": tuple(facts[f"Max{kind}{side}"] for side in sides) for kind, sides in _SIZES.items()
+        f"max{kind}": tuple(values[f"Max{kind}{side}"] for side in sides) for kind, sides in _SIZES.items()
     }
     return {
         "name": info.name.encode(),
@@ -111,63 +114,65 @@ def getDeviceProperties(device: int) -> dict[str, Any]:  # noqa: N802
         "maxGridSize": info.max_grid_dim,
         "deviceOverlap": int(bool(info.copy_engines)),
         **sizes,
-        **_pci(device),
-        **{known.property: known.of(info) for known in ATTRIBUTES if known.property},
+        **_pci_address(device),
+        **{attribute.property: attribute.of(info) for attribute in ATTRIBUTES if attribute.property},
     }
 
 
 def deviceGetAttribute(attrib: int, device: int) -> int:  # noqa: N802
-    """One attribute of a device by CUDA's number; unknown numbers are error 1."""
+    """Return one attribute of a device by CUDA's number; unknown numbers are error 1."""
     info = _machine.current().device(device).info
-    place = dict(zip(_PCI_ATTRIBUTES, _pci(device).values(), strict=True))
-    found = next((known.of(info) for known in ATTRIBUTES if known.number == attrib), place.get(attrib))
-    if found is None:
+    pci_values = dict(zip(_PCI_ATTRIBUTES, _pci_address(device).values(), strict=True))
+    value = next(
+        (attribute.of(info) for attribute in ATTRIBUTES if attribute.number == attrib), pci_values.get(attrib)
+    )
+    if value is None:
         raise CUDARuntimeError(
             1,
             "cudaErrorInvalidValue",
             f"invalid argument: the virtual GPU does not model device attribute {attrib}; "
             "cp.cuda.Device().attributes lists those it does.",
         )
-    return found
+    return value
 
 
-# PCI addresses: the virtual GPUs have a bus each, in the order of their numbers
+# PCI addresses: each virtual GPU has its own bus, in the order of the device numbers.
 
 
-def _pci(device: int) -> dict[str, int]:
+def _pci_address(device: int) -> dict[str, int]:
     _machine.current().device(device)
     return {"pciBusID": device + 1, "pciDeviceID": 0, "pciDomainID": 0}
 
 
 def deviceGetPCIBusId(device: int) -> str:  # noqa: N802
-    """The device's PCI address; virtual GPUs are made up to sit on a bus each."""
-    bus, slot, domain = _pci(device).values()
+    """Return the device's PCI address; each virtual GPU has its own bus."""
+    bus, slot, domain = _pci_address(device).values()
     return f"{domain:04X}:{bus:02X}:{slot:02X}.0"
 
 
 def deviceGetByPCIBusId(pciBusId: str) -> int:  # noqa: N802, N803
-    """Number of the device with a PCI address, such as ``"0000:01:00.0"``.
+    """Return the number of the device with a PCI address, such as ``"0000:01:00.0"``.
 
     Raises
     ------
     CUDARuntimeError
-        Status 1 for what is no such address; 101 where no device has it.
+        Status 1 for a text that is not an address; 101 if no device has it.
     """
-    found = _PCI_ADDRESS.fullmatch(pciBusId)
-    if found is None:
+    match = _PCI_ADDRESS.fullmatch(pciBusId)
+    if match is None:
         raise CUDARuntimeError(
             1,
             "cudaErrorInvalidValue",
             f"invalid argument: {pciBusId!r} is no PCI address of the form domain:bus:device.function, each "
             "in hexadecimal.",
         )
-    domain, bus, slot = (int(part or "0", 16) for part in found.groups())
+    domain, bus, slot = (int(part or "0", 16) for part in match.groups())
     for number in range(getDeviceCount()):
-        if tuple(_pci(number).values()) == (bus, slot, domain):
+        if tuple(_pci_address(number).values()) == (bus, slot, domain):
             return number
-    there = ", ".join(map(deviceGetPCIBusId, range(getDeviceCount())))
+    addresses = ", ".join(map(deviceGetPCIBusId, range(getDeviceCount())))
     raise CUDARuntimeError(
-        101, "cudaErrorInvalidDevice", f"invalid device ordinal: {pciBusId} is none of {there}."
+        101, "cudaErrorInvalidDevice", f"invalid device ordinal: {pciBusId} is none of {addresses}."
     )
 
 
@@ -175,38 +180,38 @@ def deviceGetByPCIBusId(pciBusId: str) -> int:  # noqa: N802, N803
 
 
 def deviceCanAccessPeer(device: int, peerDevice: int) -> int:  # noqa: N802, N803
-    """1 if a link lets kernels of a device reach the other's memory, else 0; 0 also for itself."""
+    """Return 1 if kernels of a device can access the memory of another one over a link, else 0."""
     machine = _machine.current()
     return int(machine.links.can_access(machine.device(device).id, machine.device(peerDevice).id))
 
 
 def deviceEnablePeerAccess(peerDevice: int) -> None:  # noqa: N802, N803
-    """Let kernels of the current device reach a peer's memory, and copies between the two take the link.
+    """Enable kernels of the current device, and copies, to access a peer's memory over the link.
 
     Raises
     ------
     CUDARuntimeError
-        Status 704 if it is enabled already, 217 where no link joins them, 101 for the device itself.
+        Status 704 if it is enabled already, 217 if no link joins the devices, 101 for the device itself.
     """
     machine = _machine.current()
-    here = machine.current_device_id
+    device = machine.current_device_id
     peer = machine.device(peerDevice).id
-    if not machine.links.enable(here, peer):
+    if not machine.links.enable(device, peer):
         raise CUDARuntimeError(
             704,
             "cudaErrorPeerAccessAlreadyEnabled",
-            f"peer access is already enabled: from device {here} to {peer}.",
+            f"peer access is already enabled: from device {device} to {peer}.",
         )
 
 
 def deviceDisablePeerAccess(peerDevice: int) -> None:  # noqa: N802, N803
-    """End what `deviceEnablePeerAccess` began for the current device; error 705 if nothing did."""
+    """Disable peer access of the current device; error 705 if it was not enabled."""
     machine = _machine.current()
-    here = machine.current_device_id
+    device = machine.current_device_id
     peer = machine.device(peerDevice).id
-    if not machine.links.disable(here, peer):
+    if not machine.links.disable(device, peer):
         raise CUDARuntimeError(
             705,
             "cudaErrorPeerAccessNotEnabled",
-            f"peer access has not been enabled: from device {here} to {peer}.",
+            f"peer access has not been enabled: from device {device} to {peer}.",
         )

@@ -1,4 +1,4 @@
-"""Streams, events and what else the runtime's functions know by a handle."""
+"""Objects that the runtime's functions identify by a handle, such as streams and events."""
 
 from __future__ import annotations
 
@@ -9,47 +9,47 @@ from virtualgpu.cuda_errors import CUDARuntimeError
 from virtualgpu.model import machine as _machine
 
 
-def keep(thing: Any) -> int:
-    """Let something live until `forget` gets its handle, which this is."""
-    _machine.current().handles[thing.ptr] = thing
-    return int(thing.ptr)
+def register(resource: Any) -> int:
+    """Keep a resource alive until `unregister`, and return its handle."""
+    _machine.current().handles[resource.ptr] = resource
+    return int(resource.ptr)
 
 
-def kept(handle: int, kind: type, what: str) -> Any:
-    """What `keep` gave a handle.
+def resource_of(handle: int, expected_class: type, type_name: str) -> Any:
+    """Return the registered resource with a handle.
 
     Raises
     ------
     CUDARuntimeError
         Status 400, ``cudaErrorInvalidResourceHandle``.
     """
-    found = _machine.current().handles.get(handle)
-    if not isinstance(found, kind):
+    resource = _machine.current().handles.get(handle)
+    if not isinstance(resource, expected_class):
         raise CUDARuntimeError(
             400,
             "cudaErrorInvalidResourceHandle",
-            f"invalid resource handle: {handle:#x} is no {what} that lives.",
+            f"invalid resource handle: {handle:#x} is no {type_name} that lives.",
         )
-    return found
+    return resource
 
 
-def forget(handle: int, kind: type, what: str) -> None:
-    """End what `keep` began."""
-    kept(handle, kind, what)
+def unregister(handle: int, expected_class: type, type_name: str) -> None:
+    """Release a resource that `register` keeps."""
+    resource_of(handle, expected_class, type_name)
     del _machine.current().handles[handle]
 
 
 def stream_of(handle: int) -> _BaseStream:
-    """The stream with a handle, made here or elsewhere."""
+    """Return the stream with a handle, whether it was created by the runtime's functions or not."""
     machine = _machine.current()
-    found = machine.handles.get(handle)
-    if isinstance(found, _BaseStream):
-        return found
+    stream = machine.handles.get(handle)
+    if isinstance(stream, _BaseStream):
+        return stream
     owner = next((device.id for device in machine.devices if device.work.schedule.has(handle)), -1)
     return _BaseStream(handle, owner)
 
 
 def event_of(handle: int) -> Event:
-    """The event with a handle: of the runtime's functions, or the `ptr` of an `Event` that lives."""
-    found: Event | None = _machine.current().events.get(handle)
-    return found or kept(handle, Event, "event")
+    """Return the event with a handle, or with the `ptr` of a live `Event`."""
+    event: Event | None = _machine.current().events.get(handle)
+    return event or resource_of(handle, Event, "event")

@@ -1,4 +1,4 @@
-"""Synchronisations that a program has forbidden itself: behind ``cupyx.allow_synchronize``."""
+"""Detection of synchronizations that a program does not allow (``cupyx.allow_synchronize``)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from virtualgpu.model import machine as _machine
 
 
 class DeviceSynchronized(RuntimeError):
-    """A synchronisation where the program has forbidden it."""
+    """Error for a synchronization that the program does not allow."""
 
     def __init__(self, message: str = "Device synchronization was detected while disallowed.") -> None:
         super().__init__(message)
@@ -20,9 +20,9 @@ class DeviceSynchronized(RuntimeError):
 def allow_synchronize(allow: bool) -> Iterator[None]:
     """Allow or forbid this thread to synchronise with the device, for one block.
 
-    As in CuPy, only ``ndarray.get()``, with all that is built on it such as ``float(x)`` and ``print(x)``,
-    and ``Device.synchronize()`` are noticed: an asynchronous ``get(blocking=False)``, too, which does not
-    wait, and not ``Stream.synchronize()``, which does.
+    As in CuPy, only ``ndarray.get()``, with functions that use it such as ``float(x)`` and ``print(x)``,
+    and ``Device.synchronize()`` are detected. An asynchronous ``get(blocking=False)`` is detected although
+    it does not wait, and ``Stream.synchronize()`` is not although it waits.
     """
     warnings.warn(
         "cupyx.allow_synchronize will be removed in future releases as it is not possible to reliably "
@@ -30,21 +30,21 @@ def allow_synchronize(allow: bool) -> Iterator[None]:
         stacklevel=3,
     )
     thread = _machine.current().thread
-    before = getattr(thread, "may_synchronize", True)
+    previous = getattr(thread, "may_synchronize", True)
     thread.may_synchronize = allow
     try:
         yield
     finally:
-        thread.may_synchronize = before
+        thread.may_synchronize = previous
 
 
 def declare_synchronize() -> None:
-    """Say that a call is going to synchronise.
+    """Announce that a call will synchronize.
 
     Raises
     ------
     DeviceSynchronized
-        If `allow_synchronize` forbids it.
+        If `allow_synchronize` does not allow it.
     """
     if not getattr(_machine.current().thread, "may_synchronize", True):
         raise DeviceSynchronized

@@ -1,4 +1,4 @@
-"""A memory hook that prints what the pool does."""
+"""A memory hook that prints the calls of the memory pool."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class DebugPrintHook(MemoryHook):
     Parameters
     ----------
     file
-        Where to print; standard output as it is now by default.
+        Target of the output; by default the present standard output.
     flush
         Whether to flush `file` after each line.
     """

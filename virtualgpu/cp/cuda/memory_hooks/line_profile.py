@@ -1,4 +1,4 @@
-"""A memory hook that adds up allocations by the lines of the program that asked for them."""
+"""A memory hook that adds up allocations by lines of the program."""
 
 from __future__ import annotations
 
@@ -11,14 +11,19 @@ from typing import Any, TextIO
 
 from virtualgpu.cp.cuda.memory_hook import MemoryHook
 
-# What is compiled in CuPy and therefore in no traceback: the arrays' core, the CUDA interface and the pools.
-_CUDA = Path(__file__).resolve().parent.parent
-_UNSEEN = (str(_CUDA), str(_CUDA.parent / "_core"), str(_CUDA.parents[1] / "allocators"))
+# Modules that are compiled in CuPy and therefore in no traceback: the core of arrays, the CUDA interface,
+# pools.
+_CUDA_FOLDER = Path(__file__).resolve().parent.parent
+_HIDDEN_FOLDERS = (
+    str(_CUDA_FOLDER),
+    str(_CUDA_FOLDER.parent / "_core"),
+    str(_CUDA_FOLDER.parents[1] / "allocators"),
+)
 
 
 @dataclass(slots=True)
 class _Line:
-    """A line of the program within its caller's: what it and all it calls allocated."""
+    """A line of the program within its caller's line, with the bytes that it and its callees allocated."""
 
     used_bytes: int = 0
     acquired_bytes: int = 0
@@ -35,7 +40,7 @@ class _Line:
 
 
 class LineProfileHook(MemoryHook):
-    """Memory by line of the program: `print_report` shows the tree of calls.
+    """Memory by lines of the program: `print_report` shows the tree of calls.
 
     Each line of the report ends in ``(used, acquired)``: the bytes of blocks taken from the pool, and the
     bytes that the pool took from the device for them.
@@ -43,7 +48,7 @@ class LineProfileHook(MemoryHook):
     Parameters
     ----------
     max_depth
-        How many calls deep the tree goes, the root counted; 0 for no limit.
+        Maximum depth of the tree, including the root; 0 for no limit.
     """
 
     name = "LineProfileHook"
@@ -61,13 +66,13 @@ class LineProfileHook(MemoryHook):
     def _add(self, used_bytes: int, acquired_bytes: int) -> None:
         line = self._root
         line.add(used_bytes, acquired_bytes)
-        frames = [f for f in traceback.extract_stack() if not f.filename.startswith(_UNSEEN)]
+        frames = [f for f in traceback.extract_stack() if not f.filename.startswith(_HIDDEN_FOLDERS)]
         for frame in frames[: self._max_depth - 1 if self._max_depth > 0 else None]:
             line = line.calls.setdefault((frame.filename, frame.lineno, frame.name), _Line())
             line.add(used_bytes, acquired_bytes)
 
     def print_report(self, file: TextIO | None = None) -> None:
-        """Write the report to `file`, standard output by default."""
+        """Write the report to `file`, by default to standard output."""
         file = sys.stdout if file is None else file
         file.writelines(self._root.report("_root"))
         file.flush()

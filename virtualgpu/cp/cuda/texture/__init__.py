@@ -1,4 +1,4 @@
-"""``cp.cuda.texture``: texture and surface objects, and the arrays they read, as CuPy has them."""
+"""``cp.cuda.texture``: texture and surface objects, and their arrays, as in CuPy."""
 
 from __future__ import annotations
 

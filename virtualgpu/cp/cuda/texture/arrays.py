@@ -1,4 +1,4 @@
-"""CUDA arrays: memory for textures, which programs copy to and from but do not address."""
+"""CUDA arrays: memory for textures that programs copy to and from but do not address."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from virtualgpu.cp.cuda.texture.channels import ChannelFormatDescriptor, invalid
 from virtualgpu.errors import NotSupportedError
 from virtualgpu.model import machine as _machine
 
-# The largest extents of every GPU since compute capability 6.0, in texels.
-_MOST = {1: (131_072,), 2: (131_072, 65_536), 3: (16_384, 16_384, 16_384)}
+# Maximum extents of all GPUs since compute capability 6.0, in texels.
+_MAX_EXTENTS = {1: (131_072,), 2: (131_072, 65_536), 3: (16_384, 16_384, 16_384)}
 # cudaArrayLayered, cudaArraySurfaceLoadStore
 _LAYERS = 1
 _SURFACES = 2
@@ -25,12 +25,12 @@ _SURFACES = 2
 class CUDAarray:
     """An array of one, two or three dimensions for a texture or a surface.
 
-    On a GPU its texels lie in an order of its own; here they lie in rows.
+    On a GPU its texels have an internal order; here they are stored in rows.
 
     Parameters
     ----------
     desc : ChannelFormatDescriptor
-        What a texel holds.
+        Format of a texel.
     width, height, depth : int
         Extents in texels; 0 where the array has fewer dimensions.
     flags : int
@@ -58,8 +58,10 @@ class CUDAarray:
         self.ndim = 3 if depth > 0 else 2 if height > 0 else 1
         self.texel = texel_of(desc)
         extents = (width, height, depth)[: self.ndim]
-        if any(not 0 < own <= most for own, most in zip(extents, _MOST[self.ndim], strict=True)):
-            raise invalid(f"an array of {extents} texels; {_MOST[self.ndim]} are the most.")
+        if any(
+            not 0 < extent <= limit for extent, limit in zip(extents, _MAX_EXTENTS[self.ndim], strict=True)
+        ):
+            raise invalid(f"an array of {extents} texels; {_MAX_EXTENTS[self.ndim]} are the most.")
         self.device = _machine.current().current_device
         size = width * max(1, height) * max(1, depth) * self.texel.size_bytes
         self.ptr = self.device.memory.malloc(size)
@@ -75,14 +77,15 @@ class CUDAarray:
             self.ptr = 0
 
     def copy_from(self, in_arr: Any, stream: _BaseStream | None = None) -> None:
-        """Copy a device or host array into it, in the order of a stream (the current one by default).
+        """Copy a device or host array into this one, in the order of a stream (default: the current one).
 
         Parameters
         ----------
         in_arr : cp.ndarray or numpy.ndarray
-            Of the shape ``(depth, height, channels * width)``, or less by the dimensions that are not there.
+            Array of shape ``(depth, height, channels * width)``, without the axes that this array does not
+            have.
         stream : Stream, optional
-            In which stream.
+            Stream of the copy.
 
         Raises
         ------
@@ -93,15 +96,15 @@ class CUDAarray:
             in_arr = in_arr if in_arr.flags.c_contiguous else in_arr.copy()
         else:
             in_arr = np.ascontiguousarray(in_arr)
-        self._copy(in_arr, stream, inward=True)
+        self._copy(in_arr, stream, to_texture=True)
 
     def copy_to(self, out_arr: Any, stream: _BaseStream | None = None) -> None:
-        """Copy it to a C-contiguous device or host array; see `copy_from`."""
+        """Copy this array to a C-contiguous device or host array; see `copy_from`."""
         if not out_arr.flags.c_contiguous:
             raise ValueError("The output array must be C-contiguous")
-        self._copy(out_arr, stream, inward=False)
+        self._copy(out_arr, stream, to_texture=False)
 
-    def _copy(self, array: Any, stream: _BaseStream | None, inward: bool) -> None:
+    def _copy(self, array: Any, stream: _BaseStream | None, to_texture: bool) -> None:
         shape = (*(self.depth, self.height)[3 - self.ndim :], self.texel.channels * self.width)
         if array.shape != shape:
             raise ValueError(f"shape mismatch: {array.shape}, and the CUDA array takes {shape}.")
@@ -111,16 +114,16 @@ class CUDAarray:
         if isinstance(array, ndarray):
             check_device(array, self.device)
             owner = self.device
-            other = owner.memory.view(array.data.ptr, array.nbytes)
+            array_bytes = owner.memory.view(array.data.ptr, array.nbytes)
         else:
-            other = array.reshape(-1).view(np.uint8)
-        into, out_of = (self._bytes, other) if inward else (other, self._bytes)
+            array_bytes = array.reshape(-1).view(np.uint8)
+        target_bytes, source_bytes = (self._bytes, array_bytes) if to_texture else (array_bytes, self._bytes)
         copy(
-            lambda: np.copyto(into, out_of),
-            into.nbytes,
-            target=self.device if inward else owner,
-            source=owner if inward else self.device,
-            host=other if owner is None else None,
+            lambda: np.copyto(target_bytes, source_bytes),
+            target_bytes.nbytes,
+            target=self.device if to_texture else owner,
+            source=owner if to_texture else self.device,
+            host=array_bytes if owner is None else None,
             stream=stream,
-            arrays=(into, out_of),
+            arrays=(target_bytes, source_bytes),
         )

@@ -1,4 +1,4 @@
-"""What a texel holds: channels of equal width and one kind."""
+"""Formats of texels: channels of equal width and one kind."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from virtualgpu.model.memory.textures import FLOAT, SIGNED, UNSIGNED
 _KINDS = {SIGNED: ("int", (8, 16, 32)), UNSIGNED: ("uint", (8, 16, 32)), FLOAT: ("float", (16, 32))}
 
 
-def invalid(why: str, status: int = 1, name: str = "cudaErrorInvalidValue") -> CUDARuntimeError:
-    """What CUDA says, and why."""
-    said = {1: "invalid argument", 20: "invalid channel descriptor"}[status]
-    return CUDARuntimeError(status, name, f"{said}: {why}")
+def invalid(reason: str, status: int = 1, name: str = "cudaErrorInvalidValue") -> CUDARuntimeError:
+    """Return CUDA's error with a reason."""
+    text = {1: "invalid argument", 20: "invalid channel descriptor"}[status]
+    return CUDARuntimeError(status, name, f"{text}: {reason}")
 
 
 class ChannelFormatDescriptor:
-    """How many bits each channel of a texel has (0: there is none), and of which kind they are.
+    """Bits of each channel of a texel (0: no such channel), and the kind of its values.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class ChannelFormatDescriptor:
         self._kind = int(f)
 
     def get_channel_format(self) -> dict[str, int]:
-        """What was given, by name."""
+        """Return the bits and the kind by name."""
         return dict(zip("xyzwf", (*self._bits, self._kind), strict=True))
 
 
@@ -57,22 +57,27 @@ class Texel:
 
 
 def texel_of(format: ChannelFormatDescriptor) -> Texel:
-    """Check a format.
+    """Check a channel format.
 
     Raises
     ------
     CUDARuntimeError
-        Status 20, ``cudaErrorInvalidChannelDescriptor``, for channels that no texture has.
+        Status 20, ``cudaErrorInvalidChannelDescriptor``, for channels that textures do not support.
     """
-    given = format.get_channel_format()
-    bits = tuple(given[name] for name in "xyzw")
-    used = tuple(width for width in bits if width)
-    _, widths = _KINDS.get(given["f"], ("", ()))
-    if len(used) not in (1, 2, 4) or bits[: len(used)] != used or len({*used}) > 1 or used[0] not in widths:
+    fields = format.get_channel_format()
+    bits = tuple(fields[name] for name in "xyzw")
+    used_widths = tuple(width for width in bits if width)
+    _, widths = _KINDS.get(fields["f"], ("", ()))
+    if (
+        len(used_widths) not in (1, 2, 4)
+        or bits[: len(used_widths)] != used_widths
+        or len({*used_widths}) > 1
+        or used_widths[0] not in widths
+    ):
         raise invalid(
-            f"channels of {bits} bits and kind {given['f']}. A texel has 1, 2 or 4 channels of one width: 8, "
-            "16 or 32 bits, floats 16 or 32.",
+            f"channels of {bits} bits and kind {fields['f']}. A texel has 1, 2 or 4 channels of one width: "
+            "8, 16 or 32 bits, floats 16 or 32.",
             20,
             "cudaErrorInvalidChannelDescriptor",
         )
-    return Texel(len(used), used[0] // 8, given["f"])
+    return Texel(len(used_widths), used_widths[0] // 8, fields["f"])

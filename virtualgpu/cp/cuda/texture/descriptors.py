@@ -1,4 +1,4 @@
-"""What a texture reads, and how."""
+"""Descriptors of textures: the memory that a texture reads, and the way it reads."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ PITCH_2D = NUMBERS["cudaResourceTypePitch2D"]
 
 
 class ResourceDescriptor:
-    """The memory behind a texture: a CUDA array, or device memory as a line or as rows.
+    """The memory of a texture: a CUDA array, or device memory as a line or as rows.
 
     Parameters
     ----------
     restype : int
         ``cp.cuda.runtime.cudaResourceTypeArray``, ``...Linear`` or ``...Pitch2D``.
     cuArr : CUDAarray
-        For an array.
+        The memory, for an array.
     arr : cp.ndarray
-        For device memory.
+        The memory, for device memory.
     chDesc : ChannelFormatDescriptor
-        What its texels hold.
+        Format of its texels.
     sizeInBytes : int
-        Of linear memory.
+        Size of linear memory.
     width, height : int
-        Of rows, in texels.
+        Width and number of rows, in texels.
     pitchInBytes : int
-        From row to row.
+        Bytes from row to row.
     """
 
     def __init__(  # the names are CuPy's
@@ -52,8 +52,8 @@ class ResourceDescriptor:
     ) -> None:
         if restype == MIPMAPPED:
             raise NotImplementedError("cudaResourceTypeMipmappedArray is currently not supported.")
-        needed = {"cuArr": cuArr} if restype == ARRAY else {"arr": arr, "chDesc": chDesc}
-        for name, value in needed.items():
+        required = {"cuArr": cuArr} if restype == ARRAY else {"arr": arr, "chDesc": chDesc}
+        for name, value in required.items():
             if value is None:
                 raise TypeError(f"A resource of type {restype} needs `{name}`.")
         self.restype = restype
@@ -66,25 +66,28 @@ class ResourceDescriptor:
         self.pitch_bytes = pitchInBytes
 
     def get_resource_desc(self) -> dict[str, Any]:
-        """What was given, by name."""
-        found: dict[str, Any] = {"resType": self.restype}
+        """Return the fields by name."""
+        fields: dict[str, Any] = {"resType": self.restype}
         if self.cuArr is not None and self.restype == ARRAY:
-            found["array"] = {"array": self.cuArr.ptr}
+            fields["array"] = {"array": self.cuArr.ptr}
         elif self.arr is not None and self.chDesc is not None:
-            held: dict[str, Any] = {"devPtr": self.arr.data.ptr, "desc": self.chDesc.get_channel_format()}
+            memory_fields: dict[str, Any] = {
+                "devPtr": self.arr.data.ptr,
+                "desc": self.chDesc.get_channel_format(),
+            }
             if self.restype == LINEAR:
-                found["linear"] = held | {"sizeInBytes": self.size_bytes}
+                fields["linear"] = memory_fields | {"sizeInBytes": self.size_bytes}
             elif self.restype == PITCH_2D:
-                found["pitch2D"] = held | {
+                fields["pitch2D"] = memory_fields | {
                     "width": self.width,
                     "height": self.height,
                     "pitchInBytes": self.pitch_bytes,
                 }
-        return found
+        return fields
 
 
 class TextureDescriptor:
-    """How a texture is read.
+    """The way a texture is read: addressing, filtering and conversion.
 
     Parameters
     ----------
@@ -98,11 +101,11 @@ class TextureDescriptor:
     sRGB : int
         Not supported.
     borderColors : sequence of float
-        What lies outside, for ``cudaAddressModeBorder``.
+        Values outside the texture, for ``cudaAddressModeBorder``.
     normalizedCoords : int
         Whether coordinates run from 0 to 1.
     maxAnisotropy : int
-        Of no effect without mipmaps.
+        Without effect, since there are no mipmaps.
     """
 
     def __init__(
@@ -126,7 +129,7 @@ class TextureDescriptor:
         self.anisotropy = int(maxAnisotropy or 0)
 
     def get_texture_desc(self) -> dict[str, Any]:
-        """What was given, by name."""
+        """Return the fields by name."""
         return {
             "addressMode": self.modes,
             "filterMode": self.filter_mode,

@@ -1,4 +1,4 @@
-"""Texture and surface objects: what kernels take as ``cudaTextureObject_t`` and ``cudaSurfaceObject_t``."""
+"""Texture and surface objects, which kernels take as ``cudaTextureObject_t`` and ``cudaSurfaceObject_t``."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from virtualgpu.records.device.attributes import MOST_LINEAR_TEXELS, PITCH_ALIGN
 
 
 class _Object:
-    """A place in the device's table, given back with the object."""
+    """An entry in the device's table of textures, which is removed with the object."""
 
     ptr: int
     device: VirtualDevice
     address: int
     size_bytes: int
 
-    def _begin(self, device: VirtualDevice, **fields: Any) -> None:
+    def _register(self, device: VirtualDevice, **fields: Any) -> None:
         self.device = device
         self.address = fields["address"]
         self.size_bytes = fields.pop("size_bytes")
@@ -45,14 +45,14 @@ class TextureObject(_Object):
     Parameters
     ----------
     ResDesc : ResourceDescriptor
-        The memory it reads, which lives as long as it.
+        The memory it reads, which stays alive as long as the texture.
     TexDesc : TextureDescriptor
-        How it reads.
+        The way it reads.
 
     Raises
     ------
     CUDARuntimeError
-        Status 1 or 20, for what CUDA refuses; the message says which.
+        Status 1 or 20, for parameters that CUDA does not accept; the message names them.
     NotSupportedError
         For sRGB.
 
@@ -68,41 +68,41 @@ class TextureObject(_Object):
 
     def __init__(self, ResDesc: ResourceDescriptor, TexDesc: TextureDescriptor) -> None:  # noqa: N803
         device, texel, fields = _memory_of(ResDesc)
-        how = TexDesc
-        if how.srgb:
+        descriptor = TexDesc
+        if descriptor.srgb:
             raise NotSupportedError(
                 "The virtual GPU does not do sRGB textures. Convert the picture to linear values first."
             )
         ranges = (
-            ("addressModes", how.modes, 4),
-            ("filterMode", (how.filter_mode,), 2),
-            ("readMode", (how.read_mode,), 2),
+            ("addressModes", descriptor.modes, 4),
+            ("filterMode", (descriptor.filter_mode,), 2),
+            ("readMode", (descriptor.read_mode,), 2),
         )
         for name, values, count in ranges:
             if any(not 0 <= value < count for value in values):
                 raise invalid(f"`{name}` {values} of a texture.")
-        normalized_read = how.read_mode == NUMBERS["cudaReadModeNormalizedFloat"]
-        whole = texel.kind != FLOAT
-        if normalized_read and whole and texel.channel_bytes == 4:
+        normalized_read = descriptor.read_mode == NUMBERS["cudaReadModeNormalizedFloat"]
+        is_integer = texel.kind != FLOAT
+        if normalized_read and is_integer and texel.channel_bytes == 4:
             raise invalid("cudaReadModeNormalizedFloat reads integers of 8 and 16 bits alone.")
-        interpolated = how.filter_mode == NUMBERS["cudaFilterModeLinear"]
-        if interpolated and whole and not normalized_read:
+        interpolated = descriptor.filter_mode == NUMBERS["cudaFilterModeLinear"]
+        if interpolated and is_integer and not normalized_read:
             raise invalid(
                 "cudaFilterModeLinear gives floats: integers need cudaReadModeNormalizedFloat with it."
             )
-        if ResDesc.restype == LINEAR and (interpolated or how.normalized):
+        if ResDesc.restype == LINEAR and (interpolated or descriptor.normalized):
             raise invalid(
                 "a texture of linear memory is read by whole indices (tex1Dfetch), unfiltered and "
                 "unnormalized; use a CUDAarray or cudaResourceTypePitch2D."
             )
-        self._begin(
+        self._register(
             device,
             **fields,
-            normalized_read=int(normalized_read and whole),
-            normalized_coordinates=int(bool(how.normalized)),
+            normalized_read=int(normalized_read and is_integer),
+            normalized_coordinates=int(bool(descriptor.normalized)),
             interpolated=int(interpolated),
-            modes=how.modes,
-            border=how.border,
+            modes=descriptor.modes,
+            border=descriptor.border,
         )
         self.ResDesc = ResDesc
         self.TexDesc = TexDesc
@@ -130,12 +130,12 @@ class SurfaceObject(_Object):
                 "a surface needs a CUDAarray made with flags=cp.cuda.runtime.cudaArraySurfaceLoadStore."
             )
         device, _, fields = _memory_of(ResDesc)
-        self._begin(device, **fields, is_surface=1)
+        self._register(device, **fields, is_surface=1)
         self.ResDesc = ResDesc
 
 
 def _memory_of(resource: ResourceDescriptor) -> tuple[VirtualDevice, Texel, dict[str, Any]]:
-    """The device, what a texel holds, and where the texels lie."""
+    """Return the device, the texel format, and the fields of the device's table for a resource."""
     if resource.restype == ARRAY:
         array = resource.cuArr
         assert array is not None
@@ -144,7 +144,7 @@ def _memory_of(resource: ResourceDescriptor) -> tuple[VirtualDevice, Texel, dict
         address = array.ptr
         size = array.width, max(1, array.height), max(1, array.depth)
         pitch = array.width * texel.size_bytes
-        needed = pitch * size[1] * size[2]
+        needed_bytes = pitch * size[1] * size[2]
     elif resource.restype in (LINEAR, PITCH_2D):
         assert resource.arr is not None
         assert resource.chDesc is not None
@@ -162,18 +162,18 @@ def _memory_of(resource: ResourceDescriptor) -> tuple[VirtualDevice, Texel, dict
                 raise invalid(
                     f"{size[0]:,} texels of linear memory; 1 to {MOST_LINEAR_TEXELS:,} are possible."
                 )
-            needed = resource.size_bytes
+            needed_bytes = resource.size_bytes
         else:
             size = (resource.width, resource.height, 1)
             pitch = resource.pitch_bytes
-            row = resource.width * texel.size_bytes
-            if not row or not resource.height or pitch < row or pitch % PITCH_ALIGNMENT:
+            row_bytes = resource.width * texel.size_bytes
+            if not row_bytes or not resource.height or pitch < row_bytes or pitch % PITCH_ALIGNMENT:
                 raise invalid(
                     f"{resource.height} rows of {resource.width} texels of {texel.size_bytes} bytes, {pitch} "
                     f"bytes apart. `pitchInBytes` is a multiple of {PITCH_ALIGNMENT} that holds a row."
                 )
-            needed = pitch * (resource.height - 1) + row
-        device.memory.check(address, needed)
+            needed_bytes = pitch * (resource.height - 1) + row_bytes
+        device.memory.check(address, needed_bytes)
     else:
         raise invalid(f"the resource type {resource.restype}.")
     return (
@@ -187,7 +187,7 @@ def _memory_of(resource: ResourceDescriptor) -> tuple[VirtualDevice, Texel, dict
             "channels": texel.channels,
             "channel_bytes": texel.channel_bytes,
             "kind": texel.kind,
-            "size_bytes": needed,
+            "size_bytes": needed_bytes,
             "in_linear_memory": int(resource.restype == LINEAR),
         },
     )
