@@ -8,7 +8,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from gpulab._names import course, course_missing, load
+from gpulab import _moved
+from gpulab._names import course_functions, course_missing, load
 
 if TYPE_CHECKING:
     from gpulab.diagnosis import doctor as doctor
@@ -110,7 +111,7 @@ def __getattr__(name: str) -> Any:
         return _public()
     if name in _HOMES:
         value = load(_HOMES[name], name)
-    elif not name.startswith("_") and name in (points := course()):
+    elif not name.startswith("_") and name in (points := course_functions()):
         value = points[name].load()
     else:
         raise AttributeError(course_missing(name) or _unknown(name), name=name)
@@ -120,7 +121,7 @@ def __getattr__(name: str) -> Any:
 
 def _public() -> list[str]:
     """Return the public names, which include those of a course only where one is installed."""
-    return sorted([*_HOMES, "cp", "cupyx", *course()])
+    return sorted([*_HOMES, "cp", "cupyx", *course_functions()])
 
 
 def _unknown(name: str) -> str:
@@ -154,5 +155,6 @@ def __dir__() -> list[str]:
     )
 
 
+_moved.install()
 if "IPython" in sys.modules:
     load("gpulab.lab.messages", "use_in_ipython")()

@@ -22,7 +22,7 @@ def load(home: str, name: str) -> Any:
     return getattr(module, name) if hasattr(module, name) else import_module(f"{home}.{name}")
 
 
-def course() -> dict[str, EntryPoint]:
+def course_functions() -> dict[str, EntryPoint]:
     """Return the functions of an installed course by name.
 
     A checkout that is only on the path has no entry points; its package is found by its name.

@@ -85,7 +85,7 @@ def test_version_is_the_package_metadata() -> None:
 
 def test_version_of_a_package_that_is_only_on_the_path(tmp_path: Path) -> None:
     (tmp_path / "gpulab").mkdir()
-    for file in ("__init__.py", "_names.py"):
+    for file in ("__init__.py", "_moved.py", "_names.py"):
         shutil.copy(ROOT / "gpulab" / file, tmp_path / "gpulab")
     # -S leaves out site-packages, and with them what an installation has written there.
     command = [sys.executable, "-S", "-c", "import gpulab; print(gpulab.__version__)"]

@@ -1,0 +1,85 @@
+"""Modules under their names of version 1.0: the same modules, with a warning that names the new home."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+# Old homes and new ones; what is below an old home is below the new one, unless it is listed itself.
+HOMES = {
+    "gpulab.course": "gpulab_course.content",
+    "gpulab.course.n12_fusion.compiler": "gpulab.lab.fusion.compiler",
+    "gpulab.teach": "gpulab_course.teach",
+    "gpulab.teach.classroom": "gpulab_course.classroom",
+    "gpulab.teach.folders": "gpulab_course.folders",
+    "gpulab.teach.judge.process": "gpulab.processes",
+    "gpulab.teach.judge.process.processes": "gpulab.processes.process",
+    "virtualgpu.allocators.cupy": "virtualgpu.allocators",
+    "virtualgpu.allocators.cupy.model": "gpulab.allocators.cupy",
+    "virtualgpu.allocators.fragments": "gpulab.allocators.fragments",
+    "virtualgpu.allocators.log": "gpulab.allocators.log",
+    "virtualgpu.allocators.released": "gpulab.allocators.released",
+    "virtualgpu.allocators.replay": "gpulab.allocators.replay",
+    "virtualgpu.allocators.snapshot": "gpulab.allocators.snapshot",
+    "virtualgpu.allocators.statistics": "gpulab.allocators.statistics",
+    "virtualgpu.allocators.steps": "gpulab.allocators.steps",
+    "virtualgpu.allocators.torch": "gpulab.allocators.torch",
+    "virtualgpu.records.formats": "gpulab.analysis.formats",
+    "virtualgpu.trace": "gpulab.analysis",
+}
+
+
+def new_home(name: str) -> str:
+    """Return the new name of a module; empty if it has not moved."""
+    old = name
+    while old not in HOMES:
+        old = old.rpartition(".")[0]
+        if not old:
+            return ""
+    return HOMES[old] + name.removeprefix(old)
+
+
+class MovedFinder(MetaPathFinder):
+    """Finds a module of version 1.0 at its new home."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        home = new_home(fullname)
+        if not home:
+            return None
+        if fullname in HOMES:
+            message = f"{fullname} is {home} now: change the import."
+            warnings.warn(message, DeprecationWarning, stacklevel=2)
+        try:
+            module = import_module(home)
+        except ModuleNotFoundError as error:
+            if error.name == "gpulab_course":
+                said = f"{fullname} is in the package gpulab-course now: pip install gpulab-course"
+                raise ModuleNotFoundError(said, name=error.name) from None
+            raise
+        return ModuleSpec(fullname, _SameModule(module), is_package=hasattr(module, "__path__"))
+
+
+class _SameModule(Loader):
+    """Loads a module that exists, and leaves it unchanged."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self._module = module
+        self._spec = module.__spec__
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return self._module
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__ = self._spec  # which the import system has replaced
+
+
+def install() -> None:
+    """Let imports of old homes succeed. It comes first, since a new home's folder has the same files."""
+    sys.meta_path.insert(0, MovedFinder())
