@@ -199,16 +199,12 @@ def allowed(part: str) -> set[str] | None:
 
 # No package imports one that is after it.
 ORDER = ("virtualgpu", "gpulab", "gpulab_course")
-# The command line starts commands of the course.
-STARTS_THE_COURSE = {"gpulab.cli"}
 
 
 @pytest.mark.parametrize("path", MODULES, ids=module_id)
 def test_packages_keep_their_order(path: Path) -> None:
     package = dotted(path).split(".")[0]
     later = ORDER[ORDER.index(package) + 1 :]
-    if dotted(path) in STARTS_THE_COURSE:
-        later = ()
     wrong = [f"line {line}: {name}" for name, line in imports_of(path) if name.split(".")[0] in later]
     assert not wrong, f"{package} must not import {', '.join(later)}: {'; '.join(wrong)}"
 
