@@ -32,7 +32,7 @@ def _keep(text: str, effort: jit.Effort = "usual", entries: tuple[str, ...] = pi
         here = jit._host
         jit._host = _arm
         try:
-            jit.kept(key, text, ARM, effort, entries)
+            jit.translate_and_store(key, text, ARM, effort, entries)
         finally:
             jit._host = here
 
@@ -43,13 +43,13 @@ def _arm() -> Any:
 
 
 def _kernel(text: str) -> None:
-    text = stand_ins.fitted(text, ARM)
+    text = stand_ins.adapt(text, ARM)
     long = split.whole_s(text, ARM.register_bytes) > jit._LONG_S
     halves = split.split(text) if long else None
     if halves is None:
         _keep(text)
     else:
-        _keep(halves.support, entries=halves.names)
+        _keep(halves.support, entries=halves.function_names)
         _keep(halves.own, "quick")
 
 
@@ -64,7 +64,7 @@ def pytest_configure(config: pytest.Config) -> None:
         here(self, text, made_for)
 
     def functions(self: jit.Library, text: str, entry: str) -> None:
-        _keep(stand_ins.fitted(text, ARM), "thorough")
+        _keep(stand_ins.adapt(text, ARM), "thorough")
         library(self, text, entry)
 
     headers = nvrtc.include_options()

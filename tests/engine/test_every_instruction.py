@@ -116,11 +116,11 @@ def with_constants(ptx: str) -> str:
 def called(text: str, level: str) -> set[str]:
     """Functions that code for a level calls from outside; made here, wherever it could run."""
     made_for = processor.level(level)
-    return outside(stand_ins.fitted(text, made_for), made_for)
+    return outside(stand_ins.adapt(text, made_for), made_for)
 
 
-def outside(fitted: str, made_for: Processor) -> set[str]:
-    module = llvm.parse_assembly(fitted)
+def outside(adapt: str, made_for: Processor) -> set[str]:
+    module = llvm.parse_assembly(adapt)
     module.verify()
     return object_code.symbols(jit.target_machine(made_for, 1).emit_object(module))[0]
 
@@ -143,7 +143,7 @@ def test_nor_when_it_is_counted_and_observed(family: str, level: str) -> None:
 def test_nor_what_a_long_kernel_shares(family: str, constant: bool, level: str) -> None:
     """Each kind of step is a function of its own there, which knows of no number."""
     made_for = processor.level(level)
-    halves = split.split(stand_ins.fitted(text_of(family, False, constant), made_for))
+    halves = split.split(stand_ins.adapt(text_of(family, False, constant), made_for))
     assert halves is not None
     assert outside(halves.support, made_for) <= EVERYWHERE
 
@@ -200,6 +200,6 @@ def test_every_root_has_its_line() -> None:
 
 @pytest.mark.skipif(processor.architecture() != "x86", reason="x86's lowest level lacks both")
 def test_the_test_sees_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stand_ins, "fitted", lambda text, _: text)
+    monkeypatch.setattr(stand_ins, "adapt", lambda text, _: text)
     assert "fmaf" in called(text_of("floats", False), "x86-64-v2")
     assert "__truncsfhf2" in called(text_of("halves", False), "x86-64-v2")

@@ -69,7 +69,7 @@ def in_passing(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Every kernel counts as a long one that is met for the first time."""
     program._compiled_for.cache_clear()
     monkeypatch.setattr(jit, "_LONG_S", -1.0)
-    monkeypatch.setattr(jit, "_is_kept", lambda *_: False)
+    monkeypatch.setattr(jit, "_is_stored", lambda *_: False)
     yield
     program._compiled_for.cache_clear()
 
@@ -121,7 +121,7 @@ def test_the_kernels_own_half_calls_nothing_by_its_name() -> None:
     calls = [line for line in body.split("\n") if " call " in line and "@llvm." not in line]
     assert len(calls) > 100
     assert not [line for line in calls if "@" in line]
-    assert {name for name in halves.names if f"store ptr @{name}, " in body} >= {"fault"}
+    assert {name for name in halves.function_names if f"store ptr @{name}, " in body} >= {"fault"}
 
 
 @pytest.mark.usefixtures("in_passing")
@@ -131,14 +131,14 @@ def test_what_has_run_for_long_is_translated_well_before_its_next_launch() -> No
     ).text
     code = jit.Code(text)
     first = code.run_blocks
-    code.ran(1e-9)
+    code.note_run_time(1e-9)
     code.improve()
     assert code.run_blocks is first
-    code.ran(1e3)
+    code.note_run_time(1e3)
     code.improve()
     better = code.run_blocks
     assert better is not first
-    code.ran(1e3)
+    code.note_run_time(1e3)
     code.improve()
     assert code.run_blocks is better
 
@@ -150,7 +150,7 @@ def test_results_stay_the_same_when_a_kernel_is_translated_well(monkeypatch: pyt
     known = jit.Code.improve
 
     def after_long(code: jit.Code) -> None:
-        code.ran(1e3)
+        code.note_run_time(1e3)
         improved.append(code)
         known(code)
 
@@ -207,8 +207,8 @@ define i32 @run_block(ptr %c, i64 %a, i32 %b) {
 }"""
     halves = split.split(text)
     assert halves is not None
-    support = jit._engine(halves.support, processor.chosen(), entries=halves.names)
-    places = {name: support.get_function_address(name) for name in halves.names}
+    support = jit._engine(halves.support, processor.chosen(), entries=halves.function_names)
+    places = {name: support.get_function_address(name) for name in halves.function_names}
     own = jit._engine(halves.own, processor.chosen(), places)
     out = np.zeros(32, np.int32)
     assert jit._RUN_BLOCKS(own.get_function_address("run_blocks"))(out.ctypes.data, 0, 0) == 0

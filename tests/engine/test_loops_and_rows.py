@@ -101,7 +101,7 @@ def test_lanes_leave_a_loop_one_by_one_and_keep_what_they_had(
     if in_passing:  # as a long kernel is translated that is met for the first time
         program._compiled_for.cache_clear()
         monkeypatch.setattr(jit, "_LONG_S", -1.0)
-        monkeypatch.setattr(jit, "_is_kept", lambda *_: False)
+        monkeypatch.setattr(jit, "_is_stored", lambda *_: False)
     starts = np.random.default_rng(3).integers(1, 10_000, 80).astype(np.uint32)
     (_, found), counters = run(COLLATZ, [starts, np.zeros(80, np.uint32)], 80)
     turns, odd = np.array([collatz(int(n)) for n in starts]).T

@@ -36,7 +36,7 @@ def test_code_has_no_tables_for_unwinding(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(jit.disk_cache, "load", lambda kind, key: None)
     monkeypatch.setattr(jit.disk_cache, "store", lambda kind, key, code: kept.append(code))
     jit.Code(RUNS.format(body="", result=100))
-    codes, _ = object_code.unpacked(kept[-1])
+    codes, _ = object_code.unpack(kept[-1])
     assert len(codes) == 2
     for code in codes:
         sections = [section.name() or b"" for section in llvm.ObjectFileRef.from_data(code).sections()]

@@ -51,7 +51,7 @@ def defined(piece: pieces.Piece) -> list[str]:
 
 
 def test_each_function_comes_after_those_that_it_calls_and_unused_ones_not_at_all() -> None:
-    made = pieces.pieces(kernel(0))
+    made = pieces.split_by_sharing(kernel(0))
     assert [defined(piece) for piece in made] == [
         ["run_blocks"],
         ["bits"],
@@ -63,7 +63,7 @@ def test_each_function_comes_after_those_that_it_calls_and_unused_ones_not_at_al
 
 
 def test_a_piece_declares_what_it_uses_and_nothing_else() -> None:
-    text = pieces.pieces(kernel(0))[2].text
+    text = pieces.split_by_sharing(kernel(0))[2].text
     assert text.split("\n")[:3] == [
         "declare i32 @bits(i32)",
         "@table = internal constant [2 x i32] [i32 40, i32 2]",
@@ -98,7 +98,7 @@ def test_functions_that_call_each_other_come_once() -> None:
         f"define internal void @{name}() noinline {{\n  call void @{other}()\n  ret void\n}}"
         for name, other in (("ping", "pong"), ("pong", "ping"))
     )
-    made = pieces.pieces(text, ("ping",))
+    made = pieces.split_by_sharing(text, ("ping",))
     assert sorted(name for piece in made for name in defined(piece)) == ["ping", "pong"]
 
 
@@ -114,20 +114,20 @@ def test_pieces_do_what_the_whole_does() -> None:
 
 def test_what_kernels_share_is_translated_once(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: Counter[str] = Counter()
-    known = jit._generated
+    known = jit._machine_code
 
     def generated(text: str, made_for: processor.Processor, effort: jit.Effort) -> bytes:
         seen[text] += 1
         return known(text, made_for, effort)
 
     kept: dict[str, bytes] = {}
-    monkeypatch.setattr(jit, "_generated", generated)
+    monkeypatch.setattr(jit, "_machine_code", generated)
     monkeypatch.setattr(jit.disk_cache, "load", lambda kind, key: kept.get(key))
     monkeypatch.setattr(jit.disk_cache, "store", lambda kind, key, code: kept.update({key: code}))
-    jit._shared.cache_clear()
+    jit._shared_code.cache_clear()
     jit.Code(kernel(1))
     assert len(seen) == 5
-    jit._shared.cache_clear()  # another process, with the same folder
+    jit._shared_code.cache_clear()  # another process, with the same folder
     jit.Code(kernel(2))
     assert len(seen) == 6
     assert set(seen.values()) == {1}
@@ -138,13 +138,13 @@ def test_what_kernels_share_is_translated_once(monkeypatch: pytest.MonkeyPatch) 
 
 def test_an_entry_of_the_cache_tells_what_it_needs_from_outside() -> None:
     def made(text: str) -> bytes:
-        return jit._generated(text, processor.chosen(), "usual")
+        return jit._machine_code(text, processor.chosen(), "usual")
 
     caller = made("declare void @callee()\ndefine void @caller() { call void @callee() ret void }")
     callee = made("declare void @gone()\ndefine void @callee() { call void @gone() ret void }")
-    data = object_code.packed([callee, caller])
-    codes, needs = object_code.unpacked(data)
+    data = object_code.pack([callee, caller])
+    codes, needs = object_code.unpack(data)
     assert codes == [callee, caller]
     if object_code.symbols(caller)[0]:  # where object files are ELF
         assert needs == ["gone"]
-        assert object_code.unpacked(object_code.packed([caller]))[1] == ["callee"]
+        assert object_code.unpack(object_code.pack([caller]))[1] == ["callee"]

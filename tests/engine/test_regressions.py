@@ -303,7 +303,7 @@ def test_other_textures_are_said_to_be_missing(fetch: str) -> None:
 
 def test_a_kernel_too_large_to_translate_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tensor-core sample of 5,000 instructions once took all memory of the machine."""
-    monkeypatch.setattr(function, "_MOST_LINES", 20)
+    monkeypatch.setattr(function, "_MAX_LINES", 20)
     with pytest.raises(NotSupportedError, match="too large"):
         codegen.generate(parser.parse(ATOMIC_ADD), "k", count=False, trace=False)
 

@@ -32,7 +32,7 @@ def _translated(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     program._compiled_for.cache_clear()
     if request.param == "in passing":
         monkeypatch.setattr(jit, "_LONG_S", -1.0)
-        monkeypatch.setattr(jit, "_is_kept", lambda *_: False)
+        monkeypatch.setattr(jit, "_is_stored", lambda *_: False)
     yield
     program._compiled_for.cache_clear()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 
 from virtualgpu.engine.ir import layout
-from virtualgpu.engine.ir.compiled import at, call, load8, load32, load64, lowest, store32, translate
+from virtualgpu.engine.ir.compiled import call, load8, load32, load64, lowest, store32, struct_at, translate
 from virtualgpu.engine.machine import jit
 from virtualgpu.sanitizer import shadow
 from virtualgpu.sanitizer.shadow import access, begin, full_barrier, renew
@@ -121,12 +121,12 @@ def shuffle(c: Context, b: Block, g: Checker, lanes: int, mask: int, values: int
 
 def observe(c: Context, site: int, lanes: int, mask: int, values: int) -> None:
     """What the engine calls: at every access, and where threads synchronise."""
-    b = at(Block, c.watched)
-    g = at(Checker, b.checker)
+    b = struct_at(Block, c.watched)
+    g = struct_at(Checker, b.checker)
     if b.number != c.block_linear:
         begin(c, b, g)
     if site >= 0:
-        s = at(Site, g.sites + site * SITE_BYTES)
+        s = struct_at(Site, g.sites + site * SITE_BYTES)
         if mask == 0:
             return
         if s.known == 0:
@@ -163,7 +163,7 @@ def observe(c: Context, site: int, lanes: int, mask: int, values: int) -> None:
         call(b.ask, c, site, lanes, mask, values)
     else:
         what = layout.COPY - site
-        s = at(Site, g.sites + (what >> 2) * SITE_BYTES)
+        s = struct_at(Site, g.sites + (what >> 2) * SITE_BYTES)
         if s.known:
             access(c, b, g, s, lanes, mask, 0, (what & 3) + ARRIVED)
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from virtualgpu.engine.ir import layout
-from virtualgpu.engine.ir.compiled import address_of, at, call, load64, lowest, struct, translate
+from virtualgpu.engine.ir.compiled import address_of, call, load64, lowest, struct, struct_at, translate
 from virtualgpu.engine.machine import jit
 from virtualgpu.engine.observe.results import unlinear
 from virtualgpu.errors import GpulabError
@@ -49,7 +49,7 @@ def hit(c: Context, number: int, lanes: int, mask: int, values: int) -> None:
     """An access of the lanes of a warp: Python is asked if one of them writes to the element."""
     if number < 0:
         return
-    g = at(Aim, c.watched)
+    g = struct_at(Aim, c.watched)
     size = load64(g.sites + 8 * number)
     if size == 0:
         return

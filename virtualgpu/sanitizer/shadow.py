@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from virtualgpu.engine.ir.compiled import (
-    at,
     call,
     load8,
     load32,
@@ -12,6 +11,7 @@ from virtualgpu.engine.ir.compiled import (
     store8,
     store32,
     store64,
+    struct_at,
 )
 from virtualgpu.sanitizer.structures import (
     ACROSS_BLOCKS,
@@ -178,10 +178,10 @@ def note(
     """Count a finding, kept by its kind and its pair of sites."""
     key = (first >> THREAD_BITS & 0x3FFFFF) << 32 | (second >> THREAD_BITS & 0x3FFFFF) << 10 | flags | 512
     place = key * 0x9E3779B97F4A7C15 >> 40 & (ENTRIES - 1)
-    e = at(Entry, g.entries + ENTRY_BYTES * place)
+    e = struct_at(Entry, g.entries + ENTRY_BYTES * place)
     while e.key != 0 and e.key != key:
         place = (place + 1) & (ENTRIES - 1)
-        e = at(Entry, g.entries + ENTRY_BYTES * place)
+        e = struct_at(Entry, g.entries + ENTRY_BYTES * place)
     if e.key == 0:
         e.key = key
         e.count = 0
@@ -386,7 +386,7 @@ def find_region(c: Context, g: Checker, b: Block, address: int) -> int:
     if low == 0:
         return 0
     found = g.regions + (low - 1) * REGION_BYTES
-    r = at(Region, found)
+    r = struct_at(Region, found)
     if address >= r.end:
         return 0
     if r.known == 0:
@@ -400,7 +400,7 @@ def touch_global(c: Context, b: Block, g: Checker, s: Site, address: int, now: i
         note(c, b, g, STRAY, address, 0, 0, now, 1)
     found = s.region
     if found != 0:
-        r = at(Region, found)
+        r = struct_at(Region, found)
         if address < r.start or address >= r.end:
             found = 0
     if found == 0:
@@ -408,7 +408,7 @@ def touch_global(c: Context, b: Block, g: Checker, s: Site, address: int, now: i
         if found == 0:
             return
         s.region = found
-    r = at(Region, found)
+    r = struct_at(Region, found)
     if r.quiet:
         if s.writes == 0 and r.written == 0:
             return

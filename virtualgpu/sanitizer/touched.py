@@ -14,13 +14,13 @@ from virtualgpu.compile.ptx import ir
 from virtualgpu.engine.ir import layout
 from virtualgpu.engine.ir.compiled import (
     address_of,
-    at,
     call,
     load8,
     load64,
     lowest,
     store8,
     struct,
+    struct_at,
     translate,
 )
 from virtualgpu.engine.machine import jit
@@ -63,7 +63,7 @@ def touch(c: Context, number: int, lanes: int, mask: int, values: int) -> None:
     """An access of the lanes of a warp."""
     if number < 0:
         return
-    g = at(Look, c.watched)
+    g = struct_at(Look, c.watched)
     what = load64(g.sites + 16 * number)
     size = load64(g.sites + 16 * number + 8)
     if what == 0:

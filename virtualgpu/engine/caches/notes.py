@@ -18,11 +18,11 @@ from virtualgpu.compile.ptx import ir
 from virtualgpu.engine.ir import layout
 from virtualgpu.engine.ir.compiled import (
     address_of,
-    at,
     load64,
     lowest,
     store64,
     struct,
+    struct_at,
     translate,
 )
 from virtualgpu.engine.lower.ops import memory_ops
@@ -112,7 +112,7 @@ def note(c: Context, number: int, lanes: int, mask: int, values: int) -> None:
     """An access of the lanes of a warp."""
     if number < 0:
         return
-    g = at(Notes, c.watched)
+    g = struct_at(Notes, c.watched)
     site = g.sites + 8 * SITE_WORDS * number
     what = load64(site)
     if what == IGNORED or mask == 0:

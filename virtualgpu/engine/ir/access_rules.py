@@ -1,24 +1,28 @@
-"""What one access of a warp costs, as LLVM IR for the counters; `virtualgpu.records.access` says the rules."""
+"""The cost of one access of a warp, as LLVM IR for the counters.
+
+See the rules in `virtualgpu.records.access`.
+"""
 
 from __future__ import annotations
 
 from virtualgpu.engine.ir import layout
-from virtualgpu.engine.ir.text import bump, field, load_field, splat
+from virtualgpu.engine.ir.text import add_to_memory, field, load_field, splat
 from virtualgpu.records.access import Rule
 
 
 def count_shared(size: int, rule: Rule) -> str:
-    """Text that counts a shared access with offsets ``%a`` under ``%mask``; goes on at ``counted``.
+    """Return text that counts a shared access with offsets ``%a`` under ``%mask`` and continues at
+    ``counted``.
 
     It follows a block called ``inside`` and needs ``%cnt``, the counters of the instruction.
     """
-    words = max(1, size // 4)
+    words_per_lane = max(1, size // 4)
     shift = max(size, 4).bit_length() - 1
-    text = bump("%cnt", "1", "req")
+    text = add_to_memory("%cnt", "1", "req")
     text += "  %pop = call i32 @llvm.ctpop.i32(i32 %mask)\n  %pop64 = zext i32 %pop to i64\n"
-    text += "  %cnt.l = getelementptr i64, ptr %cnt, i64 4\n" + bump("%cnt.l", "%pop64", "lan")
+    text += "  %cnt.l = getelementptr i64, ptr %cnt, i64 4\n" + add_to_memory("%cnt.l", "%pop64", "lan")
     text += f"  %unit = lshr <32 x i32> %a, splat (i32 {shift})\n"
-    if words == 1 and rule not in ("atomic", "swap"):
+    if words_per_lane == 1 and rule not in ("atomic", "swap"):
         text += """  %act = bitcast i32 %mask to <32 x i1>
   %hi = select <32 x i1> %act, <32 x i32> %unit, <32 x i32> zeroinitializer
   %lo = select <32 x i1> %act, <32 x i32> %unit, <32 x i32> splat (i32 -1)
@@ -41,7 +45,7 @@ counted:
             text += "  %agree = call i1 @neighbours_agree(<32 x i32> %unit, i32 %mask)\n"
             text += "  %wide = zext i1 %agree to i32\n"
             wide = "%wide"
-        text += f"""  %lanes = shl i32 {32 // words}, {wide}
+        text += f"""  %lanes = shl i32 {32 // words_per_lane}, {wide}
   br label %loop
 loop:
   %start = phi i32 [0, %inside], [%start1, %loop]
@@ -53,7 +57,7 @@ loop:
   %group0 = select i1 %all, i32 -1, i32 %count.ones
   %group = shl i32 %group0, %start
   %part = and i32 %mask, %group
-  %passes = call i32 @{function}(<32 x i32> %unit, i32 %part, i32 {words})
+  %passes = call i32 @{function}(<32 x i32> %unit, i32 %part, i32 {words_per_lane})
   %sum1 = add i32 %sum, %passes
   %any = icmp ne i32 %part, 0
   %any32 = zext i1 %any to i32
@@ -68,13 +72,13 @@ counted:
         else:
             text += "  %waves = add i32 %sum1, 0\n  %ideal = add i32 %parts1, 0\n"
     text += "  %waves64 = zext i32 %waves to i64\n  %ideal64 = zext i32 %ideal to i64\n"
-    text += "  %cnt.w = getelementptr i64, ptr %cnt, i64 2\n" + bump("%cnt.w", "%waves64", "wav")
-    text += "  %cnt.d = getelementptr i64, ptr %cnt, i64 3\n" + bump("%cnt.d", "%ideal64", "ide")
-    return text + field("wavefronts", "%tot") + bump("%tot", "%waves64", "all")
+    text += "  %cnt.w = getelementptr i64, ptr %cnt, i64 2\n" + add_to_memory("%cnt.w", "%waves64", "wav")
+    text += "  %cnt.d = getelementptr i64, ptr %cnt, i64 3\n" + add_to_memory("%cnt.d", "%ideal64", "ide")
+    return text + field("wavefronts", "%tot") + add_to_memory("%tot", "%waves64", "all")
 
 
-def _swapped(step: int, low: int) -> str:
-    """Text that swaps bits `step` apart in the mask and compares lanes `step` apart."""
+def _swap_bits(step: int, low: int) -> str:
+    """Return text that swaps bits `step` apart in the mask and compares lanes `step` apart."""
     order = ", ".join(f"i32 {lane ^ step}" for lane in range(32))
     return f"""  %up{step}.0 = and i32 %mask, {low}
   %up{step} = shl i32 %up{step}.0, {step}
@@ -91,11 +95,13 @@ def _swapped(step: int, low: int) -> str:
 
 
 def look_up(sector: str, tag: str) -> str:
-    """Text that asks the model of an L1 cache for a sector and leaves it there; ``%missed.<tag>`` tells.
+    """Return text that looks up a sector in the model of an L1 cache and inserts it.
 
-    Places count from the device's first address, so that the same program always finds the same.
-    A direct-mapped table with what the block of the moment has touched: another block's entries do not
-    match, since its number is part of them.
+    ``%missed.<tag>`` is the result.
+
+    Positions count from the device's first address, so that the same program always has the same hits. The
+    table is direct-mapped and contains sectors that the current block has touched. Entries of another block
+    do not match, because the block number is part of an entry.
     """
     return f"""  %place.{tag} = sub i64 {sector}, %l1.first
   %fold.{tag} = lshr i64 %place.{tag}, {layout.L1_SECTORS.bit_length() - 1}
@@ -134,11 +140,11 @@ _NO_RUN = """run:
 
 _COUNT_SECTORS = f"""define internal void @NAME(ptr %ctx, ptr %counters, <32 x i64> %a, i32 %mask) noinline {{
 entry:
-{bump("%counters", "1", "req")}
+{add_to_memory("%counters", "1", "req")}
   %pop = call i32 @llvm.ctpop.i32(i32 %mask)
   %pop64 = zext i32 %pop to i64
   %lanes = getelementptr i64, ptr %counters, i64 4
-{bump("%lanes", "%pop64", "lan")}
+{add_to_memory("%lanes", "%pop64", "lan")}
   %q = lshr <32 x i64> %a, splat (i64 5)
   %spill = alloca <32 x i64>
   store <32 x i64> %q, ptr %spill
@@ -200,9 +206,9 @@ done:
   %halves.all = getelementptr i64, ptr %counters, i64 6
   %total64 = zext i32 %total to i64
   %sectors = getelementptr i64, ptr %counters, i64 1
-{bump("%sectors", "%total64", "sec")}
+{add_to_memory("%sectors", "%total64", "sec")}
   %missed.all = getelementptr i64, ptr %counters, i64 5
-{bump("%missed.all", "%misses", "mis")}{bump("%halves.all", "%halves64", "hal")}{field("sectors", "%tot")}{bump("%tot", "%total64", "all")}
+{add_to_memory("%missed.all", "%misses", "mis")}{add_to_memory("%halves.all", "%halves64", "hal")}{field("sectors", "%tot")}{add_to_memory("%tot", "%total64", "all")}
   ret void
 }}
 
@@ -210,7 +216,7 @@ done:
 
 
 def _count_sectors(*, looks_up: bool) -> str:
-    """The function that counts the sectors of an access; what loads miss, too."""
+    """Return the function that counts the sectors of an access and, for loads, the misses."""
     if not looks_up:
         return (
             _COUNT_SECTORS.replace("@NAME", "@count_store_sectors")
@@ -277,7 +283,7 @@ done:
 }}
 
 define internal i1 @neighbours_agree(<32 x i32> %unit, i32 %mask) noinline {{
-{_swapped(1, 0x55555555)}{_swapped(2, 0x33333333)}  %agree = or i1 %agree1, %agree2
+{_swap_bits(1, 0x55555555)}{_swap_bits(2, 0x33333333)}  %agree = or i1 %agree1, %agree2
   ret i1 %agree
 }}
 
@@ -313,11 +319,11 @@ done:
 
 define internal void @count_atomic_sectors(ptr %ctx, ptr %counters, <32 x i64> %a, i32 %mask) noinline {{
 entry:
-{bump("%counters", "1", "req")}
+{add_to_memory("%counters", "1", "req")}
   %pop = call i32 @llvm.ctpop.i32(i32 %mask)
   %pop64 = zext i32 %pop to i64
   %lanes = getelementptr i64, ptr %counters, i64 4
-{bump("%lanes", "%pop64", "lan")}
+{add_to_memory("%lanes", "%pop64", "lan")}
   %q = lshr <32 x i64> %a, splat (i64 5)
   %sectors.of = alloca <32 x i64>
   store <32 x i64> %q, ptr %sectors.of
@@ -360,7 +366,7 @@ taken:
 done:
   %total64 = zext i32 %count to i64
   %sectors = getelementptr i64, ptr %counters, i64 1
-{bump("%sectors", "%total64", "sec")}{field("sectors", "%tot")}{bump("%tot", "%total64", "all")}
+{add_to_memory("%sectors", "%total64", "sec")}{field("sectors", "%tot")}{add_to_memory("%tot", "%total64", "all")}
   ret void
 }}
 """

@@ -1,6 +1,6 @@
-"""Bulk copies inside a block as LLVM IR functions: each lane copies a run of bytes of its own.
+"""Bulk copies inside a block as LLVM IR functions: each lane copies its own range of bytes.
 
-A run is read, checked and counted 32 pieces of 16 bytes at a time. An observer is told of one piece at a
+A range is read, checked and counted 32 pieces of 16 bytes at a time. An observer is called for one piece at a
 time, as an access of the lane that copies it.
 """
 
@@ -11,15 +11,15 @@ from virtualgpu.engine.ir.text import IOTA, field, load_field, splat
 
 PIECE_BYTES = 16
 _WORDS = PIECE_BYTES // 4
-_GIVEN = (
+_PARAMETERS = (
     "ptr %ctx, <32 x i64> %to, <32 x i64> %from, <32 x i64> %sizes, <32 x i64> %bars, i32 %mask, "
     "i32 %function, i32 %pc, i32 %load, i32 %store"
 )
 
 
-def _observer(site: str, places: str) -> str:
+def _call_observer(site: str, addresses: str) -> str:
     return (
-        f"  store <32 x i64> {places}, ptr %told\n"
+        f"  store <32 x i64> {addresses}, ptr %told\n"
         f"  call void %observer(ptr %ctx, i32 {site}, ptr %told, i32 %piece.mask, ptr null)\n"
     )
 
@@ -28,47 +28,47 @@ def bulk_copy(
     name: str,
     to_shared: bool,
     observe: bool,
-    checked: tuple[str, str],
+    check_names: tuple[str, str],
     begin: str = "",
     complete: str = "",
 ) -> str:
-    """Text of ``i1 @name(ctx, to, from, sizes, barriers, mask, function, pc, load, store)``.
+    """Return text of ``i1 @name(ctx, to, from, sizes, barriers, mask, function, pc, load, store)``.
 
-    It gives true after a fault. Shared addresses are offsets, in i64 as all are here.
+    It returns true after a fault. Shared addresses are offsets, in i64 like all addresses here.
 
     Parameters
     ----------
     name
-        Of the function.
+        Name of the function.
     to_shared
         Whether it copies to shared memory, or from there to global memory.
     observe
-        Whether an observer is told.
+        Whether an observer is called.
     checked
-        Functions that check and count what is read and what is written.
+        Names of the functions that check and count the reads and the writes.
     begin
-        Function that keeps a copy until an mbarrier's phase is over (`copy_queue.begin`).
+        Name of the function that queues a copy until an mbarrier's phase is over (`copy_queue.begin`).
     complete
-        Function that counts what an mbarrier expects (``mbarrier_update``).
+        Name of the function that counts the bytes that an mbarrier expects (``mbarrier_update``).
     """
     source, target = ("global", "shared") if to_shared else ("shared", "global")
-    words = "".join(
-        f"""  %at{n} = add <32 x i64> %source, splat (i64 {4 * n})
-  %word{n} = call <32 x i32> @gather_i32(<32 x i64> %at{n}, i32 %piece.mask)
+    copy_words = "".join(
+        f"""  %at{index} = add <32 x i64> %source, splat (i64 {4 * index})
+  %word{index} = call <32 x i32> @gather_i32(<32 x i64> %at{index}, i32 %piece.mask)
 """
-        for n in range(_WORDS)
+        for index in range(_WORDS)
     )
     if to_shared:
-        words += "".join(
-            f"  %row{n} = getelementptr i8, ptr %words, i64 {128 * n}\n"
-            f"  store <32 x i32> %word{n}, ptr %row{n}, align 64\n"
-            for n in range(_WORDS)
+        copy_words += "".join(
+            f"  %row{index} = getelementptr i8, ptr %words, i64 {128 * index}\n"
+            f"  store <32 x i32> %word{index}, ptr %row{index}, align 64\n"
+            for index in range(_WORDS)
         )
-        words += (
+        copy_words += (
             f"  call void @{begin}(ptr %ctx, <32 x i64> %target, i32 %piece.mask, ptr %words, i32 {_WORDS}, "
             "i32 %store, i64 %bar)\n"
         )
-        over = (
+        completion = (
             "  %negative = sub i64 0, %bytes\n"
             + splat("i64", "%bar", "%bar.v")
             + splat("i64", "%negative", "%done.v")
@@ -76,56 +76,58 @@ def bulk_copy(
             "<32 x i64> zeroinitializer, i64 0, <32 x i64> %done.v)\n"
         )
     else:
-        words += "".join(
-            f"""  %to{n} = add <32 x i64> %target, splat (i64 {4 * n})
-  call void @scatter_i32(<32 x i32> %word{n}, <32 x i64> %to{n}, i32 %piece.mask)
+        copy_words += "".join(
+            f"""  %to{index} = add <32 x i64> %target, splat (i64 {4 * index})
+  call void @scatter_i32(<32 x i32> %word{index}, <32 x i64> %to{index}, i32 %piece.mask)
 """
-            for n in range(_WORDS)
+            for index in range(_WORDS)
         )
-        over = ""
+        completion = ""
     host = load_field("shared", "%shared") + splat("i64", "%shared", "%shared.v")
-    for space, what in ((source, "source"), (target, "target")):
+    for space, side in ((source, "source"), (target, "target")):
         base = "%shared.v" if space == "shared" else "zeroinitializer"
-        host += f"  %{what} = add <32 x i64> %{what}.p, {base}\n"
+        host += f"  %{side} = add <32 x i64> %{side}.p, {base}\n"
     checks = ""
-    where = "i32 %function, i32 %pc"
-    for space, what, called, site in (
-        (source, "source", checked[0], "load"),
-        (target, "target", checked[1], "store"),
+    location = "i32 %function, i32 %pc"
+    for space, side, check, site in (
+        (source, "source", check_names[0], "load"),
+        (target, "target", check_names[1], "store"),
     ):
         kind = "<32 x i64>"
-        place = f"%{what}.a"
+        address = f"%{side}.a"
         if space == "shared":
             kind = "<32 x i32>"
-            place = f"%{what}.s"
-            checks += f"  {place} = trunc <32 x i64> %{what}.a to <32 x i32>\n"
-        checks += f"""  %{what}.bad = call i1 @{called}(ptr %ctx, {kind} {place}, i32 %all, {where}, i32 %{site})
-  br i1 %{what}.bad, label %fail, label %{what}.fine
-{what}.fine:
+            address = f"%{side}.s"
+            checks += f"  {address} = trunc <32 x i64> %{side}.a to <32 x i32>\n"
+        checks += f"""  %{side}.bad = call i1 @{check}(ptr %ctx, {kind} {address}, i32 %all, {location}, i32 %{site})
+  br i1 %{side}.bad, label %fail, label %{side}.fine
+{side}.fine:
 """
-    told = ""
-    onward = "  br label %moved\n"
-    chosen = "  %piece.mask = add i32 %all, 0\n" + "".join(
-        f"  %{what}.p = add <32 x i64> %{what}.a, zeroinitializer\n" for what in ("source", "target")
+    observer_calls = ""
+    next_step = "  br label %moved\n"
+    piece_addresses = "  %piece.mask = add i32 %all, 0\n" + "".join(
+        f"  %{side}.p = add <32 x i64> %{side}.a, zeroinitializer\n" for side in ("source", "target")
     )
     if observe:
-        chosen = """  br label %piece
+        piece_addresses = """  br label %piece
 piece:
   %j = phi i32 [0, %target.fine], [%j1, %piece]
   %piece.mask = add i32 %own, 0
 """
-        for what in ("source", "target"):
-            chosen += f"  %{what}.j = extractelement <32 x i64> %{what}.a, i32 %j\n"
-            chosen += splat("i64", f"%{what}.j", f"%{what}.p")
-        onward = """  %j1 = add i32 %j, 1
+        for side in ("source", "target"):
+            piece_addresses += f"  %{side}.j = extractelement <32 x i64> %{side}.a, i32 %j\n"
+            piece_addresses += splat("i64", f"%{side}.j", f"%{side}.p")
+        next_step = """  %j1 = add i32 %j, 1
   %again = icmp ult i32 %j1, %now
   br i1 %again, label %piece, label %moved
 """
-        told = load_field("observer", "%observer.i") + "  %observer = inttoptr i64 %observer.i to ptr\n"
-        told += _observer("%load", "%source.p") + _observer("%store", "%target.p")
+        observer_calls = (
+            load_field("observer", "%observer.i") + "  %observer = inttoptr i64 %observer.i to ptr\n"
+        )
+        observer_calls += _call_observer("%load", "%source.p") + _call_observer("%store", "%target.p")
     return f"""
 declare i32 @llvm.umin.i32(i32, i32)
-define internal i1 @{name}({_GIVEN}) noinline {{
+define internal i1 @{name}({_PARAMETERS}) noinline {{
 entry:
   %tos = alloca <32 x i64>
   %froms = alloca <32 x i64>
@@ -159,7 +161,7 @@ lane:
   %is.odd = icmp ne i64 %odd, 0
   br i1 %is.odd, label %uneven, label %begin
 uneven:
-  call void @fault(ptr %ctx, i32 {layout.MISALIGNED}, {where}, i32 %l, i32 {PIECE_BYTES}, i64 %bytes)
+  call void @fault(ptr %ctx, i32 {layout.MISALIGNED}, {location}, i32 %l, i32 {PIECE_BYTES}, i64 %bytes)
   ret i1 true
 begin:
   %pieces64 = lshr i64 %bytes, 4
@@ -181,11 +183,11 @@ move:
 {splat("i64", "%to.n", "%to.v")}{splat("i64", "%from.n", "%from.v")}  %across = shl <32 x i64> {IOTA}, splat (i64 4)
   %target.a = add <32 x i64> %to.v, %across
   %source.a = add <32 x i64> %from.v, %across
-{checks}{chosen}{told}{host}{words}{onward}moved:
+{checks}{piece_addresses}{observer_calls}{host}{copy_words}{next_step}moved:
   %n1 = add i32 %n, 32
   br label %loop
 over:
-{over}  br label %lanes
+{completion}  br label %lanes
 fail:
 {field("fault_lane", "%fault.p")}  store i32 %l, ptr %fault.p
   ret i1 true

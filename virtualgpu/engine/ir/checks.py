@@ -1,4 +1,4 @@
-"""Bounds, alignment and counters of memory accesses, as LLVM IR functions.
+"""Bounds checks, alignment checks and counters of memory accesses, as LLVM IR functions.
 
 Each is generated for one access size on demand and never inlined, so that a kernel's own code stays
 small and compiles fast.
@@ -12,7 +12,7 @@ from virtualgpu.records.access import ATOMIC_RULES, Rule
 
 
 def counters(site: str) -> str:
-    """Text that finds the counters of a memory instruction (``%cnt``)."""
+    """Return text that computes the address of a memory instruction's counters (``%cnt``)."""
     return load_field("access_counters", "%cnt.i") + (
         f"  %cnt.at = mul i32 {site}, {layout.ACCESS_STRIDE}\n"
         "  %cnt.b = inttoptr i64 %cnt.i to ptr\n"
@@ -21,7 +21,9 @@ def counters(site: str) -> str:
 
 
 def check_global(size: int, count: bool, rule: Rule = "load") -> tuple[str, str]:
-    """Bounds, alignment and sector counting of one global access of `size` bytes a lane."""
+    """Return the function for bounds, alignment and sector counts of one global access of `size` bytes per
+    lane.
+    """
     kind = "atomic_" if rule in ATOMIC_RULES else "store_" if rule == "store" else ""
     name = f"check_global_{kind}{size}"
     counting = counters("%site") + (
@@ -65,7 +67,10 @@ good:
 
 
 def check_shared(size: int, count: bool, rule: Rule = "load") -> tuple[str, str]:
-    """Bounds, alignment and bank passes of one shared access; addresses are offsets."""
+    """Return the function for bounds, alignment and bank passes of one shared access.
+
+    Addresses are offsets.
+    """
     if size <= 4 and rule in ("store", "count"):
         rule = "load"  # the same passes
     name = f"check_shared_{size}_{rule}"
@@ -111,7 +116,9 @@ good:
 
 
 def check_local(size: int, count: bool, rule: Rule = "load") -> tuple[str, str]:
-    """Bounds, alignment and sectors of one local access; addresses are offsets in a thread's stack.
+    """Return the function for bounds, alignment and sectors of one local access.
+
+    Addresses are offsets in a thread's stack.
 
     Local memory is interleaved on hardware: the same 4-byte word of 32 lanes is contiguous. No two
     lanes meet there, so all rules are the same.

@@ -27,12 +27,12 @@ INTRINSIC_SUFFIX = {"half": "f16", "float": "f32", "double": "f64"}
 
 
 def bits(llvm: str) -> int:
-    """Width in bits of a scalar LLVM type."""
+    """Return the width in bits of a scalar LLVM type."""
     return _BITS.get(llvm) or int(llvm[1:])
 
 
 def llvm_of(ptx_type: str) -> str:
-    """LLVM scalar type that holds a PTX type."""
+    """Return the LLVM scalar type that holds a PTX type."""
     try:
         return LLVM_OF_PTX[ptx_type]
     except KeyError:
@@ -40,17 +40,17 @@ def llvm_of(ptx_type: str) -> str:
 
 
 def vector(llvm: str) -> str:
-    """The 32-lane vector of a scalar type."""
+    """Return the 32-lane vector of a scalar type."""
     return f"<{layout.LANES} x {llvm}>"
 
 
 def constant(llvm: str, value: int) -> str:
-    """A 32-lane integer constant."""
+    """Return a 32-lane integer constant."""
     return f"splat ({llvm} {signed(value, bits(llvm))})"
 
 
 def signed(value: int, width: int) -> int:
-    """A value as LLVM prints it: two's complement of the given width."""
+    """Return a value as LLVM prints it: two's complement of the given width."""
     if width == 1:
         return value & 1
     value &= (1 << width) - 1
@@ -58,7 +58,7 @@ def signed(value: int, width: int) -> int:
 
 
 def float_constant(llvm: str, raw: int) -> str:
-    """A 32-lane floating-point constant from its IEEE bits."""
+    """Return a 32-lane floating-point constant from its IEEE bits."""
     if llvm == "double":
         return f"splat (double 0x{raw:016X})"
     if llvm == "half":
@@ -68,15 +68,15 @@ def float_constant(llvm: str, raw: int) -> str:
     exponent = raw >> 23 & 0xFF
     fraction = raw & 0x7FFFFF
     if exponent == 0xFF:
-        wide = sign << 63 | 0x7FF << 52 | fraction << 29
+        double_bits = sign << 63 | 0x7FF << 52 | fraction << 29
     else:
         (value,) = struct.unpack("<f", raw.to_bytes(4, "little"))
-        wide = int.from_bytes(struct.pack("<d", value), "little")
-    return f"splat (float 0x{wide:016X})"
+        double_bits = int.from_bytes(struct.pack("<d", value), "little")
+    return f"splat (float 0x{double_bits:016X})"
 
 
 class Emitter:
-    """Collects the lines of one LLVM function and names its temporaries.
+    """A collector of the lines of one LLVM function, which also names its temporaries.
 
     `masked` is for processors that work under masks of single bits, such as AVX-512.
     """
@@ -117,21 +117,23 @@ class Emitter:
         return self.op(f"call {vector(llvm)} @{full}({', '.join(arguments)})")
 
     def splat(self, llvm: str, scalar: str) -> str:
-        """A vector with one scalar in every lane."""
-        first = self.op(f"insertelement {vector(llvm)} poison, {llvm} {scalar}, i32 0")
+        """Emit a vector with one scalar in every lane."""
+        inserted = self.op(f"insertelement {vector(llvm)} poison, {llvm} {scalar}, i32 0")
         return self.op(
-            f"shufflevector {vector(llvm)} {first}, {vector(llvm)} poison, <32 x i32> zeroinitializer"
+            f"shufflevector {vector(llvm)} {inserted}, {vector(llvm)} poison, <32 x i32> zeroinitializer"
         )
 
     def binary(self, operation: str, llvm: str, left: str, right: str) -> str:
         return self.op(f"{operation} {vector(llvm)} {left}, {right}")
 
-    def select(self, llvm: str, condition: str, yes: str, no: str) -> str:
-        return self.op(f"select {vector('i1')} {condition}, {vector(llvm)} {yes}, {vector(llvm)} {no}")
+    def select(self, llvm: str, condition: str, if_true: str, if_false: str) -> str:
+        return self.op(
+            f"select {vector('i1')} {condition}, {vector(llvm)} {if_true}, {vector(llvm)} {if_false}"
+        )
 
-    def compare(self, how: str, llvm: str, left: str, right: str) -> str:
+    def compare(self, predicate: str, llvm: str, left: str, right: str) -> str:
         kind = "fcmp" if llvm in INTRINSIC_SUFFIX else "icmp"
-        return self.op(f"{kind} {how} {vector(llvm)} {left}, {right}")
+        return self.op(f"{kind} {predicate} {vector(llvm)} {left}, {right}")
 
     def convert(self, operation: str, source: str, value: str, target: str) -> str:
         return self.op(f"{operation} {vector(source)} {value} to {vector(target)}")
@@ -147,27 +149,30 @@ class Emitter:
             source = f"i{source_bits}"
         if source_bits == target_bits:
             return self.convert("bitcast", source, value, target)
-        middle = f"i{target_bits}"
-        how = "trunc" if source_bits > target_bits else ("sext" if is_signed else "zext")
-        value = self.convert(how, source, value, middle)
-        return value if middle == target else self.convert("bitcast", middle, value, target)
+        integer = f"i{target_bits}"
+        operation = "trunc" if source_bits > target_bits else ("sext" if is_signed else "zext")
+        value = self.convert(operation, source, value, integer)
+        return value if integer == target else self.convert("bitcast", integer, value, target)
 
     def mask_bits(self, mask: str) -> str:
-        """An i1 vector as the 32-bit lane mask."""
+        """Emit the conversion of an i1 vector to a 32-bit lane mask."""
         return self.op(f"bitcast {vector('i1')} {mask} to i32")
 
     def mask_vector(self, mask: str) -> str:
-        """A 32-bit lane mask as an i1 vector; without masks in hardware each lane tests its own bit."""
+        """Emit the conversion of a 32-bit lane mask to an i1 vector.
+
+        Without mask registers each lane tests its own bit.
+        """
         if self.masked:
             return self.op(f"bitcast i32 {mask} to {vector('i1')}")
-        own = self.binary("and", "i32", self.splat("i32", mask), LANE_BITS)
-        return self.compare("eq", "i32", own, LANE_BITS)
+        own_bits = self.binary("and", "i32", self.splat("i32", mask), LANE_BITS)
+        return self.compare("eq", "i32", own_bits, LANE_BITS)
 
     def store_lanes(self, llvm: str, value: str, pointer: str, lanes: str) -> None:
-        """Write the lanes of an i1 vector to a row that no other thread sees.
+        """Write the lanes of an i1 vector to a row that no other thread accesses.
 
-        Without masks in hardware the row is read, blended and written whole. That is volatile, or LLVM makes a
-        masked store of it, which takes AMD's processors a dozen cycles.
+        Without masks in hardware the row is read, blended and written whole. That is volatile, or LLVM makes
+        a masked store of it, which takes AMD's processors a dozen cycles.
         """
         if self.masked:
             raw = f"i{bits(llvm)}"

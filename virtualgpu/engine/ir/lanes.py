@@ -1,14 +1,16 @@
-"""Loads, stores, atomics and permutes over 32 lanes, as LLVM IR functions made on demand."""
+"""Loads, stores, atomics and permutes over 32 lanes, as LLVM IR functions generated on demand."""
 
 from __future__ import annotations
 
 from virtualgpu.engine.ir import rows
 from virtualgpu.engine.ir.emit import INTRINSIC_SUFFIX, bits
-from virtualgpu.engine.ir.text import active, splat
+from virtualgpu.engine.ir.text import mask_to_lanes, splat
 
 
 def _row(size: int) -> str:
-    """Text that says whether all lanes' addresses ``%a`` are in a row, ``%line``, from ``%a0`` on."""
+    """Return text that tests whether the addresses ``%a`` of all lanes are consecutive, ``%line``, from
+    ``%a0`` on.
+    """
     offsets = "<" + ", ".join(f"i64 {size * lane}" for lane in range(32)) + ">"
     return (
         "  %a0 = extractelement <32 x i64> %a, i32 0\n"
@@ -19,15 +21,16 @@ def _row(size: int) -> str:
 
 
 def gather(llvm: str) -> tuple[str, str]:
-    """Load one value a lane from host addresses; lanes that are not active get 0.
+    """Return a function that loads one value per lane from host addresses; inactive lanes get 0.
 
-    They load what the first active lane does, as single lanes are left out by a branch each without AVX-512.
+    Inactive lanes load from the first active lane's address, because without AVX-512 leaving out single lanes
+    takes a branch each.
     """
     name = f"gather_{llvm}"
     size = bits(llvm) // 8
     vector = f"<32 x {llvm}>"
     intrinsic = f"llvm.masked.gather.v32{llvm}.v32p0"
-    every = "<32 x i1> splat (i1 true)"
+    all_lanes = "<32 x i1> splat (i1 true)"
     body = f"""
 declare {vector} @{intrinsic}(<32 x ptr>, <32 x i1>, {vector})
 define internal {vector} @{name}(<32 x i64> %a, i32 %mask) noinline {{
@@ -48,13 +51,13 @@ nothing:
 part:
   %l = call i32 @llvm.cttz.i32(i32 %mask, i1 true)
   %p = extractelement <32 x i64> %a, i32 %l
-{splat("i64", "%p", "%safe")}{active("%mask", "%m")}  %chosen = select <32 x i1> %m, <32 x i64> %a, <32 x i64> %safe
+{splat("i64", "%p", "%safe")}{mask_to_lanes("%mask", "%m")}  %chosen = select <32 x i1> %m, <32 x i64> %a, <32 x i64> %safe
   br label %all
 all:
   %from = phi <32 x i64> [%a, %ask], [%chosen, %part]
   %ps = inttoptr <32 x i64> %from to <32 x ptr>
-  %g = call {vector} @{intrinsic}(<32 x ptr> align {size} %ps, {every}, {vector} zeroinitializer)
-{active("%mask", "%in")}  %r = select <32 x i1> %in, {vector} %g, {vector} zeroinitializer
+  %g = call {vector} @{intrinsic}(<32 x ptr> align {size} %ps, {all_lanes}, {vector} zeroinitializer)
+{mask_to_lanes("%mask", "%in")}  %r = select <32 x i1> %in, {vector} %g, {vector} zeroinitializer
   ret {vector} %r
 }}
 """
@@ -62,7 +65,10 @@ all:
 
 
 def scatter(llvm: str) -> tuple[str, str]:
-    """Store one value a lane to host addresses; of lanes that collide the highest wins."""
+    """Return a function that stores one value per lane to host addresses.
+
+    Of lanes that collide the highest wins.
+    """
     name = f"scatter_{llvm}"
     size = bits(llvm) // 8
     vector = f"<32 x {llvm}>"
@@ -130,7 +136,7 @@ define internal float @flushed(float %v) {
 """
 
 
-# Additions that no machine instruction does at once: repeated until nothing came between.
+# Additions without a machine instruction: repeated until no other thread has written in between.
 _ADD_AND_SWAP = """  %first = load {word}, ptr %p
   br label %again
 again:
@@ -182,43 +188,50 @@ define internal {word} @add_{kind}({word} %a, {word} %b) {{
 
 
 def atomic_half_add(kind: str) -> tuple[str, str]:
-    """Addition of one or two f16 or bf16 a lane, in lane order; gives the old values as integers."""
-    pair = kind.endswith("x2")
-    word, size, n = ("i32", 4, 2) if pair else ("i16", 2, 1)
-    names = {"word": word, "kind": kind, "size": size, "n": n}
+    """Return a function that adds one or two f16 or bf16 per lane, in lane order, and returns the old values
+    as integers.
+    """
+    word = "i16"
+    names = {"word": word, "kind": kind, "size": 2, "n": 1}
+    if kind.endswith("x2"):
+        word = "i32"
+        names = {"word": word, "kind": kind, "size": 4, "n": 2}
     head = (_ADD_BFLOATS if kind.startswith("bf") else _ADD_HALVES).format(**names)
     return _one_by_one(f"atomic_add_{kind}", word, _ADD_AND_SWAP.format(**names), head, "stored")
 
 
 def atomic(operation: str, llvm: str, is_signed: bool, flush: bool = False) -> tuple[str, str]:
-    """One read-modify-write a lane, in lane order; gives the old values.
+    """Return a function for one read-modify-write per lane, in lane order; it returns the old values.
 
     With `flush` a float addition takes subnormal operands and sums for zero.
     """
     flush = flush and operation == "add" and llvm == "float"
     name = f"atomic_{operation}_{'s' if is_signed else 'u'}_{llvm}{'_flush' if flush else ''}"
     size = bits(llvm) // 8
-    head, last = (_FLUSHED, "stored") if flush else ("", "lane")
+    head, last_block = (_FLUSHED, "stored") if flush else ("", "lane")
     if flush:
-        act = _FLUSHING_ADD
+        action = _FLUSHING_ADD
     elif operation == "cas":
-        act = (
+        action = (
             f"  %pair = cmpxchg ptr %p, {llvm} %x, {llvm} %y seq_cst seq_cst, align {size}\n"
             f"  %old = extractvalue {{{llvm}, i1}} %pair, 0\n"
         )
     else:
         if operation in ("min", "max"):
-            verb = operation if is_signed else "u" + operation
+            llvm_operation = operation if is_signed else "u" + operation
         else:
-            verb = _ATOMIC[operation]
+            llvm_operation = _ATOMIC[operation]
         if llvm in INTRINSIC_SUFFIX:
-            verb = "fadd" if verb == "add" else verb
-        act = f"  %old = atomicrmw {verb} ptr %p, {llvm} %x seq_cst, align {size}\n"
-    return _one_by_one(name, llvm, act, head, last)
+            llvm_operation = "fadd" if llvm_operation == "add" else llvm_operation
+        action = f"  %old = atomicrmw {llvm_operation} ptr %p, {llvm} %x seq_cst, align {size}\n"
+    return _one_by_one(name, llvm, action, head, last_block)
 
 
-def _one_by_one(name: str, llvm: str, act: str, head: str, last: str) -> tuple[str, str]:
-    """A function that does `act` for each lane in turn; `last` is the block that `act` ends in."""
+def _one_by_one(name: str, llvm: str, action: str, head: str, last_block: str) -> tuple[str, str]:
+    """Return a function that performs `action` for each lane in turn.
+
+    `last_block` is the block that `action` ends in.
+    """
     vector = f"<32 x {llvm}>"
     body = f"""{head}
 define internal {vector} @{name}(<32 x i64> %a, i32 %mask, {vector} %b, {vector} %c) noinline {{
@@ -233,7 +246,7 @@ entry:
   store {vector} zeroinitializer, ptr %os
   br label %loop
 loop:
-  %rest = phi i32 [%mask, %entry], [%rest1, %{last}]
+  %rest = phi i32 [%mask, %entry], [%rest1, %{last_block}]
   %over = icmp eq i32 %rest, 0
   br i1 %over, label %done, label %lane
 lane:
@@ -245,7 +258,7 @@ lane:
   %x = load {llvm}, ptr %xp
   %yp = getelementptr {llvm}, ptr %cs, i32 %l
   %y = load {llvm}, ptr %yp
-{act}  %op = getelementptr {llvm}, ptr %os, i32 %l
+{action}  %op = getelementptr {llvm}, ptr %os, i32 %l
   store {llvm} %old, ptr %op
   %minus = sub i32 %rest, 1
   %rest1 = and i32 %rest, %minus
@@ -259,7 +272,7 @@ done:
 
 
 def permute(llvm: str) -> tuple[str, str]:
-    """Value of lane ``index[l]`` for every lane l."""
+    """Return a function that gives every lane l the value of lane ``index[l]``."""
     name = f"permute_{llvm}"
     vector = f"<32 x {llvm}>"
     suffix = INTRINSIC_SUFFIX.get(llvm, llvm)

@@ -12,7 +12,7 @@ from virtualgpu.records import WARP_SIZE
 
 LANES = WARP_SIZE
 
-# Program counters of a warp are block numbers; these marks say that a lane waits or is gone.
+# Program counters of a warp are block numbers; these marks mean that a lane waits or has exited.
 PARKED = 0x2000_0000  # waits at a warp-wide instruction for the lanes its mask names
 AT_BARRIER = 0x4000_0000  # waits at a block-wide barrier; bits 20 to 23 are the barrier's number
 BARRIER_SHIFT = 20
@@ -47,31 +47,33 @@ NAN_PRODUCED = 16
 BAD_TEXTURE = 17
 OUTSIDE_SURFACE = 18
 
-# Sites the observer is given where lanes meet at __syncwarp, execute a fence, or shuffle.
+# Sites that the observer receives when lanes meet at __syncwarp, execute a fence, or shuffle.
 WARP_SYNC = -1
 FENCE = -2
 SHUFFLE = -3
-# Threads arrive at a barrier without waiting, or come to one and wait; from COPY down, by site and event: what happens to a copy.
+# Threads arrive at a barrier without waiting, or reach one and wait. From COPY down: events of copies, by
+# site and event.
 ARRIVE = -4
 AT_BLOCK_BARRIER = -5
 COPY = -16
-# All threads of a block that live pass its barrier 0; a fence that other blocks know nothing of.
+# All running threads of a block pass its barrier 0; a fence with block scope.
 BLOCK_OPENS = -6
 BLOCK_FENCE = -7
-# Its data arrive as its thread waits; it is bound to an mbarrier's phase; they arrive with that phase.
+# Events of a copy: its data arrive when its thread waits; it is bound to an mbarrier's phase; its data arrive
+# with that phase.
 BY_WAIT = 0
 TO_BARRIER = 1
 BY_BARRIER = 2
 
-# What the barrier callback answers.
+# Results of the barrier callback.
 NOTHING_OPENED = 0
 OPENED = 1
 BARRIER_FAULT = 2
 
-# Back edges a warp may take before it gives others a turn and looks at the abort flag.
+# Back edges that a warp may take before it lets other warps run and reads the abort flag.
 BACK_EDGE_BUDGET = 4096
-# Budgets a group of diverged lanes may spend before the others of its warp get a turn. Hardware lets
-# a loop run to its end as a rule; only lanes that wait for each other need the turn.
+# Budgets that a group of diverged lanes may spend before the other lanes of its warp run. Hardware usually
+# runs a loop to its end; only lanes that wait for each other need to alternate.
 ROTATE_EVERY = 16
 # A back edge of a loop that waits for memory others write costs this much of the budget.
 SPIN_PRICE = 64
@@ -79,14 +81,14 @@ NEVER_ROTATE = -1  # as before Volta (read as the largest unsigned number)
 
 # A warp's frame begins with 32 program counters, then the count of budgets spent.
 TURNS_OFFSET = 128
-COPIES_OFFSET = 132  # asynchronous copies under way
-CURSOR_OFFSET = 140  # how far the turns of diverged lanes have come, as a block number; -1: a new round
-ROTATED_OFFSET = 136  # diverged lanes have taken turns: who comes when no longer follows the source
+COPIES_OFFSET = 132  # asynchronous copies in flight
+CURSOR_OFFSET = 140  # block number of the diverged lanes that ran last; -1: a new round
+ROTATED_OFFSET = 136  # diverged lanes have alternated: their order no longer follows the source
 WORK_OFFSET = 144  # instructions the warp has executed in its block
 FRAME_HEADER = 192
 
-# The registers that say where the system keeps shared memory for itself, and how much. Groups of
-# several warps meet there (cooperative_groups).
+# Prefix of the special registers with the offset and size of the shared memory that the system reserves.
+# Cooperative groups of several warps synchronise there.
 RESERVED_SHARED = "%reserved_smem"
 RESERVED_SHARED_BYTES = 1024
 
@@ -121,8 +123,8 @@ TRACE_STEP = np.dtype(
         ("depth", "<i4"),
     ]
 )
-# What a step did, one row of 32 lanes each: the address as the program sees it, the registers it
-# wrote in order, and each piece of memory it wrote as a host address followed by the bits.
+# Effects of a step, one row of 32 lanes each: the address as the program sees it, the registers that it
+# wrote in order, and the memory that it wrote, as a host address followed by the bits.
 TRACE_ROW = np.dtype(
     [("step", "<i4"), ("kind", "<i4"), ("mask", "<u4"), ("unused", "<u4"), ("lanes", "<u8", LANES)]
 )
@@ -131,7 +133,7 @@ ROW_ADDRESS = 0
 ROW_PLACE = 1
 ROW_WRITTEN = 16
 ROW_REGISTER = 64
-# How much of a warp is traced: what may change shared memory, or everything.
+# Extent of a trace: instructions that may change shared memory, or all instructions.
 TRACE_SHARED = 1
 TRACE_ALL = 3
 EVERY_WARP = -2

@@ -5,13 +5,14 @@ Floats are added as an H200's tensor cores add them, bit for bit (found by compa
 recorded sums and with every kind of special number; `tests/engine/test_tensor_core_bits.py`):
 
 - products are exact, and no sum is rounded before the last one;
-- all products of an instruction and the accumulator are cut, towards 0, behind the `KEPT_BITS`-th bit after
-  the largest one's first. Which is the largest, exponents of the factors say, added, not the product itself;
-- what they add up to is exact, and cut to FP32, towards 0 (rounded to the nearest where D is FP16); a sum of
-  nothing but zeros is +0, whatever their signs;
+- all products of an instruction and the accumulator are cut, towards 0, after the `KEPT_BITS`-th bit after
+  the first bit of the largest one. The largest is determined by the sum of the factors' exponents, not by the
+  product itself;
+- their sum is exact, and cut to FP32, towards 0 (rounded to the nearest where D is FP16); a sum of
+  zeros only is +0, whatever their signs;
 - ``mma`` of FP8 is two FP16 instructions, each with two elements of every four, the second with the first
-  one's sum, and then an addition of the accumulator, rounded as any. (``wgmma`` of FP8, which is not here,
-  keeps 13 bits behind the first: notebook 13 has the record.)
+  one's sum, and then an ordinary rounded addition of the accumulator. (``wgmma`` of FP8, which is not
+  implemented here, keeps 13 bits after the first: notebook 13 has the record.)
 
 Other architectures cut elsewhere (Ampere keeps a bit less, of half as many products: Fasi et al., *Numerical
 behavior of NVIDIA tensor cores*, PeerJ Comput. Sci. 7:e330, 2021); here all do as the H200 does.
@@ -25,33 +26,39 @@ import numpy.typing as npt
 from virtualgpu.engine.ir.text import odd_single
 from virtualgpu.engine.lower.fragment_places import ROW_BYTES
 
-Places = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
+ElementPositions = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 HALVES = ("f16", "bf16")
 BYTES = ("s8", "u8")
-EIGHTHS = ("e4m3", "e5m2")
+FP8_TYPES = ("e4m3", "e5m2")
 KEPT_BITS = 25
 # The exponent of subnormal numbers of a type.
 _LEAST_EXPONENT = {"f16": -14, "bf16": -126, "tf32": -126, "f32": -126, "e4m3": -14, "e5m2": -14}
 
 
-def packed(kind: str) -> int:
-    """Elements of a type that one register holds."""
-    return 4 if kind in (*BYTES, *EIGHTHS) else 2 if kind in HALVES else 1
+def elements_per_register(kind: str) -> int:
+    """Return the number of elements of a type that one register holds."""
+    if kind in (*BYTES, *FP8_TYPES):
+        return 4
+    return 2 if kind in HALVES else 1
 
 
-def _table(name: str, places: Places, columns: int, count: int, kind: str) -> str:
-    """A constant: for each element of the matrix the byte offset of the register part that holds it."""
+def _table(name: str, positions: ElementPositions, columns: int, count: int, kind: str) -> str:
+    """Return a constant with the byte offset, for each element of the matrix, of the register part that holds
+    it.
+    """
     offsets = np.zeros(count, np.int64)
     lane = np.arange(32)[:, None]
-    n = np.arange(places[0].shape[1])
-    per = packed(kind)
-    bytes_ = n // per * ROW_BYTES + lane * 4 + n % per * (4 // per)
-    offsets[places[0] * columns + places[1]] = bytes_
+    element = np.arange(positions[0].shape[1])
+    per_register = elements_per_register(kind)
+    byte_offsets = (
+        element // per_register * ROW_BYTES + lane * 4 + element % per_register * (4 // per_register)
+    )
+    offsets[positions[0] * columns + positions[1]] = byte_offsets
     values = ", ".join(f"i32 {v}" for v in offsets.tolist())
     return f"@{name} = internal constant [{count} x i32] [{values}]\n"
 
 
-# %bits is an element as it lies in its register; each makes %value of it.
+# Text that converts %bits, an element as it is stored in its register, to %value.
 _WIDEN = {
     "f16": "  %half = bitcast i16 %bits to half\n  %float = fpext half %half to float\n"
     "  %value = fpext float %float to double\n",
@@ -90,8 +97,8 @@ _NARROW = {
 }
 
 
-def _step(name: str, count: int, table: str, inside: str, arguments: str) -> str:
-    """A function that does something for each element; `inside` has ``%i`` and ``%offset``."""
+def _element_loop(name: str, count: int, table: str, body: str, arguments: str) -> str:
+    """Return a function that runs `inside` for each element; `inside` can use ``%i`` and ``%offset``."""
     return f"""
 define internal void @{name}({arguments}) noinline {{
 entry:
@@ -100,7 +107,7 @@ loop:
   %i = phi i32 [0, %entry], [%i1, %loop]
   %at = getelementptr [{count} x i32], ptr @{table}, i32 0, i32 %i
   %offset = load i32, ptr %at
-{inside}  %i1 = add i32 %i, 1
+{body}  %i1 = add i32 %i, 1
   %more = icmp ult i32 %i1, {count}
   br i1 %more, label %loop, label %done
 done:
@@ -110,178 +117,185 @@ done:
 
 
 def _unpack(name: str, count: int, table: str, kind: str) -> str:
-    llvm = f"i{32 // packed(kind)}"
-    inside = (
+    llvm = f"i{32 // elements_per_register(kind)}"
+    body = (
         f"  %p = getelementptr i8, ptr %registers, i32 %offset\n  %bits = load {llvm}, ptr %p\n"
         f"{_WIDEN[kind]}"
         "  %to = getelementptr double, ptr %matrix, i32 %i\n  store double %value, ptr %to\n"
     )
-    return _step(name, count, table, inside, "ptr %registers, ptr %matrix")
+    return _element_loop(name, count, table, body, "ptr %registers, ptr %matrix")
 
 
 def _pack(name: str, count: int, table: str, kind: str) -> str:
-    llvm = f"i{32 // packed(kind)}"
-    inside = (
+    llvm = f"i{32 // elements_per_register(kind)}"
+    body = (
         "  %from = getelementptr double, ptr %matrix, i32 %i\n  %sum = load double, ptr %from\n"
         f"{_NARROW[kind]}"
         f"  %p = getelementptr i8, ptr %registers, i32 %offset\n  store {llvm} %bits, ptr %p\n"
     )
-    return _step(name, count, table, inside, "ptr %matrix, ptr %registers")
+    return _element_loop(name, count, table, body, "ptr %matrix, ptr %registers")
 
 
-def _loop(name: str, before: str, count: int, first: int, row: str, values: str, inside: str) -> str:
-    """A loop over products from `first` on; ``%{name}.j`` is the place; `values` are carried along.
+def _product_loop(
+    name: str, previous_label: str, count: int, start: int, row_type: str, carried: str, body: str
+) -> str:
+    """Return a loop over products from `start` on; ``%{name}.j`` is the index, and `carried` are its phis.
 
-    `inside` has the factors ``%{name}.xs`` (one of A in all lanes) and ``%{name}.ys``, and leaves what the next
-    turn begins with in the names of `values`, followed by ``1``.
+    `body` can use the factors ``%{name}.xs`` (one of A in all lanes) and ``%{name}.ys``. It leaves the values
+    for the next iteration in the names of the phis, followed by ``1``.
     """
     return f"""  br label %{name}
 {name}:
-  %{name}.j = phi i32 [{first}, %{before}], [%{name}.j1, %{name}]
-{values}  %{name}.place = add i32 %left, %{name}.j
+  %{name}.j = phi i32 [{start}, %{previous_label}], [%{name}.j1, %{name}]
+{carried}  %{name}.place = add i32 %left, %{name}.j
   %{name}.xp = getelementptr double, ptr %am, i32 %{name}.place
   %{name}.x = load double, ptr %{name}.xp
-  %{name}.x0 = insertelement {row} poison, double %{name}.x, i32 0
-  %{name}.xs = shufflevector {row} %{name}.x0, {row} poison, <{row[1:-1].split()[0]} x i32> zeroinitializer
-  %{name}.yp = getelementptr {row}, ptr %bm, i32 %{name}.j
-  %{name}.ys = load {row}, ptr %{name}.yp, align 64
-{inside}  %{name}.j1 = add i32 %{name}.j, 1
-  %{name}.again = icmp ult i32 %{name}.j1, {first + count}
+  %{name}.x0 = insertelement {row_type} poison, double %{name}.x, i32 0
+  %{name}.xs = shufflevector {row_type} %{name}.x0, {row_type} poison, <{row_type[1:-1].split()[0]} x i32> zeroinitializer
+  %{name}.yp = getelementptr {row_type}, ptr %bm, i32 %{name}.j
+  %{name}.ys = load {row_type}, ptr %{name}.yp, align 64
+{body}  %{name}.j1 = add i32 %{name}.j, 1
+  %{name}.again = icmp ult i32 %{name}.j1, {start + count}
   br i1 %{name}.again, label %{name}, label %{name}.done
 {name}.done:
 """
 
 
-def _whole_sum(n: int, k: int) -> str:
-    """Text that leaves the exact sum of a row in ``%total``."""
-    row = f"<{n} x double>"
-    inside = (
-        f"  %terms = fmul contract {row} %step.xs, %step.ys\n  %sum1 = fadd contract {row} %sum, %terms\n"
+def _exact_sum(n: int, k: int) -> str:
+    """Return text that leaves the exact sum of a row in ``%total``."""
+    row_type = f"<{n} x double>"
+    body = f"  %terms = fmul contract {row_type} %step.xs, %step.ys\n  %sum1 = fadd contract {row_type} %sum, %terms\n"
+    phis = f"  %sum = phi {row_type} [zeroinitializer, %row], [%sum1, %step]\n"
+    return (
+        _product_loop("step", "row", k, 0, row_type, phis, body) + f"  %total = fadd {row_type} %sum1, %cs\n"
     )
-    carried = f"  %sum = phi {row} [zeroinitializer, %row], [%sum1, %step]\n"
-    return _loop("step", "row", k, 0, row, carried, inside) + f"  %total = fadd {row} %sum1, %cs\n"
 
 
 def _splat(value: float) -> str:
-    """A constant, n times."""
+    """Return a vector constant with `value` in every element."""
     return f"splat (double 0x{np.float64(value).view(np.uint64):016X})"
 
 
 def _power(n: int, value: str, result: str, kind: str) -> str:
-    """Text that leaves two to the power of the exponents of doubles in `result`: 0 of 0, at most 2**200."""
-    row = f"<{n} x double>"
-    bits = f"<{n} x i64>"
+    """Return text that leaves two to the power of the exponents of doubles in `result`: 0 for 0, at most
+    2**200.
+    """
+    row_type = f"<{n} x double>"
+    integer_type = f"<{n} x i64>"
     least = _splat(2.0 ** _LEAST_EXPONENT[kind])
-    return f"""  {result}.b = bitcast {row} {value} to {bits}
-  {result}.e = and {bits} {result}.b, splat (i64 {0x7FF << 52})
-  {result}.p = bitcast {bits} {result}.e to {row}
-  {result}.l = call {row} @llvm.maxnum.v{n}f64({row} {result}.p, {row} {least})
-  {result}.u = call {row} @llvm.minnum.v{n}f64({row} {result}.l, {row} {_splat(2.0**200)})
-  {result}.z = fcmp oeq {row} {value}, zeroinitializer
-  {result} = select <{n} x i1> {result}.z, {row} zeroinitializer, {row} {result}.u
+    return f"""  {result}.b = bitcast {row_type} {value} to {integer_type}
+  {result}.e = and {integer_type} {result}.b, splat (i64 {0x7FF << 52})
+  {result}.p = bitcast {integer_type} {result}.e to {row_type}
+  {result}.l = call {row_type} @llvm.maxnum.v{n}f64({row_type} {result}.p, {row_type} {least})
+  {result}.u = call {row_type} @llvm.minnum.v{n}f64({row_type} {result}.l, {row_type} {_splat(2.0**200)})
+  {result}.z = fcmp oeq {row_type} {value}, zeroinitializer
+  {result} = select <{n} x i1> {result}.z, {row_type} zeroinitializer, {row_type} {result}.u
 """
 
 
 def _cut_sum(n: int, k: int, kinds: dict[str, str]) -> str:
-    """Text that leaves a row's sum, as tensor cores make it, in ``%total``."""
-    row = f"<{n} x double>"
-    singles = f"<{n} x float>"
-    bytes_ = kinds["a"] in EIGHTHS
-    groups = ((0, 16), (16, 16)) if bytes_ else ((0, k),)
+    """Return text that leaves a row's sum, as tensor cores compute it, in ``%total``."""
+    row_type = f"<{n} x double>"
+    float_type = f"<{n} x float>"
+    is_fp8 = kinds["a"] in FP8_TYPES
+    groups = ((0, 16), (16, 16)) if is_fp8 else ((0, k),)
     text = ""
-    held = "%cs"
-    before = "row"
+    accumulator = "%cs"
+    previous_label = "row"
     kind = kinds["c"]
-    if bytes_:
-        held = "zeroinitializer"
+    if is_fp8:
+        accumulator = "zeroinitializer"
         kind = "f32"
-    for number, (first, count) in enumerate(groups):
-        if bytes_ and not number:
-            text += f"  %c0 = fadd {row} zeroinitializer, zeroinitializer\n"
-            held = "%c0"
-        top = f"top{number}"
-        sum_ = f"sum{number}"
-        text += _power(n, held, f"%{top}.c", kind)
-        inside = (
-            _power(n, f"%{top}.xs", f"%{top}.px", kinds["a"])
-            + _power(n, f"%{top}.ys", f"%{top}.py", kinds["b"])
-            + f"  %{top}.pp = fmul {row} %{top}.px, %{top}.py\n"
-            f"  %{top}.m1 = call {row} @llvm.maxnum.v{n}f64({row} %{top}.m, {row} %{top}.pp)\n"
+    for number, (start, count) in enumerate(groups):
+        if is_fp8 and not number:
+            text += f"  %c0 = fadd {row_type} zeroinitializer, zeroinitializer\n"
+            accumulator = "%c0"
+        max_label = f"top{number}"
+        sum_label = f"sum{number}"
+        text += _power(n, accumulator, f"%{max_label}.c", kind)
+        body = (
+            _power(n, f"%{max_label}.xs", f"%{max_label}.px", kinds["a"])
+            + _power(n, f"%{max_label}.ys", f"%{max_label}.py", kinds["b"])
+            + f"  %{max_label}.pp = fmul {row_type} %{max_label}.px, %{max_label}.py\n"
+            f"  %{max_label}.m1 = call {row_type} @llvm.maxnum.v{n}f64({row_type} %{max_label}.m, {row_type} %{max_label}.pp)\n"
         )
-        carried = f"  %{top}.m = phi {row} [%{top}.c, %{before}], [%{top}.m1, %{top}]\n"
-        text += _loop(top, before, count, first, row, carried, inside)
+        phis = f"  %{max_label}.m = phi {row_type} [%{max_label}.c, %{previous_label}], [%{max_label}.m1, %{max_label}]\n"
+        text += _product_loop(max_label, previous_label, count, start, row_type, phis, body)
         # One where all is 0.
-        text += f"""  %{top}.most = call {row} @llvm.maxnum.v{n}f64({row} %{top}.m1, {row} {_splat(2.0**-400)})
-  %{top}.unit = fmul {row} %{top}.most, {_splat(2.0**-KEPT_BITS)}
-  %{top}.per = fdiv {row} {_splat(1.0)}, %{top}.unit
-  %{top}.cu = fmul {row} {held}, %{top}.per
-  %{top}.ct = call {row} @llvm.trunc.v{n}f64({row} %{top}.cu)
-  %{top}.begin = fadd {row} %{top}.ct, zeroinitializer
+        text += f"""  %{max_label}.most = call {row_type} @llvm.maxnum.v{n}f64({row_type} %{max_label}.m1, {row_type} {_splat(2.0**-400)})
+  %{max_label}.unit = fmul {row_type} %{max_label}.most, {_splat(2.0**-KEPT_BITS)}
+  %{max_label}.per = fdiv {row_type} {_splat(1.0)}, %{max_label}.unit
+  %{max_label}.cu = fmul {row_type} {accumulator}, %{max_label}.per
+  %{max_label}.ct = call {row_type} @llvm.trunc.v{n}f64({row_type} %{max_label}.cu)
+  %{max_label}.begin = fadd {row_type} %{max_label}.ct, zeroinitializer
 """
-        inside = (
-            f"  %{sum_}.xy = fmul {row} %{sum_}.xs, %{sum_}.ys\n"
-            f"  %{sum_}.u = fmul {row} %{sum_}.xy, %{top}.per\n"
-            f"  %{sum_}.t = call {row} @llvm.trunc.v{n}f64({row} %{sum_}.u)\n"
-            f"  %{sum_}.s1 = fadd {row} %{sum_}.s, %{sum_}.t\n"
+        body = (
+            f"  %{sum_label}.xy = fmul {row_type} %{sum_label}.xs, %{sum_label}.ys\n"
+            f"  %{sum_label}.u = fmul {row_type} %{sum_label}.xy, %{max_label}.per\n"
+            f"  %{sum_label}.t = call {row_type} @llvm.trunc.v{n}f64({row_type} %{sum_label}.u)\n"
+            f"  %{sum_label}.s1 = fadd {row_type} %{sum_label}.s, %{sum_label}.t\n"
         )
-        carried = f"  %{sum_}.s = phi {row} [%{top}.begin, %{top}.done], [%{sum_}.s1, %{sum_}]\n"
-        text += _loop(sum_, f"{top}.done", count, first, row, carried, inside)
-        text += f"  %{sum_}.exact = fmul {row} %{sum_}.s1, %{top}.unit\n"
-        held = f"%{sum_}.exact"
-        before = f"{sum_}.done"
+        phis = f"  %{sum_label}.s = phi {row_type} [%{max_label}.begin, %{max_label}.done], [%{sum_label}.s1, %{sum_label}]\n"
+        text += _product_loop(sum_label, f"{max_label}.done", count, start, row_type, phis, body)
+        text += f"  %{sum_label}.exact = fmul {row_type} %{sum_label}.s1, %{max_label}.unit\n"
+        accumulator = f"%{sum_label}.exact"
+        previous_label = f"{sum_label}.done"
         kind = "f32"
         if kinds["d"] == "f32":
-            text += _cut_to_single(n, held, f"%{sum_}.cut")
-            held = f"%{sum_}.cut"
-    if not bytes_:
-        return text + f"  %total = fadd {row} {held}, {_splat(-0.0)}\n"
+            text += _cut_to_single(n, accumulator, f"%{sum_label}.cut")
+            accumulator = f"%{sum_label}.cut"
+    if not is_fp8:
+        return text + f"  %total = fadd {row_type} {accumulator}, {_splat(-0.0)}\n"
     return (
         text
-        + f"""  %d1 = fptrunc {row} {held} to {singles}
-  %c1 = fptrunc {row} %cs to {singles}
-  %added = fadd {singles} %d1, %c1
-  %lost = fcmp uno {singles} %added, %added
-  %told = select <{n} x i1> %lost, {singles} splat (float 0x7FFFFFFFE0000000), {singles} %added
-  %total = fpext {singles} %told to {row}
+        + f"""  %d1 = fptrunc {row_type} {accumulator} to {float_type}
+  %c1 = fptrunc {row_type} %cs to {float_type}
+  %added = fadd {float_type} %d1, %c1
+  %lost = fcmp uno {float_type} %added, %added
+  %told = select <{n} x i1> %lost, {float_type} splat (float 0x7FFFFFFFE0000000), {float_type} %added
+  %total = fpext {float_type} %told to {row_type}
 """
     )
 
 
 def _cut_to_single(n: int, value: str, result: str) -> str:
-    """Text that leaves doubles cut to floats, towards 0, in `result`: too large ones are infinite."""
-    row = f"<{n} x double>"
-    singles = f"<{n} x float>"
-    words = f"<{n} x i32>"
-    return f"""  {result}.f = fptrunc {row} {value} to {singles}
-  {result}.w = fpext {singles} {result}.f to {row}
-  {result}.a = call {row} @llvm.fabs.v{n}f64({row} {value})
-  {result}.r = call {row} @llvm.fabs.v{n}f64({row} {result}.w)
-  {result}.up = fcmp ogt {row} {result}.r, {result}.a
-  {result}.in = fcmp olt {row} {result}.a, {_splat(2.0**128)}
+    """Return text that leaves doubles cut to floats, towards 0, in `result`.
+
+    Too large ones become infinite.
+    """
+    row_type = f"<{n} x double>"
+    float_type = f"<{n} x float>"
+    word_type = f"<{n} x i32>"
+    return f"""  {result}.f = fptrunc {row_type} {value} to {float_type}
+  {result}.w = fpext {float_type} {result}.f to {row_type}
+  {result}.a = call {row_type} @llvm.fabs.v{n}f64({row_type} {value})
+  {result}.r = call {row_type} @llvm.fabs.v{n}f64({row_type} {result}.w)
+  {result}.up = fcmp ogt {row_type} {result}.r, {result}.a
+  {result}.in = fcmp olt {row_type} {result}.a, {_splat(2.0**128)}
   {result}.do = and <{n} x i1> {result}.up, {result}.in
-  {result}.b = bitcast {singles} {result}.f to {words}
-  {result}.d = sub {words} {result}.b, splat (i32 1)
-  {result}.s = select <{n} x i1> {result}.do, {words} {result}.d, {words} {result}.b
-  {result}.q = bitcast {words} {result}.s to {singles}
-  {result}.n = fcmp uno {singles} {result}.q, {result}.q
-  {result}.c = select <{n} x i1> {result}.n, {singles} splat (float 0x7FFFFFFFE0000000), {singles} {result}.q
-  {result} = fpext {singles} {result}.c to {row}
+  {result}.b = bitcast {float_type} {result}.f to {word_type}
+  {result}.d = sub {word_type} {result}.b, splat (i32 1)
+  {result}.s = select <{n} x i1> {result}.do, {word_type} {result}.d, {word_type} {result}.b
+  {result}.q = bitcast {word_type} {result}.s to {float_type}
+  {result}.n = fcmp uno {float_type} {result}.q, {result}.q
+  {result}.c = select <{n} x i1> {result}.n, {float_type} splat (float 0x7FFFFFFFE0000000), {float_type} {result}.q
+  {result} = fpext {float_type} {result}.c to {row_type}
 """
 
 
 def product(
     name: str,
     shape: tuple[int, int, int],
-    places: dict[str, Places],
+    positions: dict[str, ElementPositions],
     kinds: dict[str, str],
     registers: int,
 ) -> str:
-    """Text of ``void @name(i32 mask, ptr d, ptr a, ptr b, ptr c)``: D = A x B + C of one warp.
+    """Return text of ``void @name(i32 mask, ptr d, ptr a, ptr b, ptr c)``: D = A x B + C of one warp.
 
     Parameters
     ----------
     name
-        Of the function.
+        Name of the function.
     shape
         m, n and k.
     places
@@ -289,16 +303,16 @@ def product(
     kinds
         For a, b, c and d the type of their elements.
     registers
-        That hold D in each lane; only those of lanes in the mask are written.
+        Number of registers that hold D in each lane; only those of lanes in the mask are written.
     """
     m, n, k = shape
     text = ""
-    for part, columns, count in (("a", k, m * k), ("b", n, k * n), ("c", n, m * n), ("d", n, m * n)):
-        kind = kinds[part]
-        text += _table(f"{name}.{part}", places[part], columns, count, kind)
-        make = _pack if part == "d" else _unpack
-        text += make(f"{name}.{part}.each", count, f"{name}.{part}", kind)
-    row = f"<{n} x double>"
+    for matrix, columns, count in (("a", k, m * k), ("b", n, k * n), ("c", n, m * n), ("d", n, m * n)):
+        kind = kinds[matrix]
+        text += _table(f"{name}.{matrix}", positions[matrix], columns, count, kind)
+        loop_of = _pack if matrix == "d" else _unpack
+        text += loop_of(f"{name}.{matrix}.each", count, f"{name}.{matrix}", kind)
+    row_type = f"<{n} x double>"
     merge = "".join(
         f"  %from{r} = getelementptr i8, ptr %packed, i64 {ROW_BYTES * r}\n"
         f"  %row{r} = load <32 x i32>, ptr %from{r}, align 64\n"
@@ -307,9 +321,9 @@ def product(
         "<32 x i1> %lanes)\n"
         for r in range(registers)
     )
-    for each in () if kinds["a"] in BYTES else ("fabs", "trunc", "maxnum", "minnum"):
-        two = "" if each in ("fabs", "trunc") else f", {row}"
-        text += f"declare {row} @llvm.{each}.v{n}f64({row}{two})\n"
+    for intrinsic in () if kinds["a"] in BYTES else ("fabs", "trunc", "maxnum", "minnum"):
+        second_operand = "" if intrinsic in ("fabs", "trunc") else f", {row_type}"
+        text += f"declare {row_type} @llvm.{intrinsic}.v{n}f64({row_type}{second_operand})\n"
     return f"""{text}
 declare void @llvm.masked.store.v32i32.p0(<32 x i32>, ptr, <32 x i1>)
 define internal void @{name}(i32 %mask, ptr %d, ptr %a, ptr %b, ptr %c) noinline {{
@@ -325,10 +339,10 @@ entry:
 row:
   %i = phi i32 [0, %entry], [%i1, %stored]
   %left = mul i32 %i, {k}
-  %cp = getelementptr {row}, ptr %cm, i32 %i
-  %cs = load {row}, ptr %cp, align 64
-{_whole_sum(n, k) if kinds["a"] in BYTES else _cut_sum(n, k, kinds)}
-  store {row} %total, ptr %cp, align 64
+  %cp = getelementptr {row_type}, ptr %cm, i32 %i
+  %cs = load {row_type}, ptr %cp, align 64
+{_exact_sum(n, k) if kinds["a"] in BYTES else _cut_sum(n, k, kinds)}
+  store {row_type} %total, ptr %cp, align 64
   br label %stored
 stored:
   %i1 = add i32 %i, 1

@@ -1,48 +1,52 @@
-"""Accesses of half warps in a row or at one address, as LLVM IR: checked, counted and moved at once.
+"""Accesses of half warps to consecutive elements or one address, as LLVM IR: checked, counted and moved at
+once.
 
-So are most accesses of most programs, those of tiles of 16 × 16 among them. Any others are left to functions that
-look at each lane, which costs more: without AVX-512 the addresses of a warp alone fill eight registers.
+Most accesses of most programs are like this, including those of tiles of 16 × 16. Other accesses go through
+functions that handle each lane, which costs more: without AVX-512 the addresses of a warp fill eight
+registers.
 """
 
 from __future__ import annotations
 
 from virtualgpu.engine.ir import access_rules, checks, layout
 from virtualgpu.engine.ir.emit import bits
-from virtualgpu.engine.ir.text import bump, field, load_field, splat
+from virtualgpu.engine.ir.text import add_to_memory, field, load_field, splat
 
 HALF = layout.LANES // 2
 
 
 def all_zero(llvm: str, count: int, value: str, result: str) -> str:
-    """Text that finds out whether a vector is zero, by one test of 256 bits."""
+    """Return text that tests whether a vector is zero, by one test of 256 bits."""
     text = ""
     width = bits(llvm)
     while count * width > 256:
         count //= 2
         kind = f"<{2 * count} x {llvm}>"
         name = f"{result}.v{count}"
-        for part, start in (("l", 0), ("h", count)):
-            order = _order(start, start + count)
-            text += f"  {name}{part} = shufflevector {kind} {value}, {kind} poison, <{count} x i32> {order}\n"
+        for half, start in (("l", 0), ("h", count)):
+            order = _shuffle_order(start, start + count)
+            text += f"  {name}{half} = shufflevector {kind} {value}, {kind} poison, <{count} x i32> {order}\n"
         text += f"  {name} = or <{count} x {llvm}> {name}l, {name}h\n"
         value = name
     text += f"  {result}.i = bitcast <{count} x {llvm}> {value} to i{count * width}\n"
     return text + f"  {result} = icmp eq i{count * width} {result}.i, 0\n"
 
 
-def _order(start: int, end: int) -> str:
+def _shuffle_order(start: int, end: int) -> str:
     return "<" + ", ".join(f"i32 {n}" for n in range(start, end)) + ">"
 
 
-def firsts(address: str) -> str:
-    """Text that takes the first address of each half, ``%p0`` and ``%p1``, of the lanes' addresses ``%a``."""
+def first_addresses(address: str) -> str:
+    """Return text that extracts the first address of each half, ``%p0`` and ``%p1``, from the lanes'
+    addresses ``%a``.
+    """
     return "".join(f"  %p{n} = extractelement <32 x {address}> %a, i32 {HALF * n}\n" for n in range(2))
 
 
 def _distances(n: int, address: str) -> str:
-    """Text that says how far each lane of a half lies from its first, ``%x0`` or ``%x1``."""
+    """Return text that computes the distance of each lane of a half from its first, ``%x0`` or ``%x1``."""
     kind = f"<{HALF} x {address}>"
-    order = _order(HALF * n, HALF * n + HALF)
+    order = _shuffle_order(HALF * n, HALF * n + HALF)
     return (
         f"  %a{n} = shufflevector <32 x {address}> %a, <32 x {address}> poison, <{HALF} x i32> {order}\n"
         f"  %p{n}.0 = insertelement {kind} poison, {address} %p{n}, i32 0\n"
@@ -52,7 +56,9 @@ def _distances(n: int, address: str) -> str:
 
 
 def _is_row(n: int, address: str, size: int) -> str:
-    """Text that says whether a half's lanes are in a row (``%line0``), and where its last lane is (``%e0``)."""
+    """Return text that tests whether a half's lanes are consecutive (``%line0``), and computes the last
+    lane's address (``%e0``).
+    """
     offsets = "<" + ", ".join(f"{address} {size * lane}" for lane in range(HALF)) + ">"
     return (
         f"  %y{n} = xor <{HALF} x {address}> %x{n}, {offsets}\n"
@@ -61,16 +67,21 @@ def _is_row(n: int, address: str, size: int) -> str:
     )
 
 
-def load_half(n: int, address: str, llvm: str, pointer: str, other: str, within: str = "") -> str:
-    """Text that loads half a warp from one address or a row, and goes on at ``loaded0`` or ``loaded1``.
+def load_half(
+    n: int, address: str, llvm: str, pointer: str, fallback_label: str, bounds_check: str = ""
+) -> str:
+    """Return text that loads half a warp from one address or a row, and continues at ``loaded0`` or
+    ``loaded1``.
 
-    `pointer` is text that makes a pointer ``%q0`` or ``%q1`` of the half's first address. Lanes that lie
-    otherwise go to `other`, and so does a row unless the text `within` makes ``%in0`` or ``%in1`` true. Then
-    ``%v0`` or ``%v1`` are the values and ``%l0`` or ``%l1`` is the last lane's address.
+    `pointer` is text that makes a pointer ``%q0`` or ``%q1`` of the half's first address. All other patterns
+    go to `fallback_label`, and so does a row unless the text `bounds_check` makes ``%in0`` or ``%in1`` true.
+    Then ``%v0`` or ``%v1`` are the values and ``%l0`` or ``%l1`` is the last lane's address.
     """
     size = bits(llvm) // 8
     kind = f"<{HALF} x {llvm}>"
-    fits = f"  %fits{n} = and i1 %line{n}, %in{n}\n" if within else f"  %fits{n} = and i1 %line{n}, true\n"
+    combine = (
+        f"  %fits{n} = and i1 %line{n}, %in{n}\n" if bounds_check else f"  %fits{n} = and i1 %line{n}, true\n"
+    )
     return f"""half{n}:
 {_distances(n, address)}{pointer}{all_zero(address, HALF, f"%x{n}", f"%same{n}")}  br i1 %same{n}, label %one{n}, label %ask{n}
 one{n}:
@@ -79,7 +90,7 @@ one{n}:
   %s{n}.v = shufflevector {kind} %s{n}.0, {kind} poison, <{HALF} x i32> zeroinitializer
   br label %loaded{n}
 ask{n}:
-{_is_row(n, address, size)}{within}{fits}  br i1 %fits{n}, label %row{n}, label %{other}
+{_is_row(n, address, size)}{bounds_check}{combine}  br i1 %fits{n}, label %row{n}, label %{fallback_label}
 row{n}:
   %r{n} = load {kind}, ptr %q{n}, align {size}
   br label %loaded{n}
@@ -90,9 +101,9 @@ loaded{n}:
 
 
 def store_half(n: int, address: str, llvm: str, pointer: str) -> str:
-    """Text that stores half of the values ``%v`` in a row."""
+    """Return text that stores half of the values ``%v`` to consecutive elements."""
     kind = f"<{HALF} x {llvm}>"
-    order = _order(HALF * n, HALF * n + HALF)
+    order = _shuffle_order(HALF * n, HALF * n + HALF)
     return (
         f"{pointer}  %v{n} = shufflevector <32 x {llvm}> %v, <32 x {llvm}> poison, <{HALF} x i32> {order}\n"
         f"  store {kind} %v{n}, ptr %q{n}, align {bits(llvm) // 8}\n"
@@ -100,7 +111,7 @@ def store_half(n: int, address: str, llvm: str, pointer: str) -> str:
 
 
 def both_rows(address: str, size: int) -> str:
-    """Text that says whether both halves are rows, ``%lines``."""
+    """Return text that tests whether both halves are consecutive, ``%lines``."""
     return (
         "".join(_distances(n, address) + _is_row(n, address, size) for n in range(2))
         + "  %lines = and i1 %line0, %line1\n"
@@ -108,25 +119,27 @@ def both_rows(address: str, size: int) -> str:
 
 
 def host_pointer(n: int) -> str:
-    """Text that makes a pointer of a half's first address, which is the host's."""
+    """Return text that makes a pointer of a half's first address, which is a host address."""
     return f"  %q{n} = inttoptr i64 %p{n} to ptr\n"
 
 
-def joined(llvm: str) -> str:
-    """Text that returns both halves' values."""
+def return_halves(llvm: str) -> str:
+    """Return text that returns the values of both halves."""
     return (
-        f"  %v = shufflevector <{HALF} x {llvm}> %v0, <{HALF} x {llvm}> %v1, <32 x i32> {_order(0, 32)}\n"
+        f"  %v = shufflevector <{HALF} x {llvm}> %v0, <{HALF} x {llvm}> %v1, <32 x i32> {_shuffle_order(0, 32)}\n"
         f"  ret <32 x {llvm}> %v\n"
     )
 
 
-_PLACE = "i32 %function, i32 %pc, i32 %site"
+_SITE_PARAMETERS = "i32 %function, i32 %pc, i32 %site"
 
 
 def load_shared(llvm: str, count: bool) -> tuple[str, str]:
-    """A load from shared memory; addresses are offsets. A fault is in the context.
+    """Return the function for a load from shared memory.
 
-    Lanes within 32 words meet no bank twice, except at one word.
+    Addresses are offsets. A fault is recorded in the context.
+
+    Lanes within 32 words use no bank twice, except for the same word.
     """
     size = bits(llvm) // 8
     name = f"load_shared_{llvm}"
@@ -140,11 +153,11 @@ def load_shared(llvm: str, count: bool) -> tuple[str, str]:
   store <4 x i64> %all.1, ptr %cnt, align 8
   %cnt.l = getelementptr i64, ptr %cnt, i64 4
 """
-            + bump("%cnt.l", "32", "lan")
+            + add_to_memory("%cnt.l", "32", "lan")
             + field("wavefronts", "%tot")
-            + bump("%tot", "1", "sum")
+            + add_to_memory("%tot", "1", "sum")
         )
-    pointers, within = (
+    pointers, bounds_checks = (
         [text.format(n=n) for n in range(2)]
         for text in (
             "  %w{n} = zext i32 %p{n} to i64\n  %q{n} = getelementptr i8, ptr %shared, i64 %w{n}\n",
@@ -152,11 +165,11 @@ def load_shared(llvm: str, count: bool) -> tuple[str, str]:
         )
     )
     body = f"""
-define internal <32 x {llvm}> @{name}(ptr %ctx, <32 x i32> %a, i32 %mask, {_PLACE}) noinline {{
+define internal <32 x {llvm}> @{name}(ptr %ctx, <32 x i32> %a, i32 %mask, {_SITE_PARAMETERS}) noinline {{
 entry:
 {load_field("shared_bytes", "%bytes")}{load_field("shared", "%shared.i")}  %shared = inttoptr i64 %shared.i to ptr
   %limit = sub i64 %bytes, {size}
-{firsts("i32")}  %top = call i32 @llvm.umax.i32(i32 %p0, i32 %p1)
+{first_addresses("i32")}  %top = call i32 @llvm.umax.i32(i32 %p0, i32 %p1)
   %top.w = zext i32 %top to i64
   %far = icmp sgt i64 %top.w, %limit
   %either = or i32 %p0, %p1
@@ -166,8 +179,8 @@ entry:
   %bad = or i1 %far, %odd
   %other = or i1 %bad, %some
   br i1 %other, label %slow, label %half0
-{load_half(0, "i32", llvm, pointers[0], "slow", within[0])}  br label %half1
-{load_half(1, "i32", llvm, pointers[1], "slow", within[1])}  %lowest = call i32 @llvm.umin.i32(i32 %p0, i32 %p1)
+{load_half(0, "i32", llvm, pointers[0], "slow", bounds_checks[0])}  br label %half1
+{load_half(1, "i32", llvm, pointers[1], "slow", bounds_checks[1])}  %lowest = call i32 @llvm.umin.i32(i32 %p0, i32 %p1)
   %highest = call i32 @llvm.umax.i32(i32 %l0, i32 %l1)
   %from = lshr i32 %lowest, 2
   %to = lshr i32 %highest, 2
@@ -175,8 +188,8 @@ entry:
   %near = icmp ult i32 %span, 32
   br i1 %near, label %counted, label %slow
 counted:
-{counting}{joined(llvm)}slow:
-  %failed = call i1 @{check}(ptr %ctx, <32 x i32> %a, i32 %mask, {_PLACE})
+{counting}{return_halves(llvm)}slow:
+  %failed = call i1 @{check}(ptr %ctx, <32 x i32> %a, i32 %mask, {_SITE_PARAMETERS})
   br i1 %failed, label %fail, label %apart
 fail:
   ret <32 x {llvm}> zeroinitializer
@@ -190,7 +203,7 @@ apart:
     return name, body
 
 
-# Halves follow each other in memory here, and both together touch fewer than 16 sectors.
+# Here the halves are adjacent in memory, and together they touch fewer than 16 sectors.
 _SECTORS = f"""  %from0 = lshr i64 %p0, 5
   %to0 = lshr i64 %l0, 5
   %from1 = lshr i64 %p1, 5
@@ -204,10 +217,10 @@ _SECTORS = f"""  %from0 = lshr i64 %p0, 5
   %total = sub i64 %many.2, %meet.n
   %up = add i64 %total, 1
   %halves = lshr i64 %up, 1
-{bump("%cnt", "1", "req")}  %cnt.s = getelementptr i64, ptr %cnt, i64 1
-{bump("%cnt.s", "%total", "sec")}  %cnt.l = getelementptr i64, ptr %cnt, i64 4
-{bump("%cnt.l", "32", "lan")}  %cnt.h = getelementptr i64, ptr %cnt, i64 6
-{bump("%cnt.h", "%halves", "hal")}{field("sectors", "%tot")}{bump("%tot", "%total", "all")}"""
+{add_to_memory("%cnt", "1", "req")}  %cnt.s = getelementptr i64, ptr %cnt, i64 1
+{add_to_memory("%cnt.s", "%total", "sec")}  %cnt.l = getelementptr i64, ptr %cnt, i64 4
+{add_to_memory("%cnt.l", "32", "lan")}  %cnt.h = getelementptr i64, ptr %cnt, i64 6
+{add_to_memory("%cnt.h", "%halves", "hal")}{field("sectors", "%tot")}{add_to_memory("%tot", "%total", "all")}"""
 
 _MISSES = f"""{load_field("l1_table", "%l1.i")}{load_field("block_linear", "%number")}  %l1.t = inttoptr i64 %l1.i to ptr
   %epoch = shl i64 %number, 44
@@ -225,7 +238,7 @@ look:
   br i1 %last, label %looked, label %look
 looked:
   %cnt.m = getelementptr i64, ptr %cnt, i64 5
-{bump("%cnt.m", "%misses1", "mis")}"""
+{add_to_memory("%cnt.m", "%misses1", "mis")}"""
 
 _GLOBAL_HEAD = f"""entry:
 {load_field("access_cache", "%cache.i")}  %cache.b = inttoptr i64 %cache.i to ptr
@@ -234,7 +247,7 @@ _GLOBAL_HEAD = f"""entry:
   %base = load i64, ptr %cache
   %room.p = getelementptr i64, ptr %cache, i64 1
   %room = load i64, ptr %room.p
-{firsts("i64")}  %d0 = sub i64 %p0, %base
+{first_addresses("i64")}  %d0 = sub i64 %p0, %base
   %d1 = sub i64 %p1, %base
   %top = call i64 @llvm.umax.i64(i64 %d0, i64 %d1)
   %far = icmp uge i64 %top, %room
@@ -247,24 +260,24 @@ _GLOBAL_HEAD = f"""entry:
 """
 
 
-def _within(n: int) -> str:
+def _bounds_check(n: int) -> str:
     return f"  %f{n} = sub i64 %e{n}, %base\n  %in{n} = icmp ult i64 %f{n}, %room\n"
 
 
 def load_global(llvm: str, count: bool) -> tuple[str, str]:
-    """A load from global memory. A fault is in the context."""
+    """Return the function for a load from global memory. A fault is recorded in the context."""
     size = bits(llvm) // 8
     name = f"load_global_{llvm}"
     check, _ = checks.check_global(size, count)
     body = f"""
-define internal <32 x {llvm}> @{name}(ptr %ctx, <32 x i64> %a, i32 %mask, {_PLACE}) noinline {{
+define internal <32 x {llvm}> @{name}(ptr %ctx, <32 x i64> %a, i32 %mask, {_SITE_PARAMETERS}) noinline {{
 {_GLOBAL_HEAD.replace("@LOW", str(size - 1))}  br i1 %other, label %slow, label %half0
-{load_half(0, "i64", llvm, host_pointer(0), "slow", _within(0))}  br label %half1
-{load_half(1, "i64", llvm, host_pointer(1), "slow", _within(1))}  %sorted = icmp ule i64 %l0, %p1
+{load_half(0, "i64", llvm, host_pointer(0), "slow", _bounds_check(0))}  br label %half1
+{load_half(1, "i64", llvm, host_pointer(1), "slow", _bounds_check(1))}  %sorted = icmp ule i64 %l0, %p1
   br i1 %sorted, label %inside, label %slow
 inside:
-{checks.counters("%site") + _SECTORS + _MISSES if count else ""}{joined(llvm)}slow:
-  %failed = call i1 @{check}(ptr %ctx, <32 x i64> %a, i32 %mask, {_PLACE})
+{checks.counters("%site") + _SECTORS + _MISSES if count else ""}{return_halves(llvm)}slow:
+  %failed = call i1 @{check}(ptr %ctx, <32 x i64> %a, i32 %mask, {_SITE_PARAMETERS})
   br i1 %failed, label %fail, label %apart
 fail:
   ret <32 x {llvm}> zeroinitializer
@@ -277,16 +290,16 @@ apart:
 
 
 def store_global(llvm: str, count: bool) -> tuple[str, str]:
-    """A store to global memory. A fault is in the context."""
+    """Return the function for a store to global memory. A fault is recorded in the context."""
     size = bits(llvm) // 8
     name = f"store_global_{llvm}"
     check, _ = checks.check_global(size, count, "store")
     counting = "  %l0 = add i64 %e0, 0\n  %l1 = add i64 %e1, 0\n" + checks.counters("%site") + _SECTORS
     body = f"""
-define internal void @{name}(ptr %ctx, <32 x {llvm}> %v, <32 x i64> %a, i32 %mask, {_PLACE}) noinline {{
+define internal void @{name}(ptr %ctx, <32 x {llvm}> %v, <32 x i64> %a, i32 %mask, {_SITE_PARAMETERS}) noinline {{
 {_GLOBAL_HEAD.replace("@LOW", str(size - 1))}  br i1 %other, label %slow, label %ask
 ask:
-{both_rows("i64", size)}{_within(0)}{_within(1)}  %in = and i1 %in0, %in1
+{both_rows("i64", size)}{_bounds_check(0)}{_bounds_check(1)}  %in = and i1 %in0, %in1
   %sorted = icmp ule i64 %e0, %p1
   %both = and i1 %in, %sorted
   %fits = and i1 %both, %lines
@@ -294,7 +307,7 @@ ask:
 inside:
 {counting if count else ""}{store_half(0, "i64", llvm, host_pointer(0))}{store_half(1, "i64", llvm, host_pointer(1))}  ret void
 slow:
-  %failed = call i1 @{check}(ptr %ctx, <32 x i64> %a, i32 %mask, {_PLACE})
+  %failed = call i1 @{check}(ptr %ctx, <32 x i64> %a, i32 %mask, {_SITE_PARAMETERS})
   br i1 %failed, label %fail, label %apart
 fail:
   ret void

@@ -13,8 +13,8 @@ IOTA, IOTA_I32 = (
 LANE_BITS = "<" + ", ".join(f"i32 {1 << lane}" for lane in range(layout.LANES)) + ">"
 
 
-def active(mask: str, result: str) -> str:
-    """Text that turns a lane mask into lanes: each tests its own bit.
+def mask_to_lanes(mask: str, result: str) -> str:
+    """Return text that turns a lane mask into an i1 vector, in which each lane tests its own bit.
 
     Without AVX-512 a bitcast would move bit after bit.
     """
@@ -26,7 +26,7 @@ def active(mask: str, result: str) -> str:
 
 
 def splat(llvm: str, scalar: str, result: str) -> str:
-    """Text that puts one scalar into all 32 lanes of `result`."""
+    """Return text that puts one scalar into all 32 lanes of `result`."""
     return (
         f"  {result}.s = insertelement <32 x {llvm}> poison, {llvm} {scalar}, i32 0\n"
         f"  {result} = shufflevector <32 x {llvm}> {result}.s, <32 x {llvm}> poison, "
@@ -35,17 +35,17 @@ def splat(llvm: str, scalar: str, result: str) -> str:
 
 
 def field(name: str, result: str) -> str:
-    """Text that puts the address of a context field into `result`."""
+    """Return text that puts the address of a context field into `result`."""
     return f"  {result} = getelementptr i8, ptr %ctx, i64 {layout.offset(name)}\n"
 
 
 def load_field(name: str, result: str) -> str:
-    """Text that loads a context field into `result`."""
+    """Return text that loads a context field into `result`."""
     return field(name, f"{result}.p") + f"  {result} = load {layout.llvm_type(name)}, ptr {result}.p\n"
 
 
-def bump(pointer: str, amount: str, tag: str) -> str:
-    """Text that adds an i64 to memory; `tag` keeps its temporaries apart."""
+def add_to_memory(pointer: str, amount: str, tag: str) -> str:
+    """Return text that adds an i64 to memory; `tag` distinguishes its temporaries."""
     return (
         f"  %{tag}.o = load i64, ptr {pointer}\n"
         f"  %{tag}.n = add i64 %{tag}.o, {amount}\n"
@@ -54,10 +54,11 @@ def bump(pointer: str, amount: str, tag: str) -> str:
 
 
 def odd_single(value: str, result: str) -> str:
-    """Text that rounds a double to float, to odd: rounding that once more, to 16 bits, rounds only once.
+    """Return text that rounds a double to float, to odd, so that a second rounding to 16 bits gives the same
+    result as one.
 
-    The double's 29 last bits are what a float has no room for. No float below its normal ones matters here:
-    the 16-bit types have none so small.
+    A float has no room for the double's 29 last bits. Subnormal floats do not matter here, because the 16-bit
+    types have no values so small.
     """
     return f"""  {result}.raw = bitcast double {value} to i64
   {result}.low = and i64 {result}.raw, 536870911

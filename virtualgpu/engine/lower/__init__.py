@@ -1,1 +1,1 @@
-"""One PTX kernel lowered to one LLVM module."""
+"""Lowering of one PTX kernel to one LLVM module."""

@@ -1,7 +1,7 @@
 """Powers, logarithms, sines and hyperbolic tangents of floats, as LLVM IR functions over 32 lanes.
 
-They are worked out in doubles, by series that are longer than the result needs, without fused operations:
-every processor gives the same bits, and they are at least as accurate as a GPU's approximate instructions.
+They are computed in doubles, by series that are longer than the result needs, without fused operations.
+Every processor returns the same bits, and they are at least as accurate as a GPU's approximate instructions.
 """
 
 from __future__ import annotations
@@ -13,54 +13,56 @@ from collections.abc import Callable, Sequence
 
 from virtualgpu.engine.ir.emit import Emitter, constant, float_constant, vector
 
-# Adding it leaves a number's nearest whole one in the last bits of the sum.
-_WHOLE = 1.5 * 2.0**52
-# Beyond this a GPU's own reduction to one turn leaves no fraction of it.
-_TURNS = 2.0**30
-# pi/2 in three pieces; the first two leave room for a product with a whole number of 30 bits.
-_QUARTERS = tuple(map(float.fromhex, ("0x1.921fb4p+0", "0x1.4442dp-24", "0x1.8469898cc517p-48")))
+# Adding this leaves the nearest integer of a number in the last bits of the sum.
+_ROUNDING_OFFSET = 1.5 * 2.0**52
+# Above this a GPU's own reduction to one turn leaves no fraction.
+_MOST_REDUCIBLE = 2.0**30
+# pi/2 in three pieces; the first two leave room for a product with an integer of 30 bits.
+_QUARTER_TURN = tuple(map(float.fromhex, ("0x1.921fb4p+0", "0x1.4442dp-24", "0x1.8469898cc517p-48")))
 
 
 class _Series(Emitter):
-    """An emitter with doubles in mind."""
+    """An emitter with operations on doubles."""
 
     def number(self, value: float) -> str:
         return float_constant("double", _raw(value))
 
-    def do(self, operation: str, a: str, b: str | float) -> str:
+    def float_operation(self, operation: str, a: str, b: str | float) -> str:
         return self.binary(f"f{operation}", "double", a, self.number(b) if isinstance(b, float) else b)
 
     def series(self, x: str, coefficients: Sequence[float]) -> str:
-        """A polynomial, the coefficient of the highest power last."""
+        """Emit a polynomial; the coefficient of the highest power is last."""
         result = self.number(coefficients[-1])
         for coefficient in coefficients[-2::-1]:
-            result = self.do("add", self.do("mul", result, x), coefficient)
+            result = self.float_operation("add", self.float_operation("mul", result, x), coefficient)
         return result
 
-    def whole(self, x: str) -> tuple[str, str]:
-        """The nearest whole number, as it lies in the last bits of an i64, and as a double."""
-        shifted = self.do("add", x, _WHOLE)
-        return self.convert("bitcast", "double", shifted, "i64"), self.do("sub", shifted, _WHOLE)
+    def nearest_integer(self, x: str) -> tuple[str, str]:
+        """Emit the nearest integer, as the last bits of an i64 and as a double."""
+        shifted = self.float_operation("add", x, _ROUNDING_OFFSET)
+        return self.convert("bitcast", "double", shifted, "i64"), self.float_operation(
+            "sub", shifted, _ROUNDING_OFFSET
+        )
 
     def power_of_two(self, x: str) -> str:
-        """2 to a power between -1000 and 1000."""
-        raw, whole = self.whole(x)
-        part = self.do("sub", x, whole)
-        value = self.series(part, [math.log(2) ** n / math.factorial(n) for n in range(14)])
+        """Emit 2 to a power between -1000 and 1000."""
+        raw, nearest = self.nearest_integer(x)
+        fraction = self.float_operation("sub", x, nearest)
+        value = self.series(fraction, [math.log(2) ** n / math.factorial(n) for n in range(14)])
         scaled = self.binary("shl", "i64", raw, constant("i64", 52))
         scaled = self.binary("add", "i64", scaled, self.convert("bitcast", "double", value, "i64"))
         return self.convert("bitcast", "i64", scaled, "double")
 
-    def bounded(self, x: str, most: float) -> str:
-        low = self.intrinsic("maximumnum", "double", x, self.number(-most))
-        return self.intrinsic("minimumnum", "double", low, self.number(most))
+    def bounded(self, x: str, bound: float) -> str:
+        low = self.intrinsic("maximumnum", "double", x, self.number(-bound))
+        return self.intrinsic("minimumnum", "double", low, self.number(bound))
 
     def unless_nan(self, x: str, value: str) -> str:
         return self.select("double", self.compare("uno", "double", x, x), x, value)
 
 
 def _raw(value: float) -> int:
-    """A double's bits."""
+    """Return the bits of a double."""
     return int.from_bytes(struct.pack("<d", value), "little")
 
 
@@ -69,17 +71,19 @@ def _exp2(e: _Series, x: str) -> str:
 
 
 def _log2(e: _Series, x: str) -> str:
-    """Of x = m 2^k with m around 1: k + 2 atanh((m - 1) / (m + 1)) / ln 2."""
+    """Emit the logarithm of x = m 2^k with m around 1, as k + 2 atanh((m - 1) / (m + 1)) / ln 2."""
     raw = e.convert("bitcast", "double", x, "i64")
     root = constant("i64", _raw(math.sqrt(0.5)))
     steps = e.binary("ashr", "i64", e.binary("sub", "i64", raw, root), constant("i64", 52))
-    near = e.binary("sub", "i64", raw, e.binary("shl", "i64", steps, constant("i64", 52)))
-    m = e.convert("bitcast", "i64", near, "double")
-    offset = constant("i64", _raw(_WHOLE))
+    mantissa = e.binary("sub", "i64", raw, e.binary("shl", "i64", steps, constant("i64", 52)))
+    m = e.convert("bitcast", "i64", mantissa, "double")
+    offset = constant("i64", _raw(_ROUNDING_OFFSET))
     k = e.convert("bitcast", "i64", e.binary("add", "i64", steps, offset), "double")
-    s = e.do("div", e.do("sub", m, 1.0), e.do("add", m, 1.0))
-    value = e.series(e.do("mul", s, s), [2 / math.log(2) / (2 * n + 1) for n in range(10)])
-    value = e.do("add", e.do("mul", value, s), e.do("sub", k, _WHOLE))
+    s = e.float_operation("div", e.float_operation("sub", m, 1.0), e.float_operation("add", m, 1.0))
+    value = e.series(e.float_operation("mul", s, s), [2 / math.log(2) / (2 * n + 1) for n in range(10)])
+    value = e.float_operation(
+        "add", e.float_operation("mul", value, s), e.float_operation("sub", k, _ROUNDING_OFFSET)
+    )
     zero = e.number(0.0)
     infinity = e.number(math.inf)
     value = e.select("double", e.compare("oeq", "double", x, infinity), x, value)
@@ -88,36 +92,40 @@ def _log2(e: _Series, x: str) -> str:
     return e.unless_nan(x, value)
 
 
-def _circle(e: _Series, x: str, first: int) -> str:
-    """The sine, or with `first` 1 the cosine: quarters of a turn, and a series for the rest."""
-    raw, quarters = e.whole(e.do("mul", x, 2 / math.pi))
-    rest = x
-    for piece in _QUARTERS:
-        rest = e.do("sub", rest, e.do("mul", quarters, piece))
-    square = e.do("mul", rest, rest)
+def _circle(e: _Series, x: str, first_quarter: int) -> str:
+    """Emit the sine, or with `first_quarter` 1 the cosine: quarters of a turn, and a series for the rest."""
+    raw, quarters = e.nearest_integer(e.float_operation("mul", x, 2 / math.pi))
+    remainder = x
+    for quarter_turn in _QUARTER_TURN:
+        remainder = e.float_operation("sub", remainder, e.float_operation("mul", quarters, quarter_turn))
+    square = e.float_operation("mul", remainder, remainder)
     signs = [(-1.0) ** n for n in range(9)]
-    sine = e.do("mul", e.series(square, [signs[n] / math.factorial(2 * n + 1) for n in range(8)]), rest)
+    sine = e.float_operation(
+        "mul", e.series(square, [signs[n] / math.factorial(2 * n + 1) for n in range(8)]), remainder
+    )
     cosine = e.series(square, [signs[n] / math.factorial(2 * n) for n in range(9)])
-    which = e.binary("add", "i64", raw, constant("i64", first))
-    odd = e.convert("trunc", "i64", which, "i1")
+    quarter = e.binary("add", "i64", raw, constant("i64", first_quarter))
+    odd = e.convert("trunc", "i64", quarter, "i1")
     value = e.convert("bitcast", "double", e.select("double", odd, cosine, sine), "i64")
-    turned = e.binary("and", "i64", which, constant("i64", 2))
-    sign = e.binary("shl", "i64", turned, constant("i64", 62))
+    half_turn = e.binary("and", "i64", quarter, constant("i64", 2))
+    sign = e.binary("shl", "i64", half_turn, constant("i64", 62))
     value = e.convert("bitcast", "i64", e.binary("xor", "i64", value, sign), "double")
     size = e.intrinsic("fabs", "double", x)
-    far = e.compare("ogt", "double", size, e.number(_TURNS))
-    value = e.select("double", far, e.number(float(first)), value)
-    endless = e.compare("oeq", "double", size, e.number(math.inf))
-    return e.unless_nan(x, e.select("double", endless, e.number(math.nan), value))
+    is_large = e.compare("ogt", "double", size, e.number(_MOST_REDUCIBLE))
+    value = e.select("double", is_large, e.number(float(first_quarter)), value)
+    is_infinite = e.compare("oeq", "double", size, e.number(math.inf))
+    return e.unless_nan(x, e.select("double", is_infinite, e.number(math.nan), value))
 
 
 def _tanh(e: _Series, x: str) -> str:
     size = e.intrinsic("fabs", "double", x)
-    power = e.power_of_two(e.bounded(e.do("mul", size, -2 / math.log(2)), 200.0))
-    large = e.do("div", e.do("sub", e.number(1.0), power), e.do("add", e.number(1.0), power))
-    square = e.do("mul", size, size)
+    power = e.power_of_two(e.bounded(e.float_operation("mul", size, -2 / math.log(2)), 200.0))
+    large = e.float_operation(
+        "div", e.float_operation("sub", e.number(1.0), power), e.float_operation("add", e.number(1.0), power)
+    )
+    square = e.float_operation("mul", size, size)
     terms = [1.0, -1 / 3, 2 / 15, -17 / 315, 62 / 2835, -1382 / 155925]
-    small = e.do("mul", e.series(square, terms), size)
+    small = e.float_operation("mul", e.series(square, terms), size)
     value = e.select("double", e.compare("olt", "double", size, e.number(0.0625)), small, large)
     return e.unless_nan(x, e.intrinsic("copysign", "double", value, x))
 
@@ -133,7 +141,7 @@ _FUNCTIONS: dict[str, Callable[[_Series, str], str]] = {
 
 @functools.lru_cache(maxsize=8)
 def function(root: str) -> tuple[str, str]:
-    """Name and text of the function that a PTX instruction such as ``ex2`` is."""
+    """Return the name and text of the function for a PTX instruction such as ``ex2``."""
     e = _Series()
     name = f"approximate_{root}"
     value = _FUNCTIONS[root](e, e.convert("fpext", "float", "%x", "double"))

@@ -1,4 +1,4 @@
-"""One kernel of a PTX module, with all it calls, as one LLVM module."""
+"""Translation of one kernel of a PTX module, with all functions that it calls, to one LLVM module."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHARED_ALIGN = 16
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """Generated code of one kernel and what its launch needs to know."""
+    """Generated code of one kernel and the facts that its launch needs."""
 
     name: str
     text: str
@@ -33,54 +33,54 @@ class Kernel:
 
     @property
     def reserved_shared_bytes(self) -> int:
-        """The part of the static shared memory that the program did not ask for."""
+        """The part of the static shared memory that the system reserves."""
         return layout.RESERVED_SHARED_BYTES if layout.RESERVED_SHARED in self.tables.shared else 0
 
 
 def reachable(module: ir.Module, entry: str) -> list[ir.Function]:
-    """The entry and every function it may call, entry first."""
-    found: list[str] = [entry]
-    for name in found:
+    """Return the entry and every function that it may call, entry first."""
+    reached: list[str] = [entry]
+    for name in reached:
         names = callgraph.callees(module.functions[name])
         if "" in names:  # a call through a pointer may mean any function
             names = [f for f, function in module.functions.items() if not function.is_entry]
         for callee in names:
-            if callee in module.functions and callee not in found:
-                found.append(callee)
-    return [module.functions[name] for name in found]
+            if callee in module.functions and callee not in reached:
+                reached.append(callee)
+    return [module.functions[name] for name in reached]
 
 
 def shared_layout(module: ir.Module, functions: list[ir.Function]) -> tuple[dict[str, int], int]:
-    """Offsets of the shared variables a kernel uses, and their total size in bytes.
+    """Return the offsets of the shared variables that a kernel uses, and their total size in bytes.
 
     Dynamic shared memory (``extern __shared__``) starts after the static variables.
     """
-    used = {
+    used_names = {
         name
         for function in functions
         for i in function.instructions
         for operand in i.operands
         for name in _symbols(operand)
     }
-    variables = [v for v in module.variables.values() if v.space == "shared" and v.name in used]
+    variables = [v for v in module.variables.values() if v.space == "shared" and v.name in used_names]
     for function in functions:
         variables += function.shared.values()
     offsets: dict[str, int] = {}
-    at = 0
-    if layout.RESERVED_SHARED in used:
+    end = 0
+    if layout.RESERVED_SHARED in used_names:
         offsets[layout.RESERVED_SHARED] = 0
-        at = layout.RESERVED_SHARED_BYTES
+        end = layout.RESERVED_SHARED_BYTES
     for variable in variables:
         if not variable.dynamic:
-            at = -(-at // variable.align) * variable.align
-            offsets[variable.name] = at
-            at += variable.size_bytes
+            end = -(-end // variable.align) * variable.align
+            offsets[variable.name] = end
+            end += variable.size_bytes
     dynamic = [v for v in variables if v.dynamic]
     if dynamic:
         align = max(SHARED_ALIGN, *(v.align for v in dynamic))
-        at = -(-at // align) * align
-        offsets.update({v.name: at for v in dynamic})
-    return offsets, at
+        end = -(-end // align) * align
+        offsets.update({v.name: end for v in dynamic})
+    return offsets, end
 
 
 def _symbols(operand: ir.Operand | None) -> list[str]:
@@ -126,50 +126,50 @@ def generate(
     tables = Tables(functions=[f.name for f in functions])
     tables.shared, static_shared = shared_layout(module, functions)
     options = Options(count=count, trace=trace, observe=observe, trap_nan=trap_nan, masked=masked)
-    declared: set[str] = set()
+    declarations: set[str] = set()
     bodies = []
     for function in functions:
         compiler = FunctionCompiler(module, plans[function.name], plans, tables, options)
         bodies.append(compiler.compile())
-        declared |= compiler.e.declared
+        declarations |= compiler.e.declared
     depth = _depth(functions, plans)
-    head = plans[entry]
-    frame = head.frame_bytes + depth * max((p.frame_bytes for p in plans.values()), default=0)
-    local = head.local_bytes + depth * max((p.local_bytes for p in plans.values()), default=0)
-    pieces = [common_ir.COMMON, *tables.support.values(), *bodies, driver_ir.driver(head.symbol)]
+    entry_plan = plans[entry]
+    frame_bytes = entry_plan.frame_bytes + depth * max((p.frame_bytes for p in plans.values()), default=0)
+    local_bytes = entry_plan.local_bytes + depth * max((p.local_bytes for p in plans.values()), default=0)
+    sections = [common_ir.COMMON, *tables.support.values(), *bodies, driver_ir.driver(entry_plan.symbol)]
     if trace:
-        pieces.append(driver_ir.TRACE)
-    lines = "\n".join(pieces).split("\n")
-    declared |= {line for line in lines if line.startswith("declare ")}
-    text = "\n".join([*sorted(declared), *(line for line in lines if not line.startswith("declare "))])
+        sections.append(driver_ir.TRACE)
+    lines = "\n".join(sections).split("\n")
+    declarations |= {line for line in lines if line.startswith("declare ")}
+    text = "\n".join([*sorted(declarations), *(line for line in lines if not line.startswith("declare "))])
     return Kernel(
         entry,
         text,
         tuple(plans.values()),
         tables,
         static_shared,
-        frame,
-        local,
+        frame_bytes,
+        local_bytes,
         options.float_atomics,
     )
 
 
 def _depth(functions: list[ir.Function], plans: dict[str, FunctionPlan]) -> int:
-    """Deepest chain of calls below the entry; recursion counts as the engine's limit."""
+    """Return the deepest chain of calls below the entry; recursion counts as the engine's limit."""
     depths: dict[str, int] = {}
 
-    def below(name: str, path: tuple[str, ...]) -> int:
+    def depth_of(name: str, path: tuple[str, ...]) -> int:
         if name in path:
             return calls.MAX_DEPTH
         if name not in depths:
             names = callgraph.callees(plans[name].function)
-            inner = [c for c in plans if not plans[c].function.is_entry] if "" in names else names
-            inner = [c for c in inner if c in plans]
-            depths[name] = max((1 + below(c, (*path, name)) for c in inner), default=0)
+            callees = [c for c in plans if not plans[c].function.is_entry] if "" in names else names
+            callees = [c for c in callees if c in plans]
+            depths[name] = max((1 + depth_of(c, (*path, name)) for c in callees), default=0)
         return depths[name]
 
     try:
-        return min(below(functions[0].name, ()), calls.MAX_DEPTH)
+        return min(depth_of(functions[0].name, ()), calls.MAX_DEPTH)
     except RecursionError:
         raise NotSupportedError(
             f"Kernel {functions[0].name} nests its calls too deep for the virtual GPU."

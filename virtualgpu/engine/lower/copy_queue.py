@@ -1,9 +1,9 @@
-"""Asynchronous copies under way: a queue for each warp, as LLVM IR functions.
+"""Pending asynchronous copies: a queue for each warp, as LLVM IR functions.
 
-A copy reads global memory when it is issued. What it read lies in the queue until its thread waits for
-it, or the mbarrier that it told of the copy completes a phase, and only then in shared memory: as late
-as hardware may be, so that a kernel that does not wait computes with what was there before. A warp with
-more copies under way than the queue holds completes them early, as hardware may too.
+A copy reads global memory when it is issued. Its data stay in the queue until its thread waits for it, or
+until the mbarrier to which it is bound completes a phase. Only then are they written to shared memory: as
+late as hardware may do it, so that a kernel that does not wait computes with the old values. If a warp has
+more pending copies than the queue holds, copies complete early, as they may on hardware.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ CAPACITY = 512
 _ENTRY_BYTES = 1280
 # A warp's area begins with the number of groups that each lane has committed.
 WARP_BYTES = _ENTRY_BYTES * (CAPACITY + 1)
-# An entry: lanes whose copy is under way, words each copies, its site; by lane its group, its place,
-# its words, and the mbarrier whose phase it completes with, if any.
+# An entry: lanes with a pending copy, words per lane, the site; then for each lane the group, the address,
+# the words, and the mbarrier with whose phase the copy completes, if any.
 _COUNT = 4
 _SITE = 8
 _GROUPS = 128
-_PLACES = 256
+_ADDRESSES = 256
 _WORDS = 512
 _BOUND = 1024
 
-# The copies of a group that no wait for groups means: those that an mbarrier alone was told of.
+# The group of copies that no wait for groups includes, because they are bound to an mbarrier only.
 _NO_GROUP = 1 << 30
 
-_BEGIN = "ptr %ctx, <32 x i64> %to, i32 %mask, ptr %words, i32 %count, i32 %site, i64 %barrier"
-_FIND = (
+_BEGIN_PARAMETERS = "ptr %ctx, <32 x i64> %to, i32 %mask, ptr %words, i32 %count, i32 %site, i64 %barrier"
+_FIND_QUEUE = (
     load_field("copies", "%copies")
     + load_field("warp", "%warp")
     + load_field("frames", "%frames")
@@ -47,8 +47,8 @@ _FIND = (
 )
 
 
-def _tell(lanes_: str, site: str = " %site") -> str:
-    """Text that tells an observer what happens (``%event``) to an entry."""
+def _notify(mask: str, site: str = " %site") -> str:
+    """Return text that reports an event of an entry (``%event``) to the observer."""
     return (
         load_field("shared", "%shared")
         + splat("i64", "%shared", "%shareds")
@@ -60,34 +60,35 @@ def _tell(lanes_: str, site: str = " %site") -> str:
   %site.4 = shl i32{site}, 2
   %what = add i32 %site.4, %event
   %code = sub i32 {layout.COPY}, %what
-  call void %observer(ptr %ctx, i32 %code, ptr %told, i32 {lanes_}, ptr null)
+  call void %observer(ptr %ctx, i32 %code, ptr %told, i32 {mask}, ptr null)
 """
     )
 
 
 def begin(c: WarpCode) -> str:
-    """Name of ``void (ctx, <32 x i64> places, i32 mask, ptr words, i32 count, i32 site, i64 barrier)``.
+    """Return the name of ``void (ctx, <32 x i64> addresses, i32 mask, ptr words, i32 count, i32 site, i64
+    barrier)``.
 
     With an mbarrier's host address the copy belongs to its phase, and to no group.
     """
-    told = ""
+    notification = ""
     if c.options.observe:
-        told = f"""  br i1 %free, label %done, label %tell
+        notification = f"""  br i1 %free, label %done, label %tell
 tell:
   %places = add <32 x i64> %to, zeroinitializer
   %event = add i32 0, {layout.TO_BARRIER}
-{_tell("%mask", " %site.t")}"""
-    c.need(
+{_notify("%mask", " %site.t")}"""
+    c.add_support(
         "copy_begin",
         f"""
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
-define internal void @copy_begin({_BEGIN}) noinline {{
+define internal void @copy_begin({_BEGIN_PARAMETERS}) noinline {{
 entry:
   %told = alloca <32 x i64>
   %none = icmp eq i32 %mask, 0
   br i1 %none, label %done, label %room
 room:
-{_FIND}  %groups0 = load <32 x i32>, ptr %area, align 64
+{_FIND_QUEUE}  %groups0 = load <32 x i32>, ptr %area, align 64
   %free = icmp eq i64 %barrier, 0
   %later = select i1 %free, i32 0, i32 {_NO_GROUP}
 {splat("i32", "%later", "%laters")}  %groups = add <32 x i32> %groups0, %laters
@@ -110,7 +111,7 @@ append:
   store i32 %site, ptr %site.p
   %groups.p = getelementptr i8, ptr %entry.p, i64 {_GROUPS}
   store <32 x i32> %groups, ptr %groups.p, align 64
-  %places.p = getelementptr i8, ptr %entry.p, i64 {_PLACES}
+  %places.p = getelementptr i8, ptr %entry.p, i64 {_ADDRESSES}
   store <32 x i64> %to, ptr %places.p, align 64
   %bound.p = getelementptr i8, ptr %entry.p, i64 {_BOUND}
 {splat("i64", "%barrier", "%bound")}  store <32 x i64> %bound, ptr %bound.p, align 64
@@ -118,7 +119,7 @@ append:
   %size32 = shl i32 %count, 7
   %size = zext i32 %size32 to i64
   call void @llvm.memcpy.p0.p0.i64(ptr %words.p, ptr %words, i64 %size, i1 false)
-{told}  br label %done
+{notification}  br label %done
 done:
   ret void
 }}
@@ -128,20 +129,23 @@ done:
 
 
 def arrive(c: WarpCode) -> str:
-    """Name of ``void (ctx, i32 lanes, <32 x i32> before, i64 barrier)``: what is due arrives.
+    """Return the name of ``void (ctx, i32 lanes, <32 x i32> before, i64 barrier)``, which writes the data of
+    due copies.
 
-    Groups before a number are due, or with a barrier's host address what is bound to it.
+    Groups before a number are due, or, with a barrier's host address, the copies bound to that barrier.
     """
-    c.need(*lanes.scatter("i32"))
-    traced = observed = ""
+    c.add_support(*lanes.scatter("i32"))
+    trace_text = notification = ""
     if c.options.trace:
         row = f"call void @trace_row(ptr %ctx, <32 x i64> %{{}}, i32 %due, i32 {{}}, i32 {layout.TRACE_ALL})"
-        traced = f"  {row.format('at', layout.ROW_PLACE)}\n  %bits = zext <32 x i32> %word to <32 x i64>\n"
-        traced += f"  {row.format('bits', layout.ROW_WRITTEN + 4)}\n"
+        trace_text = (
+            f"  {row.format('at', layout.ROW_PLACE)}\n  %bits = zext <32 x i32> %word to <32 x i64>\n"
+        )
+        trace_text += f"  {row.format('bits', layout.ROW_WRITTEN + 4)}\n"
     if c.options.observe:
         event = f"select i1 %by.group, i32 {layout.BY_WAIT}, i32 {layout.BY_BARRIER}"
-        observed = f"  %event = {event}\n{_tell('%due')}"
-    c.need(
+        notification = f"  %event = {event}\n{_notify('%due')}"
+    c.add_support(
         "copy_arrive",
         f"""
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
@@ -149,7 +153,7 @@ define internal void @copy_arrive(ptr %ctx, i32 %lanes, <32 x i32> %before, i64 
 entry:
   %told = alloca <32 x i64>
   %by.group = icmp eq i64 %barrier, 0
-{splat("i64", "%barrier", "%barriers")}{_FIND}  br label %loop
+{splat("i64", "%barrier", "%barriers")}{_FIND_QUEUE}  br label %loop
 loop:
   %n = phi i32 [0, %entry], [%n1, %next]
   %kept = phi i32 [0, %entry], [%kept1, %next]
@@ -174,11 +178,11 @@ look:
   %some = icmp ne i32 %due, 0
   br i1 %some, label %land, label %settle
 land:
-  %places.p = getelementptr i8, ptr %entry.p, i64 {_PLACES}
+  %places.p = getelementptr i8, ptr %entry.p, i64 {_ADDRESSES}
   %places = load <32 x i64>, ptr %places.p, align 64
   %count.p = getelementptr i8, ptr %entry.p, i64 {_COUNT}
   %count = load i32, ptr %count.p
-{observed}  br label %words
+{notification}  br label %words
 words:
   %w = phi i32 [0, %land], [%w1, %words]
   %word.o = shl i32 %w, 7
@@ -189,7 +193,7 @@ words:
   %step = shl i64 %w64, 2
 {splat("i64", "%step", "%steps")}  %at = add <32 x i64> %places, %steps
   call void @scatter_i32(<32 x i32> %word, <32 x i64> %at, i32 %due)
-{traced}  %w1 = add i32 %w, 1
+{trace_text}  %w1 = add i32 %w, 1
   %again = icmp ult i32 %w1, %count
   br i1 %again, label %words, label %settle
 settle:
@@ -219,12 +223,14 @@ done:
 
 
 def commit(c: WarpCode) -> str:
-    """Name of ``void (ctx, i32 mask)``: what lanes copied since their last commit becomes a group."""
-    c.need(
+    """Return the name of ``void (ctx, i32 mask)``: the copies of the lanes since their last commit become a
+    group.
+    """
+    c.add_support(
         "copy_commit",
         f"""
 define internal void @copy_commit(ptr %ctx, i32 %mask) noinline {{
-{_FIND}  %groups = load <32 x i32>, ptr %area, align 64
+{_FIND_QUEUE}  %groups = load <32 x i32>, ptr %area, align 64
   %lanes = bitcast i32 %mask to <32 x i1>
   %one = zext <32 x i1> %lanes to <32 x i32>
   %groups1 = add <32 x i32> %groups, %one
@@ -237,12 +243,12 @@ define internal void @copy_commit(ptr %ctx, i32 %mask) noinline {{
 
 
 def wait(c: WarpCode) -> str:
-    """Name of ``void (ctx, i32 mask, i32 n)``: all but the last n groups of the lanes complete."""
-    c.need(
+    """Return the name of ``void (ctx, i32 mask, i32 n)``: all but the last n groups of the lanes complete."""
+    c.add_support(
         "copy_wait",
         f"""
 define internal void @copy_wait(ptr %ctx, i32 %mask, i32 %n) noinline {{
-{_FIND}  %groups = load <32 x i32>, ptr %area, align 64
+{_FIND_QUEUE}  %groups = load <32 x i32>, ptr %area, align 64
 {splat("i32", "%n", "%ns")}  %before = sub <32 x i32> %groups, %ns
   call void @{arrive(c)}(ptr %ctx, i32 %mask, <32 x i32> %before, i64 0)
   ret void
@@ -253,15 +259,19 @@ define internal void @copy_wait(ptr %ctx, i32 %mask, i32 %n) noinline {{
 
 
 def bind(c: WarpCode) -> str:
-    """Name of ``void (ctx, i32 mask, <32 x i64> barriers)``: the lanes' copies belong to a phase."""
-    told = f"  %event = add i32 0, {layout.TO_BARRIER}\n{_tell('%due')}" if c.options.observe else ""
-    c.need(
+    """Return the name of ``void (ctx, i32 mask, <32 x i64> barriers)``: the lanes' copies become part of a
+    barrier's phase.
+    """
+    notification = (
+        f"  %event = add i32 0, {layout.TO_BARRIER}\n{_notify('%due')}" if c.options.observe else ""
+    )
+    c.add_support(
         "copy_bind",
         f"""
 define internal void @copy_bind(ptr %ctx, i32 %lanes, <32 x i64> %barriers) noinline {{
 entry:
   %told = alloca <32 x i64>
-{_FIND}  br label %loop
+{_FIND_QUEUE}  br label %loop
 loop:
   %n = phi i32 [0, %entry], [%n1, %look], [%n1, %set]
   %more = icmp ult i32 %n, %held
@@ -283,9 +293,9 @@ set:
   %chosen = bitcast i32 %due to <32 x i1>
   %bound1 = select <32 x i1> %chosen, <32 x i64> %barriers, <32 x i64> %bound
   store <32 x i64> %bound1, ptr %bound.p, align 64
-  %places.p = getelementptr i8, ptr %entry.p, i64 {_PLACES}
+  %places.p = getelementptr i8, ptr %entry.p, i64 {_ADDRESSES}
   %places = load <32 x i64>, ptr %places.p, align 64
-{told}  br label %loop
+{notification}  br label %loop
 done:
   ret void
 }}
@@ -295,8 +305,10 @@ done:
 
 
 def land(c: WarpCode) -> str:
-    """Name of ``void (ctx, i64 barrier)``: a phase is over, and what any warp bound to it arrives."""
-    c.need(
+    """Return the name of ``void (ctx, i64 barrier)``: a phase is over, and the copies that any warp bound to
+    it complete.
+    """
+    c.add_support(
         "copy_land",
         f"""
 define internal void @copy_land(ptr %ctx, i64 %barrier) noinline {{

@@ -1,4 +1,4 @@
-"""Which lanes run next: the dispatcher every warp function starts with, as LLVM IR."""
+"""The dispatcher at the start of every warp function, which selects the lanes that run next, as LLVM IR."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from virtualgpu.engine.lower.warp_code import WarpCode
 
 
 def prologue(c: WarpCode) -> None:
-    """Entry, dispatcher, and the exits every block shares."""
+    """Emit the entry, the dispatcher, and the exits that all blocks share."""
     e = c.e
     e.label("entry")
-    if c.function.is_entry:  # each warp has its own budget, anew when it comes back from a barrier
+    if c.function.is_entry:  # each warp has its own budget, and a new one after each barrier
         e.context_store("budget", str(layout.BACK_EDGE_BUDGET))
     e.raw("br label %dispatch")
     c.begin("dispatch")
@@ -28,9 +28,9 @@ def prologue(c: WarpCode) -> None:
         "  %d.wait = call i32 @llvm.vector.reduce.umin.v32i32(<32 x i32> %d.rest)",
         "  br label %switch",
         "switch:",
-        "  %go.pc = phi i32 [%d.low, %dispatch]" + (", [%r.pc, %rotate]" if c.expired else ""),
-        "  %go.mask = phi i32 [%d.mask, %dispatch]" + (", [%r.mask, %rotate]" if c.expired else ""),
-        "  %go.wait = phi i32 [%d.wait, %dispatch]" + (", [-1, %rotate]" if c.expired else ""),
+        "  %go.pc = phi i32 [%d.low, %dispatch]" + (", [%r.pc, %rotate]" if c.expired_edges else ""),
+        "  %go.mask = phi i32 [%d.mask, %dispatch]" + (", [%r.mask, %rotate]" if c.expired_edges else ""),
+        "  %go.wait = phi i32 [%d.wait, %dispatch]" + (", [-1, %rotate]" if c.expired_edges else ""),
         f"  switch i32 %go.pc, label %other [{cases}]",
         "other:",
         f"  %o.done = icmp eq i32 %go.pc, {layout.EXITED}",
@@ -42,7 +42,7 @@ def prologue(c: WarpCode) -> None:
         "  br i1 %o.barrier, label %waits, label %parked",
         "waits:",
         f"  ret i32 {layout.WAITS}",
-        # Only lanes that wait for each other are left: let the first of them go on alone.
+        # The remaining lanes wait for each other: let the first of them continue alone.
         "parked:",
         f"  %o.pc = sub i32 %go.pc, {layout.PARKED}",
         "  %o.pcs0 = insertelement <32 x i32> poison, i32 %o.pc, i32 0",
@@ -54,56 +54,59 @@ def prologue(c: WarpCode) -> None:
     e.raw("br label %dispatch")
     c.begin("failed")
     e.raw(f"ret i32 {layout.FAULT}")
-    if c.meets:  # lanes are parked, or were named wrongly
+    if c.has_meetings:  # lanes are parked, or were named wrongly
         c.begin("unmet")
         failed = e.op(f"icmp ne i32 {e.context_load('fault_code')}, 0")
         e.raw(f"br i1 {failed}, label %failed, label %dispatch")
-    if c.expired:
+    if c.expired_edges:
         rotation(c)
 
 
-def price(c: WarpCode, target: int) -> tuple[int, int]:
-    """What going to a block costs of the budget, and how many turns a budget that it uses up counts for."""
-    back = target <= c.block.number
-    if not back or not cfg.waits_on_memory(c.function, c.flow, c.block.number, target, c.plan.answers):
-        return int(back), int(back)
+def jump_cost(c: WarpCode, target: int) -> tuple[int, int]:
+    """Return the cost of a jump to a block, and the number of turns that a budget exhausted there counts for."""
+    is_back_edge = target <= c.block.number
+    if not is_back_edge or not cfg.waits_on_memory(
+        c.function, c.flow, c.block.number, target, c.plan.memory_results
+    ):
+        return int(is_back_edge), int(is_back_edge)
     return layout.BACK_EDGE_BUDGET if c.options.observe else layout.SPIN_PRICE, layout.ROTATE_EVERY
 
 
 def spend(c: WarpCode, target: int) -> None:
-    """Take a back edge from the warp's budget; where it is used up, others get a turn.
+    """Subtract a back edge from the warp's budget; when it is exhausted, other lanes run.
 
-    An observer may end a turn on any edge. Each access is slow then, so polls end it at once.
+    With an observer, a turn may end on any edge. Each access is slow then, so a polling loop ends its turn at
+    once.
     """
     e = c.e
     observe = c.options.observe
-    back = target <= c.block.number
-    if not back and not observe:
+    is_back_edge = target <= c.block.number
+    if not is_back_edge and not observe:
         return
-    cost, turns = price(c, target)
-    left = e.op(f"sub i32 {e.context_load('budget')}, {cost}")
-    e.context_store("budget", left)
-    spent = e.op(f"icmp sle i32 {left}, 0")
-    over = e.name("spent")
-    onward = e.name("more")
-    e.raw(f"br i1 {spent}, label %{over}, label %{onward}")
-    c.begin(over)
-    c.store_pcs(c.mask_v, constant("i32", target))
+    cost, turns = jump_cost(c, target)
+    remaining = e.op(f"sub i32 {e.context_load('budget')}, {cost}")
+    e.context_store("budget", remaining)
+    exhausted = e.op(f"icmp sle i32 {remaining}, 0")
+    exhausted_label = e.name("spent")
+    next_label = e.name("more")
+    e.raw(f"br i1 {exhausted}, label %{exhausted_label}, label %{next_label}")
+    c.begin(exhausted_label)
+    c.store_pcs(c.active_lanes, constant("i32", target))
     e.raw("br label %expired")
-    c.expired.append((str(target), str(c.flow.blocks[target].first), str(turns), over))
-    c.begin(onward)
+    c.expired_edges.append((str(target), str(c.flow.blocks[target].first), str(turns), exhausted_label))
+    c.begin(next_label)
 
 
 def rotation(c: WarpCode) -> None:
-    """After many back edges: look at the abort flag, then give waiting lanes or warps a turn."""
+    """Emit the end of a budget: read the abort flag, then let waiting lanes or warps run."""
     e = c.e
     c.begin("expired")
-    targets = ", ".join(f"[{t}, %{label}]" for t, _, _, label in c.expired)
-    firsts = ", ".join(f"[{f}, %{label}]" for _, f, _, label in c.expired)
-    turns = ", ".join(f"[{n}, %{label}]" for _, _, n, label in c.expired)
+    targets = ", ".join(f"[{t}, %{label}]" for t, _, _, label in c.expired_edges)
+    pcs_of_edges = ", ".join(f"[{f}, %{label}]" for _, f, _, label in c.expired_edges)
+    turns = ", ".join(f"[{n}, %{label}]" for _, _, n, label in c.expired_edges)
     e.lines += [
         f"  %x.block = phi i32 {targets}",
-        f"  %x.pc = phi i32 {firsts}",
+        f"  %x.pc = phi i32 {pcs_of_edges}",
         f"  %x.turns = phi i32 {turns}",
     ]
     e.context_store("budget", str(layout.BACK_EDGE_BUDGET))
@@ -113,8 +116,8 @@ def rotation(c: WarpCode) -> None:
     e.raw(f"br i1 {stop}, label %aborted, label %turn")
     c.begin("aborted")
     pcs = e.op("load <32 x i32>, ptr %frame, align 64")
-    mine = e.mask_bits(e.compare("eq", "i32", pcs, e.splat("i32", "%x.block")))
-    lane = e.op(f"call i32 @llvm.cttz.i32(i32 {mine}, i1 false)")
+    lanes = e.mask_bits(e.compare("eq", "i32", pcs, e.splat("i32", "%x.block")))
+    lane = e.op(f"call i32 @llvm.cttz.i32(i32 {lanes}, i1 false)")
     e.raw(
         f"call void @fault(ptr %ctx, i32 {layout.ABORTED}, i32 {c.index}, i32 %x.pc, "
         f"i32 {lane}, i32 0, i64 0)"
@@ -145,8 +148,8 @@ def rotation(c: WarpCode) -> None:
         f"  %r.wait = icmp ult i32 %r.n1, {patience}",
         "  %r.now.can = xor i1 %r.wait, true",
         "  %r.go = and i1 %r.can, %r.now.can",
-        # Whoever has had its turn waits for the round to end: however lanes part and meet, all others
-        # of the warp come first, and then the other warps.
+        # Lanes that have run wait for the end of the round: however lanes diverge and meet, all others
+        # of the warp run first, and then the other warps.
         "  %r.c1 = select i1 %r.go, i32 %r.pc, i32 -1",
         "  store i32 %r.c1, ptr %r.c.p",
         "  br i1 %r.go, label %rotate, label %yield",

@@ -1,6 +1,6 @@
-"""Which forms of each PTX instruction the virtual GPU executes, modifiers and types included.
+"""The forms of each PTX instruction that the virtual GPU executes, modifiers and types included.
 
-A modifier that the lowering did not read would give wrong numbers without a word, so a form that is not in this
+A modifier that the lowering did not read would produce wrong numbers silently, so a form that is not in this
 table is refused. Names and order of modifiers follow the PTX ISA, chapter 9.7. Modifiers that change only the
 speed or the order of memory accesses (cache hints, scopes) are accepted and ignored.
 """
@@ -120,9 +120,9 @@ _FORMS = {
     "dp4a": r"\.[us]32\.[us]32",
     "dp2a": r"\.(lo|hi)\.[us]32\.[us]32",
     **{
-        f"v{what}{pieces}": r"(\.[us]32){3}(\.add)?"
-        for what in ("add", "sub", "avrg", "absdiff", "min", "max")
-        for pieces in "24"
+        f"v{operation}{count}": r"(\.[us]32){3}(\.add)?"
+        for operation in ("add", "sub", "avrg", "absdiff", "min", "max")
+        for count in "24"
     },
     "cvt": (
         rf"{_SAT}{_ANY_INTEGER}{_ANY_INTEGER}"
@@ -177,7 +177,7 @@ _FORMS = {
         rf"(\.noComplete|{_ORDER}|{_SHARED})*\.b64"
     ),
 }
-# Control flow and textures check their own forms; the others change no result here.
+# Control flow and textures check their own forms; the other instructions do not change any result here.
 UNCHECKED = frozenset(
     {
         "bra",
@@ -214,14 +214,14 @@ def _is_known(root: str, suffix: str) -> bool:
 def is_supported(parts: tuple[str, ...]) -> bool:
     """Return whether the virtual GPU executes an instruction with these modifiers and types.
 
-    An instruction that has no row in the table is not judged here.
+    An instruction without a row in the table counts as supported.
 
     Examples
     --------
     >>> is_supported(("max", "NaN", "xorsign", "abs", "f32")), is_supported(("lop3", "or", "b32"))
     (True, False)
     """
-    return parts[0] not in _FORMS or _is_known(parts[0], "".join(f".{part}" for part in parts[1:]))
+    return parts[0] not in _FORMS or _is_known(parts[0], "".join(f".{modifier}" for modifier in parts[1:]))
 
 
 def check(i: ir.Instruction) -> None:
@@ -233,6 +233,6 @@ def check(i: ir.Instruction) -> None:
         )
 
 
-def listed() -> frozenset[str]:
+def listed_roots() -> frozenset[str]:
     """Return the instructions whose forms this table lists."""
     return frozenset(_FORMS)

@@ -1,8 +1,8 @@
-"""One PTX function as one LLVM function that runs a warp in lockstep.
+"""Compilation of one PTX function to one LLVM function that runs a warp in lockstep.
 
 Lanes keep a program counter each (a block number). The block with the lowest number among waiting
 lanes runs next, so lanes that diverged meet again at the post-dominator. Register values live in
-the warp's frame between blocks and in LLVM values inside one.
+the warp's frame between blocks and in LLVM values inside a block.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from virtualgpu.engine.lower.ops.matrices import tensor
 from virtualgpu.engine.lower.warp_code import WarpCode
 from virtualgpu.errors import NotSupportedError
 
-_ROOMS = (
+_EMITTER_MODULES = (
     memory_ops,
     packed,
     arith,
@@ -38,8 +38,8 @@ _ROOMS = (
     tensor,
     textures,
 )
-_ENDS = {"bra", "brx", "ret", "exit", "trap"}
-_NOTHING_TO_DO = {
+_BLOCK_ENDS = {"bra", "brx", "ret", "exit", "trap"}
+_IGNORED = {
     "membar",
     "fence",
     "prefetch",
@@ -52,19 +52,23 @@ _NOTHING_TO_DO = {
     "bar",
     "barrier",
 }
-# What a loop kept in LLVM values may hold: nothing that looks at the frame or changes which lanes are active.
-_IN_LOOPS = {*arith.HANDLERS, *bitops.HANDLERS, *convert.HANDLERS, "ld", "ldu", "st", "atom", "red"}
-# Functions of more instructions keep registers in the frame in loops, too: they may be translated in passing.
-_MOST_WITH_LOOPS = 500
+# Instructions allowed in a loop kept in LLVM values: they neither read the frame nor change the active lanes.
+_ALLOWED_IN_LOOPS = {*arith.HANDLERS, *bitops.HANDLERS, *convert.HANDLERS, "ld", "ldu", "st", "atom", "red"}
+# Functions of more instructions keep registers in the frame in loops too, because they may be translated
+# quickly.
+_MAX_LOOP_INSTRUCTIONS = 500
 
 # LLVM takes minutes, and gigabytes, for more.
-_MOST_LINES = 250_000
+_MAX_LINES = 250_000
 
 
 def supported() -> dict[str, frozenset[str]]:
-    """The instructions that there are, by what emits them: the first words of their opcodes."""
-    rooms = {room.__name__.rpartition(".")[2]: frozenset(room.ROOTS) - textures.REFUSED for room in _ROOMS}
-    return {**rooms, "control flow": frozenset(_ENDS), "nothing to do": frozenset(_NOTHING_TO_DO)}
+    """Return the supported instructions (first words of opcodes) by the module that emits them."""
+    roots = {
+        module.__name__.rpartition(".")[2]: frozenset(module.ROOTS) - textures.REFUSED
+        for module in _EMITTER_MODULES
+    }
+    return {**roots, "control flow": frozenset(_BLOCK_ENDS), "nothing to do": frozenset(_IGNORED)}
 
 
 class FunctionCompiler(WarpCode):
@@ -73,33 +77,33 @@ class FunctionCompiler(WarpCode):
     # -- control flow --------------------------------------------------------------------------------
 
     def go_to(self, target: int) -> None:
-        """All active lanes continue at one block: directly, unless others wait at or before it."""
+        """Emit a jump of all active lanes to one block: directly, unless other lanes wait at or before it."""
         e = self.e
         dispatcher.spend(self, target)
-        ahead = e.op(f"icmp ult i32 {target}, {self.wait}")
+        is_first = e.op(f"icmp ult i32 {target}, {self.wait}")
         park = e.name("wait")
-        here = self.here
-        e.raw(f"br i1 {ahead}, label %bb{target}, label %{park}")
-        self.incoming[target].append((self.mask, self.wait, here))
+        label = self.current_label
+        e.raw(f"br i1 {is_first}, label %bb{target}, label %{park}")
+        self.incoming[target].append((self.mask, self.wait, label))
         self.begin(park)
-        self.store_pcs(self.mask_v, constant("i32", target))
+        self.store_pcs(self.active_lanes, constant("i32", target))
         e.raw("br label %dispatch")
 
     def branch(self, i: ir.Instruction, taken_block: int, next_block: int) -> None:
-        """A conditional branch: uniform ones go straight on, divergent ones through the dispatcher."""
+        """Emit a conditional branch: uniform ones jump directly, divergent ones through the dispatcher."""
         none_stay, none_go = self.votes(i)
         self.count_branch(i, none_stay, none_go)
-        self.part(none_stay, none_go, taken_block, next_block)
+        self.jump_by_votes(none_stay, none_go, taken_block, next_block)
 
     def votes(self, i: ir.Instruction) -> tuple[str, str]:
-        """Whether all active lanes take a conditional branch, and whether none does."""
+        """Emit two tests: whether all active lanes take a conditional branch, and whether no lane does."""
         e = self.e
         taken = self.executed(i)
-        others = e.op(f"and i32 {self.mask}, {e.op(f'xor i32 {taken}, -1')}")
-        return e.op(f"icmp eq i32 {others}, 0"), e.op(f"icmp eq i32 {taken}, 0")
+        staying = e.op(f"and i32 {self.mask}, {e.op(f'xor i32 {taken}, -1')}")
+        return e.op(f"icmp eq i32 {staying}, 0"), e.op(f"icmp eq i32 {taken}, 0")
 
     def count_branch(self, i: ir.Instruction, none_stay: str, none_go: str, times: str = "1") -> None:
-        """Count executions of a branch, of which the last may have parted the lanes."""
+        """Count executions of a branch, of which the last may have split the lanes."""
         if not self.options.count or i.opcode.split(".")[0] != i.root:  # a call or return of a copied body
             return
         e = self.e
@@ -109,72 +113,74 @@ class FunctionCompiler(WarpCode):
         executed = e.op(f"getelementptr i64, ptr {base}, i64 {2 * number}")
         e.add_to(executed, times)
         uniform = e.op(f"or i1 {none_stay}, {none_go}")
-        split = e.op(f"zext i1 {e.op(f'xor i1 {uniform}, true')} to i64")
-        e.add_to(e.op(f"getelementptr i64, ptr {executed}, i64 1"), split)
+        divergent = e.op(f"zext i1 {e.op(f'xor i1 {uniform}, true')} to i64")
+        e.add_to(e.op(f"getelementptr i64, ptr {executed}, i64 1"), divergent)
 
-    def part(self, none_stay: str, none_go: str, taken_block: int, next_block: int) -> None:
-        """Go on after a conditional branch."""
+    def jump_by_votes(self, none_stay: str, none_go: str, taken_block: int, next_block: int) -> None:
+        """Emit the jumps of a conditional branch."""
         e = self.e
         guard = self.guard
         assert guard is not None
         self.guard = None
-        go, check, stay, split_label = (e.name(s) for s in ("go", "check", "stay", "split"))
-        e.raw(f"br i1 {none_stay}, label %{go}, label %{check}")
-        self.begin(go)
+        all_go, check, all_stay, split_label = (e.name(s) for s in ("go", "check", "stay", "split"))
+        e.raw(f"br i1 {none_stay}, label %{all_go}, label %{check}")
+        self.begin(all_go)
         self.go_to(taken_block)
         self.begin(check)
-        e.raw(f"br i1 {none_go}, label %{stay}, label %{split_label}")
-        self.begin(stay)
+        e.raw(f"br i1 {none_go}, label %{all_stay}, label %{split_label}")
+        self.begin(all_stay)
         self.go_to(next_block)
         self.begin(split_label)
-        where = e.select("i32", guard, constant("i32", taken_block), constant("i32", next_block))
-        self.store_pcs(self.mask_v, where)
+        targets = e.select("i32", guard, constant("i32", taken_block), constant("i32", next_block))
+        self.store_pcs(self.active_lanes, targets)
         e.raw("br label %dispatch")
 
-    def go_round(self, i: ir.Instruction, loop: loops.Loop) -> None:
-        """The end of a loop that is kept in LLVM values: once more, or registers and counters are stored."""
+    def close_loop(self, i: ir.Instruction, loop: loops.Loop) -> None:
+        """Emit the end of a loop kept in LLVM values: another iteration, or registers and counters are
+        stored.
+        """
         e = self.e
         target = self.block.number
         none_stay, none_go = self.votes(i)
-        turns = e.op(f"add i64 {loop.turns}, 1")
-        left = e.op(f"sub i32 {loop.left}, {dispatcher.price(self, target)[0]}")
-        affordable = e.op(f"icmp sgt i32 {left}, 0")
-        ahead = e.op(f"icmp ult i32 {target}, {self.wait}")
-        again = e.op(f"and i1 {none_stay}, {e.op(f'and i1 {affordable}, {ahead}')}")
-        out = e.name("out")
-        coming = loop.at_end(e, self.cache)
-        e.raw(f"br i1 {again}, label %{loop.label}, label %{out}")
-        loop.close(e, self.here, turns, left, coming)
+        iterations = e.op(f"add i64 {loop.iterations}, 1")
+        budget = e.op(f"sub i32 {loop.budget_left}, {dispatcher.jump_cost(self, target)[0]}")
+        affordable = e.op(f"icmp sgt i32 {budget}, 0")
+        is_first = e.op(f"icmp ult i32 {target}, {self.wait}")
+        continues = e.op(f"and i1 {none_stay}, {e.op(f'and i1 {affordable}, {is_first}')}")
+        exit_label = e.name("out")
+        carried = loop.at_end(e, self.cache)
+        e.raw(f"br i1 {continues}, label %{loop.label}, label %{exit_label}")
+        loop.close(e, self.current_label, iterations, budget, carried)
         self.loop = None
-        self.begin(out)
-        e.context_store("budget", loop.left)
-        self.count_block(turns)
-        self.count_branch(i, none_stay, none_go, turns)
+        self.begin(exit_label)
+        e.context_store("budget", loop.budget_left)
+        self.count_block(iterations)
+        self.count_branch(i, none_stay, none_go, iterations)
         self.flush()
-        self.part(none_stay, none_go, target, self.next_block())
+        self.jump_by_votes(none_stay, none_go, target, self.next_block())
 
     def next_block(self) -> int:
         return self.flow.number_of.get(self.block.end, -1)
 
-    def leave(self, target: str, answer: int | None = None) -> None:
-        """Active (and unguarded) lanes go to a mark such as EXITED; guarded-off lanes go on.
+    def leave(self, target: str, status: int | None = None) -> None:
+        """Move active (and unguarded) lanes to a mark such as EXITED; guarded-off lanes continue.
 
-        Where they are all of the warp the function returns `answer`, if there is one.
+        If they are all lanes of the warp, the function returns `status`, if there is one.
         """
         e = self.e
-        where = target
-        if self.guard is None and answer is not None:
-            whole = e.name("whole")
-            rest = e.name("rest")
-            full = e.op(f"icmp eq i32 {self.mask}, -1")
-            e.raw(f"br i1 {full}, label %{whole}, label %{rest}")
-            self.begin(whole)
+        targets = target
+        if self.guard is None and status is not None:
+            whole_label = e.name("whole")
+            rest_label = e.name("rest")
+            is_full = e.op(f"icmp eq i32 {self.mask}, -1")
+            e.raw(f"br i1 {is_full}, label %{whole_label}, label %{rest_label}")
+            self.begin(whole_label)
             e.raw(f"store <32 x i32> {target}, ptr %frame, align 64")
-            e.raw(f"ret i32 {answer}")
-            self.begin(rest)
+            e.raw(f"ret i32 {status}")
+            self.begin(rest_label)
         if self.guard is not None:
-            where = e.select("i32", self.guard, target, constant("i32", max(self.next_block(), 0)))
-        self.store_pcs(self.mask_v, where)
+            targets = e.select("i32", self.guard, target, constant("i32", max(self.next_block(), 0)))
+        self.store_pcs(self.active_lanes, targets)
         e.raw("br label %dispatch")
 
     def terminate(self, i: ir.Instruction | None) -> None:
@@ -186,18 +192,18 @@ class FunctionCompiler(WarpCode):
             else:
                 self.go_to(target)
         elif i is not None and root == "brx":
-            which = self.get(i.operands[0], "u32")
-            where = constant("i32", self.flow.number_of[i.targets[0]])
+            branch_index = self.get(i.operands[0], "u32")
+            targets = constant("i32", self.flow.number_of[i.targets[0]])
             for number, instruction_index in enumerate(i.targets[1:], 1):
-                hit = self.e.compare("eq", "i32", which, constant("i32", number))
-                where = self.e.select(
-                    "i32", hit, constant("i32", self.flow.number_of[instruction_index]), where
+                matches = self.e.compare("eq", "i32", branch_index, constant("i32", number))
+                targets = self.e.select(
+                    "i32", matches, constant("i32", self.flow.number_of[instruction_index]), targets
                 )
-            self.leave(where)
+            self.leave(targets)
         elif root in ("ret", "exit"):
             if root == "exit" and i is not None:
-                gone = self.e.op(f"or i32 {self.e.context_load('exited')}, {self.executed(i)}")
-                self.e.context_store("exited", gone)
+                exited = self.e.op(f"or i32 {self.e.context_load('exited')}, {self.executed(i)}")
+                self.e.context_store("exited", exited)
             self.leave(constant("i32", layout.EXITED), layout.DONE)
         elif i is not None and root == "trap":
             self.trap(i)
@@ -216,7 +222,7 @@ class FunctionCompiler(WarpCode):
         self.go_to(self.next_block())
 
     def barrier(self, i: ir.Instruction) -> None:
-        """``bar``: lanes wait with the barrier's number; counts and predicates go to the context."""
+        """Emit ``bar``: lanes wait with the barrier's number; counts and predicates go to the context."""
         forms.check(i)
         e = self.e
         if not self.function.is_entry:
@@ -244,8 +250,8 @@ class FunctionCompiler(WarpCode):
             base = e.context_pointer("barrier_arrived")
             pointer = e.op(f"getelementptr i32, ptr {base}, i32 {number}")
             old = e.op(f"load i32, ptr {pointer}")
-            here = e.op(f"call i32 @llvm.ctpop.i32(i32 {lanes})")
-            e.raw(f"store i32 {e.op(f'add i32 {old}, {here}')}, ptr {pointer}")
+            arriving = e.op(f"call i32 @llvm.ctpop.i32(i32 {lanes})")
+            e.raw(f"store i32 {e.op(f'add i32 {old}, {arriving}')}, ptr {pointer}")
             self.guard = None
             self.go_to(self.next_block())
             return
@@ -253,9 +259,9 @@ class FunctionCompiler(WarpCode):
             base = e.op(f"inttoptr i64 {e.context_load('predicates')} to ptr")
             pointer = e.op(f"getelementptr i32, ptr {base}, i32 {e.context_load('warp')}")
             old = e.op(f"load i32, ptr {pointer}")
-            kept = e.op(f"and i32 {old}, {e.op(f'xor i32 {lanes}, -1')}")
+            other_bits = e.op(f"and i32 {old}, {e.op(f'xor i32 {lanes}, -1')}")
             new = e.op(f"and i32 {e.mask_bits(self.get(predicate, 'pred'))}, {lanes}")
-            e.raw(f"store i32 {e.op(f'or i32 {kept}, {new}')}, ptr {pointer}")
+            e.raw(f"store i32 {e.op(f'or i32 {other_bits}, {new}')}, ptr {pointer}")
         if self.options.observe:
             self.observe(layout.AT_BLOCK_BARRIER, constant("i64", i.pc), lanes)
         mark = e.op(f"shl i32 {number}, {layout.BARRIER_SHIFT}")
@@ -266,34 +272,38 @@ class FunctionCompiler(WarpCode):
     # -- blocks --------------------------------------------------------------------------------------
 
     def meet(self, i: ir.Instruction) -> None:
-        """At a warp-wide instruction: wait until every live lane its mask names is here."""
+        """Emit the start of a warp-wide instruction: wait until every running lane that its mask names has
+        arrived.
+        """
         operand = warp_ops.member_mask(i)
         if operand is None:
             return
         e = self.e
-        first = self.here
-        met = e.name("met")
-        self.need(*warp_ops.MEET)
-        self.meets = True
-        ways = ""
-        if self.fixed(operand) in (0xFFFFFFFF, -1):  # nobody can be missing from a whole warp
-            ask = e.name("ask")
-            e.raw(f"br i1 {e.op(f'icmp eq i32 {self.mask}, -1')}, label %{met}, label %{ask}")
-            self.begin(ask)
-            ways = f", [{self.mask}, %{first}]"
+        first_label = self.current_label
+        met_label = e.name("met")
+        self.add_support(*warp_ops.MEET)
+        self.has_meetings = True
+        incoming = ""
+        if self.known_value(operand) in (0xFFFFFFFF, -1):  # no lane can be missing from a whole warp
+            ask_label = e.name("ask")
+            e.raw(f"br i1 {e.op(f'icmp eq i32 {self.mask}, -1')}, label %{met_label}, label %{ask_label}")
+            self.begin(ask_label)
+            incoming = f", [{self.mask}, %{first_label}]"
         strict = int(i.root not in ("bar", "barrier"))
-        at = f"i32 {self.index}, i32 {i.pc}, i32 {layout.PARKED + self.block.number}, i32 {strict}"
+        location = f"i32 {self.index}, i32 {i.pc}, i32 {layout.PARKED + self.block.number}, i32 {strict}"
         masks = self.get(operand, "b32")
-        here = e.op(f"call i32 @meet(ptr %ctx, ptr %frame, <32 x i32> {masks}, i32 {self.mask}, {at})")
-        e.raw(f"br i1 {e.op(f'icmp eq i32 {here}, 0')}, label %unmet, label %{met}")
-        ways = f"[{here}, %{self.here}]{ways}"
-        self.begin(met)
-        self.mask = e.op(f"phi i32 {ways}")
+        meeting = e.op(
+            f"call i32 @meet(ptr %ctx, ptr %frame, <32 x i32> {masks}, i32 {self.mask}, {location})"
+        )
+        e.raw(f"br i1 {e.op(f'icmp eq i32 {meeting}, 0')}, label %unmet, label %{met_label}")
+        incoming = f"[{meeting}, %{self.current_label}]{incoming}"
+        self.begin(met_label)
+        self.mask = e.op(f"phi i32 {incoming}")
         e.context_store("forced", "0")
         self.cache.clear()
 
     def count_block(self, times: str = "1") -> None:
-        """Count an execution of the block, or as many as an i64 says."""
+        """Count one execution of the block, or `times` (an i64) executions."""
         e = self.e
         number = len(self.tables.blocks)
         size = str(self.block.end - self.block.first)
@@ -309,13 +319,13 @@ class FunctionCompiler(WarpCode):
 
     def instruction(self, i: ir.Instruction) -> None:
         forms.check(i)
-        if i.root in _NOTHING_TO_DO:
+        if i.root in _IGNORED:
             if self.options.observe:
                 self.observe_synchronisation(i)
             return
         nan_before = nan_trap.inputs(self, i) if nan_trap.watches(self, i) else ""
-        for room in _ROOMS:
-            if i.root in room.ROOTS and room.emit(self, i):
+        for module in _EMITTER_MODULES:
+            if i.root in module.ROOTS and module.emit(self, i):
                 break
         else:
             raise NotSupportedError(
@@ -340,14 +350,14 @@ class FunctionCompiler(WarpCode):
         if code and cfg.is_warp_meeting(code[0]):
             self.meet(code[0])
         last = code[-1] if code else None
-        plain = not (self.options.observe or self.options.trace)
-        plain = plain and len(self.function.instructions) <= _MOST_WITH_LOOPS
-        if plain and loops.closes(self.plan, block, _IN_LOOPS):
-            self.loop = loops.Loop.enter(e, self.plan, self.here)
-            self.here = self.loop.label
+        keeps_loop = not (self.options.observe or self.options.trace)
+        keeps_loop = keeps_loop and len(self.function.instructions) <= _MAX_LOOP_INSTRUCTIONS
+        if keeps_loop and loops.is_single_block_loop(self.plan, block, _ALLOWED_IN_LOOPS):
+            self.loop = loops.Loop.enter(e, self.plan, self.current_label)
+            self.current_label = self.loop.label
         else:
             self.count_block()
-        ends = last is not None and (last.root in _ENDS or cfg.is_block_barrier(last))
+        has_end = last is not None and (last.root in _BLOCK_ENDS or cfg.is_block_barrier(last))
         for i in code:
             self.guard = None
             if i.guard is not None:
@@ -355,22 +365,22 @@ class FunctionCompiler(WarpCode):
                 self.guard = e.binary("xor", "i1", guard, constant("i1", 1)) if i.guard_negated else guard
             if self.options.trace:
                 self.trace_step(i)
-            if i is last and ends:
+            if i is last and has_end:
                 break
             self.instruction(i)
-        if not ends:
+        if not has_end:
             self.guard = None
         if self.loop is not None and last is not None:
-            self.go_round(last, self.loop)
+            self.close_loop(last, self.loop)
             return
         self.flush()
-        self.terminate(last if ends else None)
+        self.terminate(last if has_end else None)
 
     def compile(self) -> str:
-        """The LLVM text of the whole function."""
+        """Return the LLVM text of the whole function."""
         for block in self.flow.blocks:
             self.compile_block(block)
-            if len(self.e.lines) > _MOST_LINES:
+            if len(self.e.lines) > _MAX_LINES:
                 raise NotSupportedError(
                     f"Kernel {self.function.name} is too large for the virtual GPU: "
                     f"{len(self.function.instructions):,} instructions. Unroll its loops less."

@@ -1,8 +1,8 @@
-"""Loops of one block: registers stay LLVM values from turn to turn, counters are added up at the end.
+"""Loops of one block: registers stay LLVM values between iterations, and counters are added at the end.
 
-Between blocks registers lie in the warp's frame, where only active lanes may write. Nobody looks there while a
-loop of one block goes round: the same lanes stay active until some leave, the budget is spent or others of the
-warp wait in front, and what the other lanes compute is thrown away.
+Between blocks registers are in the warp's frame, where only active lanes may write. No other code reads the
+frame during a loop of one block: the same lanes stay active until some leave, the budget is exhausted or
+other lanes of the warp wait at an earlier block. Results of inactive lanes are discarded.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from virtualgpu.compile.ptx import ir
 from virtualgpu.compile.ptx.flow import cfg
 from virtualgpu.engine.ir.emit import Emitter, llvm_of, vector
-from virtualgpu.engine.ir.text import active
+from virtualgpu.engine.ir.text import mask_to_lanes
 from virtualgpu.engine.lower.plan import FunctionPlan
 
 
-def closes(plan: FunctionPlan, block: cfg.Block, roots: Container[str]) -> bool:
-    """Whether a block is a loop by itself, of instructions with certain roots."""
+def is_single_block_loop(plan: FunctionPlan, block: cfg.Block, roots: Container[str]) -> bool:
+    """Return whether a block is a loop by itself, of instructions with certain roots."""
     code = plan.function.instructions[block.first : block.end]
     last = code[-1] if code else None
     return (
@@ -39,45 +39,53 @@ def _reads_clock(i: ir.Instruction) -> bool:
 class Loop:
     """A loop of one block while it is compiled.
 
-    `turns` counts those that are over, `left` what the warp has of its budget; `at_start` are the values of
-    registers as a turn begins, by their names.
+    `iterations` is the number of completed iterations, `budget_left` the rest of the warp's budget.
+    `at_start` contains the values of registers at the start of an iteration, by name.
     """
 
     plan: FunctionPlan
-    before: str
+    label_before: str
     label: str
-    place: int
-    turns: str
-    left: str
+    line: int
+    iterations: str
+    budget_left: str
     budget: str
     at_start: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def enter(cls, e: Emitter, plan: FunctionPlan, before: str) -> Loop:
-        """Begin the loop's text after the block `before`; `close` fills in what is not known yet."""
+    def enter(cls, e: Emitter, plan: FunctionPlan, label_before: str) -> Loop:
+        """Begin the loop's text after the block `label_before`; `close` fills in the missing lines."""
         label = e.name("loop")
         budget = e.context_load("budget")
-        place = len(e.lines)
+        line = len(e.lines)
         e.lines.append("")
-        return cls(plan, before, label, place, f"%{label}.turns", f"%{label}.left", budget)
+        return cls(plan, label_before, label, line, f"%{label}.turns", f"%{label}.left", budget)
 
     def read(self, name: str) -> str:
-        """A register's value at the start of a turn."""
+        """Return a register's value at the start of an iteration."""
         return self.at_start.setdefault(name, f"%{self.label}.r{len(self.at_start)}")
 
     def at_end(self, e: Emitter, values: dict[str, str]) -> dict[str, str]:
-        """What comes round for each register, of `values` at the end of a turn: predicates as bits."""
+        """Return the value that each register carries into the next iteration, from `values` at the end.
+
+        Predicates as bits.
+        """
         return {
             name: e.mask_bits(values[name]) if self._kind(name) == "i1" else values[name]
             for name, value in self.at_start.items()
             if values[name] != value
         }
 
-    def close(self, e: Emitter, last: str, turns: str, left: str, coming: dict[str, str]) -> None:
-        """The loop goes round from the block `last`; registers that change get what `at_end` said."""
+    def close(
+        self, e: Emitter, last_label: str, iterations: str, budget: str, carried: dict[str, str]
+    ) -> None:
+        """Write the loop's first lines.
+
+        It repeats from the block `last_label`, with the values that `at_end` returned.
+        """
         phis = [
-            f"  {self.turns} = phi i64 [0, %{self.before}], [{turns}, %{last}]",
-            f"  {self.left} = phi i32 [{self.budget}, %{self.before}], [{left}, %{last}]",
+            f"  {self.iterations} = phi i64 [0, %{self.label_before}], [{iterations}, %{last_label}]",
+            f"  {self.budget_left} = phi i32 [{self.budget}, %{self.label_before}], [{budget}, %{last_label}]",
         ]
         loads = []
         masks = []
@@ -85,15 +93,19 @@ class Loop:
             kind = self._kind(name)
             offset = self.plan.slots[name]
             loads.append(f"  {value}.slot = getelementptr i8, ptr %frame, i64 {offset}")
-            what, row = ("i32", f"{value}.bits") if kind == "i1" else (vector(kind), value)
+            row_type, row = ("i32", f"{value}.bits") if kind == "i1" else (vector(kind), value)
             if kind == "i1":
-                masks.append(active(row, value).rstrip())
-            first = f"{value}.first" if name in coming else row
-            loads.append(f"  {first} = load {what}, ptr {value}.slot, align {4 if kind == 'i1' else 64}")
-            if name in coming:
-                phis.append(f"  {row} = phi {what} [{first}, %{self.before}], [{coming[name]}, %{last}]")
+                masks.append(mask_to_lanes(row, value).rstrip())
+            initial = f"{value}.first" if name in carried else row
+            loads.append(
+                f"  {initial} = load {row_type}, ptr {value}.slot, align {4 if kind == 'i1' else 64}"
+            )
+            if name in carried:
+                phis.append(
+                    f"  {row} = phi {row_type} [{initial}, %{self.label_before}], [{carried[name]}, %{last_label}]"
+                )
         lines = [*loads, f"  br label %{self.label}", f"{self.label}:", *phis, *masks]
-        e.lines[self.place] = "\n".join(lines)
+        e.lines[self.line] = "\n".join(lines)
 
     def _kind(self, name: str) -> str:
         return llvm_of(self.plan.function.registers[name])

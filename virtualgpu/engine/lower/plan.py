@@ -14,7 +14,7 @@ from virtualgpu.engine.lower import fragment_places
 
 @dataclass(slots=True)
 class Options:
-    """What to generate: counters, trace, calls to an observer, a trap; and what generation found out."""
+    """Features to generate (counters, trace, observer calls, a NaN trap), and facts found during generation."""
 
     count: bool = True
     trace: bool = False
@@ -41,7 +41,7 @@ class Tables:
 
 @dataclass(slots=True)
 class FunctionPlan:
-    """A function's place in the numbering and the layout of its frame (bytes)."""
+    """Position of a function in the numbering, and the layout of its frame (bytes)."""
 
     function: ir.Function
     index: int
@@ -52,45 +52,45 @@ class FunctionPlan:
     frame_bytes: int
     local_offsets: dict[str, int]
     local_bytes: int
-    answers: frozenset[str]  # results of calls that depend on what other threads write
-    constants: dict[str, ir.Immediate]  # registers that never hold anything but this
+    memory_results: frozenset[str]  # results of calls that depend on memory that other threads write
+    constants: dict[str, ir.Immediate]  # registers that only ever hold this constant
 
     @property
     def symbol(self) -> str:
         return f"warp_{self.index}"
 
 
-def plan(function: ir.Function, index: int, answers: frozenset[str] = frozenset()) -> FunctionPlan:
+def plan(function: ir.Function, index: int, memory_results: frozenset[str] = frozenset()) -> FunctionPlan:
     """Lay out a function's frame: lane program counters, parameter records, register slots."""
     flow = cfg.build(function)
     live = cfg.live_out(function, flow)
-    crossing = set().union(*live) if live else set()
+    live_across_blocks = set().union(*live) if live else set()
     # A barrier's reduction is written to the frame while the warp waits.
-    crossing |= {
+    live_across_blocks |= {
         name
         for i in function.instructions
         if cfg.is_block_barrier(i) and "red" in i.parts
         for name in cfg.definitions_and_uses(i)[0]
     }
-    at = layout.FRAME_HEADER
+    end = layout.FRAME_HEADER
     records: dict[str, tuple[int, int]] = {}
-    formal = () if function.is_entry else (*function.params, *function.returns)
-    for param in (*formal, *function.call_params.values()):
+    parameters = () if function.is_entry else (*function.params, *function.returns)
+    for param in (*parameters, *function.call_params.values()):
         size = -(-param.size_bytes // 8) * 8
-        records[param.name] = (at, size)
-        at += 32 * size
-    slots, at = fragment_places.place(function, crossing, at)
+        records[param.name] = (end, size)
+        end += 32 * size
+    slots, end = fragment_places.allocate(function, live_across_blocks, end)
     for name, kind in function.registers.items():
-        if name in crossing and name not in slots:
-            slots[name] = at
-            at += -(-max(4, 4 * bits(llvm_of(kind))) // 64) * 64
+        if name in live_across_blocks and name not in slots:
+            slots[name] = end
+            end += -(-max(4, 4 * bits(llvm_of(kind))) // 64) * 64
     local_offsets = {}
-    local_at = 0
+    local_end = 0
     for variable in function.local.values():
-        local_at = -(-local_at // variable.align) * variable.align
-        local_offsets[variable.name] = local_at
-        local_at += variable.size_bytes
-    local_bytes = -(-local_at // 16) * 16
+        local_end = -(-local_end // variable.align) * variable.align
+        local_offsets[variable.name] = local_end
+        local_end += variable.size_bytes
+    local_bytes = -(-local_end // 16) * 16
     return FunctionPlan(
         function,
         index,
@@ -98,30 +98,30 @@ def plan(function: ir.Function, index: int, answers: frozenset[str] = frozenset(
         live,
         slots,
         records,
-        -(-at // 64) * 64,
+        -(-end // 64) * 64,
         local_offsets,
         local_bytes,
-        answers,
+        memory_results,
         _constants(function),
     )
 
 
 def _constants(function: ir.Function) -> dict[str, ir.Immediate]:
-    """Registers that one instruction alone writes, always, and of which it is known what."""
-    found: dict[str, ir.Immediate] = {}
+    """Return the registers that a single unconditional instruction writes with a known constant."""
+    constants: dict[str, ir.Immediate] = {}
     written: set[str] = set()
     for i in function.instructions:
-        defined, used = cfg.definitions_and_uses(i)
-        # What a call answers stands among all that it names.
-        for name in used if i.root == "call" else defined:
+        definitions, uses = cfg.definitions_and_uses(i)
+        # The result of a call is among the operands that it uses.
+        for name in uses if i.root == "call" else definitions:
             if name in written:
-                found.pop(name, None)
+                constants.pop(name, None)
             elif (
                 i.root == "mov"
                 and i.guard is None
                 and isinstance(i.operands[1], ir.Immediate)
                 and llvm_of(i.type) == llvm_of(function.registers[name])
             ):
-                found[name] = i.operands[1]
+                constants[name] = i.operands[1]
             written.add(name)
-    return found
+    return constants

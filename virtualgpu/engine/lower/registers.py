@@ -28,7 +28,7 @@ _ONE_SPECIALS = ("%nclusterid", "%cluster_nctaid", "%cluster_nctarank")
 
 
 class Registers:
-    """What the instruction emitters read and write while one function is compiled."""
+    """The operands that instruction emitters read and write while one function is compiled."""
 
     def __init__(
         self,
@@ -53,26 +53,28 @@ class Registers:
         self.carry = constant("i1", 0)
         self.mask = self.wait = ""
         self._lanes: dict[tuple[str, str], str] = {}
-        self._read: set[str] | None = None
+        self._read_names: set[str] | None = None
         self.loop: Loop | None = None
         self.block: cfg.Block = self.flow.blocks[0]
-        self.here = ""
+        self.current_label = ""
         self.guard: str | None = None
         self.incoming: dict[int, list[tuple[str, str, str]]] = {b.number: [] for b in self.flow.blocks}
-        self.expired: list[tuple[str, str, str, str]] = []
+        self.expired_edges: list[tuple[str, str, str, str]] = []
         self.allocas: list[str] = []
-        self.meets = False  # somewhere lanes wait for each other, at a warp-wide instruction
+        self.has_meetings = False  # lanes wait for each other at some warp-wide instruction
 
     @property
-    def mask_v(self) -> str:
-        """The active lanes as an i1 vector, made where it is used: LLVM packs one that crosses its blocks."""
-        key = self.here, self.mask
+    def active_lanes(self) -> str:
+        """The active lanes as an i1 vector, converted in the block that uses it: LLVM packs one that crosses
+        blocks.
+        """
+        key = self.current_label, self.mask
         if key not in self._lanes:
             self._lanes = {key: self.e.mask_vector(self.mask)}
         return self._lanes[key]
 
     def get(self, operand: ir.Operand | None, ptx_type: str) -> str:
-        """Lanes of an operand, as the LLVM type of `ptx_type`."""
+        """Return the lanes of an operand, as the LLVM type of `ptx_type`."""
         llvm = llvm_of(ptx_type)
         if isinstance(operand, ir.Register):
             kind = llvm_of(self.function.registers[operand.name])
@@ -90,27 +92,27 @@ class Registers:
         raise NotSupportedError(f"The virtual GPU cannot read the operand {operand!r}.")
 
     def is_read(self, operand: ir.Operand | None) -> bool:
-        """Whether any instruction of the function reads the register."""
-        if self._read is None:
-            used = (cfg.definitions_and_uses(i)[1] for i in self.function.instructions)
-            self._read = {name for names in used for name in names}
-        return isinstance(operand, ir.Register) and operand.name in self._read
+        """Return whether any instruction of the function reads the register."""
+        if self._read_names is None:
+            uses = (cfg.definitions_and_uses(i)[1] for i in self.function.instructions)
+            self._read_names = {name for names in uses for name in names}
+        return isinstance(operand, ir.Register) and operand.name in self._read_names
 
-    def fixed(self, operand: ir.Operand | None) -> int | None:
-        """The whole number that an operand is in every lane, where that is known before the kernel runs."""
+    def known_value(self, operand: ir.Operand | None) -> int | None:
+        """Return the integer that an operand has in every lane, if it is known before the kernel runs."""
         if isinstance(operand, ir.Register):
             operand = self.plan.constants.get(operand.name)
         return operand.value if isinstance(operand, ir.Immediate) and not operand.float_bits else None
 
     def immediate(self, operand: ir.Immediate, llvm: str) -> str:
-        floating = llvm in ("float", "double", "half")
+        is_float = llvm in ("float", "double", "half")
         value = operand.value
         width = operand.float_bits
-        if floating and width and width != bits(llvm):
-            wide = struct.unpack("<d" if width == 64 else "<f", value.to_bytes(width // 8, "little"))[0]
-            code = {"double": "<d", "float": "<f", "half": "<e"}[llvm]
-            value = int.from_bytes(struct.pack(code, wide), "little")
-        return float_constant(llvm, value) if floating else constant(llvm, value)
+        if is_float and width and width != bits(llvm):
+            number = struct.unpack("<d" if width == 64 else "<f", value.to_bytes(width // 8, "little"))[0]
+            format_ = {"double": "<d", "float": "<f", "half": "<e"}[llvm]
+            value = int.from_bytes(struct.pack(format_, number), "little")
+        return float_constant(llvm, value) if is_float else constant(llvm, value)
 
     def slot(self, name: str) -> str:
         return self.e.op(f"getelementptr i8, ptr %frame, i64 {self.plan.slots[name]}")
@@ -146,13 +148,13 @@ class Registers:
         self.dirty.add(operand.name)
 
     def special(self, name: str) -> tuple[str, str]:
-        """Lanes of a special register and their LLVM type."""
+        """Return the lanes of a special register and their LLVM type."""
         e = self.e
         if name.startswith("%tid."):
             base = e.op(f"inttoptr i64 {e.context_load('tids')} to ptr")
             row = e.op(f"mul i32 {e.context_load('warp')}, 384")
-            at = e.op(f"add i32 {row}, {128 * _AXES[name[-1]]}")
-            pointer = e.op(f"getelementptr i8, ptr {base}, i32 {at}")
+            offset = e.op(f"add i32 {row}, {128 * _AXES[name[-1]]}")
+            pointer = e.op(f"getelementptr i8, ptr {base}, i32 {offset}")
             return e.op(f"load <32 x i32>, ptr {pointer}, align 4"), "i32"
         if name in _CONTEXT_SPECIALS:
             return e.splat("i32", e.context_load(_CONTEXT_SPECIALS[name])), "i32"
@@ -164,15 +166,15 @@ class Registers:
             warps = e.context_load("warps")
             if name == "%nwarpid":
                 return e.splat("i32", warps), "i32"
-            # Which of the SM's places a warp has, of 32 on the smallest: not its number in the block.
+            # The warp's slot on its SM, of 32 on the smallest: not its number in the block.
             block = e.op(f"trunc i64 {e.context_load('block_linear')} to i32")
-            place = e.op(f"add i32 {e.op(f'mul i32 {block}, {warps}')}, {e.context_load('warp')}")
-            return e.splat("i32", e.op(f"and i32 {place}, 31")), "i32"
+            slot = e.op(f"add i32 {e.op(f'mul i32 {block}, {warps}')}, {e.context_load('warp')}")
+            return e.splat("i32", e.op(f"and i32 {slot}, 31")), "i32"
         if name in ("%clock", "%clock64", "%clock_hi", "%globaltimer", "%globaltimer_lo"):
-            now = e.context_load("clock")
+            clock = e.context_load("clock")
             if name == "%clock_hi":
-                now = e.op(f"lshr i64 {now}, 32")
-            return e.splat("i64", now), "i64"
+                clock = e.op(f"lshr i64 {clock}, 32")
+            return e.splat("i64", clock), "i64"
         if name == "%smid":
             block = e.context_load("block_linear")
             count = e.op(f"zext i32 {e.context_load('sm_count')} to i64")
@@ -186,8 +188,8 @@ class Registers:
         if name in ("%envreg1", "%envreg2"):
             # Cooperative groups read the driver's grid workspace from here, high word first.
             address = e.context_load("grid_workspace")
-            part = e.op(f"lshr i64 {address}, 32") if name == "%envreg1" else address
-            return e.splat("i64", part), "i64"
+            word = e.op(f"lshr i64 {address}, 32") if name == "%envreg1" else address
+            return e.splat("i64", word), "i64"
         if name.startswith(layout.RESERVED_SHARED):
             size = layout.RESERVED_SHARED_BYTES if name.endswith(("_end", "_cap")) else 0
             return constant("i32", self.tables.shared[layout.RESERVED_SHARED] + size), "i32"
@@ -210,17 +212,19 @@ class Registers:
         return "<" + ", ".join(f"i32 {m}" for m in masks) + ">"
 
     def symbol(self, operand: ir.Symbol) -> str:
-        """Address lanes (i64) of a variable: offsets for shared and local, host for the rest."""
+        """Return the address lanes (i64) of a variable: offsets for shared and local, host addresses
+        otherwise.
+        """
         e = self.e
         name = operand.name
         if name in self.tables.shared:
             return constant("i64", self.tables.shared[name] + operand.offset)
         if name in self.plan.local_offsets:
-            place = self.plan.local_offsets[name] + operand.offset
-            return e.splat("i64", e.op(f"add i64 %local_at, {place}"))
+            offset = self.plan.local_offsets[name] + operand.offset
+            return e.splat("i64", e.op(f"add i64 %local_at, {offset}"))
         if self.function.is_entry and name in self.entry_params:
-            place = self.entry_params[name].offset + operand.offset
-            return e.splat("i64", e.op(f"add i64 {e.context_load('params')}, {place}"))
+            offset = self.entry_params[name].offset + operand.offset
+            return e.splat("i64", e.op(f"add i64 {e.context_load('params')}, {offset}"))
         variable = self.module.variables.get(name)
         if variable is not None and variable.space in ("global", "const"):
             if name not in self.tables.globals:
@@ -234,38 +238,38 @@ class Registers:
         raise NotSupportedError(f"The virtual GPU cannot take the address of {name}.")
 
     def first_lane_value(self, operand: ir.Operand) -> str:
-        """A uniform operand (a member mask) as an i32, read from the first active lane."""
+        """Emit a uniform operand (a member mask) as an i32, read from the first active lane."""
         if isinstance(operand, ir.Immediate):
             return str(operand.value & 0xFFFFFFFF)
         lanes = self.get(operand, "b32")
-        first = self.e.op(f"call i32 @llvm.cttz.i32(i32 {self.mask}, i1 false)")
-        safe = self.e.op(f"and i32 {first}, 31")
-        return self.e.op(f"extractelement <32 x i32> {lanes}, i32 {safe}")
+        first_lane = self.e.op(f"call i32 @llvm.cttz.i32(i32 {self.mask}, i1 false)")
+        bounded = self.e.op(f"and i32 {first_lane}, 31")
+        return self.e.op(f"extractelement <32 x i32> {lanes}, i32 {bounded}")
 
     def executed(self, i: ir.Instruction) -> str:
-        """Active lanes whose guard lets them execute the instruction, as an i32 mask."""
+        """Emit the active lanes whose guard lets them execute the instruction, as an i32 mask."""
         if self.guard is None:
             return self.mask
         return self.e.op(f"and i32 {self.e.mask_bits(self.guard)}, {self.mask}")
 
     def parameter_record(self, name: str) -> tuple[int, int]:
-        """Frame offset and lane stride (bytes) of a call parameter."""
+        """Return the frame offset and lane stride (bytes) of a call parameter."""
         try:
             return self.plan.records[name]
         except KeyError:
             raise NotSupportedError(f"The virtual GPU does not know the parameter {name}.") from None
 
     def site(self, i: ir.Instruction) -> int:
-        """Number of a memory instruction among the kernel's counted accesses."""
+        """Assign a memory instruction its number among the kernel's counted accesses."""
         self.tables.accesses.append((self.index, i))
         return len(self.tables.accesses) - 1
 
-    def need(self, name: str, body: str) -> None:
-        """Make sure a support function is part of the module."""
+    def add_support(self, name: str, body: str) -> None:
+        """Add a support function to the module, unless it is there already."""
         self.tables.support.setdefault(name, body)
 
     def scratch(self, llvm: str) -> str:
-        """Stack space of the LLVM function for one value."""
+        """Allocate stack space of the LLVM function for one value."""
         name = "%" + self.e.name("stack")
         self.allocas.append(f"  {name} = alloca {llvm}")
         return name

@@ -1,4 +1,4 @@
-"""The code of one function as its instructions write it: labels, faults, registers that are kept."""
+"""Code of one function as its instructions emit it: labels, faults, registers that are stored."""
 
 from __future__ import annotations
 
@@ -7,34 +7,36 @@ from virtualgpu.engine.lower.watching import Watching
 
 
 class WarpCode(Watching):
-    """What emitters of instructions may use; `function` adds the flow from block to block."""
+    """Operations that emitters of instructions use; `function` adds the flow from block to block."""
 
     def leave_on_fault(self, failed: str) -> None:
-        onward = self.e.name("ok")
-        self.e.raw(f"br i1 {failed}, label %failed, label %{onward}")
-        self.begin(onward)
+        next_label = self.e.name("ok")
+        self.e.raw(f"br i1 {failed}, label %failed, label %{next_label}")
+        self.begin(next_label)
 
     def begin(self, label: str) -> None:
         self.e.label(label)
-        self.here = label
+        self.current_label = label
 
     def fault(self, code: int, pc: int, lane_mask: str | None = None, addresses: str = "") -> None:
-        """End the warp function with a fault of the first lane of a mask, and its address of `addresses`."""
+        """End the warp function with a fault of the first lane of a mask, at that lane's address in
+        `addresses`.
+        """
         lane = self.e.op(f"call i32 @llvm.cttz.i32(i32 {lane_mask or self.mask}, i1 false)")
         address = self.e.op(f"extractelement <32 x i64> {addresses}, i32 {lane}") if addresses else "0"
-        at = f"i32 {code}, i32 {self.index}, i32 {pc}, i32 {lane}, i32 0, i64 {address}"
-        self.e.raw(f"call void @fault(ptr %ctx, {at})")
+        arguments = f"i32 {code}, i32 {self.index}, i32 {pc}, i32 {lane}, i32 0, i64 {address}"
+        self.e.raw(f"call void @fault(ptr %ctx, {arguments})")
         self.e.raw("br label %failed")
 
     def fault_if(self, lanes: str, code: int, pc: int, addresses: str = "") -> None:
         """Fault if any lane of a mask is set; see `fault`."""
-        hit = self.e.name("bad")
-        onward = self.e.name("ok")
-        some = self.e.op(f"icmp ne i32 {lanes}, 0")
-        self.e.raw(f"br i1 {some}, label %{hit}, label %{onward}")
-        self.begin(hit)
+        fault_label = self.e.name("bad")
+        next_label = self.e.name("ok")
+        any_lane = self.e.op(f"icmp ne i32 {lanes}, 0")
+        self.e.raw(f"br i1 {any_lane}, label %{fault_label}, label %{next_label}")
+        self.begin(fault_label)
         self.fault(code, pc, lanes, addresses)
-        self.begin(onward)
+        self.begin(next_label)
 
     def flush(self) -> None:
         """Store written registers that later blocks read, for the active lanes only."""
@@ -45,11 +47,11 @@ class WarpCode(Watching):
             pointer = self.slot(name)
             if llvm == "i1":
                 old = self.e.op(f"load i32, ptr {pointer}")
-                kept = self.e.op(f"and i32 {old}, {self.e.op(f'xor i32 {self.mask}, -1')}")
+                other_bits = self.e.op(f"and i32 {old}, {self.e.op(f'xor i32 {self.mask}, -1')}")
                 new = self.e.op(f"and i32 {self.e.mask_bits(value)}, {self.mask}")
-                self.e.raw(f"store i32 {self.e.op(f'or i32 {kept}, {new}')}, ptr {pointer}")
+                self.e.raw(f"store i32 {self.e.op(f'or i32 {other_bits}, {new}')}, ptr {pointer}")
                 continue
-            self.e.store_lanes(llvm, value, pointer, self.mask_v)
+            self.e.store_lanes(llvm, value, pointer, self.active_lanes)
         self.dirty.clear()
 
     def store_pcs(self, lanes: str, target: str) -> None:

@@ -1,4 +1,4 @@
-"""What generated code tells while it runs: steps and values to a trace, accesses to an observer."""
+"""Reports of generated code while it runs: steps and values to a trace, accesses to an observer."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ _WRITES_MEMORY = {"st", "atom", "red", "cp", "mbarrier", "wmma", "stmatrix"}
 
 
 def _may_write_shared(i: ir.Instruction) -> bool:
-    """Whether an instruction may change shared memory; generic addresses may point there."""
-    spaces = {part.split("::")[0] for part in i.parts[1:]}
+    """Return whether an instruction may change shared memory, also through generic addresses."""
+    spaces = {modifier.split("::")[0] for modifier in i.parts[1:]}
     return i.root in _WRITES_MEMORY and (
         i.root == "cp" or "shared" in spaces or spaces.isdisjoint(("global", "local", "param"))
     )
 
 
 class Watching(Registers):
-    """Adds calls that record a trace or tell an observer."""
+    """Registers, with calls that record a trace or notify an observer."""
 
     def trace_step(self, i: ir.Instruction) -> None:
         executed = self.executed(i)
@@ -40,40 +40,40 @@ class Watching(Registers):
             self.trace_row(address, mask, layout.ROW_ADDRESS, layout.TRACE_ALL & ~layout.TRACE_SHARED)
 
     def trace_write(self, value: str, llvm: str, host: str, mask: str) -> None:
-        """Record memory just written: where on the host, and the bits, up to 8 bytes a piece."""
+        """Record memory just written: the host address, and the bits, at most 8 bytes at a time."""
         if not self.options.trace:
             return
         width = bits(llvm)
-        for at in range(0, width, 64):
-            piece = value
-            place = host
+        for bit in range(0, width, 64):
+            word = value
+            address = host
             if width > 64:
-                piece = self.e.binary("lshr", llvm, value, constant(llvm, at)) if at else value
-                place = self.e.binary("add", "i64", host, constant("i64", at // 8)) if at else host
-            self.trace_row(place, mask, layout.ROW_PLACE)
+                word = self.e.binary("lshr", llvm, value, constant(llvm, bit)) if bit else value
+                address = self.e.binary("add", "i64", host, constant("i64", bit // 8)) if bit else host
+            self.trace_row(address, mask, layout.ROW_PLACE)
             size = min(width, 64) // 8
-            self.trace_row(self.e.cast(piece, llvm, "i64"), mask, layout.ROW_WRITTEN + size)
+            self.trace_row(self.e.cast(word, llvm, "i64"), mask, layout.ROW_WRITTEN + size)
 
-    def observe(self, site: int, address: str, mask: str, stored: str = "") -> None:
-        """Tell the observer of an access, before it happens, and of what it is to store."""
+    def observe(self, site: int, address: str, mask: str, stored_values: str = "") -> None:
+        """Report an access to the observer before it happens, with the values to store."""
         lanes = self.scratch("<32 x i64>")
         values = "null"
         self.e.raw(f"store <32 x i64> {address}, ptr {lanes}")
-        if stored:
+        if stored_values:
             values = self.scratch("<32 x i64>")
-            self.e.raw(f"store <32 x i64> {stored}, ptr {values}")
+            self.e.raw(f"store <32 x i64> {stored_values}, ptr {values}")
         function = self.e.op(f"inttoptr i64 {self.e.context_load('observer')} to ptr")
         self.e.raw(f"call void {function}(ptr %ctx, i32 {site}, ptr {lanes}, i32 {mask}, ptr {values})")
 
     def trace_value(self, i: ir.Instruction) -> None:
-        for n, name in enumerate(cfg.definitions_and_uses(i)[0]):
+        for index, name in enumerate(cfg.definitions_and_uses(i)[0]):
             if name in self.cache:
                 value = self.e.cast(self.cache[name], llvm_of(self.function.registers[name]), "i64")
                 level = layout.TRACE_ALL & ~layout.TRACE_SHARED
-                self.trace_row(value, self.executed(i), layout.ROW_REGISTER + n, level)
+                self.trace_row(value, self.executed(i), layout.ROW_REGISTER + index, level)
 
     def observe_synchronisation(self, i: ir.Instruction) -> None:
-        """Tell the observer of a fence or a ``__syncwarp``, if the instruction is one."""
+        """Report a fence or a ``__syncwarp`` to the observer, if the instruction is one."""
         if i.root in ("membar", "fence"):
             site = layout.BLOCK_FENCE if "cta" in i.parts else layout.FENCE
             self.observe(site, "zeroinitializer", self.executed(i))

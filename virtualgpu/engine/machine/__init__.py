@@ -1,1 +1,1 @@
-"""Machine code: LLVM text made fit for one processor, translated, kept and loaded."""
+"""Machine code: LLVM text adapted to one processor, translated, stored and loaded."""

@@ -1,4 +1,4 @@
-"""What compiled code needs from outside: LLVM ends the process over a function that is not there."""
+"""Symbols that compiled code needs from outside; LLVM ends the process if a function is missing."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ _SYMBOL = np.dtype(
 )
 
 
-def packed(codes: Sequence[bytes]) -> bytes:
-    """Object files that are linked with each other as one entry of a cache, with what they need besides."""
-    found = [symbols(code) for code in codes]
-    here = set().union(*(defined for _, defined in found))
-    needs = sorted(set().union(*(used for used, _ in found)) - here)
-    head = json.dumps({"sizes": [len(code) for code in codes], "needs": needs})
+def pack(codes: Sequence[bytes]) -> bytes:
+    """Return object files that are linked together as one cache entry, with the names that they need."""
+    symbol_sets = [symbols(code) for code in codes]
+    defined_names = set().union(*(defined for _, defined in symbol_sets))
+    required_names = sorted(set().union(*(used for used, _ in symbol_sets)) - defined_names)
+    head = json.dumps({"sizes": [len(code) for code in codes], "needs": required_names})
     return b"\n".join([head.encode(), b"".join(codes)])
 
 
-def unpacked(data: bytes) -> tuple[list[bytes], list[str]]:
-    """The object files of an entry, and the names that they need."""
-    head, _, rest = data.partition(b"\n")
-    facts = json.loads(head)
-    ends = [*itertools.accumulate(facts["sizes"], initial=0)]
-    return [rest[begin:end] for begin, end in itertools.pairwise(ends)], facts["needs"]
+def unpack(data: bytes) -> tuple[list[bytes], list[str]]:
+    """Return the object files of a cache entry, and the names that they need."""
+    head, _, body = data.partition(b"\n")
+    header = json.loads(head)
+    ends = [*itertools.accumulate(header["sizes"], initial=0)]
+    return [body[begin:end] for begin, end in itertools.pairwise(ends)], header["needs"]
 
 
-def check(needs: Sequence[str], known: Container[str]) -> None:
-    """Refuse code that calls what neither this process, which has linked code before, nor `known` has.
+def check(required_names: Sequence[str], available: Container[str]) -> None:
+    """Refuse code that calls a function that is in neither this process nor `available`.
 
     Raises
     ------
     NotSupportedError
         Naming the first missing function.
     """
-    for name in needs:
-        if name not in known and llvm.address_of_symbol(name) is None:
+    for name in required_names:
+        if name not in available and llvm.address_of_symbol(name) is None:
             raise NotSupportedError(
                 f"The virtual GPU needs the function {name} for this kernel, which this computer's C library "
                 "does not have; run the kernel on a real GPU."
@@ -51,7 +51,7 @@ def check(needs: Sequence[str], known: Container[str]) -> None:
 
 
 def symbols(code: bytes) -> tuple[set[str], set[str]]:
-    """Names that an object file uses and does not define, and those that it defines; none where it is not ELF."""
+    """Return the names that an object file uses and does not define, and those that it defines; ELF only."""
     sections = {section.name(): section.data() for section in llvm.ObjectFileRef.from_data(code).sections()}
     table = sections.get(b".symtab")
     text = sections.get(b".strtab")
@@ -62,5 +62,9 @@ def symbols(code: bytes) -> tuple[set[str], set[str]]:
     defined = set[str]()
     for start, section in zip(entries["name"].tolist(), entries["section"].tolist(), strict=True):
         if start:
-            (defined if section else used).add(text[start : text.index(b"\0", start)].decode())
+            name = text[start : text.index(b"\0", start)].decode()
+            if section:
+                defined.add(name)
+            else:
+                used.add(name)
     return used, defined

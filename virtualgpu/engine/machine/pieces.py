@@ -1,8 +1,8 @@
-"""LLVM text of a kernel in pieces: what is its own, and each function that it shares with other kernels.
+"""Divide the LLVM text of a kernel: its own functions, and each function that it shares with other kernels.
 
 Of a short kernel's text nine tenths are functions that every kernel has: how lanes load, what is counted,
 how a block runs. Each is a module of its own, the same text whichever kernel it comes from, so that LLVM
-translates it once; what it makes of the pieces is linked when it is loaded.
+translates it once; the pieces are linked when they are loaded.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_OWN = re.compile(r"warp_\d+|row\.")
-# Where a kernel is entered; whatever these do not come to is left out.
+_OWN_NAME = re.compile(r"warp_\d+|row\.")
+# Functions by which a kernel is entered; functions that they do not reach are left out.
 ENTRIES = ("run_blocks", "run_block")
-_DEFINED = re.compile(r"define (?:internal )?(?P<result>.+?) @(?P<name>[\w.]+)\((?P<arguments>.*?)\)")
-_NAMED = re.compile(r"@([\w.]+)")
+_DEFINITION = re.compile(r"define (?:internal )?(?P<result>.+?) @(?P<name>[\w.]+)\((?P<arguments>.*?)\)")
+_GLOBAL_NAME = re.compile(r"@([\w.]+)")
 _ARGUMENT = re.compile(r" %[\w.]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A module's text, and whether other kernels have the same."""
+    """The text of a module, and whether other kernels have the same module."""
 
     text: str
     shared: bool
@@ -28,7 +28,7 @@ class Piece:
 
 @dataclass(slots=True)
 class _Function:
-    """A function's text, how others declare it, and the names in it."""
+    """The text of a function, its declaration, and the names in it."""
 
     text: str
     declaration: str
@@ -36,23 +36,23 @@ class _Function:
 
 
 def declaration(definition: str) -> tuple[str, str]:
-    """A function's name, and the line that declares it to modules that call it, from the line that begins it.
+    """Return a function's name and its declaration from the line that begins its definition.
 
     Raises
     ------
     ValueError
         If the line begins no function.
     """
-    found = _DEFINED.match(definition)
-    if found is None:
+    match = _DEFINITION.match(definition)
+    if match is None:
         raise ValueError(f"no function begins with {definition!r}")
-    kinds = _ARGUMENT.sub("", found["arguments"])
-    return found["name"], f"declare {found['result']} @{found['name']}({kinds})"
+    kinds = _ARGUMENT.sub("", match["arguments"])
+    return match["name"], f"declare {match['result']} @{match['name']}({kinds})"
 
 
-def pieces(text: str, entries: tuple[str, ...] = ENTRIES) -> list[Piece]:
-    """The functions that these come to as modules, each after those that it calls: so LLVM's linker needs no
-    detours between them.
+def split_by_sharing(text: str, entries: tuple[str, ...] = ENTRIES) -> list[Piece]:
+    """Return the functions that `entries` reach as modules, each after those that it calls, so that LLVM's
+    linker needs no detours.
 
     Parameters
     ----------
@@ -62,54 +62,57 @@ def pieces(text: str, entries: tuple[str, ...] = ENTRIES) -> list[Piece]:
     entries
         The functions that are called from outside.
     """
-    functions, others = _read(text)
+    functions, declarations = _read(text)
     order: dict[str, None] = {}
     _reach(functions, [name for name in entries if name in functions], order)
-    own = [name for name in order if _OWN.match(name)]
-    made = []
+    own_names = [name for name in order if _OWN_NAME.match(name)]
+    modules = []
     for name in order:
-        if name not in own:
-            made.append(Piece(_module([name], functions, others), True))
-        elif name == own[-1]:
-            made.append(Piece(_module(own, functions, others), False))
-    return made
+        if name not in own_names:
+            modules.append(Piece(_module([name], functions, declarations), True))
+        elif name == own_names[-1]:
+            modules.append(Piece(_module(own_names, functions, declarations), False))
+    return modules
 
 
 def _reach(functions: dict[str, _Function], names: list[str], reached: dict[str, None]) -> None:
-    """Note the functions that these come to, each after those that it calls."""
-    waiting = [(name, False) for name in reversed(names)]
-    begun: set[str] = set()
-    while waiting:
-        name, is_done = waiting.pop()
+    """Add the functions that `names` reach to `reached`, each after those that it calls."""
+    stack = [(name, False) for name in reversed(names)]
+    visited: set[str] = set()
+    while stack:
+        name, is_done = stack.pop()
         if is_done:
             reached.setdefault(name)
-        elif name not in begun:
-            begun.add(name)
-            waiting.append((name, True))
-            inner = sorted(functions[name].uses & functions.keys())
-            waiting += [(other, False) for other in reversed(inner) if other not in begun]
+        elif name not in visited:
+            visited.add(name)
+            stack.append((name, True))
+            callees = sorted(functions[name].uses & functions.keys())
+            stack += [(callee, False) for callee in reversed(callees) if callee not in visited]
 
 
 def _read(text: str) -> tuple[dict[str, _Function], dict[str, str]]:
-    """The functions of a module by name, and its declarations and constants."""
+    """Return the functions of a module by name, and its declarations and constants."""
     functions: dict[str, _Function] = {}
-    others: dict[str, str] = {}
+    declarations: dict[str, str] = {}
     lines: list[str] = []
     for line in text.split("\n"):
         if not lines and not line.startswith("define "):
-            if found := _NAMED.search(line):
-                others[found[1]] = line
+            if match := _GLOBAL_NAME.search(line):
+                declarations[match[1]] = line
             continue
         lines.append(line)
         if line.endswith("}") and (line == "}" or len(lines) == 1):
-            name, declared = declaration(lines[0])
+            name, declaration_line = declaration(lines[0])
             body = "\n".join([lines[0].replace("define internal ", "define ", 1), *lines[1:]])
-            functions[name] = _Function(body, declared, set(_NAMED.findall(body)) - {name})
+            functions[name] = _Function(body, declaration_line, set(_GLOBAL_NAME.findall(body)) - {name})
             lines = []
-    return functions, others
+    return functions, declarations
 
 
-def _module(names: list[str], functions: dict[str, _Function], others: dict[str, str]) -> str:
-    used = set().union(*(functions[name].uses for name in names)) - set(names)
-    head = [functions[name].declaration if name in functions else others[name] for name in sorted(used)]
+def _module(names: list[str], functions: dict[str, _Function], declarations: dict[str, str]) -> str:
+    used_names = set().union(*(functions[name].uses for name in names)) - set(names)
+    head = [
+        functions[name].declaration if name in functions else declarations[name]
+        for name in sorted(used_names)
+    ]
     return "\n".join([*head, *(functions[name].text for name in names)])

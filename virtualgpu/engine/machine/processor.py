@@ -1,4 +1,4 @@
-"""Which processor machine code is made for: this one, or a common level below it."""
+"""The processor that machine code is made for: this one, or a common level below it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from virtualgpu.errors import UnknownProcessorError
 VARIABLE = "VIRTUALGPU_CPU"
 NATIVE = "native"
 
-# What each level has and the one before it lacks (x86-64 psABI, "Micro-Architecture Levels"; Arm's "Arm
-# Architecture Reference Manual for A-profile"), in LLVM's words.
+# Features that each level adds to the one before it (x86-64 psABI, "Micro-Architecture Levels"; Arm's "Arm
+# Architecture Reference Manual for A-profile"), by LLVM's names.
 _LEVELS = {
     "x86": {
         "x86-64-v2": ("cx16", "popcnt", "sahf", "sse3", "ssse3", "sse4.1", "sse4.2"),
@@ -28,7 +28,7 @@ _LEVELS = {
         "armv8.2-a": ("crc", "lse", "rdm", "fullfp16"),
     },
 }
-# What a learner may know an instruction set by, of those that decide how fast kernels run.
+# Common names of the instruction sets that decide how fast kernels run.
 _NAMES = {
     "sse4.2": "SSE4.2",
     "avx2": "AVX2",
@@ -55,7 +55,7 @@ class Processor:
     settings
         Features switched on and off, as LLVM wants them beside the name.
     features
-        What it has, in LLVM's words.
+        The features that it has, by LLVM's names.
     """
 
     choice: str
@@ -70,23 +70,25 @@ class Processor:
 
     @property
     def converts_halves(self) -> bool:
-        """Whether it turns float16 into float32 and back."""
+        """Whether the processor converts float16 to float32 and back."""
         return bool({"f16c", "neon"} & self.features)
 
     @property
     def masks(self) -> bool:
-        """Whether it works under masks of single bits, of lanes of any size."""
+        """Whether the processor has masks of single bits for lanes of any size."""
         return {"avx512bw", "avx512vl"} <= self.features
 
     @property
     def fuses(self) -> bool:
-        """Whether it multiplies and adds with one rounding."""
+        """Whether the processor multiplies and adds with one rounding."""
         return bool({"fma", "neon"} & self.features)
 
     @property
     def register_bytes(self) -> int:
-        """Size of its vector registers."""
-        return 64 if "avx512f" in self.features else 32 if "avx2" in self.features else 16
+        """Size of its vector registers in bytes."""
+        if "avx512f" in self.features:
+            return 64
+        return 32 if "avx2" in self.features else 16
 
     def __str__(self) -> str:
         name = self.choice if self.choice == self.name else f"{self.choice} ({self.name})"
@@ -94,22 +96,25 @@ class Processor:
 
 
 def architecture() -> str:
-    """``x86`` or ``arm64``, or what else this machine calls itself."""
+    """Return ``x86``, ``arm64`` or this machine's own name of another architecture."""
     machine = platform.machine().lower()
     return {"x86_64": "x86", "amd64": "x86", "aarch64": "arm64"}.get(machine, machine)
 
 
 def levels() -> tuple[str, ...]:
-    """Levels of this architecture, from the lowest, whether this processor has them or not."""
+    """Return the levels of this architecture, lowest first, whether this processor has them or not."""
     return tuple(_LEVELS.get(architecture(), ()))
 
 
 def level(name: str) -> Processor:
-    """A level of this architecture; code for it can be made anywhere, and run where `lacking` is empty."""
+    """Return a level of this architecture.
+
+    Its code can be made anywhere, and run where `lacking` is empty.
+    """
     features: set[str] = set()
-    for each, adds in _LEVELS[architecture()].items():
-        features.update(adds)
-        if each == name:
+    for level_name, additions in _LEVELS[architecture()].items():
+        features.update(additions)
+        if level_name == name:
             break
     if architecture() == "x86":
         return Processor(name, name, "-prefer-256-bit" if "avx512f" in features else "", frozenset(features))
@@ -117,38 +122,41 @@ def level(name: str) -> Processor:
 
 
 def lacking(name: str) -> list[str]:
-    """What a level has and this processor lacks."""
+    """Return the features that a level has and this processor lacks."""
     return sorted(level(name).features - native().features)
 
 
 @functools.cache
 def native() -> Processor:
-    """The processor that this process runs on."""
-    known = dict(llvm.get_host_cpu_features())
+    """Return the processor that this process runs on."""
+    host_features = dict(llvm.get_host_cpu_features())
     if architecture() == "arm64":
-        known |= {"fp-armv8": True, "neon": True}  # every one has them, though not every system says so
-    if known.get("avx512f"):
-        known["prefer-256-bit"] = False
-    settings = ",".join(f"{'+' if has else '-'}{feature}" for feature, has in sorted(known.items()))
-    features = frozenset(feature for feature, has in known.items() if has)
+        host_features |= {
+            "fp-armv8": True,
+            "neon": True,
+        }  # every one has them, though not every system says so
+    if host_features.get("avx512f"):
+        host_features["prefer-256-bit"] = False
+    settings = ",".join(f"{'+' if has else '-'}{feature}" for feature, has in sorted(host_features.items()))
+    features = frozenset(feature for feature, has in host_features.items() if has)
     return Processor(NATIVE, llvm.get_host_cpu_name(), settings, features)
 
 
 def chosen() -> Processor:
-    """The processor that `VIRTUALGPU_CPU` names, by default this one.
+    """Return the processor that `VIRTUALGPU_CPU` names, by default this one.
 
     Raises
     ------
     UnknownProcessorError
         If it names none, or one whose instructions this processor lacks.
     """
-    return _named(os.environ.get(VARIABLE, "").strip() or NATIVE)
+    return _by_name(os.environ.get(VARIABLE, "").strip() or NATIVE)
 
 
 @functools.lru_cache(maxsize=16)
-def _named(name: str) -> Processor:
-    here = [each for each in levels() if not lacking(each)]
-    remedy = f"set {VARIABLE} to {_either([*here, NATIVE])}"
+def _by_name(name: str) -> Processor:
+    available = [level_name for level_name in levels() if not lacking(level_name)]
+    remedy = f"set {VARIABLE} to {_alternatives([*available, NATIVE])}"
     if name not in (*levels(), NATIVE):
         raise UnknownProcessorError(
             f"{VARIABLE} names no processor that kernels can be compiled for: {name!r}; {remedy}."
@@ -158,7 +166,7 @@ def _named(name: str) -> Processor:
         raise UnknownProcessorError(
             f"{VARIABLE} asks for {name}, and this processor lacks its {names}; {remedy}."
         )
-    if levels() and not here:
+    if levels() and not available:
         names = _titles(lacking(levels()[0]))
         raise UnknownProcessorError(
             f"The virtual GPU needs {levels()[0]}, and this processor lacks its {names}; use a newer one."
@@ -167,11 +175,11 @@ def _named(name: str) -> Processor:
 
 
 def _titles(features: Iterable[str]) -> str:
-    """Instruction sets as their makers write them; those of AVX-512 count as one."""
+    """Return the common names of features; those of AVX-512 count as one."""
     titles = {_NAMES.get(f, "AVX-512" if f.startswith("avx512") else f.upper()) for f in features}
     return ", ".join(sorted(titles))
 
 
-def _either(names: Iterable[str]) -> str:
-    *most, last = names
-    return f"{', '.join(most)} or {last}" if most else last
+def _alternatives(names: Iterable[str]) -> str:
+    *others, last = names
+    return f"{', '.join(others)} or {last}" if others else last

@@ -1,4 +1,4 @@
-"""What a processor has no instruction for, in instructions that it has.
+"""Replace operations that a processor has no instruction for by functions of instructions that it has.
 
 LLVM turns such operations into calls of functions of the C library or of the compiler's own, which may be
 missing, and are slow. Here they become calls of functions that the text itself defines.
@@ -22,46 +22,50 @@ _DIRECTED = re.compile(
 _DECLARED = re.compile(r"declare [^\n]*@llvm\.(?:experimental\.constrained\.)?fma\.v32f(?:32|64)\([^\n]*\n")
 
 
-def fitted(text: str, made_for: Processor) -> str:
-    """LLVM text with what `made_for` lacks done in other ways, with the same results."""
-    added: dict[str, str] = {}
+def adapt(text: str, made_for: Processor) -> str:
+    """Return LLVM text in which operations that `made_for` lacks are done in other ways, with the same
+    results.
+    """
+    functions: dict[str, str] = {}
     if not made_for.converts_halves:
-        text = _HALVES.sub(lambda found: _converted(found, added), text + "\n")
+        text = _HALVES.sub(lambda match: _conversion_call(match, functions), text + "\n")
     if not made_for.fuses:
         text = _DECLARED.sub("", text)
-        text = _FUSED.sub(lambda found: _called(found[1], added), text)
-        text = _DIRECTED.sub(lambda found: f"{_called(found[1], added, '_as_set')}{found[2]}) strictfp", text)
-    if not added:
+        text = _FUSED.sub(lambda match: _fused_call(match[1], functions), text)
+        text = _DIRECTED.sub(
+            lambda match: f"{_fused_call(match[1], functions, '_as_set')}{match[2]}) strictfp", text
+        )
+    if not functions:
         return text
-    known = set(re.findall(r"^declare .*", text, re.MULTILINE))
-    lines = "\n".join(added.values()).split("\n")
-    declared = {line for line in lines if line.startswith("declare ")} - known
+    known_declarations = set(re.findall(r"^declare .*", text, re.MULTILINE))
+    lines = "\n".join(functions.values()).split("\n")
+    declared = {line for line in lines if line.startswith("declare ")} - known_declarations
     bodies = [line for line in lines if not line.startswith("declare ")]
     return "\n".join([*sorted(declared), text, *bodies])
 
 
-def _converted(found: re.Match[str], added: dict[str, str]) -> str:
-    source = found["short"] or found["long"]
+def _conversion_call(match: re.Match[str], functions: dict[str, str]) -> str:
+    source = match["short"] or match["long"]
     count = int(source[1:].split()[0]) if source[0] == "<" else 0
-    widens = found["short"] is not None
+    widens = match["short"] is not None
     name = f"{'widen' if widens else 'narrow'}_half{f'_{count}' if count else ''}"
-    target = _of(count, "float" if widens else "half")
-    if name not in added:
-        kinds = {"half": _of(count, "half"), "i16": _of(count, "i16")}
-        kinds |= {"i32": _of(count, "i32"), "float": _of(count, "float")}
+    target = _type(count, "float" if widens else "half")
+    if name not in functions:
+        kinds = {"half": _type(count, "half"), "i16": _type(count, "i16")}
+        kinds |= {"i32": _type(count, "i32"), "float": _type(count, "float")}
         numbers = _Splats(count)
-        added[name] = (_WIDEN if widens else _NARROW).format(
-            name=name, n=numbers, **kinds, i1=_of(count, "i1")
+        functions[name] = (_WIDEN if widens else _NARROW).format(
+            name=name, n=numbers, **kinds, i1=_type(count, "i1")
         )
-    return f"call {target} @{name}({source} {found['value']})"
+    return f"call {target} @{name}({source} {match['value']})"
 
 
-def _of(count: int, llvm: str) -> str:
+def _type(count: int, llvm: str) -> str:
     return f"<{count} x {llvm}>" if count else llvm
 
 
 class _Splats:
-    """Constants by their names in a template: ``{n[255]}`` is a number in each lane."""
+    """Constants for a template: ``{n[255]}`` is that number in each lane."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -133,16 +137,16 @@ define internal {half} @{name}({float} %x) {{
 """
 
 
-def _called(kind: str, added: dict[str, str], how: str = "") -> str:
-    name = f"fused_{kind}{how}"
-    if name not in added:
+def _fused_call(kind: str, functions: dict[str, str], suffix: str = "") -> str:
+    name = f"fused_{kind}{suffix}"
+    if name not in functions:
         single = kind == "v32f32"
-        added["odd" if single else "one"] = _ODD_SUM if single else _FUSED_ONE
+        functions["odd" if single else "one"] = _ODD_SUM if single else _FUSED_ONE
         if single:
-            added[name] = _SINGLES_AS_SET if how else _SINGLES
+            functions[name] = _SINGLES_AS_SET if suffix else _SINGLES
         else:
-            mode = "call i32 @llvm.get.rounding()" if how else "add i32 0, 1"
-            added[name] = _DOUBLES.format(name=name, mode=mode)
+            mode = "call i32 @llvm.get.rounding()" if suffix else "add i32 0, 1"
+            functions[name] = _DOUBLES.format(name=name, mode=mode)
     return f"@{name}("
 
 

@@ -1,7 +1,7 @@
-"""Block-wide barriers beyond the common case: numbers, thread counts, reductions, deadlock.
+"""Block-wide barriers other than the common case: numbers, thread counts, reductions, deadlock.
 
-Generated code opens a barrier itself where every thread waits at the same plain ``__syncthreads``.
-Everything else comes here, once per opening.
+Generated code opens a barrier itself if every thread waits at the same plain ``__syncthreads``.
+This module handles every other barrier, once per opening.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _BLOCK_MASK = (1 << layout.BARRIER_SHIFT) - 1
 
 
 class Worker(Protocol):
-    """Of the thread that runs a block, what its barriers need."""
+    """The attributes of a block's worker that barriers use."""
 
     launch: RunningLaunch
     context: npt.NDArray[Any]
@@ -35,7 +35,7 @@ class Worker(Protocol):
 
 
 def lane_pcs(worker: Worker) -> npt.NDArray[np.int32]:
-    """The program counters of a block, shape (warps, 32), as a writable view."""
+    """Return the program counters of a block, shape (warps, 32), as a writable view."""
     row = worker.context[0]
     start = int(row["frames"])
     stride = int(row["frame_stride"])
@@ -44,10 +44,10 @@ def lane_pcs(worker: Worker) -> npt.NDArray[np.int32]:
     return raw[:, : 4 * layout.LANES].view(np.int32)
 
 
-def standing(worker: Worker) -> tuple[int, int, int] | None:
-    """Warp, lane and basic block of a thread of the block that neither waits nor has ended."""
-    pcs = lane_pcs(worker).copy()  # it may run on meanwhile
-    # Of a block that is about to begin they may hold anything.
+def running_thread(worker: Worker) -> tuple[int, int, int] | None:
+    """Return the warp, lane and basic block of a thread that neither waits nor has ended."""
+    pcs = lane_pcs(worker).copy()  # the block may continue to run
+    # For a block that is about to start, the values are undefined.
     warps, lanes = np.nonzero((pcs >= 0) & (pcs < len(worker.launch.kernel.plans[0].flow.blocks)))
     if not warps.size:
         return None
@@ -57,16 +57,16 @@ def standing(worker: Worker) -> tuple[int, int, int] | None:
 
 
 def expected_lanes(worker: Worker, barrier: ir.Instruction, warp: int, mask: int) -> int:
-    """Lanes of a warp that should come to a barrier together; see `cfg.excused` for those that need not.
+    """Return the lanes of a warp that should reach a barrier together; see `cfg.excused` for the exceptions.
 
-    Once diverged lanes have taken turns, as those do that wait for each other, it is the engine's doing
-    who comes first, and the lanes that came, `mask`, are all that can be asked for.
+    After diverged lanes have alternated, as lanes that wait for each other do, the order of their arrival
+    depends on the engine. Then only the lanes that have arrived, `mask`, are expected.
     """
     row = worker.context[0]
-    at = int(row["frames"]) + warp * int(row["frame_stride"])
-    if worker.bytes_at(at + layout.ROTATED_OFFSET, 4).view(np.int32)[0]:
+    frame = int(row["frames"]) + warp * int(row["frame_stride"])
+    if worker.bytes_at(frame + layout.ROTATED_OFFSET, 4).view(np.int32)[0]:
         return mask
-    pcs = worker.bytes_at(at, 4 * layout.LANES).view(np.int32)
+    pcs = worker.bytes_at(frame, 4 * layout.LANES).view(np.int32)
     alive = pcs != layout.EXITED
     excused = worker.excused.get(barrier.pc)
     if excused is None:
@@ -74,42 +74,44 @@ def expected_lanes(worker: Worker, barrier: ir.Instruction, warp: int, mask: int
         excused = worker.excused[barrier.pc] = cfg.excused(plan.function, plan.flow, barrier.pc)
     waiting = pcs >= layout.AT_BARRIER
     alive &= ~np.isin(np.where(waiting, -1, pcs & (layout.PARKED - 1)), excused)
-    there = [
-        lane for lane in np.flatnonzero(waiting & alive) if _instruction(worker, int(pcs[lane])) is barrier
+    waiting_here = [
+        lane for lane in np.flatnonzero(waiting & alive) if _barrier_at(worker, int(pcs[lane])) is barrier
     ]
-    alive[there] = False  # they wait here already, and were looked at as they came
+    alive[waiting_here] = False  # they wait here already, and were checked when they arrived
     return mask | int.from_bytes(np.packbits(alive, bitorder="little").tobytes(), "little")
 
 
-def _instruction(worker: Worker, mark: int) -> ir.Instruction:
-    """The barrier that lanes with this mark wait at: the last instruction before their block."""
+def _barrier_at(worker: Worker, mark: int) -> ir.Instruction:
+    """Return the barrier that lanes with this mark wait at: the last instruction before their block."""
     plan = worker.launch.kernel.plans[0]
     resume = plan.flow.blocks[mark & _BLOCK_MASK]
     return plan.function.instructions[resume.first - 1]
 
 
 def open_barriers(worker: Worker) -> int:
-    """Open every barrier whose threads have all arrived; tell a deadlock apart from waiting."""
+    """Open every barrier whose threads have all arrived, and distinguish deadlock from waiting."""
     pcs = lane_pcs(worker)
     waiting = (pcs >= layout.AT_BARRIER) & (pcs != layout.EXITED)
     alive = pcs != layout.EXITED
     row = worker.context[0]
     opened = False
     for number in np.unique((pcs[waiting] >> layout.BARRIER_SHIFT) & (layout.BARRIERS - 1)).tolist():
-        here = waiting & ((pcs >> layout.BARRIER_SHIFT) & (layout.BARRIERS - 1) == number)
+        waiting_here = waiting & ((pcs >> layout.BARRIER_SHIFT) & (layout.BARRIERS - 1) == number)
         expected = int(row["barrier_counts"][number])
-        arrived = int(here.sum()) + int(row["barrier_arrived"][number])
+        arrived = int(waiting_here.sum()) + int(row["barrier_arrived"][number])
         if arrived < (expected or int(alive.sum())):
             continue
-        marks = np.unique(pcs[here]).tolist()
-        if not expected and len(marks) > 1 and (apart := _warps_apart(pcs, here)).any():
-            return _fault(worker, layout.DIVERGENT_BARRIER, here & apart[:, None], pcs)
-        _reduce(worker, pcs, here, marks)
+        marks = np.unique(pcs[waiting_here]).tolist()
+        if not expected and len(marks) > 1 and (divergent := _divergent_warps(pcs, waiting_here)).any():
+            return _fault(worker, layout.DIVERGENT_BARRIER, waiting_here & divergent[:, None], pcs)
+        _reduce(worker, pcs, waiting_here, marks)
         row["barrier_arrived"][number] = 0
         if worker.launch.options.observer is not None:
-            everyone = bool((here == alive).all())
-            worker.launch.options.observer.barrier(int(row["block_linear"]), here, everyone, number)
-        pcs[here] &= _BLOCK_MASK
+            is_whole_block = bool((waiting_here == alive).all())
+            worker.launch.options.observer.barrier(
+                int(row["block_linear"]), waiting_here, is_whole_block, number
+            )
+        pcs[waiting_here] &= _BLOCK_MASK
         opened = True
     if opened:
         status = worker.status
@@ -120,16 +122,18 @@ def open_barriers(worker: Worker) -> int:
     return layout.NOTHING_OPENED
 
 
-def _warps_apart(pcs: npt.NDArray[np.int32], here: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Which warps have lanes at several barriers.
+def _divergent_warps(
+    pcs: npt.NDArray[np.int32], waiting_here: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.bool_]:
+    """Return a mask of the warps that have lanes at several barriers.
 
-    Whole warps may wait at barriers of their own: PTX counts arrivals by the barrier's number, and so do
-    GPUs. CUDA C++ leaves it undefined, which a checking tool says.
+    Whole warps may wait at different barrier instructions: PTX and GPUs count arrivals by the barrier's
+    number. It is undefined in CUDA C++, so a checking tool reports it.
     """
-    low = np.where(here, pcs, np.iinfo(np.int32).max).min(axis=1)
-    high = np.where(here, pcs, -1).max(axis=1)
-    apart: npt.NDArray[np.bool_] = here.any(axis=1) & (low != high)
-    return apart
+    low = np.where(waiting_here, pcs, np.iinfo(np.int32).max).min(axis=1)
+    high = np.where(waiting_here, pcs, -1).max(axis=1)
+    divergent: npt.NDArray[np.bool_] = waiting_here.any(axis=1) & (low != high)
+    return divergent
 
 
 def _fault(worker: Worker, code: int, lanes: npt.NDArray[np.bool_], pcs: npt.NDArray[np.int32]) -> int:
@@ -137,7 +141,7 @@ def _fault(worker: Worker, code: int, lanes: npt.NDArray[np.bool_], pcs: npt.NDA
     warp, lane = (int(v[0]) for v in np.nonzero(lanes))
     row = worker.context[0]
     row["fault_code"], row["fault_function"] = code, 0
-    row["fault_pc"] = _instruction(worker, int(pcs[warp, lane])).pc
+    row["fault_pc"] = _barrier_at(worker, int(pcs[warp, lane])).pc
     row["warp"], row["fault_lane"] = warp, lane
     others = (pcs != layout.EXITED) & ~lanes
     worker.report = _report(worker, code, lanes, others, pcs)
@@ -152,38 +156,48 @@ def _report(
     pcs: npt.NDArray[np.int32],
 ) -> str:
     if code == layout.DIVERGENT_BARRIER:
-        lines = sorted({_instruction(worker, int(mark)).line for mark in np.unique(pcs[lanes])})
-        where = f"lines {', '.join(map(str, lines))}" if len(lines) > 1 else f"of line {lines[0]}"
-        return f"threads of one warp wait at different barriers ({where})"
+        lines = sorted({_barrier_at(worker, int(mark)).line for mark in np.unique(pcs[lanes])})
+        location = f"lines {', '.join(map(str, lines))}" if len(lines) > 1 else f"of line {lines[0]}"
+        return f"threads of one warp wait at different barriers ({location})"
     waiting = int(lanes.sum())
-    rest = int(others.sum())
-    where = f"; {count(rest, 'other')} {noun(rest, 'waits', 'wait')} elsewhere" if rest else ""
+    other_count = int(others.sum())
+    location = (
+        f"; {count(other_count, 'other')} {noun(other_count, 'waits', 'wait')} elsewhere"
+        if other_count
+        else ""
+    )
     wait = noun(waiting, "waits", "wait")
-    return f"{count(waiting, 'thread')} {wait} for more threads than will ever come{where}"
+    return f"{count(waiting, 'thread')} {wait} for more threads than will ever come{location}"
 
 
 def _reduce(
-    worker: Worker, pcs: npt.NDArray[np.int32], here: npt.NDArray[np.bool_], marks: list[int]
+    worker: Worker, pcs: npt.NDArray[np.int32], waiting_here: npt.NDArray[np.bool_], marks: list[int]
 ) -> None:
     """``bar.red``: write the count, conjunction or disjunction of all predicates to the result."""
     for mark in marks:
-        i = _instruction(worker, mark)
-        if "red" not in i.parts:
+        instruction = _barrier_at(worker, mark)
+        if "red" not in instruction.parts:
             continue
         plan = worker.launch.kernel.plans[0]
-        (name,) = cfg.definitions_and_uses(i)[0]
+        (name,) = cfg.definitions_and_uses(instruction)[0]
         bits = (worker.predicates[:, None] >> np.arange(layout.LANES, dtype=np.uint32)) & 1
-        yes = int((bits.astype(bool) & here).sum())
-        answer: Any = yes if "popc" in i.parts else yes == int(here.sum()) if "and" in i.parts else yes > 0
+        true_count = int((bits.astype(bool) & waiting_here).sum())
+        result: Any = true_count > 0
+        if "popc" in instruction.parts:
+            result = true_count
+        elif "and" in instruction.parts:
+            result = true_count == int(waiting_here.sum())
         row = worker.context[0]
         for warp in np.nonzero((pcs == mark).any(axis=1))[0].tolist():
-            lanes = (pcs[warp] == mark) & here[warp]
+            lanes = (pcs[warp] == mark) & waiting_here[warp]
             if worker.launch.trace is not None:
-                worker.launch.trace.reduced(worker.context[0], warp, plan.index, i.pc, lanes, int(answer))
+                worker.launch.trace.reduced(
+                    worker.context[0], warp, plan.index, instruction.pc, lanes, int(result)
+                )
             start = int(row["frames"]) + warp * int(row["frame_stride"]) + plan.slots[name]
-            if "popc" in i.parts:
-                worker.bytes_at(start, 4 * layout.LANES).view(np.uint32)[lanes] = answer
+            if "popc" in instruction.parts:
+                worker.bytes_at(start, 4 * layout.LANES).view(np.uint32)[lanes] = result
             else:
                 word = worker.bytes_at(start, 4).view(np.uint32)
                 mask = np.uint32(sum(1 << n for n in np.nonzero(lanes)[0].tolist()))
-                word[0] = (word[0] & ~mask) | (mask if answer else np.uint32(0))
+                word[0] = (word[0] & ~mask) | (mask if result else np.uint32(0))

@@ -1,4 +1,4 @@
-"""Running generated code: buffers, worker threads, watchdog and faults."""
+"""Execution of generated code: buffers, worker threads, watchdog and faults."""
 
 from __future__ import annotations
 
@@ -24,39 +24,40 @@ from virtualgpu.model.memory.host import is_nearly_full, out_of_host_memory
 from virtualgpu.records.launch.whereabouts import Onlooker, Whereabouts
 
 _STACK_BYTES = 64 << 20
-# What is said of a launch that the watchdog stopped while no more blocks could start.
-_FULL = (
+# Message for a launch that the watchdog stopped while no more blocks could start.
+_ALL_WAIT_MESSAGE = (
     "{:,} blocks, all that the device holds at once, wait without an end, and {:,} that could help them "
     "start only as they end"
 )
 _POLL_S = 0.02
-# How often a launch looks how much memory the host has left.
-_MEMORY_S = 0.25
-# Share of the watchdog's time that a traced block may compute on without a thread's end: what it did so far
-# is worth showing by then.
+# Interval between checks of the host's free memory.
+_MEMORY_CHECK_S = 0.25
+# Share of the watchdog's time that a traced block may run without the end of a thread; then the trace so far
+# is shown.
 _TRACED_SHARE = 0.06
 # Below this many warps a second thread costs more than it saves.
 _PARALLEL_WARPS = 2048
-# Of blocks that hand over at barriers so many are on their way at once, more only if all of them wait: in a
-# chain, where each waits for the one before, hundreds would look in vain each time that one goes on.
-_IN_TURN = 8
+# Number of blocks in flight that hand over at barriers; more start only if all of them wait. In a chain,
+# where each block waits for the previous one, hundreds of blocks would poll without success each time one
+# continues.
+_IN_FLIGHT = 8
 # Host memory that blocks set aside may take.
-_ASIDE_BYTES = 256 << 20
-# A block that waits for others, or lets them go on at a barrier.
-_ASIDE = (layout.YIELDS, layout.HANDED_OVER)
-_making = threading.Lock()
+_SUSPENDED_BYTES = 256 << 20
+# States of a block that waits for others, or lets them continue at a barrier.
+_SUSPENDED = (layout.YIELDS, layout.HANDED_OVER)
+_pool_lock = threading.Lock()
 
 
 def cores() -> int:
-    """CPU cores that kernels may use: those this process may, or as many as ``VIRTUALGPU_THREADS`` says."""
-    asked = os.environ.get("VIRTUALGPU_THREADS", "")
-    if asked.isdecimal() and int(asked):
-        return int(asked)
+    """Return the number of CPU cores for kernels: those of this process, or ``VIRTUALGPU_THREADS``."""
+    setting = os.environ.get("VIRTUALGPU_THREADS", "")
+    if setting.isdecimal() and int(setting):
+        return int(setting)
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @functools.cache
-def _made() -> concurrent.futures.ThreadPoolExecutor:
+def _create_pool() -> concurrent.futures.ThreadPoolExecutor:
     count = cores()
     pool = concurrent.futures.ThreadPoolExecutor(count, "gpulab-engine")
     gate = threading.Barrier(count)
@@ -66,13 +67,16 @@ def _made() -> concurrent.futures.ThreadPoolExecutor:
 
 
 def _pool() -> concurrent.futures.ThreadPoolExecutor:
-    """Worker threads with stacks deep enough for recursive kernels; one pool, whoever launches first."""
-    with _making:
-        return _made()
+    """Return the worker threads, with stacks deep enough for recursive kernels.
+
+    All launches share one pool.
+    """
+    with _pool_lock:
+        return _create_pool()
 
 
 class Crew:
-    """Runs an order of blocks on one thread; blocks that only spin are set aside while others go on.
+    """Runs an order of blocks on one thread; blocks that only spin are suspended while others continue.
 
     A grid-wide barrier, or a block that waits for another's flag, needs several blocks in flight.
     """
@@ -83,14 +87,16 @@ class Crew:
         self.launch = launch
         self.live = live
         size = launch.warps * (launch.kernel.frame_bytes + layout.LANES * launch.kernel.local_bytes)
-        self._room = max(16, _ASIDE_BYTES // max(size, 1))
+        self._capacity = max(16, _SUSPENDED_BYTES // max(size, 1))
         if launch.options.resident_blocks:
-            self._room = min(self._room, -(-launch.options.resident_blocks // crews))
-        self.latest = Worker(launch, live)  # that was given a turn
+            self._capacity = min(self._capacity, -(-launch.options.resident_blocks // crews))
+        self.latest = Worker(launch, live)  # the worker that ran last
         self.workers = [self.latest]
         self._stopwatch: Stopwatch | None = None
-        self._over = 0  # blocks that have ended before the running worker took up the block at `_first`
-        self._first = 0
+        self._completed = (
+            0  # blocks that ended before the running worker started the block at `_first_position`
+        )
+        self._first_position = 0
         self._running: Worker | None = None
 
     @property
@@ -98,7 +104,7 @@ class Crew:
         return any(worker.context[0]["truncated"] for worker in self.workers)
 
     def run(self, order: npt.NDArray[np.int64]) -> bool:
-        """Run all blocks; False after a fault."""
+        """Run all blocks, and return False after a fault."""
         self._stopwatch = Stopwatch()
         try:
             return self._run(order)
@@ -107,61 +113,63 @@ class Crew:
 
     @property
     def spent_s(self) -> float:
-        """Seconds that it has computed."""
+        """Seconds of computation so far."""
         return 0.0 if self._stopwatch is None else self._stopwatch.spent_s
 
     def _run(self, order: npt.NDArray[np.int64]) -> bool:
         worker = self.workers[0]
         position = 0
-        aside: deque[Worker] = deque()
-        room = len(order) if self.launch.packed.cooperative else self._room
+        suspended: deque[Worker] = deque()
+        capacity = len(order) if self.launch.packed.cooperative else self._capacity
         seed = self.launch.options.turns_seed
-        drawn = None if seed is None else np.random.default_rng(seed)
-        in_vain = 0  # turns since a block went on
-        while position < len(order) or aside:
-            running = worker
-            begins = position < len(order) and len(aside) < room
-            if drawn is not None and begins and aside:
-                begins = in_vain > len(aside) or (len(aside) < _IN_TURN and drawn.random() < 0.5)
-            if drawn is not None and not in_vain:
-                aside.rotate(int(drawn.integers(len(aside) + 1)))
-            if begins:
-                self._first = position
+        random = None if seed is None else np.random.default_rng(seed)
+        turns_without_progress = 0  # turns since a block made progress
+        while position < len(order) or suspended:
+            current = worker
+            starts_block = position < len(order) and len(suspended) < capacity
+            if random is not None and starts_block and suspended:
+                starts_block = turns_without_progress > len(suspended) or (
+                    len(suspended) < _IN_FLIGHT and random.random() < 0.5
+                )
+            if random is not None and not turns_without_progress:
+                suspended.rotate(int(random.integers(len(suspended) + 1)))
+            if starts_block:
+                self._first_position = position
                 self._running = worker
                 self.latest = worker
                 status = worker.start(order, position)
                 position = worker.next
                 self._running = None
-                self._over += position - self._first - (status != layout.DONE)
-                if status in _ASIDE:
-                    aside.append(worker)
+                self._completed += position - self._first_position - (status != layout.DONE)
+                if status in _SUSPENDED:
+                    suspended.append(worker)
                     worker = Worker(self.launch, self.live)
                     self.workers.append(worker)
             else:
-                running = oldest = self.latest = aside.popleft()
-                status = oldest.resume()
-                if status in _ASIDE:
-                    aside.append(oldest)
+                current = resumed = self.latest = suspended.popleft()
+                status = resumed.resume()
+                if status in _SUSPENDED:
+                    suspended.append(resumed)
                 elif status == layout.DONE:
-                    self._over += 1
-                    worker = oldest
-            in_vain = in_vain + 1 if status == layout.YIELDS else 0
+                    self._completed += 1
+                    worker = resumed
+            turns_without_progress = turns_without_progress + 1 if status == layout.YIELDS else 0
             if status == layout.FAULT:
-                if len(aside) + 1 >= room and position < len(order):
-                    running.report = _FULL.format(len(aside) + 1, len(order) - position)
+                if len(suspended) + 1 >= capacity and position < len(order):
+                    current.report = _ALL_WAIT_MESSAGE.format(len(suspended) + 1, len(order) - position)
                 self.launch.abort[0] = 1
                 return False
         return True
 
     @property
     def ended(self) -> int:
-        """Blocks that have come to their end so far."""
+        """Number of blocks that have ended so far."""
         running = self._running
-        return self._over + (max(running.next - self._first, 0) if running is not None else 0)
+        return self._completed + (max(running.next - self._first_position, 0) if running is not None else 0)
 
     @property
-    def seen(self) -> tuple[int, int, int]:
-        """Blocks that have ended, the block that runs, and how many of its threads have ended."""
+    def state(self) -> tuple[int, int, int]:
+        """Number of ended blocks, the block that runs, and the number of its threads that have ended."""
         running = self._running
         if running is None:
             return self.ended, -1, 0
@@ -169,8 +177,10 @@ class Crew:
         return self.ended, int(running.context[0]["block_linear"]), int(exited)
 
 
-def run(launch: RunningLaunch, pieces: Sequence[tuple[RunningLaunch, npt.NDArray[np.int64]]]) -> list[Worker]:
-    """Run pieces of a grid one after the other, each on as many cores as pay.
+def run(
+    launch: RunningLaunch, launch_parts: Sequence[tuple[RunningLaunch, npt.NDArray[np.int64]]]
+) -> list[Worker]:
+    """Run parts of a grid one after the other, each on as many cores as are useful.
 
     The calling thread only waits, so that Ctrl-C and the notebook's stop button reach it.
 
@@ -182,63 +192,63 @@ def run(launch: RunningLaunch, pieces: Sequence[tuple[RunningLaunch, npt.NDArray
         When the user stops the kernel.
     """
     watchdog = Watchdog(launch)
-    done: list[Worker] = []
+    workers_used: list[Worker] = []
     onlooker = None if launch.options.onlooker is None else launch.options.onlooker()
     try:
-        for piece, order in pieces:
+        for part, order in launch_parts:
             if not order.size:
                 continue
             workers = 1
-            if not piece.serial and piece.trace is None and order.size * piece.warps >= _PARALLEL_WARPS:
+            if not part.serial and part.trace is None and order.size * part.warps >= _PARALLEL_WARPS:
                 workers = min(cores(), int(order.size))
-            live = piece.memory.live()
-            crews = [Crew(piece, live, workers) for _ in range(workers)]
-            parts = [np.ascontiguousarray(part) for part in np.array_split(order, workers)]
+            live_allocations = part.memory.live()
+            crews = [Crew(part, live_allocations, workers) for _ in range(workers)]
+            orders = [np.ascontiguousarray(blocks) for blocks in np.array_split(order, workers)]
             watchdog.begin(crews)
-            futures = _run(piece, crews, parts, watchdog, onlooker)
-            done += [worker for crew in crews for worker in crew.workers]
+            futures = _run(part, crews, orders, watchdog, onlooker)
+            workers_used += [worker for crew in crews for worker in crew.workers]
             if not all(future.result() for future in futures):
                 if watchdog.has_stopped:
-                    launch.progress = piece.progress = watchdog.progress
+                    launch.progress = part.progress = watchdog.progress
                 break
     finally:
         if onlooker is not None:
             onlooker.end()
     _print(launch)
-    broken = next((w.error for w in done if w.error is not None), None)
-    if broken is not None and launch.options.observer is not None:
-        raise broken
-    stopped = any(piece.trace is not None and piece.trace.stopped for piece, _ in pieces)
-    found = [(w, f) for w in done if (f := w.fault()) is not None]
-    if found and not (stopped and all(fault.code == layout.ABORTED for _, fault in found)):
-        found.sort(key=lambda pair: pair[1].code == layout.ABORTED)
-        worker, fault = found[0]
+    callback_error = next((w.error for w in workers_used if w.error is not None), None)
+    if callback_error is not None and launch.options.observer is not None:
+        raise callback_error
+    stopped = any(part.trace is not None and part.trace.stopped for part, _ in launch_parts)
+    worker_faults = [(w, f) for w in workers_used if (f := w.fault()) is not None]
+    if worker_faults and not (stopped and all(fault.code == layout.ABORTED for _, fault in worker_faults)):
+        worker_faults.sort(key=lambda pair: pair[1].code == layout.ABORTED)
+        worker, fault = worker_faults[0]
         raise faults.to_exception(fault, launch.packed.title, launch.source, launch.memory) from worker.error
-    return done
+    return workers_used
 
 
 def _run(
     launch: RunningLaunch,
     crews: Sequence[Crew],
-    parts: Sequence[npt.NDArray[np.int64]],
+    orders: Sequence[npt.NDArray[np.int64]],
     watchdog: Watchdog,
     onlooker: Onlooker | None,
 ) -> list[concurrent.futures.Future[bool]]:
-    """Each crew's part of the order, to the end; whatever interrupts the wait also stops the crews.
+    """Run each crew's order of blocks to the end; an interruption of the wait also stops the crews.
 
-    The watchdog stops them, too. A block that is traced is stopped earlier where nothing of it ends, and its
-    trace says so.
+    The watchdog stops them too. A traced block is stopped earlier if none of its threads ends, and its
+    trace records that.
     """
     trace = launch.trace
-    alone = sum(part.size for part in parts) == 1
+    is_single_block = sum(order.size for order in orders) == 1
     futures: list[concurrent.futures.Future[bool]] = []
     try:
-        for crew, part in zip(crews, parts, strict=True):
-            futures.append(_pool().submit(crew.run, part))
-        look_s = time.monotonic() + _MEMORY_S
+        for crew, order in zip(crews, orders, strict=True):
+            futures.append(_pool().submit(crew.run, order))
+        memory_check_s = time.monotonic() + _MEMORY_CHECK_S
         while concurrent.futures.wait(futures, timeout=_POLL_S).not_done:
-            if time.monotonic() > look_s:
-                look_s = time.monotonic() + _MEMORY_S
+            if time.monotonic() > memory_check_s:
+                memory_check_s = time.monotonic() + _MEMORY_CHECK_S
                 if is_nearly_full():
                     raise out_of_host_memory(
                         f"hardly any memory left: kernel '{launch.packed.title}' was stopped, since what it "
@@ -249,7 +259,7 @@ def _run(
             if watchdog.is_over():
                 launch.abort[0] = 1
             elif trace is not None and watchdog.still_s > _TRACED_SHARE * launch.options.watchdog_s:
-                trace.stopped = alone or any(crew.trace_is_full for crew in crews)
+                trace.stopped = is_single_block or any(crew.trace_is_full for crew in crews)
                 launch.abort[0] |= trace.stopped
     except BaseException as interruption:
         launch.abort[0] = 1
@@ -262,7 +272,7 @@ def _run(
 
 
 def _whereabouts(launch: RunningLaunch, crews: Sequence[Crew], watchdog: Watchdog) -> Whereabouts:
-    """Where the crew is that has most left to do."""
+    """Return the position of the crew that has the most work left."""
     worker = min(crews, key=lambda crew: crew.ended).latest
     row = worker.context[0]
     line = worker.line

@@ -235,7 +235,7 @@ class Program:
             if packed.cooperative:  # the blocks wait for each other
                 pieces = [(traced, order)]
             workers = run(launch, pieces)
-        code.ran(time.perf_counter() - began)
+        code.note_run_time(time.perf_counter() - began)
         provenance = Provenance("modelled", options.device_name)
         counted = None
         if count:

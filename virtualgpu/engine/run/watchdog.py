@@ -41,7 +41,7 @@ class Crew(Protocol):
         """Blocks that have come to their end so far."""
 
     @property
-    def seen(self) -> tuple[int, int, int]:
+    def state(self) -> tuple[int, int, int]:
         """Blocks that have ended, the block that runs, and how many of its threads have ended."""
 
 
@@ -77,7 +77,7 @@ class Watchdog:
         self._earlier_s = self.spent_s
         self._ended = self.ended
         self._crews = crews
-        self._seen = [crew.seen for crew in crews]
+        self._seen = [crew.state for crew in crews]
         self._moved_s = self._new_s = self._earlier_s
 
     @property
@@ -102,7 +102,7 @@ class Watchdog:
         spent_s = self.spent_s
         if spent_s and self._began_s is None:
             self._began_s = time.monotonic()
-        now = [crew.seen for crew in self._crews]
+        now = [crew.state for crew in self._crews]
         if any(map(_moved, self._seen, now)):
             self._moved_s = spent_s
         self._seen = now

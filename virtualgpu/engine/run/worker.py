@@ -337,7 +337,7 @@ class Worker:
 
     def _somewhere(self, row: Any) -> int:
         """Where a thread of a block stands that was stopped between two turns of its warps; -1: nowhere."""
-        found = barriers.standing(self)
+        found = barriers.running_thread(self)
         if found is None:
             return -1
         row["warp"], row["fault_lane"], block = found
@@ -346,7 +346,7 @@ class Worker:
     @property
     def line(self) -> int:
         """Near which line a thread of its block is, read while it runs; 0: not known."""
-        found = barriers.standing(self)
+        found = barriers.running_thread(self)
         plan = self.launch.kernel.plans[0]
         if found is None:
             return 0

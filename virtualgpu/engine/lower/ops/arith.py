@@ -15,23 +15,23 @@ from virtualgpu.errors import NotSupportedError
 
 
 def emit(c: WarpCode, i: ir.Instruction) -> bool:
-    """Emit an arithmetic instruction; False if it is none this module knows."""
+    """Emit an arithmetic instruction; return False for any other instruction."""
     handler = HANDLERS.get(i.root)
     if handler is None:
         return False
     if i.type in ("f16x2", "bf16x2"):
-        _packed(c, i)
+        _each_half(c, i)
     else:
         handler(c, i)
     return True
 
 
 class _Half:
-    """A view of a compiler in which packed operands read as one of their two halves."""
+    """A view of a compiler in which packed operands are read as one of their two halves."""
 
-    def __init__(self, c: WarpCode, part: int) -> None:
+    def __init__(self, c: WarpCode, half: int) -> None:
         self.compiler = c
-        self.part = part
+        self.half = half
         self.result = ""
 
     def __getattr__(self, name: str) -> object:
@@ -42,7 +42,7 @@ class _Half:
             return self.compiler.get(operand, ptx_type)
         e = self.compiler.e
         word = self.compiler.get(operand, "b32")
-        if self.part:
+        if self.half:
             word = e.binary("lshr", "i32", word, constant("i32", 16))
         short = e.cast(word, "i32", "i16")
         return e.cast(short, "i16", llvm_of(ptx_type))
@@ -53,14 +53,16 @@ class _Half:
         self.result = e.cast(short, "i16", "i32")
 
 
-def _packed(c: WarpCode, i: ir.Instruction) -> None:
+def _each_half(c: WarpCode, i: ir.Instruction) -> None:
     if i.root not in ("add", "sub", "mul", "fma", "neg", "abs", "min", "max", "ex2", "tanh", "set"):
         raise NotSupportedError(f"The virtual GPU does not do the packed instruction {i.opcode}.")
-    halved = {"f16x2": "f16", "bf16x2": "bf16"} | ({"u32": "u16", "s32": "s16"} if i.root == "set" else {})
-    single = ir.Instruction(
+    half_types = {"f16x2": "f16", "bf16x2": "bf16"} | (
+        {"u32": "u16", "s32": "s16"} if i.root == "set" else {}
+    )
+    scalar_instruction = ir.Instruction(
         i.pc,
         i.opcode[:-2],
-        tuple(halved.get(part, part) for part in i.parts),
+        tuple(half_types.get(half, half) for half in i.parts),
         i.operands,
         None,
         False,
@@ -69,9 +71,9 @@ def _packed(c: WarpCode, i: ir.Instruction) -> None:
         i.text,
     )
     halves = []
-    for part in (0, 1):
-        view = _Half(c, part)
-        HANDLERS[i.root](view, single)  # type: ignore[arg-type]
+    for half in (0, 1):
+        view = _Half(c, half)
+        HANDLERS[i.root](view, scalar_instruction)  # type: ignore[arg-type]
         halves.append(view.result)
     high = c.e.binary("shl", "i32", halves[1], constant("i32", 16))
     c.set(i.operands[0], c.e.binary("or", "i32", halves[0], high), "b32")
@@ -84,23 +86,24 @@ def _packed(c: WarpCode, i: ir.Instruction) -> None:
 
 
 def _with_carry(c: WarpCode, i: ir.Instruction, a: str, b: str, subtract: bool) -> None:
-    """add/sub with carry in (…c) and carry out (.cc); the flag is kept as an i1 vector.
+    """Emit add/sub with carry in (…c) and carry out (.cc); the flag is kept as an i1 vector.
 
-    A difference is the sum with the complement and one more, so its flag is set where nothing was
-    borrowed. NVVM's division of 128-bit integers adds such a flag.
+    A difference is the sum with the complement plus one, so its flag is set where there was no
+    borrow. NVVM's division of 128-bit integers adds such a flag.
     """
     e = c.e
     llvm = llvm_of(i.type)
     if subtract:
         b = e.binary("xor", llvm, b, constant(llvm, -1))
     value = e.binary("add", llvm, a, b)
-    out = e.compare("ult", llvm, value, a)
+    carry_out = e.compare("ult", llvm, value, a)
     if subtract or i.root in ("addc", "madc"):
         carry = c.carry if i.root in ("addc", "subc", "madc") else constant("i1", 1)
-        again = e.binary("add", llvm, value, e.convert("zext", "i1", carry, llvm))
-        value, out = again, e.binary("or", "i1", out, e.compare("ult", llvm, again, value))
+        with_carry = e.binary("add", llvm, value, e.convert("zext", "i1", carry, llvm))
+        carry_out = e.binary("or", "i1", carry_out, e.compare("ult", llvm, with_carry, value))
+        value = with_carry
     if "cc" in i.parts:
-        c.carry = out
+        c.carry = carry_out
     c.set(i.operands[0], value, i.type)
 
 
@@ -119,8 +122,8 @@ def _add(c: WarpCode, i: ir.Instruction) -> None:
         c.set(i.operands[0], c.e.binary("sub" if subtract else "add", llvm_of(i.type), a, b), i.type)
 
 
-def _product(c: WarpCode, i: ir.Instruction) -> tuple[str, str]:
-    """The integer product an instruction asks for (lo, hi, wide) and its PTX type."""
+def _integer_product(c: WarpCode, i: ir.Instruction) -> tuple[str, str]:
+    """Return the integer product that an instruction requests (lo, hi, wide) and its PTX type."""
     e = c.e
     kind = i.type
     a = c.get(i.operands[1], kind)
@@ -129,17 +132,17 @@ def _product(c: WarpCode, i: ir.Instruction) -> tuple[str, str]:
     width = bits(llvm_of(kind))
     extend = "sext" if kind[0] == "s" else "zext"
     if i.root in ("mul24", "mad24"):
-        keep = constant("i32", 8)
+        unused_bits = constant("i32", 8)
         shift = "ashr" if kind[0] == "s" else "lshr"
-        a, b = (e.binary(shift, "i32", e.binary("shl", "i32", v, keep), keep) for v in (a, b))
+        a, b = (e.binary(shift, "i32", e.binary("shl", "i32", v, unused_bits), unused_bits) for v in (a, b))
     if "wide" in i.parts or "hi" in i.parts:
         double = f"i{2 * width}"
         wide = e.binary("mul", double, e.convert(extend, llvm, a, double), e.convert(extend, llvm, b, double))
         if "wide" in i.parts:
             return wide, f"{kind[0]}{2 * width}"
         # The 24-bit kinds have a product of 48 bits, whose upper 32 are asked for.
-        drop = 16 if i.root in ("mul24", "mad24") else width
-        high = e.binary("lshr", double, wide, constant(double, drop))
+        low_bits = 16 if i.root in ("mul24", "mad24") else width
+        high = e.binary("lshr", double, wide, constant(double, low_bits))
         return e.convert("trunc", double, high, llvm), kind
     return e.binary("mul", llvm, a, b), kind
 
@@ -148,7 +151,7 @@ def _mul(c: WarpCode, i: ir.Instruction) -> None:
     if floats.is_float(i.type):
         floats.binary(c, i, "fmul")
         return
-    value, kind = _product(c, i)
+    value, kind = _integer_product(c, i)
     c.set(i.operands[0], value, kind)
 
 
@@ -156,7 +159,7 @@ def _mad(c: WarpCode, i: ir.Instruction) -> None:
     if floats.is_float(i.type):
         _fma(c, i)
         return
-    value, kind = _product(c, i)
+    value, kind = _integer_product(c, i)
     addend = c.get(i.operands[3], kind)
     if "cc" in i.parts or i.root == "madc":
         _with_carry(c, i, value, addend, False)
@@ -189,25 +192,28 @@ def _div(c: WarpCode, i: ir.Instruction) -> None:
     a = c.get(i.operands[1], kind)
     b = c.get(i.operands[2], kind)
     # A zero divisor has no result in PTX but must not trap here; an H200 gives all ones, for rem too.
-    zero = e.compare("eq", llvm, b, constant(llvm, 0))
-    safe = e.select(llvm, zero, constant(llvm, 1), b)
+    is_zero = e.compare("eq", llvm, b, constant(llvm, 0))
+    divisor = e.select(llvm, is_zero, constant(llvm, 1), b)
     if bits(llvm) <= 32:
         # Exact: a double holds every 32-bit quotient's integer part.
-        up, down = ("sitofp", "fptosi") if is_signed else ("uitofp", "fptoui")
+        to_double, to_integer = ("sitofp", "fptosi") if is_signed else ("uitofp", "fptoui")
         ratio = e.binary(
-            "fdiv", "double", e.convert(up, llvm, a, "double"), e.convert(up, llvm, safe, "double")
+            "fdiv",
+            "double",
+            e.convert(to_double, llvm, a, "double"),
+            e.convert(to_double, llvm, divisor, "double"),
         )
-        quotient = e.convert("trunc", "i64", e.convert(down, "double", ratio, "i64"), llvm)
+        quotient = e.convert("trunc", "i64", e.convert(to_integer, "double", ratio, "i64"), llvm)
     elif is_signed:
-        overflow = e.compare("eq", llvm, safe, constant(llvm, -1))
-        once = e.select(llvm, overflow, constant(llvm, 1), safe)
-        plain = e.binary("sdiv", llvm, a, once)
-        quotient = e.select(llvm, overflow, e.binary("sub", llvm, constant(llvm, 0), a), plain)
+        overflow = e.compare("eq", llvm, divisor, constant(llvm, -1))
+        safe_divisor = e.select(llvm, overflow, constant(llvm, 1), divisor)
+        ordinary = e.binary("sdiv", llvm, a, safe_divisor)
+        quotient = e.select(llvm, overflow, e.binary("sub", llvm, constant(llvm, 0), a), ordinary)
     else:
-        quotient = e.binary("udiv", llvm, a, safe)
+        quotient = e.binary("udiv", llvm, a, divisor)
     if i.root == "rem":
-        quotient = e.binary("sub", llvm, a, e.binary("mul", llvm, quotient, safe))
-    c.set(i.operands[0], e.select(llvm, zero, constant(llvm, -1), quotient), kind)
+        quotient = e.binary("sub", llvm, a, e.binary("mul", llvm, quotient, divisor))
+    c.set(i.operands[0], e.select(llvm, is_zero, constant(llvm, -1), quotient), kind)
 
 
 def _abs_neg(c: WarpCode, i: ir.Instruction) -> None:
@@ -220,10 +226,10 @@ def _abs_neg(c: WarpCode, i: ir.Instruction) -> None:
         return
     llvm = llvm_of(kind)
     a = c.get(i.operands[1], kind)
-    minus = e.binary("sub", llvm, constant(llvm, 0), a)
+    result = e.binary("sub", llvm, constant(llvm, 0), a)
     if i.root == "abs":
-        minus = e.select(llvm, e.compare("slt", llvm, a, constant(llvm, 0)), minus, a)
-    c.set(i.operands[0], minus, kind)
+        result = e.select(llvm, e.compare("slt", llvm, a, constant(llvm, 0)), result, a)
+    c.set(i.operands[0], result, kind)
 
 
 def _min_max(c: WarpCode, i: ir.Instruction) -> None:
@@ -239,25 +245,25 @@ def _min_max(c: WarpCode, i: ir.Instruction) -> None:
     name = i.root + ("imum" if "NaN" in i.parts else "imumnum")
     if llvm == "half":
         values = [floats.widen_half(c, value) for value in values]
-    wide = "float" if llvm == "half" else llvm
+    wide_type = "float" if llvm == "half" else llvm
     sign = ""
-    if "xorsign" in i.parts:  # of the sizes, with the product's sign
-        sign = _sign_of_product(c, wide, values)
-        values = [e.intrinsic("fabs", wide, value) for value in values]
+    if "xorsign" in i.parts:  # the minimum or maximum of the absolute values, with the product's sign
+        sign = _sign_of_product(c, wide_type, values)
+        values = [e.intrinsic("fabs", wide_type, value) for value in values]
     result = values[0]
     for value in values[1:]:
-        result = e.intrinsic(name, wide, result, value)
+        result = e.intrinsic(name, wide_type, result, value)
     if sign:
-        result = e.intrinsic("copysign", wide, result, sign)
+        result = e.intrinsic("copysign", wide_type, result, sign)
     if "NaN" in i.parts:
-        result = floats.canonical_nan(c, wide, result)
+        result = floats.canonical_nan(c, wide_type, result)
     if llvm == "half":
         result = floats.narrow_half(c, result)
     floats.result(c, i, llvm, result)
 
 
 def _sign_of_product(c: WarpCode, llvm: str, values: Sequence[str]) -> str:
-    """Numbers that have the sign of the product of two numbers."""
+    """Emit numbers that have the sign of the product of two numbers."""
     e = c.e
     integer = f"i{bits(llvm)}"
     first, second = (e.convert("bitcast", llvm, value, integer) for value in values)
@@ -273,7 +279,7 @@ _APPROXIMATE = ("sin", "cos", "ex2", "lg2", "tanh")
 
 
 def _unary_function(c: WarpCode, i: ir.Instruction) -> None:
-    """sqrt, rcp, rsqrt and the approximate functions, computed at least as well as the hardware."""
+    """Emit sqrt, rcp, rsqrt and the approximate functions, at least as accurate as the hardware."""
     e = c.e
     llvm, (a,) = floats.inputs(c, i, 1)
     if i.root == "rcp":
@@ -300,7 +306,7 @@ def _unary_function(c: WarpCode, i: ir.Instruction) -> None:
 
 def _approximate(c: WarpCode, root: str, value: str) -> str:
     name, text = approximate.function(root)
-    c.need(name, text)
+    c.add_support(name, text)
     return c.e.op(f"call <32 x float> @{name}(<32 x float> {value})")
 
 
@@ -309,8 +315,8 @@ def _approximate(c: WarpCode, root: str, value: str) -> str:
 _UNSIGNED_NAMES = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}
 
 
-def compare(c: WarpCode, how: str, kind: str, a: str, b: str, flush_inputs: bool = False) -> str:
-    """A PTX comparison as an i1 vector."""
+def compare(c: WarpCode, comparison: str, kind: str, a: str, b: str, flush_inputs: bool = False) -> str:
+    """Emit a PTX comparison as an i1 vector."""
     e = c.e
     llvm = llvm_of(kind)
     if floats.is_float(kind):
@@ -325,18 +331,18 @@ def compare(c: WarpCode, how: str, kind: str, a: str, b: str, flush_inputs: bool
             a = floats.widen_half(c, a)
             b = floats.widen_half(c, b)
             llvm = "float"
-        if how in ("num", "nan"):
-            return e.compare("ord" if how == "num" else "uno", llvm, a, b)
-        if len(how) == 3:
-            return e.compare("u" + how[:2], llvm, a, b)
-        return e.compare("o" + how, llvm, a, b)
-    how = _UNSIGNED_NAMES.get(how, how)
-    if how not in ("eq", "ne"):
-        how = ("s" if kind[0] == "s" else "u") + how
-    return e.compare(how, llvm, a, b)
+        if comparison in ("num", "nan"):
+            return e.compare("ord" if comparison == "num" else "uno", llvm, a, b)
+        if len(comparison) == 3:
+            return e.compare("u" + comparison[:2], llvm, a, b)
+        return e.compare("o" + comparison, llvm, a, b)
+    comparison = _UNSIGNED_NAMES.get(comparison, comparison)
+    if comparison not in ("eq", "ne"):
+        comparison = ("s" if kind[0] == "s" else "u") + comparison
+    return e.compare(comparison, llvm, a, b)
 
 
-def _compared(c: WarpCode, i: ir.Instruction, kind: str) -> str:
+def _comparison(c: WarpCode, i: ir.Instruction, kind: str) -> str:
     test = compare(
         c, i.parts[1], kind, c.get(i.operands[1], kind), c.get(i.operands[2], kind), "ftz" in i.parts
     )
@@ -354,30 +360,30 @@ def _setp(c: WarpCode, i: ir.Instruction) -> None:
         test = compare(c, i.parts[1], i.type, a, b, "ftz" in i.parts)
         opposite = c.e.binary("xor", "i1", test, constant("i1", 1))
         if combine:
-            other = c.get(i.operands[3], "pred")
-            test = c.e.binary(combine, "i1", test, other)
-            opposite = c.e.binary(combine, "i1", opposite, other)
+            combined_with = c.get(i.operands[3], "pred")
+            test = c.e.binary(combine, "i1", test, combined_with)
+            opposite = c.e.binary(combine, "i1", opposite, combined_with)
         if target.first is not None:
             c.set(target.first, test, "pred")
         if target.second is not None:
             c.set(target.second, opposite, "pred")
         return
-    c.set(target, _compared(c, i, i.type), "pred")
+    c.set(target, _comparison(c, i, i.type), "pred")
 
 
 def _set(c: WarpCode, i: ir.Instruction) -> None:
     kind = i.parts[-1]
     target = i.parts[-2]
-    test = _compared(c, i, kind)
+    test = _comparison(c, i, kind)
     llvm = llvm_of(target)
     if floats.is_float(target):
         one = 0x3F80 if target == "bf16" else floats.ONE[llvm]
-        yes = constant(llvm, one) if target == "bf16" else float_constant(llvm, one)
-        no = constant(llvm, 0) if target == "bf16" else float_constant(llvm, 0)
+        if_true = constant(llvm, one) if target == "bf16" else float_constant(llvm, one)
+        if_false = constant(llvm, 0) if target == "bf16" else float_constant(llvm, 0)
     else:
-        yes = constant(llvm, -1)
-        no = constant(llvm, 0)
-    c.set(i.operands[0], c.e.select(llvm, test, yes, no), target)
+        if_true = constant(llvm, -1)
+        if_false = constant(llvm, 0)
+    c.set(i.operands[0], c.e.select(llvm, test, if_true, if_false), target)
 
 
 def _selp(c: WarpCode, i: ir.Instruction) -> None:
@@ -404,23 +410,23 @@ def _testp(c: WarpCode, i: ir.Instruction) -> None:
     e = c.e
     llvm = llvm_of(i.type)
     a = c.get(i.operands[1], i.type)
-    size = e.intrinsic("fabs", llvm, a)
+    magnitude = e.intrinsic("fabs", llvm, a)
     infinity = float_constant(llvm, floats.INFINITY[llvm])
-    small = float_constant(llvm, floats.SMALLEST_NORMAL[llvm])
-    what = i.parts[1]
-    if what == "finite":
-        test = e.compare("olt", llvm, size, infinity)
-    elif what == "infinite":
-        test = e.compare("oeq", llvm, size, infinity)
-    elif what in ("number", "notanumber"):
-        test = e.compare("ord" if what == "number" else "uno", llvm, a, a)
-    elif what == "normal":
-        low = e.compare("oge", llvm, size, small)
-        test = e.binary("and", "i1", low, e.compare("olt", llvm, size, infinity))
-        test = e.binary("or", "i1", test, e.compare("oeq", llvm, size, float_constant(llvm, 0)))
+    smallest_normal = float_constant(llvm, floats.SMALLEST_NORMAL[llvm])
+    category = i.parts[1]
+    if category == "finite":
+        test = e.compare("olt", llvm, magnitude, infinity)
+    elif category == "infinite":
+        test = e.compare("oeq", llvm, magnitude, infinity)
+    elif category in ("number", "notanumber"):
+        test = e.compare("ord" if category == "number" else "uno", llvm, a, a)
+    elif category == "normal":
+        is_at_least_normal = e.compare("oge", llvm, magnitude, smallest_normal)
+        test = e.binary("and", "i1", is_at_least_normal, e.compare("olt", llvm, magnitude, infinity))
+        test = e.binary("or", "i1", test, e.compare("oeq", llvm, magnitude, float_constant(llvm, 0)))
     else:
-        above = e.compare("one", llvm, size, float_constant(llvm, 0))
-        test = e.binary("and", "i1", above, e.compare("olt", llvm, size, small))
+        is_nonzero = e.compare("one", llvm, magnitude, float_constant(llvm, 0))
+        test = e.binary("and", "i1", is_nonzero, e.compare("olt", llvm, magnitude, smallest_normal))
     c.set(i.operands[0], test, "pred")
 
 

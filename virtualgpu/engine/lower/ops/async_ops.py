@@ -1,4 +1,4 @@
-"""Asynchronous copies, which arrive when their thread waits for them, and ``mbarrier``."""
+"""Asynchronous copies, which complete when their thread waits for them, and ``mbarrier``."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from virtualgpu.engine.lower.warp_code import WarpCode
 from virtualgpu.errors import NotSupportedError, PtxError
 from virtualgpu.records.access import Rule
 
-# An mbarrier's 64 bits: 20 of pending arrivals, 20 of expected ones, 3 of completed phases, 21 of bytes that
-# copies still owe it.
+# An mbarrier's 64 bits: 20 for pending arrivals, 20 for expected arrivals, 3 for completed phases, 21 for
+# bytes that copies must still deliver.
 _FIELD = (1 << 20) - 1
 _PHASES = 7
 # Marks the store of a copy, whose data arrive later, among the parts of its opcode.
@@ -27,7 +27,7 @@ ROOTS = {"cp", "mbarrier"}
 
 
 def emit(c: WarpCode, i: ir.Instruction) -> bool:
-    """Emit ``cp.async`` or ``mbarrier``; False if the instruction is neither."""
+    """Emit ``cp.async`` or ``mbarrier``; return False for any other instruction."""
     if i.root == "cp" and i.parts[1] == "async":
         _copy(c, i)
     elif i.root == "mbarrier":
@@ -38,11 +38,11 @@ def emit(c: WarpCode, i: ir.Instruction) -> bool:
 
 
 def _copy(c: WarpCode, i: ir.Instruction) -> None:
-    """``cp.async``: global to shared, 4, 8 or 16 bytes a lane; the rest is zeroed."""
+    """Emit ``cp.async``: global to shared, 4, 8 or 16 bytes per lane; the rest is zeroed."""
     e = c.e
     mask = c.executed(i)
     if i.parts[2] == "bulk" and i.parts[3] in ("commit_group", "wait_group"):
-        return  # what leaves shared memory has left it at once
+        return  # copies from shared memory complete at once
     c.tables.copies += 1
     if i.parts[2] == "commit_group":
         e.raw(f"call void @{copy_queue.commit(c)}(ptr %ctx, i32 {mask})")
@@ -53,8 +53,8 @@ def _copy(c: WarpCode, i: ir.Instruction) -> None:
             e.raw(f"call void @{copy_queue.commit(c)}(ptr %ctx, i32 {mask})")
         elif not isinstance(count, ir.Immediate):
             raise PtxError(f"{i.text!r} (line {i.line}) names no number of groups.")
-        left = count.value if isinstance(count, ir.Immediate) else 0
-        e.raw(f"call void @{copy_queue.wait(c)}(ptr %ctx, i32 {mask}, i32 {left & 0x7FFFFFFF})")
+        pending_groups = count.value if isinstance(count, ir.Immediate) else 0
+        e.raw(f"call void @{copy_queue.wait(c)}(ptr %ctx, i32 {mask}, i32 {pending_groups & 0x7FFFFFFF})")
         return
     if "bulk" in i.parts:
         _bulk_copy(c, i)
@@ -67,37 +67,37 @@ def _copy(c: WarpCode, i: ir.Instruction) -> None:
     size = size_operand.value
     if size not in (4, 8, 16):
         raise PtxError(f"{i.text!r} (line {i.line}) copies {size} bytes; 4, 8 and 16 are possible.")
-    to = memory_ops.address_of(c, i.operands[0], "shared")
+    destination = memory_ops.address_of(c, i.operands[0], "shared")
     source = memory_ops.address_of(c, i.operands[1], "global")
     from_host = memory_ops.host_addresses(
         c, memory_ops.as_access(i, "ld", "global", size), source, "global", size
     )
     store = memory_ops.as_access(i, "st", "shared", size)
     store = dataclasses.replace(store, parts=("st", COPYING, *store.parts[1:]))
-    to_host = memory_ops.host_addresses(c, store, to, "shared", size)
+    to_host = memory_ops.host_addresses(c, store, destination, "shared", size)
     site = len(c.tables.accesses) - 1
-    taken = i.operands[3] if len(i.operands) > 3 else None
-    limit = c.get(taken, "u32") if isinstance(taken, ir.Register | ir.Immediate) else None
-    words = "%copied.words"
-    line = f"  {words} = alloca [4 x <32 x i32>], align 64"
+    size_limit = i.operands[3] if len(i.operands) > 3 else None
+    limit = c.get(size_limit, "u32") if isinstance(size_limit, ir.Register | ir.Immediate) else None
+    copied_words = "%copied.words"
+    line = f"  {copied_words} = alloca [4 x <32 x i32>], align 64"
     if line not in c.allocas:
         c.allocas.append(line)
-    for at in range(0, size, 4):
-        place = e.binary("add", "i64", from_host, constant("i64", at))
-        word = memory_ops.gather(c, place, mask, "b32")
+    for byte in range(0, size, 4):
+        address = e.binary("add", "i64", from_host, constant("i64", byte))
+        value = memory_ops.gather(c, address, mask, "b32")
         if limit is not None:
-            inside = e.compare("ugt", "i32", limit, constant("i32", at))
-            word = e.select("i32", inside, word, constant("i32", 0))
-        row = e.op(f"getelementptr i8, ptr {words}, i64 {32 * at}")
-        e.raw(f"store <32 x i32> {word}, ptr {row}, align 64")
+            inside = e.compare("ugt", "i32", limit, constant("i32", byte))
+            value = e.select("i32", inside, value, constant("i32", 0))
+        row = e.op(f"getelementptr i8, ptr {copied_words}, i64 {32 * byte}")
+        e.raw(f"store <32 x i32> {value}, ptr {row}, align 64")
     e.raw(
-        f"call void @{copy_queue.begin(c)}(ptr %ctx, <32 x i64> {to_host}, i32 {mask}, ptr {words}, "
+        f"call void @{copy_queue.begin(c)}(ptr %ctx, <32 x i64> {to_host}, i32 {mask}, ptr {copied_words}, "
         f"i32 {size // 4}, i32 {site}, i64 0)"
     )
 
 
 def _bulk_copy(c: WarpCode, i: ir.Instruction) -> None:
-    """``cp.async.bulk``: a run of bytes a lane, to shared memory for an mbarrier, or from there."""
+    """Emit ``cp.async.bulk``: a range of bytes per lane, to shared memory for an mbarrier, or from there."""
     e = c.e
     mask = c.executed(i)
     spaces = [p.split("::")[0] for p in i.parts if p.split("::")[0] in ("shared", "global")]
@@ -126,23 +126,28 @@ def _bulk_copy(c: WarpCode, i: ir.Instruction) -> None:
         host = memory_ops.host_addresses(
             c, memory_ops.as_access(i, "atom", "shared", 8), barrier, "shared", 8
         )
-    load, store = (memory_ops.as_access(i, *what, size) for what in (("ld", spaces[1]), ("st", spaces[0])))
+    load, store = (
+        memory_ops.as_access(i, *root_and_space, size)
+        for root_and_space in (("ld", spaces[1]), ("st", spaces[0]))
+    )
     if to_shared:
         store = dataclasses.replace(store, parts=("st", COPYING, *store.parts[1:]))
     sites = c.site(load), c.site(store)
     name = "bulk_to_shared" if to_shared else "bulk_to_global"
     if name not in c.tables.support:
-        made = [
+        check_functions = [
             (checks.check_shared if space == "shared" else checks.check_global)(size, c.options.count, rule)
             for space, rule in zip(reversed(spaces), _RULES, strict=True)
         ]
-        for check in made:
-            c.need(*check)
-        c.need(*lanes.gather("i32"))
-        c.need(*lanes.scatter("i32"))
-        checked = made[0][0], made[1][0]
+        for check in check_functions:
+            c.add_support(*check)
+        c.add_support(*lanes.gather("i32"))
+        c.add_support(*lanes.scatter("i32"))
+        check_names = check_functions[0][0], check_functions[1][0]
         begin, complete = (copy_queue.begin(c), _update(c)) if to_shared else ("", "")
-        c.need(name, bulk_ir.bulk_copy(name, to_shared, c.options.observe, checked, begin, complete))
+        c.add_support(
+            name, bulk_ir.bulk_copy(name, to_shared, c.options.observe, check_names, begin, complete)
+        )
     failed = e.op(
         f"call i1 @{name}(ptr %ctx, <32 x i64> {addresses[0]}, <32 x i64> {addresses[1]}, <32 x i64> {sizes}, "
         f"<32 x i64> {host}, i32 {mask}, i32 {c.index}, i32 {i.pc}, i32 {sites[0]}, i32 {sites[1]})"
@@ -151,7 +156,7 @@ def _bulk_copy(c: WarpCode, i: ir.Instruction) -> None:
 
 
 def _arrive_after_copies(c: WarpCode, i: ir.Instruction) -> None:
-    """``cp.async.mbarrier.arrive``: copies complete with the barrier's phase; ``.noinc`` lanes arrive.
+    """Emit ``cp.async.mbarrier.arrive``: copies complete with the barrier's phase; ``.noinc`` lanes arrive.
 
     Without it the barrier expects one arrival more, so that nothing changes.
     """
@@ -163,13 +168,14 @@ def _arrive_after_copies(c: WarpCode, i: ir.Instruction) -> None:
 
     address = memory_ops.address_of(c, i.operands[0], space)
     access = memory_ops.as_access(i, "atom", space, 8)
-    host = memory_ops.host_addresses(c, access, address, space, 8, before=bind)
+    host = memory_ops.host_addresses(c, access, address, space, 8, prepare=bind)
     if "noinc" in i.parts:
-        _arrived(c, host, mask, constant("i64", 1), drop=False)
+        _arrive(c, host, mask, constant("i64", 1), drop=False)
 
 
-_GIVEN = "ptr %ctx, <32 x i64> %a, i32 %mask, <32 x i64> %count, i64 %drop, <32 x i64> %bytes"
-# Lanes arrive `count` times and change the bytes that are owed; a phase is over when neither is left.
+_UPDATE_PARAMETERS = "ptr %ctx, <32 x i64> %a, i32 %mask, <32 x i64> %count, i64 %drop, <32 x i64> %bytes"
+# Lanes arrive `count` times and change the pending bytes; a phase is over when no arrivals or bytes are
+# pending.
 _UPDATE = (
     """
 declare i64 @llvm.smax.i64(i64, i64)
@@ -233,7 +239,7 @@ done:
 }
 """.replace("FIELD", str(_FIELD))
     .replace("PHASES", str(_PHASES))
-    .replace("GIVEN", _GIVEN)
+    .replace("GIVEN", _UPDATE_PARAMETERS)
 )
 _LAND = """  br i1 %last, label %over.now, label %on
 over.now:
@@ -245,30 +251,32 @@ on:
 
 def _binds_copies(c: WarpCode) -> bool:
     return any(
-        i.root == "cp" and any(part.startswith("mbarrier") for part in i.parts)
+        i.root == "cp" and any(modifier.startswith("mbarrier") for modifier in i.parts)
         for p in c.plans.values()
         for i in p.function.instructions
     )
 
 
 def _update(c: WarpCode) -> str:
-    """Name of the function that counts what barriers expect; gives their states before."""
+    """Return the name of the function that counts arrivals and bytes of barriers and returns their old
+    states.
+    """
     if "mbarrier_update" not in c.tables.support:
         binds = _binds_copies(c)
         text = _UPDATE.replace("FROM", "on" if binds else "lane")
-        c.need(
+        c.add_support(
             "mbarrier_update", text.replace("LAND", _LAND.format(land=copy_queue.land(c)) if binds else "")
         )
     return "mbarrier_update"
 
 
-def _arrived(
-    c: WarpCode, host: str, mask: str, count: str, *, drop: bool, owed: str = "zeroinitializer"
+def _arrive(
+    c: WarpCode, host: str, mask: str, count: str, *, drop: bool, expected_bytes: str = "zeroinitializer"
 ) -> str:
-    """Lanes arrive at barriers, each `count` times, and promise bytes; gives their states before."""
+    """Emit arrivals at barriers, `count` per lane, with announced bytes; return the old states."""
     state = c.e.op(
         f"call <32 x i64> @{_update(c)}(ptr %ctx, <32 x i64> {host}, i32 {mask}, <32 x i64> {count}, "
-        f"i64 {int(drop)}, <32 x i64> {owed})"
+        f"i64 {int(drop)}, <32 x i64> {expected_bytes})"
     )
     if c.options.trace:
         c.trace_write(memory_ops.gather(c, host, mask, "b64"), "i64", host, mask)
@@ -290,11 +298,11 @@ _MBARRIER = (
 
 def _mbarrier(c: WarpCode, i: ir.Instruction) -> None:
     e = c.e
-    what = i.parts[1]
-    if what not in _MBARRIER:
+    operation = i.parts[1]
+    if operation not in _MBARRIER:
         raise NotSupportedError(f"The virtual GPU does not do {i.opcode}.")
     operands = list(i.operands)
-    if what == "pending_count":
+    if operation == "pending_count":
         pending = e.binary("and", "i64", c.get(operands[1], "b64"), constant("i64", _FIELD))
         c.set(operands[0], e.cast(pending, "i64", "i32"), "u32")
         return
@@ -305,32 +313,34 @@ def _mbarrier(c: WarpCode, i: ir.Instruction) -> None:
     address = memory_ops.address_of(c, operands[0], space)
     host = memory_ops.host_addresses(c, memory_ops.as_access(i, "atom", space, 8), address, space, 8)
     mask = c.executed(i)
-    if what in ("init", "inval"):
-        count = e.cast(c.get(operands[1], "u32"), "i32", "i64") if what == "init" else constant("i64", 0)
-        both = e.binary("or", "i64", count, e.binary("shl", "i64", count, constant("i64", 20)))
-        memory_ops.scatter(c, both, host, mask, "b64")
-    elif what in ("arrive", "arrive_drop"):
+    if operation in ("init", "inval"):
+        count = e.cast(c.get(operands[1], "u32"), "i32", "i64") if operation == "init" else constant("i64", 0)
+        pending_and_expected = e.binary(
+            "or", "i64", count, e.binary("shl", "i64", count, constant("i64", 20))
+        )
+        memory_ops.scatter(c, pending_and_expected, host, mask, "b64")
+    elif operation in ("arrive", "arrive_drop"):
         count = e.cast(c.get(operands[1], "u32"), "i32", "i64") if len(operands) > 1 else constant("i64", 1)
-        owed = "zeroinitializer"
-        if "expect_tx" in i.parts:  # what follows the address is bytes then
-            owed = count
+        expected_bytes = "zeroinitializer"
+        if "expect_tx" in i.parts:  # the operand after the address is a number of bytes
+            expected_bytes = count
             count = constant("i64", 1)
-        state = _arrived(c, host, mask, count, drop=what == "arrive_drop", owed=owed)
+        state = _arrive(c, host, mask, count, drop=operation == "arrive_drop", expected_bytes=expected_bytes)
         if isinstance(target, ir.Register):
             c.set(target, state, "b64")
-    elif what in ("expect_tx", "complete_tx"):
-        owed = e.cast(c.get(operands[1], "u32"), "i32", "i64")
-        if what == "complete_tx":
-            owed = e.binary("sub", "i64", constant("i64", 0), owed)
-        _arrived(c, host, mask, constant("i64", 0), drop=False, owed=owed)
+    elif operation in ("expect_tx", "complete_tx"):
+        expected_bytes = e.cast(c.get(operands[1], "u32"), "i32", "i64")
+        if operation == "complete_tx":
+            expected_bytes = e.binary("sub", "i64", constant("i64", 0), expected_bytes)
+        _arrive(c, host, mask, constant("i64", 0), drop=False, expected_bytes=expected_bytes)
     else:
         shift = constant("i64", 40)
-        now = e.binary("lshr", "i64", memory_ops.gather(c, host, mask, "b64"), shift)
-        now = e.binary("and", "i64", now, constant("i64", _PHASES))
+        phase = e.binary("lshr", "i64", memory_ops.gather(c, host, mask, "b64"), shift)
+        phase = e.binary("and", "i64", phase, constant("i64", _PHASES))
         if "parity" in i.parts:
-            now = e.binary("and", "i64", now, constant("i64", 1))
-            then = e.cast(c.get(operands[1], "u32"), "i32", "i64")
+            phase = e.binary("and", "i64", phase, constant("i64", 1))
+            awaited_phase = e.cast(c.get(operands[1], "u32"), "i32", "i64")
         else:
-            then = e.binary("lshr", "i64", c.get(operands[1], "b64"), shift)
-            then = e.binary("and", "i64", then, constant("i64", _PHASES))
-        c.set(target, e.compare("ne", "i64", now, then), "pred")
+            awaited_phase = e.binary("lshr", "i64", c.get(operands[1], "b64"), shift)
+            awaited_phase = e.binary("and", "i64", awaited_phase, constant("i64", _PHASES))
+        c.set(target, e.compare("ne", "i64", phase, awaited_phase), "pred")

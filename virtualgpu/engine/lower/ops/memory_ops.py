@@ -18,36 +18,41 @@ _SPACES = ("global", "shared", "local", "const", "param")
 
 
 def space_of(i: ir.Instruction) -> str:
-    """State space of a memory instruction; ``generic`` where PTX names none."""
-    for part in i.parts[1:]:
-        if part.split("::")[0] in _SPACES:
-            return part.split("::")[0]
+    """Return the state space of a memory instruction; ``generic`` if PTX names none."""
+    for modifier in i.parts[1:]:
+        if modifier.split("::")[0] in _SPACES:
+            return modifier.split("::")[0]
     return "generic"
 
 
 def vector_width(i: ir.Instruction) -> int:
-    """Elements one lane accesses (``.v2``, ``.v4``)."""
+    """Return the number of elements that one lane accesses (``.v2``, ``.v4``)."""
     return next((int(p[1:]) for p in i.parts[1:] if p in ("v2", "v4", "v8")), 1)
 
 
 def size_of(i: ir.Instruction) -> int:
-    """Bytes one lane accesses."""
+    """Return the number of bytes that one lane accesses."""
     return ir.TYPE_BYTES[i.type] * vector_width(i)
 
 
 def kind_of(i: ir.Instruction) -> str:
-    """load, store or atomic."""
+    """Return load, store or atomic."""
     return {"ld": "load", "ldu": "load", "st": "store"}.get(i.root, "atomic")
 
 
 def rule_of(function: ir.Function, i: ir.Instruction) -> Rule:
-    """Which rule says what an access costs."""
+    """Return the rule that determines the cost of an access."""
     if i.root not in ("atom", "red"):
         return "store" if i.root == "st" else "load"
     if "cas" in i.parts:
         return "swap"
-    added = i.operands[-1]
-    if "add" in i.parts and i.type in ("u32", "s32") and isinstance(added, ir.Immediate) and added.value == 1:
+    addend = i.operands[-1]
+    if (
+        "add" in i.parts
+        and i.type in ("u32", "s32")
+        and isinstance(addend, ir.Immediate)
+        and addend.value == 1
+    ):
         target = i.operands[0] if i.root == "atom" else None
         if target is None or not is_read(function, target):
             return "count"
@@ -55,21 +60,21 @@ def rule_of(function: ir.Function, i: ir.Instruction) -> Rule:
 
 
 def is_read(function: ir.Function, operand: ir.Operand) -> bool:
-    """Whether any instruction of a function reads a register."""
+    """Return whether any instruction of a function reads a register."""
     name = operand.name if isinstance(operand, ir.Register) else ""
     return any(name in cfg.definitions_and_uses(i)[1] for i in function.instructions)
 
 
 def is_access(i: ir.Instruction) -> bool:
-    """Whether this is a counted access to memory (parameters are none)."""
+    """Return whether an instruction is a counted access to memory; accesses to parameters are not."""
     return i.root in ("ld", "ldu", "st", "atom", "red") and space_of(i) != "param"
 
 
 def as_access(i: ir.Instruction, root: str, space: str, size: int) -> ir.Instruction:
-    """A plain load or store in place of an instruction that does several, for checks and counters."""
-    words = () if size <= 8 else (f"v{size // 4}",)
+    """Return a plain load or store in place of an instruction that does several, for checks and counters."""
+    vector_modifier = () if size <= 8 else (f"v{size // 4}",)
     kind = "b32" if size > 8 else f"b{8 * size}"
-    parts = (root, *(() if space == "generic" else (space,)), *words, kind)
+    parts = (root, *(() if space == "generic" else (space,)), *vector_modifier, kind)
     return dataclasses.replace(i, opcode=".".join(parts), parts=parts)
 
 
@@ -77,7 +82,7 @@ ROOTS = {"ld", "ldu", "st", "atom", "red", "createpolicy"}
 
 
 def emit(c: WarpCode, i: ir.Instruction) -> bool:
-    """Emit a memory instruction; False if it is none."""
+    """Emit a memory instruction; return False for any other instruction."""
     if i.root in ("ld", "ldu", "st"):
         if space_of(i) == "param":
             _parameter(c, i)
@@ -93,7 +98,7 @@ def emit(c: WarpCode, i: ir.Instruction) -> bool:
 
 
 def address_of(c: WarpCode, operand: ir.Operand | None, space: str) -> str:
-    """Address lanes in the space's own form: i32 offsets for shared, i64 otherwise."""
+    """Return the address lanes in the space's own form: i32 offsets for shared, i64 otherwise."""
     assert isinstance(operand, ir.Address)
     llvm = "i32" if space == "shared" else "i64"
     if isinstance(operand.base, ir.Register):
@@ -114,13 +119,13 @@ def host_addresses(
     address: str,
     space: str,
     size: int,
-    stored: str = "",
+    stored_values: str = "",
     *,
-    before: Callable[[str], None] = lambda _: None,
+    prepare: Callable[[str], None] = lambda _: None,
 ) -> str:
-    """Check and count an access; give the host address of each lane.
+    """Check and count an access, and return the host address of each lane.
 
-    `before` is given them too, and may emit code that comes before an observer is told.
+    `prepare` is called with the addresses too, and may emit code that runs before the observer is called.
     """
     e = c.e
     mask = c.executed(i)
@@ -128,43 +133,43 @@ def host_addresses(
     rule = rule_of(c.function, i)
     if space == "generic":
         resolve = resolve_generic(size, c, rule)
-        out = c.e.op(
+        host_address = c.e.op(
             f"call <32 x i64> @{resolve}(ptr %ctx, <32 x i64> {address}, i32 {mask}, "
             f"i32 {c.index}, i32 {i.pc}, i32 {site})"
         )
         failed = e.op(f"icmp ne i32 {e.context_load('fault_code')}, 0")
         c.leave_on_fault(failed)
         c.trace_address(address, mask)
-        before(out)
+        prepare(host_address)
         if c.options.observe:
-            c.observe(site, address, mask, stored)
-        return out
+            c.observe(site, address, mask, stored_values)
+        return host_address
     check = {"shared": checks.check_shared, "local": checks.check_local}.get(space, checks.check_global)
     name, body = check(size, c.options.count, rule)
-    c.need(name, body)
+    c.add_support(name, body)
     kind = "<32 x i32>" if space == "shared" else "<32 x i64>"
     failed = e.op(
         f"call i1 @{name}(ptr %ctx, {kind} {address}, i32 {mask}, i32 {c.index}, i32 {i.pc}, i32 {site})"
     )
     if c.options.trace:
-        shown = e.cast(address, "i32", "i64") if space == "shared" else address
-        c.trace_address(shown, mask)
+        reported = e.cast(address, "i32", "i64") if space == "shared" else address
+        c.trace_address(reported, mask)
     c.leave_on_fault(failed)
     host = address
     if space == "shared":
-        wide = e.convert("zext", "i32", address, "i64")
-        host = e.binary("add", "i64", e.splat("i64", e.context_load("shared")), wide)
+        offset = e.convert("zext", "i32", address, "i64")
+        host = e.binary("add", "i64", e.splat("i64", e.context_load("shared")), offset)
     elif space == "local":
         host = e.binary("add", "i64", local_lane_bases(c), address)
-    before(host)
+    prepare(host)
     if c.options.observe:
-        shown = e.cast(address, "i32", "i64") if space == "shared" else address
-        c.observe(site, shown, mask, stored)
+        reported = e.cast(address, "i32", "i64") if space == "shared" else address
+        c.observe(site, reported, mask, stored_values)
     return host
 
 
 def local_lane_bases(c: WarpCode) -> str:
-    """Host address of each lane's own stack."""
+    """Return the host address of each lane's own stack."""
     e = c.e
     stride = e.splat("i64", e.context_load("local_bytes"))
     return e.binary(
@@ -173,19 +178,23 @@ def local_lane_bases(c: WarpCode) -> str:
 
 
 def resolve_generic(size: int, c: WarpCode, rule: Rule) -> str:
-    """Name of a function for generic addresses, which gives host addresses.
+    """Return the name of a function that converts generic addresses to host addresses.
 
-    Lanes may point into different spaces, each checked and counted as its own.
+    Lanes may point into different spaces; each access is checked and counted by the rules of its space.
     """
     name = f"resolve_generic_{size}_{rule}"
     if name in c.tables.support:
         return name
-    pieces = [check(size, c.options.count, rule) for check in (checks.check_global, checks.check_shared)]
-    pieces.append(checks.check_local(size, c.options.count))
-    for piece in pieces:
-        c.need(*piece)
-    in_global, in_shared, in_local = (piece for piece, _ in pieces)
-    shared_at, local_at, bytes_at = (layout.offset(f) for f in ("shared", "local_base", "local_bytes"))
+    check_functions = [
+        check(size, c.options.count, rule) for check in (checks.check_global, checks.check_shared)
+    ]
+    check_functions.append(checks.check_local(size, c.options.count))
+    for function in check_functions:
+        c.add_support(*function)
+    in_global, in_shared, in_local = (function for function, _ in check_functions)
+    shared_offset, local_offset, local_bytes_offset = (
+        layout.offset(f) for f in ("shared", "local_base", "local_bytes")
+    )
     body = f"""
 define internal <32 x i64> @{name}(ptr %ctx, <32 x i64> %a, i32 %mask, i32 %function, i32 %pc, i32 %site) noinline {{
   %tag = lshr <32 x i64> %a, splat (i64 56)
@@ -203,15 +212,15 @@ define internal <32 x i64> @{name}(ptr %ctx, <32 x i64> %a, i32 %mask, i32 %func
   %f1 = call i1 @{in_global}(ptr %ctx, <32 x i64> %a, i32 %m.g, i32 %function, i32 %pc, i32 %site)
   %f2 = call i1 @{in_shared}(ptr %ctx, <32 x i32> %off, i32 %m.s, i32 %function, i32 %pc, i32 %site)
   %f3 = call i1 @{in_local}(ptr %ctx, <32 x i64> %plain, i32 %m.l, i32 %function, i32 %pc, i32 %site)
-  %sp = getelementptr i8, ptr %ctx, i64 {shared_at}
+  %sp = getelementptr i8, ptr %ctx, i64 {shared_offset}
   %s = load i64, ptr %sp
   %sv0 = insertelement <32 x i64> poison, i64 %s, i32 0
   %sv = shufflevector <32 x i64> %sv0, <32 x i64> poison, <32 x i32> zeroinitializer
-  %lp = getelementptr i8, ptr %ctx, i64 {local_at}
+  %lp = getelementptr i8, ptr %ctx, i64 {local_offset}
   %l = load i64, ptr %lp
   %lv0 = insertelement <32 x i64> poison, i64 %l, i32 0
   %lv = shufflevector <32 x i64> %lv0, <32 x i64> poison, <32 x i32> zeroinitializer
-  %bp = getelementptr i8, ptr %ctx, i64 {bytes_at}
+  %bp = getelementptr i8, ptr %ctx, i64 {local_bytes_offset}
   %b = load i64, ptr %bp
   %bv0 = insertelement <32 x i64> poison, i64 %b, i32 0
   %bv = shufflevector <32 x i64> %bv0, <32 x i64> poison, <32 x i32> zeroinitializer
@@ -224,7 +233,7 @@ define internal <32 x i64> @{name}(ptr %ctx, <32 x i64> %a, i32 %mask, i32 %func
   ret <32 x i64> %h2
 }}
 """
-    c.need(name, body)
+    c.add_support(name, body)
     return name
 
 
@@ -234,87 +243,96 @@ def _load_store(c: WarpCode, i: ir.Instruction) -> None:
     target, source = (i.operands[0], i.operands[1]) if is_load else (i.operands[1], i.operands[0])
     address = address_of(c, source, space)
     if _is_plain(c, i, target) and (space in ("global", "const") or (space == "shared" and is_load)):
-        _move(c, i, target, address, space)
+        _plain_access(c, i, target, address, space)
         return
-    stored = ""
+    stored_values = ""
     if c.options.observe and not is_load and not isinstance(target, ir.Vector) and size_of(i) <= 8:
-        stored = c.e.cast(c.get(target, i.type), llvm_of(i.type), "i64")
-    host = host_addresses(c, i, address, space, size_of(i), stored)
+        stored_values = c.e.cast(c.get(target, i.type), llvm_of(i.type), "i64")
+    host = host_addresses(c, i, address, space, size_of(i), stored_values)
     mask = c.executed(i)
     items = target.items if isinstance(target, ir.Vector) else (target,)
     width = ir.TYPE_BYTES[i.type]
     for position, item in enumerate(items):
-        at = c.e.binary("add", "i64", host, constant("i64", position * width)) if position else host
+        address_of_item = (
+            c.e.binary("add", "i64", host, constant("i64", position * width)) if position else host
+        )
         if is_load:
             if item is not None:
-                c.set(item, gather(c, at, mask, i.type), i.type)
+                c.set(item, gather(c, address_of_item, mask, i.type), i.type)
         else:
-            scatter(c, c.get(item, i.type), at, mask, i.type)
+            scatter(c, c.get(item, i.type), address_of_item, mask, i.type)
 
 
 def _is_plain(c: WarpCode, i: ir.Instruction, target: ir.Operand | None) -> bool:
-    """Whether an access moves one value of at most 8 bytes a lane, and nobody wants to be told.
+    """Return whether an access moves one value of at most 8 bytes per lane without a trace or an observer.
 
     Eight bytes of shared memory have rules of their own.
     """
-    told = c.options.trace or c.options.observe
+    is_reported = c.options.trace or c.options.observe
     return (
-        not told and not isinstance(target, ir.Vector) and size_of(i) <= (4 if space_of(i) == "shared" else 8)
+        not is_reported
+        and not isinstance(target, ir.Vector)
+        and size_of(i) <= (4 if space_of(i) == "shared" else 8)
     )
 
 
-def _move(c: WarpCode, i: ir.Instruction, target: ir.Operand | None, address: str, space: str) -> None:
-    """Check, count and do a load or store by one function."""
+def _plain_access(
+    c: WarpCode, i: ir.Instruction, target: ir.Operand | None, address: str, space: str
+) -> None:
+    """Check, count and perform a load or store by one function."""
     e = c.e
     size = size_of(i)
     count = c.options.count
     llvm = f"i{8 * size}"
     is_load = i.root != "st"
     if space == "shared":
-        pieces = [checks.check_shared(size, count), lanes.gather(llvm), rows.load_shared(llvm, count)]
+        functions = [checks.check_shared(size, count), lanes.gather(llvm), rows.load_shared(llvm, count)]
     elif is_load:
-        pieces = [checks.check_global(size, count), lanes.gather(llvm), rows.load_global(llvm, count)]
+        functions = [checks.check_global(size, count), lanes.gather(llvm), rows.load_global(llvm, count)]
     else:
-        pieces = [
+        functions = [
             checks.check_global(size, count, "store"),
             lanes.scatter(llvm),
             rows.store_global(llvm, count),
         ]
-    for piece in pieces:
-        c.need(*piece)
-    at = f"<32 x {'i32' if space == 'shared' else 'i64'}> {address}"
-    place = f"i32 {c.executed(i)}, i32 {c.index}, i32 {i.pc}, i32 {c.site(i)}"
-    name = pieces[-1][0]
+    for function in functions:
+        c.add_support(*function)
+    address_argument = f"<32 x {'i32' if space == 'shared' else 'i64'}> {address}"
+    site_arguments = f"i32 {c.executed(i)}, i32 {c.index}, i32 {i.pc}, i32 {c.site(i)}"
+    name = functions[-1][0]
     value = ""
     if is_load:
-        value = e.op(f"call <32 x {llvm}> @{name}(ptr %ctx, {at}, {place})")
+        value = e.op(f"call <32 x {llvm}> @{name}(ptr %ctx, {address_argument}, {site_arguments})")
     else:
         raw = e.cast(c.get(target, i.type), llvm_of(i.type), llvm)
-        e.raw(f"call void @{name}(ptr %ctx, <32 x {llvm}> {raw}, {at}, {place})")
+        e.raw(f"call void @{name}(ptr %ctx, <32 x {llvm}> {raw}, {address_argument}, {site_arguments})")
     c.leave_on_fault(e.op(f"icmp ne i32 {e.context_load('fault_code')}, 0"))
     if is_load and target is not None:
         c.set(target, e.cast(value, llvm, llvm_of(i.type)), i.type)
 
 
 def gather(c: WarpCode, host: str, mask: str, ptx_type: str) -> str:
-    """Load one value a lane from host addresses."""
+    """Load one value per lane from host addresses."""
     llvm = f"i{8 * ir.TYPE_BYTES[ptx_type]}"
-    c.need(*lanes.gather(llvm))
+    c.add_support(*lanes.gather(llvm))
     raw = c.e.op(f"call <32 x {llvm}> @gather_{llvm}(<32 x i64> {host}, i32 {mask})")
     return c.e.cast(raw, llvm, llvm_of(ptx_type))
 
 
 def scatter(c: WarpCode, value: str, host: str, mask: str, ptx_type: str) -> None:
-    """Store one value a lane to host addresses."""
+    """Store one value per lane to host addresses."""
     llvm = f"i{8 * ir.TYPE_BYTES[ptx_type]}"
-    c.need(*lanes.scatter(llvm))
+    c.add_support(*lanes.scatter(llvm))
     raw = c.e.cast(value, llvm_of(ptx_type), llvm)
     c.e.raw(f"call void @scatter_{llvm}(<32 x {llvm}> {raw}, <32 x i64> {host}, i32 {mask})")
     c.trace_write(raw, llvm, host, mask)
 
 
 def _parameter(c: WarpCode, i: ir.Instruction) -> None:
-    """Kernel parameters are uniform; call parameters are one record a lane in the frame."""
+    """Access a parameter: kernel parameters are uniform.
+
+    Call parameters are one record per lane in the frame.
+    """
     is_load = i.root == "ld"
     target, address = (i.operands[0], i.operands[1]) if is_load else (i.operands[1], i.operands[0])
     assert isinstance(address, ir.Address)
@@ -322,27 +340,27 @@ def _parameter(c: WarpCode, i: ir.Instruction) -> None:
         if not (is_load and c.function.is_entry):
             raise NotSupportedError(f"The virtual GPU does not do {i.text!r}: a computed parameter address.")
         # An array among the kernel's parameters: constant memory on hardware too.
-        parts = tuple("const" if part.split("::")[0] == "param" else part for part in i.parts)
-        _load_store(c, dataclasses.replace(i, opcode=".".join(parts), parts=parts))
+        modifiers = tuple("const" if modifier.split("::")[0] == "param" else modifier for modifier in i.parts)
+        _load_store(c, dataclasses.replace(i, opcode=".".join(modifiers), parts=modifiers))
         return
     items = target.items if isinstance(target, ir.Vector) else (target,)
     width = ir.TYPE_BYTES[i.type]
     offset = address.offset + address.base.offset
-    _check_place(c, i, address.base.name, offset, len(items) * width)
+    _check_parameter_bounds(c, i, address.base.name, offset, len(items) * width)
     for position, item in enumerate(items):
-        at = offset + position * width
+        item_offset = offset + position * width
         if c.function.is_entry and address.base.name in c.entry_params:
-            place = c.entry_params[address.base.name].offset + at
+            record_offset = c.entry_params[address.base.name].offset + item_offset
             base = c.e.op(f"inttoptr i64 {c.e.context_load('params')} to ptr")
-            pointer = c.e.op(f"getelementptr i8, ptr {base}, i64 {place}")
+            pointer = c.e.op(f"getelementptr i8, ptr {base}, i64 {record_offset}")
             llvm = f"i{8 * width}"
             scalar = c.e.op(f"load {llvm}, ptr {pointer}, align 1")
             if item is not None:
                 c.set(item, c.e.cast(c.e.splat(llvm, scalar), llvm, llvm_of(i.type)), i.type)
             continue
-        place, record = c.parameter_record(address.base.name)
+        record_offset, record = c.parameter_record(address.base.name)
         base = c.e.op("ptrtoint ptr %frame to i64")
-        start = c.e.splat("i64", c.e.op(f"add i64 {base}, {place + at}"))
+        start = c.e.splat("i64", c.e.op(f"add i64 {base}, {record_offset + item_offset}"))
         offsets = c.e.binary("mul", "i64", IOTA, constant("i64", record))
         host = c.e.binary("add", "i64", start, offsets)
         if is_load:
@@ -352,12 +370,12 @@ def _parameter(c: WarpCode, i: ir.Instruction) -> None:
             scatter(c, c.get(item, i.type), host, c.executed(i), i.type)
 
 
-def _check_place(c: WarpCode, i: ir.Instruction, name: str, offset: int, size: int) -> None:
-    """Refuse what lies outside a parameter, or would write to a kernel's."""
-    of_kernel = c.function.is_entry and name in c.entry_params
-    room = c.entry_params[name].size_bytes if of_kernel else c.parameter_record(name)[1]
-    if offset < 0 or offset + size > room or (of_kernel and i.root == "st"):
-        raise PtxError(f"{i.text!r} (line {i.line}) does not fit the parameter {name} of {room} bytes.")
+def _check_parameter_bounds(c: WarpCode, i: ir.Instruction, name: str, offset: int, size: int) -> None:
+    """Refuse an access outside a parameter, or a store to a kernel parameter."""
+    is_kernel_parameter = c.function.is_entry and name in c.entry_params
+    size_bytes = c.entry_params[name].size_bytes if is_kernel_parameter else c.parameter_record(name)[1]
+    if offset < 0 or offset + size > size_bytes or (is_kernel_parameter and i.root == "st"):
+        raise PtxError(f"{i.text!r} (line {i.line}) does not fit the parameter {name} of {size_bytes} bytes.")
 
 
 _HALVES = ("f16", "bf16", "f16x2", "bf16x2")
@@ -377,21 +395,23 @@ def _atomic(c: WarpCode, i: ir.Instruction) -> None:
     address = address_of(c, operands[0], space)
     host = host_addresses(c, i, address, space, size_of(i))
     kind = f"b{bits(llvm_of(kind))}" if kind not in _HALVES and operation in ("exch", "cas") else kind
-    swapped = operands[2] if operation == "cas" else operands[1]
-    olds = []
+    swap_value = operands[2] if operation == "cas" else operands[1]
+    old_values = []
     for n, value in enumerate(values):
-        place = host
+        element_address = host
         if n:
-            place = c.e.binary("add", "i64", host, constant("i64", n * ir.TYPE_BYTES[i.type]))
-        old = _read_modify_write(c, i, operation, kind, place, value, swapped if len(values) == 1 else value)
-        olds.append(old)
+            element_address = c.e.binary("add", "i64", host, constant("i64", n * ir.TYPE_BYTES[i.type]))
+        old_value = _read_modify_write(
+            c, i, operation, kind, element_address, value, swap_value if len(values) == 1 else value
+        )
+        old_values.append(old_value)
     if is_red or i.operands[0] is None:
         return
     results = i.operands[0].items if isinstance(i.operands[0], ir.Vector) else (i.operands[0],)
     kind = f"b{8 * ir.TYPE_BYTES[kind]}" if kind in _HALVES else kind
-    for result, old in zip(results, olds, strict=True):
+    for result, old_value in zip(results, old_values, strict=True):
         if result is not None:
-            c.set(result, old, kind)
+            c.set(result, old_value, kind)
 
 
 def _read_modify_write(
@@ -401,9 +421,9 @@ def _read_modify_write(
     kind: str,
     host: str,
     value: ir.Operand | None,
-    swapped: ir.Operand | None,
+    swap_value: ir.Operand | None,
 ) -> str:
-    """Change one element a lane; gives what was there."""
+    """Change one element per lane, and return the old values."""
     if kind in _HALVES:
         kind, (name, body) = f"b{8 * ir.TYPE_BYTES[kind]}", lanes.atomic_half_add(kind)
         c.options.float_atomics = True
@@ -415,13 +435,15 @@ def _read_modify_write(
                 raise NotSupportedError(f"The virtual GPU does not do {i.opcode}.")
             c.options.float_atomics = True
         name, body = lanes.atomic(operation, llvm, kind[0] == "s", flush=space_of(i) != "shared")
-    c.need(name, body)
-    b = c.get(value, kind)
-    d = c.get(swapped, kind)
+    c.add_support(name, body)
+    operand = c.get(value, kind)
+    swap_operand = c.get(swap_value, kind)
     vector = f"<32 x {llvm}>"
-    old = c.e.op(f"call {vector} @{name}(<32 x i64> {host}, i32 {c.executed(i)}, {vector} {b}, {vector} {d})")
-    if c.options.trace:  # what memory holds now: lanes that share an address see the last one's result
+    old = c.e.op(
+        f"call {vector} @{name}(<32 x i64> {host}, i32 {c.executed(i)}, {vector} {operand}, {vector} {swap_operand})"
+    )
+    if c.options.trace:  # the new contents: lanes that share an address see the last lane's result
         mask = c.executed(i)
-        word = f"i{bits(llvm)}"
-        c.trace_write(c.e.cast(gather(c, host, mask, kind), llvm, word), word, host, mask)
+        integer_type = f"i{bits(llvm)}"
+        c.trace_write(c.e.cast(gather(c, host, mask, kind), llvm, integer_type), integer_type, host, mask)
     return old

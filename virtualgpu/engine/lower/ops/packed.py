@@ -1,4 +1,4 @@
-"""Integers packed two or four to a word: ``add.u16x2`` and the like, and SIMD video instructions."""
+"""Integers packed two or four to a word: ``add.u16x2`` and similar, and SIMD video instructions."""
 
 from __future__ import annotations
 
@@ -12,24 +12,27 @@ from virtualgpu.errors import NotSupportedError
 
 _VIDEO = re.compile(r"v([a-z]+)([24])")
 _PACKED = ("add", "min", "max")
-ROOTS = {*_PACKED, *(f"v{what}{n}" for what in ("add", "sub", "avrg", "absdiff", "min", "max") for n in "24")}
+ROOTS = {
+    *_PACKED,
+    *(f"v{operation}{n}" for operation in ("add", "sub", "avrg", "absdiff", "min", "max") for n in "24"),
+}
 
 
 def emit(c: WarpCode, i: ir.Instruction) -> bool:
-    """Emit a packed integer instruction; False if it is none."""
+    """Emit a packed integer instruction; return False for any other instruction."""
     if i.root in ("min", "max") and {"relu", "s32"} <= set(i.parts):
         _relu(c, i)
     elif i.root in _PACKED and ("u16x2" in i.parts or "s16x2" in i.parts):
-        _packed(c, i)
-    elif found := _VIDEO.fullmatch(i.root):
-        _video(c, i, found[1], int(found[2]))
+        _packed_pairs(c, i)
+    elif match := _VIDEO.fullmatch(i.root):
+        _video(c, i, match[1], int(match[2]))
     else:
         return False
     return True
 
 
-class _Pieces:
-    """Lane-wise operations on the pieces of words: all 32 lanes' pieces are one long vector."""
+class _Elements:
+    """Lane-wise operations on the elements of words: the elements of all 32 lanes are one long vector."""
 
     def __init__(self, c: WarpCode, count: int) -> None:
         self.e = c.e
@@ -40,8 +43,8 @@ class _Pieces:
     def split(self, word: str) -> str:
         return self.e.op(f"bitcast <32 x i32> {word} to {self.vector}")
 
-    def join(self, pieces: str) -> str:
-        return self.e.op(f"bitcast {self.vector} {pieces} to <32 x i32>")
+    def join(self, elements: str) -> str:
+        return self.e.op(f"bitcast {self.vector} {elements} to <32 x i32>")
 
     def binary(self, operation: str, a: str, b: str) -> str:
         return self.e.op(f"{operation} {self.vector} {a}, {b}")
@@ -59,28 +62,28 @@ def _relu(c: WarpCode, i: ir.Instruction) -> None:
     c.set(i.operands[0], c.e.intrinsic("smax", "i32", value, constant("i32", 0)), "s32")
 
 
-def _packed(c: WarpCode, i: ir.Instruction) -> None:
-    pieces = _Pieces(c, 2)
+def _packed_pairs(c: WarpCode, i: ir.Instruction) -> None:
+    elements = _Elements(c, 2)
     sign = "s" if "s16x2" in i.parts else "u"
-    values = [pieces.split(c.get(operand, "b32")) for operand in i.operands[1:]]
+    values = [elements.split(c.get(operand, "b32")) for operand in i.operands[1:]]
     if i.root == "add":
-        result = pieces.binary("add", values[0], values[1])
+        result = elements.binary("add", values[0], values[1])
     else:
-        result = pieces.intrinsic(sign + i.root, values[0], values[1])
+        result = elements.intrinsic(sign + i.root, values[0], values[1])
     if "relu" in i.parts:
-        result = pieces.intrinsic("smax", result, "zeroinitializer")
-    c.set(i.operands[0], pieces.join(result), "b32")
+        result = elements.intrinsic("smax", result, "zeroinitializer")
+    c.set(i.operands[0], elements.join(result), "b32")
 
 
-def _average(pieces: _Pieces, sign: str, a: str, b: str) -> str:
-    """Half the sum, rounded up, without a wider type: (a | b) - ((a ^ b) >> 1)."""
-    shift = pieces.binary(
-        "ashr" if sign == "s" else "lshr", pieces.binary("xor", a, b), f"splat ({pieces.llvm} 1)"
+def _average(elements: _Elements, sign: str, a: str, b: str) -> str:
+    """Emit half the sum, rounded up, without a wider type: (a | b) - ((a ^ b) >> 1)."""
+    shift = elements.binary(
+        "ashr" if sign == "s" else "lshr", elements.binary("xor", a, b), f"splat ({elements.llvm} 1)"
     )
-    return pieces.binary("sub", pieces.binary("or", a, b), shift)
+    return elements.binary("sub", elements.binary("or", a, b), shift)
 
 
-_VIDEO_STEPS: dict[str, Callable[[_Pieces, str, str, str], str]] = {
+_VIDEO_STEPS: dict[str, Callable[[_Elements, str, str, str], str]] = {
     "add": lambda p, sign, a, b: p.binary("add", a, b),
     "sub": lambda p, sign, a, b: p.binary("sub", a, b),
     "min": lambda p, sign, a, b: p.intrinsic(f"{sign}min", a, b),
@@ -93,20 +96,20 @@ _VIDEO_STEPS: dict[str, Callable[[_Pieces, str, str, str], str]] = {
 
 
 def _video(c: WarpCode, i: ir.Instruction, operation: str, count: int) -> None:
-    """``vadd4`` and the like on whole words, ``.add`` summing the pieces into the last operand."""
+    """Emit ``vadd4`` and similar on whole words; ``.add`` adds the elements to the last operand."""
     kinds = [p for p in i.parts[1:] if p in ("u32", "s32")]
     if len(kinds) != 3 or kinds[1] != kinds[2] or "sat" in i.parts or len(i.operands) != 4:
         raise NotSupportedError(f"The virtual GPU does not do {i.opcode} with these types and options.")
-    pieces = _Pieces(c, count)
+    elements = _Elements(c, count)
     e = c.e
-    a, b = (pieces.split(c.get(operand, "b32")) for operand in i.operands[1:3])
-    word = pieces.join(_VIDEO_STEPS[operation](pieces, kinds[1][0], a, b))
+    a, b = (elements.split(c.get(operand, "b32")) for operand in i.operands[1:3])
+    result = elements.join(_VIDEO_STEPS[operation](elements, kinds[1][0], a, b))
     if "add" in i.parts[1:]:
         total = c.get(i.operands[3], "b32")
         width = 32 // count
         shift = "ashr" if kinds[0] == "s32" else "lshr"
         for number in range(count):
-            high = e.binary("shl", "i32", word, constant("i32", 32 - width * (number + 1)))
+            high = e.binary("shl", "i32", result, constant("i32", 32 - width * (number + 1)))
             total = e.binary("add", "i32", total, e.binary(shift, "i32", high, constant("i32", 32 - width)))
-        word = total
-    c.set(i.operands[0], word, "b32")
+        result = total
+    c.set(i.operands[0], result, "b32")

@@ -1,4 +1,4 @@
-"""Instructions by which the lanes of a warp talk: shuffles, votes, matches, reductions."""
+"""Instructions by which the lanes of a warp exchange data: shuffles, votes, matches, reductions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from virtualgpu.compile.ptx import ir
 from virtualgpu.engine.ir import lanes, layout
 from virtualgpu.engine.ir.emit import Emitter, constant, llvm_of, signed
-from virtualgpu.engine.ir.text import IOTA_I32, LANE_BITS, active, load_field, splat
+from virtualgpu.engine.ir.text import IOTA_I32, LANE_BITS, load_field, mask_to_lanes, splat
 from virtualgpu.engine.lower.warp_code import WarpCode
 from virtualgpu.errors import NotSupportedError
 
@@ -46,8 +46,9 @@ done:
 """,
 )
 
-# Lanes of `mask` have come to a warp-wide instruction; `masks` says whom each waits for. The answer is who goes
-# on together, or 0: lanes are parked until the others come, or there is a fault.
+# Lanes of `mask` have reached a warp-wide instruction; `masks` contains the lanes that each waits for. The
+# result is the lanes that continue together, or 0: lanes are parked until the others arrive, or there is a
+# fault.
 MEET = (
     "meet",
     f"""
@@ -65,7 +66,7 @@ out:
   call void @fault(ptr %ctx, i32 {layout.OUTSIDE_MASK}, i32 %function, i32 %pc, i32 %l0, i32 0, i64 0)
   ret i32 0
 inside:
-{active("%mask", "%m")}  %asked = select <32 x i1> %m, <32 x i32> %masks, <32 x i32> zeroinitializer
+{mask_to_lanes("%mask", "%m")}  %asked = select <32 x i1> %m, <32 x i32> %masks, <32 x i32> zeroinitializer
   %named = call i32 @llvm.vector.reduce.or.v32i32(<32 x i32> %asked)
   %pcs = load <32 x i32>, ptr %frame, align 64
   %left = icmp ne <32 x i32> %pcs, splat (i32 {layout.EXITED})
@@ -105,12 +106,12 @@ met:
 """,
 )
 
-# Turns small numbers and large ones, of either sign, into others.
-_SPOIL = 0x5A5A5A5A
+# A bit pattern whose XOR changes small and large numbers of either sign.
+_ABSENT_LANE_BITS = 0x5A5A5A5A
 
 
 def emit(c: WarpCode, i: ir.Instruction) -> bool:
-    """Emit a warp-wide instruction; False if it is none."""
+    """Emit a warp-wide instruction; return False for any other instruction."""
     handler = HANDLERS.get(i.root)
     if handler is None:
         return False
@@ -119,14 +120,14 @@ def emit(c: WarpCode, i: ir.Instruction) -> bool:
 
 
 def member_mask(i: ir.Instruction) -> ir.Operand | None:
-    """The member-mask operand of a ``.sync`` instruction, if it has one."""
+    """Return the member-mask operand of a ``.sync`` instruction, if it has one."""
     if i.root in ("wmma", "mma", "ldmatrix"):
         return ir.Immediate(0xFFFFFFFF)  # the whole warp
     return i.operands[-1] if "sync" in i.parts and i.operands else None
 
 
 def _members(c: WarpCode, i: ir.Instruction) -> str:
-    """For each lane the lanes that take part with it: active, and named by its own mask.
+    """Return, for each lane, the lanes that take part with it: active, and named by its own mask.
 
     Masks may differ between lanes of one warp, as between the tiles of cooperative groups.
     """
@@ -141,44 +142,44 @@ def _shfl(c: WarpCode, i: ir.Instruction) -> None:
     e = c.e
     mode = next(p for p in i.parts if p in ("up", "down", "bfly", "idx"))
     target = i.operands[0] if isinstance(i.operands[0], ir.Pair) else ir.Pair(i.operands[0], None)
-    asked = target.second if c.options.trace or c.is_read(target.second) else None
+    predicate = target.second if c.options.trace or c.is_read(target.second) else None
     value = c.get(i.operands[1], "b32")
-    delta = c.fixed(i.operands[2])
-    control = c.fixed(i.operands[3])
-    inside = ""
+    delta = c.known_value(i.operands[2])
+    control = c.known_value(i.operands[3])
+    in_range = ""
     if delta is not None and control is not None:
         sources, bits = known_sources(mode, delta, control)
         source = "<" + ", ".join(f"i32 {lane}" for lane in sources) + ">"
         _observe_sources(c, i, source)
-        moved = e.op(f"shufflevector <32 x i32> {value}, <32 x i32> poison, <32 x i32> {source}")
-        if asked is not None:
-            inside = e.mask_vector(str(bits))
+        result = e.op(f"shufflevector <32 x i32> {value}, <32 x i32> poison, <32 x i32> {source}")
+        if predicate is not None:
+            in_range = e.mask_vector(str(bits))
     else:
-        given = [c.get(operand, "u32") for operand in i.operands[2:4]]
-        c.need(*lanes.permute("i32"))
+        operands = [c.get(operand, "u32") for operand in i.operands[2:4]]
+        c.add_support(*lanes.permute("i32"))
         source = ""
-        if asked is not None or c.options.observe:
-            source, inside = _sources(e, mode, *given)
+        if predicate is not None or c.options.observe:
+            source, in_range = _shuffle_sources(e, mode, *operands)
             _observe_sources(c, i, source)
-            moved = e.op(f"call <32 x i32> @permute_i32(<32 x i32> {value}, <32 x i32> {source})")
+            result = e.op(f"call <32 x i32> @permute_i32(<32 x i32> {value}, <32 x i32> {source})")
         else:
             if f"shuffle_{mode}" not in c.tables.support:
-                c.need(*_shuffle(mode))
-            kinds = ", ".join(f"<32 x i32> {each}" for each in (value, *given))
-            moved = e.op(f"call <32 x i32> @shuffle_{mode}({kinds})")
+                c.add_support(*_shuffle_function(mode))
+            kinds = ", ".join(f"<32 x i32> {vector}" for vector in (value, *operands))
+            result = e.op(f"call <32 x i32> @shuffle_{mode}({kinds})")
     if c.options.observe:
-        moved = _spoiled(c, i, moved, source)
-    c.set(target.first, moved, "b32")
-    if asked is not None:
-        c.set(asked, inside, "pred")
+        result = _mark_absent(c, i, result, source)
+    c.set(target.first, result, "b32")
+    if predicate is not None:
+        c.set(predicate, in_range, "pred")
 
 
-def _sources(e: Emitter, mode: str, delta: str, control: str) -> tuple[str, str]:
-    """Whose value each lane of a shuffle gets, and the lanes for which that is whom they asked."""
-    five = constant("i32", 31)
-    delta = e.binary("and", "i32", delta, five)
-    segment = e.binary("and", "i32", e.binary("lshr", "i32", control, constant("i32", 8)), five)
-    clamp = e.binary("and", "i32", control, five)
+def _shuffle_sources(e: Emitter, mode: str, delta: str, control: str) -> tuple[str, str]:
+    """Return the source lane of each lane of a shuffle, and the lanes whose requested source is in range."""
+    five_bits = constant("i32", 31)
+    delta = e.binary("and", "i32", delta, five_bits)
+    segment = e.binary("and", "i32", e.binary("lshr", "i32", control, constant("i32", 8)), five_bits)
+    clamp = e.binary("and", "i32", control, five_bits)
     outside = e.binary("xor", "i32", segment, constant("i32", -1))
     low = e.binary("and", "i32", IOTA_I32, segment)
     high = e.binary("or", "i32", low, e.binary("and", "i32", clamp, outside))
@@ -197,31 +198,34 @@ def _sources(e: Emitter, mode: str, delta: str, control: str) -> tuple[str, str]
 
 
 def known_sources(mode: str, delta: int, control: int) -> tuple[list[int], int]:
-    """What `_sources` finds out when all lanes ask the same and that is known; the lanes as bits of a mask."""
+    """Compute `_shuffle_sources` for operands that are known and equal in all lanes.
+
+    The lanes are bits of a mask.
+    """
     delta = delta & 31
     segment = control >> 8 & 31
     clamp = control & 31
     sources = []
-    inside = 0
+    in_range_lanes = 0
     for lane in range(layout.LANES):
         low = lane & segment
         high = low | (clamp & ~segment)
-        wanted = {
+        requested = {
             "up": lane - delta,
             "down": lane + delta,
             "bfly": lane ^ delta,
             "idx": low | (delta & ~segment),
         }[mode]
-        fits = wanted >= high if mode == "up" else wanted <= high
-        inside |= fits << lane
-        sources.append(wanted if fits else lane)
-    return sources, inside
+        in_range = requested >= high if mode == "up" else requested <= high
+        in_range_lanes |= in_range << lane
+        sources.append(requested if in_range else lane)
+    return sources, in_range_lanes
 
 
-def _shuffle(mode: str) -> tuple[str, str]:
-    """A shuffle whose lanes may each ask another one, as a support function."""
+def _shuffle_function(mode: str) -> tuple[str, str]:
+    """Return a support function for a shuffle in which each lane may request another source."""
     e = Emitter()
-    source, _ = _sources(e, mode, "%delta", "%control")
+    source, _ = _shuffle_sources(e, mode, "%delta", "%control")
     row = "<32 x i32>"
     lines = "\n".join(e.lines)
     return (
@@ -237,14 +241,14 @@ define internal {row} @shuffle_{mode}({row} %v, {row} %delta, {row} %control) no
 
 
 def _observe_sources(c: WarpCode, i: ir.Instruction, source: str) -> None:
-    """Tell the observer which lane each lane rests on."""
+    """Report to the observer which lane each lane depends on."""
     if c.options.observe:
-        place = c.e.splat("i64", str(c.index << 32 | i.pc))
-        c.observe(layout.SHUFFLE, c.e.cast(source, "i32", "i64"), c.executed(i), place)
+        location = c.e.splat("i64", str(c.index << 32 | i.pc))
+        c.observe(layout.SHUFFLE, c.e.cast(source, "i32", "i64"), c.executed(i), location)
 
 
 def _observe_members(c: WarpCode, i: ir.Instruction) -> None:
-    """Tell the observer of lanes that a mask names and that stay away: a lane rests on the first of them.
+    """Report to the observer absent lanes that a mask names: a lane depends on the first of them.
 
     A last warp of fewer than 32 threads has fewer lanes, and a mask may name the others.
     """
@@ -252,45 +256,45 @@ def _observe_members(c: WarpCode, i: ir.Instruction) -> None:
     if not c.options.observe or operand is None:
         return
     e = c.e
-    first = e.op(f"mul i32 {e.context_load('warp')}, {layout.LANES}")
-    threads = e.splat("i32", e.op(f"sub i32 {e.context_load('threads')}, {first}"))
-    there = e.mask_bits(e.compare("slt", "i32", IOTA_I32, threads))
-    away = e.op(f"and i32 {there}, {e.op(f'xor i32 {c.executed(i)}, -1')}")
-    missing = e.binary("and", "i32", c.get(operand, "b32"), e.splat("i32", away))
-    nobody = e.compare("eq", "i32", missing, constant("i32", 0))
+    first_thread = e.op(f"mul i32 {e.context_load('warp')}, {layout.LANES}")
+    threads = e.splat("i32", e.op(f"sub i32 {e.context_load('threads')}, {first_thread}"))
+    existing = e.mask_bits(e.compare("slt", "i32", IOTA_I32, threads))
+    absent = e.op(f"and i32 {existing}, {e.op(f'xor i32 {c.executed(i)}, -1')}")
+    missing = e.binary("and", "i32", c.get(operand, "b32"), e.splat("i32", absent))
+    none_missing = e.compare("eq", "i32", missing, constant("i32", 0))
     lowest = e.intrinsic("cttz", "i32", missing, extra=("i1 false",))
-    _observe_sources(c, i, e.select("i32", nobody, IOTA_I32, lowest))
+    _observe_sources(c, i, e.select("i32", none_missing, IOTA_I32, lowest))
 
 
-def _spoiled(c: WarpCode, i: ir.Instruction, moved: str, source: str) -> str:
-    """What was moved, with other bits where it comes from a lane that takes no part.
+def _mark_absent(c: WarpCode, i: ir.Instruction, values: str, source: str) -> str:
+    """Emit the shuffled values, with changed bits where they come from a lane that takes no part.
 
-    Such a value is undefined. A launch under checks has another one than a plain launch, so that its results
-    tell whether the value is used.
+    Such a value is undefined. A checked launch returns another value than a plain launch, so that its results
+    show whether the value is used.
     """
     e = c.e
     executed = e.splat("i32", c.executed(i))
-    here = e.binary("and", "i32", e.binary("lshr", "i32", executed, source), constant("i32", 1))
-    absent = e.compare("eq", "i32", here, constant("i32", 0))
-    return e.select("i32", absent, e.binary("xor", "i32", moved, constant("i32", _SPOIL)), moved)
+    is_active = e.binary("and", "i32", e.binary("lshr", "i32", executed, source), constant("i32", 1))
+    absent = e.compare("eq", "i32", is_active, constant("i32", 0))
+    return e.select("i32", absent, e.binary("xor", "i32", values, constant("i32", _ABSENT_LANE_BITS)), values)
 
 
 def _vote(c: WarpCode, i: ir.Instruction) -> None:
     e = c.e
     mode = next(p for p in i.parts if p in ("all", "any", "uni", "ballot"))
-    yes = e.splat("i32", e.mask_bits(c.get(i.operands[1], "pred")))
+    predicates = e.splat("i32", e.mask_bits(c.get(i.operands[1], "pred")))
     members = _members(c, i)
     _observe_members(c, i)
-    votes = e.binary("and", "i32", yes, members)
+    votes = e.binary("and", "i32", predicates, members)
     if mode == "ballot":
         c.set(i.operands[0], votes, "b32")
         return
-    everyone = e.compare("eq", "i32", votes, members)
-    nobody = e.compare("eq", "i32", votes, constant("i32", 0))
+    all_true = e.compare("eq", "i32", votes, members)
+    all_false = e.compare("eq", "i32", votes, constant("i32", 0))
     if mode == "uni":
-        result = e.binary("or", "i1", everyone, nobody)
+        result = e.binary("or", "i1", all_true, all_false)
     else:
-        result = everyone if mode == "all" else e.binary("xor", "i1", nobody, constant("i1", 1))
+        result = all_true if mode == "all" else e.binary("xor", "i1", all_false, constant("i1", 1))
     c.set(i.operands[0], result, "pred")
 
 
@@ -299,20 +303,20 @@ def _match(c: WarpCode, i: ir.Instruction) -> None:
     value = e.cast(c.get(i.operands[1], i.type), llvm_of(i.type), "i64")
     members = _members(c, i)
     _observe_members(c, i)
-    c.need(*MATCH_ANY)
-    equal = e.op(f"call <32 x i32> @match_any(<32 x i64> {value}, i32 {c.executed(i)})")
-    groups = e.binary("and", "i32", equal, members)
+    c.add_support(*MATCH_ANY)
+    matching = e.op(f"call <32 x i32> @match_any(<32 x i64> {value}, i32 {c.executed(i)})")
+    groups = e.binary("and", "i32", matching, members)
     target = i.operands[0]
     if "any" in i.parts:
         c.set(target, groups, "b32")
         return
-    same = e.compare("eq", "i32", groups, members)
-    result = e.select("i32", same, groups, constant("i32", 0))
+    all_equal = e.compare("eq", "i32", groups, members)
+    result = e.select("i32", all_equal, groups, constant("i32", 0))
     if isinstance(target, ir.Pair):
         if target.first is not None:
             c.set(target.first, result, "b32")
         if target.second is not None:
-            c.set(target.second, same, "pred")
+            c.set(target.second, all_equal, "pred")
     else:
         c.set(target, result, "b32")
 
@@ -321,7 +325,7 @@ _IDENTITY = {"add": 0, "or": 0, "xor": 0, "and": -1}
 
 
 def _reduce(name: str, identity: int) -> tuple[str, str]:
-    """Reduction over each group of lanes with a common member mask, as a support function."""
+    """Return a support function for a reduction over each group of lanes with a common member mask."""
     full = f"llvm.vector.reduce.{name}.v32i32"
     return (
         f"redux_{name}",
@@ -375,7 +379,7 @@ def _redux(c: WarpCode, i: ir.Instruction) -> None:
         identity = highest if operation == "min" else lowest
         name = ("s" if is_signed else "u") + operation
     function, body = _reduce(name, identity)
-    c.need(function, body)
+    c.add_support(function, body)
     value = c.get(i.operands[1], kind)
     members = _members(c, i)
     _observe_members(c, i)
@@ -462,9 +466,9 @@ done:
 
 
 def _fns(c: WarpCode, i: ir.Instruction) -> None:
-    """Position of the n-th set bit at or above (below, for negative n) a base."""
+    """Emit the position of the n-th set bit at or above (below, for negative n) a base."""
     value, base, offset = (c.get(operand, "b32") for operand in i.operands[1:4])
-    c.need(*_FNS)
+    c.add_support(*_FNS)
     v = "<32 x i32>"
     c.set(i.operands[0], c.e.op(f"call {v} @find_nth_set({v} {value}, {v} {base}, {v} {offset})"), "b32")
 

@@ -1,4 +1,4 @@
-"""Lane-wise conversions, moves and address-space changes as LLVM IR."""
+"""Conversions, moves and address-space changes of each lane, as LLVM IR."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from virtualgpu.compile.ptx import ir
 from virtualgpu.engine.ir import layout
 from virtualgpu.engine.ir.emit import bits, constant, llvm_of
 from virtualgpu.engine.lower.ops.floating import floats, narrow
-from virtualgpu.engine.lower.ops.floating.rounding import directed, directed_whole
+from virtualgpu.engine.lower.ops.floating.rounding import directed, directed_from_integer
 from virtualgpu.engine.lower.warp_code import WarpCode
 from virtualgpu.errors import NotSupportedError
 
 
 def emit(c: WarpCode, i: ir.Instruction) -> bool:
-    """Emit a conversion or move; False if the instruction is none."""
+    """Emit a conversion or move; return False for any other instruction."""
     handler = HANDLERS.get(i.root)
     if handler is None:
         return False
@@ -78,9 +78,11 @@ def _float_to_float(c: WarpCode, i: ir.Instruction, value: str, source: str, tar
     elif bits(source) > bits(llvm):
         nearest = e.convert("fptrunc", source, value, llvm)
         if mode != "rn":
-            near = e.convert("fpext", llvm, nearest, source)
-            below, above = (e.compare(how, source, value, near) for how in ("olt", "ogt"))
-            nearest = floats.one_unit(c, llvm, nearest, below, above, mode)
+            widened = e.convert("fpext", llvm, nearest, source)
+            is_below, is_above = (
+                e.compare(predicate, source, value, widened) for predicate in ("olt", "ogt")
+            )
+            nearest = floats.correct_rounding(c, llvm, nearest, is_below, is_above, mode)
         value = nearest
     if "sat" in i.parts:
         value = floats.saturate(c, llvm, value)
@@ -94,7 +96,7 @@ def _float_to_float(c: WarpCode, i: ir.Instruction, value: str, source: str, tar
 
 
 def _float_to_integer(c: WarpCode, value: str, source: str, target: str) -> str:
-    """Saturating conversion; NaN becomes 0, or the sign bit alone if either type has 64 bits."""
+    """Emit a saturating conversion; NaN becomes 0, or the sign bit alone if either type has 64 bits."""
     e = c.e
     llvm = llvm_of(target)
     name = "fptosi.sat" if target[0] == "s" else "fptoui.sat"
@@ -110,23 +112,23 @@ def _float_to_integer(c: WarpCode, value: str, source: str, target: str) -> str:
 
 def _integer_to_float(c: WarpCode, i: ir.Instruction, value: str, source: str, target: str) -> str:
     e = c.e
-    whole = llvm_of(source)
-    up = "sitofp" if source[0] == "s" else "uitofp"
+    integer_type = llvm_of(source)
+    conversion = "sitofp" if source[0] == "s" else "uitofp"
     mode = floats.rounding(i)
     if target in ("f32", "f64"):
         llvm = llvm_of(target)
         if mode != "rn":
-            value = directed_whole(c, mode, llvm, source, value)
+            value = directed_from_integer(c, mode, llvm, source, value)
         else:
-            value = e.convert(up, whole, value, llvm)
+            value = e.convert(conversion, integer_type, value, llvm)
         return floats.saturate(c, llvm, value) if "sat" in i.parts else value
-    if bits(whole) <= 16:
-        wide = e.convert(up, whole, value, "float")
+    if bits(integer_type) <= 16:
+        as_float = e.convert(conversion, integer_type, value, "float")
     else:
-        short = directed_whole(c, "rz", "float", source, value)
-        back = _float_to_integer(c, short, "float", source)
-        wide = floats.odd(c, short, e.compare("ne", whole, back, value))
-    return _float_to_float(c, i, wide, "float", target)
+        truncated = directed_from_integer(c, "rz", "float", source, value)
+        converted_back = _float_to_integer(c, truncated, "float", source)
+        as_float = floats.make_odd(c, truncated, e.compare("ne", integer_type, converted_back, value))
+    return _float_to_float(c, i, as_float, "float", target)
 
 
 def _saturate_integer(c: WarpCode, value: str, source: str, target: str) -> str:
@@ -146,17 +148,17 @@ def _saturate_integer(c: WarpCode, value: str, source: str, target: str) -> str:
 
 
 def _cvt_pack(c: WarpCode, i: ir.Instruction) -> None:
-    """Two floats rounded into one packed word: the first source is the upper half."""
+    """Emit two floats rounded into one packed word; the first source is the upper half."""
     target = i.parts[-2]
     source = i.parts[-1]
     if source != "f32" or target not in ("f16x2", "bf16x2"):
         raise NotSupportedError(f"The virtual GPU does not do {i.opcode}.")
-    words = []
+    halves = []
     for operand in i.operands[1:3]:
         value = _float_to_float(c, i, c.get(operand, "f32"), "float", target[:-2])
-        words.append(c.e.cast(c.e.cast(value, llvm_of(target[:-2]), "i16"), "i16", "i32"))
-    high = c.e.binary("shl", "i32", words[0], constant("i32", 16))
-    c.set(i.operands[0], c.e.binary("or", "i32", high, words[1]), "b32")
+        halves.append(c.e.cast(c.e.cast(value, llvm_of(target[:-2]), "i16"), "i16", "i32"))
+    high = c.e.binary("shl", "i32", halves[0], constant("i32", 16))
+    c.set(i.operands[0], c.e.binary("or", "i32", high, halves[1]), "b32")
 
 
 def _mov(c: WarpCode, i: ir.Instruction) -> None:
@@ -165,22 +167,26 @@ def _mov(c: WarpCode, i: ir.Instruction) -> None:
     source = i.operands[1]
     if isinstance(target, ir.Vector):
         width = bits(llvm_of(i.type)) // len(target.items)
-        whole = c.get(source, f"b{width * len(target.items)}")
+        vector_bits = c.get(source, f"b{width * len(target.items)}")
         llvm = f"i{width * len(target.items)}"
         for position, item in enumerate(target.items):
             if item is not None:
-                part = e.binary("lshr", llvm, whole, constant(llvm, position * width)) if position else whole
-                c.set(item, e.cast(part, llvm, f"i{width}"), f"b{width}")
+                element = (
+                    e.binary("lshr", llvm, vector_bits, constant(llvm, position * width))
+                    if position
+                    else vector_bits
+                )
+                c.set(item, e.cast(element, llvm, f"i{width}"), f"b{width}")
     elif isinstance(source, ir.Vector):
         width = bits(llvm_of(i.type)) // len(source.items)
         llvm = f"i{width * len(source.items)}"
-        whole = constant(llvm, 0)
+        vector_bits = constant(llvm, 0)
         for position, item in enumerate(source.items):
-            part = e.cast(c.get(item, f"b{width}"), f"i{width}", llvm)
+            element = e.cast(c.get(item, f"b{width}"), f"i{width}", llvm)
             if position:
-                part = e.binary("shl", llvm, part, constant(llvm, position * width))
-            whole = e.binary("or", llvm, whole, part)
-        c.set(target, whole, f"b{width * len(source.items)}")
+                element = e.binary("shl", llvm, element, constant(llvm, position * width))
+            vector_bits = e.binary("or", llvm, vector_bits, element)
+        c.set(target, vector_bits, f"b{width * len(source.items)}")
     else:
         c.set(target, c.get(source, i.type), i.type)
 
@@ -189,7 +195,7 @@ _TAGS = {"shared": layout.SHARED_TAG, "local": layout.LOCAL_TAG}
 
 
 def _cvta(c: WarpCode, i: ir.Instruction) -> None:
-    """Between a state space's own addresses and generic ones (a tag in the top byte)."""
+    """Emit a conversion between addresses of a state space and generic addresses (a tag in the top byte)."""
     e = c.e
     value = c.get(i.operands[1], "u64")
     space = next((p.split("::")[0] for p in i.parts if p.split("::")[0] in _TAGS), None)
@@ -208,8 +214,8 @@ def _isspacep(c: WarpCode, i: ir.Instruction) -> None:
     e = c.e
     space = i.parts[1].split("::")[0]
     tag = e.binary("lshr", "i64", c.get(i.operands[1], "u64"), constant("i64", 56))
-    wanted = {"shared": 1, "local": 2}.get(space, 0)
-    c.set(i.operands[0], e.compare("eq", "i64", tag, constant("i64", wanted)), "pred")
+    expected = {"shared": 1, "local": 2}.get(space, 0)
+    c.set(i.operands[0], e.compare("eq", "i64", tag, constant("i64", expected)), "pred")
 
 
 HANDLERS: dict[str, Callable[[WarpCode, ir.Instruction], None]] = {

@@ -16,12 +16,12 @@ INFINITY = {"half": 0x7C00, "float": 0x7F800000, "double": 0x7FF0000000000000}
 
 
 def is_float(ptx_type: str) -> bool:
-    """Whether a PTX type is a floating-point one."""
+    """Return whether a PTX type is a floating-point type."""
     return ptx_type in _FLOATS
 
 
 def inputs(c: WarpCode, i: ir.Instruction, count: int) -> tuple[str, list[str]]:
-    """Operand values in the arithmetic type (bf16 computes in float), flushed where .ftz asks."""
+    """Return operand values in the arithmetic type (bf16 uses float), flushed for .ftz."""
     llvm = llvm_of(i.type)
     values = [c.get(operand, i.type) for operand in i.operands[1 : 1 + count]]
     if i.type == "bf16":
@@ -43,7 +43,7 @@ def result(c: WarpCode, i: ir.Instruction, llvm: str, value: str) -> None:
 
 
 def widen_bf16(c: WarpCode, value: str) -> str:
-    """bf16 lanes as float, exactly."""
+    """Emit bf16 lanes as float, exactly."""
     wide = c.e.convert("zext", "i16", value, "i32")
     return c.e.convert("bitcast", "i32", c.e.binary("shl", "i32", wide, constant("i32", 16)), "float")
 
@@ -54,20 +54,22 @@ def narrow_bf16(c: WarpCode, value: str, mode: str = "rn") -> str:
     raw = e.convert("bitcast", "float", value, "i32")
     high = e.binary("lshr", "i32", raw, constant("i32", 16))
     if mode == "rn":
-        last = e.binary("and", "i32", high, constant("i32", 1))
-        raw = e.binary("add", "i32", e.binary("add", "i32", raw, constant("i32", 0x7FFF)), last)
+        last_bit = e.binary("and", "i32", high, constant("i32", 1))
+        raw = e.binary("add", "i32", e.binary("add", "i32", raw, constant("i32", 0x7FFF)), last_bit)
         high = e.binary("lshr", "i32", raw, constant("i32", 16))
     elif mode != "rz":
-        away = e.compare("slt" if mode == "rm" else "sge", "i32", raw, constant("i32", 0))
-        up = e.binary("add", "i32", raw, e.select("i32", away, constant("i32", 0xFFFF), constant("i32", 0)))
-        high = e.binary("lshr", "i32", up, constant("i32", 16))
+        rounds_away = e.compare("slt" if mode == "rm" else "sge", "i32", raw, constant("i32", 0))
+        rounded_up = e.binary(
+            "add", "i32", raw, e.select("i32", rounds_away, constant("i32", 0xFFFF), constant("i32", 0))
+        )
+        high = e.binary("lshr", "i32", rounded_up, constant("i32", 16))
     nan = e.compare("uno", "float", value, value)
     high = e.select("i32", nan, constant("i32", 0x7FFF), high)
     return e.convert("trunc", "i32", high, "i16")
 
 
 def widen_half(c: WarpCode, value: str) -> str:
-    """Half lanes as float, exactly."""
+    """Emit half lanes as float, exactly."""
     return c.e.convert("fpext", "half", value, "float")
 
 
@@ -77,18 +79,18 @@ def narrow_half(c: WarpCode, value: str) -> str:
 
 
 def flush(c: WarpCode, llvm: str, value: str) -> str:
-    """Subnormal lanes to zero of the same sign."""
+    """Emit the replacement of subnormal lanes by zero of the same sign."""
     e = c.e
     if llvm == "half":
         raw = e.convert("bitcast", "half", value, "i16")
         exponent = e.binary("and", "i16", raw, constant("i16", INFINITY["half"]))
-        tiny = e.compare("eq", "i16", exponent, constant("i16", 0))
+        is_subnormal = e.compare("eq", "i16", exponent, constant("i16", 0))
         zero = e.binary("and", "i16", raw, constant("i16", 0x8000))
-        return e.convert("bitcast", "i16", e.select("i16", tiny, zero, raw), "half")
-    size = e.intrinsic("fabs", llvm, value)
-    tiny = e.compare("olt", llvm, size, float_constant(llvm, SMALLEST_NORMAL[llvm]))
+        return e.convert("bitcast", "i16", e.select("i16", is_subnormal, zero, raw), "half")
+    magnitude = e.intrinsic("fabs", llvm, value)
+    is_subnormal = e.compare("olt", llvm, magnitude, float_constant(llvm, SMALLEST_NORMAL[llvm]))
     zero = e.intrinsic("copysign", llvm, float_constant(llvm, 0), value)
-    return e.select(llvm, tiny, zero, value)
+    return e.select(llvm, is_subnormal, zero, value)
 
 
 def saturate(c: WarpCode, llvm: str, value: str) -> str:
@@ -100,14 +102,14 @@ def saturate(c: WarpCode, llvm: str, value: str) -> str:
 
 
 def relu(c: WarpCode, llvm: str, value: str) -> str:
-    """Negative lanes and -0 to 0; NaN stays NaN, in the form that an H200 writes."""
+    """Emit 0 for negative lanes and -0; NaN stays NaN, in the form that an H200 writes."""
     if llvm == "half":
         return narrow_half(c, relu(c, "float", widen_half(c, value)))
     return canonical_nan(c, llvm, c.e.intrinsic("maximum", llvm, value, float_constant(llvm, 0)))
 
 
 def canonical_nan(c: WarpCode, llvm: str, value: str) -> str:
-    """Every NaN as the one that the hardware's min, max and relu write: all bits but the sign set."""
+    """Emit every NaN in the form that the hardware's min, max and relu write: all bits but the sign set."""
     e = c.e
     integer = f"i{bits(llvm)}"
     nan = e.convert("bitcast", integer, constant(integer, (1 << (bits(llvm) - 1)) - 1), llvm)
@@ -115,14 +117,14 @@ def canonical_nan(c: WarpCode, llvm: str, value: str) -> str:
 
 
 def rounding(i: ir.Instruction) -> str:
-    """The directed rounding an instruction asks for, or ``rn``."""
+    """Return the directed rounding of an instruction, or ``rn``."""
     return next((p for p in i.parts[1:] if p in _DIRECTED), "rn")
 
 
-def one_unit(c: WarpCode, llvm: str, nearest: str, below: str, above: str, mode: str) -> str:
-    """Move a nearest-rounded result one unit where the exact value lies on the asked side.
+def correct_rounding(c: WarpCode, llvm: str, nearest: str, is_below: str, is_above: str, mode: str) -> str:
+    """Move a nearest-rounded result by one unit in lanes where the rounding mode requires it.
 
-    `below` and `above` are the lanes whose exact value is less or more than the nearest.
+    `is_below` and `is_above` are the lanes whose exact value is less or more than the nearest.
     """
     e = c.e
     integer = f"i{bits(llvm)}"
@@ -133,35 +135,38 @@ def one_unit(c: WarpCode, llvm: str, nearest: str, below: str, above: str, mode:
     grow = e.binary("add", integer, raw, one)
     shrink = e.binary("sub", integer, raw, one)
     if mode == "rz":
-        over = e.binary(
-            "or", "i1", e.binary("and", "i1", below, positive), e.binary("and", "i1", above, negative)
+        too_large = e.binary(
+            "or", "i1", e.binary("and", "i1", is_below, positive), e.binary("and", "i1", is_above, negative)
         )
-        result = e.select(integer, over, shrink, raw)
+        result = e.select(integer, too_large, shrink, raw)
     else:
-        wrong = below if mode == "rm" else above
-        away = negative if mode == "rm" else positive
-        result = e.select(integer, wrong, e.select(integer, away, grow, shrink), raw)
+        on_wrong_side = is_below if mode == "rm" else is_above
+        grows = negative if mode == "rm" else positive
+        result = e.select(integer, on_wrong_side, e.select(integer, grows, grow, shrink), raw)
     return e.convert("bitcast", integer, result, llvm)
 
 
 def two_sum(c: WarpCode, llvm: str, a: str, b: str) -> tuple[str, str]:
-    """Nearest sum and its exact error (Knuth)."""
+    """Emit the nearest sum and its exact error (Knuth)."""
     e = c.e
     s = e.binary("fadd", llvm, a, b)
     t = e.binary("fsub", llvm, s, a)
-    left = e.binary("fsub", llvm, a, e.binary("fsub", llvm, s, t))
-    return s, e.binary("fadd", llvm, left, e.binary("fsub", llvm, b, t))
+    error_of_a = e.binary("fsub", llvm, a, e.binary("fsub", llvm, s, t))
+    return s, e.binary("fadd", llvm, error_of_a, e.binary("fsub", llvm, b, t))
 
 
 def fused(c: WarpCode, kind: str, a: str, b: str, d: str, mode: str) -> str:
-    """Multiply and add with one rounding; for bf16, floats that will round to bf16 as the exact sum does."""
+    """Emit a multiplication and addition with one rounding.
+
+    For bf16, floats that round to bf16 as the exact sum does.
+    """
     e = c.e
     llvm = "float" if kind == "bf16" else llvm_of(kind)
     if kind in ("f16", "bf16"):
-        wider = "float" if kind == "f16" else "double"
-        wide = [e.convert("fpext", llvm, v, wider) for v in (a, b, d)]
-        product = e.binary("fmul", wider, wide[0], wide[1])  # exact
-        total = odd_sum(c, wider, product, wide[2])
+        wide_type = "float" if kind == "f16" else "double"
+        wide_values = [e.convert("fpext", llvm, v, wide_type) for v in (a, b, d)]
+        product = e.binary("fmul", wide_type, wide_values[0], wide_values[1])  # exact
+        total = odd_sum(c, wide_type, product, wide_values[2])
         if kind == "f16":
             return e.convert("fptrunc", "float", total, "half")
         return odd_float(c, total)
@@ -171,42 +176,48 @@ def fused(c: WarpCode, kind: str, a: str, b: str, d: str, mode: str) -> str:
 
 
 def odd_float(c: WarpCode, value: str) -> str:
-    """Double lanes as floats rounded to odd, so that rounding them once more to 16 bits rounds only once."""
+    """Emit double lanes as floats rounded to odd, so that a second rounding to 16 bits gives the same result
+    as one.
+    """
     e = c.e
-    short = directed(c, "fptrunc", "rz", "float", "double", value)
-    return odd(c, short, e.compare("one", "double", e.convert("fpext", "float", short, "double"), value))
+    truncated = directed(c, "fptrunc", "rz", "float", "double", value)
+    return make_odd(
+        c, truncated, e.compare("one", "double", e.convert("fpext", "float", truncated, "double"), value)
+    )
 
 
-def odd(c: WarpCode, value: str, lost: str) -> str:
-    """Float lanes rounded toward zero made odd where that lost something."""
+def make_odd(c: WarpCode, value: str, inexact: str) -> str:
+    """Emit float lanes that were rounded toward zero, made odd in lanes where the rounding was inexact."""
     e = c.e
     raw = e.convert("bitcast", "float", value, "i32")
-    raw = e.binary("or", "i32", raw, e.convert("zext", "i1", lost, "i32"))
+    raw = e.binary("or", "i32", raw, e.convert("zext", "i1", inexact, "i32"))
     return e.convert("bitcast", "i32", raw, "float")
 
 
 def odd_sum(c: WarpCode, llvm: str, a: str, b: str) -> str:
-    """A sum rounded to odd, so that rounding it once more to a shorter type rounds only once."""
+    """Emit a sum rounded to odd, so that a second rounding to a shorter type gives the same result as one."""
     e = c.e
-    whole = f"i{bits(llvm)}"
-    zero, one, minus = (constant(whole, n) for n in (0, 1, -1))
+    integer = f"i{bits(llvm)}"
+    zero, one, minus = (constant(integer, n) for n in (0, 1, -1))
     s, error = two_sum(c, llvm, a, b)
-    raw = e.convert("bitcast", llvm, s, whole)
+    raw = e.convert("bitcast", llvm, s, integer)
     inexact = e.compare("one", llvm, error, float_constant(llvm, 0))
-    even = e.compare("eq", whole, e.binary("and", whole, raw, one), zero)
-    towards = e.convert("bitcast", llvm, error, whole)
-    same = e.compare("sge", whole, e.binary("xor", whole, raw, towards), zero)
-    change = e.binary("and", "i1", inexact, even)
-    raw = e.select(whole, change, e.binary("add", whole, raw, e.select(whole, same, one, minus)), raw)
-    return e.convert("bitcast", whole, raw, llvm)
+    is_even = e.compare("eq", integer, e.binary("and", integer, raw, one), zero)
+    error_bits = e.convert("bitcast", llvm, error, integer)
+    same_sign = e.compare("sge", integer, e.binary("xor", integer, raw, error_bits), zero)
+    changes = e.binary("and", "i1", inexact, is_even)
+    raw = e.select(
+        integer, changes, e.binary("add", integer, raw, e.select(integer, same_sign, one, minus)), raw
+    )
+    return e.convert("bitcast", integer, raw, llvm)
 
 
 def binary(c: WarpCode, i: ir.Instruction, operation: str) -> None:
-    """An addition, subtraction, product or quotient with any rounding mode."""
+    """Emit an addition, subtraction, product or quotient with any rounding mode."""
     llvm, (a, b) = inputs(c, i, 2)
     mode = rounding(i)
     e = c.e
-    if llvm == "half":  # a float has room enough for rounding twice to round as once
+    if llvm == "half":  # a float has enough bits that rounding twice equals rounding once
         value = narrow_half(c, e.binary(operation, "float", widen_half(c, a), widen_half(c, b)))
     elif mode == "rn":
         value = e.binary(operation, llvm, a, b)

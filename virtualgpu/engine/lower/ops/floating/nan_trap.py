@@ -1,4 +1,4 @@
-"""A trap for the first NaN: arithmetic that makes one out of operands that are none."""
+"""A trap for the first NaN: arithmetic whose result is NaN although no operand is."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from virtualgpu.engine.ir.emit import llvm_of
 from virtualgpu.engine.lower.ops.floating import floats
 from virtualgpu.engine.lower.warp_code import WarpCode
 
-_MAKERS = {
+_NAN_PRODUCERS = {
     "add",
     "sub",
     "mul",
@@ -27,8 +27,8 @@ _MAKERS = {
 
 
 def watches(c: WarpCode, i: ir.Instruction) -> bool:
-    """Whether an instruction is one that the trap looks at."""
-    return c.options.trap_nan and i.root in _MAKERS and floats.is_float(i.type)
+    """Return whether the trap checks an instruction."""
+    return c.options.trap_nan and i.root in _NAN_PRODUCERS and floats.is_float(i.type)
 
 
 def _is_nan(c: WarpCode, operand: ir.Operand | None, kind: str) -> str:
@@ -44,16 +44,19 @@ def _is_nan(c: WarpCode, operand: ir.Operand | None, kind: str) -> str:
 
 
 def inputs(c: WarpCode, i: ir.Instruction) -> str:
-    """Lanes with a NaN among the operands, as an i32 mask; read before the result overwrites one."""
+    """Emit the lanes with a NaN among the operands, as an i32 mask.
+
+    Call it before the result overwrites one.
+    """
     masks = [c.e.mask_bits(_is_nan(c, operand, i.type)) for operand in i.operands[1:]]
-    found = masks[0]
+    nan_lanes = masks[0]
     for mask in masks[1:]:
-        found = c.e.op(f"or i32 {found}, {mask}")
-    return found
+        nan_lanes = c.e.op(f"or i32 {nan_lanes}, {mask}")
+    return nan_lanes
 
 
-def check(c: WarpCode, i: ir.Instruction, before: str) -> None:
-    """Fault if an executing lane has a NaN now that it had not before."""
+def check(c: WarpCode, i: ir.Instruction, nan_inputs: str) -> None:
+    """Emit a fault for executing lanes whose result is NaN and whose operands were not."""
     e = c.e
-    now = e.op(f"and i32 {e.mask_bits(_is_nan(c, i.operands[0], i.type))}, {c.executed(i)}")
-    c.fault_if(e.op(f"and i32 {now}, {e.op(f'xor i32 {before}, -1')}"), layout.NAN_PRODUCED, i.pc)
+    nan_results = e.op(f"and i32 {e.mask_bits(_is_nan(c, i.operands[0], i.type))}, {c.executed(i)}")
+    c.fault_if(e.op(f"and i32 {nan_results}, {e.op(f'xor i32 {nan_inputs}, -1')}"), layout.NAN_PRODUCED, i.pc)

@@ -1,7 +1,7 @@
 """Conversions to and from the narrow types of tensor cores: fp8 (e4m3, e5m2) and tf32.
 
 Formats: PTX ISA 8.x, 5.2.3 (alternate floating-point formats), after the OCP 8-bit floating point
-specification. Encodings round to nearest even; what is too large becomes the largest finite number.
+specification. Encodings round to nearest even; numbers that are too large become the largest finite number.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _INFINITY = 0x7F800000
 
 @dataclass(frozen=True, slots=True)
 class _Format:
-    """An 8-bit format, by what its encoding needs as float32: all but the shift are bit patterns."""
+    """An 8-bit format, described by float32 numbers for its encoding; all but the shift are bit patterns."""
 
     dropped_bits: int  # of float32's 23 mantissa bits
     rebias: int  # the difference of the exponents' biases, in units of the encoded number
@@ -36,7 +36,7 @@ _FORMATS = {
 
 
 def convert(c: WarpCode, i: ir.Instruction) -> bool:
-    """Emit a conversion to or from a narrow type; False if it is none of these."""
+    """Emit a conversion to or from a narrow type; return False for any other conversion."""
     target, source = i.parts[-2:]
     if (target, source) == ("tf32", "f32"):
         _to_tf32(c, i)
@@ -58,13 +58,13 @@ def convert(c: WarpCode, i: ir.Instruction) -> bool:
 
 
 def _halves(c: WarpCode, i: ir.Instruction) -> tuple[str, str]:
-    """The upper and lower half of a packed pair, as float32."""
+    """Emit the upper and lower half of a packed pair, as float32."""
     e = c.e
-    word = c.get(i.operands[1], "b32")
-    pieces = (e.binary("lshr", "i32", word, constant("i32", 16)), word)
+    packed = c.get(i.operands[1], "b32")
+    shifted = (e.binary("lshr", "i32", packed, constant("i32", 16)), packed)
     upper, lower = (
-        e.convert("fpext", "half", e.convert("bitcast", "i16", e.cast(piece, "i32", "i16"), "half"), "float")
-        for piece in pieces
+        e.convert("fpext", "half", e.convert("bitcast", "i16", e.cast(half, "i32", "i16"), "half"), "float")
+        for half in shifted
     )
     return upper, lower
 
@@ -72,29 +72,31 @@ def _halves(c: WarpCode, i: ir.Instruction) -> tuple[str, str]:
 def _store_pair(c: WarpCode, i: ir.Instruction, upper: str, lower: str, kind: _Format) -> None:
     e = c.e
     high, low = (_encode(c, value, kind, relu="relu" in i.parts) for value in (upper, lower))
-    pair = e.binary("or", "i32", e.binary("shl", "i32", high, constant("i32", 8)), low)
-    c.set(i.operands[0], e.cast(pair, "i32", "i16"), "b16")
+    packed = e.binary("or", "i32", e.binary("shl", "i32", high, constant("i32", 8)), low)
+    c.set(i.operands[0], e.cast(packed, "i32", "i16"), "b16")
 
 
 def _encode(c: WarpCode, value: str, kind: _Format, relu: bool) -> str:
-    """Float32 lanes as 8-bit codes in i32 lanes; NaN becomes 0x7F."""
+    """Emit float32 lanes as 8-bit codes in i32 lanes; NaN becomes 0x7F."""
     e = c.e
     raw = e.convert("bitcast", "float", value, "i32")
-    size = e.binary("and", "i32", raw, constant("i32", _SIGN - 1))
-    nan = e.compare("ugt", "i32", size, constant("i32", _INFINITY))
-    size = e.intrinsic("umin", "i32", size, constant("i32", kind.largest))
-    odd = e.binary("lshr", "i32", size, constant("i32", kind.dropped_bits))
-    odd = e.binary("and", "i32", odd, constant("i32", 1))
-    rounded = e.binary("add", "i32", size, constant("i32", (1 << (kind.dropped_bits - 1)) - 1))
-    rounded = e.binary("add", "i32", rounded, odd)
+    magnitude = e.binary("and", "i32", raw, constant("i32", _SIGN - 1))
+    nan = e.compare("ugt", "i32", magnitude, constant("i32", _INFINITY))
+    magnitude = e.intrinsic("umin", "i32", magnitude, constant("i32", kind.largest))
+    last_bit = e.binary("lshr", "i32", magnitude, constant("i32", kind.dropped_bits))
+    last_bit = e.binary("and", "i32", last_bit, constant("i32", 1))
+    rounded = e.binary("add", "i32", magnitude, constant("i32", (1 << (kind.dropped_bits - 1)) - 1))
+    rounded = e.binary("add", "i32", rounded, last_bit)
     normal = e.binary("lshr", "i32", rounded, constant("i32", kind.dropped_bits))
     normal = e.binary("sub", "i32", normal, constant("i32", kind.rebias))
     # Adding the magic number rounds a small one to a multiple of the smallest subnormal.
-    shifted = e.convert("bitcast", "i32", size, "float")
+    shifted = e.convert("bitcast", "i32", magnitude, "float")
     shifted = e.binary("fadd", "float", shifted, float_constant("float", kind.magic))
-    small = e.binary("sub", "i32", e.convert("bitcast", "float", shifted, "i32"), constant("i32", kind.magic))
-    is_small = e.compare("ult", "i32", size, constant("i32", kind.smallest_normal))
-    code = e.select("i32", is_small, small, normal)
+    subnormal = e.binary(
+        "sub", "i32", e.convert("bitcast", "float", shifted, "i32"), constant("i32", kind.magic)
+    )
+    is_small = e.compare("ult", "i32", magnitude, constant("i32", kind.smallest_normal))
+    code = e.select("i32", is_small, subnormal, normal)
     sign = e.binary("lshr", "i32", e.binary("and", "i32", raw, constant("i32", _SIGN)), constant("i32", 24))
     if relu:
         code = e.select("i32", e.compare("ne", "i32", sign, constant("i32", 0)), constant("i32", 0), code)
@@ -104,53 +106,55 @@ def _encode(c: WarpCode, value: str, kind: _Format, relu: bool) -> str:
 
 
 def _to_halves(c: WarpCode, i: ir.Instruction, source: str) -> None:
-    """Two codes as two float16, exactly: e5m2 is float16's upper byte, e4m3 has a bias 8 smaller."""
+    """Emit two codes as two float16, exactly: e5m2 is float16's upper byte, e4m3 has a bias 8 smaller."""
     e = c.e
-    pair = e.cast(c.get(i.operands[1], "b16"), "i16", "i32")
+    codes = e.cast(c.get(i.operands[1], "b16"), "i16", "i32")
     halves = []
     for shift in (8, 0):
         code = e.binary(
-            "and", "i32", e.binary("lshr", "i32", pair, constant("i32", shift)), constant("i32", 0xFF)
+            "and", "i32", e.binary("lshr", "i32", codes, constant("i32", shift)), constant("i32", 0xFF)
         )
-        size = e.binary("and", "i32", code, constant("i32", 0x7F))
+        magnitude = e.binary("and", "i32", code, constant("i32", 0x7F))
         sign = e.binary("shl", "i32", e.binary("and", "i32", code, constant("i32", 0x80)), constant("i32", 8))
         if source == "e5m2x2":
-            bits = e.binary("shl", "i32", size, constant("i32", 8))
-            nan = e.compare("ugt", "i32", size, constant("i32", 0x7C))
+            bits = e.binary("shl", "i32", magnitude, constant("i32", 8))
+            nan = e.compare("ugt", "i32", magnitude, constant("i32", 0x7C))
         else:
-            scaled = e.cast(e.binary("shl", "i32", size, constant("i32", 7)), "i32", "i16")
+            scaled = e.cast(e.binary("shl", "i32", magnitude, constant("i32", 7)), "i32", "i16")
             value = floats.widen_half(c, e.convert("bitcast", "i16", scaled, "half"))
             value = e.binary("fmul", "float", value, float_constant("float", 0x43800000))  # 2^8
             bits = e.cast(e.convert("bitcast", "half", floats.narrow_half(c, value), "i16"), "i16", "i32")
-            nan = e.compare("eq", "i32", size, constant("i32", 0x7F))
-        word = e.binary("or", "i32", bits, sign)
+            nan = e.compare("eq", "i32", magnitude, constant("i32", 0x7F))
+        half = e.binary("or", "i32", bits, sign)
         if "relu" in i.parts:
-            word = e.select("i32", e.compare("ne", "i32", sign, constant("i32", 0)), constant("i32", 0), word)
-        halves.append(e.select("i32", nan, constant("i32", 0x7FFF), word))
+            half = e.select("i32", e.compare("ne", "i32", sign, constant("i32", 0)), constant("i32", 0), half)
+        halves.append(e.select("i32", nan, constant("i32", 0x7FFF), half))
     high = e.binary("shl", "i32", halves[0], constant("i32", 16))
     c.set(i.operands[0], e.binary("or", "i32", high, halves[1]), "b32")
 
 
 def _to_tf32(c: WarpCode, i: ir.Instruction) -> None:
-    """Float32 with a mantissa of 10 bits: to nearest (``rna`` ties away from zero) or toward zero."""
+    """Emit float32 with a mantissa of 10 bits: to nearest (``rna`` ties away from zero) or toward zero."""
     e = c.e
     raw = e.convert("bitcast", "float", c.get(i.operands[1], "f32"), "i32")
-    size = e.binary("and", "i32", raw, constant("i32", _SIGN - 1))
-    special = e.compare("uge", "i32", size, constant("i32", _INFINITY))
-    nan = e.compare("ugt", "i32", size, constant("i32", _INFINITY))
+    magnitude = e.binary("and", "i32", raw, constant("i32", _SIGN - 1))
+    special = e.compare("uge", "i32", magnitude, constant("i32", _INFINITY))
+    nan = e.compare("ugt", "i32", magnitude, constant("i32", _INFINITY))
     rounded = raw
     if "rna" in i.parts:
         rounded = e.binary("add", "i32", raw, constant("i32", 0x1000))
     elif "rn" in i.parts:
-        odd = e.binary("and", "i32", e.binary("lshr", "i32", raw, constant("i32", 13)), constant("i32", 1))
-        rounded = e.binary("add", "i32", e.binary("add", "i32", raw, constant("i32", 0xFFF)), odd)
+        last_bit = e.binary(
+            "and", "i32", e.binary("lshr", "i32", raw, constant("i32", 13)), constant("i32", 1)
+        )
+        rounded = e.binary("add", "i32", e.binary("add", "i32", raw, constant("i32", 0xFFF)), last_bit)
     rounded = e.binary("and", "i32", rounded, constant("i32", 0xFFFFE000))
     if "satfinite" in i.parts:
         sign = e.binary("and", "i32", raw, constant("i32", _SIGN))
         largest = e.binary("or", "i32", sign, constant("i32", 0x7F7FE000))
         reached = e.binary("and", "i32", rounded, constant("i32", _INFINITY))
-        over = e.compare("eq", "i32", reached, constant("i32", _INFINITY))
-        rounded = e.select("i32", e.binary("or", "i1", over, special), largest, rounded)
+        overflows = e.compare("eq", "i32", reached, constant("i32", _INFINITY))
+        rounded = e.select("i32", e.binary("or", "i1", overflows, special), largest, rounded)
     else:
         rounded = e.select("i32", special, raw, rounded)
     if "relu" in i.parts:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from virtualgpu.engine.ir.emit import INTRINSIC_SUFFIX, bits, constant, llvm_of, vector
 from virtualgpu.engine.lower.warp_code import WarpCode
 
-# PTX's rounding modes as `llvm.set.rounding` numbers them; 1 is to nearest, the mode everything else runs in.
+# PTX's rounding modes as `llvm.set.rounding` numbers them; 1 is to nearest, the mode for all other code.
 _MODES = {"rz": 0, "rp": 2, "rm": 3}
 _CONVERSIONS = ("fptrunc", "sitofp")
 
 
 def directed(c: WarpCode, operation: str, mode: str, target: str, source: str, *values: str) -> str:
-    """One rounded operation: an LLVM name such as ``fadd``, ``fma`` or ``sitofp``, and its LLVM types."""
+    """Emit one rounded operation: an LLVM name such as ``fadd``, ``fma`` or ``sitofp``, and its LLVM types."""
     name = f"{operation}_{mode}_{source}_{target}"
     types = [target, source] if operation in _CONVERSIONS else [target]
     suffix = "".join(f".v32{INTRINSIC_SUFFIX.get(t, t)}" for t in types)
@@ -20,15 +20,15 @@ def directed(c: WarpCode, operation: str, mode: str, target: str, source: str, *
     result = vector(target)
     kinds = ", ".join([kind] * len(values))
     names = [f"%a{n}" for n in range(len(values))]
-    given = ", ".join(f"{kind} {n}" for n in names)
-    c.need(
+    parameters = ", ".join(f"{kind} {n}" for n in names)
+    c.add_support(
         name,
         f"""
 declare void @llvm.set.rounding(i32)
 declare {result} @{intrinsic}({kinds}, metadata, metadata)
-define internal {result} @{name}({given}) noinline strictfp {{
+define internal {result} @{name}({parameters}) noinline strictfp {{
   call void @llvm.set.rounding(i32 {_MODES[mode]}) strictfp
-  %r = call {result} @{intrinsic}({given}, metadata !"round.dynamic", metadata !"fpexcept.ignore") strictfp
+  %r = call {result} @{intrinsic}({parameters}, metadata !"round.dynamic", metadata !"fpexcept.ignore") strictfp
   call void @llvm.set.rounding(i32 1) strictfp
   ret {result} %r
 }}
@@ -37,20 +37,20 @@ define internal {result} @{name}({given}) noinline strictfp {{
     return c.e.op(f"call {result} @{name}({', '.join(f'{kind} {v}' for v in values)})")
 
 
-def directed_whole(c: WarpCode, mode: str, target: str, kind: str, value: str) -> str:
-    """Whole numbers of a PTX type as floats, rounded; of signed 64-bit ones, the only kind that is safe.
+def directed_from_integer(c: WarpCode, mode: str, target: str, kind: str, value: str) -> str:
+    """Emit integers of a PTX type as rounded floats, through signed 64-bit integers, the only safe kind.
 
-    Where a processor has no instruction for unsigned ones, LLVM adds and takes away a magic number, which
-    leaves -0 of 0 when rounding down.
+    If a processor has no instruction for unsigned integers, LLVM adds and subtracts a magic number, which
+    turns 0 into -0 when rounding down.
     """
     e = c.e
-    whole = llvm_of(kind)
-    if kind[0] == "s" or bits(whole) < 64:
-        wide = e.cast(value, whole, "i64", kind[0] == "s")
-        return directed(c, "sitofp", mode, target, "i64", wide)
+    integer_type = llvm_of(kind)
+    if kind[0] == "s" or bits(integer_type) < 64:
+        extended = e.cast(value, integer_type, "i64", kind[0] == "s")
+        return directed(c, "sitofp", mode, target, "i64", extended)
     one = constant("i64", 1)
-    large = e.compare("slt", "i64", value, constant("i64", 0))
-    # Half of a large one with what that lost in its last bit rounds as the whole does.
+    is_large = e.compare("slt", "i64", value, constant("i64", 0))
+    # Half of a large number, with the lost bit kept in its last bit, rounds like the number itself.
     half = e.binary("or", "i64", e.binary("lshr", "i64", value, one), e.binary("and", "i64", value, one))
-    rounded = directed(c, "sitofp", mode, target, "i64", e.select("i64", large, half, value))
-    return e.select(target, large, e.binary("fadd", target, rounded, rounded), rounded)
+    rounded = directed(c, "sitofp", mode, target, "i64", e.select("i64", is_large, half, value))
+    return e.select(target, is_large, e.binary("fadd", target, rounded, rounded), rounded)

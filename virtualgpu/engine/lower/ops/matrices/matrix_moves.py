@@ -1,6 +1,6 @@
 """Loads and stores of matrix fragments, as LLVM IR functions that loop over elements.
 
-Each element is an access of its own, checked, counted, traced and told to observers as any other.
+Each element is a separate access, which is checked, counted, traced and reported to observers.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from virtualgpu.records.access import Rule
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One kind of load or store.
+    """Parameters of one kind of load or store of fragments.
 
-    ``columns`` are those of a ``wmma`` matrix, of which each lane holds a run; 0 stands for
-    ``ldmatrix``, where the lanes' addresses are those of rows. ``by_row``: memory holds rows one after
-    the other, or for ``ldmatrix`` that it does not transpose.
+    ``columns`` is the width of a ``wmma`` matrix, of which each lane holds a run of elements; 0 means
+    ``ldmatrix``, where the lanes' addresses are those of rows. ``by_row`` means that memory contains one row
+    after the other, or that ``ldmatrix`` does not transpose.
     """
 
     access: ir.Instruction
@@ -48,9 +48,9 @@ class Move:
 
     @property
     def name(self) -> str:
-        what = f"wmma_{self.access.root}_{self.columns}" if self.columns else "ldmatrix"
+        instruction = f"wmma_{self.access.root}_{self.columns}" if self.columns else "ldmatrix"
         order = "row" if self.by_row else "column"
-        return f"{what}_{order}_{self.space}_{self.kind}_{self.elements}_{self.registers}"
+        return f"{instruction}_{order}_{self.space}_{self.kind}_{self.elements}_{self.registers}"
 
 
 def call(
@@ -58,39 +58,44 @@ def call(
     i: ir.Instruction,
     move: Move,
     base: str,
-    more: list[str],
+    extra_arguments: list[str],
     fragment: ir.Operand | None,
 ) -> None:
-    """Emit the call that moves a fragment; `more` are arguments after the base address."""
+    """Emit the call that moves a fragment; `extra_arguments` follow the base address."""
     e = c.e
     site = c.site(move.access)
     if move.name not in c.tables.support:
-        c.need(move.name, _function(c, move))
-    registers = (fragments.target if move.is_load else fragments.given)(c, fragment, "d")
-    given = [
+        c.add_support(move.name, _function(c, move))
+    pointer_of = fragments.output_pointer if move.is_load else fragments.input_pointer
+    registers = pointer_of(c, fragment, "d")
+    arguments = [
         "ptr %ctx",
         f"<32 x {move.address}> {base}",
-        *more,
+        *extra_arguments,
         f"i32 {c.executed(i)}",
         f"i32 {c.index}",
         f"i32 {i.pc}",
         f"i32 {site}",
         f"ptr {registers}",
     ]
-    c.leave_on_fault(e.op(f"call i1 @{move.name}({', '.join(given)})"))
+    c.leave_on_fault(e.op(f"call i1 @{move.name}({', '.join(arguments)})"))
     if move.is_load:
-        fragments.written(c, fragment, registers)
+        fragments.finish_output(c, fragment, registers)
 
 
 def _function(c: WarpCode, move: Move) -> str:
-    """Text of a function that gives true after a fault."""
+    """Return the text of a function that moves a fragment and returns true after a fault."""
     raw = f"i{8 * move.size}"
     count = move.elements if move.is_load else min(move.elements, move.registers * 4 // move.size)
-    given = ["ptr %ctx", f"<32 x {move.address}> %base", *(["<32 x i32> %stride32"] if move.columns else ())]
-    given += ["i32 %mask", "i32 %function", "i32 %pc", "i32 %site", "ptr %registers"]
-    part = _loading(c, move, raw) if move.is_load else _storing(c, move, raw)
+    parameters = [
+        "ptr %ctx",
+        f"<32 x {move.address}> %base",
+        *(["<32 x i32> %stride32"] if move.columns else ()),
+    ]
+    parameters += ["i32 %mask", "i32 %function", "i32 %pc", "i32 %site", "ptr %registers"]
+    body = _loading(c, move, raw) if move.is_load else _storing(c, move, raw)
     return f"""
-define internal i1 @{move.name}({", ".join(given)}) noinline {{
+define internal i1 @{move.name}({", ".join(parameters)}) noinline {{
 entry:
   %parts = alloca [{count} x <32 x {raw}>], align 64
   %told = alloca <32 x i64>
@@ -98,31 +103,31 @@ entry:
   br label %loop
 loop:
   %n = phi i32 [0, %entry], [%n1, %go.on]
-{_place(c, move)}{_checked(c, move)}
+{_element_address(c, move)}{_check_access(c, move)}
 fine:
-{_told(c, move)}{part}
+{_report(c, move)}{body}
   br label %go.on
 go.on:
   %n1 = add i32 %n, 1
   %more = icmp ult i32 %n1, {count}
   br i1 %more, label %loop, label %done
 done:
-{_merged(c, move, raw, count) if move.is_load else ""}  ret i1 false
+{_pack_registers(c, move, raw, count) if move.is_load else ""}  ret i1 false
 fail:
   ret i1 true
 }}
 """
 
 
-def _place(c: WarpCode, move: Move) -> str:
-    """``%a``: where element ``%n`` of each lane lies."""
+def _element_address(c: WarpCode, move: Move) -> str:
+    """Return text that computes ``%a``, the address of element ``%n`` of each lane."""
     llvm = move.address
     if not move.columns:
-        c.need(*lanes.permute(llvm))
+        c.add_support(*lanes.permute(llvm))
         lane = f"<{', '.join(f'i32 {n}' for n in range(32))}>"
-        across, inside = ("lshr", "and") if move.by_row else ("and", "lshr")
-        first, second = (2, 3) if move.by_row else (3, 2)
-        wide = (
+        row_operation, column_operation = ("lshr", "and") if move.by_row else ("and", "lshr")
+        row_shift, column_shift = (2, 3) if move.by_row else (3, 2)
+        widen = (
             f"zext <32 x i32> %in.row to <32 x {llvm}>"
             if llvm == "i64"
             else "add <32 x i32> %in.row, zeroinitializer"
@@ -130,14 +135,14 @@ def _place(c: WarpCode, move: Move) -> str:
         return f"""  %matrix = lshr i32 %n, 1
   %first = shl i32 %matrix, 3
 {splat("i32", "%first", "%firsts")}  %half = and i32 %n, 1
-{splat("i32", "%half", "%halves")}  %across0 = {across} <32 x i32> {lane}, splat (i32 {first})
-  %inside0 = {inside} <32 x i32> {lane}, splat (i32 {second})
+{splat("i32", "%half", "%halves")}  %across0 = {row_operation} <32 x i32> {lane}, splat (i32 {row_shift})
+  %inside0 = {column_operation} <32 x i32> {lane}, splat (i32 {column_shift})
   %pair0 = shl <32 x i32> {"%inside0" if move.by_row else "%across0"}, splat (i32 1)
   %pair = or <32 x i32> %pair0, %halves
   %row = add <32 x i32> {"%across0, %firsts" if move.by_row else "%pair, %firsts"}
   %in.row = shl <32 x i32> {"%pair" if move.by_row else "%inside0"}, splat (i32 1)
   %start = call <32 x {llvm}> @permute_{llvm}(<32 x {llvm}> %base, <32 x i32> %row)
-  %offset = {wide}
+  %offset = {widen}
   %a = add <32 x {llvm}> %start, %offset
 """
     major, minor = ("row", "column") if move.by_row else ("column", "row")
@@ -158,8 +163,8 @@ def _place(c: WarpCode, move: Move) -> str:
 """
 
 
-def _checked(c: WarpCode, move: Move) -> str:
-    """Check and count an access; ``%host`` or a branch to ``fail``."""
+def _check_access(c: WarpCode, move: Move) -> str:
+    """Return text that checks and counts an access, and continues with ``%host`` or branches to ``fail``."""
     rule: Rule = "load" if move.is_load else "store"
     if move.space == "generic":
         name = memory_ops.resolve_generic(move.size, c, rule)
@@ -170,7 +175,7 @@ def _checked(c: WarpCode, move: Move) -> str:
 """
     check = checks.check_shared if move.space == "shared" else checks.check_global
     name, body = check(move.size, c.options.count, rule)
-    c.need(name, body)
+    c.add_support(name, body)
     text = (
         f"  %failed = call i1 @{name}(ptr %ctx, <32 x {move.address}> %a, i32 %mask, i32 %function, "
         "i32 %pc, i32 %site)\n"
@@ -183,15 +188,15 @@ def _checked(c: WarpCode, move: Move) -> str:
     return text + "  br i1 %failed, label %fail, label %fine\n"
 
 
-def _told(c: WarpCode, move: Move) -> str:
-    """What a trace or an observer is told of the access."""
-    shown = "%shown" if move.space == "shared" else "%a"
+def _report(c: WarpCode, move: Move) -> str:
+    """Return text that reports the access to a trace or an observer."""
+    reported = "%shown" if move.space == "shared" else "%a"
     text = ""
     if c.options.trace:
         level = layout.TRACE_ALL & ~layout.TRACE_SHARED
-        text += _row(shown, layout.ROW_ADDRESS, level)
+        text += _row(reported, layout.ROW_ADDRESS, level)
     if c.options.observe:
-        text += f"  store <32 x i64> {shown}, ptr %told\n" + load_field("observer", "%observer.i")
+        text += f"  store <32 x i64> {reported}, ptr %told\n" + load_field("observer", "%observer.i")
         text += "  %observer = inttoptr i64 %observer.i to ptr\n"
         text += "  call void %observer(ptr %ctx, i32 %site, ptr %told, i32 %mask, ptr null)\n"
     return text
@@ -202,7 +207,7 @@ def _row(lanes_: str, kind: int, level: int = layout.TRACE_ALL) -> str:
 
 
 def _loading(c: WarpCode, move: Move, raw: str) -> str:
-    c.need(*lanes.gather(raw))
+    c.add_support(*lanes.gather(raw))
     return (
         f"  %v = call <32 x {raw}> @gather_{raw}(<32 x i64> %host, i32 %mask)\n"
         f"  %to = getelementptr <32 x {raw}>, ptr %parts, i32 %n\n  store <32 x {raw}> %v, ptr %to\n"
@@ -210,7 +215,7 @@ def _loading(c: WarpCode, move: Move, raw: str) -> str:
 
 
 def _storing(c: WarpCode, move: Move, raw: str) -> str:
-    c.need(*lanes.scatter(raw))
+    c.add_support(*lanes.scatter(raw))
     if raw == "i16":
         text = f"""  %register = lshr i32 %n, 1
   %from = getelementptr <32 x i32>, ptr %registers, i32 %register
@@ -232,28 +237,28 @@ def _storing(c: WarpCode, move: Move, raw: str) -> str:
     return text
 
 
-def _merged(c: WarpCode, move: Move, raw: str, count: int) -> str:
-    """Put the elements into registers, of which several may hold the same."""
+def _pack_registers(c: WarpCode, move: Move, raw: str, count: int) -> str:
+    """Return text that packs the elements into registers, of which several may hold the same element."""
     text = ""
     width = 8 * move.size
-    per = 32 // width  # elements that a register holds, the first one lowest
-    for r in range(move.registers):
+    per_register = 32 // width  # elements that a register holds, the first one lowest
+    for register in range(move.registers):
         value = ""
-        for n in range(per):
-            piece = f"%v{r}.{n}"
-            text += f"  %p{r}.{n} = getelementptr <32 x {raw}>, ptr %parts, i32 {(per * r + n) % count}\n"
-            text += f"  {piece} = load <32 x {raw}>, ptr %p{r}.{n}\n"
-            if per > 1:
-                text += f"  %w{r}.{n} = zext <32 x {raw}> {piece} to <32 x i32>\n"
-                text += f"  %h{r}.{n} = shl <32 x i32> %w{r}.{n}, splat (i32 {width * n})\n"
-                piece = f"%h{r}.{n}"
+        for n in range(per_register):
+            element = f"%v{register}.{n}"
+            text += f"  %p{register}.{n} = getelementptr <32 x {raw}>, ptr %parts, i32 {(per_register * register + n) % count}\n"
+            text += f"  {element} = load <32 x {raw}>, ptr %p{register}.{n}\n"
+            if per_register > 1:
+                text += f"  %w{register}.{n} = zext <32 x {raw}> {element} to <32 x i32>\n"
+                text += f"  %h{register}.{n} = shl <32 x i32> %w{register}.{n}, splat (i32 {width * n})\n"
+                element = f"%h{register}.{n}"
             if value:
-                text += f"  %r{r}.{n} = or <32 x i32> {value}, {piece}\n"
-                piece = f"%r{r}.{n}"
-            value = piece
-        text += f"  %to{r} = getelementptr <32 x i32>, ptr %registers, i32 {r}\n"
+                text += f"  %r{register}.{n} = or <32 x i32> {value}, {element}\n"
+                element = f"%r{register}.{n}"
+            value = element
+        text += f"  %to{register} = getelementptr <32 x i32>, ptr %registers, i32 {register}\n"
         text += (
-            f"  call void @llvm.masked.store.v32i32.p0(<32 x i32> {value}, ptr align 64 %to{r}, "
+            f"  call void @llvm.masked.store.v32i32.p0(<32 x i32> {value}, ptr align 64 %to{register}, "
             "<32 x i1> %lanes)\n"
         )
     c.e.declared.add("declare void @llvm.masked.store.v32i32.p0(<32 x i32>, ptr, <32 x i1>)")

@@ -1,16 +1,18 @@
-"""Texture fetches as LLVM IR functions made on demand: coordinates to texels, texels to values, lane by lane.
+"""Texture fetches as LLVM IR functions generated on demand: coordinates to texels, texels to values, lane by
+lane.
 
-Coordinates and address modes follow the CUDA Programming Guide ("Texture Fetching"). What it leaves open is
-fitted to an H200 (``tests/virtual/test_textures.py``):
+Coordinates and address modes follow the CUDA Programming Guide ("Texture Fetching"). Details that it does not
+define follow an H200 (``tests/virtual/test_textures.py``):
 
 * normalized coordinates are cut to 21 bits after the point, then repeated or mirrored, then scaled;
-* with interpolation the place between two texels has 8 bits, rounded. The four weights of a plane are whole
-  256ths: the product of both fractions is rounded, and the others are what is left of them. In space each of
-  the four of x and z is shared out along y, which is right but for a few ties: one in a hundred fetches
+* with interpolation the position between two texels has 8 bits, rounded. The four weights of a plane are integer
+  256ths: the product of both fractions is rounded, and the others are the remainders. In three dimensions each of
+  the four weights of x and z is divided along y, which is right except for a few ties: one in a hundred fetches
   differs, by a 256th of the difference of two texels;
 * a line is the row 0 of a plane, at y = 0: with a border above it, half of an interpolated value;
-* integers of 8 bits become such of 16 before they are weighed, and halves are rounded to halves again;
+* integers of 8 bits are converted to 16 bits before they are weighted, and halves are rounded to halves again;
 * the border has the bits of its floats, also for integers, and layers below 0 are the last one.
+
 """
 
 from __future__ import annotations
@@ -30,17 +32,17 @@ DECLARED = (
     "declare double @llvm.minnum.f64(double, double)",
     "declare float @llvm.maxnum.f32(float, float)",
 )
-# What float coordinates are held to before they become whole numbers.
-_FAR = "1073741824.0"
+# The bound of float coordinates before they are converted to integers.
+_COORDINATE_BOUND = "1073741824.0"
 
 
 def load(name: str, kind: str, result: str, extra: int = 0) -> str:
-    """Text that loads a field of the object ``%t``."""
-    at = offset(name) + extra
-    return f"  {result}.p = getelementptr i8, ptr %t, i64 {at}\n  {result} = load {kind}, ptr {result}.p\n"
+    """Return text that loads a field of the object ``%t``."""
+    field_offset = offset(name) + extra
+    return f"  {result}.p = getelementptr i8, ptr %t, i64 {field_offset}\n  {result} = load {kind}, ptr {result}.p\n"
 
 
-# The object of a handle, null where there is none.
+# Return the object of a handle, null if there is none.
 OBJECT = (
     "texture_object",
     f"""
@@ -59,7 +61,7 @@ entry:
 """,
 )
 
-# A place along an axis after the address mode; -1 is the border.
+# Return an index along an axis after the address mode; -1 is the border.
 INDEX = (
     "texture_index",
     f"""
@@ -94,7 +96,7 @@ entry:
 """,
 )
 
-# A float coordinate: the place, the next one, and the 256ths between them, into %out.
+# Write the index of a float coordinate, the next index, and the 256ths between them, to %out.
 AXIS = (
     "texture_axis",
     f"""
@@ -136,8 +138,8 @@ entry:
   %fine.up = fadd double %fine, 0.5
   %fine.x = select i1 %smooth, double %fine.up, double %xs
   %floor = call double @llvm.floor.f64(double %fine.x)
-  %above = call double @llvm.maxnum.f64(double %floor, double -{_FAR})
-  %bounded = call double @llvm.minnum.f64(double %above, double {_FAR})
+  %above = call double @llvm.maxnum.f64(double %floor, double -{_COORDINATE_BOUND})
+  %bounded = call double @llvm.minnum.f64(double %above, double {_COORDINATE_BOUND})
   %number = fptosi double %bounded to i32
   %texel = ashr i32 %number, 8
   %fraction0 = and i32 %number, 255
@@ -159,8 +161,8 @@ entry:
 """,
 )
 
-# Where a texel lies; 0 is the border.
-PLACE = (
+# Return the address of a texel; 0 is the border.
+ADDRESS = (
     "texture_place",
     f"""
 define internal i64 @texture_place(ptr %t, i32 %x, i32 %y, i32 %z) noinline {{
@@ -185,7 +187,7 @@ entry:
 """,
 )
 
-# A channel of the texel at a place, as 32 bits: an integer extended, or a float.
+# Return a channel of the texel at an address, as 32 bits: an extended integer, or a float.
 CHANNEL = (
     "texture_channel",
     f"""
@@ -253,8 +255,9 @@ share:
 )
 
 
-# What a channel adds to a weighted sum (integers as such of 16 bits), and what the sum stands for.
-PART = (
+# Return the contribution of a channel to a weighted sum (8-bit integers as 16 bits), and the value of the
+# sum.
+CONTRIBUTION = (
     "texture_part",
     f"""
 define internal double @texture_part(ptr %t, i64 %place, i32 %channel) noinline {{
@@ -299,7 +302,7 @@ short:
 }}
 """,
 )
-MIXED = (
+WEIGHTED_SUM = (
     "texture_mixed",
     f"""
 define internal i32 @texture_mixed(ptr %t, double %sum) noinline {{
@@ -329,17 +332,20 @@ whole:
 )
 
 
-def fetch(dimensions: int, wanted: tuple[int, ...], *, layered: bool, whole: bool) -> tuple[str, str]:
-    """A function that fetches for each lane of a mask, and gives the lanes whose handle names no texture.
+def fetch(
+    dimensions: int, channels: tuple[int, ...], *, layered: bool, integer_coordinates: bool
+) -> tuple[str, str]:
+    """Return a function that fetches for each lane of a mask, and returns the lanes whose handle names no
+    texture.
 
-    ``%coordinates`` points to rows of 32 words, one a dimension (the layer first), ``%out`` to one a
-    channel, of which those `wanted` are written; ``%places`` to where each lane's first texel lies (0: on
-    the border). With `whole`, coordinates are whole numbers.
+    ``%coordinates`` points to rows of 32 words, one per dimension (the layer first). ``%out`` points to one
+    row per channel, of which those in `channels` are written. ``%places`` receives the address of each lane's
+    first texel (0: on the border).
     """
-    kind = f"{'a' if layered else ''}{dimensions}d_{'s' if whole else 'f'}"
-    name = f"texture_{kind}_{''.join(map(str, wanted))}"
+    kind = f"{'a' if layered else ''}{dimensions}d_{'s' if integer_coordinates else 'f'}"
+    name = f"texture_{kind}_{''.join(map(str, channels))}"
     axes = range(dimensions)
-    flat = dimensions == 1 and not whole
+    is_line = dimensions == 1 and not integer_coordinates
     text = f"""
 define internal i32 @{name}(ptr %ctx, ptr %handles, ptr %coordinates, i32 %mask, ptr %out, ptr %places) noinline {{
 entry:
@@ -372,19 +378,19 @@ known:
   br i1 %wrong, label %unknown, label %fetch
 fetch:
 """
-    first = 0
+    first_row = 0
     if layered:
         text += f"""  %layer.p = getelementptr i32, ptr %coordinates, i64 %l64
   %layer = load i32, ptr %layer.p
 {load("size", "i32", "%layers", 8)}  %layer.last = sub i32 %layers, 1
   %layer.in = call i32 @llvm.umin.i32(i32 %layer, i32 %layer.last)
 """
-        first = 1
+        first_row = 1
     for axis in axes:
-        text += f"""  %row{axis} = getelementptr [32 x i32], ptr %coordinates, i64 {first + axis}
+        text += f"""  %row{axis} = getelementptr [32 x i32], ptr %coordinates, i64 {first_row + axis}
   %c{axis}.p = getelementptr i32, ptr %row{axis}, i64 %l64
 """
-        if whole:
+        if integer_coordinates:
             text += f"""  %c{axis} = load i32, ptr %c{axis}.p
 {load("size", "i32", f"%size{axis}", 4 * axis)}{load("modes", "i32", f"%mode{axis}", 4 * axis)}{load("in_linear_memory", "i32", f"%linear{axis}")}  %is.linear{axis} = icmp ne i32 %linear{axis}, 0
   %used{axis} = select i1 %is.linear{axis}, i32 {textures.BORDER}, i32 %mode{axis}
@@ -395,17 +401,17 @@ fetch:
   %axis{axis} = getelementptr i32, ptr %axes, i64 {3 * axis}
   call void @texture_axis(ptr %t, float %c{axis}, i32 {axis}, ptr %axis{axis})
 """
-            for n, part in enumerate(("0", "1", "w")):
-                text += f"""  %p{axis}.{part} = getelementptr i32, ptr %axis{axis}, i64 {n}
-  %i{axis}.{part} = load i32, ptr %p{axis}.{part}
+            for n, field in enumerate(("0", "1", "w")):
+                text += f"""  %p{axis}.{field} = getelementptr i32, ptr %axis{axis}, i64 {n}
+  %i{axis}.{field} = load i32, ptr %p{axis}.{field}
 """
-    if flat:  # the row 0 of a plane
+    if is_line:  # the row 0 of a plane
         text += """  %axis1 = getelementptr i32, ptr %axes, i64 3
   call void @texture_axis(ptr %t, float 0.0, i32 1, ptr %axis1)
 """
-        for n, part in enumerate(("0", "1", "w")):
-            text += f"""  %p1.{part} = getelementptr i32, ptr %axis1, i64 {n}
-  %i1.{part} = load i32, ptr %p1.{part}
+        for n, field in enumerate(("0", "1", "w")):
+            text += f"""  %p1.{field} = getelementptr i32, ptr %axis1, i64 {n}
+  %i1.{field} = load i32, ptr %p1.{field}
 """
         dimensions = 2
     z = "%layer.in" if layered else "%i2.0" if dimensions > 2 else "0"
@@ -415,13 +421,13 @@ fetch:
   store i64 %place, ptr %place.p
 """
     point = ""
-    for channel in wanted:
+    for channel in channels:
         point += f"""  %v{channel} = call i32 @texture_channel(ptr %t, i64 %place, i32 {channel})
   %o{channel}.r = getelementptr [32 x i32], ptr %out, i64 {channel}
   %o{channel} = getelementptr i32, ptr %o{channel}.r, i64 %l64
   store i32 %v{channel}, ptr %o{channel}
 """
-    if whole:
+    if integer_coordinates:
         text += point + "  br label %next\n"
     else:
         text += load("interpolated", "i32", "%smooth.i")
@@ -430,9 +436,9 @@ fetch:
 point:
 {point}  br label %next
 interpolate:
-{_interpolated(dimensions, wanted, z if layered else "")}  br label %next
+{_interpolation(dimensions, channels, z if layered else "")}  br label %next
 """
-    ends = "[%bad, %fetch]" if whole else "[%bad, %point], [%bad, %interpolate]"
+    ends = "[%bad, %fetch]" if integer_coordinates else "[%bad, %point], [%bad, %interpolate]"
     text += f"""next:
   %bad1 = phi i32 [%bad.more, %unknown], {ends}
   br label %loop
@@ -441,37 +447,39 @@ interpolate:
     return name, text
 
 
-def _interpolated(dimensions: int, wanted: tuple[int, ...], layer: str) -> str:
-    """Text that weighs the 2, 4 or 8 texels around a place."""
-    text = _plane("%i0.w", "%i2.w", "xz") if dimensions > 2 else _plane("%i0.w", "%i1.w", "xy")
-    sums = dict.fromkeys(wanted, "0.0")
+def _interpolation(dimensions: int, channels: tuple[int, ...], layer: str) -> str:
+    """Return text that computes the weighted sum of the 2, 4 or 8 texels around a position."""
+    text = (
+        _plane_weights("%i0.w", "%i2.w", "xz") if dimensions > 2 else _plane_weights("%i0.w", "%i1.w", "xy")
+    )
+    sums = dict.fromkeys(channels, "0.0")
     for n, corner in enumerate(product((0, 1), repeat=dimensions)):
-        places = [f"%i{axis}.{side}" for axis, side in enumerate(corner)] + ["0"] * (3 - dimensions)
+        indices = [f"%i{axis}.{end}" for axis, end in enumerate(corner)] + ["0"] * (3 - dimensions)
         if layer:
-            places[2] = layer
-        text += f"""  %k{n} = call i64 @texture_place(ptr %t, i32 {places[0]}, i32 {places[1]}, i32 {places[2]})
+            indices[2] = layer
+        text += f"""  %k{n} = call i64 @texture_place(ptr %t, i32 {indices[0]}, i32 {indices[1]}, i32 {indices[2]})
 """
         weight = f"%xy.{corner[0]}{corner[1]}"
         if dimensions > 2:
-            of = f"%xz.{corner[0]}{corner[2]}"
+            plane_weight = f"%xz.{corner[0]}{corner[2]}"
             weight = f"%k{n}.w"
-            text += f"""  %k{n}.y = mul i32 {of}, %i1.w
+            text += f"""  %k{n}.y = mul i32 {plane_weight}, %i1.w
   %k{n}.y.up = add i32 %k{n}.y, 128
   %k{n}.y1 = lshr i32 %k{n}.y.up, 8
-  %k{n}.y0 = sub i32 {of}, %k{n}.y1
+  %k{n}.y0 = sub i32 {plane_weight}, %k{n}.y1
   {weight} = add i32 %k{n}.y{corner[1]}, 0
 """
         text += f"""  %k{n}.f = sitofp i32 {weight} to double
   %k{n}.share = fmul double %k{n}.f, 0.00390625
 """
-        for channel in wanted:
+        for channel in channels:
             tag = f"%k{n}.{channel}"
             text += f"""  {tag}.v = call double @texture_part(ptr %t, i64 %k{n}, i32 {channel})
   {tag}.x = fmul double {tag}.v, %k{n}.share
   {tag}.s = fadd double {sums[channel]}, {tag}.x
 """
             sums[channel] = f"{tag}.s"
-    for channel in wanted:
+    for channel in channels:
         text += f"""  %s{channel} = call i32 @texture_mixed(ptr %t, double {sums[channel]})
   %s{channel}.r = getelementptr [32 x i32], ptr %out, i64 {channel}
   %s{channel}.p = getelementptr i32, ptr %s{channel}.r, i64 %l64
@@ -480,8 +488,8 @@ def _interpolated(dimensions: int, wanted: tuple[int, ...], layer: str) -> str:
     return text
 
 
-def _plane(first: str, second: str, name: str) -> str:
-    """Text for the four weights (256ths) of two fractions: ``%NAME.ij``, i for the first."""
+def _plane_weights(first: str, second: str, name: str) -> str:
+    """Return text for the four weights (256ths) of two fractions: ``%NAME.ij``, i for the first."""
     return f"""  %{name}.p = mul i32 {first}, {second}
   %{name}.p.up = add i32 %{name}.p, 128
   %{name}.11 = lshr i32 %{name}.p.up, 8

@@ -1,4 +1,4 @@
-"""Where the bytes of a surface lie, as LLVM IR functions made on demand."""
+"""Addresses of the bytes of a surface, as LLVM IR functions generated on demand."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from virtualgpu.model.memory import textures
 
 
 def surface(dimensions: int, size: int, mode: str, *, layered: bool) -> tuple[str, str]:
-    """A function that finds where each lane's `size` bytes of a surface lie; 0 is outside.
+    """Return a function that computes the address of each lane's `size` bytes of a surface; 0 is outside.
 
-    It gives the lanes whose handle names no surface; ``%outside`` receives those that lie outside. The first
-    coordinate counts bytes; with the mode ``clamp`` coordinates are held to the surface.
+    It returns the lanes whose handle names no surface; ``%outside`` receives the lanes outside the surface.
+    The first coordinate counts bytes; the mode ``clamp`` limits coordinates to the surface.
     """
     name = f"surface_{'a' if layered else ''}{dimensions}d_{size}_{mode}"
     text = f"""
@@ -65,16 +65,16 @@ find:
   %far{axis} = mul i64 %c{axis}.64, {f"%step{axis}" if axis else 1}
 """
         inside = f"%all{axis}"
-    found = "%at0"
+    address = "%at0"
     for axis in axes:
-        text += f"  %sum{axis} = add i64 {found}, %far{axis}\n"
-        found = f"%sum{axis}"
-    kept = found if mode == "clamp" else "%kept"
-    text += f"""  %kept = select i1 {inside}, i64 {found}, i64 0
+        text += f"  %sum{axis} = add i64 {address}, %far{axis}\n"
+        address = f"%sum{axis}"
+    result = address if mode == "clamp" else "%kept"
+    text += f"""  %kept = select i1 {inside}, i64 {address}, i64 0
   %out.bit = select i1 {inside}, i32 0, i32 %bit
   %out.more = or i32 %out, %out.bit
   %place.p = getelementptr i64, ptr %places, i64 %l64
-  store i64 {kept}, ptr %place.p
+  store i64 {result}, ptr %place.p
   br label %next
 next:
   %bad1 = phi i32 [%bad.more, %unknown], [%bad, %find]
