@@ -102,7 +102,7 @@ def test_caches_of_one_set_are_those_of_a_plain_simulation(
     site = rng.integers(0, 4, count)
     sm = rng.integers(0, sms, count)
     sizes = rng.choice([4, 16, 32], count, p=[0.4, 0.2, 0.4])
-    lines = replay.packed_lines(line, sectors, sizes)
+    lines = replay.pack_lines(line, sectors, sizes)
     packed = np.stack([lines, sm << 32 | site, np.arange(count) * 1000], axis=1)
     found = replay.replay(packed, whats, CacheSizes(WAYS * 128, WAYS * 128), sms)
 

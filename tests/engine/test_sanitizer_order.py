@@ -98,13 +98,13 @@ class Engine:
 
     def __init__(self, checker: Checker) -> None:
         self.checker = checker
-        self.asked = _OBSERVER(self._asked)
+        self.custom_event = _OBSERVER(self._asked)
         self.code = _OBSERVER(0)
         self.contexts = []
         self.now = 0
         for block in range(BLOCKS):
             context = np.zeros(1, layout.CONTEXT)
-            address, watched = checker.watch(ctypes.cast(self.asked, ctypes.c_void_p).value)
+            address, watched = checker.watch(ctypes.cast(self.custom_event, ctypes.c_void_p).value)
             self.code = _OBSERVER(address)
             context[0]["watched"], context[0]["block_linear"] = watched, block
             self.contexts.append(context)
@@ -118,7 +118,7 @@ class Engine:
 
     def _asked(self, _context: int, site: int, lanes: int, mask: int, extra: int) -> None:
         assert site < -100, "nothing here passes flags"
-        self.checker.asked(self.now, 0, site, None, mask, extra or 0)
+        self.checker.custom_event(self.now, 0, site, None, mask, extra or 0)
 
 
 class Racy:

@@ -146,7 +146,7 @@ class Run:
         self.unit = unit
         self.warps = warps
         self.checker = Checker(shape, self.memory, self.function, self.code[:BAR], self.told, **options)
-        self.asked = _OBSERVER(self._asked)
+        self.custom_event = _OBSERVER(self._asked)
         self.contexts = []
         self.shared = []
         self.frames = []
@@ -156,7 +156,7 @@ class Run:
             context = np.zeros(1, layout.CONTEXT)
             shared = np.zeros(unit * words, np.uint8)
             frames = np.zeros((warps, 64), np.int32)
-            address, watched = self.checker.watch(ctypes.cast(self.asked, ctypes.c_void_p).value or 0)
+            address, watched = self.checker.watch(ctypes.cast(self.custom_event, ctypes.c_void_p).value or 0)
             self.observe = _OBSERVER(address)
             context[0]["watched"], context[0]["shared"] = watched, shared.ctypes.data
             context[0]["frames"], context[0]["frame_stride"] = frames.ctypes.data, frames.strides[0]
@@ -200,7 +200,7 @@ class Run:
         elif site == layout.SHUFFLE:
             self.checker.shuffle(block, warp, self.code[SHUFFLE], at, mask)
         else:
-            self.checker.asked(block, warp, site, at, mask, extra or 0)
+            self.checker.custom_event(block, warp, site, at, mask, extra or 0)
 
     def alive(self, warp: int) -> int:
         """Lanes of a warp that have not ended."""

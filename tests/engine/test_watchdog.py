@@ -83,7 +83,7 @@ def test_what_stores_nothing_new_is_endless(body: str) -> None:
 def test_more_memory_than_is_looked_at_is_no_reason_to_call_it_endless(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("virtualgpu.engine.run.watchdog._MOST_BYTES", 1000)
+    monkeypatch.setattr("virtualgpu.engine.run.watchdog._MAX_BYTES", 1000)
     assert stopped(KERNEL.format(body=SILENT)).kind == "too long"
 
 
@@ -104,7 +104,7 @@ def test_on_a_busy_machine_wall_time_counts_where_nothing_ends(monkeypatch: pyte
         monotonic=time.monotonic,
     )
     monkeypatch.setattr(stopwatch, "time", slow)
-    monkeypatch.setattr("virtualgpu.engine.run.watchdog._BUSY_S", 1.0)
+    monkeypatch.setattr("virtualgpu.engine.run.watchdog._MIN_WALL_S", 1.0)
     gl.use_device(watchdog_s=1)
     for body in (SILENT, STORES["global"]):
         assert progress(stopped(KERNEL.format(body=body))).spent_s < 0.9

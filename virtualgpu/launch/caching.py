@@ -47,7 +47,7 @@ def with_caches(finished: FinishedLaunch, watch: CacheWatch) -> KernelCounters:
     the instructions that it has executed.
     """
     from virtualgpu.engine.caches.replay import COLUMNS, replay
-    from virtualgpu.engine.observe.results import by_place
+    from virtualgpu.engine.observe.results import sum_by_source
 
     notes = watch.notes
     prepared = finished.prepared
@@ -62,7 +62,7 @@ def with_caches(finished: FinishedLaunch, watch: CacheWatch) -> KernelCounters:
     before = _left(watch, prepared, packed) if watch.resident else None
     played = replay(packed, notes.sites[:, 0], sizes, info.sm_count, notes.one_in, before)
     columns = np.concatenate([played.sums, notes.sites[:, 2:]], axis=1)[: len(tables.accesses)]
-    rows = [row for _, row in by_place(tables.accesses, columns)]
+    rows = [row for _, row in sum_by_source(tables.accesses, columns)]
     names = (*COLUMNS, "requests", "passes")
     totals = dict.fromkeys(names, 0.0)
     accesses = []
@@ -128,7 +128,7 @@ def _left(
 def _in_time(finished: FinishedLaunch, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Notes as `replay` wants them: in the order of their times, with SMs for warps."""
     from virtualgpu.engine.caches.notes import BYTES_SHIFT, LINE_SHIFT, LOCAL_BIT, SITE_SHIFT
-    from virtualgpu.engine.caches.replay import packed_lines
+    from virtualgpu.engine.caches.replay import pack_lines
 
     sm, begin, end = finished.placement
     warps = -(-finished.prepared.launch.block_threads // 32)
@@ -150,7 +150,7 @@ def _in_time(finished: FinishedLaunch, rows: npt.NDArray[np.int64]) -> npt.NDArr
     order = np.argsort(time, kind="stable")
     packed = np.empty((len(rows), 3), np.int64)
     size_bytes = rows[:, 0] >> BYTES_SHIFT & 63
-    packed[:, 0] = packed_lines(line, sectors, size_bytes)[order]
+    packed[:, 0] = pack_lines(line, sectors, size_bytes)[order]
     packed[:, 1] = (sm[block].astype(np.int64) << 32 | site)[order]
     packed[:, 2] = time[order].astype(np.int64)
     return packed

@@ -61,7 +61,7 @@ def pace(kernel: Kernel, capability: tuple[int, int]) -> Pace:
         code = functions[function].instructions[block.first : block.end]
         backward = any(successor <= block.number for successor in block.successors)
         shares = _merged(code, aligned[function])
-        merged |= {results.place(code[k]): share for k, share in shares.items()}
+        merged |= {results.source_index(code[k]): share for k, share in shares.items()}
         piece = _Piece.of(code, block.number in block.successors, backward, ignored[function], shares)
         for each, share in zip(piece.made, piece.shares, strict=True):
             pipes[row, 0] += share * each.issued
@@ -69,7 +69,7 @@ def pace(kernel: Kernel, capability: tuple[int, int]) -> Pace:
                 pipes[row, PIPES.index(name)] += share * count
         loads.append(
             tuple(
-                results.place(i)
+                results.source_index(i)
                 for i, m in zip(code, piece.made, strict=True)
                 if i.root == "ld" and m.waits == "global"
             )
@@ -273,7 +273,7 @@ def _combined(function: ir.Function, ignored: frozenset[int]) -> frozenset[int]:
     for i in atomics:
         at = next((o for o in i.operands if isinstance(o, ir.Address)), None)
         if at and isinstance(at.base, ir.Register) and at.base.name not in varied:
-            found.add(results.place(i))
+            found.add(results.source_index(i))
     return frozenset(found)
 
 
@@ -291,7 +291,7 @@ def _chased(function: ir.Function) -> frozenset[int]:
             if load or not given.isdisjoint(used):
                 given.update(defined)
             if load and not given.isdisjoint(used):
-                found.add(results.place(i))
+                found.add(results.source_index(i))
         if len(given) == before:
             return frozenset(found)
 

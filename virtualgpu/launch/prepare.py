@@ -278,7 +278,7 @@ class FinishedLaunch:
             counters=result.counters,
             executions=result.executions,
             lane_executions=result.lane_executions,
-            pace=prepared.module.program(prepared.device).kept(
+            pace=prepared.module.program(prepared.device).cached(
                 ("pace", result.kernel.name, capability), lambda: pace(result.kernel, capability)
             ),
             arrays=cost.ArrayBytes(
@@ -403,7 +403,7 @@ def prepare(
         module,
         stats,
         PackedLaunch(
-            symbol, launch.grid, launch.block, packed.buffer, launch.shared_bytes, spelled=stats.name
+            symbol, launch.grid, launch.block, packed.buffer, launch.shared_bytes, source_name=stats.name
         ),
         packed.arrays,
         packed.names,

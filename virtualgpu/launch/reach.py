@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from virtualgpu.compile.ptx import ir
-from virtualgpu.engine.observe.origin import base_pointer, makers
-from virtualgpu.engine.observe.results import place
+from virtualgpu.engine.observe.origin import base_pointer, find_writers
+from virtualgpu.engine.observe.results import source_index
 from virtualgpu.model.machine import VirtualDevice
 from virtualgpu.records import SECTOR_BYTES, AccessCounters
 
@@ -36,8 +36,8 @@ def moved_between(
     moved: Counter[tuple[int, int]] = Counter()
     if not any(device.memory.peer_of(address) for address in arrays):
         return moved
-    instructions = {place(i): i for i in entry.instructions}
-    known = makers(entry)
+    instructions = {source_index(i): i for i in entry.instructions}
+    known = find_writers(entry)
     touched: set[int] = set()
     for access in accesses:
         i = instructions.get(access.pc)

@@ -41,7 +41,7 @@ class WatchedLaunch:
         self._watch = [reading.expression(text) for text in watch]
         self._stops = [reading.stop(text) for text in stop]
         self._symbols = self._symbols_of(debugged)
-        every = [*self._watch, *(stop.of for stop in self._stops if stop.of is not None)]
+        every = [*self._watch, *(stop.expression for stop in self._stops if stop.expression is not None)]
         for expression in every:
             self._symbols.check(expression.names, expression.text)
         names = {name for each in every for name in each.names}
@@ -58,7 +58,7 @@ class WatchedLaunch:
         WatchError
             If types do not fit an expression; device memory is put back then.
         """
-        from virtualgpu.engine.watch.evaluate import stopped, watched
+        from virtualgpu.engine.watch.evaluate import evaluate_stop, evaluate_watch
         from virtualgpu.engine.watch.memory import PARAMETER, Memory, Region
         from virtualgpu.engine.watch.scene import Scene
 
@@ -71,8 +71,8 @@ class WatchedLaunch:
         try:
             for trace in warps:
                 scene = Scene(self._symbols, trace, memory)
-                seen = tuple(watched(scene, each) for each in self._watch)
-                stops = tuple(stopped(scene, each) for each in self._stops)
+                seen = tuple(evaluate_watch(scene, each) for each in self._watch)
+                stops = tuple(evaluate_stop(scene, each) for each in self._stops)
                 found.append(replace(trace, watched=seen, stops=stops))
         except WatchError:
             # What is mended and called again must find what this call found.
@@ -109,8 +109,8 @@ class WatchedLaunch:
             options=tuple(source.options),
             declared=debugged.declared,
             types=debugged.types,
-            own_labels=debugged.labels,
-            why=debugged.why,
+            kernel_labels=debugged.labels,
+            missing_reason=debugged.why,
             parameters=tuple((p.name, p.offset, len(p.data), p.type) for p in prepared.parameters),
             arrays=prepared.arrays,
             shared={name: (at, sizes.get(name, 0)) for name, at in kernel.tables.shared.items()},

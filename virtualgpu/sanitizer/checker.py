@@ -272,7 +272,7 @@ class Checker:
         # Who waits for it gets a turn, or this warp would run ahead and publish what it does next as well.
         return self._flags.meet(here, block, warp, addresses, mask, fenced, wide)
 
-    def asked(
+    def custom_event(
         self, block: int, warp: int, what: int, lanes: npt.NDArray[np.int64] | None, mask: int, extra: int
     ) -> None:
         if what == structures.GROW:

@@ -196,7 +196,7 @@ class _Look:
         self._aim.ask = ask
         return observer().address, address_of(self._aim)
 
-    def asked(
+    def custom_event(
         self, block: int, warp: int, what: int, lanes: npt.NDArray[np.int64] | None, mask: int, extra: int
     ) -> None:
         assert lanes is not None

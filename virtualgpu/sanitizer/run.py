@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from virtualgpu.compile.ptx import ir
 from virtualgpu.cuda_errors import KernelFault, LaunchTimeoutError, Progress
-from virtualgpu.engine.observe.origin import Makers, base_pointer, makers
+from virtualgpu.engine.observe.origin import Writers, base_pointer, find_writers
 from virtualgpu.model.memory import DeviceMemory
 from virtualgpu.protocol import TOOLS, Hazards
 from virtualgpu.records import Hazard, Place, SanitizerReport
@@ -193,7 +193,7 @@ def _checker(
         findings,
         bounds=_bounds(launch, kernel),
         polled=polls(kernel.plans),
-        partial=program.kept(("partial", launch.packed.name), lambda: waits_in_part(kernel.plans)),
+        partial=program.cached(("partial", launch.packed.name), lambda: waits_in_part(kernel.plans)),
         strays="memory" in names,
         heap="memory" in names,
         shuffles="sync" in names,
@@ -249,7 +249,7 @@ def _bounds(launch: PreparedLaunch, kernel: Kernel) -> Callable[[ir.Instruction]
     def bounds(i: ir.Instruction) -> tuple[int, int]:
         function = homes[id(i)]
         key = ("makers", launch.packed.name, function.name)
-        known: Makers = program.kept(key, lambda: makers(function))
+        known: Writers = program.cached(key, lambda: find_writers(function))
         pointer = base_pointer(function, i, launch.packed.params, variables, known)
         found = None if pointer is None else memory.nearest(pointer)
         if pointer is None or found is None or not found.address <= pointer < found.end:

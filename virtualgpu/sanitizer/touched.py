@@ -140,7 +140,7 @@ class Touched:
         self._look.ask = ask
         return observer().address, address_of(self._look)
 
-    def asked(
+    def custom_event(
         self, block: int, warp: int, what: int, lanes: npt.NDArray[np.int64] | None, mask: int, extra: int
     ) -> None:
         size = int(self._ends[mask] - self._starts[mask])

@@ -1,1 +1,3 @@
-"""What the caches make of a launch: its accesses noted while it runs, and played through a model after it."""
+"""Cache behaviour of a launch: its accesses are recorded while it runs, and replayed through a model
+afterwards.
+"""

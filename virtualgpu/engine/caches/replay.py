@@ -1,8 +1,8 @@
-"""Noted accesses played through caches: an L1 for each SM, L2 in parts that copy each other's lines.
+"""Replay of recorded accesses through caches: an L1 per SM, and L2 in parts that copy each other's lines.
 
-Caches hold lines of 128 bytes by sectors of 32, and give up the line of a set that was used longest ago. What
-is said of hardware here was read off an H200's counters (``tests/counters/data/h200_caches.json``). Functions
-are compiled (`virtualgpu.engine.ir.compiled`).
+Caches hold lines of 128 bytes in sectors of 32 bytes, and replace the line of a set that was used longest
+ago. Facts about hardware come from an H200's counters (``tests/counters/data/h200_caches.json``). The
+functions are compiled (`virtualgpu.engine.ir.compiled`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from virtualgpu.engine.caches import notes
-from virtualgpu.engine.caches.notes import scrambled
+from virtualgpu.engine.caches.notes import hash_line
 from virtualgpu.engine.ir.compiled import address_of, load64, store64, struct, translate
 from virtualgpu.engine.machine import jit
 from virtualgpu.model.caches.geometry import CacheSizes
@@ -24,45 +24,46 @@ from virtualgpu.records.kernel import LINE_BYTES
 
 L1_WAYS = 16
 L2_WAYS = 16
-# An entry: its line plus 1 (0: none); sectors that are there, those that memory does not have yet, and how
-# many bytes were stored to each that is not there; its last use.
+# An entry: its line plus 1 (0: none); valid sectors, sectors not yet written to memory, and the number of
+# bytes stored to each invalid sector; its last use.
 ENTRY_BYTES = 24
 DIRTY = 4
 STORED = 8
 STORED_BITS = 6
 FULL = 32
 SET_BYTES = 16 * ENTRY_BYTES
-# Lines of a set that memory need not have: of whatever is stored, 736,000 sectors (3/8 of L2) stay.
+# Dirty lines of a set: 736,000 sectors (3/8 of L2) can wait to be written to memory.
 DIRTY_WAYS = 6
-# A line that a store brings to L1 counts as used before, by this share of as many accesses as L1 has lines.
+# Age of a line that a store brings to L1, as a share of the number of lines in L1.
 STORES_AGED = 1.0
-# Pieces of 64 bytes in a set with sectors that were stored in part: the others are completed and written.
+# Number of 64-byte pieces in a set with partly stored sectors; more are completed and written.
 PARTIAL_PIECES = 4
-# Requests of neighbouring SMs for the same sectors become one, if they come within so many nanoseconds.
+# Requests of neighbouring SMs for the same sectors are merged if they are at most this many nanoseconds
+# apart.
 MERGE_NS = 300
 MERGE_SLOTS = 256
 SLOT_BYTES = 16
-SIDE_SMS = 6  # SMs that take up blocks one after another and lie beside the same part of L2
-# What is counted for each instruction.
+SIDE_SMS = 6  # consecutive SMs that are next to the same part of L2
+# Columns of counts for each instruction.
 COLUMNS = ("asked", "l1", "l1_hit", "l2", "l2_hit", "far", "far_hit", "dram")
 SITE_BYTES = 8 * len(COLUMNS)
 _ASKED, _L1, _L1_HIT, _L2, _L2_HIT, _FAR, _FAR_HIT, _DRAM = range(0, SITE_BYTES, 8)
-_WORD = 0xFFFFFFFF
-_LINE = 10
-_BYTES = 4
+_SITE_MASK = 0xFFFFFFFF
+_LINE_BIT = 10
+_BYTES_BIT = 4
 _NUMBER_BITS = 24
 _INVERSE_BITS = 36
 
 
 @struct
 class Player:
-    """Notes in the order of their times, three words each; the caches; what is counted."""
+    """State of the replay: notes in the order of their times, three words each; the caches; the counts."""
 
     notes: int
     count: int
-    whats: int
+    kinds: int
     sums: int
-    level: int  # each 1 << level-th line was noted
+    sampling_bits: int  # one line in 1 << sampling_bits was recorded
     l1: int
     l1_sets: int
     l1_inverse: int
@@ -70,28 +71,28 @@ class Player:
     l2_sets: int
     l2_inverse: int
     parts: int
-    sides: int  # by SM, the part of L2 beside it
+    sides: int  # by SM, the part of L2 next to it
     merges: int
-    stores_aged: int  # how long ago a line seems to have been used that a store brings to L1
-    groups: int  # by SM, with which others its requests become one; 0: with none
+    store_age: int  # age of a line that a store brings to L1
+    groups: int  # by SM, the group whose requests are merged; 0: no merging
     written: int  # sectors to memory
-    completed: int  # sectors from memory, for those that were stored in part
+    completed: int  # sectors read from memory to complete partly stored ones
     now: int
 
 
-def ones(sectors: int) -> int:
-    """How many of four sectors."""
+def count_sectors(sectors: int) -> int:
+    """Return the number of set bits of four sectors."""
     return (sectors & 1) + ((sectors >> 1) & 1) + ((sectors >> 2) & 1) + ((sectors >> 3) & 1)
 
 
-def bump(p: Player, site: int, column: int, sectors: int) -> None:
-    """Count sectors for an instruction."""
-    place = p.sums + site * SITE_BYTES + column
-    store64(place, load64(place) + ones(sectors))
+def add_sectors(p: Player, site: int, column: int, sectors: int) -> None:
+    """Add sectors to a column of an instruction."""
+    address = p.sums + site * SITE_BYTES + column
+    store64(address, load64(address) + count_sectors(sectors))
 
 
 def set_at(base: int, sets: int, inverse: int, number: int) -> int:
-    """The set of a line with some number: its remainder."""
+    """Return the address of the set of a line number: its remainder."""
     number = (number ^ (number >> _NUMBER_BITS)) & ((1 << _NUMBER_BITS) - 1)
     number = number - ((number * inverse) >> _INVERSE_BITS) * sets
     if number < 0:
@@ -99,191 +100,196 @@ def set_at(base: int, sets: int, inverse: int, number: int) -> int:
     return base + number * SET_BYTES
 
 
-def find(first: int, line: int) -> int:
-    """The entry of a set that holds a line, or minus the one that it is to replace."""
+def find_entry(first: int, line: int) -> int:
+    """Return the entry of a set that holds a line, or minus the entry to replace."""
     entry = first
     end = entry + SET_BYTES
     oldest = entry
-    since = load64(entry + 16)
+    oldest_use = load64(entry + 16)
     while entry < end:
         if load64(entry) == line + 1:
             return entry
-        if load64(entry + 16) < since:
+        if load64(entry + 16) < oldest_use:
             oldest = entry
-            since = load64(entry + 16)
+            oldest_use = load64(entry + 16)
         entry += ENTRY_BYTES
     return -oldest
 
 
-def home_of(p: Player, line: int) -> int:
-    """The part of L2 that is next to a line's memory."""
+def home_part(p: Player, line: int) -> int:
+    """Return the part of L2 that is next to a line's memory."""
     if p.parts == 1:
         return 0
-    mixed = scrambled(line) >> p.level
+    mixed = hash_line(line) >> p.sampling_bits
     return (mixed ^ (mixed >> 1) ^ (mixed >> 6) ^ (mixed >> 13)) & 1
 
 
 def l2_set(p: Player, part: int, line: int) -> int:
-    """The set of a part of L2 for a line."""
-    number = scrambled(line) >> p.level
+    """Return the set of a part of L2 for a line."""
+    number = hash_line(line) >> p.sampling_bits
     if p.parts == 2:
         number = number >> 1
     return set_at(p.l2 + part * p.l2_sets * SET_BYTES, p.l2_sets, p.l2_inverse, number)
 
 
-def at_l2(p: Player, first: int, line: int) -> int:
-    """The entry of a set of L2 for a line, which may be new to it; then what was there is written."""
-    entry = find(first, line)
+def l2_entry(p: Player, first: int, line: int) -> int:
+    """Return the entry for a line in a set of L2; a new line replaces an old one, which is written back."""
+    entry = find_entry(first, line)
     if entry < 0:
         entry = -entry
-        clean(p, entry)
+        write_back(p, entry)
         store64(entry, line + 1)
         store64(entry + 8, 0)
     store64(entry + 16, p.now)
     return entry
 
 
-def partial(state: int) -> int:
-    """Sectors that were stored in part, and are not there else."""
+def partial_sectors(state: int) -> int:
+    """Return the sectors that were stored in part and are not valid otherwise."""
     return (state >> DIRTY) & 15 & ~state
 
 
-def clean(p: Player, entry: int) -> None:
-    """Write an entry's sectors that memory lacks; those that were stored in part have to be read first."""
+def write_back(p: Player, entry: int) -> None:
+    """Write an entry's dirty sectors to memory; partly stored sectors must be read first."""
     state = load64(entry + 8)
-    p.written += ones(state >> DIRTY)
-    p.completed += ones(partial(state))
-    store64(entry + 8, (state | partial(state)) & 15)
+    p.written += count_sectors(state >> DIRTY)
+    p.completed += count_sectors(partial_sectors(state))
+    store64(entry + 8, (state | partial_sectors(state)) & 15)
 
 
-def stored(state: int, sectors: int, size: int) -> int:
-    """A state after some bytes were stored to each of some sectors: those that are whole are there."""
+def state_after_store(state: int, sectors: int, size: int) -> int:
+    """Return an entry's state after bytes were stored to each of some sectors.
+
+    Complete sectors become valid.
+    """
     if size >= FULL:
         return state | sectors
-    one = 0
-    while one < 4:
-        if (sectors >> one) & 1 and (state >> one) & 1 == 0:
-            shift = STORED + STORED_BITS * one
+    sector = 0
+    while sector < 4:
+        if (sectors >> sector) & 1 and (state >> sector) & 1 == 0:
+            shift = STORED + STORED_BITS * sector
             total = ((state >> shift) & 63) + size
             if total >= FULL:
-                state = state | (1 << one)
+                state = state | (1 << sector)
                 total = 0
             state = (state & ~(63 << shift)) | (total << shift)
-        one += 1
+        sector += 1
     return state
 
 
-def complete(p: Player, first: int, entry: int) -> None:
-    """Of too many pieces in a set that were stored in part, write the oldest line's."""
+def write_oldest_partial(p: Player, first: int, entry: int) -> None:
+    """Write back the oldest line with partly stored sectors if a set has too many of them."""
     pieces = 0
     oldest = 0
-    since = 0
-    one = first
-    while one < first + SET_BYTES:
-        missing = partial(load64(one + 8))
-        if missing:
-            pieces += (missing & 3) != 0
-            pieces += (missing & 12) != 0
-            if one != entry and (oldest == 0 or load64(one + 16) < since):
-                oldest = one
-                since = load64(one + 16)
-        one += ENTRY_BYTES
+    oldest_use = 0
+    other = first
+    while other < first + SET_BYTES:
+        partial = partial_sectors(load64(other + 8))
+        if partial:
+            pieces += (partial & 3) != 0
+            pieces += (partial & 12) != 0
+            if other != entry and (oldest == 0 or load64(other + 16) < oldest_use):
+                oldest = other
+                oldest_use = load64(other + 16)
+        other += ENTRY_BYTES
     if pieces > PARTIAL_PIECES and oldest:
-        clean(p, oldest)
+        write_back(p, oldest)
 
 
-def soil(p: Player, first: int, entry: int, sectors: int, size: int) -> None:
-    """Store to an entry of L2; of too many lines in its set that memory lacks, the oldest is written."""
+def store_l2(p: Player, first: int, entry: int, sectors: int, size: int) -> None:
+    """Store to an entry of L2; if its set has too many dirty lines, the oldest is written back."""
     state = load64(entry + 8)
     if (state >> DIRTY) & 15 == 0:
         count = 0
         oldest = 0
-        since = 0
-        one = first
-        while one < first + SET_BYTES:
-            if (load64(one + 8) >> DIRTY) & 15:
+        oldest_use = 0
+        other = first
+        while other < first + SET_BYTES:
+            if (load64(other + 8) >> DIRTY) & 15:
                 count += 1
-                if oldest == 0 or load64(one + 16) < since:
-                    oldest = one
-                    since = load64(one + 16)
-            one += ENTRY_BYTES
+                if oldest == 0 or load64(other + 16) < oldest_use:
+                    oldest = other
+                    oldest_use = load64(other + 16)
+            other += ENTRY_BYTES
         if count >= DIRTY_WAYS:
-            clean(p, oldest)
-    state = stored(state, sectors, size) | (sectors << DIRTY)
+            write_back(p, oldest)
+    state = state_after_store(state, sectors, size) | (sectors << DIRTY)
     store64(entry + 8, state)
-    if partial(state):
-        complete(p, first, entry)
+    if partial_sectors(state):
+        write_oldest_partial(p, first, entry)
 
 
 def read_l2(p: Player, site: int, sm: int, line: int, sectors: int) -> None:
-    """Sectors that an SM asks the part of L2 beside it for."""
+    """Read sectors by an SM from the part of L2 next to it."""
     part = load64(p.sides + 8 * sm)
-    near = at_l2(p, l2_set(p, part, line), line)
-    there = load64(near + 8)
-    bump(p, site, _L2, sectors)
-    bump(p, site, _L2_HIT, sectors & there)
-    missed = sectors & (15 - (there & 15))
+    entry = l2_entry(p, l2_set(p, part, line), line)
+    state = load64(entry + 8)
+    add_sectors(p, site, _L2, sectors)
+    add_sectors(p, site, _L2_HIT, sectors & state)
+    missed = sectors & (15 - (state & 15))
     if missed == 0:
         return
-    # Memory gives 64 bytes at a time.
+    # Memory transfers 64 bytes at a time.
     pairs = missed | ((missed & 5) << 1) | ((missed & 10) >> 1)
-    home = home_of(p, line)
+    home = home_part(p, line)
     if home != part:
-        far = at_l2(p, l2_set(p, home, line), line)
-        there = load64(far + 8)
-        bump(p, site, _FAR, pairs)
-        bump(p, site, _FAR_HIT, pairs & there)
-        missed = missed & (15 - (there & 15))
-        fetched = (missed | ((missed & 5) << 1) | ((missed & 10) >> 1)) & (15 - (there & 15))
-        store64(far + 8, there | fetched)
-        bump(p, site, _DRAM, fetched)
+        home_entry = l2_entry(p, l2_set(p, home, line), line)
+        state = load64(home_entry + 8)
+        add_sectors(p, site, _FAR, pairs)
+        add_sectors(p, site, _FAR_HIT, pairs & state)
+        missed = missed & (15 - (state & 15))
+        fetched = (missed | ((missed & 5) << 1) | ((missed & 10) >> 1)) & (15 - (state & 15))
+        store64(home_entry + 8, state | fetched)
+        add_sectors(p, site, _DRAM, fetched)
     else:
-        bump(p, site, _DRAM, pairs & (15 - (there & 15)))
-    store64(near + 8, load64(near + 8) | pairs)
+        add_sectors(p, site, _DRAM, pairs & (15 - (state & 15)))
+    store64(entry + 8, load64(entry + 8) | pairs)
 
 
 def write_l2(p: Player, site: int, sm: int, line: int, sectors: int, size: int) -> None:
-    """Sectors that an SM stores to: the part beside it keeps them, and that at home has to write them."""
+    """Store sectors by an SM: the part of L2 next to it keeps them, and the home part must write them to
+    memory.
+    """
     part = load64(p.sides + 8 * sm)
-    bump(p, site, _L2, sectors)
-    bump(p, site, _L2_HIT, sectors)
-    home = home_of(p, line)
+    add_sectors(p, site, _L2, sectors)
+    add_sectors(p, site, _L2_HIT, sectors)
+    home = home_part(p, line)
     if home != part:
-        bump(p, site, _FAR, sectors)
-        bump(p, site, _FAR_HIT, sectors)
-        near = at_l2(p, l2_set(p, part, line), line)
-        store64(near + 8, stored(load64(near + 8), sectors, size))
+        add_sectors(p, site, _FAR, sectors)
+        add_sectors(p, site, _FAR_HIT, sectors)
+        entry = l2_entry(p, l2_set(p, part, line), line)
+        store64(entry + 8, state_after_store(load64(entry + 8), sectors, size))
     first = l2_set(p, home, line)
-    soil(p, first, at_l2(p, first, line), sectors, size)
+    store_l2(p, first, l2_entry(p, first, line), sectors, size)
 
 
 def change_l2(p: Player, site: int, sm: int, line: int, sectors: int) -> None:
-    """Sectors that an SM changes by atomics: done at home; the part beside the SM only passes them on."""
-    home = home_of(p, line)
+    """Change sectors by atomics of an SM in the home part; the part next to the SM only forwards them."""
+    home = home_part(p, line)
     first = l2_set(p, home, line)
-    entry = at_l2(p, first, line)
-    there = load64(entry + 8)
-    bump(p, site, _L2, sectors)
+    entry = l2_entry(p, first, line)
+    state = load64(entry + 8)
+    add_sectors(p, site, _L2, sectors)
     if home == load64(p.sides + 8 * sm):
-        bump(p, site, _L2_HIT, sectors & there)
+        add_sectors(p, site, _L2_HIT, sectors & state)
     else:
-        bump(p, site, _L2_HIT, sectors)
-        bump(p, site, _FAR, sectors)
-        bump(p, site, _FAR_HIT, sectors & there)
-    missed = sectors & (15 - (there & 15))
-    fetched = (missed | ((missed & 5) << 1) | ((missed & 10) >> 1)) & (15 - (there & 15))
-    bump(p, site, _DRAM, fetched)
-    store64(entry + 8, there | fetched)
-    soil(p, first, entry, sectors, FULL)
+        add_sectors(p, site, _L2_HIT, sectors)
+        add_sectors(p, site, _FAR, sectors)
+        add_sectors(p, site, _FAR_HIT, sectors & state)
+    missed = sectors & (15 - (state & 15))
+    fetched = (missed | ((missed & 5) << 1) | ((missed & 10) >> 1)) & (15 - (state & 15))
+    add_sectors(p, site, _DRAM, fetched)
+    store64(entry + 8, state | fetched)
+    store_l2(p, first, entry, sectors, FULL)
 
 
-def merged(p: Player, sm: int, line: int, sectors: int, time: int) -> int:
-    """What remains of a request for sectors that neighbours have not just asked for."""
+def unmerged_sectors(p: Player, sm: int, line: int, sectors: int, time: int) -> int:
+    """Return the sectors of a request that neighbours have not requested just before."""
     if p.groups == 0:
         return sectors
     slot = (
         p.merges
-        + (load64(p.groups + 8 * sm) * MERGE_SLOTS + (scrambled(line) & (MERGE_SLOTS - 1))) * SLOT_BYTES
+        + (load64(p.groups + 8 * sm) * MERGE_SLOTS + (hash_line(line) & (MERGE_SLOTS - 1))) * SLOT_BYTES
     )
     if load64(slot) == line * 16 + sectors and time - load64(slot + 8) < MERGE_NS:
         return 0
@@ -292,77 +298,79 @@ def merged(p: Player, sm: int, line: int, sectors: int, time: int) -> int:
     return sectors
 
 
-def play(p: Player, number: int, lanes: int, mask: int, values: int) -> None:
-    """All notes, one after another."""
+def play_notes(p: Player, number: int, lanes: int, mask: int, values: int) -> None:
+    """Replay all notes, one after another."""
     note = p.notes
     end = note + 24 * p.count
     while note < end:
         p.now += 1
-        line = load64(note) >> _LINE
+        line = load64(note) >> _LINE_BIT
         sectors = load64(note) & 15
-        size = (load64(note) >> _BYTES) & 63
-        site = load64(note + 8) & _WORD
+        size = (load64(note) >> _BYTES_BIT) & 63
+        site = load64(note + 8) & _SITE_MASK
         sm = load64(note + 8) >> 32
         time = load64(note + 16)
-        what = load64(p.whats + 8 * site)
+        kind = load64(p.kinds + 8 * site)
         note += 24
-        bump(p, site, _ASKED, sectors)
+        add_sectors(p, site, _ASKED, sectors)
         l1 = p.l1 + sm * p.l1_sets * SET_BYTES
-        if what in (notes.LOAD, notes.LOAD_LOCAL, notes.STORE_LOCAL):
-            entry = find(set_at(l1, p.l1_sets, p.l1_inverse, scrambled(line) >> p.level), line)
+        if kind in (notes.LOAD, notes.LOAD_LOCAL, notes.STORE_LOCAL):
+            entry = find_entry(set_at(l1, p.l1_sets, p.l1_inverse, hash_line(line) >> p.sampling_bits), line)
             if entry < 0:
                 entry = -entry
                 store64(entry, line + 1)
                 store64(entry + 8, 0)
-            there = load64(entry + 8)
-            store64(entry + 8, there | sectors)
+            state = load64(entry + 8)
+            store64(entry + 8, state | sectors)
             store64(entry + 16, p.now)
-            if what == notes.STORE_LOCAL:
+            if kind == notes.STORE_LOCAL:
                 write_l2(p, site, sm, line, sectors, size)
             else:
-                bump(p, site, _L1, sectors)
-                bump(p, site, _L1_HIT, sectors & there)
-                sectors = sectors & (15 - there)
+                add_sectors(p, site, _L1, sectors)
+                add_sectors(p, site, _L1_HIT, sectors & state)
+                sectors = sectors & (15 - state)
                 if sectors:
-                    sectors = merged(p, sm, line, sectors, time)
+                    sectors = unmerged_sectors(p, sm, line, sectors, time)
                     if sectors:
                         read_l2(p, site, sm, line, sectors)
-        elif what == notes.PAST_L1:
-            bump(p, site, _L1, sectors)
+        elif kind == notes.PAST_L1:
+            add_sectors(p, site, _L1, sectors)
             read_l2(p, site, sm, line, sectors)
-        elif what == notes.STORE:
+        elif kind == notes.STORE:
             if size >= FULL:
-                entry = find(set_at(l1, p.l1_sets, p.l1_inverse, scrambled(line) >> p.level), line)
+                entry = find_entry(
+                    set_at(l1, p.l1_sets, p.l1_inverse, hash_line(line) >> p.sampling_bits), line
+                )
                 if entry < 0:
                     entry = -entry
                     store64(entry, line + 1)
                     store64(entry + 8, 0)
-                    store64(entry + 16, p.now - p.stores_aged)
+                    store64(entry + 16, p.now - p.store_age)
                 store64(entry + 8, load64(entry + 8) | sectors)
             write_l2(p, site, sm, line, sectors, size)
-        elif what == notes.ATOMIC:
+        elif kind == notes.ATOMIC:
             change_l2(p, site, sm, line, sectors)
 
 
 _FUNCTIONS = (
-    scrambled,
-    ones,
-    bump,
+    hash_line,
+    count_sectors,
+    add_sectors,
     set_at,
-    find,
-    home_of,
+    find_entry,
+    home_part,
     l2_set,
-    at_l2,
-    partial,
-    clean,
-    stored,
-    complete,
-    soil,
+    l2_entry,
+    partial_sectors,
+    write_back,
+    state_after_store,
+    write_oldest_partial,
+    store_l2,
     read_l2,
     write_l2,
     change_l2,
-    merged,
-    play,
+    unmerged_sectors,
+    play_notes,
 )
 _ENTRY = ctypes.CFUNCTYPE(
     None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p
@@ -371,16 +379,17 @@ _ENTRY = ctypes.CFUNCTYPE(
 
 @functools.cache
 def player() -> tuple[jit.Library, Callable[..., None]]:
-    """The compiled function that plays notes; its machine code is kept with it."""
-    library = jit.Library(translate(_FUNCTIONS, "play", {}), "entry_of")
+    """Return the compiled function that replays notes; its machine code is kept with it."""
+    library = jit.Library(translate(_FUNCTIONS, "play_notes", {}), "entry_of")
     return library, _ENTRY(library.address)
 
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """Sectors by instruction, one column of `COLUMNS` each.
+    """Sector counts by instruction, one column of `COLUMNS` each.
 
-    Also those that went to memory, and those that came from there since they had been stored in part.
+    ``written`` counts sectors written to memory, ``completed`` sectors read from memory to complete partly
+    stored ones.
     """
 
     sums: npt.NDArray[np.int64]
@@ -388,28 +397,28 @@ class Played:
     completed: int
 
 
-def packed_lines(
+def pack_lines(
     line: npt.NDArray[np.int64], sectors: npt.NDArray[np.int64] | int, size_bytes: npt.NDArray[np.int64] | int
 ) -> npt.NDArray[np.int64]:
-    """First words for `replay`: lines, sectors of them, and how many bytes of each sector."""
-    return line << _LINE | size_bytes << _BYTES | sectors
+    """Return the first words of notes for `replay`: lines, their sectors, and the bytes of each sector."""
+    return line << _LINE_BIT | size_bytes << _BYTES_BIT | sectors
 
 
 def line_of(packed: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """The lines of notes as `replay` takes them."""
-    line: npt.NDArray[np.int64] = packed[:, 0] >> _LINE
+    """Return the lines of notes for `replay`."""
+    line: npt.NDArray[np.int64] = packed[:, 0] >> _LINE_BIT
     return line
 
 
 def replay(
-    packed: npt.NDArray[np.int64],
-    whats: npt.NDArray[np.int64],
+    note_words: npt.NDArray[np.int64],
+    kinds: npt.NDArray[np.int64],
     sizes: CacheSizes,
     sm_count: int,
     one_in: int = 1,
-    before: npt.NDArray[np.int64] | None = None,
+    earlier_notes: npt.NDArray[np.int64] | None = None,
 ) -> Played:
-    """Play notes through caches.
+    """Replay notes through caches.
 
     Parameters
     ----------
@@ -417,26 +426,30 @@ def replay(
         Shape (notes, 3), in order of time: `packed_lines`, the SM times 2^32 with the instruction's number,
         and the time in nanoseconds.
     whats
-        What each instruction does (`notes`).
+        Kind of each instruction (`notes`).
     sizes
         The caches.
     sm_count
         SMs.
     one_in
-        One line in so many was noted; the caches are as much smaller.
+        Number of lines of which one was recorded; the caches are smaller by this factor.
     before
-        Notes of what filled L2 before, which are not counted; None: it is empty.
+        Notes that filled L2 earlier, which are not counted; None: L2 is empty.
     """
     l1_sets = max(sizes.l1_bytes // LINE_BYTES // L1_WAYS // one_in, 1)
     l2_sets = max(sizes.l2_bytes // LINE_BYTES // sizes.l2_parts // L2_WAYS // one_in, 1)
     l1 = np.zeros(sm_count * l1_sets * SET_BYTES, np.uint8)
     l2 = np.zeros(sizes.l2_parts * l2_sets * SET_BYTES, np.uint8)
     merges = np.zeros(sm_count * MERGE_SLOTS * SLOT_BYTES, np.uint8)
-    sums = np.zeros((len(whats), len(COLUMNS)), np.int64)
-    packed = np.ascontiguousarray(packed)
-    whats = np.ascontiguousarray(whats)
+    sums = np.zeros((len(kinds), len(COLUMNS)), np.int64)
+    note_words = np.ascontiguousarray(note_words)
+    kinds = np.ascontiguousarray(kinds)
     state = Player()
-    state.whats, state.sums, state.level = whats.ctypes.data, sums.ctypes.data, one_in.bit_length() - 1
+    state.kinds, state.sums, state.sampling_bits = (
+        kinds.ctypes.data,
+        sums.ctypes.data,
+        one_in.bit_length() - 1,
+    )
     state.l1, state.l1_sets, state.l1_inverse = l1.ctypes.data, l1_sets, _inverse(l1_sets)
     state.l2, state.l2_sets, state.l2_inverse = l2.ctypes.data, l2_sets, _inverse(l2_sets)
     state.parts = sizes.l2_parts
@@ -445,16 +458,16 @@ def replay(
     sides = np.arange(sm_count) // SIDE_SMS % sizes.l2_parts
     state.sides = sides.ctypes.data
     state.merges = merges.ctypes.data
-    state.now = 1 << 40  # what is empty has 0
-    state.stores_aged = int(sm_count * l1_sets * L1_WAYS * STORES_AGED)
-    if before is not None:
-        before = np.ascontiguousarray(before)
-        state.notes, state.count = before.ctypes.data, len(before)
+    state.now = 1 << 40  # empty entries have 0
+    state.store_age = int(sm_count * l1_sets * L1_WAYS * STORES_AGED)
+    if earlier_notes is not None:
+        earlier_notes = np.ascontiguousarray(earlier_notes)
+        state.notes, state.count = earlier_notes.ctypes.data, len(earlier_notes)
         player()[1](address_of(state), 0, None, 0, None)
         for array in (l1, merges, sums):
             array[:] = 0
         state.written = state.completed = 0
-    state.notes, state.count = packed.ctypes.data, len(packed)
+    state.notes, state.count = note_words.ctypes.data, len(note_words)
     player()[1](address_of(state), 0, None, 0, None)
     return Played(sums, state.written, state.completed)
 

@@ -7,6 +7,7 @@ rows of lanes by address and is translated once. The kernel's own function keeps
 pointers on the stack, because LLVM's quick instruction selection does not support names that may be far away, and
 its other selection takes twice as long.
 
+
 """
 
 from __future__ import annotations

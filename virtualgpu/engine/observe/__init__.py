@@ -1,1 +1,1 @@
-"""What a run tells: counters, traces, observers."""
+"""Observations of a run: counters, traces, observers."""

@@ -1,4 +1,4 @@
-"""Floating-point operations of an instruction: what rooflines and tables of peak rates count."""
+"""Floating-point operations of an instruction, as rooflines and tables of peak rates count them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from virtualgpu.compile.ptx import ir
 from virtualgpu.engine.ir import layout
 from virtualgpu.engine.lower.ops.matrices import tensor
 
-_ONE = ("add", "sub", "mul", "div", "rcp", "sqrt", "rsqrt", "sin", "cos", "ex2", "lg2", "tanh")
-_TWO = ("fma", "mad")
+_SINGLE_OPERATIONS = ("add", "sub", "mul", "div", "rcp", "sqrt", "rsqrt", "sin", "cos", "ex2", "lg2", "tanh")
+_DOUBLE_OPERATIONS = ("fma", "mad")
 _TYPES = {
     "f16": ("f16", 1),
     "f16x2": ("f16", 2),
@@ -20,15 +20,16 @@ _MATRIX_TYPES = ("f16", "bf16", "tf32")
 
 
 def operations(i: ir.Instruction) -> tuple[str, int]:
-    """The type that an instruction computes in and its operations a lane; none ("", 0) of most.
+    """Return the type in which an instruction computes and its operations per lane; most have none ("", 0).
 
-    A sum, product, quotient, root or function counts one, a multiply-add two, a pair of numbers twice that.
-    Sums by atomics count, comparisons and conversions do not. A product of matrices, 2 m n k operations of a
-    warp, is of its factors' type.
+    A sum, product, quotient, root or function counts as one, a multiply-add as two, a pair of numbers as
+    twice that. Sums by atomics count; comparisons and conversions do not. A product of matrices counts as 2 m
+    n k operations of a warp, in the type of its factors.
     """
-    # As it is written: what ptxas fuses is one instruction here, whose product still stands before it.
-    words = i.text.split()
-    parts = (words[1] if words[0].startswith("@") else words[0]).rstrip(";").split(".")
+    # The opcode in the PTX text: an operation that ptxas fuses is one instruction here, after its own
+    # product.
+    tokens = i.text.split()
+    parts = (tokens[1] if tokens[0].startswith("@") else tokens[0]).rstrip(";").split(".")
     root = parts[0]
     if is_tensor(i):
         factors = tensor.types_of(i)[1]
@@ -37,10 +38,14 @@ def operations(i: ir.Instruction) -> tuple[str, int]:
     kind, numbers = _TYPES.get(i.type, ("", 0))
     if root in ("atom", "red"):
         return (kind, numbers) if "add" in parts else ("", 0)
-    each = 1 if root in _ONE else 2 if root in _TWO else 0
-    return (kind, each * numbers) if each and kind else ("", 0)
+    per_number = 0
+    if root in _SINGLE_OPERATIONS:
+        per_number = 1
+    elif root in _DOUBLE_OPERATIONS:
+        per_number = 2
+    return (kind, per_number * numbers) if per_number and kind else ("", 0)
 
 
 def is_tensor(i: ir.Instruction) -> bool:
-    """Whether tensor cores execute it."""
+    """Return whether tensor cores execute an instruction."""
     return i.root in ("wmma", "mma") and "mma" in i.parts

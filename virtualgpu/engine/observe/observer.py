@@ -1,4 +1,4 @@
-"""What looks on while a launch runs, for example to find races."""
+"""Interface of an observer of a launch, for example to find races."""
 
 from __future__ import annotations
 
@@ -11,39 +11,49 @@ from virtualgpu.compile.ptx import ir
 
 
 class Observer(Protocol):
-    """Sees every access of a launch before it happens, in order, from one thread.
+    """Receives every access of a launch before it happens, in order, from one thread.
 
-    It does so in compiled code, which may call Python for what happens rarely: with the sites that the
-    engine gives it (`layout`) or with numbers of its own. Arrays of 32 lanes are valid during the call only.
+    It runs as compiled code, which may call Python for rare events: with the sites of the engine (`layout`)
+    or with its own numbers. Arrays of 32 lanes are valid only during the call.
     """
 
-    def watch(self, ask: int) -> tuple[int, int]:
-        """For one worker, the address of the code to tell, and what it finds at the context's ``watched``.
+    def watch(self, callback: int) -> tuple[int, int]:
+        """Return, for one worker, the address of the observer's code, and the value of the context's
+        ``watched``.
 
-        It takes the context, the number of an access or another site, an address of 32 lanes, a mask of
-        lanes, and an address of the 32 values that a scalar store stores, if it is one. Shared and local
-        addresses are offsets; generic ones carry their space's tag. It may call `ask`, which takes the same
-        and calls the methods below.
+        The code takes the context, the number of an access or another site, an address of 32 lanes, a mask of
+        lanes, and for a scalar store the address of its 32 values. Shared and local addresses are offsets;
+        generic ones have their space's tag. The code may call `callback`, which takes the same arguments and
+        calls the methods below.
         """
 
     def access(self, block: int, warp: int, number: int, addresses: npt.NDArray[np.int64], mask: int) -> bool:
-        """An access, by its number. True ends the warp's turn: others go on before its next branch."""
+        """Handle an access, by its number.
 
-    def asked(
-        self, block: int, warp: int, what: int, lanes: npt.NDArray[np.int64] | None, mask: int, extra: int
+        True ends the warp's turn, so that others run before its next branch.
+        """
+
+    def custom_event(
+        self, block: int, warp: int, site: int, lanes: npt.NDArray[np.int64] | None, mask: int, extra: int
     ) -> None:
-        """What the compiled code asks with a site that is none of the engine's."""
+        """Handle a call of the compiled code with a site that is not one of the engine's."""
 
     def shuffle(
         self, block: int, warp: int, i: ir.Instruction, sources: npt.NDArray[np.int64], mask: int
     ) -> None:
-        """The lanes in `mask` each read a register of the lane that `sources` names."""
+        """Handle a shuffle: the lanes in `mask` each read a register of the lane in `sources`."""
 
     def barrier(self, block: int, threads: npt.NDArray[np.bool_], everyone: bool, number: int = 0) -> None:
-        """Threads of a block, shape (warps, 32), passed a barrier; `everyone`: all that live."""
+        """Handle an opened barrier that threads of a block, shape (warps, 32), passed.
+
+        `everyone`: all that run.
+        """
 
     def wait(self, block: int, warp: int, i: ir.Instruction, mask: int, expected: int) -> None:
-        """Lanes of a warp came to a block-wide barrier and wait; those `expected` should come together."""
+        """Handle the arrival of lanes at a block-wide barrier where they wait.
+
+        Those `expected` should arrive together.
+        """
 
     def arrive(self, block: int, warp: int, mask: int, number: int) -> None:
-        """Lanes of a warp arrived at a barrier and went on."""
+        """Handle the arrival of lanes at a barrier without waiting."""

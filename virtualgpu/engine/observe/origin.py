@@ -1,4 +1,4 @@
-"""Which array an address was computed from: the pointers that reach a memory instruction."""
+"""The array from which an address was computed: pointers that reach a memory instruction."""
 
 from __future__ import annotations
 
@@ -8,32 +8,38 @@ from dataclasses import dataclass
 from virtualgpu.compile.ptx import ir
 from virtualgpu.compile.ptx.flow import cfg
 
-# How far back to look; kernels compute an address in a few steps.
-_MOST_STEPS = 200
+# The number of registers to follow; kernels compute an address in a few steps.
+_MAX_STEPS = 200
 _POINTER_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Makers:
-    """By register, who writes it; and what is handed to copied functions, or back from them."""
+class Writers:
+    """Instructions that write each register, and registers passed to or returned from copied functions."""
 
     by_register: Mapping[str, Sequence[ir.Instruction]]
     passed: Mapping[tuple[str, int], Sequence[str]]
 
 
-def makers(function: ir.Function) -> Makers:
-    """Where a function's registers come from, worked out once for all its accesses."""
+def find_writers(function: ir.Function) -> Writers:
+    """Return the writers of a function's registers, computed once for all its accesses."""
     by_register: dict[str, list[ir.Instruction]] = {}
     passed: dict[tuple[str, int], list[str]] = {}
-    for each in function.instructions:
-        for name in cfg.definitions_and_uses(each)[0]:
-            by_register.setdefault(name, []).append(each)
-        if each.root == "st" and "param" in each.parts and isinstance(each.operands[0], ir.Address):
-            where = each.operands[0]
-            what = each.operands[1]
-            if isinstance(where.base, ir.Symbol) and isinstance(what, ir.Register):
-                passed.setdefault((where.base.name, where.offset + where.base.offset), []).append(what.name)
-    return Makers(by_register, passed)
+    for instruction in function.instructions:
+        for name in cfg.definitions_and_uses(instruction)[0]:
+            by_register.setdefault(name, []).append(instruction)
+        if (
+            instruction.root == "st"
+            and "param" in instruction.parts
+            and isinstance(instruction.operands[0], ir.Address)
+        ):
+            parameter = instruction.operands[0]
+            argument = instruction.operands[1]
+            if isinstance(parameter.base, ir.Symbol) and isinstance(argument, ir.Register):
+                passed.setdefault((parameter.base.name, parameter.offset + parameter.base.offset), []).append(
+                    argument.name
+                )
+    return Writers(by_register, passed)
 
 
 def base_pointer(
@@ -41,14 +47,14 @@ def base_pointer(
     i: ir.Instruction,
     params: bytes,
     variables: Mapping[str, int],
-    known: Makers | None = None,
+    writers: Writers | None = None,
 ) -> int | None:
-    """The pointer that an access's address was computed from; None if there is none or several.
+    """Return the pointer from which an access's address was computed; None if there is none or several.
 
     Parameters
     ----------
     function
-        Where the access stands; only in an entry are the parameters known.
+        The function that contains the access; parameters are known only in an entry.
     i
         The access.
     params
@@ -56,7 +62,7 @@ def base_pointer(
     variables
         Addresses of module variables.
     known
-        The function's `makers`, where it is asked about more than once.
+        The function's `find_writers`, if the function is used more than once.
     """
     address = next((o for o in i.operands if isinstance(o, ir.Address)), None)
     if address is None:
@@ -65,32 +71,32 @@ def base_pointer(
         return variables.get(address.base.name)
     if not isinstance(address.base, ir.Register):
         return None
-    known = known or makers(function)
-    formal = {param.name: param for param in function.params} if function.is_entry else {}
-    found: set[int] = set()
-    todo = [address.base.name]
-    seen = {address.base.name}
-    for name in todo:
-        if len(todo) > _MOST_STEPS:
+    writers = writers or find_writers(function)
+    parameters = {param.name: param for param in function.params} if function.is_entry else {}
+    pointers: set[int] = set()
+    pending = [address.base.name]
+    visited = {address.base.name}
+    for name in pending:
+        if len(pending) > _MAX_STEPS:
             return None
-        for maker in known.by_register.get(name, ()):
-            for operand in maker.operands[1:]:
-                inner = operand.base if isinstance(operand, ir.Address) else operand
-                if isinstance(operand, ir.Address) and isinstance(inner, ir.Symbol):
-                    for other in known.passed.get((inner.name, operand.offset + inner.offset), ()):
-                        if other not in seen:
-                            seen.add(other)
-                            todo.append(other)
-                if isinstance(inner, ir.Symbol):
-                    param = formal.get(inner.name)
-                    if param is not None and param.size_bytes == _POINTER_BYTES and maker.root == "ld":
-                        at = param.offset
-                        found.add(int.from_bytes(params[at : at + _POINTER_BYTES], "little"))
-                    elif inner.name in variables:
-                        found.add(variables[inner.name])
-                elif isinstance(inner, ir.Register) and maker.root not in ("ld", "atom", "call"):
-                    wide = function.registers.get(inner.name, "")
-                    if wide.endswith("64") and inner.name not in seen:
-                        seen.add(inner.name)
-                        todo.append(inner.name)
-    return found.pop() if len(found) == 1 else None
+        for writer in writers.by_register.get(name, ()):
+            for operand in writer.operands[1:]:
+                base = operand.base if isinstance(operand, ir.Address) else operand
+                if isinstance(operand, ir.Address) and isinstance(base, ir.Symbol):
+                    for register in writers.passed.get((base.name, operand.offset + base.offset), ()):
+                        if register not in visited:
+                            visited.add(register)
+                            pending.append(register)
+                if isinstance(base, ir.Symbol):
+                    param = parameters.get(base.name)
+                    if param is not None and param.size_bytes == _POINTER_BYTES and writer.root == "ld":
+                        offset = param.offset
+                        pointers.add(int.from_bytes(params[offset : offset + _POINTER_BYTES], "little"))
+                    elif base.name in variables:
+                        pointers.add(variables[base.name])
+                elif isinstance(base, ir.Register) and writer.root not in ("ld", "atom", "call"):
+                    kind = function.registers.get(base.name, "")
+                    if kind.endswith("64") and base.name not in visited:
+                        visited.add(base.name)
+                        pending.append(base.name)
+    return pointers.pop() if len(pointers) == 1 else None

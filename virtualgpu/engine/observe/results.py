@@ -1,4 +1,4 @@
-"""From raw counter and trace buffers to records."""
+"""Conversion of raw counter and trace buffers to records."""
 
 from __future__ import annotations
 
@@ -24,33 +24,33 @@ SPACES = ("global", "shared", "local", "const", "generic")
 
 @dataclass(slots=True)
 class Share(Generic[Name]):
-    """What one execution of each piece of code adds to figures that are told by name."""
+    """Amounts that one execution of each piece of code adds to figures by name."""
 
     amounts: dict[Name, Counter[int]] = field(default_factory=dict)
     _columns: tuple[npt.NDArray[np.int64], ...] = ()
 
     def add(self, name: Name, piece: int, amount: int = 1) -> None:
-        """Let a piece add more under a name."""
+        """Add to the amount of a piece under a name."""
         self.amounts.setdefault(name, Counter())[piece] += amount
 
     def of(self, executions: npt.NDArray[np.int64]) -> dict[Name, int]:
-        """The figures by name, from how often each piece was executed."""
+        """Return the figures by name, from the number of executions of each piece."""
         if not self.amounts:
             return {}
         if not self._columns:
-            rows = [row for pieces in self.amounts.values() for row in pieces.items()]
-            piece, amount = np.array(rows, np.int64).T
-            sizes = [len(pieces) for pieces in self.amounts.values()]
-            self._columns = piece, amount, np.cumsum([0, *sizes[:-1]])
-        piece, amount, first = self._columns
+            rows = [row for blocks in self.amounts.values() for row in blocks.items()]
+            block, amount = np.array(rows, np.int64).T
+            sizes = [len(blocks) for blocks in self.amounts.values()]
+            self._columns = block, amount, np.cumsum([0, *sizes[:-1]])
+        block, amount, starts = self._columns
         return dict(
-            zip(self.amounts, np.add.reduceat(executions[piece] * amount, first).tolist(), strict=True)
+            zip(self.amounts, np.add.reduceat(executions[block] * amount, starts).tolist(), strict=True)
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """By line, opcode and type of floating-point operation, what a kernel's pieces of code hold."""
+    """Amounts of a kernel's pieces of code by line, opcode and type of floating-point operation."""
 
     sizes: npt.NDArray[np.int64]
     lines: Share[int] = field(default_factory=Share)
@@ -60,25 +60,25 @@ class Shares:
 
 
 def shares(kernel: Kernel) -> Shares:
-    """Look at every instruction of a kernel, once for all its launches."""
+    """Return the amounts of every instruction of a kernel, computed once for all its launches."""
     blocks = kernel.tables.blocks
-    found = Shares(np.array([piece.end - piece.first for _, piece in blocks], np.int64))
+    result = Shares(np.array([block.end - block.first for _, block in blocks], np.int64))
     functions = [plan.function for plan in kernel.plans]
-    for number, (function, piece) in enumerate(blocks):
-        for i in functions[function].instructions[piece.first : piece.end]:
-            found.lines.add(i.line, number)
-            found.opcodes.add(i.root, number)
-            kind, each = operations(i)
+    for number, (function, block) in enumerate(blocks):
+        for i in functions[function].instructions[block.first : block.end]:
+            result.lines.add(i.line, number)
+            result.opcodes.add(i.root, number)
+            kind, operations_per_lane = operations(i)
             if kind:
-                found.flops.add(kind, number, each)
+                result.flops.add(kind, number, operations_per_lane)
                 if is_tensor(i):
-                    found.tensor_flops.add(kind, number, each)
-    return found
+                    result.tensor_flops.add(kind, number, operations_per_lane)
+    return result
 
 
 def counters(
     kernel: Kernel,
-    of: Shares,
+    shares_: Shares,
     title: str,
     provenance: Provenance,
     grid: Dim3,
@@ -92,13 +92,13 @@ def counters(
     """Name every counter after its instruction, and all after the kernel's `title`; `of` are its `shares`."""
     executions = blocks[:, 0]
     lanes = blocks[:, 1]
-    found = []
-    for i, row in by_place(kernel.tables.accesses, accesses):
-        requests, sectors, wavefronts, ideal, taken, missed, halves = row[:7]
+    access_counters = []
+    for i, row in sum_by_source(kernel.tables.accesses, accesses):
+        requests, sectors, wavefronts, ideal_wavefronts, lanes_taken, missed_sectors, half_lines = row[:7]
         size = memory_ops.size_of(i)
-        found.append(
+        access_counters.append(
             AccessCounters(
-                pc=place(i),
+                pc=source_index(i),
                 line=i.line,
                 text=i.text,
                 space=memory_ops.space_of(i),  # type: ignore[arg-type]
@@ -107,16 +107,16 @@ def counters(
                 requests=requests,
                 sectors=sectors,
                 wavefronts=wavefronts,
-                ideal_wavefronts=ideal,
-                bytes_requested=taken * size,
+                ideal_wavefronts=ideal_wavefronts,
+                bytes_requested=lanes_taken * size,
                 column=i.column,
-                missed_sectors=missed,
-                half_lines=halves,
+                missed_sectors=missed_sectors,
+                half_lines=half_lines,
             )
         )
-    forks = [
-        BranchCounters(place(i), i.line, i.text, executed, divergent, i.column)
-        for i, (executed, divergent) in by_place(kernel.tables.branches, branches)
+    branch_counters = [
+        BranchCounters(source_index(i), i.line, i.text, executed, divergent, i.column)
+        for i, (executed, divergent) in sum_by_source(kernel.tables.branches, branches)
     ]
     return KernelCounters(
         provenance=provenance,
@@ -124,77 +124,84 @@ def counters(
         grid=grid,
         block=block,
         shared_bytes=shared_bytes,
-        warp_instructions=int(of.sizes @ executions),
-        thread_instructions=int(of.sizes @ lanes),
-        accesses=tuple(found),
-        branches=tuple(forks),
-        line_warp_instructions=of.lines.of(executions),
-        line_thread_instructions=of.lines.of(lanes),
+        warp_instructions=int(shares_.sizes @ executions),
+        thread_instructions=int(shares_.sizes @ lanes),
+        accesses=tuple(access_counters),
+        branches=tuple(branch_counters),
+        line_warp_instructions=shares_.lines.of(executions),
+        line_thread_instructions=shares_.lines.of(lanes),
         longest_warp_instructions=longest_warp,
-        opcode_warp_instructions=of.opcodes.of(executions),
-        flops={kind: flops for kind, flops in of.flops.of(lanes).items() if flops},
-        tensor_flops={kind: flops for kind, flops in of.tensor_flops.of(lanes).items() if flops},
+        opcode_warp_instructions=shares_.opcodes.of(executions),
+        flops={kind: flops for kind, flops in shares_.flops.of(lanes).items() if flops},
+        tensor_flops={kind: flops for kind, flops in shares_.tensor_flops.of(lanes).items() if flops},
     )
 
 
-def place(i: ir.Instruction) -> int:
-    """An instruction's index in the function it was written in."""
+def source_index(i: ir.Instruction) -> int:
+    """Return an instruction's index in the function in which it was written."""
     return i.pc if i.home is None else i.home[1]
 
 
-def by_place(
+def sum_by_source(
     sites: Sequence[tuple[int, ir.Instruction]], rows: npt.NDArray[np.int64]
 ) -> list[tuple[ir.Instruction, list[int]]]:
-    """Counters, a row a site, by instruction as written: copies of a function's body are added up."""
-    found: list[tuple[ir.Instruction, npt.NDArray[np.int64]]] = []
-    for place, (_, i), row in zip(places(sites), sites, rows, strict=True):
-        if place == len(found):
-            found.append((i, np.zeros_like(row)))
-        found[place] = found[place][0], found[place][1] + row
-    return [(i, row.tolist()) for i, row in found]
+    """Return counters, one row per site, by instruction as written.
 
-
-def places(sites: Sequence[tuple[int, ir.Instruction]]) -> list[int]:
-    """Which instruction as written each site belongs to, numbered in the order in which they come.
-
-    An instruction that accesses memory several times has as many, also in each copy.
+    Copies of a function's body are added up.
     """
-    nth: Counter[tuple[int, int]] = Counter()
-    known: dict[tuple[object, ...], int] = {}
+    sums: list[tuple[ir.Instruction, npt.NDArray[np.int64]]] = []
+    for source_index, (_, i), row in zip(source_numbers(sites), sites, rows, strict=True):
+        if source_index == len(sums):
+            sums.append((i, np.zeros_like(row)))
+        sums[source_index] = sums[source_index][0], sums[source_index][1] + row
+    return [(i, row.tolist()) for i, row in sums]
+
+
+def source_numbers(sites: Sequence[tuple[int, ir.Instruction]]) -> list[int]:
+    """Return the instruction as written of each site, numbered in order of appearance.
+
+    An instruction that accesses memory several times has several numbers, which its copies share.
+    """
+    occurrence: Counter[tuple[int, int]] = Counter()
+    number_of: dict[tuple[object, ...], int] = {}
     numbers = []
     for function, i in sites:
-        nth[function, i.pc] += 1
-        numbers.append(known.setdefault((i.home or (function, i.pc), nth[function, i.pc]), len(known)))
+        occurrence[function, i.pc] += 1
+        numbers.append(
+            number_of.setdefault((i.home or (function, i.pc), occurrence[function, i.pc]), len(number_of))
+        )
     return numbers
 
 
 def access_cost(
     space: str, size: int, addresses: npt.NDArray[np.int64], mask: int, rule: Rule = "load"
 ) -> tuple[int, int]:
-    """Sectors and shared wavefronts of one access (the same rules as the counters)."""
+    """Return the sectors and shared wavefronts of one access (the same rules as the counters)."""
     if space == "local":
-        rule = "load"  # no two lanes meet there
-        addresses = interleaved(addresses, size)
-    taking_part = mask >> np.arange(layout.LANES) & 1
-    access = Access(tuple(np.where(taking_part, addresses, -1).tolist()), size, rule=rule)
+        rule = "load"  # no two lanes share an address there
+        addresses = interleave(addresses, size)
+    active = mask >> np.arange(layout.LANES) & 1
+    access = Access(tuple(np.where(active, addresses, -1).tolist()), size, rule=rule)
     return (0, access.banks().wavefronts) if space == "shared" else (access.memory().sectors, 0)
 
 
-def interleaved(offsets: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.int64]:
-    """Where each lane's place in its local memory lies: the same 4-byte word of 32 lanes is contiguous."""
+def interleave(offsets: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.int64]:
+    """Return the address of each lane's offset in local memory, where the same 4-byte word of 32 lanes is
+    contiguous.
+    """
     return offsets // 4 * 128 + np.arange(layout.LANES) * max(size, 4)
 
 
 def linear(index: Dim3, shape: Dim3) -> int:
-    """Number of a block in its grid, x fastest."""
+    """Return the number of a block in its grid, x fastest."""
     return index[0] + shape[0] * (index[1] + shape[1] * index[2])
 
 
 def unlinear(number: int, shape: Dim3) -> Dim3:
-    """The inverse of `linear`."""
+    """Return the index of a block from its number; the inverse of `linear`."""
     return number % shape[0], number // shape[0] % shape[1], number // (shape[0] * shape[1])
 
 
 def total_counters(parts: Sequence[npt.NDArray[np.int64]], stride_bytes: int) -> npt.NDArray[np.int64]:
-    """Counters of several workers added up, one row an instruction."""
+    """Return the sum of several workers' counters, one row per instruction."""
     return np.sum(parts, axis=0, dtype=np.int64).reshape(-1, stride_bytes // 8)

@@ -1,4 +1,6 @@
-"""What is to be traced, and the buffers it fills: a short record a step, rows of 32 lanes for what it did."""
+"""Trace requests, and the buffers that a trace fills: a short record per step, and rows of 32 lanes for its
+effects.
+"""
 
 from __future__ import annotations
 
@@ -11,19 +13,19 @@ import numpy.typing as npt
 from virtualgpu.engine.ir import layout
 from virtualgpu.records import Dim3
 
-# A store takes three rows (address, place, bits), most instructions one.
-_ROWS_A_STEP = 2
+# A store takes three rows (device address, host address, bits), most instructions one.
+_ROWS_PER_STEP = 2
 _SPARE_ROWS = 256
-# Beside the steps of a warp, stores to shared memory by the others of its block.
-_OTHERS = 4
+# Room for stores to shared memory by the other warps of the block, in multiples of the traced warp's steps.
+_OTHER_WARPS_FACTOR = 4
 
 
 @dataclass(frozen=True, slots=True)
 class TraceRequest:
-    """Which warp of a launch to trace, and how many steps to keep at most.
+    """Selection of the warp of a launch to trace, and the largest number of steps.
 
     With `whole_block` all warps of the block are traced; `max_steps` then bounds all of them together.
-    `steps` are told, `accesses` of the warp to memory, or both.
+    `steps`, the warp's `accesses` to memory, or both are recorded.
     """
 
     block_index: Dim3 = (0, 0, 0)
@@ -35,17 +37,17 @@ class TraceRequest:
 
 
 class TraceBuffers:
-    """Bounded memory for a trace: about 570 bytes a step. Pages that are not used take none.
+    """Bounded memory for a trace: about 570 bytes per step; unused pages take no memory.
 
     `max_steps` bounds the steps of traced warps; with `others` there is room for stores by other warps.
-    ``stopped`` tells that the block computed so long that it was not let to its end.
+    ``stopped`` means that the block was stopped because it ran too long.
     """
 
     def __init__(self, max_steps: int, others: bool) -> None:
-        room = max_steps * (1 + _OTHERS * others)
+        capacity = max_steps * (1 + _OTHER_WARPS_FACTOR * others)
         self.max_steps = max_steps
-        self.all_steps = np.zeros(max(room, 1), layout.TRACE_STEP)
-        self.all_rows = np.zeros(_ROWS_A_STEP * room + _SPARE_ROWS, layout.TRACE_ROW)
+        self.all_steps = np.zeros(max(capacity, 1), layout.TRACE_STEP)
+        self.all_rows = np.zeros(_ROWS_PER_STEP * capacity + _SPARE_ROWS, layout.TRACE_ROW)
         self.steps = self.all_steps[:0]
         self.rows = self.all_rows[:0]
         self.truncated = False
@@ -55,7 +57,7 @@ class TraceBuffers:
         self.shared: npt.NDArray[np.uint8] | None = None
 
     def fields(self) -> dict[str, int]:
-        """Values of the context's fields before the first step."""
+        """Return the values of the context's fields before the first step."""
         steps = self.all_steps
         rows = self.all_rows
         return {
@@ -67,13 +69,13 @@ class TraceBuffers:
         }
 
     def read(self, row: Any, shared: npt.NDArray[np.uint8]) -> None:
-        """Take over what generated code wrote, from its context and shared memory."""
+        """Copy the records of generated code, from its context and shared memory."""
         count = self._filled(row, "trace_cursor", self.all_steps)
         if not count:
             return  # another worker ran the traced block
         self.steps = self.all_steps[:count]
         rows = self.all_rows[: self._filled(row, "trace_rows", self.all_rows)]
-        # The last step is incomplete where the rows ran out.
+        # The last step is incomplete if the rows were exhausted.
         self.rows = rows[rows["step"] < len(self.steps)]
         self.truncated = bool(row["truncated"]) or self.stopped
         self.shared_address = int(row["shared"])
@@ -81,24 +83,24 @@ class TraceBuffers:
         if row["block_linear"] == row["trace_block"]:
             self.shared = shared.copy()
 
-    def reduced(
-        self, row: Any, warp: int, function: int, pc: int, lanes: npt.NDArray[np.bool_], answer: int
+    def note_reduction(
+        self, row: Any, warp: int, function: int, pc: int, lanes: npt.NDArray[np.bool_], result: int
     ) -> None:
-        """Note the result of a barrier's reduction with the steps at which these lanes arrived."""
+        """Add the result of a barrier's reduction to the steps at which these lanes arrived."""
         steps = self.all_steps[: self._filled(row, "trace_cursor", self.all_steps)]
-        left = int(np.bitwise_or.reduce(np.flatnonzero(lanes) * 0 + (1 << np.flatnonzero(lanes))))
+        remaining = int(np.bitwise_or.reduce(np.flatnonzero(lanes) * 0 + (1 << np.flatnonzero(lanes))))
         arrivals = (steps["warp"] == warp) & (steps["function"] == function) & (steps["pc"] == pc)
         for step in np.flatnonzero(arrivals)[::-1].tolist():
             number = self._filled(row, "trace_rows", self.all_rows)
-            mask = int(steps["executed"][step]) & left
-            if not left or number >= len(self.all_rows):
+            mask = int(steps["executed"][step]) & remaining
+            if not remaining or number >= len(self.all_rows):
                 return
             if mask:
-                filled = self.all_rows[number : number + 1]
-                filled["step"], filled["kind"], filled["mask"] = step, layout.ROW_REGISTER, mask
-                filled["lanes"] = answer
+                entry = self.all_rows[number : number + 1]
+                entry["step"], entry["kind"], entry["mask"] = step, layout.ROW_REGISTER, mask
+                entry["lanes"] = result
                 row["trace_rows"] += self.all_rows.itemsize
-                left &= ~mask
+                remaining &= ~mask
 
     @staticmethod
     def _filled(row: Any, cursor: str, buffer: npt.NDArray[Any]) -> int:

@@ -1,4 +1,4 @@
-"""From the raw rows of a traced block to records, a column at a time."""
+"""Conversion of the raw rows of a traced block to records, one column at a time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from virtualgpu.records.warp.columns import SharedWrites, StepDetail
 Ints = npt.NDArray[np.int64]
 _TAG_SHIFT = 56
 _SHARED, _LOCAL, _GENERIC = (results.SPACES.index(s) for s in ("shared", "local", "generic"))
-# What an access costs depends on its addresses' places within 32 banks of 4 bytes only.
+# The cost of an access depends only on its addresses' positions within 32 banks of 4 bytes.
 _PERIOD_BYTES = 128
 _STOPPED = (
     "The kernel was stopped, for this block computed on and on: look for a loop that cannot end. Arrays hold "
@@ -33,7 +33,9 @@ _STOPPED = (
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """All instructions of a kernel and what it calls, one after the other, and facts about each."""
+    """All instructions of a kernel and the functions that it calls, one after the other, and facts about
+    each.
+    """
 
     code: tuple[ir.Instruction, ...]
     bases: Ints
@@ -49,31 +51,31 @@ class Listing:
 
 
 def listing(kernel: Kernel) -> Listing:
-    """Read facts off a kernel's instructions."""
+    """Return the listing of a kernel's instructions."""
     functions = [plan.function for plan in kernel.plans]
     bases = np.cumsum([0, *(len(f.instructions) for f in functions)])
     code = tuple(i for f in functions for i in f.instructions)
     registers: list[tuple[str, ...]] = []
     types: list[tuple[str, ...]] = []
-    stored: list[str] = []
+    stored_types: list[str] = []
     for function in functions:
         kinds = register_types.infer(function)
         for i in function.instructions:
             names = tuple(cfg.definitions_and_uses(i)[0])
             registers.append(tuple(written_name(name) for name in names))
             types.append(tuple(kinds.get(name, "") for name in names))
-            stored.append(_stored_type(i, kinds))
+            stored_types.append(_stored_type(i, kinds))
     access = [memory_ops.is_access(i) for i in code]
     space = [
         results.SPACES.index(memory_ops.space_of(i)) if a else -1 for i, a in zip(code, access, strict=True)
     ]
-    order, loops = _places(kernel, bases)
+    order, loops = _scheduling_order(kernel, bases)
     return Listing(
         code,
         bases,
         tuple(registers),
         tuple(types),
-        tuple(stored),
+        tuple(stored_types),
         tuple(memory_ops.rule_of(f, i) for f in functions for i in f.instructions),
         np.array(space, np.int8),
         np.array(
@@ -86,7 +88,7 @@ def listing(kernel: Kernel) -> Listing:
 
 
 def _stored_type(i: ir.Instruction, kinds: dict[str, str]) -> str:
-    """How to read what an instruction stores: as its register is read, if the widths agree."""
+    """Return the type in which to show a stored value: the register's type, if the widths agree."""
     if i.root not in ("st", "atom", "red"):
         return ""
     operand = i.operands[-1]
@@ -98,8 +100,8 @@ def _stored_type(i: ir.Instruction, kinds: dict[str, str]) -> str:
     return i.type
 
 
-def _places(kernel: Kernel, bases: Ints) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """Place of every instruction in scheduling order, and the loops as ranges of places.
+def _scheduling_order(kernel: Kernel, bases: Ints) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    """Return the position of every instruction in scheduling order, and the loops as ranges of positions.
 
     Blocks are numbered so that a loop is contiguous after its head (`virtualgpu.compile.ptx.flow.cfg`).
     """
@@ -107,26 +109,28 @@ def _places(kernel: Kernel, bases: Ints) -> tuple[npt.NDArray[np.int32], npt.NDA
     loops: list[tuple[int, int]] = []
     for plan, base in zip(kernel.plans, bases.tolist(), strict=False):
         starts = []
-        at = base
+        position = base
         for block in plan.flow.blocks:
-            starts.append(at)
-            order[base + block.first : base + block.end] = np.arange(at, at + block.end - block.first)
-            at += block.end - block.first
+            starts.append(position)
+            order[base + block.first : base + block.end] = np.arange(
+                position, position + block.end - block.first
+            )
+            position += block.end - block.first
         ends: dict[int, int] = {}
         for block in reversed(plan.flow.blocks):
             for successor in block.successors:
                 if successor <= block.number:
                     ends[successor] = max(ends.get(successor, 0), block.number)
-        for head in sorted(ends, reverse=True):  # a loop that ends with an inner one holds all of it
+        for head in sorted(ends, reverse=True):  # a loop that ends with an inner one contains all of it
             ends[head] = max([ends[head], *(ends[h] for h in ends if head < h <= ends[head])])
-        for head, last in sorted(ends.items()):
-            block = plan.flow.blocks[last]
-            loops.append((starts[head], starts[last] + block.end - block.first - 1))
+        for head, last_block in sorted(ends.items()):
+            block = plan.flow.blocks[last_block]
+            loops.append((starts[head], starts[last_block] + block.end - block.first - 1))
     return order, np.array(loops, np.int32).reshape(-1, 2)
 
 
 def block_trace(launch: RunningLaunch, provenance: Provenance, request: TraceRequest) -> BlockTrace:
-    """The record of a traced block; warps whose shared stores only were recorded are left out."""
+    """Return the record of a traced block, without warps of which only shared stores were recorded."""
     raw = launch.trace
     assert raw is not None
     facts = listing(launch.kernel)
@@ -134,9 +138,10 @@ def block_trace(launch: RunningLaunch, provenance: Provenance, request: TraceReq
     index = facts.bases[raw.steps["function"]] + raw.steps["pc"]
     shared = _shared_writes(raw, rows, index, facts)
     note = _STOPPED if raw.stopped else ""
-    chosen = range(launch.warps) if request.whole_block else (request.warp_index,)
+    traced_warps = range(launch.warps) if request.whole_block else (request.warp_index,)
     warps = tuple(
-        _warp(launch, facts, raw, rows, index, warp, provenance, request, shared, note) for warp in chosen
+        _warp_trace(launch, facts, raw, rows, index, warp, provenance, request, shared, note)
+        for warp in traced_warps
     )
     return BlockTrace(
         provenance=provenance,
@@ -156,11 +161,11 @@ def _unsorted(rows: npt.NDArray[Any]) -> bool:
     return bool((np.diff(rows["step"]) < 0).any())
 
 
-def _pieces(rows: npt.NDArray[Any]) -> tuple[Ints, Ints]:
-    """Rows that hold bits written to memory, and their width in bytes; each follows its place."""
+def _written_rows(rows: npt.NDArray[Any]) -> tuple[Ints, Ints]:
+    """Return the rows with bits written to memory, and their width in bytes; each follows its address row."""
     kinds = rows["kind"]
-    found = np.flatnonzero((kinds > layout.ROW_WRITTEN) & (kinds < layout.ROW_REGISTER))
-    return found, (kinds[found] - layout.ROW_WRITTEN).astype(np.int64)
+    indices = np.flatnonzero((kinds > layout.ROW_WRITTEN) & (kinds < layout.ROW_REGISTER))
+    return indices, (kinds[indices] - layout.ROW_WRITTEN).astype(np.int64)
 
 
 def _lanes(masks: npt.NDArray[np.uint32]) -> npt.NDArray[np.bool_]:
@@ -168,14 +173,14 @@ def _lanes(masks: npt.NDArray[np.uint32]) -> npt.NDArray[np.bool_]:
 
 
 def _shared_writes(raw: TraceBuffers, rows: npt.NDArray[Any], index: Ints, facts: Listing) -> SharedWrites:
-    at, width = _pieces(rows)
-    place = (rows["lanes"][at - 1] - np.uint64(raw.shared_address)).view(np.int64)
-    lanes = _lanes(rows["mask"][at]) & (place >= 0) & (place < raw.shared_bytes)
-    kept = lanes.any(axis=1)
-    at = at[kept]
-    place = place[kept]
-    lanes = lanes[kept]
-    step = rows["step"][at]
+    value_rows, width = _written_rows(rows)
+    offset = (rows["lanes"][value_rows - 1] - np.uint64(raw.shared_address)).view(np.int64)
+    lanes = _lanes(rows["mask"][value_rows]) & (offset >= 0) & (offset < raw.shared_bytes)
+    has_writes = lanes.any(axis=1)
+    value_rows = value_rows[has_writes]
+    offset = offset[has_writes]
+    lanes = lanes[has_writes]
+    step = rows["step"][value_rows]
     names = sorted(set(facts.stored_types))
     code = np.array([names.index(kind) for kind in facts.stored_types], np.int16)
     return SharedWrites(
@@ -183,16 +188,16 @@ def _shared_writes(raw: TraceBuffers, rows: npt.NDArray[Any], index: Ints, facts
         sequence=step.astype(np.int64),
         warp=raw.steps["warp"][step].astype(np.int16),
         mask=np.packbits(lanes, axis=1, bitorder="little").view("<u4").ravel().astype(np.uint32),
-        offset=np.where(lanes, place, -1).astype(np.int32),
-        width_bytes=width[kept].astype(np.int8),
-        value=np.where(lanes, rows["lanes"][at], 0),
+        offset=np.where(lanes, offset, -1).astype(np.int32),
+        width_bytes=width[has_writes].astype(np.int8),
+        value=np.where(lanes, rows["lanes"][value_rows], 0),
         type_index=code[index[step]],
         types=tuple(names),
         final=raw.shared,
     )
 
 
-def _warp(
+def _warp_trace(
     launch: RunningLaunch,
     facts: Listing,
     raw: TraceBuffers,
@@ -210,21 +215,23 @@ def _warp(
     count = len(steps)
     step_of = np.full(len(raw.steps), -1, np.int64)
     step_of[sequence] = np.arange(count)
-    mine = step_of[all_rows["step"]]
+    step_of_row = step_of[all_rows["step"]]
     kinds = all_rows["kind"]
     space = facts.space[index].astype(np.int8)
     address = np.full((count, layout.LANES), -1, np.int64)
-    chosen = np.flatnonzero((kinds == layout.ROW_ADDRESS) & (mine >= 0))
-    chosen = chosen[space[mine[chosen]] >= 0]
-    address[mine[chosen]] = np.where(
-        _lanes(all_rows["mask"][chosen]), all_rows["lanes"][chosen].view(np.int64), -1
+    address_rows = np.flatnonzero((kinds == layout.ROW_ADDRESS) & (step_of_row >= 0))
+    address_rows = address_rows[space[step_of_row[address_rows]] >= 0]
+    address[step_of_row[address_rows]] = np.where(
+        _lanes(all_rows["mask"][address_rows]), all_rows["lanes"][address_rows].view(np.int64), -1
     )
     _resolve_generic(space, address, steps["executed"])
     sectors, wavefronts = _costs(facts, index, space, address, steps["executed"])
     value = np.zeros((count, layout.LANES), np.uint64)
-    written = np.flatnonzero((kinds == layout.ROW_REGISTER) & (mine >= 0))
-    value[mine[written]] = np.where(_lanes(all_rows["mask"][written]), all_rows["lanes"][written], 0)
-    detail = _detail(facts, steps, sequence, index, all_rows, mine, shared)
+    value_rows = np.flatnonzero((kinds == layout.ROW_REGISTER) & (step_of_row >= 0))
+    value[step_of_row[value_rows]] = np.where(
+        _lanes(all_rows["mask"][value_rows]), all_rows["lanes"][value_rows], 0
+    )
+    detail = _detail(facts, steps, sequence, index, all_rows, step_of_row, shared)
     lines = np.array([i.line for i in facts.code], np.int32)
     columns = np.array([i.column for i in facts.code], np.int32)
     return WarpTrace(
@@ -265,28 +272,28 @@ def _detail(
     sequence: Ints,
     index: Ints,
     rows: npt.NDArray[Any],
-    mine: Ints,
+    step_of_row: Ints,
     shared: SharedWrites,
 ) -> StepDetail:
-    extra = np.flatnonzero((rows["kind"] > layout.ROW_REGISTER) & (mine >= 0))
+    extra = np.flatnonzero((rows["kind"] > layout.ROW_REGISTER) & (step_of_row >= 0))
     names: dict[tuple[str, str], int] = {}
     position = rows["kind"][extra] - layout.ROW_REGISTER
     name = np.zeros(len(extra), np.int32)
-    for instruction, n in {*zip(index[mine[extra]].tolist(), position.tolist(), strict=True)}:
+    for instruction, n in {*zip(index[step_of_row[extra]].tolist(), position.tolist(), strict=True)}:
         key = facts.registers[instruction][n], facts.register_types[instruction][n]
-        here = (index[mine[extra]] == instruction) & (position == n)
-        name[here] = names.setdefault(key, len(names))
-    written, width = _pieces(rows)
-    kept = mine[written] >= 0
-    written = written[kept]
-    width = width[kept]
-    step = mine[written]
-    first = np.flatnonzero(np.diff(step, prepend=-1))
-    part = np.arange(len(step)) - np.repeat(first, np.diff([*first, len(step)]))
+        matches = (index[step_of_row[extra]] == instruction) & (position == n)
+        name[matches] = names.setdefault(key, len(names))
+    written_rows, width = _written_rows(rows)
+    of_warp = step_of_row[written_rows] >= 0
+    written_rows = written_rows[of_warp]
+    width = width[of_warp]
+    step = step_of_row[written_rows]
+    first_rows = np.flatnonzero(np.diff(step, prepend=-1))
+    part = np.arange(len(step)) - np.repeat(first_rows, np.diff([*first_rows, len(step)]))
     return StepDetail(
         sequence=sequence.astype(np.int64),
         depth=steps["depth"].astype(np.int16),
-        extra_step=mine[extra].astype(np.int32),
+        extra_step=step_of_row[extra].astype(np.int32),
         extra_name=name,
         extra_value=rows["lanes"][extra],
         extra_register=tuple(register for register, _ in names),
@@ -294,7 +301,7 @@ def _detail(
         stored_step=step.astype(np.int32),
         stored_part=part.astype(np.int16),
         stored_width_bytes=width.astype(np.int8),
-        stored_value=rows["lanes"][written],
+        stored_value=rows["lanes"][written_rows],
         stored_type=facts.stored_types,
         order=facts.order,
         loops=facts.loops,
@@ -305,14 +312,14 @@ def _detail(
 def _resolve_generic(
     space: npt.NDArray[np.int8], address: npt.NDArray[np.int64], executed: npt.NDArray[np.uint32]
 ) -> None:
-    """Name the space that generic addresses point to, by their first active lane, and drop the tag."""
-    at = np.flatnonzero((space == _GENERIC) & (executed != 0))
-    if not len(at):
+    """Replace generic addresses by addresses in the space of their first active lane, without the tag."""
+    generic = np.flatnonzero((space == _GENERIC) & (executed != 0))
+    if not len(generic):
         return
-    first = address[at, np.argmax(_lanes(executed[at]), axis=1)]
+    first = address[generic, np.argmax(_lanes(executed[generic]), axis=1)]
     tag = (first >> _TAG_SHIFT) & 0xFF
-    space[at] = np.select([tag == 1, tag == 2], [_SHARED, _LOCAL], 0)
-    tagged = at[tag > 0]
+    space[generic] = np.select([tag == 1, tag == 2], [_SHARED, _LOCAL], 0)
+    tagged = generic[tag > 0]
     address[tagged] = np.where(address[tagged] >= 0, address[tagged] & ((1 << _TAG_SHIFT) - 1), -1)
 
 
@@ -323,27 +330,29 @@ def _costs(
     address: npt.NDArray[np.int64],
     executed: npt.NDArray[np.uint32],
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """Sectors and wavefronts of every access; patterns that come again are counted once."""
+    """Return the sectors and wavefronts of every access; equal patterns are computed once."""
     sectors = np.zeros(len(index), np.int32)
     wavefronts = np.zeros(len(index), np.int32)
-    at = np.flatnonzero((space >= 0) & (executed != 0))
-    lanes = _lanes(executed[at])
-    lowest = np.where(lanes, address[at], np.iinfo(np.int64).max).min(axis=1, initial=np.iinfo(np.int64).max)
-    plain = np.where(lanes, address[at] - (lowest // _PERIOD_BYTES * _PERIOD_BYTES)[:, None], -1)
-    known: dict[tuple[int, int, bytes], tuple[int, int]] = {}
-    raw = plain.tobytes()
+    accesses = np.flatnonzero((space >= 0) & (executed != 0))
+    lanes = _lanes(executed[accesses])
+    lowest = np.where(lanes, address[accesses], np.iinfo(np.int64).max).min(
+        axis=1, initial=np.iinfo(np.int64).max
+    )
+    relative = np.where(lanes, address[accesses] - (lowest // _PERIOD_BYTES * _PERIOD_BYTES)[:, None], -1)
+    cost_of_pattern: dict[tuple[int, int, bytes], tuple[int, int]] = {}
+    pattern_bytes = relative.tobytes()
     row_bytes = 8 * layout.LANES
-    for n, (step, kind, instruction) in enumerate(
-        zip(at.tolist(), space[at].tolist(), index[at].tolist(), strict=True)
+    for row, (step, kind, instruction) in enumerate(
+        zip(accesses.tolist(), space[accesses].tolist(), index[accesses].tolist(), strict=True)
     ):
-        key = instruction, kind, raw[n * row_bytes : (n + 1) * row_bytes]
-        if key not in known:
-            known[key] = results.access_cost(
+        key = instruction, kind, pattern_bytes[row * row_bytes : (row + 1) * row_bytes]
+        if key not in cost_of_pattern:
+            cost_of_pattern[key] = results.access_cost(
                 results.SPACES[kind],
                 int(facts.size_bytes[instruction]),
-                plain[n],
+                relative[row],
                 int(executed[step]),
                 facts.rules[instruction],
             )
-        sectors[step], wavefronts[step] = known[key]
+        sectors[step], wavefronts[step] = cost_of_pattern[key]
     return sectors, wavefronts

@@ -1,9 +1,9 @@
-"""Which registers of optimised code hold which variables of the source, proven on a launch.
+"""Mapping of registers of optimised code to variables of the source, proven on a launch.
 
-Only code compiled for debugging says where variables are. It runs beside the optimised code, on the same
-launch: an instruction of the latter counts as writing a variable if, lane by lane, all that such
-instructions of a source line wrote is what the debug build wrote to the variable there, in the same order.
-What cannot be proven so is not known.
+Only code compiled for debugging contains the locations of variables. The debug build and the optimised code
+run the same launch. Optimised instructions of a source line count as writing a variable if, in each lane,
+they wrote the same values in the same order as the debug build wrote to the variable in that line. Everything
+else is unknown.
 """
 
 from __future__ import annotations
@@ -29,35 +29,36 @@ Ints = npt.NDArray[np.int64]
 
 
 _NONE = np.zeros(0, np.int64)
-_NEVER = np.zeros(WARP_SIZE, np.int64)
+_NO_EXECUTIONS = np.zeros(WARP_SIZE, np.int64)
 
 
 class Definition(NamedTuple):
-    """A place in a trace's listing that writes a register of `type`, in the function it was written in."""
+    """An instruction of a trace's listing that writes a register of `type`, and its original function."""
 
-    place: int
+    position: int
     function: str
-    i: ir.Instruction
+    instruction: ir.Instruction
     register: str
     type: str
 
 
-# Fused multiply-add rounds once, the debug build's multiply and add twice; sums carry it on.
+# A fused multiply-add rounds once, the debug build's multiply and add round twice; sums accumulate the
+# difference.
 _TOLERANCE = 1e-4
-# Writes that make a loop, where a trace was cut before its end.
-_TURNS = 4
+# Number of writes that count as a loop, in a trace that was cut before its end.
+_LOOP_WRITES = 4
 
 
 @dataclass(frozen=True)
 class Run:
-    """Traced warps and the code that they ran."""
+    """Traced warps and the code that they executed."""
 
     traces: tuple[WarpTrace, ...]
     kernel: Kernel
 
     @cached_property
     def code(self) -> tuple[tuple[str, ir.Instruction], ...]:
-        """Every place of the trace's listing: an instruction, and the function that it was written in."""
+        """Instruction and original function for every position of the trace's listing."""
         return tuple(
             (i.home[0] if i.home else plan.function.name, i)
             for plan in self.kernel.plans
@@ -65,74 +66,91 @@ class Run:
         )
 
     @property
-    def whole(self) -> bool:
+    def is_complete(self) -> bool:
         return not any(trace.truncated for trace in self.traces)
 
     @cached_property
     def _steps(self) -> list[dict[int, npt.NDArray[np.int64]]]:
-        """Of each warp the steps at each place."""
-        found = []
+        """Steps of each warp, by position in the listing."""
+        steps_by_warp = []
         for trace in self.traces:
             order = np.argsort(trace.text_index, kind="stable")
-            places, first = np.unique(trace.text_index[order], return_index=True)
-            parts = np.split(order, first[1:]) if order.size else []
-            found.append(dict(zip(places.tolist(), parts, strict=True)))
-        return found
+            positions, starts = np.unique(trace.text_index[order], return_index=True)
+            groups = np.split(order, starts[1:]) if order.size else []
+            steps_by_warp.append(dict(zip(positions.tolist(), groups, strict=True)))
+        return steps_by_warp
 
-    def times(self, places: Iterable[int]) -> Ints:
-        """How often each thread executed some instructions."""
-        known = [place for place in places if place not in self._times]
-        for place in known:
-            self._times[place] = np.concatenate(
+    def times(self, positions: Iterable[int]) -> Ints:
+        """Return the number of executions of some instructions by each thread."""
+        missing = [position for position in positions if position not in self._times]
+        for position in missing:
+            self._times[position] = np.concatenate(
                 [
-                    lanes_of(trace.executed_mask[steps[place]]).sum(axis=0) if place in steps else _NEVER
+                    lanes_of(trace.executed_mask[steps[position]]).sum(axis=0)
+                    if position in steps
+                    else _NO_EXECUTIONS
                     for trace, steps in zip(self.traces, self._steps, strict=True)
                 ]
             )
-        total: Ints = np.sum([self._times[place] for place in places], axis=0)
+        total: Ints = np.sum([self._times[position] for position in positions], axis=0)
         return total
 
     @cached_property
     def _times(self) -> dict[int, Ints]:
         return {}
 
-    def lasting(self, places: Iterable[int]) -> bool:
-        """Whether warps that wrote so at all did until their trace was cut, as a loop would."""
+    def repeats_to_end(self, positions: Iterable[int]) -> bool:
+        """Return whether warps that executed the instructions at all did so until their trace was cut, as a
+        loop would.
+        """
         for trace, steps_of in zip(self.traces, self._steps, strict=True):
             steps = np.sort(
-                np.concatenate([_NONE, *(steps_of[place] for place in places if place in steps_of)])
+                np.concatenate(
+                    [_NONE, *(steps_of[position] for position in positions if position in steps_of)]
+                )
             )
-            if steps.size and (steps.size < _TURNS or len(trace) - steps[-1] > 2 * np.diff(steps).max()):
+            if steps.size and (
+                steps.size < _LOOP_WRITES or len(trace) - steps[-1] > 2 * np.diff(steps).max()
+            ):
                 return False
         return True
 
-    def written(self, places: Iterable[int]) -> Values:
-        """All that instructions wrote first, for each thread in the order of time."""
-        found: Values = []
+    def written(self, positions: Iterable[int]) -> Values:
+        """Return all values that instructions wrote first, for each thread in the order of time."""
+        values_by_thread: Values = []
         for trace, steps_of in zip(self.traces, self._steps, strict=True):
             assert trace.value is not None
             steps = np.sort(
-                np.concatenate([_NONE, *(steps_of[place] for place in places if place in steps_of)])
+                np.concatenate(
+                    [_NONE, *(steps_of[position] for position in positions if position in steps_of)]
+                )
             )
             lanes = lanes_of(trace.executed_mask[steps])
             values = trace.value[steps]
-            found += [values[lanes[:, lane], lane] for lane in range(WARP_SIZE)]
-        return found
+            values_by_thread += [values[lanes[:, lane], lane] for lane in range(WARP_SIZE)]
+        return values_by_thread
 
     def definitions(self) -> Iterator[Definition]:
-        """What ran and wrote a register."""
-        first = self.traces[0]
-        ran = {place for trace in self.traces for place in np.unique(trace.text_index).tolist()}
-        for place in sorted(ran):
-            if first.value_register[place]:
-                function, i = self.code[place]
-                yield Definition(place, function, i, first.value_register[place], first.value_type[place])
+        """Yield the executed instructions that wrote a register."""
+        first_trace = self.traces[0]
+        executed = {position for trace in self.traces for position in np.unique(trace.text_index).tolist()}
+        for position in sorted(executed):
+            if first_trace.value_register[position]:
+                function, instruction = self.code[position]
+                yield Definition(
+                    position,
+                    function,
+                    instruction,
+                    first_trace.value_register[position],
+                    first_trace.value_type[position],
+                )
 
 
 def find_variables(
     fast: Run, slow: Run, declared: Sequence[Declared], ptx: ir.Module
 ) -> tuple[Variable, ...]:
-    """The scalar variables that the debug build wrote, each with the optimised instructions that do.
+    """Return the scalar variables that the debug build wrote, with the optimised instructions that write
+    them.
 
     Parameters
     ----------
@@ -143,97 +161,116 @@ def find_variables(
     ptx
         The debug build.
     """
-    labelled = {label: function for function in ptx.functions.values() for label in function.labels}
-    written = list(slow.definitions())
+    function_of_label = {label: function for function in ptx.functions.values() for label in function.labels}
+    debug_definitions = list(slow.definitions())
     candidates = list(fast.definitions())
-    found = []
-    for each in sorted(declared, key=lambda one: one.parameter >= 0):
-        function = labelled.get(each.function)
+    variables = []
+    for variable in sorted(declared, key=lambda declared_variable: declared_variable.parameter >= 0):
+        function = function_of_label.get(variable.function)
         if function is None:
             continue
-        mine = [d for d in written if d.function == function.name and d.register in each.registers]
-        wrote = [d for d in mine if not _copies(d.i, each)]
-        by = _writers(fast, slow, each, wrote, candidates) if wrote else ()
-        # What is known of a parameter is in the call; one that the compiler holds nowhere is left out.
-        if by or (wrote and each.parameter < 0):
-            last = _last_line(function, each)
-            found.append(
+        own_definitions = [
+            d for d in debug_definitions if d.function == function.name and d.register in variable.registers
+        ]
+        writes = [d for d in own_definitions if not _copies(d.instruction, variable)]
+        writers = _writers(fast, slow, variable, writes, candidates) if writes else ()
+        # The value of a parameter is known from the call; a parameter without a register is left out.
+        if writers or (writes and variable.parameter < 0):
+            last_line = _last_line(function, variable)
+            variables.append(
                 Variable(
-                    name=each.name,
-                    type=each.type,
-                    kind=each.kind,
-                    first_line=each.line,
-                    last_line=last,
-                    written_by=by,
+                    name=variable.name,
+                    type=variable.type,
+                    kind=variable.kind,
+                    first_line=variable.line,
+                    last_line=last_line,
+                    written_by=writers,
                     function=function.name,
                 )
             )
-    return tuple(found)
+    return tuple(variables)
 
 
 def _copies(i: ir.Instruction, variable: Declared) -> bool:
-    """Whether an instruction only moves the variable from one of its registers to another."""
+    """Return whether an instruction only moves the variable from one of its registers to another."""
     source = i.operands[1] if i.root == "mov" and len(i.operands) > 1 else None
     return isinstance(source, ir.Register) and written_name(source.name) in variable.registers
 
 
 def _last_line(function: ir.Function, variable: Declared) -> int:
-    first, last = (function.labels.get(label, 0) for label in variable.scope)
-    return max([i.line for i in function.instructions[first:last]] + [variable.line])
+    begin, end = (function.labels.get(label, 0) for label in variable.scope)
+    return max([instruction.line for instruction in function.instructions[begin:end]] + [variable.line])
 
 
 def _writers(
-    fast: Run, slow: Run, variable: Declared, wrote: list[Definition], candidates: list[Definition]
+    fast: Run, slow: Run, variable: Declared, writes: list[Definition], candidates: list[Definition]
 ) -> tuple[int, ...]:
-    """The optimised instructions that write a variable; none unless all it is ever given is accounted for."""
-    whole = fast.whole and slow.whole
-    fitting = [each for each in candidates if _fits(each.type, variable.kind)]
-    constants = {each.place for each in fitting if _sets_constant(each.i)}
-    chosen: set[int] = set()
+    """Return the optimised instructions that write a variable.
+
+    None unless they account for all its values.
+    """
+    is_complete = fast.is_complete and slow.is_complete
+    matching = [definition for definition in candidates if _fits(definition.type, variable.kind)]
+    constants = {definition.position for definition in matching if _sets_constant(definition.instruction)}
+    writers: set[int] = set()
     missing: list[int] = []
 
-    def explained(places: list[int], by: Iterable[list[int]]) -> bool:
-        wanted = slow.written(places)
-        # One constant everywhere is found in many places by chance: only what sets it counts, or the result.
-        values = {int(value) for lane in wanted for value in lane}
-        plain = len(values) > 1 or max(lane.size for lane in wanted) > 1
+    def explain(positions: list[int], guesses_: Iterable[list[int]]) -> bool:
+        expected = slow.written(positions)
+        # A constant in all lanes occurs in many registers by chance: only instructions that set it count, or
+        # the result.
+        values = {int(value) for lane in expected for value in lane}
+        is_distinctive = len(values) > 1 or max(lane.size for lane in expected) > 1
         guesses = (
             guess
-            for nth, guess in enumerate(by)
-            if guess and chosen.isdisjoint(guess) and (plain or not nth or constants.issuperset(guess))
+            for number, guess in enumerate(guesses_)
+            if guess
+            and writers.isdisjoint(guess)
+            and (is_distinctive or not number or constants.issuperset(guess))
         )
-        often = [lane.size for lane in wanted]
-        fair = (guess for guess in guesses if not whole or np.array_equal(fast.times(guess), often))
-        right = (
+        execution_counts = [lane.size for lane in expected]
+        plausible = (
             guess
-            for guess in fair
-            if _equal(fast.written(guess), wanted, variable.kind, whole)
+            for guess in guesses
+            if not is_complete or np.array_equal(fast.times(guess), execution_counts)
+        )
+        confirmed = (
+            guess
+            for guess in plausible
+            if _equal(fast.written(guess), expected, variable.kind, is_complete)
             and (
-                whole
-                or np.array_equal(fast.times(guess), often)
-                or (fast.lasting(guess) and slow.lasting(places))
+                is_complete
+                or np.array_equal(fast.times(guess), execution_counts)
+                or (fast.repeats_to_end(guess) and slow.repeats_to_end(positions))
             )
         )
-        found = next(right, [])
-        chosen.update(found)
-        return bool(found)
+        match = next(confirmed, [])
+        writers.update(match)
+        return bool(match)
 
-    for statement in sorted({(each.i.line, each.i.column) for each in wrote}):
-        here = [each.place for each in wrote if (each.i.line, each.i.column) == statement]
-        missing += [] if explained(here, _guesses(fitting, statement[0])) else here
-    # Two arms of a branch may have become one instruction, which has the line of the branch.
-    if missing and explained(missing, ([], *([each.place] for each in fitting))):
+    for statement in sorted(
+        {(definition.instruction.line, definition.instruction.column) for definition in writes}
+    ):
+        positions = [
+            definition.position
+            for definition in writes
+            if (definition.instruction.line, definition.instruction.column) == statement
+        ]
+        missing += [] if explain(positions, _guesses(matching, statement[0])) else positions
+    # The compiler may have merged two arms of a branch into one instruction, which has the line of the
+    # branch.
+    if missing and explain(missing, ([], *([definition.position] for definition in matching))):
         missing = []
-    if not chosen or (missing and not whole):
+    if not writers or (missing and not is_complete):
         return ()
-    everything = slow.written([each.place for each in wrote])
-    known = fast.written(chosen)
-    # A first value that the compiler folded into what follows leaves the variable unknown until then.
-    first = [values.size for values in slow.written(missing)]
-    rest = [values[skip:] for values, skip in zip(everything, first, strict=True)]
-    if max(first, default=0) > 1 or not _equal(known, rest, variable.kind, whole):
+    all_values = slow.written([definition.position for definition in writes])
+    explained_values = fast.written(writers)
+    # If the compiler folded the first value into later instructions, the variable is unknown until then.
+    skipped = [values.size for values in slow.written(missing)]
+    remaining = [values[skip:] for values, skip in zip(all_values, skipped, strict=True)]
+    if max(skipped, default=0) > 1 or not _equal(explained_values, remaining, variable.kind, is_complete):
         return ()
-    return tuple(sorted(chosen))
+    return tuple(sorted(writers))
 
 
 def _sets_constant(i: ir.Instruction) -> bool:
@@ -241,43 +278,55 @@ def _sets_constant(i: ir.Instruction) -> bool:
 
 
 def _fits(register: str, kind: str) -> bool:
-    """Whether a register of one type may hold a variable of another: as wide, and a float only floats.
+    """Return whether a register of one type may hold a variable of another: same width, and floats only for
+    floats.
 
-    Bytes have registers of 16 bits, for there are none of 8.
+    Bytes have registers of 16 bits, because PTX has no 8-bit registers.
     """
-    wide = register[1:] == ("16" if kind[1:] == "8" else kind[1:])
-    return wide and (register[0] == "f") == (kind[0] == "f" and register[0] != "b")
+    same_width = register[1:] == ("16" if kind[1:] == "8" else kind[1:])
+    return same_width and (register[0] == "f") == (kind[0] == "f" and register[0] != "b")
 
 
-def _guesses(fitting: list[Definition], line: int) -> Iterator[list[int]]:
-    """Instructions of a line that may write one variable: what no other reads, those alike, each."""
-    own = [each for each in fitting if each.i.line == line]
-    read = {name for each in own for name in cfg.definitions_and_uses(each.i)[1]}
-    yield [each.place for each in own if not {*cfg.definitions_and_uses(each.i)[0]} & read]
-    alike: dict[str, list[int]] = {}
-    for each in own:
-        alike.setdefault(each.i.opcode, []).append(each.place)
-    yield from alike.values()
-    yield from ([place] for group in alike.values() for place in group)
-    yield from ([each.place] for each in fitting if each.i.line == 0)
+def _guesses(matching: list[Definition], line: int) -> Iterator[list[int]]:
+    """Yield sets of instructions that may write one variable of a line: results not read, equal opcodes,
+    single ones.
+    """
+    of_line = [definition for definition in matching if definition.instruction.line == line]
+    read_names = {
+        name for definition in of_line for name in cfg.definitions_and_uses(definition.instruction)[1]
+    }
+    yield [
+        definition.position
+        for definition in of_line
+        if not {*cfg.definitions_and_uses(definition.instruction)[0]} & read_names
+    ]
+    by_opcode: dict[str, list[int]] = {}
+    for definition in of_line:
+        by_opcode.setdefault(definition.instruction.opcode, []).append(definition.position)
+    yield from by_opcode.values()
+    yield from ([position] for group in by_opcode.values() for position in group)
+    yield from ([definition.position] for definition in matching if definition.instruction.line == 0)
 
 
-def _equal(some: Values, wanted: Values, kind: str, whole: bool) -> bool:
-    """Whether each lane wrote the same, to rounding; of cut traces, as far as both go."""
-    if not any(a.size and b.size for a, b in zip(some, wanted, strict=True)):
+def _equal(actual: Values, expected: Values, kind: str, is_complete: bool) -> bool:
+    """Return whether each lane wrote the same values, up to rounding.
+
+    For cut traces, up to the shorter one.
+    """
+    if not any(a.size and b.size for a, b in zip(actual, expected, strict=True)):
         return False
     mask = np.uint64((1 << int(kind[1:])) - 1)
-    for a, b in zip(some, wanted, strict=True):
-        if whole and a.size != b.size:
+    for a, b in zip(actual, expected, strict=True):
+        if is_complete and a.size != b.size:
             return False
         size = min(a.size, b.size)
         x = a[:size] & mask
         y = b[:size] & mask
         if kind in ("f32", "f64"):
             width = int(kind[1:]) // 8
-            pair = [bits.astype(f"u{width}").view(f"f{width}") for bits in (x, y)]
-            scale = np.nanmax(np.abs(pair[1]), initial=0.0) if size else 0.0
-            if not np.allclose(pair[0], pair[1], rtol=_TOLERANCE, atol=1e-6 * scale, equal_nan=True):
+            floats = [bits.astype(f"u{width}").view(f"f{width}") for bits in (x, y)]
+            scale = np.nanmax(np.abs(floats[1]), initial=0.0) if size else 0.0
+            if not np.allclose(floats[0], floats[1], rtol=_TOLERANCE, atol=1e-6 * scale, equal_nan=True):
                 return False
         elif not np.array_equal(x, y):
             return False

@@ -191,7 +191,7 @@ def _reduce(
         for warp in np.nonzero((pcs == mark).any(axis=1))[0].tolist():
             lanes = (pcs[warp] == mark) & waiting_here[warp]
             if worker.launch.trace is not None:
-                worker.launch.trace.reduced(
+                worker.launch.trace.note_reduction(
                     worker.context[0], warp, plan.index, instruction.pc, lanes, int(result)
                 )
             start = int(row["frames"]) + warp * int(row["frame_stride"]) + plan.slots[name]

@@ -138,7 +138,7 @@ class Crew:
                 self._running = worker
                 self.latest = worker
                 status = worker.start(order, position)
-                position = worker.next
+                position = worker.next_position
                 self._running = None
                 self._completed += position - self._first_position - (status != layout.DONE)
                 if status in _SUSPENDED:
@@ -165,7 +165,9 @@ class Crew:
     def ended(self) -> int:
         """Number of blocks that have ended so far."""
         running = self._running
-        return self._completed + (max(running.next - self._first_position, 0) if running is not None else 0)
+        return self._completed + (
+            max(running.next_position - self._first_position, 0) if running is not None else 0
+        )
 
     @property
     def state(self) -> tuple[int, int, int]:
@@ -258,7 +260,7 @@ def _run(
                 onlooker.look(lambda: _whereabouts(launch, crews, watchdog))
             if watchdog.is_over():
                 launch.abort[0] = 1
-            elif trace is not None and watchdog.still_s > _TRACED_SHARE * launch.options.watchdog_s:
+            elif trace is not None and watchdog.since_last_end_s > _TRACED_SHARE * launch.options.watchdog_s:
                 trace.stopped = is_single_block or any(crew.trace_is_full for crew in crews)
                 launch.abort[0] |= trace.stopped
     except BaseException as interruption:
@@ -266,7 +268,7 @@ def _run(
         concurrent.futures.wait(futures)
         if isinstance(interruption, KeyboardInterrupt):
             faulty = [fault for crew in crews for worker in crew.workers if (fault := worker.fault())]
-            raise KeyboardInterrupt(faults.stopped(faulty, launch.packed.title, launch.source)) from None
+            raise KeyboardInterrupt(faults.stop_message(faulty, launch.packed.title, launch.source)) from None
         raise
     return futures
 

@@ -1,4 +1,4 @@
-"""From a fault's codes to an exception that names what, where and the remedy."""
+"""Conversion of a fault's codes to an exception with the cause, the location and the remedy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from virtualgpu.model.memory import Allocation, DeviceMemory
 from virtualgpu.records import Dim3
 from virtualgpu.words import count
 
-# An address below this is a null pointer and an index; beyond the other it belongs to no allocation.
+# An address below the first number is a null pointer plus an index; an address farther away than the second
+# from every allocation belongs to none.
 _NULL_PAGE_BYTES = 1 << 16
 _NEAR_BYTES = 16 << 30
 
@@ -35,7 +36,7 @@ KINDS = {
     layout.BAD_TEXTURE: "no texture",
     layout.OUTSIDE_SURFACE: "out of bounds",
 }
-# Of a launch that was stopped while something still came of it.
+# Kind of a launch that was stopped while it still made progress.
 TOO_LONG = "too long"
 _SPACES = {
     layout.ILLEGAL_GLOBAL: "global",
@@ -46,7 +47,7 @@ _SPACES = {
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault as generated code left it in the context."""
+    """A fault as generated code recorded it in the context."""
 
     code: int
     function: ir.Function
@@ -63,14 +64,14 @@ class Fault:
     progress: errors.Progress | None = None
 
     @property
-    def place(self) -> int:
-        """The address; in shared and local memory an offset, below 0 before their beginning."""
+    def signed_address(self) -> int:
+        """The address; in shared and local memory an offset, negative before the beginning."""
         bits = {layout.ILLEGAL_SHARED: 32, layout.ILLEGAL_LOCAL: 64}.get(self.code, 0)
         return self.address - (1 << bits) if bits and self.address >> (bits - 1) else self.address
 
 
 def site_of(fault: Fault, kernel: str, code: str) -> FaultSite:
-    """The place of a fault, with the learner's source line."""
+    """Return the location of a fault, with the learner's source line."""
     line = fault.instruction.line if fault.instruction else 0
     lines = code.split("\n")
     text = lines[line - 1].strip() if 0 < line <= len(lines) else ""
@@ -80,10 +81,12 @@ def site_of(fault: Fault, kernel: str, code: str) -> FaultSite:
         layout.ILLEGAL_LOCAL,
         layout.MISALIGNED,
     )
-    return FaultSite(kernel, line, text, fault.block, fault.thread, fault.place if has_address else None)
+    return FaultSite(
+        kernel, line, text, fault.block, fault.thread, fault.signed_address if has_address else None
+    )
 
 
-def _where(site: FaultSite) -> str:
+def _location(site: FaultSite) -> str:
     source = f" `{site.source_text}`" if site.source_text else ""
     line = f"line {site.line}{source}, " if site.line else ""
     return f"{line}block {site.block}, thread {site.thread}"
@@ -98,66 +101,67 @@ def _opcode(fault: Fault) -> str:
 
 
 def _explain(memory: DeviceMemory, fault: Fault) -> str:
-    """What the address of an illegal access to global memory has to do with the arrays there are."""
+    """Explain the relation of an illegal global address to the existing arrays."""
     address = fault.address
     pointer = address if fault.base is None else fault.base
     if min(pointer, address) < _NULL_PAGE_BYTES:
         return "That is a null pointer: pass the array itself, or check the pointer before using it."
-    other = memory.device_of(pointer)
-    if other is not None and other.memory is not memory and memory.peer_of(pointer) is None:
+    owner = memory.device_of(pointer)
+    if owner is not None and owner.memory is not memory and memory.peer_of(pointer) is None:
         return (
-            f"It is in the memory of device {other.id}, which a kernel of this device reaches only with peer "
-            f"access: cp.cuda.runtime.deviceEnablePeerAccess({other.id}), where deviceCanAccessPeer gives 1."
+            f"It is in the memory of device {owner.id}, which a kernel of this device reaches only with peer "
+            f"access: cp.cuda.runtime.deviceEnablePeerAccess({owner.id}), where deviceCanAccessPeer gives 1."
         )
-    found = memory.nearest(pointer)
-    meant = fault.base is not None and found is not None and found.address <= fault.base < found.end
-    ended = None if meant else memory.ended(pointer)
-    if ended is not None:
-        return (
-            f"It was in the {ended.label} that has been freed{_also_past(found, address)}: keep arrays alive."
-        )
-    if found is None:
+    nearest = memory.nearest(pointer)
+    is_inside = fault.base is not None and nearest is not None and nearest.address <= fault.base < nearest.end
+    freed = None if is_inside else memory.ended(pointer)
+    if freed is not None:
+        past_end = _also_past(nearest, address)
+        return f"It was in the {freed.label} that has been freed{past_end}: keep arrays alive."
+    if nearest is None:
         return "There is no live allocation at all."
-    gap = max(address - found.end, found.address - address)
-    if not meant and gap > _NEAR_BYTES:
-        return f"No allocation is near; the {found.label} starts at {found.address:#x}. Check the pointer."
-    if address >= found.end:
-        how = "right after" if address == found.end else f"{count(address - found.end, 'byte')} past"
-        return f"That is {how} the end of the {found.label}: check the index against its size."
-    if address < found.address:
-        before = count(found.address - address, "byte")
-        return f"That is {before} before the {found.label}: check the index for a negative value."
-    beyond = count(address + fault.size_bytes - found.end, "byte")
-    return f"It reaches {beyond} past the end of the {found.label}: check the index against its size."
+    distance_bytes = max(address - nearest.end, nearest.address - address)
+    if not is_inside and distance_bytes > _NEAR_BYTES:
+        return (
+            f"No allocation is near; the {nearest.label} starts at {nearest.address:#x}. Check the pointer."
+        )
+    if address >= nearest.end:
+        position = "right after" if address == nearest.end else f"{count(address - nearest.end, 'byte')} past"
+        return f"That is {position} the end of the {nearest.label}: check the index against its size."
+    if address < nearest.address:
+        distance = count(nearest.address - address, "byte")
+        return f"That is {distance} before the {nearest.label}: check the index for a negative value."
+    excess = count(address + fault.size_bytes - nearest.end, "byte")
+    return f"It reaches {excess} past the end of the {nearest.label}: check the index against its size."
 
 
-def _called(memory: DeviceMemory, address: int) -> str:
-    """What a pointer is that was to be called."""
+def _describe_callee(memory: DeviceMemory, address: int) -> str:
+    """Describe a pointer that was called but is not a valid function."""
     if not address:
         return "a null pointer"
     if address >> 32 == layout.FUNCTION_TAG >> 32:
         return "a pointer to a device function with other parameters"
-    found = memory.nearest(address)
-    if found is not None and found.address <= address < found.end:
-        return f"a pointer to the {found.label}, which is no device function"
+    nearest = memory.nearest(address)
+    if nearest is not None and nearest.address <= address < nearest.end:
+        return f"a pointer to the {nearest.label}, which is no device function"
     return f"the pointer {address:#x}, which is no device function"
 
 
-def _also_past(found: Allocation | None, address: int) -> str:
-    """The other explanation, where an allocation that is live ends before the address."""
-    if found is None or address <= found.end:
+def _also_past(nearest: Allocation | None, address: int) -> str:
+    """Return the other explanation, if a live allocation ends before the address."""
+    if nearest is None or address <= nearest.end:
         return ""
-    return f", or is {count(address - found.end, 'byte')} past the end of the {found.label}"
+    return f", or is {count(address - nearest.end, 'byte')} past the end of the {nearest.label}"
 
 
-def stopped(found: Sequence[Fault], kernel: str, code: str) -> str:
-    """What is said of a kernel that the user has stopped, with the place where that met it."""
-    where = next((site_of(f, kernel, code) for f in found if f.code == layout.ABORTED), None)
-    return f"kernel '{kernel}' was stopped" + (f" at {_where(where)}." if where is not None else ".")
+def stop_message(faults: Sequence[Fault], kernel: str, code: str) -> str:
+    """Return the message for a kernel that the user has stopped, with its location."""
+    site = next((site_of(f, kernel, code) for f in faults if f.code == layout.ABORTED), None)
+    return f"kernel '{kernel}' was stopped" + (f" at {_location(site)}." if site is not None else ".")
 
 
 def to_exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) -> Exception:
-    """The exception for a fault, which knows the kind of fault and the state space it is in."""
+    """Return the exception for a fault, with the kind of fault and its state space."""
     error = _exception(fault, kernel, code, memory)
     if isinstance(error, errors.KernelFault):
         error.kind = KINDS.get(fault.code, "")
@@ -165,8 +169,8 @@ def to_exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) -> 
             error.kind = TOO_LONG
         error.space = _SPACES.get(fault.code, "")
         if fault.code == layout.ILLEGAL_GLOBAL:
-            meant = memory.nearest(fault.address if fault.base is None else fault.base)
-            error.array = meant.label if meant is not None else ""
+            array = memory.nearest(fault.address if fault.base is None else fault.base)
+            error.array = array.label if array is not None else ""
         if fault.code == layout.MISALIGNED and fault.instruction is not None:
             error.space = memory_ops.space_of(fault.instruction)
     return error
@@ -174,7 +178,7 @@ def to_exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) -> 
 
 def _exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) -> Exception:
     site = site_of(fault, kernel, code)
-    where = _where(site)
+    location = _location(site)
     verb = "accessed"
     if fault.instruction is not None and memory_ops.is_access(fault.instruction):
         verb = {"load": "read", "store": "wrote", "atomic": "updated"}[memory_ops.kind_of(fault.instruction)]
@@ -182,30 +186,30 @@ def _exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) -> Ex
     if fault.code == layout.ILLEGAL_GLOBAL:
         return errors.IllegalAddressError(
             f"kernel '{kernel}' {verb} {size} at address {fault.address:#x}, outside every live allocation "
-            f"({where}). {_explain(memory, fault)}",
+            f"({location}). {_explain(memory, fault)}",
             site,
         )
     if fault.code == layout.ILLEGAL_SHARED:
         return errors.IllegalAddressError(
-            f"kernel '{kernel}' {verb} {size} at shared-memory offset {fault.place:,}, but the block has "
-            f"{count(fault.shared_bytes, 'byte')} of shared memory ({where}). "
+            f"kernel '{kernel}' {verb} {size} at shared-memory offset {fault.signed_address:,}, but the "
+            f"block has {count(fault.shared_bytes, 'byte')} of shared memory ({location}). "
             "Check the index, or pass a larger shared_mem.",
             site,
         )
     if fault.code == layout.ILLEGAL_LOCAL:
         return errors.IllegalAddressError(
-            f"kernel '{kernel}' {verb} {size} at offset {fault.place:,} of the thread's own stack of "
-            f"{count(fault.local_bytes, 'byte')} ({where}). Check the index into the local array.",
+            f"kernel '{kernel}' {verb} {size} at offset {fault.signed_address:,} of the thread's own stack "
+            f"of {count(fault.local_bytes, 'byte')} ({location}). Check the index into the local array.",
             site,
         )
     if fault.code == layout.MISALIGNED:
         return errors.MisalignedAddressError(
             f"kernel '{kernel}' {verb} {size} at address {fault.address:#x}, which {fault.size_bytes} does "
-            f"not divide ({where}). Start wide accesses at multiples of their size.",
+            f"not divide ({location}). Start wide accesses at multiples of their size.",
             site,
         )
     if fault.code == layout.ABORTED:
-        why = f": {fault.message}" if fault.message else ""
+        reason = f": {fault.message}" if fault.message else ""
         spent_s = fault.watchdog_s
         longer = "give it longer with watchdog_s in gl.use_device(), or with VIRTUALGPU_WATCHDOG_S"
         remedy = f"Look for a loop that cannot end; or {longer}."
@@ -215,80 +219,82 @@ def _exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) -> Ex
         if fault.message:
             remedy = "Let a block wait only for blocks that run already, or launch no more than fit at once."
         elif fault.progress is not None and fault.progress.moving:
-            why = f" after {fault.progress.ended:,} of its {fault.progress.blocks:,} blocks"
+            reason = f" after {fault.progress.ended:,} of its {fault.progress.blocks:,} blocks"
             remedy = f"Blocks were still ending: {longer}."
         elif fault.progress is not None and fault.progress.writing:
             remedy = f"It was still storing or printing: look for a loop of too many turns, or {longer}."
         return errors.LaunchTimeoutError(
             f"kernel '{kernel}' was still running after {round(spent_s, 1):g} s of processor time and was "
-            f"stopped{why} ({where}). {remedy}",
+            f"stopped{reason} ({location}). {remedy}",
             site,
             fault.progress,
         )
     if fault.code == layout.ASSERTED:
         return errors.DeviceAssertError(
-            f"kernel '{kernel}': the assertion {fault.message or 'in it'} failed ({where}).", site
+            f"kernel '{kernel}': the assertion {fault.message or 'in it'} failed ({location}).", site
         )
     if fault.code == layout.STACK_OVERFLOW:
         return errors.LaunchFailure(
-            f"kernel '{kernel}' overflowed the call stack ({where}). Look for a recursion that cannot end.",
+            f"kernel '{kernel}' overflowed the call stack ({location}). "
+            "Look for a recursion that cannot end.",
             site,
         )
     if fault.code == layout.NESTED_BARRIER:
         return NotSupportedError(
             "The virtual GPU does not do __syncthreads() in a function that calls itself or is called "
-            f"through a pointer ({where}). Call it by its name, or move the barrier out of it."
+            f"through a pointer ({location}). Call it by its name, or move the barrier out of it."
         )
     if fault.code == layout.NAN_PRODUCED:
         return errors.NanProducedError(
-            f"kernel '{kernel}': {_opcode(fault)} made a NaN of operands that are none ({where}). "
+            f"kernel '{kernel}': {_opcode(fault)} made a NaN of operands that are none ({location}). "
             "Look for 0/0, inf - inf, 0 * inf, or a root or logarithm of a negative number.",
             site,
         )
     if fault.code == layout.CALLBACK_FAILED:
-        return errors.LaunchFailure(f"kernel '{kernel}': {fault.message} ({where}).", site)
+        return errors.LaunchFailure(f"kernel '{kernel}': {fault.message} ({location}).", site)
     if fault.code in (layout.BARRIER_DEADLOCK, layout.DIVERGENT_BARRIER):
         return errors.LaunchFailure(
-            f"kernel '{kernel}': {fault.message} ({where}). Every thread of the block must reach the same "
+            f"kernel '{kernel}': {fault.message} ({location}). Every thread of the block must reach the same "
             "__syncthreads(): move it out of the branch.",
             site,
         )
     if fault.code == layout.BAD_CALL:
         return errors.LaunchFailure(
-            f"kernel '{kernel}' called through {_called(memory, fault.address)} ({where}). "
+            f"kernel '{kernel}' called through {_describe_callee(memory, fault.address)} ({location}). "
             "Take function addresses in device code, not on the host, into pointers of the function's type.",
             site,
         )
     if fault.code == layout.BAD_TEXTURE:
-        kind, other = ("texture", "Texture") if _root(fault) == "tex" else ("surface", "Surface")
+        kind, class_prefix = ("texture", "Texture") if _root(fault) == "tex" else ("surface", "Surface")
         return errors.IllegalAddressError(
             f"kernel '{kernel}' used {fault.address:#x} as a {kind} object, and there is none with that "
-            f"handle ({where}). Pass a live cp.cuda.texture.{other}Object, or its .ptr as np.uint64.",
+            f"handle ({location}). Pass a live cp.cuda.texture.{class_prefix}Object, or its .ptr "
+            "as np.uint64.",
             site,
         )
     if fault.code == layout.OUTSIDE_SURFACE:
         return errors.IllegalAddressError(
-            f"kernel '{kernel}' left its surface ({where}). The first coordinate counts bytes, not elements; "
-            "cudaBoundaryModeZero or cudaBoundaryModeClamp allow for places outside.",
+            f"kernel '{kernel}' left its surface ({location}). The first coordinate counts bytes, not "
+            "elements; cudaBoundaryModeZero or cudaBoundaryModeClamp allow for places outside.",
             site,
         )
     if fault.code == layout.UNMET_MASK:
         return errors.LaunchFailure(
-            f"kernel '{kernel}': the mask of {_opcode(fault)} names lanes that never get there ({where}). "
+            f"kernel '{kernel}': the mask of {_opcode(fault)} names lanes that never get there ({location}). "
             "Name only the lanes that execute it, for example with __ballot_sync before the branch.",
             site,
         )
     if fault.code == layout.OUTSIDE_MASK:
         return errors.LaunchFailure(
-            f"kernel '{kernel}': a lane executes {_opcode(fault)} that its mask does not name ({where}). "
+            f"kernel '{kernel}': a lane executes {_opcode(fault)} that its mask does not name ({location}). "
             "Name every lane that executes it.",
             site,
         )
-    return errors.LaunchFailure(f"kernel '{kernel}' executed a trap ({where}).{_why_trapped(code)}", site)
+    return errors.LaunchFailure(f"kernel '{kernel}' executed a trap ({location}).{_why_trapped(code)}", site)
 
 
 def _why_trapped(code: str) -> str:
-    """What a trap most often means where the source does not ask for one."""
+    """Explain the most common causes of a trap that the source does not contain."""
     if "trap" in code:
         return ""
     if "this_grid" in code or "grid_group" in code:

@@ -1,4 +1,4 @@
-"""One launch as the engine runs it: code, shape, parameters, and the columns its blocks fill."""
+"""One launch as the engine runs it: code, shape, parameters, and the columns that its blocks fill."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _PATIENCE_ROUNDS = 16
 
 @dataclass(frozen=True, slots=True)
 class PackedLaunch:
-    """What the engine is asked to run: a kernel by its (mangled) name, its shape, its arguments as bytes.
+    """A launch request for the engine: a kernel by its (mangled) name, its shape, its arguments as bytes.
 
     ``shared_bytes`` is the dynamic shared memory of a block. ``cooperative`` keeps all blocks in flight
-    and gives cooperative groups a grid workspace. ``spelled`` is the name that messages and records tell.
+    and gives cooperative groups a grid workspace. ``source_name`` is the name in messages and records.
     """
 
     name: str
@@ -38,53 +38,53 @@ class PackedLaunch:
     params: bytes
     shared_bytes: int = 0
     cooperative: bool = False
-    spelled: str = ""
+    source_name: str = ""
 
     @property
     def title(self) -> str:
-        """The kernel's name as its author writes it."""
-        return self.spelled or self.name
+        """The kernel's name as in its source code."""
+        return self.source_name or self.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """How a launch runs: what its device settles, and what is watched.
+    """Options of a launch: the settings of its device, and the observers of the run.
 
     Parameters
     ----------
     device_name
-        For the provenance of records.
+        Name of the device for the provenance of records.
     sm_count
-        For ``%smid`` and ``%nsmid``.
+        Number of SMs for ``%smid`` and ``%nsmid``.
     resident_blocks
-        Blocks that the device holds at once; 0: as many as the host has memory for. Others start as these
-        end, so that one waiting for a later one may wait in vain.
+        Blocks that the device holds at once; 0: as many as the host has memory for. Other blocks start when
+        these end, so a block that waits for a later one may wait forever.
     watchdog_s
-        Seconds that its threads may compute before the launch is stopped.
+        Processor time in seconds after which the launch is stopped.
     patient
-        Never stop it while its threads or blocks still come to their end: so it comes to its own.
+        Do not stop the launch while its threads or blocks still end, because then it will end too.
     idle_s
-        Of these, seconds after which it is stopped if no thread has ended and nothing new was stored or
-        printed; None: as many as there are.
+        Processor time in seconds after which the launch is stopped if no thread has ended and nothing new was
+        stored or printed; None: no such limit.
     stdout
-        Receives what the kernel prints, once, when it ends.
+        Called once with the kernel's printed output, when the kernel ends.
     onlooker
-        Makes who is told, while the launch runs, where it is.
+        Makes the object that receives the position of the launch while it runs.
     independent_threads
-        Let diverged lanes that wait for each other take turns, as GPUs do since Volta.
+        Let diverged lanes that wait for each other alternate, as GPUs do since Volta.
     block_order
         Order in which blocks run (linear indices); ascending by default.
     turns_seed
-        Let blocks take turns: one hands over at each of its barriers, and which goes on, or begins, is drawn
-        from this seed. None: a block runs to its end unless it waits for another.
+        Let blocks alternate: a block hands over at each of its barriers, and the next block to continue or
+        start is chosen at random from this seed. None: a block runs to its end unless it waits for another.
     instrument
         ``"counters"`` or ``"none"``.
     trace
         A warp, or a block, to record step by step.
     observer
-        Is told of every memory access and every synchronisation, for checking tools.
+        Receives every memory access and every synchronisation, for checking tools.
     trap_nan
-        Stop at the first instruction that makes a NaN of operands that are none.
+        Stop at the first instruction whose result is NaN although none of its operands is.
     """
 
     device_name: str = "virtual GPU"
@@ -106,7 +106,7 @@ class RunOptions:
 
 @dataclass(slots=True)
 class RunningLaunch:
-    """One launch while it runs: its code, what it shares between workers, and the columns its blocks fill.
+    """One launch while it runs: its code, the state that workers share, and the columns that its blocks fill.
 
     ``shared_bytes`` is all shared memory of a block, static and dynamic.
     """
@@ -142,12 +142,12 @@ class RunningLaunch:
 
     @property
     def patience(self) -> int:
-        """Rounds of pure spinning after which a block is set aside for others to go on.
+        """Number of rounds of pure spinning after which a block is suspended so that others can continue.
 
-        An observer learns more from blocks that take turns.
+        With an observer it is 1, because more orders are checked when blocks alternate.
         """
-        alone = not self.packed.cooperative and self.options.turns_seed is None
-        return _PATIENCE_ROUNDS if alone and self.options.observer is None else 1
+        runs_alone = not self.packed.cooperative and self.options.turns_seed is None
+        return _PATIENCE_ROUNDS if runs_alone and self.options.observer is None else 1
 
     @property
     def threads(self) -> int:
@@ -157,7 +157,7 @@ class RunningLaunch:
     def warps(self) -> int:
         return -(-self.threads // layout.LANES)
 
-    def traced(
+    def with_trace(
         self,
         kernel: Kernel,
         code: jit.Code,
@@ -165,7 +165,7 @@ class RunningLaunch:
         block: int,
         request: TraceRequest,
     ) -> RunningLaunch:
-        """The same launch in code that records the steps of one warp, or of all warps of a block."""
+        """Return the same launch with code that records the steps of one warp, or of all warps of a block."""
         return dataclasses.replace(
             self,
             kernel=kernel,

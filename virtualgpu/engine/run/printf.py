@@ -11,74 +11,76 @@ from dataclasses import dataclass
 _SPECIFIER = re.compile(r"%([-+ #0]*)(\*|\d+)?(?:\.(\*|\d+))?(hh|h|ll|l|j|z|t|L)?([diouxXcsfFeEgGaAp%])")
 _INTEGERS = "diouxXc"
 MAX_STRING_BYTES = 4096
-# What CUDA's own buffer holds (cudaLimitPrintfFifoSize's default).
+# Size of CUDA's own buffer (the default of cudaLimitPrintfFifoSize).
 BUFFER_BYTES = 1 << 20
-# The widest field that is printed as asked.
-_MOST_COLUMNS = 4096
+# The widest field that is printed with its full width.
+_MAX_COLUMNS = 4096
 
 
 class Printed:
-    """What a launch prints: as much as CUDA's buffer holds, then only how much more there was."""
+    """Printed output of a launch, limited to CUDA's buffer size; further calls are only counted."""
 
     def __init__(self) -> None:
-        self._pieces: list[str] = []
+        self._texts: list[str] = []
         self._size_bytes = 0
         self.dropped = 0
 
     @property
-    def has_room(self) -> bool:
+    def has_space(self) -> bool:
         return self._size_bytes < BUFFER_BYTES
 
     def add(self, text: str) -> None:
-        """One call's text; a call that finds the buffer full prints nothing."""
-        if not self.has_room:
+        """Add the text of one call; a call with a full buffer prints nothing."""
+        if not self.has_space:
             self.dropped += 1
             return
-        self._pieces.append(text)
+        self._texts.append(text)
         self._size_bytes += len(text)
 
     @property
     def calls(self) -> int:
-        """Calls of ``printf`` so far."""
-        return len(self._pieces) + self.dropped
+        """Number of ``printf`` calls so far."""
+        return len(self._texts) + self.dropped
 
     def text(self) -> str:
-        """All of it, with a last line that says what was dropped."""
-        text = "".join(self._pieces)
+        """Return all output, with a last line about the dropped calls."""
+        text = "".join(self._texts)
         if self.dropped:
             text += f"\n[the printf buffer of 1 MiB is full: {self.dropped:,} more calls printed nothing]\n"
         return text
 
 
-def text_at(read: Callable[[int, int], bytes], address: int) -> str:
-    """The NUL-terminated string at a device address; a marker where it cannot be read."""
-    out = bytearray()
-    while len(out) < MAX_STRING_BYTES:
-        piece = read(address + len(out), 1)
-        if not piece:
-            return "(unreadable string)" if not out else out.decode(errors="replace")
-        if piece == b"\0":
+def read_string(read: Callable[[int, int], bytes], address: int) -> str:
+    """Return the NUL-terminated string at a device address, or a marker if it cannot be read."""
+    text = bytearray()
+    while len(text) < MAX_STRING_BYTES:
+        byte = read(address + len(text), 1)
+        if not byte:
+            return "(unreadable string)" if not text else text.decode(errors="replace")
+        if byte == b"\0":
             break
-        out += piece
-    return out.decode(errors="replace")
+        text += byte
+    return text.decode(errors="replace")
 
 
 @functools.lru_cache(maxsize=256)
-def arguments_of(template: str) -> int:
-    """Arguments that a format asks for, which is what CUDA's ``printf`` returns."""
-    found = _SPECIFIER.findall(template)
+def argument_count(template: str) -> int:
+    """Return the number of arguments of a format, which is the result of CUDA's ``printf``."""
+    specifiers = _SPECIFIER.findall(template)
     return sum(
-        1 + (width == "*") + (precision == "*") for _, width, precision, _, kind in found if kind != "%"
+        1 + (width == "*") + (precision == "*") for _, width, precision, _, kind in specifiers if kind != "%"
     )
 
 
-def _clamped(columns: str | None) -> str | None:
-    """A width or precision that cannot fill the host's memory."""
-    return columns if columns is None or abs(int(columns)) <= _MOST_COLUMNS else str(_MOST_COLUMNS)
+def _clamp(columns: str | None) -> str | None:
+    """Limit a width or precision so that it cannot fill the host's memory."""
+    return columns if columns is None or abs(int(columns)) <= _MAX_COLUMNS else str(_MAX_COLUMNS)
 
 
 def _integer(spec: str, kind: str, value: int) -> str:
-    """As C prints it, where Python differs: no sign of unsigned numbers, ``#`` of zero and of octals."""
+    """Format an integer as C does where Python differs: no sign of unsigned numbers, ``#`` of zero and of
+    octals.
+    """
     if kind in "ouxX":
         spec = spec.replace("+", "").replace(" ", "")
     if "#" in spec and (kind == "o" or not value):
@@ -90,7 +92,7 @@ def _integer(spec: str, kind: str, value: int) -> str:
 
 
 def _hexadecimal(number: float, kind: str) -> str:
-    """``%a``: no more digits than it takes."""
+    """Format a number as ``%a`` does, with no more digits than necessary."""
     text = number.hex()
     if "p" in text:
         digits, exponent = text.split("p")
@@ -99,77 +101,86 @@ def _hexadecimal(number: float, kind: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Plain:
-    """A format of which Python and C think alike: its text, and how its arguments lie one after the other."""
+class _PythonFormat:
+    """A format with the same meaning in Python and C: its text, and the layout of its arguments."""
 
     text: str
     packed: struct.Struct
 
 
 @functools.lru_cache(maxsize=256)
-def _plain(template: str) -> _Plain | None:
-    """A format as Python's own, or None where it takes more than that."""
+def _python_format(template: str) -> _PythonFormat | None:
+    """Return a format as Python's own, or None if Python has no equivalent."""
     text: list[str] = []
     packed = "<"
-    at = 0
+    offset = 0
     end = 0
-    for found in _SPECIFIER.finditer(template):
-        flags, width, precision, length, kind = found.groups()
-        text.append(template[end : found.start()].replace("%", "%%"))
-        end = found.end()
+    for match in _SPECIFIER.finditer(template):
+        flags, width, precision, length, kind = match.groups()
+        text.append(template[end : match.start()].replace("%", "%%"))
+        end = match.end()
         if kind == "%":
             text.append("%%")
             continue
         unsigned = kind in "uoxX"
-        whole = kind in _INTEGERS
-        rare = kind in "cspaA" or length in ("h", "hh") or "*" in (width, precision)
-        if rare or (whole and "#" in flags) or (unsigned and ("+" in flags or " " in flags)):
+        is_integer = kind in _INTEGERS
+        has_other_meaning = kind in "cspaA" or length in ("h", "hh") or "*" in (width, precision)
+        if (
+            has_other_meaning
+            or (is_integer and "#" in flags)
+            or (unsigned and ("+" in flags or " " in flags))
+        ):
             return None
-        size = 8 if not whole or length in ("ll", "l", "j", "z", "t") else 4
-        code = ("IQ" if unsigned else "iq")[size == 8] if whole else "d"
-        packed += "x" * (-at % size) + code
-        at += -at % size + size
-        width = _clamped(width)
-        precision = _clamped(precision)
+        size = 8 if not is_integer or length in ("ll", "l", "j", "z", "t") else 4
+        code = "d"
+        if is_integer:
+            code = "q" if size == 8 else "i"
+            code = code.upper() if unsigned else code
+        packed += "x" * (-offset % size) + code
+        offset += -offset % size + size
+        width = _clamp(width)
+        precision = _clamp(precision)
         columns = (width or "") + (f".{precision}" if precision is not None else "")
         text.append(f"%{flags}{columns}{'d' if kind == 'u' else kind}")
-    return _Plain("".join([*text, template[end:].replace("%", "%%")]), struct.Struct(packed))
+    return _PythonFormat("".join([*text, template[end:].replace("%", "%%")]), struct.Struct(packed))
 
 
 def format_text(template: str, buffer: bytes, read: Callable[[int, int], bytes]) -> str:
     """Apply a C format to arguments packed as CUDA packs them: 4 or 8 bytes, aligned to their size."""
-    plain = _plain(template)
-    if plain is not None and len(buffer) >= plain.packed.size:
-        return plain.text % plain.packed.unpack_from(buffer)
+    python_format = _python_format(template)
+    if python_format is not None and len(buffer) >= python_format.packed.size:
+        return python_format.text % python_format.packed.unpack_from(buffer)
     return _format_any(template, buffer, read)
 
 
 def _format_any(template: str, buffer: bytes, read: Callable[[int, int], bytes]) -> str:
-    """`format_text` of every format, one argument after the other."""
-    at = 0
+    """Apply any C format, one argument after the other."""
+    offset = 0
 
-    def take(size: int) -> bytes:
-        nonlocal at
-        at = -(-at // size) * size
-        piece = buffer[at : at + size].ljust(size, b"\0")
-        at += size
-        return piece
+    def next_bytes(size: int) -> bytes:
+        nonlocal offset
+        offset = -(-offset // size) * size
+        argument = buffer[offset : offset + size].ljust(size, b"\0")
+        offset += size
+        return argument
 
-    def one(found: re.Match[str]) -> str:
-        flags, width, precision, length, kind = found.groups()
+    def replacement(match: re.Match[str]) -> str:
+        flags, width, precision, length, kind = match.groups()
         if kind == "%":
             return "%"
         if width == "*":
-            width = str(struct.unpack("<i", take(4))[0])
+            width = str(struct.unpack("<i", next_bytes(4))[0])
         if precision == "*":
-            precision = str(struct.unpack("<i", take(4))[0])
-        width = _clamped(width)
-        precision = _clamped(precision)
+            precision = str(struct.unpack("<i", next_bytes(4))[0])
+        width = _clamp(width)
+        precision = _clamp(precision)
         spec = "%" + flags + (width or "") + (f".{precision}" if precision is not None else "")
         if kind in _INTEGERS:
-            wide = length in ("ll", "l", "j", "z", "t")
-            code = "<q" if wide else "<i"
-            (value,) = struct.unpack(code if kind in "di" else code.upper(), take(8 if wide else 4))
+            is_64_bit = length in ("ll", "l", "j", "z", "t")
+            code = "<q" if is_64_bit else "<i"
+            (value,) = struct.unpack(
+                code if kind in "di" else code.upper(), next_bytes(8 if is_64_bit else 4)
+            )
             if length in ("h", "hh") and kind != "c":
                 size = 16 if length == "h" else 8
                 value &= (1 << size) - 1
@@ -179,14 +190,14 @@ def _format_any(template: str, buffer: bytes, read: Callable[[int, int], bytes])
                 return str((spec + "c") % chr(value & 0xFF))
             return _integer(spec, kind, value)
         if kind == "s":
-            (pointer,) = struct.unpack("<Q", take(8))
-            return str((spec + "s") % (text_at(read, pointer) if pointer else "(null)"))
+            (pointer,) = struct.unpack("<Q", next_bytes(8))
+            return str((spec + "s") % (read_string(read, pointer) if pointer else "(null)"))
         if kind == "p":
-            (pointer,) = struct.unpack("<Q", take(8))
+            (pointer,) = struct.unpack("<Q", next_bytes(8))
             return f"{pointer:#x}"
-        (number,) = struct.unpack("<d", take(8))
+        (number,) = struct.unpack("<d", next_bytes(8))
         if kind in "aA":
             return _hexadecimal(number, kind)
         return str((spec + kind) % number)
 
-    return _SPECIFIER.sub(one, template)
+    return _SPECIFIER.sub(replacement, template)

@@ -1,4 +1,4 @@
-"""A loaded PTX module: its variables, its compiled kernels, and launching them."""
+"""A loaded PTX module: its variables, its compiled kernels, and launches of them."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from virtualgpu.records.access import AccessTrace
 
 T = TypeVar("T")
 _WORKSPACE_BYTES = 64
-# Place in the order, instructions, sectors and wavefronts; SM, start, end and duration.
-_BYTES_A_BLOCK = 64
+# Position in the order, instructions, sectors and wavefronts; SM, start, end and duration.
+_BYTES_PER_BLOCK = 64
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchResult:
-    """What a launch did. The ``block_`` columns have one row a block (linear index)."""
+    """Results of a launch; the ``block_`` columns have one row per block (linear index)."""
 
     counters: KernelCounters | None
     block_warp_instructions: npt.NDArray[np.int64]
@@ -54,14 +54,14 @@ class LaunchResult:
 
 
 @functools.lru_cache(maxsize=64)
-def _parsed(ptx: str) -> ir.Module:
+def _parse(ptx: str) -> ir.Module:
     return contract(parser.parsed(ptx))
 
 
 def _compiled(
     ptx: str, entry: str, count: bool, trace: bool, observe: bool = False, trap_nan: bool = False
 ) -> tuple[codegen.Kernel, jit.Code, bool]:
-    """A kernel's code, and whether its blocks have to run in order."""
+    """Return a kernel's code, and whether its blocks have to run in order."""
     return _compiled_for(processor.chosen(), ptx, entry, count, trace, observe, trap_nan)
 
 
@@ -70,7 +70,7 @@ def _compiled_for(
     made_for: Processor, ptx: str, entry: str, count: bool, trace: bool, observe: bool, trap_nan: bool
 ) -> tuple[codegen.Kernel, jit.Code, bool]:
     kernel = codegen.generate(
-        _parsed(ptx),
+        _parse(ptx),
         entry,
         count=count,
         trace=trace,
@@ -87,7 +87,7 @@ def _shares(made_for: Processor, ptx: str, entry: str, observe: bool, trap_nan: 
 
 
 @functools.lru_cache(maxsize=64)
-def _kept_of(_ptx: str) -> dict[Hashable, Any]:
+def _cache_of(_ptx: str) -> dict[Hashable, Any]:
     return {}
 
 
@@ -99,7 +99,7 @@ class Program:
     ptx
         PTX text, for example from NVRTC.
     code
-        The CUDA C++ it came from; faults and traces quote its lines.
+        Its CUDA C++ source; faults and traces quote its lines.
 
     Raises
     ------
@@ -110,17 +110,20 @@ class Program:
     def __init__(self, ptx: str, code: str = "") -> None:
         self.ptx = ptx
         self.code = code
-        self.module = _parsed(ptx)
+        self.module = _parse(ptx)
         self._variables: dict[str, int] = {}
-        self._kept = _kept_of(ptx)
+        self._cache = _cache_of(ptx)
         self._lock = threading.RLock()
 
-    def kept(self, key: Hashable, work_out: Callable[[], T]) -> T:
-        """What was worked out for the program's text under a key, whoever loaded it, or is now."""
-        if key not in self._kept:
-            self._kept[key] = work_out()
-        found: T = self._kept[key]
-        return found
+    def cached(self, key: Hashable, compute: Callable[[], T]) -> T:
+        """Return the cached value for a key of this PTX text, computing it if it is missing.
+
+        All programs of the text share it.
+        """
+        if key not in self._cache:
+            self._cache[key] = compute()
+        value: T = self._cache[key]
+        return value
 
     @property
     def entries(self) -> dict[str, ir.Function]:
@@ -128,24 +131,27 @@ class Program:
         return self.module.entries
 
     def static_shared_bytes(self, name: str) -> int:
-        """Static shared memory of a kernel, as its PTX declares it."""
+        """Return the static shared memory of a kernel, as its PTX declares it."""
         module = inline(self.module, name)
         return codegen.shared_layout(module, codegen.reachable(module, name))[1]
 
     def generated(self, name: str, *, observe: bool = False, trap_nan: bool = False) -> codegen.Kernel:
-        """The code generated for a kernel as `launch` runs it without counters."""
+        """Return the code generated for a kernel as `launch` runs it without counters."""
         return _compiled(self.ptx, name, False, False, observe, trap_nan)[0]
 
     def counting(self, name: str) -> codegen.Kernel:
-        """The code generated for a kernel as `launch` runs it with counters and an observer."""
+        """Return the code generated for a kernel as `launch` runs it with counters and an observer."""
         return _compiled(self.ptx, name, True, False, True)[0]
 
     def traced_kernel(self, name: str, *, count: bool) -> codegen.Kernel:
-        """The code generated for a kernel as `launch` runs it with a trace; the trace's listing is of it."""
+        """Return the code generated for a kernel as `launch` runs it with a trace.
+
+        The trace's listing describes it.
+        """
         return _compiled(self.ptx, name, count, True)[0]
 
     def global_address(self, name: str, memory: DeviceMemory) -> tuple[int, int]:
-        """Address and size in bytes of a ``__device__`` or ``__constant__`` variable.
+        """Return the address and size in bytes of a ``__device__`` or ``__constant__`` variable.
 
         Raises
         ------
@@ -156,21 +162,21 @@ class Program:
         if variable.space not in ("global", "const"):
             raise KeyError(name)
         with self._lock:
-            return self._place(name, variable, memory), variable.size_bytes
+            return self._variable_address(name, variable, memory), variable.size_bytes
 
-    def _place(self, name: str, variable: ir.Variable, memory: DeviceMemory) -> int:
-        """The address of a variable, which gets its place and its contents when first asked for."""
+    def _variable_address(self, name: str, variable: ir.Variable, memory: DeviceMemory) -> int:
+        """Return the address of a variable; the first call allocates and initializes it."""
         if name not in self._variables:
             address = memory.malloc(max(variable.size_bytes, 1))
             self._variables[name] = address
             memory.track(address, max(variable.size_bytes, 1), f"module variable {name}")
             data = bytearray(variable.initial.ljust(variable.size_bytes, b"\0"))
-            for place, pointer in variable.pointers:
+            for offset, pointer in variable.pointers:
                 if pointer.name in self.module.functions:
                     target = calls.function_address(self.module, pointer.name)
                 else:
                     target, _ = self.global_address(pointer.name, memory)
-                data[place : place + 8] = (target + pointer.offset).to_bytes(8, "little")
+                data[offset : offset + 8] = (target + pointer.offset).to_bytes(8, "little")
             if data:
                 memory.view(address, len(data))[:] = np.frombuffer(bytes(data), np.uint8)
         return self._variables[name]
@@ -185,17 +191,17 @@ class Program:
         KernelFault
             If the kernel does something illegal or outlasts the watchdog.
         NotSupportedError
-            If it uses what the virtual GPU does not do.
+            If it uses a feature that the virtual GPU does not support.
         """
         options = options or RunOptions()
         count = options.instrument != "none"
         trace = options.trace
-        observing = options.observer is not None
-        kernel, code, in_order = _compiled(self.ptx, packed.name, count, False, observing, options.trap_nan)
+        is_observed = options.observer is not None
+        kernel, code, in_order = _compiled(self.ptx, packed.name, count, False, is_observed, options.trap_nan)
         if kernel.tables.services:
-            memory.open_heap()  # before the launch looks at what is live
+            memory.open_heap()  # before the launch reads the live allocations
         check_host_memory(
-            math.prod(packed.grid) * _BYTES_A_BLOCK,
+            math.prod(packed.grid) * _BYTES_PER_BLOCK,
             f"that the virtual GPU notes about the {math.prod(packed.grid):,} blocks of kernel "
             f"'{packed.title}'. Launch fewer blocks; a grid-stride loop lets them do more each",
         )
@@ -214,33 +220,37 @@ class Program:
             shared_bytes=kernel.static_shared_bytes + packed.shared_bytes,
             memory=memory,
             globals=self._addresses(kernel, memory),
-            serial=packed.cooperative or observing or in_order or options.turns_seed is not None,
+            serial=packed.cooperative or is_observed or in_order or options.turns_seed is not None,
             grid_workspace=self._grid_workspace(memory) if packed.cooperative else 0,
         )
         order = options.block_order
         if order is None:
             order = np.arange(launch.block_clock.size, dtype=np.int64)
         code.improve()
-        began = time.perf_counter()
+        start_s = time.perf_counter()
         if trace is None:
             workers = run(launch, [(launch, order)])
         else:
-            traced_kernel, traced_code, _ = _compiled(self.ptx, packed.name, count, True, observing)
-            chosen = results.linear(trace.block_index, packed.grid)
-            at = int(np.nonzero(order == chosen)[0][0])
-            traced = launch.traced(
-                traced_kernel, traced_code, self._addresses(traced_kernel, memory), chosen, trace
+            traced_kernel, traced_code, _ = _compiled(self.ptx, packed.name, count, True, is_observed)
+            traced_block = results.linear(trace.block_index, packed.grid)
+            position = int(np.nonzero(order == traced_block)[0][0])
+            traced = launch.with_trace(
+                traced_kernel, traced_code, self._addresses(traced_kernel, memory), traced_block, trace
             )
-            pieces = [(launch, order[:at]), (traced, order[at : at + 1]), (launch, order[at + 1 :])]
+            parts = [
+                (launch, order[:position]),
+                (traced, order[position : position + 1]),
+                (launch, order[position + 1 :]),
+            ]
             if packed.cooperative:  # the blocks wait for each other
-                pieces = [(traced, order)]
-            workers = run(launch, pieces)
-        code.note_run_time(time.perf_counter() - began)
+                parts = [(traced, order)]
+            workers = run(launch, parts)
+        code.note_run_time(time.perf_counter() - start_s)
         provenance = Provenance("modelled", options.device_name)
-        counted = None
+        counters = None
         if count:
-            of = _shares(processor.chosen(), self.ptx, packed.name, observing, options.trap_nan)
-            counted = _counters(launch, of, provenance, workers)
+            shares = _shares(processor.chosen(), self.ptx, packed.name, is_observed, options.trap_nan)
+            counters = _counters(launch, shares, provenance, workers)
         executed = results.total_counters([w.blocks for w in workers], layout.BLOCK_STRIDE)
         columns = (
             launch.block_clock,
@@ -252,18 +262,22 @@ class Program:
             kernel,
         )
         if trace is None:
-            return LaunchResult(counted, *columns)
-        told = None
-        if trace.accesses and counted is not None:
-            told = accesses.access_trace(traced, counted, trace)
+            return LaunchResult(counters, *columns)
+        access_trace = None
+        if trace.accesses and counters is not None:
+            access_trace = accesses.access_trace(traced, counters, trace)
         if not trace.steps:
-            return LaunchResult(counted, *columns, access_trace=told)
+            return LaunchResult(counters, *columns, access_trace=access_trace)
         record = tracing.block_trace(traced, provenance, trace)
-        one = next((warp for warp in record.warps if warp.warp_index == trace.warp_index), None)
-        return LaunchResult(counted, *columns, one, record if trace.whole_block else None, told)
+        warp_trace = next((warp for warp in record.warps if warp.warp_index == trace.warp_index), None)
+        return LaunchResult(
+            counters, *columns, warp_trace, record if trace.whole_block else None, access_trace
+        )
 
     def _grid_workspace(self, memory: DeviceMemory) -> int:
-        """What the driver gives cooperative groups for ``grid.sync()``: its size and a counter."""
+        """Return the address of the workspace that the driver passes to cooperative groups for
+        ``grid.sync()``.
+        """
         name = "cooperative groups' workspace"
         with self._lock:
             if name not in self._variables:
@@ -275,16 +289,16 @@ class Program:
         return address
 
     def _addresses(self, kernel: codegen.Kernel, memory: DeviceMemory) -> npt.NDArray[np.int64]:
-        out = np.zeros(max(len(kernel.tables.globals), 1), np.int64)
+        addresses = np.zeros(max(len(kernel.tables.globals), 1), np.int64)
         for number, variable in enumerate(kernel.tables.globals):
-            out[number], _ = self.global_address(variable, memory)
-        return out
+            addresses[number], _ = self.global_address(variable, memory)
+        return addresses
 
 
 def _counters(
-    launch: RunningLaunch, of: results.Shares, provenance: Provenance, workers: list[Worker]
+    launch: RunningLaunch, shares: results.Shares, provenance: Provenance, workers: list[Worker]
 ) -> KernelCounters:
-    counted = results.total_counters([w.accesses for w in workers], layout.ACCESS_STRIDE)
+    accesses = results.total_counters([w.accesses for w in workers], layout.ACCESS_STRIDE)
     branches = results.total_counters([w.branches for w in workers], layout.BRANCH_STRIDE)
     blocks = results.total_counters([w.blocks for w in workers], layout.BLOCK_STRIDE)
     kernel = launch.kernel
@@ -293,13 +307,13 @@ def _counters(
     shared_bytes = launch.shared_bytes - kernel.reserved_shared_bytes
     return results.counters(
         kernel,
-        of,
+        shares,
         launch.packed.title,
         provenance,
         launch.packed.grid,
         launch.packed.block,
         shared_bytes,
-        counted[: len(tables.accesses)],
+        accesses[: len(tables.accesses)],
         branches[: len(tables.branches)],
         blocks[: len(tables.blocks)],
         longest,
@@ -307,10 +321,10 @@ def _counters(
 
 
 def _needs_order(kernel: codegen.Kernel) -> bool:
-    """Whether running blocks on several CPU cores could change what a learner sees.
+    """Return whether running blocks on several CPU cores could change visible results.
 
-    Atomics on global memory and printf depend on the order of blocks; one core keeps it the same
-    from run to run.
+    Atomics on global memory and printf depend on the order of blocks; on one core the order is the same
+    in every run.
     """
     for plan in kernel.plans:
         for i in plan.function.instructions:

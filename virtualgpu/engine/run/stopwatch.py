@@ -1,4 +1,4 @@
-"""The processor time of one thread."""
+"""Processor time of one thread."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import time
 
 
 class Stopwatch:
-    """Seconds that the thread which made it has computed since, or that have passed where no clock tells.
+    """Processor time in seconds of the thread that created it; wall time where the system has no such clock.
 
-    On a busy machine a kernel gets a share of a core, and is not to be called endless for that. Other threads
-    may read it at any time; a thread that has ended keeps its last reading.
+    On a busy machine a kernel gets only a share of a core, and must not be reported as endless for that.
+    Other threads may read it at any time; after the thread has ended, the last reading remains.
     """
 
     def __init__(self) -> None:
@@ -23,7 +23,7 @@ class Stopwatch:
         self._begun_s = time.monotonic() if self._clock is None else time.clock_gettime(self._clock)
 
     def stop(self) -> None:
-        """Keep the reading of now: the thread goes on with something else."""
+        """Keep the current reading, because the thread continues with other work."""
         self._read_s = self.spent_s
         self._runs = False
 

@@ -1,4 +1,4 @@
-"""One thread of execution: its buffers, its callbacks, its turn through blocks."""
+"""One thread of execution: its buffers, its callbacks, and its run through blocks."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ _SERVICE = ctypes.CFUNCTYPE(
 )
 
 
-def _aligned(size_bytes: int, align: int = 128) -> tuple[npt.NDArray[np.uint8], int]:
+def _aligned_buffer(size_bytes: int, align: int = 128) -> tuple[npt.NDArray[np.uint8], int]:
     buffer = np.empty(size_bytes + align, np.uint8)
     return buffer, buffer.ctypes.data + (-buffer.ctypes.data) % align
 
 
 def thread_indices(block: Dim3) -> npt.NDArray[np.int32]:
-    """``%tid`` of every lane, shape (warps, 3, 32)."""
+    """Return ``%tid`` of every lane, shape (warps, 3, 32)."""
     warps = -(-block[0] * block[1] * block[2] // layout.LANES)
     lane = np.arange(warps * layout.LANES, dtype=np.int32)
     columns = np.stack([lane % block[0], lane // block[0] % block[1], lane // (block[0] * block[1])])
@@ -54,10 +54,10 @@ def _lanes_of(mask: int) -> tuple[int, ...]:
 
 
 class Worker:
-    """The buffers of one thread of execution, and its turn through a range of blocks."""
+    """The buffers of one thread of execution, and its run through a range of blocks."""
 
     def __init__(
-        self, launch: RunningLaunch, live: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
+        self, launch: RunningLaunch, live_allocations: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
     ) -> None:
         kernel = launch.kernel
         self.launch = launch
@@ -69,12 +69,13 @@ class Worker:
         cache = np.zeros(max(len(tables.accesses), 1) * 2, np.int64)
         l1 = np.zeros(layout.L1_SECTORS, np.int64)
         warps = launch.warps
-        frames, frames_at = _aligned(warps * kernel.frame_bytes + 64)
+        frames, frames_address = _aligned_buffer(warps * kernel.frame_bytes + 64)
         local_stride = -(-32 * kernel.local_bytes // 64) * 64
-        local, local_at = _aligned(warps * local_stride + 64)
-        copies, copies_at = _aligned(warps * copy_queue.WARP_BYTES if tables.copies else 0)
-        # Shared memory starts as garbage on a GPU too; all ones read as NaN or -1 and so show up.
-        shared, shared_at = _aligned(launch.shared_bytes + 64)
+        local, local_address = _aligned_buffer(warps * local_stride + 64)
+        copies, copies_address = _aligned_buffer(warps * copy_queue.WARP_BYTES if tables.copies else 0)
+        # Shared memory is uninitialized on a GPU too; all ones are read as NaN or -1, which is easy to
+        # notice.
+        shared, shared_address = _aligned_buffer(launch.shared_bytes + 64)
         shared[:] = 0xFF
         self.status = np.zeros(warps, np.int32)
         self.predicates = np.zeros(warps, np.uint32)
@@ -83,19 +84,19 @@ class Worker:
         self.excused: dict[int, tuple[int, ...]] = {}  # by the pc of a barrier
         tids = thread_indices(launch.packed.block)
         params = np.frombuffer(launch.packed.params, np.uint8).copy()
-        starts, ends = _with_range(live, params.ctypes.data, params.size)
+        starts, ends = _add_range(live_allocations, params.ctypes.data, params.size)
         self.printf = _PRINTF(self.on_printf)
         self.barrier = _BARRIER(self.on_barrier)
         self.service = _SERVICE(self.on_service)
         self.observer = _OBSERVER(self.on_access)
         self.context = np.zeros(1, layout.CONTEXT)
-        at = self.context.ctypes.data
-        self._block_now = ctypes.c_int64.from_address(at + layout.offset("block_linear"))
-        self._warp_now = ctypes.c_int32.from_address(at + layout.offset("warp"))
-        self._budget = ctypes.c_int32.from_address(at + layout.offset("budget"))
+        context_address = self.context.ctypes.data
+        self._block_now = ctypes.c_int64.from_address(context_address + layout.offset("block_linear"))
+        self._warp_now = ctypes.c_int32.from_address(context_address + layout.offset("warp"))
+        self._budget = ctypes.c_int32.from_address(context_address + layout.offset("budget"))
         self._lane_views: dict[int, npt.NDArray[np.int64]] = {}
         self.readable = starts, ends
-        self.own_memory = shared, local  # of its blocks, which no other worker touches
+        self.own_memory = shared, local  # memory of its blocks, which no other worker accesses
         self._keep = [cache, l1, frames, local, copies, shared, tids, params, starts, ends]
         buffers: dict[str, npt.NDArray[Any]] = {
             "params": params,
@@ -124,12 +125,12 @@ class Worker:
             )
         rotate_every = layout.ROTATE_EVERY if launch.options.independent_threads else layout.NEVER_ROTATE
         numbers: dict[str, int] = {
-            "shared": shared_at,
+            "shared": shared_address,
             "shared_bytes": launch.shared_bytes,
             "live_count": len(starts),
-            "frames": frames_at,
+            "frames": frames_address,
             "frame_stride": kernel.frame_bytes,
-            "local": local_at,
+            "local": local_address,
             "local_bytes": kernel.local_bytes,
             "local_stride": local_stride,
             "threads": launch.threads,
@@ -150,13 +151,13 @@ class Worker:
             "hand_over": int(launch.options.turns_seed is not None),
             "rotate_every": rotate_every,
             "grid_workspace": launch.grid_workspace,
-            "copies": copies_at,
+            "copies": copies_address,
             "l1_base": launch.memory.base_address,
         }
-        for axis, n in zip("xyz", launch.packed.block, strict=True):
-            numbers[f"ntid_{axis}"] = n
-        for axis, n in zip("xyz", launch.packed.grid, strict=True):
-            numbers[f"nctaid_{axis}"] = n
+        for axis, size in zip("xyz", launch.packed.block, strict=True):
+            numbers[f"ntid_{axis}"] = size
+        for axis, size in zip("xyz", launch.packed.grid, strict=True):
+            numbers[f"nctaid_{axis}"] = size
         if launch.trace is not None:
             numbers |= launch.trace.fields()
         row = self.context[0]
@@ -166,18 +167,18 @@ class Worker:
             row[name] = number
 
     def bytes_at(self, address: int, size: int) -> npt.NDArray[np.uint8]:
-        """Host memory of this worker as a writable array."""
+        """Return host memory of this worker as a writable array."""
         return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))
 
     def lanes_at(self, address: int) -> npt.NDArray[np.int64]:
-        """32 values in generated code's stack frame, whose few addresses come again and again."""
+        """Return 32 values in generated code's stack frame; views of its few addresses are cached."""
         view = self._lane_views.get(address)
         if view is None:
             view = np.ctypeslib.as_array((ctypes.c_int64 * layout.LANES).from_address(address))
             self._lane_views[address] = view
         return view
 
-    def on_access(self, _context: int, site: int, lanes: int, mask: int, stored: int | None) -> None:
+    def on_access(self, _context: int, site: int, lanes: int, mask: int, stored_address: int | None) -> None:
         observer = self.launch.options.observer
         assert observer is not None
         block = self._block_now.value
@@ -194,26 +195,33 @@ class Worker:
             elif site == layout.BLOCK_OPENS:
                 observer.barrier(block, barriers.lane_pcs(self) != layout.EXITED, True)
             elif site == layout.SHUFFLE:
-                assert stored is not None
-                function, pc = divmod(int(self.lanes_at(stored)[0]), 1 << 32)
+                assert stored_address is not None
+                function, pc = divmod(int(self.lanes_at(stored_address)[0]), 1 << 32)
                 shuffle = self.launch.kernel.plans[function].function.instructions[pc]
                 observer.shuffle(block, warp, shuffle, self.lanes_at(lanes), mask)
             else:
                 addresses = self.lanes_at(lanes) if lanes else None
-                observer.asked(block, warp, site, addresses, mask, stored or 0)
+                observer.custom_event(block, warp, site, addresses, mask, stored_address or 0)
         except BaseException as error:
             self.error = error
             self.launch.abort[0] = 1
 
     def on_service(
-        self, _context: int, number: int, given: int, rows: int, taken: int, outputs: int, mask: int
+        self,
+        _context: int,
+        number: int,
+        inputs_address: int,
+        rows: int,
+        outputs_address: int,
+        outputs: int,
+        mask: int,
     ) -> int:
         try:
-            inputs = self.bytes_at(given, 256 * rows).view(np.uint64).reshape(rows, layout.LANES)
-            (what,) = self.launch.kernel.tables.services[number]
-            answer = self.launch.memory.open_heap().serve(what, inputs[0], mask)
+            inputs = self.bytes_at(inputs_address, 256 * rows).view(np.uint64).reshape(rows, layout.LANES)
+            (request,) = self.launch.kernel.tables.services[number]
+            result = self.launch.memory.open_heap().serve(request, inputs[0], mask)
             if outputs:
-                self.bytes_at(taken, 256).view(np.uint64)[:] = answer
+                self.bytes_at(outputs_address, 256).view(np.uint64)[:] = result
         except BaseException as error:
             self.error = error
             return 1
@@ -228,21 +236,21 @@ class Worker:
             return layout.BARRIER_FAULT
 
     def start(self, order: npt.NDArray[np.int64], first: int) -> int:
-        """Run blocks from a position of an order on; the position reached is ``next`` after it."""
+        """Run blocks from a position of an order on; afterwards ``next`` is the position reached."""
         self.context[0]["block_order"], self.context[0]["next"] = order.ctypes.data, first
         status = int(self.launch.code.run_blocks(self.context.ctypes.data, first, len(order)))
         self._read_trace()
         return status
 
     def resume(self) -> int:
-        """Go on with a block that was set aside."""
+        """Continue a block that was suspended."""
         block = int(self.context[0]["block_linear"])
         status = int(self.launch.code.run_block(self.context.ctypes.data, block, 0))
         self._read_trace()
         return status
 
     @property
-    def next(self) -> int:
+    def next_position(self) -> int:
         return int(self.context[0]["next"])
 
     def _read_trace(self) -> None:
@@ -254,10 +262,10 @@ class Worker:
     # -- printf ------------------------------------------------------------------------------------
 
     def read(self, address: int, size: int) -> bytes:
-        """Device memory for format strings and ``%s``; nothing where no allocation is live."""
+        """Return device memory for format strings and ``%s``; empty if no allocation is live there."""
         starts, ends = self.readable
-        at = int(np.searchsorted(starts, address, side="right")) - 1
-        if at < 0 or address + size > int(ends[at]):
+        range_index = int(np.searchsorted(starts, address, side="right")) - 1
+        if range_index < 0 or address + size > int(ends[range_index]):
             return b""
         return ctypes.string_at(address, size)
 
@@ -267,37 +275,41 @@ class Worker:
             pointers = (ctypes.c_uint64 * layout.LANES).from_address(values)
             printed = self.launch.printed
             lanes = _lanes_of(mask)
-            given = {at: self._template(at) for at in {templates[lane] for lane in lanes}}
-            results = {at: printf.arguments_of(template) for at, template in given.items()}
-            if printed.has_room:
-                room = int(self.context[0]["local_bytes"])
+            formats_by_address = {
+                address: self._template(address) for address in {templates[lane] for lane in lanes}
+            }
+            argument_counts = {
+                address: printf.argument_count(template) for address, template in formats_by_address.items()
+            }
+            if printed.has_space:
+                stack_bytes = int(self.context[0]["local_bytes"])
                 base = int(self.context[0]["local_base"])
                 for lane in lanes:
-                    template = given[templates[lane]]
-                    size = 8 * results[templates[lane]]
-                    packed = self.argument_bytes(pointers[lane], base + lane * room, room, size)
+                    template = formats_by_address[templates[lane]]
+                    size = 8 * argument_counts[templates[lane]]
+                    packed = self.argument_bytes(pointers[lane], base + lane * stack_bytes, stack_bytes, size)
                     printed.add(printf.format_text(template, packed, self.read))
             else:
                 printed.dropped += len(lanes)
             for lane in lanes:
-                pointers[lane] = results[templates[lane]]
+                pointers[lane] = argument_counts[templates[lane]]
         except BaseException as error:
             self.error = error
             return 1
         return 0
 
     def _template(self, address: int) -> str:
-        """A format, read once a launch: it is a string constant."""
+        """Return a format, which is read once per launch because it is a string constant."""
         if address not in self._templates:
-            self._templates[address] = printf.text_at(self.read, address)
+            self._templates[address] = printf.read_string(self.read, address)
         return self._templates[address]
 
-    def argument_bytes(self, pointer: int, stack: int, room: int, most: int) -> bytes:
-        """The packed arguments: a pointer into the lane's own stack, or 0 for none."""
+    def argument_bytes(self, pointer: int, stack: int, stack_bytes: int, max_bytes: int) -> bytes:
+        """Return the packed arguments of a pointer into the lane's own stack; empty for 0."""
         if pointer >> 56 != 2:
             return b""
         offset = pointer & ((1 << 56) - 1)
-        return ctypes.string_at(stack + offset, max(0, min(room - offset, most)))
+        return ctypes.string_at(stack + offset, max(0, min(stack_bytes - offset, max_bytes)))
 
     # -- faults ------------------------------------------------------------------------------------
 
@@ -309,7 +321,7 @@ class Worker:
         function = launch.kernel.plans[int(row["fault_function"])].function
         pc = int(row["fault_pc"])
         if pc < 0 and row["fault_code"] == layout.ABORTED:
-            pc = self._somewhere(row)
+            pc = self._any_pc(row)
         instruction: ir.Instruction | None = (
             function.instructions[pc] if 0 <= pc < len(function.instructions) else None
         )
@@ -317,8 +329,8 @@ class Worker:
         message = str(self.error) if self.error else self.report
         if row["fault_code"] == layout.ASSERTED:
             text, file, line, _ = (int(v) for v in row["fault_extra"][:4])
-            name = PurePath(printf.text_at(self.read, file)).name
-            message = f"`{printf.text_at(self.read, text)}` ({name}:{line & 0xFFFFFFFF})"
+            name = PurePath(printf.read_string(self.read, file)).name
+            message = f"`{printf.read_string(self.read, text)}` ({name}:{line & 0xFFFFFFFF})"
         return faults.Fault(
             int(row["fault_code"]),
             function,
@@ -335,34 +347,36 @@ class Worker:
             launch.progress,
         )
 
-    def _somewhere(self, row: Any) -> int:
-        """Where a thread of a block stands that was stopped between two turns of its warps; -1: nowhere."""
-        found = barriers.running_thread(self)
-        if found is None:
+    def _any_pc(self, row: Any) -> int:
+        """Return the program counter of a thread of a block that was stopped between two turns of its warps,
+        else -1.
+        """
+        position = barriers.running_thread(self)
+        if position is None:
             return -1
-        row["warp"], row["fault_lane"], block = found
+        row["warp"], row["fault_lane"], block = position
         return self.launch.kernel.plans[0].flow.blocks[block].first
 
     @property
     def line(self) -> int:
-        """Near which line a thread of its block is, read while it runs; 0: not known."""
-        found = barriers.running_thread(self)
+        """Line near a thread of its block, read while it runs; 0 if it is not known."""
+        position = barriers.running_thread(self)
         plan = self.launch.kernel.plans[0]
-        if found is None:
+        if position is None:
             return 0
-        rest = plan.function.instructions[plan.flow.blocks[found[2]].first :]
-        return next((i.line for i in rest if i.line), 0)
+        instructions = plan.function.instructions[plan.flow.blocks[position[2]].first :]
+        return next((i.line for i in instructions if i.line), 0)
 
     def base_pointer(self, function: ir.Function, i: ir.Instruction) -> int | None:
-        """The pointer that an access's address was computed from, if that is clear."""
+        """Return the pointer from which an access's address was computed, if it is unique."""
         launch = self.launch
         variables = dict(zip(launch.kernel.tables.globals, launch.globals.tolist(), strict=False))
         return origin.base_pointer(function, i, launch.packed.params, variables)
 
 
-def _with_range(
+def _add_range(
     live: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]], start: int, size: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """The live ranges and one more, sorted; kernel parameters can be read through pointers too."""
-    at = int(np.searchsorted(live[0], start))
-    return np.insert(live[0], at, start), np.insert(live[1], at, start + size)
+    """Return the live ranges and one more, sorted; kernel parameters can be read through pointers too."""
+    index = int(np.searchsorted(live[0], start))
+    return np.insert(live[0], index, start), np.insert(live[1], index, start + size)

@@ -18,10 +18,10 @@ from virtualgpu.engine.watch.memory import (
     TAG_SHIFT,
     Ints,
     addresses_of,
+    addresses_of_pointers,
     pointer_of,
-    tagged,
 )
-from virtualgpu.engine.watch.scene import Scene, UnknownHereError
+from virtualgpu.engine.watch.scene import Scene, UnknownValueError
 from virtualgpu.errors import WatchError, did_you_mean
 from virtualgpu.records import WARP_SIZE
 from virtualgpu.records.warp.columns import lanes_of
@@ -30,16 +30,16 @@ from virtualgpu.words import number
 
 
 class Evaluator:
-    """Evaluates one expression after every step of a warp."""
+    """Evaluator of one expression after every step of a warp."""
 
     def __init__(self, scene: Scene, expression: reading.Expression) -> None:
         self.scene = scene
         self.text = expression.text
-        self.outside = ""
-        self.result = self._of(expression.tree)
+        self.outside_note = ""
+        self.result = self._evaluate(expression.tree)
 
-    def _fail(self, why: str) -> WatchError:
-        return WatchError(f"`{self.text}`: {why}")
+    def _fail(self, reason: str) -> WatchError:
+        return WatchError(f"`{self.text}`: {reason}")
 
     @property
     def loaded(self) -> Lanes:
@@ -52,42 +52,42 @@ class Evaluator:
         """
         return self._number(self.result, self.text)
 
-    def _number(self, found: Lanes, text: str) -> Lanes:
-        if found.value is not None:
-            return found
-        if not found.type.kind:
-            named = [name for name, _, _ in found.type.members]
+    def _number(self, lanes_: Lanes, text: str) -> Lanes:
+        if lanes_.value is not None:
+            return lanes_
+        if not lanes_.type.kind:
+            names = [name for name, _, _ in lanes_.type.members]
             remedy = (
-                f"is a struct: choose a member ({', '.join(f'.{name}' for name in named)})."
-                if found.type.count < 0
+                f"is a struct: choose a member ({', '.join(f'.{name}' for name in names)})."
+                if lanes_.type.count < 0
                 else f"is an array: choose an element, as in {text}[threadIdx.x]."
             )
             raise self._fail(f"`{text}` {remedy}")
-        assert found.place is not None
+        assert lanes_.address is not None
         bits, known = self.scene.memory.read(
-            found.place, found.type.size_bytes, self.scene.sequence, found.known & ~found.outside
+            lanes_.address, lanes_.type.size_bytes, self.scene.sequence, lanes_.known & ~lanes_.outside
         )
-        value = lanes.from_bits(bits, found.type.kind)
-        return Lanes(found.type, value, known, found.outside, found.place)
+        value = lanes.from_bits(bits, lanes_.type.kind)
+        return Lanes(lanes_.type, value, known, lanes_.outside, lanes_.address)
 
     def _value(self, node: ast.expr) -> Lanes:
-        return self._number(self._of(node), ast.unparse(node))
+        return self._number(self._evaluate(node), ast.unparse(node))
 
-    def _of(self, node: ast.expr) -> Lanes:
+    def _evaluate(self, node: ast.expr) -> Lanes:
         match node:
             case ast.Constant(value=(bool() | int() | float() | complex()) as value):
                 return lanes.constant(value)
             case ast.Name(id=name):
                 if name in reading.COORDINATES:
                     raise self._fail(f"`{name}` has three parts: write {name}.x, .y or .z.")
-                if (literal := reading.suffixed(name)) is not None:
+                if (literal := reading.literal_value(name)) is not None:
                     return lanes.constant(literal[1], literal[0])
                 return self.scene.name(name)
             case ast.Attribute(value=ast.Name(id=name), attr=axis) if name in reading.COORDINATES:
-                found = self.scene.built_in(name, axis)
-                if found is None:
+                result = self.scene.built_in(name, axis)
+                if result is None:
                     raise self._fail(f"`{name}` has .x, .y and .z, not .{axis}.")
-                return found
+                return result
             case ast.Attribute():
                 return self._member(node)
             case ast.Subscript():
@@ -95,155 +95,166 @@ class Evaluator:
             case ast.BinOp():
                 return self._operation(node)
             case ast.UnaryOp(op=ast.Not()):
-                found = self._value(node.operand)
-                return replace(found, type=BOOL, value=~lanes.truth_of(found), place=None)
+                result = self._value(node.operand)
+                return replace(result, type=BOOL, value=~lanes.truth_of(result), address=None)
             case ast.UnaryOp():
-                return lanes.signed(node.op, self._value(node.operand), self.text)
+                return lanes.apply_sign(node.op, self._value(node.operand), self.text)
             case ast.BoolOp():
                 return self._logic(node)
             case ast.Compare():
-                sides = [self._value(each) for each in (node.left, *node.comparators)]
-                pairs = zip(node.ops, sides[:-1], sides[1:], strict=True)
-                return self._both([lanes.compared(op, a, b) for op, a, b in pairs], True)
+                operands = [self._value(operand) for operand in (node.left, *node.comparators)]
+                pairs = zip(node.ops, operands[:-1], operands[1:], strict=True)
+                return self._combine([lanes.compare(op, a, b) for op, a, b in pairs], True)
         raise self._fail(f"`{ast.unparse(node)}` is not evaluated.")
 
     def _logic(self, node: ast.BoolOp) -> Lanes:
-        found = [self._value(each) for each in node.values]
-        truths = [replace(each, type=BOOL, value=lanes.truth_of(each), place=None) for each in found]
-        return self._both(truths, isinstance(node.op, ast.And))
+        operands = [self._value(operand) for operand in node.values]
+        truths = [
+            replace(operand, type=BOOL, value=lanes.truth_of(operand), address=None) for operand in operands
+        ]
+        return self._combine(truths, isinstance(node.op, ast.And))
 
     @staticmethod
-    def _both(truths: list[Lanes], every: bool) -> Lanes:
-        """All of some truth values or any; as in C, what a left one decides needs no right one."""
-        found = truths[0]
-        for each in truths[1:]:
-            a = found.numbers
-            b = each.numbers
-            decided = found.known & (~a if every else a)
-            found = Lanes(
+    def _combine(truths: list[Lanes], is_and: bool) -> Lanes:
+        """Combine truth values with and, or or; as in C, a deciding left value needs no right value."""
+        result = truths[0]
+        for truth in truths[1:]:
+            a = result.numbers
+            b = truth.numbers
+            decided = result.known & (~a if is_and else a)
+            result = Lanes(
                 BOOL,
-                a & b if every else a | b,
-                decided | (found.known & each.known),
-                found.outside | (each.outside & ~decided),
+                a & b if is_and else a | b,
+                decided | (result.known & truth.known),
+                result.outside | (truth.outside & ~decided),
             )
-        return found
+        return result
 
     def _operation(self, node: ast.BinOp) -> Lanes:
-        a = self._of(node.left)
-        b = self._of(node.right)
-        for pointer, other, swapped in ((a, b, False), (b, a, True)):
-            at = self._pointer(pointer)
+        a = self._evaluate(node.left)
+        b = self._evaluate(node.right)
+        for pointer, operand, swapped in ((a, b, False), (b, a, True)):
+            address = self._pointer(pointer)
             if (
-                at is None
+                address is None
                 or not isinstance(node.op, (ast.Add, ast.Sub))
                 or (swapped and isinstance(node.op, ast.Sub))
             ):
                 continue
-            if self._pointer(other) is None:
-                index = self._number(other, ast.unparse(node.left if swapped else node.right))
-                by = index.numbers.astype(np.int64) * self._target(pointer, node).size_bytes
-                place = at.numbers.astype(np.int64) + (by if isinstance(node.op, ast.Add) else -by)
+            if self._pointer(operand) is None:
+                index = self._number(operand, ast.unparse(node.left if swapped else node.right))
+                offset = index.numbers.astype(np.int64) * self._target(pointer, node).size_bytes
+                target = address.numbers.astype(np.int64) + (
+                    offset if isinstance(node.op, ast.Add) else -offset
+                )
                 return Lanes(
                     self._as_pointer(pointer.type),
-                    place.astype(np.uint64),
-                    at.known & index.known,
-                    at.outside | index.outside,
+                    target.astype(np.uint64),
+                    address.known & index.known,
+                    address.outside | index.outside,
                 )
         x = self._number(a, ast.unparse(node.left))
         y = self._number(b, ast.unparse(node.right))
-        return lanes.computed(node.op, x, y, self.text)
+        return lanes.compute(node.op, x, y, self.text)
 
     @staticmethod
     def _as_pointer(ctype: CType) -> CType:
         return ctype if ctype.kind else CType(f"{ctype.name}*", 8, "u64", ctype.of)
 
-    def _pointer(self, found: Lanes) -> Lanes | None:
-        """An address as a number: of a pointer, or of an array's first element."""
-        if found.type.count >= 0 and found.place is not None:
-            return replace(found, value=pointer_of(found.place), place=None)
-        if found.type.of is not None and found.type.kind:
-            return self._number(found, self.text)
+    def _pointer(self, value: Lanes) -> Lanes | None:
+        """Return an address as a number: of a pointer, or of an array's first element."""
+        if value.type.count >= 0 and value.address is not None:
+            return replace(value, value=pointer_of(value.address), address=None)
+        if value.type.of is not None and value.type.kind:
+            return self._number(value, self.text)
         return None
 
-    def _target(self, found: Lanes, node: ast.expr) -> CType:
-        target = self.scene.symbols.type_of(found.type.of)
+    def _target(self, pointer: Lanes, node: ast.expr) -> CType:
+        target = self.scene.symbols.type_of(pointer.type.of)
         if target is None or not target.size_bytes:
-            raise self._fail(f"`{ast.unparse(node)}`: what a {found.type.name} points to has no known type.")
+            raise self._fail(
+                f"`{ast.unparse(node)}`: what a {pointer.type.name} points to has no known type."
+            )
         return target
 
     def _element(self, node: ast.Subscript) -> Lanes:
-        base = self._of(node.value)
-        what = ast.unparse(node.value)
-        at = self._pointer(base)
-        if at is None:
-            raise self._fail(f"`{what}` is no array and no pointer: it is {_a(base.type)}.")
+        base = self._evaluate(node.value)
+        text = ast.unparse(node.value)
+        address = self._pointer(base)
+        if address is None:
+            raise self._fail(f"`{text}` is no array and no pointer: it is {_with_article(base.type)}.")
         target = self._target(base, node)
         index = self._value(node.slice)
         if index.type.kind[0] == "f":
             raise self._fail(f"the index `{ast.unparse(node.slice)}` has a point: indices are whole numbers.")
         steps = index.numbers.astype(np.int64)
-        start = tagged(np.broadcast_to(at.numbers, (at.numbers.shape[0], WARP_SIZE)))
-        place = start + steps * target.size_bytes
-        low, high, said = self._bounds(base, start, place, what)
-        known = at.known & index.known
-        out = known & ~((place >= low) & (place + target.size_bytes <= high))
-        if out.any() and not self.outside:
-            self.outside = said(target, out)
-        return Lanes(target, None, known, at.outside | index.outside | out, place)
+        start = addresses_of_pointers(np.broadcast_to(address.numbers, (address.numbers.shape[0], WARP_SIZE)))
+        element = start + steps * target.size_bytes
+        low, high, outside_text = self._bounds(base, start, element, text)
+        known = address.known & index.known
+        is_outside = known & ~((element >= low) & (element + target.size_bytes <= high))
+        if is_outside.any() and not self.outside_note:
+            self.outside_note = outside_text(target, is_outside)
+        return Lanes(target, None, known, address.outside | index.outside | is_outside, element)
 
     def _bounds(
-        self, base: Lanes, start: Ints, place: Ints, what: str
+        self, base: Lanes, start: Ints, element: Ints, text: str
     ) -> tuple[Ints, Ints, Callable[[CType, Bools], str]]:
-        """First and last bytes of what may be indexed, and how to say that something is outside of it."""
+        """Return the first and last bytes that may be indexed, and the message for indices outside."""
         scene = self.scene
         if base.type.count > 0:
 
-            def of_array(target: CType, out: Bools) -> str:
-                return f"outside: the indices of {what} are 0 to {number(base.type.count - 1)}"
+            def of_array(target: CType, is_outside: Bools) -> str:
+                return f"outside: the indices of {text} are 0 to {number(base.type.count - 1)}"
 
             return start, start + base.type.size_bytes, of_array
         if base.type.count == 0:
 
-            def of_dynamic(target: CType, out: Bools) -> str:
+            def of_dynamic(target: CType, is_outside: Bools) -> str:
                 return (
-                    f"outside: {what} ends with the block's {number(scene.symbols.shared_bytes)} shared bytes"
+                    f"outside: {text} ends with the block's {number(scene.symbols.shared_bytes)} shared bytes"
                 )
 
             return start, np.full_like(start, SHARED | scene.symbols.shared_bytes), of_dynamic
         arrays = sorted(scene.symbols.arrays.items())
-        starts = np.array([at for at, _ in arrays], np.int64)
-        ends = np.array([at + size for at, size in arrays], np.int64)
-        which = np.searchsorted(starts, start, side="right") - 1
-        mine = (which >= 0) & (start < ends[which] if ends.size else False)
-        there = scene.memory.allocated(place) | (place >> TAG_SHIFT > 0)
-        low = np.where(there, place, start)
-        high = np.where(there, place + (1 << 20), start)
+        starts = np.array([address for address, _ in arrays], np.int64)
+        ends = np.array([address + size for address, size in arrays], np.int64)
+        array_index = np.searchsorted(starts, start, side="right") - 1
+        in_array = (array_index >= 0) & (start < ends[array_index] if ends.size else False)
+        is_allocated = scene.memory.allocated(element) | (element >> TAG_SHIFT > 0)
+        low = np.where(is_allocated, element, start)
+        high = np.where(is_allocated, element + (1 << 20), start)
         if ends.size:
-            low = np.where(mine, starts[which], low)
-            high = np.where(mine, ends[which], high)
+            low = np.where(in_array, starts[array_index], low)
+            high = np.where(in_array, ends[array_index], high)
 
-        def of_pointer(target: CType, out: Bools) -> str:
-            where = np.broadcast_to(mine & (start == starts[which]) if ends.size else mine, out.shape) & out
-            if not where.any():
-                return f"outside: {what} points to no array there"
-            sizes = np.broadcast_to(ends[which] - starts[which], out.shape)[where]
-            return f"outside: the indices of {what} are 0 to {number(int(sizes[0]) // target.size_bytes - 1)}"
+        def of_pointer(target: CType, is_outside: Bools) -> str:
+            affected = (
+                np.broadcast_to(
+                    in_array & (start == starts[array_index]) if ends.size else in_array, is_outside.shape
+                )
+                & is_outside
+            )
+            if not affected.any():
+                return f"outside: {text} points to no array there"
+            sizes = np.broadcast_to(ends[array_index] - starts[array_index], is_outside.shape)[affected]
+            return f"outside: the indices of {text} are 0 to {number(int(sizes[0]) // target.size_bytes - 1)}"
 
         return low, high, of_pointer
 
     def _member(self, node: ast.Attribute) -> Lanes:
-        base = self._of(node.value)
-        what = ast.unparse(node.value)
+        base = self._evaluate(node.value)
+        text = ast.unparse(node.value)
         if base.type.kind and base.type.of is not None:  # p->x
             target = self._target(base, node)
-            at = self._number(base, what)
-            row = np.broadcast_to(at.numbers, (at.numbers.shape[0], WARP_SIZE))
-            base = Lanes(target, None, at.known, at.outside, tagged(row))
+            address = self._number(base, text)
+            row = np.broadcast_to(address.numbers, (address.numbers.shape[0], WARP_SIZE))
+            base = Lanes(target, None, address.known, address.outside, addresses_of_pointers(row))
         members = {name: (offset, key) for name, offset, key in base.type.members}
-        if base.place is None or not members:
+        if base.address is None or not members:
             raise self._fail(
-                f"`{what}` is {_a(base.type)}, and has no members: `.` is for structs, and for threadIdx and "
-                "its kin."
+                f"`{text}` is {_with_article(base.type)}, and has no members: `.` is for structs, and for "
+                "threadIdx and its kin."
             )
         if node.attr not in members:
             raise self._fail(
@@ -254,58 +265,58 @@ class Evaluator:
         ctype = self.scene.symbols.type_of(key)
         if ctype is None:
             raise self._fail(f"debug information does not tell the type of `{ast.unparse(node)}`.")
-        return replace(base, type=ctype, value=None, place=base.place + offset)
+        return replace(base, type=ctype, value=None, address=base.address + offset)
 
 
-def _a(ctype: CType) -> str:
+def _with_article(ctype: CType) -> str:
     return f"a {ctype.name}" if ctype.name[:1] not in "aeiou" else f"an {ctype.name}"
 
 
-def watched(scene: Scene, expression: reading.Expression) -> Watched:
-    """An expression's values after every step, a row for each change.
+def evaluate_watch(scene: Scene, expression: reading.Expression) -> Watched:
+    """Return an expression's values after every step, one row per change.
 
     Raises
     ------
     WatchError
-        If the expression makes no sense for the types of its variables.
+        If the expression is invalid for the types of its variables.
     """
     try:
         evaluator = Evaluator(scene, expression)
-        found = evaluator.loaded
-    except UnknownHereError as unknown:
-        none = np.zeros((0, WARP_SIZE), np.uint64)
+        result = evaluator.loaded
+    except UnknownValueError as error:
+        no_values = np.zeros((0, WARP_SIZE), np.uint64)
         masks = np.zeros(0, np.uint32)
         return Watched(
             text=expression.text,
             type="",
             kind="",
             step=np.zeros(0, np.int32),
-            value=none,
+            value=no_values,
             known=masks,
             outside=masks,
-            note=str(unknown),
+            note=str(error),
         )
     shape = len(scene.trace), WARP_SIZE
-    bits = np.broadcast_to(lanes.to_bits(found.numbers), shape)
-    outside = np.broadcast_to(found.outside, shape) & scene.threads
-    known = np.broadcast_to(found.known, shape) & scene.threads & ~outside
+    bits = np.broadcast_to(lanes.to_bits(result.numbers), shape)
+    outside = np.broadcast_to(result.outside, shape) & scene.threads
+    known = np.broadcast_to(result.known, shape) & scene.threads & ~outside
     bits = np.where(known, bits, 0)
-    new = np.ones(shape[0], np.bool_)
-    new[1:] = ((bits[1:] != bits[:-1]) | (known[1:] != known[:-1]) | (outside[1:] != outside[:-1])).any(
+    changes = np.ones(shape[0], np.bool_)
+    changes[1:] = ((bits[1:] != bits[:-1]) | (known[1:] != known[:-1]) | (outside[1:] != outside[:-1])).any(
         axis=1
     )
-    step = np.flatnonzero(new)
-    kind = "pred" if found.type.kind == "pred" or found.type.name == "bool" else found.type.kind
+    step = np.flatnonzero(changes)
+    kind = "pred" if result.type.kind == "pred" or result.type.name == "bool" else result.type.kind
     kind = "f32" if kind in ("f16", "bf16") else kind
     return Watched(
         text=expression.text,
-        type=found.type.name,
+        type=result.type.name,
         kind=kind,
         step=step.astype(np.int32),
         value=bits[step],
         known=_mask(known[step]),
         outside=_mask(outside[step]),
-        note=evaluator.outside,
+        note=evaluator.outside_note,
     )
 
 
@@ -314,13 +325,13 @@ def _mask(truth: Bools) -> npt.NDArray[np.uint32]:
     return np.ascontiguousarray(packed).view("<u4").ravel().astype(np.uint32)
 
 
-def stopped(scene: Scene, stop: reading.Stop) -> Stop:
-    """The steps at which a warp stops, with the lanes that it stops for.
+def evaluate_stop(scene: Scene, stop: reading.Stop) -> Stop:
+    """Return the steps at which a warp stops, with the lanes for which it stops.
 
     Raises
     ------
     WatchError
-        If its condition is no truth value, or makes no sense for the types of its variables.
+        If its condition is not a truth value, or is invalid for the types of its variables.
     """
     steps = np.zeros(0, np.int64)
     note = ""
@@ -329,16 +340,16 @@ def stopped(scene: Scene, stop: reading.Stop) -> Stop:
         if stop.kind == "line":
             steps, masks, note = _at_line(scene, stop)
         elif stop.kind == "write":
-            assert stop.of is not None
-            masks = _mask(_writing(scene, stop.of))
+            assert stop.expression is not None
+            masks = _mask(_lanes_that_write(scene, stop.expression))
             steps = np.flatnonzero(masks)
         else:
-            assert stop.of is not None
-            truth, holds = _condition(scene, stop)
-            steps = np.flatnonzero(holds & ~np.append(False, holds[:-1]))
+            assert stop.expression is not None
+            truth, is_true = _condition(scene, stop)
+            steps = np.flatnonzero(is_true & ~np.append(False, is_true[:-1]))
             masks = _mask(truth)
-    except UnknownHereError as unknown:
-        note = str(unknown)
+    except UnknownValueError as error:
+        note = str(error)
     return Stop(stop.text, stop.kind, steps.astype(np.int32), masks[steps], note)
 
 
@@ -347,56 +358,62 @@ def _at_line(scene: Scene, stop: reading.Stop) -> tuple[Ints, npt.NDArray[np.uin
     if not 1 <= stop.line <= lines:
         raise WatchError(f"`{stop.text}`: the kernel's source has the lines 1 to {number(lines)}.")
     visits = scene.steps.visits
-    found = visits.begin[visits.line == stop.line].astype(np.int64)
-    ran = sorted(set(visits.line.tolist()) - {0})
-    near = min(ran, key=lambda line: abs(line - stop.line), default=0)
-    note = "" if found.size or not ran else f"this warp ran nothing of it; near it, it ran line {near}"
-    return found, scene.trace.active_mask, note
+    steps = visits.begin[visits.line == stop.line].astype(np.int64)
+    executed_lines = sorted(set(visits.line.tolist()) - {0})
+    nearest = min(executed_lines, key=lambda line: abs(line - stop.line), default=0)
+    note = (
+        ""
+        if steps.size or not executed_lines
+        else f"this warp ran nothing of it; near it, it ran line {nearest}"
+    )
+    return steps, scene.trace.active_mask, note
 
 
 def _condition(scene: Scene, stop: reading.Stop) -> tuple[Bools, Bools]:
-    """Of a condition in which lanes it is true after each step, and at which steps for any or all of them."""
-    assert stop.of is not None
-    found = Evaluator(scene, stop.of).loaded
-    if found.type.kind != "pred" and found.type.name != "bool":
+    """Return the lanes in which a condition is true after each step, and the steps at which it is true for
+    any or all lanes.
+    """
+    assert stop.expression is not None
+    value = Evaluator(scene, stop.expression).loaded
+    if value.type.kind != "pred" and value.type.name != "bool":
         raise WatchError(
-            f"`{stop.text}`: `{stop.of.text}` is {_a(found.type)}, no truth value: compare it, as in "
-            f"{stop.kind}({stop.of.text} > 0)."
+            f"`{stop.text}`: `{stop.expression.text}` is {_with_article(value.type)}, no truth value: "
+            f"compare it, as in {stop.kind}({stop.expression.text} > 0)."
         )
     shape = len(scene.trace), WARP_SIZE
-    known = np.broadcast_to(found.known & ~found.outside, shape) & scene.threads
-    truth = np.broadcast_to(lanes.truth_of(found), shape) & known
-    holds: Bools = np.asarray(truth.any(axis=1))
+    known = np.broadcast_to(value.known & ~value.outside, shape) & scene.threads
+    truth = np.broadcast_to(lanes.truth_of(value), shape) & known
+    is_true: Bools = np.asarray(truth.any(axis=1))
     if stop.kind == "all":
-        holds = holds & np.asarray((truth == known).all(axis=1))
-    return truth, holds
+        is_true = is_true & np.asarray((truth == known).all(axis=1))
+    return truth, is_true
 
 
-def _writing(scene: Scene, place: reading.Expression) -> Bools:
-    """At which steps which lanes write a place: a variable, or bytes of memory."""
+def _lanes_that_write(scene: Scene, target: reading.Expression) -> Bools:
+    """Return the lanes that write a variable or bytes of memory, at each step."""
     trace = scene.trace
     executed = lanes_of(trace.executed_mask)
-    name = place.text.strip()
-    own = [each for each in trace.variables if each.name == name and each.written_by]
-    given = scene.symbols.parameter(name) is not None and not scene.symbols.assigned(name)
-    if own and not given:
-        wrote: Bools = np.logical_or.reduce([scene.writes(each) for each in own])
-        return wrote[:, None] & executed
-    found = Evaluator(scene, place).result
-    if found.place is None or ((found.place >> TAG_SHIFT) == PARAMETER >> TAG_SHIFT).all():
+    name = target.text.strip()
+    variables = [variable for variable in trace.variables if variable.name == name and variable.written_by]
+    is_unchanged_parameter = scene.symbols.parameter(name) is not None and not scene.symbols.assigned(name)
+    if variables and not is_unchanged_parameter:
+        written: Bools = np.logical_or.reduce([scene.writes(variable) for variable in variables])
+        return written[:, None] & executed
+    value = Evaluator(scene, target).result
+    if value.address is None or ((value.address >> TAG_SHIFT) == PARAMETER >> TAG_SHIFT).all():
         raise WatchError(
-            f"`write {place.text}`: `{place.text}` is no place that the kernel writes. Name an element, as "
+            f"`write {target.text}`: `{target.text}` is no place that the kernel writes. Name an element, as "
             "in write y[3], or a variable that it changes."
         )
     writes = np.zeros((len(trace), WARP_SIZE), np.bool_)
     if trace.access_is_store is None or trace.access_size_bytes is None or trace.address is None:
         return writes
-    at = np.flatnonzero(trace.access_is_store & (trace.executed_mask != 0))
-    address = addresses_of(trace, at)
+    stores = np.flatnonzero(trace.access_is_store & (trace.executed_mask != 0))
+    address = addresses_of(trace, stores)
     shape = writes.shape
-    start = np.broadcast_to(found.place, shape)[at]
-    known = np.broadcast_to(found.known, shape)[at]
-    end = start + found.type.size_bytes
-    size = trace.access_size_bytes[at].astype(np.int64)[:, None]
-    writes[at] = (address >= 0) & known & (address < end) & (address + size > start)
+    start = np.broadcast_to(value.address, shape)[stores]
+    known = np.broadcast_to(value.known, shape)[stores]
+    end = start + value.type.size_bytes
+    size = trace.access_size_bytes[stores].astype(np.int64)[:, None]
+    writes[stores] = (address >= 0) & known & (address < end) & (address + size > start)
     return writes

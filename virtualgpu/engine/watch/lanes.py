@@ -1,4 +1,4 @@
-"""Numbers of 32 lanes over many steps, and C's arithmetic with them."""
+"""Numbers of 32 lanes over many steps, and C arithmetic on them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BOOL = CType("bool", 1, "pred")
 INT = CType("int", 4, "s32")
 LONG = CType("long long", 8, "s64")
 UNSIGNED = CType("unsigned int", 4, "u32")
-_PLAIN = {
+_TYPE_OF_KIND = {
     "s32": INT,
     "s64": LONG,
     "u32": UNSIGNED,
@@ -29,7 +29,7 @@ _PLAIN = {
     "f32": CType("float", 4, "f32"),
     "f64": CType("double", 8, "f64"),
 }
-_LETTERS = {"s": "i", "u": "u", "f": "f", "b": "u"}
+_NUMPY_LETTERS = {"s": "i", "u": "u", "f": "f", "b": "u"}
 _COMPARISONS: dict[type[ast.cmpop], Callable[[Array, Array], Any]] = {
     ast.Eq: np.equal,
     ast.NotEq: np.not_equal,
@@ -38,7 +38,7 @@ _COMPARISONS: dict[type[ast.cmpop], Callable[[Array, Array], Any]] = {
     ast.Gt: np.greater,
     ast.GtE: np.greater_equal,
 }
-_SIMPLE: dict[type[ast.operator], Callable[[Array, Array], Any]] = {
+_OPERATIONS: dict[type[ast.operator], Callable[[Array, Array], Any]] = {
     ast.Add: np.add,
     ast.Sub: np.subtract,
     ast.Mult: np.multiply,
@@ -46,22 +46,22 @@ _SIMPLE: dict[type[ast.operator], Callable[[Array, Array], Any]] = {
     ast.BitOr: np.bitwise_or,
     ast.BitXor: np.bitwise_xor,
 }
-_WHOLE_ONLY = (ast.BitAnd, ast.BitOr, ast.BitXor, ast.LShift, ast.RShift, ast.Mod)
+_INTEGER_OPERATIONS = (ast.BitAnd, ast.BitOr, ast.BitXor, ast.LShift, ast.RShift, ast.Mod)
 
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """A value of some type in each lane at each step: arrays that broadcast to ``[step, 32]``.
+    """Values of one type in each lane at each step: arrays that broadcast to ``[step, 32]``.
 
-    ``known`` tells where it is known, ``outside`` where an index lay outside of its array. ``place`` is the
-    address of what lies in memory; its ``value`` is read only when it is asked for.
+    ``known`` marks known values, ``outside`` indices outside of their array. ``address`` is the address of an
+    object in memory; its ``value`` is read only when it is needed.
     """
 
     type: CType
     value: Array | None
     known: Bools
     outside: Bools
-    place: npt.NDArray[np.int64] | None = None
+    address: npt.NDArray[np.int64] | None = None
 
     @property
     def numbers(self) -> Array:
@@ -70,12 +70,14 @@ class Lanes:
 
 
 def dtype_of(kind: str) -> np.dtype[Any]:
-    """How NumPy holds a number of a kind such as ``s32``."""
-    return np.dtype(np.bool_ if kind == "pred" else f"{_LETTERS[kind[0]]}{int(kind.lstrip('bfsu')) // 8}")
+    """Return the NumPy type of a kind such as ``s32``."""
+    return np.dtype(
+        np.bool_ if kind == "pred" else f"{_NUMPY_LETTERS[kind[0]]}{int(kind.lstrip('bfsu')) // 8}"
+    )
 
 
 def from_bits(bits: npt.NDArray[np.uint64], kind: str) -> Array:
-    """Numbers from the low bits that hold them; half precision widened, as it is computed with."""
+    """Return numbers from their low bits; half precision is widened, as computations use it."""
     if kind == "pred":
         return (bits & np.uint64(1)).astype(np.bool_)
     width = int(kind.lstrip("bfsu")) // 8
@@ -86,19 +88,19 @@ def from_bits(bits: npt.NDArray[np.uint64], kind: str) -> Array:
 
 
 def to_bits(numbers: Array) -> npt.NDArray[np.uint64]:
-    """The bits of numbers, those above them 0."""
+    """Return the bits of numbers; higher bits are 0."""
     if numbers.dtype == np.bool_:
         return numbers.astype(np.uint64)
     return np.ascontiguousarray(numbers).view(f"u{numbers.dtype.itemsize}").astype(np.uint64)
 
 
 def constant(value: Any, kind: str = "") -> Lanes:
-    """A number as it is written; an imaginary one stands for a float (`reading`)."""
-    sure = np.ones((1, 1), np.bool_)
+    """Return a literal number; an imaginary number represents a float (`reading`)."""
+    always = np.ones((1, 1), np.bool_)
     never = np.zeros((1, 1), np.bool_)
     kind = kind or _kind_of(value)
-    plain = value.imag if isinstance(value, complex) else value
-    return Lanes(_PLAIN[kind], np.full((1, 1), plain, dtype_of(kind)), sure, never)
+    number = value.imag if isinstance(value, complex) else value
+    return Lanes(_TYPE_OF_KIND[kind], np.full((1, 1), number, dtype_of(kind)), always, never)
 
 
 def _kind_of(value: Any) -> str:
@@ -109,86 +111,90 @@ def _kind_of(value: Any) -> str:
     return "s32" if -(1 << 31) <= value < 1 << 31 else "s64" if value < 1 << 63 else "u64"
 
 
-def _kind(lanes: Lanes) -> str:
-    """The kind that a number has where it is computed with: small ones are ints, halves floats."""
+def _promoted_kind(lanes: Lanes) -> str:
+    """Return the kind in which a number is computed: small integers as int, halves as float."""
     kind = lanes.type.kind
     if kind[0] in "fb":
         return "f64" if kind == "f64" else "f32"
     return kind if kind[1:] in ("32", "64") else "s32"
 
 
-def _common(a: Lanes, b: Lanes) -> str:
-    """The kind that C computes with (ISO C, 6.3.1.8)."""
-    kinds = _kind(a), _kind(b)
+def _common_kind(a: Lanes, b: Lanes) -> str:
+    """Return the kind in which C computes with two numbers (ISO C, 6.3.1.8)."""
+    kinds = _promoted_kind(a), _promoted_kind(b)
     if "f" in (kinds[0][0], kinds[1][0]):
         return max(kind for kind in kinds if kind[0] == "f")
     width = max(int(kind[1:]) for kind in kinds)
     return f"{'u' if any(kind == f'u{width}' for kind in kinds) else 's'}{width}"
 
 
-def _joined(type_: CType, value: Array, *of: Lanes) -> Lanes:
-    known = of[0].known
-    outside = of[0].outside
-    for each in of[1:]:
-        known = known & each.known
-        outside = outside | each.outside
+def _combined(type_: CType, value: Array, *operands: Lanes) -> Lanes:
+    known = operands[0].known
+    outside = operands[0].outside
+    for operand in operands[1:]:
+        known = known & operand.known
+        outside = outside | operand.outside
     return Lanes(type_, value, known, outside)
 
 
-def compared(op: ast.cmpop, a: Lanes, b: Lanes) -> Lanes:
-    """Whether two numbers compare so."""
-    as_kind = dtype_of(_common(a, b))
-    truth = _COMPARISONS[type(op)](a.numbers.astype(as_kind), b.numbers.astype(as_kind))
-    return _joined(BOOL, truth, a, b)
+def compare(op: ast.cmpop, a: Lanes, b: Lanes) -> Lanes:
+    """Return the result of a comparison of two numbers."""
+    dtype = dtype_of(_common_kind(a, b))
+    truth = _COMPARISONS[type(op)](a.numbers.astype(dtype), b.numbers.astype(dtype))
+    return _combined(BOOL, truth, a, b)
 
 
-def computed(op: ast.operator, a: Lanes, b: Lanes, text: str) -> Lanes:
-    """An operation on two numbers, in the type that C computes it in.
+def compute(op: ast.operator, a: Lanes, b: Lanes, text: str) -> Lanes:
+    """Return the result of an operation on two numbers, in the type in which C computes it.
 
     Raises
     ------
     WatchError
-        If C has no such operation for numbers with a point.
+        If C does not have this operation for floating-point numbers.
     """
-    kind = _common(a, b)
-    if kind[0] == "f" and isinstance(op, _WHOLE_ONLY):
+    kind = _common_kind(a, b)
+    if kind[0] == "f" and isinstance(op, _INTEGER_OPERATIONS):
         raise WatchError(f"`{text}`: this operator takes whole numbers, and one side has a point.")
     x = a.numbers.astype(dtype_of(kind))
     y = b.numbers.astype(dtype_of(kind))
-    result = _joined(_PLAIN[kind], x, a, b)
+    result = _combined(_TYPE_OF_KIND[kind], x, a, b)
     with np.errstate(all="ignore"):
-        if type(op) in _SIMPLE:
-            return replace(result, value=_SIMPLE[type(op)](x, y))
+        if type(op) in _OPERATIONS:
+            return replace(result, value=_OPERATIONS[type(op)](x, y))
         if isinstance(op, (ast.LShift, ast.RShift)):
-            by = y & y.dtype.type(8 * y.dtype.itemsize - 1)
-            return replace(result, value=x << by if isinstance(op, ast.LShift) else x >> by)
+            amount = y & y.dtype.type(8 * y.dtype.itemsize - 1)
+            return replace(result, value=x << amount if isinstance(op, ast.LShift) else x >> amount)
         if kind[0] == "f":
             return replace(result, value=x / y)
         # C cuts a quotient towards 0, NumPy down.
-        safe = np.where(y == 0, y.dtype.type(1), y)
-        quotient = x // safe
-        quotient = quotient + ((quotient * safe != x) & ((x < 0) != (safe < 0))).astype(x.dtype)
-        value = quotient if isinstance(op, ast.Div) else x - quotient * safe
+        divisor = np.where(y == 0, y.dtype.type(1), y)
+        quotient = x // divisor
+        quotient = quotient + ((quotient * divisor != x) & ((x < 0) != (divisor < 0))).astype(x.dtype)
+        value = quotient if isinstance(op, ast.Div) else x - quotient * divisor
         return replace(result, value=value, known=result.known & (y != 0))
 
 
-def signed(op: ast.unaryop, a: Lanes, text: str) -> Lanes:
-    """Minus, plus or the complement of a number.
+def apply_sign(op: ast.unaryop, a: Lanes, text: str) -> Lanes:
+    """Return minus, plus or the complement of a number.
 
     Raises
     ------
     WatchError
-        If C has no such operation for a number with a point.
+        If C does not have this operation for a floating-point number.
     """
-    kind = _kind(a)
+    kind = _promoted_kind(a)
     numbers = a.numbers.astype(dtype_of(kind))
     if isinstance(op, ast.Invert) and kind[0] == "f":
         raise WatchError(f"`{text}`: ~ takes whole numbers, and this one has a point.")
     with np.errstate(all="ignore"):
-        value = ~numbers if isinstance(op, ast.Invert) else -numbers if isinstance(op, ast.USub) else numbers
-    return Lanes(_PLAIN[kind], value, a.known, a.outside)
+        value = numbers
+        if isinstance(op, ast.Invert):
+            value = ~numbers
+        elif isinstance(op, ast.USub):
+            value = -numbers
+    return Lanes(_TYPE_OF_KIND[kind], value, a.known, a.outside)
 
 
 def truth_of(a: Lanes) -> Bools:
-    """A number as C takes it for a truth value."""
+    """Return a number as the truth value that C assigns to it."""
     return np.asarray(a.numbers != 0)

@@ -1,4 +1,4 @@
-"""Watch expressions and stops as they are written: read by Python's `ast`, and refused where they do more."""
+"""Parser of watch expressions and stops: Python's `ast` parses them, and only C expressions are allowed."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Literal
 from virtualgpu.errors import WatchError
 
 COORDINATES = ("threadIdx", "blockIdx", "blockDim", "gridDim")
-# 2.5f becomes an imaginary number, which C has not and which stands for a float; 3u and 3LL become names.
-_LONG = "_gpulab_"
+# 2.5f becomes an imaginary number, which C does not have; it represents a float. 3u and 3LL become names.
+_LITERAL_PREFIX = "_gpulab_"
 _C_TO_PYTHON = (
     (re.compile(r"&&"), " and "),
     (re.compile(r"\|\|"), " or "),
@@ -20,12 +20,12 @@ _C_TO_PYTHON = (
     (re.compile(r"->"), "."),
     (re.compile(r"\btrue\b"), "True"),
     (re.compile(r"\bfalse\b"), "False"),
-    (re.compile(r"\b(0[xX][0-9a-fA-F]+|\d+)([uUlL]+)\b"), rf"{_LONG}\2_\1"),
+    (re.compile(r"\b(0[xX][0-9a-fA-F]+|\d+)([uUlL]+)\b"), rf"{_LITERAL_PREFIX}\2_\1"),
     (re.compile(r"(?<![\w.])((?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?)[fF]\b"), r"\1j"),
 )
-# Names in C that are words of Python's: they get an end that no name has.
-_WORDS = re.compile(rf"\b({'|'.join(sorted({*keyword.kwlist} - {'and', 'or', 'not'}))})\b")
-_END = "_gpulab_c_"
+# C names that are Python keywords get a suffix that no other name has.
+_PYTHON_KEYWORDS = re.compile(rf"\b({'|'.join(sorted({*keyword.kwlist} - {'and', 'or', 'not'}))})\b")
+_KEYWORD_SUFFIX = "_gpulab_c_"
 _ALLOWED = (
     ast.BinOp,
     ast.UnaryOp,
@@ -41,12 +41,12 @@ _ALLOWED = (
     ast.cmpop,
     ast.expr_context,
 )
-_NO_C = (ast.FloorDiv, ast.Pow, ast.MatMult, ast.Is, ast.IsNot, ast.In, ast.NotIn)
+_PYTHON_ONLY = (ast.FloorDiv, ast.Pow, ast.MatMult, ast.Is, ast.IsNot, ast.In, ast.NotIn)
 _REMEDY = "Write a C expression of variables, as in x[i] * 2 or tile[threadIdx.x]."
-_MOST_NODES = 400
+_MAX_NODES = 400
 _TOO_LONG = "`{}…` is too long to be a watch: split it, for several may be watched."
 _STOP = re.compile(r"(line|write|any|all)\b\s*(.*)", re.S)
-_HOW_TO_STOP = (
+_STOP_REMEDY = (
     'Write a line (stop="line 12"), a condition over lanes ("any(i >= n)", "all(...)") or a write '
     '("write y[3]").'
 )
@@ -54,77 +54,79 @@ _HOW_TO_STOP = (
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """An expression as it was written, and its tree."""
+    """An expression as written, and its syntax tree."""
 
     text: str
     tree: ast.expr
 
     @property
     def names(self) -> frozenset[str]:
-        """What must be known of the kernel."""
+        """Names of the kernel that the expression uses."""
         found = {node.id for node in ast.walk(self.tree) if isinstance(node, ast.Name)}
-        return frozenset(name for name in found - {*COORDINATES, "warpSize"} if suffixed(name) is None)
+        return frozenset(name for name in found - {*COORDINATES, "warpSize"} if literal_value(name) is None)
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Where to stop: at a line, where a condition over lanes becomes true, or where a place is written."""
+    """A condition to stop at: a line, a condition over lanes that becomes true, or a write to memory."""
 
     text: str
     kind: Literal["line", "any", "all", "write"]
     line: int = 0
-    of: Expression | None = None
+    expression: Expression | None = None
 
 
-def suffixed(name: str) -> tuple[str, int] | None:
-    """Of a name that stands for a number such as ``3u`` its kind and its value."""
-    if not name.startswith(_LONG):
+def literal_value(name: str) -> tuple[str, int] | None:
+    """Return the kind and value of a name that represents a number such as ``3u``."""
+    if not name.startswith(_LITERAL_PREFIX):
         return None
-    suffix, _, number = name.removeprefix(_LONG).lower().partition("_")
+    suffix, _, number = name.removeprefix(_LITERAL_PREFIX).lower().partition("_")
     value = int(number, 0)
     letter = "u" if "u" in suffix else "s"
-    wide = "l" in suffix or value >= 1 << 32
-    return f"{letter}{64 if wide else 32}", value
+    is_64_bit = "l" in suffix or value >= 1 << 32
+    return f"{letter}{64 if is_64_bit else 32}", value
 
 
 def expression(text: str) -> Expression:
-    """Read an expression.
+    """Parse a watch expression.
 
     Raises
     ------
     WatchError
-        If it is no text, no expression, or does what no watch may do.
+        If it is not a string or not an expression, or contains an operation that is not allowed.
     """
     if not isinstance(text, str):
         raise WatchError(
             f'A watch expression is a text, as in watch=["i", "x[i] * 2"], not {type(text).__name__}.'
         )
-    python = _WORDS.sub(rf"\1{_END}", text)
-    for c, word in _C_TO_PYTHON:
-        python = c.sub(word, python)
+    python = _PYTHON_KEYWORDS.sub(rf"\1{_KEYWORD_SUFFIX}", text)
+    for c, replacement in _C_TO_PYTHON:
+        python = c.sub(replacement, python)
     try:
         tree = ast.parse(python.strip(), mode="eval").body
     except (RecursionError, MemoryError):
         raise WatchError(_TOO_LONG.format(text[:40])) from None
     except (SyntaxError, ValueError) as error:
         reason = error.msg if isinstance(error, SyntaxError) else str(error)
-        said = "a pointer's element is p[0], not *p. " if text.lstrip().startswith("*") else ""
-        raise WatchError(f"`{text}` cannot be read ({reason}): {said}{_REMEDY}") from None
-    if sum(1 for _ in ast.walk(tree)) > _MOST_NODES:
+        hint = "a pointer's element is p[0], not *p. " if text.lstrip().startswith("*") else ""
+        raise WatchError(f"`{text}` cannot be read ({reason}): {hint}{_REMEDY}") from None
+    if sum(1 for _ in ast.walk(tree)) > _MAX_NODES:
         raise WatchError(_TOO_LONG.format(text[:40]))
     for node in ast.walk(tree):
         if isinstance(node, ast.Name):
-            node.id = node.id.removesuffix(_END)
+            node.id = node.id.removesuffix(_KEYWORD_SUFFIX)
         if isinstance(node, ast.Attribute):
-            node.attr = node.attr.removesuffix(_END)
+            node.attr = node.attr.removesuffix(_KEYWORD_SUFFIX)
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             raise WatchError(
                 f"`{text}` calls `{ast.unparse(node.func)}`, and watches call nothing: watch what it is "
                 "given, or the variable that its result goes to."
             )
-        if isinstance(node, _NO_C) or not isinstance(node, _ALLOWED):
-            raise WatchError(f"`{text}` uses {_named(node)}, which C has not, or watches have not. {_REMEDY}")
+        if isinstance(node, _PYTHON_ONLY) or not isinstance(node, _ALLOWED):
+            raise WatchError(
+                f"`{text}` uses {_describe_node(node)}, which C has not, or watches have not. {_REMEDY}"
+            )
         if isinstance(node, ast.Constant) and isinstance(node.value, int) and node.value >= 1 << 64:
             raise WatchError(
                 f"`{text}`: no C type holds {node.value}; the largest number is {(1 << 64) - 1}."
@@ -134,33 +136,33 @@ def expression(text: str) -> Expression:
     return Expression(text, tree)
 
 
-def _named(node: ast.AST) -> str:
+def _describe_node(node: ast.AST) -> str:
     names = {"FloorDiv": "//", "Pow": "**", "Tuple": "a comma (write x[i][j])", "Slice": "a slice"}
     return names.get(type(node).__name__, f"`{type(node).__name__}`")
 
 
 def stop(text: str) -> Stop:
-    """Read where to stop.
+    """Parse a stop condition.
 
     Raises
     ------
     WatchError
-        If it is no text, or none of the kinds there are.
+        If it is not a string, or of an unknown kind.
     """
     if not isinstance(text, str):
-        raise WatchError(f"`stop` is a text, or a list of texts, not {type(text).__name__}. {_HOW_TO_STOP}")
-    found = _STOP.fullmatch(text.strip())
-    if found is None:
-        raise WatchError(f"`{text}` says of no line, lanes or write where to stop. {_HOW_TO_STOP}")
-    kind = found[1]
-    rest = found[2].strip()
+        raise WatchError(f"`stop` is a text, or a list of texts, not {type(text).__name__}. {_STOP_REMEDY}")
+    match = _STOP.fullmatch(text.strip())
+    if match is None:
+        raise WatchError(f"`{text}` says of no line, lanes or write where to stop. {_STOP_REMEDY}")
+    kind = match[1]
+    condition = match[2].strip()
     if kind == "line":
-        if not rest.isdigit():
+        if not condition.isdigit():
             raise WatchError(f"`{text}` names no line: write its number, as in line 12.")
-        return Stop(text, "line", int(rest))
+        return Stop(text, "line", int(condition))
     if kind == "write":
-        return Stop(text, "write", of=expression(rest))
-    inner = rest[1:-1] if rest.startswith("(") and rest.endswith(")") else ""
+        return Stop(text, "write", expression=expression(condition))
+    inner = condition[1:-1] if condition.startswith("(") and condition.endswith(")") else ""
     if not inner.strip():
         raise WatchError(f"`{text}` holds no condition: write {kind}(i >= n).")
-    return Stop(text, "any" if kind == "any" else "all", of=expression(inner))
+    return Stop(text, "any" if kind == "any" else "all", expression=expression(inner))

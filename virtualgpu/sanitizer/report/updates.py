@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from virtualgpu.compile.ptx import ir
 from virtualgpu.compile.ptx.flow import cfg
-from virtualgpu.engine.observe.origin import Makers, makers
+from virtualgpu.engine.observe.origin import Writers, find_writers
 
 # Instructions to look back over; an update takes a few.
 _MOST = 24
@@ -37,7 +37,7 @@ class Update:
 
 def checks(function: ir.Function) -> set[int]:
     """Ids of the loads whose value an atomic minimum or maximum of the same address compares again."""
-    known = makers(function)
+    known = find_writers(function)
     found = set[int]()
     for i in function.instructions:
         if i.root in ("atom", "red") and ("min" in i.parts or "max" in i.parts):
@@ -50,7 +50,7 @@ def checks(function: ir.Function) -> set[int]:
 
 def updates(function: ir.Function) -> dict[int, Update]:
     """The updates of a function, by the ids of their loads and stores."""
-    known = makers(function)
+    known = find_writers(function)
     found: dict[int, Update] = {}
     for i in function.instructions:
         if i.root != "st" or len(i.operands) < 2 or "param" in i.parts:
@@ -69,7 +69,7 @@ def updates(function: ir.Function) -> dict[int, Update]:
 
 
 def _source(
-    known: Makers, target: ir.Address, value: ir.Operand | None, pc: int
+    known: Writers, target: ir.Address, value: ir.Operand | None, pc: int
 ) -> tuple[ir.Instruction | None, str]:
     """The load from the target that what is stored at `pc` was made of, and the atomic that would do it."""
     if not isinstance(value, ir.Register):
@@ -97,7 +97,7 @@ def _source(
 
 
 def _compared(
-    function: ir.Function, known: Makers, target: ir.Address, store: ir.Instruction
+    function: ir.Function, known: Writers, target: ir.Address, store: ir.Instruction
 ) -> tuple[ir.Instruction | None, str]:
     """The load from the target on which a branch around the store depends, with no barrier between."""
     code = function.instructions[max(0, store.pc - _MOST) : store.pc]

@@ -13,6 +13,7 @@ define follow an H200 (``tests/virtual/test_textures.py``):
 * integers of 8 bits are converted to 16 bits before they are weighted, and halves are rounded to halves again;
 * the border has the bits of its floats, also for integers, and layers below 0 are the last one.
 
+
 """
 
 from __future__ import annotations
