@@ -16,7 +16,7 @@ ENVIRONMENT = @$(PYTHON) -m tools.environment --venv $(VENV) $(if $(filter file,
 RUN = $(if $(GPULAB_PYTHON),$(GPULAB_PYTHON),$(BIN)/python)
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test test-all test-fast test-lowest test-gpu test-browser lint format bench mutants notebooks pictures shipped-ptx env env-test clean env-bench
+.PHONY: help lab test test-all test-fast test-lowest test-gpu test-browser lint format bench notebooks pictures shipped-ptx env env-test clean env-bench
 
 help:  ## Show these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,9 +51,6 @@ format: env-test  ## Format code and notebooks, fix what ruff can fix
 
 bench: $(if $(GPULAB_PYTHON),,env-bench)  ## Measure the engine, the JIT and the import time
 	@$(RUN) -m tools.bench.table $(ARGS)
-
-mutants: env-test  ## Plant small faults and list those that no test catches (ARGS="virtualgpu/model --sample 30")
-	@$(BIN)/python -m tools.mutate $(ARGS)
 
 pictures: $(if $(GPULAB_PYTHON),,env-test)  ## Take the README's pictures in a real JupyterLab
 	@GPULAB_DEVICE=$${GPULAB_DEVICE:-virtual:A100} $(RUN) -m tools.pictures $(ARGS)
