@@ -178,12 +178,24 @@ def test_templates_of_issues_ask_for_what_helps(name: str) -> None:
 
 
 def test_the_workflow_runs_the_readmes_test_command() -> None:
-    job = load(".github/workflows/test.yml")["jobs"]["test"]
-    assert "make test" in [step.get("run") for step in job["steps"]]
-    assert "```sh\nmake test\n```" in README
-    assert job["strategy"]["matrix"]["python"] == [platforms.PYTHONS[0], platforms.PYTHONS[-1]]
+    jobs = load(".github/workflows/test.yml")["jobs"]
+    assert jobs["linux"]["steps"][-1] == {"run": "make test"}
+    assert jobs["linux"]["strategy"]["matrix"]["python"] == [platforms.PYTHONS[0], platforms.PYTHONS[-1]]
+    assert set(jobs["quick"]["strategy"]["matrix"]["system"]) == {"windows-latest", "macos-latest"}
     steps = load(".github/workflows/weekly.yml")["jobs"]["weekly"]["steps"]
-    assert ".venv/bin/python -m tools.release.weekly" in [step.get("run") for step in steps]
+    assert steps[-1]["run"].endswith("-m tools.release.weekly")
+
+
+def test_the_nightly_workflow_leaves_no_stage_and_no_test_out() -> None:
+    jobs = load(".github/workflows/nightly.yml")["jobs"]
+    stages = " ".join(jobs["stages"]["strategy"]["matrix"]["stages"]).split()
+    everywhere = re.search(r"^STAGES \?= (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert everywhere
+    assert {*stages, "unit"} == set(everywhere[1].split())
+    *shards, rest = jobs["unit"]["strategy"]["matrix"]["tests"]
+    ignored = {word.removeprefix("--ignore=") for word in rest.split()[1:]}
+    assert ignored == {name for shard in shards for name in shard.split()} | {"tests/browser"}
+    assert all((ROOT / name).is_dir() for name in ignored)
 
 
 # --- classrooms ---
