@@ -148,6 +148,11 @@ def _version() -> str:
         return "0+unknown"
 
 
+def load_ipython_extension(shell: Any) -> None:
+    """Register the magics and the display of errors, as an import in IPython does: ``%load_ext gpulab``."""
+    load("gpulab.lab.messages", "use_in_ipython")(shell)
+
+
 def __dir__() -> list[str]:
     # What completion offers after `gl.`: the public names, not what this module imports.
     return sorted(

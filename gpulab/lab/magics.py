@@ -1,89 +1,148 @@
-"""``%%gpu_timeline``, ``%%gpu_profile``: what a cell did. ``%%gpu_sandbox``: a process of its own."""
+"""IPython magics: ``%gpu_timeline`` and ``%gpu_profile`` of lines and cells, ``%%gpu_sandbox`` of a cell."""
 
 from __future__ import annotations
 
 import re
+import warnings
 from typing import Any
 
-GPU_TIMELINE = "gpu_timeline"
-GPU_PROFILE = "gpu_profile"
-GPU_SANDBOX = "gpu_sandbox"
-_SANDBOX_LINE = re.compile(
-    r"(?P<name>[^\W\d]\w*)?\s*(?P<blocking>--blocking)?\s*(?:-o\s+(?P<gives>[\w\s,]+))?"
+from IPython.core.magic import Magics, cell_magic, line_cell_magic, magics_class
+from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
+
+from virtualgpu.errors import GpulabError
+
+_NAME = re.compile(r"[^\W\d]\w*")
+_OLD_SANDBOX_LINE = re.compile(
+    r"\s*(?P<name>[^\W\d]\w*)?\s*(?P<blocking>--blocking)?\s*(?:-o\s+(?P<results>\w+(?:[\s,]+\w+)*))?\s*"
 )
 
 
-def register(shell: Any) -> None:
-    """Let an IPython shell know the magic; what it needs is loaded when it is used."""
+@magics_class
+class GpuMagics(Magics):
+    """Record what a line or a cell does, or run a cell in another process."""
 
-    def gpu_timeline(line: str, cell: str) -> Any:
-        """Run the cell and show its timeline: ``%%gpu_timeline``, or ``%%gpu_timeline t`` to keep it as t."""
+    shell: Any  # always set: only an IPython shell makes one of these
+
+    @magic_arguments()
+    @argument("-o", "--output", metavar="NAME", help="keep the timeline in the variable NAME")
+    @argument("statement", nargs="*", help="the statement to record, as a line magic")
+    @line_cell_magic
+    def gpu_timeline(self, line: str, cell: str | None = None) -> Any:
+        """Run a line or a cell and show its timeline."""
         from gpulab.lab.timeline import timeline
 
-        return _run(shell, GPU_TIMELINE, line.strip(), cell, timeline())
+        return self._record("gpu_timeline", line, cell, timeline())
 
-    def gpu_profile(line: str, cell: str) -> Any:
-        """Run the cell and show what it cost: ``%%gpu_profile``, or ``%%gpu_profile p`` to keep it as p."""
+    @magic_arguments()
+    @argument("-o", "--output", metavar="NAME", help="keep the profile in the variable NAME")
+    @argument("statement", nargs="*", help="the statement to profile, as a line magic")
+    @line_cell_magic
+    def gpu_profile(self, line: str, cell: str | None = None) -> Any:
+        """Run a line or a cell and show the costs of its kernels, copies and waits."""
         from gpulab.lab.profiling.profile import profile
 
-        return _run(shell, GPU_PROFILE, line.strip(), cell, profile())
+        return self._record("gpu_profile", line, cell, profile())
 
-    def gpu_sandbox(line: str, cell: str) -> Any:
-        """Run the cell in a process of its own: ``%%gpu_sandbox``, or ``%%gpu_sandbox s`` to keep the report.
+    @magic_arguments()
+    @argument("-o", "--output", metavar="NAME", help="keep the report in the variable NAME")
+    @argument("-r", "--return", dest="names", metavar="NAMES", help="variables to bring back, such as x,y")
+    @argument("--blocking", action="store_true", help="let the host wait after each launch")
+    @cell_magic
+    def gpu_sandbox(self, line: str, cell: str) -> Any:
+        """Run the cell in another process: a fault in it costs neither this kernel nor its CUDA context."""
+        from gpulab.lab.faults.jobs import Cell, used_by
+        from gpulab.lab.faults.sandbox import LIMIT_S, MEMORY_BYTES, run
 
-        ``--blocking`` lets the host wait after each launch; ``-o x, y`` brings back the cell's x and y.
-        """
-        return _sandboxed(shell, line.strip(), cell)
+        line = _sandbox_line(line, cell)
+        options = parse_argstring(self.gpu_sandbox, line)
+        names = tuple(re.findall(r"\w+", options.names or ""))
+        _check_name("gpu_sandbox", options.output)
+        code = f"# %%gpu_sandbox {line}\n{self.shell.transform_cell(cell)}"
+        file = str(self.shell.compile.cache(code, self.shell.execution_count, raw_code=code))
+        job = Cell(code, file, used_by(code, self.shell.user_ns), names)
+        report = run(job, "the cell", bool(names), options.blocking, LIMIT_S, MEMORY_BYTES)
+        if names and report.ok:
+            self.shell.user_ns.update(report.result)
+        if options.output:
+            self.shell.user_ns[options.output] = report
+        return report
 
-    shell.register_magic_function(gpu_timeline, "cell", GPU_TIMELINE)
-    shell.register_magic_function(gpu_sandbox, "cell", GPU_SANDBOX)
-    shell.register_magic_function(gpu_profile, "cell", GPU_PROFILE)
+    def _record(self, magic: str, line: str, cell: str | None, recording: Any) -> Any:
+        """Run the code while the recorder watches, keep the recording under its name, and return it."""
+        options = parse_argstring(getattr(self, magic), line)
+        output = options.output
+        if cell is None:
+            code = re.sub(r"^\s*(?:(?:-o|--output)[\s=]*\w+\s*)?", "", line)
+        else:
+            code = f"# %%{magic} {line}\n{cell}"
+            if options.statement and output is None:
+                output = _deprecated_name(magic, options.statement)
+        _check_name(magic, output)
+        done = self._run_watched(code, recording)
+        if output:
+            self.shell.user_ns[output] = recording
+        error = done.error_before_exec or done.error_in_exec
+        if error is not None:
+            raise error
+        return recording
+
+    def _run_watched(self, code: str, recording: Any) -> Any:
+        """Run code as a cell of its own; its error is shown once, by the cell that the magic is in."""
+        shell = self.shell
+        silent = dict.fromkeys(("showtraceback", "showsyntaxerror"), lambda *args, **kwargs: None)
+        with recording:
+            shell.__dict__.update(silent)
+            # IPython 9 increments the count before a cell runs, older versions afterwards; the code that runs
+            # now is the last input.
+            following = shell.execution_count
+            shell.execution_count = len(shell.user_ns["In"]) - 1
+            try:
+                return shell.run_cell(code)
+            finally:
+                shell.execution_count = following
+                for patched in silent:
+                    del shell.__dict__[patched]
 
 
-def _run(shell: Any, magic: str, name: str, cell: str, recording: Any) -> Any:
-    from virtualgpu.errors import GpulabError
-
-    if name and not name.isidentifier():
-        raise GpulabError(f"%%{magic} takes one name, under which it is kept, not {name!r}.")
-    shown = dict.fromkeys(("showtraceback", "showsyntaxerror"), lambda *args, **kwargs: None)
-    with recording:
-        # The cell's lines keep their numbers below the magic's. An error is shown once, by the outer run.
-        shell.__dict__.update(shown)
-        # IPython 9 counts on before a cell runs, older ones afterwards; what runs now is the last input.
-        following = shell.execution_count
-        shell.execution_count = len(shell.user_ns["In"]) - 1
-        try:
-            done = shell.run_cell(f"# %%{magic} {name}\n{cell}")
-        finally:
-            shell.execution_count = following
-            for patched in shown:
-                del shell.__dict__[patched]
-    if name:
-        shell.user_ns[name] = recording
-    error = done.error_before_exec or done.error_in_exec
-    if error is not None:
-        raise error
-    return recording
+def register(shell: Any) -> None:
+    """Register the magics with an IPython shell."""
+    shell.register_magics(GpuMagics)
 
 
-def _sandboxed(shell: Any, line: str, cell: str) -> Any:
-    from gpulab.lab.faults.jobs import Cell, used_by
-    from gpulab.lab.faults.sandbox import LIMIT_S, MEMORY_BYTES, run
-    from virtualgpu.errors import GpulabError
+def _check_name(magic: str, name: str | None) -> None:
+    if name is not None and not _NAME.fullmatch(name):
+        raise GpulabError(f"%%{magic} -o takes the name of a variable, not {name!r}.")
 
-    asked = _SANDBOX_LINE.fullmatch(line)
-    if asked is None:
-        raise GpulabError(
-            f"%%{GPU_SANDBOX} takes a name, --blocking and -o with names to bring back, as in "
-            f"`%%{GPU_SANDBOX} s --blocking -o x, y`, not {line!r}."
-        )
-    code = f"# %%{GPU_SANDBOX} {line}\n{shell.transform_cell(cell)}"
-    file = str(shell.compile.cache(code, shell.execution_count, raw_code=code))
-    gives = tuple(re.findall(r"\w+", asked["gives"] or ""))
-    job = Cell(code, file, used_by(code, shell.user_ns), gives)
-    seen = run(job, "the cell", bool(gives), asked["blocking"] is not None, LIMIT_S, MEMORY_BYTES)
-    if gives and seen.ok:
-        shell.user_ns.update(seen.result)
-    if asked["name"]:
-        shell.user_ns[asked["name"]] = seen
-    return seen
+
+def _deprecated_name(magic: str, words: list[str]) -> str:
+    """Return the name in ``%%gpu_timeline t``, as version 1.0 wrote it, with a warning."""
+    name = " ".join(words)
+    _check_name(magic, name)
+    message = f"`%%{magic} {name}` is deprecated: write `%%{magic} -o {name}`."
+    warnings.warn(message, DeprecationWarning, stacklevel=4)
+    return name
+
+
+def _assigns(cell: str, name: str) -> bool:
+    """Return whether the cell assigns the name, which is then a result of version 1.0's ``-o name``."""
+    return re.search(rf"^{re.escape(name)}\s*=(?!=)", cell, re.MULTILINE) is not None
+
+
+def _sandbox_line(line: str, cell: str) -> str:
+    """Return a line such as ``s -o x, y``, as version 1.0 wrote it, in today's form: ``-o s -r x,y``."""
+    words = _OLD_SANDBOX_LINE.fullmatch(line)
+    if words is None:
+        return line
+    results = re.findall(r"\w+", words["results"] or "")
+    if not words["name"] and len(results) < 2 and not any(_assigns(cell, name) for name in results):
+        return line
+    new = " ".join(
+        [
+            *(["-o", words["name"]] if words["name"] else []),
+            *(["-r", ",".join(results)] if results else []),
+            *(["--blocking"] if words["blocking"] else []),
+        ]
+    )
+    message = f"`%%gpu_sandbox {line.strip()}` is deprecated: write `%%gpu_sandbox {new}`."
+    warnings.warn(message, DeprecationWarning, stacklevel=4)
+    return new

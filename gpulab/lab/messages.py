@@ -17,14 +17,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from gpulab.lab import magics
 from virtualgpu.compile.advice import advice
 from virtualgpu.tracebacks import trimmed
 
 # As many columns as a notebook has on a screen of 1024 pixels beside JupyterLab's side bar.
 WIDTH = 72
 _PACKAGES = ("gpulab", "gpulab_course", "virtualgpu")
-_HERE = Path(__file__).resolve().parents[1]
+_PACKAGE = Path(__file__).resolve().parents[1]
+# Frames of these folders are left out of tracebacks, besides those of `virtualgpu`.
+_FOLDERS = [_PACKAGE, _PACKAGE.with_name("gpulab_course")]
 _COLOURS = re.compile(r"\x1b\[[\d;]*m")
 # IPython's, of 75 columns.
 _HEADING = re.compile(r"-+|\w+ +Traceback \(most recent call last\)")
@@ -49,12 +50,18 @@ _ADVICE = {
 }
 
 
-def use_in_ipython() -> None:
-    """Let IPython, where it runs this, know our magic and show errors so, unless it has a handler already."""
+def use_in_ipython(shell: Any = None) -> None:
+    """Register the magics with IPython, where it runs this, and show errors without our own frames.
+
+    A handler of errors that the shell has already is kept.
+    """
     ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython is not None else None
+    if shell is None and ipython is not None:
+        shell = ipython.get_ipython()
     if shell is None:
         return
+    from gpulab.lab import magics
+
     magics.register(shell)
     if not shell.custom_exceptions:
         shell.set_custom_exc((Exception, KeyboardInterrupt), _show)
@@ -69,7 +76,7 @@ def _of_threads(before: Callable[[threading.ExceptHookArgs], object]) -> Callabl
         if args.exc_value is None:
             before(args)
             return
-        with trimmed(args.exc_value, [_HERE], between=True):
+        with trimmed(args.exc_value, _FOLDERS, between=True):
             own = args.exc_value.__traceback__
             before(threading.ExceptHookArgs((args.exc_type, args.exc_value, own, args.thread)))
 
@@ -86,7 +93,7 @@ def _show(
     if getattr(shell.InteractiveTB, "mode", "") == "Verbose" or isinstance(error, SyntaxError):
         shell.showtraceback((kind, error, tb), tb_offset=tb_offset)
         return
-    with trimmed(error, [_HERE], between=True) as shorter:
+    with trimmed(error, _FOLDERS, between=True) as shorter:
         if not (shorter or note or type(error).__module__.startswith(_PACKAGES)):
             shell.showtraceback((kind, error, tb), tb_offset=tb_offset)
             return

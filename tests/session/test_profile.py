@@ -208,10 +208,10 @@ def test_what_cannot_be_profiled_is_refused(program: Any) -> None:
 
 def test_the_magic_profiles_its_cell(jupyter: NotebookClient) -> None:
     run(jupyter, "import gpulab as gl\nfrom gpulab import cp\nx = cp.zeros(8)")
-    assert "Kernels" in str(run(jupyter, "%%gpu_profile p\nx.fill(1)\ny = float(x[0])"))
+    assert "Kernels" in str(run(jupyter, "%%gpu_profile -o p\nx.fill(1)\ny = float(x[0])"))
     lines = run(jupyter, "print([str(line.source) for line in p.record.lines])")
     assert "cell [2], line 2" in str(lines)
-    with pytest.raises(CellExecutionError, match="takes one name"):
+    with pytest.raises(CellExecutionError, match="takes the name"):
         run(jupyter, "%%gpu_profile a b\nx.fill(2)")
 
 

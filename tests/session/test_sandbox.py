@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from IPython.core.error import UsageError
 from IPython.testing.globalipapp import start_ipython
 
 import gpulab as gl
@@ -278,7 +279,7 @@ def shell() -> Any:
 def test_a_cell_takes_the_names_it_uses_and_gives_those_declared(shell: Any) -> None:
     shell.user_ns.update(factor=3, unused=threading.Lock())
     seen = shell.run_cell_magic(
-        "gpu_sandbox", "s -o y, z", "y = factor * 2\nz = [y]\nfactor = 9\nprint('hi')\ny"
+        "gpu_sandbox", "-o s -r y,z", "y = factor * 2\nz = [y]\nfactor = 9\nprint('hi')\ny"
     )
     assert seen.ok, seen
     assert (shell.user_ns["y"], shell.user_ns["z"], shell.user_ns["factor"]) == (6, [6], 3)
@@ -295,7 +296,7 @@ def test_a_recorded_cell_is_kept_under_its_name_and_its_error_is_shown_once(
     shell.user_ns.update(cp=gl.cp, kept=None)
     shell.run_cell("one = 1", store_history=True)
     before = shell.execution_count
-    seen = shell.run_cell_magic(magic, "kept", "x = cp.zeros(8)\ny = float(x[0])")
+    seen = shell.run_cell_magic(magic, "-o kept", "x = cp.zeros(8)\ny = float(x[0])")
     assert shell.user_ns["kept"] is seen
     assert (shell.user_ns["y"], shell.execution_count) == (0, before)
     assert repr(seen).startswith(said)
@@ -308,15 +309,45 @@ def test_a_recorded_cell_is_kept_under_its_name_and_its_error_is_shown_once(
     capsys.readouterr()
     for cell, error in (("x.fill(2)\n1 / 0", ZeroDivisionError), ("1 +", SyntaxError)):
         with pytest.raises(error):
-            shell.run_cell_magic(magic, "again", cell)
+            shell.run_cell_magic(magic, "-o again", cell)
         assert "Error" not in "".join(capsys.readouterr())
         assert repr(shell.user_ns.pop("again")).startswith(said)
     assert not {"showtraceback", "showsyntaxerror"} & {*shell.__dict__}
     unnamed = shell.run_cell_magic(magic, "", "x.fill(3)")
     assert unnamed is not seen
-    with pytest.raises(GpulabError, match=f"%%{magic} takes one name, under which it is kept, not 'a b'"):
+    with pytest.raises(GpulabError, match=f"%%{magic} -o takes the name of a variable, not 'a b'"):
         shell.run_cell_magic(magic, "a b", "x.fill(4)")
     assert float(gl.cp.asnumpy(shell.user_ns["x"])[0]) == 3
+
+
+@pytest.mark.parametrize(("magic", "said"), [("gpu_timeline", "Timeline of"), ("gpu_profile", "Profile of")])
+def test_a_line_is_recorded_too(shell: Any, magic: str, said: str) -> None:
+    gl.use_device("virtual:T4")
+    shell.user_ns.update(cp=gl.cp)
+    seen = shell.run_line_magic(magic, "-o kept y = cp.ones(8).sum(axis=0)")
+    assert shell.user_ns["kept"] is seen
+    assert repr(seen).startswith(said)
+    assert float(shell.user_ns["y"]) == 8
+
+
+def test_magics_as_version_1_0_wrote_them_warn_and_work(shell: Any) -> None:
+    gl.use_device("virtual:T4")
+    shell.user_ns.update(cp=gl.cp)
+    with pytest.warns(DeprecationWarning, match="write `%%gpu_timeline -o t`"):
+        seen = shell.run_cell_magic("gpu_timeline", "t", "x = cp.zeros(8)")
+    assert shell.user_ns["t"] is seen
+    with pytest.warns(DeprecationWarning, match="write `%%gpu_sandbox -o s -r y,z`"):
+        seen = shell.run_cell_magic("gpu_sandbox", "s -o y, z", "y = 1\nz = 2")
+    assert (shell.user_ns["s"], shell.user_ns["y"], shell.user_ns["z"]) == (seen, 1, 2)
+    with pytest.warns(DeprecationWarning, match="write `%%gpu_sandbox -r y`"):
+        shell.run_cell_magic("gpu_sandbox", "-o y", "y = 5")
+    assert shell.user_ns["y"] == 5
+
+
+def test_the_extension_registers_the_magics(shell: Any) -> None:
+    del shell.magics_manager.magics["line"]["gpu_profile"]
+    shell.run_line_magic("load_ext", "gpulab")
+    assert shell.find_line_magic("gpu_profile")
 
 
 def test_a_cells_error_names_its_line(shell: Any) -> None:
@@ -335,7 +366,7 @@ def test_a_cells_function_knows_its_lines_in_there(shell: Any) -> None:
 
 
 def test_a_cell_that_does_not_make_what_it_was_to_give(shell: Any) -> None:
-    seen = shell.run_cell_magic("gpu_sandbox", "-o nothing_there", "x = 1")
+    seen = shell.run_cell_magic("gpu_sandbox", "-r nothing_there", "x = 1")
     assert "nothing_there" in seen.record.error
-    with pytest.raises(GpulabError, match="takes a name"):
+    with pytest.raises(UsageError, match="unrecognized arguments: one two"):
         shell.run_cell_magic("gpu_sandbox", "one two", "x = 1")

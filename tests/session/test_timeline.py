@@ -170,13 +170,13 @@ def test_it_is_saved_and_opened_again(tmp_path: Path) -> None:
 
 def test_the_magic_records_its_cell_and_lines_are_named_by_the_cell(jupyter: NotebookClient) -> None:
     run(jupyter, "import gpulab as gl\nfrom gpulab import cp\nx = cp.zeros(8)")
-    shown = run(jupyter, "%%gpu_timeline t\nx.fill(1)\ny = float(x[0])")
+    shown = run(jupyter, "%%gpu_timeline -o t\nx.fill(1)\ny = float(x[0])")
     assert "Timeline of" in str(shown)
     lines = run(jupyter, "print([(str(c.source), c.source.text) for c in t.record.calls])\nassert y == 1")
     assert "('cell [2], line 2', 'x.fill(1)'), ('cell [2], line 3', 'y = float(x[0])')" in str(lines)
     with pytest.raises(CellExecutionError) as failed:
-        run(jupyter, "%%gpu_timeline t\nx.fill(2)\n1 / 0")
+        run(jupyter, "%%gpu_timeline -o t\nx.fill(2)\n1 / 0")
     assert str(failed.value).count("division by zero") == 1
     assert "Timeline of" in str(run(jupyter, "print(t)"))
-    with pytest.raises(CellExecutionError, match="takes one name"):
+    with pytest.raises(CellExecutionError, match="takes the name"):
         run(jupyter, "%%gpu_timeline a b\nx.fill(2)")
