@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from gpulab.lab.faults.sandbox import sandbox as sandbox
     from gpulab.lab.fusion.traffic import traffic as traffic
     from gpulab.lab.graphs import graph as graph
-    from gpulab.lab.kernels import as_run as as_run
     from gpulab.lab.kernels import before_volta as before_volta
     from gpulab.lab.kernels import block_order as block_order
     from gpulab.lab.kernels import count as count
     from gpulab.lab.kernels import launch as launch
+    from gpulab.lab.kernels import machine_code as machine_code
     from gpulab.lab.kernels import occupancy as occupancy
     from gpulab.lab.kernels import sanitize as sanitize
     from gpulab.lab.kernels import warps as warps
@@ -113,6 +113,9 @@ def __getattr__(name: str) -> Any:
         value = load(_HOMES[name], name)
     elif not name.startswith("_") and name in (points := course_functions()):
         value = points[name].load()
+    elif not name.startswith("_") and name in (renamed := load("gpulab._deprecated", "FUNCTIONS")):
+        load("gpulab._deprecated", "warn")(f"gl.{name}", f"gl.{renamed[name]}")
+        return getattr(sys.modules[__name__], renamed[name])
     else:
         raise AttributeError(course_missing(name) or _unknown(name), name=name)
     globals()[name] = value

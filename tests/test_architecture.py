@@ -64,7 +64,13 @@ UPPER = {
         "virtualgpu.model",
     },
     "gpulab.processes": {"virtualgpu.compile", "virtualgpu.errors"},
-    "gpulab.views": {"gpulab._names", "gpulab.analysis", "gpulab.words", "virtualgpu.records"},
+    "gpulab.views": {
+        "gpulab._deprecated",
+        "gpulab._names",
+        "gpulab.analysis",
+        "gpulab.words",
+        "virtualgpu.records",
+    },
     # How exercises, predictions, quizzes and interviews are asked and judged: none of their texts.
     "gpulab_course.teach": {
         "gpulab.analysis",

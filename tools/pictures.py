@@ -89,7 +89,7 @@ def step(x, total):
         cp.add(x, 1, out=x)
     x.sum(out=total)
 
-gl.graph(step, x, total).beside()
+gl.graph(step, x, total).compare()
 """
 # A segment of which every other block is free, and a request that none of them serves.
 PUZZLE = """\

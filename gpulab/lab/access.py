@@ -6,19 +6,22 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpulab import session, views
+from gpulab._deprecated import old_parameters
 from virtualgpu.protocol import Accesses, Launch, Shape
 from virtualgpu.records.access import AccessPattern
 
 SIDES = ("both", "global", "shared")
 
 
+@old_parameters
 def access(
     kernel: Any = None,
     grid: Shape = 1,
     block: Shape = 32,
     args: Sequence[Any] = (),
     *,
-    shared_bytes: int = 0,
+    shared_mem: int = 0,
+    stream: Any = None,
     line: int | None = None,
     warp: int = 0,
     block_index: Shape = (0, 0, 0),
@@ -37,7 +40,7 @@ def access(
 
     Parameters
     ----------
-    kernel, grid, block, args, shared_bytes
+    kernel, grid, block, args, shared_mem, stream
         As for `gl.launch`. The kernel runs.
     line
         The source line whose worst access is shown first.
@@ -80,7 +83,7 @@ def access(
         return views.AccessMicroscope(
             AccessPattern(stride, offset, element_bytes, padding, bool(swizzle)), space
         )
-    asked = Launch.of(kernel, grid, block, args, shared_bytes)
+    asked = Launch.of(kernel, grid, block, args, shared_mem, stream)
     seen = session.observe(asked, Accesses(*asked.warp_position(block_index, warp)))
     lines = sorted({a.line for a in seen.record.counters.accesses if a.requests})
     if line is not None and line not in lines:

@@ -17,7 +17,7 @@ _COPIES = ("MEMCPY", "MEMCPY2")
 
 
 class ComparedGraph(Pictured):
-    """What `CapturedGraph.beside` found. Its text is a sentence, its picture the graph and both timelines.
+    """Times of a graph and of its function. The text is a sentence, the picture the graph and both timelines.
 
     Attributes
     ----------
@@ -46,7 +46,7 @@ def compared(
     graph: GraphRecord, eager: Callable[[], object], launch: Callable[[], object], stream: Any, repeats: int
 ) -> GraphComparison:
     """Time `repeats` runs of each in a stream, and record one of each."""
-    with session.steps(4, "graph.beside") as begin:
+    with session.steps(4, "graph.compare") as begin:
         begin()
         first = _timed(eager, stream, repeats)
         begin()

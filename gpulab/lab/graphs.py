@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from gpulab import session, views
+from gpulab._deprecated import old_method
 from gpulab.lab._base import Pictured
 from gpulab.lab.graph_capture import Capture, GraphPool, arrays_in, check_shapes, restored, shapes
 from gpulab.lab.graph_cost import ComparedGraph, compared
@@ -331,10 +332,12 @@ class CapturedGraph(Pictured):
 
     # What it costs
 
-    def beside(self, *, repeats: int = 20) -> ComparedGraph:
-        """Show the graph beside its function, each run `repeats` times: what does one run take?
+    beside = old_method("beside", "compare")
 
-        Arrays that have a name get their contents back.
+    def compare(self, *, repeats: int = 20) -> ComparedGraph:
+        """Compare the time of one run of the graph with that of its function; both run `repeats` times.
+
+        The contents of arrays that have a name are restored.
 
         Returns
         -------

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from gpulab import session, views
+from gpulab._deprecated import old_parameters
 from gpulab.lab import recorded
 from gpulab.views.tables.as_run import AsRunTable
 from gpulab.views.tables.count import CounterTable
@@ -20,21 +21,26 @@ from gpulab.views.tables.sanitizer import SanitizerTable
 from virtualgpu.protocol import Block, Blocks, Counters, Hazards, Launch, Shape, Warp
 from virtualgpu.records import WARP_SIZE, BlockTrace, WarpTrace
 
+if TYPE_CHECKING:
+    from gpulab.lab.run import Run
+
 _NOT_REPLAYED = (
     "Nothing was watched: only a replay tells values, and the launch is too large or too slow for one."
 )
 
 
+@old_parameters
 def launch(
     kernel: Any,
     grid: Shape,
     block: Shape,
     args: Sequence[Any] = (),
     *,
-    shared_bytes: int = 0,
+    shared_mem: int = 0,
+    stream: Any = None,
     beside: str | None = None,
-) -> views.LaunchChart:
-    """Run a kernel and show which SM ran each block, and when.
+) -> Run:
+    """Run a kernel and show which SM ran each block, and when; the result can be asked further questions.
 
     Parameters
     ----------
@@ -44,39 +50,54 @@ def launch(
         Blocks in the grid and threads in a block: a number or a tuple of one to three.
     args
         The kernel's arguments, a tuple.
-    shared_bytes
-        Dynamic shared memory of each block.
+    shared_mem
+        Dynamic shared memory per block in bytes.
+    stream
+        The stream that the kernel runs in, such as ``cp.cuda.Stream()``; the current stream if left out.
     beside
-        A GPU's name, such as ``"H200"``: lays what was recorded there of the same launch beside the
-        picture (`gpulab.lab.recorded`; ``gl.recorded()`` lists what there is).
+        A GPU's name, such as ``"H200"``: shows next to the picture what was recorded there of the same
+        launch (`gpulab.lab.recorded`; ``gl.recorded()`` lists the records).
 
     Returns
     -------
-    LaunchChart
-        Measured on a real GPU; the virtual GPU's prediction joins it where the launch is small
-        enough to replay. Modelled on a virtual GPU. For a one-dimensional launch it has a slider
-        for the block size, which keeps the number of threads and restores the arrays.
+    Run
+        A picture of the launch (`gpulab.views.LaunchChart`), measured on a real GPU; the virtual GPU's
+        prediction joins it where the launch is small enough to replay. Modelled on a virtual GPU. For a
+        one-dimensional launch it has a slider for the block size, which keeps the number of threads and
+        restores the arrays.
+
+        Its methods ask further questions about the same launch: ``.warps()``, ``.count()``, ``.access()``,
+        ``.machine_code()``, ``.sanitize()``, ``.diagnose()`` and ``.roofline()``, with the options of
+        ``gl.warps`` and so on. Each starts from the arrays as they were before the launch, and leaves them
+        as it finds them. For that gpulab copies the arrays' contents to the host's memory, 256 MiB at most
+        for all launches together; the oldest copies are dropped first.
 
     Raises
     ------
     NotRecordedError
-        If no record of `beside` fits the launch, which then does not run; the message says which there are.
+        If no record of `beside` fits the launch, which then does not run; the message lists the records.
 
     Examples
     --------
-    >>> gl.launch(kernel, 4, 256, (x, y, n))
-    >>> gl.launch(kernel, 4, 256, (x, y, n)).record.sm_id  # the SM of each block
+    >>> run = gl.launch(kernel, 4, 256, (x, y, n))
+    >>> run.record.sm_id  # the SM of each block
+    >>> run.count()
+    >>> run.warps(block_index=3, warp=7)
     """
-    asked = Launch.of(kernel, grid, block, args, shared_bytes)
-    other = recorded.beside(beside, asked) if beside is not None else None
-    seen = session.observe(asked, Blocks())
-    chart = views.LaunchChart(seen.record, at_block_size=session.at_block_size(asked), beside=other)
-    predicted = seen.beside
-    if predicted is not None and other is None and not views.after_cell(lambda: chart.beside(predicted)):
-        chart.beside(predicted)
-    return chart
+    from gpulab.lab.run import Run
+
+    description = Launch.of(kernel, grid, block, args, shared_mem, stream)
+    recording = recorded.beside(beside, description) if beside is not None else None
+    kept = session.KeptLaunch(description)
+    answer = session.observe(description, Blocks())
+    run = Run(answer.record, kept, recording)
+    predicted = answer.beside
+    if predicted is not None and recording is None and not views.after_cell(lambda: run.compare(predicted)):
+        run.compare(predicted)
+    return run
 
 
+@old_parameters
 def warps(
     kernel: Any,
     grid: Shape,
@@ -85,7 +106,8 @@ def warps(
     *,
     block_index: Shape = (0, 0, 0),
     warp: int = 0,
-    shared_bytes: int = 0,
+    shared_mem: int = 0,
+    stream: Any = None,
     max_steps: int | None = None,
     whole_block: bool = False,
     watch: str | Sequence[str] = (),
@@ -95,7 +117,7 @@ def warps(
 
     Parameters
     ----------
-    kernel, grid, block, args, shared_bytes
+    kernel, grid, block, args, shared_mem, stream
         As for `launch`.
     block_index
         Which block: a number or a tuple of one to three.
@@ -136,7 +158,7 @@ def warps(
     >>> gl.warps(kernel, 4, 256, (x, y, n), block_index=3, warp=7)
     >>> gl.warps(kernel, 4, 256, (x, y, n), watch=["i", "x[i] * 2"], stop="any(i >= n)")
     """
-    asked = Launch.of(kernel, grid, block, args, shared_bytes)
+    asked = Launch.of(kernel, grid, block, args, shared_mem, stream)
     position = asked.warp_position(block_index, warp)
     what: Warp | Block = Block(*position) if whole_block else Warp(*position)
     watches, stops = ((text,) if isinstance(text, str) else tuple(text or ()) for text in (watch, stop))
@@ -151,7 +173,8 @@ def warps(
     return views.WarpStepper(record, measured=measured, warp=position[1])
 
 
-def occupancy(kernel: Any, block: Shape = 256, *, shared_bytes: int = 0) -> views.OccupancyChart:
+@old_parameters
+def occupancy(kernel: Any, block: Shape = 256, *, shared_mem: int = 0) -> views.OccupancyChart:
     """Show how many warps of a kernel an SM can hold at each block size, and what limits them.
 
     Parameters
@@ -160,14 +183,14 @@ def occupancy(kernel: Any, block: Shape = 256, *, shared_bytes: int = 0) -> view
         A ``cp.RawKernel`` or a function of a ``cp.RawModule``.
     block
         The block size to point out: a number of threads, or a tuple of one to three.
-    shared_bytes
-        Dynamic shared memory of each block, the same at every block size.
+    shared_mem
+        Dynamic shared memory per block in bytes, the same at every block size.
 
     Examples
     --------
-    >>> gl.occupancy(kernel, 256, shared_bytes=16_384)
+    >>> gl.occupancy(kernel, 256, shared_mem=16_384)
     """
-    asked = Launch.of(kernel, 1, block, (), shared_bytes)
+    asked = Launch.of(kernel, 1, block, (), shared_mem)
     backend = session.backend()
     threads = asked.block_threads
     most = min(
@@ -183,20 +206,22 @@ def occupancy(kernel: Any, block: Shape = 256, *, shared_bytes: int = 0) -> view
     )
 
 
+@old_parameters
 def count(
     kernel: Any,
     grid: Shape,
     block: Shape,
     args: Sequence[Any] = (),
     *,
-    shared_bytes: int = 0,
+    shared_mem: int = 0,
+    stream: Any = None,
     caches: Literal["cold", "warm"] = "cold",
 ) -> CounterTable:
     """Run a kernel and count its instructions, memory requests, sectors, conflicts, branches, cache hits.
 
     Parameters
     ----------
-    kernel, grid, block, args, shared_bytes
+    kernel, grid, block, args, shared_mem, stream
         As for `launch`.
     caches
         Hit rates and bytes from memory as if the caches were empty before (``"cold"``, as Nsight Compute has
@@ -213,22 +238,29 @@ def count(
     --------
     >>> gl.count(kernel, 4, 256, (x, y, n))
     """
-    asked = Launch.of(kernel, grid, block, args, shared_bytes)
+    asked = Launch.of(kernel, grid, block, args, shared_mem, stream)
     seen = session.observe(asked, Counters(caches))
     return CounterTable.of(seen.record, code=asked.source.code, note=seen.note)
 
 
-def as_run(
-    kernel: Any, grid: Shape, block: Shape, args: Sequence[Any] = (), *, shared_bytes: int = 0
+@old_parameters
+def machine_code(
+    kernel: Any,
+    grid: Shape,
+    block: Shape,
+    args: Sequence[Any] = (),
+    *,
+    shared_mem: int = 0,
+    stream: Any = None,
 ) -> AsRunTable:
-    """Run a kernel and show its counts as written (PTX) beside those as run (machine code).
+    """Run a kernel and compare its counts in PTX, as written, with those in machine code, as run.
 
     Between the two, NVIDIA's assembler ptxas merges neighbouring accesses into wider ones, predicates
     short branches and copies loop bodies. The table says where, and what it changes.
 
     Parameters
     ----------
-    kernel, grid, block, args, shared_bytes
+    kernel, grid, block, args, shared_mem, stream
         As for `launch`.
 
     Returns
@@ -245,26 +277,28 @@ def as_run(
 
     Examples
     --------
-    >>> gl.as_run(kernel, 4, 256, (x, y, n))
+    >>> gl.machine_code(kernel, 4, 256, (x, y, n))
     """
     from virtualgpu.compile import as_run, sass
 
     if not sass.available():
         raise sass.NvdisasmMissingError
-    asked = Launch.of(kernel, grid, block, args, shared_bytes)
+    asked = Launch.of(kernel, grid, block, args, shared_mem, stream)
     counters = session.observe(asked, Counters()).record
     source = asked.source
     target = int(session.virtual_side().kernel_stats(source).target.removeprefix("sm_"))
     return AsRunTable.of(as_run.as_run(counters, source, target), code=source.code)
 
 
+@old_parameters
 def sanitize(
     kernel: Any,
     grid: Shape,
     block: Shape,
     args: Sequence[Any] = (),
     *,
-    shared_bytes: int = 0,
+    shared_mem: int = 0,
+    stream: Any = None,
     tools: Sequence[str] = ("memory", "race", "init", "sync"),
     block_order: str = "in order",
     seed: int = 0,
@@ -278,7 +312,7 @@ def sanitize(
 
     Parameters
     ----------
-    kernel, grid, block, args, shared_bytes
+    kernel, grid, block, args, shared_mem, stream
         As for `launch`.
     tools
         Which checks: ``"memory"`` for accesses out of bounds, misaligned or through dead pointers,
@@ -302,7 +336,7 @@ def sanitize(
     -------
     SanitizerTable
         The report (`virtualgpu.records.SanitizerReport`): ``clean``, ``hazards`` and ``found(kind)``. Two
-        checkers' reports of one launch are compared line by line by ``.beside(other)``.
+        checkers' reports of one launch are compared line by line by ``.compare(other)``.
 
     Raises
     ------
@@ -317,7 +351,7 @@ def sanitize(
     True
     """
     names = (tools,) if isinstance(tools, str) else tuple(tools)
-    asked = Launch.of(kernel, grid, block, args, shared_bytes)
+    asked = Launch.of(kernel, grid, block, args, shared_mem, stream)
     if tool:
         if tool != "compute-sanitizer":
             raise ValueError(f"`tool` is 'compute-sanitizer', or left out for our own checks, not {tool!r}.")

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from gpulab import session, views
+from gpulab._deprecated import old_method
 from gpulab.analysis import advice, critical_path, gaps, overlap, sentences
 from gpulab.lab._base import Pictured, Recorded
 from gpulab.views._saving import Writers
@@ -163,8 +164,10 @@ class TimelineReport(Recorded[Timeline], what="timeline", write="with gl.timelin
         write = partial(save, self.record)
         return {".json": write, ".json.gz": write, **Pictured._writers(self)}
 
-    def beside(self, *others: TimelineReport | Timeline) -> views.TimelineView:
-        """Show it above others on one axis, such as modelled above measured; see `timelines`."""
+    beside = old_method("beside", "compare")
+
+    def compare(self, *others: TimelineReport | Timeline) -> views.TimelineView:
+        """Show this timeline above others on one axis, such as modelled above measured; see `timelines`."""
         return timelines(self, *others)
 
     def _make_picture(self) -> views.TimelineView:

@@ -25,6 +25,7 @@ from gpulab.session.current import twin as twin
 from gpulab.session.current import use_device as use_device
 from gpulab.session.current import virtual_side as virtual_side
 from gpulab.session.current import which_device as which_device
+from gpulab.session.kept import KeptLaunch as KeptLaunch
 from gpulab.session.sides import Observed as Observed
 from gpulab.session.sides import at_block_size as at_block_size
 from gpulab.session.sides import observe as observe

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -61,6 +62,7 @@ class _Session:
     twin: VirtualBackend | None = None
     watchdog_s: float | None = None
     recent: deque[list[Any]] = field(default_factory=recent_arrays)
+    contents: list[weakref.ref[Any]] = field(default_factory=list)
 
 
 _lock = threading.RLock()
@@ -339,6 +341,19 @@ def arguments_of(args: Sequence[Any]) -> Arguments:
     """Arguments of a launch on the device in use, kept without keeping a learner's arrays alive."""
     with _lock:
         return Arguments(args, lambda argument: isinstance(argument, cp().ndarray), _current().recent)
+
+
+def kept_contents() -> list[weakref.ref[Any]]:
+    """Return the list in which the session has the kept contents of its launches, the oldest first."""
+    with _lock:
+        return _current().contents
+
+
+def virtual_machine() -> slot.Machine | None:
+    """Return the machine of the virtual device in use; None if the device in use is a real one."""
+    with _lock:
+        virtual = _current().virtual
+        return None if virtual is None else virtual.machine
 
 
 def here() -> Callable[[], AbstractContextManager[None]]:

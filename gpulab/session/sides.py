@@ -24,6 +24,7 @@ from numbers import Number
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from gpulab.session import current
+from gpulab.session.kept import KeptLaunch
 from virtualgpu.errors import GpulabError, WatchError
 from virtualgpu.launch.copies import Copies, size_bytes, stand_ins
 from virtualgpu.model.occupancy import occupancy
@@ -106,11 +107,12 @@ def observe(launch: Launch, /, *what: Observation[Any]) -> Any:
         If the twin does not finish counting in time.
     """
     twin = current.twin()
-    if twin is None:
-        found = current.backend().observe(launch, *what)
-        return tuple(map(Observed, found)) if len(what) > 1 else Observed(found)
-    found = _beside_its_twin(launch, what, twin)
-    return found if len(what) > 1 else found[0]
+    with launch.on_stream():
+        if twin is None:
+            records = current.backend().observe(launch, *what)
+            return tuple(map(Observed, records)) if len(what) > 1 else Observed(records)
+        answers = _beside_its_twin(launch, what, twin)
+    return answers if len(what) > 1 else answers[0]
 
 
 def _beside_its_twin(
@@ -158,27 +160,26 @@ def _beside_its_twin(
     return tuple(map(told, what))
 
 
-def at_block_size(launch: Launch) -> Callable[[int], LaunchTrace] | None:
-    """What a block-size slider calls: the same work in blocks of another size, arrays restored.
+def at_block_size(kept: KeptLaunch) -> Callable[[int], LaunchTrace] | None:
+    """Return a function for a block-size slider: it launches the same work in blocks of another size.
+
+    Each launch starts from the arrays as they are, and leaves them so.
 
     None for a launch of two or three dimensions, where a change of block size has no one meaning. A kernel
     without a tail check, or with shared memory for one block size, runs out of bounds at another, and a
     slider may not end the CUDA context: every launch that the twin can replay is tried there first, and
     one too large for that may only shrink its blocks evenly.
 
-    What is given does not keep a learner's arrays alive: where they are gone, it raises a `GpulabError`.
+    The function does not keep a learner's arrays alive. If they no longer exist, it raises a `GpulabError`.
     """
-    if not launch.is_one_dimensional:
+    if not kept.launch.is_one_dimensional:
         return None
-    here = current.here()
     backend = current.backend()
     twin = current.twin()
-    arguments = current.arguments_of(launch.args)
-    launch = replace(launch, args=())
 
     def trace(threads: int) -> LaunchTrace:
-        with here():
-            other = replace(launch, args=arguments.now()).resized(threads)
+        with kept.unchanged() as launch, launch.on_stream():
+            other = launch.resized(threads)
             if twin is not None and other.block != launch.block:
                 replay = _Replay(other, (Blocks(),), twin)
                 if replay.quick:
@@ -292,4 +293,4 @@ class _Replay:
         return dict(zip(self.what, found if len(self.what) > 1 else (found,), strict=True))
 
     def _on_twin(self, args: tuple[Any, ...]) -> Launch:
-        return replace(self.launch, kernel=self.launch.source, args=args)
+        return replace(self.launch, kernel=self.launch.source, args=args, stream=None)

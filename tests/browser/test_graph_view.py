@@ -30,7 +30,7 @@ def chain(x):
     for _ in range(200): add((1,), (32,), (x, np.float32(1)))
 x, y = cp.zeros(32, np.float32), cp.zeros(32, np.float32)
 """,
-    "view = gl.graph(fork, x, y).beside(repeats=2).view()\nview",
+    "view = gl.graph(fork, x, y).compare(repeats=2).view()\nview",
     "gl.graph(chain, x)",
     "g = gl.graph(fork, x, y)\nx = cp.ones(32, np.float32)\ng",
 ]

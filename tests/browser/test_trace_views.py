@@ -52,7 +52,7 @@ nested = cp.RawKernel(code, "nested")
     """
 n = 128
 x = cp.asarray(np.arange(n, dtype=np.float32) / 8)
-whole = gl.warps(scan, 1, n, (x, np.int32(n)), shared_bytes=8 * n, whole_block=True)
+whole = gl.warps(scan, 1, n, (x, np.int32(n)), shared_mem=8 * n, whole_block=True)
 whole.by_line = False
 whole
 """,

@@ -70,7 +70,7 @@ def sanitize(faulty: Faulty, **options: Any) -> Any:
     args, _kept = arguments(faulty, gl.cp)
     kernel = gl.cp.RawKernel(faulty.code, "k")
     return gl.sanitize(
-        kernel, faulty.grid, faulty.block, args, shared_bytes=faulty.shared_bytes, nan=faulty.nan, **options
+        kernel, faulty.grid, faulty.block, args, shared_mem=faulty.shared_bytes, nan=faulty.nan, **options
     )
 
 
@@ -348,7 +348,7 @@ def test_the_courses_own_kernels_are_clean(case: Case) -> None:
     gl.use_device(watchdog_s=20)
     kernel = gl.cp.RawKernel(case.code, case.kernel, case.options)
     values = tuple(gl.cp.asarray(v) if isinstance(v, np.ndarray) else v for v in case.make_args(0).values)
-    report = gl.sanitize(kernel, case.grid, case.block, values, shared_bytes=case.shared_bytes)
+    report = gl.sanitize(kernel, case.grid, case.block, values, shared_mem=case.shared_bytes)
     assert report.clean, report.hazards
 
 

@@ -69,6 +69,6 @@ def test_pattern(pattern: Pattern) -> None:
         else:
             args.append(np.int32(4000 if "histogram" in pattern.name else 8))
     shared = 256 if "extern __shared__" in pattern.code else 0
-    report = gl.sanitize(kernel, pattern.grid, pattern.block, args, shared_bytes=shared)
+    report = gl.sanitize(kernel, pattern.grid, pattern.block, args, shared_mem=shared)
     found = {hazard.kind for hazard in report.hazards if hazard.severity != "info"}
     assert (found == set()) if pattern.right else (found >= pattern.kinds)

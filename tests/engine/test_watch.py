@@ -131,7 +131,7 @@ def on_a_virtual_gpu() -> Iterator[None]:
 
 
 def observed(kernel: Any, grid: int, threads: int, args: tuple[Any, ...], what: Any, shared: int = 0) -> Any:
-    return session.backend().observe(Launch.of(kernel, grid, threads, args, shared_bytes=shared), what)
+    return session.backend().observe(Launch.of(kernel, grid, threads, args, shared_mem=shared), what)
 
 
 def numbers(watched: Watched, step: int) -> np.ndarray:

@@ -81,10 +81,10 @@ def test_the_same_requests_through_the_models(fresh: Any) -> None:
         kept = [cp.empty(n * MIB, cp.uint8) for n in (6, 10, 4, 8)]
         del kept[1]
         kept.append(cp.empty(7 * MIB, cp.uint8))
-    view = a.beside("CuPy")
+    view = a.compare("CuPy")
     real, model = (panel.at(panel.step(view.maps.last)) for panel in view.panels)
     if before == 0:
         assert real.total_bytes == pool.total_bytes()
         assert sorted(b.size_bytes for b in real.blocks) == sorted(b.size_bytes for b in model.blocks)
-    assert a.beside("PyTorch").panels[1].history.last_step > 0
+    assert a.compare("PyTorch").panels[1].history.last_step > 0
     view.close()

@@ -89,7 +89,7 @@ def test_both_reports_side_by_side(cp: Any) -> None:
     faulty = BY_NAME["missing_barrier"]
     args, _kept = arguments(faulty, cp)
     step = cp.RawKernel(faulty.code, "k"), faulty.grid, faulty.block, tuple(args)
-    shown = gl.sanitize(*step).beside(gl.sanitize(*step, tool="compute-sanitizer"))
+    shown = gl.sanitize(*step).compare(gl.sanitize(*step, tool="compute-sanitizer"))
     rows = shown.table().cells
     assert any("RAW" in ours and "RAW" in told for _, _, ours, told in rows), shown
 

@@ -67,3 +67,40 @@ def test_device_occupancy_and_counters(call: tuple[Any, ...]) -> None:
     assert counters.total("sectors", "global", "store") == 125
     assert np.array_equal(call[3][0].get(), 2 * np.arange(1000, dtype=np.float32))
     assert gl.compare("T4") is not None
+
+
+def test_a_run_is_asked_from_the_arrays_as_they_were(call: tuple[Any, ...]) -> None:
+    import gpulab as gl
+
+    run = gl.launch(*call)
+    launched = call[3][0].get()
+    with run.kept.again() as launch:
+        assert np.array_equal(launch.args[0].get(), np.arange(1000, dtype=np.float32))
+    assert run.count().total("requests", "global", "store") == 32
+    assert run.warps(block_index=3, warp=7).measured is not None
+    assert run.sanitize().clean
+    assert run.diagnose(baseline=run).measured_ns > 0
+    assert len(gl.roofline(run, run).record.points) == 2
+    assert np.array_equal(call[3][0].get(), launched)
+
+
+def test_a_launch_runs_in_its_stream(cp: Any, call: tuple[Any, ...]) -> None:
+    """A wait in that stream comes before the kernel, and before the copies that are made for it."""
+    import gpulab as gl
+
+    stream = cp.cuda.Stream(non_blocking=True)
+    with stream:
+        call[3][0][...] = 1
+    with gl.timeline() as line:
+        run = gl.launch(*call, stream=stream)
+        gl.count(*call, stream=stream)
+    assert set(call[3][0].get().tolist()) == {4.0}
+    assert run.count().total("requests", "global", "store") == 32
+    kernels = [each for each in line.record.activities if each.kind == "CONCURRENT_KERNEL"]
+    ours = {each.stream_id for each in kernels if "scale" in each.name}
+    assert len(ours) == 1
+    with gl.timeline() as line:
+        call[0]((4,), (256,), call[3], stream=stream)
+        call[0]((4,), (256,), call[3])
+    plain = [each.stream_id for each in line.record.activities if "scale" in each.name]
+    assert ours == {plain[0]} != {plain[1]}

@@ -64,7 +64,7 @@ def test_a_remedy_gains_on_the_gpu_what_is_stated(cause: str) -> None:
     case = draw(5, cause, TRIED.index(cause))
     cp = session.cp()
     kernel, grid, block, args, shared_bytes = flawed = case.launch(cp, "flawed")
-    found = gl.diagnose(kernel, grid, block, args, shared_bytes=shared_bytes)
+    found = gl.diagnose(kernel, grid, block, args, shared_mem=shared_bytes)
     assert found.measured_ns > 0
     assert "measured" in found.caption
     assert found.note

@@ -100,7 +100,7 @@ def test_the_same_requests_beside_pytorchs_allocator() -> None:
     with gl.allocator() as a:
         kept = [cp.empty(n, cp.uint8) for n in (300_000, 3 * MIB, 600)]
         del kept[1]
-    view = a.beside("PyTorch")
+    view = a.compare("PyTorch")
     ours, theirs = view.panels
     assert [r.kind for r in view.maps.requests] == ["alloc", "alloc", "alloc", "free"]
     assert [ours.at(ours.step(at)).used_bytes for at in range(5)] == [
@@ -112,9 +112,9 @@ def test_the_same_requests_beside_pytorchs_allocator() -> None:
     ]
     # Blocks of up to 1 MiB come from segments of 2 MiB, larger ones up to 10 MiB from segments of 20 MiB.
     assert [theirs.at(theirs.step(at)).total_bytes // MIB for at in range(5)] == [0, 2, 22, 22, 22]
-    view = a.beside("PyTorch", expandable_segments=True)
+    view = a.compare("PyTorch", expandable_segments=True)
     assert view.panels[1].name == "PyTorch's allocator (expandable_segments=True)"
-    mirrored = a.beside("CuPy").panels[1]
+    mirrored = a.compare("CuPy").panels[1]
     last = mirrored.at(mirrored.step(4))
     assert sorted(b.size_bytes for b in last.blocks) == sorted(b.size_bytes for b in a.at(-1).blocks)
 
@@ -127,7 +127,7 @@ def test_what_was_there_before_was_asked_for_before_the_first_event() -> None:
     record = a.record
     # As in a snapshot of PyTorch: what it held first has the time of the first event.
     late = replace(record, first=replace(record.first, time_ns=int(record.events.time_ns[0])))
-    view = AllocatorReport(late).beside("PyTorch")
+    view = AllocatorReport(late).compare("PyTorch")
     ours, theirs = view.panels
     steps = [ours.step(at) for at in range(4)]
     assert steps[:2] == [0, 0]
@@ -177,11 +177,11 @@ def test_mistakes_are_named() -> None:
     with pytest.raises(GpulabError, match="make a new one"), a:
         pass
     with pytest.raises(ValueError, match="CuPy or PyTorch"):
-        a.beside("TensorFlow")
+        a.compare("TensorFlow")
     with pytest.raises(ValueError, match="are PyTorch's"):
-        a.beside("CuPy", max_split_size_mb=64)
+        a.compare("CuPy", max_split_size_mb=64)
     with pytest.raises(ValueError, match="max_split_size_mb"):
-        a.beside("PyTorch", max_split_size_mb=1)
+        a.compare("PyTorch", max_split_size_mb=1)
     with pytest.raises(ValueError, match=r"x\.doc"):
         a.save("x.doc")
     with pytest.raises(IndexError):
@@ -208,7 +208,7 @@ def test_a_step_is_counted_from_either_end() -> None:
         a.at(-last - 2)
     assert a.record.capacity_bytes
     assert a.fragmentation(0).room_bytes == a.record.capacity_bytes
-    for panel in (*a._picture().panels, *a.beside("CuPy").panels):
+    for panel in (*a._picture().panels, *a.compare("CuPy").panels):
         assert panel.figures(panel.at(0)).room_bytes == a.record.capacity_bytes
 
 
@@ -226,9 +226,9 @@ def test_what_another_allocator_does_is_a_report_of_its_own() -> None:
     assert theirs.events.time_ns.max() == len(a.requests)
     assert held(a.replayed("CuPy").at(-1)) != held(a.at(0))
     assert "PyTorch CUDA memory summary" in theirs.summary()
-    shown = a.beside("CuPy").panels
+    shown = a.compare("CuPy").panels
     assert [panel.name for panel in shown] == [a.record.allocator, "CuPy's allocator"]
-    name = a.beside("PyTorch", max_split_size_mb=64, expandable_segments=False).panels[1].name
+    name = a.compare("PyTorch", max_split_size_mb=64, expandable_segments=False).panels[1].name
     assert name == "PyTorch's allocator (max_split_size_mb=64, expandable_segments=False)"
     with pytest.raises(
         ValueError, match=r"'PyTorc' is no allocator known here: CuPy or PyTorch\. Did you mean"
@@ -247,7 +247,7 @@ def test_of_very_many_events_the_last_are_shown_and_too_many_requests_are_not_re
     again = AllocatorReport(a.record)
     monkeypatch.setattr(allocator, "MOST_EVENTS", len(again.requests) - 1)
     with pytest.raises(GpulabError, match=f"{len(again.requests)} requests are too many to step two"):
-        again.beside()
+        again.compare()
     assert f"Only the last {len(again.requests) - 1} of {whole} events are shown." in again._picture().html()
 
 
@@ -370,18 +370,18 @@ def test_two_maps_beside_each_other() -> None:
         kept = [cp.zeros(2 * MIB, cp.uint8) for _ in range(5)]
     assert len(kept) == 5
     for other in (two, two.record):
-        view = one.beside(other)
+        view = one.compare(other)
         first, second = view.panels
         assert (first.history.trace, second.history.trace) == (one.record, two.record)
         for moment, share in ((0, 0), (view.maps.last, 1)):
             for panel, report in ((first, one), (second, two)):
                 now = panel.at(panel.step(moment))
                 assert held(now) == held(report.at(-1 if share else 0))
-        assert "10 MiB in use" in one.beside(two).maps.said(second, view.maps.last)
-    assert "the other" in repr(gl.allocator().beside(two))
-    assert len(two.beside(gl.allocator()).panels) == 2
+        assert "10 MiB in use" in one.compare(two).maps.said(second, view.maps.last)
+    assert "the other" in repr(gl.allocator().compare(two))
+    assert len(two.compare(gl.allocator()).panels) == 2
     with pytest.raises(ValueError, match=r"max_split_size_mb: settings are of an allocator"):
-        one.beside(two, max_split_size_mb=64)
+        one.compare(two, max_split_size_mb=64)
 
 
 def test_a_replayed_snapshot_has_no_more_memory_than_the_device_had(tmp_path: Path) -> None:
@@ -396,7 +396,7 @@ def test_a_replayed_snapshot_has_no_more_memory_than_the_device_had(tmp_path: Pa
         theirs = snapshot.replayed(other)
         assert ACTIONS.index("oom") in theirs.events.actions
         assert theirs.at(-1).used_bytes == 60 * MIB
-        assert "50 MiB refused" in repr(snapshot.beside(other))
+        assert "50 MiB refused" in repr(snapshot.compare(other))
     fits = replay(
         [*requests[:2], Request("free", 0), Request("alloc", 3, 50 * MIB, 0, 4)], TorchAllocator("")
     )

@@ -50,13 +50,13 @@ def test_the_shipped_machine_code_is_what_it_would_be_here(monkeypatch: pytest.M
     def run() -> None:
         names = {"gl": gl, "cp": gl.cp}
         exec(cell.source, names)
-        found.append(names["as_run"])  # type: ignore[arg-type]
+        found.append(names["comparison"])  # type: ignore[arg-type]
 
     def missing(*_: object) -> None:
         raise sass.NvdisasmMissingError
 
     run()
-    monkeypatch.setattr(kernels, "as_run", missing)
+    monkeypatch.setattr(kernels, "machine_code", missing)
     run()
     here, shipped = found
     assert [(b.line, b.written, b.divergent) for b in here.record.branches] == [

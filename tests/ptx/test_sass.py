@@ -288,7 +288,7 @@ def launch(kernel: KernelSource) -> AsRunTable:
     )
     cp = session.cp()
     arrays = tuple(cp.asarray(v) if isinstance(v, np.ndarray) else v for v in values)
-    return gl.as_run(cp.RawKernel(kernel.code, kernel.name), (4, 4), (16, 16), arrays)
+    return gl.machine_code(cp.RawKernel(kernel.code, kernel.name), (4, 4), (16, 16), arrays)
 
 
 @needs_nvdisasm
@@ -322,7 +322,7 @@ template <class T> __global__ void scale(const T* x, T* y, int n)
         x = cp.ones(100, dtype=cp.float64)
         y = cp.zeros(100, dtype=cp.float64)
         module = cp.RawModule(code=code, name_expressions=["scale<float>", "scale<double>"])
-        table = gl.as_run(module.get_function("scale<double>"), 4, 32, (x, y, np.int32(100)))
+        table = gl.machine_code(module.get_function("scale<double>"), 4, 32, (x, y, np.int32(100)))
     finally:
         session.use_device("auto")
     assert table.target == "sm_80"
@@ -365,7 +365,7 @@ def test_what_became_of_atomics(kind: str, statement: str, opcode: str, says: st
     machine = nvrtc.compile_cubin(code, target=target, options=nvrtc.CUPY_OPTIONS).cubin
     assert any(i.opcode.startswith(opcode) for i in sass.disassemble(machine)["k"])
     dtype = {"int": np.int32, "float": np.float32}[kind]
-    found = gl.as_run(cp.RawKernel(code, "k"), 1, 64, (cp.zeros(65, dtype), cp.arange(64, dtype=dtype)))
+    found = gl.machine_code(cp.RawKernel(code, "k"), 1, 64, (cp.zeros(65, dtype), cp.arange(64, dtype=dtype)))
     (atomic,) = (a for a in found.accesses if a.kind == "atomic")
     assert re.search(says, atomic.note)
     assert (atomic.written, atomic.executions) == (2, 2)

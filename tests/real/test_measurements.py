@@ -64,7 +64,7 @@ def test_blocks_are_spread_over_the_sms_and_each_is_there_once() -> None:
     blocks = 4 * sm_count
     x = gl.cp.arange(128 * blocks, dtype=gl.cp.int32)
     kernel = gl.cp.RawKernel(SHARED, "reverse")
-    trace = gl.launch(kernel, blocks, 128, (x,), shared_bytes=512).trace
+    trace = gl.launch(kernel, blocks, 128, (x,), shared_mem=512).trace
     assert trace.provenance.source == "measured"
     assert trace.block_index.tolist() == list(range(blocks))
     assert len(set(trace.sm_id.tolist())) == sm_count
@@ -147,15 +147,15 @@ def test_a_refused_launch_leaves_the_arrays_alone() -> None:
             with pytest.raises((TypeError, RuntimeError)):
                 run(*wrong)
     with pytest.raises(gl.errors.GpulabError):  # it reads past its shared memory
-        gl.launch(kernel, 1, 256, (x,), shared_bytes=64)
+        gl.launch(kernel, 1, 256, (x,), shared_mem=64)
     assert x.get().tolist() == list(range(256))
 
 
 def test_the_sanitizer_checks_copies() -> None:
     x = gl.cp.arange(256, dtype=gl.cp.int32)
-    assert gl.sanitize(gl.cp.RawKernel(SHARED, "reverse"), 1, 256, (x,), shared_bytes=1024).clean
+    assert gl.sanitize(gl.cp.RawKernel(SHARED, "reverse"), 1, 256, (x,), shared_mem=1024).clean
     raced = gl.cp.RawKernel(SHARED.replace("__syncthreads();", ""), "reverse")
-    assert not gl.sanitize(raced, 1, 256, (x,), shared_bytes=1024).clean
+    assert not gl.sanitize(raced, 1, 256, (x,), shared_mem=1024).clean
     assert x.get().tolist() == list(range(256))
 
 
@@ -176,7 +176,7 @@ def test_cupys_own_compiler_stands_in_for_ours(monkeypatch: pytest.MonkeyPatch) 
 
 def test_the_slider_measures_again_and_puts_arrays_back() -> None:
     x = gl.cp.arange(256, dtype=gl.cp.int32)
-    chart = gl.launch(gl.cp.RawKernel(SHARED, "reverse"), 2, 128, (x,), shared_bytes=512)
+    chart = gl.launch(gl.cp.RawKernel(SHARED, "reverse"), 2, 128, (x,), shared_mem=512)
     before = x.get()
     chart.block_threads = 64
     assert chart.error == ""
@@ -190,7 +190,7 @@ def test_shared_memory_that_was_opted_in_reaches_the_probe() -> None:
     most = session.backend().device_info().shared_per_block_optin_bytes
     kernel.max_dynamic_shared_size_bytes = most
     x = gl.cp.arange(128, dtype=gl.cp.int32)
-    trace = gl.launch(kernel, 1, 128, (x,), shared_bytes=most).trace
+    trace = gl.launch(kernel, 1, 128, (x,), shared_mem=most).trace
     assert trace.occupancy.limiters == ("shared memory",)
     assert x.get().tolist() == list(range(127, -1, -1))
 
@@ -277,10 +277,10 @@ def test_what_the_probes_cost_is_said_where_fewer_blocks_fit(monkeypatch: pytest
 
     x = gl.cp.arange(1024, dtype=gl.cp.int32)
     kernel = gl.cp.RawKernel(SHARED, "reverse")
-    assert gl.launch(kernel, 1, 1024, (x,), shared_bytes=4096).trace.note == ""
+    assert gl.launch(kernel, 1, 1024, (x,), shared_mem=4096).trace.note == ""
     plain = session.backend().occupancy(kernel, 1024, 4096)
     monkeypatch.setattr(modules.Probe, "registers", property(lambda self: 64))
-    trace = gl.launch(kernel, 1, 1024, (x,), shared_bytes=4096).trace
+    trace = gl.launch(kernel, 1, 1024, (x,), shared_mem=4096).trace
     assert trace.occupancy.registers_per_thread == 64
     assert trace.note == (
         f"the probes take registers ({plain.registers_per_thread} to 64 a thread), so that "
@@ -296,7 +296,7 @@ def test_of_very_many_blocks_one_in_a_power_of_two_is_recorded(monkeypatch: pyte
     x = gl.cp.zeros(32 * 16, gl.cp.int32)
     for most, sampled in ((16, 1), (15, 2), (8, 2), (7, 4), (4, 4)):
         monkeypatch.setattr(blocks, "MAX_RECORDED_BLOCKS", most)
-        trace = gl.launch(gl.cp.RawKernel(SHARED, "reverse"), 16, 32, (x,), shared_bytes=128).trace
+        trace = gl.launch(gl.cp.RawKernel(SHARED, "reverse"), 16, 32, (x,), shared_mem=128).trace
         assert (trace.sampled, len(trace.block_index)) == (sampled, 16 // sampled)
         assert trace.start_ns.min() == 0
 

@@ -57,12 +57,12 @@ def test_arguments_are_a_tuple() -> None:
             read(KERNEL, (1,), (1,), np.zeros(3), 0)
 
 
-def test_shared_bytes() -> None:
-    assert Launch.of(KERNEL, 1, 1, shared_bytes=4096).shared_bytes == 4096
-    with pytest.raises(ValueError, match=r"`shared_bytes` .* at least 0"):
-        Launch.of(KERNEL, 1, 1, shared_bytes=-1)
-    with pytest.raises(TypeError, match="`shared_bytes` is a number of bytes"):
-        Launch.of(KERNEL, 1, 1, shared_bytes=(64,))  # type: ignore[arg-type]
+def test_shared_memory() -> None:
+    assert Launch.of(KERNEL, 1, 1, shared_mem=4096).shared_bytes == 4096
+    with pytest.raises(ValueError, match=r"`shared_mem` .* at least 0"):
+        Launch.of(KERNEL, 1, 1, shared_mem=-1)
+    with pytest.raises(TypeError, match="`shared_mem` is a number of bytes"):
+        Launch.of(KERNEL, 1, 1, shared_mem=(64,))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="shared_mem"):
         Launch.as_cupy(KERNEL, (1,), (1,), (), -1)
 

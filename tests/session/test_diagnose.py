@@ -1,4 +1,4 @@
-"""``gl.diagnose``: one run, sentences with line and counter, another launch beside it, refusals, files."""
+"""``gl.diagnose``: one run, sentences with line and counter, a baseline, refusals, files."""
 
 from __future__ import annotations
 
@@ -67,10 +67,10 @@ def test_the_stated_gain_is_that_of_the_mended_kernel() -> None:
     assert flawed.time_ns / mended.time_ns == pytest.approx(flawed.main.gain, rel=0.1)
 
 
-def test_another_launch_beside_it_tells_what_changed_and_what_it_bought() -> None:
+def test_a_baseline_shows_what_changed_and_what_that_gained() -> None:
     before = Strided(16)
     after = Strided(1)
-    found = gl.diagnose(*after.step, beside=before.step)
+    found = gl.diagnose(*after.step, baseline=before.step)
     assert (int(before.runs[0]), int(after.runs[0])) == (1, 1)
     assert found.beside is not None
     bought = found.beside.time_ns / found.time_ns
@@ -78,10 +78,10 @@ def test_another_launch_beside_it_tells_what_changed_and_what_it_bought() -> Non
     assert f"{bought:.2f} × as fast" in told or f"{bought:.1f} × as fast" in told
     assert "Mended: " in told
     assert "uncoalesced" in told
-    back = gl.diagnose(*before.step, beside=after.step).sentences()[-1]
+    back = gl.diagnose(*before.step, baseline=after.step).sentences()[-1]
     assert "× as slow" in back
     assert "New: " in back
-    same = gl.diagnose(*after.step, beside=Strided(1).step).sentences()[-1]
+    same = gl.diagnose(*after.step, baseline=Strided(1).step).sentences()[-1]
     assert "this one is 1 × as fast" in same
 
 
@@ -103,10 +103,10 @@ def test_it_is_saved_and_shown_as_tables_are(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "error", "words"),
     [
-        ({"beside": 3}, TypeError, "`beside` is a launch, not int"),
-        ({"beside": (1, 2)}, TypeError, "`beside` has 2 parts"),
-        ({"beside": (None, 1, 1, ())}, TypeError, "None is what a launch returns"),
-        ({"shared_bytes": -1}, ValueError, "shared_bytes"),
+        ({"baseline": 3}, TypeError, "`baseline` is a launch, not int"),
+        ({"baseline": (1, 2)}, TypeError, "`baseline` has 2 parts"),
+        ({"baseline": (None, 1, 1, ())}, TypeError, "None is what a launch returns"),
+        ({"shared_mem": -1}, ValueError, "shared_mem"),
     ],
 )
 def test_bad_input_is_named(more: dict[str, Any], error: type[Exception], words: str) -> None:

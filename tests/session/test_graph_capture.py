@@ -75,7 +75,7 @@ class TestLaunch:
             x[...] *= 2
 
         g = gl.graph(work, x)
-        g.beside(repeats=2)
+        g.compare(repeats=2)
         all_are(x, 1)
         all_are(total, 0)
 
@@ -112,7 +112,7 @@ class TestLaunch:
     def test_after_reset(self) -> None:
         g = gl.graph(add, ones())
         g.reset()
-        for use in (g.launch, g.beside, lambda: g.record, lambda: g.result):
+        for use in (g.launch, g.compare, lambda: g.record, lambda: g.result):
             with pytest.raises(GpulabError, match="was reset"):
                 use()
         assert repr(g) == "A graph that was reset."
@@ -465,7 +465,7 @@ class TestCompare:
             for _ in range(50):
                 add(x)
 
-        found = gl.graph(work, x).beside(repeats=3).record
+        found = gl.graph(work, x).compare(repeats=3).record
         all_are(x, 1)
         assert (found.nodes, found.repeats) == (50, 3)
         assert found.graph_node_ns == found.graph_device_ns / 50
@@ -477,7 +477,7 @@ class TestCompare:
 
     def test_times_are_of_one_run_however_often_it_is_repeated(self) -> None:
         x = ones()
-        few, many = (gl.graph(add, x).beside(repeats=repeats).record for repeats in (4, 40))
+        few, many = (gl.graph(add, x).compare(repeats=repeats).record for repeats in (4, 40))
         for name in ("eager_device_ns", "graph_device_ns"):
             assert getattr(many, name) == pytest.approx(getattr(few, name), rel=0.5), name
         # The host's are those of a machine that does other things, too: not ten times as long.

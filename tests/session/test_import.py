@@ -63,7 +63,7 @@ def test_what_follows_the_arguments_of_a_launch_has_to_be_named() -> None:
         if inspect.isfunction(value := getattr(gpulab, name))
     }
     launching = {name: found for name, found in kinds.items() if "kernel" in found}
-    assert {"access", "as_run", "count", "launch", "occupancy", "sanitize", "warps"} <= launching.keys()
+    assert {"access", "count", "launch", "machine_code", "occupancy", "sanitize", "warps"} <= launching.keys()
     for name, found in launching.items():
         by_place = [each for each, kind in found.items() if kind is not inspect.Parameter.KEYWORD_ONLY]
         assert by_place == [each for each in ("kernel", "grid", "block", "args") if each in found], name

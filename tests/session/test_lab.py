@@ -269,7 +269,9 @@ def test_what_is_left_out_of_an_access_is_the_first_warp_and_neighbours() -> Non
 def test_counts_as_run_stand_beside_the_programs_lines() -> None:
     if not sass.available():
         pytest.skip("needs nvdisasm")
-    table = gl.as_run(gl.cp.RawKernel(COUNT_UP, "count_up"), 1, 32, (gl.cp.zeros(32, np.int32), np.int32(32)))
+    table = gl.machine_code(
+        gl.cp.RawKernel(COUNT_UP, "count_up"), 1, 32, (gl.cp.zeros(32, np.int32), np.int32(32))
+    )
     assert "if (i < n) x[i] += 1;" in str(table)
 
 

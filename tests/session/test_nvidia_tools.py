@@ -222,14 +222,14 @@ def test_a_launch_runs_in_processes_under_the_tools(tool: Callable[..., None], t
     assert not report.clean
     assert [each.kind for each in report.found("RAW")] == ["RAW", "RAW"]
     ours = gl.sanitize(gl.cp.RawKernel(CODE, "k"), 4, 32, (gl.cp.zeros(32, "i4"), gl.cp.zeros(32, "i4")))
-    text = repr(ours.beside(report))
+    text = repr(ours.compare(report))
     row = next(line for line in text.splitlines() if "s[31 - threadIdx.x]" in line)
     assert row.split()[0] == "4"
     assert row.count("RAW race, shared memory") == 2
     assert "compute-sanitizer: " in text
-    assert "<table" in ours.beside(report)._repr_html_()
+    assert "<table" in ours.compare(report)._repr_html_()
     with pytest.raises(TypeError, match=r"what gl\.sanitize gives"):
-        ours.beside(3)  # type: ignore[arg-type]
+        ours.compare(3)  # type: ignore[arg-type]
 
 
 def test_arguments_cross_with_what_lies_around_them(tool: Callable[..., None]) -> None:
@@ -286,7 +286,7 @@ def test_a_virtual_gpu_says_so() -> None:
     x = gl.cp.zeros(64, "i4")
     report = gl.sanitize(kernel, 1, 32, (x, x), tool="compute-sanitizer")
     assert report.unavailable == "it looks at a real GPU, and a virtual one is in use"
-    assert "not available on this machine" in repr(gl.sanitize(kernel, 1, 32, (x, x)).beside(report))
+    assert "not available on this machine" in repr(gl.sanitize(kernel, 1, 32, (x, x)).compare(report))
     with pytest.raises(ValueError, match="'compute-sanitizer', or left out"):
         gl.sanitize(kernel, 1, 32, (x, x), tool="memcheck")
     p = gl.profile(lambda: x.sum(), counters=True)

@@ -159,7 +159,7 @@ def test_a_warm_up_runs_unseen_and_what_is_given_to_the_function_arrives(program
 def test_two_profiles_side_by_side(program: Any) -> None:
     before = gl.profile(program, 4)
     after = gl.profile(program, 1)
-    both = before.beside(after)
+    both = before.compare(after)
     row = next(row for row in both.table().rows if row[0] == "axpy")
     assert row[2:4] == (4, 1)
     first, second = (each.record.kernel("axpy").device_time_total_ns for each in (before, after))
@@ -167,10 +167,10 @@ def test_two_profiles_side_by_side(program: Any) -> None:
     cells = next(row for row in both.table().cells if row[0] == "axpy")
     assert cells[7] == f"{first / second:.3g} ×"
     assert cells[6].startswith("−")
-    assert both.table().rows == before.beside(after.record).table().rows
+    assert both.table().rows == before.compare(after.record).table().rows
     assert "then program" in repr(both)
     with pytest.raises(TypeError, match="not int"):
-        before.beside(3)  # type: ignore[arg-type]
+        before.compare(3)  # type: ignore[arg-type]
 
 
 def test_it_is_saved(program: Any, tmp_path: Path) -> None:
@@ -348,4 +348,4 @@ def test_what_has_no_name_is_called_by_its_kind() -> None:
         started.timeline  # noqa: B018
     assert started.timeline.record.activities == ()
     with pytest.raises(TypeError, match=r"A profile is what gl\.profile\(\) gives, not str"):
-        started.beside("x")  # type: ignore[arg-type]
+        started.compare("x")  # type: ignore[arg-type]

@@ -118,7 +118,7 @@ def test_names_are_told_apart_or_given() -> None:
         (({"grid": 1},), {}, TypeError, "has no 'kernel'"),
         (("dense",), {"names": "dense"}, ValueError, "as many as launches, 1"),
         (("dense",), {"names": ("a", "b")}, ValueError, "as many as launches, 1"),
-        (({"kernel": 1, "grid": 1, "block": 1, "arg": 2},), {}, TypeError, "'arg', which is none"),
+        (({"kernel": 1, "grid": 1, "block": 1, "arg": 2},), {}, TypeError, "unknown name 'arg'"),
     ],
 )
 def test_what_is_no_launch_is_refused(

@@ -42,7 +42,7 @@ THINGS: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
     "host memory": (lambda: watched(gl.host_memory), (".json", ".html", ".txt")),
     "streams": (lambda: watched(gl.check_streams), (".json", ".html", ".txt")),
     "graph": (graph, PICTURE),
-    "compared graph": (lambda: graph().beside(repeats=1), PICTURE),
+    "compared graph": (lambda: graph().compare(repeats=1), PICTURE),
     "answers": (lambda: watched(gl.timeline).overlap(), (".html", ".txt")),
     "diagnosis": (gl.doctor, (".html", ".txt")),
     "progress": (gl.progress, (".json",)),

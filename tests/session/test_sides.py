@@ -271,7 +271,7 @@ def test_a_slider_keeps_no_arrays_alive(monkeypatch: pytest.MonkeyPatch) -> None
     real = Real()
     monkeypatch.setattr(sides.current, "backend", lambda: real)
     asked = launch()
-    trace = session.at_block_size(asked)
+    trace = session.at_block_size(session.KeptLaunch(asked))
     assert trace is not None
     assert trace(32) == ("real", Blocks(restore=True))
     assert (real.seen.block, real.seen.grid, real.seen.args) == ((32, 1, 1), (4, 1, 1), asked.args)
@@ -282,8 +282,9 @@ def test_a_slider_keeps_no_arrays_alive(monkeypatch: pytest.MonkeyPatch) -> None
     assert gone() is None
     with pytest.raises(GpulabError, match="arrays of this launch are gone"):
         trace(32)
-    assert session.at_block_size(Launch.of(session.cp().RawKernel(CODE, "k"), (2, 2), 32)) is None
-    assert session.at_block_size(Launch.of(session.cp().RawKernel(CODE, "k"), 2, (8, 8))) is None
+    for grid, block in (((2, 2), 32), (2, (8, 8))):
+        flat = Launch.of(session.cp().RawKernel(CODE, "k"), grid, block)
+        assert session.at_block_size(session.KeptLaunch(flat)) is None
 
 
 def test_other_block_sizes_are_tried_on_the_twin(
@@ -291,7 +292,7 @@ def test_other_block_sizes_are_tried_on_the_twin(
 ) -> None:
     real, twin = both
     asked = launch(8, 64)
-    trace = session.at_block_size(asked)
+    trace = session.at_block_size(session.KeptLaunch(asked))
     assert trace is not None
     assert trace(64)[0] == "real"
     assert twin.asked == [], "as it was"

@@ -146,12 +146,12 @@ def test_it_displays_as_its_view_and_several_stand_on_one_axis() -> None:
     assert shown["text/plain"] == repr(one)
     assert "image/png" in shown or "application/vnd.jupyter.widget-view+json" in shown
     assert gl.timeline()._repr_mimebundle_() is None
-    both = one.beside(two)
+    both = one.compare(two)
     assert both.record == gl.timelines(one, two.record).record == (one.record, two.record)
     with pytest.raises(TypeError, match="Give the timelines"):
         gl.timelines()
     with pytest.raises(TypeError, match="not int"):
-        one.beside(3)  # type: ignore[arg-type]
+        one.compare(3)  # type: ignore[arg-type]
 
 
 def test_it_is_saved_and_opened_again(tmp_path: Path) -> None:

@@ -658,7 +658,7 @@ TABLES: dict[str, Callable[[], Any]] = {
     "sanitizer in part": lambda: all_hazards(blocks_checked=3),
     "sanitizer of nothing in part": lambda: sanitized(blocks_checked=1),
     "sanitizer not here": lambda: sanitized(checker="other", unavailable="no such program", shared_bytes=2),
-    "sanitizers": lambda: all_hazards().beside(
+    "sanitizers": lambda: all_hazards().compare(
         sanitized(
             hazard("RAW", count=32),
             hazard("bounds", second=NOWHERE),
@@ -667,8 +667,8 @@ TABLES: dict[str, Callable[[], Any]] = {
             left_out="No order.",
         )
     ),
-    "sanitizers of nothing": lambda: sanitized().beside(sanitized(checker="other")),
-    "sanitizers of one": lambda: sanitized(hazard("RAW")).beside(
+    "sanitizers of nothing": lambda: sanitized().compare(sanitized(checker="other")),
+    "sanitizers of one": lambda: sanitized(hazard("RAW")).compare(
         sanitized(checker="other", unavailable="none")
     ),
     "streams": lambda: streams("read after write", "freed too early"),

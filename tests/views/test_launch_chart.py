@@ -276,11 +276,11 @@ def test_ticks_are_round_and_inside(limit: float) -> None:
 def test_a_launch_laid_beside_later_joins_the_picture() -> None:
     view = LaunchChart(synthetic.launch_trace(provenance=synthetic.MEASURED))
     alone = view.png()
-    view.beside(lambda: None)
+    view.compare(lambda: None)
     assert view.other is None
     assert view.png() == alone
     predicted = synthetic.launch_trace()
-    view.beside(lambda: predicted)
+    view.compare(lambda: predicted)
     assert view.other is predicted
     assert repr(view).endswith(f"beside {predicted.provenance.label}.")
     assert predicted.provenance.label in view.caption
@@ -294,6 +294,6 @@ def test_an_error_of_the_launch_beside_is_shown_and_the_measurement_stays() -> N
     def faulty() -> LaunchTrace:
         raise RuntimeError("illegal address at line 4")
 
-    view.beside(faulty)
+    view.compare(faulty)
     assert "illegal address at line 4" in view.error
     assert view.trace is trace

@@ -35,7 +35,7 @@ template <class T> __global__ void scale(T* x, T by) { x[threadIdx.x] *= by; }
 
 def test_running_a_launch_is_what_cupy_does() -> None:
     out = cp.zeros(12, cp.int32)
-    Launch.of(cp.RawKernel(CODE, "fill"), 3, 4, (out, np.int32(7)), shared_bytes=16).run()
+    Launch.of(cp.RawKernel(CODE, "fill"), 3, 4, (out, np.int32(7)), shared_mem=16).run()
     assert out.get().tolist() == [9] * 12
 
 

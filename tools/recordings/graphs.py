@@ -394,7 +394,7 @@ def gpulabs() -> dict[str, Any]:
     g.update(x=other)
     told["updated"] = float(g()[0])
     told["expected"] = [float(np.sqrt(v * 2) + 1) for v in (3, 8)]
-    found = gl.graph(lambda x: [work(x) for _ in range(20)], x).beside(repeats=10)
+    found = gl.graph(lambda x: [work(x) for _ in range(20)], x).compare(repeats=10)
     told["compare"] = repr(found)
     replay = found.record.replay
     activities = replay.activities if replay else ()

@@ -31,6 +31,11 @@ def stand_ins(args: Sequence[Any], source: Any, target: Any) -> tuple[Any, ...]:
     )
 
 
+def memory_of(args: Sequence[Any], source: Any) -> list[Any]:
+    """Return the device memory that the array arguments lie in, as arrays of bytes that do not overlap."""
+    return [_bytes_of(args[region.positions[0]], region, source) for region in _regions(args, source)]
+
+
 class Copies:
     """The contents of a launch's array arguments at one moment, to be copied to another device.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -16,7 +17,7 @@ Shape = int | Sequence[int]
 # Compared by identity: arrays among the arguments have no one answer to ==.
 @dataclass(frozen=True, slots=True, eq=False)
 class Launch:
-    """A kernel with its launch shape, its arguments and its dynamic shared memory a block.
+    """A kernel with its launch shape, its arguments, its dynamic shared memory per block and its stream.
 
     ``kernel`` is a ``RawKernel`` of either side, or a `KernelSource`. Made by `of` or `as_cupy`, which
     check; what only the device knows (its limits, the kernel's parameters) is checked by its backend.
@@ -27,22 +28,30 @@ class Launch:
     block: Dim3
     args: tuple[Any, ...] = ()
     shared_bytes: int = 0
+    stream: Any = None
 
     @classmethod
     def of(
-        cls, kernel: Any, grid: Shape, block: Shape, args: Sequence[Any] = (), shared_bytes: int = 0
+        cls,
+        kernel: Any,
+        grid: Shape,
+        block: Shape,
+        args: Sequence[Any] = (),
+        shared_mem: int = 0,
+        stream: Any = None,
     ) -> Launch:
-        """Read what was passed to ``gl.launch`` and its kin.
+        """Check the description of a launch, as ``gl.launch`` takes it, and return it as a value.
 
         Raises
         ------
         TypeError, ValueError
-            If the kernel carries no source, or a shape or the arguments make no sense; the message says
-            what to write.
+            If the kernel carries no source, or a shape, the arguments or the stream make no sense; the
+            message says what to write.
         """
         kernel_source(kernel)
-        shared = _whole("shared_bytes", shared_bytes, least=0)
-        return cls(kernel, dims("grid", grid), dims("block", block), _arguments(args), shared)
+        shared = _whole("shared_mem", shared_mem, least=0)
+        _check_stream(stream)
+        return cls(kernel, dims("grid", grid), dims("block", block), _arguments(args), shared, stream)
 
     @classmethod
     def as_cupy(cls, kernel: Any, grid: Any, block: Any, args: Any, shared_mem: Any) -> Launch:
@@ -72,8 +81,13 @@ class Launch:
         return prod(self.grid) * prod(self.block)
 
     def run(self) -> None:
-        """Launch the kernel as CuPy does, without looking at it."""
-        self.kernel(self.grid, self.block, self.args, shared_mem=self.shared_bytes)
+        """Launch the kernel as CuPy does, without observing it."""
+        with self.on_stream():
+            self.kernel(self.grid, self.block, self.args, shared_mem=self.shared_bytes)
+
+    def on_stream(self) -> AbstractContextManager[Any]:
+        """Return a context in which the stream of the launch, if it has one, is the current stream."""
+        return nullcontext() if self.stream is None else self.stream
 
     def warp_position(self, block_index: Shape, warp: int) -> tuple[Dim3, int]:
         """A block's index and a warp's number in it, checked against the launch shape.
@@ -182,6 +196,11 @@ def _whole(name: str, value: Any, least: int | None, within: Any = None) -> int:
     if least is not None and number < least:
         raise ValueError(f"`{name}` needs every number to be at least {least}; it is {within!r}.")
     return number
+
+
+def _check_stream(stream: Any) -> None:
+    if stream is not None and not (hasattr(stream, "ptr") and hasattr(stream, "__enter__")):
+        raise TypeError(f"`stream` is a stream, such as cp.cuda.Stream(), not {type(stream).__name__}.")
 
 
 def _arguments(args: Any) -> tuple[Any, ...]:

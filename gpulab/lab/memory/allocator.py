@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from gpulab import views
+from gpulab._deprecated import old_method
 from gpulab.allocators import steps
 from gpulab.allocators.fragments import fragmentation
 from gpulab.allocators.replay import Allocator, replay, requests_of
@@ -140,7 +141,9 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
         """Free memory in numbers, in all and for each stream, and which request fails; see `at`."""
         return fragmentation(self.at(step), self.record.capacity_bytes)
 
-    def beside(
+    beside = old_method("beside", "compare")
+
+    def compare(
         self, other: str | AllocatorReport | memory.AllocatorTrace = "PyTorch", **settings: Any
     ) -> views.AllocatorView:
         """Show another allocator's map for the same requests below this one, or another map, on one slider.
@@ -162,7 +165,7 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
 
         Examples
         --------
-        >>> a.beside("PyTorch", expandable_segments=True)
+        >>> a.compare("PyTorch", expandable_segments=True)
         """
         if isinstance(other, AllocatorReport | memory.AllocatorTrace):
             if settings:

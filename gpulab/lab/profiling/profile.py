@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gpulab import session
+from gpulab._deprecated import old_method
 from gpulab.analysis.profile import profile as add_up
 from gpulab.lab._base import Recorded
 from gpulab.lab.timeline import TimelineReport
@@ -52,7 +53,7 @@ def profile(
     -------
     ProfileReport
         Tables. ``.record`` is a `virtualgpu.records.profile.Profile`, ``.timeline`` when all that ran,
-        ``.beside(other)`` compares with another one. Columns have the names of PyTorch's profiler: ``key``,
+        ``.compare(other)`` compares with another one. Columns have the names of PyTorch's profiler: ``key``,
         ``count``, ``device_time_total`` and ``device_time``, a launch's mean (in older versions of PyTorch
         ``cuda_time_total`` and ``cuda_time``), ``cpu_time_total``.
 
@@ -120,12 +121,14 @@ class ProfileReport(Recorded[Profile], what="profile", write="with gl.profile() 
             raise GpulabError("This profile has no timeline: it is there when the block has ended.")
         return TimelineReport(self._seen.timeline)
 
-    def beside(self, other: ProfileReport | Profile) -> ProfileComparison:
-        """Compare with another profile, which came later: what each kernel, copy and range took in both.
+    beside = old_method("beside", "compare")
+
+    def compare(self, other: ProfileReport | Profile) -> ProfileComparison:
+        """Compare with a later profile: the time of each kernel, copy and range in both.
 
         Examples
         --------
-        >>> before.beside(after)
+        >>> before.compare(after)
         """
         record = other.record if isinstance(other, ProfileReport) else other
         if not isinstance(record, Profile):

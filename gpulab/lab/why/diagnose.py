@@ -7,57 +7,64 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from gpulab import session
-from gpulab.lab.why.steps import launch_of
+from gpulab._deprecated import old_parameters
+from gpulab.lab.why.steps import launch_of, starting
 from gpulab.views.tables.diagnosis import DiagnosisTable
 from virtualgpu.protocol import Blocks, Costs, Launch, Shape
 
 
+@old_parameters
 def diagnose(
     kernel: Any,
     grid: Shape,
     block: Shape,
     args: Sequence[Any] = (),
     *,
-    shared_bytes: int = 0,
+    shared_mem: int = 0,
+    stream: Any = None,
     caches: Literal["cold", "warm"] = "cold",
-    beside: Any = None,
+    baseline: Any = None,
 ) -> DiagnosisTable:
-    """Run a kernel and say why it is as slow as it is: each cause with its line, counter and remedy.
+    """Run a kernel and explain why it is as slow as it is: each cause with its line, counter and remedy.
 
-    Causes are found by pricing the launch again without each of them, in the virtual GPU's time model. They
-    come in the order of what their remedies gain; what gains less than some 1.25 times is not told.
+    The virtual GPU's time model computes the time of the launch again without each cause. The causes are
+    listed in the order of what their remedies gain; those that gain less than some 1.25 times are left out.
 
     Parameters
     ----------
-    kernel, grid, block, args, shared_bytes, caches
+    kernel, grid, block, args, shared_mem, stream, caches
         As for ``gl.count``.
-    beside
-        Another launch, such as the kernel before a change, as ``(kernel, grid, block, args)``: what changed,
-        and what it bought. It runs first.
+    baseline
+        Another launch, such as the kernel before a change: the result of ``gl.launch``, or
+        ``(kernel, grid, block, args)``. It runs first; the answer shows what changed and what that gained.
 
     Returns
     -------
     DiagnosisTable
-        Sentences and a table. ``.main`` is the first cause (None: nothing worth mending), ``.causes`` all of
-        them, ``.stages`` what each stage would take alone (`virtualgpu.records.launch.causes.LaunchCosts`).
-        On a real GPU the launch's measured time stands beside the model's.
+        Sentences and a table. ``.main`` is the first cause (None if there is nothing worth improving),
+        ``.causes`` all of them, ``.stages`` the time of each stage alone
+        (`virtualgpu.records.launch.causes.LaunchCosts`). On a real GPU the table has the measured time, too.
 
     Raises
     ------
     TypeError
-        If `beside` is no launch.
+        If `baseline` is not a launch.
     GpulabError
         If the virtual GPU does not finish its replay of the launch in time.
 
     Examples
     --------
     >>> gl.diagnose(kernel, 4, 256, (x, y, n))
-    >>> gl.diagnose(kernel, 4, 256, (x, y, n), beside=(kernel, 1, 1000, (x, y, n))).main
+    >>> slow = gl.launch(kernel, 1, 1000, (x, y, n))
+    >>> gl.diagnose(kernel, 4, 256, (x, y, n), baseline=slow).main
     """
-    asked = Launch.of(kernel, grid, block, args, shared_bytes)
-    first = launch_of("`beside`", beside) if beside is not None else None
-    before = session.observe(first, Costs(caches)).record if first is not None else None
-    ran, seen = session.observe(asked, Blocks(), Costs(caches))
-    measured_ns = float(ran.record.span_ns) if ran.record.provenance.source == "measured" else 0.0
-    found = DiagnosisTable.of(seen.record, code=asked.source.code, note=seen.note)
-    return replace(found, measured_ns=measured_ns, beside=before)
+    launch = Launch.of(kernel, grid, block, args, shared_mem, stream)
+    before = None
+    if baseline is not None:
+        with starting(launch_of("`baseline`", baseline)) as first:
+            before = session.observe(first, Costs(caches)).record
+    placement, costs = session.observe(launch, Blocks(), Costs(caches))
+    trace = placement.record
+    measured_ns = float(trace.span_ns) if trace.provenance.source == "measured" else 0.0
+    table = DiagnosisTable.of(costs.record, code=launch.source.code, note=costs.note)
+    return replace(table, measured_ns=measured_ns, beside=before)

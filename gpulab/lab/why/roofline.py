@@ -1,4 +1,4 @@
-"""``gl.roofline``: launches by what they compute a byte and a second, under what their device can do."""
+"""``gl.roofline``: launches by their operations per byte and per second, under the limits of the device."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from gpulab import session, views
-from gpulab.lab.why.steps import launch_of
+from gpulab.lab.why.steps import launch_of, starting
 from virtualgpu.protocol import Blocks, Counters, Launch
 from virtualgpu.records.launch.roofline import Roofline, RooflinePoint
 
@@ -17,17 +17,18 @@ def roofline(
 ) -> views.RooflineChart:
     """Run launches and show them under the ceilings of the device: DRAM, L2, shared memory, arithmetic.
 
-    Each runs once. It stands as high as it computes a second, and for every level of memory as far to the
-    right as it computes a byte that was moved there: sectors of DRAM and L2, and 128 bytes for each pass of
-    shared memory's banks.
+    Each launch runs once. Its height is the number of operations per second. It has one point for each level
+    of memory, whose position is the number of operations per byte moved there: sectors of DRAM and L2, and
+    128 bytes for each pass of shared memory's banks.
 
     Parameters
     ----------
     *launches
-        Each as ``(kernel, grid, block, args)``, with dynamic shared memory in bytes as a fifth part, or a
-        mapping with the parameters of ``gl.count`` by name.
+        Results of ``gl.launch``, which start again from their arrays as they were before the launch. Or
+        tuples ``(kernel, grid, block, args)``, with `shared_mem` as a fifth part, or mappings with the
+        parameters of ``gl.count`` by name.
     names
-        What to call them; their kernels' names if not given.
+        The launches' names in the chart; their kernels' names by default.
     path
         Draw an arrow from each to the next: a kernel before and after a change.
     caches
@@ -43,9 +44,9 @@ def roofline(
     Raises
     ------
     TypeError
-        For what is no launch.
+        If one of them is not a launch.
     ValueError
-        For no launch, or names that are not as many.
+        If there is no launch, or `names` has another number of entries.
 
     Examples
     --------
@@ -55,28 +56,40 @@ def roofline(
         raise ValueError("Pass at least one launch: gl.roofline((kernel, grid, block, args)).")
     if isinstance(names, str) or (names and len(names) != len(launches)):
         raise ValueError(f"`names` are as many as launches, {len(launches)}: {names!r}.")
-    asked = [launch_of(f"Launch {at}", each) for at, each in enumerate(launches, 1)]
-    seen = [_point(each, name, caches) for each, name in zip(asked, names or _names(asked), strict=True)]
-    note = next((note for _, note in seen if note), "")
-    points = tuple(point for point, _ in seen)
-    return views.RooflineChart(Roofline(ceilings=session.ceilings(), points=points, path=path, note=note))
+    checked = [launch_of(f"Launch {number}", launch) for number, launch in enumerate(launches, 1)]
+    points: list[RooflinePoint] = []
+    notes: list[str] = []
+    for launch, name in zip(checked, names or _names(checked), strict=True):
+        with starting(launch) as ready:
+            point, note = _point(ready, name, caches)
+        points.append(point)
+        notes.append(note)
+    note = next(filter(None, notes), "")
+    return views.RooflineChart(
+        Roofline(ceilings=session.ceilings(), points=tuple(points), path=path, note=note)
+    )
 
 
-def _names(asked: Sequence[Launch]) -> list[str]:
-    """Kernels' names; those that come twice are numbered."""
-    names = [each.source.name for each in asked]
-    many = Counter(names)
-    before = Counter[str]()
-    found = []
+def _names(launches: Sequence[Launch | session.KeptLaunch]) -> list[str]:
+    """Return the kernels' names; a name that occurs several times gets a number."""
+    names = [
+        (launch.launch if isinstance(launch, session.KeptLaunch) else launch).source.name
+        for launch in launches
+    ]
+    total = Counter(names)
+    used = Counter[str]()
+    numbered = []
     for name in names:
-        before[name] += 1
-        found.append(f"{name} {before[name]}" if many[name] > 1 else name)
-    return found
+        used[name] += 1
+        numbered.append(f"{name} {used[name]}" if total[name] > 1 else name)
+    return numbered
 
 
-def _point(asked: Launch, name: str, caches: Literal["cold", "warm"]) -> tuple[RooflinePoint, str]:
-    seen, counted = session.observe(asked, Blocks(), Counters(caches))
-    trace = seen.record
-    predicted = seen.beside() if seen.beside is not None else None
-    modelled = predicted.span_ns if predicted is not None else None
-    return RooflinePoint.of(name, counted.record, trace.provenance, trace.span_ns, modelled), counted.note
+def _point(launch: Launch, name: str, caches: Literal["cold", "warm"]) -> tuple[RooflinePoint, str]:
+    """Run a launch; return its point in the chart, and where its counts come from."""
+    placement, counters = session.observe(launch, Blocks(), Counters(caches))
+    trace = placement.record
+    predicted = placement.beside() if placement.beside is not None else None
+    modelled_ns = predicted.span_ns if predicted is not None else None
+    point = RooflinePoint.of(name, counters.record, trace.provenance, trace.span_ns, modelled_ns)
+    return point, counters.note

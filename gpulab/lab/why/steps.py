@@ -1,35 +1,65 @@
-"""Launches as learners pass them beside others: tuples and steps."""
+"""Launches as learners pass them next to others: runs, tuples and mappings."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from gpulab import session
+from gpulab._deprecated import warn
 from virtualgpu.protocol import Launch
 
-_WANTED = ("kernel", "grid", "block", "args", "shared_bytes")
-_WRITE = "write it as (kernel, grid, block, args), as for gl.count"
+_NAMES = ("kernel", "grid", "block", "args", "shared_mem", "stream")
+_REQUIRED = _NAMES[:3]
+_WRITE = "pass the result of gl.launch, or (kernel, grid, block, args)"
 
 
-def launch_of(what: str, given: Any) -> Launch:
-    """A launch given as ``(kernel, grid, block, args)``, with `shared_bytes` as a fifth, or by these names.
+def launch_of(label: str, description: Any) -> Launch | session.KeptLaunch:
+    """Return a launch that is described by a run, a tuple or a mapping.
+
+    A tuple is ``(kernel, grid, block, args)``, with `shared_mem` and `stream` as further parts; a mapping has
+    these names.
+
+    Parameters
+    ----------
+    label
+        The launch's name in error messages.
+    description
+        The run, tuple or mapping.
+
+    Returns
+    -------
+    Launch or KeptLaunch
+        The launch of a run comes with the contents that its arrays had before it.
 
     Raises
     ------
     TypeError
-        For anything else; `what` names it in the message.
+        For anything else.
     """
-    if isinstance(given, Mapping):
-        unknown = [str(name) for name in given if name not in _WANTED]
-        missing = [name for name in _WANTED[:3] if name not in given]
-        if unknown or missing:
-            wrong = (
-                f"has no {missing[0]!r}" if missing else f"has {unknown[0]!r}, which is none of a launch's"
-            )
-            raise TypeError(f"{what} {wrong}: its names are {', '.join(_WANTED)}.")
-        given = (*(given[name] for name in _WANTED[:3]), given.get("args", ()), given.get("shared_bytes", 0))
-    if not isinstance(given, tuple | list):
-        raise TypeError(f"{what} is a launch, not {type(given).__name__}: {_WRITE}.")
-    if not 3 <= len(given) <= len(_WANTED):
-        raise TypeError(f"{what} has {len(given)} parts: {_WRITE}.")
-    return Launch.of(*given, *((), 0)[len(given) - 3 :])
+    kept = getattr(description, "kept", None)
+    if isinstance(kept, session.KeptLaunch):
+        return kept
+    if isinstance(description, Mapping):
+        options = dict(description)
+        if "shared_bytes" in options:
+            warn("'shared_bytes' of a launch", "'shared_mem'")
+            options["shared_mem"] = options.pop("shared_bytes")
+        unknown = [str(name) for name in options if name not in _NAMES]
+        missing = [name for name in _REQUIRED if name not in options]
+        if missing:
+            raise TypeError(f"{label} has no {missing[0]!r}: its names are {', '.join(_NAMES)}.")
+        if unknown:
+            raise TypeError(f"{label} has an unknown name {unknown[0]!r}: its names are {', '.join(_NAMES)}.")
+        return Launch.of(**options)
+    if not isinstance(description, tuple | list):
+        raise TypeError(f"{label} is a launch, not {type(description).__name__}: {_WRITE}.")
+    if not len(_REQUIRED) <= len(description) <= len(_NAMES):
+        raise TypeError(f"{label} has {len(description)} parts: {_WRITE}.")
+    return Launch.of(*description)
+
+
+def starting(launch: Launch | session.KeptLaunch) -> AbstractContextManager[Launch]:
+    """Return a context with a launch whose arrays are ready: those of a run as they were before it."""
+    return launch.again() if isinstance(launch, session.KeptLaunch) else nullcontext(launch)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 import traitlets
 
+from gpulab._deprecated import old_method
 from gpulab.views._steered import Steered
 from gpulab.views._waves import Waves, limit_bars, limiter_words, occupancy_words
 from gpulab.views.parts import plots
@@ -46,8 +47,8 @@ class LaunchChart(Steered):
     at_block_size
         Gives the launch for another number of threads a block (32 to 1024); with it the view has
         a slider. An error it raises is shown in the view, which keeps its last picture.
-    compare
-        Another launch beside it, such as the measured one beside the modelled one.
+    beside
+        A launch to show next to it, such as one that was recorded on another GPU.
     """
 
     block_threads = traitlets.Int(0).tag(sync=True, echo_update=False)
@@ -89,8 +90,13 @@ class LaunchChart(Steered):
         """The launch, or both launches."""
         return self.trace if self.other is None else (self.trace, self.other)
 
-    def beside(self, other: LaunchTrace | Callable[[], LaunchTrace | None]) -> LaunchChart:
-        """Show another launch beside this one: its record, or what gives one, whose errors the view shows."""
+    beside = old_method("beside", "compare")
+
+    def compare(self, other: LaunchTrace | Callable[[], LaunchTrace | None]) -> Self:
+        """Show another launch next to this one: its record, or a function that returns one.
+
+        The view shows an error of the function.
+        """
         with self._lock, self._reporting("The launch beside it"):
             trace = other() if callable(other) else other
             if trace is not None:

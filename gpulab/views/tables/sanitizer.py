@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+from gpulab._deprecated import old_method
 from gpulab.views.tables import NOTHING, SOURCE, Cell, Column, Shown, Table, Texts
 from gpulab.words import count, number, shape
 from virtualgpu.records import Dim3, Hazard, Place, SanitizerReport
@@ -57,15 +58,17 @@ class SanitizerTable(Shown[SanitizerReport], SanitizerReport):
         done = f"{number(self.blocks_checked)} of {count(prod(self.grid), 'block')} checked"
         return f"{done}: {text[:1].lower()}{text[1:]}"
 
-    def beside(self, other: SanitizerReport) -> SanitizerComparison:
+    beside = old_method("beside", "compare")
+
+    def compare(self, other: SanitizerReport) -> SanitizerComparison:
         """Compare with another checker's report of the same launch, line by line.
 
         Examples
         --------
-        >>> ours.beside(gl.sanitize(kernel, 4, 256, (x, y, n), tool="compute-sanitizer"))
+        >>> ours.compare(gl.sanitize(kernel, 4, 256, (x, y, n), tool="compute-sanitizer"))
         """
         if not isinstance(other, SanitizerReport):
-            raise TypeError(f"A report is what gl.sanitize gives, not {type(other).__name__}.")
+            raise TypeError(f"Compare with the result of gl.sanitize, not with {type(other).__name__}.")
         return SanitizerComparison(self, other)
 
     def tables(self) -> tuple[Table, ...]:

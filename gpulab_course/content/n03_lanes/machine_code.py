@@ -14,10 +14,10 @@ from virtualgpu.records import io
 SHIPPED = "keep_positive_as_run.npz"
 
 
-def as_run(kernel: Any, grid: int, block: int, args: Sequence[Any]) -> AsRunTable:
-    """As `gl.as_run`; where NVRTC or NVIDIA's disassembler is missing, the table that ships (for an A100)."""
+def counts(kernel: Any, grid: int, block: int, args: Sequence[Any]) -> AsRunTable:
+    """Return the table of `gl.machine_code`; where NVRTC or nvdisasm is missing, the shipped one (A100)."""
     try:
-        return kernels.as_run(kernel, grid, block, args)
+        return kernels.machine_code(kernel, grid, block, args)
     except ToolMissingError:
         content = resources.files(__package__).joinpath(SHIPPED).read_bytes()
         return AsRunTable.of(io.read(content, SHIPPED), code=kernel.code)

@@ -233,8 +233,8 @@ def launches(cp: Any, rng: random.Random) -> list[tuple[Any, ...]]:
 def seen_of(launch: tuple[Any, ...]) -> tuple[dict[str, float], str]:
     """Counters of a launch as a learner's function gets them, and the cause that the laboratory finds."""
     made, grid, block, args, shared_bytes = launch
-    counters = count(made, grid, block, args, shared_bytes=shared_bytes)
-    found = diagnosis(made, grid, block, args, shared_bytes=shared_bytes)
+    counters = count(made, grid, block, args, shared_mem=shared_bytes)
+    found = diagnosis(made, grid, block, args, shared_mem=shared_bytes)
     device = info(session.backend().device_info().name)
     caches = counters.caches
     assert caches is not None

@@ -136,8 +136,8 @@ def look(case: Case) -> Hidden:
     """Run a kernel and find what it suffers from."""
     with on(case.device) as cp:
         kernel, grid, block, args, shared_bytes = case.launch(cp, "flawed")
-        counters = count(kernel, grid, block, args, shared_bytes=shared_bytes)
-        found = diagnosis(kernel, grid, block, args, shared_bytes=shared_bytes)
+        counters = count(kernel, grid, block, args, shared_mem=shared_bytes)
+        found = diagnosis(kernel, grid, block, args, shared_mem=shared_bytes)
     return Hidden(case, counters, found)
 
 

@@ -162,7 +162,7 @@ def _ways(device: str, stride: int) -> Found:
         x = cp.zeros(32 * stride, "float32")
         y = cp.zeros(32, "float32")
         args = (x, y, np.int32(stride), np.int32(16))
-        seen = count(kernel(cp, "banks"), 1, 32, args, shared_bytes=128 * stride)
+        seen = count(kernel(cp, "banks"), 1, 32, args, shared_mem=128 * stride)
     loads = [each for each in seen.accesses if each.space == "shared" and each.kind == "load"]
     passes = sum(each.wavefronts for each in loads)
     requests = sum(each.requests for each in loads)

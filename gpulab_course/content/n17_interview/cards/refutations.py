@@ -293,7 +293,7 @@ def _emptied(device: str, kib: int) -> Found:
         y = cp.empty(n, "float32")
         for shared in (0, kib << 10):
             seen = diagnosis(
-                kernel(cp, "scaled", shared), n // 128, 128, (x, y, np.int32(n)), shared_bytes=shared
+                kernel(cp, "scaled", shared), n // 128, 128, (x, y, np.int32(n)), shared_mem=shared
             )
             times.append((seen.time_ns, seen.occupancy.warps_per_sm / seen.occupancy.max_warps_per_sm))
     (full, most), (less, below) = times

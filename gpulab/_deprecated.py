@@ -1,0 +1,75 @@
+"""Old names of functions, parameters and methods, which work for one release with a `DeprecationWarning`."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+# Modules whose frames are not the learner's; importlib is between `from gpulab import name` and gpulab.
+_OWN_MODULES = ("gpulab", "gpulab_course", "importlib", "_frozen_importlib")
+
+FUNCTIONS = {
+    "as_run": "machine_code",
+}
+
+PARAMETERS: dict[str, dict[str, str]] = {
+    "access": {"shared_bytes": "shared_mem"},
+    "count": {"shared_bytes": "shared_mem"},
+    "diagnose": {"shared_bytes": "shared_mem", "beside": "baseline"},
+    "launch": {"shared_bytes": "shared_mem"},
+    "machine_code": {"shared_bytes": "shared_mem"},
+    "occupancy": {"shared_bytes": "shared_mem"},
+    "sanitize": {"shared_bytes": "shared_mem"},
+    "warps": {"shared_bytes": "shared_mem"},
+}
+
+
+def warn(old: str, new: str) -> None:
+    """Warn that `old` is now `new`, at the line of the learner's program that uses the old name."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals["__name__"].partition(".")[0] in _OWN_MODULES:
+        frame = frame.f_back
+    warnings.warn_explicit(
+        f"{old} is now {new}. The old name will be removed in the next release.",
+        DeprecationWarning,
+        frame.f_code.co_filename,
+        frame.f_lineno,
+        frame.f_globals["__name__"],
+        frame.f_globals.setdefault("__warningregistry__", {}),
+    )
+
+
+def old_parameters(function: Callable[P, T]) -> Callable[P, T]:
+    """Let a function of `PARAMETERS` accept its old parameter names."""
+    name = function.__name__
+    renamed = PARAMETERS[name]
+
+    @functools.wraps(function)
+    def accepting(*args: P.args, **options: P.kwargs) -> T:
+        for old, new in renamed.items():
+            if old in options:
+                if new in options:
+                    raise TypeError(f"gl.{name} takes {new!r}; {old!r} is its old name. Pass one of them.")
+                warn(f"{old}= of gl.{name}", f"{new}=")
+                options[new] = options.pop(old)
+        return function(*args, **options)
+
+    return accepting
+
+
+def old_method(old: str, new: str) -> Callable[..., Any]:
+    """Return a method with an old name, which calls the method that replaces it."""
+
+    def renamed(self: Any, *args: Any, **options: Any) -> Any:
+        warn(f".{old}()", f".{new}()")
+        return getattr(self, new)(*args, **options)
+
+    renamed.__name__ = old
+    renamed.__doc__ = f"Deprecated: use `{new}`."
+    return renamed

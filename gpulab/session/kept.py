@@ -1,0 +1,136 @@
+"""A launch that can be observed again, each time from its arrays as they were before it."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpulab.session import current
+from gpulab.words import size
+from virtualgpu.errors import GpulabError
+from virtualgpu.launch.copies import memory_of, size_bytes
+from virtualgpu.protocol import Launch
+
+# The contents of arrays that the launches of a session may keep in the host's memory, all together.
+MOST_BYTES = 256 << 20
+
+_TOO_LARGE = (
+    "The arrays of this launch take {}, and gpulab copies at most {} so that a launch can be observed again. "
+    "Call the function with the kernel instead, as in gl.count(kernel, grid, block, args): it starts from "
+    "the arrays as they are now."
+)
+_DROPPED = (
+    "The copies of this launch's arrays have been dropped: gpulab keeps at most {} of them, those of the "
+    "latest launches. Run the cell of the launch again."
+)
+
+
+class KeptLaunch:
+    """A launch with the contents that its arrays had before it.
+
+    The contents are copied to the host's memory, at most `MOST_BYTES` for all launches of a session; the
+    oldest are dropped first. The arrays themselves are not kept alive. Memory that a kernel reaches through
+    addresses in numbers, structs or ``__device__`` variables is not copied.
+    """
+
+    def __init__(self, launch: Launch) -> None:
+        self._here = current.here()
+        self._arguments = current.arguments_of(launch.args)
+        self.launch = replace(launch, args=())
+        self.contents = _Contents(launch)
+
+    @contextmanager
+    def unchanged(self) -> Iterator[Launch]:
+        """Yield the launch with its arrays as they are now.
+
+        Raises
+        ------
+        GpulabError
+            If the arrays no longer exist, or another device is in use.
+        """
+        with self._here():
+            yield replace(self.launch, args=self._arguments.now())
+
+    @contextmanager
+    def again(self) -> Iterator[Launch]:
+        """Yield the launch with its arrays as they were before it; afterwards they hold what they hold now.
+
+        Raises
+        ------
+        GpulabError
+            If the arrays no longer exist, their contents are not kept, or another device is in use.
+        """
+        with self.unchanged() as launch:
+            before = self.contents.memory
+            if before is None:
+                raise GpulabError(self.contents.why_not)
+            with launch.on_stream():
+                now = _read(launch)
+                _write(launch, before)
+            try:
+                yield launch
+            finally:
+                with launch.on_stream():
+                    _write(launch, now)
+
+    def drop(self) -> None:
+        """Free the copies; the launch cannot be observed again."""
+        self.contents.drop()
+
+
+class _Contents:
+    """What the arrays of a launch hold, as bytes in the host's memory; ``memory`` is None if not kept."""
+
+    def __init__(self, launch: Launch) -> None:
+        self.size_bytes = size_bytes(launch.args, current.cp())
+        self.memory: list[npt.NDArray[np.uint8]] | None = None
+        self.why_not = _TOO_LARGE.format(size(self.size_bytes), size(MOST_BYTES))
+        if self.size_bytes <= MOST_BYTES:
+            self._make_room()
+            with launch.on_stream():
+                self.memory = _read(launch)
+
+    def drop(self) -> None:
+        """Free the copies."""
+        if self.memory is not None:
+            self.memory = None
+            self.why_not = _DROPPED.format(size(MOST_BYTES))
+
+    def _make_room(self) -> None:
+        """Drop the contents of the oldest launches until these fit, too."""
+        kept = current.kept_contents()
+        living = [contents for reference in kept if (contents := reference()) is not None]
+        while sum(contents.size_bytes for contents in living) + self.size_bytes > MOST_BYTES:
+            living.pop(0).drop()
+        kept[:] = [weakref.ref(contents) for contents in (*living, self)]
+
+
+def _read(launch: Launch) -> list[npt.NDArray[np.uint8]]:
+    """Copy the contents of the arrays to the host; on a virtual GPU no operation shows for it."""
+    machine = current.virtual_machine()
+    memory = memory_of(launch.args, current.cp())
+    if machine is None:
+        return [array.get() for array in memory]
+    return [_view(machine, array).copy() for array in memory]
+
+
+def _write(launch: Launch, contents: list[npt.NDArray[np.uint8]]) -> None:
+    """Copy `contents` back into the arrays."""
+    machine = current.virtual_machine()
+    for array, data in zip(memory_of(launch.args, current.cp()), contents, strict=True):
+        if machine is None:
+            array.set(data)
+        else:
+            _view(machine, array)[:] = data
+
+
+def _view(machine: Any, array: Any) -> npt.NDArray[np.uint8]:
+    """Return the bytes of a virtual device's array as a NumPy view."""
+    view: npt.NDArray[np.uint8] = machine.devices[array.device.id].memory.view(array.data.ptr, array.nbytes)
+    return view
