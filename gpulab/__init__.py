@@ -20,29 +20,29 @@ if TYPE_CHECKING:
     from gpulab.lab.faults.sandbox import sandbox as sandbox
     from gpulab.lab.fusion.traffic import traffic as traffic
     from gpulab.lab.graphs import graph as graph
-    from gpulab.lab.kernels import before_volta as before_volta
     from gpulab.lab.kernels import block_order as block_order
     from gpulab.lab.kernels import count as count
-    from gpulab.lab.kernels import launch as launch
+    from gpulab.lab.kernels import lockstep_warps as lockstep_warps
     from gpulab.lab.kernels import machine_code as machine_code
     from gpulab.lab.kernels import occupancy as occupancy
     from gpulab.lab.kernels import sanitize as sanitize
     from gpulab.lab.kernels import warps as warps
-    from gpulab.lab.libraries.calls import calls as calls
-    from gpulab.lab.libraries.follow import follow as follow
+    from gpulab.lab.libraries.calls import library_calls as library_calls
+    from gpulab.lab.libraries.follow import call_layers as call_layers
     from gpulab.lab.libraries.tune import tune as tune
     from gpulab.lab.links.collective import collective as collective
     from gpulab.lab.links.peers import peers as peers
     from gpulab.lab.memory.allocator import allocator as allocator
     from gpulab.lab.memory.allocator import open_allocator as open_allocator
     from gpulab.lab.memory.chart import memory as memory
-    from gpulab.lab.memory.ladder import ladder as ladder
+    from gpulab.lab.memory.ladder import memory_hierarchy as memory_hierarchy
     from gpulab.lab.memory.pinned import host_memory as host_memory
     from gpulab.lab.memory.report import memory_report as memory_report
     from gpulab.lab.monitor.monitor import monitor as monitor
     from gpulab.lab.precision.numbers import precision as precision
     from gpulab.lab.profiling.profile import profile as profile
     from gpulab.lab.recorded import recorded as recorded
+    from gpulab.lab.run import launch as launch
     from gpulab.lab.streams import check_streams as check_streams
     from gpulab.lab.timeline import open_timeline as open_timeline
     from gpulab.lab.timeline import timeline as timeline
@@ -66,29 +66,29 @@ _HOMES = {
     "sandbox": "gpulab.lab.faults.sandbox",
     "traffic": "gpulab.lab.fusion.traffic",
     "graph": "gpulab.lab.graphs",
-    "as_run": "gpulab.lab.kernels",
-    "before_volta": "gpulab.lab.kernels",
     "block_order": "gpulab.lab.kernels",
     "count": "gpulab.lab.kernels",
-    "launch": "gpulab.lab.kernels",
+    "lockstep_warps": "gpulab.lab.kernels",
+    "machine_code": "gpulab.lab.kernels",
     "occupancy": "gpulab.lab.kernels",
     "sanitize": "gpulab.lab.kernels",
     "warps": "gpulab.lab.kernels",
-    "calls": "gpulab.lab.libraries.calls",
-    "follow": "gpulab.lab.libraries.follow",
+    "library_calls": "gpulab.lab.libraries.calls",
+    "call_layers": "gpulab.lab.libraries.follow",
     "tune": "gpulab.lab.libraries.tune",
     "collective": "gpulab.lab.links.collective",
     "peers": "gpulab.lab.links.peers",
     "allocator": "gpulab.lab.memory.allocator",
     "open_allocator": "gpulab.lab.memory.allocator",
     "memory": "gpulab.lab.memory.chart",
-    "ladder": "gpulab.lab.memory.ladder",
+    "memory_hierarchy": "gpulab.lab.memory.ladder",
     "host_memory": "gpulab.lab.memory.pinned",
     "memory_report": "gpulab.lab.memory.report",
     "monitor": "gpulab.lab.monitor.monitor",
     "precision": "gpulab.lab.precision.numbers",
     "profile": "gpulab.lab.profiling.profile",
     "recorded": "gpulab.lab.recorded",
+    "launch": "gpulab.lab.run",
     "check_streams": "gpulab.lab.streams",
     "open_timeline": "gpulab.lab.timeline",
     "timeline": "gpulab.lab.timeline",

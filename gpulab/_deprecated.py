@@ -16,9 +16,19 @@ _OWN_MODULES = ("gpulab", "gpulab_course", "importlib", "_frozen_importlib")
 
 FUNCTIONS = {
     "as_run": "machine_code",
+    "before_volta": "lockstep_warps",
+    "calls": "library_calls",
+    "follow": "call_layers",
+    "ladder": "memory_hierarchy",
+    "names": "torch_names",
 }
 
 PARAMETERS: dict[str, dict[str, str]] = {
+    "call_layers": {"function": "fn"},
+    "library_calls": {"what": "fn"},
+    "sandbox": {"function": "fn"},
+    "traffic": {"function": "fn"},
+    "who_wrote": {"function": "fn"},
     "access": {"shared_bytes": "shared_mem"},
     "count": {"shared_bytes": "shared_mem"},
     "diagnose": {"shared_bytes": "shared_mem", "beside": "baseline"},

@@ -6,7 +6,6 @@ folders, and `gpulab_course.teach` does the rest.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import date
 from typing import Any
 
@@ -18,7 +17,7 @@ from gpulab_course.teach.interview.cards import Card
 from gpulab_course.teach.interview.talk import Chair, Interview
 from gpulab_course.teach.judge import check as checking
 from gpulab_course.teach.judge.verdict import Verdict
-from gpulab_course.teach.names import names
+from gpulab_course.teach.names import torch_names
 from gpulab_course.teach.predictions import Prediction, Reveal
 from gpulab_course.teach.progress import Progress
 from gpulab_course.teach.question import PredictionQuestion, Value
@@ -26,7 +25,7 @@ from gpulab_course.teach.quizzes import Quiz
 from virtualgpu.errors import did_you_mean
 from virtualgpu.records import Provenance
 
-__all__ = ["check", "interview", "names", "predict", "progress", "quiz", "reveal"]
+__all__ = ["check", "interview", "predict", "progress", "quiz", "reveal", "torch_names"]
 
 
 def check(exercise_id: str, answer: Any) -> Verdict:
@@ -177,7 +176,6 @@ def interview(
     seed: int | None = None,
     cards: int = 6,
     chair: Chair = "candidate",
-    today: Callable[[], date] = date.today,
 ) -> Interview:
     """A mock interview that measures: answer first, then the laboratory finds the truth.
 
@@ -197,8 +195,6 @@ def interview(
     chair
         ``"interviewer"`` shows all questions with their truths, and the rubric: sit opposite somebody with
         the same seed.
-    today
-        Tells the day, for what is due.
 
     Returns
     -------
@@ -219,7 +215,7 @@ def interview(
     >>> talk.answer(16, sure=True)
     >>> gl.interview("estimate", seed=7, chair="interviewer")
     """
-    return opening.interview(all_cards(), kind, seed, cards, chair, today)
+    return opening.interview(all_cards(), kind, seed, cards, chair, date.today)
 
 
 def all_cards() -> list[Card]:

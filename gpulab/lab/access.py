@@ -34,9 +34,9 @@ def access(
 ) -> views.AccessMicroscope:
     """Show how the 32 lanes of an access fall into sectors of memory and banks of shared memory.
 
-    Without a kernel, sliders change a pattern: lane l asks for element ``offset + stride * l`` of a tile with
-    rows of 32 elements. With a kernel, a table lists its memory accesses by source line, worst first; the
-    one that is chosen is shown with the addresses that a warp had, and may then be edited.
+    Without a kernel, sliders change a pattern: lane l accesses element ``offset + stride * l`` of a tile with
+    rows of 32 elements. With a kernel, a table lists its memory accesses by source line, worst first. The
+    chosen access is shown with the addresses of one warp, and can then be edited.
 
     Parameters
     ----------
@@ -45,30 +45,30 @@ def access(
     line
         The source line whose worst access is shown first.
     warp, block_index
-        Whose addresses are shown: a warp of that block (a number or a tuple of one to three). The table
+        The warp whose addresses are shown, and its block (a number or a tuple of one to three). The table
         counts all warps of the launch.
     stride, offset
         Of the pattern, in elements (0 to 4,096).
     element_bytes
-        1, 2, 4, 8 or 16 bytes a lane.
+        1, 2, 4, 8 or 16 bytes per lane.
     padding
         Unused elements at the end of each row of the tile (0 to 32).
     swizzle
-        Whether the element of column c stands in column ``c ^ row`` of its row.
+        Whether the element of column c is stored in column ``c ^ row`` of its row.
     space
         ``"both"`` shows memory and banks, ``"global"`` or ``"shared"`` one of them.
 
     Returns
     -------
     AccessMicroscope
-        Its ``access`` is what is shown, with figures (``access.memory()``, ``access.banks()``); ``record`` is
-        the kernel's trace (`virtualgpu.records.access.AccessTrace`) or the pattern. Counts are modelled by
-        the rules that the virtual GPU's counters follow, which agree with Nsight Compute on an H200.
+        ``access`` is the access shown, with its counts (``access.memory()``, ``access.banks()``); ``record``
+        is the kernel's trace (`virtualgpu.records.access.AccessTrace`) or the pattern. Counts follow the
+        rules of the virtual GPU's counters, which agree with Nsight Compute on an H200.
 
     Raises
     ------
     ValueError
-        For a pattern that no warp has, or a line of the kernel that accesses no memory.
+        For an impossible pattern, or a line of the kernel that accesses no memory.
 
     Examples
     --------
@@ -83,12 +83,12 @@ def access(
         return views.AccessMicroscope(
             AccessPattern(stride, offset, element_bytes, padding, bool(swizzle)), space
         )
-    asked = Launch.of(kernel, grid, block, args, shared_mem, stream)
-    seen = session.observe(asked, Accesses(*asked.warp_position(block_index, warp)))
-    lines = sorted({a.line for a in seen.record.counters.accesses if a.requests})
+    launch = Launch.of(kernel, grid, block, args, shared_mem, stream)
+    answer = session.observe(launch, Accesses(*launch.warp_position(block_index, warp)))
+    lines = sorted({access.line for access in answer.record.counters.accesses if access.requests})
     if line is not None and line not in lines:
         named = ", ".join(map(str, lines)) or "none does"
         raise ValueError(
             f"Line {line} of the kernel accesses no memory in this launch. Lines that do: {named}."
         )
-    return views.AccessMicroscope(seen.record, line=line, note=seen.note)
+    return views.AccessMicroscope(answer.record, line=line, note=answer.note)

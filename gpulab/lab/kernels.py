@@ -1,8 +1,8 @@
-"""``gl.launch``, ``gl.warps``, ``gl.count`` and what else looks at a kernel's launch.
+"""``gl.warps``, ``gl.count``, ``gl.sanitize`` and other questions about a kernel's launch.
 
-Each function asks the session for records and hands them to a view. On a real GPU the virtual GPU
-replays the same launch beside the measurement: it predicts, counts, and finds faults before they
-can cost the CUDA context.
+Each function takes records from the session and passes them to a view. On a real GPU the virtual GPU
+also replays the same launch: it predicts, counts, and finds faults before they can destroy the CUDA
+context.
 """
 
 from __future__ import annotations
@@ -10,91 +10,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from gpulab import session, views
 from gpulab._deprecated import old_parameters
-from gpulab.lab import recorded
 from gpulab.views.tables.as_run import AsRunTable
 from gpulab.views.tables.count import CounterTable
 from gpulab.views.tables.sanitizer import SanitizerTable
-from virtualgpu.protocol import Block, Blocks, Counters, Hazards, Launch, Shape, Warp
+from virtualgpu.protocol import Block, Counters, Hazards, Launch, Shape, Warp
 from virtualgpu.records import WARP_SIZE, BlockTrace, WarpTrace
-
-if TYPE_CHECKING:
-    from gpulab.lab.run import Run
 
 _NOT_REPLAYED = (
     "Nothing was watched: only a replay tells values, and the launch is too large or too slow for one."
 )
-
-
-@old_parameters
-def launch(
-    kernel: Any,
-    grid: Shape,
-    block: Shape,
-    args: Sequence[Any] = (),
-    *,
-    shared_mem: int = 0,
-    stream: Any = None,
-    beside: str | None = None,
-) -> Run:
-    """Run a kernel and show which SM ran each block, and when; the result can be asked further questions.
-
-    Parameters
-    ----------
-    kernel
-        A ``cp.RawKernel`` or a function of a ``cp.RawModule``.
-    grid, block
-        Blocks in the grid and threads in a block: a number or a tuple of one to three.
-    args
-        The kernel's arguments, a tuple.
-    shared_mem
-        Dynamic shared memory per block in bytes.
-    stream
-        The stream that the kernel runs in, such as ``cp.cuda.Stream()``; the current stream if left out.
-    beside
-        A GPU's name, such as ``"H200"``: shows next to the picture what was recorded there of the same
-        launch (`gpulab.lab.recorded`; ``gl.recorded()`` lists the records).
-
-    Returns
-    -------
-    Run
-        A picture of the launch (`gpulab.views.LaunchChart`), measured on a real GPU; the virtual GPU's
-        prediction joins it where the launch is small enough to replay. Modelled on a virtual GPU. For a
-        one-dimensional launch it has a slider for the block size, which keeps the number of threads and
-        restores the arrays.
-
-        Its methods ask further questions about the same launch: ``.warps()``, ``.count()``, ``.access()``,
-        ``.machine_code()``, ``.sanitize()``, ``.diagnose()`` and ``.roofline()``, with the options of
-        ``gl.warps`` and so on. Each starts from the arrays as they were before the launch, and leaves them
-        as it finds them. For that gpulab copies the arrays' contents to the host's memory, 256 MiB at most
-        for all launches together; the oldest copies are dropped first.
-
-    Raises
-    ------
-    NotRecordedError
-        If no record of `beside` fits the launch, which then does not run; the message lists the records.
-
-    Examples
-    --------
-    >>> run = gl.launch(kernel, 4, 256, (x, y, n))
-    >>> run.record.sm_id  # the SM of each block
-    >>> run.count()
-    >>> run.warps(block_index=3, warp=7)
-    """
-    from gpulab.lab.run import Run
-
-    description = Launch.of(kernel, grid, block, args, shared_mem, stream)
-    recording = recorded.beside(beside, description) if beside is not None else None
-    kept = session.KeptLaunch(description)
-    answer = session.observe(description, Blocks())
-    run = Run(answer.record, kept, recording)
-    predicted = answer.beside
-    if predicted is not None and recording is None and not views.after_cell(lambda: run.compare(predicted)):
-        run.compare(predicted)
-    return run
 
 
 @old_parameters
@@ -118,56 +46,57 @@ def warps(
     Parameters
     ----------
     kernel, grid, block, args, shared_mem, stream
-        As for `launch`.
+        As for `gpulab.launch`.
     block_index
-        Which block: a number or a tuple of one to three.
+        Index of the block: a number or a tuple of one to three.
     warp
-        Which warp of that block; warp 1 holds its threads 32 to 63.
+        Number of the warp in that block; warp 1 consists of threads 32 to 63.
     max_steps
-        The trace ends after so many steps of the warp (20,000 by default), or of all warps together
-        with `whole_block` (60,000).
+        Maximum number of steps of the warp (20,000 by default), or of all warps together with `whole_block`
+        (60,000).
     whole_block
         Trace all warps of the block; the stepper then switches between them.
     watch
-        C expressions to evaluate in all lanes at every step: of variables, parameters, arrays in shared and
-        device memory, structs, pointers (``p->x``) and built-in indices, as in ``["i", "x[i] * 2",
-        "tile[threadIdx.x]"]``. What the compiler has optimised out is said to be so; ``options=("-G",)`` of
-        a `cp.RawKernel` keeps all. Memory that other blocks change meanwhile is known at this block's own
-        accesses only.
+        C expressions to evaluate in all lanes at every step. They can use variables, parameters, arrays in
+        shared and device memory, structs, pointers (``p->x``) and built-in indices, as in ``["i",
+        "x[i] * 2", "tile[threadIdx.x]"]``. The view shows which variables the compiler has optimised out;
+        ``options=("-G",)`` of a `cp.RawKernel` keeps all of them. Changes of memory by other blocks show only
+        at this block's own accesses.
     stop
         Where to stop: ``"line 12"``, a condition over lanes that becomes true, ``"any(i >= n)"`` or
-        ``"all(...)"``, or a write, ``"write y[3]"``; or several. The view begins at the first stop; keys s
-        and S (or buttons) lead to the next one and run back to the one before.
+        ``"all(...)"``, a write, ``"write y[3]"``, or a list of these. The view begins at the first stop; the
+        keys s and S (or buttons) go to the next and to the previous stop.
 
     Returns
     -------
     WarpStepper
-        The virtual GPU's trace. On a real GPU it carries the active masks that the GPU itself
-        reported for each basic block; those stand alone for a launch too large to replay. Variables are
-        named where a debug build of the kernel, run beside it over the same memory, proves which
-        registers hold them. A block that computes on and on is stopped, and its trace says so.
+        The virtual GPU's trace. On a real GPU it includes the active masks that the GPU itself reported for
+        each basic block; a launch that is too large to replay has only those. Variables have names where a
+        debug build of the kernel, which runs over the same memory, proves which registers hold them. A block
+        that does not end is stopped, and its trace says so.
 
     Raises
     ------
     WatchError
-        For a watch expression or a stop with a typo, a call, a condition that is no truth value, or names
-        of a kernel without debug information. Device memory is then as it was.
+        For a watch expression or a stop with a typo, a call, a condition that is not a truth value, or names
+        of a kernel without debug information. Device memory is then unchanged.
 
     Examples
     --------
     >>> gl.warps(kernel, 4, 256, (x, y, n), block_index=3, warp=7)
     >>> gl.warps(kernel, 4, 256, (x, y, n), watch=["i", "x[i] * 2"], stop="any(i >= n)")
     """
-    asked = Launch.of(kernel, grid, block, args, shared_mem, stream)
-    position = asked.warp_position(block_index, warp)
-    what: Warp | Block = Block(*position) if whole_block else Warp(*position)
-    watches, stops = ((text,) if isinstance(text, str) else tuple(text or ()) for text in (watch, stop))
-    what = replace(what, watch=watches, stop=stops)
+    launch = Launch.of(kernel, grid, block, args, shared_mem, stream)
+    position = launch.warp_position(block_index, warp)
+    observation: Warp | Block = Block(*position) if whole_block else Warp(*position)
+    watches = (watch,) if isinstance(watch, str) else tuple(watch or ())
+    stops = (stop,) if isinstance(stop, str) else tuple(stop or ())
+    observation = replace(observation, watch=watches, stop=stops)
     if max_steps is not None:
-        what = replace(what, max_steps=max_steps)
-    seen: session.Observed[BlockTrace | WarpTrace] = session.observe(asked, what)
-    measured = seen.beside() if seen.beside is not None else None
-    record = seen.record
+        observation = replace(observation, max_steps=max_steps)
+    answer: session.Observed[BlockTrace | WarpTrace] = session.observe(launch, observation)
+    measured = answer.beside() if answer.beside is not None else None
+    record = answer.record
     if (watches or stops) and isinstance(record, WarpTrace) and record.detail is None:
         record = replace(record, note=_NOT_REPLAYED)
     return views.WarpStepper(record, measured=measured, warp=position[1])
@@ -182,7 +111,7 @@ def occupancy(kernel: Any, block: Shape = 256, *, shared_mem: int = 0) -> views.
     kernel
         A ``cp.RawKernel`` or a function of a ``cp.RawModule``.
     block
-        The block size to point out: a number of threads, or a tuple of one to three.
+        The block size to mark: a number of threads, or a tuple of one to three.
     shared_mem
         Dynamic shared memory per block in bytes, the same at every block size.
 
@@ -190,9 +119,9 @@ def occupancy(kernel: Any, block: Shape = 256, *, shared_mem: int = 0) -> views.
     --------
     >>> gl.occupancy(kernel, 256, shared_mem=16_384)
     """
-    asked = Launch.of(kernel, 1, block, (), shared_mem)
+    launch = Launch.of(kernel, 1, block, (), shared_mem)
     backend = session.backend()
-    threads = asked.block_threads
+    threads = launch.block_threads
     most = min(
         backend.device_info().max_threads_per_block, backend.kernel_stats(kernel).max_threads_per_block
     )
@@ -202,7 +131,7 @@ def occupancy(kernel: Any, block: Shape = 256, *, shared_mem: int = 0) -> views.
         )
     sizes = sorted({*range(WARP_SIZE, most + 1, WARP_SIZE), threads})
     return views.OccupancyChart(
-        [backend.occupancy(kernel, size, asked.shared_bytes) for size in sizes], threads
+        [backend.occupancy(kernel, size, launch.shared_bytes) for size in sizes], threads
     )
 
 
@@ -222,10 +151,10 @@ def count(
     Parameters
     ----------
     kernel, grid, block, args, shared_mem, stream
-        As for `launch`.
+        As for `gpulab.launch`.
     caches
-        Hit rates and bytes from memory as if the caches were empty before (``"cold"``, as Nsight Compute has
-        them unless told otherwise), or with what earlier operations left in L2 (``"warm"``).
+        Whether hit rates and bytes from memory start from empty caches (``"cold"``, the default of Nsight
+        Compute too), or from the contents that earlier operations left in L2 (``"warm"``).
 
     Returns
     -------
@@ -238,9 +167,9 @@ def count(
     --------
     >>> gl.count(kernel, 4, 256, (x, y, n))
     """
-    asked = Launch.of(kernel, grid, block, args, shared_mem, stream)
-    seen = session.observe(asked, Counters(caches))
-    return CounterTable.of(seen.record, code=asked.source.code, note=seen.note)
+    launch = Launch.of(kernel, grid, block, args, shared_mem, stream)
+    answer = session.observe(launch, Counters(caches))
+    return CounterTable.of(answer.record, code=launch.source.code, note=answer.note)
 
 
 @old_parameters
@@ -261,7 +190,7 @@ def machine_code(
     Parameters
     ----------
     kernel, grid, block, args, shared_mem, stream
-        As for `launch`.
+        As for `gpulab.launch`.
 
     Returns
     -------
@@ -283,9 +212,9 @@ def machine_code(
 
     if not sass.available():
         raise sass.NvdisasmMissingError
-    asked = Launch.of(kernel, grid, block, args, shared_mem, stream)
-    counters = session.observe(asked, Counters()).record
-    source = asked.source
+    launch = Launch.of(kernel, grid, block, args, shared_mem, stream)
+    counters = session.observe(launch, Counters()).record
+    source = launch.source
     target = int(session.virtual_side().kernel_stats(source).target.removeprefix("sm_"))
     return AsRunTable.of(as_run.as_run(counters, source, target), code=source.code)
 
@@ -307,30 +236,30 @@ def sanitize(
 ) -> SanitizerTable:
     """Run a kernel under checks for mistakes that a plain launch may hide, and report them.
 
-    The kernel runs on the virtual GPU, on a real one's twin over copies of the arrays; afterwards
-    every array holds what it held before. A fault ends the run and becomes part of the report.
+    The kernel runs on the virtual GPU, for a real GPU over copies of the arrays. Afterwards every array
+    holds what it held before. A fault ends the run and becomes part of the report.
 
     Parameters
     ----------
     kernel, grid, block, args, shared_mem, stream
-        As for `launch`.
+        As for `gpulab.launch`.
     tools
-        Which checks: ``"memory"`` for accesses out of bounds, misaligned or through dead pointers,
-        ``"race"`` for accesses of several threads to one word that nothing orders, in shared and
-        in global memory, ``"init"`` for reads of what nothing has written (shared and local memory,
-        and arrays of ``cp.empty``), ``"sync"`` for barriers and warp masks.
+        The checks: ``"memory"`` for accesses that are out of bounds, misaligned or through dead pointers,
+        ``"race"`` for unordered accesses of several threads to one word of shared or global memory,
+        ``"init"`` for reads of uninitialized memory (shared and local memory, and arrays of ``cp.empty``),
+        ``"sync"`` for barriers and warp masks.
     block_order
-        ``"in order"``, ``"reversed"``, ``"random"`` or ``"in turns"``: at each barrier of a block another
-        goes on.
+        ``"in order"``, ``"reversed"``, ``"random"`` or ``"in turns"``, which switches to another block at
+        each barrier.
     seed
-        Which of the orders that are drawn.
+        The seed of random orders.
     nan
-        Stop at the first NaN that arithmetic makes of operands that are none.
+        Stop at the first NaN that arithmetic produces from operands that are not NaN.
     tool
-        ``"compute-sanitizer"`` lets NVIDIA's tool check the kernel on a real GPU, over copies of the arrays
-        in processes of their own, a process for each of `tools`; addresses passed as numbers mean nothing
-        there. Where it is absent, refuses the device or takes longer than a minute, the report says so:
-        ``unavailable`` has the cause and what helps.
+        ``"compute-sanitizer"`` checks the kernel with NVIDIA's tool on a real GPU, over copies of the arrays
+        in a separate process for each of `tools`; addresses that are passed as numbers are not valid there.
+        If the tool is missing, does not support the device or takes longer than a minute, ``unavailable`` of
+        the report has the cause and the remedy.
 
     Returns
     -------
@@ -351,22 +280,22 @@ def sanitize(
     True
     """
     names = (tools,) if isinstance(tools, str) else tuple(tools)
-    asked = Launch.of(kernel, grid, block, args, shared_mem, stream)
+    launch = Launch.of(kernel, grid, block, args, shared_mem, stream)
     if tool:
         if tool != "compute-sanitizer":
             raise ValueError(f"`tool` is 'compute-sanitizer', or left out for our own checks, not {tool!r}.")
         from gpulab.lab.faults.nvidia import check
 
-        return SanitizerTable.of(check(asked, names))
-    seen = session.observe(asked, Hazards(names, block_order, seed, nan))
-    return SanitizerTable.of(seen.record, note=seen.note)
+        return SanitizerTable.of(check(launch, names))
+    answer = session.observe(launch, Hazards(names, block_order, seed, nan))
+    return SanitizerTable.of(answer.record, note=answer.note)
 
 
 @contextmanager
 def block_order(order: str, seed: int = 0) -> Iterator[None]:
-    """Let the virtual GPU run the blocks of every kernel in another order for a while.
+    """Run the blocks of every kernel on the virtual GPU in another order, within a ``with`` block.
 
-    CUDA promises no order, so a kernel that needs one is wrong, even if it works by luck::
+    CUDA guarantees no order of blocks, so a kernel that needs one is wrong, even if it works by luck::
 
         with gl.block_order("random", seed=1):
             kernel(grid, block, args)
@@ -374,10 +303,10 @@ def block_order(order: str, seed: int = 0) -> Iterator[None]:
     Parameters
     ----------
     order
-        ``"in order"``, ``"reversed"``, ``"random"`` or ``"in turns"``: at each barrier of a block another
-        goes on.
+        ``"in order"``, ``"reversed"``, ``"random"`` or ``"in turns"``, which switches to another block at
+        each barrier.
     seed
-        Which of the orders that are drawn.
+        The seed of random orders.
 
     Raises
     ------
@@ -397,23 +326,23 @@ def block_order(order: str, seed: int = 0) -> Iterator[None]:
 
 
 @contextmanager
-def before_volta(watchdog_s: float = 2.0) -> Iterator[None]:
-    """Let the virtual GPU schedule warps as GPUs before Volta did, for a while.
+def lockstep_warps(watchdog_s: float = 2.0) -> Iterator[None]:
+    """Schedule warps on the virtual GPU in lockstep, as GPUs before Volta did, within a ``with`` block.
 
-    Their lanes shared one program counter: where a warp had split, one side ran until it met the
-    other again, so lanes that wait for each other within a warp hang::
+    The lanes of a warp then share one program counter. Where a warp has diverged, one side runs until it
+    meets the other again, so lanes of a warp that wait for each other hang::
 
-        with gl.before_volta():
-            spin_lock(grid, block, args)    # ends in a LaunchTimeoutError
+        with gl.lockstep_warps():
+            spin_lock(grid, block, args)    # raises a LaunchTimeoutError
 
     Parameters
     ----------
     watchdog_s
-        Computing time in seconds after which a kernel counts as hung.
+        Computing time in seconds after which a kernel is stopped.
 
     Examples
     --------
-    >>> with gl.before_volta():
+    >>> with gl.lockstep_warps():
     ...     stepper = gl.warps(kernel, 4, 256, (x, y, n))
     """
     machine = session.virtual_side().machine

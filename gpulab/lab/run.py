@@ -1,4 +1,4 @@
-"""``gl.launch``'s result: a picture of a launch that can be asked further questions about it."""
+"""``gl.launch``: a picture of a launch that can be asked further questions about it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar
 
 from gpulab import session, views
-from gpulab.lab import kernels
+from gpulab._deprecated import old_parameters
+from gpulab.lab import kernels, recorded
 from gpulab.lab.access import access
 from gpulab.lab.why.diagnose import diagnose
 from gpulab.lab.why.roofline import roofline
@@ -15,10 +16,76 @@ from gpulab.views.tables.as_run import AsRunTable
 from gpulab.views.tables.count import CounterTable
 from gpulab.views.tables.diagnosis import DiagnosisTable
 from gpulab.views.tables.sanitizer import SanitizerTable
-from virtualgpu.protocol import TOOLS, Shape
+from virtualgpu.protocol import TOOLS, Blocks, Launch, Shape
 from virtualgpu.records import LaunchTrace
 
 T = TypeVar("T")
+
+
+@old_parameters
+def launch(
+    kernel: Any,
+    grid: Shape,
+    block: Shape,
+    args: Sequence[Any] = (),
+    *,
+    shared_mem: int = 0,
+    stream: Any = None,
+    beside: str | None = None,
+) -> Run:
+    """Run a kernel and show which SM ran each block, and when; the result can be asked further questions.
+
+    Parameters
+    ----------
+    kernel
+        A ``cp.RawKernel`` or a function of a ``cp.RawModule``.
+    grid, block
+        Blocks in the grid and threads in a block: a number or a tuple of one to three.
+    args
+        The kernel's arguments, a tuple.
+    shared_mem
+        Dynamic shared memory per block in bytes.
+    stream
+        The stream that the kernel runs in, such as ``cp.cuda.Stream()``; the current stream if left out.
+    beside
+        A GPU's name, such as ``"H200"``: shows next to the picture what was recorded there of the same
+        launch (`gpulab.lab.recorded`; ``gl.recorded()`` lists the records).
+
+    Returns
+    -------
+    Run
+        A picture of the launch (`gpulab.views.LaunchChart`), measured on a real GPU; the virtual GPU's
+        prediction joins it where the launch is small enough to replay. Modelled on a virtual GPU. For a
+        one-dimensional launch it has a slider for the block size, which keeps the number of threads and
+        restores the arrays.
+
+        Its methods ask further questions about the same launch: ``.warps()``, ``.count()``, ``.access()``,
+        ``.machine_code()``, ``.sanitize()``, ``.diagnose()`` and ``.roofline()``, with the options of
+        ``gl.warps`` and so on. Each starts from the arrays as they were before the launch, and leaves them
+        as it finds them. For that gpulab copies the arrays' contents to the host's memory, 256 MiB at most
+        for all launches together; the oldest copies are dropped first.
+
+    Raises
+    ------
+    NotRecordedError
+        If no record of `beside` fits the launch, which then does not run; the message lists the records.
+
+    Examples
+    --------
+    >>> run = gl.launch(kernel, 4, 256, (x, y, n))
+    >>> run.record.sm_id  # the SM of each block
+    >>> run.count()
+    >>> run.warps(block_index=3, warp=7)
+    """
+    description = Launch.of(kernel, grid, block, args, shared_mem, stream)
+    recording = recorded.beside(beside, description) if beside is not None else None
+    kept = session.KeptLaunch(description)
+    answer = session.observe(description, Blocks())
+    run = Run(answer.record, kept, recording)
+    predicted = answer.beside
+    if predicted is not None and recording is None and not views.after_cell(lambda: run.compare(predicted)):
+        run.compare(predicted)
+    return run
 
 
 class Run(LaunchChart):

@@ -56,7 +56,7 @@ def pictures() -> dict[str, Callable[[], Any]]:
         "timeline": lambda: TimelineView(timelines.overlapped()),
         "graph": lambda: gl.graph(lambda x: (x * 2 + 1).sum(), gl.cp.ones(1000)).view(),
         "access": gl.access,
-        "ladder": gl.ladder,
+        "ladder": gl.memory_hierarchy,
         "allocator": gl.allocator,
     }
 

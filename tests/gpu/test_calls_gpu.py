@@ -1,4 +1,4 @@
-"""Which libraries calls end in, on a GPU: as `gl.calls` sees it, and as the recorder counts routines."""
+"""Libraries that calls end in, on a GPU: `gl.library_calls` sees them, and the recorder counts routines."""
 
 from __future__ import annotations
 
@@ -79,6 +79,6 @@ def test_routines_of_pytorch(name: str, dtype: str, begins: str, watched: Librar
 def test_libraries_are_seen_live(call: Callable[..., Any], library: str, cp: Any) -> None:
     x = cp.ones(1 << 20, cp.float32)
     call(cp, x)
-    report = gl.calls(call, cp, x)
+    report = gl.library_calls(call, cp, x)
     assert library in report.libraries, report.describe()
     assert report.record.provenance.source == "measured"

@@ -32,7 +32,7 @@ def test_the_fastest_rungs_spill_nothing(cp: Any) -> None:
 
 
 def test_the_ladder_is_measured(cp: Any) -> None:
-    ladder = gl.ladder().record
+    ladder = gl.memory_hierarchy().record
     assert ladder.provenance.source == "measured"
     sizes = {c.level: c.size_bytes for c in ladder.capacities}
     within_l1, within_l2 = (ladder.latency_at(sizes[level] / 4) for level in ("L1", "L2"))

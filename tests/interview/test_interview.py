@@ -14,7 +14,7 @@ import gpulab as gl
 from gpulab.views.tables import Table
 from gpulab_course.api import all_cards
 from gpulab_course.content.n17_interview import figures
-from gpulab_course.teach.interview import again
+from gpulab_course.teach.interview import again, opening
 from gpulab_course.teach.interview.cards import KINDS, Card, Drawn, Found, Outcome, Part, merit
 from gpulab_course.teach.interview.opening import UnknownCardError
 from gpulab_course.teach.interview.scorecard import Scorecard
@@ -51,6 +51,11 @@ def small(rng: Random) -> Drawn:
 
 
 CARD = Card("small-twice", "estimate", "L3", "Twice", small, ("02",))
+
+
+def on_day(day: date, cards: int, seed: int | None = None) -> Interview:
+    """An interview of estimates that is opened on a day."""
+    return opening.interview(all_cards(), "estimate", seed, cards, "candidate", lambda: day)
 
 
 def talk(chair: str = "candidate", today: date = MONDAY, seed: int = 1) -> Interview:
@@ -148,7 +153,7 @@ class TestTalk:
     def test_the_other_cards_that_are_due_are_told(self) -> None:
         for at, card in enumerate(ESTIMATES[:3]):
             again.keep(card.key, again.Kept().after(0.0, False, MONDAY + timedelta(days=at), {}))
-        found = gl.interview("estimate", cards=1, today=lambda: MONDAY + timedelta(days=1))
+        found = on_day(MONDAY + timedelta(days=1), cards=1)
         assert found.why == " 1 card came back. 2 other cards come back, the next on 2026-03-04."
 
     def test_a_scorecard_is_kept_as_json(self, tmp_path: Path) -> None:
@@ -261,11 +266,11 @@ class TestOpening:
         card = next(card for card in all_cards() if card.key == "estimate-amdahl")
         before = again.Kept().after(0.0, False, MONDAY, {})
         again.keep(card.key, before)
-        found = gl.interview("estimate", cards=3, today=lambda: MONDAY + timedelta(days=1))
+        found = on_day(MONDAY + timedelta(days=1), cards=3)
         assert found.cards[0].key == card.key
         assert len(found.cards) == 3
         assert "1 card came back" in repr(found)
-        assert gl.interview("estimate", cards=3, seed=1, today=lambda: MONDAY).why == ""
+        assert on_day(MONDAY, cards=3, seed=1).why == ""
 
 
 ESTIMATES = [card for card in all_cards() if card.kind == "estimate"]

@@ -17,7 +17,7 @@ from gpulab.views.parts import palette
 from gpulab.views.tables import Table
 from gpulab_course import api, folders
 from gpulab_course.teach import page
-from gpulab_course.teach.interview import again, form
+from gpulab_course.teach.interview import again, form, opening
 from gpulab_course.teach.interview.cards import Card, Drawn, Found, Outcome, Part, merit
 from gpulab_course.teach.interview.numbers import read_answer
 from gpulab_course.teach.interview.scorecard import Answered, Scorecard, Scored, calibration
@@ -548,7 +548,8 @@ def test_what_is_due_comes_first_and_only_once(course: list[Card]) -> None:
         again.keep(key, again.Kept(1, 0.0, 0, MONDAY + timedelta(days=n), {}))
 
     def opened(**more: Any) -> Interview:
-        return api.interview(today=lambda: MONDAY + timedelta(days=1), **more)
+        options: dict[str, Any] = {"kind": None, "seed": None, "cards": 6, "chair": "candidate", **more}
+        return opening.interview(course, today=lambda: MONDAY + timedelta(days=1), **options)
 
     found = opened(cards=12)
     assert [card.key for card in found.cards][:2] == ["bug-1", "ladder-0"]

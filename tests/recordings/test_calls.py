@@ -1,4 +1,4 @@
-"""The recorder of `gl.calls`: which cases it has, what it counts, and what it makes of cut-off output."""
+"""The recorder of `gl.library_calls`: its cases, its counts, and what it makes of output that is cut off."""
 
 from __future__ import annotations
 

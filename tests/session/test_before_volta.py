@@ -1,4 +1,4 @@
-"""`gl.before_volta`: lanes of a warp that wait for each other hang, as they did before Volta."""
+"""`gl.lockstep_warps`: lanes of a warp that wait for each other hang, as they did before Volta."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOCK = """extern "C" __global__ void lock(int* lock, int* count) {
 def test_a_lock_within_a_warp_hangs_only_inside() -> None:
     cp = gl.use_device("virtual:T4", watchdog_s=0.5).cp
     kernel = cp.RawKernel(LOCK, "lock")
-    with gl.before_volta(), pytest.raises(LaunchTimeoutError):
+    with gl.lockstep_warps(), pytest.raises(LaunchTimeoutError):
         kernel((1,), (32,), (cp.zeros(1, cp.int32), cp.zeros(1, cp.int32)))
     count = cp.zeros(1, cp.int32)
     kernel((1,), (32,), (cp.zeros(1, cp.int32), count))

@@ -1,4 +1,4 @@
-"""``gl.calls``: operations told from what they read and write, and what is recorded of them."""
+"""``gl.library_calls``: operations told from what they read and write, and what is recorded of them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def on_a_virtual_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def told(function: Callable[[], object]) -> list[Operation | None]:
-    return [each.operation for each in gl.calls(function).record.endings]
+    return [each.operation for each in gl.library_calls(function).record.endings]
 
 
 def one(function: Callable[[], object]) -> tuple[str, str, str, str]:
@@ -104,7 +104,7 @@ def test_other_operations() -> None:
 
 def test_what_is_recorded_is_given() -> None:
     a = cp.ones((64, 64), cp.float32)
-    report = gl.calls(lambda: a @ a)
+    report = gl.library_calls(lambda: a @ a)
     (found,) = report.record.endings
     assert found == RECORDS[0]
     assert report.libraries == ("cuBLAS",)
@@ -117,7 +117,7 @@ def test_what_is_recorded_is_given() -> None:
 
 def test_the_nearest_is_named_where_nothing_is_recorded() -> None:
     a = cp.ones((300, 300), cp.float32)
-    report = gl.calls(lambda: a @ a)
+    report = gl.library_calls(lambda: a @ a)
     (found,) = report.record.endings
     assert found.recorded is False
     assert not found.kernels
@@ -128,7 +128,7 @@ def test_the_nearest_is_named_where_nothing_is_recorded() -> None:
 
 def test_of_a_name_that_was_never_recorded_nothing_is_near() -> None:
     v = cp.ones(100)
-    (found,) = gl.calls(lambda: cp.cumsum(v)).record.endings
+    (found,) = gl.library_calls(lambda: cp.cumsum(v)).record.endings
     assert found.recorded is False
     assert found.nearest is None
 
@@ -142,7 +142,7 @@ def test_kernels_of_the_program_are_its_own() -> None:
         kernel((1,), (32,), (x,))
         x.sum()
 
-    found = gl.calls(both).record.endings
+    found = gl.library_calls(both).record.endings
     assert [each.operation and each.operation.name for each in found] == ["sum", None, "sum"]
     assert found[1].kernels == (("f", 1),)
     assert found[1].libraries == ("the program's own",)
@@ -150,7 +150,7 @@ def test_kernels_of_the_program_are_its_own() -> None:
 
 def test_what_the_function_raises_comes_through_and_leaves_nothing_behind() -> None:
     with pytest.raises(ZeroDivisionError):
-        gl.calls(lambda: 1 // 0)
+        gl.library_calls(lambda: 1 // 0)
     from gpulab import session
 
     assert session.virtual_side().machine.library_calls is None
@@ -159,25 +159,25 @@ def test_what_the_function_raises_comes_through_and_leaves_nothing_behind() -> N
 def test_calls_within_calls() -> None:
     x = cp.ones(10)
     with pytest.raises(GpulabError, match="nest"):
-        gl.calls(lambda: gl.calls(x.sum))
+        gl.library_calls(lambda: gl.library_calls(x.sum))
 
 
 def test_arguments_are_passed_on() -> None:
-    report = gl.calls(lambda x, y: x + y, cp.ones(4), cp.ones(4))
+    report = gl.library_calls(lambda x, y: x + y, cp.ones(4), cp.ones(4))
     assert [each.operation.name for each in report.record.endings if each.operation] == ["add"]
 
 
 def test_records_are_looked_up_by_name() -> None:
-    assert gl.calls("torch.addmm").record.endings == (RECORDS[3],)
-    assert gl.calls("matmul").record.endings == (RECORDS[0], RECORDS[1], RECORDS[4])
-    assert gl.calls("cp.matmul", dtype="float16").record.endings == (RECORDS[1],)
-    assert gl.calls().record.endings == RECORDS
+    assert gl.library_calls("torch.addmm").record.endings == (RECORDS[3],)
+    assert gl.library_calls("matmul").record.endings == (RECORDS[0], RECORDS[1], RECORDS[4])
+    assert gl.library_calls("cp.matmul", dtype="float16").record.endings == (RECORDS[1],)
+    assert gl.library_calls().record.endings == RECORDS
     with pytest.raises(GpulabError, match=r"torch\.admm was not recorded\. Did you mean 'torch\.addmm'"):
-        gl.calls("torch.admm")
+        gl.library_calls("torch.admm")
     with pytest.raises(GpulabError, match="not recorded"):
-        gl.calls("torch.addmm", dtype="float8")
+        gl.library_calls("torch.addmm", dtype="float8")
     with pytest.raises(TypeError, match="takes a function"):
-        gl.calls(3)  # type: ignore[arg-type]
+        gl.library_calls(3)  # type: ignore[arg-type]
 
 
 def test_on_a_gpu_kernels_bring_their_routines() -> None:
@@ -293,7 +293,7 @@ def test_on_a_gpu_what_ran_is_looked_up_by_its_kernels(monkeypatch: pytest.Monke
         def __call__(self, what: str) -> None:
             order.append(what)
 
-    found = gl.calls(Model(), "runs").record
+    found = gl.library_calls(Model(), "runs").record
     assert order == ["waits", "timeline", "runs"]  # what went before is none of its own
     assert (found.provenance, found.function, found.note) == (measured, "Model", "CUPTI was lost")
     assert [(e.kernels, e.routines) for e in found.endings] == [((("nvjet_h", 2),), (("cublasGemmEx", 0),))]
@@ -303,14 +303,14 @@ def test_on_a_virtual_gpu_the_note_says_whose_the_operations_are() -> None:
     def added(x: Any) -> None:
         x + 1
 
-    record = gl.calls(added, cp.ones(4)).record
+    record = gl.library_calls(added, cp.ones(4)).record
     assert record.function == "added"
     assert record.note == "Operations are those that the virtual T4 ran, without any of these libraries."
-    assert gl.calls("torch.addmm").record.function == "torch.addmm"
-    assert gl.calls().record.function == "all that was recorded"
-    assert (gl.calls().record.provenance, gl.calls().record.note) == (PLANTED, "")
+    assert gl.library_calls("torch.addmm").record.function == "torch.addmm"
+    assert gl.library_calls().record.function == "all that was recorded"
+    assert (gl.library_calls().record.provenance, gl.library_calls().record.note) == (PLANTED, "")
     with pytest.raises(TypeError, match="function or a recorded operation's name, not int"):
-        gl.calls(3)  # type: ignore[arg-type]
+        gl.library_calls(3)  # type: ignore[arg-type]
 
 
 def test_what_ships_is_read_from_the_package(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""``gl.follow``: what a call went through, here and as it was recorded."""
+"""``gl.call_layers``: what a call went through, here and as it was recorded."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def on_a_virtual_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def test_a_product_is_followed_and_what_was_recorded_stands_beside_it() -> None:
     x = cp.ones((32, 32), cp.float32)
-    own, other = gl.follow(lambda: x @ x).record
+    own, other = gl.call_layers(lambda: x @ x).record
     assert own.of("framework") == (("@", 1),)
     assert own.of("library") == ()
     assert own.of("driver") == (("cuLaunchKernel", 1),)
@@ -56,7 +56,7 @@ def test_a_product_is_followed_and_what_was_recorded_stands_beside_it() -> None:
 
 def test_a_copy_needs_the_runtime_and_no_kernel() -> None:
     x = cp.ones(100)
-    (own,) = gl.follow(lambda: cp.asnumpy(x)).record
+    (own,) = gl.call_layers(lambda: cp.asnumpy(x)).record
     assert (own.of("CUDA runtime"), own.of("driver")) == ((("cudaMemcpyAsync", 1),), ())
     assert own.of("device") == (("Memcpy DtoH", 1),)
 
@@ -64,27 +64,27 @@ def test_a_copy_needs_the_runtime_and_no_kernel() -> None:
 def test_kernels_are_told_apart_by_what_ran() -> None:
     kernel = cp.RawKernel('extern "C" __global__ void k(float* x) { x[0] = 1; }', "k")
     x = cp.zeros(4, cp.float32)
-    report = gl.follow(lambda y: kernel((1,), (1,), (y,)), x)
+    report = gl.call_layers(lambda y: kernel((1,), (1,), (y,)), x)
     assert report.record[0].of("device") == (("k", 1),)
     assert x[0] == 1
     assert len(report.record) == 1
 
 
 def test_a_recorded_call_by_its_name() -> None:
-    assert gl.follow("x @ w").record == (PLANTED,)
+    assert gl.call_layers("x @ w").record == (PLANTED,)
     with pytest.raises(GpulabError, match=r"'sort' is not recorded\. There is 'x @ w'"):
-        gl.follow("sort")
+        gl.call_layers("sort")
 
 
 def test_nothing_is_invented_where_nothing_ships(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "recorded", lambda: ())
     with pytest.raises(GpulabError, match="Nothing is"):
-        gl.follow("x @ w")
+        gl.call_layers("x @ w")
 
 
 def test_its_picture_says_what_it_shows(tmp_path: Path) -> None:
     x = cp.ones((32, 32), cp.float32)
-    report = gl.follow(lambda: x @ x)
+    report = gl.call_layers(lambda: x @ x)
     assert repr(report).count("symbol") == 7
     assert "PyTorch, CUDA runtime: cudaLaunchKernelExC (2 times)." in report.describe()
     assert "PyTorch, driver: nothing was seen." in report.describe()
@@ -128,13 +128,13 @@ def test_on_a_gpu_the_drivers_calls_are_asked_for(monkeypatch: pytest.MonkeyPatc
         return below
 
     monkeypatch.setattr(session, "driver_calls", driver_calls)
-    (own,) = gl.follow(function, "x").record
+    (own,) = gl.call_layers(function, "x").record
     assert (asked, calls, own.of("driver")) == ([], ["x", "x"], ())
     provenance = Provenance("measured", "NVIDIA Test")
     backend = session.backend()
     made = SimpleNamespace(provenance=provenance, timeline_recorder=backend.timeline_recorder)
     monkeypatch.setattr(session, "backend", lambda: made)
-    (own,) = gl.follow(function, "y").record
+    (own,) = gl.call_layers(function, "y").record
     assert asked == [(function, ("y",))]
     assert (own.of("CUDA runtime"), own.of("driver")) == below
     assert (own.provenance, own.note, own.call) == (provenance, "", "function")

@@ -1,4 +1,4 @@
-"""``gl.ladder``: the same kernels on a real and on a virtual GPU, and what was recorded."""
+"""``gl.memory_hierarchy``: the same kernels on a real and on a virtual GPU, and what was recorded."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_a_virtual_gpu_comes_with_what_was_recorded(
     monkeypatch.setattr(hierarchy, "measure", lambda: t4)
 
     def shown(*device: str, **beside: str) -> list[str]:
-        chart = gl.ladder(*device, **beside)
+        chart = gl.memory_hierarchy(*device, **beside)
         names = [each.provenance.device for each in chart.ladders]
         chart.close()
         return names
@@ -191,7 +191,7 @@ def test_another_gpu_is_reached_where_there_is_one() -> None:
 
 def test_what_was_not_recorded_is_said() -> None:
     with pytest.raises(NotRecordedError, match=r"No ladder of 'GTX 480' was recorded; there is one of"):
-        gl.ladder("GTX 480")
+        gl.memory_hierarchy("GTX 480")
 
 
 def test_the_modelled_clock_agrees_with_an_h200() -> None:
@@ -215,7 +215,7 @@ def test_the_modelled_clock_agrees_with_an_h200() -> None:
 def test_recorded_ladders_are_shown_without_a_gpu() -> None:
     assert ladder.recorded_names() == ["H200", "H100"]
     for name in ladder.recorded_names():
-        chart = gl.ladder(name)
+        chart = gl.memory_hierarchy(name)
         assert chart.record.provenance.source == "recorded"
         assert name in chart.record.provenance.device
         assert chart.record.latency_ns.size > 30
@@ -491,7 +491,7 @@ def test_a_virtual_gpu_is_asked_for_what_shows_its_levels(
         monkeypatch.setattr(session, "steps", steps)
         found = hierarchy.measure()
         assert Measured.made == [effort]
-        assert begun == [(6, "gl.ladder"), *["step"] * 6]
+        assert begun == [(6, "gl.memory_hierarchy"), *["step"] * 6]
         assert found.bandwidths == ("bandwidth",)
         assert found.latency_method.startswith("One thread follows")
         assert "The modelled clock" in found.latency_method

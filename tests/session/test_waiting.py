@@ -261,4 +261,4 @@ def test_ladders_and_comparisons_begin_as_many_steps_as_they_say(counted: dict[s
         sizes = hierarchy.measure().working_set_bytes.size
         x = cp.arange(1000, dtype=np.float32)
         gl.graph(lambda x: x * 2 + 1, x).compare(repeats=1)
-    assert counted == {"gl.ladder": [sizes + 1, sizes + 1], "graph.compare": [4, 4]}
+    assert counted == {"gl.memory_hierarchy": [sizes + 1, sizes + 1], "graph.compare": [4, 4]}

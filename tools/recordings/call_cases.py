@@ -1,7 +1,8 @@
 """What `tools.recordings.calls` calls: operations of CuPy and PyTorch, most wanted first.
 
 Each case is a few lines that make arrays and an expression that is recorded. Its key (name, dtype, size,
-layout) is what `gl.calls` finds it by: of CuPy's the one that the virtual GPU tells of the same expression.
+layout) is what `gl.library_calls` finds it by: of CuPy's the one that the virtual GPU reports for the same
+expression.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Record which library routines and kernels operations of CuPy and PyTorch end in, for `gl.calls`.
+"""Record which library routines and kernels operations of CuPy and PyTorch end in, for `gl.library_calls`.
 
     python -m tools.recordings.calls --out FOLDER [--seconds 90]     # where a GPU, CuPy and PyTorch are
 

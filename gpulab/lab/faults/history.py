@@ -6,14 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 from gpulab import session
+from gpulab._deprecated import old_parameters
 from gpulab.session.history import element_history
 from gpulab.views.tables.history import HistoryTable
 
 
-def who_wrote(
-    array: Any, index: int | tuple[int, ...], function: Callable[..., Any], *args: Any
-) -> HistoryTable:
-    """Call a function, and tell who wrote one element of an array meanwhile: every write, in order.
+@old_parameters
+def who_wrote(array: Any, index: int | tuple[int, ...], fn: Callable[..., Any], *args: Any) -> HistoryTable:
+    """Call a function, and list every write to one element of an array during the call, in order.
 
     Parameters
     ----------
@@ -21,8 +21,8 @@ def who_wrote(
         A device array that is there before the function begins; it may be any other one's memory, too.
     index
         Which element: a number, or a tuple of one for each dimension.
-    function, args
-        What is called. What it raises ends the history, and is told in it.
+    fn, args
+        The function and its arguments. An exception of the function ends the history, which then names it.
 
     Returns
     -------
@@ -49,8 +49,8 @@ def who_wrote(
     >>> gl.who_wrote(x, 3, lambda: x.fill(2.0)).last.value
     2.0
     """
-    if not callable(function):
-        raise TypeError(f"gl.who_wrote calls a function, and {type(function).__name__} is none.")
+    if not callable(fn):
+        raise TypeError(f"gl.who_wrote calls a function, not {type(fn).__name__}.")
     if not isinstance(array, session.cp().ndarray):
         raise TypeError(f"gl.who_wrote takes an array of the device, not {type(array).__name__}.")
     places = index if isinstance(index, tuple) else (index,)
@@ -67,4 +67,4 @@ def who_wrote(
         names.look(frame)
     called = names.array(id(array)) or "array"
     spelled = ", ".join(str(int(place)) for place in places)
-    return HistoryTable.of(element_history(element, f"{called}[{spelled}]", lambda: function(*args)))
+    return HistoryTable.of(element_history(element, f"{called}[{spelled}]", lambda: fn(*args)))

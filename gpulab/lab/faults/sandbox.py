@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from gpulab import session
+from gpulab._deprecated import old_parameters
 from gpulab.lab._base import Bundle, Pictured
 from gpulab.lab.faults import child
 from gpulab.lab.faults.jobs import Call, Cell, packed
@@ -36,21 +37,22 @@ _START_S = 60.0
 _ROOM_BYTES = 2 << 30
 
 
+@old_parameters
 def sandbox(
-    function: Callable[..., Any],
+    fn: Callable[..., Any],
     *args: Any,
     returns: bool = False,
     launch_blocking: bool = False,
     limit_s: float = LIMIT_S,
     memory_bytes: int = MEMORY_BYTES,
 ) -> Sandboxed:
-    r"""Run a function in a process of its own, with its own CUDA context, whatever becomes of that.
+    r"""Run a function in a separate process with its own CUDA context, which a fault may destroy.
 
     Parameters
     ----------
-    function, args
-        What is called. Arguments, and globals that the function names, cross by value through the host, at
-        most 256 MiB together; the arrays of this notebook stay as they are.
+    fn, args
+        The function and its arguments. Arguments, and globals that the function names, are copied through the
+        host, at most 256 MiB together; the arrays of this notebook stay unchanged.
     returns
         Whether the result comes back, as ``.result``: whatever can be pickled, arrays included, up to 64 MiB.
     launch_blocking
@@ -88,12 +90,10 @@ def sandbox(
     >>> gl.sandbox(lambda x: x * 2, 21, returns=True).result
     42
     """
-    if not callable(function):
-        raise TypeError(
-            f"gl.sandbox takes a function, not {type(function).__name__}: pass it without calling it."
-        )
-    name = getattr(function, "__name__", type(function).__name__)
-    return run(Call(function, args), name, returns, launch_blocking, limit_s, memory_bytes)
+    if not callable(fn):
+        raise TypeError(f"gl.sandbox takes a function, not {type(fn).__name__}: pass it without calling it.")
+    name = getattr(fn, "__name__", type(fn).__name__)
+    return run(Call(fn, args), name, returns, launch_blocking, limit_s, memory_bytes)
 
 
 def run(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gpulab import session, views
+from gpulab._deprecated import old_parameters
 from gpulab.lab._base import Pictured
 from gpulab.lab.fusion.compiler.code import Generated
 from gpulab.lab.fusion.compiler.plan import Plan
@@ -25,7 +26,8 @@ REDUCTION = "fuse, ReductionKernel"
 BY_HAND = "RawKernel, a block a row"
 
 
-def traffic(function: Callable[..., Any], *args: Any) -> TrafficReport:
+@old_parameters
+def traffic(fn: Callable[..., Any], *args: Any) -> TrafficReport:
     """Show what each array expression of a function reads and writes, and which can share a kernel.
 
     The function is called once, with stand-ins for its arrays that write down what is done to them; then what
@@ -33,10 +35,10 @@ def traffic(function: Callable[..., Any], *args: Any) -> TrafficReport:
 
     Parameters
     ----------
-    function
-        Of arrays; it uses ``cp`` by that name. Kernels of its own are counted as they are.
+    fn
+        A function of arrays, which uses ``cp`` by that name. Its own kernels are counted unchanged.
     args
-        Its arguments: device arrays, and whatever else it takes.
+        The arguments of the function: device arrays, and others.
 
     Returns
     -------
@@ -50,7 +52,7 @@ def traffic(function: Callable[..., Any], *args: Any) -> TrafficReport:
     Raises
     ------
     TypeError
-        If `function` is none.
+        If `fn` is not a function.
     GpulabError
         If it cannot be followed: it returns no array and changes none, or hands arrays to what knows nothing
         of stand-ins.
@@ -64,7 +66,7 @@ def traffic(function: Callable[..., Any], *args: Any) -> TrafficReport:
     """
     cp = session.cp()
     copies = [one.copy() if isinstance(one, cp.ndarray) else one for one in args]
-    trace = traced(function, *copies)
+    trace = traced(fn, *copies)
     given = [one for one in args if isinstance(one, cp.ndarray)]
     single, maps, fused, rows = (Plan(trace, way) for way in ("single", "maps", "reductions", "rows"))
     programs = Program(single), Program(maps), Program(fused)

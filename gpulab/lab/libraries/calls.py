@@ -1,4 +1,4 @@
-"""``gl.calls``: the library, the routine and the kernels that a line of array code ends in."""
+"""``gl.library_calls``: the library, the routine and the kernels that a line of array code ends in."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from importlib import resources
 from typing import Any
 
 from gpulab import session
+from gpulab._deprecated import old_parameters
 from gpulab.lab._base import Pictured
 from gpulab.lab.timeline import timeline
 from gpulab.views.tables.libraries import CallsTable
@@ -20,12 +21,13 @@ from virtualgpu.records.libraries.known import KnownCalls, known_calls
 RECORD = "h200_calls.json.xz"
 
 
-def calls(what: Callable[..., Any] | str | None = None, *args: Any, **wanted: str) -> CallsReport:
+@old_parameters
+def library_calls(fn: Callable[..., Any] | str | None = None, *args: Any, **wanted: str) -> CallsReport:
     """Show which library, which routines and which kernels a function of arrays ends in.
 
     Parameters
     ----------
-    what
+    fn
         A function of arrays, which is called once with `args`. Or an operation's name as it was recorded,
         such as ``"torch.addmm"`` or ``"cupy.matmul"``. Without it: all operations that were recorded.
     args
@@ -60,19 +62,19 @@ def calls(what: Callable[..., Any] | str | None = None, *args: Any, **wanted: st
     Examples
     --------
     >>> a = cp.ones((1024, 1024), cp.float32)
-    >>> gl.calls(lambda: a @ a)
-    >>> gl.calls("torch.addmm", dtype="float16")
+    >>> gl.library_calls(lambda: a @ a)
+    >>> gl.library_calls("torch.addmm", dtype="float16")
     """
-    if callable(what):
-        return CallsReport(_seen(what, args))
-    if what is not None and not isinstance(what, str):
+    if callable(fn):
+        return CallsReport(_observed(fn, args))
+    if fn is not None and not isinstance(fn, str):
         raise TypeError(
-            f"gl.calls takes a function or a recorded operation's name, not {type(what).__name__}."
+            f"gl.library_calls takes a function or a recorded operation's name, not {type(fn).__name__}."
         )
     known = recorded()
-    title = what or "all that was recorded"
-    found = known.named(what or "", **wanted)
-    return CallsReport(Calls(provenance=known.provenance, function=title, endings=found))
+    title = fn or "all that was recorded"
+    endings = known.named(fn or "", **wanted)
+    return CallsReport(Calls(provenance=known.provenance, function=title, endings=endings))
 
 
 class CallsReport(Pictured):
@@ -98,29 +100,29 @@ class CallsReport(Pictured):
         return f"{record.function}: {ran}{into}{lost}; {record.provenance.label}."
 
 
-def _seen(function: Callable[..., Any], args: tuple[Any, ...]) -> Calls:
-    """Call the function once, and tell what ran."""
+def _observed(fn: Callable[..., Any], args: tuple[Any, ...]) -> Calls:
+    """Call a function once, and return the operations that ran with their libraries and kernels."""
     backend = session.backend()
     machine = session.virtual_side().machine
     session.cp().cuda.Device().synchronize()
     before = machine.library_calls
     machine.library_calls = []
     try:
-        with timeline() as seen:  # which waits at its end
-            function(*args)
-        given = machine.library_calls
+        with timeline() as line:  # which waits at its end
+            fn(*args)
+        operations = machine.library_calls
     finally:
         machine.library_calls = before
-    ran = [each.name for each in seen.record.activities if each.kind == "CONCURRENT_KERNEL"]
-    name = getattr(function, "__name__", type(function).__name__)
+    kernels = [activity.name for activity in line.record.activities if activity.kind == "CONCURRENT_KERNEL"]
+    name = getattr(fn, "__name__", type(fn).__name__)
     known = recorded()
     origin = backend.provenance
     if origin.source == "measured":
-        live = tuple(known.seen(Counter(ran)))
-        return Calls(provenance=origin, function=name, endings=live, note=seen.record.note)
+        measured = tuple(known.seen(Counter(kernels)))
+        return Calls(provenance=origin, function=name, endings=measured, note=line.record.note)
     note = f"Operations are those that the {origin.device} ran, without any of these libraries."
-    told = tuple(known.told(ran, given))
-    return Calls(provenance=known.provenance, function=name, endings=told, note=note)
+    endings = tuple(known.told(kernels, operations))
+    return Calls(provenance=known.provenance, function=name, endings=endings, note=note)
 
 
 def recorded() -> KnownCalls:

@@ -1,4 +1,4 @@
-"""``gl.follow``: one call through framework, library, runtime and driver, down to the kernel."""
+"""``gl.call_layers``: one call through framework, library, runtime and driver, down to the kernel."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from gpulab import session
+from gpulab._deprecated import old_parameters
 from gpulab.lab._base import Pictured
-from gpulab.lab.libraries.calls import calls
+from gpulab.lab.libraries.calls import library_calls
 from gpulab.lab.timeline import timeline
 from virtualgpu.records.libraries.layers import Followed, kind_of, known_layers, named, stack
 
@@ -19,16 +20,17 @@ if TYPE_CHECKING:
 RECORD = "h200_layers.json"
 
 
-def follow(function: Callable[..., Any] | str, *args: Any) -> FollowReport:
+@old_parameters
+def call_layers(fn: Callable[..., Any] | str, *args: Any) -> FollowReport:
     """Follow one call through the layers: framework, library, CUDA runtime, driver, device.
 
     Parameters
     ----------
-    function
-        What is followed. It is called three times, so that it should not mind: the first call loads and
-        compiles, and is not shown. Or the name of a call that was recorded, such as ``"x @ w"``.
+    fn
+        A function. It is called three times; the first call loads and compiles, and is not shown. Or the name
+        of a call that was recorded, such as ``"x @ w"``.
     args
-        Its arguments.
+        The arguments of the function.
 
     Returns
     -------
@@ -45,24 +47,25 @@ def follow(function: Callable[..., Any] | str, *args: Any) -> FollowReport:
     Notes
     -----
     On a real GPU calls of the runtime and of the driver come from CUPTI's callbacks, which see all of them;
-    routines of libraries from `gpulab.calls`. A virtual GPU shows what it did itself, under CUDA's names.
+    routines of libraries from `gpulab.library_calls`. A virtual GPU shows its own work, under CUDA's names.
 
     Examples
     --------
     >>> x = cp.ones((64, 64), cp.float32)
-    >>> gl.follow(lambda: x @ x)
-    >>> gl.follow("sort")
+    >>> gl.call_layers(lambda: x @ x)
+    >>> gl.call_layers("sort")
     """
     known = recorded()
-    if isinstance(function, str):
-        return FollowReport(named(known, function))
-    ended = calls(function, *args).record
-    with timeline() as seen:  # which waits at its end
-        function(*args)
+    if isinstance(fn, str):
+        return FollowReport(named(known, fn))
+    libraries = library_calls(fn, *args).record
+    with timeline() as line:  # which waits at its end
+        fn(*args)
     here = session.backend().provenance
-    below = session.driver_calls(function, args) if here.source == "measured" else None
-    own = stack(here, function, seen.record, ended, below)
-    return FollowReport((own, *(each for each in known if each.call == kind_of(seen.record))))
+    below = session.driver_calls(fn, args) if here.source == "measured" else None
+    own = stack(here, fn, line.record, libraries, below)
+    same_kind = [record for record in known if record.call == kind_of(line.record)]
+    return FollowReport((own, *same_kind))
 
 
 class FollowReport(Pictured):

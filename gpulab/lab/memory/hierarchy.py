@@ -1,4 +1,4 @@
-"""How ``gl.ladder`` measures: chains of addresses for latency, readers of each level for bandwidth.
+"""How ``gl.memory_hierarchy`` measures: chains of addresses for latency, readers of each level for bandwidth.
 
 The same kernels run on a real GPU and, over less data, on a virtual one, where its clock is modelled. Times
 are between two events, and where a launch would count, the difference of two launches that differ in length.
@@ -71,7 +71,7 @@ def measure() -> MemoryLadder:
     twice_l2 = 1 << (2 * info.l2_bytes - 1).bit_length()
     effort = _Effort(1, twice_l2, 1, info.l2_bytes // 40, 32, 2 * twice_l2, 3, 1) if virtual else _REAL
     bench = _Bench(info, effort)
-    with session.steps(bench.sizes.size + 1, "gl.ladder") as begin:
+    with session.steps(bench.sizes.size + 1, "gl.memory_hierarchy") as begin:
         times = bench.latencies(begin)
         begin()
         bandwidths = tuple(bench.bandwidths())
@@ -101,7 +101,9 @@ class _Bench:
         free = self.cp.cuda.runtime.memGetInfo()[0]
         room = 1 << (int(free // 4).bit_length() - 1)
         if room < MIB:
-            raise GpulabError("The GPU has less than 4 MiB free; free some memory for gl.ladder to measure.")
+            raise GpulabError(
+                "The GPU has less than 4 MiB free; free some memory for gl.memory_hierarchy to measure."
+            )
         self.most_bytes = min(effort.most_bytes, room)
         self.stream_bytes = min(effort.stream_bytes, room)
         octaves = np.arange(10, np.log2(self.most_bytes) + 0.01, 1 / effort.steps_an_octave)

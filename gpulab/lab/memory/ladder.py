@@ -1,4 +1,4 @@
-"""``gl.ladder``: the memory hierarchy of the device in use, or of one that was recorded."""
+"""``gl.memory_hierarchy``: the memory hierarchy of the device in use, or of one that was recorded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from virtualgpu.records.memory import MemoryLadder
 _ENDING = ".npz"
 
 
-def ladder(device: str | None = None, *, beside: str | None = None) -> views.LadderChart:
+def memory_hierarchy(device: str | None = None, *, beside: str | None = None) -> views.LadderChart:
     """Show the memory hierarchy: latency over the working set, and what each level delivers.
 
     Parameters
@@ -40,8 +40,8 @@ def ladder(device: str | None = None, *, beside: str | None = None) -> views.Lad
 
     Examples
     --------
-    >>> gl.ladder("H200")
-    >>> gl.ladder("H200").record.latency_at(16 << 10)  # ns
+    >>> gl.memory_hierarchy("H200")
+    >>> gl.memory_hierarchy("H200").record.latency_at(16 << 10)  # ns
     """
     shown = [recorded_ladder(device) if device is not None else hierarchy.measure()]
     if beside is not None:

@@ -1,4 +1,4 @@
-"""``gl.as_run``'s answer as tables: counts of the PTX beside those of the machine code, and why."""
+"""``gl.machine_code``'s answer as tables: counts of the PTX beside those of the machine code, and why."""
 
 from __future__ import annotations
 

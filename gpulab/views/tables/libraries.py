@@ -1,4 +1,4 @@
-"""``gl.calls``'s and ``gl.tune``'s answers as tables."""
+"""``gl.library_calls``'s and ``gl.tune``'s answers as tables."""
 
 from __future__ import annotations
 

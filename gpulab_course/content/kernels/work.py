@@ -21,10 +21,10 @@ class Step:
     grid: tuple[int, ...]
     block: tuple[int, ...]
     args: tuple[Any, ...]
-    shared_bytes: int = 0
+    shared_mem: int = 0
 
     def __call__(self) -> None:
-        self.kernel(self.grid, self.block, self.args, shared_mem=self.shared_bytes)
+        self.kernel(self.grid, self.block, self.args, shared_mem=self.shared_mem)
 
     # What ``**step`` asks for.
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpulab import session
-from gpulab.lab.kernels import count, launch
+from gpulab.lab.kernels import count
+from gpulab.lab.run import launch
 from gpulab.lab.timeline import timeline
 from gpulab.lab.why.diagnose import diagnose as diagnosis
 from gpulab.views._saving import Saved, Writers, text_writer

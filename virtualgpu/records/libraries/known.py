@@ -72,7 +72,7 @@ class KnownCalls:
             names = [
                 f"{each.operation.package}.{each.operation.name}" for each in self.endings if each.operation
             ]
-            hint = did_you_mean(name, dict.fromkeys(names)) or " gl.calls() lists what was."
+            hint = did_you_mean(name, dict.fromkeys(names)) or " gl.library_calls() lists what was."
             raise GpulabError(f"{', '.join(filter(None, (name, *wanted.values())))} was not recorded.{hint}")
         return found
 

@@ -1,0 +1,140 @@
+"""Old names of functions, parameters and methods give what the new ones give, with one warning each."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpulab as gl
+from gpulab import _deprecated, session
+from virtualgpu.compile import sass
+from virtualgpu.errors import GpulabError
+
+CODE = r"""
+extern "C" __global__ void add(const float* x, float* y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = x[i] + 1;
+}"""
+
+
+@pytest.fixture(autouse=True)
+def device() -> None:
+    session.use_device("virtual:T4")
+
+
+def launch() -> tuple[Any, ...]:
+    cp = gl.cp
+    return cp.RawKernel(CODE, "add"), 4, 256, (cp.zeros(1000, "f4"), cp.zeros(1000, "f4"), np.int32(1000))
+
+
+def warned_once(call: Callable[[], Any], text: str) -> Any:
+    """The result of a call that gives one `DeprecationWarning`, at the line of this file that calls."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        result = call()
+    (warning,) = caught
+    assert warning.category is DeprecationWarning
+    assert str(warning.message).startswith(text)
+    assert warning.filename == __file__
+    return result
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two results say the same."""
+    return repr(one) == repr(other)
+
+
+@pytest.mark.parametrize(("old", "new"), _deprecated.FUNCTIONS.items())
+def test_an_old_function_is_the_new_one(old: str, new: str) -> None:
+    function = warned_once(lambda: getattr(gl, old), f"gl.{old} is now gl.{new}.")
+    assert function is getattr(gl, new)
+    assert old not in gl.__all__
+
+
+def test_an_old_function_is_imported_by_name() -> None:
+    def imported() -> Any:
+        from gpulab import as_run  # type: ignore[attr-defined]
+
+        return as_run
+
+    assert warned_once(imported, "gl.as_run is now gl.machine_code.") is gl.machine_code
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, renamed in _deprecated.PARAMETERS.items() if "shared_bytes" in renamed]
+)
+def test_shared_bytes_is_shared_mem(name: str) -> None:
+    if name == "machine_code" and not sass.available():
+        pytest.skip("needs nvdisasm")
+    args = launch()[::2] if name == "occupancy" else launch()
+    function = getattr(gl, name)
+    expected = function(*args, shared_mem=1024)
+    got = warned_once(
+        lambda: function(*args, shared_bytes=1024), f"shared_bytes= of gl.{name} is now shared_mem=."
+    )
+    assert same(got, expected)
+    with pytest.raises(TypeError, match="'shared_bytes' is its old name"):
+        function(*args, shared_bytes=1024, shared_mem=1024)
+
+
+def test_shared_bytes_in_a_mapping_of_a_roofline() -> None:
+    names = ("kernel", "grid", "block", "args")
+    described = dict(zip(names, launch(), strict=True))
+    old: dict[str, Any] = {**described, "shared_bytes": 512}
+    got = warned_once(lambda: gl.roofline(old), "'shared_bytes' of a launch is now 'shared_mem'.")
+    assert same(got, gl.roofline({**described, "shared_mem": 512}))
+
+
+def test_the_baseline_of_a_diagnosis() -> None:
+    other = launch()
+    first = launch()
+    got = warned_once(lambda: gl.diagnose(*first, beside=other), "beside= of gl.diagnose is now baseline=.")
+    assert got.beside is not None
+    assert same(got, gl.diagnose(*first, baseline=other))
+
+
+def test_a_function_argument_is_fn() -> None:
+    x = gl.cp.ones((8, 8), gl.cp.float32)
+
+    def twice() -> Any:
+        return x * 2
+
+    text = "function= of gl.{} is now fn=."
+    history = warned_once(
+        lambda: gl.who_wrote(x, (0, 0), function=lambda: x.fill(2)), text.format("who_wrote")
+    )
+    assert history.last.value == 2
+    run = warned_once(lambda: gl.sandbox(function=print), text.format("sandbox"))
+    assert run.ok
+    layers = warned_once(lambda: gl.call_layers(function=twice), text.format("call_layers"))
+    assert same(layers, gl.call_layers(fn=twice))
+    calls = warned_once(lambda: gl.library_calls(what=twice), "what= of gl.library_calls is now fn=.")
+    assert same(calls, gl.library_calls(fn=twice))
+    with pytest.raises(GpulabError, match="returns no device array"):
+        warned_once(lambda: gl.traffic(function=lambda: None), text.format("traffic"))
+
+
+def test_two_results_are_compared() -> None:
+    x = gl.cp.zeros(8)
+    with gl.timeline() as line:
+        x += 1
+    with gl.allocator() as pool:
+        x.copy()
+    report = gl.sanitize(*launch())
+    chart = gl.launch(*launch())
+    profile = gl.profile(lambda: x + 1)
+    graph = gl.graph(lambda y: y + 1, x)
+    for call in (
+        lambda: line.beside(line),
+        lambda: pool.beside("CuPy"),
+        lambda: report.beside(report),
+        lambda: chart.beside(chart.trace),
+        lambda: profile.beside(profile),
+        lambda: graph.beside(repeats=1),
+    ):
+        warned_once(call, ".beside() is now .compare().")
+    assert chart.other is chart.trace
