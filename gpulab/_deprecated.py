@@ -20,7 +20,6 @@ FUNCTIONS = {
     "calls": "library_calls",
     "follow": "call_layers",
     "ladder": "memory_hierarchy",
-    "names": "torch_names",
 }
 
 PARAMETERS: dict[str, dict[str, str]] = {

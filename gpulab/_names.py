@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 # The group of entry points in which a course declares its functions.
 GROUP = "gpulab.course"
 # The functions of this course, which `gpulab_course.api` has.
-COURSE = ("check", "interview", "predict", "progress", "quiz", "reveal", "torch_names")
+COURSE = ("check", "interview", "names", "predict", "progress", "quiz", "reveal")
 _PACKAGE = "gpulab_course"
 
 

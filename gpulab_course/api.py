@@ -17,7 +17,7 @@ from gpulab_course.teach.interview.cards import Card
 from gpulab_course.teach.interview.talk import Chair, Interview
 from gpulab_course.teach.judge import check as checking
 from gpulab_course.teach.judge.verdict import Verdict
-from gpulab_course.teach.names import torch_names
+from gpulab_course.teach.names import names
 from gpulab_course.teach.predictions import Prediction, Reveal
 from gpulab_course.teach.progress import Progress
 from gpulab_course.teach.question import PredictionQuestion, Value
@@ -25,7 +25,7 @@ from gpulab_course.teach.quizzes import Quiz
 from virtualgpu.errors import did_you_mean
 from virtualgpu.records import Provenance
 
-__all__ = ["check", "interview", "predict", "progress", "quiz", "reveal", "torch_names"]
+__all__ = ["check", "interview", "names", "predict", "progress", "quiz", "reveal"]
 
 
 def check(exercise_id: str, answer: Any) -> Verdict:

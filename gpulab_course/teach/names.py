@@ -1,4 +1,4 @@
-"""``gl.torch_names``: names of PyTorch's ``torch.cuda``, CuPy's names for them, and where they are taught."""
+"""``gl.names``: what PyTorch's ``torch.cuda`` has, under the names of CuPy, and where the course shows it."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Names:
         return self._table.html()
 
 
-def torch_names(asked: str = "") -> Names:
+def names(asked: str = "") -> Names:
     """Look names of PyTorch's ``torch.cuda`` up: CuPy's for each, and where the course is about it.
 
     Parameters
@@ -83,8 +83,8 @@ def torch_names(asked: str = "") -> Names:
 
     Examples
     --------
-    >>> gl.torch_names("memory_reserved")
-    >>> gl.torch_names("stream")
+    >>> gl.names("memory_reserved")
+    >>> gl.names("stream")
     """
     rows = everything()
     short = asked.strip().removeprefix("torch.cuda.").removeprefix("torch.").casefold()

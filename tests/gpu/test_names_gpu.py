@@ -1,4 +1,4 @@
-"""``gl.torch_names`` on a GPU: what its rows call direct or composed does the same in PyTorch and in CuPy."""
+"""``gl.names`` on a GPU: what its rows call direct or composed does the same in PyTorch and in CuPy."""
 
 from __future__ import annotations
 

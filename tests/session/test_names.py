@@ -1,4 +1,4 @@
-"""``gl.torch_names``: each row's CuPy side runs, its section exists, and what is looked up is found."""
+"""``gl.names``: each row's CuPy side runs, its section exists, and what is looked up is found."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_every_call_that_a_row_recommends_runs(
 def test_what_takes_a_gpu_is_not_there_without(row: NameRow) -> None:
     with pytest.raises(AttributeError, match=r"virtual GPU|no attribute"):
         exec(row.run, at_hand())
-    assert "on a real GPU" in repr(gl.torch_names(row.torch))
+    assert "on a real GPU" in repr(gl.names(row.torch))
 
 
 def test_calls_of_nvml_fit_its_functions() -> None:
@@ -81,7 +81,7 @@ def test_what_cannot_run_says_why() -> None:
     for row in ROWS:
         assert bool(row.run) == (row.where in ("everywhere", "GPU")), row.torch
         if row.where in ("NVML", "driver"):
-            assert "driver" in repr(gl.torch_names(row.torch)), row.torch
+            assert "driver" in repr(gl.names(row.torch)), row.torch
         if row.where == "none":
             assert row.notes, row.torch
 
@@ -132,10 +132,10 @@ def test_every_row_says_what_it_takes_and_where_the_course_shows_it() -> None:
 
 @pytest.mark.parametrize("asked", ["memory_reserved", "torch.cuda.memory_reserved", " MEMORY_reserved"])
 def test_a_name_is_found_alone(asked: str) -> None:
-    (row,) = gl.torch_names(asked).record
+    (row,) = gl.names(asked).record
     assert row.torch == "memory_reserved"
-    assert "total_bytes()" in repr(gl.torch_names(asked))
-    assert "10a §1" in gl.torch_names(asked)._repr_html_()
+    assert "total_bytes()" in repr(gl.names(asked))
+    assert "10a §1" in gl.names(asked)._repr_html_()
 
 
 def test_a_row_says_what_differs() -> None:
@@ -152,7 +152,7 @@ def test_a_row_says_what_differs() -> None:
 
 def test_the_title_says_how_many_and_about_what() -> None:
     def title(asked: str = "") -> str:
-        return repr(gl.torch_names(asked)).splitlines()[0]
+        return repr(gl.names(asked)).splitlines()[0]
 
     assert title() == f"torch.cuda and CuPy: {len(ROWS)} names."
     assert title("torch.memory_reserved") == "torch.cuda and CuPy: 1 name about 'torch.memory_reserved'."
@@ -165,7 +165,7 @@ def test_the_title_says_how_many_and_about_what() -> None:
 
 
 def test_parts_of_either_side_are_found() -> None:
-    assert {"Stream", "stream", "current_stream"} <= {row.torch for row in gl.torch_names("stream").record}
-    assert "empty_cache" in {row.torch for row in gl.torch_names("free_all_blocks").record}
-    assert len(gl.torch_names().record) == len(ROWS)
-    assert "Did you mean" in repr(gl.torch_names("memory_reservd"))
+    assert {"Stream", "stream", "current_stream"} <= {row.torch for row in gl.names("stream").record}
+    assert "empty_cache" in {row.torch for row in gl.names("free_all_blocks").record}
+    assert len(gl.names().record) == len(ROWS)
+    assert "Did you mean" in repr(gl.names("memory_reservd"))
