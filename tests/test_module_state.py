@@ -53,7 +53,7 @@ ALLOWED = {
     "_store_at": "a learner's folder, opened once",
     "_prediction": "a learner's prediction, which two cells of a notebook share",
     "_failures": "what a learner's last answers to each exercise have failed on",
-    "_lent": "limits of compilations while an answer is judged",
+    "_temporary_limits": "limits of compilations while an answer is judged",
     # Kept by argument without bound.
 }
 CHANGES = {

@@ -488,10 +488,10 @@ def test_only_functions_that_wait_are_copied() -> None:
         + "(int* x) { __shared__ int s[96]; x[threadIdx.x] = plain(around(s, x[threadIdx.x])); }"
     )
     module = parser.parse(nvrtc.compile_ptx(code, target=80).ptx)
-    names = {name.split("P")[0].lstrip("_Z0123456789") for name in callgraph.waiting(module, "k")}
+    names = {name.split("P")[0].lstrip("_Z0123456789") for name in callgraph.waiting_functions(module, "k")}
     assert {n.rstrip("i") for n in names} == {"next_of", "around"}
     merged = inline.inline(module, "k").functions["k"]
-    assert {i.root for i in merged.instructions if i.deep == 0 and i.opcode.startswith("call")} == {
+    assert {i.root for i in merged.instructions if i.call_depth == 0 and i.opcode.startswith("call")} == {
         "bra",
         "call",
     }
@@ -502,7 +502,7 @@ def test_only_functions_that_wait_are_copied() -> None:
 
 
 def test_too_many_copies_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inline, "_MOST_INSTRUCTIONS", 30)
+    monkeypatch.setattr(inline, "_MAX_INSTRUCTIONS", 30)
     code = ROTATE + HEAD + "(int* x) { __shared__ int s[96]; x[0] = next_of(s, next_of(s, next_of(s, 1))); }"
     with pytest.raises(NotSupportedError, match="too large"):
         launch(code, ints(96))
@@ -545,7 +545,7 @@ def test_copied_functions_do_what_called_ones_do(
     monkeypatch.setattr(virtual_run, "Program", Listening)
     answers = [generator.digest(virtual_run.run(loaded, k, instrument="counters")) for k in calling]
     forget_code()
-    monkeypatch.setattr(callgraph, "waiting", every_function)
+    monkeypatch.setattr(callgraph, "waiting_functions", every_function)
     assert [generator.digest(virtual_run.run(loaded, k, instrument="counters")) for k in calling] == answers
     for called, copied in zip(results[: len(calling)], results[len(calling) :], strict=True):
         assert called.counters is not None

@@ -397,7 +397,7 @@ extern "C" __global__ void k(double* d, float* f, long long* l, int n) {
 
 
 def test_an_estimate_is_the_most_that_is_alive_at_any_place() -> None:
-    function = parser.parsed(nvrtc.compile_ptx(MIXED, target=80).ptx).entries["k"]
+    function = parser.parse_cached(nvrtc.compile_ptx(MIXED, target=80).ptx).entries["k"]
     flow = cfg.build(function)
     words = {name: {"pred": 0, "b64": 2, "f64": 2}.get(kind, 1) for name, kind in function.registers.items()}
     most = 0

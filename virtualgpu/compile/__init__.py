@@ -1,1 +1,1 @@
-"""CUDA C++ to PTX and machine code, and what can be read off both."""
+"""Compilation of CUDA C++ to PTX and machine code, and readers of both."""

@@ -1,4 +1,4 @@
-"""What to do about a compiler's error: a sentence or two below its log."""
+"""Remedies for compiler errors: one or two sentences below the log."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 _STD_INT = "#include <cuda/std/cstdint>"
-# What learners include from habit, and what stands in for it in device code.
+# Headers that learners include out of habit, and their replacement in device code.
 _HOST_HEADERS = {
     "stdio.h": "printf needs no header in a kernel",
     "cstdio": "printf needs no header in a kernel",
@@ -27,11 +27,11 @@ _HOST_HEADERS = {
     "vector": "kernels work on arrays that cp has made",
     "string": "kernels have no strings but those of printf",
 }
-_HOST = (
+_HOST_ADVICE = (
     "It is for the host's part of a CUDA program, which Python does here: cp.zeros and cp.asarray make arrays"
 )
-# Names that are not declared, and what declares or replaces them.
-_NAMES = {
+# Undeclared names, and the header or name that declares or replaces them.
+_ADVICE_BY_NAME = {
     **dict.fromkeys(
         [f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)], f"Add {_STD_INT} on top"
     ),
@@ -52,23 +52,23 @@ _NAMES = {
     },
     **dict.fromkeys(["rand", "srand", "drand48"], "Make random arrays with cp.random and pass them"),
     **dict.fromkeys(
-        ["cudaMalloc", "cudaFree", "cudaMemcpy", "cudaMallocManaged"], f"{_HOST}: cp.zeros, cp.asarray"
+        ["cudaMalloc", "cudaFree", "cudaMemcpy", "cudaMallocManaged"], f"{_HOST_ADVICE}: cp.zeros, cp.asarray"
     ),
     **dict.fromkeys(
         ["cudaDeviceSynchronize", "cudaGetLastError"],
-        f"{_HOST}: cp.cuda.Device().synchronize()",
+        f"{_HOST_ADVICE}: cp.cuda.Device().synchronize()",
     ),
     "swap": "Write float t = a; a = b; b = t; or cuda::std::swap after #include <cuda/std/utility>",
     "def": "This is Python; a kernel is written in CUDA C++, as __global__ void name(float* x) { ... }",
 }
-# Where a header is missing, as a namespace is not known.
+# Unknown namespaces, and the header that is missing.
 _NAMESPACES = {
     "cooperative_groups": "Add #include <cooperative_groups.h> on top",
     "nvcuda": "Add #include <mma.h> on top",
     "wmma": "Add #include <mma.h> and `using namespace nvcuda;` on top",
     "cub": "Add #include <cub/cub.cuh> on top",
 }
-# Of CUDA C++, for slips in spelling.
+# Names of CUDA C++, for spelling suggestions.
 _BUILT_IN: list[str] = re.findall(
     r"\w+",
     """threadIdx blockIdx blockDim gridDim warpSize __syncthreads __syncwarp __global__ __device__ __shared__
@@ -78,31 +78,31 @@ _BUILT_IN: list[str] = re.findall(
     sqrtf rsqrtf expf logf sinf cosf tanf powf fabsf fminf fmaxf floorf ceilf fmaf printf
     sqrt exp log sin cos pow fabs min max abs float double unsigned int void const""",
 )
-# The most that a block can have on any GPU so far (compute capability 9.0 and 10.0).
-_MOST_DYNAMIC_BYTES = 232_448
+# The largest dynamic shared memory of a block on any GPU so far (compute capability 9.0 and 10.0).
+_MAX_DYNAMIC_BYTES = 232_448
 _MAIN = re.compile(r"\bint\s+main\s*\(")
 _DYNAMIC = "`extern __shared__ float s[];`, with its size at the launch, shared_mem="
 
 
 def advice(log: str, code: str) -> str:
-    """What to do about the errors of a log, as far as that can be told; at most two sentences of it.
+    """Return at most two remedies for the errors of a log.
 
     Parameters
     ----------
     log
-        NVRTC's or ptxas's.
+        Log of NVRTC or ptxas.
     code
-        The CUDA C++ that it is about.
+        The CUDA C++ source.
     """
-    return "\n".join([*dict.fromkeys(_found(log, code))][:2])
+    return "\n".join([*dict.fromkeys(_remedies(log, code))][:2])
 
 
-def _found(log: str, code: str) -> Iterator[str]:
+def _remedies(log: str, code: str) -> Iterator[str]:
     header = re.search(r'cannot open source file "([^"]+)"', log)
     if header:
-        stand_in = _HOST_HEADERS.get(header[1])
-        if stand_in:
-            yield f"Leave out #include <{header[1]}>: {stand_in}."
+        replacement = _HOST_HEADERS.get(header[1])
+        if replacement:
+            yield f"Leave out #include <{header[1]}>: {replacement}."
         elif header[1].startswith("curand"):
             yield (
                 "cuRAND's headers are not installed: pip install nvidia-curand, or gpulab's extra curand. "
@@ -112,17 +112,17 @@ def _found(log: str, code: str) -> Iterator[str]:
             yield "CUDA's headers are incomplete here: pip install nvidia-cuda-crt."
     size = re.search(r"function '([^']+)' uses too much shared data \((\w+) bytes, (\w+) max\)", log)
     if size:
-        used = int(size[2], 16)
-        most = int(size[3], 16)
+        used_bytes = int(size[2], 16)
+        max_bytes = int(size[3], 16)
         yield (
-            f"'{size[1]}' declares {used:,} bytes of __shared__ memory, more than the {most:,} bytes that "
-            "can be declared."
+            f"'{size[1]}' declares {used_bytes:,} bytes of __shared__ memory, more than the {max_bytes:,} "
+            "bytes that can be declared."
         )
-        if used <= _MOST_DYNAMIC_BYTES:
-            opt_in = f"kernel.max_dynamic_shared_size_bytes = {used}"
-            yield f"For more use {_DYNAMIC}{used}, after {opt_in}."
+        if used_bytes <= _MAX_DYNAMIC_BYTES:
+            opt_in = f"kernel.max_dynamic_shared_size_bytes = {used_bytes}"
+            yield f"For more use {_DYNAMIC}{used_bytes}, after {opt_in}."
         else:
-            yield f"No block has more than {_MOST_DYNAMIC_BYTES:,} bytes: work in smaller tiles."
+            yield f"No block has more than {_MAX_DYNAMIC_BYTES:,} bytes: work in smaller tiles."
     if _MAIN.search(code):
         yield (
             "Leave out main() and <<<...>>>: Python launches the kernel, with kernel((blocks,), (threads,), "
@@ -130,32 +130,32 @@ def _found(log: str, code: str) -> Iterator[str]:
         )
     elif "device-side kernel launch" in log:
         yield "A kernel cannot launch another one here: launch both from Python."
-    first = next(iter(re.findall(r'identifier "(\w+)" is undefined', log)), "")
+    first_name = next(iter(re.findall(r'identifier "(\w+)" is undefined', log)), "")
     for name in re.findall(r'identifier "(\w+)" is undefined', log):
-        if name in _NAMES:
-            yield f"{_NAMES[name]}."
-        elif name == first and (near := _near(name, code)):
-            yield f"Did you mean {near!r}?"
-    yield from _of_namespaces(log, code)
-    yield from _of_phrases(log)
+        if name in _ADVICE_BY_NAME:
+            yield f"{_ADVICE_BY_NAME[name]}."
+        elif name == first_name and (suggestion := _similar_name(name, code)):
+            yield f"Did you mean {suggestion!r}?"
+    yield from _namespace_remedies(log, code)
+    yield from _phrase_remedies(log)
 
 
-def _near(name: str, code: str) -> str:
+def _similar_name(name: str, code: str) -> str:
     declared: set[str] = set(re.findall(r"[A-Za-z_]\w*", code)) - {name}
-    for known, cutoff in ((_BUILT_IN, 0.75), (sorted(declared), 0.8)):
-        found = difflib.get_close_matches(name, known, n=1, cutoff=cutoff)
-        if found:
-            return found[0]
+    for candidates, cutoff in ((_BUILT_IN, 0.75), (sorted(declared), 0.8)):
+        matches = difflib.get_close_matches(name, candidates, n=1, cutoff=cutoff)
+        if matches:
+            return matches[0]
     return {word.lower(): word for word in (*declared, *_BUILT_IN)}.get(name.lower(), "")
 
 
-def _of_namespaces(log: str, code: str) -> Iterator[str]:
+def _namespace_remedies(log: str, code: str) -> Iterator[str]:
     member = re.search(r'namespace "std" has no member "(\w+)"', log)
     if member and member[1] in ("cout", "cerr", "endl"):
         yield 'Kernels print with printf, such as printf("%d\\n", i).'
     elif member:
-        plain = member[1] if member[1] in _BUILT_IN else "the function"
-        yield f"Device code has CUDA's functions, not std::: write {plain} without std::, or cuda::std::."
+        function = member[1] if member[1] in _BUILT_IN else "the function"
+        yield f"Device code has CUDA's functions, not std::: write {function} without std::, or cuda::std::."
     if "must be a class or namespace name" in log or "must be a namespace name" in log:
         for name, remedy in _NAMESPACES.items():
             if re.search(rf"\b{name}\b", re.sub(r"#include.*", "", code)):
@@ -163,7 +163,7 @@ def _of_namespaces(log: str, code: str) -> Iterator[str]:
                 return
 
 
-def _of_phrases(log: str) -> Iterator[str]:
+def _phrase_remedies(log: str) -> Iterator[str]:
     if "must have a void return type" in log:
         yield "A kernel returns nothing: let it write its results to an array that it is passed."
     if re.search(r'incomplete type "\w+ \[\]" is not allowed', log) and "__shared__" in log:

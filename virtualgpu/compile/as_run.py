@@ -1,10 +1,10 @@
-"""From counts of PTX to counts of machine code: which access became what, and which branch is gone.
+"""Conversion of counts of PTX to counts of machine code: the access that runs, and the branches that remain.
 
-Every machine instruction names the PTX line it was made of (`virtualgpu.compile.sass`). An access of the PTX
-whose line has machine accesses of the same width runs as written, in however many copies of a loop's
-body: each execution of the PTX executes one copy. A wider machine access stands for its neighbours in
-the same basic block as well, those at the following offsets from the same base. A conditional branch
-whose line has no machine branch was predicated: its body is executed by every warp that comes by.
+Every machine instruction contains the PTX line from which it was generated (`virtualgpu.compile.sass`). A PTX
+access whose line has machine accesses of the same width runs as written, even if a loop's body was copied:
+each execution of the PTX executes one copy. A wider machine access also replaces its neighbours in the same
+basic block, at the following offsets from the same base. A conditional branch whose line has no machine
+branch was predicated: every warp that reaches it executes its body.
 """
 
 from __future__ import annotations
@@ -41,26 +41,27 @@ _ACROSS = "ptxas has copied the loop's body and fetches the bytes of several tur
 _SOMETIMES = "ptxas merges this access with its neighbours in some copies of the loop's body only."
 
 _ACCESSES = ("ld", "ldu", "st", "atom", "red")
-# Lines that branches of their own come from; helper functions for slow cases stand under ``ret``.
+# PTX instructions whose machine code has its own branches; helper functions for slow cases are listed under
+# ``ret``.
 _MNEMONIC = re.compile(r"\s*(?:@!?%?[\w$]+\s+)?([a-z]\w*)")
 _WITH_SLOW_PATH = ("div", "rcp", "sqrt", "rsqrt", "rem", "call", "ret", "atom")
 
 
 @dataclass(slots=True)
 class _Site:
-    """One access or branch: where it stands, what counted it, what became of it."""
+    """One access or branch: its location, its counter, and its machine instructions."""
 
     function: str
     instruction: ir.Instruction
     block: int
     machine: list[SassInstruction] = field(default_factory=list)
-    around: dict[str, str] = field(default_factory=dict)  # opcodes of its line, by mnemonic
+    around: dict[str, str] = field(default_factory=dict)  # opcodes of the same line, by mnemonic
     access: AccessCounters | None = None
     branch: BranchCounters | None = None
 
 
 def as_run(counters: KernelCounters, source: KernelSource, target: int) -> AsRun:
-    """Compile a kernel to machine code and tell what that makes of a launch's counts.
+    """Compile a kernel to machine code, and convert the counts of a launch to it.
 
     Parameters
     ----------
@@ -69,14 +70,14 @@ def as_run(counters: KernelCounters, source: KernelSource, target: int) -> AsRun
     source
         The kernel.
     target
-        What to compile for, such as 90.
+        Compute capability to compile for, such as 90.
 
     Raises
     ------
     NvdisasmMissingError
         If ``nvdisasm`` is not installed.
     NvrtcMissingError
-        If NVRTC is not installed: machine code is made here, not shipped.
+        If NVRTC is not installed: machine code is compiled here, not shipped.
     """
     image, machine = nvrtc.compile_both(
         source.code,
@@ -97,29 +98,29 @@ def anchor(
     target: int,
     entry: str = "",
 ) -> AsRun:
-    """Tell what machine code makes of a launch's counts.
+    """Convert the counts of a launch to counts of its machine code.
 
     Parameters
     ----------
     counters
         Counts of the launch by PTX instruction.
     ptx
-        The PTX they count.
+        The PTX of the counters.
     machine
-        The machine code made of the same source with ``-lineinfo``, from `sass.disassemble`.
+        The machine code of the same source, compiled with ``-lineinfo``, from `sass.disassemble`.
     target
-        What it was made for, such as 90.
+        Compute capability of the machine code, such as 90.
     entry
         The kernel's (mangled) name in both; by default the counters' name.
     """
     module = parse(ptx)
     names = [entry or counters.kernel_name, *(n for n, f in module.functions.items() if not f.is_entry)]
-    code = [i for name in names for i in machine.get(name, ())]
+    machine_code = [i for name in names for i in machine.get(name, ())]
     sites, lines = _sites(counters, module, ptx, names)
-    extra: Counter[str] = Counter()
-    split = _a_loop_splits(sites)
-    text = ptx.split("\n")
-    for i in code:
+    extra_counts: Counter[str] = Counter()
+    has_divergent_loop = _has_divergent_loop(sites)
+    ptx_lines = ptx.split("\n")
+    for i in machine_code:
         site = lines.get(i.ptx_line)
         if site is not None:
             site.around.setdefault(i.root, i.opcode)
@@ -128,15 +129,15 @@ def anchor(
         if site is not None and _belongs(i, site):
             site.machine.append(i)
         elif i.space:
-            extra[f"{i.space} {i.kind} {i.opcode}"] += 1
+            extra_counts[f"{i.space} {i.kind} {i.opcode}"] += 1
         elif i.root != "EXIT":
-            maker = _MNEMONIC.match(text[i.ptx_line - 1]) if i.ptx_line else None
-            if maker and maker[1] in _WITH_SLOW_PATH:
-                extra["branch of a slow path"] += 1
-            elif split:
-                extra["branch of a copied loop"] += 1
-    gone = _gone(module, names, sites)
-    accesses = [_access(site, gone[site.function].get(site.block, 0)) for site in sites if site.access]
+            opcode = _MNEMONIC.match(ptx_lines[i.ptx_line - 1]) if i.ptx_line else None
+            if opcode and opcode[1] in _WITH_SLOW_PATH:
+                extra_counts["branch of a slow path"] += 1
+            elif has_divergent_loop:
+                extra_counts["branch of a copied loop"] += 1
+    predicated = _predicated_blocks(module, names, sites)
+    accesses = [_access(site, predicated[site.function].get(site.block, 0)) for site in sites if site.access]
     accesses = _merge([site for site in sites if site.access], accesses)
     provenance = counters.provenance
     detail = f"machine code by NVRTC for sm_{target}"
@@ -148,12 +149,15 @@ def anchor(
         block=counters.block,
         accesses=tuple(accesses),
         branches=tuple(_branch(site) for site in sites if site.branch),
-        extra=tuple(sorted(extra.items())),
+        extra=tuple(sorted(extra_counts.items())),
     )
 
 
-def _a_loop_splits(sites: Sequence[_Site]) -> bool:
-    """Whether lanes leave some loop at different times; else what counts a copied loop is uniform."""
+def _has_divergent_loop(sites: Sequence[_Site]) -> bool:
+    """Return whether lanes leave some loop at different times.
+
+    Otherwise counts of a copied loop are uniform.
+    """
     return any(
         site.branch.divergent and site.instruction.target <= site.instruction.pc
         for site in sites
@@ -164,40 +168,44 @@ def _a_loop_splits(sites: Sequence[_Site]) -> bool:
 def _sites(
     counters: KernelCounters, module: ir.Module, ptx: str, names: Sequence[str]
 ) -> tuple[list[_Site], dict[int, _Site]]:
-    """Counted instructions in the counters' order, and the same by line of the PTX text."""
-    found: dict[tuple[int, str], list[str]] = defaultdict(list)
-    places: dict[str, list[int]] = {}
-    blocks: dict[str, dict[int, int]] = {}
+    """Return the counted instructions in the counters' order, and the same by line of the PTX text."""
+    functions_of: dict[tuple[int, str], list[str]] = defaultdict(list)
+    line_numbers: dict[str, list[int]] = {}
+    block_numbers: dict[str, dict[int, int]] = {}
     starts = [0, *(k + 1 for k, c in enumerate(ptx) if c == "\n")]
     for name in names:
         function = module.functions[name]
-        blocks[name] = {
+        block_numbers[name] = {
             pc: block.number for block in cfg.build(function).blocks for pc in range(block.first, block.end)
         }
-        places[name] = [bisect_right(starts, statement.start) for statement in code_of(ptx, name)]
+        line_numbers[name] = [bisect_right(starts, statement.start) for statement in code_of(ptx, name)]
         for i in function.instructions:
             if i.root in ("bra", "brx") or i.root in _ACCESSES:
-                found[i.pc, i.text].append(name)
+                functions_of[i.pc, i.text].append(name)
     sites: list[_Site] = []
     lines: dict[int, _Site] = {}
     rows: list[AccessCounters | BranchCounters] = [*counters.accesses, *counters.branches]
     for row in rows:
         if isinstance(row, AccessCounters) and row.space == "const":
             continue  # an operand of machine instructions
-        owners = found.get((row.pc, row.text))
-        if not owners:
+        functions = functions_of.get((row.pc, row.text))
+        if not functions:
             continue
-        name = owners.pop(0)
+        name = functions.pop(0)
         code = module.functions[name].instructions
-        site = _Site(name, code[row.pc], blocks[name].get(row.pc, -1))
-        lines[places[name][row.pc]] = site
+        site = _Site(name, code[row.pc], block_numbers[name].get(row.pc, -1))
+        lines[line_numbers[name][row.pc]] = site
         if isinstance(row, AccessCounters):
             site.access = row
         else:
             site.branch = row
-            other = code[row.pc + 1] if row.pc + 1 < len(code) else None
-            if other is not None and other.root == "bra" and other.guard is None:
-                lines.setdefault(places[name][other.pc], site)  # the two become one
+            next_instruction = code[row.pc + 1] if row.pc + 1 < len(code) else None
+            if (
+                next_instruction is not None
+                and next_instruction.root == "bra"
+                and next_instruction.guard is None
+            ):
+                lines.setdefault(line_numbers[name][next_instruction.pc], site)  # the two become one
         sites.append(site)
     return sites, lines
 
@@ -208,34 +216,38 @@ def _belongs(i: SassInstruction, site: _Site) -> bool:
     return bool(i.space) and site.access is not None and i.kind == site.access.kind
 
 
-def _gone(module: ir.Module, names: Iterable[str], sites: Sequence[_Site]) -> dict[str, dict[int, int]]:
-    """Blocks whose branch is gone, by function: how many warps come by such a block."""
-    found: dict[str, dict[int, int]] = {name: {} for name in names}
-    inside = {name: regions(module.functions[name]) for name in found}
+def _predicated_blocks(
+    module: ir.Module, names: Iterable[str], sites: Sequence[_Site]
+) -> dict[str, dict[int, int]]:
+    """Return the blocks without a branch in machine code, by function, with the number of warps that reach
+    them.
+    """
+    warps_by_function: dict[str, dict[int, int]] = {name: {} for name in names}
+    regions_by_function = {name: regions(module.functions[name]) for name in warps_by_function}
     for site in sites:
         if site.branch is None or site.machine:
             continue
-        here = found[site.function]
-        for block in inside[site.function].get(site.block, ()):
-            here[block] = max(here.get(block, 0), site.branch.executed)
-    return found
+        warps_of_block = warps_by_function[site.function]
+        for block in regions_by_function[site.function].get(site.block, ()):
+            warps_of_block[block] = max(warps_of_block.get(block, 0), site.branch.executed)
+    return warps_by_function
 
 
-def _access(site: _Site, passing: int) -> AccessAsRun:
-    counted = site.access
-    assert counted is not None
+def _access(site: _Site, warps: int) -> AccessAsRun:
+    counters = site.access
+    assert counters is not None
     row = AccessAsRun(
-        pc=counted.pc,
-        line=counted.line,
-        text=counted.text,
-        space=counted.space,
-        kind=counted.kind,
+        pc=counters.pc,
+        line=counters.line,
+        text=counters.text,
+        space=counters.space,
+        kind=counters.kind,
         opcode="",
-        size_bytes=counted.size_bytes,
-        written=counted.requests,
+        size_bytes=counters.size_bytes,
+        written=counters.requests,
         requests=0,
         executions=0,
-        column=counted.column,
+        column=counters.column,
     )
     if not site.machine:
         return row
@@ -243,28 +255,28 @@ def _access(site: _Site, passing: int) -> AccessAsRun:
         row,
         opcode=site.machine[0].opcode,
         size_bytes=site.machine[0].size_bytes,
-        requests=counted.requests,
-        executions=counted.requests,
+        requests=counters.requests,
+        executions=counters.requests,
     )
-    if passing > counted.requests:
+    if warps > counters.requests:
         if all(i.guarded for i in site.machine):
-            row = replace(row, executions=passing, note=_PREDICATED)
+            row = replace(row, executions=warps, note=_PREDICATED)
         else:
-            row = replace(row, executions=passing, requests=passing, note=_EARLY)
-    if "CAS" in row.opcode and ".cas" not in counted.text:
+            row = replace(row, executions=warps, requests=warps, note=_EARLY)
+    if "CAS" in row.opcode and ".cas" not in counters.text:
         return replace(row, requests=None, executions=None, note=_SWAPS)
     if row.kind == "atomic":
-        row = replace(row, note=" ".join(filter(None, (row.note, _became(site)))))
+        row = replace(row, note=" ".join(filter(None, (row.note, _atomic_note(site)))))
     return row
 
 
-def _became(site: _Site) -> str:
-    """What machine code does instead of an atomic by each lane; empty where it does just that."""
+def _atomic_note(site: _Site) -> str:
+    """Describe the machine code that replaces an atomic by each lane; empty if it is just that."""
     atomics = [i for i in site.machine if i.kind == "atomic"]
-    if any(i.guarded for i in atomics):  # ptxas lets one lane act for its warp
+    if any(i.guarded for i in atomics):  # one lane acts for its warp
         for helper, note in (("REDUX", _COMBINED), ("SHFL", _PREFIXES), ("POPC", _COUNTED)):
             if helper == "SHFL" and len(atomics) == 1:
-                continue  # it hands the old value to the others
+                continue  # it passes the old value to the other lanes
             if helper in site.around:
                 return note.format(site.around[helper])
     if any(".POPC" in i.opcode for i in atomics):
@@ -274,55 +286,60 @@ def _became(site: _Site) -> str:
 
 
 def _merge(sites: Sequence[_Site], rows: Sequence[AccessAsRun]) -> list[AccessAsRun]:
-    """Let wide machine accesses stand for their neighbours; explain what is left over."""
-    done = list(rows)
+    """Assign wide machine accesses to their neighbours, and explain the remaining accesses."""
+    merged = list(rows)
     groups: dict[tuple[object, ...], list[int]] = defaultdict(list)
     for n, site in enumerate(sites):
-        place = site.instruction.operands[0 if site.instruction.root == "st" else -1]
-        if isinstance(place, ir.Address) and site.instruction.root in ("ld", "st"):
-            counted = rows[n]
+        address = site.instruction.operands[0 if site.instruction.root == "st" else -1]
+        if isinstance(address, ir.Address) and site.instruction.root in ("ld", "st"):
+            unmerged_row = rows[n]
             groups[
-                site.function, site.block, counted.space, counted.kind, place.base, counted_size(site)
+                site.function,
+                site.block,
+                unmerged_row.space,
+                unmerged_row.kind,
+                address.base,
+                counted_size(site),
             ].append(n)
     for members in groups.values():
-        members.sort(key=lambda n: _offset(sites[n]))
+        members.sort(key=lambda n: _address_offset(sites[n]))
         for width in sorted({i.size_bytes for n in members for i in sites[n].machine}, reverse=True):
             if width > counted_size(sites[members[0]]):
-                _merge_group(sites, done, members, width)
-    return [_left_over(row) if not row.opcode and row.merged_into is None else row for row in done]
+                _merge_group(sites, merged, members, width)
+    return [_note_unused(row) if not row.opcode and row.merged_into is None else row for row in merged]
 
 
 def counted_size(site: _Site) -> int:
-    """Bytes that one lane accesses as PTX has it."""
+    """Return the bytes that one lane accesses in the PTX."""
     assert site.access is not None
     return site.access.size_bytes
 
 
-def _offset(site: _Site) -> int:
-    place = site.instruction.operands[0 if site.instruction.root == "st" else -1]
-    assert isinstance(place, ir.Address)
-    return place.offset
+def _address_offset(site: _Site) -> int:
+    address = site.instruction.operands[0 if site.instruction.root == "st" else -1]
+    assert isinstance(address, ir.Address)
+    return address.offset
 
 
 def _merge_group(sites: Sequence[_Site], rows: list[AccessAsRun], members: list[int], width: int) -> None:
-    """Find the runs of neighbours that accesses of `width` bytes stand for."""
+    """Find the runs of neighbours that accesses of `width` bytes replace."""
     size = counted_size(sites[members[0]])
-    at = {_offset(sites[n]): n for n in members}
+    site_at_offset = {_address_offset(sites[n]): n for n in members}
     for phase in range(0, width, size):
         windows: dict[int, list[int]] = defaultdict(list)
         for n in members:
-            windows[(_offset(sites[n]) - phase) // width].append(n)
-        wide = [
+            windows[(_address_offset(sites[n]) - phase) // width].append(n)
+        complete = [
             w for w in windows.values() if any(i.size_bytes == width for n in w for i in sites[n].machine)
         ]
-        if wide and all(len(w) * size == width for w in wide):
+        if complete and all(len(w) * size == width for w in complete):
             break
     else:
-        for n in at.values():
+        for n in site_at_offset.values():
             if any(i.size_bytes == width for i in sites[n].machine):
                 rows[n] = replace(rows[n], requests=None, executions=None, note=_ACROSS)
         return
-    for window in wide:
+    for window in complete:
         owners = [n for n in window if sites[n].machine]
         widths = {i.size_bytes for n in owners for i in sites[n].machine}
         owner = owners[0]
@@ -330,7 +347,7 @@ def _merge_group(sites: Sequence[_Site], rows: list[AccessAsRun], members: list[
             for n in owners:
                 rows[n] = replace(rows[n], requests=None, executions=None, note=_SOMETIMES)
             continue
-        note = _merged(len(window), size, rows[owner], width)
+        note = _merge_note(len(window), size, rows[owner], width)
         for n in window:
             if n == owner:
                 rows[n] = replace(rows[n], note=note)
@@ -340,7 +357,7 @@ def _merge_group(sites: Sequence[_Site], rows: list[AccessAsRun], members: list[
                 )
 
 
-def _merged(count: int, size: int, row: AccessAsRun, width: int) -> str:
+def _merge_note(count: int, size: int, row: AccessAsRun, width: int) -> str:
     number = {2: "Two", 4: "Four", 8: "Eight", 16: "Sixteen"}.get(count, f"{count:,}")
     kind = {"load": "loads", "store": "stores"}.get(row.kind, "atomics")
     return (
@@ -348,28 +365,28 @@ def _merged(count: int, size: int, row: AccessAsRun, width: int) -> str:
     )
 
 
-def _left_over(row: AccessAsRun) -> AccessAsRun:
+def _note_unused(row: AccessAsRun) -> AccessAsRun:
     return replace(row, note=_NOTHING) if row.written else row
 
 
 def _branch(site: _Site) -> BranchAsRun:
-    counted = site.branch
-    assert counted is not None
+    counters = site.branch
+    assert counters is not None
     row = BranchAsRun(
-        pc=counted.pc,
-        line=counted.line,
-        text=counted.text,
+        pc=counters.pc,
+        line=counters.line,
+        text=counters.text,
         opcode="",
-        written=counted.divergent,
+        written=counters.divergent,
         divergent=0,
-        column=counted.column,
+        column=counters.column,
     )
     if not site.machine:
-        return replace(row, note=_UNSPLIT if counted.divergent else "")
+        return replace(row, note=_UNSPLIT if counters.divergent else "")
     branches = [i for i in site.machine if i.root != "EXIT"]
     row = replace(row, opcode=site.machine[0].opcode)
     if not branches:
-        return replace(row, note=_BY_EXIT if counted.divergent else "")
-    if counted.divergent and len(branches) > 1:
+        return replace(row, note=_BY_EXIT if counters.divergent else "")
+    if counters.divergent and len(branches) > 1:
         return replace(row, divergent=None, note=_COPIED.format(len(branches)))
-    return replace(row, divergent=counted.divergent)
+    return replace(row, divergent=counters.divergent)

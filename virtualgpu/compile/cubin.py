@@ -1,4 +1,4 @@
-"""What ptxas decided for each kernel, read from the cubin (an ELF file) with no GPU.
+"""Resources that ptxas assigned to each kernel, read from the cubin (an ELF file) without a GPU.
 
 The layout is that of NVIDIA's ELF for machine code:
 
@@ -6,7 +6,7 @@ The layout is that of NVIDIA's ELF for machine code:
 * ``.nv.info`` and ``.nv.info.<kernel>`` hold attributes: a format byte, an attribute byte, a
   16-bit value or length, and for format 4 a payload of that length;
 * ``.nv.shared.<kernel>`` is the static shared memory. From compute capability 9.0 on it also
-  holds the 1 KiB that the driver reserves, which ptxas does not report as the kernel's own;
+  contains the 1 KiB that the driver reserves, which ptxas does not report as the kernel's own;
 * ``.nv.constant3`` is the module's ``__constant__`` memory.
 """
 
@@ -31,10 +31,10 @@ _RESERVED_SHARED_SECTION = ".nv.shared.reserved.0"
 
 @dataclass(frozen=True, slots=True)
 class KernelResources:
-    """Resources of one kernel. Bytes of local memory are per thread, of shared memory per block.
+    """Resources of one kernel: local memory in bytes per thread, shared memory in bytes per block.
 
-    ``launch_bound_threads`` is what ``__launch_bounds__`` says, None where it says nothing. ``estimated``
-    tells that the registers are, by no compiler that hands them out.
+    ``launch_bound_threads`` is the bound of ``__launch_bounds__``, or None. ``estimated`` means that the
+    registers are an estimate, not assigned by a compiler.
     """
 
     registers_per_thread: int
@@ -53,12 +53,12 @@ class _Section:
 
 
 def kernel_resources(cubin: bytes) -> dict[str, KernelResources]:
-    """Resources of every kernel in a cubin, by (mangled) name.
+    """Return the resources of every kernel in a cubin, by (mangled) name.
 
     Raises
     ------
     GpulabError
-        If `cubin` is no 64-bit cubin.
+        If `cubin` is not a 64-bit cubin.
     """
     sections = {section.name: section for section in _sections(cubin)}
     symbols = list(_symbols(sections))
@@ -67,22 +67,25 @@ def kernel_resources(cubin: bytes) -> dict[str, KernelResources]:
     for attribute, payload in _attributes(_data(sections, ".nv.info")):
         if attribute in (_ATTRIBUTE_REGISTER_COUNT, _ATTRIBUTE_FRAME_SIZE):
             symbol, value = struct.unpack_from("<II", payload)
-            (registers if attribute == _ATTRIBUTE_REGISTER_COUNT else frames)[symbol] = value
+            if attribute == _ATTRIBUTE_REGISTER_COUNT:
+                registers[symbol] = value
+            else:
+                frames[symbol] = value
     reserved = _RESERVED_SHARED_BYTES if _RESERVED_SHARED_SECTION in sections else 0
     constant = sections.get(".nv.constant3")
-    found = {}
+    resources = {}
     for index, (name, is_entry) in enumerate(symbols):
         if not is_entry:
             continue
         shared = sections.get(f".nv.shared.{name}")
-        found[name] = KernelResources(
+        resources[name] = KernelResources(
             registers_per_thread=registers.get(index, 0),
             static_shared_bytes=max(shared.size_bytes - reserved, 0) if shared else 0,
             local_bytes=frames.get(index, 0),
             constant_bytes=constant.size_bytes if constant else 0,
             launch_bound_threads=_launch_bound(_data(sections, f".nv.info.{name}")),
         )
-    return found
+    return resources
 
 
 def _sections(cubin: bytes) -> Iterator[_Section]:
@@ -104,8 +107,8 @@ def _slice(cubin: bytes, header: tuple[int, ...]) -> bytes:
 
 def _symbols(sections: dict[str, _Section]) -> Iterator[tuple[str, bool]]:
     names = _data(sections, ".strtab")
-    for name, info, other, _, _, _ in struct.iter_unpack("<IBBHQQ", _data(sections, ".symtab")):
-        yield _text(names, name), info & 0xF == _FUNCTION_SYMBOL and bool(other & _ENTRY_BIT)
+    for name, info, visibility, _, _, _ in struct.iter_unpack("<IBBHQQ", _data(sections, ".symtab")):
+        yield _text(names, name), info & 0xF == _FUNCTION_SYMBOL and bool(visibility & _ENTRY_BIT)
 
 
 def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:

@@ -1,14 +1,14 @@
-"""Put probes into a kernel's own PTX, so that a real GPU tells which SM ran a block and which lanes were on.
+"""Insertion of probes into a kernel's PTX, so that a real GPU records the SM of a block and the active lanes.
 
-The kernel keeps its instructions, names and results; it takes one more parameter at the end, a
+The kernel keeps its instructions, names and results. It has one additional parameter at the end, a
 64-bit pointer to a buffer of 64-bit words:
 
 * `trace_blocks`: word 0 is the sampling shift ``s`` (of each ``2**s`` consecutive blocks one is recorded, as
-  if drawn by lot: `recorded_blocks`), word 1 unused; from word 2 three words a recorded block:
+  at pseudo-random: `recorded_blocks`), word 1 unused; from word 2 three words per recorded block:
   ``%globaltimer`` at the start of its first warp, the same at the end of its last warp (both ns), and
   ``%smid``. See `block_buffer` and `read_blocks`.
-* `trace_warp`: word 0 counts the events, word 1 is the capacity in events, words 2 to 5 name the chosen
-  warp; from word 6 two words an event, one event each time the warp enters a basic block:
+* `trace_warp`: word 0 counts the events, word 1 is the capacity in events, words 2 to 5 select the
+  warp; from word 6 two words per event, one event each time the warp enters a basic block:
   ``%clock64``, and the active mask with the block's number above it. See `warp_buffer` and `read_warp`.
 
 Starts are an atomic minimum and ends an atomic maximum over warps; within a warp only the lowest
@@ -38,7 +38,7 @@ _BLOCK_WORDS = 3
 _WARP_HEADER = 6
 _WARP_WORDS = 2
 _UNSET = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
-# 2**64 over the golden ratio (Knuth, The Art of Computer Programming, 6.4): neighbours land far apart.
+# 2**64 divided by the golden ratio (Knuth, The Art of Computer Programming, 6.4): neighbours become distant.
 _GOLDEN = 0x9E37_79B9_7F4A_7C15
 
 _EXIT = re.compile(r"(?:@(!?)\s*(%?[\w$]+)\s+)?(?:ret|exit)(?:\.uni)?\s*;")
@@ -47,7 +47,7 @@ _VERSION = re.compile(r"^(\s*\.version\s+)(\d+)\.(\d+)", re.M)
 
 @dataclass(frozen=True, slots=True)
 class Instrumented:
-    """PTX with probes, and what their numbers mean: ``first_pc`` and ``line`` of each basic block."""
+    """PTX with probes, and the meaning of their numbers: ``first_pc`` and ``line`` of each basic block."""
 
     ptx: str
     first_pc: tuple[int, ...] = ()
@@ -57,12 +57,12 @@ class Instrumented:
 
 
 def trace_blocks(ptx: str, kernel: str) -> Instrumented:
-    """Make a kernel record SM, start and end of every block.
+    """Instrument a kernel to record SM, start and end of every block.
 
     Parameters
     ----------
     ptx
-        A PTX module, of either dialect NVRTC writes.
+        A PTX module, of either dialect that NVRTC generates.
     kernel
         Name of the ``.entry``, mangled if it is a template.
 
@@ -75,24 +75,24 @@ def trace_blocks(ptx: str, kernel: str) -> Instrumented:
     entry = find_entry(ptx, kernel)
     edits = [_parameter(entry, names), (entry.first_code, _block_prologue(names))]
     for number, statement in enumerate(s for s in entry.statements if s.is_code):
-        found = _EXIT.fullmatch(statement.plain)
-        if not found:
+        match = _EXIT.fullmatch(statement.plain)
+        if not match:
             continue
         epilogue = _block_epilogue(names, number)
-        if found[2] is None:
+        if match[2] is None:
             edits.append((statement.start, epilogue))
         else:
-            stay = names(f"stay_{number}")
-            opposite = "" if found[1] else "!"
-            edits.append((statement.start, f"@{opposite}{found[2]} bra {stay};\n{epilogue}"))
-            edits.append((statement.end, f"\n{stay}:\n"))
+            skip_label = names(f"stay_{number}")
+            negation = "" if match[1] else "!"
+            edits.append((statement.start, f"@{negation}{match[2]} bra {skip_label};\n{epilogue}"))
+            edits.append((statement.end, f"\n{skip_label}:\n"))
     return Instrumented(apply_edits(ptx, edits))
 
 
 def trace_warp(ptx: str, kernel: str) -> Instrumented:
-    """Make one warp of a kernel, chosen at launch, record every basic block it enters.
+    """Instrument a kernel so that one warp, chosen at launch, records every basic block that it enters.
 
-    Functions that the kernel calls are not instrumented; parameters and errors as `trace_blocks`.
+    Functions that the kernel calls are not instrumented. Parameters and errors are those of `trace_blocks`.
     """
     names = _Names(ptx)
     entry = find_entry(ptx, kernel)
@@ -102,14 +102,14 @@ def trace_warp(ptx: str, kernel: str) -> Instrumented:
     if len(code) != len(function.instructions):
         raise PtxError(f"Kernel {kernel} has statements this instrumentation cannot tell apart.")
     edits = [_parameter(entry, names), (entry.first_code, _warp_prologue(names))]
-    for number, first in enumerate(starts):
-        edits.append((code[first].start, _warp_probe(names, number)))
-    found = [_position(function, start, end) for start, end in _spans(starts, len(code))]
+    for number, block_start in enumerate(starts):
+        edits.append((code[block_start].start, _warp_probe(names, number)))
+    positions = [_position(function, start, end) for start, end in _spans(starts, len(code))]
     return Instrumented(
         apply_edits(ptx, edits),
         first_pc=tuple(starts),
-        line=tuple(line for line, _ in found),
-        column=tuple(column for _, column in found),
+        line=tuple(line for line, _ in positions),
+        column=tuple(column for _, column in positions),
         text=tuple(_summary(function, start, end) for start, end in _spans(starts, len(code))),
     )
 
@@ -117,17 +117,17 @@ def trace_warp(ptx: str, kernel: str) -> Instrumented:
 def lower_version(ptx: str, version: tuple[int, int]) -> str:
     """Declare an older PTX ISA version, for a driver older than the compiler.
 
-    NVRTC stamps its own version on everything; code for an older GPU rarely needs it, and the
-    driver still refuses instructions that the declared version does not have.
+    NVRTC declares its own version in all PTX. Code for an older GPU rarely needs it, and the driver still
+    refuses instructions that the declared version does not have.
     """
-    found = _VERSION.search(ptx)
-    if not found or (int(found[2]), int(found[3])) <= version:
+    match = _VERSION.search(ptx)
+    if not match or (int(match[2]), int(match[3])) <= version:
         return ptx
-    return f"{ptx[: found.start()]}{found[1]}{version[0]}.{version[1]}{ptx[found.end() :]}"
+    return f"{ptx[: match.start()]}{match[1]}{version[0]}.{version[1]}{ptx[match.end() :]}"
 
 
 def cuda_isa(version: tuple[int, int]) -> tuple[int, int]:
-    """The PTX ISA version a CUDA release brought (PTX ISA, "Release Notes").
+    """Return the PTX ISA version of a CUDA release (PTX ISA, "Release Notes").
 
     CUDA 11.x has 7.x, 13.x has 9.x, and 12.x has 8.x but one less from 12.6 on, which shared 8.5.
     """
@@ -141,7 +141,7 @@ def cuda_isa(version: tuple[int, int]) -> tuple[int, int]:
 
 
 def block_buffer(blocks: int, sampled: int = 1) -> Words:
-    """A buffer for `trace_blocks` and a grid of ``blocks``; ``sampled`` is a power of two."""
+    """Return a buffer for `trace_blocks` and a grid of ``blocks``; ``sampled`` is a power of two."""
     if sampled < 1 or sampled & (sampled - 1):
         raise ValueError(f"sampled is a power of two, not {sampled}.")
     rows = np.zeros((-(-blocks // sampled), _BLOCK_WORDS), np.uint64)
@@ -151,42 +151,46 @@ def block_buffer(blocks: int, sampled: int = 1) -> Words:
 
 
 def recorded_blocks(rows: int, sampled: int) -> npt.NDArray[np.int64]:
-    """Which block each row of a `block_buffer` is about; the last may be one that the grid does not have.
+    """Return the block of each row of a `block_buffer`; the last may not exist in the grid.
 
-    A fixed stride would share a factor with the SMs and the blocks that fit on them, and miss some.
+    A fixed stride could have a common factor with the number of SMs or resident blocks, and miss some of
+    them.
     """
     row = np.arange(rows, dtype=np.uint64)
-    lot = (row * np.uint64(_GOLDEN)) >> np.uint64(40)
-    picked = row * np.uint64(sampled) + lot % np.uint64(sampled)
-    return picked.astype(np.int64)
+    random = (row * np.uint64(_GOLDEN)) >> np.uint64(40)
+    blocks = row * np.uint64(sampled) + random % np.uint64(sampled)
+    return blocks.astype(np.int64)
 
 
 def read_blocks(buffer: Words) -> tuple[npt.NDArray[np.int64], Words, Words, npt.NDArray[np.int32]]:
-    """Each recorded block with its start (ns), end (ns) and SM, times on the GPU's own clock."""
+    """Return the recorded blocks with their start (ns), end (ns) and SM.
+
+    Times are those of the GPU's clock.
+    """
     rows = buffer[_BLOCK_HEADER:].reshape(-1, _BLOCK_WORDS)
     block = recorded_blocks(len(rows), 1 << int(buffer[0]))
-    ran = rows[:, 0] != _UNSET
-    rows = rows[ran]
-    return block[ran], rows[:, 0].copy(), rows[:, 1].copy(), rows[:, 2].astype(np.int32)
+    has_run = rows[:, 0] != _UNSET
+    rows = rows[has_run]
+    return block[has_run], rows[:, 0].copy(), rows[:, 1].copy(), rows[:, 2].astype(np.int32)
 
 
 def warp_buffer(block_index: Dim3, warp_index: int, capacity: int) -> Words:
-    """A buffer for `trace_warp`: which warp to watch and room for ``capacity`` events."""
+    """Return a buffer for `trace_warp`, with the warp to record and space for ``capacity`` events."""
     header = np.array([0, capacity, *block_index, warp_index], np.uint64)
     return np.concatenate([header, np.zeros(capacity * _WARP_WORDS, np.uint64)])
 
 
 def read_warp(buffer: Words) -> tuple[Words, npt.NDArray[np.uint32], npt.NDArray[np.int32], bool]:
-    """Clock (SM cycles), active mask and block number of each event, and whether some did not fit."""
-    happened = int(buffer[0])
+    """Return clock (SM cycles), active mask and block number of each event, and whether any are missing."""
+    event_count = int(buffer[0])
     capacity = int(buffer[1])
-    rows = buffer[_WARP_HEADER:].reshape(-1, _WARP_WORDS)[: min(happened, capacity)]
+    rows = buffer[_WARP_HEADER:].reshape(-1, _WARP_WORDS)[: min(event_count, capacity)]
     mask = (rows[:, 1] & np.uint64(0xFFFF_FFFF)).astype(np.uint32)
-    return rows[:, 0].copy(), mask, (rows[:, 1] >> np.uint64(32)).astype(np.int32), happened > capacity
+    return rows[:, 0].copy(), mask, (rows[:, 1] >> np.uint64(32)).astype(np.int32), event_count > capacity
 
 
 class _Names:
-    """Names that the module does not use yet."""
+    """Generator of names that the module does not use yet."""
 
     def __init__(self, ptx: str) -> None:
         self.prefix = "gpulab"
@@ -202,16 +206,16 @@ def _spans(starts: list[int], count: int) -> Iterator[tuple[int, int]]:
 
 
 def _position(function: ir.Function, start: int, end: int) -> tuple[int, int]:
-    """The source position that most of a basic block's instructions have, the later one of equals.
+    """Return the most frequent source position of a basic block's instructions; of equals, the later one.
 
-    Its first instruction often has another, as compilers move address arithmetic about.
+    The first instruction often has another position, because compilers move address arithmetic.
     """
     positions = [(i.line, i.column) for i in function.instructions[start:end] if i.line]
     if not positions:
         return 0, 0
     lines = [line for line, _ in positions]
-    most = max(reversed(lines), key=lines.count)
-    return next(position for position in positions if position[0] == most)
+    most_frequent_line = max(reversed(lines), key=lines.count)
+    return next(position for position in positions if position[0] == most_frequent_line)
 
 
 def _summary(function: ir.Function, start: int, end: int) -> str:
@@ -224,14 +228,14 @@ def _summary(function: ir.Function, start: int, end: int) -> str:
 
 
 def _parameter(entry: EntryText, names: _Names) -> tuple[int, str]:
-    declared = f".param .u64 {names('buffer')}"
+    declaration = f".param .u64 {names('buffer')}"
     if not entry.has_parentheses:
-        return entry.params_end, f"({declared})"
-    return entry.params_end, f", {declared}" if entry.has_params else declared
+        return entry.params_end, f"({declaration})"
+    return entry.params_end, f", {declaration}" if entry.has_params else declaration
 
 
 def _lowest_lane(names: _Names) -> str:
-    """Set the predicate to "I am the lowest active lane" and the mask register to the active lanes."""
+    """Return PTX that sets a predicate in the lowest active lane, and a register to the active lanes."""
     mask = names("mask")
     lower = names("lower")
     lowest = names("lowest")
@@ -244,7 +248,7 @@ def _lowest_lane(names: _Names) -> str:
 
 
 def _linear(names: _Names, destination: str, index: str, size: str) -> str:
-    """``x + size.x * (y + size.y * z)`` in 64 bits; ``index`` is ``tid`` or ``ctaid``."""
+    """Return PTX for ``x + size.x * (y + size.y * z)`` in 64 bits; ``index`` is ``tid`` or ``ctaid``."""
     factor = names("factor")
     part = names("part")
     narrow = names("narrow")
@@ -374,6 +378,9 @@ def _warp_probe(names: _Names, number: int) -> str:
 
 
 def timer_step_ns(*times_ns: npt.NDArray[np.int64]) -> int:
-    """The largest step that divides all differences between times: the clock's own, given enough of them."""
+    """Return the largest step that divides all differences between times.
+
+    With enough times, the clock's resolution.
+    """
     differences = np.diff(np.unique(np.concatenate(times_ns)))
     return int(np.gcd.reduce(differences)) if differences.size else 1

@@ -1,4 +1,4 @@
-"""Long calls of a compiler, which Ctrl-C and a notebook's stop button interrupt at once."""
+"""Long compiler calls that Ctrl-C and a notebook's stop button interrupt at once."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from typing import TypeVar
 T = TypeVar("T")
 
 _POLL_S = 0.1
-# As the main thread has on Linux; other threads get half a megabyte on macOS.
+# The main thread's size on Linux; other threads get half a megabyte on macOS.
 _STACK_BYTES = 8 << 20
-_one_at_a_time = threading.Lock()
+_stack_size_lock = threading.Lock()
 
 
 @contextmanager
 def stacks_of(size_bytes: int) -> Iterator[None]:
-    """Threads started meanwhile get stacks of a size, which is one setting of the whole process."""
-    with _one_at_a_time:
-        before = threading.stack_size(size_bytes)
+    """Give threads started in the block stacks of a size, which is a setting of the whole process."""
+    with _stack_size_lock:
+        previous_size = threading.stack_size(size_bytes)
         try:
             yield
         finally:
-            threading.stack_size(before)
+            threading.stack_size(previous_size)
 
 
 def interruptible(work: Callable[[], T], stop: Callable[[], None] = lambda: None) -> T:
-    """Do something long on a thread of its own, and wait for it; `stop` is called when that is interrupted.
+    """Run a long call on its own thread and wait for it; an interruption calls `stop`.
 
-    Python raises `KeyboardInterrupt` in the main thread alone, and not before a call from C returns. What
-    was interrupted and cannot be stopped goes on to its end, unheeded; a process that exits does not wait for
-    it.
+    Python raises `KeyboardInterrupt` only in the main thread, and not before a call into C returns.
+    Interrupted work that cannot be stopped continues to its end in the background; a process that exits does
+    not wait for it.
     """
     if threading.current_thread() is not threading.main_thread():
         return work()

@@ -1,8 +1,8 @@
-"""NVRTC through ctypes: CUDA C++ to PTX or to a cubin, with no GPU and no driver.
+"""NVRTC through ctypes: CUDA C++ to PTX or to a cubin, without a GPU or driver.
 
-The library and the CUDA headers are found by NVIDIA's own `cuda-pathfinder` (wheels in
-site-packages, conda, or a system toolkit). Where there is none, `compile_ptx` answers for the
-course's own kernels from what was compiled in advance (`virtualgpu.compile.shipped`).
+The library and the CUDA headers are found by NVIDIA's own `cuda-pathfinder` (wheels in site-packages, conda,
+or a system toolkit). If NVRTC is missing, `compile_ptx` returns PTX that was compiled in advance for the
+course's own kernels (`virtualgpu.compile.shipped`).
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from virtualgpu.errors import GpulabError, NotSupportedError, ToolMissingError
 LIMIT_VARIABLE = "VIRTUALGPU_COMPILE_S"
 _LIMIT_S = 20.0
 _LIMIT_BYTES = 3 << 30
-_lent: dict[str, float] = {}  # other limits for a while
+_temporary_limits: dict[str, float] = {}  # temporary limits
 _HEADER_LIBRARIES = ("cudart", "cccl", "curand")
 
-# What CuPy adds to every RawKernel's options (cupy/cuda/compiler.py, 14.x): subnormal floats become
+# Options that CuPy adds to every RawKernel (cupy/cuda/compiler.py, 14.x): subnormal floats become
 # zero, and functions without a qualifier are device functions.
 CUPY_OPTIONS = ("-ftz=true", "--device-as-default-execution-space")
 
 
 class NvrtcMissingError(ToolMissingError):
-    """NVRTC is not installed here."""
+    """NVRTC is not installed on this machine."""
 
 
 class NvrtcCompileError(GpulabError, ValueError):
@@ -53,7 +53,7 @@ class NvrtcCompileError(GpulabError, ValueError):
 class PtxImage:
     """PTX text for one target, the compiler's log and the mangled name of each name expression.
 
-    ``resources`` is what ptxas needs for each kernel where that was found out in advance, else None.
+    ``resources`` contains the resources of each kernel if they were determined in advance, else None.
     """
 
     ptx: str
@@ -74,23 +74,23 @@ class CubinImage:
 
 
 def _library() -> ctypes.CDLL:
-    found = _load()
-    if isinstance(found, ctypes.CDLL):
-        return found
+    library = _load()
+    if isinstance(library, ctypes.CDLL):
+        return library
     raise NvrtcMissingError(
         "NVRTC, NVIDIA's run-time compiler, was not found on this machine. Install it with "
         "`pip install nvidia-cuda-nvrtc` (Linux and Windows); macOS has none."
-    ) from found
+    ) from library
 
 
 @functools.cache
 def _load() -> ctypes.CDLL | Exception:
-    """The library, or why there is none."""
+    """Return the library, or the exception that prevented loading it."""
     try:
         from cuda.pathfinder import load_nvidia_dynamic_lib
 
-        found = load_nvidia_dynamic_lib("nvrtc")
-        library = ctypes.CDLL(found.abs_path or "")
+        location = load_nvidia_dynamic_lib("nvrtc")
+        library = ctypes.CDLL(location.abs_path or "")
     except Exception as error:
         return error
     library.nvrtcGetErrorString.restype = ctypes.c_char_p
@@ -99,7 +99,9 @@ def _load() -> ctypes.CDLL | Exception:
 
 @functools.cache
 def include_options() -> tuple[str, ...]:
-    """``-I`` options for the CUDA headers found here (cooperative groups, cuda_fp16, libcu++, cuRAND)."""
+    """Return ``-I`` options for the CUDA headers on this machine (cooperative groups, cuda_fp16, libcu++,
+    cuRAND).
+    """
     from cuda.pathfinder import find_nvidia_header_directory
 
     directories: list[str] = []
@@ -114,7 +116,7 @@ def include_options() -> tuple[str, ...]:
 
 
 def available() -> bool:
-    """Whether NVRTC can be loaded on this machine."""
+    """Return whether NVRTC can be loaded on this machine."""
     try:
         _library()
     except NvrtcMissingError:
@@ -124,7 +126,7 @@ def available() -> bool:
 
 @functools.cache
 def version() -> tuple[int, int]:
-    """NVRTC's version as (major, minor)."""
+    """Return NVRTC's version as (major, minor)."""
     major = ctypes.c_int()
     minor = ctypes.c_int()
     _check(_library().nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)))
@@ -132,9 +134,9 @@ def version() -> tuple[int, int]:
 
 
 def supported_targets() -> tuple[int, ...]:
-    """Compute capabilities there can be PTX for, as integers (75 is 7.5, 120 is 12.0).
+    """Return the compute capabilities that can be compiled for, as integers (75 is 7.5, 120 is 12.0).
 
-    Without NVRTC these are the ones that the course's kernels were compiled for.
+    Without NVRTC these are the targets for which the course's kernels were compiled.
     """
     return _targets() if available() else shipped.targets()
 
@@ -180,7 +182,7 @@ def compile_ptx(
         If NVRTC is not installed and the source is not one of the course's own.
     """
     if not available():
-        return _compiled_in_advance(code, target, options, name_expressions)
+        return _find_shipped(code, target, options, name_expressions)
     flags = [f"--gpu-architecture=compute_{target}", "-lineinfo", *options]
     (text,), log, lowered = _compile(code, file_name, flags, name_expressions, ("PTX",))
     return PtxImage(text.rstrip(b"\0").decode(), target, log, lowered)
@@ -189,10 +191,10 @@ def compile_ptx(
 def compile_both(
     code: str, *, target: int, options: tuple[str, ...] = (), name_expressions: tuple[str, ...] = ()
 ) -> tuple[PtxImage, CubinImage | None]:
-    """Compile CUDA C++ once to PTX and machine code, both with line information; kept for the process.
+    """Compile CUDA C++ once to PTX and machine code, both with line information; the process caches them.
 
-    The PTX is that of `compile_ptx`. There is no machine code where NVRTC is not installed; what
-    it would tell comes with the PTX then. Parameters and errors as `compile_ptx`.
+    The PTX is that of `compile_ptx`. Without NVRTC there is no machine code; its resources are then part of
+    the PTX image. Parameters and errors are those of `compile_ptx`.
     """
     return _compile_both(code, target, options, name_expressions, stamp(code, options))
 
@@ -202,25 +204,23 @@ def _compile_both(
     code: str, target: int, options: tuple[str, ...], name_expressions: tuple[str, ...], _headers: str
 ) -> tuple[PtxImage, CubinImage | None]:
     if not available():
-        return _compiled_in_advance(code, target, options, name_expressions), None
+        return _find_shipped(code, target, options, name_expressions), None
     flags = [f"--gpu-architecture=sm_{target}", "-lineinfo", *options]
     (text, cubin), log, lowered = _compile(code, "kernel.cu", flags, name_expressions, ("PTX", "CUBIN"))
     ptx = PtxImage(text.rstrip(b"\0").decode(), target, log, lowered)
     return ptx, CubinImage(cubin, target, log, lowered)
 
 
-def _compiled_in_advance(
-    code: str, target: int, options: Sequence[str], expressions: Sequence[str]
-) -> PtxImage:
-    found = shipped.find(code, target=target, options=options, name_expressions=expressions)
-    if found is None:
+def _find_shipped(code: str, target: int, options: Sequence[str], expressions: Sequence[str]) -> PtxImage:
+    shipped_image = shipped.find(code, target=target, options=options, name_expressions=expressions)
+    if shipped_image is None:
         raise NvrtcMissingError(
             "This kernel has to be compiled, and NVRTC, NVIDIA's run-time compiler, is not installed here. "
             "Only the course's kernels as they stand were compiled in advance. Install it with "
             "`pip install nvidia-cuda-nvrtc` (Linux and Windows); NVIDIA makes none for macOS, so change "
             "kernels there in an online notebook, such as Binder or Google Colab."
         )
-    return PtxImage(found.ptx, target, "", found.lowered_names, found.resources)
+    return PtxImage(shipped_image.ptx, target, "", shipped_image.lowered_names, shipped_image.resources)
 
 
 def compile_cubin(
@@ -231,7 +231,7 @@ def compile_cubin(
     name_expressions: Sequence[str] = (),
     file_name: str = "kernel.cu",
 ) -> CubinImage:
-    """Compile CUDA C++ to machine code for ``sm_<target>``; parameters as `compile_ptx`."""
+    """Compile CUDA C++ to machine code for ``sm_<target>``; parameters are those of `compile_ptx`."""
     flags = [f"--gpu-architecture=sm_{target}", *options]
     (image,), log, lowered = _compile(code, file_name, flags, name_expressions, ("CUBIN",))
     return CubinImage(image, target, log, lowered)
@@ -240,9 +240,9 @@ def compile_cubin(
 def _compile(
     code: str, file_name: str, flags: Sequence[str], expressions: Sequence[str], kinds: Sequence[str]
 ) -> tuple[list[bytes], str, dict[str, str]]:
-    """Compile, or take the results of an earlier run from disk: one image a kind.
+    """Compile, or load the results of an earlier run from disk: one image per kind.
 
-    Sources that read files of the learner's own (``-I``) are compiled each time.
+    Sources that include the learner's own files (``-I``) are compiled each time.
     """
     _refuse_unlinked(flags)
     options = _merge_options(flags)
@@ -251,33 +251,33 @@ def _compile(
             lambda: _compile_now(code, file_name, options, expressions, kinds), compiler.interrupt
         )
     version_text = ".".join(map(str, version()))
-    asked = (file_name, *options, "", *expressions, "", code, stamp(code))
-    keys = [disk_cache.key(version_text, kind, *asked) for kind in kinds]
+    request = (file_name, *options, "", *expressions, "", code, stamp(code))
+    keys = [disk_cache.key(version_text, kind, *request) for kind in kinds]
     stored = [data.partition(b"\n") for key in keys if (data := disk_cache.load("nvrtc", key))]
     if len(stored) == len(kinds):
-        facts = json.loads(stored[0][0])
-        return [image for _, _, image in stored], facts["log"], facts["lowered"]
+        header = json.loads(stored[0][0])
+        return [image for _, _, image in stored], header["log"], header["lowered"]
 
-    def compile_and_keep() -> tuple[list[bytes], str, dict[str, str]]:
+    def compile_and_store() -> tuple[list[bytes], str, dict[str, str]]:
         images, log, lowered = _compile_now(code, file_name, options, expressions, kinds)
-        head = json.dumps({"log": log, "lowered": lowered}).encode()
+        header = json.dumps({"log": log, "lowered": lowered}).encode()
         for key, image in zip(keys, images, strict=True):
-            disk_cache.store("nvrtc", key, head + b"\n" + image)
+            disk_cache.store("nvrtc", key, header + b"\n" + image)
         return images, log, lowered
 
-    return interruptible(compile_and_keep, compiler.interrupt)
+    return interruptible(compile_and_store, compiler.interrupt)
 
 
 def _compile_now(
     code: str, file_name: str, options: Sequence[str], expressions: Sequence[str], kinds: Sequence[str]
 ) -> tuple[list[bytes], str, dict[str, str]]:
-    """Compile in a process of its own, within limits of processor time and memory.
+    """Compile in a separate process, within limits of processor time and memory.
 
-    NVRTC (13.5) ends its process over a template kernel with a pointer to a type that nobody declared, such
-    as ``uint32_t*`` without its header. Without name expressions the same source gets an ordinary error.
+    NVRTC (13.5) ends its process for a template kernel with a pointer to an undeclared type, such as
+    ``uint32_t*`` without its header. Without name expressions the same source causes an ordinary error.
     """
     limit_s = _limit_s()
-    limit_bytes = int(_lent.get("limit_bytes", _LIMIT_BYTES))
+    limit_bytes = int(_temporary_limits.get("limit_bytes", _LIMIT_BYTES))
     request = {
         "code": code,
         "file_name": file_name,
@@ -289,11 +289,11 @@ def _compile_now(
         "folder": str(Path.cwd()),
     }
     try:
-        facts, images = compiler.ask(_library()._name, request)
+        reply, images = compiler.send(_library()._name, request)
     except InterruptedError:
         raise
     except OSError:  # no process can be started here
-        facts, images = server.answer(_library(), request)
+        reply, images = server.reply_to(_library(), request)
     except CompilerEndedError:
         if not expressions:
             raise NvrtcCompileError("NVRTC ended without a word over this source.") from None
@@ -303,40 +303,40 @@ def _compile_now(
             "the source is declared: fixed-size integers need #include <cuda/std/cstdint>, half needs "
             "<cuda_fp16.h>."
         ) from None
-    if "over" in facts:
-        used = f"{limit_s:g} s of processor time"
-        more = ""
-        if facts["over"] == "memory":
-            used = f"{limit_bytes / 2**30:.2g} GiB of memory"
-        elif not _lent:
-            more = f"; for a source that is that long, set {LIMIT_VARIABLE} to more seconds"
+    if "over" in reply:
+        usage = f"{limit_s:g} s of processor time"
+        remedy = ""
+        if reply["over"] == "memory":
+            usage = f"{limit_bytes / 2**30:.2g} GiB of memory"
+        elif not _temporary_limits:
+            remedy = f"; for a source that is that long, set {LIMIT_VARIABLE} to more seconds"
         raise NvrtcCompileError(
-            f"NVRTC was stopped after it had taken {used}. Look for macros or templates that expand into one "
-            f"another{more}."
+            f"NVRTC was stopped after it had taken {usage}. Look for macros or templates that expand into "
+            f"one another{remedy}."
         )
-    if "failed" in facts:
-        raise GpulabError(facts["failed"])
-    if "refused" in facts:
-        raise NvrtcCompileError(facts["refused"].replace("__nv_name_map", "name_expressions"))
-    return images, facts["log"], facts["lowered"]
+    if "failed" in reply:
+        raise GpulabError(reply["failed"])
+    if "refused" in reply:
+        raise NvrtcCompileError(reply["refused"].replace("__nv_name_map", "name_expressions"))
+    return images, reply["log"], reply["lowered"]
 
 
 @contextmanager
 def limited(limit_s: float, limit_bytes: int) -> Iterator[None]:
-    """Let a compilation take no more than that in a block."""
-    before = _lent.copy()
-    _lent.update(limit_s=limit_s, limit_bytes=limit_bytes)
+    """Limit compilations in the block to some processor time and memory."""
+    previous = _temporary_limits.copy()
+    _temporary_limits.update(limit_s=limit_s, limit_bytes=limit_bytes)
     try:
         yield
     finally:
-        _lent.clear()
-        _lent.update(before)
+        _temporary_limits.clear()
+        _temporary_limits.update(previous)
 
 
 def _limit_s() -> float:
-    """Processor time that a source may take to compile."""
-    if "limit_s" in _lent:
-        return _lent["limit_s"]
+    """Return the processor time in seconds that the compilation of a source may take."""
+    if "limit_s" in _temporary_limits:
+        return _temporary_limits["limit_s"]
     text = os.environ.get(LIMIT_VARIABLE, "")
     try:
         return max(float(text), 0.1)
@@ -345,19 +345,19 @@ def _limit_s() -> float:
 
 
 def _merge_options(flags: Sequence[str]) -> list[str]:
-    """Our defaults and the learner's options: theirs win, but for the target and duplicates."""
-    kept: list[str] = []
-    architecture = False
+    """Merge our defaults with the learner's options, which win except for the target and duplicates."""
+    merged: list[str] = []
+    has_architecture = False
     for flag in flags:
         if flag.startswith(("--gpu-architecture", "-arch")):
-            if architecture:
+            if has_architecture:
                 continue
-            architecture = True
-        if flag not in kept:
-            kept.append(flag)
-    if not any(flag.startswith(("--std", "-std")) for flag in kept):
-        kept.append("--std=c++17")
-    return [*kept, *include_options()]
+            has_architecture = True
+        if flag not in merged:
+            merged.append(flag)
+    if not any(flag.startswith(("--std", "-std")) for flag in merged):
+        merged.append("--std=c++17")
+    return [*merged, *include_options()]
 
 
 def _refuse_unlinked(flags: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""Whether two sources of a kernel are the same program, however they are written down."""
+"""Comparison of two sources of a kernel: whether they are the same program despite different text."""
 
 from __future__ import annotations
 
@@ -6,35 +6,37 @@ import re
 
 from virtualgpu.compile import nvrtc
 from virtualgpu.compile.ptx.parser import parse
-from virtualgpu.compile.shipped import TARGETS, plain
+from virtualgpu.compile.shipped import TARGETS, remove_comments
 from virtualgpu.errors import GpulabError
 from virtualgpu.records import KernelSource
 
-# Any target does; for one of these the course's kernels are there without a compiler.
+# Any target works; for this one the course's kernels are available without a compiler.
 _TARGET = TARGETS[-1]
 
 
-def same_program(one: KernelSource, other: KernelSource) -> bool:
-    """Whether two kernels differ in comments, spaces, names and the like only.
+def same_program(first: KernelSource, second: KernelSource) -> bool:
+    """Return whether two kernels differ only in comments, spaces, names and similar.
 
-    Either their texts are the same but for comments and spaces, or the compiler makes the same instructions
-    of them. Where it is missing, or refuses one of them, the texts decide.
+    Either their texts are equal except for comments and spaces, or the compiler generates the same
+    instructions. If the compiler is missing, or rejects one of them, the texts decide.
     """
-    if (one.name, one.options) == (other.name, other.options) and _tokens(one.code) == _tokens(other.code):
+    if (first.name, first.options) == (second.name, second.options) and _tokens(first.code) == _tokens(
+        second.code
+    ):
         return True
     try:
-        return _instructions(one) == _instructions(other)
+        return _instructions(first) == _instructions(second)
     except (GpulabError, KeyError):  # KeyError: a template, whose name in PTX is another
         return False
 
 
 def _tokens(code: str) -> str:
-    # Between two words a space counts, elsewhere none does.
-    return re.sub(r"(?<!\w) | (?!\w)", "", " ".join(plain(code).split()))
+    # A space matters only between two words.
+    return re.sub(r"(?<!\w) | (?!\w)", "", " ".join(remove_comments(code).split()))
 
 
 def _instructions(source: KernelSource) -> list[str]:
-    """What the compiler makes of a kernel and of the functions it may call, its own name taken out."""
+    """Return the instructions of a kernel and of the functions that it may call, without its own name."""
     options = (*source.options, *nvrtc.CUPY_OPTIONS)
     module = parse(nvrtc.compile_ptx(source.code, target=_TARGET, options=options).ptx)
     functions = [module.functions[source.name], *(f for f in module.functions.values() if not f.is_entry)]

@@ -1,6 +1,6 @@
-"""Machine code (SASS) of a cubin, with the PTX line that each instruction was made of.
+"""Machine code (SASS) of a cubin, with the PTX line of each instruction.
 
-NVRTC with ``-lineinfo`` puts into the cubin which line of the PTX an instruction comes from;
+With ``-lineinfo`` NVRTC stores the PTX line of each instruction in the cubin;
 ``nvdisasm`` (PyPI ``nvidia-cuda-nvdisasm``) prints it. Neither needs a GPU.
 """
 
@@ -39,7 +39,7 @@ _BRANCHES = ("BRA", "BRX", "JMP", "JMX", "EXIT", "RET")
 
 
 class NvdisasmMissingError(ToolMissingError):
-    """NVIDIA's disassembler is not installed here."""
+    """NVIDIA's disassembler is not installed on this machine."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -50,7 +50,7 @@ class NvdisasmMissingError(ToolMissingError):
 
 @dataclass(frozen=True, slots=True)
 class SassInstruction:
-    """One machine instruction. ``ptx_line`` is 1-based in the module's PTX text, 0 if unknown."""
+    """One machine instruction; ``ptx_line`` is 1-based in the module's PTX text, 0 if unknown."""
 
     address: int
     opcode: str
@@ -65,40 +65,40 @@ class SassInstruction:
 
     @property
     def space(self) -> str:
-        """State space of a memory instruction; empty if it is none."""
+        """State space of a memory instruction; empty for other instructions."""
         return _SPACES.get(self.root, "")
 
     @property
     def kind(self) -> str:
-        """load, store or atomic; empty for anything else."""
+        """Kind of access: load, store or atomic; empty for other instructions."""
         if not self.space:
             return ""
         return {"LD": "load", "ST": "store"}.get(self.root[:2], "atomic")
 
     @property
     def size_bytes(self) -> int:
-        """Bytes one lane accesses."""
-        parts = self.opcode.split(".")[1:]
+        """Number of bytes that one lane accesses."""
+        modifiers = self.opcode.split(".")[1:]
         for text, size in (("256", 32), ("128", 16), ("64", 8), ("U16", 2), ("S16", 2), ("U8", 1), ("S8", 1)):
-            if text in parts:
+            if text in modifiers:
                 return size
         return 4
 
     @property
     def is_conditional_branch(self) -> bool:
-        """Whether some lanes may leave here for another place, the kernel's end included."""
-        if ".DIV" in self.opcode:  # asks whether the warp has split, which all of its lanes know
+        """Whether some lanes may branch to another location here, the kernel's end included."""
+        if ".DIV" in self.opcode:  # tests whether the warp has diverged, with the same result in all lanes
             return False
         return self.root in _BRANCHES and (self.guarded or self.root in ("BRX", "JMX"))
 
 
 def available() -> bool:
-    """Whether NVIDIA's disassembler is installed here."""
+    """Return whether NVIDIA's disassembler is installed on this machine."""
     return _nvdisasm() is not None
 
 
 def disassemble(cubin: bytes) -> dict[str, tuple[SassInstruction, ...]]:
-    """Machine instructions of every function of a cubin, by (mangled) name.
+    """Return the machine instructions of every function of a cubin, by (mangled) name.
 
     Raises
     ------
@@ -114,19 +114,19 @@ def disassemble(cubin: bytes) -> dict[str, tuple[SassInstruction, ...]]:
 
 
 def parse(text: str) -> dict[str, tuple[SassInstruction, ...]]:
-    """Read what ``nvdisasm -gp -c`` prints."""
+    """Parse the output of ``nvdisasm -gp -c``."""
     functions: dict[str, list[SassInstruction]] = {}
     current: list[SassInstruction] = []
     line = 0
     for row in text.splitlines():
-        if found := _SECTION.match(row):
-            current = functions.setdefault(found[1], [])
+        if match := _SECTION.match(row):
+            current = functions.setdefault(match[1], [])
             line = 0
-        elif found := _LINE.search(row):
-            line = int(found[1])
-        elif found := _INSTRUCTION.search(row):
-            guarded = found[3] is not None and not found[3].endswith("T")
-            current.append(SassInstruction(int(found[1], 16), found[4], guarded, found[5].strip(), line))
+        elif match := _LINE.search(row):
+            line = int(match[1])
+        elif match := _INSTRUCTION.search(row):
+            guarded = match[3] is not None and not match[3].endswith("T")
+            current.append(SassInstruction(int(match[1], 16), match[4], guarded, match[5].strip(), line))
     return {name: tuple(instructions) for name, instructions in functions.items() if instructions}
 
 
@@ -134,13 +134,13 @@ def _run(tool: str, cubin: bytes) -> str:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "kernel.cubin"
         path.write_bytes(cubin)
-        done = subprocess.run(
+        result = subprocess.run(
             [tool, "-gp", "-c", str(path)], capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
         )
-    if done.returncode:
-        reason = (done.stderr or done.stdout).strip().splitlines()
+    if result.returncode:
+        reason = (result.stderr or result.stdout).strip().splitlines()
         raise GpulabError(f"nvdisasm cannot read this machine code: {reason[-1] if reason else 'no reason'}.")
-    return done.stdout
+    return result.stdout
 
 
 @functools.cache
@@ -148,7 +148,7 @@ def _nvdisasm() -> str | None:
     from cuda.pathfinder import find_nvidia_binary_utility
 
     try:
-        found = find_nvidia_binary_utility("nvdisasm")
+        location = find_nvidia_binary_utility("nvdisasm")
     except Exception:
         return None
-    return str(found) if found else None
+    return str(location) if location else None

@@ -1,7 +1,7 @@
-"""PTX of the course's own kernels, made in advance: what runs where NVRTC is not installed.
+"""PTX of the course's own kernels, compiled in advance for machines without NVRTC.
 
-One file holds, for every kernel of the course and each of a few targets, what NVRTC made of it and
-what ptxas needs for it. ``make shipped-ptx`` writes it, and a test says when that is due.
+One file contains the PTX and the resources of every kernel of the course, for each of a few targets.
+``make shipped-ptx`` writes it, and a test fails when it is out of date.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from virtualgpu.compile.cubin import KernelResources
 FORMAT = "gpulab-ptx"
 VERSION = 1
 FILE = "course_ptx.json.xz"
-# One for each architecture that devices of the table have and NVRTC 13 compiles for.
+# One target for each architecture in the device table that NVRTC 13 supports.
 TARGETS = (75, 80, 90, 100)
 
-# String and character literals stay; comments go, but for their line breaks.
+# String and character literals stay; comments are removed, except for their line breaks.
 _TOKENS = re.compile(
     r'R"(?P<delimiter>[^(\s\\]{0,16})\(.*?\)(?P=delimiter)"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\''
     r"|//[^\n]*|/\*.*?\*/",
     re.S,
 )
 _DEBUG_SECTION = re.compile(r"\.section\s+\.debug\w*\s*\{.*?\}\s*", re.S)
-# A name of the namespace that belongs to one file alone holds the number of the process that compiled it.
+# Names of a file's internal namespace contain the number of the process that compiled it.
 _INTERNAL = re.compile(r"_ZN(\d+)(?=_INTERNAL_)")
 _FOLDER = re.compile(r'(\.file\s+\d+\s+")[^"]*?([^"/\\]+")')
 _COMMENT_LINE = re.compile(r"^\s*//[^\n]*\n", re.M)
@@ -39,7 +39,7 @@ _COMMENT_LINE = re.compile(r"^\s*//[^\n]*\n", re.M)
 
 @dataclass(frozen=True, slots=True)
 class ShippedImage:
-    """What a source became for one target: PTX, mangled names, and what its kernels need."""
+    """Compiled form of a source for one target: PTX, mangled names, and the resources of its kernels."""
 
     ptx: str
     lowered_names: dict[str, str] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class ShippedImage:
 def find(
     code: str, *, target: int, options: Sequence[str] = (), name_expressions: Sequence[str] = ()
 ) -> ShippedImage | None:
-    """Look up a source that was compiled in advance; None if it was not.
+    """Return the image of a source that was compiled in advance, or None.
 
     Comments may differ, and spaces at the ends of lines.
     """
@@ -57,37 +57,37 @@ def find(
 
 
 def image(key: str) -> ShippedImage | None:
-    """What ships under a key of `key_of`; None if nothing does."""
+    """Return the image stored under a key of `key_of`, or None."""
     stored = _store()["images"].get(key)
     if stored is None:
         return None
-    found = {name: KernelResources(**values) for name, values in stored["resources"].items()}
-    return ShippedImage(stored["ptx"], stored["lowered_names"], found)
+    kernel_resources = {name: KernelResources(**values) for name, values in stored["resources"].items()}
+    return ShippedImage(stored["ptx"], stored["lowered_names"], kernel_resources)
 
 
 def targets() -> tuple[int, ...]:
-    """Compute capabilities there is PTX for, as integers."""
+    """Return the compute capabilities of the shipped PTX, as integers."""
     return tuple(_store()["targets"])
 
 
 def compiler() -> str:
-    """Version of the NVRTC that made it, such as ``13.5``."""
+    """Return the version of the NVRTC that compiled the PTX, such as ``13.5``."""
     return str(_store()["nvrtc"])
 
 
 def keys() -> frozenset[str]:
-    """Digests of everything there is PTX for, to compare with `key_of`."""
+    """Return the digests of all shipped sources, to compare with `key_of`."""
     return frozenset(_store()["images"])
 
 
 def key_of(code: str, target: int, options: Sequence[str], name_expressions: Sequence[str]) -> str:
-    """Digest of one request."""
-    parts = (str(target), *options, "", *name_expressions, "", plain(code))
+    """Return the digest of a source, its target and its options."""
+    parts = (str(target), *options, "", *name_expressions, "", remove_comments(code))
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
 
 def pack(images: Iterable[tuple[str, ShippedImage]], nvrtc: str) -> bytes:
-    """The file that holds `images`, which are given by key."""
+    """Return the contents of the file for `images`, which are given by key."""
     content = {
         "format": FORMAT,
         "version": VERSION,
@@ -100,25 +100,25 @@ def pack(images: Iterable[tuple[str, ShippedImage]], nvrtc: str) -> bytes:
 
 
 def strip(ptx: str) -> str:
-    """PTX without debug sections, comment lines, the folders of its source files and process numbers."""
+    """Remove debug sections, comment lines, folders of source files and process numbers from PTX."""
     ptx = _COMMENT_LINE.sub("", _FOLDER.sub(r"\1\2", _DEBUG_SECTION.sub("", ptx)))
-    for length in {found[1] for found in _INTERNAL.finditer(ptx)}:
+    for length in {match[1] for match in _INTERNAL.finditer(ptx)}:
         ptx = re.sub(rf"_ZN{length}_INTERNAL_.{{{int(length) - len('_INTERNAL_')}}}", "_ZN9_INTERNAL", ptx)
     return ptx
 
 
-def plain(code: str) -> str:
-    """Source text without comments and without spaces at line ends; lines keep their numbers."""
+def remove_comments(code: str) -> str:
+    """Return source text without comments and without spaces at line ends; lines keep their numbers."""
 
-    def keep(found: re.Match[str]) -> str:
-        text = found[0]
+    def replacement(match: re.Match[str]) -> str:
+        text = match[0]
         return "\n" * text.count("\n") if text.startswith(("//", "/*")) else text
 
-    return "\n".join(line.rstrip() for line in _TOKENS.sub(keep, code).split("\n")).rstrip()
+    return "\n".join(line.rstrip() for line in _TOKENS.sub(replacement, code).split("\n")).rstrip()
 
 
 def unpack(data: bytes) -> dict[str, Any]:
-    """Read what `pack` wrote; a file of another version is as good as none."""
+    """Read the output of `pack`; a file of another version counts as empty."""
     content = json.loads(lzma.decompress(data))
     if content.get("format") == FORMAT and content.get("version") == VERSION:
         return dict(content)

@@ -1,4 +1,4 @@
-"""Where command-line tools of the CUDA Toolkit are on this machine."""
+"""Locations of command-line tools of the CUDA Toolkit on this machine."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from virtualgpu.errors import ToolMissingError
 
 
 def find_tool(tool: str) -> str:
-    """The path of a tool: on the PATH, in ``CUDA_HOME``, or where NVIDIA's `cuda-pathfinder` finds it.
+    """Return the path of a tool: on the PATH, in ``CUDA_HOME``, or where NVIDIA's `cuda-pathfinder` finds it.
 
     Raises
     ------
     ToolMissingError
         If it is not on this machine.
     """
-    if found := shutil.which(tool):
-        return found
+    if location := shutil.which(tool):
+        return location
     homes = [home for name in ("CUDA_HOME", "CUDA_PATH") if (home := os.environ.get(name))]
     for home in (*homes, "/usr/local/cuda"):
         for folder in ("bin", tool, "nsight-compute*"):  # the newest of several
@@ -29,8 +29,8 @@ def find_tool(tool: str) -> str:
     with suppress(Exception):  # of an older version, which does not know the tool
         from cuda.pathfinder import find_nvidia_binary_utility
 
-        if found := find_nvidia_binary_utility(tool):
-            return str(found)
+        if location := find_nvidia_binary_utility(tool):
+            return str(location)
     raise ToolMissingError(
         f"{tool} is not installed; it comes with the CUDA Toolkit: put it on the PATH, or set CUDA_HOME"
     )

@@ -1,4 +1,4 @@
-"""Asks the process in which NVRTC runs, and starts it anew where it has ended."""
+"""Client of the process in which NVRTC runs, which is restarted after it has ended."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from virtualgpu.compile.child import server
 
 
 class CompilerEndedError(Exception):
-    """The process ended over a request."""
+    """The compiler process ended during a request."""
 
 
 class Compiler:
-    """One process, which several threads may ask one after the other."""
+    """One compiler process; requests of several threads are handled one after the other."""
 
     def __init__(self) -> None:
-        self._forget()
+        self._reset()
 
-    def _forget(self) -> None:
-        """Begin without a process: a forked one may not use its parent's."""
+    def _reset(self) -> None:
+        """Start without a process, because a forked process must not use its parent's."""
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._interrupted = False
 
-    def ask(self, library_path: str, request: dict[str, Any]) -> tuple[dict[str, Any], list[bytes]]:
-        """What the server answers: facts, and images.
+    def send(self, library_path: str, request: dict[str, Any]) -> tuple[dict[str, Any], list[bytes]]:
+        """Send a request, and return the reply and the images.
 
         Raises
         ------
         CompilerEndedError
-            If the process ends without an answer.
+            If the process ends without a reply.
         InterruptedError
             If it was ended by `interrupt`.
         OSError
@@ -45,7 +45,7 @@ class Compiler:
         text = json.dumps(request).encode() + b"\n"
         with self._lock:
             self._interrupted = False
-            process = self._running(library_path)
+            process = self._ensure_running(library_path)
             assert process.stdin is not None
             assert process.stdout is not None
             try:
@@ -54,18 +54,18 @@ class Compiler:
                 line = process.stdout.readline()
                 if not line.endswith(b"\n"):
                     raise BrokenPipeError
-                facts = json.loads(line)
-                images = [process.stdout.read(size) for size in facts.get("sizes", ())]
+                reply = json.loads(line)
+                images = [process.stdout.read(size) for size in reply.get("sizes", ())]
             except (BrokenPipeError, ValueError):
                 self.stop()
                 if self._interrupted:
                     raise InterruptedError from None
                 raise CompilerEndedError from None
-            if "over" in facts:
+            if "over" in reply:
                 self.stop()
-            return facts, images
+            return reply, images
 
-    def _running(self, library_path: str) -> subprocess.Popen[bytes]:
+    def _ensure_running(self, library_path: str) -> subprocess.Popen[bytes]:
         if self._process is None or self._process.poll() is not None:
             self.stop()
             self._process = subprocess.Popen(
@@ -77,12 +77,12 @@ class Compiler:
         return self._process
 
     def interrupt(self) -> None:
-        """End the process, as nobody waits for its answer any more."""
+        """End the process, because no caller waits for its reply any more."""
         self._interrupted = True
         self.stop()
 
     def stop(self) -> None:
-        """End the process, whatever it does; the next request starts another."""
+        """End the process in any state; the next request starts another."""
         process = self._process
         self._process = None
         if process is not None:
@@ -97,4 +97,4 @@ class Compiler:
 compiler = Compiler()
 atexit.register(compiler.stop)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=compiler._forget)
+    os.register_at_fork(after_in_child=compiler._reset)

@@ -1,8 +1,9 @@
-"""The process in which NVRTC runs: a request on standard input, an answer on standard output, and so on.
+"""The process in which NVRTC runs: it reads requests from standard input and writes replies to standard
+output.
 
-``python server.py LIBRARY``. It needs the standard library alone, so that it starts within moments. A request
-is a line of JSON. An answer is a line of JSON and the images, whose sizes the line tells. It ends when nobody
-can ask any more, and itself when a request takes more processor time or memory than it may.
+``python server.py LIBRARY``. It needs only the standard library, so that it starts quickly. A request is a
+line of JSON. A reply is a line of JSON and the images, whose sizes are in the line. The process ends when its
+parent has ended, or when a request exceeds its limits of processor time or memory.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ _MEMORY = Path("/proc/self/statm")
 
 
 class Refused(Exception):
-    """The source does not compile; the text is NVRTC's log."""
+    """The source does not compile; the message is NVRTC's log."""
 
 
 def compile_now(library: ctypes.CDLL, request: dict[str, Any]) -> tuple[list[bytes], str, dict[str, str]]:
-    """Compile: one image a kind, the log, and the lowered name of each expression.
+    """Compile a source: one image per kind, the log, and the lowered name of each expression.
 
     Raises
     ------
@@ -52,19 +53,21 @@ def compile_now(library: ctypes.CDLL, request: dict[str, Any]) -> tuple[list[byt
             raise Refused(log or f"NVRTC gave up: {_reason(library, status)}.")
         lowered = {}
         for expression in expressions:
-            found = ctypes.c_char_p()
-            _check(library, library.nvrtcGetLoweredName(program, expression.encode(), ctypes.byref(found)))
-            lowered[expression] = (found.value or b"").decode()
+            lowered_name = ctypes.c_char_p()
+            _check(
+                library, library.nvrtcGetLoweredName(program, expression.encode(), ctypes.byref(lowered_name))
+            )
+            lowered[expression] = (lowered_name.value or b"").decode()
         return [_read(library, program, kind) for kind in kinds], log, lowered
     finally:
         library.nvrtcDestroyProgram(ctypes.byref(program))
 
 
-def _read(library: ctypes.CDLL, program: ctypes.c_void_p, what: str) -> bytes:
+def _read(library: ctypes.CDLL, program: ctypes.c_void_p, kind: str) -> bytes:
     size = ctypes.c_size_t()
-    _check(library, getattr(library, f"nvrtcGet{what}Size")(program, ctypes.byref(size)))
+    _check(library, getattr(library, f"nvrtcGet{kind}Size")(program, ctypes.byref(size)))
     buffer = ctypes.create_string_buffer(size.value)
-    _check(library, getattr(library, f"nvrtcGet{what}")(program, buffer))
+    _check(library, getattr(library, f"nvrtcGet{kind}")(program, buffer))
     return buffer.raw
 
 
@@ -78,8 +81,8 @@ def _check(library: ctypes.CDLL, status: int) -> None:
         raise RuntimeError(f"NVRTC call failed: {_reason(library, status)}.")
 
 
-def answer(library: ctypes.CDLL, request: dict[str, Any]) -> tuple[dict[str, Any], list[bytes]]:
-    """What became of a request: facts, and images."""
+def reply_to(library: ctypes.CDLL, request: dict[str, Any]) -> tuple[dict[str, Any], list[bytes]]:
+    """Return the reply to a request: a status, and images."""
     try:
         images, log, lowered = compile_now(library, request)
         return {"log": log, "lowered": lowered, "sizes": [len(image) for image in images]}, images
@@ -90,12 +93,13 @@ def answer(library: ctypes.CDLL, request: dict[str, Any]) -> tuple[dict[str, Any
 
 
 class _Watch(threading.Thread):
-    """Ends the process when its parent has ended, or a request goes over its limits."""
+    """Thread that ends the process when its parent has ended, or a request exceeds its limits."""
 
-    def __init__(self, answers: BinaryIO) -> None:
+    def __init__(self, replies: BinaryIO) -> None:
         super().__init__(daemon=True)
-        self._answers, self._parent = answers, os.getppid()
-        self.limits: tuple[float, int] | None = None  # of the request that is worked on
+        self._replies = replies
+        self._parent = os.getppid()
+        self.limits: tuple[float, int] | None = None  # limits of the current request
 
     def run(self) -> None:
         while True:
@@ -103,44 +107,48 @@ class _Watch(threading.Thread):
             if os.getppid() != self._parent:
                 os._exit(1)
             limits = self.limits
-            over = "" if limits is None else self._over(*limits)
-            if over:
-                self._answers.write(json.dumps({"over": over}).encode() + b"\n")
-                self._answers.flush()
+            exceeded = "" if limits is None else self._exceeded_limit(*limits)
+            if exceeded:
+                self._replies.write(json.dumps({"over": exceeded}).encode() + b"\n")
+                self._replies.flush()
                 os._exit(1)
 
     @staticmethod
-    def _over(until_s: float, most_bytes: int) -> str:
-        if time.process_time() > until_s:
+    def _exceeded_limit(deadline_s: float, max_bytes: int) -> str:
+        if time.process_time() > deadline_s:
             return "time"
-        used = int(_MEMORY.read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE") if _MEMORY.exists() else 0
-        return "memory" if used > most_bytes else ""
+        used_bytes = (
+            int(_MEMORY.read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE") if _MEMORY.exists() else 0
+        )
+        return "memory" if used_bytes > max_bytes else ""
 
 
-def _loaded(path: Path) -> ctypes.CDLL:
-    """NVRTC, with the library beside it that older ones do not find by themselves."""
+def _load_library(path: Path) -> ctypes.CDLL:
+    """Load NVRTC, with the library next to it that older versions do not find by themselves."""
     for builtins in path.parent.glob("libnvrtc-builtins.so*"):
         ctypes.CDLL(str(builtins))
     return ctypes.CDLL(str(path))
 
 
 def main(library_path: str) -> None:
-    """Answer requests until there are no more."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever asks is interrupted, and ends this process
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what NVRTC may print is no answer
-    watch = _Watch(answers)
+    """Handle requests until there are no more."""
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # the requesting process is interrupted, and ends this process
+    replies = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # output of NVRTC is not a reply
+    watch = _Watch(replies)
     watch.start()
-    library = _loaded(Path(library_path))
+    library = _load_library(Path(library_path))
     library.nvrtcGetErrorString.restype = ctypes.c_char_p
     for line in sys.stdin.buffer:
         request = json.loads(line)
         watch.limits = (time.process_time() + request["limit_s"], request["limit_bytes"])
-        os.chdir(request["folder"])  # where headers are looked for
-        facts, images = answer(library, request)
+        os.chdir(request["folder"])  # headers are searched for here
+        reply, images = reply_to(library, request)
         watch.limits = None
-        answers.write(b"".join([json.dumps(facts).encode(), b"\n", *images]))
-        answers.flush()
+        replies.write(b"".join([json.dumps(reply).encode(), b"\n", *images]))
+        replies.flush()
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""What CUDA C++ may include here: CUDA's own headers, and CuPy's."""
+"""Headers that CUDA C++ can include here: CUDA's own, and CuPy's."""

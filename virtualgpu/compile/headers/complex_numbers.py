@@ -1,4 +1,4 @@
-"""Complex numbers in kernels: what ``#include <cupy/complex.cuh>`` gives, as CuPy's own header does."""
+"""Complex numbers in kernels: contents of ``<cupy/complex.cuh>``, with the interface of CuPy's own header."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What the headers that CuPy brings stand for: ``<cupy/complex.cuh>``, ``<cupy/carray.cuh>``, constants.
+"""Contents of the headers that CuPy provides: ``<cupy/complex.cuh>``, ``<cupy/carray.cuh>``, constants.
 
-The text takes an include's place on its one line, so that all later lines keep their numbers.
+The text replaces an include on its one line, so that all later lines keep their numbers.
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ class CArray<T, 0, _c_contiguous, _use_32bit_indexing> {
   T* data_; ptrdiff_t size_;
 };
 """
-# CUDA's own header has the few constants that CuPy's has, and more.
+# CUDA's own header contains all constants of CuPy's header.
 _CONSTANTS = "#include <math_constants.h>"
 _HEADERS = {"complex.cuh": COMPLEX, "carray.cuh": _CARRAY, "math_constants.h": _CONSTANTS}
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]cupy/([\w.]+)[>\"][^\n]*", re.M)
 
 
 def with_headers(code: str) -> str:
-    """The code with the text of CuPy's headers in place of the first include of each."""
-    put: set[str] = set()
+    """Return the code with the text of CuPy's headers in place of the first include of each."""
+    included: set[str] = set()
 
-    def text(match: re.Match[str]) -> str:
+    def replacement(match: re.Match[str]) -> str:
         name = match[1]
         if name not in _HEADERS:
             return match[0]
-        again = name in put
-        put.add(name)
-        return "" if again else " ".join(_HEADERS[name].split("\n"))
+        is_repeated = name in included
+        included.add(name)
+        return "" if is_repeated else " ".join(_HEADERS[name].split("\n"))
 
-    return _INCLUDE.sub(text, code)
+    return _INCLUDE.sub(replacement, code)

@@ -1,4 +1,4 @@
-"""A learner's own headers: what was compiled before they changed is not to be used again."""
+"""Digest of a learner's own headers, so that stale compilations are not reused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ _FOLDER = re.compile(r"(?:-I|--include-path=)(.+)")
 
 
 def stamp(code: str, options: Sequence[str] = ()) -> str:
-    """A digest of the files that a source includes from the current folder and those of ``-I``; "" for none.
+    """Return a digest of the files that a source includes from the current folder and those of ``-I``.
+
+    "" for none.
 
     Parameters
     ----------
@@ -23,20 +25,20 @@ def stamp(code: str, options: Sequence[str] = ()) -> str:
     """
     if "include" not in code:
         return ""
-    folders = [Path(found[1]) for option in options if (found := _FOLDER.fullmatch(option))]
+    folders = [Path(match[1]) for option in options if (match := _FOLDER.fullmatch(option))]
     digest = hashlib.sha256()
-    seen: set[Path] = set()
-    for path in _files(code, [Path(), *folders], folders, seen):
+    visited: set[Path] = set()
+    for path in _files(code, [Path(), *folders], folders, visited):
         digest.update(f"{path}:".encode() + path.read_bytes())
-    return digest.hexdigest() if seen else ""
+    return digest.hexdigest() if visited else ""
 
 
-def _files(code: str, quoted: list[Path], folders: list[Path], seen: set[Path]) -> Iterator[Path]:
+def _files(code: str, quoted: list[Path], folders: list[Path], visited: set[Path]) -> Iterator[Path]:
     for name, angled in _INCLUDE.findall(code):
-        places = quoted if name else folders
-        path = next((p for folder in places if (p := folder / (name or angled)).is_file()), None)
-        if path is not None and path not in seen:
-            seen.add(path)
+        search_folders = quoted if name else folders
+        path = next((p for folder in search_folders if (p := folder / (name or angled)).is_file()), None)
+        if path is not None and path not in visited:
+            visited.add(path)
             yield path
-            inner = path.read_text(encoding="utf-8", errors="replace")
-            yield from _files(inner, [path.parent, *quoted], folders, seen)
+            included_code = path.read_text(encoding="utf-8", errors="replace")
+            yield from _files(included_code, [path.parent, *quoted], folders, visited)

@@ -1,1 +1,1 @@
-"""PTX as text and as values: parsed, checked, inlined, its control flow known."""
+"""PTX as text and as values: parsed, checked and inlined, with its control flow."""

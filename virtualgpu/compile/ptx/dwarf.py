@@ -1,4 +1,4 @@
-"""Variables of the source, read off the debug sections of PTX that NVRTC makes with ``-G``.
+"""Variables of the source, read from the debug sections of PTX that NVRTC generates with ``-G``.
 
 The sections are DWARF 2 (https://dwarfstd.org/doc/dwarf-2.0.0.pdf, sections 7.5 and 7.7.3), written as
 ``.b8`` to ``.b64`` with labels. NVIDIA names a PTX register in ``DW_OP_regx`` by the ASCII codes of its name.
@@ -41,7 +41,7 @@ _AT_TYPE = 0x49
 _REGX = 0x90
 _ADDR = 0x03
 _PLUS = 0x23
-# Structs that hold one number.
+# Structs that contain one number.
 _NUMBERS = {"__half": "f16", "__nv_bfloat16": "bf16"}
 _KINDS = {0x02: "u", 0x04: "f", 0x05: "s", 0x06: "s", 0x07: "u", 0x08: "u"}
 _FIXED = {0x01: 8, 0x0B: 1, 0x05: 2, 0x06: 4, 0x07: 8, 0x0C: 1, 0x11: 1, 0x12: 2, 0x13: 4, 0x14: 8}
@@ -49,10 +49,12 @@ _FIXED = {0x01: 8, 0x0B: 1, 0x05: 2, 0x06: 4, 0x07: 8, 0x0C: 1, 0x11: 1, 0x12: 2
 
 @dataclass(frozen=True, slots=True)
 class CType:
-    """A type of the source, without const: a number (``kind``, as ``s32``), a pointer, an array, a struct.
+    """A type of the source, without const: a number (``kind``, such as ``s32``), a pointer, an array, a
+    struct.
 
-    ``of`` is the key of the type pointed to, or of an array's elements, of which it has ``count`` (0 if that
-    is open, -1 for what is no array). ``members`` are names, offsets in bytes and keys of types.
+    ``of`` is the key of the type pointed to, or of an array's elements. ``count`` is the number of elements
+    (0 if it is open, -1 if the type is not an array). ``members`` are names, offsets in bytes and keys of
+    types.
     """
 
     name: str
@@ -65,11 +67,11 @@ class CType:
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """A variable: where it is declared, its scope as labels, the registers that ever hold it, or its symbol.
+    """A variable: its declaration, its scope as labels, and the registers that ever hold it or its symbol.
 
-    ``kind`` reads its bits, such as ``s32``, and is empty for arrays and structs; ``ctype`` is the key of its
-    type. ``parameter`` is its place among the parameters, -1 for none. ``function`` is empty for a variable
-    outside of functions; ``offset`` is its place in bytes after the symbol.
+    ``kind`` describes its bits, such as ``s32``, and is empty for arrays and structs; ``ctype`` is the key of
+    its type. ``parameter`` is its index among the parameters, -1 for other variables. ``function`` is empty
+    for a variable outside of functions; ``offset`` is its distance in bytes from the symbol.
     """
 
     name: str
@@ -87,7 +89,7 @@ class Declared:
 
 @dataclass
 class _Section:
-    """Bytes, and the names that stand in them by place."""
+    """Bytes of a section, and the symbol names in it by position."""
 
     data: bytearray = field(default_factory=bytearray)
     names: dict[int, str] = field(default_factory=dict)
@@ -102,22 +104,22 @@ class _Entry:
 
 
 def declared_variables(ptx: str) -> tuple[list[Declared], dict[int, CType]]:
-    """Variables and parameters, with the table of types; none of either in PTX without debug sections."""
-    sections = {name: _assembled(text) for name, text in _SECTION.findall(ptx)}
+    """Return variables and parameters, with the table of types; both are empty without debug sections."""
+    sections = {name: _assemble(text) for name, text in _SECTION.findall(ptx)}
     if not {"info", "abbrev"} <= sections.keys():
         return [], {}
-    lists = sections.get("loc", _Section()).data  # left out where no variable moves
+    lists = sections.get("loc", _Section()).data  # missing if no variable moves
     entries = dict(_entries(sections["info"], _abbreviations(bytes(sections["abbrev"].data))))
     types = _types(entries)
-    found = []
+    variables = []
     parameters = dict[int, int]()
     for entry in entries.values():
         if entry.tag not in (_VARIABLE, _PARAMETER) or _AT_NAME not in entry.values:
             continue
         scope = entry.parent
-        place = -1
+        parameter_index = -1
         if entry.tag == _PARAMETER:
-            place = parameters[id(scope)] = parameters.get(id(scope), -1) + 1
+            parameter_index = parameters[id(scope)] = parameters.get(id(scope), -1) + 1
         function = scope
         while function is not None and function.tag != _SUBPROGRAM:
             function = function.parent
@@ -135,217 +137,234 @@ def declared_variables(ptx: str) -> tuple[list[Declared], dict[int, CType]]:
             registers = frozenset(filter(None, [_register(location)]))
             if location[:1] == bytes([_ADDR]):
                 symbol = location.symbol
-                offset = _uleb(location, 10)[0] if location[9:10] == bytes([_PLUS]) else 0
+                offset = _read_uleb(location, 10)[0] if location[9:10] == bytes([_PLUS]) else 0
         bounds = scope if scope is not None and _AT_LOW in scope.values else function
-        low, high = (str(bounds.values[at]) if bounds and function else "" for at in (_AT_LOW, _AT_HIGH))
-        found.append(
+        low, high = (
+            str(bounds.values[attribute]) if bounds and function else "" for attribute in (_AT_LOW, _AT_HIGH)
+        )
+        variables.append(
             Declared(
-                _written(str(entry.values[_AT_NAME])),
+                _demangled(str(entry.values[_AT_NAME])),
                 ctype.name,
                 ctype.kind,
                 int(str(entry.values.get(_AT_DECLARED, 0))),
                 str(function.values[_AT_LOW]) if function else "",
                 (low, high),
                 registers,
-                place,
+                parameter_index,
                 int(str(key)),
                 symbol,
                 offset,
             )
         )
-    return found, types
+    return variables, types
 
 
-def _written(name: str) -> str:
-    """A name without the namespaces that it is given with, mangled."""
-    rest = name.removeprefix("_ZN") if name.startswith("_ZN") else ""
-    while (length := re.match(r"\d+", rest)) is not None:
-        name = rest[length.end() :][: int(length[0])]
-        rest = rest[length.end() + int(length[0]) :]
+def _demangled(name: str) -> str:
+    """Return a name without its mangled namespaces."""
+    remainder = name.removeprefix("_ZN") if name.startswith("_ZN") else ""
+    while (length := re.match(r"\d+", remainder)) is not None:
+        name = remainder[length.end() :][: int(length[0])]
+        remainder = remainder[length.end() + int(length[0]) :]
     return name
 
 
 class _Block(bytes):
-    """A location's expression, and the symbol that stands in it."""
+    """The expression of a location, and the symbol in it."""
 
     symbol = ""
 
 
-def _assembled(text: str) -> _Section:
+def _assemble(text: str) -> _Section:
     section = _Section()
     for width, values in _DATA.findall(text):
         size = int(width) // 8
         for value in values.split(","):
-            word = value.strip()
-            number = int(word, 0) if word.lstrip("-").isdigit() or word.startswith("0x") else 0
-            if not number and not word.lstrip("-")[:1].isdigit():
-                name, _, offset = word.partition("+")
+            token = value.strip()
+            number = int(token, 0) if token.lstrip("-").isdigit() or token.startswith("0x") else 0
+            if not number and not token.lstrip("-")[:1].isdigit():
+                name, _, offset = token.partition("+")
                 section.names[len(section.data)] = name
                 number = int(offset or 0)
             section.data += (number & ((1 << 8 * size) - 1)).to_bytes(size, "little")
     return section
 
 
-def _uleb(data: bytes | bytearray, at: int) -> tuple[int, int]:
+def _read_uleb(data: bytes | bytearray, offset: int) -> tuple[int, int]:
     value = shift = 0
     while True:
-        byte = data[at]
+        byte = data[offset]
         value |= (byte & 127) << shift
-        at = at + 1
+        offset = offset + 1
         shift = shift + 7
         if byte < 128:
-            return value, at
+            return value, offset
 
 
 def _abbreviations(data: bytes) -> dict[int, tuple[int, bool, list[tuple[int, int]]]]:
-    """Code -> tag, whether it has children, attributes with their forms."""
-    known = {}
-    at = 0
-    while at < len(data):
-        code, at = _uleb(data, at)
+    """Return the tag, the presence of children, and the attributes with their forms, by abbreviation code."""
+    abbreviations = {}
+    offset = 0
+    while offset < len(data):
+        code, offset = _read_uleb(data, offset)
         if not code:
             break
-        tag, at = _uleb(data, at)
-        children = bool(data[at])
-        at = at + 1
+        tag, offset = _read_uleb(data, offset)
+        children = bool(data[offset])
+        offset = offset + 1
         attributes = []
         while True:
-            name, at = _uleb(data, at)
-            form, at = _uleb(data, at)
+            name, offset = _read_uleb(data, offset)
+            form, offset = _read_uleb(data, offset)
             if not name and not form:
                 break
             attributes.append((name, form))
-        known[code] = tag, children, attributes
-    return known
+        abbreviations[code] = tag, children, attributes
+    return abbreviations
 
 
 def _entries(
-    info: _Section, known: dict[int, tuple[int, bool, list[tuple[int, int]]]]
+    info: _Section, abbreviations: dict[int, tuple[int, bool, list[tuple[int, int]]]]
 ) -> Iterator[tuple[int, _Entry]]:
-    """Debugging entries by their place in the section; references are places."""
-    # after the header of the one compilation unit
+    """Yield the debugging entries by their offset in the section; references are offsets."""
+    # Start after the header of the only compilation unit.
     data = info.data
-    at = 11
+    offset = 11
     parent: _Entry | None = None
-    while at < len(data):
-        place = at
-        code, at = _uleb(data, at)
+    while offset < len(data):
+        entry_offset = offset
+        code, offset = _read_uleb(data, offset)
         if not code:
             if parent is None:
                 return
             parent = parent.parent
             continue
-        tag, children, attributes = known[code]
+        tag, children, attributes = abbreviations[code]
         values: dict[int, object] = {}
         for name, form in attributes:
-            values[name], at = _value(info, at, form)
+            values[name], offset = _value(info, offset, form)
         entry = _Entry(tag, children, values, parent)
-        yield place, entry
+        yield entry_offset, entry
         if children:
             parent = entry
 
 
-def _value(info: _Section, at: int, form: int) -> tuple[object, int]:
+def _value(info: _Section, offset: int, form: int) -> tuple[object, int]:
     data = info.data
     if form == 0x08:  # a string, up to its zero
-        end = data.index(0, at)
-        return data[at:end].decode("latin-1"), end + 1
+        end = data.index(0, offset)
+        return data[offset:end].decode("latin-1"), end + 1
     if form in (0x0A, 0x03, 0x04):  # a block with its length before it
         width = {0x0A: 1, 0x03: 2, 0x04: 4}[form]
-        size = int.from_bytes(data[at : at + width], "little")
-        block = _Block(data[at + width : at + width + size])
-        block.symbol = info.names.get(at + width + 1, "")
-        return block, at + width + size
+        size = int.from_bytes(data[offset : offset + width], "little")
+        block = _Block(data[offset + width : offset + width + size])
+        block.symbol = info.names.get(offset + width + 1, "")
+        return block, offset + width + size
     if form in (0x0D, 0x0F):
-        return _uleb(data, at)
+        return _read_uleb(data, offset)
     width = _FIXED[form]
-    name = info.names.get(at, "")
+    name = info.names.get(offset, "")
     if form == 0x01:
-        return name, at + width
-    return int.from_bytes(data[at : at + width], "little"), at + width
+        return name, offset + width
+    return int.from_bytes(data[offset : offset + width], "little"), offset + width
 
 
 def _types(entries: dict[int, _Entry]) -> dict[int, CType]:
-    """Types by the places of their entries: as C writes them, without const, and as PTX reads their bits."""
-    inside: dict[int, list[_Entry]] = {}
+    """Return types by the offsets of their entries, as C writes them, without const."""
+    children_of: dict[int, list[_Entry]] = {}
     for entry in entries.values():
-        inside.setdefault(id(entry.parent), []).append(entry)
-    found: dict[int, CType] = {}
-    for place in entries:
-        _type(entries, inside, found, place)
-    return {place: ctype for place, ctype in found.items() if ctype.size_bytes or ctype.count == 0}
+        children_of.setdefault(id(entry.parent), []).append(entry)
+    types: dict[int, CType] = {}
+    for offset in entries:
+        _type(entries, children_of, types, offset)
+    return {offset: ctype for offset, ctype in types.items() if ctype.size_bytes or ctype.count == 0}
 
 
 def _type(
-    entries: dict[int, _Entry], inside: dict[int, list[_Entry]], found: dict[int, CType], place: object
+    entries: dict[int, _Entry],
+    children_of: dict[int, list[_Entry]],
+    types: dict[int, CType],
+    entry_offset: object,
 ) -> CType:
-    entry = entries.get(place) if isinstance(place, int) else None
-    if entry is None or not isinstance(place, int):
+    entry = entries.get(entry_offset) if isinstance(entry_offset, int) else None
+    if entry is None or not isinstance(entry_offset, int):
         return CType("void", 0)
-    if place in found:
-        return found[place]
+    if entry_offset in types:
+        return types[entry_offset]
     name = str(entry.values.get(_AT_NAME, ""))
     size = int(str(entry.values.get(_AT_SIZE, 0)))
     key = entry.values.get(_AT_TYPE)
     of = key if isinstance(key, int) else None
     kind = ""
-    made = CType(name or "void", 0)
+    ctype = CType(name or "void", 0)
     if entry.tag in (_STRUCT, _UNION):
         members = []
-        for each in inside.get(id(entry), []):
-            if each.tag == _MEMBER and isinstance(each.values.get(_AT_TYPE), int):
-                at = each.values.get(_AT_MEMBER_LOCATION)
-                offset = _uleb(at, 1)[0] if isinstance(at, bytes) and at else int(str(at or 0))
-                members.append((str(each.values.get(_AT_NAME, "")), offset, int(str(each.values[_AT_TYPE]))))
-        made = CType(name, size, _NUMBERS.get(name, ""), members=tuple(members))
+        for member in children_of.get(id(entry), []):
+            if member.tag == _MEMBER and isinstance(member.values.get(_AT_TYPE), int):
+                location = member.values.get(_AT_MEMBER_LOCATION)
+                offset = (
+                    _read_uleb(location, 1)[0]
+                    if isinstance(location, bytes) and location
+                    else int(str(location or 0))
+                )
+                members.append(
+                    (str(member.values.get(_AT_NAME, "")), offset, int(str(member.values[_AT_TYPE])))
+                )
+        ctype = CType(name, size, _NUMBERS.get(name, ""), members=tuple(members))
     elif entry.tag in (_BASE, _ENUM):
         kind = "s" if entry.tag == _ENUM else _KINDS.get(int(str(entry.values.get(_AT_ENCODING, 0))), "")
-        made = CType(name, size, f"{kind}{8 * size}" if kind else "")
+        ctype = CType(name, size, f"{kind}{8 * size}" if kind else "")
     elif entry.tag == _POINTER:
-        made = CType(f"{_type(entries, inside, found, of).name}*", 8, "u64", of)
+        ctype = CType(f"{_type(entries, children_of, types, of).name}*", 8, "u64", of)
     elif entry.tag == _ARRAY:
-        made = _array(entries, inside, found, entry)
+        ctype = _array(entries, children_of, types, entry)
     elif entry.tag in (_TYPEDEF, _CONST, _VOLATILE):
-        inner = _type(entries, inside, found, of)
-        made = replace(inner, name=name if entry.tag == _TYPEDEF else inner.name)
-    found[place] = made
-    return made
+        inner = _type(entries, children_of, types, of)
+        ctype = replace(inner, name=name if entry.tag == _TYPEDEF else inner.name)
+    types[entry_offset] = ctype
+    return ctype
 
 
 def _array(
-    entries: dict[int, _Entry], inside: dict[int, list[_Entry]], found: dict[int, CType], entry: _Entry
+    entries: dict[int, _Entry], children_of: dict[int, list[_Entry]], types: dict[int, CType], entry: _Entry
 ) -> CType:
-    """An array of one or several dimensions; the inner ones get keys of their own, below 0."""
+    """Return an array type of one or several dimensions; the inner dimensions get separate keys below 0."""
     key = entry.values.get(_AT_TYPE)
-    element = _type(entries, inside, found, key)
-    made = element
+    element = _type(entries, children_of, types, key)
+    ctype = element
     shape = ""
-    for each in reversed([each for each in inside.get(id(entry), []) if each.tag == _SUBRANGE]):
-        upper = each.values.get(_AT_UPPER)
-        count = each.values.get(_AT_COUNT)
-        many = int(str(count)) if count is not None else int(str(upper)) + 1 if upper is not None else 0
-        shape = f"[{many or ''}]{shape}"
-        made = CType(f"{element.name}{shape}", many * made.size_bytes, of=int(str(key)), count=many)
-        key = -1 - len(found)
-        found[key] = made
-    return made
+    for dimension in reversed(
+        [dimension for dimension in children_of.get(id(entry), []) if dimension.tag == _SUBRANGE]
+    ):
+        upper = dimension.values.get(_AT_UPPER)
+        count = dimension.values.get(_AT_COUNT)
+        length = 0
+        if count is not None:
+            length = int(str(count))
+        elif upper is not None:
+            length = int(str(upper)) + 1
+        shape = f"[{length or ''}]{shape}"
+        ctype = CType(f"{element.name}{shape}", length * ctype.size_bytes, of=int(str(key)), count=length)
+        key = -1 - len(types)
+        types[key] = ctype
+    return ctype
 
 
-def _registers(data: bytearray, at: int) -> frozenset[str]:
-    """Registers in a location list: pairs of addresses, a length, an expression."""
-    found = set()
-    labelled = True
-    while labelled:
-        size = int.from_bytes(data[at + 16 : at + 18], "little")
-        labelled = 0 < size < 64 and data[at + 18] == _REGX
-        if labelled:
-            found.add(_register(bytes(data[at + 18 : at + 18 + size])))
-            at += 18 + size
-    return frozenset(filter(None, found))
+def _registers(data: bytearray, offset: int) -> frozenset[str]:
+    """Return the registers in a location list: pairs of addresses, a length, an expression."""
+    names = set()
+    has_register = True
+    while has_register:
+        size = int.from_bytes(data[offset + 16 : offset + 18], "little")
+        has_register = 0 < size < 64 and data[offset + 18] == _REGX
+        if has_register:
+            names.add(_register(bytes(data[offset + 18 : offset + 18 + size])))
+            offset += 18 + size
+    return frozenset(filter(None, names))
 
 
 def _register(expression: bytes) -> str:
     if not expression or expression[0] != _REGX:
         return ""
-    number, _ = _uleb(expression, 1)
+    number, _ = _read_uleb(expression, 1)
     return number.to_bytes((number.bit_length() + 7) // 8, "big").decode("ascii", "replace")

@@ -1,4 +1,4 @@
-"""Where the pieces of one kernel stand in a PTX text, so that more can be put between them."""
+"""Positions in the PTX text of one kernel at which text can be inserted."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class Statement:
 
     @property
     def plain(self) -> str:
-        """Without comments and with single spaces."""
+        """Text without comments and with single spaces."""
         return " ".join(_SKIP.sub(" ", self.text).split())
 
 
 @dataclass(frozen=True, slots=True)
 class EntryText:
-    """Offsets in the module's text: the end of the parameter list and the place before any code."""
+    """Offsets in the module's text: the end of the parameter list and the start of the code."""
 
     params_end: int
     has_parentheses: bool
@@ -46,16 +46,16 @@ def find_entry(ptx: str, kernel: str) -> EntryText:
     Raises
     ------
     PtxError
-        If the module has no such entry; the message names those it has.
+        If the module has no such entry; the message lists its entries.
     """
-    found = re.search(rf"\.entry\s+{re.escape(kernel)}(?![\w$])\s*", ptx)
-    if not found:
+    match = re.search(rf"\.entry\s+{re.escape(kernel)}(?![\w$])\s*", ptx)
+    if not match:
         entries = ", ".join(re.findall(r"\.entry\s+([\w$]+)", ptx)) or "none"
         raise PtxError(f"The PTX has no kernel {kernel!r}; it has {entries}.")
-    at = found.end()
-    has_parentheses = ptx.startswith("(", at)
-    params_end = ptx.index(")", at) if has_parentheses else at
-    has_params = bool(ptx[at:params_end].strip("( \t\r\n"))
+    offset = match.end()
+    has_parentheses = ptx.startswith("(", offset)
+    params_end = ptx.index(")", offset) if has_parentheses else offset
+    has_params = bool(ptx[offset:params_end].strip("( \t\r\n"))
     body = ptx.index("{", params_end) + 1
     statements: list[Statement] = []
     first_code = -1
@@ -70,7 +70,7 @@ def find_entry(ptx: str, kernel: str) -> EntryText:
 
 
 def code_of(ptx: str, function: str) -> tuple[Statement, ...]:
-    """Instructions of a kernel or a device function, in order.
+    """Return the instructions of a kernel or a device function, in order.
 
     Raises
     ------
@@ -80,46 +80,48 @@ def code_of(ptx: str, function: str) -> tuple[Statement, ...]:
     head = (
         rf"\.(?:entry|func)\b(?:\s*\.noreturn)?\s*(?:\([^)]*\)\s*)?{re.escape(function)}(?![\w$])[^;{{]*\{{"
     )
-    found = re.search(head, ptx)
-    if not found:
+    match = re.search(head, ptx)
+    if not match:
         raise PtxError(f"The PTX defines no function {function!r}.")
-    pieces = _scan(ptx, found.end())
-    return tuple(Statement(start, end, ptx[start:end], True) for start, end, kind in pieces if kind == "code")
+    statements = _scan(ptx, match.end())
+    return tuple(
+        Statement(start, end, ptx[start:end], True) for start, end, kind in statements if kind == "code"
+    )
 
 
-def _scan(ptx: str, at: int) -> Iterator[tuple[int, int, str]]:
-    """Labels, declarations and instructions of one body, with their offsets."""
+def _scan(ptx: str, offset: int) -> Iterator[tuple[int, int, str]]:
+    """Yield labels, declarations and instructions of one body, with their offsets."""
     depth = 1
     while True:
-        if found := _SKIP.match(ptx, at):
-            at = found.end()
-        character = ptx[at : at + 1]
+        if match := _SKIP.match(ptx, offset):
+            offset = match.end()
+        character = ptx[offset : offset + 1]
         if character == "{":
             depth += 1
-            at += 1
+            offset += 1
         elif character == "}":
             depth -= 1
-            at += 1
+            offset += 1
             if not depth:
                 return
-        elif found := _LINE_DIRECTIVE.match(ptx, at):
-            at = found.end()
-        elif character != "." and (found := _LABEL.match(ptx, at)):
-            yield at, found.end(), "label"
-            at = found.end()
-        elif found := _STATEMENT.match(ptx, at):
-            if found[0].strip() != ";":
-                yield at, found.end(), "declaration" if character == "." else "code"
-            at = found.end()
+        elif match := _LINE_DIRECTIVE.match(ptx, offset):
+            offset = match.end()
+        elif character != "." and (match := _LABEL.match(ptx, offset)):
+            yield offset, match.end(), "label"
+            offset = match.end()
+        elif match := _STATEMENT.match(ptx, offset):
+            if match[0].strip() != ";":
+                yield offset, match.end(), "declaration" if character == "." else "code"
+            offset = match.end()
         else:
             raise PtxError("The PTX ends in the middle of a function.")
 
 
 def apply_edits(ptx: str, edits: Sequence[tuple[int, str]]) -> str:
-    """Insert texts at offsets; of those at one place the first given comes first."""
-    pieces = []
-    at = 0
+    """Insert texts at offsets; texts at the same offset keep their order."""
+    parts = []
+    previous = 0
     for position, text in sorted(edits, key=lambda edit: edit[0]):
-        pieces += [ptx[at:position], text]
-        at = position
-    return "".join([*pieces, ptx[at:]])
+        parts += [ptx[previous:position], text]
+        previous = position
+    return "".join([*parts, ptx[previous:]])

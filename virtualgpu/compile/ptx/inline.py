@@ -1,9 +1,9 @@
-"""Calls replaced by the bodies of the functions they call.
+"""Inlining: calls are replaced by the bodies of the called functions.
 
-A call runs for the lanes that make it until all have returned, which is no good where they wait for
-others: at a barrier, for a lock. In the kernel's own body every lane has a place of its own, so
-functions that wait become part of it. Each instruction stays one instruction: a call becomes a branch
-to a copy of the body, ``ret`` a branch back. Actual parameters stand in for formal ones.
+A call runs for the calling lanes until all have returned, which does not work if they wait for other
+lanes, for example at a barrier or for a lock. In the kernel's own body every lane has its own program
+counter, so functions that wait are copied into it. Each instruction stays one instruction: a call becomes a
+branch to a copy of the body, and ``ret`` a branch back. Actual parameters replace formal ones.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ from virtualgpu.errors import NotSupportedError
 
 # Separates a copied name from the number of the copy.
 COPY_MARK = "@"
-_MOST_INSTRUCTIONS = 50_000
-_LEAVES = ("ret", "exit", "trap", "bra", "brx")
+_MAX_INSTRUCTIONS = 50_000
+_BODY_ENDS = ("ret", "exit", "trap", "bra", "brx")
 
 
 def inline(module: ir.Module, entry: str) -> ir.Module:
-    """The module with a kernel into which all functions that wait for other threads are copied.
+    """Return the module with a kernel into which all functions that wait for other threads are copied.
 
     Raises
     ------
     NotSupportedError
         If the kernel would become too large.
     """
-    chosen = callgraph.waiting(module, entry)
-    if not chosen:
+    waiting = callgraph.waiting_functions(module, entry)
+    if not waiting:
         return module
-    merged = _Merger(module, chosen).run(module.functions[entry])
+    merged = _Merger(module, waiting).run(module.functions[entry])
     return dataclasses.replace(module, functions={**module.functions, entry: merged})
 
 
-def written_name(register: str) -> str:
-    """A register's name as its function has it."""
+def original_name(register: str) -> str:
+    """Return the name of a register in its original function."""
     return register.split(COPY_MARK, 1)[0]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Call:
-    """A call to replace: where it stands, what it calls, with which parameters."""
+    """A call to replace: its position, its callee, and its parameters."""
 
     pc: int
     callee: str
@@ -52,14 +52,14 @@ class _Call:
 
 
 class _Merger:
-    def __init__(self, module: ir.Module, chosen: Set[str]) -> None:
+    def __init__(self, module: ir.Module, inlined: Set[str]) -> None:
         self.module = module
-        self.chosen = chosen
+        self.inlined = inlined
         self.code: list[ir.Instruction] = []
         self.calls: deque[_Call] = deque()
 
     def run(self, entry: ir.Function) -> ir.Function:
-        out = dataclasses.replace(
+        result = dataclasses.replace(
             entry,
             instructions=self.code,
             registers=dict(entry.registers),
@@ -77,42 +77,44 @@ class _Merger:
             callee = self.module.functions[call.callee]
             self.code[call.pc].target = len(self.code)
             formal = [p.name for p in (*callee.returns, *callee.params)]
-            names = {name: f"{name}{COPY_MARK}{copies}" for name in _own_names(callee)}
+            names = {name: f"{name}{COPY_MARK}{copies}" for name in _local_names(callee)}
             names |= dict(zip(formal, call.actual, strict=True))
-            out.registers |= {names[n]: kind for n, kind in callee.registers.items()}
-            out.local |= {names[n]: dataclasses.replace(v, name=names[n]) for n, v in callee.local.items()}
-            out.call_params |= {
+            result.registers |= {names[n]: kind for n, kind in callee.registers.items()}
+            result.local |= {names[n]: dataclasses.replace(v, name=names[n]) for n, v in callee.local.items()}
+            result.call_params |= {
                 names[n]: dataclasses.replace(p, name=names[n]) for n, p in callee.call_params.items()
             }
             for name, variable in callee.shared.items():
-                out.shared.setdefault(name, variable)
+                result.shared.setdefault(name, variable)
             self.body(callee, names, call)
-            if len(self.code) > _MOST_INSTRUCTIONS:
+            if len(self.code) > _MAX_INSTRUCTIONS:
                 raise NotSupportedError(
                     f"Kernel {entry.name} is too large for the virtual GPU: functions with "
                     "__syncthreads() are copied to every call, which makes more than "
-                    f"{_MOST_INSTRUCTIONS:,} instructions. Call them from fewer places."
+                    f"{_MAX_INSTRUCTIONS:,} instructions. Call them from fewer places."
                 )
-        return out
+        return result
 
     def body(self, function: ir.Function, names: dict[str, str], call: _Call | None) -> None:
-        """Append a copy of a function's instructions; without a call, the entry's own."""
+        """Append a copy of a function's instructions; without a call, the entry's own instructions."""
         base = len(self.code)
-        deep = 0 if call is None else self.code[call.pc].deep + 1
+        call_depth = 0 if call is None else self.code[call.pc].call_depth + 1
         code = list(function.instructions)
-        if not code or code[-1].guard or code[-1].root not in _LEAVES:  # nothing may run into the next body
+        if (
+            not code or code[-1].guard or code[-1].root not in _BODY_ENDS
+        ):  # no path may continue into the next body
             line = code[-1].line if code else 0
             code.append(ir.Instruction(len(code), "ret", ("ret",), (), None, False, line, 0, "ret"))
         for i in code:
             copy = dataclasses.replace(
                 i,
                 pc=base + i.pc,
-                operands=tuple(_renamed(operand, names) for operand in i.operands),
+                operands=tuple(_rename(operand, names) for operand in i.operands),
                 guard=names.get(i.guard, i.guard) if i.guard else None,
                 target=base + i.target if i.target >= 0 else -1,
                 targets=tuple(base + target for target in i.targets),
-                home=(function.name, i.pc),
-                deep=deep,
+                origin=(function.name, i.pc),
+                call_depth=call_depth,
             )
             self.code.append(copy)
             if i.root == "ret" and call is not None:
@@ -120,26 +122,26 @@ class _Merger:
                 copy.target = call.pc + 1
             elif i.root == "call":
                 callee, arguments, results = callgraph.parts_of(copy)
-                if callee in self.chosen:
+                if callee in self.inlined:
                     copy.parts = ("bra",)
                     copy.operands = ()
                     self.calls.append(_Call(copy.pc, callee, (*results, *arguments)))
 
 
-def _own_names(function: ir.Function) -> list[str]:
+def _local_names(function: ir.Function) -> list[str]:
     return [*function.registers, *function.local, *function.call_params]
 
 
-def _renamed(operand: ir.Operand | None, names: dict[str, str]) -> ir.Operand | None:
+def _rename(operand: ir.Operand | None, names: dict[str, str]) -> ir.Operand | None:
     if isinstance(operand, ir.Register | ir.Symbol):
         name = names.get(operand.name)
         return operand if name is None else dataclasses.replace(operand, name=name)
     if isinstance(operand, ir.Address):
-        base = _renamed(operand.base, names)
+        base = _rename(operand.base, names)
         assert isinstance(base, ir.Register | ir.Symbol | ir.Immediate)
         return ir.Address(base, operand.offset)
     if isinstance(operand, ir.Vector):
-        return ir.Vector(tuple(_renamed(item, names) for item in operand.items))
+        return ir.Vector(tuple(_rename(item, names) for item in operand.items))
     if isinstance(operand, ir.Pair):
-        return ir.Pair(_renamed(operand.first, names), _renamed(operand.second, names))
+        return ir.Pair(_rename(operand.first, names), _rename(operand.second, names))
     return operand

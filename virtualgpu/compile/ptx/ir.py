@@ -19,7 +19,7 @@ TYPE_BYTES = {
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """A virtual register such as ``%r1``; ``negated`` only where an operand reads ``!%p1``."""
+    """A virtual register such as ``%r1``; ``negated`` only for an operand such as ``!%p1``."""
 
     name: str
     negated: bool = False
@@ -34,7 +34,7 @@ class Special:
 
 @dataclass(frozen=True, slots=True)
 class Immediate:
-    """A constant. ``float_bits`` is 32 or 64 where PTX spells it as IEEE bits (0f.., 0d..)."""
+    """A constant; ``float_bits`` is 32 or 64 if PTX writes it as IEEE bits (0f.., 0d..)."""
 
     value: int
     float_bits: int = 0
@@ -58,7 +58,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Vector:
-    """A braced operand ``{%r1, %r2}``; None stands for the sink ``_``."""
+    """A braced operand ``{%r1, %r2}``; None represents the sink ``_``."""
 
     items: tuple[Operand | None, ...]
 
@@ -78,8 +78,8 @@ Operand = Register | Special | Immediate | Symbol | Address | Vector | Pair
 class Instruction:
     """One PTX instruction. ``pc`` is its index in the function, ``line`` the source line (0: none).
 
-    One that came into its function with a called one's body keeps the name and index of its `home`
-    and how many calls `deep` it stands; its opcode says what was written where its parts do not.
+    An instruction that was inlined keeps its `origin` (function name and index) and its `call_depth`. Its
+    opcode is the original one, even if its parts have changed.
     """
 
     pc: int
@@ -93,8 +93,8 @@ class Instruction:
     text: str
     target: int = -1
     targets: tuple[int, ...] = ()
-    home: tuple[str, int] | None = None
-    deep: int = 0
+    origin: tuple[str, int] | None = None
+    call_depth: int = 0
 
     @property
     def root(self) -> str:
@@ -109,7 +109,7 @@ class Instruction:
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """A formal parameter with its place in the parameter buffer (bytes)."""
+    """A formal parameter with its position in the parameter buffer (bytes)."""
 
     name: str
     type: str
@@ -120,7 +120,7 @@ class Param:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A module or function variable in a state space, with its initial bytes where given."""
+    """A module or function variable in a state space, with its initial bytes if there are any."""
 
     name: str
     space: str

@@ -1,4 +1,4 @@
-"""Numbers as PTX spells them, and lists of operands."""
+"""Parsers of PTX numbers and operand lists."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FRACTION = re.compile(r"-?[0-9]*\.[0-9]*(?:[eE][-+]?[0-9]+)?")
 
 
 def split(text: str) -> Iterator[str]:
-    """Pieces between the commas that are in no brackets."""
+    """Yield the parts between commas that are not in brackets."""
     if not text.strip():
         return
     if not _BRACKET.search(text):
@@ -35,30 +35,30 @@ def split(text: str) -> Iterator[str]:
 
 
 def integer(text: str) -> int:
-    """An integer constant: decimal, hexadecimal, octal or binary (PTX ISA 9.0, chapter 4.5.1).
+    """Parse an integer constant: decimal, hexadecimal, octal or binary (PTX ISA 9.0, chapter 4.5.1).
 
     Raises
     ------
     PtxError
-        If it is none.
+        If the text is not an integer.
     """
-    found = _INTEGER.fullmatch(text)
-    if not found:
+    match = _INTEGER.fullmatch(text)
+    if not match:
         raise PtxError(f"{text!r} is no integer PTX knows.")
     digits = text.rstrip("U")
-    return int(digits, 8 if found["octal"] else 0)
+    return int(digits, 8 if match["octal"] else 0)
 
 
 def immediate(text: str, kind: str = "f64") -> ir.Immediate:
-    """A constant; a decimal fraction has the bits of the given type.
+    """Parse a constant; a decimal fraction gets the bits of the given type.
 
     Raises
     ------
     PtxError
-        If it is no number.
+        If the text is not a number.
     """
-    if found := _FLOAT_BITS.fullmatch(text):
-        return ir.Immediate(int(text[2:], 16), 32 if found["single"] else 64)
+    if match := _FLOAT_BITS.fullmatch(text):
+        return ir.Immediate(int(text[2:], 16), 32 if match["single"] else 64)
     if _FRACTION.fullmatch(text):
         try:
             packed = struct.pack("<f" if kind == "f32" else "<d", float(text))

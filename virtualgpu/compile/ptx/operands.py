@@ -1,4 +1,4 @@
-"""Which operands each instruction takes, and of which types (PTX ISA 8.x, chapter 9.7)."""
+"""Operands of each instruction, and their types (PTX ISA 8.x, chapter 9.7)."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ WORDS = {name for name in INTEGERS if not name.endswith("16")}
 FLOATS = {"f16", "f16x2", "bf16", "bf16x2", "f32", "f64"}
 PACKED = {"u16x2", "s16x2"}
 COMPARISONS = {"eq", "ne", "lt", "le", "gt", "ge"}
-OF_FLOATS = {"equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"}
-OF_UNSIGNED = {"lo", "ls", "hi", "hs"}
+FLOAT_COMPARISONS = {"equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"}
+UNSIGNED_COMPARISONS = {"lo", "ls", "hi", "hs"}
 
 # Operands, in order: d destination, s source (both of the instruction's type); D, u the same in 32 bits;
-# W, w in twice the width; P, p predicates; Q predicate or a pair of them; i constant; m address; v, V what
-# a load writes and a store reads; a anything. Those after ? may be left out.
+# W, w in twice the width; P, p predicates; Q predicate or a pair of them; i constant; m address; v, V the
+# operand that a load writes or a store reads; a any operand. Operands after ? are optional.
 OPERANDS: dict[str, tuple[str, set[str]]] = {}
 
 
@@ -68,7 +68,7 @@ _define("activemask", "D", {"b32"})
 _define("bra", "a", BITS)
 _define("brx", "ua", BITS)
 _define("ret exit trap", "", BITS)
-NEED_TYPE = set("dsWwvV")
+TYPED_OPERANDS = set("dsWwvV")
 WIDER_ALLOWED = {"ld", "ldu", "st", "cvt"}
-# What `cvt` converts from and to.
+# Source and target types of `cvt`.
 CONVERTIBLE = {f"{kind}{bits}" for kind in "us" for bits in (8, 16, 32, 64)} | {"f16", "bf16", "f32", "f64"}

@@ -1,4 +1,6 @@
-"""What a kernel does through each of its parameters, as its PTX says: loads, stores, atomic operations."""
+"""Memory accesses of a kernel through each of its parameters, found in its PTX: loads, stores, atomic
+operations.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,10 @@ _OTHER_MEMORY = frozenset({"shared", "local", "param", "const"})
 
 
 def uses_of_parameters(ptx: str, name: str) -> list[int]:
-    """What a kernel does through each of its parameters: `READ`, `WRITTEN`, `ATOMIC`, or several of them.
+    """Return the accesses through each parameter: `READ`, `WRITTEN`, `ATOMIC`, or several of them.
 
-    A register holds what was computed from the parameters that its sources hold. An address that comes from
-    none of them, nor from a variable, may be any of theirs.
+    A register depends on the parameters on which its sources depend. An address that depends on no parameter
+    and no variable may belong to any parameter.
 
     Parameters
     ----------
@@ -28,8 +30,8 @@ def uses_of_parameters(ptx: str, name: str) -> list[int]:
         The kernel's name there.
     """
     function = parse(ptx).functions[name]
-    places = {param.name: number for number, param in enumerate(function.params)}
-    held: dict[str, set[int]] = defaultdict(set)
+    number_of = {param.name: number for number, param in enumerate(function.params)}
+    parameters_of: dict[str, set[int]] = defaultdict(set)
     # A variable of the module or of shared memory is the parameter -1.
     changed = True
     while changed:
@@ -38,30 +40,32 @@ def uses_of_parameters(ptx: str, name: str) -> list[int]:
             if i.root in ("st", "red", "bra", "bar") or not i.operands:
                 continue
             if i.root in ("ld", "ldu", "atom") and "param" not in i.parts:
-                continue  # what memory holds
-            found = {number for operand in i.operands[1:] for number in _sources(operand, places, held)}
+                continue  # values from memory
+            sources = {
+                number for operand in i.operands[1:] for number in _sources(operand, number_of, parameters_of)
+            }
             for register in _registers(i.operands[0]):
-                if not found <= held[register]:
-                    held[register] |= found
+                if not sources <= parameters_of[register]:
+                    parameters_of[register] |= sources
                     changed = True
     uses = [0] * len(function.params)
     for i in function.instructions:
         if _OTHER_MEMORY & set(i.parts) and i.root in ("ld", "st", "atom", "red", "ldu"):
             continue
-        what = {"ld": READ, "ldu": READ, "st": WRITTEN, "atom": ATOMIC, "red": ATOMIC}.get(i.root)
+        access = {"ld": READ, "ldu": READ, "st": WRITTEN, "atom": ATOMIC, "red": ATOMIC}.get(i.root)
         addresses = [o for o in i.operands if isinstance(o, ir.Address)]
         if i.root == "call":
             addresses = []
-            what = READ | WRITTEN
+            access = READ | WRITTEN
             for number in range(len(uses)):
-                uses[number] |= what
+                uses[number] |= access
         for address in addresses if i.root not in ("bra", "mbarrier") else ():
             if isinstance(address.base, ir.Symbol):
                 continue
-            of = held[address.base.name] if isinstance(address.base, ir.Register) else set()
-            for number in of or range(len(uses)):
+            parameters = parameters_of[address.base.name] if isinstance(address.base, ir.Register) else set()
+            for number in parameters or range(len(uses)):
                 if number >= 0:
-                    uses[number] |= what or READ | WRITTEN
+                    uses[number] |= access or READ | WRITTEN
     return uses
 
 
@@ -77,10 +81,12 @@ def _registers(operand: ir.Operand | None) -> Iterable[str]:
             yield from _registers(second)
 
 
-def _sources(operand: ir.Operand | None, places: dict[str, int], held: dict[str, set[int]]) -> Iterable[int]:
+def _sources(
+    operand: ir.Operand | None, number_of: dict[str, int], parameters_of: dict[str, set[int]]
+) -> Iterable[int]:
     if isinstance(operand, ir.Address):
         operand = operand.base
     if isinstance(operand, ir.Symbol):
-        yield places.get(operand.name, -1)
+        yield number_of.get(operand.name, -1)
     for register in _registers(operand):
-        yield from held[register]
+        yield from parameters_of[register]

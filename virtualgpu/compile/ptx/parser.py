@@ -1,4 +1,4 @@
-"""PTX text to `ir.Module`. Reads both dialects NVRTC writes and inline-assembly scopes."""
+"""Parser of PTX text to `ir.Module`, for both dialects of NVRTC and for inline-assembly scopes."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ _VARIABLE = re.compile(
 )
 _REG = re.compile(r"\.reg\s*\.(\w+)\s+(.*);", re.S)
 _REG_RANGE = re.compile(r"([%\w$]+)<(\d+)>")
-# More than any compiler writes: damaged text must not take all memory.
-_MOST_REGISTERS = 1 << 20
-_MOST_BYTES = 1 << 40
-_MOST_ALIGNMENT = 1 << 15
+# Above any real program: damaged text must not exhaust memory.
+_MAX_REGISTERS = 1 << 20
+_MAX_BYTES = 1 << 40
+_MAX_ALIGNMENT = 1 << 15
 _CLUSTER = re.compile(r"\.reqnctapercluster\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?")
 _MAXNTID = re.compile(r"\.(?:maxntid|reqntid)\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?")
 
@@ -53,8 +53,8 @@ def parse(ptx: str) -> ir.Module:
     Raises
     ------
     PtxError
-        If the text is not PTX this parser knows, or an instruction's operands do not fit it; the
-        message names the line.
+        If the text is not PTX that this parser supports, or an instruction has wrong operands; the message
+        contains the line.
     """
     module = _Parser(ptx).run()
     validate(module)
@@ -62,68 +62,70 @@ def parse(ptx: str) -> ir.Module:
 
 
 @functools.lru_cache(maxsize=8)
-def parsed(ptx: str) -> ir.Module:
-    """What `parse` makes of a text, made once for all that only read it."""
+def parse_cached(ptx: str) -> ir.Module:
+    """Return the result of `parse`, cached for callers that only read it."""
     return parse(ptx)
 
 
 class _Parser:
     def __init__(self, ptx: str) -> None:
         self.text = ptx
-        self.at = 0
+        self.offset = 0
         self.module = ir.Module()
         self.learner_file = 1
         self.line = self.column = 0
         self.scopes: list[dict[str, str]] = []
         self.scope_count = 0
         self.function: ir.Function | None = None
-        self.known: dict[str, ir.Operand] = {}  # the function's registers outside scopes, as they are written
+        self.operand_cache: dict[
+            str, ir.Operand
+        ] = {}  # the function's registers outside scopes, by their text
 
     def fail(self, message: str) -> PtxError:
-        line = self.text.count("\n", 0, self.at) + 1
+        line = self.text.count("\n", 0, self.offset) + 1
         return PtxError(f"PTX line {line}: {message}")
 
     def skip(self) -> bool:
-        if found := _BLANK.match(self.text, self.at):
-            self.at = found.end()
-        return self.at < len(self.text)
+        if match := _BLANK.match(self.text, self.offset):
+            self.offset = match.end()
+        return self.offset < len(self.text)
 
     def take(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
-        found = pattern.match(self.text, self.at)
-        if found:
-            self.at = found.end()
-        return found
+        match = pattern.match(self.text, self.offset)
+        if match:
+            self.offset = match.end()
+        return match
 
     def run(self) -> ir.Module:
         while self.skip():
-            start = self.at
-            if found := self.take(_HEADER):
-                if found[1] == "version":
-                    self.module.version = found[2].strip()
-                elif found[1] == "target":
-                    self.module.target = found[2].split(",")[0].strip()
+            start = self.offset
+            if match := self.take(_HEADER):
+                if match[1] == "version":
+                    self.module.version = match[2].strip()
+                elif match[1] == "target":
+                    self.module.target = match[2].split(",")[0].strip()
             elif self.take(_LOC) or self.take(_FILE) or self.take(_SECTION):
                 continue
-            elif found := self.take(_FUNCTION):
-                self.read_function(found)
-            elif found := self.take(_VARIABLE):
-                variable = self.variable(found)
+            elif match := self.take(_FUNCTION):
+                self.read_function(match)
+            elif match := self.take(_VARIABLE):
+                variable = self.variable(match)
                 self.module.variables[variable.name] = variable
-            elif found := self.take(_STATEMENT):
-                statement = found[0].strip()
+            elif match := self.take(_STATEMENT):
+                statement = match[0].strip()
                 if not statement.startswith((".pragma", ".alias", ".weak", ".visible")):
-                    self.at = start
+                    self.offset = start
                     raise self.fail(f"cannot read {statement[:60]!r}.")
             else:
-                raise self.fail(f"cannot read {self.text[self.at : self.at + 60]!r}.")
+                raise self.fail(f"cannot read {self.text[self.offset : self.offset + 60]!r}.")
         if not re.fullmatch(r"\d+\.\d+", self.module.version):
             raise PtxError("This is no PTX: it has no .version line with a number such as 8.5.")
         return self.module
 
     # -- functions -------------------------------------------------------------------------------
 
-    def read_function(self, found: re.Match[str]) -> None:
-        kind, returns, name, params, attributes, ending = found.groups()
+    def read_function(self, match: re.Match[str]) -> None:
+        kind, returns, name, params, attributes, ending = match.groups()
         function = ir.Function(name, kind == "entry")
         function.returns, _ = self.params(returns or "")
         function.params, function.param_bytes = self.params(params or "")
@@ -136,7 +138,7 @@ class _Parser:
             return
         self.function = function
         self.scopes = []
-        self.known = {}
+        self.operand_cache = {}
         self.line = self.column = 0
         self.body(function)
         self.module.externals.discard(name)
@@ -145,59 +147,59 @@ class _Parser:
         self.resolve(function)
 
     def params(self, text: str) -> tuple[tuple[ir.Param, ...], int]:
-        out: list[ir.Param] = []
+        params_: list[ir.Param] = []
         offset = 0
-        for piece in _BLANK.sub(" ", text).split(","):
-            if not piece.strip():
+        for declaration in _BLANK.sub(" ", text).split(","):
+            if not declaration.strip():
                 continue
-            found = _PARAM.match(piece.strip())
-            if not found or found[2] not in ir.TYPE_BYTES:
-                raise self.fail(f"cannot read parameter {piece.strip()!r}.")
-            width = ir.TYPE_BYTES[found[2]]
-            size = self.size_bytes(width * int(found[4] or 1), found[3])
-            align = self.alignment(int(found[1] or width), found[3])
+            match = _PARAM.match(declaration.strip())
+            if not match or match[2] not in ir.TYPE_BYTES:
+                raise self.fail(f"cannot read parameter {declaration.strip()!r}.")
+            width = ir.TYPE_BYTES[match[2]]
+            size = self.size_bytes(width * int(match[4] or 1), match[3])
+            align = self.alignment(int(match[1] or width), match[3])
             offset = -(-offset // align) * align
-            out.append(ir.Param(found[3], found[2], offset, size, align))
+            params_.append(ir.Param(match[3], match[2], offset, size, align))
             offset += size
-        return tuple(out), offset
+        return tuple(params_), offset
 
     def body(self, function: ir.Function) -> None:
         depth = 1
         while depth:
             if not self.skip():
                 raise self.fail(f"function {function.name} does not end.")
-            character = self.text[self.at]
+            character = self.text[self.offset]
             if character == "{":
                 depth += 1
-                self.at += 1
+                self.offset += 1
                 self.scopes.append({})
                 self.scope_count += 1
             elif character == "}":
                 depth -= 1
-                self.at += 1
+                self.offset += 1
                 if self.scopes:
                     self.scopes.pop()
-            elif found := self.take(_LOC):
-                self.location(found)
+            elif match := self.take(_LOC):
+                self.location(match)
             elif self.take(_FILE) or self.take(_SECTION):
                 continue
-            elif character != "." and (found := self.take(_LABEL)):
-                self.label(function, found[1])
-            elif found := self.take(_STATEMENT):
-                self.statement(function, found[0])
+            elif character != "." and (match := self.take(_LABEL)):
+                self.label(function, match[1])
+            elif match := self.take(_STATEMENT):
+                self.statement(function, match[0])
             else:
-                raise self.fail(f"cannot read {self.text[self.at : self.at + 60]!r}.")
+                raise self.fail(f"cannot read {self.text[self.offset : self.offset + 60]!r}.")
 
-    def location(self, found: re.Match[str]) -> None:
-        """Follow the innermost line of the learner's own file (inlined header code has others)."""
-        file = int(found[1])
-        line = int(found[2])
-        column = int(found[3])
+    def location(self, match: re.Match[str]) -> None:
+        """Record the innermost line of the learner's own file; inlined header code has other files."""
+        file = int(match[1])
+        line = int(match[2])
+        column = int(match[3])
         if file == self.learner_file:
             self.line = line
             self.column = column
-        elif found[4] and int(found[4]) == self.learner_file:
-            self.line, self.column = int(found[5]), int(found[6])
+        elif match[4] and int(match[4]) == self.learner_file:
+            self.line, self.column = int(match[5]), int(match[6])
 
     def label(self, function: ir.Function, name: str) -> None:
         if self.scopes:
@@ -210,21 +212,23 @@ class _Parser:
         if statement.startswith(".reg"):
             self.registers(function, statement)
         elif statement.startswith((".shared", ".local", ".global", ".const", ".extern")):
-            found = _VARIABLE.match(statement)
-            if not found:
+            match = _VARIABLE.match(statement)
+            if not match:
                 raise self.fail(f"cannot read {statement[:60]!r}.")
-            variable = self.variable(found)
+            variable = self.variable(match)
             table = {"shared": function.shared, "local": function.local}.get(variable.space)
             (self.module.variables if table is None else table)[variable.name] = variable
         elif statement.startswith(".param"):
-            found_params, _ = self.params(statement.rstrip(";"))
-            if len(found_params) != 1:
+            params, _ = self.params(statement.rstrip(";"))
+            if len(params) != 1:
                 raise self.fail(f"cannot read {statement[:60]!r}.")
-            param = found_params[0]
-            unique = f"{param.name}#{self.scope_count}" if self.scopes else param.name
+            param = params[0]
+            unique_name = f"{param.name}#{self.scope_count}" if self.scopes else param.name
             if self.scopes:
-                self.scopes[-1][param.name] = unique
-            function.call_params[unique] = ir.Param(unique, param.type, 0, param.size_bytes, param.align)
+                self.scopes[-1][param.name] = unique_name
+            function.call_params[unique_name] = ir.Param(
+                unique_name, param.type, 0, param.size_bytes, param.align
+            )
         elif ".branchtargets" in statement:
             names = statement.split(".branchtargets", 1)[1].rstrip(";")
             if not function.labels:
@@ -241,25 +245,25 @@ class _Parser:
             self.instruction(function, statement)
 
     def registers(self, function: ir.Function, statement: str) -> None:
-        found = _REG.match(statement)
-        if not found or found[1] not in ir.TYPE_BYTES:
+        match = _REG.match(statement)
+        if not match or match[1] not in ir.TYPE_BYTES:
             raise self.fail(f"cannot read {statement!r}.")
-        for piece in (p.strip() for p in found[2].split(",")):
-            if many := _REG_RANGE.fullmatch(piece):
-                if int(many[2]) > _MOST_REGISTERS:
-                    raise self.fail(f"{many[2]} registers are too many.")
-                names = [f"{many[1]}{i}" for i in range(int(many[2]))]
+        for item in (p.strip() for p in match[2].split(",")):
+            if range_match := _REG_RANGE.fullmatch(item):
+                if int(range_match[2]) > _MAX_REGISTERS:
+                    raise self.fail(f"{range_match[2]} registers are too many.")
+                names = [f"{range_match[1]}{i}" for i in range(int(range_match[2]))]
             else:
-                names = [piece]
+                names = [item]
             for name in names:
-                unique = name
+                unique_name = name
                 if self.scopes:
-                    unique = f"{name}#{self.scope_count}"
-                    self.scopes[-1][name] = unique
-                function.registers[unique] = found[1]
+                    unique_name = f"{name}#{self.scope_count}"
+                    self.scopes[-1][name] = unique_name
+                function.registers[unique_name] = match[1]
 
-    def variable(self, found: re.Match[str]) -> ir.Variable:
-        space, align, vector, kind, name, dimensions, initial = found.groups()
+    def variable(self, match: re.Match[str]) -> ir.Variable:
+        space, align, vector, kind, name, dimensions, initial = match.groups()
         if kind not in ir.TYPE_BYTES:
             raise self.fail(f"type .{kind} of {name} is not known.")
         width = ir.TYPE_BYTES[kind]
@@ -276,12 +280,12 @@ class _Parser:
         return ir.Variable(name, space, size, alignment, data, pointers, dynamic)
 
     def size_bytes(self, size: int, name: str) -> int:
-        if size > _MOST_BYTES:
+        if size > _MAX_BYTES:
             raise self.fail(f"{name} has {size} bytes, more than any GPU's memory.")
         return size
 
     def alignment(self, align: int, name: str) -> int:
-        if not 1 <= align <= _MOST_ALIGNMENT or align & (align - 1):
+        if not 1 <= align <= _MAX_ALIGNMENT or align & (align - 1):
             raise self.fail(f"{name} has the alignment {align}, which is no power of two from 1 to 32768.")
         return align
 
@@ -289,8 +293,8 @@ class _Parser:
         data = bytearray()
         pointers: list[tuple[int, ir.Symbol]] = []
         for item in re.findall(r"generic\([^)]*\)(?:\+\d+)?|[^\s,{}]+", text):
-            if found := re.fullmatch(r"(?:generic\(([\w$]+)\)|([A-Za-z_$][\w$]*))(?:\+(\d+))?", item):
-                pointers.append((len(data), ir.Symbol(found[1] or found[2], int(found[3] or 0))))
+            if match := re.fullmatch(r"(?:generic\(([\w$]+)\)|([A-Za-z_$][\w$]*))(?:\+(\d+))?", item):
+                pointers.append((len(data), ir.Symbol(match[1] or match[2], int(match[3] or 0))))
                 value = 0
             elif item[:2] in ("0f", "0F", "0d", "0D") or (
                 kind in ("f32", "f64") and re.search(r"[.eE]", item)
@@ -304,16 +308,16 @@ class _Parser:
     # -- instructions ----------------------------------------------------------------------------
 
     def instruction(self, function: ir.Function, statement: str) -> None:
-        plain = _BLANK.sub(" ", statement) if "/" in statement else statement
-        text = " ".join(plain.split()).rstrip(" ;")
+        without_comments = _BLANK.sub(" ", statement) if "/" in statement else statement
+        text = " ".join(without_comments.split()).rstrip(" ;")
         guard = None
         negated = False
-        rest = text
-        if found := _GUARD.match(rest):
-            negated = bool(found[1])
-            guard = self.rename(found[2])
-            rest = rest[found.end() :]
-        opcode = _OPCODE.fullmatch(rest)
+        unparsed = text
+        if match := _GUARD.match(unparsed):
+            negated = bool(match[1])
+            guard = self.rename(match[2])
+            unparsed = unparsed[match.end() :]
+        opcode = _OPCODE.fullmatch(unparsed)
         if not opcode:
             raise self.fail(f"cannot read {text[:60]!r}.")
         if guard is not None and guard not in function.registers:
@@ -342,12 +346,12 @@ class _Parser:
 
     def operand(self, text: str) -> ir.Operand | None:
         text = text.strip()
-        known = self.known.get(text)
-        if known is None or self.scopes:
-            known = self.new_operand(text)
-            if isinstance(known, ir.Register) and not self.scopes:
-                self.known[text] = known
-        return known
+        parsed_operand = self.operand_cache.get(text)
+        if parsed_operand is None or self.scopes:
+            parsed_operand = self.new_operand(text)
+            if isinstance(parsed_operand, ir.Register) and not self.scopes:
+                self.operand_cache[text] = parsed_operand
+        return parsed_operand
 
     def new_operand(self, text: str) -> ir.Operand | None:
         if text == "_":
@@ -355,9 +359,9 @@ class _Parser:
         if not text:
             raise self.fail("an operand is missing.")
         if text[0] == "[":
-            pieces = tuple(split(text[1:-1]))
-            if len(pieces) > 1:  # a texture or surface and its coordinates
-                return ir.Vector(tuple(self.operand(piece) for piece in pieces))
+            operands = tuple(split(text[1:-1]))
+            if len(operands) > 1:  # a texture or surface and its coordinates
+                return ir.Vector(tuple(self.operand(piece) for piece in operands))
             return self.address(text[1:-1].strip())
         if text == "WARP_SZ":
             return ir.Immediate(32)
@@ -375,18 +379,18 @@ class _Parser:
             return ir.Register(name)
         if text[0] == "%":
             return ir.Special(text)
-        if found := re.fullmatch(r"([\w$]+)\s*\+\s*(\d+)", text):
-            return ir.Symbol(self.rename(found[1]), int(found[2]))
+        if match := re.fullmatch(r"([\w$]+)\s*\+\s*(\d+)", text):
+            return ir.Symbol(self.rename(match[1]), int(match[2]))
         if not re.fullmatch(r"[\w$#]+", name):
             raise self.fail(f"cannot read operand {text!r}.")
         return ir.Symbol(name)
 
     def address(self, text: str) -> ir.Address:
-        found = re.fullmatch(r"([%\w$]+)\s*(?:\+\s*(-?\w+))?", text)
-        if not found:
+        match = re.fullmatch(r"([%\w$]+)\s*(?:\+\s*(-?\w+))?", text)
+        if not match:
             raise self.fail(f"cannot read address [{text}].")
-        offset = integer(found[2]) if found[2] else 0
-        base = self.operand(found[1])
+        offset = integer(match[2]) if match[2] else 0
+        base = self.operand(match[1])
         if isinstance(base, ir.Immediate):
             return ir.Address(base, offset)
         if not isinstance(base, ir.Register | ir.Symbol):
@@ -411,7 +415,9 @@ class _Parser:
         if name not in function.labels:
             raise self.fail(f"label {name} of function {function.name} is not there.")
         index = function.labels[name]
-        if index == len(function.instructions):  # NVRTC ends a function so after a call of a null pointer
+        if index == len(
+            function.instructions
+        ):  # NVRTC ends a function like this after a call of a null pointer
             end = ir.Instruction(index, "ret", ("ret",), (), None, False, self.line, self.column, "ret")
             function.instructions.append(end)
         return index

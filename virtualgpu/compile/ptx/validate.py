@@ -1,6 +1,6 @@
-"""Checks of parsed PTX: how many operands an instruction has, of which kind, width and type.
+"""Checks of parsed PTX: the number of operands of an instruction, their kinds, widths and types.
 
-Instructions this table does not know pass; the virtual GPU says later what it does not do. Widths
+Instructions that are not in the table pass; the virtual GPU reports unsupported ones later. Widths
 follow PTX ISA 8.x, chapters 9.4 (operands of loads, stores and conversions may be wider than their
 type) and 9.7.
 """
@@ -14,12 +14,12 @@ from virtualgpu.compile.ptx.operands import (
     BITS,
     COMPARISONS,
     CONVERTIBLE,
+    FLOAT_COMPARISONS,
     FLOATS,
     INTEGERS,
-    NEED_TYPE,
-    OF_FLOATS,
-    OF_UNSIGNED,
     OPERANDS,
+    TYPED_OPERANDS,
+    UNSIGNED_COMPARISONS,
     WIDER_ALLOWED,
 )
 from virtualgpu.errors import PtxError
@@ -31,21 +31,21 @@ def validate(module: ir.Module) -> None:
     Raises
     ------
     PtxError
-        For the first instruction whose operands do not fit it, or a variable that points to nothing.
+        For the first instruction with wrong operands, or a variable that points to an unknown name.
     """
     for variable in module.variables.values():
-        for place, pointer in variable.pointers:
-            _check_pointer(module, variable, place, pointer)
+        for offset, pointer in variable.pointers:
+            _check_pointer(module, variable, offset, pointer)
     for function in module.functions.values():
         check = _Checker(module, function)
         for instruction in function.instructions:
             check.instruction(instruction)
 
 
-def _check_pointer(module: ir.Module, variable: ir.Variable, place: int, pointer: ir.Symbol) -> None:
+def _check_pointer(module: ir.Module, variable: ir.Variable, offset: int, pointer: ir.Symbol) -> None:
     target = module.variables.get(pointer.name)
-    known = target.space in ("global", "const") if target else pointer.name in module.functions
-    if not known or place + 8 > variable.size_bytes:
+    is_known = target.space in ("global", "const") if target else pointer.name in module.functions
+    if not is_known or offset + 8 > variable.size_bytes:
         raise PtxError(f"The variable {variable.name} cannot hold the address of {pointer.name}.")
 
 
@@ -55,11 +55,11 @@ class _Checker:
         self.function = function
         self.current: ir.Instruction | None = None
 
-    def fail(self, what: str) -> PtxError:
+    def fail(self, problem: str) -> PtxError:
         i = self.current
         assert i is not None
-        where = f" (line {i.line})" if i.line else ""
-        return PtxError(f"{i.text!r} in {self.function.name}{where}: {what}.")
+        location = f" (line {i.line})" if i.line else ""
+        return PtxError(f"{i.text!r} in {self.function.name}{location}: {problem}.")
 
     def instruction(self, i: ir.Instruction) -> None:
         self.current = i
@@ -75,7 +75,7 @@ class _Checker:
             return
         operands, types = OPERANDS[i.root]
         kind = next((p for p in reversed(i.parts[1:]) if p in BITS), "")
-        if NEED_TYPE & set(operands):
+        if TYPED_OPERANDS & set(operands):
             if not kind:
                 raise self.fail("it names no type")
             if kind not in types:
@@ -90,7 +90,7 @@ class _Checker:
 
     @staticmethod
     def is_unusual(i: ir.Instruction) -> bool:
-        """A form with more operands than usual, which the virtual GPU refuses."""
+        """Return whether the form has more operands than usual; the virtual GPU refuses it."""
         return i.root == "lop3" and len(i.parts) > 2
 
     def declared(self, operand: ir.Operand | None) -> None:
@@ -116,9 +116,11 @@ class _Checker:
             raise self.fail(f"it takes {len(required)} operands, not {len(i.operands)}")
         wider = i.root in WIDER_ALLOWED
         for code, operand in zip(required + optional, i.operands, strict=False):
-            self.one(code, operand, kind, i, wider)
+            self.check_operand(code, operand, kind, i, wider)
 
-    def one(self, code: str, operand: ir.Operand | None, kind: str, i: ir.Instruction, wider: bool) -> None:
+    def check_operand(
+        self, code: str, operand: ir.Operand | None, kind: str, i: ir.Instruction, wider: bool
+    ) -> None:
         if code == "d":
             self.destination(operand, kind, wider)
         elif code == "s":
@@ -142,7 +144,7 @@ class _Checker:
         elif code == "m":
             self.address(operand)
         elif code in "vV":
-            self.moved(operand, kind, i, code == "v")
+            self.check_elements(operand, kind, i, code == "v")
 
     def address(self, operand: ir.Operand | None) -> None:
         if not isinstance(operand, ir.Address):
@@ -152,8 +154,8 @@ class _Checker:
             if BITS[declared] not in (32, 64) or operand.base.negated:
                 raise self.fail(f"{operand.base.name} ({declared}) holds no address")
 
-    def moved(self, operand: ir.Operand | None, kind: str, i: ir.Instruction, loads: bool) -> None:
-        """What a load writes or a store reads: one register, or as many as .v2, .v4 say."""
+    def check_elements(self, operand: ir.Operand | None, kind: str, i: ir.Instruction, loads: bool) -> None:
+        """Check the registers that a load writes or a store reads: one, or as many as .v2 or .v4."""
         width = next((int(p[1:]) for p in i.parts[1:] if p in ("v2", "v4", "v8")), 1)
         items = operand.items if isinstance(operand, ir.Vector) else (operand,)
         if len(items) != width:
@@ -166,13 +168,13 @@ class _Checker:
             return
         if not isinstance(operand, ir.Register) or operand.negated:
             raise self.fail("its result needs a register")
-        self.fits(operand, kind, wider)
+        self.check_width(operand, kind, wider)
 
     def source(self, operand: ir.Operand | None, kind: str, wider: bool) -> None:
         if isinstance(operand, ir.Register):
             if operand.negated and kind != "pred":
                 raise self.fail(f"only predicates can be negated, {operand.name} is none")
-            self.fits(operand, kind, wider)
+            self.check_width(operand, kind, wider)
         elif isinstance(operand, ir.Immediate):
             if kind in ("f32", "f64") and not operand.float_bits:
                 raise self.fail(f"{operand.value} is no floating-point constant")
@@ -184,28 +186,28 @@ class _Checker:
         elif not isinstance(operand, ir.Special) or kind == "pred":
             raise self.fail("an operand is missing, or of another kind than it takes")
 
-    def fits(self, register: ir.Register, kind: str, wider: bool) -> None:
+    def check_width(self, register: ir.Register, kind: str, wider: bool) -> None:
         declared = self.function.registers[register.name]
-        have = BITS[declared]
-        want = BITS[kind]
-        fine = have >= want if wider else have == want
-        if (declared == "pred") != (kind == "pred") or not fine:
+        register_bits = BITS[declared]
+        type_bits = BITS[kind]
+        is_wide_enough = register_bits >= type_bits if wider else register_bits == type_bits
+        if (declared == "pred") != (kind == "pred") or not is_wide_enough:
             raise self.fail(f"{register.name} is declared .{declared}, which is no .{kind}")
-        floating = kind in ("f32", "f64")
-        integral = kind[0] in "us"
-        if not wider and ((floating and declared[0] in "us") or (integral and declared in ("f32", "f64"))):
+        is_float = kind in ("f32", "f64")
+        is_integer = kind[0] in "us"
+        if not wider and ((is_float and declared[0] in "us") or (is_integer and declared in ("f32", "f64"))):
             raise self.fail(f"{register.name} is declared .{declared}, which is no .{kind}")
 
-    def comparison(self, how: str, kind: str, rest: Sequence[str]) -> None:
-        known = COMPARISONS | (OF_FLOATS if kind in FLOATS else OF_UNSIGNED)
-        if how not in known:
-            raise self.fail(f"there is no comparison .{how} of .{kind}")
-        combines = any(p in ("and", "or", "xor") for p in rest)
+    def comparison(self, comparison_name: str, kind: str, modifiers: Sequence[str]) -> None:
+        comparisons = COMPARISONS | (FLOAT_COMPARISONS if kind in FLOATS else UNSIGNED_COMPARISONS)
+        if comparison_name not in comparisons:
+            raise self.fail(f"there is no comparison .{comparison_name} of .{kind}")
+        combines = any(p in ("and", "or", "xor") for p in modifiers)
         assert self.current is not None
         if combines != (len(self.current.operands) == 4):
             raise self.fail("a predicate to combine with is missing, or one too many")
 
-    # -- instructions with rules of their own --------------------------------------------------------
+    # -- instructions with special rules -------------------------------------------------------------
 
     def last_types(self, i: ir.Instruction) -> tuple[str, str]:
         kinds = i.parts[-2:]
@@ -230,7 +232,7 @@ class _Checker:
             self.source(operand, source, True)
 
     def convert_narrow(self, i: ir.Instruction) -> None:
-        """Between the narrow types of tensor cores, as far as the virtual GPU has them."""
+        """Check a conversion between the narrow types of tensor cores that the virtual GPU supports."""
         kinds = {"e4m3x2": "b16", "e5m2x2": "b16", "tf32": "b32", "f32": "f32", "f16x2": "b32"}
         target, source = i.parts[-2:]
         if {target, source} <= kinds.keys():
@@ -283,21 +285,21 @@ class _Checker:
         if not isinstance(source, ir.Vector):
             self.source(source, kind, False)
 
-    def halves(self, operand: ir.Vector, kind: str, written: bool) -> None:
+    def halves(self, operand: ir.Vector, kind: str, is_destination: bool) -> None:
         count = len(operand.items)
         if count not in (2, 4) or BITS[kind] % (8 * count):
             raise self.fail(f"{count} parts do not make a .{kind}")
-        part = f"b{BITS[kind] // count}"
+        element_type = f"b{BITS[kind] // count}"
         for item in operand.items:
-            (self.destination if written else self.source)(item, part, False)
+            (self.destination if is_destination else self.source)(item, element_type, False)
 
     def shuffle(self, i: ir.Instruction) -> None:
         if not any(p in ("up", "down", "bfly", "idx") for p in i.parts):
             raise self.fail("it names no direction")
         self.result_and_predicate(i)
-        needed = 5 if "sync" in i.parts else 4
-        if len(i.operands) != needed:
-            raise self.fail(f"it takes {needed} operands, not {len(i.operands)}")
+        required = 5 if "sync" in i.parts else 4
+        if len(i.operands) != required:
+            raise self.fail(f"it takes {required} operands, not {len(i.operands)}")
         for operand in i.operands[1:]:
             self.source(operand, "b32", False)
 
@@ -317,14 +319,14 @@ class _Checker:
             raise self.fail(f"there are no atomics on .v{width}.{kind}")
         results = 1 if i.root == "atom" else 0
         values = 2 if "cas" in i.parts else 1
-        needed = results + 1 + values
-        if not needed <= len(i.operands) <= needed + ("L2::cache_hint" in i.parts):
-            raise self.fail(f"it takes {needed} operands, not {len(i.operands)}")
+        required = results + 1 + values
+        if not required <= len(i.operands) <= required + ("L2::cache_hint" in i.parts):
+            raise self.fail(f"it takes {required} operands, not {len(i.operands)}")
         if results:
             for item in self.elements(i.operands[0], width):
                 self.destination(item, kind, False)
         self.address(i.operands[results])
-        for operand in i.operands[results + 1 : needed]:
+        for operand in i.operands[results + 1 : required]:
             for item in self.elements(operand, width):
                 self.source(item, kind, False)
 
@@ -337,12 +339,12 @@ class _Checker:
     def vote(self, i: ir.Instruction) -> None:
         if not any(p in ("all", "any", "uni", "ballot") for p in i.parts):
             raise self.fail("it names no vote")
-        needed = 3 if "sync" in i.parts else 2
-        if len(i.operands) != needed:
-            raise self.fail(f"it takes {needed} operands, not {len(i.operands)}")
+        required = 3 if "sync" in i.parts else 2
+        if len(i.operands) != required:
+            raise self.fail(f"it takes {required} operands, not {len(i.operands)}")
         self.destination(i.operands[0], "b32" if "ballot" in i.parts else "pred", False)
         self.source(i.operands[1], "pred", False)
-        if needed == 3:
+        if required == 3:
             self.source(i.operands[2], "b32", False)
 
     def match(self, i: ir.Instruction) -> None:
@@ -355,8 +357,8 @@ class _Checker:
         self.source(i.operands[2], "b32", False)
 
     @staticmethod
-    def taken_list(operands: list[ir.Operand | None]) -> tuple[ir.Operand | None, ...]:
-        """The items of a list in parentheses that comes next, taken off the operands."""
+    def take_list(operands: list[ir.Operand | None]) -> tuple[ir.Operand | None, ...]:
+        """Remove a leading list in parentheses from the operands, and return its items."""
         first = operands[0] if operands else None
         if not isinstance(first, ir.Vector):
             return ()
@@ -365,22 +367,22 @@ class _Checker:
 
     def call(self, i: ir.Instruction) -> None:
         operands = list(i.operands)
-        results = self.taken_list(operands)
+        results = self.take_list(operands)
         if not operands:
             raise self.fail("it names no function")
         callee = operands.pop(0)
-        arguments = self.taken_list(operands)
+        arguments = self.take_list(operands)
         if not isinstance(callee, ir.Symbol) or callee.name not in self.module.functions:
             return
         function = self.module.functions[callee.name]
         if function.is_entry:
             raise self.fail(f"{callee.name} is a kernel, not a device function")
-        for what, given, wanted in (
+        for role, actual, expected in (
             ("arguments", arguments, function.params),
             ("results", results, function.returns),
         ):
-            if len(given) != len(wanted):
-                raise self.fail(f"{callee.name} has {len(wanted)} {what}, not {len(given)}")
+            if len(actual) != len(expected):
+                raise self.fail(f"{callee.name} has {len(expected)} {role}, not {len(actual)}")
 
 
 _IN_VECTORS = {"f16", "f16x2", "bf16", "bf16x2", "f32"}

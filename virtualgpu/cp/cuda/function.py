@@ -8,7 +8,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from virtualgpu.compile import nvrtc as _nvrtc
-from virtualgpu.compile.ptx.parser import parsed
+from virtualgpu.compile.ptx.parser import parse_cached
 from virtualgpu.cp._missing_names import module_getattr
 from virtualgpu.cp.cuda.stream import get_current_stream
 from virtualgpu.cuda_errors import CUDADriverError
@@ -147,7 +147,7 @@ class Module:
             )
         text = (image.data if image else cubin).rstrip(b"\0").decode(errors="replace")
         try:
-            module = parsed(text)
+            module = parse_cached(text)
         except PtxError as error:
             raise CUDADriverError(
                 218, "CUDA_ERROR_INVALID_PTX", f"a PTX JIT compilation failed: {error}"

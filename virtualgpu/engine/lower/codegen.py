@@ -120,7 +120,7 @@ def generate(
     module = inline(module, entry)
     functions = reachable(module, entry)
     plans = {
-        function.name: plan(function, number, callgraph.answers_of_others(module, function))
+        function.name: plan(function, number, callgraph.memory_dependent_results(module, function))
         for number, function in enumerate(functions)
     }
     tables = Tables(functions=[f.name for f in functions])

@@ -25,8 +25,8 @@ class Watching(Registers):
     def trace_step(self, i: ir.Instruction) -> None:
         executed = self.executed(i)
         level = layout.TRACE_ALL if _may_write_shared(i) else layout.TRACE_ALL & ~layout.TRACE_SHARED
-        if i.home is not None:
-            self.e.context_store("depth", str(i.deep))
+        if i.origin is not None:
+            self.e.context_store("depth", str(i.call_depth))
         self.e.raw(
             f"call void @trace_step(ptr %ctx, i32 {self.index}, i32 {i.pc}, i32 {self.mask}, "
             f"i32 {executed}, i32 {level})"

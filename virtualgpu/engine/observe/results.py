@@ -139,7 +139,7 @@ def counters(
 
 def source_index(i: ir.Instruction) -> int:
     """Return an instruction's index in the function in which it was written."""
-    return i.pc if i.home is None else i.home[1]
+    return i.pc if i.origin is None else i.origin[1]
 
 
 def sum_by_source(
@@ -168,7 +168,7 @@ def source_numbers(sites: Sequence[tuple[int, ir.Instruction]]) -> list[int]:
     for function, i in sites:
         occurrence[function, i.pc] += 1
         numbers.append(
-            number_of.setdefault((i.home or (function, i.pc), occurrence[function, i.pc]), len(number_of))
+            number_of.setdefault((i.origin or (function, i.pc), occurrence[function, i.pc]), len(number_of))
         )
     return numbers
 

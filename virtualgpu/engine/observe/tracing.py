@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from virtualgpu.compile.ptx import ir
 from virtualgpu.compile.ptx.flow import cfg
-from virtualgpu.compile.ptx.inline import written_name
+from virtualgpu.compile.ptx.inline import original_name
 from virtualgpu.engine.ir import layout
 from virtualgpu.engine.lower.codegen import Kernel
 from virtualgpu.engine.lower.ops import memory_ops
@@ -62,7 +62,7 @@ def listing(kernel: Kernel) -> Listing:
         kinds = register_types.infer(function)
         for i in function.instructions:
             names = tuple(cfg.definitions_and_uses(i)[0])
-            registers.append(tuple(written_name(name) for name in names))
+            registers.append(tuple(original_name(name) for name in names))
             types.append(tuple(kinds.get(name, "") for name in names))
             stored_types.append(_stored_type(i, kinds))
     access = [memory_ops.is_access(i) for i in code]

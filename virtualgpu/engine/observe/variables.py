@@ -19,7 +19,7 @@ import numpy.typing as npt
 from virtualgpu.compile.ptx import ir
 from virtualgpu.compile.ptx.dwarf import Declared
 from virtualgpu.compile.ptx.flow import cfg
-from virtualgpu.compile.ptx.inline import written_name
+from virtualgpu.compile.ptx.inline import original_name
 from virtualgpu.engine.lower.codegen import Kernel
 from virtualgpu.records import WARP_SIZE, WarpTrace
 from virtualgpu.records.warp.columns import Variable, lanes_of
@@ -60,7 +60,7 @@ class Run:
     def code(self) -> tuple[tuple[str, ir.Instruction], ...]:
         """Instruction and original function for every position of the trace's listing."""
         return tuple(
-            (i.home[0] if i.home else plan.function.name, i)
+            (i.origin[0] if i.origin else plan.function.name, i)
             for plan in self.kernel.plans
             for i in plan.function.instructions
         )
@@ -194,7 +194,7 @@ def find_variables(
 def _copies(i: ir.Instruction, variable: Declared) -> bool:
     """Return whether an instruction only moves the variable from one of its registers to another."""
     source = i.operands[1] if i.root == "mov" and len(i.operands) > 1 else None
-    return isinstance(source, ir.Register) and written_name(source.name) in variable.registers
+    return isinstance(source, ir.Register) and original_name(source.name) in variable.registers
 
 
 def _last_line(function: ir.Function, variable: Declared) -> int:

@@ -71,7 +71,7 @@ def expected_lanes(worker: Worker, barrier: ir.Instruction, warp: int, mask: int
     excused = worker.excused.get(barrier.pc)
     if excused is None:
         plan = worker.launch.kernel.plans[0]
-        excused = worker.excused[barrier.pc] = cfg.excused(plan.function, plan.flow, barrier.pc)
+        excused = worker.excused[barrier.pc] = cfg.blocks_excused_from(plan.function, plan.flow, barrier.pc)
     waiting = pcs >= layout.AT_BARRIER
     alive &= ~np.isin(np.where(waiting, -1, pcs & (layout.PARKED - 1)), excused)
     waiting_here = [

@@ -55,7 +55,7 @@ class LaunchResult:
 
 @functools.lru_cache(maxsize=64)
 def _parse(ptx: str) -> ir.Module:
-    return contract(parser.parsed(ptx))
+    return contract(parser.parse_cached(ptx))
 
 
 def _compiled(

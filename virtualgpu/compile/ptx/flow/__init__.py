@@ -1,1 +1,1 @@
-"""Which instructions may follow which: blocks of a function, regions of branches, calls."""
+"""Control flow of PTX: blocks of a function, regions of branches, calls."""

@@ -1,4 +1,4 @@
-"""Who calls whom in a PTX module, and which functions wait for other threads."""
+"""Call graph of a PTX module, and the functions that wait for other threads."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from virtualgpu.compile.ptx.flow import cfg
 
 
 def parts_of(call: ir.Instruction) -> tuple[str, list[str], list[str]]:
-    """Callee (empty for a call through a pointer), argument names and result names of a call."""
+    """Return the callee (empty for a call through a pointer), argument names and result names of a call."""
     operands = list(call.operands)
     results: list[str] = []
     if isinstance(operands[0], ir.Vector):
@@ -22,51 +22,57 @@ def parts_of(call: ir.Instruction) -> tuple[str, list[str], list[str]]:
 
 
 def callees(function: ir.Function) -> list[str]:
-    """Names a function calls directly; the empty name stands for a call through a pointer."""
+    """Return the names that a function calls directly; the empty name represents a call through a pointer."""
     return [parts_of(i)[0] for i in function.instructions if i.root == "call"]
 
 
-def answers_of_others(module: ir.Module, function: ir.Function) -> frozenset[str]:
-    """Results of calls that depend on what other threads write, such as those of ``try_lock()``."""
-    found: set[str] = set()
+def memory_dependent_results(module: ir.Module, function: ir.Function) -> frozenset[str]:
+    """Return the results of calls that depend on memory that other threads write, such as those of
+    ``try_lock()``.
+    """
+    dependent: set[str] = set()
     for i in function.instructions:
         if i.root == "call":
             name, _, results = parts_of(i)
-            reached = [module.functions[n] for n in reachable(module, [name])]
-            if any(cfg.reads_what_others_write(each) for f in reached for each in f.instructions):
-                found.update(results)
-    return frozenset(found)
+            functions = [module.functions[n] for n in reachable(module, [name])]
+            if any(cfg.reads_shared_state(instruction) for f in functions for instruction in f.instructions):
+                dependent.update(results)
+    return frozenset(dependent)
 
 
 def reachable(module: ir.Module, names: Iterable[str]) -> list[str]:
-    """The functions of these names and every function of the module they call by name."""
-    found = [name for name in dict.fromkeys(names) if name in module.functions]
-    for name in found:
+    """Return the functions of these names and every function of the module that they call by name."""
+    reached = [name for name in dict.fromkeys(names) if name in module.functions]
+    for name in reached:
         for callee in callees(module.functions[name]):
-            if callee in module.functions and callee not in found:
-                found.append(callee)
-    return found
+            if callee in module.functions and callee not in reached:
+                reached.append(callee)
+    return reached
 
 
-def waiting(module: ir.Module, entry: str) -> set[str]:
-    """Functions below an entry in which a thread waits for other threads, in them or what they call.
+def waiting_functions(module: ir.Module, entry: str) -> set[str]:
+    """Return the functions below an entry in which a thread waits for other threads, directly or in a callee.
 
-    A block-wide barrier waits, and so does a loop that ends when memory changes. Functions that call
-    themselves, directly or not, are left out.
+    A block-wide barrier waits, and so does a loop that ends when memory changes. Recursive functions are not
+    included.
     """
     names = reachable(module, callees(module.functions[entry]))
-    below = {name: reachable(module, callees(module.functions[name])) for name in names}
-    waits = {name for name in names if _waits(module, module.functions[name])}
-    return {name for name in names if name not in below[name] and not waits.isdisjoint([name, *below[name]])}
+    callees_of = {name: reachable(module, callees(module.functions[name])) for name in names}
+    waiting = {name for name in names if _waits(module, module.functions[name])}
+    return {
+        name
+        for name in names
+        if name not in callees_of[name] and not waiting.isdisjoint([name, *callees_of[name]])
+    }
 
 
 def _waits(module: ir.Module, function: ir.Function) -> bool:
     if any(cfg.is_block_barrier(i) for i in function.instructions):
         return True
     flow = cfg.build(function)
-    answers = answers_of_others(module, function)
+    memory_results = memory_dependent_results(module, function)
     return any(
-        cfg.waits_on_memory(function, flow, block.number, successor, answers)
+        cfg.waits_on_memory(function, flow, block.number, successor, memory_results)
         for block in flow.blocks
         for successor in block.successors
         if flow.is_back_edge(block.number, successor)

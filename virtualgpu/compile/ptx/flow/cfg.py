@@ -3,7 +3,7 @@
 Blocks are numbered in a weak topological order (F. Bourdoncle, 1993: strongly connected components
 in topological order, each loop contiguous after its header). A scheduler that always runs the
 lowest-numbered block with waiting lanes then reconverges at the immediate post-dominator, and lanes
-that leave a loop wait for those still in it.
+that leave a loop wait for those that are still in it.
 """
 
 from __future__ import annotations
@@ -14,29 +14,31 @@ from dataclasses import dataclass
 from virtualgpu.compile.ptx import ir
 
 # Instructions that lanes of a warp reach together; each starts a block, so that lanes can wait there.
-_MEETS = {"shfl", "vote", "match", "redux"}
-# Loads that see what other threads have written meanwhile.
-_ORDERED = {"volatile", "acquire", "relaxed"}
-_ENDS = {"bra", "brx", "ret", "exit", "trap"}
+_WARP_WIDE = {"shfl", "vote", "match", "redux"}
+# Loads that observe writes of other threads.
+_ORDERED_LOADS = {"volatile", "acquire", "relaxed"}
+_BLOCK_ENDS = {"bra", "brx", "ret", "exit", "trap"}
 
 
 def is_warp_meeting(instruction: ir.Instruction) -> bool:
-    """Whether lanes named in a member mask meet at this instruction."""
+    """Return whether lanes named in a member mask meet at this instruction."""
     if instruction.root in ("bar", "barrier"):
         return "warp" in instruction.parts
-    return instruction.root in _MEETS and "sync" in instruction.parts
+    return instruction.root in _WARP_WIDE and "sync" in instruction.parts
 
 
 def is_block_barrier(instruction: ir.Instruction) -> bool:
-    """Whether threads of a block meet at this instruction (``__syncthreads``)."""
+    """Return whether threads of a block meet at this instruction (``__syncthreads``)."""
     return instruction.root in ("bar", "barrier") and "warp" not in instruction.parts
 
 
 def waits_for_all(instruction: ir.Instruction) -> bool:
-    """Whether it is a ``__syncthreads`` or one of its kin: barrier 0, for every thread of the block."""
+    """Return whether an instruction is a ``__syncthreads`` or similar: barrier 0, for every thread of the
+    block.
+    """
     if not is_block_barrier(instruction) or "arrive" in instruction.parts:
         return False
-    reduces = "red" in instruction.parts  # ``bar.red`` has its result in front and a predicate at the end
+    reduces = "red" in instruction.parts  # ``bar.red`` has its result first and a predicate last
     operands = instruction.operands[1:-1] if reduces else instruction.operands
     return len(operands) <= 1 and all(isinstance(o, ir.Immediate) and not o.value for o in operands)
 
@@ -53,7 +55,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """Basic blocks in scheduling order, and where each instruction index begins a block."""
+    """Basic blocks in scheduling order, and the number of the block that starts at an instruction index."""
 
     blocks: tuple[Block, ...]
     number_of: dict[int, int]
@@ -63,19 +65,19 @@ class Flow:
 
 
 def build(function: ir.Function) -> Flow:
-    """Cut a function into basic blocks and number them in scheduling order."""
+    """Divide a function into basic blocks and number them in scheduling order."""
     code = function.instructions
     count = len(code)
     leaders = {0}
-    for i, instruction in enumerate(code):
+    for index, instruction in enumerate(code):
         if instruction.root == "bra":
-            leaders |= {instruction.target, i + 1}
+            leaders |= {instruction.target, index + 1}
         elif instruction.root == "brx":
-            leaders |= {*instruction.targets, i + 1}
-        elif instruction.root in _ENDS or is_block_barrier(instruction):
-            leaders.add(i + 1)
+            leaders |= {*instruction.targets, index + 1}
+        elif instruction.root in _BLOCK_ENDS or is_block_barrier(instruction):
+            leaders.add(index + 1)
         if is_warp_meeting(instruction):
-            leaders.add(i)
+            leaders.add(index)
     starts = sorted(leader for leader in leaders if leader < count)
     ends = dict(zip(starts, [*starts[1:], count], strict=True))
     successors = {start: _successors(code, start, end, count) for start, end in ends.items()}
@@ -92,30 +94,30 @@ def _successors(code: Sequence[ir.Instruction], start: int, end: int, count: int
     if start == end:
         return ()
     last = code[end - 1]
-    falls = (end,) if end < count else ()
+    fall_through = (end,) if end < count else ()
     if last.root == "bra":
-        return (last.target, *(falls if last.guard else ()))
+        return (last.target, *(fall_through if last.guard else ()))
     if last.root == "brx":
-        return (*dict.fromkeys(last.targets), *(falls if last.guard else ()))
+        return (*dict.fromkeys(last.targets), *(fall_through if last.guard else ()))
     if last.root in ("ret", "exit", "trap"):
-        return falls if last.guard else ()
-    return falls
+        return fall_through if last.guard else ()
+    return fall_through
 
 
 def _schedule(starts: Sequence[int], successors: dict[int, tuple[int, ...]]) -> list[int]:
     order: list[int] = []
 
-    def place(nodes: set[int], roots: Iterable[int]) -> None:
+    def add_components(nodes: set[int], roots: Iterable[int]) -> None:
         for component in _components(nodes, roots, successors):
             head = component[0]
             order.append(head)
             if len(component) > 1:
                 inner = set(component) - {head}
-                place(inner, [s for s in successors[head] if s in inner] + sorted(inner))
+                add_components(inner, [s for s in successors[head] if s in inner] + sorted(inner))
 
-    place(set(starts), starts[:1])
-    placed = set(order)
-    order += [start for start in starts if start not in placed]
+    add_components(set(starts), starts[:1])
+    scheduled = set(order)
+    order += [start for start in starts if start not in scheduled]
     return order
 
 
@@ -127,7 +129,7 @@ def _components(
     low: dict[int, int] = {}
     stack: list[int] = []
     on_stack: set[int] = set()
-    found: list[list[int]] = []
+    components: list[list[int]] = []
     for root in roots:
         if root in index or root not in nodes:
             continue
@@ -136,8 +138,8 @@ def _components(
         stack.append(root)
         on_stack.add(root)
         while work:
-            node, following = work[-1]
-            for s in following:
+            node, successors_left = work[-1]
+            for s in successors_left:
                 if s not in nodes:
                     continue
                 if s not in index:
@@ -157,38 +159,38 @@ def _components(
                     component = stack[cut:]
                     del stack[cut:]
                     on_stack -= set(component)
-                    found.append(component)
-    return found[::-1]
+                    components.append(component)
+    return components[::-1]
 
 
-def reads_what_others_write(i: ir.Instruction) -> bool:
-    """Whether other threads may change what an instruction gives: an atomic, a volatile load."""
-    return i.root in ("atom", "mbarrier") or (i.root == "ld" and not _ORDERED.isdisjoint(i.parts))
+def reads_shared_state(i: ir.Instruction) -> bool:
+    """Return whether other threads may change the result of an instruction: an atomic, a volatile load."""
+    return i.root in ("atom", "mbarrier") or (i.root == "ld" and not _ORDERED_LOADS.isdisjoint(i.parts))
 
 
 def waits_on_memory(
-    function: ir.Function, flow: Flow, source: int, target: int, answers: Set[str] = frozenset()
+    function: ir.Function, flow: Flow, source: int, target: int, memory_results: Set[str] = frozenset()
 ) -> bool:
-    """Whether the loop closed by a back edge ends only when memory that others write changes.
+    """Return whether the loop closed by a back edge ends only when memory that others write changes.
 
-    That is so where an exit branch depends on an atomic's or a volatile load's result: a spin lock,
-    a flag, a grid barrier. Blocks `target` to `source` are the loop's; `answers` are results of calls
-    that depend on such memory.
+    This is true if an exit branch depends on the result of an atomic or a volatile load: a spin lock, a flag,
+    a grid barrier. Blocks `target` to `source` are the loop; `memory_results` are results of calls that
+    depend on such memory.
     """
     blocks = flow.blocks[target : source + 1]
     code = [i for b in blocks for i in function.instructions[b.first : b.end]]
     tainted: set[str] = set()
     while True:
-        before = len(tainted)
+        previous_count = len(tainted)
         for i in code:
-            defined, used = definitions_and_uses(i)
-            answered = i.root == "ld" and any(
-                isinstance(o, ir.Address) and isinstance(o.base, ir.Symbol) and o.base.name in answers
+            definitions, uses = definitions_and_uses(i)
+            reads_result = i.root == "ld" and any(
+                isinstance(o, ir.Address) and isinstance(o.base, ir.Symbol) and o.base.name in memory_results
                 for o in i.operands
             )
-            if answered or reads_what_others_write(i) or not tainted.isdisjoint(used):
-                tainted.update(defined)
-        if len(tainted) == before:
+            if reads_result or reads_shared_state(i) or not tainted.isdisjoint(uses):
+                tainted.update(definitions)
+        if len(tainted) == previous_count:
             break
     return any(
         i.guard in tainted and any(not target <= s <= source for s in b.successors)
@@ -226,22 +228,25 @@ _NO_DESTINATION = {
 
 
 def definitions_and_uses(instruction: ir.Instruction) -> tuple[list[str], list[str]]:
-    """Registers an instruction writes and reads. A guarded write also reads its destination."""
-    defined: list[str] = []
-    used: list[str] = []
+    """Return the registers that an instruction writes and reads.
+
+    A guarded write also reads its destination.
+    """
+    definitions: list[str] = []
+    uses: list[str] = []
     operands = instruction.operands
     has_destination = instruction.root not in _NO_DESTINATION or (
         instruction.root in ("bar", "barrier") and "red" in instruction.parts
     )
     if has_destination and operands:
-        _collect(operands[0], defined, used)
+        _collect(operands[0], definitions, uses)
         operands = operands[1:]
     for operand in operands:
-        _collect(operand, used, used)
+        _collect(operand, uses, uses)
     if instruction.guard:
-        used.append(instruction.guard)
-        used += defined
-    return defined, used
+        uses.append(instruction.guard)
+        uses += definitions
+    return definitions, uses
 
 
 def _collect(operand: ir.Operand | None, direct: list[str], bases: list[str]) -> None:
@@ -259,88 +264,92 @@ def _collect(operand: ir.Operand | None, direct: list[str], bases: list[str]) ->
 
 
 def live_out(function: ir.Function, flow: Flow) -> list[set[str]]:
-    """For each block, the registers some later block reads before writing them."""
+    """Return, for each block, the registers that a later block reads before writing them."""
     bit = {name: 1 << i for i, name in enumerate(function.registers)}
     uses = []
     defines = []
     for block in flow.blocks:
-        use = define = 0
+        use_bits = definition_bits = 0
         for instruction in function.instructions[block.first : block.end]:
-            defined, used = definitions_and_uses(instruction)
-            for name in used:
-                use |= bit.get(name, 0) & ~define
-            for name in defined:
-                define |= bit.get(name, 0)
-        uses.append(use)
-        defines.append(define)
+            definitions, used_names = definitions_and_uses(instruction)
+            for name in used_names:
+                use_bits |= bit.get(name, 0) & ~definition_bits
+            for name in definitions:
+                definition_bits |= bit.get(name, 0)
+        uses.append(use_bits)
+        defines.append(definition_bits)
     live_in = [0] * len(flow.blocks)
-    out = [0] * len(flow.blocks)
+    live_out_bits = [0] * len(flow.blocks)
     changed = True
     while changed:
         changed = False
         for block in reversed(flow.blocks):
-            leaving = 0
+            live_after = 0
             for s in block.successors:
-                leaving |= live_in[s]
-            entering = uses[block.number] | (leaving & ~defines[block.number])
-            out[block.number] = leaving
-            if entering != live_in[block.number]:
-                live_in[block.number] = entering
+                live_after |= live_in[s]
+            live_before = uses[block.number] | (live_after & ~defines[block.number])
+            live_out_bits[block.number] = live_after
+            if live_before != live_in[block.number]:
+                live_in[block.number] = live_before
                 changed = True
     names = list(function.registers)
-    return [_named(names, leaving) for leaving in out]
+    return [_names_of_bits(names, live_after) for live_after in live_out_bits]
 
 
-def _named(names: Sequence[str], bits: int) -> set[str]:
-    """The names at the set bits of a number."""
-    found = set()
+def _names_of_bits(names: Sequence[str], bits: int) -> set[str]:
+    """Return the names at the set bits of a number."""
+    result = set()
     while bits:
         lowest = bits & -bits
-        found.add(names[lowest.bit_length() - 1])
+        result.add(names[lowest.bit_length() - 1])
         bits ^= lowest
-    return found
+    return result
 
 
-def excused(function: ir.Function, flow: Flow, pc: int) -> tuple[int, ...]:
-    """Blocks in which threads may be while others of their warp come to the barrier at `pc`.
+def blocks_excused_from(function: ir.Function, flow: Flow, pc: int) -> tuple[int, ...]:
+    """Return the blocks in which threads may be while others of their warp reach the barrier at `pc`.
 
-    From there they come to the same barrier, whatever they do, or they leave the kernel without a barrier
-    and without meeting those that passed this one: an early ``return`` is such a way. What lies behind an
-    ``if`` around a barrier is not, as there the threads that skipped it wait for the others.
+    From such a block all paths reach the same barrier, or leave the kernel without a barrier and without
+    reconverging with threads that passed this one, for example by an early ``return``. Code after an ``if``
+    around a barrier is not excused, because there the threads that skipped it wait for the others.
     """
     code = function.instructions
     blocks = flow.blocks
-    here = _block_of(flow, pc)
+    barrier_block = _block_of(flow, pc)
 
-    def instructions(at: int) -> list[ir.Instruction]:
-        return code[blocks[at].first : blocks[at].end]
+    def instructions(number: int) -> list[ir.Instruction]:
+        return code[blocks[number].first : blocks[number].end]
 
     barriers = {b.number for b in blocks if any(map(is_block_barrier, instructions(b.number)))}
     ends = {b.number for b in blocks if not b.successors}
-    behind = set[int]().union(*(_reachable(flow, number) for number in blocks[here].successors))
-    kept = {number for number in behind if any(i.root not in ("ret", "exit") for i in instructions(number))}
+    after_barrier = set[int]().union(
+        *(_reachable(flow, number) for number in blocks[barrier_block].successors)
+    )
+    with_work = {
+        number for number in after_barrier if any(i.root not in ("ret", "exit") for i in instructions(number))
+    }
 
     def is_excused(start: int) -> bool:
-        before = _reachable(flow, start, here)
-        arrives = here in before and not before & ((barriers | ends) - {here})
-        return arrives or not _reachable(flow, start) & (kept | barriers)
+        reached = _reachable(flow, start, barrier_block)
+        arrives = barrier_block in reached and not reached & ((barriers | ends) - {barrier_block})
+        return arrives or not _reachable(flow, start) & (with_work | barriers)
 
     return tuple(block.number for block in blocks if is_excused(block.number))
 
 
 def is_in_loop(flow: Flow, pc: int) -> bool:
-    """Whether a thread may come to an instruction again."""
-    here = _block_of(flow, pc)
-    return any(here in _reachable(flow, number) for number in flow.blocks[here].successors)
+    """Return whether a thread may reach an instruction again."""
+    block = _block_of(flow, pc)
+    return any(block in _reachable(flow, number) for number in flow.blocks[block].successors)
 
 
 def share_a_loop(flow: Flow, first: int, second: int) -> bool:
-    """Whether a thread may come from either of two instructions to the other."""
-    a = _block_of(flow, first)
-    b = _block_of(flow, second)
+    """Return whether a thread may reach each of two instructions from the other."""
+    first_block = _block_of(flow, first)
+    second_block = _block_of(flow, second)
     return all(
         any(end in _reachable(flow, number) for number in flow.blocks[start].successors)
-        for start, end in ((a, b), (b, a))
+        for start, end in ((first_block, second_block), (second_block, first_block))
     )
 
 
@@ -349,12 +358,12 @@ def _block_of(flow: Flow, pc: int) -> int:
 
 
 def _reachable(flow: Flow, start: int, stop: int = -1) -> set[int]:
-    """Blocks that a thread may come to from `start`, itself included, if it goes no further than `stop`."""
-    seen = set[int]()
-    todo = [start]
-    while todo:
-        at = todo.pop()
-        if at not in seen:
-            seen.add(at)
-            todo += flow.blocks[at].successors if at != stop else ()
-    return seen
+    """Return the blocks that a thread may reach from `start`, itself included, without passing `stop`."""
+    reached = set[int]()
+    pending = [start]
+    while pending:
+        number = pending.pop()
+        if number not in reached:
+            reached.add(number)
+            pending += flow.blocks[number].successors if number != stop else ()
+    return reached

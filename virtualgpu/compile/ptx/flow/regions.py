@@ -1,4 +1,4 @@
-"""Which basic blocks a conditional branch decides about: those before its sides meet again."""
+"""Basic blocks that a conditional branch controls: those before its sides meet again."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ from virtualgpu.compile.ptx.flow import cfg
 
 
 def regions(function: ir.Function) -> dict[int, frozenset[int]]:
-    """Blocks between each branching block and its immediate post-dominator, by block number."""
+    """Return the blocks between each branching block and its immediate post-dominator, by block number."""
     flow = cfg.build(function)
-    after = _post_dominators(flow)
-    found = {}
+    post_dominators = _post_dominators(flow)
+    result = {}
     for block in flow.blocks:
         if len(block.successors) < 2:
             continue
-        meet = after[block.number] - {block.number}
-        seen: set[int] = set()
-        waiting = [s for s in block.successors if s not in meet]
-        while waiting:
-            number = waiting.pop()
-            if number in seen:
+        outside = post_dominators[block.number] - {block.number}
+        visited: set[int] = set()
+        pending = [s for s in block.successors if s not in outside]
+        while pending:
+            number = pending.pop()
+            if number in visited:
                 continue
-            seen.add(number)
-            waiting += [s for s in flow.blocks[number].successors if s not in meet]
-        found[block.number] = frozenset(seen - {block.number})
-    return found
+            visited.add(number)
+            pending += [s for s in flow.blocks[number].successors if s not in outside]
+        result[block.number] = frozenset(visited - {block.number})
+    return result
 
 
 def _post_dominators(flow: cfg.Flow) -> dict[int, set[int]]:
-    """Blocks that every way from a block to the function's end passes, the block itself included."""
-    everything = {block.number for block in flow.blocks}
-    found = {
-        block.number: {block.number} if not block.successors else set(everything) for block in flow.blocks
+    """Return, for each block, the blocks on every path from it to the function's end, itself included."""
+    all_blocks = {block.number for block in flow.blocks}
+    result = {
+        block.number: {block.number} if not block.successors else set(all_blocks) for block in flow.blocks
     }
     changed = True
     while changed:
@@ -39,8 +39,8 @@ def _post_dominators(flow: cfg.Flow) -> dict[int, set[int]]:
         for block in reversed(flow.blocks):
             if not block.successors:
                 continue
-            new = set.intersection(*(found[s] for s in block.successors)) | {block.number}
-            if new != found[block.number]:
-                found[block.number] = new
+            updated = set.intersection(*(result[s] for s in block.successors)) | {block.number}
+            if updated != result[block.number]:
+                result[block.number] = updated
                 changed = True
-    return found
+    return result
