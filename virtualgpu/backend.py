@@ -222,7 +222,7 @@ def _observed(
     modelled = any(isinstance(each, Counters) and each.caches for each in what)
     watch = caching.watch_caches(prepared) if modelled else None
     request = _traced(what)
-    debugged = debugging.beside(prepared, request) if request is not None and request.steps else None
+    debugged = debugging.run_debug_build(prepared, request) if request is not None and request.steps else None
     seen: dict[Observation[Any], WatchedLaunch] = {
         each: WatchedLaunch(prepared, debugged, each.watch, each.stop)
         for each in what

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from gpulab.session import current
 from gpulab.session.kept import KeptLaunch
 from virtualgpu.errors import GpulabError, WatchError
-from virtualgpu.launch.copies import Copies, size_bytes, stand_ins
+from virtualgpu.launch.copies import Copies, placeholders, size_bytes
 from virtualgpu.model.occupancy import occupancy
 from virtualgpu.protocol import (
     Accesses,
@@ -231,7 +231,7 @@ class _Replay:
         if not self.plain:
             return
         try:
-            self.twin.prepared(self._on_twin(stand_ins(self.launch.args, self.cp, self.twin.cp)))
+            self.twin.prepared(self._on_twin(placeholders(self.launch.args, self.cp, self.twin.cp)))
         except Exception as error:
             if isinstance(error, TypeError | Warning) or getattr(error, "status", None) in REFUSED:
                 raise
@@ -244,7 +244,7 @@ class _Replay:
                     device.watchdog_s = min(FIRST_S, device.watchdog_s)
                 self.found = self.attempt(Copies(self.launch.args, self.cp))
         if self.found is None and self.quick:
-            self.kept = Copies(self.launch.args, self.cp, kept=True)
+            self.kept = Copies(self.launch.args, self.cp, keep_contents=True)
 
     def counted(self) -> dict[Observation[Any], Any]:
         """What the twin alone can tell: it may take as long as the watchdog allows."""

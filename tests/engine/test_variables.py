@@ -150,5 +150,5 @@ def test_variables_of_a_block_are_proven_for_all_of_its_warps() -> None:
 def test_a_trace_without_a_debug_build_names_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     x = cp.arange(32, dtype=np.float32)
     y = cp.zeros(32, dtype=np.float32)
-    monkeypatch.setattr(debugging, "_MOST_BYTES", 64)  # so much memory that it is not kept
+    monkeypatch.setattr(debugging, "_MAX_SAVED_BYTES", 64)  # so much memory that it is not kept
     assert observed("branches", 32, x, y, np.int32(9)).variables == ()

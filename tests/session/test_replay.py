@@ -9,7 +9,7 @@ import pytest
 
 import gpulab as gl
 from tests.session.kernels import COUNT_UP
-from virtualgpu.launch.copies import Copies, size_bytes, stand_ins
+from virtualgpu.launch.copies import Copies, placeholders, size_bytes
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_strided_and_empty_arrays(cp: Any) -> None:
 def test_kept_contents_are_those_of_the_moment_they_were_kept(cp: Any) -> None:
     base = cp.arange(100, dtype=cp.int32)
     alone = cp.ones(4)
-    kept = Copies((base[:60], base[40:], alone, 7), cp, kept=True)
+    kept = Copies((base[:60], base[40:], alone, 7), cp, keep_contents=True)
     base[...] = 0
     alone[...] = 0
     first, second, other, number = kept.on(cp)
@@ -83,6 +83,6 @@ def test_kept_contents_are_those_of_the_moment_they_were_kept(cp: Any) -> None:
 
 def test_stand_ins_have_type_and_shape_but_their_own_memory(cp: Any) -> None:
     x = cp.arange(12, dtype=cp.int16).reshape(3, 4)
-    array, number = stand_ins((x, 5), cp, cp)
+    array, number = placeholders((x, 5), cp, cp)
     assert (array.shape, array.dtype, number) == (x.shape, x.dtype, 5)
     assert array.data.ptr != x.data.ptr

@@ -64,12 +64,12 @@ def test_names_behind_mangled_symbols() -> None:
     for expression in expressions:
         symbol = module.lowered_names[expression]
         assert symbol.startswith("_Z")
-        assert module.spelled(symbol) == expression
+        assert module.source_name(symbol) == expression
         assert module.stats(symbol, device_info("A100")).name == expression
         params = module.source_params(symbol)
         assert params is not None
         assert [p.name for p in params] == ["x", "by"]
-    assert module.spelled("fill") == "fill"
+    assert module.source_name("fill") == "fill"
     with pytest.raises(cp.cuda.driver.CUDADriverError, match=r"It has: fill, scale<float>, scale<int>") as e:
         module.symbol("nothing")
     assert e.value.status == 500

@@ -17,7 +17,7 @@ from virtualgpu.cuda_errors import CUDADriverError
 from virtualgpu.errors import ArgumentWarning
 from virtualgpu.launch import compiled, limits, loose_ptx
 from virtualgpu.launch.compiled import fit
-from virtualgpu.launch.copies import Copies, size_bytes, stand_ins
+from virtualgpu.launch.copies import Copies, placeholders, size_bytes
 from virtualgpu.launch.launch import Launch, kernel_source
 from virtualgpu.launch.loose_ptx import loose_module, target_of
 from virtualgpu.launch.params import pack
@@ -156,7 +156,7 @@ def test_copies_have_the_contents_and_share_memory_as_the_originals(kept: bool) 
     args = (base[4:12], np.int32(7), other, base[8:], base[:2])
     host = [a.get() if isinstance(a, cp.ndarray) else a for a in args]
     assert size_bytes(args, cp) == 16 * 4 + 2 * 4 + 6 * 8
-    copies = Copies(args, cp, kept=kept)
+    copies = Copies(args, cp, keep_contents=kept)
     if kept:
         base[:] = -1
         other[:] = -1
@@ -191,7 +191,7 @@ def test_strided_arguments_keep_the_bytes_between() -> None:
 
 
 def test_stand_ins_have_types_and_shapes() -> None:
-    found = stand_ins((cp.zeros((2, 3), cp.int16), 5, np.float32(1)), cp, cp)
+    found = placeholders((cp.zeros((2, 3), cp.int16), 5, np.float32(1)), cp, cp)
     assert (found[0].shape, found[0].dtype, found[1:]) == ((2, 3), np.int16, (5, np.float32(1)))
 
 

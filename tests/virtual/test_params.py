@@ -53,7 +53,7 @@ def packed(
     entry = entries[kernel]
     source = source_params(CODE, kernel) if with_source else None
     device = slot.current().current_device
-    return pack(kernel, entry.params, entry.param_bytes, source, args, device, surplus=surplus)
+    return pack(kernel, entry.params, entry.param_bytes, source, args, device, allow_extra=surplus)
 
 
 def test_bytes_are_those_of_the_c_layout(entries: dict[str, Any]) -> None:

@@ -1,4 +1,5 @@
-"""The part of ``cupyx`` that the virtual GPU has: pinned arrays, scattering, profiling, parts of SciPy."""
+"""The part of ``cupyx`` that the virtual GPU supports: pinned arrays, scattering, profiling, parts of
+SciPy."""
 
 from __future__ import annotations
 
@@ -32,22 +33,22 @@ __all__ = [
     "zeros_pinned",
 ]
 
-_LIBRARY = "the virtual GPU has none of NVIDIA's libraries; use cp.linalg, cp.fft or a kernel of your own"
+_NO_LIBRARY = "the virtual GPU has none of NVIDIA's libraries; use cp.linalg, cp.fft or a kernel of your own"
 _REMEDIES = {
     "jit": "write the kernel in CUDA C++ with cp.RawKernel, or with cp.ElementwiseKernel",
     "optimizing": "leave the tuning out; kernels of the virtual GPU have nothing to tune",
     "linalg": "cp.linalg has the common functions",
-    "cusparse": _LIBRARY,
-    "cusolver": _LIBRARY,
-    "cutensor": _LIBRARY,
-    "cudnn": _LIBRARY,
-    "lapack": _LIBRARY,
+    "cusparse": _NO_LIBRARY,
+    "cusolver": _NO_LIBRARY,
+    "cutensor": _NO_LIBRARY,
+    "cudnn": _NO_LIBRARY,
+    "lapack": _NO_LIBRARY,
     "GeneralizedUFunc": "loop over the leading axes, or write a cp.RawKernel",
 }
-_explain = module_getattr("cupyx", globals(), _REMEDIES)
+_raise_missing = module_getattr("cupyx", globals(), _REMEDIES)
 
 
 def __getattr__(name: str) -> Any:
-    if name == "distributed":  # seldom used: loads when it is first asked for
+    if name == "distributed":  # seldom used, so it is loaded at its first use
         return importlib.import_module("virtualgpu.cupyx.distributed")
-    return _explain(name)
+    return _raise_missing(name)

@@ -1,4 +1,4 @@
-"""``cupyx.errstate``: whether linear algebra checks its results, of which CuPy has only ``linalg``."""
+"""``cupyx.errstate``: settings of error checks, of which CuPy supports only ``linalg``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from virtualgpu.model import machine as _machine
 
-_NONE: dict[str, str | None] = {
+_DEFAULTS: dict[str, str | None] = {
     "divide": None,
     "over": None,
     "under": None,
@@ -17,8 +17,8 @@ _NONE: dict[str, str | None] = {
 
 
 def geterr() -> dict[str, str | None]:
-    """The calling thread's settings. Only ``linalg`` can be other than None, as in CuPy."""
-    return dict(getattr(_machine.current().thread, "error_state", _NONE))
+    """Return the calling thread's settings. Only ``linalg`` can be other than None, as in CuPy."""
+    return dict(getattr(_machine.current().thread, "error_state", _DEFAULTS))
 
 
 def seterr(
@@ -29,23 +29,23 @@ def seterr(
     invalid: None = None,
     linalg: str | None = None,
 ) -> dict[str, str | None]:
-    """Change the settings and return those before. ``linalg`` is ``"ignore"`` or ``"raise"``.
+    """Change the settings and return the previous ones. ``linalg`` is ``"ignore"`` or ``"raise"``.
 
-    The virtual GPU's linear algebra knows its failures without a copy to the host, so it raises
-    ``LinAlgError`` with either.
+    The virtual GPU's linear algebra detects failures without a copy to the host, so it always raises
+    ``LinAlgError``.
 
     Raises
     ------
     NotImplementedError
         For any other setting, as in CuPy.
     """
-    before = geterr()
+    previous = geterr()
     if any(value is not None for value in (divide, over, under, invalid)):
         raise NotImplementedError("only linalg= can be set; a GPU raises nothing in arithmetic")
     if linalg not in (None, "ignore", "raise"):
         raise NotImplementedError(f'linalg is "ignore" or "raise", not {linalg!r}')
-    _machine.current().thread.error_state = {**before, "linalg": linalg or before["linalg"]}
-    return before
+    _machine.current().thread.error_state = {**previous, "linalg": linalg or previous["linalg"]}
+    return previous
 
 
 @contextmanager
@@ -57,9 +57,9 @@ def errstate(
     invalid: None = None,
     linalg: str | None = None,
 ) -> Iterator[None]:
-    """Settings as of `seterr` for one block."""
-    before = seterr(divide=divide, over=over, under=under, invalid=invalid, linalg=linalg)
+    """Change the settings for one block; see `seterr`."""
+    previous = seterr(divide=divide, over=over, under=under, invalid=invalid, linalg=linalg)
     try:
         yield
     finally:
-        seterr(linalg=before["linalg"])
+        seterr(linalg=previous["linalg"])

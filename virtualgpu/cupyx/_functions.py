@@ -1,4 +1,4 @@
-"""``cupyx``'s functions of device arrays, and what it tells about itself."""
+"""Functions of ``cupyx`` on device arrays, and version information."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from virtualgpu import cp
 
 
 def rsqrt(x: Any, out: Any = None) -> Any:
-    """Reciprocal square root, element by element."""
+    """Return the reciprocal square root, element by element."""
     return cp.reciprocal(cp.sqrt(x), out=out)
 
 
 def scatter_add(a: Any, slices: Any, value: Any) -> None:
-    """Add `value` to ``a[slices]``, once for each time that an element is named."""
+    """Add `value` to ``a[slices]``, once for each occurrence of an element."""
     a.scatter_add(slices, value)
 
 
@@ -32,7 +32,7 @@ def scatter_min(a: Any, slices: Any, value: Any) -> None:
 
 @dataclass(frozen=True)
 class RuntimeInfo:
-    """Versions, under CuPy's names for them."""
+    """Versions of CuPy, NumPy and CUDA, under CuPy's names."""
 
     cupy_version: str
     numpy_version: str
@@ -47,7 +47,7 @@ class RuntimeInfo:
 
 
 def get_runtime_info(*, full: bool = True) -> RuntimeInfo:
-    """What stands behind ``cp``; `full` is accepted for CuPy's sake."""
+    """Return the versions of ``cp`` and its device; `full` has no effect."""
     from virtualgpu.compile import nvrtc
 
     runtime = cp.cuda.runtime

@@ -1,4 +1,4 @@
-"""NumPy arrays in page-locked host memory, from which copies are asynchronous."""
+"""NumPy arrays in pinned (page-locked) host memory, from which copies are asynchronous."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from virtualgpu import cp
 
 
 def empty_pinned(shape: Any, dtype: Any = float, order: Any = "C") -> np.ndarray[Any, Any]:
-    """Like ``numpy.empty``, in page-locked memory."""
+    """Like ``numpy.empty``, in pinned memory."""
     shape = (shape,) if isinstance(shape, int) else tuple(shape)
     memory: Any = cp.cuda.alloc_pinned_memory(prod(shape) * np.dtype(dtype).itemsize)
     return np.ndarray(shape, dtype, buffer=memory, order=order)
@@ -20,7 +20,7 @@ def empty_pinned(shape: Any, dtype: Any = float, order: Any = "C") -> np.ndarray
 def empty_like_pinned(
     a: Any, dtype: Any = None, order: Any = "K", subok: None = None, shape: Any = None
 ) -> np.ndarray[Any, Any]:
-    """Like ``numpy.empty_like`` of a host or device array, in page-locked memory.
+    """Like ``numpy.empty_like`` of a host or device array, in pinned memory.
 
     Raises
     ------
@@ -29,15 +29,15 @@ def empty_like_pinned(
     """
     if subok is not None:
         raise TypeError("subok is not supported yet")
-    # Of the same shape and strides, but of one element of memory: NumPy then finds out the layout.
+    # An array of the same shape and strides over one element of memory, from which NumPy derives the layout.
     layout = np.lib.stride_tricks.as_strided(np.empty(1, a.dtype), a.shape, a.strides, writeable=False)
-    like = np.empty_like(layout, dtype, order, False, shape)
-    memory: Any = cp.cuda.alloc_pinned_memory(like.nbytes)
-    return np.ndarray(like.shape, like.dtype, buffer=memory, strides=like.strides)
+    template = np.empty_like(layout, dtype, order, False, shape)
+    memory: Any = cp.cuda.alloc_pinned_memory(template.nbytes)
+    return np.ndarray(template.shape, template.dtype, buffer=memory, strides=template.strides)
 
 
 def zeros_pinned(shape: Any, dtype: Any = float, order: Any = "C") -> np.ndarray[Any, Any]:
-    """Like ``numpy.zeros``, in page-locked memory."""
+    """Like ``numpy.zeros``, in pinned memory."""
     out = empty_pinned(shape, dtype, order)
     out[...] = 0
     return out
@@ -46,7 +46,7 @@ def zeros_pinned(shape: Any, dtype: Any = float, order: Any = "C") -> np.ndarray
 def zeros_like_pinned(
     a: Any, dtype: Any = None, order: Any = "K", subok: None = None, shape: Any = None
 ) -> np.ndarray[Any, Any]:
-    """Like ``numpy.zeros_like`` of a host or device array, in page-locked memory."""
+    """Like ``numpy.zeros_like`` of a host or device array, in pinned memory."""
     out = empty_like_pinned(a, dtype, order, subok, shape)
     out[...] = 0
     return out

@@ -1,4 +1,4 @@
-"""``cupyx.profiler``: times of functions by events, and named ranges. All times are modelled."""
+"""``cupyx.profiler``: times of functions between events, and named ranges. All times are modelled."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class BenchmarkResult:
     Attributes
     ----------
     name : str
-        The function's.
+        Name of the function.
     cpu_times : array of float64, shape (repeats,)
         Seconds on the host's modelled clock from call to return.
     gpu_times : array of float64, shape (devices, repeats)
@@ -39,7 +39,7 @@ class BenchmarkResult:
         self._devices = devices
 
     def to_str(self, show_gpu: bool = False) -> str:
-        """One line: the host's times, and with `show_gpu` each device's."""
+        """Return a line with the host's times, and with `show_gpu` also each device's."""
         rows = [("CPU", self.cpu_times)]
         if show_gpu:
             rows += [(f"GPU-{d}", times) for d, times in zip(self._devices, self.gpu_times, strict=True)]
@@ -52,10 +52,12 @@ class BenchmarkResult:
 
 
 def _row(name: str, times_s: npt.NDArray[np.float64]) -> str:
-    us = times_s * 1e6
-    text = f"    {name}: {us.mean():9.03f} us"
-    if us.size > 1:
-        text += f"   +/- {us.std():6.03f} (min: {us.min():9.03f} / max: {us.max():9.03f}) us"
+    times_us = times_s * 1e6
+    text = f"    {name}: {times_us.mean():9.03f} us"
+    if times_us.size > 1:
+        text += (
+            f"   +/- {times_us.std():6.03f} (min: {times_us.min():9.03f} / max: {times_us.max():9.03f}) us"
+        )
     return text
 
 
@@ -75,11 +77,11 @@ def benchmark(
     Parameters
     ----------
     func, args, kwargs
-        What to call.
+        Function and its arguments.
     n_repeat, n_warmup
         Number of timed calls, and of calls before them.
     name
-        Instead of the function's own.
+        Name in place of the function's.
     max_duration
         Modelled seconds after which no further call is made.
     devices
@@ -95,7 +97,7 @@ def benchmark(
     devices = (cp.cuda.get_device_id(),) if devices is None else devices
     name = func.__name__ if name is None else name
     kwargs = {} if kwargs is None else kwargs
-    for value, kind, what in (
+    for value, expected_type, message in (
         (args, tuple, "`args` should be of tuple type."),
         (kwargs, dict, "`kwargs` should be of dict type."),
         (n_repeat, int, "`n_repeat` should be an integer."),
@@ -103,31 +105,31 @@ def benchmark(
         (n_warmup, int, "`n_warmup` should be an integer."),
         (devices, tuple, "`devices` should be of tuple type"),
     ):
-        if not isinstance(value, kind):
-            raise ValueError(what)
+        if not isinstance(value, expected_type):
+            raise ValueError(message)
     for _ in range(n_warmup):
         func(*args, **kwargs)
     for device in devices:
         cp.cuda.Device(device).synchronize()
     clock = _machine.current().clock
     rows = []
-    begun_ns = clock.now_ns
+    start_ns = clock.now_ns
     for _ in range(n_repeat):
-        starts = _recorded(devices)
-        called_ns = clock.now_ns
+        starts = _record_events(devices)
+        call_ns = clock.now_ns
         func(*args, **kwargs)
-        cpu_s = (clock.now_ns - called_ns) * _NANOSECONDS
-        ends = _recorded(devices)
+        cpu_s = (clock.now_ns - call_ns) * _NANOSECONDS
+        ends = _record_events(devices)
         for end in ends:
             end.synchronize()
         pairs = zip(starts, ends, strict=True)
         rows.append([cpu_s, *(cp.cuda.get_elapsed_time(start, end) * 1e-3 for start, end in pairs)])
-        if (clock.now_ns - begun_ns) * _NANOSECONDS > max_duration:
+        if (clock.now_ns - start_ns) * _NANOSECONDS > max_duration:
             break
     return BenchmarkResult(name, np.array(rows, np.float64).T, devices)
 
 
-def _recorded(devices: tuple[int, ...]) -> list[cp.cuda.Event]:
+def _record_events(devices: tuple[int, ...]) -> list[cp.cuda.Event]:
     events = []
     for device in devices:
         with cp.cuda.Device(device):
@@ -142,9 +144,9 @@ class time_range:  # noqa: N801 - CuPy's name
     Parameters
     ----------
     message
-        The range's name; a decorated function's own by default.
+        Name of the range; by default the name of the decorated function.
     color_id, argb_color
-        At most one of them.
+        Colour of the range; at most one of them.
     sync
         Wait for the device before both ends.
     """
@@ -193,7 +195,7 @@ class time_range:  # noqa: N801 - CuPy's name
 
 
 def profile() -> Any:
-    """Region for an external profiler; none watches a virtual GPU."""
+    """Mark a region for an external profiler, which does not exist for a virtual GPU."""
     return cp.cuda.profile()
 
 

@@ -1,4 +1,4 @@
-"""``cupyx.time``, which older programs time with; newer ones use `virtualgpu.cupyx.profiler`."""
+"""``cupyx.time``, the timing module of older programs; newer ones use `virtualgpu.cupyx.profiler`."""
 
 from virtualgpu.cupyx.profiler import benchmark as repeat
 

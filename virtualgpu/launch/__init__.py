@@ -1,1 +1,1 @@
-"""One launch: its kernel compiled, its arguments packed, its limits checked."""
+"""Kernel launches: compilation, packing of arguments, checks of limits, and modelled times."""

@@ -1,4 +1,4 @@
-"""What the caches make of a launch: its accesses, on SMs and in time, played through a model of them."""
+"""Cache counters of a launch: its accesses, ordered by time, replayed through a model of the caches."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ if TYPE_CHECKING:
     from virtualgpu.engine.caches.notes import AccessNotes
     from virtualgpu.launch.prepare import FinishedLaunch, PreparedLaunch
 
-# Local memory lies where no array is; lines of an array come before this one.
+# First cache line of local memory, above the lines of all arrays.
 _LOCAL_LINE = 1 << 44
 
 
 @dataclass(frozen=True, slots=True)
 class CacheWatch:
-    """What notes the accesses of a launch, as its observer, and what of its arrays L2 holds before it."""
+    """Recorder of a launch's accesses, and the bytes of its arrays that are in L2 before it."""
 
     notes: AccessNotes
-    resident: dict[int, int]
+    resident_bytes: dict[int, int]
 
 
 def watch_caches(prepared: PreparedLaunch) -> CacheWatch:
-    """Make ready to see a launch's accesses, from empty caches if it is cold, or as earlier ones left L2."""
+    """Prepare the recording of a launch's accesses, with empty caches if it is cold."""
     from virtualgpu.engine.caches.notes import AccessNotes
 
     device = prepared.device
     kernel = prepared.module.program(device).counting(prepared.packed.name)
-    resident = {} if prepared.cold else device.l2.resident(prepared.arrays)
-    return CacheWatch(AccessNotes([i for _, i in kernel.tables.accesses]), resident)
+    resident_bytes = {} if prepared.cold else device.l2.resident(prepared.arrays)
+    return CacheWatch(AccessNotes([i for _, i in kernel.tables.accesses]), resident_bytes)
 
 
 def with_caches(finished: FinishedLaunch, watch: CacheWatch) -> KernelCounters:
-    """The counters of a launch with what the caches make of its accesses.
+    """Return the counters of a launch with cache counters from the replay of its accesses.
 
     Notes
     -----
-    Blocks run where and when the time model has them; within a block, a warp's accesses follow each other by
-    the instructions that it has executed.
+    Blocks run on the SMs and at the times of the time model. Within a block, a warp's accesses are ordered
+    by the number of instructions that it has executed.
     """
     from virtualgpu.engine.caches.replay import COLUMNS, replay
     from virtualgpu.engine.observe.results import sum_by_source
@@ -55,78 +55,89 @@ def with_caches(finished: FinishedLaunch, watch: CacheWatch) -> KernelCounters:
     assert counters is not None
     stats = prepared.stats
     info = prepared.device.info
-    shared = stats.static_shared_bytes + prepared.packed.shared_bytes + info.reserved_shared_per_block_bytes
-    sizes = cache_sizes(info, shared, prepared.blocks_per_sm)
+    shared_bytes = (
+        stats.static_shared_bytes + prepared.packed.shared_bytes + info.reserved_shared_per_block_bytes
+    )
+    sizes = cache_sizes(info, shared_bytes, prepared.blocks_per_sm)
     tables = finished.result.kernel.tables
-    packed = _in_time(finished, notes.rows)
-    before = _left(watch, prepared, packed) if watch.resident else None
-    played = replay(packed, notes.sites[:, 0], sizes, info.sm_count, notes.one_in, before)
-    columns = np.concatenate([played.sums, notes.sites[:, 2:]], axis=1)[: len(tables.accesses)]
+    sorted_accesses = _accesses_in_time(finished, notes.rows)
+    earlier_accesses = (
+        _accesses_to_resident(watch, prepared, sorted_accesses) if watch.resident_bytes else None
+    )
+    replayed = replay(
+        sorted_accesses, notes.sites[:, 0], sizes, info.sm_count, notes.one_in, earlier_accesses
+    )
+    columns = np.concatenate([replayed.sums, notes.sites[:, 2:]], axis=1)[: len(tables.accesses)]
     rows = [row for _, row in sum_by_source(tables.accesses, columns)]
     names = (*COLUMNS, "requests", "passes")
     totals = dict.fromkeys(names, 0.0)
     accesses = []
     for access, row in zip(counters.accesses, rows, strict=True):
-        sums = _of_all(access, dict(zip(names, map(float, row), strict=True)), notes)
+        sums = _scaled_to_all_sectors(access, dict(zip(names, map(float, row), strict=True)), notes)
         for name in totals:
             totals[name] += sums[name]
         accesses.append(replace(access, l1_hit_sectors=round(sums["l1_hit"])))
-    found = CacheCounters(
+    cache_counters = CacheCounters(
         start="cold" if prepared.cold else "warm",
         l1_sectors=round(totals["l1"]),
         l1_hit_sectors=round(totals["l1_hit"]),
         l2_sectors=round(totals["l2"]),
         l2_hit_sectors=round(totals["l2_hit"]),
-        dram_read_bytes=(round(totals["dram"]) + played.completed * notes.one_in) * SECTOR_BYTES,
-        dram_write_bytes=played.written * notes.one_in * SECTOR_BYTES,
+        dram_read_bytes=(round(totals["dram"]) + replayed.completed * notes.one_in) * SECTOR_BYTES,
+        dram_write_bytes=replayed.written * notes.one_in * SECTOR_BYTES,
         constant_requests=round(totals["requests"]),
         constant_passes=round(totals["passes"]),
         one_in=notes.one_in,
     )
-    return replace(counters, accesses=tuple(accesses), caches=found)
+    return replace(counters, accesses=tuple(accesses), caches=cache_counters)
 
 
-def _of_all(access: AccessCounters, sums: dict[str, float], notes: AccessNotes) -> dict[str, float]:
-    """What was noted of a part of the lines, for all sectors of an instruction."""
-    asked = sums["asked"]
-    if not asked:  # it goes to few lines, and none of them is in the part: they stay in the caches
-        found = float(access.sectors) if access.space not in ("shared", "const") else 0.0
-        where = ("l1", "l1_hit") if access.kind == "load" else ("l2", "l2_hit")
-        return sums | dict.fromkeys(where, found)
-    scale = access.sectors / asked
+def _scaled_to_all_sectors(
+    access: AccessCounters, sums: dict[str, float], notes: AccessNotes
+) -> dict[str, float]:
+    """Scale the sums of an instruction's sampled lines to all of its sectors."""
+    sampled_sectors = sums["asked"]
+    if not sampled_sectors:  # it accesses few lines and none of the sampled ones: they stay in the caches
+        sectors = float(access.sectors) if access.space not in ("shared", "const") else 0.0
+        levels = ("l1", "l1_hit") if access.kind == "load" else ("l2", "l2_hit")
+        return sums | dict.fromkeys(levels, sectors)
+    scale = access.sectors / sampled_sectors
     scaled = {name: sums[name] * (scale if name not in ("requests", "passes") else 1.0) for name in sums}
     if access.kind == "atomic" or notes.is_cut:
-        # Lanes take turns at a word, which is fetched once; and what is missing goes to lines that are there.
-        missed = {level: (sums[level] - sums[f"{level}_hit"]) * notes.one_in for level in ("l1", "l2")}
+        # Lanes access a word one after another, but it is fetched once; remaining sectors belong to cached
+        # lines.
+        missed_sectors = {
+            level: (sums[level] - sums[f"{level}_hit"]) * notes.one_in for level in ("l1", "l2")
+        }
         if access.kind != "atomic":
             scaled["l2"] = min(scaled["l2"], sums["l2"] * notes.one_in)
-        for level in missed:
-            if sums[f"{level}_hit"]:  # else it passes that cache by
-                scaled[f"{level}_hit"] = max(scaled[level] - missed[level], 0.0)
+        for level in missed_sectors:
+            if sums[f"{level}_hit"]:  # else it bypasses that cache
+                scaled[f"{level}_hit"] = max(scaled[level] - missed_sectors[level], 0.0)
         scaled["dram"] = sums["dram"] * notes.one_in
     return scaled
 
 
-def _left(
-    watch: CacheWatch, prepared: PreparedLaunch, packed: npt.NDArray[np.int64]
+def _accesses_to_resident(
+    watch: CacheWatch, prepared: PreparedLaunch, accesses: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
-    """Of a launch's notes those to what L2 still holds of its arrays: of each the end.
+    """Return the accesses of a launch to the part of its arrays that L2 contains (the end of each array).
 
-    What used an array before is taken to have done so from the same SMs.
+    Earlier kernels are assumed to have used the arrays from the same SMs.
     """
     from virtualgpu.engine.caches.replay import line_of
 
-    line = line_of(packed)
+    line = line_of(accesses)
     base = prepared.device.memory.base_address
-    there = np.zeros(len(packed), bool)
-    for address, size_bytes in watch.resident.items():
+    is_resident = np.zeros(len(accesses), bool)
+    for address, size_bytes in watch.resident_bytes.items():
         end = address + prepared.arrays[address] - base
-        there |= (line >= (end - size_bytes) // LINE_BYTES) & (line < -(-end // LINE_BYTES))
-    return packed[there]
+        is_resident |= (line >= (end - size_bytes) // LINE_BYTES) & (line < -(-end // LINE_BYTES))
+    return accesses[is_resident]
 
 
-def _in_time(finished: FinishedLaunch, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Notes as `replay` wants them: in the order of their times, with SMs for warps."""
+def _accesses_in_time(finished: FinishedLaunch, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return recorded accesses in the format of `replay`: ordered by time, with SMs in place of warps."""
     from virtualgpu.engine.caches.notes import BYTES_SHIFT, LINE_SHIFT, LOCAL_BIT, SITE_SHIFT
     from virtualgpu.engine.caches.replay import pack_lines
 
@@ -136,31 +147,31 @@ def _in_time(finished: FinishedLaunch, rows: npt.NDArray[np.int64]) -> npt.NDArr
     sectors = rows[:, 0] & 15
     block = rows[:, 1] // warps
     site = rows[:, 2] >> SITE_SHIFT
-    longest = np.maximum(finished.result.block_longest, 1)
-    share = (rows[:, 2] & ((1 << SITE_SHIFT) - 1)) / longest[block]
-    time = begin[block] + (end - begin)[block] * share
-    local = (rows[:, 0] & LOCAL_BIT) != 0
-    if local.any():
-        # Each warp that an SM holds has its own lines, which the next one in its place takes over.
+    longest_warp = np.maximum(finished.result.block_longest, 1)
+    progress = (rows[:, 2] & ((1 << SITE_SHIFT) - 1)) / longest_warp[block]
+    time_ns = begin[block] + (end - begin)[block] * progress
+    is_local = (rows[:, 0] & LOCAL_BIT) != 0
+    if is_local.any():
+        # Each warp slot of an SM has its own lines, which the next warp in the slot reuses.
         per_sm = finished.prepared.blocks_per_sm
-        place = sm[block].astype(np.int64) * per_sm + _nth_on_its_sm(sm)[block] % per_sm
-        words = int(line[local].max()) + 1
-        own = (place * warps + rows[:, 1] % warps) * words + line
-        line = np.where(local, _LOCAL_LINE + own, line)
-    order = np.argsort(time, kind="stable")
+        slot = sm[block].astype(np.int64) * per_sm + _index_on_sm(sm)[block] % per_sm
+        line_count = int(line[is_local].max()) + 1
+        local_line = (slot * warps + rows[:, 1] % warps) * line_count + line
+        line = np.where(is_local, _LOCAL_LINE + local_line, line)
+    order = np.argsort(time_ns, kind="stable")
     packed = np.empty((len(rows), 3), np.int64)
     size_bytes = rows[:, 0] >> BYTES_SHIFT & 63
     packed[:, 0] = pack_lines(line, sectors, size_bytes)[order]
     packed[:, 1] = (sm[block].astype(np.int64) << 32 | site)[order]
-    packed[:, 2] = time[order].astype(np.int64)
+    packed[:, 2] = time_ns[order].astype(np.int64)
     return packed
 
 
-def _nth_on_its_sm(sm: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
-    """How many blocks came to each block's SM before it."""
+def _index_on_sm(sm: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+    """Return, for each block, the number of blocks that ran on its SM before it."""
     order = np.argsort(sm, kind="stable")
     sorted_sm = sm[order]
-    firsts = np.searchsorted(sorted_sm, sorted_sm, side="left")
-    nth = np.empty(sm.size, np.int64)
-    nth[order] = np.arange(sm.size) - firsts
-    return nth
+    first_positions = np.searchsorted(sorted_sm, sorted_sm, side="left")
+    indices = np.empty(sm.size, np.int64)
+    indices[order] = np.arange(sm.size) - first_positions
+    return indices

@@ -32,21 +32,21 @@ _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 
 
 def target_for(capability: tuple[int, int]) -> int:
-    """The target NVRTC compiles for: the newest it supports that the device can run.
+    """Return NVRTC's target for a compute capability: the newest one that the device can run.
 
-    A device older than all of them (V100 under CUDA 13) gets the oldest.
+    A device older than all targets (V100 under CUDA 13) uses the oldest target.
     """
-    wanted = 10 * capability[0] + capability[1]
+    capability_number = 10 * capability[0] + capability[1]
     targets = nvrtc.supported_targets()
-    return max((t for t in targets if t <= wanted), default=min(targets))
+    return max((t for t in targets if t <= capability_number), default=min(targets))
 
 
 @dataclass(eq=False, slots=True)
 class CompiledModule:
-    """One compilation. ``lowered_names`` maps name expressions to the symbols they became.
+    """One compilation. ``lowered_names`` maps name expressions to symbols.
 
-    ``in_advance`` tells that it was shipped with the course, since NVRTC is not installed; ``log`` is
-    what NVRTC warned of.
+    ``is_precompiled`` is True for modules that were shipped with the course, which are used if NVRTC is not
+    installed. ``log`` contains NVRTC's warnings.
     """
 
     code: str
@@ -55,7 +55,7 @@ class CompiledModule:
     ptx: str
     lowered_names: dict[str, str]
     resources: Mapping[str, KernelResources]
-    in_advance: bool = False
+    is_precompiled: bool = False
     log: str = ""
     _programs: weakref.WeakKeyDictionary[VirtualDevice, Program] = field(
         default_factory=weakref.WeakKeyDictionary
@@ -63,7 +63,7 @@ class CompiledModule:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def program(self, device: VirtualDevice) -> Program:
-        """The module as loaded on a device; its ``__device__`` variables live there."""
+        """Return the module as loaded on a device, with its ``__device__`` variables."""
         from virtualgpu.engine import Program
 
         with self._lock:
@@ -73,27 +73,27 @@ class CompiledModule:
             return program
 
     def symbol(self, name: str) -> str:
-        """The symbol of a kernel given by its name or name expression.
+        """Return the symbol of a kernel, given its name or name expression.
 
         Raises
         ------
         CUDADriverError
-            Status 500, ``CUDA_ERROR_NOT_FOUND``; the message names the kernels there are.
+            Status 500, ``CUDA_ERROR_NOT_FOUND``; the message lists the module's kernels.
         """
         symbol = self.lowered_names.get(name, name)
         if symbol in self.resources:
             return symbol
         raise CUDADriverError(
-            500, "CUDA_ERROR_NOT_FOUND", f"named symbol not found: {self._why_missing(name)}"
+            500, "CUDA_ERROR_NOT_FOUND", f"named symbol not found: {self._missing_message(name)}"
         )
 
-    def spelled(self, symbol: str) -> str:
-        """A kernel's name as the learner wrote it: the name expression behind a mangled symbol."""
-        return next((e for e, lowered in self.lowered_names.items() if lowered == symbol), symbol)
+    def source_name(self, symbol: str) -> str:
+        """Return a kernel's name in the source: the name expression of a mangled symbol."""
+        return next((name for name, lowered in self.lowered_names.items() if lowered == symbol), symbol)
 
     def source_params(self, symbol: str) -> tuple[SourceParam, ...] | None:
-        """The kernel's parameters as the source spells them, None if that is unclear."""
-        expression = self.spelled(symbol)
+        """Return the kernel's parameters as written in the source, or None if they are unclear."""
+        expression = self.source_name(symbol)
         mangled = _MANGLED.match(expression)
         if mangled:
             return source_params(self.code, mangled[2][: int(mangled[1])])
@@ -104,22 +104,22 @@ class CompiledModule:
         return self.program(device).entries[symbol]
 
     def stats(self, symbol: str, info: DeviceInfo) -> KernelStats:
-        """What the compiler decided for a kernel, as CUDA's function attributes report it."""
-        found = self.resources[symbol]
-        how = (
-            f"compiled {'in advance ' if self.in_advance else ''}by NVRTC"
+        """Return the resources of a compiled kernel, as in CUDA's function attributes."""
+        resources = self.resources[symbol]
+        origin = (
+            f"compiled {'in advance ' if self.is_precompiled else ''}by NVRTC"
             if self.code
             else "estimated from PTX"
         )
         return KernelStats(
-            provenance=replace(info.as_virtual, detail=f"{how} for {self._target_text(info)}"),
-            name=self.spelled(symbol),
+            provenance=replace(info.as_virtual, detail=f"{origin} for {self._target_text(info)}"),
+            name=self.source_name(symbol),
             target=f"sm_{self.target}",
-            registers_per_thread=found.registers_per_thread,
-            static_shared_bytes=found.static_shared_bytes,
-            local_bytes=found.local_bytes,
-            constant_bytes=found.constant_bytes,
-            max_threads_per_block=max_threads_per_block(info, found),
+            registers_per_thread=resources.registers_per_thread,
+            static_shared_bytes=resources.static_shared_bytes,
+            local_bytes=resources.local_bytes,
+            constant_bytes=resources.constant_bytes,
+            max_threads_per_block=max_threads_per_block(info, resources),
         )
 
     def _target_text(self, info: DeviceInfo) -> str:
@@ -128,7 +128,7 @@ class CompiledModule:
             return f"{text}, its oldest target; the device itself is {info.capability}"
         return text
 
-    def _why_missing(self, name: str) -> str:
+    def _missing_message(self, name: str) -> str:
         symbols = set(self.resources)
         if not symbols and name not in kernel_names(self.code):
             return f"there is no kernel '{name}', nor any other __global__ function in this source."
@@ -144,30 +144,30 @@ class CompiledModule:
                 f"'{name}' is no compiled kernel. Name the instantiation in "
                 f"RawModule(..., name_expressions=['{name}']) and get it with get_function('{name}')."
             )
-        known = sorted(self.spelled(symbol) for symbol in symbols)
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f" Did you mean '{near[0]}'?" if near else ""
-        return f"there is no kernel '{name}' in this source.{hint} It has: {', '.join(known)}."
+        known_names = sorted(self.source_name(symbol) for symbol in symbols)
+        similar_names = difflib.get_close_matches(name, known_names, n=1)
+        hint = f" Did you mean '{similar_names[0]}'?" if similar_names else ""
+        return f"there is no kernel '{name}' in this source.{hint} It has: {', '.join(known_names)}."
 
 
 @functools.lru_cache(maxsize=512)
-def max_threads_per_block(info: DeviceInfo, found: KernelResources) -> int:
-    """Threads that one block of a kernel can have on a device: launch bounds and registers."""
-    bound = found.launch_bound_threads or info.max_threads_per_block
-    bound = min(bound, info.max_threads_per_block)
-    if found.estimated:  # ptxas would have kept to what the largest block may have
-        return bound
+def max_threads_per_block(info: DeviceInfo, resources: KernelResources) -> int:
+    """Return the number of threads that one block of a kernel can have: launch bounds and registers."""
+    launch_bound = resources.launch_bound_threads or info.max_threads_per_block
+    launch_bound = min(launch_bound, info.max_threads_per_block)
+    if resources.estimated:  # ptxas would have limited the registers to those of the largest block
+        return launch_bound
     for threads in range(info.max_threads_per_block, 0, -32):
-        fits = occupancy(info, threads, found.registers_per_thread).blocks_by_limit["registers"]
-        if fits:
-            return min(bound, threads)
+        fitting_blocks = occupancy(info, threads, resources.registers_per_thread).blocks_by_limit["registers"]
+        if fitting_blocks:
+            return min(launch_bound, threads)
     return 0
 
 
-def fit(info: DeviceInfo, found: KernelResources, block_threads: int, shared_bytes: int) -> Occupancy:
-    """Occupancy of a kernel; an estimate of registers is taken for no more than a block may have."""
-    registers = found.registers_per_thread
-    if not found.estimated:
+def fit(info: DeviceInfo, resources: KernelResources, block_threads: int, shared_bytes: int) -> Occupancy:
+    """Return the occupancy of a kernel; estimated registers are reduced to what a block can have."""
+    registers = resources.registers_per_thread
+    if not resources.estimated:
         return occupancy(info, block_threads, registers, shared_bytes)
     origin = replace(info.as_virtual, detail="occupancy rules, with registers estimated from PTX")
     while registers > 1 and not occupancy(info, block_threads, registers).blocks_by_limit["registers"]:
@@ -178,16 +178,16 @@ def fit(info: DeviceInfo, found: KernelResources, block_threads: int, shared_byt
 def compiled_module(
     code: str, options: tuple[str, ...], name_expressions: tuple[str, ...], capability: tuple[int, int]
 ) -> CompiledModule:
-    """Compile for a device's compute capability, or take it from the process's cache.
+    """Compile for a device's compute capability, or return the module from the process's cache.
 
     Raises
     ------
     CompileException
-        With NVRTC's (or ptxas's) log, whose line numbers are the learner's.
+        If the code does not compile; the error contains the log, with the learner's line numbers.
     NvrtcMissingError
         If NVRTC is not installed.
     UnknownProcessorError
-        If ``VIRTUALGPU_CPU`` names a processor that the code could not run on.
+        If ``VIRTUALGPU_CPU`` names a processor that cannot run the code.
     """
     from virtualgpu.engine.machine import processor
 
@@ -206,10 +206,10 @@ def _compile(
             source, target=target, options=flags, name_expressions=name_expressions
         )
     except nvrtc.NvrtcCompileError as error:
-        told = f"{error.log}\n{advice(error.log, code)}".rstrip()
-        raise CompileException(told, code, "kernel.cu", options) from None
+        log = f"{error.log}\n{advice(error.log, code)}".rstrip()
+        raise CompileException(log, code, "kernel.cu", options) from None
     resources = kernel_resources(machine.cubin) if machine is not None else image.resources or {}
-    in_advance = machine is None
+    is_precompiled = machine is None
     return CompiledModule(
-        code, options, target, image.ptx, image.lowered_names, resources, in_advance, image.log
+        code, options, target, image.ptx, image.lowered_names, resources, is_precompiled, image.log
     )

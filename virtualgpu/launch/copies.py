@@ -1,6 +1,6 @@
-"""Copies of a launch's arguments on another device, so that a kernel can be replayed there.
+"""Copies of a launch's arguments on another device, to replay the kernel there.
 
-Arrays that share memory on the one device share it on the other: a kernel sees the same aliasing.
+Arrays that share memory on one device also share it on the other, so that a kernel sees the same aliasing.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 @dataclass(slots=True)
 class _Region:
-    """Bytes of device memory that some arguments lie in."""
+    """A range of device memory that contains some of the arguments."""
 
     start: int
     end: int
@@ -20,12 +20,12 @@ class _Region:
 
 
 def size_bytes(args: Sequence[Any], source: Any) -> int:
-    """Bytes of device memory that the array arguments span; `source` is their array module."""
+    """Return the bytes of device memory that the array arguments span; `source` is their array module."""
     return sum(region.end - region.start for region in _regions(args, source))
 
 
-def stand_ins(args: Sequence[Any], source: Any, target: Any) -> tuple[Any, ...]:
-    """Arrays of module `target` with the types and shapes of `source`'s, their contents undefined."""
+def placeholders(args: Sequence[Any], source: Any, target: Any) -> tuple[Any, ...]:
+    """Return uninitialized arrays of module `target` with the types and shapes of `source`'s arrays."""
     return tuple(
         target.empty(arg.shape, arg.dtype) if isinstance(arg, source.ndarray) else arg for arg in args
     )
@@ -37,46 +37,46 @@ def memory_of(args: Sequence[Any], source: Any) -> list[Any]:
 
 
 class Copies:
-    """The contents of a launch's array arguments at one moment, to be copied to another device.
+    """Contents of a launch's array arguments, to be copied to another device.
 
     Parameters
     ----------
     args
         Kernel arguments.
     source
-        The array module, with CuPy's interface, of their device.
-    kept
-        Keep the contents in memory of the same device, for a copy that is made later; else `on` copies
-        what the arrays hold when it is called.
+        The array module of their device, with CuPy's interface.
+    keep_contents
+        Whether to copy the contents within the same device now; otherwise `on` copies the contents that the
+        arrays have when it is called.
     """
 
-    def __init__(self, args: Sequence[Any], source: Any, *, kept: bool = False) -> None:
+    def __init__(self, args: Sequence[Any], source: Any, *, keep_contents: bool = False) -> None:
         self._args = tuple(args)
         self._regions: list[tuple[_Region, Any, bool]] = []
         for region in _regions(args, source):
-            first = args[region.positions[0]]
-            whole = len(region.positions) == 1 and first.flags.c_contiguous
-            array = first if whole else _bytes_of(first, region, source)
-            self._regions.append((region, array.copy() if kept else array, whole))
+            first_array = args[region.positions[0]]
+            is_whole_array = len(region.positions) == 1 and first_array.flags.c_contiguous
+            array = first_array if is_whole_array else _bytes_of(first_array, region, source)
+            self._regions.append((region, array.copy() if keep_contents else array, is_whole_array))
 
     def on(self, target: Any) -> tuple[Any, ...]:
-        """The arguments on the device of array module `target`; what is no array is passed on."""
+        """Return the arguments on the device of array module `target`; other values are unchanged."""
         args = list(self._args)
-        for region, array, whole in self._regions:
+        for region, array, is_whole_array in self._regions:
             copy = target.asarray(array.get())
             for position in region.positions:
-                args[position] = copy if whole else copy[args[position].data.ptr - region.start :]
+                args[position] = copy if is_whole_array else copy[args[position].data.ptr - region.start :]
         return tuple(args)
 
 
 def _regions(args: Sequence[Any], source: Any) -> list[_Region]:
-    spans = sorted(
-        (*_span(argument), position)
+    byte_ranges = sorted(
+        (*_byte_range(argument), position)
         for position, argument in enumerate(args)
         if isinstance(argument, source.ndarray)
     )
     regions: list[_Region] = []
-    for start, end, position in spans:
+    for start, end, position in byte_ranges:
         if regions and start < regions[-1].end:
             regions[-1].end = max(regions[-1].end, end)
             regions[-1].positions.append(position)
@@ -85,8 +85,8 @@ def _regions(args: Sequence[Any], source: Any) -> list[_Region]:
     return regions
 
 
-def _span(array: Any) -> tuple[int, int]:
-    """The first byte of an array and the one after its last, whichever way its strides run."""
+def _byte_range(array: Any) -> tuple[int, int]:
+    """Return the addresses of an array's first byte and after its last byte, for strides of any sign."""
     start = end = int(array.data.ptr)
     if array.size:
         for length, stride in zip(array.shape, array.strides, strict=True):

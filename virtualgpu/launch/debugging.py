@@ -1,4 +1,4 @@
-"""A launch beside its debug build: which registers of the optimised code hold which variables."""
+"""Debug build of a launch: the registers of the optimized code that contain each variable."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Debugged:
-    """What a debug build tells of a kernel's variables: where they are declared, and their types.
+    """Variables of a kernel according to its debug build: their declarations and types.
 
-    ``name`` tells the variables of warps that the launch itself traced. ``why`` says, if there is no debug
-    build here, why not; then nothing is declared and nothing named.
+    ``name`` returns the variables of warps that the launch itself traced. ``why`` is the reason if there is
+    no debug build; nothing is declared and nothing named then.
     """
 
     name: Callable[[tuple[WarpTrace, ...]], tuple[Variable, ...]] = lambda warps: ()
@@ -38,16 +38,16 @@ class Debugged:
     why: str = ""
 
 
-# The debug build may write wherever the kernel may: all device memory is put back, if it is not too much.
-_MOST_BYTES = 256 << 20
-# It takes several steps for one of the optimised code, and is not worth waiting for.
-_STEPS_FOR_ONE = 6
-_MOST_STEPS = 120_000
+# The debug build can write to all of the kernel's memory, so all device memory is restored, up to this size.
+_MAX_SAVED_BYTES = 256 << 20
+# It takes several steps for one of the optimized code, and its time is limited.
+_STEPS_PER_OPTIMIZED_STEP = 6
+_MAX_STEPS = 120_000
 _WATCHDOG_S = 5.0
 
 
-def beside(prepared: PreparedLaunch, request: TraceRequest) -> Debugged:
-    """Run the traced block's debug build, and put memory back as it was."""
+def run_debug_build(prepared: PreparedLaunch, request: TraceRequest) -> Debugged:
+    """Run the traced block's debug build, and restore memory afterwards."""
     from virtualgpu.compile.ptx.dwarf import declared_variables
     from virtualgpu.engine.observe.results import linear
     from virtualgpu.engine.observe.variables import Run, find_variables
@@ -55,20 +55,23 @@ def beside(prepared: PreparedLaunch, request: TraceRequest) -> Debugged:
     module = prepared.module
     device = prepared.device
     packed = prepared.packed
-    if module.in_advance:
+    if module.is_precompiled:
         return Debugged(why="NVRTC, which makes debug information, is not installed here.")
     if packed.cooperative or "malloc" in module.ptx:
-        what = "blocks that wait for each other" if packed.cooperative else "memory that a kernel asks for"
-        return Debugged(why=f"a debug build is not run beside {what}.")
+        obstacle = (
+            "blocks that wait for each other" if packed.cooperative else "memory that a kernel asks for"
+        )
+        return Debugged(why=f"a debug build is not run beside {obstacle}.")
     source = prepared.launch.source
-    block = np.array([linear(request.block_index, packed.grid)], np.int64)
-    traced = replace(
-        request, max_steps=min(_STEPS_FOR_ONE * request.max_steps, max(_MOST_STEPS, request.max_steps))
+    block_order = np.array([linear(request.block_index, packed.grid)], np.int64)
+    debug_request = replace(
+        request,
+        max_steps=min(_STEPS_PER_OPTIMIZED_STEP * request.max_steps, max(_MAX_STEPS, request.max_steps)),
     )
     options = replace(
         prepared.options,
-        trace=traced,
-        block_order=block,
+        trace=debug_request,
+        block_order=block_order,
         stdout=None,
         watchdog_s=_WATCHDOG_S,
         instrument="none",
@@ -77,47 +80,53 @@ def beside(prepared: PreparedLaunch, request: TraceRequest) -> Debugged:
         debug = compiled_module(
             source.code, (*source.options, "-G"), source.name_expressions, device.info.compute_capability
         )
-        declared, types = declared_variables(debug.ptx)
+        declarations, types = declared_variables(debug.ptx)
         program = debug.program(device)
-        with _unchanged(device.memory) as possible:
-            if not possible:
+        with _restored(device.memory) as is_restorable:
+            if not is_restorable:
                 return Debugged(why="more memory is in use than can be put back after a debug build has run.")
-            done = program.launch(packed, device.memory, options)
+            finished = program.launch(packed, device.memory, options)
     except (CompileException, CUDADriverError, GpulabError, KernelFault) as error:
         return Debugged(why=f"its debug build failed ({type(error).__name__}).")
-    block_trace = done.block_trace
-    one = done.trace
-    scalars = [each for each in declared if each.kind and each.function]
-    slow = block_trace.warps if block_trace is not None else (one,) if one is not None else ()
+    block_trace = finished.block_trace
+    single_trace = finished.trace
+    scalars = [item for item in declarations if item.kind and item.function]
+    debug_warps: tuple[WarpTrace, ...] = ()
+    if block_trace is not None:
+        debug_warps = block_trace.warps
+    elif single_trace is not None:
+        debug_warps = (single_trace,)
 
     def named(warps: tuple[WarpTrace, ...]) -> tuple[Variable, ...]:
-        fast = Run(warps, module.program(device).traced_kernel(packed.name, count=True))
-        # Of a whole block's debug build the same warps: values are compared warp by warp.
-        mine = tuple(each for each in slow if any(each.warp_index == other.warp_index for other in warps))
-        debugged = Run(mine, program.traced_kernel(packed.name, count=False))
-        return find_variables(fast, debugged, scalars, program.module) if mine and warps else ()
+        optimized = Run(warps, module.program(device).traced_kernel(packed.name, count=True))
+        # Values are compared warp by warp, so only the same warps of the debug build are used.
+        same_warps = tuple(
+            trace for trace in debug_warps if any(trace.warp_index == warp.warp_index for warp in warps)
+        )
+        debugged = Run(same_warps, program.traced_kernel(packed.name, count=False))
+        return find_variables(optimized, debugged, scalars, program.module) if same_warps and warps else ()
 
     labels = frozenset(program.module.functions[packed.name].labels)
-    return Debugged(named, tuple(declared), types, labels)
+    return Debugged(named, tuple(declarations), types, labels)
 
 
 @contextmanager
-def _unchanged(memory: DeviceMemory) -> Iterator[bool]:
-    """Whether all device memory can be kept; if so, it is put back."""
-    kept = contents(memory)
-    if kept is None:
+def _restored(memory: DeviceMemory) -> Iterator[bool]:
+    """Restore all device memory after the block; yields False if it is too large to be saved."""
+    saved = contents(memory)
+    if saved is None:
         yield False
         return
     try:
         yield True
     finally:
-        for start, before in kept:
-            memory.view(start, before.size)[:] = before
+        for start, saved_bytes in saved:
+            memory.view(start, saved_bytes.size)[:] = saved_bytes
 
 
 def contents(memory: DeviceMemory) -> list[tuple[int, npt.NDArray[np.uint8]]] | None:
-    """A copy of all that is in device memory, by address; None if that is too much."""
+    """Return a copy of all device memory in use, by address; None if it is too large."""
     starts, ends = (column.tolist() for column in memory.live())
-    if sum(ends) - sum(starts) > _MOST_BYTES:
+    if sum(ends) - sum(starts) > _MAX_SAVED_BYTES:
         return None
     return [(start, memory.view(start, end - start).copy()) for start, end in zip(starts, ends, strict=True)]

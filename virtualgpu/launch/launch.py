@@ -1,4 +1,4 @@
-"""One launch as a learner asks for it: read and checked once, then passed on as it is."""
+"""A kernel launch with its shape and arguments, read and checked once."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from virtualgpu.records import WARP_SIZE, Dim3, KernelSource
 Shape = int | Sequence[int]
 
 
-# Compared by identity: arrays among the arguments have no one answer to ==.
+# Compared by identity, since arrays among the arguments cannot be compared with ==.
 @dataclass(frozen=True, slots=True, eq=False)
 class Launch:
     """A kernel with its launch shape, its arguments, its dynamic shared memory per block and its stream.
 
-    ``kernel`` is a ``RawKernel`` of either side, or a `KernelSource`. Made by `of` or `as_cupy`, which
-    check; what only the device knows (its limits, the kernel's parameters) is checked by its backend.
+    ``kernel`` is a ``RawKernel`` of CuPy or the virtual GPU, or a `KernelSource`. `of` and `as_cupy` check
+    their arguments; the device's backend checks its limits and the kernel's parameters.
     """
 
     kernel: Any
@@ -45,39 +45,43 @@ class Launch:
         Raises
         ------
         TypeError, ValueError
-            If the kernel carries no source, or a shape, the arguments or the stream make no sense; the
-            message says what to write.
+            If the kernel has no source, or a shape, the arguments or the stream are invalid; the message
+            says what to write.
         """
         kernel_source(kernel)
-        shared = _whole("shared_mem", shared_mem, least=0)
+        shared_bytes = _checked_integer("shared_mem", shared_mem, minimum=0)
         _check_stream(stream)
-        return cls(kernel, dims("grid", grid), dims("block", block), _arguments(args), shared, stream)
+        return cls(kernel, dims("grid", grid), dims("block", block), _arguments(args), shared_bytes, stream)
 
     @classmethod
     def as_cupy(cls, kernel: Any, grid: Any, block: Any, args: Any, shared_mem: Any) -> Launch:
-        """Read ``kernel(grid, block, args)`` as CuPy does: tuples only, and sizes below 1 count as 1.
+        """Create a launch from ``kernel(grid, block, args)`` with CuPy's rules.
+
+        Shapes must be tuples, and sizes below 1 count as 1.
 
         Raises
         ------
         TypeError, ValueError
-            If a shape or the arguments make no sense.
+            If a shape or the arguments are invalid.
         """
-        shared = _whole("shared_mem", shared_mem, least=0)
-        return cls(kernel, _cupy_dims("grid", grid), _cupy_dims("block", block), _arguments(args), shared)
+        checked_bytes = _checked_integer("shared_mem", shared_mem, minimum=0)
+        return cls(
+            kernel, _cupy_dims("grid", grid), _cupy_dims("block", block), _arguments(args), checked_bytes
+        )
 
     @property
     def source(self) -> KernelSource:
-        """What identifies the kernel on any device."""
+        """The kernel's name, code and options, which identify it on any device."""
         return kernel_source(self.kernel)
 
     @property
     def block_threads(self) -> int:
-        """Threads in a block."""
+        """Number of threads in a block."""
         return prod(self.block)
 
     @property
     def threads(self) -> int:
-        """Threads in the whole grid."""
+        """Number of threads in the whole grid."""
         return prod(self.grid) * prod(self.block)
 
     def run(self) -> None:
@@ -90,49 +94,51 @@ class Launch:
         return nullcontext() if self.stream is None else self.stream
 
     def warp_position(self, block_index: Shape, warp: int) -> tuple[Dim3, int]:
-        """A block's index and a warp's number in it, checked against the launch shape.
+        """Check a block's index and a warp's number against the launch shape, and return them.
 
         Raises
         ------
         TypeError, ValueError
             If the grid has no such block or the block no such warp.
         """
-        index = dims("block_index", block_index, least=0)
+        index = dims("block_index", block_index, minimum=0)
         if any(position >= size for position, size in zip(index, self.grid, strict=True)):
-            last = tuple(size - 1 for size in self.grid)
+            last_block = tuple(size - 1 for size in self.grid)
             raise ValueError(
-                f"`block_index` {index} is outside the grid {self.grid}: the last block is {last}."
+                f"`block_index` {index} is outside the grid {self.grid}: the last block is {last_block}."
             )
-        warps = -(-self.block_threads // WARP_SIZE)
-        number = operator.index(warp)
-        if not 0 <= number < warps:
-            have = "the only warp is 0" if warps == 1 else f"warps are 0 to {warps - 1}"
-            raise ValueError(f"`warp` {number} is not in a block of {self.block_threads} threads: {have}.")
-        return index, number
+        warp_count = -(-self.block_threads // WARP_SIZE)
+        warp_index = operator.index(warp)
+        if not 0 <= warp_index < warp_count:
+            valid_warps = "the only warp is 0" if warp_count == 1 else f"warps are 0 to {warp_count - 1}"
+            raise ValueError(
+                f"`warp` {warp_index} is not in a block of {self.block_threads} threads: {valid_warps}."
+            )
+        return index, warp_index
 
     @property
     def is_one_dimensional(self) -> bool:
-        """Whether only x counts, so that a change of block size has one meaning."""
+        """Whether grid and block use only x, so that the block size can be changed."""
         return self.grid[1:] == (1, 1) and self.block[1:] == (1, 1)
 
     def resized(self, threads: int) -> Launch:
-        """A one-dimensional launch with another block size and at least as many threads.
+        """Return a one-dimensional launch with another block size and at least as many threads.
 
-        Dynamic shared memory grows with the block, as kernels commonly keep so many bytes a thread; it
-        does not shrink, for those that do not.
+        Dynamic shared memory grows with the block, since kernels often use a number of bytes per thread. It
+        does not shrink, since other kernels do not.
         """
         blocks = -(-self.threads // threads)
-        shared = max(self.shared_bytes, -(-self.shared_bytes * threads // self.block_threads))
-        return replace(self, grid=(blocks, 1, 1), block=(threads, 1, 1), shared_bytes=shared)
+        resized_bytes = max(self.shared_bytes, -(-self.shared_bytes * threads // self.block_threads))
+        return replace(self, grid=(blocks, 1, 1), block=(threads, 1, 1), shared_bytes=resized_bytes)
 
 
 def kernel_source(kernel: Any) -> KernelSource:
-    """Read name, code, options and template instantiations off a CuPy or virtual ``RawKernel``.
+    """Read name, code, options and template instantiations from a CuPy or virtual ``RawKernel``.
 
     Raises
     ------
     TypeError
-        If `kernel` carries no CUDA C++ source.
+        If `kernel` has no CUDA C++ source.
     """
     name = getattr(kernel, "name", None)
     code = getattr(kernel, "code", None)
@@ -146,7 +152,7 @@ def kernel_source(kernel: Any) -> KernelSource:
         )
     expressions = getattr(kernel, "name_expressions", None)
     if expressions is None:
-        # A kernel of CuPy's RawModule keeps them, but only its pickle shows them.
+        # A kernel of CuPy's RawModule has them, but only its pickled state contains them.
         state = kernel.__getstate__()
         expressions = state.get("name_expressions") if isinstance(state, dict) else None
     expressions = tuple(expressions or ())
@@ -155,19 +161,19 @@ def kernel_source(kernel: Any) -> KernelSource:
     return KernelSource(name, code, tuple(getattr(kernel, "options", ()) or ()), expressions)
 
 
-def dims(name: str, value: Any, least: int = 1) -> Dim3:
-    """One to three whole numbers as (x, y, z); `name` is for messages.
+def dims(name: str, value: Any, minimum: int = 1) -> Dim3:
+    """Return one to three integers as (x, y, z); `name` is for messages.
 
     Raises
     ------
     TypeError, ValueError
-        If `value` is anything else.
+        If `value` is not valid.
     """
     parts = value if isinstance(value, (tuple, list)) else (value,)
-    sizes = [_whole(name, part, least, value) for part in parts]
+    sizes = [_checked_integer(name, part, minimum, value) for part in parts]
     if not 1 <= len(sizes) <= 3:
         raise ValueError(f"`{name}` has one to three dimensions, not {len(sizes)}: {value!r}.")
-    x, y, z = (*sizes, least, least)[:3]
+    x, y, z = (*sizes, minimum, minimum)[:3]
     return x, y, z
 
 
@@ -179,11 +185,11 @@ def _cupy_dims(name: str, value: Any) -> Dim3:
         )
     if not 1 <= len(value) <= 3:
         raise TypeError(f"Argument '{name}' has {len(value)} dimensions; give one to three, as in (n,).")
-    return dims(name, tuple(max(1, _whole(name, size, None)) for size in value))
+    return dims(name, tuple(max(1, _checked_integer(name, size, None)) for size in value))
 
 
-def _whole(name: str, value: Any, least: int | None, within: Any = None) -> int:
-    within = value if within is None else within
+def _checked_integer(name: str, value: Any, minimum: int | None, whole_value: Any = None) -> int:
+    whole_value = value if whole_value is None else whole_value
     if isinstance(value, float):
         raise TypeError(
             f"`{name}` takes whole numbers, not {value!r}: divide with //, as in (n + 255) // 256."
@@ -191,10 +197,10 @@ def _whole(name: str, value: Any, least: int | None, within: Any = None) -> int:
     try:
         number = operator.index(value)
     except TypeError:
-        what = "a number of bytes" if "shared" in name else "a number or a tuple of one to three numbers"
-        raise TypeError(f"`{name}` is {what}, not {within!r}.") from None
-    if least is not None and number < least:
-        raise ValueError(f"`{name}` needs every number to be at least {least}; it is {within!r}.")
+        expected = "a number of bytes" if "shared" in name else "a number or a tuple of one to three numbers"
+        raise TypeError(f"`{name}` is {expected}, not {whole_value!r}.") from None
+    if minimum is not None and number < minimum:
+        raise ValueError(f"`{name}` needs every number to be at least {minimum}; it is {whole_value!r}.")
     return number
 
 

@@ -1,4 +1,4 @@
-"""What a device refuses before a launch's first thread, under CUDA's own error names."""
+"""Checks of a launch against a device's limits, with CUDA's error names."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from virtualgpu.records import DeviceInfo, Dim3, KernelStats
 
 _AXES = "xyz"
 
-# Of a thread, of every compute capability (CUDA C++ Programming Guide, technical specifications).
-_MOST_LOCAL_BYTES = 512 << 10
+# Maximum local memory per thread, for all compute capabilities (CUDA C++ Programming Guide).
+_MAX_LOCAL_BYTES = 512 << 10
 
 
 def check_shape(info: DeviceInfo, grid: Dim3, block: Dim3) -> None:
-    """Raise ``CUDA_ERROR_INVALID_VALUE`` for a grid or block that no kernel can have on the device."""
-    for what, unit, sizes, limits in (
+    """Raise ``CUDA_ERROR_INVALID_VALUE`` for a grid or block that exceeds the device's limits."""
+    for shape_name, unit, sizes, limits in (
         ("grid", "blocks", grid, info.max_grid_dim),
         ("block", "threads", block, info.max_block_dim),
     ):
         for axis, size, limit in zip(_AXES, sizes, limits, strict=True):
-            if size > limit and not (what == "block" and prod(block) > info.max_threads_per_block):
+            if size > limit and not (shape_name == "block" and prod(block) > info.max_threads_per_block):
                 raise _invalid(
-                    f"{what}.{axis} is {size:,} {unit}, but the {info.name} allows at most {limit:,}. "
-                    f"Use another dimension of the {what} too, or fewer {unit}."
+                    f"{shape_name}.{axis} is {size:,} {unit}, but the {info.name} allows at most {limit:,}. "
+                    f"Use another dimension of the {shape_name} too, or fewer {unit}."
                 )
     threads = prod(block)
     if threads > info.max_threads_per_block:
@@ -34,14 +34,14 @@ def check_shape(info: DeviceInfo, grid: Dim3, block: Dim3) -> None:
 
 
 def check_kernel(info: DeviceInfo, stats: KernelStats, bound: int | None, block: Dim3) -> None:
-    """Raise for a block over the kernel's launch bounds or over what its registers allow."""
+    """Raise for a block that exceeds the kernel's launch bounds or its registers."""
     threads = prod(block)
-    if stats.local_bytes > _MOST_LOCAL_BYTES:
+    if stats.local_bytes > _MAX_LOCAL_BYTES:
         raise CUDADriverError(
             701,
             "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES",
             f"too many resources requested for launch: kernel '{stats.name}' needs {stats.local_bytes:,} "
-            f"bytes of local memory a thread, and a thread can have {_MOST_LOCAL_BYTES:,} (512 KiB). Keep "
+            f"bytes of local memory a thread, and a thread can have {_MAX_LOCAL_BYTES:,} (512 KiB). Keep "
             "large arrays in global memory, a piece for each thread.",
         )
     if bound is not None and threads > bound:
@@ -63,13 +63,17 @@ def check_kernel(info: DeviceInfo, stats: KernelStats, bound: int | None, block:
 def check_shared(
     info: DeviceInfo, stats: KernelStats, shared_bytes: int, max_dynamic_shared_bytes: int | None
 ) -> None:
-    """Raise for more dynamic shared memory than the kernel has opted in to, or the device can give."""
-    most = info.shared_per_block_optin_bytes - stats.static_shared_bytes
-    allowed = most if max_dynamic_shared_bytes is None else min(max_dynamic_shared_bytes, most)
-    if shared_bytes <= allowed:
+    """Raise for more dynamic shared memory than the kernel's opt-in or the device allows."""
+    device_limit = info.shared_per_block_optin_bytes - stats.static_shared_bytes
+    allowed_bytes = (
+        device_limit if max_dynamic_shared_bytes is None else min(max_dynamic_shared_bytes, device_limit)
+    )
+    if shared_bytes <= allowed_bytes:
         return
-    static = f" beside its {stats.static_shared_bytes:,} static ones" if stats.static_shared_bytes else ""
-    if shared_bytes <= most:
+    static_note = (
+        f" beside its {stats.static_shared_bytes:,} static ones" if stats.static_shared_bytes else ""
+    )
+    if shared_bytes <= device_limit:
         remedy = f"Set kernel.max_dynamic_shared_size_bytes = {shared_bytes} first."
     else:
         remedy = (
@@ -78,18 +82,19 @@ def check_shared(
         )
     raise _invalid(
         f"{shared_bytes:,} bytes of dynamic shared memory per block, but kernel '{stats.name}' may use "
-        f"{allowed:,}{static}. {remedy}"
+        f"{allowed_bytes:,}{static_note}. {remedy}"
     )
 
 
-def check_cooperative(info: DeviceInfo, blocks: int, resident: int) -> None:
-    """Raise ``CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE`` for more blocks than the device holds at once."""
-    if blocks > resident:
+def check_cooperative(info: DeviceInfo, blocks: int, resident_blocks: int) -> None:
+    """Raise ``CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE`` for more blocks than the device runs at once."""
+    if blocks > resident_blocks:
         raise CUDADriverError(
             720,
             "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE",
             f"too many blocks in cooperative launch: {blocks:,} blocks, but the {info.name} holds "
-            f"{resident:,} of this kernel at once, and all must be there to wait for each other. Use fewer.",
+            f"{resident_blocks:,} of this kernel at once, and all must be there to wait for each other. Use "
+            "fewer.",
         )
 
 

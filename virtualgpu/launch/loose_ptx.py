@@ -1,7 +1,7 @@
-"""PTX that was handed over as it is: a module without its source, whose resources are estimated.
+"""PTX without its source: a module with estimated resources.
 
-Only ptxas knows a kernel's registers, and it reads no PTX without the CUDA toolkit or a driver. The
-estimate is the largest number of 32-bit registers that hold values at once, and a few for addresses.
+Only ptxas determines a kernel's registers, and it needs the CUDA toolkit or a driver to read PTX. The
+estimate is the largest number of 32-bit registers that hold values at once, plus a few for addresses.
 """
 
 from __future__ import annotations
@@ -15,41 +15,41 @@ from virtualgpu.compile.ptx.flow import cfg
 from virtualgpu.compile.ptx.parser import parse
 from virtualgpu.launch.compiled import CompiledModule
 
-# Every kernel has some registers for its stack and its constants; none can name more than 255.
+# Every kernel needs some registers for its stack and its constants; no kernel can use more than 255.
 _OVERHEAD_REGISTERS = 4
 _MAX_REGISTERS = 255
 
 
 def loose_module(ptx: str, module: ir.Module | None = None) -> CompiledModule:
-    """A module of PTX text, with estimated registers and the shared and local memory that it declares.
+    """Return a module of PTX text, with estimated registers, and its declared shared and local memory.
 
     Parameters
     ----------
     ptx
-        The text.
+        PTX text.
     module
-        What it was read as, if it was.
+        The parsed text, if it was parsed already.
 
     Raises
     ------
     PtxError
-        If it is no PTX.
+        If the text is not PTX.
     """
     module = module or parse(ptx)
     return CompiledModule("", (), target_of(module), ptx, {}, _Estimates(module))
 
 
 class _Estimates(Mapping[str, KernelResources]):
-    """Resources of a module's kernels, each worked out when it is asked for."""
+    """Resources of a module's kernels, each computed at its first use."""
 
     def __init__(self, module: ir.Module) -> None:
         self._module = module
-        self._known: dict[str, KernelResources] = {}
+        self._resources_by_name: dict[str, KernelResources] = {}
 
     def __getitem__(self, name: str) -> KernelResources:
-        if name not in self._known:
-            self._known[name] = _resources(self._module, self._module.entries[name])
-        return self._known[name]
+        if name not in self._resources_by_name:
+            self._resources_by_name[name] = _resources(self._module, self._module.entries[name])
+        return self._resources_by_name[name]
 
     def __contains__(self, name: object) -> bool:
         return name in self._module.entries
@@ -62,13 +62,13 @@ class _Estimates(Mapping[str, KernelResources]):
 
 
 def target_of(module: ir.Module) -> int:
-    """The compute capability that PTX is for, such as 90 of ``sm_90a``."""
+    """Return the compute capability that PTX is for, such as 90 for ``sm_90a``."""
     digits = "".join(c for c in module.target.partition("_")[2] if c.isdigit())
     return int(digits or "0")
 
 
 def _resources(module: ir.Module, kernel: ir.Function) -> KernelResources:
-    functions = _called(module, kernel)
+    functions = _reachable_functions(module, kernel)
     names = {name for function in functions for name in _symbols(function)}
     shared = {n: v for n, v in module.variables.items() if n in names and v.space == "shared"}
     for function in functions:
@@ -84,29 +84,29 @@ def _resources(module: ir.Module, kernel: ir.Function) -> KernelResources:
 
 
 def register_estimate(function: ir.Function) -> int:
-    """The largest number of 32-bit registers that hold values which are still needed."""
+    """Return the largest number of 32-bit registers that hold live values at the same time."""
     flow = cfg.build(function)
-    words = {name: _words(kind) for name, kind in function.registers.items()}
+    words_by_register = {name: _word_count(kind) for name, kind in function.registers.items()}
 
-    def held(names: set[str]) -> int:
-        return sum(words.get(name, 0) for name in names)
+    def word_count(names: set[str]) -> int:
+        return sum(words_by_register.get(name, 0) for name in names)
 
-    most = 0
-    for block, leaving in zip(flow.blocks, cfg.live_out(function, flow), strict=True):
-        live = set(leaving)
-        # Kept as the block is gone through: with thousands alive at once, counting anew takes minutes.
-        count = held(live)
+    maximum = 0
+    for block, live_out in zip(flow.blocks, cfg.live_out(function, flow), strict=True):
+        live = set(live_out)
+        # Updated step by step: with thousands of live registers, counting again takes minutes.
+        live_words = word_count(live)
         for instruction in reversed(function.instructions[block.first : block.end]):
-            defined, used = map(set, cfg.definitions_and_uses(instruction))
-            most = max(most, count + held(defined - live))
-            count -= held(live & defined)
-            live -= defined
-            count += held(used - live)
-            live |= used
-    return most + _OVERHEAD_REGISTERS
+            definitions, uses = map(set, cfg.definitions_and_uses(instruction))
+            maximum = max(maximum, live_words + word_count(definitions - live))
+            live_words -= word_count(live & definitions)
+            live -= definitions
+            live_words += word_count(uses - live)
+            live |= uses
+    return maximum + _OVERHEAD_REGISTERS
 
 
-def _words(kind: str) -> int:
+def _word_count(kind: str) -> int:
     return 0 if kind == "pred" else ceil(int("".join(c for c in kind if c.isdigit()) or "32") / 32)
 
 
@@ -117,16 +117,16 @@ def _packed_bytes(variables: list[ir.Variable]) -> int:
     return size
 
 
-def _called(module: ir.Module, kernel: ir.Function) -> list[ir.Function]:
-    """A kernel and the functions that it reaches."""
-    found = {kernel.name: kernel}
-    waiting = [kernel]
-    while waiting:
-        for name in _symbols(waiting.pop()):
-            if name in module.functions and name not in found:
-                found[name] = module.functions[name]
-                waiting.append(found[name])
-    return list(found.values())
+def _reachable_functions(module: ir.Module, kernel: ir.Function) -> list[ir.Function]:
+    """Return a kernel and the functions that it can call."""
+    functions = {kernel.name: kernel}
+    pending = [kernel]
+    while pending:
+        for name in _symbols(pending.pop()):
+            if name in module.functions and name not in functions:
+                functions[name] = module.functions[name]
+                pending.append(functions[name])
+    return list(functions.values())
 
 
 def _symbols(function: ir.Function) -> Iterator[str]:

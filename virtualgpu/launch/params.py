@@ -1,9 +1,8 @@
-"""Kernel arguments to the parameter buffer a launch hands over, with every mismatch explained.
+"""Packing of kernel arguments into the parameter buffer, with an explanation of every mismatch.
 
-CuPy copies the bytes it is given and the GPU reads as many as the parameter has, so a wrong type
-turns into a wrong number in silence, and what is passed beyond the last parameter is not looked at. The
-virtual GPU knows both sides: it reads the same and warns (`ArgumentWarning`), or raises where a GPU would
-read beyond what was given.
+CuPy copies the bytes of an argument, and the GPU reads as many as the parameter has. A wrong type therefore
+becomes a wrong number without an error, and extra arguments are ignored. The virtual GPU knows both types:
+it reads the same bytes and warns (`ArgumentWarning`), or raises if a GPU would read beyond the argument.
 """
 
 from __future__ import annotations
@@ -15,11 +14,8 @@ from typing import Any
 import numpy as np
 
 from virtualgpu.compile.ptx import ir
-from virtualgpu.cp._core.arguments import check_device
-from virtualgpu.cp._core.array import ndarray
-from virtualgpu.cp.cuda._memory.pointer import MemoryPointer
-from virtualgpu.cp.cuda.texture import SurfaceObject, TextureObject
 from virtualgpu.errors import warn
+from virtualgpu.launch.arguments import DeviceArray, DevicePointer, TextureHandle, other_machine_error
 from virtualgpu.launch.signature import SourceParam
 from virtualgpu.model.machine import VirtualDevice
 from virtualgpu.words import count, noun
@@ -30,7 +26,7 @@ _INTEGER_KINDS = "biu"
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """The parameter buffer, and the arrays that pointers in it point to (address -> bytes, parameter)."""
+    """A packed parameter buffer, and the arrays behind its pointers (address -> bytes, parameter name)."""
 
     buffer: bytes
     arrays: dict[int, int]
@@ -45,9 +41,9 @@ def pack(
     args: tuple[Any, ...],
     device: VirtualDevice,
     *,
-    surplus: bool = False,
+    allow_extra: bool = False,
 ) -> Packed:
-    """Lay out `args` as the kernel's PTX expects them.
+    """Pack `args` into the parameter buffer of the kernel's PTX.
 
     Parameters
     ----------
@@ -56,14 +52,13 @@ def pack(
     params, param_bytes
         From the PTX.
     source
-        The same parameters as the source spells them, if that is known.
+        The same parameters as written in the source, if known.
     args
-        What the learner passed.
+        Arguments of the program.
     device
-        Where the kernel will run.
-    surplus
-        Whether arguments beyond the kernel's parameters are passed over with a warning, as CuPy does
-        without one.
+        Device of the kernel.
+    allow_extra
+        Whether extra arguments are ignored with a warning, as CuPy does without a warning.
 
     Raises
     ------
@@ -72,111 +67,124 @@ def pack(
     OverflowError
         For a Python int of more than 64 bits.
     ValueError
-        For an array of a machine that is gone.
+        For an array of a machine that is no longer used.
     """
-    known = source if source is not None and len(source) == len(params) else None
-    if len(args) < len(params) or (len(args) > len(params) and not surplus):
-        names = ", ".join(f"{p.type_text} {p.name}".strip() for p in known) if known else ""
+    source_params = source if source is not None and len(source) == len(params) else None
+    if len(args) < len(params) or (len(args) > len(params) and not allow_extra):
+        parameter_list = (
+            ", ".join(f"{p.type_text} {p.name}".strip() for p in source_params) if source_params else ""
+        )
         raise TypeError(
             f"Kernel '{kernel}' takes {count(len(params), 'argument')} but {len(args)} "
             f"{noun(len(args), 'was', 'were')} passed. Pass one value per parameter"
-            f"{f': ({names})' if names else ''}."
+            f"{f': ({parameter_list})' if parameter_list else ''}."
         )
     if len(args) > len(params):
-        extra = len(args) - len(params)
-        ignored = "the last one is" if extra == 1 else f"the last {extra} are"
+        extra_count = len(args) - len(params)
+        ignored_text = "the last one is" if extra_count == 1 else f"the last {extra_count} are"
         warn(
             f"Kernel '{kernel}' takes {count(len(params), 'argument')} but {len(args)} were passed. As "
-            f"with CuPy, {ignored} not looked at: leave out what the kernel does not take."
+            f"with CuPy, {ignored_text} not looked at: leave out what the kernel does not take."
         )
     buffer = bytearray(param_bytes)
     arrays: dict[int, int] = {}
-    called: dict[int, str] = {}
+    names: dict[int, str] = {}
     numbers = {int(value) for value in args if isinstance(value, int | np.integer)}
-    told = any(isinstance(value, np.void) for value in args)  # a structure can hold the strides
+    has_structure = any(isinstance(value, np.void) for value in args)  # a structure can hold the strides
     for index, (value, param) in enumerate(zip(args, params, strict=False)):
-        spelled = known[index] if known else None
-        where = f"Kernel '{kernel}', argument {index + 1}" + (f" ('{spelled.name}')" if spelled else "")
-        data = _bytes_of(value, param, spelled, where, device, arrays)
+        source_param = source_params[index] if source_params else None
+        location = f"Kernel '{kernel}', argument {index + 1}" + (
+            f" ('{source_param.name}')" if source_param else ""
+        )
+        data = _bytes_of(value, param, source_param, location, device, arrays)
         buffer[param.offset : param.offset + len(data)] = data
-        if device.memory.uses_remote_memory and isinstance(value, int | np.integer | MemoryPointer):
-            _note_reach(int.from_bytes(data, "little"), device, arrays)
-        if isinstance(value, ndarray) and param.size_bytes == 8 and not told:
-            _warn_of_strides(value, numbers, where)
-        if isinstance(value, ndarray) and value.nbytes and spelled and spelled.name:
-            called.setdefault(value.data.ptr, spelled.name)
-    return Packed(bytes(buffer), arrays, called)
+        if device.memory.uses_remote_memory and isinstance(value, int | np.integer | DevicePointer):
+            _record_host_range(int.from_bytes(data, "little"), device, arrays)
+        is_array = isinstance(value, DeviceArray)
+        if is_array and param.size_bytes == 8 and not has_structure:
+            _warn_of_strides(value, numbers, location)
+        if is_array and value.nbytes and source_param and source_param.name:
+            names.setdefault(value.data.ptr, source_param.name)
+    return Packed(bytes(buffer), arrays, names)
 
 
 def _bytes_of(
     value: Any,
     param: ir.Param,
-    spelled: SourceParam | None,
-    where: str,
+    source_param: SourceParam | None,
+    location: str,
     device: VirtualDevice,
     arrays: dict[int, int],
 ) -> bytes:
-    if isinstance(value, ndarray):
-        if value._mem.owner.machine is not device.machine:
-            check_device(value, device)
+    is_array = isinstance(value, DeviceArray)
+    if is_array:
+        if value._mem.ptr and value._mem.owner.machine is not device.machine:
+            raise other_machine_error(value._mem.owner)
         address = value.data.ptr if value.nbytes else 0
-        # A kernel is given any address; without peer access the array of another device is out of its reach.
+        # Any address can be passed, but without peer access the kernel cannot access another device's array.
         if address and (value._mem.owner is device or device.memory.peer_of(address)):
             arrays[address] = max(arrays.get(address, 0), value.nbytes)
         if param.type == "b8" and param.size_bytes == 16 + 16 * value.ndim:
-            # CuPy's CArray: of a whole description a pointer takes the first part.
+            # The description of a CArray of CuPy; a pointer parameter takes its first part.
             return np.array([address, value.size, *value.shape, *value.strides], np.int64).tobytes()
-        _check_pointer(value, param, spelled, where)
+        _check_pointer(value, param, source_param, location)
         return address.to_bytes(8, "little")
-    if isinstance(value, MemoryPointer) or value is None:
+    if isinstance(value, DevicePointer) or value is None:
         address = 0 if value is None else value.ptr
         if param.size_bytes != 8 or param.type in _FLOAT_TYPES:
             raise TypeError(
-                f"{where}: a pointer was passed where the kernel takes {_wanted(param, spelled)}."
+                f"{location}: a pointer was passed where the kernel takes "
+                f"{_parameter_text(param, source_param)}."
             )
         return int(address).to_bytes(8, "little")
-    if isinstance(value, TextureObject | SurfaceObject):
+    if isinstance(value, TextureHandle):
         if param.size_bytes != 8 or param.type in _FLOAT_TYPES:
-            what = type(value).__name__
-            raise TypeError(f"{where}: a {what} was passed where the kernel takes {_wanted(param, spelled)}.")
+            type_name = type(value).__name__
+            raise TypeError(
+                f"{location}: a {type_name} was passed where the kernel takes "
+                f"{_parameter_text(param, source_param)}."
+            )
         if value.device is not device:
-            raise ValueError(f"{where}: this {type(value).__name__} was made on another device.")
+            raise ValueError(f"{location}: this {type(value).__name__} was made on another device.")
         arrays[value.address] = max(arrays.get(value.address, 0), value.size_bytes)
         return value.ptr.to_bytes(8, "little")
     if isinstance(value, np.ndarray):
         if value.size != 1:
             raise TypeError(
-                f"{where}: a numpy.ndarray of shape {value.shape} lives in host memory, which a kernel "
+                f"{location}: a numpy.ndarray of shape {value.shape} lives in host memory, which a kernel "
                 "cannot read. Pass a device array: cp.asarray(x)."
             )
         value = value.reshape(())[()]
     if isinstance(value, np.generic | int | float | complex):
-        return _number_bytes(value, param, spelled, where)
+        return _number_bytes(value, param, source_param, location)
     if type(value).__module__.split(".")[0] == "cupy":
         raise TypeError(
-            f"{where}: this {type(value).__name__} belongs to a real GPU, but the kernel runs on "
+            f"{location}: this {type(value).__name__} belongs to a real GPU, but the kernel runs on "
             f"{device.info.as_virtual.device}. Create it with the same `cp` as the kernel."
         )
-    raise TypeError(f"{where}: Unsupported type {type(value)}. Pass a device array or a NumPy scalar.")
+    raise TypeError(f"{location}: Unsupported type {type(value)}. Pass a device array or a NumPy scalar.")
 
 
-def _warn_of_strides(array: ndarray, numbers: Set[int], where: str) -> None:
-    """Tell of a view whose strides are not among the other arguments: a kernel is given an address alone."""
+def _warn_of_strides(array: Any, numbers: Set[int], location: str) -> None:
+    """Warn of a view whose strides are not among the other arguments, since a kernel gets only an address."""
     if array.flags.c_contiguous or (array.base is None and array.flags.f_contiguous):
         return
-    steps = {step // part for step in array.strides for part in (1, array.itemsize)}
-    rows = np.cumprod([1, *array.shape[:0:-1]]).tolist()  # the steps of an array without gaps
-    if numbers & (steps - {0, 1, array.itemsize, *rows, *(array.itemsize * row for row in rows)}):
+    stride_values = {step // part for step in array.strides for part in (1, array.itemsize)}
+    contiguous_strides = np.cumprod([1, *array.shape[:0:-1]]).tolist()  # strides of a contiguous array
+    if numbers & (
+        stride_values
+        - {0, 1, array.itemsize, *contiguous_strides, *(array.itemsize * row for row in contiguous_strides)}
+    ):
         return
     warn(
-        f"{where}: this view of shape {array.shape} has strides of {array.strides} bytes, which the kernel "
-        "does not see. As with CuPy, the kernel gets the address of the first element. Pass "
+        f"{location}: this view of shape {array.shape} has strides of {array.strides} bytes, which the "
+        "kernel does not see. As with CuPy, the kernel gets the address of the first element. Pass "
         "cp.ascontiguousarray(x), or pass the strides too and use them in the kernel."
     )
 
 
-def _note_reach(address: int, device: VirtualDevice, arrays: dict[int, int]) -> None:
-    """Let a bare address of page-locked or managed memory cost what an array there costs."""
+def _record_host_range(address: int, device: VirtualDevice, arrays: dict[int, int]) -> None:
+    """Record a bare address of pinned or managed memory like an array there, so that it costs the same."""
     memory = device.memory
     start = memory.segment(address)[0]
     managed = memory.managed.get(start)
@@ -185,106 +193,109 @@ def _note_reach(address: int, device: VirtualDevice, arrays: dict[int, int]) -> 
         arrays[address] = max(arrays.get(address, 0), start + size_bytes - address)
 
 
-def _check_pointer(array: ndarray, param: ir.Param, spelled: SourceParam | None, where: str) -> None:
+def _check_pointer(array: Any, param: ir.Param, source_param: SourceParam | None, location: str) -> None:
     if param.size_bytes != 8 or param.type in _FLOAT_TYPES:
         raise TypeError(
-            f"{where}: a device array was passed where the kernel takes {_wanted(param, spelled)}. "
-            "Pass a number, for instance x.item()."
+            f"{location}: a device array was passed where the kernel takes "
+            f"{_parameter_text(param, source_param)}. Pass a number, for instance x.item()."
         )
-    if spelled is not None and not spelled.element and not spelled.type_text.endswith("*"):
+    if source_param is not None and not source_param.element and not source_param.type_text.endswith("*"):
         return
-    element = np.dtype(spelled.element) if spelled and spelled.element else None
+    element = np.dtype(source_param.element) if source_param and source_param.element else None
     if element is None or array.dtype.kind not in "biuf" or array.dtype.itemsize == 1:
         return
     same_kind = (element.kind == "f") == (array.dtype.kind == "f")
     if array.dtype.itemsize == element.itemsize and (same_kind or element.itemsize == 2):
         return
-    assert spelled is not None
+    assert source_param is not None
     raise TypeError(
-        f"{where}: the kernel reads '{spelled.type_text}' but the array holds {array.dtype}. Convert it with "
-        f"x.astype(cp.{element.name}), or pass x.view(cp.{element.name}) if its bytes are meant as they are."
+        f"{location}: the kernel reads '{source_param.type_text}' but the array holds {array.dtype}. Convert "
+        f"it with x.astype(cp.{element.name}), or pass x.view(cp.{element.name}) if its bytes are meant as "
+        "they are."
     )
 
 
-def _number_bytes(value: Any, param: ir.Param, spelled: SourceParam | None, where: str) -> bytes:
-    """What the kernel reads of a number: the first of its bytes, as CuPy hands them over.
+def _number_bytes(value: Any, param: ir.Param, source_param: SourceParam | None, location: str) -> bytes:
+    """Return the bytes that the kernel reads of a number: its first bytes, as CuPy passes them.
 
-    Those are 8 of a Python int or float, 16 of a complex and a NumPy scalar's own.
+    A Python int or float has 8 bytes, a complex number 16, and a NumPy scalar its own size.
     """
-    wanted = _wanted(param, spelled)
-    remedy = _remedy(param, spelled)
+    parameter = _parameter_text(param, source_param)
+    remedy = _remedy(param, source_param)
     size = param.size_bytes
     is_python = not isinstance(value, np.generic)
-    called = f"a Python {type(value).__name__}" if is_python else f"numpy.{value.dtype.name}"
-    number = _as_numpy(value, where)
+    description = f"a Python {type(value).__name__}" if is_python else f"numpy.{value.dtype.name}"
+    number = _as_numpy(value, location)
     kind = number.dtype.kind
-    held = count(number.itemsize, "byte")
+    size_text = count(number.itemsize, "byte")
     is_structure = param.type == "b8"
-    is_pointer = spelled is not None and spelled.type_text.endswith("*")
+    is_pointer = source_param is not None and source_param.type_text.endswith("*")
     if (is_structure and is_python and kind != "c") or (is_pointer and kind not in _INTEGER_KINDS):
-        raise TypeError(f"{where}: {called} was passed where the kernel takes {wanted}. {remedy}")
+        raise TypeError(f"{location}: {description} was passed where the kernel takes {parameter}. {remedy}")
     if number.itemsize < size or (is_structure and number.itemsize > size and kind != "c"):
-        raise TypeError(f"{where}: {called} has {held} but the kernel takes {wanted}. {remedy}")
+        raise TypeError(
+            f"{location}: {description} has {size_text} but the kernel takes {parameter}. {remedy}"
+        )
     data = bytes(number.tobytes()[:size])
     if is_structure and number.itemsize == size:
         return data
     if param.type not in _FLOAT_TYPES and kind in _INTEGER_KINDS:
         bits = 8 * size
         if not -(1 << (bits - 1)) <= int(number) < 1 << bits:
-            read = int.from_bytes(data, "little", signed=True)
+            value_read = int.from_bytes(data, "little", signed=True)
             warn(
-                f"{where}: {number} does not fit into {wanted}. As with CuPy, the kernel reads {read}, its "
-                "lower bytes. Use a wider parameter type in the kernel."
+                f"{location}: {number} does not fit into {parameter}. As with CuPy, the kernel reads "
+                f"{value_read}, its lower bytes. Use a wider parameter type in the kernel."
             )
     elif number.itemsize > size:
         warn(
-            f"{where}: {called} has {held} but the kernel takes {wanted}. As with CuPy, it reads a part of "
-            f"{value}, as {_read(data, param)}. {remedy}"
+            f"{location}: {description} has {size_text} but the kernel takes {parameter}. As with CuPy, it "
+            f"reads a part of {value}, as {_as_read_by_kernel(data, param)}. {remedy}"
         )
     elif (kind == "f") != (param.type in _FLOAT_TYPES):
         warn(
-            f"{where}: {called} was passed where the kernel takes {wanted}. As with CuPy, it reads the bytes "
-            f"of {value}, as {_read(data, param)}. {remedy}"
+            f"{location}: {description} was passed where the kernel takes {parameter}. As with CuPy, it "
+            f"reads the bytes of {value}, as {_as_read_by_kernel(data, param)}. {remedy}"
         )
     return data
 
 
-def _as_numpy(value: Any, where: str) -> np.generic:
-    """A number with the bytes that CuPy passes for it."""
+def _as_numpy(value: Any, location: str) -> np.generic:
+    """Return a number as the NumPy scalar whose bytes CuPy passes."""
     if isinstance(value, np.generic):
         return value
     if not isinstance(value, int):
         return np.complex128(value) if isinstance(value, complex) else np.float64(value)
     if not -(1 << 63) <= value < 1 << 64:
-        raise OverflowError(f"{where}: Python int too large to convert to C long: {value}.")
+        raise OverflowError(f"{location}: Python int too large to convert to C long: {value}.")
     return np.uint64(value) if value >= 1 << 63 else np.int64(value)
 
 
-def _read(data: bytes, param: ir.Param) -> str:
-    """A parameter's bytes as a kernel sees them."""
+def _as_read_by_kernel(data: bytes, param: ir.Param) -> str:
+    """Return the text of a parameter's bytes as the kernel reads them."""
     kind = "f" if param.type in _FLOAT_TYPES or param.type == "b8" else "i"
     size = param.size_bytes if param.type != "b8" else 4
     return ", ".join(map(str, np.frombuffer(data, f"{kind}{size}")))
 
 
-def _wanted(param: ir.Param, spelled: SourceParam | None) -> str:
+def _parameter_text(param: ir.Param, source_param: SourceParam | None) -> str:
     size = count(param.size_bytes, "byte")
-    if spelled is not None and spelled.type_text:
-        return f"'{spelled.type_text}' ({size})"
+    if source_param is not None and source_param.type_text:
+        return f"'{source_param.type_text}' ({size})"
     if param.type in _FLOAT_TYPES:
         return f"a floating-point number of {size}"
     return f"a value of {size}"
 
 
-def _remedy(param: ir.Param, spelled: SourceParam | None) -> str:
-    if spelled is not None and spelled.type_text.endswith("*"):
+def _remedy(param: ir.Param, source_param: SourceParam | None) -> str:
+    if source_param is not None and source_param.type_text.endswith("*"):
         return "Pass a device array."
-    name = spelled.name if spelled and spelled.name else "x"
+    name = source_param.name if source_param and source_param.name else "x"
     if param.type in _FLOAT_TYPES:
         return f"Pass np.float{8 * param.size_bytes}({name})."
     if param.type == "b8":
         return f"Pass a structured NumPy scalar of {count(param.size_bytes, 'byte')}."
-    unsigned = spelled is not None and (
-        "unsigned" in spelled.type_text or spelled.type_text.startswith("uint")
+    unsigned = source_param is not None and (
+        "unsigned" in source_param.type_text or source_param.type_text.startswith("uint")
     )
     return f"Pass np.{'uint' if unsigned else 'int'}{8 * param.size_bytes}({name})."

@@ -1,4 +1,4 @@
-"""A launch on a virtual device: checked against it and packed, then run, timed and placed once."""
+"""Launches on a virtual device: checked and packed, then run, timed and assigned to SMs."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ MAX_LISTED_BLOCKS = 200_000
 
 @dataclass(frozen=True, slots=True)
 class PreparedLaunch:
-    """A launch that a device has checked: everything the engine and the time model need.
+    """A launch that was checked for a device, with all that the engine and the time model need.
 
     ``launch`` keeps its arguments alive until it has run. ``arrays`` maps the addresses of array arguments
-    to their bytes, ``names`` to their parameters. ``cold`` takes L2 to hold none of them when it begins.
+    to their bytes, ``names`` to their parameters. With ``cold``, none of them are in L2 at the start.
     """
 
     launch: Launch
@@ -73,7 +73,7 @@ class PreparedLaunch:
 
     @property
     def resident_blocks(self) -> int:
-        """Blocks of this launch that the device holds at once."""
+        """Number of blocks of this launch that the device runs at once."""
         return self.occupancy.blocks_per_sm * self.device.info.sm_count
 
     @property
@@ -83,12 +83,12 @@ class PreparedLaunch:
 
     @property
     def waves(self) -> int:
-        """How often the grid's blocks fill the device's block slots, at least 1."""
+        """Number of times that the grid's blocks fill the device's block slots, at least 1."""
         return max(1, -(-prod(self.grid) // (self.device.info.sm_count * self.blocks_per_sm)))
 
     @property
     def options(self) -> RunOptions:
-        """How its device runs it when nothing else is asked for."""
+        """Options of the engine for a run without observations."""
         from virtualgpu.engine import RunOptions
 
         device = self.device
@@ -107,43 +107,43 @@ class PreparedLaunch:
         )
 
     def run(self, options: RunOptions | None = None) -> FinishedLaunch:
-        """Execute the kernel, the modelled clock aside; faults raise those of `virtualgpu.cuda_errors`."""
+        """Execute the kernel without the modelled clock; faults raise errors of `virtualgpu.cuda_errors`."""
         device = self.device
         device.machine.count_launch()
         for address, name in self.names.items():
             device.memory.name(address, name)
         program = self.module.program(device)
         result = program.launch(self.packed, device.memory, options or self.options)
-        missing = device.l2.touch(self.arrays)
-        return FinishedLaunch(self, result, sum(self.arrays.values()) if self.cold else missing)
+        missing_bytes = device.l2.touch(self.arrays)
+        return FinishedLaunch(self, result, sum(self.arrays.values()) if self.cold else missing_bytes)
 
     def submit(self, stream: Any, options: RunOptions | None = None) -> FinishedLaunch | None:
-        """Give the launch to a stream, which executes it and lets it take its modelled time.
+        """Enqueue the launch in a stream, which executes it and adds its modelled time.
 
-        None where the stream captures a graph, which will run it.
+        Returns None if the stream captures a graph.
         """
-        done: list[FinishedLaunch] = []
-        about = self._about
+        finished_launches: list[FinishedLaunch] = []
+        details = self._details
 
-        def finished(launch: FinishedLaunch) -> float:
-            done[:] = [launch]
-            return launch.taken_ns(about["counted"], about["passage"])
+        def finish(launch: FinishedLaunch) -> float:
+            finished_launches[:] = [launch]
+            return launch.stream_time_ns(details["counted"], details["passage"])
 
         def run() -> float:
-            return finished(self.run(options))
+            return finish(self.run(options))
 
         def watched(run_watched: RunWatched) -> tuple[float, tuple[Regions, ...]]:
-            launch, touched = run_watched(self, options)
-            return finished(launch), touched
+            launch, regions = run_watched(self, options)
+            return finish(launch), regions
 
         stream.enqueue(
-            "CONCURRENT_KERNEL", self.packed.title, run, device=self.device, watched=watched, **about
+            "CONCURRENT_KERNEL", self.packed.title, run, device=self.device, watched=watched, **details
         )
-        return done[0] if done else None
+        return finished_launches[0] if finished_launches else None
 
     @property
-    def _about(self) -> dict[str, Any]:
-        """What a stream is told of the kernel."""
+    def _details(self) -> dict[str, Any]:
+        """Details of the kernel for the stream's record."""
         return {
             "sm_share": self.sm_share,
             "waves": self.waves,
@@ -157,43 +157,45 @@ class PreparedLaunch:
 
     @property
     def _operation(self) -> Operation:
-        about = self._about
+        details = self._details
 
         def run() -> float:
-            return self.run().taken_ns(about["counted"], about["passage"])
+            return self.run().stream_time_ns(details["counted"], details["passage"])
 
         def watched(run_watched: RunWatched) -> tuple[float, tuple[Regions, ...]]:
-            launch, touched = run_watched(self, None)
-            return launch.taken_ns(about["counted"], about["passage"]), touched
+            launch, regions = run_watched(self, None)
+            return launch.stream_time_ns(details["counted"], details["passage"]), regions
 
-        return Operation("CONCURRENT_KERNEL", self.packed.title, run, watched=watched, **about)
+        return Operation("CONCURRENT_KERNEL", self.packed.title, run, watched=watched, **details)
 
-    # As a node of a graph
+    # Nodes of graphs
 
     @property
     def parameters(self) -> tuple[NodeParameter, ...]:
-        """The kernel's parameters as bytes, with their names and types where the source tells them."""
+        """The kernel's parameters as bytes, with names and types if the source contains them."""
         memory = self.device.memory
         symbol = self.packed.name
         params = self.module.entry(symbol, self.device).params
-        spelled = self.module.source_params(symbol) or ()
-        names = [(p.name, p.type_text) for p in spelled] if len(spelled) == len(params) else []
-        low = memory.base_address
-        high = memory.base_address + memory.arena_bytes
+        source_params = self.module.source_params(symbol) or ()
+        names = [(p.name, p.type_text) for p in source_params] if len(source_params) == len(params) else []
+        first_address = memory.base_address
+        end_address = memory.base_address + memory.arena_bytes
         return tuple(
             NodeParameter(
                 data := self.packed.params[param.offset : param.offset + param.size_bytes],
                 param.offset,
-                *(names[at] if names else ("", "")),
+                *(names[index] if names else ("", "")),
                 addresses=tuple(
-                    w for w in np.frombuffer(data, np.uint64, len(data) // 8).tolist() if low <= w < high
+                    address
+                    for address in np.frombuffer(data, np.uint64, len(data) // 8).tolist()
+                    if first_address <= address < end_address
                 ),
             )
-            for at, param in enumerate(params)
+            for index, param in enumerate(params)
         )
 
     def changed(self, node: GraphNode) -> Operation:
-        """The launch with the parameters and the shape of a graph's record, checked as a launch is."""
+        """Return the launch with the parameters and the shape of a graph's node, checked like a launch."""
         assert node.grid is not None
         assert node.block is not None
         buffer = bytearray(self.packed.params)
@@ -201,11 +203,11 @@ class PreparedLaunch:
             buffer[parameter.offset : parameter.offset + len(parameter.data)] = parameter.data
         moves = {
             old: new
-            for before, now in zip(self.parameters, node.parameters, strict=True)
-            for old, new in zip(before.addresses, now.addresses, strict=False)
+            for old_parameter, new_parameter in zip(self.parameters, node.parameters, strict=True)
+            for old, new in zip(old_parameter.addresses, new_parameter.addresses, strict=False)
         }
         launch = replace(self.launch, grid=node.grid, block=node.block, shared_bytes=node.shared_bytes)
-        _, fits = _checked(self.device, self.module, launch, self.max_dynamic_bytes)
+        _, node_occupancy = _check_limits(self.device, self.module, launch, self.max_dynamic_bytes)
         packed = replace(
             self.packed,
             grid=node.grid,
@@ -214,14 +216,16 @@ class PreparedLaunch:
             params=bytes(buffer),
         )
         arrays = {moves.get(address, address): size for address, size in self.arrays.items()}
-        return replace(self, launch=launch, packed=packed, arrays=arrays, names={}, occupancy=fits)._operation
+        return replace(
+            self, launch=launch, packed=packed, arrays=arrays, names={}, occupancy=node_occupancy
+        )._operation
 
     def released(self) -> Operation:
-        """The launch as a node, which holds addresses and no arrays."""
+        """Return the launch as a node that contains addresses but no references to arrays."""
         return replace(self, launch=replace(self.launch, args=()))._operation
 
     def as_cooperative(self) -> PreparedLaunch:
-        """The launch as a cooperative one.
+        """Return the launch as a cooperative one.
 
         Raises
         ------
@@ -232,33 +236,33 @@ class PreparedLaunch:
         return replace(self, packed=replace(self.packed, cooperative=True))
 
     def fitted_cooperative(self) -> PreparedLaunch:
-        """The launch as a cooperative one, its grid cut with a warning to what the device holds at once.
+        """Return the launch as a cooperative one; a grid that is too large is reduced, with a warning.
 
         Raises
         ------
         ValueError
             As CuPy, if a grid of several dimensions does not fit.
         """
-        most = self.resident_blocks
+        block_limit = self.resident_blocks
         blocks = prod(self.grid)
-        if blocks <= most:
+        if blocks <= block_limit:
             return self.as_cooperative()
         if self.grid[1:] != (1, 1):
             x, y, z = self.grid
-            raise ValueError(f"The specified grid size ({x} * {y} * {z}) exceeds the limit ({most}).")
+            raise ValueError(f"The specified grid size ({x} * {y} * {z}) exceeds the limit ({block_limit}).")
         warnings.warn(
-            f"The grid size will be reduced from {blocks} to {most}, as the specified grid size exceeds the "
-            "limit.",
+            f"The grid size will be reduced from {blocks} to {block_limit}, as the specified grid size "
+            "exceeds the limit.",
             stacklevel=4,
         )
-        return replace(self, packed=replace(self.packed, grid=(most, 1, 1), cooperative=True))
+        return replace(self, packed=replace(self.packed, grid=(block_limit, 1, 1), cooperative=True))
 
 
 @dataclass(frozen=True)
 class FinishedLaunch:
-    """A launch that has run: what it did, and where the time model puts its blocks.
+    """A launch that has run: its results, and its blocks' SMs and times in the time model.
 
-    ``cold_bytes`` of its arrays were not in L2 when it began.
+    ``cold_bytes`` of its arrays were not in L2 at the start.
     """
 
     prepared: PreparedLaunch
@@ -304,23 +308,27 @@ class FinishedLaunch:
 
     @property
     def costs(self) -> LaunchCosts:
-        """What its time is made of, and what it would be without each cause."""
+        """Causes of the launch's time, and its time without each of them."""
         from virtualgpu.model.cost.causes import costs
 
         prepared = self.prepared
-        found = costs(prepared.device.info, self._work, prepared.occupancy, prepared.launch.source.code)
-        own = any(each.space == "local" for each in self._work.counters.accesses)
-        return replace(found, spilled_bytes=0 if own else prepared.stats.local_bytes)
+        launch_costs = costs(
+            prepared.device.info, self._work, prepared.occupancy, prepared.launch.source.code
+        )
+        uses_local_arrays = any(access.space == "local" for access in self._work.counters.accesses)
+        return replace(launch_costs, spilled_bytes=0 if uses_local_arrays else prepared.stats.local_bytes)
 
     @property
-    def stream_ns(self) -> float:
-        """What the stream is busy for: the kernel, and moving the managed or host memory that it asks for."""
-        asked = SECTOR_BYTES * float(self.result.block_sectors.sum())
-        return bus.kernel_ns(self.prepared.device, self.duration_ns, self.prepared.arrays, asked)
+    def kernel_and_bus_ns(self) -> float:
+        """Time of the kernel, including transfers of managed or host memory that it accesses."""
+        accessed_bytes = SECTOR_BYTES * float(self.result.block_sectors.sum())
+        return bus.kernel_ns(self.prepared.device, self.duration_ns, self.prepared.arrays, accessed_bytes)
 
-    def taken_ns(self, counted: Counted, passage: Passage) -> float:
-        """`stream_ns`, or what it takes over the links that it uses; what it moves there is noted, as is what
-        a timeline that is being recorded says of the kernel."""
+    def stream_time_ns(self, counted: Counted, passage: Passage) -> float:
+        """Return the time of the kernel in its stream, including transfers over links to other devices.
+
+        Transfers are recorded in `passage`, and counts for a recorded timeline in `counted`.
+        """
         if self.prepared.device.machine.clock.recorder is not None:
             work = self._work
             sectors = work.missed_sectors + sum(access.sectors for access in work.of("store", "atomic"))
@@ -330,18 +338,18 @@ class FinishedLaunch:
         prepared = self.prepared
         device = self.prepared.device
         if not device.memory.peers:
-            return self.stream_ns
-        from virtualgpu.launch.reach import moved_between
+            return self.kernel_and_bus_ns
+        from virtualgpu.launch.reach import peer_traffic
 
         assert self.result.counters is not None
         entry = prepared.module.entry(prepared.packed.name, device)
         accesses = self.result.counters.accesses
-        moved = moved_between(device, entry, prepared.packed.params, accesses, prepared.arrays)
-        return bus.over_links_ns(device, self.stream_ns, moved, passage)
+        transferred_bytes = peer_traffic(device, entry, prepared.packed.params, accesses, prepared.arrays)
+        return bus.over_links_ns(device, self.kernel_and_bus_ns, transferred_bytes, passage)
 
     @property
     def trace(self) -> LaunchTrace:
-        """Which SM ran which block, and when, by the time model."""
+        """SM and times of every block, from the time model."""
         prepared = self.prepared
         info = self.prepared.device.info
         sm, start, end = self.placement
@@ -367,20 +375,20 @@ def prepare(
     launch: Launch,
     max_dynamic_bytes: int | None = None,
     *,
-    surplus: bool = False,
+    allow_extra: bool = False,
 ) -> PreparedLaunch:
     """Check a launch against the device's limits and pack its arguments.
 
     Parameters
     ----------
     device, module
-        Where it runs, and what its kernel was compiled to.
+        Device of the launch, and the compiled module of its kernel.
     launch
         The launch.
     max_dynamic_bytes
-        Dynamic shared memory that the kernel has opted in to; None: as much as the device can give.
-    surplus
-        Whether there may be more arguments than parameters, as in a call of the kernel itself.
+        Dynamic shared memory that the kernel has opted in to; None for the device's maximum.
+    allow_extra
+        Whether extra arguments are allowed, as in a call of the kernel itself.
 
     Raises
     ------
@@ -393,10 +401,12 @@ def prepare(
     from virtualgpu.engine import PackedLaunch
 
     symbol = module.symbol(launch.kernel.name)
-    stats, fits = _checked(device, module, launch, max_dynamic_bytes)
+    stats, kernel_occupancy = _check_limits(device, module, launch, max_dynamic_bytes)
     entry = module.entry(symbol, device)
     source = module.source_params(symbol)
-    packed = pack(stats.name, entry.params, entry.param_bytes, source, launch.args, device, surplus=surplus)
+    packed = pack(
+        stats.name, entry.params, entry.param_bytes, source, launch.args, device, allow_extra=allow_extra
+    )
     return PreparedLaunch(
         launch,
         device,
@@ -407,20 +417,20 @@ def prepare(
         ),
         packed.arrays,
         packed.names,
-        fits,
+        kernel_occupancy,
         max_dynamic_bytes,
     )
 
 
-def _checked(
+def _check_limits(
     device: VirtualDevice, module: CompiledModule, launch: Launch, max_dynamic_bytes: int | None
 ) -> tuple[KernelStats, Occupancy]:
-    """What the compiler decided for the kernel, and how it fits, if the device's limits allow the launch."""
+    """Check the device's limits, and return the kernel's resources and its occupancy."""
     symbol = module.symbol(launch.kernel.name)
     info = device.info
     stats = module.stats(symbol, info)
     limits.check_shape(info, launch.grid, launch.block)
     limits.check_kernel(info, stats, module.resources[symbol].launch_bound_threads, launch.block)
     limits.check_shared(info, stats, launch.shared_bytes, max_dynamic_bytes)
-    shared = stats.static_shared_bytes + launch.shared_bytes
-    return stats, fit(info, module.resources[symbol], launch.block_threads, shared)
+    shared_bytes = stats.static_shared_bytes + launch.shared_bytes
+    return stats, fit(info, module.resources[symbol], launch.block_threads, shared_bytes)

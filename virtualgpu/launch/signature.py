@@ -1,7 +1,7 @@
-"""A kernel's parameters as its source spells them: names for messages, element types for checks.
+"""A kernel's parameters in its source: names for messages, element types for checks.
 
-PTX only knows sizes: a ``float*`` and a ``double*`` are both 64-bit numbers there. What is not
-understood (templates, typedefs, macros) is left out, and then nothing is checked.
+PTX contains only sizes: a ``float*`` and a ``double*`` are both 64-bit numbers. Types that are not
+understood (templates, typedefs, macros) are left out and not checked.
 """
 
 from __future__ import annotations
@@ -40,8 +40,10 @@ _ELEMENT_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class SourceParam:
-    """One parameter: its name, its type as written, and the NumPy dtype that a pointer's elements
-    (``element``) have, "" where the parameter is no pointer or its type is not a plain one."""
+    """One parameter: its name, its type as written, and the NumPy dtype of a pointer's elements.
+
+    ``element`` is "" if the parameter is not a pointer or its type is not a plain one.
+    """
 
     name: str
     type_text: str
@@ -50,23 +52,23 @@ class SourceParam:
 
 @functools.lru_cache(maxsize=512)
 def source_params(code: str, kernel: str) -> tuple[SourceParam, ...] | None:
-    """Parameters of a kernel in CUDA C++ source, None if its definition cannot be made out."""
+    """Return the parameters of a kernel in CUDA C++ source, or None if its definition is not found."""
     text = _COMMENT.sub(" ", code)
     for match in re.finditer(rf"\b{re.escape(kernel)}\s*\(", text):
-        before = text[max(0, match.start() - 200) : match.start()]
-        if "__global__" not in re.split(r"[;{}]", before)[-1]:
+        preceding_text = text[max(0, match.start() - 200) : match.start()]
+        if "__global__" not in re.split(r"[;{}]", preceding_text)[-1]:
             continue
-        inside = _until_closed(text, match.end())
-        if inside is None:
+        parameter_text = _until_closed(text, match.end())
+        if parameter_text is None:
             return None
-        if inside.strip() in ("", "void"):
+        if parameter_text.strip() in ("", "void"):
             return ()
-        return tuple(_param(part) for part in _split(inside))
+        return tuple(_param(part) for part in _split(parameter_text))
     return None
 
 
 def kernel_names(code: str) -> tuple[str, ...]:
-    """Names that follow ``__global__ ... (`` in the source, in order."""
+    """Return the names that follow ``__global__ ... (`` in the source, in order."""
     text = _LAUNCH_BOUNDS.sub(" ", _COMMENT.sub(" ", code))
     return tuple(dict.fromkeys(re.findall(r"__global__\s[\w\s]*?(\w+)\s*\(", text)))
 
@@ -83,11 +85,11 @@ def _until_closed(text: str, start: int) -> str | None:
     return None
 
 
-def _split(inside: str) -> list[str]:
+def _split(parameter_text: str) -> list[str]:
     parts = []
     depth = 0
     current = ""
-    for character in inside:
+    for character in parameter_text:
         if character == "," and not depth:
             parts.append(current)
             current = ""
@@ -103,6 +105,6 @@ def _param(text: str) -> SourceParam:
     if not match or not match[1].strip():
         return SourceParam("", declaration)
     base = match[1].strip()
-    pointer = bool(match[2] or match[4]) and not base.endswith("*")
-    written = f"{base}*" if match[2] or match[4] else base
-    return SourceParam(match[3], written, _ELEMENT_TYPES.get(base, "") if pointer else "")
+    is_pointer = bool(match[2] or match[4]) and not base.endswith("*")
+    type_text = f"{base}*" if match[2] or match[4] else base
+    return SourceParam(match[3], type_text, _ELEMENT_TYPES.get(base, "") if is_pointer else "")

@@ -1,4 +1,4 @@
-"""Watch expressions and stops of a launch: read before it runs, evaluated over what was traced of it."""
+"""Watch expressions and stops of a launch: parsed before it runs, evaluated with its trace."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from virtualgpu.records import WarpTrace
 
 
 class WatchedLaunch:
-    """What is watched of one launch, made before it runs.
+    """Watch expressions and stops of one launch, created before it runs.
 
     Parameters
     ----------
@@ -24,12 +24,12 @@ class WatchedLaunch:
     debugged
         Its debug build.
     watch, stop
-        Expressions, and where to stop, as texts.
+        Texts of the expressions, and of the positions to stop at.
 
     Raises
     ------
     WatchError
-        If one of them cannot be read, or names what the kernel has not.
+        If one of them cannot be parsed, or contains a name that the kernel does not have.
     """
 
     def __init__(
@@ -41,22 +41,22 @@ class WatchedLaunch:
         self._watch = [reading.expression(text) for text in watch]
         self._stops = [reading.stop(text) for text in stop]
         self._symbols = self._symbols_of(debugged)
-        every = [*self._watch, *(stop.expression for stop in self._stops if stop.expression is not None)]
-        for expression in every:
+        expressions = [*self._watch, *(stop.expression for stop in self._stops if stop.expression is not None)]
+        for expression in expressions:
             self._symbols.check(expression.names, expression.text)
-        names = {name for each in every for name in each.names}
-        for each in debugged.declared:  # a device variable gets its place, and its contents, when asked for
-            if each.name in names and not each.function:
-                self._symbols.address_of(each.symbol)
-        self._before = contents(prepared.device.memory) or []
+        names = {name for expression in expressions for name in expression.names}
+        for variable in debugged.declared:  # reading its address loads a device variable with its contents
+            if variable.name in names and not variable.function:
+                self._symbols.address_of(variable.symbol)
+        self._initial_contents = contents(prepared.device.memory) or []
 
     def of(self, warps: tuple[WarpTrace, ...]) -> tuple[WarpTrace, ...]:
-        """The traced warps of one block with what was watched and where they stop.
+        """Return the traced warps of one block with the values of watch expressions, and their stops.
 
         Raises
         ------
         WatchError
-            If types do not fit an expression; device memory is put back then.
+            If types do not fit an expression; device memory is restored then.
         """
         from virtualgpu.engine.watch.evaluate import evaluate_stop, evaluate_watch
         from virtualgpu.engine.watch.memory import PARAMETER, Memory, Region
@@ -64,22 +64,25 @@ class WatchedLaunch:
 
         device = self._prepared.device.memory
         params = self._prepared.packed.params
-        regions = [Region(at, before, device.view(at, before.size)) for at, before in self._before]
-        given: npt.NDArray[np.uint8] = np.frombuffer(params, np.uint8)
-        memory = Memory(warps, [*regions, Region(PARAMETER, given, given)])
-        found = []
+        regions = [
+            Region(address, initial_bytes, device.view(address, initial_bytes.size))
+            for address, initial_bytes in self._initial_contents
+        ]
+        parameter_bytes: npt.NDArray[np.uint8] = np.frombuffer(params, np.uint8)
+        memory = Memory(warps, [*regions, Region(PARAMETER, parameter_bytes, parameter_bytes)])
+        watched_traces = []
         try:
             for trace in warps:
                 scene = Scene(self._symbols, trace, memory)
-                seen = tuple(evaluate_watch(scene, each) for each in self._watch)
-                stops = tuple(evaluate_stop(scene, each) for each in self._stops)
-                found.append(replace(trace, watched=seen, stops=stops))
+                values = tuple(watched(scene, expression) for expression in self._watch)
+                stops = tuple(stopped(scene, stop) for stop in self._stops)
+                watched_traces.append(replace(trace, watched=values, stops=stops))
         except WatchError:
-            # What is mended and called again must find what this call found.
-            for at, before in self._before:
-                device.view(at, before.size)[:] = before
+            # A corrected call must start with the same contents as this one.
+            for address, initial_bytes in self._initial_contents:
+                device.view(address, initial_bytes.size)[:] = initial_bytes
             raise
-        return tuple(found)
+        return tuple(watched_traces)
 
     def _symbols_of(self, debugged: Debugged) -> Any:
         from virtualgpu.engine.watch.scene import Symbols
@@ -90,11 +93,11 @@ class WatchedLaunch:
         source = prepared.launch.source
         program = prepared.module.program(device)
         kernel = program.traced_kernel(packed.name, count=True)
-        sizes = {each.name: each.size_bytes for each in program.module.variables.values()}
+        sizes = {variable.name: variable.size_bytes for variable in program.module.variables.values()}
         for plan in kernel.plans:
-            sizes |= {each.name: each.size_bytes for each in plan.function.shared.values()}
+            sizes |= {variable.name: variable.size_bytes for variable in plan.function.shared.values()}
         debug = {"-G", "--device-debug"} & set(source.options)
-        local = kernel.plans[0].function.local if debug else {}
+        local_symbols = kernel.plans[0].function.local if debug else {}
 
         def address_of(symbol: str) -> int | None:
             try:
@@ -113,8 +116,8 @@ class WatchedLaunch:
             missing_reason=debugged.why,
             parameters=tuple((p.name, p.offset, len(p.data), p.type) for p in prepared.parameters),
             arrays=prepared.arrays,
-            shared={name: (at, sizes.get(name, 0)) for name, at in kernel.tables.shared.items()},
+            shared={name: (address, sizes.get(name, 0)) for name, address in kernel.tables.shared.items()},
             shared_bytes=kernel.static_shared_bytes + packed.shared_bytes,
-            local=frozenset(local),
+            local=frozenset(local_symbols),
             address_of=address_of,
         )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from virtualgpu.launch.arguments import other_machine_error
 from virtualgpu.model.machine import VirtualDevice, current
 
 if TYPE_CHECKING:
@@ -41,9 +42,7 @@ def check_device(array: HostAccess, device: VirtualDevice | None = None) -> None
     if owner is device or not array._mem.ptr:
         return
     if owner.machine is not device.machine:
-        raise ValueError(
-            f"The array lives on {owner.info.name}, which is no longer the selected device; create it again."
-        )
+        raise other_machine_error(owner)
     residence = (
         f"The device where the array resides ({owner.id}) is different from the current device ({device.id})."
     )

@@ -22,11 +22,12 @@ from virtualgpu.cp.cuda._memory.copies import copy, enable_peer_access
 from virtualgpu.cp.cuda._memory.pointer import BaseMemory, MemoryPointer
 from virtualgpu.cp.cuda._memory.pool import alloc
 from virtualgpu.cp.cuda.stream import get_current_stream, is_capturing, refuse_in_capture, settle
+from virtualgpu.launch.arguments import DeviceArray
 from virtualgpu.model.machine import current
 from virtualgpu.model.memory.host import check_host_memory
 
 
-class ndarray(Operators, FunctionMethods, Exports):  # noqa: N801 - CuPy's name
+class ndarray(Operators, FunctionMethods, Exports, DeviceArray):  # noqa: N801 - CuPy's name
     """An array in the memory of a virtual GPU.
 
     Parameters

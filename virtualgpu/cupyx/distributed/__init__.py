@@ -9,7 +9,7 @@ from virtualgpu.cupyx.distributed._backend import NCCLBackend, init_process_grou
 
 __all__ = ["NCCLBackend", "init_process_group"]
 
-_explain = module_getattr(
+_raise_missing = module_getattr(
     "cupyx.distributed",
     globals(),
     {
@@ -20,4 +20,4 @@ _explain = module_getattr(
 
 
 def __getattr__(name: str) -> Any:
-    return _explain(name)
+    return _raise_missing(name)

@@ -1,4 +1,4 @@
-"""``cupyx.scipy``: images, signals and special functions through SciPy on the host, priced by the model."""
+"""``cupyx.scipy``: image, signal and special functions through SciPy on the host, with modelled times."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from virtualgpu.cp._core.array import ndarray
 from virtualgpu.cp._missing_names import module_getattr
 
 __all__ = ["fft", "get_array_module", "ndimage", "signal", "special"]
-_PARTS = ("fft", "ndimage", "signal", "special")
-_HOST = "compute it on the host with SciPy, between cp.asnumpy(x) and cp.asarray(y)"
+_MODULES = ("fft", "ndimage", "signal", "special")
+_ON_HOST = "compute it on the host with SciPy, between cp.asnumpy(x) and cp.asarray(y)"
 _REMEDIES = {
     "sparse": "the virtual GPU has no cuSPARSE; keep a dense array, write a cp.RawKernel over data, indices "
     "and indptr, or use scipy.sparse on the host",
     "linalg": "cp.linalg has the common functions",
-    **dict.fromkeys(("interpolate", "integrate", "optimize", "spatial", "stats", "cluster"), _HOST),
+    **dict.fromkeys(("interpolate", "integrate", "optimize", "spatial", "stats", "cluster"), _ON_HOST),
 }
-_explain = module_getattr("cupyx.scipy", globals(), _REMEDIES)
+_raise_missing = module_getattr("cupyx.scipy", globals(), _REMEDIES)
 
 
 def get_array_module(*args: Any) -> ModuleType:
     """Return this package if one of the arguments is a device array, else SciPy."""
-    if any(isinstance(each, ndarray) for each in args):
+    if any(isinstance(value, ndarray) for value in args):
         return sys.modules[__name__]
     return importlib.import_module("scipy")
 
 
 def __getattr__(name: str) -> Any:
-    if name in _PARTS:
+    if name in _MODULES:
         return importlib.import_module(f"{__name__}.{name}")
-    return _explain(name)
+    return _raise_missing(name)

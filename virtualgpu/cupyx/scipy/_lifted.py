@@ -1,4 +1,4 @@
-"""Functions of device arrays made of SciPy's, when they are first asked for."""
+"""Functions of device arrays built from SciPy's functions at their first use."""
 
 from __future__ import annotations
 
@@ -20,37 +20,37 @@ def lifted(
     part: str,
     names: Mapping[str, int],
     namespace: dict[str, Any],
-    made: Mapping[str, Callable[[Callable[..., Any]], Callable[..., Any]]] | None = None,
+    decorators: Mapping[str, Callable[[Callable[..., Any]], Callable[..., Any]]] | None = None,
 ) -> Callable[[str], Any]:
-    """A module's ``__getattr__``, which makes functions of SciPy's functions of the same names.
+    """Return a module's ``__getattr__`` that builds functions from SciPy's functions of the same names.
 
     Parameters
     ----------
     part
-        Of SciPy, such as ``"ndimage"``.
+        Module of SciPy, such as ``"ndimage"``.
     names
-        The functions, and how many of their leading arguments are device arrays.
+        Names of the functions, and the number of leading arguments that are device arrays.
     namespace
-        The module's, where a function stays once it is made.
-    made
-        What is done to a function that is not as SciPy has it.
+        The module's namespace, which stores each function after its first use.
+    decorators
+        Decorators of functions that differ from SciPy's.
     """
     namespace["__all__"] = sorted(names)
-    explain = module_getattr(f"cupyx.scipy.{part}", namespace)
+    raise_missing = module_getattr(f"cupyx.scipy.{part}", namespace)
 
     def get(name: str) -> Any:
         if name not in names:
-            return explain(name)
+            return raise_missing(name)
         try:
             module = importlib.import_module(f"scipy.{part}")
         except ModuleNotFoundError:
             raise ModuleNotFoundError(_MISSING.format(part=part), name="scipy") from None
-        title = f"{part}_{name}"
-        theirs = getattr(module, name)
-        function = lift(theirs, name=title, operand_count=names[name], place_note=_PLACE)
+        full_name = f"{part}_{name}"
+        scipy_function = getattr(module, name)
+        function = lift(scipy_function, name=full_name, operand_count=names[name], place_note=_PLACE)
         function.__name__ = function.__qualname__ = name
-        change = (made or {}).get(name)
-        namespace[name] = change(function) if change else function
+        decorator = (decorators or {}).get(name)
+        namespace[name] = decorator(function) if decorator else function
         return namespace[name]
 
     return get

@@ -1,4 +1,4 @@
-"""``cupyx.scipy.fft``: the transforms of ``cp.fft``, and the next length that is fast."""
+"""``cupyx.scipy.fft``: the transforms of ``cp.fft``, and fast transform lengths."""
 
 from __future__ import annotations
 
@@ -49,16 +49,16 @@ _PRIMES = (2, 3, 5, 7)
 
 
 def next_fast_len(target: int, real: bool = False) -> int:
-    """The smallest length from `target` on that has no other prime factors than 2, 3, 5 and 7.
+    """Return the smallest length from `target` on with no prime factors other than 2, 3, 5 and 7.
 
-    For such lengths cuFFT has kernels of its own (cuFFT documentation, "Accuracy and Performance").
+    cuFFT has special kernels for these lengths (cuFFT documentation, "Accuracy and Performance").
 
     Parameters
     ----------
     target
-        The length that is needed.
+        The minimum length.
     real
-        Whether the transform is of real numbers; it makes no difference, as in CuPy.
+        Whether the transform is of real numbers; without effect, as in CuPy.
 
     Raises
     ------

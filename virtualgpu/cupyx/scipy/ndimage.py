@@ -9,7 +9,7 @@ from typing import Any
 from virtualgpu.cp.cuda.stream import get_current_stream
 from virtualgpu.cupyx.scipy._lifted import lifted
 
-_ONE = (
+_ONE_ARRAY = (
     "gaussian_filter gaussian_filter1d gaussian_gradient_magnitude gaussian_laplace uniform_filter "
     "uniform_filter1d median_filter maximum_filter percentile_filter rank_filter sobel "
     "minimum_filter laplace label zoom rotate shift prewitt spline_filter binary_dilation binary_erosion "
@@ -17,24 +17,24 @@ _ONE = (
     "sum_labels maximum minimum variance standard_deviation center_of_mass fourier_gaussian "
     "fourier_shift fourier_uniform"
 )
-_TWO = "convolve convolve1d correlate correlate1d map_coordinates affine_transform"
+_TWO_ARRAYS = "convolve convolve1d correlate correlate1d map_coordinates affine_transform"
 
 
-def _counted(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`label` hands the number of features to Python, for which the host waits."""
+def _with_python_count(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorate `label`, which returns the number of features as a Python int, so that the host waits."""
 
     @functools.wraps(function)
     def label(*args: Any, **kwargs: Any) -> Any:
-        found = function(*args, **kwargs)
+        result = function(*args, **kwargs)
         get_current_stream().synchronize()
-        return (found[0], int(found[1])) if isinstance(found, tuple) else int(found)
+        return (result[0], int(result[1])) if isinstance(result, tuple) else int(result)
 
     return label
 
 
 __getattr__ = lifted(
     "ndimage",
-    {**dict.fromkeys(_ONE.split(), 1), **dict.fromkeys(_TWO.split(), 2)},
+    {**dict.fromkeys(_ONE_ARRAY.split(), 1), **dict.fromkeys(_TWO_ARRAYS.split(), 2)},
     globals(),
-    {"label": _counted},
+    {"label": _with_python_count},
 )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from virtualgpu.cupyx.scipy._lifted import lifted
 
-_TWO = "convolve convolve2d correlate correlate2d fftconvolve oaconvolve sepfir2d"
-_ONE = "detrend hilbert medfilt medfilt2d resample savgol_filter wiener"
+_TWO_ARRAYS = "convolve convolve2d correlate correlate2d fftconvolve oaconvolve sepfir2d"
+_ONE_ARRAY = "detrend hilbert medfilt medfilt2d resample savgol_filter wiener"
 
 __getattr__ = lifted(
-    "signal", {**dict.fromkeys(_ONE.split(), 1), **dict.fromkeys(_TWO.split(), 2)}, globals()
+    "signal", {**dict.fromkeys(_ONE_ARRAY.split(), 1), **dict.fromkeys(_TWO_ARRAYS.split(), 2)}, globals()
 )

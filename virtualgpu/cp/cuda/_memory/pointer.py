@@ -14,6 +14,7 @@ from virtualgpu.cp.cuda._memory.sizes import as_integer, size_t
 from virtualgpu.cp.cuda.device import Device
 from virtualgpu.cp.cuda.pinned_memory import host_bytes
 from virtualgpu.cp.cuda.stream import Stream, _BaseStream, refuse_in_capture, refuse_unsafe
+from virtualgpu.launch.arguments import DevicePointer
 from virtualgpu.model import machine as _machine
 from virtualgpu.model.closures import address_of
 from virtualgpu.model.machine import VirtualDevice
@@ -102,7 +103,7 @@ class UnownedMemory(BaseMemory):
         return super().owner
 
 
-class MemoryPointer:
+class MemoryPointer(DevicePointer):
     """An address within a `BaseMemory`; ``ptr`` is the device address."""
 
     __slots__ = ("mem", "ptr")

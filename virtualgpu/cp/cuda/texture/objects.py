@@ -14,18 +14,14 @@ from virtualgpu.cp.cuda.texture.descriptors import (
     TextureDescriptor,
 )
 from virtualgpu.errors import NotSupportedError
+from virtualgpu.launch.arguments import TextureHandle
 from virtualgpu.model.machine import VirtualDevice
 from virtualgpu.model.memory.textures import FLOAT, NUMBERS
 from virtualgpu.records.device.attributes import MOST_LINEAR_TEXELS, PITCH_ALIGNMENT, TEXTURE_ALIGNMENT
 
 
-class _Object:
+class _Object(TextureHandle):
     """An entry in the device's table of textures, which is removed with the object."""
-
-    ptr: int
-    device: VirtualDevice
-    address: int
-    size_bytes: int
 
     def _register(self, device: VirtualDevice, **fields: Any) -> None:
         self.device = device
