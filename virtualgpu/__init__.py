@@ -1,7 +1,7 @@
-"""A GPU in software: it compiles CUDA C++ with NVRTC and runs it warp by warp, behind CuPy's interface.
+"""A GPU in software that compiles CUDA C++ with NVRTC and runs it warp by warp, with CuPy's interface.
 
-``import virtualgpu.cp as cp`` is the module to use in CuPy's place. `as_cupy`, ``python -m virtualgpu`` and
-the pytest plugin ``virtualgpu.pytest_plugin`` let unchanged CuPy programs find it under CuPy's own name.
+``import virtualgpu.cp as cp`` imports the replacement of CuPy. `as_cupy`, ``python -m virtualgpu`` and the
+pytest plugin ``virtualgpu.pytest_plugin`` let unchanged CuPy programs import it under CuPy's name.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ __all__ = ["as_cupy", "use_device"]
 
 
 def use_device(name: str | None = None, count: int | None = None, links: str | None = None) -> None:
-    """Let ``cp`` work on other virtual GPUs from now on. Arrays of those before stay readable.
+    """Select other virtual GPUs for ``cp``. Arrays of the previous GPUs stay readable.
 
     Parameters
     ----------
     name
-        A GPU of the device table, such as ``"T4"`` or ``"H200"``; by default the environment variable
-        ``VIRTUALGPU_DEVICE`` decides, else it is an A100.
+        A GPU of the device table, such as ``"T4"`` or ``"H200"``; by default the value of the environment
+        variable ``VIRTUALGPU_DEVICE``, or else an A100.
     count
-        How many of it; by default ``VIRTUALGPU_COUNT``, else one.
+        Number of GPUs; by default ``VIRTUALGPU_COUNT``, or else one.
     links
-        How they are joined: ``"nvswitch"`` (all with each other), ``"pairs"`` or ``"host"`` (by nothing); by
-        default as such GPUs are sold.
+        Links between them: ``"nvswitch"`` (all pairs), ``"pairs"`` or ``"host"`` (none); by default the
+        links of such a system.
 
     Raises
     ------
     UnknownDeviceError
-        If no GPU has that name; the message suggests the nearest.
+        If no GPU has that name; the message suggests the nearest name.
     ValueError
-        For NVLink between GPUs that have none.
+        For NVLink between GPUs without NVLink.
     """
     from virtualgpu.model import machine
 
@@ -41,19 +41,19 @@ def use_device(name: str | None = None, count: int | None = None, links: str | N
 
 
 def as_cupy(device: str | None = None, count: int | None = None) -> AsCupy:
-    """Let ``import cupy`` and ``import cupyx``, with their submodules, mean the virtual GPU's from now on.
+    """Make ``import cupy`` and ``import cupyx``, with their submodules, import the virtual GPU's modules.
 
-    Call it before anything imports CuPy; calling it again changes nothing but the device.
+    Call it before CuPy is imported. A second call only changes the device.
 
     Parameters
     ----------
     device, count
-        As for `use_device`. If neither is given, a machine that is in use already stays.
+        As for `use_device`. If neither is given, the present machine stays in use.
 
     Returns
     -------
     AsCupy
-        To be used with ``with virtualgpu.as_cupy() as cupy:``, it takes the names back at the end.
+        In ``with virtualgpu.as_cupy() as cupy:``, it restores the names at the end.
 
     Raises
     ------

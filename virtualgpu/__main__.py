@@ -13,7 +13,7 @@ from types import ModuleType
 from virtualgpu import as_cupy
 from virtualgpu.tracebacks import trimmed
 
-_INTERRUPTED = 130  # 128 + SIGINT, as shells say it
+_INTERRUPTED_STATUS = 130  # 128 + SIGINT, as in shells
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -25,14 +25,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         epilog="A kernel of which no thread ends any more is stopped after VIRTUALGPU_WATCHDOG_S seconds of "
         "processor time (20).",
     )
-    rest = argparse.REMAINDER
+    remaining = argparse.REMAINDER
     parser.add_argument("--device", metavar="NAME", help="such as T4 or H200 (VIRTUALGPU_DEVICE, else A100)")
     parser.add_argument("--count", type=int, metavar="N", help="how many GPUs (VIRTUALGPU_COUNT, else 1)")
     parser.add_argument(
-        "-m", nargs=rest, dest="module", metavar="MODULE", help="run a module, as python -m does"
+        "-m", nargs=remaining, dest="module", metavar="MODULE", help="run a module, as python -m does"
     )
-    parser.add_argument("-c", nargs=rest, dest="code", metavar="CODE", help="run a line of code")
-    parser.add_argument("script", nargs=rest, help="run a script, with its arguments after it")
+    parser.add_argument("-c", nargs=remaining, dest="code", metavar="CODE", help="run a line of code")
+    parser.add_argument("script", nargs=remaining, help="run a script, with its arguments after it")
     options = parser.parse_args(arguments)
     program = options.module or options.code or options.script
     if not program:
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         raise
     except BaseException as error:
         print_exception(error)
-        return _INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
+        return _INTERRUPTED_STATUS if isinstance(error, KeyboardInterrupt) else 1
     return 0
 
 
@@ -78,7 +78,7 @@ def _run_script(program: list[str]) -> None:
 
 
 def print_exception(error: BaseException) -> None:
-    """Print a traceback that ends in the program: without the virtual GPU's frames and what they call."""
+    """Print a traceback that ends in the program, without frames of the virtual GPU and its callees."""
     with trimmed(error):
         traceback.print_exception(error)
 

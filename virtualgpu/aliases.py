@@ -1,4 +1,4 @@
-"""The names ``cupy`` and ``cupyx`` for the virtual GPU's modules, so that unchanged programs find them."""
+"""The names ``cupy`` and ``cupyx`` for the virtual GPU's modules, for unchanged CuPy programs."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from typing import Any
 
 from virtualgpu.model import machine as _machine
 
-# CuPy's packages, and what stands for them.
+# CuPy's packages, and their replacements.
 PACKAGES = {"cupy": "virtualgpu.cp", "cupyx": "virtualgpu.cupyx"}
-# Modules of these names for processes that the program starts: spawned workers, a notebook's kernel.
+# Folder of modules with these names, for processes that the program starts, such as workers or kernels.
 CHILDREN = Path(__file__).resolve().parent / "children"
-_NVIDIA = ("cuda", "cuda.core", "cuda.bindings")
+_NVIDIA_PACKAGES = ("cuda", "cuda.core", "cuda.bindings")
 
 
 class AsCupy:
-    """CuPy's names as the virtual GPU's, until `undo` or the end of a ``with`` block.
+    """Replacement of CuPy's names by the virtual GPU's modules, until `undo` or the end of a ``with`` block.
 
     Parameters
     ----------
@@ -34,29 +34,31 @@ class AsCupy:
         check_free()
         self._finders = () if is_on() else (_Finder(), _Explainer())
         self._environment: dict[str, str | None] = {}
-        self._before = None if device is None and count is None else _machine.current()
-        if self._before is not None:
+        self._previous_machine = None if device is None and count is None else _machine.current()
+        if self._previous_machine is not None:
             _machine.use_device(device, count)
         if self._finders:
             sys.meta_path.insert(0, self._finders[0])
             sys.meta_path.append(self._finders[1])
-            for name, home in PACKAGES.items():
-                sys.modules[name] = importlib.import_module(home)
-            sys.path.append(str(CHILDREN))  # which multiprocessing hands on to its workers
-            others = os.environ.get("PYTHONPATH")
-            self._export("PYTHONPATH", os.pathsep.join([str(CHILDREN), *([others] if others else [])]))
+            for name, replacement in PACKAGES.items():
+                sys.modules[name] = importlib.import_module(replacement)
+            sys.path.append(str(CHILDREN))  # multiprocessing passes it to its workers
+            python_path = os.environ.get("PYTHONPATH")
+            self._export(
+                "PYTHONPATH", os.pathsep.join([str(CHILDREN), *([python_path] if python_path else [])])
+            )
         if device is not None:
             self._export("VIRTUALGPU_DEVICE", device)
         if count is not None:
             self._export("VIRTUALGPU_COUNT", str(count))
 
     def _export(self, name: str, value: str) -> None:
-        """Set a variable of the environment, which processes that the program starts inherit."""
+        """Set an environment variable, which processes that the program starts inherit."""
         self._environment[name] = os.environ.get(name)
         os.environ[name] = value
 
     def undo(self) -> None:
-        """Take the names back, and the machine that was in use before."""
+        """Restore the names, and the machine that was in use before."""
         if self._finders:
             sys.meta_path[:] = [finder for finder in sys.meta_path if finder not in self._finders]
             for name in [name for name in sys.modules if name.split(".")[0] in PACKAGES]:
@@ -69,9 +71,9 @@ class AsCupy:
             else:
                 os.environ[name] = value
         self._environment = {}
-        if self._before is not None:
-            _machine.use(self._before)
-            self._before = None
+        if self._previous_machine is not None:
+            _machine.use(self._previous_machine)
+            self._previous_machine = None
 
     def __enter__(self) -> ModuleType:
         return sys.modules["cupy"]
@@ -81,30 +83,30 @@ class AsCupy:
 
 
 def is_on() -> bool:
-    """Whether the names stand for the virtual GPU's modules now."""
+    """Return whether CuPy's names stand for the virtual GPU's modules."""
     return any(isinstance(finder, _Finder) for finder in sys.meta_path)
 
 
 def check_free() -> None:
-    """Make sure that no other CuPy is in this process.
+    """Check that no other CuPy is imported in this process.
 
     Raises
     ------
     RuntimeError
-        If one is imported already.
+        If another one is imported already.
     """
-    for name, home in PACKAGES.items():
-        other = sys.modules.get(name)
-        if other is not None and other is not sys.modules.get(home):
+    for name, replacement in PACKAGES.items():
+        imported = sys.modules.get(name)
+        if imported is not None and imported is not sys.modules.get(replacement):
             raise RuntimeError(
-                f"{name} is imported already ({getattr(other, '__file__', None) or 'unknown place'}): call "
-                f"virtualgpu.as_cupy() before the program's first `import {name}`, or run it with "
+                f"{name} is imported already ({getattr(imported, '__file__', None) or 'unknown place'}): "
+                f"call virtualgpu.as_cupy() before the program's first `import {name}`, or run it with "
                 "`python -m virtualgpu`."
             )
 
 
 class _Finder(MetaPathFinder):
-    """Finds ``cupy.cuda.stream`` as what ``virtualgpu.cp.cuda`` calls ``stream``, module or not."""
+    """Finds ``cupy.cuda.stream`` as the attribute ``stream`` of ``virtualgpu.cp.cuda``, module or not."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -115,33 +117,33 @@ class _Finder(MetaPathFinder):
         if not parent_name:
             module: Any = importlib.import_module(PACKAGES[fullname])
         else:
-            module = _child(sys.modules[parent_name], parent_name, name)
+            module = _submodule(sys.modules[parent_name], parent_name, name)
         return ModuleSpec(fullname, _Loader(module), is_package=hasattr(module, "__path__"))
 
 
-def _child(parent: Any, parent_name: str, name: str) -> Any:
-    """A submodule of one of ours, or the namespace that stands for one."""
+def _submodule(parent: Any, parent_name: str, name: str) -> Any:
+    """Return a submodule of a package of the virtual GPU, or the namespace in its place."""
     path = getattr(parent, "__path__", None)
     if path and PathFinder.find_spec(f"{parent.__name__}.{name}", path):
         return importlib.import_module(f"{parent.__name__}.{name}")
     try:
-        child = getattr(parent, name)
+        submodule = getattr(parent, name)
     except AttributeError as error:
-        # Without a name, as Python would otherwise put words of its own in the place of these.
+        # Without `name=`, since Python would replace the message otherwise.
         raise ModuleNotFoundError(str(error)) from None
-    if isinstance(child, ModuleType):
-        return child
+    if isinstance(submodule, ModuleType):
+        return submodule
     raise ModuleNotFoundError(f"{parent_name}.{name} is no module; write `from {parent_name} import {name}`.")
 
 
 class _Explainer(MetaPathFinder):
-    """Comes last, where Python found no module: of ``from cupy import name``, or NVIDIA's own for Python."""
+    """Last finder, which explains missing modules: ``from cupy import name``, or NVIDIA's Python packages."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         parent_name, _, name = fullname.rpartition(".")
-        if fullname in _NVIDIA:
+        if fullname in _NVIDIA_PACKAGES:
             raise ModuleNotFoundError(
                 f"No module named {fullname!r}: NVIDIA's packages for Python need its driver, and the "
                 "virtual GPU runs CuPy programs only. Write cp.cuda.Device() for Device(), cp.cuda.Stream() "
@@ -149,13 +151,13 @@ class _Explainer(MetaPathFinder):
                 "kernel((blocks,), (threads,), (arguments,)) for Program, compile and launch.",
                 name=fullname,
             )
-        if not f"{parent_name}.".startswith(tuple(f"{home}." for home in PACKAGES.values())):
+        if not f"{parent_name}.".startswith(tuple(f"{package}." for package in PACKAGES.values())):
             return None
-        return ModuleSpec(fullname, _Loader(_child(sys.modules[parent_name], parent_name, name)))
+        return ModuleSpec(fullname, _Loader(_submodule(sys.modules[parent_name], parent_name, name)))
 
 
 class _Loader(Loader):
-    """Gives a module that exists, and leaves it as it was."""
+    """Loader of a module that exists already, which it does not change."""
 
     def __init__(self, module: Any) -> None:
         self.module = module
@@ -166,4 +168,4 @@ class _Loader(Loader):
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        module.__spec__ = self.spec  # which the import system has overwritten
+        module.__spec__ = self.spec  # the import system has overwritten it

@@ -1,4 +1,4 @@
-"""The virtual GPU's answers to the session: every method runs or compiles a kernel and returns records."""
+"""The virtual GPU's implementation of `virtualgpu.protocol.Backend`: methods that return records."""
 
 from __future__ import annotations
 
@@ -45,6 +45,7 @@ from virtualgpu.records import (
     Metric,
     Occupancy,
     Provenance,
+    WarpTrace,
 )
 from virtualgpu.records.device.attributes import READINGS, driver_limits
 from virtualgpu.records.memory import MemoryReading
@@ -63,7 +64,7 @@ class VirtualBackend:
     Parameters
     ----------
     machine
-        The machine. Kernels may be `RawKernel`s, or `KernelSource`s that come from elsewhere.
+        The machine. Kernels can be `RawKernel`s, or `KernelSource`s of other kernels.
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -71,7 +72,7 @@ class VirtualBackend:
 
     @property
     def cp(self) -> Any:
-        """The array module."""
+        """The array module ``virtualgpu.cp``."""
         return cp
 
     @property
@@ -79,107 +80,116 @@ class VirtualBackend:
         return self.device_info().as_virtual
 
     def device_info(self) -> DeviceInfo:
-        """Capability and limits of the machine's current device."""
+        """Return the capability and limits of the machine's current device."""
         return self.machine.current_device.info
 
     def metrics(self) -> DeviceMetrics:
-        """NVML's readings, all of them without a value: a virtual GPU has no sensors."""
+        """Return NVML's metrics, all without a value, since a virtual GPU has no sensors."""
         metrics = tuple(Metric(name, None, unit, NO_SENSORS) for name, unit in READINGS)
         return DeviceMetrics(self.provenance, self.machine.clock.now_ns, metrics)
 
     def setup(self) -> DeviceMetrics:
-        """The driver's limits."""
+        """Return the driver's limits."""
         return DeviceMetrics(self.provenance, self.machine.clock.now_ns, driver_limits(cp.cuda.runtime))
 
     def kernel_stats(self, kernel: Any) -> KernelStats:
-        """What NVRTC's ptxas decided for a kernel on this device's target."""
+        """Return the resources that ptxas chose for a kernel on this device's target."""
         module = self._compiled(kernel)
         return module.stats(module.symbol(kernel.name), self.device_info())
 
     def occupancy(self, kernel: Any, block_threads: int, shared_bytes: int = 0) -> Occupancy:
-        """Theoretical occupancy of a kernel, with ptxas's own register count where it is known."""
+        """Return the theoretical occupancy of a kernel, with ptxas's register count where it is known."""
         module = self._compiled(kernel)
-        found = module.resources[module.symbol(kernel.name)]
-        return fit(self.device_info(), found, block_threads, found.static_shared_bytes + shared_bytes)
+        resources = module.resources[module.symbol(kernel.name)]
+        return fit(self.device_info(), resources, block_threads, resources.static_shared_bytes + shared_bytes)
 
     def timeline_recorder(self) -> Recording:
-        """A recorder of what all devices of the machine run and its host calls."""
+        """Return a recorder of the work of all devices and of host calls."""
         return Recording(self.machine)
 
     def port_recorder(self) -> PortRecorder:
-        """What records the traffic between the devices."""
+        """Return a recorder of the traffic between the devices."""
         return PortRecorder(self.machine)
 
     def step_ns(
         self, messages: Sequence[tuple[int, int, int, bool]], sums: Sequence[tuple[int, int]]
     ) -> tuple[float, float]:
-        """Modelled duration of a step of a schedule between the devices: its copies, and all of it."""
+        """Return the modelled durations of a step between devices: of its copies, and of the whole step."""
         return cost.step_ns([device.info for device in self.machine.devices], messages, sums)
 
     def stream_watcher(self) -> MachineObserver:
-        """Sees all work that the program gives to the machine's devices: its order, and what it touches."""
+        """Return a watcher of the order and the memory accesses of all work on the machine's devices."""
         from virtualgpu.sanitizer.touched import run_watched
 
         return MachineObserver(self.machine, run_watched)
 
     @overload
-    def observe(self, launch: Launch, what: Observation[R], /) -> R: ...
+    def observe(self, launch: Launch, observations: Observation[R], /) -> R: ...
     @overload
-    def observe(self, launch: Launch, /, *what: Observation[Any]) -> tuple[Any, ...]: ...
-    def observe(self, launch: Launch, /, *what: Observation[Any]) -> Any:
-        """Execute the kernel once and tell what was asked.
+    def observe(self, launch: Launch, /, *observations: Observation[Any]) -> tuple[Any, ...]: ...
+    def observe(self, launch: Launch, /, *observations: Observation[Any]) -> Any:
+        """Execute the kernel once and return the requested records.
 
-        Checks for hazards take a run of their own, and so does each further warp or block. Where arrays get
-        their contents back (``Blocks(restore=True)``, `Hazards`), the modelled clock and L2's contents stay.
+        Checks for hazards need a separate run, as does each further warp or block. If the contents of
+        arrays are restored (``Blocks(restore=True)``, `Hazards`), the modelled clock and L2's contents do
+        not change.
         """
-        prepared = replace(self.prepared(launch), cold=caches_of(what) == "cold")
-        *before, last = _runs(what)
-        found: dict[Observation[Any], Any] = {}
-        for run in before:
+        prepared = replace(self.prepared(launch), cold=caches_of(observations) == "cold")
+        *earlier_runs, last_run = _runs(observations)
+        records: dict[Observation[Any], Any] = {}
+        for run in earlier_runs:
             with _restored(prepared):
-                found |= _observed(prepared, run, prepared.run)
-        found |= _observed(prepared, last, partial(_submitted, prepared))
-        return tuple(map(found.__getitem__, what)) if len(what) > 1 else found[what[0]]
+                records |= _records_of(prepared, run, prepared.run)
+        records |= _records_of(prepared, last_run, partial(_run_in_stream, prepared))
+        if len(observations) == 1:
+            return records[observations[0]]
+        return tuple(records[observation] for observation in observations)
 
     def graph(self, graph: Any) -> GraphRecord:
-        """Nodes and edges of a captured graph."""
+        """Return the nodes and edges of a captured graph."""
         return cast(GraphRecord, graph._record(self.provenance))
 
     def set_graph_node(self, graph: Any, node: GraphNode, template: Any) -> None:
-        """Let the next launches of a graph run one node with the record's parameters."""
+        """Set the parameters of a graph's node for the next launches."""
         graph._set_node(node)
 
     def update_graph(self, graph: Any, other: Any) -> None:
-        """Give a graph the parameters of another one with the same nodes and edges."""
+        """Copy the parameters of another graph with the same nodes and edges to a graph."""
         graph._update(other)
 
     def load_reader(self) -> LoadReader:
-        """Not here: a virtual GPU has no sensors."""
+        """Raise an error, since a virtual GPU has no sensors."""
         raise NotSupportedError("A virtual GPU has no sensors, and no clock that could be throttled.")
 
     def memory_reader(self) -> Callable[[], MemoryReading]:
-        """Reads the memory of the current device and of the pool that allocations come from."""
+        """Return a reader of the memory of the current device and of the pool of allocations."""
         machine = self.machine
         device = self.machine.current_device
 
         def read() -> MemoryReading:
-            own = getattr(machine.allocator, "__self__", None)
-            taken = device.memory.used_bytes
-            if isinstance(own, MemoryAsyncPool):
+            allocator_pool = getattr(machine.allocator, "__self__", None)
+            used_bytes = device.memory.used_bytes
+            if isinstance(allocator_pool, MemoryAsyncPool):
                 with cp.cuda.Device(device.id):
-                    return MemoryReading(own.used_bytes(), own.total_bytes(), None, taken, 0)
-            pools = own if isinstance(own, MemoryPool) else machine.own(MemoryPool, machine=machine)
+                    return MemoryReading(
+                        allocator_pool.used_bytes(), allocator_pool.total_bytes(), None, used_bytes, 0
+                    )
+            pools = (
+                allocator_pool
+                if isinstance(allocator_pool, MemoryPool)
+                else machine.own(MemoryPool, machine=machine)
+            )
             pool = pools.device_pool(device.id)
-            return MemoryReading(pool.used_bytes(), pool.total_bytes(), pool.get_limit(), taken, 0)
+            return MemoryReading(pool.used_bytes(), pool.total_bytes(), pool.get_limit(), used_bytes, 0)
 
         return read
 
     def host_ns(self) -> int:
-        """The host's modelled clock."""
+        """Return the time of the host's modelled clock."""
         return self.machine.clock.now_ns
 
     def prepared(self, launch: Launch) -> PreparedLaunch:
-        """Raise what a launch would raise before its first thread, and run nothing."""
+        """Check a launch, with the errors before its first thread, without running it."""
         kernel = launch.kernel
         device = self.machine.current_device
         module = self._compiled(kernel)
@@ -194,116 +204,142 @@ class VirtualBackend:
         return compiled_module(source.code, source.options, source.name_expressions, capability)
 
 
-def _runs(what: Sequence[Observation[Any]]) -> list[list[Observation[Any]]]:
-    """Observations by the run that they share; the last one shows most."""
-    runs: list[list[Observation[Any]]] = [[each] for each in what if isinstance(each, Hazards)]
-    places: dict[Any, list[Observation[Any]]] = {}
-    for each in what:
-        if isinstance(each, Warp | Block | Accesses):
-            places.setdefault((each.block_index, each.warp), []).append(each)
-    runs += places.values()
-    anywhere = [each for each in what if not isinstance(each, Hazards | Warp | Block | Accesses)]
-    if anywhere and places:
-        runs[-1] += anywhere
-    elif anywhere:
-        runs.append(anywhere)
+def _runs(observations: Sequence[Observation[Any]]) -> list[list[Observation[Any]]]:
+    """Return the observations grouped by the runs that they share; the last run has most of them."""
+    runs: list[list[Observation[Any]]] = [
+        [observation] for observation in observations if isinstance(observation, Hazards)
+    ]
+    observations_by_warp: dict[Any, list[Observation[Any]]] = {}
+    for observation in observations:
+        if isinstance(observation, Warp | Block | Accesses):
+            observations_by_warp.setdefault((observation.block_index, observation.warp), []).append(
+                observation
+            )
+    runs += observations_by_warp.values()
+    others = [
+        observation
+        for observation in observations
+        if not isinstance(observation, Hazards | Warp | Block | Accesses)
+    ]
+    if others and observations_by_warp:
+        runs[-1] += others
+    elif others:
+        runs.append(others)
     return runs
 
 
-def _observed(
-    prepared: PreparedLaunch, what: Sequence[Observation[Any]], run: Callable[[RunOptions], FinishedLaunch]
+def _records_of(
+    prepared: PreparedLaunch,
+    observations: Sequence[Observation[Any]],
+    run: Callable[[RunOptions], FinishedLaunch],
 ) -> dict[Observation[Any], Any]:
-    """The records of observations that share one run."""
-    if isinstance(what[0], Hazards):
+    """Return the records of observations that share one run."""
+    if isinstance(observations[0], Hazards):
         from virtualgpu.sanitizer import sanitize
 
-        with _restored(prepared, what[0].restore) as restore:
-            return {what[0]: sanitize(prepared, what[0], restore)}
-    modelled = any(isinstance(each, Counters) and each.caches for each in what)
-    watch = caching.watch_caches(prepared) if modelled else None
-    request = _traced(what)
+        with _restored(prepared, observations[0].restore) as restore:
+            return {observations[0]: sanitize(prepared, observations[0], restore)}
+    needs_cache_model = any(
+        isinstance(observation, Counters) and observation.caches for observation in observations
+    )
+    cache_watch = caching.watch_caches(prepared) if needs_cache_model else None
+    request = _trace_request(observations)
     debugged = debugging.run_debug_build(prepared, request) if request is not None and request.steps else None
-    seen: dict[Observation[Any], WatchedLaunch] = {
-        each: WatchedLaunch(prepared, debugged, each.watch, each.stop)
-        for each in what
-        if debugged is not None and isinstance(each, Warp | Block) and (each.watch or each.stop)
+    watched_launches: dict[Observation[Any], WatchedLaunch] = {
+        observation: WatchedLaunch(prepared, debugged, observation.watch, observation.stop)
+        for observation in observations
+        if debugged is not None
+        and isinstance(observation, Warp | Block)
+        and (observation.watch or observation.stop)
     }
-    options = replace(prepared.options, trace=request, observer=watch.notes if watch is not None else None)
-    if any(isinstance(each, Blocks) and each.restore for each in what):
+    options = replace(
+        prepared.options, trace=request, observer=cache_watch.notes if cache_watch is not None else None
+    )
+    if any(isinstance(observation, Blocks) and observation.restore for observation in observations):
         with _restored(prepared):
-            done = prepared.run(options)
+            finished = prepared.run(options)
     else:
-        done = run(options)
-    return {each: _record(done, each, watch, debugged, seen.get(each)) for each in what}
+        finished = run(options)
+    return {
+        observation: _record_of(
+            finished, observation, cache_watch, debugged, watched_launches.get(observation)
+        )
+        for observation in observations
+    }
 
 
-def _traced(what: Sequence[Observation[Any]]) -> TraceRequest | None:
-    """What of observations of one warp, or of its block, is to be traced."""
+def _trace_request(observations: Sequence[Observation[Any]]) -> TraceRequest | None:
+    """Return the trace that observations of one warp, or of its block, need."""
     from virtualgpu.engine import TraceRequest
 
-    traced = [each for each in what if isinstance(each, Warp | Block | Accesses)]
-    if not traced:
+    traced_observations = [
+        observation for observation in observations if isinstance(observation, Warp | Block | Accesses)
+    ]
+    if not traced_observations:
         return None
     return TraceRequest(
-        traced[0].block_index,
-        traced[0].warp,
-        max(each.max_steps for each in traced),
-        whole_block=any(isinstance(each, Block) for each in traced),
-        steps=any(isinstance(each, Warp | Block) for each in traced),
-        accesses=any(isinstance(each, Accesses) for each in traced),
+        traced_observations[0].block_index,
+        traced_observations[0].warp,
+        max(observation.max_steps for observation in traced_observations),
+        whole_block=any(isinstance(observation, Block) for observation in traced_observations),
+        steps=any(isinstance(observation, Warp | Block) for observation in traced_observations),
+        accesses=any(isinstance(observation, Accesses) for observation in traced_observations),
     )
 
 
-def _record(
-    done: FinishedLaunch,
-    what: Observation[Any],
-    watch: caching.CacheWatch | None,
+def _record_of(
+    finished: FinishedLaunch,
+    observation: Observation[Any],
+    cache_watch: caching.CacheWatch | None,
     debugged: debugging.Debugged | None,
-    watching: WatchedLaunch | None,
+    watched_launch: WatchedLaunch | None,
 ) -> Any:
-    result = done.result
-    match what:
+    result = finished.result
+    match observation:
         case Blocks():
-            return done.trace
+            return finished.trace
         case Costs():
-            return done.costs
-        case Counters(caches="warm" | "cold") if watch is not None:
-            return caching.with_caches(done, watch)
+            return finished.costs
+        case Counters(caches="warm" | "cold") if cache_watch is not None:
+            return caching.with_caches(finished, cache_watch)
         case Counters():
             return result.counters
         case Accesses():
             return result.access_trace
         case Warp() | Block() if debugged is not None:
-            block = result.block_trace
-            one = result.trace
-            traced = (one,) if isinstance(what, Warp) and one is not None else block.warps if block else ()
-            variables = debugged.name(traced)
-            traced = tuple(replace(each, variables=variables) for each in traced)
-            traced = watching.of(traced) if watching is not None else traced
-            return (
-                replace(block, warps=traced)
-                if isinstance(what, Block) and block
-                else next(iter(traced), None)
-            )
-    raise NotSupportedError(f"A virtual GPU cannot observe {what!r}.")
+            block_trace = result.block_trace
+            warp_trace = result.trace
+            traces: tuple[WarpTrace, ...] = ()
+            if isinstance(observation, Warp) and warp_trace is not None:
+                traces = (warp_trace,)
+            elif block_trace is not None:
+                traces = block_trace.warps
+            variables = debugged.name(traces)
+            traces = tuple(replace(trace, variables=variables) for trace in traces)
+            traces = watched_launch.of(traces) if watched_launch is not None else traces
+            if isinstance(observation, Block) and block_trace:
+                return replace(block_trace, warps=traces)
+            return traces[0] if traces else None
+    raise NotSupportedError(f"A virtual GPU cannot observe {observation!r}.")
 
 
-def _submitted(prepared: PreparedLaunch, options: RunOptions) -> FinishedLaunch:
-    """Give a launch to its device's current stream and wait for it."""
-    done = prepared.submit(get_current_stream(prepared.device.id), options)
-    if done is None:
+def _run_in_stream(prepared: PreparedLaunch, options: RunOptions) -> FinishedLaunch:
+    """Enqueue a launch in its device's current stream and wait for it."""
+    finished = prepared.submit(get_current_stream(prepared.device.id), options)
+    if finished is None:
         raise NotSupportedError(
             "The current stream captures a graph, in which nothing runs that could be observed: call the "
             "kernel itself, or end_capture() first."
         )
-    return done
+    return finished
 
 
 @contextmanager
 def _restored(launch: PreparedLaunch, afterwards: bool = True) -> Iterator[Callable[[], None]]:
-    """Put back the contents of every array argument, also after a fault; yields what does so at once.
+    """Restore the contents of every array argument after the block, also after a fault.
 
-    If not `afterwards`, that is the only time; else L2 holds again what it held, too.
+    Yields a function that restores them at once. Without `afterwards`, only this function does so;
+    otherwise the contents of L2 are restored after the block, too.
     """
     memory = launch.device.memory
     l2 = deepcopy(launch.device.l2)

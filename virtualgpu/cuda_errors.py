@@ -1,7 +1,7 @@
-"""CUDA's and CuPy's error types, as the virtual GPU raises them.
+"""CUDA's and CuPy's error types, as raised by the virtual GPU.
 
-Class names, ``status`` attributes and the first words of each message are CuPy's, so that code
-written against CuPy catches the same things. The rest of the message says what to do.
+Class names, ``status`` attributes and the first words of each message are CuPy's, so that code written for
+CuPy catches the same errors. The rest of the message says what to do.
 """
 
 from __future__ import annotations
@@ -12,22 +12,24 @@ from typing import Any, TextIO
 from virtualgpu.errors import FaultSite, GpulabError
 
 
-class _Sent:
-    """An error that another process can be sent: with its message and what it knows, not made anew."""
+class _PicklableError:
+    """Error that can be pickled with its message and attributes, without a call of its constructor."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _made_again, (type(self), self.args, self.__dict__)  # type: ignore[attr-defined]
+        return _rebuilt_error, (type(self), self.args, self.__dict__)  # type: ignore[attr-defined]
 
 
-def _made_again(kind: type[Exception], args: tuple[Any, ...], known: dict[str, Any]) -> Exception:
-    error = kind.__new__(kind, *args)
+def _rebuilt_error(
+    error_class: type[Exception], args: tuple[Any, ...], attributes: dict[str, Any]
+) -> Exception:
+    error = error_class.__new__(error_class, *args)
     error.args = args
-    error.__dict__.update(known)
+    error.__dict__.update(attributes)
     return error
 
 
-class CUDARuntimeError(_Sent, RuntimeError):
-    """Like ``cupy.cuda.runtime.CUDARuntimeError``: ``status`` is the CUDA runtime's code."""
+class CUDARuntimeError(_PicklableError, RuntimeError):
+    """Error of the CUDA runtime, as CuPy's: ``status`` is the runtime's code."""
 
     def __init__(self, status: int, name: str, message: str) -> None:
         super().__init__(f"{name}: {message}")
@@ -35,8 +37,8 @@ class CUDARuntimeError(_Sent, RuntimeError):
         self.error_name = name
 
 
-class CUDADriverError(_Sent, RuntimeError):
-    """Like ``cupy.cuda.driver.CUDADriverError``: ``status`` is the driver's code."""
+class CUDADriverError(_PicklableError, RuntimeError):
+    """Error of the CUDA driver, as CuPy's: ``status`` is the driver's code."""
 
     def __init__(self, status: int, name: str, message: str) -> None:
         super().__init__(f"{name}: {message}")
@@ -44,22 +46,22 @@ class CUDADriverError(_Sent, RuntimeError):
         self.error_name = name
 
 
-class OutOfMemoryError(_Sent, MemoryError):
-    """Like ``cupy.cuda.memory.OutOfMemoryError``; `why` takes the place of its message."""
+class OutOfMemoryError(_PicklableError, MemoryError):
+    """Error of a memory pool, as ``cupy.cuda.memory.OutOfMemoryError``; `message` replaces its text."""
 
-    def __init__(self, size_bytes: int, total_bytes: int, limit_bytes: int = 0, why: str = "") -> None:
-        message = f"Out of memory allocating {size_bytes:,} bytes"
+    def __init__(self, size_bytes: int, total_bytes: int, limit_bytes: int = 0, message: str = "") -> None:
+        text = f"Out of memory allocating {size_bytes:,} bytes"
         if limit_bytes or total_bytes != -1:
-            message += f" (allocated so far: {total_bytes:,} bytes"
-            message += f", limit set to: {limit_bytes:,} bytes)." if limit_bytes else ")."
-        super().__init__(why or message)
+            text += f" (allocated so far: {total_bytes:,} bytes"
+            text += f", limit set to: {limit_bytes:,} bytes)." if limit_bytes else ")."
+        super().__init__(message or text)
         self.size_bytes = size_bytes
         self.total_bytes = total_bytes
         self.limit_bytes = limit_bytes
 
 
-class CompileException(_Sent, Exception):
-    """Like ``cupy.cuda.compiler.CompileException``: NVRTC's log with the learner's line numbers."""
+class CompileException(_PicklableError, Exception):
+    """Compiler error, as CuPy's ``CompileException``: NVRTC's log with the learner's line numbers."""
 
     def __init__(self, log: str, source: str, name: str, options: tuple[str, ...] = ()) -> None:
         super().__init__(log)
@@ -72,24 +74,24 @@ class CompileException(_Sent, Exception):
         return self.log
 
     def get_message(self) -> str:
-        """The compiler's log."""
+        """Return the compiler's log."""
         return self.log
 
     def dump(self, f: TextIO) -> None:
-        """Write the log and the source, its lines numbered, to a file."""
+        """Write the log and the source, with numbered lines, to a file."""
         lines = self.source.split("\n")
-        numbered = "".join(
+        numbered_source = "".join(
             f"{n:0{len(str(len(lines)))}} {line.rstrip()}\n" for n, line in enumerate(lines, 1)
         )
         f.write(f"NVRTC compilation error: {self.log}\n-----\nName: {self.name}\n")
-        f.write(f"Options: {' '.join(self.options)}\nCUDA source:\n{numbered}-----\n")
+        f.write(f"Options: {' '.join(self.options)}\nCUDA source:\n{numbered_source}-----\n")
 
 
 class KernelFault(CUDARuntimeError, GpulabError):
-    """A fault found while a kernel ran; ``site`` says where. The process lives on.
+    """Fault of a running kernel; ``site`` is its location. The process continues.
 
-    ``kind`` names it in a word or two, ``space`` is the state space of an illegal access, ``array``
-    the array in global memory that it meant or is nearest to.
+    ``kind`` is a short name of the fault, ``space`` the state space of an illegal access, ``array`` the
+    array in global memory that it intended or is nearest to.
     """
 
     kind = ""
@@ -102,14 +104,14 @@ class KernelFault(CUDARuntimeError, GpulabError):
 
 
 class IllegalAddressError(KernelFault):
-    """cudaErrorIllegalAddress (700): an access outside every live allocation."""
+    """Access outside every live allocation, cudaErrorIllegalAddress (700)."""
 
     def __init__(self, message: str, site: FaultSite) -> None:
         super().__init__(700, "cudaErrorIllegalAddress", message, site)
 
 
 class MisalignedAddressError(KernelFault):
-    """cudaErrorMisalignedAddress (716): an address that its access size does not divide."""
+    """Access at an address that is not a multiple of its size, cudaErrorMisalignedAddress (716)."""
 
     def __init__(self, message: str, site: FaultSite) -> None:
         super().__init__(716, "cudaErrorMisalignedAddress", message, site)
@@ -117,10 +119,10 @@ class MisalignedAddressError(KernelFault):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a launch had come that was stopped.
+    """Progress of a launch that was stopped.
 
-    ``moving``: not long before, blocks or threads were still coming to their end. ``writing``: something new
-    was stored or printed not long before. ``spent_s``: processor time that it had taken.
+    ``moving``: blocks or threads had ended shortly before. ``writing``: new values had been stored or
+    printed shortly before. ``spent_s``: processor time of the launch.
     """
 
     ended: int
@@ -131,12 +133,12 @@ class Progress:
 
     @property
     def endless(self) -> bool:
-        """Whether nothing came of it any more."""
+        """Whether the launch made no progress any more."""
         return not (self.moving or self.writing)
 
 
 class LaunchTimeoutError(KernelFault):
-    """cudaErrorLaunchTimeout (702): the watchdog or the user stopped a kernel."""
+    """Kernel stopped by the watchdog or the user, cudaErrorLaunchTimeout (702)."""
 
     def __init__(self, message: str, site: FaultSite, progress: Progress | None = None) -> None:
         super().__init__(702, "cudaErrorLaunchTimeout", message, site)
@@ -144,21 +146,24 @@ class LaunchTimeoutError(KernelFault):
 
 
 class DeviceAssertError(KernelFault):
-    """cudaErrorAssert (710): a device-side ``assert`` failed."""
+    """Failed ``assert`` in device code, cudaErrorAssert (710)."""
 
     def __init__(self, message: str, site: FaultSite) -> None:
         super().__init__(710, "cudaErrorAssert", message, site)
 
 
 class LaunchFailure(KernelFault):
-    """cudaErrorLaunchFailure (719): trap, divergent barrier, wrong mask and the like."""
+    """Trap, divergent barrier, wrong mask or similar fault, cudaErrorLaunchFailure (719)."""
 
     def __init__(self, message: str, site: FaultSite) -> None:
         super().__init__(719, "cudaErrorLaunchFailure", message, site)
 
 
 class NanProducedError(KernelFault):
-    """The NaN trap was on and a kernel made one. CUDA has no such trap; it counts as a launch failure."""
+    """A NaN that a kernel produced while the NaN trap was on.
+
+    CUDA has no such trap, so it is reported as a launch failure.
+    """
 
     def __init__(self, message: str, site: FaultSite) -> None:
         super().__init__(719, "cudaErrorLaunchFailure", message, site)

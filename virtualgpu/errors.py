@@ -1,4 +1,4 @@
-"""Errors a learner meets. Each message names the cause and the remedy in a sentence or two."""
+"""Errors of gpulab. Each message names the cause and the remedy in one or two sentences."""
 
 from __future__ import annotations
 
@@ -12,40 +12,40 @@ from virtualgpu.records import Dim3
 
 
 class GpulabError(Exception):
-    """Base of gpulab's own errors."""
+    """Base class of gpulab's own errors."""
 
 
 class UnknownDeviceError(GpulabError, ValueError):
-    """A device name that is in no table; the message suggests the nearest."""
+    """Error for a device name that is not in the device table; the message suggests the nearest name."""
 
 
 class UnknownProcessorError(GpulabError, ValueError):
-    """A processor that kernels cannot be compiled for, or not on this computer; the message lists those."""
+    """Error for a processor that kernels cannot be compiled for; the message lists the possible ones."""
 
 
 class ArgumentWarning(UserWarning):
-    """An argument that a kernel reads as another one or not at all, which CuPy passes without a word."""
+    """Warning about an argument that a kernel reads as another value or not at all, unlike in CuPy."""
 
 
 class NotSupportedError(GpulabError, NotImplementedError):
-    """Something the virtual GPU does not do; the message says what to use instead."""
+    """Error for an operation that the virtual GPU does not support; the message names an alternative."""
 
 
 class ToolMissingError(GpulabError, RuntimeError):
-    """A tool of NVIDIA's that is not installed here; the message says how to get it."""
+    """Error for a tool of NVIDIA that is not installed; the message says how to get it."""
 
 
 class PtxError(GpulabError, ValueError):
-    """PTX that cannot be read; the message names the line."""
+    """Error for PTX that cannot be parsed; the message names the line."""
 
 
 class WatchError(GpulabError, ValueError):
-    """A watch expression or a stop that cannot be read or evaluated; the message says what to write."""
+    """Error for a watch expression or a stop that cannot be parsed or evaluated."""
 
 
 @dataclass(frozen=True, slots=True)
 class FaultSite:
-    """Where on the device a kernel fault happened."""
+    """Location of a kernel fault on the device."""
 
     kernel: str
     line: int
@@ -55,26 +55,29 @@ class FaultSite:
     address: int | None = None
 
     def __str__(self) -> str:
-        where = f"kernel '{self.kernel}'"
+        location = f"kernel '{self.kernel}'"
         if self.line:
-            where += f", line {self.line}"
-        where += f", block {self.block}, thread {self.thread}"
+            location += f", line {self.line}"
+        location += f", block {self.block}, thread {self.thread}"
         if self.address is not None:
-            where += f", address {self.address:#x}"
-        return where
+            location += f", address {self.address:#x}"
+        return location
 
 
-def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.3) -> str:
-    """``" Did you mean 'x'?"`` with the nearest of the known names, or nothing; `cutoff` is `difflib`'s."""
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)
-    return f" Did you mean {near[0]!r}?" if near else ""
+def did_you_mean(name: str, known_names: Iterable[str], cutoff: float = 0.3) -> str:
+    """Return ``" Did you mean 'x'?"`` with the most similar of the known names, or "".
+
+    `cutoff` is the argument of `difflib.get_close_matches`.
+    """
+    similar_names = difflib.get_close_matches(name, list(known_names), n=1, cutoff=cutoff)
+    return f" Did you mean {similar_names[0]!r}?" if similar_names else ""
 
 
 _PACKAGES = ("virtualgpu", "gpulab", "gpulab_course")
 
 
 def warn(message: str) -> None:
-    """Give an `ArgumentWarning` for the line that called this package."""
+    """Issue an `ArgumentWarning` for the line that called this package."""
     level = 1
     frame = sys._getframe()
     while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] in _PACKAGES:

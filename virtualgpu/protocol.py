@@ -1,6 +1,6 @@
-"""What both sides speak: a launch, what can be observed of it, and the few questions a device answers.
+"""Interface of both kinds of devices: launches, observations of launches, and device queries.
 
-``gpulab.real`` and `virtualgpu.backend` each answer them; nothing here knows which one does.
+``gpulab.real`` and `virtualgpu.backend` implement it; this module does not depend on either of them.
 """
 
 from __future__ import annotations
@@ -60,17 +60,17 @@ Caches = Literal["", "cold", "warm"]
 
 
 class Observation(Generic[R_co]):
-    """What is to be observed of a launch. Each kind is a value, and gives one kind of record."""
+    """An observation of a launch. Each kind is a value, and produces one kind of record."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Blocks(Observation[LaunchTrace]):
-    """Where and when each block ran.
+    """SM and times of each block.
 
-    ``restore`` puts back the contents of every array argument afterwards, so that a view can run the
-    launch again. ``caches`` is ``"cold"`` if L2 is to hold nothing before, else it is as it was left.
+    ``restore`` restores the contents of every array argument afterwards, so that a view can run the launch
+    again. ``caches`` is ``"cold"`` for an empty L2 at the start; otherwise L2 keeps its contents.
     """
 
     restore: bool = False
@@ -79,10 +79,10 @@ class Blocks(Observation[LaunchTrace]):
 
 @dataclass(frozen=True, slots=True)
 class Warp(Observation[WarpTrace]):
-    """Every step of one warp, at most ``max_steps``. A real GPU tells its basic blocks and their masks.
+    """Every step of one warp, at most ``max_steps``. A real GPU records basic blocks and their masks.
 
-    Only a virtual GPU evaluates ``watch`` expressions (``"x[i] * 2"``) at every step, and tells the steps at
-    which it would ``stop``: ``"line 12"``, ``"any(i >= n)"``, ``"all(...)"``, ``"write y[3]"``.
+    Only a virtual GPU evaluates ``watch`` expressions (``"x[i] * 2"``) at every step, and records the steps
+    of a ``stop``: ``"line 12"``, ``"any(i >= n)"``, ``"all(...)"``, ``"write y[3]"``.
     """
 
     block_index: Dim3 = (0, 0, 0)
@@ -94,10 +94,10 @@ class Warp(Observation[WarpTrace]):
 
 @dataclass(frozen=True, slots=True)
 class Block(Observation[BlockTrace]):
-    """Every step of all warps of one block; ``max_steps`` bounds them all together.
+    """Every step of all warps of one block; ``max_steps`` is the limit for all of them together.
 
-    Only a virtual GPU can; beside it a real one tells the masks of ``warp``. ``watch`` and ``stop`` as for
-    `Warp`, for each of the warps.
+    Only a virtual GPU supports it; a real GPU records the masks of ``warp``. ``watch`` and ``stop`` apply
+    to each of the warps, as for `Warp`.
     """
 
     block_index: Dim3 = (0, 0, 0)
@@ -109,10 +109,10 @@ class Block(Observation[BlockTrace]):
 
 @dataclass(frozen=True, slots=True)
 class Counters(Observation[KernelCounters]):
-    """Instructions, memory requests, sectors, conflicts and branches. Only a virtual GPU can.
+    """Instructions, memory requests, sectors, conflicts and branches. Only a virtual GPU supports it.
 
-    With ``caches`` also what a model of L1, L2 and constant cache makes of the accesses: from empty caches
-    (``"cold"``, as Nsight Compute has it by default), or as earlier launches left L2 (``"warm"``).
+    With ``caches`` also counters of a model of L1, L2 and constant cache: with empty caches at the start
+    (``"cold"``, the default of Nsight Compute), or with L2 after earlier launches (``"warm"``).
     """
 
     caches: Caches = ""
@@ -120,9 +120,9 @@ class Counters(Observation[KernelCounters]):
 
 @dataclass(frozen=True, slots=True)
 class Costs(Observation[LaunchCosts]):
-    """What the modelled time is made of, and what it would be without each cause. Only a virtual GPU can.
+    """Causes of the modelled time, and the time without each cause. Only a virtual GPU supports it.
 
-    ``caches`` as for `Blocks`.
+    ``caches`` has the same meaning as for `Blocks`.
     """
 
     caches: Caches = ""
@@ -130,7 +130,7 @@ class Costs(Observation[LaunchCosts]):
 
 @dataclass(frozen=True, slots=True)
 class Accesses(Observation[AccessTrace]):
-    """Counters, and the addresses of one warp's memory accesses. Only a virtual GPU can."""
+    """Counters, and the addresses of one warp's memory accesses. Only a virtual GPU supports it."""
 
     block_index: Dim3 = (0, 0, 0)
     warp: int = 0
@@ -139,20 +139,20 @@ class Accesses(Observation[AccessTrace]):
 
 @dataclass(frozen=True, slots=True)
 class Hazards(Observation[SanitizerReport]):
-    """What checks of a launch find. Only a virtual GPU can.
+    """Hazards that checks of a launch find. Only a virtual GPU supports it.
 
     Parameters
     ----------
     tools
-        Which checks: out-of-bounds and misaligned accesses (``memory``), races in shared and global
-        memory (``race``), reads of what nothing wrote (``init``), barriers and masks (``sync``).
+        Checks to run: out-of-bounds and misaligned accesses (``memory``), races in shared and global memory
+        (``race``), reads of uninitialized memory (``init``), barriers and masks (``sync``).
     order, seed
         The order of blocks, see `virtualgpu.sanitizer.block_sequence`.
     nan
-        Stop at the first NaN that arithmetic makes of operands that are none.
+        Whether to stop at the first NaN that arithmetic produces from operands that are not NaN.
     restore
-        Give array arguments their contents back. If not, they show what comes of undefined values: those
-        that a shuffle takes from a lane that is not there differ from a plain launch's.
+        Whether to restore the contents of array arguments. Otherwise they contain the results of undefined
+        values: those that a shuffle reads from an inactive lane differ from those of a plain launch.
 
     Raises
     ------
@@ -172,15 +172,19 @@ class Hazards(Observation[SanitizerReport]):
                 raise ValueError(f"`tools` are {', '.join(map(repr, TOOLS))}, not {name!r}.")
 
 
-def caches_of(what: Sequence[Observation[Any]]) -> Caches:
-    """The state of the caches that observations of one launch declare.
+def caches_of(observations: Sequence[Observation[Any]]) -> Caches:
+    """Return the state of the caches that observations of one launch declare.
 
     Raises
     ------
     ValueError
-        If they declare two.
+        If they declare different states.
     """
-    states: set[Caches] = {each.caches for each in what if isinstance(each, Blocks | Costs | Counters)}
+    states: set[Caches] = {
+        observation.caches
+        for observation in observations
+        if isinstance(observation, Blocks | Costs | Counters)
+    }
     if {"cold", "warm"} <= states:
         raise ValueError(
             "One launch begins with cold caches or warm ones: observe it with `caches` the same."
@@ -189,64 +193,67 @@ def caches_of(what: Sequence[Observation[Any]]) -> Caches:
 
 
 class TimelineRecorder(Protocol):
-    """Records one timeline, from `start` to `stop`, each called once; `stop` also after an error."""
+    """Recorder of one timeline, from `start` to `stop`, each called once; `stop` also after an error."""
 
     @property
     def blind(self) -> str:
-        """Since `start`: why single operations are not seen, in a few words; empty where they are."""
+        """Reason why single operations are not recorded since `start`; empty if they are."""
         ...
 
     def start(self) -> None:
-        """Begin.
+        """Start the recording.
 
         Raises
         ------
         GpulabError
-            If one is being recorded already, a stream captures a graph, or another tool holds what is needed
-            for it; nothing has begun then.
+            If a recording is in progress, a stream captures a graph, or another tool uses the required
+            interface; then the recording does not start.
         """
         ...
 
     def stop(self) -> Timeline:
-        """End, and return what was recorded. What could not be seen is said in its `note`."""
+        """End the recording and return the timeline. Its `note` describes the missing parts."""
         ...
 
 
 class StreamWatcher(Protocol):
-    """Sees what a program does to streams and memory, from `start` to `stop`, each called once."""
+    """Watcher of a program's streams and memory, from `start` to `stop`, each called once."""
 
     def start(self, see: Callable[[Act], None]) -> None:
-        """Begin: give each act, in the order of the program, to `see`.
+        """Start to pass each act, in the order of the program, to `see`.
 
-        What devices were given before has ended, or counts as ended.
+        Earlier work of the devices has ended, or counts as ended.
 
         Raises
         ------
         GpulabError
-            If another tool holds what is needed for it.
+            If another tool uses the required interface.
         """
         ...
 
     def stop(self) -> str:
-        """End; in words what could not be seen. Also after an error in the block."""
+        """End the watching, also after an error, and describe the missing parts in words."""
         ...
 
 
 class LoadReader(Protocol):
-    """Gives a row of `records.device.load.LOAD_COLUMNS` at each call; None is what is not available."""
+    """Reader of a device's load: each call returns a row of `records.device.load.LOAD_COLUMNS`.
+
+    Values that are not available are None.
+    """
 
     missing: dict[str, str]
     processes: tuple[tuple[int, float | None], ...]
 
     def facts(self) -> dict[str, Any]:
-        """What does not change, by its name in `LoadSamples`."""
+        """Return the constant properties, by their names in `LoadSamples`."""
         ...
 
     def __call__(self) -> Sequence[float | None]: ...
 
 
 class Backend(Protocol):
-    """One device's answers, all of them records."""
+    """Interface of one device; its methods return records."""
 
     @property
     def provenance(self) -> Provenance: ...
@@ -256,7 +263,7 @@ class Backend(Protocol):
     def metrics(self) -> DeviceMetrics: ...
 
     def setup(self) -> DeviceMetrics:
-        """How the device is set up: the driver's limits, how it is cut up and linked."""
+        """Return the setup of the device: the driver's limits, partitions and links."""
         ...
 
     def kernel_stats(self, kernel: Any) -> KernelStats: ...
@@ -264,16 +271,16 @@ class Backend(Protocol):
     def occupancy(self, kernel: Any, block_threads: int, shared_bytes: int = 0) -> Occupancy: ...
 
     def timeline_recorder(self) -> TimelineRecorder:
-        """A recorder of all that runs on this kind of device, whichever device is current."""
+        """Return a recorder of all work on this kind of device, whichever device is current."""
         ...
 
     def stream_watcher(self) -> StreamWatcher:
-        """Who sees what a program does to streams and memory of this kind of device.
+        """Return a watcher of a program's streams and memory on this kind of device.
 
         Raises
         ------
         NotSupportedError
-            If this kind of device cannot.
+            If this kind of device does not support it.
         """
         ...
 
@@ -282,59 +289,59 @@ class Backend(Protocol):
     @overload
     def observe(self, launch: Launch, /, *what: Observation[Any]) -> tuple[Any, ...]: ...
     def observe(self, launch: Launch, /, *what: Observation[Any]) -> Any:
-        """Run the launch once and tell what was asked: a record, or of several observations one each.
+        """Run the launch once and return a record, or one record for each of several observations.
 
-        What cannot be seen in the same run repeats it, from the same caches and with arrays put back.
+        Observations that cannot share a run repeat the launch, with the same caches and restored arrays.
 
         Raises
         ------
         NotSupportedError
-            If this kind of device cannot.
+            If this kind of device does not support it.
         ValueError
             If two observations declare different caches.
         """
         ...
 
     def graph(self, graph: Any) -> GraphRecord:
-        """Nodes and edges of a captured graph, a ``cupy.cuda.Graph``."""
+        """Return the nodes and edges of a captured graph, a ``cupy.cuda.Graph``."""
         ...
 
     def set_graph_node(self, graph: Any, node: GraphNode, template: Any) -> None:
-        """Give the executable graph's node with this number the record's parameters and launch shape.
+        """Set the parameters and the launch shape of a node of an executable graph.
 
-        `template` is the graph whose parameters it took over last, or itself.
+        `template` is the graph whose parameters were copied last, or the graph itself.
 
         Raises
         ------
         CUDADriverError
-            As CUDA refuses it.
+            If CUDA does not accept the parameters.
         """
         ...
 
     def update_graph(self, graph: Any, other: Any) -> None:
-        """Give an executable graph the parameters of another graph with the same nodes and edges.
+        """Copy the parameters of another graph with the same nodes and edges to an executable graph.
 
         Raises
         ------
         CUDADriverError
-            Status 910, if they differ in more.
+            Status 910, if the graphs differ in other ways.
         """
         ...
 
     def memory_reader(self) -> Callable[[], MemoryReading]:
-        """Reads the memory of the device that is current now; may be called on any thread."""
+        """Return a reader of the memory of the current device; it can be called on any thread."""
         ...
 
     def load_reader(self) -> LoadReader:
-        """Reads what the device that is current now is doing; may be called on any thread.
+        """Return a reader of the load of the current device; it can be called on any thread.
 
         Raises
         ------
         NotSupportedError
-            If nothing on this machine tells.
+            If this machine has no source of the load.
         """
         ...
 
     def host_ns(self) -> int:
-        """The host's clock: of this computer beside a GPU, modelled beside a virtual one."""
+        """Return the host's time: of this computer's clock, or of a virtual GPU's modelled clock."""
         ...

@@ -27,7 +27,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Take CuPy's name before a conftest file may import CuPy."""
+    """Replace CuPy's names before a conftest file can import CuPy."""
     options = early_config.known_args_namespace
     if options.virtual_gpu is None:
         if options.virtual_gpu_count is not None:
@@ -40,13 +40,13 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Know the marks of `cp.testing`."""
+    """Register the marks of `cp.testing`."""
     config.addinivalue_line("markers", "slow: takes long (cupy.testing.slow)")
     config.addinivalue_line("markers", "multi_gpu: needs several GPUs (cupy.testing.multi_gpu)")
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
-    """Say which GPUs the tests run on."""
+    """Return a line with the GPUs that the tests run on."""
     if config.getoption("virtual_gpu") is None:
         return None
     from virtualgpu.model import machine

@@ -1,4 +1,4 @@
-"""Tracebacks that end in the program: without the virtual GPU's own frames and what those call."""
+"""Tracebacks that end in the program, without frames of the virtual GPU and its callees."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
-_HERE = Path(__file__).resolve().parent
+_PACKAGE_FOLDER = Path(__file__).resolve().parent
 
 
 @contextmanager
@@ -18,60 +18,77 @@ def trimmed(
 ) -> Iterator[bool]:
     """Shorten an exception's traceback, and those of its causes, until the end of a ``with`` block.
 
-    Errors that were raised and caught within the packages leave the chain. A program's function that the
-    packages call keeps its frames.
+    Errors that were raised and caught within the packages are removed from the chain. A program's function
+    that the packages call keeps its frames.
 
     Parameters
     ----------
     error
-        What was raised.
+        The exception.
     packages
-        Folders whose frames are left out beside those of `virtualgpu`.
+        Folders whose frames are left out in addition to those of `virtualgpu`.
     between
-        Leave out as well the frames of installed libraries through which the program came here, such as
-        those of matplotlib that was given a device array.
+        Whether to leave out also the frames of installed libraries between the program and the packages,
+        such as those of matplotlib if it was called with a device array.
 
     Yields
     ------
     bool
-        Whether there was anything to leave out.
+        Whether frames were left out.
     """
-    ours = tuple(f"{folder.as_posix()}/" for folder in (_HERE, *packages))
-    names = tuple(folder.name for folder in (_HERE, *packages))
+    package_paths = tuple(f"{folder.as_posix()}/" for folder in (_PACKAGE_FOLDER, *packages))
+    package_names = tuple(folder.name for folder in (_PACKAGE_FOLDER, *packages))
     chain = list(_chain(error))
-    before = [(e, e.__traceback__, e.__cause__, e.__context__, e.__suppress_context__) for e in chain]
-    shown = {id(e): _own_frames(e.__traceback__, ours, names, between) for e in chain}
-    within = {id(e) for e in chain if e is not error and e.__traceback__ and shown[id(e)] is None}
+    original_states = [
+        (
+            exception,
+            exception.__traceback__,
+            exception.__cause__,
+            exception.__context__,
+            exception.__suppress_context__,
+        )
+        for exception in chain
+    ]
+    trimmed_tracebacks = {
+        id(exception): _program_frames(exception.__traceback__, package_paths, package_names, between)
+        for exception in chain
+    }
+    internal_ids = {
+        id(exception)
+        for exception in chain
+        if exception is not error and exception.__traceback__ and trimmed_tracebacks[id(exception)] is None
+    }
     try:
-        for e, traceback, cause, context, suppressed in before:
-            e.__traceback__ = shown[id(e)] or traceback
-            e.__cause__, e.__context__ = _outside(cause, within), _outside(context, within)
-            e.__suppress_context__ = suppressed
-        yield bool(within) or _length(error.__traceback__) < _length(before[0][1])
+        for exception, traceback, cause, context, suppressed in original_states:
+            exception.__traceback__ = trimmed_tracebacks[id(exception)] or traceback
+            exception.__cause__ = _first_external(cause, internal_ids)
+            exception.__context__ = _first_external(context, internal_ids)
+            exception.__suppress_context__ = suppressed
+        yield bool(internal_ids) or _length(error.__traceback__) < _length(original_states[0][1])
     finally:
-        for e, traceback, cause, context, suppressed in before:
-            e.__traceback__ = traceback
-            e.__cause__ = cause
-            e.__context__ = context
-            e.__suppress_context__ = suppressed
+        for exception, traceback, cause, context, suppressed in original_states:
+            exception.__traceback__ = traceback
+            exception.__cause__ = cause
+            exception.__context__ = context
+            exception.__suppress_context__ = suppressed
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    seen: set[int] = set()
-    waiting: list[BaseException | None] = [error]
-    while waiting:
-        each = waiting.pop()
-        if each is not None and id(each) not in seen:
-            seen.add(id(each))
-            waiting += [each.__context__, each.__cause__]
-            if isinstance(each, BaseExceptionGroup):
-                waiting += each.exceptions
-            yield each
+    visited_ids: set[int] = set()
+    pending: list[BaseException | None] = [error]
+    while pending:
+        exception = pending.pop()
+        if exception is not None and id(exception) not in visited_ids:
+            visited_ids.add(id(exception))
+            pending += [exception.__context__, exception.__cause__]
+            if isinstance(exception, BaseExceptionGroup):
+                pending += exception.exceptions
+            yield exception
 
 
-def _outside(error: BaseException | None, within: set[int]) -> BaseException | None:
-    """The first of a chain that the program has to do with."""
-    while error is not None and id(error) in within:
+def _first_external(error: BaseException | None, internal_ids: set[int]) -> BaseException | None:
+    """Return the first error of a chain that concerns the program."""
+    while error is not None and id(error) in internal_ids:
         error = error.__cause__ or error.__context__
     return error
 
@@ -84,30 +101,36 @@ def _length(traceback: TracebackType | None) -> int:
     return length
 
 
-def _own_frames(
-    traceback: TracebackType | None, ours: tuple[str, ...], names: tuple[str, ...], between: bool
+def _program_frames(
+    traceback: TracebackType | None,
+    package_paths: tuple[str, ...],
+    package_names: tuple[str, ...],
+    between: bool,
 ) -> TracebackType | None:
-    kept: list[TracebackType] = []
-    kept_libraries: list[bool] = []
-    inside = False
+    program_frames: list[TracebackType] = []
+    are_libraries: list[bool] = []
+    in_package = False
     while traceback is not None:
         frame = traceback.tb_frame
         path = _resolved(frame.f_code.co_filename)
-        # Code that dataclasses make has no file, but the name of our module.
-        if path.startswith(ours) or str(frame.f_globals.get("__name__")).partition(".")[0] in names:
-            inside = True
-        elif not (inside and _is_library(path)):
-            inside = False
-            kept.append(traceback)
-            kept_libraries.append(_is_library(path))
+        # Code generated by dataclasses has no file, but the module name of the package.
+        if (
+            path.startswith(package_paths)
+            or str(frame.f_globals.get("__name__")).partition(".")[0] in package_names
+        ):
+            in_package = True
+        elif not (in_package and _is_library(path)):
+            in_package = False
+            program_frames.append(traceback)
+            are_libraries.append(_is_library(path))
         traceback = traceback.tb_next
-    while between and inside and kept_libraries[-1:] == [True] and not all(kept_libraries):
-        kept.pop()
-        kept_libraries.pop()
-    rebuilt = None
-    for part in reversed(kept):
-        rebuilt = TracebackType(rebuilt, part.tb_frame, part.tb_lasti, part.tb_lineno)
-    return rebuilt
+    while between and in_package and are_libraries[-1:] == [True] and not all(are_libraries):
+        program_frames.pop()
+        are_libraries.pop()
+    result = None
+    for frame_part in reversed(program_frames):
+        result = TracebackType(result, frame_part.tb_frame, frame_part.tb_lasti, frame_part.tb_lineno)
+    return result
 
 
 @functools.lru_cache(maxsize=1024)
@@ -116,11 +139,11 @@ def _resolved(name: str) -> str:
 
 
 def _is_library(path: str) -> bool:
-    # Cython names its sources, as CuPy's, relative to a folder that is not there.
+    # Cython's source names, such as those of CuPy, are relative to a folder that does not exist here.
     return path.startswith((*_libraries(), "<frozen", "<__array")) or path.endswith((".pyx", ".pxi"))
 
 
 @functools.lru_cache(maxsize=1)
 def _libraries() -> tuple[str, ...]:
-    places = ("stdlib", "platstdlib", "purelib", "platlib")
-    return tuple({f"{Path(sysconfig.get_path(name)).resolve().as_posix()}/" for name in places})
+    path_names = ("stdlib", "platstdlib", "purelib", "platlib")
+    return tuple({f"{Path(sysconfig.get_path(name)).resolve().as_posix()}/" for name in path_names})

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 
 def number(value: float, digits: int = 3) -> str:
-    """`value` with `digits` significant digits and commas at thousands: ``1,234``, ``19.5``, ``0.125``."""
+    """Return a number with `digits` significant digits and commas at thousands: ``1,234``, ``19.5``."""
     if value == 0:
         return "0"
     if abs(value) >= 10 ** (digits - 1) or float(value).is_integer():
@@ -15,16 +15,16 @@ def number(value: float, digits: int = 3) -> str:
     return f"{Decimal(f'{value:.{digits}g}'):f}"
 
 
-def noun(value: float, one: str, many: str = "") -> str:
-    """``block`` of 1, ``blocks`` of all else; a plural that is not the noun with an s is given."""
-    return one if value == 1 else many or f"{one}s"
+def noun(value: float, singular: str, plural: str = "") -> str:
+    """Return the singular noun for 1, else its plural, by default the noun with an s: ``blocks``."""
+    return singular if value == 1 else plural or f"{singular}s"
 
 
-def count(value: float, one: str, many: str = "") -> str:
-    """``1 block``, ``2,000 blocks``; a plural that is not the noun with an s is given."""
-    return f"{number(value)} {noun(value, one, many)}"
+def count(value: float, singular: str, plural: str = "") -> str:
+    """Return a number with its noun: ``1 block``, ``2,000 blocks``."""
+    return f"{number(value)} {noun(value, singular, plural)}"
 
 
 def listing(words: Sequence[str]) -> str:
-    """``a``, ``a and b``, ``a, b and c``."""
+    """Return words as a list in a sentence: ``a``, ``a and b``, ``a, b and c``."""
     return f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else "".join(words)

@@ -33,7 +33,8 @@ UNLIKE_THE_DRIVERS_POOL = 8
 
 # A base class of ours, and Python's words for missing arguments.
 HERE = re.compile(
-    r"'_Sent', |['\"]TypeError: (?:OutOfMemoryError\.)?__init__\(\)[^\[]*|TypeError: \w*\.?__init__\(\) .*"
+    r"'_PicklableError', |['\"]TypeError: (?:OutOfMemoryError\.)?__init__\(\)[^\[]*"
+    r"|TypeError: \w*\.?__init__\(\) .*"
 )
 # What is ours in messages, behind the first words, which are CuPy's.
 OURS = re.compile(

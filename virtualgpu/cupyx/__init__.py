@@ -1,5 +1,4 @@
-"""The part of ``cupyx`` that the virtual GPU supports: pinned arrays, scattering, profiling, parts of
-SciPy."""
+"""Supported part of ``cupyx``: pinned arrays, scattering, profiling, parts of SciPy."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """``import cupyx`` in a process that was started by a program on the virtual GPU.
 
-`virtualgpu.aliases` puts the folder above on ``PYTHONPATH``. This module gives its place to
+`virtualgpu.aliases` puts the parent folder on ``PYTHONPATH``. This module replaces itself by
 `virtualgpu.cupyx`.
 """
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 try:
     import virtualgpu
-except ImportError:  # the program found it in a folder of its own
+except ImportError:  # virtualgpu is not installed but imported from a folder
     sys.path.append(str(Path(__file__).resolve().parents[3]))
     import virtualgpu
 

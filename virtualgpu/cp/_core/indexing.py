@@ -122,8 +122,7 @@ def _wrapped(parts: list[Any], shape: tuple[int, ...]) -> list[Any]:
 
 
 class flatiter:  # noqa: N801 - CuPy's name
-    """Iterator over the elements of an array in C order, which also accepts integers and slices as
-    indices."""
+    """Iterator over an array's elements in C order, which also accepts integers and slices as indices."""
 
     def __init__(self, a: Any) -> None:
         self.base = a

@@ -20,8 +20,7 @@ from virtualgpu.model import machine as _machine
 
 
 def empty(shape: Any, dtype: Any = float, order: str = "C") -> ndarray:
-    """Return a new array with uninitialized elements, which are NaN or arbitrary numbers on the virtual
-    GPU."""
+    """Return an uninitialized array; on the virtual GPU its elements are NaN or arbitrary numbers."""
     return _uninitialized(ndarray(shape, dtype, order=order))
 
 

@@ -91,8 +91,7 @@ class Device:
 
     @property
     def compute_capability(self) -> str:
-        """Compute capability without the dot, such as ``"80"`` or ``"120"``: the last digit is the minor
-        version."""
+        """Compute capability without the dot, such as ``"80"`` or ``"120"`` (minor version last)."""
         major, minor = _machine.current().device(self.id).info.compute_capability
         return f"{major}{minor}"
 

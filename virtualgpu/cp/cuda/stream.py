@@ -541,8 +541,7 @@ def get_current_stream(device_id: int | None = None) -> _BaseStream:
 
 
 def is_capturing(stream: _BaseStream | None = None, device: VirtualDevice | None = None) -> bool:
-    """Return whether a stream (default: the current one of a device) captures a graph, even an invalid
-    one."""
+    """Return whether a stream (default: the device's current one) captures a graph, even an invalid one."""
     device = device or _machine.current().current_device
     stream = stream or get_current_stream(device.id)
     captures = (device if stream.device_id < 0 else _device(stream.device_id)).work.captures

@@ -90,4 +90,4 @@ def check_host_memory(size_bytes: int, purpose: str = "") -> None:
 
 def out_of_host_memory(reason: str, size_bytes: int = 0) -> OutOfMemoryError:
     """Return the error for a host that has too little memory."""
-    return OutOfMemoryError(size_bytes, 0, why=f"This computer has {reason}")
+    return OutOfMemoryError(size_bytes, 0, message=f"This computer has {reason}")

@@ -187,8 +187,10 @@ class MemoryPointer(DevicePointer):
         )
 
     def copy_from_host(self, mem: Any, size: int) -> None:
-        """Copy `size` bytes from a host address (int or ctypes pointer) in the legacy default stream, and
-        wait for the copy."""
+        """Copy `size` bytes from a host address in the legacy default stream, and wait for the copy.
+
+        The address is an int or a ctypes pointer.
+        """
         refuse_in_capture("synchronous API calls")
         self._from_host(mem, size, Stream.null, blocking=True)
 

@@ -197,8 +197,10 @@ class SingleDeviceMemoryPool:
         return memory
 
     def free_all_blocks(self, stream: _BaseStream | None = None) -> None:
-        """Give free blocks that are whole segments back to the device (of one stream's arena only
-        if `stream` is given). A segment with a part in use stays."""
+        """Return free blocks that are whole segments to the device.
+
+        If `stream` is given, only blocks of its arena are returned. A segment with a part in use stays.
+        """
         self._chunks.free_all_blocks(None if stream is None else self._arena(stream))
 
     def free_all_free(self) -> None:

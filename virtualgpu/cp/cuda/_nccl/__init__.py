@@ -1,2 +1,1 @@
-"""Implementation of ``cp.cuda.nccl``: calls of ranks, waiting for other ranks, and the work of matched
-calls."""
+"""Implementation of ``cp.cuda.nccl``: calls of ranks, cliques of waiting ranks, and the calls' work."""

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from virtualgpu.cuda_errors import _Sent
+from virtualgpu.cuda_errors import _PicklableError
 from virtualgpu.model.links.rings import RingCall
 from virtualgpu.model.machine import VirtualDevice
 
@@ -54,9 +54,11 @@ INVALID_USAGE = 5
 REMOTE = 6
 
 
-class NcclError(_Sent, RuntimeError):
-    """NCCL's error, as ``cupy.cuda.nccl.NcclError``: ``status`` is NCCL's code, `reason` a sentence about
-    it."""
+class NcclError(_PicklableError, RuntimeError):
+    """NCCL's error, as ``cupy.cuda.nccl.NcclError``: ``status`` is NCCL's code.
+
+    The message ends with `reason`.
+    """
 
     def __init__(self, status: int, reason: str = "") -> None:
         name, text = _STATUS_TEXTS.get(status, ("NCCL_ERROR_SUCCESS", "no error"))

@@ -295,8 +295,7 @@ class Clique:
         missing: Callable[[], Sequence[int]],
         remedy: str = GROUPED,
     ) -> None:
-        """Let the calling thread wait for other ranks; `remedy` is the advice for the case that none can
-        call.
+        """Let the calling thread wait for other ranks; `remedy` is the advice if none of them can call.
 
         Raises
         ------
@@ -329,8 +328,7 @@ class Clique:
         return self.fail(status, reason)
 
     def _failure(self, missing: Sequence[int], waited_s: float, remedy: str) -> tuple[int, str]:
-        """Return NCCL's status and the reason why missing ranks will not call; the reason is empty if they
-        can."""
+        """Return NCCL's status and the reason why missing ranks will not call; "" if they can."""
         this_thread = threading.current_thread()
         for rank in missing:
             member = self.members.get(rank)
@@ -414,8 +412,7 @@ def split(calls: Sequence[Call]) -> None:
 
 
 def _program_frame(thread: threading.Thread) -> FrameType | None:
-    """Return the innermost frame of a thread outside of Python's modules for threads; None if it has
-    ended."""
+    """Return a thread's innermost frame outside of Python's threading modules; None if it has ended."""
     frame = sys._current_frames().get(thread.ident or 0) if thread.is_alive() else None
     while frame is not None and frame.f_back is not None and _is_threading_code(frame):
         frame = frame.f_back
