@@ -41,7 +41,8 @@ class WatchedLaunch:
         self._watch = [reading.expression(text) for text in watch]
         self._stops = [reading.stop(text) for text in stop]
         self._symbols = self._symbols_of(debugged)
-        expressions = [*self._watch, *(stop.expression for stop in self._stops if stop.expression is not None)]
+        stop_expressions = [stop.expression for stop in self._stops if stop.expression is not None]
+        expressions = [*self._watch, *stop_expressions]
         for expression in expressions:
             self._symbols.check(expression.names, expression.text)
         names = {name for expression in expressions for name in expression.names}
@@ -74,8 +75,8 @@ class WatchedLaunch:
         try:
             for trace in warps:
                 scene = Scene(self._symbols, trace, memory)
-                values = tuple(watched(scene, expression) for expression in self._watch)
-                stops = tuple(stopped(scene, stop) for stop in self._stops)
+                values = tuple(evaluate_watch(scene, expression) for expression in self._watch)
+                stops = tuple(evaluate_stop(scene, stop) for stop in self._stops)
                 watched_traces.append(replace(trace, watched=values, stops=stops))
         except WatchError:
             # A corrected call must start with the same contents as this one.
