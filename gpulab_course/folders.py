@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpulab_course.teach.judge.exercise import Exercise
 from gpulab_course.teach.question import PredictionQuestion, Question, WhyQuestion
+from gpulab_course.teach.shown import ShownAnswer
 
 if TYPE_CHECKING:
     from gpulab_course.teach.interview.cards import Card
@@ -61,6 +62,12 @@ class Folder:
         """The notebook's cards for interviews."""
         module = self._module("cards")
         return module.CARDS if module else ()
+
+    @property
+    def shown_answers(self) -> tuple[ShownAnswer, ...]:
+        """Wrong answers to the notebook's exercises that instructors can expect."""
+        module = self._module("shown_answers")
+        return module.SHOWN if module else ()
 
     def _module(self, part: str) -> Any:
         if not (self.path / f"{part}.py").is_file() and not (self.path / part / "__init__.py").is_file():

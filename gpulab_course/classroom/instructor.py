@@ -1,13 +1,13 @@
 """``gpulab instructor 05a``: a page for whoever teaches a notebook, made of it and of the course's code.
 
 Nothing in it is written for it: minutes are the notebook's, what is found its stored outputs, misconceptions
-those that predictions and questions name, common mistakes those that the judge's own tests try.
+those that predictions and questions name, common mistakes those of
+``shown_answers.py``.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import re
 import sys
@@ -156,16 +156,14 @@ def _exercise(name: str, solution: str, mistakes: list[str]) -> Iterator[str]:
 
 
 def _mistakes(number: str) -> dict[str, list[str]]:
-    """Wrong answers that the judge is tried with, by exercise."""
-    told: dict[str, list[str]] = {}
+    """Return lines about common wrong answers, by exercise."""
+    lines: dict[str, list[str]] = {}
     for folder in folders.folders():
-        if folder.number == number and (folder.path / "mutants.py").is_file():
-            module = importlib.import_module(f"{folder.package}.mutants")
-            for wrong in module.WRONG:
-                where = f" (fails in *{wrong.stage}*)" if wrong.stage else ""
-                said = f": “{wrong.says}”" if wrong.says else ""
-                told.setdefault(wrong.exercise_id, []).append(f"- {wrong.what}{where}{said}")
-    return told
+        for answer in folder.shown_answers if folder.number == number else ():
+            where = f" (fails in *{answer.stage}*)" if answer.stage else ""
+            message = f": “{answer.message}”" if answer.message else ""
+            lines.setdefault(answer.exercise_id, []).append(f"- {answer.mistake}{where}{message}")
+    return lines
 
 
 def _quiz(topic: str) -> Iterator[str]:

@@ -108,9 +108,9 @@ def passages() -> list[Passage]:
     found: list[Passage] = []
     for path in NOTEBOOKS:
         found += notebook_passages(path.stem.split("_")[0], read(path))
-    for folder in sorted((ROOT / "gpulab" / "course").glob("n[0-9][0-9]*_*")):
+    for folder in sorted((ROOT / "gpulab_course" / "content").glob("n[0-9][0-9]*_*")):
         for path in sorted(folder.glob("*.py")):
-            if path.name != "mutants.py":
+            if path.name != "shown_answers.py":
                 found += folder_passages(folder.name[1:].split("_")[0], path)
     return found
 

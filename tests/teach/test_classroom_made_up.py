@@ -24,9 +24,9 @@ from gpulab_course.classroom import answers, check, golf, instructor, report
 from gpulab_course.content import copies
 from gpulab_course.teach.judge import KernelExercise, PythonExercise
 from gpulab_course.teach.judge.budget import Score
-from gpulab_course.teach.judge.mutants import Wrong
 from gpulab_course.teach.judge.verdict import StageResult, Verdict
 from gpulab_course.teach.question import Choice, PredictionQuestion, Question, WhyQuestion
+from gpulab_course.teach.shown import ShownAnswer
 
 Judge = Callable[[str, Path], Verdict]
 
@@ -889,21 +889,18 @@ def test_either_a_notebook_or_all(arguments: list[str], capsys: pytest.CaptureFi
 
 
 def test_mistakes_are_told_with_their_stage_and_the_words_that_they_earn(
-    here: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    made = [
-        ("09-x", "rounds up", "results", "is wrong"),
-        ("09-y", "waits", "", ""),
-        ("09-x", "sleeps", "", "z"),
+    shown = (
+        ShownAnswer("09-x", "rounds up", "results", "is wrong"),
+        ShownAnswer("09-y", "waits", "", ""),
+        ShownAnswer("09-x", "sleeps", "", "z"),
+    )
+    held = [
+        SimpleNamespace(number="10", shown_answers=shown),
+        SimpleNamespace(number="09", shown_answers=()),
+        SimpleNamespace(number="09", shown_answers=shown),
     ]
-    wrong = [Wrong(name, what, None, stage, says) for name, what, stage, says in made]
-    monkeypatch.setitem(sys.modules, "made_up.n09_up.mutants", SimpleNamespace(WRONG=wrong))
-    for name in ("n09_up", "n10_up", "n09_none"):
-        (here / name).mkdir()
-    for name in ("n09_up", "n10_up"):
-        (here / name / "mutants.py").write_text("")
-    names = ("n10_up", "n09_none", "n09_up")
-    held = [folders.Folder(name[1:3], "", here / name, f"made_up.{name}") for name in names]
     monkeypatch.setattr(folders, "folders", lambda: held)
     assert instructor._mistakes("09") == {
         "09-x": ["- rounds up (fails in *results*): “is wrong”", "- sleeps: “z”"],
@@ -912,7 +909,7 @@ def test_mistakes_are_told_with_their_stage_and_the_words_that_they_earn(
     assert instructor._mistakes("11") == {}
 
 
-def test_mistakes_are_those_that_the_judge_is_tried_with() -> None:
+def test_mistakes_are_those_of_the_notebooks_exercises() -> None:
     found = instructor._mistakes("00")
     assert set(found) <= set(folders.exercises())
     assert {name[:2] for name in found} == {"00"}

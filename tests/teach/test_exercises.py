@@ -28,9 +28,9 @@ from gpulab_course.teach.judge.budget import COUNTERS, Costs, Score, complaint, 
 from gpulab_course.teach.judge.compare import first_wrong, shown, values_of, wrong_elements
 from gpulab_course.teach.judge.draw import Draw
 from gpulab_course.teach.judge.exercise import KernelExercise, Measured, Mistake, Parameter
-from gpulab_course.teach.judge.mutants import kernel_text
 from gpulab_course.teach.judge.verdict import StageResult, Verdict
 from gpulab_course.teach.store import store
+from tests.answers import kernel_text
 from virtualgpu.protocol import Counters
 from virtualgpu.records import KernelCounters, Provenance
 from virtualgpu.records.counters import AccessCounters, BranchCounters, CacheCounters

@@ -1,6 +1,6 @@
-"""Every exercise is tried with the wrong and right answers that its notebook's folder declares.
+"""Every exercise is tried with the wrong and right answers that `tests/answers` has for its notebook.
 
-`mutants.py` of a course folder has `WRONG`, each with the stage that must catch it and words of the sentence
+A module there has `WRONG`, each with the stage that must catch it and words of the sentence
 it earns, and `RIGHT`. `make test` judges a fixed sample of them with one draw of data, `make test-all` all of
 them with five draws. That the folded solutions pass is tested with the notebooks.
 """
@@ -16,9 +16,10 @@ import numpy as np
 import pytest
 
 from gpulab_course import folders
-from gpulab_course.teach.judge import KernelExercise, Right, Wrong
+from gpulab_course.teach.judge import KernelExercise
 from gpulab_course.teach.judge.check import judge
 from gpulab_course.teach.judge.past import Past
+from tests.answers import Right, Wrong
 from tools import sample
 from virtualgpu.compile import nvrtc
 
@@ -35,12 +36,11 @@ def declared() -> dict[str, tuple[list[Wrong], list[Right]]]:
     """Exercise -> its wrong and its right answers."""
     found: dict[str, tuple[list[Wrong], list[Right]]] = {name: ([], []) for name in folders.exercises()}
     for folder in folders.folders():
-        if (folder.path / "mutants.py").is_file():
-            module: Any = importlib.import_module(f"gpulab_course.content.{folder.path.name}.mutants")
-            for wrong in module.WRONG:
-                found[wrong.exercise_id][0].append(wrong)
-            for right in module.RIGHT:
-                found[right.exercise_id][1].append(right)
+        module: Any = importlib.import_module(f"tests.answers.{folder.path.name}")
+        for wrong in module.WRONG:
+            found[wrong.exercise_id][0].append(wrong)
+        for right in module.RIGHT:
+            found[right.exercise_id][1].append(right)
     return found
 
 
@@ -73,6 +73,15 @@ def test_enough_of_both_are_declared(name: str) -> None:
     assert len(wrong) >= LEAST_WRONG
     assert len(right) >= LEAST_RIGHT
     assert len({one.what for one in [*wrong, *right]}) == len(wrong) + len(right)
+
+
+def test_shown_answers_are_among_those_that_the_judge_is_tried_with() -> None:
+    every = [one for wrong, _ in DECLARED.values() for one in wrong]
+    tried = {(one.exercise_id, one.what, one.stage, one.says) for one in every}
+    for folder in folders.folders():
+        shown = {(one.exercise_id, one.mistake, one.stage, one.message) for one in folder.shown_answers}
+        assert shown <= tried
+        assert {one[0] for one in shown} == set(folder.exercises)
 
 
 ASKED = sorted(name for name, found in folders.exercises().items() if not isinstance(found, KernelExercise))

@@ -10,8 +10,9 @@ import pytest
 import gpulab as gl
 from gpulab.lab.timeline import TimelineReport
 from gpulab_course.content.n07_streams.work import simmered
-from gpulab_course.content.n09_profiling.times import exercises, mutants, stages
-from gpulab_course.teach.judge import Right
+from gpulab_course.content.n09_profiling.times import exercises, stages
+from tests.answers import Right
+from tests.answers.n09_profiling import times
 from virtualgpu.compile import nvrtc
 
 pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
@@ -58,7 +59,7 @@ def test_the_second_program_copies_for_longer_than_it_computes() -> None:
 
 def test_the_last_program_keeps_one_stream_busy_and_its_remedy_several() -> None:
     right = next(
-        one.answer for one in mutants.DECLARED if one.exercise_id == "09-timelines" and isinstance(one, Right)
+        one.answer for one in times.DECLARED if one.exercise_id == "09-timelines" and isinstance(one, Right)
     )
     told = exercises.tried(right, "D", 3)
     assert told["before/counts"]["one stream"] == 1

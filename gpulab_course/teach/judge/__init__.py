@@ -123,10 +123,11 @@ for ``large`` ones in the last two. ``streams``, ``beside``, ``graph_kernels`` a
 `ProgramCase` takes ``mistakes=((what a known mistake returns, "The sentence it earns."),)``; its ``wanted``
 may be a function that looks at what is returned, as plain data, and raises `NotYet`.
 
-**Mutants** are what the judge itself is judged by. ``mutants.py`` beside ``exercises.py`` declares for
-every exercise at least 8 wrong answers, each with the stage that must catch it and words of the sentence it
-earns, and at least 4 right ones that differ: a grid-stride loop, another shuffle, cooperative groups, odd
-formatting, comments that name what is forbidden. ``tests/teach/test_mutants.py`` runs all that it finds. ::
+**Answers** are what the judge itself is tried with. ``tests/answers`` has a module for each notebook, which
+declares for every exercise at least 8 wrong answers, each with the stage that must catch it and words of the
+sentence it earns, and at least 4 right ones that differ: a grid-stride loop, another shuffle, cooperative
+groups, odd formatting, comments that name what is forbidden. ``tests/teach/test_mutants.py`` runs them.
+Some of the wrong ones are described in ``shown_answers.py`` of the notebook's folder, for instructors. ::
 
     WRONG = (
         Wrong("02-index", "guard on one side", scale2d("if (col < cols) ..."), "results", "Guard both edges"),
@@ -157,7 +158,6 @@ from gpulab_course.teach.judge.exercise import (
     PythonExercise,
     Row,
 )
-from gpulab_course.teach.judge.mutants import Right, Wrong, kernel_text
 from gpulab_course.teach.judge.python.answer import Answer, call
 from gpulab_course.teach.judge.python.functions import as_float, is_number, is_whole, parts_of, spell
 
@@ -176,9 +176,7 @@ __all__ = [
     "ProgramCase",
     "ProgramExercise",
     "PythonExercise",
-    "Right",
     "Row",
-    "Wrong",
     "advice",
     "as_float",
     "blocks_for",
@@ -186,7 +184,6 @@ __all__ = [
     "draw",
     "is_number",
     "is_whole",
-    "kernel_text",
     "parts_of",
     "spell",
     "spelt",

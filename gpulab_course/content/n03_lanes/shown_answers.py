@@ -1,0 +1,31 @@
+"""Wrong answers that are common in notebook 03, for its page for instructors."""
+
+from gpulab_course.teach.shown import ShownAnswer
+
+SHOWN = (
+    ShownAnswer("03-branch", "as given", "budget", "Warps still walk both sides"),
+    ShownAnswer("03-branch", "guards the thread", "results", "the element that the thread really handles"),
+    ShownAnswer("03-branch", "no guard", "results", "really handles"),
+    ShownAnswer("03-branch", "even elements alone", "results", "had no thread"),
+    ShownAnswer("03-branch", "one thread does all", "parallelism", "few threads"),
+    ShownAnswer("03-warp-sum", "no guard", "results", "must not load"),
+    ShownAnswer("03-warp-sum", "16 bits for warps", "results", "more warps than 16 bits count"),
+    ShownAnswer("03-warp-sum", "thread 0 writes", "results", "lane 0 of every warp writes"),
+    ShownAnswer("03-warp-sum", "lane 0 in a loop", "parallelism", "one lane does what 32 could share"),
+    ShownAnswer("03-warp-sum", "shared memory", "budget", "Let registers talk"),
+    ShownAnswer("03-repair", "as given", "results", "lane 0 of every warp writes"),
+    ShownAnswer("03-repair", "who writes mended", "results", "0 is not the value"),
+    ShownAnswer("03-repair", "who writes and the least mended", "hazards", "takes no part in the shuffle"),
+    ShownAnswer("03-repair", "no guard on writing", "results", "none for the others"),
+    ShownAnswer("03-repair", "least is -1", "results", ""),
+    ShownAnswer("03-bins", "each for itself", "budget", "hold the same key"),
+    ShownAnswer("03-bins", "all peers add", "results", "counts too much"),
+    ShownAnswer("03-bins", "no guard on adding", "results", "neither load nor add"),
+    ShownAnswer("03-bins", "one thread counts", "parallelism", "few threads"),
+    ShownAnswer("03-bins", "match inside the guard", "hazards", "stays away or has ended"),
+    ShownAnswer("03-compact", "from above", "results", "in another order"),
+    ShownAnswer("03-compact", "first come, first served", "budget", "which lane's atomic comes first"),
+    ShownAnswer("03-compact", "keeps NaN", "results", ""),
+    ShownAnswer("03-compact", "no guard", "results", "votes count as no"),
+    ShownAnswer("03-compact", "lane 0 does all", "parallelism", ""),
+)

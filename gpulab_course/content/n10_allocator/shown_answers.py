@@ -1,0 +1,36 @@
+"""Wrong answers that are common in notebook 10, for its page for instructors."""
+
+from gpulab_course.teach.shown import ShownAnswer
+
+SHOWN = (
+    ShownAnswer("10-predict", "rounds down", "", "Blocks are multiples of 512 bytes"),
+    ShownAnswer("10-predict", "2 MiB for all", "", "takes 20 MiB"),
+    ShownAnswer("10-predict", "always cuts", "", "used whole"),
+    ShownAnswer("10-predict", "nothing", "", "returns nothing"),
+    ShownAnswer("10-predict", "texts", "", "should return four numbers"),
+    ShownAnswer("10-scale", "as given", "counts", "in place"),
+    ShownAnswer("10-scale", "changes its input", "results", "belongs to its caller"),
+    ShownAnswer("10-scale", "numbers of the host", "counts", "Nothing here needs the"),
+    ShownAnswer("10-scale", "nothing is above 0", "results", "it should be"),
+    ShownAnswer("10-scale", "shifts x, and shifts it back", "results", "belongs to"),
+    ShownAnswer("10-fit", "as given", "results", "What stays sits in the middle"),
+    ShownAnswer("10-fit", "numbers of the host", "counts", "Nothing here needs the host"),
+    ShownAnswer("10-fit", "moves the limit away", "counts", "cannot go back"),
+    ShownAnswer("10-fit", "windows one element short", "results", "it should be"),
+    ShownAnswer("10-fit", "equal windows once", "results", "should be ("),
+    ShownAnswer("10-side", "as given", "hazards", "uses its memory again"),
+    ShownAnswer("10-side", "the host waits", "counts", "Nothing here needs"),
+    ShownAnswer("10-side", "one stream", "counts", "two streams"),
+    ShownAnswer("10-side", "a copy, and freed all the same", "hazards", "while side may still be reading"),
+    ShownAnswer("10-side", "joined before the other way", "counts", "side by side"),
+    ShownAnswer("10-pool", "no pool", "results", "only empty_cache() gives segments back"),
+    ShownAnswer("10-pool", "never joins", "results", "join free neighbours"),
+    ShownAnswer("10-pool", "first fit", "results", "the smallest block that fits"),
+    ShownAnswer("10-pool", "no rounding", "results", "multiples of 512 bytes"),
+    ShownAnswer("10-pool", "an instance", "results", "not MyPool"),
+    ShownAnswer("10-rows", "all at once", "counts", "a block of rows at a time"),
+    ShownAnswer("10-rows", "a new array each step", "counts", "in place"),
+    ShownAnswer("10-rows", "row by row", "counts", "Take more rows at a time"),
+    ShownAnswer("10-rows", "looks at each block", "counts", "Nothing here needs"),
+    ShownAnswer("10-rows", "keeps all scores", "counts", "block of rows"),
+)

@@ -1,0 +1,36 @@
+"""Wrong answers that are common in notebook 13, for its page for instructors."""
+
+from gpulab_course.teach.shown import ShownAnswer
+
+SHOWN = (
+    ShownAnswer("13-round", "cut off", "results", "rounding towards 0"),
+    ShownAnswer("13-round", "ties up", "results", "Ties go up"),
+    ShownAnswer("13-round", "ties down", "results", "Ties go down"),
+    ShownAnswer("13-round", "NaN carries", "results", "NaN has to stay"),
+    ShownAnswer("13-round", "no guard", "results", "Guard the end"),
+    ShownAnswer("13-halfsum", "in float64", "", "forgets a small number"),
+    ShownAnswer("13-halfsum", "math.fsum", "", "rounded to FP64 first"),
+    ShownAnswer("13-halfsum", "clamped", "", "do not clamp"),
+    ShownAnswer("13-halfsum", "not rounded", "", "FP32 does not have"),
+    ShownAnswer("13-halfsum", "nothing", "", "returns nothing"),
+    ShownAnswer("13-tf32x3", "one product", "", "one product's error"),
+    ShownAnswer("13-tf32x3", "a cut, b rounded", "", "do not cut"),
+    ShownAnswer("13-tf32x3", "four products", "", "3 are enough"),
+    ShownAnswer("13-tf32x3", "NumPy's product", "", "never calls product"),
+    ShownAnswer("13-tf32x3", "transposed", "", "return the product"),
+    ShownAnswer("13-lossscale", "never unscaled", "", "still scaled"),
+    ShownAnswer("13-lossscale", "backward twice", "", "not once"),
+    ShownAnswer("13-lossscale", "no scale at all", "", "the loss is multiplied"),
+    ShownAnswer("13-lossscale", "in place", "", "belongs to its caller"),
+    ShownAnswer("13-lossscale", "returns nothing", "", "returns nothing"),
+    ShownAnswer("13-columns", "both transposed", "", "the transpose of a @ b"),
+    ShownAnswer("13-columns", "turned first", "", "neither a nor b nor c"),
+    ShownAnswer("13-columns", "called for show", "", "did not compute"),
+    ShownAnswer("13-columns", "a call a row", "", "one call computes"),
+    ShownAnswer("13-columns", "a is changed", "", "only read"),
+    ShownAnswer("13-tuner", "cold", "", "call once before"),
+    ShownAnswer("13-tuner", "no repeat", "", "median of several"),
+    ShownAnswer("13-tuner", "the longest", "", "then take the median"),
+    ShownAnswer("13-tuner", "mean", "", "spoils a mean"),
+    ShownAnswer("13-tuner", "no cache", "", "keep the choice"),
+)

@@ -1,0 +1,31 @@
+"""Wrong answers that are common in notebook 17, for its page for instructors."""
+
+from gpulab_course.teach.shown import ShownAnswer
+
+SHOWN = (
+    ShownAnswer("17-estimate", "bits", "", "These are bits"),
+    ShownAnswer("17-estimate", "GB as 2^30", "", "not 2³⁰"),
+    ShownAnswer("17-estimate", "milliseconds", "", "These are milliseconds"),
+    ShownAnswer("17-estimate", "nanoseconds", "", "These are nanoseconds"),
+    ShownAnswer("17-estimate", "a text", "", "a number is asked for"),
+    ShownAnswer("17-diagnose", "the symptom", "", "that is a symptom"),
+    ShownAnswer("17-diagnose", "busy is bad", "", "it is 'nothing'"),
+    ShownAnswer("17-diagnose", "always the same", "", "it is"),
+    ShownAnswer("17-diagnose", "16 sectors or nothing", "", "it is 'uncoalesced'"),
+    ShownAnswer("17-diagnose", "in words", "", "name one of"),
+    ShownAnswer("17-bug", "0 for the least", "results", "negative throughout"),
+    ShownAnswer("17-bug", "above the least int only", "results", "nothing but the least int"),
+    ShownAnswer("17-bug", "ties by luck", "results", "the first is asked for"),
+    ShownAnswer("17-bug", "no guard of rows", "results", "more blocks than there are rows"),
+    ShownAnswer("17-bug", "all threads write", "hazards", "One thread of one block"),
+    ShownAnswer("17-refute", "another device", "", "measures on another device"),
+    ShownAnswer("17-refute", "one run each", "", "cold first run"),
+    ShownAnswer("17-refute", "upside down", "", "Compare from / to"),
+    ShownAnswer("17-refute", "200 runs", "", "60 are enough"),
+    ShownAnswer("17-refute", "True or False", "", "return 'holds' or 'refuted'"),
+    ShownAnswer("17-capstone", "no maximum", "results", "exponential that overflows"),
+    ShownAnswer("17-capstone", "joined as they are", "results", "where warps are joined"),
+    ShownAnswer("17-capstone", "0 for the least score", "results", "take the largest score off"),
+    ShownAnswer("17-capstone", "no guard of heads", "results", "more blocks than there are heads"),
+    ShownAnswer("17-capstone", "all warps write", "hazards", "One warp writes"),
+)

@@ -1,0 +1,27 @@
+"""A wrong answer that instructors can expect."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ShownAnswer:
+    """A common wrong answer to an exercise.
+
+    Attributes
+    ----------
+    exercise_id : str
+        The exercise's name.
+    mistake : str
+        What is wrong, in a few words.
+    stage : str
+        The stage of the judge in which it fails; empty for Python answers.
+    message : str
+        Words of the message that it gets.
+    """
+
+    exercise_id: str
+    mistake: str
+    stage: str
+    message: str
