@@ -157,7 +157,7 @@ def quiz(topic: str) -> Quiz:
 
 
 def progress() -> Progress:
-    """What this learner has done so far, from the notes kept on this computer (``GPULAB_HOME``).
+    """Return this learner's progress, from the notes kept on this computer (``GPULAB_HOME``).
 
     Returns
     -------

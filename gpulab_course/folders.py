@@ -22,7 +22,7 @@ _NAME = re.compile(r"n(\d\d)_(\w+)")
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """What belongs to one notebook.
+    """The folder of one notebook: exercises, predictions, quiz, cards.
 
     Attributes
     ----------

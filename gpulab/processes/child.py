@@ -80,7 +80,7 @@ class _Back:
             self._process = None
 
     def ask(self, *arguments: Any) -> Any:
-        """What the judge's function says of plain data, or raises."""
+        """Call the parent's function with plain data, and return or raise its result."""
         question = values.encode(("asks", arguments))
         with self._lock:
             if os.getpid() != self._process:
@@ -100,7 +100,7 @@ def _done(function: Callable[..., Any], answer: Any, arguments: Sequence[Any]) -
 
 
 def _failed(error: BaseException) -> bytes:
-    """What went wrong, in words: of the judge's own, or raised by the answer."""
+    """Return a reply that describes an error, of the parent's functions or of the program."""
     if isinstance(error, ProcessError):
         text = str(error)
         return values.encode(("not yet", text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"))

@@ -60,7 +60,7 @@ class Group:
         self._folder.cleanup()
 
     def ask(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
-        """What ``function(at, rank, *arguments)`` gives in each process, as plain data.
+        """Call ``function(at, rank, *arguments)`` in each process, and return the results as plain data.
 
         ``at(call)`` notes which call the rank comes to, for the error's sentence.
 
@@ -92,7 +92,7 @@ class Group:
         return Path(self._folder.name) / str(rank)
 
     def _said(self, asked: Sequence[Future[Any]]) -> str:
-        """Which ranks failed, and where the others are."""
+        """Return a message that says which ranks failed, and in which calls the others are."""
         failed = []
         waiting = []
         for rank, each in enumerate(asked):

@@ -114,7 +114,7 @@ class Process:
         self.pid = self.top = self._started.pid
 
     def poll(self) -> int | None:
-        """How it ended, as ``Popen.returncode`` says it; None while it runs."""
+        """Return the exit status, as ``Popen.returncode`` has it; None while the process runs."""
         if self._started is not None:
             return self._started.poll()
         if self._status is None and self._told is not None:
@@ -176,7 +176,7 @@ class _Server:
             )
 
     def serves(self) -> bool:
-        """Whether it lives and has not been stopped."""
+        """Return whether the server runs and is not stopped."""
         return self.process.poll() is None and not is_stopped(self.process.pid)
 
     def end(self) -> None:
@@ -187,7 +187,7 @@ class _Server:
 
 @functools.cache
 def _server(parent: int) -> _Server:
-    """One for each of our forks."""
+    """Return the server of this process; a fork of it gets another one."""
     return _Server()
 
 
@@ -226,7 +226,7 @@ def _forked(
 
 
 def _first_line(told: IO[bytes], server: _Server) -> bytes:
-    """What a keeper says first; nothing if the server ended or stands still."""
+    """Read the first line of a keeper; it is empty if the server has ended or is stopped."""
     until = time.monotonic() + _START_S
     while time.monotonic() < until:
         if select.select([told], [], [], _LOOK_S)[0]:

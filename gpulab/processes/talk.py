@@ -93,7 +93,7 @@ class Talk:
                 pipe.close()
 
     def begin(self) -> None:
-        """What it has used up to now does not count."""
+        """Start the limits now: time and memory used before do not count."""
         self._used_before_s = self._watch.look(self._memory_bytes).cpu_s
         self._ready = True
         self._spent_s = 0.0
@@ -113,7 +113,7 @@ class Talk:
         *arguments: Any,
         back: Callable[..., Any] | None = None,
     ) -> Any:
-        """What ``function(answer, *arguments)`` returns there, as plain data.
+        """Call ``function(subject, *arguments)`` in the process, and return its result as plain data.
 
         With `back` it is ``function(answer, asks, *arguments)``: what `asks` is given there comes to `back`.
 
@@ -235,7 +235,7 @@ class Talk:
             )
 
     def _ended(self) -> str:
-        """How it ended by itself."""
+        """Return a sentence about a process that ended by itself."""
         until = time.monotonic() + 1
         while (status := self._process.poll()) is None and time.monotonic() < until:
             time.sleep(0.001)
@@ -253,7 +253,7 @@ class Talk:
 
 
 def _said(back: Callable[..., Any], given: tuple[Any, ...]) -> tuple[bool, Any]:
-    """Whether the judge's function raises something that the answer may catch, and that or its value."""
+    """Call the parent's function; return whether it raised an error for the child, and the error or value."""
     try:
         return False, back(*given)
     except (ValueError, TypeError) as error:
@@ -266,7 +266,7 @@ def _printable(said: str) -> str:
 
 
 class _Printed:
-    """What comes through a pipe: the first bytes kept, all bytes and lines counted, the pipe never full."""
+    """Reader of a pipe: keeps the first bytes, counts all bytes and lines, and never lets the pipe fill."""
 
     def __init__(self, pipe: IO[bytes], kept_bytes: int) -> None:
         self.bytes = b""

@@ -63,7 +63,7 @@ def _is_over(pid: int) -> bool:
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether a process stands still, as after SIGSTOP."""
+    """Return whether a process is stopped, as after SIGSTOP."""
     with contextlib.suppress(psutil.Error):
         return bool(psutil.Process(pid).status() == psutil.STATUS_STOPPED)
     return False
@@ -71,7 +71,7 @@ def is_stopped(pid: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What a tree of processes used up to now.
+    """The resources that a tree of processes has used so far.
 
     ``cpu_s`` is processor time, also of those that have ended; ``waits`` tells whether no thread of them runs
     or could run, if only a processor were free.
@@ -92,7 +92,7 @@ class Watch:
         self._known: dict[int, psutil.Process] = {}
 
     def look(self, memory_limit_bytes: int) -> Use:
-        """What is used now; where it seems to be more than the limit, shared memory is counted once."""
+        """Measure the current use. If it exceeds the limit, count shared memory once."""
         pids = [self._pid, *descendants(self._pid)]
         if len(pids) > MOST_PROCESSES:
             return Use(len(pids), self._cpu_s, 0, False)
@@ -119,7 +119,7 @@ class Watch:
 
 
 def _works(process: psutil.Process) -> bool:
-    """Whether a thread of a process computes, or would if there were a processor for it."""
+    """Return whether a thread of a process computes, or would if a processor were free."""
     if process.status() in _WORKING:
         return True
     tasks = _PROC / str(process.pid) / "task"
@@ -131,7 +131,7 @@ def _works(process: psutil.Process) -> bool:
 
 
 def _own_bytes(process: psutil.Process) -> int:
-    """Its share of the memory that it has: of what processes share, each has a part."""
+    """Return a process's share of memory: shared pages are divided among the processes."""
     with contextlib.suppress(psutil.Error, OSError):
         info = process.memory_full_info()
         return int(getattr(info, "pss", info.uss))

@@ -34,7 +34,7 @@ class DamagedError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Other:
-    """What an answer returned and is no plain data: its type's name alone."""
+    """A value that is not plain data: only the name of its type is known."""
 
     kind: str
 

@@ -130,7 +130,7 @@ def exercise_called(exercise_id: str) -> Exercise:
 
 
 def name_in_the_notebook(exercise_id: str) -> str:
-    """What the notebook's cell passes to ``gl.check`` for an exercise."""
+    """Return the variable that the notebook's cell passes to ``gl.check`` for an exercise."""
     call = re.compile(rf'gl\.check\(\\"{re.escape(exercise_id)}\\", (\w+)\)')
     for path in copies.originals().values():
         if found := call.search(path.read_text(encoding="utf-8")):

@@ -102,7 +102,7 @@ def _answers(folder: Path) -> list[tuple[str, Path]]:
 
 
 def _result(exercise_id: str, path: Path) -> tuple[dict[str, Any], Verdict | None]:
-    """What was found, as plain data; ``error`` says why there is no verdict."""
+    """Return the verdict as plain data; ``error`` says why there is none."""
     result: dict[str, Any] = {"exercise": exercise_id, "file": str(path), "passed": False, "message": ""}
     result |= {"stages": [], "scores": [], "error": ""}
     try:

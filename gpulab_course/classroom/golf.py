@@ -29,7 +29,7 @@ _LONGEST_NAME = 60
 
 
 class GolfError(GpulabError):
-    """What cannot be entered or read; the message says what to change."""
+    """A score that cannot be entered, or a file that cannot be read; the message says what to change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,7 +32,7 @@ Share = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learner:
-    """What one file tells: shares are right ones, or passed ones, and how many there are.
+    """The results of one learner's file: how many are right or passed, and how many there are.
 
     ``last`` is the last notebook that was begun; of predictions only compared ones count.
     """
@@ -183,7 +183,7 @@ def _passed(notebook: dict[str, Any]) -> Share:
 
 
 def _right(things: Sequence[dict[str, Any]]) -> Share:
-    """How many were right, of how many that were compared or answered."""
+    """Return how many were right, and how many were compared or answered."""
     outcomes = [thing["right"] for thing in things if isinstance(thing.get("right"), bool)]
     return sum(outcomes), len(outcomes)
 

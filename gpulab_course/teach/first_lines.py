@@ -1,4 +1,4 @@
-"""What an answer prints while it is checked: the first lines, so that the verdict stays in sight."""
+"""Limit what an answer prints during a check to its first lines, so that the verdict stays in sight."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ _HERE = files("gpulab_course.teach")
 
 
 class Form(anywidget.AnyWidget):
-    """One form: `facts` stay, `state` changes, and what the learner does comes as a message.
+    """A form in JupyterLab: `facts` stay, `state` changes, and the learner's input arrives as a message.
 
     Parameters
     ----------

@@ -22,7 +22,7 @@ _HEADINGS = ("torch.cuda", "CuPy, NVML", "what it does", "course")
 
 @dataclass(frozen=True, slots=True)
 class NameRow:
-    """One name of ``torch.cuda``.
+    """A name of ``torch.cuda`` and its counterpart in CuPy.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""How predictions, verdicts and quizzes stand on a page: a form in JupyterLab, elsewhere HTML and text."""
+"""Display of predictions, verdicts and quizzes: a form in JupyterLab, elsewhere HTML and text."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def verdict_page(opening: str, message: str, passed: bool) -> str:
 
 
 def in_jupyter() -> bool:
-    """Whether a Jupyter kernel runs this and its front end can therefore show a form."""
+    """Return whether this runs in a Jupyter kernel, whose front end can show a form."""
     try:
         import anywidget  # noqa: F401
         from IPython import get_ipython

@@ -1,4 +1,4 @@
-"""How far a learner has come: exercises, predictions and how well they are calibrated, quizzes."""
+"""Progress of a learner: exercises, predictions and their calibration, quizzes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _HEADINGS = ("notebook", "exercises passed", "predictions right", "quiz right fi
 
 
 class Notebook(Protocol):
-    """What belongs to a notebook of the course, as `gpulab_course.folders.Folder` has it."""
+    """The exercises, predictions and quiz of a notebook, such as a `gpulab_course.folders.Folder`."""
 
     @property
     def number(self) -> str: ...
@@ -41,7 +41,7 @@ class Notebook(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Exercised:
-    """One exercise: whether it has passed, and the best score where it has a budget."""
+    """The progress in one exercise: whether it has passed, and the best score if it has a budget."""
 
     name: str
     passed: bool
@@ -50,7 +50,7 @@ class Exercised:
 
 @dataclass(frozen=True, slots=True)
 class Predicted:
-    """One prediction: the answer, whether it was locked as sure, whether it held; None: not yet."""
+    """The outcome of one prediction: the answer, its certainty, whether it was right; None: not yet."""
 
     key: str
     value: int | float | str | None = None
@@ -60,7 +60,7 @@ class Predicted:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """One question of a quiz with its first answer; None: not yet."""
+    """The first answer to one question of a quiz; None: not yet."""
 
     question: str
     first: str | None
@@ -69,7 +69,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class NotebookProgress:
-    """What was done of one notebook."""
+    """The progress in one notebook."""
 
     number: str
     topic: str
@@ -82,7 +82,7 @@ class NotebookProgress:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Progress(Saved):
-    """What a learner has done, a notebook at a time.
+    """The progress of a learner, by notebook.
 
     Examples
     --------
@@ -97,7 +97,7 @@ class Progress(Saved):
 
     @property
     def exercises(self) -> dict[str, bool]:
-        """Whether each exercise of the course has passed."""
+        """Exercises of the course by name, and whether each has passed."""
         return {done.name: done.passed for notebook in self.notebooks for done in notebook.exercises}
 
     @property
@@ -121,7 +121,7 @@ class Progress(Saved):
         return tuple(predicted for notebook in self.notebooks for predicted in notebook.predictions)
 
     def calibration(self, sure: bool) -> tuple[int, int]:
-        """How many predictions locked as sure (or as a guess) were right, and how many there were."""
+        """Return how many predictions locked as sure (or as a guess) were right, and how many there were."""
         return _right(p for p in self.predictions if p.sure is sure)
 
     def __repr__(self) -> str:
@@ -257,7 +257,7 @@ def _quiz(notebook: Notebook) -> tuple[tuple[Answered, ...], tuple[int, int]]:
 
 
 def _right(things: Iterable[Any]) -> tuple[int, int]:
-    """How many were right, of how many that were compared or answered."""
+    """Return how many were right, and how many were compared or answered."""
     outcomes = [thing.right for thing in things if isinstance(thing.right, bool)]  # a file may hold anything
     return sum(outcomes), len(outcomes)
 

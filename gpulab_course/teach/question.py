@@ -1,4 +1,4 @@
-"""What the course asks: questions with choices, questions for a reason, and predictions."""
+"""Questions of the course: with choices, for a reason, and predictions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Kind = Literal["quantity", "share", "count", "index", "choice"]
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One answer, whether it holds, and why."""
+    """A choice of a question: its text, whether it is right, and why."""
 
     text: str
     why: str
@@ -21,7 +21,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One question with exactly one right choice. In which order learners see the choices, each differs."""
+    """A question with exactly one right choice. Each learner sees the choices in another order."""
 
     text: str
     options: tuple[Choice, ...]
@@ -43,7 +43,7 @@ class WhyQuestion:
 
 @dataclass(frozen=True, slots=True)
 class PredictionQuestion:
-    """What a learner predicts before a cell shows it; a notebook names it by its key.
+    """A value that a learner predicts before a cell shows it; a notebook names it by its key.
 
     Attributes
     ----------

@@ -66,7 +66,7 @@ class Quiz:
         return next((option for option in question.options if option.text == text), None)
 
     def words(self, question: WhyQuestion) -> str | None:
-        """What the learner wrote, once it was compared."""
+        """Return the learner's own text, once it was compared."""
         words = self._answers.get(question.text, {}).get(_WORDS)
         return None if words is None else str(words)
 
@@ -116,7 +116,7 @@ class Quiz:
         return f"{len(self.ticked(question))} of {count(len(question.points), 'point')}."
 
     def score_words(self) -> str:
-        """How far the learner is."""
+        """Return a sentence about the learner's score so far."""
         asked = len(self._with_choices)
         own_words = len(self.questions) - asked
         made, there = self.points
@@ -168,7 +168,7 @@ class Quiz:
 
 
 def feedback(option: Choice) -> str:
-    """What a choice earns."""
+    """Return the feedback for a choice."""
     return f"{'Right' if option.right else 'Not quite'}. {option.why}"
 
 
@@ -177,7 +177,7 @@ def _everyones(question: Question | WhyQuestion) -> Sequence[Choice]:
 
 
 def _seed() -> str:
-    """What makes this learner's order of choices; drawn once and kept."""
+    """Return the seed of this learner's order of choices; it is drawn once and stored."""
     found = store().get("learner", "seed")
     if not isinstance(found, str):
         found = f"{random.SystemRandom().getrandbits(32):08x}"

@@ -1,4 +1,4 @@
-"""What a learner has predicted, passed and answered, in one small JSON file that many notebooks share."""
+"""Store of a learner's predictions, exercises and answers: one small JSON file that many notebooks share."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class LearnerStore:
             self._unsaved.clear()
 
     def _sections(self, locked: bool = False) -> Sections:
-        """What the file holds now, with what could not be saved."""
+        """Return the file's contents, with the values that could not be saved."""
         sections: Sections = {}
         try:
             data = self.path.read_bytes()

@@ -1,4 +1,4 @@
-"""Which cards come back, and when: those missed or guessed, after 1, 3 and 7 days."""
+"""Repetition of interview cards: cards that were missed or guessed come back after 1, 3 and 7 days."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DAYS = (1, 3, 7)
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What is kept of a card: how often it was met, its last score, and when it is due (None: learned)."""
+    """A card's history: how often it was met, its last score, and when it is due (None: learned)."""
 
     met: int = 0
     score: float = 0.0
@@ -35,7 +35,7 @@ class Kept:
         return Kept(self.met + 1, score, box, due, last)
 
     def as_json(self) -> dict[str, Any]:
-        """As it stands in the learner's file."""
+        """Return the form in which it is stored in the learner's file."""
         return {
             "met": self.met,
             "score": self.score,
@@ -46,7 +46,7 @@ class Kept:
 
 
 def _read(value: Any) -> Kept:
-    """What was kept.
+    """Read a card's history from the learner's file.
 
     Raises
     ------
@@ -69,7 +69,7 @@ def _read(value: Any) -> Kept:
 
 
 def kept(key: str) -> Kept:
-    """What is known of a card; what cannot be read is put aside and never written over."""
+    """Return a card's history. A file that cannot be read is set aside and never overwritten."""
     value = store().get(SECTION, key)
     if value is None:
         return Kept()

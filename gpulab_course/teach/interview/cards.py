@@ -1,4 +1,4 @@
-"""What a card is: before its parameters are drawn, and after."""
+"""Interview cards, before and after their parameters are drawn."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WORTHLESS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What the laboratory found: the truth, where it comes from, and why it is so.
+    """A result of the laboratory: the true value, its source and the reason for it.
 
     ``also`` holds other choices that are right as well, such as a second cause of nearly the same weight.
     """
@@ -36,13 +36,13 @@ class Found:
 
     @property
     def label(self) -> str:
-        """Where it comes from, in a phrase."""
+        """The source of the value, in a phrase."""
         return self.origin.label if isinstance(self.origin, Provenance) else self.origin
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What an answer is worth, from 0 to 1, whether it counts as right, and what is said of it.
+    """The grade of an answer: its worth from 0 to 1, whether it counts as right, and a sentence about it.
 
     ``table`` and ``code`` are shown with it, now that the answer is locked.
     """
@@ -57,7 +57,7 @@ class Outcome:
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """One thing to answer before anything is measured.
+    """A question of a card, answered before anything is measured.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ class Part:
 
     @property
     def scale(self) -> Scale:
-        """How its answer is shown."""
+        """The scale on which its answer is shown."""
         return Scale(self.unit, "choice" if self.choices else "quantity", self.near - 1)
 
     def valid(self, value: Any) -> Any:
@@ -140,7 +140,7 @@ class Part:
 
 
 def merit(said: Value, found: Value, near: float) -> tuple[float, bool]:
-    """What an answer is worth, and whether it is right.
+    """Return the worth of an answer, and whether it is right.
 
     A choice is right or not. A number is worth 1 up to `near` times off, and then less by the logarithm of
     the factor, down to 0 at `WORTHLESS` times; one of another sign is worth nothing.

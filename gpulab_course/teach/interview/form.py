@@ -1,4 +1,4 @@
-"""How an interview stands on a page: the course's forms one below the other, a card at a time."""
+"""Forms of an interview in JupyterLab, one below the other, a card at a time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MISSING = "Choose or type an answer first."
 
 
 def page_of(talk: Interview) -> str:
-    """What those see who have no kernel: the card at hand, and what was answered of it."""
+    """Return the page for readers without a kernel: the current card and the answers to it."""
     content = f"<p><b>{html.escape(talk.heading)}</b></p>" + _told(talk)
     if talk.part is not None:
         choices = "".join(f"<li>{page.prose(choice)}</li>" for choice in talk.part.choices)

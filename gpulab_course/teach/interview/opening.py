@@ -55,7 +55,7 @@ def interview(
 
 
 def _due(cards: list[Card], without: set[str], today: date) -> str:
-    """How many other cards come back, and when the next of them does."""
+    """Return a sentence about how many other cards come back, and when the next one does."""
     days = sorted(
         day for card in cards if card.key not in without and (day := again.kept(card.key).due) is not None
     )

@@ -1,4 +1,4 @@
-"""What an interview came to: coverage, calibration and their product, as a sentence, a table and JSON."""
+"""The result of an interview: coverage, calibration and their product, as a sentence, a table and JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CONFIDENCE = {True: 0.9, False: 0.5}
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """One part: what was said and how surely, what was found and where, and what that is worth."""
+    """The result of one part: the answer and its certainty, the true value and its source, and the worth."""
 
     question: str
     said: Any
@@ -31,7 +31,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """One card: its parts, and which of the points that must be said were ticked."""
+    """The result of one card: its parts, and the points of a good answer that were ticked."""
 
     key: str
     kind: str
@@ -45,7 +45,7 @@ class Scored:
 
     @property
     def done(self) -> bool:
-        """Whether all of its parts are answered."""
+        """Return whether all parts of the card are answered."""
         return len(self.parts) == self.asked
 
     @property
@@ -70,13 +70,13 @@ class Scored:
 
     @property
     def well(self) -> bool:
-        """Whether it need not come back: every part right and no guess, at least half of the points said."""
+        """Return whether the card is learned: all parts right, none guessed, half of the points ticked."""
         right = self.done and all(part.right and part.sure for part in self.parts)
         return right and 2 * len(self.ticked) >= len(self.points)
 
 
 def calibration(parts: Sequence[Answered]) -> float:
-    """Of some answers; 1 where there is none.
+    """Return the calibration of some answers; 1 if there are none.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""One interview: its cards in turn, answers that are locked before anything is measured, and the rubric."""
+"""An interview: its cards in turn, answers that are locked before anything is measured, and the rubric."""
 
 from __future__ import annotations
 
@@ -66,13 +66,13 @@ class Interview:
 
     @property
     def part(self) -> Part | None:
-        """What is asked now; None once all parts of the card are answered."""
+        """The current part; None once all parts of the card are answered."""
         done = len(self.outcomes)
         return self.drawn.parts[done] if done < len(self.drawn.parts) else None
 
     @property
     def outcomes(self) -> list[Outcome]:
-        """What the answers to this card came to so far."""
+        """The results of the answers to this card so far."""
         return self._outcomes.setdefault(self.at, [])
 
     @property
@@ -82,7 +82,7 @@ class Interview:
 
     @property
     def words(self) -> str | None:
-        """What the candidate wrote before the rubric opened."""
+        """The text that the candidate wrote before the rubric opened."""
         return self._words.get(self.at)
 
     def answer(self, value: Any, *, sure: bool | None = None, grid: Any = None, block: Any = None) -> Outcome:
@@ -162,7 +162,7 @@ class Interview:
 
     @property
     def scorecard(self) -> Scorecard:
-        """What it came to so far."""
+        """The result of the interview so far."""
         return Scorecard(
             self.seed, self._today().isoformat(), tuple(map(self._scored, range(len(self.cards))))
         )
@@ -203,7 +203,7 @@ class Interview:
         again.keep(key, before.after(now.score, now.well, self._today(), last))
 
     def truths(self) -> list[str]:
-        """What the laboratory finds for the parts of this card, as the interviewer sees it."""
+        """The true values of the parts of this card, as the interviewer sees them."""
         if self.at not in self._truths:
             self._truths[self.at] = [
                 f"{part.scale.show(truth.value)}, {truth.label}. {truth.because}"
@@ -224,7 +224,7 @@ class Interview:
 
     @property
     def heading(self) -> str:
-        """Which card this is."""
+        """The number and title of the current card."""
         card = self.card
         where = ", ".join(card.taught)
         return (

@@ -1,4 +1,4 @@
-"""One judge for every exercise of the course.
+"""The judge of all exercises of the course.
 
 An exercise is a value in ``course/nNN_topic/exercises.py``, in the tuple ``EXERCISES``. There are three
 kinds.

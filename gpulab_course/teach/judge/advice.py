@@ -112,7 +112,7 @@ def both(*matchers: Matcher) -> Matcher:
 
 
 def either(*matchers: Matcher) -> Matcher:
-    """One of them."""
+    """Return a matcher that fits if one of the given matchers fits."""
     return lambda m: any(matcher(m) for matcher in matchers)
 
 
@@ -122,7 +122,7 @@ def not_(matcher: Matcher) -> Matcher:
 
 
 def advised(own: tuple[Advice, ...], mistake: Mistake) -> str:
-    """What is said of a mistake, with the first advice that fits."""
+    """Return the message for a mistake, with the first advice that fits."""
     found = next((advice.says for advice in (_ADDS, *own, *_ALWAYS) if advice.when(mistake)), "")
     return f"{mistake.said} {found}".rstrip()
 

@@ -13,7 +13,7 @@ from virtualgpu.records import KernelCounters, KernelStats
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What a launch cost: what was counted in it, and what the compiler decided before."""
+    """The costs of a launch: its counters, and the decisions of the compiler."""
 
     counters: KernelCounters
     stats: KernelStats
@@ -96,13 +96,13 @@ _OF_CACHES = ("l2_sectors", "dram_bytes")
 
 
 def counting(budgets: tuple[Budget, ...]) -> Counters:
-    """What has to be observed of a launch for its budgets to be read off."""
+    """Return the observations of a launch that its budgets need."""
     return Counters("cold" if any(item.counter in _OF_CACHES for item in budgets) else "")
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """One budget's figures: the learner's, the reference's, the naive version's and the best one so far.
+    """The values of one budget: the learner's, the reference's, the naive version's and the best one so far.
 
     ``golf``: fewer are better, so that a best is worth keeping.
     """
@@ -138,14 +138,14 @@ def score(budget: Budget, yours: Costs, reference: Costs, naive: Costs | None) -
 
 
 def passes(budget: Budget, score: Score) -> bool:
-    """Whether a figure keeps a budget."""
+    """Return whether a value keeps a budget."""
     limit = budget.limit(score.reference)
     least = budget.floor(score.reference)
     return (limit is None or score.yours <= limit) and (least is None or score.yours >= least)
 
 
 def complaint(budget: Budget, score: Score) -> str:
-    """What is said of a figure that does not keep its budget."""
+    """Return the message for a value that does not keep its budget."""
     limit = budget.limit(score.reference)
     if limit is not None and score.yours > limit:
         allowed = {0: "none is allowed", 1: "1 is allowed"}.get(limit, f"{limit:,} are allowed")

@@ -1,4 +1,4 @@
-"""Whether an output is what it should be: exactly for integers, within honest roundings for floats."""
+"""Comparison of outputs: exact for integers, with a tolerance for rounding for floats."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def values_of(wanted: Array | Near) -> Array:
 
 
 def wrong_elements(found: Array, wanted: Array | Near) -> Array:
-    """Where `found` is not as wanted, as an array of bool."""
+    """Return the elements of `found` that differ from the expected ones, as an array of bool."""
     values = values_of(wanted)
     if values.dtype.kind != "f":
         return np.asarray(found != values)
@@ -60,7 +60,7 @@ def wrong_elements(found: Array, wanted: Array | Near) -> Array:
 
 
 def unlike(name: str, found: Array, wanted: Array | Near) -> str:
-    """What keeps an array from being compared, element by element; nothing if it can be.
+    """Return why an array cannot be compared element by element; an empty text if it can.
 
     ``y has the shape (3,), it should be (4,)``, ``y holds int64, and float32 is asked for``.
     """

@@ -92,7 +92,7 @@ class Draw:
 
 
 def garbage(seed: int, shape: Shape, dtype: Any, number: int = 0) -> Array:
-    """What output `number` holds before the kernel writes it: numbers that a kernel must not rely on.
+    """Return the first contents of output `number`: numbers that a kernel must not rely on.
 
     NaN, to which nothing can be added, comes for some seeds, not for 0, with which mistakes are explained.
     """
@@ -106,7 +106,7 @@ def garbage(seed: int, shape: Shape, dtype: Any, number: int = 0) -> Array:
 
 
 def four_blocks(block: Dim3) -> int:
-    """As many elements as four blocks have threads."""
+    """Return as many elements as four blocks have threads."""
     return 4 * block[0]
 
 

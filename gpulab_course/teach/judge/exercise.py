@@ -1,4 +1,4 @@
-"""What an exercise is: a value that says what to compute, what it may cost, and what to say of mistakes."""
+"""Exercises: values that describe what to compute, its allowed costs, and the messages for mistakes."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Parameter:
 
 @dataclass(slots=True)
 class Case:
-    """One launch and what has to come of it.
+    """A launch and its expected results.
 
     ``values`` holds inputs by parameter name, and the first contents of an output that is read, too; any
     other output starts as garbage. What is not ``const`` and not wanted is scratch, whose first contents
@@ -118,7 +118,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What a solution may cost, in one counter of a launch (`budget.COUNTERS`).
+    """The allowed costs of a solution, in one counter of a launch (`budget.COUNTERS`).
 
     A figure passes up to ``allowance`` times the reference's, up to ``most``, from ``least`` on, and from
     ``least_share`` times the reference's on, whichever are given; with none of them up to 1.25 times the
@@ -152,7 +152,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Where the score is counted: a size and a block shape, and how far one may be off in parallelism.
+    """The launch in which the score is counted: a size, a block shape and the tolerance for parallelism.
 
     A solution passes with about ``slack`` times the reference's instructions at most, ``busiest`` times its
     busiest warp's share of them, and at least ``lanes`` times its lane efficiency. It has to do so, and to
@@ -170,7 +170,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """One failure, as the matchers of `Advice` see it.
+    """A failure of an answer, as the matchers of `Advice` get it.
 
     ``fault`` names what stopped the kernel (``out of bounds``, ``endless``, ``lanes missing`` ...), with
     ``array`` the parameter it meant; empty where it ended and ``found`` differs from ``wanted`` in the output
@@ -192,7 +192,7 @@ class Mistake:
 
     @property
     def wrong(self) -> Array:
-        """Where `found` and `wanted` differ: as the judge compares them, where it has."""
+        """The elements in which `found` and `wanted` differ, by the judge's comparison if there is one."""
         if self.differs is not None:
             return self.differs
         assert self.found is not None
@@ -279,7 +279,7 @@ class KernelExercise:
 
     @property
     def signature(self) -> str:
-        """As it stands in CUDA C++."""
+        """The text of the parameter list in CUDA C++."""
         return f"{self.kernel}({self.parameters})"
 
     def source(self, file: str) -> str:
@@ -306,7 +306,7 @@ class PythonExercise:
 
 @dataclass(frozen=True)
 class ProgramCase:
-    """One call of a learner's device program.
+    """A call of a learner's device program, with its expected result.
 
     ``arguments`` are passed as they are, NumPy arrays included, or by ``on_device`` as device arrays, which
     are still being written then, in the current stream. ``wanted`` is compared with what is returned: an

@@ -1,4 +1,4 @@
-"""What a check remembers of an exercise's earlier failures, for as long as the session lasts."""
+"""Memory of an exercise's earlier failures, for as long as the session lasts."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _failures: dict[str, Past] = {}
 
 
 def of(exercise_id: str) -> Past:
-    """What this session remembers of an exercise."""
+    """Return this session's memory of an exercise."""
     return _failures.setdefault(exercise_id, Past(_SALT))
 
 

@@ -1,4 +1,4 @@
-"""What a check found, stage by stage: a sentence, a table as text, and the same on a page."""
+"""Verdicts of checks, stage by stage: a sentence, a table as text, and HTML."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SIGNS: dict[State, str] = {"passed": "✓", "failed": "✗", "not reached": "�
 
 @dataclass(frozen=True, slots=True)
 class StageResult:
-    """One stage of a check and what it found."""
+    """The result of one stage of a check."""
 
     name: str
     state: State
@@ -25,7 +25,7 @@ class StageResult:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a check found. True in a boolean context if the answer passed.
+    """The result of a check. It is true in a boolean context if the answer passed.
 
     ``repr`` is one sentence that stays the same from run to run; ``print`` shows the stages, too.
     ``failed_stage`` is empty for an answer that passed, or that could not be tried at all.

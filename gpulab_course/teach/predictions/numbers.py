@@ -100,7 +100,7 @@ def _decimal(text: str) -> Number:
 
 
 def _both_ways(text: str, joined: str) -> str:
-    """How to write either reading of ``1.000`` without doubt."""
+    """Return a hint with both readings of a number such as ``1.000``, written without ambiguity."""
     short = text.rstrip("0").rstrip(".")
     if short == text:
         short = f"{text}0"

@@ -24,7 +24,7 @@ _SAID = {True: "were sure of", False: "guessed", None: "said"}
 
 
 class Prediction:
-    """One key's question, the learner's locked answer, and whether it held; `ask` comes first.
+    """A prediction: the question of a key, the learner's locked answer and its result. Call `ask` first.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class Prediction:
 
     @property
     def final(self) -> bool:
-        """Whether the number was shown, so that nothing can be locked or changed any more."""
+        """Return whether the number was shown, so that no answer can be locked or changed any more."""
         return self.seen or self.right is not None
 
     def lock(self, value: Value, sure: bool | None = None) -> Prediction:
@@ -189,7 +189,7 @@ class Prediction:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Reveal:
-    """What was found beside what was predicted."""
+    """A comparison of the true value with the prediction."""
 
     prediction: Prediction
     found: Value
@@ -198,7 +198,7 @@ class Reveal:
 
     @property
     def right(self) -> bool | None:
-        """Whether the prediction holds, or None where nothing was predicted."""
+        """Whether the prediction is right; None if there is none."""
         said = self.prediction.value
         return None if said is None else self.prediction.scale.right(said, self.found)
 
@@ -213,7 +213,7 @@ class Reveal:
 
     @property
     def head(self) -> str:
-        """What was found, and how far off the prediction was."""
+        """The true value, and the distance of the prediction from it."""
         asked = self.prediction
         scale = self.prediction.scale
         found = scale.show(self.found)
@@ -232,7 +232,7 @@ class Reveal:
 
     @property
     def rest(self) -> str:
-        """Where the number comes from, and why it is so."""
+        """The source of the number, and the explanation."""
         label = f"{self.label[0].upper()}{self.label[1:]}." if self.label else ""
         return f"{label} {self.because}".strip()
 

@@ -1,4 +1,4 @@
-"""How far a prediction is from what was found, in words that fit the kind of number."""
+"""Distances of predictions from true values, in words that fit the kind of number."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _MEASURES = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """What is predicted: its kind, its unit, and how near counts as right."""
+    """The quantity that is predicted: its kind, its unit, and the tolerance."""
 
     unit: str = ""
     kind: Kind | None = None
     tolerance: float = 0.1
 
     def kind_of(self, found: Value) -> Kind:
-        """As declared, or else what `found` and the unit tell."""
+        """Return the declared kind, or the one that follows from `found` and the unit."""
         if self.kind is not None:
             return self.kind
         if isinstance(found, str):
@@ -47,7 +47,7 @@ class Scale:
         return f"{text} {self.unit.removesuffix('s') if value == 1 and len(self.unit) > 2 else self.unit}"
 
     def right(self, said: Value, found: Value) -> bool:
-        """Whether a prediction holds: exactly, or for a quantity or share within the tolerance."""
+        """Return whether a prediction is right: exactly, or within the tolerance of a quantity or share."""
         if self.kind == "choice" or isinstance(said, str) or isinstance(found, str):
             return str(said) == str(found)
         if self.kind_of(found) in ("quantity", "share"):
@@ -55,7 +55,7 @@ class Scale:
         return said == found
 
     def distance(self, said: Value, found: Value) -> str:
-        """How far off, such as ``1.4 times too high`` or ``one too few``; empty where that says nothing."""
+        """Return the distance, such as ``1.4 times too high``; empty where it has no meaning."""
         kind = self.kind_of(found)
         if said == found or kind == "choice" or isinstance(said, str) or isinstance(found, str):
             return ""

@@ -54,7 +54,7 @@ class Fault(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a launch left: outputs by name, with what they held before, and the inputs it wrote to."""
+    """The results of a launch: outputs by name, their first contents, and the inputs that it changed."""
 
     found: dict[str, Array]
     start: dict[str, Array]
@@ -76,7 +76,7 @@ class Bench:
         return int(info.sm_count * info.max_threads_per_sm)
 
     def stats(self, source: KernelSource) -> KernelStats:
-        """What the compiler decided for a kernel; raises what compiling raises."""
+        """Return the compiler's decisions for a kernel; raise the errors of the compilation."""
         stats: KernelStats = self.side.kernel_stats(source)
         return stats
 
@@ -207,7 +207,7 @@ def compiled(bench: Bench, exercise: KernelExercise, source: KernelSource) -> No
 
 
 def has_todo(source: KernelSource) -> bool:
-    """Whether the stub's TODO still stands there. Only an answer that is wrong is asked."""
+    """Return whether the stub's TODO is still in the text. It is called for wrong answers only."""
     return "TODO" in source.code
 
 
@@ -231,7 +231,7 @@ def _first_error(log: str, code: str) -> str:
 
 
 def _pasted(line: str) -> str:
-    """What is said of a character that only looks like one of C++, as text pasted from a page may hold."""
+    """Return a message for a character that only looks like one of C++, as pasted text may have."""
     letter = next((letter for letter in line if ord(letter) > 127 and not letter.isalnum()), "")
     name = unicodedata.name(letter, "no printable character") if letter else ""
     return f" U+{ord(letter):04X} ({name}) means nothing to C++: type it again." if letter else ""
@@ -334,7 +334,7 @@ def on_device(
 def on_gpu(
     cp: Any, exercise: KernelExercise, source: KernelSource, case: Case
 ) -> tuple[dict[str, Array], dict[str, Array]]:
-    """What the real GPU makes of a launch that has passed on the bench, and what outputs held before."""
+    """Return the real GPU's results of a launch, and the first contents of its outputs."""
     kernel = cp.RawKernel(source.code, source.name, options=source.options)
     arrays, args, start = on_device(cp, exercise, case)
     Launch.of(kernel, case.grid, case.block, args, case.shared_bytes).run()

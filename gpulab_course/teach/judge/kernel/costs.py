@@ -1,4 +1,4 @@
-"""What an answer costs beside the course's own solutions, in the launches that budgets are counted in."""
+"""Costs of an answer compared with those of the course's solutions, in the launches of the budgets."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def keep_budget(trial: Trial) -> str:
 
 
 def _asked(item: Budget, score: budget.Score) -> bool:
-    """Whether the reference itself keeps a budget in this launch: a narrow block may need conflicts."""
+    """Return whether the reference keeps a budget in this launch: a narrow block may need conflicts."""
     limit = item.limit(score.reference)
     least = item.floor(score.reference)
     return (limit is None or score.reference <= limit) and (least is None or score.reference >= least)
@@ -130,7 +130,7 @@ def _alone(case: Case, yours: KernelCounters, reference: KernelCounters) -> str:
 
 
 def repeated(case: Case, yours: KernelCounters, reference: KernelCounters) -> str:
-    """What is said of a kernel that executes far more than the reference."""
+    """Return the message for a kernel that executes far more instructions than the reference."""
     return (
         f"{case.label}: the results are right, but it executes {yours.warp_instructions:,} instructions "
         f"where {reference.warp_instructions:,} are enough: threads repeat each other's work."
@@ -145,6 +145,6 @@ def _costs(place: Bench, exercise: KernelExercise, file: str, case: Case) -> bud
 
 @lru_cache(maxsize=128)
 def _shipped(exercise: KernelExercise, file: str, size: Any, block: Dim3, device: str) -> budget.Costs:
-    """What a solution that the course ships costs on the device in use, which `device` names."""
+    """Return the costs of one of the course's solutions on the current device, which `device` names."""
     with bench() as place:
         return _costs(place, exercise, file, made_case(exercise, Draw(0), size, block))

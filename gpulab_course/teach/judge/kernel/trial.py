@@ -1,4 +1,4 @@
-"""One answer under judgement: the launches it is tried with, and what is said of those that go wrong."""
+"""The trial of one answer: its launches, and the messages for launches that fail."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _MOST_BLOCKS = 600
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """One launch of an answer and of the reference, with the naive version where the score is counted."""
+    """A launch of an answer and of the reference, with the naive version where the score is counted."""
 
     case: Case
     yours: Costs
@@ -88,7 +88,7 @@ class Trial:
         yield from (self.case(size, block) for size, block in self.plan if np.prod(size) > SMALL)
 
     def data_cases(self) -> list[Case]:
-        """For every kind of data a middling launch, and one of the largest block."""
+        """Return a launch of middle size for every kind of data, and one with the largest block."""
         drawn = Draw(self.seed)
         size, block = min(self.plan, key=lambda at: abs(int(np.prod(at[0])) - _DATA_SIZE))
         self.exercise.case(drawn, size, block)
@@ -121,7 +121,7 @@ class Trial:
         return chosen
 
     def hazard_cases(self) -> list[Case]:
-        """For every block shape a launch of many blocks and one with many idle threads; a single element."""
+        """Return launches for the sanitizer: of many blocks, of many idle threads, and of one element."""
         chosen = self._again(True, "hazards")
         small = [case for case in self.small_cases if case.threads <= _HAZARD_THREADS]
         for shape in dict.fromkeys(case.block for case in small):

@@ -62,7 +62,7 @@ class Answer:
         shown: str = "",
         back: Callable[..., Any] | None = None,
     ) -> Any:
-        """What ``function(answer, *arguments)`` returns, called where the answer is.
+        """Call ``function(answer, *arguments)`` in the answer's process, and return its result.
 
         What an answer may ask and must not look into stays here: `back` is called as often as
         ``function(answer, asks, *arguments)`` calls ``asks``, with plain data; a ValueError or TypeError is

@@ -1,4 +1,4 @@
-"""Where a device program is called: a device, a host with a clock, and somebody who watches."""
+"""The environment of a device program: a device, a host with a clock, and an observer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from virtualgpu.records.acts import HOST, Act, GraphLaunch, HostUse, Region, Wor
 
 
 class Bench:
-    """What `ProgramExercise.calls` gets beside the program.
+    """The second argument of `ProgramExercise.calls`, after the program.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ class Bench:
             found += checker.report(self._side.provenance, watcher.stop()).findings
 
     def writes_to(self, array: Any) -> bool:
-        """Whether any work has written to a device array, while that was checked."""
+        """Return whether any work has written to a device array while its uses were recorded."""
         works = [work for act in self.acts for work in _works(act)]
         (place,) = self.places((array,)) or (None,)
         return place is not None and any(
@@ -119,7 +119,7 @@ class Bench:
         )
 
     def places(self, results: Sequence[Any]) -> tuple[Region, ...]:
-        """Where the device arrays among the results lie."""
+        """Return the memory regions of the device arrays among the results."""
         arrays = [a for a in results if isinstance(a, self.cp.ndarray)]
         found = (Region.of_array(a.device.id, a.data.ptr, a.itemsize, a.shape, a.strides) for a in arrays)
         return tuple(region for region in found if region is not None)

@@ -1,4 +1,4 @@
-"""What a device program costs: the counts that budgets may name, read off its timeline."""
+"""Costs of a device program: the counts that budgets may name, from its timeline."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from virtualgpu.records import Activity, Synchronization, Timeline
 
 
 class Seen:
-    """What a program gave the device, in the order in which it did, and how often the host waited.
+    """The work that a program gave the device, in its order, and how often the host waited.
 
     ``kernel_bus_bytes`` is what its kernels moved between host and device by themselves, ``stream_id`` the
     stream that was current; ``flow`` is there where the program was checked, too: what its result rests on.
@@ -43,12 +43,12 @@ class Seen:
 
     @property
     def copied_by_kernels(self) -> int:
-        """How often a kernel of CuPy's made a copy of an array."""
+        """Count the copies of arrays that CuPy's kernels made."""
         return len([a for a in self.of_kind("CONCURRENT_KERNEL") if a.name.startswith(_COPIES)])
 
     @property
     def polls(self) -> int:
-        """How often the host asked, again and again or once, whether something has ended: a wait, too."""
+        """Count how often the host queried whether something has ended, which is a wait, too."""
         calls = sorted(self.timeline.calls, key=lambda call: call.start_ns)
         return sum(asks for asks, _ in groupby(calls, key=lambda call: call.name in QUERIES))
 
@@ -64,12 +64,12 @@ class Seen:
 
     @property
     def host_launches(self) -> int:
-        """What the host had to launch: kernels one by one, and graphs."""
+        """Count the launches of the host: single kernels, and graphs."""
         return self.loose_kernels + self.graph_launches
 
     @property
     def graph_launches(self) -> int:
-        """How often a graph was launched."""
+        """Count the launches of graphs."""
         return len([a for a in self.activities if a.graph_id and not a.graph_node_id])
 
     @property
@@ -85,7 +85,7 @@ class Seen:
 
     @property
     def hidden_percent(self) -> int:
-        """How much of the work of the copy engines and the SMs ran behind that of the busiest of them.
+        """Return the percentage of the work of copy engines and SMs that overlaps the busiest of them.
 
         0: one after the other. 100: nothing but the busiest takes time of its own.
         """

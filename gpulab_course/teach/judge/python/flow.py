@@ -1,4 +1,4 @@
-"""Which of a program's work its result rests on: who wrote it, who wrote what those had read, and so on.
+"""Data flow of a program: the work that wrote its result, the work that wrote the inputs of that, and so on.
 
 A kernel in a second stream, or a graph, that nobody needs the results of is no answer to an exercise that
 asks for two streams, or for a graph.
@@ -27,7 +27,7 @@ class Flow:
 
 
 def flow(acts: Sequence[Act], results: Iterable[Region]) -> Flow:
-    """What the contents of `results`, after the last act, rest on."""
+    """Return the work on which the contents of `results` depend, after the last act."""
     needed = list(results)
     numbers = set[int]()
     launches = 0
@@ -43,7 +43,7 @@ def flow(acts: Sequence[Act], results: Iterable[Region]) -> Flow:
 
 
 def _before(work: Work, needed: list[Region], numbers: set[int]) -> list[Region]:
-    """What is needed before some work, if `needed` is after it."""
+    """Return the memory that is needed before some work, if `needed` is needed after it."""
     written = (*work.writes, *work.atomics)
     if not any(overlap(region, other) for region in written for other in needed):
         return needed
@@ -53,7 +53,7 @@ def _before(work: Work, needed: list[Region], numbers: set[int]) -> list[Region]
 
 
 def beside(kernels: Sequence[Activity], activities: Sequence[Activity]) -> int:
-    """How many of the kernels may run beside another one of them in another stream: nothing orders the two.
+    """Count the kernels that may run at the same time as another one of them in another stream.
 
     `activities` are all, in the order in which they were given.
     """
@@ -70,7 +70,7 @@ def beside(kernels: Sequence[Activity], activities: Sequence[Activity]) -> int:
 
 
 def held_up(kernels: Sequence[Activity], activities: Sequence[Activity], stream_id: int) -> int:
-    """How many of the kernels in a stream come after one of them in another stream."""
+    """Count the kernels in a stream that must wait for one of them in another stream."""
     bits, before = _ordered(activities)
     others = sum(bits[a.correlation_id] for a in kernels if a.stream_id != stream_id)
     return sum(a.stream_id == stream_id and before[a.correlation_id] & others > 0 for a in kernels)

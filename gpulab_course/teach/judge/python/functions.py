@@ -1,4 +1,4 @@
-"""What judges of Python functions share: a call, spelled out in messages."""
+"""Helpers for judges of Python functions: calls, their spelling in messages, and checks of results."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def must_return(shown: str, result: Any) -> None:
 
 
 def parts_of(found: Any) -> list[Any] | None:
-    """What a tuple, a list or an array of one dimension holds; None for anything else."""
+    """Return the elements of a tuple, a list or an array of one dimension; None for anything else."""
     if isinstance(found, np.ndarray):
         return list(found) if found.ndim == 1 else None
     return list(found) if isinstance(found, tuple | list) else None
 
 
 def equals(found: Any, right: Any) -> bool:
-    """Whether an answer is that text, number, None or tuple of them; an array of several never is."""
+    """Return whether a value equals a text, number, None or tuple of them; an array of several never does."""
     try:
         return bool(found == right)
     except ValueError:  # of elements, each of which is equal or not
@@ -51,12 +51,12 @@ def equals(found: Any, right: Any) -> bool:
 
 
 def is_whole(value: Any) -> bool:
-    """Whether it is a whole number, of Python or NumPy."""
+    """Return whether a value is an integer, of Python or NumPy."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is one real number, of Python or NumPy."""
+    """Return whether a value is one real number, of Python or NumPy."""
     if isinstance(value, np.ndarray):
         return value.ndim == 0 and value.dtype.kind in "iuf"
     return is_whole(value) or isinstance(value, float | np.floating)

@@ -1,4 +1,4 @@
-"""What a program takes of a virtual device's memory: from the driver, and for its arrays."""
+"""Memory of a virtual device that a program uses: from the driver, and for its arrays."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class MemoryUse:
 
     @property
     def wasted_bytes(self) -> int:
-        """What was taken of the device at most, beyond what arrays ever needed at once."""
+        """Return the peak of the device's memory less the peak that arrays needed at once."""
         return self.peak_reserved_bytes - self.peak_used_bytes
 
     @contextmanager

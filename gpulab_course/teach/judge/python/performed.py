@@ -1,4 +1,4 @@
-"""One call of a device program, in the process of the answer: what it returned, cost and left unordered."""
+"""A call of a device program in the answer's process: its result, its costs and its unordered uses."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MOST_HAZARDS = 3
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What to call a program with.
+    """The arguments and conditions of a program's call.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def _differs(cp: Any, found: Any, before: Any) -> bool:
 
 
 def _brought(bench: Bench, result: Any) -> Any:
-    """What a result holds for its caller: arrays of the device marked as such, those of the host copied."""
+    """Copy a result for the caller: arrays of the device are marked as such."""
     if isinstance(result, tuple | list):
         parts = [_brought(bench, part) for part in result]
         return parts if isinstance(result, list) else tuple(parts)

@@ -113,7 +113,7 @@ class _Trial:
         self.sizes: Sequence[Any] = sizes(np.random.default_rng(seed)) if callable(sizes) else sizes
 
     def _case(self, number: int, how: How) -> ProgramCase:
-        """One of the sizes, each time with other data: what an earlier call has kept is not right again."""
+        """Return the case of one size with new data, so that a result kept from an earlier call is wrong."""
         return self.exercise.case(Draw([self._seed, number, _HOWS.index(how)]), self.sizes[number])
 
     def run(self, program: Answer, number: int, how: How = "as given") -> Counts:
@@ -170,7 +170,7 @@ class _Trial:
         return scores, ""
 
     def _costs(self, put: Callable[[Any], Answer], program: Any) -> Callable[[int, bool], Counts]:
-        """What a program costs at one of the sizes, counted when that is first asked."""
+        """Return a function for the costs of a program at each size, counted at the first call."""
         known: dict[tuple[int, bool], Counts] = {}
 
         def costs(number: int, of_checked: bool) -> Counts:
@@ -184,7 +184,7 @@ class _Trial:
 
 
 def advised(exercise: ProgramExercise, said: str) -> str:
-    """What went wrong, with the first piece of the exercise's advice that it calls for."""
+    """Return a message with the first piece of the exercise's advice that fits."""
     more = next((advice for words, advice in exercise.advice if words in said), "")
     return f"{said.rstrip()}{'' if said.endswith(('.', '!', '?')) else '.'} {more}" if more else said
 
@@ -228,7 +228,7 @@ def run(
 
 
 def _facts(told: Any, arguments: int) -> dict[str, Any]:
-    """What `perform` returned, or something that the answer has put in its place."""
+    """Check the value that comes from `perform`, which an answer may have replaced."""
     if isinstance(told, dict) and told.keys() == {"result", "counts", "hazards", "changed"}:
         counts = told["counts"]
         hazards = told["hazards"]

@@ -1,4 +1,4 @@
-"""What a device program returned, compared with what it should have: kind, place, shape, type and values."""
+"""Compare a device program's result with the expected one: kind, place, shape, type and values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpulab_course.teach.judge.exercise import NotYet, ProgramCase
 
 
 class _WrongValues(NotYet):
-    """What was returned is of the right kind, and holds something else."""
+    """The result has the right kind and wrong values."""
 
 
 def compare(label: str, result: Any, case: ProgramCase) -> None:

@@ -49,7 +49,7 @@ class Gpus:
         return there
 
     def read(self, gpu: int, array: Any) -> Any:
-        """What an array holds, as whoever goes on in its GPU's stream reads it."""
+        """Read an array in the stream of its GPU."""
         with self.cp.cuda.Device(gpu), self.streams[gpu]:
             return array.get()
 
@@ -59,7 +59,7 @@ class Gpus:
             self.cp.cuda.Device(gpu).synchronize()
 
     def called(self, work: Callable[[], Any]) -> tuple[Any, dict[str, Any]]:
-        """What a program returns, and what it cost."""
+        """Return a program's result and its costs."""
         ports = self.side.port_recorder()
         line = self.side.timeline_recorder()
         clock = self.side.machine.clock
@@ -87,7 +87,7 @@ class Gpus:
         return result, facts
 
     def follows(self, late: int, early: int) -> bool:
-        """Whether an operation had to wait for another one."""
+        """Return whether an operation had to wait for another one."""
         todo = [late]
         seen = set[int]()
         while todo:
@@ -102,7 +102,7 @@ class Gpus:
 
 @contextmanager
 def gpus(count: int, links: str = "nvswitch") -> Iterator[Gpus]:
-    """So many H200, joined like this."""
+    """Return a virtual machine with several H200 and their links."""
     with session.bench(session.table_info("H200"), count, links) as side:
         yield Gpus(side, count)
 
