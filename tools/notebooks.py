@@ -69,6 +69,8 @@ def clean_output(output: Any) -> Any | None:
     data = output.get("data")
     if data is not None:
         data.pop(WIDGET_VIEW, None)
+        if "image/png" in data:  # the page of a figure holds its picture twice, light and dark
+            data.pop("text/html", None)
         # A picture keeps its size and the sentence that screen readers and exports need.
         output.metadata = {kind: kept for kind, kept in output.metadata.items() if kind == "image/png"}
         if not any(data.values()):

@@ -42,7 +42,8 @@ steps = cp.zeros_like(start)
     "card = gl.device()\ncard",
     "occupancy = gl.occupancy(collatz, 256)\noccupancy",
 ]
-WARPS, LAUNCH, CARD, OCCUPANCY = (f".jp-Cell:nth-child({n}) .gpulab-view" for n in range(2, 6))
+WARPS, LAUNCH, CARD = (f".jp-Cell:nth-child({n}) .gpulab-view" for n in range(2, 5))
+OCCUPANCY = ".jp-Cell:nth-child(5) img[class^=gl-figure]"
 
 
 def collatz_steps(value: int) -> int:

@@ -20,7 +20,6 @@ VIEWS = {
     "device": "device-card",
     "launch": "launch-chart",
     "warps": "warp-stepper",
-    "occupancy": "occupancy-chart",
 }
 CELLS = [
     '''
@@ -44,7 +43,6 @@ x, y = cp.ones(n, dtype=cp.float32), cp.zeros(n, dtype=cp.float32)
     "gl.device()",
     "gl.launch(kernel, n // 256, 256, (x, y, np.int32(n)))",
     "gl.warps(kernel, n // 256, 256, (x, y, np.int32(n)))",
-    "gl.occupancy(kernel)",
     "print('all run')",
 ]
 # From the command to run a cell until the frame in which its new view stands on the page with all it shows.

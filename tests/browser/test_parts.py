@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import numpy as np
 import pytest
 
 from gpulab import words
-from gpulab.views import DeviceCard, DeviceComparison, LaunchChart, OccupancyChart, TimelineView, WarpStepper
+from gpulab.views import DeviceCard, LaunchChart, TimelineView, WarpStepper
 from gpulab.views._base import View, module_text
 from gpulab.views.parts import palette
 from tests.browser.conftest import PICTURES
@@ -30,8 +29,6 @@ MAKERS: dict[str, Callable[[], Any]] = {
     ),
     "few": lambda: LaunchChart(synthetic.launch_trace(blocks=16), synthetic.launch_trace),
     "card": lambda: DeviceCard(synthetic.devices()[0], synthetic.devices()[1:], synthetic.metrics),
-    "comparison": lambda: DeviceComparison(synthetic.devices()),
-    "occupancy": lambda: OccupancyChart(synthetic.occupancies(), 256),
     "stepper": lambda: WarpStepper(synthetic.warp_trace()),
     "sample": queue_view.example,
     "timeline": lambda: TimelineView(timelines.overlapped(12, 40), summary="Copies and kernels overlap."),
@@ -121,8 +118,6 @@ ESSENTIALS = {
     "few": (".gl-slider", "canvas", ".gl-numbers", ".gl-said"),
     "beside": (".gl-slider", "canvas", ".gl-column > table"),
     "card": (".gl-matrix", "summary"),
-    "comparison": (".gl-matrix", "summary"),
-    "occupancy": ("canvas", ".gl-switch .gl-bars"),
     "timeline": (".gl-tracks-tools", "canvas", ".gl-said"),
 }
 
@@ -351,23 +346,6 @@ def test_what_needs_python_is_switched_off_and_said(bare: Bare) -> None:
     assert page.get_by_role("button", name="Read now").is_disabled()
 
 
-def test_bars_are_chosen_and_told_without_python(bare: Bare) -> None:
-    page = bare.open(OccupancyChart(synthetic.occupancies(), 256))
-    canvas = page.locator("canvas")
-    detail = page.locator(".gl-switch")
-    assert "256 threads a block" in detail.text_content()
-    canvas.focus()
-    page.keyboard.press("ArrowRight")
-    assert "288 threads a block" in detail.text_content()
-    assert canvas.get_attribute("aria-valuenow") == "288"
-    assert "288 threads a block give" in canvas.get_attribute("aria-valuetext")
-    page.keyboard.press("Home")
-    assert "32 threads a block" in detail.text_content()
-    box = canvas.bounding_box()
-    page.mouse.click(box["x"] + 46 + 9.5 / 32 * (box["width"] - 54), box["y"] + 100)
-    assert "320 threads a block" in detail.text_content()
-
-
 def test_a_hundred_thousand_blocks_are_painted_fast(
     bare: Bare, record_property: Callable[[str, object], None]
 ) -> None:
@@ -388,13 +366,3 @@ def test_a_hundred_thousand_blocks_are_painted_fast(
     )
     record_property("figure", f"100,000 blocks painted on a canvas: {took:.0f} ms, goal 50 ms")
     assert pictures == 2, "zoomed into and whole"
-
-
-def test_live_values_reach_the_page_through_its_model(bare: Bare) -> None:
-    """The small model of a saved page answers as a kernel's does: set, change, heard."""
-    page = bare.open(OccupancyChart(synthetic.occupancies(), 256))
-    text = page.content()
-    assert json.dumps("chosen") in text
-    bars = page.locator(".gl-bar-value").all_text_contents()
-    page.locator("canvas").press("End")
-    assert page.locator(".gl-bar-value").all_text_contents() != bars

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import gpulab as gl
-from gpulab.views import DeviceCard, LaunchChart, OccupancyChart, TimelineView, WarpStepper
+from gpulab.views import DeviceCard, LaunchChart, TimelineView, WarpStepper
 from tests.views import synthetic, timelines
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -50,13 +50,11 @@ def pictures() -> dict[str, Callable[[], Any]]:
             synthetic.launch_trace(512),
             beside=synthetic.launch_trace(512, provenance=synthetic.MEASURED, jitter=0.12),
         ),
-        "occupancy": lambda: OccupancyChart(synthetic.occupancies(), 256),
         "card": lambda: DeviceCard(info, others, lambda: synthetic.metrics(1)),
         "stepper": lambda: WarpStepper(synthetic.warp_trace(n=24)),
         "timeline": lambda: TimelineView(timelines.overlapped()),
         "graph": lambda: gl.graph(lambda x: (x * 2 + 1).sum(), gl.cp.ones(1000)).view(),
         "access": gl.access,
-        "ladder": gl.memory_hierarchy,
         "allocator": gl.allocator,
     }
 

@@ -12,14 +12,13 @@ from tests.views import synthetic
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-STEPPER, LAUNCH, BESIDE, CARD, OCCUPANCY, BROKEN = (
-    f".jp-Cell:nth-child({n}) .gpulab-view" for n in range(2, 8)
-)
+STEPPER, LAUNCH, BESIDE, CARD, BROKEN = (f".jp-Cell:nth-child({n}) .gpulab-view" for n in (2, 3, 4, 5, 7))
+OCCUPANCY = ".jp-Cell:nth-child(6) img[class^=gl-figure]"
 
 CELLS = [
     """
 from tests.views import synthetic
-from gpulab.views import DeviceCard, LaunchChart, OccupancyChart, WarpStepper
+from gpulab.views import DeviceCard, LaunchChart, WarpStepper
 reading = iter(range(10_000))
 """,
     """
@@ -39,7 +38,11 @@ info, *others = synthetic.devices()
 card = DeviceCard(info, others, lambda: synthetic.metrics(next(reading)))
 card
 """,
-    "occupancy = OccupancyChart(synthetic.occupancies(), 256)\noccupancy",
+    """
+from gpulab.views import OccupancyChart
+occupancy = OccupancyChart(synthetic.occupancies(), 256)
+occupancy
+""",
     """
 def refuse(threads):
     raise ValueError(f"no launch with {threads} threads a block here")
@@ -267,15 +270,24 @@ def test_live_readings_refresh_and_pause(views: tuple[Any, Any]) -> None:
     lab.picture("card", CARD)
 
 
-def test_occupancy_chart_by_keys(views: tuple[Any, Any]) -> None:
+@pytest.mark.parametrize("theme", ["JupyterLab Light", "JupyterLab Dark"])
+def test_a_figure_has_alternative_text_and_follows_the_theme(views: tuple[Any, Any], theme: str) -> None:
     lab, kernel = views
-    lab.page.locator(f"{OCCUPANCY} canvas").focus()
-    lab.page.keyboard.press("End")
+    dark = "Dark" in theme
+    lab.command("apputils:change-theme", {"theme": theme})
     lab.page.wait_for_function(
-        "s => document.querySelector(s).innerText.includes('1,024 threads a block')", arg=OCCUPANCY
+        "light => document.body.dataset.jpThemeLight === light", arg="false" if dark else "true"
     )
-    lab.expect(kernel, "occupancy.chosen", 1024)
-    lab.picture("occupancy", OCCUPANCY)
+    image = lab.page.locator(OCCUPANCY)
+    image.scroll_into_view_if_needed()
+    assert image.get_attribute("alt") == kernel.value("occupancy.describe()")
+    content = image.evaluate("img => getComputedStyle(img).content")
+    assert content.startswith("url(") == dark
+    assert "invert" not in image.evaluate("img => getComputedStyle(img).filter")
+    box = image.bounding_box()
+    assert box["width"] > 500
+    assert box["height"] > 200
+    lab.picture(f"occupancy_{'dark' if dark else 'light'}", OCCUPANCY)
 
 
 def luminance(colour: str) -> float:
@@ -312,7 +324,6 @@ def test_text_is_readable_in_each_theme(views: tuple[Any, Any], theme: str) -> N
         ("launch", LAUNCH),
         ("beside", BESIDE),
         ("card", CARD),
-        ("occupancy", OCCUPANCY),
     ):
         lab.page.locator(selector).scroll_into_view_if_needed()
         lab.picture(f"{view}_{name}", selector)

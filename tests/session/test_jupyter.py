@@ -45,7 +45,6 @@ def test_a_learners_first_minutes(jupyter: NotebookClient) -> None:
         ("gl.device()", "Device card of A100"),
         ("gl.launch(kernel, (n + 255) // 256, 256, args)", "Launch of kernel vector_add"),
         ("gl.warps(kernel, (n + 255) // 256, 256, args)", "Warp 0"),
-        ("gl.occupancy(kernel)", ""),
     ):
         data, picture = view_and_picture(run(jupyter, call))
         assert {"text/plain", "application/vnd.jupyter.widget-view+json"} == set(data), call
@@ -53,6 +52,9 @@ def test_a_learners_first_minutes(jupyter: NotebookClient) -> None:
         assert begins in data["text/plain"]
         origin = "published" if "device" in call else "executed" if "warps" in call else "modelled"
         assert origin in data["text/plain"], call
+    data = shown(run(jupyter, "gl.occupancy(kernel)"))
+    assert {"text/plain", "image/png", "text/html"} == set(data)
+    assert data["text/plain"].startswith("Occupancy against block size")
     data = shown(run(jupyter, "gl.count(kernel, (n + 255) // 256, 256, args)"))
     assert "<table" in data["text/html"]
     text = printed(jupyter, "print(bool((y == x + x).all()))")
@@ -72,7 +74,7 @@ def test_running_cells_again_leaves_no_models_in_the_kernel(jupyter: NotebookCli
         "gl.device()",
         "gl.launch(kernel, 4, 256, args)",
         "gl.warps(kernel, 4, 256, args)",
-        "gl.occupancy(kernel)",
+        "gl.access()",
     )
     counts = []
     for _ in range(4):

@@ -71,7 +71,6 @@ def test_a_multiply_add_counts_two_and_bytes_are_those_moved() -> None:
     assert sparse.intensities["L2"] == 16 / 32
     assert sparse.intensities["DRAM"] in (16 / 32, 16 / 64)
     assert dense.gflops == dense.operations / dense.time_ns
-    chart.close()
 
 
 def test_a_wavefront_of_shared_memory_moves_128_bytes() -> None:
@@ -94,7 +93,6 @@ def test_ceilings_are_the_published_ones() -> None:
     assert kept.gflops["f32"] / kept.gflops["f64"] == pytest.approx(halved, rel=0.05)
     assert chart.record.points[1].flops == {"f64": 2 * N}
     assert all(each.gflops <= chart.record.roof(each)[1] for each in chart.record.points)
-    chart.close()
 
 
 def test_names_are_told_apart_or_given() -> None:
@@ -105,8 +103,6 @@ def test_names_are_told_apart_or_given() -> None:
     step = {"kernel": kernel, "grid": grid, "block": block, "args": args}
     named = gl.roofline(step, launch("sparse", N // 16), names=("before", "after"), path=True)
     assert "before → after: " in named.describe()
-    twice.close()
-    named.close()
 
 
 @pytest.mark.parametrize(

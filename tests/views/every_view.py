@@ -18,7 +18,7 @@ from gpulab.views import (
 from gpulab.views.allocator.maps import Maps
 from tests.allocators.traces import trace_of
 from tests.views import exchanges, graphs, pools, synthetic, timelines, unusual, warps
-from tests.views.makers import MAKERS
+from tests.views.makers import FIGURES, MAKERS
 from virtualgpu.records import DanglingArray, GraphArray
 from virtualgpu.records.access import AccessPattern
 
@@ -76,6 +76,7 @@ def _stepped(trace: Any, measured: Any, warp: int | None, **chosen: Any) -> Warp
 
 
 VIEWS: dict[str, Callable[[], Any]] = {
+    **FIGURES,
     **MAKERS,
     **unusual.ALL,
     **exchanges.ALL,

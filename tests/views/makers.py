@@ -18,24 +18,29 @@ from gpulab.views import (
 )
 from tests.views import pools, synthetic, timelines
 
+FIGURES: dict[str, Callable[[], Any]] = {
+    "ladder": lambda: LadderChart([synthetic.ladder()]),
+    "ladders": lambda: LadderChart([synthetic.ladder(), synthetic.ladder(synthetic.MEASURED, 1.1)]),
+    "comparison": lambda: DeviceComparison(synthetic.devices()),
+    "occupancy": lambda: OccupancyChart(synthetic.occupancies(), 256),
+    "roofline": lambda: RooflineChart(synthetic.roofline()),
+}
+"""Charts drawn by matplotlib."""
+
 MAKERS: dict[str, Callable[[], Any]] = {
     "memory map": pools.one,
     "memory maps": pools.two,
     "stepper": lambda: WarpStepper(synthetic.warp_trace(), synthetic.measured_blocks(synthetic.warp_trace())),
     "memory": lambda: MemoryChart(synthetic.memory_samples),
-    "ladder": lambda: LadderChart([synthetic.ladder()]),
-    "ladders": lambda: LadderChart([synthetic.ladder(), synthetic.ladder(synthetic.MEASURED, 1.1)]),
     "launch": lambda: LaunchChart(synthetic.launch_trace()),
     "beside": lambda: LaunchChart(
         synthetic.launch_trace(), beside=synthetic.launch_trace(provenance=synthetic.MEASURED, jitter=0.1)
     ),
     "card": lambda: DeviceCard(synthetic.devices()[0], synthetic.devices()[1:], synthetic.metrics),
-    "comparison": lambda: DeviceComparison(synthetic.devices()),
     "few blocks": lambda: LaunchChart(synthetic.launch_trace(blocks=4)),
-    "occupancy": lambda: OccupancyChart(synthetic.occupancies(), 256),
-    "roofline": lambda: RooflineChart(synthetic.roofline()),
     "timeline": lambda: TimelineView(timelines.overlapped(), summary="Copies and kernels overlap."),
     "timelines": lambda: TimelineView(
         timelines.overlapped(3, 6), timelines.overlapped(3, 6, synthetic.MEASURED, 1.12)
     ),
 }
+"""Widgets."""

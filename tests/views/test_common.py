@@ -19,7 +19,6 @@ from PIL import Image
 from gpulab.views import (
     DeviceCard,
     LaunchChart,
-    OccupancyChart,
     WarpStepper,
     _saving,
 )
@@ -122,7 +121,6 @@ def test_a_view_gives_its_record() -> None:
         (LaunchChart(trace, beside=trace), (trace, trace)),
         (DeviceCard(info), info),
         (DeviceCard(info, others), (info, *others)),
-        (OccupancyChart(synthetic.occupancies(), 256), tuple(synthetic.occupancies())),
     )
     for view, record in made:
         assert view.record == record if isinstance(record, tuple) else view.record is record
@@ -148,7 +146,7 @@ def test_a_saved_page_is_whole_and_names_nothing_outside(view: Any, tmp_path: Pa
 
 
 def test_pictures_from_several_threads() -> None:
-    chart = MAKERS["occupancy"]()
+    chart = MAKERS["few blocks"]()
     expected = chart.png()
     drawn: list[bytes] = []
     threads = [threading.Thread(target=lambda: drawn.append(chart.png())) for _ in range(4)]
@@ -176,9 +174,9 @@ def test_running_a_cell_again_closes_what_it_made_before(monkeypatch: pytest.Mon
     shell = SimpleNamespace()
     monkeypatch.setattr("IPython.core.getipython.get_ipython", lambda: shell)
 
-    def make(cell: str, run: str) -> OccupancyChart:
+    def make(cell: str, run: str) -> LaunchChart:
         shell.get_parent = lambda: {"metadata": {"cellId": cell}, "header": {"msg_id": run}}
-        return OccupancyChart(synthetic.occupancies(), 256)
+        return LaunchChart(synthetic.launch_trace(blocks=4))
 
     first = make("a", "1")
     same_run = make("a", "1")
@@ -195,7 +193,7 @@ def test_running_a_cell_again_closes_what_it_made_before(monkeypatch: pytest.Mon
 
 
 def test_without_a_notebook_nothing_is_closed() -> None:
-    first, second = (OccupancyChart(synthetic.occupancies(), 256) for _ in range(2))
+    first, second = (LaunchChart(synthetic.launch_trace(blocks=4)) for _ in range(2))
     assert first.comm is not None
     first.close()
     second.close()
@@ -215,7 +213,7 @@ def test_in_a_cell_the_picture_is_an_output_of_its_own_behind_the_widget(
         display_pub=SimpleNamespace(publish=lambda **output: shown.append(output)),
     )
     monkeypatch.setattr("IPython.core.getipython.get_ipython", lambda: shell)
-    view = MAKERS["occupancy"]()
+    view = MAKERS["few blocks"]()
     data, metadata = view._repr_mimebundle_()
     assert (set(data), metadata) == ({"text/plain", base.WIDGET_MIME}, {})
     ((event, after),) = waiting
@@ -241,7 +239,7 @@ def test_in_a_cell_the_picture_is_an_output_of_its_own_behind_the_widget(
 
 
 def test_what_ends_with_a_view_ends_once_it_is_closed() -> None:
-    view = MAKERS["occupancy"]()
+    view = MAKERS["few blocks"]()
     ended = []
     view.ended = lambda: ended.append(view.comm)
     view.close()

@@ -5,10 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
 
 import gpulab as gl
 from gpulab.views import DeviceCard, DeviceComparison, OccupancyChart
 from gpulab.views.device.facts import LIMITS, QUANTITIES, fp32_tflops, short_names
+from gpulab.views.occupancy.chart import LIMIT_COLOURS
+from gpulab.views.parts.palette import light
 from gpulab.words import number
 from tests.views import synthetic
 from tests.views.synthetic import boxes
@@ -71,9 +75,9 @@ def test_a_comparison_has_a_column_for_each_and_marks_what_differs() -> None:
     view = DeviceComparison([t4, a100, t4, b200])
     assert view.record == (t4, a100, b200)
     assert view.title == "Tesla T4, A100-SXM4, B200".replace("Tesla ", "")
-    tables = boxes(view.draw(), "table")
-    assert all(table["headings"] == ["", "T4", "A100-SXM4", "B200"] for table in tables)
-    rows = {row[0]: row[1:] for table in tables for row in table["rows"]}
+    overview, *tables = view.tables()
+    assert all(table.headings == ("", "T4", "A100-SXM4", "B200") for table in tables)
+    rows = {row[0]: [*row[1:]] for table in tables for row in table.cells}
     assert rows["Compute capability ≠"] == ["7.5", "8.0", "10.0"]
     assert rows["Shared memory per SM (KiB) ≠"] == ["64", "164", "228"]
     assert rows["Memory clock (MHz) ≠"] == ["5,001", "1,593", "not known"]
@@ -82,14 +86,28 @@ def test_a_comparison_has_a_column_for_each_and_marks_what_differs() -> None:
     assert rows["Driver"] == ["none"] * 3
     for name, cells in rows.items():
         assert name.endswith(" ≠") == (len(set(cells)) > 1), name
-    folds = {fold["summary"].partition(":")[0]: fold["summary"] for fold in boxes(view.draw(), "fold")}
-    assert (
-        folds["One SM"]
-        == f"One SM: {sum(n.endswith('≠') for n in [r[0] for r in tables[1]['rows']])} of 6 differ"
-    )
+    different = sum(row[0].endswith("≠") for row in tables[1].cells)
+    assert tables[1].title == f"One SM: {different} of 6 differ"
+    assert [row[:3] for row in overview.rows] == [
+        ("T4", "7.5", 40),
+        ("A100-SXM4", "8.0", 108),
+        ("B200", "10.0", 148),
+    ]
+    assert overview.rows[1][overview.headings.index("Memory bandwidth (GB/s)")] == 2039
     for device in (t4, a100, b200):
         assert device.provenance.label in view.caption[0].lower() + view.caption[1:]
-    view.close()
+
+
+def test_a_comparison_draws_a_bar_up_to_the_largest_of_each_quantity() -> None:
+    devices = synthetic.devices()
+    view = DeviceComparison(devices)
+    ax = view.plot(Figure().subplots())
+    assert [label.get_text() for label in ax.get_yticklabels()][:2] == ["A100-SXM4 (8.0)", "T4 (7.5)"]
+    for column, quantity in enumerate(QUANTITIES):
+        values = [quantity.of(device) for device in devices]
+        bars = [bar for bar in ax.patches if bar.get_x() == column]
+        assert [bar.get_width() for bar in bars] == pytest.approx([0.55 * v / max(values) for v in values])
+    assert {text.get_text() for text in ax.texts} >= {"7,700", "2,039", "19.5"}
 
 
 def test_short_names_stay_apart() -> None:
@@ -145,7 +163,23 @@ def test_occupancy_marks_the_chosen_size_and_names_its_limit() -> None:
     assert chart.chosen == 704
     assert "704 threads a block" in repr(chart)
     assert chart.describe().count("\n") == 32
-    chart.close()
+
+
+def test_occupancy_has_a_bar_for_each_size_in_the_colour_of_its_limit() -> None:
+    chart = OccupancyChart(synthetic.occupancies(), 256)
+    sizes, limits = chart.plot(Figure().subplots(1, 2))
+    *bars, chosen = sorted(sizes.patches, key=lambda bar: bar.get_width())
+    assert len(bars) == len(chart.points) == 32
+    heights = {round(bar.get_x() + 0.43): (bar.get_height(), to_hex(bar.get_facecolor())) for bar in bars}
+    for index, point in enumerate(chart.points):
+        colour = light(LIMIT_COLOURS[point.limiters[0]])
+        assert heights[index] == (pytest.approx(point.fraction), colour), point.block_threads
+    assert chosen.get_height() == chart.point.fraction
+    assert [text.get_text() for text in sizes.texts] == ["256\n▼"]
+    assert sizes.get_xlabel() == "threads a block"
+    assert [text.get_text() for text in limits.texts] == ["8", "32", "6 ◀ limits", "32"]
+    (table,) = chart.tables()
+    assert [row[:2] for row in table.rows] == [(p.block_threads, p.fraction) for p in chart.points]
 
 
 def test_a_chosen_occupancy_joins_the_points() -> None:
@@ -153,8 +187,6 @@ def test_a_chosen_occupancy_joins_the_points() -> None:
     chart = OccupancyChart(synthetic.occupancies(), odd)
     assert chart.point == odd
     assert len(chart.points) == 33
-    assert chart.png().startswith(b"\x89PNG")
-    chart.close()
 
 
 def test_occupancy_refuses_what_it_cannot_show() -> None:

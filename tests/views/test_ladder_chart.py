@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import pytest
+from matplotlib.figure import Figure
 
 from gpulab.views import LadderChart
 from tests.views import synthetic
-from tests.views.synthetic import items
 from virtualgpu.records.memory import MemoryLadder
 
 
@@ -21,28 +20,33 @@ def test_the_sentence_names_each_step_and_rate() -> None:
     )
     assert "peer: not measured, there is one GPU" in chart.describe()
     assert "(published: 2,039 GB/s, a data sheet)" in chart.describe()
-    chart.close()
 
 
 def test_both_axes_are_logarithmic() -> None:
-    chart = LadderChart([synthetic.ladder()])
-    drawn = chart.draw()
-    curve = items(drawn, "line")[0]
-    assert list(curve["x"]) == list(range(10, 29))
-    fast, middle, slow = (float(y) for y in (curve["y"][0], curve["y"][10], curve["y"][-1]))
-    assert (fast - middle) / (middle - slow) == pytest.approx(math.log(150 / 20) / math.log(500 / 150), 1e-4)
-    bars = items(drawn, "rects")[1]
-    registers, l2, memory = (float(x) - bars["x0"][0] for x in bars["x1"])
-    assert (registers - l2) / (l2 - memory) == pytest.approx(math.log(250_000 / 4000) / math.log(4000 / 1700))
-    chart.close()
+    latency, bandwidth = LadderChart([synthetic.ladder()]).plot(Figure().subplots(1, 2))
+    assert (latency.get_xscale(), latency.get_yscale(), bandwidth.get_xscale()) == ("log", "log", "log")
+    curve = latency.lines[0]
+    assert list(curve.get_xdata()) == [2**n for n in range(10, 29)]
+    assert [curve.get_ydata()[index] for index in (0, 10, -1)] == [20, 150, 500]
+    ends = [bar.get_x() + bar.get_width() for bar in bandwidth.patches]
+    assert ends == pytest.approx([250_000, 4000, 1700])
+    assert [label.get_text() for label in bandwidth.get_yticklabels()] == [
+        "registers",
+        "L2",
+        "memory, read",
+        "peer",
+    ]
+    assert bandwidth.yaxis_inverted(), "registers stand on top"
+    assert "there is one GPU" in [text.get_text() for text in bandwidth.texts]
 
 
 def test_capacities_and_published_rates_are_dashed_where_they_belong() -> None:
-    chart = LadderChart([synthetic.ladder()])
-    capacities, published = [item for item in items(chart.draw(), "rules") if item["dash"]]
-    assert list(capacities["x0"]) == [math.log2(192 << 10), math.log2(40 << 20)]
-    assert list(published["x0"]) == [math.log10(300_000), math.log10(2039)]
-    chart.close()
+    latency, bandwidth = LadderChart([synthetic.ladder()]).plot(Figure().subplots(1, 2))
+    dashed = [line.get_xdata()[0] for line in latency.lines if line.get_linestyle() == "--"]
+    assert dashed == [192 << 10, 40 << 20]
+    assert [text.get_text() for text in latency.texts] == ["L1: 192 KiB", "L2: 40 MiB"]
+    published = [line.get_segments()[0][0][0] for line in bandwidth.collections]
+    assert published == [300_000, 2039]
 
 
 def test_another_ladder_comes_beside_by_name_or_as_a_record() -> None:
@@ -60,13 +64,12 @@ def test_another_ladder_comes_beside_by_name_or_as_a_record() -> None:
     assert by_name.png() == as_record.png() != chart.png()
     assert by_name.record is chart.record
     assert "2 KiB: 22 ns a load" in by_name.describe()
-    assert len(items(by_name.draw(), "line")) == 2
+    lines = by_name.plot(Figure().subplots()).get_legend().get_texts()
+    assert [text.get_text() for text in lines] == [each.provenance.label for each in by_name.ladders]
     with pytest.raises(ValueError, match="one to 3"):
         by_name.beside(measured).beside(measured)
     with pytest.raises(ValueError, match="pass a MemoryLadder"):
         LadderChart([measured]).beside("H200")
-    for view in (chart, by_name, as_record):
-        view.close()
 
 
 def test_latency_lies_between_its_neighbours() -> None:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from textwrap import fill
+from typing import TYPE_CHECKING
 
-from gpulab.views._base import View
+from gpulab.views._figure import FigureView, Painter, colour
 from gpulab.views.device import facts
-from gpulab.views.parts.boxes import Box, column, fold, table, words
+from gpulab.views.tables import Cell, Column, Table
 from gpulab.words import listing
 from virtualgpu.records import DeviceInfo
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 DIFFERS = " ≠"
 
 
-class DeviceComparison(View):
+class DeviceComparison(FigureView):
     """Capability and every limit of several GPUs, one column each.
 
     Parameters
@@ -32,7 +37,7 @@ class DeviceComparison(View):
             caption=f"{self.origins[0].upper()}{self.origins[1:]}. Peak rates are theoretical.",
             source=" and ".join(sources),
         )
-        self.redraw()
+        self.height_in = 1.5 + 0.27 * len(self.devices)
 
     @property
     def record(self) -> tuple[DeviceInfo, ...]:
@@ -57,16 +62,48 @@ class DeviceComparison(View):
                 lines.append(f"{heading}, {quantity.name}: {', '.join(values)}.")
         return "\n".join(lines)
 
-    def draw(self) -> Box:
-        groups = [self._group(heading, quantities) for heading, quantities in facts.LIMITS.items()]
-        marked = words(f"A name with{DIFFERS} marks what is not the same on all.", "note")
-        return column(facts.overview(self.devices), marked, *groups, gap=8)
+    def tables(self) -> tuple[Table, ...]:
+        """A row for each device with the quantities of the chart, then all limits with a column each."""
+        overview = tuple(
+            (name, device.capability, *(q.of(device) for q in facts.QUANTITIES))
+            for name, device in zip(self.names, self.devices, strict=True)
+        )
+        quantities = tuple(Column(q.heading, show=q.show) for q in facts.QUANTITIES)
+        columns: tuple[Column | str, ...] = ("device", "capability", *quantities)
+        groups = (self._group(heading, quantities) for heading, quantities in facts.LIMITS.items())
+        return Table("Devices", columns, overview), *groups
 
-    def _group(self, heading: str, quantities: Sequence[facts.Quantity]) -> Box:
+    def _group(self, heading: str, quantities: Sequence[facts.Quantity]) -> Table:
         different = facts.differing(quantities, self.devices)
-        rows = [
-            [q.heading + (DIFFERS if q in different else ""), *(q.figure(device) for device in self.devices)]
+        rows = tuple(
+            (
+                Cell(q.heading, q.heading + (DIFFERS if q in different else "")),
+                *(Cell(q.of(device), q.figure(device)) for device in self.devices),
+            )
             for q in quantities
-        ]
-        summary = f"{heading}: {len(different)} of {len(rows)} differ"
-        return fold(summary, table(rows, ["", *self.names], name="columns"), opened=heading == "One SM")
+        )
+        title = f"{heading}: {len(different)} of {len(rows)} differ"
+        return Table(title, (Column("", "quantity"), *self.names), rows)
+
+    def painters(self) -> tuple[Painter, ...]:
+        return (self._paint,)
+
+    def _paint(self, ax: Axes) -> None:
+        """A row for each device and a column for each quantity, with bars up to the largest value."""
+        for column, quantity in enumerate(facts.QUANTITIES):
+            values = [quantity.of(device) for device in self.devices]
+            largest = max((v for v in values if isinstance(v, (int, float))), default=0) or 1
+            for row, (device, value) in enumerate(zip(self.devices, values, strict=True)):
+                share = value / largest if isinstance(value, (int, float)) else 0
+                ax.barh(row, 0.55 * share, 0.6, left=column, color=colour("accent"))
+                ax.text(column + 0.55 * share + 0.03, row, quantity.figure(device), va="center")
+        names = [f"{name} ({d.capability})" for name, d in zip(self.names, self.devices, strict=True)]
+        ax.set_yticks(range(len(names)), names)
+        ax.set_ylim(len(names) - 0.4, -0.6)
+        headings = [fill(quantity.heading, 13) for quantity in facts.QUANTITIES]
+        ax.set_xticks(range(len(headings)), headings, ha="left")
+        ax.set_xlim(0, len(headings))
+        ax.xaxis.tick_top()
+        ax.tick_params(length=0)
+        ax.spines[:].set_visible(False)
+        ax.spines["left"].set_visible(True)

@@ -29,8 +29,10 @@ class Quantity:
     def figure(self, info: DeviceInfo) -> str:
         """The number without its unit."""
         value = self.of(info)
-        if value is None:
-            return UNKNOWN
+        return UNKNOWN if value is None else self.show(value)
+
+    def show(self, value: float | str) -> str:
+        """A value as text, without its unit."""
         return value if isinstance(value, str) else number(value, self.digits)
 
     def text(self, info: DeviceInfo) -> str:

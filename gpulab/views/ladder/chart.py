@@ -4,28 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from gpulab.views._base import View
-from gpulab.views.parts.axes import Axes, Axis, log_axis
-from gpulab.views.parts.boxes import Box, column, fold, legend, row, table, words
-from gpulab.views.parts.items import Labels, Line, Rects, Rules
-from gpulab.views.parts.plots import speaking
+from gpulab.views._figure import SMALL_POINTS, FigureView, Painter, colour, number_ticks
+from gpulab.views.tables import Column, Table
 from gpulab.words import duration, listing, number, size
 from virtualgpu.records.memory import LevelBandwidth, MemoryLadder
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 COLOURS = ("accent", "tail", "good")
-TOP_PX = 24
-HEIGHT_PX = 250
-BAR_PX = 9
-GAP_PX = 9
-LEFT_PX = 52
-LEVELS_LEFT_PX = 104
 MARGIN = 2**0.3  # of the working sets, on both sides
 
 
-class LadderChart(View):
+class LadderChart(FigureView):
     """Ladders of up to three devices: the first one's capacities and published figures are drawn.
 
     Parameters
@@ -41,6 +34,9 @@ class LadderChart(View):
         For no ladder, or more than three.
     """
 
+    height_in = 3.9
+    widths = (1.15, 1.0)
+
     def __init__(
         self, ladders: Sequence[MemoryLadder], find: Callable[[str], MemoryLadder] | None = None
     ) -> None:
@@ -55,7 +51,6 @@ class LadderChart(View):
             "Dashed: published capacities and rates; bars stand in the order of the names above.",
             source=first.provenance.source,
         )
-        self.redraw()
 
     @property
     def record(self) -> MemoryLadder:
@@ -89,128 +84,126 @@ class LadderChart(View):
             lines += [f"{_rate(b)}. {b.method}" for b in each.bandwidths]
         return "\n".join(lines)
 
-    def draw(self) -> Box:
+    def tables(self) -> tuple[Table, ...]:
+        """Latencies and bandwidths of all devices, and the methods of the first one."""
+        latencies = tuple(
+            (ladder.provenance.label, working_set, time_ns)
+            for ladder in self.ladders
+            for working_set, time_ns in _points(ladder)
+        )
+        bandwidths = tuple(
+            (ladder.provenance.label, each.level, each.gbps, each.published_gbps, each.why or each.method)
+            for ladder in self.ladders
+            for each in ladder.bandwidths
+        )
         first = self.ladders[0]
-        return column(
-            legend(zip(COLOURS, [each.provenance.label for each in self.ladders], strict=False)),
-            row(self._latency(), self._bandwidth(), weights=[1.15, 1], least=[340, 320]),
-            words("Focus a chart and use the arrow keys.", "note", only="page"),
-            fold(
-                "How each figure was found",
-                table(
-                    [
-                        ["latency", first.latency_method],
-                        *[[b.level, f"{b.method}{_document(b)}"] for b in first.bandwidths],
-                    ]
+        methods = (
+            ("latency", first.latency_method),
+            *((b.level, b.method + _document(b)) for b in first.bandwidths),
+        )
+        return (
+            Table(
+                "Latency",
+                (
+                    "device",
+                    Column("working set", "working_set_bytes", size),
+                    Column("a load", "latency_ns", duration),
                 ),
-                opened=False,
-                only="page",
+                latencies,
             ),
+            Table(
+                "Bandwidth",
+                (
+                    "device",
+                    "level",
+                    Column("GB/s", "gb_per_s", number),
+                    Column("published GB/s", "published_gb_per_s", number),
+                    "method",
+                ),
+                bandwidths,
+            ),
+            Table("How each number was found", ("quantity", "method"), methods),
         )
 
-    # --- latency over the working set ---------------------------------------------------------------
-    def _latency(self) -> Box:
-        first = self.ladders[0]
-        sizes = np.concatenate([each.working_set_bytes for each in self.ladders])
-        times = np.concatenate([each.latency_ns for each in self.ladders])
-        least = float(sizes.min()) / MARGIN
-        most = float(sizes.max()) * MARGIN
-        octaves = [at for at in range(math.ceil(math.log2(least)), int(math.log2(most)) + 1) if at % 4 == 2]
-        axes = Axes(
-            Axis(
-                least, most, {2.0**at: size(2.0**at) for at in octaves}, "working set (bytes, logarithmic)", 2
-            ),
-            log_axis(float(times.min()), float(times.max()), "ns a load"),
-            HEIGHT_PX,
-            TOP_PX,
-        )
-        inside = [c for c in first.capacities if least < c.size_bytes < most]
-        capacity = axes.x([c.size_bytes for c in inside])
-        points = [(each, w, ns, at) for at, each in enumerate(self.ladders) for w, ns in _points(each)]
-        # The later ones are broader and lie below, so that a curve on top of another hides none.
-        curves = [
-            Line(axes.x(each.working_set_bytes), axes.y(each.latency_ns), COLOURS[at], width=2 + 2 * at)
-            for at, each in reversed([*enumerate(self.ladders)])
-        ]
-        return axes.plot(
-            Rules(capacity, 0 * capacity + TOP_PX - 8, capacity, 0 * capacity + axes.bottom, dash=True),
-            Labels(
-                capacity,
-                0 * capacity + 10,
-                [f"{c.level}: {size(c.size_bytes)}" for c in inside],
-                anchor="end",
-                dx=-3,
-                colour="muted",
-            ),
-            *curves,
-            axes.points(
-                [w for _, w, _, _ in points],
-                [ns for _, _, ns, _ in points],
-                [f"{size(w)}: {duration(ns)} a load, {each.provenance.label}" for each, w, ns, _ in points],
-                [at for *_, at in points],
-                COLOURS,
-            ),
-            label="Latency over the working set, both logarithmic",
-            left=LEFT_PX,
-            right=18,
+    def painters(self) -> tuple[Painter, ...]:
+        return self._paint_latency, self._paint_bandwidth
+
+    def _paint_latency(self, ax: Axes) -> None:
+        """Latency over the working set; dashed lines are the capacities of the first device."""
+        least = min(int(ladder.working_set_bytes[0]) for ladder in self.ladders) / MARGIN
+        most = max(int(ladder.working_set_bytes[-1]) for ladder in self.ladders) * MARGIN
+        # The later curves are broader and lie below, so that a curve on top of another hides none.
+        for index, ladder in reversed([*enumerate(self.ladders)]):
+            ax.plot(
+                ladder.working_set_bytes,
+                ladder.latency_ns,
+                color=colour(COLOURS[index]),
+                linewidth=1.5 + 1.5 * index,
+                marker="o",
+                markersize=3 + index,
+                label=ladder.provenance.label,
+            )
+        ax.set_xscale("log", base=2)
+        ax.set_yscale("log")
+        octaves = [n for n in range(math.ceil(math.log2(least)), int(math.log2(most)) + 1) if n % 4 == 2]
+        ax.set_xticks([2.0**n for n in octaves], [size(2.0**n) for n in octaves])
+        ax.set_xlim(least, most)
+        number_ticks(ax, "y", (1, 2, 5))
+        for capacity in self.ladders[0].capacities:
+            if least < capacity.size_bytes < most:
+                ax.axvline(capacity.size_bytes, color=colour("muted"), linewidth=0.9, linestyle="--")
+                ax.annotate(
+                    f"{capacity.level}: {size(capacity.size_bytes)}",
+                    (capacity.size_bytes, 1),
+                    (-3, -2),
+                    xycoords=("data", "axes fraction"),
+                    textcoords="offset points",
+                    ha="right",
+                    va="top",
+                    color=colour("muted"),
+                )
+        ax.grid()
+        ax.set_xlabel("working set (bytes, logarithmic)")
+        ax.set_ylabel("ns a load")
+        handles, labels = ax.get_legend_handles_labels()
+        ax.legend(
+            handles[::-1], labels[::-1], loc="lower left", bbox_to_anchor=(-0.02, 1.0), handlelength=1.2
         )
 
-    # --- bandwidth by level -------------------------------------------------------------------------
-    def _bandwidth(self) -> Box:
+    def _paint_bandwidth(self, ax: Axes) -> None:
+        """Bandwidth by level, a bar for each device; dashed lines are published rates of the first one."""
         first = self.ladders[0]
-        high = len(self.ladders) * BAR_PX
-        given = [v for each in self.ladders for b in each.bandwidths for v in (b.gbps, b.published_gbps) if v]
-        levels = [b.level for b in first.bandwidths]
-        pitch = max(high + GAP_PX, HEIGHT_PX / len(levels))
-        axes = Axes(
-            log_axis(min(given), max(given), "GB/s, logarithmic; dashed: published", (1,)),
-            Axis(len(levels), 0, {at + 0.5: level for at, level in enumerate(levels)}),
-            pitch * len(levels),
-            TOP_PX,
-        )
-        top = dict(zip(levels, axes.y(range(len(levels))).tolist(), strict=True))
-        bars = [
-            (
-                top[b.level] + (pitch - high) / 2 + at * BAR_PX,
-                b.gbps,
-                at,
-                f"{b.level}: {number(b.gbps)} GB/s, {each.provenance.label}"
-                + (f"; published: {number(b.published_gbps)} GB/s" if b.published_gbps else ""),
-            )
-            for at, each in enumerate(self.ladders)
-            for b in each.bandwidths
-            if b.gbps and b.level in top
+        levels = [each.level for each in first.bandwidths]
+        rates = [
+            v for ladder in self.ladders for b in ladder.bandwidths for v in (b.gbps, b.published_gbps) if v
         ]
-        bars.sort(key=lambda bar: bar[0])
-        y = np.array([bar[0] for bar in bars])
-        ends = axes.x([bar[1] for bar in bars])
-        published = axes.x([b.published_gbps for b in first.bandwidths if b.published_gbps])
-        tops = np.array([top[b.level] for b in first.bandwidths if b.published_gbps])
-        said = [b for b in first.bandwidths if len(self.ladders) == 1 or not b.gbps]
-        return axes.plot(
-            Rects(
-                0 * ends + axes.across.domain[0],
-                ends,
-                y,
-                y + BAR_PX - 1,
-                [bar[2] for bar in bars],
-                COLOURS,
-                **speaking([bar[3] for bar in bars]),
-            ),
-            Rules(published, tops + 1, published, tops + pitch - 1, "fg", width=1.5, dash=True),
-            Labels(
-                axes.x([max(b.gbps or 0, b.published_gbps or 0, axes.across.low) for b in said]),
-                [top[b.level] + pitch / 2 for b in said],
-                [number(b.gbps) if b.gbps else b.why for b in said],
-                dx=5,
-                size=10,
-            )
-            if said
-            else None,
-            label="Bandwidth by level, logarithmic",
-            left=LEVELS_LEFT_PX,
-            right=36,
-        )
+        low = min(rates) / 2
+        high = 0.8 / len(self.ladders)
+        ax.set_xscale("log")
+        for index, ladder in enumerate(self.ladders):
+            for each in ladder.bandwidths:
+                if each.gbps and each.level in levels:
+                    row = levels.index(each.level) - 0.4 + high * (index + 0.5)
+                    ax.barh(row, each.gbps - low, high * 0.9, left=low, color=colour(COLOURS[index]))
+        for row, each in enumerate(first.bandwidths):
+            if each.published_gbps:
+                ax.vlines(each.published_gbps, row - 0.46, row + 0.46, colour("fg"), "--", linewidth=1.2)
+            if len(self.ladders) == 1 or not each.gbps:
+                ax.annotate(
+                    number(each.gbps) if each.gbps else each.why,
+                    (max(each.gbps or low, each.published_gbps or low), row),
+                    (4, 0),
+                    textcoords="offset points",
+                    va="center",
+                    fontsize=SMALL_POINTS,
+                )
+        ax.set_yticks(range(len(levels)), levels)
+        ax.set_ylim(len(levels) - 0.4, -0.6)
+        ax.set_xlim(low, max(rates) * 4)
+        number_ticks(ax, "x", (1,))
+        ax.grid(axis="x")
+        ax.tick_params(left=False)
+        ax.set_xlabel("GB/s, logarithmic; dashed: published")
 
 
 def _points(each: MemoryLadder) -> list[tuple[int, float]]:

@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from textwrap import fill
+from typing import TYPE_CHECKING
 
-import numpy as np
-import traitlets
-
-from gpulab.views._base import View
+from gpulab.views._figure import SMALL_POINTS, FigureView, Painter, colour
 from gpulab.views._waves import limit_bars, limiter_words, occupancy_words
-from gpulab.views.parts.axes import Axes, Axis
-from gpulab.views.parts.boxes import Box, bars, column, legend, row, switch, words
-from gpulab.views.parts.items import Rects
-from gpulab.views.parts.plots import speaking
+from gpulab.views.tables import Column, Table
 from gpulab.words import count, number, percent, size
 from virtualgpu.records import Occupancy
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 # Each limit has one colour in every point; where several limit at once the first one gives it.
 LIMIT_COLOURS = {"warps": "accent", "blocks": "good", "registers": "warn", "shared memory": "purple"}
-TOP_PX = 22
-BARS_PX = 190
-BELOW_PX = 38
+TICK_THREADS = 128
 
 
-class OccupancyChart(View):
+class OccupancyChart(FigureView):
     """Occupancy for every block size, the chosen one marked and its limiter named.
 
     Parameters
@@ -40,7 +36,8 @@ class OccupancyChart(View):
         If there are no points, or none of the chosen size.
     """
 
-    chosen = traitlets.Int().tag(sync=True, echo_update=False)
+    height_in = 3.3
+    widths = (2.2, 1.0)
 
     def __init__(self, points: Sequence[Occupancy], chosen: int | Occupancy) -> None:
         by_size = {p.block_threads: p for p in points}
@@ -61,9 +58,8 @@ class OccupancyChart(View):
             caption="Theoretical occupancy: the warps that fit on an SM over those it can hold, "
             f"{provenance.label}. What a launch achieves of it, gl.launch shows.",
             source=provenance.source,
-            chosen=threads,
         )
-        self.redraw()
+        self.chosen = threads
 
     @property
     def record(self) -> tuple[Occupancy, ...]:
@@ -71,14 +67,18 @@ class OccupancyChart(View):
         return self.points
 
     @property
+    def chosen(self) -> int:
+        """The block size that is marked; another value is set to the nearest one of the points."""
+        return self._chosen
+
+    @chosen.setter
+    def chosen(self, threads: int) -> None:
+        self._chosen = min((p.block_threads for p in self.points), key=lambda size: abs(size - threads))
+
+    @property
     def point(self) -> Occupancy:
         """The point of the chosen block size."""
         return next(p for p in self.points if p.block_threads == self.chosen)
-
-    @traitlets.validate("chosen")
-    def _among_points(self, proposal: Any) -> int:
-        wanted = int(proposal["value"])
-        return min((p.block_threads for p in self.points), key=lambda threads: abs(threads - wanted))
 
     def sentence(self) -> str:
         best = max(p.fraction for p in self.points)
@@ -91,63 +91,95 @@ class OccupancyChart(View):
     def describe(self) -> str:
         return "\n".join([self.sentence(), *(f"{_words(p)}." for p in self.points)])
 
-    def draw(self) -> Box:
-        used = [limit for limit in LIMIT_COLOURS if any(_first_limiter(p) == limit for p in self.points)]
-        return row(
-            column(
-                legend((LIMIT_COLOURS[limit], f"limited by {limit}") for limit in used),
-                self._chart(),
-                words("Click a bar, or focus the chart and use the arrow keys.", "note", only="page"),
-            ),
-            switch("chosen", self.chosen, {p.block_threads: _detail(p) for p in self.points}),
-            weights=[2.2, 1],
-            least=[420, 230],
+    def tables(self) -> tuple[Table, ...]:
+        """One row for each block size."""
+        limits = [*self.points[0].blocks_by_limit]
+        rows = tuple(
+            (
+                p.block_threads,
+                p.fraction,
+                p.warps_per_sm,
+                p.blocks_per_sm,
+                ", ".join(p.limiters),
+                *(p.blocks_by_limit.get(limit) for limit in limits),
+            )
+            for p in self.points
         )
+        columns = (
+            Column("threads a block", "block_threads", number),
+            Column("occupancy", "occupancy", percent),
+            Column("warps per SM", "warps_per_sm", number),
+            Column("blocks per SM", "blocks_per_sm", number),
+            Column("limited by", "limiters"),
+            *(
+                Column(f"blocks by {limit}", f"blocks_by_{limit.replace(' ', '_')}", number)
+                for limit in limits
+            ),
+        )
+        return (Table("Each block size", columns, rows),)
 
-    def _chart(self) -> Box:
+    def painters(self) -> tuple[Painter, ...]:
+        return self._paint_sizes, self._paint_limits
+
+    def _paint_sizes(self, ax: Axes) -> None:
+        """Theoretical occupancy over the block size."""
         points = self.points
-        here = np.arange(len(points))
-        sizes = [number(p.block_threads) for p in points]
-        shown = [i for i in here.tolist() if points[i].block_threads % 128 == 0] or here.tolist()
-        axes = Axes(
-            Axis(0, len(points), {i + 0.5: sizes[i] for i in shown}, "threads a block"),
-            Axis(0, 1, {share / 4: f"{25 * share} %" for share in range(5)}, grid=True),
-            BARS_PX,
-            TOP_PX,
+        limits = [_first_limiter(p) for p in points]
+        for limit in [*LIMIT_COLOURS, ""]:
+            places = [index for index, name in enumerate(limits) if name == limit]
+            heights = [points[index].fraction for index in places]
+            if places:
+                name = f"limited by {limit}" if limit else "no single limit"
+                ax.bar(places, heights, 0.86, color=colour(LIMIT_COLOURS.get(limit, "other")), label=name)
+        chosen = points.index(self.point)
+        ax.bar([chosen], [points[chosen].fraction], 0.98, fill=False, edgecolor=colour("fg"), linewidth=1.6)
+        ax.annotate(
+            f"{number(self.chosen)}\n▼",
+            (chosen, points[chosen].fraction),
+            (0, 2),
+            textcoords="offset points",
+            ha="center",
+            va="bottom",
+            weight="bold",
+            linespacing=0.95,
         )
-        kinds = [*LIMIT_COLOURS]
-        kind = [kinds.index(name) if (name := _first_limiter(p)) in kinds else len(kinds) for p in points]
-        return axes.plot(
-            Rects(
-                here,
-                here + 1,
-                axes.y([p.fraction for p in points]),
-                0.0 * here + axes.bottom,
-                kind,
-                [*LIMIT_COLOURS.values(), "other"],
-                inset=1,
-                **speaking([_words(p) for p in points]),
-            ),
-            label="Threads a block",
-            left=46,
-            below=BELOW_PX,
-            trait="chosen",
-            values=[p.block_threads for p in points],
-            marks=sizes,
-            mark_y=10,
-            chosen=points.index(self.point),
+        ticks = [index for index, p in enumerate(points) if p.block_threads % TICK_THREADS == 0]
+        ticks = ticks or [*range(len(points))]
+        ax.set_xticks(ticks, [number(points[index].block_threads) for index in ticks])
+        ax.set_yticks([0, 0.25, 0.5, 0.75, 1], ["0 %", "25 %", "50 %", "75 %", "100 %"])
+        ax.set_ylim(0, 1.16)
+        ax.grid(axis="y")
+        ax.set_xlabel("threads a block")
+        ax.set_ylabel("theoretical occupancy")
+        ax.legend(loc="lower left", bbox_to_anchor=(-0.01, 1.0), ncols=4, handlelength=1, columnspacing=1.2)
+
+    def _paint_limits(self, ax: Axes) -> None:
+        """The chosen block size in words, and the blocks per SM that each limit alone would allow."""
+        point = self.point
+        bars = limit_bars(point, LIMIT_COLOURS)
+        rows = range(len(bars))
+        shares = [min(1.0, bar["share"]) for bar in bars]
+        ax.barh(rows, [1.0] * len(bars), 0.55, color=colour("grid"))
+        ax.barh(rows, shares, 0.55, color=[colour(bar.get("colour", "other")) for bar in bars])
+        for row, bar in zip(rows, bars, strict=True):
+            weight = "bold" if bar.get("strong") else "normal"
+            ax.text(1.03, row, f"{bar['value']} {bar.get('mark', '')}".strip(), va="center", weight=weight)
+        ax.set_yticks(rows, [bar["label"] for bar in bars])
+        ax.set_ylim(len(bars) - 0.4, -0.6)
+        ax.set_xlim(0, 1.6)
+        ax.set_xticks([])
+        ax.spines[:].set_visible(False)
+        ax.tick_params(left=False)
+        fit = f"{occupancy_words(point)}, {limiter_words(point)}"
+        ax.set_title(
+            f"{count(point.block_threads, 'thread')} a block: {percent(point.fraction)}\n{fill(fit, 32)}",
+            loc="left",
         )
-
-
-def _detail(point: Occupancy) -> Box:
-    """One block size in words and bars."""
-    used = f"{count(point.registers_per_thread, 'register')} a thread, {size(point.shared_bytes)} of shared"
-    return column(
-        words(f"{count(point.block_threads, 'thread')} a block", "heading"),
-        words(f"{percent(point.fraction)}: {occupancy_words(point)}, {limiter_words(point)}"),
-        words(f"{used} memory a block. Blocks per SM that each limit alone would allow:", "note"),
-        bars(limit_bars(point, LIMIT_COLOURS)),
-    )
+        used = (
+            f"{count(point.registers_per_thread, 'register')} a thread, {size(point.shared_bytes)} of shared "
+            "memory a block. Bars: blocks per SM that each limit alone allows."
+        )
+        ax.set_xlabel(fill(used, 42), loc="left", fontsize=SMALL_POINTS)
 
 
 def _first_limiter(point: Occupancy) -> str:

@@ -116,6 +116,14 @@ def ink(name: str) -> str:
     return f"on-{name}" if f"on-{name}" in COLOURS else "fg"
 
 
+def in_dark(selector: str, declarations: str) -> str:
+    """A style for what `selector` selects on a page with a dark theme."""
+    return (
+        f"{_DARK.format(selector)} {{ {declarations} }}\n"
+        f"@media (prefers-color-scheme: dark) {{ {_SYSTEM_DARK.format(selector)} {{ {declarations} }} }}\n"
+    )
+
+
 def css(root: str = ".gpulab-view") -> str:
     """The colours as variables ``--gl-NAME`` of every element that `root` selects, in both themes."""
     light, dark = (
@@ -124,7 +132,4 @@ def css(root: str = ".gpulab-view") -> str:
         )
         for at in (0, 1)
     )
-    return (
-        f"{root} {{ {light} }}\n{_DARK.format(root)} {{ {dark} }}\n"
-        f"@media (prefers-color-scheme: dark) {{ {_SYSTEM_DARK.format(root)} {{ {dark} }} }}\n{_PICTURES}\n"
-    )
+    return f"{root} {{ {light} }}\n{in_dark(root, dark)}{_PICTURES}\n"

@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpulab.views._base import View
-from gpulab.views.parts.axes import Axes, log_axis
-from gpulab.views.parts.boxes import Box, column, fold, legend, table, words
-from gpulab.views.parts.items import Item, Labels, Line, Rules
-from gpulab.views.parts.pen import text_width
+from gpulab.views._figure import SMALL_POINTS, FigureView, Painter, colour, number_ticks
+from gpulab.views.tables import Column, Table
 from gpulab.words import count, duration, listing, number, percent, size
 from virtualgpu.records.launch.roofline import LEVELS, Level, Roofline, RooflinePoint
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 COLOURS = {"DRAM": "tail", "L2": "accent", "shared": "good"}
 MODELLED = "purple"
 NAMES: dict[Level | None, str] = {"DRAM": "DRAM", "L2": "L2", "shared": "shared memory", None: "arithmetic"}
-HEIGHT_PX = 260
-TOP_PX = 14
-LEFT_PX = 64
-LINE_PX = 13
-MOST_ROWS = 6  # below the chart; with more, a projector would not show both
-# Places that are one to the eye: so far apart, in powers of ten.
-_ONE = 0.05
+LINE = 0.052
+"""The height of a line of text, as a share of the height of the axes."""
+SAME_PLACE = 0.05
+"""Points closer than this, in powers of ten, share a label."""
 
 
-class RooflineChart(View):
+class RooflineChart(FigureView):
     """Launches as points, one a level of memory, under slopes of memory and flat lines of arithmetic.
 
     Parameters
@@ -36,13 +34,14 @@ class RooflineChart(View):
         The launches and the ceilings.
     """
 
+    height_in = 4.2
+
     def __init__(self, roofline: Roofline) -> None:
         self.roofline = roofline
-        # What computes nothing, or moved or took nothing, has no place under a roof.
+        # A launch that computes nothing, or moved or took nothing, has no place under a ceiling.
         self._drawn = [each for each in roofline.points if each.gflops and each.intensities]
         source = roofline.points[0].provenance.source
         super().__init__(title="Roofline", source=source, caption=self._origins())
-        self.redraw()
 
     @property
     def record(self) -> Roofline:
@@ -75,7 +74,7 @@ class RooflineChart(View):
         ceilings = [f"{NAMES[level]}: {number(kept.gbps[level], 4)} GB/s." for level in LEVELS]
         ceilings += [f"{kind}: {_rate(kept.gflops[kind])}." for kind in self._kinds()]
         points = [f"{self.told(each)}; {_intensities(each)}." for each in self._drawn]
-        return "\n".join([self.sentence(), *points, *self._changes(), *self._left_out(), *ceilings])
+        return "\n".join([self.sentence(), *points, *self.notes(), *ceilings])
 
     def _kinds(self) -> list[str]:
         """Types of arithmetic that the launches use."""
@@ -116,44 +115,138 @@ class RooflineChart(View):
             found.append(f"{each.name} is not in the chart: {why}{moved}.")
         return found
 
-    def draw(self) -> Box:
-        kept = self.roofline.ceilings
-        drawn = self._drawn
-        kinds = self._kinds()
-        peaks = {kind: kept.gflops[kind] for kind in kinds}
-        highest = max(peaks.values())
-        xs = [each for point in drawn for each in point.intensities.values()]
-        ys = [rate for point in drawn for rate in (point.gflops, _modelled(point)) if rate]
-        ridge = highest / kept.gbps["DRAM"]
-        across = log_axis(
-            min([*xs, ridge / 8]) / 1.3, max([*xs, ridge * 4]) * 1.3, "operations a byte moved", (1,)
-        )
-        up = log_axis(min([*ys, highest / 100]) / 1.3, highest * 1.3, "GFLOP/s", (1,))
-        axes = Axes(across, up, HEIGHT_PX, TOP_PX)
-        chart = axes.plot(
-            *_ceilings(axes, self.roofline, peaks),
-            *_points(axes, drawn, self.told),
-            *[_arrow(axes, self._path_level(), *pair) for pair in self._pairs()],
-            label=self.sentence(),
-            left=LEFT_PX,
-            hint="Point at a kernel, or use the arrow keys.",
-            right=16 + round(max([text_width(name, 11) for name in _named(drawn).values()], default=0)),
-        )
-        entries = [
-            (COLOURS[level], f"{NAMES[level]}: {number(kept.gbps[level], 4)} GB/s") for level in LEVELS
-        ]
-        if any(_modelled(point) for point in drawn):
-            entries.append((MODELLED, "where the model has them"))
+    def tables(self) -> tuple[Table, ...]:
+        """One row for each launch."""
         rows = []
-        for each in drawn:
-            level, roof = self.roofline.roof(each)
-            share = percent(each.gflops / roof)
-            rows.append([each.name, _rate(each.gflops), share, NAMES[level], duration(each.time_ns)])
-        below = table(rows, ["kernel", "achieved", "of its roof", "roof", "time"]) if rows else None
-        if below and len(rows) > MOST_ROWS:
-            below = fold("Each kernel", below, opened=False)
-        said = [words(text, "note") for text in [*self._changes(), *self._left_out()]]
-        return column(legend(entries), chart, below, *said)
+        for point in self._drawn:
+            level, ceiling = self.roofline.roof(point)
+            rows.append(
+                (
+                    point.name,
+                    point.gflops,
+                    point.gflops / ceiling,
+                    NAMES[level],
+                    point.time_ns,
+                    *(point.intensities.get(each) for each in LEVELS),
+                )
+            )
+        columns: tuple[Column | str, ...] = (
+            "kernel",
+            Column("achieved", "gflop_per_s", _rate),
+            Column("of its roof", "share_of_roof", percent),
+            Column("roof", "roof"),
+            Column("time", "time_ns", duration),
+            *(
+                Column(f"operations a byte of {NAMES[each]}", f"flop_per_byte_{each.lower()}", number)
+                for each in LEVELS
+            ),
+        )
+        return (Table("Each kernel", columns, tuple(rows), hide_empty=True),) if rows else ()
+
+    def notes(self) -> list[str]:
+        """How the launches changed, and which ones are not in the chart."""
+        return [*self._changes(), *self._left_out()]
+
+    def painters(self) -> tuple[Painter, ...]:
+        return (self._paint,)
+
+    def _paint(self, ax: Axes) -> None:
+        """Launches as points under the ceilings, both axes logarithmic."""
+        ceilings = self.roofline.ceilings
+        drawn = self._drawn
+        peaks = {kind: ceilings.gflops[kind] for kind in self._kinds()}
+        highest = max(peaks.values())
+        ridge = highest / ceilings.gbps["DRAM"]
+        intensities = [x for point in drawn for x in point.intensities.values()]
+        rates = [rate for point in drawn for rate in (point.gflops, _modelled(point)) if rate]
+        ax.set_xscale("log")
+        ax.set_yscale("log")
+        ax.set_xlim(_decades([*intensities, ridge / 8, ridge * 4]))
+        ax.set_ylim(_decades([*rates, highest / 100, highest]))
+        number_ticks(ax, "x", (1,))
+        number_ticks(ax, "y", (1,))
+        ax.grid()
+        ax.set_xlabel("operations a byte moved")
+        ax.set_ylabel("GFLOP/s")
+        self._paint_ceilings(ax, peaks)
+        self._paint_points(ax)
+        for before, after in self._pairs():
+            level = self._path_level()
+            ends = [
+                (p.intensities[level] if level else max(p.intensities.values()), p.gflops)
+                for p in (before, after)
+            ]
+            arrow = {"arrowstyle": "->", "color": colour("fg"), "linewidth": 1.3, "shrinkA": 4, "shrinkB": 4}
+            ax.annotate("", ends[1], ends[0], arrowprops=arrow)
+        ax.legend(
+            loc="lower left",
+            bbox_to_anchor=(-0.01, 1.0),
+            ncols=5,
+            handlelength=1.2,
+            columnspacing=1.4,
+        )
+
+    def _paint_ceilings(self, ax: Axes, peaks: dict[str, float]) -> None:
+        """A slope for each level of memory up to the highest peak, and a flat line for each type."""
+        gbps = self.roofline.ceilings.gbps
+        low, high = ax.get_xlim()
+        bottom, _ = ax.get_ylim()
+        highest = max(peaks.values())
+        for level in LEVELS:
+            begin = max(low, bottom / gbps[level])
+            bend = min(high, highest / gbps[level])
+            label = f"{NAMES[level]}: {number(gbps[level], 4)} GB/s"
+            ends = [begin, bend] if begin < bend else []
+            ax.plot(
+                ends,
+                [gbps[level] * x for x in ends],
+                color=colour(COLOURS[level]),
+                linewidth=1.8,
+                label=label,
+            )
+        first = highest / max(gbps.values())
+        for kind, peak in peaks.items():
+            ax.plot([max(low, first * peak / highest), high], [peak, peak], color=colour("fg"), linewidth=1.8)
+            ax.annotate(
+                f"{kind} {_rate(peak)}",
+                (high, peak),
+                (-3, 3),
+                textcoords="offset points",
+                ha="right",
+                fontsize=SMALL_POINTS,
+                color=colour("muted"),
+            )
+
+    def _paint_points(self, ax: Axes) -> None:
+        """A mark per level for each launch, a thin line through its marks, and its name."""
+        for point in self._drawn:
+            if rate := _modelled(point):
+                xs = [*point.intensities.values()]
+                ax.plot(xs, [rate] * len(xs), "s", color=colour(MODELLED), markersize=5)
+        for point in self._drawn:
+            marks = point.intensities
+            ax.plot(
+                [min(marks.values()), max(marks.values())],
+                [point.gflops] * 2,
+                color=colour("muted"),
+                linewidth=0.9,
+            )
+            for level, x in marks.items():
+                ax.plot(x, point.gflops, "s", color=colour(COLOURS[level]), markersize=5)
+        if any(map(_modelled, self._drawn)):
+            ax.plot([], [], "s", color=colour(MODELLED), label="where the model has them")
+        names = _names(self._drawn)
+        low, high = np.log10(ax.get_ylim())
+        heights = [(math.log10(y) - low) / (high - low) for _, y in names]
+        for (x, _), name, height in zip(names, names.values(), _apart(heights), strict=True):
+            ax.annotate(
+                name,
+                (x, height),
+                (6, 0),
+                xycoords=("data", "axes fraction"),
+                textcoords="offset points",
+                va="center",
+            )
 
 
 def _rate(gflops: float) -> str:
@@ -170,97 +263,38 @@ def _modelled(point: RooflinePoint) -> float:
     return point.operations / point.modelled_ns if point.modelled_ns else 0.0
 
 
-def _ceilings(axes: Axes, roofline: Roofline, peaks: dict[str, float]) -> list[Item]:
-    """A slope a level up to the highest peak, a flat line a type, each with its figure."""
-    low = axes.across.low
-    high = axes.across.high
-    bottom = axes.up.low
-    highest = max(peaks.values())
-    items: list[Item] = []
-    lowest = min(LEVELS, key=lambda level: roofline.ceilings.gbps[level])
-    for level in LEVELS:
-        gbps = roofline.ceilings.gbps[level]
-        begin = max(low, bottom / gbps)
-        bend = min(high, highest / gbps)
-        if begin >= bend:
-            continue
-        ends = [begin, bend]
-        items.append(Line(axes.x(ends), axes.y([gbps * x for x in ends]), COLOURS[level], width=2))
-        at = begin * (bend / begin) ** 0.5
-        # The lowest slope has its name below it, where no other one runs.
-        side, dx = ("start", 6) if level == lowest else ("end", -5)
-        place = axes.y([gbps * at]) + (6 if level == lowest else -3)
-        items.append(Labels(axes.x([at]), place, [level], anchor=side, dx=dx, size=10, colour="muted"))
-    first = highest / max(roofline.ceilings.gbps.values())
-    for kind, peak in peaks.items():
-        ends = [max(low, first * peak / highest), high]
-        items.append(Line(axes.x(ends), axes.y([peak, peak]), "fg", width=2))
-        said = [f"{kind} {_rate(peak)}"]
-        items.append(
-            Labels(axes.x([high]), axes.y([peak]) - 8, said, anchor="end", dx=-2, size=10, colour="muted")
-        )
-    return items
+def _decades(values: Iterable[float]) -> tuple[float, float]:
+    """The powers of ten around values, with some room on both sides."""
+    numbers = [*values]
+    return 10.0 ** math.floor(math.log10(min(numbers) / 1.3)), 10.0 ** math.ceil(
+        math.log10(max(numbers) * 1.3)
+    )
 
 
-def _points(axes: Axes, drawn: Sequence[RooflinePoint], told: Callable[[RooflinePoint], str]) -> list[Item]:
-    """A mark a level for each launch, a thin line through them, its name; where it is modelled to stand."""
-    marks = [
-        (x, point.gflops, f"{told(point)}; {number(x)} operations a byte of {NAMES[level]}", COLOURS[level])
-        for point in drawn
-        for level, x in point.intensities.items()
-    ]
-    for point in drawn:
-        if rate := _modelled(point):
-            said = f"{point.name}: {_rate(rate)} as modelled"
-            marks += [(x, rate, f"{said}; {level}", MODELLED) for level, x in point.intensities.items()]
-    if not marks:
-        return []
-    x, y, sentences, colours = zip(*marks, strict=True)
-    ends = [(min(each), max(each), point.gflops) for point in drawn for each in [point.intensities.values()]]
-    left, right, heights = zip(*ends, strict=True)
-    rows = axes.y(heights)
-    named = _named(drawn)
-    places = [*named]
-    names = [*named.values()]
-    palette = [*dict.fromkeys(colours)]
-    return [
-        Rules(axes.x(left), rows, axes.x(right), rows, "muted"),
-        axes.points(x, y, sentences, [palette.index(each) for each in colours], palette),
-        Labels(axes.x([x for x, _ in places]), _apart(axes.y([y for _, y in places]).tolist()), names, dx=7),
-    ]
-
-
-def _named(drawn: Sequence[RooflinePoint]) -> dict[tuple[float, float], str]:
-    """What stands at each place; of several launches at one, two names and how many more kinds."""
-    names = dict[tuple[float, float], list[str]]()
-    for point in drawn:
-        x = max(point.intensities.values())
-        y = point.gflops
-        place = next((each for each in names if math.dist(np.log10(each), np.log10((x, y))) < _ONE), (x, y))
-        names.setdefault(place, []).append(point.name)
-    told = dict[tuple[float, float], str]()
-    for place, found in names.items():
-        kinds = list(dict.fromkeys(found))
-        told[place] = ", ".join(kinds[:2]) + (f" and {len(kinds) - 2} more" if len(kinds) > 2 else "")
-    return told
+def _names(points: Sequence[RooflinePoint]) -> dict[tuple[float, float], str]:
+    """The label at each place: of several launches at one place, two names and the number of the others."""
+    places = dict[tuple[float, float], list[str]]()
+    for point in points:
+        here = (max(point.intensities.values()), point.gflops)
+        near = (each for each in places if math.dist(np.log10(each), np.log10(here)) < SAME_PLACE)
+        places.setdefault(next(near, here), []).append(point.name)
+    labels = dict[tuple[float, float], str]()
+    for place, names in places.items():
+        kinds = list(dict.fromkeys(names))
+        more = f" and {len(kinds) - 2} more" if len(kinds) > 2 else ""
+        labels[place] = ", ".join(kinds[:2]) + more
+    return labels
 
 
 def _apart(heights: Sequence[float]) -> list[float]:
-    """Heights of texts a line apart at least, each as near its own as others and the foot allow."""
-    found = [*heights]
-    last = -math.inf
+    """Heights (0 at the foot, 1 at the top) at least a `LINE` apart, each as near its own as possible."""
+    moved = [*heights]
+    last = math.inf
     order = sorted(range(len(heights)), key=heights.__getitem__)
-    for at in order:
-        found[at] = last = max(heights[at], last + LINE_PX)
-    least = TOP_PX + HEIGHT_PX - LINE_PX / 2
-    for at in reversed(order):
-        found[at] = least = min(found[at], least)
-        least -= LINE_PX
-    return found
-
-
-def _arrow(axes: Axes, level: Level | None, before: RooflinePoint, after: RooflinePoint) -> Item:
-    """From a launch to what became of it, at one level; where they share none, from name to name."""
-    x = [point.intensities[level] if level else max(point.intensities.values()) for point in (before, after)]
-    (x0, x1), (y0, y1) = axes.x(x), axes.y([before.gflops, after.gflops])
-    return Rules([x0], [y0], [x1], [y1], "fg", width=1.5, arrow=True)
+    for index in reversed(order):
+        moved[index] = last = min(heights[index], last - LINE)
+    least = LINE / 2
+    for index in order:
+        moved[index] = least = max(moved[index], least)
+        least += LINE
+    return moved

@@ -1,0 +1,262 @@
+"""Charts that need no interaction: drawn by matplotlib, and shown as an image with alternative text."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import io
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from textwrap import fill, wrap
+from typing import TYPE_CHECKING, Any, Literal
+
+import matplotlib
+import numpy as np
+from matplotlib import style
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+from PIL import Image
+
+from gpulab.views._saving import Saved, Writers, text_writer
+from gpulab.views.parts import palette
+from gpulab.views.tables import Table, Tabular
+from gpulab.words import number
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Theme = Literal["light", "dark"]
+Painter = Callable[["Axes"], None]
+WIDTH_IN = 9.0
+DPI = 100
+SHARPNESS = 2  # so many times the pixels, so that a picture stays sharp where a page shows it larger
+CAPTION_CHARACTERS = 150
+SMALL_POINTS = 7.2
+_PALETTE_COLOURS = 160
+# matplotlib's settings belong to the whole process.
+_drawing = threading.Lock()
+
+
+def colour(name: str) -> str:
+    """Return a colour of the palette, for the ground that matplotlib's settings have now."""
+    ground = matplotlib.rcParams["axes.facecolor"]
+    dark = sum(to_rgb(ground)) < 1.5
+    return palette.COLOURS[name][dark]
+
+
+def number_ticks(ax: Axes, which: Literal["x", "y"], multiples: Sequence[float]) -> None:
+    """Ticks of a logarithmic axis as plain numbers."""
+    axis = ax.xaxis if which == "x" else ax.yaxis
+    axis.set_major_locator(LogLocator(subs=multiples))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
+    axis.set_minor_locator(NullLocator())
+
+
+class FigureView(Tabular, Saved):
+    """A chart drawn by matplotlib, with a sentence (``repr``), a text (``describe()``), a PNG and a page.
+
+    Subclasses implement `record`, `sentence`, `describe` and `painters`.
+
+    Parameters
+    ----------
+    title
+        The heading of the chart.
+    caption
+        What is shown, and where the numbers come from.
+    source
+        The source of the numbers, such as ``"measured"``.
+    """
+
+    height_in = 3.6
+    widths: tuple[float, ...] = (1.0,)
+    """The relative widths of the panels."""
+
+    def __init__(self, title: str, caption: str, source: str) -> None:
+        self.title = title
+        self.caption = caption
+        self.source = source
+
+    @property
+    def record(self) -> Any:
+        """The record that is shown, or a tuple of records."""
+        raise NotImplementedError
+
+    def sentence(self) -> str:
+        """One sentence: what the chart shows and where its numbers come from."""
+        raise NotImplementedError
+
+    def describe(self) -> str:
+        """The chart in words; it is the alternative text of the image."""
+        raise NotImplementedError
+
+    def painters(self) -> Sequence[Painter]:
+        """Functions that draw the panels, from left to right, each on its axes."""
+        raise NotImplementedError
+
+    def tables(self) -> tuple[Table, ...]:
+        """The numbers of the chart."""
+        return ()
+
+    def notes(self) -> Sequence[str]:
+        """Sentences that stand above the caption."""
+        return ()
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the chart with matplotlib.
+
+        Parameters
+        ----------
+        ax
+            Axes to draw on, or one for each panel. Without them a new pyplot figure is made.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            The axes; an array of them if the chart has several panels.
+
+        Examples
+        --------
+        >>> ax = gl.occupancy(kernel).plot()
+        >>> ax.figure.savefig("occupancy.svg")
+        """
+        if ax is None:
+            from matplotlib import pyplot
+
+            return self._compose(pyplot.figure(figsize=(WIDTH_IN, self.height_in)))
+        axes = np.ravel(ax)
+        for painter, panel in zip(self.painters(), axes, strict=False):
+            painter(panel)
+        axes[0].set_title(f"{self.title}\n{fill(self.caption, 70)}", loc="left", fontsize="small")
+        return ax
+
+    def _compose(self, figure: Figure) -> Any:
+        """Draw panels, title and caption on an empty figure; return the axes."""
+        figure.set_layout_engine("constrained", w_pad=0.08, h_pad=0.06, wspace=0.04)
+        axes = figure.subplots(1, len(self.widths), width_ratios=self.widths, squeeze=False)[0]
+        for painter, panel in zip(self.painters(), axes, strict=True):
+            painter(panel)
+        figure.suptitle(self.title, x=0.013, ha="left", weight="bold", fontsize=11)
+        below = "\n".join(
+            line for text in (" ".join(self.notes()), self.caption) for line in wrap(text, CAPTION_CHARACTERS)
+        )
+        figure.supxlabel(
+            below,
+            x=0.013,
+            ha="left",
+            fontsize=SMALL_POINTS,
+            color=colour("muted"),
+        )
+        return axes if len(axes) > 1 else axes[0]
+
+    @contextmanager
+    def _figure(self, theme: Theme) -> Iterator[Any]:
+        """The chart on a canvas, in the colours of a theme."""
+        with _drawing, style.context(["default", _settings(theme)]):
+            figure = Figure(figsize=(WIDTH_IN, self.height_in), dpi=DPI * SHARPNESS)
+            self._compose(figure)
+            yield FigureCanvasAgg(figure)
+
+    def png(self, theme: Theme = "light") -> bytes:
+        """The chart as PNG, 900 nominal pixels wide, for light or dark paper."""
+        with self._figure(theme) as canvas:
+            canvas.draw()
+            drawn = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
+        buffer = io.BytesIO()
+        drawn.quantize(_PALETTE_COLOURS, dither=Image.Dither.NONE).save(buffer, "PNG")
+        return buffer.getvalue()
+
+    def html(self) -> str:
+        """A page that works alone: the chart, its tables and its description."""
+        dark = f"background: {palette.COLOURS['bg'][1]}; color: {palette.COLOURS['fg'][1]}"
+        ground = f"@media (prefers-color-scheme: dark) {{ body {{ {dark} }} }}"
+        return (
+            f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{html.escape(self.title)}'
+            f"</title><style>body {{ font-family: system-ui, sans-serif }}\n{ground}</style></head>\n"
+            f"<body>{self._repr_html_()}<details><summary>Description</summary>"
+            f"<pre>{html.escape(self.describe())}</pre></details></body></html>\n"
+        )
+
+    def _writers(self) -> Writers:
+        page = text_writer(self.html)
+
+        def drawing(path: Path) -> None:
+            with self._figure("light") as canvas:
+                canvas.figure.savefig(path)
+
+        return {
+            ".html": page,
+            ".htm": page,
+            ".png": lambda path: path.write_bytes(self.png()),
+            ".svg": drawing,
+            ".pdf": drawing,
+        }
+
+    def __repr__(self) -> str:
+        return self.sentence()
+
+    def _repr_html_(self) -> str:
+        return self._html(self.png("light"))
+
+    def _html(self, light: bytes) -> str:
+        """The image, the dark one where the page is dark, and the folded tables."""
+        name = f"gl-figure-{hashlib.sha256(light).hexdigest()[:10]}"
+        dark = palette.in_dark(f"img.{name}", f"content: url({_data_url(self.png('dark'))})")
+        image = (
+            f'<img class="{name}" width="{WIDTH_IN * DPI:.0f}" style="max-width:100%" '
+            f'alt="{html.escape(self.describe())}" src="{_data_url(light)}">'
+        )
+        tables = "".join(
+            f"<details><summary>{html.escape(table.title)}</summary>{table.html()}</details>"
+            for table in self.tables()
+        )
+        return f"<div><style>{dark}</style>{image}{tables}</div>"
+
+    def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        light = self.png("light")
+        data = {
+            "text/plain": repr(self),
+            "text/html": self._html(light),
+            "image/png": base64.b64encode(light).decode("ascii"),
+        }
+        height = Image.open(io.BytesIO(light)).height // SHARPNESS
+        sizes = {"width": round(WIDTH_IN * DPI), "height": height, "alt": self.describe()}
+        return data, {"image/png": sizes, **palette.NEEDS_LIGHT}
+
+
+def _data_url(png: bytes) -> str:
+    return f"data:image/png;base64,{base64.b64encode(png).decode('ascii')}"
+
+
+def _settings(theme: Theme) -> dict[str, Any]:
+    """Settings of matplotlib in the colours of a theme."""
+    index = ("light", "dark").index(theme)
+    fg, muted, bg, rule, grid = (
+        palette.COLOURS[name][index] for name in ("fg", "muted", "bg", "rule", "grid")
+    )
+    return {
+        "figure.facecolor": bg,
+        "savefig.facecolor": bg,
+        "axes.facecolor": bg,
+        "axes.edgecolor": rule,
+        "axes.labelcolor": muted,
+        "axes.titlecolor": fg,
+        "text.color": fg,
+        "xtick.color": rule,
+        "ytick.color": rule,
+        "xtick.labelcolor": fg,
+        "ytick.labelcolor": fg,
+        "grid.color": grid,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.axisbelow": True,
+        "font.family": "DejaVu Sans",
+        "font.size": 8,
+        "axes.titlesize": 8.5,
+        "legend.frameon": False,
+        "legend.fontsize": 8,
+    }

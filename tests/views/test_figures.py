@@ -1,0 +1,151 @@
+"""What holds for every chart that matplotlib draws: axes, picture in two themes, alternative text, files."""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+import re
+import threading
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from PIL import Image
+
+from gpulab.views.parts import palette
+from tests.views import unusual
+from tests.views.makers import FIGURES
+
+ALL = FIGURES | {
+    name: make for name, make in unusual.ALL.items() if name.split()[0] in ("roofline", "occupancy", "three")
+}
+
+
+@pytest.fixture(params=FIGURES)
+def chart(request: pytest.FixtureRequest) -> Any:
+    return FIGURES[request.param]()
+
+
+def pixels(png: bytes) -> np.ndarray:
+    return np.asarray(Image.open(io.BytesIO(png)).convert("RGB")).astype(int)
+
+
+def test_repr_is_one_sentence_with_its_provenance(chart: Any) -> None:
+    text = repr(chart)
+    assert text[0].isupper()
+    assert text.endswith(".")
+    assert "\n" not in text
+    assert f"{chart.source} on A100-SXM4-80GB" in text
+    assert chart.describe().startswith(text)
+    assert "on A100-SXM4-80GB" in chart.caption, "the picture says where the numbers come from"
+
+
+def test_the_picture_has_text_and_a_light_and_a_dark_form(chart: Any) -> None:
+    data, metadata = chart._repr_mimebundle_()
+    assert data["text/plain"] == repr(chart)
+    light = base64.b64decode(data["image/png"])
+    assert light == chart.png() == chart.png("light")
+    assert metadata["image/png"] == {
+        "width": 900,
+        "height": Image.open(io.BytesIO(light)).height // 2,
+        "alt": chart.describe(),
+    }
+    assert metadata["needs_background"] == "light"
+    (image,) = re.findall(r"<img [^>]*>", data["text/html"])
+    assert html.unescape(re.search('alt="([^"]*)"', image)[1]) == chart.describe()  # type: ignore[index]
+    assert f"base64,{data['image/png']}" in image
+    (dark,) = set(re.findall(r"content: url\(data:image/png;base64,([^)]*)\)", data["text/html"]))
+    assert base64.b64decode(dark) == chart.png("dark")
+    for png, index in ((light, 0), (chart.png("dark"), 1)):
+        shown = pixels(png)
+        assert shown.shape[1] == 1800
+        ground = [*bytes.fromhex(palette.COLOURS["bg"][index][1:])]
+        frame = np.concatenate(
+            [shown[:4].reshape(-1, 3), shown[:, :8].reshape(-1, 3), shown[:, -3:].reshape(-1, 3)]
+        )
+        assert (np.abs(frame - ground).max(axis=1) < 8).all(), "text that is cut off reaches the edge"
+        ink = np.abs(shown - ground).max(axis=2) > 60
+        assert 0.02 < ink.mean() < 0.4
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_nothing_reaches_the_edge(name: str) -> None:
+    shown = pixels(ALL[name]().png())
+    edges = np.concatenate(
+        [shown[:4].reshape(-1, 3), shown[-4:].reshape(-1, 3), shown[:, -3:].reshape(-1, 3)]
+    )
+    assert (edges > 240).all()
+
+
+def test_plot_draws_on_given_axes_or_makes_them(chart: Any) -> None:
+    from matplotlib import pyplot
+
+    made = chart.plot()
+    assert all(isinstance(ax, Axes) for ax in np.ravel(made))
+    assert np.ravel(made)[0].figure in [pyplot.figure(number) for number in pyplot.get_fignums()]
+    pyplot.close("all")
+    panels = len(chart.widths)
+    given = Figure().subplots(1, panels, squeeze=False)[0]
+    assert chart.plot(given) is given
+    assert all(ax.has_data() for ax in given)
+    assert given[0].get_title(loc="left").startswith(f"{chart.title}\n")
+    assert "on A100-SXM4-80GB" in given[0].get_title(loc="left").replace("\n", " ")
+    alone = Figure().subplots()
+    assert chart.plot(ax=alone) is alone
+    assert alone.has_data()
+
+
+def test_plot_takes_the_colours_that_suit_the_ground() -> None:
+    chart = FIGURES["ladder"]()
+    for ground, index in (("white", 0), ("black", 1)):
+        with matplotlib.rc_context({"axes.facecolor": ground}):
+            line = chart.plot(Figure().subplots()).lines[0]
+        assert line.get_color() == palette.COLOURS["accent"][index]
+
+
+def test_a_learners_settings_do_not_change_the_picture_nor_it_them(chart: Any) -> None:
+    expected = chart.png()
+    with matplotlib.rc_context({"font.size": 20, "axes.facecolor": "red"}):
+        before = dict(matplotlib.rcParams)
+        assert chart.png() == expected
+        assert dict(matplotlib.rcParams) == before
+
+
+def test_pictures_from_several_threads() -> None:
+    charts = [make() for make in FIGURES.values()]
+    expected = [chart.png() for chart in charts]
+    drawn = [b""] * len(charts)
+
+    def draw(index: int) -> None:
+        drawn[index] = charts[index].png("light")
+
+    threads = [threading.Thread(target=draw, args=(index,)) for index in range(len(charts))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert drawn == expected
+
+
+def test_files(chart: Any, tmp_path: Path) -> None:
+    page = chart.save(tmp_path / "chart.html").read_text(encoding="utf-8")
+    assert page.startswith("<!doctype html>")
+    assert html.escape(chart.describe()) in page
+    assert "://" not in re.sub(r"base64,[\w+/=]+", "", page)
+    assert chart.save(tmp_path / "chart.png").read_bytes() == chart.png()
+    assert "<svg" in chart.save(tmp_path / "chart.svg").read_text(encoding="utf-8")
+    with pytest.raises(ValueError, match=r"[.]html, .htm, .png, .svg or .pdf"):
+        chart.save(tmp_path / "chart.gif")
+
+
+def test_each_chart_has_its_numbers_as_tables(chart: Any) -> None:
+    for table in chart.tables():
+        assert table.title
+        assert table.rows
+        assert len(set(table.headings)) == len(table.headings)
+        assert html.escape(table.title) in chart._repr_html_()
