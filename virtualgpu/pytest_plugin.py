@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from virtualgpu import as_cupy
@@ -36,7 +38,11 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     try:
         as_cupy(options.virtual_gpu or None, options.virtual_gpu_count)
     except (RuntimeError, ValueError) as error:
-        raise pytest.UsageError(str(error)) from None
+        message = str(error)
+        name = options.virtual_gpu
+        if name and Path(name.partition("::")[0]).exists():
+            message += f" Write `{name}` before --virtual-gpu, or name the GPU with --virtual-gpu=T4."
+        raise pytest.UsageError(message) from None
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -280,6 +280,15 @@ def test_the_plugin_alone_changes_nothing(tmp_path: Path) -> None:
     assert "goes with --virtual-gpu" in python(*command, "--virtual-gpu-count=2").stderr
 
 
+def test_the_plugin_explains_a_path_that_follows_the_option(tmp_path: Path) -> None:
+    test = tmp_path / "test_it.py"
+    test.write_text(SUITE)
+    command = ("-m", "pytest", "-p", "virtualgpu.pytest_plugin", "-p", "no:cacheprovider", "--virtual-gpu")
+    message = python(*command, f"{test}::test_addition").stderr
+    assert f"Write `{test}::test_addition` before --virtual-gpu" in message
+    assert "before --virtual-gpu" not in python(*command, "T5").stderr
+
+
 # cupyx
 
 
