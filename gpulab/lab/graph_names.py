@@ -75,7 +75,7 @@ def global_arrays(fn: Any, addresses: Collection[int], ndarray: type) -> Iterato
     seen: dict[str, Any] = getattr(fn, "__globals__", {})
     names = session.program_names()
     names.take(seen if addresses else {})
-    for name in names.called():
+    for name in names.array_names():
         value = look_up(name, seen)
         if isinstance(value, ndarray):
             array = array_record(name, value)

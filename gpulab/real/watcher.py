@@ -25,7 +25,7 @@ from gpulab.real.cupti.callbacks import CallData, subscribed
 from gpulab.real.touched import Kernels, Touched, load_driver, read_parameters
 from gpulab.words import count
 from virtualgpu.errors import GpulabError, NotSupportedError
-from virtualgpu.model.recording.watch import Regions, RunWatched, StreamPlace, Watch
+from virtualgpu.model.recording.watch import Regions, RunWatched, StreamRef, Watch
 from virtualgpu.records import ActivityKind, SourceLine
 from virtualgpu.records.acts import HOST, Act, Region, Work
 
@@ -128,7 +128,7 @@ class RealWatcher:
         self._open = ExitStack()
         self._events: dict[int, _Event] = {}
         self._gone: dict[int, int] = {}  # how often a stream's handle was given away
-        self._places: dict[int, StreamPlace] = {}
+        self._places: dict[int, StreamRef] = {}
         self._fresh: dict[int, SourceLine | None] = {}  # blocks that nothing has written, with their lines
         self._arenas: dict[int, int] = {}  # the stream that a block was taken in
         self._captures: dict[int, _Capture] = {}
@@ -433,7 +433,7 @@ class RealWatcher:
     def _event(self, handle: int) -> _Event:
         return self._events.setdefault(handle, _Event())
 
-    def _place(self, handle: int) -> StreamPlace:
+    def _place(self, handle: int) -> StreamRef:
         """A stream as acts name it. CUDA is never asked: a handle may be that of a stream that is gone."""
         handle = _LEGACY if handle == _ALIAS else handle
         if handle not in self._places:
@@ -444,7 +444,7 @@ class RealWatcher:
         """A handle that had belonged to another stream gets a number of its own."""
         number = handle + (self._gone.get(handle, 0) << 48)
         blocking = not flags & runtime.streamNonBlocking
-        self._places[handle] = StreamPlace(self._device_id, number, blocking)
+        self._places[handle] = StreamRef(self._device_id, number, blocking)
 
 
 @contextmanager

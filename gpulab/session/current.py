@@ -206,7 +206,7 @@ def program_lines() -> lines.ProgramLines:
 
 def shown_file(name: str) -> str:
     """A file of the learner's program as a page shows it: ``cell [12]`` for a notebook's cell."""
-    return lines.shown(name)
+    return lines.display_name(name)
 
 
 def program_names(key: Callable[[Any], int] = id) -> ProgramNames:

@@ -10,7 +10,7 @@ from virtualgpu import cp
 from virtualgpu.cp.cuda import nvtx
 from virtualgpu.cupyx.profiler import time_range
 from virtualgpu.model.machine import Machine
-from virtualgpu.model.recording.ranges import KEPT_RANGES
+from virtualgpu.model.recording.ranges import MAX_RANGES
 from virtualgpu.records.timeline import NvtxRange
 
 pytestmark = pytest.mark.usefixtures("machine")
@@ -98,9 +98,9 @@ def test_errors_are_cupy_s() -> None:
 
 
 def test_what_is_kept_is_bounded() -> None:
-    for number in range(KEPT_RANGES + 3):
+    for number in range(MAX_RANGES + 3):
         nvtx.Mark(str(number))
-    assert len(nvtx.ranges()) == KEPT_RANGES
+    assert len(nvtx.ranges()) == MAX_RANGES
     assert nvtx.ranges()[0].name == "3"
 
 

@@ -19,10 +19,10 @@ from virtualgpu.errors import GpulabError
 from virtualgpu.model.machine import Machine
 from virtualgpu.model.recording import line_watch, ports, program_lines, program_names, recorder, watch
 from virtualgpu.model.recording.line_watch import LineWatch, _LineSearch
-from virtualgpu.model.recording.program_lines import ProgramLines, shown
+from virtualgpu.model.recording.program_lines import ProgramLines, display_name
 from virtualgpu.model.recording.program_names import ProgramNames
 from virtualgpu.model.recording.recorder import Recorder
-from virtualgpu.model.recording.watch import StreamPlace, Watch
+from virtualgpu.model.recording.watch import StreamRef, Watch
 from virtualgpu.records import Activity
 from virtualgpu.records.acts import (
     HOST,
@@ -131,8 +131,8 @@ def test_names_that_several_modules_share_are_asked_about_each_time() -> None:
 
 def test_files_as_a_page_shows_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace())
-    assert shown("/elsewhere/program.py") == "program.py"
-    assert shown("<string>") == "<string>"
+    assert display_name("/elsewhere/program.py") == "program.py"
+    assert display_name("<string>") == "<string>"
     told = {
         "/tmp/1.py": ("cell", "In [12]"),
         "/tmp/2.py": ("cell", "In[3]"),
@@ -140,9 +140,9 @@ def test_files_as_a_page_shows_them(monkeypatch: pytest.MonkeyPatch) -> None:
     }
     shell = SimpleNamespace(compile=SimpleNamespace(format_code_name=told.get))
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
-    assert [shown(f"/tmp/{n}.py") for n in (1, 2, 3, 4)] == ["cell [12]", "cell [3]", "3.py", "4.py"]
+    assert [display_name(f"/tmp/{n}.py") for n in (1, 2, 3, 4)] == ["cell [12]", "cell [3]", "3.py", "4.py"]
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: None))
-    assert shown("/tmp/1.py") == "1.py"
+    assert display_name("/tmp/1.py") == "1.py"
 
 
 # -- names ------------------------------------------------------------------------------------------------
@@ -210,7 +210,7 @@ def test_variables_items_and_attributes_are_names() -> None:
         12: "",
         13: "",
     }
-    assert sorted(names.called()) == sorted(name for name in found.values() if name)
+    assert sorted(names.array_names()) == sorted(name for name in found.values() if name)
 
 
 def test_what_the_host_holds_has_names_too() -> None:
@@ -298,7 +298,7 @@ def test_a_frame_is_looked_at_a_few_times_for_each_of_its_lines() -> None:
 
     def again() -> None:
         y = Array(77)  # noqa: F841
-        names.look_anew(sys._getframe())
+        names.look_again(sys._getframe())
 
     again()
     assert [names.array(at) for at in (1, 2, 3, 77)] == ["", "", "", "y"], "what there was does not count"
@@ -475,7 +475,7 @@ def test_of_what_does_not_fit_graphs_keep_a_part(monkeypatch: pytest.MonkeyPatch
 # -- a watch ----------------------------------------------------------------------------------------------
 
 
-PLACE = StreamPlace(0, 7)
+PLACE = StreamRef(0, 7)
 
 
 class Pinned:
@@ -512,7 +512,7 @@ class Pinned:
             watched=watched,
         )
 
-    def run(self, *args: Any, number: int = 1, stream: StreamPlace = PLACE, **how: Any) -> Any:
+    def run(self, *args: Any, number: int = 1, stream: StreamRef = PLACE, **how: Any) -> Any:
         self.watch.run(stream, number, self.op(*args, **how))
         return [act for act in self.told() if isinstance(act, Work)][-1]
 
@@ -566,7 +566,7 @@ def test_a_kernel_tells_what_it_touched() -> None:
 def test_buffers_that_the_host_changes_are_told_at_the_next_act() -> None:
     made = Pinned()
     made.run(reads=[made.contents[:64]])
-    made.watch.host_waited("stream", StreamPlace(0, 7))
+    made.watch.host_waited("stream", StreamRef(0, 7))
     assert [type(act) for act in made.told()] == [HostWait]
     made.contents[10] = 1
     made.watch.host_waited("event", event=made.watch, number=9)
@@ -622,7 +622,7 @@ def test_what_a_host_function_changes_is_found_by_comparing() -> None:
 
 def test_of_very_much_page_locked_memory_only_buffers_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     def of(limit: int) -> list[tuple[int, int, int]]:
-        monkeypatch.setattr(watch, "_MOST_COPIED_BYTES", limit)
+        monkeypatch.setattr(watch, "_MAX_COPIED_BYTES", limit)
         made = Pinned()
 
         def change() -> float:
@@ -667,7 +667,7 @@ def test_buffers_are_forgotten() -> None:
 
 
 def test_of_very_many_buffers_the_last_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "_MOST_BUFFERS", 2)
+    monkeypatch.setattr(watch, "_MAX_BUFFERS", 2)
     made = Pinned()
     for first in (0, 8, 16, 8):
         made.run(reads=[made.contents[first : first + 8]])
@@ -686,7 +686,7 @@ def test_large_buffers_are_looked_at_where_an_act_meets_them(monkeypatch: pytest
             made.run(reads=[made.contents[first : first + 64]])
         made.contents[:] = 1
         made.told()
-        made.watch.run(StreamPlace(0, 7), 1, made.op(reads=[made.contents[where] for where in act]))
+        made.watch.run(StreamRef(0, 7), 1, made.op(reads=[made.contents[where] for where in act]))
         return [places(a.writes, made.start)[0][1] for a in made.told() if isinstance(a, HostUse)]
 
     assert found(128) == [0, 64]
@@ -701,17 +701,17 @@ def test_large_buffers_are_looked_at_where_an_act_meets_them(monkeypatch: pytest
 def test_streams_are_told_before_their_first_use_and_when_they_get_a_name() -> None:
     made = Pinned()
     made.watch.graph_made(4)
-    made.run(stream=StreamPlace(0, 7))
+    made.run(stream=StreamRef(0, 7))
     made.acts.clear()
-    made.watch.run(StreamPlace(1, 9, False), 1, made.op())
-    made.watch.run(StreamPlace(1, 9, False), 2, made.op())
+    made.watch.run(StreamRef(1, 9, False), 1, made.op())
+    made.watch.run(StreamRef(1, 9, False), 2, made.op())
     assert [a for a in made.told() if isinstance(a, NewStream)] == [NewStream(1, 9, "", False)]
     mine = Stream(9, 1)
-    made.watch.run(StreamPlace(0, 7), 3, made.op())
+    made.watch.run(StreamRef(0, 7), 3, made.op())
     assert [a for a in made.told() if isinstance(a, NewStream)] == [NewStream(1, 9, "mine", False)]
     late: list[Any] = []
     made.watch.begin(late.append)
-    made.watch.run(StreamPlace(0, 7), 4, made.op())
+    made.watch.run(StreamRef(0, 7), 4, made.op())
     assert [a for a in late if isinstance(a, NewStream)] == [NewStream(0, 7, "", True)]
     assert made.watch.end(late.append) is False
     assert made.watch.end(made.acts.append) is True
@@ -720,7 +720,7 @@ def test_streams_are_told_before_their_first_use_and_when_they_get_a_name() -> N
 
 def test_events_graphs_and_memory() -> None:
     made = Pinned()
-    place = StreamPlace(1, 7)
+    place = StreamRef(1, 7)
     event = Model()
     other = Model()
     unknown = Model()
@@ -772,9 +772,9 @@ def test_events_graphs_and_memory() -> None:
     assert isinstance(released, Release)
     array = Array(2000)
     made.watch.here()
-    assert made.watch._named(Region(1, 2000, 4)).array == "array"
+    assert made.watch._with_name(Region(1, 2000, 4)).array == "array"
     made.watch.allocated(1, 1990, 10)
-    assert made.watch._named(Region(1, 2000, 4)).array == "array"
+    assert made.watch._with_name(Region(1, 2000, 4)).array == "array"
     assert array.size
 
 
@@ -935,7 +935,7 @@ def test_what_passes_the_ports_of_a_machine(machine: Machine, monkeypatch: pytes
     with pytest.raises(GpulabError, match="has not begun"):
         made.stop()
     made.start()
-    seen = made._seen
+    seen = made._crossings
     assert seen is not None
     monkeypatch.setattr(ports, "MAX_CROSSINGS", 2)
     found = made.stop()
@@ -946,8 +946,8 @@ def test_what_passes_the_ports_of_a_machine(machine: Machine, monkeypatch: pytes
         0,
     )
     made.start()
-    assert made._seen is not None
-    made._seen += ["a", "b", "c"]  # type: ignore[list-item]
+    assert made._crossings is not None
+    made._crossings += ["a", "b", "c"]  # type: ignore[list-item]
     found = made.stop()
     assert (found.crossings, found.lost) == (("a", "b"), 1)
     assert found.provenance.source == "modelled"

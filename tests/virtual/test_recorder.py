@@ -12,7 +12,7 @@ import pytest
 import virtualgpu.cp as cp
 from virtualgpu.errors import GpulabError
 from virtualgpu.model.machine import Machine
-from virtualgpu.model.recording.ranges import KEPT_RANGES
+from virtualgpu.model.recording.ranges import MAX_RANGES
 from virtualgpu.model.recording.timeline import Recording
 from virtualgpu.records import HostCall, Timeline
 
@@ -233,8 +233,8 @@ def test_ranges_that_were_forgotten_are_counted(machine: Machine) -> None:
     marks(5)
     fits = recorded(machine, lambda: marks(10))
     assert (len(fits.ranges), fits.lost) == (10, 0)
-    too_many = recorded(machine, lambda: marks(KEPT_RANGES + 3))
-    assert (len(too_many.ranges), too_many.lost) == (KEPT_RANGES, 3)
+    too_many = recorded(machine, lambda: marks(MAX_RANGES + 3))
+    assert (len(too_many.ranges), too_many.lost) == (MAX_RANGES, 3)
 
 
 def test_timelines_do_not_nest_and_a_refusal_leaves_the_first_one_open(machine: Machine) -> None:

@@ -26,7 +26,7 @@ from virtualgpu.model.graph import (
     Operation,
     refusal,
 )
-from virtualgpu.model.recording.watch import StreamPlace
+from virtualgpu.model.recording.watch import StreamRef
 from virtualgpu.records import Activity
 from virtualgpu.records.acts import Work
 
@@ -134,10 +134,10 @@ class WorkQueue:
         if self._clock.deferral is not None:
             self._clock.deferral.require(after)
 
-    def place(self, stream_id: int) -> StreamPlace:
+    def place(self, stream_id: int) -> StreamRef:
         """Return the stream of a handle."""
         handle = self.schedule.own_handle(stream_id)
-        return StreamPlace(self._device_id, handle, self.schedule.queue(handle).blocking)
+        return StreamRef(self._device_id, handle, self.schedule.queue(handle).blocking)
 
     @property
     def log(self) -> Sequence[Activity]:
@@ -217,7 +217,7 @@ class WorkQueue:
                 elif watch is None:
                     duration_ns = operation.run()
                 else:
-                    place = StreamPlace(node.device_id, node.stream_id)
+                    place = StreamRef(node.device_id, node.stream_id)
                     duration_ns, work = watch.node(place, number, operation, node.source)
                     works.append(work)
                 followed = [ran[index] for index in node.after]

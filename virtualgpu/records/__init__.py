@@ -1,8 +1,8 @@
 """The vocabulary that measuring and modelling code produces and views show.
 
-Everything here is a frozen dataclass over NumPy columns. Records know nothing of CuPy, of the
-virtual GPU or of widgets. Quantities carry their unit in the name, and every record says where its
-numbers come from (`Provenance`).
+All records are frozen dataclasses over NumPy columns. They do not depend on CuPy, on the virtual GPU or on
+widgets. Quantities have their unit in the name, and every record has the origin of its numbers
+(`Provenance`).
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""What one access of a warp costs: sectors of memory, and passes through the 32 banks of shared memory.
+"""Cost of one access of a warp: sectors of memory, and passes through the 32 banks of shared memory.
 
-The counters of the virtual GPU follow the same rules in compiled code, and the access microscope's page in
-its own. All are fitted to Nsight Compute's counts of single accesses on an H200 (``tests/counters``):
+The counters of the virtual GPU follow the same rules in compiled code, and the page of the access microscope
+in JavaScript. All are fitted to Nsight Compute's counts of single accesses on an H200 (``tests/counters``):
 
 * global loads and stores touch the distinct 32-byte sectors of the active lanes;
-* an atomic takes a sector as often as its most wanted word is wanted;
+* an atomic uses a sector as often as lanes use its most used word;
 * shared loads and stores take as many passes as the busiest bank has distinct words. Accesses of 8
-  and 16 bytes go a half- and a quarter-warp at a time. A load goes by twice as many lanes if all
-  lanes agree with their neighbour, or all with their second neighbour, inactive lanes with anyone;
+  and 16 bytes are done for a half- and a quarter-warp at a time. A load is done for twice as many lanes
+  if all lanes agree with their neighbour, or all with their second neighbour (inactive lanes always agree);
 * shared atomics take as many passes as the busiest bank has lanes, same word or not, but adding 1
-  with no use for the result combines lanes; compare-and-swap reads and writes: two wavefronts a pass.
+  without using the result combines lanes; compare-and-swap reads and writes: two wavefronts per pass.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from virtualgpu.records.counters import AccessCounters, KernelCounters, Space
 from virtualgpu.records.kernel import LINE_BYTES, SECTOR_BYTES, WARP_SIZE, Dim3
 from virtualgpu.records.origin import Provenance
 
-# "count" is an atomic that adds 1 and drops the result, "swap" a compare-and-swap.
+# "count" is an atomic that adds 1 and ignores the result, "swap" a compare-and-swap.
 Rule = Literal["load", "store", "atomic", "count", "swap"]
 ATOMIC_RULES = ("atomic", "count", "swap")
 ELEMENT_BYTES = (1, 2, 4, 8, 16)
@@ -40,10 +40,10 @@ NOT_TAKING_PART = -1
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """One access of a warp: where each lane's bytes begin, -1 of a lane that takes no part.
+    """One access of a warp: the address of each lane's bytes, -1 for an inactive lane.
 
-    Addresses are multiples of the size. Those in shared memory are offsets; those in local memory are where
-    the interleaved words lie.
+    Addresses are multiples of the size. Those in shared memory are offsets; those in local memory are the
+    addresses of the interleaved words.
     """
 
     addresses: tuple[int, ...]
@@ -53,71 +53,75 @@ class Access:
 
     @property
     def lanes(self) -> tuple[int, ...]:
-        """The lanes that take part."""
+        """The active lanes."""
         return tuple(lane for lane, address in enumerate(self.addresses) if address >= 0)
 
     def memory(self) -> MemoryCost:
-        """What it costs in global memory (or in local, which lies there, too)."""
+        """Return its cost in global memory (or in local memory, which is stored there, too)."""
         lanes = self.lanes
         size = self.size_bytes
-        places = [self.addresses[lane] for lane in lanes]
-        touched = {place // SECTOR_BYTES for place in places}
+        addresses = [self.addresses[lane] for lane in lanes]
+        touched = {address // SECTOR_BYTES for address in addresses}
         sectors = len(touched)
         if self.rule in ATOMIC_RULES:
-            most: dict[int, int] = defaultdict(int)
-            for place, wanted in Counter(places).items():
-                most[place // SECTOR_BYTES] = max(most[place // SECTOR_BYTES], wanted)
-            sectors = sum(most.values())
-        asked = len(lanes) * size
+            passes_by_sector: dict[int, int] = defaultdict(int)
+            for address, lane_count in Counter(addresses).items():
+                sector = address // SECTOR_BYTES
+                passes_by_sector[sector] = max(passes_by_sector[sector], lane_count)
+            sectors = sum(passes_by_sector.values())
+        requested_bytes = len(lanes) * size
         return MemoryCost(
             sectors=sectors,
-            ideal_sectors=min(sectors, max(bool(lanes), -(-asked // SECTOR_BYTES))),
-            lines=len({place // LINE_BYTES for place in places}),
+            ideal_sectors=min(sectors, max(bool(lanes), -(-requested_bytes // SECTOR_BYTES))),
+            lines=len({address // LINE_BYTES for address in addresses}),
             touched_sectors=len(touched),
-            bytes_requested=asked,
-            bytes_useful=len(set(places)) * size,
+            bytes_requested=requested_bytes,
+            bytes_useful=len(set(addresses)) * size,
         )
 
     @property
     def constant_passes(self) -> int:
-        """Passes through the constant cache, which serves one word at a time, to any number of lanes."""
+        """Passes through the constant cache, which reads one word at a time for any number of lanes."""
         return len({self.addresses[lane] for lane in self.lanes})
 
     def banks(self) -> BankCost:
-        """What it costs in shared memory."""
-        passes = ideal = ways = 0
+        """Return its cost in shared memory."""
+        passes = 0
+        ideal = 0
+        ways = 0
         words = self._words
-        unit = self._units
-        for part in self._parts():
-            wanted = [unit[lane] for lane in part]
+        units = self._units
+        for group in self._lane_groups():
+            group_units = [units[lane] for lane in group]
             if not self._one_by_one:
-                wanted = list(set(wanted))
-            here = max(Counter([place * words % BANKS for place in wanted]).values(), default=0)
-            passes = passes + here
-            ideal = ideal + bool(part)
-            ways = max(ways, here)
+                group_units = list(set(group_units))
+            uses_by_bank = Counter([unit * words % BANKS for unit in group_units])
+            group_passes = max(uses_by_bank.values(), default=0)
+            passes = passes + group_passes
+            ideal = ideal + bool(group)
+            ways = max(ways, group_passes)
         if self.rule == "swap":
             return BankCost(2 * passes, passes + ideal, ways, passes)
         return BankCost(passes, ideal, ways, passes)
 
     def pieces(self) -> tuple[BankPiece, ...]:
-        """Where each lane's words are served: bank and pass. A bank serves its words in the lanes' order."""
-        found: list[BankPiece] = []
+        """Return bank and pass of each lane's words; a bank accesses its words in the order of the lanes."""
+        pieces: list[BankPiece] = []
         words = self._words
-        unit = self._units
+        units = self._units
         passes = 0
-        for part in self._parts():
-            high: Counter[int] = Counter()
-            row_of: dict[int, int] = {}
-            for lane in part:
-                bank = unit[lane] * words % BANKS
-                key = lane if self._one_by_one else unit[lane]
-                if key not in row_of:
-                    row_of[key] = high[bank]
-                    high[bank] += 1
-                found.append(BankPiece(lane, passes + row_of[key], row_of[key], bank, words))
-            passes += max(high.values(), default=0)
-        return tuple(found)
+        for group in self._lane_groups():
+            words_in_bank: Counter[int] = Counter()
+            depths: dict[int, int] = {}
+            for lane in group:
+                bank = units[lane] * words % BANKS
+                key = lane if self._one_by_one else units[lane]
+                if key not in depths:
+                    depths[key] = words_in_bank[bank]
+                    words_in_bank[bank] += 1
+                pieces.append(BankPiece(lane, passes + depths[key], depths[key], bank, words))
+            passes += max(words_in_bank.values(), default=0)
+        return tuple(pieces)
 
     @property
     def _words(self) -> int:
@@ -132,31 +136,31 @@ class Access:
     def _one_by_one(self) -> bool:
         return self.rule in ("atomic", "swap")
 
-    def _parts(self) -> list[list[int]]:
-        """The lanes that take part, those together that go at a time."""
-        together = WARP_SIZE // self._words
+    def _lane_groups(self) -> list[list[int]]:
+        """Return the active lanes in groups that are done at the same time."""
+        group_size = WARP_SIZE // self._words
         if self.rule == "load" and self._words > 1 and self._neighbours_agree(self._units):
-            together *= 2
+            group_size *= 2
         lanes = self.lanes
         return [
-            [lane for lane in lanes if start <= lane < start + together]
-            for start in range(0, WARP_SIZE, together)
+            [lane for lane in lanes if start <= lane < start + group_size]
+            for start in range(0, WARP_SIZE, group_size)
         ]
 
-    def _neighbours_agree(self, unit: Sequence[int]) -> bool:
+    def _neighbours_agree(self, units: Sequence[int]) -> bool:
         active = set(self.lanes)
         return any(
-            all(unit[lane] == unit[lane ^ step] for lane in active if lane ^ step in active)
+            all(units[lane] == units[lane ^ step] for lane in active if lane ^ step in active)
             for step in (1, 2)
         )
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryCost:
-    """What an access costs in global memory (`AccessCounters` has the same counts of a launch).
+    """Cost of an access in global memory (`AccessCounters` has the same counts of a launch).
 
-    ``touched_sectors`` differ from ``sectors`` for atomics only, which come back for a word that several
-    lanes want. ``bytes_useful`` are the distinct bytes that lanes asked for.
+    ``touched_sectors`` differ from ``sectors`` for atomics only, which use a word once for every lane.
+    ``bytes_useful`` are the distinct bytes that lanes requested.
     """
 
     sectors: int
@@ -168,17 +172,18 @@ class MemoryCost:
 
     @property
     def bytes_fetched(self) -> int:
+        """Bytes of the touched sectors."""
         return self.touched_sectors * SECTOR_BYTES
 
     @property
     def useful(self) -> float:
-        """Share of the fetched bytes that a lane asked for (0 to 1)."""
+        """Share of the fetched bytes that a lane requested (0 to 1)."""
         return self.bytes_useful / self.bytes_fetched if self.touched_sectors else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class BankPiece:
-    """One lane's words in the banks: in which pass, and how many of its bank come before (0: no conflict)."""
+    """One lane's words in the banks: their pass, and the number of earlier words of the bank."""
 
     lane: int
     row: int
@@ -189,7 +194,7 @@ class BankPiece:
 
 @dataclass(frozen=True, slots=True)
 class BankCost:
-    """What an access costs in shared memory; ``ways`` is how many words the busiest bank has at once."""
+    """Cost of an access in shared memory; ``ways`` is the largest number of words of one bank at once."""
 
     wavefronts: int
     ideal_wavefronts: int
@@ -199,15 +204,15 @@ class BankCost:
 
 @dataclass(frozen=True, slots=True)
 class AccessPattern:
-    """A regular access: lane l asks for element ``offset + stride * l`` of a tile with rows of 32 elements.
+    """A regular access: lane l accesses element ``offset + stride * l`` of a tile with rows of 32 elements.
 
-    ``padding`` puts unused elements at the end of each row, ``swizzle`` exchanges the elements of a row: that
-    of column c stands in column ``c ^ row``.
+    ``padding`` adds unused elements at the end of each row. ``swizzle`` exchanges the elements of a row: the
+    element of column c is stored in column ``c ^ row``.
 
     Raises
     ------
     ValueError
-        For a pattern that no warp has.
+        For an impossible pattern.
     """
 
     stride: int = 1
@@ -219,22 +224,24 @@ class AccessPattern:
     def __post_init__(self) -> None:
         if self.element_bytes not in ELEMENT_BYTES:
             raise ValueError(f"`element_bytes` is 1, 2, 4, 8 or 16, not {self.element_bytes!r}.")
-        for name, most in (("stride", MOST_ELEMENTS), ("offset", MOST_ELEMENTS), ("padding", ROW_ELEMENTS)):
+        for name, limit in (("stride", MOST_ELEMENTS), ("offset", MOST_ELEMENTS), ("padding", ROW_ELEMENTS)):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
-                raise ValueError(f"`{name}` is a whole number of elements from 0 to {most:,}, not {value!r}.")
+            if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= limit:
+                raise ValueError(
+                    f"`{name}` is a whole number of elements from 0 to {limit:,}, not {value!r}."
+                )
 
     def places(self) -> tuple[int, ...]:
-        """Where each lane's element lies, in bytes from the tile's first."""
-        found = []
+        """Return the offset of each lane's element in bytes from the start of the tile."""
+        offsets = []
         for lane in range(WARP_SIZE):
             row, column = divmod(self.offset + self.stride * lane, ROW_ELEMENTS)
             column ^= row % ROW_ELEMENTS if self.swizzle else 0
-            found.append((row * (ROW_ELEMENTS + self.padding) + column) * self.element_bytes)
-        return tuple(found)
+            offsets.append((row * (ROW_ELEMENTS + self.padding) + column) * self.element_bytes)
+        return tuple(offsets)
 
     def access(self, space: Space = "global", rule: Rule = "load") -> Access:
-        """The access of a warp whose lanes all take part."""
+        """Return the access of a warp with all lanes active."""
         return Access(self.places(), self.element_bytes, space, rule)
 
 
@@ -243,8 +250,9 @@ class AccessTrace:
     """Memory accesses of a launch: counters of all warps, and the addresses of one.
 
     Columns have one row for each request of the warp: ``site`` is an index into ``counters.accesses``,
-    ``space`` into `SPACES` (a generic address is told by where it points), ``address`` has -1 for lanes that
-    take no part. ``rules`` belong to ``counters.accesses``. ``truncated`` tells that the warp went on.
+    ``space`` an index into `SPACES` (that of the memory that a generic address refers to), and ``address`` is
+    -1 for inactive lanes. ``rules`` belong to ``counters.accesses``. ``truncated`` is true if more requests
+    followed.
     """
 
     counters: KernelCounters
@@ -262,37 +270,40 @@ class AccessTrace:
 
     @property
     def provenance(self) -> Provenance:
+        """Origin of the counters."""
         return self.counters.provenance
 
-    def access(self, at: int) -> Access:
-        """One request of the warp."""
-        site = int(self.site[at])
-        space = SPACES[self.space[at]]
+    def access(self, index: int) -> Access:
+        """Return one request of the warp."""
+        site = int(self.site[index])
+        space = SPACES[self.space[index]]
         size = self.counters.accesses[site].size_bytes
-        # In local memory no two lanes meet.
+        # In local memory lanes never share a word.
         rule = "load" if space == "local" else self.rules[site]
-        return Access(tuple(self.address[at].tolist()), size, space, rule)
+        return Access(tuple(self.address[index].tolist()), size, space, rule)
 
     def worst_first(self) -> list[int]:
-        """Places in ``counters.accesses`` of those that ran, by what they take beyond their best.
+        """Return the indices of executed ``counters.accesses``, those with the most excess traffic first.
 
         A sector counts 32 bytes and a pass 128, so that the two can be compared.
         """
+        accesses = self.counters.accesses
 
-        def waste(at: int) -> tuple[int, int, int]:
-            a = self.counters.accesses[at]
-            return -excess_bytes(a), -(a.sectors * SECTOR_BYTES + a.wavefronts * LINE_BYTES), at
+        def waste(index: int) -> tuple[int, int, int]:
+            access = accesses[index]
+            total_bytes = access.sectors * SECTOR_BYTES + access.wavefronts * LINE_BYTES
+            return -excess_bytes(access), -total_bytes, index
 
-        return sorted((at for at, a in enumerate(self.counters.accesses) if a.requests), key=waste)
+        return sorted((index for index, access in enumerate(accesses) if access.requests), key=waste)
 
 
 SPACES: tuple[Space, ...] = ("global", "shared", "local", "const")
 
 
 def excess_bytes(access: AccessCounters) -> int:
-    """What an instruction moved beyond its best: 32 bytes a sector, 128 a pass over the banks.
+    """Return the excess traffic of an instruction: 32 bytes per sector, 128 per pass over the banks.
 
-    Constant memory has neither.
+    Constant memory has no excess.
     """
     if access.space == "const":
         return 0

@@ -1,8 +1,8 @@
-"""What a program does to streams and memory, act by act: the input of the check for hazards between streams.
+"""Acts of a program on streams and memory: the input of the check for hazards between streams.
 
-Either side notes the acts in the order in which the host made them. A stream is a device's number and the
-stream's handle there; 0 and 1 are the legacy default stream. Handles and events must not be those of others
-that are gone: whoever notes acts gives new ones numbers of their own.
+The real and the virtual side record the acts in the order of the host. A stream is the number of its device
+and its handle; 0 and 1 are the legacy default stream. Handles and events must not be reused: a recorder of
+acts numbers new ones itself.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from typing import Literal
 
 from virtualgpu.records.timeline import SourceLine
 
-HOST = -1  # the memory of the host, where devices have their number
+HOST = -1  # the host's memory, in the place of a device's number
 LEGACY = (0, 1)  # cudaStreamLegacy, by both its handles
 PER_THREAD = 2  # cudaStreamPerThread
 
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """Bytes of one memory: items of ``item_bytes`` each, laid out like a NumPy array with these strides.
+    """Bytes of one memory: items of ``item_bytes`` each, with the layout of a NumPy array.
 
-    Without a shape it is one item. ``address`` is that of the item with all indices 0; strides may be
-    negative. ``array`` says what lies there, in the program's words.
+    Without a shape it is one item. ``address`` is that of the item with all indices 0; strides can be
+    negative. ``array`` is its name in the program.
     """
 
     memory: int
@@ -35,15 +35,15 @@ class Region:
     @property
     def start(self) -> int:
         """The lowest address."""
-        return self.address + sum(
-            (n - 1) * step for n, step in zip(self.shape, self.strides, strict=True) if step < 0
-        )
+        axes = zip(self.shape, self.strides, strict=True)
+        return self.address + sum((length - 1) * stride for length, stride in axes if stride < 0)
 
     @property
     def end(self) -> int:
-        """The address behind the highest byte."""
-        last = sum((n - 1) * step for n, step in zip(self.shape, self.strides, strict=True) if step > 0)
-        return self.address + last + self.item_bytes
+        """The address after the highest byte."""
+        axes = zip(self.shape, self.strides, strict=True)
+        last_offset = sum((length - 1) * stride for length, stride in axes if stride > 0)
+        return self.address + last_offset + self.item_bytes
 
     @classmethod
     def of_array(
@@ -55,29 +55,35 @@ class Region:
         strides: tuple[int, ...],
         array: str = "",
     ) -> Region | None:
-        """What an array covers, as few long items as its layout allows; None if it has no elements."""
+        """Return the region of an array, with as few items as possible; None if it has no elements."""
         axes = sorted(
-            (abs(step), n, step) for n, step in zip(shape, strides, strict=True) if n != 1 and step != 0
+            (abs(stride), length, stride)
+            for length, stride in zip(shape, strides, strict=True)
+            if length != 1 and stride != 0
         )
         if 0 in shape:
             return None
-        for _, n, step in axes:
-            address += (n - 1) * step if step < 0 else 0  # backwards covers what forwards does
-        kept: list[tuple[int, int]] = []
-        for step, n, _ in axes:
-            if not kept and step == item_bytes:
-                item_bytes *= n
+        for _, length, stride in axes:
+            if stride < 0:  # the same bytes in ascending order
+                address += (length - 1) * stride
+        lengths: list[int] = []
+        steps: list[int] = []
+        for step, length, _ in axes:
+            if not lengths and step == item_bytes:
+                item_bytes *= length
             else:
-                kept.append((n, step))
-        return cls(
-            memory, address, item_bytes, tuple(n for n, _ in kept), tuple(step for _, step in kept), array
-        )
+                lengths.append(length)
+                steps.append(step)
+        return cls(memory, address, item_bytes, tuple(lengths), tuple(steps), array)
 
 
 @dataclass(frozen=True, slots=True)
 class NewStream:
-    """A stream, before its first use: what the program calls it, and whether the legacy default stream and
-    it wait for each other. One that was never announced is blocking."""
+    """A stream before its first use: its name in the program, and whether it is a blocking stream.
+
+    A blocking stream and the legacy default stream wait for each other. A stream without this act is
+    blocking.
+    """
 
     device_id: int
     stream_id: int
@@ -87,11 +93,11 @@ class NewStream:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """An operation given to a stream, with the bytes that it reads and writes.
+    """An operation submitted to a stream, with the bytes that it reads and writes.
 
-    What it both reads and writes is under both. What it touches by atomic operations only is in ``atomics``:
-    atomic operations need no order between them. Host memory is only named where the operation uses it
-    after the call has returned: that of a pageable copy is read, or complete, by then.
+    Bytes that it reads and writes are in both. Bytes that it accesses by atomic operations only are in
+    ``atomics``: atomic operations need no order between them. Host memory is only listed if the operation
+    uses it after the call has returned: that of a pageable copy is read, or complete, by then.
     """
 
     number: int
@@ -107,17 +113,17 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class GraphMade:
-    """A graph is complete: whatever is freed from here on, its launches still use the address of."""
+    """The end of a capture: launches of the graph also use memory that is freed after this act."""
 
     graph_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class GraphLaunch:
-    """A graph given to a stream: its nodes, and the pairs of them that are ordered, earlier one first.
+    """The launch of a graph: its nodes, and the pairs of nodes that are ordered, earlier one first.
 
-    A node's own stream is the one that it was captured in. Every edge leads to a later node. A graph that
-    was never announced by `GraphMade` was there from the beginning.
+    The stream of a node is the one that it was captured in. Every edge leads to a later node. A graph without
+    a `GraphMade` existed from the beginning.
     """
 
     device_id: int
@@ -130,7 +136,7 @@ class GraphLaunch:
 
 @dataclass(frozen=True, slots=True)
 class EventRecord:
-    """An event was recorded in a stream."""
+    """The record of an event in a stream."""
 
     event_id: int
     device_id: int
@@ -140,7 +146,7 @@ class EventRecord:
 
 @dataclass(frozen=True, slots=True)
 class EventWait:
-    """A stream was told to wait for an event as it was recorded last; one that never was holds nothing up."""
+    """A stream's wait for the last record of an event; an event without a record delays nothing."""
 
     event_id: int
     device_id: int
@@ -150,9 +156,9 @@ class EventWait:
 
 @dataclass(frozen=True, slots=True)
 class HostWait:
-    """The host knows that something has ended: all of a device, a stream's work, an event, one operation.
+    """A wait of the host for all work of a device, a stream's work, an event, or one operation.
 
-    A query that answered "done" counts, too. Ids that do not belong to the scope are ignored.
+    A query that returned "done" counts, too. Ids that do not belong to the scope are ignored.
     """
 
     scope: Literal["device", "stream", "event", "work"]
@@ -165,7 +171,7 @@ class HostWait:
 
 @dataclass(frozen=True, slots=True)
 class HostUse:
-    """The host read or wrote memory itself; ``name`` says in words what it did."""
+    """An access of the host to memory; ``name`` describes it in words."""
 
     name: str
     reads: tuple[Region, ...] = ()
@@ -175,9 +181,9 @@ class HostUse:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """A pool or the device gave out a block; to a stream, where the driver sees to the order.
+    """A new block of a pool or of the device; for a stream, if the driver keeps the order.
 
-    Whatever comes in that stream then follows what the release of the block followed.
+    Later work of that stream then follows all work that the release of the block followed.
     """
 
     region: Region
@@ -188,12 +194,12 @@ class Allocation:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """A block went back to where ``stream_id`` may have it next: a stream's arena, or memory that is freed in
-    the order of a stream. None: to nobody in particular, as with ``cudaFree``, which waits for the device
-    itself, and with memory of the host.
+    """The release of a block to a stream, or (None) to all streams.
 
-    ``is_private`` says that the program has a pool for the block which serves only what asks for it: a graph
-    may go on using the address, as long as nobody else gets it.
+    ``stream_id`` is the stream that can use the block next: that of an arena, or of memory that is freed in
+    stream order. It is None for ``cudaFree``, which waits for the device itself, and for memory of the host.
+    ``is_private`` is true for a block of a pool that the program uses for some of its arrays only: a graph
+    can continue to use the address, as long as no other array gets it.
     """
 
     region: Region

@@ -1,8 +1,8 @@
-"""Records of what machine code makes of a kernel's memory accesses and branches ("as run").
+"""Records of a kernel's memory accesses and branches in machine code ("as run").
 
-Counters count PTX, which is close to what the learner wrote. The assembler ptxas then merges
-neighbouring accesses, predicates short branches and copies loop bodies; these records say so, one
-row for each access and branch of the PTX.
+Counters count PTX, which is close to the source. The assembler ptxas then merges neighbouring accesses,
+predicates short branches and copies loop bodies. These records show the result, one row for each access and
+branch of the PTX.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from virtualgpu.records import Dim3, Provenance, Space
 class AccessAsRun:
     """One memory access of the PTX in machine code.
 
-    ``opcode`` and ``size_bytes`` are the machine instruction's; ``opcode`` is empty where none is
-    left of its own. ``executions`` counts warps that execute it, also those with all lanes
-    predicated off; ``requests`` those with at least one lane. ``merged_into`` is the ``pc`` of the
-    access that also fetches this one's bytes. What cannot be told from the PTX's counts is None.
+    ``opcode`` and ``size_bytes`` are the machine instruction's; ``opcode`` is empty if the access has no
+    machine instruction of its own. ``executions`` counts warps that execute it, also those with all lanes
+    predicated off; ``requests`` those with at least one active lane. ``merged_into`` is the ``pc`` of the
+    access that also fetches this one's bytes. Values that do not follow from the PTX's counts are None.
     """
 
     pc: int
@@ -39,9 +39,9 @@ class AccessAsRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BranchAsRun:
-    """One conditional branch of the PTX in machine code; ``opcode`` is empty where it is gone.
+    """One conditional branch of the PTX in machine code; ``opcode`` is empty if it was removed.
 
-    ``written`` and ``divergent`` count how often it split a warp as PTX and as machine code.
+    ``written`` and ``divergent`` count its divergent executions as PTX and as machine code.
     """
 
     pc: int
@@ -56,10 +56,10 @@ class BranchAsRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AsRun:
-    """Counts of one launch as the machine code of ``target`` has them, and why they differ.
+    """Counts of one launch in the machine code of ``target``, with the differences from PTX.
 
-    ``extra`` names machine instructions that no access or branch of the PTX accounts for, such as
-    spilled registers or the branches of a division, with how many there are.
+    ``extra`` lists the names and numbers of machine instructions that do not belong to an access or branch of
+    the PTX, such as spilled registers or the branches of a division.
     """
 
     provenance: Provenance
@@ -72,20 +72,26 @@ class AsRun:
     extra: tuple[tuple[str, int], ...] = ()
 
     def total(self, counter: str, space: str | None = None, kind: str | None = None) -> int | None:
-        """Sum ``requests`` or ``executions`` over accesses; None if one of them cannot be told."""
-        rows = [a for a in self.accesses if space in (None, a.space) and kind in (None, a.kind)]
+        """Sum ``requests`` or ``executions`` over accesses; None if one of them is unknown."""
+        rows = [
+            access
+            for access in self.accesses
+            if space in (None, access.space) and kind in (None, access.kind)
+        ]
         values = [getattr(row, counter) for row in rows]
         return None if None in values else sum(values)
 
     @property
     def divergent_branches(self) -> int | None:
-        """How often a branch of the machine code split a warp; None if that cannot be told."""
+        """Number of divergent executions of branches in machine code; None if it is unknown."""
         values = [branch.divergent for branch in self.branches]
-        extra = any(name.startswith("branch") for name, _ in self.extra)
-        return None if extra or None in values else sum(v for v in values if v is not None)
+        has_extra_branches = any(name.startswith("branch") for name, _ in self.extra)
+        if has_extra_branches or None in values:
+            return None
+        return sum(value for value in values if value is not None)
 
     @property
     def differences(self) -> tuple[str, ...]:
-        """One sentence for each way in which the machine code differs from the PTX."""
+        """One sentence for each kind of difference between the machine code and the PTX."""
         rows: list[AccessAsRun | BranchAsRun] = [*self.accesses, *self.branches]
         return tuple(dict.fromkeys(row.note for row in rows if row.note))

@@ -17,11 +17,11 @@ class AccessCounters:
 
     ``requests`` counts executed accesses with at least one active lane, ``sectors`` the distinct
     32-byte sectors they touch (global and local), ``wavefronts`` the shared-memory passes;
-    ``wavefronts - ideal_wavefronts`` are bank conflicts. ``column`` is where in its line the access
-    stands, from 1; 0 is not known. ``missed_sectors`` are those of ``sectors`` that its block had not touched
-    before, or not lately: what an L1 cache of 128 KiB would ask L2 for;
-    ``half_lines`` are the pieces of 64 bytes that sectors lie in, in which memory is fetched.
-    ``l1_hit_sectors`` are those of ``sectors`` that the modelled L1 caches held (`CacheCounters`).
+    ``wavefronts - ideal_wavefronts`` are bank conflicts. ``column`` is the column of the access in its line,
+    from 1; 0 if unknown. ``missed_sectors`` are the ``sectors`` that its block had not touched recently,
+    which an L1 cache of 128 KiB would request from L2. ``half_lines`` are the units of 64 bytes that contain
+    the sectors, in which memory is fetched. ``l1_hit_sectors`` are the ``sectors`` that the modelled L1
+    caches contained (`CacheCounters`).
     """
 
     pc: int
@@ -42,15 +42,16 @@ class AccessCounters:
 
     @property
     def ideal_sectors(self) -> int:
-        """Sectors that the same lanes would take if each wanted bytes of its own, side by side.
+        """Sectors of the same lanes with distinct, contiguous bytes.
 
-        That is bytes requested over 32, and a sector a request at least. Where lanes want the same bytes an
-        access takes fewer; then these are its own.
+        That is bytes requested over 32, and at least one sector per request. If lanes access the same bytes,
+        the access needs fewer sectors; then the number is its own.
         """
         return min(self.sectors, max(self.requests, -(-self.bytes_requested // SECTOR_BYTES)))
 
     @property
     def bank_conflicts(self) -> int:
+        """Additional wavefronts because of bank conflicts."""
         return self.wavefronts - self.ideal_wavefronts
 
 
@@ -68,26 +69,26 @@ class BranchCounters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheCounters:
-    """What a model of the caches makes of one launch's accesses, in sectors of 32 bytes.
+    """Counts of a model of the caches for one launch's accesses, in sectors of 32 bytes.
 
     Attributes
     ----------
     start : {"cold", "warm"}
-        Whether the caches were empty before it, or L2 held what earlier launches left there.
+        Whether the caches were empty before it, or L2 contained data of earlier launches.
     l1_sectors, l1_hit_sectors : int
-        Asked of the L1 caches by loads of global and local memory, and found there or on their way. Stores go
-        through to L2.
+        Sectors that loads of global and local memory requested from the L1 caches, and hits among them,
+        including pending ones. Stores write through to L2.
     l2_sectors, l2_hit_sectors : int
-        Asked of L2 by the SMs, and found there; a store counts as found (as in Nsight Compute's
-        ``lts__t_sectors_srcunit_tex``).
+        Sectors that the SMs requested from L2, and hits among them; a store counts as a hit (as in Nsight
+        Compute's ``lts__t_sectors_srcunit_tex``).
     dram_read_bytes, dram_write_bytes : int
-        Moved between L2 and memory while the launch ran. What stays in L2 has not been written.
+        Bytes moved between L2 and memory during the launch. Data that stays in L2 has not been written.
     constant_requests, constant_passes : int
-        Accesses of warps to constant memory, and how often they went through the constant cache: once for
-        each different word, one after another.
+        Accesses of warps to constant memory, and their passes through the constant cache: one for each
+        distinct word.
     one_in : int
-        The caches' part that was modelled: all of it (1), or one line in so many, as where a launch makes
-        more accesses than are kept.
+        Part of the caches that was modelled: all of it (1), or one line in this many, if a launch makes more
+        accesses than are kept.
     """
 
     start: Literal["cold", "warm"]
@@ -103,29 +104,29 @@ class CacheCounters:
 
     @property
     def l1_hit_rate(self) -> float | None:
-        """Share of the sectors that L1 held, 0 to 1; None where nothing was asked of it."""
+        """Share of the requested sectors that L1 contained, 0 to 1; None without requests."""
         return self.l1_hit_sectors / self.l1_sectors if self.l1_sectors else None
 
     @property
     def l2_hit_rate(self) -> float | None:
-        """Share of the sectors that L2 held, 0 to 1; None where nothing was asked of it."""
+        """Share of the requested sectors that L2 contained, 0 to 1; None without requests."""
         return self.l2_hit_sectors / self.l2_sectors if self.l2_sectors else None
 
     @property
     def constant_replays(self) -> int:
-        """Passes that a broadcast would have saved."""
+        """Passes beyond one per request, which a broadcast would have saved."""
         return self.constant_passes - self.constant_requests
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelCounters:
-    """Counters of one launch, summed over the grid, as the PTX is written.
+    """Counters of one launch in PTX instructions, summed over the grid.
 
-    ``longest_warp_instructions`` is what the busiest warp executed; ``opcode_warp_instructions`` counts by
-    the first word of an opcode, such as ``shfl`` or ``bar``. ``flops`` are floating-point operations by type
-    (``f16``, ``bf16``, ``tf32``, ``f32``, ``f64``), ``tensor_flops`` those of them that tensor cores did: a
-    multiply-add counts two, a sum, product, quotient, root or function one, for each active lane, also one
-    that a predicate switches off. ``caches`` is None where no model of them was asked for.
+    ``longest_warp_instructions`` are the instructions of the busiest warp; ``opcode_warp_instructions``
+    counts by the first word of an opcode, such as ``shfl`` or ``bar``. ``flops`` are floating-point
+    operations by type (``f16``, ``bf16``, ``tf32``, ``f32``, ``f64``), ``tensor_flops`` those of tensor
+    cores. A multiply-add counts two, a sum, product, quotient, root or function one, for each active lane,
+    also one that a predicate switches off. ``caches`` is None if no model of the caches was requested.
     """
 
     provenance: Provenance
@@ -148,14 +149,15 @@ class KernelCounters:
     def total(self, counter: str, space: str | None = None, kind: str | None = None) -> int:
         """Sum one ``AccessCounters`` field over all accesses of a space and kind (None = any)."""
         return sum(
-            int(getattr(a, counter))
-            for a in self.accesses
-            if (space is None or a.space == space) and (kind is None or a.kind == kind)
+            int(getattr(access, counter))
+            for access in self.accesses
+            if (space is None or access.space == space) and (kind is None or access.kind == kind)
         )
 
     @property
     def divergent_branches(self) -> int:
-        return sum(b.divergent for b in self.branches)
+        """Number of divergent executions of branches."""
+        return sum(branch.divergent for branch in self.branches)
 
     @property
     def lane_efficiency(self) -> float:

@@ -1,4 +1,4 @@
-"""A CUDA graph: what its nodes do, with which parameters, and in which order."""
+"""A CUDA graph: its nodes with their parameters, and their order."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ ADDRESS_BYTES = 8
 
 @dataclass(frozen=True, slots=True)
 class NodeParameter:
-    """One parameter of a node, as the bytes that a launch hands over.
+    """One parameter of a node, as the bytes that a launch passes.
 
-    ``offset`` is its place in the parameter buffer. ``name`` and ``type`` are as the kernel's source spells
-    them, empty where that is unknown. ``addresses`` are the device addresses found in it: one for a pointer,
-    one or more for a structure, none for a number.
+    ``offset`` is its offset in the parameter buffer. ``name`` and ``type`` are those of the kernel's source,
+    empty if unknown. ``addresses`` are the device addresses in it: one for a pointer, one or more for a
+    structure, none for a number.
     """
 
     data: bytes
@@ -44,24 +44,24 @@ class NodeParameter:
     addresses: tuple[int, ...] = ()
 
     def moved(self, moves: Mapping[int, int]) -> NodeParameter:
-        """The parameter with other addresses, old to new."""
+        """Return the parameter with other addresses (`moves` maps old to new addresses)."""
         if not moves.keys() & set(self.addresses):
             return self
         data = bytearray(self.data)
-        for at in range(0, len(data) - ADDRESS_BYTES + 1, ADDRESS_BYTES):
-            word = int.from_bytes(data[at : at + ADDRESS_BYTES], "little")
+        for offset in range(0, len(data) - ADDRESS_BYTES + 1, ADDRESS_BYTES):
+            word = int.from_bytes(data[offset : offset + ADDRESS_BYTES], "little")
             if word in self.addresses and word in moves:
-                data[at : at + ADDRESS_BYTES] = moves[word].to_bytes(ADDRESS_BYTES, "little")
-        return replace(self, data=bytes(data), addresses=tuple(moves.get(a, a) for a in self.addresses))
+                data[offset : offset + ADDRESS_BYTES] = moves[word].to_bytes(ADDRESS_BYTES, "little")
+        addresses = tuple(moves.get(address, address) for address in self.addresses)
+        return replace(self, data=bytes(data), addresses=addresses)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphNode:
-    """One node: a kernel's name, launch shape and parameters, or what is copied or set and how much of it.
+    """One node: a kernel with its launch shape and parameters, or a copy or memory set with its size.
 
-    ``source`` is the program's line that gave it to the stream, where that is known. A copy has the
-    parameters called ``source`` and ``destination``, a memory set ``destination``; those that lie in the
-    host's memory have no ``addresses``.
+    ``source`` is the program's line that submitted it, if known. A copy has the parameters ``source`` and
+    ``destination``, a memory set ``destination``; parameters in the host's memory have no ``addresses``.
     """
 
     number: int
@@ -82,14 +82,14 @@ class GraphNode:
         return tuple(address for parameter in self.parameters for address in parameter.addresses)
 
     def moved(self, moves: Mapping[int, int]) -> GraphNode:
-        """The node with other addresses, old to new; itself if it has none of them."""
+        """Return the node with other addresses (`moves` maps old to new), or itself if none changes."""
         parameters = tuple(parameter.moved(moves) for parameter in self.parameters)
         return self if parameters == self.parameters else replace(self, parameters=parameters)
 
 
 @dataclass(frozen=True, slots=True)
 class NotAvailable:
-    """Something that this machine does not have, and why; false where a truth value is asked for."""
+    """A feature that this machine does not have, with the reason; its truth value is False."""
 
     what: str
     why: str
@@ -105,7 +105,7 @@ class NotAvailable:
 
 @dataclass(frozen=True, slots=True)
 class GraphArray:
-    """An array that the program knows by name, at the addresses that the graph has of it."""
+    """An array with a name in the program, at its address in the graph."""
 
     name: str
     address: int
@@ -120,11 +120,11 @@ class GraphArray:
 
 @dataclass(frozen=True, slots=True)
 class DanglingArray:
-    """A name that means another array than the one whose address the graph has, or none any more.
+    """A name that no longer refers to the array whose address the graph uses.
 
     ``nodes`` are the numbers of the nodes that still use the old address. ``in_graph`` and ``now`` are the
-    first elements of the array that the graph reads and of the one that the name means; ``address_now`` is
-    None where the name means no array.
+    first elements of the array that the graph reads and of the current array of the name; ``address_now`` is
+    None if the name has no array any more.
     """
 
     array: GraphArray
@@ -138,8 +138,8 @@ class DanglingArray:
 class GraphRecord:
     """The nodes of a graph, numbered in the order of their capture, and its edges (before, after).
 
-    ``arrays`` are those that the program has names for; what else the nodes use is temporary. ``note`` says
-    in words what could not be seen.
+    ``arrays`` are those with names in the program; all other memory of the nodes is temporary. ``note``
+    describes parts that could not be observed.
     """
 
     provenance: Provenance
@@ -150,64 +150,65 @@ class GraphRecord:
     note: str = ""
 
     def array_at(self, address: int) -> GraphArray | None:
-        """The array that an address lies in, if the program has a name for it."""
+        """Return the named array that contains an address, if any."""
         return next((array for array in self.arrays if address in array), None)
 
     def users(self, array: GraphArray) -> tuple[int, ...]:
-        """Numbers of the nodes with an address in an array."""
-        return tuple(node.number for node in self.nodes if any(a in array for a in node.addresses))
+        """Return the numbers of the nodes with an address in an array."""
+        return tuple(
+            node.number for node in self.nodes if any(address in array for address in node.addresses)
+        )
 
     @property
     def layers(self) -> tuple[int, ...]:
-        """Layer of each node: 0 where it waits for none, else one more than the last that it waits for."""
-        before: dict[int, list[int]] = {}
-        for first, then in self.edges:
-            before.setdefault(then, []).append(first)
+        """Layer of each node: 0 without predecessors, else one more than the largest of its predecessors."""
+        predecessors: dict[int, list[int]] = {}
+        for first, second in self.edges:
+            predecessors.setdefault(second, []).append(first)
         layer: dict[int, int] = {}
-        for node in self._in_order(before):
-            layer[node] = max((layer[first] + 1 for first in before.get(node, ())), default=0)
+        for number in self._in_order(predecessors):
+            layer[number] = max((layer[first] + 1 for first in predecessors.get(number, ())), default=0)
         return tuple(layer[node.number] for node in self.nodes)
 
     @property
     def depth(self) -> int:
-        """Nodes on the longest chain: those that no number of SMs can run at the same time."""
+        """Number of nodes on the longest chain, which cannot run at the same time on any number of SMs."""
         return max(self.layers, default=-1) + 1
 
-    def _in_order(self, before: Mapping[int, list[int]]) -> tuple[int, ...]:
-        """Numbers of the nodes, each behind all that it waits for."""
+    def _in_order(self, predecessors: Mapping[int, list[int]]) -> tuple[int, ...]:
+        """Return the numbers of the nodes, each after its predecessors."""
         from graphlib import TopologicalSorter
 
-        return tuple(
-            TopologicalSorter({n.number: before.get(n.number, ()) for n in self.nodes}).static_order()
-        )
+        graph = {node.number: predecessors.get(node.number, ()) for node in self.nodes}
+        return tuple(TopologicalSorter(graph).static_order())
 
     def cannot_become(self, other: GraphRecord) -> str:
-        """What keeps an executable graph from taking another one's parameters, in words; empty for nothing.
+        """Return the reason why a graph cannot be updated to another one, in words; empty if it can.
 
-        The rules of ``cuGraphExecUpdate``, as an H200 keeps them (CUDA 13.0): the same nodes and edges, each
-        node of its kind and on its device, a copy between the same kinds of memory. A kernel may become
-        another one.
+        The rules of ``cuGraphExecUpdate`` on an H200 (CUDA 13.0): the same nodes and edges, each node of the
+        same kind and on the same device, a copy between the same kinds of memory. The kernel of a node can
+        change.
         """
         if len(self.nodes) != len(other.nodes) or set(self.edges) != set(other.edges):
             return "the other graph has other nodes or edges"
-        for mine, its in zip(self.nodes, other.nodes, strict=True):
-            if mine.kind != its.kind:
-                return f"node {mine.number} would become a {its.name or its.kind}"
-            if (mine.device_id, mine.copy_kind) != (its.device_id, its.copy_kind):
-                return f"node {mine.number} would work on memory of another kind or device"
+        for node, new_node in zip(self.nodes, other.nodes, strict=True):
+            if node.kind != new_node.kind:
+                return f"node {node.number} would become a {new_node.name or new_node.kind}"
+            if (node.device_id, node.copy_kind) != (new_node.device_id, new_node.copy_kind):
+                return f"node {node.number} would work on memory of another kind or device"
         return ""
 
     def replaced(self, changed: Mapping[int, GraphNode]) -> GraphRecord:
-        """The record with other nodes in the places of these numbers."""
+        """Return the record with some nodes, by number, replaced."""
         return replace(self, nodes=tuple(changed.get(node.number, node) for node in self.nodes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphComparison:
-    """The same work given to a stream piece by piece and launched as a graph, `repeats` times each.
+    """Times of the same work as single operations and as a graph, `repeats` times each.
 
-    Times are of one run: ``..._device_ns`` between two events around all of them, ``..._host_ns`` what the
-    calls took the host. ``eager`` and ``replay`` are timelines of one run each, with the numbers of the
+    Times are of one run: ``..._device_ns`` between two events around all of them, ``..._host_ns`` the time of
+    the calls on the host. ``eager`` and ``replay`` are timelines of one run each, with the numbers of the
     nodes as ``graph_node_id`` in the second.
     """
 
@@ -223,7 +224,7 @@ class GraphComparison:
 
     @property
     def eager_node_ns(self) -> float:
-        """Time between two pieces of work in the stream."""
+        """Time between two operations in the stream."""
         return self.eager_device_ns / max(1, self.nodes)
 
     @property
@@ -233,5 +234,5 @@ class GraphComparison:
 
     @property
     def speedup(self) -> float:
-        """How many times as fast the graph is."""
+        """Ratio of the eager time to the time of the graph."""
         return self.eager_device_ns / self.graph_device_ns

@@ -1,4 +1,4 @@
-"""What checking a launch found."""
+"""Findings of the checks of a launch or of streams."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Hazard:
 
     ``tool`` is the check that found it (``memory``, ``race``, ``init``, ``sync``, ``nan`` or
     ``program``), ``kind`` names it (``RAW``, ``WAR``, ``WAW``, ``lost update``, ``uninitialised
-    read``, ``out of bounds`` ...). ``second`` is where it showed, ``first`` the earlier access it
-    clashes with.
+    read``, ``out of bounds`` ...). ``second`` is where it was detected, ``first`` the earlier access it
+    conflicts with.
     ``address`` is a device address in global memory and an offset in shared or local memory.
     ``count`` counts occurrences: accesses of one thread to one word.
     """
@@ -49,12 +49,12 @@ class Hazard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SanitizerReport:
-    """What checking one launch found. ``hazards`` come in the order of their severity.
+    """Result of the checks of one launch, with ``hazards`` in the order of their severity.
 
-    ``fault`` names the exception an ordinary launch would raise, and is empty if it would end well.
-    ``left_out`` says what the checks did not cover. Where time ran out on a launch that was getting on,
-    ``blocks_checked`` are the blocks that came to their end; it is None where all did, or a fault ended it.
-    ``checker`` is whose checks they were; ``unavailable`` says why there were none.
+    ``fault`` names the exception that an ordinary launch would raise, and is empty without one. ``left_out``
+    describes what the checks did not cover. ``blocks_checked`` are the finished blocks of a launch that made
+    progress until its time limit; it is None if all blocks finished, or a fault ended the launch. ``checker``
+    is the tool of the checks; ``unavailable`` is the reason why there were none.
     """
 
     provenance: Provenance
@@ -73,22 +73,22 @@ class SanitizerReport:
 
     @property
     def complete(self) -> bool:
-        """Whether the checks saw the launch to its end."""
+        """Whether the checks covered the launch to its end."""
         return not self.fault and self.blocks_checked is None and not self.unavailable
 
     @property
     def clean(self) -> bool:
-        """Whether nothing above the severity ``info`` was found in what was checked (see `complete`)."""
+        """Whether the checked part has no hazard above the severity ``info`` (see `complete`)."""
         checked = not self.fault and not self.unavailable
         return checked and all(hazard.severity == "info" for hazard in self.hazards)
 
     def found(self, kind: str) -> tuple[Hazard, ...]:
-        """The hazards of one kind, such as ``RAW``."""
+        """Return the hazards of one kind, such as ``RAW``."""
         return tuple(hazard for hazard in self.hazards if hazard.kind == kind)
 
 
-# What two operations without order do to the same bytes, in the order in which the program gave them; or what
-# became of the memory, or of the host's buffer, before an operation had ended.
+# Accesses of two unordered operations to the same bytes, in the order of their submission; or a change of the
+# memory, or of the host's buffer, before an operation had ended.
 StreamHazardKind = Literal[
     "write after write",
     "read after write",
@@ -103,9 +103,9 @@ StreamHazardKind = Literal[
 
 @dataclass(frozen=True, slots=True)
 class StreamUse:
-    """One side of a hazard: an operation of a stream, or what the host did (``stream`` is empty).
+    """One side of a hazard: an operation of a stream, or an access of the host (``stream`` is empty).
 
-    ``name`` is the operation's (a kernel, ``Memcpy HtoD``), or the act of the host in words.
+    ``name`` is that of the operation (a kernel, ``Memcpy HtoD``), or the act of the host in words.
     """
 
     name: str
@@ -117,10 +117,10 @@ class StreamUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamHazard:
-    """Two uses of the same bytes that nothing orders, with the first pair of them and how many there were.
+    """Two unordered uses of the same bytes: the first pair of them, and their number.
 
-    ``array`` is what the program calls the memory, or what it holds. ``cause`` says why the order is
-    missing, ``remedy`` is the code to add, and ``where`` the place for it.
+    ``array`` is the name of the memory in the program, or a description. ``cause`` is the reason why the
+    order is missing, ``remedy`` the code to add, and ``where`` its location.
     """
 
     kind: StreamHazardKind
@@ -140,10 +140,10 @@ class StreamHazard:
 
 @dataclass(frozen=True, slots=True)
 class StreamReport:
-    """What checking the order between streams found in a piece of a program.
+    """Findings of the check of the order between streams in a part of a program.
 
-    ``operations`` counts those of streams, graphs' nodes at each launch. ``left_out`` says in words what the
-    check could not see.
+    ``operations`` counts those of streams, including the nodes of graphs at each launch. ``left_out``
+    describes uses that the check could not observe.
     """
 
     provenance: Provenance
@@ -154,5 +154,5 @@ class StreamReport:
 
     @property
     def clean(self) -> bool:
-        """Whether nothing was found."""
+        """Whether there are no findings."""
         return not self.findings

@@ -1,7 +1,7 @@
-"""Records as files: one record is one ``.npz``.
+"""Files of records: one record is one ``.npz``.
 
-It holds the record's arrays as they are, and a JSON header that says which format, which version
-and how the record is put together.
+It contains the record's arrays unchanged, and a JSON header with the format, its version and the structure of
+the record.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _HEADER = "header"
 Record = TypeVar("Record")
 Array = npt.NDArray[Any]
 _RECORD_TYPES = {
-    name: thing
+    name: value
     for module in (records, as_run, columns, memory, watched)
-    for name, thing in vars(module).items()
-    if isinstance(thing, type) and dataclasses.is_dataclass(thing)
+    for name, value in vars(module).items()
+    if isinstance(value, type) and dataclasses.is_dataclass(value)
 }
 
 
 class TraceFormatError(GpulabError, ValueError):
-    """A file that holds no record, or one of a version this gpulab does not know."""
+    """A file that does not contain a record, or one of an unknown version."""
 
 
 def save(record: Any, path: str | Path) -> Path:
@@ -47,7 +47,7 @@ def save(record: Any, path: str | Path) -> Path:
     record
         Any of the records, such as a `LaunchTrace`.
     path
-        Where to; ``.npz`` is added if it has no suffix.
+        Name of the file; ``.npz`` is added if it has no suffix.
 
     Returns
     -------
@@ -57,7 +57,7 @@ def save(record: Any, path: str | Path) -> Path:
     Raises
     ------
     TypeError
-        If `record` is none of gpulab's records.
+        If `record` is not one of gpulab's records.
     """
     if type(record).__name__ not in _RECORD_TYPES:
         raise TypeError(
@@ -69,7 +69,7 @@ def save(record: Any, path: str | Path) -> Path:
     if not target.suffix:
         target = target.with_suffix(".npz")
     packed = np.frombuffer(json.dumps(header).encode(), np.uint8)
-    with target.open("wb") as file:  # given a name, NumPy would add a suffix of its own
+    with target.open("wb") as file:  # NumPy would add a suffix to a name
         np.savez_compressed(file, **{_HEADER: packed}, **arrays)  # type: ignore[arg-type]
     return target
 
@@ -80,7 +80,7 @@ def load(path: str | Path) -> Any:
     Raises
     ------
     TraceFormatError
-        If the file holds no record, or was written by a newer version.
+        If the file does not contain a record, or was written by a newer version.
     FileNotFoundError
         If there is no such file.
     """
@@ -88,12 +88,12 @@ def load(path: str | Path) -> Any:
 
 
 def as_recorded(record: Record, detail: str) -> Record:
-    """A copy of a measured record that says "recorded", and when and with what (`detail`)."""
+    """Return a copy of a measured record with the provenance "recorded" and a detail, such as the date."""
     return cast(Record, _replace_provenance(record, detail))
 
 
 def read(content: bytes, name: str) -> Any:
-    """Read a record from the bytes of its file; `name` is what messages call it."""
+    """Read a record from the bytes of its file; `name` is used in messages."""
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as file:
             header = json.loads(bytes(file[_HEADER]))
@@ -107,10 +107,10 @@ def read(content: bytes, name: str) -> Any:
         raise TraceFormatError(f"{name} is damaged or incomplete: {error}.") from error
 
 
-def check_version(header: Any, wanted: str, name: str) -> None:
-    """Raise `TraceFormatError` unless a file's header names the format and a version this gpulab knows."""
-    if not isinstance(header, dict) or header.get("format") != wanted:
-        raise TraceFormatError(f"{name} is no {wanted} file.")
+def check_version(header: Any, expected_format: str, name: str) -> None:
+    """Raise `TraceFormatError` unless a file's header has the expected format and a known version."""
+    if not isinstance(header, dict) or header.get("format") != expected_format:
+        raise TraceFormatError(f"{name} is no {expected_format} file.")
     if int(header.get("version", 0)) > VERSION:
         raise TraceFormatError(f"{name} was written by a newer gpulab; update this one to read it.")
 
@@ -120,11 +120,11 @@ def _encode(value: Any, arrays: dict[str, Array], path: str) -> Any:
         arrays[path] = value
         return {"array": path}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        names = [f.name for f in dataclasses.fields(value)]
-        fields = {n: _encode(getattr(value, n), arrays, f"{path}.{n}".lstrip(".")) for n in names}
+        names = [record_field.name for record_field in dataclasses.fields(value)]
+        fields = {name: _encode(getattr(value, name), arrays, f"{path}.{name}".lstrip(".")) for name in names}
         return {"record": type(value).__name__, "fields": fields}
     if isinstance(value, (tuple, list)):
-        return {"tuple": [_encode(item, arrays, f"{path}.{i}") for i, item in enumerate(value)]}
+        return {"tuple": [_encode(item, arrays, f"{path}.{index}") for index, item in enumerate(value)]}
     if isinstance(value, dict):
         return {"dict": [[key, _encode(item, arrays, f"{path}.{key}")] for key, item in value.items()]}
     if isinstance(value, np.generic):
@@ -141,9 +141,10 @@ def _decode(value: Any, arrays: dict[str, Array]) -> Any:
         return tuple(_decode(item, arrays) for item in value["tuple"])
     if "dict" in value:
         return {key: _decode(item, arrays) for key, item in value["dict"]}
-    kind = _RECORD_TYPES[value["record"]]
-    known = {f.name for f in dataclasses.fields(kind)}
-    return kind(**{name: _decode(item, arrays) for name, item in value["fields"].items() if name in known})
+    record_type = _RECORD_TYPES[value["record"]]
+    known_names = {record_field.name for record_field in dataclasses.fields(record_type)}
+    decoded = {name: _decode(item, arrays) for name, item in value["fields"].items() if name in known_names}
+    return record_type(**decoded)
 
 
 def _replace_provenance(value: Any, detail: str) -> Any:
@@ -152,6 +153,6 @@ def _replace_provenance(value: Any, detail: str) -> Any:
         return dataclasses.replace(value, source="recorded", detail=details)
     if not dataclasses.is_dataclass(value) or isinstance(value, type):
         return value
-    names = (f.name for f in dataclasses.fields(value))
+    names = (record_field.name for record_field in dataclasses.fields(value))
     changed = {name: _replace_provenance(getattr(value, name), detail) for name in names}
     return dataclasses.replace(value, **changed)

@@ -1,4 +1,4 @@
-"""A kernel as source text, and what the compiler decided for it."""
+"""A kernel as source text, and the compiler's results for it."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ Dim3 = tuple[int, int, int]
 
 
 WARP_SIZE = 32
-# The piece in which global memory is moved: a quarter of a cache line.
+# The unit in which global memory is moved: a quarter of a cache line.
 SECTOR_BYTES = 32
 LINE_BYTES = 128
 
 
 @dataclass(frozen=True, slots=True)
 class KernelSource:
-    """What identifies a kernel: its CUDA C++ text, its name in it and its NVRTC options."""
+    """Identity of a kernel: its CUDA C++ text, its name in it and its NVRTC options."""
 
     name: str
     code: str
@@ -27,7 +27,7 @@ class KernelSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelStats:
-    """What the compiler decided for one kernel on one target."""
+    """The compiler's results for one kernel on one target."""
 
     provenance: Provenance
     name: str

@@ -265,7 +265,7 @@ class _Arrays:
         """Note which array is where: of those made a short while ago, or of all."""
         began = time.perf_counter()
         now_ns = time.perf_counter_ns()
-        self._names.look_anew(sys._getframe())
+        self._names.look_again(sys._getframe())
         for thing in gc.get_objects() if everywhere else gc.get_objects(0) + gc.get_objects(1):
             if not issubclass(type(thing), self._ndarray):
                 continue

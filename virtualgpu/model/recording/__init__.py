@@ -1,1 +1,1 @@
-"""Timelines while they are recorded: calls and waits with their Python lines, operations, NVTX ranges."""
+"""Recording of timelines: calls and waits with their Python lines, operations, NVTX ranges."""

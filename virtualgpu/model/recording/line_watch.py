@@ -19,7 +19,7 @@ from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any
 
-from virtualgpu.model.recording.program_lines import ProgramLines, shown
+from virtualgpu.model.recording.program_lines import ProgramLines, display_name
 from virtualgpu.records.timeline import SourceLine
 
 MAX_PER_LINE = 1024
@@ -250,4 +250,4 @@ class _LineSearch:
 
 def _source(code: CodeType, line: int) -> SourceLine:
     name = code.co_filename
-    return SourceLine(shown(name), line, linecache.getline(name, line).strip())
+    return SourceLine(display_name(name), line, linecache.getline(name, line).strip())

@@ -1,4 +1,4 @@
-"""What passes the ports of a machine's GPUs during a block of the program."""
+"""Recording of the traffic through the ports of a machine's GPUs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from virtualgpu.records.traffic.ports import Crossing, PortTraffic
 
 
 class PortRecorder:
-    """Collects it from `start` to `stop`; several may do so at once.
+    """Recorder of port traffic from `start` to `stop`; several can be active at once.
 
     Parameters
     ----------
@@ -19,15 +19,15 @@ class PortRecorder:
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
-        self._seen: list[Crossing] | None = None
+        self._crossings: list[Crossing] | None = None
 
     def start(self) -> None:
-        """Begin."""
-        self._seen = []
-        self._machine.links.begin(self._seen)
+        """Begin to record."""
+        self._crossings = []
+        self._machine.links.begin(self._crossings)
 
     def stop(self) -> PortTraffic:
-        """End, and return what was seen.
+        """End the recording, and return it.
 
         Raises
         ------
@@ -35,14 +35,14 @@ class PortRecorder:
             If it has not begun.
         """
         machine = self._machine
-        seen = self._seen
-        if seen is None:
+        crossings = self._crossings
+        if crossings is None:
             raise GpulabError("This recording has not begun: start() it first.")
-        machine.links.end(seen)
+        machine.links.end(crossings)
         return PortTraffic(
             provenance=machine.devices[0].info.as_virtual,
             links=machine.links.kind,
             devices=len(machine.devices),
-            crossings=tuple(seen[:MAX_CROSSINGS]),
-            lost=max(0, len(seen) - MAX_CROSSINGS),
+            crossings=tuple(crossings[:MAX_CROSSINGS]),
+            lost=max(0, len(crossings) - MAX_CROSSINGS),
         )

@@ -1,4 +1,4 @@
-"""Which line of the program makes a call: the first frame that is neither ours nor an installed library's."""
+"""Source line of a call: the innermost frame outside of this project and of installed libraries."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PACKAGES = (*_OURS, "numpy", "cupy", "cupyx", "cupy_backends", "IPython", "ipyk
 
 
 class ProgramLines:
-    """Finds the program's line cheaply: what is known of a file and of a line is kept.
+    """Finder of the program's current line, with a cache of files and lines.
 
     Examples
     --------
@@ -28,36 +28,36 @@ class ProgramLines:
     """
 
     def __init__(self) -> None:
-        places = ("stdlib", "platstdlib", "purelib", "platlib")
-        folders = {Path(sysconfig.get_path(name)).resolve() for name in places}
-        # A module of ours that a process was started with is called __main__.
-        here = Path(__file__).resolve().parents[3]
-        folders |= {here / package for package in _OURS}
+        path_names = ("stdlib", "platstdlib", "purelib", "platlib")
+        folders = {Path(sysconfig.get_path(name)).resolve() for name in path_names}
+        # A module of this project that was started as a script is called __main__.
+        root = Path(__file__).resolve().parents[3]
+        folders |= {root / package for package in _OURS}
         self._libraries = tuple(f"{folder.as_posix()}/" for folder in folders)
-        self._outside: dict[str, bool] = {}  # by file name: whether it belongs to the program
+        self._is_program: dict[str, bool] = {}  # whether a file belongs to the program, by name
         self._lines: dict[tuple[str, int], SourceLine] = {}
 
     def here(self) -> tuple[SourceLine | None, str]:
-        """The line of the program that the calling thread is at, and the name of the function it called.
+        """Return the program's current line in the calling thread, and the name of the function it called.
 
-        None where the thread runs nothing of the program, such as a widget's callback.
+        The line is None if the thread runs no code of the program, such as a widget's callback.
         """
-        frame, called = self.frame()
-        return None if frame is None else self.line(frame), called
+        frame, function_name = self.frame()
+        return None if frame is None else self.line(frame), function_name
 
     def frame(self) -> tuple[FrameType | None, str]:
-        """The frame of the program that the calling thread is in, and the function that it called."""
+        """Return the program's current frame in the calling thread, and the function that it called."""
         frame: FrameType | None = sys._getframe(1)
-        called = ""
+        function_name = ""
         while frame is not None:
             if self._is_own(frame):
-                return frame, called
-            called = frame.f_code.co_name
+                return frame, function_name
+            function_name = frame.f_code.co_name
             frame = frame.f_back
-        return None, called
+        return None, function_name
 
     def outward(self, frame: FrameType | None) -> Iterator[FrameType]:
-        """Those of the program among a frame and its callers, the innermost first."""
+        """Yield the program's frames among a frame and its callers, the innermost first."""
         while frame is not None:
             if self._is_own(frame):
                 yield frame
@@ -65,33 +65,33 @@ class ProgramLines:
 
     def _is_own(self, frame: FrameType) -> bool:
         name = frame.f_code.co_filename
-        belongs = self._outside.get(name)
-        if belongs is None:
-            belongs = self.belongs(name, str(frame.f_globals.get("__name__")))
+        is_program = self._is_program.get(name)
+        if is_program is None:
+            is_program = self.belongs(name, str(frame.f_globals.get("__name__")))
             if not name.startswith("<"):  # a name that several modules share
-                self._outside[name] = belongs
-        return belongs
+                self._is_program[name] = is_program
+        return is_program
 
     def line(self, frame: FrameType) -> SourceLine:
-        """The line that a frame is at."""
+        """Return the current line of a frame."""
         name = frame.f_code.co_filename
         key = name, frame.f_lineno
         line = self._lines.get(key)
         if line is None:
             text = linecache.getline(name, key[1], frame.f_globals).strip()
-            line = self._lines[key] = SourceLine(shown(name), key[1], text)
+            line = self._lines[key] = SourceLine(display_name(name), key[1], text)
         return line
 
     def is_own_class(self, cls: type) -> bool:
-        """Whether a class is one of the program's, or of a library that is none of ours."""
+        """Return whether a class belongs to the program or to a library outside of this project."""
         return cls.__module__.partition(".")[0] not in (*_PACKAGES, *sys.stdlib_module_names)
 
     def belongs(self, name: str, module: str) -> bool:
-        """Whether a file is the program's own. What is made from strings has no file, but a module's name:
-        ours for dataclasses, one of its own for a named tuple. What the course's folders run for a notebook
-        is program, too.
+        """Return whether a file belongs to the program.
 
-        Cython's sources, such as CuPy's, make no frames.
+        Code from strings has no file, but the name of a module: this project's for dataclasses, one of its
+        own for a named tuple. Code that the course's folders run for a notebook belongs to the program, too.
+        Cython's sources, such as CuPy's, have no frames.
         """
         if module.startswith("gpulab_course.content."):
             return True
@@ -104,12 +104,13 @@ class ProgramLines:
         return not Path(name).resolve().as_posix().startswith(self._libraries)
 
 
-def shown(name: str) -> str:
-    """A file's name as a page shows it: ``cell [12]`` for a notebook's cell."""
+def display_name(name: str) -> str:
+    """Return a file's name as a page shows it: ``cell [12]`` for a notebook's cell."""
     ipython: Any = sys.modules.get("IPython")
     shell = ipython.get_ipython() if hasattr(ipython, "get_ipython") else None
-    told = getattr(getattr(shell, "compile", None), "format_code_name", lambda _: None)(name)
-    cell = re.fullmatch(r"In\s?(\[\d+\])", told[1]) if told else None
+    format_code_name = getattr(getattr(shell, "compile", None), "format_code_name", None)
+    description = format_code_name(name) if format_code_name is not None else None
+    cell = re.fullmatch(r"In\s?(\[\d+\])", description[1]) if description else None
     if cell:
         return f"cell {cell[1]}"
     return name if name.startswith("<") else Path(name).name

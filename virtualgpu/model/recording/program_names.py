@@ -1,8 +1,8 @@
-"""What a program calls its streams and arrays: the variables that its frames hold.
+"""The program's own names of its streams and arrays, from the variables of its frames.
 
-One rule for everything that speaks of them. A name is a variable (``x``), an item of a list, a tuple or a
-dictionary (``xs[0]``) or an attribute (``model.w``, ``model.layers[0]``). A global variable goes before a
-local one, a function before those that it calls, and within each a variable before an item or attribute.
+All messages and views use the same names. A name is a variable (``x``), an item of a list, a tuple or a
+dictionary (``xs[0]``) or an attribute (``model.w``, ``model.layers[0]``). A global variable is preferred to a
+local one, a function to those that it calls, and within each a variable to an item or attribute.
 """
 
 from __future__ import annotations
@@ -18,154 +18,166 @@ import numpy as np
 
 from virtualgpu.model.recording.program_lines import ProgramLines
 
-# Of a list, a tuple, a dictionary or an object, so many members are looked at; of a frame, so many variables.
-_MOST_MEMBERS = 64
-_MOST_VARIABLES = 2_000
-_LOOKS_A_LINE = 3
-_ANY_DEVICE = -1  # of a stream that does not tell
-_OURS = 3  # references to a frame's variables that nobody else holds
+# Largest number of members of a list, a tuple, a dictionary or an object, and of variables of a frame.
+_MAX_MEMBERS = 64
+_MAX_VARIABLES = 2_000
+_LOOKS_PER_LINE = 3
+_ANY_DEVICE = -1  # device of a stream without this attribute
+_OWN_REFERENCES = 3  # references to a frame's variables if the program has none
 
 Key = TypeVar("Key", bound=Hashable)
-# Of a view, how far from the program's outermost frame, and through how many members: the least names best.
+# Whether it is a view, its distance from the outermost frame, and its depth of members; the lowest is best.
 Rank = tuple[bool, int, int]
 
 
-class _Called(Generic[Key]):
-    """Names of one kind of things by what identifies them.
+class _NameTable(Generic[Key]):
+    """Names of arrays or of streams, by key.
 
-    A variable that has meant several things, as that of a loop does, gives way to a place in a list.
+    For an object whose variable has had several values, as that of a loop does, an item of a list is
+    preferred.
     """
 
     def __init__(self) -> None:
-        self._plain: dict[Key, tuple[Rank, str]] = {}
-        self._inside: dict[Key, tuple[Rank, str]] = {}  # of a list, a dictionary, an object
-        self._meant: dict[str, Key] = {}
-        self._several: set[str] = set()
+        self._variable_names: dict[Key, tuple[Rank, str]] = {}
+        self._member_names: dict[Key, tuple[Rank, str]] = {}  # of members of a list, dictionary or object
+        self._object_of_variable: dict[str, Key] = {}
+        self._reused_variables: set[str] = set()
 
     def add(self, key: Key, name: str, rank: Rank) -> bool:
-        """Note a name; True if that changes what something is called."""
-        before = self.name(key), len(self._several)
-        names = self._inside
+        """Add a name, and return whether the name of an object has changed."""
+        before = self.name(key), len(self._reused_variables)
+        names = self._member_names
         if name.isidentifier():
-            names = self._plain
-            if self._meant.setdefault(name, key) != key:
-                self._several.add(name)
-                self._meant[name] = key
+            names = self._variable_names
+            if self._object_of_variable.setdefault(name, key) != key:
+                self._reused_variables.add(name)
+                self._object_of_variable[name] = key
         if key not in names or rank <= names[key][0]:
             names[key] = rank, name
-        return before != (self.name(key), len(self._several))
+        return before != (self.name(key), len(self._reused_variables))
 
     def name(self, key: Key) -> str:
-        plain = self._plain.get(key)
-        inside = self._inside.get(key)
-        if plain is None or inside is None:
-            return (plain or inside or ((), ""))[1]
-        return inside[1] if plain[1] in self._several or inside[0] < plain[0] else plain[1]
+        """Return the best name of an object, or an empty string."""
+        variable = self._variable_names.get(key)
+        member = self._member_names.get(key)
+        if variable is None or member is None:
+            single = variable or member
+            return single[1] if single is not None else ""
+        prefers_member = variable[1] in self._reused_variables or member[0] < variable[0]
+        return member[1] if prefers_member else variable[1]
 
     def all(self) -> list[str]:
-        return [self.name(key) for key in {**self._plain, **self._inside}]
+        """Return the names of all objects."""
+        return [self.name(key) for key in {**self._variable_names, **self._member_names}]
 
-    def forget(self, gone: Callable[[Key], bool]) -> None:
-        """Forget names of what is gone."""
-        for names in (self._plain, self._inside):
-            for key in [each for each in names if gone(each)]:
+    def forget(self, is_gone: Callable[[Key], bool]) -> None:
+        """Remove the names of objects that do not exist any more."""
+        for names in (self._variable_names, self._member_names):
+            for key in [key for key in names if is_gone(key)]:
                 del names[key]
 
 
 def address_of(array: Any) -> int:
-    """Where an array begins."""
+    """Return the address of an array."""
     return int(array.data.ptr)
 
 
 class ProgramNames:
-    """Names of streams, by their handles, and of arrays, of CuPy's classes and of those like them.
+    """Names of streams, by their handles, and of arrays of CuPy's and similar classes.
 
-    A frame is looked at for each of its lines, since a line that assigns has not done so when it calls, and
-    a few times for each, since a loop's variable may mean something else by then.
+    A frame is examined at each of its lines, because a line assigns only after its call, and a few times at
+    each line, because a loop's variable may have another value by then.
 
     Parameters
     ----------
     lines
-        Tells the program's frames from others.
+        Identifies the program's frames.
     key
-        What identifies a device's array: where it begins, or `id`.
+        Key of a device array: its address, or `id`.
 
     Attributes
     ----------
     changes : int
-        How often a stream's name was new or came to mean another one.
+        Number of times that a stream got a new name or a name was used for another stream.
     """
 
     def __init__(self, lines: ProgramLines, key: Callable[[Any], int] = address_of) -> None:
         self.changes = 0
         self._lines = lines
         self._key = key
-        self._seen: Counter[tuple[str, int]] = Counter()
+        self._looks: Counter[tuple[str, int]] = Counter()
         self._kinds: dict[type, str] = {}
-        self._streams: _Called[tuple[int, int]] = _Called()
-        self._arrays: _Called[int] = _Called()
+        self._streams: _NameTable[tuple[int, int]] = _NameTable()
+        self._arrays: _NameTable[int] = _NameTable()
 
     def look(self, frame: FrameType) -> None:
-        """Take in what a frame, and those that called it, hold at their present lines."""
+        """Add the names in a frame and its callers at their current lines."""
         frames = list(self._lines.outward(frame))
-        for depth, each in zip(range(len(frames), 0, -1), frames, strict=True):
-            key = (each.f_code.co_filename, each.f_lineno)
-            if self._seen[key] < _LOOKS_A_LINE:
-                self._seen[key] += 1
-                self._look(each, depth)
+        for depth, program_frame in zip(range(len(frames), 0, -1), frames, strict=True):
+            key = (program_frame.f_code.co_filename, program_frame.f_lineno)
+            if self._looks[key] < _LOOKS_PER_LINE:
+                self._looks[key] += 1
+                self._look(program_frame, depth)
 
     def take(self, variables: Mapping[str, Any], depth: int = 0) -> None:
-        """Take in what variables hold, by default global ones."""
-        if len(variables) <= _MOST_VARIABLES:
-            self._take([each for each in list(variables.items()) if each[0].isidentifier()], depth)
+        """Add the names in a mapping of variables, by default global ones."""
+        if len(variables) <= _MAX_VARIABLES:
+            named = [(name, value) for name, value in list(variables.items()) if name.isidentifier()]
+            self._add_variables(named, depth)
 
-    def called(self) -> list[str]:
-        """All names of arrays."""
+    def array_names(self) -> list[str]:
+        """Return all names of arrays."""
         return self._arrays.all()
 
     def _look(self, frame: FrameType, depth: int) -> None:
-        local = frame.f_locals
-        outer = frame.f_globals
-        for variables, rank in ((local, depth), (outer, 0)) if local is not outer else ((outer, 0),):
-            self.take(variables, rank)
+        local_variables = frame.f_locals
+        global_variables = frame.f_globals
+        if local_variables is not global_variables:
+            self.take(local_variables, depth)
+        self.take(global_variables, 0)
         # A function's frame keeps this copy, which would keep every array alive. The program may have it too.
         if sys.version_info < (3, 13) and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
-            variables = {}
-            if sys.getrefcount(local) <= _OURS:
-                local.clear()
+            if sys.getrefcount(local_variables) <= _OWN_REFERENCES:
+                local_variables.clear()
 
-    def look_anew(self, frame: FrameType) -> None:
-        """`look`, as if for the first time: what things were called before does not count."""
-        self._seen.clear()
+    def look_again(self, frame: FrameType) -> None:
+        """Forget the names of arrays, and examine a frame as `look` does."""
+        self._looks.clear()
         self._arrays.forget(lambda _: True)
         self.look(frame)
 
     def stream(self, device_id: int, handle: int) -> str:
-        """The name of a stream, or nothing."""
+        """Return the name of a stream, or an empty string."""
         return self._streams.name((device_id, handle)) or self._streams.name((_ANY_DEVICE, handle))
 
     def array(self, key: int) -> str:
-        """The name of an array, or nothing; of the host's by where they begin."""
+        """Return the name of an array, or an empty string; the key of a host array is its address."""
         return self._arrays.name(key)
 
     def forget(self, start: int, end: int) -> None:
-        """The memory belongs to others now."""
+        """Remove the names of arrays in a range of memory that was allocated again."""
         self._arrays.forget(lambda address: start <= address < end)
 
-    def _take(self, variables: Iterable[tuple[str, Any]], depth: int, whole: bool = True) -> None:
+    def _add_variables(
+        self, variables: Iterable[tuple[str, Any]], depth: int, with_attributes: bool = True
+    ) -> None:
         for name, value in variables:
             if name.startswith("_"):
                 continue
             kind = self._kind(type(value))
-            if kind == "object" and whole:
-                held = list(vars(value).items())[:_MOST_MEMBERS]
-                inner = [(f"{name}.{each}", member) for each, member in held if not each.startswith("_")]
-                self._take(inner, depth, whole=False)
-            elif kind == "members" and len(value) <= _MOST_MEMBERS:
-                for place, member in _members(value):
-                    self._note(f"{name}[{place!r}]", member, depth)
+            if kind == "object" and with_attributes:
+                attributes = list(vars(value).items())[:_MAX_MEMBERS]
+                members = [
+                    (f"{name}.{attribute}", member)
+                    for attribute, member in attributes
+                    if not attribute.startswith("_")
+                ]
+                self._add_variables(members, depth, with_attributes=False)
+            elif kind == "members" and len(value) <= _MAX_MEMBERS:
+                for index, member in _members(value):
+                    self._add_value(f"{name}[{index!r}]", member, depth)
             elif kind:
-                self._note(name, value, depth)
+                self._add_value(name, value, depth)
 
     def _kind(self, cls: type) -> str:
         kind = self._kinds.get(cls)
@@ -185,7 +197,7 @@ class ProgramNames:
             self._kinds[cls] = kind
         return kind
 
-    def _note(self, name: str, value: Any, depth: int) -> None:
+    def _add_value(self, name: str, value: Any, depth: int) -> None:
         kind = self._kind(type(value))
         steps = name.count(".") + name.count("[")
         if kind == "stream":

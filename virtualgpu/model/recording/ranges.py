@@ -1,4 +1,4 @@
-"""What a program marked with NVTX on one machine: ranges that have ended, those still open, and marks."""
+"""NVTX ranges and marks of a program on one machine: ended ranges, open ranges, and marks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from virtualgpu.model.clock import HostClock
 from virtualgpu.records.timeline import NvtxRange
 
-KEPT_RANGES = 65_536
+MAX_RANGES = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class OpenRange:
     depth: int
 
     def until(self, end_ns: int, is_mark: bool = False) -> NvtxRange:
-        """The range as it is if it ends then."""
+        """Return the finished range that ends at a time."""
         return NvtxRange(
             name=self.name,
             color=self.color,
@@ -37,43 +37,50 @@ class OpenRange:
 
 
 class RangeLog:
-    """Ranges and marks of one machine's program, the last `KEPT_RANGES` of them.
+    """The last `MAX_RANGES` ranges and marks of the program on one machine.
 
     Parameters
     ----------
     clock
-        Gives the host's modelled time.
+        The clock of the host's modelled time.
 
     Attributes
     ----------
     count : int
-        How many have ended so far, those among them that were forgotten since.
+        Number of ranges that have ended so far, including those that were removed since.
     """
 
     def __init__(self, clock: HostClock) -> None:
         self._clock = clock
-        self.ended: deque[NvtxRange] = deque(maxlen=KEPT_RANGES)
+        self.ended: deque[NvtxRange] = deque(maxlen=MAX_RANGES)
         self.stacks: dict[int, list[OpenRange]] = {}  # of RangePush, by thread
         self.started: dict[int, OpenRange] = {}  # of RangeStart, by number
         self.numbers = itertools.count(1)
         self.count = 0
 
     def open(self, name: str, color: int | None) -> OpenRange:
+        """Return a new open range of the calling thread."""
         thread = threading.get_ident()
         return OpenRange(name, color, self._clock.now_ns, thread, len(self.stacks.get(thread, ())))
 
-    def end(self, opened: OpenRange, *, is_mark: bool = False) -> None:
-        now_ns = opened.start_ns if is_mark else self._clock.now_ns
+    def end(self, open_range: OpenRange, *, is_mark: bool = False) -> None:
+        """End an open range now, or add a mark."""
+        now_ns = open_range.start_ns if is_mark else self._clock.now_ns
         self.count += 1
-        self.ended.append(opened.until(now_ns, is_mark))
+        self.ended.append(open_range.until(now_ns, is_mark))
 
     def within(self, start_ns: int, end_ns: int) -> tuple[NvtxRange, ...]:
-        """Ranges cut to a stretch of time, those still open among them."""
-        still_open = [opened for stack in list(self.stacks.values()) for opened in stack]
-        found = [*self.ended, *(opened.until(end_ns) for opened in (*still_open, *self.started.values()))]
-        cut = (
-            replace(r, start_ns=max(r.start_ns, start_ns), end_ns=min(r.end_ns, end_ns))
-            for r in found
-            if r.end_ns >= start_ns and r.start_ns <= end_ns
-        )
-        return tuple(sorted(cut, key=lambda r: (r.start_ns, r.depth)))
+        """Return the ranges in an interval of time, clipped to it, including open ones."""
+        pushed = [open_range for stack in list(self.stacks.values()) for open_range in stack]
+        open_ranges = [*pushed, *self.started.values()]
+        ranges = [*self.ended, *(open_range.until(end_ns) for open_range in open_ranges)]
+        clipped = [
+            replace(
+                nvtx_range,
+                start_ns=max(nvtx_range.start_ns, start_ns),
+                end_ns=min(nvtx_range.end_ns, end_ns),
+            )
+            for nvtx_range in ranges
+            if nvtx_range.end_ns >= start_ns and nvtx_range.start_ns <= end_ns
+        ]
+        return tuple(sorted(clipped, key=lambda nvtx_range: (nvtx_range.start_ns, nvtx_range.depth)))

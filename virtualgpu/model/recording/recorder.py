@@ -1,7 +1,7 @@
 """A timeline while it is recorded on a virtual machine: operations, calls and waits.
 
-`HostClock.recorder` is the open one. What gives a device work or waits for it tells it so; each call has
-the line of the program that made it. A wait is *hidden* where that line called something other than a
+`HostClock.recorder` is the open recorder. Functions that submit work or wait for it report to it; each call
+has the line of the program that made it. A wait is *hidden* if that line called something other than a
 ``synchronize``: ``array.get()``, ``float(array)``, a copy of pageable memory.
 """
 
@@ -21,11 +21,11 @@ from virtualgpu.records import (
     SynchronizationType,
 )
 
-# More of each kind than this is counted and not kept: some 300 MB.
+# Largest number of records of each kind (some 300 MB); more are only counted.
 MAX_RECORDS = 1_000_000
 
-# The calls that ask for a wait, as CuPy names them.
-_ASKED = frozenset(
+# Names in CuPy of the calls that wait explicitly.
+_EXPLICIT_WAITS = frozenset(
     {"synchronize", "deviceSynchronize", "streamSynchronize", "eventSynchronize", "get_elapsed_time"}
 )
 _CALLS: dict[ActivityKind, str] = {
@@ -36,31 +36,31 @@ _CALLS: dict[ActivityKind, str] = {
     "HOST_LAUNCH": "cudaLaunchHostFunc",
 }
 
-# name, start, end, thread, operation, line: a `HostCall` in the making.
+# name, start, end, thread, operation, line: the fields of a `HostCall`.
 _Call = tuple[str, int, int, int, int, SourceLine | None]
 
 
 class StreamFacts(Protocol):
-    """What a timeline says of a stream."""
+    """The properties of a stream that a timeline contains."""
 
     blocking: bool
     priority: int
 
 
 class Recorder:
-    """What is recorded so far.
+    """Records of the open timeline.
 
     Parameters
     ----------
     now
-        Gives the host's modelled time in ns.
+        Returns the host's modelled time in ns.
 
     Attributes
     ----------
     begun : SourceLine, optional
-        The line that began it.
+        The source line that began the timeline.
     lost : int
-        Records that there was no room for.
+        Number of records beyond the limit.
     """
 
     def __init__(self, now: Callable[[], int]) -> None:
@@ -76,10 +76,11 @@ class Recorder:
 
     @property
     def calls(self) -> tuple[HostCall, ...]:
+        """The recorded calls of the host."""
         return tuple(HostCall(*call) for call in self._calls)
 
     def ran(self, activity: Activity, stream: StreamFacts, begun_ns: int) -> None:
-        """An operation was given to a stream by a call that began at `begun_ns`."""
+        """Record an operation that a call, which began at `begun_ns`, submitted to a stream."""
         self.streams.setdefault((activity.device_id, activity.stream_id), stream)
         if len(self.activities) < MAX_RECORDS:
             self.activities.append(activity)
@@ -88,29 +89,29 @@ class Recorder:
         self.called(_CALLS.get(activity.kind, activity.kind), begun_ns, activity.correlation_id)
 
     def ran_graph(self, activities: Sequence[Activity], stream: StreamFacts, begun_ns: int) -> None:
-        """A graph was launched; its call has the number of the operation that was first."""
+        """Record the launch of a graph; its call gets the number of the first operation."""
         for activity in activities[: max(0, MAX_RECORDS - len(self.activities))]:
             self.streams.setdefault((activity.device_id, activity.stream_id), stream)
             self.activities.append(activity)
-        first = activities[0].correlation_id if activities else 0
-        self.called("cudaGraphLaunch", begun_ns, first)
+        first_number = activities[0].correlation_id if activities else 0
+        self.called("cudaGraphLaunch", begun_ns, first_number)
 
     def moved(self, planned: Mapping[int, Activity]) -> None:
-        """Operations, by number, turned out to run at another time: a more urgent one came in between."""
+        """Correct the times of operations, by number, after a more urgent one has run before them."""
         if planned:
-            first = min(planned)
-            for at in reversed(range(len(self.activities))):
-                number = self.activities[at].correlation_id
-                if number < first:
+            first_number = min(planned)
+            for index in reversed(range(len(self.activities))):
+                number = self.activities[index].correlation_id
+                if number < first_number:
                     return
-                self.activities[at] = planned.get(number, self.activities[at])
+                self.activities[index] = planned.get(number, self.activities[index])
 
     def captured(self, kind: ActivityKind, begun_ns: int) -> None:
-        """A call became a node of a graph."""
+        """Record a call that became a node of a graph."""
         self.called(_CALLS.get(kind, kind), begun_ns)
 
     def called(self, name: str, begun_ns: int, number: int = 0) -> None:
-        """A call returns now; `number` is the operation it gave to a stream."""
+        """Record a call that returns now; `number` is the operation that it submitted."""
         if len(self._calls) >= MAX_RECORDS:
             self.lost += 1
             return
@@ -127,8 +128,9 @@ class Recorder:
         after: tuple[int, ...] = (),
         event_id: int = 0,
     ) -> None:
-        """The host waited until now, in a call of its own."""
-        now_ns, (line, called) = self._now(), self._lines.here()
+        """Record a wait of the host until now, in a call of its own."""
+        now_ns = self._now()
+        line, function_name = self._lines.here()
         self._calls.append((name, begun_ns, now_ns, threading.get_ident(), 0, line))
         self.waits.append(
             Synchronization(
@@ -140,19 +142,19 @@ class Recorder:
                 name=name,
                 event_id=event_id,
                 after=after,
-                hidden=called not in _ASKED,
+                hidden=function_name not in _EXPLICIT_WAITS,
                 source=line,
             )
         )
 
     def held_up(self, copy: Activity, begun_ns: int, waited: bool) -> None:
-        """The call that gave out a copy lasted until now, since it read pageable memory or `waited`."""
+        """Extend the call of a copy until now, because it read pageable memory or `waited`."""
         now_ns = self._now()
         line = None
-        for at in reversed(range(len(self._calls))):
-            name, start_ns, _, thread, number, line = self._calls[at]
+        for index in reversed(range(len(self._calls))):
+            name, start_ns, _, thread, number, line = self._calls[index]
             if number == copy.correlation_id:
-                self._calls[at] = (name, start_ns, now_ns, thread, number, line)
+                self._calls[index] = (name, start_ns, now_ns, thread, number, line)
                 break
         if not waited:
             return
@@ -179,9 +181,10 @@ class Recorder:
         after: tuple[int, ...],
         stream: StreamFacts,
     ) -> None:
-        """A stream was told to wait for an event."""
+        """Record a stream's wait for an event."""
         self.streams.setdefault((device_id, stream_id), stream)
-        now_ns, (line, _) = self._now(), self._lines.here()
+        now_ns = self._now()
+        line, _ = self._lines.here()
         self._calls.append(("cudaStreamWaitEvent", now_ns, now_ns, threading.get_ident(), 0, line))
         self.waits.append(
             Synchronization(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from virtualgpu.errors import GpulabError
 from virtualgpu.model.clock import LEGACY_ALIAS, LEGACY_QUEUE, PER_THREAD_QUEUE
 from virtualgpu.model.machine import Machine
-from virtualgpu.model.recording.ranges import KEPT_RANGES, RangeLog
+from virtualgpu.model.recording.ranges import MAX_RANGES, RangeLog
 from virtualgpu.model.recording.recorder import Recorder
 from virtualgpu.records import StreamInfo, Timeline
 
@@ -17,7 +17,7 @@ _DEFAULT_STREAMS = {
 
 
 class Recording:
-    """`virtualgpu.protocol.TimelineRecorder` of a machine: all its devices are recorded.
+    """`virtualgpu.protocol.TimelineRecorder` of all devices of a machine.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ class Recording:
         The machine.
     """
 
-    blind = ""  # all that runs is seen
+    blind = ""  # no operation is missed
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
@@ -33,7 +33,7 @@ class Recording:
         self._ranges_before = 0
 
     def start(self) -> None:
-        """Begin.
+        """Begin to record.
 
         Raises
         ------
@@ -43,10 +43,10 @@ class Recording:
         clock = self._machine.clock
         with clock.lock:
             if clock.recorder is not None:
-                begun = f" (begun in {clock.recorder.begun})" if clock.recorder.begun else ""
+                begin_text = f" (begun in {clock.recorder.begun})" if clock.recorder.begun else ""
                 raise GpulabError(
-                    f"A timeline is being recorded already{begun}, and timelines do not nest: end that block "
-                    "first, or call .stop() of what it gave."
+                    f"A timeline is being recorded already{begin_text}, and timelines do not nest: end that "
+                    "block first, or call .stop() of what it gave."
                 )
             if any(device.work.active() for device in self._machine.devices if device.work.captures):
                 raise GpulabError(
@@ -54,10 +54,11 @@ class Recording:
                     "timeline before begin_capture(), or around the graph's launch."
                 )
             self._ranges_before = self._machine.own(RangeLog, clock=clock).count
-            self._recorder = clock.recorder = Recorder(lambda: clock.now_ns)
+            self._recorder = Recorder(lambda: clock.now_ns)
+            clock.recorder = self._recorder
 
     def stop(self) -> Timeline:
-        """End, and return what was recorded. The host waits for nothing: modelled ends are known."""
+        """End the recording, and return the timeline; the host does not wait, because all ends are known."""
         machine = self._machine
         clock = self._machine.clock
         recorder = self._recorder
@@ -70,26 +71,30 @@ class Recording:
                 clock.recorder = None
             now_ns = clock.now_ns
         log = machine.own(RangeLog, clock=clock)
-        forgotten = max(0, log.count - self._ranges_before - KEPT_RANGES)
+        removed_ranges = max(0, log.count - self._ranges_before - MAX_RANGES)
         return Timeline(
             provenance=machine.devices[0].info.as_virtual,
             method="model",
             start_ns=recorder.start_ns,
             end_ns=max([now_ns, *(activity.end_ns for activity in recorder.activities)]),
-            activities=tuple(sorted(recorder.activities, key=lambda a: (a.start_ns, a.correlation_id))),
+            activities=tuple(
+                sorted(recorder.activities, key=lambda activity: (activity.start_ns, activity.correlation_id))
+            ),
             calls=recorder.calls,
             synchronizations=tuple(recorder.waits),
             ranges=log.within(recorder.start_ns, now_ns),
             streams=_streams(recorder),
-            lost=recorder.lost + forgotten,
+            lost=recorder.lost + removed_ranges,
         )
 
 
 def _streams(recorder: Recorder) -> tuple[StreamInfo, ...]:
-    """The streams of a timeline, numbered on each device in the order in which they were used."""
-    found: list[StreamInfo] = []
+    """Return the streams of a timeline, numbered on each device in the order of their first use."""
+    streams: list[StreamInfo] = []
     for (device_id, stream_id), facts in recorder.streams.items():
-        others = sum(s.device_id == device_id and s.stream_id not in _DEFAULT_STREAMS for s in found)
-        name = _DEFAULT_STREAMS.get(stream_id, f"stream {others + 1}")
-        found.append(StreamInfo(device_id, stream_id, name, not facts.blocking, facts.priority))
-    return tuple(found)
+        earlier_streams = sum(
+            stream.device_id == device_id and stream.stream_id not in _DEFAULT_STREAMS for stream in streams
+        )
+        name = _DEFAULT_STREAMS.get(stream_id, f"stream {earlier_streams + 1}")
+        streams.append(StreamInfo(device_id, stream_id, name, not facts.blocking, facts.priority))
+    return tuple(streams)

@@ -1,7 +1,7 @@
-"""What a program does to streams and memory, told act by act while streams are checked.
+"""Reports of a program's use of streams and memory, act by act, while streams are checked.
 
-`HostClock.watch` is the open one. What gives a device work, orders it or moves memory tells it so; it adds
-the program's line and hands each act on (`virtualgpu.records.acts`).
+`HostClock.watch` is the open watch. Functions that submit work, order it or allocate memory report to it; it
+adds the program's line and passes each act on (`virtualgpu.records.acts`).
 """
 
 from __future__ import annotations
@@ -39,16 +39,18 @@ from virtualgpu.records.acts import (
 )
 
 Regions = tuple[Region, ...]
-# Runs a launch with its options; what came of it, and what it reads, writes and changes atomically.
+# Runs a launch with its options; returns its result, and the regions that it reads, writes, updates
+# atomically.
 RunWatched = Callable[[Any, Any], tuple[Any, tuple[Regions, ...]]]
-# Of the host's buffers whose copies may still run, so many are looked at again, so many bytes at every act.
-_MOST_BUFFERS = 256
+# Limits for host buffers whose copies may still run: number of buffers, bytes that are compared at every act,
+# and bytes of pinned memory that are copied before a host function.
+_MAX_BUFFERS = 256
 _CHEAP_BYTES = 1 << 20
-_MOST_COPIED_BYTES = 64 << 20
+_MAX_COPIED_BYTES = 64 << 20
 
 
 class WatchedOperation(Protocol):
-    """What is asked of an operation: of a kernel, to run and tell what it touched."""
+    """The interface of an operation that a watch needs; a kernel runs and returns the memory it accessed."""
 
     @property
     def kind(self) -> ActivityKind: ...
@@ -65,7 +67,7 @@ class WatchedOperation(Protocol):
 
 
 class Memory(Protocol):
-    """A device's memory, as far as it says what lies where."""
+    """The interface of a device's memory that a watch needs to name addresses."""
 
     @property
     def base_address(self) -> int: ...
@@ -74,20 +76,20 @@ class Memory(Protocol):
     def nearest(self, address: int) -> Any: ...
 
 
-class StreamPlace(NamedTuple):
-    """A stream: number of its device, its handle there, and whether it is a blocking one."""
+class StreamRef(NamedTuple):
+    """A stream: number of its device, its handle, and whether it is a blocking stream."""
 
     device_id: int
     stream_id: int
     blocking: bool = True
 
 
-_NOWHERE = StreamPlace(0, 0)
+_NO_STREAM = StreamRef(0, 0)
 
 
 @dataclass(slots=True)
 class _Buffer:
-    """Host memory that a copy to a device was given and may not have read yet."""
+    """Host memory of a copy to a device that may not have been read yet."""
 
     region: Region
     contents: npt.NDArray[np.uint8]
@@ -95,24 +97,23 @@ class _Buffer:
 
 
 class Watch:
-    """Tells acts.
+    """Watch of a virtual machine that reports each act of the program.
 
     Attributes
     ----------
     fills_host : bool
-        Whether copies have gone to page-locked memory, which the host may read at any time.
+        Whether copies have written page-locked memory, which the host can read at any time.
 
     Parameters
     ----------
     memories
         The devices' memories.
     is_pinned
-        Whether a host address lies in page-locked memory.
+        Returns whether a host address is in page-locked memory.
     run_kernel
-        Runs a launch, and tells what it touches.
+        Runs a launch, and returns the memory that it accesses.
     pinned_ranges
-        Gives all page-locked memory, start and bytes: what a host function changes of it is found by
-        comparing.
+        Returns all page-locked memory as start and bytes; changes by a host function are found by comparison.
     """
 
     def __init__(
@@ -126,77 +127,78 @@ class Watch:
         self._is_pinned = is_pinned
         self._run_kernel = run_kernel
         self._pinned_ranges = pinned_ranges
-        self._see: list[Callable[[Act], None]] = []
+        self._observers: list[Callable[[Act], None]] = []
         self._lines = ProgramLines()
         self._names = ProgramNames(self._lines)
-        self._streams: dict[StreamPlace, str | None] = {}
-        self._told = 0
+        self._streams: dict[StreamRef, str | None] = {}
+        self._reported_changes = 0
         self._events: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._numbers = itertools.count(1)
         self._buffers: dict[tuple[int, int], _Buffer] = {}
         self._private: set[tuple[int, int]] = set()
         self._lock = threading.RLock()
-        self._waiting: deque[Act] = deque()
+        self._pending: deque[Act] = deque()
         self._busy = False
         self.fills_host = False
 
-    def begin(self, see: Callable[[Act], None]) -> None:
-        """Give each act to somebody more, who has not heard of the streams yet."""
-        self._see.append(see)
+    def begin(self, observer: Callable[[Act], None]) -> None:
+        """Add an observer of acts, and report all streams again."""
+        self._observers.append(observer)
         self._streams.clear()
 
-    def end(self, see: Callable[[Act], None]) -> bool:
-        """Give them to somebody no more; True if nobody is left."""
-        self._see.remove(see)
-        return not self._see
+    def end(self, observer: Callable[[Act], None]) -> bool:
+        """Remove an observer, and return whether it was the last one."""
+        self._observers.remove(observer)
+        return not self._observers
 
     # Operations
 
-    def run(self, stream: StreamPlace, number: int, operation: WatchedOperation) -> float:
-        """Run an operation of a stream, and tell of it; its duration in ns."""
+    def run(self, stream: StreamRef, number: int, operation: WatchedOperation) -> float:
+        """Run an operation of a stream, report it, and return its duration in ns."""
         duration_ns, work = self.node(stream, number, operation, None)
         self._announce(stream)
-        self._tell(work)
+        self._report(work)
         return duration_ns
 
     def graph_made(self, graph_id: int) -> None:
-        """A capture has ended with a graph."""
-        self._tell(GraphMade(graph_id))
+        """Report that a capture has ended with a graph."""
+        self._report(GraphMade(graph_id))
 
     def launched(
-        self, stream: StreamPlace, nodes: Sequence[Work], edges: Iterable[tuple[int, int]], graph_id: int
+        self, stream: StreamRef, nodes: Sequence[Work], edges: Iterable[tuple[int, int]], graph_id: int
     ) -> None:
-        """A graph was launched."""
+        """Report the launch of a graph."""
         self._announce(stream)
-        self._tell(GraphLaunch(*stream[:2], tuple(nodes), tuple(edges), self.here(), graph_id))
+        self._report(GraphLaunch(*stream[:2], tuple(nodes), tuple(edges), self.here(), graph_id))
 
     def node(
-        self, stream: StreamPlace, number: int, operation: WatchedOperation, source: SourceLine | None
+        self, stream: StreamRef, number: int, operation: WatchedOperation, source: SourceLine | None
     ) -> tuple[float, Work]:
-        """Run a node of a graph, captured in a stream and a line: its duration in ns, and what `launched`
-        is to be told."""
+        """Run a node of a graph, and return its duration in ns and the record for `launched`."""
         source = source or self.here()
         changes_host = operation.kind == "HOST_LAUNCH"
-        before = self._locked() if changes_host else {}
+        before = self._copies_of_pinned() if changes_host else {}
         reads = self._regions(operation.reads)
         writes = self._regions(operation.writes)
         atomics: Regions = ()
-        self._look_at_buffers(source, None if changes_host else (*reads, *writes))
+        self._report_buffer_changes(source, None if changes_host else (*reads, *writes))
         if operation.watched is None:
             duration_ns = operation.run()
         else:
-            duration_ns, touched = operation.watched(self._run_kernel)
-            reads, writes, atomics = (tuple(map(self._named, regions)) for regions in touched)
+            duration_ns, accessed = operation.watched(self._run_kernel)
+            reads, writes, atomics = [
+                tuple(self._with_name(region) for region in regions) for regions in accessed
+            ]
         if changes_host:
-            self._changed()
-            writes = self._changes(before)
+            self._changed_buffers()
+            writes = self._changed_regions(before)
         elif any(region.memory == HOST for region in writes):
             self.fills_host = True
-            self._changed()
-        peer = operation.kind == "MEMCPY2"
+            self._changed_buffers()
+        is_peer_copy = operation.kind == "MEMCPY2"
         for region in reads:
             if region.memory == HOST and not changes_host:
-                self._keep(region)
+                self._keep_buffer(region)
         work = Work(
             number=number,
             name=operation.name,
@@ -205,37 +207,37 @@ class Watch:
             reads=reads,
             writes=writes,
             source=source,
-            is_peer_copy=peer,
+            is_peer_copy=is_peer_copy,
             atomics=atomics,
         )
         return duration_ns, work
 
     # Order
 
-    def recorded(self, event: Any, stream: StreamPlace) -> None:
-        """An event was recorded."""
+    def recorded(self, event: Any, stream: StreamRef) -> None:
+        """Report that an event was recorded."""
         self._announce(stream)
-        self._tell(EventRecord(self._event(event), *stream[:2], self.here()))
+        self._report(EventRecord(self._event(event), *stream[:2], self.here()))
 
-    def waits(self, event: Any, stream: StreamPlace, recorded: bool) -> None:
-        """A stream was told to wait for an event. What was recorded before the check counts as over."""
+    def waits(self, event: Any, stream: StreamRef, recorded: bool) -> None:
+        """Report a stream's wait for an event; events recorded before the check count as completed."""
         if recorded and event not in self._events:
             return
         self._announce(stream)
-        self._tell(EventWait(self._event(event), *stream[:2], self.here()))
+        self._report(EventWait(self._event(event), *stream[:2], self.here()))
 
     def host_waited(
         self,
         scope: Literal["device", "stream", "event", "work"],
-        stream: StreamPlace = _NOWHERE,
+        stream: StreamRef = _NO_STREAM,
         event: Any = None,
         number: int = 0,
     ) -> None:
-        """The host waited, or asked and heard that something has ended."""
+        """Report that the host has waited for work, or that a query has returned that it has ended."""
         source = self.here()
-        self._look_at_buffers(source)
+        self._report_buffer_changes(source)
         event_id = 0 if event is None else self._event(event)
-        self._tell(HostWait(scope, *stream[:2], event_id, number, source))
+        self._report(HostWait(scope, *stream[:2], event_id, number, source))
 
     # Memory
 
@@ -247,87 +249,94 @@ class Watch:
         stream_id: int | None = None,
         private: bool = False,
     ) -> None:
-        """A block was given out: to a stream, where the driver keeps the order; from a pool that the program
-        uses for some of its arrays only."""
-        (self._private.add if private else self._private.discard)((device_id, address))
+        """Report a new block of memory.
+
+        `stream_id` is its stream if the driver keeps the order; `private` blocks are from a pool that the
+        program uses for some of its arrays only.
+        """
+        if private:
+            self._private.add((device_id, address))
+        else:
+            self._private.discard((device_id, address))
         self._names.forget(address, address + size_bytes)
-        self._tell(Allocation(Region(device_id, address, size_bytes), device_id, stream_id, self.here()))
+        self._report(Allocation(Region(device_id, address, size_bytes), device_id, stream_id, self.here()))
 
     def released(self, device_id: int, address: int, size_bytes: int, stream_id: int | None) -> None:
-        """A block went back to a stream's arena, or to the device, which waits for its work first."""
+        """Report a block that was freed to a stream's arena, or to the device after its work has ended."""
         source = self.here()
         if stream_id is None:
-            self._tell(HostWait("device", device_id, source=source))
-        array = self._named(Region(device_id, address, size_bytes))
+            self._report(HostWait("device", device_id, source=source))
+        array = self._with_name(Region(device_id, address, size_bytes))
         private = (device_id, address) in self._private
-        self._tell(Release(array, device_id, stream_id, source, private))
+        self._report(Release(array, device_id, stream_id, source, private))
 
     def host_released(self, address: int, size_bytes: int) -> None:
-        """Page-locked memory was given back."""
+        """Report page-locked memory that was freed."""
         source = self.here()
-        self._look_at_buffers(source)
+        self._report_buffer_changes(source)
         with self._lock:
-            for key in [k for k in self._buffers if address <= k[0] < address + size_bytes]:
+            for key in [key for key in self._buffers if address <= key[0] < address + size_bytes]:
                 del self._buffers[key]
-        self._tell(Release(self._named(Region(HOST, address, size_bytes)), source=source))
+        self._report(Release(self._with_name(Region(HOST, address, size_bytes)), source=source))
 
     def forget_buffers(self, start: int = 0, end: int = 1 << 64) -> None:
-        """What changes host memory between these addresses from now on need not be the host itself."""
+        """Forget the buffers in a range of host memory that not only the host can change from now on."""
         with self._lock:
-            for key in [(a, b) for a, b in self._buffers if a < end and start < b]:
+            for key in [key for key in self._buffers if key[0] < end and start < key[1]]:
                 del self._buffers[key]
 
     def finish(self) -> None:
-        """The last look at the host's buffers."""
-        self._look_at_buffers(self.here())
+        """Report the last changes of the host's buffers."""
+        self._report_buffer_changes(self.here())
 
-    # The host's buffers: changes show in their contents only
+    # The host's buffers, whose changes are found by comparing their contents
 
-    def _locked(self) -> dict[tuple[int, int], npt.NDArray[np.uint8]]:
-        """Copies of all page-locked memory, as far as they take moments."""
+    def _copies_of_pinned(self) -> dict[tuple[int, int], npt.NDArray[np.uint8]]:
+        """Return copies of all page-locked memory, or of the buffers only if it is too large."""
         ranges = list(self._pinned_ranges())
-        if sum(size for _, size in ranges) > _MOST_COPIED_BYTES:
+        if sum(size for _, size in ranges) > _MAX_COPIED_BYTES:
             ranges = [(buffer.region.start, buffer.contents.size) for buffer in self._buffers.values()]
         return {(start, size): _bytes_at(start, size).copy() for start, size in ranges if size}
 
-    def _changes(self, before: dict[tuple[int, int], npt.NDArray[np.uint8]]) -> Regions:
-        """What of these bytes is no longer as it was: from the first to the last such byte of each range."""
-        found = []
+    def _changed_regions(self, before: dict[tuple[int, int], npt.NDArray[np.uint8]]) -> Regions:
+        """Return the changed part of each range, from its first to its last changed byte."""
+        regions = []
         for (start, size), contents in before.items():
             if self._is_pinned(start):
-                changed = np.flatnonzero(_bytes_at(start, size) != contents)
-                if changed.size:
-                    first = int(changed[0])
-                    last = int(changed[-1])
-                    found.append(self._named(Region(HOST, start + first, last + 1 - first)))
-        return tuple(found)
+                changed_offsets = np.flatnonzero(_bytes_at(start, size) != contents)
+                if changed_offsets.size:
+                    first = int(changed_offsets[0])
+                    last = int(changed_offsets[-1])
+                    regions.append(self._with_name(Region(HOST, start + first, last + 1 - first)))
+        return tuple(regions)
 
-    def _keep(self, region: Region) -> None:
+    def _keep_buffer(self, region: Region) -> None:
         contents = _bytes_at(region.start, region.end - region.start)
         if self._is_pinned(region.start):
             self._buffers.pop((region.start, region.end), None)
             self._buffers[region.start, region.end] = _Buffer(region, contents, zlib.crc32(contents.data))
-            while len(self._buffers) > _MOST_BUFFERS:
+            while len(self._buffers) > _MAX_BUFFERS:
                 del self._buffers[next(iter(self._buffers))]
 
-    def _look_at_buffers(self, source: SourceLine | None, regions: Regions | None = None) -> None:
-        """Tell what the host has changed since the last look: in all buffers, or where regions meet them."""
+    def _report_buffer_changes(self, source: SourceLine | None, regions: Regions | None = None) -> None:
+        """Report the host's recent changes, in all buffers or in those that overlap regions."""
         if not self._buffers:
             return
-        among = list(self._buffers)
-        if regions is not None and sum(end - start for start, end in among) > _CHEAP_BYTES:
-            among = [
+        keys = list(self._buffers)
+        if regions is not None and sum(end - start for start, end in keys) > _CHEAP_BYTES:
+            host_regions = [region for region in regions if region.memory == HOST]
+            keys = [
                 (start, end)
-                for start, end in among
-                if any(r.memory == HOST and r.start < end and start < r.end for r in regions)
+                for start, end in keys
+                if any(region.start < end and start < region.end for region in host_regions)
             ]
-        for buffer in self._changed(among):
-            self._tell(HostUse("changed a buffer", (), (buffer.region,), source))
+        for buffer in self._changed_buffers(keys):
+            self._report(HostUse("changed a buffer", (), (buffer.region,), source))
 
-    def _changed(self, among: Iterable[tuple[int, int]] | None = None) -> list[_Buffer]:
-        """The buffers whose contents are others than before; what they are now counts from here on."""
-        found = []
-        for key in list(self._buffers) if among is None else among:
+    def _changed_buffers(self, keys: Iterable[tuple[int, int]] | None = None) -> list[_Buffer]:
+        """Return the buffers whose contents have changed, and remember their new contents."""
+        changed = []
+        for key in list(self._buffers) if keys is None else keys:
             buffer = self._buffers[key]
             if not self._is_pinned(key[0]):
                 del self._buffers[key]
@@ -335,35 +344,35 @@ class Watch:
             digest = zlib.crc32(buffer.contents.data)
             if digest != buffer.digest:
                 buffer.digest = digest
-                found.append(buffer)
-        return found
+                changed.append(buffer)
+        return changed
 
-    # Words and places
+    # Names and addresses
 
     def _regions(self, arrays: Sequence[npt.NDArray[Any]]) -> Regions:
-        found = []
+        regions = []
         for array in arrays:
             address = array.__array_interface__["data"][0]
             memory = self.memory_of(address)
             region = Region.of_array(memory, address, array.itemsize, array.shape, array.strides)
             if region is not None:
-                found.append(self._named(region))
-        return tuple(found)
+                regions.append(self._with_name(region))
+        return tuple(regions)
 
     def memory_of(self, address: int) -> int:
-        """The device that an address belongs to, or `HOST`."""
+        """Return the device that an address belongs to, or `HOST`."""
         for number, memory in enumerate(self._memories):
             if memory.base_address <= address < memory.base_address + memory.arena_bytes:
                 return number
         return HOST
 
-    def _named(self, region: Region) -> Region:
-        """A region with what the program calls it, else with what it holds."""
+    def _with_name(self, region: Region) -> Region:
+        """Return a region with its name in the program, else with a description of its allocation."""
         name = self._names.array(region.start)
         if not name and region.memory != HOST:
-            known = self._memories[region.memory].nearest(region.start)
-            inside = known is not None and known.address <= region.start < known.end
-            name = known.label.split(" (parameter ")[0] if inside else ""
+            allocation = self._memories[region.memory].nearest(region.start)
+            if allocation is not None and allocation.address <= region.start < allocation.end:
+                name = allocation.label.split(" (parameter ")[0]
         return Region(
             region.memory,
             region.address,
@@ -373,47 +382,49 @@ class Watch:
             name or ("a host buffer" if region.memory == HOST else ""),
         )
 
-    def _announce(self, stream: StreamPlace) -> None:
-        """Tell of a stream before its first use, and of what the program calls streams by now."""
-        if stream in self._streams and self._names.changes == self._told:
+    def _announce(self, stream: StreamRef) -> None:
+        """Report a stream before its first use, and new names of streams."""
+        if stream in self._streams and self._names.changes == self._reported_changes:
             return
-        self._told = self._names.changes
+        self._reported_changes = self._names.changes
         self._streams.setdefault(stream, None)
-        for known, before in self._streams.items():
-            name = self._names.stream(known.device_id, known.stream_id)
-            if before != name:
-                self._streams[known] = name
-                self._tell(NewStream(known.device_id, known.stream_id, name, known.blocking))
+        for reported, previous_name in self._streams.items():
+            name = self._names.stream(reported.device_id, reported.stream_id)
+            if previous_name != name:
+                self._streams[reported] = name
+                self._report(NewStream(reported.device_id, reported.stream_id, name, reported.blocking))
 
     def _event(self, event: Any) -> int:
         number = self._events.get(event)
         if number is None:
-            number = self._events[event] = next(self._numbers)
+            number = next(self._numbers)
+            self._events[event] = number
         return number
 
     def here(self) -> SourceLine | None:
+        """Return the program's current line, and add the names in its frames."""
         frame, _ = self._lines.frame()
         if frame is None:
             return None
         self._names.look(frame)
         return self._lines.line(frame)
 
-    def _tell(self, act: Act) -> None:
-        """Hand an act on. What the garbage collector frees meanwhile is told after it."""
+    def _report(self, act: Act) -> None:
+        """Pass an act to the observers; acts of the garbage collector during the call follow it."""
         with self._lock:
-            self._waiting.append(act)
+            self._pending.append(act)
             if self._busy:
                 return
             self._busy = True
             try:
-                while self._waiting:
-                    act = self._waiting.popleft()
-                    for see in self._see:
-                        see(act)
+                while self._pending:
+                    act = self._pending.popleft()
+                    for observer in self._observers:
+                        observer(act)
             finally:
                 self._busy = False
 
 
 def _bytes_at(address: int, size: int) -> npt.NDArray[np.uint8]:
-    """Host memory as it is at any time."""
+    """Return the bytes at a host address, which change with the memory."""
     return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))

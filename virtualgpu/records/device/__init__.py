@@ -1,1 +1,1 @@
-"""What a device is: its facts and attributes."""
+"""Properties of a device: limits, attributes, load, and loadable images."""

@@ -1,4 +1,4 @@
-"""CUDA's device attributes and NVML's readings: one table of names, numbers and the records they fill."""
+"""Tables of CUDA's device attributes and NVML's readings, with the record fields that they fill."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from virtualgpu.records.device.facts import DeviceInfo, Metric
 from virtualgpu.records.kernel import WARP_SIZE
 
 CONSTANT_MEMORY_BYTES = 65536
-# cudaDeviceProp's textureAlignment and texturePitchAlignment, of every GPU, and the most texels of a linear
-# texture. These and the sizes of textures and surfaces in the table are those of the CUDA C++ Programming
-# Guide's "Technical Specifications per Compute Capability" for 7.5 and newer.
+# cudaDeviceProp's textureAlignment and texturePitchAlignment of every GPU, and the largest number of texels
+# of a linear texture. These and the sizes of textures and surfaces in the table are those of the CUDA C++
+# Programming Guide's "Technical Specifications per Compute Capability" for 7.5 and newer.
 TEXTURE_ALIGNMENT = 512
 PITCH_ALIGNMENT = 32
 MOST_LINEAR_TEXELS = 1 << 28
@@ -25,15 +25,15 @@ class DeviceAttribute:
     Parameters
     ----------
     number, name
-        CUDA's; the name without ``cudaDevAttr``.
+        CUDA's number and name, without ``cudaDevAttr``.
     property
         The key of the same quantity in CuPy's ``getDeviceProperties``, "" if there is none.
     field
-        The field of `DeviceInfo` that holds it, "" for what is the same on every virtual GPU: `value`.
+        The field of `DeviceInfo` with its value; "" if every virtual GPU has the same `value`.
     per
-        How many of CUDA's units make one of the field's: 1000 for clocks, kHz against MHz.
+        CUDA's units per unit of the field: 1000 for clocks in kHz and MHz.
     index
-        Which element of the field, where that is a tuple.
+        Index of the element, if the field is a tuple.
     """
 
     number: int
@@ -45,15 +45,18 @@ class DeviceAttribute:
     value: int = 0
 
     def of(self, info: DeviceInfo) -> int:
-        """The attribute of a device as CUDA would give it."""
+        """Return the attribute of a device in CUDA's unit."""
         if not self.field:
             return self.value
-        found = getattr(info, self.field)
-        return round((found if self.index is None else found[self.index]) * self.per) if found else 0
+        field_value = getattr(info, self.field)
+        if not field_value:
+            return 0
+        value: float = field_value if self.index is None else field_value[self.index]
+        return round(value * self.per)
 
 
 def _a(number: int, name: str, property: str = "", field: str = "", **more: int) -> DeviceAttribute:
-    """A row of the table."""
+    """Return a row of the table."""
     return DeviceAttribute(number=number, name=name, property=property, field=field, **more)
 
 
@@ -73,7 +76,7 @@ ATTRIBUTES: tuple[DeviceAttribute, ...] = (
     _a(13, "ClockRate", "clockRate", "boost_clock_mhz", per=1000),
     _a(14, "TextureAlignment", "textureAlignment", value=TEXTURE_ALIGNMENT),
     _a(16, "MultiProcessorCount", "multiProcessorCount", "sm_count"),
-    _a(17, "KernelExecTimeout", "kernelExecTimeoutEnabled"),  # that of a display: there is none
+    _a(17, "KernelExecTimeout", "kernelExecTimeoutEnabled"),  # there is no display
     _a(18, "Integrated", "integrated"),
     _a(19, "CanMapHostMemory", "canMapHostMemory", value=1),
     _a(20, "ComputeMode", "computeMode"),
@@ -142,36 +145,37 @@ ATTRIBUTES: tuple[DeviceAttribute, ...] = (
     _a(120, "ClusterLaunch"),
 )
 
-# What `DeviceInfo` may leave open.
+# Fields of `DeviceInfo` that can be unknown.
 _OPTIONAL = {field.name for field in fields(DeviceInfo) if "None" in str(field.type)}
 
 
-def info_fields(ask: Callable[[int], int | None]) -> dict[str, Any]:
-    """The fields of `DeviceInfo` that CUDA's attributes tell.
+def info_fields(query: Callable[[int], int | None]) -> dict[str, Any]:
+    """Return the fields of `DeviceInfo` that follow from CUDA's attributes.
 
     Parameters
     ----------
-    ask
-        Gives an attribute by number, None where the driver does not know it. Such a field is None if it
-        may be, 0 otherwise.
+    query
+        Returns an attribute by number, or None if the driver does not know it. Such a field is None if that
+        is possible, 0 otherwise.
     """
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for attribute in ATTRIBUTES:
         name = attribute.field
         if not name:
             continue
-        answer = ask(attribute.number)
+        answer = query(attribute.number)
         if attribute.index is not None:
-            found[name] = (*found.get(name, ()), answer or 0)
+            values[name] = (*values.get(name, ()), answer or 0)
         elif name in _OPTIONAL and not answer:
-            found[name] = answer if attribute.per == 1 else None  # no GPU has a clock of 0
+            values[name] = answer if attribute.per == 1 else None  # a clock of 0 is unknown
+        elif name in _OPTIONAL and attribute.per != 1:
+            values[name] = (answer or 0) / attribute.per
         else:
-            clock = name in _OPTIONAL and attribute.per != 1
-            found[name] = (answer or 0) / attribute.per if clock else (answer or 0) // attribute.per
-    return found
+            values[name] = (answer or 0) // attribute.per
+    return values
 
 
-# What NVML reads quickly enough for a chart that ticks, with its unit.
+# NVML's readings that are fast enough for a live chart, with their units.
 READINGS: tuple[tuple[str, str], ...] = (
     ("GPU utilization", "%"),
     ("memory controller utilization", "%"),
@@ -199,13 +203,13 @@ _LIMITS = {
 
 
 def driver_limits(runtime: Any) -> tuple[Metric, ...]:
-    """What ``cudaDeviceGetLimit`` says of the current device; a limit that it lacks has no value."""
-    found = []
+    """Return ``cudaDeviceGetLimit``'s limits of the current device; an unsupported limit has no value."""
+    metrics = []
     for name, number in _LIMITS.items():
         try:
             size_bytes = runtime.deviceGetLimit(number)
             shift = next((shift for shift in (20, 10) if size_bytes >> shift), 0)
-            found.append(Metric(name, size_bytes / (1 << shift), {0: "B", 10: "KiB", 20: "MiB"}[shift]))
+            metrics.append(Metric(name, size_bytes / (1 << shift), {0: "B", 10: "KiB", 20: "MiB"}[shift]))
         except runtime.CUDARuntimeError:
-            found.append(Metric(name, None, why="this device has no such limit"))
-    return tuple(found)
+            metrics.append(Metric(name, None, why="this device has no such limit"))
+    return tuple(metrics)

@@ -1,4 +1,4 @@
-"""One device: what it can do, and what it reads right now."""
+"""Capability and limits of a device, and its live readings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from virtualgpu.records.origin import Provenance
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceInfo:
-    """Capability and limits of one device. ``None`` means: not known on this machine."""
+    """Capability and limits of one device; None means that a value is not known on this machine."""
 
     provenance: Provenance
     name: str
@@ -45,22 +45,23 @@ class DeviceInfo:
 
     @property
     def max_threads_per_sm(self) -> int:
+        """Largest number of resident threads of an SM."""
         return self.max_warps_per_sm * WARP_SIZE
 
     @property
     def as_virtual(self) -> Provenance:
-        """Where numbers come from that a virtual GPU of this kind produces."""
+        """Provenance of the numbers of a virtual GPU of this kind."""
         return Provenance("modelled", f"virtual {self.name}")
 
     @property
     def capability(self) -> str:
-        """Compute capability as people write it, such as ``9.0`` or ``12.0``."""
+        """Compute capability as text, such as ``9.0`` or ``12.0``."""
         return f"{self.compute_capability[0]}.{self.compute_capability[1]}"
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One live reading. ``value`` is None where this machine cannot tell; ``why`` then says why."""
+    """One live reading; without a value on this machine ``value`` is None and ``why`` the reason."""
 
     name: str
     value: float | str | None
@@ -70,7 +71,7 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class DeviceMetrics:
-    """A snapshot of live readings (NVML), each on its own."""
+    """A snapshot of live readings (NVML)."""
 
     provenance: Provenance
     time_ns: int

@@ -1,9 +1,9 @@
-"""What a driver is given to load: machine code, PTX or both in one file, and for which devices each is.
+"""Images that a driver loads: machine code, PTX or both in one file, with their target devices.
 
 Layouts: cubins are ELF files whose ``e_flags`` name the target, in bits 8 to 15 since ABI version 8 and in
 bits 0 to 7 before; a fat binary is a header of 16 bytes, then entries, each with its kind (1 PTX, 2 machine
-code), size and target. Which runs where is the CUDA Programming Guide's "binary compatibility", "PTX
-compatibility" and "architecture-specific features".
+code), size and target. The rules of compatibility are in the CUDA Programming Guide, "binary compatibility",
+"PTX compatibility" and "architecture-specific features".
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Capability = tuple[int, int]
 ELF = b"\x7fELF"
 FAT = b"\x50\xed\x55\xba"
 _TARGET = re.compile(rb"^\s*\.target\s+sm_(\d+)([af]?)", re.MULTILINE)
-_COMPRESSED = 0xA000  # flags of an entry: packed by LZ4 or by zstd
+_COMPRESSED = 0xA000  # flags of an entry: compressed by LZ4 or by zstd
 _TEGRA = ((5, 3), (6, 2), (7, 2), (8, 7))  # Jetsons run machine code for their own capability only
 
 
@@ -35,18 +35,19 @@ class Part:
 
     @classmethod
     def of(cls, target: str) -> Part:
-        """``sm_90a`` as machine code, ``compute_90a`` as PTX."""
-        found = re.fullmatch(r"(sm|compute)_(\d+)([af]?)", target)
-        if found is None:
+        """Return the part of a target: machine code for ``sm_90a``, PTX for ``compute_90a``."""
+        match = re.fullmatch(r"(sm|compute)_(\d+)([af]?)", target)
+        if match is None:
             raise ValueError(f"{target!r} is no target such as sm_90, sm_90a or compute_90.")
-        return cls("cubin" if found[1] == "sm" else "PTX", int(found[2]), found[3])
+        return cls("cubin" if match[1] == "sm" else "PTX", int(match[2]), match[3])
 
     @property
     def capability(self) -> Capability:
+        """Compute capability of the target."""
         return divmod(self.number, 10)
 
     def runs_on(self, capability: Capability) -> bool:
-        """Whether a device takes it. (A cubin says nothing of its suffix: those it cannot tell apart.)"""
+        """Return whether a device can run it (the suffix of a cubin is unknown and therefore ignored)."""
         if self.suffix == "a" or (self.kind == "cubin" and {self.capability, capability} & set(_TEGRA)):
             return capability == self.capability
         if self.kind == "cubin" or self.suffix == "f":
@@ -55,24 +56,24 @@ class Part:
 
 
 def chosen(parts: Iterable[Part], capability: Capability) -> Part | None:
-    """The part that a driver takes for a device: machine code before PTX, then the newest; None for none."""
-    fits = [part for part in parts if part.runs_on(capability)]
-    return max(fits, key=lambda part: (part.kind == "cubin", part.number, part.suffix), default=None)
+    """Return the part that a driver uses for a device: machine code before PTX, then the newest."""
+    usable = [part for part in parts if part.runs_on(capability)]
+    return max(usable, key=lambda part: (part.kind == "cubin", part.number, part.suffix), default=None)
 
 
 def parts(image: bytes) -> tuple[Part, ...]:
-    """What an image holds; nothing for what is neither."""
+    """Return the parts of an image; none for unknown formats."""
     if image.startswith(ELF) and len(image) >= 64:
         flags = struct.unpack_from("<I", image, 48)[0]
         return (Part("cubin", flags >> 8 & 0xFF if image[8] >= 8 else flags & 0xFF, data=image),)
     if image.startswith(FAT):
         return tuple(_entries(image))
-    found = _TARGET.search(image)
-    return (Part("PTX", int(found[1]), found[2].decode(), image),) if found else ()
+    match = _TARGET.search(image)
+    return (Part("PTX", int(match[1]), match[2].decode(), image),) if match else ()
 
 
 def _entries(image: bytes) -> Iterator[Part]:
-    """The whole entries of a fat binary; damaged ones end it."""
+    """Yield the complete entries of a fat binary, up to the first damaged one."""
     start = struct.unpack_from("<H", image, 6)[0] if len(image) >= 8 else len(image)
     while start + 48 <= len(image):
         kind, _, header, size = struct.unpack_from("<HHIQ", image, start)
@@ -86,6 +87,6 @@ def _entries(image: bytes) -> Iterator[Part]:
         elif struct.unpack_from("<I", image, start + 40)[0] & _COMPRESSED:
             yield Part("PTX", number)
         else:
-            found = _TARGET.search(data)
-            yield Part("PTX", number, found[2].decode() if found else "", data)
+            match = _TARGET.search(data)
+            yield Part("PTX", number, match[2].decode() if match else "", data)
         start = end

@@ -1,4 +1,4 @@
-"""What a GPU is doing, over time: shares of its units, power, clocks, temperature, and what holds it back."""
+"""Load of a GPU over time: use of its units, power, clocks, temperature, and reasons of lower clocks."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ FORMAT = "gpulab-monitor"
 
 
 class Reading(NamedTuple):
-    """A column of `LoadSamples`: its name, its unit, and what it says."""
+    """A column of `LoadSamples`: its name, its unit, and its meaning."""
 
     name: str
     unit: str
-    says: str
+    meaning: str
 
 
 LOAD_READINGS = (
@@ -51,11 +51,11 @@ LOAD_READINGS = (
     Reading("clock_reasons", "", "bits of what holds the clocks (`clock_reasons` has the words)"),
     Reading("processes", "", "compute processes that NVML sees"),
 )
-LOAD_COLUMNS = tuple(each.name for each in LOAD_READINGS)
+LOAD_COLUMNS = tuple(reading.name for reading in LOAD_READINGS)
 GPM_COLUMNS = LOAD_COLUMNS[2:14]
-"""What GPUs from Hopper on count of their own units (GPM), as a mean between two readings."""
-# How far a reading reaches back: NVML's utilization is a mean over up to a second (nvml.h); GPM's counters
-# are means of 0.2 s, and are repeated for up to as long.
+"""Columns that GPUs from Hopper on count themselves (GPM), as a mean between two readings."""
+# Interval of time before a reading that it covers: NVML's utilization is a mean over up to a second (nvml.h);
+# GPM's counters are means of 0.2 s, and are repeated for up to as long.
 _REACH_NS = {"utilization": 1e9, "memory_utilization": 1e9, **dict.fromkeys(GPM_COLUMNS, 0.4e9)}
 
 # nvmlClocksEventReasons bits (nvml.h), in words.
@@ -73,41 +73,41 @@ CLOCK_REASONS = (
 
 
 def clock_reasons(bits: float) -> str:
-    """What holds the clocks back, in words, of NVML's bits; ``"none"`` for 0.
+    """Return the reasons of lower clocks as text from NVML's bits; ``"none"`` for 0.
 
     Examples
     --------
     >>> clock_reasons(0x4 | 0x20)
     'software power cap, software thermal slowdown'
     """
-    return ", ".join(words for bit, words in CLOCK_REASONS if int(bits) & bit) or "none"
+    return ", ".join(reason for bit, reason in CLOCK_REASONS if int(bits) & bit) or "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadSamples:
-    """Readings over time: columns of equal length, NaN where one is not available.
+    """Readings over time: columns of equal length, with NaN for missing readings.
 
     Parameters
     ----------
     time_ns
-        Since the recording began. A row of NaN is a pause, or a time in which NVML did not answer.
+        Time since the recording began. A row of NaN is a pause, or a time without answers of NVML.
     columns
         `LOAD_COLUMNS` by name.
     missing
-        Why a column has no readings, in words.
+        Reason in words why a column has no readings.
     sms, memory_mib, power_limit_w
-        Of the device; None: not known.
+        Properties of the device; None: not known.
     mig
         Whether the GPU is split (multi-instance GPU); None: not known.
     processes
-        Process number and MiB held of each compute process at the last reading; in a container NVML has none
-        or the host's numbers.
+        Process number and MiB in use of each compute process at the last reading; in a container NVML has
+        none or the host's numbers.
     phases
-        Name and beginning in nanoseconds of what ran, in order.
+        Name and beginning in nanoseconds of each phase, in order.
     driver, date
-        With what it was read, and when.
+        Version of the driver, and date of the recording.
     note
-        What else there is to know; empty for nothing.
+        Further remarks, or an empty string.
     """
 
     provenance: Provenance
@@ -132,18 +132,18 @@ class LoadSamples:
 
     @property
     def duration_ns(self) -> float:
-        """From the recording's beginning to the last reading."""
+        """Time from the beginning of the recording to the last reading."""
         return float(self.time_ns[-1]) if len(self) else 0.0
 
     def latest(self, name: str) -> float | None:
-        """The last reading of a column that is available."""
-        known = self.columns[name][~np.isnan(self.columns[name])]
-        return float(known[-1]) if len(known) else None
+        """Return the last available reading of a column."""
+        readings = self.columns[name][~np.isnan(self.columns[name])]
+        return float(readings[-1]) if len(readings) else None
 
     def within(self, phase: str) -> LoadSamples:
         """Return the readings of one phase alone, with times since it began.
 
-        A mean that reaches back into the phase before is NaN, unless the phase is so short that all do.
+        A mean that includes time before the phase is NaN, unless the phase is so short that all do.
 
         Raises
         ------
@@ -153,53 +153,53 @@ class LoadSamples:
         names = [name for name, _ in self.phases]
         if phase not in names:
             raise KeyError(f"There is no phase {phase!r}; there are {', '.join(names) or 'none'}.")
-        at = names.index(phase)
-        begin = self.phases[at][1]
-        end = self.phases[at + 1][1] if at + 1 < len(names) else np.inf
-        # A reading speaks of the time before it: those that began earlier belong to what came before.
-        before = np.concatenate(([-np.inf], self.time_ns[:-1]))
-        mine = (before >= begin) & (self.time_ns <= end)
-        since = self.time_ns[mine] - begin
-        kept = {name: _settled(column[mine], since, name) for name, column in self.columns.items()}
-        return replace(self, time_ns=since, columns=kept, phases=((phase, 0.0),))
+        index = names.index(phase)
+        begin_ns = self.phases[index][1]
+        end_ns = self.phases[index + 1][1] if index + 1 < len(names) else np.inf
+        # A reading covers the time before it, so a reading that began before the phase does not belong to it.
+        previous_ns = np.concatenate(([-np.inf], self.time_ns[:-1]))
+        in_phase = (previous_ns >= begin_ns) & (self.time_ns <= end_ns)
+        since_ns = self.time_ns[in_phase] - begin_ns
+        columns = {name: _settled(column[in_phase], since_ns, name) for name, column in self.columns.items()}
+        return replace(self, time_ns=since_ns, columns=columns, phases=((phase, 0.0),))
 
     def mean(self, name: str) -> float | None:
-        """The mean of a column's readings, None without any."""
-        known = self.columns[name][~np.isnan(self.columns[name])]
-        return float(known.mean()) if len(known) else None
+        """Return the mean of a column's readings, or None without readings."""
+        readings = self.columns[name][~np.isnan(self.columns[name])]
+        return float(readings.mean()) if len(readings) else None
 
     @property
     def energy_j(self) -> float | None:
         """Joules from the first reading to the last one, by the GPU's own counter."""
-        known = self.columns["energy"][~np.isnan(self.columns["energy"])]
-        return float(known[-1] - known[0]) if len(known) > 1 else None
+        readings = self.columns["energy"][~np.isnan(self.columns["energy"])]
+        return float(readings[-1] - readings[0]) if len(readings) > 1 else None
 
     @property
     def mean_power_w(self) -> float | None:
-        """Energy over time: a mean of just these readings, which NVML's own power is not."""
-        known = ~np.isnan(self.columns["energy"])
-        if known.sum() < 2 or self.energy_j is None:
+        """Mean power of exactly these readings from the energy counter, unlike NVML's own power."""
+        is_known = ~np.isnan(self.columns["energy"])
+        if is_known.sum() < 2 or self.energy_j is None:
             return None
-        return self.energy_j / float(np.ptp(self.time_ns[known])) * 1e9
+        return self.energy_j / float(np.ptp(self.time_ns[is_known])) * 1e9
 
     def as_data(self) -> dict[str, Any]:
-        """What a JSON file holds of it."""
+        """Return the contents of its JSON file."""
         return {"format": FORMAT, "version": 1, **asdict(self)}
 
     @classmethod
     def of_data(cls, data: Mapping[str, Any]) -> Self:
-        """From what `as_data` gave, as it was read from JSON; its numbers are recorded ones now."""
-        told = {name: value for name, value in data.items() if name not in ("format", "version")}
+        """Return the samples of a JSON file that `as_data` wrote, with the provenance "recorded"."""
+        values = {name: value for name, value in data.items() if name not in ("format", "version")}
         detail = ", ".join(filter(None, (data["date"], data["driver"] and f"driver {data['driver']}")))
-        told["provenance"] = Provenance("recorded", data["provenance"]["device"], detail)
-        told["time_ns"] = np.array(data["time_ns"], np.float64)
-        told["columns"] = {name: np.array(data["columns"][name], np.float64) for name in LOAD_COLUMNS}
+        values["provenance"] = Provenance("recorded", data["provenance"]["device"], detail)
+        values["time_ns"] = np.array(data["time_ns"], np.float64)
+        values["columns"] = {name: np.array(data["columns"][name], np.float64) for name in LOAD_COLUMNS}
         for name in ("processes", "phases"):
-            told[name] = tuple(tuple(each) for each in data[name])
-        return cls(**told)
+            values[name] = tuple(tuple(item) for item in data[name])
+        return cls(**values)
 
 
 def _settled(column: Column, since_ns: Column, name: str) -> Column:
-    """Return the column without means that reach back to before 0; unchanged where none would be left."""
-    early = since_ns < _REACH_NS.get(name, 0)
-    return column if np.isnan(column[~early]).all() else np.where(early, np.nan, column)
+    """Return the column without means that include time before 0; unchanged if none would remain."""
+    is_early = since_ns < _REACH_NS.get(name, 0)
+    return column if np.isnan(column[~is_early]).all() else np.where(is_early, np.nan, column)

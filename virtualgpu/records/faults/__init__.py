@@ -1,1 +1,1 @@
-"""What became of faulty code: in a sandbox, and to one element."""
+"""Results of faulty code: in a sandbox, and the history of one element."""

@@ -1,4 +1,4 @@
-"""The history of one element of an array: who wrote it, in order."""
+"""History of one element of an array: all writes to it, in order."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ WriteKind = Literal["initial", "store", "atomic", "operation"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write:
-    """One write to the element, or what it held before the first one (``initial``).
+    """One write to the element, or its value before the first one (``initial``).
 
-    An ``operation`` is a copy, a memset or a kernel of the library's, which names no thread. ``launch``
-    counts the program's kernels from 1. ``value`` is what the element held afterwards; None where another
-    lane of the same instruction wrote it, too, and later.
+    An ``operation`` is a copy, a memset or a library kernel, which has no thread. ``launch`` counts the
+    program's kernels from 1. ``value`` is the value of the element afterwards; None if another lane of the
+    same instruction also wrote it, later.
     """
 
     kind: WriteKind
@@ -33,8 +33,8 @@ class Write:
 class ElementHistory:
     """All writes to an element while a function ran, in the order in which they happened.
 
-    ``writes`` begins with what was there before. Of very many, the last are kept, and ``left_out`` counts the
-    others. ``error`` is what the function raised. ``note`` says where the history comes from, if not from the
+    ``writes`` begins with the initial value. Only the last writes are kept; ``left_out`` counts the others.
+    ``error`` is the exception of the function. ``note`` is the origin of the history, if it is not from the
     device in use.
     """
 
@@ -48,5 +48,5 @@ class ElementHistory:
 
     @property
     def last(self) -> Write:
-        """Who wrote what the element holds now."""
+        """The write of the element's current value."""
         return self.writes[-1]

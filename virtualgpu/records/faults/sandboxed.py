@@ -1,4 +1,4 @@
-"""What came of code that ran in a process of its own."""
+"""Result of code that ran in a process of its own."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from virtualgpu.records.timeline import SourceLine
 
 @dataclass(frozen=True, slots=True)
 class Culprit:
-    """The launch that a fault happened in: which of the program's launches, counted from 1, and its line.
+    """The launch in which a fault happened: its number in the program, from 1, and its line.
 
-    ``kernel``, ``place`` and ``said`` are what a virtual GPU knows besides: the thread at its line, and the
-    cause in a sentence. On a real one the launch's line comes from a run with launch blocking, and the
-    ``launch`` has no number there (0).
+    A virtual GPU also knows ``kernel``, ``place`` (the thread at its line) and ``said`` (the cause in a
+    sentence). On a real GPU the line is that of a run with launch blocking, and ``launch`` is 0.
     """
 
     launch: int
@@ -32,25 +31,25 @@ class SandboxRun:
     Parameters
     ----------
     name
-        What ran.
+        Name of the function or cell.
     output, output_lines
-        The first of what it printed, and how many lines that was in all.
+        The first part of its output, and the total number of lines.
     ended
-        Why it was ended, or how it ended itself; empty where it came to its end.
+        Why it was ended, or how it ended itself; empty if it ran to its end.
     error, frames
-        What it raised, and the lines that led there, the outermost first.
+        Its exception, and the lines that led to it, the outermost first.
     status
         CUDA's number of that error; 0 for others.
     sticky
-        Whether every call after it failed as well: the context was lost.
+        Whether every later call failed as well because the context was lost.
     at_end
         Whether nothing in the program waited for the work that failed.
     culprit
-        The launch that the fault happened in, which need not be the one that raised.
+        The launch in which the fault happened, which can differ from the call that raised.
     blocking
         Whether every launch waited for its end.
     notes
-        What else is to be said, in sentences.
+        Further remarks, in sentences.
     """
 
     provenance: Provenance
@@ -70,10 +69,10 @@ class SandboxRun:
 
     @property
     def ok(self) -> bool:
-        """Whether it came to its end without an error."""
+        """Whether it ran to its end without an error."""
         return not self.ended and not self.error
 
     @property
     def raised(self) -> SourceLine | None:
-        """The program's line that raised; None where nothing did."""
+        """The program's line that raised; None without an error."""
         return self.frames[-1] if self.error and self.frames else None

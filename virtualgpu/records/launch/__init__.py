@@ -1,4 +1,4 @@
-"""One launch: how many blocks fit, and where and when each ran."""
+"""One launch: its occupancy, and SM and times of each block."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Times = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Occupancy:
-    """Theoretical occupancy of one launch shape and what limits it.
+    """Theoretical occupancy of one launch shape, and its limits.
 
     ``blocks_by_limit`` maps each limit (``warps``, ``blocks``, ``registers``, ``shared memory``)
-    to the resident blocks it alone would allow; ``limiters`` are those that equal the result.
+    to the resident blocks it alone would allow; ``limiters`` are the limits that equal the result.
     """
 
     provenance: Provenance
@@ -34,16 +34,17 @@ class Occupancy:
 
     @property
     def fraction(self) -> float:
+        """Resident warps over the warps that an SM can hold."""
         return self.warps_per_sm / self.max_warps_per_sm if self.max_warps_per_sm else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchTrace:
-    """Block placement of one launch: block -> SM, start, end. Columns have one row a block.
+    """Block placement of one launch: SM, start and end of each block, one row per block.
 
     ``start_ns`` counts from the first block's start. Blocks are numbered x fastest:
     ``x + y * grid.x + z * grid.x * grid.y``. When ``sampled`` is above 1 about one block in
-    ``sampled`` is listed, chosen so that every SM and every stretch of time has its share.
+    ``sampled`` is listed, chosen so that every SM and every interval of time has its share.
     """
 
     provenance: Provenance
@@ -63,10 +64,12 @@ class LaunchTrace:
 
     @property
     def span_ns(self) -> int:
+        """Time from the start of the first block to the end of the last one."""
         return int(self.end_ns.max()) if self.end_ns.size else 0
 
     @property
     def blocks_per_wave(self) -> int:
+        """Blocks that fit on the device at once."""
         return self.occupancy.blocks_per_sm * self.sm_count
 
     @property
@@ -76,33 +79,38 @@ class LaunchTrace:
 
     @property
     def warps_per_block(self) -> int:
+        """Number of warps of a block."""
         return -(-math.prod(self.block) // WARP_SIZE)
 
     def busy(self, join_ns: float = 0) -> tuple[npt.NDArray[np.int32], Times, Times]:
-        """SM, start and end of every stretch of time in which an SM held at least one block.
+        """Return SM, start and end of every interval in which an SM had at least one block.
 
-        Stretches that are no more than `join_ns` apart count as one. Of a sampled launch they are joined
-        over what the sample leaves out.
+        Intervals that are no more than `join_ns` apart count as one. In a sampled launch they are joined over
+        the blocks that are not listed.
         """
         if not self.sm_id.size:
             return self.sm_id, self.start_ns, self.end_ns
         if self.sampled > 1:
-            # Blocks listed next to each other on an SM are less than two times `sampled` apart.
-            each = np.bincount(self.sm_id)
-            join_ns = max(join_ns, 2.5 * self.span_ns / float(each[each > 0].mean()))
+            # Consecutive listed blocks of an SM are less than two times `sampled` apart.
+            blocks_by_sm = np.bincount(self.sm_id)
+            join_ns = max(join_ns, 2.5 * self.span_ns / float(blocks_by_sm[blocks_by_sm > 0].mean()))
         order = np.lexsort((self.start_ns, self.sm_id))
-        sm = self.sm_id[order]
-        # One long axis on which no SM's times meet another's.
-        far = sm.astype(np.int64) * (self.span_ns + int(join_ns) + 2)
-        start = self.start_ns[order] + far
-        end = np.maximum.accumulate(self.end_ns[order] + far)
-        first = np.flatnonzero(np.append(True, start[1:] > end[:-1] + join_ns))
-        last = np.append(first[1:], order.size) - 1
-        return sm[first], self.start_ns[order][first], end[last] - far[last]
+        sms = self.sm_id[order]
+        # Shift the times of each SM so that different SMs never overlap.
+        shift_ns = sms.astype(np.int64) * (self.span_ns + int(join_ns) + 2)
+        starts = self.start_ns[order] + shift_ns
+        ends = np.maximum.accumulate(self.end_ns[order] + shift_ns)
+        first_blocks = np.flatnonzero(np.append(True, starts[1:] > ends[:-1] + join_ns))
+        last_blocks = np.append(first_blocks[1:], order.size) - 1
+        return (
+            sms[first_blocks],
+            self.start_ns[order][first_blocks],
+            ends[last_blocks] - shift_ns[last_blocks],
+        )
 
     @property
     def sm_busy_ns(self) -> Times:
-        """How long each SM held at least one block, SM 0 first."""
+        """Time in which each SM had at least one block, SM 0 first."""
         sm, start, end = self.busy()
         return np.bincount(sm, end - start, minlength=self.sm_count).astype(np.int64)
 
@@ -110,39 +118,41 @@ class LaunchTrace:
     def achieved_occupancy(self) -> float:
         """Resident warps over the warps an SM can hold, on average over SMs while they were busy.
 
-        As Nsight Compute's "Achieved Occupancy", ``sm__warps_active.avg.pct_of_peak_sustained_active``
-        (its ``Occupancy.section``), with a block's warps taken to stay as long as the block: where a
-        block's warps end one by one, the hardware counts a little less.
+        It corresponds to Nsight Compute's "Achieved Occupancy",
+        ``sm__warps_active.avg.pct_of_peak_sustained_active`` (its ``Occupancy.section``), but assumes that
+        warps stay as long as their block: if they end one by one, the hardware counts a little less.
         """
         return self._resident(int(self.sm_busy_ns.sum()))
 
     @property
     def achieved_on_device(self) -> float:
-        """The same over all SMs and the whole span of the launch, idle SMs and idle times included."""
+        """Achieved occupancy over all SMs and the whole span of the launch, including idle SMs and times."""
         return self._resident(self.sm_count * self.span_ns)
 
     def _resident(self, sm_ns: int) -> float:
         warp_ns = int((self.end_ns - self.start_ns).sum()) * self.sampled * self.warps_per_block
-        room = sm_ns * self.occupancy.max_warps_per_sm
-        return min(1.0, warp_ns / room) if room else 0.0
+        capacity_ns = sm_ns * self.occupancy.max_warps_per_sm
+        return min(1.0, warp_ns / capacity_ns) if capacity_ns else 0.0
 
-    def thinned(self, most: int) -> LaunchTrace:
-        """The same launch with no more than about `most` blocks listed, of every SM its share.
+    def thinned(self, max_blocks: int) -> LaunchTrace:
+        """Return the same launch with about `max_blocks` blocks listed at most, equally from every SM.
 
-        Of each SM's blocks, in the order in which they are listed, one in so many consecutive ones is kept,
-        and which one is drawn by lot: no period of the grid or of the SMs can meet that of the sampling.
+        One block of each group of consecutive listed blocks of an SM is chosen at random, so that no period
+        of the grid or of the SMs can coincide with that of the sampling.
         """
-        step = -(-self.sm_id.size // most)
+        step = -(-self.sm_id.size // max_blocks)
         if step <= 1:
             return self
-        by_sm = np.argsort(self.sm_id, kind="stable")
-        sm = self.sm_id[by_sm]
-        begins = np.flatnonzero(np.append(True, sm[1:] != sm[:-1]))
-        counts = np.diff(np.append(begins, sm.size))
-        rank = np.arange(sm.size) - np.repeat(begins, counts)
-        first = np.flatnonzero(rank % step == 0)
-        length = np.diff(np.append(first, sm.size))
-        lots = np.random.default_rng(0).random(first.size)
-        kept = np.sort(by_sm[first + (lots * length).astype(np.int64)])
-        listed = {name: getattr(self, name)[kept] for name in ("block_index", "sm_id", "start_ns", "end_ns")}
-        return replace(self, sampled=self.sampled * step, **listed)
+        order = np.argsort(self.sm_id, kind="stable")
+        sms = self.sm_id[order]
+        sm_starts = np.flatnonzero(np.append(True, sms[1:] != sms[:-1]))
+        counts = np.diff(np.append(sm_starts, sms.size))
+        rank_in_sm = np.arange(sms.size) - np.repeat(sm_starts, counts)
+        group_starts = np.flatnonzero(rank_in_sm % step == 0)
+        group_sizes = np.diff(np.append(group_starts, sms.size))
+        random_positions = np.random.default_rng(0).random(group_starts.size)
+        chosen = np.sort(order[group_starts + (random_positions * group_sizes).astype(np.int64)])
+        columns = {
+            name: getattr(self, name)[chosen] for name in ("block_index", "sm_id", "start_ns", "end_ns")
+        }
+        return replace(self, sampled=self.sampled * step, **columns)
