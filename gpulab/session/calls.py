@@ -8,10 +8,10 @@ from typing import Any
 
 from gpulab.analysis.cupti.kinds import DRIVER_API, RUNTIME_API
 from gpulab.real.cupti import callbacks, library
-from virtualgpu.records.libraries.layers import Counted, questions_last
+from virtualgpu.records.libraries.layers import CallCounts, questions_last
 
 
-def driver_calls(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Counted, ...]:
+def driver_calls(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[CallCounts, ...]:
     """All calls of the runtime and of the driver that a function makes on a real GPU; mere questions last."""
     cupti = library.load()
     if cupti is None:

@@ -82,11 +82,10 @@ def test_equal_stacks_are_kept_once_and_the_last_events_stay():
 
 def test_two_places_of_one_line_are_one_stack():
     with AllocationRecorder() as seen:
-        a = made(1)
-        b = made(2)
+        arrays = [made(1), made(2)]
     stacks = {row[6] for row in seen.events().rows() if row[0] == "alloc"}
     assert len(stacks) == len(seen.stacks) == len(seen.sources) == 1
-    assert a.size < b.size
+    assert arrays[0].size < arrays[1].size
 
 
 def test_a_block_that_another_thread_frees_is_freed_once():

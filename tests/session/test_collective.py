@@ -13,7 +13,7 @@ from gpulab.lab.links import schedules
 from gpulab.lab.links.records import records
 from virtualgpu.model.cost import collective_ns, peer_copy_ns
 from virtualgpu.model.devices import device_info
-from virtualgpu.records.traffic.collective import Move, Operation, after, begin
+from virtualgpu.records.traffic.collective import Move, Operation, initial_state, state_after
 
 OPERATIONS = get_args(Operation)
 
@@ -30,10 +30,10 @@ def test_every_gpu_ends_with_what_it_should(operation: str, algorithm: str, gpus
     view = gl.collective(operation, algorithm, gpus=gpus, size_bytes=4 * 1003)
     record = view.record
     assert record.right == (True,) * gpus
-    last = record.held[-1]
+    last = record.states[-1]
     for rank in range(gpus):
         for chunk, parts in enumerate(last[rank]):
-            assert record.wanted(rank, chunk) in (None, parts)
+            assert record.expected_parts(rank, chunk) in (None, parts)
     assert sum(record.chunk_bytes) == 4 * 1003
     assert "every result is right; modelled on virtual H200" in repr(view)
 
@@ -104,7 +104,7 @@ def test_a_schedule_of_ones_own() -> None:
 
 def test_moves_of_one_step_read_what_was_there_before() -> None:
     moves = [Move(0, 1, 0, True), Move(1, 2, 0, True)]
-    assert after(begin(3, 1), moves) == (((1, 0, 0),), ((1, 1, 0),), ((0, 1, 1),))
+    assert state_after(initial_state(3, 1), moves) == (((1, 0, 0),), ((1, 1, 0),), ((0, 1, 1),))
     swapped = [[(0, 1, 0, "copy"), (1, 0, 0, "copy")], [(0, 1, 0, "add"), (1, 0, 0, "add")]]
     assert gl.collective("all-reduce", swapped, gpus=2, size_bytes=400).record.right == (True, True)
 
@@ -166,7 +166,7 @@ def test_where_a_session_has_enough_gpus_of_its_own_it_runs_on_those(monkeypatch
     assert record.from_host_ns > 0
     assert record.bytes_are == "computed from the moves"
     assert [record.traffic.out_bytes(gpu) for gpu in (0, 1)] == [4 * 101, 4 * 101]
-    assert record.held[-1][0] == ((1, 1), (1, 1))
+    assert record.states[-1][0] == ((1, 1), (1, 1))
 
 
 def test_peers_say_who_reaches_whom() -> None:
@@ -188,8 +188,8 @@ def test_nccls_own_call_gives_numpys_results(operation: Operation) -> None:
     assert record.algorithm == "NCCL"
     assert record.size_bytes == 4 * (999 if operation in ("all-gather", "reduce-scatter") else 1000)
     assert all(
-        record.wanted(rank, chunk) in (None, parts)
-        for rank, chunks in enumerate(record.held[-1])
+        record.expected_parts(rank, chunk) in (None, parts)
+        for rank, chunks in enumerate(record.states[-1])
         for chunk, parts in enumerate(chunks)
     )
     ring = gl.collective(operation, "ring", gpus=3, size_bytes=record.size_bytes).record.traffic

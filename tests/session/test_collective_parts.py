@@ -20,7 +20,7 @@ from gpulab.lab.links.peers import Peers
 from gpulab_course.teach.judge.python import several
 from virtualgpu.errors import GpulabError
 from virtualgpu.records.origin import Provenance
-from virtualgpu.records.traffic.collective import Move, Operation, brought
+from virtualgpu.records.traffic.collective import Move, Operation, input_arrays
 from virtualgpu.records.traffic.schedules import star_or_tree
 
 OPERATIONS: tuple[Operation, ...] = get_args(Operation)
@@ -406,7 +406,7 @@ CALLS: dict[Operation, tuple[Any, ...]] = {
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_a_rank_calls_once_to_see_and_then_to_time(operation: Operation) -> None:
-    own = brought(3, 11)
+    own = input_arrays(3, 11)
     total: Any = np.sum(own, axis=0)
     parts = [own[rank][rank * 11 // 3 : (rank + 1) * 11 // 3] for rank in range(3)]
     ends = {"broadcast": own[0], "reduce": own[1], "all-gather": np.concatenate(parts)}
@@ -587,7 +587,7 @@ def test_beside_an_array_lies_what_comes_in_at_once_and_no_more() -> None:
         run.give([Move(1, 0, 0, True), Move(2, 0, 0, True), Move(1, 0, 1, True)])
         run.wait()
         assert held() == [3, 1, 1]
-        own = brought(3, 128)
+        own = input_arrays(3, 128)
         wanted = own[0].copy()
         wanted[:64] += own[0][:64] + own[2][:64]
         wanted[64:] += own[1][64:]
@@ -602,7 +602,7 @@ def test_neighbouring_chunks_are_one_message_unless_they_are_sliced() -> None:
     moves = [Move(0, 1, 0), Move(0, 1, 1), Move(0, 1, 2), Move(1, 0, 3)]
     with several.gpus(2) as made:
         run = runs.Run(made.cp, 2, [0, 10, 31, 70, 100])
-        own = brought(2, 100)
+        own = input_arrays(2, 100)
         for slices, sizes in ((1, [4 * 70, 4 * 30]), (2, [20, 20, 40, 44, 76, 80, 60, 60])):
             run.begin_again()
             seen = made.side.timeline_recorder()

@@ -9,7 +9,7 @@ import pytest
 
 from gpulab.lab.links import runs, schedules
 from gpulab_course.teach.judge.python import several
-from virtualgpu.records.traffic.collective import Move, Operation, brought
+from virtualgpu.records.traffic.collective import Move, Operation, input_arrays
 
 OPERATIONS = get_args(Operation)
 
@@ -48,7 +48,7 @@ def test_moves_of_a_step_read_what_was_there_before_it(how: Any, slices: int) ->
             run.wait()
         held = [run._array(gpu).get() for gpu in range(2)]
     assert not said
-    for found, wanted in zip(held, reversed(brought(2, 101)), strict=True):
+    for found, wanted in zip(held, reversed(input_arrays(2, 101)), strict=True):
         np.testing.assert_array_equal(found, wanted)
 
 
@@ -63,7 +63,7 @@ def test_a_copy_into_a_place_waits_for_the_sum_there(how: Any) -> None:
             run.wait()
         held = run._array(0).get()
     assert not said
-    np.testing.assert_array_equal(held, brought(3, 101)[2])
+    np.testing.assert_array_equal(held, input_arrays(3, 101)[2])
 
 
 def test_the_order_holds_beyond_one_operation() -> None:
@@ -78,7 +78,7 @@ def test_the_order_holds_beyond_one_operation() -> None:
         held = [run._array(gpu).get() for gpu in range(2)]
     assert not said
     for found in held:
-        np.testing.assert_array_equal(found, 4 * np.sum(brought(2, 99), axis=0))
+        np.testing.assert_array_equal(found, 4 * np.sum(input_arrays(2, 99), axis=0))
 
 
 def test_copies_and_sums_overlap() -> None:

@@ -1,4 +1,4 @@
-"""Where a number comes from."""
+"""Origin of a number: measured, recorded, modelled or published."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ Source = Literal["measured", "recorded", "modelled", "published"]
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """Where a number comes from: one of four origins, with the device that it speaks of.
+    """Origin of a number: one of four sources, with the device that the number belongs to.
 
-    *measured* here and now, *recorded* on a named device earlier, *modelled* by the virtual GPU or a
+    A number is *measured* now, *recorded* on a named device earlier, *modelled* by the virtual GPU or a
     formula, or *published* in a document, which `detail` names.
 
     Examples
@@ -33,9 +33,9 @@ class Provenance:
 
     @property
     def of_results(self) -> str:
-        """`label` for results, masks and addresses: a virtual GPU executes them and models only times."""
+        """Label of results, masks and addresses, which a virtual GPU executes (it models only times)."""
         return f"executed{self.label.removeprefix('modelled')}" if self.source == "modelled" else self.label
 
 
 HOST_CLOCK = Provenance("measured", "this computer", "host clock")
-"""Of times taken with Python's own clock, such as ``time.perf_counter()``."""
+"""Provenance of times of Python's own clock, such as ``time.perf_counter()``."""

@@ -1,4 +1,4 @@
-"""What a timeline adds up to: kernels, copies, waits and ranges by name, as PyTorch's profiler names them."""
+"""Totals of a timeline: kernels, copies, waits and ranges by name, with the names of PyTorch's profiler."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from virtualgpu.records.timeline import CopyKind, SourceLine, TimelineMethod
 
 @dataclass(frozen=True, slots=True)
 class ProfiledLine:
-    """A line of the program, the names of the operations that it gave to streams, and how long they took."""
+    """A line of the program, with the names and the device time of the operations that it submitted."""
 
     source: SourceLine
     keys: tuple[str, ...]
@@ -24,9 +24,9 @@ class ProfiledKernel:
     """All launches of one kernel.
 
     ``key``, ``count``, ``device_time_total`` and ``device_time`` (the mean) are PyTorch's names, which were
-    ``cuda_time_total`` and ``cuda_time``; PyTorch gives microseconds. ``grid`` and ``block`` are None where
+    ``cuda_time_total`` and ``cuda_time``; PyTorch uses microseconds. ``grid`` and ``block`` are None if
     launches differ. ``occupancy`` is the theoretical one, 0 to 1, as a mean over the device time.
-    ``moved_bytes`` (between SMs and L2) and ``flop`` are None where they were not counted.
+    ``moved_bytes`` (between SMs and L2) and ``flop`` are None if they were not counted.
     """
 
     key: str
@@ -45,12 +45,12 @@ class ProfiledKernel:
 
     @property
     def gb_per_s(self) -> float | None:
-        """Bytes moved in a nanosecond."""
+        """Moved bytes per nanosecond (GB/s)."""
         return _rate(self.moved_bytes, self.device_time_total_ns)
 
     @property
     def gflop_per_s(self) -> float | None:
-        """Floating-point operations in a nanosecond."""
+        """Floating-point operations per nanosecond (GFLOP/s)."""
         return _rate(self.flop, self.device_time_total_ns)
 
 
@@ -66,13 +66,13 @@ class ProfiledCopy:
 
     @property
     def gb_per_s(self) -> float | None:
-        """Bytes copied in a nanosecond."""
+        """Copied bytes per nanosecond (GB/s)."""
         return _rate(self.size_bytes, self.device_time_total_ns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfiledWait:
-    """All waits of the host in one call, at one line; ``hidden``: the line does not ask for one."""
+    """All waits of the host in one call, at one line; ``hidden`` if the line has no explicit wait."""
 
     key: str
     source: SourceLine | None
@@ -85,8 +85,8 @@ class ProfiledWait:
 class ProfiledRange:
     """All NVTX ranges of one name.
 
-    ``cpu_time_total_ns`` is the host's time in them. ``device_time_total_ns`` is that of the operations
-    whose calls were made in them, by the same thread, each once; None where calls were not seen.
+    ``cpu_time_total_ns`` is the host's time in them. ``device_time_total_ns`` is that of the operations whose
+    calls were made in them, by the same thread, each once; None if calls were not recorded.
     """
 
     key: str
@@ -98,10 +98,10 @@ class ProfiledRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HardwareCounters:
-    """What a GPU's own counters say of all launches of one kernel; None where one was not counted.
+    """A GPU's own counters for all launches of one kernel, with None for missing ones.
 
-    ``sectors`` are those of 32 bytes that loads and stores of global memory ask L1 for, ``dram_bytes`` what
-    DRAM read and wrote, ``flop`` operations outside the tensor cores. Hit rates are 0 to 1.
+    ``sectors`` are those of 32 bytes that loads and stores of global memory request from L1, ``dram_bytes``
+    the bytes that DRAM read and wrote, ``flop`` operations outside the tensor cores. Hit rates are 0 to 1.
     """
 
     key: str
@@ -117,11 +117,11 @@ class HardwareCounters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """What a program did between two moments, added up; the longest first.
+    """Totals of a program between two moments, the longest first.
 
-    ``busy_ns`` is how long any operation ran. ``peak_bytes`` is the most that the pool held,
-    ``before_bytes`` what it held before; None where that was not seen. ``counters`` are those of the
-    hardware, of a run of their own, where they were asked for; ``no_counters`` says why there are none.
+    ``busy_ns`` is the time in which any operation ran. ``peak_bytes`` is the largest number of bytes in use
+    of the pool, ``before_bytes`` that at the beginning; None if not recorded. ``counters`` are those of the
+    hardware, from a run of their own, if requested; ``no_counters`` is the reason why there are none.
     """
 
     provenance: Provenance
@@ -141,17 +141,18 @@ class Profile:
     no_counters: str = ""
 
     def kernel(self, key: str) -> ProfiledKernel:
-        """The kernel of that name.
+        """Return the kernel of that name.
 
         Raises
         ------
         KeyError
             If none ran; the message names those that did.
         """
-        for each in self.kernels:
-            if each.key == key:
-                return each
-        raise KeyError(f"{key!r} did not run; {', '.join(k.key for k in self.kernels) or 'no kernel'} did.")
+        for kernel in self.kernels:
+            if kernel.key == key:
+                return kernel
+        names = ", ".join(kernel.key for kernel in self.kernels) or "no kernel"
+        raise KeyError(f"{key!r} did not run; {names} did.")
 
 
 def _rate(amount: int | None, time_ns: int) -> float | None:

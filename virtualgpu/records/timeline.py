@@ -1,4 +1,4 @@
-"""What ran on a device and when, and what the host did meanwhile: CUPTI's names, and NVTX ranges."""
+"""Timelines: operations of devices, calls and waits of the host, and NVTX ranges, with CUPTI's names."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Literal
 from virtualgpu.records.kernel import Dim3
 from virtualgpu.records.origin import Provenance
 
-# CUPTI's activity kinds (``CUpti_ActivityKind``) of what a stream can hold; MEMCPY2 is a copy between GPUs.
-# RANGE is none of CUPTI's: what ran between a pair of events, where single operations cannot be seen.
+# CUPTI's activity kinds (``CUpti_ActivityKind``) of operations of a stream; MEMCPY2 is a copy between GPUs.
+# RANGE is not one of CUPTI's: the work between a pair of events, if single operations cannot be recorded.
 ActivityKind = Literal["CONCURRENT_KERNEL", "MEMCPY", "MEMCPY2", "MEMSET", "HOST_LAUNCH", "RANGE"]
 # CUPTI's ``CUpti_ActivityMemcpyKind``, as nsys spells it.
 CopyKind = Literal["HtoD", "DtoH", "DtoD", "PtoP"]
@@ -17,20 +17,20 @@ CopyKind = Literal["HtoD", "DtoH", "DtoD", "PtoP"]
 SynchronizationType = Literal[
     "EVENT_SYNCHRONIZE", "STREAM_WAIT_EVENT", "STREAM_SYNCHRONIZE", "CONTEXT_SYNCHRONIZE"
 ]
-# Where the intervals come from.
+# Source of the intervals.
 TimelineMethod = Literal["CUPTI", "events", "model", "file"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
-    """One operation of a stream: what it was, and from when to when it ran.
+    """One operation of a stream, with the start and end of its run.
 
-    ``correlation_id`` numbers the operations of a machine in the order in which the program gave them;
-    ``after`` names those that had to end first (of the same stream, of events waited for, of the legacy
-    default stream). Operations of a graph launch share its ``graph_id`` (0: none). Of a kernel are known
-    ``registers_per_thread`` (0: not known) and, where it was counted, ``moved_bytes``, what the SMs and L2
-    exchanged, ``flop``, its floating-point operations, and ``double_flop``, those of them in FP64.
-    ``between`` are the devices that a copy from one GPU to another went from and to.
+    ``correlation_id`` numbers the operations of a machine in the order of submission; ``after`` are the
+    operations that had to end first (of the same stream, of events waited for, of the legacy default stream).
+    Operations of a graph launch share its ``graph_id`` (0: none). A kernel has ``registers_per_thread`` (0:
+    not known) and, if they were counted, ``moved_bytes`` (between SMs and L2), ``flop`` (floating-point
+    operations) and ``double_flop`` (those in FP64). ``between`` are the source and target device of a copy
+    between GPUs.
     """
 
     kind: ActivityKind
@@ -57,12 +57,13 @@ class Activity:
 
     @property
     def duration_ns(self) -> int:
+        """Time from start to end."""
         return self.end_ns - self.start_ns
 
 
 @dataclass(frozen=True, slots=True)
 class SourceLine:
-    """A line of the learner's program: the file's or cell's name as shown, the line's number and its text."""
+    """A line of the program: the displayed name of its file or cell, its number and its text."""
 
     file: str
     line: int
@@ -74,10 +75,10 @@ class SourceLine:
 
 @dataclass(frozen=True, slots=True)
 class HostCall:
-    """One call into CUDA: its name there (``cudaMemcpyAsync``), when it began and returned on the host.
+    """One call into CUDA: its name (``cudaMemcpyAsync``), and the times of its begin and return on the host.
 
-    ``correlation_id`` is that of the operation it gave to a stream, 0 if it gave none; several operations
-    of one graph launch share that of their call.
+    ``correlation_id`` is that of the operation that it submitted, 0 if there is none; the operations of one
+    graph launch share that of their call.
     """
 
     name: str
@@ -90,12 +91,12 @@ class HostCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Synchronization:
-    """The host waited for the device, or one stream for another's event.
+    """A wait of the host for the device, or of one stream for an event.
 
-    A wait of the host lasts from ``start_ns`` to ``end_ns``. For ``STREAM_WAIT_EVENT`` these are when the
-    call was made; ``stream_id`` is the stream that waits, ``event_stream_id`` the one that the event was
-    recorded in, and ``after`` the operations that the event stands for. ``hidden`` says that the program
-    asked for no wait: a copy to pageable memory, ``float(array)``, an allocation that frees.
+    A wait of the host lasts from ``start_ns`` to ``end_ns``. For ``STREAM_WAIT_EVENT`` these are the times of
+    the call; ``stream_id`` is the stream that waits, ``event_stream_id`` the one that the event was recorded
+    in, and ``after`` the operations before the event. ``hidden`` is true for an implicit wait: a copy to
+    pageable memory, ``float(array)``, an allocation that frees.
     """
 
     type: SynchronizationType
@@ -113,9 +114,9 @@ class Synchronization:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NvtxRange:
-    """A named stretch of the host's time, or a mark, which takes none.
+    """A named interval of the host's time, or a mark without duration.
 
-    ``color`` is 0xAARRGGBB, None where the program gave none. ``thread`` is Python's identifier of the
+    ``color`` is 0xAARRGGBB, or None if the program set none. ``thread`` is Python's identifier of the
     thread that began the range, and ``depth`` counts the ranges around it on that thread.
     """
 
@@ -130,7 +131,7 @@ class NvtxRange:
 
 @dataclass(frozen=True, slots=True)
 class StreamInfo:
-    """A stream that a timeline speaks of: ``name`` is what pictures call it, such as ``default stream``."""
+    """A stream of a timeline; ``name`` is its name in pictures, such as ``default stream``."""
 
     device_id: int
     stream_id: int
@@ -141,10 +142,10 @@ class StreamInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
-    """What devices and host did from ``start_ns`` to ``end_ns``, all on one clock.
+    """Activities of devices and host from ``start_ns`` to ``end_ns``, all on one clock.
 
-    ``method`` says how it was seen; ``lost`` counts what the recorder had no room for; ``note`` has in words
-    what the method cannot see. Activities are in the order of their start.
+    ``method`` is the method of the recording; ``lost`` counts records beyond the recorder's limit; ``note``
+    describes what the method cannot record. Activities are in the order of their start.
     """
 
     provenance: Provenance
@@ -161,11 +162,13 @@ class Timeline:
 
     @property
     def duration_ns(self) -> int:
+        """Time from start to end."""
         return self.end_ns - self.start_ns
 
     @property
     def span_ns(self) -> int:
-        """From the first operation's start to the last one's end; 0 without operations."""
+        """Time from the first operation's start to the last one's end; 0 without operations."""
         if not self.activities:
             return 0
-        return max(a.end_ns for a in self.activities) - min(a.start_ns for a in self.activities)
+        last_end_ns = max(activity.end_ns for activity in self.activities)
+        return last_end_ns - min(activity.start_ns for activity in self.activities)

@@ -118,10 +118,10 @@ def _observed(fn: Callable[..., Any], args: tuple[Any, ...]) -> Calls:
     known = recorded()
     origin = backend.provenance
     if origin.source == "measured":
-        measured = tuple(known.seen(Counter(kernels)))
+        measured = tuple(known.of_real_kernels(Counter(kernels)))
         return Calls(provenance=origin, function=name, endings=measured, note=line.record.note)
     note = f"Operations are those that the {origin.device} ran, without any of these libraries."
-    endings = tuple(known.told(kernels, operations))
+    endings = tuple(known.of_virtual_kernels(kernels, operations))
     return Calls(provenance=known.provenance, function=name, endings=endings, note=note)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from gpulab import session
 from gpulab.processes.group import Group
 from virtualgpu.errors import GpulabError
-from virtualgpu.records.traffic.collective import Operation, brought, is_right
+from virtualgpu.records.traffic.collective import Operation, input_arrays, is_right
 
 NAME = "nccl"
 LIMIT_S = 60.0
@@ -82,7 +82,7 @@ def _rank(
     """One rank: whether its result is right, and what a call took in ns, the median of a few rounds."""
     cp = session.cp() if cp is None else cp
     nccl = cp.cuda.nccl
-    own = brought(gpus, elements)
+    own = input_arrays(gpus, elements)
     at(f"NcclCommunicator({gpus}, id, {rank})")
     comm = nccl.NcclCommunicator(gpus, bytes(key[0]) if key[1] else tuple(key[0]), rank)
     bounds = [at * elements // gpus for at in range(gpus + 1)]

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
-from virtualgpu.records.traffic.collective import Move, Operation, brought, is_right
+from virtualgpu.records.traffic.collective import Move, Operation, input_arrays, is_right
 from virtualgpu.records.traffic.schedules import messages
 
 # A slice is so large that its copy outlasts what its launches cost the host, and no chunk has more of them.
@@ -34,7 +34,7 @@ class Run:
         self.bounds = bounds
         runtime = cp.cuda.runtime
         self.joined = reachable(runtime, gpus)
-        self.brought = brought(gpus, bounds[-1])
+        self.brought = input_arrays(gpus, bounds[-1])
         self.slices = slices_of(bounds)
         self._arrays: dict[tuple[int, int], Any] = {}
         self._streams = []

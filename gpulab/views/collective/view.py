@@ -51,7 +51,7 @@ class CollectiveView(View):
     def __init__(self, record: Collective, known: Sequence[Mapping[str, Any]] = ()) -> None:
         self._collective = record
         self._beside = " ".join(filter(None, (_recorded(record, each) for each in known)))
-        self._held = record.held
+        self._held = record.states
         self._ways: tuple[Over, ...] = tuple(dict.fromkeys(c.over for c in record.traffic.crossings))
         clock = "without the host's share"
         if record.provenance.source == "measured":
@@ -108,7 +108,7 @@ class CollectiveView(View):
         if self._collective.right[rank]:
             return "Its result is right."
         for chunk, parts in enumerate(self._held[-1][rank]):
-            wanted = self._collective.wanted(rank, chunk)
+            wanted = self._collective.expected_parts(rank, chunk)
             if wanted not in (None, parts):
                 return f"Its chunk {chunk} is {_sum(parts)}."
         return "Its result is wrong."
@@ -236,7 +236,7 @@ class CollectiveView(View):
 
     def _finished(self, chunk: int) -> Parts | None:
         """What a chunk is where it is finished; the same wherever that is asked for."""
-        every = (self._collective.wanted(rank, chunk) for rank in range(self._collective.gpus))
+        every = (self._collective.expected_parts(rank, chunk) for rank in range(self._collective.gpus))
         return next((parts for parts in every if parts is not None), None)
 
     def _ports(self, at: int) -> Box:

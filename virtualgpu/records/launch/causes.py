@@ -1,4 +1,4 @@
-"""What a launch's modelled time is made of, and what it would be without each cause of it."""
+"""Stages of a launch's modelled time, and the time without each of its causes."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ CauseKind = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """One thing that costs a launch time.
+    """One cause of a launch's time.
 
     Attributes
     ----------
     kind : str
-        What it is.
+        Kind of the cause.
     after_ns : float
-        Modelled time without it, all else as it is: of the kernel, or of a launch where `kind` is ``launch``.
+        Modelled time without the cause: of the kernel, or of a launch if `kind` is ``launch``.
     before_ns : float
-        The same with it.
+        Modelled time with the cause.
     remaining : float
-        How many times as fast mending it makes the kernel once the more particular causes are mended.
+        Speedup of the kernel by its remedy after the remedies of more specific causes.
     line, text : int, str
-        Where in the source, 0 where it is nowhere in particular; and the PTX there.
+        Line of the source (0 if there is no particular one), and its PTX.
     figures : mapping
-        Numbers that tell of it, by name.
+        Numbers of its explanation, by name.
     detail : str
-        A word that tells more: which limit, which pipe.
+        Further detail in one word, such as a limit or a pipe.
     """
 
     kind: CauseKind
@@ -61,7 +61,7 @@ class Cause:
 
     @property
     def gain(self) -> float:
-        """How many times as fast the launch is without it."""
+        """Speedup of the launch without the cause."""
         return self.before_ns / self.after_ns if self.after_ns else 1.0
 
 
@@ -72,17 +72,16 @@ class LaunchCosts:
     Attributes
     ----------
     time_ns : float
-        Of the kernel on the device.
+        Time of the kernel on the device.
     host_ns : float
-        Of the host for launching it.
+        Time of the launch on the host.
     spilled_bytes : int
-        Of registers, a thread, that ptxas keeps in local memory: the model knows no time of it.
+        Bytes of registers per thread that ptxas stores in local memory; the model has no time for them.
     stages : mapping
-        What each stage would take if it were alone: ``start``, ``latency`` (blocks one after another, each
-        with an SM of its own), by pipe of the SM, ``load/store``, ``constant``, ``L2``, ``atomics`` and
-        ``DRAM``.
+        Time of each stage alone: ``start``, ``latency`` (blocks one after another, each with an SM of its
+        own), each pipe of the SM, ``load/store``, ``constant``, ``L2``, ``atomics`` and ``DRAM``.
     causes : tuple of Cause
-        Those whose remedy makes a difference, the most profitable first.
+        Causes whose remedy changes the time, the most profitable first.
     """
 
     provenance: Provenance
@@ -100,11 +99,11 @@ class LaunchCosts:
 
     @property
     def bound(self) -> str:
-        """The stage that holds it down: the busiest unit if it is busy half of the time, else the longest."""
-        busy = {name: ns for name, ns in self.stages.items() if name not in ("start", "latency")}
-        busiest = max(busy, key=lambda name: busy[name])
-        return (
-            busiest
-            if busy[busiest] >= self.time_ns / 2
-            else max(self.stages, key=lambda name: self.stages[name])
-        )
+        """The limiting stage: the busiest unit if it is busy half of the time, else the longest stage."""
+        busy_ns = {
+            name: stage_ns for name, stage_ns in self.stages.items() if name not in ("start", "latency")
+        }
+        busiest = max(busy_ns, key=lambda name: busy_ns[name])
+        if busy_ns[busiest] >= self.time_ns / 2:
+            return busiest
+        return max(self.stages, key=lambda name: self.stages[name])

@@ -1,4 +1,4 @@
-"""Rooflines: what launches computed, moved and took, under what their device can do."""
+"""Rooflines: operations, bytes and times of launches under the ceilings of their device."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ WAVEFRONT_BYTES = 128
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ceilings:
-    """What a device can do at most.
+    """Peak rates of a device.
 
     Attributes
     ----------
     device : str
         Its name.
     gbps : mapping
-        Bytes by level in GB/s: DRAM as published; L2 by the time model; shared memory 128 bytes a clock and
-        SM.
+        Bytes by level in GB/s: DRAM as published; L2 by the time model; shared memory 128 bytes per clock
+        and SM.
     gflops : mapping
         Operations by type in GFLOP/s: ``f32``, ``f64``, ``f16``, ``bf16``, and ``tensor f16`` and so on of
         tensor cores.
@@ -40,9 +40,9 @@ class Ceilings:
 class RooflinePoint:
     """One launch: its floating-point operations by type, bytes moved by level, and time.
 
-    Bytes are those that were moved, not those that the kernel asked for: sectors of DRAM and L2, and a whole
+    Bytes are those that were moved, not those that the kernel requested: sectors of DRAM and L2, and a whole
     pass of the banks (128 bytes) for each wavefront of shared memory. ``modelled_ns`` is the virtual GPU's
-    time beside a measured one, None where there is none.
+    time next to a measured one, or None.
     """
 
     name: str
@@ -61,17 +61,17 @@ class RooflinePoint:
         time_ns: float,
         modelled_ns: float | None = None,
     ) -> RooflinePoint:
-        """A launch from its counters, those of caches with them, and its time."""
-        flops = {
-            kind: many
-            for kind, every in counters.flops.items()
-            if (many := every - counters.tensor_flops.get(kind, 0))
-        }
-        flops |= {f"tensor {kind}": many for kind, many in counters.tensor_flops.items() if many}
+        """Return the point of a launch from its counters, including those of caches, and its time."""
+        flops: dict[str, int] = {}
+        for kind, total in counters.flops.items():
+            count = total - counters.tensor_flops.get(kind, 0)
+            if count:
+                flops[kind] = count
+        flops |= {f"tensor {kind}": count for kind, count in counters.tensor_flops.items() if count}
         caches = counters.caches
-        dram = caches.dram_read_bytes + caches.dram_write_bytes if caches is not None else 0
-        moved: dict[Level, int] = {
-            "DRAM": dram,
+        dram_bytes = caches.dram_read_bytes + caches.dram_write_bytes if caches is not None else 0
+        moved_bytes: dict[Level, int] = {
+            "DRAM": dram_bytes,
             "L2": SECTOR_BYTES * caches.l2_sectors if caches is not None else 0,
             "shared": WAVEFRONT_BYTES * counters.total("wavefronts", "shared"),
         }
@@ -79,7 +79,7 @@ class RooflinePoint:
             name=name,
             provenance=provenance,
             flops=flops,
-            size_bytes=moved,
+            size_bytes=moved_bytes,
             time_ns=time_ns,
             modelled_ns=modelled_ns,
         )
@@ -91,12 +91,12 @@ class RooflinePoint:
 
     @property
     def gflops(self) -> float:
-        """Operations a second, in GFLOP/s."""
+        """Operations per second, in GFLOP/s."""
         return self.operations / self.time_ns if self.time_ns else 0.0
 
     @property
     def intensities(self) -> dict[Level, float]:
-        """Operations a byte by level, of those that moved any."""
+        """Operations per byte, by levels that moved any bytes."""
         return {
             level: self.operations / self.size_bytes[level] for level in LEVELS if self.size_bytes.get(level)
         }
@@ -104,7 +104,7 @@ class RooflinePoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roofline:
-    """Launches under the ceilings of one device; with ``path`` each is what became of the one before it."""
+    """Launches under the ceilings of one device; with ``path`` each is a new version of the one before."""
 
     ceilings: Ceilings
     points: tuple[RooflinePoint, ...] = ()
@@ -112,13 +112,14 @@ class Roofline:
     note: str = field(default="", compare=False)
 
     def peak(self, point: RooflinePoint) -> float:
-        """What arithmetic alone would let a launch reach, in GFLOP/s: its types take turns."""
-        took = sum(many / self.ceilings.gflops[kind] for kind, many in point.flops.items())
-        return point.operations / took if took else 0.0
+        """Return the ceiling of a launch by arithmetic alone, in GFLOP/s; its types run one after another."""
+        arithmetic_ns = sum(count / self.ceilings.gflops[kind] for kind, count in point.flops.items())
+        return point.operations / arithmetic_ns if arithmetic_ns else 0.0
 
     def roof(self, point: RooflinePoint) -> tuple[Level | None, float]:
-        """What holds a launch down first, a level of memory or arithmetic (None), and where, in GFLOP/s."""
-        roofs: list[tuple[float, Level | None]] = [(self.peak(point), None)]
-        roofs += [(each * self.ceilings.gbps[level], level) for level, each in point.intensities.items()]
-        most, level = min(roofs, key=lambda roof: roof[0])
-        return level, most
+        """Return the limiting level of memory, or None for arithmetic, and its ceiling in GFLOP/s."""
+        limits: list[tuple[float, Level | None]] = [(self.peak(point), None)]
+        for level, intensity in point.intensities.items():
+            limits.append((intensity * self.ceilings.gbps[level], level))
+        ceiling_gflops, limiting_level = min(limits, key=lambda limit: limit[0])
+        return limiting_level, ceiling_gflops

@@ -1,4 +1,4 @@
-"""Waves of a launch: what fits at once, the tail, and where each block sits on its SM."""
+"""Waves of a launch: full waves, the tail, and the slot of each block on its SM."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from virtualgpu.records.launch import LaunchTrace
 
-STRETCHES = 200
+INTERVALS = 200
 
 
 @dataclass(frozen=True)
@@ -27,16 +27,18 @@ class LaunchWaves:
 
     @cached_property
     def blocks(self) -> int:
+        """Number of blocks of the grid."""
         return math.prod(self.trace.grid)
 
     @cached_property
     def full_waves(self) -> int:
+        """Number of waves that fill the device."""
         per_wave = self.trace.blocks_per_wave
         return self.blocks // per_wave if per_wave else 0
 
     @cached_property
     def tail_blocks(self) -> int:
-        """Blocks of the last wave where it does not fill the device, else 0."""
+        """Number of blocks of the last wave if it does not fill the device, else 0."""
         per_wave = self.trace.blocks_per_wave
         return self.blocks % per_wave if per_wave else 0
 
@@ -56,58 +58,59 @@ class LaunchWaves:
 
     @cached_property
     def slot(self) -> npt.NDArray[np.int32]:
-        """Place of each row in `order` on its SM: the first one that is free at its start."""
-        sm_ids, starts, ends = (
-            column[self.order].tolist()
-            for column in (self.trace.sm_id, self.trace.start_ns, self.trace.end_ns)
-        )
-        free_at: dict[int, list[int]] = {}
+        """Slot of each row in `order` on its SM: the first one that is free at its start."""
+        sm_ids = self.trace.sm_id[self.order].tolist()
+        starts = self.trace.start_ns[self.order].tolist()
+        ends = self.trace.end_ns[self.order].tolist()
+        ends_by_sm: dict[int, list[int]] = {}
         slots = []
         for sm, start, end in zip(sm_ids, starts, ends, strict=True):
-            places = free_at.setdefault(sm, [])
-            for place, busy_until in enumerate(places):
-                if busy_until <= start:
-                    places[place] = end
+            slot_ends = ends_by_sm.setdefault(sm, [])
+            for slot, slot_end in enumerate(slot_ends):
+                if slot_end <= start:
+                    slot_ends[slot] = end
                     break
             else:
-                place = len(places)
-                places.append(end)
-            slots.append(place)
+                slot = len(slot_ends)
+                slot_ends.append(end)
+            slots.append(slot)
         return np.asarray(slots, dtype=np.int32)
 
     def running(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Running blocks over time as a staircase: moments in nanoseconds, and how many from each on.
+        """Return running blocks over time as steps: times in nanoseconds, and the number from each on.
 
-        Of a sampled launch the average over each of `STRETCHES`: a moment says little of those left out.
+        For a sampled launch it is the average over each of `INTERVALS`, because not all blocks are listed.
         """
         trace = self.trace
         if trace.sampled > 1:
-            moments = np.linspace(0, trace.span_ns, STRETCHES + 1)
-            ran = _before(moments, trace.start_ns) - _before(moments, trace.end_ns)
-            mean = np.diff(ran) * trace.sampled / max(1e-9, moments[1])
-            return moments, np.append(mean, 0.0)
-        times = np.concatenate([trace.start_ns, trace.end_ns])
+            moments_ns = np.linspace(0, trace.span_ns, INTERVALS + 1)
+            block_ns = _elapsed_ns(moments_ns, trace.start_ns) - _elapsed_ns(moments_ns, trace.end_ns)
+            mean = np.diff(block_ns) * trace.sampled / max(1e-9, moments_ns[1])
+            return moments_ns, np.append(mean, 0.0)
+        times_ns = np.concatenate([trace.start_ns, trace.end_ns])
         change = np.concatenate([np.ones(trace.start_ns.size), -np.ones(trace.end_ns.size)])
-        moments, where = np.unique(times, return_inverse=True)
-        running = np.cumsum(np.bincount(where, weights=change, minlength=moments.size))
-        return moments.astype(np.float64), running.astype(np.float64)
+        moments_ns, indices = np.unique(times_ns, return_inverse=True)
+        running = np.cumsum(np.bincount(indices, weights=change, minlength=moments_ns.size))
+        return moments_ns.astype(np.float64), running.astype(np.float64)
 
     def running_on_busy(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Running blocks per SM, over the SMs that are busy at that moment, in the form of `running`."""
-        moments, blocks = self.running()
+        """Return running blocks per busy SM over time, in the form of `running`."""
+        moments_ns, blocks = self.running()
         _, start, end = self.trace.busy()
         if self.trace.sampled > 1:
-            ran = _before(moments, start) - _before(moments, end)
-            busy = np.append(np.diff(ran) / max(1e-9, float(moments[1])), 0.0)
+            sm_ns = _elapsed_ns(moments_ns, start) - _elapsed_ns(moments_ns, end)
+            busy_sms = np.append(np.diff(sm_ns) / max(1e-9, float(moments_ns[1])), 0.0)
         else:
-            begun = np.searchsorted(np.sort(start), moments, side="right")
-            busy = begun - np.searchsorted(np.sort(end), moments, side="right").astype(np.float64)
-        return moments, np.divide(blocks, busy, out=np.zeros_like(blocks), where=busy > 0)
+            begun = np.searchsorted(np.sort(start), moments_ns, side="right")
+            busy_sms = begun - np.searchsorted(np.sort(end), moments_ns, side="right").astype(np.float64)
+        return moments_ns, np.divide(blocks, busy_sms, out=np.zeros_like(blocks), where=busy_sms > 0)
 
 
-def _before(moments: npt.NDArray[np.float64], times: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    """The sum, for each moment, of how long before it each of the times lies."""
-    ordered = np.sort(times).astype(np.float64)
-    reached = np.searchsorted(ordered, moments)
-    before: npt.NDArray[np.float64] = moments * reached - np.append(0.0, np.cumsum(ordered))[reached]
-    return before
+def _elapsed_ns(
+    moments_ns: npt.NDArray[np.float64], times_ns: npt.NDArray[np.int64]
+) -> npt.NDArray[np.float64]:
+    """Return for each moment the sum of the times that have elapsed since each earlier time."""
+    ordered = np.sort(times_ns).astype(np.float64)
+    earlier = np.searchsorted(ordered, moments_ns)
+    elapsed_ns: npt.NDArray[np.float64] = moments_ns * earlier - np.append(0.0, np.cumsum(ordered))[earlier]
+    return elapsed_ns

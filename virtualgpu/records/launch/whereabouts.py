@@ -1,4 +1,4 @@
-"""Where a launch is while it runs, and who is told."""
+"""Position of a running launch, and its observer."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from virtualgpu.records.kernel import Dim3
 
 @dataclass(frozen=True, slots=True)
 class Whereabouts:
-    """Where a launch is that still runs: about, for nothing stops to be looked at.
+    """Approximate position of a launch that is still running.
 
-    ``line`` is where the threads of a ``block`` last gave others a turn or were about to begin; 0: not known.
+    ``line`` is the line where the threads of a ``block`` last yielded to others or were about to begin; 0 if
+    not known. ``ended`` of the ``blocks`` have finished.
     """
 
     kernel: str
@@ -25,10 +26,10 @@ class Whereabouts:
 
 
 class Onlooker(Protocol):
-    """Looks on at one launch, made as it begins."""
+    """Observer of one launch, created when it begins."""
 
     def look(self, where: Callable[[], Whereabouts]) -> None:
-        """Called every few hundredths of a second, by the thread that waits for the launch."""
+        """Observe the launch; called every few hundredths of a second by the thread that waits for it."""
 
     def end(self) -> None:
-        """The launch has ended, however it did."""
+        """End the observation after the launch has ended in any way."""

@@ -1,7 +1,8 @@
-"""What lines of array code end in: library routines and kernels, and which candidate a tuner chose."""
+"""Library routines and kernels that array code calls, and the choices of a tuner."""
 
 from __future__ import annotations
 
+import statistics
 from dataclasses import dataclass
 
 from virtualgpu.records.origin import Provenance
@@ -9,12 +10,12 @@ from virtualgpu.records.origin import Provenance
 ArrayLayout = tuple[str, tuple[int, ...], tuple[int, ...]]
 """An array's dtype, shape and strides in bytes."""
 LibraryCall = tuple[str, tuple[ArrayLayout, ...], tuple[ArrayLayout, ...]]
-"""A library kernel's name, what it reads and what it writes."""
+"""A library kernel's name, and the arrays that it reads and writes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """What a record of calls is found by: whose function, what it does, of what, how large, how laid out."""
+    """Key of a record of calls: package, name, dtype, class of size, and layout."""
 
     package: str
     name: str
@@ -28,10 +29,10 @@ class Operation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """What one operation ends in. ``routines`` and ``kernels`` are names with how often each is called.
+    """Library calls of one operation: ``routines`` and ``kernels`` by name, with their numbers of calls.
 
-    ``recorded`` is None where it was seen here and now; False where there is no record of it: ``nearest`` is
-    then what there is one of.
+    ``recorded`` is None if the calls were observed now, and False if there is no record of the operation;
+    ``nearest`` is then the most similar recorded one.
     """
 
     operation: Operation | None
@@ -44,7 +45,7 @@ class Ending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calls:
-    """What a function's operations end in, in their order; ``note`` says what is not known."""
+    """Library calls of a function's operations, in order; ``note`` describes what is not known."""
 
     provenance: Provenance
     function: str
@@ -54,7 +55,7 @@ class Calls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A way to compute something. ``why`` is empty where its result is right; only then it was timed.
+    """A candidate of a tuner; it is timed only if its result is right (``why`` is empty).
 
     ``times_ns`` are those of single calls between events, after warm-up calls.
     """
@@ -65,15 +66,13 @@ class Candidate:
 
     @property
     def median_ns(self) -> float | None:
-        """The median time in nanoseconds, None without one."""
-        ordered = sorted(self.times_ns)
-        n = len(self.times_ns)
-        return (ordered[(n - 1) // 2] + ordered[n // 2]) / 2 if n else None
+        """The median time in nanoseconds, None without times."""
+        return float(statistics.median(self.times_ns)) if self.times_ns else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """What a tuner chose for one ``key``: device, versions and the arguments' dtypes, shapes and layouts."""
+    """A tuner's choice for one ``key``: device, versions and the arguments' dtypes, shapes and layouts."""
 
     provenance: Provenance
     key: tuple[str, ...]
@@ -84,7 +83,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuning:
-    """All that a tuner chose so far."""
+    """All choices of a tuner so far."""
 
     provenance: Provenance
     choices: tuple[Choice, ...]

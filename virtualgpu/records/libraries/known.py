@@ -1,4 +1,4 @@
-"""Which endings are recorded: of one operation, of one name, with one kernel."""
+"""Recorded library calls: of one operation, of one name, or with one kernel."""
 
 from __future__ import annotations
 
@@ -13,48 +13,51 @@ from virtualgpu.records.libraries.operations import library_of, operation_of
 from virtualgpu.records.origin import Provenance
 
 FORMAT = "gpulab-recorded-calls"
-# What makes a record near: package, name, dtype, size, layout.
+# Weights of equal fields in the similarity of operations: package, name, dtype, size, layout.
 _WEIGHTS = (4, 16, 3, 1, 2)
 
 
 @dataclass(frozen=True, slots=True)
 class KnownCalls:
-    """Endings that were recorded, on what and when."""
+    """Recorded library calls of operations, with their device and date."""
 
     provenance: Provenance
     endings: tuple[Ending, ...]
 
     def of(self, operation: Operation) -> Ending:
-        """What is recorded of an operation; where nothing is, the nearest of its name."""
-        for each in self.endings:
-            if each.operation == operation:
-                return each
+        """Return the record of an operation, or one without calls that names the most similar operation."""
+        for ending in self.endings:
+            if ending.operation == operation:
+                return ending
         return Ending(operation=operation, recorded=False, nearest=self._nearest(operation))
 
-    def told(self, kernels: Iterable[str], given: Iterable[LibraryCall]) -> Iterator[Ending]:
-        """What the virtual GPU's kernels, by name, stand for; one of the program's own is itself."""
-        waiting = list(given)
+    def of_virtual_kernels(
+        self, kernels: Iterable[str], library_calls: Iterable[LibraryCall]
+    ) -> Iterator[Ending]:
+        """Yield the records of the virtual GPU's kernels by name; a kernel of the program has none."""
+        pending = list(library_calls)
         for name in kernels:
-            if waiting and waiting[0][0] == name:
-                yield self.of(operation_of(waiting.pop(0)))
+            if pending and pending[0][0] == name:
+                yield self.of(operation_of(pending.pop(0)))
             else:
                 yield Ending(operation=None, kernels=((name, 1),), libraries=("the program's own",))
 
-    def seen(self, kernels: Mapping[str, int]) -> Iterator[Ending]:
-        """Kernels of a real GPU by name and number, each with the routines that are recorded with it."""
-        routines = {kernel: each.routines for each in self.endings for kernel, _ in each.kernels}
-        for name, times in kernels.items():
-            known = tuple((one, 0) for one, _ in routines.get(name, ()))
-            yield with_libraries(Ending(operation=None, routines=known, kernels=((name, times),)))
+    def of_real_kernels(self, kernels: Mapping[str, int]) -> Iterator[Ending]:
+        """Yield the kernels of a real GPU by name and number, with the routines recorded for each."""
+        routines_by_kernel = {
+            kernel: ending.routines for ending in self.endings for kernel, _ in ending.kernels
+        }
+        for name, count in kernels.items():
+            routines = tuple((routine, 0) for routine, _ in routines_by_kernel.get(name, ()))
+            yield with_libraries(Ending(operation=None, routines=routines, kernels=((name, count),)))
 
     def named(self, name: str, **wanted: str) -> tuple[Ending, ...]:
-        """All that is recorded of a name, such as ``torch.addmm``, ``cupy.linalg.solve`` or ``matmul``;
-        of ``""`` everything.
+        """Return all records of a name, such as ``torch.addmm`` or ``matmul``; all for an empty name.
 
         Raises
         ------
         GpulabError
-            If nothing is; the message names the nearest.
+            If there is none; the message names the most similar.
         """
         package, _, operation = name.replace("cp.", "cupy.", 1).partition(".")
         if package not in ("cupy", "torch"):
@@ -62,56 +65,57 @@ class KnownCalls:
             operation = name
         operation = operation.rpartition(".")[2]  # cupy.linalg.solve, torch.nn.functional.conv2d
         keys = {"package": package, "name": operation, **wanted}
-        asked = {field: value for field, value in keys.items() if value}
-        found = tuple(
-            each
-            for each in self.endings
-            if all(getattr(each.operation, field, None) == value for field, value in asked.items())
+        conditions = {field: value for field, value in keys.items() if value}
+        matches = tuple(
+            ending
+            for ending in self.endings
+            if all(getattr(ending.operation, field, None) == value for field, value in conditions.items())
         )
-        if not found and (name or wanted):
-            names = [
-                f"{each.operation.package}.{each.operation.name}" for each in self.endings if each.operation
-            ]
+        if not matches and (name or wanted):
+            operations = [ending.operation for ending in self.endings if ending.operation]
+            names = [f"{recorded.package}.{recorded.name}" for recorded in operations]
             hint = did_you_mean(name, dict.fromkeys(names)) or " gl.library_calls() lists what was."
             raise GpulabError(f"{', '.join(filter(None, (name, *wanted.values())))} was not recorded.{hint}")
-        return found
+        return matches
 
     def _nearest(self, operation: Operation) -> Operation | None:
-        def common(other: Operation) -> int:
-            pairs = zip(_WEIGHTS, astuple(operation), astuple(other), strict=True)
-            return sum(weight for weight, mine, its in pairs if mine == its)
+        def similarity(other: Operation) -> int:
+            fields = zip(_WEIGHTS, astuple(operation), astuple(other), strict=True)
+            return sum(weight for weight, value, other_value in fields if value == other_value)
 
-        known = [each.operation for each in self.endings]
-        return max((one for one in known if one and one.name == operation.name), key=common, default=None)
+        recorded = [ending.operation for ending in self.endings if ending.operation]
+        same_name = [other for other in recorded if other.name == operation.name]
+        return max(same_name, key=similarity, default=None)
 
 
 def known_calls(data: Any, name: str) -> KnownCalls:
-    """The records of a file, as JSON gives it.
+    """Return the records of a file from its JSON data.
 
     Raises
     ------
     TraceFormatError
-        If it is none, or a newer one.
+        If the file has another format, or a newer version.
     """
     check_version(data, FORMAT, name)
-    versions = ", ".join(f"{what} {version}" for what, version in data["versions"].items())
+    versions = ", ".join(f"{package} {version}" for package, version in data["versions"].items())
     endings = (
         Ending(
             operation=Operation(*key),
-            routines=tuple((str(one), int(n)) for one, n in routines),
-            kernels=tuple((str(one), int(n)) for one, n in kernels),
+            routines=tuple((str(routine), int(count)) for routine, count in routines),
+            kernels=tuple((str(kernel), int(count)) for kernel, count in kernels),
             recorded=True,
         )
         for *key, routines, kernels in data["calls"]
     )
     provenance = Provenance("recorded", data["device"], f"{data['date']}, {versions}")
-    return KnownCalls(provenance, tuple(map(with_libraries, endings)))
+    return KnownCalls(provenance, tuple(with_libraries(ending) for ending in endings))
 
 
-def with_libraries(each: Ending) -> Ending:
-    """The same with its libraries, by the names of what was called."""
-    called = [library_of(name) for name, _ in each.routines]
-    ran = [library_of(name) for name, _ in each.kernels]
-    if "cuBLASLt" in called:  # which has the kernels that cuBLAS has
-        ran = [name for name in ran if name != "cuBLAS"]
-    return replace(each, libraries=tuple(dict.fromkeys(filter(None, (*called, *ran)))))
+def with_libraries(ending: Ending) -> Ending:
+    """Return the same calls with their libraries, by the names of routines and kernels."""
+    libraries = [library_of(name) for name, _ in ending.routines]
+    kernel_libraries = [library_of(name) for name, _ in ending.kernels]
+    if "cuBLASLt" in libraries:  # it uses the same kernels as cuBLAS
+        kernel_libraries = [name for name in kernel_libraries if name != "cuBLAS"]
+    distinct = dict.fromkeys(name for name in (*libraries, *kernel_libraries) if name)
+    return replace(ending, libraries=tuple(distinct))

@@ -1,4 +1,4 @@
-"""What one call went through: framework, library, CUDA runtime, driver, device."""
+"""Layers of one call: framework, library, CUDA runtime, driver, device."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from virtualgpu.records.libraries import Calls
 from virtualgpu.records.origin import Provenance
 from virtualgpu.records.timeline import Timeline
 
-Counted = tuple[tuple[str, int], ...]
-_OURS = "No library, runtime or driver is below a virtual GPU: names of calls are CUDA's for them."
-_ASKS = ("Get", "Peek", "IsCapturing")
+CallCounts = tuple[tuple[str, int], ...]
+_VIRTUAL_NOTE = "No library, runtime or driver is below a virtual GPU: names of calls are CUDA's for them."
+_QUERY_WORDS = ("Get", "Peek", "IsCapturing")
 LAYERS = ("framework", "library", "CUDA runtime", "driver", "device")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Followed:
-    """The symbols of each of `LAYERS` in the order of their first use, with how often each was called.
+    """The symbols of each of `LAYERS` in the order of their first use, with their numbers of calls.
 
-    ``package`` is whose call it was; ``note`` says what is not known.
+    ``package`` is the package of the call; ``note`` describes what is not known.
     """
 
     provenance: Provenance
@@ -33,87 +33,99 @@ class Followed:
     note: str = ""
 
     def of(self, layer: str) -> tuple[tuple[str, int], ...]:
-        """One layer's symbols."""
+        """Return the symbols of one layer."""
         return self.layers[LAYERS.index(layer)]
 
 
-def interfaces(seen: Timeline) -> tuple[Counted, ...]:
-    """The runtime's and the driver's calls of a timeline: their names begin with cuda and cu."""
-    counted = Counter(each.name for each in seen.calls if each.name != "cudaDeviceSynchronize")
-    runtime = {name: n for name, n in counted.items() if name.startswith("cuda")}
-    return tuple(runtime.items()), tuple((name, n) for name, n in counted.items() if name not in runtime)
+def interfaces(timeline: Timeline) -> tuple[CallCounts, ...]:
+    """Return the calls of runtime (``cuda...``) and driver (``cu...``) in a timeline."""
+    counts = Counter(call.name for call in timeline.calls if call.name != "cudaDeviceSynchronize")
+    runtime = {name: count for name, count in counts.items() if name.startswith("cuda")}
+    return tuple(runtime.items()), tuple(
+        (name, count) for name, count in counts.items() if name not in runtime
+    )
 
 
-def kind_of(seen: Timeline) -> str:
-    """Which of the recorded calls this one is like, by what ran."""
-    names = " ".join(each.name for each in seen.activities).lower()
-    if not any(each.kind == "CONCURRENT_KERNEL" for each in seen.activities):
+def kind_of(timeline: Timeline) -> str:
+    """Return the name of the recorded call that is similar to this one, from its operations."""
+    names = " ".join(activity.name for activity in timeline.activities).lower()
+    if not any(activity.kind == "CONCURRENT_KERNEL" for activity in timeline.activities):
         return "asnumpy" if "dtoh" in names else ""
-    products = ("matmul", "gemm", "cutlass", "nvjet")
-    return "x @ w" if any(p in names for p in products) else "sort" if "sort" in names else "RawKernel"
+    product_names = ("matmul", "gemm", "cutlass", "nvjet")
+    if any(product in names for product in product_names):
+        return "x @ w"
+    return "sort" if "sort" in names else "RawKernel"
 
 
-def known_layers(told: Any) -> tuple[Followed, ...]:
-    """Calls as they were recorded, from the file's contents."""
-    origin = Provenance("recorded", told["device"], told["detail"])
+def known_layers(data: Any) -> tuple[Followed, ...]:
+    """Return the recorded calls of a file from its contents."""
+    provenance = Provenance("recorded", data["device"], data["detail"])
     return tuple(
         Followed(
-            provenance=origin,
-            package=each["package"],
-            call=each["call"],
-            layers=tuple(tuple((str(name), int(n)) for name, n in layer) for layer in each["layers"]),
-            note=each.get("note", ""),
+            provenance=provenance,
+            package=call["package"],
+            call=call["call"],
+            layers=tuple(tuple((str(name), int(count)) for name, count in layer) for layer in call["layers"]),
+            note=call.get("note", ""),
         )
-        for each in told["calls"]
+        for call in data["calls"]
     )
 
 
-def written(function: Callable[..., Any]) -> tuple[tuple[str, int], ...]:
-    """Methods, functions of modules and operators that a function's own code names."""
+def symbols_in_code(function: Callable[..., Any]) -> tuple[tuple[str, int], ...]:
+    """Return the methods, functions of modules and operators in a function's own code."""
     code = getattr(function, "__code__", None)
-    used = Counter(
-        str(step.argval) if step.opname in ("LOAD_ATTR", "LOAD_METHOD") else step.argrepr
-        for step in (dis.get_instructions(code) if code else ())
-        if step.opname in ("LOAD_ATTR", "LOAD_METHOD", "BINARY_OP")
+    counts = Counter(
+        str(instruction.argval) if instruction.opname in ("LOAD_ATTR", "LOAD_METHOD") else instruction.argrepr
+        for instruction in (dis.get_instructions(code) if code else ())
+        if instruction.opname in ("LOAD_ATTR", "LOAD_METHOD", "BINARY_OP")
     )
-    return tuple(used.items()) or ((type(function).__name__, 1),)
+    return tuple(counts.items()) or ((type(function).__name__, 1),)
 
 
-def questions_last(called: Iterable[tuple[str, int]]) -> Counted:
-    """Calls with those behind the others that only ask for something."""
-    return tuple(sorted(called, key=lambda each: any(word in each[0] for word in _ASKS)))
+def questions_last(calls: Iterable[tuple[str, int]]) -> CallCounts:
+    """Return calls with mere queries after the others."""
+    return tuple(
+        sorted(calls, key=lambda call_and_count: any(word in call_and_count[0] for word in _QUERY_WORDS))
+    )
 
 
 def stack(
-    here: Provenance,
+    provenance: Provenance,
     function: Callable[..., Any],
-    seen: Timeline,
-    ended: Calls,
-    below: tuple[Counted, ...] | None,
+    timeline: Timeline,
+    library_calls: Calls,
+    lower_calls: tuple[CallCounts, ...] | None,
 ) -> Followed:
-    """What a call went through: `below` are the calls of runtime and driver, None on a virtual GPU."""
-    routines = Counter(f"{', '.join(e.libraries)}: {name}" for e in ended.endings for name, _ in e.routines)
+    """Return the layers of a call; `below` are the calls of runtime and driver, None on a virtual GPU."""
+    routines = Counter(
+        f"{', '.join(ending.libraries)}: {name}"
+        for ending in library_calls.endings
+        for name, _ in ending.routines
+    )
     layers = (
-        written(function),
-        tuple(routines.items()) if below is not None else (),
-        *(interfaces(seen) if below is None else below),
-        tuple(Counter(each.name for each in seen.activities).items()),
+        symbols_in_code(function),
+        tuple(routines.items()) if lower_calls is not None else (),
+        *(interfaces(timeline) if lower_calls is None else lower_calls),
+        tuple(Counter(activity.name for activity in timeline.activities).items()),
     )
     call = getattr(function, "__name__", "call").replace("<lambda>", "the call")
-    note = _OURS if below is None else ""
-    return Followed(provenance=here, package="here", call=call, layers=layers, note=note)
+    note = _VIRTUAL_NOTE if lower_calls is None else ""
+    return Followed(provenance=provenance, package="here", call=call, layers=layers, note=note)
 
 
-def named(known: tuple[Followed, ...], call: str) -> tuple[Followed, ...]:
-    """The recorded calls of a name.
+def named(calls: tuple[Followed, ...], call: str) -> tuple[Followed, ...]:
+    """Return the recorded calls of a name.
 
     Raises
     ------
     GpulabError
-        If there is none; the message lists what there is.
+        If there is none; the message lists the recorded names.
     """
-    found = tuple(each for each in known if each.call == call)
-    if not found:
-        there = ", ".join(repr(name) for name in dict.fromkeys(each.call for each in known))
-        raise GpulabError(f"{call!r} is not recorded. " + (f"There is {there}." if known else "Nothing is."))
-    return found
+    matches = tuple(followed for followed in calls if followed.call == call)
+    if not matches:
+        recorded_names = ", ".join(repr(name) for name in dict.fromkeys(followed.call for followed in calls))
+        raise GpulabError(
+            f"{call!r} is not recorded. " + (f"There is {recorded_names}." if calls else "Nothing is.")
+        )
+    return matches

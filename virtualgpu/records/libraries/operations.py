@@ -1,4 +1,4 @@
-"""Operations by which calls are recorded: told from what the virtual GPU's library kernels read and write."""
+"""Keys of recorded calls, derived from the arrays of the virtual GPU's library kernels."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OTHER_NAMES = {
 SMALL = "small"
 MEDIUM = "medium"
 LARGE = "large"
-# Which library a routine or a kernel is from, by its name; the first that fits.
+# Libraries by patterns of the names of their routines and kernels; the first match counts.
 _LIBRARIES = {
     "cuDNN": r"cudnn|fprop|dgrad|wgrad",
     "cuBLASLt": r"cublasLt",
@@ -39,60 +39,66 @@ _LIBRARIES = {
 
 
 def library_of(name: str) -> str:
-    """Which library a routine or kernel is from, by its name; empty if none is known."""
-    return next((lib for lib, kinds in _LIBRARIES.items() if re.search(kinds, name, re.IGNORECASE)), "")
+    """Return the library of a routine or kernel by its name; empty if it is unknown."""
+    return next(
+        (library for library, pattern in _LIBRARIES.items() if re.search(pattern, name, re.IGNORECASE)), ""
+    )
 
 
 def operation_of(call: LibraryCall) -> Operation:
-    """What a library kernel of the virtual GPU stands for, as records name it."""
+    """Return the operation that a library kernel of the virtual GPU implements."""
     kernel, reads, writes = call
     name = _OTHER_NAMES.get(kernel, kernel.removeprefix("cupy_").split("__")[0])
     arrays = reads or writes
-    dtype = (arrays[1] if name == "where" and len(arrays) > 1 else arrays[0])[0] if arrays else ""
+    dtype = ""
+    if arrays:
+        dtype = arrays[1][0] if name == "where" and len(arrays) > 1 else arrays[0][0]
     if name == "copy" and reads and writes and reads[0][0] != writes[0][0]:
         name = "astype"
     if name in PRODUCTS:
         return _product(name, reads, writes, dtype)
     if name in _REDUCED and reads and writes and len(reads[0][1]) == 2 and len(writes[0][1]) == 1:
         name += " of rows" if reads[0][1][0] == writes[0][1][0] else " of columns"
-    largest = max((math.prod(shape) for _, shape, _ in (*reads, *writes)), default=0)
+    largest_size = max((math.prod(shape) for _, shape, _ in (*reads, *writes)), default=0)
     if name in _LINALG:
         size = size_of(max(max(shape, default=1) for _, shape, _ in arrays), 256, 2048)
         return Operation("cupy", name, dtype, size, "row-major")
     if name == "take" and len(reads) > 1 and reads[1][0] == "bool":
         name = "boolean index"
-    whole = all(_order(one) != "strided" for one in (*reads, *writes))
-    layout = "contiguous" if whole else "strided"
-    return Operation("cupy", name, dtype, size_of(largest, 1 << 16, 1 << 24), layout)
+    is_contiguous = all(_order(array) != "strided" for array in (*reads, *writes))
+    layout = "contiguous" if is_contiguous else "strided"
+    return Operation("cupy", name, dtype, size_of(largest_size, 1 << 16, 1 << 24), layout)
 
 
-def size_of(n: float, medium: int, large: int) -> str:
-    """The class of a size: below `medium`, below `large`, or not."""
-    return SMALL if n < medium else MEDIUM if n < large else LARGE
+def size_of(size: float, medium: int, large: int) -> str:
+    """Return the class of a size: below `medium`, below `large`, or larger."""
+    if size < medium:
+        return SMALL
+    return MEDIUM if size < large else LARGE
 
 
 def _product(
     name: str, reads: tuple[ArrayLayout, ...], writes: tuple[ArrayLayout, ...], dtype: str
 ) -> Operation:
     shapes = [shape for _, shape, _ in reads]
-    dims = [len(shape) for shape in shapes]
-    ends = [math.prod(shape[-2:]) for shape in (*shapes, *(one[1] for one in writes))]
-    edge = math.prod(ends) ** (1 / 6) if len(ends) > 2 else 0.0
-    if sorted(dims) == [1, 2]:
+    dimensions = [len(shape) for shape in shapes]
+    sizes = [math.prod(shape[-2:]) for shape in (*shapes, *(array[1] for array in writes))]
+    edge_length = math.prod(sizes) ** (1 / 6) if len(sizes) > 2 else 0.0
+    if sorted(dimensions) == [1, 2]:
         name = "matrix-vector"
-        edge = max(math.sqrt(max(ends)), 1)
-    elif dims == [1, 1]:
+        edge_length = max(math.sqrt(max(sizes)), 1)
+    elif dimensions == [1, 1]:
         name = "dot"
-        edge = float(ends[0])
-    elif max(dims, default=0) > 2:
+        edge_length = float(sizes[0])
+    elif max(dimensions, default=0) > 2:
         name = "batched matmul"
-    elif name in ("dot", "inner") and dims == [2, 2]:
+    elif name in ("dot", "inner") and dimensions == [2, 2]:
         name = "matmul"
-    return Operation("cupy", name, dtype, size_of(edge, 256, 2048), _layout(reads))
+    return Operation("cupy", name, dtype, size_of(edge_length, 256, 2048), _layout(reads))
 
 
 def _layout(reads: tuple[ArrayLayout, ...]) -> str:
-    orders = [_order(one) for one in reads[:2]]
+    orders = [_order(array) for array in reads[:2]]
     if "strided" in orders:
         return "strided"
     if orders == ["F", "F"]:
@@ -101,14 +107,14 @@ def _layout(reads: tuple[ArrayLayout, ...]) -> str:
 
 
 def _order(array: ArrayLayout) -> str:
-    """``C`` or ``F`` for a matrix that lies so in memory, each of a batch; else ``strided``."""
+    """Return ``C`` or ``F`` for a matrix (of a batch) in this order; else ``strided``."""
     dtype, shape, strides = array
     if len(shape) < 2 or math.prod(shape) <= 1:
         bits = re.search(r"\d+$", dtype)
-        item = int(bits[0]) // 8 if bits else 1
-        return "C" if not shape or shape[0] <= 1 or strides[0] == item else "strided"
-    (rows, columns), (down, across) = shape[-2:], strides[-2:]
-    item = min(down, across)
-    if across == item and down == columns * item:
+        item_bytes = int(bits[0]) // 8 if bits else 1
+        return "C" if not shape or shape[0] <= 1 or strides[0] == item_bytes else "strided"
+    (rows, columns), (row_stride, column_stride) = shape[-2:], strides[-2:]
+    item_bytes = min(row_stride, column_stride)
+    if column_stride == item_bytes and row_stride == columns * item_bytes:
         return "C"
-    return "F" if down == item and across == rows * item else "strided"
+    return "F" if row_stride == item_bytes and column_stride == rows * item_bytes else "strided"

@@ -1,4 +1,4 @@
-"""What allocators and memory say of themselves: blocks, events, requests."""
+"""Records of allocators and memory: blocks, events, requests, statistics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a memory pool holds: its segments and the blocks that tile them."""
+"""Contents of a memory pool: its segments and the blocks that tile them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ BlockState = Literal["used", "waiting", "free", "unmapped"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """A piece of a segment, in use or free.
+    """A part of a segment, in use or free.
 
-    ``requested_bytes`` is what the program asked for (``size_bytes`` is rounded up) and ``label`` says
-    what it is; a free block has neither. ``is_waiting``: freed by the program, but another stream may still
-    use it (PyTorch's ``record_stream``), so that it is not free yet. ``is_unmapped``: a hole in an expandable
-    segment, addresses without memory. ``stack`` is the number of the stack trace that allocated it in the
-    trace that the map is of (-1: not known), ``event`` that of the event which made it what it is.
+    ``requested_bytes`` is the size that the program requested (``size_bytes`` is rounded up) and ``label``
+    describes its contents; a free block has neither. ``is_waiting`` is true for a block that the program has
+    freed but another stream may still use (PyTorch's ``record_stream``). ``is_unmapped`` is true for a hole
+    in an expandable segment, addresses without memory. ``stack`` is the number of the stack trace that
+    allocated it in the trace of the map (-1: not known), ``event`` that of the event that caused its state.
     """
 
     address: int
@@ -33,7 +33,7 @@ class Block:
 
     @property
     def state(self) -> BlockState:
-        """One word for what it is."""
+        """State of the block in one word."""
         if self.is_unmapped:
             return "unmapped"
         if self.is_waiting:
@@ -42,6 +42,7 @@ class Block:
 
     @property
     def end(self) -> int:
+        """Address after the last byte."""
         return self.address + self.size_bytes
 
 
@@ -49,9 +50,9 @@ class Block:
 class Segment:
     """One allocation of the device (``cudaMalloc``); its blocks tile it in the order of addresses.
 
-    ``stream`` is the handle of the stream whose allocations the segment serves. ``pool`` names the pool it
-    belongs to where an allocator has several, such as PyTorch's ``"small"`` and ``"large"``. An expandable
-    segment is a range of addresses into which memory is mapped as it is needed.
+    ``stream`` is the handle of the stream that uses the segment. ``pool`` is the name of its pool if an
+    allocator has several, such as PyTorch's ``"small"`` and ``"large"``. An expandable segment is a range of
+    addresses into which memory is mapped as it is needed.
     """
 
     address: int
@@ -66,7 +67,7 @@ class Segment:
 class BlockMap:
     """All segments of one device's pool at one moment, in the order of addresses.
 
-    ``limit_bytes`` is 0 where the pool has no limit.
+    ``limit_bytes`` is 0 if the pool has no limit.
     """
 
     provenance: Provenance
@@ -82,7 +83,7 @@ class BlockMap:
 
     @property
     def total_bytes(self) -> int:
-        """What the pool has taken from the device."""
+        """Bytes that the pool has reserved of the device."""
         return sum(block.size_bytes for block in self.blocks if not block.is_unmapped)
 
     @property
@@ -92,9 +93,10 @@ class BlockMap:
 
     @property
     def free_bytes(self) -> int:
+        """Reserved bytes that are not in use."""
         return self.total_bytes - self.used_bytes
 
     @property
     def largest_free_bytes(self) -> int:
-        """The largest request that a free block serves, whichever its stream."""
+        """Size of the largest free block of any stream."""
         return max((block.size_bytes for block in self.blocks if block.state == "free"), default=0)

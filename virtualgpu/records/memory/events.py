@@ -1,4 +1,4 @@
-"""What an allocator did, one event after another, in the vocabulary of PyTorch's memory snapshots."""
+"""Events of an allocator in order, in the vocabulary of PyTorch's memory snapshots."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ACTIONS: tuple[Action, ...] = (
     "oom",
     "snapshot",
 )
-"""An action's code in `AllocatorEvents.actions` is its place here."""
+"""Actions by their code in `AllocatorEvents.actions`."""
 
 
 class Frame(NamedTuple):
@@ -56,13 +56,13 @@ class AllocatorEvents:
     Parameters
     ----------
     actions : numpy.ndarray of uint8
-        Codes, see `ACTIONS`. ``alloc`` is a block given to the program, ``free_requested`` the program's
-        giving it back, ``free_completed`` when it is free (later, where it waited for a stream);
-        ``segment_...`` is what the allocator took from the device and gave back; ``oom`` a request that
+        Codes, see `ACTIONS`. ``alloc`` is a new block of the program, ``free_requested`` its release by the
+        program, ``free_completed`` the time when it is free (later, if it waited for a stream).
+        ``segment_...`` are segments that the allocator reserves and releases; ``oom`` is a request that
         failed.
     addresses, size_bytes, requested_bytes, streams, time_ns : numpy.ndarray of int64
-        Where, bytes rounded up by the allocator, bytes asked for (0: not known), the handle of the stream,
-        and when. ``oom`` has the device's free bytes as its address, as PyTorch's snapshots do.
+        Address, bytes rounded up by the allocator, requested bytes (0: not known), the handle of the stream,
+        and time. ``oom`` has the device's free bytes as its address, as in PyTorch's snapshots.
     stacks : numpy.ndarray of int32
         Number of the stack trace in `AllocatorTrace.stacks`, -1 for none.
     """
@@ -79,26 +79,27 @@ class AllocatorEvents:
         return len(self.actions)
 
     def rows(self) -> Iterator[tuple[Action, int, int, int, int, int, int]]:
-        """Action, address, size, requested bytes, stream, time and stack number of each event."""
+        """Yield action, address, size, requested bytes, stream, time and stack number of each event."""
         columns = (self.addresses, self.size_bytes, self.requested_bytes, self.streams, self.time_ns)
-        named = (ACTIONS[code] for code in self.actions.tolist())
-        yield from zip(named, *(c.tolist() for c in columns), self.stacks.tolist(), strict=True)
+        actions = [ACTIONS[code] for code in self.actions.tolist()]
+        lists = [column.tolist() for column in columns]
+        yield from zip(actions, *lists, self.stacks.tolist(), strict=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllocatorTrace:
-    """All that one allocator of one device did from a first state on.
+    """All events of one allocator of one device after an initial state.
 
     Parameters
     ----------
     allocator : str
         ``"CuPy's pool"``, ``"PyTorch's caching allocator"`` and so on, with its settings in ``settings``.
     first : BlockMap
-        What it held before the first event.
+        State before the first event.
     note : str
-        What could not be seen, in words; empty for nothing.
+        Description of events that could not be observed, or an empty string.
     texts : tuple of str
-        The source text of each stack's innermost line, where it is known.
+        The source text of each stack's innermost line, if known.
     """
 
     provenance: Provenance

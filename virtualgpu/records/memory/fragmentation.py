@@ -1,4 +1,4 @@
-"""How broken up the free memory of a pool is, and which request would fail."""
+"""Fragmentation of a pool's free memory, and the largest possible request."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from virtualgpu.records.origin import Provenance
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arena:
-    """The free blocks that serve one stream (and one of an allocator's pools), and no other one.
+    """The free blocks of one stream (and of one of an allocator's pools).
 
-    ``largest_request_bytes`` is the largest request that would be served now: from a free block, or with
-    memory of the device after unused segments were given back; None where it is not known what the device
-    could give.
+    ``largest_request_bytes`` is the largest request that would succeed now: from a free block, or with memory
+    of the device after unused segments were released; None if the device's free memory is not known.
     """
 
     stream: int
@@ -32,16 +31,16 @@ class Fragmentation:
     Parameters
     ----------
     reserved_bytes, used_bytes
-        What the pool took from the device, and what blocks in use or waiting have of it.
+        Bytes that the pool reserved of the device, and bytes of blocks in use or waiting.
     free_bytes, largest_free_bytes
-        Free within the pool, and the largest piece.
+        Free bytes within the pool, and the largest free block.
     rounding_bytes
-        What blocks in use are larger than what was asked for, where that is known.
+        Bytes by which blocks in use exceed the requests, if known.
     releasable_bytes
-        What emptying the cache would give back: segments without a block in use, or such pages of expandable
-        ones.
+        Bytes that emptying the cache would release: segments without a block in use, or such pages of
+        expandable ones.
     room_bytes
-        What the pool may still take from the device; None where that is not known.
+        Bytes that the pool can still reserve of the device; None if not known.
     """
 
     provenance: Provenance
@@ -56,18 +55,19 @@ class Fragmentation:
 
     @property
     def external(self) -> float:
-        """1 - largest free block / free memory: 0 if all free memory is one piece (or there is none)."""
+        """External fragmentation: 1 - largest free block / free memory, or 0 without free memory."""
         return 1 - self.largest_free_bytes / self.free_bytes if self.free_bytes else 0.0
 
     @property
     def held_bytes(self) -> int:
-        """Free, but in segments that a block in use keeps."""
+        """Free bytes in segments that cannot be released because of a block in use."""
         return self.free_bytes - self.releasable_bytes
 
     @property
     def largest_request_bytes(self) -> int | None:
-        """The largest request that any stream would be served; None where that is not known."""
-        known = [a.largest_request_bytes for a in self.arenas if a.largest_request_bytes is not None]
+        """The largest request of any stream that would succeed; None if not known."""
         if self.room_bytes is None:
             return None
-        return max(known, default=self.room_bytes)
+        by_arena = [arena.largest_request_bytes for arena in self.arenas]
+        known_bytes = [size_bytes for size_bytes in by_arena if size_bytes is not None]
+        return max(known_bytes, default=self.room_bytes)

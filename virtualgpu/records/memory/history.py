@@ -1,4 +1,4 @@
-"""An allocator's trace as lives: each block and each mapped range from the step that began it to its end."""
+"""Lifetimes of an allocator's blocks and mapped ranges, in steps of its trace."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Steps = npt.NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockLives:
-    """All blocks that ever were in use, in the order of their addresses, as columns of equal length.
+    """Lifetimes of all blocks that were in use, by address, as columns of equal length.
 
     Parameters
     ----------
@@ -26,10 +26,10 @@ class BlockLives:
     segments
         Its segment, an index into `SegmentLives`.
     begins, freed, ends
-        Steps: from `begins` on it is in use, from `freed` on it waits, from `ends` on it is free. Step k is
-        the state after the first k events; one past the last step means never.
+        Steps: a block is in use from `begins` on, waits from `freed` on, and is free from `ends` on. Step k
+        is the state after the first k events; one past the last step means never.
     labels
-        What each is, where that is known, by its place in the columns.
+        Descriptions of known contents, by index into the columns.
     """
 
     addresses: Column
@@ -49,7 +49,7 @@ class BlockLives:
 
 @dataclass(frozen=True, slots=True)
 class RangeLives:
-    """Ranges of addresses with memory behind them, in the order of addresses; see `BlockLives`.
+    """Lifetimes of ranges of addresses with mapped memory, by address; see `BlockLives`.
 
     A plain segment is one range; an expandable one gains and loses ranges.
     """
@@ -66,7 +66,7 @@ class RangeLives:
 
 @dataclass(frozen=True, slots=True)
 class SegmentLives:
-    """All segments that ever were. ``is_seen`` is False for one known only from blocks that lay in it."""
+    """All segments of a trace; ``is_seen`` is False for one that is known only from its blocks."""
 
     streams: tuple[int, ...]
     pools: tuple[str, ...]
@@ -79,9 +79,9 @@ class SegmentLives:
 
 @dataclass(frozen=True, slots=True)
 class AllocatorHistory:
-    """A trace, with the lives that its events began and ended.
+    """A trace with the lifetimes of its blocks, ranges and segments.
 
-    ``event_blocks`` has the block that each event was about, as an index into `blocks`, or -1.
+    ``event_blocks`` is the block of each event as an index into `blocks`, or -1.
     """
 
     trace: AllocatorTrace
@@ -92,6 +92,7 @@ class AllocatorHistory:
 
     @property
     def last_step(self) -> int:
+        """Number of the last step."""
         return len(self.trace.events)
 
     @property
@@ -101,7 +102,7 @@ class AllocatorHistory:
 
     @property
     def reserved_bytes(self) -> Column:
-        """Bytes taken from the device, at each step."""
+        """Bytes reserved of the device, at each step."""
         return self._sums(self.ranges)
 
     def _sums(self, lives: BlockLives | RangeLives) -> Column:

@@ -1,4 +1,4 @@
-"""The memory hierarchy as a ladder: how long a load takes and how much each level delivers."""
+"""The memory hierarchy as a ladder: latency of loads, and bandwidth of each level."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from virtualgpu.records.origin import Provenance
 
 @dataclass(frozen=True, slots=True)
 class LevelBandwidth:
-    """What one level of the hierarchy delivers to the whole GPU.
+    """Bandwidth of one level of the hierarchy for the whole GPU.
 
-    ``gbps`` is in GB/s (10^9), None where this machine cannot tell; ``why`` then says why. ``method`` says
-    how it was found. ``published_gbps`` is what ``document`` says or what follows from it; None if nothing
-    does.
+    ``gbps`` is in GB/s (10^9), or None with the reason in ``why``. ``method`` describes how it was
+    determined. ``published_gbps`` is the value of ``document`` or follows from it; None if there is none.
     """
 
     level: str
@@ -29,7 +28,7 @@ class LevelBandwidth:
 
 @dataclass(frozen=True, slots=True)
 class CacheCapacity:
-    """How much a cache holds, as ``document`` says."""
+    """Published size of a cache, from ``document``."""
 
     level: str
     size_bytes: int
@@ -43,15 +42,15 @@ class MemoryLadder:
     Attributes
     ----------
     working_set_bytes
-        (points,) How many bytes the chain of addresses runs through, rising.
+        (points,) Size of the chain of addresses in bytes, ascending.
     latency_ns
-        (points,) What one load of that chain takes.
+        (points,) Latency of one load of that chain.
     latency_method
-        How that was found, in a sentence.
+        Method of the measurement, in a sentence.
     bandwidths
-        From the registers outwards.
+        Bandwidth by level, from the registers outwards.
     capacities
-        Of the caches.
+        Sizes of the caches.
     """
 
     provenance: Provenance
@@ -62,10 +61,13 @@ class MemoryLadder:
     capacities: tuple[CacheCapacity, ...]
 
     def latency_at(self, size_bytes: float) -> float:
-        """Latency in ns at a working set, on a straight line between the logarithms of its neighbours."""
+        """Return the latency in ns at a working set, by interpolation between logarithms."""
         sizes = np.log2(self.working_set_bytes)
         return float(2 ** np.interp(np.log2(size_bytes), sizes, np.log2(self.latency_ns)))
 
     def bandwidth(self, level: str) -> float | None:
-        """GB/s of a level, such as ``"L2"``; None if it has none."""
-        return next((b.gbps for b in self.bandwidths if b.level == level), None)
+        """Return the GB/s of a level, such as ``"L2"``, or None."""
+        for bandwidth in self.bandwidths:
+            if bandwidth.level == level:
+                return bandwidth.gbps
+        return None

@@ -1,4 +1,4 @@
-"""What a call needed of a device's memory: its peak, what was alive then, and where it would fit."""
+"""Memory of one call: its peak, the blocks alive at the peak, and the devices on which it fits."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from virtualgpu.records.origin import Provenance
 from virtualgpu.records.timeline import SourceLine
 
 Stay = Literal["before the call", "kept", "temporary", "at the failure"]
-"""Whether a block was there before, outlived the call, was freed within it, or was there when it failed."""
+"""Whether a block existed before the call, outlived it, was freed within it, or existed when it failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AliveBlocks:
-    """Blocks that one line allocated and that were alive at the peak.
+    """Blocks of one source line that were alive at the peak.
 
-    ``arrays`` says what lies in them where that is known, such as ``"x: float32 (1024, 1024)"``.
-    ``size_bytes`` are rounded up by the pool, ``requested_bytes`` are not; ``source`` is None where no line
-    of the program allocated them while it was watched.
+    ``arrays`` describes their contents if known, such as ``"x: float32 (1024, 1024)"``. ``size_bytes`` are
+    rounded up by the pool, ``requested_bytes`` are not. ``source`` is None if no line of the program
+    allocated them during the observation.
     """
 
     source: SourceLine | None
@@ -33,7 +33,7 @@ class AliveBlocks:
 
 @dataclass(frozen=True, slots=True)
 class FailedRequest:
-    """The request that the device or a limit refused."""
+    """The request that failed because of the device or a limit."""
 
     size_bytes: int
     source: SourceLine | None
@@ -42,10 +42,11 @@ class FailedRequest:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """How often what the call allocates fits on a device.
+    """Memory of a device compared with the memory that a call allocates.
 
-    ``room_bytes`` is what is there for it; ``times`` how much larger all of it could be (below 1: it does not
-    fit), None where the call allocates nothing. ``provenance`` says where the device's figures are from.
+    ``room_bytes`` is the memory available to the call; ``times`` is the factor by which its memory could grow
+    (below 1: it does not fit), None if the call allocates nothing. ``provenance`` is the origin of the
+    device's numbers.
     """
 
     provenance: Provenance
@@ -56,33 +57,33 @@ class Room:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryReport:
-    """What one call needed of the pool's device.
+    """Memory of one call on the pool's device.
 
     Parameters
     ----------
     name
-        Of the function.
+        Name of the function.
     before_bytes
-        Used before the call.
+        Bytes in use before the call.
     peak_bytes
-        The most that was used, each block rounded up, what was there before included. Where a request
-        failed: what was used then, and the request.
+        Largest number of bytes in use, each block rounded up, including earlier blocks. If a request failed:
+        the bytes in use then, and the request.
     peak_reserved_bytes
-        The most that the pool had taken from the device.
+        Largest number of bytes that the pool had reserved of the device.
     after_bytes
-        Used when the call returned, its result included.
+        Bytes in use when the call returned, including its result.
     source, stack
-        The program's line at which the peak was reached; None for the time before the call.
+        The program's line at the peak; None for the time before the call.
     alive
-        What was alive then, the largest first.
+        Blocks alive at the peak, the largest first.
     allocations, frees
-        Of the call.
+        Numbers of allocations and frees of the call.
     rooms
-        Where it would fit: this device first.
+        Devices on which it would fit or not, this one first.
     failed
         The request that failed and ended the call, None if it returned.
     note
-        What could not be seen, in words; empty for nothing.
+        Description of events that could not be observed, or an empty string.
     """
 
     provenance: Provenance
@@ -103,10 +104,10 @@ class MemoryReport:
 
     @property
     def needed_bytes(self) -> int:
-        """What the call needed beyond what was there before."""
+        """Bytes that the call needed in addition to those before it."""
         return self.peak_bytes - self.before_bytes
 
     @property
     def temporary_bytes(self) -> int:
-        """Of what was alive at the peak, what the call had freed when it returned."""
+        """Bytes alive at the peak that the call had freed when it returned."""
         return sum(group.size_bytes for group in self.alive if group.stay == "temporary")

@@ -1,4 +1,4 @@
-"""What a program asks of an allocator, whichever one it is: the trace that two of them are fed with."""
+"""Requests of a program to any allocator: a trace that can be replayed by several allocators."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ RequestKind = Literal["alloc", "free", "record_stream", "complete", "empty_cache
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request.
+    """One request to an allocator.
 
     Parameters
     ----------
     kind
         ``alloc`` of ``size_bytes`` for ``stream``; ``free`` of the allocation ``number``; ``record_stream``:
-        ``stream`` uses the allocation, too; ``complete``: all work given to ``stream`` so far is over;
+        ``stream`` uses the allocation, too; ``complete``: all work of ``stream`` so far has ended;
         ``empty_cache``; ``set_limit`` to ``size_bytes`` (0: none).
     number
-        Which allocation, counted by the program: one number lives once at a time.
+        Number of the allocation; live allocations have different numbers.
     stack
-        Number of the stack trace in the trace that it comes from, -1 for none.
+        Number of the stack trace in its trace, -1 for none.
     """
 
     kind: RequestKind

@@ -1,4 +1,4 @@
-"""Readings of a device's memory: one, and many over time with the allocations that fell between them."""
+"""Readings of a device's memory, single ones and over time, with the allocations between them."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ Column = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class MemoryReading:
-    """A device's memory at one moment, in bytes. None: not available.
+    """A device's memory at one moment in bytes, with None for values that are not available.
 
     Parameters
     ----------
     used_bytes
-        What the program holds of the pool, each block rounded up.
+        Bytes of the pool that the program uses, each block rounded up.
     reserved_bytes
-        What the pool has taken from the device: used, and kept for later (cached).
+        Bytes that the pool has reserved of the device: used, and cached.
     limit_bytes
         The pool's limit, 0 for none.
     device_bytes
-        What is taken of the device by anyone: the pool, the driver, libraries, other processes.
+        Bytes of the device in use by the pool, the driver, libraries and other processes.
     others_bytes
-        What other processes hold of that.
+        Bytes of these that other processes use.
     """
 
     used_bytes: int | None
@@ -46,11 +46,11 @@ class MemoryMarks:
     Parameters
     ----------
     time_ns
-        Of the first of them, since the recording began.
+        Time of the first of them since the recording began.
     allocations, allocated_bytes, frees, freed_bytes
-        How many, and bytes of their blocks.
+        Their numbers, and bytes of their blocks.
     failures
-        Requests that failed.
+        Number of requests that failed.
     line
         Number of the line in `MemorySamples.lines`; -1 for none of the program's, or for several lines.
     """
@@ -68,30 +68,31 @@ class MemoryMarks:
 
     @classmethod
     def of(cls, table: npt.NDArray[np.float64]) -> MemoryMarks:
-        """From a table with these columns."""
-        return cls(**dict(zip(MARKS, table.T.copy(), strict=True)))
+        """Return the marks of a table with these columns."""
+        columns = table.T.copy()
+        return cls(**dict(zip(MARKS, columns, strict=True)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemorySamples:
-    """Readings over time: columns of equal length, NaN where one is not available.
+    """Readings of memory over time: columns of equal length, with NaN for missing readings.
 
     Parameters
     ----------
     time_ns
-        Since the recording began.
+        Time since the recording began.
     used_bytes, reserved_bytes, limit_bytes, device_bytes, others_bytes
         See `MemoryReading`.
     peak_bytes
-        The most that was used since the reading before, by the pool's own calls.
+        Largest number of used bytes since the previous reading, from the pool's own calls.
     capacity_bytes
         Memory of the device.
     marks
         Allocations and frees, in order.
     lines
-        The lines that they name.
+        Source lines of the marks.
     note
-        What could not be seen, in words; empty for nothing.
+        Description of events that could not be observed, or an empty string.
     """
 
     provenance: Provenance
@@ -113,26 +114,27 @@ class MemorySamples:
 
     @property
     def duration_ns(self) -> float:
-        """From the recording's beginning to the last reading."""
+        """Time from the beginning of the recording to the last reading."""
         return float(self.time_ns[-1]) if len(self) else 0.0
 
     @property
     def peak(self) -> tuple[float, float] | None:
-        """The most that was used, in bytes, and when it had been reached, in ns; None without a reading."""
+        """Largest number of used bytes, and its time in ns; None without a reading."""
         if not len(self) or np.isnan(self.peak_bytes).all():
             return None
-        at = int(np.nanargmax(self.peak_bytes))
-        return float(self.peak_bytes[at]), float(self.time_ns[at])
+        index = int(np.nanargmax(self.peak_bytes))
+        return float(self.peak_bytes[index]), float(self.time_ns[index])
 
     def latest(self, name: str) -> float | None:
-        """The last reading of a column that is available."""
-        known = getattr(self, name)
-        known = known[~np.isnan(known)]
-        return float(known[-1]) if len(known) else None
+        """Return the last available reading of a column."""
+        column = getattr(self, name)
+        readings = column[~np.isnan(column)]
+        return float(readings[-1]) if len(readings) else None
 
     def rows(self) -> Iterator[tuple[float, ...]]:
-        """The readings one by one: the columns in the order in which they stand in `COLUMNS`."""
-        yield from zip(*(getattr(self, name).tolist() for name in COLUMNS), strict=True)
+        """Yield the readings one by one, with the columns in the order of `COLUMNS`."""
+        columns = [getattr(self, name).tolist() for name in COLUMNS]
+        yield from zip(*columns, strict=True)
 
 
 COLUMNS = (

@@ -1,4 +1,4 @@
-"""What an allocator has counted: now, at most, and in all."""
+"""Statistics of an allocator: current values, peaks, and totals."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LINES = {
     "oversize_allocations": "Oversize allocations",
     "oversize_segments": "Oversize GPU segments",
 }
-# The pool of page-locked host memory counts under other names, as ``torch.cuda.host_memory_stats`` does.
+# The pool of page-locked host memory uses other names, as ``torch.cuda.host_memory_stats`` does.
 _HOST_LINES = {
     "allocated_bytes": "Pinned memory",
     "active_bytes": "Pinned memory in use",
@@ -35,7 +35,7 @@ _HOST_LINES = {
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One quantity: what it is, was at most, and all that was added to it and taken away."""
+    """One quantity: its current value, its peak, and the totals that were added and removed."""
 
     current: int = 0
     peak: int = 0
@@ -50,17 +50,17 @@ class AllocatorStatistics:
     Parameters
     ----------
     title : str
-        What the summary is called, such as ``"PyTorch CUDA memory summary"``.
+        Title of the summary, such as ``"PyTorch CUDA memory summary"``.
     figures : mapping
         For each metric, such as ``"allocated_bytes"``, figures by pool: ``"all"``, and ``"small_pool"`` and
-        ``"large_pool"`` where the allocator has them; ``""`` where it does not tell pools apart. Bytes, or
-        numbers of blocks, segments and requests.
+        ``"large_pool"`` if the allocator has them; ``""`` if it does not distinguish pools. Bytes, or numbers
+        of blocks, segments and requests.
     counts : mapping
         ``num_alloc_retries``, ``num_ooms`` and the like.
     is_host : bool
         Whether it is of page-locked host memory, under the names of ``torch.cuda.host_memory_stats``.
     note : str
-        What could not be seen; empty for nothing.
+        Description of events that could not be observed, or an empty string.
 
     Examples
     --------
@@ -80,42 +80,45 @@ class AllocatorStatistics:
 
     def __repr__(self) -> str:
         used = self._of("active_bytes")
-        held = self._of("allocated_bytes" if self.is_host else "reserved_bytes")
+        reserved = self._of("allocated_bytes" if self.is_host else "reserved_bytes")
         return (
-            f"<{self.title}: {used.current:,} bytes in use (at most {used.peak:,}), {held.current:,} held "
-            f"(at most {held.peak:,}), {self.provenance.label}>"
+            f"<{self.title}: {used.current:,} bytes in use (at most {used.peak:,}), "
+            f"{reserved.current:,} held (at most {reserved.peak:,}), {self.provenance.label}>"
         )
 
     def nested(self) -> dict[str, Any]:
-        """As ``torch.cuda.memory_stats_as_nested_dict()`` has them: by metric, pool and kind."""
-        return dict(self.counts) | {
-            metric: asdict(pools[""]) if "" in pools else {pool: asdict(each) for pool, each in pools.items()}
-            for metric, pools in self.figures.items()
-        }
+        """Return them as ``torch.cuda.memory_stats_as_nested_dict()`` does: by metric, pool and kind."""
+        values: dict[str, Any] = dict(self.counts)
+        for metric, pools in self.figures.items():
+            if "" in pools:
+                values[metric] = asdict(pools[""])
+            else:
+                values[metric] = {pool: asdict(figure) for pool, figure in pools.items()}
+        return values
 
     def flat(self) -> dict[str, int]:
-        """As ``torch.cuda.memory_stats()`` has them: ``{"active.all.current": 3, ...}``, sorted."""
+        """Return them as ``torch.cuda.memory_stats()`` does: ``{"active.all.current": 3, ...}``, sorted."""
         return dict(sorted(_flat(self.nested())))
 
     def summary(self, abbreviated: bool = False) -> str:
-        """The figures as ``torch.cuda.memory_summary()`` prints them, and a line on where they come from.
+        """Return the text of ``torch.cuda.memory_summary()``, and a line with the origin of the numbers.
 
         Parameters
         ----------
         abbreviated
-            Leave out what each pool has of them.
+            Omit the values of each pool.
         """
         source = " ".join(part for part in (self.provenance.label + ".", self.note) if part)
         return self.table(abbreviated) + source[:1].upper() + source[1:] + "\n"
 
     def table(self, abbreviated: bool = False) -> str:
-        """`summary` without its last line."""
-        where = "" if self.is_host else f", device ID {self.device_id}"
-        rows = ["=" * _WIDTH, f"{'':18}{self.title + where:<{_WIDTH - 18}}", "-" * _WIDTH]
+        """Return the `summary` without its last line."""
+        suffix = "" if self.is_host else f", device ID {self.device_id}"
+        rows = ["=" * _WIDTH, f"{'':18}{self.title + suffix:<{_WIDTH - 18}}", "-" * _WIDTH]
         if self.is_host:
-            new = self.counts.get("num_host_alloc", 0)
-            back = self.counts.get("num_host_free", 0)
-            rows.append(f"{'':8}cudaHostAllocs: {new:<12d} | {'':7}cudaFreeHosts: {back:<14d}")
+            allocations = self.counts.get("num_host_alloc", 0)
+            frees = self.counts.get("num_host_free", 0)
+            rows.append(f"{'':8}cudaHostAllocs: {allocations:<12d} | {'':7}cudaFreeHosts: {frees:<14d}")
         else:
             ooms = self.counts.get("num_ooms", 0)
             retries = self.counts.get("num_alloc_retries", 0)
@@ -123,11 +126,15 @@ class AllocatorStatistics:
         rows += ["=" * _WIDTH, "        Metric         | Cur Usage  | Peak Usage | Tot Alloc  | Tot Freed  "]
         for metric, name in (_HOST_LINES if self.is_host else _LINES).items():
             pools = self.figures.get(metric, {})
-            shown = {"": name, "all": name, **({} if abbreviated else _POOLS)}
-            lines = [(words, pools[pool]) for pool, words in shown.items() if pool in pools]
-            rows += ["-" * _WIDTH] if lines else []
-            of = _size if metric.endswith("_bytes") else _count
-            rows += [f" {words:<21} | {_row(figure, lines[0][1], of)} " for words, figure in lines]
+            labels = {"": name, "all": name}
+            if not abbreviated:
+                labels |= _POOLS
+            lines = [(label, pools[pool]) for pool, label in labels.items() if pool in pools]
+            if lines:
+                rows.append("-" * _WIDTH)
+            format_value = _size if metric.endswith("_bytes") else _count
+            for label, figure in lines:
+                rows.append(f" {label:<21} | {_row(figure, lines[0][1], format_value)} ")
         rows.append("=" * _WIDTH)
         return "|" + "|\n|".join(rows) + "|\n"
 
@@ -136,32 +143,34 @@ class AllocatorStatistics:
         return pools.get("all") or pools.get("") or Figure()
 
 
-def _flat(nested: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, int]]:
+def _flat(nested: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, int]]:
     for key, value in nested.items():
         if isinstance(value, Mapping):
-            yield from _flat(value, f"{before}{key}.")
+            yield from _flat(value, f"{prefix}{key}.")
         else:
-            yield before + key, value
+            yield prefix + key, value
 
 
-def _row(figure: Figure, first: Figure, of: Any) -> str:
-    """Its columns, in the units of the first line."""
+def _row(figure: Figure, first: Figure, format_value: Any) -> str:
+    """Return the columns of a line, in the units of the first line."""
     pairs = zip(asdict(figure).values(), asdict(first).values(), strict=True)
-    return " | ".join(of(value, unit_of) for value, unit_of in pairs)
+    return " | ".join(format_value(value, reference) for value, reference in pairs)
 
 
-def _size(value: int, unit_of: int) -> str:
-    return "{:6d} {}".format(*_scaled(value, unit_of, 1024, 768 * 1024, _BYTES))
+def _size(value: int, reference: int) -> str:
+    scaled, unit = _scaled(value, reference, 1024, 768 * 1024, _BYTES)
+    return f"{scaled:6d} {unit}"
 
 
-def _count(value: int, unit_of: int) -> str:
-    return "{:7d} {} ".format(*_scaled(value, unit_of, 1000, 750 * 1000, (" ", "K", "M")))
+def _count(value: int, reference: int) -> str:
+    scaled, unit = _scaled(value, reference, 1000, 750 * 1000, (" ", "K", "M"))
+    return f"{scaled:7d} {unit} "
 
 
-def _scaled(value: int, unit_of: float, step: int, most: int, units: tuple[str, ...]) -> tuple[int, str]:
+def _scaled(value: int, reference: float, step: int, limit: int, units: tuple[str, ...]) -> tuple[int, str]:
     unit = 0
-    while unit < len(units) - 1 and unit_of >= most:
+    while unit < len(units) - 1 and reference >= limit:
         value = value // step
-        unit_of = unit_of / step
+        reference = reference / step
         unit = unit + 1
     return value, units[unit]

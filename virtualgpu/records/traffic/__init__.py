@@ -1,4 +1,4 @@
-"""What a function of arrays moves through memory: its expressions, and kernels that join them."""
+"""Memory traffic of a function of arrays: its expressions, and the kernels that fuse them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from virtualgpu.records.origin import Provenance
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expression:
-    """One expression of a function, as it runs by itself.
+    """One expression of a function, with the costs of running it alone.
 
-    ``kernel`` numbers the fused kernel that it becomes part of, -1 for what runs nothing (a view, an
-    argument). ``flop`` counts one for each element of a sum, product or function. ``after`` are the
+    ``kernel`` is the number of the fused kernel that contains it, -1 for an expression that runs nothing (a
+    view, an argument). ``flop`` counts one for each element of a sum, product or function. ``after`` are the
     expressions that it reads.
     """
 
@@ -29,7 +29,7 @@ class Expression:
 
 @dataclass(frozen=True, slots=True)
 class RedEdge:
-    """Two expressions that share no kernel although the second reads the first, and why."""
+    """Fusion boundary: two expressions in different kernels although the second reads the first, and why."""
 
     first: int
     then: int
@@ -38,9 +38,9 @@ class RedEdge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelSet:
-    """What one way of making kernels gives: how many, what they read and write, how long they take.
+    """Result of one way to make kernels: their number, the bytes that they move, and their time.
 
-    ``time_ns`` is None where nothing ran; ``note`` says what is special.
+    ``time_ns`` is None if nothing ran; ``note`` is a remark.
     """
 
     way: str
@@ -53,10 +53,10 @@ class KernelSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
-    """A function's expressions, and what becomes of them in each way of making kernels.
+    """A function's expressions, and the kernels of each way to make them.
 
-    ``kernels`` are those of the way that the edges belong to, each as one expression, and ``sources`` what
-    was generated for them, with the whole CUDA C++ (empty for what runs as it was written).
+    ``kernels`` are those of the way that the edges belong to, each as one expression, and ``sources`` their
+    generated CUDA C++ (empty for expressions that run unchanged).
     """
 
     provenance: Provenance
@@ -70,14 +70,15 @@ class Traffic:
     breaks: tuple[str, ...] = ()
 
     def way(self, name: str) -> KernelSet:
-        """The way of that name.
+        """Return the way of that name.
 
         Raises
         ------
         KeyError
             If there is none.
         """
-        for each in self.ways:
-            if each.way == name:
-                return each
-        raise KeyError(f"There is no way {name!r}; there are {', '.join(each.way for each in self.ways)}.")
+        for kernel_set in self.ways:
+            if kernel_set.way == name:
+                return kernel_set
+        names = ", ".join(kernel_set.way for kernel_set in self.ways)
+        raise KeyError(f"There is no way {name!r}; there are {names}.")

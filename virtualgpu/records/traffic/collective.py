@@ -1,4 +1,4 @@
-"""A collective operation as it went: who sent which chunk to whom in each step, and what each GPU held."""
+"""Record of a collective operation: the moves of chunks in each step, and the contents of each GPU."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from virtualgpu.records.origin import Provenance
 from virtualgpu.records.traffic.ports import Crossing, LinkKind, PortTraffic
 
 Operation = Literal["all-reduce", "broadcast", "reduce", "all-gather", "reduce-scatter"]
-# How often what each GPU brought is in a sum: one number a GPU.
+# Number of times that each GPU's contribution is in a sum: one number per GPU.
 Parts = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One chunk on its way from one GPU to another, which adds it to its own or puts it in its place."""
+    """A transfer of one chunk from one GPU to another, which adds it to its own chunk or replaces it."""
 
     source: int
     target: int
@@ -30,8 +30,11 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class CollectiveStep:
-    """Moves that happen at the same time: each reads what was there before the step. ``time_ns`` is what the
-    step takes, ``copies_ns`` the part of it in which the busiest port is used, 0 if that is not known."""
+    """Moves that happen at the same time: each reads the contents before the step.
+
+    ``time_ns`` is the duration of the step, ``copies_ns`` the part of it in which the busiest port is in use,
+    0 if not known.
+    """
 
     moves: tuple[Move, ...]
     time_ns: int = 0
@@ -40,13 +43,13 @@ class CollectiveStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collective:
-    """A collective operation among GPUs that each begin with an array of `size_bytes`, cut into chunks.
+    """A collective operation among GPUs that each begin with an array of `size_bytes`, divided into chunks.
 
-    ``right`` says of each GPU whether it ended with what it should; ``traffic`` is what passed the ports.
-    ``begins`` has the number of crossings before each step. ``bytes_are`` says how its bytes are known;
-    ``in_one_go_ns`` is what real GPUs took for all steps as one CUDA graph, in which steps may overlap, and
-    ``from_host_ns`` what they took with the host giving them message by message; 0 if that was not tried.
-    ``opaque``: one call of a library, which tells neither chunks nor steps.
+    ``right`` is true for each GPU with the correct result; ``traffic`` is the traffic through the ports.
+    ``begins`` is the number of crossings before each step. ``bytes_are`` describes the origin of its bytes.
+    ``in_one_go_ns`` is the time of real GPUs for all steps as one CUDA graph, in which steps can overlap, and
+    ``from_host_ns`` their time if the host launches message by message; 0 if not measured. ``opaque`` is true
+    for one call of a library, whose chunks and steps are unknown.
     """
 
     provenance: Provenance
@@ -71,116 +74,119 @@ class Collective:
         bounds: Sequence[int],
         crossings: Sequence[Crossing],
         right: tuple[bool, ...],
-        **more: Any,
+        **fields: Any,
     ) -> Collective:
-        """That of arrays of 32-bit numbers whose chunks lie between `bounds`."""
+        """Return the record for arrays of 32-bit numbers with the chunks between `bounds`."""
         traffic = PortTraffic(provenance=origin, links=links, devices=len(right), crossings=tuple(crossings))
-        widths = tuple(4 * (end - begin) for begin, end in pairwise(bounds))
+        chunk_bytes = tuple(4 * (end - begin) for begin, end in pairwise(bounds))
         return cls(
             provenance=origin,
             size_bytes=4 * bounds[-1],
-            chunk_bytes=widths,
+            chunk_bytes=chunk_bytes,
             right=right,
             traffic=traffic,
-            **more,
+            **fields,
         )
 
     @property
     def gpus(self) -> int:
-        """How many take part."""
+        """Number of GPUs."""
         return len(self.right)
 
     @property
     def links(self) -> LinkKind:
-        """How they are joined."""
+        """Topology of their links."""
         return self.traffic.links
 
     @property
     def time_ns(self) -> int:
-        """In one go where that was measured, else all steps, one after another."""
+        """Time as one graph if it was measured, else the sum of all steps."""
         return self.in_one_go_ns or self.from_host_ns or sum(step.time_ns for step in self.steps)
 
     @property
     def volume(self) -> float:
-        """What passed the busiest port in one direction, over the size of the data."""
+        """Traffic of the busiest port in one direction over the size of the data."""
         return self.traffic.busiest_bytes / self.size_bytes
 
     @property
-    def held(self) -> tuple[tuple[tuple[Parts, ...], ...], ...]:
-        """Before the first step and after each: of each GPU and chunk, whose contributions it is made of."""
-        states = [begin(self.gpus, len(self.chunk_bytes))]
+    def states(self) -> tuple[tuple[tuple[Parts, ...], ...], ...]:
+        """Contributions in each GPU's chunks, before the first step and after each."""
+        states = [initial_state(self.gpus, len(self.chunk_bytes))]
         for step in self.steps:
-            states.append(self._wanted(states[-1]) if self.opaque else after(states[-1], step.moves))
+            states.append(
+                self._state_after_call(states[-1]) if self.opaque else state_after(states[-1], step.moves)
+            )
         return tuple(states)
 
-    def _wanted(self, before: State) -> State:
-        """What a library leaves behind: results where there are any."""
+    def _state_after_call(self, before: State) -> State:
+        """Return the state after a library's call: the results, and unchanged chunks."""
         return tuple(
-            tuple(self.wanted(rank, chunk) or old for chunk, old in enumerate(chunks))
+            tuple(self.expected_parts(rank, chunk) or parts for chunk, parts in enumerate(chunks))
             for rank, chunks in enumerate(before)
         )
 
-    def wanted(self, rank: int, chunk: int) -> Parts | None:
-        """What a GPU should hold of a chunk in the end; None: anything."""
-        return wanted(self.operation, self.gpus, rank, chunk)
+    def expected_parts(self, rank: int, chunk: int) -> Parts | None:
+        """Return the expected contents of a GPU's chunk at the end; None if they do not matter."""
+        return expected_parts(self.operation, self.gpus, rank, chunk)
 
 
 State = tuple[tuple[Parts, ...], ...]
 
 
-def begin(gpus: int, chunks: int) -> State:
-    """Each GPU holds what it brought."""
-    return tuple((tuple(int(k == rank) for k in range(gpus)),) * chunks for rank in range(gpus))
+def initial_state(gpus: int, chunks: int) -> State:
+    """Return the initial state, in which each GPU has its own contribution."""
+    own_parts = [tuple(int(other == rank) for other in range(gpus)) for rank in range(gpus)]
+    return tuple((parts,) * chunks for parts in own_parts)
 
 
-def after(state: State, moves: Sequence[Move]) -> State:
-    """What each GPU holds after moves that happen at the same time."""
-    new = [list(chunks) for chunks in state]
+def state_after(state: State, moves: Sequence[Move]) -> State:
+    """Return the state after moves that happen at the same time."""
+    new_state = [list(chunks) for chunks in state]
     for move in moves:
-        sent = state[move.source][move.chunk]
-        old = new[move.target][move.chunk]
-        new[move.target][move.chunk] = (
-            tuple(a + b for a, b in zip(old, sent, strict=True)) if move.add else sent
-        )
-    return tuple(map(tuple, new))
+        parts = state[move.source][move.chunk]
+        if move.add:
+            own_parts = new_state[move.target][move.chunk]
+            parts = tuple(own + added for own, added in zip(own_parts, parts, strict=True))
+        new_state[move.target][move.chunk] = parts
+    return tuple(tuple(chunks) for chunks in new_state)
 
 
-def wanted(operation: Operation, gpus: int, rank: int, chunk: int) -> Parts | None:
-    """What a GPU should hold of a chunk in the end; None: anything. The root is GPU 0."""
-    every = (1,) * gpus
+def expected_parts(operation: Operation, gpus: int, rank: int, chunk: int) -> Parts | None:
+    """Return the expected contents of a GPU's chunk at the end; None if they do not matter (root: GPU 0)."""
+    all_parts = (1,) * gpus
     match operation:
         case "all-reduce":
-            return every
+            return all_parts
         case "reduce":
-            return every if rank == 0 else None
+            return all_parts if rank == 0 else None
         case "reduce-scatter":
-            return every if rank == chunk else None
+            return all_parts if rank == chunk else None
         case "broadcast":
             return tuple(int(k == 0) for k in range(gpus))
         case "all-gather":
             return tuple(int(k == chunk) for k in range(gpus))
 
 
-def brought(gpus: int, elements: int) -> list[npt.NDArray[np.int32]]:
-    """An array for each GPU; the same ones in every process."""
-    rng = np.random.default_rng(gpus)
-    return [rng.integers(-999, 1000, elements, dtype=np.int32) for _ in range(gpus)]
+def input_arrays(gpus: int, elements: int) -> list[npt.NDArray[np.int32]]:
+    """Return the input array of each GPU, the same in every process."""
+    generator = np.random.default_rng(gpus)
+    return [generator.integers(-999, 1000, elements, dtype=np.int32) for _ in range(gpus)]
 
 
 def is_right(
     operation: Operation,
     rank: int,
-    found: npt.NDArray[np.int32],
+    result: npt.NDArray[np.int32],
     bounds: Sequence[int],
-    own: Sequence[npt.NDArray[np.int32]],
+    inputs: Sequence[npt.NDArray[np.int32]],
 ) -> bool:
-    """Whether a GPU ends with what it should, given what all brought; chunks lie between `bounds`."""
+    """Return whether a GPU has the correct result for these inputs; chunks are between `bounds`."""
     for chunk in range(len(bounds) - 1):
-        here = slice(bounds[chunk], bounds[chunk + 1])
-        parts = wanted(operation, len(own), rank, chunk)
+        elements = slice(bounds[chunk], bounds[chunk + 1])
+        parts = expected_parts(operation, len(inputs), rank, chunk)
         if parts is not None:
-            sums = sum(array[here] for array, n in zip(own, parts, strict=True) if n)
-            if not (found[here] == sums).all():
+            sums = sum(array[elements] for array, count in zip(inputs, parts, strict=True) if count)
+            if not (result[elements] == sums).all():
                 return False
     return True
 
@@ -188,7 +194,7 @@ def is_right(
 def crossings_of(
     moves: Sequence[Move], bounds: Sequence[int], joined: set[tuple[int, int]], name: str
 ) -> list[Crossing]:
-    """What passes the ports as it follows from moves, where nobody watches; `joined` go over NVLink."""
+    """Return the traffic that follows from moves, if it is not recorded; `joined` pairs use NVLink."""
     return [
         Crossing(
             name=name,

@@ -1,4 +1,4 @@
-"""What went out and in at the ports of several GPUs: copies, kernels that reach over, collective calls."""
+"""Traffic through the ports of several GPUs: copies, kernels on remote memory, collective calls."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from typing import Literal
 
 from virtualgpu.records.origin import Provenance
 
-# How GPUs of one host are joined: all with each other, two by two, or only through the host.
+# Topology of the GPUs of one host: all connected, connected in pairs, or only through the host.
 LinkKind = Literal["nvswitch", "pairs", "host"]
-# Each GPU has a port of either kind; what goes over PCIe between GPUs goes through the host's memory.
+# Each GPU has a port of either kind; traffic between GPUs over PCIe passes through the host's memory.
 Over = Literal["NVLink", "PCIe"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crossing:
-    """Bytes that went from one GPU to another: what moved them (``Memcpy PtoP``, a kernel's name), by which
-    way, and from when to when. ``correlation_id`` is that of the operation."""
+    """Transfer of bytes from one GPU to another, with its operation, route and times.
+
+    ``name`` is that of the operation (``Memcpy PtoP``, a kernel's name), ``correlation_id`` its number.
+    """
 
     name: str
     source: int
@@ -31,8 +33,9 @@ class Crossing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PortTraffic:
-    """What went between the GPUs of one host during a block of the program, in the order in which it was
-    given. Copies between a GPU and the host are not among it. ``lost`` counts what there was no room for.
+    """Traffic between the GPUs of one host during a part of the program, in the order of submission.
+
+    Copies between a GPU and the host are not included. ``lost`` counts crossings beyond the limit.
     """
 
     provenance: Provenance
@@ -42,34 +45,44 @@ class PortTraffic:
     lost: int = 0
 
     def out_bytes(self, device: int, over: Over | None = None) -> int:
-        """What went out of a GPU, by one way or (None) by all."""
-        return sum(c.size_bytes for c in self.crossings if c.source == device and over in (None, c.over))
+        """Return the bytes sent by a GPU, over one kind of port or (None) over all."""
+        return sum(
+            crossing.size_bytes
+            for crossing in self.crossings
+            if crossing.source == device and over in (None, crossing.over)
+        )
 
     def in_bytes(self, device: int, over: Over | None = None) -> int:
-        """What came into a GPU, by one way or (None) by all."""
-        return sum(c.size_bytes for c in self.crossings if c.target == device and over in (None, c.over))
+        """Return the bytes received by a GPU, over one kind of port or (None) over all."""
+        return sum(
+            crossing.size_bytes
+            for crossing in self.crossings
+            if crossing.target == device and over in (None, crossing.over)
+        )
 
     @property
     def matrix(self) -> tuple[tuple[int, ...], ...]:
-        """Bytes from each GPU (row) to each (column)."""
+        """Bytes from each GPU (row) to each other GPU (column)."""
         sums = [[0] * self.devices for _ in range(self.devices)]
-        for each in self.crossings:
-            sums[each.source][each.target] += each.size_bytes
+        for crossing in self.crossings:
+            sums[crossing.source][crossing.target] += crossing.size_bytes
         return tuple(map(tuple, sums))
 
     @property
     def busiest_bytes(self) -> int:
-        """The most that went through one port in one direction."""
-        return self._busiest(lambda each: each.size_bytes)
+        """Largest number of bytes through one port in one direction."""
+        return self._busiest(lambda crossing: crossing.size_bytes)
 
     @property
     def busiest_ns(self) -> int:
-        """The longest that one port had to let through in one direction, one after another."""
-        return self._busiest(lambda each: each.end_ns - each.start_ns)
+        """Longest total time of the crossings of one port in one direction."""
+        return self._busiest(lambda crossing: crossing.end_ns - crossing.start_ns)
 
-    def _busiest(self, what: Callable[[Crossing], int]) -> int:
-        ways: dict[tuple[int, Over, bool], int] = {}
-        for each in self.crossings:
-            for way in ((each.source, each.over, True), (each.target, each.over, False)):
-                ways[way] = ways.get(way, 0) + what(each)
-        return max(ways.values(), default=0)
+    def _busiest(self, quantity: Callable[[Crossing], int]) -> int:
+        sums: dict[tuple[int, Over, bool], int] = {}
+        for crossing in self.crossings:
+            outgoing = (crossing.source, crossing.over, True)
+            incoming = (crossing.target, crossing.over, False)
+            for port in (outgoing, incoming):
+                sums[port] = sums.get(port, 0) + quantity(crossing)
+        return max(sums.values(), default=0)

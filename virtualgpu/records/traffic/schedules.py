@@ -1,4 +1,4 @@
-"""Who sends which chunk to whom, step by step: rings, trees, and all through one."""
+"""Schedules of moves for collective operations: rings, trees, and stars."""
 
 from __future__ import annotations
 
@@ -11,68 +11,79 @@ Steps = list[list[Move]]
 
 
 def ring(operation: Operation, gpus: int) -> Steps:
-    """Every GPU sends to the next one only; in n - 1 steps, or twice as many for ``all-reduce``."""
+    """Return a ring schedule: every GPU sends to the next one, in n - 1 steps (twice for ``all-reduce``)."""
     ranks = range(gpus)
     last = gpus - 1
-    reduce = [[Move(r, (r + 1) % gpus, (r - s - 1) % gpus, True) for r in ranks] for s in range(last)]
-    gather = [[Move(r, (r + 1) % gpus, (r - s) % gpus) for r in ranks] for s in range(last)]
-    line = [[Move(r, r + 1, s - r) for r in range(last) if 0 <= s - r < gpus] for s in range(gpus + last - 1)]
-    made: dict[Operation, Steps] = {
+    reduce = [
+        [Move(rank, (rank + 1) % gpus, (rank - step - 1) % gpus, True) for rank in ranks]
+        for step in range(last)
+    ]
+    gather = [[Move(rank, (rank + 1) % gpus, (rank - step) % gpus) for rank in ranks] for step in range(last)]
+    line = [
+        [Move(rank, rank + 1, step - rank) for rank in range(last) if 0 <= step - rank < gpus]
+        for step in range(gpus + last - 1)
+    ]
+    schedules: dict[Operation, Steps] = {
         "all-reduce": reduce + gather,
         "reduce-scatter": reduce,
         "all-gather": gather,
         "broadcast": line,
-        "reduce": [[Move(m.target, m.source, m.chunk, True) for m in step] for step in reversed(line)],
+        "reduce": [
+            [Move(move.target, move.source, move.chunk, True) for move in moves] for moves in reversed(line)
+        ],
     }
-    return made[operation]
+    return schedules[operation]
 
 
 def star_or_tree(operation: Operation, gpus: int, algorithm: str) -> Steps:
-    """First towards GPU 0, then away from it: all at once (``naive``), or by halves."""
+    """Return a schedule to GPU 0 and back: all at once (``naive``), or as a tree."""
     chunked = operation in ("all-gather", "reduce-scatter")
     pairs = _tree(gpus) if algorithm == "tree" else [[(0, r, 1) for r in range(1, gpus)]]
-    every = range(gpus) if chunked else range(1)
+    all_chunks = range(gpus) if chunked else range(1)
 
-    def behind(rank: int, many: int) -> Sequence[int]:
-        """Chunks of the GPUs that a pair's far one stands for."""
-        return range(rank, min(rank + many, gpus))
+    def subtree_chunks(rank: int, size: int) -> Sequence[int]:
+        """Return the chunks of the GPUs in the subtree of a pair's far GPU."""
+        return range(rank, min(rank + size, gpus))
 
-    up = [
+    to_root = [
         [
-            Move(far, near, c, operation != "all-gather")
-            for near, far, many in step
-            for c in (behind(far, many) if operation == "all-gather" else every)
+            Move(far, near, chunk, operation != "all-gather")
+            for near, far, size in step
+            for chunk in (subtree_chunks(far, size) if operation == "all-gather" else all_chunks)
         ]
         for step in pairs
     ]
-    down = [
+    from_root = [
         [
-            Move(near, far, c)
-            for near, far, many in step
-            for c in (behind(far, many) if operation == "reduce-scatter" else every)
+            Move(near, far, chunk)
+            for near, far, size in step
+            for chunk in (subtree_chunks(far, size) if operation == "reduce-scatter" else all_chunks)
         ]
         for step in reversed(pairs)
     ]
-    return {"reduce": up, "broadcast": down}.get(operation, up + down)
+    if operation == "reduce":
+        return to_root
+    return from_root if operation == "broadcast" else to_root + from_root
 
 
 def _tree(gpus: int) -> list[list[tuple[int, int, int]]]:
-    """Who meets whom on each level: near, far, and how many the far one stands for."""
+    """Return the pairs of each level of a tree: near GPU, far GPU, and size of the far one's subtree."""
     steps = []
-    apart = 1
-    while apart < gpus:
-        steps.append([(r, r + apart, apart) for r in range(0, gpus - apart, 2 * apart)])
-        apart *= 2
+    distance = 1
+    while distance < gpus:
+        near_ranks = range(0, gpus - distance, 2 * distance)
+        steps.append([(rank, rank + distance, distance) for rank in near_ranks])
+        distance *= 2
     return steps
 
 
 def messages(moves: Sequence[Move]) -> list[tuple[Move, int]]:
-    """Moves, those of neighbouring chunks between the same GPUs as one; and the chunk behind the last."""
-    made: list[tuple[Move, int]] = []
+    """Merge moves of adjacent chunks between the same GPUs; return each with the end of its chunks."""
+    merged: list[tuple[Move, int]] = []
     for move in moves:
-        first, end = made[-1] if made else (move, -1)
+        first, end = merged[-1] if merged else (move, -1)
         if end == move.chunk and replace(move, chunk=first.chunk) == first:
-            made[-1] = (first, end + 1)
+            merged[-1] = (first, end + 1)
         else:
-            made.append((move, move.chunk + 1))
-    return made
+            merged.append((move, move.chunk + 1))
+    return merged

@@ -1,4 +1,4 @@
-"""Every step of one warp, or of all warps of one block."""
+"""Traces of every step of one warp, or of all warps of one block."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from virtualgpu.records.warp.watched import Stop, Watched
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarpTrace:
-    """Every step of one warp. Columns have one row a step; ``[n, 32]`` columns one entry a lane.
+    """Every step of one warp. Columns have one row per step; ``[n, 32]`` columns have one entry per lane.
 
     A step is one PTX instruction on the virtual GPU and one basic block in a trace taken on a
     real GPU (``granularity``). ``active_mask`` bit i is lane i; ``executed_mask`` also takes the
     instruction's own predicate into account. ``line`` is 1-based in ``code``, 0 if unknown.
-    Memory columns hold -1 where a step does not access memory. ``value`` is the first register a step
-    wrote; what else a virtual GPU tells of it is in ``detail``. ``variables`` are those of the source, as far
-    as the compiler or a debug build of the kernel tells of them; ``watched`` and ``stops`` were asked for.
+    Memory columns contain -1 if a step does not access memory. ``value`` is the first register that a step
+    wrote; further results of a virtual GPU are in ``detail``. ``variables`` are those of the source, as far
+    as the compiler or a debug build of the kernel describes them; ``watched`` and ``stops`` were requested.
     """
 
     provenance: Provenance
@@ -66,8 +66,8 @@ class WarpTrace:
 class BlockTrace:
     """Every step of all warps of one block, in the order in which the virtual GPU ran them.
 
-    Each warp's ``detail.sequence`` holds the places of its steps in that order, which is one of the
-    orders a GPU might take. ``steps`` counts the steps of all warps.
+    Each warp's ``detail.sequence`` contains the positions of its steps in that order, which is one of the
+    possible orders of a GPU. ``steps`` counts the steps of all warps.
     """
 
     provenance: Provenance

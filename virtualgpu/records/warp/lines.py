@@ -1,8 +1,8 @@
-"""A warp's steps by source line: which runs of steps are one visit of a line.
+"""Visits of source lines: the steps of a warp grouped by line.
 
-A compiler moves instructions. Pieces of a line that do nothing but compute are not where the line "runs" if
-its memory accesses, barriers or shuffles are elsewhere, or if the line goes on later in the same straight
-run of code: such a piece belongs to the visit beside it, which says so.
+A compiler moves instructions. Parts of a line that only compute are not where the line "runs" if its memory
+accesses, barriers or shuffles are elsewhere, or if the line continues later in the same straight-line code.
+Such a part belongs to the visit next to it, which lists its line in ``moved``.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import numpy.typing as npt
 from virtualgpu.records import WarpTrace
 from virtualgpu.records.warp.loops import Ints
 
-# Reading parameters and renaming addresses is nothing that a source line says.
-_PLUMBING = re.compile(r"(?:@!?%\w+\s+)?(?:ld\.param|st\.param|cvta|bra\.uni)\b")
+# Instructions that load parameters or convert addresses do not belong to a source line.
+_SETUP = re.compile(r"(?:@!?%\w+\s+)?(?:ld\.param|st\.param|cvta|bra\.uni)\b")
 _EFFECT = re.compile(
     r"(?:@!?%\w+\s+)?(?:bar|barrier|call|shfl|vote|match|redux|membar|fence|nanosleep|trap)\b"
 )
 _JUMP = re.compile(r"(?:@!?%\w+\s+)?(?:bra|brx|call|ret|exit)\b")
-# One line that branches or repeats may rightly be visited in pieces, by some lanes only.
+# A line with a branch or loop can be visited in several parts, by some lanes only.
 _CONTROL = re.compile(r"\b(?:if|else|for|while|do|switch|case)\b|\?|&&|\|\|")
 _COMMENT = re.compile(r"//.*|/\*.*?\*/")
 
@@ -31,9 +31,9 @@ _COMMENT = re.compile(r"//.*|/\*.*?\*/")
 class Visits:
     """Visits of source lines in the order of time; visit i is the steps ``begin[i]`` to ``end[i]``.
 
-    ``lanes`` are those that take part: of the line's memory accesses where it has any. ``moved`` names, for
-    each visit, the lines of which instructions run within it because the compiler moved them there. ``of`` is
-    the visit of each step, ``step_line`` its line, or the one beside it for a step that has none.
+    ``lanes`` are the active lanes: those of the line's memory accesses if it has any. ``moved`` lists, for
+    each visit, the lines whose instructions run within it because the compiler moved them there. ``of`` is
+    the visit of each step, ``step_line`` its line, or the one next to it for a step without a line.
     """
 
     begin: Ints
@@ -53,107 +53,126 @@ def find_visits(trace: WarpTrace) -> Visits:
     """Group a trace's steps into visits of source lines."""
     total = len(trace)
     if not total:
-        none = np.zeros(0, np.int32)
-        masks = np.zeros(0, np.uint32)
+        no_steps = np.zeros(0, np.int32)
+        no_masks = np.zeros(0, np.uint32)
         return Visits(
-            begin=none, end=none, line=none, active=masks, lanes=masks, moved=(), of=none, step_line=none
+            begin=no_steps,
+            end=no_steps,
+            line=no_steps,
+            active=no_masks,
+            lanes=no_masks,
+            moved=(),
+            of=no_steps,
+            step_line=no_steps,
         )
-    here = np.arange(total)
+    steps = np.arange(total)
     mask = trace.active_mask
-    plumbing, effect, jump = (
-        np.array([bool(found.match(text.strip())) for text in trace.instruction], np.bool_)[trace.text_index]
-        for found in (_PLUMBING, _EFFECT, _JUMP)
-    )
+    is_setup = _matches(trace, _SETUP)
+    has_effect = _matches(trace, _EFFECT)
+    is_jump = _matches(trace, _JUMP)
     if trace.access_space is not None:
-        far = np.array([name in ("global", "shared", "generic") for name in (*trace.space, "")], np.bool_)
-        effect |= far[trace.access_space] & ~plumbing
-    turns = np.zeros(total, np.bool_)
-    place = trace.pc if trace.detail is None else trace.detail.order[trace.text_index]
-    turns[1:] = (np.diff(place) <= 0) | (mask[1:] != mask[:-1])
+        is_far_space = np.array(
+            [name in ("global", "shared", "generic") for name in (*trace.space, "")], np.bool_
+        )
+        has_effect |= is_far_space[trace.access_space] & ~is_setup
+    turn_begins = np.zeros(total, np.bool_)
+    position = trace.pc if trace.detail is None else trace.detail.order[trace.text_index]
+    turn_begins[1:] = (np.diff(position) <= 0) | (mask[1:] != mask[:-1])
     if trace.detail is not None:
-        turns[1:] |= np.diff(trace.detail.depth) != 0
-    runs = turns.copy()
-    runs[1:] |= jump[:-1]
-    line = _lines(trace, plumbing, np.cumsum(turns))
-    cut = turns.copy()
-    cut[1:] |= line[1:] != line[:-1]
-    cut[0] = True
-    first = np.flatnonzero(cut)
-    run = np.cumsum(runs)[first].astype(np.int64)
-    its_line = line[first]
-    does = np.logical_or.reduceat(effect, first)
-    forward, backward = _moved(trace.code, run, its_line, does, mask[first])
-    strays = forward | backward
-    # A piece that goes forward joins the next one, one that goes backward the one before.
+        turn_begins[1:] |= np.diff(trace.detail.depth) != 0
+    run_begins = turn_begins.copy()
+    run_begins[1:] |= is_jump[:-1]
+    line = _lines(trace, is_setup, np.cumsum(turn_begins))
+    is_cut = turn_begins.copy()
+    is_cut[1:] |= line[1:] != line[:-1]
+    is_cut[0] = True
+    part_starts = np.flatnonzero(is_cut)
+    part_runs = np.cumsum(run_begins)[part_starts].astype(np.int64)
+    part_lines = line[part_starts]
+    part_effects = np.logical_or.reduceat(has_effect, part_starts)
+    forward, backward = _moved(trace.code, part_runs, part_lines, part_effects, mask[part_starts])
+    is_moved = forward | backward
+    # A part that moves forward joins the next one, one that moves backward the previous one.
     starts = ~backward
     starts[1:] &= ~forward[:-1]
     starts[0] = True
-    group = np.cumsum(starts) - 1
-    named = np.full(int(group[-1]) + 1, -1)
-    named[group[strays]] = its_line[strays]
-    named[group[~strays]] = its_line[~strays]
-    opens = first[starts]
-    again = np.zeros(opens.size, np.bool_)
-    again[1:] = (named[1:] == named[:-1]) & (run[starts][1:] == run[starts][:-1])
-    begin = opens[~again].astype(np.int32)
-    its = named[~again].astype(np.int32)
-    of = (np.searchsorted(begin, here, side="right") - 1).astype(np.int32)
+    groups = np.cumsum(starts) - 1
+    group_lines = np.full(int(groups[-1]) + 1, -1)
+    group_lines[groups[is_moved]] = part_lines[is_moved]
+    group_lines[groups[~is_moved]] = part_lines[~is_moved]
+    opening_steps = part_starts[starts]
+    is_continuation = np.zeros(opening_steps.size, np.bool_)
+    is_continuation[1:] = (group_lines[1:] == group_lines[:-1]) & (
+        part_runs[starts][1:] == part_runs[starts][:-1]
+    )
+    begin = opening_steps[~is_continuation].astype(np.int32)
+    visit_lines = group_lines[~is_continuation].astype(np.int32)
+    visit_of_step = (np.searchsorted(begin, steps, side="right") - 1).astype(np.int32)
     moved: list[set[int]] = [set() for _ in begin]
-    for piece in np.flatnonzero(strays).tolist():
-        visit = int(of[first[piece]])
-        if its_line[piece] != its[visit]:
-            moved[visit].add(int(its_line[piece]))
+    for part in np.flatnonzero(is_moved).tolist():
+        visit = int(visit_of_step[part_starts[part]])
+        if part_lines[part] != visit_lines[visit]:
+            moved[visit].add(int(part_lines[part]))
     end = np.append(begin[1:] - 1, total - 1).astype(np.int32)
-    took = np.bitwise_or.reduceat(np.where(effect, trace.executed_mask, 0).astype(np.uint32), begin)
+    effect_lanes = np.bitwise_or.reduceat(
+        np.where(has_effect, trace.executed_mask, 0).astype(np.uint32), begin
+    )
     active = mask[begin].astype(np.uint32)
     step_line = np.where(trace.line > 0, trace.line, line).astype(np.int32)
-    strayed = tuple(tuple(sorted(lines)) for lines in moved)
+    moved_lines = tuple(tuple(sorted(lines)) for lines in moved)
     return Visits(
         begin=begin,
         end=end,
-        line=its,
+        line=visit_lines,
         active=active,
-        lanes=np.where(took > 0, took, active),
-        moved=strayed,
-        of=of,
+        lanes=np.where(effect_lanes > 0, effect_lanes, active),
+        moved=moved_lines,
+        of=visit_of_step,
         step_line=step_line,
     )
 
 
+def _matches(trace: WarpTrace, pattern: re.Pattern[str]) -> npt.NDArray[np.bool_]:
+    """Return for each step whether its instruction matches a pattern."""
+    by_text = np.array([bool(pattern.match(text.strip())) for text in trace.instruction], np.bool_)
+    return by_text[trace.text_index]
+
+
 def _lines(
-    trace: WarpTrace, plumbing: npt.NDArray[np.bool_], turn: npt.NDArray[np.int64]
+    trace: WarpTrace, is_setup: npt.NDArray[np.bool_], turns: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
-    """The line of each step; one that has none goes with what follows it, else with what was before."""
-    own = (trace.line > 0) & ~plumbing
-    here = np.arange(len(trace))
+    """Return the line of each step; a step without one has that of the next step, else of the previous."""
+    has_line = (trace.line > 0) & ~is_setup
+    steps = np.arange(len(trace))
     total = len(trace)
-    after = np.minimum.accumulate(np.where(own, here, total)[::-1])[::-1]
-    before = np.maximum.accumulate(np.where(own, here, -1))
-    padded = np.append(turn, -1)
-    onward = padded[after] == turn
-    source = np.where(onward, after, np.where(before >= 0, before, after))
+    next_step = np.minimum.accumulate(np.where(has_line, steps, total)[::-1])[::-1]
+    previous_step = np.maximum.accumulate(np.where(has_line, steps, -1))
+    padded_turns = np.append(turns, -1)
+    in_same_turn = padded_turns[next_step] == turns
+    source = np.where(in_same_turn, next_step, np.where(previous_step >= 0, previous_step, next_step))
     return np.append(trace.line, 0)[source].astype(np.int64)
 
 
 def _moved(
     code: str,
-    run: npt.NDArray[np.int64],
-    line: npt.NDArray[np.int64],
-    does: npt.NDArray[np.bool_],
-    mask: npt.NDArray[np.uint32],
+    runs: npt.NDArray[np.int64],
+    lines: npt.NDArray[np.int64],
+    has_effect: npt.NDArray[np.bool_],
+    masks: npt.NDArray[np.uint32],
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """Which pieces of lines are not the line's own visit: those that join the next one, and the last one."""
-    texts = [_COMMENT.sub("", text) for text in code.splitlines()]
-    control = np.array([True, *(bool(_CONTROL.search(text)) for text in texts), True], np.bool_)
-    plain = ~control[np.minimum(line, len(texts) + 1)]
-    order = np.lexsort((np.arange(line.size), line, run))
-    goes_on = np.zeros(line.size, np.bool_)
-    same = (line[order][1:] == line[order][:-1]) & (run[order][1:] == run[order][:-1])
-    goes_on[order[:-1]] = same
-    acts = np.isin(line, np.unique(line[does]))
-    stray = ~does & (goes_on | (acts & plain))
-    follows, precedes = np.zeros((2, line.size), np.bool_)
-    follows[:-1] = run[1:] == run[:-1]
-    precedes[1:] = mask[1:] == mask[:-1]
-    forward = stray & follows
-    return forward, stray & ~forward & precedes
+    """Return the parts of lines that join the next visit, and those that join the previous visit."""
+    source_lines = [_COMMENT.sub("", text) for text in code.splitlines()]
+    is_control = np.array([True, *(bool(_CONTROL.search(text)) for text in source_lines), True], np.bool_)
+    is_plain = ~is_control[np.minimum(lines, len(source_lines) + 1)]
+    order = np.lexsort((np.arange(lines.size), lines, runs))
+    continues = np.zeros(lines.size, np.bool_)
+    is_same = (lines[order][1:] == lines[order][:-1]) & (runs[order][1:] == runs[order][:-1])
+    continues[order[:-1]] = is_same
+    line_has_effect = np.isin(lines, np.unique(lines[has_effect]))
+    is_moved = ~has_effect & (continues | (line_has_effect & is_plain))
+    follows = np.zeros(lines.size, np.bool_)
+    precedes = np.zeros(lines.size, np.bool_)
+    follows[:-1] = runs[1:] == runs[:-1]
+    precedes[1:] = masks[1:] == masks[:-1]
+    forward = is_moved & follows
+    return forward, is_moved & ~forward & precedes

@@ -1,4 +1,4 @@
-"""Loops in a warp's steps: which runs of steps are turns of one loop, so that views can fold them."""
+"""Loops in a warp's steps: runs of steps that are iterations of one loop, which views can fold."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Ints = npt.NDArray[np.int32]
 
 @dataclass(frozen=True, kw_only=True)
 class Loops:
-    """Every time a warp went through a loop, if it took at least two turns; outer loops first.
+    """Executions of loops with at least two iterations ("turns"); outer loops first.
 
-    Run i has the turns ``run_turns[i]`` to ``run_turns[i + 1]`` and lies in the turn ``run_outer[i]`` (-1:
-    none). Turns have their first and last step, a text with the loops around them (``iteration 3 of 17,
-    inside it 1 of 4``) and one alone, long and short. ``turn`` is each step's innermost turn (-1: none);
-    ``moves`` lead from each step to the next or the previous turn's begin, and out of the loop.
+    Run i has the turns ``run_turns[i]`` to ``run_turns[i + 1]`` and is part of the turn ``run_outer[i]`` (-1:
+    none). Turns have their first and last step, a text with the outer loops (``iteration 3 of 17, inside it 1
+    of 4``) and one alone, long and short. ``turn`` is each step's innermost turn (-1: none); ``moves`` lead
+    from each step to the begin of the next or the previous turn, and out of the loop.
     """
 
     run_turns: Ints
@@ -37,57 +37,66 @@ class Loops:
         return int(self.run_outer.size)
 
     def turns(self, run: int) -> range:
+        """Return the numbers of the turns of a run."""
         return range(int(self.run_turns[run]), int(self.run_turns[run + 1]))
 
 
-def neighbours(stops: npt.NDArray[Any], here: Ints) -> tuple[Ints, Ints]:
-    """Of some ascending steps the next and the last before each step; the step itself where there is none."""
-    after = np.searchsorted(stops, here, side="right")
-    before = np.searchsorted(stops, here) - 1
-    padded = np.append(stops, 0).astype(np.int32)
-    return np.where(after < stops.size, padded[after], here), np.where(before >= 0, padded[before], here)
+def neighbours(stops: npt.NDArray[Any], steps: Ints) -> tuple[Ints, Ints]:
+    """Return the next and the previous stop of each step; the step itself if there is none."""
+    next_index = np.searchsorted(stops, steps, side="right")
+    previous_index = np.searchsorted(stops, steps) - 1
+    padded_stops = np.append(stops, 0).astype(np.int32)
+    return np.where(next_index < stops.size, padded_stops[next_index], steps), np.where(
+        previous_index >= 0, padded_stops[previous_index], steps
+    )
 
 
 def find_loops(trace: WarpTrace) -> Loops:
-    """Find the loops in a trace that says where the kernel's loops are; no loops in any other."""
-    here = np.arange(len(trace), dtype=np.int32)
+    """Return the loops of a trace; none if the trace does not describe the kernel's loops."""
+    steps = np.arange(len(trace), dtype=np.int32)
     turn = np.full(len(trace), -1, np.int32)
-    on = here.copy()
-    back = here.copy()
-    past = here.copy()
-    begins = [here[:0]]
-    ends = [here[:0]]
-    runs = [here[:0]]
-    outer = []
-    ats = [0]
+    next_turn = steps.copy()
+    previous_turn = steps.copy()
+    after_loop = steps.copy()
+    begins = [steps[:0]]
+    ends = [steps[:0]]
+    runs = [steps[:0]]
+    outer_turns = []
+    turn_offsets = [0]
     words = list[str]()
     alone = list[str]()
-    for number, (first, last, heads) in enumerate(_runs(trace)):
-        outer.append(int(turn[first]))
-        inside = slice(first, last + 1)
-        # Before its head has run for the first time a loop is in turn 1.
-        turn[inside] = ats[-1] + np.maximum(np.searchsorted(heads, here[inside], side="right") - 1, 0)
-        on[inside], back[inside] = neighbours(heads, here[inside])
-        past[inside] = min(last + 1, len(trace) - 1)
-        begins.append(np.concatenate([[first], heads[1:]]))
-        ends.append(np.concatenate([heads[1:] - 1, [last]]))
-        runs.append(np.full(heads.size, number))
-        ats.append(ats[-1] + heads.size)
-        more = "+" if trace.truncated and last == len(trace) - 1 else ""
-        turns = [f"{at:,} of {heads.size:,}{more}" for at in range(1, heads.size + 1)]
-        around = f"{words[outer[-1]]}, inside it " if outer[-1] >= 0 else "iteration "
-        words += [around + each for each in turns]
-        alone += [f"iteration {each}\n{each.replace(' of ', '/')}" for each in turns]
-    begin, end, of = (np.concatenate(parts).astype(np.int32) for parts in (begins, ends, runs))
-    moves = {"next_iteration": on, "previous_iteration": back, "past_loop": past}
-    starts = np.array(ats, np.int32)
-    inside_of = np.array(outer, np.int32)
+    for number, (first_step, last_step, head_steps) in enumerate(_runs(trace)):
+        outer_turns.append(int(turn[first_step]))
+        loop_steps = slice(first_step, last_step + 1)
+        # Before its head has run for the first time a loop is in its first turn.
+        turn[loop_steps] = turn_offsets[-1] + np.maximum(
+            np.searchsorted(head_steps, steps[loop_steps], side="right") - 1, 0
+        )
+        next_turn[loop_steps], previous_turn[loop_steps] = neighbours(head_steps, steps[loop_steps])
+        after_loop[loop_steps] = min(last_step + 1, len(trace) - 1)
+        begins.append(np.concatenate([[first_step], head_steps[1:]]))
+        ends.append(np.concatenate([head_steps[1:] - 1, [last_step]]))
+        runs.append(np.full(head_steps.size, number))
+        turn_offsets.append(turn_offsets[-1] + head_steps.size)
+        suffix = "+" if trace.truncated and last_step == len(trace) - 1 else ""
+        texts = [
+            f"{iteration:,} of {head_steps.size:,}{suffix}" for iteration in range(1, head_steps.size + 1)
+        ]
+        prefix = f"{words[outer_turns[-1]]}, inside it " if outer_turns[-1] >= 0 else "iteration "
+        words += [prefix + text for text in texts]
+        alone += [f"iteration {text}\n{text.replace(' of ', '/')}" for text in texts]
+    begin = np.concatenate(begins).astype(np.int32)
+    end = np.concatenate(ends).astype(np.int32)
+    run_of_turn = np.concatenate(runs).astype(np.int32)
+    moves = {"next_iteration": next_turn, "previous_iteration": previous_turn, "past_loop": after_loop}
+    starts = np.array(turn_offsets, np.int32)
+    outer_turn_of_run = np.array(outer_turns, np.int32)
     return Loops(
         run_turns=starts,
-        run_outer=inside_of,
+        run_outer=outer_turn_of_run,
         turn_begin=begin,
         turn_end=end,
-        turn_run=of,
+        turn_run=run_of_turn,
         words=tuple(words),
         alone=tuple(alone),
         turn=turn,
@@ -96,7 +105,7 @@ def find_loops(trace: WarpTrace) -> Loops:
 
 
 def calls_of(depth: npt.NDArray[np.int16]) -> npt.NDArray[np.int64]:
-    """A number for each step: the same for all steps of one call of a function, 0 in the kernel itself."""
+    """Return the number of the function call of each step, 0 in the kernel itself."""
     number = np.zeros(depth.size, np.int64)
     stack: list[int] = []
     count = 0
@@ -110,19 +119,23 @@ def calls_of(depth: npt.NDArray[np.int16]) -> npt.NDArray[np.int64]:
 
 
 def _runs(trace: WarpTrace) -> list[tuple[int, int, Ints]]:
-    """Unbroken runs of steps within one loop of one call, with the steps at which its head ran."""
-    found: list[tuple[int, int, Ints]] = []
+    """Return the runs of consecutive steps within one loop of one call, with the steps of its head."""
+    runs: list[tuple[int, int, Ints]] = []
     detail = trace.detail
     if detail is None or not detail.loops.size or not len(trace):
-        return found
+        return runs
     calls = calls_of(detail.depth)
     order = np.argsort(calls, kind="stable")
     for steps in np.split(order, np.flatnonzero(np.diff(calls[order])) + 1):
-        place = detail.order[trace.text_index[steps]]
+        positions = detail.order[trace.text_index[steps]]
         for head, end in detail.loops.tolist():
-            edges = np.diff(((place >= head) & (place <= end)).astype(np.int8), prepend=0, append=0)
-            for first, last in zip(np.flatnonzero(edges == 1), np.flatnonzero(edges == -1), strict=True):
-                heads = steps[first:last][place[first:last] == head]
-                if heads.size >= 2:
-                    found.append((int(steps[first]), int(steps[last - 1]), heads.astype(np.int32)))
-    return sorted(found, key=lambda run: (run[0], -run[1]))
+            edges = np.diff(((positions >= head) & (positions <= end)).astype(np.int8), prepend=0, append=0)
+            for first_index, last_index in zip(
+                np.flatnonzero(edges == 1), np.flatnonzero(edges == -1), strict=True
+            ):
+                head_steps = steps[first_index:last_index][positions[first_index:last_index] == head]
+                if head_steps.size >= 2:
+                    runs.append(
+                        (int(steps[first_index]), int(steps[last_index - 1]), head_steps.astype(np.int32))
+                    )
+    return sorted(runs, key=lambda run: (run[0], -run[1]))

@@ -1,4 +1,4 @@
-"""What follows from a warp's trace: where lines and memory accesses begin, and what each access costs."""
+"""Steps of a warp's trace: begins of lines and memory accesses, and the cost of each access."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WAVEFRONT_BYTES = 128
 
 
 class Kinds(NamedTuple):
-    """Rows that are alike: which kind each row is, and the first row of every kind."""
+    """Groups of equal rows: the kind of each row (``of``), and the first row of every kind."""
 
     of: Ints
     first: npt.NDArray[np.int64]
@@ -30,24 +30,24 @@ class TraceSteps:
     Attributes
     ----------
     line
-        Source line of each step; one without has that of the step beside it.
+        Source line of each step; a step without one has that of a step next to it.
     visits
-        Which steps are one visit of a source line.
+        Visits of source lines.
     accesses
         Steps that access memory. ``space`` (an index into the trace's), ``size_bytes`` and ``store`` have one
-        entry for each, and so have ``sectors`` and ``wavefronts`` (what it took, 0: not recorded) and the
-        ideal ones, the fewest that hold the distinct bytes of its lanes.
+        entry for each, as do ``sectors`` and ``wavefronts`` (0: not recorded) and the ideal ones, the
+        smallest numbers that contain the distinct bytes of its lanes.
     moves
-        Where each move leads from every step; to the step itself where there is nothing to go to.
+        Target of each move from every step; the step itself if there is no target.
     sites, masks
-        Which steps share an instruction and line, or the active and executing lanes.
+        Groups of steps with the same instruction and line, or the same active and executing lanes.
     threads
         Lanes of this warp that are threads of the block (below 32 in a ragged last warp).
     """
 
     def __init__(self, trace: WarpTrace) -> None:
         self.trace = trace
-        here = np.arange(len(trace), dtype=np.int32)
+        steps = np.arange(len(trace), dtype=np.int32)
         self.visits = find_visits(trace)
         self.line = self.visits.step_line
         space = np.full(len(trace), -1) if trace.access_space is None else trace.access_space
@@ -55,7 +55,7 @@ class TraceSteps:
         self.loops = find_loops(trace)
         self.moves = dict(self.loops.moves)
         for name, stops in (("line", self.visits.begin), ("access", self.accesses)):
-            self.moves[f"next_{name}"], self.moves[f"previous_{name}"] = neighbours(stops, here)
+            self.moves[f"next_{name}"], self.moves[f"previous_{name}"] = neighbours(stops, steps)
         self.threads = max(0, min(WARP_SIZE, math.prod(trace.block) - trace.warp_index * WARP_SIZE))
         self.sites = kinds(trace.pc, self.line)
         self.masks = kinds(trace.active_mask, trace.executed_mask)
@@ -65,28 +65,34 @@ class TraceSteps:
     def __len__(self) -> int:
         return len(self.trace)
 
+    def _access_column(self, column: npt.NDArray[Any] | None) -> Ints:
+        """Return a column of the accesses; zeros if it was not recorded."""
+        if column is None:
+            return np.zeros(self.accesses.size, np.int32)
+        return column[self.accesses].astype(np.int32)
+
     def _read_accesses(self) -> None:
         trace = self.trace
-        at = self.accesses
-        none = np.zeros(at.size, np.int32)
-        self.size_bytes, self.store, self.sectors, self.wavefronts = (
-            none if column is None else column[at].astype(np.int32)
-            for column in (trace.access_size_bytes, trace.access_is_store, trace.sectors, trace.wavefronts)
-        )
-        distinct = none
-        if trace.address is not None and at.size:
-            # Accesses are aligned to their size, so two lanes' bytes are the same or disjoint.
-            lanes = lanes_of(trace.executed_mask[at])
-            ordered = np.sort(np.where(lanes, trace.address[at], -1), axis=1)
-            distinct = (np.diff(ordered, axis=1, prepend=-1) > 0).sum(axis=1, dtype=np.int32)
+        access_steps = self.accesses
+        zeros = np.zeros(access_steps.size, np.int32)
+        self.size_bytes = self._access_column(trace.access_size_bytes)
+        self.store = self._access_column(trace.access_is_store)
+        self.sectors = self._access_column(trace.sectors)
+        self.wavefronts = self._access_column(trace.wavefronts)
+        distinct = zeros
+        if trace.address is not None and access_steps.size:
+            # Accesses are aligned to their size, so the bytes of two lanes are equal or disjoint.
+            lanes = lanes_of(trace.executed_mask[access_steps])
+            sorted_addresses = np.sort(np.where(lanes, trace.address[access_steps], -1), axis=1)
+            distinct = (np.diff(sorted_addresses, axis=1, prepend=-1) > 0).sum(axis=1, dtype=np.int32)
         self.ideal_sectors = -(-distinct * self.size_bytes // SECTOR_BYTES)
         self.ideal_wavefronts = -(-distinct * self.size_bytes // WAVEFRONT_BYTES)
 
 
 def kinds(*columns: npt.NDArray[Any]) -> Kinds:
-    """Which rows of some columns are alike; no column has a number below 0."""
+    """Group the rows of some columns by equal values, which must not be negative."""
     key = np.zeros(columns[0].size, np.uint64)
     for column in columns:
         key = key * np.uint64(int(column.max(initial=0)) + 1) + column.astype(np.uint64)
-    _, first, of = np.unique(key, return_index=True, return_inverse=True)
-    return Kinds(of.astype(np.int32), first)
+    _, first_rows, kind_of_row = np.unique(key, return_index=True, return_inverse=True)
+    return Kinds(kind_of_row.astype(np.int32), first_rows)

@@ -1,4 +1,4 @@
-"""What was watched of a warp at every step, and the steps at which it stops."""
+"""Watched expressions of a warp at every step, and the steps at which it stops."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import numpy.typing as npt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """An expression's values in 32 lanes, after every step; a row for each step that changes one.
+    """Values of an expression in 32 lanes, with a row for each step that changes one.
 
-    ``type`` is C's, ``kind`` reads the bits in ``value``, such as ``s32``. Bit i of ``known`` and ``outside``
-    is lane i: whether its value is known, and whether an index lies outside of its array, of which ``note``
-    then says more. Where there are no rows, it says why nothing is known.
+    ``type`` is C's, ``kind`` the format of the bits in ``value``, such as ``s32``. Bit i of ``known`` and
+    ``outside`` is lane i: whether its value is known, and whether an index is outside of its array, which
+    ``note`` then describes. Without rows, ``note`` is the reason why nothing is known.
     """
 
     text: str
@@ -30,9 +30,10 @@ class Watched:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Steps at which a warp stops: at a line, as a condition becomes true, or as a place is written.
+    """Steps at which a warp stops: at a line, when a condition becomes true, or when memory is written.
 
-    ``lanes`` are those for which it does, bit i of a mask lane i. ``note`` says why it never can.
+    ``lanes`` are the lanes that cause the stop, bit i of a mask lane i. ``note`` is the reason why it cannot
+    stop.
     """
 
     text: str
