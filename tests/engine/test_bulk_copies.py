@@ -13,7 +13,7 @@ from gpulab import cp, session
 from virtualgpu.compile import nvrtc
 from virtualgpu.cuda_errors import KernelFault
 from virtualgpu.errors import NotSupportedError
-from virtualgpu.sanitizer.findings import HASTY
+from virtualgpu.sanitizer.findings import PENDING_COPY
 
 pytestmark = pytest.mark.skipif(
     not nvrtc.available() or not nvrtc.include_options(), reason="NVRTC or the CUDA headers are not installed"
@@ -128,7 +128,7 @@ def test_who_does_not_wait_finds_nothing_there_and_is_named(form: str, device: s
         kernel((4,), (256,), (a, b))
         assert (b.get() != 1).all()
         hazards = gl.sanitize(kernel, 4, 256, (a, b)).hazards
-        assert {hazard.kind for hazard in hazards if hazard.severity == "error"} == {HASTY}
+        assert {hazard.kind for hazard in hazards if hazard.severity == "error"} == {PENDING_COPY}
 
 
 @pytest.mark.parametrize("space", ["cta", "cluster"])
@@ -151,7 +151,7 @@ def test_what_is_read_before_the_phase_is_over_is_a_race_with_the_copying_thread
         kernel = by_hand(early=READ, late="")
         hazards = [h for h in gl.sanitize(kernel, 1, 64, args).hazards if h.severity == "error"]
         assert hazards
-        assert {h.kind for h in hazards} <= {"RAW", HASTY}
+        assert {h.kind for h in hazards} <= {"RAW", PENDING_COPY}
         assert {h.first.thread for h in hazards if h.first is not None} == {(0, 0, 0)}
         assert gl.sanitize(by_hand(), 1, 64, args).hazards == ()
 

@@ -11,7 +11,7 @@ import pytest
 
 from virtualgpu.engine import PackedLaunch, Program, RunOptions
 from virtualgpu.model.memory import DeviceMemory
-from virtualgpu.sanitizer.checker import Checker, Found, Shape
+from virtualgpu.sanitizer.checker import Checker, Occurrences, Shape
 
 WARPS = 2
 WORDS = 14
@@ -233,7 +233,7 @@ class Words:
     def __init__(self) -> None:
         self.words: set[int] = set()
 
-    def add(self, found: Found) -> None:
+    def add(self, found: Occurrences) -> None:
         if found.space == "shared":
             self.words.add(found.word)
 

@@ -93,10 +93,10 @@ RIGHT = {
 }
 
 # Wrong kernels: what is to be found, and whether their result shows it here, where copies come late.
-HASTY = "copy not awaited"
+PENDING_COPY = "copy not awaited"
 WRONG = {
-    "no wait": (FIRST + "out[t] = tile[0][t]; }", {HASTY}, True),
-    "a barrier is no wait": (FIRST + "__syncthreads(); out[t] = tile[0][255 - t]; }", {HASTY}, True),
+    "no wait": (FIRST + "out[t] = tile[0][t]; }", {PENDING_COPY}, True),
+    "a barrier is no wait": (FIRST + "__syncthreads(); out[t] = tile[0][255 - t]; }", {PENDING_COPY}, True),
     "a wait is no barrier": (
         FIRST + "__pipeline_wait_prior(0); out[t] = tile[0][255 - t]; }",
         {"RAW", "WAR"},
@@ -106,39 +106,39 @@ WRONG = {
         FIRST
         + """__pipeline_memcpy_async(&tile[1][t], &a[256 + t], 4); __pipeline_commit();
         __pipeline_wait_prior(1); __syncthreads(); out[t] = tile[1][255 - t]; }""",
-        {HASTY},
+        {PENDING_COPY},
         True,
     ),
     "not committed": (
         """__pipeline_memcpy_async(&tile[0][t], &a[t], 4); asm volatile("cp.async.wait_group 0;");
         __syncthreads(); out[t] = tile[0][255 - t]; }""",
-        {HASTY},
+        {PENDING_COPY},
         True,
     ),
     "last step waits for too few": (
         FIRST
         + f"float s = 0; for (int i = 0; i < n; i++) {{ if (i + 1 < n) {{ {NEXT} __pipeline_commit(); }}"
         f"{WAITS} __syncthreads(); }} out[t] = s; }}",
-        {HASTY},
+        {PENDING_COPY},
         True,
     ),
     "buffer filled while others read": (
         FIRST + f"float s = 0; for (int i = 0; i < n; i++) {{ if (i + 1 < n) {NEXT} __pipeline_commit();"
         f"{WAITS} }} out[t] = s; }}",
-        {HASTY, "WAR"},
+        {PENDING_COPY, "WAR"},
         False,
     ),
     "group without wait": (
         BLOCK
         + """cooperative_groups::memcpy_async(block, tile[0], a, sizeof(float) * 256); block.sync();
         out[t] = tile[0][255 - t]; }""",
-        {HASTY},
+        {PENDING_COPY},
         True,
     ),
     "barrier without wait": (
         BARRIER + f"cuda::memcpy_async(block, tile[0], a, {WHOLE}, b); __syncthreads();"
         "out[t] = tile[0][255 - t]; }",
-        {HASTY},
+        {PENDING_COPY},
         True,
     ),
 }

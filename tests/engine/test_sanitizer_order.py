@@ -13,7 +13,7 @@ from virtualgpu.compile.ptx.parser import parse
 from virtualgpu.engine.ir import layout
 from virtualgpu.model.memory import DeviceMemory
 from virtualgpu.sanitizer import structures
-from virtualgpu.sanitizer.checker import Checker, Found, Shape
+from virtualgpu.sanitizer.checker import Checker, Occurrences, Shape
 
 _OBSERVER = ctypes.CFUNCTYPE(
     None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p
@@ -125,9 +125,9 @@ class Racy:
     """The words that the checker found races on."""
 
     def __init__(self) -> None:
-        self.found: list[Found] = []
+        self.found: list[Occurrences] = []
 
-    def add(self, found: Found) -> None:
+    def add(self, found: Occurrences) -> None:
         assert found.what == structures.RACE
         self.found.append(found)
 

@@ -16,14 +16,14 @@ from virtualgpu.engine.ir import layout
 from virtualgpu.model.memory import DeviceMemory
 from virtualgpu.records import Hazard, Place
 from virtualgpu.sanitizer import structures
-from virtualgpu.sanitizer.checker import Access, Arrival, Found
+from virtualgpu.sanitizer.checker import Access, Arrival, Occurrences
 from virtualgpu.sanitizer.findings import Findings
 from virtualgpu.sanitizer.ordering import Ordering
 from virtualgpu.sanitizer.report import declarations as declared
 from virtualgpu.sanitizer.report import sentences
 from virtualgpu.sanitizer.report.declarations import declarations
 from virtualgpu.sanitizer.report.hazards import Report
-from virtualgpu.sanitizer.report.names import Names, spelled
+from virtualgpu.sanitizer.report.names import Names, source_name
 from virtualgpu.sanitizer.report.updates import Update, checks, updates
 from virtualgpu.sanitizer.sites import register_site, site
 
@@ -166,7 +166,7 @@ def test_one_value_that_the_source_does_not_give_comes_from_the_size(monkeypatch
     assert of("[N][M]", 4) == ""
     assert element("__shared__ Node a[N];", 4, 8) == "", "of which no element's size is known either"
     assert element("extern __shared__ float a[N];", 4, 0) == ""
-    monkeypatch.setattr(declared, "_MOST", 8)
+    monkeypatch.setattr(declared, "_MAX_TRIALS", 8)
     assert [of("[N]", n) for n in (7, 8, 9)] == ["a[6]", "a[7]", ""]
 
 
@@ -294,7 +294,7 @@ def test_names_of_the_devices_memory() -> None:
     ],
 )
 def test_a_mangled_name_ends_with_what_the_source_calls_it(symbol: str, name: str) -> None:
-    assert spelled(symbol) == name
+    assert source_name(symbol) == name
 
 
 # -- sentences --------------------------------------------------------------------------------------------
@@ -306,7 +306,7 @@ SAME = Place(4, "", (2, 0, 0), (5, 0, 0))
 
 def race(
     kind: str,
-    where: sentences.Remedied,
+    where: sentences.RemedyContext,
     *,
     same: bool = False,
     agree: bool = False,
@@ -333,8 +333,8 @@ BEHIND = (
 
 
 def test_a_race_says_who_did_what() -> None:
-    block = sentences.Remedied(sentences.BLOCK)
-    grid = sentences.Remedied(sentences.GRID)
+    block = sentences.RemedyContext(sentences.BLOCK)
+    grid = sentences.RemedyContext(sentences.GRID)
     meets = "and nothing says which comes first."
     who = "thread (5, 0, 0) of block (2, 0, 0)"
     assert race("RAW", block).startswith(f"{who} reads s[1] that thread (3, 0, 0) wrote, {meets}")
@@ -400,12 +400,12 @@ def test_a_race_says_who_did_what() -> None:
 def test_a_remedy_says_where_the_wait_belongs(
     where: tuple[int, ...], how: dict[str, bool], kind: str, remedy: str
 ) -> None:
-    text = race(kind, sentences.Remedied(*where), **how)  # type: ignore[arg-type]
+    text = race(kind, sentences.RemedyContext(*where), **how)  # type: ignore[arg-type]
     assert text.split("which comes first. ")[1] == remedy
 
 
 def test_a_race_that_may_be_meant_says_when_it_does_no_harm() -> None:
-    block = sentences.Remedied(sentences.BLOCK)
+    block = sentences.RemedyContext(sentences.BLOCK)
     same = "All of them write the same value, so the result does not depend on it."
     assert race("WAW", block, agree=True).endswith(same)
     assert race("WAW", block, agree=True, sort=sentences.MIXED).endswith(same)
@@ -691,7 +691,7 @@ class Case:
             for block, at, thread in zip(blocks, (first, second), threads, strict=True)
         )
         where = self.start if space == "global" and not start else start
-        self.findings.add(Found(what, space, count, where, word, other, one, wrote, relation, agree))
+        self.findings.add(Occurrences(what, space, count, where, word, other, one, wrote, relation, agree))
         return self
 
     def report(self, **more: Any) -> Report:
@@ -838,11 +838,11 @@ def test_addresses_of_each_space() -> None:
             f"byte {4 * place} of shared memory",
         )
         made = Case("2| ld.local.u32 %r1, [%r2]")
-        made.findings.add(Found(structures.UNWRITTEN, "local", 2, 0, 5, Access(0, 0, 4)))
+        made.findings.add(Occurrences(structures.UNWRITTEN, "local", 2, 0, 5, Access(0, 0, 4)))
         made.names = names(made.memory, local_words=words)
         assert made.hazard().array == f"byte {4 * place} of the thread's own stack"
     made.names = names(made.memory, local_words=4096)
-    made.findings.add(Found(structures.UNWRITTEN, "local", 2, 0, 600, Access(0, 0, 4)))
+    made.findings.add(Occurrences(structures.UNWRITTEN, "local", 2, 0, 600, Access(0, 0, 4)))
     assert made.hazard().count == 4
 
 
@@ -1001,9 +1001,9 @@ def test_a_lost_update_is_one_hazard() -> None:
 
 def test_everything_that_is_no_race() -> None:
     made = Case("2| ld.global.u32 %r1, [%rd1]", "3| shfl.sync.idx.b32 %r1, %r2, 3, 31, -1")
-    made.findings.add(Found(structures.UNWRITTEN, "global", 3, made.start, 9, Access(1, 0, 5)))
-    made.findings.absent(Access(2, 1, 6), 17)
-    made.findings.absent(Access(3, 1, 7), 18)
+    made.findings.add(Occurrences(structures.UNWRITTEN, "global", 3, made.start, 9, Access(1, 0, 5)))
+    made.findings.add_absent_lane(Access(2, 1, 6), 17)
+    made.findings.add_absent_lane(Access(3, 1, 7), 18)
     unwritten, absent = made.hazards()
     assert unwritten == Hazard(
         tool="init",
@@ -1033,7 +1033,7 @@ def test_everything_that_is_no_race() -> None:
         message=sentences.absent_message(Place(3, "", (0, 1, 0), (2, 1, 0)), 17),
     )
     made = Case("3| vote.sync.ballot.b32 %r1, %p1, -1")
-    made.findings.absent(Access(2, 0, 6), 17)
+    made.findings.add_absent_lane(Access(2, 0, 6), 17)
     hazard = made.hazard()
     assert (hazard.kind, hazard.tool, hazard.severity) == ("mask names an absent lane", "sync", "warning")
     assert hazard.message == sentences.unmet_message(Place(3, "", (0, 1, 0), (2, 1, 0)), 17)
@@ -1047,7 +1047,7 @@ def test_an_access_that_left_its_array() -> None:
     low = other
     high = other + 256
     made.findings.sites = [site(n, i, (low, high)) for n, i in enumerate(kernel.instructions[:2])]
-    made.findings.add(Found(structures.STRAY, "global", 1, made.start, 3, Access(0, 0, 1)))
+    made.findings.add(Occurrences(structures.OUTSIDE_ARRAY, "global", 1, made.start, 3, Access(0, 0, 1)))
     before = made.hazard()
     assert (before.tool, before.kind, before.severity) == ("memory", "outside its array", "error")
     assert before.message == (
@@ -1056,7 +1056,7 @@ def test_an_access_that_left_its_array() -> None:
         "size; on a GPU this goes unnoticed."
     )
     made.findings.found.clear()
-    made.findings.add(Found(structures.STRAY, "global", 1, low, 64, Access(0, 1, 1)))
+    made.findings.add(Occurrences(structures.OUTSIDE_ARRAY, "global", 1, low, 64, Access(0, 1, 1)))
     assert "reads element 64 of the" in made.hazard().message
     assert ": 0 bytes past its end." in made.hazard().message
     made.memory.untrack(other)
@@ -1071,7 +1071,7 @@ def test_a_copy_that_nobody_awaited() -> None:
         "st.shared.u32 [%r3], %r2",
         "6| st.async.shared.u32 [%r1], %r5",
     ]
-    made = Case(*code).race(0, 1, what=structures.HASTY)
+    made = Case(*code).race(0, 1, what=structures.PENDING_COPY)
     hazard = made.hazard()
     assert (hazard.tool, hazard.kind, hazard.severity, hazard.space) == (
         "race",
@@ -1086,12 +1086,12 @@ def test_a_copy_that_nobody_awaited() -> None:
         f"asynchronously (line 2) has not arrived. Wait for it between lines 2 and 4 (cp.async.wait_group, "
         f"which is {call}, then __syncthreads()."
     )
-    own = Case(*code).race(0, 2, what=structures.HASTY, threads=(5, 5)).hazard().message
+    own = Case(*code).race(0, 2, what=structures.PENDING_COPY, threads=(5, 5)).hazard().message
     assert "writes s[0][0]" in own
     assert own.endswith(f"{call}.")
-    again = Case(*code).race(0, 3, what=structures.HASTY).hazard().message
+    again = Case(*code).race(0, 3, what=structures.PENDING_COPY).hazard().message
     assert "copies to s[0][0]" in again
-    same = Case(*code).race(0, 0, what=structures.HASTY).hazard().message
+    same = Case(*code).race(0, 0, what=structures.PENDING_COPY).hazard().message
     assert f"Wait for it before (cp.async.wait_group, which is {call}, then" in same
     after = " The write is an asynchronous copy: its thread waits for it first, then for the others."
     assert Case(*code).race(0, 1).hazard().message.endswith(f"between lines 2 and 4.{after}")
@@ -1105,10 +1105,10 @@ def test_accesses_to_the_device_heap_outside_its_blocks() -> None:
         first = heap.take(64)
         second = heap.take(1500)
         heap.give(first)
-        made.findings.outside_block(Access(0, 0, 1), second + 1500)
-        made.findings.outside_block(Access(0, 0, 1), second + 1600)
-        made.findings.outside_block(Access(0, 1, 1), first + 63)
-        made.findings.outside_block(Access(0, 1, 1), first + 64)
+        made.findings.add_outside_block(Access(0, 0, 1), second + 1500)
+        made.findings.add_outside_block(Access(0, 0, 1), second + 1600)
+        made.findings.add_outside_block(Access(0, 1, 1), first + 63)
+        made.findings.add_outside_block(Access(0, 1, 1), first + 64)
         past, freed, other = made.hazards()
     who = "thread (1, 0, 0) of block (0, 0, 0)"
     assert (past.kind, past.tool, past.severity, past.count, past.address) == (
@@ -1139,8 +1139,8 @@ def test_a_barrier_that_not_all_come_to() -> None:
         one = made.function.instructions
         here = Arrival(1, one[at], 0b1100)
         there = None if other is None else Arrival(0, one[other], 0b1000)
-        made.findings.apart(6, here, there)
-        made.findings.apart(7, here, there)
+        made.findings.add_divergent_barrier(6, here, there)
+        made.findings.add_divergent_barrier(7, here, there)
         return made.hazard()
 
     alone = of(0, None)

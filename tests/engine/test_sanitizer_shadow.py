@@ -14,7 +14,7 @@ from virtualgpu.compile.ptx.parser import parse
 from virtualgpu.engine.ir import layout
 from virtualgpu.model.memory import DeviceMemory
 from virtualgpu.sanitizer import structures
-from virtualgpu.sanitizer.checker import Access, Arrival, Checker, Found, Shape
+from virtualgpu.sanitizer.checker import Access, Arrival, Checker, Occurrences, Shape
 from virtualgpu.sanitizer.structures import STRONG_READ, STRONG_WRITE, WEAK_READ, WEAK_WRITE
 
 _OBSERVER = ctypes.CFUNCTYPE(
@@ -92,21 +92,21 @@ class Told:
     """What a checker finds, in the order in which it tells."""
 
     def __init__(self) -> None:
-        self.found: list[Found] = []
+        self.found: list[Occurrences] = []
         self.absences: list[tuple[Access, int]] = []
         self.outside: list[tuple[Access, int]] = []
         self.barriers: list[tuple[int, Arrival, Arrival | None]] = []
 
-    def add(self, found: Found) -> None:
+    def add(self, found: Occurrences) -> None:
         self.found.append(found)
 
-    def absent(self, access: Access, source: int) -> None:
+    def add_absent_lane(self, access: Access, source: int) -> None:
         self.absences.append((access, source))
 
-    def outside_block(self, access: Access, address: int) -> None:
+    def add_outside_block(self, access: Access, address: int) -> None:
         self.outside.append((access, address))
 
-    def apart(self, block: int, here: Arrival, other: Arrival | None) -> None:
+    def add_divergent_barrier(self, block: int, here: Arrival, other: Arrival | None) -> None:
         self.barriers.append((block, here, other))
 
 
@@ -223,7 +223,7 @@ class Run:
     def barrier(self, block: int) -> None:
         self.tell(block, 0, layout.BLOCK_OPENS, None, 0)
 
-    def findings(self) -> list[Found]:
+    def findings(self) -> list[Occurrences]:
         self.checker.flush()
         found = self.told.found
         self.told.found = []
@@ -673,7 +673,7 @@ def test_pointers_that_leave_their_array() -> None:
     made.access(0, STORE_G2, {5: at + 60})
     first, second = made.findings()
     assert (first.what, first.start, first.word, first.count, first.second.thread) == (
-        structures.STRAY,
+        structures.OUTSIDE_ARRAY,
         at - 4,
         0,
         2,
@@ -781,7 +781,7 @@ def test_a_copy_is_waited_for() -> None:
                 made.access(0, step[1], {step[2]: 4 * step[3]})
         return [(f.what, f.first.thread if f.first else -1, f.second.thread) for f in made.findings()]
 
-    hasty = structures.HASTY
+    hasty = structures.PENDING_COPY
     race = structures.RACE
     by_wait = layout.BY_WAIT
     to_barrier = layout.TO_BARRIER

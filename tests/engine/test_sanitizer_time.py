@@ -74,7 +74,7 @@ def test_a_partial_report_has_what_was_found() -> None:
 
 def test_a_single_block_that_a_plain_launch_ends_is_not_endless(monkeypatch: pytest.MonkeyPatch) -> None:
     gl.use_device(watchdog_s=5)
-    monkeypatch.setattr(run, "PATIENCE", 0.02)
+    monkeypatch.setattr(run, "TIME_FACTOR", 0.02)
     report = sanitized(LONG, 1, 900)
     assert (report.blocks_checked, report.clean, report.fault) == (0, True, "")
     assert report.verdict.startswith("0 of 1 block checked")

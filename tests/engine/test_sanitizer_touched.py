@@ -111,7 +111,7 @@ def test_of_very_many_pieces_the_closest_are_joined() -> None:
 
 
 def test_large_arrays_are_known_by_coarser_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(touched, "_MOST_GRANULES", 256)
+    monkeypatch.setattr(touched, "_MAX_GRANULES", 256)
     regions, base = written([5, 700], "int", 4096)
     assert [(r.start - base, r.end - base) for r in regions] == [(16, 32), (2800, 2816)]
     regions, base = written([1023], "int", 4128)  # of which more than 256 pieces of 16 bytes would be

@@ -370,7 +370,7 @@ def test_a_real_gpu_tells_nobody_s_writes(monkeypatch: pytest.MonkeyPatch) -> No
         raise KeyError("mine")
 
     assert history.element_history(x[1:2], "x[1]", fails).error == "KeyError: 'mine'"
-    monkeypatch.setattr("virtualgpu.sanitizer.history._MOST_WRITES", 3)
+    monkeypatch.setattr("virtualgpu.sanitizer.history._MAX_WRITES", 3)
     seen = history.element_history(x[1:2], "x[1]", lambda: [x.fill(each) for each in range(5)])
     assert ([write.value for write in seen.writes], seen.left_out) == ([2.0, 3.0, 4.0], 3)
     monkeypatch.setattr(history.current, "real_cp", lambda: session.cp())

@@ -17,7 +17,7 @@ from virtualgpu.launch.pace import pace
 from virtualgpu.launch.params import pack
 from virtualgpu.model import bus, cost
 from virtualgpu.model.choice import DEFAULT_WATCHDOG_S
-from virtualgpu.model.graph import Counted, Operation
+from virtualgpu.model.graph import KernelCounts, Operation
 from virtualgpu.model.links.ports import Passage
 from virtualgpu.model.machine import VirtualDevice
 from virtualgpu.model.placement import Placement, place_blocks
@@ -150,7 +150,7 @@ class PreparedLaunch:
             "grid": self.grid,
             "block": self.block,
             "shared_bytes": self.packed.shared_bytes,
-            "counted": Counted(),
+            "counted": KernelCounts(),
             "passage": Passage(),
             "call": self,
         }
@@ -324,7 +324,7 @@ class FinishedLaunch:
         accessed_bytes = SECTOR_BYTES * float(self.result.block_sectors.sum())
         return bus.kernel_ns(self.prepared.device, self.duration_ns, self.prepared.arrays, accessed_bytes)
 
-    def stream_time_ns(self, counted: Counted, passage: Passage) -> float:
+    def stream_time_ns(self, counted: KernelCounts, passage: Passage) -> float:
         """Return the time of the kernel in its stream, including transfers over links to other devices.
 
         Transfers are recorded in `passage`, and counts for a recorded timeline in `counted`.

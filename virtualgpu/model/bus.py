@@ -88,7 +88,7 @@ def over_links_ns(
     hops: list[tuple[int, int, int, Over]] = [
         (*device_pair, size, "NVLink") for device_pair, size in moved_bytes.items()
     ]
-    passage.through(links, hops, min(1.0, transfer_ns / duration_ns))
+    passage.set_transfers(links, hops, min(1.0, transfer_ns / duration_ns))
     return duration_ns
 
 

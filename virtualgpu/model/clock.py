@@ -97,7 +97,7 @@ class Engine:
             self._floor_ns = max(self._floor_ns, self._intervals[half - 1][1])
             del self._intervals[:half]
 
-    def taken(self, after_ns: int) -> list[tuple[int, int, float]]:
+    def intervals_after(self, after_ns: int) -> list[tuple[int, int, float]]:
         """Return the intervals of work that end after a time."""
         return [interval for interval in self._intervals if interval[1] > after_ns]
 
@@ -349,7 +349,7 @@ class Schedule:
             return
         works = list(self._pending.values())
         begin_ns = min(work.floor_ns for work in works)
-        plan(works, {name: engine.taken(begin_ns) for name, engine in self._engines.items()})
+        plan(works, {name: engine.intervals_after(begin_ns) for name, engine in self._engines.items()})
         corrections: dict[int, Activity] = {}
         for position, work in enumerate(reversed(works), 1):
             activity = self._log[-position]

@@ -129,7 +129,7 @@ _NODE_KINDS: dict[ActivityKind, NodeKind] = {
 
 
 @dataclass(slots=True)
-class Counted:
+class KernelCounts:
     """Counts of a kernel's last run while a timeline is recorded; see `Activity`."""
 
     moved_bytes: int | None = None
@@ -182,7 +182,7 @@ class Operation:
     grid: Dim3 | None = None
     block: Dim3 | None = None
     shared_bytes: int = 0
-    counted: Counted = field(default_factory=Counted)
+    counted: KernelCounts = field(default_factory=KernelCounts)
     sm_share: float = 1.0
     waves: int = 1
     call: KernelCall | None = None
@@ -348,11 +348,11 @@ class Capture:
     def unjoined(self) -> bool:
         """Return whether the capture's own stream would end before another one that takes part."""
         last = self.frontiers[self.origin]
-        joined = {*last, *self._before(last)}
+        joined = {*last, *self._predecessors(last)}
         last_nodes = (self.left, *self.frontiers.values())
         return any(number not in joined for after in last_nodes for number in after)
 
-    def _before(self, numbers: tuple[int, ...]) -> set[int]:
+    def _predecessors(self, numbers: tuple[int, ...]) -> set[int]:
         """Return the nodes that precede these, directly or indirectly."""
         predecessors: set[int] = set()
         pending = [before for number in numbers for before in self.nodes[number].after]

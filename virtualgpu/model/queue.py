@@ -121,7 +121,7 @@ class WorkQueue:
                 partial(operation.activity, self._device_id, queue, number),
                 operation.passage.engines,
             )
-            operation.passage.noted(activity)
+            operation.passage.report(activity)
             if self._clock.recorder is not None:
                 self._clock.recorder.ran(activity, schedule.queue(queue), begun_ns)
         if deferral is not None:
@@ -237,7 +237,7 @@ class WorkQueue:
                 after = tuple(activity.correlation_id for activity in followed) or before
                 activity = operation.activity(node.device_id, stream_id, number, start, end, after)
                 ran.append(replace(activity, graph_id=graph_id, graph_node_id=node_id))
-                operation.passage.noted(ran[-1])
+                operation.passage.report(ran[-1])
                 if self._clock.deferral is not None:
                     kernel = operation.kind == "CONCURRENT_KERNEL"
                     self._clock.deferral.hold(number, operation.run, after, keeps=False, kernel=kernel)

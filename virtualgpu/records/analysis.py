@@ -1,4 +1,4 @@
-"""What a timeline says when it is asked: overlap, gaps, the critical path, and what would help."""
+"""Results of the analysis of a timeline: overlap, gaps, the critical path, and advice."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ StepKind = Literal["operation", "host", "start-up"]
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """How long two engines, or two streams, were busy at the same time.
+    """Time in which two engines, or two streams, were busy at the same time.
 
     ``first_ns`` and ``second_ns`` are the times in which each was busy, ``both_ns`` in which both were.
     """
@@ -38,7 +38,7 @@ class Overlap:
 
     @property
     def fraction(self) -> float:
-        """``both_ns`` over the shorter of the two busy times: 1 where all that could overlap did."""
+        """``both_ns`` over the shorter of the two busy times: 1 for complete overlap."""
         shorter = min(self.first_ns, self.second_ns)
         return self.both_ns / shorter if shorter else 0.0
 
@@ -49,10 +49,10 @@ class Overlap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """A stretch in which a stream or an engine (``where``) was idle, and why.
+    """An interval in which a stream or an engine (``where``) was idle, with the cause.
 
-    ``reason`` says it in words; ``source`` is the line to blame, where there is one. ``before`` is the
-    operation that ended it, 0 where none came.
+    ``reason`` is the cause in words; ``source`` is the responsible line, if there is one. ``before`` is the
+    operation that ended the gap, or 0.
     """
 
     where: str
@@ -70,10 +70,10 @@ class Gap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathStep:
-    """A link of the chain that determines how long a timeline is: each begins when the one before ends.
+    """A step of the critical path: each step begins when the previous one ends.
 
-    An operation (its ``correlation_id``), a stretch in which the host computed or gave out work, or the time
-    that an operation took to start when all it needed was there.
+    It is an operation (its ``correlation_id``), an interval in which the host computed or submitted work, or
+    the time that an operation needed to start after all its predecessors had ended.
     """
 
     kind: StepKind
@@ -91,7 +91,7 @@ class PathStep:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What would make a program faster, in a sentence, and by about how much if nothing else is changed."""
+    """Advice that would make a program faster, in a sentence, with its approximate gain."""
 
     topic: Literal["pin", "overlap", "wait", "graph", "stream", "host"]
     text: str

@@ -1,4 +1,4 @@
-"""Orders in which the blocks of a grid run: a kernel that is right gives the same in each of them."""
+"""Orders in which the blocks of a grid run; a correct kernel has the same result in each of them."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ ORDERS = (IN_ORDER, REVERSED, RANDOM, IN_TURNS)
 
 
 def block_sequence(order: str, blocks: int, seed: int = 0) -> npt.NDArray[np.int64]:
-    """Linear block numbers in the order they are to run.
+    """Return linear block numbers in the order in which they run.
 
     Parameters
     ----------
     order
-        ``"in order"``, ``"reversed"``, ``"random"`` or ``"in turns"``: begun at random, and at each barrier
-        of one another goes on (`turns_seed`).
+        ``"in order"``, ``"reversed"``, ``"random"`` or ``"in turns"``: random order, and at each barrier of a
+        block another one continues (`turns_seed`).
     blocks
         Blocks in the grid.
     seed
-        For those that are drawn: the same seed gives the same order.
+        Seed of random orders: the same seed gives the same order.
 
     Raises
     ------
@@ -40,5 +40,5 @@ def block_sequence(order: str, blocks: int, seed: int = 0) -> npt.NDArray[np.int
 
 
 def turns_seed(order: str, seed: int) -> int | None:
-    """What the turns of blocks are drawn from (`RunOptions.turns_seed`), None where they take none."""
+    """Return the seed of the turns of blocks (`RunOptions.turns_seed`), or None if they take no turns."""
     return seed if order == IN_TURNS else None

@@ -1,7 +1,7 @@
-"""An observer that looks for races and for reads of memory that nothing has written.
+"""Observer that finds races and reads of uninitialized memory.
 
-What happens at every access is compiled (`shadow`); here is what surrounds it: the memory it works in,
-what it asks about, and what it has found.
+The check of every access is compiled (`shadow`). This module contains the rest: the memory of the compiled
+code, its callbacks, and its findings.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from virtualgpu.sanitizer.flags import Flags
 from virtualgpu.sanitizer.ordering import Message, Ordering, new_slot
 from virtualgpu.sanitizer.sites import UNBOUNDED, Site, register_site, site
 
-# Larger allocations are left out: their history would take several times their size.
+# Larger allocations are not checked, because their history would need several times their size.
 _REGION_WORDS = 1 << 28
 _SPACES = {
     "global": structures.GLOBAL,
@@ -40,7 +40,7 @@ _ENTRY = np.dtype([(name, "<i8") for name in ("key", "count", "differs", "start"
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Of a launch, what its checker needs."""
+    """Sizes of a launch that its checker needs."""
 
     blocks: int
     threads: int
@@ -59,7 +59,7 @@ class Arrival:
 
     @property
     def thread(self) -> int:
-        """The first of them, by its number in the block."""
+        """Number of the first lane's thread in the block."""
         return self.warp * layout.LANES + (self.mask & -self.mask).bit_length() - 1
 
 
@@ -73,21 +73,21 @@ class Access:
 
     @classmethod
     def unpacked(cls, packed: int) -> Access:
-        """From the form in which compiled code keeps it."""
-        who = packed & (1 << structures.WHO_BITS) - 1
+        """Return an access from the packed form of compiled code."""
+        site_and_thread = packed & (1 << structures.WHO_BITS) - 1
         return cls(
             (packed >> structures.WHO_BITS) - 1,
-            who >> structures.THREAD_BITS,
-            who & (1 << structures.THREAD_BITS) - 1,
+            site_and_thread >> structures.THREAD_BITS,
+            site_and_thread & (1 << structures.THREAD_BITS) - 1,
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Occurrences:
     """Occurrences of one finding at one pair of sites, and the first of them.
 
-    ``what`` is a kind of finding of `shadow`; ``start`` is where the region lies, ``word`` which of its
-    granules it is. ``first`` is the access that the second one clashes with.
+    ``what`` is a kind of finding of `shadow`; ``start`` is the address of the region, ``word`` the number of
+    its granule. ``first`` is the access that the second one conflicts with.
     """
 
     what: int
@@ -103,46 +103,46 @@ class Found:
 
 
 class Findings(Protocol):
-    """Who is told of what a checker finds."""
+    """Receiver of the findings of a checker."""
 
-    def add(self, found: Found) -> None:
-        """A race, a read of unwritten memory, an access to another array or to where a copy goes."""
+    def add(self, found: Occurrences) -> None:
+        """Add a race, a read of uninitialized memory, an access to another array or to a pending copy."""
 
-    def absent(self, access: Access, source: int) -> None:
-        """A thread shuffled a value from a lane that takes no part, or named one in a vote."""
+    def add_absent_lane(self, access: Access, source: int) -> None:
+        """Add a shuffle from an inactive lane, or a vote whose mask names one."""
 
-    def outside_block(self, access: Access, address: int) -> None:
-        """An access to the device heap met no block that is in use."""
+    def add_outside_block(self, access: Access, address: int) -> None:
+        """Add an access to the device heap outside of all blocks in use."""
 
-    def apart(self, block: int, here: Arrival, other: Arrival | None) -> None:
-        """Threads came to a barrier without others of their warp, or while others wait at another one."""
+    def add_divergent_barrier(self, block: int, here: Arrival, other: Arrival | None) -> None:
+        """Add a barrier that threads reach without others of their warp, or while others wait elsewhere."""
 
 
 class Checker:
-    """Gives the engine the code that checks accesses, and answers what that code asks.
+    """Provider of the compiled checks of a launch, and handler of their callbacks.
 
     Parameters
     ----------
     shape
-        Of the launch.
+        Sizes of the launch.
     memory
         The device's memory.
     function
-        The kernel.
+        The kernel's PTX.
     accesses
-        Its accesses, by the number that the engine calls them by.
+        Its accesses, by their numbers in the engine.
     findings
-        Is told of what is found.
+        Receiver of the findings.
     bounds
-        Gives the allocation (start, end) that an instruction's pointer belongs to.
+        Returns the allocation (start, end) that an instruction's pointer belongs to.
     polled
-        Ids of the loads that wait for a flag.
+        Ids of the loads that poll a flag.
     races, unwritten, shuffles, strays, heap, barriers
-        What to look for.
+        Enabled checks.
     partial
-        Whether threads may wait for some of their block only.
+        Whether threads can wait for a part of their block only.
     unwritten_words
-        By the start of an allocation, which of its granules nothing has written yet.
+        Uninitialized granules of each allocation, by its start.
     """
 
     def __init__(
@@ -179,14 +179,16 @@ class Checker:
         self.left_out = 0
         self._numbers: dict[int, int] = {}
         self._collects = races or unwritten or strays or heap
-        self._written: dict[int, npt.NDArray[np.uint8]] = {}
-        self._kept: list[npt.NDArray[Any]] = []
+        self._written_granules: dict[int, npt.NDArray[np.uint8]] = {}
+        self._tables: list[npt.NDArray[Any]] = []
         warps = -(-shape.threads // layout.LANES)
         shared = self.shared = structures.Checker()
         self.ordering = Ordering(warps * layout.LANES, shape.blocks, shared)
         self._flags = Flags(self.ordering)
-        self._arrived: dict[tuple[int, int], Message] = {}  # at barriers, by block and number
-        self._waiting: dict[int, list[Arrival]] = {}  # by block, who waits at its barrier 0, a place each
+        self._barrier_messages: dict[
+            tuple[int, int], Message
+        ] = {}  # messages at barriers, by block and number
+        self._arrivals: dict[int, list[Arrival]] = {}  # arrivals at barrier 0, by block
         shared.threads = warps * layout.LANES
         shared.warps = warps
         shared.shift = shape.granule_bytes.bit_length() - 1
@@ -198,8 +200,8 @@ class Checker:
         shared.room = structures.ENTRIES // 2
         self._entries = self._table(_ENTRY, structures.ENTRIES)
         shared.entries = self._entries.ctypes.data
-        self._rows = (structures.Site * max(len(accesses), 1))()  # type: ignore[operator]
-        shared.sites = ctypes.addressof(self._rows)
+        self._site_rows = (structures.Site * max(len(accesses), 1))()  # type: ignore[operator]
+        shared.sites = ctypes.addressof(self._site_rows)
         if barriers:
             joins = self._table(np.dtype(np.uint8), len(function.instructions) + 1)
             joins[: len(function.instructions)] = [
@@ -211,12 +213,12 @@ class Checker:
         self._find_regions()
 
     def _table(self, kind: npt.DTypeLike, count: int) -> npt.NDArray[Any]:
-        made = np.zeros(count, kind)
-        self._kept.append(made)
-        return made
+        table = np.zeros(count, kind)
+        self._tables.append(table)
+        return table
 
     def watch_heap(self, heap: DeviceHeap) -> None:
-        """Look at accesses to the device heap, too."""
+        """Check accesses to the device heap, too."""
         self.shared.heap_start = heap.address
         self.shared.heap_end = heap.address + heap.size_bytes
 
@@ -231,103 +233,108 @@ class Checker:
         self.shared.regions = ctypes.addressof(self._regions)
         self.shared.starts = starts.ctypes.data
         self.shared.region_count = len(starts)
-        self._expected = self._written_by_kernel() if self.races else set()
+        self._writable_starts = self._written_by_kernel() if self.races else set()
 
     def _written_by_kernel(self) -> set[int] | None:
-        """Where allocations start that the kernel's instructions may write to; None: anywhere."""
-        found = set()
+        """Return the starts of allocations that the kernel can write; None if it can write anywhere."""
+        starts = set()
         for i in self.accesses:
-            described = site(0, i)
-            if described.writes and described.space in ("global", "generic"):
+            access_site = site(0, i)
+            if access_site.writes and access_site.space in ("global", "generic"):
                 low, _ = self.bounds(i)
                 if not low:
                     return None
-                found.add(low)
-        return found
+                starts.add(low)
+        return starts
 
     def never_written(self, start: int) -> npt.NDArray[np.bool_] | None:
-        """Which granules of the allocation at `start` nothing has written; None if the kernel writes none."""
+        """Return the unwritten granules of an allocation; None if the kernel does not write it."""
         unwritten = self.unwritten_words.get(start)
-        written = self._written.get(start)
-        left = unwritten if written is None or unwritten is None else unwritten & (written == 0)
-        if unwritten is None or left is None:
+        written = self._written_granules.get(start)
+        remaining = unwritten if written is None or unwritten is None else unwritten & (written == 0)
+        if unwritten is None or remaining is None:
             return None
-        writes = self._expected is not None and start in self._expected
-        return left if writes or (unwritten & ~left).any() else None
+        is_writable = self._writable_starts is not None and start in self._writable_starts
+        return remaining if is_writable or (unwritten & ~remaining).any() else None
 
-    # -- what the engine tells -----------------------------------------------------------------------
+    # -- methods that the engine calls -----------------------------------------------------------------------
 
     def watch(self, ask: int) -> tuple[int, int]:
-        """The compiled code to tell of one worker's accesses, and what it works on; it may call `ask`."""
+        """Return the compiled checks of one worker, and the address of their data; they can call `ask`."""
         slot = new_slot(self.shared, ask, races=self.races, unwritten=self.unwritten)
         self.ordering.slots.append(slot)
         return events.observer().address, address_of(slot.row)
 
     def access(self, block: int, warp: int, number: int, addresses: npt.NDArray[np.int64], mask: int) -> bool:
-        here = self.sites[self._rows[number].number]
+        here = self.sites[self._site_rows[number].number]
         row = self.ordering.slot(block).row
         fenced, wide = (
             ctypes.c_int32.from_address(lanes + 4 * warp).value for lanes in (row.fenced, row.wide)
         )
-        # Who waits for it gets a turn, or this warp would run ahead and publish what it does next as well.
-        return self._flags.meet(here, block, warp, addresses, mask, fenced, wide)
+        # Waiting warps get a turn, or this warp would run ahead and publish its next accesses as well.
+        return self._flags.handle_access(here, block, warp, addresses, mask, fenced, wide)
 
     def custom_event(
-        self, block: int, warp: int, what: int, lanes: npt.NDArray[np.int64] | None, mask: int, extra: int
+        self, block: int, warp: int, site: int, lanes: npt.NDArray[np.int64] | None, mask: int, extra: int
     ) -> None:
-        if what == structures.GROW:
+        if site == structures.GROW:
             self.ordering.grow()
-        elif what == structures.DRAIN:
+        elif site == structures.DRAIN:
             self.flush()
-        elif what == structures.LEARN:
+        elif site == structures.LEARN:
             self.ordering.learn(block)
-        elif what == structures.KNOW:
+        elif site == structures.KNOW:
             self.ordering.matrix(self.ordering.slot(block))
-        elif what == structures.DESCRIBE:
-            self._describe(mask, bool(extra))
-        elif what == structures.REGION:
+        elif site == structures.DESCRIBE:
+            self._describe_site(mask, bool(extra))
+        elif site == structures.REGION:
             self._open_region(mask)
-        elif what == structures.HEAP:
+        elif site == structures.HEAP:
             assert lanes is not None
-            self._look_at_heap(block, warp, lanes, mask, extra)
+            self._check_heap_access(block, warp, lanes, mask, extra)
         else:
-            assert what == structures.MIXED
+            assert site == structures.MIXED
             assert lanes is not None
             row = self.ordering.slot(block).row
             code = self.function.instructions
-            places = self._waiting.setdefault(
+            arrivals = self._arrivals.setdefault(
                 block, [Arrival(row.wait_warp, code[row.wait_pc], row.wait_mask & 0xFFFFFFFF)]
             )
             here = Arrival(warp, code[int(lanes[0])], mask)
-            if all(place.instruction is not here.instruction for place in places):
-                places.append(here)
+            if all(arrival.instruction is not here.instruction for arrival in arrivals):
+                arrivals.append(here)
 
-    def _describe(self, number: int, stores_scalar: bool) -> None:
+    def _describe_site(self, number: int, stores_scalar: bool) -> None:
         i = self.accesses[number]
-        row = self._rows[number]
-        at = self._number(i, lambda n: self._site(n, i, stores_scalar))
-        here = self.sites[at]
-        row.number = at
+        row = self._site_rows[number]
+        site_number = self._number(i, lambda new_number: self._site(new_number, i, stores_scalar))
+        here = self.sites[site_number]
+        row.number = site_number
         row.space = _SPACES[here.space if self._collects else ""]
         row.parts = max(here.size_bytes // self.granule_bytes, 1)
         row.scalar = here.scalar
         row.reads = here.reads
         row.writes = here.writes
-        row.kind_global, row.kind_shared = here.kind("global"), here.kind("shared")
+        row.kind_global = here.kind("global")
+        row.kind_shared = here.kind("shared")
         row.meets = here.strong or here.volatile
         row.releases = here.releases
         row.step = structures.ISSUED * here.copies
-        row.low, row.high = (here.low, here.high - here.size_bytes) if self.strays else UNBOUNDED
+        row.low, row.high = UNBOUNDED
+        if self.strays:
+            row.low = here.low
+            row.high = here.high - here.size_bytes
         row.known = 1
 
     def _site(self, number: int, i: ir.Instruction, stores_scalar: bool) -> Site:
-        made = site(number, i, self.bounds(i), self.polled)
-        return made if stores_scalar else replace(made, scalar=False)
+        description = site(number, i, self.bounds(i), self.polled)
+        return description if stores_scalar else replace(description, scalar=False)
 
     def _number(self, i: ir.Instruction, describe: Callable[[int], Site]) -> int:
         number = self._numbers.get(id(i))
         if number is None:
-            number = self._numbers[id(i)] = len(self.sites)
+            number = len(self.sites)
+            self._numbers[id(i)] = number
             self.sites.append(describe(number))
         return number
 
@@ -339,13 +346,13 @@ class Checker:
             written = self._table(np.dtype(np.uint8), words)
             written[:] = ~unwritten
             row.written = written.ctypes.data
-            self._written[row.start] = written
+            self._written_granules[row.start] = written
         if self.races:
-            row.quiet = self._expected is not None and row.start not in self._expected
+            row.quiet = self._writable_starts is not None and row.start not in self._writable_starts
             try:
                 if words > _REGION_WORDS:
                     raise MemoryError
-                # The host maps pages of zeros when they are first written, so large regions cost little.
+                # The host maps pages of zeros at the first write, so large regions need little memory.
                 planes = self._table(np.dtype(np.int64), structures.PLANES * words)
                 row.planes = planes.ctypes.data
                 row.step = 8 * words
@@ -353,21 +360,21 @@ class Checker:
                 self.left_out += 1
         row.known = 1
 
-    def _look_at_heap(
+    def _check_heap_access(
         self, block: int, warp: int, lanes: npt.NDArray[np.int64], mask: int, number: int
     ) -> None:
-        """Accesses to the device heap that do not stay within one of its blocks."""
+        """Report accesses to the device heap that do not stay within one of its blocks."""
         assert self.memory.heap is not None
-        used = self.memory.heap.used
+        used_blocks = self.memory.heap.used
         here = self.sites[number]
         segment = self.ordering.slot(block).row.segment
         for lane in range(layout.LANES):
             address = int(lanes[lane])
-            start = max((start for start in used if start <= address), default=None)
-            inside = start is not None and address + here.size_bytes <= start + used[start]
-            if mask >> lane & 1 and not inside:
+            start = max((start for start in used_blocks if start <= address), default=None)
+            is_inside = start is not None and address + here.size_bytes <= start + used_blocks[start]
+            if mask >> lane & 1 and not is_inside:
                 access = Access(segment, number, warp * layout.LANES + lane)
-                self.findings.outside_block(access, address)
+                self.findings.add_outside_block(access, address)
 
     def shuffle(
         self, block: int, warp: int, i: ir.Instruction, sources: npt.NDArray[np.int64], mask: int
@@ -375,31 +382,31 @@ class Checker:
         for lane in range(layout.LANES):
             source = int(sources[lane])
             if mask >> lane & 1 and not mask >> source & 1:
-                number = self._number(i, lambda n: register_site(n, i))
+                number = self._number(i, lambda new_number: register_site(new_number, i))
                 segment = self.ordering.slot(block).row.segment
-                self.findings.absent(Access(segment, number, warp * layout.LANES + lane), source)
+                self.findings.add_absent_lane(Access(segment, number, warp * layout.LANES + lane), source)
 
     def wait(self, block: int, warp: int, i: ir.Instruction, mask: int, expected: int) -> None:
-        # Without .aligned, PTX lets the lanes of a warp come one by one.
+        # Without .aligned, PTX permits the lanes of a warp to arrive one by one.
         aligned = i.root == "bar" or "aligned" in i.parts
         if aligned and mask != expected:
-            self.findings.apart(block, Arrival(warp, i, mask), None)
+            self.findings.add_divergent_barrier(block, Arrival(warp, i, mask), None)
 
     def arrive(self, block: int, warp: int, mask: int, number: int) -> None:
         lanes = [warp * layout.LANES + lane for lane in range(layout.LANES) if mask >> lane & 1]
         if lanes:
-            self.ordering.release(block, lanes, self._arrived.setdefault((block, number), Message()))
+            self.ordering.release(block, lanes, self._barrier_messages.setdefault((block, number), Message()))
 
     def barrier(self, block: int, threads: npt.NDArray[np.bool_], everyone: bool, number: int = 0) -> None:
         if number == 0:
             row = self.ordering.slot(block).row
             row.wait_pc = -1
             row.mixed = 0
-            places = self._waiting.pop(block, [])
-            for other in places[1:]:
-                self.findings.apart(block, other, places[0])
+            arrivals = self._arrivals.pop(block, [])
+            for other in arrivals[1:]:
+                self.findings.add_divergent_barrier(block, other, arrivals[0])
         self.ordering.learn(block)
-        arrived = self._arrived.pop((block, number), None)
+        arrived = self._barrier_messages.pop((block, number), None)
         if everyone and arrived is None:
             self.ordering.full_barrier(block)
             return
@@ -409,20 +416,20 @@ class Checker:
         self.ordering.partial_barrier(block, waiting)
 
     def flush(self) -> None:
-        """Hand over what has been found."""
-        found = self._entries[self._entries["key"] != 0]
-        for entry in found[np.argsort(found["second"], kind="stable")].tolist():
+        """Pass the findings to the receiver, and clear them."""
+        entries = self._entries[self._entries["key"] != 0]
+        for entry in entries[np.argsort(entries["second"], kind="stable")].tolist():
             key, count, differs, start, word, first, second = entry
-            what = key & 3
+            kind = key & 3
             self.findings.add(
-                Found(
-                    what,
+                Occurrences(
+                    kind,
                     _CHECKED[key >> 6 & 3],
                     count,
                     start,
                     word,
                     Access.unpacked(second),
-                    Access.unpacked(first) if what in (structures.RACE, structures.HASTY) else None,
+                    Access.unpacked(first) if kind in (structures.RACE, structures.PENDING_COPY) else None,
                     (bool(key >> 2 & 1), bool(key >> 3 & 1)),
                     key >> 4 & 3,
                     not differs,

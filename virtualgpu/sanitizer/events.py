@@ -1,7 +1,7 @@
-"""What the engine calls at every access and wherever threads synchronise, compiled.
+"""Compiled code that the engine calls at every access and at every synchronisation.
 
-Python is asked where the order between threads changes in other ways than by a full barrier or
-``__syncwarp``, and where a finding needs more than its place.
+It calls Python if the order between threads changes in other ways than by a full barrier or ``__syncwarp``,
+and if a finding needs more than its location.
 """
 
 from __future__ import annotations
@@ -29,53 +29,53 @@ from virtualgpu.sanitizer.structures import (
 
 
 def partial_barrier(c: Context, b: Block, g: Checker, first: int, group: int) -> None:
-    """Lanes of a warp waited for each other: each knows what all of them knew."""
+    """Record that lanes of a warp waited for each other: each gets the knowledge of all."""
     size = 4 * g.threads
     row = b.known + first * size
-    best = b.known + g.threads * size  # one more row, to work in
-    place = 0
-    while place < size:
-        store32(best + place, 0)
-        place += 4
-    rest = group
-    while rest:
-        mine = row + lowest(rest) * size
-        rest = rest & (rest - 1)
-        place = 0
-        while place < size:
-            if load32(mine + place) > load32(best + place):
-                store32(best + place, load32(mine + place))
-            place += 4
-    rest = group
-    while rest:
-        store32(best + 4 * (first + lowest(rest)), b.cut)
-        rest = rest & (rest - 1)
-    rest = group
-    while rest:
-        mine = row + lowest(rest) * size
-        rest = rest & (rest - 1)
-        place = 0
-        while place < size:
-            store32(mine + place, load32(best + place))
-            place += 4
+    maximum = b.known + g.threads * size  # one more row, for the maximum
+    offset = 0
+    while offset < size:
+        store32(maximum + offset, 0)
+        offset += 4
+    remaining = group
+    while remaining:
+        lane_row = row + lowest(remaining) * size
+        remaining = remaining & (remaining - 1)
+        offset = 0
+        while offset < size:
+            if load32(lane_row + offset) > load32(maximum + offset):
+                store32(maximum + offset, load32(lane_row + offset))
+            offset += 4
+    remaining = group
+    while remaining:
+        store32(maximum + 4 * (first + lowest(remaining)), b.cut)
+        remaining = remaining & (remaining - 1)
+    remaining = group
+    while remaining:
+        lane_row = row + lowest(remaining) * size
+        remaining = remaining & (remaining - 1)
+        offset = 0
+        while offset < size:
+            store32(lane_row + offset, load32(maximum + offset))
+            offset += 4
     b.cut += 1
     renew(c, b, g)
 
 
 def warp_sync(c: Context, b: Block, g: Checker, members: int, mask: int) -> None:
-    """Lanes met at ``__syncwarp``, each with the lanes that its own mask names."""
+    """Record a ``__syncwarp``, at which each lane waits for the lanes of its own mask."""
     if b.known == 0:
         call(b.ask, c, KNOW, 0, 0, 0)
-    rest = mask
-    while rest:
-        lane = lowest(rest)
+    remaining = mask
+    while remaining:
+        lane = lowest(remaining)
         group = load64(members + 8 * lane) & mask | 1 << lane
         partial_barrier(c, b, g, c.warp << 5, group)
-        rest = rest & ~group
+        remaining = remaining & ~group
 
 
 def wait(c: Context, b: Block, g: Checker, lanes: int, mask: int) -> None:
-    """Lanes came to a barrier of the whole block. All of their warp should, and all at one place."""
+    """Check the arrival of lanes at a barrier of the block: all of their warp must arrive at one barrier."""
     pc = load64(lanes)
     if mask == 0 or g.joins == 0 or load8(g.joins + pc) == 0:
         return
@@ -98,8 +98,8 @@ def wait(c: Context, b: Block, g: Checker, lanes: int, mask: int) -> None:
 
 
 def opens(c: Context, b: Block, g: Checker) -> None:
-    """All threads of the block pass its barrier 0."""
-    if b.heard:
+    """Record that all threads of the block pass its barrier 0."""
+    if b.has_unfenced_reads:
         call(b.ask, c, LEARN, 0, 0, 0)
     if b.mixed or b.arrived:
         call(b.ask, c, layout.BLOCK_OPENS, 0, 0, 0)
@@ -109,18 +109,18 @@ def opens(c: Context, b: Block, g: Checker) -> None:
 
 
 def shuffle(c: Context, b: Block, g: Checker, lanes: int, mask: int, values: int) -> None:
-    """Lanes each rest on another one, which should take part."""
-    rest = mask
-    while rest:
-        lane = lowest(rest)
-        rest = rest & (rest - 1)
+    """Check that the source lanes of a shuffle are active."""
+    remaining = mask
+    while remaining:
+        lane = lowest(remaining)
+        remaining = remaining & (remaining - 1)
         if mask >> load64(lanes + 8 * lane) & 1 == 0:
             call(b.ask, c, layout.SHUFFLE, lanes, mask, values)
             return
 
 
 def observe(c: Context, site: int, lanes: int, mask: int, values: int) -> None:
-    """What the engine calls: at every access, and where threads synchronise."""
+    """Entry point that the engine calls at every access and synchronisation."""
     b = struct_at(Block, c.watched)
     g = struct_at(Checker, b.checker)
     if b.number != c.block_linear:
@@ -133,8 +133,8 @@ def observe(c: Context, site: int, lanes: int, mask: int, values: int) -> None:
             call(b.ask, c, DESCRIBE, 0, site, values)
         if s.space == NOWHERE:
             return
-        if b.heard and s.writes and s.meets == 0:
-            # A store is not made before the loads that decide whether it is; a load may be.
+        if b.has_unfenced_reads and s.writes and s.meets == 0:
+            # A store is never executed before the loads that it depends on; a load can be.
             call(b.ask, c, LEARN, 0, 0, 0)
         access(c, b, g, s, lanes, mask, values, s.step)
         if s.meets:
@@ -151,12 +151,12 @@ def observe(c: Context, site: int, lanes: int, mask: int, values: int) -> None:
         if g.shuffles:
             shuffle(c, b, g, lanes, mask, values)
     elif site == layout.FENCE or site == layout.BLOCK_FENCE:
-        place = b.fenced + 4 * c.warp
-        store32(place, load32(place) | mask)
+        address = b.fenced + 4 * c.warp
+        store32(address, load32(address) | mask)
         if site == layout.FENCE:
-            place = b.wide + 4 * c.warp
-            store32(place, load32(place) | mask)
-            if b.heard:
+            address = b.wide + 4 * c.warp
+            store32(address, load32(address) | mask)
+            if b.has_unfenced_reads:
                 call(b.ask, c, LEARN, 0, 0, 0)
     elif site == layout.ARRIVE:
         b.arrived = 1
@@ -173,16 +173,16 @@ _COMPILED = (
     full_barrier,
     begin,
     shadow.unordered,
-    shadow.rival,
-    shadow.reader,
-    shadow.remember,
-    shadow.note,
-    shadow.stored,
-    shadow.held,
-    shadow.differing,
-    shadow.clash,
+    shadow.last_unordered_access,
+    shadow.last_unordered_reader,
+    shadow.remember_access,
+    shadow.add_finding,
+    shadow.stored_value,
+    shadow.memory_value,
+    shadow.values_differ,
+    shadow.add_race,
     shadow.touch_word,
-    shadow.under_way,
+    shadow.update_copies,
     shadow.touch_shared,
     shadow.read_shared,
     shadow.find_region,
@@ -200,5 +200,5 @@ _COMPILED = (
 
 @functools.cache
 def observer() -> jit.Library:
-    """The compiled functions; the engine is to call the address of ``entry_of``."""
+    """Return the compiled functions; the engine calls the address of ``entry_of``."""
     return jit.Library(translate(_COMPILED, "observe", {"Context": layout.CONTEXT}), "entry_of")

@@ -1,4 +1,4 @@
-"""Synchronisation through memory: fences, and the atomics and strong accesses that pass flags."""
+"""Synchronisation through memory: fences, and the atomics and strong accesses of flags."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from virtualgpu.sanitizer.sites import Site
 
 
 class Flags:
-    """What threads publish by atomics and strong stores after a fence, and who learns of it.
+    """Messages that threads publish by atomics and strong stores after a fence, and their readers.
 
     Parameters
     ----------
     ordering
-        Is told of what is published and read.
+        Order between accesses, updated by published and read messages.
     """
 
     def __init__(self, ordering: Ordering) -> None:
         self.ordering = ordering
         self._messages: dict[int, Message] = {}
 
-    def meet(
+    def handle_access(
         self,
         here: Site,
         block: int,
@@ -33,34 +33,34 @@ class Flags:
         fenced: int,
         wide: int,
     ) -> bool:
-        """An atomic, strong or volatile access: it publishes, learns of what is published, or both.
+        """Handle an atomic, strong or volatile access, which publishes a message, reads one, or both.
 
         Lanes in `fenced` have executed a memory fence, those in `wide` one for other blocks, too.
 
         Returns
         -------
         bool
-            Whether others may wait for it: it published something, or wrote where something was.
+            Whether other threads may wait for it: it published a message, or wrote to the address of one.
         """
-        releasing = mask if here.releases else mask & fenced
-        releasing = releasing if here.writes else 0
-        if not releasing and not self._messages:
+        releasing_mask = mask if here.releases else mask & fenced
+        releasing_mask = releasing_mask if here.writes else 0
+        if not releasing_mask and not self._messages:
             return False
-        awaited = bool(releasing)
+        may_be_awaited = bool(releasing_mask)
         lanes = [lane for lane in range(layout.LANES) if mask >> lane & 1]
         for address in dict.fromkeys(addresses[lanes].tolist()):
-            mine = [lane for lane in lanes if addresses[lane] == address]
-            threads = [warp * layout.LANES + lane for lane in mine]
+            same_address = [lane for lane in lanes if addresses[lane] == address]
+            threads = [warp * layout.LANES + lane for lane in same_address]
             key = address if here.space in ("global", "generic") else ~(block << 20 | address)
             message = self._messages.get(key)
-            awaited |= here.writes and message is not None
-            if here.reads and message is not None and self.ordering.news(block, threads, message):
+            may_be_awaited |= here.writes and message is not None
+            if here.reads and message is not None and self.ordering.has_news(block, threads, message):
                 self.ordering.acquire(block, threads, message, here.acquires)
-            sending = [warp * layout.LANES + lane for lane in mine if releasing >> lane & 1]
-            if sending:
+            publishers = [warp * layout.LANES + lane for lane in same_address if releasing_mask >> lane & 1]
+            if publishers:
                 message = self._messages.setdefault(key, Message())
-                told = here.releases and "cta" not in here.instruction.parts
-                told |= any(wide >> lane & 1 for lane in mine)
-                self.ordering.release(block, sending, message, told)
+                for_other_blocks = here.releases and "cta" not in here.instruction.parts
+                for_other_blocks |= any(wide >> lane & 1 for lane in same_address)
+                self.ordering.release(block, publishers, message, for_other_blocks)
         self.ordering.shared.messages = len(self._messages)
-        return awaited
+        return may_be_awaited

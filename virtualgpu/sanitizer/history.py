@@ -1,4 +1,4 @@
-"""Who writes one element of the device's memory, seen while kernels run."""
+"""Writes to one element of the device's memory, observed while kernels run."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
     from virtualgpu.launch.prepare import FinishedLaunch, PreparedLaunch
     from virtualgpu.model.machine import VirtualDevice
 
-HIT = -(1 << 28)  # and from there downwards: what the compiled code asks, with the number of the access
+ELEMENT_WRITE = -(1 << 28)  # sites of callbacks: this number minus the number of the access
 _TAG = 56
 _OFFSET = (1 << 56) - 1
-_MOST_WRITES = 10_000
-_MOST_ITEMS = 1 << 20
+_MAX_WRITES = 10_000
+_MAX_ITEMS = 1 << 20
 
 
 @struct
-class Aim:
-    """The element's bytes, and which accesses write how many bytes."""
+class WatchedElement:
+    """The element's range of bytes, and the number of bytes that each access writes."""
 
     start: int
     end: int
@@ -45,43 +45,43 @@ class Aim:
     ask: int
 
 
-def hit(c: Context, number: int, lanes: int, mask: int, values: int) -> None:
-    """An access of the lanes of a warp: Python is asked if one of them writes to the element."""
+def check_write(c: Context, number: int, lanes: int, mask: int, values: int) -> None:
+    """Check an access of a warp, and call Python if one of its lanes writes to the element."""
     if number < 0:
         return
-    g = struct_at(Aim, c.watched)
+    g = struct_at(WatchedElement, c.watched)
     size = load64(g.sites + 8 * number)
     if size == 0:
         return
-    rest = mask
-    while rest:
-        address = load64(lanes + 8 * lowest(rest))
-        rest = rest & (rest - 1)
+    remaining = mask
+    while remaining:
+        address = load64(lanes + 8 * lowest(remaining))
+        remaining = remaining & (remaining - 1)
         tag = address >> _TAG
         if tag:
             address = address & _OFFSET
             if tag <= LOCAL:
                 address = 0
         if address < g.end and address + size > g.start:
-            rest = 0
-            call(g.ask, c, HIT - number, lanes, mask, 0)
+            remaining = 0
+            call(g.ask, c, ELEMENT_WRITE - number, lanes, mask, 0)
 
 
 @functools.cache
 def observer() -> jit.Library:
-    """The compiled function; the engine is to call the address of ``entry_of``."""
-    return jit.Library(translate([hit], "hit", {"Context": layout.CONTEXT}), "entry_of")
+    """Return the compiled function; the engine calls the address of ``entry_of``."""
+    return jit.Library(translate([check_write], "check_write", {"Context": layout.CONTEXT}), "entry_of")
 
 
 class History:
-    """Notes the writes to an element of one device; `run_watched` and `see` are for `MachineObserver`.
+    """Recorder of the writes to one element; `run_watched` and `add_act` are for `MachineObserver`.
 
     Parameters
     ----------
     device
-        Where it lies.
+        The device of the element.
     address, dtype
-        The element.
+        Address and dtype of the element.
     """
 
     def __init__(self, device: VirtualDevice, address: int, dtype: np.dtype[Any]) -> None:
@@ -90,30 +90,34 @@ class History:
         self.start = address
         self.end = address + dtype.itemsize
         self._lines = ProgramLines()
-        self._open = False  # whether the last write's value is still to be read
-        self._through_engine = 0
+        self._value_pending = False  # whether the last write's value is still to be read
+        self._engine_launches = 0
         self.launches = 0
         self.count = 0
-        self.writes: deque[Write] = deque([Write(kind="initial", value=self._now())], _MOST_WRITES)
+        self.writes: deque[Write] = deque([Write(kind="initial", value=self._current_value())], _MAX_WRITES)
 
     def run_watched(
         self, launch: PreparedLaunch, options: Any = None
     ) -> tuple[FinishedLaunch, tuple[tuple[Region, ...], ...]]:
-        """Run a launch, and note its writes to the element."""
+        """Run a launch, and record its writes to the element."""
         self.launches += 1
-        self._through_engine += 1
-        nothing: tuple[tuple[Region, ...], ...] = ((), (), ())
-        taken = options is not None and (options.trace is not None or options.observer is not None)
-        before = self._now()
-        count = self.count
+        self._engine_launches += 1
+        no_regions: tuple[tuple[Region, ...], ...] = ((), (), ())
+        is_observed = options is not None and (options.trace is not None or options.observer is not None)
+        value_before = self._current_value()
+        writes_before = self.count
         try:
-            if taken or launch.device is not self._device:
-                return launch.run(options), nothing
-            looking = _Look(self, launch)
-            return launch.run(replace(options or launch.options, observer=looking)), nothing
+            if is_observed or launch.device is not self._device:
+                return launch.run(options), no_regions
+            observer_of_launch = _ElementObserver(self, launch)
+            return launch.run(replace(options or launch.options, observer=observer_of_launch)), no_regions
         finally:
             self.settle()
-            if taken and self.count == count and not _same(before, self._now()):
+            if (
+                is_observed
+                and self.count == writes_before
+                and not _is_equal(value_before, self._current_value())
+            ):
                 self.note(
                     Write(
                         kind="operation",
@@ -124,96 +128,101 @@ class History:
                 )
                 self.settle()
 
-    def see(self, act: Act) -> None:
-        """Note a copy, a memset or a kernel that the engine does not run, if it writes to the element."""
+    def add_act(self, act: Act) -> None:
+        """Record a copy, a memset or a kernel that the engine does not run, if it writes to the element."""
         if isinstance(act, GraphLaunch):
             for node in act.nodes:
-                self.see(node)
+                self.add_act(node)
         if not isinstance(act, Work):
             return
-        if self._through_engine:
-            self._through_engine -= 1
+        if self._engine_launches:
+            self._engine_launches -= 1
             return
         is_kernel = not act.name.startswith(("Memcpy", "Memset"))
         self.launches += is_kernel
-        if any(self._meets(region) for region in (*act.writes, *act.atomics)):
+        if any(self._overlaps(region) for region in (*act.writes, *act.atomics)):
             launch = self.launches if is_kernel else 0
             self.note(Write(kind="operation", name=act.name, launch=launch, source=act.source))
             self.settle()
 
     def note(self, write: Write) -> None:
-        """A write that is about to happen, or has happened."""
+        """Record a write that is about to happen, or has happened."""
         self.settle()
         self.writes.append(write)
         self.count += 1
-        self._open = True
+        self._value_pending = True
 
     def settle(self) -> None:
-        """What the element holds now is what the last write left there."""
-        if self._open:
-            self.writes[-1] = replace(self.writes[-1], value=self._now())
-            self._open = False
+        """Store the element's current value in the last write."""
+        if self._value_pending:
+            self.writes[-1] = replace(self.writes[-1], value=self._current_value())
+            self._value_pending = False
 
     def hide(self) -> None:
-        """Of the last write nobody sees the value: another lane's comes with it."""
-        self._open = False
+        """Leave the value of the last write unknown, because another lane writes in the same instruction."""
+        self._value_pending = False
 
     def here(self) -> Any:
-        """The program's line that is at work."""
+        """Return the program's current line."""
         return self._lines.here()[0]
 
-    def _now(self) -> Any:
-        held = self._device.memory.view(self.start, self._dtype.itemsize)
-        return held.copy().view(self._dtype)[0].item()
+    def _current_value(self) -> Any:
+        contents = self._device.memory.view(self.start, self._dtype.itemsize)
+        return contents.copy().view(self._dtype)[0].item()
 
-    def _meets(self, region: Region) -> bool:
+    def _overlaps(self, region: Region) -> bool:
         if region.memory != self._device.id or region.start >= self.end or region.end <= self.start:
             return False
-        if not region.shape or np.prod(region.shape) > _MOST_ITEMS:
+        if not region.shape or np.prod(region.shape) > _MAX_ITEMS:
             return True
-        firsts: Any = np.array(region.address)
+        item_addresses: Any = np.array(region.address)
         for count, step in zip(region.shape, region.strides, strict=True):
-            firsts = np.add.outer(firsts, np.arange(count) * step)
-        return bool(((firsts < self.end) & (firsts + region.item_bytes > self.start)).any())
+            item_addresses = np.add.outer(item_addresses, np.arange(count) * step)
+        return bool(((item_addresses < self.end) & (item_addresses + region.item_bytes > self.start)).any())
 
 
-class _Look:
-    """An observer of one launch."""
+class _ElementObserver:
+    """Observer of one launch."""
 
     def __init__(self, history: History, launch: PreparedLaunch) -> None:
         kernel = launch.module.program(launch.device).generated(launch.packed.name, observe=True)
         self._sites = [site(number, i) for number, (_, i) in enumerate(kernel.tables.accesses)]
-        written = [s.size_bytes * (s.writes and s.space in ("global", "generic")) for s in self._sites]
-        self._sizes = np.array(written or [0], np.int64)
-        self._history, self._launch, self._source = history, launch, history.here()
+        sizes = [
+            access_site.size_bytes if access_site.writes and access_site.space in ("global", "generic") else 0
+            for access_site in self._sites
+        ]
+        self._sizes = np.array(sizes or [0], np.int64)
+        self._history = history
+        self._launch = launch
+        self._source = history.here()
         self._code = launch.launch.source.code.split("\n")
-        self._aim = aim = Aim()
-        aim.start = history.start
-        aim.end = history.end
-        aim.sites = self._sizes.ctypes.data
+        self._element = WatchedElement()
+        self._element.start = history.start
+        self._element.end = history.end
+        self._element.sites = self._sizes.ctypes.data
 
     def watch(self, ask: int) -> tuple[int, int]:
-        self._aim.ask = ask
-        return observer().address, address_of(self._aim)
+        self._element.ask = ask
+        return observer().address, address_of(self._element)
 
     def custom_event(
-        self, block: int, warp: int, what: int, lanes: npt.NDArray[np.int64] | None, mask: int, extra: int
+        self, block: int, warp: int, site: int, lanes: npt.NDArray[np.int64] | None, mask: int, extra: int
     ) -> None:
         assert lanes is not None
-        here = self._sites[HIT - what]
+        access_site = self._sites[ELEMENT_WRITE - site]
         history = self._history
-        text = self._code[here.line - 1].strip() if 0 < here.line <= len(self._code) else ""
-        atomic = here.instruction.root in ("atom", "red")
-        first = True
+        text = self._code[access_site.line - 1].strip() if 0 < access_site.line <= len(self._code) else ""
+        atomic = access_site.instruction.root in ("atom", "red")
+        is_first = True
         for lane in range(layout.LANES):
             address = int(lanes[lane]) & _OFFSET
-            meets = address < history.end and address + here.size_bytes > history.start
-            if mask >> lane & 1 and meets:
-                if not first:
+            overlaps = address < history.end and address + access_site.size_bytes > history.start
+            if mask >> lane & 1 and overlaps:
+                if not is_first:
                     history.hide()
-                first = False
+                is_first = False
                 place = Place(
-                    here.line,
+                    access_site.line,
                     text,
                     unlinear(block, self._launch.grid),
                     unlinear(warp * layout.LANES + lane, self._launch.block),
@@ -237,33 +246,33 @@ class _Look:
     barrier = wait = arrive = shuffle
 
 
-def _same(a: Any, b: Any) -> bool:
+def _is_equal(a: Any, b: Any) -> bool:
     return bool(a == b or (a != a and b != b))
 
 
 def history_of(
     device: VirtualDevice, address: int, dtype: np.dtype[Any], function: Callable[[], Any]
 ) -> tuple[History, Exception | None]:
-    """Call a function, and note who writes an element meanwhile; with what it raised, if anything.
+    """Call a function, and return the writes to an element during the call, and its exception if any.
 
     Raises
     ------
     GpulabError
-        While something else watches the machine.
+        If the machine is observed already.
     """
     if device.machine.clock.watch is not None or device.machine.clock.deferral is not None:
         raise GpulabError(
             "What streams do is being watched already: ask for the history outside of that block."
         )
     history = History(device, address, dtype)
-    watching = MachineObserver(device.machine, history.run_watched)
-    watching.start(history.see)
+    machine_observer = MachineObserver(device.machine, history.run_watched)
+    machine_observer.start(history.add_act)
     error = None
     try:
         function()
     except Exception as raised:
         error = raised
     finally:
-        watching.stop()
+        machine_observer.stop()
         history.settle()
     return history, error

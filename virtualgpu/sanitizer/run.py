@@ -1,4 +1,4 @@
-"""One launch under checks: faults and hazards become a report instead of an exception."""
+"""Run of one launch with checks: faults and hazards become a report instead of an exception."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from virtualgpu.protocol import TOOLS, Hazards
 from virtualgpu.records import Hazard, Place, SanitizerReport
 from virtualgpu.sanitizer.block_orders import IN_ORDER, REVERSED, block_sequence, turns_seed
 from virtualgpu.sanitizer.checker import Checker, Shape
-from virtualgpu.sanitizer.findings import LEAK, MOST_HAZARDS, NEVER, UNWRITTEN, Findings
+from virtualgpu.sanitizer.findings import LEAK, MAX_HAZARDS, NOT_WRITTEN, UNWRITTEN, Findings
 from virtualgpu.sanitizer.report.declarations import declarations
 from virtualgpu.sanitizer.report.hazards import Report
 from virtualgpu.sanitizer.report.names import Names
 from virtualgpu.sanitizer.report.updates import Update, checks, updates
-from virtualgpu.sanitizer.sites import UNBOUNDED, granule_bytes, polls, waits_in_part
+from virtualgpu.sanitizer.sites import UNBOUNDED, granule_bytes, has_partial_waits, polling_loads
 from virtualgpu.words import count
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from virtualgpu.engine.lower.codegen import Kernel
     from virtualgpu.launch.prepare import PreparedLaunch
 
-# Checking takes longer than running: so many times the device's watchdog.
-PATIENCE = 3
+# Factor on the device's watchdog, because checks take longer than a plain run.
+TIME_FACTOR = 3
 _TOOL_OF = {
     "out of bounds": "memory",
     "misaligned": "memory",
@@ -48,13 +48,13 @@ _SEVERITY = ("error", "warning", "info")
 
 
 def sanitize(
-    launch: PreparedLaunch, what: Hazards, restore: Callable[[], None] = lambda: None
+    launch: PreparedLaunch, options: Hazards, restore: Callable[[], None] = lambda: None
 ) -> SanitizerReport:
-    """Run a launch under checks. Its arrays keep what the kernel wrote.
+    """Run a launch with checks; its arrays keep the values that the kernel wrote.
 
-    Checks take longer than a launch, so time may run out on a kernel that does end: one of which blocks or
-    threads were still ending, or that ends when it is launched plainly after `restore` has put back what its
-    arrays held. The report then says how far the checks came, and calls nothing endless.
+    Checks take longer than a launch, so the time limit can end a kernel that is not infinite: its blocks or
+    threads were still ending, or it ends in a plain launch after `restore` has restored its arrays. The
+    report then contains the progress of the checks, and does not call the kernel infinite.
 
     Raises
     ------
@@ -63,57 +63,59 @@ def sanitize(
     KernelFault
         For a fault of a kind that no chosen tool covers.
     """
-    names = what.tools
-    nan = what.nan
-    order = block_sequence(what.order, prod(launch.grid), what.seed)
-    kernel = launch.module.program(launch.device).generated(launch.packed.name, observe=True, trap_nan=nan)
+    names = options.tools
+    traps_nan = options.nan
+    order = block_sequence(options.order, prod(launch.grid), options.seed)
+    kernel = launch.module.program(launch.device).generated(
+        launch.packed.name, observe=True, trap_nan=traps_nan
+    )
     memory = launch.device.memory
     name = launch.stats.name
-    unit = granule_bytes([i for _, i in kernel.tables.accesses])
+    granule_size = granule_bytes([i for _, i in kernel.tables.accesses])
     shared_bytes = kernel.static_shared_bytes + launch.packed.shared_bytes
-    shape = Shape(order.size, prod(launch.block), shared_bytes, kernel.local_bytes, unit)
-    findings = Findings(memory, unit)
+    shape = Shape(order.size, prod(launch.block), shared_bytes, kernel.local_bytes, granule_size)
+    findings = Findings(memory, granule_size)
     checker = None
     fault = None
     hazards: list[Hazard] = []
-    with _checked_heap(memory, bool(kernel.tables.services)) as left:
+    with _checked_heap(memory, bool(kernel.tables.services)) as leaked_sizes:
         if names:
             checker = _checker(launch, kernel, shape, findings, names)
-        options = replace(
+        run_options = replace(
             launch.options,
             instrument="none",
             observer=checker,
-            trap_nan=nan,
+            trap_nan=traps_nan,
             block_order=order,
-            turns_seed=turns_seed(what.order, what.seed),
-            watchdog_s=PATIENCE * launch.device.watchdog_s,
+            turns_seed=turns_seed(options.order, options.seed),
+            watchdog_s=TIME_FACTOR * launch.device.watchdog_s,
             patient=False,
-            idle_s=None if launch.device.idle_s is None else PATIENCE * launch.device.idle_s,
+            idle_s=None if launch.device.idle_s is None else TIME_FACTOR * launch.device.idle_s,
         )
-        stopped = None
+        progress = None
         try:
-            launch.run(options)
+            launch.run(run_options)
         except KernelFault as error:
             fault = error
             if isinstance(error, LaunchTimeoutError) and error.progress is not None:
                 restore()
-                if error.progress.moving or _ends(launch, options):
+                if error.progress.moving or _ends(launch, run_options):
                     fault = None
-                    stopped = error.progress
+                    progress = error.progress
             if fault is not None and _TOOL_OF.get(fault.kind, "program") in set(TOOLS) - set(names):
                 raise
         if checker is not None:
             checker.flush()
-    if "memory" in names and left and fault is None and stopped is None:
-        hazards.append(_leak(left, name))
+    if "memory" in names and leaked_sizes and fault is None and progress is None:
+        hazards.append(_leak(leaked_sizes, name))
     if checker is not None:
         report = _report(launch, kernel, findings, shape)
         hazards += report.hazards()
-        if "init" in names and fault is None and stopped is None:
+        if "init" in names and fault is None and progress is None:
             hazards += _never_written(launch, checker, report.names, hazards)
     if fault is not None:
-        known = (fault.kind, fault.site.line)
-        hazards = [hazard for hazard in hazards if (hazard.kind, hazard.second.line) != known]
+        fault_key = (fault.kind, fault.site.line)
+        hazards = [hazard for hazard in hazards if (hazard.kind, hazard.second.line) != fault_key]
         hazards.insert(0, _hazard_of(fault, name))
     hazards.sort(key=lambda hazard: _SEVERITY.index(hazard.severity))
     return SanitizerReport(
@@ -122,38 +124,43 @@ def sanitize(
         grid=launch.grid,
         block=launch.block,
         shared_bytes=launch.packed.shared_bytes,
-        tools=(*names, "nan") if nan else names,
-        block_order=what.order if what.order in (IN_ORDER, REVERSED) else f"{what.order}, seed {what.seed}",
+        tools=(*names, "nan") if traps_nan else names,
+        block_order=options.order
+        if options.order in (IN_ORDER, REVERSED)
+        else f"{options.order}, seed {options.seed}",
         hazards=tuple(hazards),
         fault=type(fault).__name__ if fault is not None else "",
-        left_out=_left_out(fault, stopped, options.watchdog_s, findings, checker),
-        blocks_checked=None if stopped is None else stopped.ended,
+        left_out=_left_out(fault, progress, run_options.watchdog_s, findings, checker),
+        blocks_checked=None if progress is None else progress.ended,
     )
 
 
 def _report(launch: PreparedLaunch, kernel: Kernel, findings: Findings, shape: Shape) -> Report:
-    """What tells of findings, with the names of the source."""
+    """Return the report of findings, with names of the source."""
     module = launch.module.program(launch.device).module
     plan = kernel.plans[0]
-    shared = [v for v in module.variables.values() if v.space == "shared"]
-    for each in module.functions.values():
-        shared += each.shared.values()
-    unit = shape.granule_bytes
+    shared = [variable for variable in module.variables.values() if variable.space == "shared"]
+    for function in module.functions.values():
+        shared += function.shared.values()
+    granule_size = shape.granule_bytes
     names = Names(
         memory=launch.device.memory,
         declared=declarations(launch.module.code),
         offsets=kernel.tables.shared,
-        sizes={v.name: 0 if v.dynamic else v.size_bytes for v in shared},
+        sizes={variable.name: 0 if variable.dynamic else variable.size_bytes for variable in shared},
         pointers=launch.names,
-        words=-(-shape.shared_bytes // unit),
-        local_words=-(-shape.local_bytes // unit),
+        words=-(-shape.shared_bytes // granule_size),
+        local_words=-(-shape.local_bytes // granule_size),
     )
-    racing = {id(kernel.plans[n].function): kernel.plans[n].function for n, _ in kernel.tables.accesses}
-    found: dict[int, Update] = {}
-    compared: set[int] = set()
-    for function in racing.values() if findings.found else ():
-        found |= updates(function)
-        compared |= checks(function)
+    checked_functions = {
+        id(kernel.plans[n].function): kernel.plans[n].function for n, _ in kernel.tables.accesses
+    }
+    updates_by_id: dict[int, Update] = {}
+    rechecked: set[int] = set()
+    if findings.found:
+        for checked_function in checked_functions.values():
+            updates_by_id |= updates(checked_function)
+            rechecked |= checks(checked_function)
     return Report(
         findings,
         launch.stats.name,
@@ -163,13 +170,13 @@ def _report(launch: PreparedLaunch, kernel: Kernel, findings: Findings, shape: S
         names,
         plan.flow,
         plan.function,
-        found,
-        compared,
+        updates_by_id,
+        rechecked,
     )
 
 
 def _ends(launch: PreparedLaunch, options: RunOptions) -> bool:
-    """Whether a launch comes to its end without checks, in the time that it has."""
+    """Return whether a launch ends without checks, within its time limit."""
     device = launch.device
     plain = replace(options, watchdog_s=device.watchdog_s, idle_s=device.idle_s)
     try:
@@ -182,7 +189,7 @@ def _ends(launch: PreparedLaunch, options: RunOptions) -> bool:
 def _checker(
     launch: PreparedLaunch, kernel: Kernel, shape: Shape, findings: Findings, names: Sequence[str]
 ) -> Checker:
-    """The checker for the chosen tools, which tells `findings`."""
+    """Return the checker of the chosen tools, which reports to `findings`."""
     memory = launch.device.memory
     program = launch.module.program(launch.device)
     checker = Checker(
@@ -192,8 +199,8 @@ def _checker(
         [i for _, i in kernel.tables.accesses],
         findings,
         bounds=_bounds(launch, kernel),
-        polled=polls(kernel.plans),
-        partial=program.cached(("partial", launch.packed.name), lambda: waits_in_part(kernel.plans)),
+        polled=polling_loads(kernel.plans),
+        partial=program.cached(("partial", launch.packed.name), lambda: has_partial_waits(kernel.plans)),
         strays="memory" in names,
         heap="memory" in names,
         shuffles="sync" in names,
@@ -208,17 +215,17 @@ def _checker(
 
 
 @contextmanager
-def _checked_heap(memory: DeviceMemory, wanted: bool) -> Iterator[list[int]]:
-    """Let the device heap show misuse for a while; yields what will hold the sizes of blocks left behind."""
-    left: list[int] = []
-    if not wanted and memory.heap is None:
-        yield left
+def _checked_heap(memory: DeviceMemory, uses_heap: bool) -> Iterator[list[int]]:
+    """Check the device heap in a block of code; yield a list for the sizes of blocks that stay allocated."""
+    leaked_sizes: list[int] = []
+    if not uses_heap and memory.heap is None:
+        yield leaked_sizes
         return
     heap = memory.open_heap()
-    held = set(heap.used)
+    earlier_blocks = set(heap.used)
     with heap.checked():
-        yield left
-        left += [size for start, size in heap.used.items() if start not in held]
+        yield leaked_sizes
+        leaked_sizes += [size for start, size in heap.used.items() if start not in earlier_blocks]
 
 
 def _leak(sizes: Sequence[int], kernel: str) -> Hazard:
@@ -240,83 +247,87 @@ def _leak(sizes: Sequence[int], kernel: str) -> Hazard:
 
 
 def _bounds(launch: PreparedLaunch, kernel: Kernel) -> Callable[[ir.Instruction], tuple[int, int]]:
-    """For an instruction, the allocation that its pointer belongs to."""
+    """Return a function that finds the allocation of an instruction's pointer."""
     memory = launch.device.memory
     program = launch.module.program(launch.device)
     variables = {name: program.global_address(name, memory)[0] for name in kernel.tables.globals}
-    homes = {id(i): kernel.plans[function].function for function, i in kernel.tables.accesses}
+    function_of_access = {id(i): kernel.plans[function].function for function, i in kernel.tables.accesses}
 
     def bounds(i: ir.Instruction) -> tuple[int, int]:
-        function = homes[id(i)]
+        function = function_of_access[id(i)]
         key = ("makers", launch.packed.name, function.name)
-        known: Writers = program.cached(key, lambda: find_writers(function))
-        pointer = base_pointer(function, i, launch.packed.params, variables, known)
-        found = None if pointer is None else memory.nearest(pointer)
-        if pointer is None or found is None or not found.address <= pointer < found.end:
+        writers: Writers = program.cached(key, lambda: find_writers(function))
+        pointer = base_pointer(function, i, launch.packed.params, variables, writers)
+        allocation = None if pointer is None else memory.nearest(pointer)
+        if pointer is None or allocation is None or not allocation.address <= pointer < allocation.end:
             return UNBOUNDED
-        return found.address, found.end
+        return allocation.address, allocation.end
 
     return bounds
 
 
-def _unwritten(memory: DeviceMemory, unit: int, arrays: Sequence[int]) -> dict[int, npt.NDArray[np.bool_]]:
-    """For allocations that arrays lie in, the granules that still hold what ``cp.empty`` left."""
-    found = {}
+def _unwritten(
+    memory: DeviceMemory, granule_size: int, arrays: Sequence[int]
+) -> dict[int, npt.NDArray[np.bool_]]:
+    """Return the granules that still have the initial contents of ``cp.empty``, by allocation."""
+    granules_by_start = {}
     for address in arrays:
         allocation = memory.nearest(address)
-        if allocation is None or allocation.address in found:
+        if allocation is None or allocation.address in granules_by_start:
             continue
         words = memory.unwritten(allocation.address, allocation.size_bytes)
         if words.any():
-            granules = np.zeros(-(-allocation.size_bytes // unit), np.bool_)
-            parts = np.repeat(words, 4 // unit)
-            granules[: parts.size] = parts
-            found[allocation.address] = granules
-    return found
+            granules = np.zeros(-(-allocation.size_bytes // granule_size), np.bool_)
+            flags = np.repeat(words, 4 // granule_size)
+            granules[: flags.size] = flags
+            granules_by_start[allocation.address] = granules
+    return granules_by_start
 
 
 def _never_written(
-    launch: PreparedLaunch, checker: Checker, names: Names, known: Sequence[Hazard]
+    launch: PreparedLaunch, checker: Checker, names: Names, earlier_hazards: Sequence[Hazard]
 ) -> list[Hazard]:
-    """Elements of array arguments that ``cp.empty`` left open, that no thread wrote, and that none read."""
+    """Return hazards for elements of ``cp.empty`` arrays that no thread has written or read."""
     memory = launch.device.memory
-    unit = checker.granule_bytes
-    found = []
-    reads = [hazard.address for hazard in known if hazard.kind == UNWRITTEN and hazard.space == "global"]
+    granule_size = checker.granule_bytes
+    hazards = []
+    reads = [
+        hazard.address for hazard in earlier_hazards if hazard.kind == UNWRITTEN and hazard.space == "global"
+    ]
     for address, size in launch.arrays.items():
         allocation = memory.nearest(address)
         words = None if allocation is None else checker.never_written(allocation.address)
-        told = any(at is not None and address <= at < address + size for at in reads)
-        if allocation is None or words is None or told:
+        is_reported = any(read is not None and address <= read < address + size for read in reads)
+        if allocation is None or words is None or is_reported:
             continue
-        start = (address - allocation.address) // unit
-        here = slice(start, start + size // unit)
-        left = words[here]
-        before = checker.unwritten_words[allocation.address][here]
-        if left.any():
-            first = address + int(np.flatnonzero(left)[0]) * unit
-            array = names.device(first)
-            place = Place(0, "", (0, 0, 0), (0, 0, 0))
-            missing = int(left.sum()) * unit
-            opened = int(before.sum()) * unit
-            found.append(
+        start = (address - allocation.address) // granule_size
+        granules = slice(start, start + size // granule_size)
+        unwritten = words[granules]
+        initially_unwritten = checker.unwritten_words[allocation.address][granules]
+        if unwritten.any():
+            first_address = address + int(np.flatnonzero(unwritten)[0]) * granule_size
+            array = names.device(first_address)
+            no_place = Place(0, "", (0, 0, 0), (0, 0, 0))
+            missing_bytes = int(unwritten.sum()) * granule_size
+            initial_bytes = int(initially_unwritten.sum()) * granule_size
+            hazards.append(
                 Hazard(
                     tool="init",
-                    kind=NEVER,
+                    kind=NOT_WRITTEN,
                     severity="info",
                     space="global",
                     kernel=launch.stats.name,
                     first=None,
-                    second=place,
-                    address=first,
+                    second=no_place,
+                    address=first_address,
                     array=array,
-                    count=int(left.sum()),
-                    message=f"no thread wrote {array}: {missing:,} of the {opened:,} bytes that cp.empty "
-                    "left open in this array have no value after the launch. Let the threads cover all "
-                    "elements, or make the array with cp.zeros.",
+                    count=int(unwritten.sum()),
+                    message=f"no thread wrote {array}: {missing_bytes:,} of the {initial_bytes:,} bytes that "
+                    "cp.empty left open in this array have no value after the launch. Let the threads "
+                    "cover all elements, or make the array with cp.zeros.",
                 )
             )
-    return found
+    return hazards
 
 
 def _hazard_of(fault: KernelFault, kernel: str) -> Hazard:
@@ -338,7 +349,7 @@ def _hazard_of(fault: KernelFault, kernel: str) -> Hazard:
 
 def _left_out(
     fault: KernelFault | None,
-    stopped: Progress | None,
+    progress: Progress | None,
     limit_s: float,
     findings: Findings,
     checker: Checker | None,
@@ -346,13 +357,13 @@ def _left_out(
     notes = []
     if fault is not None:
         notes.append("The launch stopped at the fault; what would have come after it was not checked.")
-    if stopped is not None:
+    if progress is not None:
         notes.append(
-            f"Stopped after {limit_s:g} s with {stopped.ended:,} of {stopped.blocks:,} blocks done: launch "
+            f"Stopped after {limit_s:g} s with {progress.ended:,} of {progress.blocks:,} blocks done: launch "
             f"fewer, or give them longer with gl.use_device(watchdog_s={limit_s:g})."
         )
     if findings.more:
-        notes.append(f"Only the first {MOST_HAZARDS} pairs of source lines are listed.")
+        notes.append(f"Only the first {MAX_HAZARDS} pairs of source lines are listed.")
     if checker is not None and checker.left_out:
         notes.append("Arrays of more than 1 GiB were not checked for races.")
     return " ".join(notes)

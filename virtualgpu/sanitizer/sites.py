@@ -1,4 +1,4 @@
-"""What a checker needs to know of a memory instruction, worked out once."""
+"""Descriptions of memory instructions for a checker."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SUBSPACES = ("global", "shared", "local", "generic")
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One memory instruction: its place in the source and what it does to memory."""
+    """One memory instruction: its source line and its effect on memory."""
 
     number: int
     instruction: ir.Instruction
@@ -39,11 +39,11 @@ class Site:
 
     @property
     def line(self) -> int:
-        """The source line it stands in."""
+        """The source line of the instruction."""
         return self.instruction.line
 
     def kind(self, space: str) -> int:
-        """Class of the access. Volatile counts as strong where flags are passed."""
+        """Return the class of the access; a volatile access of a flag counts as strong."""
         strong = self.strong or (self.volatile and self.flag)
         if self.writes:
             return structures.STRONG_WRITE if strong else structures.WEAK_WRITE
@@ -53,51 +53,55 @@ class Site:
 UNBOUNDED = (0, (1 << 63) - 1)
 
 
-def polls(plans: Iterable[FunctionPlan]) -> Set[int]:
-    """Ids of the volatile loads, and of atomics that change nothing, that loops repeat until another thread
-    writes what they wait for.
+def polling_loads(plans: Iterable[FunctionPlan]) -> Set[int]:
+    """Return the ids of loads that loops repeat until another thread writes the expected value.
 
-    Volatile accesses to shared memory mostly stem from times when warps ran in lockstep, and race; those to
+    They are volatile loads, and atomics that change nothing.
+    Volatile accesses to shared memory are mostly from times when warps ran in lockstep, and race; those to
     global memory order nothing. Those to a flag that others poll do not race.
     """
-    found = set()
+    load_ids = set()
     for plan in plans:
         for block in plan.flow.blocks:
             for head in block.successors:
                 if plan.flow.is_back_edge(block.number, head) and cfg.waits_on_memory(
                     plan.function, plan.flow, block.number, head
                 ):
-                    inner = plan.flow.blocks[head : block.number + 1]
-                    code = [i for b in inner for i in plan.function.instructions[b.first : b.end]]
-                    found |= {
+                    loop_blocks = plan.flow.blocks[head : block.number + 1]
+                    code = [
+                        i
+                        for loop_block in loop_blocks
+                        for i in plan.function.instructions[loop_block.first : loop_block.end]
+                    ]
+                    load_ids |= {
                         id(i)
                         for i in _deciding(code)
                         if (i.root == "ld" and "volatile" in i.parts) or _only_reads(i)
                     }
-    return found
+    return load_ids
 
 
 def _deciding(code: Sequence[ir.Instruction]) -> list[ir.Instruction]:
-    """The instructions of a loop whose results its branches depend on: not all that a lock guards."""
-    needed = {i.guard for i in code if i.root in ("bra", "brx") and i.guard}
+    """Return the instructions of a loop whose results its branches depend on."""
+    register_names = {i.guard for i in code if i.root in ("bra", "brx") and i.guard}
     registers = [(i, *cfg.definitions_and_uses(i)) for i in code]
     while True:
-        deciding = [(i, used) for i, defined, used in registers if not needed.isdisjoint(defined)]
-        more = {name for _, used in deciding for name in used} - needed
-        if not more:
+        deciding = [(i, uses) for i, defined, uses in registers if not register_names.isdisjoint(defined)]
+        new_names = {name for _, uses in deciding for name in uses} - register_names
+        if not new_names:
             return [i for i, _ in deciding]
-        needed |= more
+        register_names |= new_names
 
 
 def _only_reads(i: ir.Instruction) -> bool:
-    """Whether it is an atomic that changes nothing, as ``atomicAdd(flag, 0)``."""
-    last = i.operands[-1] if i.operands else None
-    nothing = isinstance(last, ir.Immediate) and last.value == 0
-    return i.root == "atom" and nothing and not {"add", "or", "xor"}.isdisjoint(i.parts)
+    """Return whether an instruction is an atomic that changes nothing, as ``atomicAdd(flag, 0)``."""
+    last_operand = i.operands[-1] if i.operands else None
+    is_zero = isinstance(last_operand, ir.Immediate) and last_operand.value == 0
+    return i.root == "atom" and is_zero and not {"add", "or", "xor"}.isdisjoint(i.parts)
 
 
-def waits_in_part(plans: Iterable[FunctionPlan]) -> bool:
-    """Whether threads may synchronise with some of their block only: warps, named barriers, flags."""
+def has_partial_waits(plans: Iterable[FunctionPlan]) -> bool:
+    """Return whether threads can synchronise with a part of their block: warps, named barriers, flags."""
     return any(
         (i.root in ("bar", "barrier") and "warp" in i.parts)
         or i.root in ("membar", "fence", "mbarrier")
@@ -143,11 +147,28 @@ def site(
 
 
 def register_site(number: int, i: ir.Instruction) -> Site:
-    """Describe an instruction that touches no memory."""
-    return Site(number, i, "", 0, *(False,) * 10, *UNBOUNDED)
+    """Describe an instruction that does not access memory."""
+    return Site(
+        number=number,
+        instruction=i,
+        space="",
+        size_bytes=0,
+        writes=False,
+        reads=False,
+        strong=False,
+        volatile=False,
+        flag=False,
+        releases=False,
+        acquires=False,
+        scalar=False,
+        swaps=False,
+        copies=False,
+        low=UNBOUNDED[0],
+        high=UNBOUNDED[1],
+    )
 
 
 def granule_bytes(instructions: list[ir.Instruction]) -> int:
-    """The largest unit, up to a word, that every access of a kernel is a multiple of."""
+    """Return the largest unit in bytes, up to a word, that divides the size of every access of a kernel."""
     sizes = [ir.TYPE_BYTES[i.type] for i in instructions if memory_ops.space_of(i) != "const"]
     return min([4, *sizes])

@@ -1,9 +1,9 @@
-"""Memory that compiled checks and Python share: what is known of blocks, words, sites and findings.
+"""Memory that compiled checks and Python share: state of blocks, words, sites and findings.
 
-An access is packed into 64 bits: its segment (`ordering`) plus one, its site, its thread. Of each of three
-classes of accesses a word keeps the last one, the last one by another thread than that, and the last one by
-another warp (shared memory) or block (global memory). So the first race on a word is found whenever there is
-one between such neighbours.
+An access is packed into 64 bits: its segment (`ordering`) plus one, its site, its thread. For each of three
+classes of accesses the history of a word contains the last one, the last one by another thread, and the last
+one by another warp (shared memory) or block (global memory). So the first race on a word is found whenever
+there is one between such accesses.
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ SHARED = 1
 LOCAL = 2
 GENERIC = 3
 NOWHERE = 4
-# A word's planes: three for each class that is kept.
+# Planes of a word's history: three for each class.
 PLANES = 9
 THREAD_BITS = 10
 WHO_BITS = 32
 
-# What a table of findings counts.
+# Kinds of findings.
 RACE = 0
 UNWRITTEN = 1
-STRAY = 2
-HASTY = 3
+OUTSIDE_ARRAY = 2
+PENDING_COPY = 3
 IN_WARP = 0
 IN_BLOCK = 1
 ACROSS_BLOCKS = 2
 ENTRIES = 4096
 
-# What becomes of asynchronous copies at an access; 0 is any other access. From `BOUND` on the copy is a
-# write that the barrier orders, though it arrives later.
+# Stages of asynchronous copies; 0 is any other access. From `BOUND` on the copy is a write that the barrier
+# orders, although its data arrive later.
 ISSUED = 1
 ARRIVED = 2
 BOUND = 3
 LANDED = 4
 
-# What Python is asked besides what the engine tells (`layout`).
+# Sites of callbacks to Python in addition to those of the engine (`layout`).
 GROW, DRAIN, REGION, HEAP, MIXED, KNOW, DESCRIBE, LEARN = (-(1 << 30) - n for n in range(8))
 
 
 class Context:
-    """Of the engine's context block, the fields that are read here."""
+    """Fields of the engine's context block that are read here."""
 
     shared: int
     frames: int
@@ -59,7 +59,7 @@ class Context:
 
 @struct
 class Site:
-    """A memory instruction; ``high`` is where its last access in its allocation may begin."""
+    """A memory instruction; ``high`` is the address of its last possible access in its allocation."""
 
     known: int
     number: int
@@ -80,7 +80,7 @@ class Site:
 
 @struct
 class Region:
-    """A live allocation, and where its words' history lies; ``planes`` are 0 where none is kept."""
+    """A live allocation, and the address of its words' history; ``planes`` is 0 without a history."""
 
     start: int
     end: int
@@ -88,7 +88,7 @@ class Region:
     planes: int
     step: int
     written: int
-    quiet: int  # so far nobody writes to it, and no instruction is expected to
+    quiet: int  # not written so far, and no instruction is expected to write it
 
 
 @struct
@@ -106,7 +106,7 @@ class Entry:
 
 @struct
 class Checker:
-    """What the checks of a launch share."""
+    """Data that all checks of a launch share."""
 
     sites: int
     regions: int
@@ -125,9 +125,9 @@ class Checker:
     threads: int
     warps: int
     races: int
-    partial: int  # threads may wait for some of their block only, so that each warp's reads matter
+    partial: int  # threads can wait for a part of their block only, so that each warp's reads matter
     shuffles: int
-    joins: int  # by the pc of a barrier, whether it waits for all; 0: nobody wants to know
+    joins: int  # by the pc of a barrier, whether it waits for all; 0: not checked
     messages: int
     heap_start: int
     heap_end: int
@@ -137,7 +137,7 @@ class Checker:
 
 @struct
 class Block:
-    """What is known of the block that a worker runs, and of its shared and local memory."""
+    """State of the block that a worker runs, and of its shared and local memory."""
 
     checker: int
     ask: int
@@ -147,11 +147,13 @@ class Block:
     cut: int
     tick: int
     floor: int  # accesses packed below this are of an earlier epoch
-    known: int  # matrix of cuts, by thread and other thread; 0: nothing known
-    published: int  # by block, up to which tick its accesses are known
+    known: int  # matrix of cuts, by thread and other thread; 0: no matrix
+    published: int  # last known tick of each block
     fenced: int  # by warp, lanes that have executed a fence
     wide: int  # by warp, those of them whose fence is for other blocks, too
-    heard: int  # its threads read what other blocks have published, and no fence or barrier has come since
+    has_unfenced_reads: (
+        int  # its threads have read messages of other blocks, and no fence or barrier has followed
+    )
     wait_pc: int
     wait_warp: int
     wait_mask: int
@@ -159,10 +161,10 @@ class Block:
     arrived: int
     planes: int
     step: int
-    readers: int  # where `partial`, by word and warp the last plain read
+    readers: int  # if `partial`, the last plain read by word and warp
     written: int
     local: int
-    under_way: int
+    pending_copies: int
     latest: int
     copied: int
     lanes: int  # of the access being checked

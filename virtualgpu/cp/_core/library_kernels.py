@@ -11,7 +11,7 @@ import numpy.typing as npt
 from virtualgpu.cp._core.host_access import HostAccess
 from virtualgpu.cp.cuda.stream import get_current_stream
 from virtualgpu.model import bus
-from virtualgpu.model.graph import Counted
+from virtualgpu.model.graph import KernelCounts
 from virtualgpu.model.links.ports import Passage
 from virtualgpu.model.machine import VirtualDevice
 from virtualgpu.records.libraries import ArrayLayout
@@ -77,7 +77,7 @@ def run_kernel(
         name,
         kernel,
         size_bytes=int(bytes_moved),
-        counted=Counted(int(bytes_moved), int(flop) or None),
+        counted=KernelCounts(int(bytes_moved), int(flop) or None),
         device=device,
         sm_share=min(1.0, blocks / resident_blocks) if blocks else 1.0,
         waves=max(1, -(-blocks // resident_blocks)),

@@ -66,7 +66,9 @@ def copy_ns(info: DeviceInfo, kind: CopyKind, size_bytes: int, pinned: bool = Fa
         For another `kind`; `virtualgpu.model.cost.links` has copies between devices.
     """
     if kind == "DtoD":
-        return DEVICE_COPY_LATENCY_NS + _within(info, 2 * size_bytes, L2_COPY_GBPS, DEVICE_COPY_EFFICIENCY)
+        return DEVICE_COPY_LATENCY_NS + _device_transfer_ns(
+            info, 2 * size_bytes, L2_COPY_GBPS, DEVICE_COPY_EFFICIENCY
+        )
     if kind not in ("HtoD", "DtoH"):
         raise ValueError(f"Unknown kind of copy {kind!r}; use 'HtoD', 'DtoH' or 'DtoD'.")
     bus_gbps = pinned_gbps(info)
@@ -86,7 +88,7 @@ def copy_ns(info: DeviceInfo, kind: CopyKind, size_bytes: int, pinned: bool = Fa
     return latency_ns
 
 
-def _within(info: DeviceInfo, moved_bytes: float, l2_gbps: float, efficiency: float) -> float:
+def _device_transfer_ns(info: DeviceInfo, moved_bytes: float, l2_gbps: float, efficiency: float) -> float:
     """Time in ns of moving bytes within a device: at the rate of L2 if they fit, else at that of memory."""
     memory_ns = moved_bytes / (peak_gbps(info) * efficiency)
     l2_room_bytes = info.l2_bytes * L2_SHARE
@@ -99,7 +101,7 @@ def memset_ns(info: DeviceInfo, size_bytes: int) -> float:
     """Duration in ns of one memory set on the device's time line."""
     if size_bytes <= SMALL_SET_BYTES:
         return SMALL_SET_LATENCY_NS + size_bytes / SMALL_SET_GBPS
-    return SET_LATENCY_NS + _within(info, size_bytes, L2_SET_GBPS, SET_EFFICIENCY)
+    return SET_LATENCY_NS + _device_transfer_ns(info, size_bytes, L2_SET_GBPS, SET_EFFICIENCY)
 
 
 def pinned_gbps(info: DeviceInfo) -> float:

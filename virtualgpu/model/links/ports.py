@@ -48,7 +48,9 @@ class Passage:
     hops: list[tuple[int, int, int, Over]] = field(default_factory=list)
     share: float = 1.0
 
-    def through(self, links: Links, hops: Sequence[tuple[int, int, int, Over]], share: float = 1.0) -> None:
+    def set_transfers(
+        self, links: Links, hops: Sequence[tuple[int, int, int, Over]], share: float = 1.0
+    ) -> None:
         """Set the transfers of this run."""
         self.links = links
         self.hops = [hop for hop in hops if hop[2] > 0]
@@ -62,7 +64,7 @@ class Passage:
         ports = (port for hop in self.hops for port in self.links.ports(*hop[:2], hop[3]))
         return tuple((port, self.share) for port in dict.fromkeys(ports))
 
-    def noted(self, activity: Activity) -> None:
+    def report(self, activity: Activity) -> None:
         """Report the finished run to the recordings of port traffic."""
         if self.links is not None and self.hops:
             self.links.note(activity, self.hops)

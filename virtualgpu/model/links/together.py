@@ -61,7 +61,7 @@ def run_together(
     clock = machine.clock
     last = parts[-1]
     passage = Passage()
-    passage.through(machine.links, hops)
+    passage.set_transfers(machine.links, hops)
     sm_shares = {part: min(1.0, cost.CHANNELS / part.device.info.sm_count) for part in parts}
     with clock.lock:
         begin_ns = clock.now_ns + round(len(parts) * cost.call_ns("CONCURRENT_KERNEL"))

@@ -115,7 +115,7 @@ class OrderedPool:
         """
         size = -(-size_bytes // UNIT_BYTES) * UNIT_BYTES
         with self._locked() as can_change:
-            start = self._place(size, stream) if can_change else None
+            start = self._find_space(size, stream) if can_change else None
             if start is None:
                 raise CUDARuntimeError(
                     2,
@@ -123,7 +123,7 @@ class OrderedPool:
                     f"out of memory: {size_bytes:,} bytes asked of a stream-ordered pool, "
                     f"{self._memory.free_bytes:,} bytes free on the device.",
                 )
-            wait_ns = self._cut(start, start + size, stream)
+            wait_ns = self._remove_range(start, start + size, stream)
             address = self._top - start - size
             self._blocks[address] = _Block(start, start + size, size_bytes)
             self._memory.open_block(address, size)
@@ -131,7 +131,7 @@ class OrderedPool:
             self._used_high = max(self._used_high, self._used)
             return address, wait_ns
 
-    def _place(self, size: int, stream: int) -> int | None:
+    def _find_space(self, size: int, stream: int) -> int | None:
         usable_pieces = [piece for piece in self._free if piece.stream in (None, stream)]
         start = _first_run(usable_pieces, size)
         if start is None:
@@ -204,7 +204,7 @@ class OrderedPool:
             start = granule * GRANULE_BYTES
             end = (granule + 1) * GRANULE_BYTES
             if any(run_start <= start and end <= run_end for run_start, run_end in runs):
-                self._cut(start, end, None)
+                self._remove_range(start, end, None)
                 self._granules.remove(granule)
                 self._memory.return_pages(self._top - end, GRANULE_BYTES)
 
@@ -245,7 +245,7 @@ class OrderedPool:
                 merged.append(piece)
         self._free = merged
 
-    def _cut(self, start: int, end: int, stream: int | None) -> int:
+    def _remove_range(self, start: int, end: int, stream: int | None) -> int:
         """Remove a range from the free pieces; return when other streams have finished with it, or 0."""
         pieces = []
         wait_ns = 0

@@ -84,12 +84,12 @@ class Deferral:
                 return
             to_run = set(self._delayed) if numbers is None else self._needed(numbers)
             if numbers is not None and self._random is not None and to_run:
-                early = [
+                early_operations = [
                     delayed_number
                     for delayed_number in self._delayed
                     if delayed_number not in to_run and self._random.random() < _EARLY_PROBABILITY
                 ]
-                to_run |= self._needed(early)
+                to_run |= self._needed(early_operations)
             self._run(to_run)
 
     def _needed(self, numbers: Iterable[int]) -> set[int]:

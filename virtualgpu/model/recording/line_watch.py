@@ -230,14 +230,14 @@ class _LineSearch:
         self._last_index[thread] = index
         if line in known_lines:
             return line
-        if line in self._before(self._exact_until_ns) or not is_first_call:
+        if line in self._lines_before(self._exact_until_ns) or not is_first_call:
             return next(iter(known_lines)) if len(known_lines) == 1 else None
         if any(code is not line[0] for code, _ in known_lines):
             return None  # a new line, which may call a function whose lines have no events any more
         known_lines.add(line)
         return line
 
-    def _before(self, time_ns: int) -> set[tuple[CodeType, int]]:
+    def _lines_before(self, time_ns: int) -> set[tuple[CodeType, int]]:
         """Return the lines that had begun before a time."""
         if self._early_lines is None:
             self._early_lines = {

@@ -101,8 +101,8 @@ class LaunchWaves:
             sm_ns = _elapsed_ns(moments_ns, start) - _elapsed_ns(moments_ns, end)
             busy_sms = np.append(np.diff(sm_ns) / max(1e-9, float(moments_ns[1])), 0.0)
         else:
-            begun = np.searchsorted(np.sort(start), moments_ns, side="right")
-            busy_sms = begun - np.searchsorted(np.sort(end), moments_ns, side="right").astype(np.float64)
+            started = np.searchsorted(np.sort(start), moments_ns, side="right")
+            busy_sms = started - np.searchsorted(np.sort(end), moments_ns, side="right").astype(np.float64)
         return moments_ns, np.divide(blocks, busy_sms, out=np.zeros_like(blocks), where=busy_sms > 0)
 
 

@@ -79,8 +79,8 @@ class AllocatorStatistics:
     note: str = ""
 
     def __repr__(self) -> str:
-        used = self._of("active_bytes")
-        reserved = self._of("allocated_bytes" if self.is_host else "reserved_bytes")
+        used = self._figure("active_bytes")
+        reserved = self._figure("allocated_bytes" if self.is_host else "reserved_bytes")
         return (
             f"<{self.title}: {used.current:,} bytes in use (at most {used.peak:,}), "
             f"{reserved.current:,} held (at most {reserved.peak:,}), {self.provenance.label}>"
@@ -138,7 +138,7 @@ class AllocatorStatistics:
         rows.append("=" * _WIDTH)
         return "|" + "|\n|".join(rows) + "|\n"
 
-    def _of(self, metric: str) -> Figure:
+    def _figure(self, metric: str) -> Figure:
         pools = self.figures.get(metric, {})
         return pools.get("all") or pools.get("") or Figure()
 

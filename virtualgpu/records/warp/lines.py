@@ -90,7 +90,7 @@ def find_visits(trace: WarpTrace) -> Visits:
     part_runs = np.cumsum(run_begins)[part_starts].astype(np.int64)
     part_lines = line[part_starts]
     part_effects = np.logical_or.reduceat(has_effect, part_starts)
-    forward, backward = _moved(trace.code, part_runs, part_lines, part_effects, mask[part_starts])
+    forward, backward = _moved_parts(trace.code, part_runs, part_lines, part_effects, mask[part_starts])
     is_moved = forward | backward
     # A part that moves forward joins the next one, one that moves backward the previous one.
     starts = ~backward
@@ -153,7 +153,7 @@ def _lines(
     return np.append(trace.line, 0)[source].astype(np.int64)
 
 
-def _moved(
+def _moved_parts(
     code: str,
     runs: npt.NDArray[np.int64],
     lines: npt.NDArray[np.int64],

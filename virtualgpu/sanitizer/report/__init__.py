@@ -1,1 +1,1 @@
-"""What checks found, as hazards a learner can read: elements, places, sentences, remedies."""
+"""Reports of findings as readable hazards: elements, locations, sentences, remedies."""

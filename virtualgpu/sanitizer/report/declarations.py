@@ -1,7 +1,7 @@
-"""Elements as the source names them, such as ``tile[2][0]``, from its declarations of arrays.
+"""Names of elements in the source, such as ``tile[2][0]``, from its declarations of arrays.
 
-PTX knows an array by its bytes only. The declaration says its shape and type; where it needs a value that
-the source does not give (a template's parameter, a macro from the command line), the array's size does.
+In PTX an array has only a size in bytes. The declaration contains its shape and type; a value that is not in
+the source (a template's parameter, a macro of the command line) follows from the array's size.
 """
 
 from __future__ import annotations
@@ -67,12 +67,12 @@ _BYTES = {
     "char4": 4,
     "uchar4": 4,
 }
-_MOST = 65_536  # tried for a value that the source does not give
+_MAX_TRIALS = 65_536  # largest value that is tried for one that is not in the source
 
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """A variable as the source declares it: its type, and what stands between its brackets."""
+    """Declaration of a variable in the source: its type, and the text between its brackets."""
 
     type: str
     extents: tuple[str, ...]
@@ -86,60 +86,64 @@ class Declarations:
     constants: Mapping[str, str]
 
     def element(self, name: str, offset: int, size_bytes: int) -> str:
-        """The element at a byte of a variable; empty where the declaration does not say.
+        """Return the element at a byte of a variable; empty if the declaration is not sufficient.
 
         Parameters
         ----------
         name
             The variable's name in the source.
         offset
-            Byte in it.
+            Offset in bytes.
         size_bytes
-            Of the variable; 0 where the launch says how large it is.
+            Size of the variable; 0 if the launch determines it.
         """
-        spelled = {
-            self._element(name, declared, offset, size_bytes) for declared in self.variables.get(name, ())
-        } - {""}
-        return spelled.pop() if len(spelled) == 1 else ""
+        names = {
+            self._element(name, declaration, offset, size_bytes)
+            for declaration in self.variables.get(name, ())
+        }
+        names.discard("")
+        return names.pop() if len(names) == 1 else ""
 
-    def _element(self, name: str, declared: Declaration, offset: int, size_bytes: int) -> str:
-        unit = _BYTES.get(declared.type, 0)
-        shape = self._shape(declared.extents, size_bytes // unit if unit and size_bytes else 0)
+    def _element(self, name: str, declaration: Declaration, offset: int, size_bytes: int) -> str:
+        element_bytes = _BYTES.get(declaration.type, 0)
+        shape = self._shape(
+            declaration.extents, size_bytes // element_bytes if element_bytes and size_bytes else 0
+        )
         if shape is None:
             return ""
         if size_bytes:
             count = math.prod(shape)
-            if size_bytes % count or (unit and unit * count != size_bytes):
+            if size_bytes % count or (element_bytes and element_bytes * count != size_bytes):
                 return ""
-            unit = size_bytes // count
-        if not unit:
+            element_bytes = size_bytes // count
+        if not element_bytes:
             return ""
-        number, rest = divmod(offset, unit)
+        number, byte_offset = divmod(offset, element_bytes)
         indices = []
         for extent in reversed(shape[1:]):
             number, index = divmod(number, extent)
             indices.append(index)
         indices = [number, *reversed(indices)] if shape else []
-        spelled = name + "".join(f"[{index}]" for index in indices)
-        part = re.fullmatch(r"[a-z]+([234])", declared.type)
-        if part and not rest % (unit // int(part[1])):
-            return f"{spelled}.{'xyzw'[rest // (unit // int(part[1]))]}"
-        return f"byte {rest} of {spelled}" if rest else spelled
+        element_name = name + "".join(f"[{index}]" for index in indices)
+        vector_type = re.fullmatch(r"[a-z]+([234])", declaration.type)
+        if vector_type and not byte_offset % (element_bytes // int(vector_type[1])):
+            return f"{element_name}.{'xyzw'[byte_offset // (element_bytes // int(vector_type[1]))]}"
+        return f"byte {byte_offset} of {element_name}" if byte_offset else element_name
 
     def _shape(self, extents: Sequence[str], count: int) -> list[int] | None:
-        """Values of extents. One name that the source does not give stands for what makes up the count."""
-        if extents and not extents[0].strip():  # all that there is
+        """Return the values of extents; one unknown name gets the value that matches the count."""
+        if extents and not extents[0].strip():  # an array of unknown length
             inner = self._shape(extents[1:], 0)
             if inner is None:
                 return None
             return [max(count // math.prod(inner), 1), *inner]
-        missing = {name for text in extents for name in self._unknown(text, ())}
+        missing = {name for text in extents for name in self._unknown_names(text, ())}
         if not missing:
             return self._values(extents, {})
         if len(missing) > 1 or not count:
             return None
         (name,) = missing
-        for value in range(1, min(count, _MOST) + 1):
+        for value in range(1, min(count, _MAX_TRIALS) + 1):
             shape = self._values(extents, {name: value})
             if shape is None or math.prod(shape) > count:
                 return None
@@ -147,23 +151,23 @@ class Declarations:
                 return shape
         return None
 
-    def _values(self, extents: Sequence[str], known: Mapping[str, int]) -> list[int] | None:
-        values = [self._value(text, known) for text in extents]
-        found = [value for value in values if value is not None and value > 0]
-        return found if len(found) == len(values) else None
+    def _values(self, extents: Sequence[str], known_values: Mapping[str, int]) -> list[int] | None:
+        values = [self._value(text, known_values) for text in extents]
+        positive_values = [value for value in values if value is not None and value > 0]
+        return positive_values if len(positive_values) == len(values) else None
 
-    def _unknown(self, text: str, above: tuple[str, ...]) -> set[str]:
+    def _unknown_names(self, text: str, outer_names: tuple[str, ...]) -> set[str]:
         names = set(re.findall(r"[A-Za-z_]\w*", text))
-        found = set()
+        unknown_names = set()
         for name in names - {"int", "unsigned", "u", "U", "UL", "ull"}:
-            if name in above or name not in self.constants:
-                found.add(name)
+            if name in outer_names or name not in self.constants:
+                unknown_names.add(name)
             else:
-                found |= self._unknown(self.constants[name], (*above, name))
-        return found
+                unknown_names |= self._unknown_names(self.constants[name], (*outer_names, name))
+        return unknown_names
 
     def _value(self, text: str, known: Mapping[str, int]) -> int | None:
-        """What a constant expression of integers comes to."""
+        """Return the value of a constant expression of integers, or None."""
         try:
             plain = re.sub(r"(?<=\d)[uUlL]+\b", "", text).strip()
             return self._evaluated(ast.parse(plain, mode="eval").body, known)
@@ -181,7 +185,8 @@ class Declarations:
                 if value is not None:
                     return value
         if isinstance(node, ast.BinOp):
-            left, right = (self._evaluated(side, known) for side in (node.left, node.right))
+            left = self._evaluated(node.left, known)
+            right = self._evaluated(node.right, known)
             match node.op:
                 case ast.Add():
                     return left + right
@@ -201,29 +206,29 @@ class Declarations:
 
 
 def declarations(code: str) -> Declarations:
-    """What a CUDA C++ source declares in shared, global and constant memory."""
+    """Return the declarations of a CUDA C++ source in shared, global and constant memory."""
     text = _ALIGNED.sub(" ", _COMMENT.sub(" ", code.replace("\\\n", " ")))
     constants = dict(_DEFINE.findall(text))
     for group in _CONSTANTS.findall(text):
-        constants |= {m[1]: m[2] for part in _split(group) if (m := _CONSTANT.search(part))}
-    found: dict[str, list[Declaration]] = {}
+        constants |= {m[1]: m[2] for part in _split_at_commas(group) if (m := _CONSTANT.search(part))}
+    variables: dict[str, list[Declaration]] = {}
     for group in _DECLARED.findall(text):
         kind = ""
-        for n, part in enumerate(_split(_NOISE.sub(" ", group))):
-            match = _DECLARATOR.match(part if n == 0 else f" {part.strip()}")
+        for position, part in enumerate(_split_at_commas(_NOISE.sub(" ", group))):
+            match = _DECLARATOR.match(part if position == 0 else f" {part.strip()}")
             if match is None:
                 continue
-            if n == 0:
+            if position == 0:
                 kind = " ".join(match["type"].split())
             extents = tuple(_EXTENT.findall(match["extents"]))
-            found.setdefault(match["name"], []).append(
+            variables.setdefault(match["name"], []).append(
                 Declaration("size_t" if match["pointer"] == "*" else kind.rstrip("* "), extents)
             )
-    return Declarations(found, constants)
+    return Declarations(variables, constants)
 
 
-def _split(text: str) -> list[str]:
-    """Parts between commas that stand in no brackets."""
+def _split_at_commas(text: str) -> list[str]:
+    """Split a text at commas outside of brackets."""
     parts = [""]
     depth = 0
     for letter in text:

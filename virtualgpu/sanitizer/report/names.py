@@ -1,4 +1,4 @@
-"""What the source calls a place in memory."""
+"""Names of memory in the source."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _VARIABLE = re.compile(r"module variable (\S+)")
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Names of the places that a launch reaches.
+    """Names of the memory that a launch accesses.
 
-    ``offsets`` and ``sizes`` are those of shared variables by their symbols, in bytes (size 0: as much as the
-    launch asks for); ``pointers`` are the kernel's array parameters by the addresses they were given;
+    ``offsets`` and ``sizes`` are those of shared variables by their symbols, in bytes (size 0: set by the
+    launch); ``pointers`` are the kernel's array parameters by their addresses;
     ``words`` and ``local_words`` are granules of shared memory, and of each thread's own.
     """
 
@@ -34,44 +34,45 @@ class Names:
     local_words: int
 
     def shared(self, offset: int) -> str:
-        """What lies at a byte of shared memory."""
-        before = [(at, name) for name, at in self.offsets.items() if at <= offset]
-        if not before:
+        """Return the name of the element at a byte of shared memory."""
+        variables = [(start, symbol) for symbol, start in self.offsets.items() if start <= offset]
+        if not variables:
             return f"byte {offset:,} of shared memory"
-        at, symbol = max(before)
-        name = spelled(symbol)
-        found = self.declared.element(name, offset - at, self.sizes.get(symbol, 0))
-        return found or f"byte {offset - at:,} of shared array {name}"
+        start, symbol = max(variables)
+        name = source_name(symbol)
+        element = self.declared.element(name, offset - start, self.sizes.get(symbol, 0))
+        return element or f"byte {offset - start:,} of shared array {name}"
 
     def device(self, address: int) -> str:
-        """What lies at an address: an element of a parameter's array, or of what the allocation is called."""
-        found = self.memory.nearest(address)
-        if found is None:
+        """Return the name of the element at a device address, from parameters or the allocation."""
+        allocation = self.memory.nearest(address)
+        if allocation is None:
             return ""
-        offset = address - found.address
-        variable = _VARIABLE.fullmatch(found.label)
+        offset = address - allocation.address
+        variable = _VARIABLE.fullmatch(allocation.label)
         if variable is not None:
-            name = spelled(variable[1])
-            return self.declared.element(name, offset, found.size_bytes) or (
+            name = source_name(variable[1])
+            return self.declared.element(name, offset, allocation.size_bytes) or (
                 f"byte {offset:,} of the module variable {name}"
             )
-        array = _ARRAY.search(found.label)
+        array = _ARRAY.search(allocation.label)
         if array is None:
-            return f"byte {offset:,} of the {found.label}"
+            return f"byte {offset:,} of the {allocation.label}"
         size = np.dtype(array[1]).itemsize
-        start = max((at for at in self.pointers if found.address <= at <= address), default=None)
+        pointers = [pointer for pointer in self.pointers if allocation.address <= pointer <= address]
+        start = max(pointers, default=None)
         if start is None or (address - start) % size:
-            return f"element {offset // size:,} of the {found.label}"
+            return f"element {offset // size:,} of the {allocation.label}"
         name = f"{self.pointers[start]}[{(address - start) // size}]"
         shape = tuple(int(extent) for extent in array[2].strip("()").split(",") if extent.strip())
-        if len(shape) > 1 and start == found.address and offset // size < np.prod(shape):
-            index = ", ".join(str(int(n)) for n in np.unravel_index(offset // size, shape))
+        if len(shape) > 1 and start == allocation.address and offset // size < np.prod(shape):
+            index = ", ".join(str(int(position)) for position in np.unravel_index(offset // size, shape))
             return f"{name} ([{index}] of shape {array[2]})"
         return name
 
 
-def spelled(symbol: str) -> str:
-    """A variable as the source calls it: what a mangled name ends with."""
+def source_name(symbol: str) -> str:
+    """Return the source name of a variable, which is at the end of its mangled name."""
     match = _LOCAL_NAME.search(symbol)
     if not symbol.startswith("_Z") or match is None:
         return symbol

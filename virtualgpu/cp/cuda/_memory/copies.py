@@ -109,7 +109,7 @@ def copy(
                 device_end.l2.touch({array.ctypes.data: array.nbytes})
         if device_pair is None:
             return duration_ns
-        passage.through(links, [(*device_pair, size_bytes, links.over(*device_pair))])
+        passage.set_transfers(links, [(*device_pair, size_bytes, links.over(*device_pair))])
         return links.copy_ns(*device_pair, size_bytes)
 
     if device_pair is not None:  # its stream belongs to the current device
