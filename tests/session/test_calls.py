@@ -181,7 +181,7 @@ def test_records_are_looked_up_by_name() -> None:
 
 
 def test_on_a_gpu_kernels_bring_their_routines() -> None:
-    first, second = KnownCalls(PLANTED, RECORDS).seen({"nvjet_h": 2, "mine": 1})
+    first, second = KnownCalls(PLANTED, RECORDS).of_real_kernels({"nvjet_h": 2, "mine": 1})
     assert first.kernels == (("nvjet_h", 2),)
     assert first.routines == (("cublasGemmEx", 0),)
     assert first.libraries == ("cuBLAS",)

@@ -45,7 +45,7 @@ def kernel_ns(
         From the time model.
     arrays : mapping
         Address -> bytes of the arrays among its arguments.
-    asked_bytes : float
+    requested_bytes : float
         Bytes that it requests from memory, assumed to be spread over these arrays by their sizes.
     """
     memory = device.memory

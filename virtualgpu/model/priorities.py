@@ -106,7 +106,7 @@ def plan(works: Sequence[Work], reserved: Mapping[str, Sequence[Interval]] | Non
     ----------
     works
         The operations in the order in which they were submitted.
-    taken
+    reserved
         Engine -> intervals that are in use already.
     """
     runs = {work.number: _Run(work, float(work.duration_ns)) for work in works}

@@ -54,7 +54,7 @@ def run_together(
         Duration once all kernels have started and their ports are free.
     hops
         Source, target, bytes and route of each transfer.
-    also
+    other_streams
         Other streams that the work follows, and that wait for it.
     """
     machine = parts[0].device.machine

@@ -55,7 +55,7 @@ class ManagedPages:
 
         Parameters
         ----------
-        most_pages : int, optional
+        max_pages : int, optional
             Number of pages that are touched, spread evenly; all by default.
         """
         return self._migrate(start, size_bytes, max_pages, self.on_device, self.on_host)

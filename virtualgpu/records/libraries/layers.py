@@ -97,7 +97,7 @@ def stack(
     library_calls: Calls,
     lower_calls: tuple[CallCounts, ...] | None,
 ) -> Followed:
-    """Return the layers of a call; `below` are the calls of runtime and driver, None on a virtual GPU."""
+    """Return the layers of a call; `lower_calls` are those of runtime and driver, None on a virtual GPU."""
     routines = Counter(
         f"{', '.join(ending.libraries)}: {name}"
         for ending in library_calls.endings

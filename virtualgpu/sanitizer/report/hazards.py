@@ -286,8 +286,8 @@ class Report:
     def _sort(self, race: _Race, swapped: Set[int], grid_races: Set[tuple[int, frozenset[int]]]) -> str:
         """Return the reason why a race may be intended: lock-free programs mix plain reads and atomics.
 
-        `swapped` are the arrays that compare-and-swaps change, `wide` those with the lines of races between
-        blocks.
+        `swapped` are the arrays that compare-and-swaps change, `grid_races` those with the lines of races
+        between blocks.
         """
         sites = self._sides(race.found)
         for site, other in (sites, sites[::-1]):
