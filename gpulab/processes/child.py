@@ -27,28 +27,28 @@ _CPU_S = 60  # no process of an answer computes longer than this, whoever is lef
 
 def main() -> None:
     """Read requests, do what they say, tell what came of it."""
-    asked = os.fdopen(_high(0), "rb")
-    told = _high(1)
+    requests = os.fdopen(_high(0), "rb")
+    replies = _high(1)
     # From here on the answer's output and input are its own.
     os.dup2(2, 1)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
     _limit()
     warnings.filterwarnings("ignore", "coroutine .* was never awaited")  # the verdict says so
     # NumPy tells of infinity less infinity, which a GPU computes without a word.
     warnings.filterwarnings("ignore", ".*(encountered|All-NaN)", RuntimeWarning)
-    nonce = asked.read(NONCE_BYTES)
-    _tell(told, nonce, values.encode("ready"))
+    nonce = requests.read(NONCE_BYTES)
+    _tell(replies, nonce, values.encode("ready"))
     answer: Any = None
-    while request := _read(asked):
-        back = _Back(asked, told, nonce)
+    while request := _read(requests):
+        callback = _ParentCalls(requests, replies, nonce)
         try:
             function, asks, *arguments = pickle.loads(request)
-            answer, reply = _done(function, answer, [back.ask, *arguments] if asks else arguments)
+            answer, reply = _done(function, answer, [callback.ask, *arguments] if asks else arguments)
         except BaseException as error:
             reply = _failed(error)
-        back.close()
-        _tell(told, nonce, reply)
+        callback.close()
+        _tell(replies, nonce, reply)
     os._exit(0)  # threads that the answer left behind do not matter
 
 
@@ -67,11 +67,14 @@ def call_it(answer: Any, *arguments: Any) -> Any:
     return answer(*arguments)
 
 
-class _Back:
+class _ParentCalls:
     """Asks the judge, in the midst of a request: what an answer must not see stays there."""
 
-    def __init__(self, asked: BinaryIO, told: int, nonce: bytes) -> None:
-        self._asked, self._told, self._nonce, self._lock = asked, told, nonce, threading.Lock()
+    def __init__(self, requests: BinaryIO, replies: int, nonce: bytes) -> None:
+        self._requests = requests
+        self._replies = replies
+        self._nonce = nonce
+        self._lock = threading.Lock()
         self._process: int | None = os.getpid()
 
     def close(self) -> None:
@@ -85,11 +88,11 @@ class _Back:
         with self._lock:
             if os.getpid() != self._process:
                 raise RuntimeError("this runs in the process and during the call that it was handed to")
-            _tell(self._told, self._nonce, question)
-            raised, said = pickle.loads(_read(self._asked))
+            _tell(self._replies, self._nonce, question)
+            raised, result = pickle.loads(_read(self._requests))
         if raised:
-            raise said
-        return said
+            raise result
+        return result
 
 
 def _done(function: Callable[..., Any], answer: Any, arguments: Sequence[Any]) -> tuple[Any, bytes]:
@@ -111,17 +114,17 @@ def _failed(error: BaseException) -> bytes:
     return values.encode(("raised", unexpected(error)))
 
 
-def _read(asked: BinaryIO) -> bytes:
-    return asked.read(int.from_bytes(asked.read(LENGTH_BYTES), "big"))
+def _read(requests: BinaryIO) -> bytes:
+    return requests.read(int.from_bytes(requests.read(LENGTH_BYTES), "big"))
 
 
-def _tell(told: int, nonce: bytes, reply: bytes) -> None:
+def _tell(replies: int, nonce: bytes, reply: bytes) -> None:
     with contextlib.suppress(Exception):  # an answer may have closed or changed anything
         sys.stdout.flush()
-    left = memoryview(nonce + len(reply).to_bytes(LENGTH_BYTES, "big") + reply)
+    rest = memoryview(nonce + len(reply).to_bytes(LENGTH_BYTES, "big") + reply)
     try:
-        while left:
-            left = left[os.write(told, left) :]
+        while rest:
+            rest = rest[os.write(replies, rest) :]
     except BaseException:
         os._exit(LINE_CLOSED)
 

@@ -72,45 +72,45 @@ class Group:
         notes = [str(self._note(rank)) for rank in range(len(self._talks))]
         with ThreadPoolExecutor(len(self._talks)) as pool:
             try:
-                asked = [
+                futures = [
                     pool.submit(talk.ask, "", _noted, notes[rank], function, rank, *arguments)
                     for rank, talk in enumerate(self._talks)
                 ]
                 left_s = max(0.0, self._until - time.monotonic())
-                wait(asked, left_s, FIRST_EXCEPTION)
-                if all(each.done() and each.exception() is None for each in asked):
-                    return [each.result() for each in asked]
-                wait(asked, _GRACE_S)
-                said = self._said(asked)
+                wait(futures, left_s, FIRST_EXCEPTION)
+                if all(future.done() and future.exception() is None for future in futures):
+                    return [future.result() for future in futures]
+                wait(futures, _GRACE_S)
+                message = self._message(futures)
             finally:
-                if not all(each.done() for each in asked):
+                if not all(future.done() for future in futures):
                     for talk in self._talks:
                         talk.printed()  # ends it, so that its thread here ends
-        raise GpulabError(said)
+        raise GpulabError(message)
 
     def _note(self, rank: int) -> Path:
         return Path(self._folder.name) / str(rank)
 
-    def _said(self, asked: Sequence[Future[Any]]) -> str:
+    def _message(self, futures: Sequence[Future[Any]]) -> str:
         """Return a message that says which ranks failed, and in which calls the others are."""
         failed = []
         waiting = []
-        for rank, each in enumerate(asked):
+        for rank, future in enumerate(futures):
             call = "its start"
             with suppress(OSError):
                 call = self._note(rank).read_text(encoding="utf-8") or call
-            if not each.done():
+            if not future.done():
                 waiting.append(f"rank {rank} is in {call}")
-            elif each.exception() is not None:
-                told = str(each.exception()).removeprefix("it ").rstrip(".")
-                failed.append(f"Rank {rank} failed in {call}: it {told}.")
+            elif future.exception() is not None:
+                reason = str(future.exception()).removeprefix("it ").rstrip(".")
+                failed.append(f"Rank {rank} failed in {call}: it {reason}.")
         where = "; ".join(waiting)
-        late = "" if failed else f"Not done after {self._limit_s:g} s. "
-        left = f"{where[:1].upper()}{where[1:]}. " if where else ""
+        timeout = "" if failed else f"Not done after {self._limit_s:g} s. "
+        elsewhere = f"{where[:1].upper()}{where[1:]}. " if where else ""
         remedy = "All ranks have been ended" + (
             "." if failed else ": each has to come to the same calls in the same order, or all others wait."
         )
-        return f"{late}{' '.join([*failed, ''])}{left}{remedy}"
+        return f"{timeout}{' '.join([*failed, ''])}{elsewhere}{remedy}"
 
 
 def _noted(_: Any, note: str, function: Callable[..., Any], rank: int, *arguments: Any) -> Any:

@@ -77,7 +77,7 @@ class Process:
         self.stdin: IO[bytes]
         self.stdout: IO[bytes]
         self.stderr: IO[bytes]
-        self._told: IO[bytes] | None = None
+        self._keeper_line: IO[bytes] | None = None
         self._keeper: int | None = None  # a file descriptor that means it alone
         self._started: subprocess.Popen[bytes] | None = None
         self._status: int | None = None
@@ -88,8 +88,8 @@ class Process:
         forked = _forked(environment, modules)
         if forked is None:
             return False
-        self.stdin, self.stdout, self.stderr, self._told, first = forked
-        os.set_blocking(self._told.fileno(), False)
+        self.stdin, self.stdout, self.stderr, self._keeper_line, first = forked
+        os.set_blocking(self._keeper_line.fileno(), False)
         self.top, self.pid = map(int, first.split())
         with contextlib.suppress(OSError, AttributeError):
             self._keeper = os.pidfd_open(self.top)
@@ -117,12 +117,13 @@ class Process:
         """Return the exit status, as ``Popen.returncode`` has it; None while the process runs."""
         if self._started is not None:
             return self._started.poll()
-        if self._status is None and self._told is not None:
-            said = self._told.read()  # does not wait: None, or nothing where even the keeper was killed
-            if said is not None:
-                self._status = int(said or -signal.SIGKILL)
-                self._told.close()
-                self._told = None
+        if self._status is None and self._keeper_line is not None:
+            # This does not wait: it is None, or empty if even the keeper was killed.
+            status_text = self._keeper_line.read()
+            if status_text is not None:
+                self._status = int(status_text or -signal.SIGKILL)
+                self._keeper_line.close()
+                self._keeper_line = None
         return self._status
 
     def kill(self) -> None:
@@ -133,22 +134,22 @@ class Process:
             self._started.wait()
             return
         self.poll()
-        if self._told is None:
+        if self._keeper_line is None:
             self._let_go()
             return
         end_descendants(self.top)
         until = time.monotonic() + 1
         while self.poll() is None and time.monotonic() < until and not is_stopped(self.top):
             time.sleep(0.001)
-        if self._told is not None:
+        if self._keeper_line is not None:
             with contextlib.suppress(OSError):
                 if self._keeper is None:
                     os.kill(self.top, signal.SIGKILL)
                 else:
                     signal.pidfd_send_signal(self._keeper, signal.SIGKILL)
             self._status = -signal.SIGKILL
-            self._told.close()
-            self._told = None
+            self._keeper_line.close()
+            self._keeper_line = None
         self._let_go()
 
     def _let_go(self) -> None:
@@ -195,10 +196,10 @@ def _forked(
     environment: dict[str, str], modules: Sequence[str]
 ) -> tuple[IO[bytes], IO[bytes], IO[bytes], IO[bytes], bytes] | None:
     """Pipes to a new process, one to its keeper, and what that said first; None if it cannot be had."""
-    wanted = json.dumps(
+    request = json.dumps(
         {"environment": environment, "path": sys.path, "folder": _folder(), "modules": [*modules]}
     ).encode()
-    for _ in range(2 if len(wanted) <= _MESSAGE_BYTES else 0):
+    for _ in range(2 if len(request) <= _MESSAGE_BYTES else 0):
         server = _server(os.getpid())
         if not server.serves():  # an answer, or somebody else, has ended or stopped it
             server.end()
@@ -206,31 +207,31 @@ def _forked(
             server = _server(os.getpid())
         pipes = [os.pipe() for _ in range(_FDS)]
         (stdin, to), *back = pipes
-        theirs = [stdin, *(write for _, write in back)]
-        ours = [to, *(read for read, _ in back)]
+        child_ends = [stdin, *(write for _, write in back)]
+        own_ends = [to, *(read for read, _ in back)]
         with contextlib.suppress(OSError, ValueError):
-            socket.send_fds(server.line, [wanted], theirs)
-        for fd in theirs:
+            socket.send_fds(server.line, [request], child_ends)
+        for fd in child_ends:
             os.close(fd)
-        stdin_, stdout, stderr, told = (
-            os.fdopen(fd, mode, 0) for fd, mode in zip(ours, ("wb", "rb", "rb", "rb"), strict=True)
+        stdin_, stdout, stderr, keeper_line = (
+            os.fdopen(fd, mode, 0) for fd, mode in zip(own_ends, ("wb", "rb", "rb", "rb"), strict=True)
         )
-        first = _first_line(told, server)
+        first = _first_line(keeper_line, server)
         if first:
-            return stdin_, stdout, stderr, told, first
-        for pipe in (stdin_, stdout, stderr, told):
+            return stdin_, stdout, stderr, keeper_line, first
+        for pipe in (stdin_, stdout, stderr, keeper_line):
             pipe.close()
         server.end()
         _server.cache_clear()
     return None
 
 
-def _first_line(told: IO[bytes], server: _Server) -> bytes:
+def _first_line(keeper_line: IO[bytes], server: _Server) -> bytes:
     """Read the first line of a keeper; it is empty if the server has ended or is stopped."""
     until = time.monotonic() + _START_S
     while time.monotonic() < until:
-        if select.select([told], [], [], _LOOK_S)[0]:
-            return told.readline()
+        if select.select([keeper_line], [], [], _LOOK_S)[0]:
+            return keeper_line.readline()
         if not server.serves():
             break
     return b""
@@ -255,15 +256,15 @@ def serve(line: socket.socket) -> None:
         message, fds, _, _ = socket.recv_fds(line, _MESSAGE_BYTES, _FDS)
         if not message:
             break
-        wanted = json.loads(message)
-        _load(wanted["modules"], loaded)
+        request = json.loads(message)
+        _load(request["modules"], loaded)
         me = os.getpid()
         keeper = os.fork()
         if not keeper:
             line.close()
             _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() == me:
-                _keep(wanted, *fds)
+                _keep(request, *fds)
             os._exit(1)
         keepers.add(keeper)
         for fd in fds:
@@ -293,13 +294,13 @@ def _tidy(keepers: set[int]) -> None:
             os.kill(stray, signal.SIGKILL)
 
 
-def _keep(wanted: dict[str, Any], stdin: int, stdout: int, stderr: int, told: int) -> None:
+def _keep(request: dict[str, Any], stdin: int, stdout: int, stderr: int, parent_line: int) -> None:
     """Fork the process itself, tell both numbers, and how it ended; then end all that it has started."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     me = os.getpid()
     pid = os.fork()
     if not pid:
-        os.close(told)
+        os.close(parent_line)
         os.setsid()
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != me:
@@ -307,14 +308,14 @@ def _keep(wanted: dict[str, Any], stdin: int, stdout: int, stderr: int, told: in
         for number, fd in enumerate((stdin, stdout, stderr)):
             os.dup2(fd, number)
             os.close(fd)
-        _become(wanted)
+        _become(request)
         importlib.import_module(MAIN).main()
     for fd in (stdin, stdout, stderr):
         os.close(fd)
     with contextlib.suppress(OSError):
-        os.write(told, b"%d %d\n" % (me, pid))
+        os.write(parent_line, b"%d %d\n" % (me, pid))
     listener = select.poll()
-    listener.register(told, 0)  # an error there means that nobody reads it any more
+    listener.register(parent_line, 0)  # an error there means that nobody reads it any more
     status = None
     wake, woken = os.pipe()
     os.set_blocking(woken, False)
@@ -326,7 +327,7 @@ def _keep(wanted: dict[str, Any], stdin: int, stdout: int, stderr: int, told: in
             while status is None and (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 if ended[0] == pid:
                     status = os.waitstatus_to_exitcode(ended[1])
-        if status is None and any(fd == told for fd, _ in listener.poll(1000)):
+        if status is None and any(fd == parent_line for fd, _ in listener.poll(1000)):
             break
         with contextlib.suppress(OSError):
             os.set_blocking(wake, False)
@@ -334,7 +335,7 @@ def _keep(wanted: dict[str, Any], stdin: int, stdout: int, stderr: int, told: in
     end_descendants(me)
     if status is not None:
         with contextlib.suppress(OSError):
-            os.write(told, b"%d" % status)
+            os.write(parent_line, b"%d" % status)
     os._exit(0)
 
 
@@ -342,13 +343,13 @@ def _prctl(option: int, value: int) -> None:
     ctypes.CDLL(None).prctl(option, ctypes.c_ulong(value), 0, 0, 0)
 
 
-def _become(wanted: dict[str, Any]) -> None:
+def _become(request: dict[str, Any]) -> None:
     """Take over the environment of who asks."""
     os.environ.clear()
-    os.environ.update(wanted["environment"])
-    sys.path[:] = wanted["path"]
+    os.environ.update(request["environment"])
+    sys.path[:] = request["path"]
     with contextlib.suppress(OSError):
-        os.chdir(str(wanted["folder"]))
+        os.chdir(str(request["folder"]))
 
 
 if __name__ == "__main__":

@@ -68,7 +68,7 @@ class Talk:
         self._nonce = os.urandom(child.NONCE_BYTES)
         self._process = Process(environment, modules)
         self._watch = Watch(self._process.top)
-        self._printed = _Printed(self._process.stderr, kept_bytes)
+        self._printed = _PrintedOutput(self._process.stderr, kept_bytes)
         self._came = bytearray()
         self._before_printed = 0
         self._spent_s = self._waited_s = self._used_before_s = 0.0
@@ -129,8 +129,8 @@ class Talk:
             sent = cloudpickle.dumps(request)
             head = len(sent).to_bytes(child.LENGTH_BYTES, "big")
             match values.decode(self._exchange(shown, head + sent)):
-                case ("asks", tuple(given)) if back is not None:
-                    request = _said(back, given)
+                case ("asks", tuple(question)) if back is not None:
+                    request = _call_back(back, question)
                 case ("value", value):
                     return value
                 case ("raised", str(said)):
@@ -142,24 +142,24 @@ class Talk:
 
     def _exchange(self, shown: str, request: bytes) -> bytes:
         """Send bytes, wait for those that come back, and look at the limits meanwhile."""
-        left = memoryview(request)
+        unsent = memoryview(request)
         looked = time.monotonic()
-        to = self._process.stdin.fileno()
-        back = self._process.stdout.fileno()
+        requests = self._process.stdin.fileno()
+        replies = self._process.stdout.fileno()
         while True:
             if (frame := self._frame()) is not None:
                 self._spent_s += time.monotonic() - looked
                 return frame
-            readable, writable, _ = select.select([back], [to] if left else [], [], _LOOK_S)
+            readable, writable, _ = select.select([replies], [requests] if unsent else [], [], _LOOK_S)
             if writable:
                 try:
-                    left = left[os.write(to, left[:_PIECE]) :]
+                    unsent = unsent[os.write(requests, unsent[:_PIECE]) :]
                 except BlockingIOError:
                     pass
                 except OSError:
-                    left = memoryview(b"")  # it has ended, which shows below
+                    unsent = memoryview(b"")  # it has ended, which shows below
             if readable:
-                piece = os.read(back, _PIECE)
+                piece = os.read(replies, _PIECE)
                 if not piece:
                     raise ProcessError(self._ended())
                 self._came += piece
@@ -252,20 +252,20 @@ class Talk:
         return _CONTROL.sub("", self._printed.bytes.decode(errors="replace")), self._printed.lines
 
 
-def _said(back: Callable[..., Any], given: tuple[Any, ...]) -> tuple[bool, Any]:
+def _call_back(back: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[bool, Any]:
     """Call the parent's function; return whether it raised an error for the child, and the error or value."""
     try:
-        return False, back(*given)
+        return False, back(*arguments)
     except (ValueError, TypeError) as error:
         return True, error
 
 
-def _printable(said: str) -> str:
+def _printable(text: str) -> str:
     """Words of an answer, on one line and without what no terminal or file takes."""
-    return "".join(letter if letter.isprintable() else " " for letter in said)
+    return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
-class _Printed:
+class _PrintedOutput:
     """Reader of a pipe: keeps the first bytes, counts all bytes and lines, and never lets the pipe fill."""
 
     def __init__(self, pipe: IO[bytes], kept_bytes: int) -> None:

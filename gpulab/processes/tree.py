@@ -20,13 +20,13 @@ _WORKING = (psutil.STATUS_RUNNING, psutil.STATUS_DISK_SLEEP)
 
 def descendants(pid: int) -> list[int]:
     """Every process that `pid` has started, and that those have started; parents first, without `pid`."""
-    found = []
-    look = [pid]
-    while look:
-        begun = children(look.pop())
-        found += begun
-        look += begun
-    return found
+    pids = []
+    unvisited = [pid]
+    while unvisited:
+        started = children(unvisited.pop())
+        pids += started
+        unvisited += started
+    return pids
 
 
 def children(pid: int) -> list[int]:

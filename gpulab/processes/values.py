@@ -67,10 +67,10 @@ def encode(value: Any) -> bytes:
     arrays: list[bytes] = []
     parts = _Parts(arrays)
     text = json.dumps(parts.of(value, 0)).encode()
-    whole = len(text).to_bytes(_LENGTH_BYTES, "big") + text + b"".join(arrays)
-    if len(whole) > MOST_BYTES:
+    data = len(text).to_bytes(_LENGTH_BYTES, "big") + text + b"".join(arrays)
+    if len(data) > MOST_BYTES:
         raise TooMuchError(f"more than {MOST_BYTES >> 20} MiB")
-    return whole
+    return data
 
 
 class _Parts:
@@ -91,10 +91,10 @@ class _Parts:
         if issubclass(kind, np.generic):
             return self._array("scalar", np.asarray(value))
         if issubclass(kind, int):
-            whole = int.__add__(value, 0)
-            if whole.bit_length() > _MOST_BITS:
+            number = int.__add__(value, 0)
+            if number.bit_length() > _MOST_BITS:
                 raise TooMuchError("a number of thousands of digits")
-            return ["int", hex(whole)]
+            return ["int", hex(number)]
         if issubclass(kind, float):
             return ["float", float.__float__(value).hex()]
         if issubclass(kind, complex):
@@ -120,13 +120,13 @@ class _Parts:
         self._bytes += array.nbytes
         if self._bytes > MOST_BYTES:
             raise TooMuchError(f"more than {MOST_BYTES >> 20} MiB")
-        held = io.BytesIO()
-        np.lib.format.write_array(held, array, allow_pickle=False)
-        self._arrays.append(held.getvalue())
+        buffer = io.BytesIO()
+        np.lib.format.write_array(buffer, array, allow_pickle=False)
+        self._arrays.append(buffer.getvalue())
         return [tag, len(self._arrays[-1])]
 
 
-def decode(whole: bytes) -> Any:
+def decode(data: bytes) -> Any:
     """The value of `encode`'s bytes, made of exact types.
 
     Raises
@@ -135,9 +135,9 @@ def decode(whole: bytes) -> Any:
         If they are anything else.
     """
     try:
-        start = _LENGTH_BYTES + int.from_bytes(whole[:_LENGTH_BYTES], "big")
-        rest = io.BytesIO(whole[start:])
-        value = _value(json.loads(whole[_LENGTH_BYTES:start]), rest)
+        start = _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES], "big")
+        rest = io.BytesIO(data[start:])
+        value = _value(json.loads(data[_LENGTH_BYTES:start]), rest)
         if rest.read(1):
             raise DamagedError("there is more than one value")
         return value

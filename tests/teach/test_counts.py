@@ -11,7 +11,7 @@ from gpulab.words import filled
 from gpulab_course.teach.judge import Budget
 from gpulab_course.teach.judge.budget import complaint, passes
 from gpulab_course.teach.judge.python import counts
-from gpulab_course.teach.judge.python.counts import COUNTS, OF_CHECKED, Seen, counted, scored
+from gpulab_course.teach.judge.python.counts import COUNTS, OF_CHECKED, ProgramRecord, counted, scored
 from gpulab_course.teach.judge.python.flow import Flow, beside, flow, held_up
 from gpulab_course.teach.judge.python.memory_use import MemoryUse
 from virtualgpu.records import Activity, HostCall, Provenance, Synchronization, Timeline
@@ -98,7 +98,7 @@ USED = {
 
 
 def test_every_count_is_read_off_the_timeline() -> None:
-    seen = Seen(
+    seen = ProgramRecord(
         timeline(*ACTIVITIES, waits="ccwwws", calls="eemsmme"), 4, 77, memory(**USED), stream_id=CURRENT
     )
     seen.flow = Flow(frozenset({1, 3, 4, 5, 6, 31, 34, 42}), 2)
@@ -136,7 +136,7 @@ def test_every_count_is_read_off_the_timeline() -> None:
 
 
 def test_nothing_costs_nothing() -> None:
-    counts_of_nothing = counted(Seen(timeline(), 0))
+    counts_of_nothing = counted(ProgramRecord(timeline(), 0))
     assert counts_of_nothing.pop("microseconds") == 8
     assert set(counts_of_nothing.values()) == {0}
 
@@ -147,7 +147,7 @@ def test_what_runs_at_once_is_hidden() -> None:
             kernel(n, start, end) if way == "kernel" else copy(n, way, 1, start, end)
             for n, (start, end, way) in enumerate(spans)
         ]
-        return Seen(timeline(*made), 0).hidden_percent
+        return ProgramRecord(timeline(*made), 0).hidden_percent
 
     assert hidden((0, 100, "HtoD"), (100, 200, "kernel"), (200, 300, "DtoH")) == 0
     assert hidden((0, 100, "HtoD"), (0, 100, "kernel"), (0, 100, "DtoH")) == 100
@@ -169,7 +169,7 @@ def test_every_count_has_words_for_one_and_for_many(name: str) -> None:
 
 def test_asking_is_counted_by_bouts() -> None:
     def polls(calls: str) -> int:
-        return Seen(timeline(calls=calls), 0).polls
+        return ProgramRecord(timeline(calls=calls), 0).polls
 
     assert [polls(calls) for calls in ("", "m", "e", "eses", "eme", "mesms", "sme")] == [0, 0, 1, 1, 2, 2, 2]
 

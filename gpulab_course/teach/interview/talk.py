@@ -67,8 +67,8 @@ class Interview:
     @property
     def part(self) -> Part | None:
         """The current part; None once all parts of the card are answered."""
-        done = len(self.outcomes)
-        return self.drawn.parts[done] if done < len(self.drawn.parts) else None
+        answered = len(self.outcomes)
+        return self.drawn.parts[answered] if answered < len(self.drawn.parts) else None
 
     @property
     def outcomes(self) -> list[Outcome]:
@@ -106,35 +106,35 @@ class Interview:
         GpulabError
             If it cannot be measured here, or a kernel does not compile. Nothing is locked then.
         """
-        asked = self.part
-        if asked is None:
+        part = self.part
+        if part is None:
             raise ValueError("This card is answered: tick(1, 2, ...) its points, then next().")
-        said = asked.valid(value)
+        answer = part.valid(value)
         seconds = time.monotonic() - self._shown_s
         launch = {name: chosen for name, chosen in (("grid", grid), ("block", block)) if chosen is not None}
-        found = asked.outcome(said, **launch)
-        self.outcomes.append(found)
-        kept = said if asked.judge is None else f"{len(said.splitlines())} lines"
+        outcome = part.outcome(answer, **launch)
+        self.outcomes.append(outcome)
+        stored = answer if part.judge is None else f"{len(answer.splitlines())} lines"
         self._parts.setdefault(self.at, []).append(
             Answered(
-                asked.question,
-                kept,
+                part.question,
+                stored,
                 bool(sure),
-                found.right,
-                found.merit,
-                found.said,
-                found.label,
+                outcome.right,
+                outcome.merit,
+                outcome.said,
+                outcome.label,
                 round(seconds, 1),
             )
         )
         self._shown_s = time.monotonic()
         self._keep()
-        return found
+        return outcome
 
     def say(self, words: str) -> str:
         """Say in words of one's own what a good answer needs; returns the points to compare it with."""
         self._words[self.at] = str(words)
-        listed = "\n".join(f"  {at}. {point}" for at, point in enumerate(self.drawn.points, start=1))
+        listed = "\n".join(f"  {number}. {point}" for number, point in enumerate(self.drawn.points, start=1))
         return f"A strong answer says:\n{listed}\nTick what yours says: tick(1, 2)."
 
     def tick(self, *points: int) -> str:
@@ -145,14 +145,14 @@ class Interview:
         ValueError
             If there is no such point, or the card's parts are not all answered.
         """
-        there = len(self.drawn.points)
-        if wrong := [point for point in points if not 1 <= point <= there]:
-            raise ValueError(f"There is no point {wrong[0]}; there are 1 to {there}.")
+        total = len(self.drawn.points)
+        if unknown := [point for point in points if not 1 <= point <= total]:
+            raise ValueError(f"There is no point {unknown[0]}; there are 1 to {total}.")
         if self.part is not None and self.chair == "candidate":
             raise ValueError("The rubric opens once all parts of the card are answered.")
         self._ticked[self.at] = tuple(sorted({point - 1 for point in points}))
         self._keep()
-        return f"{len(self.ticked)} of {count(there, 'point')}. {self.drawn.sentence}"
+        return f"{len(self.ticked)} of {count(total, 'point')}. {self.drawn.sentence}"
 
     def next(self) -> Interview:
         """Go to the next card; at the last one stay."""
@@ -171,10 +171,10 @@ class Interview:
         """Write the scorecard to a file, ``.json`` or ``.html``."""
         return self.scorecard.save(path)
 
-    def _scored(self, at: int) -> Scored:
-        card = self.cards[at]
-        drawn = self._drawn.get(at)
-        parts = tuple(self._parts.get(at, ()))
+    def _scored(self, index: int) -> Scored:
+        card = self.cards[index]
+        drawn = self._drawn.get(index)
+        parts = tuple(self._parts.get(index, ()))
         if drawn is None:
             return Scored(card.key, card.kind, card.level, {}, (), (), (), 1)
         return Scored(
@@ -184,9 +184,9 @@ class Interview:
             drawn.parameters,
             parts,
             drawn.points,
-            self._ticked.get(at, ()),
+            self._ticked.get(index, ()),
             len(drawn.parts),
-            self._words.get(at, ""),
+            self._words.get(index, ""),
         )
 
     def _keep(self) -> None:
@@ -234,11 +234,11 @@ class Interview:
 
     def shown(self) -> list[Table | str]:
         """Tables and code that stand beside the question at hand, and beside what was answered already."""
-        asked = self.part
+        part = self.part
         last = self.outcomes[-1] if self.outcomes else None
-        parts = [(asked.table, asked.code)] if asked is not None else []
-        told = [(last.table, last.code)] if last is not None else []
-        return [each for pair in (*told, *parts) for each in pair if each]
+        parts = [(part.table, part.code)] if part is not None else []
+        earlier = [(last.table, last.code)] if last is not None else []
+        return [item for pair in (*earlier, *parts) for item in pair if item]
 
     def __str__(self) -> str:
         lines = [self.heading]
@@ -258,7 +258,7 @@ class Interview:
         return "\n".join(lines)
 
     def __repr__(self) -> str:
-        done = sum(self._scored(at).done for at in range(len(self.cards)))
+        done = sum(self._scored(index).done for index in range(len(self.cards)))
         of = count(len(self.cards), "card")
         return f"Interview, {self.chair}'s chair, seed {self.seed}: {done} of {of} answered.{self.why}"
 

@@ -89,25 +89,25 @@ class Trial:
 
     def data_cases(self) -> list[Case]:
         """Return a launch of middle size for every kind of data, and one with the largest block."""
-        drawn = Draw(self.seed)
-        size, block = min(self.plan, key=lambda at: abs(int(np.prod(at[0])) - _DATA_SIZE))
-        self.exercise.case(drawn, size, block)
-        kinds = draw.KINDS[1:] if drawn.special else (draw.DUPLICATES, draw.EXTREME)
-        small = [at for at in self.plan if np.prod(at[0]) <= SMALL]
-        widest = max(small, key=lambda at: (prod(at[1]), np.prod(at[0])))
-        return [self.case(*at, kind) for kind in kinds for at in dict.fromkeys(((size, block), widest))]
+        data = Draw(self.seed)
+        size, block = min(self.plan, key=lambda entry: abs(int(np.prod(entry[0])) - _DATA_SIZE))
+        self.exercise.case(data, size, block)
+        kinds = draw.KINDS[1:] if data.special else (draw.DUPLICATES, draw.EXTREME)
+        small = [entry for entry in self.plan if np.prod(entry[0]) <= SMALL]
+        widest = max(small, key=lambda entry: (prod(entry[1]), np.prod(entry[0])))
+        return [self.case(*entry, kind) for kind in kinds for entry in dict.fromkeys(((size, block), widest))]
 
     def table_cases(self) -> list[Case]:
         """The rows of the exercise's table, with blocks of the plan."""
-        middling, block = min(self.plan, key=lambda at: abs(int(np.prod(at[0])) - _DATA_SIZE))
-        blocks = list(dict.fromkeys(at[1] for at in self.plan))
+        middling, block = min(self.plan, key=lambda entry: abs(int(np.prod(entry[0])) - _DATA_SIZE))
+        blocks = list(dict.fromkeys(entry[1] for entry in self.plan))
         cases = []
         for number, row in enumerate(self.exercise.table):
             for turn, size in enumerate(row.sizes or (middling,)):
                 fit = [b for b in blocks if np.prod(size) <= _MOST_BLOCKS * prod(b)] if row.sizes else [block]
                 chosen = row.block or (fit or blocks)[(number + turn) % len(fit or blocks)]
-                drawn = Draw([self.seed, number, turn])
-                cases.append(made_case(self.exercise, drawn, size, chosen, row.case, row.what))
+                data = Draw([self.seed, number, turn])
+                cases.append(made_case(self.exercise, data, size, chosen, row.case, row.what))
         return cases
 
     def order_cases(self) -> list[Case]:
@@ -117,7 +117,7 @@ class Trial:
         chosen = self._again(True, "orders")
         chosen += [several[len(several) // 2], several[-1]] if several else []
         if self.exercise.crowded:
-            chosen.append(self.case(*max(self.plan, key=lambda at: int(np.prod(at[0])))))
+            chosen.append(self.case(*max(self.plan, key=lambda entry: int(np.prod(entry[0])))))
         return chosen
 
     def hazard_cases(self) -> list[Case]:
@@ -177,17 +177,19 @@ class Trial:
         self.failed = mistake.case
         return NotYet(advised(self.exercise.advice, mistake))
 
-    def compare(self, stage: Stage, case: Case, found: dict[str, Array], start: dict[str, Array]) -> None:
+    def compare(self, stage: Stage, case: Case, outputs: dict[str, Array], start: dict[str, Array]) -> None:
         """Raise `NotYet` for the first output that is not as wanted."""
-        for name, wanted in case.wanted.items():
-            wrong = wrong_elements(found[name], wanted)
+        for name, expected in case.wanted.items():
+            wrong = wrong_elements(outputs[name], expected)
             if not wrong.any():
                 continue
-            if has_todo(self.source) and all(found[n].tobytes() == start[n].tobytes() for n in found):
+            if has_todo(self.source) and all(outputs[n].tobytes() == start[n].tobytes() for n in outputs):
                 raise unwritten()
-            values = values_of(wanted)
-            said = f"{case.label}: {first_wrong(name, found[name], values, wrong)}."
-            raise self.mistaken(Mistake(stage, case, said, name, found[name], values, start[name], wrong))
+            values = values_of(expected)
+            message = f"{case.label}: {first_wrong(name, outputs[name], values, wrong)}."
+            raise self.mistaken(
+                Mistake(stage, case, message, name, outputs[name], values, start[name], wrong)
+            )
 
 
 def made_case(

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from gpulab.analysis.hazards import StreamChecker
 from gpulab.analysis.uses import overlap
-from gpulab_course.teach.judge.python.counts import Seen
+from gpulab_course.teach.judge.python.counts import ProgramRecord
 from gpulab_course.teach.judge.python.memory_use import MemoryUse
 from virtualgpu.records import StreamHazard
 from virtualgpu.records.acts import HOST, Act, GraphLaunch, HostUse, Region, Work
@@ -30,7 +30,7 @@ class Bench:
 
     Attributes
     ----------
-    seen : Seen, optional
+    record : ProgramRecord, optional
         What the program cost; None on a real device.
     acts : list of Act
         What it did to streams and memory, where that was checked.
@@ -38,7 +38,7 @@ class Bench:
 
     def __init__(self, cp: Any, side: Any) -> None:
         self.cp = cp
-        self.seen: Seen | None = None
+        self.record: ProgramRecord | None = None
         self._side = side
         self.acts: list[Act] = []
         self._checker: StreamChecker | None = None
@@ -63,7 +63,9 @@ class Bench:
         finally:
             self._watching = False
             bus_bytes = machine.current_device.memory.bus_bytes - bus_bytes
-            self.seen = Seen(recorder.stop(), machine.clock.waits - waits, bus_bytes, memory, current)
+            self.record = ProgramRecord(
+                recorder.stop(), machine.clock.waits - waits, bus_bytes, memory, current
+            )
 
     def pinned(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """A copy in page-locked memory, which the caller keeps."""
@@ -96,7 +98,7 @@ class Bench:
         names = {(self.cp.cuda.Device().id, current.ptr): "current"}
         checker = StreamChecker(names)
         watcher = self._side.stream_watcher()
-        found: list[StreamHazard] = []
+        hazards: list[StreamHazard] = []
 
         def see(act: Act) -> None:
             self.acts.append(act)
@@ -105,24 +107,24 @@ class Bench:
         watcher.start(see)
         self._checker = checker
         try:
-            yield found
+            yield hazards
         finally:
             self._checker = None
-            found += checker.report(self._side.provenance, watcher.stop()).findings
+            hazards += checker.report(self._side.provenance, watcher.stop()).findings
 
     def writes_to(self, array: Any) -> bool:
         """Return whether any work has written to a device array while its uses were recorded."""
         works = [work for act in self.acts for work in _works(act)]
-        (place,) = self.places((array,)) or (None,)
-        return place is not None and any(
-            overlap(region, place) for work in works for region in (*work.writes, *work.atomics)
+        (own,) = self.places((array,)) or (None,)
+        return own is not None and any(
+            overlap(region, own) for work in works for region in (*work.writes, *work.atomics)
         )
 
     def places(self, results: Sequence[Any]) -> tuple[Region, ...]:
         """Return the memory regions of the device arrays among the results."""
         arrays = [a for a in results if isinstance(a, self.cp.ndarray)]
-        found = (Region.of_array(a.device.id, a.data.ptr, a.itemsize, a.shape, a.strides) for a in arrays)
-        return tuple(region for region in found if region is not None)
+        regions = (Region.of_array(a.device.id, a.data.ptr, a.itemsize, a.shape, a.strides) for a in arrays)
+        return tuple(region for region in regions if region is not None)
 
     def compute(self, duration_us: float) -> None:
         """Let the host be busy: on its modelled clock, on a real one by waiting."""
@@ -139,5 +141,5 @@ def _works(act: Act) -> tuple[Work, ...]:
 
 
 def _regions(arrays: Sequence[npt.NDArray[Any]], what: str) -> tuple[Region, ...]:
-    found = (Region.of_array(HOST, a.ctypes.data, a.itemsize, a.shape, a.strides, what) for a in arrays)
-    return tuple(region for region in found if region is not None)
+    regions = (Region.of_array(HOST, a.ctypes.data, a.itemsize, a.shape, a.strides, what) for a in arrays)
+    return tuple(region for region in regions if region is not None)

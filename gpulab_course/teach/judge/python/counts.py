@@ -13,7 +13,7 @@ from gpulab_course.teach.judge.python.memory_use import MemoryUse
 from virtualgpu.records import Activity, Synchronization, Timeline
 
 
-class Seen:
+class ProgramRecord:
     """The work that a program gave the device, in its order, and how often the host waited.
 
     ``kernel_bus_bytes`` is what its kernels moved between host and device by themselves, ``stream_id`` the
@@ -38,8 +38,8 @@ class Seen:
 
     def copies(self, *kinds: str) -> list[Activity]:
         """Copies, of those kinds (``HtoD``, ``DtoH``, ``DtoD``, ``PtoP``) or all."""
-        found = [a for a in self.activities if a.kind in ("MEMCPY", "MEMCPY2")]
-        return [a for a in found if not kinds or a.copy_kind in kinds]
+        copies = [a for a in self.activities if a.kind in ("MEMCPY", "MEMCPY2")]
+        return [a for a in copies if not kinds or a.copy_kind in kinds]
 
     @property
     def copied_by_kernels(self) -> int:
@@ -118,108 +118,108 @@ _MOVES = (
 QUERIES = ("cudaEventQuery", "cudaStreamQuery")
 
 
-def _bytes(*kinds: str) -> Callable[[Seen], int]:
-    return lambda seen: sum(a.size_bytes for a in seen.copies(*kinds))
+def _bytes(*kinds: str) -> Callable[[ProgramRecord], int]:
+    return lambda record: sum(a.size_bytes for a in record.copies(*kinds))
 
 
 # Of those that budgets may name, what asks for more than a timeline: which work the result rests on.
-OF_CHECKED: dict[str, tuple[str, Callable[[Seen], int]]] = {
+OF_CHECKED: dict[str, tuple[str, Callable[[ProgramRecord], int]]] = {
     "streams": (
         "<n stream|streams> that <n works|work> for the result",
-        lambda seen: len({a.stream_id for a in seen.working_kernels}),
+        lambda record: len({a.stream_id for a in record.working_kernels}),
     ),
     "beside": (
         "<n kernel|kernels> that may run beside one of another stream",
-        lambda seen: beside(seen.working_kernels, seen.activities),
+        lambda record: beside(record.working_kernels, record.activities),
     ),
     "held_up": (
         "<n kernel|kernels> of the current stream that <n waits|wait> for another stream",
-        lambda seen: held_up(seen.working_kernels, seen.activities, seen.stream_id),
+        lambda record: held_up(record.working_kernels, record.activities, record.stream_id),
     ),
     "working_graph_launches": (
         "graph <n launch|launches> that the result rests on",
-        lambda seen: seen.flow.graph_launches,
+        lambda record: record.flow.graph_launches,
     ),
     "computed_outside": (
         "<n kernel|kernels> that <n computes|compute> outside of graphs",
-        lambda seen: sum(not a.graph_id and not a.name.startswith(_MOVES) for a in seen.working_kernels),
+        lambda record: sum(not a.graph_id and not a.name.startswith(_MOVES) for a in record.working_kernels),
     ),
     "graph_kernels": (
         "<n kernel|kernels> of graphs that the result rests on",
-        lambda seen: len([a for a in seen.working_kernels if a.graph_id]),
+        lambda record: len([a for a in record.working_kernels if a.graph_id]),
     ),
 }
 
 # What budgets of programs may name: the words for it, and how it is read off. A wait is any call in which
 # the host stands still until the device has finished something, ``.get()`` and ``float(array)`` included, and
 # so is asking whether it has.
-COUNTS: dict[str, tuple[str, Callable[[Seen], int]]] = {
-    "launches": ("kernel <n launch|launches>", lambda seen: len(seen.of_kind("CONCURRENT_KERNEL"))),
+COUNTS: dict[str, tuple[str, Callable[[ProgramRecord], int]]] = {
+    "launches": ("kernel <n launch|launches>", lambda record: len(record.of_kind("CONCURRENT_KERNEL"))),
     "host_launches": (
         "<n launch|launches> by the host, of kernels and of graphs",
-        lambda seen: seen.host_launches,
+        lambda record: record.host_launches,
     ),
-    "graph_launches": ("graph <n launch|launches>", lambda seen: seen.graph_launches),
+    "graph_launches": ("graph <n launch|launches>", lambda record: record.graph_launches),
     "graphs": (
         "<n graph|graphs> that <n was|were> launched",
-        lambda seen: len({a.graph_id for a in seen.activities} - {0}),
+        lambda record: len({a.graph_id for a in record.activities} - {0}),
     ),
-    "graph_depth": ("<n node|nodes> on the longest chain of a graph", lambda seen: seen.graph_depth),
+    "graph_depth": ("<n node|nodes> on the longest chain of a graph", lambda record: record.graph_depth),
     "double_flop": (
         "floating-point <n operation|operations> in double precision",
-        lambda seen: sum(a.double_flop or 0 for a in seen.activities),
+        lambda record: sum(a.double_flop or 0 for a in record.activities),
     ),
-    "memsets": ("memory <n set|sets>", lambda seen: len(seen.of_kind("MEMSET"))),
-    "copies": ("<n copy|copies>", lambda seen: len(seen.copies()) + seen.copied_by_kernels),
+    "memsets": ("memory <n set|sets>", lambda record: len(record.of_kind("MEMSET"))),
+    "copies": ("<n copy|copies>", lambda record: len(record.copies()) + record.copied_by_kernels),
     "copied_bytes": ("<n byte|bytes> copied", _bytes()),
-    "to_device_copies": ("<n copy|copies> to the device", lambda seen: len(seen.copies("HtoD"))),
+    "to_device_copies": ("<n copy|copies> to the device", lambda record: len(record.copies("HtoD"))),
     "to_device_bytes": ("<n byte|bytes> copied to the device", _bytes("HtoD")),
-    "to_host_copies": ("<n copy|copies> to the host", lambda seen: len(seen.copies("DtoH"))),
+    "to_host_copies": ("<n copy|copies> to the host", lambda record: len(record.copies("DtoH"))),
     "to_host_bytes": ("<n byte|bytes> copied to the host", _bytes("DtoH")),
     "pageable_copies": (
         "<n copy|copies> of pageable memory",
-        lambda seen: len([a for a in seen.copies("HtoD", "DtoH") if a.pinned is False]),
+        lambda record: len([a for a in record.copies("HtoD", "DtoH") if a.pinned is False]),
     ),
     "bus_bytes": (
         "<n byte|bytes> between host and device",
-        lambda seen: seen.kernel_bus_bytes + _bytes("HtoD", "DtoH")(seen),
+        lambda record: record.kernel_bus_bytes + _bytes("HtoD", "DtoH")(record),
     ),
-    "waits": ("<n wait|waits> of the host for the device", lambda seen: seen.waits + seen.polls),
+    "waits": ("<n wait|waits> of the host for the device", lambda record: record.waits + record.polls),
     "device_waits": (
         "<n wait|waits> for the whole device",
-        lambda seen: len(seen.waits_of("CONTEXT_SYNCHRONIZE")),
+        lambda record: len(record.waits_of("CONTEXT_SYNCHRONIZE")),
     ),
     "stream_waits": (
         "<n wait|waits> of one stream for another",
-        lambda seen: len(seen.waits_of("STREAM_WAIT_EVENT")),
+        lambda record: len(record.waits_of("STREAM_WAIT_EVENT")),
     ),
-    "hidden_percent": ("% of what can be hidden behind other work", lambda seen: seen.hidden_percent),
+    "hidden_percent": ("% of what can be hidden behind other work", lambda record: record.hidden_percent),
     "microseconds": (
         "µs until all is done, modelled",
-        lambda seen: seen.timeline.duration_ns // 1000,
+        lambda record: record.timeline.duration_ns // 1000,
     ),
-    "driver_calls": ("<n call|calls> of cudaMalloc and cudaFree", lambda seen: seen.memory.driver_calls),
-    "segments": ("<n segment|segments> taken from the device", lambda seen: seen.memory.segments),
+    "driver_calls": ("<n call|calls> of cudaMalloc and cudaFree", lambda record: record.memory.driver_calls),
+    "segments": ("<n segment|segments> taken from the device", lambda record: record.memory.segments),
     "peak_reserved_bytes": (
         "<n byte|bytes> taken from the device at most",
-        lambda s: s.memory.peak_reserved_bytes,
+        lambda record: record.memory.peak_reserved_bytes,
     ),
     "peak_used_bytes": (
         "<n byte|bytes> of arrays at once, at most",
-        lambda seen: seen.memory.peak_used_bytes,
+        lambda record: record.memory.peak_used_bytes,
     ),
     "kept_bytes": (
         "<n byte|bytes> of arrays that live on when it is done",
-        lambda seen: seen.memory.kept_bytes,
+        lambda record: record.memory.kept_bytes,
     ),
-    "wasted_bytes": ("<n byte|bytes> taken and never needed", lambda seen: seen.memory.wasted_bytes),
+    "wasted_bytes": ("<n byte|bytes> taken and never needed", lambda record: record.memory.wasted_bytes),
     **OF_CHECKED,
 }
 
 
-def counted(seen: Seen) -> dict[str, int]:
+def counted(record: ProgramRecord) -> dict[str, int]:
     """All counts of a program."""
-    return {name: int(read_off(seen)) for name, (_, read_off) in COUNTS.items()}
+    return {name: int(read_off(record)) for name, (_, read_off) in COUNTS.items()}
 
 
 def scored(

@@ -92,8 +92,8 @@ def perform(program: Any, task: Task) -> dict[str, Any]:
 
                 result = task.calls(bench, called, *given)
                 parts = result if isinstance(result, tuple | list) else (result,)
-                if bench.seen is not None:
-                    bench.seen.flow = flow(bench.acts, bench.places(parts))
+                if bench.record is not None:
+                    bench.record.flow = flow(bench.acts, bench.places(parts))
                 written = [isinstance(a, cp.ndarray) and bench.writes_to(a) for a in given]
                 result = _brought(bench, result)
             cp.cuda.Device().synchronize()
@@ -108,7 +108,7 @@ def perform(program: Any, task: Task) -> dict[str, Any]:
                 )
             ]
         said = [hazard.message for hazard in (found or ())[:_MOST_HAZARDS]]
-        counts = bench.seen and counted(bench.seen)
+        counts = bench.record and counted(bench.record)
         return {"result": result, "counts": counts, "hazards": said, "changed": changed}
 
 
