@@ -68,15 +68,15 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--verify", type=Path, metavar="FOLDER", help="judge the entries whose answers are in FOLDER again"
     )
-    given = parser.parse_args(arguments)
-    if given.exercise is None:
-        entries = read(given.file)
-        return _verify(entries, given.verify) if given.verify else _say(entries)
-    name = "".join(filter(str.isprintable, given.name)).strip()[:_LONGEST_NAME]
-    if given.answer is None or not name or given.verify:
+    options = parser.parse_args(arguments)
+    if options.exercise is None:
+        entries = read(options.file)
+        return _verify(entries, options.verify) if options.verify else _say(entries)
+    name = "".join(filter(str.isprintable, options.name)).strip()[:_LONGEST_NAME]
+    if options.answer is None or not name or options.verify:
         parser.error("an entry takes an exercise, a file and --name, and nothing else")
-    better = enter(given.file, given.exercise, given.answer, name)
-    print("\n".join(better) or f"{given.exercise}: passed, and no better than what is there.")
+    better = enter(options.file, options.exercise, options.answer, name)
+    print("\n".join(better) or f"{options.exercise}: passed, and no better than what is there.")
     return 0 if better else 1
 
 
@@ -97,7 +97,8 @@ def read(path: Path) -> tuple[Entry, ...]:
         if (data["format"], data["version"]) != (FORMAT, VERSION):
             raise ValueError
         entries = tuple(
-            Entry(**{each.name: _shown(row[each.name]) for each in fields(Entry)}) for row in data["entries"]
+            Entry(**{field.name: _shown(row[field.name]) for field in fields(Entry)})
+            for row in data["entries"]
         )
         if not all(
             type(value) is (int if key in ("score", "reference", "rules") else str)
@@ -132,18 +133,18 @@ def enter(path: Path, exercise_id: str, answer: Path, name: str) -> list[str]:
         As `gpulab_course.classroom.answers.judged`.
     """
     read(path)  # before the answer is judged
-    found = _figures(exercise_id, answer)
+    figures = _figures(exercise_id, answer)
     digest = _digest(answer)
     rules = int(getattr(exercise_called(exercise_id), "rules", 0))
-    said = list[str]()
+    sentences = list[str]()
     today = datetime.now(UTC).date().isoformat()
     with FileLock(f"{path}.lock", timeout=60):
-        kept = {(e.exercise, e.counter): e for e in read(path)}
-        for counter, (score, reference, words) in found.items():
-            before = kept.get((exercise_id, counter))
-            if before is not None and before.rules == rules and before.score <= score:
+        best = {(e.exercise, e.counter): e for e in read(path)}
+        for counter, (score, reference, words) in figures.items():
+            previous = best.get((exercise_id, counter))
+            if previous is not None and previous.rules == rules and previous.score <= score:
                 continue
-            kept[exercise_id, counter] = Entry(
+            best[exercise_id, counter] = Entry(
                 exercise=exercise_id,
                 counter=counter,
                 score=score,
@@ -154,30 +155,32 @@ def enter(path: Path, exercise_id: str, answer: Path, name: str) -> list[str]:
                 date=today,
                 gpulab=gpulab.__version__,
             )
-            beaten = f", before {before.score:,} by {before.name}" if before is not None else ""
-            said.append(f"{exercise_id}: {words}; reference {reference:,}{beaten}.")
-        if said:
-            _write(path, sorted(kept.values(), key=lambda e: (e.exercise, e.counter)))
-    return said
+            suffix = f", before {previous.score:,} by {previous.name}" if previous is not None else ""
+            sentences.append(f"{exercise_id}: {words}; reference {reference:,}{suffix}.")
+        if sentences:
+            _write(path, sorted(best.values(), key=lambda e: (e.exercise, e.counter)))
+    return sentences
 
 
 def _write(path: Path, entries: Iterable[Entry]) -> None:
     data = {"format": FORMAT, "version": VERSION, "entries": [asdict(entry) for entry in entries]}
-    beside = path.with_name(f"{path.name}.{os.getpid()}")
-    beside.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    beside.replace(path)
+    temporary = path.with_name(f"{path.name}.{os.getpid()}")
+    temporary.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    temporary.replace(path)
 
 
 def _figures(exercise_id: str, answer: Path) -> dict[str, tuple[int, int, str]]:
-    """Of an answer that passes: figure, reference and words of each counter in which fewer are better."""
+    """Return value, reference and words of each counter that an answer is scored in; it must pass."""
     with contextlib.redirect_stdout(sys.stderr):
         verdict = judged(exercise_id, answer)
     if not verdict:
         raise GolfError(f"It does not pass, and is not entered: {verdict!r}")
-    found = {each.counter: (each.yours, each.reference, each.figure) for each in verdict.scores if each.golf}
-    if not found:
+    figures = {
+        score.counter: (score.yours, score.reference, score.figure) for score in verdict.scores if score.golf
+    }
+    if not figures:
         raise GolfError(f"{exercise_id} has no figure to be better in; 05-transpose has, for one.")
-    return found
+    return figures
 
 
 def _verify(entries: Sequence[Entry], folder: Path) -> int:
@@ -190,27 +193,27 @@ def _verify(entries: Sequence[Entry], folder: Path) -> int:
         if path.suffix in SUFFIXES and path.is_file()
     }
     borne_out = 0
-    seen = dict[tuple[str, str], dict[str, tuple[int, int, str]] | str]()
+    judged_figures = dict[tuple[str, str], dict[str, tuple[int, int, str]] | str]()
     for entry in entries:
         key = (entry.exercise, entry.sha256)
-        said = "no answer with its digest is there"
+        result = "no answer with its digest is there"
         if entry.sha256 in files:
-            if key not in seen:
+            if key not in judged_figures:
                 try:
-                    seen[key] = _figures(entry.exercise, files[entry.sha256])
+                    judged_figures[key] = _figures(entry.exercise, files[entry.sha256])
                 except GpulabError as error:
-                    seen[key] = str(error)
-            figures = seen[key]
+                    judged_figures[key] = str(error)
+            figures = judged_figures[key]
             if isinstance(figures, str):
-                said = figures
+                result = figures
             elif entry.counter not in figures:
-                said = "judged again: no such figure"
-            elif (mine := figures[entry.counter][0]) > entry.score:
-                said = f"judged again: {mine:,}"
+                result = "judged again: no such figure"
+            elif (score := figures[entry.counter][0]) > entry.score:
+                result = f"judged again: {score:,}"
             else:
                 borne_out = borne_out + 1
-                said = "borne out"
-        print(f"{entry.exercise}, {entry.counter}: {entry.score:,} by {entry.name}: {said}")
+                result = "borne out"
+        print(f"{entry.exercise}, {entry.counter}: {entry.score:,} by {entry.name}: {result}")
     print(f"{borne_out} of {count(len(entries), 'entry', 'entries')} borne out.")
     return 0 if borne_out == len(entries) else 1
 

@@ -58,13 +58,13 @@ def main(arguments: Sequence[str]) -> int:
     kind = parser.add_mutually_exclusive_group()
     kind.add_argument("--csv", action="store_true", help="print CSV, with a column for each notebook")
     kind.add_argument("--json", action="store_true", help="print JSON")
-    given = parser.parse_args(arguments)
-    learners, left_out = read(given.folder)
+    options = parser.parse_args(arguments)
+    learners, left_out = read(options.folder)
     for sentence in left_out:
         print(f"gpulab: {sentence}", file=sys.stderr)
-    if given.json:
+    if options.json:
         print(json.dumps([asdict(learner) for learner in learners], indent=2, ensure_ascii=False))
-    elif given.csv:
+    elif options.csv:
         print(as_csv(learners), end="")
     else:
         print(as_table(learners).text())
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def read(folder: Path) -> tuple[list[Learner], list[str]]:
-    """What the ``.json`` files in a folder and below tell, and a sentence for each that tells nothing.
+    """Read the ``.json`` files in a folder and below; return learners, and a sentence for each file left out.
 
     Raises
     ------
@@ -99,27 +99,27 @@ def read(folder: Path) -> tuple[list[Learner], list[str]]:
 
 
 def as_table(learners: Iterable[Learner]) -> Table:
-    """A line a learner."""
+    """Return a table with a row for each learner."""
     rows = []
-    for one in learners:
-        shares = (one.exercises, one.predictions, one.sure, one.guesses, one.quiz)
-        rows.append((one.learner, one.last, *(f"{right} of {all_}" for right, all_ in shares)))
+    for learner in learners:
+        shares = (learner.exercises, learner.predictions, learner.sure, learner.guesses, learner.quiz)
+        rows.append((learner.learner, learner.last, *(f"{right} of {total}" for right, total in shares)))
     return Table(f"Progress of {count(len(rows), 'learner')}", _HEADINGS, tuple(rows))
 
 
 def as_csv(learners: Sequence[Learner]) -> str:
-    """A line a learner, a column each figure; exercises passed of each notebook at the end."""
-    numbers = sorted({number for one in learners for number in one.notebooks})
+    """Return CSV with a row for each learner; the exercises passed in each notebook come last."""
+    numbers = sorted({number for learner in learners for number in learner.notebooks})
     names = [f"{name}{end}" for name in _HEADINGS[2:] for end in ("", " of")]
-    ends = [f"{number}{end}" for number in numbers for end in ("", " of")]
+    headings = [f"{number}{end}" for number in numbers for end in ("", " of")]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["learner", "file", "last", *names, *ends])
-    for one in learners:
-        shares = [one.exercises, one.predictions, one.sure, one.guesses, one.quiz]
-        own: list[Any] = [figure for share in shares for figure in share]
-        own += [figure for number in numbers for figure in one.notebooks.get(number, ("", ""))]
-        writer.writerow([_inert(one.learner), _inert(one.file), one.last, *own])
+    writer.writerow(["learner", "file", "last", *names, *headings])
+    for learner in learners:
+        shares = [learner.exercises, learner.predictions, learner.sure, learner.guesses, learner.quiz]
+        values: list[Any] = [figure for share in shares for figure in share]
+        values += [figure for number in numbers for figure in learner.notebooks.get(number, ("", ""))]
+        writer.writerow([_inert(learner.learner), _inert(learner.file), learner.last, *values])
     return text.getvalue()
 
 
@@ -143,20 +143,20 @@ def _learner(path: Path, name: Path) -> Learner:
         raise ValueError(f"its format is not {FORMAT!r}")
     if record.get("version") != VERSION:
         raise ValueError(f"version {record.get('version')!r}, not {VERSION}: install the newest gpulab")
-    notebooks = {_field(one, "number", str): one for one in _list(record, "notebooks")}
+    notebooks = {_field(notebook, "number", str): notebook for notebook in _list(record, "notebooks")}
     if not all(len(number) == 2 and number.isdecimal() for number in notebooks):
         raise ValueError("a notebook without its number")
-    predictions = [p for one in notebooks.values() for p in _list(one, "predictions")]
-    answered = [a for one in notebooks.values() for a in _list(one, "quiz")]
-    passed = {number: _passed(one) for number, one in notebooks.items()}
+    predictions = [p for notebook in notebooks.values() for p in _list(notebook, "predictions")]
+    answered = [a for notebook in notebooks.values() for a in _list(notebook, "quiz")]
+    passed = {number: _passed(notebook) for number, notebook in notebooks.items()}
     sure, guesses = ([p for p in predictions if p.get("sure") is kind] for kind in (True, False))
-    begun = [number for number, one in notebooks.items() if _begun(one)]
+    started = [number for number, notebook in notebooks.items() if _begun(notebook)]
     return Learner(
         learner=printable(name.parent.name if name.stem == "progress" and name.parent.name else name.stem),
         file=printable(str(name)),
-        last=max(begun, default="none yet"),
+        last=max(started, default="none yet"),
         notebooks=passed,
-        exercises=(sum(done for done, _ in passed.values()), sum(all_ for _, all_ in passed.values())),
+        exercises=(sum(right for right, _ in passed.values()), sum(total for _, total in passed.values())),
         predictions=_right(predictions),
         sure=_right(sure),
         guesses=_right(guesses),
@@ -165,10 +165,10 @@ def _learner(path: Path, name: Path) -> Learner:
 
 
 def _list(record: dict[str, Any], key: str) -> list[dict[str, Any]]:
-    found = _field(record, key, list)
-    if not all(isinstance(item, dict) for item in found):
+    items = _field(record, key, list)
+    if not all(isinstance(item, dict) for item in items):
         raise ValueError(f"{key!r} holds something else")
-    return list(found)
+    return list(items)
 
 
 def _field(record: dict[str, Any], key: str, kind: type) -> Any:

@@ -29,9 +29,9 @@ class Near:
     zero_bits: int = 0
 
 
-def values_of(wanted: Array | Near) -> Array:
+def values_of(expected: Array | Near) -> Array:
     """The values alone, which carry the output's shape and type."""
-    return wanted.values if isinstance(wanted, Near) else wanted
+    return expected.values if isinstance(expected, Near) else expected
 
 
 def wrong_elements(found: Array, wanted: Array | Near) -> Array:
@@ -44,16 +44,16 @@ def wrong_elements(found: Array, wanted: Array | Near) -> Array:
         return np.full(values.shape, True)
     with np.errstate(invalid="ignore"):  # of a signalling NaN, as memory that nobody wrote may hold
         exact = values.astype(np.float64)
-        got = found.astype(np.float64)
+        actual = found.astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
         info = np.finfo(found.dtype if found.dtype.kind == "f" else values.dtype)
-        room = near.ulps * (float(info.eps) * np.abs(near.scale) + float(info.smallest_subnormal))
-        close = np.abs(got - exact) <= room
+        tolerance = near.ulps * (float(info.eps) * np.abs(near.scale) + float(info.smallest_subnormal))
+        close = np.abs(actual - exact) <= tolerance
     # Infinities and NaN have no neighbours: the same, or wrong.
-    same = (got == exact) | (np.isnan(got) & np.isnan(exact))
-    wrong = ~np.where(np.isfinite(exact) & np.isfinite(got), close, same)
+    same = (actual == exact) | (np.isnan(actual) & np.isnan(exact))
+    wrong = ~np.where(np.isfinite(exact) & np.isfinite(actual), close, same)
     if not near.ulps:
-        wrong |= (exact == 0) & (np.signbit(got) != np.signbit(exact))
+        wrong |= (exact == 0) & (np.signbit(actual) != np.signbit(exact))
     if near.zero_bits:
         wrong |= found.view(f"u{found.itemsize}") & near.zero_bits != 0
     return np.asarray(wrong)
@@ -77,16 +77,16 @@ def first_wrong(name: str, found: Array, wanted: Array, wrong: Array) -> str:
     first = tuple(int(axis[0]) for axis in np.nonzero(wrong)) if wrong.ndim else ()
     index = f"[{', '.join(map(str, first))}]" if first else ""
     count = f"{int(wrong.sum()):,} of {wrong.size:,} elements differ" if wrong.size > 1 else ""
-    got = shown(found[first])
-    right = shown(wanted[first])
-    if got == right:  # the digits that tell them apart
-        got = str(found[first])
-        right = str(wanted[first])
-    said = f"{name}{index} is {got}, it should be {right}"
+    actual_text = shown(found[first])
+    expected_text = shown(wanted[first])
+    if actual_text == expected_text:  # the digits that tell them apart
+        actual_text = str(found[first])
+        expected_text = str(wanted[first])
+    message = f"{name}{index} is {actual_text}, it should be {expected_text}"
     if wanted.dtype.kind == "f" and np.isnan(found[first]) and np.isnan(wanted[first]):
         bits = found[first].view(f"u{found.itemsize}")
-        said = f"{name}{index} is NaN with the bits {int(bits):#x}"
-    return f"{said} ({count})" if count else said
+        message = f"{name}{index} is NaN with the bits {int(bits):#x}"
+    return f"{message} ({count})" if count else message
 
 
 def shown(value: Any) -> str:

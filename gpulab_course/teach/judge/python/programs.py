@@ -80,20 +80,20 @@ def _judged(
             for order in ORDERS:
                 for number in sorted({tried[len(tried) // 2], sizes[-1]}):  # the last has not been checked
                     trial.run(answer, number, order)
-            said = f"right in {len(ORDERS)} other orders that its streams allow."
-            results += (StageResult("orders", "passed", said),)
+            message = f"right in {len(ORDERS)} other orders that its streams allow."
+            results += (StageResult("orders", "passed", message),)
     except NotYet as reason:
-        said = advised(exercise, str(reason))
+        message = advised(exercise, str(reason))
         failed, *left = names[len(results) :]
         after = (StageResult(name, "not reached") for name in left)
-        return Verdict(name, False, said, (*results, StageResult(failed, "failed", said), *after))
+        return Verdict(name, False, message, (*results, StageResult(failed, "failed", message), *after))
     if not exercise.budgets:
         return Verdict(name, True, exercise.praise, results)
     begin()
     with beside() as put:
-        scores, said = trial.counted(put, yours, checked)
-    if said:
-        return Verdict(name, False, said, (*results, StageResult("counts", "failed", said)), scores)
+        scores, message = trial.counted(put, yours, checked)
+    if message:
+        return Verdict(name, False, message, (*results, StageResult("counts", "failed", message)), scores)
     counted = "; ".join(score.figure for score in scores) + "."
     return Verdict(name, True, exercise.praise, (*results, StageResult("counts", "passed", counted)), scores)
 
@@ -205,13 +205,13 @@ def run(
         If it raises, returns or changes something else than it should, or leaves out an order.
     """
     label = _label(exercise, case)
-    given = case.arguments, case.on_device, case.unchanged
-    task = Task(exercise.name, label, exercise.calls, *given, how, exercise.returns)
-    told = _facts(program.ask(perform, task, shown=label), len(case.arguments))
-    if told["hazards"]:
-        raise NotYet(f"{label}: {told['hazards'][0]}")
+    data = case.arguments, case.on_device, case.unchanged
+    task = Task(exercise.name, label, exercise.calls, *data, how, exercise.returns)
+    facts = _facts(program.ask(perform, task, shown=label), len(case.arguments))
+    if facts["hazards"]:
+        raise NotYet(f"{label}: {facts['hazards'][0]}")
     try:
-        compare(label, told["result"], case)
+        compare(label, facts["result"], case)
     except NotYet as reason:
         if isinstance(how, tuple):
             raise NotYet(f"In another order that its streams allow, {reason}") from None
@@ -220,28 +220,30 @@ def run(
                 f"{reason} With other numbers it was right: keep nothing of an earlier call."
             ) from None
         raise
-    if told["changed"]:
+    if facts["changed"]:
         names = list(inspect.signature(exercise.reference).parameters)
-        raise NotYet(f"{label} changes {names[told['changed'][0]]}, which belongs to its caller.")
-    counts: Counts | None = told["counts"]
+        raise NotYet(f"{label} changes {names[facts['changed'][0]]}, which belongs to its caller.")
+    counts: Counts | None = facts["counts"]
     return counts
 
 
-def _facts(told: Any, arguments: int) -> dict[str, Any]:
+def _facts(facts: Any, arguments: int) -> dict[str, Any]:
     """Check the value that comes from `perform`, which an answer may have replaced."""
-    if isinstance(told, dict) and told.keys() == {"result", "counts", "hazards", "changed"}:
-        counts = told["counts"]
-        hazards = told["hazards"]
-        changed = told["changed"]
-        whole = counts is None or (
+    if isinstance(facts, dict) and facts.keys() == {"result", "counts", "hazards", "changed"}:
+        counts = facts["counts"]
+        hazards = facts["hazards"]
+        changed = facts["changed"]
+        counts_are_valid = counts is None or (
             isinstance(counts, dict)
             and counts.keys() == COUNTS.keys()
             and all(type(count) is int for count in counts.values())
         )
-        texts = isinstance(hazards, list) and all(type(said) is str for said in hazards)
-        numbers = isinstance(changed, list) and all(number in range(arguments) for number in changed)
-        if whole and texts and numbers:
-            return told
+        hazards_are_valid = isinstance(hazards, list) and all(type(text) is str for text in hazards)
+        changes_are_valid = isinstance(changed, list) and all(
+            number in range(arguments) for number in changed
+        )
+        if counts_are_valid and hazards_are_valid and changes_are_valid:
+            return facts
     raise DamagedError("no facts of a program")
 
 
@@ -249,5 +251,5 @@ def _label(exercise: ProgramExercise, case: ProgramCase) -> str:
     return case.label or f"{exercise.name}({', '.join(map(_shown, case.arguments))})"
 
 
-def _shown(given: Any) -> str:
-    return f"array of {given.shape}" if isinstance(given, np.ndarray) else spelt(given)
+def _shown(argument: Any) -> str:
+    return f"array of {argument.shape}" if isinstance(argument, np.ndarray) else spelt(argument)

@@ -36,38 +36,38 @@ def _compare(label: str, result: Any, wanted: Any, place: str) -> None:
     if callable(wanted):
         wanted(result)
         return
-    several = isinstance(wanted, tuple)
-    parts = result if several else (result,)
-    if several and not isinstance(result, tuple | list):
+    is_tuple = isinstance(wanted, tuple)
+    parts = result if is_tuple else (result,)
+    if is_tuple and not isinstance(result, tuple | list):
         raise NotYet(f"{label} should return {count(len(wanted), 'result')}, as a tuple or a list.")
-    if several and len(result) != len(wanted):
+    if is_tuple and len(result) != len(wanted):
         raise NotYet(f"{label} should return {count(len(wanted), 'result')}, not {len(result)}.")
-    for number, (found, right) in enumerate(zip(parts, wanted if several else (wanted,), strict=True)):
-        _compare_one(label, f"result {number + 1}" if several else "the result", found, right, place)
+    for number, (part, expected) in enumerate(zip(parts, wanted if is_tuple else (wanted,), strict=True)):
+        _compare_one(label, f"result {number + 1}" if is_tuple else "the result", part, expected, place)
 
 
-def _compare_one(label: str, name: str, found: Any, right: Any, place: str) -> None:
-    if not isinstance(found, OnDevice | np.ndarray | np.generic | int | float):
-        raise NotYet(f"{label} returns {kind_of(found)}, and {name} should be an array or a number.")
-    if place == "device" and not isinstance(found, OnDevice):
-        raise NotYet(f"{label}: {name} should stay on the device; it is {_kind(found)}.")
-    if place == "host" and not isinstance(found, np.ndarray):
-        is_left = "is still on the device" if isinstance(found, OnDevice) else "is a number"
+def _compare_one(label: str, name: str, result: Any, expected: Any, place: str) -> None:
+    if not isinstance(result, OnDevice | np.ndarray | np.generic | int | float):
+        raise NotYet(f"{label} returns {kind_of(result)}, and {name} should be an array or a number.")
+    if place == "device" and not isinstance(result, OnDevice):
+        raise NotYet(f"{label}: {name} should stay on the device; it is {_kind(result)}.")
+    if place == "host" and not isinstance(result, np.ndarray):
+        is_left = "is still on the device" if isinstance(result, OnDevice) else "is a number"
         raise NotYet(f"{label}: {name} should be a NumPy array; it {is_left}.")
-    right = right if isinstance(right, Near) else np.asarray(right)
-    got = found.values if isinstance(found, OnDevice) else np.asarray(found)
-    values = values_of(right)
-    if got.dtype.kind not in "biuf":
-        raise NotYet(f"{label}: {name} is {spelt(found)}, it should hold numbers.")
-    if got.shape != values.shape:
-        raise NotYet(f"{label}: {name} has the shape {got.shape}, it should be {values.shape}.")
-    if got.dtype != values.dtype and not isinstance(found, int | float):
-        raise NotYet(f"{label}: {name} is {got.dtype}, it should be {values.dtype}.")
+    expected = expected if isinstance(expected, Near) else np.asarray(expected)
+    array = result.values if isinstance(result, OnDevice) else np.asarray(result)
+    values = values_of(expected)
+    if array.dtype.kind not in "biuf":
+        raise NotYet(f"{label}: {name} is {spelt(result)}, it should hold numbers.")
+    if array.shape != values.shape:
+        raise NotYet(f"{label}: {name} has the shape {array.shape}, it should be {values.shape}.")
+    if array.dtype != values.dtype and not isinstance(result, int | float):
+        raise NotYet(f"{label}: {name} is {array.dtype}, it should be {values.dtype}.")
     # A number of Python may be rounded to the float that is wanted, and never cut to a whole number.
     with np.errstate(over="ignore"):
-        wrong = wrong_elements(got.astype(values.dtype) if values.dtype.kind == "f" else got, right)
+        wrong = wrong_elements(array.astype(values.dtype) if values.dtype.kind == "f" else array, expected)
     if wrong.any():
-        raise _WrongValues(f"{label}: {first_wrong(name, got, values, wrong)}.")
+        raise _WrongValues(f"{label}: {first_wrong(name, array, values, wrong)}.")
 
 
 def _equal(result: Any, wanted: Any) -> bool:
@@ -78,5 +78,5 @@ def _equal(result: Any, wanted: Any) -> bool:
     return True
 
 
-def _kind(found: Any) -> str:
-    return "a NumPy array" if isinstance(found, np.ndarray) else "a number of the host"
+def _kind(result: Any) -> str:
+    return "a NumPy array" if isinstance(result, np.ndarray) else "a number of the host"
