@@ -124,7 +124,7 @@ class VirtualBackend:
         return MachineObserver(self.machine, run_watched)
 
     @overload
-    def observe(self, launch: Launch, observations: Observation[R], /) -> R: ...
+    def observe(self, launch: Launch, observation: Observation[R], /) -> R: ...
     @overload
     def observe(self, launch: Launch, /, *observations: Observation[Any]) -> tuple[Any, ...]: ...
     def observe(self, launch: Launch, /, *observations: Observation[Any]) -> Any:
@@ -244,11 +244,13 @@ def _records_of(
     )
     cache_watch = caching.watch_caches(prepared) if needs_cache_model else None
     request = _trace_request(observations)
-    debugged = debugging.run_debug_build(prepared, request) if request is not None and request.steps else None
+    debug_build = (
+        debugging.run_debug_build(prepared, request) if request is not None and request.steps else None
+    )
     watched_launches: dict[Observation[Any], WatchedLaunch] = {
-        observation: WatchedLaunch(prepared, debugged, observation.watch, observation.stop)
+        observation: WatchedLaunch(prepared, debug_build, observation.watch, observation.stop)
         for observation in observations
-        if debugged is not None
+        if debug_build is not None
         and isinstance(observation, Warp | Block)
         and (observation.watch or observation.stop)
     }
@@ -262,7 +264,7 @@ def _records_of(
         finished = run(options)
     return {
         observation: _record_of(
-            finished, observation, cache_watch, debugged, watched_launches.get(observation)
+            finished, observation, cache_watch, debug_build, watched_launches.get(observation)
         )
         for observation in observations
     }
@@ -291,7 +293,7 @@ def _record_of(
     finished: FinishedLaunch,
     observation: Observation[Any],
     cache_watch: caching.CacheWatch | None,
-    debugged: debugging.Debugged | None,
+    debug_build: debugging.DebugBuild | None,
     watched_launch: WatchedLaunch | None,
 ) -> Any:
     result = finished.result
@@ -306,7 +308,7 @@ def _record_of(
             return result.counters
         case Accesses():
             return result.access_trace
-        case Warp() | Block() if debugged is not None:
+        case Warp() | Block() if debug_build is not None:
             block_trace = result.block_trace
             warp_trace = result.trace
             traces: tuple[WarpTrace, ...] = ()
@@ -314,7 +316,7 @@ def _record_of(
                 traces = (warp_trace,)
             elif block_trace is not None:
                 traces = block_trace.warps
-            variables = debugged.name(traces)
+            variables = debug_build.variables_of(traces)
             traces = tuple(replace(trace, variables=variables) for trace in traces)
             traces = watched_launch.of(traces) if watched_launch is not None else traces
             if isinstance(observation, Block) and block_trace:

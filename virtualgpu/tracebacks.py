@@ -14,7 +14,7 @@ _PACKAGE_FOLDER = Path(__file__).resolve().parent
 
 @contextmanager
 def trimmed(
-    error: BaseException, packages: Collection[Path] = (), *, between: bool = False
+    error: BaseException, packages: Collection[Path] = (), *, trim_libraries: bool = False
 ) -> Iterator[bool]:
     """Shorten an exception's traceback, and those of its causes, until the end of a ``with`` block.
 
@@ -27,7 +27,7 @@ def trimmed(
         The exception.
     packages
         Folders whose frames are left out in addition to those of `virtualgpu`.
-    between
+    trim_libraries
         Whether to leave out also the frames of installed libraries between the program and the packages,
         such as those of matplotlib if it was called with a device array.
 
@@ -50,7 +50,7 @@ def trimmed(
         for exception in chain
     ]
     trimmed_tracebacks = {
-        id(exception): _program_frames(exception.__traceback__, package_paths, package_names, between)
+        id(exception): _program_frames(exception.__traceback__, package_paths, package_names, trim_libraries)
         for exception in chain
     }
     internal_ids = {
@@ -105,7 +105,7 @@ def _program_frames(
     traceback: TracebackType | None,
     package_paths: tuple[str, ...],
     package_names: tuple[str, ...],
-    between: bool,
+    trim_libraries: bool,
 ) -> TracebackType | None:
     program_frames: list[TracebackType] = []
     are_libraries: list[bool] = []
@@ -124,7 +124,7 @@ def _program_frames(
             program_frames.append(traceback)
             are_libraries.append(_is_library(path))
         traceback = traceback.tb_next
-    while between and in_package and are_libraries[-1:] == [True] and not all(are_libraries):
+    while trim_libraries and in_package and are_libraries[-1:] == [True] and not all(are_libraries):
         program_frames.pop()
         are_libraries.pop()
     result = None

@@ -76,7 +76,7 @@ def _of_threads(before: Callable[[threading.ExceptHookArgs], object]) -> Callabl
         if args.exc_value is None:
             before(args)
             return
-        with trimmed(args.exc_value, _FOLDERS, between=True):
+        with trimmed(args.exc_value, _FOLDERS, trim_libraries=True):
             own = args.exc_value.__traceback__
             before(threading.ExceptHookArgs((args.exc_type, args.exc_value, own, args.thread)))
 
@@ -93,7 +93,7 @@ def _show(
     if getattr(shell.InteractiveTB, "mode", "") == "Verbose" or isinstance(error, SyntaxError):
         shell.showtraceback((kind, error, tb), tb_offset=tb_offset)
         return
-    with trimmed(error, _FOLDERS, between=True) as shorter:
+    with trimmed(error, _FOLDERS, trim_libraries=True) as shorter:
         if not (shorter or note or type(error).__module__.startswith(_PACKAGES)):
             shell.showtraceback((kind, error, tb), tb_offset=tb_offset)
             return

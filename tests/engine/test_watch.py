@@ -433,7 +433,9 @@ def test_without_debug_information_parameters_lines_and_indices_remain(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(
-        debugging, "run_debug_build", lambda *_: debugging.Debugged(why="NVRTC is not installed here.")
+        debugging,
+        "run_debug_build",
+        lambda *_: debugging.DebugBuild(missing_reason="NVRTC is not installed here."),
     )
     with pytest.raises(WatchError, match=r"`i` is no parameter of `filled`.*NVRTC is not"):
         filled(Warp(watch=("i",)))

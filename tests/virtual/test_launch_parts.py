@@ -15,12 +15,12 @@ from virtualgpu.compile.ptx import ir, parser
 from virtualgpu.compile.ptx.flow import cfg
 from virtualgpu.cuda_errors import CUDADriverError
 from virtualgpu.errors import ArgumentWarning
-from virtualgpu.launch import compiled, limits, loose_ptx
+from virtualgpu.launch import compiled, limits, ptx_module
 from virtualgpu.launch.compiled import fit
 from virtualgpu.launch.copies import Copies, placeholders, size_bytes
 from virtualgpu.launch.launch import Launch, kernel_source
-from virtualgpu.launch.loose_ptx import loose_module, target_of
 from virtualgpu.launch.params import pack
+from virtualgpu.launch.ptx_module import load_ptx_module, target_of
 from virtualgpu.launch.signature import SourceParam
 from virtualgpu.model import machine as slot
 from virtualgpu.model.devices import device_info
@@ -331,7 +331,7 @@ PTX = """
 
 
 def test_resources_of_ptx_are_those_of_what_a_kernel_reaches() -> None:
-    module = loose_module(PTX)
+    module = load_ptx_module(PTX)
     assert module.target == 90
     assert set(module.resources) == {"far", "near"}
     far = module.resources["far"]
@@ -408,18 +408,18 @@ def test_an_estimate_is_the_most_that_is_alive_at_any_place() -> None:
             most = max(most, sum(words.get(name, 0) for name in live.union(defined)))
             live = live.difference(defined).union(used)
     assert most > 10
-    assert loose_ptx.register_estimate(function) == most + 4
+    assert ptx_module.register_estimate(function) == most + 4
 
 
 def test_resources_are_estimated_for_the_kernel_that_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    known = loose_ptx.register_estimate
+    known = ptx_module.register_estimate
 
     def noted(function: ir.Function) -> int:
         asked.append(function.name)
         return known(function)
 
-    monkeypatch.setattr(loose_ptx, "register_estimate", noted)
+    monkeypatch.setattr(ptx_module, "register_estimate", noted)
     module = cp.cuda.function.Module()
     module.load(many_values(5).encode())
     kernel = module.get_function("k")

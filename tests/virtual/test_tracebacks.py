@@ -86,7 +86,7 @@ def test_libraries_on_the_way_are_left_out_if_asked(
     functions: tuple[Callable[..., Any], ...], names: list[str]
 ) -> None:
     error = called(*functions)
-    with trimmed(error, [PACKAGE], between=True):
+    with trimmed(error, [PACKAGE], trim_libraries=True):
         assert shown(error) == names
 
 

@@ -23,14 +23,14 @@ __all__ = [
 _ONE_KERNEL_ELEMENTS = 4096
 
 
-def _passes(long: float, short: float) -> _Callable[..., float]:
+def _passes(long_passes: float, short_passes: float) -> _Callable[..., float]:
     """Return a function for the number of times that a transform moves its bytes.
 
-    From an H200's times of 2^23 elements (`long`) and of rows of 4,096 elements (`short`).
+    From an H200's times of 2^23 elements (`long_passes`) and of rows of 4,096 elements (`short_passes`).
     """
 
     def passes(a: _Any, n: int | None = None, axis: int = -1, *_: _Any, **__: _Any) -> float:
-        return short if (n or np.shape(a)[axis]) <= _ONE_KERNEL_ELEMENTS else long
+        return short_passes if (n or np.shape(a)[axis]) <= _ONE_KERNEL_ELEMENTS else long_passes
 
     return passes
 

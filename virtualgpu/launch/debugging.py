@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Debugged:
+class DebugBuild:
     """Variables of a kernel according to its debug build: their declarations and types.
 
-    ``name`` returns the variables of warps that the launch itself traced. ``why`` is the reason if there is
-    no debug build; nothing is declared and nothing named then.
+    ``variables_of`` returns the variables of warps that the launch itself traced. ``missing_reason`` is the
+    reason if there is no debug build; there are no declarations and no variables then.
     """
 
-    name: Callable[[tuple[WarpTrace, ...]], tuple[Variable, ...]] = lambda warps: ()
-    declared: tuple[Declared, ...] = ()
+    variables_of: Callable[[tuple[WarpTrace, ...]], tuple[Variable, ...]] = lambda warps: ()
+    declarations: tuple[Declared, ...] = ()
     types: Mapping[int, CType] = field(default_factory=dict)
     labels: frozenset[str] = frozenset()
-    why: str = ""
+    missing_reason: str = ""
 
 
 # The debug build can write to all of the kernel's memory, so all device memory is restored, up to this size.
@@ -46,7 +46,7 @@ _MAX_STEPS = 120_000
 _WATCHDOG_S = 5.0
 
 
-def run_debug_build(prepared: PreparedLaunch, request: TraceRequest) -> Debugged:
+def run_debug_build(prepared: PreparedLaunch, request: TraceRequest) -> DebugBuild:
     """Run the traced block's debug build, and restore memory afterwards."""
     from virtualgpu.compile.ptx.dwarf import declared_variables
     from virtualgpu.engine.observe.results import linear
@@ -56,12 +56,12 @@ def run_debug_build(prepared: PreparedLaunch, request: TraceRequest) -> Debugged
     device = prepared.device
     packed = prepared.packed
     if module.is_precompiled:
-        return Debugged(why="NVRTC, which makes debug information, is not installed here.")
+        return DebugBuild(missing_reason="NVRTC, which makes debug information, is not installed here.")
     if packed.cooperative or "malloc" in module.ptx:
         obstacle = (
             "blocks that wait for each other" if packed.cooperative else "memory that a kernel asks for"
         )
-        return Debugged(why=f"a debug build is not run beside {obstacle}.")
+        return DebugBuild(missing_reason=f"a debug build is not run beside {obstacle}.")
     source = prepared.launch.source
     block_order = np.array([linear(request.block_index, packed.grid)], np.int64)
     debug_request = replace(
@@ -84,10 +84,12 @@ def run_debug_build(prepared: PreparedLaunch, request: TraceRequest) -> Debugged
         program = debug.program(device)
         with _restored(device.memory) as is_restorable:
             if not is_restorable:
-                return Debugged(why="more memory is in use than can be put back after a debug build has run.")
+                return DebugBuild(
+                    missing_reason="more memory is in use than can be put back after a debug build has run."
+                )
             finished = program.launch(packed, device.memory, options)
     except (CompileException, CUDADriverError, GpulabError, KernelFault) as error:
-        return Debugged(why=f"its debug build failed ({type(error).__name__}).")
+        return DebugBuild(missing_reason=f"its debug build failed ({type(error).__name__}).")
     block_trace = finished.block_trace
     single_trace = finished.trace
     scalars = [item for item in declarations if item.kind and item.function]
@@ -107,7 +109,7 @@ def run_debug_build(prepared: PreparedLaunch, request: TraceRequest) -> Debugged
         return find_variables(optimized, debugged, scalars, program.module) if same_warps and warps else ()
 
     labels = frozenset(program.module.functions[packed.name].labels)
-    return Debugged(named, tuple(declarations), types, labels)
+    return DebugBuild(named, tuple(declarations), types, labels)
 
 
 @contextmanager

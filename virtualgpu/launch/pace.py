@@ -198,7 +198,7 @@ def _chain_clk(piece: _Piece, latency: float, clk: dict[str, float]) -> float:
     # Properties of each instruction, computed once since long blocks are simulated many times.
     steps = []
     for i, cost, (defined, used) in zip(piece.code, piece.costs, piece.flow, strict=True):
-        space = "shared" if "shared" in i.parts else "local" if "local" in i.parts else "global"
+        space = next((name for name in ("shared", "local") if name in i.parts), "global")
         is_load = i.root == "ld" and cost.waits not in ("", "const", "parameter")
         is_store = not is_load and i.root in ("st", "red", "atom")
         guard = i.guard if piece.is_backward and i.root == "bra" else None

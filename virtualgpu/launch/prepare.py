@@ -324,22 +324,22 @@ class FinishedLaunch:
         accessed_bytes = SECTOR_BYTES * float(self.result.block_sectors.sum())
         return bus.kernel_ns(self.prepared.device, self.duration_ns, self.prepared.arrays, accessed_bytes)
 
-    def stream_time_ns(self, counted: KernelCounts, passage: Passage) -> float:
+    def stream_time_ns(self, counts: KernelCounts, passage: Passage) -> float:
         """Return the time of the kernel in its stream, including transfers over links to other devices.
 
-        Transfers are recorded in `passage`, and counts for a recorded timeline in `counted`.
+        Transfers are recorded in `passage`, and counts for a recorded timeline in `counts`.
         """
         if self.prepared.device.machine.clock.recorder is not None:
             work = self._work
             sectors = work.missed_sectors + sum(access.sectors for access in work.of("store", "atomic"))
-            counted.moved_bytes = SECTOR_BYTES * sectors
-            counted.flop = sum(work.counters.flops.values())
-            counted.double_flop = work.counters.flops.get("f64", 0)
+            counts.moved_bytes = SECTOR_BYTES * sectors
+            counts.flop = sum(work.counters.flops.values())
+            counts.double_flop = work.counters.flops.get("f64", 0)
         prepared = self.prepared
         device = self.prepared.device
         if not device.memory.peers:
             return self.kernel_and_bus_ns
-        from virtualgpu.launch.reach import peer_traffic
+        from virtualgpu.launch.peer_traffic import peer_traffic
 
         assert self.result.counters is not None
         entry = prepared.module.entry(prepared.packed.name, device)

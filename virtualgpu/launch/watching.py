@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from virtualgpu.errors import WatchError
-from virtualgpu.launch.debugging import Debugged, contents
+from virtualgpu.launch.debugging import DebugBuild, contents
 from virtualgpu.launch.prepare import PreparedLaunch
 from virtualgpu.records import WarpTrace
 
@@ -21,7 +21,7 @@ class WatchedLaunch:
     ----------
     prepared
         The launch.
-    debugged
+    debug_build
         Its debug build.
     watch, stop
         Texts of the expressions, and of the positions to stop at.
@@ -33,20 +33,22 @@ class WatchedLaunch:
     """
 
     def __init__(
-        self, prepared: PreparedLaunch, debugged: Debugged, watch: tuple[str, ...], stop: tuple[str, ...]
+        self, prepared: PreparedLaunch, debug_build: DebugBuild, watch: tuple[str, ...], stop: tuple[str, ...]
     ) -> None:
         from virtualgpu.engine.watch import reading
 
         self._prepared = prepared
         self._watch = [reading.expression(text) for text in watch]
         self._stops = [reading.stop(text) for text in stop]
-        self._symbols = self._symbols_of(debugged)
+        self._symbols = self._symbols_of(debug_build)
         stop_expressions = [stop.expression for stop in self._stops if stop.expression is not None]
         expressions = [*self._watch, *stop_expressions]
         for expression in expressions:
             self._symbols.check(expression.names, expression.text)
         names = {name for expression in expressions for name in expression.names}
-        for variable in debugged.declared:  # reading its address loads a device variable with its contents
+        for (
+            variable
+        ) in debug_build.declarations:  # reading its address loads a device variable with its contents
             if variable.name in names and not variable.function:
                 self._symbols.address_of(variable.symbol)
         self._initial_contents = contents(prepared.device.memory) or []
@@ -85,7 +87,7 @@ class WatchedLaunch:
             raise
         return tuple(watched_traces)
 
-    def _symbols_of(self, debugged: Debugged) -> Any:
+    def _symbols_of(self, debug_build: DebugBuild) -> Any:
         from virtualgpu.engine.watch.scene import Symbols
 
         prepared = self._prepared
@@ -111,10 +113,10 @@ class WatchedLaunch:
             title=prepared.stats.name,
             code=source.code,
             options=tuple(source.options),
-            declared=debugged.declared,
-            types=debugged.types,
-            kernel_labels=debugged.labels,
-            missing_reason=debugged.why,
+            declared=debug_build.declarations,
+            types=debug_build.types,
+            kernel_labels=debug_build.labels,
+            missing_reason=debug_build.missing_reason,
             parameters=tuple((p.name, p.offset, len(p.data), p.type) for p in prepared.parameters),
             arrays=prepared.arrays,
             shared={name: (address, sizes.get(name, 0)) for name, address in kernel.tables.shared.items()},

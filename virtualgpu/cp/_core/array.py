@@ -391,40 +391,40 @@ class ndarray(Operators, FunctionMethods, Exports, DeviceArray):  # noqa: N801 -
         return host_key(key, self.shape, to_host)
 
     def __getitem__(self, key: Any) -> ndarray:
-        host_key_parts = self._key(key)
-        if not host_key_parts.advanced:
-            return self._view_of(self._host[host_key_parts.key])
+        index_key = self._key(key)
+        if not index_key.advanced:
+            return self._view_of(self._host[index_key.key])
         check_device(self)
-        if host_key_parts.masked:
+        if index_key.masked:
             refuse_in_capture("D2H transfers", device=self._mem.owner)  # the result's size depends on data
         settle(self._mem.owner)
-        host = self._host[host_key_parts.key]
+        host = self._host[index_key.key]
         result = ndarray._computed(
             "cupy_take",
             host,
             lambda: self._host[self._key(key).key],
-            host.nbytes + host_key_parts.index_bytes,
+            host.nbytes + index_key.index_bytes,
             reads=(self, key),
         )
-        if host_key_parts.masked:
+        if index_key.masked:
             get_current_stream(self._mem.owner.id).synchronize()
         return result
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        host_key_parts = self._key(key)
-        if host_key_parts.advanced or isinstance(value, ndarray):
+        index_key = self._key(key)
+        if index_key.advanced or isinstance(value, ndarray):
             check_device(self)
         if isinstance(value, ndarray):
             check_device(value)
             source = value._host
-        elif host_key_parts.advanced:
+        elif index_key.advanced:
             source = np.asarray(value)
         else:
-            self._view_of(self._host[host_key_parts.key]).fill(value)
+            self._view_of(self._host[index_key.key]).fill(value)
             return
-        target = self._host[host_key_parts.key]
-        if host_key_parts.advanced:
-            moved_bytes = 2 * target.nbytes + host_key_parts.index_bytes
+        target = self._host[index_key.key]
+        if index_key.advanced:
+            moved_bytes = 2 * target.nbytes + index_key.index_bytes
         else:
             moved_bytes = 2 * target.nbytes
             while source.ndim > target.ndim and source.shape[0] == 1:
@@ -432,12 +432,12 @@ class ndarray(Operators, FunctionMethods, Exports, DeviceArray):  # noqa: N801 -
 
         def store(_reference: Any = value) -> None:
             with np.errstate(all="ignore"):
-                if host_key_parts.advanced:
+                if index_key.advanced:
                     self._host[self._key(key).key] = source
                 else:
                     target[...] = source
 
-        output = self if host_key_parts.advanced else self._view_of(target)
+        output = self if index_key.advanced else self._view_of(target)
         device = current().current_device
         run_kernel(device, "cupy_copy", moved_bytes, store, reads=(value, key), writes=(output,))
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from virtualgpu.cp._core.host_access import HostAccess
-from virtualgpu.cp.cuda._memory.places import is_managed, touch_on_host
+from virtualgpu.cp.cuda._memory.addresses import is_managed, touch_on_host
 from virtualgpu.cp.cuda.stream import _BaseStream, get_current_stream
 
 # Device types of the DLPack standard.

@@ -150,7 +150,12 @@ def _plan(function: Callable[..., Any], args: tuple[Any, ...], name: str) -> Pla
     """
     trace = Trace()
     result = function(*(None if a is None else trace.argument(a, i) for i, a in enumerate(args)))
-    returns = "none" if result is None else "tuple" if isinstance(result, tuple) else "single"
+    if result is None:
+        returns = "none"
+    elif isinstance(result, tuple):
+        returns = "tuple"
+    else:
+        returns = "single"
     items = [item for item in (result if isinstance(result, tuple) else (result,)) if item is not None]
     if not all(isinstance(item, Traced) for item in items):
         raise NotOneLoop

@@ -87,7 +87,7 @@ class Trace:
             scalar_type = type(value)
             dtype = checked_dtype(np.dtype(scalar_type))
         elif isinstance(value, np.ndarray):
-            raise _concrete()
+            raise _concrete_array_error()
         else:
             raise TypeError(
                 f"{type(value)} type is not supported in cp.fuse: pass device arrays and numbers."
@@ -101,7 +101,7 @@ class Trace:
     def operand(self, value: Any) -> Traced:
         """Return an operand of the present stage; values from before a reduction raise `NotOneLoop`."""
         if isinstance(value, ndarray):
-            raise _concrete()
+            raise _concrete_array_error()
         traced = value if isinstance(value, Traced) else self.argument(value)
         if traced.stage != self.stage:
             raise NotOneLoop
@@ -128,7 +128,7 @@ class Trace:
         if text is None or any(k != operand_dtype for k in loop[1 : function.nin]):
             raise NotOneLoop
         terms = [o.converted(operand_dtype) for o in operands]
-        traced = self.value(_into(text.format(*terms), result_dtype), result_dtype, operands)
+        traced = self.value(_converted_text(text.format(*terms), result_dtype), result_dtype, operands)
         return traced if out is None else self.assign(out, traced)
 
     def assign(self, target: Any, value: Traced) -> Traced:
@@ -208,13 +208,13 @@ def _loop(function: np.ufunc, operands: Sequence[Traced]) -> tuple[np.dtype[Any]
 
 def _narrowest(loops: Sequence[tuple[str, ...]], operands: Sequence[Traced]) -> tuple[np.dtype[Any], ...]:
     for loop in loops:
-        kinds = [np.dtype(char) for char in loop]
-        if all(_takes(kind, o) for kind, o in zip(kinds, operands, strict=False)):
-            return tuple(kinds)
+        dtypes = [np.dtype(char) for char in loop]
+        if all(_accepts_operand(kind, o) for kind, o in zip(dtypes, operands, strict=False)):
+            return tuple(dtypes)
     raise NotOneLoop
 
 
-def _takes(kind: np.dtype[Any], operand: Traced) -> bool:
+def _accepts_operand(kind: np.dtype[Any], operand: Traced) -> bool:
     if np.can_cast(operand.dtype, kind):
         return True
     return operand.scalar_type is not None and np.result_type(operand.scalar_type(0), kind) == kind
@@ -230,7 +230,7 @@ def _extreme(dtype: np.dtype[Any], lowest: bool) -> str:
     return f"{value + 1}LL - 1" if value < 0 else f"{value}ULL"
 
 
-def _into(text: str, dtype: np.dtype[Any]) -> str:
+def _converted_text(text: str, dtype: np.dtype[Any]) -> str:
     return f"{c_name(dtype)}({text})" if dtype.char == "e" else f"({text})"
 
 
@@ -304,7 +304,7 @@ class Traced(Traceable):
         value = self.trace.operand(self)
         if not copy and kind == self.dtype:
             return self
-        return self.trace.value(_into(value.converted(kind), kind), kind, [value])
+        return self.trace.value(_converted_text(value.converted(kind), kind), kind, [value])
 
     def ufunc(self, function: np.ufunc, inputs: Sequence[Any], out: Any = None, dtype: Any = None) -> Any:
         """Add one element-wise function."""
@@ -481,7 +481,7 @@ class TracedArray(Traced):
         self.trace.assign(self, self.trace.operand(value))
 
 
-def _concrete() -> TypeError:
+def _concrete_array_error() -> TypeError:
     return TypeError(
         "Concrete ndarray is not supported in fusion: make every array an argument of the fused function."
     )

@@ -177,8 +177,8 @@ def document(
         body = body.partition("\n\n")[2]  # after the signature
     for keyword in missing_keywords:
         body = re.sub(rf"\n{indent}{keyword} : .*?(?=\n{indent}\w|\n\n{indent}\w|\Z)", "", body, flags=re.S)
-    summary, _, rest = body.strip().partition("\n\n")
-    wrapper.__doc__ = f"{summary}\n\n{indent}{place_note}\n\n{indent}{rest.lstrip()}".rstrip() + "\n"
+    summary, _, details = body.strip().partition("\n\n")
+    wrapper.__doc__ = f"{summary}\n\n{indent}{place_note}\n\n{indent}{details.lstrip()}".rstrip() + "\n"
 
 
 def ufunc_docstring(function: np.ufunc) -> str:

@@ -85,13 +85,13 @@ def apply_along_axis(
         raise ValueError("Cannot apply_along_axis when any iteration dimensions are 0")
     values = [func1d(lines[index], *args, **kwargs) for index in np.ndindex(outer)]
     results = [value if isinstance(value, ndarray) else array(value) for value in values]
-    joined: ndarray = stack(results)
-    joined = joined.reshape(outer + results[0].shape)
+    stacked: ndarray = stack(results)
+    stacked = stacked.reshape(outer + results[0].shape)
     position = axis if axis >= 0 else axis + arr.ndim
     result_ndim = results[0].ndim
     # The axes of a result replace the axis.
     order = (*range(position), *range(len(outer), len(outer) + result_ndim), *range(position, len(outer)))
-    return joined.transpose(order)
+    return stacked.transpose(order)
 
 
 def apply_over_axes(func: Callable[[ndarray, int], Any], a: ndarray, axes: Any) -> ndarray:

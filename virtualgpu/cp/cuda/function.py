@@ -15,8 +15,8 @@ from virtualgpu.cuda_errors import CUDADriverError
 from virtualgpu.errors import NotSupportedError, PtxError
 from virtualgpu.launch.compiled import CompiledModule
 from virtualgpu.launch.launch import Launch
-from virtualgpu.launch.loose_ptx import loose_module
 from virtualgpu.launch.prepare import prepare
+from virtualgpu.launch.ptx_module import load_ptx_module
 from virtualgpu.model import machine as _machine
 from virtualgpu.model.machine import VirtualDevice
 from virtualgpu.records import KernelStats
@@ -162,7 +162,7 @@ class Module:
                 f"the provided PTX was compiled with an unsupported toolchain: its version is {version}, and "
                 f"this driver takes up to {newest}.",
             )
-        compiled = loose_module(text, module)
+        compiled = load_ptx_module(text, module)
         loaded = Module.from_compiled(compiled, device)
         self._compiled, self._device, self.ptr = loaded._compiled, loaded._device, id(self)
         device.machine.own(LoadedCode)[self.ptr] = self

@@ -26,7 +26,15 @@ from virtualgpu.cp.cuda._nccl.calls import (
     Member,
     NcclError,
 )
-from virtualgpu.cp.cuda._nccl.cliques import GROUPED, THREADS, Clique, group, leave, run_calls, world
+from virtualgpu.cp.cuda._nccl.cliques import (
+    GROUP_REMEDY,
+    THREAD_REMEDY,
+    Clique,
+    group,
+    leave,
+    run_calls,
+    world,
+)
 from virtualgpu.model.machine import current
 
 __all__ = [
@@ -98,9 +106,9 @@ def groupEnd() -> None:  # noqa: N802 - CuPy's name
         return
     calls = thread_group.calls
     thread_group.calls = []
-    joined = thread_group.joined
-    thread_group.joined = []
-    for clique, member in joined:
+    new_members = thread_group.new_members
+    thread_group.new_members = []
+    for clique, member in new_members:
         _wait_for_ranks(clique, member)
     run_calls(calls)
 
@@ -149,7 +157,7 @@ class NcclCommunicator:
         if not commId.startswith(_ID_PREFIX + os.getpid().to_bytes(8, "little")):
             raise NcclError(
                 INVALID_USAGE,
-                f"This id is not of this process. {THREADS}, or take NcclCommunicator.initAll(n).",
+                f"This id is not of this process. {THREAD_REMEDY}, or take NcclCommunicator.initAll(n).",
             )
         nccl_world = world()
         device = current().current_device
@@ -162,7 +170,7 @@ class NcclCommunicator:
             member = clique.join(rank, ndev, device)
             self._bind(clique, member)
             if group().depth:
-                group().joined.append((clique, member))
+                group().new_members.append((clique, member))
                 return
         _wait_for_ranks(clique, member)
 
@@ -383,7 +391,7 @@ def _wait_for_ranks(clique: Clique, member: Member) -> None:
             lambda: clique.is_complete,
             f"rank {member.rank} waits in NcclCommunicator({clique.size}, id, {member.rank})",
             lambda: [rank for rank in range(clique.size) if rank not in clique.members],
-            f"{THREADS}, or take NcclCommunicator.initAll(n)",
+            f"{THREAD_REMEDY}, or take NcclCommunicator.initAll(n)",
         )
 
 
@@ -397,7 +405,7 @@ def _as_index(value: SupportsIndex) -> int:
 
 
 _raise_missing = module_getattr(
-    "cp.cuda.nccl", globals(), {"allReduce": f"it is a method of NcclCommunicator. {GROUPED}"}
+    "cp.cuda.nccl", globals(), {"allReduce": f"it is a method of NcclCommunicator. {GROUP_REMEDY}"}
 )
 
 

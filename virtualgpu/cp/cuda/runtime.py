@@ -6,6 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 from virtualgpu.cp._missing_names import missing_attribute, public_names
+from virtualgpu.cp.cuda._memory.addresses import (
+    PointerAttributes,
+    advise,
+    allocate_managed,
+    is_managed,
+    pointer_attributes,
+    prefetch,
+)
 from virtualgpu.cp.cuda._memory.copies import copy, device_at, set_memory
 from virtualgpu.cp.cuda._memory.driver_pools import (
     MemPoolProps,
@@ -20,14 +28,6 @@ from virtualgpu.cp.cuda._memory.ipc import ipcGetEventHandle as ipcGetEventHandl
 from virtualgpu.cp.cuda._memory.ipc import ipcGetMemHandle as ipcGetMemHandle
 from virtualgpu.cp.cuda._memory.ipc import ipcOpenEventHandle as ipcOpenEventHandle
 from virtualgpu.cp.cuda._memory.ipc import ipcOpenMemHandle as ipcOpenMemHandle
-from virtualgpu.cp.cuda._memory.places import (
-    PointerAttributes,
-    advise,
-    allocate_managed,
-    is_managed,
-    pointer_attributes,
-    prefetch,
-)
 from virtualgpu.cp.cuda._memory.sizes import as_integer, size_t
 from virtualgpu.cp.cuda._runtime.devices import deviceCanAccessPeer as deviceCanAccessPeer
 from virtualgpu.cp.cuda._runtime.devices import deviceDisablePeerAccess as deviceDisablePeerAccess

@@ -109,12 +109,12 @@ class Event:
             if clock.watch is not None:
                 clock.watch.host_waited("event", event=self)
             if clock.recorder is not None:
-                place = (self._device.id, self._stream_id)
+                stream_key = (self._device.id, self._stream_id)
                 clock.recorder.waited(
                     "EVENT_SYNCHRONIZE",
                     "cudaEventSynchronize",
                     start_ns,
-                    *place,
+                    *stream_key,
                     self.moment.after,
                     self.ptr,
                 )
@@ -299,9 +299,9 @@ class _BaseStream:
             clock.watch.host_waited("stream", work.place(self.ptr))
         if clock.recorder is not None:
             device_id = _device(self.device_id).id
-            after = work.schedule.point(self.ptr).after
+            predecessors = work.schedule.point(self.ptr).after
             clock.recorder.waited(
-                "STREAM_SYNCHRONIZE", "cudaStreamSynchronize", start_ns, device_id, self.ptr, after
+                "STREAM_SYNCHRONIZE", "cudaStreamSynchronize", start_ns, device_id, self.ptr, predecessors
             )
 
     def record(self, event: Event | None = None) -> Event:

@@ -13,7 +13,7 @@ _MISSING = (
     "The virtual GPU's cupyx.scipy.{part} computes with SciPy, which is not installed: "
     'pip install "gpulab[scipy]", or pip install scipy.'
 )
-_PLACE = "As SciPy's function of this name, on device arrays; the result stays on the device."
+_PLACE_NOTE = "As SciPy's function of this name, on device arrays; the result stays on the device."
 
 
 def lifted(
@@ -47,7 +47,7 @@ def lifted(
             raise ModuleNotFoundError(_MISSING.format(part=part), name="scipy") from None
         full_name = f"{part}_{name}"
         scipy_function = getattr(module, name)
-        function = lift(scipy_function, name=full_name, operand_count=names[name], place_note=_PLACE)
+        function = lift(scipy_function, name=full_name, operand_count=names[name], place_note=_PLACE_NOTE)
         function.__name__ = function.__qualname__ = name
         decorator = (decorators or {}).get(name)
         namespace[name] = decorator(function) if decorator else function

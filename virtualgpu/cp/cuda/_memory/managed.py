@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from virtualgpu.cp.cuda._memory.places import INVALID_DEVICE, allocate_managed, prefetch
-from virtualgpu.cp.cuda._memory.places import advise as _advise
+from virtualgpu.cp.cuda._memory.addresses import INVALID_DEVICE, allocate_managed, prefetch
+from virtualgpu.cp.cuda._memory.addresses import advise as _advise
 from virtualgpu.cp.cuda._memory.pointer import BaseMemory, MemoryPointer
 from virtualgpu.cp.cuda._memory.sizes import size_t
 from virtualgpu.cp.cuda.device import Device

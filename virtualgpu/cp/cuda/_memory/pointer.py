@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from virtualgpu.cp.cuda._memory.addresses import pointer_attributes
 from virtualgpu.cp.cuda._memory.copies import copy, enable_peer_access, set_memory
-from virtualgpu.cp.cuda._memory.places import pointer_attributes
 from virtualgpu.cp.cuda._memory.sizes import as_integer, size_t
 from virtualgpu.cp.cuda.device import Device
 from virtualgpu.cp.cuda.pinned_memory import host_bytes

@@ -37,8 +37,8 @@ from virtualgpu.model.machine import VirtualDevice, current
 _POLL_S = 0.02
 # A rank's thread may be computing, so the others wait for this multiple of the kernels' time limit.
 _PATIENCE = 3.0
-THREADS = "The ranks of virtual GPUs are threads of one process, not processes: start one for each"
-GROUPED = "In one thread the calls of several ranks go between groupStart() and groupEnd()"
+THREAD_REMEDY = "The ranks of virtual GPUs are threads of one process, not processes: start one for each"
+GROUP_REMEDY = "In one thread the calls of several ranks go between groupStart() and groupEnd()"
 
 
 class World:
@@ -184,8 +184,10 @@ class Clique:
         rows: list[list[Call]] = []
         for items in zip(*self.queues, strict=False):
             row = [item for item in items if isinstance(item, Call)]
-            fits = len(row) == self.size and all(call.signature == row[0].signature for call in row)
-            if not fits or (
+            is_complete_row = len(row) == self.size and all(
+                call.signature == row[0].signature for call in row
+            )
+            if not is_complete_row or (
                 rows and any(a.kernel_key != b.kernel_key for a, b in zip(rows[0], row, strict=True))
             ):
                 break
@@ -293,7 +295,7 @@ class Clique:
         done: Callable[[], bool],
         activity: str,
         missing: Callable[[], Sequence[int]],
-        remedy: str = GROUPED,
+        remedy: str = GROUP_REMEDY,
     ) -> None:
         """Let the calling thread wait for other ranks; `remedy` is the advice if none of them can call.
 
@@ -434,7 +436,7 @@ class Group:
     def __init__(self) -> None:
         self.depth = 0
         self.calls: list[tuple[Clique, Call]] = []
-        self.joined: list[tuple[Clique, Member]] = []
+        self.new_members: list[tuple[Clique, Member]] = []
 
 
 def group() -> Group:

@@ -55,7 +55,7 @@ class CUDAarray:
         self.height = height
         self.depth = depth
         self.flags = flags
-        self.ndim = 3 if depth > 0 else 2 if height > 0 else 1
+        self.ndim = 1 + (height > 0) + (depth > 0)
         self.texel = texel_of(desc)
         extents = (width, height, depth)[: self.ndim]
         if any(

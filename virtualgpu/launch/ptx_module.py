@@ -20,7 +20,7 @@ _OVERHEAD_REGISTERS = 4
 _MAX_REGISTERS = 255
 
 
-def loose_module(ptx: str, module: ir.Module | None = None) -> CompiledModule:
+def load_ptx_module(ptx: str, module: ir.Module | None = None) -> CompiledModule:
     """Return a module of PTX text, with estimated registers, and its declared shared and local memory.
 
     Parameters
@@ -75,9 +75,9 @@ def _resources(module: ir.Module, kernel: ir.Function) -> KernelResources:
         shared.update(function.shared)
     return KernelResources(
         registers_per_thread=min(max(map(register_estimate, functions)), _MAX_REGISTERS),
-        static_shared_bytes=_packed_bytes([v for v in shared.values() if not v.dynamic]),
-        local_bytes=sum(_packed_bytes(list(function.local.values())) for function in functions),
-        constant_bytes=_packed_bytes([v for v in module.variables.values() if v.space == "const"]),
+        static_shared_bytes=_total_bytes([v for v in shared.values() if not v.dynamic]),
+        local_bytes=sum(_total_bytes(list(function.local.values())) for function in functions),
+        constant_bytes=_total_bytes([v for v in module.variables.values() if v.space == "const"]),
         launch_bound_threads=kernel.max_threads or None,
         estimated=True,
     )
@@ -110,7 +110,7 @@ def _word_count(kind: str) -> int:
     return 0 if kind == "pred" else ceil(int("".join(c for c in kind if c.isdigit()) or "32") / 32)
 
 
-def _packed_bytes(variables: list[ir.Variable]) -> int:
+def _total_bytes(variables: list[ir.Variable]) -> int:
     size = 0
     for variable in variables:
         size = -(-size // variable.align) * variable.align + variable.size_bytes
