@@ -179,9 +179,9 @@ def _sites(
             pc: block.number for block in cfg.build(function).blocks for pc in range(block.first, block.end)
         }
         line_numbers[name] = [bisect_right(starts, statement.start) for statement in code_of(ptx, name)]
-        for i in function.instructions:
-            if i.root in ("bra", "brx") or i.root in _ACCESSES:
-                functions_of[i.pc, i.text].append(name)
+        for instruction in function.instructions:
+            if instruction.root in ("bra", "brx") or instruction.root in _ACCESSES:
+                functions_of[instruction.pc, instruction.text].append(name)
     sites: list[_Site] = []
     lines: dict[int, _Site] = {}
     rows: list[AccessCounters | BranchCounters] = [*counters.accesses, *counters.branches]
@@ -210,10 +210,10 @@ def _sites(
     return sites, lines
 
 
-def _belongs(i: SassInstruction, site: _Site) -> bool:
+def _belongs(instruction: SassInstruction, site: _Site) -> bool:
     if site.branch is not None:
-        return i.is_conditional_branch
-    return bool(i.space) and site.access is not None and i.kind == site.access.kind
+        return instruction.is_conditional_branch
+    return bool(instruction.space) and site.access is not None and instruction.kind == site.access.kind
 
 
 def _predicated_blocks(
@@ -259,7 +259,7 @@ def _access(site: _Site, warps: int) -> AccessAsRun:
         executions=counters.requests,
     )
     if warps > counters.requests:
-        if all(i.guarded for i in site.machine):
+        if all(instruction.guarded for instruction in site.machine):
             row = replace(row, executions=warps, note=_PREDICATED)
         else:
             row = replace(row, executions=warps, requests=warps, note=_EARLY)
@@ -272,17 +272,19 @@ def _access(site: _Site, warps: int) -> AccessAsRun:
 
 def _atomic_note(site: _Site) -> str:
     """Describe the machine code that replaces an atomic by each lane; empty if it is just that."""
-    atomics = [i for i in site.machine if i.kind == "atomic"]
-    if any(i.guarded for i in atomics):  # one lane acts for its warp
+    atomics = [instruction for instruction in site.machine if instruction.kind == "atomic"]
+    if any(instruction.guarded for instruction in atomics):  # one lane acts for its warp
         for helper, note in (("REDUX", _COMBINED), ("SHFL", _PREFIXES), ("POPC", _COUNTED)):
             if helper == "SHFL" and len(atomics) == 1:
                 continue  # it passes the old value to the other lanes
             if helper in site.around:
                 return note.format(site.around[helper])
-    if any(".POPC" in i.opcode for i in atomics):
+    if any(".POPC" in instruction.opcode for instruction in atomics):
         return _AT_ONCE
     is_atom = site.instruction.root == "atom"
-    return _NO_ANSWER if is_atom and all(i.root in ("RED", "REDG") for i in atomics) else ""
+    return (
+        _NO_ANSWER if is_atom and all(instruction.root in ("RED", "REDG") for instruction in atomics) else ""
+    )
 
 
 def _merge(sites: Sequence[_Site], rows: Sequence[AccessAsRun]) -> list[AccessAsRun]:
@@ -303,7 +305,9 @@ def _merge(sites: Sequence[_Site], rows: Sequence[AccessAsRun]) -> list[AccessAs
             ].append(n)
     for members in groups.values():
         members.sort(key=lambda n: _address_offset(sites[n]))
-        for width in sorted({i.size_bytes for n in members for i in sites[n].machine}, reverse=True):
+        for width in sorted(
+            {instruction.size_bytes for n in members for instruction in sites[n].machine}, reverse=True
+        ):
             if width > counted_size(sites[members[0]]):
                 _merge_group(sites, merged, members, width)
     return [_note_unused(row) if not row.opcode and row.merged_into is None else row for row in merged]
@@ -330,18 +334,20 @@ def _merge_group(sites: Sequence[_Site], rows: list[AccessAsRun], members: list[
         for n in members:
             windows[(_address_offset(sites[n]) - phase) // width].append(n)
         complete = [
-            w for w in windows.values() if any(i.size_bytes == width for n in w for i in sites[n].machine)
+            w
+            for w in windows.values()
+            if any(instruction.size_bytes == width for n in w for instruction in sites[n].machine)
         ]
         if complete and all(len(w) * size == width for w in complete):
             break
     else:
         for n in site_at_offset.values():
-            if any(i.size_bytes == width for i in sites[n].machine):
+            if any(instruction.size_bytes == width for instruction in sites[n].machine):
                 rows[n] = replace(rows[n], requests=None, executions=None, note=_ACROSS)
         return
     for window in complete:
         owners = [n for n in window if sites[n].machine]
-        widths = {i.size_bytes for n in owners for i in sites[n].machine}
+        widths = {instruction.size_bytes for n in owners for instruction in sites[n].machine}
         owner = owners[0]
         if len(widths) > 1:
             for n in owners:
@@ -383,7 +389,7 @@ def _branch(site: _Site) -> BranchAsRun:
     )
     if not site.machine:
         return replace(row, note=_UNSPLIT if counters.divergent else "")
-    branches = [i for i in site.machine if i.root != "EXIT"]
+    branches = [instruction for instruction in site.machine if instruction.root != "EXIT"]
     row = replace(row, opcode=site.machine[0].opcode)
     if not branches:
         return replace(row, note=_BY_EXIT if counters.divergent else "")

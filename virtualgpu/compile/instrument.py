@@ -210,7 +210,11 @@ def _position(function: ir.Function, start: int, end: int) -> tuple[int, int]:
 
     The first instruction often has another position, because compilers move address arithmetic.
     """
-    positions = [(i.line, i.column) for i in function.instructions[start:end] if i.line]
+    positions = [
+        (instruction.line, instruction.column)
+        for instruction in function.instructions[start:end]
+        if instruction.line
+    ]
     if not positions:
         return 0, 0
     lines = [line for line, _ in positions]

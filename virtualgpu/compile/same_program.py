@@ -40,4 +40,8 @@ def _instructions(source: KernelSource) -> list[str]:
     options = (*source.options, *nvrtc.CUPY_OPTIONS)
     module = parse(nvrtc.compile_ptx(source.code, target=_TARGET, options=options).ptx)
     functions = [module.functions[source.name], *(f for f in module.functions.values() if not f.is_entry)]
-    return [i.text.replace(f"[{source.name}_param", "[param") for f in functions for i in f.instructions]
+    return [
+        instruction.text.replace(f"[{source.name}_param", "[param")
+        for f in functions
+        for instruction in f.instructions
+    ]

@@ -57,14 +57,20 @@ def fusions(function: ir.Function) -> dict[int, tuple[int, int]]:
     """Return, for each sum that ptxas fuses, the index of the product and its operand number in the sum (0,
     1).
     """
-    kinds = {i.pc: i.root for i in function.instructions if _is_free(i)}
+    kinds = {
+        instruction.pc: instruction.root for instruction in function.instructions if _is_free(instruction)
+    }
     roots = set(kinds.values())
     return _FusionChooser(function, kinds).run() if "mul" in roots and len(roots) > 1 else {}
 
 
-def _is_free(i: ir.Instruction) -> bool:
+def _is_free(instruction: ir.Instruction) -> bool:
     """Return whether an instruction is a product or sum without a rounding mode."""
-    return i.root in ("add", "sub", "mul") and i.type in _FLOATS and _ROUNDED.isdisjoint(i.parts)
+    return (
+        instruction.root in ("add", "sub", "mul")
+        and instruction.type in _FLOATS
+        and _ROUNDED.isdisjoint(instruction.parts)
+    )
 
 
 class _FusionChooser:
@@ -75,12 +81,12 @@ class _FusionChooser:
         self.block = _blocks(self.code)
         self.writers: defaultdict[str, list[int]] = defaultdict(list)
         self.readers: defaultdict[str, list[int]] = defaultdict(list)
-        for i in self.code:
-            definitions, uses_ = cfg.definitions_and_uses(i)
+        for instruction in self.code:
+            definitions, uses_ = cfg.definitions_and_uses(instruction)
             for name in definitions:
-                self.writers[name].append(i.pc)
+                self.writers[name].append(instruction.pc)
             for name in uses_:
-                self.readers[name].append(i.pc)
+                self.readers[name].append(instruction.pc)
         self.literals, self.constants = self._constants()
         self.products = {
             self.writers[name][0]: name
@@ -151,12 +157,16 @@ class _FusionChooser:
         """Return the registers that only hold literals, and those that hold literals or kernel parameters."""
         literals: set[str] = set()
         params: set[str] = set()
-        for i in self.code:
-            target = next(iter(i.operands), None)
-            if i.root == "ld" and "param" in i.parts:
-                params.update(cfg.definitions_and_uses(i)[0])
-            elif i.root == "mov" and isinstance(target, ir.Register) and len(self.writers[target.name]) == 1:
-                source = i.operands[1]
+        for instruction in self.code:
+            target = next(iter(instruction.operands), None)
+            if instruction.root == "ld" and "param" in instruction.parts:
+                params.update(cfg.definitions_and_uses(instruction)[0])
+            elif (
+                instruction.root == "mov"
+                and isinstance(target, ir.Register)
+                and len(self.writers[target.name]) == 1
+            ):
+                source = instruction.operands[1]
                 name = source.name if isinstance(source, ir.Register) else ""
                 if isinstance(source, ir.Immediate) or name in literals:
                     literals.add(target.name)
@@ -169,9 +179,9 @@ class _FusionChooser:
 def _blocks(code: list[ir.Instruction]) -> list[int]:
     """Return the basic block of each instruction, as ptxas divides them."""
     starts = {0}
-    for i in code:
-        if i.root in _CONTROL_FLOW:
-            starts |= {i.target, *i.targets, i.pc + 1}
+    for instruction in code:
+        if instruction.root in _CONTROL_FLOW:
+            starts |= {instruction.target, *instruction.targets, instruction.pc + 1}
     number = -1
     numbers = []
     for pc in range(len(code)):
@@ -180,15 +190,20 @@ def _blocks(code: list[ir.Instruction]) -> list[int]:
     return numbers
 
 
-def _fma(i: ir.Instruction, mul: ir.Instruction, operand_index: int) -> ir.Instruction:
+def _fma(instruction: ir.Instruction, mul: ir.Instruction, operand_index: int) -> ir.Instruction:
     """Return a sum as the multiply-add of a product and its other operand."""
-    modifiers = tuple(part for part in i.parts[1:-1] if part in ("ftz", "sat"))
+    modifiers = tuple(part for part in instruction.parts[1:-1] if part in ("ftz", "sat"))
     signs: tuple[str, ...] = ()
-    if i.root == "sub":
+    if instruction.root == "sub":
         signs = (NEGATED_ADDEND,) if operand_index == 0 else (NEGATED_PRODUCT,)
     return dataclasses.replace(
-        i,
-        opcode=".".join(("fma", "rn", *modifiers, i.type)),
-        parts=("fma", "rn", *modifiers, *signs, i.type),
-        operands=(i.operands[0], mul.operands[1], mul.operands[2], i.operands[2 - operand_index]),
+        instruction,
+        opcode=".".join(("fma", "rn", *modifiers, instruction.type)),
+        parts=("fma", "rn", *modifiers, *signs, instruction.type),
+        operands=(
+            instruction.operands[0],
+            mul.operands[1],
+            mul.operands[2],
+            instruction.operands[2 - operand_index],
+        ),
     )

@@ -105,22 +105,22 @@ class _Merger:
         ):  # no path may continue into the next body
             line = code[-1].line if code else 0
             code.append(ir.Instruction(len(code), "ret", ("ret",), (), None, False, line, 0, "ret"))
-        for i in code:
+        for instruction in code:
             copy = dataclasses.replace(
-                i,
-                pc=base + i.pc,
-                operands=tuple(_rename(operand, names) for operand in i.operands),
-                guard=names.get(i.guard, i.guard) if i.guard else None,
-                target=base + i.target if i.target >= 0 else -1,
-                targets=tuple(base + target for target in i.targets),
-                origin=(function.name, i.pc),
+                instruction,
+                pc=base + instruction.pc,
+                operands=tuple(_rename(operand, names) for operand in instruction.operands),
+                guard=names.get(instruction.guard, instruction.guard) if instruction.guard else None,
+                target=base + instruction.target if instruction.target >= 0 else -1,
+                targets=tuple(base + target for target in instruction.targets),
+                origin=(function.name, instruction.pc),
                 call_depth=call_depth,
             )
             self.code.append(copy)
-            if i.root == "ret" and call is not None:
+            if instruction.root == "ret" and call is not None:
                 copy.parts = ("bra",)
                 copy.target = call.pc + 1
-            elif i.root == "call":
+            elif instruction.root == "call":
                 callee, arguments, results = callgraph.parts_of(copy)
                 if callee in self.inlined:
                     copy.parts = ("bra",)

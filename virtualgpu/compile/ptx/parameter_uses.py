@@ -36,30 +36,32 @@ def uses_of_parameters(ptx: str, name: str) -> list[int]:
     changed = True
     while changed:
         changed = False
-        for i in function.instructions:
-            if i.root in ("st", "red", "bra", "bar") or not i.operands:
+        for instruction in function.instructions:
+            if instruction.root in ("st", "red", "bra", "bar") or not instruction.operands:
                 continue
-            if i.root in ("ld", "ldu", "atom") and "param" not in i.parts:
+            if instruction.root in ("ld", "ldu", "atom") and "param" not in instruction.parts:
                 continue  # values from memory
             sources = {
-                number for operand in i.operands[1:] for number in _sources(operand, number_of, parameters_of)
+                number
+                for operand in instruction.operands[1:]
+                for number in _sources(operand, number_of, parameters_of)
             }
-            for register in _registers(i.operands[0]):
+            for register in _registers(instruction.operands[0]):
                 if not sources <= parameters_of[register]:
                     parameters_of[register] |= sources
                     changed = True
     uses = [0] * len(function.params)
-    for i in function.instructions:
-        if _OTHER_MEMORY & set(i.parts) and i.root in ("ld", "st", "atom", "red", "ldu"):
+    for instruction in function.instructions:
+        if _OTHER_MEMORY & set(instruction.parts) and instruction.root in ("ld", "st", "atom", "red", "ldu"):
             continue
-        access = {"ld": READ, "ldu": READ, "st": WRITTEN, "atom": ATOMIC, "red": ATOMIC}.get(i.root)
-        addresses = [o for o in i.operands if isinstance(o, ir.Address)]
-        if i.root == "call":
+        access = {"ld": READ, "ldu": READ, "st": WRITTEN, "atom": ATOMIC, "red": ATOMIC}.get(instruction.root)
+        addresses = [o for o in instruction.operands if isinstance(o, ir.Address)]
+        if instruction.root == "call":
             addresses = []
             access = READ | WRITTEN
             for number in range(len(uses)):
                 uses[number] |= access
-        for address in addresses if i.root not in ("bra", "mbarrier") else ():
+        for address in addresses if instruction.root not in ("bra", "mbarrier") else ():
             if isinstance(address.base, ir.Symbol):
                 continue
             parameters = parameters_of[address.base.name] if isinstance(address.base, ir.Register) else set()

@@ -56,10 +56,10 @@ class _Checker:
         self.current: ir.Instruction | None = None
 
     def fail(self, problem: str) -> PtxError:
-        i = self.current
-        assert i is not None
-        location = f" (line {i.line})" if i.line else ""
-        return PtxError(f"{i.text!r} in {self.function.name}{location}: {problem}.")
+        instruction = self.current
+        assert instruction is not None
+        location = f" (line {instruction.line})" if instruction.line else ""
+        return PtxError(f"{instruction.text!r} in {self.function.name}{location}: {problem}.")
 
     def instruction(self, i: ir.Instruction) -> None:
         self.current = i
@@ -89,9 +89,9 @@ class _Checker:
         self.operands(i, operands, kind)
 
     @staticmethod
-    def is_unusual(i: ir.Instruction) -> bool:
+    def is_unusual(instruction: ir.Instruction) -> bool:
         """Return whether the form has more operands than usual; the virtual GPU refuses it."""
-        return i.root == "lop3" and len(i.parts) > 2
+        return instruction.root == "lop3" and len(instruction.parts) > 2
 
     def declared(self, operand: ir.Operand | None) -> None:
         if isinstance(operand, ir.Register):
@@ -110,16 +110,16 @@ class _Checker:
             if stem in ("%tid", "%ntid", "%ctaid", "%nctaid") and axis not in ("x", "y", "z"):
                 raise self.fail(f"the special register {operand.name} is not there")
 
-    def operands(self, i: ir.Instruction, expected: str, kind: str) -> None:
+    def operands(self, instruction: ir.Instruction, expected: str, kind: str) -> None:
         required, _, optional = expected.partition("?")
-        if not len(required) <= len(i.operands) <= len(required) + len(optional):
-            raise self.fail(f"it takes {len(required)} operands, not {len(i.operands)}")
-        wider = i.root in WIDER_ALLOWED
-        for code, operand in zip(required + optional, i.operands, strict=False):
-            self.check_operand(code, operand, kind, i, wider)
+        if not len(required) <= len(instruction.operands) <= len(required) + len(optional):
+            raise self.fail(f"it takes {len(required)} operands, not {len(instruction.operands)}")
+        wider = instruction.root in WIDER_ALLOWED
+        for code, operand in zip(required + optional, instruction.operands, strict=False):
+            self.check_operand(code, operand, kind, instruction, wider)
 
     def check_operand(
-        self, code: str, operand: ir.Operand | None, kind: str, i: ir.Instruction, wider: bool
+        self, code: str, operand: ir.Operand | None, kind: str, instruction: ir.Instruction, wider: bool
     ) -> None:
         if code == "d":
             self.destination(operand, kind, wider)
@@ -144,7 +144,7 @@ class _Checker:
         elif code == "m":
             self.address(operand)
         elif code in "vV":
-            self.check_elements(operand, kind, i, code == "v")
+            self.check_elements(operand, kind, instruction, code == "v")
 
     def address(self, operand: ir.Operand | None) -> None:
         if not isinstance(operand, ir.Address):
@@ -154,9 +154,11 @@ class _Checker:
             if BITS[declared] not in (32, 64) or operand.base.negated:
                 raise self.fail(f"{operand.base.name} ({declared}) holds no address")
 
-    def check_elements(self, operand: ir.Operand | None, kind: str, i: ir.Instruction, loads: bool) -> None:
+    def check_elements(
+        self, operand: ir.Operand | None, kind: str, instruction: ir.Instruction, loads: bool
+    ) -> None:
         """Check the registers that a load writes or a store reads: one, or as many as .v2 or .v4."""
-        width = next((int(p[1:]) for p in i.parts[1:] if p in ("v2", "v4", "v8")), 1)
+        width = next((int(p[1:]) for p in instruction.parts[1:] if p in ("v2", "v4", "v8")), 1)
         items = operand.items if isinstance(operand, ir.Vector) else (operand,)
         if len(items) != width:
             raise self.fail(f"it moves {width} elements, not {len(items)}")
@@ -209,72 +211,72 @@ class _Checker:
 
     # -- instructions with special rules -------------------------------------------------------------
 
-    def last_types(self, i: ir.Instruction) -> tuple[str, str]:
-        kinds = i.parts[-2:]
-        if len(i.parts) < 3 or not all(kind in BITS and kind != "pred" for kind in kinds):
+    def last_types(self, instruction: ir.Instruction) -> tuple[str, str]:
+        kinds = instruction.parts[-2:]
+        if len(instruction.parts) < 3 or not all(kind in BITS and kind != "pred" for kind in kinds):
             raise self.fail("it names no two types")
         return kinds[0], kinds[1]
 
-    def convert(self, i: ir.Instruction) -> None:
-        if any(p.startswith(("e4m3", "e5m2", "e2m", "e3m", "tf32", "ue8", "s2f")) for p in i.parts):
-            self.convert_narrow(i)
+    def convert(self, instruction: ir.Instruction) -> None:
+        if any(p.startswith(("e4m3", "e5m2", "e2m", "e3m", "tf32", "ue8", "s2f")) for p in instruction.parts):
+            self.convert_narrow(instruction)
             return
-        if "pack" in i.parts:
+        if "pack" in instruction.parts:
             return  # the virtual GPU refuses it
-        target, source = self.last_types(i)
+        target, source = self.last_types(instruction)
         packs = target in ("f16x2", "bf16x2") and source == "f32"
-        if len(i.operands) != (3 if packs else 2):
-            raise self.fail(f"it takes {3 if packs else 2} operands, not {len(i.operands)}")
+        if len(instruction.operands) != (3 if packs else 2):
+            raise self.fail(f"it takes {3 if packs else 2} operands, not {len(instruction.operands)}")
         if not packs and not {target, source} <= CONVERTIBLE:
             raise self.fail(f"there is no conversion from .{source} to .{target}")
-        self.destination(i.operands[0], target, True)
-        for operand in i.operands[1:]:
+        self.destination(instruction.operands[0], target, True)
+        for operand in instruction.operands[1:]:
             self.source(operand, source, True)
 
-    def convert_narrow(self, i: ir.Instruction) -> None:
+    def convert_narrow(self, instruction: ir.Instruction) -> None:
         """Check a conversion between the narrow types of tensor cores that the virtual GPU supports."""
         kinds = {"e4m3x2": "b16", "e5m2x2": "b16", "tf32": "b32", "f32": "f32", "f16x2": "b32"}
-        target, source = i.parts[-2:]
+        target, source = instruction.parts[-2:]
         if {target, source} <= kinds.keys():
             count = 3 if kinds[target] == "b16" and source == "f32" else 2
-            if len(i.operands) != count:
-                raise self.fail(f"it takes {count} operands, not {len(i.operands)}")
-            self.destination(i.operands[0], kinds[target], False)
-            for operand in i.operands[1:]:
+            if len(instruction.operands) != count:
+                raise self.fail(f"it takes {count} operands, not {len(instruction.operands)}")
+            self.destination(instruction.operands[0], kinds[target], False)
+            for operand in instruction.operands[1:]:
                 self.source(operand, kinds[source], False)
 
-    def set(self, i: ir.Instruction) -> None:
-        target, source = self.last_types(i)
+    def set(self, instruction: ir.Instruction) -> None:
+        target, source = self.last_types(instruction)
         if source in ("f16x2", "bf16x2"):
             return
         if BITS[target] not in (16, 32) or source not in INTEGERS | FLOATS:
             raise self.fail(f"it does not take the types .{target} and .{source}")
-        self.comparison_of_set(i, source)
-        self.destination(i.operands[0], target, False)
-        for operand in i.operands[1:3]:
+        self.comparison_of_set(instruction, source)
+        self.destination(instruction.operands[0], target, False)
+        for operand in instruction.operands[1:3]:
             self.source(operand, source, False)
-        if len(i.operands) == 4:
-            self.source(i.operands[3], "pred", False)
+        if len(instruction.operands) == 4:
+            self.source(instruction.operands[3], "pred", False)
 
-    def comparison_of_set(self, i: ir.Instruction, source: str) -> None:
-        if len(i.operands) not in (3, 4):
-            raise self.fail(f"it takes 3 or 4 operands, not {len(i.operands)}")
-        self.comparison(i.parts[1], source, i.parts[2:])
+    def comparison_of_set(self, instruction: ir.Instruction, source: str) -> None:
+        if len(instruction.operands) not in (3, 4):
+            raise self.fail(f"it takes 3 or 4 operands, not {len(instruction.operands)}")
+        self.comparison(instruction.parts[1], source, instruction.parts[2:])
 
-    def select_by_sign(self, i: ir.Instruction) -> None:
-        kind, test = self.last_types(i)
+    def select_by_sign(self, instruction: ir.Instruction) -> None:
+        kind, test = self.last_types(instruction)
         if test not in ("s32", "f32") or kind not in INTEGERS | {"f32", "f64"}:
             raise self.fail(f"it does not take the types .{kind} and .{test}")
-        self.operands(i, "dssa", kind)
-        self.source(i.operands[3], test, False)
+        self.operands(instruction, "dssa", kind)
+        self.source(instruction.operands[3], test, False)
 
-    def move(self, i: ir.Instruction) -> None:
-        kind = i.type
+    def move(self, instruction: ir.Instruction) -> None:
+        kind = instruction.type
         if kind not in INTEGERS | {"pred", "f32", "f64", "b128"}:
             raise self.fail("it names no type" if kind not in BITS else f"it does not take the type .{kind}")
-        if len(i.operands) != 2:
-            raise self.fail(f"it takes 2 operands, not {len(i.operands)}")
-        target, source = i.operands
+        if len(instruction.operands) != 2:
+            raise self.fail(f"it takes 2 operands, not {len(instruction.operands)}")
+        target, source = instruction.operands
         for operand in (target, source):
             if isinstance(operand, ir.Vector):
                 self.halves(operand, kind, operand is target)
@@ -293,40 +295,40 @@ class _Checker:
         for item in operand.items:
             (self.destination if is_destination else self.source)(item, element_type, False)
 
-    def shuffle(self, i: ir.Instruction) -> None:
-        if not any(p in ("up", "down", "bfly", "idx") for p in i.parts):
+    def shuffle(self, instruction: ir.Instruction) -> None:
+        if not any(p in ("up", "down", "bfly", "idx") for p in instruction.parts):
             raise self.fail("it names no direction")
-        self.result_and_predicate(i)
-        required = 5 if "sync" in i.parts else 4
-        if len(i.operands) != required:
-            raise self.fail(f"it takes {required} operands, not {len(i.operands)}")
-        for operand in i.operands[1:]:
+        self.result_and_predicate(instruction)
+        required = 5 if "sync" in instruction.parts else 4
+        if len(instruction.operands) != required:
+            raise self.fail(f"it takes {required} operands, not {len(instruction.operands)}")
+        for operand in instruction.operands[1:]:
             self.source(operand, "b32", False)
 
-    def result_and_predicate(self, i: ir.Instruction) -> None:
-        target = i.operands[0] if i.operands else None
+    def result_and_predicate(self, instruction: ir.Instruction) -> None:
+        target = instruction.operands[0] if instruction.operands else None
         if isinstance(target, ir.Pair):
             self.destination(target.second, "pred", False)
             target = target.first
         self.destination(target, "b32", False)
 
-    def atomic(self, i: ir.Instruction) -> None:
-        kind = i.type
-        width = next((int(p[1:]) for p in i.parts[1:] if p in ("v2", "v4", "v8")), 1)
+    def atomic(self, instruction: ir.Instruction) -> None:
+        kind = instruction.type
+        width = next((int(p[1:]) for p in instruction.parts[1:] if p in ("v2", "v4", "v8")), 1)
         if kind not in BITS or kind == "pred":
             raise self.fail("it names no type")
         if width > 1 and (kind not in _IN_VECTORS or width * BITS[kind] > 128):
             raise self.fail(f"there are no atomics on .v{width}.{kind}")
-        results = 1 if i.root == "atom" else 0
-        values = 2 if "cas" in i.parts else 1
+        results = 1 if instruction.root == "atom" else 0
+        values = 2 if "cas" in instruction.parts else 1
         required = results + 1 + values
-        if not required <= len(i.operands) <= required + ("L2::cache_hint" in i.parts):
-            raise self.fail(f"it takes {required} operands, not {len(i.operands)}")
+        if not required <= len(instruction.operands) <= required + ("L2::cache_hint" in instruction.parts):
+            raise self.fail(f"it takes {required} operands, not {len(instruction.operands)}")
         if results:
-            for item in self.elements(i.operands[0], width):
+            for item in self.elements(instruction.operands[0], width):
                 self.destination(item, kind, False)
-        self.address(i.operands[results])
-        for operand in i.operands[results + 1 : required]:
+        self.address(instruction.operands[results])
+        for operand in instruction.operands[results + 1 : required]:
             for item in self.elements(operand, width):
                 self.source(item, kind, False)
 
@@ -336,25 +338,25 @@ class _Checker:
             raise self.fail(f"it takes {width} elements, not {len(items)}")
         return items
 
-    def vote(self, i: ir.Instruction) -> None:
-        if not any(p in ("all", "any", "uni", "ballot") for p in i.parts):
+    def vote(self, instruction: ir.Instruction) -> None:
+        if not any(p in ("all", "any", "uni", "ballot") for p in instruction.parts):
             raise self.fail("it names no vote")
-        required = 3 if "sync" in i.parts else 2
-        if len(i.operands) != required:
-            raise self.fail(f"it takes {required} operands, not {len(i.operands)}")
-        self.destination(i.operands[0], "b32" if "ballot" in i.parts else "pred", False)
-        self.source(i.operands[1], "pred", False)
+        required = 3 if "sync" in instruction.parts else 2
+        if len(instruction.operands) != required:
+            raise self.fail(f"it takes {required} operands, not {len(instruction.operands)}")
+        self.destination(instruction.operands[0], "b32" if "ballot" in instruction.parts else "pred", False)
+        self.source(instruction.operands[1], "pred", False)
         if required == 3:
-            self.source(i.operands[2], "b32", False)
+            self.source(instruction.operands[2], "b32", False)
 
-    def match(self, i: ir.Instruction) -> None:
-        if i.type not in ("b32", "b64") or not any(p in ("any", "all") for p in i.parts):
+    def match(self, instruction: ir.Instruction) -> None:
+        if instruction.type not in ("b32", "b64") or not any(p in ("any", "all") for p in instruction.parts):
             raise self.fail("it takes .any or .all, and .b32 or .b64")
-        if len(i.operands) != 3:
-            raise self.fail(f"it takes 3 operands, not {len(i.operands)}")
-        self.result_and_predicate(i)
-        self.source(i.operands[1], i.type, False)
-        self.source(i.operands[2], "b32", False)
+        if len(instruction.operands) != 3:
+            raise self.fail(f"it takes 3 operands, not {len(instruction.operands)}")
+        self.result_and_predicate(instruction)
+        self.source(instruction.operands[1], instruction.type, False)
+        self.source(instruction.operands[2], "b32", False)
 
     @staticmethod
     def take_list(operands: list[ir.Operand | None]) -> tuple[ir.Operand | None, ...]:
@@ -365,8 +367,8 @@ class _Checker:
         operands.pop(0)
         return first.items
 
-    def call(self, i: ir.Instruction) -> None:
-        operands = list(i.operands)
+    def call(self, instruction: ir.Instruction) -> None:
+        operands = list(instruction.operands)
         results = self.take_list(operands)
         if not operands:
             raise self.fail("it names no function")

@@ -66,68 +66,84 @@ def _raw(value: float) -> int:
     return int.from_bytes(struct.pack("<d", value), "little")
 
 
-def _exp2(e: _Series, x: str) -> str:
-    return e.unless_nan(x, e.power_of_two(e.bounded(x, 200.0)))
+def _exp2(emitter: _Series, x: str) -> str:
+    return emitter.unless_nan(x, emitter.power_of_two(emitter.bounded(x, 200.0)))
 
 
-def _log2(e: _Series, x: str) -> str:
+def _log2(emitter: _Series, x: str) -> str:
     """Emit the logarithm of x = m 2^k with m around 1, as k + 2 atanh((m - 1) / (m + 1)) / ln 2."""
-    raw = e.convert("bitcast", "double", x, "i64")
+    raw = emitter.convert("bitcast", "double", x, "i64")
     root = constant("i64", _raw(math.sqrt(0.5)))
-    steps = e.binary("ashr", "i64", e.binary("sub", "i64", raw, root), constant("i64", 52))
-    mantissa = e.binary("sub", "i64", raw, e.binary("shl", "i64", steps, constant("i64", 52)))
-    m = e.convert("bitcast", "i64", mantissa, "double")
+    steps = emitter.binary("ashr", "i64", emitter.binary("sub", "i64", raw, root), constant("i64", 52))
+    mantissa = emitter.binary("sub", "i64", raw, emitter.binary("shl", "i64", steps, constant("i64", 52)))
+    m = emitter.convert("bitcast", "i64", mantissa, "double")
     offset = constant("i64", _raw(_ROUNDING_OFFSET))
-    k = e.convert("bitcast", "i64", e.binary("add", "i64", steps, offset), "double")
-    s = e.float_operation("div", e.float_operation("sub", m, 1.0), e.float_operation("add", m, 1.0))
-    value = e.series(e.float_operation("mul", s, s), [2 / math.log(2) / (2 * n + 1) for n in range(10)])
-    value = e.float_operation(
-        "add", e.float_operation("mul", value, s), e.float_operation("sub", k, _ROUNDING_OFFSET)
+    k = emitter.convert("bitcast", "i64", emitter.binary("add", "i64", steps, offset), "double")
+    s = emitter.float_operation(
+        "div", emitter.float_operation("sub", m, 1.0), emitter.float_operation("add", m, 1.0)
     )
-    zero = e.number(0.0)
-    infinity = e.number(math.inf)
-    value = e.select("double", e.compare("oeq", "double", x, infinity), x, value)
-    value = e.select("double", e.compare("olt", "double", x, zero), e.number(math.nan), value)
-    value = e.select("double", e.compare("oeq", "double", x, zero), e.number(-math.inf), value)
-    return e.unless_nan(x, value)
+    value = emitter.series(
+        emitter.float_operation("mul", s, s), [2 / math.log(2) / (2 * n + 1) for n in range(10)]
+    )
+    value = emitter.float_operation(
+        "add", emitter.float_operation("mul", value, s), emitter.float_operation("sub", k, _ROUNDING_OFFSET)
+    )
+    zero = emitter.number(0.0)
+    infinity = emitter.number(math.inf)
+    value = emitter.select("double", emitter.compare("oeq", "double", x, infinity), x, value)
+    value = emitter.select(
+        "double", emitter.compare("olt", "double", x, zero), emitter.number(math.nan), value
+    )
+    value = emitter.select(
+        "double", emitter.compare("oeq", "double", x, zero), emitter.number(-math.inf), value
+    )
+    return emitter.unless_nan(x, value)
 
 
-def _circle(e: _Series, x: str, first_quarter: int) -> str:
+def _circle(emitter: _Series, x: str, first_quarter: int) -> str:
     """Emit the sine, or with `first_quarter` 1 the cosine: quarters of a turn, and a series for the rest."""
-    raw, quarters = e.nearest_integer(e.float_operation("mul", x, 2 / math.pi))
+    raw, quarters = emitter.nearest_integer(emitter.float_operation("mul", x, 2 / math.pi))
     remainder = x
     for quarter_turn in _QUARTER_TURN:
-        remainder = e.float_operation("sub", remainder, e.float_operation("mul", quarters, quarter_turn))
-    square = e.float_operation("mul", remainder, remainder)
+        remainder = emitter.float_operation(
+            "sub", remainder, emitter.float_operation("mul", quarters, quarter_turn)
+        )
+    square = emitter.float_operation("mul", remainder, remainder)
     signs = [(-1.0) ** n for n in range(9)]
-    sine = e.float_operation(
-        "mul", e.series(square, [signs[n] / math.factorial(2 * n + 1) for n in range(8)]), remainder
+    sine = emitter.float_operation(
+        "mul", emitter.series(square, [signs[n] / math.factorial(2 * n + 1) for n in range(8)]), remainder
     )
-    cosine = e.series(square, [signs[n] / math.factorial(2 * n) for n in range(9)])
-    quarter = e.binary("add", "i64", raw, constant("i64", first_quarter))
-    odd = e.convert("trunc", "i64", quarter, "i1")
-    value = e.convert("bitcast", "double", e.select("double", odd, cosine, sine), "i64")
-    half_turn = e.binary("and", "i64", quarter, constant("i64", 2))
-    sign = e.binary("shl", "i64", half_turn, constant("i64", 62))
-    value = e.convert("bitcast", "i64", e.binary("xor", "i64", value, sign), "double")
-    size = e.intrinsic("fabs", "double", x)
-    is_large = e.compare("ogt", "double", size, e.number(_MOST_REDUCIBLE))
-    value = e.select("double", is_large, e.number(float(first_quarter)), value)
-    is_infinite = e.compare("oeq", "double", size, e.number(math.inf))
-    return e.unless_nan(x, e.select("double", is_infinite, e.number(math.nan), value))
+    cosine = emitter.series(square, [signs[n] / math.factorial(2 * n) for n in range(9)])
+    quarter = emitter.binary("add", "i64", raw, constant("i64", first_quarter))
+    odd = emitter.convert("trunc", "i64", quarter, "i1")
+    value = emitter.convert("bitcast", "double", emitter.select("double", odd, cosine, sine), "i64")
+    half_turn = emitter.binary("and", "i64", quarter, constant("i64", 2))
+    sign = emitter.binary("shl", "i64", half_turn, constant("i64", 62))
+    value = emitter.convert("bitcast", "i64", emitter.binary("xor", "i64", value, sign), "double")
+    size = emitter.intrinsic("fabs", "double", x)
+    is_large = emitter.compare("ogt", "double", size, emitter.number(_MOST_REDUCIBLE))
+    value = emitter.select("double", is_large, emitter.number(float(first_quarter)), value)
+    is_infinite = emitter.compare("oeq", "double", size, emitter.number(math.inf))
+    return emitter.unless_nan(x, emitter.select("double", is_infinite, emitter.number(math.nan), value))
 
 
-def _tanh(e: _Series, x: str) -> str:
-    size = e.intrinsic("fabs", "double", x)
-    power = e.power_of_two(e.bounded(e.float_operation("mul", size, -2 / math.log(2)), 200.0))
-    large = e.float_operation(
-        "div", e.float_operation("sub", e.number(1.0), power), e.float_operation("add", e.number(1.0), power)
+def _tanh(emitter: _Series, x: str) -> str:
+    size = emitter.intrinsic("fabs", "double", x)
+    power = emitter.power_of_two(
+        emitter.bounded(emitter.float_operation("mul", size, -2 / math.log(2)), 200.0)
     )
-    square = e.float_operation("mul", size, size)
+    large = emitter.float_operation(
+        "div",
+        emitter.float_operation("sub", emitter.number(1.0), power),
+        emitter.float_operation("add", emitter.number(1.0), power),
+    )
+    square = emitter.float_operation("mul", size, size)
     terms = [1.0, -1 / 3, 2 / 15, -17 / 315, 62 / 2835, -1382 / 155925]
-    small = e.float_operation("mul", e.series(square, terms), size)
-    value = e.select("double", e.compare("olt", "double", size, e.number(0.0625)), small, large)
-    return e.unless_nan(x, e.intrinsic("copysign", "double", value, x))
+    small = emitter.float_operation("mul", emitter.series(square, terms), size)
+    value = emitter.select(
+        "double", emitter.compare("olt", "double", size, emitter.number(0.0625)), small, large
+    )
+    return emitter.unless_nan(x, emitter.intrinsic("copysign", "double", value, x))
 
 
 _FUNCTIONS: dict[str, Callable[[_Series, str], str]] = {
@@ -142,12 +158,12 @@ _FUNCTIONS: dict[str, Callable[[_Series, str], str]] = {
 @functools.lru_cache(maxsize=8)
 def function(root: str) -> tuple[str, str]:
     """Return the name and text of the function for a PTX instruction such as ``ex2``."""
-    e = _Series()
+    emitter = _Series()
     name = f"approximate_{root}"
-    value = _FUNCTIONS[root](e, e.convert("fpext", "float", "%x", "double"))
-    result = e.convert("fptrunc", "double", value, "float")
+    value = _FUNCTIONS[root](emitter, emitter.convert("fpext", "float", "%x", "double"))
+    result = emitter.convert("fptrunc", "double", value, "float")
     kind = vector("float")
     lines = "\n".join(
-        [*sorted(e.declared), f"define internal {kind} @{name}({kind} %x) noinline {{", *e.lines]
+        [*sorted(emitter.declared), f"define internal {kind} @{name}({kind} %x) noinline {{", *emitter.lines]
     )
     return name, f"{lines}\n  ret {kind} {result}\n}}\n"

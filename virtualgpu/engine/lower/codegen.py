@@ -58,8 +58,8 @@ def shared_layout(module: ir.Module, functions: list[ir.Function]) -> tuple[dict
     used_names = {
         name
         for function in functions
-        for i in function.instructions
-        for operand in i.operands
+        for instruction in function.instructions
+        for operand in instruction.operands
         for name in _symbols(operand)
     }
     variables = [v for v in module.variables.values() if v.space == "shared" and v.name in used_names]
@@ -131,7 +131,7 @@ def generate(
     for function in functions:
         compiler = FunctionCompiler(module, plans[function.name], plans, tables, options)
         bodies.append(compiler.compile())
-        declarations |= compiler.e.declared
+        declarations |= compiler.emitter.declared
     depth = _depth(functions, plans)
     entry_plan = plans[entry]
     frame_bytes = entry_plan.frame_bytes + depth * max((p.frame_bytes for p in plans.values()), default=0)

@@ -65,20 +65,20 @@ def _notify(mask: str, site: str = " %site") -> str:
     )
 
 
-def begin(c: WarpCode) -> str:
+def begin(code: WarpCode) -> str:
     """Return the name of ``void (ctx, <32 x i64> addresses, i32 mask, ptr words, i32 count, i32 site, i64
     barrier)``.
 
     With an mbarrier's host address the copy belongs to its phase, and to no group.
     """
     notification = ""
-    if c.options.observe:
+    if code.options.observe:
         notification = f"""  br i1 %free, label %done, label %tell
 tell:
   %places = add <32 x i64> %to, zeroinitializer
   %event = add i32 0, {layout.TO_BARRIER}
 {_notify("%mask", " %site.t")}"""
-    c.add_support(
+    code.add_support(
         "copy_begin",
         f"""
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
@@ -96,7 +96,7 @@ room:
   br i1 %full, label %early, label %append
 early:
   %all = add <32 x i32> %groups0, splat (i32 {_NO_GROUP + 1})
-  call void @{arrive(c)}(ptr %ctx, i32 -1, <32 x i32> %all, i64 0)
+  call void @{arrive(code)}(ptr %ctx, i32 -1, <32 x i32> %all, i64 0)
   br label %append
 append:
   %number = phi i32 [%held, %room], [0, %early]
@@ -128,24 +128,24 @@ done:
     return "copy_begin"
 
 
-def arrive(c: WarpCode) -> str:
+def arrive(code: WarpCode) -> str:
     """Return the name of ``void (ctx, i32 lanes, <32 x i32> before, i64 barrier)``, which writes the data of
     due copies.
 
     Groups before a number are due, or, with a barrier's host address, the copies bound to that barrier.
     """
-    c.add_support(*lanes.scatter("i32"))
+    code.add_support(*lanes.scatter("i32"))
     trace_text = notification = ""
-    if c.options.trace:
+    if code.options.trace:
         row = f"call void @trace_row(ptr %ctx, <32 x i64> %{{}}, i32 %due, i32 {{}}, i32 {layout.TRACE_ALL})"
         trace_text = (
             f"  {row.format('at', layout.ROW_PLACE)}\n  %bits = zext <32 x i32> %word to <32 x i64>\n"
         )
         trace_text += f"  {row.format('bits', layout.ROW_WRITTEN + 4)}\n"
-    if c.options.observe:
+    if code.options.observe:
         event = f"select i1 %by.group, i32 {layout.BY_WAIT}, i32 {layout.BY_BARRIER}"
         notification = f"  %event = {event}\n{_notify('%due')}"
-    c.add_support(
+    code.add_support(
         "copy_arrive",
         f"""
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
@@ -222,11 +222,11 @@ done:
     return "copy_arrive"
 
 
-def commit(c: WarpCode) -> str:
+def commit(code: WarpCode) -> str:
     """Return the name of ``void (ctx, i32 mask)``: the copies of the lanes since their last commit become a
     group.
     """
-    c.add_support(
+    code.add_support(
         "copy_commit",
         f"""
 define internal void @copy_commit(ptr %ctx, i32 %mask) noinline {{
@@ -242,15 +242,15 @@ define internal void @copy_commit(ptr %ctx, i32 %mask) noinline {{
     return "copy_commit"
 
 
-def wait(c: WarpCode) -> str:
+def wait(code: WarpCode) -> str:
     """Return the name of ``void (ctx, i32 mask, i32 n)``: all but the last n groups of the lanes complete."""
-    c.add_support(
+    code.add_support(
         "copy_wait",
         f"""
 define internal void @copy_wait(ptr %ctx, i32 %mask, i32 %n) noinline {{
 {_FIND_QUEUE}  %groups = load <32 x i32>, ptr %area, align 64
 {splat("i32", "%n", "%ns")}  %before = sub <32 x i32> %groups, %ns
-  call void @{arrive(c)}(ptr %ctx, i32 %mask, <32 x i32> %before, i64 0)
+  call void @{arrive(code)}(ptr %ctx, i32 %mask, <32 x i32> %before, i64 0)
   ret void
 }}
 """,
@@ -258,14 +258,14 @@ define internal void @copy_wait(ptr %ctx, i32 %mask, i32 %n) noinline {{
     return "copy_wait"
 
 
-def bind(c: WarpCode) -> str:
+def bind(code: WarpCode) -> str:
     """Return the name of ``void (ctx, i32 mask, <32 x i64> barriers)``: the lanes' copies become part of a
     barrier's phase.
     """
     notification = (
-        f"  %event = add i32 0, {layout.TO_BARRIER}\n{_notify('%due')}" if c.options.observe else ""
+        f"  %event = add i32 0, {layout.TO_BARRIER}\n{_notify('%due')}" if code.options.observe else ""
     )
-    c.add_support(
+    code.add_support(
         "copy_bind",
         f"""
 define internal void @copy_bind(ptr %ctx, i32 %lanes, <32 x i64> %barriers) noinline {{
@@ -304,11 +304,11 @@ done:
     return "copy_bind"
 
 
-def land(c: WarpCode) -> str:
+def land(code: WarpCode) -> str:
     """Return the name of ``void (ctx, i64 barrier)``: a phase is over, and the copies that any warp bound to
     it complete.
     """
-    c.add_support(
+    code.add_support(
         "copy_land",
         f"""
 define internal void @copy_land(ptr %ctx, i64 %barrier) noinline {{
@@ -317,7 +317,7 @@ entry:
 loop:
   %w = phi i32 [0, %entry], [%w1, %loop]
   store i32 %w, ptr %mine.p
-  call void @{arrive(c)}(ptr %ctx, i32 -1, <32 x i32> zeroinitializer, i64 %barrier)
+  call void @{arrive(code)}(ptr %ctx, i32 -1, <32 x i32> zeroinitializer, i64 %barrier)
   %w1 = add i32 %w, 1
   %more = icmp ult i32 %w1, %warps
   br i1 %more, label %loop, label %done

@@ -224,11 +224,11 @@ def is_supported(parts: tuple[str, ...]) -> bool:
     return parts[0] not in _FORMS or _is_known(parts[0], "".join(f".{modifier}" for modifier in parts[1:]))
 
 
-def check(i: ir.Instruction) -> None:
+def check(instruction: ir.Instruction) -> None:
     """Raise `NotSupportedError` for an instruction with a modifier or type that is not implemented."""
-    if not is_supported(i.parts):
+    if not is_supported(instruction.parts):
         raise NotSupportedError(
-            f"The virtual GPU does not support {i.opcode} (line {i.line}): it has {i.root!r}, but not with these "
+            f"The virtual GPU does not support {instruction.opcode} (line {instruction.line}): it has {instruction.root!r}, but not with these "
             "modifiers and types. Write the kernel without it, or run it on a real GPU."
         )
 

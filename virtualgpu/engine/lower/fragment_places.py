@@ -54,10 +54,10 @@ def allocate(
 
 def _groups(function: ir.Function) -> list[tuple[str, ...]]:
     groups: dict[str, tuple[str, ...]] = {}
-    for i in function.instructions:
-        if i.root not in ROOTS:
+    for instruction in function.instructions:
+        if instruction.root not in ROOTS:
             continue
-        for operand in i.operands:
+        for operand in instruction.operands:
             names = names_of(operand)
             if not names or any(function.registers.get(name) not in KINDS for name in names):
                 continue

@@ -16,74 +16,74 @@ def items_of(operand: ir.Operand | None) -> tuple[ir.Operand | None, ...]:
     return operand.items if isinstance(operand, ir.Vector) else (operand,)
 
 
-def _start(c: WarpCode, operand: ir.Operand | None) -> int | None:
+def _start(code: WarpCode, operand: ir.Operand | None) -> int | None:
     """Return the frame offset of a fragment with adjacent registers, else None."""
     names = names_of(operand)
-    offsets = [c.plan.slots.get(name) for name in names]
+    offsets = [code.plan.slots.get(name) for name in names]
     first = offsets[0] if offsets else None
-    if first is None or any(c.function.registers[name] not in KINDS for name in names):
+    if first is None or any(code.function.registers[name] not in KINDS for name in names):
         return None
     return first if offsets == [first + ROW_BYTES * n for n in range(len(offsets))] else None
 
 
-def input_pointer(c: WarpCode, operand: ir.Operand | None, role: str) -> str:
+def input_pointer(code: WarpCode, operand: ir.Operand | None, role: str) -> str:
     """Return a pointer to the current value of a fragment, one row of lanes per register."""
-    e = c.e
-    start = _start(c, operand)
+    emitter = code.emitter
+    start = _start(code, operand)
     if start is None:
-        pointer = _stack_space(c, operand, role)
+        pointer = _stack_space(code, operand, role)
         for n, item in enumerate(items_of(operand)):
-            row = e.op(f"getelementptr i8, ptr {pointer}, i64 {ROW_BYTES * n}")
-            e.raw(f"store <32 x i32> {c.get(item, 'b32')}, ptr {row}, align 64")
+            row = emitter.op(f"getelementptr i8, ptr {pointer}, i64 {ROW_BYTES * n}")
+            emitter.raw(f"store <32 x i32> {code.get(item, 'b32')}, ptr {row}, align 64")
         return pointer
-    _store_pending(c, operand)
-    return e.op(f"getelementptr i8, ptr %frame, i64 {start}")
+    _store_pending(code, operand)
+    return emitter.op(f"getelementptr i8, ptr %frame, i64 {start}")
 
 
-def _stack_space(c: WarpCode, operand: ir.Operand | None, role: str) -> str:
+def _stack_space(code: WarpCode, operand: ir.Operand | None, role: str) -> str:
     """Return stack space for a fragment; all instructions share it."""
     count = len(items_of(operand))
     name = f"%fragment.{role}.{count}"
     line = f"  {name} = alloca [{count} x <32 x i32>], align 64"
-    if line not in c.allocas:
-        c.allocas.append(line)
+    if line not in code.allocas:
+        code.allocas.append(line)
     return name
 
 
-def _store_pending(c: WarpCode, operand: ir.Operand | None) -> None:
+def _store_pending(code: WarpCode, operand: ir.Operand | None) -> None:
     """Write values of a fragment to the frame that are only in LLVM values."""
     for item in items_of(operand):
-        if isinstance(item, ir.Register) and item.name in c.dirty:
-            value = c.get(item, "b32")
-            pointer = c.slot(item.name)
-            c.e.store_lanes("i32", value, pointer, c.active_lanes)
-            c.dirty.discard(item.name)
+        if isinstance(item, ir.Register) and item.name in code.dirty:
+            value = code.get(item, "b32")
+            pointer = code.slot(item.name)
+            code.emitter.store_lanes("i32", value, pointer, code.active_lanes)
+            code.dirty.discard(item.name)
 
 
-def output_pointer(c: WarpCode, operand: ir.Operand | None, role: str) -> str:
+def output_pointer(code: WarpCode, operand: ir.Operand | None, role: str) -> str:
     """Return a pointer for the new value of a fragment, for executing lanes only.
 
     Call `finish_output` afterwards.
     """
-    start = _start(c, operand)
+    start = _start(code, operand)
     if start is None:
-        return _stack_space(c, operand, role)
-    if c.guard is not None:
-        _store_pending(c, operand)
-    return c.e.op(f"getelementptr i8, ptr %frame, i64 {start}")
+        return _stack_space(code, operand, role)
+    if code.guard is not None:
+        _store_pending(code, operand)
+    return code.emitter.op(f"getelementptr i8, ptr %frame, i64 {start}")
 
 
-def finish_output(c: WarpCode, operand: ir.Operand | None, pointer: str) -> None:
+def finish_output(code: WarpCode, operand: ir.Operand | None, pointer: str) -> None:
     """Make the new value of a fragment visible to the code that follows."""
-    e = c.e
-    if _start(c, operand) is None:
+    emitter = code.emitter
+    if _start(code, operand) is None:
         for n, item in enumerate(items_of(operand)):
-            row = e.op(f"getelementptr i8, ptr {pointer}, i64 {ROW_BYTES * n}")
-            c.set(item, e.op(f"load <32 x i32>, ptr {row}, align 64"), "b32")
+            row = emitter.op(f"getelementptr i8, ptr {pointer}, i64 {ROW_BYTES * n}")
+            code.set(item, emitter.op(f"load <32 x i32>, ptr {row}, align 64"), "b32")
         return
     for item in items_of(operand):
         assert isinstance(item, ir.Register)
-        c.cache.pop(item.name, None)
-        c.dirty.discard(item.name)
-        if c.options.trace:
-            c.read(item.name)
+        code.cache.pop(item.name, None)
+        code.dirty.discard(item.name)
+        if code.options.trace:
+            code.read(item.name)

@@ -78,84 +78,88 @@ class FunctionCompiler(WarpCode):
 
     def go_to(self, target: int) -> None:
         """Emit a jump of all active lanes to one block: directly, unless other lanes wait at or before it."""
-        e = self.e
+        emitter = self.emitter
         dispatcher.spend(self, target)
-        is_first = e.op(f"icmp ult i32 {target}, {self.wait}")
-        park = e.name("wait")
+        is_first = emitter.op(f"icmp ult i32 {target}, {self.wait}")
+        park = emitter.name("wait")
         label = self.current_label
-        e.raw(f"br i1 {is_first}, label %bb{target}, label %{park}")
+        emitter.raw(f"br i1 {is_first}, label %bb{target}, label %{park}")
         self.incoming[target].append((self.mask, self.wait, label))
         self.begin(park)
         self.store_pcs(self.active_lanes, constant("i32", target))
-        e.raw("br label %dispatch")
+        emitter.raw("br label %dispatch")
 
-    def branch(self, i: ir.Instruction, taken_block: int, next_block: int) -> None:
+    def branch(self, instruction: ir.Instruction, taken_block: int, next_block: int) -> None:
         """Emit a conditional branch: uniform ones jump directly, divergent ones through the dispatcher."""
-        none_stay, none_go = self.votes(i)
-        self.count_branch(i, none_stay, none_go)
+        none_stay, none_go = self.votes(instruction)
+        self.count_branch(instruction, none_stay, none_go)
         self.jump_by_votes(none_stay, none_go, taken_block, next_block)
 
-    def votes(self, i: ir.Instruction) -> tuple[str, str]:
+    def votes(self, instruction: ir.Instruction) -> tuple[str, str]:
         """Emit two tests: whether all active lanes take a conditional branch, and whether no lane does."""
-        e = self.e
-        taken = self.executed(i)
-        staying = e.op(f"and i32 {self.mask}, {e.op(f'xor i32 {taken}, -1')}")
-        return e.op(f"icmp eq i32 {staying}, 0"), e.op(f"icmp eq i32 {taken}, 0")
+        emitter = self.emitter
+        taken = self.executed(instruction)
+        staying = emitter.op(f"and i32 {self.mask}, {emitter.op(f'xor i32 {taken}, -1')}")
+        return emitter.op(f"icmp eq i32 {staying}, 0"), emitter.op(f"icmp eq i32 {taken}, 0")
 
-    def count_branch(self, i: ir.Instruction, none_stay: str, none_go: str, times: str = "1") -> None:
+    def count_branch(
+        self, instruction: ir.Instruction, none_stay: str, none_go: str, times: str = "1"
+    ) -> None:
         """Count executions of a branch, of which the last may have split the lanes."""
-        if not self.options.count or i.opcode.split(".")[0] != i.root:  # a call or return of a copied body
+        if (
+            not self.options.count or instruction.opcode.split(".")[0] != instruction.root
+        ):  # a call or return of a copied body
             return
-        e = self.e
+        emitter = self.emitter
         number = len(self.tables.branches)
-        self.tables.branches.append((self.index, i))
-        base = e.op(f"inttoptr i64 {e.context_load('branch_counters')} to ptr")
-        executed = e.op(f"getelementptr i64, ptr {base}, i64 {2 * number}")
-        e.add_to(executed, times)
-        uniform = e.op(f"or i1 {none_stay}, {none_go}")
-        divergent = e.op(f"zext i1 {e.op(f'xor i1 {uniform}, true')} to i64")
-        e.add_to(e.op(f"getelementptr i64, ptr {executed}, i64 1"), divergent)
+        self.tables.branches.append((self.index, instruction))
+        base = emitter.op(f"inttoptr i64 {emitter.context_load('branch_counters')} to ptr")
+        executed = emitter.op(f"getelementptr i64, ptr {base}, i64 {2 * number}")
+        emitter.add_to(executed, times)
+        uniform = emitter.op(f"or i1 {none_stay}, {none_go}")
+        divergent = emitter.op(f"zext i1 {emitter.op(f'xor i1 {uniform}, true')} to i64")
+        emitter.add_to(emitter.op(f"getelementptr i64, ptr {executed}, i64 1"), divergent)
 
     def jump_by_votes(self, none_stay: str, none_go: str, taken_block: int, next_block: int) -> None:
         """Emit the jumps of a conditional branch."""
-        e = self.e
+        emitter = self.emitter
         guard = self.guard
         assert guard is not None
         self.guard = None
-        all_go, check, all_stay, split_label = (e.name(s) for s in ("go", "check", "stay", "split"))
-        e.raw(f"br i1 {none_stay}, label %{all_go}, label %{check}")
+        all_go, check, all_stay, split_label = (emitter.name(s) for s in ("go", "check", "stay", "split"))
+        emitter.raw(f"br i1 {none_stay}, label %{all_go}, label %{check}")
         self.begin(all_go)
         self.go_to(taken_block)
         self.begin(check)
-        e.raw(f"br i1 {none_go}, label %{all_stay}, label %{split_label}")
+        emitter.raw(f"br i1 {none_go}, label %{all_stay}, label %{split_label}")
         self.begin(all_stay)
         self.go_to(next_block)
         self.begin(split_label)
-        targets = e.select("i32", guard, constant("i32", taken_block), constant("i32", next_block))
+        targets = emitter.select("i32", guard, constant("i32", taken_block), constant("i32", next_block))
         self.store_pcs(self.active_lanes, targets)
-        e.raw("br label %dispatch")
+        emitter.raw("br label %dispatch")
 
-    def close_loop(self, i: ir.Instruction, loop: loops.Loop) -> None:
+    def close_loop(self, instruction: ir.Instruction, loop: loops.Loop) -> None:
         """Emit the end of a loop kept in LLVM values: another iteration, or registers and counters are
         stored.
         """
-        e = self.e
+        emitter = self.emitter
         target = self.block.number
-        none_stay, none_go = self.votes(i)
-        iterations = e.op(f"add i64 {loop.iterations}, 1")
-        budget = e.op(f"sub i32 {loop.budget_left}, {dispatcher.jump_cost(self, target)[0]}")
-        affordable = e.op(f"icmp sgt i32 {budget}, 0")
-        is_first = e.op(f"icmp ult i32 {target}, {self.wait}")
-        continues = e.op(f"and i1 {none_stay}, {e.op(f'and i1 {affordable}, {is_first}')}")
-        exit_label = e.name("out")
-        carried = loop.at_end(e, self.cache)
-        e.raw(f"br i1 {continues}, label %{loop.label}, label %{exit_label}")
-        loop.close(e, self.current_label, iterations, budget, carried)
+        none_stay, none_go = self.votes(instruction)
+        iterations = emitter.op(f"add i64 {loop.iterations}, 1")
+        budget = emitter.op(f"sub i32 {loop.budget_left}, {dispatcher.jump_cost(self, target)[0]}")
+        affordable = emitter.op(f"icmp sgt i32 {budget}, 0")
+        is_first = emitter.op(f"icmp ult i32 {target}, {self.wait}")
+        continues = emitter.op(f"and i1 {none_stay}, {emitter.op(f'and i1 {affordable}, {is_first}')}")
+        exit_label = emitter.name("out")
+        carried = loop.at_end(emitter, self.cache)
+        emitter.raw(f"br i1 {continues}, label %{loop.label}, label %{exit_label}")
+        loop.close(emitter, self.current_label, iterations, budget, carried)
         self.loop = None
         self.begin(exit_label)
-        e.context_store("budget", loop.budget_left)
+        emitter.context_store("budget", loop.budget_left)
         self.count_block(iterations)
-        self.count_branch(i, none_stay, none_go, iterations)
+        self.count_branch(instruction, none_stay, none_go, iterations)
         self.flush()
         self.jump_by_votes(none_stay, none_go, target, self.next_block())
 
@@ -167,155 +171,163 @@ class FunctionCompiler(WarpCode):
 
         If they are all lanes of the warp, the function returns `status`, if there is one.
         """
-        e = self.e
+        emitter = self.emitter
         targets = target
         if self.guard is None and status is not None:
-            whole_label = e.name("whole")
-            rest_label = e.name("rest")
-            is_full = e.op(f"icmp eq i32 {self.mask}, -1")
-            e.raw(f"br i1 {is_full}, label %{whole_label}, label %{rest_label}")
+            whole_label = emitter.name("whole")
+            rest_label = emitter.name("rest")
+            is_full = emitter.op(f"icmp eq i32 {self.mask}, -1")
+            emitter.raw(f"br i1 {is_full}, label %{whole_label}, label %{rest_label}")
             self.begin(whole_label)
-            e.raw(f"store <32 x i32> {target}, ptr %frame, align 64")
-            e.raw(f"ret i32 {status}")
+            emitter.raw(f"store <32 x i32> {target}, ptr %frame, align 64")
+            emitter.raw(f"ret i32 {status}")
             self.begin(rest_label)
         if self.guard is not None:
-            targets = e.select("i32", self.guard, target, constant("i32", max(self.next_block(), 0)))
+            targets = emitter.select("i32", self.guard, target, constant("i32", max(self.next_block(), 0)))
         self.store_pcs(self.active_lanes, targets)
-        e.raw("br label %dispatch")
+        emitter.raw("br label %dispatch")
 
-    def terminate(self, i: ir.Instruction | None) -> None:
-        root = i.root if i else ""
-        if i is not None and root == "bra":
-            target = self.flow.number_of[i.target]
+    def terminate(self, instruction: ir.Instruction | None) -> None:
+        root = instruction.root if instruction else ""
+        if instruction is not None and root == "bra":
+            target = self.flow.number_of[instruction.target]
             if self.guard is not None and self.next_block() >= 0:
-                self.branch(i, target, self.next_block())
+                self.branch(instruction, target, self.next_block())
             else:
                 self.go_to(target)
-        elif i is not None and root == "brx":
-            branch_index = self.get(i.operands[0], "u32")
-            targets = constant("i32", self.flow.number_of[i.targets[0]])
-            for number, instruction_index in enumerate(i.targets[1:], 1):
-                matches = self.e.compare("eq", "i32", branch_index, constant("i32", number))
-                targets = self.e.select(
+        elif instruction is not None and root == "brx":
+            branch_index = self.get(instruction.operands[0], "u32")
+            targets = constant("i32", self.flow.number_of[instruction.targets[0]])
+            for number, instruction_index in enumerate(instruction.targets[1:], 1):
+                matches = self.emitter.compare("eq", "i32", branch_index, constant("i32", number))
+                targets = self.emitter.select(
                     "i32", matches, constant("i32", self.flow.number_of[instruction_index]), targets
                 )
             self.leave(targets)
         elif root in ("ret", "exit"):
-            if root == "exit" and i is not None:
-                exited = self.e.op(f"or i32 {self.e.context_load('exited')}, {self.executed(i)}")
-                self.e.context_store("exited", exited)
+            if root == "exit" and instruction is not None:
+                exited = self.emitter.op(
+                    f"or i32 {self.emitter.context_load('exited')}, {self.executed(instruction)}"
+                )
+                self.emitter.context_store("exited", exited)
             self.leave(constant("i32", layout.EXITED), layout.DONE)
-        elif i is not None and root == "trap":
-            self.trap(i)
-        elif i is not None and cfg.is_block_barrier(i):
-            self.barrier(i)
+        elif instruction is not None and root == "trap":
+            self.trap(instruction)
+        elif instruction is not None and cfg.is_block_barrier(instruction):
+            self.barrier(instruction)
         elif self.next_block() >= 0:
             self.go_to(self.next_block())
         else:
             self.leave(constant("i32", layout.EXITED), layout.DONE)
 
-    def trap(self, i: ir.Instruction) -> None:
+    def trap(self, instruction: ir.Instruction) -> None:
         if self.guard is None:
-            self.fault(layout.TRAPPED, i.pc)
+            self.fault(layout.TRAPPED, instruction.pc)
             return
-        self.fault_if(self.executed(i), layout.TRAPPED, i.pc)
+        self.fault_if(self.executed(instruction), layout.TRAPPED, instruction.pc)
         self.go_to(self.next_block())
 
-    def barrier(self, i: ir.Instruction) -> None:
+    def barrier(self, instruction: ir.Instruction) -> None:
         """Emit ``bar``: lanes wait with the barrier's number; counts and predicates go to the context."""
-        forms.check(i)
-        e = self.e
+        forms.check(instruction)
+        emitter = self.emitter
         if not self.function.is_entry:
-            self.fault(layout.NESTED_BARRIER, i.pc)
+            self.fault(layout.NESTED_BARRIER, instruction.pc)
             return
-        if "cluster" in i.parts and "arrive" in i.parts:
+        if "cluster" in instruction.parts and "arrive" in instruction.parts:
             # Of a cluster of one block: the block's threads wait for each other at the ``wait`` that follows.
             self.guard = None
             self.go_to(self.next_block())
             return
-        reduces = "red" in i.parts
-        operands = list(i.operands[1:] if reduces else i.operands)
+        reduces = "red" in instruction.parts
+        operands = list(instruction.operands[1:] if reduces else instruction.operands)
         predicate = operands.pop() if reduces else None
         number = self.first_lane_value(operands[0]) if operands and operands[0] is not None else "0"
-        number = e.op(f"and i32 {number}, {layout.BARRIERS - 1}")
+        number = emitter.op(f"and i32 {number}, {layout.BARRIERS - 1}")
         if len(operands) > 1 and operands[1] is not None:
-            base = e.context_pointer("barrier_counts")
-            pointer = e.op(f"getelementptr i32, ptr {base}, i32 {number}")
-            e.raw(f"store i32 {self.first_lane_value(operands[1])}, ptr {pointer}")
-        lanes = self.executed(i)
-        if "arrive" in i.parts:
+            base = emitter.context_pointer("barrier_counts")
+            pointer = emitter.op(f"getelementptr i32, ptr {base}, i32 {number}")
+            emitter.raw(f"store i32 {self.first_lane_value(operands[1])}, ptr {pointer}")
+        lanes = self.executed(instruction)
+        if "arrive" in instruction.parts:
             if self.options.observe:
-                wide = e.op(f"zext i32 {number} to i64")
-                self.observe(layout.ARRIVE, e.splat("i64", wide), lanes)
-            base = e.context_pointer("barrier_arrived")
-            pointer = e.op(f"getelementptr i32, ptr {base}, i32 {number}")
-            old = e.op(f"load i32, ptr {pointer}")
-            arriving = e.op(f"call i32 @llvm.ctpop.i32(i32 {lanes})")
-            e.raw(f"store i32 {e.op(f'add i32 {old}, {arriving}')}, ptr {pointer}")
+                wide = emitter.op(f"zext i32 {number} to i64")
+                self.observe(layout.ARRIVE, emitter.splat("i64", wide), lanes)
+            base = emitter.context_pointer("barrier_arrived")
+            pointer = emitter.op(f"getelementptr i32, ptr {base}, i32 {number}")
+            old = emitter.op(f"load i32, ptr {pointer}")
+            arriving = emitter.op(f"call i32 @llvm.ctpop.i32(i32 {lanes})")
+            emitter.raw(f"store i32 {emitter.op(f'add i32 {old}, {arriving}')}, ptr {pointer}")
             self.guard = None
             self.go_to(self.next_block())
             return
         if predicate is not None:
-            base = e.op(f"inttoptr i64 {e.context_load('predicates')} to ptr")
-            pointer = e.op(f"getelementptr i32, ptr {base}, i32 {e.context_load('warp')}")
-            old = e.op(f"load i32, ptr {pointer}")
-            other_bits = e.op(f"and i32 {old}, {e.op(f'xor i32 {lanes}, -1')}")
-            new = e.op(f"and i32 {e.mask_bits(self.get(predicate, 'pred'))}, {lanes}")
-            e.raw(f"store i32 {e.op(f'or i32 {other_bits}, {new}')}, ptr {pointer}")
+            base = emitter.op(f"inttoptr i64 {emitter.context_load('predicates')} to ptr")
+            pointer = emitter.op(f"getelementptr i32, ptr {base}, i32 {emitter.context_load('warp')}")
+            old = emitter.op(f"load i32, ptr {pointer}")
+            other_bits = emitter.op(f"and i32 {old}, {emitter.op(f'xor i32 {lanes}, -1')}")
+            new = emitter.op(f"and i32 {emitter.mask_bits(self.get(predicate, 'pred'))}, {lanes}")
+            emitter.raw(f"store i32 {emitter.op(f'or i32 {other_bits}, {new}')}, ptr {pointer}")
         if self.options.observe:
-            self.observe(layout.AT_BLOCK_BARRIER, constant("i64", i.pc), lanes)
-        mark = e.op(f"shl i32 {number}, {layout.BARRIER_SHIFT}")
+            self.observe(layout.AT_BLOCK_BARRIER, constant("i64", instruction.pc), lanes)
+        mark = emitter.op(f"shl i32 {number}, {layout.BARRIER_SHIFT}")
         offset = layout.AT_BARRIER + (layout.REDUCES if reduces else 0) + max(self.next_block(), 0)
-        mark = e.op(f"add i32 {mark}, {offset}")
-        self.leave(e.splat("i32", mark), layout.WAITS)
+        mark = emitter.op(f"add i32 {mark}, {offset}")
+        self.leave(emitter.splat("i32", mark), layout.WAITS)
 
     # -- blocks --------------------------------------------------------------------------------------
 
-    def meet(self, i: ir.Instruction) -> None:
+    def meet(self, instruction: ir.Instruction) -> None:
         """Emit the start of a warp-wide instruction: wait until every running lane that its mask names has
         arrived.
         """
-        operand = warp_ops.member_mask(i)
+        operand = warp_ops.member_mask(instruction)
         if operand is None:
             return
-        e = self.e
+        emitter = self.emitter
         first_label = self.current_label
-        met_label = e.name("met")
+        met_label = emitter.name("met")
         self.add_support(*warp_ops.MEET)
         self.has_meetings = True
         incoming = ""
         if self.known_value(operand) in (0xFFFFFFFF, -1):  # no lane can be missing from a whole warp
-            ask_label = e.name("ask")
-            e.raw(f"br i1 {e.op(f'icmp eq i32 {self.mask}, -1')}, label %{met_label}, label %{ask_label}")
+            ask_label = emitter.name("ask")
+            emitter.raw(
+                f"br i1 {emitter.op(f'icmp eq i32 {self.mask}, -1')}, label %{met_label}, label %{ask_label}"
+            )
             self.begin(ask_label)
             incoming = f", [{self.mask}, %{first_label}]"
-        strict = int(i.root not in ("bar", "barrier"))
-        location = f"i32 {self.index}, i32 {i.pc}, i32 {layout.PARKED + self.block.number}, i32 {strict}"
+        strict = int(instruction.root not in ("bar", "barrier"))
+        location = (
+            f"i32 {self.index}, i32 {instruction.pc}, i32 {layout.PARKED + self.block.number}, i32 {strict}"
+        )
         masks = self.get(operand, "b32")
-        meeting = e.op(
+        meeting = emitter.op(
             f"call i32 @meet(ptr %ctx, ptr %frame, <32 x i32> {masks}, i32 {self.mask}, {location})"
         )
-        e.raw(f"br i1 {e.op(f'icmp eq i32 {meeting}, 0')}, label %unmet, label %{met_label}")
+        emitter.raw(f"br i1 {emitter.op(f'icmp eq i32 {meeting}, 0')}, label %unmet, label %{met_label}")
         incoming = f"[{meeting}, %{self.current_label}]{incoming}"
         self.begin(met_label)
-        self.mask = e.op(f"phi i32 {incoming}")
-        e.context_store("forced", "0")
+        self.mask = emitter.op(f"phi i32 {incoming}")
+        emitter.context_store("forced", "0")
         self.cache.clear()
 
     def count_block(self, times: str = "1") -> None:
         """Count one execution of the block, or `times` (an i64) executions."""
-        e = self.e
+        emitter = self.emitter
         number = len(self.tables.blocks)
         size = str(self.block.end - self.block.first)
-        e.add_to(e.context_pointer("clock"), size if times == "1" else e.op(f"mul i64 {times}, {size}"))
+        emitter.add_to(
+            emitter.context_pointer("clock"), size if times == "1" else emitter.op(f"mul i64 {times}, {size}")
+        )
         self.tables.blocks.append((self.index, self.block))
         if self.options.count:
-            base = e.op(f"inttoptr i64 {e.context_load('block_counters')} to ptr")
-            pointer = e.op(f"getelementptr i64, ptr {base}, i64 {2 * number}")
-            e.add_to(pointer, times)
-            lanes = e.op(f"zext i32 {e.op(f'call i32 @llvm.ctpop.i32(i32 {self.mask})')} to i64")
-            lanes = lanes if times == "1" else e.op(f"mul i64 {times}, {lanes}")
-            e.add_to(e.op(f"getelementptr i64, ptr {pointer}, i64 1"), lanes)
+            base = emitter.op(f"inttoptr i64 {emitter.context_load('block_counters')} to ptr")
+            pointer = emitter.op(f"getelementptr i64, ptr {base}, i64 {2 * number}")
+            emitter.add_to(pointer, times)
+            lanes = emitter.op(f"zext i32 {emitter.op(f'call i32 @llvm.ctpop.i32(i32 {self.mask})')} to i64")
+            lanes = lanes if times == "1" else emitter.op(f"mul i64 {times}, {lanes}")
+            emitter.add_to(emitter.op(f"getelementptr i64, ptr {pointer}, i64 1"), lanes)
 
     def instruction(self, i: ir.Instruction) -> None:
         forms.check(i)
@@ -338,12 +350,12 @@ class FunctionCompiler(WarpCode):
             self.trace_value(i)
 
     def compile_block(self, block: cfg.Block) -> None:
-        e = self.e
+        emitter = self.emitter
         self.block, self.cache, self.dirty = block, {}, set()
         self.carry = constant("i1", 0)
         self.guard = None
         self.begin(f"bb{block.number}")
-        e.lines.append(f"@phi {block.number}")
+        emitter.lines.append(f"@phi {block.number}")
         self.mask = f"%m{block.number}"
         self.wait = f"%w{block.number}"
         code = self.function.instructions[block.first : block.end]
@@ -353,21 +365,25 @@ class FunctionCompiler(WarpCode):
         keeps_loop = not (self.options.observe or self.options.trace)
         keeps_loop = keeps_loop and len(self.function.instructions) <= _MAX_LOOP_INSTRUCTIONS
         if keeps_loop and loops.is_single_block_loop(self.plan, block, _ALLOWED_IN_LOOPS):
-            self.loop = loops.Loop.enter(e, self.plan, self.current_label)
+            self.loop = loops.Loop.enter(emitter, self.plan, self.current_label)
             self.current_label = self.loop.label
         else:
             self.count_block()
         has_end = last is not None and (last.root in _BLOCK_ENDS or cfg.is_block_barrier(last))
-        for i in code:
+        for instruction in code:
             self.guard = None
-            if i.guard is not None:
-                guard = self.read(i.guard)
-                self.guard = e.binary("xor", "i1", guard, constant("i1", 1)) if i.guard_negated else guard
+            if instruction.guard is not None:
+                guard = self.read(instruction.guard)
+                self.guard = (
+                    emitter.binary("xor", "i1", guard, constant("i1", 1))
+                    if instruction.guard_negated
+                    else guard
+                )
             if self.options.trace:
-                self.trace_step(i)
-            if i is last and has_end:
+                self.trace_step(instruction)
+            if instruction is last and has_end:
                 break
-            self.instruction(i)
+            self.instruction(instruction)
         if not has_end:
             self.guard = None
         if self.loop is not None and last is not None:
@@ -380,15 +396,15 @@ class FunctionCompiler(WarpCode):
         """Return the LLVM text of the whole function."""
         for block in self.flow.blocks:
             self.compile_block(block)
-            if len(self.e.lines) > _MAX_LINES:
+            if len(self.emitter.lines) > _MAX_LINES:
                 raise NotSupportedError(
                     f"Kernel {self.function.name} is too large for the virtual GPU: "
                     f"{len(self.function.instructions):,} instructions. Unroll its loops less."
                 )
-        body = self.e.lines
-        self.e.lines = []
+        body = self.emitter.lines
+        self.emitter.lines = []
         dispatcher.prologue(self)
-        head = [*self.e.lines[:1], *self.allocas, *self.e.lines[1:]]
+        head = [*self.emitter.lines[:1], *self.allocas, *self.emitter.lines[1:]]
         lines = [*head, *(self.phis(line) if line.startswith("@phi") else line for line in body), "}"]
         header = (
             f"define internal i32 @{self.plan.symbol}(ptr noalias %ctx, ptr noalias %frame, "

@@ -27,12 +27,14 @@ def is_single_block_loop(plan: FunctionPlan, block: cfg.Block, roots: Container[
         and last.guard is not None
         and plan.flow.number_of[last.target] == block.number
         and block.end in plan.flow.number_of
-        and all(i.root in roots and not _reads_clock(i) for i in code[:-1])
+        and all(instruction.root in roots and not _reads_clock(instruction) for instruction in code[:-1])
     )
 
 
-def _reads_clock(i: ir.Instruction) -> bool:
-    return any(isinstance(o, ir.Special) and ("clock" in o.name or "timer" in o.name) for o in i.operands)
+def _reads_clock(instruction: ir.Instruction) -> bool:
+    return any(
+        isinstance(o, ir.Special) and ("clock" in o.name or "timer" in o.name) for o in instruction.operands
+    )
 
 
 @dataclass(slots=True)
@@ -53,31 +55,31 @@ class Loop:
     at_start: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def enter(cls, e: Emitter, plan: FunctionPlan, label_before: str) -> Loop:
+    def enter(cls, emitter: Emitter, plan: FunctionPlan, label_before: str) -> Loop:
         """Begin the loop's text after the block `label_before`; `close` fills in the missing lines."""
-        label = e.name("loop")
-        budget = e.context_load("budget")
-        line = len(e.lines)
-        e.lines.append("")
+        label = emitter.name("loop")
+        budget = emitter.context_load("budget")
+        line = len(emitter.lines)
+        emitter.lines.append("")
         return cls(plan, label_before, label, line, f"%{label}.turns", f"%{label}.left", budget)
 
     def read(self, name: str) -> str:
         """Return a register's value at the start of an iteration."""
         return self.at_start.setdefault(name, f"%{self.label}.r{len(self.at_start)}")
 
-    def at_end(self, e: Emitter, values: dict[str, str]) -> dict[str, str]:
+    def at_end(self, emitter: Emitter, values: dict[str, str]) -> dict[str, str]:
         """Return the value that each register carries into the next iteration, from `values` at the end.
 
         Predicates as bits.
         """
         return {
-            name: e.mask_bits(values[name]) if self._kind(name) == "i1" else values[name]
+            name: emitter.mask_bits(values[name]) if self._kind(name) == "i1" else values[name]
             for name, value in self.at_start.items()
             if values[name] != value
         }
 
     def close(
-        self, e: Emitter, last_label: str, iterations: str, budget: str, carried: dict[str, str]
+        self, emitter: Emitter, last_label: str, iterations: str, budget: str, carried: dict[str, str]
     ) -> None:
         """Write the loop's first lines.
 
@@ -105,7 +107,7 @@ class Loop:
                     f"  {row} = phi {row_type} [{initial}, %{self.label_before}], [{carried[name]}, %{last_label}]"
                 )
         lines = [*loads, f"  br label %{self.label}", f"{self.label}:", *phis, *masks]
-        e.lines[self.line] = "\n".join(lines)
+        emitter.lines[self.line] = "\n".join(lines)
 
     def _kind(self, name: str) -> str:
         return llvm_of(self.plan.function.registers[name])

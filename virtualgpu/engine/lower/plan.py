@@ -68,9 +68,9 @@ def plan(function: ir.Function, index: int, memory_results: frozenset[str] = fro
     # A barrier's reduction is written to the frame while the warp waits.
     live_across_blocks |= {
         name
-        for i in function.instructions
-        if cfg.is_block_barrier(i) and "red" in i.parts
-        for name in cfg.definitions_and_uses(i)[0]
+        for instruction in function.instructions
+        if cfg.is_block_barrier(instruction) and "red" in instruction.parts
+        for name in cfg.definitions_and_uses(instruction)[0]
     }
     end = layout.FRAME_HEADER
     records: dict[str, tuple[int, int]] = {}
@@ -110,18 +110,18 @@ def _constants(function: ir.Function) -> dict[str, ir.Immediate]:
     """Return the registers that a single unconditional instruction writes with a known constant."""
     constants: dict[str, ir.Immediate] = {}
     written: set[str] = set()
-    for i in function.instructions:
-        definitions, uses = cfg.definitions_and_uses(i)
+    for instruction in function.instructions:
+        definitions, uses = cfg.definitions_and_uses(instruction)
         # The result of a call is among the operands that it uses.
-        for name in uses if i.root == "call" else definitions:
+        for name in uses if instruction.root == "call" else definitions:
             if name in written:
                 constants.pop(name, None)
             elif (
-                i.root == "mov"
-                and i.guard is None
-                and isinstance(i.operands[1], ir.Immediate)
-                and llvm_of(i.type) == llvm_of(function.registers[name])
+                instruction.root == "mov"
+                and instruction.guard is None
+                and isinstance(instruction.operands[1], ir.Immediate)
+                and llvm_of(instruction.type) == llvm_of(function.registers[name])
             ):
-                constants[name] = i.operands[1]
+                constants[name] = instruction.operands[1]
             written.add(name)
     return constants

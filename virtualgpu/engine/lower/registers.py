@@ -47,7 +47,7 @@ class Registers:
         self.tables = tables
         self.options = options
         self.entry_params = {p.name: p for p in self.function.params}
-        self.e = Emitter(options.masked)
+        self.emitter = Emitter(options.masked)
         self.cache: dict[str, str] = {}
         self.dirty: set[str] = set()
         self.carry = constant("i1", 0)
@@ -70,7 +70,7 @@ class Registers:
         """
         key = self.current_label, self.mask
         if key not in self._lanes:
-            self._lanes = {key: self.e.mask_vector(self.mask)}
+            self._lanes = {key: self.emitter.mask_vector(self.mask)}
         return self._lanes[key]
 
     def get(self, operand: ir.Operand | None, ptx_type: str) -> str:
@@ -80,21 +80,21 @@ class Registers:
             kind = llvm_of(self.function.registers[operand.name])
             value = self.read(operand.name)
             if operand.negated:
-                value = self.e.binary("xor", "i1", value, constant("i1", 1))
-            return self.e.cast(value, kind, llvm)
+                value = self.emitter.binary("xor", "i1", value, constant("i1", 1))
+            return self.emitter.cast(value, kind, llvm)
         if isinstance(operand, ir.Immediate):
             return self.immediate(operand, llvm)
         if isinstance(operand, ir.Special):
             value, kind = self.special(operand.name)
-            return self.e.cast(value, kind, llvm)
+            return self.emitter.cast(value, kind, llvm)
         if isinstance(operand, ir.Symbol):
-            return self.e.cast(self.symbol(operand), "i64", llvm)
+            return self.emitter.cast(self.symbol(operand), "i64", llvm)
         raise NotSupportedError(f"The virtual GPU cannot read the operand {operand!r}.")
 
     def is_read(self, operand: ir.Operand | None) -> bool:
         """Return whether any instruction of the function reads the register."""
         if self._read_names is None:
-            uses = (cfg.definitions_and_uses(i)[1] for i in self.function.instructions)
+            uses = (cfg.definitions_and_uses(instruction)[1] for instruction in self.function.instructions)
             self._read_names = {name for names in uses for name in names}
         return isinstance(operand, ir.Register) and operand.name in self._read_names
 
@@ -115,7 +115,7 @@ class Registers:
         return float_constant(llvm, value) if is_float else constant(llvm, value)
 
     def slot(self, name: str) -> str:
-        return self.e.op(f"getelementptr i8, ptr %frame, i64 {self.plan.slots[name]}")
+        return self.emitter.op(f"getelementptr i8, ptr %frame, i64 {self.plan.slots[name]}")
 
     def read(self, name: str) -> str:
         if name in self.cache:
@@ -128,9 +128,9 @@ class Registers:
         elif self.loop is not None:
             value = self.loop.read(name)
         elif llvm == "i1":
-            value = self.e.mask_vector(self.e.op(f"load i32, ptr {self.slot(name)}"))
+            value = self.emitter.mask_vector(self.emitter.op(f"load i32, ptr {self.slot(name)}"))
         else:
-            value = self.e.op(f"load {vector(llvm)}, ptr {self.slot(name)}, align 64")
+            value = self.emitter.op(f"load {vector(llvm)}, ptr {self.slot(name)}, align 64")
         self.cache[name] = value
         return value
 
@@ -141,55 +141,57 @@ class Registers:
         if not isinstance(operand, ir.Register):
             raise NotSupportedError(f"The virtual GPU cannot write to {operand!r}.")
         kind = self.function.registers[operand.name]
-        value = self.e.cast(value, llvm_of(ptx_type), llvm_of(kind), ptx_type[0] == "s")
+        value = self.emitter.cast(value, llvm_of(ptx_type), llvm_of(kind), ptx_type[0] == "s")
         if self.guard is not None:
-            value = self.e.select(llvm_of(kind), self.guard, value, self.read(operand.name))
+            value = self.emitter.select(llvm_of(kind), self.guard, value, self.read(operand.name))
         self.cache[operand.name] = value
         self.dirty.add(operand.name)
 
     def special(self, name: str) -> tuple[str, str]:
         """Return the lanes of a special register and their LLVM type."""
-        e = self.e
+        emitter = self.emitter
         if name.startswith("%tid."):
-            base = e.op(f"inttoptr i64 {e.context_load('tids')} to ptr")
-            row = e.op(f"mul i32 {e.context_load('warp')}, 384")
-            offset = e.op(f"add i32 {row}, {128 * _AXES[name[-1]]}")
-            pointer = e.op(f"getelementptr i8, ptr {base}, i32 {offset}")
-            return e.op(f"load <32 x i32>, ptr {pointer}, align 4"), "i32"
+            base = emitter.op(f"inttoptr i64 {emitter.context_load('tids')} to ptr")
+            row = emitter.op(f"mul i32 {emitter.context_load('warp')}, 384")
+            offset = emitter.op(f"add i32 {row}, {128 * _AXES[name[-1]]}")
+            pointer = emitter.op(f"getelementptr i8, ptr {base}, i32 {offset}")
+            return emitter.op(f"load <32 x i32>, ptr {pointer}, align 4"), "i32"
         if name in _CONTEXT_SPECIALS:
-            return e.splat("i32", e.context_load(_CONTEXT_SPECIALS[name])), "i32"
+            return emitter.splat("i32", emitter.context_load(_CONTEXT_SPECIALS[name])), "i32"
         if name == "%laneid":
             return IOTA_I32, "i32"
         if name.startswith("%lanemask_"):
             return self.lane_mask(name[-2:]), "i32"
         if name in ("%warpid", "%nwarpid"):
-            warps = e.context_load("warps")
+            warps = emitter.context_load("warps")
             if name == "%nwarpid":
-                return e.splat("i32", warps), "i32"
+                return emitter.splat("i32", warps), "i32"
             # The warp's slot on its SM, of 32 on the smallest: not its number in the block.
-            block = e.op(f"trunc i64 {e.context_load('block_linear')} to i32")
-            slot = e.op(f"add i32 {e.op(f'mul i32 {block}, {warps}')}, {e.context_load('warp')}")
-            return e.splat("i32", e.op(f"and i32 {slot}, 31")), "i32"
+            block = emitter.op(f"trunc i64 {emitter.context_load('block_linear')} to i32")
+            slot = emitter.op(
+                f"add i32 {emitter.op(f'mul i32 {block}, {warps}')}, {emitter.context_load('warp')}"
+            )
+            return emitter.splat("i32", emitter.op(f"and i32 {slot}, 31")), "i32"
         if name in ("%clock", "%clock64", "%clock_hi", "%globaltimer", "%globaltimer_lo"):
-            clock = e.context_load("clock")
+            clock = emitter.context_load("clock")
             if name == "%clock_hi":
-                clock = e.op(f"lshr i64 {clock}, 32")
-            return e.splat("i64", clock), "i64"
+                clock = emitter.op(f"lshr i64 {clock}, 32")
+            return emitter.splat("i64", clock), "i64"
         if name == "%smid":
-            block = e.context_load("block_linear")
-            count = e.op(f"zext i32 {e.context_load('sm_count')} to i64")
-            return e.splat("i64", e.op(f"urem i64 {block}, {count}")), "i64"
+            block = emitter.context_load("block_linear")
+            count = emitter.op(f"zext i32 {emitter.context_load('sm_count')} to i64")
+            return emitter.splat("i64", emitter.op(f"urem i64 {block}, {count}")), "i64"
         if name == "%nsmid":
-            return e.splat("i32", e.context_load("sm_count")), "i32"
+            return emitter.splat("i32", emitter.context_load("sm_count")), "i32"
         if name in ("%dynamic_smem_size", "%total_smem_size", "%aggr_smem_size"):
             if name == "%dynamic_smem_size":
-                return e.splat("i32", e.context_load("dynamic_shared_bytes")), "i32"
-            return e.splat("i64", e.context_load("shared_bytes")), "i64"
+                return emitter.splat("i32", emitter.context_load("dynamic_shared_bytes")), "i32"
+            return emitter.splat("i64", emitter.context_load("shared_bytes")), "i64"
         if name in ("%envreg1", "%envreg2"):
             # Cooperative groups read the driver's grid workspace from here, high word first.
-            address = e.context_load("grid_workspace")
-            word = e.op(f"lshr i64 {address}, 32") if name == "%envreg1" else address
-            return e.splat("i64", word), "i64"
+            address = emitter.context_load("grid_workspace")
+            word = emitter.op(f"lshr i64 {address}, 32") if name == "%envreg1" else address
+            return emitter.splat("i64", word), "i64"
         if name.startswith(layout.RESERVED_SHARED):
             size = layout.RESERVED_SHARED_BYTES if name.endswith(("_end", "_cap")) else 0
             return constant("i32", self.tables.shared[layout.RESERVED_SHARED] + size), "i32"
@@ -215,24 +217,24 @@ class Registers:
         """Return the address lanes (i64) of a variable: offsets for shared and local, host addresses
         otherwise.
         """
-        e = self.e
+        emitter = self.emitter
         name = operand.name
         if name in self.tables.shared:
             return constant("i64", self.tables.shared[name] + operand.offset)
         if name in self.plan.local_offsets:
             offset = self.plan.local_offsets[name] + operand.offset
-            return e.splat("i64", e.op(f"add i64 %local_at, {offset}"))
+            return emitter.splat("i64", emitter.op(f"add i64 %local_at, {offset}"))
         if self.function.is_entry and name in self.entry_params:
             offset = self.entry_params[name].offset + operand.offset
-            return e.splat("i64", e.op(f"add i64 {e.context_load('params')}, {offset}"))
+            return emitter.splat("i64", emitter.op(f"add i64 {emitter.context_load('params')}, {offset}"))
         variable = self.module.variables.get(name)
         if variable is not None and variable.space in ("global", "const"):
             if name not in self.tables.globals:
                 self.tables.globals.append(name)
-            base = e.op(f"inttoptr i64 {e.context_load('globals')} to ptr")
-            pointer = e.op(f"getelementptr i64, ptr {base}, i64 {self.tables.globals.index(name)}")
-            address = e.op(f"load i64, ptr {pointer}")
-            return e.splat("i64", e.op(f"add i64 {address}, {operand.offset}"))
+            base = emitter.op(f"inttoptr i64 {emitter.context_load('globals')} to ptr")
+            pointer = emitter.op(f"getelementptr i64, ptr {base}, i64 {self.tables.globals.index(name)}")
+            address = emitter.op(f"load i64, ptr {pointer}")
+            return emitter.splat("i64", emitter.op(f"add i64 {address}, {operand.offset}"))
         if name in self.module.functions:
             return constant("i64", layout.FUNCTION_TAG | list(self.module.functions).index(name))
         raise NotSupportedError(f"The virtual GPU cannot take the address of {name}.")
@@ -242,15 +244,15 @@ class Registers:
         if isinstance(operand, ir.Immediate):
             return str(operand.value & 0xFFFFFFFF)
         lanes = self.get(operand, "b32")
-        first_lane = self.e.op(f"call i32 @llvm.cttz.i32(i32 {self.mask}, i1 false)")
-        bounded = self.e.op(f"and i32 {first_lane}, 31")
-        return self.e.op(f"extractelement <32 x i32> {lanes}, i32 {bounded}")
+        first_lane = self.emitter.op(f"call i32 @llvm.cttz.i32(i32 {self.mask}, i1 false)")
+        bounded = self.emitter.op(f"and i32 {first_lane}, 31")
+        return self.emitter.op(f"extractelement <32 x i32> {lanes}, i32 {bounded}")
 
-    def executed(self, i: ir.Instruction) -> str:
+    def executed(self, instruction: ir.Instruction) -> str:
         """Emit the active lanes whose guard lets them execute the instruction, as an i32 mask."""
         if self.guard is None:
             return self.mask
-        return self.e.op(f"and i32 {self.e.mask_bits(self.guard)}, {self.mask}")
+        return self.emitter.op(f"and i32 {self.emitter.mask_bits(self.guard)}, {self.mask}")
 
     def parameter_record(self, name: str) -> tuple[int, int]:
         """Return the frame offset and lane stride (bytes) of a call parameter."""
@@ -259,9 +261,9 @@ class Registers:
         except KeyError:
             raise NotSupportedError(f"The virtual GPU does not know the parameter {name}.") from None
 
-    def site(self, i: ir.Instruction) -> int:
+    def site(self, instruction: ir.Instruction) -> int:
         """Assign a memory instruction its number among the kernel's counted accesses."""
-        self.tables.accesses.append((self.index, i))
+        self.tables.accesses.append((self.index, instruction))
         return len(self.tables.accesses) - 1
 
     def add_support(self, name: str, body: str) -> None:
@@ -270,6 +272,6 @@ class Registers:
 
     def scratch(self, llvm: str) -> str:
         """Allocate stack space of the LLVM function for one value."""
-        name = "%" + self.e.name("stack")
+        name = "%" + self.emitter.name("stack")
         self.allocas.append(f"  {name} = alloca {llvm}")
         return name

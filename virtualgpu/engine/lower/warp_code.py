@@ -10,30 +10,30 @@ class WarpCode(Watching):
     """Operations that emitters of instructions use; `function` adds the flow from block to block."""
 
     def leave_on_fault(self, failed: str) -> None:
-        next_label = self.e.name("ok")
-        self.e.raw(f"br i1 {failed}, label %failed, label %{next_label}")
+        next_label = self.emitter.name("ok")
+        self.emitter.raw(f"br i1 {failed}, label %failed, label %{next_label}")
         self.begin(next_label)
 
     def begin(self, label: str) -> None:
-        self.e.label(label)
+        self.emitter.label(label)
         self.current_label = label
 
     def fault(self, code: int, pc: int, lane_mask: str | None = None, addresses: str = "") -> None:
         """End the warp function with a fault of the first lane of a mask, at that lane's address in
         `addresses`.
         """
-        lane = self.e.op(f"call i32 @llvm.cttz.i32(i32 {lane_mask or self.mask}, i1 false)")
-        address = self.e.op(f"extractelement <32 x i64> {addresses}, i32 {lane}") if addresses else "0"
+        lane = self.emitter.op(f"call i32 @llvm.cttz.i32(i32 {lane_mask or self.mask}, i1 false)")
+        address = self.emitter.op(f"extractelement <32 x i64> {addresses}, i32 {lane}") if addresses else "0"
         arguments = f"i32 {code}, i32 {self.index}, i32 {pc}, i32 {lane}, i32 0, i64 {address}"
-        self.e.raw(f"call void @fault(ptr %ctx, {arguments})")
-        self.e.raw("br label %failed")
+        self.emitter.raw(f"call void @fault(ptr %ctx, {arguments})")
+        self.emitter.raw("br label %failed")
 
     def fault_if(self, lanes: str, code: int, pc: int, addresses: str = "") -> None:
         """Fault if any lane of a mask is set; see `fault`."""
-        fault_label = self.e.name("bad")
-        next_label = self.e.name("ok")
-        any_lane = self.e.op(f"icmp ne i32 {lanes}, 0")
-        self.e.raw(f"br i1 {any_lane}, label %{fault_label}, label %{next_label}")
+        fault_label = self.emitter.name("bad")
+        next_label = self.emitter.name("ok")
+        any_lane = self.emitter.op(f"icmp ne i32 {lanes}, 0")
+        self.emitter.raw(f"br i1 {any_lane}, label %{fault_label}, label %{next_label}")
         self.begin(fault_label)
         self.fault(code, pc, lanes, addresses)
         self.begin(next_label)
@@ -46,14 +46,14 @@ class WarpCode(Watching):
             value = self.cache[name]
             pointer = self.slot(name)
             if llvm == "i1":
-                old = self.e.op(f"load i32, ptr {pointer}")
-                other_bits = self.e.op(f"and i32 {old}, {self.e.op(f'xor i32 {self.mask}, -1')}")
-                new = self.e.op(f"and i32 {self.e.mask_bits(value)}, {self.mask}")
-                self.e.raw(f"store i32 {self.e.op(f'or i32 {other_bits}, {new}')}, ptr {pointer}")
+                old = self.emitter.op(f"load i32, ptr {pointer}")
+                other_bits = self.emitter.op(f"and i32 {old}, {self.emitter.op(f'xor i32 {self.mask}, -1')}")
+                new = self.emitter.op(f"and i32 {self.emitter.mask_bits(value)}, {self.mask}")
+                self.emitter.raw(f"store i32 {self.emitter.op(f'or i32 {other_bits}, {new}')}, ptr {pointer}")
                 continue
-            self.e.store_lanes(llvm, value, pointer, self.active_lanes)
+            self.emitter.store_lanes(llvm, value, pointer, self.active_lanes)
         self.dirty.clear()
 
     def store_pcs(self, lanes: str, target: str) -> None:
         """Write a program-counter vector to the lanes of an i1 vector."""
-        self.e.store_lanes("i32", target, "%frame", lanes)
+        self.emitter.store_lanes("i32", target, "%frame", lanes)

@@ -11,29 +11,33 @@ from virtualgpu.engine.lower.registers import Registers
 _WRITES_MEMORY = {"st", "atom", "red", "cp", "mbarrier", "wmma", "stmatrix"}
 
 
-def _may_write_shared(i: ir.Instruction) -> bool:
+def _may_write_shared(instruction: ir.Instruction) -> bool:
     """Return whether an instruction may change shared memory, also through generic addresses."""
-    spaces = {modifier.split("::")[0] for modifier in i.parts[1:]}
-    return i.root in _WRITES_MEMORY and (
-        i.root == "cp" or "shared" in spaces or spaces.isdisjoint(("global", "local", "param"))
+    spaces = {modifier.split("::")[0] for modifier in instruction.parts[1:]}
+    return instruction.root in _WRITES_MEMORY and (
+        instruction.root == "cp" or "shared" in spaces or spaces.isdisjoint(("global", "local", "param"))
     )
 
 
 class Watching(Registers):
     """Registers, with calls that record a trace or notify an observer."""
 
-    def trace_step(self, i: ir.Instruction) -> None:
-        executed = self.executed(i)
-        level = layout.TRACE_ALL if _may_write_shared(i) else layout.TRACE_ALL & ~layout.TRACE_SHARED
-        if i.origin is not None:
-            self.e.context_store("depth", str(i.call_depth))
-        self.e.raw(
-            f"call void @trace_step(ptr %ctx, i32 {self.index}, i32 {i.pc}, i32 {self.mask}, "
+    def trace_step(self, instruction: ir.Instruction) -> None:
+        executed = self.executed(instruction)
+        level = (
+            layout.TRACE_ALL if _may_write_shared(instruction) else layout.TRACE_ALL & ~layout.TRACE_SHARED
+        )
+        if instruction.origin is not None:
+            self.emitter.context_store("depth", str(instruction.call_depth))
+        self.emitter.raw(
+            f"call void @trace_step(ptr %ctx, i32 {self.index}, i32 {instruction.pc}, i32 {self.mask}, "
             f"i32 {executed}, i32 {level})"
         )
 
     def trace_row(self, lanes: str, mask: str, kind: int, level: int = layout.TRACE_ALL) -> None:
-        self.e.raw(f"call void @trace_row(ptr %ctx, <32 x i64> {lanes}, i32 {mask}, i32 {kind}, i32 {level})")
+        self.emitter.raw(
+            f"call void @trace_row(ptr %ctx, <32 x i64> {lanes}, i32 {mask}, i32 {kind}, i32 {level})"
+        )
 
     def trace_address(self, address: str, mask: str) -> None:
         if self.options.trace:
@@ -48,35 +52,35 @@ class Watching(Registers):
             word = value
             address = host
             if width > 64:
-                word = self.e.binary("lshr", llvm, value, constant(llvm, bit)) if bit else value
-                address = self.e.binary("add", "i64", host, constant("i64", bit // 8)) if bit else host
+                word = self.emitter.binary("lshr", llvm, value, constant(llvm, bit)) if bit else value
+                address = self.emitter.binary("add", "i64", host, constant("i64", bit // 8)) if bit else host
             self.trace_row(address, mask, layout.ROW_PLACE)
             size = min(width, 64) // 8
-            self.trace_row(self.e.cast(word, llvm, "i64"), mask, layout.ROW_WRITTEN + size)
+            self.trace_row(self.emitter.cast(word, llvm, "i64"), mask, layout.ROW_WRITTEN + size)
 
     def observe(self, site: int, address: str, mask: str, stored_values: str = "") -> None:
         """Report an access to the observer before it happens, with the values to store."""
         lanes = self.scratch("<32 x i64>")
         values = "null"
-        self.e.raw(f"store <32 x i64> {address}, ptr {lanes}")
+        self.emitter.raw(f"store <32 x i64> {address}, ptr {lanes}")
         if stored_values:
             values = self.scratch("<32 x i64>")
-            self.e.raw(f"store <32 x i64> {stored_values}, ptr {values}")
-        function = self.e.op(f"inttoptr i64 {self.e.context_load('observer')} to ptr")
-        self.e.raw(f"call void {function}(ptr %ctx, i32 {site}, ptr {lanes}, i32 {mask}, ptr {values})")
+            self.emitter.raw(f"store <32 x i64> {stored_values}, ptr {values}")
+        function = self.emitter.op(f"inttoptr i64 {self.emitter.context_load('observer')} to ptr")
+        self.emitter.raw(f"call void {function}(ptr %ctx, i32 {site}, ptr {lanes}, i32 {mask}, ptr {values})")
 
-    def trace_value(self, i: ir.Instruction) -> None:
-        for index, name in enumerate(cfg.definitions_and_uses(i)[0]):
+    def trace_value(self, instruction: ir.Instruction) -> None:
+        for index, name in enumerate(cfg.definitions_and_uses(instruction)[0]):
             if name in self.cache:
-                value = self.e.cast(self.cache[name], llvm_of(self.function.registers[name]), "i64")
+                value = self.emitter.cast(self.cache[name], llvm_of(self.function.registers[name]), "i64")
                 level = layout.TRACE_ALL & ~layout.TRACE_SHARED
-                self.trace_row(value, self.executed(i), layout.ROW_REGISTER + index, level)
+                self.trace_row(value, self.executed(instruction), layout.ROW_REGISTER + index, level)
 
-    def observe_synchronisation(self, i: ir.Instruction) -> None:
+    def observe_synchronisation(self, instruction: ir.Instruction) -> None:
         """Report a fence or a ``__syncwarp`` to the observer, if the instruction is one."""
-        if i.root in ("membar", "fence"):
-            site = layout.BLOCK_FENCE if "cta" in i.parts else layout.FENCE
-            self.observe(site, "zeroinitializer", self.executed(i))
-        elif cfg.is_warp_meeting(i):
-            members = self.e.convert("zext", "i32", self.get(i.operands[-1], "b32"), "i64")
+        if instruction.root in ("membar", "fence"):
+            site = layout.BLOCK_FENCE if "cta" in instruction.parts else layout.FENCE
+            self.observe(site, "zeroinitializer", self.executed(instruction))
+        elif cfg.is_warp_meeting(instruction):
+            members = self.emitter.convert("zext", "i32", self.get(instruction.operands[-1], "b32"), "i64")
             self.observe(layout.WARP_SYNC, members, self.mask)

@@ -19,7 +19,7 @@ _TYPES = {
 _MATRIX_TYPES = ("f16", "bf16", "tf32")
 
 
-def operations(i: ir.Instruction) -> tuple[str, int]:
+def operations(instruction: ir.Instruction) -> tuple[str, int]:
     """Return the type in which an instruction computes and its operations per lane; most have none ("", 0).
 
     A sum, product, quotient, root or function counts as one, a multiply-add as two, a pair of numbers as
@@ -28,14 +28,14 @@ def operations(i: ir.Instruction) -> tuple[str, int]:
     """
     # The opcode in the PTX text: an operation that ptxas fuses is one instruction here, after its own
     # product.
-    tokens = i.text.split()
+    tokens = instruction.text.split()
     parts = (tokens[1] if tokens[0].startswith("@") else tokens[0]).rstrip(";").split(".")
     root = parts[0]
-    if is_tensor(i):
-        factors = tensor.types_of(i)[1]
-        m, n, k = tensor.shape_of(i)
+    if is_tensor(instruction):
+        factors = tensor.types_of(instruction)[1]
+        m, n, k = tensor.shape_of(instruction)
         return (factors, 2 * m * n * k // layout.LANES) if factors in _MATRIX_TYPES else ("", 0)
-    kind, numbers = _TYPES.get(i.type, ("", 0))
+    kind, numbers = _TYPES.get(instruction.type, ("", 0))
     if root in ("atom", "red"):
         return (kind, numbers) if "add" in parts else ("", 0)
     per_number = 0
@@ -46,6 +46,6 @@ def operations(i: ir.Instruction) -> tuple[str, int]:
     return (kind, per_number * numbers) if per_number and kind else ("", 0)
 
 
-def is_tensor(i: ir.Instruction) -> bool:
+def is_tensor(instruction: ir.Instruction) -> bool:
     """Return whether tensor cores execute an instruction."""
-    return i.root in ("wmma", "mma") and "mma" in i.parts
+    return instruction.root in ("wmma", "mma") and "mma" in instruction.parts

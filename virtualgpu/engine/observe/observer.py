@@ -39,7 +39,7 @@ class Observer(Protocol):
         """Handle a call of the compiled code with a site that is not one of the engine's."""
 
     def shuffle(
-        self, block: int, warp: int, i: ir.Instruction, sources: npt.NDArray[np.int64], mask: int
+        self, block: int, warp: int, instruction: ir.Instruction, sources: npt.NDArray[np.int64], mask: int
     ) -> None:
         """Handle a shuffle: the lanes in `mask` each read a register of the lane in `sources`."""
 
@@ -49,7 +49,7 @@ class Observer(Protocol):
         `everyone`: all that run.
         """
 
-    def wait(self, block: int, warp: int, i: ir.Instruction, mask: int, expected: int) -> None:
+    def wait(self, block: int, warp: int, instruction: ir.Instruction, mask: int, expected: int) -> None:
         """Handle the arrival of lanes at a block-wide barrier where they wait.
 
         Those `expected` should arrive together.

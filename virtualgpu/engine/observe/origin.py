@@ -44,7 +44,7 @@ def find_writers(function: ir.Function) -> Writers:
 
 def base_pointer(
     function: ir.Function,
-    i: ir.Instruction,
+    instruction: ir.Instruction,
     params: bytes,
     variables: Mapping[str, int],
     writers: Writers | None = None,
@@ -55,16 +55,16 @@ def base_pointer(
     ----------
     function
         The function that contains the access; parameters are known only in an entry.
-    i
+    instruction
         The access.
     params
         The launch's parameter buffer.
     variables
         Addresses of module variables.
-    known
+    writers
         The function's `find_writers`, if the function is used more than once.
     """
-    address = next((o for o in i.operands if isinstance(o, ir.Address)), None)
+    address = next((o for o in instruction.operands if isinstance(o, ir.Address)), None)
     if address is None:
         return None
     if isinstance(address.base, ir.Symbol):

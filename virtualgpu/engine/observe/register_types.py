@@ -30,14 +30,14 @@ def infer(function: ir.Function) -> dict[str, str]:
         return name
 
     evidence: dict[str, set[str]] = {name: set() for name in parents}
-    for i in function.instructions:
-        if i.root in _MOVES and "pred" not in i.parts:
-            names = [o.name for o in _registers_of(i.operands[:3]) if o.name in parents]
+    for instruction in function.instructions:
+        if instruction.root in _MOVES and "pred" not in instruction.parts:
+            names = [o.name for o in _registers_of(instruction.operands[:3]) if o.name in parents]
             names = [n for n in names if function.registers[n] == function.registers[names[0]]]
-            for name_ in names[1:] if i.root != "shfl" else names[1:2]:
+            for name_ in names[1:] if instruction.root != "shfl" else names[1:2]:
                 parents[root(name_)] = root(names[0])
             continue
-        for register, kind in _typed(i):
+        for register, kind in _typed(instruction):
             if kind[1:].isdigit() and int(kind[1:]) == _bits(function.registers.get(register, "")):
                 evidence[register].add(kind[0])
     kinds_of_root: dict[str, set[str]] = {}
@@ -55,21 +55,21 @@ def _inferred_type(declared: str, kinds: set[str]) -> str:
     return next((f"{kind}{declared[1:]}" for kind in _KINDS if kind in kinds), declared)
 
 
-def _typed(i: ir.Instruction) -> Iterator[tuple[str, str]]:
+def _typed(instruction: ir.Instruction) -> Iterator[tuple[str, str]]:
     """Yield the registers of an instruction with the type that it uses for them."""
-    types = [part for part in i.parts[1:] if part in ir.TYPE_BYTES and part[0] in _KINDS]
+    types = [part for part in instruction.parts[1:] if part in ir.TYPE_BYTES and part[0] in _KINDS]
     if not types:
         return
-    destination, *sources = i.operands or (None,)
+    destination, *sources = instruction.operands or (None,)
     result = source = types[0]
-    if i.root in ("cvt", "set", "slct") and len(types) > 1:
+    if instruction.root in ("cvt", "set", "slct") and len(types) > 1:
         source = types[1]
-    is_wide = i.root in ("mul", "mad") and "wide" in i.parts
+    is_wide = instruction.root in ("mul", "mad") and "wide" in instruction.parts
     if is_wide:
         result = f"{source[0]}{2 * int(source[1:])}"
-    if source[0] != "f" and i.root in _SIGN_AGNOSTIC and not is_wide:
+    if source[0] != "f" and instruction.root in _SIGN_AGNOSTIC and not is_wide:
         return
-    if i.root not in ("st", "red"):
+    if instruction.root not in ("st", "red"):
         for register in _registers_of((destination,)):
             yield register.name, result
     else:

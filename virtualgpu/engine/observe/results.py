@@ -65,13 +65,13 @@ def shares(kernel: Kernel) -> Shares:
     result = Shares(np.array([block.end - block.first for _, block in blocks], np.int64))
     functions = [plan.function for plan in kernel.plans]
     for number, (function, block) in enumerate(blocks):
-        for i in functions[function].instructions[block.first : block.end]:
-            result.lines.add(i.line, number)
-            result.opcodes.add(i.root, number)
-            kind, operations_per_lane = operations(i)
+        for instruction in functions[function].instructions[block.first : block.end]:
+            result.lines.add(instruction.line, number)
+            result.opcodes.add(instruction.root, number)
+            kind, operations_per_lane = operations(instruction)
             if kind:
                 result.flops.add(kind, number, operations_per_lane)
-                if is_tensor(i):
+                if is_tensor(instruction):
                     result.tensor_flops.add(kind, number, operations_per_lane)
     return result
 
@@ -93,30 +93,37 @@ def counters(
     executions = blocks[:, 0]
     lanes = blocks[:, 1]
     access_counters = []
-    for i, row in sum_by_source(kernel.tables.accesses, accesses):
+    for instruction, row in sum_by_source(kernel.tables.accesses, accesses):
         requests, sectors, wavefronts, ideal_wavefronts, lanes_taken, missed_sectors, half_lines = row[:7]
-        size = memory_ops.size_of(i)
+        size = memory_ops.size_of(instruction)
         access_counters.append(
             AccessCounters(
-                pc=source_index(i),
-                line=i.line,
-                text=i.text,
-                space=memory_ops.space_of(i),  # type: ignore[arg-type]
-                kind=memory_ops.kind_of(i),  # type: ignore[arg-type]
+                pc=source_index(instruction),
+                line=instruction.line,
+                text=instruction.text,
+                space=memory_ops.space_of(instruction),  # type: ignore[arg-type]
+                kind=memory_ops.kind_of(instruction),  # type: ignore[arg-type]
                 size_bytes=size,
                 requests=requests,
                 sectors=sectors,
                 wavefronts=wavefronts,
                 ideal_wavefronts=ideal_wavefronts,
                 bytes_requested=lanes_taken * size,
-                column=i.column,
+                column=instruction.column,
                 missed_sectors=missed_sectors,
                 half_lines=half_lines,
             )
         )
     branch_counters = [
-        BranchCounters(source_index(i), i.line, i.text, executed, divergent, i.column)
-        for i, (executed, divergent) in sum_by_source(kernel.tables.branches, branches)
+        BranchCounters(
+            source_index(instruction),
+            instruction.line,
+            instruction.text,
+            executed,
+            divergent,
+            instruction.column,
+        )
+        for instruction, (executed, divergent) in sum_by_source(kernel.tables.branches, branches)
     ]
     return KernelCounters(
         provenance=provenance,
@@ -137,9 +144,9 @@ def counters(
     )
 
 
-def source_index(i: ir.Instruction) -> int:
+def source_index(instruction: ir.Instruction) -> int:
     """Return an instruction's index in the function in which it was written."""
-    return i.pc if i.origin is None else i.origin[1]
+    return instruction.pc if instruction.origin is None else instruction.origin[1]
 
 
 def sum_by_source(
@@ -150,11 +157,11 @@ def sum_by_source(
     Copies of a function's body are added up.
     """
     sums: list[tuple[ir.Instruction, npt.NDArray[np.int64]]] = []
-    for source_index, (_, i), row in zip(source_numbers(sites), sites, rows, strict=True):
+    for source_index, (_, instruction), row in zip(source_numbers(sites), sites, rows, strict=True):
         if source_index == len(sums):
-            sums.append((i, np.zeros_like(row)))
+            sums.append((instruction, np.zeros_like(row)))
         sums[source_index] = sums[source_index][0], sums[source_index][1] + row
-    return [(i, row.tolist()) for i, row in sums]
+    return [(instruction, row.tolist()) for instruction, row in sums]
 
 
 def source_numbers(sites: Sequence[tuple[int, ir.Instruction]]) -> list[int]:
@@ -165,10 +172,13 @@ def source_numbers(sites: Sequence[tuple[int, ir.Instruction]]) -> list[int]:
     occurrence: Counter[tuple[int, int]] = Counter()
     number_of: dict[tuple[object, ...], int] = {}
     numbers = []
-    for function, i in sites:
-        occurrence[function, i.pc] += 1
+    for function, instruction in sites:
+        occurrence[function, instruction.pc] += 1
         numbers.append(
-            number_of.setdefault((i.origin or (function, i.pc), occurrence[function, i.pc]), len(number_of))
+            number_of.setdefault(
+                (instruction.origin or (function, instruction.pc), occurrence[function, instruction.pc]),
+                len(number_of),
+            )
         )
     return numbers
 

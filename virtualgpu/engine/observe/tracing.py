@@ -54,20 +54,21 @@ def listing(kernel: Kernel) -> Listing:
     """Return the listing of a kernel's instructions."""
     functions = [plan.function for plan in kernel.plans]
     bases = np.cumsum([0, *(len(f.instructions) for f in functions)])
-    code = tuple(i for f in functions for i in f.instructions)
+    code = tuple(instruction for f in functions for instruction in f.instructions)
     registers: list[tuple[str, ...]] = []
     types: list[tuple[str, ...]] = []
     stored_types: list[str] = []
     for function in functions:
         kinds = register_types.infer(function)
-        for i in function.instructions:
-            names = tuple(cfg.definitions_and_uses(i)[0])
+        for instruction in function.instructions:
+            names = tuple(cfg.definitions_and_uses(instruction)[0])
             registers.append(tuple(original_name(name) for name in names))
             types.append(tuple(kinds.get(name, "") for name in names))
-            stored_types.append(_stored_type(i, kinds))
-    access = [memory_ops.is_access(i) for i in code]
+            stored_types.append(_stored_type(instruction, kinds))
+    access = [memory_ops.is_access(instruction) for instruction in code]
     space = [
-        results.SPACES.index(memory_ops.space_of(i)) if a else -1 for i, a in zip(code, access, strict=True)
+        results.SPACES.index(memory_ops.space_of(instruction)) if a else -1
+        for instruction, a in zip(code, access, strict=True)
     ]
     order, loops = _scheduling_order(kernel, bases)
     return Listing(
@@ -76,28 +77,38 @@ def listing(kernel: Kernel) -> Listing:
         tuple(registers),
         tuple(types),
         tuple(stored_types),
-        tuple(memory_ops.rule_of(f, i) for f in functions for i in f.instructions),
+        tuple(memory_ops.rule_of(f, instruction) for f in functions for instruction in f.instructions),
         np.array(space, np.int8),
         np.array(
-            [a and memory_ops.kind_of(i) != "load" for i, a in zip(code, access, strict=True)], np.bool_
+            [
+                a and memory_ops.kind_of(instruction) != "load"
+                for instruction, a in zip(code, access, strict=True)
+            ],
+            np.bool_,
         ),
-        np.array([memory_ops.size_of(i) if a else 0 for i, a in zip(code, access, strict=True)], np.int16),
+        np.array(
+            [
+                memory_ops.size_of(instruction) if a else 0
+                for instruction, a in zip(code, access, strict=True)
+            ],
+            np.int16,
+        ),
         order,
         loops,
     )
 
 
-def _stored_type(i: ir.Instruction, kinds: dict[str, str]) -> str:
+def _stored_type(instruction: ir.Instruction, kinds: dict[str, str]) -> str:
     """Return the type in which to show a stored value: the register's type, if the widths agree."""
-    if i.root not in ("st", "atom", "red"):
+    if instruction.root not in ("st", "atom", "red"):
         return ""
-    operand = i.operands[-1]
+    operand = instruction.operands[-1]
     while isinstance(operand, ir.Vector):
         operand = next((item for item in operand.items if item is not None), None)
     kind = kinds.get(operand.name, "") if isinstance(operand, ir.Register) else ""
-    if kind and i.type.startswith("b") and kind[1:] == i.type[1:]:
+    if kind and instruction.type.startswith("b") and kind[1:] == instruction.type[1:]:
         return kind
-    return i.type
+    return instruction.type
 
 
 def _scheduling_order(kernel: Kernel, bases: Ints) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
@@ -232,8 +243,8 @@ def _warp_trace(
         _lanes(all_rows["mask"][value_rows]), all_rows["lanes"][value_rows], 0
     )
     detail = _detail(facts, steps, sequence, index, all_rows, step_of_row, shared)
-    lines = np.array([i.line for i in facts.code], np.int32)
-    columns = np.array([i.column for i in facts.code], np.int32)
+    lines = np.array([instruction.line for instruction in facts.code], np.int32)
+    columns = np.array([instruction.column for instruction in facts.code], np.int32)
     return WarpTrace(
         provenance=provenance,
         kernel_name=launch.packed.title,
@@ -243,7 +254,7 @@ def _warp_trace(
         block_index=request.block_index,
         warp_index=warp,
         granularity="instruction",
-        instruction=tuple(i.text for i in facts.code),
+        instruction=tuple(instruction.text for instruction in facts.code),
         pc=index.astype(np.int32),
         line=lines[index],
         column=columns[index],

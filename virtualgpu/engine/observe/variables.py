@@ -60,9 +60,9 @@ class Run:
     def code(self) -> tuple[tuple[str, ir.Instruction], ...]:
         """Instruction and original function for every position of the trace's listing."""
         return tuple(
-            (i.origin[0] if i.origin else plan.function.name, i)
+            (instruction.origin[0] if instruction.origin else plan.function.name, instruction)
             for plan in self.kernel.plans
-            for i in plan.function.instructions
+            for instruction in plan.function.instructions
         )
 
     @property
@@ -191,9 +191,9 @@ def find_variables(
     return tuple(variables)
 
 
-def _copies(i: ir.Instruction, variable: Declared) -> bool:
+def _copies(instruction: ir.Instruction, variable: Declared) -> bool:
     """Return whether an instruction only moves the variable from one of its registers to another."""
-    source = i.operands[1] if i.root == "mov" and len(i.operands) > 1 else None
+    source = instruction.operands[1] if instruction.root == "mov" and len(instruction.operands) > 1 else None
     return isinstance(source, ir.Register) and original_name(source.name) in variable.registers
 
 
@@ -273,8 +273,10 @@ def _writers(
     return tuple(sorted(writers))
 
 
-def _sets_constant(i: ir.Instruction) -> bool:
-    return (i.root == "mov" and isinstance(i.operands[1], ir.Immediate)) or i.opcode.startswith("ld.param")
+def _sets_constant(instruction: ir.Instruction) -> bool:
+    return (
+        instruction.root == "mov" and isinstance(instruction.operands[1], ir.Immediate)
+    ) or instruction.opcode.startswith("ld.param")
 
 
 def _fits(register: str, kind: str) -> bool:

@@ -327,9 +327,11 @@ def _needs_order(kernel: codegen.Kernel) -> bool:
     in every run.
     """
     for plan in kernel.plans:
-        for i in plan.function.instructions:
-            if i.root in ("atom", "red") and memory_ops.space_of(i) != "shared":
+        for instruction in plan.function.instructions:
+            if instruction.root in ("atom", "red") and memory_ops.space_of(instruction) != "shared":
                 return True
-            if i.root == "call" and any(isinstance(o, ir.Symbol) and o.name == "vprintf" for o in i.operands):
+            if instruction.root == "call" and any(
+                isinstance(o, ir.Symbol) and o.name == "vprintf" for o in instruction.operands
+            ):
                 return True
     return False

@@ -365,13 +365,13 @@ class Worker:
         if position is None:
             return 0
         instructions = plan.function.instructions[plan.flow.blocks[position[2]].first :]
-        return next((i.line for i in instructions if i.line), 0)
+        return next((instruction.line for instruction in instructions if instruction.line), 0)
 
-    def base_pointer(self, function: ir.Function, i: ir.Instruction) -> int | None:
+    def base_pointer(self, function: ir.Function, instruction: ir.Instruction) -> int | None:
         """Return the pointer from which an access's address was computed, if it is unique."""
         launch = self.launch
         variables = dict(zip(launch.kernel.tables.globals, launch.globals.tolist(), strict=False))
-        return origin.base_pointer(function, i, launch.packed.params, variables)
+        return origin.base_pointer(function, instruction, launch.packed.params, variables)
 
 
 def _add_range(

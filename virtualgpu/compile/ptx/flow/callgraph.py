@@ -23,7 +23,7 @@ def parts_of(call: ir.Instruction) -> tuple[str, list[str], list[str]]:
 
 def callees(function: ir.Function) -> list[str]:
     """Return the names that a function calls directly; the empty name represents a call through a pointer."""
-    return [parts_of(i)[0] for i in function.instructions if i.root == "call"]
+    return [parts_of(instruction)[0] for instruction in function.instructions if instruction.root == "call"]
 
 
 def memory_dependent_results(module: ir.Module, function: ir.Function) -> frozenset[str]:
@@ -31,9 +31,9 @@ def memory_dependent_results(module: ir.Module, function: ir.Function) -> frozen
     ``try_lock()``.
     """
     dependent: set[str] = set()
-    for i in function.instructions:
-        if i.root == "call":
-            name, _, results = parts_of(i)
+    for inner_instruction in function.instructions:
+        if inner_instruction.root == "call":
+            name, _, results = parts_of(inner_instruction)
             functions = [module.functions[n] for n in reachable(module, [name])]
             if any(cfg.reads_shared_state(instruction) for f in functions for instruction in f.instructions):
                 dependent.update(results)
@@ -67,7 +67,7 @@ def waiting_functions(module: ir.Module, entry: str) -> set[str]:
 
 
 def _waits(module: ir.Module, function: ir.Function) -> bool:
-    if any(cfg.is_block_barrier(i) for i in function.instructions):
+    if any(cfg.is_block_barrier(instruction) for instruction in function.instructions):
         return True
     flow = cfg.build(function)
     memory_results = memory_dependent_results(module, function)

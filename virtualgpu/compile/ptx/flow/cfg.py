@@ -163,9 +163,11 @@ def _components(
     return components[::-1]
 
 
-def reads_shared_state(i: ir.Instruction) -> bool:
+def reads_shared_state(instruction: ir.Instruction) -> bool:
     """Return whether other threads may change the result of an instruction: an atomic, a volatile load."""
-    return i.root in ("atom", "mbarrier") or (i.root == "ld" and not _ORDERED_LOADS.isdisjoint(i.parts))
+    return instruction.root in ("atom", "mbarrier") or (
+        instruction.root == "ld" and not _ORDERED_LOADS.isdisjoint(instruction.parts)
+    )
 
 
 def waits_on_memory(
@@ -178,25 +180,25 @@ def waits_on_memory(
     depend on such memory.
     """
     blocks = flow.blocks[target : source + 1]
-    code = [i for b in blocks for i in function.instructions[b.first : b.end]]
+    code = [instruction for b in blocks for instruction in function.instructions[b.first : b.end]]
     tainted: set[str] = set()
     while True:
         previous_count = len(tainted)
-        for i in code:
-            definitions, uses = definitions_and_uses(i)
-            reads_result = i.root == "ld" and any(
+        for instruction in code:
+            definitions, uses = definitions_and_uses(instruction)
+            reads_result = instruction.root == "ld" and any(
                 isinstance(o, ir.Address) and isinstance(o.base, ir.Symbol) and o.base.name in memory_results
-                for o in i.operands
+                for o in instruction.operands
             )
-            if reads_result or reads_shared_state(i) or not tainted.isdisjoint(uses):
+            if reads_result or reads_shared_state(instruction) or not tainted.isdisjoint(uses):
                 tainted.update(definitions)
         if len(tainted) == previous_count:
             break
     return any(
-        i.guard in tainted and any(not target <= s <= source for s in b.successors)
+        instruction.guard in tainted and any(not target <= s <= source for s in b.successors)
         for b in blocks
-        for i in function.instructions[b.first : b.end]
-        if i.root in ("bra", "brx")
+        for instruction in function.instructions[b.first : b.end]
+        if instruction.root in ("bra", "brx")
     )
 
 
@@ -326,7 +328,9 @@ def blocks_excused_from(function: ir.Function, flow: Flow, pc: int) -> tuple[int
         *(_reachable(flow, number) for number in blocks[barrier_block].successors)
     )
     with_work = {
-        number for number in after_barrier if any(i.root not in ("ret", "exit") for i in instructions(number))
+        number
+        for number in after_barrier
+        if any(instruction.root not in ("ret", "exit") for instruction in instructions(number))
     }
 
     def is_excused(start: int) -> bool:

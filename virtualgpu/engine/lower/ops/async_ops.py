@@ -26,151 +26,157 @@ _RULES: tuple[Rule, Rule] = ("load", "store")
 ROOTS = {"cp", "mbarrier"}
 
 
-def emit(c: WarpCode, i: ir.Instruction) -> bool:
+def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
     """Emit ``cp.async`` or ``mbarrier``; return False for any other instruction."""
-    if i.root == "cp" and i.parts[1] == "async":
-        _copy(c, i)
-    elif i.root == "mbarrier":
-        _mbarrier(c, i)
+    if instruction.root == "cp" and instruction.parts[1] == "async":
+        _copy(code, instruction)
+    elif instruction.root == "mbarrier":
+        _mbarrier(code, instruction)
     else:
         return False
     return True
 
 
-def _copy(c: WarpCode, i: ir.Instruction) -> None:
+def _copy(code: WarpCode, instruction: ir.Instruction) -> None:
     """Emit ``cp.async``: global to shared, 4, 8 or 16 bytes per lane; the rest is zeroed."""
-    e = c.e
-    mask = c.executed(i)
-    if i.parts[2] == "bulk" and i.parts[3] in ("commit_group", "wait_group"):
+    emitter = code.emitter
+    mask = code.executed(instruction)
+    if instruction.parts[2] == "bulk" and instruction.parts[3] in ("commit_group", "wait_group"):
         return  # copies from shared memory complete at once
-    c.tables.copies += 1
-    if i.parts[2] == "commit_group":
-        e.raw(f"call void @{copy_queue.commit(c)}(ptr %ctx, i32 {mask})")
+    code.tables.copies += 1
+    if instruction.parts[2] == "commit_group":
+        emitter.raw(f"call void @{copy_queue.commit(code)}(ptr %ctx, i32 {mask})")
         return
-    if i.parts[2] in ("wait_group", "wait_all"):
-        count = i.operands[0] if i.operands else None
-        if i.parts[2] == "wait_all":
-            e.raw(f"call void @{copy_queue.commit(c)}(ptr %ctx, i32 {mask})")
+    if instruction.parts[2] in ("wait_group", "wait_all"):
+        count = instruction.operands[0] if instruction.operands else None
+        if instruction.parts[2] == "wait_all":
+            emitter.raw(f"call void @{copy_queue.commit(code)}(ptr %ctx, i32 {mask})")
         elif not isinstance(count, ir.Immediate):
-            raise PtxError(f"{i.text!r} (line {i.line}) names no number of groups.")
+            raise PtxError(f"{instruction.text!r} (line {instruction.line}) names no number of groups.")
         pending_groups = count.value if isinstance(count, ir.Immediate) else 0
-        e.raw(f"call void @{copy_queue.wait(c)}(ptr %ctx, i32 {mask}, i32 {pending_groups & 0x7FFFFFFF})")
+        emitter.raw(
+            f"call void @{copy_queue.wait(code)}(ptr %ctx, i32 {mask}, i32 {pending_groups & 0x7FFFFFFF})"
+        )
         return
-    if "bulk" in i.parts:
-        _bulk_copy(c, i)
+    if "bulk" in instruction.parts:
+        _bulk_copy(code, instruction)
         return
-    if "mbarrier" in i.parts:
-        _arrive_after_copies(c, i)
+    if "mbarrier" in instruction.parts:
+        _arrive_after_copies(code, instruction)
         return
-    size_operand = i.operands[2]
+    size_operand = instruction.operands[2]
     assert isinstance(size_operand, ir.Immediate)
     size = size_operand.value
     if size not in (4, 8, 16):
-        raise PtxError(f"{i.text!r} (line {i.line}) copies {size} bytes; 4, 8 and 16 are possible.")
-    destination = memory_ops.address_of(c, i.operands[0], "shared")
-    source = memory_ops.address_of(c, i.operands[1], "global")
+        raise PtxError(
+            f"{instruction.text!r} (line {instruction.line}) copies {size} bytes; 4, 8 and 16 are possible."
+        )
+    destination = memory_ops.address_of(code, instruction.operands[0], "shared")
+    source = memory_ops.address_of(code, instruction.operands[1], "global")
     from_host = memory_ops.host_addresses(
-        c, memory_ops.as_access(i, "ld", "global", size), source, "global", size
+        code, memory_ops.as_access(instruction, "ld", "global", size), source, "global", size
     )
-    store = memory_ops.as_access(i, "st", "shared", size)
+    store = memory_ops.as_access(instruction, "st", "shared", size)
     store = dataclasses.replace(store, parts=("st", COPYING, *store.parts[1:]))
-    to_host = memory_ops.host_addresses(c, store, destination, "shared", size)
-    site = len(c.tables.accesses) - 1
-    size_limit = i.operands[3] if len(i.operands) > 3 else None
-    limit = c.get(size_limit, "u32") if isinstance(size_limit, ir.Register | ir.Immediate) else None
+    to_host = memory_ops.host_addresses(code, store, destination, "shared", size)
+    site = len(code.tables.accesses) - 1
+    size_limit = instruction.operands[3] if len(instruction.operands) > 3 else None
+    limit = code.get(size_limit, "u32") if isinstance(size_limit, ir.Register | ir.Immediate) else None
     copied_words = "%copied.words"
     line = f"  {copied_words} = alloca [4 x <32 x i32>], align 64"
-    if line not in c.allocas:
-        c.allocas.append(line)
+    if line not in code.allocas:
+        code.allocas.append(line)
     for byte in range(0, size, 4):
-        address = e.binary("add", "i64", from_host, constant("i64", byte))
-        value = memory_ops.gather(c, address, mask, "b32")
+        address = emitter.binary("add", "i64", from_host, constant("i64", byte))
+        value = memory_ops.gather(code, address, mask, "b32")
         if limit is not None:
-            inside = e.compare("ugt", "i32", limit, constant("i32", byte))
-            value = e.select("i32", inside, value, constant("i32", 0))
-        row = e.op(f"getelementptr i8, ptr {copied_words}, i64 {32 * byte}")
-        e.raw(f"store <32 x i32> {value}, ptr {row}, align 64")
-    e.raw(
-        f"call void @{copy_queue.begin(c)}(ptr %ctx, <32 x i64> {to_host}, i32 {mask}, ptr {copied_words}, "
+            inside = emitter.compare("ugt", "i32", limit, constant("i32", byte))
+            value = emitter.select("i32", inside, value, constant("i32", 0))
+        row = emitter.op(f"getelementptr i8, ptr {copied_words}, i64 {32 * byte}")
+        emitter.raw(f"store <32 x i32> {value}, ptr {row}, align 64")
+    emitter.raw(
+        f"call void @{copy_queue.begin(code)}(ptr %ctx, <32 x i64> {to_host}, i32 {mask}, ptr {copied_words}, "
         f"i32 {size // 4}, i32 {site}, i64 0)"
     )
 
 
-def _bulk_copy(c: WarpCode, i: ir.Instruction) -> None:
+def _bulk_copy(code: WarpCode, instruction: ir.Instruction) -> None:
     """Emit ``cp.async.bulk``: a range of bytes per lane, to shared memory for an mbarrier, or from there."""
-    e = c.e
-    mask = c.executed(i)
-    spaces = [p.split("::")[0] for p in i.parts if p.split("::")[0] in ("shared", "global")]
-    if i.parts[3] not in ("shared::cta", "shared::cluster", "global") or sorted(spaces) != [
+    emitter = code.emitter
+    mask = code.executed(instruction)
+    spaces = [p.split("::")[0] for p in instruction.parts if p.split("::")[0] in ("shared", "global")]
+    if instruction.parts[3] not in ("shared::cta", "shared::cluster", "global") or sorted(spaces) != [
         "global",
         "shared",
     ]:
         raise NotSupportedError(
-            f"The virtual GPU does not do {i.opcode}: it has neither tensor maps nor clusters of blocks. Copy "
+            f"The virtual GPU does not do {instruction.opcode}: it has neither tensor maps nor clusters of blocks. Copy "
             "runs of bytes inside a block, with cuda::memcpy_async."
         )
-    if any(p.startswith("multicast") or p == "cp_mask" for p in i.parts):
+    if any(p.startswith("multicast") or p == "cp_mask" for p in instruction.parts):
         raise NotSupportedError(
-            f"The virtual GPU does not do {i.opcode}: it has no clusters of blocks. Let each block copy its own."
+            f"The virtual GPU does not do {instruction.opcode}: it has no clusters of blocks. Let each block copy its own."
         )
     to_shared = spaces[0] == "shared"
     size = bulk_ir.PIECE_BYTES
     addresses = []
-    for operand, space in zip(i.operands[:2], spaces, strict=True):
-        address = memory_ops.address_of(c, operand, space)
-        addresses.append(e.cast(address, "i32", "i64") if space == "shared" else address)
-    sizes = e.cast(c.get(i.operands[2], "u32"), "i32", "i64")
+    for operand, space in zip(instruction.operands[:2], spaces, strict=True):
+        address = memory_ops.address_of(code, operand, space)
+        addresses.append(emitter.cast(address, "i32", "i64") if space == "shared" else address)
+    sizes = emitter.cast(code.get(instruction.operands[2], "u32"), "i32", "i64")
     host = "zeroinitializer"
     if to_shared:
-        barrier = memory_ops.address_of(c, i.operands[3], "shared")
+        barrier = memory_ops.address_of(code, instruction.operands[3], "shared")
         host = memory_ops.host_addresses(
-            c, memory_ops.as_access(i, "atom", "shared", 8), barrier, "shared", 8
+            code, memory_ops.as_access(instruction, "atom", "shared", 8), barrier, "shared", 8
         )
     load, store = (
-        memory_ops.as_access(i, *root_and_space, size)
+        memory_ops.as_access(instruction, *root_and_space, size)
         for root_and_space in (("ld", spaces[1]), ("st", spaces[0]))
     )
     if to_shared:
         store = dataclasses.replace(store, parts=("st", COPYING, *store.parts[1:]))
-    sites = c.site(load), c.site(store)
+    sites = code.site(load), code.site(store)
     name = "bulk_to_shared" if to_shared else "bulk_to_global"
-    if name not in c.tables.support:
+    if name not in code.tables.support:
         check_functions = [
-            (checks.check_shared if space == "shared" else checks.check_global)(size, c.options.count, rule)
+            (checks.check_shared if space == "shared" else checks.check_global)(
+                size, code.options.count, rule
+            )
             for space, rule in zip(reversed(spaces), _RULES, strict=True)
         ]
         for check in check_functions:
-            c.add_support(*check)
-        c.add_support(*lanes.gather("i32"))
-        c.add_support(*lanes.scatter("i32"))
+            code.add_support(*check)
+        code.add_support(*lanes.gather("i32"))
+        code.add_support(*lanes.scatter("i32"))
         check_names = check_functions[0][0], check_functions[1][0]
-        begin, complete = (copy_queue.begin(c), _update(c)) if to_shared else ("", "")
-        c.add_support(
-            name, bulk_ir.bulk_copy(name, to_shared, c.options.observe, check_names, begin, complete)
+        begin, complete = (copy_queue.begin(code), _update(code)) if to_shared else ("", "")
+        code.add_support(
+            name, bulk_ir.bulk_copy(name, to_shared, code.options.observe, check_names, begin, complete)
         )
-    failed = e.op(
+    failed = emitter.op(
         f"call i1 @{name}(ptr %ctx, <32 x i64> {addresses[0]}, <32 x i64> {addresses[1]}, <32 x i64> {sizes}, "
-        f"<32 x i64> {host}, i32 {mask}, i32 {c.index}, i32 {i.pc}, i32 {sites[0]}, i32 {sites[1]})"
+        f"<32 x i64> {host}, i32 {mask}, i32 {code.index}, i32 {instruction.pc}, i32 {sites[0]}, i32 {sites[1]})"
     )
-    c.leave_on_fault(failed)
+    code.leave_on_fault(failed)
 
 
-def _arrive_after_copies(c: WarpCode, i: ir.Instruction) -> None:
+def _arrive_after_copies(code: WarpCode, instruction: ir.Instruction) -> None:
     """Emit ``cp.async.mbarrier.arrive``: copies complete with the barrier's phase; ``.noinc`` lanes arrive.
 
     Without it the barrier expects one arrival more, so that nothing changes.
     """
-    mask = c.executed(i)
-    space = memory_ops.space_of(i)
+    mask = code.executed(instruction)
+    space = memory_ops.space_of(instruction)
 
     def bind(host: str) -> None:
-        c.e.raw(f"call void @{copy_queue.bind(c)}(ptr %ctx, i32 {mask}, <32 x i64> {host})")
+        code.emitter.raw(f"call void @{copy_queue.bind(code)}(ptr %ctx, i32 {mask}, <32 x i64> {host})")
 
-    address = memory_ops.address_of(c, i.operands[0], space)
-    access = memory_ops.as_access(i, "atom", space, 8)
-    host = memory_ops.host_addresses(c, access, address, space, 8, prepare=bind)
-    if "noinc" in i.parts:
-        _arrive(c, host, mask, constant("i64", 1), drop=False)
+    address = memory_ops.address_of(code, instruction.operands[0], space)
+    access = memory_ops.as_access(instruction, "atom", space, 8)
+    host = memory_ops.host_addresses(code, access, address, space, 8, prepare=bind)
+    if "noinc" in instruction.parts:
+        _arrive(code, host, mask, constant("i64", 1), drop=False)
 
 
 _UPDATE_PARAMETERS = "ptr %ctx, <32 x i64> %a, i32 %mask, <32 x i64> %count, i64 %drop, <32 x i64> %bytes"
@@ -249,37 +255,37 @@ on:
 """
 
 
-def _binds_copies(c: WarpCode) -> bool:
+def _binds_copies(code: WarpCode) -> bool:
     return any(
-        i.root == "cp" and any(modifier.startswith("mbarrier") for modifier in i.parts)
-        for p in c.plans.values()
-        for i in p.function.instructions
+        instruction.root == "cp" and any(modifier.startswith("mbarrier") for modifier in instruction.parts)
+        for p in code.plans.values()
+        for instruction in p.function.instructions
     )
 
 
-def _update(c: WarpCode) -> str:
+def _update(code: WarpCode) -> str:
     """Return the name of the function that counts arrivals and bytes of barriers and returns their old
     states.
     """
-    if "mbarrier_update" not in c.tables.support:
-        binds = _binds_copies(c)
+    if "mbarrier_update" not in code.tables.support:
+        binds = _binds_copies(code)
         text = _UPDATE.replace("FROM", "on" if binds else "lane")
-        c.add_support(
-            "mbarrier_update", text.replace("LAND", _LAND.format(land=copy_queue.land(c)) if binds else "")
+        code.add_support(
+            "mbarrier_update", text.replace("LAND", _LAND.format(land=copy_queue.land(code)) if binds else "")
         )
     return "mbarrier_update"
 
 
 def _arrive(
-    c: WarpCode, host: str, mask: str, count: str, *, drop: bool, expected_bytes: str = "zeroinitializer"
+    code: WarpCode, host: str, mask: str, count: str, *, drop: bool, expected_bytes: str = "zeroinitializer"
 ) -> str:
     """Emit arrivals at barriers, `count` per lane, with announced bytes; return the old states."""
-    state = c.e.op(
-        f"call <32 x i64> @{_update(c)}(ptr %ctx, <32 x i64> {host}, i32 {mask}, <32 x i64> {count}, "
+    state = code.emitter.op(
+        f"call <32 x i64> @{_update(code)}(ptr %ctx, <32 x i64> {host}, i32 {mask}, <32 x i64> {count}, "
         f"i64 {int(drop)}, <32 x i64> {expected_bytes})"
     )
-    if c.options.trace:
-        c.trace_write(memory_ops.gather(c, host, mask, "b64"), "i64", host, mask)
+    if code.options.trace:
+        code.trace_write(memory_ops.gather(code, host, mask, "b64"), "i64", host, mask)
     return state
 
 
@@ -296,51 +302,63 @@ _MBARRIER = (
 )
 
 
-def _mbarrier(c: WarpCode, i: ir.Instruction) -> None:
-    e = c.e
-    operation = i.parts[1]
+def _mbarrier(code: WarpCode, instruction: ir.Instruction) -> None:
+    emitter = code.emitter
+    operation = instruction.parts[1]
     if operation not in _MBARRIER:
-        raise NotSupportedError(f"The virtual GPU does not do {i.opcode}.")
-    operands = list(i.operands)
+        raise NotSupportedError(f"The virtual GPU does not do {instruction.opcode}.")
+    operands = list(instruction.operands)
     if operation == "pending_count":
-        pending = e.binary("and", "i64", c.get(operands[1], "b64"), constant("i64", _FIELD))
-        c.set(operands[0], e.cast(pending, "i64", "i32"), "u32")
+        pending = emitter.binary("and", "i64", code.get(operands[1], "b64"), constant("i64", _FIELD))
+        code.set(operands[0], emitter.cast(pending, "i64", "i32"), "u32")
         return
     target = None if isinstance(operands[0], ir.Address) else operands.pop(0)
     if len(operands) and not isinstance(operands[0], ir.Address):
         target = operands.pop(0)
-    space = memory_ops.space_of(i)
-    address = memory_ops.address_of(c, operands[0], space)
-    host = memory_ops.host_addresses(c, memory_ops.as_access(i, "atom", space, 8), address, space, 8)
-    mask = c.executed(i)
+    space = memory_ops.space_of(instruction)
+    address = memory_ops.address_of(code, operands[0], space)
+    host = memory_ops.host_addresses(
+        code, memory_ops.as_access(instruction, "atom", space, 8), address, space, 8
+    )
+    mask = code.executed(instruction)
     if operation in ("init", "inval"):
-        count = e.cast(c.get(operands[1], "u32"), "i32", "i64") if operation == "init" else constant("i64", 0)
-        pending_and_expected = e.binary(
-            "or", "i64", count, e.binary("shl", "i64", count, constant("i64", 20))
+        count = (
+            emitter.cast(code.get(operands[1], "u32"), "i32", "i64")
+            if operation == "init"
+            else constant("i64", 0)
         )
-        memory_ops.scatter(c, pending_and_expected, host, mask, "b64")
+        pending_and_expected = emitter.binary(
+            "or", "i64", count, emitter.binary("shl", "i64", count, constant("i64", 20))
+        )
+        memory_ops.scatter(code, pending_and_expected, host, mask, "b64")
     elif operation in ("arrive", "arrive_drop"):
-        count = e.cast(c.get(operands[1], "u32"), "i32", "i64") if len(operands) > 1 else constant("i64", 1)
+        count = (
+            emitter.cast(code.get(operands[1], "u32"), "i32", "i64")
+            if len(operands) > 1
+            else constant("i64", 1)
+        )
         expected_bytes = "zeroinitializer"
-        if "expect_tx" in i.parts:  # the operand after the address is a number of bytes
+        if "expect_tx" in instruction.parts:  # the operand after the address is a number of bytes
             expected_bytes = count
             count = constant("i64", 1)
-        state = _arrive(c, host, mask, count, drop=operation == "arrive_drop", expected_bytes=expected_bytes)
+        state = _arrive(
+            code, host, mask, count, drop=operation == "arrive_drop", expected_bytes=expected_bytes
+        )
         if isinstance(target, ir.Register):
-            c.set(target, state, "b64")
+            code.set(target, state, "b64")
     elif operation in ("expect_tx", "complete_tx"):
-        expected_bytes = e.cast(c.get(operands[1], "u32"), "i32", "i64")
+        expected_bytes = emitter.cast(code.get(operands[1], "u32"), "i32", "i64")
         if operation == "complete_tx":
-            expected_bytes = e.binary("sub", "i64", constant("i64", 0), expected_bytes)
-        _arrive(c, host, mask, constant("i64", 0), drop=False, expected_bytes=expected_bytes)
+            expected_bytes = emitter.binary("sub", "i64", constant("i64", 0), expected_bytes)
+        _arrive(code, host, mask, constant("i64", 0), drop=False, expected_bytes=expected_bytes)
     else:
         shift = constant("i64", 40)
-        phase = e.binary("lshr", "i64", memory_ops.gather(c, host, mask, "b64"), shift)
-        phase = e.binary("and", "i64", phase, constant("i64", _PHASES))
-        if "parity" in i.parts:
-            phase = e.binary("and", "i64", phase, constant("i64", 1))
-            awaited_phase = e.cast(c.get(operands[1], "u32"), "i32", "i64")
+        phase = emitter.binary("lshr", "i64", memory_ops.gather(code, host, mask, "b64"), shift)
+        phase = emitter.binary("and", "i64", phase, constant("i64", _PHASES))
+        if "parity" in instruction.parts:
+            phase = emitter.binary("and", "i64", phase, constant("i64", 1))
+            awaited_phase = emitter.cast(code.get(operands[1], "u32"), "i32", "i64")
         else:
-            awaited_phase = e.binary("lshr", "i64", c.get(operands[1], "b64"), shift)
-            awaited_phase = e.binary("and", "i64", awaited_phase, constant("i64", _PHASES))
-        c.set(target, e.compare("ne", "i64", phase, awaited_phase), "pred")
+            awaited_phase = emitter.binary("lshr", "i64", code.get(operands[1], "b64"), shift)
+            awaited_phase = emitter.binary("and", "i64", awaited_phase, constant("i64", _PHASES))
+        code.set(target, emitter.compare("ne", "i64", phase, awaited_phase), "pred")

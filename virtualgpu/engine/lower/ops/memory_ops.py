@@ -17,43 +17,43 @@ from virtualgpu.records.access import Rule
 _SPACES = ("global", "shared", "local", "const", "param")
 
 
-def space_of(i: ir.Instruction) -> str:
+def space_of(instruction: ir.Instruction) -> str:
     """Return the state space of a memory instruction; ``generic`` if PTX names none."""
-    for modifier in i.parts[1:]:
+    for modifier in instruction.parts[1:]:
         if modifier.split("::")[0] in _SPACES:
             return modifier.split("::")[0]
     return "generic"
 
 
-def vector_width(i: ir.Instruction) -> int:
+def vector_width(instruction: ir.Instruction) -> int:
     """Return the number of elements that one lane accesses (``.v2``, ``.v4``)."""
-    return next((int(p[1:]) for p in i.parts[1:] if p in ("v2", "v4", "v8")), 1)
+    return next((int(p[1:]) for p in instruction.parts[1:] if p in ("v2", "v4", "v8")), 1)
 
 
-def size_of(i: ir.Instruction) -> int:
+def size_of(instruction: ir.Instruction) -> int:
     """Return the number of bytes that one lane accesses."""
-    return ir.TYPE_BYTES[i.type] * vector_width(i)
+    return ir.TYPE_BYTES[instruction.type] * vector_width(instruction)
 
 
-def kind_of(i: ir.Instruction) -> str:
+def kind_of(instruction: ir.Instruction) -> str:
     """Return load, store or atomic."""
-    return {"ld": "load", "ldu": "load", "st": "store"}.get(i.root, "atomic")
+    return {"ld": "load", "ldu": "load", "st": "store"}.get(instruction.root, "atomic")
 
 
-def rule_of(function: ir.Function, i: ir.Instruction) -> Rule:
+def rule_of(function: ir.Function, instruction: ir.Instruction) -> Rule:
     """Return the rule that determines the cost of an access."""
-    if i.root not in ("atom", "red"):
-        return "store" if i.root == "st" else "load"
-    if "cas" in i.parts:
+    if instruction.root not in ("atom", "red"):
+        return "store" if instruction.root == "st" else "load"
+    if "cas" in instruction.parts:
         return "swap"
-    addend = i.operands[-1]
+    addend = instruction.operands[-1]
     if (
-        "add" in i.parts
-        and i.type in ("u32", "s32")
+        "add" in instruction.parts
+        and instruction.type in ("u32", "s32")
         and isinstance(addend, ir.Immediate)
         and addend.value == 1
     ):
-        target = i.operands[0] if i.root == "atom" else None
+        target = instruction.operands[0] if instruction.root == "atom" else None
         if target is None or not is_read(function, target):
             return "count"
     return "atomic"
@@ -62,60 +62,60 @@ def rule_of(function: ir.Function, i: ir.Instruction) -> Rule:
 def is_read(function: ir.Function, operand: ir.Operand) -> bool:
     """Return whether any instruction of a function reads a register."""
     name = operand.name if isinstance(operand, ir.Register) else ""
-    return any(name in cfg.definitions_and_uses(i)[1] for i in function.instructions)
+    return any(name in cfg.definitions_and_uses(instruction)[1] for instruction in function.instructions)
 
 
-def is_access(i: ir.Instruction) -> bool:
+def is_access(instruction: ir.Instruction) -> bool:
     """Return whether an instruction is a counted access to memory; accesses to parameters are not."""
-    return i.root in ("ld", "ldu", "st", "atom", "red") and space_of(i) != "param"
+    return instruction.root in ("ld", "ldu", "st", "atom", "red") and space_of(instruction) != "param"
 
 
-def as_access(i: ir.Instruction, root: str, space: str, size: int) -> ir.Instruction:
+def as_access(instruction: ir.Instruction, root: str, space: str, size: int) -> ir.Instruction:
     """Return a plain load or store in place of an instruction that does several, for checks and counters."""
     vector_modifier = () if size <= 8 else (f"v{size // 4}",)
     kind = "b32" if size > 8 else f"b{8 * size}"
     parts = (root, *(() if space == "generic" else (space,)), *vector_modifier, kind)
-    return dataclasses.replace(i, opcode=".".join(parts), parts=parts)
+    return dataclasses.replace(instruction, opcode=".".join(parts), parts=parts)
 
 
 ROOTS = {"ld", "ldu", "st", "atom", "red", "createpolicy"}
 
 
-def emit(c: WarpCode, i: ir.Instruction) -> bool:
+def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
     """Emit a memory instruction; return False for any other instruction."""
-    if i.root in ("ld", "ldu", "st"):
-        if space_of(i) == "param":
-            _parameter(c, i)
+    if instruction.root in ("ld", "ldu", "st"):
+        if space_of(instruction) == "param":
+            _parameter(code, instruction)
         else:
-            _load_store(c, i)
-    elif i.root in ("atom", "red"):
-        _atomic(c, i)
-    elif i.root == "createpolicy":  # how long L2 keeps a line changes no result
-        c.set(i.operands[0], constant("i64", 0), "b64")
+            _load_store(code, instruction)
+    elif instruction.root in ("atom", "red"):
+        _atomic(code, instruction)
+    elif instruction.root == "createpolicy":  # how long L2 keeps a line changes no result
+        code.set(instruction.operands[0], constant("i64", 0), "b64")
     else:
         return False
     return True
 
 
-def address_of(c: WarpCode, operand: ir.Operand | None, space: str) -> str:
+def address_of(code: WarpCode, operand: ir.Operand | None, space: str) -> str:
     """Return the address lanes in the space's own form: i32 offsets for shared, i64 otherwise."""
     assert isinstance(operand, ir.Address)
     llvm = "i32" if space == "shared" else "i64"
     if isinstance(operand.base, ir.Register):
-        declared = c.function.registers[operand.base.name]
-        value = c.e.cast(c.get(operand.base, declared), llvm_of(declared), llvm)
+        declared = code.function.registers[operand.base.name]
+        value = code.emitter.cast(code.get(operand.base, declared), llvm_of(declared), llvm)
     elif isinstance(operand.base, ir.Immediate):
         value = constant(llvm, operand.base.value)
     else:
-        value = c.get(operand.base, "u32" if space == "shared" else "u64")
+        value = code.get(operand.base, "u32" if space == "shared" else "u64")
     if operand.offset:
-        value = c.e.binary("add", llvm, value, constant(llvm, operand.offset))
+        value = code.emitter.binary("add", llvm, value, constant(llvm, operand.offset))
     return value
 
 
 def host_addresses(
-    c: WarpCode,
-    i: ir.Instruction,
+    code: WarpCode,
+    instruction: ir.Instruction,
     address: str,
     space: str,
     size: int,
@@ -127,70 +127,73 @@ def host_addresses(
 
     `prepare` is called with the addresses too, and may emit code that runs before the observer is called.
     """
-    e = c.e
-    mask = c.executed(i)
-    site = c.site(i)
-    rule = rule_of(c.function, i)
+    emitter = code.emitter
+    mask = code.executed(instruction)
+    site = code.site(instruction)
+    rule = rule_of(code.function, instruction)
     if space == "generic":
-        resolve = resolve_generic(size, c, rule)
-        host_address = c.e.op(
+        resolve = resolve_generic(size, code, rule)
+        host_address = code.emitter.op(
             f"call <32 x i64> @{resolve}(ptr %ctx, <32 x i64> {address}, i32 {mask}, "
-            f"i32 {c.index}, i32 {i.pc}, i32 {site})"
+            f"i32 {code.index}, i32 {instruction.pc}, i32 {site})"
         )
-        failed = e.op(f"icmp ne i32 {e.context_load('fault_code')}, 0")
-        c.leave_on_fault(failed)
-        c.trace_address(address, mask)
+        failed = emitter.op(f"icmp ne i32 {emitter.context_load('fault_code')}, 0")
+        code.leave_on_fault(failed)
+        code.trace_address(address, mask)
         prepare(host_address)
-        if c.options.observe:
-            c.observe(site, address, mask, stored_values)
+        if code.options.observe:
+            code.observe(site, address, mask, stored_values)
         return host_address
     check = {"shared": checks.check_shared, "local": checks.check_local}.get(space, checks.check_global)
-    name, body = check(size, c.options.count, rule)
-    c.add_support(name, body)
+    name, body = check(size, code.options.count, rule)
+    code.add_support(name, body)
     kind = "<32 x i32>" if space == "shared" else "<32 x i64>"
-    failed = e.op(
-        f"call i1 @{name}(ptr %ctx, {kind} {address}, i32 {mask}, i32 {c.index}, i32 {i.pc}, i32 {site})"
+    failed = emitter.op(
+        f"call i1 @{name}(ptr %ctx, {kind} {address}, i32 {mask}, i32 {code.index}, i32 {instruction.pc}, i32 {site})"
     )
-    if c.options.trace:
-        reported = e.cast(address, "i32", "i64") if space == "shared" else address
-        c.trace_address(reported, mask)
-    c.leave_on_fault(failed)
+    if code.options.trace:
+        reported = emitter.cast(address, "i32", "i64") if space == "shared" else address
+        code.trace_address(reported, mask)
+    code.leave_on_fault(failed)
     host = address
     if space == "shared":
-        offset = e.convert("zext", "i32", address, "i64")
-        host = e.binary("add", "i64", e.splat("i64", e.context_load("shared")), offset)
+        offset = emitter.convert("zext", "i32", address, "i64")
+        host = emitter.binary("add", "i64", emitter.splat("i64", emitter.context_load("shared")), offset)
     elif space == "local":
-        host = e.binary("add", "i64", local_lane_bases(c), address)
+        host = emitter.binary("add", "i64", local_lane_bases(code), address)
     prepare(host)
-    if c.options.observe:
-        reported = e.cast(address, "i32", "i64") if space == "shared" else address
-        c.observe(site, reported, mask, stored_values)
+    if code.options.observe:
+        reported = emitter.cast(address, "i32", "i64") if space == "shared" else address
+        code.observe(site, reported, mask, stored_values)
     return host
 
 
-def local_lane_bases(c: WarpCode) -> str:
+def local_lane_bases(code: WarpCode) -> str:
     """Return the host address of each lane's own stack."""
-    e = c.e
-    stride = e.splat("i64", e.context_load("local_bytes"))
-    return e.binary(
-        "add", "i64", e.splat("i64", e.context_load("local_base")), e.binary("mul", "i64", stride, IOTA)
+    emitter = code.emitter
+    stride = emitter.splat("i64", emitter.context_load("local_bytes"))
+    return emitter.binary(
+        "add",
+        "i64",
+        emitter.splat("i64", emitter.context_load("local_base")),
+        emitter.binary("mul", "i64", stride, IOTA),
     )
 
 
-def resolve_generic(size: int, c: WarpCode, rule: Rule) -> str:
+def resolve_generic(size: int, code: WarpCode, rule: Rule) -> str:
     """Return the name of a function that converts generic addresses to host addresses.
 
     Lanes may point into different spaces; each access is checked and counted by the rules of its space.
     """
     name = f"resolve_generic_{size}_{rule}"
-    if name in c.tables.support:
+    if name in code.tables.support:
         return name
     check_functions = [
-        check(size, c.options.count, rule) for check in (checks.check_global, checks.check_shared)
+        check(size, code.options.count, rule) for check in (checks.check_global, checks.check_shared)
     ]
-    check_functions.append(checks.check_local(size, c.options.count))
+    check_functions.append(checks.check_local(size, code.options.count))
     for function in check_functions:
-        c.add_support(*function)
+        code.add_support(*function)
     in_global, in_shared, in_local = (function for function, _ in check_functions)
     shared_offset, local_offset, local_bytes_offset = (
         layout.offset(f) for f in ("shared", "local_base", "local_bytes")
@@ -233,58 +236,71 @@ define internal <32 x i64> @{name}(ptr %ctx, <32 x i64> %a, i32 %mask, i32 %func
   ret <32 x i64> %h2
 }}
 """
-    c.add_support(name, body)
+    code.add_support(name, body)
     return name
 
 
-def _load_store(c: WarpCode, i: ir.Instruction) -> None:
-    space = space_of(i)
-    is_load = i.root != "st"
-    target, source = (i.operands[0], i.operands[1]) if is_load else (i.operands[1], i.operands[0])
-    address = address_of(c, source, space)
-    if _is_plain(c, i, target) and (space in ("global", "const") or (space == "shared" and is_load)):
-        _plain_access(c, i, target, address, space)
+def _load_store(code: WarpCode, instruction: ir.Instruction) -> None:
+    space = space_of(instruction)
+    is_load = instruction.root != "st"
+    target, source = (
+        (instruction.operands[0], instruction.operands[1])
+        if is_load
+        else (instruction.operands[1], instruction.operands[0])
+    )
+    address = address_of(code, source, space)
+    if _is_plain(code, instruction, target) and (
+        space in ("global", "const") or (space == "shared" and is_load)
+    ):
+        _plain_access(code, instruction, target, address, space)
         return
     stored_values = ""
-    if c.options.observe and not is_load and not isinstance(target, ir.Vector) and size_of(i) <= 8:
-        stored_values = c.e.cast(c.get(target, i.type), llvm_of(i.type), "i64")
-    host = host_addresses(c, i, address, space, size_of(i), stored_values)
-    mask = c.executed(i)
+    if (
+        code.options.observe
+        and not is_load
+        and not isinstance(target, ir.Vector)
+        and size_of(instruction) <= 8
+    ):
+        stored_values = code.emitter.cast(
+            code.get(target, instruction.type), llvm_of(instruction.type), "i64"
+        )
+    host = host_addresses(code, instruction, address, space, size_of(instruction), stored_values)
+    mask = code.executed(instruction)
     items = target.items if isinstance(target, ir.Vector) else (target,)
-    width = ir.TYPE_BYTES[i.type]
+    width = ir.TYPE_BYTES[instruction.type]
     for position, item in enumerate(items):
         address_of_item = (
-            c.e.binary("add", "i64", host, constant("i64", position * width)) if position else host
+            code.emitter.binary("add", "i64", host, constant("i64", position * width)) if position else host
         )
         if is_load:
             if item is not None:
-                c.set(item, gather(c, address_of_item, mask, i.type), i.type)
+                code.set(item, gather(code, address_of_item, mask, instruction.type), instruction.type)
         else:
-            scatter(c, c.get(item, i.type), address_of_item, mask, i.type)
+            scatter(code, code.get(item, instruction.type), address_of_item, mask, instruction.type)
 
 
-def _is_plain(c: WarpCode, i: ir.Instruction, target: ir.Operand | None) -> bool:
+def _is_plain(code: WarpCode, instruction: ir.Instruction, target: ir.Operand | None) -> bool:
     """Return whether an access moves one value of at most 8 bytes per lane without a trace or an observer.
 
     Eight bytes of shared memory have rules of their own.
     """
-    is_reported = c.options.trace or c.options.observe
+    is_reported = code.options.trace or code.options.observe
     return (
         not is_reported
         and not isinstance(target, ir.Vector)
-        and size_of(i) <= (4 if space_of(i) == "shared" else 8)
+        and size_of(instruction) <= (4 if space_of(instruction) == "shared" else 8)
     )
 
 
 def _plain_access(
-    c: WarpCode, i: ir.Instruction, target: ir.Operand | None, address: str, space: str
+    code: WarpCode, instruction: ir.Instruction, target: ir.Operand | None, address: str, space: str
 ) -> None:
     """Check, count and perform a load or store by one function."""
-    e = c.e
-    size = size_of(i)
-    count = c.options.count
+    emitter = code.emitter
+    size = size_of(instruction)
+    count = code.options.count
     llvm = f"i{8 * size}"
-    is_load = i.root != "st"
+    is_load = instruction.root != "st"
     if space == "shared":
         functions = [checks.check_shared(size, count), lanes.gather(llvm), rows.load_shared(llvm, count)]
     elif is_load:
@@ -296,127 +312,159 @@ def _plain_access(
             rows.store_global(llvm, count),
         ]
     for function in functions:
-        c.add_support(*function)
+        code.add_support(*function)
     address_argument = f"<32 x {'i32' if space == 'shared' else 'i64'}> {address}"
-    site_arguments = f"i32 {c.executed(i)}, i32 {c.index}, i32 {i.pc}, i32 {c.site(i)}"
+    site_arguments = f"i32 {code.executed(instruction)}, i32 {code.index}, i32 {instruction.pc}, i32 {code.site(instruction)}"
     name = functions[-1][0]
     value = ""
     if is_load:
-        value = e.op(f"call <32 x {llvm}> @{name}(ptr %ctx, {address_argument}, {site_arguments})")
+        value = emitter.op(f"call <32 x {llvm}> @{name}(ptr %ctx, {address_argument}, {site_arguments})")
     else:
-        raw = e.cast(c.get(target, i.type), llvm_of(i.type), llvm)
-        e.raw(f"call void @{name}(ptr %ctx, <32 x {llvm}> {raw}, {address_argument}, {site_arguments})")
-    c.leave_on_fault(e.op(f"icmp ne i32 {e.context_load('fault_code')}, 0"))
+        raw = emitter.cast(code.get(target, instruction.type), llvm_of(instruction.type), llvm)
+        emitter.raw(f"call void @{name}(ptr %ctx, <32 x {llvm}> {raw}, {address_argument}, {site_arguments})")
+    code.leave_on_fault(emitter.op(f"icmp ne i32 {emitter.context_load('fault_code')}, 0"))
     if is_load and target is not None:
-        c.set(target, e.cast(value, llvm, llvm_of(i.type)), i.type)
+        code.set(target, emitter.cast(value, llvm, llvm_of(instruction.type)), instruction.type)
 
 
-def gather(c: WarpCode, host: str, mask: str, ptx_type: str) -> str:
+def gather(code: WarpCode, host: str, mask: str, ptx_type: str) -> str:
     """Load one value per lane from host addresses."""
     llvm = f"i{8 * ir.TYPE_BYTES[ptx_type]}"
-    c.add_support(*lanes.gather(llvm))
-    raw = c.e.op(f"call <32 x {llvm}> @gather_{llvm}(<32 x i64> {host}, i32 {mask})")
-    return c.e.cast(raw, llvm, llvm_of(ptx_type))
+    code.add_support(*lanes.gather(llvm))
+    raw = code.emitter.op(f"call <32 x {llvm}> @gather_{llvm}(<32 x i64> {host}, i32 {mask})")
+    return code.emitter.cast(raw, llvm, llvm_of(ptx_type))
 
 
-def scatter(c: WarpCode, value: str, host: str, mask: str, ptx_type: str) -> None:
+def scatter(code: WarpCode, value: str, host: str, mask: str, ptx_type: str) -> None:
     """Store one value per lane to host addresses."""
     llvm = f"i{8 * ir.TYPE_BYTES[ptx_type]}"
-    c.add_support(*lanes.scatter(llvm))
-    raw = c.e.cast(value, llvm_of(ptx_type), llvm)
-    c.e.raw(f"call void @scatter_{llvm}(<32 x {llvm}> {raw}, <32 x i64> {host}, i32 {mask})")
-    c.trace_write(raw, llvm, host, mask)
+    code.add_support(*lanes.scatter(llvm))
+    raw = code.emitter.cast(value, llvm_of(ptx_type), llvm)
+    code.emitter.raw(f"call void @scatter_{llvm}(<32 x {llvm}> {raw}, <32 x i64> {host}, i32 {mask})")
+    code.trace_write(raw, llvm, host, mask)
 
 
-def _parameter(c: WarpCode, i: ir.Instruction) -> None:
+def _parameter(code: WarpCode, instruction: ir.Instruction) -> None:
     """Access a parameter: kernel parameters are uniform.
 
     Call parameters are one record per lane in the frame.
     """
-    is_load = i.root == "ld"
-    target, address = (i.operands[0], i.operands[1]) if is_load else (i.operands[1], i.operands[0])
+    is_load = instruction.root == "ld"
+    target, address = (
+        (instruction.operands[0], instruction.operands[1])
+        if is_load
+        else (instruction.operands[1], instruction.operands[0])
+    )
     assert isinstance(address, ir.Address)
     if not isinstance(address.base, ir.Symbol):
-        if not (is_load and c.function.is_entry):
-            raise NotSupportedError(f"The virtual GPU does not do {i.text!r}: a computed parameter address.")
+        if not (is_load and code.function.is_entry):
+            raise NotSupportedError(
+                f"The virtual GPU does not do {instruction.text!r}: a computed parameter address."
+            )
         # An array among the kernel's parameters: constant memory on hardware too.
-        modifiers = tuple("const" if modifier.split("::")[0] == "param" else modifier for modifier in i.parts)
-        _load_store(c, dataclasses.replace(i, opcode=".".join(modifiers), parts=modifiers))
+        modifiers = tuple(
+            "const" if modifier.split("::")[0] == "param" else modifier for modifier in instruction.parts
+        )
+        _load_store(code, dataclasses.replace(instruction, opcode=".".join(modifiers), parts=modifiers))
         return
     items = target.items if isinstance(target, ir.Vector) else (target,)
-    width = ir.TYPE_BYTES[i.type]
+    width = ir.TYPE_BYTES[instruction.type]
     offset = address.offset + address.base.offset
-    _check_parameter_bounds(c, i, address.base.name, offset, len(items) * width)
+    _check_parameter_bounds(code, instruction, address.base.name, offset, len(items) * width)
     for position, item in enumerate(items):
         item_offset = offset + position * width
-        if c.function.is_entry and address.base.name in c.entry_params:
-            record_offset = c.entry_params[address.base.name].offset + item_offset
-            base = c.e.op(f"inttoptr i64 {c.e.context_load('params')} to ptr")
-            pointer = c.e.op(f"getelementptr i8, ptr {base}, i64 {record_offset}")
+        if code.function.is_entry and address.base.name in code.entry_params:
+            record_offset = code.entry_params[address.base.name].offset + item_offset
+            base = code.emitter.op(f"inttoptr i64 {code.emitter.context_load('params')} to ptr")
+            pointer = code.emitter.op(f"getelementptr i8, ptr {base}, i64 {record_offset}")
             llvm = f"i{8 * width}"
-            scalar = c.e.op(f"load {llvm}, ptr {pointer}, align 1")
+            scalar = code.emitter.op(f"load {llvm}, ptr {pointer}, align 1")
             if item is not None:
-                c.set(item, c.e.cast(c.e.splat(llvm, scalar), llvm, llvm_of(i.type)), i.type)
+                code.set(
+                    item,
+                    code.emitter.cast(code.emitter.splat(llvm, scalar), llvm, llvm_of(instruction.type)),
+                    instruction.type,
+                )
             continue
-        record_offset, record = c.parameter_record(address.base.name)
-        base = c.e.op("ptrtoint ptr %frame to i64")
-        start = c.e.splat("i64", c.e.op(f"add i64 {base}, {record_offset + item_offset}"))
-        offsets = c.e.binary("mul", "i64", IOTA, constant("i64", record))
-        host = c.e.binary("add", "i64", start, offsets)
+        record_offset, record = code.parameter_record(address.base.name)
+        base = code.emitter.op("ptrtoint ptr %frame to i64")
+        start = code.emitter.splat("i64", code.emitter.op(f"add i64 {base}, {record_offset + item_offset}"))
+        offsets = code.emitter.binary("mul", "i64", IOTA, constant("i64", record))
+        host = code.emitter.binary("add", "i64", start, offsets)
         if is_load:
             if item is not None:
-                c.set(item, gather(c, host, c.executed(i), i.type), i.type)
+                code.set(
+                    item, gather(code, host, code.executed(instruction), instruction.type), instruction.type
+                )
         else:
-            scatter(c, c.get(item, i.type), host, c.executed(i), i.type)
+            scatter(
+                code, code.get(item, instruction.type), host, code.executed(instruction), instruction.type
+            )
 
 
-def _check_parameter_bounds(c: WarpCode, i: ir.Instruction, name: str, offset: int, size: int) -> None:
+def _check_parameter_bounds(
+    code: WarpCode, instruction: ir.Instruction, name: str, offset: int, size: int
+) -> None:
     """Refuse an access outside a parameter, or a store to a kernel parameter."""
-    is_kernel_parameter = c.function.is_entry and name in c.entry_params
-    size_bytes = c.entry_params[name].size_bytes if is_kernel_parameter else c.parameter_record(name)[1]
-    if offset < 0 or offset + size > size_bytes or (is_kernel_parameter and i.root == "st"):
-        raise PtxError(f"{i.text!r} (line {i.line}) does not fit the parameter {name} of {size_bytes} bytes.")
+    is_kernel_parameter = code.function.is_entry and name in code.entry_params
+    size_bytes = code.entry_params[name].size_bytes if is_kernel_parameter else code.parameter_record(name)[1]
+    if offset < 0 or offset + size > size_bytes or (is_kernel_parameter and instruction.root == "st"):
+        raise PtxError(
+            f"{instruction.text!r} (line {instruction.line}) does not fit the parameter {name} of {size_bytes} bytes."
+        )
 
 
 _HALVES = ("f16", "bf16", "f16x2", "bf16x2")
 _OPERATIONS = ("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec")
 
 
-def _atomic(c: WarpCode, i: ir.Instruction) -> None:
-    space = space_of(i)
-    kind = i.type
-    operation = next((p for p in i.parts[1:] if p in _OPERATIONS), None)
-    is_red = i.root == "red"
-    operands = i.operands if is_red else i.operands[1:]
+def _atomic(code: WarpCode, instruction: ir.Instruction) -> None:
+    space = space_of(instruction)
+    kind = instruction.type
+    operation = next((p for p in instruction.parts[1:] if p in _OPERATIONS), None)
+    is_red = instruction.root == "red"
+    operands = instruction.operands if is_red else instruction.operands[1:]
     values = operands[1].items if isinstance(operands[1], ir.Vector) else (operands[1],)
     only_add = kind in _HALVES or len(values) > 1
     if operation is None or kind == "b128" or (only_add and operation != "add"):
-        raise NotSupportedError(f"The virtual GPU does not do {i.opcode}.")
-    address = address_of(c, operands[0], space)
-    host = host_addresses(c, i, address, space, size_of(i))
+        raise NotSupportedError(f"The virtual GPU does not do {instruction.opcode}.")
+    address = address_of(code, operands[0], space)
+    host = host_addresses(code, instruction, address, space, size_of(instruction))
     kind = f"b{bits(llvm_of(kind))}" if kind not in _HALVES and operation in ("exch", "cas") else kind
     swap_value = operands[2] if operation == "cas" else operands[1]
     old_values = []
     for n, value in enumerate(values):
         element_address = host
         if n:
-            element_address = c.e.binary("add", "i64", host, constant("i64", n * ir.TYPE_BYTES[i.type]))
+            element_address = code.emitter.binary(
+                "add", "i64", host, constant("i64", n * ir.TYPE_BYTES[instruction.type])
+            )
         old_value = _read_modify_write(
-            c, i, operation, kind, element_address, value, swap_value if len(values) == 1 else value
+            code,
+            instruction,
+            operation,
+            kind,
+            element_address,
+            value,
+            swap_value if len(values) == 1 else value,
         )
         old_values.append(old_value)
-    if is_red or i.operands[0] is None:
+    if is_red or instruction.operands[0] is None:
         return
-    results = i.operands[0].items if isinstance(i.operands[0], ir.Vector) else (i.operands[0],)
+    results = (
+        instruction.operands[0].items
+        if isinstance(instruction.operands[0], ir.Vector)
+        else (instruction.operands[0],)
+    )
     kind = f"b{8 * ir.TYPE_BYTES[kind]}" if kind in _HALVES else kind
     for result, old_value in zip(results, old_values, strict=True):
         if result is not None:
-            c.set(result, old_value, kind)
+            code.set(result, old_value, kind)
 
 
 def _read_modify_write(
-    c: WarpCode,
-    i: ir.Instruction,
+    code: WarpCode,
+    instruction: ir.Instruction,
     operation: str,
     kind: str,
     host: str,
@@ -426,24 +474,26 @@ def _read_modify_write(
     """Change one element per lane, and return the old values."""
     if kind in _HALVES:
         kind, (name, body) = f"b{8 * ir.TYPE_BYTES[kind]}", lanes.atomic_half_add(kind)
-        c.options.float_atomics = True
+        code.options.float_atomics = True
         llvm = llvm_of(kind)
     else:
         llvm = llvm_of(kind)
         if llvm in INTRINSIC_SUFFIX:
             if operation != "add":
-                raise NotSupportedError(f"The virtual GPU does not do {i.opcode}.")
-            c.options.float_atomics = True
-        name, body = lanes.atomic(operation, llvm, kind[0] == "s", flush=space_of(i) != "shared")
-    c.add_support(name, body)
-    operand = c.get(value, kind)
-    swap_operand = c.get(swap_value, kind)
+                raise NotSupportedError(f"The virtual GPU does not do {instruction.opcode}.")
+            code.options.float_atomics = True
+        name, body = lanes.atomic(operation, llvm, kind[0] == "s", flush=space_of(instruction) != "shared")
+    code.add_support(name, body)
+    operand = code.get(value, kind)
+    swap_operand = code.get(swap_value, kind)
     vector = f"<32 x {llvm}>"
-    old = c.e.op(
-        f"call {vector} @{name}(<32 x i64> {host}, i32 {c.executed(i)}, {vector} {operand}, {vector} {swap_operand})"
+    old = code.emitter.op(
+        f"call {vector} @{name}(<32 x i64> {host}, i32 {code.executed(instruction)}, {vector} {operand}, {vector} {swap_operand})"
     )
-    if c.options.trace:  # the new contents: lanes that share an address see the last lane's result
-        mask = c.executed(i)
+    if code.options.trace:  # the new contents: lanes that share an address see the last lane's result
+        mask = code.executed(instruction)
         integer_type = f"i{bits(llvm)}"
-        c.trace_write(c.e.cast(gather(c, host, mask, kind), llvm, integer_type), integer_type, host, mask)
+        code.trace_write(
+            code.emitter.cast(gather(code, host, mask, kind), llvm, integer_type), integer_type, host, mask
+        )
     return old

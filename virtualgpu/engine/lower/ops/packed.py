@@ -18,14 +18,14 @@ ROOTS = {
 }
 
 
-def emit(c: WarpCode, i: ir.Instruction) -> bool:
+def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
     """Emit a packed integer instruction; return False for any other instruction."""
-    if i.root in ("min", "max") and {"relu", "s32"} <= set(i.parts):
-        _relu(c, i)
-    elif i.root in _PACKED and ("u16x2" in i.parts or "s16x2" in i.parts):
-        _packed_pairs(c, i)
-    elif match := _VIDEO.fullmatch(i.root):
-        _video(c, i, match[1], int(match[2]))
+    if instruction.root in ("min", "max") and {"relu", "s32"} <= set(instruction.parts):
+        _relu(code, instruction)
+    elif instruction.root in _PACKED and ("u16x2" in instruction.parts or "s16x2" in instruction.parts):
+        _packed_pairs(code, instruction)
+    elif match := _VIDEO.fullmatch(instruction.root):
+        _video(code, instruction, match[1], int(match[2]))
     else:
         return False
     return True
@@ -34,45 +34,45 @@ def emit(c: WarpCode, i: ir.Instruction) -> bool:
 class _Elements:
     """Lane-wise operations on the elements of words: the elements of all 32 lanes are one long vector."""
 
-    def __init__(self, c: WarpCode, count: int) -> None:
-        self.e = c.e
+    def __init__(self, code: WarpCode, count: int) -> None:
+        self.emitter = code.emitter
         self.llvm = f"i{32 // count}"
         self.suffix = f"v{32 * count}{self.llvm}"
         self.vector = f"<{32 * count} x {self.llvm}>"
 
     def split(self, word: str) -> str:
-        return self.e.op(f"bitcast <32 x i32> {word} to {self.vector}")
+        return self.emitter.op(f"bitcast <32 x i32> {word} to {self.vector}")
 
     def join(self, elements: str) -> str:
-        return self.e.op(f"bitcast {self.vector} {elements} to <32 x i32>")
+        return self.emitter.op(f"bitcast {self.vector} {elements} to <32 x i32>")
 
     def binary(self, operation: str, a: str, b: str) -> str:
-        return self.e.op(f"{operation} {self.vector} {a}, {b}")
+        return self.emitter.op(f"{operation} {self.vector} {a}, {b}")
 
     def intrinsic(self, name: str, a: str, b: str) -> str:
         full = f"llvm.{name}.{self.suffix}"
-        self.e.declared.add(f"declare {self.vector} @{full}({self.vector}, {self.vector})")
-        return self.e.op(f"call {self.vector} @{full}({self.vector} {a}, {self.vector} {b})")
+        self.emitter.declared.add(f"declare {self.vector} @{full}({self.vector}, {self.vector})")
+        return self.emitter.op(f"call {self.vector} @{full}({self.vector} {a}, {self.vector} {b})")
 
 
-def _relu(c: WarpCode, i: ir.Instruction) -> None:
-    a = c.get(i.operands[1], "s32")
-    b = c.get(i.operands[2], "s32")
-    value = c.e.intrinsic(f"s{i.root}", "i32", a, b)
-    c.set(i.operands[0], c.e.intrinsic("smax", "i32", value, constant("i32", 0)), "s32")
+def _relu(code: WarpCode, instruction: ir.Instruction) -> None:
+    a = code.get(instruction.operands[1], "s32")
+    b = code.get(instruction.operands[2], "s32")
+    value = code.emitter.intrinsic(f"s{instruction.root}", "i32", a, b)
+    code.set(instruction.operands[0], code.emitter.intrinsic("smax", "i32", value, constant("i32", 0)), "s32")
 
 
-def _packed_pairs(c: WarpCode, i: ir.Instruction) -> None:
-    elements = _Elements(c, 2)
-    sign = "s" if "s16x2" in i.parts else "u"
-    values = [elements.split(c.get(operand, "b32")) for operand in i.operands[1:]]
-    if i.root == "add":
+def _packed_pairs(code: WarpCode, instruction: ir.Instruction) -> None:
+    elements = _Elements(code, 2)
+    sign = "s" if "s16x2" in instruction.parts else "u"
+    values = [elements.split(code.get(operand, "b32")) for operand in instruction.operands[1:]]
+    if instruction.root == "add":
         result = elements.binary("add", values[0], values[1])
     else:
-        result = elements.intrinsic(sign + i.root, values[0], values[1])
-    if "relu" in i.parts:
+        result = elements.intrinsic(sign + instruction.root, values[0], values[1])
+    if "relu" in instruction.parts:
         result = elements.intrinsic("smax", result, "zeroinitializer")
-    c.set(i.operands[0], elements.join(result), "b32")
+    code.set(instruction.operands[0], elements.join(result), "b32")
 
 
 def _average(elements: _Elements, sign: str, a: str, b: str) -> str:
@@ -95,21 +95,30 @@ _VIDEO_STEPS: dict[str, Callable[[_Elements, str, str, str], str]] = {
 }
 
 
-def _video(c: WarpCode, i: ir.Instruction, operation: str, count: int) -> None:
+def _video(code: WarpCode, instruction: ir.Instruction, operation: str, count: int) -> None:
     """Emit ``vadd4`` and similar on whole words; ``.add`` adds the elements to the last operand."""
-    kinds = [p for p in i.parts[1:] if p in ("u32", "s32")]
-    if len(kinds) != 3 or kinds[1] != kinds[2] or "sat" in i.parts or len(i.operands) != 4:
-        raise NotSupportedError(f"The virtual GPU does not do {i.opcode} with these types and options.")
-    elements = _Elements(c, count)
-    e = c.e
-    a, b = (elements.split(c.get(operand, "b32")) for operand in i.operands[1:3])
+    kinds = [p for p in instruction.parts[1:] if p in ("u32", "s32")]
+    if (
+        len(kinds) != 3
+        or kinds[1] != kinds[2]
+        or "sat" in instruction.parts
+        or len(instruction.operands) != 4
+    ):
+        raise NotSupportedError(
+            f"The virtual GPU does not do {instruction.opcode} with these types and options."
+        )
+    elements = _Elements(code, count)
+    emitter = code.emitter
+    a, b = (elements.split(code.get(operand, "b32")) for operand in instruction.operands[1:3])
     result = elements.join(_VIDEO_STEPS[operation](elements, kinds[1][0], a, b))
-    if "add" in i.parts[1:]:
-        total = c.get(i.operands[3], "b32")
+    if "add" in instruction.parts[1:]:
+        total = code.get(instruction.operands[3], "b32")
         width = 32 // count
         shift = "ashr" if kinds[0] == "s32" else "lshr"
         for number in range(count):
-            high = e.binary("shl", "i32", result, constant("i32", 32 - width * (number + 1)))
-            total = e.binary("add", "i32", total, e.binary(shift, "i32", high, constant("i32", 32 - width)))
+            high = emitter.binary("shl", "i32", result, constant("i32", 32 - width * (number + 1)))
+            total = emitter.binary(
+                "add", "i32", total, emitter.binary(shift, "i32", high, constant("i32", 32 - width))
+            )
         result = total
-    c.set(i.operands[0], result, "b32")
+    code.set(instruction.operands[0], result, "b32")

@@ -110,91 +110,97 @@ met:
 _ABSENT_LANE_BITS = 0x5A5A5A5A
 
 
-def emit(c: WarpCode, i: ir.Instruction) -> bool:
+def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
     """Emit a warp-wide instruction; return False for any other instruction."""
-    handler = HANDLERS.get(i.root)
+    handler = HANDLERS.get(instruction.root)
     if handler is None:
         return False
-    handler(c, i)
+    handler(code, instruction)
     return True
 
 
-def member_mask(i: ir.Instruction) -> ir.Operand | None:
+def member_mask(instruction: ir.Instruction) -> ir.Operand | None:
     """Return the member-mask operand of a ``.sync`` instruction, if it has one."""
-    if i.root in ("wmma", "mma", "ldmatrix"):
+    if instruction.root in ("wmma", "mma", "ldmatrix"):
         return ir.Immediate(0xFFFFFFFF)  # the whole warp
-    return i.operands[-1] if "sync" in i.parts and i.operands else None
+    return instruction.operands[-1] if "sync" in instruction.parts and instruction.operands else None
 
 
-def _members(c: WarpCode, i: ir.Instruction) -> str:
+def _members(code: WarpCode, instruction: ir.Instruction) -> str:
     """Return, for each lane, the lanes that take part with it: active, and named by its own mask.
 
     Masks may differ between lanes of one warp, as between the tiles of cooperative groups.
     """
-    executed = c.e.splat("i32", c.executed(i))
-    operand = member_mask(i)
+    executed = code.emitter.splat("i32", code.executed(instruction))
+    operand = member_mask(instruction)
     if operand is None:
         return executed
-    return c.e.binary("and", "i32", executed, c.get(operand, "b32"))
+    return code.emitter.binary("and", "i32", executed, code.get(operand, "b32"))
 
 
-def _shfl(c: WarpCode, i: ir.Instruction) -> None:
-    e = c.e
-    mode = next(p for p in i.parts if p in ("up", "down", "bfly", "idx"))
-    target = i.operands[0] if isinstance(i.operands[0], ir.Pair) else ir.Pair(i.operands[0], None)
-    predicate = target.second if c.options.trace or c.is_read(target.second) else None
-    value = c.get(i.operands[1], "b32")
-    delta = c.known_value(i.operands[2])
-    control = c.known_value(i.operands[3])
+def _shfl(code: WarpCode, instruction: ir.Instruction) -> None:
+    emitter = code.emitter
+    mode = next(p for p in instruction.parts if p in ("up", "down", "bfly", "idx"))
+    target = (
+        instruction.operands[0]
+        if isinstance(instruction.operands[0], ir.Pair)
+        else ir.Pair(instruction.operands[0], None)
+    )
+    predicate = target.second if code.options.trace or code.is_read(target.second) else None
+    value = code.get(instruction.operands[1], "b32")
+    delta = code.known_value(instruction.operands[2])
+    control = code.known_value(instruction.operands[3])
     in_range = ""
     if delta is not None and control is not None:
         sources, bits = known_sources(mode, delta, control)
         source = "<" + ", ".join(f"i32 {lane}" for lane in sources) + ">"
-        _observe_sources(c, i, source)
-        result = e.op(f"shufflevector <32 x i32> {value}, <32 x i32> poison, <32 x i32> {source}")
+        _observe_sources(code, instruction, source)
+        result = emitter.op(f"shufflevector <32 x i32> {value}, <32 x i32> poison, <32 x i32> {source}")
         if predicate is not None:
-            in_range = e.mask_vector(str(bits))
+            in_range = emitter.mask_vector(str(bits))
     else:
-        operands = [c.get(operand, "u32") for operand in i.operands[2:4]]
-        c.add_support(*lanes.permute("i32"))
+        operands = [code.get(operand, "u32") for operand in instruction.operands[2:4]]
+        code.add_support(*lanes.permute("i32"))
         source = ""
-        if predicate is not None or c.options.observe:
-            source, in_range = _shuffle_sources(e, mode, *operands)
-            _observe_sources(c, i, source)
-            result = e.op(f"call <32 x i32> @permute_i32(<32 x i32> {value}, <32 x i32> {source})")
+        if predicate is not None or code.options.observe:
+            source, in_range = _shuffle_sources(emitter, mode, *operands)
+            _observe_sources(code, instruction, source)
+            result = emitter.op(f"call <32 x i32> @permute_i32(<32 x i32> {value}, <32 x i32> {source})")
         else:
-            if f"shuffle_{mode}" not in c.tables.support:
-                c.add_support(*_shuffle_function(mode))
+            if f"shuffle_{mode}" not in code.tables.support:
+                code.add_support(*_shuffle_function(mode))
             kinds = ", ".join(f"<32 x i32> {vector}" for vector in (value, *operands))
-            result = e.op(f"call <32 x i32> @shuffle_{mode}({kinds})")
-    if c.options.observe:
-        result = _mark_absent(c, i, result, source)
-    c.set(target.first, result, "b32")
+            result = emitter.op(f"call <32 x i32> @shuffle_{mode}({kinds})")
+    if code.options.observe:
+        result = _mark_absent(code, instruction, result, source)
+    code.set(target.first, result, "b32")
     if predicate is not None:
-        c.set(predicate, in_range, "pred")
+        code.set(predicate, in_range, "pred")
 
 
-def _shuffle_sources(e: Emitter, mode: str, delta: str, control: str) -> tuple[str, str]:
+def _shuffle_sources(emitter: Emitter, mode: str, delta: str, control: str) -> tuple[str, str]:
     """Return the source lane of each lane of a shuffle, and the lanes whose requested source is in range."""
     five_bits = constant("i32", 31)
-    delta = e.binary("and", "i32", delta, five_bits)
-    segment = e.binary("and", "i32", e.binary("lshr", "i32", control, constant("i32", 8)), five_bits)
-    clamp = e.binary("and", "i32", control, five_bits)
-    outside = e.binary("xor", "i32", segment, constant("i32", -1))
-    low = e.binary("and", "i32", IOTA_I32, segment)
-    high = e.binary("or", "i32", low, e.binary("and", "i32", clamp, outside))
+    delta = emitter.binary("and", "i32", delta, five_bits)
+    segment = emitter.binary(
+        "and", "i32", emitter.binary("lshr", "i32", control, constant("i32", 8)), five_bits
+    )
+    clamp = emitter.binary("and", "i32", control, five_bits)
+    outside = emitter.binary("xor", "i32", segment, constant("i32", -1))
+    low = emitter.binary("and", "i32", IOTA_I32, segment)
+    high = emitter.binary("or", "i32", low, emitter.binary("and", "i32", clamp, outside))
     if mode == "up":
-        source = e.binary("sub", "i32", IOTA_I32, delta)
-        inside = e.compare("sge", "i32", source, high)
+        source = emitter.binary("sub", "i32", IOTA_I32, delta)
+        inside = emitter.compare("sge", "i32", source, high)
     else:
         if mode == "down":
-            source = e.binary("add", "i32", IOTA_I32, delta)
+            source = emitter.binary("add", "i32", IOTA_I32, delta)
         elif mode == "bfly":
-            source = e.binary("xor", "i32", IOTA_I32, delta)
+            source = emitter.binary("xor", "i32", IOTA_I32, delta)
         else:
-            source = e.binary("or", "i32", low, e.binary("and", "i32", delta, outside))
-        inside = e.compare("sle", "i32", source, high)
-    return e.select("i32", inside, source, IOTA_I32), inside
+            source = emitter.binary("or", "i32", low, emitter.binary("and", "i32", delta, outside))
+        inside = emitter.compare("sle", "i32", source, high)
+    return emitter.select("i32", inside, source, IOTA_I32), inside
 
 
 def known_sources(mode: str, delta: int, control: int) -> tuple[list[int], int]:
@@ -224,10 +230,10 @@ def known_sources(mode: str, delta: int, control: int) -> tuple[list[int], int]:
 
 def _shuffle_function(mode: str) -> tuple[str, str]:
     """Return a support function for a shuffle in which each lane may request another source."""
-    e = Emitter()
-    source, _ = _shuffle_sources(e, mode, "%delta", "%control")
+    emitter = Emitter()
+    source, _ = _shuffle_sources(emitter, mode, "%delta", "%control")
     row = "<32 x i32>"
-    lines = "\n".join(e.lines)
+    lines = "\n".join(emitter.lines)
     return (
         f"shuffle_{mode}",
         f"""
@@ -240,85 +246,93 @@ define internal {row} @shuffle_{mode}({row} %v, {row} %delta, {row} %control) no
     )
 
 
-def _observe_sources(c: WarpCode, i: ir.Instruction, source: str) -> None:
+def _observe_sources(code: WarpCode, instruction: ir.Instruction, source: str) -> None:
     """Report to the observer which lane each lane depends on."""
-    if c.options.observe:
-        location = c.e.splat("i64", str(c.index << 32 | i.pc))
-        c.observe(layout.SHUFFLE, c.e.cast(source, "i32", "i64"), c.executed(i), location)
+    if code.options.observe:
+        location = code.emitter.splat("i64", str(code.index << 32 | instruction.pc))
+        code.observe(
+            layout.SHUFFLE, code.emitter.cast(source, "i32", "i64"), code.executed(instruction), location
+        )
 
 
-def _observe_members(c: WarpCode, i: ir.Instruction) -> None:
+def _observe_members(code: WarpCode, instruction: ir.Instruction) -> None:
     """Report to the observer absent lanes that a mask names: a lane depends on the first of them.
 
     A last warp of fewer than 32 threads has fewer lanes, and a mask may name the others.
     """
-    operand = member_mask(i)
-    if not c.options.observe or operand is None:
+    operand = member_mask(instruction)
+    if not code.options.observe or operand is None:
         return
-    e = c.e
-    first_thread = e.op(f"mul i32 {e.context_load('warp')}, {layout.LANES}")
-    threads = e.splat("i32", e.op(f"sub i32 {e.context_load('threads')}, {first_thread}"))
-    existing = e.mask_bits(e.compare("slt", "i32", IOTA_I32, threads))
-    absent = e.op(f"and i32 {existing}, {e.op(f'xor i32 {c.executed(i)}, -1')}")
-    missing = e.binary("and", "i32", c.get(operand, "b32"), e.splat("i32", absent))
-    none_missing = e.compare("eq", "i32", missing, constant("i32", 0))
-    lowest = e.intrinsic("cttz", "i32", missing, extra=("i1 false",))
-    _observe_sources(c, i, e.select("i32", none_missing, IOTA_I32, lowest))
+    emitter = code.emitter
+    first_thread = emitter.op(f"mul i32 {emitter.context_load('warp')}, {layout.LANES}")
+    threads = emitter.splat("i32", emitter.op(f"sub i32 {emitter.context_load('threads')}, {first_thread}"))
+    existing = emitter.mask_bits(emitter.compare("slt", "i32", IOTA_I32, threads))
+    absent = emitter.op(f"and i32 {existing}, {emitter.op(f'xor i32 {code.executed(instruction)}, -1')}")
+    missing = emitter.binary("and", "i32", code.get(operand, "b32"), emitter.splat("i32", absent))
+    none_missing = emitter.compare("eq", "i32", missing, constant("i32", 0))
+    lowest = emitter.intrinsic("cttz", "i32", missing, extra=("i1 false",))
+    _observe_sources(code, instruction, emitter.select("i32", none_missing, IOTA_I32, lowest))
 
 
-def _mark_absent(c: WarpCode, i: ir.Instruction, values: str, source: str) -> str:
+def _mark_absent(code: WarpCode, instruction: ir.Instruction, values: str, source: str) -> str:
     """Emit the shuffled values, with changed bits where they come from a lane that takes no part.
 
     Such a value is undefined. A checked launch returns another value than a plain launch, so that its results
     show whether the value is used.
     """
-    e = c.e
-    executed = e.splat("i32", c.executed(i))
-    is_active = e.binary("and", "i32", e.binary("lshr", "i32", executed, source), constant("i32", 1))
-    absent = e.compare("eq", "i32", is_active, constant("i32", 0))
-    return e.select("i32", absent, e.binary("xor", "i32", values, constant("i32", _ABSENT_LANE_BITS)), values)
+    emitter = code.emitter
+    executed = emitter.splat("i32", code.executed(instruction))
+    is_active = emitter.binary(
+        "and", "i32", emitter.binary("lshr", "i32", executed, source), constant("i32", 1)
+    )
+    absent = emitter.compare("eq", "i32", is_active, constant("i32", 0))
+    return emitter.select(
+        "i32", absent, emitter.binary("xor", "i32", values, constant("i32", _ABSENT_LANE_BITS)), values
+    )
 
 
-def _vote(c: WarpCode, i: ir.Instruction) -> None:
-    e = c.e
-    mode = next(p for p in i.parts if p in ("all", "any", "uni", "ballot"))
-    predicates = e.splat("i32", e.mask_bits(c.get(i.operands[1], "pred")))
-    members = _members(c, i)
-    _observe_members(c, i)
-    votes = e.binary("and", "i32", predicates, members)
+def _vote(code: WarpCode, instruction: ir.Instruction) -> None:
+    emitter = code.emitter
+    mode = next(p for p in instruction.parts if p in ("all", "any", "uni", "ballot"))
+    predicates = emitter.splat("i32", emitter.mask_bits(code.get(instruction.operands[1], "pred")))
+    members = _members(code, instruction)
+    _observe_members(code, instruction)
+    votes = emitter.binary("and", "i32", predicates, members)
     if mode == "ballot":
-        c.set(i.operands[0], votes, "b32")
+        code.set(instruction.operands[0], votes, "b32")
         return
-    all_true = e.compare("eq", "i32", votes, members)
-    all_false = e.compare("eq", "i32", votes, constant("i32", 0))
+    all_true = emitter.compare("eq", "i32", votes, members)
+    all_false = emitter.compare("eq", "i32", votes, constant("i32", 0))
     if mode == "uni":
-        result = e.binary("or", "i1", all_true, all_false)
+        result = emitter.binary("or", "i1", all_true, all_false)
     else:
-        result = all_true if mode == "all" else e.binary("xor", "i1", all_false, constant("i1", 1))
-    c.set(i.operands[0], result, "pred")
+        result = all_true if mode == "all" else emitter.binary("xor", "i1", all_false, constant("i1", 1))
+    code.set(instruction.operands[0], result, "pred")
 
 
-def _match(c: WarpCode, i: ir.Instruction) -> None:
-    e = c.e
-    value = e.cast(c.get(i.operands[1], i.type), llvm_of(i.type), "i64")
-    members = _members(c, i)
-    _observe_members(c, i)
-    c.add_support(*MATCH_ANY)
-    matching = e.op(f"call <32 x i32> @match_any(<32 x i64> {value}, i32 {c.executed(i)})")
-    groups = e.binary("and", "i32", matching, members)
-    target = i.operands[0]
-    if "any" in i.parts:
-        c.set(target, groups, "b32")
+def _match(code: WarpCode, instruction: ir.Instruction) -> None:
+    emitter = code.emitter
+    value = emitter.cast(
+        code.get(instruction.operands[1], instruction.type), llvm_of(instruction.type), "i64"
+    )
+    members = _members(code, instruction)
+    _observe_members(code, instruction)
+    code.add_support(*MATCH_ANY)
+    matching = emitter.op(f"call <32 x i32> @match_any(<32 x i64> {value}, i32 {code.executed(instruction)})")
+    groups = emitter.binary("and", "i32", matching, members)
+    target = instruction.operands[0]
+    if "any" in instruction.parts:
+        code.set(target, groups, "b32")
         return
-    all_equal = e.compare("eq", "i32", groups, members)
-    result = e.select("i32", all_equal, groups, constant("i32", 0))
+    all_equal = emitter.compare("eq", "i32", groups, members)
+    result = emitter.select("i32", all_equal, groups, constant("i32", 0))
     if isinstance(target, ir.Pair):
         if target.first is not None:
-            c.set(target.first, result, "b32")
+            code.set(target.first, result, "b32")
         if target.second is not None:
-            c.set(target.second, all_equal, "pred")
+            code.set(target.second, all_equal, "pred")
     else:
-        c.set(target, result, "b32")
+        code.set(target, result, "b32")
 
 
 _IDENTITY = {"add": 0, "or": 0, "xor": 0, "and": -1}
@@ -363,12 +377,12 @@ done:
     )
 
 
-def _redux(c: WarpCode, i: ir.Instruction) -> None:
-    e = c.e
-    kind = i.type
-    operation = next(p for p in i.parts[1:] if p in ("add", "min", "max", "and", "or", "xor"))
+def _redux(code: WarpCode, instruction: ir.Instruction) -> None:
+    emitter = code.emitter
+    kind = instruction.type
+    operation = next(p for p in instruction.parts[1:] if p in ("add", "min", "max", "and", "or", "xor"))
     if kind == "f32":
-        raise NotSupportedError(f"The virtual GPU does not do {i.opcode}; reduce with shuffles.")
+        raise NotSupportedError(f"The virtual GPU does not do {instruction.opcode}; reduce with shuffles.")
     is_signed = kind[0] == "s"
     if operation in _IDENTITY:
         identity = _IDENTITY[operation]
@@ -379,29 +393,29 @@ def _redux(c: WarpCode, i: ir.Instruction) -> None:
         identity = highest if operation == "min" else lowest
         name = ("s" if is_signed else "u") + operation
     function, body = _reduce(name, identity)
-    c.add_support(function, body)
-    value = c.get(i.operands[1], kind)
-    members = _members(c, i)
-    _observe_members(c, i)
-    result = e.op(
-        f"call <32 x i32> @{function}(<32 x i32> {value}, <32 x i32> {members}, i32 {c.executed(i)})"
+    code.add_support(function, body)
+    value = code.get(instruction.operands[1], kind)
+    members = _members(code, instruction)
+    _observe_members(code, instruction)
+    result = emitter.op(
+        f"call <32 x i32> @{function}(<32 x i32> {value}, <32 x i32> {members}, i32 {code.executed(instruction)})"
     )
-    c.set(i.operands[0], result, kind)
+    code.set(instruction.operands[0], result, kind)
 
 
-def _activemask(c: WarpCode, i: ir.Instruction) -> None:
-    c.set(i.operands[0], c.e.splat("i32", c.executed(i)), "b32")
+def _activemask(code: WarpCode, instruction: ir.Instruction) -> None:
+    code.set(instruction.operands[0], code.emitter.splat("i32", code.executed(instruction)), "b32")
 
 
-def _elect(c: WarpCode, i: ir.Instruction) -> None:
-    e = c.e
-    leader = e.intrinsic("cttz", "i32", _members(c, i), extra=("i1 false",))
-    target = i.operands[0]
+def _elect(code: WarpCode, instruction: ir.Instruction) -> None:
+    emitter = code.emitter
+    leader = emitter.intrinsic("cttz", "i32", _members(code, instruction), extra=("i1 false",))
+    target = instruction.operands[0]
     assert isinstance(target, ir.Pair)
     if target.first is not None:
-        c.set(target.first, leader, "b32")
+        code.set(target.first, leader, "b32")
     if target.second is not None:
-        c.set(target.second, e.compare("eq", "i32", leader, IOTA_I32), "pred")
+        code.set(target.second, emitter.compare("eq", "i32", leader, IOTA_I32), "pred")
 
 
 _FNS = (
@@ -465,12 +479,16 @@ done:
 )
 
 
-def _fns(c: WarpCode, i: ir.Instruction) -> None:
+def _fns(code: WarpCode, instruction: ir.Instruction) -> None:
     """Emit the position of the n-th set bit at or above (below, for negative n) a base."""
-    value, base, offset = (c.get(operand, "b32") for operand in i.operands[1:4])
-    c.add_support(*_FNS)
+    value, base, offset = (code.get(operand, "b32") for operand in instruction.operands[1:4])
+    code.add_support(*_FNS)
     v = "<32 x i32>"
-    c.set(i.operands[0], c.e.op(f"call {v} @find_nth_set({v} {value}, {v} {base}, {v} {offset})"), "b32")
+    code.set(
+        instruction.operands[0],
+        code.emitter.op(f"call {v} @find_nth_set({v} {value}, {v} {base}, {v} {offset})"),
+        "b32",
+    )
 
 
 HANDLERS: dict[str, Callable[[WarpCode, ir.Instruction], None]] = {

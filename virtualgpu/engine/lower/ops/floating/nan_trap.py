@@ -26,37 +26,46 @@ _NAN_PRODUCERS = {
 }
 
 
-def watches(c: WarpCode, i: ir.Instruction) -> bool:
+def watches(code: WarpCode, instruction: ir.Instruction) -> bool:
     """Return whether the trap checks an instruction."""
-    return c.options.trap_nan and i.root in _NAN_PRODUCERS and floats.is_float(i.type)
+    return code.options.trap_nan and instruction.root in _NAN_PRODUCERS and floats.is_float(instruction.type)
 
 
-def _is_nan(c: WarpCode, operand: ir.Operand | None, kind: str) -> str:
-    value = c.get(operand, kind)
+def _is_nan(code: WarpCode, operand: ir.Operand | None, kind: str) -> str:
+    value = code.get(operand, kind)
     llvm = llvm_of(kind)
     if kind == "bf16":
-        value = floats.widen_bf16(c, value)
+        value = floats.widen_bf16(code, value)
         llvm = "float"
     elif kind == "f16":
-        value = floats.widen_half(c, value)
+        value = floats.widen_half(code, value)
         llvm = "float"
-    return c.e.compare("uno", llvm, value, value)
+    return code.emitter.compare("uno", llvm, value, value)
 
 
-def inputs(c: WarpCode, i: ir.Instruction) -> str:
+def inputs(code: WarpCode, instruction: ir.Instruction) -> str:
     """Emit the lanes with a NaN among the operands, as an i32 mask.
 
     Call it before the result overwrites one.
     """
-    masks = [c.e.mask_bits(_is_nan(c, operand, i.type)) for operand in i.operands[1:]]
+    masks = [
+        code.emitter.mask_bits(_is_nan(code, operand, instruction.type))
+        for operand in instruction.operands[1:]
+    ]
     nan_lanes = masks[0]
     for mask in masks[1:]:
-        nan_lanes = c.e.op(f"or i32 {nan_lanes}, {mask}")
+        nan_lanes = code.emitter.op(f"or i32 {nan_lanes}, {mask}")
     return nan_lanes
 
 
-def check(c: WarpCode, i: ir.Instruction, nan_inputs: str) -> None:
+def check(code: WarpCode, instruction: ir.Instruction, nan_inputs: str) -> None:
     """Emit a fault for executing lanes whose result is NaN and whose operands were not."""
-    e = c.e
-    nan_results = e.op(f"and i32 {e.mask_bits(_is_nan(c, i.operands[0], i.type))}, {c.executed(i)}")
-    c.fault_if(e.op(f"and i32 {nan_results}, {e.op(f'xor i32 {nan_inputs}, -1')}"), layout.NAN_PRODUCED, i.pc)
+    emitter = code.emitter
+    nan_results = emitter.op(
+        f"and i32 {emitter.mask_bits(_is_nan(code, instruction.operands[0], instruction.type))}, {code.executed(instruction)}"
+    )
+    code.fault_if(
+        emitter.op(f"and i32 {nan_results}, {emitter.op(f'xor i32 {nan_inputs}, -1')}"),
+        layout.NAN_PRODUCED,
+        instruction.pc,
+    )

@@ -35,129 +35,146 @@ _FORMATS = {
 }
 
 
-def convert(c: WarpCode, i: ir.Instruction) -> bool:
+def convert(code: WarpCode, instruction: ir.Instruction) -> bool:
     """Emit a conversion to or from a narrow type; return False for any other conversion."""
-    target, source = i.parts[-2:]
+    target, source = instruction.parts[-2:]
     if (target, source) == ("tf32", "f32"):
-        _to_tf32(c, i)
+        _to_tf32(code, instruction)
     elif target in _FORMATS and source == "f32":
-        upper, lower = (c.get(operand, "f32") for operand in i.operands[1:3])
-        _store_pair(c, i, upper, lower, _FORMATS[target])
+        upper, lower = (code.get(operand, "f32") for operand in instruction.operands[1:3])
+        _store_pair(code, instruction, upper, lower, _FORMATS[target])
     elif target in _FORMATS and source == "f16x2":
-        upper, lower = _halves(c, i)
-        _store_pair(c, i, upper, lower, _FORMATS[target])
+        upper, lower = _halves(code, instruction)
+        _store_pair(code, instruction, upper, lower, _FORMATS[target])
     elif target == "f16x2" and source in _FORMATS:
-        _to_halves(c, i, source)
+        _to_halves(code, instruction, source)
     elif any(kind.startswith(("e2m", "e3m", "ue8", "s2f")) or kind in _FORMATS for kind in (target, source)):
         raise NotSupportedError(
-            f"The virtual GPU does not do {i.opcode}; of the narrow types it has e4m3 and e5m2."
+            f"The virtual GPU does not do {instruction.opcode}; of the narrow types it has e4m3 and e5m2."
         )
     else:
         return False
     return True
 
 
-def _halves(c: WarpCode, i: ir.Instruction) -> tuple[str, str]:
+def _halves(code: WarpCode, instruction: ir.Instruction) -> tuple[str, str]:
     """Emit the upper and lower half of a packed pair, as float32."""
-    e = c.e
-    packed = c.get(i.operands[1], "b32")
-    shifted = (e.binary("lshr", "i32", packed, constant("i32", 16)), packed)
+    emitter = code.emitter
+    packed = code.get(instruction.operands[1], "b32")
+    shifted = (emitter.binary("lshr", "i32", packed, constant("i32", 16)), packed)
     upper, lower = (
-        e.convert("fpext", "half", e.convert("bitcast", "i16", e.cast(half, "i32", "i16"), "half"), "float")
+        emitter.convert(
+            "fpext",
+            "half",
+            emitter.convert("bitcast", "i16", emitter.cast(half, "i32", "i16"), "half"),
+            "float",
+        )
         for half in shifted
     )
     return upper, lower
 
 
-def _store_pair(c: WarpCode, i: ir.Instruction, upper: str, lower: str, kind: _Format) -> None:
-    e = c.e
-    high, low = (_encode(c, value, kind, relu="relu" in i.parts) for value in (upper, lower))
-    packed = e.binary("or", "i32", e.binary("shl", "i32", high, constant("i32", 8)), low)
-    c.set(i.operands[0], e.cast(packed, "i32", "i16"), "b16")
+def _store_pair(code: WarpCode, instruction: ir.Instruction, upper: str, lower: str, kind: _Format) -> None:
+    emitter = code.emitter
+    high, low = (_encode(code, value, kind, relu="relu" in instruction.parts) for value in (upper, lower))
+    packed = emitter.binary("or", "i32", emitter.binary("shl", "i32", high, constant("i32", 8)), low)
+    code.set(instruction.operands[0], emitter.cast(packed, "i32", "i16"), "b16")
 
 
-def _encode(c: WarpCode, value: str, kind: _Format, relu: bool) -> str:
+def _encode(warp_code: WarpCode, value: str, kind: _Format, relu: bool) -> str:
     """Emit float32 lanes as 8-bit codes in i32 lanes; NaN becomes 0x7F."""
-    e = c.e
-    raw = e.convert("bitcast", "float", value, "i32")
-    magnitude = e.binary("and", "i32", raw, constant("i32", _SIGN - 1))
-    nan = e.compare("ugt", "i32", magnitude, constant("i32", _INFINITY))
-    magnitude = e.intrinsic("umin", "i32", magnitude, constant("i32", kind.largest))
-    last_bit = e.binary("lshr", "i32", magnitude, constant("i32", kind.dropped_bits))
-    last_bit = e.binary("and", "i32", last_bit, constant("i32", 1))
-    rounded = e.binary("add", "i32", magnitude, constant("i32", (1 << (kind.dropped_bits - 1)) - 1))
-    rounded = e.binary("add", "i32", rounded, last_bit)
-    normal = e.binary("lshr", "i32", rounded, constant("i32", kind.dropped_bits))
-    normal = e.binary("sub", "i32", normal, constant("i32", kind.rebias))
+    emitter = warp_code.emitter
+    raw = emitter.convert("bitcast", "float", value, "i32")
+    magnitude = emitter.binary("and", "i32", raw, constant("i32", _SIGN - 1))
+    nan = emitter.compare("ugt", "i32", magnitude, constant("i32", _INFINITY))
+    magnitude = emitter.intrinsic("umin", "i32", magnitude, constant("i32", kind.largest))
+    last_bit = emitter.binary("lshr", "i32", magnitude, constant("i32", kind.dropped_bits))
+    last_bit = emitter.binary("and", "i32", last_bit, constant("i32", 1))
+    rounded = emitter.binary("add", "i32", magnitude, constant("i32", (1 << (kind.dropped_bits - 1)) - 1))
+    rounded = emitter.binary("add", "i32", rounded, last_bit)
+    normal = emitter.binary("lshr", "i32", rounded, constant("i32", kind.dropped_bits))
+    normal = emitter.binary("sub", "i32", normal, constant("i32", kind.rebias))
     # Adding the magic number rounds a small one to a multiple of the smallest subnormal.
-    shifted = e.convert("bitcast", "i32", magnitude, "float")
-    shifted = e.binary("fadd", "float", shifted, float_constant("float", kind.magic))
-    subnormal = e.binary(
-        "sub", "i32", e.convert("bitcast", "float", shifted, "i32"), constant("i32", kind.magic)
+    shifted = emitter.convert("bitcast", "i32", magnitude, "float")
+    shifted = emitter.binary("fadd", "float", shifted, float_constant("float", kind.magic))
+    subnormal = emitter.binary(
+        "sub", "i32", emitter.convert("bitcast", "float", shifted, "i32"), constant("i32", kind.magic)
     )
-    is_small = e.compare("ult", "i32", magnitude, constant("i32", kind.smallest_normal))
-    code = e.select("i32", is_small, subnormal, normal)
-    sign = e.binary("lshr", "i32", e.binary("and", "i32", raw, constant("i32", _SIGN)), constant("i32", 24))
+    is_small = emitter.compare("ult", "i32", magnitude, constant("i32", kind.smallest_normal))
+    code = emitter.select("i32", is_small, subnormal, normal)
+    sign = emitter.binary(
+        "lshr", "i32", emitter.binary("and", "i32", raw, constant("i32", _SIGN)), constant("i32", 24)
+    )
     if relu:
-        code = e.select("i32", e.compare("ne", "i32", sign, constant("i32", 0)), constant("i32", 0), code)
+        code = emitter.select(
+            "i32", emitter.compare("ne", "i32", sign, constant("i32", 0)), constant("i32", 0), code
+        )
     else:
-        code = e.binary("or", "i32", code, sign)
-    return e.select("i32", nan, constant("i32", 0x7F), code)
+        code = emitter.binary("or", "i32", code, sign)
+    return emitter.select("i32", nan, constant("i32", 0x7F), code)
 
 
-def _to_halves(c: WarpCode, i: ir.Instruction, source: str) -> None:
+def _to_halves(warp_code: WarpCode, instruction: ir.Instruction, source: str) -> None:
     """Emit two codes as two float16, exactly: e5m2 is float16's upper byte, e4m3 has a bias 8 smaller."""
-    e = c.e
-    codes = e.cast(c.get(i.operands[1], "b16"), "i16", "i32")
+    emitter = warp_code.emitter
+    codes = emitter.cast(warp_code.get(instruction.operands[1], "b16"), "i16", "i32")
     halves = []
     for shift in (8, 0):
-        code = e.binary(
-            "and", "i32", e.binary("lshr", "i32", codes, constant("i32", shift)), constant("i32", 0xFF)
+        code = emitter.binary(
+            "and", "i32", emitter.binary("lshr", "i32", codes, constant("i32", shift)), constant("i32", 0xFF)
         )
-        magnitude = e.binary("and", "i32", code, constant("i32", 0x7F))
-        sign = e.binary("shl", "i32", e.binary("and", "i32", code, constant("i32", 0x80)), constant("i32", 8))
+        magnitude = emitter.binary("and", "i32", code, constant("i32", 0x7F))
+        sign = emitter.binary(
+            "shl", "i32", emitter.binary("and", "i32", code, constant("i32", 0x80)), constant("i32", 8)
+        )
         if source == "e5m2x2":
-            bits = e.binary("shl", "i32", magnitude, constant("i32", 8))
-            nan = e.compare("ugt", "i32", magnitude, constant("i32", 0x7C))
+            bits = emitter.binary("shl", "i32", magnitude, constant("i32", 8))
+            nan = emitter.compare("ugt", "i32", magnitude, constant("i32", 0x7C))
         else:
-            scaled = e.cast(e.binary("shl", "i32", magnitude, constant("i32", 7)), "i32", "i16")
-            value = floats.widen_half(c, e.convert("bitcast", "i16", scaled, "half"))
-            value = e.binary("fmul", "float", value, float_constant("float", 0x43800000))  # 2^8
-            bits = e.cast(e.convert("bitcast", "half", floats.narrow_half(c, value), "i16"), "i16", "i32")
-            nan = e.compare("eq", "i32", magnitude, constant("i32", 0x7F))
-        half = e.binary("or", "i32", bits, sign)
-        if "relu" in i.parts:
-            half = e.select("i32", e.compare("ne", "i32", sign, constant("i32", 0)), constant("i32", 0), half)
-        halves.append(e.select("i32", nan, constant("i32", 0x7FFF), half))
-    high = e.binary("shl", "i32", halves[0], constant("i32", 16))
-    c.set(i.operands[0], e.binary("or", "i32", high, halves[1]), "b32")
+            scaled = emitter.cast(emitter.binary("shl", "i32", magnitude, constant("i32", 7)), "i32", "i16")
+            value = floats.widen_half(warp_code, emitter.convert("bitcast", "i16", scaled, "half"))
+            value = emitter.binary("fmul", "float", value, float_constant("float", 0x43800000))  # 2^8
+            bits = emitter.cast(
+                emitter.convert("bitcast", "half", floats.narrow_half(warp_code, value), "i16"), "i16", "i32"
+            )
+            nan = emitter.compare("eq", "i32", magnitude, constant("i32", 0x7F))
+        half = emitter.binary("or", "i32", bits, sign)
+        if "relu" in instruction.parts:
+            half = emitter.select(
+                "i32", emitter.compare("ne", "i32", sign, constant("i32", 0)), constant("i32", 0), half
+            )
+        halves.append(emitter.select("i32", nan, constant("i32", 0x7FFF), half))
+    high = emitter.binary("shl", "i32", halves[0], constant("i32", 16))
+    warp_code.set(instruction.operands[0], emitter.binary("or", "i32", high, halves[1]), "b32")
 
 
-def _to_tf32(c: WarpCode, i: ir.Instruction) -> None:
+def _to_tf32(code: WarpCode, instruction: ir.Instruction) -> None:
     """Emit float32 with a mantissa of 10 bits: to nearest (``rna`` ties away from zero) or toward zero."""
-    e = c.e
-    raw = e.convert("bitcast", "float", c.get(i.operands[1], "f32"), "i32")
-    magnitude = e.binary("and", "i32", raw, constant("i32", _SIGN - 1))
-    special = e.compare("uge", "i32", magnitude, constant("i32", _INFINITY))
-    nan = e.compare("ugt", "i32", magnitude, constant("i32", _INFINITY))
+    emitter = code.emitter
+    raw = emitter.convert("bitcast", "float", code.get(instruction.operands[1], "f32"), "i32")
+    magnitude = emitter.binary("and", "i32", raw, constant("i32", _SIGN - 1))
+    special = emitter.compare("uge", "i32", magnitude, constant("i32", _INFINITY))
+    nan = emitter.compare("ugt", "i32", magnitude, constant("i32", _INFINITY))
     rounded = raw
-    if "rna" in i.parts:
-        rounded = e.binary("add", "i32", raw, constant("i32", 0x1000))
-    elif "rn" in i.parts:
-        last_bit = e.binary(
-            "and", "i32", e.binary("lshr", "i32", raw, constant("i32", 13)), constant("i32", 1)
+    if "rna" in instruction.parts:
+        rounded = emitter.binary("add", "i32", raw, constant("i32", 0x1000))
+    elif "rn" in instruction.parts:
+        last_bit = emitter.binary(
+            "and", "i32", emitter.binary("lshr", "i32", raw, constant("i32", 13)), constant("i32", 1)
         )
-        rounded = e.binary("add", "i32", e.binary("add", "i32", raw, constant("i32", 0xFFF)), last_bit)
-    rounded = e.binary("and", "i32", rounded, constant("i32", 0xFFFFE000))
-    if "satfinite" in i.parts:
-        sign = e.binary("and", "i32", raw, constant("i32", _SIGN))
-        largest = e.binary("or", "i32", sign, constant("i32", 0x7F7FE000))
-        reached = e.binary("and", "i32", rounded, constant("i32", _INFINITY))
-        overflows = e.compare("eq", "i32", reached, constant("i32", _INFINITY))
-        rounded = e.select("i32", e.binary("or", "i1", overflows, special), largest, rounded)
+        rounded = emitter.binary(
+            "add", "i32", emitter.binary("add", "i32", raw, constant("i32", 0xFFF)), last_bit
+        )
+    rounded = emitter.binary("and", "i32", rounded, constant("i32", 0xFFFFE000))
+    if "satfinite" in instruction.parts:
+        sign = emitter.binary("and", "i32", raw, constant("i32", _SIGN))
+        largest = emitter.binary("or", "i32", sign, constant("i32", 0x7F7FE000))
+        reached = emitter.binary("and", "i32", rounded, constant("i32", _INFINITY))
+        overflows = emitter.compare("eq", "i32", reached, constant("i32", _INFINITY))
+        rounded = emitter.select("i32", emitter.binary("or", "i1", overflows, special), largest, rounded)
     else:
-        rounded = e.select("i32", special, raw, rounded)
-    if "relu" in i.parts:
-        negative = e.compare("slt", "i32", raw, constant("i32", 0))
-        rounded = e.select("i32", negative, constant("i32", 0), rounded)
-    c.set(i.operands[0], e.select("i32", nan, constant("i32", 0x7FFFFFFF), rounded), "b32")
+        rounded = emitter.select("i32", special, raw, rounded)
+    if "relu" in instruction.parts:
+        negative = emitter.compare("slt", "i32", raw, constant("i32", 0))
+        rounded = emitter.select("i32", negative, constant("i32", 0), rounded)
+    code.set(instruction.operands[0], emitter.select("i32", nan, constant("i32", 0x7FFFFFFF), rounded), "b32")

@@ -10,7 +10,7 @@ _MODES = {"rz": 0, "rp": 2, "rm": 3}
 _CONVERSIONS = ("fptrunc", "sitofp")
 
 
-def directed(c: WarpCode, operation: str, mode: str, target: str, source: str, *values: str) -> str:
+def directed(code: WarpCode, operation: str, mode: str, target: str, source: str, *values: str) -> str:
     """Emit one rounded operation: an LLVM name such as ``fadd``, ``fma`` or ``sitofp``, and its LLVM types."""
     name = f"{operation}_{mode}_{source}_{target}"
     types = [target, source] if operation in _CONVERSIONS else [target]
@@ -21,7 +21,7 @@ def directed(c: WarpCode, operation: str, mode: str, target: str, source: str, *
     kinds = ", ".join([kind] * len(values))
     names = [f"%a{n}" for n in range(len(values))]
     parameters = ", ".join(f"{kind} {n}" for n in names)
-    c.add_support(
+    code.add_support(
         name,
         f"""
 declare void @llvm.set.rounding(i32)
@@ -34,23 +34,25 @@ define internal {result} @{name}({parameters}) noinline strictfp {{
 }}
 """,
     )
-    return c.e.op(f"call {result} @{name}({', '.join(f'{kind} {v}' for v in values)})")
+    return code.emitter.op(f"call {result} @{name}({', '.join(f'{kind} {v}' for v in values)})")
 
 
-def directed_from_integer(c: WarpCode, mode: str, target: str, kind: str, value: str) -> str:
+def directed_from_integer(code: WarpCode, mode: str, target: str, kind: str, value: str) -> str:
     """Emit integers of a PTX type as rounded floats, through signed 64-bit integers, the only safe kind.
 
     If a processor has no instruction for unsigned integers, LLVM adds and subtracts a magic number, which
     turns 0 into -0 when rounding down.
     """
-    e = c.e
+    emitter = code.emitter
     integer_type = llvm_of(kind)
     if kind[0] == "s" or bits(integer_type) < 64:
-        extended = e.cast(value, integer_type, "i64", kind[0] == "s")
-        return directed(c, "sitofp", mode, target, "i64", extended)
+        extended = emitter.cast(value, integer_type, "i64", kind[0] == "s")
+        return directed(code, "sitofp", mode, target, "i64", extended)
     one = constant("i64", 1)
-    is_large = e.compare("slt", "i64", value, constant("i64", 0))
+    is_large = emitter.compare("slt", "i64", value, constant("i64", 0))
     # Half of a large number, with the lost bit kept in its last bit, rounds like the number itself.
-    half = e.binary("or", "i64", e.binary("lshr", "i64", value, one), e.binary("and", "i64", value, one))
-    rounded = directed(c, "sitofp", mode, target, "i64", e.select("i64", is_large, half, value))
-    return e.select(target, is_large, e.binary("fadd", target, rounded, rounded), rounded)
+    half = emitter.binary(
+        "or", "i64", emitter.binary("lshr", "i64", value, one), emitter.binary("and", "i64", value, one)
+    )
+    rounded = directed(code, "sitofp", mode, target, "i64", emitter.select("i64", is_large, half, value))
+    return emitter.select(target, is_large, emitter.binary("fadd", target, rounded, rounded), rounded)

@@ -54,36 +54,36 @@ class Move:
 
 
 def call(
-    c: WarpCode,
-    i: ir.Instruction,
+    code: WarpCode,
+    instruction: ir.Instruction,
     move: Move,
     base: str,
     extra_arguments: list[str],
     fragment: ir.Operand | None,
 ) -> None:
     """Emit the call that moves a fragment; `extra_arguments` follow the base address."""
-    e = c.e
-    site = c.site(move.access)
-    if move.name not in c.tables.support:
-        c.add_support(move.name, _function(c, move))
+    emitter = code.emitter
+    site = code.site(move.access)
+    if move.name not in code.tables.support:
+        code.add_support(move.name, _function(code, move))
     pointer_of = fragments.output_pointer if move.is_load else fragments.input_pointer
-    registers = pointer_of(c, fragment, "d")
+    registers = pointer_of(code, fragment, "d")
     arguments = [
         "ptr %ctx",
         f"<32 x {move.address}> {base}",
         *extra_arguments,
-        f"i32 {c.executed(i)}",
-        f"i32 {c.index}",
-        f"i32 {i.pc}",
+        f"i32 {code.executed(instruction)}",
+        f"i32 {code.index}",
+        f"i32 {instruction.pc}",
         f"i32 {site}",
         f"ptr {registers}",
     ]
-    c.leave_on_fault(e.op(f"call i1 @{move.name}({', '.join(arguments)})"))
+    code.leave_on_fault(emitter.op(f"call i1 @{move.name}({', '.join(arguments)})"))
     if move.is_load:
-        fragments.finish_output(c, fragment, registers)
+        fragments.finish_output(code, fragment, registers)
 
 
-def _function(c: WarpCode, move: Move) -> str:
+def _function(code: WarpCode, move: Move) -> str:
     """Return the text of a function that moves a fragment and returns true after a fault."""
     raw = f"i{8 * move.size}"
     count = move.elements if move.is_load else min(move.elements, move.registers * 4 // move.size)
@@ -93,7 +93,7 @@ def _function(c: WarpCode, move: Move) -> str:
         *(["<32 x i32> %stride32"] if move.columns else ()),
     ]
     parameters += ["i32 %mask", "i32 %function", "i32 %pc", "i32 %site", "ptr %registers"]
-    body = _loading(c, move, raw) if move.is_load else _storing(c, move, raw)
+    body = _loading(code, move, raw) if move.is_load else _storing(code, move, raw)
     return f"""
 define internal i1 @{move.name}({", ".join(parameters)}) noinline {{
 entry:
@@ -103,27 +103,27 @@ entry:
   br label %loop
 loop:
   %n = phi i32 [0, %entry], [%n1, %go.on]
-{_element_address(c, move)}{_check_access(c, move)}
+{_element_address(code, move)}{_check_access(code, move)}
 fine:
-{_report(c, move)}{body}
+{_report(code, move)}{body}
   br label %go.on
 go.on:
   %n1 = add i32 %n, 1
   %more = icmp ult i32 %n1, {count}
   br i1 %more, label %loop, label %done
 done:
-{_pack_registers(c, move, raw, count) if move.is_load else ""}  ret i1 false
+{_pack_registers(code, move, raw, count) if move.is_load else ""}  ret i1 false
 fail:
   ret i1 true
 }}
 """
 
 
-def _element_address(c: WarpCode, move: Move) -> str:
+def _element_address(code: WarpCode, move: Move) -> str:
     """Return text that computes ``%a``, the address of element ``%n`` of each lane."""
     llvm = move.address
     if not move.columns:
-        c.add_support(*lanes.permute(llvm))
+        code.add_support(*lanes.permute(llvm))
         lane = f"<{', '.join(f'i32 {n}' for n in range(32))}>"
         row_operation, column_operation = ("lshr", "and") if move.by_row else ("and", "lshr")
         row_shift, column_shift = (2, 3) if move.by_row else (3, 2)
@@ -163,19 +163,19 @@ def _element_address(c: WarpCode, move: Move) -> str:
 """
 
 
-def _check_access(c: WarpCode, move: Move) -> str:
+def _check_access(code: WarpCode, move: Move) -> str:
     """Return text that checks and counts an access, and continues with ``%host`` or branches to ``fail``."""
     rule: Rule = "load" if move.is_load else "store"
     if move.space == "generic":
-        name = memory_ops.resolve_generic(move.size, c, rule)
+        name = memory_ops.resolve_generic(move.size, code, rule)
         arguments = "ptr %ctx, <32 x i64> %a, i32 %mask, i32 %function, i32 %pc, i32 %site"
         return f"""  %host = call <32 x i64> @{name}({arguments})
 {load_field("fault_code", "%code")}  %failed = icmp ne i32 %code, 0
   br i1 %failed, label %fail, label %fine
 """
     check = checks.check_shared if move.space == "shared" else checks.check_global
-    name, body = check(move.size, c.options.count, rule)
-    c.add_support(name, body)
+    name, body = check(move.size, code.options.count, rule)
+    code.add_support(name, body)
     text = (
         f"  %failed = call i1 @{name}(ptr %ctx, <32 x {move.address}> %a, i32 %mask, i32 %function, "
         "i32 %pc, i32 %site)\n"
@@ -188,14 +188,14 @@ def _check_access(c: WarpCode, move: Move) -> str:
     return text + "  br i1 %failed, label %fail, label %fine\n"
 
 
-def _report(c: WarpCode, move: Move) -> str:
+def _report(code: WarpCode, move: Move) -> str:
     """Return text that reports the access to a trace or an observer."""
     reported = "%shown" if move.space == "shared" else "%a"
     text = ""
-    if c.options.trace:
+    if code.options.trace:
         level = layout.TRACE_ALL & ~layout.TRACE_SHARED
         text += _row(reported, layout.ROW_ADDRESS, level)
-    if c.options.observe:
+    if code.options.observe:
         text += f"  store <32 x i64> {reported}, ptr %told\n" + load_field("observer", "%observer.i")
         text += "  %observer = inttoptr i64 %observer.i to ptr\n"
         text += "  call void %observer(ptr %ctx, i32 %site, ptr %told, i32 %mask, ptr null)\n"
@@ -206,16 +206,16 @@ def _row(lanes_: str, kind: int, level: int = layout.TRACE_ALL) -> str:
     return f"  call void @trace_row(ptr %ctx, <32 x i64> {lanes_}, i32 %mask, i32 {kind}, i32 {level})\n"
 
 
-def _loading(c: WarpCode, move: Move, raw: str) -> str:
-    c.add_support(*lanes.gather(raw))
+def _loading(code: WarpCode, move: Move, raw: str) -> str:
+    code.add_support(*lanes.gather(raw))
     return (
         f"  %v = call <32 x {raw}> @gather_{raw}(<32 x i64> %host, i32 %mask)\n"
         f"  %to = getelementptr <32 x {raw}>, ptr %parts, i32 %n\n  store <32 x {raw}> %v, ptr %to\n"
     )
 
 
-def _storing(c: WarpCode, move: Move, raw: str) -> str:
-    c.add_support(*lanes.scatter(raw))
+def _storing(code: WarpCode, move: Move, raw: str) -> str:
+    code.add_support(*lanes.scatter(raw))
     if raw == "i16":
         text = f"""  %register = lshr i32 %n, 1
   %from = getelementptr <32 x i32>, ptr %registers, i32 %register
@@ -231,13 +231,13 @@ def _storing(c: WarpCode, move: Move, raw: str) -> str:
             "  %v = load <32 x i32>, ptr %from, align 64\n"
         )
     text += f"  call void @scatter_{raw}(<32 x {raw}> %v, <32 x i64> %host, i32 %mask)\n"
-    if c.options.trace:
+    if code.options.trace:
         text += f"  %bits = zext <32 x {raw}> %v to <32 x i64>\n"
         text += _row("%host", layout.ROW_PLACE) + _row("%bits", layout.ROW_WRITTEN + move.size)
     return text
 
 
-def _pack_registers(c: WarpCode, move: Move, raw: str, count: int) -> str:
+def _pack_registers(code: WarpCode, move: Move, raw: str, count: int) -> str:
     """Return text that packs the elements into registers, of which several may hold the same element."""
     text = ""
     width = 8 * move.size
@@ -261,5 +261,5 @@ def _pack_registers(c: WarpCode, move: Move, raw: str, count: int) -> str:
             f"  call void @llvm.masked.store.v32i32.p0(<32 x i32> {value}, ptr align 64 %to{register}, "
             "<32 x i1> %lanes)\n"
         )
-    c.e.declared.add("declare void @llvm.masked.store.v32i32.p0(<32 x i32>, ptr, <32 x i1>)")
+    code.emitter.declared.add("declare void @llvm.masked.store.v32i32.p0(<32 x i32>, ptr, <32 x i1>)")
     return text

@@ -26,28 +26,28 @@ _SHAPES = ((16, 16, 16), (32, 8, 16), (8, 32, 16), (16, 16, 8))
 ROOTS = {"wmma", "mma", "ldmatrix"}
 
 
-def emit(c: WarpCode, i: ir.Instruction) -> bool:
+def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
     """Emit a tensor-core instruction; return False for any other instruction."""
-    if i.root == "wmma" and i.parts[1] in ("load", "store"):
-        _wmma_load_or_store(c, i)
-    elif i.root in ("wmma", "mma"):
-        _matrix_product(c, i)
-    elif i.root == "ldmatrix":
-        _ldmatrix(c, i)
+    if instruction.root == "wmma" and instruction.parts[1] in ("load", "store"):
+        _wmma_load_or_store(code, instruction)
+    elif instruction.root in ("wmma", "mma"):
+        _matrix_product(code, instruction)
+    elif instruction.root == "ldmatrix":
+        _ldmatrix(code, instruction)
     else:
         return False
     return True
 
 
-def shape_of(i: ir.Instruction) -> tuple[int, int, int]:
+def shape_of(instruction: ir.Instruction) -> tuple[int, int, int]:
     """Return m, n and k of an instruction such as ``….m16n8k16.…``."""
-    text = next((p for p in i.parts if p[0] == "m" and "n" in p and "k" in p), "")
+    text = next((p for p in instruction.parts if p[0] == "m" and "n" in p and "k" in p), "")
     try:
         m, n_and_k = text[1:].split("n")
         n, k = n_and_k.split("k")
         return int(m), int(n), int(k)
     except ValueError:
-        raise NotSupportedError(f"The virtual GPU does not do {i.opcode}.") from None
+        raise NotSupportedError(f"The virtual GPU does not do {instruction.opcode}.") from None
 
 
 def _extent(name: str, shape: tuple[int, int, int]) -> tuple[int, int]:
@@ -115,30 +115,32 @@ def _fp8_order(name: str, positions: ElementPositions) -> ElementPositions:
 # -- loads and stores --------------------------------------------------------------------------------
 
 
-def _space(i: ir.Instruction) -> str:
-    space = memory_ops.space_of(i)
+def _space(instruction: ir.Instruction) -> str:
+    space = memory_ops.space_of(instruction)
     if space not in ("global", "shared", "generic"):
-        raise NotSupportedError(f"The virtual GPU does not do {i.opcode} in {space} memory.")
+        raise NotSupportedError(f"The virtual GPU does not do {instruction.opcode} in {space} memory.")
     return space
 
 
-def _wmma_load_or_store(c: WarpCode, i: ir.Instruction) -> None:
+def _wmma_load_or_store(code: WarpCode, instruction: ir.Instruction) -> None:
     """Emit ``wmma.load`` and ``wmma.store``."""
-    is_load = i.parts[1] == "load"
-    name = i.parts[2]
-    kind = {"tf32": "b32", "f32": "b32", "s32": "b32", "s8": "b8", "u8": "b8"}.get(i.type, "b16")
-    if i.type not in (*_INPUTS, *BYTES, "f32", "s32"):
-        raise NotSupportedError(f"The virtual GPU does not do {i.opcode}; {_SUPPORTED_TYPES}.")
-    space = _space(i)
-    operands = list(i.operands)
+    is_load = instruction.parts[1] == "load"
+    name = instruction.parts[2]
+    kind = {"tf32": "b32", "f32": "b32", "s32": "b32", "s8": "b8", "u8": "b8"}.get(instruction.type, "b16")
+    if instruction.type not in (*_INPUTS, *BYTES, "f32", "s32"):
+        raise NotSupportedError(f"The virtual GPU does not do {instruction.opcode}; {_SUPPORTED_TYPES}.")
+    space = _space(instruction)
+    operands = list(instruction.operands)
     fragment = operands.pop(0 if is_load else 1)
     assert isinstance(fragment, ir.Vector)
-    rows, columns = _extent(name, shape_of(i))
-    by_row = "row" in i.parts
-    base = memory_ops.address_of(c, operands[0], space)
-    stride = c.get(operands[1], "u32") if len(operands) > 1 else f"splat (i32 {columns if by_row else rows})"
+    rows, columns = _extent(name, shape_of(instruction))
+    by_row = "row" in instruction.parts
+    base = memory_ops.address_of(code, operands[0], space)
+    stride = (
+        code.get(operands[1], "u32") if len(operands) > 1 else f"splat (i32 {columns if by_row else rows})"
+    )
     move = matrix_moves.Move(
-        memory_ops.as_access(i, "ld" if is_load else "st", space, ir.TYPE_BYTES[kind]),
+        memory_ops.as_access(instruction, "ld" if is_load else "st", space, ir.TYPE_BYTES[kind]),
         space,
         kind,
         rows * columns // 32,
@@ -146,40 +148,46 @@ def _wmma_load_or_store(c: WarpCode, i: ir.Instruction) -> None:
         columns,
         by_row,
     )
-    matrix_moves.call(c, i, move, base, [f"<32 x i32> {stride}"], fragment)
+    matrix_moves.call(code, instruction, move, base, [f"<32 x i32> {stride}"], fragment)
 
 
-def _ldmatrix(c: WarpCode, i: ir.Instruction) -> None:
+def _ldmatrix(code: WarpCode, instruction: ir.Instruction) -> None:
     """Emit a load of 8x8 matrices of 16-bit elements; lane 8r + row has the address of a row of matrix r."""
-    target, source = i.operands
+    target, source = instruction.operands
     count = len(fragments.items_of(target))
-    if "m8n8" not in i.parts or i.type != "b16" or count not in (1, 2, 4):
-        raise NotSupportedError(f"The virtual GPU does not do {i.opcode}.")
-    space = _space(i)
-    address = memory_ops.address_of(c, source, space)
+    if "m8n8" not in instruction.parts or instruction.type != "b16" or count not in (1, 2, 4):
+        raise NotSupportedError(f"The virtual GPU does not do {instruction.opcode}.")
+    space = _space(instruction)
+    address = memory_ops.address_of(code, source, space)
     move = matrix_moves.Move(
-        memory_ops.as_access(i, "ld", space, 2), space, "b16", 2 * count, count, 0, "trans" not in i.parts
+        memory_ops.as_access(instruction, "ld", space, 2),
+        space,
+        "b16",
+        2 * count,
+        count,
+        0,
+        "trans" not in instruction.parts,
     )
-    matrix_moves.call(c, i, move, address, [], target)
+    matrix_moves.call(code, instruction, move, address, [], target)
 
 
 # -- the product -------------------------------------------------------------------------------------
 
 
-def types_of(i: ir.Instruction) -> tuple[str, str, str, str]:
+def types_of(instruction: ir.Instruction) -> tuple[str, str, str, str]:
     """Return the types of the result, both inputs and the accumulator."""
-    types = [p for p in i.parts if p in (*_INPUTS, *FP8_TYPES, *BYTES, "f32", "s32")]
+    types = [p for p in instruction.parts if p in (*_INPUTS, *FP8_TYPES, *BYTES, "f32", "s32")]
     if len(types) == 2:  # wmma with f16 inputs names only result and accumulator
         types = [types[0], "f16", "f16", types[1]]
     if len(types) == 4:
         result, a_type, b_type, sum_type = types
         is_float_product = a_type == b_type in _INPUTS and {result, sum_type} <= {"f16", "f32"}
         is_float_product |= (
-            {a_type, b_type} <= set(FP8_TYPES) and result == sum_type == "f32" and i.root == "mma"
+            {a_type, b_type} <= set(FP8_TYPES) and result == sum_type == "f32" and instruction.root == "mma"
         )
         if is_float_product or ({a_type, b_type} <= set(BYTES) and result == sum_type == "s32"):
             return result, a_type, b_type, sum_type
-    raise NotSupportedError(f"The virtual GPU does not do {i.opcode}; {_SUPPORTED_TYPES} inputs.")
+    raise NotSupportedError(f"The virtual GPU does not do {instruction.opcode}; {_SUPPORTED_TYPES} inputs.")
 
 
 _MMA_SHAPES = {
@@ -191,33 +199,41 @@ _MMA_SHAPES = {
 }
 
 
-def _matrix_product(c: WarpCode, i: ir.Instruction) -> None:
-    result_kind, input_kind, second_input_kind, sum_kind = types_of(i)
-    m, n, k = shape = shape_of(i)
-    if i.root == "mma" and (shape not in _MMA_SHAPES[input_kind] or "sp" in i.parts):
-        raise NotSupportedError(f"The virtual GPU does not do {i.opcode}.")
-    if i.root == "wmma" and (shape not in _SHAPES or ("row" not in i.parts and "col" not in i.parts)):
-        raise NotSupportedError(f"The virtual GPU does not do {i.opcode}.")
-    if "satfinite" in i.parts and result_kind == "s32":
+def _matrix_product(code: WarpCode, instruction: ir.Instruction) -> None:
+    result_kind, input_kind, second_input_kind, sum_kind = types_of(instruction)
+    m, n, k = shape = shape_of(instruction)
+    if instruction.root == "mma" and (shape not in _MMA_SHAPES[input_kind] or "sp" in instruction.parts):
+        raise NotSupportedError(f"The virtual GPU does not do {instruction.opcode}.")
+    if instruction.root == "wmma" and (
+        shape not in _SHAPES or ("row" not in instruction.parts and "col" not in instruction.parts)
+    ):
+        raise NotSupportedError(f"The virtual GPU does not do {instruction.opcode}.")
+    if "satfinite" in instruction.parts and result_kind == "s32":
         result_kind = "s32.satfinite"
-        c.e.declared.add("declare i32 @llvm.fptosi.sat.i32.f64(double)")
+        code.emitter.declared.add("declare i32 @llvm.fptosi.sat.i32.f64(double)")
     kinds = {"a": input_kind, "b": second_input_kind, "c": sum_kind, "d": result_kind}
-    operands = dict(zip("dabc", i.operands, strict=True))
+    operands = dict(zip("dabc", instruction.operands, strict=True))
     positions = {}
     for matrix, kind in kinds.items():
         positions[matrix] = (
-            _wmma_positions(matrix, shape) if i.root == "wmma" else _mma_positions(matrix, shape, input_kind)
+            _wmma_positions(matrix, shape)
+            if instruction.root == "wmma"
+            else _mma_positions(matrix, shape, input_kind)
         )
         elements = positions[matrix][0].shape[1]
         register_count = len(fragments.items_of(operands[matrix]))
         required = elements // elements_per_register(kind)
         if register_count < required or (matrix == "d" and register_count != required):
-            raise PtxError(f"{i.text!r} (line {i.line}) needs {required} registers for {matrix.upper()}.")
+            raise PtxError(
+                f"{instruction.text!r} (line {instruction.line}) needs {required} registers for {matrix.upper()}."
+            )
     register_count = len(fragments.items_of(operands["d"]))
-    name = f"{i.root}_m{m}n{n}k{k}_{result_kind}_{input_kind}_{second_input_kind}_{sum_kind}"
-    if name not in c.tables.support:
-        c.add_support(name, matrix_ir.product(name, shape, positions, kinds, register_count))
-    a, b, accumulator = (fragments.input_pointer(c, operands[matrix], matrix) for matrix in "abc")
-    result = fragments.output_pointer(c, operands["d"], "d")
-    c.e.raw(f"call void @{name}(i32 {c.executed(i)}, ptr {result}, ptr {a}, ptr {b}, ptr {accumulator})")
-    fragments.finish_output(c, operands["d"], result)
+    name = f"{instruction.root}_m{m}n{n}k{k}_{result_kind}_{input_kind}_{second_input_kind}_{sum_kind}"
+    if name not in code.tables.support:
+        code.add_support(name, matrix_ir.product(name, shape, positions, kinds, register_count))
+    a, b, accumulator = (fragments.input_pointer(code, operands[matrix], matrix) for matrix in "abc")
+    result = fragments.output_pointer(code, operands["d"], "d")
+    code.emitter.raw(
+        f"call void @{name}(i32 {code.executed(instruction)}, ptr {result}, ptr {a}, ptr {b}, ptr {accumulator})"
+    )
+    fragments.finish_output(code, operands["d"], result)
