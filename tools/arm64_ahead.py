@@ -49,8 +49,8 @@ def _kernel(text: str) -> None:
     if halves is None:
         _keep(text)
     else:
-        _keep(halves.support, entries=halves.function_names)
-        _keep(halves.own, "quick")
+        _keep(halves.support_text, entries=halves.function_names)
+        _keep(halves.kernel_text, "quick")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -145,7 +145,7 @@ def test_nor_what_a_long_kernel_shares(family: str, constant: bool, level: str) 
     made_for = processor.level(level)
     halves = split.split(stand_ins.adapt(text_of(family, False, constant), made_for))
     assert halves is not None
-    assert outside(halves.support, made_for) <= EVERYWHERE
+    assert outside(halves.support_text, made_for) <= EVERYWHERE
 
 
 @pytest.mark.parametrize("level", processor.levels()[:1])

@@ -107,17 +107,17 @@ def test_in_passing_and_whole_give_the_same_bits_and_counts(
 
 def test_the_kernels_own_half_has_no_wide_operation_left() -> None:
     halves = halves_of(MIXED)
-    body = halves.own.split("define internal i32 @warp_0")[1].split("\n}")[0]
+    body = halves.kernel_text.split("define internal i32 @warp_0")[1].split("\n}")[0]
     wide = [line for line in body.split("\n") if "<32 x" in line]
     assert not wide
     assert body.count("\n") > 300
-    assert "count_sectors" in halves.support
+    assert "count_sectors" in halves.support_text
 
 
 def test_the_kernels_own_half_calls_nothing_by_its_name() -> None:
     """LLVM's quick selection of instructions does not take names that may be far away."""
     halves = halves_of(MIXED)
-    body = halves.own.split("define internal i32 @warp_0")[1].split("\n}")[0]
+    body = halves.kernel_text.split("define internal i32 @warp_0")[1].split("\n}")[0]
     calls = [line for line in body.split("\n") if " call " in line and "@llvm." not in line]
     assert len(calls) > 100
     assert not [line for line in calls if "@" in line]
@@ -207,9 +207,9 @@ define i32 @run_block(ptr %c, i64 %a, i32 %b) {
 }"""
     halves = split.split(text)
     assert halves is not None
-    support = jit._engine(halves.support, processor.chosen(), entries=halves.function_names)
+    support = jit._engine(halves.support_text, processor.chosen(), entries=halves.function_names)
     places = {name: support.get_function_address(name) for name in halves.function_names}
-    own = jit._engine(halves.own, processor.chosen(), places)
+    own = jit._engine(halves.kernel_text, processor.chosen(), places)
     out = np.zeros(32, np.int32)
     assert jit._RUN_BLOCKS(own.get_function_address("run_blocks"))(out.ctypes.data, 0, 0) == 0
     assert out.tolist() == [10 + 3 * 7] * 32

@@ -219,9 +219,7 @@ def _belongs(instruction: SassInstruction, site: _Site) -> bool:
 def _predicated_blocks(
     module: ir.Module, names: Iterable[str], sites: Sequence[_Site]
 ) -> dict[str, dict[int, int]]:
-    """Return the blocks without a branch in machine code, by function, with the number of warps that reach
-    them.
-    """
+    """Return the blocks without a machine branch by function, with the number of warps that reach them."""
     warps_by_function: dict[str, dict[int, int]] = {name: {} for name in names}
     regions_by_function = {name: regions(module.functions[name]) for name in warps_by_function}
     for site in sites:

@@ -99,9 +99,7 @@ def _load() -> ctypes.CDLL | Exception:
 
 @functools.cache
 def include_options() -> tuple[str, ...]:
-    """Return ``-I`` options for the CUDA headers on this machine (cooperative groups, cuda_fp16, libcu++,
-    cuRAND).
-    """
+    """Return ``-I`` options for the CUDA headers on this machine."""
     from cuda.pathfinder import find_nvidia_header_directory
 
     directories: list[str] = []

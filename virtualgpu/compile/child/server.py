@@ -1,5 +1,4 @@
-"""The process in which NVRTC runs: it reads requests from standard input and writes replies to standard
-output.
+"""The process in which NVRTC runs: requests on standard input, replies on standard output.
 
 ``python server.py LIBRARY``. It needs only the standard library, so that it starts quickly. A request is a
 line of JSON. A reply is a line of JSON and the images, whose sizes are in the line. The process ends when its

@@ -54,9 +54,7 @@ def _contract_function(function: ir.Function) -> ir.Function:
 
 
 def fusions(function: ir.Function) -> dict[int, tuple[int, int]]:
-    """Return, for each sum that ptxas fuses, the index of the product and its operand number in the sum (0,
-    1).
-    """
+    """Return, for each sum that ptxas fuses, the product's index and its operand number in the sum (0, 1)."""
     kinds = {
         instruction.pc: instruction.root for instruction in function.instructions if _is_free(instruction)
     }

@@ -49,8 +49,7 @@ _FIXED = {0x01: 8, 0x0B: 1, 0x05: 2, 0x06: 4, 0x07: 8, 0x0C: 1, 0x11: 1, 0x12: 2
 
 @dataclass(frozen=True, slots=True)
 class CType:
-    """A type of the source, without const: a number (``kind``, such as ``s32``), a pointer, an array, a
-    struct.
+    """A type of the source, without const: a number (``kind``), a pointer, an array or a struct.
 
     ``of`` is the key of the type pointed to, or of an array's elements. ``count`` is the number of elements
     (0 if it is open, -1 if the type is not an array). ``members`` are names, offsets in bytes and keys of

@@ -1,6 +1,4 @@
-"""Memory accesses of a kernel through each of its parameters, found in its PTX: loads, stores, atomic
-operations.
-"""
+"""Memory accesses of a kernel through each of its parameters, found in its PTX."""
 
 from __future__ import annotations
 

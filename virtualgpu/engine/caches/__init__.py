@@ -1,3 +1,1 @@
-"""Cache behaviour of a launch: its accesses are recorded while it runs, and replayed through a model
-afterwards.
-"""
+"""Cache behaviour of a launch: its accesses are recorded, and then replayed through a model."""

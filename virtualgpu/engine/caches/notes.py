@@ -1,5 +1,4 @@
-"""Accesses of a launch, recorded when they happen: the lines of 128 bytes, the warp, and the time in its
-block.
+"""Record of a launch's accesses: the lines of 128 bytes, the warp, and the time in its block.
 
 A note is three words: the line and its requested sectors, the warp, and the instruction with the time. If a
 launch makes more accesses than fit, only those to a part of all lines are kept: half of them each time that
@@ -109,29 +108,29 @@ def bytes_per_sector(size: int, sectors: int) -> int:
     return size >> (count - 1)
 
 
-def note(c: Context, number: int, lanes: int, mask: int, values: int) -> None:
+def note(context: Context, number: int, lanes: int, mask: int, values: int) -> None:
     """Record an access of the lanes of a warp."""
     if number < 0:
         return
-    state = struct_at(Notes, c.watched)
+    state = struct_at(Notes, context.watched)
     site = state.sites + 8 * SITE_WORDS * number
     kind = load64(site)
     if kind == IGNORED or mask == 0:
         return
     size = load64(site + 8)
-    work = load64(c.frames + c.warp * c.frame_stride + layout.WORK_OFFSET)
-    if state.block != c.block_linear or state.warp != c.warp or state.work != work:
-        state.block = c.block_linear
-        state.warp = c.warp
+    work = load64(context.frames + context.warp * context.frame_stride + layout.WORK_OFFSET)
+    if state.block != context.block_linear or state.warp != context.warp or state.work != work:
+        state.block = context.block_linear
+        state.warp = context.warp
         state.work = work
-        state.base = work - c.clock
+        state.base = work - context.clock
         state.now = -1
-    if state.now == c.clock:
+    if state.now == context.clock:
         state.same += 1
     else:
-        state.now = c.clock
+        state.now = context.clock
         state.same = 0
-    time = state.base + c.clock + state.same
+    time = state.base + context.clock + state.same
     count = 0
     line = -1
     slot = 0
@@ -154,7 +153,7 @@ def note(c: Context, number: int, lanes: int, mask: int, values: int) -> None:
             first_word = ((address >> 7) << LINE_SHIFT) | LOCAL_BIT
             bit = 1 << ((address >> 5) & 3)
         else:
-            address = address - c.l1_base
+            address = address - context.l1_base
             first_word = (address >> 7) << LINE_SHIFT
             bit = 1 << ((address >> 5) & 3)
         if first_word != line:
@@ -177,7 +176,7 @@ def note(c: Context, number: int, lanes: int, mask: int, values: int) -> None:
         store64(site + 24, load64(site + 24) + count)
         return
     index = 0
-    warp = c.block_linear * c.warps + c.warp
+    warp = context.block_linear * context.warps + context.warp
     while index < count:
         slot = state.lines + LINE_ENTRY_BYTES * index
         first_word = load64(slot)
@@ -238,7 +237,9 @@ class AccessNotes:
     def __init__(self, accesses: Sequence[ir.Instruction], capacity: int = CAPACITY) -> None:
         self._notes = np.empty((capacity, 3), np.int64)
         self._sites = np.array(
-            [(_kind_of(i), memory_ops.size_of(i), 0, 0) for i in accesses] or [(0, 0, 0, 0)], np.int64
+            [(_kind_of(instruction), memory_ops.size_of(instruction), 0, 0) for instruction in accesses]
+            or [(0, 0, 0, 0)],
+            np.int64,
         )
         self._lines = np.zeros((layout.LANES + 1, LINE_ENTRY_BYTES // 8), np.int64)
         self._state = state = Notes()
@@ -283,9 +284,9 @@ class AccessNotes:
         return self._sites
 
 
-def _kind_of(i: ir.Instruction) -> int:
-    space = memory_ops.space_of(i)
-    kind = memory_ops.kind_of(i)
+def _kind_of(instruction: ir.Instruction) -> int:
+    space = memory_ops.space_of(instruction)
+    kind = memory_ops.kind_of(instruction)
     if space == "shared":
         return IGNORED
     if space == "const":
@@ -296,11 +297,12 @@ def _kind_of(i: ir.Instruction) -> int:
     if kind == "store":
         return STORE + local
     bypasses_l1 = not local and (
-        {"cg", "cv", "volatile", "relaxed", "acquire"} & set(i.parts) or _copies_past_l1(i)
+        {"cg", "cv", "volatile", "relaxed", "acquire"} & set(instruction.parts)
+        or _copies_past_l1(instruction)
     )
     return PAST_L1 if bypasses_l1 else LOAD + local
 
 
-def _copies_past_l1(i: ir.Instruction) -> bool:
+def _copies_past_l1(instruction: ir.Instruction) -> bool:
     """Return whether an instruction is the load of an asynchronous copy that bypasses L1."""
-    return "cp.async.cg" in i.text or "cp.async.bulk" in i.text
+    return "cp.async.cg" in instruction.text or "cp.async.bulk" in instruction.text

@@ -85,9 +85,9 @@ def count_sectors(sectors: int) -> int:
     return (sectors & 1) + ((sectors >> 1) & 1) + ((sectors >> 2) & 1) + ((sectors >> 3) & 1)
 
 
-def add_sectors(p: Player, site: int, column: int, sectors: int) -> None:
+def add_sectors(player: Player, site: int, column: int, sectors: int) -> None:
     """Add sectors to a column of an instruction."""
-    address = p.sums + site * SITE_BYTES + column
+    address = player.sums + site * SITE_BYTES + column
     store64(address, load64(address) + count_sectors(sectors))
 
 
@@ -116,31 +116,31 @@ def find_entry(first: int, line: int) -> int:
     return -oldest
 
 
-def home_part(p: Player, line: int) -> int:
+def home_part(player: Player, line: int) -> int:
     """Return the part of L2 that is next to a line's memory."""
-    if p.parts == 1:
+    if player.parts == 1:
         return 0
-    mixed = hash_line(line) >> p.sampling_bits
+    mixed = hash_line(line) >> player.sampling_bits
     return (mixed ^ (mixed >> 1) ^ (mixed >> 6) ^ (mixed >> 13)) & 1
 
 
-def l2_set(p: Player, part: int, line: int) -> int:
+def l2_set(player: Player, part: int, line: int) -> int:
     """Return the set of a part of L2 for a line."""
-    number = hash_line(line) >> p.sampling_bits
-    if p.parts == 2:
+    number = hash_line(line) >> player.sampling_bits
+    if player.parts == 2:
         number = number >> 1
-    return set_at(p.l2 + part * p.l2_sets * SET_BYTES, p.l2_sets, p.l2_inverse, number)
+    return set_at(player.l2 + part * player.l2_sets * SET_BYTES, player.l2_sets, player.l2_inverse, number)
 
 
-def l2_entry(p: Player, first: int, line: int) -> int:
+def l2_entry(player: Player, first: int, line: int) -> int:
     """Return the entry for a line in a set of L2; a new line replaces an old one, which is written back."""
     entry = find_entry(first, line)
     if entry < 0:
         entry = -entry
-        write_back(p, entry)
+        write_back(player, entry)
         store64(entry, line + 1)
         store64(entry + 8, 0)
-    store64(entry + 16, p.now)
+    store64(entry + 16, player.now)
     return entry
 
 
@@ -149,11 +149,11 @@ def partial_sectors(state: int) -> int:
     return (state >> DIRTY) & 15 & ~state
 
 
-def write_back(p: Player, entry: int) -> None:
+def write_back(player: Player, entry: int) -> None:
     """Write an entry's dirty sectors to memory; partly stored sectors must be read first."""
     state = load64(entry + 8)
-    p.written += count_sectors(state >> DIRTY)
-    p.completed += count_sectors(partial_sectors(state))
+    player.written += count_sectors(state >> DIRTY)
+    player.completed += count_sectors(partial_sectors(state))
     store64(entry + 8, (state | partial_sectors(state)) & 15)
 
 
@@ -177,7 +177,7 @@ def state_after_store(state: int, sectors: int, size: int) -> int:
     return state
 
 
-def write_oldest_partial(p: Player, first: int, entry: int) -> None:
+def write_oldest_partial(player: Player, first: int, entry: int) -> None:
     """Write back the oldest line with partly stored sectors if a set has too many of them."""
     pieces = 0
     oldest = 0
@@ -193,10 +193,10 @@ def write_oldest_partial(p: Player, first: int, entry: int) -> None:
                 oldest_use = load64(other + 16)
         other += ENTRY_BYTES
     if pieces > PARTIAL_PIECES and oldest:
-        write_back(p, oldest)
+        write_back(player, oldest)
 
 
-def store_l2(p: Player, first: int, entry: int, sectors: int, size: int) -> None:
+def store_l2(player: Player, first: int, entry: int, sectors: int, size: int) -> None:
     """Store to an entry of L2; if its set has too many dirty lines, the oldest is written back."""
     state = load64(entry + 8)
     if (state >> DIRTY) & 15 == 0:
@@ -212,84 +212,82 @@ def store_l2(p: Player, first: int, entry: int, sectors: int, size: int) -> None
                     oldest_use = load64(other + 16)
             other += ENTRY_BYTES
         if count >= DIRTY_WAYS:
-            write_back(p, oldest)
+            write_back(player, oldest)
     state = state_after_store(state, sectors, size) | (sectors << DIRTY)
     store64(entry + 8, state)
     if partial_sectors(state):
-        write_oldest_partial(p, first, entry)
+        write_oldest_partial(player, first, entry)
 
 
-def read_l2(p: Player, site: int, sm: int, line: int, sectors: int) -> None:
+def read_l2(player: Player, site: int, sm: int, line: int, sectors: int) -> None:
     """Read sectors by an SM from the part of L2 next to it."""
-    part = load64(p.sides + 8 * sm)
-    entry = l2_entry(p, l2_set(p, part, line), line)
+    part = load64(player.sides + 8 * sm)
+    entry = l2_entry(player, l2_set(player, part, line), line)
     state = load64(entry + 8)
-    add_sectors(p, site, _L2, sectors)
-    add_sectors(p, site, _L2_HIT, sectors & state)
+    add_sectors(player, site, _L2, sectors)
+    add_sectors(player, site, _L2_HIT, sectors & state)
     missed = sectors & (15 - (state & 15))
     if missed == 0:
         return
     # Memory transfers 64 bytes at a time.
     pairs = missed | ((missed & 5) << 1) | ((missed & 10) >> 1)
-    home = home_part(p, line)
+    home = home_part(player, line)
     if home != part:
-        home_entry = l2_entry(p, l2_set(p, home, line), line)
+        home_entry = l2_entry(player, l2_set(player, home, line), line)
         state = load64(home_entry + 8)
-        add_sectors(p, site, _FAR, pairs)
-        add_sectors(p, site, _FAR_HIT, pairs & state)
+        add_sectors(player, site, _FAR, pairs)
+        add_sectors(player, site, _FAR_HIT, pairs & state)
         missed = missed & (15 - (state & 15))
         fetched = (missed | ((missed & 5) << 1) | ((missed & 10) >> 1)) & (15 - (state & 15))
         store64(home_entry + 8, state | fetched)
-        add_sectors(p, site, _DRAM, fetched)
+        add_sectors(player, site, _DRAM, fetched)
     else:
-        add_sectors(p, site, _DRAM, pairs & (15 - (state & 15)))
+        add_sectors(player, site, _DRAM, pairs & (15 - (state & 15)))
     store64(entry + 8, load64(entry + 8) | pairs)
 
 
-def write_l2(p: Player, site: int, sm: int, line: int, sectors: int, size: int) -> None:
-    """Store sectors by an SM: the part of L2 next to it keeps them, and the home part must write them to
-    memory.
-    """
-    part = load64(p.sides + 8 * sm)
-    add_sectors(p, site, _L2, sectors)
-    add_sectors(p, site, _L2_HIT, sectors)
-    home = home_part(p, line)
+def write_l2(player: Player, site: int, sm: int, line: int, sectors: int, size: int) -> None:
+    """Store sectors by an SM: the part next to it keeps them, and the home part writes them to memory."""
+    part = load64(player.sides + 8 * sm)
+    add_sectors(player, site, _L2, sectors)
+    add_sectors(player, site, _L2_HIT, sectors)
+    home = home_part(player, line)
     if home != part:
-        add_sectors(p, site, _FAR, sectors)
-        add_sectors(p, site, _FAR_HIT, sectors)
-        entry = l2_entry(p, l2_set(p, part, line), line)
+        add_sectors(player, site, _FAR, sectors)
+        add_sectors(player, site, _FAR_HIT, sectors)
+        entry = l2_entry(player, l2_set(player, part, line), line)
         store64(entry + 8, state_after_store(load64(entry + 8), sectors, size))
-    first = l2_set(p, home, line)
-    store_l2(p, first, l2_entry(p, first, line), sectors, size)
+    first = l2_set(player, home, line)
+    store_l2(player, first, l2_entry(player, first, line), sectors, size)
 
 
-def change_l2(p: Player, site: int, sm: int, line: int, sectors: int) -> None:
+def change_l2(player: Player, site: int, sm: int, line: int, sectors: int) -> None:
     """Change sectors by atomics of an SM in the home part; the part next to the SM only forwards them."""
-    home = home_part(p, line)
-    first = l2_set(p, home, line)
-    entry = l2_entry(p, first, line)
+    home = home_part(player, line)
+    first = l2_set(player, home, line)
+    entry = l2_entry(player, first, line)
     state = load64(entry + 8)
-    add_sectors(p, site, _L2, sectors)
-    if home == load64(p.sides + 8 * sm):
-        add_sectors(p, site, _L2_HIT, sectors & state)
+    add_sectors(player, site, _L2, sectors)
+    if home == load64(player.sides + 8 * sm):
+        add_sectors(player, site, _L2_HIT, sectors & state)
     else:
-        add_sectors(p, site, _L2_HIT, sectors)
-        add_sectors(p, site, _FAR, sectors)
-        add_sectors(p, site, _FAR_HIT, sectors & state)
+        add_sectors(player, site, _L2_HIT, sectors)
+        add_sectors(player, site, _FAR, sectors)
+        add_sectors(player, site, _FAR_HIT, sectors & state)
     missed = sectors & (15 - (state & 15))
     fetched = (missed | ((missed & 5) << 1) | ((missed & 10) >> 1)) & (15 - (state & 15))
-    add_sectors(p, site, _DRAM, fetched)
+    add_sectors(player, site, _DRAM, fetched)
     store64(entry + 8, state | fetched)
-    store_l2(p, first, entry, sectors, FULL)
+    store_l2(player, first, entry, sectors, FULL)
 
 
-def unmerged_sectors(p: Player, sm: int, line: int, sectors: int, time: int) -> int:
+def unmerged_sectors(player: Player, sm: int, line: int, sectors: int, time: int) -> int:
     """Return the sectors of a request that neighbours have not requested just before."""
-    if p.groups == 0:
+    if player.groups == 0:
         return sectors
     slot = (
-        p.merges
-        + (load64(p.groups + 8 * sm) * MERGE_SLOTS + (hash_line(line) & (MERGE_SLOTS - 1))) * SLOT_BYTES
+        player.merges
+        + (load64(player.groups + 8 * sm) * MERGE_SLOTS + (hash_line(line) & (MERGE_SLOTS - 1))) * SLOT_BYTES
     )
     if load64(slot) == line * 16 + sectors and time - load64(slot + 8) < MERGE_NS:
         return 0
@@ -298,58 +296,61 @@ def unmerged_sectors(p: Player, sm: int, line: int, sectors: int, time: int) -> 
     return sectors
 
 
-def play_notes(p: Player, number: int, lanes: int, mask: int, values: int) -> None:
+def play_notes(player: Player, number: int, lanes: int, mask: int, values: int) -> None:
     """Replay all notes, one after another."""
-    note = p.notes
-    end = note + 24 * p.count
+    note = player.notes
+    end = note + 24 * player.count
     while note < end:
-        p.now += 1
+        player.now += 1
         line = load64(note) >> _LINE_BIT
         sectors = load64(note) & 15
         size = (load64(note) >> _BYTES_BIT) & 63
         site = load64(note + 8) & _SITE_MASK
         sm = load64(note + 8) >> 32
         time = load64(note + 16)
-        kind = load64(p.kinds + 8 * site)
+        kind = load64(player.kinds + 8 * site)
         note += 24
-        add_sectors(p, site, _ASKED, sectors)
-        l1 = p.l1 + sm * p.l1_sets * SET_BYTES
+        add_sectors(player, site, _ASKED, sectors)
+        l1 = player.l1 + sm * player.l1_sets * SET_BYTES
         if kind in (notes.LOAD, notes.LOAD_LOCAL, notes.STORE_LOCAL):
-            entry = find_entry(set_at(l1, p.l1_sets, p.l1_inverse, hash_line(line) >> p.sampling_bits), line)
+            entry = find_entry(
+                set_at(l1, player.l1_sets, player.l1_inverse, hash_line(line) >> player.sampling_bits), line
+            )
             if entry < 0:
                 entry = -entry
                 store64(entry, line + 1)
                 store64(entry + 8, 0)
             state = load64(entry + 8)
             store64(entry + 8, state | sectors)
-            store64(entry + 16, p.now)
+            store64(entry + 16, player.now)
             if kind == notes.STORE_LOCAL:
-                write_l2(p, site, sm, line, sectors, size)
+                write_l2(player, site, sm, line, sectors, size)
             else:
-                add_sectors(p, site, _L1, sectors)
-                add_sectors(p, site, _L1_HIT, sectors & state)
+                add_sectors(player, site, _L1, sectors)
+                add_sectors(player, site, _L1_HIT, sectors & state)
                 sectors = sectors & (15 - state)
                 if sectors:
-                    sectors = unmerged_sectors(p, sm, line, sectors, time)
+                    sectors = unmerged_sectors(player, sm, line, sectors, time)
                     if sectors:
-                        read_l2(p, site, sm, line, sectors)
+                        read_l2(player, site, sm, line, sectors)
         elif kind == notes.PAST_L1:
-            add_sectors(p, site, _L1, sectors)
-            read_l2(p, site, sm, line, sectors)
+            add_sectors(player, site, _L1, sectors)
+            read_l2(player, site, sm, line, sectors)
         elif kind == notes.STORE:
             if size >= FULL:
                 entry = find_entry(
-                    set_at(l1, p.l1_sets, p.l1_inverse, hash_line(line) >> p.sampling_bits), line
+                    set_at(l1, player.l1_sets, player.l1_inverse, hash_line(line) >> player.sampling_bits),
+                    line,
                 )
                 if entry < 0:
                     entry = -entry
                     store64(entry, line + 1)
                     store64(entry + 8, 0)
-                    store64(entry + 16, p.now - p.store_age)
+                    store64(entry + 16, player.now - player.store_age)
                 store64(entry + 8, load64(entry + 8) | sectors)
-            write_l2(p, site, sm, line, sectors, size)
+            write_l2(player, site, sm, line, sectors, size)
         elif kind == notes.ATOMIC:
-            change_l2(p, site, sm, line, sectors)
+            change_l2(player, site, sm, line, sectors)
 
 
 _FUNCTIONS = (

@@ -11,8 +11,7 @@ from virtualgpu.records.access import Rule
 
 
 def count_shared(size: int, rule: Rule) -> str:
-    """Return text that counts a shared access with offsets ``%a`` under ``%mask`` and continues at
-    ``counted``.
+    """Return text that counts a shared access with offsets ``%a`` under ``%mask``; it ends at ``counted``.
 
     It follows a block called ``inside`` and needs ``%cnt``, the counters of the instruction.
     """

@@ -21,9 +21,7 @@ def counters(site: str) -> str:
 
 
 def check_global(size: int, count: bool, rule: Rule = "load") -> tuple[str, str]:
-    """Return the function for bounds, alignment and sector counts of one global access of `size` bytes per
-    lane.
-    """
+    """Return the function for bounds, alignment and sector counts of a global access of `size` bytes."""
     kind = "atomic_" if rule in ATOMIC_RULES else "store_" if rule == "store" else ""
     name = f"check_global_{kind}{size}"
     counting = counters("%site") + (

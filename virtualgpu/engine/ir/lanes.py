@@ -8,9 +8,7 @@ from virtualgpu.engine.ir.text import mask_to_lanes, splat
 
 
 def _row(size: int) -> str:
-    """Return text that tests whether the addresses ``%a`` of all lanes are consecutive, ``%line``, from
-    ``%a0`` on.
-    """
+    """Return text that tests whether all lanes' addresses ``%a`` are consecutive: ``%line``, from ``%a0`` on."""
     offsets = "<" + ", ".join(f"i64 {size * lane}" for lane in range(32)) + ">"
     return (
         "  %a0 = extractelement <32 x i64> %a, i32 0\n"
@@ -188,9 +186,7 @@ define internal {word} @add_{kind}({word} %a, {word} %b) {{
 
 
 def atomic_half_add(kind: str) -> tuple[str, str]:
-    """Return a function that adds one or two f16 or bf16 per lane, in lane order, and returns the old values
-    as integers.
-    """
+    """Return a function that adds one or two f16 or bf16 per lane, and returns the old values as integers."""
     word = "i16"
     names = {"word": word, "kind": kind, "size": 2, "n": 1}
     if kind.endswith("x2"):

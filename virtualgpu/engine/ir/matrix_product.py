@@ -43,9 +43,7 @@ def elements_per_register(kind: str) -> int:
 
 
 def _table(name: str, positions: ElementPositions, columns: int, count: int, kind: str) -> str:
-    """Return a constant with the byte offset, for each element of the matrix, of the register part that holds
-    it.
-    """
+    """Return a constant with the byte offset of each matrix element in the warp's registers."""
     offsets = np.zeros(count, np.int64)
     lane = np.arange(32)[:, None]
     element = np.arange(positions[0].shape[1])
@@ -161,13 +159,14 @@ def _product_loop(
 """
 
 
-def _exact_sum(n: int, k: int) -> str:
+def _exact_sum(columns: int, inner: int) -> str:
     """Return text that leaves the exact sum of a row in ``%total``."""
-    row_type = f"<{n} x double>"
+    row_type = f"<{columns} x double>"
     body = f"  %terms = fmul contract {row_type} %step.xs, %step.ys\n  %sum1 = fadd contract {row_type} %sum, %terms\n"
     phis = f"  %sum = phi {row_type} [zeroinitializer, %row], [%sum1, %step]\n"
     return (
-        _product_loop("step", "row", k, 0, row_type, phis, body) + f"  %total = fadd {row_type} %sum1, %cs\n"
+        _product_loop("step", "row", inner, 0, row_type, phis, body)
+        + f"  %total = fadd {row_type} %sum1, %cs\n"
     )
 
 
@@ -176,29 +175,27 @@ def _splat(value: float) -> str:
     return f"splat (double 0x{np.float64(value).view(np.uint64):016X})"
 
 
-def _power(n: int, value: str, result: str, kind: str) -> str:
-    """Return text that leaves two to the power of the exponents of doubles in `result`: 0 for 0, at most
-    2**200.
-    """
-    row_type = f"<{n} x double>"
-    integer_type = f"<{n} x i64>"
+def _power(columns: int, value: str, result: str, kind: str) -> str:
+    """Return text that computes two to the power of the exponents of doubles: 0 for 0, at most 2**200."""
+    row_type = f"<{columns} x double>"
+    integer_type = f"<{columns} x i64>"
     least = _splat(2.0 ** _LEAST_EXPONENT[kind])
     return f"""  {result}.b = bitcast {row_type} {value} to {integer_type}
   {result}.e = and {integer_type} {result}.b, splat (i64 {0x7FF << 52})
   {result}.p = bitcast {integer_type} {result}.e to {row_type}
-  {result}.l = call {row_type} @llvm.maxnum.v{n}f64({row_type} {result}.p, {row_type} {least})
-  {result}.u = call {row_type} @llvm.minnum.v{n}f64({row_type} {result}.l, {row_type} {_splat(2.0**200)})
+  {result}.l = call {row_type} @llvm.maxnum.v{columns}f64({row_type} {result}.p, {row_type} {least})
+  {result}.u = call {row_type} @llvm.minnum.v{columns}f64({row_type} {result}.l, {row_type} {_splat(2.0**200)})
   {result}.z = fcmp oeq {row_type} {value}, zeroinitializer
-  {result} = select <{n} x i1> {result}.z, {row_type} zeroinitializer, {row_type} {result}.u
+  {result} = select <{columns} x i1> {result}.z, {row_type} zeroinitializer, {row_type} {result}.u
 """
 
 
-def _cut_sum(n: int, k: int, kinds: dict[str, str]) -> str:
+def _cut_sum(columns: int, inner: int, kinds: dict[str, str]) -> str:
     """Return text that leaves a row's sum, as tensor cores compute it, in ``%total``."""
-    row_type = f"<{n} x double>"
-    float_type = f"<{n} x float>"
+    row_type = f"<{columns} x double>"
+    float_type = f"<{columns} x float>"
     is_fp8 = kinds["a"] in FP8_TYPES
-    groups = ((0, 16), (16, 16)) if is_fp8 else ((0, k),)
+    groups = ((0, 16), (16, 16)) if is_fp8 else ((0, inner),)
     text = ""
     accumulator = "%cs"
     previous_label = "row"
@@ -212,27 +209,27 @@ def _cut_sum(n: int, k: int, kinds: dict[str, str]) -> str:
             accumulator = "%c0"
         max_label = f"top{number}"
         sum_label = f"sum{number}"
-        text += _power(n, accumulator, f"%{max_label}.c", kind)
+        text += _power(columns, accumulator, f"%{max_label}.c", kind)
         body = (
-            _power(n, f"%{max_label}.xs", f"%{max_label}.px", kinds["a"])
-            + _power(n, f"%{max_label}.ys", f"%{max_label}.py", kinds["b"])
+            _power(columns, f"%{max_label}.xs", f"%{max_label}.px", kinds["a"])
+            + _power(columns, f"%{max_label}.ys", f"%{max_label}.py", kinds["b"])
             + f"  %{max_label}.pp = fmul {row_type} %{max_label}.px, %{max_label}.py\n"
-            f"  %{max_label}.m1 = call {row_type} @llvm.maxnum.v{n}f64({row_type} %{max_label}.m, {row_type} %{max_label}.pp)\n"
+            f"  %{max_label}.m1 = call {row_type} @llvm.maxnum.v{columns}f64({row_type} %{max_label}.m, {row_type} %{max_label}.pp)\n"
         )
         phis = f"  %{max_label}.m = phi {row_type} [%{max_label}.c, %{previous_label}], [%{max_label}.m1, %{max_label}]\n"
         text += _product_loop(max_label, previous_label, count, start, row_type, phis, body)
         # One where all is 0.
-        text += f"""  %{max_label}.most = call {row_type} @llvm.maxnum.v{n}f64({row_type} %{max_label}.m1, {row_type} {_splat(2.0**-400)})
+        text += f"""  %{max_label}.most = call {row_type} @llvm.maxnum.v{columns}f64({row_type} %{max_label}.m1, {row_type} {_splat(2.0**-400)})
   %{max_label}.unit = fmul {row_type} %{max_label}.most, {_splat(2.0**-KEPT_BITS)}
   %{max_label}.per = fdiv {row_type} {_splat(1.0)}, %{max_label}.unit
   %{max_label}.cu = fmul {row_type} {accumulator}, %{max_label}.per
-  %{max_label}.ct = call {row_type} @llvm.trunc.v{n}f64({row_type} %{max_label}.cu)
+  %{max_label}.ct = call {row_type} @llvm.trunc.v{columns}f64({row_type} %{max_label}.cu)
   %{max_label}.begin = fadd {row_type} %{max_label}.ct, zeroinitializer
 """
         body = (
             f"  %{sum_label}.xy = fmul {row_type} %{sum_label}.xs, %{sum_label}.ys\n"
             f"  %{sum_label}.u = fmul {row_type} %{sum_label}.xy, %{max_label}.per\n"
-            f"  %{sum_label}.t = call {row_type} @llvm.trunc.v{n}f64({row_type} %{sum_label}.u)\n"
+            f"  %{sum_label}.t = call {row_type} @llvm.trunc.v{columns}f64({row_type} %{sum_label}.u)\n"
             f"  %{sum_label}.s1 = fadd {row_type} %{sum_label}.s, %{sum_label}.t\n"
         )
         phis = f"  %{sum_label}.s = phi {row_type} [%{max_label}.begin, %{max_label}.done], [%{sum_label}.s1, %{sum_label}]\n"
@@ -242,7 +239,7 @@ def _cut_sum(n: int, k: int, kinds: dict[str, str]) -> str:
         previous_label = f"{sum_label}.done"
         kind = "f32"
         if kinds["d"] == "f32":
-            text += _cut_to_single(n, accumulator, f"%{sum_label}.cut")
+            text += _cut_to_single(columns, accumulator, f"%{sum_label}.cut")
             accumulator = f"%{sum_label}.cut"
     if not is_fp8:
         return text + f"  %total = fadd {row_type} {accumulator}, {_splat(-0.0)}\n"
@@ -252,33 +249,33 @@ def _cut_sum(n: int, k: int, kinds: dict[str, str]) -> str:
   %c1 = fptrunc {row_type} %cs to {float_type}
   %added = fadd {float_type} %d1, %c1
   %lost = fcmp uno {float_type} %added, %added
-  %told = select <{n} x i1> %lost, {float_type} splat (float 0x7FFFFFFFE0000000), {float_type} %added
+  %told = select <{columns} x i1> %lost, {float_type} splat (float 0x7FFFFFFFE0000000), {float_type} %added
   %total = fpext {float_type} %told to {row_type}
 """
     )
 
 
-def _cut_to_single(n: int, value: str, result: str) -> str:
+def _cut_to_single(columns: int, value: str, result: str) -> str:
     """Return text that leaves doubles cut to floats, towards 0, in `result`.
 
     Too large ones become infinite.
     """
-    row_type = f"<{n} x double>"
-    float_type = f"<{n} x float>"
-    word_type = f"<{n} x i32>"
+    row_type = f"<{columns} x double>"
+    float_type = f"<{columns} x float>"
+    word_type = f"<{columns} x i32>"
     return f"""  {result}.f = fptrunc {row_type} {value} to {float_type}
   {result}.w = fpext {float_type} {result}.f to {row_type}
-  {result}.a = call {row_type} @llvm.fabs.v{n}f64({row_type} {value})
-  {result}.r = call {row_type} @llvm.fabs.v{n}f64({row_type} {result}.w)
+  {result}.a = call {row_type} @llvm.fabs.v{columns}f64({row_type} {value})
+  {result}.r = call {row_type} @llvm.fabs.v{columns}f64({row_type} {result}.w)
   {result}.up = fcmp ogt {row_type} {result}.r, {result}.a
   {result}.in = fcmp olt {row_type} {result}.a, {_splat(2.0**128)}
-  {result}.do = and <{n} x i1> {result}.up, {result}.in
+  {result}.do = and <{columns} x i1> {result}.up, {result}.in
   {result}.b = bitcast {float_type} {result}.f to {word_type}
   {result}.d = sub {word_type} {result}.b, splat (i32 1)
-  {result}.s = select <{n} x i1> {result}.do, {word_type} {result}.d, {word_type} {result}.b
+  {result}.s = select <{columns} x i1> {result}.do, {word_type} {result}.d, {word_type} {result}.b
   {result}.q = bitcast {word_type} {result}.s to {float_type}
   {result}.n = fcmp uno {float_type} {result}.q, {result}.q
-  {result}.c = select <{n} x i1> {result}.n, {float_type} splat (float 0x7FFFFFFFE0000000), {float_type} {result}.q
+  {result}.c = select <{columns} x i1> {result}.n, {float_type} splat (float 0x7FFFFFFFE0000000), {float_type} {result}.q
   {result} = fpext {float_type} {result}.c to {row_type}
 """
 

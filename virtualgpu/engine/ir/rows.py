@@ -1,5 +1,4 @@
-"""Accesses of half warps to consecutive elements or one address, as LLVM IR: checked, counted and moved at
-once.
+"""Accesses of half warps to consecutive elements or one address, as LLVM IR functions.
 
 Most accesses of most programs are like this, including those of tiles of 16 × 16. Other accesses go through
 functions that handle each lane, which costs more: without AVX-512 the addresses of a warp fill eight
@@ -37,41 +36,36 @@ def _shuffle_order(start: int, end: int) -> str:
 
 
 def first_addresses(address: str) -> str:
-    """Return text that extracts the first address of each half, ``%p0`` and ``%p1``, from the lanes'
-    addresses ``%a``.
-    """
+    """Return text that extracts the first address of each half, ``%p0`` and ``%p1``."""
     return "".join(f"  %p{n} = extractelement <32 x {address}> %a, i32 {HALF * n}\n" for n in range(2))
 
 
-def _distances(n: int, address: str) -> str:
+def _distances(half: int, address: str) -> str:
     """Return text that computes the distance of each lane of a half from its first, ``%x0`` or ``%x1``."""
     kind = f"<{HALF} x {address}>"
-    order = _shuffle_order(HALF * n, HALF * n + HALF)
+    order = _shuffle_order(HALF * half, HALF * half + HALF)
     return (
-        f"  %a{n} = shufflevector <32 x {address}> %a, <32 x {address}> poison, <{HALF} x i32> {order}\n"
-        f"  %p{n}.0 = insertelement {kind} poison, {address} %p{n}, i32 0\n"
-        f"  %p{n}.s = shufflevector {kind} %p{n}.0, {kind} poison, <{HALF} x i32> zeroinitializer\n"
-        f"  %x{n} = sub {kind} %a{n}, %p{n}.s\n"
+        f"  %a{half} = shufflevector <32 x {address}> %a, <32 x {address}> poison, <{HALF} x i32> {order}\n"
+        f"  %p{half}.0 = insertelement {kind} poison, {address} %p{half}, i32 0\n"
+        f"  %p{half}.s = shufflevector {kind} %p{half}.0, {kind} poison, <{HALF} x i32> zeroinitializer\n"
+        f"  %x{half} = sub {kind} %a{half}, %p{half}.s\n"
     )
 
 
-def _is_row(n: int, address: str, size: int) -> str:
-    """Return text that tests whether a half's lanes are consecutive (``%line0``), and computes the last
-    lane's address (``%e0``).
-    """
+def _is_row(half: int, address: str, size: int) -> str:
+    """Return text that tests whether a half's lanes are consecutive, and computes the last lane's address."""
     offsets = "<" + ", ".join(f"{address} {size * lane}" for lane in range(HALF)) + ">"
     return (
-        f"  %y{n} = xor <{HALF} x {address}> %x{n}, {offsets}\n"
-        + all_zero(address, HALF, f"%y{n}", f"%line{n}")
-        + f"  %e{n} = add {address} %p{n}, {size * (HALF - 1)}\n"
+        f"  %y{half} = xor <{HALF} x {address}> %x{half}, {offsets}\n"
+        + all_zero(address, HALF, f"%y{half}", f"%line{half}")
+        + f"  %e{half} = add {address} %p{half}, {size * (HALF - 1)}\n"
     )
 
 
 def load_half(
-    n: int, address: str, llvm: str, pointer: str, fallback_label: str, bounds_check: str = ""
+    half: int, address: str, llvm: str, pointer: str, fallback_label: str, bounds_check: str = ""
 ) -> str:
-    """Return text that loads half a warp from one address or a row, and continues at ``loaded0`` or
-    ``loaded1``.
+    """Return text that loads half a warp from one address or a row, and ends at ``loaded0`` or ``loaded1``.
 
     `pointer` is text that makes a pointer ``%q0`` or ``%q1`` of the half's first address. All other patterns
     go to `fallback_label`, and so does a row unless the text `bounds_check` makes ``%in0`` or ``%in1`` true.
@@ -80,33 +74,35 @@ def load_half(
     size = bits(llvm) // 8
     kind = f"<{HALF} x {llvm}>"
     combine = (
-        f"  %fits{n} = and i1 %line{n}, %in{n}\n" if bounds_check else f"  %fits{n} = and i1 %line{n}, true\n"
+        f"  %fits{half} = and i1 %line{half}, %in{half}\n"
+        if bounds_check
+        else f"  %fits{half} = and i1 %line{half}, true\n"
     )
-    return f"""half{n}:
-{_distances(n, address)}{pointer}{all_zero(address, HALF, f"%x{n}", f"%same{n}")}  br i1 %same{n}, label %one{n}, label %ask{n}
-one{n}:
-  %s{n} = load {llvm}, ptr %q{n}, align {size}
-  %s{n}.0 = insertelement {kind} poison, {llvm} %s{n}, i32 0
-  %s{n}.v = shufflevector {kind} %s{n}.0, {kind} poison, <{HALF} x i32> zeroinitializer
-  br label %loaded{n}
-ask{n}:
-{_is_row(n, address, size)}{bounds_check}{combine}  br i1 %fits{n}, label %row{n}, label %{fallback_label}
-row{n}:
-  %r{n} = load {kind}, ptr %q{n}, align {size}
-  br label %loaded{n}
-loaded{n}:
-  %v{n} = phi {kind} [%s{n}.v, %one{n}], [%r{n}, %row{n}]
-  %l{n} = phi {address} [%p{n}, %one{n}], [%e{n}, %row{n}]
+    return f"""half{half}:
+{_distances(half, address)}{pointer}{all_zero(address, HALF, f"%x{half}", f"%same{half}")}  br i1 %same{half}, label %one{half}, label %ask{half}
+one{half}:
+  %s{half} = load {llvm}, ptr %q{half}, align {size}
+  %s{half}.0 = insertelement {kind} poison, {llvm} %s{half}, i32 0
+  %s{half}.v = shufflevector {kind} %s{half}.0, {kind} poison, <{HALF} x i32> zeroinitializer
+  br label %loaded{half}
+ask{half}:
+{_is_row(half, address, size)}{bounds_check}{combine}  br i1 %fits{half}, label %row{half}, label %{fallback_label}
+row{half}:
+  %r{half} = load {kind}, ptr %q{half}, align {size}
+  br label %loaded{half}
+loaded{half}:
+  %v{half} = phi {kind} [%s{half}.v, %one{half}], [%r{half}, %row{half}]
+  %l{half} = phi {address} [%p{half}, %one{half}], [%e{half}, %row{half}]
 """
 
 
-def store_half(n: int, address: str, llvm: str, pointer: str) -> str:
+def store_half(half: int, address: str, llvm: str, pointer: str) -> str:
     """Return text that stores half of the values ``%v`` to consecutive elements."""
     kind = f"<{HALF} x {llvm}>"
-    order = _shuffle_order(HALF * n, HALF * n + HALF)
+    order = _shuffle_order(HALF * half, HALF * half + HALF)
     return (
-        f"{pointer}  %v{n} = shufflevector <32 x {llvm}> %v, <32 x {llvm}> poison, <{HALF} x i32> {order}\n"
-        f"  store {kind} %v{n}, ptr %q{n}, align {bits(llvm) // 8}\n"
+        f"{pointer}  %v{half} = shufflevector <32 x {llvm}> %v, <32 x {llvm}> poison, <{HALF} x i32> {order}\n"
+        f"  store {kind} %v{half}, ptr %q{half}, align {bits(llvm) // 8}\n"
     )
 
 
@@ -118,9 +114,9 @@ def both_rows(address: str, size: int) -> str:
     )
 
 
-def host_pointer(n: int) -> str:
+def host_pointer(half: int) -> str:
     """Return text that makes a pointer of a half's first address, which is a host address."""
-    return f"  %q{n} = inttoptr i64 %p{n} to ptr\n"
+    return f"  %q{half} = inttoptr i64 %p{half} to ptr\n"
 
 
 def return_halves(llvm: str) -> str:
@@ -260,8 +256,8 @@ _GLOBAL_HEAD = f"""entry:
 """
 
 
-def _bounds_check(n: int) -> str:
-    return f"  %f{n} = sub i64 %e{n}, %base\n  %in{n} = icmp ult i64 %f{n}, %room\n"
+def _bounds_check(half: int) -> str:
+    return f"  %f{half} = sub i64 %e{half}, %base\n  %in{half} = icmp ult i64 %f{half}, %room\n"
 
 
 def load_global(llvm: str, count: bool) -> tuple[str, str]:

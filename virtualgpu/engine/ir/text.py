@@ -54,8 +54,7 @@ def add_to_memory(pointer: str, amount: str, tag: str) -> str:
 
 
 def odd_single(value: str, result: str) -> str:
-    """Return text that rounds a double to float, to odd, so that a second rounding to 16 bits gives the same
-    result as one.
+    """Return text that rounds a double to odd in float, so that a second rounding to 16 bits is exact.
 
     A float has no room for the double's 29 last bits. Subnormal floats do not matter here, because the 16-bit
     types have no values so small.

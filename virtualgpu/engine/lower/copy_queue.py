@@ -66,8 +66,9 @@ def _notify(mask: str, site: str = " %site") -> str:
 
 
 def begin(code: WarpCode) -> str:
-    """Return the name of ``void (ctx, <32 x i64> addresses, i32 mask, ptr words, i32 count, i32 site, i64
-    barrier)``.
+    """Return the name of the function that adds a copy to the queue.
+
+    It is ``void (ctx, <32 x i64> addresses, i32 mask, ptr words, i32 count, i32 site, i64 barrier)``.
 
     With an mbarrier's host address the copy belongs to its phase, and to no group.
     """
@@ -129,8 +130,9 @@ done:
 
 
 def arrive(code: WarpCode) -> str:
-    """Return the name of ``void (ctx, i32 lanes, <32 x i32> before, i64 barrier)``, which writes the data of
-    due copies.
+    """Return the name of the function that writes the data of due copies to shared memory.
+
+    It is ``void (ctx, i32 lanes, <32 x i32> before, i64 barrier)``.
 
     Groups before a number are due, or, with a barrier's host address, the copies bound to that barrier.
     """
@@ -223,8 +225,9 @@ done:
 
 
 def commit(code: WarpCode) -> str:
-    """Return the name of ``void (ctx, i32 mask)``: the copies of the lanes since their last commit become a
-    group.
+    """Return the name of the function that makes the copies since the last commit a group.
+
+    It is ``void (ctx, i32 mask)``.
     """
     code.add_support(
         "copy_commit",
@@ -243,7 +246,10 @@ define internal void @copy_commit(ptr %ctx, i32 %mask) noinline {{
 
 
 def wait(code: WarpCode) -> str:
-    """Return the name of ``void (ctx, i32 mask, i32 n)``: all but the last n groups of the lanes complete."""
+    """Return the name of the function that completes all but the last n groups of the lanes.
+
+    It is ``void (ctx, i32 mask, i32 n)``.
+    """
     code.add_support(
         "copy_wait",
         f"""
@@ -259,8 +265,9 @@ define internal void @copy_wait(ptr %ctx, i32 %mask, i32 %n) noinline {{
 
 
 def bind(code: WarpCode) -> str:
-    """Return the name of ``void (ctx, i32 mask, <32 x i64> barriers)``: the lanes' copies become part of a
-    barrier's phase.
+    """Return the name of the function that binds the lanes' copies to a barrier's phase.
+
+    It is ``void (ctx, i32 mask, <32 x i64> barriers)``.
     """
     notification = (
         f"  %event = add i32 0, {layout.TO_BARRIER}\n{_notify('%due')}" if code.options.observe else ""
@@ -305,8 +312,9 @@ done:
 
 
 def land(code: WarpCode) -> str:
-    """Return the name of ``void (ctx, i64 barrier)``: a phase is over, and the copies that any warp bound to
-    it complete.
+    """Return the name of the function that completes the copies bound to a barrier whose phase is over.
+
+    It is ``void (ctx, i64 barrier)``.
     """
     code.add_support(
         "copy_land",

@@ -140,9 +140,7 @@ class FunctionCompiler(WarpCode):
         emitter.raw("br label %dispatch")
 
     def close_loop(self, instruction: ir.Instruction, loop: loops.Loop) -> None:
-        """Emit the end of a loop kept in LLVM values: another iteration, or registers and counters are
-        stored.
-        """
+        """Emit the end of a loop kept in LLVM values: another iteration, or stores of registers and counters."""
         emitter = self.emitter
         target = self.block.number
         none_stay, none_go = self.votes(instruction)
@@ -278,9 +276,7 @@ class FunctionCompiler(WarpCode):
     # -- blocks --------------------------------------------------------------------------------------
 
     def meet(self, instruction: ir.Instruction) -> None:
-        """Emit the start of a warp-wide instruction: wait until every running lane that its mask names has
-        arrived.
-        """
+        """Emit the wait of a warp-wide instruction for every running lane that its mask names."""
         operand = warp_ops.member_mask(instruction)
         if operand is None:
             return
@@ -361,7 +357,7 @@ class FunctionCompiler(WarpCode):
         code = self.function.instructions[block.first : block.end]
         if code and cfg.is_warp_meeting(code[0]):
             self.meet(code[0])
-        last = code[-1] if code else None
+        last_instruction = code[-1] if code else None
         keeps_loop = not (self.options.observe or self.options.trace)
         keeps_loop = keeps_loop and len(self.function.instructions) <= _MAX_LOOP_INSTRUCTIONS
         if keeps_loop and loops.is_single_block_loop(self.plan, block, _ALLOWED_IN_LOOPS):
@@ -369,7 +365,9 @@ class FunctionCompiler(WarpCode):
             self.current_label = self.loop.label
         else:
             self.count_block()
-        has_end = last is not None and (last.root in _BLOCK_ENDS or cfg.is_block_barrier(last))
+        has_end = last_instruction is not None and (
+            last_instruction.root in _BLOCK_ENDS or cfg.is_block_barrier(last_instruction)
+        )
         for instruction in code:
             self.guard = None
             if instruction.guard is not None:
@@ -381,16 +379,16 @@ class FunctionCompiler(WarpCode):
                 )
             if self.options.trace:
                 self.trace_step(instruction)
-            if instruction is last and has_end:
+            if instruction is last_instruction and has_end:
                 break
             self.instruction(instruction)
         if not has_end:
             self.guard = None
-        if self.loop is not None and last is not None:
-            self.close_loop(last, self.loop)
+        if self.loop is not None and last_instruction is not None:
+            self.close_loop(last_instruction, self.loop)
             return
         self.flush()
-        self.terminate(last if has_end else None)
+        self.terminate(last_instruction if has_end else None)
 
     def compile(self) -> str:
         """Return the LLVM text of the whole function."""

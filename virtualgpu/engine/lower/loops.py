@@ -20,12 +20,12 @@ from virtualgpu.engine.lower.plan import FunctionPlan
 def is_single_block_loop(plan: FunctionPlan, block: cfg.Block, roots: Container[str]) -> bool:
     """Return whether a block is a loop by itself, of instructions with certain roots."""
     code = plan.function.instructions[block.first : block.end]
-    last = code[-1] if code else None
+    last_instruction = code[-1] if code else None
     return (
-        last is not None
-        and last.root == "bra"
-        and last.guard is not None
-        and plan.flow.number_of[last.target] == block.number
+        last_instruction is not None
+        and last_instruction.root == "bra"
+        and last_instruction.guard is not None
+        and plan.flow.number_of[last_instruction.target] == block.number
         and block.end in plan.flow.number_of
         and all(instruction.root in roots and not _reads_clock(instruction) for instruction in code[:-1])
     )

@@ -65,9 +65,7 @@ class Registers:
 
     @property
     def active_lanes(self) -> str:
-        """The active lanes as an i1 vector, converted in the block that uses it: LLVM packs one that crosses
-        blocks.
-        """
+        """The active lanes as an i1 vector, converted again in each LLVM block that uses it."""
         key = self.current_label, self.mask
         if key not in self._lanes:
             self._lanes = {key: self.emitter.mask_vector(self.mask)}
@@ -214,9 +212,7 @@ class Registers:
         return "<" + ", ".join(f"i32 {m}" for m in masks) + ">"
 
     def symbol(self, operand: ir.Symbol) -> str:
-        """Return the address lanes (i64) of a variable: offsets for shared and local, host addresses
-        otherwise.
-        """
+        """Return the address lanes (i64) of a variable: offsets for shared and local, else host addresses."""
         emitter = self.emitter
         name = operand.name
         if name in self.tables.shared:

@@ -19,9 +19,7 @@ class WarpCode(Watching):
         self.current_label = label
 
     def fault(self, code: int, pc: int, lane_mask: str | None = None, addresses: str = "") -> None:
-        """End the warp function with a fault of the first lane of a mask, at that lane's address in
-        `addresses`.
-        """
+        """End the warp function with a fault of the first lane of a mask, with its address if there is one."""
         lane = self.emitter.op(f"call i32 @llvm.cttz.i32(i32 {lane_mask or self.mask}, i1 false)")
         address = self.emitter.op(f"extractelement <32 x i64> {addresses}, i32 {lane}") if addresses else "0"
         arguments = f"i32 {code}, i32 {self.index}, i32 {pc}, i32 {lane}, i32 0, i64 {address}"

@@ -233,7 +233,11 @@ class _Function:
     def _phis(self) -> list[tuple[str, str]]:
         """Return the rows that meet from several blocks; they are named before their values are known."""
         matches = (_FORM["phi"].fullmatch(line.strip()) for line in self.lines if " = phi <" in line)
-        return [(m["result"], m["kind"]) for m in matches if m is not None and _is_wide(m["kind"])]
+        return [
+            (match["result"], match["kind"])
+            for match in matches
+            if match is not None and _is_wide(match["kind"])
+        ]
 
     def _operand(self, kind: str, value: str) -> _Operand:
         if kind == MASK:
@@ -279,176 +283,192 @@ class _Function:
     def _add_scalar(self, result: str, text: str) -> None:
         self.steps.append(_Step(f"  {result} = {text}"))
 
-    def _load(self, m: re.Match[str]) -> None:
-        if m["kind"] == MASK:
-            self.masks[m["result"]] = m["result"]
-            self._add_scalar(m["result"], f"load i32, ptr {m['a']}, align 4")
+    def _load(self, match: re.Match[str]) -> None:
+        if match["kind"] == MASK:
+            self.masks[match["result"]] = match["result"]
+            self._add_scalar(match["result"], f"load i32, ptr {match['a']}, align 4")
             return
         self._add_operation(
-            m["result"],
-            m["kind"],
-            f"load{m['modifier']} {m['kind']}, ptr {{0}}{m['rest']}",
-            _Operand("ptr", "plain", m["a"]),
+            match["result"],
+            match["kind"],
+            f"load{match['modifier']} {match['kind']}, ptr {{0}}{match['rest']}",
+            _Operand("ptr", "plain", match["a"]),
         )
 
-    def _store(self, m: re.Match[str]) -> None:
-        if m["kind"] == MASK:
-            self.steps.append(_Step(f"  store i32 {self._bits(m['a'])}, ptr {m['b']}, align 4"))
+    def _store(self, match: re.Match[str]) -> None:
+        if match["kind"] == MASK:
+            self.steps.append(_Step(f"  store i32 {self._bits(match['a'])}, ptr {match['b']}, align 4"))
             return
-        pointer = _Operand("ptr", "plain", m["b"])
-        value = self._operand(m["kind"], m["a"])
+        pointer = _Operand("ptr", "plain", match["b"])
+        value = self._operand(match["kind"], match["a"])
         self._add_operation(
-            "", "void", f"store{m['modifier']} {m['kind']} {{0}}, ptr {{1}}{m['rest']}", value, pointer
+            "",
+            "void",
+            f"store{match['modifier']} {match['kind']} {{0}}, ptr {{1}}{match['rest']}",
+            value,
+            pointer,
         )
 
-    def _cast(self, m: re.Match[str]) -> None:
-        kind = m["kind"]
-        result_kind = m["result_kind"]
-        result = m["result"]
-        if MASK in (kind, result_kind) and m["op"] == "bitcast":
-            bits = self._bits(m["a"]) if kind == MASK else m["a"]
+    def _cast(self, match: re.Match[str]) -> None:
+        kind = match["kind"]
+        result_kind = match["result_kind"]
+        result = match["result"]
+        if MASK in (kind, result_kind) and match["op"] == "bitcast":
+            bits = self._bits(match["a"]) if kind == MASK else match["a"]
             if kind == MASK and result_kind == "i32":
                 self._add_scalar(result, f"add i32 {bits}, 0")
             elif result_kind == MASK and kind == "i32":
                 self.masks[result] = bits
             else:
-                raise UnreadableError(m[0])
+                raise UnreadableError(match[0])
             return
-        value = self._operand(kind, m["a"])
-        reinterprets = m["op"] in _REINTERPRETATIONS and _is_wide(kind) and _is_wide(result_kind)
+        value = self._operand(kind, match["a"])
+        reinterprets = match["op"] in _REINTERPRETATIONS and _is_wide(kind) and _is_wide(result_kind)
         if reinterprets and value.passing == "row" and value.value[0] == "%":
             self.aliases[result] = value.value
             return
-        self._add_operation(result, result_kind, f"{m['op']} {kind} {{0}} to {result_kind}", value)
+        self._add_operation(result, result_kind, f"{match['op']} {kind} {{0}} to {result_kind}", value)
 
-    def _unary(self, m: re.Match[str]) -> None:
+    def _unary(self, match: re.Match[str]) -> None:
         self._add_operation(
-            m["result"], m["kind"], f"{m['op']} {m['kind']} {{0}}", self._operand(m["kind"], m["a"])
+            match["result"],
+            match["kind"],
+            f"{match['op']} {match['kind']} {{0}}",
+            self._operand(match["kind"], match["a"]),
         )
 
-    def _compare(self, m: re.Match[str]) -> None:
-        kind = m["kind"]
+    def _compare(self, match: re.Match[str]) -> None:
+        kind = match["kind"]
         if not _is_wide(kind):
-            raise UnreadableError(m[0])
-        lane_test = {"icmp eq": _LANE_BITS, "icmp ne": "zeroinitializer"}.get(m["op"])
-        if m["a"] in self.bits_of and m["b"] == lane_test:  # the lanes whose bits are set in a mask
-            self.masks[m["result"]] = self.bits_of[m["a"]]
+            raise UnreadableError(match[0])
+        lane_test = {"icmp eq": _LANE_BITS, "icmp ne": "zeroinitializer"}.get(match["op"])
+        if match["a"] in self.bits_of and match["b"] == lane_test:  # the lanes whose bits are set in a mask
+            self.masks[match["result"]] = self.bits_of[match["a"]]
             return
-        operands = [self._operand(kind, m[group]) for group in "ab"]
-        self._add_operation(m["result"], MASK, f"{m['op']} {kind} {{0}}, {{1}}", *operands)
+        operands = [self._operand(kind, match[group]) for group in "ab"]
+        self._add_operation(match["result"], MASK, f"{match['op']} {kind} {{0}}, {{1}}", *operands)
 
-    def _select(self, m: re.Match[str]) -> None:
-        result_kind = m["result_kind"]
-        result = m["result"]
-        if m["kind"] not in (MASK, "i1"):
-            raise UnreadableError(m[0])
+    def _select(self, match: re.Match[str]) -> None:
+        result_kind = match["result_kind"]
+        result = match["result"]
+        if match["kind"] not in (MASK, "i1"):
+            raise UnreadableError(match[0])
         if result_kind == MASK:
-            if_true = self._bits(m["b"])
-            if_false = self._bits(m["c"])
+            if_true = self._bits(match["b"])
+            if_false = self._bits(match["c"])
             self.masks[result] = result
-            if m["kind"] == "i1":
-                self._add_scalar(result, f"select i1 {m['a']}, i32 {if_true}, i32 {if_false}")
+            if match["kind"] == "i1":
+                self._add_scalar(result, f"select i1 {match['a']}, i32 {if_true}, i32 {if_false}")
                 return
-            chosen = self._bits(m["a"])
+            chosen = self._bits(match["a"])
             self._add_scalar(f"{result}.y", f"and i32 {chosen}, {if_true}")
             self._add_scalar(f"{result}.o", f"xor i32 {chosen}, -1")
             self._add_scalar(f"{result}.n", f"and i32 {result}.o, {if_false}")
             self._add_scalar(result, f"or i32 {result}.y, {result}.n")
             return
         operands = [
-            self._operand(m["kind"], m["a"]),
-            *(self._operand(result_kind, m[group]) for group in "bc"),
+            self._operand(match["kind"], match["a"]),
+            *(self._operand(result_kind, match[group]) for group in "bc"),
         ]
         self._add_operation(
             result,
             result_kind,
-            f"select {m['kind']} {{0}}, {result_kind} {{1}}, {result_kind} {{2}}",
+            f"select {match['kind']} {{0}}, {result_kind} {{1}}, {result_kind} {{2}}",
             *operands,
         )
 
-    def _binary(self, m: re.Match[str]) -> None:
-        kind = m["kind"]
-        result = m["result"]
+    def _binary(self, match: re.Match[str]) -> None:
+        kind = match["kind"]
+        result = match["result"]
         if kind == MASK:
-            self._add_scalar(result, f"{m['op']} i32 {self._bits(m['a'])}, {self._bits(m['b'])}")
+            self._add_scalar(result, f"{match['op']} i32 {self._bits(match['a'])}, {self._bits(match['b'])}")
             self.masks[result] = result
-            if m["op"] not in ("and", "or", "xor"):
-                raise UnreadableError(m[0])
+            if match["op"] not in ("and", "or", "xor"):
+                raise UnreadableError(match[0])
             return
         if not _is_wide(kind):
-            raise UnreadableError(m[0])
-        if m["op"] == "and" and m["b"] == _LANE_BITS and m["a"] in self.numbers:
-            self.bits_of[result] = self.numbers[m["a"]]
+            raise UnreadableError(match[0])
+        if match["op"] == "and" and match["b"] == _LANE_BITS and match["a"] in self.numbers:
+            self.bits_of[result] = self.numbers[match["a"]]
         self._add_operation(
-            result, kind, f"{m['op']} {kind} {{0}}, {{1}}", *(self._operand(kind, m[group]) for group in "ab")
+            result,
+            kind,
+            f"{match['op']} {kind} {{0}}, {{1}}",
+            *(self._operand(kind, match[group]) for group in "ab"),
         )
 
-    def _insert(self, m: re.Match[str]) -> None:
-        if m["a"] == "poison" and m["c"] == "0" and m["result_kind"] in _KINDS_BY_VALUE:
-            self.numbers[m["result"]] = m["b"]
+    def _insert(self, match: re.Match[str]) -> None:
+        if match["a"] == "poison" and match["c"] == "0" and match["result_kind"] in _KINDS_BY_VALUE:
+            self.numbers[match["result"]] = match["b"]
             return
         operands = [
-            self._operand(m["kind"], m["a"]),
-            _Operand(m["result_kind"], "plain", m["b"]),
-            _Operand("i32", "plain", m["c"]),
+            self._operand(match["kind"], match["a"]),
+            _Operand(match["result_kind"], "plain", match["b"]),
+            _Operand("i32", "plain", match["c"]),
         ]
         self._add_operation(
-            m["result"],
-            m["kind"],
-            f"insertelement {m['kind']} {{0}}, {m['result_kind']} {{1}}, i32 {{2}}",
+            match["result"],
+            match["kind"],
+            f"insertelement {match['kind']} {{0}}, {match['result_kind']} {{1}}, i32 {{2}}",
             *operands,
         )
 
-    def _extract(self, m: re.Match[str]) -> None:
-        if m["kind"] == MASK:
-            self._add_scalar(f"{m['result']}.s", f"lshr i32 {self._bits(m['a'])}, {m['b']}")
-            self._add_scalar(m["result"], f"trunc i32 {m['result']}.s to i1")
+    def _extract(self, match: re.Match[str]) -> None:
+        if match["kind"] == MASK:
+            self._add_scalar(f"{match['result']}.s", f"lshr i32 {self._bits(match['a'])}, {match['b']}")
+            self._add_scalar(match["result"], f"trunc i32 {match['result']}.s to i1")
             return
-        operands = [self._operand(m["kind"], m["a"]), _Operand("i32", "plain", m["b"])]
+        operands = [self._operand(match["kind"], match["a"]), _Operand("i32", "plain", match["b"])]
         self._add_operation(
-            m["result"], _scalar(m["kind"]), f"extractelement {m['kind']} {{0}}, i32 {{1}}", *operands
+            match["result"],
+            _scalar(match["kind"]),
+            f"extractelement {match['kind']} {{0}}, i32 {{1}}",
+            *operands,
         )
 
-    def _shuffle(self, m: re.Match[str]) -> None:
-        result_kind = f"<{m['result_kind'][1:].split()[0]} x {_scalar(m['kind'])}>"
-        if m["a"] in self.numbers and m["c"] == "zeroinitializer":
-            self.numbers[m["result"]] = self.numbers[m["a"]]
+    def _shuffle(self, match: re.Match[str]) -> None:
+        result_kind = f"<{match['result_kind'][1:].split()[0]} x {_scalar(match['kind'])}>"
+        if match["a"] in self.numbers and match["c"] == "zeroinitializer":
+            self.numbers[match["result"]] = self.numbers[match["a"]]
             return
-        operands = [self._operand(m["kind"], m[group]) for group in "ab"]
-        order = f"{m['result_kind']} {m['c']}"
+        operands = [self._operand(match["kind"], match[group]) for group in "ab"]
+        order = f"{match['result_kind']} {match['c']}"
         self._add_operation(
-            m["result"],
+            match["result"],
             result_kind,
-            f"shufflevector {m['kind']} {{0}}, {m['kind']} {{1}}, {order}",
+            f"shufflevector {match['kind']} {{0}}, {match['kind']} {{1}}, {order}",
             *operands,
         )
 
-    def _call(self, m: re.Match[str]) -> None:
+    def _call(self, match: re.Match[str]) -> None:
         operands: list[_Operand] = []
         arguments: list[str] = []
         end = 0
-        for argument in _ARGUMENT.finditer(m["rest"]):
+        for argument in _ARGUMENT.finditer(match["rest"]):
             if argument.start() != end:
-                raise UnreadableError(m[0])
+                raise UnreadableError(match[0])
             end = argument.end()
             kind, attributes, value = argument.groups()
-            if value[0] != "%" and not _is_wide(kind) and kind != MASK and m["a"].startswith("@llvm."):
+            if value[0] != "%" and not _is_wide(kind) and kind != MASK and match["a"].startswith("@llvm."):
                 arguments.append(f"{kind}{attributes} {value}")  # it may have to be a constant
                 continue
             arguments.append(f"{kind}{attributes} {{{len(operands)}}}")
             operands.append(self._operand(kind, value))
-        if end != len(m["rest"]):
-            raise UnreadableError(m[0])
+        if end != len(match["rest"]):
+            raise UnreadableError(match[0])
         self._add_operation(
-            m["result"] or "", m["kind"], f"{m['op']} {m['kind']} {m['a']}({', '.join(arguments)})", *operands
+            match["result"] or "",
+            match["kind"],
+            f"{match['op']} {match['kind']} {match['a']}({', '.join(arguments)})",
+            *operands,
         )
 
-    def _phi(self, m: re.Match[str]) -> None:
-        kind = m["kind"]
-        incoming = _INCOMING.findall(m["rest"])
-        if kind == MASK or m["result"].startswith("%loop"):  # rows that a loop carries: see `lower.loops`
-            raise UnreadableError(m[0])
-        step = _Step("", m["result"], kind)
+    def _phi(self, match: re.Match[str]) -> None:
+        kind = match["kind"]
+        incoming = _INCOMING.findall(match["rest"])
+        if kind == MASK or match["result"].startswith("%loop"):  # rows that a loop carries: see `lower.loops`
+            raise UnreadableError(match[0])
+        step = _Step("", match["result"], kind)
         # The value from the end of a loop is not known yet; it is resolved after all lines are parsed.
         step.incoming_rows = [(_Operand(kind, "row", value), label) for value, label in incoming]
         self.steps.append(step)

@@ -65,9 +65,9 @@ class Code:
             self._engines = [_engine(text, made_for)]
         else:
             self._text = text if self._until_improvement_s < _NEVER_WELL_S else ""
-            support = _engine(halves.support, made_for, entries=halves.function_names)
+            support = _engine(halves.support_text, made_for, entries=halves.function_names)
             addresses = {name: support.get_function_address(name) for name in halves.function_names}
-            self._engines = [_engine(halves.own, made_for, addresses), support]
+            self._engines = [_engine(halves.kernel_text, made_for, addresses), support]
         self._set_entry_points()
 
     def _set_entry_points(self) -> None:

@@ -51,8 +51,7 @@ def declaration(definition: str) -> tuple[str, str]:
 
 
 def split_by_sharing(text: str, entries: tuple[str, ...] = ENTRIES) -> list[Piece]:
-    """Return the functions that `entries` reach as modules, each after those that it calls, so that LLVM's
-    linker needs no detours.
+    """Return the functions that `entries` reach as modules, each after those that it calls.
 
     Parameters
     ----------

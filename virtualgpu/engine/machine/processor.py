@@ -65,7 +65,7 @@ class Processor:
 
     @property
     def instructions(self) -> tuple[str, ...]:
-        """Instruction sets that decide how fast kernels run, by the names they are known by."""
+        """Instruction sets that decide how fast kernels run, by their common names."""
         return tuple(name for feature, name in _NAMES.items() if feature in self.features)
 
     @property

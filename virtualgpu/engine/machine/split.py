@@ -23,10 +23,10 @@ _S_PER_INSTRUCTION = 120e-6
 
 @dataclass(frozen=True, slots=True)
 class Halves:
-    """Texts of two modules; `names` are the functions that `own` calls from `support`."""
+    """Texts of two modules: the kernel's own code, and the functions that it calls, by `function_names`."""
 
-    own: str
-    support: str
+    kernel_text: str
+    support_text: str
     function_names: tuple[str, ...]
 
 
@@ -47,36 +47,36 @@ def whole_s(text: str, register_bytes: int) -> float:
 
 def split(text: str) -> Halves | None:
     """Return the halves of a kernel's text, or None if a line has a form that `by_address` does not support."""
-    own: list[str] = []
-    support: list[str] = []
+    kernel_lines: list[str] = []
+    support_lines: list[str] = []
     declarations: dict[str, str] = {}
     common_declarations: list[str] = []
     rows = Rows()
     function: list[str] = []
-    destination = support
+    destination = support_lines
     for line in text.split("\n"):
         if line.startswith("declare "):
             common_declarations.append(line)
             continue
         if line.startswith("define "):
-            destination = support
+            destination = support_lines
             if line.startswith(_WARP):
                 destination = function
             elif _OWN_FUNCTION.match(line):
-                destination = own
-            if destination is support and line.startswith("define internal "):
+                destination = kernel_lines
+            if destination is support_lines and line.startswith("define internal "):
                 name, declarations[name] = declaration(line)
                 line = line.replace("define internal", "define", 1)
         destination.append(line)
         if line == "}":
             if destination is function:
                 try:
-                    own += by_address(function, rows)
+                    kernel_lines += by_address(function, rows)
                 except UnreadableError:
                     return None
                 function = []
-            destination = support
-    called_names = set(re.findall(r"@([\w.]+)", "\n".join(own)))
+            destination = support_lines
+    called_names = set(re.findall(r"@([\w.]+)", "\n".join(kernel_lines)))
     names = [name for name in declarations if name in called_names]
     head = [
         *common_declarations,
@@ -85,7 +85,7 @@ def split(text: str) -> Halves | None:
         *rows.constant_definitions(),
     ]
     return Halves(
-        "\n".join([*head, *own]),
-        "\n".join([*common_declarations, *support, *rows.definition_texts]),
+        "\n".join([*head, *kernel_lines]),
+        "\n".join([*common_declarations, *support_lines, *rows.definition_texts]),
         (*names, *rows.function_names.values()),
     )

@@ -23,9 +23,7 @@ _DECLARED = re.compile(r"declare [^\n]*@llvm\.(?:experimental\.constrained\.)?fm
 
 
 def adapt(text: str, made_for: Processor) -> str:
-    """Return LLVM text in which operations that `made_for` lacks are done in other ways, with the same
-    results.
-    """
+    """Return LLVM text in which operations that `made_for` lacks are replaced by equivalent ones."""
     functions: dict[str, str] = {}
     if not made_for.converts_halves:
         text = _HALVES.sub(lambda match: _conversion_call(match, functions), text + "\n")

@@ -18,8 +18,7 @@ class Observer(Protocol):
     """
 
     def watch(self, callback: int) -> tuple[int, int]:
-        """Return, for one worker, the address of the observer's code, and the value of the context's
-        ``watched``.
+        """Return, for one worker, the address of the observer's code and of its data (``watched``).
 
         The code takes the context, the number of an access or another site, an address of 32 lanes, a mask of
         lanes, and for a scalar store the address of its 32 values. Shared and local addresses are offsets;

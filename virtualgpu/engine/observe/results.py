@@ -89,7 +89,7 @@ def counters(
     blocks: npt.NDArray[np.int64],
     longest_warp: int = 0,
 ) -> KernelCounters:
-    """Name every counter after its instruction, and all after the kernel's `title`; `of` are its `shares`."""
+    """Return the counters of a launch, named after their instructions; `of` are the kernel's `shares`."""
     executions = blocks[:, 0]
     lanes = blocks[:, 1]
     access_counters = []
@@ -196,9 +196,7 @@ def access_cost(
 
 
 def interleave(offsets: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.int64]:
-    """Return the address of each lane's offset in local memory, where the same 4-byte word of 32 lanes is
-    contiguous.
-    """
+    """Return the address of each lane's offset in local memory, which is interleaved by 4-byte words."""
     return offsets // 4 * 128 + np.arange(layout.LANES) * max(size, 4)
 
 

@@ -1,6 +1,4 @@
-"""Trace requests, and the buffers that a trace fills: a short record per step, and rows of 32 lanes for its
-effects.
-"""
+"""Trace requests, and the buffers of a trace: a record per step, and rows of 32 lanes for its effects."""
 
 from __future__ import annotations
 

@@ -33,9 +33,7 @@ _STOPPED = (
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """All instructions of a kernel and the functions that it calls, one after the other, and facts about
-    each.
-    """
+    """All instructions of a kernel and the functions that it calls, with facts about each."""
 
     code: tuple[ir.Instruction, ...]
     bases: Ints

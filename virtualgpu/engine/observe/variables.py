@@ -100,9 +100,7 @@ class Run:
         return {}
 
     def repeats_to_end(self, positions: Iterable[int]) -> bool:
-        """Return whether warps that executed the instructions at all did so until their trace was cut, as a
-        loop would.
-        """
+        """Return whether warps executed the instructions, as in a loop, until their trace was cut."""
         for trace, steps_of in zip(self.traces, self._steps, strict=True):
             steps = np.sort(
                 np.concatenate(
@@ -149,8 +147,7 @@ class Run:
 def find_variables(
     fast: Run, slow: Run, declared: Sequence[Declared], ptx: ir.Module
 ) -> tuple[Variable, ...]:
-    """Return the scalar variables that the debug build wrote, with the optimised instructions that write
-    them.
+    """Return the scalar variables of the debug build, with the optimised instructions that write them.
 
     Parameters
     ----------
@@ -280,8 +277,7 @@ def _sets_constant(instruction: ir.Instruction) -> bool:
 
 
 def _fits(register: str, kind: str) -> bool:
-    """Return whether a register of one type may hold a variable of another: same width, and floats only for
-    floats.
+    """Return whether a register of one type may hold a variable of another type.
 
     Bytes have registers of 16 bits, because PTX has no 8-bit registers.
     """
@@ -290,9 +286,7 @@ def _fits(register: str, kind: str) -> bool:
 
 
 def _guesses(matching: list[Definition], line: int) -> Iterator[list[int]]:
-    """Yield sets of instructions that may write one variable of a line: results not read, equal opcodes,
-    single ones.
-    """
+    """Yield sets of instructions that may write one variable of a line."""
     of_line = [definition for definition in matching if definition.instruction.line == line]
     read_names = {
         name for definition in of_line for name in cfg.definitions_and_uses(definition.instruction)[1]

@@ -78,9 +78,7 @@ def _clamp(columns: str | None) -> str | None:
 
 
 def _integer(spec: str, kind: str, value: int) -> str:
-    """Format an integer as C does where Python differs: no sign of unsigned numbers, ``#`` of zero and of
-    octals.
-    """
+    """Format an integer as C does where Python differs, in signs and in the flag ``#``."""
     if kind in "ouxX":
         spec = spec.replace("+", "").replace(" ", "")
     if "#" in spec and (kind == "o" or not value):

@@ -275,9 +275,7 @@ class Program:
         )
 
     def _grid_workspace(self, memory: DeviceMemory) -> int:
-        """Return the address of the workspace that the driver passes to cooperative groups for
-        ``grid.sync()``.
-        """
+        """Return the address of the driver's workspace for ``grid.sync()`` of cooperative groups."""
         name = "cooperative groups' workspace"
         with self._lock:
             if name not in self._variables:

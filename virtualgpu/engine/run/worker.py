@@ -348,9 +348,7 @@ class Worker:
         )
 
     def _any_pc(self, row: Any) -> int:
-        """Return the program counter of a thread of a block that was stopped between two turns of its warps,
-        else -1.
-        """
+        """Return the program counter of some running thread of a stopped block, else -1."""
         position = barriers.running_thread(self)
         if position is None:
             return -1

@@ -370,9 +370,7 @@ def _at_line(scene: Scene, stop: reading.Stop) -> tuple[Ints, npt.NDArray[np.uin
 
 
 def _condition(scene: Scene, stop: reading.Stop) -> tuple[Bools, Bools]:
-    """Return the lanes in which a condition is true after each step, and the steps at which it is true for
-    any or all lanes.
-    """
+    """Return the lanes in which a condition is true after each step, and the steps at which to stop."""
     assert stop.expression is not None
     value = Evaluator(scene, stop.expression).loaded
     if value.type.kind != "pred" and value.type.name != "bool":

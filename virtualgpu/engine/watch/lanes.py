@@ -119,9 +119,9 @@ def _promoted_kind(lanes: Lanes) -> str:
     return kind if kind[1:] in ("32", "64") else "s32"
 
 
-def _common_kind(a: Lanes, b: Lanes) -> str:
+def _common_kind(left: Lanes, right: Lanes) -> str:
     """Return the kind in which C computes with two numbers (ISO C, 6.3.1.8)."""
-    kinds = _promoted_kind(a), _promoted_kind(b)
+    kinds = _promoted_kind(left), _promoted_kind(right)
     if "f" in (kinds[0][0], kinds[1][0]):
         return max(kind for kind in kinds if kind[0] == "f")
     width = max(int(kind[1:]) for kind in kinds)
@@ -137,14 +137,14 @@ def _combined(type_: CType, value: Array, *operands: Lanes) -> Lanes:
     return Lanes(type_, value, known, outside)
 
 
-def compare(op: ast.cmpop, a: Lanes, b: Lanes) -> Lanes:
+def compare(op: ast.cmpop, left: Lanes, right: Lanes) -> Lanes:
     """Return the result of a comparison of two numbers."""
-    dtype = dtype_of(_common_kind(a, b))
-    truth = _COMPARISONS[type(op)](a.numbers.astype(dtype), b.numbers.astype(dtype))
-    return _combined(BOOL, truth, a, b)
+    dtype = dtype_of(_common_kind(left, right))
+    truth = _COMPARISONS[type(op)](left.numbers.astype(dtype), right.numbers.astype(dtype))
+    return _combined(BOOL, truth, left, right)
 
 
-def compute(op: ast.operator, a: Lanes, b: Lanes, text: str) -> Lanes:
+def compute(op: ast.operator, left: Lanes, right: Lanes, text: str) -> Lanes:
     """Return the result of an operation on two numbers, in the type in which C computes it.
 
     Raises
@@ -152,12 +152,12 @@ def compute(op: ast.operator, a: Lanes, b: Lanes, text: str) -> Lanes:
     WatchError
         If C does not have this operation for floating-point numbers.
     """
-    kind = _common_kind(a, b)
+    kind = _common_kind(left, right)
     if kind[0] == "f" and isinstance(op, _INTEGER_OPERATIONS):
         raise WatchError(f"`{text}`: this operator takes whole numbers, and one side has a point.")
-    x = a.numbers.astype(dtype_of(kind))
-    y = b.numbers.astype(dtype_of(kind))
-    result = _combined(_TYPE_OF_KIND[kind], x, a, b)
+    x = left.numbers.astype(dtype_of(kind))
+    y = right.numbers.astype(dtype_of(kind))
+    result = _combined(_TYPE_OF_KIND[kind], x, left, right)
     with np.errstate(all="ignore"):
         if type(op) in _OPERATIONS:
             return replace(result, value=_OPERATIONS[type(op)](x, y))
@@ -174,7 +174,7 @@ def compute(op: ast.operator, a: Lanes, b: Lanes, text: str) -> Lanes:
         return replace(result, value=value, known=result.known & (y != 0))
 
 
-def apply_sign(op: ast.unaryop, a: Lanes, text: str) -> Lanes:
+def apply_sign(op: ast.unaryop, operand: Lanes, text: str) -> Lanes:
     """Return minus, plus or the complement of a number.
 
     Raises
@@ -182,8 +182,8 @@ def apply_sign(op: ast.unaryop, a: Lanes, text: str) -> Lanes:
     WatchError
         If C does not have this operation for a floating-point number.
     """
-    kind = _promoted_kind(a)
-    numbers = a.numbers.astype(dtype_of(kind))
+    kind = _promoted_kind(operand)
+    numbers = operand.numbers.astype(dtype_of(kind))
     if isinstance(op, ast.Invert) and kind[0] == "f":
         raise WatchError(f"`{text}`: ~ takes whole numbers, and this one has a point.")
     with np.errstate(all="ignore"):
@@ -192,9 +192,9 @@ def apply_sign(op: ast.unaryop, a: Lanes, text: str) -> Lanes:
             value = ~numbers
         elif isinstance(op, ast.USub):
             value = -numbers
-    return Lanes(_TYPE_OF_KIND[kind], value, a.known, a.outside)
+    return Lanes(_TYPE_OF_KIND[kind], value, operand.known, operand.outside)
 
 
-def truth_of(a: Lanes) -> Bools:
+def truth_of(operand: Lanes) -> Bools:
     """Return a number as the truth value that C assigns to it."""
-    return np.asarray(a.numbers != 0)
+    return np.asarray(operand.numbers != 0)

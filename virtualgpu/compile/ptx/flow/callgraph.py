@@ -27,9 +27,7 @@ def callees(function: ir.Function) -> list[str]:
 
 
 def memory_dependent_results(module: ir.Module, function: ir.Function) -> frozenset[str]:
-    """Return the results of calls that depend on memory that other threads write, such as those of
-    ``try_lock()``.
-    """
+    """Return the results of calls that depend on memory that other threads write."""
     dependent: set[str] = set()
     for inner_instruction in function.instructions:
         if inner_instruction.root == "call":

@@ -33,9 +33,7 @@ def is_block_barrier(instruction: ir.Instruction) -> bool:
 
 
 def waits_for_all(instruction: ir.Instruction) -> bool:
-    """Return whether an instruction is a ``__syncthreads`` or similar: barrier 0, for every thread of the
-    block.
-    """
+    """Return whether an instruction is a barrier for all threads, such as ``__syncthreads``."""
     if not is_block_barrier(instruction) or "arrive" in instruction.parts:
         return False
     reduces = "red" in instruction.parts  # ``bar.red`` has its result first and a predicate last
@@ -93,14 +91,14 @@ def build(function: ir.Function) -> Flow:
 def _successors(code: Sequence[ir.Instruction], start: int, end: int, count: int) -> tuple[int, ...]:
     if start == end:
         return ()
-    last = code[end - 1]
+    last_instruction = code[end - 1]
     fall_through = (end,) if end < count else ()
-    if last.root == "bra":
-        return (last.target, *(fall_through if last.guard else ()))
-    if last.root == "brx":
-        return (*dict.fromkeys(last.targets), *(fall_through if last.guard else ()))
-    if last.root in ("ret", "exit", "trap"):
-        return fall_through if last.guard else ()
+    if last_instruction.root == "bra":
+        return (last_instruction.target, *(fall_through if last_instruction.guard else ()))
+    if last_instruction.root == "brx":
+        return (*dict.fromkeys(last_instruction.targets), *(fall_through if last_instruction.guard else ()))
+    if last_instruction.root in ("ret", "exit", "trap"):
+        return fall_through if last_instruction.guard else ()
     return fall_through
 
 

@@ -264,9 +264,7 @@ def _binds_copies(code: WarpCode) -> bool:
 
 
 def _update(code: WarpCode) -> str:
-    """Return the name of the function that counts arrivals and bytes of barriers and returns their old
-    states.
-    """
+    """Return the name of the function that counts arrivals and bytes of barriers."""
     if "mbarrier_update" not in code.tables.support:
         binds = _binds_copies(code)
         text = _UPDATE.replace("FROM", "on" if binds else "lane")

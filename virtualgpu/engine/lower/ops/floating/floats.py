@@ -183,9 +183,7 @@ def fused(code: WarpCode, kind: str, a: str, b: str, d: str, mode: str) -> str:
 
 
 def odd_float(code: WarpCode, value: str) -> str:
-    """Emit double lanes as floats rounded to odd, so that a second rounding to 16 bits gives the same result
-    as one.
-    """
+    """Emit double lanes as floats rounded to odd, so that a second rounding to 16 bits is exact."""
     emitter = code.emitter
     truncated = directed(code, "fptrunc", "rz", "float", "double", value)
     return make_odd(
@@ -204,7 +202,7 @@ def make_odd(code: WarpCode, value: str, inexact: str) -> str:
 
 
 def odd_sum(code: WarpCode, llvm: str, a: str, b: str) -> str:
-    """Emit a sum rounded to odd, so that a second rounding to a shorter type gives the same result as one."""
+    """Emit a sum rounded to odd, so that a second rounding to a shorter type is exact."""
     emitter = code.emitter
     integer = f"i{bits(llvm)}"
     zero, one, minus = (constant(integer, n) for n in (0, 1, -1))

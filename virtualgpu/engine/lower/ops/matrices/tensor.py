@@ -57,8 +57,7 @@ def _extent(name: str, shape: tuple[int, int, int]) -> tuple[int, int]:
 
 
 def _wmma_positions(name: str, shape: tuple[int, int, int]) -> ElementPositions:
-    """Return the rows and columns of the elements that each lane holds of a ``wmma`` fragment, shape (32,
-    elements).
+    """Return the rows and columns of each lane's elements of a ``wmma`` fragment, shape (32, elements).
 
     PTX does not define this layout; here each lane holds consecutive elements of the row-major matrix.
     """
@@ -69,9 +68,7 @@ def _wmma_positions(name: str, shape: tuple[int, int, int]) -> ElementPositions:
 
 
 def _mma_positions(name: str, shape: tuple[int, int, int], kind: str) -> ElementPositions:
-    """Return the rows and columns of the elements that each lane holds of an ``mma.sync`` operand, as in the
-    PTX manual.
-    """
+    """Return the rows and columns of each lane's elements of an ``mma.sync`` operand."""
     lane = np.arange(32)[:, None]
     group = lane >> 2
     lane_in_group = lane & 3
@@ -103,9 +100,7 @@ def _mma_positions(name: str, shape: tuple[int, int, int], kind: str) -> Element
 
 
 def _fp8_order(name: str, positions: ElementPositions) -> ElementPositions:
-    """Return the positions of FP8 elements in the order in which they are added: two of every four, then the
-    others.
-    """
+    """Return the positions of FP8 elements in the order of addition: two of every four, then the others."""
     rows, columns = positions
     summed = columns if name == "a" else rows
     reordered = summed // 4 * 2 + summed % 2 + summed % 4 // 2 * 16

@@ -336,8 +336,7 @@ whole:
 def fetch(
     dimensions: int, channels: tuple[int, ...], *, layered: bool, integer_coordinates: bool
 ) -> tuple[str, str]:
-    """Return a function that fetches for each lane of a mask, and returns the lanes whose handle names no
-    texture.
+    """Return a function that fetches for a mask of lanes, and returns the lanes without a valid handle.
 
     ``%coordinates`` points to rows of 32 words, one per dimension (the layer first). ``%out`` points to one
     row per channel, of which those in `channels` are written. ``%places`` receives the address of each lane's
@@ -489,13 +488,13 @@ def _interpolation(dimensions: int, channels: tuple[int, ...], layer: str) -> st
     return text
 
 
-def _plane_weights(first: str, second: str, name: str) -> str:
+def _plane_weights(first_fraction: str, second_fraction: str, name: str) -> str:
     """Return text for the four weights (256ths) of two fractions: ``%NAME.ij``, i for the first."""
-    return f"""  %{name}.p = mul i32 {first}, {second}
+    return f"""  %{name}.p = mul i32 {first_fraction}, {second_fraction}
   %{name}.p.up = add i32 %{name}.p, 128
   %{name}.11 = lshr i32 %{name}.p.up, 8
-  %{name}.10 = sub i32 {first}, %{name}.11
-  %{name}.01 = sub i32 {second}, %{name}.11
-  %{name}.0 = sub i32 256, {first}
+  %{name}.10 = sub i32 {first_fraction}, %{name}.11
+  %{name}.01 = sub i32 {second_fraction}, %{name}.11
+  %{name}.0 = sub i32 256, {first_fraction}
   %{name}.00 = sub i32 %{name}.0, %{name}.01
 """
