@@ -1,1 +1,1 @@
-"""What a learner types: the functions of ``gl``, one module a subject."""
+"""Functions that learners call as ``gl.name``, one module per subject."""

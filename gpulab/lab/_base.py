@@ -1,4 +1,4 @@
-"""What all share that watch a block of the program: beginning and end, display, files, words till then."""
+"""Base classes of recordings of a block of the program: start and stop, display, files, text."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class Pictured(Saved):
-    """What displays as a picture: a view, or tables; `_make_picture` makes it, once."""
+    """Object that is displayed as a picture: a view or tables, which `_make_picture` makes once."""
 
     _made: Any = None
 
@@ -39,7 +39,7 @@ class Pictured(Saved):
         return self._picture()._writers()
 
     def describe(self) -> str:
-        """What it shows, in words."""
+        """Return a description of the picture in words."""
         return self._picture().describe()
 
     def to_pandas(self, title: str = "") -> Any:
@@ -69,7 +69,7 @@ class Recorder(Protocol[R_co]):
 
 
 class Recorded(Pictured, Generic[R]):
-    """What a ``with`` block did: it records the block, and is displayed, asked and saved afterwards.
+    """Recording of a ``with`` block, which can be displayed, queried and saved afterwards.
 
     A subclass says what it is called and how it is written (``class Seen(Recorded[Record], what="list",
     write="with gl.seen() as s:")``), and has `_recorder_of_now`, `_make_picture` and `_sentence`. One that is
@@ -108,7 +108,7 @@ class Recorded(Pictured, Generic[R]):
 
     @property
     def record(self) -> R:
-        """What was recorded, as data.
+        """The recording as data.
 
         Raises
         ------

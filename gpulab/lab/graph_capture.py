@@ -17,7 +17,7 @@ from virtualgpu.records import GraphRecord
 
 @dataclass(slots=True)
 class Capture:
-    """What one capture gave: CuPy's graph, what the function returned, and its nodes."""
+    """Result of a capture: CuPy's graph, the function's result, and the graph's nodes."""
 
     graph: Any
     result: Any

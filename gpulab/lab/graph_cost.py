@@ -1,4 +1,4 @@
-"""What a graph costs beside the same work given piece by piece."""
+"""Cost of a graph compared with the same operations submitted one by one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the program calls the arrays of a graph, and what these names mean now."""
+"""Names in the program for the arrays of a graph, and their present values."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def named_arrays(
 
 
 def global_arrays(fn: Any, addresses: Collection[int], ndarray: type) -> Iterator[Named]:
-    """What the global variables next to a function hold of arrays with one of these addresses."""
+    """Yield the arrays with one of these addresses that global variables of a function's module hold."""
     seen: dict[str, Any] = getattr(fn, "__globals__", {})
     names = session.program_names()
     names.take(seen if addresses else {})
@@ -92,7 +92,7 @@ def _parameter_names(fn: Callable[..., Any], count: int) -> list[str]:
 
 
 def look_up(name: str, variables: dict[str, Any]) -> Any:
-    """What a name such as ``xs[0]`` or ``model.w`` means among these variables now; None if nothing."""
+    """Return the present value of a name such as ``xs[0]`` or ``model.w`` in `variables`, or None."""
     try:
         return eval(name, {}, variables)  # variables, items and attributes of the program: nothing is called
     except Exception:  # that of an item or attribute which is gone

@@ -1,4 +1,4 @@
-"""What a learner reads in IPython and Jupyter when something fails.
+"""Error messages in IPython and Jupyter.
 
 A traceback ends in the learner's own line, above the message: our frames are left out, long messages are
 broken at words, and a module that is missing on a virtual GPU is answered with what to write instead.
@@ -133,7 +133,7 @@ def _wrapped(line: str) -> str:
 
 
 def _advice(error: BaseException) -> str:
-    """What to write instead of an import that failed, or nothing."""
+    """Return advice for an import that failed, or an empty text."""
     if isinstance(error, ModuleNotFoundError):
         missing = (error.name or "").partition(".")[0]
         if missing not in _ADVICE or missing in sys.modules:

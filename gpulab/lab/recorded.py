@@ -77,7 +77,7 @@ class RecordedTimeline(_InWords):
 
 
 class RecordedSession(_InWords):
-    """What a GPU was recorded doing, phase by phase, in words, on what, when."""
+    """Recording of a GPU's load, phase by phase, with device and date."""
 
 
 class RecordedTable:
@@ -238,5 +238,5 @@ def _size(size: Dim3) -> str:
 
 
 def _named(asked: str, device: str) -> bool:
-    """Whether ``"H200"`` or ``"nvidia h200"`` means ``"NVIDIA H200"``."""
+    """Return whether a name such as ``"H200"`` or ``"nvidia h200"`` stands for ``"NVIDIA H200"``."""
     return set(asked.lower().split()) <= set(device.lower().split())

@@ -108,7 +108,7 @@ def _record_of(given: TimelineReport | Timeline) -> Timeline:
 
 
 def busy_ns(record: Timeline) -> int:
-    """How long any operation ran: the length of the union of their intervals."""
+    """Time in which at least one operation ran: the length of the union of their intervals."""
     return overlap.length_ns(overlap.intervals(record.activities))
 
 
@@ -125,7 +125,7 @@ class TimelineReport(Recorded[Timeline], what="timeline", write="with gl.timelin
         return session.backend().timeline_recorder()
 
     def overlap(self) -> tables.Answers[Overlap]:
-        """How much of the work of each two engines, and of each two streams, ran at the same time.
+        """Return the share of work that ran at the same time, for each pair of engines and of streams.
 
         In percent of the shorter of the two busy times; see `gpulab.analysis.overlap`.
 
@@ -137,7 +137,7 @@ class TimelineReport(Recorded[Timeline], what="timeline", write="with gl.timelin
         return tables.overlaps(overlap.overlap(self.record), self.record)
 
     def gaps(self, min_ns: int = 0) -> tables.Answers[Gap]:
-        """When each stream and each engine was idle (for `min_ns` or longer), and why."""
+        """Return the idle intervals of each stream and engine (`min_ns` or longer), with their causes."""
         return tables.gaps(gaps.gaps(self.record, min_ns), self.record)
 
     def critical_path(self) -> tables.Answers[PathStep]:
@@ -145,7 +145,7 @@ class TimelineReport(Recorded[Timeline], what="timeline", write="with gl.timelin
         return tables.path(critical_path.critical_path(self.record), self.record)
 
     def advice(self) -> tables.Answers[Advice]:
-        """What would help, at most four sentences, each with the gain to expect."""
+        """Advice: at most four sentences, each with the expected gain."""
         return tables.advice(advice.advice(self.record), self.record)
 
     def describe(self) -> str:
@@ -174,7 +174,7 @@ class TimelineReport(Recorded[Timeline], what="timeline", write="with gl.timelin
         return views.TimelineView(self.record, summary=self._summary())
 
     def _summary(self) -> str:
-        """What overlapped, for above the picture."""
+        """Return a sentence about overlapping work, for the line above the picture."""
         found = overlap.pairs(overlap.by_engine(self.record))
         shares = [f"{o.first} with {o.second} {percent(o.fraction)}" for o in found]
         return f"Overlap, of the shorter one's time: {', '.join(shares)}." if shares else ""

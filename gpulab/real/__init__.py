@@ -1,1 +1,1 @@
-"""What a real GPU tells about itself and about kernels that run on it, through CuPy and NVML."""
+"""The real GPU and its kernels, through CuPy, NVML and CUPTI."""

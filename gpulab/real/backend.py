@@ -229,7 +229,7 @@ class CudaBackend:
         )
 
     def _probe_cost(self, kernel: Any, probed: Occupancy, launch: Launch) -> str:
-        """What the probes changed, in words; empty if the same number of blocks fits."""
+        """Return a note about the cost of the probes; empty if the same number of blocks fits."""
         plain = self.occupancy(kernel, launch.block_threads, launch.shared_bytes)
         if plain.blocks_per_sm == probed.blocks_per_sm:
             return ""

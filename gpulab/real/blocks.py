@@ -1,4 +1,4 @@
-"""Where and when each block of a launch ran: ``%smid`` and ``%globaltimer``, from the kernel itself."""
+"""SM and times of each block of a launch: ``%smid`` and ``%globaltimer``, read by the kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the NVIDIA driver says about itself, asked through ctypes: CuPy may be absent or broken."""
+"""Status of the NVIDIA driver, read through ctypes because CuPy may be missing or broken."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NO_DEVICE = 100
 
 @dataclass(frozen=True, slots=True)
 class DriverStatus:
-    """What ``cuInit`` found. ``init_code`` is None where there is no driver library at all."""
+    """Result of ``cuInit``; ``init_code`` is None if there is no driver library."""
 
     library: str | None
     init_code: int | None

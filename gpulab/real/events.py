@@ -27,7 +27,7 @@ _PATCHED = ("RangePush", "RangePushC", "RangePop")
 
 
 def recording() -> bool:
-    """Whether a recorder is open: NVTX's functions are its own then."""
+    """Return whether a recorder is open, which then replaces NVTX's functions."""
     return getattr(nvtx.RangePush, "__module__", "") == __name__
 
 

@@ -31,7 +31,7 @@ def _driver() -> Any:
 
 
 def record(graph: Any, provenance: Provenance) -> GraphRecord:
-    """What a ``cupy.cuda.Graph`` consists of."""
+    """Return the nodes and edges of a ``cupy.cuda.Graph``."""
     try:
         driver = _driver()
     except ImportError:
@@ -196,7 +196,7 @@ def _word(parameter: NodeParameter) -> int:
 
 
 def _on_device(word: int) -> bool:
-    """Whether a number is an address in a device's memory."""
+    """Return whether a number is an address in a device's memory."""
     if word < _LEAST_ADDRESS:
         return False
     driver = _driver()
@@ -212,7 +212,7 @@ def _context() -> Any:
 
 
 def checked(answer: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What the driver answers behind its status; CuPy's error for one that is none of success."""
+    """Return the driver's results after the status; raise CuPy's error for a failure."""
     status, *rest = answer
     if int(status):
         raise _error(status)

@@ -1,4 +1,4 @@
-"""What a real GPU is doing, a row at a time: NVML's readings, and GPM's where the GPU has them.
+"""Load of a real GPU, one row at a time: readings of NVML, and of GPM where the GPU has them.
 
 Costs on an H200: a GPM sample 52 microseconds, eleven metrics of two samples 0.9 ms and more, NVML's readings
 2 to 12 microseconds each; a row of all of them took 3.5 ms of processor time, so GPM is asked five times a
@@ -69,7 +69,7 @@ class LoadReader:
             self.missing.update(dict.fromkeys(GPM_COLUMNS, _NO_GPM))
 
     def facts(self) -> dict[str, Any]:
-        """What does not change: memory, power limit, MIG, driver."""
+        """Return facts that do not change: memory, power limit, MIG, driver."""
         memory = self._device.ask("nvmlDeviceGetMemoryInfo")
         limit_mw = self._device.ask("nvmlDeviceGetEnforcedPowerLimit")
         return {
@@ -112,7 +112,7 @@ class LoadReader:
         return float(len(running))
 
     def _guarded(self, name: str, read: Callable[[], Any]) -> Any:
-        """What a reading gives, None if it fails; one that this GPU never has is not tried again."""
+        """Return a reading, or None if it fails; one that the GPU does not support is not tried again."""
         if name in self.missing:
             return None
         try:

@@ -92,7 +92,7 @@ class NvmlDevice:
         return None if mode is None else bool(mode[0])
 
     def setup(self) -> tuple[Metric, ...]:
-        """How the device is cut up, linked and observed, which no tick changes."""
+        """Return how the device is partitioned, linked and observed: facts that no tick changes."""
         mig = self.mig_enabled
         gpm = self.ask("nvmlGpmQueryDeviceSupport")
         links = getattr(self.nvml, "NVML_NVLINK_MAX_LINKS", 0)
@@ -122,7 +122,7 @@ class NvmlDevice:
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """How one GPU is shared. None: this machine cannot tell."""
+    """Sharing of one GPU with other programs; None stands for unknown."""
 
     name: str
     driver_version: str | None
@@ -132,7 +132,7 @@ class Sharing:
 
     @property
     def phrase(self) -> str:
-        """What makes measured times vary or the device refuse work; empty if nothing does."""
+        """Return what makes measured times vary or the device refuse work; empty if nothing does."""
         parts = []
         if self.mig:
             parts.append("MIG is on, so it may be a slice of the GPU")
@@ -165,12 +165,12 @@ def sharing(pci_bus_id: str | None = None) -> Sharing:
 
 
 def text(value: str | bytes) -> str:
-    """What NVML and CUDA give as bytes in some versions."""
+    """Return text that NVML and CUDA return as bytes in some versions."""
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
 def temperature(nvml: Any, handle: Any) -> float:
-    """Of the GPU, in °C."""
+    """Return the temperature of the GPU in °C."""
     # The older call is deprecated, the newer one is missing from older drivers.
     try:
         return float(nvml.nvmlDeviceGetTemperatureV(handle, nvml.NVML_TEMPERATURE_GPU))
@@ -179,7 +179,7 @@ def temperature(nvml: Any, handle: Any) -> float:
 
 
 def clock_reason_bits(nvml: Any, handle: Any) -> float:
-    """What holds the clocks back, as NVML's bits."""
+    """Return the reasons for lower clocks, as NVML's bits."""
     ask = getattr(nvml, "nvmlDeviceGetCurrentClocksEventReasons", None)
     return float((ask or nvml.nvmlDeviceGetCurrentClocksThrottleReasons)(handle))
 

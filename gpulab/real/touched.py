@@ -1,4 +1,4 @@
-"""What a kernel of a real GPU reads and writes: from the arguments of its launch, and from its PTX.
+"""Memory that a kernel of a real GPU reads and writes: from the arguments of its launch, and from its PTX.
 
 A kernel that CuPy makes is given its arrays with shape and strides, so what it touches is known. A kernel of
 the program's is given addresses: the arrays that lie there count as touched as a whole, each as the kernel's
@@ -30,7 +30,7 @@ _WORD = 8
 
 @dataclass(frozen=True, slots=True)
 class Touched:
-    """What a launch reads, writes and changes atomically."""
+    """Memory regions that a launch reads, writes and changes atomically."""
 
     reads: Regions = ()
     writes: Regions = ()
@@ -38,7 +38,7 @@ class Touched:
 
 
 class Kernels:
-    """Tells what launches touch, from the function's handle and the bytes of its parameters.
+    """Finds the memory of launches from the function's handle and the bytes of its parameters.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class Kernels:
         self.segments: dict[int, int] = {}
 
     def is_cupys(self, function: int, symbol: str) -> bool:
-        """Whether CuPy has loaded a function; nobody else's handle may be asked for parameters."""
+        """Return whether CuPy has loaded a function; parameters of other functions must not be read."""
         if function not in self._cupys:
             names = (symbol, kernel_name(symbol))
             self._cupys[function] = symbol.startswith("cupy_") or any(
@@ -68,7 +68,7 @@ class Kernels:
         return self._cupys[function]
 
     def touched(self, function: int, symbol: str, params: Sequence[bytes]) -> Touched:
-        """What a launch touches."""
+        """Return the memory that a launch accesses."""
         arrays = [found for found in map(self._carray, params) if found is not None]
         if arrays:
             return self._of_cupys(symbol, arrays)
@@ -120,12 +120,12 @@ class Kernels:
         return self._uses[function]
 
     def _arguments(self, params: Sequence[bytes]) -> list[Region | None]:
-        """What lies at each parameter that is an address."""
+        """Return the memory region of each parameter that is an address."""
         words = [struct.unpack("<Q", param)[0] if len(param) == _WORD else 0 for param in params]
         return list(map(self._region, words, _arguments_passed(words) or words))
 
     def _region(self, word: int, given: Any) -> Region | None:
-        """What lies at an address: the array that was passed, or what follows in its block."""
+        """Return the memory region at an address: the array that was passed, or the rest of its block."""
         block = self._block(word) if word else None
         if block is None:
             return None

@@ -1,4 +1,4 @@
-"""Which lanes of one warp were active in which basic block, from the kernel itself."""
+"""Active lanes of one warp in each basic block, recorded by the kernel."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class _Bytes:
 
 @dataclass(slots=True)
 class _Operation:
-    """What `Watch` asks of an operation; CUDA runs it."""
+    """Description of an operation for `Watch`; CUDA runs the operation."""
 
     kind: ActivityKind
     name: str
@@ -213,7 +213,7 @@ class RealWatcher:
         self.guarded(name, call.tell, self, *arguments)
 
     def guarded(self, name: str, tell: Callable[..., None], *arguments: Any) -> None:
-        """Tell of something; what goes wrong must not reach the program."""
+        """Call `tell`, and keep its errors from the program."""
         try:
             tell(*arguments)
         except Exception as error:

@@ -1,4 +1,4 @@
-"""Which device serves this process, and what it answers: the only place that asks "real, virtual, twin?"."""
+"""The device in use and its answers: the only package that chooses between real, virtual and twin."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def recent_arrays() -> deque[list[Any]]:
 
 
 def _holders(args: Sequence[Any]) -> list[int]:
-    """How many references there are to each argument."""
+    """Return the number of references to each argument."""
     return [sys.getrefcount(argument) for argument in args]
 
 

@@ -1,4 +1,4 @@
-"""What a learner may ask for as a device, and the sentence about what was chosen."""
+"""Names of devices that `use_device` accepts, and the sentence about the choice."""
 
 from __future__ import annotations
 

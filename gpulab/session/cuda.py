@@ -1,4 +1,4 @@
-"""Whether CuPy can use a CUDA device here, and if not, why, in words a learner can act on."""
+"""Check that CuPy can use a CUDA device; if not, an error with the cause and the remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which device serves this process: a real one through CuPy, or a virtual one.
+"""The device in use of this process: a real one through CuPy, or a virtual one.
 
 The only module of the course's package that holds state. The choice is made on first use, from
 ``use_device`` or else from the environment variable ``GPULAB_DEVICE``.
@@ -53,7 +53,7 @@ _ALL_THERE = "`count` and `links` are for virtual devices; CUDA devices are all 
 
 @dataclass(slots=True)
 class _Session:
-    """What was chosen, with the objects that serve it."""
+    """The chosen device, with the objects that serve it."""
 
     choice: DeviceChoice
     request: tuple[Kind, str, int, str | None]
@@ -162,7 +162,7 @@ def on_device(device: str, count: int = 1, links: str | None = None) -> Iterator
 
 
 def which_device() -> DeviceChoice:
-    """Tell in one sentence which device is in use and whether numbers are measured or modelled.
+    """Return the device in use; its text says whether numbers are measured or modelled.
 
     Examples
     --------
@@ -200,7 +200,7 @@ def backend() -> Backend:
 
 
 def program_lines() -> lines.ProgramLines:
-    """Who tells lines of the learner's program from those of libraries."""
+    """Return an object that distinguishes lines of the learner's program from those of libraries."""
     return lines.ProgramLines()
 
 
@@ -210,7 +210,7 @@ def shown_file(name: str) -> str:
 
 
 def program_names(key: Callable[[Any], int] = id) -> ProgramNames:
-    """Who knows what the learner's program calls its arrays, each told by what `key` gives for it."""
+    """Return an object that finds the names of arrays in the learner's program; `key` identifies an array."""
     return ProgramNames(program_lines(), key)
 
 
@@ -310,12 +310,12 @@ def table_info(name: str) -> DeviceInfo:
 
 
 def ceilings() -> Ceilings:
-    """What the device in use can do at most."""
+    """Return the peak rates of the device in use."""
     return ceilings_of(backend().device_info())
 
 
 def l1_bytes(info: DeviceInfo) -> int:
-    """How much each SM's L1 cache of a GPU holds where no block uses shared memory."""
+    """Return the size of an SM's L1 cache if no block uses shared memory."""
     return cache_sizes(info, 0, 1).l1_bytes
 
 
@@ -326,7 +326,7 @@ def peer_gbps(direct: bool) -> float:
 
 
 def step_prices() -> StepPrices:
-    """What a step of a schedule costs on GPUs like the one in use, as it is modelled."""
+    """Return the modelled costs of a step of a schedule on GPUs like the one in use."""
     return cost.step_prices(backend().device_info())
 
 

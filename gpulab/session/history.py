@@ -1,4 +1,4 @@
-"""Who writes an element of an array: on the virtual device in use."""
+"""History of writes to an element of an array on the virtual device in use."""
 
 from __future__ import annotations
 

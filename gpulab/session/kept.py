@@ -85,7 +85,7 @@ class KeptLaunch:
 
 
 class _Contents:
-    """What the arrays of a launch hold, as bytes in the host's memory; ``memory`` is None if not kept."""
+    """Contents of a launch's arrays, as bytes in the host's memory; ``memory`` is None if not kept."""
 
     def __init__(self, launch: Launch) -> None:
         self.size_bytes = size_bytes(launch.args, current.cp())

@@ -1,4 +1,4 @@
-"""What a launch shows on the device in use, and what the twin of a real one makes of the same launch.
+"""Observation of a launch on the device in use, and of the same launch on the twin of a real device.
 
 This is the one place that asks "real, virtual, twin?". On a virtual GPU the device in use answers and that
 is all. On a real one:
@@ -63,7 +63,7 @@ S = TypeVar("S")
 
 @dataclass(frozen=True, slots=True)
 class Observed(Generic[R]):
-    """What was observed of a launch.
+    """Answer to a question about a launch.
 
     ``record`` is the answer. ``beside`` gives the other side's answer to lay beside it, when a real GPU has
     a twin: the twin's prediction beside a measured placement, measured masks beside a replayed warp. It may
@@ -195,7 +195,7 @@ def at_block_size(kept: KeptLaunch) -> Callable[[int], LaunchTrace] | None:
 
 
 def occupancies() -> Callable[[Activity], float | None]:
-    """Tells the theoretical occupancy, 0 to 1, of a kernel of a timeline of the device in use."""
+    """Return a function for the theoretical occupancy, 0 to 1, of a kernel in a timeline."""
     device = current.backend().device_info()
 
     def occupancy_of(kernel: Activity) -> float | None:
@@ -223,7 +223,7 @@ class _Replay:
 
     @property
     def quick(self) -> bool:
-        """Whether a replay takes moments."""
+        """Whether a replay takes less than a few seconds."""
         return self.launch.threads <= QUICK_THREADS and self.size_bytes <= QUICK_BYTES
 
     def check(self) -> None:
@@ -247,7 +247,7 @@ class _Replay:
             self.kept = Copies(self.launch.args, self.cp, keep_contents=True)
 
     def counted(self) -> dict[Observation[Any], Any]:
-        """What the twin alone can tell: it may take as long as the watchdog allows."""
+        """Return the twin's records; the replay may take as long as the watchdog allows."""
         try:
             return self.run()
         except RuntimeError as error:

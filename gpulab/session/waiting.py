@@ -1,4 +1,4 @@
-"""What a notebook says below a cell that takes long: how far its work is, and how to stop it.
+"""Progress line below a notebook cell that takes long, with the way to stop it.
 
 The line goes when the work has ended. Outside notebooks, and in cells whose output is captured, nothing is
 said.
@@ -41,14 +41,14 @@ class _Line:
 
 
 class KernelLine:
-    """Says where a kernel is, once it has run for a while."""
+    """Progress line of a kernel that has run for a while."""
 
     def __init__(self) -> None:
         self._line, self._began_s = _Line(), time.monotonic()
         self._next_s = self._began_s + QUIET_S
 
     def look(self, where: Callable[[], Whereabouts]) -> None:
-        """Say it again now and then."""
+        """Update the line from time to time."""
         now_s = time.monotonic()
         if now_s < self._next_s:
             return
@@ -62,7 +62,7 @@ class KernelLine:
 
 
 class _Steps:
-    """Says which step of several has begun, once they have taken a while."""
+    """Progress line of a call with several steps, such as "2 of 4"."""
 
     def __init__(self, total: int, call: str) -> None:
         self._total, self._call, self._line = total, call, _Line()
@@ -94,7 +94,7 @@ class _Steps:
 
 @contextmanager
 def steps(total: int, call: str) -> Iterator[Callable[[], None]]:
-    """Say "2 of 4" below a cell once a call of several launches has taken a while.
+    """Show "2 of 4" below a cell once a call of several launches has taken a while.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ def _shell() -> Any:
 
 
 def _cell_runs() -> bool:
-    """Whether this is the thread of a notebook's cell that shows what it displays."""
+    """Return whether this thread runs a notebook cell whose output is shown."""
     shell = _shell()
     if getattr(shell, "kernel", None) is None or threading.current_thread() is not threading.main_thread():
         return False

@@ -1,1 +1,1 @@
-"""When something goes wrong: code in a process of its own, and the history of a wrong number."""
+"""Tools for faults: code in a separate process, and the history of a wrong number."""

@@ -1,4 +1,4 @@
-"""What a sandbox's process does: run a job, and tell as plain data what came of it."""
+"""The process of a sandbox: runs a job and returns the outcome as plain data."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def warm(_: Any, count: int) -> None:
 
 
 def there(_: Any) -> bool:
-    """Say that this process waits."""
+    """Return True: the process is alive and waits for a job."""
     return True
 
 
@@ -126,7 +126,7 @@ def _frames(tb: TracebackType | None) -> list[tuple[str, int]]:
 
 
 def _again(cp: Any) -> int:
-    """What the device says to the next call: an error that stays, or 0."""
+    """Return the status of the next call on the device: a sticky error, or 0."""
     try:
         cp.cuda.runtime.deviceSynchronize()
     except Exception as error:
@@ -155,7 +155,7 @@ def _bring(value: Any, returns: bool, seen: dict[str, Any]) -> None:
 
 
 class Shown:
-    """What a cell gives: its declared names, and how its last expression shows itself."""
+    """Results of a cell: its declared names, and the display of its last expression."""
 
     def __init__(self, values: dict[str, Any], bundle: dict[str, Any]) -> None:
         self.values = values

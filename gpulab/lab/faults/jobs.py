@@ -1,4 +1,4 @@
-"""What a sandbox is given: a function or a cell, with the globals that it names, by value."""
+"""Jobs of a sandbox: a function or a cell, with copies of the globals that it names."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Cell:
 
 
 def _bundle(value: Any) -> dict[str, Any]:
-    """How a value shows itself without a notebook: text, a page or a picture."""
+    """Return the display of a value outside a notebook: text, a page or a picture."""
     from IPython.core.formatters import DisplayFormatter
 
     data, _ = DisplayFormatter().format(value)  # type: ignore[no-untyped-call]
@@ -74,7 +74,7 @@ def _bundle(value: Any) -> dict[str, Any]:
 
 
 def used_by(code: str, space: Mapping[str, Any]) -> dict[str, Any]:
-    """What a cell's text names of a notebook's globals."""
+    """Return the globals of a notebook that a cell's code names."""
     named = {node.id for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Name)}
     return {name: space[name] for name in sorted(named) if name in space}
 
@@ -148,7 +148,7 @@ def _named(job: Call) -> dict[str, Any]:
 
 
 def _is_importable(function: Any) -> bool:
-    """Whether it crosses by its name alone, as what a module holds does."""
+    """Return whether a function can be pickled by name, as a module's function can."""
     module = sys.modules.get(function.__module__)
     return function.__module__ != "__main__" and getattr(module, function.__name__, None) is function
 

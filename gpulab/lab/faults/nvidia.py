@@ -18,7 +18,7 @@ from virtualgpu.records import KernelSource, SanitizerReport
 
 
 def check(launch: Launch, tools: Sequence[str], limit_s: float = LIMIT_S) -> SanitizerReport:
-    """What compute-sanitizer finds in a launch, each tool in a process of its own; why not, as a value."""
+    """Return compute-sanitizer's report of a launch; if the tool cannot run, the report says why."""
     source = launch.source
     report = SanitizerReport(
         provenance=replace(session.backend().provenance, detail=CHECKER),

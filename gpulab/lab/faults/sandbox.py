@@ -115,7 +115,7 @@ def run(
 
 
 class Sandboxed(Pictured):
-    """What came of code in a sandbox."""
+    """Outcome of code that ran in a sandbox."""
 
     def __init__(self, record: SandboxRun, found: dict[str, Any], returns: bool) -> None:
         self.record = record
@@ -124,12 +124,12 @@ class Sandboxed(Pictured):
 
     @property
     def ok(self) -> bool:
-        """Whether it came to its end without an error."""
+        """Whether the code ended without an error."""
         return self.record.ok
 
     @property
     def output(self) -> str:
-        """What it printed, the first 64 KiB."""
+        """The first 64 KiB of the printed output."""
         return self.record.output
 
     @property
@@ -139,7 +139,7 @@ class Sandboxed(Pictured):
 
     @property
     def result(self) -> Any:
-        """What the function returned.
+        """The function's result.
 
         Raises
         ------
@@ -255,7 +255,7 @@ class _Keep:
 
 
 def _answers(talk: Talk) -> bool:
-    """Whether a process that waited still does; one that is being killed may not have ended yet."""
+    """Return whether a waiting process still answers; a process that was killed may not have ended yet."""
     try:
         talk.ask("", child.there)
     except (ProcessError, DamagedError):

@@ -88,7 +88,7 @@ def _head(path: Path) -> bytes:
 
 
 def main(tool: str, given: str, ended: str) -> None:
-    """What the process under the tool does."""
+    """Run a job in the process under NVIDIA's tool."""
     cp = session.cp()
     raised = ""
     try:

@@ -108,7 +108,7 @@ def traffic(fn: Callable[..., Any], *args: Any) -> TrafficReport:
 
 
 class TrafficReport(Pictured):
-    """What a function moves. It displays as a picture, and says what the picture shows."""
+    """Memory traffic of a function, displayed as a picture."""
 
     def __init__(self, record: Traffic) -> None:
         self.record = record
@@ -209,7 +209,7 @@ def _kernel(
 
 
 def _counted(plan: Plan, node: Node) -> list[int] | None:
-    """What a `RawKernel` reads and writes, as the virtual GPU counts its sectors."""
+    """Return the bytes that a `RawKernel` reads and writes, from sectors that the virtual GPU counts."""
     if not isinstance(node.call, session.cp().RawKernel):
         return None
     grid, block, args = (_arrays(plan, one) for one in node.args)

@@ -78,7 +78,7 @@ def library_calls(fn: Callable[..., Any] | str | None = None, *args: Any, **want
 
 
 class CallsReport(Pictured):
-    """What operations end in. It displays as a table."""
+    """Libraries, routines and kernels of operations, displayed as a table."""
 
     def __init__(self, record: Calls) -> None:
         self.record = record

@@ -69,7 +69,7 @@ def call_layers(fn: Callable[..., Any] | str, *args: Any) -> FollowReport:
 
 
 class FollowReport(Pictured):
-    """What a call went through. It displays as a picture."""
+    """Layers that a call passed through, displayed as a picture."""
 
     def __init__(self, record: tuple[Followed, ...]) -> None:
         self.record = record

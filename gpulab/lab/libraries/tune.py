@@ -150,7 +150,7 @@ class Tuner(Pictured):
         )
 
     def _tried(self, name: str, way: Way, args: tuple[Any, ...], wanted: list[Any]) -> Candidate:
-        """Whether its result is right, and only then how long it takes."""
+        """Check the result of a candidate, and time it if the result is right."""
         try:
             found = _results(way, args)
         except Exception as error:  # whatever a candidate does, the others are tried
@@ -159,7 +159,7 @@ class Tuner(Pictured):
         return Candidate(name=name, why=why, times_ns=() if why else self._timed(way, copied(args)))
 
     def _wrong(self, found: list[Any], wanted: list[Any]) -> str:
-        """How a result differs; empty if it does not."""
+        """Return how a result differs from the expected one; empty if it does not."""
         if self._check is not None:
             both = [each[0] if len(each) == 1 else tuple(each) for each in (found, wanted)]
             return "" if self._check(*both) else "wrong: the check refuses it"
@@ -173,7 +173,7 @@ class Tuner(Pictured):
         return ""
 
     def _count_off(self, mine: Any, right: Any) -> int:
-        """How many elements are off by more than is allowed."""
+        """Return the number of elements whose error is larger than the tolerance."""
         if right.dtype.kind not in "fc":
             return int(np.count_nonzero(mine != right))
         error = _ERROR.get(right.dtype.name, 1e-10) if self._tolerance is None else self._tolerance
@@ -235,7 +235,7 @@ class Tuner(Pictured):
 
 
 def key_of(args: Iterable[Any]) -> tuple[str, ...]:
-    """What a choice belongs to: the device, versions, and each argument's dtype, shape and layout."""
+    """Return the key of a choice: device, versions, and dtype, shape and layout of each argument."""
     cp = session.cp()
     properties = cp.cuda.runtime.getDeviceProperties(cp.cuda.Device().id)
     name = session.backend().provenance.device
@@ -264,7 +264,7 @@ def copied(args: Iterable[Any]) -> list[Any]:
 
 
 def _results(way: Way, args: tuple[Any, ...]) -> list[Any]:
-    """What a way returns, or else its arguments as it leaves them, each as an array of its own."""
+    """Return copies of a candidate's results, or of its arguments if it returns nothing."""
     given = copied(args)
     array = session.cp().ndarray
     found = way(*given)

@@ -129,7 +129,7 @@ def collective(
 
 
 def _real_gpus() -> int:
-    """How many real ones the session has."""
+    """Return the number of real GPUs of the session."""
     real: Any = session.real_cp()
     return 0 if real is None else int(real.cuda.runtime.getDeviceCount())
 
@@ -242,14 +242,14 @@ def _by_library(side: Any, what: Operation, gpus: int, bounds: Sequence[int], st
 
 
 def _library_bytes(side: Any) -> str:
-    """How the bytes of NCCL's call are known: of real GPUs, it may choose a way that takes fewer."""
+    """Return the origin of the byte count of NCCL's call; on real GPUs NVLink SHARP may need fewer bytes."""
     if side is not None or os.environ.get("NCCL_NVLS_ENABLE") == "0":
         return "computed as of a ring"
     return "computed as of a ring, while NVLink SHARP (NVLS) would need fewer"
 
 
 def _origin(side: Any, joined: set[tuple[int, int]], gpus: int) -> tuple[Provenance, LinkKind]:
-    """Whose times they are, and how the GPUs are joined."""
+    """Return the provenance of the times, and the kind of links between the GPUs."""
     if side is not None:
         return side.provenance, side.machine.links.kind
     whole = len(joined) == gpus * (gpus - 1)

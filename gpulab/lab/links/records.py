@@ -1,4 +1,4 @@
-"""What several GPUs of one host did on a day, shipped for those who have none."""
+"""Recordings of several GPUs of one host, which ship with gpulab."""
 
 from __future__ import annotations
 
@@ -17,6 +17,6 @@ def records() -> tuple[dict[str, Any], ...]:
 
 
 def records_of(device: str, gpus: int = 2) -> tuple[dict[str, Any], ...]:
-    """Those of so many GPUs of a name, such as ``H200`` or ``NVIDIA H200``."""
+    """Return the recordings of a number of GPUs of one model, such as ``H200`` or ``NVIDIA H200``."""
     words = device.split()
     return tuple(each for each in records() if each["gpu"] in words and each["gpus"] == gpus)

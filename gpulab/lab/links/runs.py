@@ -69,7 +69,7 @@ class Run:
         self.wait()
 
     def right(self, operation: Operation) -> tuple[bool, ...]:
-        """Of each GPU, whether it holds what it should."""
+        """Return for each GPU whether it has the right result."""
         return tuple(
             is_right(operation, rank, self._array(rank).get(), self.bounds, self.brought)
             for rank in range(self.gpus)

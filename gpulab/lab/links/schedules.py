@@ -73,13 +73,13 @@ def schedule_of(operation: Operation, algorithm: Any, gpus: int) -> tuple[str, S
 
 
 def bounds_of(elements: int, steps: Steps, least: int = 1) -> list[int]:
-    """Where the chunks that a schedule names begin and end in arrays of so many elements."""
+    """Return the bounds of a schedule's chunks in arrays of a number of elements."""
     chunks = max(least, 1 + max((move.chunk for step in steps for move in step), default=0))
     return [chunk * elements // chunks for chunk in range(chunks + 1)]
 
 
 def modelled_ns(device: str, gpus: int, bounds: Sequence[int], steps: Steps) -> float:
-    """What a schedule takes in one graph on GPUs of a name, each joined with each, as it is modelled.
+    """Return the modelled time of a schedule in one graph on fully connected GPUs of one model.
 
     Nothing is copied: only chunks of 32-bit elements between `bounds` are counted.
     """
@@ -93,7 +93,7 @@ def modelled_ns(device: str, gpus: int, bounds: Sequence[int], steps: Steps) -> 
 
 
 def operations(steps: Steps) -> int:
-    """How many copies and sums the host gives the GPUs, one after another, for a schedule."""
+    """Return the number of copies and sums that the host submits one by one for a schedule."""
     return sum(1 + move.add for step in steps for move, _ in messages(step))
 
 

@@ -88,7 +88,7 @@ def open_allocator(path: str | Path, device: int | None = None) -> AllocatorRepo
 
 
 class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write="with gl.allocator() as a:"):
-    """What a pool did, or holds now. ``with`` records it; afterwards it is displayed, asked and saved.
+    """Recording of a memory pool, or its state now; it can be displayed and saved.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
 
     @cached_property
     def requests(self) -> list[memory.Request]:
-        """What the program asked of the allocator: the record without what the allocator made of it."""
+        """Return the program's requests: the record without the allocator's reactions."""
         return requests_of(self.record)
 
     @property
@@ -218,7 +218,7 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
         return self.statistics().summary(abbreviated)
 
     def replayed(self, other: str = "PyTorch", **settings: Any) -> AllocatorReport:
-        """What another allocator does with the same requests: a report of its own.
+        """Return the report of another allocator for the same requests.
 
         Parameters
         ----------
@@ -250,7 +250,7 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
         return replace(theirs, first=limited, texts=record.texts, capacity_bytes=record.capacity_bytes)
 
     def _room_bytes(self) -> int:
-        """What the device had for the pool, by the requests that it refused; 0 where it refused none.
+        """Return the memory of the device for the pool, from refused requests; 0 if none was refused.
 
         Beyond what was reserved then, that is the device's free memory, and less than the request.
         """
@@ -313,7 +313,7 @@ def _model(
 
 
 def _after(record: memory.AllocatorTrace, requests: Sequence[memory.Request]) -> Any:
-    """How many events had happened when each request was done; requests carry their events' times."""
+    """Return the number of events before the end of each request; requests have the times of their events."""
     times = np.array([0, *(request.time_ns for request in requests)], np.int64)
     found = np.searchsorted(record.events.time_ns, times, side="right")
     # What was there before the first event was never seen to be asked for; see `requests_of`.

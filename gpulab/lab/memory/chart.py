@@ -87,7 +87,7 @@ class MemoryRecording(
     # Buttons of the chart
 
     def _act(self, what: str, size: str) -> str:
-        """What a button does, in whichever thread; the words to show."""
+        """Run a button's action in the thread of the call; return the text to show."""
         if what == "pause":
             self.pause()
         elif what == "resume":

@@ -1,4 +1,4 @@
-"""How ``gl.memory_hierarchy`` measures: chains of addresses for latency, readers of each level for bandwidth.
+"""Measurement of the memory hierarchy: latency by chains of addresses, bandwidth by readers of a level.
 
 The same kernels run on a real GPU and, over less data, on a virtual one, where its clock is modelled. Times
 are between two events, and where a launch would count, the difference of two launches that differ in length.
@@ -43,7 +43,7 @@ MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class _Effort:
-    """How much is run: a real GPU needs long runs, a virtual one computes everything on the processor."""
+    """Sizes of the measurements: long on a real GPU, short on a virtual one, which computes on the host."""
 
     repeats: int
     most_bytes: int
@@ -135,7 +135,7 @@ class _Bench:
 
     # --- latency ------------------------------------------------------------------------------------
     def latencies(self, begin: Callable[[], None]) -> npt.NDArray[np.float64]:
-        """What one load of the chain of each working set takes, in ns."""
+        """Return the latency of one load of the chain of each working set, in ns."""
         rng = np.random.default_rng(1)
         whole = self.cp.empty(int(self.sizes[-1]) // 8, self.cp.uint64)
         times = []
@@ -293,7 +293,7 @@ class _Bench:
 
 
 def _published(info: DeviceInfo) -> dict[str, tuple[float | None, str]]:
-    """What documents say of memory, the bus to the host and the links to other GPUs, in GB/s one way."""
+    """Return published rates of memory, the bus to the host and links to GPUs, in GB/s per direction."""
     with suppress(UnknownDeviceError):
         info = session.table_info(info.name)
     document = info.provenance.detail if info.provenance.source == "published" else "the driver's clocks"

@@ -39,7 +39,7 @@ def host_memory() -> HostMemoryReport:
 class HostMemoryReport(
     Recorded[AllocatorTrace], what="count of host memory", write="with gl.host_memory() as h:", live=True
 ):
-    """What was page-locked, given out and taken back since its ``with`` block began."""
+    """Pinned host memory: allocated, used and freed since the ``with`` block began."""
 
     def _recorder_of_now(self) -> PinnedRecorder:
         return PinnedRecorder()

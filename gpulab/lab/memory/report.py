@@ -121,7 +121,7 @@ class _Run:
             self._arrays.look(everywhere=True)
 
     def report(self, failure: str = "") -> MemoryReportTable:
-        """What was seen."""
+        """Stop recording, and return the report."""
         self.end()
         before = self._before.used_bytes or 0
         events = self.seen.events(device=self._device)
@@ -234,7 +234,7 @@ class _Run:
 
 
 class _Arrays:
-    """What lies in blocks: arrays that are alive, found whenever there is a new peak.
+    """Arrays in memory blocks, searched at each new peak.
 
     Nothing tells an array from its block when that is allocated, so that living objects are looked through
     soon afterwards, for a small part of the call's time.
@@ -279,12 +279,12 @@ class _Arrays:
         self._spent += time.perf_counter() - began
 
     def at(self, address: int, allocated_ns: int, freed_ns: float) -> str:
-        """What lay in a block from one time to another; empty where that is not known."""
+        """Return the arrays in a block between two times; empty if they are not known."""
         found = [each for each in self._found.get(address, ()) if allocated_ns <= each[0] <= freed_ns]
         return _named_one(found)[1] if found else ""
 
     def older(self, others: set[int]) -> list[tuple[str, int, int]]:
-        """What lies in other blocks: array, bytes of the block, and of the array; named ones first."""
+        """Return the arrays of other blocks, with bytes of the block and of the array; named ones first."""
         found = [_named_one(each)[1:] for at, each in self._found.items() if at and at not in others]
         return sorted(found, key=lambda each: (-each[1], ": " not in each[0]))
 

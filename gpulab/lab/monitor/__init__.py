@@ -1,1 +1,1 @@
-"""What a GPU does, live."""
+"""Live load of a GPU."""

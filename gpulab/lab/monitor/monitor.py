@@ -52,7 +52,7 @@ def monitor(rate_hz: float = 10.0) -> Monitor:
 
 
 class Monitor(Sampled[LoadSamples], what="monitor", write="with gl.monitor() as m:", another="gl.monitor()"):
-    """What a GPU does over time: live from its display, or the beginning of its block, to `stop`."""
+    """Load of a GPU over time: live from its display, or from the start of its block, until `stop`."""
 
     def __init__(self, rate_hz: float = 10.0, record: LoadSamples | None = None) -> None:
         super().__init__(rate_hz, record)

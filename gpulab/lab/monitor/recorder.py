@@ -91,7 +91,7 @@ class LoadRecorder:
         )
 
     def _note(self, last_ns: float) -> str:
-        """What is wrong with the readings: the last one failed, or none comes."""
+        """Return the problem with the readings: the last one failed, or there is none."""
         if self.sampler.failure:
             return f"The last reading failed: {self.sampler.failure}"
         silent_s = (self.sampler.now_ns - last_ns) / 1e9
@@ -145,7 +145,7 @@ def recorder(rate_hz: float) -> LoadRecorder | NoSensors:
 
 @functools.lru_cache(maxsize=1)
 def recorded_session() -> LoadSamples:
-    """What ships: an H200 that idles, spins with few blocks and many, adds to an array and multiplies."""
+    """Return the shipped recording of an H200: idle, then spinning, adding and multiplying."""
     file = resources.files("gpulab") / "data" / "recordings" / f"{RECORDED}.json"
     data = json.loads(file.read_text(encoding="utf-8"))
     io.check_version(data, FORMAT, RECORDED)

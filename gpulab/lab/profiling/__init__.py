@@ -1,1 +1,1 @@
-"""What a program costs, added up: by kernel, copy, wait and range."""
+"""Costs of a program by kernel, copy, wait and range."""

@@ -116,7 +116,7 @@ class ProfileReport(Recorded[Profile], what="profile", write="with gl.profile() 
 
     @property
     def timeline(self) -> TimelineReport:
-        """What ran when."""
+        """The timeline of the operations."""
         if self._seen is None or self._seen.timeline is None:
             raise GpulabError("This profile has no timeline: it is there when the block has ended.")
         return TimelineReport(self._seen.timeline)

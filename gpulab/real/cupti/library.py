@@ -153,7 +153,7 @@ class Cupti:
             self._library.cuptiActivityFlushAll(_FLUSH_FORCED)
 
     def dropped(self) -> int:
-        """How many records CUPTI had no room for since the last question."""
+        """Return the number of records that CUPTI has dropped since the last call."""
         number = c_size_t()
         self.call("cuptiActivityGetNumDroppedRecords", None, c_uint32(0), byref(number))
         return number.value

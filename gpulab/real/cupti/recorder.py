@@ -111,7 +111,7 @@ class CuptiRecorder:
         )
 
     def _ahead(self) -> int:
-        """How far CUPTI's clock is ahead of `time.time_ns`: the closest of some readings."""
+        """Return the difference of CUPTI's clock and `time.time_ns`: the closest of some readings."""
         readings = []
         for _ in range(16):
             before = time.time_ns()

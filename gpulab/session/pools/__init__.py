@@ -1,1 +1,1 @@
-"""What memory pools do while a program runs, seen through CuPy's interface, which real and virtual share."""
+"""Recording of memory pools through CuPy's interface, which real and virtual devices share."""

@@ -1,4 +1,4 @@
-"""What a memory pool does while a program runs: its hooks' calls as columns, each with the program's lines.
+"""Events of a memory pool while a program runs: calls of its hooks as columns, with the program's lines.
 
 The hook is CuPy's `MemoryHook`, the same for a real and a virtual GPU. CuPy keeps hooks by thread: a recorder
 sees the allocations of the threads that it was started in.
@@ -251,7 +251,7 @@ class AllocationRecorder:
     # What was seen
 
     def __len__(self) -> int:
-        """How many events there were, those that are not kept any more included."""
+        """Return the number of events, including those that were dropped."""
         with self._lock:
             return self._dropped + len(self._rows) // _COLUMNS
 
@@ -282,7 +282,7 @@ class AllocationRecorder:
 
     @property
     def note(self) -> str:
-        """What was not seen as it happened, in words; empty for nothing."""
+        """Return a note about events that could not be recorded; empty if there are none."""
         said = []
         if self._unpooled:
             said.append("Allocations come from no MemoryPool here, and only such pools tell of them.")

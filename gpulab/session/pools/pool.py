@@ -27,7 +27,7 @@ def current_pool() -> Any:
 
 
 def lies_here(array: Any) -> bool:
-    """Whether an array lies on the device in use, not on another or on one that was in use before."""
+    """Return whether an array is on the device in use."""
     memory = array.data.mem
     if owner := getattr(memory, "owner", None):  # a virtual array's
         return owner is machine.current().current_device
@@ -35,13 +35,13 @@ def lies_here(array: Any) -> bool:
 
 
 def provenance() -> Provenance:
-    """Of what the pool of the device in use is seen to do."""
+    """Return the provenance of recordings of the pool of the device in use."""
     found = current.backend().provenance
     return replace(found, detail="CuPy's memory hooks") if found.source == "measured" else found
 
 
 def block_map(pool: Any) -> tuple[BlockMap, str]:
-    """What a pool holds now, and in words what of it cannot be known.
+    """Return the blocks of a pool now, and a note about what cannot be known.
 
     The virtual GPU's pool tells. CuPy's does not: of it the blocks of living arrays are known.
     """
@@ -138,7 +138,7 @@ class PoolRecorder(AllocationRecorder):
         super().allocated(device, requested, size, address, given)
 
     def _look(self) -> None:
-        """Whether the pool gave something back since the last look."""
+        """Check whether the pool has returned memory since the last check."""
         if self._cp.cuda.runtime.getDevice() != self.device:
             return  # a pool tells of the current device
         total = int(self.pool.total_bytes())

@@ -57,7 +57,7 @@ class MemoryRecorder:
         return self.record()
 
     def tell(self, tick: Tick, lines: int) -> None:
-        """Tell each reading from now on; the first so many lines are known already."""
+        """Report each reading from now on to `tick`; the first `lines` lines are known already."""
         self._lines = lines
         self._tick = tick
 

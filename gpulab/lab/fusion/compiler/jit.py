@@ -23,7 +23,7 @@ MOST_ENTRIES = 8  # as of PyTorch's recompile_limit
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """What was compiled once: the guards that it holds for, and how often it served.
+    """Compiled code with the guards under which it is valid, and the number of its uses.
 
     ``program`` is None where Python asks for values: the function then runs as it is written.
     """
@@ -103,7 +103,7 @@ class Compiled:
 
     @property
     def source(self) -> str:
-        """What was generated for the last entry."""
+        """CUDA C++ generated for the last entry."""
         program = self.entries[-1].program if self.entries else None
         made = [kernel.operation for kernel in program.kernels if kernel] if program else []
         return "\n\n".join(made)
@@ -136,7 +136,7 @@ def compiled(function: Callable[..., Any]) -> Compiled:
 
 
 def guards_of(function: Callable[..., Any], args: Sequence[Any]) -> dict[str, Any]:
-    """What code may rest on: device, and of each argument its dtype, shape and layout, or its value."""
+    """Return the guards of compiled code: device, and dtype, shape and layout or value of each argument."""
     cp = session.cp()
     names = getattr(getattr(function, "__code__", None), "co_varnames", ())
     found: dict[str, Any] = {"device": int(cp.cuda.Device().id)}

@@ -1,4 +1,4 @@
-"""Which expressions of a graph may share a kernel, what that kernel reads and writes, and why others may not.
+"""Division of a graph's expressions into kernels: what each reads and writes, and why others stay apart.
 
 Three ways to make kernels, each able to do more than the one before:
 
@@ -145,7 +145,7 @@ class Plan:
         return ""
 
     def alias(self, both: list[Node]) -> str:
-        """Whether one of them writes to memory of which another reads other elements."""
+        """Return the reason if a node writes memory of which another reads other elements, else ""."""
         for node in both:
             if node.writes is None:
                 continue
@@ -156,7 +156,7 @@ class Plan:
         return ""
 
     def _circle(self, joined: set[int], both: list[Node]) -> str:
-        """Whether a kernel of them all would have to wait for what waits for it."""
+        """Return the reason if a joined kernel would depend on its own result; else an empty text."""
         leaders = {n: -1 if n in joined else g for n, g in self.group.items()}
         graph: dict[int, set[int]] = defaultdict(set)
         for first, then in self.orders:
@@ -212,7 +212,7 @@ class Plan:
         return [*_distinct(self.nodes[n] for n in found if _origin(self.nodes, n) not in group)]
 
     def writes(self, group: Sequence[int]) -> list[Node]:
-        """What a kernel stores: results that are returned, stay in place, or are read by other kernels."""
+        """Return the nodes that a kernel stores: results that are returned, kept, or read by other kernels."""
         stored = [
             self.nodes[n]
             for n in reversed(group)  # of several changes of one array the last is stored
@@ -221,7 +221,7 @@ class Plan:
         return [*_distinct(stored)][::-1]
 
     def moved_bytes(self, counted: Mapping[int, int]) -> int:
-        """What all kernels read and write; of some nodes it has been `counted`."""
+        """Return the bytes that all kernels read and write; `counted` has the numbers of some nodes."""
         return sum(
             counted[g[0]] if g[0] in counted else sum(n.nbytes for n in (*self.reads(g), *self.writes(g)))
             for g in self.groups

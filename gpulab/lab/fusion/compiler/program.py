@@ -15,7 +15,7 @@ Around = Callable[[int], AbstractContextManager[Any]]
 
 
 class Program:
-    """What a plan's kernels do, one after the other.
+    """Kernels of a plan, which run one after the other.
 
     Attributes
     ----------
@@ -146,7 +146,7 @@ def _identifier(name: str) -> str:
 
 
 def _returned(value: Any, get: Callable[[int], Any]) -> Any:
-    """What the function returned, with this call's arrays in it."""
+    """Return the function's result with the arrays of this call in it."""
     if isinstance(value, Value):
         return get(value._node.number)
     if type(value) in (tuple, list):

@@ -84,7 +84,7 @@ class Node:
 
     @property
     def nbytes(self) -> int:
-        """Of the memory that the elements take, each counted once: of a broadcast array its own."""
+        """Bytes of the result's memory; a broadcast array counts only its own elements."""
         return _span(self.result)[1] if 0 in getattr(self.result, "strides", ()) else self.result.nbytes
 
 
@@ -96,7 +96,7 @@ class Ref:
 
 
 class Trace:
-    """What a function did to its arrays.
+    """Record of the operations of a function on its arrays.
 
     Attributes
     ----------
@@ -438,7 +438,7 @@ class _Rebound:
         return made
 
     def looked_up(self, name: str, look: Callable[[], Any]) -> Any:
-        """What stands for a name from outside; numbers and arrays are remembered."""
+        """Return the stand-in for a name from outside the function; numbers and arrays are remembered."""
         value = look()
         if isinstance(value, (bool, int, float, str, np.generic)):
             self.trace.used.append((name, look, value))
@@ -448,7 +448,7 @@ class _Rebound:
         return self.value(value)
 
     def value(self, value: Any) -> Any:
-        """What stands for a value."""
+        """Return the stand-in for a value."""
         if value is self.trace.cp:
             return _Module(self.trace, value, self.value)
         if isinstance(value, self.trace.cp.RawKernel):
@@ -475,7 +475,7 @@ def _raw(trace: Trace, kernel: Any) -> Callable[..., Any]:
 
 
 def _constant_parameters(kernel: Any) -> list[bool]:
-    """Whether each parameter of a kernel is declared const, as its source says."""
+    """Return for each parameter of a kernel whether its source declares it const."""
     code = str(kernel.code)
     name = str(kernel.name)
     _, found, rest = code.partition(f" {name}(")
