@@ -31,9 +31,9 @@ class Pictured(Saved):
         raise NotImplementedError
 
     def _picture(self) -> View | Shown[Any]:
-        made: View | Shown[Any] = self._make_picture() if self._made is None else self._made
-        self._made = made
-        return made
+        picture: View | Shown[Any] = self._make_picture() if self._made is None else self._made
+        self._made = picture
+        return picture
 
     def _writers(self) -> Writers:
         return self._picture()._writers()
@@ -147,8 +147,8 @@ class Recorded(Pictured, Generic[R]):
             and self._device is not None
             and hasattr(record, "note")
         ):
-            said = f"The session moved to another device within the block; this is the {self._device.device}."
-            record = replace(record, note=" ".join(filter(None, (record.note, said))))
+            note = f"The session moved to another device within the block; this is the {self._device.device}."
+            record = replace(record, note=" ".join(filter(None, (record.note, note))))
         self._record = record
         if not self._live:
             self._recorder = None
@@ -192,10 +192,10 @@ class Recorded(Pictured, Generic[R]):
     def _repr_mimebundle_(self, **kwargs: Any) -> Bundle | None:
         if self._display and self._is_new:
             self.start()
-        found = super()._repr_mimebundle_(**kwargs) if self._has_record else None
-        if found is None or "text/html" in found[0]:
-            return found  # tables are their own text
-        return {**found[0], "text/plain": repr(self)}, found[1]
+        bundle = super()._repr_mimebundle_(**kwargs) if self._has_record else None
+        if bundle is None or "text/html" in bundle[0]:
+            return bundle  # tables are their own text
+        return {**bundle[0], "text/plain": repr(self)}, bundle[1]
 
 
 class Sampled(Recorded[R], what="recording", write=""):
@@ -246,6 +246,6 @@ class Sampled(Recorded[R], what="recording", write=""):
     def _going(self) -> Any:
         """The recorder, while it records."""
         if not self._is_going:
-            what = self._what.split()[-1]
-            raise GpulabError(f"This {what} has not begun, or has ended; {self._another} makes another one.")
+            noun = self._what.split()[-1]
+            raise GpulabError(f"This {noun} has not begun, or has ended; {self._another} makes another one.")
         return self._recorder

@@ -63,12 +63,12 @@ class GraphPool:
                     stream.end_capture()
                 raise
             try:
-                made = stream.end_capture()
+                graph = stream.end_capture()
             except RuntimeError as error:
                 if session.real_cp() is not None:
                     error.add_note(_spoiler(fn, arrays, stream))
                 raise
-        return Capture(made, result, session.backend().graph(made))
+        return Capture(graph, result, session.backend().graph(graph))
 
     def used_bytes(self) -> int:
         """Bytes of the arrays that live: the graphs' results, not their temporary arrays."""

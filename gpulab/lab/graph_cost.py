@@ -52,7 +52,7 @@ def compared(
         begin()
         then = _timed(launch, stream, repeats)
         begin()
-        begun = _recorded(eager, stream)
+        eager_timeline = _recorded(eager, stream)
         begin()
         replay = _recorded(launch, stream)
     return GraphComparison(
@@ -63,7 +63,7 @@ def compared(
         graph_device_ns=then[0],
         eager_host_ns=first[1],
         graph_host_ns=then[1],
-        eager=begun,
+        eager=eager_timeline,
         replay=replay and numbered(replay, graph),
     )
 

@@ -55,32 +55,32 @@ def named_arrays(
         The frame that passed the arrays. A variable of a notebook or module can be looked up later; one of a
         function counts as unchanged.
     """
-    found: dict[str, Named] = {}
+    by_name: dict[str, Named] = {}
     names = session.program_names()
     names.look(caller)
     for array, parameter in zip(arrays, _parameter_names(fn, len(arrays)), strict=True):
         name = names.array(id(array))
         meant = partial(look_up, name, caller.f_globals)
         named = Named(name or parameter, array, meant if meant() is array else None, parameter)
-        found.setdefault(named.name, named)
+        by_name.setdefault(named.name, named)
     for name, value, now in _outer_variables(fn):
-        if isinstance(value, ndarray) and not any(value is known.array for known in found.values()):
+        if isinstance(value, ndarray) and not any(value is known.array for known in by_name.values()):
             name = names.array(id(value)) or name
-            found.setdefault(name, Named(name, value, now))
-    return tuple(found.values())
+            by_name.setdefault(name, Named(name, value, now))
+    return tuple(by_name.values())
 
 
 def global_arrays(fn: Any, addresses: Collection[int], ndarray: type) -> Iterator[Named]:
     """Yield the arrays with one of these addresses that global variables of a function's module hold."""
-    seen: dict[str, Any] = getattr(fn, "__globals__", {})
+    variables: dict[str, Any] = getattr(fn, "__globals__", {})
     names = session.program_names()
-    names.take(seen if addresses else {})
+    names.take(variables if addresses else {})
     for name in names.array_names():
-        value = look_up(name, seen)
+        value = look_up(name, variables)
         if isinstance(value, ndarray):
             array = array_record(name, value)
             if any(address in array for address in addresses):
-                yield Named(name, value, partial(look_up, name, seen))
+                yield Named(name, value, partial(look_up, name, variables))
 
 
 def _parameter_names(fn: Callable[..., Any], count: int) -> list[str]:
@@ -88,7 +88,7 @@ def _parameter_names(fn: Callable[..., Any], count: int) -> list[str]:
         names = list(inspect.signature(fn).parameters)
     except (TypeError, ValueError):
         names = []
-    return [names[at] if at < len(names) else f"argument {at + 1}" for at in range(count)]
+    return [names[index] if index < len(names) else f"argument {index + 1}" for index in range(count)]
 
 
 def look_up(name: str, variables: dict[str, Any]) -> Any:
@@ -102,7 +102,7 @@ def look_up(name: str, variables: dict[str, Any]) -> Any:
 def _outer_variables(fn: Any) -> Iterator[tuple[str, Any, Callable[[], Any]]]:
     """Variables that a function uses without being given them: name, value, and how to look it up again."""
     code = getattr(fn, "__code__", None)
-    seen = getattr(fn, "__globals__", {})
+    variables = getattr(fn, "__globals__", {})
     if code is None:
         return
     for name, cell in zip(code.co_freevars, fn.__closure__ or (), strict=True):
@@ -111,5 +111,5 @@ def _outer_variables(fn: Any) -> Iterator[tuple[str, Any, Callable[[], Any]]]:
         except ValueError:  # not assigned yet
             continue
     for name in code.co_names:
-        if name in seen:
-            yield name, seen[name], partial(look_up, name, seen)
+        if name in variables:
+            yield name, variables[name], partial(look_up, name, variables)

@@ -182,13 +182,13 @@ class CapturedGraph(Pictured):
         """
         if len(inputs) != len(self.arrays):
             raise TypeError(f"The graph takes {count(len(self.arrays), 'array')}, and {len(inputs)} came.")
-        for number, (given, own) in enumerate(zip(inputs, self.arrays, strict=True), 1):
-            _same_kind(f"Input {number}", own, given)
+        for number, (new, own) in enumerate(zip(inputs, self.arrays, strict=True), 1):
+            _same_kind(f"Input {number}", own, new)
         captured = self._alive
         with self._here():
-            for given, own in zip(inputs, self.arrays, strict=True):
-                if given is not own:
-                    own[...] = given
+            for new, own in zip(inputs, self.arrays, strict=True):
+                if new is not own:
+                    own[...] = new
             captured.graph.launch()
         return captured.result
 
@@ -232,7 +232,7 @@ class CapturedGraph(Pictured):
         return self._dangling(self.record, self._by_name(now))
 
     def _dangling(self, record: GraphRecord, now: Mapping[str, Any]) -> tuple[DanglingArray, ...]:
-        found = []
+        dangling = []
         ndarray = session.cp().ndarray
         for array, name in zip(record.arrays, self._names.values(), strict=False):
             value = now.get(name.name, name.now)
@@ -244,8 +244,10 @@ class CapturedGraph(Pictured):
             if address == array.address:
                 continue
             first = _first_elements(name.array)
-            found.append(DanglingArray(array, address, nodes, first, _first_elements(value) if alive else ()))
-        return tuple(found)
+            dangling.append(
+                DanglingArray(array, address, nodes, first, _first_elements(value) if alive else ())
+            )
+        return tuple(dangling)
 
     # Other parameters without a capture
 
@@ -298,7 +300,7 @@ class CapturedGraph(Pictured):
             for name, array in names.items():
                 self._rebind(self._names[name], array)
 
-    def _by_name(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def _by_name(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
         """Arrays by the names that the graph has for them, where the function's own were given.
 
         Raises
@@ -307,7 +309,7 @@ class CapturedGraph(Pictured):
             For a name that the graph does not know.
         """
         own = {name.parameter: name.name for name in self._names.values()}
-        named = {key if key in self._names else own.get(key, key): array for key, array in given.items()}
+        named = {key if key in self._names else own.get(key, key): array for key, array in arrays.items()}
         if unknown := named.keys() - self._names.keys():
             raise TypeError(
                 f"The graph knows no array called {_listed(unknown)}; it has {_listed(self._names)}."
@@ -323,7 +325,7 @@ class CapturedGraph(Pictured):
             if moves:
                 self._set(node.moved(moves))
         self._names[name.name] = name.moved(array)
-        self.arrays = tuple(array if each is name.array else each for each in self.arrays)
+        self.arrays = tuple(array if present is name.array else present for present in self.arrays)
 
     def _set(self, node: GraphNode) -> None:
         captured = self._alive
@@ -350,8 +352,8 @@ class CapturedGraph(Pictured):
         record = self.record
         launch = self.graph.launch
         with self._here(), restored(name.array for name in self._names.values()), self.stream:
-            found = compared(record, lambda: self.fn(*self.arrays), launch, self.stream, repeats)
-        self._compared = ComparedGraph(found, record, self._name)
+            comparison = compared(record, lambda: self.fn(*self.arrays), launch, self.stream, repeats)
+        self._compared = ComparedGraph(comparison, record, self._name)
         return self._compared
 
     # Its picture
@@ -392,14 +394,12 @@ def _outputs(result: Any, ndarray: type) -> list[GraphArray]:
     return [array_record(name, array, is_output=True) for name, array in zip(names, arrays, strict=True)]
 
 
-def _same_kind(what: str, own: Any, given: Any) -> None:
-    if not isinstance(given, type(own)):
-        raise TypeError(
-            f"{what} is a {type(given).__name__}, no device array; copy it there with cp.asarray."
-        )
-    if (given.shape, given.dtype) != (own.shape, own.dtype):
+def _same_kind(label: str, own: Any, new: Any) -> None:
+    if not isinstance(new, type(own)):
+        raise TypeError(f"{label} is a {type(new).__name__}, no device array; copy it there with cp.asarray.")
+    if (new.shape, new.dtype) != (own.shape, own.dtype):
         raise ValueError(
-            f"{what} has shape {given.shape} and dtype {given.dtype}, but the graph was captured with "
+            f"{label} has shape {new.shape} and dtype {new.dtype}, but the graph was captured with "
             f"{own.shape} and {own.dtype}, which it keeps. Capture another graph for other shapes."
         )
 

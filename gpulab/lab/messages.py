@@ -99,8 +99,8 @@ def _show(
             return
         own = error.__traceback__
         lines = shell.InteractiveTB.structured_traceback(kind, error, own, tb_offset=tb_offset)
-        said = {line for line in f"{kind.__name__}: {error}\n{note}".split("\n") if len(line) > WIDTH}
-        error._render_traceback_ = lambda: [_broken(part, said) for part in lines]  # type: ignore[attr-defined]
+        long_lines = {line for line in f"{kind.__name__}: {error}\n{note}".split("\n") if len(line) > WIDTH}
+        error._render_traceback_ = lambda: [_broken(part, long_lines) for part in lines]  # type: ignore[attr-defined]
         try:
             shell.showtraceback((kind, error, own), tb_offset=tb_offset)
         finally:
@@ -108,12 +108,12 @@ def _show(
     sys.last_traceback = tb
 
 
-def _broken(part: str, said: set[str]) -> str:
+def _broken(part: str, long_lines: set[str]) -> str:
     """Break those lines of a part of a traceback that are of a message, unless they show source text."""
     lines = []
     for line in part.split("\n"):
         text = _COLOURS.sub("", line)
-        if text in said:
+        if text in long_lines:
             line = _wrapped(line)
         elif len(text) > WIDTH and _HEADING.fullmatch(text):
             filling = "-" if text.startswith("-") else " "
@@ -144,10 +144,10 @@ def _advice(error: BaseException) -> str:
             if which_device().kind == "virtual":
                 return _ADVICE[missing]
     elif isinstance(error, ImportError):
-        found = re.match(r"cannot import name '(\w+)' from '((?:gpulab|virtualgpu)[\w.]*)'", str(error))
-        if found:
+        match = re.match(r"cannot import name '(\w+)' from '((?:gpulab|virtualgpu)[\w.]*)'", str(error))
+        if match:
             try:
-                getattr(importlib.import_module(found[2]), found[1])
+                getattr(importlib.import_module(match[2]), match[1])
             except AttributeError as why:
                 return str(why)
     elif type(error).__module__.startswith("cupy.") and type(error).__name__ == "CompileException":

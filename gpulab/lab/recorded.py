@@ -72,8 +72,8 @@ class RecordedTimeline(_InWords):
     @property
     def timeline(self) -> Timeline:
         """The record itself."""
-        found: Timeline = load(self.name)
-        return found
+        timeline: Timeline = load(self.name)
+        return timeline
 
 
 class RecordedSession(_InWords):
@@ -138,19 +138,19 @@ def recorded(
     >>> gl.recorded()
     """
     shipped: tuple[Record, ...] = (*records(), *timelines(), _session())
-    known = {one.name: one for one in shipped}
+    known = {entry.name: entry for entry in shipped}
     if name is None:
         return RecordedTable(shipped)
     if name not in known:
         raise NotRecordedError(
             f"There is no record {name!r}.{did_you_mean(name, known)} gl.recorded() lists them."
         )
-    found = known[name]
-    if isinstance(found, RecordedSession):
+    record = known[name]
+    if isinstance(record, RecordedSession):
         return Monitor(record=sessions.recorded_session())
-    if isinstance(found, RecordedTimeline):
-        return TimelineReport(found.timeline)
-    trace = found.trace
+    if isinstance(record, RecordedTimeline):
+        return TimelineReport(record.timeline)
+    trace = record.trace
     return views.LaunchChart(trace) if isinstance(trace, LaunchTrace) else views.WarpStepper(trace)
 
 
@@ -169,15 +169,15 @@ def beside(device: str, launch: Launch) -> LaunchTrace:
     same_shape = [r for r in on_device if (r.grid, r.block, r.shared_bytes) == shape]
     for record in [r for r in same_shape if r.arguments == in_words(launch.args)]:
         if same_program(KernelSource(record.kernel, record.code, record.options), launch.source):
-            found: LaunchTrace = record.trace
-            return found
+            trace: LaunchTrace = record.trace
+            return trace
     if on_device:
         there = f"recorded are {', '.join(map(str, on_device))}; gl.recorded() lists their arguments"
     else:
         there = f"there are records of {', '.join(sorted({r.device for r in records()})) or 'no GPU'}"
-    asked = f"{launch.source.name} {_size(launch.grid)} × {_size(launch.block)}"
+    described = f"{launch.source.name} {_size(launch.grid)} × {_size(launch.block)}"
     arguments = f"({', '.join(in_words(launch.args))})"
-    raise NotRecordedError(f"No record of {device} fits {asked} {arguments}: {there}.")
+    raise NotRecordedError(f"No record of {device} fits {described} {arguments}: {there}.")
 
 
 def in_words(args: Sequence[Any]) -> tuple[str, ...]:
@@ -219,9 +219,9 @@ def timelines() -> tuple[RecordedTimeline, ...]:
 
 
 def _session() -> RecordedSession:
-    found = sessions.recorded_session()
-    what = "few blocks spin, then many; an addition, a product; a loader that stalls, short kernels"
-    return RecordedSession(sessions.RECORDED, what, found.provenance.device, found.date)
+    recording = sessions.recorded_session()
+    description = "few blocks spin, then many; an addition, a product; a loader that stalls, short kernels"
+    return RecordedSession(sessions.RECORDED, description, recording.provenance.device, recording.date)
 
 
 def _of_entry(entry: dict[str, Any]) -> RecordedLaunch:
@@ -237,6 +237,6 @@ def _size(size: Dim3) -> str:
     return "×".join(f"{n:,}" for n in size[: 3 if size[2] > 1 else 2 if size[1] > 1 else 1])
 
 
-def _named(asked: str, device: str) -> bool:
+def _named(name: str, device: str) -> bool:
     """Return whether a name such as ``"H200"`` or ``"nvidia h200"`` stands for ``"NVIDIA H200"``."""
-    return set(asked.lower().split()) <= set(device.lower().split())
+    return set(name.lower().split()) <= set(device.lower().split())

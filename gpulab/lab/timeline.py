@@ -97,13 +97,13 @@ def timelines(*timelines: TimelineReport | Timeline) -> views.TimelineView:
     """
     if not timelines:
         raise TypeError("Give the timelines to show: gl.timelines(t1, t2).")
-    return views.TimelineView(*(_record_of(each) for each in timelines))
+    return views.TimelineView(*(_record_of(timeline) for timeline in timelines))
 
 
-def _record_of(given: TimelineReport | Timeline) -> Timeline:
-    record = given.record if isinstance(given, TimelineReport) else given
+def _record_of(timeline: TimelineReport | Timeline) -> Timeline:
+    record = timeline.record if isinstance(timeline, TimelineReport) else timeline
     if not isinstance(record, Timeline):
-        raise TypeError(f"A timeline is what gl.timeline() gives, not {type(given).__name__}.")
+        raise TypeError(f"A timeline is what gl.timeline() gives, not {type(timeline).__name__}.")
     return record
 
 
@@ -150,10 +150,10 @@ class TimelineReport(Recorded[Timeline], what="timeline", write="with gl.timelin
 
     def describe(self) -> str:
         """The timeline in words: what ran, what overlapped, what determined the duration, what would help."""
-        said = [sentences.sentence(self.record), *([self.record.note] if self.record.note else [])]
+        paragraphs = [sentences.sentence(self.record), *([self.record.note] if self.record.note else [])]
         for answers in (self.overlap(), self.critical_path(), self.advice()):
-            said.append(repr(answers))
-        return "\n\n".join(said)
+            paragraphs.append(repr(answers))
+        return "\n\n".join(paragraphs)
 
     def _sentence(self) -> str:
         return sentences.sentence(self.record)
@@ -175,6 +175,6 @@ class TimelineReport(Recorded[Timeline], what="timeline", write="with gl.timelin
 
     def _summary(self) -> str:
         """Return a sentence about overlapping work, for the line above the picture."""
-        found = overlap.pairs(overlap.by_engine(self.record))
-        shares = [f"{o.first} with {o.second} {percent(o.fraction)}" for o in found]
+        pairs = overlap.pairs(overlap.by_engine(self.record))
+        shares = [f"{o.first} with {o.second} {percent(o.fraction)}" for o in pairs]
         return f"Overlap, of the shorter one's time: {', '.join(shares)}." if shares else ""

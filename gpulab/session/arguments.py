@@ -32,7 +32,7 @@ class Arguments:
     def __init__(
         self, args: Sequence[Any], is_array: Callable[[Any], bool], recent: deque[list[Any]]
     ) -> None:
-        own = [number for number, held in enumerate(_holders(args)) if held <= _ALONE]
+        own = [number for number, references in enumerate(_holders(args)) if references <= _ALONE]
         arrays = {number for number, argument in enumerate(args) if is_array(argument)}
         self._others = [None if number in arrays else args[number] for number in range(len(args))]
         self._arrays = {number: weakref.ref(args[number]) for number in arrays}

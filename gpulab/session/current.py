@@ -234,9 +234,9 @@ def twin() -> VirtualBackend | None:
 def virtual_side() -> VirtualBackend:
     """The virtual device in use, or else the twin of the real one."""
     with _lock:
-        found = twin() or _current().virtual
-        assert found is not None
-        return found
+        backend = twin() or _current().virtual
+        assert backend is not None
+        return backend
 
 
 def real_cp() -> Any | None:

@@ -77,14 +77,14 @@ class Observed(Generic[R]):
 
 
 @overload
-def observe(launch: Launch, what: Observation[R], /) -> Observed[R]: ...
+def observe(launch: Launch, observations: Observation[R], /) -> Observed[R]: ...
 @overload
 def observe(
-    launch: Launch, what: Observation[R], other: Observation[S], /
+    launch: Launch, observations: Observation[R], other: Observation[S], /
 ) -> tuple[Observed[R], Observed[S]]: ...
 @overload
-def observe(launch: Launch, /, *what: Observation[Any]) -> tuple[Observed[Any], ...]: ...
-def observe(launch: Launch, /, *what: Observation[Any]) -> Any:
+def observe(launch: Launch, /, *observations: Observation[Any]) -> tuple[Observed[Any], ...]: ...
+def observe(launch: Launch, /, *observations: Observation[Any]) -> Any:
     """Run a launch and observe it, on the device in use and where need be on its twin.
 
     Several observations are of one launch, which begins with the caches that one of them declares: its time
@@ -109,55 +109,57 @@ def observe(launch: Launch, /, *what: Observation[Any]) -> Any:
     twin = current.twin()
     with launch.on_stream():
         if twin is None:
-            records = current.backend().observe(launch, *what)
-            return tuple(map(Observed, records)) if len(what) > 1 else Observed(records)
-        answers = _beside_its_twin(launch, what, twin)
-    return answers if len(what) > 1 else answers[0]
+            records = current.backend().observe(launch, *observations)
+            return tuple(map(Observed, records)) if len(observations) > 1 else Observed(records)
+        answers = _beside_its_twin(launch, observations, twin)
+    return answers if len(observations) > 1 else answers[0]
 
 
 def _beside_its_twin(
-    launch: Launch, what: Sequence[Observation[Any]], twin: VirtualBackend
+    launch: Launch, observations: Sequence[Observation[Any]], twin: VirtualBackend
 ) -> tuple[Observed[Any], ...]:
     """Observe a launch on the real GPU in use as far as it tells, and on its twin."""
-    cold = caches_of(what) == "cold"
-    replay = _Replay(launch, what, twin)
+    cold = caches_of(observations) == "cold"
+    replay = _Replay(launch, observations, twin)
     replay.check()
-    counted = [each for each in what if isinstance(each, Counters | Costs | Accesses)]
+    counted = [
+        observation for observation in observations if isinstance(observation, Counters | Costs | Accesses)
+    ]
     # What the GPU itself is asked, for each of the others that it can tell something of.
-    asked = {
-        each: Warp(each.block_index, each.warp, each.max_steps)
-        if isinstance(each, Block)
-        else replace(each, caches="cold" if cold else "")
-        if isinstance(each, Blocks)
-        else each
-        for each in what
-        if isinstance(each, Blocks | Warp | Block)
+    measurable = {
+        observation: Warp(observation.block_index, observation.warp, observation.max_steps)
+        if isinstance(observation, Block)
+        else replace(observation, caches="cold" if cold else "")
+        if isinstance(observation, Blocks)
+        else observation
+        for observation in observations
+        if isinstance(observation, Blocks | Warp | Block)
     }
-    if len(asked) < len(set(what)):
+    if len(measurable) < len(set(observations)):
         replay.found = replay.counted()
     else:
         replay.begin()
     measured: dict[Observation[Any], Any] = {}
-    if asked:
-        kinds = tuple(asked)
-        records = current.backend().observe(launch, *asked.values())
+    if measurable:
+        kinds = tuple(measurable)
+        records = current.backend().observe(launch, *measurable.values())
         measured = dict(zip(kinds, records if len(kinds) > 1 else (records,), strict=True))
     elif counted:
         launch.run()
 
-    def told(each: Observation[Any]) -> Observed[Any]:
-        if isinstance(each, Hazards):
-            return Observed(replay.of(each), note="Run on the virtual GPU over copies of the arrays.")
-        if each not in measured:
-            return Observed(replay.of(each), note="Counted in a replay on the virtual GPU")
-        if isinstance(each, Blocks):
-            return Observed(measured[each], lambda: replay.of(each))
-        replayed = replay.of(each)
+    def answer(observation: Observation[Any]) -> Observed[Any]:
+        if isinstance(observation, Hazards):
+            return Observed(replay.of(observation), note="Run on the virtual GPU over copies of the arrays.")
+        if observation not in measured:
+            return Observed(replay.of(observation), note="Counted in a replay on the virtual GPU")
+        if isinstance(observation, Blocks):
+            return Observed(measured[observation], lambda: replay.of(observation))
+        replayed = replay.of(observation)
         if replayed is None:
-            return Observed(measured[each])  # its basic blocks stand alone
-        return Observed(replayed, lambda: measured[each])
+            return Observed(measured[observation])  # its basic blocks stand alone
+        return Observed(replayed, lambda: measured[observation])
 
-    return tuple(map(told, what))
+    return tuple(map(answer, observations))
 
 
 def at_block_size(kept: KeptLaunch) -> Callable[[int], LaunchTrace] | None:
@@ -210,9 +212,11 @@ def occupancies() -> Callable[[Activity], float | None]:
 class _Replay:
     """One launch on the twin of the real GPU in use, over copies of its arrays."""
 
-    def __init__(self, launch: Launch, what: Sequence[Observation[Any]], twin: VirtualBackend) -> None:
+    def __init__(
+        self, launch: Launch, observations: Sequence[Observation[Any]], twin: VirtualBackend
+    ) -> None:
         self.launch = launch
-        self.what = what
+        self.what = observations
         self.twin = twin
         self.here, self.cp = current.here(), current.cp()
         # The twin takes numbers and device arrays. CuPy refuses other kinds, but for a few, such as textures.
@@ -258,13 +262,13 @@ class _Replay:
                 "give it longer with gl.use_device(watchdog_s=60)."
             ) from error
 
-    def of(self, what: Observation[Any]) -> Any:
+    def of(self, observation: Observation[Any]) -> Any:
         """The twin's record of the launch as `begin` found it; None where it has none."""
         kept = self.kept
         self.kept = None
         if kept is not None:
             self.found = self.attempt(kept)
-        return self.found[what] if self.found is not None else None
+        return self.found[observation] if self.found is not None else None
 
     def attempt(self, copies: Copies) -> dict[Observation[Any], Any] | None:
         """Replay; None where the twin lacks something or takes too long: the measurement stands alone.
@@ -289,8 +293,8 @@ class _Replay:
         """Replay over copies of the arrays as they are now, or as they were."""
         with self.here():
             args = (copies or Copies(self.launch.args, self.cp)).on(self.twin.cp)
-            found = self.twin.observe(self._on_twin(args), *self.what)
-        return dict(zip(self.what, found if len(self.what) > 1 else (found,), strict=True))
+            records = self.twin.observe(self._on_twin(args), *self.what)
+        return dict(zip(self.what, records if len(self.what) > 1 else (records,), strict=True))
 
     def _on_twin(self, args: tuple[Any, ...]) -> Launch:
         return replace(self.launch, kernel=self.launch.source, args=args, stream=None)

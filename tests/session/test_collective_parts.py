@@ -643,22 +643,22 @@ def test_peers_are_a_table_from_row_to_column(monkeypatch: pytest.MonkeyPatch) -
     real = Peers(reach, {}, "measured")
     table = real._table
     assert (table.title, table.headings) == ("From row to column: 2 GPUs, measured", ("", "GPU 0", "GPU 1"))
-    assert table.rows == (("GPU 0", "–", "direct"), ("GPU 1", "by the host", "–"))
+    assert table.cells == (("GPU 0", "–", "direct"), ("GPU 1", "by the host", "–"))
     assert real.record is reach
     assert real._sentence in repr(real)
     assert "by the host" in real._repr_html_()
     rated = Peers(reach, {True: 395.2, False: 38.2}, "modelled")._table
     assert rated.title == "From row to column, GB/s of large copies: 2 GPUs, modelled"
-    assert rated.rows == (("GPU 0", "–", "395"), ("GPU 1", "38.2, host", "–"))
+    assert rated.cells == (("GPU 0", "–", "395"), ("GPU 1", "38.2, host", "–"))
 
     gl.use_device("virtual:H200", count=2)
     assert gl.peers().record == {(0, 0): False, (0, 1): True, (1, 0): True, (1, 1): False}
     assert "GB/s" in repr(gl.peers())
     monkeypatch.setattr(session, "which_device", lambda: SimpleNamespace(kind="cuda"))
-    assert gl.peers()._table.rows[0] == ("GPU 0", "–", "direct")
+    assert gl.peers()._table.cells[0] == ("GPU 0", "–", "direct")
     monkeypatch.undo()
     gl.use_device("virtual:T4")
-    assert gl.peers()._table.rows == (("GPU 0", "–"),)
+    assert gl.peers()._table.cells == (("GPU 0", "–"),)
 
 
 def test_records_are_of_a_gpu_by_name_and_of_so_many(monkeypatch: pytest.MonkeyPatch) -> None:

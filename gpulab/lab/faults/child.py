@@ -42,7 +42,7 @@ def run(_: Any, pickled: bytes, returns: bool, blocking: bool, watchdog_s: float
     if session.which_device().kind == "virtual":
         session.use_device(watchdog_s=watchdog_s)
     job = pickle.loads(pickled)
-    seen: dict[str, Any] = {
+    outcome: dict[str, Any] = {
         "error": "",
         "frames": [],
         "status": 0,
@@ -58,28 +58,28 @@ def run(_: Any, pickled: bytes, returns: bool, blocking: bool, watchdog_s: float
         value = None
         try:
             value = job()
-            _at_end(cp, seen)
+            _at_end(cp, outcome)
         except BaseException as error:
-            _failed(error, seen)
+            _failed(error, outcome)
         if os.getpid() != me:
             os._exit(0)  # a process that the job forked, and that came out of it as well
-        if seen["status"]:
-            seen["sticky"] = _again(cp) == seen["status"]
+        if outcome["status"]:
+            outcome["sticky"] = _again(cp) == outcome["status"]
         fault = late.fault if late is not None else None
         if late is not None and late.faulty_launch is not None and fault is not None:
             site = fault.site
-            seen["given"] = {
+            outcome["given"] = {
                 "given": tuple(late.faulty_launch),
                 "kernel": site.kernel,
                 "said": str(fault),
                 "place": (site.line, site.source_text, site.block, site.thread),
             }
-        if not seen["error"]:
-            _bring(value, returns, seen)
-    _figures(seen)
+        if not outcome["error"]:
+            _bring(value, returns, outcome)
+    _figures(outcome)
     if any(not _compiles(pid) for pid in children(me)):
-        seen["notes"].append("It left processes behind, which were ended with it.")
-    return seen
+        outcome["notes"].append("It left processes behind, which were ended with it.")
+    return outcome
 
 
 def _compiles(pid: int) -> bool:
@@ -90,30 +90,30 @@ def _compiles(pid: int) -> bool:
         return True
 
 
-def _at_end(cp: Any, seen: dict[str, Any]) -> None:
+def _at_end(cp: Any, outcome: dict[str, Any]) -> None:
     """Wait for what the job did not wait for."""
     try:
         for number in range(cp.cuda.runtime.getDeviceCount()):
             with cp.cuda.Device(number):
                 cp.cuda.Device(number).synchronize()
     except RuntimeError as error:
-        _failed(error, seen)
-        seen["frames"], seen["at_end"] = [], True
+        _failed(error, outcome)
+        outcome["frames"], outcome["at_end"] = [], True
 
 
-def _failed(error: BaseException, seen: dict[str, Any]) -> None:
+def _failed(error: BaseException, outcome: dict[str, Any]) -> None:
     """Note an error and the program's lines that led to it."""
     try:
         text = str(error)[:_LONGEST]
     except BaseException:  # its text is made by the program
         text = ""
     if isinstance(error, SystemExit):
-        seen["error"] = f"SystemExit: {exit_said(error).removeprefix('it ')}"
+        outcome["error"] = f"SystemExit: {exit_said(error).removeprefix('it ')}"
     else:
-        seen["error"] = f"{type(error).__name__}: {text}" if text else type(error).__name__
+        outcome["error"] = f"{type(error).__name__}: {text}" if text else type(error).__name__
     status = getattr(error, "status", 0)
-    seen["status"] = status if isinstance(status, int) else 0
-    seen["frames"] = _frames(error.__traceback__)
+    outcome["status"] = status if isinstance(status, int) else 0
+    outcome["frames"] = _frames(error.__traceback__)
 
 
 def _frames(tb: TracebackType | None) -> list[tuple[str, int]]:
@@ -135,23 +135,23 @@ def _again(cp: Any) -> int:
     return 0
 
 
-def _bring(value: Any, returns: bool, seen: dict[str, Any]) -> None:
+def _bring(value: Any, returns: bool, outcome: dict[str, Any]) -> None:
     """Take along the result, or say why it cannot cross."""
     import cloudpickle
 
     if isinstance(value, Shown):
-        seen["shown"], value = value.bundle, value.values
+        outcome["shown"], value = value.bundle, value.values
     if not returns:
         return
     try:
         pickled = cloudpickle.dumps(value)
     except Exception as error:
-        seen["notes"].append(
+        outcome["notes"].append(
             f"The result, {_kind(value)}, cannot leave the sandbox ({type(error).__name__}): return numbers, "
             "texts, arrays or containers of them."
         )
         return
-    seen["result"] = np.frombuffer(pickled, np.uint8)
+    outcome["result"] = np.frombuffer(pickled, np.uint8)
 
 
 class Shown:
@@ -167,7 +167,7 @@ def _kind(value: Any) -> str:
     return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
 
 
-def _figures(seen: dict[str, Any]) -> None:
+def _figures(outcome: dict[str, Any]) -> None:
     """Matplotlib's figures that are open, as PNG."""
     pyplot = sys.modules.get("matplotlib.pyplot")
     if pyplot is None:
@@ -175,7 +175,7 @@ def _figures(seen: dict[str, Any]) -> None:
     import io
 
     for number in pyplot.get_fignums()[:_MOST_FIGURES]:
-        held = io.BytesIO()
+        buffer = io.BytesIO()
         with contextlib.suppress(Exception):
-            pyplot.figure(number).savefig(held, format="png", dpi=_FIGURE_DPI, bbox_inches="tight")
-            seen["figures"].append(np.frombuffer(held.getvalue(), np.uint8))
+            pyplot.figure(number).savefig(buffer, format="png", dpi=_FIGURE_DPI, bbox_inches="tight")
+            outcome["figures"].append(np.frombuffer(buffer.getvalue(), np.uint8))

@@ -88,7 +88,9 @@ def _with_places(job: Call | Cell) -> bytes:
 
     def reduced(code: CodeType) -> tuple[Any, ...]:
         make, args = plain[CodeType](code)
-        return make, tuple(code.co_filename if one == "<dynamic-code>" else one for one in args)
+        return make, tuple(
+            code.co_filename if argument == "<dynamic-code>" else argument for argument in args
+        )
 
     table = ChainMap({CodeType: reduced}, plain)
     placed = type("Placed", (cloudpickle.Pickler,), {"dispatch_table": table})
@@ -129,10 +131,10 @@ def packed(job: Call | Cell) -> bytes:
         ) from None
     if len(whole) > MOST_BYTES:
         largest = sorted(sizes, key=lambda name: -sizes[name])[:3]
-        told = ", ".join(f"{name} with {sizes[name]:,} bytes" for name in largest)
+        largest_named = ", ".join(f"{name} with {sizes[name]:,} bytes" for name in largest)
         raise GpulabError(
-            f"What is to cross into the sandbox takes {len(whole):,} bytes, and {MOST_BYTES:,} may: {told}. "
-            "Make large arrays in there."
+            f"What is to cross into the sandbox takes {len(whole):,} bytes, and {MOST_BYTES:,} may: "
+            f"{largest_named}. Make large arrays in there."
         )
     return whole
 
@@ -143,8 +145,8 @@ def _named(job: Call) -> dict[str, Any]:
     named = {f"argument {number}": value for number, value in enumerate(job.args, 1)}
     if not inspect.isfunction(function) or _is_importable(function):
         return named
-    found = inspect.getclosurevars(function)
-    return {**found.globals, **found.nonlocals, **named}
+    closure = inspect.getclosurevars(function)
+    return {**closure.globals, **closure.nonlocals, **named}
 
 
 def _is_importable(function: Any) -> bool:

@@ -60,11 +60,11 @@ def launched(source: KernelSource, grid: Any, block: Any, args: tuple[Any, ...],
 def _by_value(args: Sequence[Any]) -> tuple[Any, ...]:
     """Arguments as they cross: of an array its bounds, the bytes between them, and where it begins there."""
     cp = session.cp()
-    found = list[Any]()
+    values = list[Any]()
     for value in args:
         if isinstance(value, cp.ndarray):
             low, high = cp.byte_bounds(value)
             whole = cp.ndarray((high - low,), np.uint8, memptr=value.data + (low - value.data.ptr))
             value = ((low, high), whole.get(), value.data.ptr - low)
-        found.append(value)
-    return tuple(found)
+        values.append(value)
+    return tuple(values)

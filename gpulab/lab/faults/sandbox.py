@@ -106,20 +106,20 @@ def run(
         raise ValueError(f"memory_bytes must be a positive number of bytes, not {memory_bytes!r}.")
     whole = packed(job)
     limits = (limit_s, _PATIENCE * limit_s, memory_bytes)
-    record, found = _once(whole, name, returns, blocking, limits)
+    record, outcome = _once(whole, name, returns, blocking, limits)
     if record.sticky and record.culprit is None:
         again = record if blocking else _once(whole, name, False, True, limits)[0]
         if again.raised is not None:
             record = replace(record, culprit=Culprit(0, again.raised))
-    return Sandboxed(record, found, returns)
+    return Sandboxed(record, outcome, returns)
 
 
 class Sandboxed(Pictured):
     """Outcome of code that ran in a sandbox."""
 
-    def __init__(self, record: SandboxRun, found: dict[str, Any], returns: bool) -> None:
+    def __init__(self, record: SandboxRun, outcome: dict[str, Any], returns: bool) -> None:
         self.record = record
-        self._found = found
+        self._found = outcome
         self._returns = returns
 
     @property
@@ -159,10 +159,10 @@ class Sandboxed(Pictured):
     def _repr_mimebundle_(self, **kwargs: Any) -> Bundle | None:
         import base64
 
-        found = super()._repr_mimebundle_(**kwargs)
-        if found is None:
+        bundle = super()._repr_mimebundle_(**kwargs)
+        if bundle is None:
             return None
-        data, more = found
+        data, more = bundle
         shown = self._found.get("shown", {})
         data["text/html"] += shown.get("text/html", shown.get("image/svg+xml", ""))
         for figure in self.figures:
@@ -181,13 +181,13 @@ def _once(
 ) -> tuple[SandboxRun, dict[str, Any]]:
     """Run a job once, in the warm process or a new one, and let the next one get ready."""
     keep = _keep(os.getpid())
-    begun = time.perf_counter()
+    start_s = time.perf_counter()
     talk = keep.taken(blocking)
-    found = dict[str, Any]()
+    outcome = dict[str, Any]()
     ended = ""
     try:
         talk.limit(*limits)
-        found = talk.ask("", child.run, whole, returns, blocking, limits[0] / 3)
+        outcome = talk.ask("", child.run, whole, returns, blocking, limits[0] / 3)
     except ProcessError as reason:
         ended = str(reason)
     except DamagedError:
@@ -196,27 +196,27 @@ def _once(
         output, lines = talk.printed()
         talk.__exit__()
         keep.prepare()
-    place = found.get("given")
+    place = outcome.get("given")
     record = SandboxRun(
         provenance=session.backend().provenance,
         name=name,
-        seconds=time.perf_counter() - begun,
+        seconds=time.perf_counter() - start_s,
         output=output,
         output_lines=lines,
         ended=ended,
-        frames=tuple(_line(*frame) for frame in found.get("frames", ())),
+        frames=tuple(_line(*frame) for frame in outcome.get("frames", ())),
         culprit=None if place is None else _culprit(place),
         blocking=blocking,
-        notes=tuple(found.get("notes", ())),
-        **{name: found[name] for name in ("error", "status", "sticky", "at_end") if name in found},
+        notes=tuple(outcome.get("notes", ())),
+        **{name: outcome[name] for name in ("error", "status", "sticky", "at_end") if name in outcome},
     )
-    return record, found
+    return record, outcome
 
 
-def _culprit(found: dict[str, Any]) -> Culprit:
-    launch, file, line = found["given"]
+def _culprit(outcome: dict[str, Any]) -> Culprit:
+    launch, file, line = outcome["given"]
     source = _line(file, line) if file else None
-    return Culprit(launch, source, found["kernel"], Place(*found["place"]), found["said"])
+    return Culprit(launch, source, outcome["kernel"], Place(*outcome["place"]), outcome["said"])
 
 
 def _line(file: str, line: int) -> SourceLine:

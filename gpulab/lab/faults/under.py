@@ -48,17 +48,17 @@ def run(
         if session.which_device().kind == "virtual":
             raise ToolMissingError("it looks at a real GPU, and a virtual one is in use")
         with tempfile.TemporaryDirectory() as folder:
-            wrote, given, ended, log = (Path(folder) / name for name in ("wrote", "job", "ended", "log"))
+            wrote, job_file, ended, log = (Path(folder) / name for name in ("wrote", "job", "ended", "log"))
             program = [find_tool(tool), *options, str(wrote), sys.executable, "-m", __name__, tool]
-            given.write_bytes(packed(job()))
+            job_file.write_bytes(packed(job()))
             variables = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
             variables["GPULAB_DEVICE"] = f"cuda:{int(session.cp().cuda.Device().id)}"
-            with log.open("wb") as said:
+            with log.open("wb") as output:
                 process = subprocess.Popen(
-                    [*program, str(given), str(ended)],
+                    [*program, str(job_file), str(ended)],
                     stdin=subprocess.DEVNULL,
-                    stdout=said,
-                    stderr=said,
+                    stdout=output,
+                    stderr=output,
                     env=os.environ | variables,
                 )
                 try:
@@ -87,12 +87,12 @@ def _head(path: Path) -> bytes:
     return b""
 
 
-def main(tool: str, given: str, ended: str) -> None:
+def main(tool: str, job_file: str, ended: str) -> None:
     """Run a job in the process under NVIDIA's tool."""
     cp = session.cp()
     raised = ""
     try:
-        job = pickle.loads(Path(given).read_bytes())
+        job = pickle.loads(Path(job_file).read_bytes())
         if tool == "ncu":  # what is loaded and compiled once is not counted
             job()
             cp.cuda.Device().synchronize()

@@ -129,15 +129,15 @@ class Tuner(Pictured):
         return self._chosen[key]
 
     def _tuned(self, key: tuple[str, ...], args: tuple[Any, ...]) -> Choice:
-        wanted = _results(self._reference, args)
-        tried = [self._tried(name, way, args, wanted) for name, way in self._ways.items()]
-        right = [each for each in tried if each.times_ns]
+        expected = _results(self._reference, args)
+        tried = [self._tried(name, way, args, expected) for name, way in self._ways.items()]
+        right = [candidate for candidate in tried if candidate.times_ns]
         if not right:
             raise GpulabError(
                 f"No candidate's result is right: {'; '.join(f'{c.name}: {c.why}' for c in tried)}."
             )
-        best = min(right, key=lambda each: statistics.median(each.times_ns))
-        few = [each.name for each in right if len(each.times_ns) < self.repeats]
+        best = min(right, key=lambda candidate: statistics.median(candidate.times_ns))
+        few = [candidate.name for candidate in right if len(candidate.times_ns) < self.repeats]
         note = (
             f"max_ms={number(self.max_ms)} cut {', '.join(few)} short of {self.repeats} calls." if few else ""
         )
@@ -149,37 +149,37 @@ class Tuner(Pictured):
             note=note,
         )
 
-    def _tried(self, name: str, way: Way, args: tuple[Any, ...], wanted: list[Any]) -> Candidate:
+    def _tried(self, name: str, way: Way, args: tuple[Any, ...], expected: list[Any]) -> Candidate:
         """Check the result of a candidate, and time it if the result is right."""
         try:
-            found = _results(way, args)
+            results = _results(way, args)
         except Exception as error:  # whatever a candidate does, the others are tried
             return Candidate(name=name, why=f"refused: {type(error).__name__}: {error}")
-        why = self._wrong(found, wanted)
+        why = self._wrong(results, expected)
         return Candidate(name=name, why=why, times_ns=() if why else self._timed(way, copied(args)))
 
-    def _wrong(self, found: list[Any], wanted: list[Any]) -> str:
+    def _wrong(self, results: list[Any], expected: list[Any]) -> str:
         """Return how a result differs from the expected one; empty if it does not."""
         if self._check is not None:
-            both = [each[0] if len(each) == 1 else tuple(each) for each in (found, wanted)]
+            both = [arrays[0] if len(arrays) == 1 else tuple(arrays) for arrays in (results, expected)]
             return "" if self._check(*both) else "wrong: the check refuses it"
-        if len(found) != len(wanted):
-            return f"wrong: {count(len(found), 'array')} for {len(wanted)}"
-        for mine, right in zip(found, wanted, strict=True):
-            if mine.shape != right.shape or mine.dtype != right.dtype:
-                return f"wrong: {mine.dtype} {mine.shape} for {right.dtype} {right.shape}"
-            if off := self._count_off(mine.get(), right.get()):
-                return f"wrong in {number(off)} of {count(mine.size, 'element')}"
+        if len(results) != len(expected):
+            return f"wrong: {count(len(results), 'array')} for {len(expected)}"
+        for result, right in zip(results, expected, strict=True):
+            if result.shape != right.shape or result.dtype != right.dtype:
+                return f"wrong: {result.dtype} {result.shape} for {right.dtype} {right.shape}"
+            if off := self._count_off(result.get(), right.get()):
+                return f"wrong in {number(off)} of {count(result.size, 'element')}"
         return ""
 
-    def _count_off(self, mine: Any, right: Any) -> int:
+    def _count_off(self, result: Any, right: Any) -> int:
         """Return the number of elements whose error is larger than the tolerance."""
         if right.dtype.kind not in "fc":
-            return int(np.count_nonzero(mine != right))
+            return int(np.count_nonzero(result != right))
         error = _ERROR.get(right.dtype.name, 1e-10) if self._tolerance is None else self._tolerance
-        most = float(np.abs(right[np.isfinite(right)]).max(initial=0))
+        largest = float(np.abs(right[np.isfinite(right)]).max(initial=0))
         with np.errstate(all="ignore"):
-            return int(np.count_nonzero(~np.isclose(mine, right, 0, error * most, equal_nan=True)))
+            return int(np.count_nonzero(~np.isclose(result, right, 0, error * largest, equal_nan=True)))
 
     def _timed(self, way: Way, args: list[Any]) -> tuple[int, ...]:
         """Times of single calls in ns, as many as `repeats` and `max_ms` allow."""
@@ -206,7 +206,11 @@ class Tuner(Pictured):
 
     def write(self, path: str | Path) -> Path:
         """Keep the choices in a file, for `read` in another process."""
-        data = {"format": FORMAT, "version": 1, "choices": [asdict(each) for each in self._chosen.values()]}
+        data = {
+            "format": FORMAT,
+            "version": 1,
+            "choices": [asdict(choice) for choice in self._chosen.values()],
+        }
         Path(path).write_text(json.dumps(data), encoding="utf-8")
         return Path(path)
 
@@ -215,12 +219,13 @@ class Tuner(Pictured):
         data = json.loads(Path(path).read_text(encoding="utf-8"))
         if not isinstance(data, dict) or data.get("format") != FORMAT:
             raise GpulabError(f"{Path(path).name} holds no choices of gl.tune's.")
-        for each in data["choices"]:
-            each["provenance"] = Provenance(**{**each["provenance"], "source": "recorded"})
-            each["candidates"] = tuple(
-                Candidate(**{**one, "times_ns": tuple(one["times_ns"])}) for one in each["candidates"]
+        for entry in data["choices"]:
+            entry["provenance"] = Provenance(**{**entry["provenance"], "source": "recorded"})
+            entry["candidates"] = tuple(
+                Candidate(**{**candidate, "times_ns": tuple(candidate["times_ns"])})
+                for candidate in entry["candidates"]
             )
-            choice = Choice(**{**each, "key": tuple(each["key"])})
+            choice = Choice(**{**entry, "key": tuple(entry["key"])})
             if choice.best in self._ways:
                 self._chosen.setdefault(choice.key, choice)
 
@@ -228,7 +233,7 @@ class Tuner(Pictured):
         return TuningTable.of(self.record)
 
     def __repr__(self) -> str:
-        best = ", ".join(dict.fromkeys(each.best for each in self._chosen.values())) or "none yet"
+        best = ", ".join(dict.fromkeys(choice.best for choice in self._chosen.values())) or "none yet"
         keys = count(len(self._chosen), "key")
         ways = count(len(self._ways), "candidate")
         return f"Tuner of {ways}, {keys} so far: {best}; {self.record.provenance.label}."
@@ -257,32 +262,32 @@ def copied(args: Iterable[Any]) -> list[Any]:
     """The arguments, arrays as copies in the same layout; an array that is passed twice is copied once."""
     array = session.cp().ndarray
     copies = dict[int, Any]()
-    for each in args:
-        if isinstance(each, array) and id(each) not in copies:
-            copies[id(each)] = each.copy(order="K")
-    return [copies.get(id(each), each) for each in args]
+    for argument in args:
+        if isinstance(argument, array) and id(argument) not in copies:
+            copies[id(argument)] = argument.copy(order="K")
+    return [copies.get(id(argument), argument) for argument in args]
 
 
 def _results(way: Way, args: tuple[Any, ...]) -> list[Any]:
     """Return copies of a candidate's results, or of its arguments if it returns nothing."""
-    given = copied(args)
+    copies = copied(args)
     array = session.cp().ndarray
-    found = way(*given)
-    found = [each for each in given if isinstance(each, array)] if found is None else found
-    results = found if isinstance(found, tuple | list) else [found]
-    for each in results:
-        if not isinstance(each, array):
+    returned = way(*copies)
+    returned = [result for result in copies if isinstance(result, array)] if returned is None else returned
+    results = returned if isinstance(returned, tuple | list) else [returned]
+    for result in results:
+        if not isinstance(result, array):
             raise TypeError(
-                f"it returned {type(each).__name__}: a candidate returns a device array, or several, "
+                f"it returned {type(result).__name__}: a candidate returns a device array, or several, "
                 "or changes its arguments"
             )
-    return [each.copy() for each in results]
+    return [result.copy() for result in results]
 
 
 def _named(ways: Iterable[Way]) -> dict[str, Way]:
     """Functions by their names; a second one of a name has its number in it."""
     named: dict[str, Way] = {}
-    for each in ways:
-        name = getattr(each, "__name__", type(each).__name__)
-        named[f"{name} ({len(named) + 1})" if name in named else name] = each
+    for way in ways:
+        name = getattr(way, "__name__", type(way).__name__)
+        named[f"{name} ({len(named) + 1})" if name in named else name] = way
     return named

@@ -88,14 +88,14 @@ def collective(
     >>> gl.collective("all-reduce", algorithm="ring", gpus=8)
     >>> gl.collective("broadcast", algorithm=lambda n: [[(0, r, 0, "copy")] for r in range(1, n)])
     """
-    what = check_operation(operation)
+    checked = check_operation(operation)
     there = 0 if links is not None else _real_gpus()
     gpus = (there if there > 1 else 8) if gpus is None else gpus
     if type(gpus) is not int or not 2 <= gpus <= MAX_VIRTUAL_DEVICES:
         raise ValueError(f"`gpus` is a whole number from 2 to {MAX_VIRTUAL_DEVICES}, not {gpus!r}.")
     library = algorithm == nccl.NAME
-    name, steps = schedule_of(what, "ring" if library else algorithm, gpus)
-    least = gpus if what in ("all-gather", "reduce-scatter") else 1
+    name, steps = schedule_of(checked, "ring" if library else algorithm, gpus)
+    least = gpus if checked in ("all-gather", "reduce-scatter") else 1
     try:
         elements = int(size_bytes) // 4
     except (TypeError, ValueError, OverflowError):
@@ -114,18 +114,18 @@ def collective(
             f"{count(there, 'real GPU')} here: take fewer, or "
             f'gl.use_device("virtual:H200", count={gpus}), where its times are modelled.'
         )
-    elements -= elements % gpus if library and what in ("all-gather", "reduce-scatter") else 0
+    elements -= elements % gpus if library and checked in ("all-gather", "reduce-scatter") else 0
     bounds = bounds_of(elements, steps, least)
     side: Any
     with _gpus(gpus, there, links) as side:
         if library:
-            made = _by_library(side, what, gpus, bounds, steps)
+            record = _by_library(side, checked, gpus, bounds, steps)
         else:
-            made = by_schedule(side, what, name, gpus, bounds, steps)
+            record = by_schedule(side, checked, name, gpus, bounds, steps)
     if side is not None and there:
-        origin = replace(made.provenance, detail=f"this computer has {there} of {gpus} GPUs")
-        made = replace(made, provenance=origin)
-    return views.CollectiveView(made, records_of(made.provenance.device, gpus))
+        origin = replace(record.provenance, detail=f"this computer has {there} of {gpus} GPUs")
+        record = replace(record, provenance=origin)
+    return views.CollectiveView(record, records_of(record.provenance.device, gpus))
 
 
 def _real_gpus() -> int:
@@ -143,7 +143,7 @@ def _gpus(gpus: int, there: int, links: LinkKind | None) -> AbstractContextManag
 
 
 def by_schedule(
-    side: Any, what: Operation, name: str, gpus: int, bounds: Sequence[int], steps: Steps
+    side: Any, operation: Operation, name: str, gpus: int, bounds: Sequence[int], steps: Steps
 ) -> Collective:
     """A schedule step by step; where `side` is None, on real GPUs, also as one CUDA graph and from Python."""
     cp = session.cp() if side is None else side.cp
@@ -151,15 +151,15 @@ def by_schedule(
     from_host_ns = graph_ns = 0
     verdicts = []
 
-    def rounds(one: Callable[[], int]) -> int:
+    def rounds(run_once: Callable[[], int]) -> int:
         """The median of a few, without the first, after which the results are looked at."""
-        taken: list[int] = []
-        while len(taken) < 2 or (len(taken) < _ROUNDS and sum(taken) < _MOST_NS):
-            taken.append(one())
-            if len(taken) == 1:
-                verdicts.append(run.right(what))
+        times_ns: list[int] = []
+        while len(times_ns) < 2 or (len(times_ns) < _ROUNDS and sum(times_ns) < _MOST_NS):
+            times_ns.append(run_once())
+            if len(times_ns) == 1:
+                verdicts.append(run.right(operation))
         run.begin_again()
-        return int(statistics.median(taken[1:]))
+        return int(statistics.median(times_ns[1:]))
 
     def from_host() -> int:
         begin = time.perf_counter_ns()
@@ -184,16 +184,16 @@ def by_schedule(
             timed.append(CollectiveStep(tuple(step), time.perf_counter_ns() - begin))
             crossings += crossings_of(step, bounds, run.joined, "Memcpy PtoP")
         else:
-            made, passed = _modelled(side, run, step)
-            timed.append(made)
+            modelled, passed = _modelled(side, run, step)
+            timed.append(modelled)
             crossings += passed
-    right = tuple(map(all, zip(*verdicts, run.right(what), strict=True)))
+    right = tuple(map(all, zip(*verdicts, run.right(operation), strict=True)))
     return Collective.of(
         *_origin(side, run.joined, gpus),
         bounds,
         crossings,
         right,
-        operation=what,
+        operation=operation,
         algorithm=name,
         steps=tuple(timed),
         begins=tuple(begins),
@@ -221,10 +221,12 @@ def _modelled(side: Any, run: Run, step: Sequence[Move]) -> tuple[CollectiveStep
     return CollectiveStep(tuple(step), whole_ns, copies_ns), crossings
 
 
-def _by_library(side: Any, what: Operation, gpus: int, bounds: Sequence[int], steps: Steps) -> Collective:
+def _by_library(
+    side: Any, operation: Operation, gpus: int, bounds: Sequence[int], steps: Steps
+) -> Collective:
     """NCCL's call; `steps` are a ring's, by which bytes are computed."""
     cp = session.cp() if side is None else side.cp
-    right, took_ns = nccl.called(None if side is None else cp, what, gpus, bounds[-1])
+    right, took_ns = nccl.called(None if side is None else cp, operation, gpus, bounds[-1])
     joined = reachable(cp.cuda.runtime, gpus)
     crossings = crossings_of([move for step in steps for move in step], bounds, joined, "NCCL")
     return Collective.of(
@@ -232,7 +234,7 @@ def _by_library(side: Any, what: Operation, gpus: int, bounds: Sequence[int], st
         bounds,
         crossings,
         right,
-        operation=what,
+        operation=operation,
         algorithm="NCCL",
         steps=(CollectiveStep((), took_ns),),
         begins=(0,),

@@ -42,17 +42,17 @@ def called(
     if cp is None:
         with Group([f"cuda:{rank}" for rank in range(gpus)], limit_s) as ranks:
             key = ranks.ask(_key)[0]
-            told = ranks.ask(_rank, key, gpus, operation, elements, _ROUNDS, _IN_A_ROW)
+            results = ranks.ask(_rank, key, gpus, operation, elements, _ROUNDS, _IN_A_ROW)
     else:
-        made = list(cp.cuda.nccl.get_unique_id()), True
+        unique_id = list(cp.cuda.nccl.get_unique_id()), True
 
         def thread(rank: int) -> tuple[bool, int]:
             cp.cuda.Device(rank).use()
-            return _rank(str, rank, made, gpus, operation, elements, 1, 1, cp)
+            return _rank(str, rank, unique_id, gpus, operation, elements, 1, 1, cp)
 
         with ThreadPoolExecutor(gpus, thread_name_prefix="rank") as pool:
-            told = list(pool.map(thread, range(gpus)))
-    return tuple(right for right, _ in told), max(ns for _, ns in told)
+            results = list(pool.map(thread, range(gpus)))
+    return tuple(right for right, _ in results), max(ns for _, ns in results)
 
 
 def _key(at: At, rank: int) -> tuple[list[int], bool]:
@@ -92,24 +92,24 @@ def _rank(
     cp.cuda.Device().synchronize()
     # In place, as NCCL wants it: a rank's own part lies where it belongs in the whole.
     whole = x.data.ptr
-    mine = x.data.ptr + 4 * bounds[rank]
+    own_share = x.data.ptr + 4 * bounds[rank]
     kind = nccl.NCCL_INT32
     add = nccl.NCCL_SUM
     calls: dict[Operation, tuple[str, *tuple[int, ...]]] = {
         "all-reduce": ("allReduce", whole, whole, elements, kind, add),
         "reduce": ("reduce", whole, whole, elements, kind, add, 0),
         "broadcast": ("broadcast", whole, whole, elements, kind, 0),
-        "all-gather": ("allGather", mine, whole, share, kind),
-        "reduce-scatter": ("reduceScatter", whole, mine, share, kind, add),
+        "all-gather": ("allGather", own_share, whole, share, kind),
+        "reduce-scatter": ("reduceScatter", whole, own_share, share, kind, add),
     }
-    name, *given = calls[operation]
-    call = partial(getattr(comm, str(name)), *given, stream.ptr)
+    name, *arguments = calls[operation]
+    call = partial(getattr(comm, str(name)), *arguments, stream.ptr)
     at(f"{name}({elements:,} x int32)")
     call()
     stream.synchronize()
     right = is_right(operation, rank, x.get(), bounds, own)
     at(f"{name}({elements:,} x int32), timed")
-    taken = []
+    times_ns = []
     for _ in range(rounds):
         call()  # behind it all ranks are there
         begin = cp.cuda.Event()
@@ -119,5 +119,5 @@ def _rank(
             call()
         end.record(stream)
         end.synchronize()
-        taken.append(1e6 * cp.cuda.get_elapsed_time(begin, end) / in_a_row)
-    return right, int(statistics.median(taken))
+        times_ns.append(1e6 * cp.cuda.get_elapsed_time(begin, end) / in_a_row)
+    return right, int(statistics.median(times_ns))

@@ -19,4 +19,4 @@ def records() -> tuple[dict[str, Any], ...]:
 def records_of(device: str, gpus: int = 2) -> tuple[dict[str, Any], ...]:
     """Return the recordings of a number of GPUs of one model, such as ``H200`` or ``NVIDIA H200``."""
     words = device.split()
-    return tuple(each for each in records() if each["gpu"] in words and each["gpus"] == gpus)
+    return tuple(record for record in records() if record["gpu"] in words and record["gpus"] == gpus)

@@ -44,8 +44,8 @@ class Run:
                     if (rank, peer) in self.joined:
                         with suppress(runtime.CUDARuntimeError):  # it was before; else copies go by the host
                             runtime.deviceEnablePeerAccess(peer)
-                self._arrays[rank, ARRAY] = mine = cp.asarray(own)
-                cp.add(mine, mine)  # compiled before anything is timed
+                self._arrays[rank, ARRAY] = array = cp.asarray(own)
+                cp.add(array, array)  # compiled before anything is timed
                 self._streams.append([cp.cuda.Stream(non_blocking=True) for _ in ("sends", "adds")])
         self.wait()
 
@@ -123,28 +123,28 @@ class Run:
         """
         leaving = {(move.source, move.chunk) for move in moves}
         sent = messages(moves) if slices == 1 else [(move, move.chunk + 1) for move in moves]
-        for at in range(slices):
-            taken: defaultdict[tuple[int, int], int] = defaultdict(int)
+        for slice_index in range(slices):
+            used_boxes: defaultdict[tuple[int, int], int] = defaultdict(int)
             landed = []
             for move, end in sent:
                 chunks = range(move.chunk, end)
                 first = self.bounds[move.chunk]
                 size = self.bounds[end] - self.bounds[move.chunk]
-                part = slice(first + at * size // slices, first + (at + 1) * size // slices)
+                part = slice(first + slice_index * size // slices, first + (slice_index + 1) * size // slices)
                 into = [(move.target, chunk) for chunk in chunks]
-                box = max(taken[each] for each in into)
+                box = max(used_boxes[arrival] for arrival in into)
                 if not move.add and leaving.isdisjoint(into):
                     box = ARRAY  # straight into its place
-                taken.update(dict.fromkeys(into, box + 1))
+                used_boxes.update(dict.fromkeys(into, box + 1))
                 here, there, own = (
-                    [(gpu, which, chunk, at) for chunk in chunks]
+                    [(gpu, which, chunk, slice_index) for chunk in chunks]
                     for gpu, which in ((move.source, ARRAY), (move.target, box), (move.target, ARRAY))
                 )
                 self._do(move.source, 0, here, there, partial(self._copy, move, part, box))
                 if box != ARRAY:
                     landed.append((move.target, 1, there, own, partial(self._take_in, move, part, box)))
-            for each in landed:
-                self._do(*each)
+            for arrival in landed:
+                self._do(*arrival)
 
     def _do(
         self, gpu: int, which: int, reads: list[Place], writes: list[Place], work: Callable[[Any], None]
@@ -179,12 +179,12 @@ class Run:
             )
 
     def _take_in(self, move: Move, part: slice, box: int, _: Any) -> None:
-        mine = self._array(move.target)[part]
+        target = self._array(move.target)[part]
         come = self._array(move.target, box)[part]
         if move.add:
-            self.cp.add(mine, come, out=mine)
+            self.cp.add(target, come, out=target)
         else:
-            mine[...] = come
+            target[...] = come
 
     def _array(self, gpu: int, box: int = ARRAY) -> Any:
         """A GPU's array, or a box beside it, which is made where there is none yet."""

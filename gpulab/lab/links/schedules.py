@@ -30,8 +30,8 @@ def check_operation(operation: Any) -> Operation:
         raise ValueError(
             f"There is no operation {operation!r}; there are {', '.join(map(repr, get_args(Operation)))}."
         )
-    found: Operation = operation
-    return found
+    checked: Operation = operation
+    return checked
 
 
 def schedule_of(operation: Operation, algorithm: Any, gpus: int) -> tuple[str, Steps]:
@@ -58,18 +58,18 @@ def schedule_of(operation: Operation, algorithm: Any, gpus: int) -> tuple[str, S
             f"A schedule is a list of steps, each a list of (source, target, chunk, 'add' or 'copy'), not "
             f"{steps!r}."
         )
-    made: Steps = []
+    checked: Steps = []
     moves = chunks = 0
-    for at, step in enumerate(steps, 1):
-        made.append(_own_step(at, step, gpus, MOST_MOVES - moves))
-        moves += len(made[-1])
-        chunks = max(chunks, 1 + max((move.chunk for move in made[-1]), default=0))
-        if at > MOST_STEPS or at * gpus * chunks > MOST_CELLS:
+    for number, step in enumerate(steps, 1):
+        checked.append(_own_step(number, step, gpus, MOST_MOVES - moves))
+        moves += len(checked[-1])
+        chunks = max(chunks, 1 + max((move.chunk for move in checked[-1]), default=0))
+        if number > MOST_STEPS or number * gpus * chunks > MOST_CELLS:
             raise ValueError(
-                f"Step {at}: a schedule has at most {MOST_STEPS:,} steps, and steps times GPUs times chunks "
-                f"are at most {MOST_CELLS:,}. Take fewer steps or chunks."
+                f"Step {number}: a schedule has at most {MOST_STEPS:,} steps, and steps times GPUs times "
+                f"chunks are at most {MOST_CELLS:,}. Take fewer steps or chunks."
             )
-    return name, made
+    return name, checked
 
 
 def bounds_of(elements: int, steps: Steps, least: int = 1) -> list[int]:
@@ -97,35 +97,37 @@ def operations(steps: Steps) -> int:
     return sum(1 + move.add for step in steps for move, _ in messages(step))
 
 
-def _own_step(at: int, step: Any, gpus: int, most: int) -> list[Move]:
+def _own_step(number: int, step: Any, gpus: int, most_moves: int) -> list[Move]:
     moves: list[Move] = []
     into: Counter[tuple[int, int]] = Counter()
     if not isinstance(step, Iterable):
         raise ValueError(
-            f"Step {at}: a step is a list of (source, target, chunk, 'add' or 'copy'), not {step!r}."
+            f"Step {number}: a step is a list of (source, target, chunk, 'add' or 'copy'), not {step!r}."
         )
-    for given in step:
-        parts = tuple(given) if isinstance(given, list | tuple) else ()
+    for entry in step:
+        parts = tuple(entry) if isinstance(entry, list | tuple) else ()
         if len(parts) != 4 or not isinstance(parts[3], str) or parts[3] not in _HOWS:
-            raise ValueError(f"Step {at}: a move is (source, target, chunk, 'add' or 'copy'), not {given!r}.")
+            raise ValueError(
+                f"Step {number}: a move is (source, target, chunk, 'add' or 'copy'), not {entry!r}."
+            )
         try:
             source, target, chunk = map(index, parts[:3])
         except TypeError:
             raise ValueError(
-                f"Step {at}: source, target and chunk are integers, not as in {given!r}."
+                f"Step {number}: source, target and chunk are integers, not as in {entry!r}."
             ) from None
         if not (0 <= source < gpus and 0 <= target < gpus and chunk >= 0) or source == target:
             raise ValueError(
-                f"Step {at}: {given!r} names no two different GPUs from 0 to {gpus - 1}, or no chunk."
+                f"Step {number}: {entry!r} names no two different GPUs from 0 to {gpus - 1}, or no chunk."
             )
-        if len(moves) == most:
-            raise ValueError(f"Step {at}: a schedule has at most {MOST_MOVES:,} moves in all its steps.")
+        if len(moves) == most_moves:
+            raise ValueError(f"Step {number}: a schedule has at most {MOST_MOVES:,} moves in all its steps.")
         moves.append(Move(source, target, chunk, _HOWS[parts[3]]))
         into[target, chunk] += parts[3] == "copy"
     for move in moves:
         if into[move.target, move.chunk] > (1 if not move.add else 0):
             raise ValueError(
-                f"Step {at}: chunk {move.chunk} of GPU {move.target} is overwritten while another move "
+                f"Step {number}: chunk {move.chunk} of GPU {move.target} is overwritten while another move "
                 "writes it, too, so its final value is not defined. Put one of the moves into a step of "
                 "its own."
             )

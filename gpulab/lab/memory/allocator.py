@@ -77,13 +77,13 @@ def open_allocator(path: str | Path, device: int | None = None) -> AllocatorRepo
     """
     from gpulab.allocators.snapshot import read_snapshot
 
-    found = read_snapshot(path).traces
-    if device is not None and device not in found:
-        there = ", ".join(map(str, found)) or "none"
+    traces_of_devices = read_snapshot(path).traces
+    if device is not None and device not in traces_of_devices:
+        there = ", ".join(map(str, traces_of_devices)) or "none"
         raise GpulabError(f"{Path(path).name} has nothing of device {device}; it has devices {there}.")
-    if not found:
+    if not traces_of_devices:
         raise GpulabError(f"{Path(path).name} is a snapshot of no device: nothing was allocated.")
-    traces = found.values() if device is None else [found[device]]
+    traces = traces_of_devices.values() if device is None else [traces_of_devices[device]]
     return AllocatorReport(max(traces, key=lambda trace: (len(trace.events), trace.first.total_bytes)))
 
 
@@ -178,11 +178,14 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
         theirs = self._replayed(other, settings)
         moments = np.arange(len(requests) + 1)
         after = np.searchsorted(theirs.events.time_ns, moments, side="right")
-        mine = _after(record, requests)
+        events_at_request = _after(record, requests)
         name = f"{'PyTorch' if other.lower() == 'pytorch' else 'CuPy'}'s allocator"
         if settings:
             name += f" ({', '.join(f'{key}={value}' for key, value in settings.items())})"
-        panels = [_panel(self.history, record.allocator, mine), _panel(steps.history(theirs), name, after)]
+        panels = [
+            _panel(self.history, record.allocator, events_at_request),
+            _panel(steps.history(theirs), name, after),
+        ]
         return views.AllocatorView(Maps(panels, requests))
 
     def _beside_map(self, other: AllocatorReport) -> views.AllocatorView:
@@ -243,7 +246,7 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
             raise GpulabError(f"{len(requests):,} requests are too many to step two allocators through.")
         model = _model(other, record, settings, record.capacity_bytes or self._room_bytes())
         # Each request is a moment of its own, so that events tell which request made them.
-        timed = [replace(request, time_ns=at) for at, request in enumerate(requests, 1)]
+        timed = [replace(request, time_ns=time_ns) for time_ns, request in enumerate(requests, 1)]
         theirs = replay(timed, model, record.stacks)
         limited = replace(theirs.first, limit_bytes=record.first.limit_bytes)
         # Of a device that is not known, the model's is not told, either.
@@ -256,8 +259,8 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
         """
         events = self.events
         refused = np.flatnonzero(events.actions == memory.ACTIONS.index("oom"))
-        asked = np.where(events.requested_bytes > 0, events.requested_bytes, events.size_bytes)[refused]
-        more = np.minimum(events.addresses[refused], asked - 1)
+        requested = np.where(events.requested_bytes > 0, events.requested_bytes, events.size_bytes)[refused]
+        more = np.minimum(events.addresses[refused], requested - 1)
         return int((self.history.reserved_bytes[refused] + more).min(initial=1 << 62)) % (1 << 62)
 
     def _writers(self) -> Writers:
@@ -271,8 +274,8 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
     @cached_property
     def _maps(self) -> Maps:
         record = self.record
-        many = len(record.events) > MOST_EVENTS
-        shown = steps.history(steps.tail(record, MOST_EVENTS)) if many else self.history
+        is_long = len(record.events) > MOST_EVENTS
+        shown = steps.history(steps.tail(record, MOST_EVENTS)) if is_long else self.history
         return Maps([_panel(shown, record.allocator)])
 
     def _make_picture(self) -> views.AllocatorView:
@@ -315,10 +318,10 @@ def _model(
 def _after(record: memory.AllocatorTrace, requests: Sequence[memory.Request]) -> Any:
     """Return the number of events before the end of each request; requests have the times of their events."""
     times = np.array([0, *(request.time_ns for request in requests)], np.int64)
-    found = np.searchsorted(record.events.time_ns, times, side="right")
+    counts = np.searchsorted(record.events.time_ns, times, side="right")
     # What was there before the first event was never seen to be asked for; see `requests_of`.
-    asked = {"used": 1, "waiting": 3}
-    before = sum(asked.get(b.state, 0) for s in record.first.segments for b in s.blocks)
-    found[: before + 1 + bool(record.first.limit_bytes)] = 0
-    found[-1] = len(record.events)
-    return np.maximum.accumulate(found)
+    requests_of_state = {"used": 1, "waiting": 3}
+    before = sum(requests_of_state.get(b.state, 0) for s in record.first.segments for b in s.blocks)
+    counts[: before + 1 + bool(record.first.limit_bytes)] = 0
+    counts[-1] = len(record.events)
+    return np.maximum.accumulate(counts)

@@ -86,36 +86,36 @@ class MemoryRecording(
 
     # Buttons of the chart
 
-    def _act(self, what: str, size: str) -> str:
+    def _act(self, action: str, size: str) -> str:
         """Run a button's action in the thread of the call; return the text to show."""
-        if what == "pause":
+        if action == "pause":
             self.pause()
-        elif what == "resume":
+        elif action == "resume":
             self.resume()
         else:
             with self._here(), self._recorder.seen.in_this_thread():
-                return self._change(what, size)
+                return self._change(action, size)
         return ""
 
-    def _change(self, what: str, size: str) -> str:
+    def _change(self, action: str, size: str) -> str:
         cp = session.cp()
-        if what == "allocate":
+        if action == "allocate":
             self._held.append(cp.cuda.alloc(parse_size(size)))
             return f"Allocated {size}."
-        if what == "free":
+        if action == "free":
             if not self._held:
                 return "Nothing allocated by this button; del frees an array of yours."
             freed = self._held.pop()
             size_bytes = freed.mem.size
             del freed
             return f"Freed {size_bytes:,} B; the pool keeps it."
-        if what == "empty":
+        if action == "empty":
             current_pool().free_all_blocks()
             return "Free blocks went back to the device."
-        if what == "limit":
+        if action == "limit":
             current_pool().set_limit(size=parse_size(size))
             return f"Limit set to {size}." if parse_size(size) else "The pool has no limit now."
-        raise ValueError(f"There is no button {what!r}.")
+        raise ValueError(f"There is no button {action!r}.")
 
     # Display
 
@@ -143,10 +143,10 @@ def parse_size(text: str) -> int:
         For anything else.
     """
     bare = text.replace(",", "").replace("_", "").strip().lower()
-    found = re.fullmatch(r"(\d+(?:\.\d+)?) *([kmgt]?)(?:i?b)?", bare)
-    if not found:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?) *([kmgt]?)(?:i?b)?", bare)
+    if not match:
         raise ValueError(f'{short(text)} is no size: write "64 MiB", or bytes.')
-    size = float(found[1]) * 2 ** _UNITS[found[2]]
+    size = float(match[1]) * 2 ** _UNITS[match[2]]
     if size >= _MOST_BYTES:
         raise ValueError(f"{short(text)} is more than any memory holds.")
     return int(size)

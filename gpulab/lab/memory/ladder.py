@@ -69,8 +69,8 @@ def recorded_ladder(device: str) -> MemoryLadder:
     if name not in recorded_names():
         there = ", ".join(recorded_names()) or "no GPU yet"
         raise NotRecordedError(f"No ladder of {device!r} was recorded; there is one of {there}.")
-    found: MemoryLadder = io.read((_folder() / f"{name.lower()}{_ENDING}").read_bytes(), name)
-    return found
+    ladder: MemoryLadder = io.read((_folder() / f"{name.lower()}{_ENDING}").read_bytes(), name)
+    return ladder
 
 
 def _folder() -> Any:

@@ -131,14 +131,14 @@ class _Run:
         )
         used = np.concatenate(([before], before + np.cumsum(steps)))
         failures = np.flatnonzero(events.actions == OOM)
-        at = int(used.argmax())  # the number of events that had happened
+        events_before = int(used.argmax())  # the number of events that had happened
         if failure:
-            at = int(failures[-1]) + 1 if len(failures) else len(used) - 1
-        source, stack = self._place(int(events.stacks[at - 1]) if at else -1)
+            events_before = int(failures[-1]) + 1 if len(failures) else len(used) - 1
+        source, stack = self._place(int(events.stacks[events_before - 1]) if events_before else -1)
         failed = FailedRequest(0, None, failure) if failure else None
         if failure and len(failures):
-            failed = FailedRequest(int(events.size_bytes[at - 1]), source, failure)
-        peak = int(used[at]) + (failed.size_bytes if failed else 0)
+            failed = FailedRequest(int(events.size_bytes[events_before - 1]), source, failure)
+        peak = int(used[events_before]) + (failed.size_bytes if failed else 0)
         record = MemoryReport(
             provenance=self._backend.provenance,
             device_id=self._device,
@@ -149,7 +149,7 @@ class _Run:
             after_bytes=(self._after.used_bytes if self._after else None) or 0,
             source=source,
             stack=stack,
-            alive=self._alive(events, at, "at the failure" if failed else None),
+            alive=self._alive(events, events_before, "at the failure" if failed else None),
             allocations=int(np.count_nonzero(events.actions == ALLOC)),
             frees=int(np.count_nonzero(events.actions == FREE_COMPLETED)),
             rooms=self._rooms(before, peak - before),
@@ -164,11 +164,11 @@ class _Run:
         """The line that a stack ends in, and the stack."""
         return (self.seen.sources[stack], self.seen.stacks[stack]) if stack >= 0 else (None, ())
 
-    def _alive(self, events: AllocatorEvents, at: int, stay: Stay | None) -> tuple[AliveBlocks, ...]:
-        """The blocks that were there after the first `at` events, by line, array and fate."""
+    def _alive(self, events: AllocatorEvents, event_count: int, stay: Stay | None) -> tuple[AliveBlocks, ...]:
+        """Return the blocks that exist after the first events, by line, array and fate."""
         times: list[int] = events.time_ns.tolist()
         live: dict[int, tuple[int, int, int, int]] = {}
-        gone: set[int] = set()  # those of before the call that it has freed by then
+        gone: set[int] = set()  # blocks from before the call that the call has freed
         rows = list(
             zip(
                 events.actions.tolist(),
@@ -179,31 +179,31 @@ class _Run:
                 strict=True,
             )
         )
-        for number, (action, address, size, requested, stack) in enumerate(rows[:at]):
+        for number, (action, address, size, requested, stack) in enumerate(rows[:event_count]):
             if action == ALLOC:
                 live[address] = number, size, requested, stack
             elif action == FREE_COMPLETED and live.pop(address, None) is None:
                 gone.add(address)
         later: dict[int, int] = {}
-        for number, (action, address, *_) in enumerate(rows[at:], at):
+        for number, (action, address, *_) in enumerate(rows[event_count:], event_count):
             if action == FREE_COMPLETED:
                 later.setdefault(address, number)
-        # Arrays, bytes and what was asked for of each block; all of a list are one group.
+        # Arrays, bytes and requested bytes of each block; a list is one group.
         groups: defaultdict[tuple[int, str, Stay], list[tuple[str, int, int]]] = defaultdict(list)
         for address, (number, size, requested, stack) in live.items():
             fate: Stay = stay or ("temporary" if address in later else "kept")
             freed_ns = times[later[address]] if address in later else np.inf
             arrays = self._arrays.at(address, times[number], freed_ns)
             groups[stack, _MEMBER.sub("[…]", arrays), fate].append((arrays, size, requested))
-        found = []
+        groups_of_blocks = []
         for (stack, listed, fate), blocks in groups.items():
             source, frames = self._place(stack)
-            each, sizes, requests = zip(*blocks, strict=True)
-            found.append(
+            names, sizes, requests = zip(*blocks, strict=True)
+            groups_of_blocks.append(
                 AliveBlocks(
                     source=source,
                     stack=frames,
-                    arrays=listed if each[1:] else each[0],
+                    arrays=listed if names[1:] else names[0],
                     blocks=len(blocks),
                     size_bytes=sum(sizes),
                     requested_bytes=sum(requests),
@@ -211,16 +211,18 @@ class _Run:
                 )
             )
         rest = (self._before.used_bytes or 0) - sum(
-            row[2] for row in rows[:at] if row[0] == FREE_COMPLETED and row[1] in gone
+            row[2] for row in rows[:event_count] if row[0] == FREE_COMPLETED and row[1] in gone
         )
         before = partial(AliveBlocks, source=None, stack=(), stay="before the call")
         for arrays, size, requested in self._arrays.older({row[1] for row in rows if row[0] == ALLOC} | gone):
             if size <= rest:
-                found.append(before(arrays=arrays, blocks=1, size_bytes=size, requested_bytes=requested))
+                groups_of_blocks.append(
+                    before(arrays=arrays, blocks=1, size_bytes=size, requested_bytes=requested)
+                )
                 rest -= size
         if rest > 0:
-            found.append(before(arrays="", blocks=0, size_bytes=rest, requested_bytes=0))
-        return tuple(sorted(found, key=lambda group: -group.size_bytes))
+            groups_of_blocks.append(before(arrays="", blocks=0, size_bytes=rest, requested_bytes=0))
+        return tuple(sorted(groups_of_blocks, key=lambda group: -group.size_bytes))
 
     def _rooms(self, before: int, needed: int) -> tuple[Room, ...]:
         info = self._backend.device_info()
@@ -240,8 +242,8 @@ class _Arrays:
     soon afterwards, for a small part of the call's time.
     """
 
-    def __init__(self, seen: AllocationRecorder) -> None:
-        self._seen = seen
+    def __init__(self, recorder: AllocationRecorder) -> None:
+        self._seen = recorder
         self._ndarray = session.cp().ndarray
         self._names = session.program_names()
         self._began = time.perf_counter()
@@ -252,13 +254,13 @@ class _Arrays:
 
     def at_event(self) -> None:
         """Before an allocation or a free: is there a new peak to be looked at?"""
-        seen = self._seen
-        if seen.held * NEAR < seen.most_held or not seen.held:
+        recorder = self._seen
+        if recorder.held * NEAR < recorder.most_held or not recorder.held:
             return
         allowed = LOOK_S + LOOK_PART * (time.perf_counter() - self._began)
-        higher = seen.held > NEAR * self._looked_at
+        higher = recorder.held > NEAR * self._looked_at
         if higher or self._spent <= allowed:
-            self._looked_at = max(seen.held, self._looked_at)
+            self._looked_at = max(recorder.held, self._looked_at)
             self.look(self._spent <= allowed)
 
     def look(self, everywhere: bool = False) -> None:
@@ -274,14 +276,16 @@ class _Arrays:
             if memory is None or (thing.base is not None and not name) or not lies_here(thing):
                 continue  # one that is being made, a view, or one of another device
             text = f"{thing.dtype} {tuple(thing.shape)}"
-            told = now_ns, f"{name}: {text}" if name else text, int(memory.size), int(thing.nbytes)
-            self._found.setdefault(int(memory.ptr), []).append(told)
+            sighting = now_ns, f"{name}: {text}" if name else text, int(memory.size), int(thing.nbytes)
+            self._found.setdefault(int(memory.ptr), []).append(sighting)
         self._spent += time.perf_counter() - began
 
     def at(self, address: int, allocated_ns: int, freed_ns: float) -> str:
         """Return the arrays in a block between two times; empty if they are not known."""
-        found = [each for each in self._found.get(address, ()) if allocated_ns <= each[0] <= freed_ns]
-        return _named_one(found)[1] if found else ""
+        sightings = [
+            sighting for sighting in self._found.get(address, ()) if allocated_ns <= sighting[0] <= freed_ns
+        ]
+        return _named_one(sightings)[1] if sightings else ""
 
     def older(self, others: set[int]) -> list[tuple[str, int, int]]:
         """Return the arrays of other blocks, with bytes of the block and of the array; named ones first."""
@@ -289,6 +293,6 @@ class _Arrays:
         return sorted(found, key=lambda each: (-each[1], ": " not in each[0]))
 
 
-def _named_one(found: Sequence[tuple[int, str, int, int]]) -> tuple[int, str, int, int]:
+def _named_one(sightings: Sequence[tuple[int, str, int, int]]) -> tuple[int, str, int, int]:
     """The first, and largest, that had a name when it was seen, or else the first of all."""
-    return max(found, key=lambda each: each[3] if ": " in each[1] else -1)
+    return max(sightings, key=lambda sighting: sighting[3] if ": " in sighting[1] else -1)

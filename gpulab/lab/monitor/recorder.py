@@ -43,10 +43,10 @@ class LoadRecorder:
         self._tell: Callable[[], object] | None = None
         self._period_s = 1 / rate_hz
         every = max(1, round(rate_hz / SHOWS_A_SECOND))
-        mine = weakref.ref(self)  # the thread of readings must not keep it alive
+        reference = weakref.ref(self)  # the thread of readings must not keep it alive
 
         def after(number: int, _row: Sequence[float | None]) -> None:
-            if number % every == 0 and (recorder := mine()) is not None and recorder._tell is not None:
+            if number % every == 0 and (recorder := reference()) is not None and recorder._tell is not None:
                 recorder._tell()
 
         self.sampler = Sampler(reader, len(LOAD_COLUMNS), rate_hz, then=after)
@@ -129,9 +129,9 @@ class NoSensors:
 
     def record(self) -> LoadSamples:
         """The recorded session."""
-        found = recorded_session()
+        shipped = recorded_session()
         return replace(
-            found, note=f"{self._why} Shown is what a real GPU was recorded doing, not this program."
+            shipped, note=f"{self._why} Shown is what a real GPU was recorded doing, not this program."
         )
 
 

@@ -50,13 +50,13 @@ def precision(value: Any, formats: Sequence[str] = ()) -> views.PrecisionView:
 
 
 def _format(name: str) -> Format:
-    found = next((form for form in FORMATS if name.upper() in (form.name, form.name.split()[-1])), None)
-    if found is None:
+    form_found = next((form for form in FORMATS if name.upper() in (form.name, form.name.split()[-1])), None)
+    if form_found is None:
         names = [form.name for form in FORMATS]
         raise ValueError(
             f"There is no format {name!r}; there are {', '.join(names)}.{did_you_mean(name, names)}"
         )
-    return found
+    return form_found
 
 
 def _exact(value: Any) -> Number:

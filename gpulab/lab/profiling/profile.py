@@ -92,8 +92,8 @@ def profile(
         from gpulab.lab.faults.jobs import Call
         from gpulab.lab.faults.under import run
 
-        told = run("ncu", ncu.OPTIONS, lambda: Call(fn, args), ncu.refusal)
-        report._record = ncu.with_counters(report.record, *told)
+        run_of_ncu = run("ncu", ncu.OPTIONS, lambda: Call(fn, args), ncu.refusal)
+        report._record = ncu.with_counters(report.record, *run_of_ncu)
     return report
 
 
@@ -144,10 +144,10 @@ class ProfileReport(Recorded[Profile], what="profile", write="with gl.profile() 
 
     def _sentence(self) -> str:
         record = self.record
-        ran = sum(kernel.count for kernel in record.kernels)
+        launches = sum(kernel.count for kernel in record.kernels)
         return (
             f"Profile of {record.name}: {duration(record.wall_ns)}, of which the device was busy "
-            f"{duration(record.busy_ns)} with {count(ran, 'launch', 'launches')} of "
+            f"{duration(record.busy_ns)} with {count(launches, 'launch', 'launches')} of "
             f"{count(len(record.kernels), 'kernel')} and what else it did; {record.provenance.label}."
         )
 

@@ -116,9 +116,9 @@ class AllocationRecorder:
             hook.recorder = _nobody
         self._hooks.clear()
         # Only of this thread: another one may be going through its hooks.
-        mine = self._cp.cuda.memory_hook.get_memory_hooks()
-        for name in [n for n, hook in mine.items() if isinstance(n, _Name) and hook.recorder() is None]:
-            del mine[name]
+        hooks = self._cp.cuda.memory_hook.get_memory_hooks()
+        for name in [n for n, hook in hooks.items() if isinstance(n, _Name) and hook.recorder() is None]:
+            del hooks[name]
         return None
 
     def __enter__(self) -> Self:
@@ -144,13 +144,13 @@ class AllocationRecorder:
         if self.at_event is not None:
             self.at_event()
 
-    def allocated(self, device: int, requested: int, size: int, address: int, given: bool) -> None:
+    def allocated(self, device: int, requested: int, size: int, address: int, succeeded: bool) -> None:
         if not size:
             return  # a block of no bytes is none
         stack = self._stack()
         now = time.perf_counter_ns()
         stream = self._stream().ptr
-        if not given:
+        if not succeeded:
             free = self._cp.cuda.runtime.memGetInfo()[0]
             self._add((OOM, free, size, requested, stream, now, stack, device))
             return
@@ -238,7 +238,8 @@ class AllocationRecorder:
     def _new_stack(self, key: tuple[int, ...], frames: list[FrameType]) -> int:
         sources = [self._lines.line(frame) for frame in frames]
         stack = tuple(
-            Frame(at.file, at.line, frame.f_code.co_name) for at, frame in zip(sources, frames, strict=True)
+            Frame(source.file, source.line, frame.f_code.co_name)
+            for source, frame in zip(sources, frames, strict=True)
         )
         with self._lock:
             number = self._known.setdefault(stack, len(self.stacks))
@@ -269,7 +270,7 @@ class AllocationRecorder:
         if device is not None:
             table = table[table[:, 7] == device]
         action, address, size, requested, stream, time_ns, stack = table.T[:7].copy()
-        found = AllocatorEvents(
+        events = AllocatorEvents(
             actions=action.astype(np.uint8),
             addresses=address,
             size_bytes=size,
@@ -278,22 +279,22 @@ class AllocationRecorder:
             time_ns=time_ns,
             stacks=stack.astype(np.int32),
         )
-        return found, following
+        return events, following
 
     @property
     def note(self) -> str:
         """Return a note about events that could not be recorded; empty if there are none."""
-        said = []
+        sentences = []
         if self._unpooled:
-            said.append("Allocations come from no MemoryPool here, and only such pools tell of them.")
+            sentences.append("Allocations come from no MemoryPool here, and only such pools tell of them.")
         if self.missed:
             blocks = f"{count(self.missed, 'block')} {noun(self.missed, 'was', 'were')}"
-            said.append(
+            sentences.append(
                 f"{blocks} freed by another thread, and seen so when the address was given out again."
             )
         if self.failed:
-            said.append(f"{count(self.failed, 'event')} could not be recorded.")
-        return " ".join(said)
+            sentences.append(f"{count(self.failed, 'event')} could not be recorded.")
+        return " ".join(sentences)
 
 
 class _Name(str):
@@ -310,13 +311,13 @@ def _hook(base: Any, recorder: AllocationRecorder) -> Any:
     It raises nothing into the program.
     """
 
-    def tell(what: str, *args: Any) -> None:
-        told = hook.recorder()
-        if told is not None:
+    def tell(method: str, *args: Any) -> None:
+        alive = hook.recorder()
+        if alive is not None:
             try:
-                getattr(told, what)(*args)
+                getattr(alive, method)(*args)
             except Exception:
-                told.failed += 1
+                alive.failed += 1
 
     class Hook(base):  # type: ignore[misc]
         recorder: Callable[[], AllocationRecorder | None]

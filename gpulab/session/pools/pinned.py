@@ -24,10 +24,12 @@ class PinnedRecorder:
 
     def __init__(self) -> None:
         self._cp = current.cp()
-        found = current.backend().provenance
-        said = f"CuPy's pinned memory for {found.device}"
-        measured = found.source == "measured"
-        self._provenance = replace(found, device="this computer", detail=said) if measured else found
+        provenance = current.backend().provenance
+        detail = f"CuPy's pinned memory for {provenance.device}"
+        measured = provenance.source == "measured"
+        self._provenance = (
+            replace(provenance, device="this computer", detail=detail) if measured else provenance
+        )
         self._log = EventLog()
         # What waits for a buffer's end must not keep this object, and with it the pool, alive.
         self._emit = partial(_emit, self._log, time.perf_counter_ns())
@@ -65,10 +67,12 @@ class PinnedRecorder:
         pointer = self.pool.malloc(size)
         emit = self._emit
         address = pointer.ptr
-        taken = pointer.mem.size
-        if taken:
-            emit("alloc", address, taken, int(size))
-            weakref.finalize(pointer.mem, emit, "free_completed", address, taken, int(size)).atexit = False
+        block_bytes = pointer.mem.size
+        if block_bytes:
+            emit("alloc", address, block_bytes, int(size))
+            weakref.finalize(
+                pointer.mem, emit, "free_completed", address, block_bytes, int(size)
+            ).atexit = False
         return pointer
 
 

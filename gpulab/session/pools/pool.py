@@ -36,8 +36,8 @@ def lies_here(array: Any) -> bool:
 
 def provenance() -> Provenance:
     """Return the provenance of recordings of the pool of the device in use."""
-    found = current.backend().provenance
-    return replace(found, detail="CuPy's memory hooks") if found.source == "measured" else found
+    origin = current.backend().provenance
+    return replace(origin, detail="CuPy's memory hooks") if origin.source == "measured" else origin
 
 
 def block_map(pool: Any) -> tuple[BlockMap, str]:
@@ -73,7 +73,9 @@ def block_map(pool: Any) -> tuple[BlockMap, str]:
                 requested_bytes=0,
                 label=label,
             )
-    found = tuple(Segment(at, block.size_bytes, 0, (named(block),)) for at, block in sorted(blocks.items()))
+    mapped = tuple(
+        Segment(address, block.size_bytes, 0, (named(block),)) for address, block in sorted(blocks.items())
+    )
     unknown = total - sum(block.size_bytes for block in blocks.values())
     note = ""
     if total:
@@ -82,7 +84,7 @@ def block_map(pool: Any) -> tuple[BlockMap, str]:
             "CuPy's pool does not tell its segments: what it held before is shown as blocks of the arrays "
             f"that lived then{more}."
         )
-    return BlockMap(provenance(), device, 0, int(pool.get_limit()), found), note
+    return BlockMap(provenance(), device, 0, int(pool.get_limit()), mapped), note
 
 
 class PoolRecorder(AllocationRecorder):
@@ -132,10 +134,10 @@ class PoolRecorder(AllocationRecorder):
             self._look()
         super().taken(device, size, address)
 
-    def allocated(self, device: int, requested: int, size: int, address: int, given: bool) -> None:
+    def allocated(self, device: int, requested: int, size: int, address: int, succeeded: bool) -> None:
         self._look()
-        self._refused_at = self._refused_at if given else int(self.pool.get_limit())
-        super().allocated(device, requested, size, address, given)
+        self._refused_at = self._refused_at if succeeded else int(self.pool.get_limit())
+        super().allocated(device, requested, size, address, succeeded)
 
     def _look(self) -> None:
         """Check whether the pool has returned memory since the last check."""

@@ -35,10 +35,10 @@ class MemoryRecorder:
         self._marks = Ring(len(MARKS), KEPT_MARKS)
         self._next = self._lines = 0  # of the events and lines: what the next reading begins with
         self._tick: Tick | None = None
-        mine = weakref.ref(self)  # the thread of readings must not keep it alive
+        reference = weakref.ref(self)  # the thread of readings must not keep it alive
 
         def after(number: int, row: Row) -> None:
-            if (recorder := mine()) is not None:
+            if (recorder := reference()) is not None:
                 recorder._after(number, row)
 
         readings = _Readings(backend.memory_reader(), self.seen, self._capacity_bytes)
@@ -64,7 +64,7 @@ class MemoryRecorder:
     def record(self) -> MemorySamples:
         """Everything up to now."""
         columns = dict(zip(COLUMNS, self.sampler.rows().T.copy(), strict=True))
-        said = self.seen.note, self.sampler.failure and f"The last reading failed: {self.sampler.failure}."
+        notes = self.seen.note, self.sampler.failure and f"The last reading failed: {self.sampler.failure}."
         return MemorySamples(
             provenance=self._provenance,
             device_id=self._device_id,
@@ -72,7 +72,7 @@ class MemoryRecorder:
             **columns,
             marks=MemoryMarks.of(self._marks.since()),
             lines=tuple(self.seen.sources),
-            note=" ".join(filter(None, said)),
+            note=" ".join(filter(None, notes)),
         )
 
     def _after(self, number: int, row: Row) -> None:
@@ -91,19 +91,19 @@ class _Readings:
     """One row of readings, with the peak since the last one by the pool's own calls."""
 
     def __init__(
-        self, read: Callable[[], MemoryReading], seen: AllocationRecorder, capacity_bytes: int
+        self, read: Callable[[], MemoryReading], recorder: AllocationRecorder, capacity_bytes: int
     ) -> None:
         self._read = read
-        self._seen = seen
+        self._seen = recorder
         self._capacity_bytes = capacity_bytes
         self._reserved: int | None = None
         self._base: int | None = None  # what was used when `seen` had seen nothing
 
     def __call__(self) -> Row:
-        seen = self._seen
-        before = len(seen)
-        highest = seen.most_held
-        seen.most_held = seen.held
+        recorder = self._seen
+        before = len(recorder)
+        highest = recorder.most_held
+        recorder.most_held = recorder.held
         now = self._read()
         peak = now.used_bytes
         # A pool counts a segment while it asks the device for it, which may refuse: more than there is
@@ -111,8 +111,8 @@ class _Readings:
         if now.reserved_bytes is None or now.reserved_bytes <= self._capacity_bytes:
             self._reserved = now.reserved_bytes
         if now.used_bytes is not None:
-            if self._base is None or before == len(seen):
-                self._base = now.used_bytes - seen.held
+            if self._base is None or before == len(recorder):
+                self._base = now.used_bytes - recorder.held
             peak = max(now.used_bytes, self._base + highest)
         return now.used_bytes, self._reserved, peak, now.limit_bytes, now.device_bytes, now.others_bytes
 
@@ -120,16 +120,16 @@ class _Readings:
 def marks_of(events: AllocatorEvents, since_ns: int) -> list[tuple[float, ...]]:
     """Rows of `MemoryMarks`: the events by line, those of the least bytes in one row for several lines."""
     kinds = [events.actions == code for code in (ALLOC, FREE_REQUESTED, OOM)]
-    seen = np.logical_or.reduce(kinds)
-    if not seen.any():
+    shown = np.logical_or.reduce(kinds)
+    if not shown.any():
         return []
-    stacks, group = np.unique(events.stacks[seen], return_inverse=True)
-    size = events.size_bytes[seen]
-    time_ns = events.time_ns[seen] - since_ns
+    stacks, group = np.unique(events.stacks[shown], return_inverse=True)
+    size = events.size_bytes[shown]
+    time_ns = events.time_ns[shown] - since_ns
     sums = []
     for kind in kinds:
-        mine = kind[seen].astype(np.float64)
-        sums += [np.bincount(group, mine), np.bincount(group, mine * size)]
+        of_kind = kind[shown].astype(np.float64)
+        sums += [np.bincount(group, of_kind), np.bincount(group, of_kind * size)]
     first = np.full(len(stacks), np.inf)
     np.minimum.at(first, group, time_ns)
     table = np.column_stack((first, *sums[:4], sums[4], stacks))

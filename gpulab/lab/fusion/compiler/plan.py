@@ -212,7 +212,7 @@ class Plan:
         return [*_distinct(self.nodes[n] for n in found if _origin(self.nodes, n) not in group)]
 
     def writes(self, group: Sequence[int]) -> list[Node]:
-        """Return the nodes that a kernel stores: results that are returned, kept, or read by other kernels."""
+        """Return the nodes that a kernel stores: results that are returned, kept or read by other kernels."""
         stored = [
             self.nodes[n]
             for n in reversed(group)  # of several changes of one array the last is stored
