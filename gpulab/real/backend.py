@@ -121,37 +121,37 @@ class CudaBackend:
     def stream_watcher(self) -> StreamWatcher:
         return RealWatcher(int(self._device.id), self.ptx)
 
-    def observe(self, launch: Launch, /, *what: Observation[Any]) -> Any:
-        """Run an instrumented copy of the kernel in its place, and tell what it saw.
+    def observe(self, launch: Launch, /, *observations: Observation[Any]) -> Any:
+        """Run an instrumented copy of the kernel in its place, and return its records.
 
-        A copy sees one thing. For several the launch repeats, with its arrays put back.
+        A copy makes one observation. For several the launch repeats, with its arrays restored.
 
         Raises
         ------
         NotSupportedError
             For what a GPU does not tell a running program: counters, hazards, registers step by step.
         """
-        for each in what:
-            if not isinstance(each, Blocks | Warp):
+        for observation in observations:
+            if not isinstance(observation, Blocks | Warp):
                 raise NotSupportedError(
-                    f"A GPU does not tell a running program its {_UNSEEN[type(each)]}; the virtual GPU does, "
-                    "in a replay of a launch that is small enough. Choose a smaller grid."
+                    f"A GPU does not tell a running program its {_UNSEEN[type(observation)]}; the virtual "
+                    "GPU does, in a replay of a launch that is small enough. Choose a smaller grid."
                 )
-        restore = any(isinstance(each, Blocks) and each.restore for each in what)
-        cold = caches_of(what) == "cold"
-        found: list[LaunchTrace | WarpTrace] = []
+        restore = any(isinstance(observation, Blocks) and observation.restore for observation in observations)
+        cold = caches_of(observations) == "cold"
+        records: list[LaunchTrace | WarpTrace] = []
         with self._device, self._timeline.launching(launch):
             kernel = raw_kernel(launch.kernel)
-            for number, each in enumerate(what, 1):
-                with _restored(launch.args if restore or number < len(what) else ()):
+            for number, observation in enumerate(observations, 1):
+                with _restored(launch.args if restore or number < len(observations) else ()):
                     if cold:
                         self._empty_l2()
-                    if isinstance(each, Warp):
+                    if isinstance(observation, Warp):
                         probe = self._probe(kernel, instrument.trace_warp)
-                        found.append(warps.trace_warp(probe, kernel, launch, each, self.provenance))
+                        records.append(warps.trace_warp(probe, kernel, launch, observation, self.provenance))
                     else:
-                        found.append(self._trace_blocks(kernel, launch))
-        return tuple(found) if len(what) > 1 else found[0]
+                        records.append(self._trace_blocks(kernel, launch))
+        return tuple(records) if len(observations) > 1 else records[0]
 
     def _trace_blocks(self, kernel: Any, launch: Launch) -> LaunchTrace:
         probe = self._probe(kernel, instrument.trace_blocks)

@@ -93,15 +93,15 @@ class EventRecorder:
         activities = []
         ranges = []
         streams: dict[int, StreamInfo] = {}
-        for number, (begun, ended, host_end_ns, thread, depth) in enumerate(self._ended, 1):
+        for number, (start_mark, ended, host_end_ns, thread, depth) in enumerate(self._ended, 1):
             device = int(cupy.cuda.Device().id)
-            info = _stream_info(begun.stream, device, len(streams))
+            info = _stream_info(start_mark.stream, device, len(streams))
             info = streams.setdefault(info.stream_id, info)
-            start, end = (self._start_ns + self._since(event) for event in (begun.begun, ended))
+            start, end = (self._start_ns + self._since(event) for event in (start_mark.begun, ended))
             activities.append(
                 Activity(
                     kind="RANGE",
-                    name=begun.name,
+                    name=start_mark.name,
                     device_id=device,
                     stream_id=info.stream_id,
                     correlation_id=number,
@@ -111,9 +111,9 @@ class EventRecorder:
             )
             ranges.append(
                 NvtxRange(
-                    name=begun.name,
+                    name=start_mark.name,
                     color=None,
-                    start_ns=begun.host_ns,
+                    start_ns=start_mark.host_ns,
                     end_ns=host_end_ns,
                     thread=thread,
                     depth=depth,
@@ -123,9 +123,9 @@ class EventRecorder:
             provenance=self._provenance,
             method="events",
             start_ns=self._start_ns,
-            end_ns=max([end_ns, *(each.end_ns for each in activities)]),
-            activities=tuple(sorted(activities, key=lambda each: each.start_ns)),
-            ranges=tuple(sorted(ranges, key=lambda each: (each.start_ns, each.depth))),
+            end_ns=max([end_ns, *(entry.end_ns for entry in activities)]),
+            activities=tuple(sorted(activities, key=lambda entry: entry.start_ns)),
+            ranges=tuple(sorted(ranges, key=lambda entry: (entry.start_ns, entry.depth))),
             streams=tuple(streams.values()),
             note=f"{self._why}: {NOTE}",
         )
@@ -145,9 +145,9 @@ class EventRecorder:
     def _pop(self) -> None:
         stack = self._open.get(threading.get_ident())
         if stack:
-            begun = stack.pop()
-            ended = _mark(begun.stream)
-            self._ended.append((begun, ended, time.time_ns(), threading.get_ident(), len(stack)))
+            start_mark = stack.pop()
+            ended = _mark(start_mark.stream)
+            self._ended.append((start_mark, ended, time.time_ns(), threading.get_ident(), len(stack)))
 
     def _since(self, event: Any) -> int:
         return round(float(cupy.cuda.get_elapsed_time(self._base, event)) * 1e6)

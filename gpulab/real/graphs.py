@@ -37,8 +37,8 @@ def record(graph: Any, provenance: Provenance) -> GraphRecord:
     except ImportError:
         return GraphRecord(provenance, (), (), note=NO_BINDINGS)
     handles = _handles(graph)
-    number = {int(handle): at for at, handle in enumerate(handles)}
-    nodes = tuple(_node(at, handle) for at, handle in enumerate(handles))
+    number = {int(handle): index for index, handle in enumerate(handles)}
+    nodes = tuple(_node(index, handle) for index, handle in enumerate(handles))
     of = driver.CUgraph(graph.graph)
     count = checked(driver.cuGraphGetEdges(of))[-1]
     first, then, *_ = checked(driver.cuGraphGetEdges(of, count)) if count else ((), ())
@@ -68,7 +68,7 @@ def set_node(graph: Any, node: GraphNode, template: Any) -> None:
         params.gridDimX, params.gridDimY, params.gridDimZ = node.grid
         params.blockDimX, params.blockDimY, params.blockDimZ = node.block
         params.sharedMemBytes = node.shared_bytes
-        values = [ctypes.create_string_buffer(each.data, len(each.data)) for each in node.parameters]
+        values = [ctypes.create_string_buffer(value.data, len(value.data)) for value in node.parameters]
         pointers = (ctypes.c_void_p * max(1, len(values)))(*(ctypes.addressof(value) for value in values))
         params.kernelParams = ctypes.addressof(pointers)
         checked(driver.cuGraphExecKernelNodeSetParams(executable, handle, params))
@@ -170,9 +170,11 @@ def _parameters(function: Any, values: int) -> Iterator[NodeParameter]:
             return  # that was the last one
         place = ctypes.c_void_p.from_address(values + number * ctypes.sizeof(ctypes.c_void_p)).value
         data = ctypes.string_at(place or 0, size) if place else bytes(size)
-        words = (data[at : at + ADDRESS_BYTES] for at in range(0, size - ADDRESS_BYTES + 1, ADDRESS_BYTES))
-        found = [int.from_bytes(word, "little") for word in words]
-        yield NodeParameter(data, int(offset), addresses=tuple(filter(_on_device, found)))
+        words = (
+            data[start : start + ADDRESS_BYTES] for start in range(0, size - ADDRESS_BYTES + 1, ADDRESS_BYTES)
+        )
+        addresses = [int.from_bytes(word, "little") for word in words]
+        yield NodeParameter(data, int(offset), addresses=tuple(filter(_on_device, addresses)))
         number += 1
 
 

@@ -87,20 +87,22 @@ class LoadReader:
         GpuLostError
             If NVML says that the GPU or the driver has gone.
         """
-        found = dict(self._guarded("sm_active", self._gpm) or {}) if self._gpm else {}
-        self.missing.update({name: "this GPU does not count it" for name in found if found[name] is None})
+        readings = dict(self._guarded("sm_active", self._gpm) or {}) if self._gpm else {}
+        self.missing.update(
+            {name: "this GPU does not count it" for name in readings if readings[name] is None}
+        )
         now_s = time.monotonic()
         slow = now_s - self._slow_s >= _SLOWLY_S
         for name, read in _READERS.items():
             if slow or name not in _SLOW:
-                found[name] = self._guarded(name, partial(read, self._device.nvml, self._device.handle))
+                readings[name] = self._guarded(name, partial(read, self._device.nvml, self._device.handle))
         used = self._guarded("utilization", partial(self._device.call, "nvmlDeviceGetUtilizationRates"))
         if used is not None:
-            found["utilization"], found["memory_utilization"] = float(used.gpu), float(used.memory)
+            readings["utilization"], readings["memory_utilization"] = float(used.gpu), float(used.memory)
         if slow:
-            found["processes"] = self._count_processes()
-            self._slow_s, self._slowly = now_s, {name: found.get(name) for name in _SLOW}
-        return [found.get(name, self._slowly.get(name)) for name in LOAD_COLUMNS]
+            readings["processes"] = self._count_processes()
+            self._slow_s, self._slowly = now_s, {name: readings.get(name) for name in _SLOW}
+        return [readings.get(name, self._slowly.get(name)) for name in LOAD_COLUMNS]
 
     def _count_processes(self) -> float | None:
         running = self._guarded(
@@ -108,7 +110,7 @@ class LoadReader:
         )
         if running is None:
             return None
-        self.processes = tuple((int(each.pid), _mib(each.usedGpuMemory)) for each in running)
+        self.processes = tuple((int(process.pid), _mib(process.usedGpuMemory)) for process in running)
         return float(len(running))
 
     def _guarded(self, name: str, read: Callable[[], Any]) -> Any:
@@ -171,12 +173,14 @@ class _Gpm:
         return self._told
 
     def _between(self, earlier: Any, later: Any) -> dict[str, float | None]:
-        asked = self._asked
-        asked.sample1 = earlier
-        asked.sample2 = later
-        self._device.nvml.nvmlGpmMetricsGet(asked)
+        request = self._asked
+        request.sample1 = earlier
+        request.sample2 = later
+        self._device.nvml.nvmlGpmMetricsGet(request)
         return {
-            name: float(asked.metrics[place].value) if asked.metrics[place].nvmlReturn == _SUCCESS else None
+            name: float(request.metrics[place].value)
+            if request.metrics[place].nvmlReturn == _SUCCESS
+            else None
             for place, name in enumerate(_GPM)
         }
 

@@ -97,13 +97,13 @@ class NvmlDevice:
         gpm = self.ask("nvmlGpmQueryDeviceSupport")
         links = getattr(self.nvml, "NVML_NVLINK_MAX_LINKS", 0)
         states = [self.ask("nvmlDeviceGetNvLinkState", link) for link in range(links)]
-        told: dict[str, float | str | None] = {
+        facts: dict[str, float | str | None] = {
             "MIG": None if mig is None else "on" if mig else "off",
             "NVLinks that are up": None if {*states} <= {None} else float(sum(map(bool, states))),
             "GPM counters": None if gpm is None else "yes" if gpm.isSupportedDevice else "no",
         }
         why = "this NVML, device or virtual machine does not tell"
-        return tuple(Metric(name, value, why=why if value is None else "") for name, value in told.items())
+        return tuple(Metric(name, value, why=why if value is None else "") for name, value in facts.items())
 
     def metrics(self, provenance: Provenance) -> DeviceMetrics:
         """Read everything that is cheap, for a chart that ticks."""

@@ -51,8 +51,8 @@ class RealRecorder:
             try:
                 recorder.start()
             except library.CuptiError as error:
-                taken = error.result == library.TAKEN
-                why = "CUPTI is in use by another tool" if taken else f"CUPTI cannot record here ({error})"
+                is_taken = error.result == library.TAKEN
+                why = "CUPTI is in use by another tool" if is_taken else f"CUPTI cannot record here ({error})"
             else:
                 self._recorder = recorder
                 self.blind = ""

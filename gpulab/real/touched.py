@@ -62,22 +62,22 @@ class Kernels:
         if function not in self._cupys:
             names = (symbol, kernel_name(symbol))
             self._cupys[function] = symbol.startswith("cupy_") or any(
-                each.name in names if type(each) is cupy.RawKernel else each.ptr == function
-                for each in _living(cupy.cuda.function.Function, cupy.RawKernel)
+                kernel.name in names if type(kernel) is cupy.RawKernel else kernel.ptr == function
+                for kernel in _living(cupy.cuda.function.Function, cupy.RawKernel)
             )
         return self._cupys[function]
 
     def touched(self, function: int, symbol: str, params: Sequence[bytes]) -> Touched:
         """Return the memory that a launch accesses."""
-        arrays = [found for found in map(self._carray, params) if found is not None]
+        arrays = [found_regions for found_regions in map(self._carray, params) if found_regions is not None]
         if arrays:
             return self._of_cupys(symbol, arrays)
         uses = self._uses_of(function, symbol)
         regions = self._arguments(params)
         if uses is None or len(uses) != len(params):
             # Its source cannot be had: it may do anything with what it is given.
-            found = tuple(region for region in regions if region is not None)
-            return Touched(found, found)
+            found_regions = tuple(region for region in regions if region is not None)
+            return Touched(found_regions, found_regions)
         used = [(use, region) for use, region in zip(uses, regions, strict=True) if region is not None]
         kinds = (READ, WRITTEN, ATOMIC)
         return Touched(*(tuple(region for use, region in used if use & kind) for kind in kinds))
@@ -112,10 +112,12 @@ class Kernels:
     def _uses_of(self, function: int, symbol: str) -> list[int] | None:
         if function not in self._uses:
             # Kernels are told apart by their source: to ask one for its handle would compile it, here.
-            named = [each for each in _living(cupy.RawKernel) if each.name in (symbol, kernel_name(symbol))]
+            named = [
+                kernel for kernel in _living(cupy.RawKernel) if kernel.name in (symbol, kernel_name(symbol))
+            ]
             self._uses[function] = None
             with suppress(GpulabError, KeyError, TypeError, ValueError):
-                if len({kernel_source(each) for each in named}) == 1:
+                if len({kernel_source(kernel) for kernel in named}) == 1:
                     self._uses[function] = uses_of_parameters(self._ptx(named[0]), symbol)
         return self._uses[function]
 
@@ -124,13 +126,13 @@ class Kernels:
         words = [struct.unpack("<Q", param)[0] if len(param) == _WORD else 0 for param in params]
         return list(map(self._region, words, _arguments_passed(words) or words))
 
-    def _region(self, word: int, given: Any) -> Region | None:
+    def _region(self, word: int, argument: Any) -> Region | None:
         """Return the memory region at an address: the array that was passed, or the rest of its block."""
         block = self._block(word) if word else None
         if block is None:
             return None
-        if isinstance(given, cupy.ndarray):
-            return Region.of_array(self._device_id, word, given.itemsize, given.shape, given.strides)
+        if isinstance(argument, cupy.ndarray):
+            return Region.of_array(self._device_id, word, argument.itemsize, argument.shape, argument.strides)
         return Region(self._device_id, word, block[0] + block[1] - word)
 
     def _block(self, address: int) -> tuple[int, int] | None:
@@ -161,17 +163,17 @@ def read_parameters(driver: Any, function: int, values: Any) -> list[bytes]:
 
 def _array_at(address: int) -> Any:
     """An array that begins at an address."""
-    return next((each for each in _living(cupy.ndarray) if each.data.ptr == address), None)
+    return next((array for array in _living(cupy.ndarray) if array.data.ptr == address), None)
 
 
 def _arguments_passed(words: Sequence[int]) -> tuple[Any, ...] | None:
     """The tuple of arguments that a launch under way was given: its arrays lie at these addresses."""
-    for each in _living(tuple):
-        if len(each) == len(words):
-            pairs = zip(words, each, strict=True)
+    for arguments in _living(tuple):
+        if len(arguments) == len(words):
+            pairs = zip(words, arguments, strict=True)
             arrays = [(word, item) for word, item in pairs if type(item) is cupy.ndarray]
             if arrays and all(item.data.ptr == word for word, item in arrays):
-                return tuple(each)
+                return tuple(arguments)
     return None
 
 
@@ -182,4 +184,4 @@ def _living(*kinds: type) -> Iterator[Any]:
     the circle would keep every array alive that the program frees.
     """
     for age in range(3):
-        yield from [each for each in gc.get_objects(age) if type(each) in kinds]
+        yield from [thing for thing in gc.get_objects(age) if type(thing) in kinds]

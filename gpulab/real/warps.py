@@ -13,7 +13,9 @@ from virtualgpu.protocol import Launch, Warp
 from virtualgpu.records import Provenance, WarpTrace
 
 
-def trace_warp(probe: Probe, kernel: Any, launch: Launch, what: Warp, provenance: Provenance) -> WarpTrace:
+def trace_warp(
+    probe: Probe, kernel: Any, launch: Launch, observation: Warp, provenance: Provenance
+) -> WarpTrace:
     """Run the instrumented kernel once and read the chosen warp's events.
 
     Parameters
@@ -22,7 +24,7 @@ def trace_warp(probe: Probe, kernel: Any, launch: Launch, what: Warp, provenance
         The kernel's copy, instrumented by `virtualgpu.compile.instrument.trace_warp`.
     kernel, launch
         The launch, and its kernel as CuPy's.
-    what
+    observation
         The warp to watch, and how many events are kept; the record says when there were more.
     provenance
         Goes into the record as it is.
@@ -34,7 +36,7 @@ def trace_warp(probe: Probe, kernel: Any, launch: Launch, what: Warp, provenance
         probes in it: writing an event takes some hundred cycles, so there are no times, and arms of
         a branch may stay apart for longer than without.
     """
-    buffer = cupy.asarray(warp_buffer(what.block_index, what.warp, what.max_steps))
+    buffer = cupy.asarray(warp_buffer(observation.block_index, observation.warp, observation.max_steps))
     probe.launch(kernel, launch, buffer)
     _, mask, number, truncated = read_warp(buffer.get())
     blocks = probe.instrumented
@@ -44,8 +46,8 @@ def trace_warp(probe: Probe, kernel: Any, launch: Launch, what: Warp, provenance
         code=kernel.code,
         grid=launch.grid,
         block=launch.block,
-        block_index=what.block_index,
-        warp_index=what.warp,
+        block_index=observation.block_index,
+        warp_index=observation.warp,
         granularity="basic block",
         instruction=blocks.text,
         pc=np.array(blocks.first_pc, np.int32)[number],

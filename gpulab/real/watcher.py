@@ -107,8 +107,8 @@ class _DeviceWatch(Watch):
         super().__init__(memories, _is_pinned, _no_launches)
 
     def memory_of(self, address: int) -> int:
-        found = _attributes(address)
-        return int(found.device) if found.type in (_DEVICE, _MANAGED) else HOST
+        attributes = _attributes(address)
+        return int(attributes.device) if attributes.type in (_DEVICE, _MANAGED) else HOST
 
 
 class RealWatcher:
@@ -162,11 +162,11 @@ class RealWatcher:
             raise GpulabError(f"CUPTI is in use by {rival}: run this without {rival}.")
         self._driver = load_driver()
         runtime.deviceSynchronize()
-        for each in gc.get_objects():
-            if type(each) is cupy.ndarray and getattr(each.data.mem, "ptr", None):
-                self._kernels.blocks[int(each.data.mem.ptr)] = int(each.data.mem.size)
-            elif type(each) is cupy.cuda.Stream and getattr(each, "ptr", 0) > _PER_THREAD:
-                self._note_stream(int(each.ptr), runtime.streamGetFlags(each.ptr))
+        for thing in gc.get_objects():
+            if type(thing) is cupy.ndarray and getattr(thing.data.mem, "ptr", None):
+                self._kernels.blocks[int(thing.data.mem.ptr)] = int(thing.data.mem.size)
+            elif type(thing) is cupy.cuda.Stream and getattr(thing, "ptr", 0) > _PER_THREAD:
+                self._note_stream(int(thing.ptr), runtime.streamGetFlags(thing.ptr))
         self._watch = _DeviceWatch()
         self._see = see
         self._watch.begin(see)
@@ -285,8 +285,8 @@ class RealWatcher:
             self._ran(stream or 0, _Operation("MEMSET", "Memset", None, (), (_Bytes(address, size),)))
 
     def _event_made(self, event: Any, _: int) -> None:
-        made = self._events[event.contents.value or 0] = _Event()
-        made.is_new = True
+        new_event = self._events[event.contents.value or 0] = _Event()
+        new_event.is_new = True
 
     def _recorded(self, event: int, stream: int | None) -> None:
         capture = self._capturing(stream or 0)
@@ -323,8 +323,8 @@ class RealWatcher:
     def _event_gone(self, event: int) -> None:
         self._events.pop(event, None)
 
-    def _stream_made(self, made: Any, flags: int = 0, _: int = 0) -> None:
-        handle = made.contents.value or 0
+    def _stream_made(self, stream_pointer: Any, flags: int = 0, _: int = 0) -> None:
+        handle = stream_pointer.contents.value or 0
         if handle in self._places:  # it was another stream's before
             self._gone[handle] = self._gone.get(handle, 0) + 1
         self._note_stream(handle, flags)
@@ -392,9 +392,9 @@ class RealWatcher:
             self._graphs[graph.contents.value] = capture
             self._watch.graph_made(capture.graph_id)
 
-    def _instantiated(self, made: Any, graph: int) -> None:
+    def _instantiated(self, graph_pointer: Any, graph: int) -> None:
         if graph in self._graphs:
-            self._graphs[made.contents.value] = self._graphs[graph]
+            self._graphs[graph_pointer.contents.value] = self._graphs[graph]
 
     def _graph_launched(self, graph: int, stream: int | None) -> None:
         capture = self._graphs.get(graph)
@@ -403,7 +403,7 @@ class RealWatcher:
             self._watch.launched(self._place(stream or 0), capture.nodes, capture.edges, capture.graph_id)
 
     def _capturing(self, stream: int) -> _Capture | None:
-        return next((each for each in self._captures.values() if stream in each.frontiers), None)
+        return next((capture for capture in self._captures.values() if stream in capture.frontiers), None)
 
     # Operations and places
 
@@ -485,8 +485,8 @@ def _read(address: int | None, types: tuple[Any, ...]) -> list[Any]:
     class Arguments(ctypes.Structure):
         _fields_ = [(f"a{number}", kind) for number, kind in enumerate(types)]
 
-    found = Arguments.from_address(address)
-    return [getattr(found, f"a{number}") for number in range(len(types))]
+    arguments = Arguments.from_address(address)
+    return [getattr(arguments, f"a{number}") for number in range(len(types))]
 
 
 def _attributes(address: int) -> Any:

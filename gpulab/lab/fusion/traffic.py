@@ -65,22 +65,25 @@ def traffic(fn: Callable[..., Any], *args: Any) -> TrafficReport:
     >>> gl.traffic(scaled, x, x[0], x[1])
     """
     cp = session.cp()
-    copies = [one.copy() if isinstance(one, cp.ndarray) else one for one in args]
+    copies = [argument.copy() if isinstance(argument, cp.ndarray) else argument for argument in args]
     trace = traced(fn, *copies)
-    given = [one for one in args if isinstance(one, cp.ndarray)]
+    arrays = [argument for argument in args if isinstance(argument, cp.ndarray)]
     single, maps, fused, rows = (Plan(trace, way) for way in ("single", "maps", "reductions", "rows"))
     programs = Program(single), Program(maps), Program(fused)
-    played = [_played(program, given) for program in programs]
+    played = [_played(program, arrays) for program in programs]
     steps = {group[0]: step for group, step in zip(single.groups, played[0], strict=True)}
-    kernel = {n: at for at, group in enumerate(fused.groups) for n in group}
+    kernel = {n: index for index, group in enumerate(fused.groups) for n in group}
     expressions = tuple(
         _expression(node, single, steps.get(node.number), kernel.get(node.number, -1)) for node in trace.nodes
     )
-    flop = sum(each.flop for each in expressions)
-    moved = {at: each.read_bytes + each.written_bytes for at, each in enumerate(expressions)}
+    flop = sum(expression.flop for expression in expressions)
+    moved = {
+        index: expression.read_bytes + expression.written_bytes
+        for index, expression in enumerate(expressions)
+    }
     own = {n.number: moved[n.number] for n in trace.nodes if n.kind == "kernel"}
     plans = {AS_WRITTEN: single, ELEMENTWISE: maps, REDUCTION: fused, BY_HAND: rows}
-    times = {way: sum(ns for _, ns in each) for way, each in zip(plans, played, strict=False)}
+    times = {way: sum(ns for _, ns in steps) for way, steps in zip(plans, played, strict=False)}
     ways = tuple(
         KernelSet(
             way=way,
@@ -99,9 +102,11 @@ def traffic(fn: Callable[..., Any], *args: Any) -> TrafficReport:
             expressions=expressions,
             edges=tuple(RedEdge(e.first, e.then, e.why) for e in fused.edges),
             ways=ways,
-            kernels=tuple(_kernel(fused, at, expressions, step, own) for at, step in enumerate(played[2])),
-            sources=tuple(_source(programs[2], at) for at in range(len(fused.groups))),
-            folded=tuple(f"{what} = {value}" for what, value in trace.folded),
+            kernels=tuple(
+                _kernel(fused, index, expressions, step, own) for index, step in enumerate(played[2])
+            ),
+            sources=tuple(_source(programs[2], index) for index in range(len(fused.groups))),
+            folded=tuple(f"{name} = {value}" for name, value in trace.folded),
             breaks=tuple(trace.breaks),
         )
     )
@@ -124,17 +129,17 @@ class TrafficReport(Pictured):
         Bytes are those of the arrays, as if none of them were in L2 before.
         """
         record = self.record
-        alone = [each for each in record.expressions if each.kernel >= 0]
+        alone = [entry for entry in record.expressions if entry.kernel >= 0]
         points = [
             RooflinePoint(
-                name=each.name,
+                name=entry.name,
                 provenance=record.provenance,
-                flops={"f32": each.flop},
-                size_bytes={"DRAM": each.read_bytes + each.written_bytes},
-                time_ns=each.time_ns,
+                flops={"f32": entry.flop},
+                size_bytes={"DRAM": entry.read_bytes + entry.written_bytes},
+                time_ns=entry.time_ns,
             )
-            for each in (*alone, *record.kernels)
-            if each.flop and each.time_ns
+            for entry in (*alone, *record.kernels)
+            if entry.flop and entry.time_ns
         ]
         return views.RooflineChart(Roofline(ceilings=session.ceilings(), points=tuple(points)))
 
@@ -142,30 +147,31 @@ class TrafficReport(Pictured):
         return views.TrafficView(self.record)
 
     def __repr__(self) -> str:
-        one = self.record.way(AS_WRITTEN)
+        as_written = self.record.way(AS_WRITTEN)
         fused = self.record.way(REDUCTION)
         red = count(len(self.record.edges), "red edge")
         return (
-            f"{self.record.function}: {count(one.kernels, 'pass', 'passes')} moving {size(one.moved_bytes)} "
-            f"as written, {number(fused.kernels)} moving {size(fused.moved_bytes)} fused, {red}."
+            f"{self.record.function}: {count(as_written.kernels, 'pass', 'passes')} moving "
+            f"{size(as_written.moved_bytes)} as written, {number(fused.kernels)} moving "
+            f"{size(fused.moved_bytes)} fused, {red}."
         )
 
 
 def _played(program: Program, args: Sequence[Any]) -> list[tuple[tuple[str, ...], int]]:
     """For each group of a program the names of what it launched, and how long that took in nanoseconds."""
     time_range = session.cupyx().profiler.time_range
-    program([one.copy() for one in args])  # compiles
-    copies = [one.copy() for one in args]
-    with timeline() as seen:  # which waits at its end
-        program(copies, lambda at: time_range(f"step {at}"))
-    found: list[tuple[tuple[str, ...], int]] = []
-    ranges = {r.name: r for r in seen.record.ranges}
-    for at in range(len(program.plan.groups)):
-        span = ranges[f"step {at}"]
-        ids = {c.correlation_id for c in seen.record.calls if span.start_ns <= c.start_ns < span.end_ns}
-        work = [a for a in seen.record.activities if a.correlation_id in ids - {0}]
-        found.append((tuple(a.name for a in work), sum(a.end_ns - a.start_ns for a in work)))
-    return found
+    program([array.copy() for array in args])  # compiles
+    copies = [array.copy() for array in args]
+    with timeline() as line:  # which waits at its end
+        program(copies, lambda index: time_range(f"step {index}"))
+    steps: list[tuple[tuple[str, ...], int]] = []
+    ranges = {r.name: r for r in line.record.ranges}
+    for index in range(len(program.plan.groups)):
+        span = ranges[f"step {index}"]
+        ids = {c.correlation_id for c in line.record.calls if span.start_ns <= c.start_ns < span.end_ns}
+        work = [a for a in line.record.activities if a.correlation_id in ids - {0}]
+        steps.append((tuple(a.name for a in work), sum(a.end_ns - a.start_ns for a in work)))
+    return steps
 
 
 def _expression(node: Node, plan: Plan, step: tuple[tuple[str, ...], int] | None, kernel: int) -> Expression:
@@ -188,23 +194,23 @@ def _expression(node: Node, plan: Plan, step: tuple[tuple[str, ...], int] | None
 
 def _kernel(
     plan: Plan,
-    at: int,
+    index: int,
     alone: Sequence[Expression],
     step: tuple[tuple[str, ...], int],
     own: Mapping[int, int],
 ) -> Expression:
     """A fused kernel as one expression."""
-    group = plan.groups[at]
+    group = plan.groups[index]
     counted = group[0] in own
     return Expression(
-        name=f"kernel {at + 1}",
+        name=f"kernel {index + 1}",
         kind="kernel",
         launches=step[0],
         read_bytes=own[group[0]] if counted else sum(n.nbytes for n in plan.reads(group)),
         written_bytes=0 if counted else sum(n.nbytes for n in plan.writes(group)),
         flop=sum(alone[n].flop for n in group),
         time_ns=step[1],
-        kernel=at,
+        kernel=index,
     )
 
 
@@ -212,7 +218,7 @@ def _counted(plan: Plan, node: Node) -> list[int] | None:
     """Return the bytes that a `RawKernel` reads and writes, from sectors that the virtual GPU counts."""
     if not isinstance(node.call, session.cp().RawKernel):
         return None
-    grid, block, args = (_arrays(plan, one) for one in node.args)
+    grid, block, args = (_arrays(plan, argument) for argument in node.args)
     launch = Launch.of(node.call, grid, block, args, node.kwargs.get("shared_mem", 0))
     counters = session.observe(launch, Counters()).record
     return [SECTOR_BYTES * counters.total("sectors", "global", kind) for kind in ("load", "store")]
@@ -220,7 +226,7 @@ def _counted(plan: Plan, node: Node) -> list[int] | None:
 
 def _arrays(plan: Plan, value: Any) -> Any:
     if type(value) in (tuple, list):
-        return tuple(_arrays(plan, one) for one in value)
+        return tuple(_arrays(plan, item) for item in value)
     result = getattr(plan.nodes[value.number], "result", value) if hasattr(value, "number") else value
     return result.copy() if isinstance(result, session.cp().ndarray) else result
 
@@ -245,10 +251,10 @@ def _flop_of_each(node: Node, left: Sequence[int], right: Sequence[int]) -> int:
     return 2 * summed if summed > 1 else 1
 
 
-def _source(program: Program, at: int) -> tuple[str, str]:
-    made: Generated | None = program.kernels[at]
-    nodes = [program.plan.nodes[n].name for n in program.plan.groups[at]]
-    if made is None:
-        why = f" (no C++ here for {program.refused[at]})" if at in program.refused else ""
+def _source(program: Program, index: int) -> tuple[str, str]:
+    kernel: Generated | None = program.kernels[index]
+    nodes = [program.plan.nodes[n].name for n in program.plan.groups[index]]
+    if kernel is None:
+        why = f" (no C++ here for {program.refused[index]})" if index in program.refused else ""
         return f"{', '.join(nodes)}: runs as it is written{why}", ""
-    return made.operation, made.source
+    return kernel.operation, kernel.source

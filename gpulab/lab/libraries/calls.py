@@ -22,7 +22,7 @@ RECORD = "h200_calls.json.xz"
 
 
 @old_parameters
-def library_calls(fn: Callable[..., Any] | str | None = None, *args: Any, **wanted: str) -> CallsReport:
+def library_calls(fn: Callable[..., Any] | str | None = None, *args: Any, **filters: str) -> CallsReport:
     """Show which library, which routines and which kernels a function of arrays ends in.
 
     Parameters
@@ -32,7 +32,7 @@ def library_calls(fn: Callable[..., Any] | str | None = None, *args: Any, **want
         such as ``"torch.addmm"`` or ``"cupy.matmul"``. Without it: all operations that were recorded.
     args
         The function's arguments.
-    **wanted
+    **filters
         Which of an operation's records: ``dtype="float16"``, ``size="large"``, ``layout="row-major"``.
 
     Returns
@@ -73,7 +73,7 @@ def library_calls(fn: Callable[..., Any] | str | None = None, *args: Any, **want
         )
     known = recorded()
     title = fn or "all that was recorded"
-    endings = known.named(fn or "", **wanted)
+    endings = known.named(fn or "", **filters)
     return CallsReport(Calls(provenance=known.provenance, function=title, endings=endings))
 
 

@@ -47,15 +47,15 @@ def subscribed(library: Cupti, functions: Mapping[int, frozenset[str]], handler:
     names = {domain: library.call_names(domain) for domain in functions}
 
     def called(_: Any, domain: int, cbid: int, data: Any) -> None:
-        seen = data.contents
-        handler(names[domain].get(cbid, ""), bool(seen.site), seen)
+        call = data.contents
+        handler(names[domain].get(cbid, ""), bool(call.site), call)
 
     callback = _Callback(called)
     subscriber = c_void_p()
     library.call("cuptiSubscribe", ctypes.byref(subscriber), callback, None)
     try:
-        for domain, wanted in functions.items():
-            for cbid in [cbid for cbid, name in names[domain].items() if name in wanted]:
+        for domain, names_of_domain in functions.items():
+            for cbid in [cbid for cbid, name in names[domain].items() if name in names_of_domain]:
                 library.call("cuptiEnableCallback", c_uint32(1), subscriber, domain, c_uint32(cbid))
         yield
     finally:

@@ -110,9 +110,9 @@ class Cupti:
             If CUPTI refuses, with result `TAKEN` where another tool holds it. Nothing is recorded then.
         """
         while len(self._ready) < _READY_BUFFERS:
-            made = (c_uint64 * (_BUFFER_BYTES // 8))()  # aligned to 8 bytes, as CUPTI asks
-            ctypes.memset(made, 0, _BUFFER_BYTES)  # so that the system has given the pages
-            self._ready.append(made)
+            buffer = (c_uint64 * (_BUFFER_BYTES // 8))()  # aligned to 8 bytes, as CUPTI asks
+            ctypes.memset(buffer, 0, _BUFFER_BYTES)  # so that the system has given the pages
+            self._ready.append(buffer)
         if not self._registered:
             # CUPTI would fill buffers with zeros in the thread that launches.
             zeroed = c_uint8(1)
@@ -172,9 +172,9 @@ class Cupti:
             yield memoryview(buffer).cast("B")[:size], offsets
 
     def _requested(self, buffer: Any, size: Any, records: Any) -> None:
-        made = self._ready.pop() if self._ready else (c_uint64 * (_BUFFER_BYTES // 8))()
-        address = ctypes.addressof(made)
-        self._buffers[address] = made
+        new_buffer = self._ready.pop() if self._ready else (c_uint64 * (_BUFFER_BYTES // 8))()
+        address = ctypes.addressof(new_buffer)
+        self._buffers[address] = new_buffer
         buffer[0], size[0], records[0] = address, _BUFFER_BYTES, 0
 
     def _completed(self, context: Any, stream: int, buffer: int, size: int, valid: int) -> None:
@@ -222,19 +222,19 @@ def load() -> Cupti | None:
     try:
         from cuda import pathfinder
 
-        found = pathfinder.load_nvidia_dynamic_lib("cupti")
+        library = pathfinder.load_nvidia_dynamic_lib("cupti")
     except (ImportError, RuntimeError, OSError):  # DynamicLibNotFoundError is a RuntimeError
         return None
     # NVTX looks here at its first call, and from then on tells CUPTI of ranges.
-    os.environ.setdefault(_INJECTION, found.abs_path)
-    return Cupti(ctypes.CDLL(found.abs_path))
+    os.environ.setdefault(_INJECTION, library.abs_path)
+    return Cupti(ctypes.CDLL(library.abs_path))
 
 
 def rival() -> str:
     """The other tool that holds CUPTI in this process, empty if none is known."""
     for tool, variable, mark in rows("profilers.tsv"):
-        said = os.environ.get(variable, "").lower()
-        if said and mark in said:
+        value = os.environ.get(variable, "").lower()
+        if value and mark in value:
             return tool
     torch: Any = sys.modules.get("torch")
     if torch is not None and torch.autograd._profiler_enabled():

@@ -92,19 +92,21 @@ class CuptiRecorder:
             parts = records.parts(self._seen(streams))
         lost = self._cupti.dropped() + parts.unfinished
 
-        def within(each: HostCall | Synchronization) -> bool:
+        def within(entry: HostCall | Synchronization) -> bool:
             # The synchronization that ends the recording is none of the program's.
-            return self._start_ns <= each.start_ns < end_ns
+            return self._start_ns <= entry.start_ns < end_ns
 
         return Timeline(
             provenance=self._provenance,
             method="CUPTI",
             start_ns=self._start_ns,
             end_ns=max([end_ns, *(activity.end_ns for activity in parts.activities)]),
-            activities=tuple(sorted(parts.activities, key=lambda each: (each.start_ns, each.correlation_id))),
+            activities=tuple(
+                sorted(parts.activities, key=lambda entry: (entry.start_ns, entry.correlation_id))
+            ),
             calls=tuple(filter(within, parts.calls)),
             synchronizations=tuple(filter(within, parts.synchronizations)),
-            ranges=tuple(each for each in parts.ranges if self._start_ns <= each.end_ns),
+            ranges=tuple(entry for entry in parts.ranges if self._start_ns <= entry.end_ns),
             streams=tuple(parts.streams),
             lost=lost,
             note=_note(parts, lost),
@@ -124,7 +126,7 @@ class CuptiRecorder:
         ahead = self._ahead_ns
         line = self._lines.line
         threads = {
-            each.native_id: each.ident for each in threading.enumerate() if each.native_id and each.ident
+            alive.native_id: alive.ident for alive in threading.enumerate() if alive.native_id and alive.ident
         }
         return Seen(streams, threads, lambda thread, time_ns, call: line(thread, time_ns - ahead, call))
 
@@ -148,23 +150,23 @@ def _mark_streams() -> list[StreamInfo]:
     """
     device = int(cupy.cuda.Device().id)
     # Not isinstance: what imitates another class would be asked for it, and some warn.
-    streams: list[Any] = [each for each in gc.get_objects() if issubclass(type(each), cupy.cuda.Stream)]
+    streams: list[Any] = [entry for entry in gc.get_objects() if issubclass(type(entry), cupy.cuda.Stream)]
     # One that could not be made has no handle.
-    by_handle = {(int(each.device_id), int(each.ptr)): each for each in streams if hasattr(each, "ptr")}
-    by_handle = {key: each for key, each in by_handle.items() if key[1] not in _DEFAULT}
+    by_handle = {(int(entry.device_id), int(entry.ptr)): entry for entry in streams if hasattr(entry, "ptr")}
+    by_handle = {key: entry for key, entry in by_handle.items() if key[1] not in _DEFAULT}
     marked: list[StreamInfo] = []
     for default in (cupy.cuda.Stream.null, cupy.cuda.Stream.ptds):
         with contextlib.suppress(runtime.CUDARuntimeError):
             cupy.cuda.Event(disable_timing=True).record(default)
             marked.append(StreamInfo(device, int(default.ptr), _DEFAULT[int(default.ptr)]))
-    for (of, handle), stream in sorted(by_handle.items(), key=lambda each: each[0]):
+    for (of, handle), stream in sorted(by_handle.items(), key=lambda entry: entry[0]):
         with contextlib.suppress(runtime.CUDARuntimeError), cupy.cuda.Device(device if of < 0 else of):
             flags = runtime.streamGetFlags(handle)
             priority = runtime.streamGetPriority(handle)
             cupy.cuda.Event(disable_timing=True).record(stream)
             non_blocking = bool(flags & runtime.streamNonBlocking)
-            at = sum(info.device_id == of and info.stream_id not in _DEFAULT for info in marked) + 1
-            marked.append(StreamInfo(of, handle, f"stream {at}", non_blocking, int(priority)))
+            number = sum(info.device_id == of and info.stream_id not in _DEFAULT for info in marked) + 1
+            marked.append(StreamInfo(of, handle, f"stream {number}", non_blocking, int(priority)))
     return marked
 
 

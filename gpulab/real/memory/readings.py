@@ -36,9 +36,9 @@ def _pool() -> Any:
     return own if hasattr(own, "total_bytes") else cupy.get_default_memory_pool()
 
 
-def _asked(pool: Any, what: str) -> int | None:
+def _asked(pool: Any, method: str) -> int | None:
     try:
-        return int(getattr(pool, what)())
+        return int(getattr(pool, method)())
     except (AttributeError, RuntimeError):  # `MemoryAsyncPool` cannot say everything
         return None
 
@@ -48,6 +48,10 @@ def _others(nvml: NvmlDevice | None) -> int | None:
     running = nvml.ask("nvmlDeviceGetComputeRunningProcesses") if nvml else None
     if running is None or not any(process.pid == os.getpid() for process in running):
         return None
-    held = [getattr(each, "usedGpuMemory", None) for each in running if each.pid != os.getpid()]
-    known = [int(size) for size in held if size is not None]
-    return sum(known) if len(known) == len(held) else None
+    sizes = [
+        getattr(running_process, "usedGpuMemory", None)
+        for running_process in running
+        if running_process.pid != os.getpid()
+    ]
+    known = [int(size) for size in sizes if size is not None]
+    return sum(known) if len(known) == len(sizes) else None

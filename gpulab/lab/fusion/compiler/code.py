@@ -157,7 +157,7 @@ def generated(plan: Plan, group: Sequence[int], name: str) -> Generated:
             behind = True
             names[number] = "a"
             if node.name == "mean":
-                inner = next(seen for _, seen in plan.sources[number])
+                inner = next(source for _, source in plan.sources[number])
                 count = inner.result.size // max(node.result.size, 1)
                 written[True].append(f"const {_wide(node.dtype)} v{number} = a / {count};")
                 names[number] = f"v{number}"
@@ -169,8 +169,8 @@ def generated(plan: Plan, group: Sequence[int], name: str) -> Generated:
     if reduction is None:
         operation = "\n".join([*written[False], *outs])
         declared = ", ".join(f"{n.dtype.name} {names[n.number]}" for n in takes)
-        given = ", ".join(f"{n.dtype.name} out{k}" for k, n in enumerate(gives))
-        kernel = cp.ElementwiseKernel(declared, given, operation, name, return_tuple=True)
+        outputs = ", ".join(f"{n.dtype.name} out{k}" for k, n in enumerate(gives))
+        kernel = cp.ElementwiseKernel(declared, outputs, operation, name, return_tuple=True)
         return Generated(kernel, operation, *numbers)
     return _reduction(plan, reduction, written, outs, names, numbers, name)
 
@@ -189,14 +189,14 @@ def _reduction(
     if known is None or {*node.kwargs} - {"axis", "keepdims"} or len(node.args) > 2:
         raise NoCodeError(f"{node.name} with these arguments")
     nodes = plan.nodes
-    seen = next(seen for _, seen in plan.sources[node.number])
+    source = next(source for _, source in plan.sources[node.number])
     kind = _wide(node.dtype)
     takes = [nodes[n] for n in numbers[0]]
     gives = [nodes[n] for n in numbers[1]]
     parameters = ", ".join(f"const {_c_type(n.dtype)}& {names[n.number]}" for n in takes)
     results = "".join(f", {_c_type(n.dtype)}& out{k}" for k, n in enumerate(gives))
     origin = next(first for first, _ in plan.sources[node.number])
-    value = names.get(seen.number) or names[origin]
+    value = names.get(source.number) or names[origin]
     preamble = (
         f"__device__ {kind} before({parameters}) {{ {' '.join(written[False])} return {value}; }}\n"
         f"__device__ void behind({kind} a{results}) {{ {' '.join([*written[True], *outs])} }}\n"
@@ -205,12 +205,12 @@ def _reduction(
         preamble = f"{_HALVES}{preamble}"
     # CuPy puts in0 and out0 in these names' place, wherever it finds their letters, and lacks their types
     # where that is what they are called.
-    given = [f"in_{k}" for k in range(len(takes))]
-    made = [f"out_{k}" for k in range(len(gives))]
-    parts = f"before({', '.join(given)})", known[0], f"behind({', '.join(['a', *made])})"
+    inputs = [f"in_{k}" for k in range(len(takes))]
+    outputs = [f"out_{k}" for k in range(len(gives))]
+    parts = f"before({', '.join(inputs)})", known[0], f"behind({', '.join(['a', *outputs])})"
     declared = tuple(
         ", ".join(f"{n.dtype.name} {called}" for n, called in zip(some, calls, strict=True))
-        for some, calls in ((takes, given), (gives, made))
+        for some, calls in ((takes, inputs), (gives, outputs))
     )
     identity = known[1] or _lowest(node.dtype, node.name)
     kernel = session.cp().ReductionKernel(
@@ -225,8 +225,8 @@ def _lowest(dtype: np.dtype[Any], name: str) -> str:
     if dtype.kind == "f":
         return f"{sign}__int_as_float(0x7f800000)"
     info = np.iinfo(dtype)
-    most = f"{info.max}{'ull' if dtype.kind == 'u' else 'll'}"
-    return f"({_c_type(dtype)}){most if not sign else '0' if dtype.kind == 'u' else f'(-{most} - 1)'}"
+    largest = f"{info.max}{'ull' if dtype.kind == 'u' else 'll'}"
+    return f"({_c_type(dtype)}){largest if not sign else '0' if dtype.kind == 'u' else f'(-{largest} - 1)'}"
 
 
 def _statement(plan: Plan, node: Node, names: dict[int, str], takes: list[Node]) -> str:
@@ -237,8 +237,8 @@ def _statement(plan: Plan, node: Node, names: dict[int, str], takes: list[Node])
         raise NoCodeError(f"{node.name} of {loop}")
     arguments = node.args[: 1 if node.name in ("astype", "copy") else None]
     texts = [
-        _text(plan, one, names, takes, np.dtype(bool) if node.name == "where" and not k else loop)
-        for k, one in enumerate(arguments)
+        _text(plan, argument, names, takes, np.dtype(bool) if node.name == "where" and not k else loop)
+        for k, argument in enumerate(arguments)
     ]
     if len(texts) <= max(int(c) for c in "012" if f"{{{c}}}" in pattern):
         raise NoCodeError(f"{node.name} of {len(texts)} arguments")
@@ -247,13 +247,13 @@ def _statement(plan: Plan, node: Node, names: dict[int, str], takes: list[Node])
     return f"const {kind} v{node.number} = {value};"
 
 
-def _input(node: Node, at: int) -> str:
+def _input(node: Node, index: int) -> str:
     """An argument keeps its name where that means nothing else in C++."""
     plain = (node.kind == "input" and len(node.name) > 1) or node.name in _LETTERS
     return (
         node.name
         if plain and re.fullmatch(r"[a-z][a-z_]*", node.name) and node.name not in _TAKEN
-        else f"in{at}"
+        else f"in{index}"
     )
 
 
@@ -262,22 +262,22 @@ _PLAIN = frozenset(
 )
 
 
-def _text(plan: Plan, one: Any, names: dict[int, str], takes: list[Node], loop: np.dtype[Any]) -> str:
+def _text(plan: Plan, argument: Any, names: dict[int, str], takes: list[Node], loop: np.dtype[Any]) -> str:
     """An operand: a variable, or a constant that the code holds from now on. Halves are computed in float."""
     kind = _wide(loop)
-    if isinstance(one, Ref):
-        node = plan.nodes[one.number]
-        found = names.get(one.number)
-        if found is None:  # the same elements by another name, or a view of what was computed here
+    if isinstance(argument, Ref):
+        node = plan.nodes[argument.number]
+        name = names.get(argument.number)
+        if name is None:  # the same elements by another name, or a view of what was computed here
             twin = (n for n in takes if same_elements(n.result, node.result))
-            found = next((names[n.number] for n in twin), None)
-        while found is None and node.before:
+            name = next((names[n.number] for n in twin), None)
+        while name is None and node.before:
             node = plan.nodes[node.before[0]]
-            found = names.get(node.number)
-        return str(found) if kind == _C_NAMES.get(node.dtype.name) else f"({kind}){found}"
-    if not isinstance(one, (bool, int, float, np.generic)):
-        raise NoCodeError(f"an argument of type {type(one).__name__}")
-    value = loop.type(one).item() if loop.kind != "b" else bool(one)
+            name = names.get(node.number)
+        return str(name) if kind == _C_NAMES.get(node.dtype.name) else f"({kind}){name}"
+    if not isinstance(argument, (bool, int, float, np.generic)):
+        raise NoCodeError(f"an argument of type {type(argument).__name__}")
+    value = loop.type(argument).item() if loop.kind != "b" else bool(argument)
     if isinstance(value, float) and not math.isfinite(value):
         bits = "0x7ff8000000000000LL" if math.isnan(value) else "0x7ff0000000000000LL"
         return f"({kind})({'-' if value < 0 else ''}__longlong_as_double({bits}))"
@@ -294,15 +294,15 @@ def _loop_type(plan: Plan, node: Node) -> np.dtype[Any]:
         return node.dtype
     operands = node.args[1:] if node.name == "where" else node.args
     kinds: list[Any] = []
-    for one in operands:
-        if isinstance(one, Ref):
-            kinds.append(plan.nodes[one.number].dtype)
-        elif isinstance(one, np.generic):
-            kinds.append(one.dtype)
-        elif isinstance(one, (bool, int, float)):
-            kinds.append(type(one) if type(one) is not bool else np.dtype(bool))
+    for operand in operands:
+        if isinstance(operand, Ref):
+            kinds.append(plan.nodes[operand.number].dtype)
+        elif isinstance(operand, np.generic):
+            kinds.append(operand.dtype)
+        elif isinstance(operand, (bool, int, float)):
+            kinds.append(type(operand) if type(operand) is not bool else np.dtype(bool))
         else:
-            raise NoCodeError(f"an argument of type {type(one).__name__}")
+            raise NoCodeError(f"an argument of type {type(operand).__name__}")
     ufunc = getattr(np, node.name, None)
     if isinstance(ufunc, np.ufunc):
         return np.dtype(ufunc.resolve_dtypes((*kinds, *[None] * ufunc.nout))[0])

@@ -37,18 +37,18 @@ class Entry:
 
     def failed(self, now: dict[str, Any]) -> list[str]:
         """The guards that do not hold, as sentences."""
-        found = []
+        changes = []
         for name in dict.fromkeys((*self.guards, *now)):
             was = self.guards.get(name)
             here = now.get(name)
             if was != here:
-                found.append(f"{name} was {was} and is {here}")
+                changes.append(f"{name} was {was} and is {here}")
         for name, look, was in self.names:
-            held = look()
-            if held is not was if hasattr(was, "shape") else (type(held), held) != (type(was), was):
-                shown = "another array" if hasattr(was, "shape") else f"{held}, and was {was}"
-                found.append(f"{name}, a name from outside, is {shown}")
-        return found
+            present = look()
+            if present is not was if hasattr(was, "shape") else (type(present), present) != (type(was), was):
+                shown = "another array" if hasattr(was, "shape") else f"{present}, and was {was}"
+                changes.append(f"{name}, a name from outside, is {shown}")
+        return changes
 
 
 class Compiled:
@@ -96,8 +96,8 @@ class Compiled:
     def explain(self) -> Table:
         """A row for each time it was compiled: why, how many kernels came of it, how often they served."""
         rows = tuple(
-            (str(at), entry.because, _kernels(entry), str(entry.hits), "; ".join(_folded(entry)) or "–")
-            for at, entry in enumerate(self.entries, 1)
+            (str(number), entry.because, _kernels(entry), str(entry.hits), "; ".join(_folded(entry)) or "–")
+            for number, entry in enumerate(self.entries, 1)
         )
         return Explained(repr(self), ("number", "compiled because", "kernels", "hits", "folded"), rows)
 
@@ -105,8 +105,8 @@ class Compiled:
     def source(self) -> str:
         """CUDA C++ generated for the last entry."""
         program = self.entries[-1].program if self.entries else None
-        made = [kernel.operation for kernel in program.kernels if kernel] if program else []
-        return "\n\n".join(made)
+        operations = [kernel.operation for kernel in program.kernels if kernel] if program else []
+        return "\n\n".join(operations)
 
 
 class Explained(Table):
@@ -139,21 +139,23 @@ def guards_of(function: Callable[..., Any], args: Sequence[Any]) -> dict[str, An
     """Return the guards of compiled code: device, and dtype, shape and layout or value of each argument."""
     cp = session.cp()
     names = getattr(getattr(function, "__code__", None), "co_varnames", ())
-    found: dict[str, Any] = {"device": int(cp.cuda.Device().id)}
+    guards: dict[str, Any] = {"device": int(cp.cuda.Device().id)}
     arrays = []
-    for at, one in enumerate(args):
-        name = names[at] if at < len(names) else f"argument {at}"
-        if isinstance(one, cp.ndarray):
-            arrays.append((name, one))
-            found[f"{name}.dtype"] = one.dtype.name
-            found[f"{name}.shape"] = one.shape
-            found[f"{name}.contiguous"] = bool(one.flags.c_contiguous)
-            found[f"{name}.device"] = int(one.device.id)
+    for index, argument in enumerate(args):
+        name = names[index] if index < len(names) else f"argument {index}"
+        if isinstance(argument, cp.ndarray):
+            arrays.append((name, argument))
+            guards[f"{name}.dtype"] = argument.dtype.name
+            guards[f"{name}.shape"] = argument.shape
+            guards[f"{name}.contiguous"] = bool(argument.flags.c_contiguous)
+            guards[f"{name}.device"] = int(argument.device.id)
         else:
-            found[name] = (type(one).__name__, one) if isinstance(one, np.generic) else one
-    for (a, one), (b, other) in combinations(arrays, 2):
-        found[f"{a} and {b} {_SHARED}"] = overlaps(one, other)
-    return found
+            guards[name] = (
+                (type(argument).__name__, argument) if isinstance(argument, np.generic) else argument
+            )
+    for (a, argument), (b, other) in combinations(arrays, 2):
+        guards[f"{a} and {b} {_SHARED}"] = overlaps(argument, other)
+    return guards
 
 
 def _kernels(entry: Entry) -> str:
@@ -164,4 +166,4 @@ def _kernels(entry: Entry) -> str:
 
 def _folded(entry: Entry) -> list[str]:
     names = [f"{name} = {was}" for name, _, was in entry.names if not hasattr(was, "shape")]
-    return [*(f"{what} = {value}" for what, value in entry.trace.folded), *dict.fromkeys(names)]
+    return [*(f"{part} = {value}" for part, value in entry.trace.folded), *dict.fromkeys(names)]

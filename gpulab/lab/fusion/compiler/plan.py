@@ -73,9 +73,9 @@ class Plan:
         self.edges: list[Edge] = []
         refused: list[Edge] = []
         for node in self.work:
-            for first, seen in self.sources[node.number]:
+            for first, source in self.sources[node.number]:
                 if self.nodes[first].kind in WORKS and self.group[first] != self.group[node.number]:
-                    why = self._why(self.nodes[first], node, seen)
+                    why = self._why(self.nodes[first], node, source)
                     if why:
                         refused.append(Edge(first, node.number, why))
                     else:
@@ -91,8 +91,8 @@ class Plan:
         new = self.group[first]
         self.group.update({n: new for n, g in self.group.items() if g == old})
 
-    def _why(self, first: Node, then: Node, seen: Node) -> str:
-        """Why two expressions cannot share a kernel; empty if they can. `seen` is what `then` reads."""
+    def _why(self, first: Node, then: Node, source: Node) -> str:
+        """Return why two expressions cannot share a kernel, or "". `source` is what `then` reads."""
         for node in (first, then):
             if node.kind in ("matmul", "kernel", "other"):
                 return {"matmul": MATMUL, "kernel": KERNEL, "other": OTHER}[node.kind]
@@ -101,21 +101,21 @@ class Plan:
         if (first.stream, first.device) != (then.stream, then.device):
             return STREAM
         both = [*self._members(first.number), *self._members(then.number)]
-        why = self._one_loop(both, first, then, seen)
+        why = self._one_loop(both, first, then, source)
         if why and self.way == "rows":
             why = self._rows(both)
         return why or self.alias(both) or self._circle({n.number for n in both}, both)
 
-    def _one_loop(self, both: list[Node], first: Node, then: Node, seen: Node) -> str:
+    def _one_loop(self, both: list[Node], first: Node, then: Node, source: Node) -> str:
         reductions = [n for n in both if n.kind == "reduce"]
         if (first.kind == "reduce" and then.shape != first.shape) or len(reductions) > 1:
             return REDUCTION
-        if seen is not first and seen.shape != first.shape:
+        if source is not first and source.shape != first.shape:
             return SHAPE
         if not reductions:
             return SHAPE if len({n.shape for n in both}) > 1 else ""
         reduction = reductions[0]
-        inputs = [seen for _, seen in self.sources[reduction.number]]
+        inputs = [source for _, source in self.sources[reduction.number]]
         loop = inputs[0].shape if inputs else ()
         ahead = {n.number for n in both} & self._ancestors(reduction.number)
         for node in both:
@@ -134,7 +134,7 @@ class Plan:
 
     def _rows(self, both: list[Node]) -> str:
         """Rows of one array, each in a block: maps of it, its reductions, and maps of those."""
-        full = max((seen.shape for n in both for _, seen in self.sources[n.number]), key=math.prod)
+        full = max((source.shape for n in both for _, source in self.sources[n.number]), key=math.prod)
         if not full or full[-1] * both[0].dtype.itemsize > ROW_BYTES:
             return f"{REDUCTION}, and is longer than a block's shared memory"
         for node in both:
@@ -166,8 +166,8 @@ class Plan:
             TopologicalSorter(graph).prepare()
         except CycleError:
             least = min(joined)
-            most = max(joined)
-            between = {n.kind for n in self.nodes[least:most] if n.number not in joined}
+            largest = max(joined)
+            between = {n.kind for n in self.nodes[least:largest] if n.number not in joined}
             return HOST if "host" in between else BETWEEN if "reduce" in between else OTHER
         return ""
 
@@ -189,14 +189,14 @@ class Plan:
         return [(a, b) for a, b in dict.fromkeys(pairs) if a in self.group and b in self.group]
 
     def _ancestors(self, number: int) -> set[int]:
-        found: set[int] = set()
+        ancestors: set[int] = set()
         waiting = [number]
         while waiting:
             for first, _ in self.sources[waiting.pop()]:
-                if first not in found:
-                    found.add(first)
+                if first not in ancestors:
+                    ancestors.add(first)
                     waiting.append(first)
-        return found
+        return ancestors
 
     def _ordered(self) -> list[list[int]]:
         graph: dict[int, set[int]] = {g: set() for g in self.group.values()}
@@ -208,8 +208,8 @@ class Plan:
     # --- traffic ------------------------------------------------------------------------------------------
     def reads(self, group: Sequence[int]) -> list[Node]:
         """The arrays that a kernel reads from memory, each once."""
-        found = dict.fromkeys(n for member in group for n in self.nodes[member].before)
-        return [*_distinct(self.nodes[n] for n in found if _origin(self.nodes, n) not in group)]
+        numbers = dict.fromkeys(n for member in group for n in self.nodes[member].before)
+        return [*_distinct(self.nodes[n] for n in numbers if _origin(self.nodes, n) not in group)]
 
     def writes(self, group: Sequence[int]) -> list[Node]:
         """Return the nodes that a kernel stores: results that are returned, kept or read by other kernels."""
@@ -242,10 +242,10 @@ def _origin(nodes: list[Node], number: int) -> int:
 
 
 def _distinct(nodes: Iterable[Node]) -> Iterator[Node]:
-    seen: list[Node] = []
+    distinct: list[Node] = []
     for node in nodes:
-        if not any(same_elements(node.result, other.result) for other in seen):
-            seen.append(node)
+        if not any(same_elements(node.result, other.result) for other in distinct):
+            distinct.append(node)
             yield node
 
 

@@ -29,25 +29,25 @@ class Program:
         self.plan = plan
         self.kernels: list[Generated | None] = []
         self.refused: dict[int, str] = {}
-        for at, group in enumerate(plan.groups):
-            made = None
+        for index, group in enumerate(plan.groups):
+            kernel = None
             if all(plan.nodes[n].kind in ("map", "reduce") for n in group) and plan.way not in (
                 "rows",
                 "single",
             ):
                 try:
-                    made = generated(plan, group, f"{_identifier(plan.trace.name)}_{at}")
+                    kernel = generated(plan, group, f"{_identifier(plan.trace.name)}_{index}")
                 except NoCodeError as error:
-                    self.refused[at] = str(error)
-            self.kernels.append(made)
+                    self.refused[index] = str(error)
+            self.kernels.append(kernel)
 
     def __call__(self, args: Sequence[Any], around: Around | None = None) -> Any:
         """Run it; `around` gives a context for each of the groups."""
         env = self._given(args)
         done: dict[int, Any] = {}  # streams that nobody has waited for yet, by their handles
-        for at, (group, made) in enumerate(zip(self.plan.groups, self.kernels, strict=True)):
-            with (around or _nowhere)(at), self._place(self.plan.nodes[group[0]], done):
-                self._run(group, made, env)
+        for index, (group, kernel) in enumerate(zip(self.plan.groups, self.kernels, strict=True)):
+            with (around or _nowhere)(index), self._place(self.plan.nodes[group[0]], done):
+                self._run(group, kernel, env)
         self._wait(done)
         current = session.cp().cuda.get_current_stream()
         for stream in {id(n.stream): n.stream for n in self.plan.nodes if n.stream is not None}.values():
@@ -59,27 +59,27 @@ class Program:
         inputs = [n.number for n in self.plan.nodes if n.kind == "input"]
         return dict(zip(inputs, arrays, strict=True))
 
-    def _run(self, group: Sequence[int], made: Generated | None, env: dict[int, Any]) -> None:
-        if made is None:
+    def _run(self, group: Sequence[int], kernel: Generated | None, env: dict[int, Any]) -> None:
+        if kernel is None:
             for number in group:
                 node = self.plan.nodes[number]
                 assert node.call is not None
                 result = node.call(*self._filled(node.args, env), **self._filled(node.kwargs, env))
                 env[number] = result if node.writes is None else self._get(env, node.writes)
             return
-        takes = [self._get(env, n) for n in made.takes]
+        takes = [self._get(env, n) for n in kernel.takes]
         gives = []
-        for number in made.gives:
+        for number in kernel.gives:
             node = self.plan.nodes[number]
             in_place = node.writes is not None
             gives.append(self._target(env, node) if in_place else session.cp().empty(node.shape, node.dtype))
-        if made.axis is None and not made.keepdims and not _is_reduction(self.plan, group):
-            made.kernel(*takes, *gives)
+        if kernel.axis is None and not kernel.keepdims and not _is_reduction(self.plan, group):
+            kernel.kernel(*takes, *gives)
         elif len(gives) == 1:
-            made.kernel(*takes, out=gives[0], axis=made.axis, keepdims=made.keepdims)
+            kernel.kernel(*takes, out=gives[0], axis=kernel.axis, keepdims=kernel.keepdims)
         else:
-            gives = list(made.kernel(*takes, axis=made.axis, keepdims=made.keepdims))
-        env.update(zip(made.gives, gives, strict=True))
+            gives = list(kernel.kernel(*takes, axis=kernel.axis, keepdims=kernel.keepdims))
+        env.update(zip(kernel.gives, gives, strict=True))
 
     def _target(self, env: dict[int, Any], node: Node) -> Any:
         """The array that an expression in place changes."""
@@ -105,9 +105,9 @@ class Program:
         if isinstance(value, Ref):
             return self._get(env, value.number)
         if isinstance(value, dict):
-            return {key: self._filled(one, env) for key, one in value.items()}
+            return {key: self._filled(item, env) for key, item in value.items()}
         if type(value) in (tuple, list):
-            return type(value)(self._filled(one, env) for one in value)
+            return type(value)(self._filled(item, env) for item in value)
         return value
 
     def _place(self, node: Node, done: dict[int, Any]) -> AbstractContextManager[Any]:
@@ -150,7 +150,7 @@ def _returned(value: Any, get: Callable[[int], Any]) -> Any:
     if isinstance(value, Value):
         return get(value._node.number)
     if type(value) in (tuple, list):
-        return type(value)(_returned(one, get) for one in value)
+        return type(value)(_returned(item, get) for item in value)
     if isinstance(value, dict):
-        return {key: _returned(one, get) for key, one in value.items()}
+        return {key: _returned(item, get) for key, item in value.items()}
     return value

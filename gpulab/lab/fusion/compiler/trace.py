@@ -154,21 +154,21 @@ class Trace:
             if values and not isinstance(result, (str, bool, type(None))):
                 self.asked(name, values[0])
             return result
-        told = {"call": function, "args": _mapped(args, _ref), "kwargs": _mapped(kwargs, _ref)}
+        details = {"call": function, "args": _mapped(args, _ref), "kwargs": _mapped(kwargs, _ref)}
         if isinstance(result, self.cp.ndarray):
             kind = self._kind(name, values, result)
             if name in ("empty", "empty_like"):  # memory alone: nothing is launched
-                return self.add(name, "view", result, (), **told)
+                return self.add(name, "view", result, (), **details)
             out = next((v for v in values if v._array is result), None)
             if out is not None:
-                return self._wrote(out, name, kind, before, told)
-            return self.add(name, kind, result, before, **told)
-        if isinstance(result, (tuple, list)) and any(isinstance(one, self.cp.ndarray) for one in result):
-            made = self.add(name, "other", result, before, **told)
-            number = made._node.number
+                return self._wrote(out, name, kind, before, details)
+            return self.add(name, kind, result, before, **details)
+        if isinstance(result, (tuple, list)) and any(isinstance(item, self.cp.ndarray) for item in result):
+            value = self.add(name, "other", result, before, **details)
+            number = value._node.number
             return type(result)(
-                self.add(f"{name}[{k}]", "view", one, (number,), call=_item, args=(Ref(number), k))
-                for k, one in enumerate(result)
+                self.add(f"{name}[{k}]", "view", item, (number,), call=_item, args=(Ref(number), k))
+                for k, item in enumerate(result)
             )
         if not values:
             self.folded.append((f"{name}({', '.join(map(repr, args))})", repr(result)))
@@ -184,26 +184,26 @@ class Trace:
             return "reduce"
         return "map" if values and (name in _MAPS or _is_ufunc(name)) else "other"
 
-    def _wrote(self, out: Value, name: str, kind: Kind, before: list[int], told: dict[str, Any]) -> Value:
+    def _wrote(self, out: Value, name: str, kind: Kind, before: list[int], details: dict[str, Any]) -> Value:
         """An expression in place: the value stands for what it holds from now on."""
         old = out._node.number
-        made = self.add(name, "map" if kind == "view" else kind, out._array, before, writes=old, **told)
-        object.__setattr__(out, "_node", made._node)
+        value = self.add(name, "map" if kind == "view" else kind, out._array, before, writes=old, **details)
+        object.__setattr__(out, "_node", value._node)
         return out
 
     def kernel(self, name: str, function: Any, args: Any, kwargs: Any, written: Iterable[Value] = ()) -> Any:
         """A kernel of the learner's own: taken as it is."""
         values = list(_values((*args, *kwargs.values())))
         result = function(*_mapped(args, _real), **_mapped(kwargs, _real))
-        told = {"call": function, "args": _mapped(args, _ref), "kwargs": _mapped(kwargs, _ref)}
+        details = {"call": function, "args": _mapped(args, _ref), "kwargs": _mapped(kwargs, _ref)}
         before = [v._node.number for v in values]
         if isinstance(result, self.cp.ndarray):
-            return self.add(name, "kernel", result, before, **told)
-        for at, value in enumerate(written):
+            return self.add(name, "kernel", result, before, **details)
+        for index, value in enumerate(written):
             old = value._node.number
-            again = {"call": _nothing, "args": (), "kwargs": {}} if at else told
-            made = self.add(name, "kernel", value._array, before, writes=old, **again)
-            object.__setattr__(value, "_node", made._node)
+            again = {"call": _nothing, "args": (), "kwargs": {}} if index else details
+            new_value = self.add(name, "kernel", value._array, before, writes=old, **again)
+            object.__setattr__(value, "_node", new_value._node)
         return result
 
     def asked(self, how: str, value: Value) -> None:
@@ -219,12 +219,12 @@ class Trace:
         GpulabError
             If it does to arrays what cannot be followed.
         """
-        given = []
-        for at, value in enumerate(args):
+        arguments = []
+        for index, value in enumerate(args):
             is_array = isinstance(value, self.cp.ndarray)
-            given.append(self.add(_name(function, at), "input", value) if is_array else value)
+            arguments.append(self.add(_name(function, index), "input", value) if is_array else value)
         try:
-            self.returned = _Rebound(self).function(function)(*given)
+            self.returned = _Rebound(self).function(function)(*arguments)
         except TypeError as error:
             if "Value" not in str(error):
                 raise
@@ -279,13 +279,13 @@ class Value:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # or else CuPy reads the array by its interface, and nothing is traced
             raise AttributeError(f"a traced Value has no {name}")
-        found = getattr(self._array, name)
-        if isinstance(found, self._trace.cp.ndarray):  # .T, .real
-            made = self._trace.add(name, "view", found, (self._node.number,))
-            made._node.call, made._node.args = getattr, (Ref(self._node.number), name)
-            return made
-        if not callable(found) or isinstance(found, type):
-            return found
+        attribute = getattr(self._array, name)
+        if isinstance(attribute, self._trace.cp.ndarray):  # .T, .real
+            view = self._trace.add(name, "view", attribute, (self._node.number,))
+            view._node.call, view._node.args = getattr, (Ref(self._node.number), name)
+            return view
+        if not callable(attribute) or isinstance(attribute, type):
+            return attribute
 
         def method(*args: Any, **kwargs: Any) -> Any:
             return self._trace.call(name, _method(name), (self, *args), kwargs)
@@ -318,7 +318,7 @@ class Value:
             raise GpulabError("While a function is traced, x[...] = y takes slices and numbers only.")
         self._trace.call("copyto", _set, (target, value), {})
         if not whole:  # what the whole array holds has changed, too
-            made = self._trace.add(
+            new_value = self._trace.add(
                 "setitem",
                 "view",
                 self._array,
@@ -326,7 +326,7 @@ class Value:
                 call=_nothing,
                 writes=self._node.number,
             )
-            object.__setattr__(self, "_node", made._node)
+            object.__setattr__(self, "_node", new_value._node)
 
 
 def _operators() -> None:
@@ -387,16 +387,16 @@ class _Module:
         self.__path = path
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self.__module, name)
-        if isinstance(found, types.ModuleType):
-            return _Module(self.__trace, found, self.__wrap, f"{self.__path}{name}.")
+        attribute = getattr(self.__module, name)
+        if isinstance(attribute, types.ModuleType):
+            return _Module(self.__trace, attribute, self.__wrap, f"{self.__path}{name}.")
         if name in _MAKERS:
-            return lambda *args, **kwargs: self.__wrap(found(*args, **kwargs))
-        if isinstance(found, type) or not callable(found):
-            return found
+            return lambda *args, **kwargs: self.__wrap(attribute(*args, **kwargs))
+        if isinstance(attribute, type) or not callable(attribute):
+            return attribute
 
         def function(*args: Any, **kwargs: Any) -> Any:
-            return self.__trace.call(f"{self.__path}{name}", found, args, kwargs)
+            return self.__trace.call(f"{self.__path}{name}", attribute, args, kwargs)
 
         return function
 
@@ -421,8 +421,8 @@ class _Rebound:
             return known
         names = dict(function.__globals__)
         parts = function.__code__, names, function.__name__, function.__defaults__
-        made = types.FunctionType(*parts, function.__closure__)
-        self.done[id(function)] = made
+        rebound = types.FunctionType(*parts, function.__closure__)
+        self.done[id(function)] = rebound
         used = _names(function.__code__)
         outside = function.__globals__
         for name in used & names.keys():
@@ -432,10 +432,10 @@ class _Rebound:
             types.CellType(self.looked_up(name, partial(getattr, cell, "cell_contents")))
             for name, cell in free
         )
-        made = types.FunctionType(*parts, cells)
-        made.__kwdefaults__ = function.__kwdefaults__
-        self.done[id(function)] = made
-        return made
+        rebound = types.FunctionType(*parts, cells)
+        rebound.__kwdefaults__ = function.__kwdefaults__
+        self.done[id(function)] = rebound
+        return rebound
 
     def looked_up(self, name: str, look: Callable[[], Any]) -> Any:
         """Return the stand-in for a name from outside the function; numbers and arrays are remembered."""
@@ -466,8 +466,8 @@ def _raw(trace: Trace, kernel: Any) -> Callable[..., Any]:
         constant = _constant_parameters(kernel)
         written = [
             value
-            for at, value in enumerate(args)
-            if isinstance(value, Value) and not (at < len(constant) and constant[at])
+            for index, value in enumerate(args)
+            if isinstance(value, Value) and not (index < len(constant) and constant[index])
         ]
         return trace.kernel(kernel.name, kernel, (grid, block, args), kwargs, written)
 
@@ -487,8 +487,8 @@ def _mapped(value: Any, change: Callable[[Value], Any]) -> Any:
     if isinstance(value, Value):
         return change(value)
     if isinstance(value, dict):
-        return {key: _mapped(one, change) for key, one in value.items()}
-    return type(value)(_mapped(one, change) for one in value) if type(value) in (tuple, list) else value
+        return {key: _mapped(item, change) for key, item in value.items()}
+    return type(value)(_mapped(item, change) for item in value) if type(value) in (tuple, list) else value
 
 
 def _values(values: Any) -> Iterator[Value]:
@@ -522,8 +522,8 @@ def _set(target: Any, value: Any) -> Any:
     return target
 
 
-def _item(values: Any, at: int) -> Any:
-    return values[at]
+def _item(values: Any, index: int) -> Any:
+    return values[index]
 
 
 def _nothing(*_: Any) -> None:
@@ -531,13 +531,13 @@ def _nothing(*_: Any) -> None:
 
 
 def _names(code: types.CodeType) -> set[str]:
-    inner = [_names(one) for one in code.co_consts if isinstance(one, types.CodeType)]
+    inner = [_names(constant) for constant in code.co_consts if isinstance(constant, types.CodeType)]
     return {*code.co_names}.union(*inner)
 
 
-def _name(function: Any, at: int) -> str:
+def _name(function: Any, index: int) -> str:
     names = getattr(getattr(function, "__code__", None), "co_varnames", ())
-    return names[at] if at < len(names) else f"argument {at}"
+    return names[index] if index < len(names) else f"argument {index}"
 
 
 def _is_ufunc(name: str) -> bool:
@@ -553,9 +553,9 @@ def _span(array: Any) -> tuple[int, int]:
     return array.data.ptr + low, sum(map(abs, steps)) + array.itemsize
 
 
-def overlaps(one: Any, other: Any) -> bool:
+def overlaps(first: Any, other: Any) -> bool:
     """Whether two arrays may share memory."""
-    (a, m), (b, n) = _span(one), _span(other)
+    (a, m), (b, n) = _span(first), _span(other)
     return a < b + n and b < a + m
 
 
