@@ -69,7 +69,7 @@ class Kernels:
 
     def touched(self, function: int, symbol: str, params: Sequence[bytes]) -> Touched:
         """Return the memory that a launch accesses."""
-        arrays = [found_regions for found_regions in map(self._carray, params) if found_regions is not None]
+        arrays = [array for array in map(self._carray, params) if array is not None]
         if arrays:
             return self._of_cupys(symbol, arrays)
         uses = self._uses_of(function, symbol)

@@ -282,9 +282,8 @@ def test_what_libraries_launch_writes_what_its_line_has_made(told: Told, x: int)
     tell("cuLaunchCooperativeKernel", 5, *(1,) * 7, C, values, symbol="reduce")
     works = [work(act)[:2] for act in acts if isinstance(act, Work)]
     assert works[1:] == [("gemm_ex", B), ("reduce", C)]
-    # one line
-    z = gl.cp.empty(64, gl.cp.uint8)
-    told_now = tell(*launch, symbol="gemm")
+    # The array belongs to the launch because one line makes both.
+    z, told_now = gl.cp.empty(64, gl.cp.uint8), tell(*launch, symbol="gemm")
     written = acts[-1]
     assert isinstance(written, Work)
     assert [region.start for region in written.writes] == [z.data.ptr]
