@@ -150,8 +150,8 @@ extern "C" __global__ void k(float* x, unsigned long long f) {
     [
         (0, "a null pointer"),
         (1, "a pointer to a device function with other parameters"),
-        (12345, "the pointer 0x3039, which is no device function"),
-        (None, r"a pointer to the float32 array of shape \(32,\).*, which is no device function"),
+        (12345, "the pointer 0x3039, which is not a device function"),
+        (None, r"a pointer to the float32 array of shape \(32,\).*, which is not a device function"),
     ],
 )
 def test_what_was_called_is_named(pointer: int | None, called: str) -> None:

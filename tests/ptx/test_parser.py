@@ -216,7 +216,7 @@ def test_both_are_tried() -> None:
     [
         (".reg .b32 %r<100000000>;", "100000000 registers are too many"),
         (".reg .b33 %r<4>;", "cannot read"),
-        (".shared .align 3 .b8 s[4];", "alignment 3, which is no power of two"),
+        (".shared .align 3 .b8 s[4];", "alignment 3, which is not a power of two"),
         (".shared .align 4 .b8 s[9999999999999];", "more than any GPU's memory"),
         (".shared .q8 s[4];", "type .q8 of s is not known"),
         ("ret;\n}\n{", "cannot read"),

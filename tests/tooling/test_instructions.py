@@ -41,5 +41,5 @@ def test_what_is_not_listed_is_refused(room: Any, line: str, monkeypatch: pytest
     codegen.generate(module, "k", count=False, trace=False)
     opcode = line.partition(" ")[0]
     monkeypatch.setattr(room, "ROOTS", room.ROOTS - {opcode.partition(".")[0]})
-    with pytest.raises(NotSupportedError, match=f"does not do {opcode}"):
+    with pytest.raises(NotSupportedError, match=f"does not support {opcode}"):
         codegen.generate(module, "k", count=False, trace=False)

@@ -28,7 +28,7 @@ from virtualgpu.records.as_run import AccessAsRun, AsRun, BranchAsRun
 _PREDICATED = "A short branch is gone: its body is predicated, so every warp that comes by executes it."
 _EARLY = "A short branch is gone: the access is made before the test, for all lanes."
 _UNSPLIT = "A short branch is gone: its body is predicated, so warps do not split."
-_BY_EXIT = "Lanes that are done leave by EXIT, which is no divergent branch."
+_BY_EXIT = "Lanes that are done leave by EXIT, which is not a divergent branch."
 _COPIED = "ptxas has copied the loop's body: the branch stands {} times in machine code."
 _SWAPS = "Machine code has no such atomic: a loop of compare-and-swap does it, as often as lanes collide."
 _COMBINED = "The warp combines its lanes' values first ({}); one lane updates memory with the result."

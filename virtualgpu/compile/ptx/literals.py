@@ -44,7 +44,7 @@ def integer(text: str) -> int:
     """
     match = _INTEGER.fullmatch(text)
     if not match:
-        raise PtxError(f"{text!r} is no integer PTX knows.")
+        raise PtxError(f"{text!r} is not an integer constant of PTX.")
     digits = text.rstrip("U")
     return int(digits, 8 if match["octal"] else 0)
 
@@ -63,6 +63,6 @@ def immediate(text: str, kind: str = "f64") -> ir.Immediate:
         try:
             packed = struct.pack("<f" if kind == "f32" else "<d", float(text))
         except (ValueError, OverflowError):
-            raise PtxError(f"{text!r} is no number PTX knows.") from None
+            raise PtxError(f"{text!r} is not a constant of PTX.") from None
         return ir.Immediate(int.from_bytes(packed, "little"), 8 * len(packed))
     return ir.Immediate(integer(text))

@@ -119,7 +119,7 @@ class _Parser:
             else:
                 raise self.fail(f"cannot read {self.text[self.offset : self.offset + 60]!r}.")
         if not re.fullmatch(r"\d+\.\d+", self.module.version):
-            raise PtxError("This is no PTX: it has no .version line with a number such as 8.5.")
+            raise PtxError("This is not PTX: it has no .version line with a number such as 8.5.")
         return self.module
 
     # -- functions -------------------------------------------------------------------------------
@@ -286,7 +286,7 @@ class _Parser:
 
     def alignment(self, align: int, name: str) -> int:
         if not 1 <= align <= _MAX_ALIGNMENT or align & (align - 1):
-            raise self.fail(f"{name} has the alignment {align}, which is no power of two from 1 to 32768.")
+            raise self.fail(f"{name} has the alignment {align}, which is not a power of two from 1 to 32768.")
         return align
 
     def initial(self, text: str, kind: str, width: int) -> tuple[bytes, tuple[tuple[int, ir.Symbol], ...]]:

@@ -66,7 +66,7 @@ class _Checker:
         for operand in i.operands:
             self.declared(operand)
         if i.guard is not None and self.function.registers.get(i.guard) != "pred":
-            raise self.fail(f"the guard {i.guard} is no predicate")
+            raise self.fail(f"the guard {i.guard} is not a predicate")
         special = _SPECIAL.get(i.root)
         if special is not None:
             special(self, i)
@@ -181,7 +181,7 @@ class _Checker:
             if kind in ("f32", "f64") and not operand.float_bits:
                 raise self.fail(f"{operand.value} is no floating-point constant")
             if kind == "pred" and operand.float_bits:
-                raise self.fail("a floating-point constant is no predicate")
+                raise self.fail("a floating-point constant is not a predicate")
         elif isinstance(operand, ir.Symbol):
             if kind in FLOATS or BITS[kind] < 32:
                 raise self.fail(f"{operand.name} is an address, not a .{kind}")
@@ -194,11 +194,11 @@ class _Checker:
         type_bits = BITS[kind]
         is_wide_enough = register_bits >= type_bits if wider else register_bits == type_bits
         if (declared == "pred") != (kind == "pred") or not is_wide_enough:
-            raise self.fail(f"{register.name} is declared .{declared}, which is no .{kind}")
+            raise self.fail(f"{register.name} is declared .{declared}, which is not a .{kind}")
         is_float = kind in ("f32", "f64")
         is_integer = kind[0] in "us"
         if not wider and ((is_float and declared[0] in "us") or (is_integer and declared in ("f32", "f64"))):
-            raise self.fail(f"{register.name} is declared .{declared}, which is no .{kind}")
+            raise self.fail(f"{register.name} is declared .{declared}, which is not a .{kind}")
 
     def comparison(self, comparison_name: str, kind: str, modifiers: Sequence[str]) -> None:
         comparisons = COMPARISONS | (FLOAT_COMPARISONS if kind in FLOATS else UNSIGNED_COMPARISONS)

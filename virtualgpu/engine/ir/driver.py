@@ -106,7 +106,7 @@ declare void @llvm.masked.store.v32i64.p0(<32 x i64>, ptr, <32 x i1>)
 def driver(entry: str) -> str:
     """Return text of `run_block`, which runs one block until it ends or only spins, and of `run_blocks`.
 
-    A warp returns when it is done, waits at a barrier, faults or yields. When none can go on, the
+    A warp returns when it is done, waits at a barrier, faults or yields. When none can continue, the
     barrier opens: here in the common case that all wait at the same one, in Python otherwise.
     """
     return _RUN_BLOCK.replace("@ENTRY", f"@{entry}") + _RUN_BLOCKS

@@ -36,7 +36,7 @@ def llvm_of(ptx_type: str) -> str:
     try:
         return LLVM_OF_PTX[ptx_type]
     except KeyError:
-        raise NotSupportedError(f"The virtual GPU does not know the PTX type .{ptx_type}.") from None
+        raise NotSupportedError(f"The virtual GPU does not support the PTX type .{ptx_type}.") from None
 
 
 def vector(llvm: str) -> str:

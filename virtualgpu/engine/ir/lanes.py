@@ -268,7 +268,7 @@ done:
 
 
 def permute(llvm: str) -> tuple[str, str]:
-    """Return a function that gives every lane l the value of lane ``index[l]``."""
+    """Return a function that returns for every lane l the value of lane ``index[l]``."""
     name = f"permute_{llvm}"
     vector = f"<32 x {llvm}>"
     suffix = INTRINSIC_SUFFIX.get(llvm, llvm)

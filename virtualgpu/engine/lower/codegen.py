@@ -110,7 +110,7 @@ def generate(
     Raises
     ------
     NotSupportedError
-        If the kernel uses an instruction the virtual GPU does not do, or clusters of blocks.
+        If the kernel uses an instruction that the virtual GPU does not support, or clusters of blocks.
     """
     if (blocks := module.functions[entry].cluster_blocks) > 1:
         raise NotSupportedError(

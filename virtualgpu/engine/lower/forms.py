@@ -152,7 +152,7 @@ _FORMS = {
     "bar": (r"(\.cta)?\.(sync|arrive)|(\.cta)?\.red(\.popc\.u32|\.(and|or)\.pred)|\.warp\.sync"),
     "barrier": (
         r"(\.cta)?\.(sync|arrive)(\.aligned)?|(\.cta)?\.red(\.(popc|and|or))(\.aligned)?\.(u32|pred)"
-        # Only clusters of one block come here; a launch with larger ones is refused.
+        # Only clusters of one block reach this point; a launch with larger ones is refused.
         r"|\.cluster\.(arrive(\.release|\.relaxed)?|wait(\.acquire)?)(\.aligned)?"
     ),
     "ldmatrix": rf"\.sync\.aligned\.m8n8\.x[124](\.trans)?({_SHARED})?\.b16",

@@ -337,7 +337,7 @@ class FunctionCompiler(WarpCode):
                 break
         else:
             raise NotSupportedError(
-                f"The virtual GPU does not do {i.opcode} (line {i.line}); "
+                f"The virtual GPU does not support {i.opcode} (line {i.line}); "
                 f"run this kernel on a real GPU or write it without that instruction."
             )
         if nan_before:

@@ -199,7 +199,7 @@ class Registers:
             return constant("i32", 1), "i32"
         if name == "%is_explicit_cluster":
             return constant("i1", 0), "i1"
-        raise NotSupportedError(f"The virtual GPU does not know the special register {name}.")
+        raise NotSupportedError(f"The virtual GPU does not support the special register {name}.")
 
     def lane_mask(self, relation: str) -> str:
         masks = {
@@ -255,7 +255,7 @@ class Registers:
         try:
             return self.plan.records[name]
         except KeyError:
-            raise NotSupportedError(f"The virtual GPU does not know the parameter {name}.") from None
+            raise NotSupportedError(f"The virtual GPU does not find the parameter {name}.") from None
 
     def site(self, instruction: ir.Instruction) -> int:
         """Assign a memory instruction its number among the kernel's counted accesses."""

@@ -131,7 +131,7 @@ def _engine(
     for code in codes:
         engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.set_object_cache(None, lambda _: last_code)
-    # On a thread of its own: Python drops a KeyboardInterrupt that it raises within a callback from C.
+    # On a separate thread, because Python drops a KeyboardInterrupt that it raises within a callback from C.
     thread = threading.Thread(target=engine.finalize_object)
     thread.start()
     thread.join()

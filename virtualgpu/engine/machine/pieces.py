@@ -1,7 +1,7 @@
 """Divide the LLVM text of a kernel: its own functions, and each function that it shares with other kernels.
 
 Of a short kernel's text nine tenths are functions that every kernel has: how lanes load, what is counted,
-how a block runs. Each is a module of its own, the same text whichever kernel it comes from, so that LLVM
+how a block runs. Each is a separate module with the same text for every kernel, so that LLVM
 translates it once; the pieces are linked when they are loaded.
 """
 
@@ -57,7 +57,7 @@ def split_by_sharing(text: str, entries: tuple[str, ...] = ENTRIES) -> list[Piec
     ----------
     text
         A module as `virtualgpu.engine.lower` writes them: each function from a line that begins with
-        ``define`` to one that ends with ``}``, and a line each for what is declared and for constants.
+        ``define`` to one that ends with ``}``, and one line for each declaration and constant.
     entries
         The functions that are called from outside.
     """

@@ -53,7 +53,7 @@ class Processor:
     name
         LLVM's name of it.
     settings
-        Features switched on and off, as LLVM wants them beside the name.
+        Features switched on and off, as LLVM expects them in addition to the name.
     features
         The features that it has, by LLVM's names.
     """
@@ -134,7 +134,7 @@ def native() -> Processor:
         host_features |= {
             "fp-armv8": True,
             "neon": True,
-        }  # every one has them, though not every system says so
+        }  # all of them have these, although not every system reports it
     if host_features.get("avx512f"):
         host_features["prefer-256-bit"] = False
     settings = ",".join(f"{'+' if has else '-'}{feature}" for feature, has in sorted(host_features.items()))
@@ -148,7 +148,7 @@ def chosen() -> Processor:
     Raises
     ------
     UnknownProcessorError
-        If it names none, or one whose instructions this processor lacks.
+        If it names no known processor, or one whose instructions this processor lacks.
     """
     return _by_name(os.environ.get(VARIABLE, "").strip() or NATIVE)
 

@@ -73,8 +73,8 @@ class _Splats:
         return f"splat ({kind or 'i32'} {value})" if self.count else value
 
 
-# A half's bits lie in a float's after a shift by 13, with an exponent 112 less. Subnormal ones get a leading
-# one, which is then taken away.
+# The bits of a half are those of a float after a shift by 13, with an exponent 112 less. Subnormal ones get a
+# leading one, which is then taken away.
 _WIDEN = """
 define internal {float} @{name}({half} %x) {{
   %short = bitcast {half} %x to {i16}
@@ -148,8 +148,8 @@ def _fused_call(kind: str, functions: dict[str, str], suffix: str = "") -> str:
     return f"@{name}("
 
 
-# The product of two floats is exact as a double. Knuth's two sums tell what the addition lost, and a sum
-# made odd where it lost something rounds to float as the exact one does.
+# The product of two floats is exact as a double. Knuth's two sums compute the error of the addition, and a
+# sum made odd where it lost something rounds to float as the exact one does.
 _ODD_SUM = """
 define internal <32 x double> @fused_odd(<32 x float> %a, <32 x float> %b, <32 x float> %c) noinline {
   %x = fpext <32 x float> %a to <32 x double>
@@ -245,7 +245,7 @@ done:
   ret <32 x double> %r
 }}
 """
-# In whole numbers: the exact product and the addend with their highest bits at bit 187, the smaller one moved
+# In integers: the exact product and the addend with their highest bits at bit 187, the smaller one moved
 # to the other's exponent with a last bit for all that it lost, and the sum rounded once.
 _FUSED_ONE = """
 declare i192 @llvm.ctlz.i192(i192, i1)

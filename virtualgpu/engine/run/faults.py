@@ -143,8 +143,8 @@ def _describe_callee(memory: DeviceMemory, address: int) -> str:
         return "a pointer to a device function with other parameters"
     nearest = memory.nearest(address)
     if nearest is not None and nearest.address <= address < nearest.end:
-        return f"a pointer to the {nearest.label}, which is no device function"
-    return f"the pointer {address:#x}, which is no device function"
+        return f"a pointer to the {nearest.label}, which is not a device function"
+    return f"the pointer {address:#x}, which is not a device function"
 
 
 def _also_past(nearest: Allocation | None, address: int) -> str:
@@ -241,7 +241,7 @@ def _exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) -> Ex
         )
     if fault.code == layout.NESTED_BARRIER:
         return NotSupportedError(
-            "The virtual GPU does not do __syncthreads() in a function that calls itself or is called "
+            "The virtual GPU does not support __syncthreads() in a function that calls itself or is called "
             f"through a pointer ({location}). Call it by its name, or move the barrier out of it."
         )
     if fault.code == layout.NAN_PRODUCED:

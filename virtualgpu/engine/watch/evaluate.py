@@ -182,7 +182,7 @@ class Evaluator:
         text = ast.unparse(node.value)
         address = self._pointer(base)
         if address is None:
-            raise self._fail(f"`{text}` is no array and no pointer: it is {_with_article(base.type)}.")
+            raise self._fail(f"`{text}` is neither an array nor a pointer: it is {_with_article(base.type)}.")
         target = self._target(base, node)
         index = self._value(node.slice)
         if index.type.kind[0] == "f":

@@ -252,7 +252,7 @@ class Memory:
         requested = np.broadcast_to(requested, (steps, WARP_SIZE))
         address = np.broadcast_to(address, (steps, WARP_SIZE))
         # Most steps change neither an address nor memory: each such run of steps is evaluated once, at its
-        # first step. An access is a run of its own, and a new run starts after it.
+        # first step. An access is a separate run, and a new run starts after it.
         time = np.searchsorted(self.times, sequence, side="right")
         at_event = np.isin(sequence, self.times) & (not self._valid_after.all())
         changes = np.ones(steps, np.bool_)

@@ -132,7 +132,7 @@ def expression(text: str) -> Expression:
                 f"`{text}`: no C type holds {node.value}; the largest number is {(1 << 64) - 1}."
             )
         if isinstance(node, ast.Constant) and not isinstance(node.value, (bool, int, float, complex)):
-            raise WatchError(f"`{text}` holds {node.value!r}, which is no number. {_REMEDY}")
+            raise WatchError(f"`{text}` holds {node.value!r}, which is not a number. {_REMEDY}")
     return Expression(text, tree)
 
 

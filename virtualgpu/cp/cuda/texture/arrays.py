@@ -47,7 +47,7 @@ class CUDAarray:
             raise ValueError("To create a 2D CUDA array, height must be nonzero.")
         if flags & ~(_LAYERS | _SURFACES):
             raise NotSupportedError(
-                f"The virtual GPU does not do CUDA arrays with the flags {flags}, such as cube maps. "
+                f"The virtual GPU does not support CUDA arrays with the flags {flags}, such as cube maps. "
                 "Make an array of layers, or one of three dimensions."
             )
         self.desc = desc

@@ -67,7 +67,7 @@ class TextureObject(_Object):
         descriptor = TexDesc
         if descriptor.srgb:
             raise NotSupportedError(
-                "The virtual GPU does not do sRGB textures. Convert the picture to linear values first."
+                "The virtual GPU does not support sRGB textures. Convert the picture to linear values first."
             )
         ranges = (
             ("addressModes", descriptor.modes, 4),

@@ -55,7 +55,9 @@ class _Half:
 
 def _each_half(code: WarpCode, instruction: ir.Instruction) -> None:
     if instruction.root not in ("add", "sub", "mul", "fma", "neg", "abs", "min", "max", "ex2", "tanh", "set"):
-        raise NotSupportedError(f"The virtual GPU does not do the packed instruction {instruction.opcode}.")
+        raise NotSupportedError(
+            f"The virtual GPU does not support the packed instruction {instruction.opcode}."
+        )
     half_types = {"f16x2": "f16", "bf16x2": "bf16"} | (
         {"u32": "u16", "s32": "s16"} if instruction.root == "set" else {}
     )
@@ -153,7 +155,7 @@ def _integer_product(code: WarpCode, instruction: ir.Instruction) -> tuple[str, 
         )
         if "wide" in instruction.parts:
             return wide, f"{kind[0]}{2 * width}"
-        # The 24-bit kinds have a product of 48 bits, whose upper 32 are asked for.
+        # The 24-bit kinds have a product of 48 bits, of which the upper 32 are returned.
         low_bits = 16 if instruction.root in ("mul24", "mad24") else width
         high = emitter.binary("lshr", double, wide, constant(double, low_bits))
         return emitter.convert("trunc", double, high, llvm), kind
@@ -204,7 +206,7 @@ def _div(code: WarpCode, instruction: ir.Instruction) -> None:
     is_signed = kind[0] == "s"
     a = code.get(instruction.operands[1], kind)
     b = code.get(instruction.operands[2], kind)
-    # A zero divisor has no result in PTX but must not trap here; an H200 gives all ones, for rem too.
+    # A zero divisor has no result in PTX but must not trap here; an H200 returns all ones, for rem too.
     is_zero = emitter.compare("eq", llvm, b, constant(llvm, 0))
     divisor = emitter.select(llvm, is_zero, constant(llvm, 1), b)
     if bits(llvm) <= 32:

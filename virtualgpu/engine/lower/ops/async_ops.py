@@ -110,12 +110,12 @@ def _bulk_copy(code: WarpCode, instruction: ir.Instruction) -> None:
         "shared",
     ]:
         raise NotSupportedError(
-            f"The virtual GPU does not do {instruction.opcode}: it has neither tensor maps nor clusters of blocks. Copy "
+            f"The virtual GPU does not support {instruction.opcode}: it has neither tensor maps nor clusters of blocks. Copy "
             "runs of bytes inside a block, with cuda::memcpy_async."
         )
     if any(p.startswith("multicast") or p == "cp_mask" for p in instruction.parts):
         raise NotSupportedError(
-            f"The virtual GPU does not do {instruction.opcode}: it has no clusters of blocks. Let each block copy its own."
+            f"The virtual GPU does not support {instruction.opcode}: it has no clusters of blocks. Let each block copy its own."
         )
     to_shared = spaces[0] == "shared"
     size = bulk_ir.PIECE_BYTES
@@ -304,7 +304,7 @@ def _mbarrier(code: WarpCode, instruction: ir.Instruction) -> None:
     emitter = code.emitter
     operation = instruction.parts[1]
     if operation not in _MBARRIER:
-        raise NotSupportedError(f"The virtual GPU does not do {instruction.opcode}.")
+        raise NotSupportedError(f"The virtual GPU does not support {instruction.opcode}.")
     operands = list(instruction.operands)
     if operation == "pending_count":
         pending = emitter.binary("and", "i64", code.get(operands[1], "b64"), constant("i64", _FIELD))

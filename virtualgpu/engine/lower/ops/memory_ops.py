@@ -282,7 +282,7 @@ def _load_store(code: WarpCode, instruction: ir.Instruction) -> None:
 def _is_plain(code: WarpCode, instruction: ir.Instruction, target: ir.Operand | None) -> bool:
     """Return whether an access moves one value of at most 8 bytes per lane without a trace or an observer.
 
-    Eight bytes of shared memory have rules of their own.
+    Eight bytes of shared memory have separate rules.
     """
     is_reported = code.options.trace or code.options.observe
     return (
@@ -359,7 +359,7 @@ def _parameter(code: WarpCode, instruction: ir.Instruction) -> None:
     if not isinstance(address.base, ir.Symbol):
         if not (is_load and code.function.is_entry):
             raise NotSupportedError(
-                f"The virtual GPU does not do {instruction.text!r}: a computed parameter address."
+                f"The virtual GPU does not support {instruction.text!r}: a computed parameter address."
             )
         # An array among the kernel's parameters: constant memory on hardware too.
         modifiers = tuple(
@@ -427,7 +427,7 @@ def _atomic(code: WarpCode, instruction: ir.Instruction) -> None:
     values = operands[1].items if isinstance(operands[1], ir.Vector) else (operands[1],)
     only_add = kind in _HALVES or len(values) > 1
     if operation is None or kind == "b128" or (only_add and operation != "add"):
-        raise NotSupportedError(f"The virtual GPU does not do {instruction.opcode}.")
+        raise NotSupportedError(f"The virtual GPU does not support {instruction.opcode}.")
     address = address_of(code, operands[0], space)
     host = host_addresses(code, instruction, address, space, size_of(instruction))
     kind = f"b{bits(llvm_of(kind))}" if kind not in _HALVES and operation in ("exch", "cas") else kind
@@ -480,7 +480,7 @@ def _read_modify_write(
         llvm = llvm_of(kind)
         if llvm in INTRINSIC_SUFFIX:
             if operation != "add":
-                raise NotSupportedError(f"The virtual GPU does not do {instruction.opcode}.")
+                raise NotSupportedError(f"The virtual GPU does not support {instruction.opcode}.")
             code.options.float_atomics = True
         name, body = lanes.atomic(operation, llvm, kind[0] == "s", flush=space_of(instruction) != "shared")
     code.add_support(name, body)

@@ -105,7 +105,7 @@ def _video(code: WarpCode, instruction: ir.Instruction, operation: str, count: i
         or len(instruction.operands) != 4
     ):
         raise NotSupportedError(
-            f"The virtual GPU does not do {instruction.opcode} with these types and options."
+            f"The virtual GPU does not support {instruction.opcode} with these types and options."
         )
     elements = _Elements(code, count)
     emitter = code.emitter

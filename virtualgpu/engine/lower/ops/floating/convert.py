@@ -156,7 +156,7 @@ def _cvt_pack(code: WarpCode, instruction: ir.Instruction) -> None:
     target = instruction.parts[-2]
     source = instruction.parts[-1]
     if source != "f32" or target not in ("f16x2", "bf16x2"):
-        raise NotSupportedError(f"The virtual GPU does not do {instruction.opcode}.")
+        raise NotSupportedError(f"The virtual GPU does not support {instruction.opcode}.")
     halves = []
     for operand in instruction.operands[1:3]:
         value = _float_to_float(code, instruction, code.get(operand, "f32"), "float", target[:-2])

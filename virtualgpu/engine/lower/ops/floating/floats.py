@@ -236,5 +236,5 @@ def binary(code: WarpCode, instruction: ir.Instruction, operation: str) -> None:
     elif llvm in ("float", "double"):
         value = directed(code, operation, mode, llvm, llvm, a, b)
     else:
-        raise NotSupportedError(f"The virtual GPU does not do {instruction.opcode}.")
+        raise NotSupportedError(f"The virtual GPU does not support {instruction.opcode}.")
     result(code, instruction, llvm, value)

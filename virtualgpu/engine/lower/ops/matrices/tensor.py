@@ -47,7 +47,7 @@ def shape_of(instruction: ir.Instruction) -> tuple[int, int, int]:
         n, k = n_and_k.split("k")
         return int(m), int(n), int(k)
     except ValueError:
-        raise NotSupportedError(f"The virtual GPU does not do {instruction.opcode}.") from None
+        raise NotSupportedError(f"The virtual GPU does not support {instruction.opcode}.") from None
 
 
 def _extent(name: str, shape: tuple[int, int, int]) -> tuple[int, int]:
@@ -113,7 +113,7 @@ def _fp8_order(name: str, positions: ElementPositions) -> ElementPositions:
 def _space(instruction: ir.Instruction) -> str:
     space = memory_ops.space_of(instruction)
     if space not in ("global", "shared", "generic"):
-        raise NotSupportedError(f"The virtual GPU does not do {instruction.opcode} in {space} memory.")
+        raise NotSupportedError(f"The virtual GPU does not support {instruction.opcode} in {space} memory.")
     return space
 
 
@@ -123,7 +123,7 @@ def _wmma_load_or_store(code: WarpCode, instruction: ir.Instruction) -> None:
     name = instruction.parts[2]
     kind = {"tf32": "b32", "f32": "b32", "s32": "b32", "s8": "b8", "u8": "b8"}.get(instruction.type, "b16")
     if instruction.type not in (*_INPUTS, *BYTES, "f32", "s32"):
-        raise NotSupportedError(f"The virtual GPU does not do {instruction.opcode}; {_SUPPORTED_TYPES}.")
+        raise NotSupportedError(f"The virtual GPU does not support {instruction.opcode}; {_SUPPORTED_TYPES}.")
     space = _space(instruction)
     operands = list(instruction.operands)
     fragment = operands.pop(0 if is_load else 1)
@@ -151,7 +151,7 @@ def _ldmatrix(code: WarpCode, instruction: ir.Instruction) -> None:
     target, source = instruction.operands
     count = len(fragments.items_of(target))
     if "m8n8" not in instruction.parts or instruction.type != "b16" or count not in (1, 2, 4):
-        raise NotSupportedError(f"The virtual GPU does not do {instruction.opcode}.")
+        raise NotSupportedError(f"The virtual GPU does not support {instruction.opcode}.")
     space = _space(instruction)
     address = memory_ops.address_of(code, source, space)
     move = matrix_moves.Move(
@@ -182,7 +182,9 @@ def types_of(instruction: ir.Instruction) -> tuple[str, str, str, str]:
         )
         if is_float_product or ({a_type, b_type} <= set(BYTES) and result == sum_type == "s32"):
             return result, a_type, b_type, sum_type
-    raise NotSupportedError(f"The virtual GPU does not do {instruction.opcode}; {_SUPPORTED_TYPES} inputs.")
+    raise NotSupportedError(
+        f"The virtual GPU does not support {instruction.opcode}; {_SUPPORTED_TYPES} inputs."
+    )
 
 
 _MMA_SHAPES = {
@@ -198,11 +200,11 @@ def _matrix_product(code: WarpCode, instruction: ir.Instruction) -> None:
     result_kind, input_kind, second_input_kind, sum_kind = types_of(instruction)
     m, n, k = shape = shape_of(instruction)
     if instruction.root == "mma" and (shape not in _MMA_SHAPES[input_kind] or "sp" in instruction.parts):
-        raise NotSupportedError(f"The virtual GPU does not do {instruction.opcode}.")
+        raise NotSupportedError(f"The virtual GPU does not support {instruction.opcode}.")
     if instruction.root == "wmma" and (
         shape not in _SHAPES or ("row" not in instruction.parts and "col" not in instruction.parts)
     ):
-        raise NotSupportedError(f"The virtual GPU does not do {instruction.opcode}.")
+        raise NotSupportedError(f"The virtual GPU does not support {instruction.opcode}.")
     if "satfinite" in instruction.parts and result_kind == "s32":
         result_kind = "s32.satfinite"
         code.emitter.declared.add("declare i32 @llvm.fptosi.sat.i32.f64(double)")

@@ -38,7 +38,7 @@ def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
 
 def _not_supported(instruction: ir.Instruction) -> NotSupportedError:
     return NotSupportedError(
-        f"The virtual GPU does not do {instruction.opcode} (line {instruction.line}). It fetches from textures of one, two and "
+        f"The virtual GPU does not support {instruction.opcode} (line {instruction.line}). It fetches from textures of one, two and "
         "three dimensions and of layers (tex1Dfetch, tex1D, tex2D, tex3D, tex2DLayered) and reads and writes "
         "their surfaces; pass sizes as arguments, and read neighbours one by one."
     )
@@ -54,7 +54,7 @@ def _handles_and_coordinates(
     handle, coordinates = operand.items
     if not (isinstance(handle, ir.Register | ir.Immediate) and isinstance(coordinates, ir.Vector)):
         raise NotSupportedError(
-            f"The virtual GPU does not do {instruction.text!r} (line {instruction.line}): texture references are gone since CUDA "
+            f"The virtual GPU does not support {instruction.text!r} (line {instruction.line}): texture references are gone since CUDA "
             "12. Pass a cp.cuda.texture.TextureObject as a cudaTextureObject_t."
         )
     handles = code.scratch("<32 x i64>")
