@@ -280,6 +280,12 @@ def test_the_plugin_alone_changes_nothing(tmp_path: Path) -> None:
     assert "goes with --virtual-gpu" in python(*command, "--virtual-gpu-count=2").stderr
 
 
+def test_a_missing_gpu_is_explained_by_names_of_virtualgpu() -> None:
+    message = python("-m", "virtualgpu", "-c", "import cupy; cupy.cuda.Device(1).use()").stderr
+    assert "use_device(name, count=2)" in message
+    assert "gl." not in message
+
+
 def test_the_plugin_explains_a_path_that_follows_the_option(tmp_path: Path) -> None:
     test = tmp_path / "test_it.py"
     test.write_text(SUITE)

@@ -206,7 +206,7 @@ class Machine:
                 101,
                 "cudaErrorInvalidDevice",
                 f"invalid device ordinal: {device_id} is not below the device count {count}; "
-                f"gl.use_device(name, count={device_id + 1}) gives the virtual machine more GPUs.",
+                f"use_device(name, count={device_id + 1}) gives the virtual machine more GPUs.",
             )
         return self.devices[device_id]
 

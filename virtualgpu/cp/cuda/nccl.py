@@ -209,7 +209,7 @@ class NcclCommunicator:
             )
             raise NcclError(
                 INVALID_ARGUMENT,
-                f"{problem}: this machine has {device_count}. gl.use_device(name, count=n) gives it more "
+                f"{problem}: this machine has {device_count}. use_device(name, count=n) gives it more "
                 "virtual GPUs.",
             )
         nccl_world = world()

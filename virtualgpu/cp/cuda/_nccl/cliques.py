@@ -101,7 +101,7 @@ class Clique:
                 INVALID_ARGUMENT,
                 f"{size:,} ranks need a GPU each, but this machine has "
                 f"{words.count(device_count, 'virtual GPU')}. This is the number of ranks, not of elements; "
-                "gl.use_device(name, count=n) gives more virtual GPUs.",
+                "use_device(name, count=n) gives more virtual GPUs.",
             )
         self.world = world()
         self.number = next(self.world.clique_numbers)
