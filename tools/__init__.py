@@ -1,1 +1,1 @@
-"""What the developers of gpulab use: benchmark, recordings, corpus, test stages. None of it is installed."""
+"""Developers' tools, which are not installed: benchmarks, recordings, corpus, test stages."""

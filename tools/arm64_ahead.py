@@ -29,12 +29,12 @@ def _keep(text: str, effort: jit.Effort = "usual", entries: tuple[str, ...] = pi
     """Keep the machine code that `jit` would make of a module on arm64."""
     key = jit._key(text, ARM)
     if cache.load("engine", key) is None:
-        here = jit._host
+        host_processor = jit._host
         jit._host = _arm
         try:
             jit.translate_and_store(key, text, ARM, effort, entries)
         finally:
-            jit._host = here
+            jit._host = host_processor
 
 
 @functools.cache
@@ -44,8 +44,8 @@ def _arm() -> Any:
 
 def _kernel(text: str) -> None:
     text = stand_ins.adapt(text, ARM)
-    long = split.whole_s(text, ARM.register_bytes) > jit._LONG_S
-    halves = split.split(text) if long else None
+    is_long = split.whole_s(text, ARM.register_bytes) > jit._LONG_S
+    halves = split.split(text) if is_long else None
     if halves is None:
         _keep(text)
     else:
@@ -56,19 +56,21 @@ def _kernel(text: str) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
-    here = jit.Code.__init__
-    library = jit.Library.__init__
+    original_init = jit.Code.__init__
+    library_init = jit.Library.__init__
 
-    def code(self: jit.Code, text: str, made_for: processor.Processor | None = None) -> None:
+    def translate_code(self: jit.Code, text: str, made_for: processor.Processor | None = None) -> None:
         _kernel(text)
-        here(self, text, made_for)
+        original_init(self, text, made_for)
 
-    def functions(self: jit.Library, text: str, entry: str) -> None:
+    def translate_functions(self: jit.Library, text: str, entry: str) -> None:
         _keep(stand_ins.adapt(text, ARM), "thorough")
-        library(self, text, entry)
+        library_init(self, text, entry)
 
     headers = nvrtc.include_options()
-    there = tuple(o.replace(sysconfig.get_path("purelib"), os.environ["ARM64_SITE"]) for o in headers)
-    nvrtc.include_options = lambda: there  # type: ignore[assignment]
-    jit.Code.__init__ = code  # type: ignore[method-assign]
-    jit.Library.__init__ = functions  # type: ignore[method-assign]
+    arm64_options = tuple(
+        option.replace(sysconfig.get_path("purelib"), os.environ["ARM64_SITE"]) for option in headers
+    )
+    nvrtc.include_options = lambda: arm64_options  # type: ignore[assignment]
+    jit.Code.__init__ = translate_code  # type: ignore[method-assign]
+    jit.Library.__init__ = translate_functions  # type: ignore[method-assign]

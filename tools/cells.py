@@ -1,4 +1,4 @@
-"""The notebooks' code as plain Python: cells with their folded solutions, run one after the other."""
+"""Code of the notebooks as plain Python: cells with their folded solutions, in order."""
 
 from __future__ import annotations
 

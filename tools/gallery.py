@@ -51,7 +51,7 @@ h2 { font-size: 1.05rem; margin: .4rem 0; } p { margin: .3rem 0; }
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page: its file, what it is called and says, and its picture's file."""
+    """A page of the gallery: its file, title, text, and its picture's file."""
 
     file: str
     title: str
@@ -59,17 +59,17 @@ class Page:
     picture: str = ""
 
 
-def readme_pages(out: Path, names: list[str]) -> list[Page]:
-    """Save the README's views, made of the same cells as its pictures."""
+def readme_pages(folder: Path, names: list[str]) -> list[Page]:
+    """Save the README's views, from the same cells as its pictures."""
     os.environ["GPULAB_DEVICE"] = DEVICE
     names_of_cells: dict[str, Any] = {}
     exec(SETUP, names_of_cells)
-    made = []
+    pages = []
     for name in names:
         view = last_value(CELLS[name], names_of_cells)
-        view.save(out / f"{name}.html")
-        made.append(Page(f"{name}.html", TITLES[name], repr(view), _picture(name, out)))
-    return made
+        view.save(folder / f"{name}.html")
+        pages.append(Page(f"{name}.html", TITLES[name], repr(view), _picture(name, folder)))
+    return pages
 
 
 def last_value(code: str, names: dict[str, Any]) -> Any:
@@ -83,32 +83,33 @@ def last_value(code: str, names: dict[str, Any]) -> Any:
     return eval(compile(ast.Expression(last.value), "<cell>", "eval"), names)
 
 
-def course_pages(out: Path, notebook: Path) -> list[Page]:
-    """Run a notebook in a process of its own, and save the views that its cells end in."""
-    command = [sys.executable, "-m", "tools.gallery", str(out), "--one", str(notebook)]
-    environment = {**os.environ, "GPULAB_DEVICE": DEVICE, "GPULAB_HOME": str(out / ".learner")}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
-    shutil.rmtree(out / ".learner", ignore_errors=True)
-    if done.returncode != 0:
-        raise SystemExit(f"{notebook.name} did not run:\n{done.stderr[-2000:]}")
-    return [Page(**page) for page in json.loads(done.stdout)]
+def course_pages(folder: Path, notebook: Path) -> list[Page]:
+    """Run a notebook in a process of its own, and save the views at the end of its cells."""
+    command = [sys.executable, "-m", "tools.gallery", str(folder), "--one", str(notebook)]
+    environment = {**os.environ, "GPULAB_DEVICE": DEVICE, "GPULAB_HOME": str(folder / ".learner")}
+    process = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    shutil.rmtree(folder / ".learner", ignore_errors=True)
+    if process.returncode != 0:
+        raise SystemExit(f"{notebook.name} did not run:\n{process.stderr[-2000:]}")
+    return [Page(**page) for page in json.loads(process.stdout)]
 
 
-def run_notebook(out: Path, notebook: Path) -> list[Page]:
-    """Run a notebook here, as `course_pages` has it done."""
+def run_notebook(folder: Path, notebook: Path) -> list[Page]:
+    """Run a notebook in this process, and save its views (see `course_pages`)."""
     from IPython.core.interactiveshell import InteractiveShell
 
     shell: Any = InteractiveShell.instance()
-    made = []
+    pages = []
     title = notebook.stem
     section = ""
     for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
         source = "".join(cell["source"])
         if cell["cell_type"] == "markdown":
             for heading in re.findall(r"^#+ (.*)", source, re.M):
-                title, section = (
-                    (heading, "") if section == "" and title == notebook.stem else (title, heading)
-                )
+                if section == "" and title == notebook.stem:
+                    title = heading
+                else:
+                    section = heading
             continue
         if cell["cell_type"] != "code":
             continue
@@ -116,9 +117,9 @@ def run_notebook(out: Path, notebook: Path) -> list[Page]:
         if not (hasattr(value, "_writers") and ".html" in value._writers()):
             continue
         name = f"{notebook.stem.split('_')[0]}-{cell['id']}.html"
-        value.save(out / name)
-        made.append(Page(name, f"{title}: {section}" if section else title, repr(value).split("\n")[0]))
-    return made
+        value.save(folder / name)
+        pages.append(Page(name, f"{title}: {section}" if section else title, repr(value).split("\n")[0]))
+    return pages
 
 
 def index(pages: list[Page]) -> str:
@@ -139,12 +140,12 @@ def index(pages: list[Page]) -> str:
     )
 
 
-def _picture(name: str, out: Path) -> str:
-    """The picture's address as the index has it; a copy where the gallery lies outside the checkout."""
+def _picture(name: str, folder: Path) -> str:
+    """Return the picture's address for the index; copy it if the gallery is outside the checkout."""
     picture = IMAGES / f"{name}.png"
-    if out.is_relative_to(ROOT):
-        return Path(os.path.relpath(picture, out)).as_posix()
-    shutil.copy(picture, out)
+    if folder.is_relative_to(ROOT):
+        return Path(os.path.relpath(picture, folder)).as_posix()
+    shutil.copy(picture, folder)
     return picture.name
 
 
@@ -161,21 +162,21 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--only", nargs="+", choices=list(CELLS), default=list(CELLS), metavar="NAME")
     parser.add_argument("--course", nargs="+", default=[], metavar="NN", help="notebooks to run, too; or all")
     parser.add_argument("--one", type=Path, help=argparse.SUPPRESS)
-    given = parser.parse_args(arguments)
-    out = given.out.absolute()
-    out.mkdir(parents=True, exist_ok=True)
-    if given.one:
+    options = parser.parse_args(arguments)
+    folder = options.out.absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    if options.one:
         with _silent():
-            pages = run_notebook(out, given.one)
+            pages = run_notebook(folder, options.one)
         print(json.dumps([asdict(page) for page in pages]))
         return
-    pages = readme_pages(out, given.only)
+    pages = readme_pages(folder, options.only)
     for path in sorted((ROOT / "notebooks").glob("[0-9]*.ipynb")):
-        if "all" in given.course or path.stem.split("_")[0] in given.course:
-            pages += course_pages(out, path)
+        if "all" in options.course or path.stem.split("_")[0] in options.course:
+            pages += course_pages(folder, path)
             print(f"{path.name}: {len(pages)} pages so far", flush=True)
-    (out / "index.html").write_text(index(pages), encoding="utf-8")
-    print(f"{len(pages)} pages and an index in {given.out}")
+    (folder / "index.html").write_text(index(pages), encoding="utf-8")
+    print(f"{len(pages)} pages and an index in {options.out}")
 
 
 if __name__ == "__main__":

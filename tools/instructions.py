@@ -12,11 +12,11 @@ from virtualgpu.engine.lower.function import supported
 
 
 def text() -> str:
-    """A line or more for each module that emits instructions."""
-    found = {room: " ".join(sorted(roots)) for room, roots in supported().items()}
+    """Return a text with the instructions of each module."""
+    instructions = {module: " ".join(sorted(roots)) for module, roots in supported().items()}
     return "\n".join(
-        textwrap.fill(roots, 100, initial_indent=f"{room:15}", subsequent_indent=15 * " ")
-        for room, roots in found.items()
+        textwrap.fill(roots, 100, initial_indent=f"{module:15}", subsequent_indent=15 * " ")
+        for module, roots in instructions.items()
     )
 
 

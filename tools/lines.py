@@ -26,7 +26,7 @@ _SCRIPT = re.compile(
 
 
 def code_lines(text: str, kind: str) -> int:
-    """Lines of a file that hold code: neither empty nor only comment or docstring.
+    """Count the lines of code of a file: neither empty nor only comment or docstring.
 
     Parameters
     ----------
@@ -36,39 +36,45 @@ def code_lines(text: str, kind: str) -> int:
         ``".py"``, ``".js"`` or ``".css"``.
     """
     if kind != ".py":
-        bare = _SCRIPT.sub(lambda found: found["text"] or re.sub(r"[^\n]", "", found[0]), text)
+        bare = _SCRIPT.sub(lambda match: match["text"] or re.sub(r"[^\n]", "", match[0]), text)
         return sum(bool(line.strip()) for line in bare.splitlines())
-    held: set[int] = set()
+    code_line_numbers: set[int] = set()
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type not in _NOT_CODE:
-            held.update(range(token.start[0], token.end[0] + 1))
+            code_line_numbers.update(range(token.start[0], token.end[0] + 1))
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            first = node.body[0] if node.body else None
-            if isinstance(first, ast.Expr) and isinstance(getattr(first.value, "value", None), str):
-                held.difference_update(range(first.lineno, (first.end_lineno or first.lineno) + 1))
-    return len(held)
+            first_statement = node.body[0] if node.body else None
+            if isinstance(first_statement, ast.Expr) and isinstance(
+                getattr(first_statement.value, "value", None), str
+            ):
+                code_line_numbers.difference_update(
+                    range(first_statement.lineno, (first_statement.end_lineno or first_statement.lineno) + 1)
+                )
+    return len(code_line_numbers)
 
 
 def rooms(package: Path) -> dict[str, Counter[str]]:
-    """Lines of code by kind of file, a room: its path from the root -> ``{".py": 120, "files": 3}``."""
-    found: dict[str, Counter[str]] = {}
+    """Count lines of code by folder and kind of file: path -> ``{".py": 120, "files": 3}``."""
+    counts: dict[str, Counter[str]] = {}
     for path in sorted(package.rglob("*")):
         if path.suffix in KINDS and path.is_file():
-            room = found.setdefault(path.parent.relative_to(package.parent).as_posix(), Counter())
-            room[path.suffix] += code_lines(path.read_text(encoding="utf-8"), path.suffix)
-            room["files"] += 1
-    return found
+            folder_counts = counts.setdefault(path.parent.relative_to(package.parent).as_posix(), Counter())
+            folder_counts[path.suffix] += code_lines(path.read_text(encoding="utf-8"), path.suffix)
+            folder_counts["files"] += 1
+    return counts
 
 
 def main() -> None:
-    """Print lines a room and a package."""
+    """Print lines of code per folder and package."""
     print(f"{'room':38}{'files':>6}{'py':>8}{'js':>7}{'css':>7}")
     for package in PACKAGES:
-        found = rooms(ROOT / package)
-        found[f"{package} in all"] = sum(found.values(), Counter())
-        for name, room in found.items():
-            print(f"{name:38}{room['files']:6}{room['.py']:8,}{room['.js']:7,}{room['.css']:7,}")
+        counts = rooms(ROOT / package)
+        counts[f"{package} in all"] = sum(counts.values(), Counter())
+        for name, folder_counts in counts.items():
+            print(
+                f"{name:38}{folder_counts['files']:6}{folder_counts['.py']:8,}{folder_counts['.js']:7,}{folder_counts['.css']:7,}"
+            )
         print()
 
 

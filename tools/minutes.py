@@ -1,4 +1,4 @@
-"""How long a notebook takes, computed from what stands in it, and where it is said.
+"""Time that a notebook takes, computed from its contents, and the texts that state it.
 
 150 words a minute, 4 s a line of code, 45 s a prediction, 10 minutes for questions and quiz, and 5 to 35 an
 exercise: 5, and 45 s for each line of its folded solution that its stub lacks. ``python -m tools.minutes``
@@ -66,14 +66,14 @@ def sections(notebook: Any) -> Iterator[Section]:
 
 
 def cell_minutes(cell: Any, solutions: dict[str, str]) -> float:
-    """What one cell takes; hints and solutions belong to their exercise."""
+    """Return the minutes of one cell; hints and solutions belong to their exercise."""
     if cell.cell_type == "markdown":
         return len(re.findall(r"\w[\w'’.,-]*", _HELP.sub("", cell.source))) / WORDS_A_MINUTE
     if check := CHECK.search(cell.source):
         stub = {line.strip() for line in cell.source.splitlines()}
         lines = [line for line in solutions[check["id"]].splitlines() if line.strip() not in stub | {""}]
-        least, most = EXERCISE_MIN
-        return min(least + SOLUTION_LINE_MIN * len(lines), most)
+        shortest, longest = EXERCISE_MIN
+        return min(shortest + SOLUTION_LINE_MIN * len(lines), longest)
     if "gl.predict(" in cell.source:
         return PREDICTION_MIN
     return LINE_MIN * len([line for line in cell.source.splitlines() if line.strip()])
@@ -85,7 +85,7 @@ def total(notebook: Any) -> int:
 
 
 def said(notebook: Any) -> int | None:
-    """The minutes that its opening promises."""
+    """Return the minutes that the notebook's opening states."""
     match = _OPENING.search(notebook.cells[0].source)
     return int(match["minutes"]) if match else None
 
@@ -103,26 +103,26 @@ def said_in_readme(number: str) -> int | None:
 
 
 def short_courses() -> list[int]:
-    """The minutes of each course in `SHORT`, exercises and questions included."""
+    """Return the minutes of each course in `SHORT`, including exercises and questions."""
     read = {number(path): nbformat.read(path, as_version=4) for path in notebooks()}
     minutes = []
-    whole = 0
+    course_minutes = 0
     for course in SHORT:
         for name in course:
             notebook, _, section = name.partition(" §")
-            found = [
+            section_minutes = [
                 part.minutes for part in sections(read[notebook]) if part.title.startswith(f"{section} ·")
             ]
-            whole += round(found[0]) if section else total(read[notebook])
-        minutes.append(whole)
+            course_minutes += round(section_minutes[0]) if section else total(read[notebook])
+        minutes.append(course_minutes)
     return minutes
 
 
 def said_of_short_courses() -> tuple[list[int], list[int]]:
-    """The minutes of `SHORT` in the README, and those in notebook 17."""
+    """Return the minutes of `SHORT` in the README, and those in notebook 17."""
     readme = _SHORT_IN_README.findall(README.read_text(encoding="utf-8"))
-    return [int(found) for found in readme], [
-        int(found) for found in _SHORT_IN_17.findall(_syllabi()[2].source)
+    return [int(number_text) for number_text in readme], [
+        int(number_text) for number_text in _SHORT_IN_17.findall(_syllabi()[2].source)
     ]
 
 

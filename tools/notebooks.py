@@ -37,42 +37,42 @@ def clean(notebook: Any) -> Any:
 
 
 def with_pictures(outputs: list[Any]) -> list[Any]:
-    """Outputs with each view's picture, which follows it as an output of its own, in the view's place."""
+    """Return outputs with each view replaced by its picture, which follows it as an output of its own."""
     views = [output for output in outputs if WIDGET_VIEW in output.get("data", {})]
-    kept = []
+    remaining = []
     for output in outputs:
         alt = output.get("metadata", {}).get("image/png", {}).get("alt")
         view = next((view for view in views if alt and view.data.get("text/plain") == alt), None)
         if view is None or view is output:
-            kept.append(output)
+            remaining.append(output)
         else:
             view.data |= output.data
             view.metadata |= output.metadata
             views.remove(view)
-    return kept
+    return remaining
 
 
 def joined(outputs: list[Any]) -> list[Any]:
-    """Outputs with text that was printed in one go in one piece: where a kernel cuts it differs each time."""
-    kept: list[Any] = []
+    """Return outputs with consecutive printed text merged: a kernel splits it differently each time."""
+    merged: list[Any] = []
     for output in outputs:
-        last: Any = kept[-1] if kept else {}
+        last: Any = merged[-1] if merged else {}
         if output.output_type == "stream" == last.get("output_type") and output.name == last.name:
             last.text += output.text
         else:
-            kept.append(output)
-    return kept
+            merged.append(output)
+    return merged
 
 
 def clean_output(output: Any) -> Any | None:
-    """Drop a live widget's reference where something stands in for it, and lines that were taken back."""
+    """Remove a live widget's reference if an output replaces it, and lines that were erased."""
     data = output.get("data")
     if data is not None:
         data.pop(WIDGET_VIEW, None)
         if "image/png" in data:  # the page of a figure holds its picture twice, light and dark
             data.pop("text/html", None)
         # A picture keeps its size and the sentence that screen readers and exports need.
-        output.metadata = {kind: kept for kind, kept in output.metadata.items() if kind == "image/png"}
+        output.metadata = {kind: value for kind, value in output.metadata.items() if kind == "image/png"}
         if not any(data.values()):
             return None
     return output

@@ -21,7 +21,7 @@ Version = tuple[int, int]
 
 
 def from_libcuda() -> Version | None:
-    """Ask the driver library for the newest CUDA it serves; None without a driver or a device."""
+    """Return the newest CUDA version that the driver library supports; None without a driver or a device."""
     for name in ("libcuda.so.1", "libcuda.so", "nvcuda.dll", "/usr/lib/wsl/lib/libcuda.so.1"):
         try:
             library = ctypes.CDLL(name)
@@ -29,13 +29,13 @@ def from_libcuda() -> Version | None:
             continue
         count = ctypes.c_int()
         version = ctypes.c_int()
-        found = (
+        has_device = (
             library.cuInit(0) == 0
             and library.cuDeviceGetCount(ctypes.byref(count)) == 0
             and count.value > 0
             and library.cuDriverGetVersion(ctypes.byref(version)) == 0
         )
-        return (version.value // 1000, version.value % 1000 // 10) if found else None
+        return (version.value // 1000, version.value % 1000 // 10) if has_device else None
     return None
 
 
@@ -51,15 +51,15 @@ def from_nvidia_smi() -> Version | None:
     if program is None:
         return None
     try:
-        listed = subprocess.run([program, "-L"], capture_output=True, text=True, timeout=30, check=True)
+        device_list = subprocess.run([program, "-L"], capture_output=True, text=True, timeout=30, check=True)
         banner = subprocess.run([program], capture_output=True, text=True, timeout=30, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
-    return from_smi_text(banner.stdout) if "GPU 0" in listed.stdout else None
+    return from_smi_text(banner.stdout) if "GPU 0" in device_list.stdout else None
 
 
 def choose(version: Version | None, environment: Mapping[str, str]) -> tuple[str, str]:
-    """Return the extra's name (or "") and a sentence that says why."""
+    """Return the extra's name (or "") and a sentence with the reason."""
     wish = environment.get("GPULAB_CUDA", "").strip().lower().removeprefix("cuda")
     if wish in ("none", "0", "off"):
         return "", "GPULAB_CUDA=none: no CuPy, the notebooks run on the virtual GPU."
@@ -70,13 +70,13 @@ def choose(version: Version | None, environment: Mapping[str, str]) -> tuple[str
         return f"cuda{major}", f"GPULAB_CUDA={wish}: CuPy for CUDA {major}."
     if version is None:
         return "", "No NVIDIA GPU found: no CuPy, the notebooks run on the virtual GPU."
-    shown = f"{version[0]}.{version[1]}"
+    version_text = f"{version[0]}.{version[1]}"
     if version[0] < OLDEST_MAJOR:
         return "", (
-            f"The driver serves CUDA {shown}, CuPy needs {OLDEST_MAJOR} or newer: update the driver to use "
-            "this GPU. Until then the notebooks run on the virtual GPU."
+            f"The driver serves CUDA {version_text}, CuPy needs {OLDEST_MAJOR} or newer: update the driver "
+            "to use this GPU. Until then the notebooks run on the virtual GPU."
         )
-    return f"cuda{min(version[0], NEWEST_MAJOR)}", f"The driver serves CUDA {shown}."
+    return f"cuda{min(version[0], NEWEST_MAJOR)}", f"The driver serves CUDA {version_text}."
 
 
 def main() -> None:

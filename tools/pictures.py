@@ -141,13 +141,13 @@ def jupyterlab(folder: Path, environment: dict[str, str]) -> Iterator[str]:
     try:
         deadline = time.monotonic() + START_TIMEOUT_S
         while True:
-            found = re.search(r"http://127\.0\.0\.1:\d+/lab\?token=\w+", log.read_text())
-            if found:
+            address = re.search(r"http://127\.0\.0\.1:\d+/lab\?token=\w+", log.read_text())
+            if address:
                 break
             if server.poll() is not None or time.monotonic() > deadline:
                 raise SystemExit(f"JupyterLab did not start:\n{log.read_text()}")
             time.sleep(0.2)
-        yield found[0]
+        yield address[0]
     finally:
         server.terminate()
         server.wait(timeout=30)
@@ -181,11 +181,11 @@ def take(page: Any, address: str, names: list[str]) -> None:
         output.wait_for(timeout=CELL_TIMEOUT_MS)
         output.scroll_into_view_if_needed()
         page.wait_for_timeout(1500)
-        wanted = STEP_TO.get(name)
-        if wanted:
+        expected_text = STEP_TO.get(name)
+        if expected_text:
             output.locator("[tabindex='0']").first.focus()
             for _ in range(MAX_STEPS):
-                if wanted in output.inner_text():
+                if expected_text in output.inner_text():
                     break
                 page.keyboard.press("ArrowRight")
         page.wait_for_timeout(500)

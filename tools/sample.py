@@ -49,13 +49,13 @@ def part(
     items = list(items)
     if not is_on():
         return items
-    drawn = {index for index, item in enumerate(items) if _hash(name(item)) % one_in == 0}
-    present = {group(items[index]) for index in drawn}
+    selected = {index for index, item in enumerate(items) if _hash(name(item)) % one_in == 0}
+    present = {group(items[index]) for index in selected}
     for missing in dict.fromkeys(map(group, items)):
         if missing not in present:
             members = [index for index, item in enumerate(items) if group(item) == missing]
-            drawn.add(min(members, key=lambda index: _hash(name(items[index]))))
-    return [items[index] for index in sorted(drawn)]
+            selected.add(min(members, key=lambda index: _hash(name(items[index]))))
+    return [items[index] for index in sorted(selected)]
 
 
 def _hash(name: str) -> int:

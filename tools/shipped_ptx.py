@@ -29,22 +29,22 @@ _FENCED = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
 @dataclass(frozen=True)
 class Request:
-    """One source that something asked NVRTC to compile."""
+    """A source that was compiled by NVRTC."""
 
     code: str
     options: tuple[str, ...]
     name_expressions: tuple[str, ...] = ()
 
     def key(self, target: int) -> str:
-        """What its image ships under."""
+        """Return the key of its shipped image."""
         from virtualgpu.compile import shipped
 
         return shipped.key_of(self.code, target, self.options, self.name_expressions)
 
 
 @dataclass(frozen=True)
-class Made:
-    """What NVRTC made of a request for a target."""
+class CompiledImage:
+    """NVRTC's result for a request and a target."""
 
     request: Request
     target: int
@@ -53,36 +53,36 @@ class Made:
 
 
 def of_files() -> list[Request]:
-    """What the corpus, the course's folders, what learners call and random numbers are compiled from."""
+    """Return the requests of kernel files: corpus, course folders, helper, and random numbers."""
     from tools.corpus import CASES
     from tools.corpus.workloads import WORKLOADS
     from virtualgpu.compile import nvrtc
     from virtualgpu.cp._random import bits
 
-    found = [Request(c.code, (*c.options, *nvrtc.CUPY_OPTIONS)) for c in CASES]
-    found += [Request(w.code, nvrtc.CUPY_OPTIONS) for w in WORKLOADS]
-    found += [Request(code, nvrtc.CUPY_OPTIONS) for code in course_kernels()]
+    requests = [Request(case.code, (*case.options, *nvrtc.CUPY_OPTIONS)) for case in CASES]
+    requests += [Request(workload.code, nvrtc.CUPY_OPTIONS) for workload in WORKLOADS]
+    requests += [Request(code, nvrtc.CUPY_OPTIONS) for code in course_kernels()]
     for code, options in map(bits.source, bits.STRUCTS):
-        found.append(Request(code, (*options, *nvrtc.CUPY_OPTIONS)))
-    return list({request.key(0): request for request in found}.values())
+        requests.append(Request(code, (*options, *nvrtc.CUPY_OPTIONS)))
+    return list({request.key(0): request for request in requests}.values())
 
 
 def of_course() -> dict[str, list[Request]]:
-    """What each notebook compiles on each of its devices, and what doctor and README do."""
+    """Return the requests of each notebook on each of its devices, and those of doctor and README."""
     from gpulab import session
 
-    found: dict[str, list[Made]] = {}
+    images_by_name: dict[str, list[CompiledImage]] = {}
     with kernels_alone():
-        with recorded(found.setdefault("doctor and README", [])):
+        with recorded(images_by_name.setdefault("doctor and README", [])):
             doctor_and_readme()
         for path in notebooks():
             for device in devices(path.name):
                 session.use_device("virtual:V100")
                 session.use_device(device)  # a fresh one, whose pool holds nothing of the notebook before
                 forget()
-                with recorded(found.setdefault(title(path.name, device), [])):
+                with recorded(images_by_name.setdefault(title(path.name, device), [])):
                     run(list(cells(path)), path.name)
-    return {name: [made.request for made in each] for name, each in found.items()}
+    return {name: [image.request for image in images] for name, images in images_by_name.items()}
 
 
 def devices(name: str) -> tuple[str, ...]:
@@ -91,7 +91,7 @@ def devices(name: str) -> tuple[str, ...]:
 
 
 def title(name: str, device: str) -> str:
-    """What `COMPILED` calls a notebook on a device."""
+    """Return the name in `COMPILED` of a notebook on a device."""
     return f"{name} on {device.removeprefix('virtual:')}"
 
 
@@ -116,36 +116,38 @@ def forget() -> None:
 
 
 def course_kernels() -> list[str]:
-    """The kernel files of the corpus, of the course's folders and of what learners call."""
+    """Return the kernel files of the corpus, of the course's folders and of the helper."""
     from gpulab_course import folders
     from tools.corpus import kernel_code, kernel_files
 
-    called = [file.read_text(encoding="utf-8") for file in sorted((ROOT / "gpulab" / "lab").rglob("*.cu"))]
-    return [*map(kernel_code, kernel_files()), *folders.kernels().values(), *called]
+    helper_kernels = [
+        file.read_text(encoding="utf-8") for file in sorted((ROOT / "gpulab" / "lab").rglob("*.cu"))
+    ]
+    return [*map(kernel_code, kernel_files()), *folders.kernels().values(), *helper_kernels]
 
 
 @contextlib.contextmanager
-def recorded(found: list[Made]) -> Iterator[None]:
-    """Note every source that is compiled meanwhile and does compile."""
+def recorded(images: list[CompiledImage]) -> Iterator[None]:
+    """Record every source that compiles in the block."""
     from virtualgpu.compile import nvrtc
 
     def noting(compile_it: Any) -> Any:
-        def noted(code: str, *, target: int, options: Sequence[str] = (), **more: Any) -> Any:
-            image = compile_it(code, target=target, options=options, **more)
-            request = Request(code, tuple(options), tuple(more.get("name_expressions", ())))
+        def noted(code: str, *, target: int, options: Sequence[str] = (), **keywords: Any) -> Any:
+            image = compile_it(code, target=target, options=options, **keywords)
+            request = Request(code, tuple(options), tuple(keywords.get("name_expressions", ())))
             ptx = image[0] if isinstance(image, tuple) else image
-            found.append(Made(request, target, ptx.ptx, ptx.lowered_names))
+            images.append(CompiledImage(request, target, ptx.ptx, ptx.lowered_names))
             return image
 
         return noted
 
-    before = {name: getattr(nvrtc, name) for name in ("compile_ptx", "compile_both")}
-    for name, compile_it in before.items():
+    originals = {name: getattr(nvrtc, name) for name in ("compile_ptx", "compile_both")}
+    for name, compile_it in originals.items():
         setattr(nvrtc, name, noting(compile_it))
     try:
         yield
     finally:
-        for name, compile_it in before.items():
+        for name, compile_it in originals.items():
             setattr(nvrtc, name, compile_it)
 
 
@@ -170,13 +172,13 @@ def kernels_alone() -> Iterator[None]:
 
 
 def main() -> int:
-    """Write both files."""
+    """Write the list of requests and the shipped images."""
     with tempfile.TemporaryDirectory(prefix="gpulab-") as scratch:
         os.environ.update(GPULAB_HOME=scratch, GPULAB_DEVICE=DEVICE, MPLBACKEND="Agg")
         course = of_course()
-        lines = [f"{name}\t{key}\n" for name, each in course.items() for key in sorted(own(each))]
+        lines = [f"{name}\t{key}\n" for name, requests in course.items() for key in sorted(own(requests))]
         COMPILED.write_text("".join(lines), encoding="utf-8")
-        return write([*of_files(), *(r for each in course.values() for r in each)])
+        return write([*of_files(), *(r for requests in course.values() for r in requests)])
 
 
 def write(requests: Sequence[Request]) -> int:
@@ -184,71 +186,80 @@ def write(requests: Sequence[Request]) -> int:
     from virtualgpu.compile import nvrtc, shipped
     from virtualgpu.compile.cubin import kernel_resources
 
-    wanted = list({request.key(0): request for request in requests}.values())
-    made: dict[str, shipped.ShippedImage] = {}
-    for r in wanted:
+    distinct_requests = list({request.key(0): request for request in requests}.values())
+    images: dict[str, shipped.ShippedImage] = {}
+    for request in distinct_requests:
         for target in shipped.TARGETS:
-            asked: dict[str, Any] = {"options": r.options, "name_expressions": r.name_expressions}
-            image = nvrtc.compile_ptx(r.code, target=target, **asked)
-            resources = kernel_resources(nvrtc.compile_cubin(r.code, target=target, **asked).cubin)
-            made[r.key(target)] = shipped.ShippedImage(image.ptx, image.lowered_names, resources)
+            keywords: dict[str, Any] = {
+                "options": request.options,
+                "name_expressions": request.name_expressions,
+            }
+            image = nvrtc.compile_ptx(request.code, target=target, **keywords)
+            resources = kernel_resources(nvrtc.compile_cubin(request.code, target=target, **keywords).cubin)
+            images[request.key(target)] = shipped.ShippedImage(image.ptx, image.lowered_names, resources)
     version = ".".join(map(str, nvrtc.version()))
     path = ROOT / "virtualgpu" / "data" / shipped.FILE
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(shipped.pack(made.items(), version))
-    summary = f"{len(wanted)} sources for {len(shipped.TARGETS)} targets by NVRTC {version}"
+    path.write_bytes(shipped.pack(images.items(), version))
+    summary = f"{len(distinct_requests)} sources for {len(shipped.TARGETS)} targets by NVRTC {version}"
     print(f"{summary}: {path.relative_to(ROOT)}, {path.stat().st_size:,} bytes")
     return 0
 
 
 @functools.cache
 def keys_of_files() -> frozenset[str]:
-    """What files hold whoever compiles it."""
+    """Return the keys of the requests of kernel files."""
     return frozenset(request.key(0) for request in of_files())
 
 
 def own(requests: Sequence[Request]) -> set[str]:
-    """What `COMPILED` has of requests: those that no file holds."""
+    """Return the keys of requests that are not in kernel files."""
     return {request.key(0) for request in requests} - keys_of_files()
 
 
 def same_compiler() -> bool:
-    """Whether what is compiled here may be compared with what ships."""
+    """Return whether images compiled here can be compared with the shipped ones."""
     from virtualgpu.compile import nvrtc, shipped
 
     return nvrtc.available() and ".".join(map(str, nvrtc.version())) == shipped.compiler()
 
 
 def compiled_by() -> dict[str, set[str]]:
-    """What `COMPILED` tells: who asks for which requests."""
-    found: dict[str, set[str]] = {}
+    """Return the keys of the requests in `COMPILED` by name."""
+    keys_by_name: dict[str, set[str]] = {}
     for line in COMPILED.read_text(encoding="utf-8").splitlines():
         name, key = line.split("\t")
-        found.setdefault(name, set()).add(key)
-    return found
+        keys_by_name.setdefault(name, set()).add(key)
+    return keys_by_name
 
 
-def problems(name: str, made: Sequence[Made]) -> list[str]:
-    """What is missing, left over or different in the files of what something has just compiled."""
+def problems(name: str, images: Sequence[CompiledImage]) -> list[str]:
+    """Return the differences between the shipped files and the images that were just compiled."""
     from virtualgpu.compile import shipped
 
-    known = compiled_by().get(name, set())
-    there = own([each.request for each in made])
-    found = []
-    for what, some in (("are missing", there - known), ("are not compiled any more", known - there)):
-        if some:
-            found.append(f"{len(some)} of the sources of {name} {what}: run `make shipped-ptx`")
-    same = same_compiler()
-    for each in made:
-        where = f"{each.request.code.strip()[:60]!r} for {each.target}: run `make shipped-ptx`"
+    listed_keys = compiled_by().get(name, set())
+    own_keys = own([compiled.request for compiled in images])
+    messages = []
+    for description, keys in (
+        ("are missing", own_keys - listed_keys),
+        ("are not compiled any more", listed_keys - own_keys),
+    ):
+        if keys:
+            messages.append(f"{len(keys)} of the sources of {name} {description}: run `make shipped-ptx`")
+    is_same_compiler = same_compiler()
+    for compiled in images:
+        location = f"{compiled.request.code.strip()[:60]!r} for {compiled.target}: run `make shipped-ptx`"
         # A device of another compute capability takes the image of one before.
-        image = shipped.image(each.request.key(max(t for t in shipped.TARGETS if t <= each.target)))
-        comparable = same and each.target in shipped.TARGETS
+        image = shipped.image(compiled.request.key(max(t for t in shipped.TARGETS if t <= compiled.target)))
+        comparable = is_same_compiler and compiled.target in shipped.TARGETS
         if image is None:
-            found.append(f"There is no image of {where}")
-        elif comparable and (image.ptx, image.lowered_names) != (shipped.strip(each.ptx), each.lowered_names):
-            found.append(f"NVRTC makes something else of {where}")
-    return found
+            messages.append(f"There is no image of {location}")
+        elif comparable and (image.ptx, image.lowered_names) != (
+            shipped.strip(compiled.ptx),
+            compiled.lowered_names,
+        ):
+            messages.append(f"NVRTC makes something else of {location}")
+    return messages
 
 
 if __name__ == "__main__":

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tools import shipped_ptx
-from tools.shipped_ptx import Made
+from tools.shipped_ptx import CompiledImage
 
 _open = contextlib.ExitStack()
-_made: list[Made] = []
+_made: list[CompiledImage] = []
 
 BEGIN = "from tests.notebooks import compiling; compiling.begin()"
 
@@ -30,6 +30,6 @@ def end(path: str) -> None:
     Path(path).write_bytes(pickle.dumps(_made))
 
 
-def noted(path: Path) -> Sequence[Made]:
-    found: list[Made] = pickle.loads(path.read_bytes())
+def noted(path: Path) -> Sequence[CompiledImage]:
+    found: list[CompiledImage] = pickle.loads(path.read_bytes())
     return found

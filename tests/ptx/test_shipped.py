@@ -41,7 +41,7 @@ def kernel_of(c: Case) -> Any:
 def test_doctor_and_readme_compile_what_ships(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each notebook's test says the same of what the notebook compiles."""
     monkeypatch.setenv("GPULAB_HOME", str(tmp_path))
-    made: list[shipped_ptx.Made] = []
+    made: list[shipped_ptx.CompiledImage] = []
     try:
         with shipped_ptx.recorded(made):
             shipped_ptx.doctor_and_readme()

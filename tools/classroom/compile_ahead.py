@@ -23,7 +23,7 @@ CELL_S = 600
 
 
 def compile_ahead(folder: Path, begins: Sequence[str], device: str) -> int:
-    """Run the notebooks whose names begin so; how many entries the folder holds then."""
+    """Run the notebooks with these beginnings of their names; return the number of files in the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="gpulab-") as home:
         environment = os.environ | {
@@ -35,15 +35,15 @@ def compile_ahead(folder: Path, begins: Sequence[str], device: str) -> int:
             if not name.startswith(tuple(begins)):
                 continue
             print(name, flush=True)
-            place = {"metadata": {"path": home}}
+            resources = {"metadata": {"path": home}}
             copy = nbformat.from_dict(copies.as_copy(path))  # type: ignore[no-untyped-call]
-            client = NotebookClient(copy, timeout=CELL_S, kernel_name="python3", resources=place)
+            client = NotebookClient(copy, timeout=CELL_S, kernel_name="python3", resources=resources)
             client.execute(env=environment)
     return opened(folder)
 
 
 def opened(folder: Path) -> int:
-    """Let all read what lies in a folder, and its owner alone change it; how many files that is."""
+    """Make a folder readable for all and writable for its owner; return the number of its files."""
     files = 0
     for path in [folder, *folder.rglob("*")]:
         path.chmod(0o755 if path.is_dir() else 0o644)
@@ -52,13 +52,13 @@ def opened(folder: Path) -> int:
 
 
 def main() -> None:
-    """Compile what the command line names."""
+    """Compile the notebooks of the command line."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("notebooks", nargs="*", default=[""], help="such as 00 01; without, all")
     parser.add_argument("--device", default="virtual:A100", help="the virtual GPU that the class uses")
-    chosen = parser.parse_args()
-    print(f"{compile_ahead(chosen.folder, chosen.notebooks, chosen.device)} files in {chosen.folder}")
+    options = parser.parse_args()
+    print(f"{compile_ahead(options.folder, options.notebooks, options.device)} files in {options.folder}")
 
 
 if __name__ == "__main__":

@@ -186,29 +186,29 @@ class Learner:
         return told
 
     def processes(self) -> list[psutil.Process]:
-        """This learner's server and kernels."""
-        found = []
+        """Return the processes of this learner's server and kernels."""
+        learner_processes = []
         for process in psutil.process_iter():
             try:
                 if process.environ().get("HOME") == str(self.home):
-                    found.append(process)
+                    learner_processes.append(process)
             except (psutil.Error, OSError):
                 continue
-        return found
+        return learner_processes
 
     def memory_mb(self) -> float:
-        """What they hold, shared pages divided by those who share them."""
-        held = 0
+        """Return their memory in MB, with shared pages divided among the processes."""
+        size_bytes = 0
         for process in self.processes():
             try:
-                full = process.memory_full_info()
+                information = process.memory_full_info()
             except (psutil.Error, OSError):
                 continue
-            held += getattr(full, "pss", 0) or full.rss
-        return held / 1e6
+            size_bytes += getattr(information, "pss", 0) or information.rss
+        return size_bytes / 1e6
 
     def kept(self) -> bool:
-        """Whether the notebook is there as it was saved."""
+        """Return whether the notebook has its saved contents."""
         path = self.home / "gpulab-course" / NOTEBOOK
         return bool(json.loads(path.read_text())["metadata"].get("simulated") == self.name)
 
@@ -327,27 +327,29 @@ def _end(folder: Path, learners: list[Learner]) -> None:
 
 def _free_ports(count: int) -> list[int]:
     sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [int(one.getsockname()[1]) for one in sockets]
-    for one in sockets:
-        one.close()
+    for server_socket in sockets:
+        server_socket.bind(("127.0.0.1", 0))
+    ports = [int(server_socket.getsockname()[1]) for server_socket in sockets]
+    for server_socket in sockets:
+        server_socket.close()
     return ports
 
 
 def main() -> int:
-    """Print what came of it."""
+    """Print the result of the simulation."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--learners", type=int, default=30)
     parser.add_argument(
         "--python", default=sys.executable, help="of the environment with gpulab and JupyterHub"
     )
     parser.add_argument("--proxy", default="configurable-http-proxy")
-    given = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="gpulab-class-", ignore_cleanup_errors=True) as folder:
-        found = asyncio.run(simulate(given.learners, given.python, given.proxy, Path(folder).resolve()))
-    print(json.dumps(found, indent=1))
-    return 1 if found["errors"] or found["lost"] else 0
+        result = asyncio.run(
+            simulate(options.learners, options.python, options.proxy, Path(folder).resolve())
+        )
+    print(json.dumps(result, indent=1))
+    return 1 if result["errors"] or result["lost"] else 0
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What a named GPU answered on a day to every case of the corpus.
+"""Recordings of a GPU's results for every case of the corpus.
 
 A recording is one JSON file in ``tests/recordings/data``, made by ``gpulab record``; the virtual GPU is
 tested against it. The traces that the same command takes ship with the package (`gpulab.recorded`).
@@ -28,7 +28,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class RecordedOutput:
-    """One output array of a kernel: what it was, or at least its SHA-256."""
+    """One output array of a kernel: its values, or at least its SHA-256."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -38,10 +38,10 @@ class RecordedOutput:
 
 @dataclass(frozen=True, slots=True)
 class RecordedCase:
-    """What one GPU answered to one case of the corpus.
+    """Results of one GPU for one case of the corpus.
 
-    ``counters`` are Nsight Compute's metrics by name; they describe the machine code, in which
-    ptxas may have merged, moved or predicated what the PTX says.
+    ``counters`` are Nsight Compute's metrics by name; they describe the machine code, in which ptxas may have
+    merged, moved or predicated instructions of the PTX.
     """
 
     inputs_sha256: str
@@ -105,7 +105,7 @@ def pack_text(text: str) -> str:
 
 
 def unpack_text(packed: str) -> str:
-    """What `pack_text` packed."""
+    """Return the text that `pack_text` has packed."""
     return zlib.decompress(base64.b64decode(packed)).decode()
 
 

@@ -1,4 +1,4 @@
-"""Record what Nsight Compute says of the caches while the kernels of `tools.corpus.caching` run.
+"""Record Nsight Compute's cache counters for the kernels of `tools.corpus.caching`.
 
     python -m tools.recordings.caches --out FILE      # where the GPU and ncu are; about 90 s
 
@@ -74,16 +74,16 @@ WARM_METRICS = (
 WORTH_KNOWING = ("l1tex__t_", "l1tex__m_", "lts__t_", "lts__d_", "idc__", "gcc__", "dram__", "sm__icc")
 
 
-def record(out: Path, states: Sequence[str], kernels: Sequence[str]) -> None:
-    """Run everything under ncu; what is there when time is up is kept."""
-    wanted = launches_of(kernels)
-    begun = time.monotonic()
-    listed = subprocess.run(["ncu", "--query-metrics"], capture_output=True, text=True, check=False).stdout
-    bases = sorted({line.split()[0] for line in listed.splitlines() if line.strip()})
+def record(path: Path, states: Sequence[str], kernels: Sequence[str]) -> None:
+    """Run all cases under ncu; at the end of the time limit the results so far are written."""
+    expected_launches = launches_of(kernels)
+    start_s = time.monotonic()
+    query = subprocess.run(["ncu", "--query-metrics"], capture_output=True, text=True, check=False).stdout
+    bases = sorted({line.split()[0] for line in query.splitlines() if line.strip()})
     metrics = [m for m in METRICS if m.startswith("launch__") or m.rsplit(".", 1)[0] in bases]
     print(f"{len(bases)} metrics known, without {sorted(set(METRICS) - set(metrics))}", flush=True)
-    known = out.with_name("cache_metric_names.txt")
-    known.write_text("\n".join(b for b in bases if b.startswith(WORTH_KNOWING)) + "\n")
+    names_path = path.with_name("cache_metric_names.txt")
+    names_path.write_text("\n".join(b for b in bases if b.startswith(WORTH_KNOWING)) + "\n")
     recording: dict[str, Any] = {
         "format": "gpulab-caches",
         "version": VERSION,
@@ -95,15 +95,15 @@ def record(out: Path, states: Sequence[str], kernels: Sequence[str]) -> None:
     for state in states:
         started = time.monotonic()
         try:
-            counted = metrics if state == "cold" else [m for m in metrics if m in WARM_METRICS]
-            launches = _profile(state, counted, kernels)
+            state_metrics = metrics if state == "cold" else [m for m in metrics if m in WARM_METRICS]
+            launches = _profile(state, state_metrics, kernels)
         except (nsight.NsightError, subprocess.TimeoutExpired) as error:
             recording["notes"].append(f"{state}: {str(error)[:600]}")
             print(recording["notes"][-1], flush=True)
             continue
-        expected = [(c.kernel, str(size)) for c, size in wanted]
-        each = 1 if state == "cold" else 2
-        last = launches[each - 1 :: each]
+        expected = [(c.kernel, str(size)) for c, size in expected_launches]
+        launches_per_case = 1 if state == "cold" else 2
+        last = launches[launches_per_case - 1 :: launches_per_case]
         if [launch.kernel for launch in last] != [kernel for kernel, _ in expected[: len(last)]]:
             recording["notes"].append(f"{state}: the launches are not those expected")
             continue
@@ -115,9 +115,9 @@ def record(out: Path, states: Sequence[str], kernels: Sequence[str]) -> None:
             f"{state}: {len(last)} of {len(expected)} launches, {time.monotonic() - started:.1f} s",
             flush=True,
         )
-        out.write_text(dump(recording))
-    out.write_text(dump(recording))
-    print(f"{out} ({out.stat().st_size:,} bytes), {time.monotonic() - begun:.1f} s")
+        path.write_text(dump(recording))
+    path.write_text(dump(recording))
+    print(f"{path} ({path.stat().st_size:,} bytes), {time.monotonic() - start_s:.1f} s")
 
 
 def launches_of(kernels: Sequence[str]) -> list[tuple[CacheCase, int]]:
@@ -139,26 +139,26 @@ def _profile(state: str, metrics: list[str], kernels: Sequence[str]) -> list[nsi
         "--kernels",
         ",".join(kernels),
     ]
-    done = subprocess.run(call, capture_output=True, text=True, timeout=3 * LAUNCH_S, check=False)
-    launches = nsight.parse_csv(done.stdout)
+    process = subprocess.run(call, capture_output=True, text=True, timeout=3 * LAUNCH_S, check=False)
+    launches = nsight.parse_csv(process.stdout)
     if not launches:
-        raise nsight.NsightError(f"no counters: {(done.stdout + done.stderr)[-600:]}")
+        raise nsight.NsightError(f"no counters: {(process.stdout + process.stderr)[-600:]}")
     return launches
 
 
 def launch(state: str, kernels: Sequence[str]) -> None:
-    """What ncu watches: every case in every size, once or twice."""
+    """Run every case in every size, once or twice; ncu profiles this process."""
     import cupy as cp
 
     module = cp.RawModule(code=code())
-    begun = time.monotonic()
-    for c, size in launches_of(kernels):
-        if time.monotonic() - begun > LAUNCH_S:
+    start_s = time.monotonic()
+    for case, size in launches_of(kernels):
+        if time.monotonic() - start_s > LAUNCH_S:
             return
-        made = c.launch(size)
-        arguments = made.arguments(cp)
+        case_launch = case.launch(size)
+        arguments = case_launch.arguments(cp)
         for _ in range(1 if state == "cold" else 2):
-            module.get_function(c.kernel)(made.grid, made.block, arguments)
+            module.get_function(case.kernel)(case_launch.grid, case_launch.block, arguments)
             cp.cuda.Device().synchronize()
 
 

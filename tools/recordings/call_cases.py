@@ -1,4 +1,4 @@
-"""What `tools.recordings.calls` calls: operations of CuPy and PyTorch, most wanted first.
+"""Operations of CuPy and PyTorch for `tools.recordings.calls`, the most important first.
 
 Each case is a few lines that make arrays and an expression that is recorded. Its key (name, dtype, size,
 layout) is what `gl.library_calls` finds it by: of CuPy's the one that the virtual GPU reports for the same
@@ -39,7 +39,7 @@ _HALVES = {"cupy": ("float16",), "torch": ("float16", "bfloat16")}
 
 @dataclass(frozen=True, slots=True)
 class CallCase:
-    """One operation: `made` are statements, `call` the expression, in which ``xp`` is the package."""
+    """An operation to record: setup statements (`made`), and the expression `call`; ``xp`` is the package."""
 
     package: str
     name: str
@@ -51,7 +51,7 @@ class CallCase:
 
     @property
     def key(self) -> list[str]:
-        """What the record is found by."""
+        """Key of the record."""
         return [self.package, self.name, self.dtype, self.size, self.layout]
 
     def function(self, space: dict[str, Any]) -> Any:
@@ -62,11 +62,11 @@ class CallCase:
 
 
 def cases(package: str) -> list[CallCase]:
-    """All cases of a package, most wanted first."""
+    """Return all cases of a package, the most important first."""
     groups = (_cupy if package == "cupy" else _torch)()
-    found = [case for group in groups for case in group]
-    assert len({tuple(case.key) for case in found}) == len(found)
-    return found
+    all_cases = [case for group in groups for case in group]
+    assert len({tuple(case.key) for case in all_cases}) == len(all_cases)
+    return all_cases
 
 
 def _cupy() -> Iterator[Iterator[CallCase]]:
@@ -93,7 +93,7 @@ def _torch() -> Iterator[Iterator[CallCase]]:
 
 
 def _ones(package: str, name: str, shape: str, dtype: str) -> str:
-    """An array of numbers that are all different enough, of a dtype that may be complex or half."""
+    """Return code for an array of sufficiently different numbers of any dtype, also complex or half."""
     count = f"int(np.prod({shape}))"
     values = f"(np.arange({count}) * 0.7548776662466927 % 1 + 0.01).reshape({shape})"
     if package == "torch":
@@ -118,8 +118,8 @@ def _fft(package: str) -> Iterator[CallCase]:
             ("rfft2", _REALS, square),
         ):
             for dtype in dtypes:
-                made = _ones(package, "x", shape, dtype)
-                yield CallCase(package, name, dtype, size, "contiguous", made, f"xp.fft.{name}(x)")
+                setup = _ones(package, "x", shape, dtype)
+                yield CallCase(package, name, dtype, size, "contiguous", setup, f"xp.fft.{name}(x)")
 
 
 def _linalg(package: str) -> Iterator[CallCase]:
@@ -141,7 +141,7 @@ def _linalg(package: str) -> Iterator[CallCase]:
         calls["lstsq"] = "xp.linalg.lstsq(a, b)"
     for size in (MEDIUM, SMALL, LARGE):
         n = _LINALG_EDGES[size]
-        made = [
+        setup = [
             _ones(package, "a", f"({n}, {n})", ""),
             # Symmetric and positive definite, so that every decomposition has one.
             f"a = a @ a.T / {n} + xp.eye({n}, dtype=dt{', device=a.device' if package == 'torch' else ''})",
@@ -152,12 +152,12 @@ def _linalg(package: str) -> Iterator[CallCase]:
                 continue  # seconds each
             dtypes = (*_REALS, *_COMPLEX) if size == MEDIUM else _REALS
             for dtype in dtypes:
-                yield CallCase(package, name, dtype, size, "row-major", "\n".join(made), call)
+                yield CallCase(package, name, dtype, size, "row-major", "\n".join(setup), call)
 
 
 def _sparse_cupy() -> Iterator[CallCase]:
     for dtype in (*_REALS, *_COMPLEX):
-        made = _SPARSE_CUPY
+        setup = _SPARSE_CUPY
         for name, call in {
             "sparse by vector": "s @ v",
             "sparse by matrix": "s @ d",
@@ -166,9 +166,9 @@ def _sparse_cupy() -> Iterator[CallCase]:
             "sparse tocsc": "s.tocsc()",
             "sparse toarray": "s[:512].toarray()",
         }.items():
-            yield CallCase("cupy", name, dtype, MEDIUM, "CSR", made, call)
+            yield CallCase("cupy", name, dtype, MEDIUM, "CSR", setup, call)
         if dtype in _REALS:
-            small = made.replace("1 << 18", "1 << 11").replace("1 << 14", "1 << 9")
+            small = setup.replace("1 << 18", "1 << 11").replace("1 << 14", "1 << 9")
             yield CallCase("cupy", "sparse solve", dtype, SMALL, "CSR", small, "sparse_linalg.spsolve(t, v)")
 
 
@@ -195,17 +195,17 @@ def _products(package: str) -> Iterator[CallCase]:
     for dtype in ("float32", *_HALVES[package], "float64", "tf32", "complex64"):
         for size in (MEDIUM, SMALL, LARGE):
             n = _EDGES[size]
-            made = "\n".join(_ones(package, name, f"({n}, {n})", dtype) for name in "ab")
-            wide = _ones(package, "wide", f"({2 * n}, {2 * n})", dtype)
+            setup = "\n".join(_ones(package, name, f"({n}, {n})", dtype) for name in "ab")
+            wide_setup = _ones(package, "wide", f"({2 * n}, {2 * n})", dtype)
             for layout, call in layouts.items() if size == MEDIUM else (("row-major", "a @ b"),):
-                more = f"{made}\n{wide}" if layout == "strided" else made
-                yield CallCase(package, "matmul", dtype, size, layout, more, call)
+                case_setup = f"{setup}\n{wide_setup}" if layout == "strided" else setup
+                yield CallCase(package, "matmul", dtype, size, layout, case_setup, call)
         n = _EDGES[MEDIUM]
-        made = _ones(package, "a", f"({n}, {n})", dtype)
-        yield CallCase(package, "matrix-vector", dtype, MEDIUM, "row-major", made, "a @ a[0]")
-        yield CallCase(package, "dot", dtype, MEDIUM, "row-major", made, "xp.dot(a[0], a[1])")
-        made = "\n".join(_ones(package, name, "(16, 512, 512)", dtype) for name in "ab")
-        yield CallCase(package, "batched matmul", dtype, MEDIUM, "row-major", made, "xp.matmul(a, b)")
+        setup = _ones(package, "a", f"({n}, {n})", dtype)
+        yield CallCase(package, "matrix-vector", dtype, MEDIUM, "row-major", setup, "a @ a[0]")
+        yield CallCase(package, "dot", dtype, MEDIUM, "row-major", setup, "xp.dot(a[0], a[1])")
+        setup = "\n".join(_ones(package, name, "(16, 512, 512)", dtype) for name in "ab")
+        yield CallCase(package, "batched matmul", dtype, MEDIUM, "row-major", setup, "xp.matmul(a, b)")
 
 
 def _epilogues() -> Iterator[CallCase]:
@@ -218,14 +218,16 @@ def _epilogues() -> Iterator[CallCase]:
     }
     n = _EDGES[MEDIUM]
     for dtype in ("float16", "bfloat16", "float32", "tf32", "float64"):
-        made = "\n".join([*(_ones("torch", name, f"({n}, {n})", dtype) for name in "ab"), "v = a[0].clone()"])
+        setup = "\n".join(
+            [*(_ones("torch", name, f"({n}, {n})", dtype) for name in "ab"), "v = a[0].clone()"]
+        )
         for name, call in calls.items():
-            yield CallCase("torch", name, dtype, MEDIUM, "row-major", made, call)
+            yield CallCase("torch", name, dtype, MEDIUM, "row-major", setup, call)
 
 
 def _cudnn() -> Iterator[CallCase]:
     for dtype in ("float32", "float16", "bfloat16", "tf32", "float64"):
-        made = "\n".join(
+        setup = "\n".join(
             (
                 _ones("torch", "x", "(16, 64, 56, 56)", dtype),
                 _ones("torch", "w", "(64, 64, 3, 3)", dtype),
@@ -233,21 +235,21 @@ def _cudnn() -> Iterator[CallCase]:
                 "g, b = w[:, 0, 0, 0].clone(), w[0, :, 0, 0].clone()",
             )
         )
-        last = f"{made}\nx, w, y = (one.to(memory_format=xp.channels_last) for one in (x, w, y))"
+        last = f"{setup}\nx, w, y = (one.to(memory_format=xp.channels_last) for one in (x, w, y))"
         gradient = "xp.ops.aten.convolution_backward(y, x, w, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1"
         for name, layout, lines, call in (
-            ("conv2d", "NCHW", made, "F.conv2d(x, w, padding=1)"),
+            ("conv2d", "NCHW", setup, "F.conv2d(x, w, padding=1)"),
             ("conv2d", "NHWC", last, "F.conv2d(x, w, padding=1)"),
-            ("conv2d, gradient of x", "NCHW", made, f"{gradient}, [True, False, False])"),
-            ("conv2d, gradient of w", "NCHW", made, f"{gradient}, [False, True, False])"),
-            ("conv_transpose2d", "NCHW", made, "F.conv_transpose2d(x, w, padding=1)"),
-            ("batch norm", "NCHW", made, "F.batch_norm(x, None, None, g, b, training=True)"),
-            ("max_pool2d", "NCHW", made, "F.max_pool2d(x, 2)"),
+            ("conv2d, gradient of x", "NCHW", setup, f"{gradient}, [True, False, False])"),
+            ("conv2d, gradient of w", "NCHW", setup, f"{gradient}, [False, True, False])"),
+            ("conv_transpose2d", "NCHW", setup, "F.conv_transpose2d(x, w, padding=1)"),
+            ("batch norm", "NCHW", setup, "F.batch_norm(x, None, None, g, b, training=True)"),
+            ("max_pool2d", "NCHW", setup, "F.max_pool2d(x, 2)"),
         ):
             yield CallCase("torch", name, dtype, MEDIUM, layout, lines, call)
     for dtype in ("float32", "float16"):
-        made = f"net = xp.nn.LSTM(256, 256).to('cuda').to(dt)\n{_ones('torch', 'x', '(64, 32, 256)', dtype)}"
-        yield CallCase("torch", "lstm", dtype, MEDIUM, "row-major", made, "net(x)")
+        setup = f"net = xp.nn.LSTM(256, 256).to('cuda').to(dt)\n{_ones('torch', 'x', '(64, 32, 256)', dtype)}"
+        yield CallCase("torch", "lstm", dtype, MEDIUM, "row-major", setup, "net(x)")
 
 
 def _sorts(package: str) -> Iterator[CallCase]:
@@ -263,19 +265,19 @@ def _sorts(package: str) -> Iterator[CallCase]:
     for name, call in calls.items():
         for size in (MEDIUM, SMALL, LARGE):
             for dtype in dtypes if size == MEDIUM else _REALS:
-                made = _ones(package, "x", f"({_ELEMENTS[size]},)", dtype)
+                setup = _ones(package, "x", f"({_ELEMENTS[size]},)", dtype)
                 if dtype == "int32":
-                    made = made.replace(" % 1", " % 1 * 1e6")
+                    setup = setup.replace(" % 1", " % 1 * 1e6")
                 code = call.format(dim=", 0" if package == "torch" else "")
-                yield CallCase(package, name, dtype, size, "contiguous", made, code)
+                yield CallCase(package, name, dtype, size, "contiguous", setup, code)
     for name, axis in (("sum of rows", 1), ("sum of columns", 0)):
         for dtype in (*_REALS, *_HALVES[package][:1]):
-            made = _ones(package, "x", "(2048, 512)", dtype)
-            yield CallCase(package, name, dtype, MEDIUM, "contiguous", made, f"x.sum({axis})")
+            setup = _ones(package, "x", "(2048, 512)", dtype)
+            yield CallCase(package, name, dtype, MEDIUM, "contiguous", setup, f"x.sum({axis})")
     if package == "torch":
         for dtype in (*_REALS, "float16"):
-            made = _ones("torch", "x", f"({_ELEMENTS[MEDIUM]},)", dtype)
-            yield CallCase("torch", "topk", dtype, MEDIUM, "contiguous", made, "xp.topk(x, 10)")
+            setup = _ones("torch", "x", f"({_ELEMENTS[MEDIUM]},)", dtype)
+            yield CallCase("torch", "topk", dtype, MEDIUM, "contiguous", setup, "xp.topk(x, 10)")
 
 
 def _random_cupy() -> Iterator[CallCase]:
@@ -286,8 +288,8 @@ def _random_cupy() -> Iterator[CallCase]:
             "standard_normal": f"xp.random.standard_normal({n})",
             "Generator.random": f"rng.random({n})",
         }.items():
-            made = "rng = xp.random.default_rng(1)" if "rng" in call else ""
-            yield CallCase("cupy", name, "float64", size, "contiguous", made, call)
+            setup = "rng = xp.random.default_rng(1)" if "rng" in call else ""
+            yield CallCase("cupy", name, "float64", size, "contiguous", setup, call)
 
 
 def _random_torch() -> Iterator[CallCase]:
@@ -304,14 +306,14 @@ def _random_torch() -> Iterator[CallCase]:
 def _layers() -> Iterator[CallCase]:
     n = _EDGES[MEDIUM]
     for dtype in ("float32", "float16", "bfloat16", "float64"):
-        made = _ones("torch", "a", f"({n}, {n})", dtype)
+        setup = _ones("torch", "a", f"({n}, {n})", dtype)
         heads = "\n".join(_ones("torch", name, "(4, 8, 512, 64)", dtype) for name in "qkv")
         for name, lines, call in (
             ("attention", heads, "F.scaled_dot_product_attention(q, k, v)"),
-            ("softmax", made, "F.softmax(a, 1)"),
-            ("layer norm", made, f"F.layer_norm(a, ({n},))"),
-            ("gelu", made, "F.gelu(a)"),
-            ("dropout", made, "F.dropout(a)"),
+            ("softmax", setup, "F.softmax(a, 1)"),
+            ("layer norm", setup, f"F.layer_norm(a, ({n},))"),
+            ("gelu", setup, "F.gelu(a)"),
+            ("dropout", setup, "F.dropout(a)"),
         ):
             yield CallCase("torch", name, dtype, MEDIUM, "row-major", lines, call)
 
@@ -335,9 +337,9 @@ def _elementwise(package: str) -> Iterator[CallCase]:
     for dtype in _REALS:
         flat = f"({_ELEMENTS[MEDIUM]},)"
         whole = "i = (x * 100).to(xp.int64)" if torch else "i = (x * 100).astype(xp.int64)"
-        made = f"{_ones(package, 'x', flat, dtype)}\n{whole}\nm = x > 0.5"
+        setup = f"{_ones(package, 'x', flat, dtype)}\n{whole}\nm = x > 0.5"
         for name, call in calls.items():
-            yield CallCase(package, name, dtype, MEDIUM, "contiguous", made, call)
+            yield CallCase(package, name, dtype, MEDIUM, "contiguous", setup, call)
         square = _ones(package, "x", "(1024, 1024)", dtype)
         across = "x.T.contiguous()" if torch else "xp.ascontiguousarray(x.T)"
         yield CallCase(package, "transpose copy", dtype, MEDIUM, "contiguous", square, across)

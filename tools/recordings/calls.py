@@ -1,4 +1,4 @@
-"""Record which library routines and kernels operations of CuPy and PyTorch end in, for `gl.library_calls`.
+"""Record the library routines and kernels of operations of CuPy and PyTorch, for `gl.library_calls`.
 
     python -m tools.recordings.calls --out FOLDER [--seconds 90]     # where a GPU, CuPy and PyTorch are
 
@@ -48,55 +48,55 @@ def main() -> int:
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     if options.part:
-        package, number, of, until = options.part.split(",")
-        record_part(package, int(number), int(of), float(until), options.out)
+        package, number, process_count, until = options.part.split(",")
+        record_part(package, int(number), int(process_count), float(until), options.out)
         return 0
     return record(options.out, options.seconds)
 
 
-def record(out: Path, seconds: float) -> int:
-    """Let all processes record, wait for them as long as there is time, and join what they wrote."""
-    begun = time.time()
-    parts = out / "parts"
+def record(folder: Path, seconds: float) -> int:
+    """Run all recording processes within the time limit, and join their results."""
+    start_s = time.time()
+    parts = folder / "parts"
     parts.mkdir(exist_ok=True)
-    until = begun + seconds - 6
+    until = start_s + seconds - 6
     started = {}
-    for package, of in PROCESSES.items():
-        for number in range(of):
-            part = f"{package},{number},{of},{until}"
+    for package, process_count in PROCESSES.items():
+        for number in range(process_count):
+            part = f"{package},{number},{process_count},{until}"
             call = [sys.executable, "-m", __spec__.name, "--out", str(parts), "--part", part]
             with (parts / f"{package}_{number}.log").open("wb") as log:
                 started[package, number] = subprocess.Popen(call, stdout=log, stderr=subprocess.STDOUT)
     notes = []
     for (package, number), process in started.items():
         try:
-            status = process.wait(max(1.0, begun + seconds - time.time()))
+            status = process.wait(max(1.0, start_s + seconds - time.time()))
         except subprocess.TimeoutExpired:
             process.kill()
             status = process.wait()
-        said = (parts / f"{package}_{number}.log").read_text(errors="replace").strip()
-        if status or said:
-            notes.append(f"{package} {number} ended with {status}: {said[-1500:]}")
+        log_text = (parts / f"{package}_{number}.log").read_text(errors="replace").strip()
+        if status or log_text:
+            notes.append(f"{package} {number} ended with {status}: {log_text[-1500:]}")
     lines = [line for file in sorted(parts.glob("*.jsonl")) for line in file.read_text().splitlines()]
-    told = join(lines)
-    notes += told.pop("notes")
-    wanted = sum(len(cases(package)) for package in PROCESSES)
-    notes.append(f"{len(told['calls'])} of {wanted} cases in {time.time() - begun:.0f} s")
-    device = re.sub(r"\W+", "_", told["device"].lower().removeprefix("nvidia ")).strip("_") or "gpu"
-    file = out / f"{device}_calls.json.xz"
-    file.write_bytes(packed(told))
-    (out / "calls_notes.txt").write_text("\n".join(notes) + "\n")
+    content = join(lines)
+    notes += content.pop("notes")
+    case_count = sum(len(cases(package)) for package in PROCESSES)
+    notes.append(f"{len(content['calls'])} of {case_count} cases in {time.time() - start_s:.0f} s")
+    device = re.sub(r"\W+", "_", content["device"].lower().removeprefix("nvidia ")).strip("_") or "gpu"
+    file = folder / f"{device}_calls.json.xz"
+    file.write_bytes(packed(content))
+    (folder / "calls_notes.txt").write_text("\n".join(notes) + "\n")
     for old in parts.iterdir():
         old.unlink()
     parts.rmdir()
     print(f"{file} ({file.stat().st_size:,} bytes): {notes[-1]}")
-    return 0 if told["calls"] else 1
+    return 0 if content["calls"] else 1
 
 
 def join(lines: list[str]) -> dict[str, Any]:
-    """The shipped file's contents, of the lines that the processes wrote; ``notes`` are to be taken out."""
-    told: dict[str, Any] = {"format": FORMAT, "version": VERSION, "device": "", "date": "", "versions": {}}
-    found: dict[tuple[str, ...], list[Any]] = {}
+    """Return the contents of the shipped file from the processes' lines, with ``notes`` to be removed."""
+    content: dict[str, Any] = {"format": FORMAT, "version": VERSION, "device": "", "date": "", "versions": {}}
+    rows_by_key: dict[tuple[str, ...], list[Any]] = {}
     notes = []
     for line in lines:
         try:
@@ -104,20 +104,20 @@ def join(lines: list[str]) -> dict[str, Any]:
         except ValueError:  # a process that was ended as it wrote
             continue
         if "device" in row:
-            told |= {"device": row["device"], "date": row["date"]}
-            told["versions"] |= row["versions"]
+            content |= {"device": row["device"], "date": row["date"]}
+            content["versions"] |= row["versions"]
         elif "error" in row:
             notes.append(f"{' '.join(row['key'])}: {row['error']}")
         else:
-            found[tuple(row["key"])] = [*row["key"], row["routines"], row["kernels"]]
+            rows_by_key[tuple(row["key"])] = [*row["key"], row["routines"], row["kernels"]]
     order = [tuple(case.key) for package in PROCESSES for case in cases(package)]
-    told["calls"] = [found[key] for key in order if key in found]
-    return {**told, "notes": notes}
+    content["calls"] = [rows_by_key[key] for key in order if key in rows_by_key]
+    return {**content, "notes": notes}
 
 
-def packed(told: dict[str, Any]) -> bytes:
-    """The file as it ships."""
-    return lzma.compress(json.dumps(told, separators=(",", ":")).encode(), preset=9 | lzma.PRESET_EXTREME)
+def packed(content: dict[str, Any]) -> bytes:
+    """Return the compressed file."""
+    return lzma.compress(json.dumps(content, separators=(",", ":")).encode(), preset=9 | lzma.PRESET_EXTREME)
 
 
 def working(routines: Counter[str]) -> list[tuple[str, int]]:
@@ -125,39 +125,39 @@ def working(routines: Counter[str]) -> list[tuple[str, int]]:
     return sorted((name, times) for name, times in routines.items() if not _PREPARES.search(name))
 
 
-def record_part(package: str, number: int, of: int, until: float, out: Path) -> None:
-    """Record every so many cases of a package, until the time (as `time.time` has it) is up."""
+def record_part(package: str, number: int, process_count: int, until: float, folder: Path) -> None:
+    """Record every n-th case of a package, until a time (of `time.time`)."""
     from gpulab import session
 
     session.use_device("cuda")
     xp, space, versions = _package(package)
     watched = LibraryCalls(_LIBRARIES, "^lib(cu|nccl)")
-    file = out / f"{package}_{number}.jsonl"
+    file = folder / f"{package}_{number}.jsonl"
     with file.open("a") as lines:
 
-        def tell(row: dict[str, Any]) -> None:
+        def write_row(row: dict[str, Any]) -> None:
             lines.write(json.dumps(row) + "\n")
             lines.flush()
 
         info = session.backend().device_info()
         versions["driver"] = info.driver or ""
         date = datetime.datetime.now(datetime.UTC).date().isoformat()
-        tell({"device": info.name, "date": date, "versions": versions})
-        for case in cases(package)[number::of]:
+        write_row({"device": info.name, "date": date, "versions": versions})
+        for case in cases(package)[number::process_count]:
             if time.time() > until:
-                tell({"key": case.key, "error": "no time was left, nor for those behind it"})
+                write_row({"key": case.key, "error": "no time was left, nor for those behind it"})
                 return
             try:
                 _tensor_cores(package, xp, case.dtype == "tf32")
                 routines, kernels = _one(case, space, watched)
             except Exception as error:
-                tell({"key": case.key, "error": f"{type(error).__name__}: {str(error)[:300]}"})
+                write_row({"key": case.key, "error": f"{type(error).__name__}: {str(error)[:300]}"})
                 continue
-            tell({"key": case.key, "routines": routines, "kernels": kernels})
+            write_row({"key": case.key, "routines": routines, "kernels": kernels})
 
 
 def _one(case: CallCase, space: dict[str, Any], watched: LibraryCalls) -> tuple[Any, Any]:
-    """Routines and kernels of one case, in the order of their first run; libraries are loaded by then."""
+    """Return routines and kernels of one case, in the order of their first run, after warm-up calls."""
     from gpulab import session
 
     cp = session.cp()
@@ -173,19 +173,19 @@ def _one(case: CallCase, space: dict[str, Any], watched: LibraryCalls) -> tuple[
         raise RuntimeError(recorder.blind)
     watched.clear()
     try:
-        kept = function()
+        result = function()
         cp.cuda.Device().synchronize()
         routines = watched.counted()
     finally:
-        seen = recorder.stop()
-    del kept
-    kernels = Counter(_ran(each) for each in seen.activities)
+        timeline = recorder.stop()
+    del result
+    kernels = Counter(_ran(activity) for activity in timeline.activities)
     del kernels[""]
     return working(routines), list(kernels.items())
 
 
 def _ran(activity: Any) -> str:
-    """A kernel's name; of a copy or memset its kind, in the words of the shipped record."""
+    """Return a kernel's name, or the kind of a copy or memset in the words of the shipped record."""
     if activity.kind == "CONCURRENT_KERNEL":
         return str(activity.name)
     name = str(activity.name).lower()
@@ -208,7 +208,7 @@ def _package(package: str) -> tuple[Any, dict[str, Any], dict[str, str]]:
 
 
 def _tensor_cores(package: str, xp: Any, tf32: bool) -> None:
-    """Whether float32 may be rounded to TF32."""
+    """Set whether float32 is rounded to TF32."""
     if package == "torch":
         xp.backends.cuda.matmul.allow_tf32 = xp.backends.cudnn.allow_tf32 = tf32
         return

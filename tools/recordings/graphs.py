@@ -1,4 +1,4 @@
-"""What a GPU does with graphs: nodes of a capture, updates and their refusals, memory nodes, costs.
+"""Record graphs on a GPU: nodes of a capture, updates and their errors, memory nodes, costs.
 
 ``python -m tools.recordings.graphs --out FILE`` on a machine with a GPU, CuPy and cuda-bindings. Parts stand
 alone: one that fails is told and takes nothing along.
@@ -34,24 +34,25 @@ extern "C" __global__ void late(float* x, long long clocks) {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the parts and write what they tell; the result is the process's exit status."""
+    """Run the parts and write their results; return the process's exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, help="file for the results, as JSON")
     parser.add_argument("--parts", default="", help="names of parts, by commas; all by default")
     options = parser.parse_args(arguments)
     faulthandler.dump_traceback_later(LIMIT_S, exit=True)
-    found: dict[str, Any] = {"python": platform.python_version(), "errors": {}}
+    results: dict[str, Any] = {"python": platform.python_version(), "errors": {}}
     for name in options.parts.split(",") if options.parts else PARTS:
         started = time.perf_counter()
         try:
-            found[name] = PARTS[name]()
+            results[name] = PARTS[name]()
         except Exception as error:
-            found["errors"][name] = f"{type(error).__name__}: {error}"
+            results["errors"][name] = f"{type(error).__name__}: {error}"
         print(
-            f"{name}: {time.perf_counter() - started:.1f} s {found['errors'].get(name, '')[:200]}", flush=True
+            f"{name}: {time.perf_counter() - started:.1f} s {results['errors'].get(name, '')[:200]}",
+            flush=True,
         )
         if options.out:
-            options.out.write_text(json.dumps(found, indent=1, default=str))
+            options.out.write_text(json.dumps(results, indent=1, default=str))
     return 0
 
 
@@ -104,19 +105,19 @@ def nodes() -> list[Any]:
     put = _kernel("put")
     x = cp.zeros(64, np.float32)
     y = cp.zeros(64, np.float32)
-    other = cp.cuda.Stream(non_blocking=True)
+    second_stream = cp.cuda.Stream(non_blocking=True)
     pinned = cp.cuda.alloc_pinned_memory(256)
 
     def work(stream: Any) -> None:
         add((2,), (32,), (x, np.float32(2)))
-        other.wait_event(stream.record())
-        with other:
+        second_stream.wait_event(stream.record())
+        with second_stream:
             add((2,), (32,), (y, np.float32(3)))
             put((1,), (64,), (x, y), shared_mem=512)
             z = x * 2 + y
             z.sum()
         y.data.memset_async(0, 128, stream)
-        stream.wait_event(other.record())
+        stream.wait_event(second_stream.record())
         x.data.copy_from_device_async(y.data, 64, stream)
         cp.cuda.runtime.memcpyAsync(pinned.ptr, x.data.ptr, 256, cp.cuda.runtime.memcpyDefault, stream.ptr)
         cp.cuda.runtime.memcpyAsync(
@@ -126,18 +127,20 @@ def nodes() -> list[Any]:
 
     graph, _ = _captured(work)
     record = graphs.record(graph, Provenance("measured", "gpu"))
-    told = [
+    node_rows = [
         {
-            "kind": n.kind,
-            "name": n.name,
-            "grid": n.grid,
-            "block": n.block,
-            "shared": n.shared_bytes,
-            "size": n.size_bytes,
-            "copy": n.copy_kind,
-            "parameters": [(p.offset, p.data.hex(), p.addresses) for p in n.parameters],
+            "kind": node.kind,
+            "name": node.name,
+            "grid": node.grid,
+            "block": node.block,
+            "shared": node.shared_bytes,
+            "size": node.size_bytes,
+            "copy": node.copy_kind,
+            "parameters": [
+                (parameter.offset, parameter.data.hex(), parameter.addresses) for parameter in node.parameters
+            ],
         }
-        for n in record.nodes
+        for node in record.nodes
     ]
     raw = []
     driver = graphs._driver()
@@ -147,12 +150,12 @@ def nodes() -> list[Any]:
             raw.append(str(driver.cuGraphMemcpyNodeGetParams(handle)[1]))
         elif "MEMSET" in kind:
             raw.append(str(driver.cuGraphMemsetNodeGetParams(handle)[1]))
-    where = {"x": x.data.ptr, "y": y.data.ptr, "pinned": pinned.ptr}
-    return [told, record.edges, record.note, graph.debug_dot_str(0), raw, where]
+    addresses = {"x": x.data.ptr, "y": y.data.ptr, "pinned": pinned.ptr}
+    return [node_rows, record.edges, record.note, graph.debug_dot_str(0), raw, addresses]
 
 
 def updates() -> dict[str, Any]:
-    """Which changes an executable graph takes, and CUDA's words where it does not."""
+    """Record the changes that an executable graph accepts, and CUDA's messages for the others."""
     from gpulab.real import graphs
 
     cp = _cp()
@@ -179,20 +182,20 @@ def updates() -> dict[str, Any]:
         "two kernels": lambda s: [add((2,), (32,), (x, np.float32(1))) for _ in range(2)],
         "nothing": lambda s: None,
     }
-    told: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for base in ("add", "a memset", "a copy", "two kernels"):
         for name, work in works.items():
             graph, _ = _captured(works[base])
-            other, _ = _captured(work)
+            changed_graph, _ = _captured(work)
             status, info = driver.cuGraphExecUpdate(
-                driver.CUgraphExec(graph.graphExec), driver.CUgraph(other.graph)
+                driver.CUgraphExec(graph.graphExec), driver.CUgraph(changed_graph.graph)
             )
-            told[f"{base} -> {name}"] = (status.name, str(getattr(info, "result", info)))
+            results[f"{base} -> {name}"] = (status.name, str(getattr(info, "result", info)))
     try:
         graphs.checked((driver.CUresult.CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE,))
     except Exception as error:
-        told["words"] = f"{type(error).__name__} {getattr(error, 'status', '')}: {error}"
-    return told
+        results["words"] = f"{type(error).__name__} {getattr(error, 'status', '')}: {error}"
+    return results
 
 
 def _host_ns(run: Callable[[], object], repeats: int) -> float:
@@ -207,7 +210,7 @@ def costs() -> dict[int, Any]:
     cp = _cp()
     add = _kernel("add")
     x = cp.zeros(N, np.float32)
-    told: dict[int, Any] = {}
+    rows_by_count: dict[int, Any] = {}
     for count in COUNTS:
         argument = (x, np.float32(1))
 
@@ -258,8 +261,8 @@ def costs() -> dict[int, Any]:
                 end.synchronize()
                 singles.append(cp.cuda.get_elapsed_time(begin, end) * 1e6)
             row["launch_between_events"] = sorted(singles)[5]
-        told[count] = {name: round(value) for name, value in row.items()}
-    return told
+        rows_by_count[count] = {name: round(value) for name, value in row.items()}
+    return rows_by_count
 
 
 def memory() -> dict[str, Any]:
@@ -268,20 +271,20 @@ def memory() -> dict[str, Any]:
 
     cp = _cp()
     runtime = _cp().cuda.runtime
-    told: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     add = _kernel("add")
-    kept: list[Any] = []
+    kept_objects: list[Any] = []
 
     def with_free(stream: Any) -> None:
         address = runtime.mallocAsync(4096, stream.ptr)
         runtime.memsetAsync(address, 0, 4096, stream.ptr)
         runtime.freeAsync(address, stream.ptr)
-        kept.append(address)
+        kept_objects.append(address)
 
     def without_free(stream: Any) -> None:
         address = runtime.mallocAsync(4096, stream.ptr)
         runtime.memsetAsync(address, 0, 4096, stream.ptr)
-        kept.append(address)
+        kept_objects.append(address)
 
     def by_arrays(stream: Any) -> None:
         with cp.cuda.using_allocator(cp.cuda.MemoryAsyncPool().malloc):
@@ -290,45 +293,47 @@ def memory() -> dict[str, Any]:
 
     def by_pool(stream: Any) -> None:
         with cp.cuda.using_allocator(cp.cuda.MemoryPool().malloc):
-            kept.append(cp.zeros(1 << 22, np.float32) + 1)
+            kept_objects.append(cp.zeros(1 << 22, np.float32) + 1)
 
     for work in (with_free, without_free, by_arrays, by_pool):
         row: dict[str, Any] = {}
-        told[work.__name__] = row
+        results[work.__name__] = row
         try:
             graph, stream = _captured(work)
             driver = graphs._driver()
-            row["nodes"] = [driver.cuGraphNodeGetType(h)[1].name for h in graphs._handles(graph)]
+            row["nodes"] = [driver.cuGraphNodeGetType(handle)[1].name for handle in graphs._handles(graph)]
             row["dot"] = graph.debug_dot_str(0)
-            for turn in range(3):
+            for launch_number in range(3):
                 try:
                     graph.launch(stream)
                     stream.synchronize()
-                    row[f"launch {turn}"] = "ok"
+                    row[f"launch {launch_number}"] = "ok"
                 except Exception as error:
-                    row[f"launch {turn}"] = f"{type(error).__name__} {getattr(error, 'status', '')}: {error}"
+                    row[f"launch {launch_number}"] = (
+                        f"{type(error).__name__} {getattr(error, 'status', '')}: {error}"
+                    )
         except Exception as error:
             row["error"] = f"{type(error).__name__} {getattr(error, 'status', '')}: {error}"
-    told["address"] = [hex(a) for a in kept if isinstance(a, int)]
-    return told
+    results["address"] = [hex(a) for a in kept_objects if isinstance(a, int)]
+    return results
 
 
 def refusals() -> dict[str, str]:
-    """What else a capture refuses, and whether the graph is lost with it."""
+    """Record further calls that a capture refuses, and whether the graph is then invalid."""
     cp = _cp()
     runtime = _cp().cuda.runtime
     x = cp.zeros(16, np.float32)
-    other = cp.cuda.Stream(non_blocking=True)
+    second_stream = cp.cuda.Stream(non_blocking=True)
     add = _kernel("add")
     blocking = cp.cuda.Stream()
     works: dict[str, Callable[[Any], object]] = {
-        "begin of another stream": lambda s: [other.begin_capture(), other.end_capture()],
-        "work on another stream": lambda s: add((1,), (16,), (x, np.float32(1)), stream=other),
+        "begin of another stream": lambda s: [second_stream.begin_capture(), second_stream.end_capture()],
+        "work on another stream": lambda s: add((1,), (16,), (x, np.float32(1)), stream=second_stream),
         "work on a blocking stream": lambda s: add((1,), (16,), (x, np.float32(1)), stream=blocking),
         "work on the default stream": lambda s: add(
             (1,), (16,), (x, np.float32(1)), stream=cp.cuda.Stream.null
         ),
-        "sync of another stream": lambda s: other.synchronize(),
+        "sync of another stream": lambda s: second_stream.synchronize(),
         "cudaMalloc": lambda s: runtime.free(runtime.malloc(1 << 20)),
         "cudaFree of an array": lambda s: runtime.free(runtime.malloc(1 << 20)),
         "compile": lambda s: cp.RawKernel(CODE.replace("add", "fresh"), "fresh")(
@@ -353,24 +358,24 @@ def refusals() -> dict[str, str]:
         "arange": lambda s: cp.arange(16),
         "einsum": lambda s: cp.einsum("i,i", x, x),
     }
-    told = {}
+    results = {}
     for name, work in works.items():
         stream = cp.cuda.Stream(non_blocking=True)
-        words = "ok"
+        outcome = "ok"
         with stream:
             stream.begin_capture()
             try:
                 work(stream)
             except Exception as error:
-                words = f"{type(error).__name__} {getattr(error, 'status', '')}: {str(error)[:160]}"
+                outcome = f"{type(error).__name__} {getattr(error, 'status', '')}: {str(error)[:160]}"
             try:
                 stream.end_capture()
-                words += " | graph kept"
+                outcome += " | graph kept"
             except Exception as error:
-                words += f" | end: {type(error).__name__} {getattr(error, 'status', '')}"
-        told[name] = words
+                outcome += f" | end: {type(error).__name__} {getattr(error, 'status', '')}"
+        results[name] = outcome
     cp.cuda.Device().synchronize()
-    return told
+    return results
 
 
 def gpulabs() -> dict[str, Any]:
@@ -386,36 +391,39 @@ def gpulabs() -> dict[str, Any]:
         add((2,), (32,), (x, np.float32(2)))
         return cp.sqrt(x * 2) + 1
 
-    g = gl.graph(work, x)
-    told: dict[str, Any] = {"repr": repr(g), "pool": repr(g.pool)}
-    told["first"] = float(g()[0])
-    told["check"] = str(g.check(x=cp.full(64, 9, np.float32)))
-    other = cp.full(64, 6, np.float32)
-    g.update(x=other)
-    told["updated"] = float(g()[0])
-    told["expected"] = [float(np.sqrt(v * 2) + 1) for v in (3, 8)]
-    found = gl.graph(lambda x: [work(x) for _ in range(20)], x).compare(repeats=10)
-    told["compare"] = repr(found)
-    replay = found.record.replay
+    graph = gl.graph(work, x)
+    results: dict[str, Any] = {"repr": repr(graph), "pool": repr(graph.pool)}
+    results["first"] = float(graph()[0])
+    results["check"] = str(graph.check(x=cp.full(64, 9, np.float32)))
+    new_input = cp.full(64, 6, np.float32)
+    graph.update(x=new_input)
+    results["updated"] = float(graph()[0])
+    results["expected"] = [float(np.sqrt(v * 2) + 1) for v in (3, 8)]
+    comparison = gl.graph(lambda x: [work(x) for _ in range(20)], x).compare(repeats=10)
+    results["compare"] = repr(comparison)
+    replay = comparison.record.replay
     activities = replay.activities if replay else ()
-    told["replay"] = [(a.name, a.graph_id, a.graph_node_id, a.duration_ns) for a in activities[:9]]
-    told["replayed"] = (replay.method if replay else "", len(activities), replay.note if replay else "")
-    told["names"] = [n.name for n in g.record.nodes]
-    return told
+    results["replay"] = [
+        (activity.name, activity.graph_id, activity.graph_node_id, activity.duration_ns)
+        for activity in activities[:9]
+    ]
+    results["replayed"] = (replay.method if replay else "", len(activities), replay.note if replay else "")
+    results["names"] = [node.name for node in graph.record.nodes]
+    return results
 
 
 def conditional() -> dict[str, Any]:
-    """Whether cuda.core builds graphs with conditional nodes here, and under which names."""
+    """Record whether cuda.core builds graphs with conditional nodes, and the names of its functions."""
     import cuda.core as core
 
-    found = {"version": core.__version__, "names": [n for n in dir(core) if "raph" in n]}
+    names_by_module = {"version": core.__version__, "names": [name for name in dir(core) if "raph" in name]}
     for name in ("cuda.core.graph", "cuda.core.experimental"):
         try:
             module = __import__(name, fromlist=["x"])
-            found[name] = [n for n in dir(module) if not n.startswith("_")]
+            names_by_module[name] = [name for name in dir(module) if not name.startswith("_")]
         except ImportError as error:
-            found[name] = str(error)
-    return found
+            names_by_module[name] = str(error)
+    return names_by_module
 
 
 PARTS: dict[str, Callable[[], Any]] = {

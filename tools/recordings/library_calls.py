@@ -71,9 +71,10 @@ class LibraryCalls:
         So many functions of so many objects have room.
     """
 
-    def __init__(self, wanted: str, apart: str, most: int = 20_000) -> None:
-        self._wanted, self._apart = re.compile(wanted), re.compile(apart)
-        size = most * _CODE_BYTES
+    def __init__(self, functions: str, excluded_files: str, max_functions: int = 20_000) -> None:
+        self._functions = re.compile(functions)
+        self._excluded_files = re.compile(excluded_files)
+        size = max_functions * _CODE_BYTES
         self._memory = mmap.mmap(-1, size, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
         # Tables point there until the process has ended, and libraries still call while it ends.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._memory))
@@ -87,7 +88,7 @@ class LibraryCalls:
         """Let all that is loaded by now be counted; how many entries are watched."""
         for base, name, dynamic in _objects():
             if (base, name) not in self._tables:
-                skipped = not dynamic or self._apart.search(Path(name).name)
+                skipped = not dynamic or self._excluded_files.search(Path(name).name)
                 self._tables[base, name] = [] if skipped else list(self._entries(base, dynamic))
             for slot, symbol in self._tables[base, name]:
                 self._redirect(slot, symbol)
@@ -99,15 +100,15 @@ class LibraryCalls:
             self._word(number, 16).value = 0
 
     def counted(self) -> Counter[str]:
-        """How often each function was called since."""
-        found: Counter[str] = Counter()
+        """Return the number of calls of each function since `clear`."""
+        counts: Counter[str] = Counter()
         for number, name in enumerate(self._names):
             if times := self._word(number, 16).value:
-                found[name] += times
-        return found
+                counts[name] += times
+        return counts
 
-    def _word(self, number: int, at: int) -> ctypes.c_uint64:
-        return ctypes.c_uint64.from_address(self._base + number * _CODE_BYTES + at)
+    def _word(self, number: int, offset: int) -> ctypes.c_uint64:
+        return ctypes.c_uint64.from_address(self._base + number * _CODE_BYTES + offset)
 
     def _redirect(self, slot: int, symbol: str) -> None:
         """Point an entry to our code. The loader points it elsewhere once it has looked the name up."""
@@ -131,7 +132,7 @@ class LibraryCalls:
         entry.value = code
 
     def _entries(self, base: int, dynamic: int) -> Iterator[tuple[int, str]]:
-        """Addresses of an object's entries for wanted functions, with their names."""
+        """Yield the addresses of an object's entries for counted functions, with their names."""
         tags = _tags(dynamic, base)
         for table, size in ((_JMPREL, _PLTRELSZ), (_RELA, _RELASZ)):
             if table not in tags or not tags.get(size):
@@ -141,37 +142,39 @@ class LibraryCalls:
             rows = np.frombuffer(memoryview(raw), _RELOCATION)
             kinds = rows["info"] & 0xFFFFFFFF
             for row in rows[(kinds == _JUMP_SLOT) | (kinds == _GLOB_DAT)]:
-                at = tags[_SYMTAB] + int(row["info"] >> 32) * _SYMBOL_BYTES
-                name = ctypes.string_at(tags[_STRTAB] + ctypes.c_uint32.from_address(at).value).decode()
-                if self._wanted.match(name):
+                symbol_address = tags[_SYMTAB] + int(row["info"] >> 32) * _SYMBOL_BYTES
+                name = ctypes.string_at(
+                    tags[_STRTAB] + ctypes.c_uint32.from_address(symbol_address).value
+                ).decode()
+                if self._functions.match(name):
                     yield base + int(row["offset"]), name
 
 
 def _tags(dynamic: int, base: int) -> dict[int, int]:
-    """An object's dynamic section: what it says of its tables, as addresses and sizes."""
-    found: dict[int, int] = {}
+    """Return the addresses and sizes of tables in an object's dynamic section."""
+    values_by_tag: dict[int, int] = {}
     while tag := ctypes.c_int64.from_address(dynamic).value:
         value = ctypes.c_uint64.from_address(dynamic + 8).value
         is_address = tag in (_STRTAB, _SYMTAB, _RELA, _JMPREL)
-        found[tag] = value + base if is_address and value < base else value
+        values_by_tag[tag] = value + base if is_address and value < base else value
         dynamic += 16
-    return found
+    return values_by_tag
 
 
 def _objects() -> list[tuple[int, str, int]]:
-    """Base address, file and dynamic section of all that is loaded."""
-    found: list[tuple[int, str, int]] = []
+    """Return base address, file and dynamic section of all loaded objects."""
+    objects: list[tuple[int, str, int]] = []
 
-    def one(info: Any, size: int, data: Any) -> int:
-        told = info.contents
-        parts = (told.headers[number] for number in range(told.count))
+    def add_object(info: Any, size: int, data: Any) -> int:
+        information = info.contents
+        parts = (information.headers[number] for number in range(information.count))
         dynamic = next((part.address for part in parts if part.type == _PT_DYNAMIC), 0)
-        name = (told.name or b"").decode(errors="replace")
+        name = (information.name or b"").decode(errors="replace")
         if "vdso" not in name:
-            found.append((told.base, name, told.base + dynamic if dynamic else 0))
+            objects.append((information.base, name, information.base + dynamic if dynamic else 0))
         return 0
 
     kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(_Object), ctypes.c_size_t, ctypes.c_void_p)
-    called: Callable[..., int] = kind(one)
-    ctypes.CDLL(None).dl_iterate_phdr(called, None)
-    return found
+    callback: Callable[..., int] = kind(add_object)
+    ctypes.CDLL(None).dl_iterate_phdr(callback, None)
+    return objects

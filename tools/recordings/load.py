@@ -1,4 +1,4 @@
-"""Record what a GPU does while notebook 09's programs run: NVML and GPM, with ``nvidia-smi`` next to them.
+"""Record the load of a GPU during notebook 09's programs: NVML and GPM, with ``nvidia-smi`` for comparison.
 
 ``python -m tools.recordings.load FOLDER`` on a GPU that runs nothing else writes ``h200_monitor.json`` (for
 ``gpulab/data/recordings``) and ``smi.json`` (for ``gpulab_course/content/n09_profiling``), and prints what
@@ -69,13 +69,13 @@ class Lines:
         self._process.wait()
 
     def last_of(self, begin_s: float, end_s: float) -> str:
-        """The last line of numbers that came between two times."""
-        mine = [line for at, line in self.lines if begin_s < at <= end_s and line[:1].isdigit()]
-        return mine[-1] if mine else ""
+        """Return the last line of numbers between two times."""
+        candidates = [line for time_s, line in self.lines if begin_s < time_s <= end_s and line[:1].isdigit()]
+        return candidates[-1] if candidates else ""
 
 
 def main(folder: Path) -> None:
-    """Run the programs, and write what was read while they ran."""
+    """Run the programs, and write the readings."""
     programs = phases()
     for name, run in programs[6:]:  # compile, and let cuBLAS choose, before anything is read
         if "loader" not in name:
@@ -93,11 +93,11 @@ def main(folder: Path) -> None:
         times.append((name, time.perf_counter()))
         run()
         if name == PRODUCT:
-            shown = subprocess.Popen(
+            smi_process = subprocess.Popen(
                 ["nvidia-smi", "-q", "-d", "POWER,PERFORMANCE,CLOCK"], stdout=subprocess.PIPE, text=True
             )
             run()
-            report = shown.communicate()[0]
+            report = smi_process.communicate()[0]
     record = watched.stop()
     times.append(("", time.perf_counter()))
     for lines in (dmon, query):
@@ -113,11 +113,11 @@ def main(folder: Path) -> None:
 
 def _smi(record: Any, times: list[tuple[str, float]], dmon: Lines, query: Lines) -> dict[str, Any]:
     heading = next(line.lstrip("# ").split() for _, line in dmon.lines if "pclk" in line)
-    kept = [heading.index(name) for name in SHOWN]
+    column_indices = [heading.index(name) for name in SHOWN]
     rows: dict[str, list[Any]] = {"dmon": [], "query": []}
     for (name, begin_s), (_, end_s) in pairwise(times):
         cells = dmon.last_of(begin_s, end_s).split()
-        rows["dmon"].append([name, [cells[place] for place in kept] if cells else []])
+        rows["dmon"].append([name, [cells[index] for index in column_indices] if cells else []])
         rows["query"].append([name, [cell.strip() for cell in query.last_of(begin_s, end_s).split(",")]])
     units = next(line for _, line in query.lines if line.startswith("utilization"))
     return {
@@ -138,12 +138,14 @@ def _smi(record: Any, times: list[tuple[str, float]], dmon: Lines, query: Lines)
 
 
 def _by_line(text: str) -> str:
-    """A record as JSON with one line for each column, and six digits of each number."""
+    """Return a record as JSON with one line for each column, and six digits of each number."""
     data = json.loads(text, parse_float=lambda number: float(f"{float(number):.6g}"))
     columns = data.pop("columns")
-    short = [f' "{name}": {json.dumps(value, ensure_ascii=False)}' for name, value in data.items()]
-    long = [f'  "{name}": {json.dumps(value, separators=(",", ":"))}' for name, value in columns.items()]
-    return "{\n" + ",\n".join(short) + ',\n "columns": {\n' + ",\n".join(long) + "\n }\n}\n"
+    field_lines = [f' "{name}": {json.dumps(value, ensure_ascii=False)}' for name, value in data.items()]
+    column_lines = [
+        f'  "{name}": {json.dumps(value, separators=(",", ":"))}' for name, value in columns.items()
+    ]
+    return "{\n" + ",\n".join(field_lines) + ',\n "columns": {\n' + ",\n".join(column_lines) + "\n }\n}\n"
 
 
 if __name__ == "__main__":

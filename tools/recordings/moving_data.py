@@ -1,4 +1,4 @@
-"""What notebook 08 shows of a GPU where there is none: copies, managed memory, IPC, cuFile.
+"""Record data for notebook 08 without a GPU: copies, managed memory, IPC, cuFile.
 
 ``python -m tools.recordings.moving_data --out FILE`` on a machine with a GPU, CuPy and, if it is there, torch
 and cuFile. Each part runs in a process of its own with a limit on its time, so that one that fails or hangs
@@ -252,7 +252,7 @@ def _null_set(cp: Any, x: Any, pinned: Any) -> dict[str, float]:
 
 
 def busy() -> dict[str, Any]:
-    """How long a call takes whose copy stands behind a kernel of some 5 ms, in microseconds."""
+    """Return the duration in microseconds of a call whose copy waits for a kernel of some 5 ms."""
     cp = _cp()
     import cupyx
 
@@ -437,7 +437,7 @@ def managed() -> dict[str, Any]:
 
 
 def refusals() -> dict[str, Any]:
-    """What CUDA says of copies and registrations that cannot be."""
+    """Record CUDA's errors for impossible copies and registrations."""
     cp = _cp()
     import cupyx
 
@@ -512,7 +512,7 @@ def _freed(runtime: Any) -> int:
 
 
 def torch_copies() -> dict[str, Any]:
-    """What torch's ``.to`` does, of 64 MiB: whether the call returns before the copy has ended."""
+    """Record whether torch's ``.to`` of 64 MiB returns before the copy has ended."""
     torch: Any = importlib.import_module("torch")
 
     x = torch.ones(BIG_BYTES // 4, device="cuda")

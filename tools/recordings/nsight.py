@@ -1,4 +1,4 @@
-"""Nsight Compute from Python: run a command under ``ncu`` and read its counters a launch."""
+"""Nsight Compute from Python: run a command under ``ncu`` and read its counters per launch."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ class NsightError(GpulabError):
 
 
 def available() -> bool:
-    """Whether ``ncu`` is on the path."""
+    """Return whether ``ncu`` is on the path."""
     return shutil.which("ncu") is not None
 
 
 def version() -> str:
-    """Nsight Compute's version, such as ``2025.3.1.0``."""
+    """Return Nsight Compute's version, such as ``2025.3.1.0``."""
     text = subprocess.run([_ncu(), "--version"], capture_output=True, text=True, check=False).stdout
-    found = re.search(r"Version\s+([\d.]+)", text)
-    return found[1] if found else ""
+    match = re.search(r"Version\s+([\d.]+)", text)
+    return match[1] if match else ""
 
 
 def profile(
@@ -71,13 +71,13 @@ def profile(
     names = "|".join(sorted(set(kernels)))
     call = [_ncu(), "--clock-control", "none", "--cache-control", "none", "--csv", "--print-units", "base"]
     call += ["--kernel-name", f"regex:^({names})$", "--metrics", ",".join(metrics), *command]
-    done = subprocess.run(call, capture_output=True, text=True, timeout=timeout_s, check=False)
-    launches = parse_csv(done.stdout)
-    if done.returncode or not launches:
-        problems = [line for line in (done.stdout + done.stderr).splitlines() if line.startswith("==")]
+    process = subprocess.run(call, capture_output=True, text=True, timeout=timeout_s, check=False)
+    launches = parse_csv(process.stdout)
+    if process.returncode or not launches:
+        problems = [line for line in (process.stdout + process.stderr).splitlines() if line.startswith("==")]
         raise NsightError(
             "Nsight Compute gave no counters: "
-            + (" ".join(problems[-4:]) or done.stderr[-400:] or "no output")
+            + (" ".join(problems[-4:]) or process.stderr[-400:] or "no output")
         )
     return launches
 

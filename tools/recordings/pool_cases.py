@@ -1,4 +1,4 @@
-"""What CuPy's memory API says to unusual calls: each case is a function of the array module.
+"""Unusual calls of CuPy's memory API: each case is a function of the array module.
 
 `told` runs one and returns what it said as text that does not depend on addresses: what it returned, or the
 type and the words of its error, what it printed, and what errors could not be raised.
@@ -81,7 +81,7 @@ def case(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def told(cp: Any, name: str) -> str:
-    """What a case said."""
+    """Result of a case."""
     lost: list[str] = []
     hook = sys.unraisablehook
     sys.unraisablehook = lambda what: lost.append(_error(what.exc_value))

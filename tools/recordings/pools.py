@@ -1,4 +1,4 @@
-"""What CuPy's memory pools do on a GPU: ``python -m tools.recordings.pools --out FILE``.
+"""Record the behaviour of CuPy's memory pools on a GPU: ``python -m tools.recordings.pools --out FILE``.
 
 Random programs (`pool_programs`) for the memory pool, the pool of page-locked memory, the driver's pool and
 for changes of the allocator, and what unusual calls say (`pool_cases`). ``--virtual NAME`` lets a virtual GPU
@@ -28,7 +28,7 @@ TIES_FROM = 10_000  # seeds of the programs in which free blocks may fit equally
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the parts and write what they tell; the result is the process's exit status."""
+    """Run the parts and write their results; return the process's exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, help="file for the results, as JSON")
     parser.add_argument("--virtual", default="", help="a virtual GPU's name, in the place of a real one")
@@ -43,12 +43,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for line in PARTS[options.part](cp, options.after):
             print(json.dumps(line), flush=True)
         return 0
-    told: dict[str, Any] = {"format": FORMAT, "version": 1}
+    results: dict[str, Any] = {"format": FORMAT, "version": 1}
     for part in options.only or PARTS:
         since = time.perf_counter()
-        told[part] = _apart(part, options)
-        print(f"{part}: {time.perf_counter() - since:.1f} s, {told[part].get('failed', 'ok')}", flush=True)
-    text = json.dumps(told, separators=(",", ":"))
+        results[part] = _run_part(part, options)
+        print(f"{part}: {time.perf_counter() - since:.1f} s, {results[part].get('failed', 'ok')}", flush=True)
+    text = json.dumps(results, separators=(",", ":"))
     if options.out:
         options.out.write_text(f"{text}\n", encoding="utf-8")
     print(f"{len(text):,} bytes")
@@ -63,15 +63,15 @@ def _cupy(virtual: str) -> Any:
     return cupy
 
 
-def _apart(part: str, options: argparse.Namespace) -> dict[str, Any]:
-    """All that a part tells, each ``[name, value]`` a line of its process."""
-    told: dict[str, Any] = {}
+def _run_part(part: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Return the results of a part; its process prints each ``[name, value]`` on a line."""
+    results: dict[str, Any] = {}
     while True:
-        after = next(reversed(told), "")
-        command = [sys.executable, "-m", "tools.recordings.pools", "--part", part, "--after", after]
+        last_name = next(reversed(results), "")
+        command = [sys.executable, "-m", "tools.recordings.pools", "--part", part, "--after", last_name]
         command += ["--virtual", options.virtual, "--count", str(options.count)]
         try:
-            done = subprocess.run(
+            process = subprocess.run(
                 command,
                 capture_output=True,
                 text=True,
@@ -79,24 +79,26 @@ def _apart(part: str, options: argparse.Namespace) -> dict[str, Any]:
                 check=False,
                 stdin=subprocess.DEVNULL,
             )
-        except subprocess.TimeoutExpired as late:
-            lines = (late.stdout or b"").decode()
-            why = f"not done within {LIMIT_S} s"
+        except subprocess.TimeoutExpired as timeout:
+            lines = (timeout.stdout or b"").decode()
+            failure = f"not done within {LIMIT_S} s"
         else:
-            lines = done.stdout
-            why = f"ended with {done.returncode}: {(done.stderr.strip().splitlines() or [''])[-1][:300]}"
-            why = "" if done.returncode == 0 else why
-        told |= dict(json.loads(line) for line in lines.splitlines() if line.startswith("["))
-        if not why:
-            return told
+            lines = process.stdout
+            failure = (
+                f"ended with {process.returncode}: {(process.stderr.strip().splitlines() or [''])[-1][:300]}"
+            )
+            failure = "" if process.returncode == 0 else failure
+        results |= dict(json.loads(line) for line in lines.splitlines() if line.startswith("["))
+        if not failure:
+            return results
         names = list(pool_cases.CASES) if part == "cases" else []
-        fatal = names[names.index(next(reversed(told), "")) + 1 :][:1] if told and names else names[:1]
+        fatal = names[names.index(next(reversed(results), "")) + 1 :][:1] if results and names else names[:1]
         if not fatal:
-            return told | {"failed": why}
-        told[fatal[0]] = why
+            return results | {"failed": failure}
+        results[fatal[0]] = failure
 
 
-def _about(cp: Any, after: str) -> Any:
+def _about(cp: Any, last_name: str) -> Any:
     properties = cp.cuda.runtime.getDeviceProperties(0)
     runtime = cp.cuda.runtime
     yield "device", properties["name"].decode()
@@ -108,22 +110,22 @@ def _about(cp: Any, after: str) -> Any:
 
 
 def _programs(kind: str) -> Callable[[Any, str], Any]:
-    def record(cp: Any, after: str) -> Any:
+    def record(cp: Any, last_name: str) -> Any:
         gc.freeze()
         gc.disable()
         capacity = cp.cuda.runtime.memGetInfo()[1]
         count = COUNTS[kind]
         tables = []
         failed = {}
-        for k in range(count):
+        for program_number in range(count):
             try:
                 if kind in ("pool", "ties"):
-                    seed = k + (TIES_FROM if kind == "ties" else 0)
+                    seed = program_number + (TIES_FROM if kind == "ties" else 0)
                     tables.append(pool_programs.run(cp, seed, capacity, kind == "ties"))
                 else:
-                    tables.append(getattr(pool_programs, kind)(cp, k))
+                    tables.append(getattr(pool_programs, kind)(cp, program_number))
             except Exception as error:
-                failed[k] = f"{type(error).__name__}: {error}"
+                failed[program_number] = f"{type(error).__name__}: {error}"
                 tables.append(tables[-1][:0])
         yield "count", count
         yield "failed programs", failed
@@ -132,9 +134,9 @@ def _programs(kind: str) -> Callable[[Any, str], Any]:
     return record
 
 
-def _cases(cp: Any, after: str) -> Any:
+def _cases(cp: Any, last_name: str) -> Any:
     names = list(pool_cases.CASES)
-    for name in names[names.index(after) + 1 if after else 0 :]:
+    for name in names[names.index(last_name) + 1 if last_name else 0 :]:
         yield name, pool_cases.told(cp, name)
 
 

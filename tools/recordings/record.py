@@ -1,4 +1,4 @@
-"""``gpulab record``: keep a real GPU's answers, for those who have none and for tests.
+"""``gpulab record``: record a real GPU's results, for users without a GPU and for tests.
 
 It runs every case of `tools.corpus` through CuPy, reads hardware counters with Nsight
 Compute, times `tools.corpus.workloads`, and takes a few block and warp traces.
@@ -68,7 +68,7 @@ BLOCK_TRACES = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Record the current CUDA device; the result is the process's exit status."""
+    """Record the current CUDA device; return the process's exit status."""
     parser = argparse.ArgumentParser(
         prog="gpulab record", description="Record a real GPU's answers to the course's kernels."
     )
@@ -110,9 +110,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         path.write_text(json.dumps(recording, indent=0, sort_keys=True) + "\n", encoding="utf-8")
         print(f"{path} ({path.stat().st_size:,} bytes)")
     driver = session.backend().device_info().driver
-    out = Recorder(shipped, name, date, f"driver {driver}")
-    record_traces(read_shown(options.shown) if options.shown else shown_to_learners(device), out)
-    print(f"{out.write_index()}: {', '.join(entry.name for entry in out.entries)}")
+    recorder = Recorder(shipped, name, date, f"driver {driver}")
+    record_traces(read_shown(options.shown) if options.shown else shown_to_learners(device), recorder)
+    print(f"{recorder.write_index()}: {', '.join(entry.name for entry in recorder.entries)}")
     return 0
 
 
@@ -180,7 +180,7 @@ def device_arguments(arguments: Arguments, cp: Any) -> tuple[Any, ...]:
 
 
 def inputs_digest(arguments: Arguments) -> str:
-    """One SHA-256 over all arguments, so that a comparison knows it has the same inputs."""
+    """Return the SHA-256 of all arguments, so that a comparison can check for the same inputs."""
     parts = "".join(digest(np.asarray(value)) for value in arguments.values)
     return digest(np.frombuffer(parts.encode(), np.uint8))
 
@@ -195,7 +195,7 @@ def _kernel(c: Case | Workload) -> Any:
 
 
 def _printed(action: Callable[[], None]) -> str:
-    """What the device prints while `action` runs: it writes to the process's own standard output."""
+    """Return the text that the device prints while `action` runs, from the process's standard output."""
     sys.stdout.flush()
     kept = os.dup(1)
     with tempfile.TemporaryFile() as file:
@@ -210,7 +210,7 @@ def _printed(action: Callable[[], None]) -> str:
 
 
 def _launch_only(what: str) -> None:
-    """What Nsight Compute watches: every case or workload once, in order."""
+    """Run every case or workload once, in order; Nsight Compute profiles this process."""
     cp = session.cp()
     if what == "cases":
         for c in CASES:
@@ -261,15 +261,26 @@ def _time(w: Workload) -> dict[str, Any]:
     return {"name": w.name, "alone_ns": round(alone, 1), "in_a_row_ns": round(in_a_row, 1)}
 
 
-def record_traces(shown: list[Shown], out: Recorder) -> None:
-    """Record what the notebooks show, and some of the corpus."""
+def record_traces(launches: list[Shown], recorder: Recorder) -> None:
+    """Record the notebooks' launches, and some of the corpus."""
     session.use_device("cuda")
-    for title, of in BLOCK_TRACES.items():
-        w = workload(of)
-        source = KernelSource(w.kernel, w.code)
-        shown.append(Shown(title, Launch(source, w.grid, w.block, w.make_args(np), w.shared_bytes)))
-    record_blocks(shown, out)
-    record_warps(map(case, WARP_TRACES), SEED, out)
+    for title, workload_name in BLOCK_TRACES.items():
+        traced_workload = workload(workload_name)
+        source = KernelSource(traced_workload.kernel, traced_workload.code)
+        launches.append(
+            Shown(
+                title,
+                Launch(
+                    source,
+                    traced_workload.grid,
+                    traced_workload.block,
+                    traced_workload.make_args(np),
+                    traced_workload.shared_bytes,
+                ),
+            )
+        )
+    record_blocks(launches, recorder)
+    record_warps(map(case, WARP_TRACES), SEED, recorder)
 
 
 def _versions(driver: str | None, *, with_ncu: bool) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Record what NVIDIA's and PyTorch's own tools print of small programs, for notebooks 04 and 09.
+"""Record the output of NVIDIA's and PyTorch's own tools for small programs, for notebooks 04 and 09.
 
 ``python -m tools.recordings.screens FOLDER`` on a GPU writes ``compute_sanitizer.json`` (for
 ``gpulab_course/content/n04_debugging``) and ``torch_profiler.json`` (for
@@ -83,12 +83,12 @@ SCREENS = {
 
 
 def printed(command: str, folder: str) -> str:
-    """Everything that a command prints."""
-    words = command.replace("python ", f"{sys.executable} ", 1)
-    done = subprocess.run(
-        words, shell=True, cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    """Return the whole output of a command."""
+    shell_command = command.replace("python ", f"{sys.executable} ", 1)
+    process = subprocess.run(
+        shell_command, shell=True, cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
-    return done.stdout.replace(folder, ".")
+    return process.stdout.replace(folder, ".")
 
 
 def main(folder: Path) -> None:
@@ -96,18 +96,18 @@ def main(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     device = printed("nvidia-smi --query-gpu=name,driver_version --format=csv,noheader", ".").splitlines()[0]
     for name, (file, program, version, commands) in SCREENS.items():
-        with tempfile.TemporaryDirectory() as there:
-            (Path(there) / file).write_text(program, encoding="utf-8")
-            screens = [{"command": command, "printed": printed(command, there)} for command in commands]
-            told = {
+        with tempfile.TemporaryDirectory() as scratch:
+            (Path(scratch) / file).write_text(program, encoding="utf-8")
+            screens = [{"command": command, "printed": printed(command, scratch)} for command in commands]
+            content = {
                 "device": device,
                 "date": time.strftime("%Y-%m-%d"),
-                "version": printed(version, there).strip(),
+                "version": printed(version, scratch).strip(),
                 "file": file,
                 "program": program,
                 "screens": screens,
             }
-        text = json.dumps(told, indent=1, ensure_ascii=False)
+        text = json.dumps(content, indent=1, ensure_ascii=False)
         (folder / f"{name}.json").write_text(text + "\n", encoding="utf-8")
         for screen in screens:
             print(f"$ {screen['command']}\n{screen['printed']}")

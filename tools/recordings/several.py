@@ -1,4 +1,4 @@
-"""Record what several GPUs of one host take: NCCL, torch.distributed, our own schedules, copies.
+"""Record times of several GPUs of one host: NCCL, torch.distributed, the course's schedules, copies.
 
     python -m tools.recordings.several --out FOLDER     # with 2 or more GPUs, CuPy, torch; 170 s at most
     python -m tools.recordings.several --ship FOLDER/several.json     # into the package, where no GPU is
@@ -48,7 +48,7 @@ Tell = Callable[[str, Any], None]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Record, or ship what was recorded; the process's exit status."""
+    """Record, or ship recordings; return the process's exit status."""
     parser = argparse.ArgumentParser(prog="python -m tools.recordings.several", description=__doc__)
     parser.add_argument("--out", type=Path, help="folder for several.json")
     parser.add_argument("--ship", type=Path, nargs="+", help="put such files' records into the package")
@@ -58,57 +58,61 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--gpus", type=int, default=2, help=argparse.SUPPRESS)
     parser.add_argument("--rank", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("--lines", type=Path, help=argparse.SUPPRESS)
-    asked = parser.parse_args(arguments)
-    if asked.ship is not None:
-        for path in ship([json.loads(file.read_text(encoding="utf-8")) for file in asked.ship]):
+    options = parser.parse_args(arguments)
+    if options.ship is not None:
+        for path in ship([json.loads(file.read_text(encoding="utf-8")) for file in options.ship]):
             print(path)
         return 0
-    if asked.part is not None:
-        return _part(asked.part, asked.gpus, asked.rank, asked.lines)
-    if asked.out is None:
+    if options.part is not None:
+        return _part(options.part, options.gpus, options.rank, options.lines)
+    if options.out is None:
         parser.error("--out FOLDER, or --ship FILE")
-    return _all(asked.out, asked.limit, asked.parts)
+    return _run_all(options.out, options.limit, options.parts)
 
 
-def _all(out: Path, limit_s: float, parts: Sequence[str] = PARTS) -> int:
-    """All parts one after another, of all GPUs and then of two; after each, the file holds what is known."""
-    out.mkdir(parents=True, exist_ok=True)
-    file = out / "several.json"
-    begun = time.monotonic()
-    facts, said = _in_a_process("facts", 2, PART_S)
-    log = [f"facts: {said or 'done'}"]
-    told = {gpus: list(facts) for gpus in sorted({2, int(dict(facts).get("there", 2))}, reverse=True)}
-    for gpus in told:
+def _run_all(folder: Path, limit_s: float, parts: Sequence[str] = PARTS) -> int:
+    """Run all parts, for all GPUs and then for two, and write the results after each part."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "several.json"
+    start_s = time.monotonic()
+    facts, failure = _in_a_process("facts", 2, PART_S)
+    log = [f"facts: {failure or 'done'}"]
+    lines_by_gpus = {
+        gpus: list(facts) for gpus in sorted({2, int(dict(facts).get("there", 2))}, reverse=True)
+    }
+    for gpus in lines_by_gpus:
         for number, part in enumerate(parts):
-            at = time.monotonic()
-            left_s = limit_s - (at - begun)
+            part_start_s = time.monotonic()
+            left_s = limit_s - (part_start_s - start_s)
             if left_s < LEAST_S:
                 log.append(f"{gpus} GPUs: no time left for {', '.join(parts[number:])}")
                 break
-            lines, said = _in_a_process(part, gpus, min(PART_S, left_s - 5))
-            told[gpus] += lines
-            log.append(f"{gpus} GPUs, {part}: {time.monotonic() - at:.1f} s; {said or 'done'}")
+            lines, failure = _in_a_process(part, gpus, min(PART_S, left_s - 5))
+            lines_by_gpus[gpus] += lines
+            log.append(f"{gpus} GPUs, {part}: {time.monotonic() - part_start_s:.1f} s; {failure or 'done'}")
             print(log[-1], flush=True)
-            found = _kept(file, told, log)
-    found = _kept(file, told, log)
-    for record in found:
+            records = _write_records(file, lines_by_gpus, log)
+    records = _write_records(file, lines_by_gpus, log)
+    for record in records:
         print("\n".join(compared(record)), flush=True)
-    return 0 if all(record[part] for record in found for part in parts if part in record) else 1
+    return 0 if all(record[part] for record in records for part in parts if part in record) else 1
 
 
-def _kept(file: Path, told: dict[int, list[tuple[str, Any]]], log: list[str]) -> list[dict[str, Any]]:
-    """The records of what is known so far, which the file has, too."""
-    found = [_record(gpus, each) for gpus, each in told.items()]
-    file.write_text(json.dumps({"format": f"{FORMAT}-run", "records": found, "log": log}), encoding="utf-8")
-    return found
+def _write_records(
+    file: Path, lines_by_gpus: dict[int, list[tuple[str, Any]]], log: list[str]
+) -> list[dict[str, Any]]:
+    """Write the records so far to the file, and return them."""
+    records = [_record(gpus, lines) for gpus, lines in lines_by_gpus.items()]
+    file.write_text(json.dumps({"format": f"{FORMAT}-run", "records": records, "log": log}), encoding="utf-8")
+    return records
 
 
 def _in_a_process(part: str, gpus: int, limit_s: float) -> tuple[list[tuple[str, Any]], str]:
-    """What a part told, and how it ended if not well."""
+    """Return the results of a part, and its error if it failed."""
     with tempfile.TemporaryDirectory() as folder:
         lines = Path(folder) / "lines"
         words = Path(folder) / "words"
-        with words.open("w") as to:
+        with words.open("w") as log:
             process = subprocess.Popen(
                 [
                     sys.executable,
@@ -122,8 +126,8 @@ def _in_a_process(part: str, gpus: int, limit_s: float) -> tuple[list[tuple[str,
                     str(lines),
                 ],
                 stdin=subprocess.DEVNULL,
-                stdout=to,
-                stderr=to,
+                stdout=log,
+                stderr=log,
                 env=os.environ | SAFE | QUEUES,
                 start_new_session=True,
             )
@@ -135,40 +139,42 @@ def _in_a_process(part: str, gpus: int, limit_s: float) -> tuple[list[tuple[str,
                 with contextlib.suppress(OSError):
                     os.killpg(process.pid, 9)
                 process.wait()
-        found: list[tuple[str, Any]] = []
+        results: list[tuple[str, Any]] = []
         if lines.exists():
-            found = [tuple(json.loads(line)) for line in lines.read_text().splitlines() if line.endswith("]")]
+            results = [
+                tuple(json.loads(line)) for line in lines.read_text().splitlines() if line.endswith("]")
+            ]
         last = words.read_text(errors="replace").strip()[-600:]
-        return found, f"{status}: {last}" if status else ""
+        return results, f"{status}: {last}" if status else ""
 
 
-def _record(gpus: int, told: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """What was told, as it ships."""
-    known = dict(told)
-    device = str(known.get("device", ""))
+def _record(gpus: int, lines: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the results in the form of the shipped file."""
+    values = dict(lines)
+    device = str(values.get("device", ""))
     rows: dict[str, dict[int, dict[str, Any]]] = {"all_reduce": {}, "copies": {}}
-    for key, value in told:
+    for key, value in lines:
         kind, _, name = key.partition("/")
         if kind in rows:
             rows[kind].setdefault(value[0], {"size_bytes": value[0]})[name] = value[1]
-    words = [word for word in device.split() if word != "NVIDIA"]
+    device_words = [word for word in device.split() if word != "NVIDIA"]
     return {
         "format": FORMAT,
-        "gpu": words[0] if words else "",
+        "gpu": device_words[0] if device_words else "",
         "device": device,
         "gpus": gpus,
         "ranks": "a process each",
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "what": f"{gpus} of one host; driver {known.get('driver')}, {known.get('versions')}, NVLS off",
-        "copies": [rows["copies"][at] for at in sorted(rows["copies"])],
-        "matrix": {key.partition("/")[2]: value for key, value in told if key.startswith("matrix/")},
-        "kernel_gbps": known.get("kernel_gbps"),
-        "both_ways_gbps": known.get("both_ways_gbps"),
-        "all_reduce": [rows["all_reduce"][at] for at in sorted(rows["all_reduce"])],
-        "wrong": [value for key, value in told if key == "wrong"],
-        "schedules": [value for key, value in told if key == "schedules"],
-        "blocks": [value for key, value in told if key == "blocks"],
-        "nccl": [value for key, value in told if key == "nccl"],
+        "what": f"{gpus} of one host; driver {values.get('driver')}, {values.get('versions')}, NVLS off",
+        "copies": [rows["copies"][size_bytes] for size_bytes in sorted(rows["copies"])],
+        "matrix": {key.partition("/")[2]: value for key, value in lines if key.startswith("matrix/")},
+        "kernel_gbps": values.get("kernel_gbps"),
+        "both_ways_gbps": values.get("both_ways_gbps"),
+        "all_reduce": [rows["all_reduce"][size_bytes] for size_bytes in sorted(rows["all_reduce"])],
+        "wrong": [value for key, value in lines if key == "wrong"],
+        "schedules": [value for key, value in lines if key == "schedules"],
+        "blocks": [value for key, value in lines if key == "blocks"],
+        "nccl": [value for key, value in lines if key == "nccl"],
     }
 
 
@@ -190,16 +196,16 @@ def ship(runs: Sequence[dict[str, Any]]) -> list[Path]:
 
 
 def shipped(runs: Sequence[dict[str, Any]]) -> dict[int, dict[str, Any]]:
-    """Runs' records by the number of GPUs, as they ship; of what is in several runs, the last one's."""
-    merged: dict[int, dict[str, Any]] = {}
+    """Return the shipped records by number of GPUs; later runs replace earlier ones."""
+    records: dict[int, dict[str, Any]] = {}
     for record in (record for run in runs for record in run["records"]):
-        known = merged.setdefault(record["gpus"], {"all_reduce": []})
-        rows = {row["size_bytes"]: row for row in known["all_reduce"]}
+        record_of_gpus = records.setdefault(record["gpus"], {"all_reduce": []})
+        rows = {row["size_bytes"]: row for row in record_of_gpus["all_reduce"]}
         for row in record["all_reduce"]:
             rows[row["size_bytes"]] = rows.get(row["size_bytes"], {}) | row
-        known |= {key: value for key, value in record.items() if value}
-        known["all_reduce"] = list(rows.values())
-    return {gpus: _shipped(record) for gpus, record in sorted(merged.items())}
+        record_of_gpus |= {key: value for key, value in record.items() if value}
+        record_of_gpus["all_reduce"] = list(rows.values())
+    return {gpus: _shipped(record) for gpus, record in sorted(records.items())}
 
 
 def _shipped(record: dict[str, Any]) -> dict[str, Any]:
@@ -243,10 +249,12 @@ def _shipped(record: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _named(what: str) -> str:
-    """Where and with what it was recorded, for labels: NCCL's version in dots, and that its NVLS was off."""
+def _named(description: str) -> str:
+    """Return device and versions for labels, with NCCL's version in dots, and that its NVLS was off."""
     dotted = re.sub(
-        r"NCCL (\d)(\d\d)(\d\d)\b", lambda m: "NCCL " + ".".join(map(str, map(int, m.groups()))), what
+        r"NCCL (\d)(\d\d)(\d\d)\b",
+        lambda match: "NCCL " + ".".join(map(str, map(int, match.groups()))),
+        description,
     )
     dotted = re.sub(r"CUDA driver \d+, ", "", dotted)
     plain = dotted.removesuffix(", NVLS off").replace(" with NCCL 2.28.9", "")
@@ -254,18 +262,20 @@ def _named(what: str) -> str:
 
 
 def _lines(record: dict[str, Any]) -> str:
-    """JSON with a row of a table in a line."""
-    told = []
+    """Return JSON with one row of a table per line."""
+    entries = []
     for name, value in record.items():
         text = json.dumps(value)
         if isinstance(value, list):
             text = "[\n  " + ",\n  ".join(map(json.dumps, value)) + "\n ]"
         elif isinstance(value, dict):
             text = (
-                "{\n  " + ",\n  ".join(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in value.items()) + "\n }"
+                "{\n  "
+                + ",\n  ".join(f"{json.dumps(key)}: {json.dumps(item)}" for key, item in value.items())
+                + "\n }"
             )
-        told.append(f" {json.dumps(name)}: {text}")
-    return "{\n" + ",\n".join(told) + "\n}\n"
+        entries.append(f" {json.dumps(name)}: {text}")
+    return "{\n" + ",\n".join(entries) + "\n}\n"
 
 
 # Parts
@@ -274,30 +284,30 @@ def _lines(record: dict[str, Any]) -> str:
 def _part(part: str, gpus: int, rank: int, lines: Path | None) -> int:
     os.environ.update(SAFE | QUEUES)
 
-    def tell(key: str, value: Any) -> None:
+    def write_result(key: str, value: Any) -> None:
         print(key, value, flush=True)
         if lines is not None:
-            with lines.open("a") as to:
-                to.write(json.dumps([key, value]) + "\n")
+            with lines.open("a") as file:
+                file.write(json.dumps([key, value]) + "\n")
 
     if part == "torch_rank":
-        _torch_rank(gpus, rank, tell)
+        _torch_rank(gpus, rank, write_result)
         return 0
     try:
         work: Callable[[int, Tell], None] = globals()[f"_{part}"]
-        work(gpus, tell)
+        work(gpus, write_result)
     except Exception:
         traceback.print_exc()
         return 1
     return 0
 
 
-def _facts(_: int, tell: Tell) -> None:
+def _facts(_: int, write_result: Tell) -> None:
     import cupy
 
     runtime = cupy.cuda.runtime
-    tell("there", int(runtime.getDeviceCount()))
-    tell("device", runtime.getDeviceProperties(0)["name"].decode())
+    write_result("there", int(runtime.getDeviceCount()))
+    write_result("device", runtime.getDeviceProperties(0)["name"].decode())
     versions = [f"CuPy {cupy.__version__}", f"CUDA driver {runtime.driverGetVersion()}"]
     with contextlib.suppress(Exception):
         from cupy.cuda import nccl
@@ -305,32 +315,34 @@ def _facts(_: int, tell: Tell) -> None:
         versions.append(f"NCCL {nccl.get_version()}")
     with contextlib.suppress(Exception):
         torch: Any = importlib.import_module("torch")
-        theirs = ".".join(map(str, torch.cuda.nccl.version()))
-        versions.append(f"torch {torch.__version__} with NCCL {theirs}")
-    tell("versions", ", ".join(versions))
+        nccl_version = ".".join(map(str, torch.cuda.nccl.version()))
+        versions.append(f"torch {torch.__version__} with NCCL {nccl_version}")
+    write_result("versions", ", ".join(versions))
     with contextlib.suppress(Exception):
-        asked = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader", "-i", "0"]
-        tell("driver", subprocess.run(asked, capture_output=True, text=True, timeout=20).stdout.strip())
+        command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader", "-i", "0"]
+        write_result(
+            "driver", subprocess.run(command, capture_output=True, text=True, timeout=20).stdout.strip()
+        )
 
 
-def _schedules(gpus: int, tell: Tell) -> None:
-    captured.schedules(importlib.import_module("cupy"), gpus, tell)
+def _schedules(gpus: int, write_result: Tell) -> None:
+    captured.schedules(importlib.import_module("cupy"), gpus, write_result)
 
 
-def _blocks(gpus: int, tell: Tell) -> None:
-    captured.blocks(importlib.import_module("cupy"), gpus, tell)
+def _blocks(gpus: int, write_result: Tell) -> None:
+    captured.blocks(importlib.import_module("cupy"), gpus, write_result)
 
 
-def _nccl(gpus: int, tell: Tell) -> None:
-    """By processes as those of `gl.collective(algorithm="nccl")`."""
+def _nccl(gpus: int, write_result: Tell) -> None:
+    """Record collective calls in processes as those of `gl.collective(algorithm="nccl")`."""
 
-    def also(key: str, row: Any) -> None:
-        tell(key, row)
-        tell("all_reduce/nccl_us", (row["size_bytes"], row["in_a_row_us"]))
+    def write_row(key: str, row: Any) -> None:
+        write_result(key, row)
+        write_result("all_reduce/nccl_us", (row["size_bytes"], row["in_a_row_us"]))
         if not row["right"]:
-            tell("wrong", f"NCCL, {row['size_bytes']} bytes")
+            write_result("wrong", f"NCCL, {row['size_bytes']} bytes")
 
-    captured.nccl_calls(gpus, also)
+    captured.nccl_calls(gpus, write_row)
 
 
 def _enable(cupy: Any, gpus: int) -> None:
@@ -342,8 +354,8 @@ def _enable(cupy: Any, gpus: int) -> None:
                         cupy.cuda.runtime.deviceEnablePeerAccess(peer)
 
 
-def _copies(gpus: int, tell: Tell) -> None:
-    """``memcpyPeerAsync`` between two events, without peer access and with it, and who reads over a link."""
+def _copies(gpus: int, write_result: Tell) -> None:
+    """Record ``memcpyPeerAsync`` without and with peer access, and a kernel that reads over a link."""
     import cupy
 
     runtime = cupy.cuda.runtime
@@ -354,33 +366,33 @@ def _copies(gpus: int, tell: Tell) -> None:
             cupy.cuda.Device().synchronize()
 
     def rate(source: int, target: int, size: int) -> float:
-        """GB/s, the median of a few copies."""
-        taken = []
+        """Return GB/s as the median of a few copies."""
+        times = []
         with cupy.cuda.Device(source):
             for _ in range(ROUNDS + 2):
                 begin = cupy.cuda.Event()
                 end = cupy.cuda.Event()
                 begin.record()
-                there = arrays[target][1].data.ptr
-                here = arrays[source][0].data.ptr
+                target_address = arrays[target][1].data.ptr
+                source_address = arrays[source][0].data.ptr
                 stream = cupy.cuda.get_current_stream().ptr
-                runtime.memcpyPeerAsync(there, target, here, source, size, stream)
+                runtime.memcpyPeerAsync(target_address, target, source_address, source, size, stream)
                 end.record()
                 end.synchronize()
-                taken.append(cupy.cuda.get_elapsed_time(begin, end))
-        return round(size / float(statistics.median(taken[2:])) / 1e6, 2)
+                times.append(cupy.cuda.get_elapsed_time(begin, end))
+        return round(size / float(statistics.median(times[2:])) / 1e6, 2)
 
     for way in ("host", "direct"):
         if way == "direct":
             _enable(cupy, gpus)
         for size in SIZES:
-            tell(f"copies/{way}_gbps", (size, rate(0, 1, size)))
-        tell(
+            write_result(f"copies/{way}_gbps", (size, rate(0, 1, size)))
+        write_result(
             f"matrix/{way}_gbps",
             [[rate(a, b, SIZES[-1]) if a != b else None for b in range(gpus)] for a in range(gpus)],
         )
     streams = []
-    taken = []
+    times = []
     for gpu in (0, 1):
         with cupy.cuda.Device(gpu):
             streams.append(cupy.cuda.Stream(non_blocking=True))
@@ -393,25 +405,25 @@ def _copies(gpus: int, tell: Tell) -> None:
                 )
         for stream in streams:
             stream.synchronize()
-        taken.append(time.perf_counter() - begin_s)
-    tell("both_ways_gbps", round(2 * SIZES[-1] / statistics.median(taken[2:]) / 1e9, 1))
+        times.append(time.perf_counter() - begin_s)
+    write_result("both_ways_gbps", round(2 * SIZES[-1] / statistics.median(times[2:]) / 1e9, 1))
     with cupy.cuda.Device(0):
-        far = arrays[1][0].view("float32")
-        near = arrays[0][1].view("float32")
-        spent = []
+        remote = arrays[1][0].view("float32")
+        local = arrays[0][1].view("float32")
+        kernel_times = []
         for _ in range(ROUNDS + 2):
             begin = cupy.cuda.Event()
             end = cupy.cuda.Event()
             begin.record()
-            cupy.add(far, 1, out=near)
+            cupy.add(remote, 1, out=local)
             end.record()
             end.synchronize()
-            spent.append(cupy.cuda.get_elapsed_time(begin, end))
-    tell("kernel_gbps", round(SIZES[-1] / statistics.median(spent[2:]) / 1e6, 1))
+            kernel_times.append(cupy.cuda.get_elapsed_time(begin, end))
+    write_result("kernel_gbps", round(SIZES[-1] / statistics.median(kernel_times[2:]) / 1e6, 1))
 
 
-def _torch(gpus: int, tell: Tell) -> None:
-    """``torch.distributed``'s all-reduce, a process a GPU, all ended together."""
+def _torch(gpus: int, write_result: Tell) -> None:
+    """Record ``torch.distributed``'s all-reduce, with one process per GPU."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -443,17 +455,17 @@ def _torch(gpus: int, tell: Tell) -> None:
                     break
                 time.sleep(0.05)
         finally:
-            for each in ranks:
-                each.kill()
-                each.wait()
+            for process in ranks:
+                process.kill()
+                process.wait()
         for line in lines.read_text().splitlines() if lines.exists() else ():
-            tell(*json.loads(line))
-        failed = [rank for rank, each in enumerate(ranks) if each.returncode]
+            write_result(*json.loads(line))
+        failed = [rank for rank, process in enumerate(ranks) if process.returncode]
         if failed:
             raise RuntimeError(f"ranks {failed} of torch.distributed failed")
 
 
-def _torch_rank(gpus: int, rank: int, tell: Tell) -> None:
+def _torch_rank(gpus: int, rank: int, write_result: Tell) -> None:
     torch: Any = importlib.import_module("torch")
     dist: Any = importlib.import_module("torch.distributed")
     torch.cuda.set_device(rank)
@@ -463,22 +475,23 @@ def _torch_rank(gpus: int, rank: int, tell: Tell) -> None:
         dist.all_reduce(x)
         torch.cuda.synchronize()
         right = bool((x == gpus).all())
-        taken = []
+        times_us = []
         for _ in range(ROUNDS):
             dist.all_reduce(x)
-            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            begin = torch.cuda.Event(enable_timing=True)
+            end = torch.cuda.Event(enable_timing=True)
             begin.record()
             for _ in range(IN_A_ROW):
                 dist.all_reduce(x)
             end.record()
             end.synchronize()
-            taken.append(1000 * begin.elapsed_time(end) / IN_A_ROW)
+            times_us.append(1000 * begin.elapsed_time(end) / IN_A_ROW)
         # The slowest rank's, as of our call.
-        slowest = torch.tensor(statistics.median(taken), device="cuda")
+        slowest = torch.tensor(statistics.median(times_us), device="cuda")
         dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
-        tell("all_reduce/torch_us", (size, round(float(slowest), 2)))
+        write_result("all_reduce/torch_us", (size, round(float(slowest), 2)))
         if not right:
-            tell("wrong", f"torch.distributed, {size} bytes")
+            write_result("wrong", f"torch.distributed, {size} bytes")
     dist.destroy_process_group()
 
 

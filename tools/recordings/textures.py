@@ -99,7 +99,7 @@ extern "C" __global__ void surfaces_1d(cudaSurfaceObject_t s, const float* at, f
 
 @dataclass(frozen=True, slots=True)
 class TextureCase:
-    """One texture and how it is fetched from.
+    """A texture and the fetches from it.
 
     ``shape`` is width, height, depth; ``memory`` is ``array``, ``layers``, ``linear`` or ``pitch``.
     """
@@ -162,25 +162,25 @@ def cases() -> Iterator[TextureCase]:
                 yield TextureCase("two_float", picture, bits, 1, kind, smooth=smooth, share=True)
     for kind in (SIGNED, UNSIGNED):
         name = "int" if kind == SIGNED else "unsigned"
-        outside: dict[str, Any] = {"modes": (BORDER,) * 3, "border": (9.0, 1.0, 1.0, 1.0)}
-        yield TextureCase(f"two_{name}", picture, 32, 1, kind, **outside)
+        border_mode: dict[str, Any] = {"modes": (BORDER,) * 3, "border": (9.0, 1.0, 1.0, 1.0)}
+        yield TextureCase(f"two_{name}", picture, 32, 1, kind, **border_mode)
     yield TextureCase("surfaces_3d", (8, 5, 6), channels=2, memory="surface")
     yield TextureCase("surfaces_1d", (61, 0, 0), 8, 4, UNSIGNED, memory="surface")
     yield TextureCase("surfaces", (8, 6, 0), memory="surface")
 
 
 def contents(case: TextureCase) -> npt.NDArray[Any]:
-    """Texels as CuPy's `CUDAarray` takes them: channels side by side in a row."""
+    """Return texels in the form of CuPy's `CUDAarray`: channels next to each other in a row."""
     width, height, depth = case.shape
-    shape = (*(n for n in (depth, height) if n), case.channels * width)
+    shape = (*(extent for extent in (depth, height) if extent), case.channels * width)
     rng = np.random.default_rng(sum(case.shape) + case.bits)
     if case.kind == FLOAT:
         eighths: npt.NDArray[Any] = rng.integers(-1000, 1000, shape) / 8
         return eighths.astype(case.dtype)
     info = np.iinfo(case.dtype)
-    found = rng.integers(info.min, info.max, shape, dtype=case.dtype, endpoint=True)
-    found.flat[:2] = info.min, info.max
-    return found
+    texels = rng.integers(info.min, info.max, shape, dtype=case.dtype, endpoint=True)
+    texels.flat[:2] = info.min, info.max
+    return texels
 
 
 def coordinates(case: TextureCase) -> npt.NDArray[np.float32]:
@@ -201,20 +201,20 @@ def coordinates(case: TextureCase) -> npt.NDArray[np.float32]:
 
 
 def run(cp: Any, case: TextureCase) -> npt.NDArray[np.uint32]:
-    """What a case gives on a device: the bits of every output."""
+    """Return the bits of every output of a case on a device."""
     runtime = cp.cuda.runtime
     texture = cp.cuda.texture
     bits = [case.bits] * case.channels + [0] * (4 - case.channels)
     channels = texture.ChannelFormatDescriptor(*bits, case.kind)
     data, (width, height, depth) = contents(case), case.shape
-    out = cp.zeros(4 * POINTS, np.float32)
-    at = cp.asarray(coordinates(case))
+    output = cp.zeros(4 * POINTS, np.float32)
+    points = cp.asarray(coordinates(case))
     if case.memory in ("linear", "pitch"):
         array = cp.asarray(data)
-        held: dict[str, Any] = {"arr": array, "chDesc": channels}
+        description: dict[str, Any] = {"arr": array, "chDesc": channels}
         if case.memory == "linear":
             resource = texture.ResourceDescriptor(
-                runtime.cudaResourceTypeLinear, sizeInBytes=array.nbytes, **held
+                runtime.cudaResourceTypeLinear, sizeInBytes=array.nbytes, **description
             )
         else:
             resource = texture.ResourceDescriptor(
@@ -222,7 +222,7 @@ def run(cp: Any, case: TextureCase) -> npt.NDArray[np.uint32]:
                 width=width,
                 height=height,
                 pitchInBytes=data.strides[0],
-                **held,
+                **description,
             )
     else:
         flags = {"layers": 1, "surface": 2}.get(case.memory, 0)
@@ -230,24 +230,24 @@ def run(cp: Any, case: TextureCase) -> npt.NDArray[np.uint32]:
         memory.copy_from(data)
         resource = texture.ResourceDescriptor(runtime.cudaResourceTypeArray, cuArr=memory)
     if case.memory == "surface":
-        thing = texture.SurfaceObject(resource)
+        texture_or_surface = texture.SurfaceObject(resource)
     else:
-        described = texture.TextureDescriptor(
+        texture_description = texture.TextureDescriptor(
             case.modes,
             int(case.smooth),
             int(case.share),
             borderColors=case.border or None,
             normalizedCoords=int(case.normal),
         )
-        thing = texture.TextureObject(resource, described)
+        texture_or_surface = texture.TextureObject(resource, texture_description)
     kernel = cp.RawModule(code=CODE, options=("-std=c++17",)).get_function(case.kernel)
-    kernel((1,), (POINTS,), (thing, at, out, np.int32(POINTS)))
-    found: npt.NDArray[np.uint32] = out.get().view(np.uint32)
-    return found
+    kernel((1,), (POINTS,), (texture_or_surface, points, output, np.int32(POINTS)))
+    result_bits: npt.NDArray[np.uint32] = output.get().view(np.uint32)
+    return result_bits
 
 
 def read(path: Path) -> dict[str, npt.NDArray[np.uint32]]:
-    """The bits that were recorded, by a case's name."""
+    """Return the recorded bits by name of the case."""
     data = json.loads(path.read_text(encoding="utf-8"))
     if data["format"] != FORMAT:
         raise ValueError(f"{path} holds no recording of textures.")
@@ -258,13 +258,13 @@ def read(path: Path) -> dict[str, npt.NDArray[np.uint32]]:
 
 
 def main() -> None:
-    """Record."""
+    """Record all cases on the current GPU."""
     import cupy
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path(FILE))
-    given = parser.parse_args()
-    found = {}
+    options = parser.parse_args()
+    encoded = {}
     failed = []
     for case in cases():
         try:
@@ -272,11 +272,11 @@ def main() -> None:
         except Exception as error:
             failed.append(f"{case.name}: {type(error).__name__}: {error}")
             continue
-        found[case.name] = base64.b64encode(zlib.compress(bits.tobytes(), 9)).decode()
+        encoded[case.name] = base64.b64encode(zlib.compress(bits.tobytes(), 9)).decode()
     device = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
-    data = {"format": FORMAT, "version": 1, "device": device, "cases": found}
-    given.out.write_text(json.dumps(data, indent=0), encoding="utf-8")
-    print(f"{len(found)} cases on {device}, {len(failed)} failed", *failed[:8], sep="\n")
+    data = {"format": FORMAT, "version": 1, "device": device, "cases": encoded}
+    options.out.write_text(json.dumps(data, indent=0), encoding="utf-8")
+    print(f"{len(encoded)} cases on {device}, {len(failed)} failed", *failed[:8], sep="\n")
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ extern "C" __global__ void scale(const float* x, float* y, int n, int rounds) {
 def _conveyor(
     chunks: int, *, pinned: bool, streams: int, size_bytes: int = 32 << 20
 ) -> Callable[[], Timeline]:
-    """Copy in, compute, copy out: `size_bytes` in so many chunks on so many streams."""
+    """Return a program that copies in, computes and copies out `size_bytes` in chunks on several streams."""
     cp = session.cp()
     n = size_bytes // 4
     kernel = cp.RawKernel(SCALE, "scale")
@@ -49,26 +49,26 @@ def _conveyor(
             return np.empty(n, np.float32)
         return np.frombuffer(cp.cuda.alloc_pinned_memory(size_bytes), np.float32, n)
 
-    given = host_array()
-    taken = host_array()
-    given[:] = taken[:] = 1
-    used = [cp.cuda.Stream(non_blocking=True) for _ in range(streams)]
+    input_array = host_array()
+    output_array = host_array()
+    input_array[:] = output_array[:] = 1
+    used_streams = [cp.cuda.Stream(non_blocking=True) for _ in range(streams)]
     length = n // chunks
-    buffers = [(cp.empty(length, cp.float32), cp.empty(length, cp.float32)) for _ in used]
+    buffers = [(cp.empty(length, cp.float32), cp.empty(length, cp.float32)) for _ in used_streams]
 
     def run() -> Timeline:
-        with gl.timeline() as seen:
+        with gl.timeline() as recording:
             for chunk in range(chunks):
                 part = slice(chunk * length, (chunk + 1) * length)
-                stream = used[chunk % streams]
+                stream = used_streams[chunk % streams]
                 x, y = buffers[chunk % streams]
                 with stream:
-                    x.set(given[part], stream=stream)
+                    x.set(input_array[part], stream=stream)
                     kernel((-(-length // 256),), (256,), (x, y, np.int32(length), np.int32(400)))
-                    y.get(stream=stream, out=taken[part], blocking=False)
-            for stream in used:
+                    y.get(stream=stream, out=output_array[part], blocking=False)
+            for stream in used_streams:
                 stream.synchronize()
-        return seen.record
+        return recording.record
 
     return run
 
@@ -95,10 +95,10 @@ PROGRAMS: dict[str, tuple[str, Callable[[], Callable[[], Timeline]]]] = {
 
 
 def median_run(run: Callable[[], Timeline]) -> Timeline:
-    """The run of median length, after one that pays for what is new."""
+    """Return the run of median length, after a warm-up run."""
     run()
-    found = sorted((run() for _ in range(REPEATS)), key=lambda t: t.duration_ns)
-    return found[REPEATS // 2]
+    runs = sorted((run() for _ in range(REPEATS)), key=lambda t: t.duration_ns)
+    return runs[REPEATS // 2]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -112,17 +112,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     date = datetime.datetime.now(datetime.UTC).date().isoformat()
     driver = session.backend().device_info().driver
     entries = []
-    for title, (says, make) in PROGRAMS.items():
+    for title, (description, make) in PROGRAMS.items():
         record = as_recorded(median_run(make()), f"{date}, driver {driver}")
         path = save(record, options.out / f"{prefix}_{title}_timeline.npz")
-        entries.append(RecordedTimeline(path.stem, says, record.provenance.device, date))
+        entries.append(RecordedTimeline(path.stem, description, record.provenance.device, date))
         print(
             f"{path.name}: {path.stat().st_size:,} bytes, {record.method}, {record.duration_ns / 1e3:,.0f} us"
         )
     index = options.out / TIMELINES
-    known = json.loads(index.read_text(encoding="utf-8"))["timelines"] if index.is_file() else []
-    kept = [one for one in known if not one["name"].startswith(f"{prefix}_")]
-    content = {"format": TIMELINE_FORMAT, "version": VERSION, "timelines": [*kept, *map(asdict, entries)]}
+    entries_in_index = json.loads(index.read_text(encoding="utf-8"))["timelines"] if index.is_file() else []
+    other_entries = [entry for entry in entries_in_index if not entry["name"].startswith(f"{prefix}_")]
+    content = {
+        "format": TIMELINE_FORMAT,
+        "version": VERSION,
+        "timelines": [*other_entries, *map(asdict, entries)],
+    }
     index.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return 0
 

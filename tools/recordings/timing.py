@@ -1,4 +1,4 @@
-"""How long a GPU takes for launches, copies and graphs: ``python -m tools.recordings.timing --out FILE``.
+"""Record times of launches, copies and graphs: ``python -m tools.recordings.timing --out FILE``.
 
 It needs CuPy and nothing else, takes about a minute, and writes one small JSON file, of which the virtual
 GPU's clock is calibrated and judged (`tools.timing`). What fails is listed with its error; the rest goes on.
@@ -80,46 +80,46 @@ class Bench:
 
     def clock_mhz(self) -> float:
         """The SM's clock while it works."""
-        out = self.cp.zeros(3, self.cp.int64)
+        output = self.cp.zeros(3, self.cp.int64)
         for _ in range(3):
-            self._rate((1,), (32,), (out,))
-        clocks, ns, _ = (int(v) for v in out.get())
+            self._rate((1,), (32,), (output,))
+        clocks, ns, _ = (int(v) for v in output.get())
         return clocks / max(ns, 1) * 1e3
 
-    def alone(self, work: Callable[[], object], before: Callable[[], object] | None = None) -> float:
-        """Two events around work that finds an idle device."""
-        found = []
+    def alone(self, work: Callable[[], object], prepare: Callable[[], object] | None = None) -> float:
+        """Return the time between two events around work on an idle device."""
+        times_ns = []
         for _ in range(2 * self.repeats + 1):
-            if before:
-                before()
+            if prepare:
+                prepare()
             self.stream.synchronize()
             begin = self.event()
             work()
-            found.append(self.between([(begin, self.event())]))
-        return statistics.median(found[1:])
+            times_ns.append(self.between([(begin, self.event())]))
+        return statistics.median(times_ns[1:])
 
     def row(self, work: Callable[[], object], count: int) -> float:
-        """Two events around `count` pieces of work, each."""
-        found = []
+        """Return the mean time of `count` operations between two events."""
+        times_ns = []
         for _ in range(self.repeats + 1):
             self.stream.synchronize()
             begin = self.event()
             for _ in range(count):
                 work()
-            found.append(self.between([(begin, self.event())]) / count)
-        return statistics.median(found[1:])
+            times_ns.append(self.between([(begin, self.event())]) / count)
+        return statistics.median(times_ns[1:])
 
     def host(self, work: Callable[[], object], count: int = 1) -> float:
-        """What the call costs the host."""
-        found = []
+        """Return the host time of the call."""
+        times_ns = []
         for _ in range(2 * self.repeats + 1):
             self.stream.synchronize()
             begin = time.perf_counter_ns()
             for _ in range(count):
                 work()
-            found.append((time.perf_counter_ns() - begin) / count)
+            times_ns.append((time.perf_counter_ns() - begin) / count)
         self.stream.synchronize()
-        return statistics.median(found[1:])
+        return statistics.median(times_ns[1:])
 
     def pair(
         self, work: Callable[[], object], *, cold: bool = False, warm_up: bool = True, spin_ns: int = SPIN_NS
@@ -153,23 +153,23 @@ class Bench:
         return self.alone(lambda: graph.launch(self.stream))
 
     def warm(self, work: Callable[[], object]) -> tuple[float, int]:
-        """One of many launches in a row, launch cost aside, and how many there were."""
+        """Return the time of one of many launches in a row without launch cost, and their number."""
         work()
         self.stream.synchronize()
         begin = self.event()
         work()
         once = max(self.between([(begin, self.event())]), 500.0)
-        few = max(min(int(GRAPH_NS / once), MOST_NODES) // 2, 1)
-        graphs = [self.capture(work, few), self.capture(work, 3 * few)]
-        found = []
+        node_count = max(min(int(GRAPH_NS / once), MOST_NODES) // 2, 1)
+        graphs = [self.capture(work, node_count), self.capture(work, 3 * node_count)]
+        times_ns = []
         for _ in range(self.repeats + 1):
             times = []
             for graph in graphs:
                 begin = self.event()
                 graph.launch(self.stream)
                 times.append(self.between([(begin, self.event())]))
-            found.append((times[1] - times[0]) / (2 * few))
-        return statistics.median(found[1:]), few
+            times_ns.append((times[1] - times[0]) / (2 * node_count))
+        return statistics.median(times_ns[1:]), node_count
 
 
 def time_launch(bench: Bench, timed: Timed, modules: dict[str, Any]) -> dict[str, Any]:
@@ -194,9 +194,9 @@ def time_launch(bench: Bench, timed: Timed, modules: dict[str, Any]) -> dict[str
     return entry
 
 
-def time_call(bench: Bench, called: Called) -> dict[str, Any]:
+def time_call(bench: Bench, expression: Called) -> dict[str, Any]:
     """Time one CuPy expression."""
-    work = called.make(bench.cp)
+    work = expression.make(bench.cp)
     for _ in range(3):
         work()
     bench.stream.synchronize()
@@ -215,20 +215,22 @@ def copies(bench: Bench) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
 
     largest = max(SIZES)
     repeats = bench.repeats
-    one = cp.zeros(largest, cp.uint8)
-    two = cp.zeros(largest, cp.uint8)
+    first_array = cp.zeros(largest, cp.uint8)
+    second_array = cp.zeros(largest, cp.uint8)
     pinned = np.frombuffer(cp.cuda.alloc_pinned_memory(largest), np.uint8, largest)
     pageable = np.zeros(largest, np.uint8)
     pinned[:] = pageable[:] = 1
 
     def moves(size: int) -> dict[str, Callable[[], object]]:
         return {
-            "HtoD pinned": lambda: one.data.copy_from_host_async(pinned.ctypes.data, size, stream),
-            "DtoH pinned": lambda: one.data.copy_to_host_async(pinned.ctypes.data, size, stream),
-            "HtoD pageable": lambda: one.data.copy_from_host_async(pageable.ctypes.data, size, stream),
-            "DtoH pageable": lambda: one.data.copy_to_host_async(pageable.ctypes.data, size, stream),
-            "DtoD": lambda: one.data.copy_from_device_async(two.data, size, stream),
-            "memset": lambda: one.data.memset_async(0, size, stream),
+            "HtoD pinned": lambda: first_array.data.copy_from_host_async(pinned.ctypes.data, size, stream),
+            "DtoH pinned": lambda: first_array.data.copy_to_host_async(pinned.ctypes.data, size, stream),
+            "HtoD pageable": lambda: first_array.data.copy_from_host_async(
+                pageable.ctypes.data, size, stream
+            ),
+            "DtoH pageable": lambda: first_array.data.copy_to_host_async(pageable.ctypes.data, size, stream),
+            "DtoD": lambda: first_array.data.copy_from_device_async(second_array.data, size, stream),
+            "memset": lambda: first_array.data.memset_async(0, size, stream),
         }
 
     def measured(move: Callable[[], object], size: int, kind: str) -> dict[str, Any]:
@@ -247,7 +249,7 @@ def copies(bench: Bench) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
 
 
 def host_costs(bench: Bench) -> Iterator[tuple[str, Callable[[], float]]]:
-    """What launches, events, graphs, waits and host functions cost, in ns."""
+    """Yield the costs of launches, events, graphs, waits and host functions, in ns."""
     cp = bench.cp
     stream = bench.stream
     empty = cp.RawKernel('extern "C" __global__ void empty() {}', "empty")
@@ -257,7 +259,7 @@ def host_costs(bench: Bench) -> Iterator[tuple[str, Callable[[], float]]]:
     )
     a = cp.zeros(256, cp.float32)
     b = cp.zeros(256, cp.float32)
-    other = cp.cuda.Stream(non_blocking=True)
+    second_stream = cp.cuda.Stream(non_blocking=True)
 
     def launch() -> None:
         empty((1,), (32,), ())
@@ -275,20 +277,20 @@ def host_costs(bench: Bench) -> Iterator[tuple[str, Callable[[], float]]]:
     def event() -> None:
         cp.cuda.Event().record(stream)
 
-    kept = cp.cuda.Event()
+    recorded_event = cp.cuda.Event()
 
     def hop() -> None:
-        there = cp.cuda.Event(disable_timing=True)
-        back = cp.cuda.Event(disable_timing=True)
+        first_event = cp.cuda.Event(disable_timing=True)
+        second_event = cp.cuda.Event(disable_timing=True)
         launch()
-        there.record(stream)
-        other.wait_event(there)
-        with other:
+        first_event.record(stream)
+        second_stream.wait_event(first_event)
+        with second_stream:
             launch()
-        back.record(other)
-        stream.wait_event(back)
+        second_event.record(second_stream)
+        stream.wait_event(second_event)
 
-    def held(work: Callable[[], object], count: int) -> float:
+    def pair_time_ns(work: Callable[[], object], count: int) -> float:
         def several() -> None:
             for _ in range(count):
                 work()
@@ -302,19 +304,19 @@ def host_costs(bench: Bench) -> Iterator[tuple[str, Callable[[], float]]]:
             def body() -> None:
                 start = cp.cuda.Event(disable_timing=True)
                 start.record(stream)
-                for each in streams:
-                    each.wait_event(start)
-                    work(each)
-                    ended = cp.cuda.Event(disable_timing=True)
-                    ended.record(each)
-                    stream.wait_event(ended)
+                for branch_stream in streams:
+                    branch_stream.wait_event(start)
+                    work(branch_stream)
+                    end_event = cp.cuda.Event(disable_timing=True)
+                    end_event.record(branch_stream)
+                    stream.wait_event(end_event)
 
             return bench.graph(body, 1)
 
         return measured
 
-    def on(each: Any) -> None:
-        with each:
+    def launch_on(branch_stream: Any) -> None:
+        with branch_stream:
             launch()
 
     def graph_host(count: int) -> float:
@@ -326,7 +328,7 @@ def host_costs(bench: Bench) -> Iterator[tuple[str, Callable[[], float]]]:
         graph = bench.capture(launch, count)
         return bench.row(lambda: graph.launch(stream), 20)
 
-    def made(count: int) -> float:
+    def capture_time_ns(count: int) -> float:
         begin = time.perf_counter_ns()
         bench.capture(launch, count)
         return float(time.perf_counter_ns() - begin)
@@ -348,17 +350,17 @@ def host_costs(bench: Bench) -> Iterator[tuple[str, Callable[[], float]]]:
     for count in (10, 100, 1000):
         yield f"launch in a row of {count}", lambda count=count: bench.row(launch, count)  # type: ignore[misc]
         yield f"small launch in a row of {count}", lambda count=count: bench.row(small, count)  # type: ignore[misc]
-    yield "launch, held, of 200", lambda: held(launch, 200)
-    yield "small launch, held, of 200", lambda: held(small, 200)
-    yield "event, held, of 200", lambda: held(event, 200)
+    yield "launch, held, of 200", lambda: pair_time_ns(launch, 200)
+    yield "small launch, held, of 200", lambda: pair_time_ns(small, 200)
+    yield "event, held, of 200", lambda: pair_time_ns(event, 200)
     yield "launch, host", lambda: bench.host(launch, 100)
     yield "small launch, host", lambda: bench.host(small, 100)
-    yield "event record, host", lambda: bench.host(lambda: kept.record(stream), 100)
+    yield "event record, host", lambda: bench.host(lambda: recorded_event.record(stream), 100)
     yield "event made and recorded, host", lambda: bench.host(event, 100)
     yield "event in a row of 100", lambda: bench.row(event, 100)
-    yield "event query, host", lambda: bench.host(lambda: kept.done, 100)
+    yield "event query, host", lambda: bench.host(lambda: recorded_event.done, 100)
     yield "stream query, host", lambda: bench.host(lambda: stream.done, 100)
-    yield "stream wait event, host", lambda: bench.host(lambda: other.wait_event(kept), 100)
+    yield "stream wait event, host", lambda: bench.host(lambda: second_stream.wait_event(recorded_event), 100)
     yield "stream synchronize, idle, host", lambda: bench.host(stream.synchronize, 20)
     yield "device synchronize, idle, host", lambda: bench.host(cp.cuda.Device().synchronize, 20)
 
@@ -368,18 +370,18 @@ def host_costs(bench: Bench) -> Iterator[tuple[str, Callable[[], float]]]:
 
     yield "launch and stream synchronize, host", lambda: bench.host(launch_and_wait, 20)
     yield "two hops between streams", lambda: bench.row(hop, 20)
-    yield "two hops between streams, held", lambda: held(hop, 20)
+    yield "two hops between streams, held", lambda: pair_time_ns(hop, 20)
     for count in NODES:
         yield f"graph of {count}", lambda count=count: bench.graph(launch, count)  # type: ignore[misc]
         yield f"graph of {count} small", lambda count=count: bench.graph(small, count)  # type: ignore[misc]
         yield f"graph of {count}, host", lambda count=count: graph_host(count)  # type: ignore[misc]
         yield f"graph of {count}, in a row", lambda count=count: graph_row(count)  # type: ignore[misc]
-        yield f"graph of {count}, capture and instantiation, host", lambda count=count: made(count)  # type: ignore[misc]
+        yield f"graph of {count}, capture and instantiation, host", lambda count=count: capture_time_ns(count)  # type: ignore[misc]
     for count in (1, 10, 100):
         yield f"graph of {count} memory sets", lambda count=count: bench.graph(fill, count)  # type: ignore[misc]
         yield f"graph of {count} copies", lambda count=count: bench.graph(move, count)  # type: ignore[misc]
     for ways in (2, 8):
-        yield f"graph forked {ways} ways", forked(on, ways)
+        yield f"graph forked {ways} ways", forked(launch_on, ways)
     yield (
         "graph of 10 host functions",
         lambda: bench.graph(lambda: stream.launch_host_func(lambda _: None, None), 10),
@@ -432,20 +434,20 @@ def _record(bench: Bench, log: Callable[[str], None]) -> dict[str, Any]:
         "errors": errors,
     }
 
-    def attempt(what: str, action: Callable[[], Any]) -> Any:
+    def attempt(entry_name: str, action: Callable[[], Any]) -> Any:
         try:
             return action()
         except Exception as error:
-            errors[what] = f"{type(error).__name__}: {error}"[:200]
+            errors[entry_name] = f"{type(error).__name__}: {error}"[:200]
             return None
 
     def stage(title: str) -> None:
         log(f"{title}: {time.perf_counter() - begin:.1f} s, {len(errors)} errors")
 
-    for what, measured in host_costs(bench):
-        found = attempt(what, measured)
-        if found is not None:
-            recording["host"][what] = round(found, 1)
+    for entry_name, measure in host_costs(bench):
+        result = attempt(entry_name, measure)
+        if result is not None:
+            recording["host"][entry_name] = round(result, 1)
     stage("host")
     modules: dict[str, Any] = {}
     for timed in LAUNCHES:
@@ -453,15 +455,15 @@ def _record(bench: Bench, log: Callable[[str], None]) -> dict[str, Any]:
         if entry is not None:
             recording["launches"][timed.name] = entry
     stage("launches")
-    for what, action in copies(bench):
-        entry = attempt(what, action)
+    for entry_name, action in copies(bench):
+        entry = attempt(entry_name, action)
         if entry is not None:
             recording["copies"].append(entry)
     stage("copies")
-    for called in CALLS:
-        entry = attempt(called.name, lambda called=called: time_call(bench, called))  # type: ignore[misc]
+    for expression in CALLS:
+        entry = attempt(expression.name, lambda expression=expression: time_call(bench, expression))  # type: ignore[misc]
         if entry is not None:
-            recording["calls"][called.name] = entry
+            recording["calls"][expression.name] = entry
     stage("calls")
     recording["clock_mhz"].append(round(bench.clock_mhz(), 1))
     return recording
@@ -479,7 +481,7 @@ def driver_version() -> str:
 
 
 def write(recording: dict[str, Any], path: Path) -> None:
-    """One line an entry, so that differences can be read."""
+    """Write one line per entry, so that differences are readable."""
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = []
     for key, value in recording.items():
@@ -507,8 +509,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     recording = record(cupy, options.repeats, lambda text: print(text, flush=True))
     write(recording, options.out)
     print(f"{options.out}: {options.out.stat().st_size:,} bytes, {len(recording['launches'])} launches")
-    for what, error in list(recording["errors"].items())[:20]:
-        print(f"failed: {what}: {error}")
+    for name, error in list(recording["errors"].items())[:20]:
+        print(f"failed: {name}: {error}")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Traces that ship with the package, and their index: of corpus kernels, and of what the notebooks show.
+"""Traces that ship with the package, and their index: of corpus kernels, and of the notebooks' launches.
 
 The notebooks are run on virtual GPUs, and every launch that ``gl.launch`` shows there is noted with its
 arguments and made again on the real GPU: what a learner without one sees first has its recorded counterpart.
@@ -47,13 +47,13 @@ class Shown:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What tells launches apart."""
+        """Key that identifies a launch."""
         launch = self.launch
         return (launch.source, launch.grid, launch.block, launch.shared_bytes, in_words(launch.args))
 
 
 def shown_to_learners(device: str) -> list[Shown]:
-    """What the notebooks show on the default virtual GPU, and on one like `device` if the table has it."""
+    """Return the notebooks' launches on the default virtual GPU, and on one like `device` if it is listed."""
     devices = [DEFAULT_DEVICE]
     with contextlib.suppress(UnknownDeviceError):
         devices.append(session.table_info(device).name)
@@ -66,13 +66,13 @@ def note_shown(path: Path, device: str) -> None:
 
 
 def read_shown(path: Path) -> list[Shown]:
-    """What `note_shown` noted. The file is trusted: it is the developer's own."""
+    """Read the launches that `note_shown` wrote; the file is trusted, because it is the developer's own."""
     return list(pickle.loads(zlib.decompress(path.read_bytes())))
 
 
 def shown_in_notebooks(devices: Iterable[str]) -> list[Shown]:
-    """Run all notebooks on some virtual GPUs; every launch they show, each once. Answers are not judged."""
-    found: dict[tuple[Any, ...], Shown] = {}
+    """Run all notebooks on some virtual GPUs, and return each launch once; answers are not judged."""
+    launches: dict[tuple[Any, ...], Shown] = {}
     with (
         tempfile.TemporaryDirectory(prefix="gpulab-") as scratch,
         mock.patch.dict(os.environ, GPULAB_HOME=scratch),  # not the learner's own progress
@@ -83,26 +83,28 @@ def shown_in_notebooks(devices: Iterable[str]) -> list[Shown]:
                 if not any("gl.launch(" in source for source in cells(path)):
                     continue
                 session.use_device(device)
-                with _noted(found, path.name[:2]):
+                with _noted(launches, path.name[:2]):
                     run(list(cells(path)), path.name)
-    return list(found.values())
+    return list(launches.values())
 
 
 @contextlib.contextmanager
-def _noted(found: dict[tuple[Any, ...], Shown], number: str) -> Iterator[None]:
+def _noted(launches: dict[tuple[Any, ...], Shown], number: str) -> Iterator[None]:
     launch: Callable[..., Any] = gpulab.launch
 
-    def noting(kernel: Any, grid: Any, block: Any, args: Sequence[Any] = (), **named: Any) -> Any:
+    def noting(kernel: Any, grid: Any, block: Any, args: Sequence[Any] = (), **keywords: Any) -> Any:
         cp = session.cp()
         host = tuple(cp.asnumpy(arg) if isinstance(arg, cp.ndarray) else arg for arg in args)
-        chart = launch(kernel, grid, block, args, **named)
+        chart = launch(kernel, grid, block, args, **keywords)
         trace = chart.trace
         source = kernel_source(kernel)
         title = f"{number}_{source.name}_{'x'.join(map(str, trace.grid))}"
-        shown = Shown(title, Launch(source, trace.grid, trace.block, host, trace.shared_bytes))
-        if shown.key not in found:
-            alike = sum(f"{each.title}_".startswith(f"{title}_") for each in found.values())
-            found[shown.key] = replace(shown, title=f"{title}_{alike + 1}") if alike else shown
+        new_launch = Shown(title, Launch(source, trace.grid, trace.block, host, trace.shared_bytes))
+        if new_launch.key not in launches:
+            same_titles = sum(f"{earlier.title}_".startswith(f"{title}_") for earlier in launches.values())
+            launches[new_launch.key] = (
+                replace(new_launch, title=f"{title}_{same_titles + 1}") if same_titles else new_launch
+            )
         return chart
 
     setattr(gpulab, "launch", noting)  # noqa: B010
@@ -112,32 +114,34 @@ def _noted(found: dict[tuple[Any, ...], Shown], number: str) -> Iterator[None]:
         setattr(gpulab, "launch", launch)  # noqa: B010
 
 
-def record_blocks(launches: Iterable[Shown], out: Recorder) -> None:
-    """Make launches on the session's GPU; of `REPEATS` warm ones the record has the one of median span."""
+def record_blocks(launches: Iterable[Shown], recorder: Recorder) -> None:
+    """Record launches on the session's GPU: of `REPEATS` warm ones the one of median span."""
     backend = session.backend()
     cp = session.cp()
-    for shown in launches:
-        source = shown.launch.source
+    for launch_of_notebook in launches:
+        source = launch_of_notebook.launch.source
         kernel = cp.RawKernel(source.code, source.name, options=source.options)
         traces = []
         for _ in range(1 + REPEATS):  # the first pays for code and clocks
-            launch = replace(shown.launch, kernel=kernel, args=on_device(shown.launch.args, cp))
+            launch = replace(
+                launch_of_notebook.launch, kernel=kernel, args=on_device(launch_of_notebook.launch.args, cp)
+            )
             traces.append(backend.observe(launch, Blocks()))
         trace = sorted(traces[1:], key=lambda trace: trace.span_ns)[REPEATS // 2]
-        out.keep(shown.title, "blocks", trace, shown.launch.args, source)
+        recorder.keep(launch_of_notebook.title, "blocks", trace, launch_of_notebook.launch.args, source)
 
 
-def record_warps(cases: Iterable[Case], seed: int, out: Recorder) -> None:
+def record_warps(cases: Iterable[Case], seed: int, recorder: Recorder) -> None:
     """Trace warp 1 of block 1 of some cases on the session's GPU."""
     backend = session.backend()
     cp = session.cp()
-    for c in cases:
-        args = c.make_args(seed).values
-        kernel = cp.RawKernel(c.code, c.kernel, options=c.options)
-        launch = Launch.of(kernel, c.grid, c.block, on_device(args, cp), c.shared_bytes)
+    for case in cases:
+        args = case.make_args(seed).values
+        kernel = cp.RawKernel(case.code, case.kernel, options=case.options)
+        launch = Launch.of(kernel, case.grid, case.block, on_device(args, cp), case.shared_bytes)
         warp = backend.observe(launch, Warp((1, 0, 0), 1))
         # A warp's trace holds its code itself.
-        out.keep(c.name, "warp", warp, args, KernelSource(c.kernel, "", c.options))
+        recorder.keep(case.name, "warp", warp, args, KernelSource(case.kernel, "", case.options))
 
 
 def on_device(args: Sequence[Any], cp: Any) -> tuple[Any, ...]:
@@ -164,14 +168,14 @@ class Recorder:
     versions: str
     entries: list[RecordedLaunch] = field(default_factory=list)
 
-    def keep(self, title: str, what: str, trace: Any, args: Sequence[Any], source: KernelSource) -> None:
+    def keep(self, title: str, kind: str, trace: Any, args: Sequence[Any], source: KernelSource) -> None:
         """Write a trace as a record of this GPU."""
         record = as_recorded(trace, f"{self.date}, {self.versions}")
-        path = save(record, self.folder / f"{self.prefix}_{title}_{what}.npz")
+        path = save(record, self.folder / f"{self.prefix}_{title}_{kind}.npz")
         self.entries.append(
             RecordedLaunch(
                 path.stem,
-                what,
+                kind,
                 record.provenance.device,
                 self.date,
                 trace.kernel_name,
@@ -185,11 +189,13 @@ class Recorder:
         )
 
     def write_index(self) -> Path:
-        """Put this GPU's entries into the folder's index, in the place of those it had."""
+        """Replace this GPU's entries in the folder's index."""
         path = self.folder / INDEX
-        known = json.loads(path.read_text(encoding="utf-8"))["launches"] if path.is_file() else []
-        others = [one for one in known if not one["name"].startswith(f"{self.prefix}_")]
-        launches = [*others, *map(asdict, self.entries)]
+        entries_in_index = json.loads(path.read_text(encoding="utf-8"))["launches"] if path.is_file() else []
+        other_entries = [
+            entry for entry in entries_in_index if not entry["name"].startswith(f"{self.prefix}_")
+        ]
+        launches = [*other_entries, *map(asdict, self.entries)]
         content = {"format": FORMAT, "version": VERSION, "launches": launches}
         path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         return path

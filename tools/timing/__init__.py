@@ -1,1 +1,1 @@
-"""Launches that are timed on real GPUs, to calibrate the virtual GPU's clock and to judge it."""
+"""Launches that are timed on real GPUs, to calibrate and validate the virtual GPU's clock."""

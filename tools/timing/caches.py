@@ -1,4 +1,4 @@
-"""The cache card: how far hit rates and bytes of memory are off; ``python -m tools.timing.caches``."""
+"""The cache card: errors of hit rates and bytes of memory; ``python -m tools.timing.caches``."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ Rates in per cent, bytes in millions.
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One launch: what an H200 counted, and what the model says."""
+    """A launch with the counters of an H200 and those of the model."""
 
     case: CacheCase
     size: int
@@ -85,11 +85,11 @@ class Compared:
 
     @property
     def l1(self) -> tuple[float, float] | None:
-        """Hit rates of L1 in per cent, recorded and modelled; None without loads."""
-        asked = self._sum("l1tex__t_sectors_pipe_lsu_mem_{}_op_ld.sum", ("global", "local"))
+        """Return hit rates of L1 in per cent, recorded and modelled; None without loads."""
+        requested = self._sum("l1tex__t_sectors_pipe_lsu_mem_{}_op_ld.sum", ("global", "local"))
         hits = self._sum("l1tex__t_sectors_pipe_lsu_mem_{}_op_ld_lookup_hit.sum", ("global", "local"))
         rate = self.found.l1_hit_rate
-        return None if rate is None or not asked else (100 * hits / asked, 100 * rate)
+        return None if rate is None or not requested else (100 * hits / requested, 100 * rate)
 
     @property
     def l2(self) -> tuple[float, float]:
@@ -118,13 +118,18 @@ def recorded() -> dict[str, Any]:
 
 
 def modelled(case: CacheCase, size: int, state: State = "cold") -> CacheCounters:
-    """What the session's virtual GPU makes of a launch, for ``"warm"`` of the second of two."""
-    made = case.launch(size)
-    launch = Launch.of(KernelSource(case.kernel, code()), made.grid, made.block, made.arguments(session.cp()))
+    """Return the modelled counters of a launch; for ``"warm"`` those of the second of two."""
+    case_launch = case.launch(size)
+    launch = Launch.of(
+        KernelSource(case.kernel, code()),
+        case_launch.grid,
+        case_launch.block,
+        case_launch.arguments(session.cp()),
+    )
     if state == "warm":
         session.backend().observe(launch, Counters())
-    found = session.backend().observe(launch, Counters(state)).caches
-    return cast(CacheCounters, found)
+    counters = session.backend().observe(launch, Counters(state)).caches
+    return cast(CacheCounters, counters)
 
 
 def compare(state: State = "cold", cases: Iterable[CacheCase] = CASES) -> list[Compared]:
@@ -140,13 +145,13 @@ def compare(state: State = "cold", cases: Iterable[CacheCase] = CASES) -> list[C
 
 
 def points(pair: tuple[float, float] | None) -> float | None:
-    """How many points two rates differ."""
+    """Return the difference of two rates in percentage points."""
     return None if pair is None else abs(pair[1] - pair[0])
 
 
-def ratio(pair: tuple[float, float], least: float) -> float | None:
-    """By how many per cent the larger of two numbers of bytes exceeds the smaller; None of few."""
-    if max(pair) < least:
+def ratio(pair: tuple[float, float], smallest_bytes: float) -> float | None:
+    """Return by how many per cent the larger number of bytes exceeds the smaller; None for few bytes."""
+    if max(pair) < smallest_bytes:
         return None
     return 100 * (max(pair) / max(min(pair), 1.0) - 1)
 
@@ -159,24 +164,28 @@ def _scores(rows: Sequence[Compared]) -> str:
         ("bytes read from memory", " %", lambda row: ratio(row.read, READ_BYTES)),
         ("bytes written to memory", " %", lambda row: ratio(row.written, WRITTEN_BYTES)),
     )
-    for name, unit, of in errors:
-        for title, chosen in (("", rows), (", held out", [row for row in rows if row.case.held_out])):
-            found = sorted(error for row in chosen if (error := of(row)) is not None)
-            figures = (found[len(found) // 2], found[math.ceil(0.9 * len(found)) - 1], found[-1])
-            shown = " | ".join(f"{figure:,.1f}{unit}" for figure in figures)
-            lines.append(f"| {name}{title} | {len(found)} | {shown} |")
+    for name, unit, error_of in errors:
+        for title, selected in (("", rows), (", held out", [row for row in rows if row.case.held_out])):
+            sorted_errors = sorted(error for row in selected if (error := error_of(row)) is not None)
+            figures = (
+                sorted_errors[len(sorted_errors) // 2],
+                sorted_errors[math.ceil(0.9 * len(sorted_errors)) - 1],
+                sorted_errors[-1],
+            )
+            cells = " | ".join(f"{figure:,.1f}{unit}" for figure in figures)
+            lines.append(f"| {name}{title} | {len(sorted_errors)} | {cells} |")
     return "\n".join(lines)
 
 
 def card(rows: Sequence[Compared], warm: Sequence[Compared]) -> str:
-    """The card's text."""
+    """Return the card's text."""
     kernels = {row.case.kernel: row.case for row in rows}
-    held = sum(case.held_out for case in kernels.values())
+    held_out_count = sum(case.held_out for case in kernels.values())
     text = HEAD.format(
         count=len(rows),
         kernels=len(kernels),
-        fitted=len(kernels) - held,
-        held=held,
+        fitted=len(kernels) - held_out_count,
+        held=held_out_count,
         late=sum(case.kernel in LATE for case in kernels.values()),
         scores=_scores(rows),
         read=READ_BYTES,

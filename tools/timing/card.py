@@ -1,4 +1,4 @@
-"""The model card: how far the modelled clock is off, kernel by kernel; ``python -m tools.timing.card``."""
+"""The model card: errors of the modelled clock by kernel; ``python -m tools.timing.card``."""
 
 from __future__ import annotations
 
@@ -63,39 +63,41 @@ too. Expect somewhat worse of a kernel that nobody has tried.
 """
 
 
-def card(found: dict[str, dict[str, tuple[float, float]]]) -> str:
-    """The card's text, given the modelled times of all launches."""
+def card(modelled_times: dict[str, dict[str, tuple[float, float]]]) -> str:
+    """Return the card's text from the modelled times of all launches."""
     data = {gpu: compare.recorded(gpu) for gpu in GPUS}
-    both = {gpu: compare.kernels(data[gpu], found[gpu]) for gpu in GPUS}
-    warm = {gpu: rows[0] for gpu, rows in both.items()}
-    families = {t.family for t in LAUNCHES if t.is_kept}
+    warm_and_cold = {gpu: compare.kernels(data[gpu], modelled_times[gpu]) for gpu in GPUS}
+    warm = {gpu: rows[0] for gpu, rows in warm_and_cold.items()}
+    families = {timed.family for timed in LAUNCHES if timed.is_kept}
     parts = [
         HEAD.format(
             calibrating=sum(not row.is_kept for row in warm["h200"]),
             kept=sum(row.is_kept for row in warm["h200"]),
             families=len(families),
-            goals=_goals(data, both),
+            goals=_goals(data, warm_and_cold),
             origins="\n".join(_origin(GPUS[gpu], data[gpu]) for gpu in GPUS),
         )
     ]
-    for title, kept in (("Launches kept from calibration", True), ("Launches that calibrate", False)):
-        parts.append(f"## {title}\n\n" + _launches(warm, kept))
+    for title, is_kept in (("Launches kept from calibration", True), ("Launches that calibrate", False)):
+        parts.append(f"## {title}\n\n" + _launches(warm, is_kept))
     parts.append("## Copies and memory sets\n\n" + _copies(data))
     return "\n".join(parts)
 
 
-def kept_scores(found: dict[str, dict[str, tuple[float, float]]]) -> dict[str, Score]:
-    """How the launches kept from calibration come out, by GPU, with warm caches."""
+def kept_scores(modelled_times: dict[str, dict[str, tuple[float, float]]]) -> dict[str, Score]:
+    """Return the scores of the launches kept from calibration, by GPU, with warm caches."""
     return {
-        gpu: score([row for row in compare.kernels(compare.recorded(gpu), found[gpu])[0] if row.is_kept])
+        gpu: score(
+            [row for row in compare.kernels(compare.recorded(gpu), modelled_times[gpu])[0] if row.is_kept]
+        )
         for gpu in GPUS
     }
 
 
-def _goals(data: dict[str, Any], both: dict[str, tuple[list[Compared], list[Compared]]]) -> str:
+def _goals(data: dict[str, Any], warm_and_cold: dict[str, tuple[list[Compared], list[Compared]]]) -> str:
     lines = ["| | goal | H100 | H200 |", "| --- | --- | --- | --- |"]
     scores: dict[str, dict[str, Score]] = {}
-    for gpu, (warm, cold) in both.items():
+    for gpu, (warm, cold) in warm_and_cold.items():
         scores[gpu] = {
             "kept": score([row for row in warm if row.is_kept]),
             "calibrating": score([row for row in warm if not row.is_kept]),
@@ -104,11 +106,11 @@ def _goals(data: dict[str, Any], both: dict[str, tuple[list[Compared], list[Comp
             "graphs": score(compare.graphs(data[gpu])),
         }
 
-    def row(title: str, goal: str, of: str, show: str) -> None:
+    def row(title: str, goal: str, group: str, form: str) -> None:
         cells = []
         for gpu in GPUS:
-            value = scores[gpu][of]
-            cells.append(show.format(s=value, worst=1 + value.worst))
+            value = scores[gpu][group]
+            cells.append(form.format(s=value, worst=1 + value.worst))
         lines.append(f"| {title} | {goal} | {cells[0]} | {cells[1]} |")
 
     row("kept kernels, median error", "12 %", "kept", "{s.median:.1%}")
@@ -133,18 +135,18 @@ def _origin(title: str, data: dict[str, Any]) -> str:
     )
 
 
-def _launches(warm: dict[str, list[Compared]], kept: bool) -> str:
+def _launches(warm: dict[str, list[Compared]], is_kept: bool) -> str:
     lines = [
         "| launch | H100 recorded, us | modelled | ratio | H200 recorded, us | modelled | ratio |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
-    for one, two in zip(*(warm[gpu] for gpu in GPUS), strict=True):
-        if one.is_kept == kept:
+    for h100_row, h200_row in zip(*(warm[gpu] for gpu in GPUS), strict=True):
+        if h100_row.is_kept == is_kept:
             cells = " | ".join(
                 f"{row.recorded_ns / 1000:,.2f} | {row.modelled_ns / 1000:,.2f} | {row.ratio:.2f}"
-                for row in (one, two)
+                for row in (h100_row, h200_row)
             )
-            lines.append(f"| {one.name} | {cells} |")
+            lines.append(f"| {h100_row.name} | {cells} |")
     return "\n".join(lines) + "\n"
 
 
@@ -153,13 +155,13 @@ def _copies(data: dict[str, Any]) -> str:
         "| what | H100 recorded, us | modelled | ratio | H200 recorded, us | modelled | ratio |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
-    both = [[*compare.copies(gpu, data[gpu]), *compare.graphs(data[gpu])] for gpu in GPUS]
-    for one, two in zip(*both, strict=True):
+    rows_by_gpu = [[*compare.copies(gpu, data[gpu]), *compare.graphs(data[gpu])] for gpu in GPUS]
+    for h100_row, h200_row in zip(*rows_by_gpu, strict=True):
         cells = " | ".join(
             f"{row.recorded_ns / 1000:,.2f} | {row.modelled_ns / 1000:,.2f} | {row.ratio:.2f}"
-            for row in (one, two)
+            for row in (h100_row, h200_row)
         )
-        lines.append(f"| {one.name} | {cells} |")
+        lines.append(f"| {h100_row.name} | {cells} |")
     return "\n".join(lines) + "\n"
 
 
@@ -167,9 +169,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Write the card."""
     parser = argparse.ArgumentParser(prog="tools.timing.card", description=(__doc__ or "").splitlines()[0])
     parser.parse_args(arguments)
-    found = compare.modelled([*GPUS])
-    CARD.write_text(card(found), encoding="utf-8")
-    for gpu, value in kept_scores(found).items():
+    modelled_times = compare.modelled([*GPUS])
+    CARD.write_text(card(modelled_times), encoding="utf-8")
+    for gpu, value in kept_scores(modelled_times).items():
         print(f"{GPUS[gpu]}, kept: {value}")
     print(CARD)
     return 0

@@ -1,4 +1,4 @@
-"""The modelled clock against what a GPU took: every launch, copy and graph that was recorded.
+"""Comparison of the modelled clock with recorded times of launches, copies and graphs.
 
 ``python -m tools.timing.compare h100`` prints the launches that calibrate; add ``--kept`` for those that were
 kept from it, and ``--all`` to see each launch.
@@ -25,7 +25,7 @@ DIFFERENT = 1.15  # pairs of kernels count whose times differ by so much
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One thing's recorded and modelled time in ns, and whether it was kept from calibration."""
+    """Recorded and modelled time in ns of a launch, copy or graph; and if it was kept from calibration."""
 
     name: str
     recorded_ns: float
@@ -39,7 +39,7 @@ class Compared:
 
     @property
     def error(self) -> float:
-        """How far off, as a factor less 1, either way."""
+        """Relative error: the ratio of the larger to the smaller time, less 1."""
         return max(self.ratio, 1.0 / self.ratio) - 1.0
 
 
@@ -61,7 +61,7 @@ class Score:
 
 
 def recorded(name: str) -> dict[str, Any]:
-    """One of the recordings, ``h100`` or ``h200``."""
+    """Return a recording, ``h100`` or ``h200``."""
     data: dict[str, Any] = json.loads((DATA / f"{name}.json").read_text(encoding="utf-8"))
     return data
 
@@ -86,7 +86,7 @@ def score(rows: Sequence[Compared]) -> Score:
 def modelled(
     names: Sequence[str], launches: Iterable[Timed] = LAUNCHES
 ) -> dict[str, dict[str, tuple[float, float]]]:
-    """Run launches once: by GPU and launch, the modelled times in ns with the arrays in L2, and without.
+    """Run launches once, and return their modelled times in ns with the arrays in L2, and without.
 
     The GPUs must be of one compute capability, so that a kernel is the same for them.
     """
@@ -96,62 +96,64 @@ def modelled(
     from virtualgpu.model.machine import Machine
     from virtualgpu.protocol import Launch
 
-    before = slot.current()
+    previous_machine = slot.current()
     machines = [Machine([device_info(name)]) for name in names]
     slot.use(machines[0])
     try:
         backend = VirtualBackend(machines[0])
         modules = {}
         cp = backend.cp
-        found: dict[str, dict[str, tuple[float, float]]] = {name: {} for name in names}
+        times: dict[str, dict[str, tuple[float, float]]] = {name: {} for name in names}
         for timed in launches:
             if timed.file not in modules:
                 modules[timed.file] = cp.RawModule(code=source(timed.file))
             kernel = modules[timed.file].get_function(timed.kernel)
             arguments = timed.make_args(cp)
-            grid, block = ((*shape, 1, 1)[:3] for shape in (timed.grid, timed.block))
+            grid = (*timed.grid, 1, 1)[:3]
+            block = (*timed.block, 1, 1)[:3]
             launch = Launch.of(kernel, grid, block, arguments, timed.shared_bytes)
-            done = backend.prepared(launch).run()
-            whole = sum(done.prepared.arrays.values())
+            finished = backend.prepared(launch).run()
+            array_bytes = sum(finished.prepared.arrays.values())
             for name, machine in zip(names, machines, strict=True):
-                there = replace(done, prepared=replace(done.prepared, device=machine.devices[0]))
-                warm, cold = (replace(there, cold_bytes=size).duration_ns for size in (0, whole))
-                found[name][timed.name] = warm, cold
-        return found
+                on_machine = replace(finished, prepared=replace(finished.prepared, device=machine.devices[0]))
+                warm_ns = replace(on_machine, cold_bytes=0).duration_ns
+                cold_ns = replace(on_machine, cold_bytes=array_bytes).duration_ns
+                times[name][timed.name] = warm_ns, cold_ns
+        return times
     finally:
-        slot.use(before)
+        slot.use(previous_machine)
 
 
 def kernels(
-    data: dict[str, Any], found: dict[str, tuple[float, float]]
+    data: dict[str, Any], modelled_times: dict[str, tuple[float, float]]
 ) -> tuple[list[Compared], list[Compared]]:
-    """Launches of a recording, with warm and with cold caches, beside their modelled times."""
+    """Return launches of a recording, with warm and with cold caches, and their modelled times."""
     floor = data["launches"]["empty one"]["warm_ns"]  # no node of a graph comes sooner after another
     empty = data["host"]["launch between events, held"] - floor
     warm = []
     cold = []
     for timed in LAUNCHES:
         entry = data["launches"].get(timed.name)
-        if entry is None or timed.name not in found:
+        if entry is None or timed.name not in modelled_times:
             continue
-        there, away = (max(ns, floor) for ns in found[timed.name])
-        warm.append(Compared(timed.name, entry["warm_ns"], there, timed.is_kept))
+        warm_ns, cold_ns = (max(ns, floor) for ns in modelled_times[timed.name])
+        warm.append(Compared(timed.name, entry["warm_ns"], warm_ns, timed.is_kept))
         if "cold_pair_ns" in entry:
-            cold.append(Compared(timed.name, entry["cold_pair_ns"] - empty, away, timed.is_kept))
+            cold.append(Compared(timed.name, entry["cold_pair_ns"] - empty, cold_ns, timed.is_kept))
     return warm, cold
 
 
 def copies(name: str, data: dict[str, Any]) -> list[Compared]:
-    """Copies and memory sets of a recording beside their modelled times.
+    """Return copies and memory sets of a recording and their modelled times.
 
-    Where the stream was held, the time on the device; of pageable memory, of which the host does a part, the
-    time of one in a row, and of two hosts the faster.
+    The recorded time is that on the device, in a busy stream. For pageable memory, which the host copies in
+    part, it is the time of one in a row.
     """
     from virtualgpu.model import cost
     from virtualgpu.model.devices import device_info
 
     info = device_info(name)
-    between = data["host"]["two events, held"]
+    event_pair_ns = data["host"]["two events, held"]
     rows = []
     for entry in data["copies"]:
         kind, _, memory = entry["kind"].partition(" ")
@@ -164,7 +166,7 @@ def copies(name: str, data: dict[str, Any]) -> list[Compared]:
             recorded_ns = entry["row_ns"]
             ns = max(ns, cost.HOST.copy_ns) if kind == "HtoD" else ns
         else:
-            recorded_ns = entry["pair_ns"] - between
+            recorded_ns = entry["pair_ns"] - event_pair_ns
         rows.append(Compared(f"{entry['kind']}, {size:,} bytes", recorded_ns, ns))
     return rows
 
@@ -192,8 +194,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--cold", action="store_true", help="with cold caches")
     parser.add_argument("--all", action="store_true", help="list every launch")
     options = parser.parse_args(arguments)
-    found = modelled([options.gpu])[options.gpu]
-    rows = [r for r in kernels(recorded(options.gpu), found)[options.cold] if r.is_kept == options.kept]
+    modelled_times = modelled([options.gpu])[options.gpu]
+    rows = [
+        row
+        for row in kernels(recorded(options.gpu), modelled_times)[options.cold]
+        if row.is_kept == options.kept
+    ]
     if options.all:
         for row in sorted(rows, key=lambda row: row.ratio):
             print(f"{row.ratio:6.2f}  {row.name:44s} {row.recorded_ns:12,.0f} {row.modelled_ns:12,.0f}")

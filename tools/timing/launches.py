@@ -1,4 +1,4 @@
-"""The launches: what is timed, and which of it calibrates the clock and which only judges it.
+"""Launches that are timed: those that calibrate the clock, and those that only validate it.
 
 Single operations and chains of addresses (`Timed.is_probe`) calibrate. Of the programs, a family (all sizes
 and variants of one idea) is kept from calibration or not, by a hash of its name, so that no kept kernel has
@@ -26,7 +26,7 @@ WAVE = 132 * 8  # blocks of 256 threads that an H100's and an H200's 132 SMs hol
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """One launch to time.
+    """A launch to time.
 
     Parameters
     ----------
@@ -54,20 +54,20 @@ class Timed:
 
     @property
     def is_kept(self) -> bool:
-        """Whether it is kept from calibration."""
+        """Whether the launch is kept from calibration."""
         return not self.is_probe and is_kept(self.family)
 
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """One CuPy expression to time: `make` gives the arrays ready and returns what is called."""
+    """A CuPy expression to time: `make` prepares the arrays and returns the function to call."""
 
     name: str
     make: Callable[[Any], Callable[[], object]]
 
 
 def is_kept(family: str) -> bool:
-    """Whether programs of a family are kept from calibration."""
+    """Return whether programs of a family are kept from calibration."""
     return int(hashlib.sha256(family.encode()).hexdigest()[:8], 16) / 2**32 < KEPT_SHARE
 
 
@@ -111,21 +111,21 @@ def _integers(size: int, high: int, seed: int = 0, low: int = 0) -> Arguments:
 
 def _skewed(size: int, bins: int) -> Arguments:
     def make(cp: Any) -> tuple[Any, ...]:
-        drawn = np.random.default_rng(3).exponential(bins / 16, size)
-        return (cp.asarray(np.minimum(drawn, bins - 1).astype(np.int32)),)
+        samples = np.random.default_rng(3).exponential(bins / 16, size)
+        return (cp.asarray(np.minimum(samples, bins - 1).astype(np.int32)),)
 
     return make
 
 
 def _ring(size: int, stride: int, *, shuffled: bool) -> Arguments:
-    """Each `stride`-th integer of an array holds the place of another: one closed chain."""
+    """Return an array whose `stride`-th integers are indices of a closed chain."""
 
     def make(cp: Any) -> tuple[Any, ...]:
-        places = np.arange(0, size, stride, dtype=np.int32)
+        indices = np.arange(0, size, stride, dtype=np.int32)
         if shuffled:
-            places = np.random.default_rng(1).permutation(places)
+            indices = np.random.default_rng(1).permutation(indices)
         chain = np.zeros(size, np.int32)
-        chain[places] = np.roll(places, -1)
+        chain[indices] = np.roll(indices, -1)
         return (cp.asarray(chain),)
 
     return make
