@@ -126,10 +126,12 @@ class _Checker:
         elif code == "s":
             self.source(operand, kind, wider)
         elif code in "Du":
-            (self.destination if code == "D" else self.source)(operand, "b32", False)
+            check = self.destination if code == "D" else self.source
+            check(operand, "b32", False)
         elif code in "Ww":
             double = f"b{2 * BITS[kind]}"
-            (self.destination if code == "W" else self.source)(operand, double, False)
+            check = self.destination if code == "W" else self.source
+            check(operand, double, False)
         elif code == "P" or (code == "Q" and not isinstance(operand, ir.Pair)):
             self.destination(operand, "pred", False)
         elif code == "Q":
@@ -163,7 +165,10 @@ class _Checker:
         if len(items) != width:
             raise self.fail(f"it moves {width} elements, not {len(items)}")
         for item in items:
-            (self.destination if loads else self.source)(item, kind, True)
+            if loads:
+                self.destination(item, kind, True)
+            else:
+                self.source(item, kind, True)
 
     def destination(self, operand: ir.Operand | None, kind: str, wider: bool) -> None:
         if operand is None:
@@ -293,7 +298,10 @@ class _Checker:
             raise self.fail(f"{count} parts do not make a .{kind}")
         element_type = f"b{BITS[kind] // count}"
         for item in operand.items:
-            (self.destination if is_destination else self.source)(item, element_type, False)
+            if is_destination:
+                self.destination(item, element_type, False)
+            else:
+                self.source(item, element_type, False)
 
     def shuffle(self, instruction: ir.Instruction) -> None:
         if not any(p in ("up", "down", "bfly", "idx") for p in instruction.parts):

@@ -51,7 +51,11 @@ def bulk_copy(
     complete
         Name of the function that counts the bytes that an mbarrier expects (``mbarrier_update``).
     """
-    source, target = ("global", "shared") if to_shared else ("shared", "global")
+    source = "shared"
+    target = "global"
+    if to_shared:
+        source = "global"
+        target = "shared"
     copy_words = "".join(
         f"""  %at{index} = add <32 x i64> %source, splat (i64 {4 * index})
   %word{index} = call <32 x i32> @gather_i32(<32 x i64> %at{index}, i32 %piece.mask)

@@ -22,7 +22,11 @@ def counters(site: str) -> str:
 
 def check_global(size: int, count: bool, rule: Rule = "load") -> tuple[str, str]:
     """Return the function for bounds, alignment and sector counts of a global access of `size` bytes."""
-    kind = "atomic_" if rule in ATOMIC_RULES else "store_" if rule == "store" else ""
+    kind = ""
+    if rule in ATOMIC_RULES:
+        kind = "atomic_"
+    elif rule == "store":
+        kind = "store_"
     name = f"check_global_{kind}{size}"
     counting = counters("%site") + (
         f"  call void @count_{kind}sectors(ptr %ctx, ptr %cnt, <32 x i64> %a, i32 %mask)\n"

@@ -150,7 +150,9 @@ class Emitter:
         if source_bits == target_bits:
             return self.convert("bitcast", source, value, target)
         integer = f"i{target_bits}"
-        operation = "trunc" if source_bits > target_bits else ("sext" if is_signed else "zext")
+        operation = "sext" if is_signed else "zext"
+        if source_bits > target_bits:
+            operation = "trunc"
         value = self.convert(operation, source, value, integer)
         return value if integer == target else self.convert("bitcast", integer, value, target)
 

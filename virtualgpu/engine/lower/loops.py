@@ -95,8 +95,11 @@ class Loop:
             kind = self._kind(name)
             offset = self.plan.slots[name]
             loads.append(f"  {value}.slot = getelementptr i8, ptr %frame, i64 {offset}")
-            row_type, row = ("i32", f"{value}.bits") if kind == "i1" else (vector(kind), value)
+            row_type = vector(kind)
+            row = value
             if kind == "i1":
+                row_type = "i32"
+                row = f"{value}.bits"
                 masks.append(mask_to_lanes(row, value).rstrip())
             initial = f"{value}.first" if name in carried else row
             loads.append(

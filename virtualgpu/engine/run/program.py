@@ -252,27 +252,25 @@ class Program:
             shares = _shares(processor.chosen(), self.ptx, packed.name, is_observed, options.trap_nan)
             counters = _counters(launch, shares, provenance, workers)
         executed = results.total_counters([w.blocks for w in workers], layout.BLOCK_STRIDE)
-        columns = (
-            launch.block_clock,
-            launch.block_sectors,
-            launch.block_wavefronts,
-            launch.block_longest,
-            executed[:, 0],
-            executed[:, 1],
-            kernel,
+        result = LaunchResult(
+            counters=counters,
+            block_warp_instructions=launch.block_clock,
+            block_sectors=launch.block_sectors,
+            block_wavefronts=launch.block_wavefronts,
+            block_longest=launch.block_longest,
+            executions=executed[:, 0],
+            lane_executions=executed[:, 1],
+            kernel=kernel,
         )
         if trace is None:
-            return LaunchResult(counters, *columns)
-        access_trace = None
+            return result
         if trace.accesses and counters is not None:
-            access_trace = accesses.access_trace(traced, counters, trace)
+            result = replace(result, access_trace=accesses.access_trace(traced, counters, trace))
         if not trace.steps:
-            return LaunchResult(counters, *columns, access_trace=access_trace)
+            return result
         record = tracing.block_trace(traced, provenance, trace)
         warp_trace = next((warp for warp in record.warps if warp.warp_index == trace.warp_index), None)
-        return LaunchResult(
-            counters, *columns, warp_trace, record if trace.whole_block else None, access_trace
-        )
+        return replace(result, trace=warp_trace, block_trace=record if trace.whole_block else None)
 
     def _grid_workspace(self, memory: DeviceMemory) -> int:
         """Return the address of the driver's workspace for ``grid.sync()`` of cooperative groups."""

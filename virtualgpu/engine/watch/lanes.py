@@ -108,7 +108,9 @@ def _kind_of(value: Any) -> str:
         return "f32" if isinstance(value, complex) else "f64"
     if isinstance(value, bool):
         return "pred"
-    return "s32" if -(1 << 31) <= value < 1 << 31 else "s64" if value < 1 << 63 else "u64"
+    if -(1 << 31) <= value < 1 << 31:
+        return "s32"
+    return "s64" if value < 1 << 63 else "u64"
 
 
 def _promoted_kind(lanes: Lanes) -> str:

@@ -286,7 +286,8 @@ class Scene:
         if name == "threadIdx":
             x, y, _ = trace.block
             thread = np.arange(WARP_SIZE) + WARP_SIZE * trace.warp_index
-            value = (thread % x, thread // x % y, thread // (x * y))[axis_index][None, :]
+            indices = thread % x, thread // x % y, thread // (x * y)
+            value = indices[axis_index][None, :]
         else:
             sizes = {"blockIdx": trace.block_index, "blockDim": trace.block, "gridDim": trace.grid}[name]
             value = np.full((1, 1), sizes[axis_index])

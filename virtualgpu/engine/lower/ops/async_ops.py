@@ -139,18 +139,17 @@ def _bulk_copy(code: WarpCode, instruction: ir.Instruction) -> None:
     sites = code.site(load), code.site(store)
     name = "bulk_to_shared" if to_shared else "bulk_to_global"
     if name not in code.tables.support:
-        check_functions = [
-            (checks.check_shared if space == "shared" else checks.check_global)(
-                size, code.options.count, rule
-            )
-            for space, rule in zip(reversed(spaces), _RULES, strict=True)
-        ]
+        check_functions = []
+        for space, rule in zip(reversed(spaces), _RULES, strict=True):
+            check_of_space = checks.check_shared if space == "shared" else checks.check_global
+            check_functions.append(check_of_space(size, code.options.count, rule))
         for check in check_functions:
             code.add_support(*check)
         code.add_support(*lanes.gather("i32"))
         code.add_support(*lanes.scatter("i32"))
         check_names = check_functions[0][0], check_functions[1][0]
-        begin, complete = (copy_queue.begin(code), _update(code)) if to_shared else ("", "")
+        begin = copy_queue.begin(code) if to_shared else ""
+        complete = _update(code) if to_shared else ""
         code.add_support(
             name, bulk_ir.bulk_copy(name, to_shared, code.options.observe, check_names, begin, complete)
         )

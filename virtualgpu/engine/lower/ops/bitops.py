@@ -61,7 +61,9 @@ def _shift(code: WarpCode, instruction: ir.Instruction) -> None:
     width = bits(llvm)
     a = code.get(instruction.operands[1], instruction.type)
     amount_operand = instruction.operands[2]
-    operation = "shl" if instruction.root == "shl" else ("ashr" if instruction.type[0] == "s" else "lshr")
+    operation = "ashr" if instruction.type[0] == "s" else "lshr"
+    if instruction.root == "shl":
+        operation = "shl"
     if isinstance(amount_operand, ir.Immediate) and 0 <= amount_operand.value < width:  # the usual case
         code.set(
             instruction.operands[0],

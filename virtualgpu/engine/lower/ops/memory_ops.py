@@ -243,11 +243,9 @@ define internal <32 x i64> @{name}(ptr %ctx, <32 x i64> %a, i32 %mask, i32 %func
 def _load_store(code: WarpCode, instruction: ir.Instruction) -> None:
     space = space_of(instruction)
     is_load = instruction.root != "st"
-    target, source = (
-        (instruction.operands[0], instruction.operands[1])
-        if is_load
-        else (instruction.operands[1], instruction.operands[0])
-    )
+    target, source = instruction.operands[:2]
+    if not is_load:
+        target, source = source, target
     address = address_of(code, source, space)
     if _is_plain(code, instruction, target) and (
         space in ("global", "const") or (space == "shared" and is_load)
@@ -350,11 +348,9 @@ def _parameter(code: WarpCode, instruction: ir.Instruction) -> None:
     Call parameters are one record per lane in the frame.
     """
     is_load = instruction.root == "ld"
-    target, address = (
-        (instruction.operands[0], instruction.operands[1])
-        if is_load
-        else (instruction.operands[1], instruction.operands[0])
-    )
+    target, address = instruction.operands[:2]
+    if not is_load:
+        target, address = address, target
     assert isinstance(address, ir.Address)
     if not isinstance(address.base, ir.Symbol):
         if not (is_load and code.function.is_entry):

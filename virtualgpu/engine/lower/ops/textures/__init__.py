@@ -161,11 +161,9 @@ def _surface(code: WarpCode, instruction: ir.Instruction) -> None:
     if not geometry or not kind or "p" in instruction.parts:
         raise _not_supported(instruction)
     dimensions, layered = _GEOMETRIES[geometry]
-    value, surface = (
-        (instruction.operands[0], instruction.operands[1])
-        if loads
-        else (instruction.operands[1], instruction.operands[0])
-    )
+    value, surface = instruction.operands[:2]
+    if not loads:
+        value, surface = surface, value
     items = value.items if isinstance(value, ir.Vector) else (value,)
     width = ir.TYPE_BYTES[kind]
     size = width * len(items)

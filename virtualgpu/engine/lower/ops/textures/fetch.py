@@ -414,7 +414,9 @@ fetch:
   %i1.{field} = load i32, ptr %p1.{field}
 """
         dimensions = 2
-    z = "%layer.in" if layered else "%i2.0" if dimensions > 2 else "0"
+    z = "%i2.0" if dimensions > 2 else "0"
+    if layered:
+        z = "%layer.in"
     y = "%i1.0" if dimensions > 1 else "0"
     text += f"""  %place = call i64 @texture_place(ptr %t, i32 %i0.0, i32 {y}, i32 {z})
   %place.p = getelementptr i64, ptr %places, i64 %l64
