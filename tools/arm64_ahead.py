@@ -59,9 +59,11 @@ def pytest_configure(config: pytest.Config) -> None:
     original_init = jit.Code.__init__
     library_init = jit.Library.__init__
 
-    def translate_code(self: jit.Code, text: str, made_for: processor.Processor | None = None) -> None:
+    def translate_code(
+        self: jit.Code, text: str, target_processor: processor.Processor | None = None
+    ) -> None:
         _kernel(text)
-        original_init(self, text, made_for)
+        original_init(self, text, target_processor)
 
     def translate_functions(self: jit.Library, text: str, entry: str) -> None:
         _keep(stand_ins.adapt(text, ARM), "thorough")

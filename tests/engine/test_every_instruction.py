@@ -115,14 +115,14 @@ def with_constants(ptx: str) -> str:
 
 def called(text: str, level: str) -> set[str]:
     """Functions that code for a level calls from outside; made here, wherever it could run."""
-    made_for = processor.level(level)
-    return outside(stand_ins.adapt(text, made_for), made_for)
+    target_processor = processor.level(level)
+    return outside(stand_ins.adapt(text, target_processor), target_processor)
 
 
-def outside(adapt: str, made_for: Processor) -> set[str]:
+def outside(adapt: str, target_processor: Processor) -> set[str]:
     module = llvm.parse_assembly(adapt)
     module.verify()
-    return object_code.symbols(jit.target_machine(made_for, 1).emit_object(module))[0]
+    return object_code.symbols(jit.target_machine(target_processor, 1).emit_object(module))[0]
 
 
 @pytest.mark.parametrize("level", processor.levels())
@@ -142,10 +142,10 @@ def test_nor_when_it_is_counted_and_observed(family: str, level: str) -> None:
 @pytest.mark.parametrize("family", ["floats", "halves", "conversions", "comparisons", "integers"])
 def test_nor_what_a_long_kernel_shares(family: str, constant: bool, level: str) -> None:
     """Each kind of step is a function of its own there, which knows of no number."""
-    made_for = processor.level(level)
-    halves = split.split(stand_ins.adapt(text_of(family, False, constant), made_for))
+    target_processor = processor.level(level)
+    halves = split.split(stand_ins.adapt(text_of(family, False, constant), target_processor))
     assert halves is not None
-    assert outside(halves.support_text, made_for) <= EVERYWHERE
+    assert outside(halves.support_text, target_processor) <= EVERYWHERE
 
 
 @pytest.mark.parametrize("level", processor.levels()[:1])

@@ -25,7 +25,7 @@ ROW = 100 + LANES
 
 
 @pytest.fixture(params=HERE, autouse=True)
-def _made_for(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def _target_processor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every test for each kind of processor that can be had here."""
     monkeypatch.setenv(processor.VARIABLE, request.param)
 

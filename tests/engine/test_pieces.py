@@ -116,9 +116,9 @@ def test_what_kernels_share_is_translated_once(monkeypatch: pytest.MonkeyPatch) 
     seen: Counter[str] = Counter()
     known = jit._machine_code
 
-    def generated(text: str, made_for: processor.Processor, effort: jit.Effort) -> bytes:
+    def generated(text: str, target_processor: processor.Processor, effort: jit.Effort) -> bytes:
         seen[text] += 1
-        return known(text, made_for, effort)
+        return known(text, target_processor, effort)
 
     kept: dict[str, bytes] = {}
     monkeypatch.setattr(jit, "_machine_code", generated)

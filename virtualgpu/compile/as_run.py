@@ -55,7 +55,7 @@ class _Site:
     instruction: ir.Instruction
     block: int
     machine: list[SassInstruction] = field(default_factory=list)
-    around: dict[str, str] = field(default_factory=dict)  # opcodes of the same line, by mnemonic
+    line_opcodes: dict[str, str] = field(default_factory=dict)  # opcodes of the same line, by mnemonic
     access: AccessCounters | None = None
     branch: BranchCounters | None = None
 
@@ -123,7 +123,7 @@ def anchor(
     for i in machine_code:
         site = lines.get(i.ptx_line)
         if site is not None:
-            site.around.setdefault(i.root, i.opcode)
+            site.line_opcodes.setdefault(i.root, i.opcode)
         if not (i.space or i.is_conditional_branch):
             continue
         if site is not None and _belongs(i, site):
@@ -275,8 +275,8 @@ def _atomic_note(site: _Site) -> str:
         for helper, note in (("REDUX", _COMBINED), ("SHFL", _PREFIXES), ("POPC", _COUNTED)):
             if helper == "SHFL" and len(atomics) == 1:
                 continue  # it passes the old value to the other lanes
-            if helper in site.around:
-                return note.format(site.around[helper])
+            if helper in site.line_opcodes:
+                return note.format(site.line_opcodes[helper])
     if any(".POPC" in instruction.opcode for instruction in atomics):
         return _AT_ONCE
     is_atom = site.instruction.root == "atom"

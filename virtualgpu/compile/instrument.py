@@ -223,9 +223,9 @@ def _position(function: ir.Function, start: int, end: int) -> tuple[int, int]:
 
 
 def _summary(function: ir.Function, start: int, end: int) -> str:
-    first = function.instructions[start].text
-    last = function.instructions[end - 1].text
-    return first if end - start == 1 else f"{first} … {last} ({end - start} instructions)"
+    first_text = function.instructions[start].text
+    last_text = function.instructions[end - 1].text
+    return first_text if end - start == 1 else f"{first_text} … {last_text} ({end - start} instructions)"
 
 
 # Probes ----------------------------------------------------------------------------------------
@@ -254,23 +254,23 @@ def _lowest_lane(names: _Names) -> str:
 def _linear(names: _Names, destination: str, index: str, size: str) -> str:
     """Return PTX for ``x + size.x * (y + size.y * z)`` in 64 bits; ``index`` is ``tid`` or ``ctaid``."""
     factor = names("factor")
-    part = names("part")
+    coordinate = names("part")
     narrow = names("narrow")
     steps = []
     for axis, length in (("z", ""), ("y", "y"), ("x", "x")):
-        steps.append(f"\tmov.u32 %{narrow}, %{index}.{axis};\n\tcvt.u64.u32 %{part}, %{narrow};\n")
+        steps.append(f"\tmov.u32 %{narrow}, %{index}.{axis};\n\tcvt.u64.u32 %{coordinate}, %{narrow};\n")
         if not length:
-            steps.append(f"\tmov.u64 %{destination}, %{part};\n")
+            steps.append(f"\tmov.u64 %{destination}, %{coordinate};\n")
             continue
         steps.append(f"\tmov.u32 %{narrow}, %{size}.{length};\n\tcvt.u64.u32 %{factor}, %{narrow};\n")
-        steps.append(f"\tmad.lo.u64 %{destination}, %{destination}, %{factor}, %{part};\n")
+        steps.append(f"\tmad.lo.u64 %{destination}, %{destination}, %{factor}, %{coordinate};\n")
     return "".join(steps)
 
 
 def _block_prologue(names: _Names) -> str:
     row = names("row")
-    kept = names("kept")
-    wanted = names("wanted")
+    recorded = names("kept")
+    chosen_block = names("wanted")
     lowest = names("lowest")
     sm = names("narrow")
     block = names("block")
@@ -278,30 +278,30 @@ def _block_prologue(names: _Names) -> str:
     base = names("base")
     time = names("time")
     return f"""
-	.reg .pred %{wanted};
+	.reg .pred %{chosen_block};
 	.reg .b64 %{row};
 	{{
 	.reg .pred %{lowest};
 	.reg .b32 %{names("mask")}, %{names("lower")}, %{sm}, %{shift};
-	.reg .b64 %{block}, %{base}, %{time}, %{kept}, %{names("factor")}, %{names("part")};
+	.reg .b64 %{block}, %{base}, %{time}, %{recorded}, %{names("factor")}, %{names("part")};
 	mov.u64 %{time}, %globaltimer;
 	ld.param.u64 %{base}, [{names("buffer")}];
 	cvta.to.global.u64 %{base}, %{base};
 {_linear(names, block, "ctaid", "nctaid")}	ld.global.u32 %{shift}, [%{base}];
 	shr.u64 %{row}, %{block}, %{shift};
-	mul.lo.u64 %{kept}, %{row}, {_GOLDEN - (1 << 64)};
-	shr.u64 %{kept}, %{kept}, 40;
-	xor.b64 %{kept}, %{kept}, %{block};
+	mul.lo.u64 %{recorded}, %{row}, {_GOLDEN - (1 << 64)};
+	shr.u64 %{recorded}, %{recorded}, 40;
+	xor.b64 %{recorded}, %{recorded}, %{block};
 	shl.b64 %{names("factor")}, -1, %{shift};
 	not.b64 %{names("factor")}, %{names("factor")};
-	and.b64 %{kept}, %{kept}, %{names("factor")};
-	setp.eq.u64 %{wanted}, %{kept}, 0;
+	and.b64 %{recorded}, %{recorded}, %{names("factor")};
+	setp.eq.u64 %{chosen_block}, %{recorded}, 0;
 	mad.lo.u64 %{row}, %{row}, {8 * _BLOCK_WORDS}, %{base};
-{_lowest_lane(names)}	and.pred %{lowest}, %{lowest}, %{wanted};
+{_lowest_lane(names)}	and.pred %{lowest}, %{lowest}, %{chosen_block};
 	@%{lowest} red.global.min.u64 [%{row}+{8 * _BLOCK_HEADER}], %{time};
 	mov.u32 %{sm}, %smid;
-	cvt.u64.u32 %{kept}, %{sm};
-	@%{lowest} st.global.u64 [%{row}+{8 * _BLOCK_HEADER + 16}], %{kept};
+	cvt.u64.u32 %{recorded}, %{sm};
+	@%{lowest} st.global.u64 [%{row}+{8 * _BLOCK_HEADER + 16}], %{recorded};
 	}}
 	"""
 
@@ -327,29 +327,29 @@ def _block_epilogue(names: _Names, number: int) -> str:
 
 
 def _warp_prologue(names: _Names) -> str:
-    mine = names("mine")
+    is_traced = names("mine")
     base = names("base")
     thread = names("thread")
-    word = names("word")
+    header_word = names("word")
     checks = []
-    for place, axis in ((16, "x"), (24, "y"), (32, "z")):
+    for byte_offset, axis in ((16, "x"), (24, "y"), (32, "z")):
         checks.append(f"""\
-	ld.global.u64 %{word}, [%{base}+{place}];
+	ld.global.u64 %{header_word}, [%{base}+{byte_offset}];
 	mov.u32 %{names("narrow")}, %ctaid.{axis};
 	cvt.u64.u32 %{names("part")}, %{names("narrow")};
-	setp.eq.and.u64 %{mine}, %{word}, %{names("part")}, %{mine};
+	setp.eq.and.u64 %{is_traced}, %{header_word}, %{names("part")}, %{is_traced};
 """)
     return f"""
-	.reg .pred %{mine};
+	.reg .pred %{is_traced};
 	.reg .b64 %{base};
 	{{
 	.reg .b32 %{names("narrow")};
-	.reg .b64 %{thread}, %{word}, %{names("factor")}, %{names("part")};
+	.reg .b64 %{thread}, %{header_word}, %{names("factor")}, %{names("part")};
 	ld.param.u64 %{base}, [{names("buffer")}];
 	cvta.to.global.u64 %{base}, %{base};
 {_linear(names, thread, "tid", "ntid")}	shr.u64 %{thread}, %{thread}, 5;
-	ld.global.u64 %{word}, [%{base}+40];
-	setp.eq.u64 %{mine}, %{word}, %{thread};
+	ld.global.u64 %{header_word}, [%{base}+40];
+	setp.eq.u64 %{is_traced}, %{header_word}, %{thread};
 {"".join(checks)}	}}
 	"""
 
@@ -357,26 +357,26 @@ def _warp_prologue(names: _Names) -> str:
 def _warp_probe(names: _Names, number: int) -> str:
     lowest = names("lowest")
     fits = names("fits")
-    place = names("place")
-    word = names("word")
+    event_address = names("place")
+    event_word = names("word")
     clock = names("clock")
     base = names("base")
     return f"""{{
 	.reg .pred %{lowest}, %{fits};
 	.reg .b32 %{names("mask")}, %{names("lower")}, %{names("number")};
-	.reg .b64 %{place}, %{word}, %{clock};
+	.reg .b64 %{event_address}, %{event_word}, %{clock};
 {_lowest_lane(names)}	and.pred %{lowest}, %{lowest}, %{names("mine")};
 	mov.u64 %{clock}, %clock64;
-	mov.u64 %{place}, 0;
-	mov.u64 %{word}, 0;
-	@%{lowest} atom.global.add.u64 %{place}, [%{base}], 1;
-	@%{lowest} ld.global.u64 %{word}, [%{base}+8];
-	setp.lt.and.u64 %{fits}, %{place}, %{word}, %{lowest};
-	mad.lo.u64 %{place}, %{place}, {8 * _WARP_WORDS}, %{base};
-	@%{fits} st.global.u64 [%{place}+{8 * _WARP_HEADER}], %{clock};
+	mov.u64 %{event_address}, 0;
+	mov.u64 %{event_word}, 0;
+	@%{lowest} atom.global.add.u64 %{event_address}, [%{base}], 1;
+	@%{lowest} ld.global.u64 %{event_word}, [%{base}+8];
+	setp.lt.and.u64 %{fits}, %{event_address}, %{event_word}, %{lowest};
+	mad.lo.u64 %{event_address}, %{event_address}, {8 * _WARP_WORDS}, %{base};
+	@%{fits} st.global.u64 [%{event_address}+{8 * _WARP_HEADER}], %{clock};
 	mov.u32 %{names("number")}, {number};
-	mov.b64 %{word}, {{%{names("mask")}, %{names("number")}}};
-	@%{fits} st.global.u64 [%{place}+{8 * _WARP_HEADER + 8}], %{word};
+	mov.b64 %{event_word}, {{%{names("mask")}, %{names("number")}}};
+	@%{fits} st.global.u64 [%{event_address}+{8 * _WARP_HEADER + 8}], %{event_word};
 	}}
 	"""
 

@@ -251,10 +251,10 @@ def _compile(
     version_text = ".".join(map(str, version()))
     request = (file_name, *options, "", *expressions, "", code, stamp(code))
     keys = [disk_cache.key(version_text, kind, *request) for kind in kinds]
-    stored = [data.partition(b"\n") for key in keys if (data := disk_cache.load("nvrtc", key))]
-    if len(stored) == len(kinds):
-        header = json.loads(stored[0][0])
-        return [image for _, _, image in stored], header["log"], header["lowered"]
+    cached_entries = [data.partition(b"\n") for key in keys if (data := disk_cache.load("nvrtc", key))]
+    if len(cached_entries) == len(kinds):
+        header = json.loads(cached_entries[0][0])
+        return [image for _, _, image in cached_entries], header["log"], header["lowered"]
 
     def compile_and_store() -> tuple[list[bytes], str, dict[str, str]]:
         images, log, lowered = _compile_now(code, file_name, options, expressions, kinds)

@@ -58,11 +58,11 @@ def find(
 
 def image(key: str) -> ShippedImage | None:
     """Return the image stored under a key of `key_of`, or None."""
-    stored = _store()["images"].get(key)
-    if stored is None:
+    entry = _store()["images"].get(key)
+    if entry is None:
         return None
-    kernel_resources = {name: KernelResources(**values) for name, values in stored["resources"].items()}
-    return ShippedImage(stored["ptx"], stored["lowered_names"], kernel_resources)
+    kernel_resources = {name: KernelResources(**values) for name, values in entry["resources"].items()}
+    return ShippedImage(entry["ptx"], entry["lowered_names"], kernel_resources)
 
 
 def targets() -> tuple[int, ...]:

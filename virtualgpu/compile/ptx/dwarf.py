@@ -51,15 +51,15 @@ _FIXED = {0x01: 8, 0x0B: 1, 0x05: 2, 0x06: 4, 0x07: 8, 0x0C: 1, 0x11: 1, 0x12: 2
 class CType:
     """A type of the source, without const: a number (``kind``), a pointer, an array or a struct.
 
-    ``of`` is the key of the type pointed to, or of an array's elements. ``count`` is the number of elements
-    (0 if it is open, -1 if the type is not an array). ``members`` are names, offsets in bytes and keys of
-    types.
+    ``inner_key`` is the key of the type pointed to, or of an array's elements. ``count`` is the number of
+    elements (0 if it is open, -1 if the type is not an array). ``members`` are names, offsets in bytes and
+    keys of types.
     """
 
     name: str
     size_bytes: int
     kind: str = ""
-    of: int | None = None
+    inner_key: int | None = None
     count: int = -1
     members: tuple[tuple[str, int, int], ...] = ()
 
@@ -293,7 +293,7 @@ def _type(
     name = str(entry.values.get(_AT_NAME, ""))
     size = int(str(entry.values.get(_AT_SIZE, 0)))
     key = entry.values.get(_AT_TYPE)
-    of = key if isinstance(key, int) else None
+    inner_key = key if isinstance(key, int) else None
     kind = ""
     ctype = CType(name or "void", 0)
     if entry.tag in (_STRUCT, _UNION):
@@ -314,11 +314,11 @@ def _type(
         kind = "s" if entry.tag == _ENUM else _KINDS.get(int(str(entry.values.get(_AT_ENCODING, 0))), "")
         ctype = CType(name, size, f"{kind}{8 * size}" if kind else "")
     elif entry.tag == _POINTER:
-        ctype = CType(f"{_type(entries, children_of, types, of).name}*", 8, "u64", of)
+        ctype = CType(f"{_type(entries, children_of, types, inner_key).name}*", 8, "u64", inner_key)
     elif entry.tag == _ARRAY:
         ctype = _array(entries, children_of, types, entry)
     elif entry.tag in (_TYPEDEF, _CONST, _VOLATILE):
-        inner = _type(entries, children_of, types, of)
+        inner = _type(entries, children_of, types, inner_key)
         ctype = replace(inner, name=name if entry.tag == _TYPEDEF else inner.name)
     types[entry_offset] = ctype
     return ctype
@@ -343,7 +343,9 @@ def _array(
         elif upper is not None:
             length = int(str(upper)) + 1
         shape = f"[{length or ''}]{shape}"
-        ctype = CType(f"{element.name}{shape}", length * ctype.size_bytes, of=int(str(key)), count=length)
+        ctype = CType(
+            f"{element.name}{shape}", length * ctype.size_bytes, inner_key=int(str(key)), count=length
+        )
         key = -1 - len(types)
         types[key] = ctype
     return ctype

@@ -71,19 +71,19 @@ class Context:
 class Notes:
     """State of the recorder: the note buffer, and the position of the current warp."""
 
-    first: int
-    next: int
-    end: int
-    closed: int  # the buffer is full and cannot be thinned out
-    part: int  # the bits of a line's hash that must be 0
+    buffer_start: int
+    next_note: int
+    buffer_end: int
+    is_full: int  # the buffer is full and cannot be thinned out
+    hash_mask: int  # the bits of a line's hash that must be 0
     sites: int
     lines: int  # lines of one access, with their sectors and bytes
     block: int
     warp: int
     work: int
     base: int
-    now: int
-    same: int
+    current_time: int
+    accesses_at_time: int
 
 
 def hash_line(line: int) -> int:
@@ -91,9 +91,9 @@ def hash_line(line: int) -> int:
     return line ^ (line >> 5) ^ (line >> 11) ^ (line >> 17)
 
 
-def is_sampled(line: int, part: int) -> int:
+def is_sampled(line: int, hash_mask: int) -> int:
     """Return whether a line is modelled: some sets of each cache are, and these completely."""
-    return hash_line(line) & part == 0
+    return hash_line(line) & hash_mask == 0
 
 
 def bytes_per_sector(size: int, sectors: int) -> int:
@@ -124,13 +124,13 @@ def note(context: Context, number: int, lanes: int, mask: int, values: int) -> N
         state.warp = context.warp
         state.work = work
         state.base = work - context.clock
-        state.now = -1
-    if state.now == context.clock:
-        state.same += 1
+        state.current_time = -1
+    if state.current_time == context.clock:
+        state.accesses_at_time += 1
     else:
-        state.now = context.clock
-        state.same = 0
-    time = state.base + context.clock + state.same
+        state.current_time = context.clock
+        state.accesses_at_time = 0
+    time = state.base + context.clock + state.accesses_at_time
     count = 0
     line = -1
     slot = 0
@@ -181,17 +181,17 @@ def note(context: Context, number: int, lanes: int, mask: int, values: int) -> N
         slot = state.lines + LINE_ENTRY_BYTES * index
         first_word = load64(slot)
         sectors = load64(slot + 8)
-        if is_sampled(first_word >> LINE_SHIFT, state.part):
-            if state.next == state.end:
+        if is_sampled(first_word >> LINE_SHIFT, state.hash_mask):
+            if state.next_note == state.buffer_end:
                 halve(state)
-            if state.next < state.end and is_sampled(first_word >> LINE_SHIFT, state.part):
+            if state.next_note < state.buffer_end and is_sampled(first_word >> LINE_SHIFT, state.hash_mask):
                 store64(
-                    state.next,
+                    state.next_note,
                     first_word | (bytes_per_sector(load64(slot + 16), sectors) << BYTES_SHIFT) | sectors,
                 )
-                store64(state.next + 8, warp)
-                store64(state.next + 16, (number << SITE_SHIFT) | time)
-                state.next += NOTE_BYTES
+                store64(state.next_note + 8, warp)
+                store64(state.next_note + 16, (number << SITE_SHIFT) | time)
+                state.next_note += NOTE_BYTES
         index += 1
 
 
@@ -200,20 +200,23 @@ def halve(state: Notes) -> None:
 
     With too few lines for that, stop recording.
     """
-    while state.end - state.next < (state.end - state.first) >> 2 and state.closed == 0:
-        state.part = state.part * 2 + 1
-        source = state.first
-        target = state.first
-        while source < state.next:
-            if is_sampled(load64(source) >> LINE_SHIFT, state.part):
+    while (
+        state.buffer_end - state.next_note < (state.buffer_end - state.buffer_start) >> 2
+        and state.is_full == 0
+    ):
+        state.hash_mask = state.hash_mask * 2 + 1
+        source = state.buffer_start
+        target = state.buffer_start
+        while source < state.next_note:
+            if is_sampled(load64(source) >> LINE_SHIFT, state.hash_mask):
                 store64(target, load64(source))
                 store64(target + 8, load64(source + 8))
                 store64(target + 16, load64(source + 16))
                 target += NOTE_BYTES
             source += NOTE_BYTES
-        state.next = target
-        if source - target < (source - state.first) >> 3 or state.part >= _MAX_PART:
-            state.closed = 1
+        state.next_note = target
+        if source - target < (source - state.buffer_start) >> 3 or state.hash_mask >= _MAX_PART:
+            state.is_full = 1
 
 
 @functools.cache
@@ -243,8 +246,8 @@ class AccessNotes:
         )
         self._lines = np.zeros((layout.LANES + 1, LINE_ENTRY_BYTES // 8), np.int64)
         self._state = state = Notes()
-        state.first = state.next = self._notes.ctypes.data
-        state.end = state.first + self._notes.nbytes
+        state.buffer_start = state.next_note = self._notes.ctypes.data
+        state.buffer_end = state.buffer_start + self._notes.nbytes
         state.sites = self._sites.ctypes.data
         state.lines = self._lines.ctypes.data
         state.block = state.warp = state.work = -1
@@ -266,17 +269,17 @@ class AccessNotes:
     @property
     def rows(self) -> npt.NDArray[np.int64]:
         """Recorded notes, shape (notes, 3)."""
-        return self._notes[: (self._state.next - self._state.first) // NOTE_BYTES]
+        return self._notes[: (self._state.next_note - self._state.buffer_start) // NOTE_BYTES]
 
     @property
     def one_in(self) -> int:
         """Number of lines of which one is recorded."""
-        return self._state.part + 1
+        return self._state.hash_mask + 1
 
     @property
     def is_cut(self) -> bool:
         """Whether notes are missing at the end, because a few lines made too many of them."""
-        return bool(self._state.closed)
+        return bool(self._state.is_full)
 
     @property
     def sites(self) -> npt.NDArray[np.int64]:

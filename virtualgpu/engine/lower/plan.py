@@ -109,12 +109,12 @@ def plan(function: ir.Function, index: int, memory_results: frozenset[str] = fro
 def _constants(function: ir.Function) -> dict[str, ir.Immediate]:
     """Return the registers that a single unconditional instruction writes with a known constant."""
     constants: dict[str, ir.Immediate] = {}
-    written: set[str] = set()
+    written_names: set[str] = set()
     for instruction in function.instructions:
         definitions, uses = cfg.definitions_and_uses(instruction)
         # The result of a call is among the operands that it uses.
         for name in uses if instruction.root == "call" else definitions:
-            if name in written:
+            if name in written_names:
                 constants.pop(name, None)
             elif (
                 instruction.root == "mov"
@@ -123,5 +123,5 @@ def _constants(function: ir.Function) -> dict[str, ir.Immediate]:
                 and llvm_of(instruction.type) == llvm_of(function.registers[name])
             ):
                 constants[name] = instruction.operands[1]
-            written.add(name)
+            written_names.add(name)
     return constants

@@ -586,14 +586,14 @@ class _Function:
             for position, step in enumerate(self.steps)
             if step.result and _is_wide(step.result_kind)
         }
-        last = dict(definitions)
+        last_uses = dict(definitions)
         for position, step in enumerate(self.steps):
             for operand in step.operands:
                 if operand.value in definitions:
-                    last[operand.value] = max(last[operand.value], position)
+                    last_uses[operand.value] = max(last_uses[operand.value], position)
             for operand, label in step.incoming_rows:
                 if operand.value in definitions:
-                    last[operand.value] = max(last[operand.value], position, ends[label])
+                    last_uses[operand.value] = max(last_uses[operand.value], position, ends[label])
         loops = sorted(
             (position, labels[target])
             for position, step in enumerate(self.steps)
@@ -604,12 +604,12 @@ class _Function:
         for end, begin in loops:  # inner ones first
             for name, definition in definitions.items():
                 is_loop_phi = begin <= definition <= end and self.steps[definition].incoming_rows
-                if (definition < begin <= last[name] or is_loop_phi) and last[name] < end:
-                    last[name] = end
+                if (definition < begin <= last_uses[name] or is_loop_phi) and last_uses[name] < end:
+                    last_uses[name] = end
         for name, definition in definitions.items():
-            if block_of[definition] != block_of[last[name]]:
+            if block_of[definition] != block_of[last_uses[name]]:
                 raise UnreadableError(name)
-        return last
+        return last_uses
 
 
 def by_address(text: list[str], rows: Rows) -> list[str]:

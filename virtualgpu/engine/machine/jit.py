@@ -41,9 +41,11 @@ def _host() -> Any:
     return llvm.Target.from_default_triple()
 
 
-def target_machine(made_for: Processor, effort: int = 2) -> Any:
+def target_machine(target_processor: Processor, effort: int = 2) -> Any:
     """Return LLVM's code generation for a processor; an LLVM compiler takes ownership of it."""
-    return _host().create_target_machine(cpu=made_for.name, features=made_for.settings, opt=effort, jit=True)
+    return _host().create_target_machine(
+        cpu=target_processor.name, features=target_processor.settings, opt=effort, jit=True
+    )
 
 
 class Code:
@@ -53,21 +55,21 @@ class Code:
     takes. Together this takes at most twice the time of the better choice.
     """
 
-    def __init__(self, text: str, made_for: Processor | None = None) -> None:
-        self._made_for = made_for = made_for or processor.chosen()
-        text = stand_ins.adapt(text, made_for)
+    def __init__(self, text: str, target_processor: Processor | None = None) -> None:
+        self._target_processor = target_processor = target_processor or processor.chosen()
+        text = stand_ins.adapt(text, target_processor)
         self._text = ""  # text to translate again after a long run time
-        self._until_improvement_s = split.whole_s(text, made_for.register_bytes)
+        self._until_improvement_s = split.whole_s(text, target_processor.register_bytes)
         halves = None
-        if self._until_improvement_s > _LONG_S and not _is_stored(text, made_for):
+        if self._until_improvement_s > _LONG_S and not _is_stored(text, target_processor):
             halves = split.split(text)
         if halves is None:
-            self._engines = [_engine(text, made_for)]
+            self._engines = [_engine(text, target_processor)]
         else:
             self._text = text if self._until_improvement_s < _NEVER_WELL_S else ""
-            support = _engine(halves.support_text, made_for, entries=halves.function_names)
+            support = _engine(halves.support_text, target_processor, entries=halves.function_names)
             addresses = {name: support.get_function_address(name) for name in halves.function_names}
-            self._engines = [_engine(halves.kernel_text, made_for, addresses), support]
+            self._engines = [_engine(halves.kernel_text, target_processor, addresses), support]
         self._set_entry_points()
 
     def _set_entry_points(self) -> None:
@@ -84,7 +86,7 @@ class Code:
         text = self._text
         if text and self._until_improvement_s <= 0:
             self._text = ""
-            self._engines.insert(0, _engine(text, self._made_for))
+            self._engines.insert(0, _engine(text, self._target_processor))
             self._set_entry_points()
 
 
@@ -92,22 +94,24 @@ class Library:
     """Machine code of functions that do not belong to one kernel, optimized as far as LLVM can."""
 
     def __init__(self, text: str, entry: str) -> None:
-        made_for = processor.chosen()
-        self._engine = _engine(stand_ins.adapt(text, made_for), made_for, thorough=True)
+        target_processor = processor.chosen()
+        self._engine = _engine(stand_ins.adapt(text, target_processor), target_processor, thorough=True)
         self.address = int(self._engine.get_function_address(entry))
 
 
-def _key(text: str, made_for: Processor) -> str:
-    return disk_cache.key(llvmlite.__version__, made_for.name, made_for.settings, _METHOD, text)
+def _key(text: str, target_processor: Processor) -> str:
+    return disk_cache.key(
+        llvmlite.__version__, target_processor.name, target_processor.settings, _METHOD, text
+    )
 
 
-def _is_stored(text: str, made_for: Processor) -> bool:
-    return disk_cache.load("engine", _key(text, made_for)) is not None
+def _is_stored(text: str, target_processor: Processor) -> bool:
+    return disk_cache.load("engine", _key(text, target_processor)) is not None
 
 
 def _engine(
     text: str,
-    made_for: Processor,
+    target_processor: Processor,
     addresses: Mapping[str, int] | None = None,
     *,
     entries: tuple[str, ...] = pieces.ENTRIES,
@@ -117,12 +121,12 @@ def _engine(
     effort: Effort = "usual" if addresses is None else "quick"
     if thorough:
         effort = "thorough"
-    key = _key(text, made_for)
+    key = _key(text, target_processor)
     data = disk_cache.load("engine", key)
     if data is None:
-        data = interruptible(lambda: translate_and_store(key, text, made_for, effort, entries))
+        data = interruptible(lambda: translate_and_store(key, text, target_processor, effort, entries))
     (*codes, last_code), required_names = object_code.unpack(data)
-    machine = target_machine(made_for, 0 if effort == "quick" else 2)
+    machine = target_machine(target_processor, 0 if effort == "quick" else 2)
     module = llvm.parse_assembly("\n".join(f"declare void @{name}()" for name in addresses or ()))
     engine = llvm.create_mcjit_compiler(module, machine)
     object_code.check(required_names, addresses or {})
@@ -139,7 +143,11 @@ def _engine(
 
 
 def translate_and_store(
-    key: str, text: str, made_for: Processor, effort: Effort, entries: tuple[str, ...] = pieces.ENTRIES
+    key: str,
+    text: str,
+    target_processor: Processor,
+    effort: Effort,
+    entries: tuple[str, ...] = pieces.ENTRIES,
 ) -> bytes:
     """Translate a module, store the machine code on disk and return it.
 
@@ -147,32 +155,32 @@ def translate_and_store(
     """
     if effort == "usual" and sys.platform != "win32":  # COFF objects are known to load one at a time
         codes = [
-            _shared_code(piece.text, made_for)
+            _shared_code(piece.text, target_processor)
             if piece.shared
-            else _machine_code(piece.text, made_for, effort)
+            else _machine_code(piece.text, target_processor, effort)
             for piece in pieces.split_by_sharing(text, entries)
         ]
     else:
-        codes = [_machine_code(text, made_for, effort)]
+        codes = [_machine_code(text, target_processor, effort)]
     data = object_code.pack(codes)
     disk_cache.store("engine", key, data)
     return data
 
 
 @functools.lru_cache(maxsize=512)
-def _shared_code(text: str, made_for: Processor) -> bytes:
+def _shared_code(text: str, target_processor: Processor) -> bytes:
     """Return the machine code of a function that many kernels have."""
-    key = _key(text, made_for)
+    key = _key(text, target_processor)
     code = disk_cache.load("engine", key)
     if code is None:
-        code = _machine_code(text, made_for, "usual")
+        code = _machine_code(text, target_processor, "usual")
         disk_cache.store("engine", key, code)
     return code
 
 
-def _machine_code(text: str, made_for: Processor, effort: Effort) -> bytes:
+def _machine_code(text: str, target_processor: Processor, effort: Effort) -> bytes:
     """Return the machine code of one module."""
-    machine = target_machine(made_for, 0 if effort == "quick" else 2)
+    machine = target_machine(target_processor, 0 if effort == "quick" else 2)
     module = llvm.parse_assembly(text)
     for function in module.functions:
         if not function.is_declaration:

@@ -181,5 +181,5 @@ def _titles(features: Iterable[str]) -> str:
 
 
 def _alternatives(names: Iterable[str]) -> str:
-    *others, last = names
-    return f"{', '.join(others)} or {last}" if others else last
+    *other_names, last_name = names
+    return f"{', '.join(other_names)} or {last_name}" if other_names else last_name

@@ -22,12 +22,12 @@ _DIRECTED = re.compile(
 _DECLARED = re.compile(r"declare [^\n]*@llvm\.(?:experimental\.constrained\.)?fma\.v32f(?:32|64)\([^\n]*\n")
 
 
-def adapt(text: str, made_for: Processor) -> str:
-    """Return LLVM text in which operations that `made_for` lacks are replaced by equivalent ones."""
+def adapt(text: str, target_processor: Processor) -> str:
+    """Return LLVM text in which operations that `target_processor` lacks are replaced by equivalent ones."""
     functions: dict[str, str] = {}
-    if not made_for.converts_halves:
+    if not target_processor.converts_halves:
         text = _HALVES.sub(lambda match: _conversion_call(match, functions), text + "\n")
-    if not made_for.fuses:
+    if not target_processor.fuses:
         text = _DECLARED.sub("", text)
         text = _FUSED.sub(lambda match: _fused_call(match[1], functions), text)
         text = _DIRECTED.sub(

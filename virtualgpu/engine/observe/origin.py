@@ -18,13 +18,13 @@ class Writers:
     """Instructions that write each register, and registers passed to or returned from copied functions."""
 
     by_register: Mapping[str, Sequence[ir.Instruction]]
-    passed: Mapping[tuple[str, int], Sequence[str]]
+    passed_registers: Mapping[tuple[str, int], Sequence[str]]
 
 
 def find_writers(function: ir.Function) -> Writers:
     """Return the writers of a function's registers, computed once for all its accesses."""
     by_register: dict[str, list[ir.Instruction]] = {}
-    passed: dict[tuple[str, int], list[str]] = {}
+    passed_registers: dict[tuple[str, int], list[str]] = {}
     for instruction in function.instructions:
         for name in cfg.definitions_and_uses(instruction)[0]:
             by_register.setdefault(name, []).append(instruction)
@@ -36,10 +36,10 @@ def find_writers(function: ir.Function) -> Writers:
             parameter = instruction.operands[0]
             argument = instruction.operands[1]
             if isinstance(parameter.base, ir.Symbol) and isinstance(argument, ir.Register):
-                passed.setdefault((parameter.base.name, parameter.offset + parameter.base.offset), []).append(
-                    argument.name
-                )
-    return Writers(by_register, passed)
+                passed_registers.setdefault(
+                    (parameter.base.name, parameter.offset + parameter.base.offset), []
+                ).append(argument.name)
+    return Writers(by_register, passed_registers)
 
 
 def base_pointer(
@@ -83,7 +83,9 @@ def base_pointer(
             for operand in writer.operands[1:]:
                 base = operand.base if isinstance(operand, ir.Address) else operand
                 if isinstance(operand, ir.Address) and isinstance(base, ir.Symbol):
-                    for register in writers.passed.get((base.name, operand.offset + base.offset), ()):
+                    for register in writers.passed_registers.get(
+                        (base.name, operand.offset + base.offset), ()
+                    ):
                         if register not in visited:
                             visited.add(register)
                             pending.append(register)

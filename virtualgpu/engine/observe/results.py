@@ -33,7 +33,7 @@ class Share(Generic[Name]):
         """Add to the amount of a piece under a name."""
         self.amounts.setdefault(name, Counter())[piece] += amount
 
-    def of(self, executions: npt.NDArray[np.int64]) -> dict[Name, int]:
+    def totals(self, executions: npt.NDArray[np.int64]) -> dict[Name, int]:
         """Return the figures by name, from the number of executions of each piece."""
         if not self.amounts:
             return {}
@@ -78,7 +78,7 @@ def shares(kernel: Kernel) -> Shares:
 
 def counters(
     kernel: Kernel,
-    shares_: Shares,
+    kernel_shares: Shares,
     title: str,
     provenance: Provenance,
     grid: Dim3,
@@ -89,7 +89,7 @@ def counters(
     blocks: npt.NDArray[np.int64],
     longest_warp: int = 0,
 ) -> KernelCounters:
-    """Return the counters of a launch, named after their instructions; `of` are the kernel's `shares`."""
+    """Return the counters of a launch, named after their instructions."""
     executions = blocks[:, 0]
     lanes = blocks[:, 1]
     access_counters = []
@@ -131,16 +131,18 @@ def counters(
         grid=grid,
         block=block,
         shared_bytes=shared_bytes,
-        warp_instructions=int(shares_.sizes @ executions),
-        thread_instructions=int(shares_.sizes @ lanes),
+        warp_instructions=int(kernel_shares.sizes @ executions),
+        thread_instructions=int(kernel_shares.sizes @ lanes),
         accesses=tuple(access_counters),
         branches=tuple(branch_counters),
-        line_warp_instructions=shares_.lines.of(executions),
-        line_thread_instructions=shares_.lines.of(lanes),
+        line_warp_instructions=kernel_shares.lines.totals(executions),
+        line_thread_instructions=kernel_shares.lines.totals(lanes),
         longest_warp_instructions=longest_warp,
-        opcode_warp_instructions=shares_.opcodes.of(executions),
-        flops={kind: flops for kind, flops in shares_.flops.of(lanes).items() if flops},
-        tensor_flops={kind: flops for kind, flops in shares_.tensor_flops.of(lanes).items() if flops},
+        opcode_warp_instructions=kernel_shares.opcodes.totals(executions),
+        flops={kind: flops for kind, flops in kernel_shares.flops.totals(lanes).items() if flops},
+        tensor_flops={
+            kind: flops for kind, flops in kernel_shares.tensor_flops.totals(lanes).items() if flops
+        },
     )
 
 

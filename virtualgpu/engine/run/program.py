@@ -67,7 +67,7 @@ def _compiled(
 
 @functools.lru_cache(maxsize=256)
 def _compiled_for(
-    made_for: Processor, ptx: str, entry: str, count: bool, trace: bool, observe: bool, trap_nan: bool
+    target_processor: Processor, ptx: str, entry: str, count: bool, trace: bool, observe: bool, trap_nan: bool
 ) -> tuple[codegen.Kernel, jit.Code, bool]:
     kernel = codegen.generate(
         _parse(ptx),
@@ -76,14 +76,16 @@ def _compiled_for(
         trace=trace,
         observe=observe,
         trap_nan=trap_nan,
-        masked=made_for.masks,
+        masked=target_processor.masks,
     )
-    return kernel, jit.Code(kernel.text, made_for), _needs_order(kernel)
+    return kernel, jit.Code(kernel.text, target_processor), _needs_order(kernel)
 
 
 @functools.lru_cache(maxsize=256)
-def _shares(made_for: Processor, ptx: str, entry: str, observe: bool, trap_nan: bool) -> results.Shares:
-    return results.shares(_compiled_for(made_for, ptx, entry, True, False, observe, trap_nan)[0])
+def _shares(
+    target_processor: Processor, ptx: str, entry: str, observe: bool, trap_nan: bool
+) -> results.Shares:
+    return results.shares(_compiled_for(target_processor, ptx, entry, True, False, observe, trap_nan)[0])
 
 
 @functools.lru_cache(maxsize=64)

@@ -159,18 +159,18 @@ class Evaluator:
 
     @staticmethod
     def _as_pointer(ctype: CType) -> CType:
-        return ctype if ctype.kind else CType(f"{ctype.name}*", 8, "u64", ctype.of)
+        return ctype if ctype.kind else CType(f"{ctype.name}*", 8, "u64", ctype.inner_key)
 
     def _pointer(self, value: Lanes) -> Lanes | None:
         """Return an address as a number: of a pointer, or of an array's first element."""
         if value.type.count >= 0 and value.address is not None:
             return replace(value, value=pointer_of(value.address), address=None)
-        if value.type.of is not None and value.type.kind:
+        if value.type.inner_key is not None and value.type.kind:
             return self._number(value, self.text)
         return None
 
     def _target(self, pointer: Lanes, node: ast.expr) -> CType:
-        target = self.scene.symbols.type_of(pointer.type.of)
+        target = self.scene.symbols.type_of(pointer.type.inner_key)
         if target is None or not target.size_bytes:
             raise self._fail(
                 f"`{ast.unparse(node)}`: what a {pointer.type.name} points to has no known type."
@@ -245,7 +245,7 @@ class Evaluator:
     def _member(self, node: ast.Attribute) -> Lanes:
         base = self._evaluate(node.value)
         text = ast.unparse(node.value)
-        if base.type.kind and base.type.of is not None:  # p->x
+        if base.type.kind and base.type.inner_key is not None:  # p->x
             target = self._target(base, node)
             address = self._number(base, text)
             row = np.broadcast_to(address.numbers, (address.numbers.shape[0], WARP_SIZE))

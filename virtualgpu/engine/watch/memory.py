@@ -31,8 +31,8 @@ class Region:
     """Bytes of device memory before and after the launch."""
 
     start: int
-    before: npt.NDArray[np.uint8]
-    after: npt.NDArray[np.uint8]
+    bytes_before: npt.NDArray[np.uint8]
+    bytes_after: npt.NDArray[np.uint8]
 
 
 def addresses_of(trace: WarpTrace, steps: npt.NDArray[np.integer[Any]]) -> Ints:
@@ -173,7 +173,7 @@ class Memory:
         self._addresses, first_event = np.unique(self._address, return_index=True)
         self._key = (np.searchsorted(self._addresses, self._address) << np.int64(41)) + self._at
         self._starts = np.array([region.start for region in regions], np.int64)
-        self._ends = np.array([region.start + region.before.size for region in regions], np.int64)
+        self._ends = np.array([region.start + region.bytes_before.size for region in regions], np.int64)
         self._regions = regions
         self.times = np.unique(self._at)
         bytes_before, bytes_after, is_recorded = self._recorded_bytes(self._addresses)
@@ -208,8 +208,8 @@ class Memory:
         for number in np.flatnonzero(np.bincount(region_index[is_recorded])).tolist():
             positions = np.flatnonzero(is_recorded & (region_index == number))
             region = self._regions[number]
-            before[positions] = region.before[address[positions] - region.start]
-            after[positions] = region.after[address[positions] - region.start]
+            before[positions] = region.bytes_before[address[positions] - region.start]
+            after[positions] = region.bytes_after[address[positions] - region.start]
         return before, after, is_recorded
 
     def allocated(self, address: Ints) -> npt.NDArray[np.bool_]:

@@ -212,13 +212,13 @@ class Symbols:
         for text, number in reversed([*zip(sizes[1:], numbers[1:], strict=True)]):
             if number is None:
                 return None, offset
-            ctype = CType(f"{type_text}[{text}]", number * ctype.size_bytes, of=key, count=number)
+            ctype = CType(f"{type_text}[{text}]", number * ctype.size_bytes, inner_key=key, count=number)
             key = self._add_type(ctype)
         if sizes:
             count, remainder = divmod(size, ctype.size_bytes)
             if remainder or (size and numbers[0] not in (None, count)):
                 return None, offset
-            return CType(f"{type_text}[{count or ''}]", size, of=key, count=count), offset
+            return CType(f"{type_text}[{count or ''}]", size, inner_key=key, count=count), offset
         return (ctype if ctype.size_bytes == size else None), offset
 
     def number(self, text: str, depth: int = 5) -> int | None:
