@@ -58,9 +58,9 @@ def defined(text: str, name: str, file: str) -> Any:
     # Not "__main__": what a file does when it is run as a program is no part of the answer.
     names: dict[str, Any] = {"__name__": Path(file).stem, "__file__": file}
     exec(compile(text, file, "exec"), names)
-    for wanted in (name, _ANY_NAME):
-        if wanted in names:
-            return names[wanted]
+    for attribute in (name, _ANY_NAME):
+        if attribute in names:
+            return names[attribute]
     raise NotYet(f"{file} defines no `{name}`, as the exercise's cell in the notebook calls it.")
 
 

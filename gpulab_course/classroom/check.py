@@ -24,29 +24,29 @@ from virtualgpu.errors import GpulabError, did_you_mean
 def main(arguments: Sequence[str]) -> int:
     """Judge answers in files, without Jupyter; return the exit status."""
     parser = _parser()
-    given = parser.parse_args(arguments)
-    if given.all is None and not (given.exercise and given.file):
+    options = parser.parse_args(arguments)
+    if options.all is None and not (options.exercise and options.file):
         parser.error("name an exercise and a file, or --all FOLDER")
-    if given.all is not None and given.exercise:
+    if options.all is not None and options.exercise:
         parser.error("--all takes the exercises from the files' names")
     try:
-        asked = [(given.exercise, given.file)] if given.all is None else _answers(given.all)
+        answers = [(options.exercise, options.file)] if options.all is None else _answers(options.all)
     except AnswerError as error:
         print(f"gpulab: {error}", file=sys.stderr)
         return 2
     results = []
-    for exercise_id, path in asked:
+    for exercise_id, path in answers:
         result, verdict = _result(exercise_id, path)
-        if given.all is not None:
-            result["file"] = file = str(path.relative_to(given.all))
+        if options.all is not None:
+            result["file"] = file = str(path.relative_to(options.all))
             if result["error"] and path.name != file:
                 result["error"] = f"{file}: {result['error']}"
         results.append(result)
-        if not given.json:
-            _say(result, None if given.all else verdict)
-    if given.json:
-        print(json.dumps(results if given.all else results[0], indent=2, ensure_ascii=False))
-    elif given.all is not None:
+        if not options.json:
+            _say(result, None if options.all else verdict)
+    if options.json:
+        print(json.dumps(results if options.all else results[0], indent=2, ensure_ascii=False))
+    elif options.all is not None:
         print(f"{sum(result['passed'] for result in results)} of {count(len(results), 'answer')} passed.")
     if any(result["error"] for result in results):
         return 2
@@ -83,22 +83,22 @@ def _answers(folder: Path) -> list[tuple[str, Path]]:
     """
     if not folder.is_dir():
         raise AnswerError(f"{folder} is no folder.")
-    known = folders.exercises()
-    found = []
+    exercises = folders.exercises()
+    answers = []
     for path in sorted(folder.rglob("*")):
         if path.suffix not in SUFFIXES or not path.is_file():
             continue
-        if path.stem in known:
-            found.append((path.stem, path))
+        if path.stem in exercises:
+            answers.append((path.stem, path))
         elif path.stem[:2].isdigit():
-            near = did_you_mean(path.stem, known)
+            suggestion = did_you_mean(path.stem, exercises)
             print(
-                f"gpulab: {printable(str(path))} is left out: no exercise has this name.{near}",
+                f"gpulab: {printable(str(path))} is left out: no exercise has this name.{suggestion}",
                 file=sys.stderr,
             )
-    if not found:
+    if not answers:
         raise AnswerError(f"{folder} holds no answer: call files after exercises, such as 05-transpose.cu.")
-    return found
+    return answers
 
 
 def _result(exercise_id: str, path: Path) -> tuple[dict[str, Any], Verdict | None]:

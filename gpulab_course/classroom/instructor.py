@@ -43,16 +43,16 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("notebook", nargs="?", metavar="NN", help="how its name starts, such as 05a")
     parser.add_argument("--all", type=Path, metavar="FOLDER", help="write a page for every notebook there")
     parser.add_argument("--html", action="store_true", help="HTML instead of Markdown")
-    given = parser.parse_args(arguments)
-    if (given.notebook is None) == (given.all is None):
+    options = parser.parse_args(arguments)
+    if (options.notebook is None) == (options.all is None):
         parser.error("name a notebook, or --all FOLDER")
-    if given.all is None:
-        print(_made(page(given.notebook), given.html))
+    if options.all is None:
+        print(_made(page(options.notebook), options.html))
         return 0
-    given.all.mkdir(parents=True, exist_ok=True)
+    options.all.mkdir(parents=True, exist_ok=True)
     for number in notebooks():
-        path = given.all / f"{number}.{'html' if given.html else 'md'}"
-        path.write_text(_made(page(number), given.html) + "\n", encoding="utf-8")
+        path = options.all / f"{number}.{'html' if options.html else 'md'}"
+        path.write_text(_made(page(number), options.html) + "\n", encoding="utf-8")
         print(path, file=sys.stderr)
     return 0
 

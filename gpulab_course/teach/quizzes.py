@@ -73,7 +73,7 @@ class Quiz:
     def ticked(self, question: WhyQuestion) -> list[int]:
         """The points (from 0) that the learner found in what they wrote."""
         texts = self._answers.get(question.text, {}).get(_POINTS, ())
-        return [at for at, point in enumerate(question.points) if point in texts]
+        return [index for index, point in enumerate(question.points) if point in texts]
 
     def answer(self, number: int, choice: int | str) -> str:
         """Answer question `number` (from 1) with a letter or a position (from 1); returns feedback.
@@ -88,7 +88,7 @@ class Quiz:
         question = self._question(number)
         if isinstance(question, WhyQuestion):
             self._keep(question, {_WORDS: str(choice)})
-            points = "\n".join(f"  {at}. {point}" for at, point in enumerate(question.points, start=1))
+            points = "\n".join(f"  {index}. {point}" for index, point in enumerate(question.points, start=1))
             return f"A good answer says:\n{points}\nTick what yours says: q.tick({number}, 1, 2)."
         options = self.options(number)
         position = _position(choice)
@@ -110,22 +110,22 @@ class Quiz:
         question = self._question(number)
         if not isinstance(question, WhyQuestion):
             raise ValueError(f"Question {number} has choices; answer it with q.answer({number}, 'a').")
-        if wrong := [point for point in points if not 1 <= point <= len(question.points)]:
-            raise ValueError(f"There is no point {wrong[0]}; there are 1 to {len(question.points)}.")
+        if unknown := [point for point in points if not 1 <= point <= len(question.points)]:
+            raise ValueError(f"There is no point {unknown[0]}; there are 1 to {len(question.points)}.")
         self._keep(question, {_POINTS: [question.points[point - 1] for point in points]})
         return f"{len(self.ticked(question))} of {count(len(question.points), 'point')}."
 
     def score_words(self) -> str:
         """Return a sentence about the learner's score so far."""
-        asked = len(self._with_choices)
-        own_words = len(self.questions) - asked
-        made, there = self.points
-        if not self.answered and not made:
+        with_choices = len(self._with_choices)
+        own_words = len(self.questions) - with_choices
+        found_points, total = self.points
+        if not self.answered and not found_points:
             kinds = f" with choices and {own_words} in your own words" if own_words else ""
-            return f"{count(asked, 'question')}{kinds}, none answered yet."
+            return f"{count(with_choices, 'question')}{kinds}, none answered yet."
         kinds = " with choices" if own_words else ""
-        points = f"; {made} of {count(there, 'point')} in your own words" if made else ""
-        return f"{self.answered} of {asked}{kinds} answered, {self.score} right first time{points}."
+        points = f"; {found_points} of {count(total, 'point')} in your own words" if found_points else ""
+        return f"{self.answered} of {with_choices}{kinds} answered, {self.score} right first time{points}."
 
     @property
     def _with_choices(self) -> list[Question]:
@@ -178,11 +178,11 @@ def _everyones(question: Question | WhyQuestion) -> Sequence[Choice]:
 
 def _seed() -> str:
     """Return the seed of this learner's order of choices; it is drawn once and stored."""
-    found = store().get("learner", "seed")
-    if not isinstance(found, str):
-        found = f"{random.SystemRandom().getrandbits(32):08x}"
-        store().put("learner", "seed", found)
-    return found
+    seed = store().get("learner", "seed")
+    if not isinstance(seed, str):
+        seed = f"{random.SystemRandom().getrandbits(32):08x}"
+        store().put("learner", "seed", seed)
+    return seed
 
 
 def _position(choice: int | str) -> int:
@@ -196,23 +196,29 @@ def quiz_form(quiz: Quiz) -> Form:
     """All questions of a quiz; every choice answers with its reason."""
     from gpulab_course.teach.forms import Form
 
-    def about(number: int, question: Question | WhyQuestion) -> dict[str, object]:
+    def question_state(number: int, question: Question | WhyQuestion) -> dict[str, object]:
         if isinstance(question, WhyQuestion):
             words = quiz.words(question)
-            told = words is not None
-            points = list(question.points) if told else []
-            return {"words": words or "", "points": points, "ticked": quiz.ticked(question) if told else []}
-        given = quiz.given(question)
+            is_answered = words is not None
+            points = list(question.points) if is_answered else []
+            return {
+                "words": words or "",
+                "points": points,
+                "ticked": quiz.ticked(question) if is_answered else [],
+            }
+        choice = quiz.given(question)
         options = quiz.options(number)
-        if given is None:
+        if choice is None:
             return {}
-        return {"choice": options.index(given) + 1, "right": given.right, "text": feedback(given)}
+        return {"choice": options.index(choice) + 1, "right": choice.right, "text": feedback(choice)}
 
     def state() -> dict[str, object]:
-        answers = [about(number, question) for number, question in enumerate(quiz.questions, start=1)]
+        answers = [
+            question_state(number, question) for number, question in enumerate(quiz.questions, start=1)
+        ]
         return {"answers": answers, "score": quiz.score_words()}
 
-    def heard(message: dict[str, Any]) -> None:
+    def react(message: dict[str, Any]) -> None:
         number = int(message["number"])
         if "ticked" in message:
             quiz.tick(number, *(int(point) + 1 for point in message["ticked"]))
@@ -227,5 +233,5 @@ def quiz_form(quiz: Quiz) -> Form:
             for number, question in enumerate(quiz.questions, start=1)
         ],
     }
-    form = Form("quiz", facts, state, heard)
+    form = Form("quiz", facts, state, react)
     return form

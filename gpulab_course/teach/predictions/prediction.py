@@ -57,15 +57,15 @@ class Prediction:
         self.asked = asked
         self.question = text
         self._waiting = None
-        kept = store().get(SECTION, self.key)
-        kept = kept if isinstance(kept, dict) else {"value": kept}
+        stored = store().get(SECTION, self.key)
+        stored = stored if isinstance(stored, dict) else {"value": stored}
         self.value = self.sure = self.right = None
-        self.seen = bool(kept.get("seen"))
-        if kept.get("value") is not None:
+        self.seen = bool(stored.get("seen"))
+        if stored.get("value") is not None:
             # Where it does not fit, the question has changed since: ask again.
             with suppress(ValueError):
-                self.value = self._valid(kept["value"])
-                self.sure, self.right = kept.get("sure"), kept.get("right")
+                self.value = self._valid(stored["value"])
+                self.sure, self.right = stored.get("sure"), stored.get("right")
 
     @property
     def scale(self) -> Scale:
@@ -199,8 +199,8 @@ class Reveal:
     @property
     def right(self) -> bool | None:
         """Whether the prediction is right; None if there is none."""
-        said = self.prediction.value
-        return None if said is None else self.prediction.scale.right(said, self.found)
+        predicted = self.prediction.value
+        return None if predicted is None else self.prediction.scale.right(predicted, self.found)
 
     def compare(self) -> None:
         """Let the prediction know whether it held."""
@@ -214,21 +214,21 @@ class Reveal:
     @property
     def head(self) -> str:
         """The true value, and the distance of the prediction from it."""
-        asked = self.prediction
+        prediction = self.prediction
         scale = self.prediction.scale
-        found = scale.show(self.found)
-        if asked.value is None:
-            tempting = asked.asked.comparison
-            beside = ""
+        value = scale.show(self.found)
+        if prediction.value is None:
+            tempting = prediction.asked.comparison
+            usual = ""
             if tempting is not None and tempting != self.found:
-                beside = f" The usual wrong answer: {scale.show(tempting)}."
-            return f"No prediction. {found if '_' in found else found[:1].upper() + found[1:]}.{beside}"
-        said = f"you {_SAID[asked.sure]}"
-        if asked.value == self.found:
-            return f"{found}, as you {_SAID[asked.sure].replace('were sure of', 'were sure')}."
-        distance = scale.distance(asked.value, self.found)
-        answer = f"{said} {scale.show(asked.value)}"
-        return f"{found}; {answer}{f', {distance}' if distance else ''}."
+                usual = f" The usual wrong answer: {scale.show(tempting)}."
+            return f"No prediction. {value if '_' in value else value[:1].upper() + value[1:]}.{usual}"
+        verb = f"you {_SAID[prediction.sure]}"
+        if prediction.value == self.found:
+            return f"{value}, as you {_SAID[prediction.sure].replace('were sure of', 'were sure')}."
+        distance = scale.distance(prediction.value, self.found)
+        answer = f"{verb} {scale.show(prediction.value)}"
+        return f"{value}; {answer}{f', {distance}' if distance else ''}."
 
     @property
     def rest(self) -> str:
@@ -264,7 +264,7 @@ def asking_form(prediction: Prediction) -> Form:
             "wrong": wrong,
         }
 
-    def heard(message: dict[str, Any]) -> None:
+    def react(message: dict[str, Any]) -> None:
         if prediction.locked:
             prediction.unlock()
             return
@@ -278,7 +278,7 @@ def asking_form(prediction: Prediction) -> Form:
         "choices": [str(choice) for choice in prediction.asked.choices],
         "unit": prediction.asked.unit,
     }
-    form = Form("prediction", facts, state, heard)
+    form = Form("prediction", facts, state, react)
     return form
 
 

@@ -49,34 +49,34 @@ def judge_kernel(exercise: KernelExercise, answer: Any, past: Past) -> Verdict:
             compiled(place, exercise, source)
             seed = past.seed(draw.seed_of(name + source.code))
             trial = Trial(exercise, source, place, seed, past)
-            done = _judged(trial, steps, begin)
+            stages = _judged(trial, steps, begin)
         except NotYet as reason:
             return Verdict(name, False, str(reason))
-    failed = [stage for stage in done if stage.state == "failed"]
+    failed = [stage for stage in stages if stage.state == "failed"]
     if failed:
         past.failed(failed[-1].name, trial.failed)
     # What few threads do alone costs more as well: the last stage that failed has the reason.
     message = failed[-1].said if failed else exercise.praise
-    return Verdict(name, not failed, message, tuple(done), tuple(trial.scores))
+    return Verdict(name, not failed, message, tuple(stages), tuple(trial.scores))
 
 
 def _judged(trial: Trial, steps: Sequence[_Step], begin: Callable[[], None]) -> list[StageResult]:
-    found = {stage: StageResult(stage, "not reached") for stage in STAGES}
+    outcomes = {stage: StageResult(stage, "not reached") for stage in STAGES}
     for stage, step in steps:
         begin()
-        failed = [stage for stage in STAGES if found[stage].state == "failed"]
+        failed = [stage for stage in STAGES if outcomes[stage].state == "failed"]
         if failed and not (failed == ["budget"] and stage == "parallelism"):
             break
         if trial.hopeless and stage == "budget":
             continue
         try:
-            said = " ".join(filter(None, (found[stage].said, step(trial))))
-            found[stage] = StageResult(stage, "passed", said)
+            message = " ".join(filter(None, (outcomes[stage].said, step(trial))))
+            outcomes[stage] = StageResult(stage, "passed", message)
         except Unwritten:
             raise
         except NotYet as reason:
-            found[stage] = StageResult(stage, "failed", str(reason))
-    return list(found.values())
+            outcomes[stage] = StageResult(stage, "failed", str(reason))
+    return list(outcomes.values())
 
 
 def results(trial: Trial) -> str:
@@ -129,24 +129,29 @@ def hazards(trial: Trial) -> str:
     cases = trial.hazard_cases()
     for case in cases:
         try:
-            report, left = trial.bench.sanitize(trial.exercise, trial.source, case)
+            report, outputs = trial.bench.sanitize(trial.exercise, trial.source, case)
         except Fault as stop:
             raise trial.stopped("hazards", case, stop) from None
-        unused = all(not wrong_elements(left[name], wanted).any() for name, wanted in case.wanted.items())
-        for found in report.hazards:
-            if found.kind == _ABSENT and unused:
+        unused = all(
+            not wrong_elements(outputs[name], expected).any() for name, expected in case.wanted.items()
+        )
+        for hazard in report.hazards:
+            if hazard.kind == _ABSENT and unused:
                 continue  # a lane may receive what is undefined, and drop it
-            twice = found.kind == "WAW" and found.space == "global"
-            if found.severity == "info" and trial.exercise.once and twice:
-                both = found.message.partition(", and nothing says")[0]
-                raise trial.mistaken(Mistake("hazards", case, f"{case.label}: {both}.", hazard=found.kind))
-            if found.severity != "info":
-                said = f"{case.label}: the result is right by luck only: {found.message}"
-                raise trial.mistaken(Mistake("hazards", case, said, hazard=found.kind))
+            is_double_write = hazard.kind == "WAW" and hazard.space == "global"
+            if hazard.severity == "info" and trial.exercise.once and is_double_write:
+                sentence = hazard.message.partition(", and nothing says")[0]
+                raise trial.mistaken(
+                    Mistake("hazards", case, f"{case.label}: {sentence}.", hazard=hazard.kind)
+                )
+            if hazard.severity != "info":
+                message = f"{case.label}: the result is right by luck only: {hazard.message}"
+                raise trial.mistaken(Mistake("hazards", case, message, hazard=hazard.kind))
         if not report.complete:
-            seen = f"{report.blocks_checked or 0:,} of {prod(case.launch_grid):,} blocks"
+            blocks = f"{report.blocks_checked or 0:,} of {prod(case.launch_grid):,} blocks"
             raise NotYet(
-                f"{case.label}: it takes so long that the checks saw only {seen}; let threads share the work."
+                f"{case.label}: it takes so long that the checks saw only {blocks}; "
+                "let threads share the work."
             )
     launches = count(len(cases), "launch", "launches")
     return f"no races or stray accesses, nothing read unwritten, masks in order ({launches})."
@@ -165,8 +170,8 @@ def on_real_gpu(trial: Trial) -> str:
     device = session.which_device().device
     cases = [*trial.small_cases, *trial.data_cases(), *trial.table_cases(), *trial.large_cases()]
     for case in cases:
-        found, start = on_gpu(cp, trial.exercise, trial.source, case)
-        trial.compare("results", replace(case, label=f"{case.label}, on the {device}"), found, start)
+        outputs, start = on_gpu(cp, trial.exercise, trial.source, case)
+        trial.compare("results", replace(case, label=f"{case.label}, on the {device}"), outputs, start)
     return f"The same on the {device}."
 
 
@@ -186,13 +191,13 @@ _STEPS: tuple[_Step, ...] = (
 def _hopeless(trial: Trial, cases: list[Case], runs: list[Run]) -> Mistake | None:
     # Not of blocks below a warp, in which what is done once a block weighs most.
     numbers = [number for number, case in enumerate(cases) if prod(case.block) > 32] or range(len(cases))
-    most = max(numbers, key=lambda number: runs[number].counters.warp_instructions)
+    heaviest = max(numbers, key=lambda number: runs[number].counters.warp_instructions)
     longest = max(numbers, key=lambda number: runs[number].counters.longest_warp_instructions)
     trial.longest = cases[longest], runs[longest].counters
     exercise = trial.exercise
-    yours = runs[most].counters
+    counters = runs[heaviest].counters
     source = KernelSource(exercise.kernel, exercise.source(exercise.reference))
-    reference = trial.bench.run(exercise, source, cases[most].shipped or cases[most]).counters
-    if yours.warp_instructions <= _HOPELESS * reference.warp_instructions:
+    reference = trial.bench.run(exercise, source, cases[heaviest].shipped or cases[heaviest]).counters
+    if counters.warp_instructions <= _HOPELESS * reference.warp_instructions:
         return None
-    return Mistake("parallelism", cases[most], repeated(cases[most], yours, reference))
+    return Mistake("parallelism", cases[heaviest], repeated(cases[heaviest], counters, reference))
