@@ -133,7 +133,9 @@ def _submodule(parent: Any, parent_name: str, name: str) -> Any:
         raise ModuleNotFoundError(str(error)) from None
     if isinstance(submodule, ModuleType):
         return submodule
-    raise ModuleNotFoundError(f"{parent_name}.{name} is no module; write `from {parent_name} import {name}`.")
+    raise ModuleNotFoundError(
+        f"{parent_name}.{name} is not a module; write `from {parent_name} import {name}`."
+    )
 
 
 class _Explainer(MetaPathFinder):

@@ -346,7 +346,7 @@ def test_more_ranks_than_gpus(gpus: Gpus, monkeypatch: pytest.MonkeyPatch) -> No
         ):
             text = refused(call, 4, f"{many:,} ranks need a GPU each")
             assert "2 virtual GPUs" in text
-        refused(lambda many=many: nccl.NcclCommunicator.initAll(many), 4, "Device 2 is not there")
+        refused(lambda many=many: nccl.NcclCommunicator.initAll(many), 4, "Device 2 does not exist")
 
 
 def test_a_rank_that_is_aborted(gpus: Gpus) -> None:
@@ -371,11 +371,11 @@ def test_pointers_are_looked_at(gpus: Gpus) -> None:
     refused(
         lambda: call(here, here, 9, F, S, 0), 1, "allReduce of rank 0: sendbuf (9 x float32", "has 8 from"
     )
-    refused(lambda: call(here, 0, 8, F, S, 0), 1, "recvbuf", "in no array")
+    refused(lambda: call(here, 0, 8, F, S, 0), 1, "recvbuf", "not in a live array")
     refused(lambda: call(here + 2, here, 4, F, S, 0), 1, "not aligned")
     refused(lambda: comms[0].allGather(here, here, 8, F, 0), 1, "recvbuf (16 x float32", "n times as long")
     host = np.zeros(8, np.float32)
-    refused(lambda: call(host.ctypes.data, here, 8, F, S, 0), 1, "in no array")
+    refused(lambda: call(host.ctypes.data, here, 8, F, S, 0), 1, "not in a live array")
     stream = on(1, lambda: cp.cuda.Stream(non_blocking=True))
     refused(lambda: call(here, here, 8, F, S, stream.ptr), 1, "stream belongs to device 1")
     comms[0].check_async_error()  # nothing of it has harmed the others
@@ -385,10 +385,10 @@ def test_arguments_are_looked_at(gpus: Gpus) -> None:
     gpus()
     comms, arrays = ring()
     at = arrays[0].data.ptr
-    refused(lambda: comms[0].allReduce(at, at, 8, 77, S, 0), 4, "77 is no type")
-    refused(lambda: comms[0].allReduce(at, at, 8, F, 9, 0), 4, "9 is no operation")
-    refused(lambda: comms[0].broadcast(at, at, 8, F, 2, 0), 4, "root 2 is no rank", "0 to 1")
-    refused(lambda: comms[0].send(at, 8, F, -1, 0), 4, "peer -1 is no rank")
+    refused(lambda: comms[0].allReduce(at, at, 8, 77, S, 0), 4, "77 is not a type")
+    refused(lambda: comms[0].allReduce(at, at, 8, F, 9, 0), 4, "9 is not an operation")
+    refused(lambda: comms[0].broadcast(at, at, 8, F, 2, 0), 4, "root 2 is not a rank", "0 to 1")
+    refused(lambda: comms[0].send(at, 8, F, -1, 0), 4, "peer -1 is not a rank")
     with pytest.raises(OverflowError):
         comms[0].allReduce(at, at, -1, F, S, 0)
     with pytest.raises(TypeError, match="integer"):
@@ -402,7 +402,7 @@ def test_communicators_that_cannot_be(gpus: Gpus) -> None:
     assert len(uid) == 128
     assert uid != nccl.get_unique_id()
     refused(lambda: make(2, uid, 2), 4, "Rank 2 of 2")
-    refused(lambda: make.initAll(3), 4, "Device 2 is not there", "count=n")
+    refused(lambda: make.initAll(3), 4, "Device 2 does not exist", "count=n")
     refused(lambda: make.initAll([0, 0]), 5, "Duplicate GPU: ranks 0 and 1")
     refused(lambda: make(1, bytes(128), 0), 5, "not of this process")
     with pytest.raises(ValueError, match="commId length 10 != 128"):

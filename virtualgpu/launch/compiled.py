@@ -141,7 +141,7 @@ class CompiledModule:
             )
         if "<" in name:
             return (
-                f"'{name}' is no compiled kernel. Name the instantiation in "
+                f"'{name}' is not a compiled kernel. Name the instantiation in "
                 f"RawModule(..., name_expressions=['{name}']) and get it with get_function('{name}')."
             )
         known_names = sorted(self.source_name(symbol) for symbol in symbols)

@@ -85,7 +85,7 @@ class HostAccess:
     def set(self, arr: np.ndarray[Any, Any], stream: _BaseStream | None = None) -> None:
         """Copy a NumPy array of the same shape and dtype into this array.
 
-        From pinned memory the copy is asynchronous, otherwise the host goes on when `arr` has been read.
+        From pinned memory the copy is asynchronous; otherwise the host continues when `arr` has been read.
         """
         self._set(arr, stream)
 

@@ -1,6 +1,7 @@
 """Kernels whose CUDA C++ is generated around an expression of the program, with CuPy's rules.
 
-`elementwise` and `reduction` are the two kinds, and `fusion` makes either of a function; `parameters` reads
-parameter lists and decides types, `operands` broadcasts and lays out arguments, `header` is the C++ that
-every generated kernel begins with. The result is compiled by NVRTC and run like any other kernel.
+`elementwise` and `reduction` contain the two kinds of kernels, and `fusion` generates either of them from a
+function. `parameters` parses parameter lists and determines types, `operands` broadcasts arguments and lays
+them out, and `header` contains the C++ in front of every generated kernel. NVRTC compiles the result, which
+runs like any other kernel.
 """

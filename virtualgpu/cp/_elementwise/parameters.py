@@ -85,8 +85,8 @@ def _parameter(text: str) -> Parameter:
         dtype = checked_dtype(type_name)
     except (TypeError, ValueError):
         raise TypeError(
-            f"data type {type_name!r} not understood: it is no type of NumPy, such as float32, nor a letter "
-            "that stands for any. Array parameters are written without *."
+            f"data type {type_name!r} not understood: it is not a type of NumPy, such as float32, nor a "
+            "letter that stands for any. Array parameters are written without *."
         ) from None
     return Parameter(name, "", dtype, bool(qualifiers))
 
@@ -102,8 +102,8 @@ def check_identifiers(params: Sequence[Parameter], code: str, kernel_name: str) 
     for parameter in params:
         if not _IDENTIFIER.fullmatch(parameter.name):
             raise CompileException(
-                f"error: expected an identifier. The parameter {parameter.name!r} is no name in C++; array "
-                "parameters are written without *.",
+                f"error: expected an identifier. The parameter {parameter.name!r} is not a name in C++; "
+                "array parameters are written without *.",
                 code,
                 kernel_name,
             )

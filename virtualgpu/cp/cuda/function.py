@@ -45,7 +45,7 @@ def loaded_object(handle: int, expected_class: type, type_name: str) -> Any:
         raise CUDADriverError(
             400,
             "CUDA_ERROR_INVALID_HANDLE",
-            f"invalid resource handle: {handle:#x} is no {type_name} that lives.",
+            f"invalid resource handle: {handle:#x} is not the handle of a live {type_name}.",
         )
     return code
 

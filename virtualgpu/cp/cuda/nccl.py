@@ -203,7 +203,7 @@ class NcclCommunicator:
         invalid_numbers = [number for number in numbers if not 0 <= number < device_count]
         if invalid_numbers or not numbers:
             problem = (
-                f"Device {invalid_numbers[0]} is not there"
+                f"Device {invalid_numbers[0]} does not exist"
                 if invalid_numbers
                 else "A communicator needs a device"
             )
@@ -341,14 +341,18 @@ class NcclCommunicator:
         if count < 0:
             raise OverflowError("can't convert negative value to size_t")
         if not 0 <= datatype < len(DTYPES):
-            raise NcclError(INVALID_ARGUMENT, f"{subject}: {datatype} is no type; take NCCL_FLOAT32, say.")
+            raise NcclError(
+                INVALID_ARGUMENT, f"{subject}: {datatype} is not a type; write NCCL_FLOAT32, for example."
+            )
         if op is not None and not 0 <= _as_index(op) < len(OPS):
-            raise NcclError(INVALID_ARGUMENT, f"{subject}: {op} is no operation; take NCCL_SUM, say.")
+            raise NcclError(
+                INVALID_ARGUMENT, f"{subject}: {op} is not an operation; write NCCL_SUM, for example."
+            )
         if other_rank is not None and not 0 <= _as_index(other_rank) < self._clique.size:
             role = "peer" if name in ("send", "recv") else "root"
             raise NcclError(
                 INVALID_ARGUMENT,
-                f"{subject}: {role} {other_rank} is no rank; they are 0 to {self._clique.size - 1}.",
+                f"{subject}: {role} {other_rank} is not a rank; ranks are 0 to {self._clique.size - 1}.",
             )
         call = Call(
             name,

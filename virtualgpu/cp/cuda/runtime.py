@@ -397,7 +397,7 @@ def _graph(handle: int) -> Graph:
         raise CUDARuntimeError(
             errorInvalidValue,
             "cudaErrorInvalidValue",
-            f"invalid argument: {handle:#x} is no graph that lives.",
+            f"invalid argument: {handle:#x} is not the handle of a live graph.",
         )
     return graph
 

@@ -255,7 +255,7 @@ class _BaseStream:
         ----------
         device : VirtualDevice, optional
             Device of the work if the stream belongs to no device (the default stream).
-        **about
+        **options
             Further fields of `virtualgpu.model.queue.Operation`, such as sizes and the launch shape.
 
         Returns
@@ -396,7 +396,7 @@ class _BaseStream:
         mode = RELAXED_MODE if mode is None else mode
         if mode not in (GLOBAL_MODE, THREAD_LOCAL_MODE, RELAXED_MODE):
             raise CUDARuntimeError(
-                1, "cudaErrorInvalidValue", f"invalid argument: {mode} is no capture mode; use 0, 1 or 2."
+                1, "cudaErrorInvalidValue", f"invalid argument: {mode} is not a capture mode; use 0, 1 or 2."
             )
         self._work.begin_capture(self.ptr, mode)
 

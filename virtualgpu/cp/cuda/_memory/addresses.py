@@ -111,7 +111,7 @@ def advise(address: int, size_bytes: int, advice: int, device_id: int) -> None:
     """
     pages = _managed_range(address, size_bytes)[2]
     if advice not in _ADVICE:
-        raise _invalid(f"{advice} is no advice about memory; cudaMemAdvise... are 1 to 6.")
+        raise _invalid(f"{advice} is not valid advice about memory; cudaMemAdvise... are 1 to 6.")
     if advice in _DEVICE_ADVICE and not 0 <= device_id < len(_machine.current().devices):
         raise _invalid(f"advice {advice} names a device, and {device_id} is none.")
     if advice in (_READ_MOSTLY, _NOT_READ_MOSTLY):

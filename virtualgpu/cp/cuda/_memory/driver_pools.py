@@ -74,7 +74,7 @@ class _Pools:
 
     def _find(self, handle: int) -> tuple[OrderedPool, VirtualDevice]:
         if handle not in self._pools_by_handle:
-            raise _invalid(f"{handle:#x} is no memory pool that lives.")
+            raise _invalid(f"{handle:#x} is not the handle of a live memory pool.")
         return self._pools_by_handle[handle]
 
 
@@ -240,7 +240,7 @@ def free_ordered(address: int, stream: _BaseStream, owner: VirtualDevice | None 
     graph_memory = device.machine.own(_Pools).graph_memories.get(address)
     if is_capturing(stream, device):
         if graph_memory is None:
-            raise _invalid(f"{address:#x} is no allocation of a graph: free it outside of the capture.")
+            raise _invalid(f"{address:#x} is not an allocation of a graph: free it outside of the capture.")
         graph_memory.free_in_graph(stream)
         return
     if graph_memory is not None:

@@ -42,7 +42,7 @@ def buffer(call: Call, address: int, count: int, parameter: str) -> Array:
     allocation = device.memory.nearest(address)
     if allocation is None or not allocation.address <= address < allocation.end:
         owner = device.machine.device_at(address)
-        reason = "is in no array that lives"
+        reason = "is not in a live array"
         if owner is not None and owner is not device:
             reason = f"is in the memory of device {owner.id}, but the rank's device is {device.id}"
         raise NcclError(UNHANDLED_CUDA, f"{subject} {reason}. An illegal memory access on a GPU.")

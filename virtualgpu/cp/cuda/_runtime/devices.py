@@ -163,8 +163,8 @@ def deviceGetByPCIBusId(pciBusId: str) -> int:  # noqa: N802, N803
         raise CUDARuntimeError(
             1,
             "cudaErrorInvalidValue",
-            f"invalid argument: {pciBusId!r} is no PCI address of the form domain:bus:device.function, each "
-            "in hexadecimal.",
+            f"invalid argument: {pciBusId!r} is not a PCI address of the form domain:bus:device.function, "
+            "each in hexadecimal.",
         )
     domain, bus, slot = (int(part or "0", 16) for part in match.groups())
     for number in range(getDeviceCount()):

@@ -28,7 +28,7 @@ def resource_of(handle: int, expected_class: type, type_name: str) -> Any:
         raise CUDARuntimeError(
             400,
             "cudaErrorInvalidResourceHandle",
-            f"invalid resource handle: {handle:#x} is no {type_name} that lives.",
+            f"invalid resource handle: {handle:#x} is not the handle of a live {type_name}.",
         )
     return resource
 
