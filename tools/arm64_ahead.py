@@ -44,7 +44,7 @@ def _arm() -> Any:
 
 def _kernel(text: str) -> None:
     text = stand_ins.adapt(text, ARM)
-    is_long = split.whole_s(text, ARM.register_bytes) > jit._LONG_S
+    is_long = split.translation_time_s(text, ARM.register_bytes) > jit._LONG_S
     halves = split.split(text) if is_long else None
     if halves is None:
         _keep(text)

@@ -57,7 +57,7 @@ _UNSEEN: dict[type[Observation[Any]], str] = {
     Counters: "hardware counters (for those, run Nsight Compute)",
     Hazards: "hazards",
 }
-Instrument = Callable[[str, str], instrument.Instrumented]
+Instrument = Callable[[str, str], instrument.InstrumentedPtx]
 
 
 class CudaBackend:

@@ -12,7 +12,7 @@ from cupy.cuda import driver, nvrtc, runtime
 
 from gpulab.real.driver import cuda_version
 from virtualgpu.compile import nvrtc as shared
-from virtualgpu.compile.instrument import Instrumented, cuda_isa, lower_version
+from virtualgpu.compile.instrument import InstrumentedPtx, cuda_isa, lower_version
 from virtualgpu.compile.nvrtc import CUPY_OPTIONS
 from virtualgpu.compile.ptx.parser import parse
 from virtualgpu.errors import GpulabError
@@ -85,7 +85,7 @@ class Probe:
 
     function: Any
     module: Any
-    instrumented: Instrumented
+    instrumented: InstrumentedPtx
     variables: tuple[tuple[str, int], ...]
 
     @property
@@ -129,7 +129,7 @@ class Probe:
             runtime.memcpyAsync(end, start, size_bytes, _DEVICE_TO_DEVICE, stream.ptr)
 
 
-def load_probe(ptx: str, name: str, instrument: Callable[[str, str], Instrumented]) -> Probe:
+def load_probe(ptx: str, name: str, instrument: Callable[[str, str], InstrumentedPtx]) -> Probe:
     """Instrument a kernel's PTX and let the driver compile it.
 
     Raises

@@ -77,7 +77,7 @@ def test_a_buffer_that_ends_early_reads_as_zeros() -> None:
 
 
 def test_a_full_buffer_counts_what_it_drops() -> None:
-    printed = printf.Printed()
+    printed = printf.PrintBuffer()
     printed.add("x" * printf.BUFFER_BYTES)
     printed.add("more")
     printed.add("and more")

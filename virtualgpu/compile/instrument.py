@@ -46,7 +46,7 @@ _VERSION = re.compile(r"^(\s*\.version\s+)(\d+)\.(\d+)", re.M)
 
 
 @dataclass(frozen=True, slots=True)
-class Instrumented:
+class InstrumentedPtx:
     """PTX with probes, and the meaning of their numbers: ``first_pc`` and ``line`` of each basic block."""
 
     ptx: str
@@ -56,7 +56,7 @@ class Instrumented:
     text: tuple[str, ...] = ()
 
 
-def trace_blocks(ptx: str, kernel: str) -> Instrumented:
+def trace_blocks(ptx: str, kernel: str) -> InstrumentedPtx:
     """Instrument a kernel to record SM, start and end of every block.
 
     Parameters
@@ -86,10 +86,10 @@ def trace_blocks(ptx: str, kernel: str) -> Instrumented:
             negation = "" if match[1] else "!"
             edits.append((statement.start, f"@{negation}{match[2]} bra {skip_label};\n{epilogue}"))
             edits.append((statement.end, f"\n{skip_label}:\n"))
-    return Instrumented(apply_edits(ptx, edits))
+    return InstrumentedPtx(apply_edits(ptx, edits))
 
 
-def trace_warp(ptx: str, kernel: str) -> Instrumented:
+def trace_warp(ptx: str, kernel: str) -> InstrumentedPtx:
     """Instrument a kernel so that one warp, chosen at launch, records every basic block that it enters.
 
     Functions that the kernel calls are not instrumented. Parameters and errors are those of `trace_blocks`.
@@ -105,7 +105,7 @@ def trace_warp(ptx: str, kernel: str) -> Instrumented:
     for number, block_start in enumerate(starts):
         edits.append((code[block_start].start, _warp_probe(names, number)))
     positions = [_position(function, start, end) for start, end in _spans(starts, len(code))]
-    return Instrumented(
+    return InstrumentedPtx(
         apply_edits(ptx, edits),
         first_pc=tuple(starts),
         line=tuple(line for line, _ in positions),

@@ -19,7 +19,7 @@ from virtualgpu.records import WarpTrace
 from virtualgpu.records.warp.columns import Variable
 
 if TYPE_CHECKING:
-    from virtualgpu.compile.ptx.dwarf import CType, Declared
+    from virtualgpu.compile.ptx.dwarf import CType, DeclaredVariable
     from virtualgpu.engine import TraceRequest
 
 
@@ -32,7 +32,7 @@ class DebugBuild:
     """
 
     variables_of: Callable[[tuple[WarpTrace, ...]], tuple[Variable, ...]] = lambda warps: ()
-    declarations: tuple[Declared, ...] = ()
+    declarations: tuple[DeclaredVariable, ...] = ()
     types: Mapping[int, CType] = field(default_factory=dict)
     labels: frozenset[str] = frozenset()
     missing_reason: str = ""
@@ -50,7 +50,7 @@ def run_debug_build(prepared: PreparedLaunch, request: TraceRequest) -> DebugBui
     """Run the traced block's debug build, and restore memory afterwards."""
     from virtualgpu.compile.ptx.dwarf import declared_variables
     from virtualgpu.engine.observe.results import linear
-    from virtualgpu.engine.observe.variables import Run, find_variables
+    from virtualgpu.engine.observe.variables import TracedRun, find_variables
 
     module = prepared.module
     device = prepared.device
@@ -100,12 +100,12 @@ def run_debug_build(prepared: PreparedLaunch, request: TraceRequest) -> DebugBui
         debug_warps = (single_trace,)
 
     def named(warps: tuple[WarpTrace, ...]) -> tuple[Variable, ...]:
-        optimized = Run(warps, module.program(device).traced_kernel(packed.name, count=True))
+        optimized = TracedRun(warps, module.program(device).traced_kernel(packed.name, count=True))
         # Values are compared warp by warp, so only the same warps of the debug build are used.
         same_warps = tuple(
             trace for trace in debug_warps if any(trace.warp_index == warp.warp_index for warp in warps)
         )
-        debugged = Run(same_warps, program.traced_kernel(packed.name, count=False))
+        debugged = TracedRun(same_warps, program.traced_kernel(packed.name, count=False))
         return find_variables(optimized, debugged, scalars, program.module) if same_warps and warps else ()
 
     labels = frozenset(program.module.functions[packed.name].labels)

@@ -21,7 +21,7 @@ _POLL_S = 0.1
 _MEMORY = Path("/proc/self/statm")
 
 
-class Refused(Exception):
+class CompilationRefusedError(Exception):
     """The source does not compile; the message is NVRTC's log."""
 
 
@@ -49,7 +49,7 @@ def compile_now(library: ctypes.CDLL, request: dict[str, Any]) -> tuple[list[byt
         status = library.nvrtcCompileProgram(program, len(encoded), array)
         log = _read(library, program, "ProgramLog").rstrip(b"\0").decode(errors="replace").strip()
         if status:
-            raise Refused(log or f"NVRTC gave up: {_reason(library, status)}.")
+            raise CompilationRefusedError(log or f"NVRTC gave up: {_reason(library, status)}.")
         lowered = {}
         for expression in expressions:
             lowered_name = ctypes.c_char_p()
@@ -85,7 +85,7 @@ def reply_to(library: ctypes.CDLL, request: dict[str, Any]) -> tuple[dict[str, A
     try:
         images, log, lowered = compile_now(library, request)
         return {"log": log, "lowered": lowered, "sizes": [len(image) for image in images]}, images
-    except Refused as error:
+    except CompilationRefusedError as error:
         return {"refused": str(error)}, []
     except RuntimeError as error:
         return {"failed": str(error)}, []

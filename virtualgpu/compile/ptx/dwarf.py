@@ -65,7 +65,7 @@ class CType:
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class DeclaredVariable:
     """A variable: its declaration, its scope as labels, and the registers that ever hold it or its symbol.
 
     ``kind`` describes its bits, such as ``s32``, and is empty for arrays and structs; ``ctype`` is the key of
@@ -102,7 +102,7 @@ class _Entry:
     parent: _Entry | None = None
 
 
-def declared_variables(ptx: str) -> tuple[list[Declared], dict[int, CType]]:
+def declared_variables(ptx: str) -> tuple[list[DeclaredVariable], dict[int, CType]]:
     """Return variables and parameters, with the table of types; both are empty without debug sections."""
     sections = {name: _assemble(text) for name, text in _SECTION.findall(ptx)}
     if not {"info", "abbrev"} <= sections.keys():
@@ -142,7 +142,7 @@ def declared_variables(ptx: str) -> tuple[list[Declared], dict[int, CType]]:
             str(bounds.values[attribute]) if bounds and function else "" for attribute in (_AT_LOW, _AT_HIGH)
         )
         variables.append(
-            Declared(
+            DeclaredVariable(
                 _demangled(str(entry.values[_AT_NAME])),
                 ctype.name,
                 ctype.kind,

@@ -56,7 +56,7 @@ _INVERSE_BITS = 36
 
 
 @struct
-class Player:
+class ReplayState:
     """State of the replay: notes in the order of their times, three words each; the caches; the counts."""
 
     notes: int
@@ -85,7 +85,7 @@ def count_sectors(sectors: int) -> int:
     return (sectors & 1) + ((sectors >> 1) & 1) + ((sectors >> 2) & 1) + ((sectors >> 3) & 1)
 
 
-def add_sectors(player: Player, site: int, column: int, sectors: int) -> None:
+def add_sectors(player: ReplayState, site: int, column: int, sectors: int) -> None:
     """Add sectors to a column of an instruction."""
     address = player.sums + site * SITE_BYTES + column
     store64(address, load64(address) + count_sectors(sectors))
@@ -116,7 +116,7 @@ def find_entry(first: int, line: int) -> int:
     return -oldest
 
 
-def home_part(player: Player, line: int) -> int:
+def home_part(player: ReplayState, line: int) -> int:
     """Return the part of L2 that is next to a line's memory."""
     if player.parts == 1:
         return 0
@@ -124,7 +124,7 @@ def home_part(player: Player, line: int) -> int:
     return (mixed ^ (mixed >> 1) ^ (mixed >> 6) ^ (mixed >> 13)) & 1
 
 
-def l2_set(player: Player, part: int, line: int) -> int:
+def l2_set(player: ReplayState, part: int, line: int) -> int:
     """Return the set of a part of L2 for a line."""
     number = hash_line(line) >> player.sampling_bits
     if player.parts == 2:
@@ -132,7 +132,7 @@ def l2_set(player: Player, part: int, line: int) -> int:
     return set_at(player.l2 + part * player.l2_sets * SET_BYTES, player.l2_sets, player.l2_inverse, number)
 
 
-def l2_entry(player: Player, first: int, line: int) -> int:
+def l2_entry(player: ReplayState, first: int, line: int) -> int:
     """Return the entry for a line in a set of L2; a new line replaces an old one, which is written back."""
     entry = find_entry(first, line)
     if entry < 0:
@@ -149,7 +149,7 @@ def partial_sectors(state: int) -> int:
     return (state >> DIRTY) & 15 & ~state
 
 
-def write_back(player: Player, entry: int) -> None:
+def write_back(player: ReplayState, entry: int) -> None:
     """Write an entry's dirty sectors to memory; partly stored sectors must be read first."""
     state = load64(entry + 8)
     player.written += count_sectors(state >> DIRTY)
@@ -177,7 +177,7 @@ def state_after_store(state: int, sectors: int, size: int) -> int:
     return state
 
 
-def write_oldest_partial(player: Player, first: int, entry: int) -> None:
+def write_oldest_partial(player: ReplayState, first: int, entry: int) -> None:
     """Write back the oldest line with partly stored sectors if a set has too many of them."""
     pieces = 0
     oldest = 0
@@ -196,7 +196,7 @@ def write_oldest_partial(player: Player, first: int, entry: int) -> None:
         write_back(player, oldest)
 
 
-def store_l2(player: Player, first: int, entry: int, sectors: int, size: int) -> None:
+def store_l2(player: ReplayState, first: int, entry: int, sectors: int, size: int) -> None:
     """Store to an entry of L2; if its set has too many dirty lines, the oldest is written back."""
     state = load64(entry + 8)
     if (state >> DIRTY) & 15 == 0:
@@ -219,7 +219,7 @@ def store_l2(player: Player, first: int, entry: int, sectors: int, size: int) ->
         write_oldest_partial(player, first, entry)
 
 
-def read_l2(player: Player, site: int, sm: int, line: int, sectors: int) -> None:
+def read_l2(player: ReplayState, site: int, sm: int, line: int, sectors: int) -> None:
     """Read sectors by an SM from the part of L2 next to it."""
     part = load64(player.sides + 8 * sm)
     entry = l2_entry(player, l2_set(player, part, line), line)
@@ -246,7 +246,7 @@ def read_l2(player: Player, site: int, sm: int, line: int, sectors: int) -> None
     store64(entry + 8, load64(entry + 8) | pairs)
 
 
-def write_l2(player: Player, site: int, sm: int, line: int, sectors: int, size: int) -> None:
+def write_l2(player: ReplayState, site: int, sm: int, line: int, sectors: int, size: int) -> None:
     """Store sectors by an SM: the part next to it keeps them, and the home part writes them to memory."""
     part = load64(player.sides + 8 * sm)
     add_sectors(player, site, _L2, sectors)
@@ -261,7 +261,7 @@ def write_l2(player: Player, site: int, sm: int, line: int, sectors: int, size: 
     store_l2(player, first, l2_entry(player, first, line), sectors, size)
 
 
-def change_l2(player: Player, site: int, sm: int, line: int, sectors: int) -> None:
+def change_l2(player: ReplayState, site: int, sm: int, line: int, sectors: int) -> None:
     """Change sectors by atomics of an SM in the home part; the part next to the SM only forwards them."""
     home = home_part(player, line)
     first = l2_set(player, home, line)
@@ -281,7 +281,7 @@ def change_l2(player: Player, site: int, sm: int, line: int, sectors: int) -> No
     store_l2(player, first, entry, sectors, FULL)
 
 
-def unmerged_sectors(player: Player, sm: int, line: int, sectors: int, time: int) -> int:
+def unmerged_sectors(player: ReplayState, sm: int, line: int, sectors: int, time: int) -> int:
     """Return the sectors of a request that neighbours have not requested just before."""
     if player.groups == 0:
         return sectors
@@ -296,7 +296,7 @@ def unmerged_sectors(player: Player, sm: int, line: int, sectors: int, time: int
     return sectors
 
 
-def play_notes(player: Player, number: int, lanes: int, mask: int, values: int) -> None:
+def play_notes(player: ReplayState, number: int, lanes: int, mask: int, values: int) -> None:
     """Replay all notes, one after another."""
     note = player.notes
     end = note + 24 * player.count
@@ -386,7 +386,7 @@ def player() -> tuple[jit.Library, Callable[..., None]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
+class ReplayResult:
     """Sector counts by instruction, one column of `COLUMNS` each.
 
     ``written`` counts sectors written to memory, ``completed`` sectors read from memory to complete partly
@@ -418,7 +418,7 @@ def replay(
     sm_count: int,
     one_in: int = 1,
     earlier_notes: npt.NDArray[np.int64] | None = None,
-) -> Played:
+) -> ReplayResult:
     """Replay notes through caches.
 
     Parameters
@@ -445,7 +445,7 @@ def replay(
     sums = np.zeros((len(kinds), len(COLUMNS)), np.int64)
     note_words = np.ascontiguousarray(note_words)
     kinds = np.ascontiguousarray(kinds)
-    state = Player()
+    state = ReplayState()
     state.kinds, state.sums, state.sampling_bits = (
         kinds.ctypes.data,
         sums.ctypes.data,
@@ -470,7 +470,7 @@ def replay(
         state.written = state.completed = 0
     state.notes, state.count = note_words.ctypes.data, len(note_words)
     player()[1](address_of(state), 0, None, 0, None)
-    return Played(sums, state.written, state.completed)
+    return ReplayResult(sums, state.written, state.completed)
 
 
 def _inverse(sets: int) -> int:

@@ -72,7 +72,7 @@ def jump_cost(code: WarpCode, target: int) -> tuple[int, int]:
     return layout.BACK_EDGE_BUDGET if code.options.observe else layout.SPIN_PRICE, layout.ROTATE_EVERY
 
 
-def spend(code: WarpCode, target: int) -> None:
+def spend_budget(code: WarpCode, target: int) -> None:
     """Subtract a back edge from the warp's budget; when it is exhausted, other lanes run.
 
     With an observer, a turn may end on any edge. Each access is slow then, so a polling loop ends its turn at

@@ -79,7 +79,7 @@ class FunctionCompiler(WarpCode):
     def go_to(self, target: int) -> None:
         """Emit a jump of all active lanes to one block: directly, unless other lanes wait at or before it."""
         emitter = self.emitter
-        dispatcher.spend(self, target)
+        dispatcher.spend_budget(self, target)
         is_first = emitter.op(f"icmp ult i32 {target}, {self.wait}")
         park = emitter.name("wait")
         label = self.current_label

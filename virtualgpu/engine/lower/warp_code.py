@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from virtualgpu.engine.ir.emit import llvm_of
-from virtualgpu.engine.lower.watching import Watching
+from virtualgpu.engine.lower.watching import ReportingRegisters
 
 
-class WarpCode(Watching):
+class WarpCode(ReportingRegisters):
     """Operations that emitters of instructions use; `function` adds the flow from block to block."""
 
     def leave_on_fault(self, failed: str) -> None:

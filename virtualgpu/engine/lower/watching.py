@@ -19,7 +19,7 @@ def _may_write_shared(instruction: ir.Instruction) -> bool:
     )
 
 
-class Watching(Registers):
+class ReportingRegisters(Registers):
     """Registers, with calls that record a trace or notify an observer."""
 
     def trace_step(self, instruction: ir.Instruction) -> None:

@@ -59,7 +59,7 @@ class Code:
         self._target_processor = target_processor = target_processor or processor.chosen()
         text = stand_ins.adapt(text, target_processor)
         self._text = ""  # text to translate again after a long run time
-        self._until_improvement_s = split.whole_s(text, target_processor.register_bytes)
+        self._until_improvement_s = split.translation_time_s(text, target_processor.register_bytes)
         halves = None
         if self._until_improvement_s > _LONG_S and not _is_stored(text, target_processor):
             halves = split.split(text)

@@ -30,7 +30,7 @@ class Halves:
     function_names: tuple[str, ...]
 
 
-def whole_s(text: str, register_bytes: int) -> float:
+def translation_time_s(text: str, register_bytes: int) -> float:
     """Estimate the processor time that translating a kernel in one piece takes, in seconds."""
     instructions = 0.0
     in_warp_function = False

@@ -23,7 +23,7 @@ SPACES = ("global", "shared", "local", "const", "generic")
 
 
 @dataclass(slots=True)
-class Share(Generic[Name]):
+class Amounts(Generic[Name]):
     """Amounts that one execution of each piece of code adds to figures by name."""
 
     amounts: dict[Name, Counter[int]] = field(default_factory=dict)
@@ -49,20 +49,20 @@ class Share(Generic[Name]):
 
 
 @dataclass(frozen=True, slots=True)
-class Shares:
+class KernelAmounts:
     """Amounts of a kernel's pieces of code by line, opcode and type of floating-point operation."""
 
     sizes: npt.NDArray[np.int64]
-    lines: Share[int] = field(default_factory=Share)
-    opcodes: Share[str] = field(default_factory=Share)
-    flops: Share[str] = field(default_factory=Share)
-    tensor_flops: Share[str] = field(default_factory=Share)
+    lines: Amounts[int] = field(default_factory=Amounts)
+    opcodes: Amounts[str] = field(default_factory=Amounts)
+    flops: Amounts[str] = field(default_factory=Amounts)
+    tensor_flops: Amounts[str] = field(default_factory=Amounts)
 
 
-def shares(kernel: Kernel) -> Shares:
+def kernel_amounts(kernel: Kernel) -> KernelAmounts:
     """Return the amounts of every instruction of a kernel, computed once for all its launches."""
     blocks = kernel.tables.blocks
-    result = Shares(np.array([block.end - block.first for _, block in blocks], np.int64))
+    result = KernelAmounts(np.array([block.end - block.first for _, block in blocks], np.int64))
     functions = [plan.function for plan in kernel.plans]
     for number, (function, block) in enumerate(blocks):
         for instruction in functions[function].instructions[block.first : block.end]:
@@ -78,7 +78,7 @@ def shares(kernel: Kernel) -> Shares:
 
 def counters(
     kernel: Kernel,
-    kernel_shares: Shares,
+    kernel_shares: KernelAmounts,
     title: str,
     provenance: Provenance,
     grid: Dim3,

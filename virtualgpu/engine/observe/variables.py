@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from virtualgpu.compile.ptx import ir
-from virtualgpu.compile.ptx.dwarf import Declared
+from virtualgpu.compile.ptx.dwarf import DeclaredVariable
 from virtualgpu.compile.ptx.flow import cfg
 from virtualgpu.compile.ptx.inline import original_name
 from virtualgpu.engine.lower.codegen import Kernel
@@ -50,7 +50,7 @@ _LOOP_WRITES = 4
 
 
 @dataclass(frozen=True)
-class Run:
+class TracedRun:
     """Traced warps and the code that they executed."""
 
     traces: tuple[WarpTrace, ...]
@@ -145,13 +145,13 @@ class Run:
 
 
 def find_variables(
-    fast: Run, slow: Run, declared: Sequence[Declared], ptx: ir.Module
+    optimised: TracedRun, debug_build: TracedRun, declared: Sequence[DeclaredVariable], ptx: ir.Module
 ) -> tuple[Variable, ...]:
     """Return the scalar variables of the debug build, with the optimised instructions that write them.
 
     Parameters
     ----------
-    fast, slow
+    optimised, debug_build
         The optimised code and the debug build, on one launch.
     declared
         The debug build's variables.
@@ -159,8 +159,8 @@ def find_variables(
         The debug build.
     """
     function_of_label = {label: function for function in ptx.functions.values() for label in function.labels}
-    debug_definitions = list(slow.definitions())
-    candidates = list(fast.definitions())
+    debug_definitions = list(debug_build.definitions())
+    candidates = list(optimised.definitions())
     variables = []
     for variable in sorted(declared, key=lambda declared_variable: declared_variable.parameter >= 0):
         function = function_of_label.get(variable.function)
@@ -170,7 +170,7 @@ def find_variables(
             d for d in debug_definitions if d.function == function.name and d.register in variable.registers
         ]
         writes = [d for d in own_definitions if not _copies(d.instruction, variable)]
-        writers = _writers(fast, slow, variable, writes, candidates) if writes else ()
+        writers = _writers(optimised, debug_build, variable, writes, candidates) if writes else ()
         # The value of a parameter is known from the call; a parameter without a register is left out.
         if writers or (writes and variable.parameter < 0):
             last_line = _last_line(function, variable)
@@ -188,32 +188,36 @@ def find_variables(
     return tuple(variables)
 
 
-def _copies(instruction: ir.Instruction, variable: Declared) -> bool:
+def _copies(instruction: ir.Instruction, variable: DeclaredVariable) -> bool:
     """Return whether an instruction only moves the variable from one of its registers to another."""
     source = instruction.operands[1] if instruction.root == "mov" and len(instruction.operands) > 1 else None
     return isinstance(source, ir.Register) and original_name(source.name) in variable.registers
 
 
-def _last_line(function: ir.Function, variable: Declared) -> int:
+def _last_line(function: ir.Function, variable: DeclaredVariable) -> int:
     begin, end = (function.labels.get(label, 0) for label in variable.scope)
     return max([instruction.line for instruction in function.instructions[begin:end]] + [variable.line])
 
 
 def _writers(
-    fast: Run, slow: Run, variable: Declared, writes: list[Definition], candidates: list[Definition]
+    optimised: TracedRun,
+    debug_build: TracedRun,
+    variable: DeclaredVariable,
+    writes: list[Definition],
+    candidates: list[Definition],
 ) -> tuple[int, ...]:
     """Return the optimised instructions that write a variable.
 
     None unless they account for all its values.
     """
-    is_complete = fast.is_complete and slow.is_complete
+    is_complete = optimised.is_complete and debug_build.is_complete
     matching = [definition for definition in candidates if _fits(definition.type, variable.kind)]
     constants = {definition.position for definition in matching if _sets_constant(definition.instruction)}
     writers: set[int] = set()
     missing: list[int] = []
 
     def explain(positions: list[int], guesses_: Iterable[list[int]]) -> bool:
-        expected = slow.written(positions)
+        expected = debug_build.written(positions)
         # A constant in all lanes occurs in many registers by chance: only instructions that set it count, or
         # the result.
         values = {int(value) for lane in expected for value in lane}
@@ -229,16 +233,16 @@ def _writers(
         plausible = (
             guess
             for guess in guesses
-            if not is_complete or np.array_equal(fast.times(guess), execution_counts)
+            if not is_complete or np.array_equal(optimised.times(guess), execution_counts)
         )
         confirmed = (
             guess
             for guess in plausible
-            if _equal(fast.written(guess), expected, variable.kind, is_complete)
+            if _equal(optimised.written(guess), expected, variable.kind, is_complete)
             and (
                 is_complete
-                or np.array_equal(fast.times(guess), execution_counts)
-                or (fast.repeats_to_end(guess) and slow.repeats_to_end(positions))
+                or np.array_equal(optimised.times(guess), execution_counts)
+                or (optimised.repeats_to_end(guess) and debug_build.repeats_to_end(positions))
             )
         )
         match = next(confirmed, [])
@@ -260,10 +264,10 @@ def _writers(
         missing = []
     if not writers or (missing and not is_complete):
         return ()
-    all_values = slow.written([definition.position for definition in writes])
-    explained_values = fast.written(writers)
+    all_values = debug_build.written([definition.position for definition in writes])
+    explained_values = optimised.written(writers)
     # If the compiler folded the first value into later instructions, the variable is unknown until then.
-    skipped = [values.size for values in slow.written(missing)]
+    skipped = [values.size for values in debug_build.written(missing)]
     remaining = [values[skip:] for values, skip in zip(all_values, skipped, strict=True)]
     if max(skipped, default=0) > 1 or not _equal(explained_values, remaining, variable.kind, is_complete):
         return ()

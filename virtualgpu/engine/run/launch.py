@@ -16,7 +16,7 @@ from virtualgpu.engine.lower.codegen import Kernel
 from virtualgpu.engine.machine import jit
 from virtualgpu.engine.observe.observer import Observer
 from virtualgpu.engine.observe.trace_buffers import TraceBuffers, TraceRequest
-from virtualgpu.engine.run.printf import Printed
+from virtualgpu.engine.run.printf import PrintBuffer
 from virtualgpu.model.memory import DeviceMemory
 from virtualgpu.records import Dim3
 from virtualgpu.records.launch.whereabouts import Onlooker
@@ -126,7 +126,7 @@ class RunningLaunch:
     block_wavefronts: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     block_longest: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     abort: npt.NDArray[np.int32] = field(default_factory=lambda: np.zeros(1, np.int32))
-    printed: Printed = field(default_factory=Printed)
+    printed: PrintBuffer = field(default_factory=PrintBuffer)
     trace_block: int = -1
     trace_warp: int = -1
     trace: TraceBuffers | None = None

@@ -17,7 +17,7 @@ BUFFER_BYTES = 1 << 20
 _MAX_COLUMNS = 4096
 
 
-class Printed:
+class PrintBuffer:
     """Printed output of a launch, limited to CUDA's buffer size; further calls are only counted."""
 
     def __init__(self) -> None:

@@ -84,8 +84,10 @@ def _compiled_for(
 @functools.lru_cache(maxsize=256)
 def _shares(
     target_processor: Processor, ptx: str, entry: str, observe: bool, trap_nan: bool
-) -> results.Shares:
-    return results.shares(_compiled_for(target_processor, ptx, entry, True, False, observe, trap_nan)[0])
+) -> results.KernelAmounts:
+    return results.kernel_amounts(
+        _compiled_for(target_processor, ptx, entry, True, False, observe, trap_nan)[0]
+    )
 
 
 @functools.lru_cache(maxsize=64)
@@ -294,7 +296,7 @@ class Program:
 
 
 def _counters(
-    launch: RunningLaunch, shares: results.Shares, provenance: Provenance, workers: list[Worker]
+    launch: RunningLaunch, shares: results.KernelAmounts, provenance: Provenance, workers: list[Worker]
 ) -> KernelCounters:
     accesses = results.total_counters([w.accesses for w in workers], layout.ACCESS_STRIDE)
     branches = results.total_counters([w.branches for w in workers], layout.BRANCH_STRIDE)

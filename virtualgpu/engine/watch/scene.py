@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from virtualgpu.compile.ptx.dwarf import CType, Declared
+from virtualgpu.compile.ptx.dwarf import CType, DeclaredVariable
 from virtualgpu.engine.watch import lanes
 from virtualgpu.engine.watch.lanes import Lanes
 from virtualgpu.engine.watch.memory import LOCAL, PARAMETER, SHARED, Ints, Memory, addresses_of_pointers
@@ -89,7 +89,7 @@ class Symbols:
     title: str
     code: str
     options: tuple[str, ...]
-    declared: tuple[Declared, ...]
+    declared: tuple[DeclaredVariable, ...]
     types: Mapping[int, CType]
     kernel_labels: frozenset[str]
     missing_reason: str
