@@ -72,6 +72,16 @@ def old_parameters(function: Callable[P, T]) -> Callable[P, T]:
     return accepting
 
 
+def old_property(old: str, new: str) -> property:
+    """Return a property with an old name, whose value is that of the attribute that replaces it."""
+
+    def renamed(self: Any) -> Any:
+        warn(f".{old}", f".{new}")
+        return getattr(self, new)
+
+    return property(renamed, doc=f"Deprecated: use `{new}`.")
+
+
 def old_method(old: str, new: str) -> Callable[..., Any]:
     """Return a method with an old name, which calls the method that replaces it."""
 

@@ -60,7 +60,7 @@ class Recorder(Protocol[R_co]):
     """Records from `start` to `stop`, each called once; `stop` also after an error."""
 
     def start(self) -> None:
-        """Begin; where that is refused nothing has begun."""
+        """Start the recording; if that is refused, nothing has started."""
         ...
 
     def stop(self) -> R_co:
@@ -99,11 +99,11 @@ class Recorded(Pictured, Generic[R]):
         self._is_going = False
 
     def _recorder_of_now(self) -> Recorder[R]:
-        """A recorder for the device in use."""
+        """Return a recorder for the device in use."""
         raise NotImplementedError
 
     def _sentence(self) -> str:
-        """The record in one sentence."""
+        """Return the record in one sentence."""
         raise NotImplementedError
 
     @property
@@ -199,7 +199,7 @@ class Recorded(Pictured, Generic[R]):
 
 
 class Sampled(Recorded[R], what="recording", write=""):
-    """A live recording with readings at a rate, which can pause; its chart is told of each change.
+    """Live recording that takes readings at a rate and can pause; its chart shows each change of state.
 
     A subclass says how another one is made (``another="gl.memory()"``), and has `_show_state`, beside what
     `Recorded` asks for.
@@ -216,7 +216,7 @@ class Sampled(Recorded[R], what="recording", write=""):
         self._rate_hz = check_rate(rate_hz)
 
     def _show_state(self) -> None:
-        """Let the chart, if there is one, say what the recording does now."""
+        """Show the state of the recording in its chart, if there is one."""
         raise NotImplementedError
 
     def pause(self) -> None:
@@ -244,7 +244,7 @@ class Sampled(Recorded[R], what="recording", write=""):
         self._show_state()
 
     def _going(self) -> Any:
-        """The recorder, while it records."""
+        """Return the recorder while it records."""
         if not self._is_going:
             noun = self._what.split()[-1]
             raise GpulabError(f"This {noun} has not begun, or has ended; {self._another} makes another one.")

@@ -1,4 +1,4 @@
-"""``gl.access``: what each access of a warp costs, lane by lane."""
+"""``gl.access``: the cost of each access of a warp, lane by lane."""
 
 from __future__ import annotations
 

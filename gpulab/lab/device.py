@@ -1,4 +1,4 @@
-"""``gl.device`` and ``gl.compare``: what GPUs can do, side by side."""
+"""``gl.device`` and ``gl.compare``: capabilities of GPUs, side by side."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def compare(*names: str) -> views.DeviceComparison:
 
 
 def _others(info: DeviceInfo) -> tuple[DeviceInfo, ...]:
-    """The GPUs of the table, but for the one shown, which a driver may name a little differently."""
+    """Return the other GPUs of the table; the driver's name of the shown one may differ a little."""
     name = info.name
     with suppress(UnknownDeviceError):
         name = session.table_info(name).name

@@ -95,7 +95,7 @@ def warps(
     if max_steps is not None:
         observation = replace(observation, max_steps=max_steps)
     answer: session.Observed[BlockTrace | WarpTrace] = session.observe(launch, observation)
-    measured = answer.beside() if answer.beside is not None else None
+    measured = answer.counterpart() if answer.counterpart is not None else None
     record = answer.record
     if (watches or stops) and isinstance(record, WarpTrace) and record.detail is None:
         record = replace(record, note=_NOT_REPLAYED)

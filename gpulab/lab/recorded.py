@@ -114,7 +114,7 @@ _KINDS = {RecordedTimeline: "timeline", RecordedSession: "monitor"}
 def recorded(
     name: str | None = None,
 ) -> RecordedTable | views.LaunchChart | views.WarpStepper | TimelineReport | Monitor:
-    """Show what was recorded on a named GPU and ships with gpulab: the list, or one record's picture.
+    """Show recordings of a named GPU that ship with gpulab: the list, or the picture of one.
 
     Parameters
     ----------

@@ -63,7 +63,8 @@ def launch(
         ``.machine_code()``, ``.sanitize()``, ``.diagnose()`` and ``.roofline()``, with the options of
         ``gl.warps`` and so on. Each starts from the arrays as they were before the launch, and leaves them
         as it finds them. For that gpulab copies the arrays' contents to the host's memory, 256 MiB at most
-        for all launches together; the oldest copies are dropped first.
+        for all launches together; the oldest copies are dropped first. A timeline of a real GPU shows these
+        copies.
 
     Raises
     ------
@@ -82,7 +83,7 @@ def launch(
     kept = session.KeptLaunch(description)
     answer = session.observe(description, Blocks())
     run = Run(answer.record, kept, recording)
-    predicted = answer.beside
+    predicted = answer.counterpart
     if predicted is not None and recording is None and not views.after_cell(lambda: run.compare(predicted)):
         run.compare(predicted)
     return run
@@ -107,9 +108,9 @@ class Run(LaunchChart):
     def __init__(
         self, trace: LaunchTrace, kept: session.KeptLaunch, beside: LaunchTrace | None = None
     ) -> None:
+        self.kept = kept
         super().__init__(trace, at_block_size=session.at_block_size(kept), beside=beside)
         self.view_name = "launch-chart"
-        self.kept = kept
 
     def warps(
         self,

@@ -11,7 +11,7 @@ from virtualgpu.records import StreamHazard, StreamReport
 
 
 def check_streams() -> StreamCheck:
-    """Check, while a block runs, that streams and host use the same memory in an order.
+    """Check in a ``with`` block that streams and host access the same memory in a defined order.
 
     Found are: two streams (or a stream and the host) that touch the same bytes, of which one at least
     writes, with nothing that orders them; memory given back or used again while another stream may still use

@@ -18,7 +18,7 @@ def device_name(device: cupy.cuda.Device) -> str:
 
 
 def open_nvml(device: cupy.cuda.Device) -> NvmlDevice | None:
-    """NVML's view of a device, or None where there is none (some containers and VMs)."""
+    """Return NVML's object for a device, or None if there is none (in some containers and VMs)."""
     try:
         return NvmlDevice(device.pci_bus_id)
     except NvmlError:

@@ -37,7 +37,7 @@ class DriverStatus:
 
     @property
     def problem(self) -> str:
-        """Why the driver offers no device, in a few words; empty if it does."""
+        """Return why the driver offers no device, in a few words; empty if it does."""
         if self.library is None:
             return "no NVIDIA driver was found"
         if not self.init_code and self.device_count:

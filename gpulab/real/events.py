@@ -1,4 +1,4 @@
-"""A timeline without CUPTI: pairs of events around NVTX ranges and `gl.launch`, on CuPy's own clock.
+"""Timeline without CUPTI: pairs of events around NVTX ranges and `gl.launch`.
 
 What ran between two events of a stream is one interval: single operations, copies, calls and waits of the
 host are not seen. A pair of events takes some microseconds of the host's time and about one of the stream's,
@@ -32,7 +32,7 @@ def recording() -> bool:
 
 
 class _Open:
-    """A range under way: its name, the host's time, and the event that began it on a stream."""
+    """Open range: its name, the host's time, and the event that began it on a stream."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -132,7 +132,7 @@ class EventRecorder:
 
     @contextmanager
     def range(self, name: str) -> Iterator[None]:
-        """A launch of `gl.launch`, which no NVTX range names."""
+        """Return a context for a launch of `gl.launch`, which has no NVTX range."""
         self._push(name)
         try:
             yield

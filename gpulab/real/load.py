@@ -44,11 +44,11 @@ _NO_GPM = "only GPUs from Hopper (compute capability 9.0) on count it"
 
 
 class GpuLostError(RuntimeError):
-    """NVML does not answer any more; the message says what it said."""
+    """NVML no longer responds; the message has its error."""
 
 
 class LoadReader:
-    """Gives a row of `LOAD_COLUMNS` at each call, None where one is not available.
+    """Reader of the load: returns a row of `LOAD_COLUMNS` per call, None for missing values.
 
     Attributes
     ----------
@@ -80,7 +80,7 @@ class LoadReader:
         }
 
     def __call__(self) -> list[float | None]:
-        """Read everything.
+        """Return one row of readings.
 
         Raises
         ------
@@ -151,7 +151,7 @@ class _Gpm:
 
     @classmethod
     def of(cls, device: NvmlDevice) -> _Gpm | None:
-        """None where the GPU has none."""
+        """Return GPM's counters of a GPU, or None if it has none."""
         try:
             supported = device.nvml.nvmlGpmQueryDeviceSupport(device.handle)
             return cls(device) if supported.isSupportedDevice else None

@@ -71,7 +71,7 @@ class RealRecorder:
         return recorder.stop()
 
     def launching(self, launch: Launch) -> AbstractContextManager[None]:
-        """Around a launch by gpulab itself, which pairs of events would not see."""
+        """Return a context for a launch by gpulab, which a recording with pairs of events would miss."""
         if isinstance(self._recorder, EventRecorder):
             return self._recorder.range(kernel_source(launch.kernel).name)
         return nullcontext()

@@ -162,7 +162,7 @@ def read_parameters(driver: Any, function: int, values: Any) -> list[bytes]:
 
 
 def _array_at(address: int) -> Any:
-    """An array that begins at an address."""
+    """Return an array that begins at an address."""
     return next((array for array in _living(cupy.ndarray) if array.data.ptr == address), None)
 
 
@@ -178,7 +178,7 @@ def _arguments_passed(words: Sequence[int]) -> tuple[Any, ...] | None:
 
 
 def _living(*kinds: type) -> Iterator[Any]:
-    """Objects of these classes, those made last first.
+    """Yield the objects of these classes, the newest first.
 
     A generator must not go through what the collector lists itself: that list holds the generator, too, and
     the circle would keep every array alive that the program frees.

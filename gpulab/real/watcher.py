@@ -1,4 +1,4 @@
-"""Sees what a program does to the streams and the memory of a real GPU: `virtualgpu.protocol.StreamWatcher`.
+"""Watching of the streams and the memory of a real GPU: `virtualgpu.protocol.StreamWatcher`.
 
 CUPTI calls back in the thread that calls CUDA, with the call's arguments; CuPy's memory hook tells of blocks.
 Both are handed to the same `Watch` that a virtual machine tells.
@@ -142,7 +142,7 @@ class RealWatcher:
         self._errors: list[str] = []
 
     def start(self, see: Callable[[Act], None]) -> None:
-        """Begin; what the device was given before has ended.
+        """Start watching; earlier work of the device has ended.
 
         Raises
         ------
@@ -185,7 +185,7 @@ class RealWatcher:
             self._open = stack.pop_all()
 
     def stop(self) -> str:
-        """End; in words what could not be seen."""
+        """Stop watching, and return a note about what could not be observed."""
         self._open.close()
         self._watch.finish()
         self._watch.end(self._see)
@@ -478,7 +478,7 @@ class _Hook(memory_hook.MemoryHook):  # type: ignore[misc]
 
 
 def _read(address: int | None, types: tuple[Any, ...]) -> list[Any]:
-    """The arguments of a call."""
+    """Return the arguments of a call."""
     if not types or not address:
         return []
 
@@ -506,7 +506,7 @@ def _host_bytes(address: int, size: int) -> npt.NDArray[np.uint8]:
 
 
 class _Call(NamedTuple):
-    """A call that is looked at: who is told of it, and its arguments as CUPTI lays them out."""
+    """Watched call: its handler, and the layout of its arguments in CUPTI."""
 
     tell: Callable[..., None]
     types: tuple[Any, ...] = ()

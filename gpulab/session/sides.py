@@ -65,14 +65,14 @@ S = TypeVar("S")
 class Observed(Generic[R]):
     """Answer to a question about a launch.
 
-    ``record`` is the answer. ``beside`` gives the other side's answer to lay beside it, when a real GPU has
-    a twin: the twin's prediction beside a measured placement, measured masks beside a replayed warp. It may
-    take as long as the watchdog allows, gives None where the twin cannot replay the launch, and raises a
+    ``record`` is the answer. ``counterpart`` returns the answer of the other side, if a real GPU has a twin:
+    the twin's prediction for a measured placement, measured masks for a replayed warp. It may take as long as
+    the watchdog allows, returns None where the twin cannot replay the launch, and raises a
     `KernelFault` that the replay finds. ``note`` says where the record comes from, if not from the device.
     """
 
     record: R
-    beside: Callable[[], Any] | None = None
+    counterpart: Callable[[], Any] | None = None
     note: str = ""
 
 
@@ -263,7 +263,7 @@ class _Replay:
             ) from error
 
     def of(self, observation: Observation[Any]) -> Any:
-        """The twin's record of the launch as `begin` found it; None where it has none."""
+        """Return the twin's record of the launch, with arrays as at `begin`; None if it has none."""
         kept = self.kept
         self.kept = None
         if kept is not None:
@@ -271,7 +271,7 @@ class _Replay:
         return self.found[observation] if self.found is not None else None
 
     def attempt(self, copies: Copies) -> dict[Observation[Any], Any] | None:
-        """Replay; None where the twin lacks something or takes too long: the measurement stands alone.
+        """Replay the launch; return None if the twin lacks a feature or takes too long.
 
         Raises
         ------
@@ -290,7 +290,7 @@ class _Replay:
             return None
 
     def run(self, copies: Copies | None = None) -> dict[Observation[Any], Any]:
-        """Replay over copies of the arrays as they are now, or as they were."""
+        """Replay the launch over copies of the arrays as they are now, or over earlier copies."""
         with self.here():
             args = (copies or Copies(self.launch.args, self.cp)).on(self.twin.cp)
             records = self.twin.observe(self._on_twin(args), *self.what)

@@ -57,7 +57,7 @@ class KernelLine:
             self._line.show(f"{_words(where(), now_s - self._began_s)} {_STOP}")
 
     def end(self) -> None:
-        """Take the line back."""
+        """Remove the line."""
         self._line.end()
 
 
@@ -73,7 +73,7 @@ class _Steps:
         self._timer.start()
 
     def begin(self) -> None:
-        """Go on to the next."""
+        """Begin the next step."""
         with self._lock:
             self._begun += 1
         if self._said:
@@ -86,7 +86,7 @@ class _Steps:
                 self._line.show(f"{self._call}: {max(self._begun, 1)} of {self._total}. {_STOP}")
 
     def end(self) -> None:
-        """Take the line back."""
+        """Remove the line."""
         self._timer.cancel()
         with self._lock:
             self._line.end()

@@ -88,6 +88,7 @@ def test_a_launch_runs_in_its_stream(cp: Any, call: tuple[Any, ...]) -> None:
     """A wait in that stream comes before the kernel, and before the copies that are made for it."""
     import gpulab as gl
 
+    cp.cuda.Device().synchronize()
     stream = cp.cuda.Stream(non_blocking=True)
     with stream:
         call[3][0][...] = 1

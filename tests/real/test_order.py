@@ -75,8 +75,8 @@ def test_a_small_launch_is_replayed_once_before_the_real_gpu_runs_it(events: lis
     launch = asked()
     seen = session.observe(launch, Blocks())
     assert events == ["copied", "twin", "real"]
-    assert seen.beside is not None
-    assert seen.beside().provenance.source == "modelled"
+    assert seen.counterpart is not None
+    assert seen.counterpart().provenance.source == "modelled"
     assert events == ["copied", "twin", "real"]
     assert int(launch.args[0][0]) == 10
 
@@ -113,8 +113,8 @@ def test_a_larger_launch_is_measured_first_and_nothing_goes_to_the_host(events: 
     seen = session.observe(launch, Blocks())
     assert events == ["real"]
     assert seen.record.provenance.source == "measured"
-    assert seen.beside is not None
-    assert seen.beside().provenance.source == "modelled"
+    assert seen.counterpart is not None
+    assert seen.counterpart().provenance.source == "modelled"
     assert events == ["real", "copied", "twin"]
 
 
@@ -126,8 +126,8 @@ def test_the_prediction_is_of_the_arrays_as_they_were() -> None:
     again = session.observe(launch, Blocks())
 
     def span_ns(one: sides.Observed[LaunchTrace]) -> int:
-        assert one.beside is not None
-        return int(one.beside().span_ns)
+        assert one.counterpart is not None
+        return int(one.counterpart().span_ns)
 
     assert span_ns(again) > 10 * span_ns(seen)
 
@@ -138,8 +138,8 @@ def test_a_launch_too_large_for_the_twin_is_only_measured(
     monkeypatch.setattr(sides, "SMALL_THREADS", 0)
     monkeypatch.setattr(sides, "QUICK_THREADS", 31)
     seen = session.observe(asked(), Blocks())
-    assert seen.beside is not None
-    assert seen.beside() is None
+    assert seen.counterpart is not None
+    assert seen.counterpart() is None
     assert events == ["real"]
 
 
@@ -153,8 +153,8 @@ def test_a_replay_that_takes_too_long_gives_way_and_comes_later(
     seen = session.observe(asked(turns=1_500_000), Blocks())
     assert events == ["copied", "twin", "real"]
     assert twin.machine.current_device.watchdog_s == before > 1
-    assert seen.beside is not None
-    assert seen.beside() is not None
+    assert seen.counterpart is not None
+    assert seen.counterpart() is not None
     assert events == ["copied", "twin", "real", "copied", "twin"]
 
 
@@ -259,8 +259,8 @@ def test_several_observations_are_one_launch_on_either_side(events: list[str]) -
     assert counters.record.provenance.source == "modelled"
     assert counters.note
     assert counters.record.caches is not None
-    assert blocks.beside is not None
-    assert blocks.beside() == session.observe(asked(), Blocks()).beside()  # type: ignore[misc]
+    assert blocks.counterpart is not None
+    assert blocks.counterpart() == session.observe(asked(), Blocks()).counterpart()  # type: ignore[misc]
     assert (
         counters.record.thread_instructions == session.observe(asked(), Counters()).record.thread_instructions
     )
@@ -279,8 +279,8 @@ def test_a_gpu_repeats_what_it_can_only_show_apart() -> None:
     launch = asked()
     blocks, warp = session.observe(launch, Blocks(), Block())
     assert int(launch.args[0][0]) == 10
-    assert warp.beside is not None
-    assert (blocks.record.provenance, warp.beside().provenance) == (session.backend().provenance,) * 2
+    assert warp.counterpart is not None
+    assert (blocks.record.provenance, warp.counterpart().provenance) == (session.backend().provenance,) * 2
     assert warp.record.provenance.source == "modelled"
 
 

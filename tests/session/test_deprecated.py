@@ -93,7 +93,8 @@ def test_the_baseline_of_a_diagnosis() -> None:
     other = launch()
     first = launch()
     got = warned_once(lambda: gl.diagnose(*first, beside=other), "beside= of gl.diagnose is now baseline=.")
-    assert got.beside is not None
+    assert got.baseline is not None
+    assert warned_once(lambda: got.beside, ".beside is now .baseline.") is got.baseline
     assert same(got, gl.diagnose(*first, baseline=other))
 
 

@@ -72,8 +72,8 @@ def test_a_baseline_shows_what_changed_and_what_that_gained() -> None:
     after = Strided(1)
     found = gl.diagnose(*after.step, baseline=before.step)
     assert (int(before.runs[0]), int(after.runs[0])) == (1, 1)
-    assert found.beside is not None
-    bought = found.beside.time_ns / found.time_ns
+    assert found.baseline is not None
+    bought = found.baseline.time_ns / found.time_ns
     (told,) = [text for text in found.sentences() if text.startswith("Beside it")]
     assert f"{bought:.2f} × as fast" in told or f"{bought:.1f} × as fast" in told
     assert "Mended: " in told

@@ -92,8 +92,8 @@ def test_a_run_is_a_launch_for_roofline_and_a_baseline_for_diagnose() -> None:
     first, *others = (point.flops for point in chart.record.points)
     assert others == [first] * 2
     table = run.diagnose(baseline=run)
-    assert table.beside is not None
-    assert table.beside.stages == table.stages
+    assert table.baseline is not None
+    assert table.baseline.stages == table.stages
 
 
 def test_arrays_that_share_memory_and_lie_apart_are_restored() -> None:

@@ -100,7 +100,7 @@ def test_a_virtual_gpu_answers_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sides.current, "backend", lambda: real)
     asked = launch()
     one = session.observe(asked, Blocks())
-    assert (one.record, one.beside, one.note) == (("real", Blocks()), None, "")
+    assert (one.record, one.counterpart, one.note) == (("real", Blocks()), None, "")
     several = session.observe(asked, Blocks(), Warp())
     assert [each.record for each in several] == [("real", Blocks()), ("real", Warp())]
     assert real.asked == [(Blocks(),), (Blocks(), Warp())]
@@ -111,12 +111,12 @@ def test_times_are_measured_and_predicted_beside(both: tuple[Real, Twin]) -> Non
     found = session.observe(launch(), Blocks())
     assert found.record == ("real", Blocks())
     assert found.note == ""
-    assert found.beside is not None
-    assert found.beside() == ("twin", Blocks())
+    assert found.counterpart is not None
+    assert found.counterpart() == ("twin", Blocks())
     assert (len(twin.asked), len(real.asked), len(twin.prepared_for)) == (1, 1, 1)
     assert twin.watchdogs == [[0.5, 0.25]], "a first replay keeps to the shorter of two limits"
     assert [each.watchdog_s for each in twin.machine.devices] == [5.0, 0.25]
-    assert found.beside() == ("twin", Blocks()), "what was replayed is kept"
+    assert found.counterpart() == ("twin", Blocks()), "what was replayed is kept"
     assert len(twin.asked) == 1
 
 
@@ -135,7 +135,7 @@ def test_what_only_the_twin_tells_is_counted_there(both: tuple[Real, Twin]) -> N
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Launch, "run", lambda self: ran.append("real"))
             found = session.observe(launch(kernel=kernel), what)
-        assert (found.record, found.beside, found.note) == (("twin", what), None, note)
+        assert (found.record, found.counterpart, found.note) == (("twin", what), None, note)
         assert len(ran) == runs
     assert real.asked == []
     assert twin.watchdogs[0] == [5.0, 0.25], "as long as the watchdog allows"
@@ -152,8 +152,8 @@ def test_several_observations_are_asked_of_whom_they_concern(both: tuple[Real, T
     assert found[what[0]].record == ("real", Blocks(caches="cold"))
     assert found[what[1]].record == ("twin", what[1])
     assert found[what[2]].record == ("twin", what[2])
-    assert found[what[2]].beside() == ("real", what[2])
-    assert found[what[3]].beside() == ("real", warp)
+    assert found[what[2]].counterpart() == ("real", what[2])
+    assert found[what[3]].counterpart() == ("real", warp)
     two = session.observe(launch(), Blocks(), Counters("warm"))
     assert [each.record[0] for each in two] == ["real", "twin"]
     assert real.asked[-1] == (Blocks(),)
@@ -163,10 +163,10 @@ def test_without_a_replay_masks_stand_alone(both: tuple[Real, Twin]) -> None:
     _, twin = both
     twin.fails = NotSupportedError("not on a virtual GPU")
     warp = session.observe(launch(), Warp())
-    assert (warp.record, warp.beside) == (("real", Warp()), None)
+    assert (warp.record, warp.counterpart) == (("real", Warp()), None)
     blocks = session.observe(launch(), Blocks())
-    assert blocks.beside is not None
-    assert blocks.beside() is None
+    assert blocks.counterpart is not None
+    assert blocks.counterpart() is None
 
 
 @pytest.mark.parametrize(
@@ -240,8 +240,8 @@ def test_small_launches_are_replayed_first_and_larger_ones_when_asked(
         twin.asked.clear()
         found = session.observe(launch(threads // 64, 64, n), Blocks())
         before = len(twin.asked)
-        assert found.beside is not None
-        return before, found.beside() is not None
+        assert found.counterpart is not None
+        return before, found.counterpart() is not None
 
     assert (sides.SMALL_THREADS, sides.SMALL_BYTES) == (1 << 18, 32 << 20)
     assert (sides.QUICK_THREADS, sides.QUICK_BYTES) == (1 << 22, 256 << 20)
@@ -259,8 +259,8 @@ def test_arguments_that_are_no_numbers_or_arrays_are_only_measured(both: tuple[R
     real, twin = both
     found = session.observe(launch(args=(object(),)), Blocks())
     assert found.record[0] == "real"
-    assert found.beside is not None
-    assert found.beside() is None
+    assert found.counterpart is not None
+    assert found.counterpart() is None
     assert (twin.prepared_for, twin.asked, len(real.asked)) == ([], [], 1)
 
 

@@ -270,7 +270,7 @@ def beside(*before: Cause, ns: float = 12_000.0, of: tuple[str, ...] = (), **sta
     """A launch beside another, which took so long and whose stages took so long."""
     other = costs(*before, kernel_name="other", time_ns=ns)
     other = replace(other, stages={**other.stages, **stages})
-    return diagnosis(*(cause(name) for name in of), beside=other)
+    return diagnosis(*(cause(name) for name in of), baseline=other)
 
 
 # --- what was written, and what failed ------------------------------------------------------------------

@@ -24,7 +24,7 @@ _FIGURE_DPI = 72
 
 
 def warm(_: Any, count: int) -> None:
-    """Load what a job needs, and make the context, before there is a job."""
+    """Load modules and create the context before there is a job."""
     if count > 1:
         session.use_device(count=count)
     session.cp().ones(()).sum().get()  # which opens the device
@@ -36,7 +36,7 @@ def there(_: Any) -> bool:
 
 
 def run(_: Any, pickled: bytes, returns: bool, blocking: bool, watchdog_s: float) -> dict[str, Any]:
-    """Run a job: what it raised and where, what the device says then, and the result if it is wanted."""
+    """Run a job; return its error with lines, the state of the device, and the result if requested."""
     me = os.getpid()
     cp = session.cp()
     if session.which_device().kind == "virtual":
@@ -83,7 +83,7 @@ def run(_: Any, pickled: bytes, returns: bool, blocking: bool, watchdog_s: float
 
 
 def _compiles(pid: int) -> bool:
-    """Whether a process is the one in which the virtual GPU compiles, or has ended meanwhile."""
+    """Return whether a process is the virtual GPU's compiler, or has ended."""
     try:
         return any(_COMPILER in word for word in psutil.Process(pid).cmdline())
     except psutil.Error:
@@ -91,7 +91,7 @@ def _compiles(pid: int) -> bool:
 
 
 def _at_end(cp: Any, outcome: dict[str, Any]) -> None:
-    """Wait for what the job did not wait for."""
+    """Wait for work that the job has not waited for."""
     try:
         for number in range(cp.cuda.runtime.getDeviceCount()):
             with cp.cuda.Device(number):
@@ -102,7 +102,7 @@ def _at_end(cp: Any, outcome: dict[str, Any]) -> None:
 
 
 def _failed(error: BaseException, outcome: dict[str, Any]) -> None:
-    """Note an error and the program's lines that led to it."""
+    """Record an error and the program's lines that led to it."""
     try:
         text = str(error)[:_LONGEST]
     except BaseException:  # its text is made by the program
@@ -136,7 +136,7 @@ def _again(cp: Any) -> int:
 
 
 def _bring(value: Any, returns: bool, outcome: dict[str, Any]) -> None:
-    """Take along the result, or say why it cannot cross."""
+    """Add the result to the outcome, or a note why it cannot be pickled."""
     import cloudpickle
 
     if isinstance(value, Shown):
@@ -168,7 +168,7 @@ def _kind(value: Any) -> str:
 
 
 def _figures(outcome: dict[str, Any]) -> None:
-    """Matplotlib's figures that are open, as PNG."""
+    """Add open Matplotlib figures to the outcome, as PNG."""
     pyplot = sys.modules.get("matplotlib.pyplot")
     if pyplot is None:
         return

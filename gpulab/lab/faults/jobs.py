@@ -41,7 +41,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A notebook's cell, with the names that it uses of the notebook, and those that it gives back."""
+    """Notebook cell, with the names of the notebook that it uses, and the names that it returns."""
 
     code: str
     file: str

@@ -45,7 +45,7 @@ def check(launch: Launch, tools: Sequence[str], limit_s: float = LIMIT_S) -> San
 
 
 def launched(source: KernelSource, grid: Any, block: Any, args: tuple[Any, ...], shared_bytes: int) -> None:
-    """Launch a kernel with line numbers over copies of its arguments; what is one array stays one."""
+    """Launch a kernel with line numbers over copies of its arguments; arrays that overlap still do."""
     cp = session.cp()
     kept = {key: cp.asarray(data) for key, data, _ in (a for a in args if isinstance(a, tuple))}
     values = tuple(kept[a[0]][a[2] :] if isinstance(a, tuple) else a for a in args)
@@ -58,7 +58,7 @@ def launched(source: KernelSource, grid: Any, block: Any, args: tuple[Any, ...],
 
 
 def _by_value(args: Sequence[Any]) -> tuple[Any, ...]:
-    """Arguments as they cross: of an array its bounds, the bytes between them, and where it begins there."""
+    """Return copies of the arguments: an array as its bounds, the bytes between them, and its offset."""
     cp = session.cp()
     values = list[Any]()
     for value in args:

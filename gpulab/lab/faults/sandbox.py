@@ -1,4 +1,4 @@
-"""``gl.sandbox``: code in a process of its own, whose faults cost this one nothing."""
+"""``gl.sandbox``: code in a separate process, whose faults do not affect this one."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def sandbox(
 def run(
     job: Call | Cell, name: str, returns: bool, blocking: bool, limit_s: float, memory_bytes: int
 ) -> Sandboxed:
-    """Run a job in a sandbox, twice where only launch blocking tells which launch did it."""
+    """Run a job in a sandbox; run it again with launch blocking if only that finds the faulty launch."""
     if not 0 < limit_s <= MOST_S:
         raise ValueError(f"limit_s is a number of seconds above 0 and up to {MOST_S:g}, not {limit_s!r}.")
     if type(memory_bytes) is not int or memory_bytes < 1:
@@ -179,7 +179,7 @@ class Sandboxed(Pictured):
 def _once(
     whole: bytes, name: str, returns: bool, blocking: bool, limits: tuple[float, float, int]
 ) -> tuple[SandboxRun, dict[str, Any]]:
-    """Run a job once, in the warm process or a new one, and let the next one get ready."""
+    """Run a job once, in the waiting process or a new one, and start the next process."""
     keep = _keep(os.getpid())
     start_s = time.perf_counter()
     talk = keep.taken(blocking)
@@ -231,7 +231,7 @@ class _Keep:
         self._spare: tuple[tuple[Any, ...], Talk, threading.Thread] | None = None
 
     def taken(self, blocking: bool) -> Talk:
-        """A process for a job on the device in use."""
+        """Return a process for a job on the device in use."""
         key = _device_key(blocking)
         spare = self._spare
         self._spare = None
@@ -243,7 +243,7 @@ class _Keep:
         return _started(key)
 
     def prepare(self) -> None:
-        """Start the next one, which gets ready beside us."""
+        """Start the next process, which gets ready in the background."""
         if self._spare is not None:
             return
         with contextlib.suppress(Exception):  # a busy computer starts it when it is needed
@@ -280,7 +280,7 @@ def _started(key: tuple[Any, ...]) -> Talk:
 
 
 def _device_key(blocking: bool) -> tuple[Any, ...]:
-    """Device, how many, with launch blocking, and whether there is room for a context made beforehand."""
+    """Return device, count, launch blocking, and whether there is memory for a context made in advance."""
     choice = session.which_device()
     if choice.kind == "virtual":
         return f"virtual:{choice.device}", choice.count, False, True
@@ -291,5 +291,5 @@ def _device_key(blocking: bool) -> tuple[Any, ...]:
 
 @functools.cache
 def _keep(parent: int) -> _Keep:
-    """One for each of our forks."""
+    """Return the holder of the waiting process; a forked process has its own."""
     return _Keep()

@@ -1,4 +1,4 @@
-"""A job in a process under one of NVIDIA's command-line tools, which end a context or replay its kernels."""
+"""Job in a process under one of NVIDIA's command-line tools, which end a context or replay its kernels."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def run(
     refusal: Callable[[str], str],
     limit_s: float = LIMIT_S,
 ) -> tuple[bytes, str, str]:
-    """Run a job under a tool; what the tool wrote, what the job raised, and why the tool did nothing.
+    """Run a job under a tool; return the tool's output, the job's error, and why the tool could not run.
 
     Parameters
     ----------

@@ -1,1 +1,1 @@
-"""``gl.traffic``: what a function of arrays moves through memory, and what can be made one kernel."""
+"""``gl.traffic``: memory traffic of a function of arrays, and the expressions that one kernel can compute."""

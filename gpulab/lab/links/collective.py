@@ -37,7 +37,7 @@ def collective(
     size_bytes: int = 8 << 20,
     links: LinkKind | None = None,
 ) -> views.CollectiveView:
-    """Let several GPUs bring their arrays together, step by step, and show what each held and sent.
+    """Run a collective operation on several GPUs, and show step by step the data that each holds and sends.
 
     The arrays are real ones of 32-bit integers, one a GPU; chunks are copied from GPU to GPU and added there,
     and what comes out is compared with NumPy's sum.

@@ -41,7 +41,7 @@ class Peers:
 
 
 def peers() -> Peers:
-    """Show, of every two GPUs in use, whether one can reach the other's memory, or all goes by the host.
+    """Show for each pair of GPUs in use whether they access each other's memory, or copy through the host.
 
     Returns
     -------

@@ -41,7 +41,7 @@ DRIVER_BYTES = 512 << 20
 
 
 def memory_report(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> MemoryReportTable:
-    """Run a function and tell its peak of device memory, the line that reached it, and what was alive then.
+    """Run a function, and report its peak of device memory, the line of the peak, and the arrays alive then.
 
     Parameters
     ----------

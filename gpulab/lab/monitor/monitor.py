@@ -16,7 +16,7 @@ from virtualgpu.records.device.load import LOAD_COLUMNS, LoadSamples
 
 
 def monitor(rate_hz: float = 10.0) -> Monitor:
-    """Show what the GPU in use is doing, live: which share of its units, power, clocks, what holds them back.
+    """Show the load of the GPU in use, live: utilization of its units, power, clocks and their limits.
 
     Displayed, it reads in the background while cells run, until it is stopped or its cell runs again; the
     last ten minutes are kept. From Hopper on the GPU counts its own units (SMs that hold a warp, warps held,

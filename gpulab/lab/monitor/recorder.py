@@ -75,7 +75,7 @@ class LoadRecorder:
         self._tell = show
 
     def record(self) -> LoadSamples:
-        """Everything up to now."""
+        """Return the record up to now."""
         time_ns, *columns = self.sampler.rows().T.copy()
         return LoadSamples(
             provenance=self._provenance,

@@ -15,7 +15,7 @@ _LONGEST = 400  # digits and exponents of what is typed: beyond every format's r
 
 
 def precision(value: Any, formats: Sequence[str] = ()) -> views.PrecisionView:
-    """Show what FP64, FP32, TF32, BF16, FP16 and FP8 make of a number, bit by bit.
+    """Show a number rounded to FP64, FP32, TF32, BF16, FP16 and FP8, bit by bit.
 
     Parameters
     ----------

@@ -31,7 +31,7 @@ def profile(
     record_shapes: bool = False,
     counters: bool = False,
 ) -> ProfileReport:
-    """Run a function and tell what it cost: kernels, copies, waits, NVTX ranges, memory, by Python line.
+    """Run a function, and report its costs: kernels, copies, waits, NVTX ranges, memory, by Python line.
 
     Parameters
     ----------

@@ -67,4 +67,4 @@ def diagnose(
     trace = placement.record
     measured_ns = float(trace.span_ns) if trace.provenance.source == "measured" else 0.0
     table = DiagnosisTable.of(costs.record, code=launch.source.code, note=costs.note)
-    return replace(table, measured_ns=measured_ns, beside=before)
+    return replace(table, measured_ns=measured_ns, baseline=before)

@@ -89,7 +89,7 @@ def _point(launch: Launch, name: str, caches: Literal["cold", "warm"]) -> tuple[
     """Run a launch; return its point in the chart, and where its counts come from."""
     placement, counters = session.observe(launch, Blocks(), Counters(caches))
     trace = placement.record
-    predicted = placement.beside() if placement.beside is not None else None
+    predicted = placement.counterpart() if placement.counterpart is not None else None
     modelled_ns = predicted.span_ns if predicted is not None else None
     point = RooflinePoint.of(name, counters.record, trace.provenance, trace.span_ns, modelled_ns)
     return point, counters.note

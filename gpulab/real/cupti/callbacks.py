@@ -34,7 +34,7 @@ Handler = Callable[[str, bool, CallData], None]
 
 @contextmanager
 def subscribed(library: Cupti, functions: Mapping[int, frozenset[str]], handler: Handler) -> Iterator[None]:
-    """Let `handler` see each call of these functions, named by domain.
+    """Call `handler` before and after each call of these functions, which are named by domain.
 
     CUPTI has one subscriber a process on drivers before r610. What the handler raises does not reach the
     program: it has to keep its errors itself.

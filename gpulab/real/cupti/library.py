@@ -1,4 +1,4 @@
-"""CUPTI through ctypes: its activity records as bytes, and the few questions that explain them.
+"""CUPTI through ctypes: activity records as bytes, and the functions that explain them.
 
 The library is asked directly and not through cupti-python, whose record objects take 2 µs for each field
 that is read (measured with 13.0): at ten fields a kernel that is several times what a launch costs, and it
@@ -231,7 +231,7 @@ def load() -> Cupti | None:
 
 
 def rival() -> str:
-    """The other tool that holds CUPTI in this process, empty if none is known."""
+    """Return the name of another tool that uses CUPTI in this process; empty if none is known."""
     for tool, variable, mark in rows("profilers.tsv"):
         value = os.environ.get(variable, "").lower()
         if value and mark in value:

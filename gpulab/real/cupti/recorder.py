@@ -133,7 +133,7 @@ class CuptiRecorder:
 
 @contextlib.contextmanager
 def _without_collector() -> Iterator[None]:
-    """Hundreds of thousands of records are made; looking for garbage among them would double the time."""
+    """Disable the garbage collector, which would double the time for hundreds of thousands of records."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -144,7 +144,7 @@ def _without_collector() -> Iterator[None]:
 
 
 def _mark_streams() -> list[StreamInfo]:
-    """Record an event in every stream of the program: CUPTI's records of them tell its numbers.
+    """Record an event in every stream of the program, so that CUPTI's records show the streams' numbers.
 
     It is not asked for them (``cuptiGetStreamIdEx``), because it refuses the default stream.
     """
@@ -171,7 +171,7 @@ def _mark_streams() -> list[StreamInfo]:
 
 
 def refuse_capture() -> None:
-    """Let the device end what it was given before.
+    """Wait for earlier work of the device; raise an error if a stream captures a graph.
 
     Raises
     ------

@@ -13,7 +13,7 @@ from virtualgpu.records.memory import MemoryReading
 
 
 def reader(device: cupy.cuda.Device, nvml: NvmlDevice | None) -> Callable[[], MemoryReading]:
-    """Reads the memory of a device, on any thread; each figure stands alone and may be missing."""
+    """Return a function that reads the memory of a device on any thread; single values may be missing."""
 
     def read() -> MemoryReading:
         with device:
@@ -31,7 +31,7 @@ def reader(device: cupy.cuda.Device, nvml: NvmlDevice | None) -> Callable[[], Me
 
 
 def _pool() -> Any:
-    """The pool that allocations come from; CuPy's default one where they come from elsewhere."""
+    """Return the pool that allocations come from, or else CuPy's default pool."""
     own = getattr(cupy.cuda.get_allocator(), "__self__", None)
     return own if hasattr(own, "total_bytes") else cupy.get_default_memory_pool()
 
@@ -44,7 +44,7 @@ def _asked(pool: Any, method: str) -> int | None:
 
 
 def _others(nvml: NvmlDevice | None) -> int | None:
-    """Bytes of other processes; None where NVML does not tell this process from others, as in containers."""
+    """Return the bytes of other processes; None if NVML cannot distinguish processes, as in containers."""
     running = nvml.ask("nvmlDeviceGetComputeRunningProcesses") if nvml else None
     if running is None or not any(process.pid == os.getpid() for process in running):
         return None

@@ -24,7 +24,7 @@ Tick = Callable[[int, Row, Sequence[Sequence[float]], Sequence[SourceLine], str]
 
 
 class MemoryRecorder:
-    """Reads a device's memory from `start` to `stop`."""
+    """Recorder of a device's memory use from `start` to `stop`."""
 
     def __init__(self, rate_hz: float) -> None:
         backend = current.backend()
@@ -45,7 +45,7 @@ class MemoryRecorder:
         self.sampler = Sampler(readings, len(COLUMNS) - 1, rate_hz, then=after)
 
     def start(self) -> None:
-        """Begin to read, and to see what the calling thread allocates."""
+        """Start the readings and the recording of allocations of the calling thread."""
         self.seen.start()
         self.sampler.start()
 
@@ -62,7 +62,7 @@ class MemoryRecorder:
         self._tick = tick
 
     def record(self) -> MemorySamples:
-        """Everything up to now."""
+        """Return the record up to now."""
         columns = dict(zip(COLUMNS, self.sampler.rows().T.copy(), strict=True))
         notes = self.seen.note, self.sampler.failure and f"The last reading failed: {self.sampler.failure}."
         return MemorySamples(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from gpulab._deprecated import old_property
 from gpulab.views.tables import SOURCE, Cell, Column, Shown, Table, place
 from gpulab.words import count, duration, listing, noun, number, percent, shape
 from virtualgpu.records.launch.causes import Cause, CauseKind, LaunchCosts
@@ -72,14 +73,17 @@ PIPES = {
 class DiagnosisTable(Shown[LaunchCosts], LaunchCosts):
     """Why a launch takes as long as it does.
 
-    ``code`` is the source that lines refer to, ``beside`` another launch that it is compared with, and
+    ``code`` is the source that lines refer to, ``baseline`` another launch that it is compared with, and
     ``measured_ns`` a real GPU's time.
     """
 
     code: str = ""
     note: str = ""
     measured_ns: float = 0.0
-    beside: LaunchCosts | None = None
+    baseline: LaunchCosts | None = None
+
+    # Not a field: it has no annotation.
+    beside = old_property("beside", "baseline")
 
     @property
     def worth_mending(self) -> tuple[Cause, ...]:
@@ -175,7 +179,7 @@ class DiagnosisTable(Shown[LaunchCosts], LaunchCosts):
         return place(self.code, cause.line, cause.text, cause.column, access=bool(cause.text))
 
     def _changes(self) -> list[str]:
-        other = self.beside
+        other = self.baseline
         if other is None:
             return []
         gain = other.time_ns / self.time_ns

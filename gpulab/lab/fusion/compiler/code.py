@@ -106,7 +106,7 @@ _HALVES = "#if __has_include(<cupy/float16.cuh>)\n#include <cupy/float16.cuh>\n#
 
 
 class NoCodeError(Exception):
-    """An expression that has no C++ here; the message names it."""
+    """Expression that cannot be written as C++; the message names it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ class Generated:
 
 
 def generated(plan: Plan, group: Sequence[int], name: str) -> Generated:
-    """The kernel of one group of a plan.
+    """Return the kernel of one group of a plan.
 
     Raises
     ------
@@ -248,7 +248,7 @@ def _statement(plan: Plan, node: Node, names: dict[int, str], takes: list[Node])
 
 
 def _input(node: Node, index: int) -> str:
-    """An argument keeps its name where that means nothing else in C++."""
+    """Return the C++ name of an input: its own name where C++ allows that, else ``in`` and a number."""
     plain = (node.kind == "input" and len(node.name) > 1) or node.name in _LETTERS
     return (
         node.name
@@ -263,7 +263,7 @@ _PLAIN = frozenset(
 
 
 def _text(plan: Plan, argument: Any, names: dict[int, str], takes: list[Node], loop: np.dtype[Any]) -> str:
-    """An operand: a variable, or a constant that the code holds from now on. Halves are computed in float."""
+    """Return an operand as C++: a variable or a constant. Half-precision values are computed in float."""
     kind = _wide(loop)
     if isinstance(argument, Ref):
         node = plan.nodes[argument.number]
@@ -289,7 +289,7 @@ def _text(plan: Plan, argument: Any, names: dict[int, str], takes: list[Node], l
 
 
 def _loop_type(plan: Plan, node: Node) -> np.dtype[Any]:
-    """The type in which an expression is computed."""
+    """Return the type in which an expression is computed."""
     if node.name in ("copyto", "copy", "astype", "ascontiguousarray"):
         return node.dtype
     operands = node.args[1:] if node.name == "where" else node.args

@@ -36,7 +36,7 @@ class Entry:
     names: list[tuple[str, Callable[[], Any], Any]] = field(default_factory=list)
 
     def failed(self, now: dict[str, Any]) -> list[str]:
-        """The guards that do not hold, as sentences."""
+        """Return the guards that do not hold, as sentences."""
         changes = []
         for name in dict.fromkeys((*self.guards, *now)):
             was = self.guards.get(name)
@@ -52,7 +52,7 @@ class Entry:
 
 
 class Compiled:
-    """A function that is traced when no guard holds, and otherwise runs the kernels that it became.
+    """Compiled function: traced again if no guard holds, otherwise run by its kernels.
 
     Attributes
     ----------
@@ -94,7 +94,7 @@ class Compiled:
         return f"{self.function.__name__}: compiled {count(len(self.entries), 'time')}, {hits}."
 
     def explain(self) -> Table:
-        """A row for each time it was compiled: why, how many kernels came of it, how often they served."""
+        """Return a table with a row per compilation: the reason, the number of kernels, and their uses."""
         rows = tuple(
             (str(number), entry.because, _kernels(entry), str(entry.hits), "; ".join(_folded(entry)) or "–")
             for number, entry in enumerate(self.entries, 1)

@@ -39,7 +39,7 @@ HOST = "Python asks for a value in between"
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """Two expressions of different kernels, the second of which reads the first: `why` they stay apart."""
+    """Two expressions in different kernels, the second of which reads the first; `why` has the reason."""
 
     first: int
     then: int
@@ -47,7 +47,7 @@ class Edge:
 
 
 class Plan:
-    """The kernels that a graph becomes in one of the ways.
+    """Kernels of a graph for one way of joining expressions.
 
     Attributes
     ----------
@@ -133,7 +133,7 @@ class Plan:
         return ""
 
     def _rows(self, both: list[Node]) -> str:
-        """Rows of one array, each in a block: maps of it, its reductions, and maps of those."""
+        """Return why a group cannot be one kernel with a row per block, or an empty text."""
         full = max((source.shape for n in both for _, source in self.sources[n.number]), key=math.prod)
         if not full or full[-1] * both[0].dtype.itemsize > ROW_BYTES:
             return f"{REDUCTION}, and is longer than a block's shared memory"
@@ -172,7 +172,7 @@ class Plan:
         return ""
 
     def _orders(self) -> list[tuple[int, int]]:
-        """Pairs of which the first comes first: what is read, and what memory or the host demands."""
+        """Return pairs of nodes in required order, because of data, memory or the host."""
         pairs = [(first, n.number) for n in self.work for first, _ in self.sources[n.number]]
         writers = [n for n in self.work if n.writes is not None]
         for writer in writers:
@@ -207,7 +207,7 @@ class Plan:
 
     # --- traffic ------------------------------------------------------------------------------------------
     def reads(self, group: Sequence[int]) -> list[Node]:
-        """The arrays that a kernel reads from memory, each once."""
+        """Return the arrays that a kernel reads from memory, each once."""
         numbers = dict.fromkeys(n for member in group for n in self.nodes[member].before)
         return [*_distinct(self.nodes[n] for n in numbers if _origin(self.nodes, n) not in group)]
 
@@ -229,13 +229,13 @@ class Plan:
 
 
 def _sources(nodes: list[Node], node: Node) -> Iterator[tuple[int, Node]]:
-    """For each array that a node reads: the expression that computed it, and the array as it is seen."""
+    """Yield for each array that a node reads the expression that computed it, and the node of the view."""
     for number in node.before:
         yield _origin(nodes, number), nodes[number]
 
 
 def _origin(nodes: list[Node], number: int) -> int:
-    """The expression behind views of its result."""
+    """Return the expression whose result a view shows."""
     while nodes[number].kind in ("view", "host") and nodes[number].before:
         number = nodes[number].before[0]
     return number

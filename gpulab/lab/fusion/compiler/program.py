@@ -1,4 +1,4 @@
-"""A plan as a program: its kernels generated, and run with other arrays of the same shapes and types."""
+"""Program of a plan: generated kernels, which run with other arrays of the same shapes and types."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Program:
             self.kernels.append(kernel)
 
     def __call__(self, args: Sequence[Any], around: Around | None = None) -> Any:
-        """Run it; `around` gives a context for each of the groups."""
+        """Run the kernels; `around` returns a context for each group."""
         env = self._given(args)
         done: dict[int, Any] = {}  # streams that nobody has waited for yet, by their handles
         for index, (group, kernel) in enumerate(zip(self.plan.groups, self.kernels, strict=True)):
@@ -82,7 +82,7 @@ class Program:
         env.update(zip(kernel.gives, gives, strict=True))
 
     def _target(self, env: dict[int, Any], node: Node) -> Any:
-        """The array that an expression in place changes."""
+        """Return the array that an in-place expression changes."""
         while node.writes is not None and node.writes not in env:
             node = self.plan.nodes[node.writes]
             if node.kind == "view" and node.writes is None:
@@ -111,7 +111,7 @@ class Program:
         return value
 
     def _place(self, node: Node, done: dict[int, Any]) -> AbstractContextManager[Any]:
-        """The device and stream of a ``with`` block, which wait for what ran elsewhere before."""
+        """Return a context with the device and stream of a node, which wait for earlier work elsewhere."""
         cp = session.cp()
         stack = ExitStack()
         if node.device is not None:

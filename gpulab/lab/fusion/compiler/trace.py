@@ -1,4 +1,4 @@
-"""A function of arrays, run once with stand-ins that write down what is done to them: a graph of expressions.
+"""Tracing of a function: it runs once with stand-ins for arrays, which record a graph of expressions.
 
 A `Value` stands for a device array. What is computed with it is computed, and written down as a `Node`: the
 function sees shapes, types and values as they are, so whatever Python decides with them is decided while
@@ -55,7 +55,7 @@ _HOST_METHODS = ("__bool__", "__float__", "__int__", "__index__", "__complex__")
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """One expression: what was called, with what, and what came of it.
+    """One expression: the called function, its arguments, and its result.
 
     ``args`` and ``kwargs`` hold a `Ref` wherever an array stood; ``before`` are the nodes that it reads.
     ``writes`` is the node whose memory an expression in place writes to. ``stream`` and ``device`` are those
@@ -242,7 +242,7 @@ class Trace:
 
 
 def traced(function: Callable[..., Any], *args: Any) -> Trace:
-    """The graph of ``function(*args)``, which is run once.
+    """Run ``function(*args)`` once, and return its graph of expressions.
 
     Raises
     ------
@@ -258,7 +258,7 @@ def traced(function: Callable[..., Any], *args: Any) -> Trace:
 
 # --- stand-ins --------------------------------------------------------------------------------------------
 class Value:
-    """Stands for a device array while a function is traced."""
+    """Stand-in for a device array while a function is traced."""
 
     _node: Node
     _trace: Trace
@@ -378,7 +378,7 @@ _operators()
 
 
 class _Module:
-    """Stands for ``cp``, or a part of it; `wrap` gives what stands for a kernel that it makes."""
+    """Stand-in for ``cp`` or a part of it; `wrap` returns the stand-in for a kernel that it makes."""
 
     def __init__(self, trace: Trace, module: Any, wrap: Callable[[Any], Any], path: str = "") -> None:
         self.__trace = trace
