@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import linecache
 import os
 import pickle
@@ -23,6 +24,7 @@ from gpulab.lab.faults import child, jobs, sandbox
 from gpulab.lab.faults.jobs import Call, Cell
 from gpulab.processes.errors import ProcessError
 from gpulab.processes.values import DamagedError
+from gpulab.views.tables.sandbox import SandboxTable
 from virtualgpu.errors import GpulabError
 from virtualgpu.records.faults.sandboxed import Culprit, SandboxRun
 from virtualgpu.records.hazards import Place
@@ -478,8 +480,9 @@ def test_a_job_has_the_limits_that_are_documented(made: type[MadeUp]) -> None:
 
 
 def test_what_comes_back_is_all_in_the_record(made: type[MadeUp]) -> None:
-    line = gl.sandbox.__code__.co_firstlineno
-    file = gl.sandbox.__code__.co_filename
+    code = inspect.unwrap(gl.sandbox).__code__
+    line = code.co_firstlineno + 1  # after the decorator
+    file = code.co_filename
     given = {"given": (4, file, line), "kernel": "k", "said": "why", "place": (3, "x", (1, 0, 0), (2, 0, 0))}
     told = {
         "error": "E: 1\nand more",
@@ -545,7 +548,7 @@ def test_where_only_launch_blocking_tells_the_launch_it_runs_once_more(
     assert record.blocking is blocking
     assert record.culprit is not None
     assert (record.culprit.launch, record.culprit.source.line) == (0, 5 if blocking else 7)  # type: ignore[union-attr]
-    assert "did it (a launch)" in repr(gl.sandbox.__globals__["SandboxTable"].of(record))
+    assert "did it (a launch)" in repr(SandboxTable.of(record))
 
 
 def test_a_launch_that_the_second_run_does_not_name_is_not_made_up(made: type[MadeUp]) -> None:
