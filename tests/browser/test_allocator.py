@@ -57,17 +57,17 @@ def test_the_page_says_what_python_says(
     draw = random.Random(7)
     for step in [0, 1, view.maps.last, *(draw.randint(0, view.maps.last) for _ in range(40))]:
         view.step = step
-        expected: list[Any] = [view.maps.moment(step)]
+        expected: list[Any] = [view.maps.position_text(step)]
         for panel in view.panels:
-            found = panel.figures(panel.at(panel.step(step)))
+            found = panel.fragmentation_of(panel.map_after(panel.step(step)))
             values = [f"{value} {detail}".strip() for _, value, detail in figures(found)]
-            expected += [view.maps.said(panel, step), values]
+            expected += [view.maps.status_text(panel, step), values]
         assert page.evaluate(TOLD, [step]) == expected, step
     page.keyboard.press("Tab")
     page.locator("canvas").nth(1).focus()
     page.keyboard.press("e")
     panel = view.panels[0]
-    wanted = emptying(panel.figures(panel.at(panel.step(view.step))))
+    wanted = emptying(panel.fragmentation_of(panel.map_after(panel.step(view.step))))
     assert page.locator(".gl-pool .gl-said").first.text_content() == wanted
     view.close()
 
@@ -90,7 +90,7 @@ def test_blocks_are_walked_and_told_with_their_stack_traces(open_saved: Callable
     first = now.segments[0].blocks[0]
     assert f"0x{first.address:x}" in detail.text_content()
     page.keyboard.press("PageDown")
-    stops = view.panels[0].stops
+    stops = view.panels[0].notable_steps
     assert page.locator("input[type=range]").input_value() == str(stops[stops > view.step][0])
     view.close()
 

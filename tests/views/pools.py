@@ -12,17 +12,17 @@ from gpulab.allocators.cupy import CuPyAllocator
 from gpulab.allocators.fragments import fragmentation
 from gpulab.allocators.replay import replay
 from gpulab.allocators.torch.allocator import TorchAllocator
-from gpulab.views.allocator.maps import Maps, Panel
+from gpulab.views.allocator.maps import Maps, PoolPanel
 from gpulab.views.allocator.view import AllocatorView
 from tests.allocators.traces import MIB, Row, random_requests, random_rows, trace_of
 from tests.views.synthetic import MODELLED
 from virtualgpu.records.memory import AllocatorTrace
 
 
-def panel(trace: AllocatorTrace, name: str = "", after: np.ndarray | None = None) -> Panel:
+def panel(trace: AllocatorTrace, name: str = "", after: np.ndarray | None = None) -> PoolPanel:
     lives = steps.history(replace(trace, provenance=MODELLED))
     figures = partial(fragmentation, capacity_bytes=trace.capacity_bytes)
-    return Panel(lives, name or trace.allocator, partial(steps.at, lives), figures, after)
+    return PoolPanel(lives, name or trace.allocator, partial(steps.at, lives), figures, after)
 
 
 def one(events: int = 300, seed: int = 2) -> AllocatorView:

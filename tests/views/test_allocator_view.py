@@ -46,13 +46,15 @@ def refused() -> Iterator[AllocatorView]:
 
 def test_it_opens_where_a_request_was_refused_and_says_why(refused: AllocatorView) -> None:
     assert refused.step == 7
-    assert refused.maps.said(refused.panels[0], 7) == (
+    assert refused.maps.status_text(refused.panels[0], 7) == (
         "30 MiB free, 8 MiB refused: this stream's largest piece is 6 MiB (another's 20 MiB); "
         "room for 4 MiB more."
     )
-    assert refused.maps.moment(7) == "Event 7 of 7: 8 MiB refused, stream 0, train.py:31: out of memory."
-    assert refused.maps.moment(2) == "Event 2 of 7: 6 MiB allocated, stream 0, train.py:17."
-    assert refused.maps.moment(0) == "Before the first event of 7."
+    assert (
+        refused.maps.position_text(7) == "Event 7 of 7: 8 MiB refused, stream 0, train.py:31: out of memory."
+    )
+    assert refused.maps.position_text(2) == "Event 2 of 7: 6 MiB allocated, stream 0, train.py:17."
+    assert refused.maps.position_text(0) == "Before the first event of 7."
     told = refused.describe()
     assert "Emptying the cache would give 20 MiB back to the device; 10 MiB stay" in told
     assert "Segment of 16 MiB, stream 0: 1 in use, 2 free." in told
@@ -207,7 +209,7 @@ def test_where_nothing_was_refused_the_moment_with_the_most_memory_is_told() -> 
 
 def test_maps_of_requests_tell_what_was_asked_and_freed() -> None:
     view = pools.two()
-    told = {request.kind: view.maps.moment(at) for at, request in enumerate(view.maps.requests, 1)}
+    told = {request.kind: view.maps.position_text(at) for at, request in enumerate(view.maps.requests, 1)}
     assert " asked" in told["alloc"]
     assert " freed" in told["free"]
     assert view.maps.sentence(20).count("CuPy's pool: ") == 1
@@ -233,7 +235,7 @@ def test_a_block_belongs_to_the_innermost_line_of_the_program(files: list[str], 
 def test_a_stream_that_only_asked_has_a_name_too() -> None:
     rows = [("segment_alloc", BASE, 2 * MIB, 0, 0, -1), ("oom", 0, 8 * MIB, 8 * MIB, 5, -1)]
     maps = Maps([pools.panel(trace_of(rows))])
-    assert "refused, stream" in maps.moment(2)
+    assert "refused, stream" in maps.position_text(2)
 
 
 def test_forty_segments_are_told_and_the_others_counted() -> None:

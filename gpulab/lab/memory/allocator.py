@@ -18,7 +18,7 @@ from gpulab.allocators.replay import Allocator, replay, requests_of
 from gpulab.lab._base import Recorded
 from gpulab.session.pools.pool import PoolRecorder
 from gpulab.views._saving import Writers
-from gpulab.views.allocator.maps import Maps, Panel
+from gpulab.views.allocator.maps import Maps, PoolPanel
 from virtualgpu.errors import GpulabError, did_you_mean
 from virtualgpu.records import memory
 
@@ -287,7 +287,7 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
 
 def _panel(history: memory.AllocatorHistory, name: str, after: Any = None) -> Any:
     figures = partial(fragmentation, capacity_bytes=history.trace.capacity_bytes)
-    return Panel(history, name, partial(steps.at, history), figures, after)
+    return PoolPanel(history, name, partial(steps.at, history), figures, after)
 
 
 def _model(

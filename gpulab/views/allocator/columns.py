@@ -16,7 +16,7 @@ from virtualgpu.records.memory import ACTIONS, AllocatorHistory
 
 if TYPE_CHECKING:
     from gpulab.views.allocator.layout import Places
-    from gpulab.views.allocator.maps import Maps, Panel
+    from gpulab.views.allocator.maps import Maps, PoolPanel
 
 CURVE_PX = 46
 LEFT_PX = 96
@@ -41,7 +41,7 @@ Column = npt.NDArray[Any]
 def contents(maps: Maps, keys: str) -> dict[str, Any]:
     """Everything, for `pack`."""
     streams = {handle: at for at, handle in enumerate(maps.streams)}
-    stops = np.unique(np.concatenate([panel.moments(panel.stops) for panel in maps.panels]))
+    stops = np.unique(np.concatenate([panel.slider_positions(panel.notable_steps) for panel in maps.panels]))
     return {
         "panels": [_panel(maps, at, streams) for at in range(len(maps.panels))],
         "row_bytes": maps.places[0].row_bytes,
@@ -68,7 +68,7 @@ def contents(maps: Maps, keys: str) -> dict[str, Any]:
 def _moments(maps: Maps, streams: dict[int, int]) -> dict[str, Any]:
     lines = maps.owners.stack_line
     if maps.requests:
-        rows = [maps.happened(at) for at in range(len(maps.requests))]
+        rows = [maps.operation_at(at) for at in range(len(maps.requests))]
         kind, sizes, asked, stream, stack = (list(column) for column in zip(*rows, strict=True))
         kinds = np.array([pool_text.KINDS.index(name) for name in kind], np.uint8)
         table: list[Column] = [np.array(column, np.int64) for column in (sizes, asked, stream, stack)]
@@ -92,7 +92,7 @@ def _streams(handles: Column, streams: dict[int, int]) -> Column:
     return numbers[back] if numbers.size else np.empty(0, np.int32)
 
 
-def limit_of(panel: Panel) -> int:
+def limit_of(panel: PoolPanel) -> int:
     """What the pool may reserve at most, 0 where that is not known."""
     trace = panel.history.trace
     return min((each for each in (trace.first.limit_bytes, trace.capacity_bytes) if each), default=0)
@@ -116,7 +116,7 @@ def _panel(maps: Maps, at: int, streams: dict[int, int]) -> dict[str, Any]:
         "name": panel.name,
         "limit": limit,
         "known": bool(limit),
-        "after": panel.after,
+        "after": panel.events_at_request,
         "block": {
             "address": lives.addresses,
             "size": lives.size_bytes,
@@ -193,7 +193,9 @@ def curve(maps: Maps) -> Plot:
     """Used and reserved over the slider's places, of very many the highest of each stretch, and refusals."""
     last = maps.last
     bounds = np.unique(np.linspace(0, last + 1, MOST_POINTS, endpoint=False).astype(np.int64))
-    after = [slice(None) if panel.after is None else panel.after for panel in maps.panels]
+    after = [
+        slice(None) if panel.events_at_request is None else panel.events_at_request for panel in maps.panels
+    ]
     used, *reserved = (
         np.append(highest := np.maximum.reduceat(sums, bounds), highest[-1])
         for sums in (

@@ -1,4 +1,4 @@
-"""What a memory map shows, beside which step: pools' histories, their places, streams and lines."""
+"""Memory maps of pools that are stepped together, with the owners of their blocks."""
 
 from __future__ import annotations
 
@@ -19,172 +19,185 @@ Column = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Panel:
-    """One pool's history, and who answers for its steps.
+class PoolPanel:
+    """The history of one pool, and the functions that compute its state after a step.
 
     Parameters
     ----------
-    history, name
-        What is shown, and what it is called.
-    at
-        Gives the map after so many events.
-    figures
-        Gives the fragmentation of a map.
-    after
-        How many events had happened after so many requests, where panels are stepped by requests.
+    history
+        The events of the pool and the lives of its blocks.
+    name
+        The name of the pool in headings.
+    map_after
+        Returns the map after a number of events.
+    fragmentation_of
+        Returns the fragmentation of a map.
+    events_at_request
+        The number of events after each request, where panels are stepped by requests; else None.
     """
 
     history: AllocatorHistory
     name: str
-    at: Callable[[int], BlockMap]
-    figures: Callable[[BlockMap], Fragmentation]
-    after: npt.NDArray[np.int64] | None = None
+    map_after: Callable[[int], BlockMap]
+    fragmentation_of: Callable[[BlockMap], Fragmentation]
+    events_at_request: npt.NDArray[np.int64] | None = None
 
     @property
-    def stops(self) -> npt.NDArray[np.int64]:
-        """Steps of what a learner would jump to: refusals, and segments that come and go."""
+    def notable_steps(self) -> npt.NDArray[np.int64]:
+        """The steps that a learner jumps to: refusals, and segments that are allocated or freed."""
         actions = self.history.trace.events.actions
-        wanted = [ACTIONS.index(name) for name in ACTIONS if name == "oom" or name.startswith("segment")]
-        return np.flatnonzero(np.isin(actions, wanted)) + 1
+        notable = [ACTIONS.index(name) for name in ACTIONS if name == "oom" or name.startswith("segment")]
+        return np.flatnonzero(np.isin(actions, notable)) + 1
 
-    def moments(self, steps: Column) -> Column:
-        """The places of the slider by which steps have been reached."""
-        return steps if self.after is None else np.unique(np.searchsorted(self.after, steps, "left"))
+    def slider_positions(self, steps: Column) -> Column:
+        """The positions of the slider at which steps have been reached."""
+        if self.events_at_request is None:
+            return steps
+        return np.unique(np.searchsorted(self.events_at_request, steps, "left"))
 
-    def step(self, moment: int) -> int:
-        """The number of events at a place of the slider."""
-        return moment if self.after is None else int(self.after[moment])
+    def step(self, position: int) -> int:
+        """The number of events at a position of the slider."""
+        return position if self.events_at_request is None else int(self.events_at_request[position])
 
 
 class Owners:
-    """Whose each block is: the line that allocated it, or what it is called; in the order of bytes."""
+    """The owner of each block: the allocating source line, else a label. Owners are sorted by bytes."""
 
     def __init__(self, histories: Sequence[AllocatorHistory]) -> None:
         self.stack_owner: list[list[str]] = []
         self.of_blocks: list[Column] = []
-        weight: dict[str, int] = {}
-        named: list[list[str]] = []
+        bytes_of: dict[str, int] = {}
+        names_of_blocks: list[list[str]] = []
         for history in histories:
-            texts = [pool_text.owner_of(stack) for stack in history.trace.stacks]
-            self.stack_owner.append(texts)
-            lives = history.blocks
-            mine = [texts[at] if at >= 0 else "" for at in lives.stacks.tolist()]
-            for at, begin in enumerate(lives.begins.tolist()):
-                mine[at] = mine[at] or lives.labels.get(at, "") or ("" if begin else pool_text.BEFORE)
-            for name, bytes_ in zip(mine, lives.size_bytes.tolist(), strict=True):
-                weight[name] = weight.get(name, 0) + bytes_
-            named.append(mine)
-        # Of the first history, whose stacks the slider's words name: each line once.
+            stack_names = [pool_text.owner_of(stack) for stack in history.trace.stacks]
+            self.stack_owner.append(stack_names)
+            blocks = history.blocks
+            names = [stack_names[stack] if stack >= 0 else "" for stack in blocks.stacks.tolist()]
+            for index, begin in enumerate(blocks.begins.tolist()):
+                label = blocks.labels.get(index, "") or ("" if begin else pool_text.BEFORE)
+                names[index] = names[index] or label
+            for name, size_bytes in zip(names, blocks.size_bytes.tolist(), strict=True):
+                bytes_of[name] = bytes_of.get(name, 0) + size_bytes
+            names_of_blocks.append(names)
+        # Each line of the first history once; the slider's words name its stacks.
         self.lines = list(dict.fromkeys(self.stack_owner[0]))
-        numbers = {name: at if name else -1 for at, name in enumerate(self.lines)}
-        self.stack_line = np.array([*(numbers[name] for name in self.stack_owner[0]), -1], np.int32)
+        line_index = {name: index if name else -1 for index, name in enumerate(self.lines)}
+        self.stack_line = np.array([*(line_index[name] for name in self.stack_owner[0]), -1], np.int32)
         code = zip(self.stack_owner[0], histories[0].trace.texts, strict=False)
         self.code = {name: text for name, text in code if name}
-        self.names = sorted(weight, key=lambda name: (not name, -weight[name]))
-        place = {name: at for at, name in enumerate(self.names)}
-        self.of_blocks = [np.array([place[name] for name in mine], np.int32) for mine in named]
+        self.names = sorted(bytes_of, key=lambda name: (not name, -bytes_of[name]))
+        owner_index = {name: index for index, name in enumerate(self.names)}
+        self.of_blocks = [
+            np.array([owner_index[name] for name in names], np.int32) for names in names_of_blocks
+        ]
 
     def of_stack(self, panel: int, stack: int) -> str:
-        """The line of a stack trace, nothing for none."""
+        """The line of a stack trace, or an empty text for none."""
         return self.stack_owner[panel][stack] if 0 <= stack < len(self.stack_owner[panel]) else ""
 
 
 class Maps:
     """Pools that are stepped together: by the events of one, or by the requests that all of them had."""
 
-    def __init__(self, panels: Sequence[Panel], requests: Sequence[Request] = ()) -> None:
-        self.panels, self.requests = tuple(panels), tuple(requests)
+    def __init__(self, panels: Sequence[PoolPanel], requests: Sequence[Request] = ()) -> None:
+        self.panels = tuple(panels)
+        self.requests = tuple(requests)
         histories = [panel.history for panel in panels]
         self.places = places(histories, MOST_ROWS + 2 * (len(panels) - 1))
         self.streams = pool_text.stream_names(histories)
         self.owners = Owners(histories)
-        self._now: dict[int, tuple[int, BlockMap, Fragmentation]] = {}
+        self._last_map: dict[int, tuple[int, BlockMap, Fragmentation]] = {}
         self.last = len(requests) if requests else histories[0].last_step
 
     @property
     def unit(self) -> str:
+        """What the slider counts."""
         return "request" if self.requests else "event"
 
-    def happened(self, at: int) -> tuple[str, int, int, int, int]:
-        """What came between a place of the slider and the next: kind, bytes, bytes asked, stream, stack."""
+    def operation_at(self, position: int) -> tuple[str, int, int, int, int]:
+        """The operation after a position of the slider: kind, bytes, bytes requested, stream, stack."""
         if self.requests:
-            request = self.requests[at]
+            request = self.requests[position]
             kind = "ask" if request.kind == "alloc" else request.kind
             return kind, request.size_bytes, 0, request.stream, request.stack
         events = self.panels[0].history.trace.events
         return (
-            ACTIONS[events.actions[at]],
-            int(events.size_bytes[at]),
-            int(events.requested_bytes[at]),
-            int(events.streams[at]),
-            int(events.stacks[at]),
+            ACTIONS[events.actions[position]],
+            int(events.size_bytes[position]),
+            int(events.requested_bytes[position]),
+            int(events.streams[position]),
+            int(events.stacks[position]),
         )
 
-    def moment(self, at: int) -> str:
-        """What happened last, at a place of the slider."""
+    def position_text(self, position: int) -> str:
+        """The last operation at a position of the slider, in words."""
         if not self.last:
             return pool_text.PAGE["now"]
-        said: dict[str, int | str] = {
+        values: dict[str, int | str] = {
             "unit": self.unit,
             "Unit": self.unit.capitalize(),
-            "at": at,
+            "at": position,
             "last": self.last,
         }
-        if not at:
-            return filled(pool_text.PAGE["before"], said)
-        kind, stated, asked, stream, stack = self.happened(at - 1)
+        if not position:
+            return filled(pool_text.PAGE["before"], values)
+        kind, stated, requested, stream, stack = self.operation_at(position - 1)
         name = self.streams.get(stream, pool_text.PAGE["elsewhere"])
-        told = pool_text.done(kind, stated, asked, name, self.owners.of_stack(0, stack))
-        return filled(pool_text.PAGE["moment"], said | {"told": told})
+        operation = pool_text.done(kind, stated, requested, name, self.owners.of_stack(0, stack))
+        return filled(pool_text.PAGE["moment"], values | {"told": operation})
 
-    def now(self, panel: Panel, at: int) -> tuple[BlockMap, Fragmentation]:
-        """A pool's map and figures at a place of the slider; those asked for last are kept."""
-        step = panel.step(at)
-        kept = self._now.get(id(panel))
+    def map_at(self, panel: PoolPanel, position: int) -> tuple[BlockMap, Fragmentation]:
+        """A pool's map and its fragmentation at a position of the slider; the last ones are kept."""
+        step = panel.step(position)
+        kept = self._last_map.get(id(panel))
         if kept is None or kept[0] != step:
-            found = panel.at(step)
-            kept = self._now[id(panel)] = step, found, panel.figures(found)
+            block_map = panel.map_after(step)
+            kept = self._last_map[id(panel)] = step, block_map, panel.fragmentation_of(block_map)
         return kept[1:]
 
-    def said(self, panel: Panel, at: int) -> str:
-        """What a panel's pool has, and why the request was refused if it was."""
-        step = panel.step(at)
-        before = panel.step(at - 1) if at else 0
-        (_, found), events = self.now(panel, at), panel.history.trace.events
+    def status_text(self, panel: PoolPanel, position: int) -> str:
+        """The state of a panel's pool, and why the request was refused if it was."""
+        step = panel.step(position)
+        before = panel.step(position - 1) if position else 0
+        _, fragmentation = self.map_at(panel, position)
+        events = panel.history.trace.events
         for event in range(before, step):
             if ACTIONS[events.actions[event]] == "oom":
                 refused = int(events.requested_bytes[event] or events.size_bytes[event])
-                return pool_text.sentence(found, refused, int(events.streams[event]))
-        return pool_text.sentence(found)
+                return pool_text.sentence(fragmentation, refused, int(events.streams[event]))
+        return pool_text.sentence(fragmentation)
 
     def refusals(self) -> list[int]:
-        """The places of the slider at which a pool refused a request."""
-        found: set[int] = set()
+        """The positions of the slider at which a pool refused a request."""
+        positions: set[int] = set()
         for panel in self.panels:
-            actions = panel.history.trace.events.actions
-            found.update(map(int, panel.moments(np.flatnonzero(actions == ACTIONS.index("oom")) + 1)))
-        return sorted(found)
+            refused = np.flatnonzero(panel.history.trace.events.actions == ACTIONS.index("oom")) + 1
+            positions.update(map(int, panel.slider_positions(refused)))
+        return sorted(positions)
 
     @property
     def names(self) -> str:
+        """The names of all pools."""
         return " and ".join(panel.name for panel in self.panels)
 
-    def sentence(self, step: int | None = None) -> str:
-        """What is shown and where from; at a moment worth a picture, if none is given."""
-        step = self.telling if step is None else step
+    def sentence(self, position: int | None = None) -> str:
+        """The state of all pools and its origin, at a position or the default one."""
+        position = self.default_position if position is None else position
         label = self.panels[0].history.trace.provenance.label
-        when = f"at {self.unit} {number(step)} of {number(self.last)}" if self.last else "now"
-        told = [self.said(panel, step) for panel in self.panels]
-        if len(told) > 1:
-            told = [f"{panel.name}: {text}" for panel, text in zip(self.panels, told, strict=True)]
-        return f"Memory map of {self.names}, {label}, {when}: {'; '.join(text.rstrip('.') for text in told)}."
+        when = f"at {self.unit} {number(position)} of {number(self.last)}" if self.last else "now"
+        texts = [self.status_text(panel, position) for panel in self.panels]
+        if len(texts) > 1:
+            texts = [f"{panel.name}: {text}" for panel, text in zip(self.panels, texts, strict=True)]
+        return (
+            f"Memory map of {self.names}, {label}, {when}: {'; '.join(text.rstrip('.') for text in texts)}."
+        )
 
     @cached_property
-    def telling(self) -> int:
-        """A moment worth a picture: a refusal, or else the one with the most memory in use."""
+    def default_position(self) -> int:
+        """The position that is shown first: a refusal, or else the one with the most memory in use."""
         refused = self.refusals()
         if refused:
             return refused[0]
         used = self.panels[0].history.used_bytes
-        after = self.panels[0].after
-        return int(np.argmax(used if after is None else used[after]))
+        events = self.panels[0].events_at_request
+        return int(np.argmax(used if events is None else used[events]))

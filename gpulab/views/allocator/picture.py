@@ -19,7 +19,7 @@ from gpulab.words import size
 from virtualgpu.records.memory import Block, Segment
 
 if TYPE_CHECKING:
-    from gpulab.views.allocator.maps import Maps, Panel
+    from gpulab.views.allocator.maps import Maps, PoolPanel
 
 STATES = {"used": "in use", "waiting": "waiting", "free": "free", "unmapped": "not mapped"}
 WIDTH_PX = 872
@@ -42,16 +42,16 @@ def row_px(rows: int) -> int:
 def draw(maps: Maps, moment: int, colour_by: str) -> Box:
     """The maps at a place of the slider, with figures and the curve over all places."""
     high = row_px(sum(places.rows for places in maps.places))
-    parts: list[Box] = [paragraph(maps.moment(moment), "heading")] if maps.last else []
+    parts: list[Box] = [paragraph(maps.position_text(moment), "heading")] if maps.last else []
     if maps.last:
         curve = columns.curve(maps)
         now = Rules([moment], [0], [moment], [columns.CURVE_PX], "fg", width=2)
         parts.append(replace(curve, items=[*curve.items, now]))
     for panel, places in zip(maps.panels, maps.places, strict=True):
         name = f"{panel.name}: " if len(maps.panels) > 1 else ""
-        _, found = maps.now(panel, moment)
+        _, found = maps.map_at(panel, moment)
         parts += [
-            paragraph(f"{name}{maps.said(panel, moment)}", "strong"),
+            paragraph(f"{name}{maps.status_text(panel, moment)}", "strong"),
             numbers(pool_text.figures(found), 150),
         ]
         parts.append(_map(maps, panel, places, high, moment, colour_by))
@@ -70,10 +70,10 @@ def _legend(maps: Maps, colour_by: str) -> list[tuple[str, str]]:
     return [*[(colour, text or "unknown") for colour, text in named], ("panel", "hatched: free")]
 
 
-def _map(maps: Maps, panel: Panel, places: Places, high: int, moment: int, colour_by: str) -> Box:
+def _map(maps: Maps, panel: PoolPanel, places: Places, high: int, moment: int, colour_by: str) -> Box:
     step = panel.step(moment)
     index = maps.panels.index(panel)
-    now, _ = maps.now(panel, moment)
+    now, _ = maps.map_at(panel, moment)
     tiles: dict[str, list[PIECE]] = {}
     outlines: list[PIECE] = []
     hatched: list[tuple[float, float, float, float]] = []
@@ -127,17 +127,17 @@ def _map(maps: Maps, panel: Panel, places: Places, high: int, moment: int, colou
     middle = [(group.first_row + 0.5) * high - 2 for group in places.groups]
     items.append(Labels([0.0] * len(named), middle, named, anchor="end", dx=-6, colour="muted", pin=True))
     height = max(1, places.rows) * high + 2
-    return plot(height, (0, row_bytes), *items, label=maps.said(panel, moment), left=LEFT_PX, right=8)
+    return plot(height, (0, row_bytes), *items, label=maps.status_text(panel, moment), left=LEFT_PX, right=8)
 
 
-def _rows_of_blocks(panel: Panel, step: int) -> dict[int, int]:
+def _rows_of_blocks(panel: PoolPanel, step: int) -> dict[int, int]:
     """Address of each block in use -> its place in the columns."""
     lives = panel.history.blocks
     rows = np.flatnonzero((lives.begins <= step) & (step < lives.ends))
     return dict(zip(lives.addresses[rows].tolist(), rows.tolist(), strict=True))
 
 
-def _place(panel: Panel, places: Places, segment: Segment, step: int) -> int:
+def _place(panel: PoolPanel, places: Places, segment: Segment, step: int) -> int:
     """The number of a segment that lives at a step."""
     ranges = panel.history.ranges
     here = (ranges.addresses == segment.address) & (ranges.begins <= step) & (step < ranges.ends)

@@ -9,7 +9,7 @@ import traitlets
 
 from gpulab.views._base import View
 from gpulab.views.allocator import columns, picture, pool_text
-from gpulab.views.allocator.maps import Maps, Panel
+from gpulab.views.allocator.maps import Maps, PoolPanel
 from gpulab.views.parts.boxes import Box
 from gpulab.views.parts.pack import pack
 from gpulab.words import count, size
@@ -54,11 +54,11 @@ class AllocatorView(View, module="allocator/map"):
             source=histories[0].trace.provenance.source,
             contents=contents,
             data=data,
-            step=maps.telling if step is None else step,
+            step=maps.default_position if step is None else step,
         )
 
     @property
-    def panels(self) -> tuple[Panel, ...]:
+    def panels(self) -> tuple[PoolPanel, ...]:
         return self.maps.panels
 
     @property
@@ -82,10 +82,12 @@ class AllocatorView(View, module="allocator/map"):
         return self.maps.sentence(self.step)
 
     def describe(self) -> str:
-        lines = [self.sentence(), self.maps.moment(self.step)]
+        lines = [self.sentence(), self.maps.position_text(self.step)]
         for panel in self.panels:
-            now, found = self.maps.now(panel, self.step)
-            lines.append(f"{panel.name}: {self.maps.said(panel, self.step)} {pool_text.emptying(found)}")
+            now, found = self.maps.map_at(panel, self.step)
+            lines.append(
+                f"{panel.name}: {self.maps.status_text(panel, self.step)} {pool_text.emptying(found)}"
+            )
             for term, value, detail in pool_text.figures(found):
                 lines.append(f"  {term}: {value} {detail}".rstrip())
             lines += [f"  {text}" for text in _segments(now, panel.history.segments, self.maps.streams)]
