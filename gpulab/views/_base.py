@@ -1,4 +1,4 @@
-"""What every view shares: a widget that is also a picture and a sentence."""
+"""Base class of views: a widget that is also a picture and a sentence."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class View(anywidget.AnyWidget, Tabular, Saved):
     data = traitlets.Bytes(b"").tag(sync=True)
 
     ended: Callable[[], object] | None = None
-    """What else ends when the view is closed."""
+    """A function that is called when the view is closed."""
 
     def __init_subclass__(cls, module: str = "", **kwargs: Any) -> None:
         if module:
@@ -97,7 +97,7 @@ class View(anywidget.AnyWidget, Tabular, Saved):
 
     @property
     def record(self) -> Any:
-        """What the view shows: a record, or a tuple of records."""
+        """The record that is shown, or a tuple of records."""
         raise NotImplementedError
 
     def sentence(self) -> str:
@@ -198,7 +198,7 @@ class View(anywidget.AnyWidget, Tabular, Saved):
 
 
 def close_those_of_earlier_runs(widget: anywidget.AnyWidget) -> None:
-    """Close what an earlier run of the same notebook cell made: nobody can see it any more.
+    """Close the widgets of earlier runs of the same notebook cell, which are no longer visible.
 
     The list of open widgets belongs to the IPython shell and lives there. Cells are told apart by
     the id the front end sends with each request; without one nothing is closed.

@@ -1,4 +1,4 @@
-"""How what a learner sees becomes a file: one `save`, which goes by the ending of the file's name."""
+"""Saving of views and tables: `save` chooses the format by the ending of the file's name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Writers = Mapping[str, Callable[[Path], object]]
 
 
 class Saved:
-    """What can be saved; a subclass gives its formats as `_writers`, by ending."""
+    """A base class of objects that can be saved. Subclasses define `_writers`, by ending."""
 
     __slots__ = ()
 
@@ -54,7 +54,7 @@ class Saved:
 
 
 def text_writer(text: Callable[[], str]) -> Callable[[Path], object]:
-    """Writes what a function gives as text."""
+    """Return a writer of the text that a function returns."""
     return lambda path: path.write_text(text(), encoding="utf-8")
 
 

@@ -70,7 +70,7 @@ class Waves(LaunchWaves):
 
     @property
     def achieved_where(self) -> str:
-        """What that is the average of, and what it is over all SMs and the whole launch."""
+        """The average in words: over busy SMs, and over the whole device."""
         return f"busy SMs; device {percent(self.trace.achieved_on_device)}"
 
     @cached_property

@@ -77,7 +77,7 @@ def test_blocks_are_walked_and_told_with_their_stack_traces(open_saved: Callable
     page = open_saved(view, dark=True)
     detail = page.locator(".gl-detail")
     page.locator("canvas").nth(1).focus()
-    now = view.panels[0].at(view.step)
+    now = view.panels[0].map_after(view.step)
     for block in now.blocks[:12]:
         page.keyboard.press("ArrowRight")
         told = detail.text_content()

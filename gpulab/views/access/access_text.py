@@ -1,4 +1,4 @@
-"""What an access costs, in words and figures; ``access_text.js`` fills these texts while a slider moves."""
+"""Costs of an access in words and numbers; ``access_text.js`` fills the templates while a slider moves."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ PAGE = {
     "stride": STRIDE,
     "expressions": EXPRESSIONS,
 }
-"""What ``access_text.js`` fills."""
+"""Templates that ``access_text.js`` fills."""
 
 
 def share(fraction: float) -> str:
@@ -152,7 +152,7 @@ def lane_sentences(access: Access, memory: bool, banks: bool) -> list[str]:
 
 
 def notes(access: Access, memory: bool, banks: bool) -> str:
-    """What is special about this kind of access."""
+    """Return a note on this kind of access."""
     there = {
         "atomic": memory and access.rule in ATOMIC_RULES,
         "local": access.space == "local",
@@ -174,7 +174,7 @@ def expression(pattern: AccessPattern) -> str:
 
 
 def costs(access: Access, memory: bool, banks: bool) -> str:
-    """What an access costs, as a part of a sentence."""
+    """Return the cost of an access, as a part of a sentence."""
     said = []
     if memory and access.space == "const":
         said.append(f"{count(access.constant_passes, 'pass', 'passes')} a request (at best 1)")

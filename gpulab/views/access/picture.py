@@ -35,7 +35,7 @@ def row_px(rows: int) -> int:
 
 
 def _of(lanes: list[int], say: list[str], inset: float) -> dict[str, Any]:
-    """What lets each lane's rectangle be chosen, and say its sentence."""
+    """Return the arguments that let each lane's rectangle be chosen and described."""
     places = [*range(len(lanes))]
     sentences = [say[lane] for lane in lanes]
     return {"inset": inset, "columns": {"lane": lanes, "at": places}, "say": [["at", sentences]]}

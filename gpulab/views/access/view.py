@@ -93,7 +93,7 @@ class AccessMicroscope(View, module="access/view"):
         return f"warp {self.trace.warp_index} of block {block[0] if block[1:] == (0, 0) else block}"
 
     def _contents(self) -> dict[str, Any]:
-        """What the page needs: choices of the sliders and, of a kernel, its table and addresses."""
+        """Return the data of the page: slider choices and, for a kernel, its table and addresses."""
 
         def choices(values: tuple[int, ...], chosen: int) -> list[int]:
             return sorted({*values, chosen})
@@ -137,7 +137,7 @@ class AccessMicroscope(View, module="access/view"):
 
     @property
     def pattern(self) -> AccessPattern:
-        """What the sliders are set to."""
+        """The settings of the sliders."""
         return AccessPattern(self.stride, self.offset, self.element_bytes, self.padding, self.swizzle)
 
     @property
@@ -209,7 +209,7 @@ class AccessMicroscope(View, module="access/view"):
         )
 
     def _shown_words(self) -> str:
-        """What the picture shows."""
+        """The pattern that the picture shows, in words."""
         if self.trace is None:
             return access_text.expression(self.pattern)
         if not self.rows:

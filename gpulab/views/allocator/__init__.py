@@ -1,1 +1,1 @@
-"""What a memory pool holds, step by step: segments, blocks, what is free and what fails."""
+"""Memory maps of a pool, step by step: segments, blocks, free memory and refusals."""

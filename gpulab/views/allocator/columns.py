@@ -1,4 +1,4 @@
-"""What the browser needs of histories: columns that it reads any step from, and texts that these number."""
+"""Columns of histories for the browser: it reads any step from them, with texts by index."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_POINTS = 1200
 MOST_FRAMES = 12
 MOST_STACKS = 20_000
 COLOURS = ("accent", "good", "warn", "purple", "tail", "range", "accent-2")
-"""Of the owners, or streams, with the most memory; the others share one more."""
+"""Colours of the owners, or streams, with the most memory; the others share one more."""
 REST = "other"
 AGES = (
     (1, "made by this event", "tail"),
@@ -40,10 +40,10 @@ Column = npt.NDArray[Any]
 
 def contents(maps: Maps, keys: str) -> dict[str, Any]:
     """Everything, for `pack`."""
-    streams = {handle: at for at, handle in enumerate(maps.streams)}
+    streams = {handle: index for index, handle in enumerate(maps.streams)}
     stops = np.unique(np.concatenate([panel.slider_positions(panel.notable_steps) for panel in maps.panels]))
     return {
-        "panels": [_panel(maps, at, streams) for at in range(len(maps.panels))],
+        "panels": [_panel(maps, index, streams) for index in range(len(maps.panels))],
         "row_bytes": maps.places[0].row_bytes,
         "streams": list(maps.streams.values()),
         "owners": maps.owners.names,
@@ -68,10 +68,10 @@ def contents(maps: Maps, keys: str) -> dict[str, Any]:
 def _moments(maps: Maps, streams: dict[int, int]) -> dict[str, Any]:
     lines = maps.owners.stack_line
     if maps.requests:
-        rows = [maps.operation_at(at) for at in range(len(maps.requests))]
-        kind, sizes, asked, stream, stack = (list(column) for column in zip(*rows, strict=True))
+        rows = [maps.operation_at(position) for position in range(len(maps.requests))]
+        kind, sizes, requested, stream, stack = (list(column) for column in zip(*rows, strict=True))
         kinds = np.array([pool_text.KINDS.index(name) for name in kind], np.uint8)
-        table: list[Column] = [np.array(column, np.int64) for column in (sizes, asked, stream, stack)]
+        table: list[Column] = [np.array(column, np.int64) for column in (sizes, requested, stream, stack)]
     else:
         events = maps.panels[0].history.trace.events
         kinds = events.actions  # ACTIONS come first among the kinds
@@ -93,9 +93,9 @@ def _streams(handles: Column, streams: dict[int, int]) -> Column:
 
 
 def limit_of(panel: PoolPanel) -> int:
-    """What the pool may reserve at most, 0 where that is not known."""
+    """Return the most that the pool may reserve, or 0 if it is not known."""
     trace = panel.history.trace
-    return min((each for each in (trace.first.limit_bytes, trace.capacity_bytes) if each), default=0)
+    return min((size for size in (trace.first.limit_bytes, trace.capacity_bytes) if size), default=0)
 
 
 def _panel(maps: Maps, at: int, streams: dict[int, int]) -> dict[str, Any]:
@@ -153,7 +153,7 @@ def _panel(maps: Maps, at: int, streams: dict[int, int]) -> dict[str, Any]:
 
 
 def group_name(maps: Maps, stream: int, pool: str) -> str:
-    """What the rows of one stream and pool are called."""
+    """Return the name of the rows of one stream and pool."""
     return f"{maps.streams.get(stream, 'others')}{f' · {pool}' if pool else ''}"
 
 
@@ -200,22 +200,22 @@ def curve(maps: Maps) -> Plot:
         np.append(highest := np.maximum.reduceat(sums, bounds), highest[-1])
         for sums in (
             maps.panels[0].history.used_bytes[after[0]],
-            *(p.history.reserved_bytes[at] for p, at in zip(maps.panels, after, strict=True)),
+            *(p.history.reserved_bytes[index] for p, index in zip(maps.panels, after, strict=True)),
         )
     )
-    top = max(1, *(int(each.max()) for each in reserved))
+    top = max(1, *(int(series.max()) for series in reserved))
     limit = max(limit_of(panel) for panel in maps.panels)
     shown = max(limit, top) if limit <= 1.6 * top else top
     axes = Axes(Axis(0, max(1, last)), Axis(0, shown, {shown: size(shown), 0: "0"}), CURVE_PX - 10, 7)
     x = np.append(bounds, last)
     refused = np.array(maps.refusals(), np.int64)
-    _, kept = np.unique(refused * MOST_MARKS // (last + 1), return_index=True)
+    _, points = np.unique(refused * MOST_MARKS // (last + 1), return_index=True)
     lines = zip(reserved, ("fg", "tail"), strict=False)
     return axes.plot(
         Line(x, axes.y(used), "accent-2", width=0, fill="accent-2", base=axes.bottom, step=True),
-        *(Line(x, axes.y(each), colour, width=1.5, step=True) for each, colour in lines),
+        *(Line(x, axes.y(series), colour, width=1.5, step=True) for series, colour in lines),
         Rules([0], [axes.top], [max(1, last)], [axes.top], "error", dash=True) if shown == limit else None,
-        Labels(refused[kept], 0 * kept + 5, ["▼"] * kept.size, anchor="middle", colour="error"),
+        Labels(refused[points], 0 * points + 5, ["▼"] * points.size, anchor="middle", colour="error"),
         label="Memory over all steps",
         left=LEFT_PX,
         below=3,

@@ -1,4 +1,4 @@
-"""Where each segment of a memory map stands: in rows of so many bytes, in one place while it lives."""
+"""Layout of the segments of a memory map in rows; a segment keeps its place while it exists."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class _Extents:
-    """Of each segment: lowest address, bytes up to its highest, and its first and last steps."""
+    """Return lowest address, size, first and last step of each segment."""
 
     low: npt.NDArray[np.int64]
     size_bytes: npt.NDArray[np.int64]

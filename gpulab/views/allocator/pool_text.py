@@ -60,11 +60,11 @@ PAGE = {
     "age": ", {events} events old",
     "first": ", there before the first event",
 }
-"""What ``state.js`` fills, beside `FIGURES` and `DONE`."""
+"""Templates that ``state.js`` fills, in addition to `FIGURES` and `DONE`."""
 
 
 def done(kind: str, size_bytes: int, asked_bytes: int, stream: str, owner: str) -> str:
-    """What happened, such as ``4 MiB allocated (3.9 MiB asked), stream 0, train.py:12``."""
+    """Return an operation in words, such as ``4 MiB allocated (3.9 MiB asked), stream 0, train.py:12``."""
     told = asked_bytes and size(asked_bytes) != size(size_bytes)
     asked = filled(PAGE["asked"], {"asked": size(asked_bytes)}) if told else ""
     at = f", {owner}" if owner else ""
@@ -89,27 +89,27 @@ def owner_of(stack: Stack) -> str:
     return ""
 
 
-def _words(found: Fragmentation) -> dict[str, int | str]:
-    """What the texts of a step are filled with."""
-    most = found.largest_request_bytes
-    room = found.room_bytes
+def _words(fragmentation: Fragmentation) -> dict[str, int | str]:
+    """Return the values for the templates of a step."""
+    most = fragmentation.largest_request_bytes
+    room = fragmentation.room_bytes
     return {
-        "used": size(found.used_bytes),
-        "reserved": size(found.reserved_bytes),
-        "free": size(found.free_bytes),
-        "largest": size(found.largest_free_bytes),
-        "pieces": sum(arena.free_blocks for arena in found.arenas),
-        "rounding": size(found.rounding_bytes),
-        "external": percent(found.external),
+        "used": size(fragmentation.used_bytes),
+        "reserved": size(fragmentation.reserved_bytes),
+        "free": size(fragmentation.free_bytes),
+        "largest": size(fragmentation.largest_free_bytes),
+        "pieces": sum(arena.free_blocks for arena in fragmentation.arenas),
+        "rounding": size(fragmentation.rounding_bytes),
+        "external": percent(fragmentation.external),
         "most": "not known" if most is None else size(most),
-        "releasable": size(found.releasable_bytes),
-        "held": size(found.held_bytes),
+        "releasable": size(fragmentation.releasable_bytes),
+        "held": size(fragmentation.held_bytes),
         "room": "" if room is None else size(room),
     }
 
 
-def sentence(found: Fragmentation, refused_bytes: int = 0, stream: int = 0) -> str:
-    """What is free and why it does not serve: ``1.2 GiB free, 1 GiB refused: ...``.
+def sentence(fragmentation: Fragmentation, refused_bytes: int = 0, stream: int = 0) -> str:
+    """Return the free memory and why a request was refused: ``1.2 GiB free, 1 GiB refused: ...``.
 
     Parameters
     ----------
@@ -118,29 +118,37 @@ def sentence(found: Fragmentation, refused_bytes: int = 0, stream: int = 0) -> s
     stream
         The stream that it was for.
     """
-    words = _words(found)
+    words = _words(fragmentation)
     if not refused_bytes:
-        return filled(PAGE["lies"] if found.free_bytes else PAGE["full"], words)
-    mine = max((arena.largest_free_bytes for arena in found.arenas if arena.stream == stream), default=0)
-    if not found.free_bytes:
+        return filled(PAGE["lies"] if fragmentation.free_bytes else PAGE["full"], words)
+    segments = max(
+        (arena.largest_free_bytes for arena in fragmentation.arenas if arena.stream == stream), default=0
+    )
+    if not fragmentation.free_bytes:
         why = "none_free"
-    elif not mine:
+    elif not segments:
         why = "others"
     else:
-        why = "smaller" if mine < found.largest_free_bytes else "pieces"
-    text = PAGE["refused"].replace("{why}", PAGE[why]) + PAGE["room"] * (found.room_bytes is not None) + "."
-    return filled(text, words | {"refused": size(refused_bytes), "mine": size(mine)})
-
-
-def emptying(found: Fragmentation) -> str:
-    """What emptying the cache would do."""
+        why = "smaller" if segments < fragmentation.largest_free_bytes else "pieces"
     text = (
-        PAGE["gives"] + PAGE["stays"] * bool(found.held_bytes) + "." if found.free_bytes else PAGE["nothing"]
+        PAGE["refused"].replace("{why}", PAGE[why])
+        + PAGE["room"] * (fragmentation.room_bytes is not None)
+        + "."
     )
-    return filled(text, _words(found))
+    return filled(text, words | {"refused": size(refused_bytes), "mine": size(segments)})
 
 
-def figures(found: Fragmentation) -> list[tuple[str, str, str]]:
+def emptying(fragmentation: Fragmentation) -> str:
+    """Return the effect of emptying the cache."""
+    text = (
+        PAGE["gives"] + PAGE["stays"] * bool(fragmentation.held_bytes) + "."
+        if fragmentation.free_bytes
+        else PAGE["nothing"]
+    )
+    return filled(text, _words(fragmentation))
+
+
+def figures(fragmentation: Fragmentation) -> list[tuple[str, str, str]]:
     """Term, value and detail of each number beside the map."""
-    words = _words(found)
+    words = _words(fragmentation)
     return [(term, filled(value, words), filled(detail, words)) for term, value, detail in FIGURES]

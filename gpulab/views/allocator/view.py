@@ -84,13 +84,13 @@ class AllocatorView(View, module="allocator/map"):
     def describe(self) -> str:
         lines = [self.sentence(), self.maps.position_text(self.step)]
         for panel in self.panels:
-            now, found = self.maps.map_at(panel, self.step)
+            block_map, fragmentation = self.maps.map_at(panel, self.step)
             lines.append(
-                f"{panel.name}: {self.maps.status_text(panel, self.step)} {pool_text.emptying(found)}"
+                f"{panel.name}: {self.maps.status_text(panel, self.step)} {pool_text.emptying(fragmentation)}"
             )
-            for term, value, detail in pool_text.figures(found):
+            for term, value, detail in pool_text.figures(fragmentation):
                 lines.append(f"  {term}: {value} {detail}".rstrip())
-            lines += [f"  {text}" for text in _segments(now, panel.history.segments, self.maps.streams)]
+            lines += [f"  {text}" for text in _segments(block_map, panel.history.segments, self.maps.streams)]
         return "\n".join([*lines, self.caption])
 
     def draw(self) -> Box:

@@ -30,7 +30,7 @@ HOT = 1.5  # times the mean of all ports, and more than the data
 
 
 class CollectiveView(View):
-    """What each GPU held after each step of a collective operation, and what passed its ports.
+    """The chunks of each GPU after each step of a collective operation, and the traffic of its ports.
 
     Parameters
     ----------
@@ -235,7 +235,7 @@ class CollectiveView(View):
         )
 
     def _finished(self, chunk: int) -> Parts | None:
-        """What a chunk is where it is finished; the same wherever that is asked for."""
+        """Return the contents of a finished chunk."""
         every = (self._collective.expected_parts(rank, chunk) for rank in range(self._collective.gpus))
         return next((parts for parts in every if parts is not None), None)
 
@@ -276,7 +276,7 @@ def _framed(
 
 
 def _sum(parts: Parts) -> str:
-    """Whose contributions they are: ``0+1+2``, ``all 8``, ``2×0``."""
+    """Return the GPUs that contributed, as text: ``0+1+2``, ``all 8``, ``2×0``."""
     if len(parts) > 2 and all(n == 1 for n in parts):
         return f"all {len(parts)}"
     named = [f"{n}×{rank}" if n > 1 else str(rank) for rank, n in enumerate(parts) if n]
@@ -288,7 +288,7 @@ def _sum(parts: Parts) -> str:
 
 
 def _short(parts: Parts) -> str:
-    """How many contributions, where there is no room for whose; a bare number would be a GPU's."""
+    """Return the number of contributions, where there is no room for their names."""
     return count(sum(parts), "part")
 
 
@@ -306,7 +306,7 @@ def _told(move: Move) -> str:
 
 
 def _recorded(record: Collective, known: Mapping[str, Any]) -> str:
-    """What such GPUs were recorded to take for the same; empty where nothing is known of that."""
+    """Return the recorded time of the same operation; empty if it was not recorded."""
     rows = [row for row in known["all_reduce"] if row["size_bytes"] == record.size_bytes]
     if record.operation != "all-reduce" or not rows:
         return ""

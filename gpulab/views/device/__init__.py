@@ -1,1 +1,1 @@
-"""What a device can do, beside others."""
+"""Device cards, and comparisons of devices."""

@@ -86,7 +86,7 @@ QUANTITIES: tuple[Quantity, ...] = (
     THREADS,
     LANES,
 )
-"""What devices are compared by at a glance."""
+"""The quantities by which devices are compared at a glance."""
 
 LIMITS: dict[str, tuple[Quantity, ...]] = {
     "Launch limits": (
@@ -131,7 +131,7 @@ LIMITS: dict[str, tuple[Quantity, ...]] = {
 
 
 def differing(quantities: Sequence[Quantity], devices: Sequence[DeviceInfo]) -> list[Quantity]:
-    """Those that are not the same on all devices."""
+    """Return the quantities that are not the same on all devices."""
     return [q for q in quantities if len({q.figure(device) for device in devices}) > 1]
 
 

@@ -30,19 +30,19 @@ class Group:
 
     @property
     def like(self) -> object:
-        """What two equal groups have in common."""
+        """Return a key that equal groups share."""
         return tuple(map(kind_of, self.pattern)), self.times, self.is_fan
 
 
 def kind_of(node: GraphNode) -> object:
-    """What two nodes have in common that do the same."""
+    """Return a key that nodes with the same operation share."""
     return node.kind, node.name, node.grid, node.block, node.size_bytes, node.copy_kind
 
 
 def groups(
     record: GraphRecord, apart: frozenset[int] = frozenset(), fold: bool = True
 ) -> tuple[list[Group], list[tuple[int, int]]]:
-    """What is drawn of a graph, and the edges between.
+    """The groups of nodes that are drawn, and the edges between them.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def _chains(record: GraphRecord) -> list[list[int]]:
         before.setdefault(then, []).append(first)
 
     def follows(node: int) -> int | None:
-        """What continues the path of a node."""
+        """Return the node that continues the path of a node."""
         only = after.get(node, ())
         return only[0] if len(only) == 1 and len(before[only[0]]) == 1 else None
 

@@ -1,4 +1,4 @@
-"""What is said of a graph's nodes, its arrays and what it costs."""
+"""Sentences about a graph's nodes, arrays and costs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _OF_CUPY = re.compile(r"cupy_(\w+?)(?:__\w+)?")
 
 
 def name_of(node: GraphNode) -> str:
-    """What stands on a node."""
+    """Return the text of a node."""
     if node.kind == "KERNEL":
         own = _OF_CUPY.fullmatch(node.name)
         return own[1] if own else _bare(node.name)
@@ -76,7 +76,7 @@ def _extent(dim: Dim3) -> str:
 
 
 def group_text(group: Group) -> tuple[str, str]:
-    """What stands on a group, in two lines."""
+    """Return the text of a group, in two lines."""
     names = list(map(name_of, group.pattern))
     if group.times == 1:
         return names[0], detail_of(group.pattern[0])
@@ -148,7 +148,7 @@ def first_elements(values: Sequence[float]) -> str:
 
 
 def dangling_sentence(found: DanglingArray) -> str:
-    """What an array that dangles costs, and the remedy."""
+    """Return the consequence of a dangling array, and the remedy."""
     name = found.array.name
     nodes = list(map(str, found.nodes))
     users = listing(nodes if len(nodes) <= 4 else [*nodes[:3], f"{len(nodes) - 3} more"])
@@ -176,7 +176,7 @@ def sentence(record: GraphRecord, name: str) -> str:
 
 
 def costs(found: GraphComparison) -> str:
-    """What a node and what a launch costs, both ways."""
+    """Return the cost of a node and of a launch, with and without the graph."""
     node = duration(found.graph_node_ns)
     eager = duration(found.eager_node_ns)
     host = duration(found.graph_host_ns)

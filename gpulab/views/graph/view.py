@@ -123,7 +123,7 @@ class GraphView(View):
         )
 
     def _arrays(self) -> dict[str, Shown]:
-        """What the graph reads where a name means something else by now, and what that is."""
+        """Return arrays that the graph reads although their names refer to others by now."""
         shown = {}
         for found in self.graph.dangling:
             name = found.array.name

@@ -38,7 +38,7 @@ MEANING = (
 
 
 class LaunchChart(Steered):
-    """Where and when every block ran, in how many waves, and what limits the occupancy.
+    """The place and time of every block, the waves, and the limits of occupancy.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ class LaunchChart(Steered):
 
 
 def _legend(shown: list[Waves]) -> Box:
-    """What the colours mean, of those that occur."""
+    """Return the meanings of the colours that occur."""
     several = any(waves.full_waves > 1 for waves in shown)
     tail = any(waves.in_tail.any() for waves in shown)
     sampled = max(waves.drawn.trace.sampled for waves in shown)

@@ -17,7 +17,7 @@ _PX = 190
 
 
 class LayersView(View):
-    """What calls went through.
+    """The layers of software that calls passed through.
 
     Parameters
     ----------

@@ -262,7 +262,7 @@ def _marks(record: MemorySamples, end: float) -> list[Item]:
 
 
 def scale(reserved: Any, device: Any, peak: Any, limit: Any, capacity: float) -> float:
-    """What the height stands for: the pool's most and its limit, and the rest if it is not far more."""
+    """Return the memory that the height stands for: the pool's maximum and limit, and the rest if it fits."""
     pool = max(np.nanmax(reserved, initial=0), np.nanmax(peak, initial=0), 1 << 20)
     most_limit = np.nanmax(limit, initial=0)
     high = max(pool, most_limit if most_limit <= MOST_OUTSIDE * pool else 0)

@@ -31,11 +31,11 @@ PAGE = {
     "beyond": BEYOND,
     "busy": "waits until the cell that runs has ended",
 }
-"""What ``chart.js`` fills."""
+"""Templates that ``chart.js`` fills."""
 
 
 def sentence(record: MemorySamples, state: str) -> str:
-    """What is used, cached and taken by others, the peak, and where that comes from."""
+    """Return the memory used, cached and taken by others, the peak, and the origin in a sentence."""
     peak = record.peak
     return (
         f"Memory of {record.provenance.device} over {duration(record.duration_ns)} ({state}): "

@@ -1,1 +1,1 @@
-"""What a GPU does, over time: strips of shares, power, clocks and what holds them back."""
+"""Load of a GPU over time: strips of shares, power, clocks and throttle reasons."""

@@ -76,7 +76,7 @@ _HELD_OTHERS = "purple"
 
 
 class LoadChart(Steered):
-    """What a GPU does over time.
+    """The load of a GPU over time.
 
     Parameters
     ----------
@@ -272,7 +272,7 @@ def _lines(record: LoadSamples, strip: _Strip, axes: Axes, begin: float) -> list
 
 
 def _phase_names(record: LoadSamples, begin: float, end: float) -> list[Item]:
-    """Where phases begin, and their names where there is room."""
+    """Draw the beginnings of phases, and their names where there is room."""
     if not record.phases:
         return []
     x = np.array([at for _, at in record.phases])

@@ -1,4 +1,4 @@
-"""What a GPU does, in words and as a table."""
+"""The load of a GPU, in words and as a table."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def held(record: LoadSamples) -> list[str]:
 
 
 def sentence(record: LoadSamples, state: str) -> str:
-    """What the GPU did last, for how long it was watched, and where that comes from."""
+    """Return the mean load, its duration and its origin in a sentence."""
     active = record.mean("sm_active")
     counted = f", {share(active)} of its SMs were active" if active is not None else ""
     watt = record.mean_power_w
@@ -73,7 +73,7 @@ def sentence(record: LoadSamples, state: str) -> str:
 
 
 def missing(record: LoadSamples) -> list[str]:
-    """What is not available and why, one sentence a reason."""
+    """Return the readings that are not available, with a sentence for each reason."""
     reasons = dict[str, list[str]]()
     for name, why in record.missing.items():
         reasons.setdefault(why, []).append(COUNTED.get(name, name.replace("_", " ")))
@@ -81,7 +81,7 @@ def missing(record: LoadSamples) -> list[str]:
 
 
 def state_of(record: LoadSamples) -> str:
-    """What holds the clocks back now, and who else may be on the GPU."""
+    """Return what limits the clocks now, and the other processes on the GPU."""
     bits = record.latest("clock_reasons")
     held_now = f"Clocks held back by: {NOT_AVAILABLE if bits is None else clock_reasons(bits)}. "
     mig = {True: "MIG is on: this may be a slice of the GPU. ", False: "MIG is off. ", None: ""}[record.mig]

@@ -1,4 +1,4 @@
-"""Axes of a chart: where values stand, linear or logarithmic, with ticks, grid, names, points that speak."""
+"""Axes of a chart, linear or logarithmic, with ticks, grid, names, and points with sentences."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ class Axis:
     grid: bool = False
 
     def places(self, values: Any) -> Any:
-        """Values as they stand: themselves or their logarithms."""
+        """Return the positions of values: themselves or their logarithms."""
         scales: dict[int, Callable[[Any], Any]] = {0: np.asarray, 2: np.log2, 10: np.log10}
         return scales[self.base](values)
 
     @property
     def domain(self) -> tuple[float, float]:
-        """Where it begins and ends, in these."""
+        """The two ends of the axis, in positions."""
         return float(self.places(self.low)), float(self.places(self.high))
 
 

@@ -11,7 +11,7 @@ from gpulab.views.parts.items import Item
 
 @dataclass(frozen=True, kw_only=True)
 class Box:
-    """What all boxes have.
+    """The base class of boxes.
 
     Parameters
     ----------

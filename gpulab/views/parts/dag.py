@@ -69,7 +69,7 @@ class _Way:
 
 @dataclass(frozen=True, slots=True)
 class _Places:
-    """Where nodes and arrows are."""
+    """Positions of nodes and arrows."""
 
     x: list[float]
     y: list[float]

@@ -16,7 +16,7 @@ MOST_POINTS = 4096
 
 @dataclass(frozen=True, kw_only=True)
 class Item:
-    """What all items have.
+    """The base class of items.
 
     Parameters
     ----------

@@ -22,7 +22,7 @@ Edge = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """Where nodes stand: ``layer`` and ``row`` (0 is the top; fractions occur) of each.
+    """Positions of nodes: ``layer`` and ``row`` (0 is the top; fractions occur) of each.
 
     ``ways`` has, for each edge, the rows that it passes in the layers from its start to its end: an edge over
     several layers has a place of its own in each, so that it goes behind no node.
@@ -71,7 +71,7 @@ def layers(count: int, edges: Sequence[Edge]) -> Layers:
 
 
 def crossings(order: Sequence[Sequence[int]], steps: Sequence[Edge]) -> int:
-    """How often edges between neighbouring layers cross."""
+    """Return the number of crossings of edges between neighbouring layers."""
     place = {node: at for nodes in order for at, node in enumerate(nodes)}
     number = {node: at for at, nodes in enumerate(order) for node in nodes}
     between: dict[int, list[Edge]] = {}

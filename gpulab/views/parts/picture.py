@@ -52,7 +52,7 @@ _drawing = threading.Lock()
 
 
 def lay(box: Box, width: float) -> tuple[float, Painter]:
-    """How high `box` is at a width, and what paints it at a place."""
+    """Return the height of `box` at a width, and a function that paints it at a position."""
     if box.only == "page":
         return 0.0, lambda pen, x, y: None
     return _LAYS[type(box)](box, width)

@@ -117,7 +117,7 @@ def time_ticks(low: float, high: float, wanted: float, since: str) -> tuple[str,
 
 
 def speaking(sentences: Sequence[str]) -> dict[str, Any]:
-    """What lets each of an item's spans or rects say a sentence of its own."""
+    """Return the arguments that give each of an item's spans or rects its own sentence."""
     return {"columns": {"which": [*range(len(sentences))]}, "say": [["which", sentences]]}
 
 

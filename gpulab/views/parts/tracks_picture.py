@@ -20,7 +20,7 @@ TICK_PX = 72
 
 
 class Scale:
-    """Where a plot's x values are on the picture."""
+    """The scale of a plot's x axis on the picture."""
 
     def __init__(self, box: Plot, left: float, top: float, width: float) -> None:
         self.left = left + box.left
@@ -71,7 +71,7 @@ def paint_tracks(pen: Pen, item: Tracks, scale: Scale) -> None:
 def _shades(
     starts: npt.NDArray[Any], ends: npt.NDArray[Any], colour: npt.NDArray[Any], width: int
 ) -> npt.NDArray[Any]:
-    """What each pixel shows: 0 for the ground, 1 + 2 × colour, and one more where it is pale."""
+    """Return the shade of each pixel: 0 for the ground, 1 + 2 × colour, and one more if it is pale."""
     ends = np.maximum(ends - ((ends - starts) > 5), starts + 1e-3)  # one of no length shows, too
     cover = np.zeros((int(colour.max(initial=0)) + 1, width))
     for shade in np.unique(colour).tolist():

@@ -32,7 +32,7 @@ CAPTION = (
 
 
 class PrecisionView(Steered):
-    """What each format makes of a number.
+    """A number in several floating-point formats: bits, nearest value and error.
 
     Parameters
     ----------

@@ -144,7 +144,7 @@ class RooflineChart(FigureView):
         return (Table("Each kernel", columns, tuple(rows), hide_empty=True),) if rows else ()
 
     def notes(self) -> list[str]:
-        """How the launches changed, and which ones are not in the chart."""
+        """Sentences about changes between launches, and about launches that are not in the chart."""
         return [*self._changes(), *self._left_out()]
 
     def painters(self) -> tuple[Painter, ...]:

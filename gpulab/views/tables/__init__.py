@@ -257,9 +257,9 @@ def place(code: str, line: int, text: str, column: int = 1, access: bool = False
     return line or None, Cell(whole.strip() or text, short(whole, column) or text)
 
 
-def times(count: int, what: str) -> str:
+def times(count: int, name: str) -> str:
     """``LDG``, ``4 × LDG``."""
-    return f"{number(count)} × {what}" if count > 1 else what
+    return f"{number(count)} × {name}" if count > 1 else name
 
 
 class Tabular:
@@ -307,7 +307,7 @@ class Tabular:
 
 
 class Texts(Saved):
-    """What displays as tables and sentences: the same as text, as a page, and in files."""
+    """A base class of objects that display as tables and sentences: as text, as a page, and in files."""
 
     __slots__ = ()
 
@@ -343,7 +343,7 @@ class Shown(Tabular, Texts, Generic[Record]):
 
     @property
     def caption(self) -> str:
-        """What ran, and where the numbers come from."""
+        """A line above the tables: the subject, and the origin of the numbers."""
         raise NotImplementedError
 
     def sentences(self) -> Sequence[str]:
@@ -351,8 +351,8 @@ class Shown(Tabular, Texts, Generic[Record]):
         return ()
 
     def __repr__(self) -> str:
-        said = ["\n".join(self.sentences())] if self.sentences() else []
-        return "\n\n".join([self.caption, *(table.text() for table in self.tables()), *said])
+        sentences = ["\n".join(self.sentences())] if self.sentences() else []
+        return "\n\n".join([self.caption, *(table.text() for table in self.tables()), *sentences])
 
     def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         return {"text/plain": repr(self), "text/html": self._repr_html_()}, {}
@@ -360,8 +360,8 @@ class Shown(Tabular, Texts, Generic[Record]):
     def _repr_html_(self) -> str:
         tables = "".join(table.html() for table in self.tables())
         items = "".join(f"<li>{html.escape(text)}</li>" for text in self.sentences())
-        said = f"<ul>{items}</ul>" if items else ""
-        return f'<div role="group"><p>{html.escape(self.caption)}</p>{tables}{said}</div>'
+        sentences = f"<ul>{items}</ul>" if items else ""
+        return f'<div role="group"><p>{html.escape(self.caption)}</p>{tables}{sentences}</div>'
 
 
 def _values_of(shown: type[Any], record: Any) -> dict[str, Any]:

@@ -24,7 +24,7 @@ class AsRunTable(Shown[AsRun], AsRun):
 
     @property
     def caption(self) -> str:
-        """What ran, and where the numbers come from."""
+        """The launch, and the origin of the counts."""
         launch = f"{self.kernel_name}: grid {shape(self.grid)}, block {shape(self.block)}"
         return (
             f"{launch}; as written (PTX) and as run (machine code for {self.target}); {self.provenance.label}"
@@ -36,12 +36,14 @@ class AsRunTable(Shown[AsRun], AsRun):
         return self._totals(), *(table for table in by_line if table.rows)
 
     def sentences(self) -> tuple[str, ...]:
-        """Why the two differ, one sentence for each way."""
-        found = list(self.differences) or ["The machine code accesses memory and branches as the PTX does."]
+        """Explain each difference between PTX and machine code in a sentence."""
+        sentences = list(self.differences) or [
+            "The machine code accesses memory and branches as the PTX does."
+        ]
         if self.extra:
-            own = ", ".join(f"{count} × {what}" for what, count in self.extra)
-            found.append(f"The machine code also has what the PTX does not show: {own}.")
-        return tuple(found)
+            others = ", ".join(f"{count} × {opcode}" for opcode, count in self.extra)
+            sentences.append(f"The machine code also has what the PTX does not show: {others}.")
+        return tuple(sentences)
 
     def _totals(self) -> Table:
         rows: list[tuple[Any, ...]] = []
@@ -51,7 +53,9 @@ class AsRunTable(Shown[AsRun], AsRun):
                 if not chosen:
                     continue
                 written = sum(a.written for a in chosen)
-                requests, executed = (self.total(what, space, kind) for what in ("requests", "executions"))
+                requests, executed = (
+                    self.total(counter, space, kind) for counter in ("requests", "executions")
+                )
                 rows.append((f"{space} {name}", written, _known(executed), _known(requests)))
         if self.branches:
             written = sum(branch.written for branch in self.branches)

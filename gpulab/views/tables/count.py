@@ -97,8 +97,8 @@ class CounterTable(Shown[KernelCounters], KernelCounters):
             requests = self.total("requests", "global", kind)
             if requests:
                 sectors, best = (self.total(c, "global", kind) for c in ("sectors", "ideal_sectors"))
-                each = f"{sectors / requests:.2f} a request, at best {best / requests:.2f}"
-                meaning = f"requests, {count(sectors, 'sector')} of {SECTOR_BYTES} bytes, {each}"
+                per_request = f"{sectors / requests:.2f} a request, at best {best / requests:.2f}"
+                meaning = f"requests, {count(sectors, 'sector')} of {SECTOR_BYTES} bytes, {per_request}"
                 rows.append((f"global {name}", requests, meaning))
         shared = self.total("requests", "shared")
         if shared:
@@ -155,19 +155,18 @@ def _cache_rows(caches: CacheCounters) -> list[tuple[Any, ...]]:
     """Rows of the cache model: none of it is counted."""
     start = "from empty caches" if caches.start == "cold" else "with what was left in L2"
     part = "" if caches.one_in == 1 else f", from one line in {caches.one_in}"
-    how = f"modelled {start}{part}"
+    method = f"modelled {start}{part}"
     rows: list[tuple[Any, ...]] = []
-    for name, rate, hits, asked, whose in (
+    for name, rate, hits, sectors, origin in (
         ("L1 hit rate", caches.l1_hit_rate, caches.l1_hit_sectors, caches.l1_sectors, "of loads"),
         ("L2 hit rate", caches.l2_hit_rate, caches.l2_hit_sectors, caches.l2_sectors, "of the SMs"),
     ):
         if rate is not None:
-            meaning = f"{number(hits)} of {count(asked, 'sector')} {whose}; {how}"
+            meaning = f"{number(hits)} of {count(sectors, 'sector')} {origin}; {method}"
             rows.append((name, _share(rate), meaning))
     if caches.l2_sectors:
-        meaning = (
-            f"bytes, {number(caches.dram_read_bytes)} read, {number(caches.dram_write_bytes)} written; {how}"
-        )
+        written = number(caches.dram_write_bytes)
+        meaning = f"bytes, {number(caches.dram_read_bytes)} read, {written} written; {method}"
         rows.append(("memory (DRAM)", caches.dram_read_bytes + caches.dram_write_bytes, meaning))
     if caches.constant_requests:
         passes = count(caches.constant_passes, "pass", "passes")

@@ -11,10 +11,10 @@ from gpulab.words import count, duration, listing, noun, number, percent, shape
 from virtualgpu.records.launch.causes import Cause, CauseKind, LaunchCosts
 
 WORTH = 1.25
-"""What is worth an hour of somebody's time: so many times as fast."""
+"""The least speedup for which a remedy is worth an hour of work."""
 
 COMMON: Mapping[CauseKind, float] = {"tail": 1.025, "in flight": 1.08, "latency": 1.08}
-"""What most kernels have a little of has to cost so many times more."""
+"""Causes that most kernels have to some degree must cost this factor more."""
 UNEVEN = 1.5
 """The longest block over the mean from which on it is its length that is told, and not the waves."""
 
@@ -115,13 +115,13 @@ class DiagnosisTable(Shown[LaunchCosts], LaunchCosts):
         """The causes worth mending, with their lines and gains."""
         rows = tuple(
             (
-                NAMES[each.kind],
-                *self._place(each),
-                each.gain,
-                each.after_ns,
-                NOTEBOOKS[each.kind],
+                NAMES[cause.kind],
+                *self._place(cause),
+                cause.gain,
+                cause.after_ns,
+                NOTEBOOKS[cause.kind],
             )
-            for each in self.worth_mending
+            for cause in self.worth_mending
         )
         columns = (
             "cause",
@@ -139,7 +139,7 @@ class DiagnosisTable(Shown[LaunchCosts], LaunchCosts):
 
     @property
     def verdict(self) -> str:
-        """What holds the launch down, and whether anything is worth mending."""
+        """The main cause and the limit of the launch, in a sentence."""
         share = percent(min(1.0, self.stages[self.bound] / self.time_ns))
         name, does = _bound(self.bound)
         bound = f"{name}: {share} of its time {does}"
@@ -168,12 +168,12 @@ class DiagnosisTable(Shown[LaunchCosts], LaunchCosts):
     def _spilled(self) -> list[str]:
         if not self.spilled_bytes:
             return []
-        told = (
+        sentence = (
             f"ptxas keeps {count(self.spilled_bytes, 'byte')} of a thread's registers in local memory "
             "(spills), which the model does not price. Let a thread do less, or allow it more registers. "
             f"Notebook {NOTEBOOKS['spills']} shows how."
         )
-        return [told]
+        return [sentence]
 
     def _place(self, cause: Cause) -> tuple[int | None, Cell]:
         return place(self.code, cause.line, cause.text, cause.column, access=bool(cause.text))
@@ -183,22 +183,22 @@ class DiagnosisTable(Shown[LaunchCosts], LaunchCosts):
         if other is None:
             return []
         gain = other.time_ns / self.time_ns
-        told = f"Beside it {other.kernel_name} takes {duration(other.time_ns)}: this one is "
-        told += f"{number(gain)} × as fast" if gain >= 1 else f"{number(1 / gain)} × as slow"
-        before, after = ([NAMES[c.kind] for c in each.causes if c.gain >= WORTH] for each in (other, self))
-        told += f" ({duration(self.time_ns)}). "
+        text = f"Beside it {other.kernel_name} takes {duration(other.time_ns)}: this one is "
+        text += f"{number(gain)} × as fast" if gain >= 1 else f"{number(1 / gain)} × as slow"
+        before, after = ([NAMES[c.kind] for c in costs.causes if c.gain >= WORTH] for costs in (other, self))
+        text += f" ({duration(self.time_ns)}). "
         for word, names in (
             ("Mended", [name for name in before if name not in after]),
             ("Left", [name for name in after if name in before]),
             ("New", [name for name in after if name not in before]),
         ):
-            told += f"{word}: {listing(list(dict.fromkeys(names)))}. " if names else ""
+            text += f"{word}: {listing(list(dict.fromkeys(names)))}. " if names else ""
         saved = {stage: other.stages[stage] - ns for stage, ns in self.stages.items()}
         most = max(saved, key=lambda stage: saved[stage])
         if saved[most] > 0.3 * (other.time_ns - self.time_ns) > 0.0:
             took = f"{duration(other.stages[most])} → {duration(self.stages[most])}"
-            told += f"{_sentence(_bound(most)[1])}: {took}."
-        return [told.rstrip()]
+            text += f"{_sentence(_bound(most)[1])}: {took}."
+        return [text.rstrip()]
 
 
 def _factor(value: float) -> str:

@@ -18,24 +18,24 @@ class HistoryTable(Shown[ElementHistory], ElementHistory):
 
     @property
     def caption(self) -> str:
-        """Whose history, and where it was seen."""
+        """The element, the number of its writes, and the device."""
         writes = len(self.writes) - 1 + self.left_out
-        seen = f"{count(writes, 'write')} in {count(self.launches, 'launch', 'launches')}"
-        return f"{self.element}: {seen}, seen on {self.provenance.device}."
+        text = f"{count(writes, 'write')} in {count(self.launches, 'launch', 'launches')}"
+        return f"{self.element}: {text}, seen on {self.provenance.device}."
 
     @property
     def verdict(self) -> str:
-        """Who wrote what it holds now."""
+        """The last writer of the element, and its value."""
         last = self.last
         if last.kind == "initial":
             return f"Nothing wrote {self.element}: its {_value(last.value)} was there before."
-        where = f" of launch {last.launch}" if last.launch else ""
-        by = f"{last.name}{where}"
+        launch_text = f" of launch {last.launch}" if last.launch else ""
+        by = f"{last.name}{launch_text}"
         if last.place is not None:
             by += f", block {last.place.block}, thread {last.place.thread}"
             by += f", line {last.place.line}" if last.place.line else ""
-        at = f" ({last.source})" if last.source else ""
-        return f"{self.element} is {_value(last.value)}, written by {by}{at}."
+        source_text = f" ({last.source})" if last.source else ""
+        return f"{self.element} is {_value(last.value)}, written by {by}{source_text}."
 
     def tables(self) -> tuple[Table, ...]:
         """A row for each write; of many, the first and the last."""
@@ -54,27 +54,29 @@ class HistoryTable(Shown[ElementHistory], ElementHistory):
 
     def sentences(self) -> list[str]:
         """The verdict, and what else is to be said."""
-        said = [self.verdict]
+        sentences = [self.verdict]
         if self.left_out:
-            said.append(f"The first {count(self.left_out, 'entry', 'entries')} of the history left no room.")
+            sentences.append(
+                f"The first {count(self.left_out, 'entry', 'entries')} of the history left no room."
+            )
         if any(write.value is None for write in self.writes):
-            said.append("Lanes of one instruction wrote it together: the last of them stays.")
+            sentences.append("Lanes of one instruction wrote it together: the last of them stays.")
         if self.error:
-            said.append(f"Then came {self.error}")
-        return [*said, *filter(None, [self.note])]
+            sentences.append(f"Then came {self.error}")
+        return [*sentences, *filter(None, [self.note])]
 
 
 def _row(write: Write) -> tuple[Any, ...]:
     place = write.place
-    where: tuple[Any, ...] = (None, None, None, None)
+    position: tuple[Any, ...] = (None, None, None, None)
     if place is not None:
-        where = place.block, place.thread, place.line or None, place.source.strip()
+        position = place.block, place.thread, place.line or None, place.source.strip()
     by = {"initial": "before", "atomic": f"{write.name} (atomic)"}.get(write.kind, write.name)
     python = None
     if write.source is not None:
         line = f"{write.source.file}:{write.source.line}"
         python = Cell(f"{line} {write.source.text.strip()}", f"{line} {short(write.source.text)}")
-    return write.value, by, write.launch or None, *where, python
+    return write.value, by, write.launch or None, *position, python
 
 
 def _value(value: Any) -> str:

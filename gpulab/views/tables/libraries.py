@@ -16,30 +16,30 @@ _NAME_CHARACTERS = 48
 
 @dataclass(frozen=True, slots=True, repr=False)
 class CallsTable(Shown[Calls], Calls):
-    """What operations end in, shown as a table."""
+    """Operations with the library routines and kernels that they call, as a table."""
 
     @property
     def caption(self) -> str:
-        """Whose operations, and where the answer comes from."""
+        """The function, the number of its operations, and the origin of the answer."""
         return f"{self.function}: {count(len(self.endings), 'operation')}; {self.provenance.label}."
 
     def tables(self) -> tuple[Table, ...]:
         """One row an operation; the first ones of many."""
-        rows = tuple(_row(each) for each in self.endings)
+        rows = tuple(_row(ending) for ending in self.endings)
         left_out = len(self.endings) - MOST_CALLS
         title = f"The first {MOST_CALLS}; {number(left_out)} more." if left_out > 0 else ""
         headings = ("operation", "dtype", "size", "layout", "library", "routine", "kernels")
         return (Table(title, headings, rows, hide_empty=True, most=MOST_CALLS),) if rows else ()
 
     def sentences(self) -> Sequence[str]:
-        """What was not recorded, and what was that is nearest to it."""
-        said = []
-        for each in dict.fromkeys(one for one in self.endings if one.recorded is False):
-            near = f"; the nearest that was: {each.nearest}" if each.nearest else ""
-            said.append(f"{each.operation} was not recorded{near}.")
+        """Name operations that were not recorded, with the nearest recorded one."""
+        sentences = []
+        for ending in dict.fromkeys(one for one in self.endings if one.recorded is False):
+            near = f"; the nearest that was: {ending.nearest}" if ending.nearest else ""
+            sentences.append(f"{ending.operation} was not recorded{near}.")
         if not self.endings:
-            said.append("No kernel ran.")
-        return [*said, *([self.note] if self.note else [])]
+            sentences.append("No kernel ran.")
+        return [*sentences, *([self.note] if self.note else [])]
 
 
 def _row(ending: Ending) -> tuple[Any, ...]:
@@ -67,20 +67,20 @@ def _short(kernel: str) -> str:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TuningTable(Shown[Tuning], Tuning):
-    """What a tuner chose, shown as a table for each key."""
+    """The choices of a tuner, with a table for each key."""
 
     @property
     def caption(self) -> str:
-        """How often it chose, and whose times they are."""
+        """The number of choices, and the origin of the times."""
         return f"{count(len(self.choices), 'choice')}; times {self.provenance.label}."
 
     def tables(self) -> tuple[Table, ...]:
         """A table for each key: right candidates by their medians, then those that were refused."""
-        return tuple(_choice(each) for each in self.choices)
+        return tuple(_choice(choice) for choice in self.choices)
 
     def sentences(self) -> Sequence[str]:
-        """What was cut short."""
-        return [each.note for each in self.choices if each.note]
+        """Notes on choices that were cut short."""
+        return [choice.note for choice in self.choices if choice.note]
 
 
 def _choice(choice: Choice) -> Table:

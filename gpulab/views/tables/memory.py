@@ -25,19 +25,19 @@ class MemoryReportTable(Shown[MemoryReport], MemoryReport):
         if self.failed is not None:
             used = self.peak_bytes - self.failed.size_bytes
             more = self.failed.size_bytes
-            what = f"{size(used)} used, {size(more)} more asked for"
-            return f"{self.name} ran out of memory: {what}; {self.provenance.label}."
+            request = f"{size(used)} used, {size(more)} more asked for"
+            return f"{self.name} ran out of memory: {request}; {self.provenance.label}."
         return (
             f"{self.name}: peak {size(self.peak_bytes)} used, {size(self.needed_bytes)} of it by the call, "
             f"{size(self.peak_reserved_bytes)} reserved; {self.provenance.label}."
         )
 
     def tables(self) -> tuple[Table, ...]:
-        """What was alive, the largest first; then where the call would fit."""
+        """Blocks that were alive, the largest first; then the GPUs on which the call would fit."""
         return tuple(table for table in (self._alive(), self._rooms()) if table.rows)
 
     def sentences(self) -> Sequence[str]:
-        """Where the peak was reached, what was temporary, and what is assumed."""
+        """Explain the place of the peak, the temporary memory, and the assumptions."""
         return list(filter(None, (self._where(), self._temporaries(), self._fit(), self.note)))
 
     def _where(self) -> str:
@@ -53,22 +53,22 @@ class MemoryReportTable(Shown[MemoryReport], MemoryReport):
             return ""
         share = self.temporary_bytes / self.needed_bytes
         left = self.after_bytes - self.before_bytes
-        kept = f"{size(left)} stayed" if left >= 0 else f"{size(-left)} of what was there before were freed"
+        rest = f"{size(left)} stayed" if left >= 0 else f"{size(-left)} of what was there before were freed"
         return (
-            f"{size(self.temporary_bytes)} of it ({percent(share)}) were temporary; {kept} when the call "
+            f"{size(self.temporary_bytes)} of it ({percent(share)}) were temporary; {rest} when the call "
             f"returned. {count(self.allocations, 'allocation')}, {count(self.frees, 'free')}."
         )
 
     def _fit(self) -> str:
-        here = self.rooms[0]
-        if here.times is None:
+        room = self.rooms[0]
+        if room.times is None:
             return ""
         larger = (
-            f"{_times(here.times)} the size" if here.times >= 1 else f"only {percent(here.times)} of its size"
+            f"{_times(room.times)} the size" if room.times >= 1 else f"only {percent(room.times)} of its size"
         )
         return (
-            f"On {here.provenance.device} there is room for {larger}, if all that the call allocates grows "
-            f"alike and what was there before stays; sides of matrices could be {_times(here.times**0.5)} "
+            f"On {room.provenance.device} there is room for {larger}, if all that the call allocates grows "
+            f"alike and what was there before stays; sides of matrices could be {_times(room.times**0.5)} "
             "as long. Of other GPUs 512 MiB count as the driver's. Rounding and fragmentation are left out."
         )
 
@@ -105,7 +105,7 @@ class MemoryReportTable(Shown[MemoryReport], MemoryReport):
     def _rooms(self) -> Table:
         if self.rooms[0].times is None:
             return Table("", (), ())
-        rows = tuple(_room(room, here=at == 0) for at, room in enumerate(self.rooms))
+        rows = tuple(_room(room, is_current=index == 0) for index, room in enumerate(self.rooms))
         columns = (
             "GPU",
             Column("memory", "memory_bytes", size),
@@ -116,9 +116,9 @@ class MemoryReportTable(Shown[MemoryReport], MemoryReport):
         return Table("What would fit", columns, rows)
 
 
-def _room(room: Room, here: bool) -> tuple[Any, ...]:
+def _room(room: Room, is_current: bool) -> tuple[Any, ...]:
     assert room.times is not None
-    device = f"{room.provenance.device} (now)" if here else room.provenance.device
+    device = f"{room.provenance.device} (now)" if is_current else room.provenance.device
     side = room.times**0.5 if room.times >= 1 else Cell(None, "does not fit")
     return device, room.memory_bytes, max(0, room.room_bytes), room.times, side
 
@@ -135,11 +135,11 @@ def _named(source: SourceLine | None) -> str:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class HostMemoryTable(Shown[AllocatorStatistics], AllocatorStatistics):
-    """What page-locked memory was used, as a table."""
+    """Statistics of pinned (page-locked) memory, as a table."""
 
     @property
     def caption(self) -> str:
-        """What it is, and where the figures come from."""
+        """The kind of memory, and the origin of the numbers."""
         return f"Pinned host memory; {self.provenance.label}."
 
     def tables(self) -> tuple[Table, ...]:

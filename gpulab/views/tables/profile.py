@@ -20,14 +20,14 @@ class ProfileTable(Shown[Profile], Profile):
 
     @property
     def caption(self) -> str:
-        """How long it took, how long the device was busy, and what memory it needed."""
+        """The duration, and the share of it in which the device was busy."""
         busy = f"the device was busy {duration(self.busy_ns)} of it"
         share = f" ({percent(self.busy_ns / self.wall_ns)})" if self.wall_ns else ""
         return f"{self.name}: {duration(self.wall_ns)}; {busy}{share}; {self.provenance.label}."
 
     def tables(self) -> tuple[Table, ...]:
         """Kernels, copies, waits of the host, ranges: those that there are."""
-        made = (
+        tables = (
             self._kernels(),
             self._counters(),
             self._copies(),
@@ -35,53 +35,53 @@ class ProfileTable(Shown[Profile], Profile):
             self._ranges(),
             self._lines(),
         )
-        return tuple(table for table in made if table.rows)
+        return tuple(table for table in tables if table.rows)
 
     def sentences(self) -> Sequence[str]:
-        """What memory it took, and what the columns mean."""
-        said = []
+        """Explain the use of memory, and the columns."""
+        sentences = []
         if self.peak_bytes is not None and self.before_bytes is not None:
             more = self.peak_bytes - self.before_bytes
-            said.append(
+            sentences.append(
                 f"The memory pool held {size(self.before_bytes)} before and {size(self.peak_bytes)} at its "
                 f"peak{f', {size(more)} more' if more else ''}."
             )
         if self.kernels:
-            said.append(
+            sentences.append(
                 "device_time is a launch's mean, occupancy the theoretical one. Shares of the wall add up to "
                 "more than the device was busy where kernels ran side by side."
             )
         if any(kernel.moved_bytes is not None for kernel in self.kernels):
-            said.append(
+            sentences.append(
                 "GB/s is what SMs and L2 exchange, in sectors of 32 bytes; gl.count tells it by line."
             )
         elif self.kernels and not self.counters:
-            said.append(
+            sentences.append(
                 "What kernels move and compute is not known here: hardware counters tell it (ncu), or "
                 "gl.count for one launch."
             )
         if self.counters:
-            said.append(
+            sentences.append(
                 "Hardware counters are measured by Nsight Compute in a run of its own, after one that is not "
                 "counted; sectors are those of loads and stores of global memory, FLOP without tensor cores."
             )
         if self.no_counters:
-            said.append(f"Hardware counters: {self.no_counters}.")
-        return [*said, *([self.note] if self.note else [])]
+            sentences.append(f"Hardware counters: {self.no_counters}.")
+        return [*sentences, *([self.note] if self.note else [])]
 
     def _counters(self) -> Table:
         rows = [
             (
-                each.key,
-                each.count,
-                each.sectors,
-                each.dram_bytes,
-                each.warp_instructions,
-                each.flop,
-                each.l1_hit_rate,
-                each.l2_hit_rate,
+                counter.key,
+                counter.count,
+                counter.sectors,
+                counter.dram_bytes,
+                counter.warp_instructions,
+                counter.flop,
+                counter.l1_hit_rate,
+                counter.l2_hit_rate,
             )
-            for each in self.counters
+            for counter in self.counters
         ]
         columns = (
             "key",
@@ -99,18 +99,18 @@ class ProfileTable(Shown[Profile], Profile):
         device = sum(kernel.device_time_total_ns for kernel in self.kernels)
         rows = [
             (
-                each.key,
-                each.count,
-                each.device_time_total_ns,
-                each.device_time_ns,
-                _share(each.device_time_total_ns, device),
-                _share(each.device_time_total_ns, self.wall_ns),
-                _launch(each.grid, each.block),
-                each.occupancy,
-                each.gb_per_s,
-                each.gflop_per_s,
+                kernel_row.key,
+                kernel_row.count,
+                kernel_row.device_time_total_ns,
+                kernel_row.device_time_ns,
+                _share(kernel_row.device_time_total_ns, device),
+                _share(kernel_row.device_time_total_ns, self.wall_ns),
+                _launch(kernel_row.grid, kernel_row.block),
+                kernel_row.occupancy,
+                kernel_row.gb_per_s,
+                kernel_row.gflop_per_s,
             )
-            for each in self.kernels
+            for kernel_row in self.kernels
         ]
         columns = (
             "key",
@@ -129,14 +129,14 @@ class ProfileTable(Shown[Profile], Profile):
     def _copies(self) -> Table:
         rows = [
             (
-                _copy(each),
-                each.count,
-                each.device_time_total_ns,
-                _share(each.device_time_total_ns, self.wall_ns),
-                each.size_bytes,
-                each.gb_per_s,
+                _copy(copy),
+                copy.count,
+                copy.device_time_total_ns,
+                _share(copy.device_time_total_ns, self.wall_ns),
+                copy.size_bytes,
+                copy.gb_per_s,
             )
-            for each in self.copies
+            for copy in self.copies
         ]
         columns = (
             "key",
@@ -151,23 +151,23 @@ class ProfileTable(Shown[Profile], Profile):
     def _waits(self) -> Table:
         rows = [
             (
-                each.key,
-                each.count,
-                each.cpu_time_total_ns,
-                _share(each.cpu_time_total_ns, self.wall_ns),
-                "hidden: the line asks for none" if each.hidden else "asked for",
-                str(each.source) if each.source else None,
-                each.source.text.strip() if each.source else None,
+                wait.key,
+                wait.count,
+                wait.cpu_time_total_ns,
+                _share(wait.cpu_time_total_ns, self.wall_ns),
+                "hidden: the line asks for none" if wait.hidden else "asked for",
+                str(wait.source) if wait.source else None,
+                wait.source.text.strip() if wait.source else None,
             )
-            for each in self.waits
+            for wait in self.waits
         ]
         columns = ("key", _COUNT, _CPU_TIME, _OF_WALL, "wait", "line", SOURCE)
         return _table("Waits of the host", columns, rows)
 
     def _ranges(self) -> Table:
         rows = [
-            (each.key, each.count, each.cpu_time_total_ns, each.device_time_total_ns, each.operations)
-            for each in self.ranges
+            (span.key, span.count, span.cpu_time_total_ns, span.device_time_total_ns, span.operations)
+            for span in self.ranges
         ]
         columns = ("key", _COUNT, _CPU_TIME, _DEVICE_TIME, Column("operations", show=number))
         return _table(
@@ -177,14 +177,14 @@ class ProfileTable(Shown[Profile], Profile):
     def _lines(self) -> Table:
         rows = [
             (
-                str(each.source),
-                each.source.text.strip(),
-                each.count,
-                each.device_time_total_ns,
-                _share(each.device_time_total_ns, self.wall_ns),
-                Cell(listing(each.keys), listing(each.keys[:3]) + (" …" if len(each.keys) > 3 else "")),
+                str(line.source),
+                line.source.text.strip(),
+                line.count,
+                line.device_time_total_ns,
+                _share(line.device_time_total_ns, self.wall_ns),
+                Cell(listing(line.keys), listing(line.keys[:3]) + (" …" if len(line.keys) > 3 else "")),
             )
-            for each in self.lines
+            for line in self.lines
         ]
         columns = ("line", SOURCE, _COUNT, _DEVICE_TIME, _OF_WALL, Column("gives", "keys"))
         return _table("Lines that give the device work", columns, rows)
@@ -198,9 +198,9 @@ class ProfileComparison(Texts):
 
     @property
     def caption(self) -> str:
-        """What both took."""
+        """The durations of both profiles."""
         before, after = self.records
-        origins = dict.fromkeys(each.provenance.label for each in self.records)
+        origins = dict.fromkeys(profile.provenance.label for profile in self.records)
         return (
             f"{before.name}, then {after.name}: {duration(before.wall_ns)}, then {duration(after.wall_ns)}"
             f"{_times(before.wall_ns, after.wall_ns)}; {'; '.join(origins)}."
@@ -213,7 +213,7 @@ class ProfileComparison(Texts):
             dict.fromkeys([*parts[0], *parts[1]]),
             key=lambda key: -abs(_took(parts[0].get(key)) - _took(parts[1].get(key))),
         )
-        rows = [_compared(key, *(each.get(key) for each in parts)) for key in keys]
+        rows = [_compared(key, *(part.get(key) for part in parts)) for key in keys]
         columns = (
             "key",
             Column("of", "kind"),
@@ -243,19 +243,19 @@ _Row = tuple[int, float | None]  # count, and time where it is known
 
 
 def _parts(record: Profile) -> dict[tuple[str, str], _Row]:
-    """What ran, by name and kind; of kernels that are told apart by shape the sum."""
-    found: dict[tuple[str, str], _Row] = {}
+    """Return count and time by name and kind; kernels with several shapes are summed."""
+    parts: dict[tuple[str, str], _Row] = {}
     for kind, rows in (
-        ("kernel", [(each.key, each.count, each.device_time_total_ns) for each in record.kernels]),
-        ("copy", [(_copy(each), each.count, each.device_time_total_ns) for each in record.copies]),
-        ("wait", [(each.key, each.count, each.cpu_time_total_ns) for each in record.waits]),
+        ("kernel", [(entry.key, entry.count, entry.device_time_total_ns) for entry in record.kernels]),
+        ("copy", [(_copy(entry), entry.count, entry.device_time_total_ns) for entry in record.copies]),
+        ("wait", [(entry.key, entry.count, entry.cpu_time_total_ns) for entry in record.waits]),
         ("range", [(r.key, r.count, r.device_time_total_ns) for r in record.ranges]),
     ):
         for key, count, time_ns in rows:
-            before, took = found.get((key, kind), (0, 0))
-            known = None if took is None or time_ns is None else took + time_ns
-            found[key, kind] = before + count, known
-    return found
+            before, before_ns = parts.get((key, kind), (0, 0))
+            total_ns = None if before_ns is None or time_ns is None else before_ns + time_ns
+            parts[key, kind] = before + count, total_ns
+    return parts
 
 
 def _took(row: _Row | None) -> float:
@@ -285,9 +285,9 @@ def _times(before: float, after: float) -> str:
     return f", {number(before / after)} times as fast" if before and after else ""
 
 
-def _copy(each: ProfiledCopy) -> str:
-    kind = {None: "", True: ", page-locked", False: ", pageable"}[each.pinned]
-    return f"memcpy {each.way}{kind}" if each.way else "memset"
+def _copy(copy: ProfiledCopy) -> str:
+    kind = {None: "", True: ", page-locked", False: ", pageable"}[copy.pinned]
+    return f"memcpy {copy.way}{kind}" if copy.way else "memset"
 
 
 def _share(part: float, whole: float) -> float | None:

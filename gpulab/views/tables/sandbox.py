@@ -1,4 +1,4 @@
-"""What came of code in a sandbox, as text and HTML: its output, its error, and who did it."""
+"""The result of code in a sandbox as text and HTML: output, error, and its cause."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class SandboxTable(Shown[SandboxRun], SandboxRun):
 
     @property
     def caption(self) -> str:
-        """What ran, and where."""
-        how = " with launch blocking" if self.blocking else ""
-        return f"{self.name} in a process of its own{how}, on {self.provenance.device}."
+        """The name of the code, and the device."""
+        mode = " with launch blocking" if self.blocking else ""
+        return f"{self.name} in a process of its own{mode}, on {self.provenance.device}."
 
     @property
     def verdict(self) -> str:
@@ -52,8 +52,8 @@ class SandboxTable(Shown[SandboxRun], SandboxRun):
 
     def sentences(self) -> list[str]:
         """The virtual GPU's word on the cause, and what else is to be said."""
-        said = [self.culprit.said] if self.culprit is not None and self.culprit.said else []
-        return [*said, *self.notes]
+        sentences = [self.culprit.said] if self.culprit is not None and self.culprit.said else []
+        return [*sentences, *self.notes]
 
     @property
     def printed(self) -> str:
@@ -71,10 +71,10 @@ class SandboxTable(Shown[SandboxRun], SandboxRun):
         printed = f"<pre>{html.escape(self.printed)}</pre>" if self.printed else ""
         items = "".join(f"<li>{html.escape(text)}</li>" for text in self.sentences())
         tables = "".join(table.html() for table in self.tables())
-        said = f"<ul>{items}</ul>" if items else ""
+        sentences = f"<ul>{items}</ul>" if items else ""
         return (
             f'<div role="group">{printed}<p>{html.escape(self.caption)}</p>'
-            f"<p><strong>{html.escape(self.verdict)}</strong></p>{tables}{said}</div>"
+            f"<p><strong>{html.escape(self.verdict)}</strong></p>{tables}{sentences}</div>"
         )
 
 

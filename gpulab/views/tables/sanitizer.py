@@ -24,13 +24,13 @@ _RACES = {
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SanitizerTable(Shown[SanitizerReport], SanitizerReport):
-    """What checking one launch found, shown as a verdict, a table and a sentence for each finding."""
+    """Findings of one launch: a verdict, a table, and a sentence for each finding."""
 
     note: str = ""
 
     @property
     def caption(self) -> str:
-        """What was checked, how, and on which device."""
+        """The launch, the tools that checked it, and the device."""
         launch = f"{self.kernel_name}: grid {shape(self.grid)}, block {shape(self.block)}"
         if self.shared_bytes:
             launch += f", {count(self.shared_bytes, 'byte')} of dynamic shared memory"
@@ -44,15 +44,15 @@ class SanitizerTable(Shown[SanitizerReport], SanitizerReport):
 
     @property
     def verdict(self) -> str:
-        """How many findings of each severity there are."""
+        """The number of findings of each severity."""
         if self.unavailable:
             return NOT_HERE
         counts = [
             (sum(hazard.severity == severity for hazard in self.hazards), word)
             for severity, word in (("error", "error"), ("warning", "warning"), ("info", "remark"))
         ]
-        found = [count(times, word) for times, word in counts if times]
-        text = ", ".join(found) if found else "Nothing found."
+        texts = [count(times, word) for times, word in counts if times]
+        text = ", ".join(texts) if texts else "Nothing found."
         if self.blocks_checked is None:
             return text
         done = f"{number(self.blocks_checked)} of {count(prod(self.grid), 'block')} checked"
@@ -77,9 +77,9 @@ class SanitizerTable(Shown[SanitizerReport], SanitizerReport):
         for row, hazard in enumerate(self.hazards, 1):
             label: tuple[Any, ...] = (row, hazard.severity, _name(hazard), hazard.count)
             places = [place for place in (hazard.first, hazard.second) if place is not None]
-            does = _RACES.get(hazard.kind, ("", ""))[-len(places) :] if len(places) > 1 else ("",)
-            for place, what in zip(places, does, strict=True):
-                rows.append((*label, *_row(place), what))
+            roles = _RACES.get(hazard.kind, ("", ""))[-len(places) :] if len(places) > 1 else ("",)
+            for place, role in zip(places, roles, strict=True):
+                rows.append((*label, *_row(place), role))
                 # The second place of a finding repeats its label in a data frame only.
                 label = tuple(
                     Cell(value, "") for value in (row, hazard.severity, _name(hazard), hazard.count)
@@ -98,7 +98,7 @@ class SanitizerTable(Shown[SanitizerReport], SanitizerReport):
         return (Table("", columns, tuple(rows)),) if rows else ()
 
     def sentences(self) -> list[str]:
-        """What each finding means, and the remedy."""
+        """Explain each finding, with the remedy."""
         return [hazard.message[:1].upper() + hazard.message[1:] for hazard in self.hazards]
 
     def __repr__(self) -> str:
@@ -123,16 +123,16 @@ class SanitizerComparison(Texts):
 
     @property
     def caption(self) -> str:
-        """Which launch, and what each of them could see."""
-        said = [f"{record.checker}: {_seen(record)}" for record in self.records]
-        return f"{self.records[0].kernel_name}: grid {shape(self.records[0].grid)}. {' '.join(said)}"
+        """The launch, and the limits of each checker."""
+        texts = [f"{record.checker}: {_seen(record)}" for record in self.records]
+        return f"{self.records[0].kernel_name}: grid {shape(self.records[0].grid)}. {' '.join(texts)}"
 
     def table(self) -> Table:
         """A row a line, in the order of the source."""
-        named = {(each.second.line, each.second.source) for one in self.records for each in one.hazards}
+        lines = {(hazard.second.line, hazard.second.source) for one in self.records for hazard in one.hazards}
         rows = tuple(
             (line or None, source, *(_found(one, line) for one in self.records))
-            for line, source in sorted(named)
+            for line, source in sorted(lines)
         )
         return Table("", ("line", SOURCE, *(record.checker for record in self.records)), rows)
 
@@ -161,12 +161,12 @@ def _seen(record: SanitizerReport) -> str:
 def _found(record: SanitizerReport, line: int) -> str:
     if record.unavailable:
         return NOT_HERE
-    found = [each for each in record.hazards if each.second.line == line]
-    return "; ".join(f"{_name(each)} ({_times(each.count)})" for each in found) or NOTHING
+    hazards = [hazard for hazard in record.hazards if hazard.second.line == line]
+    return "; ".join(f"{_name(hazard)} ({_times(hazard.count)})" for hazard in hazards) or NOTHING
 
 
 def _times(count: int) -> str:
-    """How often: once, 32 times."""
+    """Return a count in words: once, 32 times."""
     return "once" if count == 1 else f"{number(count)} times"
 
 

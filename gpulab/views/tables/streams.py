@@ -13,18 +13,18 @@ from virtualgpu.records import StreamReport, StreamUse
 
 @dataclass(frozen=True, slots=True, repr=False)
 class StreamTable(Shown[StreamReport], StreamReport):
-    """What checking the order between streams found: a verdict, a row for each use, the missing wait."""
+    """Report on the order between streams: a verdict, a row for each use, the missing wait."""
 
     @property
     def caption(self) -> str:
-        """What was checked, and on which device."""
+        """The number of operations and streams checked, and the device."""
         done = f"{count(self.operations, 'operation')} in {count(len(self.streams), 'stream')}"
         text = f"{done}; {self.provenance.label}."
         return f"{text} {self.left_out}".strip()
 
     @property
     def verdict(self) -> str:
-        """How many pairs of lines lack an order."""
+        """The number of pairs of lines that lack an order."""
         if not self.findings:
             return "Nothing found: whatever uses the same bytes is ordered."
         pairs = count(len(self.findings), "pair of uses", "pairs of uses")
@@ -52,8 +52,8 @@ class StreamTable(Shown[StreamReport], StreamReport):
         return (Table("", columns, tuple(rows)),) if rows else ()
 
     def sentences(self) -> list[str]:
-        """What each finding means, and the code to add."""
-        return [found.message for found in self.findings]
+        """Explain each finding, with the code to add."""
+        return [finding.message for finding in self.findings]
 
     def __repr__(self) -> str:
         numbered = "\n".join(f"{n}. {text}" for n, text in enumerate(self.sentences(), 1))
@@ -62,9 +62,9 @@ class StreamTable(Shown[StreamReport], StreamReport):
 
     def _repr_html_(self) -> str:
         items = "".join(
-            f"<li>{html.escape(f'{found.cause} {found.where}')}"
-            + (f"<pre>{html.escape(found.remedy)}</pre></li>" if found.remedy else "</li>")
-            for found in self.findings
+            f"<li>{html.escape(f'{finding.cause} {finding.where}')}"
+            + (f"<pre>{html.escape(finding.remedy)}</pre></li>" if finding.remedy else "</li>")
+            for finding in self.findings
         )
         body = "".join(f"{table.html()}<ol>{items}</ol>" for table in self.tables())
         return (

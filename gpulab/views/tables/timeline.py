@@ -1,4 +1,4 @@
-"""What a timeline answers, as tables: operations, overlap, gaps, the critical path, and advice."""
+"""Tables of a timeline's analysis: overlap, gaps, the critical path, and advice."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Answers(Texts, tuple[R, ...]):
     def _repr_html_(self) -> str:
         table = self.table.html() if self.table.rows and not self.sentences else ""
         items = "".join(f"<li>{html.escape(text)}</li>" for text in self.sentences)
-        said = f"<ol>{items}</ol>" if items else ""
-        return f'<div role="group"><p>{html.escape(self.caption)}</p>{table}{said}</div>'
+        sentences = f"<ol>{items}</ol>" if items else ""
+        return f'<div role="group"><p>{html.escape(self.caption)}</p>{table}{sentences}</div>'
 
     def to_pandas(self) -> Any:
         """Return the table as a `pandas.DataFrame`; see `Table.to_pandas`."""
@@ -47,18 +47,18 @@ class Answers(Texts, tuple[R, ...]):
         printer.text(repr(self))
 
 
-def overlaps(found: Iterable[Overlap], timeline: Timeline) -> Answers[Overlap]:
+def overlaps(records: Iterable[Overlap], timeline: Timeline) -> Answers[Overlap]:
     """A row for each pair that was busy at all."""
-    found = tuple(found)
+    records = tuple(records)
     rows = tuple(
         (
-            f"{o.first} and {o.second}",
-            o.fraction,
-            o.both_ns,
-            o.first_ns,
-            o.second_ns,
+            f"{overlap.first} and {overlap.second}",
+            overlap.fraction,
+            overlap.both_ns,
+            overlap.first_ns,
+            overlap.second_ns,
         )
-        for o in found
+        for overlap in records
     )
     columns = (
         "pair",
@@ -69,50 +69,50 @@ def overlaps(found: Iterable[Overlap], timeline: Timeline) -> Answers[Overlap]:
     )
     caption = "Overlap in percent of the shorter of the two busy times"
     streams = len({(a.device_id, a.stream_id) for a in timeline.activities})
-    if len(found) < streams * (streams - 1) // 2:
+    if len(records) < streams * (streams - 1) // 2:
         caption += f", of those of its {streams:,} streams with the most operations"
-    return Answers.of(found, _caption(caption, timeline, rows), Table("", columns, rows))
+    return Answers.of(records, _caption(caption, timeline, rows), Table("", columns, rows))
 
 
-def gaps(found: Iterable[Gap], timeline: Timeline) -> Answers[Gap]:
+def gaps(records: Iterable[Gap], timeline: Timeline) -> Answers[Gap]:
     """A row for all gaps of one place, cause and line, the longest first."""
-    found = tuple(found)
+    records = tuple(records)
 
     def kind(gap: Gap) -> tuple[str | None, ...]:
         hides = gap.cause in ("launch-bound", "host computing", "start-up")
         reason = None if hides and not gap.reason.startswith("the host ran ") else gap.reason
         return gap.where, gap.cause, _line(gap.source), reason
 
-    rows = _added_up(found, kind, timeline)
+    rows = _added_up(records, kind, timeline)
     columns = ("where", "cause", "line", "why", *_SUMS)
-    return Answers.of(found, _caption("Gaps by cause", timeline, rows), Table("", columns, rows))
+    return Answers.of(records, _caption("Gaps by cause", timeline, rows), Table("", columns, rows))
 
 
-def path(found: Iterable[PathStep], timeline: Timeline) -> Answers[PathStep]:
+def path(records: Iterable[PathStep], timeline: Timeline) -> Answers[PathStep]:
     """A row for all links of one kind, name and line, those that took longest first."""
-    found = tuple(found)
+    records = tuple(records)
 
     def kind(step: PathStep) -> tuple[str | None, ...]:
         return step.name, step.where, _line(step.source)
 
-    rows = _added_up(found, kind, timeline)
+    rows = _added_up(records, kind, timeline)
     columns = ("link", "where", "line", *_SUMS)
     caption = "Critical path: what determines how long it takes"
-    return Answers.of(found, _caption(caption, timeline, rows), Table("", columns, rows))
+    return Answers.of(records, _caption(caption, timeline, rows), Table("", columns, rows))
 
 
-def advice(found: Iterable[Advice], timeline: Timeline) -> Answers[Advice]:
+def advice(records: Iterable[Advice], timeline: Timeline) -> Answers[Advice]:
     """Sentences, the one with the largest gain first."""
-    found = tuple(found)
-    said = tuple(each.text for each in found)
+    records = tuple(records)
+    sentences = tuple(record.text for record in records)
     caption = f"What would help, each by itself; {timeline.provenance.label}:"
-    if not found and not timeline.activities and timeline.method == "file":
+    if not records and not timeline.activities and timeline.method == "file":
         caption = f"There is no work of a GPU to advise on; {timeline.provenance.label}."
-    elif not found:
+    elif not records:
         caption = f"Nothing stands out that would help much; {timeline.provenance.label}."
-    rows = tuple((each.topic, each.gain_ns, each.text) for each in found)
+    rows = tuple((record.topic, record.gain_ns, record.text) for record in records)
     columns = ("topic", Column("gain", "gain_ns", duration), "advice")
-    return Answers.of(found, caption, Table("", columns, rows), said)
+    return Answers.of(records, caption, Table("", columns, rows), sentences)
 
 
 def _added_up(

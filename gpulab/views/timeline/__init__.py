@@ -1,1 +1,1 @@
-"""What devices and host did over time: streams, host calls, waits and NVTX ranges on one axis."""
+"""Timelines of devices and host: streams, host calls, waits and NVTX ranges on one axis."""

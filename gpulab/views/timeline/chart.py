@@ -33,7 +33,7 @@ PICKS = {"selected": "operation", "node": "node", "panel": "panel"}
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Where the rows of the panels are: number of each place (and panel), top and height of each number."""
+    """Positions of the rows of the panels: row of each place and panel, top and height of each row."""
 
     number: dict[tuple[int, Place], int]
     tops: list[float]
@@ -195,7 +195,7 @@ _ARGUMENTS = re.compile(r"<[^<>]*>|\([^()]*\)")
 
 
 def _short(name: str) -> str:
-    """What is written on a bar: ``H2D`` for a copy, the bare name of a C++ function."""
+    """Return the text on a bar: ``H2D`` for a copy, the bare name of a C++ function."""
     if copied := _COPY.match(name):
         return f"{copied[1]}2{copied[2]}".upper()
     bare = name
@@ -206,14 +206,14 @@ def _short(name: str) -> str:
 
 def _frames(panels: Sequence[Lanes], rows: Rows) -> Item | None:
     """Outlines around the launches of graphs."""
-    found = [
+    frames = [
         (begin - lanes.record.start_ns, until - lanes.record.start_ns, rows.number[panel, place])
         for panel, lanes in enumerate(panels)
         for (place, *_), (begin, until) in lanes.launches.items()
     ]
-    if not found:
+    if not frames:
         return None
-    begin, until, row = np.array(found, np.int64).T
+    begin, until, row = np.array(frames, np.int64).T
     top = np.array(rows.tops)[row]
     high = np.array(rows.heights)[row]
     return Rects(begin, until, top - 1, top + high + 1, "fg", outline=True)
@@ -238,7 +238,7 @@ def _arrows(panels: Sequence[Lanes], rows: Rows) -> Iterator[Item]:
 
 
 def _marks(panels: Sequence[Lanes], rows: Rows) -> Iterator[Item]:
-    """What is too short to be seen or must not be missed: NVTX marks, hidden waits."""
+    """Yield marks of bars that are too short to see or must not be missed: NVTX marks, hidden waits."""
     marks: list[tuple[int, float, str]] = []
     hidden: list[tuple[int, float, str]] = []
     for panel, lanes in enumerate(panels):
@@ -272,14 +272,14 @@ def tracks_of(plot: Plot) -> Tracks:
 
 
 def legend_entries(plot: Plot) -> list[tuple[str, str]]:
-    """What the colours of a `chart` mean, of those that occur."""
+    """Return the meanings of the colours that occur in a `chart`."""
     entries = [*ENGINES.values()]
-    return [entries[at] for at in np.unique(tracks_of(plot).colour).tolist()]
+    return [entries[index] for index in np.unique(tracks_of(plot).colour).tolist()]
 
 
 def arrow_words(panels: Sequence[Lanes]) -> str:
-    """What arrows and frames mean, of those that occur."""
-    waits, implicit = (sum(len(lanes.arrows[told]) for lanes in panels) for told in (0, 1))
+    """Return the meanings of the arrows and frames that occur."""
+    waits, implicit = (sum(len(lanes.arrows[sentences]) for lanes in panels) for sentences in (0, 1))
     faults = sum(len(lanes.faults) for lanes in panels)
     launches = sum(len({launch[1:] for launch in lanes.launches}) for lanes in panels)
     parts = [

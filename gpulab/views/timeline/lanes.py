@@ -1,4 +1,4 @@
-"""The rows of a timeline: which there are, what stands on each, and what it says of itself."""
+"""The rows of a timeline, and the bars on each with their names and details."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gpulab.words import duration, shape
 from virtualgpu.records import Dim3, SourceLine, Synchronization, Timeline
 
 Place = tuple[str, int, int]
-"""What a row is of: ``stream`` with device and stream, ``range`` with thread and depth, ..."""
+"""The key of a row: ``stream`` with device and stream, ``range`` with thread and depth, ..."""
 
 # Engine -> colour of its bars and what the legend says.
 ENGINES: dict[str, tuple[str, str]] = {
@@ -115,47 +115,49 @@ class Lanes:
 
     def fold(self, most_streams: int) -> None:
         """Lay the bars on rows: a row a stream, but those with the least work share the last one."""
-        streams = [at for at, place in enumerate(self._places) if place[0] == "stream"]
+        streams = [index for index, place in enumerate(self._places) if place[0] == "stream"]
         work = np.bincount(self._place, minlength=len(self._places))
-        streams.sort(key=lambda at: -int(work[at]))
-        rest = set(streams[max(0, most_streams - 1) :] if len(streams) > most_streams else ())
-        self.folded = tuple(sorted(self._places[at] for at in rest))
-        row_of = {at: REST if at in rest else place for at, place in enumerate(self._places)}
+        streams.sort(key=lambda index: -int(work[index]))
+        shared = set(streams[max(0, most_streams - 1) :] if len(streams) > most_streams else ())
+        self.folded = tuple(sorted(self._places[index] for index in shared))
+        row_of = {index: REST if index in shared else place for index, place in enumerate(self._places)}
         self.places = sorted(set(row_of.values()), key=lambda place: (KINDS.index(place[0]), place[1:]))
-        number = np.array([self.places.index(row_of[at]) for at in range(len(self._places))], np.int64)
-        self.row = number[self._place] if self._place.size else self._place
+        row_index = np.array(
+            [self.places.index(row_of[index]) for index in range(len(self._places))], np.int64
+        )
+        self.row = row_index[self._place] if self._place.size else self._place
         self.lane = np.zeros(self.row.size, np.int64)
-        self.lanes = [self._share(np.flatnonzero(self.row == at)) for at in range(len(self.places))]
+        self.lanes = [self._share(np.flatnonzero(self.row == index)) for index in range(len(self.places))]
 
-    def _share(self, mine: npt.NDArray[Any]) -> int:
-        """Give the bars of a row places side by side where they overlap; how many that takes."""
-        start = self.start[mine]
-        end = self.end[mine]
+    def _share(self, bars: npt.NDArray[Any]) -> int:
+        """Put overlapping bars of a row into lanes; return the number of lanes."""
+        start = self.start[bars]
+        end = self.end[bars]
         if not (start[1:] < np.maximum.accumulate(end)[:-1]).any():
             return 1
         free: list[tuple[int, int]] = []
         used = 0
         lanes = []
-        for begin, until in zip(start.tolist(), end.tolist(), strict=True):
+        for begin, finish in zip(start.tolist(), end.tolist(), strict=True):
             if (free and free[0][0] <= begin) or used >= MOST_LANES:
-                at = heapq.heappop(free)[1]
+                lane = heapq.heappop(free)[1]
             else:
-                at = used
+                lane = used
                 used = used + 1
-            heapq.heappush(free, (until, at))
-            lanes.append(at)
-        self.lane[mine] = lanes
+            heapq.heappush(free, (finish, lane))
+            lanes.append(lane)
+        self.lane[bars] = lanes
         return used
 
     # What stands on the rows
 
     def _ranges(self) -> Iterator[Bar]:
-        threads = _numbered(each.thread for each in self.record.ranges)
-        for each in self.record.ranges:
-            thread = min(threads[each.thread], MOST_THREADS - 1)
-            depth = min(each.depth, self._most_depth - 1)
-            what = MARK if each.is_mark else f", NVTX range of depth {each.depth}"
-            yield Bar(each.start_ns, each.end_ns, ("range", thread, depth), "range", each.name, what)
+        threads = _numbered(span.thread for span in self.record.ranges)
+        for span in self.record.ranges:
+            thread = min(threads[span.thread], MOST_THREADS - 1)
+            depth = min(span.depth, self._most_depth - 1)
+            detail = MARK if span.is_mark else f", NVTX range of depth {span.depth}"
+            yield Bar(span.start_ns, span.end_ns, ("range", thread, depth), "range", span.name, detail)
 
     def _calls(self) -> Iterator[Bar]:
         threads = _numbered(call.thread for call in self.record.calls)
@@ -174,14 +176,14 @@ class Lanes:
 
     def _waits(self) -> Iterator[Bar]:
         for wait in self.waits:
-            how = "hidden: the program asked for none" if wait.hidden else "asked for"
+            reason = "hidden: the program asked for none" if wait.hidden else "asked for"
             yield Bar(
                 wait.start_ns,
                 wait.end_ns,
                 ("wait", 0, 0),
                 "hidden" if wait.hidden else "wait",
                 wait.name or wait.type.lower(),
-                f", wait of the host, {how}",
+                f", wait of the host, {reason}",
                 wait.source,
             )
 
@@ -189,15 +191,15 @@ class Lanes:
         """The columns of `Bar` for the operations: there may be very many."""
         sources = {call.correlation_id: call.source for call in self.record.calls if call.correlation_id}
         columns = ([*map(attrgetter(name), self.record.activities)] for name in _COLUMNS)
-        start, end, kind, copied, name, size, number, *what = columns
-        device, stream, *_, graph, node = what
+        start, end, kind, copy_kinds, name, size, correlation_ids, *details_of = columns
+        device, stream, *_, graph, node = details_of
         places = {key: ("stream", *key) for key in self.streams}
         # A copy to or from the host is its direction's; other copies and memsets are the device's own.
         engines = [
-            way if way in ("HtoD", "DtoH") else _OF_KIND.get(each, "DtoD")
-            for each, way in zip(kind, copied, strict=True)
+            copy_kind if copy_kind in ("HtoD", "DtoH") else _OF_KIND.get(value, "DtoD")
+            for value, copy_kind in zip(kind, copy_kinds, strict=True)
         ]
-        keys = list(zip(*what, strict=True))
+        keys = list(zip(*details_of, strict=True))
         details = {key: self._detail(*key) for key in set(keys)}
         return [
             start,
@@ -206,9 +208,9 @@ class Lanes:
             engines,
             name,
             [details[key] for key in keys],
-            list(map(sources.get, number)),
+            list(map(sources.get, correlation_ids)),
             size,
-            number,
+            correlation_ids,
             [n if g else NOBODY for g, n in zip(graph, node, strict=True)],
         ]
 
@@ -235,7 +237,7 @@ class Lanes:
 
     @cached_property
     def _stream_names(self) -> dict[tuple[int, int], str]:
-        return {(each.device_id, each.stream_id): each.name for each in self.record.streams}
+        return {(stream.device_id, stream.stream_id): stream.name for stream in self.record.streams}
 
     @cached_property
     def streams(self) -> set[tuple[int, int]]:
@@ -248,7 +250,7 @@ class Lanes:
         return {device for device, _ in self.streams}
 
     def row_name(self, place: Place) -> str:
-        """What the picture calls a row."""
+        """Return the name of a row."""
         kind, first, second = place
         if kind == "stream":
             if (kind, first, second) == REST:
@@ -264,18 +266,18 @@ class Lanes:
     @cached_property
     def kernels(self) -> list[str]:
         """Names of the kernels, as they take turns in their colours."""
-        return [self.names[at] for at in np.unique(self.name[self.engine == 0]).tolist()]
+        return [self.names[index] for index in np.unique(self.name[self.engine == 0]).tolist()]
 
     # Findings
 
     @cached_property
     def waits(self) -> list[Synchronization]:
         """The host's waits."""
-        return [each for each in self.record.synchronizations if each.type != "STREAM_WAIT_EVENT"]
+        return [wait for wait in self.record.synchronizations if wait.type != "STREAM_WAIT_EVENT"]
 
     @cached_property
     def arrows(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-        """What had to end first on another stream, and what then began, as indices of `activities`.
+        """Pairs of operations of different streams that are ordered, as indices of `activities`.
 
         Returns
         -------
@@ -284,36 +286,41 @@ class Lanes:
         """
         activities = self.record.activities
         streams: list[tuple[int, int | None]] = list(map(STREAM_OF, activities))
-        number = {activity.correlation_id: at for at, activity in enumerate(activities)}
-        waits = [each for each in self.record.synchronizations if each.type == "STREAM_WAIT_EVENT"]
-        asked = {(each.device_id, each.stream_id, before) for each in waits for before in each.after}
-        told: dict[bool, list[tuple[int, int]]] = {True: [], False: []}
-        answered: set[tuple[int, int | None, int]] = set()
-        for at, activity in enumerate(activities):
+        index_of = {activity.correlation_id: index for index, activity in enumerate(activities)}
+        waits = [sync for sync in self.record.synchronizations if sync.type == "STREAM_WAIT_EVENT"]
+        requested = {(sync.device_id, sync.stream_id, before) for sync in waits for before in sync.after}
+        pairs: dict[bool, list[tuple[int, int]]] = {True: [], False: []}
+        source_known: set[tuple[int, int | None, int]] = set()
+        for index, activity in enumerate(activities):
             for before in activity.after:
-                source = number.get(before)
-                if source is not None and streams[source] != streams[at]:
-                    edge = (*streams[at], before)
-                    told[edge in asked].append((source, at))
-                    answered.add(edge)
+                source = index_of.get(before)
+                if source is not None and streams[source] != streams[index]:
+                    edge = (*streams[index], before)
+                    pairs[edge in requested].append((source, index))
+                    source_known.add(edge)
         # CUPTI does not say what an operation followed: the stream's first that was given after the wait.
-        called = {call.correlation_id: call.start_ns for call in self.record.calls} if waits else {}
+        call_start = {call.correlation_id: call.start_ns for call in self.record.calls} if waits else {}
         of_stream: dict[tuple[int, int | None], list[int]] = {}
-        for at, stream in enumerate(streams if waits else ()):
-            of_stream.setdefault(stream, []).append(at)
+        for index, stream in enumerate(streams if waits else ()):
+            of_stream.setdefault(stream, []).append(index)
         for wait in waits:
-            here = (wait.device_id, wait.stream_id)
-            mine = of_stream.get(here, [])
+            stream_key = (wait.device_id, wait.stream_id)
+            candidates = of_stream.get(stream_key, [])
             for before in wait.after:
-                source = number.get(before)
-                if source is None or (*here, before) in answered or streams[source] == here:
+                source = index_of.get(before)
+                if source is None or (*stream_key, before) in source_known or streams[source] == stream_key:
                     continue
-                begin = bisect_left(mine, activities[source].end_ns, key=lambda at: activities[at].start_ns)
-                for at in islice(mine, begin, None):
-                    if called.get(activities[at].correlation_id, activities[at].start_ns) >= wait.start_ns:
-                        told[True].append((source, at))
+                begin = bisect_left(
+                    candidates, activities[source].end_ns, key=lambda index: activities[index].start_ns
+                )
+                for index in islice(candidates, begin, None):
+                    if (
+                        call_start.get(activities[index].correlation_id, activities[index].start_ns)
+                        >= wait.start_ns
+                    ):
+                        pairs[True].append((source, index))
                         break
-        return told[True], told[False]
+        return pairs[True], pairs[False]
 
     @cached_property
     def launches(self) -> dict[tuple[Place, int, int], tuple[int, int]]:
@@ -322,23 +329,23 @@ class Lanes:
         The n-th run of a node belongs to the n-th launch.
         """
         runs: Counter[tuple[Place, int, int]] = Counter()
-        found: dict[tuple[Place, int, int], tuple[int, int]] = {}
+        spans: dict[tuple[Place, int, int], tuple[int, int]] = {}
         for activity in self.record.activities if (self.node != NOBODY).any() else ():
             if activity.graph_id:
                 place = ("stream", activity.device_id, activity.stream_id)
                 node = (place, activity.graph_id, activity.graph_node_id)
                 launch = (place, activity.graph_id, runs[node])
-                begin, end = found.get(launch, (activity.start_ns, activity.end_ns))
-                found[launch] = (begin, max(end, activity.end_ns))
+                begin, end = spans.get(launch, (activity.start_ns, activity.end_ns))
+                spans[launch] = (begin, max(end, activity.end_ns))
                 runs[node] += 1
-        return found
+        return spans
 
 
 def _indexed(values: Sequence[Any]) -> tuple[npt.NDArray[Any], list[Any]]:
-    """Indices into the different values, and these."""
-    numbers = {value: at for at, value in enumerate(dict.fromkeys(values))}
-    return np.fromiter(map(numbers.__getitem__, values), np.int64, len(values)), list(numbers)
+    """Return indices into the distinct values, and the distinct values."""
+    index_of = {value: index for index, value in enumerate(dict.fromkeys(values))}
+    return np.fromiter(map(index_of.__getitem__, values), np.int64, len(values)), list(index_of)
 
 
 def _numbered(threads: Iterable[int]) -> dict[int, int]:
-    return {thread: at for at, thread in enumerate(dict.fromkeys(threads))}
+    return {thread: index for index, thread in enumerate(dict.fromkeys(threads))}

@@ -27,11 +27,11 @@ class SteeredTimeline(TimelineView, Steered):
         self.observe(self._on_slider, list(self._set()))
 
     def _set(self) -> dict[str, int]:
-        """What the sliders are set to."""
+        """The settings of the sliders."""
         return {slider["trait"]: getattr(self, slider["trait"]) for slider in self.controls}
 
     def chosen(self) -> str:
-        """What the sliders are set to, for the message if it cannot be shown."""
+        """The settings of the sliders in words, for an error message."""
         raise NotImplementedError
 
     def show_chosen(self) -> None:

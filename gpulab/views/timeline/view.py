@@ -91,8 +91,8 @@ class TimelineView(View):
     def describe(self) -> str:
         lines = [self.sentence(), *([self.summary] if self.summary else [])]
         track = tracks_of(chart(self.panels, ""))
-        for at, lanes in enumerate(self.panels):
-            lines += _described(lanes, track, at)
+        for index, lanes in enumerate(self.panels):
+            lines += _described(lanes, track, index)
         return "\n".join([*lines, self.caption])
 
     def tables(self) -> tuple[Table, ...]:
@@ -100,18 +100,18 @@ class TimelineView(View):
         rows = tuple(
             (
                 lanes.heading,
-                each.name,
-                each.kind,
-                each.device_id,
-                each.stream_id,
-                each.start_ns,
-                each.end_ns,
-                each.duration_ns,
-                each.size_bytes,
-                each.correlation_id,
+                activity.name,
+                activity.kind,
+                activity.device_id,
+                activity.stream_id,
+                activity.start_ns,
+                activity.end_ns,
+                activity.duration_ns,
+                activity.size_bytes,
+                activity.correlation_id,
             )
             for lanes in self.panels
-            for each in lanes.record.activities
+            for activity in lanes.record.activities
         )
         columns = (
             "timeline",
@@ -146,8 +146,8 @@ class TimelineView(View):
 
 
 def _counts(lanes: Lanes) -> str:
-    found = dict(zip(ENGINES, np.bincount(lanes.engine, minlength=len(ENGINES)).tolist(), strict=True))
-    return listing([count(found[name], *words) for name, words in COUNTED.items() if found[name]])
+    counts = dict(zip(ENGINES, np.bincount(lanes.engine, minlength=len(ENGINES)).tolist(), strict=True))
+    return listing([count(counts[name], *words) for name, words in COUNTED.items() if counts[name]])
 
 
 def _sentence(lanes: Lanes) -> str:
@@ -163,16 +163,16 @@ def _sentence(lanes: Lanes) -> str:
 
 def _described(lanes: Lanes, track: Tracks, panel: int) -> list[str]:
     """Waits first, hidden ones before the others, then what ran; calls are many and say little."""
-    here = track.columns["panel"] == panel
+    in_panel = track.columns["panel"] == panel
     engine = track.colour
     kinds = [engine == HIDDEN, engine == WAIT, (engine < OF_DEVICE) | (engine > HIDDEN)]
-    told = np.concatenate([np.flatnonzero(here & kind) for kind in kinds]).tolist()
+    order = np.concatenate([np.flatnonzero(in_panel & kind) for kind in kinds]).tolist()
     waited = len({target for _, target in lanes.arrows[0]})
     return [
         f"{lanes.heading}.",
         *([f"{count(waited, 'operation')} waited for an event of another stream."] if waited else []),
-        *(said(track, at, track.say) for at in told[:MOST_TOLD]),
-        *([f"And {number(len(told) - MOST_TOLD)} more."] if len(told) > MOST_TOLD else []),
+        *(said(track, bar, track.say) for bar in order[:MOST_TOLD]),
+        *([f"And {number(len(order) - MOST_TOLD)} more."] if len(order) > MOST_TOLD else []),
     ]
 
 

@@ -16,7 +16,7 @@ GRAPH_PX = 330
 
 
 class TrafficView(View):
-    """What a function's expressions move, and which of them share a kernel.
+    """The memory traffic of a function's expressions, and the kernels that they share.
 
     Parameters
     ----------

@@ -157,7 +157,7 @@ def _natural(register: str) -> list[tuple[int, str]]:
 
 
 def _of_values(trace: WarpTrace, texts: Texts) -> Columns:
-    """What steps write, one row each: registers by call, name and time, then values stored to memory.
+    """Rows of the values that steps write: registers by call, name and time, then values stored to memory.
 
     Rows of one register in one call are a *holder*: rows ``holder_rows[i:i + 2]``; the holders of a call are
     ``call_holders[i:i + 2]``. ``result_row`` is the row that shows what a step did, -1 for none.
@@ -212,7 +212,7 @@ def _of_values(trace: WarpTrace, texts: Texts) -> Columns:
 def _of_variables(
     trace: WarpTrace, which: npt.NDArray[np.integer[Any]], step: npt.NDArray[np.integer[Any]]
 ) -> Columns:
-    """Which rows of values are those of variables: ``variable_rows[variable_at[i]:variable_at[i + 1]]``."""
+    """Rows of the values of variables: ``variable_rows[variable_at[i]:variable_at[i + 1]]``."""
     rows = [np.flatnonzero(np.isin(which, each.written_by)) for each in trace.variables]
     ordered = [row[np.argsort(step[row], kind="stable")].astype(np.int32) for row in rows]
     if not ordered:
@@ -231,7 +231,7 @@ class SharedStates(SharedEvents):
         ]
 
     def said(self, sequence: npt.NDArray[np.int64]) -> Ints:
-        """Which of `sentences` says how the memory is after each of these places in the block's order."""
+        """Return the index in `sentences` that describes the memory after each place in the block's order."""
         return self.moments_until(sequence).astype(np.int32)
 
     def columns(self, texts: Texts) -> Columns:

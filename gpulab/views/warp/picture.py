@@ -46,16 +46,18 @@ def _source(steps: WarpSteps) -> Plot:
     quiet: dict[str, Any] = {"colour": "muted", "size": 10.5}
     items: list[Item] = [Labels([22, 66], [6, 6], ["line", "steps"], anchor="end", **quiet)]
     items += [Labels([80], [6], ["mean active lanes (bar) and source"], **quiet)]
-    for at, text in enumerate(code[first - 1 : last], first):
-        y = (at - first + 1.5) * LINE_PX
-        seen = int(visits[at])
+    for line, text in enumerate(code[first - 1 : last], first):
+        y = (line - first + 1.5) * LINE_PX
+        visits_of_line = int(visits[line])
         shown = text if len(text) <= 50 else f"{text[:49]}…"
-        items.append(Labels([22], [y], [str(at)], anchor="end", **quiet))
-        if seen:
-            wide = 332 * float(lanes[at]) / seen / WARP_SIZE
+        items.append(Labels([22], [y], [str(line)], anchor="end", **quiet))
+        if visits_of_line:
+            wide = 332 * float(lanes[line]) / visits_of_line / WARP_SIZE
             items.append(Rects([78], [78 + wide], [y - 7], [y + 7], "highlight"))
-            items.append(Labels([66], [y], [f"{number(seen)}×"], anchor="end", size=10.5))
-        items.append(Labels([80], [y], [shown], size=10.5, mono=True, colour="fg" if seen else "muted"))
+            items.append(Labels([66], [y], [f"{number(visits_of_line)}×"], anchor="end", size=10.5))
+        items.append(
+            Labels([80], [y], [shown], size=10.5, mono=True, colour="fg" if visits_of_line else "muted")
+        )
     height = LINE_PX * (max(0, last - first + 1) + 1)
     return plot(height, (0, 420), *items, label="Source lines", left=0, right=0)
 
@@ -113,7 +115,7 @@ def _loops(steps: WarpSteps, top: float) -> list[Item]:
     last = loops.run_turns[runs + 1] - 1
     left = loops.turn_begin[first].astype(float)
     right = loops.turn_end[last] + 1.0
-    texts = [f"{loops.words[at].split(' of ')[-1]} iterations" for at in first.tolist()]
+    texts = [f"{loops.words[turn].split(' of ')[-1]} iterations" for turn in first.tolist()]
     upper, middle, lower = ([top + down] * runs.size for down in (0, LOOP_PX / 2 - 1, LOOP_PX - 2))
-    named = Labels((left + right) / 2, middle, texts, anchor="middle", size=10, room=right - left)
-    return [Rects(left, right, upper, lower, "accent-2"), named]
+    labels = Labels((left + right) / 2, middle, texts, anchor="middle", size=10, room=right - left)
+    return [Rects(left, right, upper, lower, "accent-2"), labels]

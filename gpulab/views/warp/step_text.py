@@ -1,4 +1,4 @@
-"""What a warp's steps do, in words."""
+"""Sentences that describe the steps of a warp."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def value_type(text: str, declared: str) -> str:
 
 @_kept
 def lanes_words(active: int, executed: int, threads: int, ran: str = "not predicated off") -> str:
-    """How many lanes of a warp an instruction meets, and how many execute it."""
+    """Return the number of active lanes in words, and the number that execute the instruction."""
     words = f"{active.bit_count()} of {threads} lanes active"
     return words if executed == active else f"{words}, {executed.bit_count()} of them {ran}"
 
@@ -117,7 +117,7 @@ def access(
 
 @_kept
 def shared_words(written_bytes: int, size_bytes: int) -> str:
-    """How much of shared memory is written after a step."""
+    """Return in words how much of shared memory has been written after a step."""
     return f"Shared memory: {number(written_bytes)} of {number(size_bytes)} bytes written so far."
 
 
@@ -131,7 +131,7 @@ def briefly(accesses: Iterable[str]) -> str:
 
 @_kept
 def moved_words(lines: tuple[int, ...]) -> str:
-    """Which lines' instructions run within a visit of another line."""
+    """Return the lines whose instructions run within a visit of another line."""
     named = listing([number(line) for line in lines])
     return f" Part of {noun(len(lines), 'line')} {named} runs here: moved by the compiler." if lines else ""
 
@@ -166,7 +166,7 @@ def some(words: list[str]) -> str:
 
 
 def stops_note(text: str, note: str, times: int, first: str) -> str:
-    """How often a block's warps stop for one reason, and where first."""
+    """Return a note: how often a block's warps stop for one reason, and where first."""
     if not times:
         return f"Stop at {text}: never{f' ({note})' if note else ''}."
     return f"Stop at {text}: {count(times, 'time')}, first at {first}."
@@ -174,16 +174,16 @@ def stops_note(text: str, note: str, times: int, first: str) -> str:
 
 def watched_words(trace: WarpTrace, step: int, lane: int) -> list[str]:
     """The watch expressions of a lane after a step, one sentence each."""
-    found = []
+    values = []
     for each in trace.watched:
         row = int(np.searchsorted(each.step, step, side="right")) - 1
         if row >= 0 and each.known[row] >> lane & 1:
-            said = read_bits(int(each.value[row, lane]), each.kind)
+            words = read_bits(int(each.value[row, lane]), each.kind)
         else:
             outside = row >= 0 and each.outside[row] >> lane & 1
-            said = each.note if outside or row < 0 else "not known here"
-        found.append(f"{each.text} in lane {lane}: {said}")
-    return found
+            words = each.note if outside or row < 0 else "not known here"
+        values.append(f"{each.text} in lane {lane}: {words}")
+    return values
 
 
 def read_bits(bits: int, kind: str) -> str:
@@ -197,11 +197,11 @@ def read_bits(bits: int, kind: str) -> str:
 
 
 def keys(looping: bool, values: bool, several: bool, stopping: bool = False) -> str:
-    """Which keys step through a trace with loops, register values, several warps and stops, or without."""
-    found = "Keys: ← → step, ↑ ↓ source line, Page Up and Page Down memory access, Home, End, space plays"
-    found += ", i and I iteration, o out of the loop" if looping else ""
-    found += ", s and S next and previous stop" if stopping else ""
-    return f"{found}{', comma and full stop lane' if values else ''}{', [ and ] warp' if several else ''}."
+    """Return the keys that step through a trace; they depend on loops, values, warps and stops."""
+    text = "Keys: ← → step, ↑ ↓ source line, Page Up and Page Down memory access, Home, End, space plays"
+    text += ", i and I iteration, o out of the loop" if looping else ""
+    text += ", s and S next and previous stop" if stopping else ""
+    return f"{text}{', comma and full stop lane' if values else ''}{', [ and ] warp' if several else ''}."
 
 
 def confirm(predicted: WarpTrace, measured: WarpTrace) -> str:

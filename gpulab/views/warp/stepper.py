@@ -140,34 +140,34 @@ class WarpStepper(View, module="warp/stepper"):
         return int(visits.end[visits.of[self.step]]) if self.by_line else self.step
 
     def _stop_notes(self) -> list[str]:
-        """Of each stop how often the warps stop for it, and where first."""
+        """Return a note for each stop: how often the warps stop for it, and where first."""
         every = self._warps.values()
         notes = []
         for n, stop in enumerate(next(iter(every)).trace.stops):
-            found = [
-                (int(sequence[step[0]]), each.trace.warp_index, int(step[0]), int(each.line[step[0]]))
-                for each in every
-                if each.trace.detail is not None
-                and (step := each.trace.stops[n].step).size
-                and (sequence := each.trace.detail.sequence).size
+            places = [
+                (int(sequence[step[0]]), steps.trace.warp_index, int(step[0]), int(steps.line[step[0]]))
+                for steps in every
+                if steps.trace.detail is not None
+                and (step := steps.trace.stops[n].step).size
+                and (sequence := steps.trace.detail.sequence).size
             ]
-            times = sum(each.trace.stops[n].step.size for each in every)
+            times = sum(steps.trace.stops[n].step.size for steps in every)
             first = ""
-            if found:
-                _, warp, at, line = min(found)
+            if places:
+                _, warp, step_index, line = min(places)
                 among = f" of warp {warp}" if len(self._warps) > 1 else ""
-                first = f"instruction {number(at + 1)}{among} ({step_text.place(line)})"
+                first = f"instruction {number(step_index + 1)}{among} ({step_text.place(line)})"
             notes.append(step_text.stops_note(stop.text, stop.note, times, first))
         return notes
 
     def draw(self) -> Box:
-        said = [self.confirmation, *self._stop_notes()]
+        notes = [self.confirmation, *self._stop_notes()]
         if len(self.trace) and (values := step_text.watched_words(self.trace, self._after, self.lane)):
-            said.append(f"At instruction {number(self.step + 1)}: {'; '.join(values)}.")
-        return picture.draw(self.steps, " ".join(filter(None, said)))
+            notes.append(f"At instruction {number(self.step + 1)}: {'; '.join(values)}.")
+        return picture.draw(self.steps, " ".join(filter(None, notes)))
 
     def _notes(self, trace: WarpTrace) -> list[str]:
-        """What a learner must know of a trace before reading it."""
+        """Return notes that a learner must read before the trace."""
         stops = f"The trace stops after {count(len(trace), 'step')}; the warp ran on."
         if isinstance(self._trace, BlockTrace):
             stops = (
@@ -182,7 +182,7 @@ class WarpStepper(View, module="warp/stepper"):
         return [note for note in notes if note]
 
     def _contents(self, first: WarpTrace) -> dict[str, Any]:
-        """What the browser shows: texts, and columns that number them."""
+        """Return the contents for the browser: texts, and columns with their indices."""
         texts = columns.Texts()
         shared = self._shared
         every = list(self._warps.values())
@@ -202,10 +202,17 @@ class WarpStepper(View, module="warp/stepper"):
             "notes": self._notes(cut),
             "most_briefs": step_text.MOST_BRIEFS,
             "variables": [
-                [each.name, each.type, each.kind, each.first_line, each.last_line, bool(each.written_by)]
-                for each in first.variables
+                [
+                    variable.name,
+                    variable.type,
+                    variable.kind,
+                    variable.first_line,
+                    variable.last_line,
+                    bool(variable.written_by),
+                ]
+                for variable in first.variables
             ],
-            "watches": [[each.text, each.type, each.kind] for each in first.watched],
+            "watches": [[variable.text, variable.type, variable.kind] for variable in first.watched],
             "stopping": any(steps.stop_words for steps in every),
             "keys": step_text.keys(
                 looping, first.detail is not None, len(warps) > 1, any(steps.stop_words for steps in every)
