@@ -38,7 +38,7 @@ class GraphPool:
         self.stream = stream
 
     def warm_up(self, fn: Callable[..., Any], arrays: tuple[Any, ...]) -> Any:
-        """Call `fn` in the stream, behind what the current one was given, and wait for it."""
+        """Call `fn` in the stream, after earlier work of the current stream, and wait for it."""
         self.stream.wait_event(session.cp().cuda.get_current_stream().record())
         with self.stream, session.cp().cuda.using_allocator(self.pool.malloc):
             result = fn(*arrays)
@@ -71,11 +71,11 @@ class GraphPool:
         return Capture(graph, result, session.backend().graph(graph))
 
     def used_bytes(self) -> int:
-        """Bytes of the arrays that live: the graphs' results, not their temporary arrays."""
+        """Return the bytes of arrays that exist: the graphs' results, without temporary arrays."""
         return int(self.pool.used_bytes())
 
     def total_bytes(self) -> int:
-        """Bytes that the pool has taken from the device."""
+        """Return the bytes that the pool has taken from the device."""
         return int(self.pool.total_bytes())
 
     def __repr__(self) -> str:
@@ -84,7 +84,7 @@ class GraphPool:
 
 @contextmanager
 def restored(arrays: Iterable[Any]) -> Iterator[None]:
-    """Put back the contents of the arrays at the end, if there is memory to keep them in."""
+    """Restore the contents of the arrays at the end, if there is memory for copies."""
     cp = session.cp()
     saved = []
     try:
@@ -101,7 +101,7 @@ def restored(arrays: Iterable[Any]) -> Iterator[None]:
 
 
 def _spoiler(fn: Callable[..., Any], arrays: tuple[Any, ...], stream: Any) -> str:
-    """The line after which a capture of `fn` is lost, found by capturing once more, line by line.
+    """Return the line that invalidates a capture of `fn`, found by another capture, line by line.
 
     CUDA does not say which call it was; the virtual GPU does.
     """
@@ -131,7 +131,7 @@ def _spoiler(fn: Callable[..., Any], arrays: tuple[Any, ...], stream: Any) -> st
 
 
 def arrays_in(value: Any, ndarray: type) -> Iterator[Any]:
-    """The arrays in what a function returned: one, or in lists, tuples and dictionaries."""
+    """Return the arrays in a function's result: one, or those in lists, tuples and dictionaries."""
     if isinstance(value, ndarray):
         yield value
     elif isinstance(value, Mapping):
@@ -142,12 +142,12 @@ def arrays_in(value: Any, ndarray: type) -> Iterator[Any]:
 
 
 def shapes(result: Any) -> list[tuple[Any, Any]]:
-    """Shape and dtype of the arrays in what a function returned."""
+    """Return shape and dtype of the arrays in a function's result."""
     return [(array.shape, array.dtype) for array in arrays_in(result, session.cp().ndarray)]
 
 
 def check_shapes(first: list[tuple[Any, Any]], then: list[tuple[Any, Any]]) -> None:
-    """Refuse a function that made something else the second time: its graph would repeat a chance."""
+    """Raise an error for a function whose second result has other shapes: its graph would repeat only one."""
     if first != then:
         raise ValueError(
             f"fn returned arrays of {_kinds(first)} in the warm-up and of {_kinds(then)} in the capture: a "

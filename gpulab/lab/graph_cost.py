@@ -69,7 +69,7 @@ def compared(
 
 
 def _timed(run: Callable[[], object], stream: Any, repeats: int) -> tuple[float, float]:
-    """Time of one run in ns, between events and on the host."""
+    """Return the time of one run in ns, between events and on the host."""
     cp = session.cp()
     clock = session.backend().host_ns
     run()
@@ -85,7 +85,7 @@ def _timed(run: Callable[[], object], stream: Any, repeats: int) -> tuple[float,
 
 
 def _recorded(run: Callable[[], object], stream: Any) -> Timeline | None:
-    """A timeline of one run; None where one is being recorded already."""
+    """Return a timeline of one run; None if a timeline is being recorded already."""
     recorder = session.backend().timeline_recorder()
     stream.synchronize()
     try:

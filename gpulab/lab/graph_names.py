@@ -15,7 +15,7 @@ from virtualgpu.records import GraphArray
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Named:
-    """An array whose address a graph has; ``look_up`` gives what its name means now, where one can know.
+    """Named array of a graph; ``look_up`` returns the present value of the name, if that can be known.
 
     ``parameter`` is what the captured function calls it.
     """
@@ -30,7 +30,7 @@ class Named:
         return self.array if self.look_up is None else self.look_up()
 
     def moved(self, array: Any) -> Named:
-        """The name for another array; the variable is watched on if that is what it means."""
+        """Return the name for another array; the variable is still watched if it has that value."""
         return replace(self, array=array, look_up=self.look_up if self.now is array else None)
 
     def record(self) -> GraphArray:
@@ -38,7 +38,7 @@ class Named:
 
 
 def array_record(name: str, array: Any, is_output: bool = False) -> GraphArray:
-    """Name, place and kind of an array."""
+    """Return name, address, shape and dtype of an array as a record."""
     steps = zip(array.shape, array.strides, strict=True)
     size = sum((n - 1) * abs(step) for n, step in steps) + array.itemsize if array.size else 0
     return GraphArray(name, int(array.data.ptr), size, array.dtype.name, tuple(array.shape), is_output)
@@ -47,7 +47,7 @@ def array_record(name: str, array: Any, is_output: bool = False) -> GraphArray:
 def named_arrays(
     fn: Callable[..., Any], arrays: tuple[Any, ...], caller: FrameType, ndarray: type
 ) -> tuple[Named, ...]:
-    """The arrays that a function is called with, under the caller's names, and those that it reads itself.
+    """Return the arguments of a function under the caller's names, and the arrays that it reads itself.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def look_up(name: str, variables: dict[str, Any]) -> Any:
 
 
 def _outer_variables(fn: Any) -> Iterator[tuple[str, Any, Callable[[], Any]]]:
-    """Variables that a function uses without being given them: name, value, and how to look it up again."""
+    """Yield the outer variables of a function: name, value, and a function that looks the value up again."""
     code = getattr(fn, "__code__", None)
     variables = getattr(fn, "__globals__", {})
     if code is None:

@@ -126,7 +126,7 @@ class CapturedGraph(Pictured):
             warn(EMPTY)
 
     def _name_others(self, fn: Callable[..., Any]) -> None:
-        """Find names for what nodes use and the function does not read itself, such as a model's weights."""
+        """Find names for arrays that only the nodes use, such as a model's weights."""
         captured = self._alive
         ndarray = session.cp().ndarray
         known = [*(name.record() for name in self._names.values()), *_outputs(captured.result, ndarray)]
@@ -193,7 +193,7 @@ class CapturedGraph(Pictured):
         return captured.result
 
     def reset(self) -> None:
-        """Give up the graph, its results and its hold on arrays and pool; it cannot be launched any more."""
+        """Free the graph, its results, and its references to arrays and pool; it cannot be launched again."""
         self._captured = None
         self.arrays = ()
         self._names = {}
@@ -219,7 +219,7 @@ class CapturedGraph(Pictured):
         return replace(record, dangling=self._dangling(record, {}))
 
     def check(self, **now: Any) -> tuple[DanglingArray, ...]:
-        """Names that mean another array now than the one whose address the graph has.
+        """Return the names whose present array is not the one whose address the graph has.
 
         Variables of a notebook, and those that the function reads itself, are looked up; of others, such as a
         function's own, say with ``check(x=x)`` what they mean now.
@@ -301,7 +301,7 @@ class CapturedGraph(Pictured):
                 self._rebind(self._names[name], array)
 
     def _by_name(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
-        """Arrays by the names that the graph has for them, where the function's own were given.
+        """Return the arrays under the graph's names; parameters of the function are accepted, too.
 
         Raises
         ------
@@ -363,7 +363,7 @@ class CapturedGraph(Pictured):
         return str(getattr(self.fn, "__name__", "a function"))
 
     def view(self) -> views.GraphView:
-        """The picture as a widget; with the timelines of the last `beside`, if there was one."""
+        """The picture as a widget, with the timelines of the last `compare`, if there was one."""
         return views.GraphView(self.record, self._compared.record if self._compared else None, self._name)
 
     _picture = view
@@ -376,7 +376,7 @@ class CapturedGraph(Pictured):
 
 
 def _stream(stream: Any) -> Any:
-    """A stream, or None.
+    """Return the argument if it is a stream or None; else raise an error.
 
     Raises
     ------

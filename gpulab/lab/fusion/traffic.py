@@ -1,4 +1,4 @@
-"""``gl.traffic``: what each expression of a function moves, and what can be made one kernel of."""
+"""``gl.traffic``: bytes that each expression of a function moves, and expressions that can share a kernel."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ class TrafficReport(Pictured):
 
 
 def _played(program: Program, args: Sequence[Any]) -> list[tuple[tuple[str, ...], int]]:
-    """For each group of a program the names of what it launched, and how long that took in nanoseconds."""
+    """Run a program; return for each group the names of its kernels and their time in nanoseconds."""
     time_range = session.cupyx().profiler.time_range
     program([array.copy() for array in args])  # compiles
     copies = [array.copy() for array in args]
@@ -199,7 +199,7 @@ def _kernel(
     step: tuple[tuple[str, ...], int],
     own: Mapping[int, int],
 ) -> Expression:
-    """A fused kernel as one expression."""
+    """Return a fused kernel as one expression."""
     group = plan.groups[index]
     counted = group[0] in own
     return Expression(
@@ -232,7 +232,7 @@ def _arrays(plan: Plan, value: Any) -> Any:
 
 
 def _flop(plan: Plan, node: Node) -> int:
-    """Operations of an expression: one for each element that it computes or adds up."""
+    """Return the operations of an expression: one per element that it computes or adds."""
     if node.kind == "map":
         return 0 if node.name in ("copy", "copyto", "astype") else math.prod(node.shape)
     inputs = [plan.nodes[n].shape for n in node.before]
@@ -244,7 +244,7 @@ def _flop(plan: Plan, node: Node) -> int:
 
 
 def _flop_of_each(node: Node, left: Sequence[int], right: Sequence[int]) -> int:
-    """Operations for each element of a product: a multiplication and an addition for each pair summed up."""
+    """Return the operations per element of a matrix product: a multiplication and an addition per pair."""
     if node.name in ("matmul", "einsum"):  # of many matrices, too
         return 2 * left[-1]
     summed = math.isqrt(math.prod(left) * math.prod(right) // max(math.prod(node.shape), 1))

@@ -1,1 +1,1 @@
-"""Libraries behind array code: who calls what, and choosing the fastest way."""
+"""Libraries behind array code: their calls, and the choice of the fastest way."""

@@ -104,7 +104,7 @@ def tune(
 
 
 class Tuner(Pictured):
-    """Calls the best candidate for its arguments, and chooses it at the first call for such ones."""
+    """Calls the best candidate for its arguments, which it chooses at the first call with such arguments."""
 
     warmup: int
     repeats: int
@@ -122,7 +122,7 @@ class Tuner(Pictured):
         return self._ways[self.choose(*args).best](*args)
 
     def choose(self, *args: Any) -> Choice:
-        """The choice for these arguments, made now unless it is known."""
+        """Return the choice for these arguments, which is made now if it is not known."""
         key = key_of(args)
         if key not in self._chosen:
             self._chosen[key] = self._tuned(key, args)
@@ -182,7 +182,7 @@ class Tuner(Pictured):
             return int(np.count_nonzero(~np.isclose(result, right, 0, error * largest, equal_nan=True)))
 
     def _timed(self, way: Way, args: list[Any]) -> tuple[int, ...]:
-        """Times of single calls in ns, as many as `repeats` and `max_ms` allow."""
+        """Return the times of single calls in ns, as many as `repeats` and `max_ms` allow."""
         cp = session.cp()
         stream = cp.cuda.get_current_stream()
         times = list[int]()
@@ -205,7 +205,7 @@ class Tuner(Pictured):
         return Tuning(provenance=session.backend().provenance, choices=tuple(self._chosen.values()))
 
     def write(self, path: str | Path) -> Path:
-        """Keep the choices in a file, for `read` in another process."""
+        """Write the choices to a file, for `read` in another process."""
         data = {
             "format": FORMAT,
             "version": 1,
@@ -215,7 +215,7 @@ class Tuner(Pictured):
         return Path(path)
 
     def read(self, path: str | Path) -> None:
-        """Take over choices from a file, of candidates that are here, too; their times are *recorded*."""
+        """Read choices of known candidates from a file; their times are *recorded*."""
         data = json.loads(Path(path).read_text(encoding="utf-8"))
         if not isinstance(data, dict) or data.get("format") != FORMAT:
             raise GpulabError(f"{Path(path).name} holds no choices of gl.tune's.")
@@ -259,7 +259,7 @@ def _of_argument(value: Any) -> str:
 
 
 def copied(args: Iterable[Any]) -> list[Any]:
-    """The arguments, arrays as copies in the same layout; an array that is passed twice is copied once."""
+    """Return the arguments with copies of arrays in the same layout, one copy per array."""
     array = session.cp().ndarray
     copies = dict[int, Any]()
     for argument in args:
@@ -285,7 +285,7 @@ def _results(way: Way, args: tuple[Any, ...]) -> list[Any]:
 
 
 def _named(ways: Iterable[Way]) -> dict[str, Way]:
-    """Functions by their names; a second one of a name has its number in it."""
+    """Return functions by name; a second function of a name gets a number."""
     named: dict[str, Way] = {}
     for way in ways:
         name = getattr(way, "__name__", type(way).__name__)

@@ -1,1 +1,1 @@
-"""``gl.collective``, ``gl.peers``: what several GPUs tell each other, and over which links."""
+"""``gl.collective``, ``gl.peers``: communication of several GPUs, and their links."""

@@ -1,4 +1,4 @@
-"""``gl.collective``: an operation of several GPUs, chunk by chunk, with what passes each port."""
+"""``gl.collective``: an operation of several GPUs, chunk by chunk, with the bytes through each port."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def _real_gpus() -> int:
 
 
 def _gpus(gpus: int, there: int, links: LinkKind | None) -> AbstractContextManager[Any]:
-    """Real GPUs where the session has them, None then; else a machine of virtual ones."""
+    """Return a context with virtual GPUs, or with None if the session has enough real ones."""
     if there >= gpus:
         return nullcontext()
     joined = session.which_device().links
@@ -145,14 +145,14 @@ def _gpus(gpus: int, there: int, links: LinkKind | None) -> AbstractContextManag
 def by_schedule(
     side: Any, operation: Operation, name: str, gpus: int, bounds: Sequence[int], steps: Steps
 ) -> Collective:
-    """A schedule step by step; where `side` is None, on real GPUs, also as one CUDA graph and from Python."""
+    """Run a schedule step by step; on real GPUs (`side` is None) also as one CUDA graph and from Python."""
     cp = session.cp() if side is None else side.cp
     run = Run(cp, gpus, bounds)
     from_host_ns = graph_ns = 0
     verdicts = []
 
     def rounds(run_once: Callable[[], int]) -> int:
-        """The median of a few, without the first, after which the results are looked at."""
+        """Return the median time of a few runs without the first, after which the results are checked."""
         times_ns: list[int] = []
         while len(times_ns) < 2 or (len(times_ns) < _ROUNDS and sum(times_ns) < _MOST_NS):
             times_ns.append(run_once())
@@ -204,7 +204,7 @@ def by_schedule(
 
 
 def _modelled(side: Any, run: Run, step: Sequence[Move]) -> tuple[CollectiveStep, Sequence[Crossing]]:
-    """A step on virtual GPUs: what the busiest port lets through, then the slowest GPU's sums; no host."""
+    """Model a step on virtual GPUs: the time of the busiest port, then of the slowest GPU's sums."""
     ports = side.port_recorder()
     ports.start()
     run.give(step)
@@ -224,7 +224,7 @@ def _modelled(side: Any, run: Run, step: Sequence[Move]) -> tuple[CollectiveStep
 def _by_library(
     side: Any, operation: Operation, gpus: int, bounds: Sequence[int], steps: Steps
 ) -> Collective:
-    """NCCL's call; `steps` are a ring's, by which bytes are computed."""
+    """Run NCCL's call; `steps` are those of a ring, from which bytes are computed."""
     cp = session.cp() if side is None else side.cp
     right, took_ns = nccl.called(None if side is None else cp, operation, gpus, bounds[-1])
     joined = reachable(cp.cuda.runtime, gpus)

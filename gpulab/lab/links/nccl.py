@@ -56,7 +56,7 @@ def called(
 
 
 def _key(at: At, rank: int) -> tuple[list[int], bool]:
-    """By what the ranks find each other: of rank 0. Each makes its context meanwhile."""
+    """Create a rank's context; return the id of rank 0, by which the ranks find each other."""
     at(f"cp.cuda.Device({rank})")
     cp = session.cp()
     cp.cuda.Device().synchronize()
@@ -79,7 +79,7 @@ def _rank(
     in_a_row: int,
     cp: Any = None,
 ) -> tuple[bool, int]:
-    """One rank: whether its result is right, and what a call took in ns, the median of a few rounds."""
+    """Run one rank; return whether its result is right, and the median time per call in ns."""
     cp = session.cp() if cp is None else cp
     nccl = cp.cuda.nccl
     own = input_arrays(gpus, elements)

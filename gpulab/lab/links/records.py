@@ -10,7 +10,7 @@ FOLDER = "data/recordings/several"
 
 
 def records() -> tuple[dict[str, Any], ...]:
-    """All of them: what `tools.recordings.several` writes."""
+    """Return all recordings, as `tools.recordings.several` writes them."""
     folder = resources.files("gpulab").joinpath(FOLDER)
     files = sorted((file for file in folder.iterdir() if file.name.endswith(".json")), key=lambda f: f.name)
     return tuple(json.loads(file.read_text(encoding="utf-8")) for file in files)

@@ -50,19 +50,19 @@ class Run:
         self.wait()
 
     def wait(self) -> None:
-        """Wait until nothing runs any more."""
+        """Wait for all work on the GPUs."""
         for rank in range(self.gpus):
             self.cp.cuda.Device(rank).synchronize()
         self.forget()
 
     def forget(self) -> None:
-        """Order what comes next behind nothing that was given before."""
+        """Drop the dependencies on earlier work."""
         # Streams with their events: of the last that wrote a place, and of all that have read it since.
         self._written: dict[Place, tuple[Any, Any]] = {}
         self._read: defaultdict[Place, list[tuple[Any, Any]]] = defaultdict(list)
 
     def begin_again(self) -> None:
-        """Every GPU holds what it brought."""
+        """Restore the initial arrays of all GPUs."""
         for rank, own in enumerate(self.brought):
             with self.cp.cuda.Device(rank):
                 self._array(rank).set(own)
@@ -117,7 +117,7 @@ class Run:
         return launch
 
     def give(self, moves: Sequence[Move], slices: int = 1) -> None:
-        """Give the GPUs moves that happen at the same time: a slice leaves everywhere before one is changed.
+        """Submit moves that happen at the same time: all slices are sent before any is changed.
 
         A slice is sent on as soon as it has been added, while the next one is still coming in.
         """
@@ -149,7 +149,7 @@ class Run:
     def _do(
         self, gpu: int, which: int, reads: list[Place], writes: list[Place], work: Callable[[Any], None]
     ) -> None:
-        """Give one of a GPU's streams work, behind all that it must not overtake."""
+        """Submit work to a stream of a GPU, after all work that it depends on."""
         stream = self._streams[gpu][which]
         before = [self._written[place] for place in (*reads, *writes) if place in self._written]
         before += [done for place in writes for done in self._read.pop(place, ())]
@@ -187,7 +187,7 @@ class Run:
             target[...] = come
 
     def _array(self, gpu: int, box: int = ARRAY) -> Any:
-        """A GPU's array, or a box beside it, which is made where there is none yet."""
+        """Return a GPU's array or one of its receive buffers, which is created if necessary."""
         if (gpu, box) not in self._arrays:
             with self.cp.cuda.Device(gpu):
                 self._arrays[gpu, box] = self.cp.empty_like(self._arrays[gpu, ARRAY])
@@ -195,10 +195,10 @@ class Run:
 
 
 def slices_of(bounds: Sequence[int]) -> int:
-    """Into how many slices chunks of integers are cut, by the largest of them."""
+    """Return the number of slices of a chunk, from the size of the largest chunk."""
     return min(MOST_SLICES, max(1, 4 * max(b - a for a, b in pairwise(bounds)) // SLICE_BYTES))
 
 
 def reachable(runtime: Any, gpus: int) -> set[tuple[int, int]]:
-    """Pairs of GPUs of which the first can reach the second's memory."""
+    """Return the pairs of GPUs of which the first can access the second's memory."""
     return {(a, b) for a in range(gpus) for b in range(gpus) if a != b and runtime.deviceCanAccessPeer(a, b)}

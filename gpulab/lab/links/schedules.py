@@ -19,7 +19,7 @@ _HOWS = {"add": True, "copy": False}
 
 
 def check_operation(operation: Any) -> Operation:
-    """Pass on the name of an operation.
+    """Return the name of an operation, checked.
 
     Raises
     ------
@@ -35,7 +35,7 @@ def check_operation(operation: Any) -> Operation:
 
 
 def schedule_of(operation: Operation, algorithm: Any, gpus: int) -> tuple[str, Steps]:
-    """The name and the steps of an algorithm, of a function of the number of GPUs, or of a list of steps.
+    """Return name and steps of an algorithm that is given by name, as a function of the GPUs, or as a list.
 
     Raises
     ------

@@ -108,7 +108,7 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
 
     @cached_property
     def history(self) -> memory.AllocatorHistory:
-        """The record as lives of blocks, of which `at` tells any step."""
+        """History of the blocks, from which `at` returns the map of any step."""
         return steps.history(self.record)
 
     @cached_property
@@ -122,7 +122,7 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
         return self.record.events
 
     def at(self, step: int) -> memory.BlockMap:
-        """The map after so many events; from the end if negative.
+        """Return the map after a number of events; negative numbers count from the end.
 
         Raises
         ------
@@ -138,7 +138,7 @@ class AllocatorReport(Recorded[memory.AllocatorTrace], what="memory pool", write
         return steps.at(self.history, step if step >= 0 else last + 1 + step)
 
     def fragmentation(self, step: int = -1) -> memory.Fragmentation:
-        """Free memory in numbers, in all and for each stream, and which request fails; see `at`."""
+        """Return numbers about free memory, in total and per stream, and the request that fails; see `at`."""
         return fragmentation(self.at(step), self.record.capacity_bytes)
 
     beside = old_method("beside", "compare")
@@ -293,7 +293,7 @@ def _panel(history: memory.AllocatorHistory, name: str, after: Any = None) -> An
 def _model(
     other: str, record: memory.AllocatorTrace, settings: dict[str, Any], capacity_bytes: int
 ) -> Allocator:
-    """An allocator to be fed with the requests, on a device like the record's."""
+    """Return a model of an allocator, on a device like that of the record."""
     where: dict[str, Any] = {"device_id": record.device_id, "device_name": record.provenance.device}
     if capacity_bytes:
         where["capacity_bytes"] = capacity_bytes

@@ -130,12 +130,12 @@ class MemoryRecording(
 
 
 def short(text: str) -> str:
-    """A text as Python writes it, of which a few dozen letters are enough to know it."""
+    """Return the repr of a text, shortened to a few dozen characters."""
     return f"{text!r}" if len(text) <= 40 else f"{text[:40]!r}..."
 
 
 def parse_size(text: str) -> int:
-    """Bytes of a size as people write it: ``64 MiB``, ``1.5 GB`` (as GiB), ``4096``.
+    """Return the bytes of a size such as ``64 MiB``, ``1.5 GB`` (as GiB) or ``4096``.
 
     Raises
     ------

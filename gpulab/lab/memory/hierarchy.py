@@ -59,7 +59,7 @@ _REAL = _Effort(3, 1 << 30, 2, 4096, 2048, 1 << 30, 8, 4)
 
 
 def measure() -> MemoryLadder:
-    """Take the ladder of the device in use: measured on a real GPU, modelled on a virtual one.
+    """Measure the memory hierarchy of the device in use; on a virtual GPU it is modelled.
 
     Returns
     -------
@@ -86,7 +86,7 @@ def measure() -> MemoryLadder:
 
 
 class _Bench:
-    """Kernels, and how one launch of each is timed."""
+    """Kernels of the measurements, with the timing of one launch."""
 
     def __init__(self, info: DeviceInfo, effort: _Effort) -> None:
         self.cp = session.cp()
@@ -111,7 +111,7 @@ class _Bench:
         self.sizes = np.unique((2**octaves).astype(np.int64) // LINE_BYTES * LINE_BYTES)
 
     def ns(self, run: Callable[[], Any], before: Callable[[], Any] | None = None) -> float:
-        """Median time of a run between two events; what must come `before` each is not timed."""
+        """Return the median time of a run between two events, without the time of `before`."""
         begin = self.cp.cuda.Event()
         until = self.cp.cuda.Event()
         times = []
@@ -129,7 +129,7 @@ class _Bench:
     def apart_ns(
         self, run: Callable[[int], Any], longer: int, shorter: int, before: Callable[[], Any] | None = None
     ) -> float:
-        """By how much a run of one length takes longer than one of another."""
+        """Return the difference in time of two runs of different lengths."""
         longer_ns, shorter_ns = (self.ns(partial(run, count), before) for count in (longer, shorter))
         return longer_ns - shorter_ns
 
@@ -172,7 +172,7 @@ class _Bench:
 
     # --- bandwidth ----------------------------------------------------------------------------------
     def bandwidths(self) -> Iterator[LevelBandwidth]:
-        """From the registers outwards."""
+        """Return the bandwidths of the levels, from the registers outwards."""
         info = self.info
         sms = self.info.sm_count
         rounds = self.effort.rounds
@@ -282,7 +282,7 @@ class _Bench:
         return LevelBandwidth("peer", size_bytes / ns, how, *published["peer"])
 
     def _copies_ns(self, copy: Callable[[], Any]) -> float:
-        """One of several copies in a row."""
+        """Return the time of one of several copies in a row."""
 
         def run() -> None:
             for _ in range(self.effort.copies):

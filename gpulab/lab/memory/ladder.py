@@ -52,13 +52,13 @@ def memory_hierarchy(device: str | None = None, *, beside: str | None = None) ->
 
 
 def recorded_names() -> list[str]:
-    """The GPUs whose ladders ship, as `ladder` takes them."""
+    """Return the GPUs whose recorded memory hierarchies ship, as `memory_hierarchy` takes them."""
     names = (file.name for file in _folder().iterdir() if file.name.endswith(_ENDING))
     return sorted((name.removesuffix(_ENDING).upper() for name in names), reverse=True)
 
 
 def recorded_ladder(device: str) -> MemoryLadder:
-    """A ladder that was recorded on `device`.
+    """Return the memory hierarchy that was recorded on `device`.
 
     Raises
     ------

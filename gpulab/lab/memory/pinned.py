@@ -48,7 +48,7 @@ class HostMemoryReport(
         return HostMemoryTable.of(self.statistics())  # anew: buffers end after the block, too
 
     def free_all_blocks(self) -> None:
-        """Unlock the buffers of the block's pool that nobody uses."""
+        """Free the unused buffers of the block's pool."""
         if self._recorder is not None:
             self._recorder.pool.free_all_blocks()
 

@@ -87,7 +87,7 @@ def memory_report(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> MemoryRe
 
 
 class _Recorder(AllocationRecorder):
-    """A recorder that also asks the pool for the most it has held."""
+    """Recorder that also reads the pool's peak."""
 
     def __init__(self, device: int, reserved: Callable[[], int | None]) -> None:
         super().__init__(KEPT_EVENTS, device)
@@ -100,7 +100,7 @@ class _Recorder(AllocationRecorder):
 
 
 class _Run:
-    """One call that is watched."""
+    """One recorded call."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -114,7 +114,7 @@ class _Run:
         self.seen.at_event = self._arrays.at_event
 
     def end(self) -> None:
-        """The call has returned, and what it returned is still there."""
+        """Record the end of the call, while its result still exists."""
         if self._after is None:
             self.seen.stop()
             self._after = self._read()
@@ -161,7 +161,7 @@ class _Run:
         return MemoryReportTable.of(record)
 
     def _place(self, stack: int) -> tuple[SourceLine | None, Stack]:
-        """The line that a stack ends in, and the stack."""
+        """Return the line that a stack ends in, and the stack."""
         return (self.seen.sources[stack], self.seen.stacks[stack]) if stack >= 0 else (None, ())
 
     def _alive(self, events: AllocatorEvents, event_count: int, stay: Stay | None) -> tuple[AliveBlocks, ...]:
@@ -253,7 +253,7 @@ class _Arrays:
         self._found: dict[int, list[tuple[int, str, int, int]]] = {}
 
     def at_event(self) -> None:
-        """Before an allocation or a free: is there a new peak to be looked at?"""
+        """Look for arrays before an allocation or a free, if there is a new peak."""
         recorder = self._seen
         if recorder.held * NEAR < recorder.most_held or not recorder.held:
             return
@@ -264,7 +264,7 @@ class _Arrays:
             self.look(self._spent <= allowed)
 
     def look(self, everywhere: bool = False) -> None:
-        """Note which array is where: of those made a short while ago, or of all."""
+        """Record the addresses of recently made arrays, or of all arrays."""
         began = time.perf_counter()
         now_ns = time.perf_counter_ns()
         self._names.look_again(sys._getframe())
@@ -294,5 +294,5 @@ class _Arrays:
 
 
 def _named_one(sightings: Sequence[tuple[int, str, int, int]]) -> tuple[int, str, int, int]:
-    """The first, and largest, that had a name when it was seen, or else the first of all."""
+    """Return the largest array that had a name when it was seen, or else the first array."""
     return max(sightings, key=lambda sighting: sighting[3] if ": " in sighting[1] else -1)

@@ -207,7 +207,7 @@ class Trace:
         return result
 
     def asked(self, how: str, value: Value) -> None:
-        """Python wants to know a value: the host waits for it."""
+        """Record that Python needs a value, for which the host waits."""
         self.add(how, "host", value._array, (value._node.number,))
         self.breaks.append(f"{how} of what {value._node.name!r} gives")
 
@@ -410,7 +410,7 @@ class _Rebound:
         self.kernels = cp.ElementwiseKernel, cp.ReductionKernel, type(cp.fuse(lambda x: x))
 
     def function(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function with other names around it; what is none of Python's is left as it is."""
+        """Return a Python function with stand-ins for its global names; other functions stay unchanged."""
         if isinstance(function, types.MethodType):
             return types.MethodType(self.function(function.__func__), function.__self__)
         if not isinstance(function, types.FunctionType):
